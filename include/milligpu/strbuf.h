@@ -41,10 +41,4 @@ void strbuf_roff(struct strbuf *buf, const char *text);
 /* Text from others, for people: odd characters are shown as by text_show(). */
 void strbuf_shown(struct strbuf *buf, struct text text);
 
-/*
- * LABEL="VALUE" as Prometheus reads it. It knows three escapes, and another one would spoil the
- * whole page, so odd characters are written as text_show() does.
- */
-void strbuf_label(struct strbuf *buf, const char *label, struct text value);
-
 #endif

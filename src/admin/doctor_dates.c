@@ -20,14 +20,6 @@ enum {
 static const char backup_fix[] =
     "run milligpuctl backup FILE; the component backup of the manifests makes one each night";
 
-static void take_value(void *user, const char *labels, int64_t value)
-{
-    int64_t *out = user;
-
-    must(labels != NULL);
-    *out = value;
-}
-
 /* "3 hours", "12 days"; a clock that went back makes it 0 hours. */
 static void age_format(int64_t age_ms, char *out, size_t bytes)
 {
@@ -63,13 +55,12 @@ void check_backup(struct doctor *doctor)
     const int64_t wall_ms = doctor->app->clock.wall_ms(doctor->app->clock.ctx);
     struct store_facts facts;
     struct err ignored; /* check_ledger() has said it */
-    int64_t last_s = 0;
+    const int64_t last_s = metric_value(M_BACKUP);
     char age[32];
 
     if (store_facts(doctor->app->store, &facts, &ignored) < 0 ||
         strcmp(facts.path, ":memory:") == 0)
         return;
-    metric_each(M_BACKUP, &last_s, take_value);
     if (last_s == 0) {
         say_no_backup(doctor, wall_ms);
         return;

@@ -30,12 +30,12 @@
 #include "milligpu/kube.h"
 #include "milligpu/log.h"
 #include "milligpu/meter.h"
+#include "milligpu/metric.h"
 #include "milligpu/mps.h"
 #include "milligpu/nvml.h"
 #include "milligpu/signing.h"
 
 #include "agent/agent_calls.h"
-#include "agent/agent_counts.h"
 #include "agent/agent_probe.h"
 #include "agent/limit_probe.h"
 #include "agent/readiness.h"
@@ -92,7 +92,7 @@ static void hang_up(struct agent *agent)
     agent->socket = -1;
     agent->told = false;
     agent_calls_lost(&agent->calls);
-    agent_count_set(COUNT_CONNECTED, 0);
+    metric_set(COUNT_CONNECTED, NULL, 0);
     if (agent->readiness != NULL)
         readiness_set(agent->readiness, READY_RUNTIME, READY_UNCONNECTED);
 }
@@ -125,7 +125,7 @@ static bool dial(struct agent *agent)
     }
     agent_calls_handlers(&agent->calls, &handlers);
     agent->session = nri_session_new(&handlers);
-    agent_count(COUNT_CONNECTIONS);
+    metric_add(COUNT_CONNECTIONS, NULL, 1);
     return true;
 }
 
@@ -187,7 +187,7 @@ static bool pull(struct agent *agent)
     if (nri_is_synchronized(agent->session) && !agent->told) {
         agent->told = true;
         agent->last[0] = '\0';
-        agent_count_set(COUNT_CONNECTED, 1);
+        metric_set(COUNT_CONNECTED, NULL, 1);
         log_write(LOG_INFO, "asked about each container from now on",
                   log_str("runtime", agent->calls.runtime));
         report_runtime(agent);

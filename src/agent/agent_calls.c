@@ -12,9 +12,9 @@
 #include "milligpu/annotations.h"
 #include "milligpu/file.h"
 #include "milligpu/log.h"
+#include "milligpu/metric.h"
 #include "milligpu/nvml.h"
 
-#include "agent/agent_counts.h"
 #include "agent/device.h"
 #include "agent/overlap.h"
 
@@ -137,8 +137,8 @@ static void note_validator(struct agent_calls *calls, enum nri_validator validat
     const bool news = calls->validator != validator;
 
     calls->validator = validator;
-    agent_count_set(COUNT_VALIDATOR_ON, validator == NRI_VALIDATOR_ON);
-    agent_count_set(COUNT_VALIDATOR_OFF, validator == NRI_VALIDATOR_OFF);
+    metric_set(COUNT_VALIDATOR_ON, NULL, validator == NRI_VALIDATOR_ON);
+    metric_set(COUNT_VALIDATOR_OFF, NULL, validator == NRI_VALIDATOR_OFF);
     if (news && validator == NRI_VALIDATOR_OFF)
         log_plain(LOG_WARN, "the runtime's validator is off: while this agent is away, containers "
                             "are made without it (docs/NODE.md, step 2)");
@@ -220,10 +220,10 @@ static const char *flaw_words(enum nri_flaw flaw)
 }
 
 /* In a list of everything that runs: it runs on, and what could not be read counts as absent. */
-static void tell_unread(enum agent_count kind, const struct nri_pod *pod, struct text container,
+static void tell_unread(enum metric_id kind, const struct nri_pod *pod, struct text container,
                         enum nri_flaw flaw)
 {
-    agent_count(kind);
+    metric_add(kind, NULL, 1);
     log_write(LOG_WARN,
               "a pod or container is not read as a whole, and gets no GPU by what is left",
               log_text("namespace", pod->namespace), log_text("pod", pod->name),
@@ -277,7 +277,7 @@ static void check_passed(const struct met_pod *met, const struct nri_container *
 
     if (!met->passes || grant_is_seen(&passed, container))
         return;
-    agent_count(COUNT_STRANGERS);
+    metric_add(COUNT_STRANGERS, NULL, 1);
     tell(LOG_WARN, "a container runs that did not pass the agent", &met->pod, container,
          "it was made while the agent was away: delete its pod");
 }
@@ -310,9 +310,9 @@ static void tell_left_out(struct agent_calls *calls)
     containers_copy(calls->containers, &calls->arena, &copy);
     const uint32_t *left_out = copy.left_out;
     calls->left_out = left_out[RIGHT_SHARE];
-    agent_count_set(COUNT_LEFT_OUT_SHARES, left_out[RIGHT_SHARE]);
-    agent_count_set(COUNT_LEFT_OUT_KUBELET, left_out[RIGHT_KUBELET]);
-    agent_count_set(COUNT_LEFT_OUT_VARIABLE, left_out[RIGHT_VARIABLE]);
+    metric_set(COUNT_LEFT_OUT_SHARES, NULL, left_out[RIGHT_SHARE]);
+    metric_set(COUNT_LEFT_OUT_KUBELET, NULL, left_out[RIGHT_KUBELET]);
+    metric_set(COUNT_LEFT_OUT_VARIABLE, NULL, left_out[RIGHT_VARIABLE]);
     if (left_out[RIGHT_SHARE] + left_out[RIGHT_KUBELET] + left_out[RIGHT_VARIABLE] > 0)
         log_write(LOG_WARN,
                   "more containers with GPUs run than the agent can tell apart: some are not "
@@ -322,6 +322,12 @@ static void tell_left_out(struct agent_calls *calls)
                   log_i64("variable", left_out[RIGHT_VARIABLE]));
 }
 
+static void flush_records(struct pod_records *records)
+{
+    metric_set(COUNT_UNWRITTEN, NULL, (int64_t)pod_records_flush(records));
+    metric_set(COUNT_RECORDS, NULL, (int64_t)pod_records_count(records));
+}
+
 static void end_list(struct agent_calls *calls)
 {
     struct err err;
@@ -329,8 +335,7 @@ static void end_list(struct agent_calls *calls)
     if (pod_records_are_new(calls->records) && pod_records_born(calls->records, &err) < 0)
         log_write(LOG_ERROR, "the first look at this node was not recorded, and is made again",
                   log_str("why", err.text));
-    agent_count_set(COUNT_UNWRITTEN, pod_records_flush(calls->records));
-    agent_count_set(COUNT_RECORDS, pod_records_count(calls->records));
+    flush_records(calls->records);
     containers_complete(calls->containers);
     tell_left_out(calls);
     forget_list(calls);
@@ -359,13 +364,13 @@ static void agent_synchronize(void *user, const struct nri_pod *pod, uint32_t po
 
 static void count_verdict(enum grant_verdict verdict)
 {
-    static const enum agent_count count[] = {[GRANT_FOREIGN] = COUNT_FOREIGN,
-                                             [GRANT_NOTHING] = COUNT_NOTHING,
-                                             [GRANT_GPUS] = COUNT_GPUS,
-                                             [GRANT_REFUSED] = COUNT_REFUSED};
+    static const enum metric_id count[] = {[GRANT_FOREIGN] = COUNT_FOREIGN,
+                                           [GRANT_NOTHING] = COUNT_NOTHING,
+                                           [GRANT_GPUS] = COUNT_GPUS,
+                                           [GRANT_REFUSED] = COUNT_REFUSED};
 
     must((size_t)verdict < ARRAY_LEN(count));
-    agent_count(count[verdict]);
+    metric_add(count[verdict], NULL, 1);
 }
 
 /*
@@ -373,7 +378,7 @@ static void count_verdict(enum grant_verdict verdict)
  * and logs the refusal.
  */
 static int check_whole(const struct nri_pod *pod, const struct nri_container *container,
-                       enum agent_count refused, struct err *err)
+                       enum metric_id refused, struct err *err)
 {
     if (pod->flaw == NRI_WHOLE && container->flaw == NRI_WHOLE)
         return 0;
@@ -382,8 +387,8 @@ static int check_whole(const struct nri_pod *pod, const struct nri_container *co
                   is_pod ? "its pod has too many annotations"
                          : "it has too many environment variables or devices",
                   NRI_LISTS_BYTES_MAX >> 20);
-    agent_count(is_pod ? COUNT_UNREAD_PODS : COUNT_UNREAD_CONTAINERS);
-    agent_count(refused);
+    metric_add(is_pod ? COUNT_UNREAD_PODS : COUNT_UNREAD_CONTAINERS, NULL, 1);
+    metric_add(refused, NULL, 1);
     tell(LOG_WARN, "container refused", pod, container, err->text);
     return err_same(err);
 }
@@ -395,8 +400,7 @@ static void keep_record(struct agent_calls *calls, const struct nri_pod *pod,
     if (grant->proof != PROOF_SIGNATURE || grant->verdict == GRANT_REFUSED)
         return;
     pod_records_add(calls->records, pod->uid, grant->annotation);
-    agent_count_set(COUNT_RECORDS, pod_records_count(calls->records));
-    agent_count_set(COUNT_UNWRITTEN, pod_records_flush(calls->records));
+    flush_records(calls->records);
 }
 
 static const struct gpu_reading nothing_read;
@@ -428,11 +432,11 @@ static int check_privileged(struct agent_calls *calls, const struct nri_pod *pod
         return 0;
     const int rc = privileged_error(gpus, &why);
     if (calls->privileged == PRIVILEGED_REFUSE) {
-        agent_count(COUNT_PRIVILEGED_REFUSED);
+        metric_add(COUNT_PRIVILEGED_REFUSED, NULL, 1);
         *err = why;
         return rc;
     }
-    agent_count(COUNT_PRIVILEGED_WARNED);
+    metric_add(COUNT_PRIVILEGED_WARNED, NULL, 1);
     log_write(LOG_WARN, "a privileged container sees GPUs that it was not granted",
               log_text("namespace", pod->namespace), log_text("pod", pod->name),
               log_text("container", container->name), log_i64("gpus", gpus),
@@ -451,7 +455,7 @@ static int check_beside(struct agent_calls *calls, const struct nri_container *c
 
     containers_copy(calls->containers, &calls->arena, &copy);
     if (overlap_allow(&copy, container->id, err) < 0) {
-        agent_count(COUNT_OVERLAPS);
+        metric_add(COUNT_OVERLAPS, NULL, 1);
         return err_same(err);
     }
     if (mps_allow(&copy, container->id, err) < 0)
@@ -526,7 +530,7 @@ static int agent_create(void *user, const struct nri_pod *pod,
     if (rc < 0) {
         containers_gone(calls->containers, container->id);
         (void)err_wrap(err, "milligpu");
-        agent_count(COUNT_REFUSED);
+        metric_add(COUNT_REFUSED, NULL, 1);
         tell(LOG_WARN, "container refused", pod, container, err->text);
         return err_same(err);
     }
@@ -545,16 +549,16 @@ static int limit_memory(struct agent_calls *calls, const struct nri_pod *pod,
 {
     const enum limit_outcome outcome = memory_limit_set(&calls->limit, grant, container, err);
     if (outcome == LIMIT_SET)
-        agent_count(COUNT_LIMITED);
+        metric_add(COUNT_LIMITED, NULL, 1);
     if (outcome != LIMIT_FAILED)
         return 0;
     if (calls->limit.mode == LIMIT_REQUIRE) {
         (void)err_wrap(err, "milligpu");
-        agent_count(COUNT_LIMIT_REFUSED);
+        metric_add(COUNT_LIMIT_REFUSED, NULL, 1);
         tell(LOG_WARN, "container refused at its start", pod, container, err->text);
         return err_same(err);
     }
-    agent_count(COUNT_UNLIMITED);
+    metric_add(COUNT_UNLIMITED, NULL, 1);
     tell(LOG_WARN, "a container starts without a limit of its GPU memory", pod, container,
          err->text);
     return 0;
@@ -575,7 +579,7 @@ static int check_again(struct agent_calls *calls, const struct nri_pod *pod,
          mps_place(calls->mps, grant->share[0]->gpu, &place, err) >= 0))
         return 0;
     (void)err_wrap(err, "milligpu");
-    agent_count(COUNT_REFUSED);
+    metric_add(COUNT_REFUSED, NULL, 1);
     tell(LOG_WARN, "container refused at its start", pod, container, err->text);
     return err_same(err);
 }
@@ -628,13 +632,13 @@ static int agent_validate(void *user, const struct nri_pod *pod,
         return err_same(err);
     grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
     if (grant_validate(&calls->rules, &grant, container, all, err) == 0) {
-        agent_count(COUNT_VALID);
+        metric_add(COUNT_VALID, NULL, 1);
         return 0;
     }
     (void)err_wrap(err, "milligpu");
     containers_gone(calls->containers,
                     container->id); /* it is not made, and nobody says so again */
-    agent_count(COUNT_INVALID);
+    metric_add(COUNT_INVALID, NULL, 1);
     tell(LOG_WARN, "container refused after all plugins", pod, container, err->text);
     return err_same(err);
 }

@@ -9,9 +9,8 @@
 #include "milligpu/alloc.h"
 #include "milligpu/file.h"
 #include "milligpu/http.h"
+#include "milligpu/metric.h"
 #include "milligpu/strbuf.h"
-
-#include "agent/agent_counts.h"
 
 enum {
     CONNECTIONS = 32,
@@ -54,7 +53,7 @@ static void handle(void *user, struct http_call *call)
         status = answer_ready(probe->readiness, &body);
     } else if (strcmp(path, "/metrics") == 0) {
         type = "text/plain; version=0.0.4; charset=utf-8";
-        agent_counts_write(&body);
+        metric_expose(&body, node_metrics, METRIC_PLAIN);
         agent_metrics_write(&probe->metrics, &body);
     } else {
         status = 404;

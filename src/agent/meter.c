@@ -15,8 +15,8 @@
 #include "milligpu/alloc.h"
 #include "milligpu/file.h"
 #include "milligpu/log.h"
+#include "milligpu/metric.h"
 
-#include "agent/agent_counts.h"
 #include "agent/device.h"
 #include "agent/meter_table.h"
 #include "agent/proc_owner.h"
@@ -182,10 +182,10 @@ static bool end_work(const struct meter *meter, uint32_t pid, struct killing *ki
     if (rules->end_client == NULL || !killing->facts->containers->container[killing->owner].is_mps)
         return false;
     if (rules->end_client(rules->user, killing->gpu, pid, left_ms > 0 ? left_ms : 0, &err) == 0) {
-        agent_count(COUNT_MPS_CLIENT_ENDED);
+        metric_add(COUNT_MPS_CLIENT_ENDED, NULL, 1);
         return true;
     }
-    agent_count(COUNT_MPS_CLIENT_UNENDED);
+    metric_add(COUNT_MPS_CLIENT_UNENDED, NULL, 1);
     if (killing->unended++ == 0)
         killing->why = err;
     return false;
@@ -251,7 +251,7 @@ static void kill_over(struct meter *meter, const struct meter_facts *facts, uint
         return;
     }
     row->container.over = OVER_KILLED;
-    agent_count(COUNT_OVER_KILLED);
+    metric_add(COUNT_OVER_KILLED, NULL, 1);
     tell_over(LOG_WARN, "killed: a container used more of a GPU's memory than its share", row,
               &cell->gpu);
 }
@@ -267,7 +267,7 @@ static void act(struct meter *meter, const struct meter_facts *facts,
         for (uint32_t j = 0; j < row->cells; j++) {
             struct meter_cell *cell = &row->cell[j];
             if (cell->readings == METER_READINGS_OVER) {
-                agent_count(COUNT_OVER_SEEN);
+                metric_add(COUNT_OVER_SEEN, NULL, 1);
                 tell_over(LOG_WARN, "a container uses more of a GPU's memory than its share", row,
                           &cell->gpu);
             }
@@ -282,7 +282,7 @@ static void act(struct meter *meter, const struct meter_facts *facts,
 static void tell_metering(struct meter *meter, const struct gpu_reading *reading,
                           const struct meter_table *table)
 {
-    agent_count_set(COUNT_METERING, table->is_metering ? 1 : 0);
+    metric_set(COUNT_METERING, NULL, table->is_metering ? 1 : 0);
     if (reading->status != NVML_READY)
         return; /* the reporter tells of the driver */
     if (!table->is_metering && !meter->told_blind)

@@ -20,8 +20,8 @@
 #include "milligpu/clock.h"
 #include "milligpu/file.h"
 #include "milligpu/log.h"
+#include "milligpu/metric.h"
 
-#include "agent/agent_counts.h"
 #include "agent/mps_clients.h"
 #include "agent/mps_daemon.h"
 
@@ -246,7 +246,7 @@ static void begin(struct mps *mps, struct slot *slot)
         falls(mps, slot, err.text);
         return;
     }
-    agent_count(COUNT_MPS_STARTS);
+    metric_add(COUNT_MPS_STARTS, NULL, 1);
     slot->is_found = false;
     become(mps, slot, STATE_STARTING, slot->why);
     slot->next_ms = clock_ms();
@@ -383,7 +383,7 @@ static void ended(struct mps *mps, struct slot *slot)
         slot->next_ms = clock_ms();
         return;
     }
-    agent_count(COUNT_MPS_ENDS);
+    metric_add(COUNT_MPS_ENDS, NULL, 1);
     falls(mps, slot,
           slot->state == STATE_STARTING ? "it ended before it answered: its log, "
                                           "control.log in --mps-dir, may say why"
@@ -466,16 +466,16 @@ static void choose(struct mps *mps)
 
 static void count(struct mps *mps)
 {
-    uint64_t states[3] = {0};
+    int64_t states[3] = {0};
 
     for (uint32_t i = 0; i < mps->slots; i++) {
         const struct slot *slot = &mps->slot[i];
         if (slot->is_wanted || slot->daemon.pidfd >= 0)
             states[slot->state == STATE_UP ? 0 : slot->state == STATE_FAULT ? 1 : 2]++;
     }
-    agent_count_set(COUNT_MPS_UP, states[0]);
-    agent_count_set(COUNT_MPS_FAULT, states[1]);
-    agent_count_set(COUNT_MPS_DOWN, states[2]);
+    metric_set(COUNT_MPS_UP, NULL, states[0]);
+    metric_set(COUNT_MPS_FAULT, NULL, states[1]);
+    metric_set(COUNT_MPS_DOWN, NULL, states[2]);
 }
 
 /* Until something happens to a daemon, somebody calls, or a second has passed. */

@@ -9,8 +9,7 @@
 
 #include "milligpu/alloc.h"
 #include "milligpu/log.h"
-
-#include "agent/agent_counts.h"
+#include "milligpu/metric.h"
 
 struct readiness {
     struct nvml *nvml;
@@ -45,14 +44,14 @@ static unsigned list(const struct readiness *readiness, const char *between, str
 
 static void count(unsigned lacks)
 {
-    static const enum agent_count gauge[READY_CONDITIONS] = {
+    static const enum metric_id gauge[READY_CONDITIONS] = {
         [READY_RUNTIME] = COUNT_READY_RUNTIME, [READY_TABLE] = COUNT_READY_TABLE,
         [READY_DRIVER] = COUNT_READY_DRIVER,   [READY_VALIDATOR] = COUNT_READY_VALIDATOR,
         [READY_NODE] = COUNT_READY_NODE,       [READY_MACHINE] = COUNT_READY_MACHINE,
         [READY_STAYS] = COUNT_READY_STAYS};
 
     for (unsigned i = 0; i < READY_CONDITIONS; i++)
-        agent_count_set(gauge[i], (lacks >> i & 1) == 0);
+        metric_set(gauge[i], NULL, (lacks >> i & 1) == 0);
 }
 
 /* The sentences may change without news, for example a time in that of the driver. */

@@ -13,10 +13,10 @@
 #include "milligpu/inventory.h"
 #include "milligpu/json.h"
 #include "milligpu/log.h"
+#include "milligpu/metric.h"
 #include "milligpu/mps.h"
 #include "milligpu/wire_kube.h"
 
-#include "agent/agent_counts.h"
 #include "milligpu_version.h"
 
 enum {
@@ -323,7 +323,7 @@ static int patch_and_look(struct reporter *reporter, struct text body, struct te
 
 static void fails(struct reporter *reporter, const char *why)
 {
-    agent_count(COUNT_UNPATCHED);
+    metric_add(COUNT_UNPATCHED, NULL, 1);
     reporter->wait_ms = reporter->wait_ms == 0 ? AGAIN_MS : 2 * reporter->wait_ms;
     if (reporter->wait_ms > AGAIN_MAX_MS)
         reporter->wait_ms = AGAIN_MAX_MS;
@@ -345,7 +345,7 @@ static void write_node(struct reporter *reporter, struct text body)
         fails(reporter, "the Node does not show what was written: something else changes it");
         return;
     }
-    agent_count(COUNT_PATCHED);
+    metric_add(COUNT_PATCHED, NULL, 1);
     log_write(LOG_INFO, "node reported", log_i64("bytes", (int64_t)body.len));
     strbuf_reset(&reporter->sent);
     strbuf_add(&reporter->sent, body.at, body.len);

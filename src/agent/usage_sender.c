@@ -12,9 +12,8 @@
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
 #include "milligpu/log.h"
+#include "milligpu/metric.h"
 #include "milligpu/random.h"
-
-#include "agent/agent_counts.h"
 
 enum {
     SEND_MS = 10000, /* usage_sender_stop() waits for it */
@@ -92,7 +91,7 @@ static void not_taken(struct usage_sender *sender, const struct err *err)
         sender->wait_ms = AGAIN_MAX_MS;
     sender->due_ms =
         sender_now_ms() + sender->wait_ms - random_below(sender, sender->wait_ms / 2 + 1);
-    agent_count(COUNT_UNREPORTED);
+    metric_add(COUNT_UNREPORTED, NULL, 1);
     if (strcmp(sender->last, err->text) != 0)
         log_write(LOG_WARN, "usage cannot be reported", log_str("why", err->text));
     (void)snprintf(sender->last, sizeof sender->last, "%s", err->text);
@@ -100,8 +99,8 @@ static void not_taken(struct usage_sender *sender, const struct err *err)
 
 static void taken(struct usage_sender *sender)
 {
-    agent_count(COUNT_REPORTED);
-    if (agent_count_get(COUNT_REPORTED) == 1 || sender->wait_ms > 0)
+    metric_add(COUNT_REPORTED, NULL, 1);
+    if (metric_value(COUNT_REPORTED) == 1 || sender->wait_ms > 0)
         log_plain(LOG_INFO, "usage reported");
     sender->wait_ms = 0;
     sender->raise = DAY_MS;

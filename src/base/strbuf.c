@@ -220,15 +220,3 @@ void strbuf_roff(struct strbuf *buf, const char *text)
         else
             strbuf_char(buf, *text);
 }
-
-/* JSON and Prometheus both escape quote, backslash and line feed. */
-void strbuf_label(struct strbuf *buf, const char *label, struct text value)
-{
-    CLEANUP(strbuf_done) struct strbuf clean;
-
-    must(label[0] != '\0');
-    strbuf_init(&clean);
-    strbuf_shown(&clean, value);
-    strbuf_printf(buf, "%s=", label);
-    strbuf_json(buf, (struct text){clean.data, clean.len});
-}

@@ -62,28 +62,23 @@ void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *
 }
 
 /* An empty label value would be the same as no label in Prometheus. */
+static struct text model_label(const struct model_amounts *model)
+{
+    return model->model->len > 0 ? atom_text(model->model) : TEXT("unknown");
+}
+
 static void put_sample(struct strbuf *out, enum metric_id id, const struct model_amounts *model,
                        uint64_t number)
 {
-    const bool named = model->model->len > 0;
-
-    must(number <= INT64_MAX);
-    metric_sample(out, id, "model", named ? atom_text(model->model) : TEXT("unknown"),
-                  (int64_t)number);
+    metric_sample(out, id, LABEL_VALUES(model_label(model)), number);
 }
 
 /* All reasons, also those of 0 milli: a series that comes and goes is hard to query. */
 static void put_closed(struct strbuf *out, const struct model_amounts *model)
 {
-    const bool named = model->model->len > 0;
-    char labels[64];
-
-    for (uint32_t part = ACCOUNT_HELD; part < ACCOUNT_PARTS; part++) {
-        (void)snprintf(labels, sizeof labels, "reason=\"%s\",model", account_name(part));
-        must(model->amounts.part_milli[part] <= INT64_MAX);
-        metric_sample(out, M_CLOSED, labels, named ? atom_text(model->model) : TEXT("unknown"),
-                      (int64_t)model->amounts.part_milli[part]);
-    }
+    for (uint32_t part = ACCOUNT_HELD; part < ACCOUNT_PARTS; part++)
+        metric_sample(out, M_CLOSED, LABEL_VALUES(text_of(account_name(part)), model_label(model)),
+                      model->amounts.part_milli[part]);
 }
 
 /* Their labels are an open set, so they are created again for each scrape. */
@@ -273,10 +268,11 @@ void metrics_page(struct app *app, struct strbuf *out, enum metric_format format
         amounts_by_model(snapshot, &models);
     }
     waiting_metrics_set(app->hints, app->clock.wall_ms(app->clock.ctx), &models);
-    metric_expose(out, format);
+    metric_expose(out, milligpud_metrics, format);
     if (snapshot != NULL) {
         metric_head(out, M_POLICY_INFO, format);
-        metric_sample(out, M_POLICY_INFO, "policy", policy_label(snapshot->outlook->rulebook), 1);
+        metric_sample(out, M_POLICY_INFO, LABEL_VALUES(policy_label(snapshot->outlook->rulebook)),
+                      1);
     }
     metrics_page_put_models(out, &models, format);
     if (snapshot != NULL)

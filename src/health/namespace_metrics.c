@@ -78,15 +78,14 @@ void namespace_metrics(struct strbuf *out, const struct snapshot *snapshot,
     metric_head(out, M_NAMESPACE, format);
     for (size_t i = 0; i < sums.count; i++) {
         const struct namespace_sum *sum = &sums.sum[i];
-        must(sum->milli <= INT64_MAX);
         if (shown == NAMESPACES_SHOWN || strcmp(sum->namespace, others_name) == 0) {
             others_milli += sum->milli;
             continue;
         }
         shown++;
-        metric_sample(out, M_NAMESPACE, "namespace", text_of(sum->namespace), (int64_t)sum->milli);
+        metric_sample(out, M_NAMESPACE, LABEL_VALUES(text_of(sum->namespace)), sum->milli);
     }
-    metric_sample(out, M_NAMESPACE, "namespace", text_of(others_name), (int64_t)others_milli);
+    metric_sample(out, M_NAMESPACE, LABEL_VALUES(text_of(others_name)), others_milli);
     map_done(&sums.places);
     xfree(sums.sum);
 }

@@ -3,8 +3,6 @@
  * cluster: 1.7 MB at 15,000 nodes, where /metrics has 24 KB. Called by the router, in any
  * thread. The cost is one pass over all GPUs of the snapshot.
  */
-#include <stdio.h>
-
 #include "milligpu/account.h"
 #include "milligpu/metrics_page.h"
 
@@ -19,7 +17,6 @@ static void add_series(struct node_series *series, const struct node *node)
 {
     const struct text name = atom_text(node->name);
     uint64_t milli[ACCOUNT_PARTS] = {0};
-    char labels[64];
 
     must(node->gpus > 0);
     for (uint32_t i = 0; i < node->gpus; i++) {
@@ -28,15 +25,13 @@ static void add_series(struct node_series *series, const struct node *node)
         for (size_t part = 0; part < ACCOUNT_PARTS; part++)
             milli[part] += account.milli[part];
     }
-    metric_sample(&series->allocated, M_NODE_ALLOCATED, "node", name,
-                  (int64_t)(milli[ACCOUNT_USED] + milli[ACCOUNT_RESERVED]));
-    metric_sample(&series->free, M_NODE_FREE, "node", name, (int64_t)milli[ACCOUNT_FREE]);
-    for (uint32_t part = ACCOUNT_HELD; part < ACCOUNT_PARTS; part++) {
-        if (milli[part] == 0)
-            continue;
-        (void)snprintf(labels, sizeof labels, "reason=\"%s\",node", account_name(part));
-        metric_sample(&series->closed, M_NODE_CLOSED, labels, name, (int64_t)milli[part]);
-    }
+    metric_sample(&series->allocated, M_NODE_ALLOCATED, LABEL_VALUES(name),
+                  milli[ACCOUNT_USED] + milli[ACCOUNT_RESERVED]);
+    metric_sample(&series->free, M_NODE_FREE, LABEL_VALUES(name), milli[ACCOUNT_FREE]);
+    for (uint32_t part = ACCOUNT_HELD; part < ACCOUNT_PARTS; part++)
+        if (milli[part] > 0)
+            metric_sample(&series->closed, M_NODE_CLOSED,
+                          LABEL_VALUES(text_of(account_name(part)), name), milli[part]);
 }
 
 static void put_series(struct strbuf *out, enum metric_id id, enum metric_format format,

@@ -26,7 +26,7 @@ static void process_put(struct strbuf *out, enum metric_id id, enum metric_forma
                         uint64_t number)
 {
     metric_head(out, id, format);
-    strbuf_printf(out, "%s %llu\n", metric_info(id)->name, (unsigned long long)number);
+    metric_sample(out, id, NULL, number);
 }
 
 /* Seconds, from thousandths. */
@@ -34,8 +34,7 @@ static void process_put_ms(struct strbuf *out, enum metric_id id, enum metric_fo
                            uint64_t ms)
 {
     metric_head(out, id, format);
-    strbuf_printf(out, "%s %llu.%03llu\n", metric_info(id)->name, (unsigned long long)(ms / 1000),
-                  (unsigned long long)(ms % 1000));
+    metric_sample_milli(out, id, NULL, ms);
 }
 
 /* The name stands in parentheses and may contain blanks and parentheses: the last one ends it. */

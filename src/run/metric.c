@@ -1,10 +1,10 @@
 /*
- * Counters, gauges and histograms by metrics.def. Called by every part that counts, from any
- * thread, and by the metrics page. Values are atomics, so counting takes no lock; one lock guards
- * the creation of a series. A series is never freed, so its address stays valid. A metric has at
- * most METRIC_SERIES_MAX series; label values without a place count as other. The page reads the
- * parts of a histogram at slightly different moments, and expose_histogram() makes buckets and
- * count agree.
+ * Counters, gauges and histograms by metrics.def and node_metrics.def. Called by every part that
+ * counts, from any thread, and by the metrics page. Values are atomics, so counting takes no lock;
+ * one lock guards the creation of a series. A series is never freed, so its address stays valid. A
+ * metric has at most METRIC_SERIES_MAX series; label values without a place count as other. The
+ * page reads the parts of a histogram at slightly different moments, and expose_histogram() makes
+ * buckets and count agree.
  */
 #include "milligpu/metric.h"
 
@@ -17,8 +17,11 @@
 
 static const struct metric_info infos[] = {
 #define METRIC(id, name, type, labels, help) {name, type, labels, help},
+#define VALUE(id, value)                     {.labels = (value)},
 #include "milligpu/metrics.def"
+#include "milligpu/node_metrics.def"
 #undef METRIC
+#undef VALUE
 };
 
 /*
@@ -31,7 +34,7 @@ static const int64_t seconds_ns[] = {50000,      100000,     250000,    500000, 
                                      5000000000, 10000000000};
 static const uint64_t counts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
 
-enum { BUCKETS_MAX = ARRAY_LEN(seconds_ns) };
+enum { BUCKETS_MAX = ARRAY_LEN(seconds_ns), LABELS_MAX = 4 };
 
 static_assert(ARRAY_LEN(counts) <= BUCKETS_MAX, "one bucket array serves both kinds");
 
@@ -60,6 +63,40 @@ const struct metric_info *metric_info(enum metric_id id)
     return &infos[id];
 }
 
+static bool is_value(enum metric_id id)
+{
+    return id < METRICS && infos[id].name == NULL;
+}
+
+/* The metric that a VALUE is of; every other row is its own. */
+static enum metric_id metric_of(enum metric_id id)
+{
+    must((size_t)id < METRICS);
+    while (is_value(id))
+        id--;
+    return id;
+}
+
+/* NAME="VALUE" for each label of the table, with commas. JSON escapes what Prometheus does. */
+static void put_labels(struct strbuf *out, enum metric_id id, const struct label_values *values)
+{
+    const size_t count = values != NULL ? values->count : 0;
+    const char *label = infos[id].labels;
+    CLEANUP(strbuf_done) struct strbuf clean;
+
+    strbuf_init(&clean);
+    for (size_t i = 0; i < count; i++) {
+        const size_t len = strcspn(label, ",");
+        must(len > 0); /* else more values than labels */
+        strbuf_reset(&clean);
+        strbuf_shown(&clean, values->value[i]);
+        strbuf_printf(out, "%s%.*s=", i > 0 ? "," : "", (int)len, label);
+        strbuf_json(out, (struct text){clean.data, clean.len});
+        label += label[len] == ',' ? len + 1 : len;
+    }
+    must(label[0] == '\0'); /* else fewer */
+}
+
 /*
  * Without the lock: used grows only after the series is in place. Linear, since a metric has few
  * series.
@@ -80,16 +117,15 @@ static struct series *metric_find(struct family *family, const char *labels)
 /* The last place is for all labels that come when the others are taken. */
 static char *metric_others(enum metric_id id)
 {
-    const char *label = infos[id].labels;
+    const struct text other[LABELS_MAX] = {[0 ... LABELS_MAX - 1] = TEXT("other")};
+    struct label_values values = {other, 1};
     struct strbuf text;
 
-    must(label[0] != '\0');
+    for (const char *at = infos[id].labels; (at = strchr(at, ',')) != NULL; at++)
+        values.count++;
+    must(values.count <= LABELS_MAX);
     strbuf_init(&text);
-    while (*label != '\0') {
-        const size_t len = strcspn(label, ",");
-        strbuf_printf(&text, "%s%.*s=\"other\"", text.len > 0 ? "," : "", (int)len, label);
-        label += label[len] == ',' ? len + 1 : len;
-    }
+    put_labels(&text, id, &values);
     return strbuf_steal(&text);
 }
 
@@ -107,12 +143,41 @@ static struct series *metric_add_series(enum metric_id id, const char *labels)
     return series;
 }
 
+/* All of them at once, so that they are in the order of the table. */
+static void add_values(enum metric_id id)
+{
+    CLEANUP(strbuf_done) struct strbuf labels;
+
+    strbuf_init(&labels);
+    must(pthread_mutex_lock(&adding) == 0);
+    for (enum metric_id at = id + 1; is_value(at); at++) {
+        if (atomic_load(&families[id].used) >= at - id)
+            continue;
+        strbuf_reset(&labels);
+        put_labels(&labels, id, LABEL_VALUES(text_of(infos[at].labels)));
+        (void)metric_add_series(id, labels.data);
+    }
+    must(pthread_mutex_unlock(&adding) == 0);
+}
+
+static struct series *value_series(enum metric_id id)
+{
+    const enum metric_id metric = metric_of(id);
+
+    must(metric < id);
+    if (atomic_load(&families[metric].used) < id - metric)
+        add_values(metric);
+    return atomic_load(&families[metric].series[id - metric - 1]);
+}
+
 /* The usual case takes no lock: a label text that was seen before. */
 static struct series *series_of(enum metric_id id, const char *labels)
 {
     const char *text = labels != NULL ? labels : "";
 
-    must((size_t)id < METRICS);
+    if (is_value(id) && text[0] == '\0')
+        return value_series(id);
+    must((size_t)id < METRICS && !is_value(id) && !is_value(id + 1));
     /* One series for a metric without labels, otherwise one for each label that the table names. */
     must((text[0] == '\0') == (infos[id].labels[0] == '\0'));
     struct family *family = &families[id];
@@ -132,14 +197,22 @@ static struct series *series_of(enum metric_id id, const char *labels)
 
 void metric_add(enum metric_id id, const char *labels, uint64_t by)
 {
-    must(metric_info(id)->type == METRIC_COUNTER);
+    must(infos[metric_of(id)].type == METRIC_COUNTER);
     atomic_fetch_add(&series_of(id, labels)->value, (int_fast64_t)by);
 }
 
 void metric_set(enum metric_id id, const char *labels, int64_t value)
 {
-    must(metric_info(id)->type == METRIC_GAUGE);
+    must(infos[metric_of(id)].type == METRIC_GAUGE);
     atomic_store(&series_of(id, labels)->value, value);
+}
+
+int64_t metric_value(enum metric_id id)
+{
+    const enum metric_type type = infos[metric_of(id)].type;
+
+    must(type == METRIC_COUNTER || type == METRIC_GAUGE);
+    return atomic_load(&series_of(id, NULL)->value);
 }
 
 void metric_observe_ns(enum metric_id id, const char *labels, int64_t ns)
@@ -228,13 +301,29 @@ void metric_end(struct strbuf *out, enum metric_format format)
         strbuf_str(out, "# EOF\n");
 }
 
-void metric_sample(struct strbuf *out, enum metric_id id, const char *label, struct text value,
-                   int64_t number)
+/* Everything before the number. */
+static void put_name(struct strbuf *out, enum metric_id id, const struct label_values *values)
 {
-    must(label != NULL && label[0] != '\0');
-    strbuf_printf(out, "%s{", metric_info(id)->name);
-    strbuf_label(out, label, value);
-    strbuf_printf(out, "} %lld\n", (long long)number);
+    strbuf_str(out, metric_info(id)->name);
+    if (values != NULL)
+        strbuf_char(out, '{');
+    put_labels(out, id, values);
+    strbuf_str(out, values != NULL ? "} " : " ");
+}
+
+void metric_sample(struct strbuf *out, enum metric_id id, const struct label_values *values,
+                   uint64_t number)
+{
+    put_name(out, id, values);
+    strbuf_printf(out, "%llu\n", (unsigned long long)number);
+}
+
+void metric_sample_milli(struct strbuf *out, enum metric_id id, const struct label_values *values,
+                         uint64_t milli)
+{
+    put_name(out, id, values);
+    strbuf_printf(out, "%llu.%03llu\n", (unsigned long long)(milli / 1000),
+                  (unsigned long long)(milli % 1000));
 }
 
 /* count: of this bucket and all below it, as Prometheus wants it. */
@@ -312,6 +401,7 @@ static void expose_family(struct strbuf *out, enum metric_id id, enum metric_for
 
     if (info->labels[0] == '\0')
         (void)series_of(id, NULL); /* zero is a value, absence is not */
+    add_values(id);
     const size_t used = atomic_load(&families[id].used);
     if (used == 0)
         return;
@@ -326,13 +416,12 @@ static void expose_family(struct strbuf *out, enum metric_id id, enum metric_for
     must(out->len > 0);
 }
 
-void metric_expose(struct strbuf *out, enum metric_format format)
+void metric_expose(struct strbuf *out, struct metric_table table, enum metric_format format)
 {
-    must(out != NULL);
-    for (size_t i = 0; i < METRICS; i++) {
-        const enum metric_id id = (enum metric_id)i;
+    must(out != NULL && table.end <= METRICS);
+    for (enum metric_id id = table.begin; id < table.end; id++) {
         const enum metric_type type = metric_info(id)->type;
-        if (type != METRIC_KERNEL_COUNTER && type != METRIC_KERNEL_GAUGE)
+        if (!is_value(id) && type != METRIC_KERNEL_COUNTER && type != METRIC_KERNEL_GAUGE)
             expose_family(out, id, format);
     }
 }

@@ -10,7 +10,7 @@ OF_HISTOGRAMS = re.compile("_(bucket|sum|count)$")
 def follows_its_table(test, page, document):
     """Each family of the page has the help, the type and the label names, in their order, that the document has."""
     rows = {name: (kind, re.findall(r"\w+", labels), help)
-            for name, kind, labels, help in re.findall(r"^\| `(\w+)` \| (\w+) \| ([\w, ]*) \| (.*) \|$",
+            for name, kind, labels, help in re.findall(r"^\| `(\w+)` \| (\w+) \| ([\w,]*) \| (.*) \|$",
                                                        (harness.SOURCE / document).read_text(), re.M)}
     name, seen = None, []
     for line in page.splitlines():

@@ -6,9 +6,9 @@ import re
 FUNCTION_SUFFIXES = ("_bucket", "_sum", "_count")  # of the series of a histogram
 
 
-def metric_labels(top):
+def metric_labels(top, table="metrics.def"):
     """The labels of each metric of the table; le and the three series of a histogram too."""
-    with open(os.path.join(top, "include", "milligpu", "metrics.def"), encoding="utf-8") as file:
+    with open(os.path.join(top, "include", "milligpu", table), encoding="utf-8") as file:
         table = re.findall(r'^METRIC\(\w+, "(\w+)", (\w+), "([^"]*)"', file.read(), re.M)
     known = {}
     for name, kind, labels in table:
@@ -20,10 +20,7 @@ def metric_labels(top):
 
 
 def agent_metric_labels(top):
-    """The same of the agents, whose tables are written from their source."""
-    with open(os.path.join(top, "docs", "NODE_REFERENCE.md"), encoding="utf-8") as file:
-        rows = re.findall(r"^\| `(milligpu_node_\w+)` \| \w+ \| ([\w, ]*) \|", file.read(), re.M)
-    return {name: set(re.findall(r"\w+", labels)) for name, labels in rows}
+    return metric_labels(top, "node_metrics.def")
 
 
 def selectors(expression):

@@ -65,7 +65,7 @@ HEADER_LAYER = {
     **dict.fromkeys("allocation filter host inventory ledger node place pod".split(), "core"),
     **dict.fromkeys("quantity reason reconcile request rule_set snapshot".split(), "core"),
     **dict.fromkeys("json wire_extender wire_kube wire_admin".split(), "wire"),
-    **dict.fromkeys("clock file log metric metrics queue".split(), "run"),
+    **dict.fromkeys("clock file log metric metrics node_metrics queue".split(), "run"),
     **dict.fromkeys("store".split(), "store"),
     **dict.fromkeys("kube reflector".split(), "kube"),
     **dict.fromkeys("http".split(), "http"),

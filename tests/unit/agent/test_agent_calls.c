@@ -10,10 +10,10 @@
 
 #include "milligpu/annotations.h"
 #include "milligpu/log.h"
+#include "milligpu/metric.h"
 #include "milligpu/signing.h"
 
 #include "agent/agent_calls.h"
-#include "agent/agent_counts.h"
 #include "support.h"
 #include "support/patience.h"
 
@@ -209,13 +209,13 @@ static void a_record_without_proof_gives_nothing(void **state)
 static void a_signed_pod_of_the_first_look_goes_on(void **state)
 {
     struct site *site = *state;
-    const uint64_t strangers = agent_count_get(COUNT_STRANGERS);
+    const int64_t strangers = metric_value(COUNT_STRANGERS);
     const struct nri_container runs = {
         .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .state = NRI_RUNNING};
     char path[128];
     pod_with(site, ON("GPU-a"), ON("GPU-a"));
     site->runtime.synchronize(&site->calls, &site->pod, 1, &runs, 1, false);
-    assert_int_equal(agent_count_get(COUNT_STRANGERS), strangers);
+    assert_int_equal(metric_value(COUNT_STRANGERS), strangers);
     assert_int_equal(table_of(site).count, 1);
     assert_int_equal(table_of(site).container[0].right, RIGHT_SHARE);
     (void)snprintf(path, sizeof path, "%s/%s", site->path[1], signing_key_id(site->key));
@@ -325,16 +325,16 @@ static void a_container_that_did_not_pass_is_found_in_any_piece_of_the_list(void
     const struct nri_container other = {.name = TEXT("main"), .pod_id = TEXT("elsewhere")};
     node_runs(site, 0);
     pod_with(site, ON("GPU-a"), ON("GPU-a"));
-    const uint64_t before = agent_count_get(COUNT_STRANGERS);
+    const int64_t before = metric_value(COUNT_STRANGERS);
     site->runtime.synchronize(&site->calls, &site->pod, 1, NULL, 0, true);
     site->runtime.synchronize(&site->calls, NULL, 0, &passed, 1, true);
     site->runtime.synchronize(&site->calls, NULL, 0, &other, 1, true);
-    assert_int_equal(agent_count_get(COUNT_STRANGERS), before);
+    assert_int_equal(metric_value(COUNT_STRANGERS), before);
     site->runtime.synchronize(&site->calls, NULL, 0, &strange, 1, false);
-    assert_int_equal(agent_count_get(COUNT_STRANGERS), before + 1);
+    assert_int_equal(metric_value(COUNT_STRANGERS), before + 1);
     /* Its pod is recorded now. */
     site->runtime.synchronize(&site->calls, &site->pod, 1, &strange, 1, false);
-    assert_int_equal(agent_count_get(COUNT_STRANGERS), before + 2);
+    assert_int_equal(metric_value(COUNT_STRANGERS), before + 2);
 }
 
 static void the_table_follows_the_life_of_a_container(void **state)
@@ -386,10 +386,10 @@ static void one_that_is_too_long_is_not_made(void **state)
     struct nri_pod foreign = {.id = TEXT("sandbox"), .name = TEXT("a"), .flaw = NRI_TOO_LONG};
     struct nri_pod whole = {.id = TEXT("sandbox"), .name = TEXT("a")};
     const struct nri_handlers *runtime = &site->runtime;
-    const uint64_t refusals = agent_count_get(COUNT_REFUSED);
-    const uint64_t invalid = agent_count_get(COUNT_INVALID);
-    const uint64_t pods = agent_count_get(COUNT_UNREAD_PODS);
-    const uint64_t containers = agent_count_get(COUNT_UNREAD_CONTAINERS);
+    const int64_t refusals = metric_value(COUNT_REFUSED);
+    const int64_t invalid = metric_value(COUNT_INVALID);
+    const int64_t pods = metric_value(COUNT_UNREAD_PODS);
+    const int64_t containers = metric_value(COUNT_UNREAD_CONTAINERS);
     node_runs(site, 0);
     pod_with(site, ON("GPU-a"), ON("GPU-a"));
     for (int i = 0; i < 2; i++) {
@@ -407,10 +407,10 @@ static void one_that_is_too_long_is_not_made(void **state)
     assert_string_equal(site->err.text, "milligpu: its pod has too many annotations: more than can "
                                         "be read (16 MiB): remove some");
     assert_int_equal(table_of(site).count, 0);
-    assert_int_equal(agent_count_get(COUNT_REFUSED), refusals + 5);
-    assert_int_equal(agent_count_get(COUNT_INVALID), invalid + 2);
-    assert_int_equal(agent_count_get(COUNT_UNREAD_PODS), pods + 1);
-    assert_int_equal(agent_count_get(COUNT_UNREAD_CONTAINERS), containers + 6);
+    assert_int_equal(metric_value(COUNT_REFUSED), refusals + 5);
+    assert_int_equal(metric_value(COUNT_INVALID), invalid + 2);
+    assert_int_equal(metric_value(COUNT_UNREAD_PODS), pods + 1);
+    assert_int_equal(metric_value(COUNT_UNREAD_CONTAINERS), containers + 6);
     assert_true(created(site)); /* and others are */
 }
 
@@ -425,21 +425,21 @@ static void one_that_is_too_long_spoils_no_list(void **state)
                                        .flaw = NRI_TOO_LONG};
     const struct nri_container lost = {
         .id = TEXT("two"), .pod_id = TEXT("nowhere"), .flaw = NRI_BROKEN};
-    const uint64_t strangers = agent_count_get(COUNT_STRANGERS);
-    const uint64_t pods = agent_count_get(COUNT_UNREAD_PODS);
-    const uint64_t containers = agent_count_get(COUNT_UNREAD_CONTAINERS);
+    const int64_t strangers = metric_value(COUNT_STRANGERS);
+    const int64_t pods = metric_value(COUNT_UNREAD_PODS);
+    const int64_t containers = metric_value(COUNT_UNREAD_CONTAINERS);
     node_runs(site, 0);
     pod_with(site, ON("GPU-a"), ON("GPU-a"));
     site->runtime.synchronize(&site->calls, &site->pod, 1, (struct nri_container[]){lost, runs}, 2,
                               false);
     assert_int_equal(table_of(site).count, 1);
     assert_int_equal(table_of(site).container[0].right, RIGHT_SHARE);
-    assert_int_equal(agent_count_get(COUNT_STRANGERS), strangers); /* its variables are not known */
-    assert_int_equal(agent_count_get(COUNT_UNREAD_CONTAINERS), containers + 2);
+    assert_int_equal(metric_value(COUNT_STRANGERS), strangers); /* its variables are not known */
+    assert_int_equal(metric_value(COUNT_UNREAD_CONTAINERS), containers + 2);
     site->pod.flaw = NRI_TOO_LONG;
     site->pod.annotations = 0;
     site->runtime.synchronize(&site->calls, &site->pod, 1, &runs, 1, false);
-    assert_int_equal(agent_count_get(COUNT_UNREAD_PODS), pods + 1);
+    assert_int_equal(metric_value(COUNT_UNREAD_PODS), pods + 1);
     assert_int_equal(table_of(site).count, 0);
 }
 
@@ -531,8 +531,8 @@ static void stops(struct site *site, const char *id)
 static void a_successor_waits_until_the_pod_before_it_has_ended(void **state)
 {
     struct site *site = *state;
-    const uint64_t overlaps = agent_count_get(COUNT_OVERLAPS);
-    const uint64_t refusals = agent_count_get(COUNT_REFUSED);
+    const int64_t overlaps = metric_value(COUNT_OVERLAPS);
+    const int64_t refusals = metric_value(COUNT_REFUSED);
     node_runs(site, 0);
     site->calls.mixed_gpus = true; /* it is about whole GPUs */
     pod_is(site, "old", AMOUNT(600));
@@ -542,8 +542,8 @@ static void a_successor_waits_until_the_pod_before_it_has_ended(void **state)
     assert_false(begins(site, "3", "main"));
     assert_non_null(strstr(site->err.text, "milligpu: GPU GPU-a has no 500 milli free"));
     assert_non_null(strstr(site->err.text, "shop/old (700)"));
-    assert_int_equal(agent_count_get(COUNT_OVERLAPS), overlaps + 1);
-    assert_int_equal(agent_count_get(COUNT_REFUSED), refusals + 1);
+    assert_int_equal(metric_value(COUNT_OVERLAPS), overlaps + 1);
+    assert_int_equal(metric_value(COUNT_REFUSED), refusals + 1);
     stops(site, "1");
     assert_false(begins(site, "4", "main")); /* its neighbour lives */
     stops(site, "2");
@@ -551,7 +551,7 @@ static void a_successor_waits_until_the_pod_before_it_has_ended(void **state)
     assert_int_equal(table_of(site).count, 3);
     pod_is(site, "old", AMOUNT(600));
     assert_false(begins(site, "6", "main")); /* and not the other way round */
-    assert_int_equal(agent_count_get(COUNT_OVERLAPS), overlaps + 3);
+    assert_int_equal(metric_value(COUNT_OVERLAPS), overlaps + 3);
 }
 
 static void the_end_of_a_sandbox_ends_its_pod(void **state)
@@ -623,14 +623,14 @@ static bool privileged_created(struct site *site, const char *name)
 static void a_privileged_container_of_a_pod_with_shares_is_counted_or_refused(void **state)
 {
     struct site *site = *state;
-    const uint64_t warned = agent_count_get(COUNT_PRIVILEGED_WARNED);
-    const uint64_t refusals = agent_count_get(COUNT_PRIVILEGED_REFUSED);
+    const int64_t warned = metric_value(COUNT_PRIVILEGED_WARNED);
+    const int64_t refusals = metric_value(COUNT_PRIVILEGED_REFUSED);
 
     node_runs(site, 0);
     pod_with(site, ON("GPU-a"), ON("GPU-a"));
     assert_true(privileged_created(site, "main"));
     assert_true(privileged_created(site, "debugger"));
-    assert_int_equal(agent_count_get(COUNT_PRIVILEGED_WARNED), warned + 2);
+    assert_int_equal(metric_value(COUNT_PRIVILEGED_WARNED), warned + 2);
     site->calls.privileged = PRIVILEGED_REFUSE;
     assert_false(privileged_created(site, "main"));
     assert_non_null(strstr(site->err.text, "milligpu: it is privileged (securityContext.privileged:"
@@ -639,21 +639,21 @@ static void a_privileged_container_of_a_pod_with_shares_is_counted_or_refused(vo
     assert_false(privileged_created(site, "debugger"));
     assert_non_null(strstr(site->err.text, "2 GPUs"));
     assert_true(created(site));
-    assert_int_equal(agent_count_get(COUNT_PRIVILEGED_REFUSED), refusals + 2);
+    assert_int_equal(metric_value(COUNT_PRIVILEGED_REFUSED), refusals + 2);
     site->calls.privileged = PRIVILEGED_ALLOW;
     assert_true(privileged_created(site, "main"));
-    assert_int_equal(agent_count_get(COUNT_PRIVILEGED_WARNED), warned + 2);
+    assert_int_equal(metric_value(COUNT_PRIVILEGED_WARNED), warned + 2);
 }
 
 /* A device plugin, for example. */
 static void privileged_containers_of_other_pods_are_left_alone(void **state)
 {
     struct site *site = *state;
-    const uint64_t warned = agent_count_get(COUNT_PRIVILEGED_WARNED);
+    const int64_t warned = metric_value(COUNT_PRIVILEGED_WARNED);
 
     node_runs(site, 0);
     assert_true(privileged_created(site, "main"));
-    assert_int_equal(agent_count_get(COUNT_PRIVILEGED_WARNED), warned);
+    assert_int_equal(metric_value(COUNT_PRIVILEGED_WARNED), warned);
     site->calls.privileged = PRIVILEGED_REFUSE;
     assert_true(privileged_created(site, "main"));
     assert_int_equal(site->out.envs + site->out.cdi_devices, 0);
@@ -721,16 +721,16 @@ static void a_table_that_is_full_refuses_and_shares_have_their_rows(void **state
     const struct containers_copy copy = table_of(site);
     assert_int_equal(copy.count, NODE_VARIABLES_MAX + 1);
     assert_int_equal(copy.container[NODE_VARIABLES_MAX].right, RIGHT_SHARE);
-    assert_int_equal(agent_count_get(COUNT_LEFT_OUT_VARIABLE), 0);
+    assert_int_equal(metric_value(COUNT_LEFT_OUT_VARIABLE), 0);
     for (int i = 0; i < NODE_VARIABLES_MAX + 2; i++)
         (void)foreign_created(site, i, "NVIDIA_VISIBLE_DEVICES=GPU-b", true);
     node_runs(site, 0);
-    assert_int_equal(agent_count_get(COUNT_LEFT_OUT_VARIABLE), 2);
-    assert_int_equal(agent_count_get(COUNT_LEFT_OUT_SHARES), 0);
-    assert_int_equal(agent_count_get(COUNT_LEFT_OUT_KUBELET), 0);
+    assert_int_equal(metric_value(COUNT_LEFT_OUT_VARIABLE), 2);
+    assert_int_equal(metric_value(COUNT_LEFT_OUT_SHARES), 0);
+    assert_int_equal(metric_value(COUNT_LEFT_OUT_KUBELET), 0);
     assert_true(created(site));
     node_runs(site, 0);
-    assert_int_equal(agent_count_get(COUNT_LEFT_OUT_VARIABLE), 0);
+    assert_int_equal(metric_value(COUNT_LEFT_OUT_VARIABLE), 0);
 }
 
 /* Both when it is made, and when it was made before. Pods of others go on. */
@@ -742,7 +742,7 @@ static void no_share_starts_while_the_driver_is_let_go_of(void **state)
     const struct nri_container beside = {
         .id = TEXT("two"), .name = TEXT("beside"), .pod_id = TEXT("sandbox")};
     struct driver_release *release = driver_release_new(site->dir);
-    const uint64_t refusals = agent_count_get(COUNT_REFUSED);
+    const int64_t refusals = metric_value(COUNT_REFUSED);
 
     site->calls.release = release;
     node_runs(site, 0);
@@ -756,7 +756,7 @@ static void no_share_starts_while_the_driver_is_let_go_of(void **state)
             "by itself");
     assert_true(site->runtime.start(&site->calls, &site->pod, &container, &site->err) < 0);
     assert_non_null(strstr(site->err.text, "milligpu: no container with a share of a GPU starts"));
-    assert_int_equal(agent_count_get(COUNT_REFUSED), refusals + 2);
+    assert_int_equal(metric_value(COUNT_REFUSED), refusals + 2);
     assert_true(site->runtime.create(&site->calls, &site->pod, &beside, &site->out, &site->err) ==
                 0); /* it has no share */
     driver_release_label(release, TEXT(""));
@@ -789,7 +789,7 @@ static void shares_without_a_row_are_counted_apart(void **state)
     for (int i = 0; i < NODE_VARIABLES_MAX + 2; i++)
         (void)foreign_created(site, i, "NVIDIA_VISIBLE_DEVICES=GPU-b", true);
     node_runs(site, 0);
-    assert_int_equal(agent_count_get(COUNT_LEFT_OUT_VARIABLE), 2);
+    assert_int_equal(metric_value(COUNT_LEFT_OUT_VARIABLE), 2);
     assert_int_equal(site->calls.left_out, 0);
 }
 
@@ -877,7 +877,7 @@ static void what_all_plugins_made_is_judged_again(void **state)
                                             NRI_VALIDATOR_ON, &site->err),
                      0);
     assert_int_equal(site->calls.validator, NRI_VALIDATOR_ON);
-    assert_int_equal(agent_count_get(COUNT_VALIDATOR_ON), 1);
+    assert_int_equal(metric_value(COUNT_VALIDATOR_ON), 1);
     all.cdi_devices = 2;
     assert_true(site->runtime.validate(&site->calls, &site->pod, &container, &all,
                                        NRI_VALIDATOR_OFF, &site->err) < 0);
@@ -887,14 +887,14 @@ static void what_all_plugins_made_is_judged_again(void **state)
                                        NRI_VALIDATOR_OFF, &site->err) < 0);
     assert_non_null(strstr(site->err.text, "without its GPU GPU-a"));
     assert_int_equal(site->calls.validator, NRI_VALIDATOR_OFF);
-    assert_int_equal(agent_count_get(COUNT_VALIDATOR_ON), 0);
-    assert_int_equal(agent_count_get(COUNT_VALIDATOR_OFF), 1);
+    assert_int_equal(metric_value(COUNT_VALIDATOR_ON), 0);
+    assert_int_equal(metric_value(COUNT_VALIDATOR_OFF), 1);
     /* A runtime that restarts may have been told otherwise. */
     const struct nri_runtime runtime = {.name = TEXT("containerd"), .version = TEXT("v2.3.7")};
     uint32_t events = NRI_EVENTS;
     assert_int_equal(site->runtime.configure(&site->calls, &runtime, &events, &site->err), 0);
     assert_int_equal(site->calls.validator, NRI_VALIDATOR_UNKNOWN);
-    assert_int_equal(agent_count_get(COUNT_VALIDATOR_OFF), 0);
+    assert_int_equal(metric_value(COUNT_VALIDATOR_OFF), 0);
 }
 
 /* Of two pods with the nodes of GPUs, NVIDIA's NRI plugin gave one all of them, to look after. */
@@ -1001,7 +1001,7 @@ static void the_page_of_numbers_names_each_once(void **state)
     struct strbuf out;
     (void)state;
     strbuf_init(&out);
-    agent_counts_write(&out);
+    metric_expose(&out, node_metrics, METRIC_PLAIN);
     const char *first = strstr(out.data, "# TYPE milligpu_node_containers_total counter\n");
     assert_non_null(first);
     assert_null(strstr(first + 1, "# TYPE milligpu_node_containers_total"));

@@ -9,10 +9,10 @@
 #include <cmocka.h>
 
 #include "milligpu/agent.h"
+#include "milligpu/metric.h"
 
-#include "agent/agent_counts.h"
-#include "agent/agent_metrics.h"
 #include "support/document.h"
+#include "support/metric_rows.h"
 
 static char file[] = "/tmp/milligpu-node-settings-XXXXXX";
 static struct settings_set *set;
@@ -293,8 +293,8 @@ static void reference(struct strbuf *out)
 {
     strbuf_str(out,
                "# milligpu-node: flags and metrics\n\nGenerated from "
-               "`include/milligpu/agent_settings.def`, `src/agent/agent_counts.h` and "
-               "`src/agent/agent_metrics.h`; "
+               "`include/milligpu/agent_settings.def` and "
+               "`include/milligpu/node_metrics.def`; "
                "[NODE.md](NODE.md) explains the agent.\n\n## Flags\n\nEach flag is also a "
                "variable: `--nri-socket` is `MILLIGPU_NODE_NRI_SOCKET`. Flags win.\n\n"
                "Each but `--config` is also a key of the YAML file that `--config` names "
@@ -303,10 +303,10 @@ static void reference(struct strbuf *out)
                "settings and their sources, as such a file.\n\n");
     agent_settings_markdown(out);
     strbuf_str(out, "\n## Metrics\n\n");
-    agent_counts_markdown(out);
+    metric_rows(out, node_metrics.begin, M_GPU_MEMORY_TOTAL);
     strbuf_str(out, "\nOf each GPU, where NVML tells, and of each container's GPU, where "
                     "`--container-metrics` is on; what is not known has no sample:\n\n");
-    agent_metrics_markdown(out);
+    metric_rows(out, M_GPU_MEMORY_TOTAL, node_metrics.end);
 }
 
 static void the_reference_is_what_the_tables_say(void **state)

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "milligpu/log.h"
+#include "milligpu/metric.h"
 
-#include "agent/agent_counts.h"
 #include "agent/meter_table.h"
 #include "agent/proc_owner.h"
 #include "support.h"
@@ -662,9 +662,9 @@ static void clients_are_killed(struct machine *machine)
 
 static void the_work_of_a_client_is_ended_before_it_is_killed(void **state)
 {
-    const uint64_t before = agent_count_get(COUNT_MPS_CLIENT_ENDED);
+    const int64_t before = metric_value(COUNT_MPS_CLIENT_ENDED);
     clients_are_killed(*state);
-    assert_true(agent_count_get(COUNT_MPS_CLIENT_ENDED) >= before + 2);
+    assert_true(metric_value(COUNT_MPS_CLIENT_ENDED) >= before + 2);
 }
 
 static void a_client_that_exits_when_its_work_is_ended_counts_as_killed(void **state)
@@ -693,12 +693,12 @@ static void a_client_that_goes_on_after_its_work_was_ended_does_not(void **state
 static void a_client_whose_work_cannot_be_ended_is_killed_all_the_same(void **state)
 {
     struct machine *machine = *state;
-    const uint64_t ended = agent_count_get(COUNT_MPS_CLIENT_ENDED);
-    const uint64_t before = agent_count_get(COUNT_MPS_CLIENT_UNENDED);
+    const int64_t ended = metric_value(COUNT_MPS_CLIENT_ENDED);
+    const int64_t before = metric_value(COUNT_MPS_CLIENT_UNENDED);
     machine->ends = -1;
     clients_are_killed(machine);
-    assert_true(agent_count_get(COUNT_MPS_CLIENT_UNENDED) >= before + 2);
-    assert_int_equal(agent_count_get(COUNT_MPS_CLIENT_ENDED), ended);
+    assert_true(metric_value(COUNT_MPS_CLIENT_UNENDED) >= before + 2);
+    assert_int_equal(metric_value(COUNT_MPS_CLIENT_ENDED), ended);
 }
 
 /* Each reading reads whose processes they are: what is ended again without, is ended by one. */

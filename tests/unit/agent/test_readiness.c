@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "milligpu/log.h"
+#include "milligpu/metric.h"
 
-#include "agent/agent_counts.h"
 #include "agent/readiness.h"
 #include "support.h"
 #include "support/patience.h"
@@ -63,9 +63,9 @@ static void one_condition_that_does_not_hold_is_enough(void **state)
     (void)state;
     static const enum ready_condition condition[] = {READY_RUNTIME, READY_TABLE,   READY_VALIDATOR,
                                                      READY_NODE,    READY_MACHINE, READY_STAYS};
-    static const enum agent_count gauge[] = {COUNT_READY_RUNTIME,   COUNT_READY_TABLE,
-                                             COUNT_READY_VALIDATOR, COUNT_READY_NODE,
-                                             COUNT_READY_MACHINE,   COUNT_READY_STAYS};
+    static const enum metric_id gauge[] = {COUNT_READY_RUNTIME,   COUNT_READY_TABLE,
+                                           COUNT_READY_VALIDATOR, COUNT_READY_NODE,
+                                           COUNT_READY_MACHINE,   COUNT_READY_STAYS};
     for (size_t i = 0; i < ARRAY_LEN(condition); i++)
         readiness_set(readiness, condition[i], NULL);
     assert_string_equal(looks(), "");
@@ -73,8 +73,8 @@ static void one_condition_that_does_not_hold_is_enough(void **state)
         readiness_set(readiness, condition[i], "it is not so");
         assert_string_equal(looks(), "it is not so\n");
         for (size_t j = 0; j < ARRAY_LEN(gauge); j++)
-            assert_int_equal(agent_count_get(gauge[j]), i != j);
-        assert_int_equal(agent_count_get(COUNT_READY_DRIVER), 1);
+            assert_int_equal(metric_value(gauge[j]), i != j);
+        assert_int_equal(metric_value(COUNT_READY_DRIVER), 1);
         readiness_set(readiness, condition[i], NULL);
         assert_string_equal(looks(), "");
     }
@@ -90,13 +90,13 @@ static void the_driver_has_to_answer(void **state)
     readiness = readiness_new(nvml);
     readiness_set(readiness, READY_NODE, NULL);
     readiness_set(readiness, READY_RUNTIME, NULL);
-    assert_int_equal(agent_count_get(COUNT_READY_DRIVER), 0);
+    assert_int_equal(metric_value(COUNT_READY_DRIVER), 0);
     for (int64_t until_ms = 0; strstr(looks(), "the driver: nvmlInit_v2: ") == NULL;)
         assert_true(patience_left(&until_ms));
     driver_says(folder, "gpu GPU-a T4 16384\n");
     for (int64_t until_ms = 0; looks()[0] != '\0';)
         assert_true(patience_left(&until_ms));
-    assert_int_equal(agent_count_get(COUNT_READY_DRIVER), 1);
+    assert_int_equal(metric_value(COUNT_READY_DRIVER), 1);
     /* One GPU that is lost closes that GPU and not the node. */
     driver_says(folder, "gpu GPU-a T4 16384 fail=15\n");
     for (int64_t until_ms = 0;;) {

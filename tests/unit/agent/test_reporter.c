@@ -10,8 +10,8 @@
 #include "milligpu/clock.h"
 #include "milligpu/fake_apiserver.h"
 #include "milligpu/log.h"
+#include "milligpu/metric.h"
 
-#include "agent/agent_counts.h"
 #include "agent/reporter.h"
 #include "support/patience.h"
 
@@ -278,8 +278,8 @@ static void between_two_looks_nothing_is_sent(void **state)
 static void a_node_that_never_shows_it_is_written_to_ever_more_rarely(void **state)
 {
     struct site *site = *state;
-    const uint64_t before = agent_count_get(COUNT_UNPATCHED);
-    const uint64_t patched = agent_count_get(COUNT_PATCHED);
+    const int64_t before = metric_value(COUNT_UNPATCHED);
+    const int64_t patched = metric_value(COUNT_PATCHED);
     const struct timespec wait = {0, 500000000};
     const int64_t begin_ms = clock_ms();
     site->deaf = true;
@@ -292,14 +292,14 @@ static void a_node_that_never_shows_it_is_written_to_ever_more_rarely(void **sta
     assert_true(writes <= 2U + (ms >= 3000) + (ms >= 7000) + (ms >= 15000 ? 10U : 0U));
     assert_true(ms >= 1000);
     assert_int_equal(count(site, &site->looks), 0);
-    assert_true(agent_count_get(COUNT_UNPATCHED) >= before + 1);
-    assert_int_equal(agent_count_get(COUNT_PATCHED), patched);
+    assert_true(metric_value(COUNT_UNPATCHED) >= before + 1);
+    assert_int_equal(metric_value(COUNT_PATCHED), patched);
     locked(site);
     site->deaf = false;
     unlocked(site);
     await_node(site, HAS);
     await_count(site, &site->looks, 1); /* and then it is looked at again */
-    assert_int_equal(agent_count_get(COUNT_PATCHED), patched + 1);
+    assert_int_equal(metric_value(COUNT_PATCHED), patched + 1);
 }
 
 static bool was_reported(struct site *site)

@@ -13,13 +13,14 @@
 #include "milligpu/metric.h"
 
 #include "support/document.h"
+#include "support/metric_rows.h"
 
 static struct strbuf page;
 
 static void expose(void)
 {
     strbuf_reset(&page);
-    metric_expose(&page, METRIC_PLAIN);
+    metric_expose(&page, milligpud_metrics, METRIC_PLAIN);
 }
 
 static int set_up(void **state)
@@ -119,15 +120,20 @@ static void a_sample_is_escaped_as_prometheus_reads_it(void **state)
     (void)state;
     strbuf_reset(&page);
     metric_head(&page, M_FREE, METRIC_PLAIN);
-    metric_sample(&page, M_FREE, "model", TEXT("A100"), 700);
-    metric_sample(&page, M_FREE, "model", TEXT("a\"b\\c\nd\te\x01"), -1);
-    metric_sample(&page, M_FREE, "model", TEXT("\xff\xc3\xa4"), 0);
+    metric_sample(&page, M_FREE, LABEL_VALUES(TEXT("A100")), 700);
+    metric_sample(&page, M_FREE, LABEL_VALUES(TEXT("a\"b\\c\nd\te\x01")), UINT64_MAX);
+    metric_sample(&page, M_FREE, LABEL_VALUES(TEXT("\xff\xc3\xa4")), 0);
+    metric_sample(&page, M_GPU_ECC, LABEL_VALUES(TEXT(""), TEXT("a,b")), 1);
+    metric_sample_milli(&page, M_PROCESS_START, NULL, 12034);
     assert_string_equal(page.data,
                         "# HELP milligpu_free_milli Milli-GPU that new shares can take.\n"
                         "# TYPE milligpu_free_milli gauge\n"
                         "milligpu_free_milli{model=\"A100\"} 700\n"
-                        "milligpu_free_milli{model=\"a\\\"b\\\\c\\\\nd\\\\te\\\\u0001\"} -1\n"
-                        "milligpu_free_milli{model=\"\xef\xbf\xbd\xc3\xa4\"} 0\n");
+                        "milligpu_free_milli{model=\"a\\\"b\\\\c\\\\nd\\\\te\\\\u0001\"} "
+                        "18446744073709551615\n"
+                        "milligpu_free_milli{model=\"\xef\xbf\xbd\xc3\xa4\"} 0\n"
+                        "milligpu_node_gpu_ecc_errors_total{gpu=\"\",kind=\"a,b\"} 1\n"
+                        "process_start_time_seconds 12.034\n");
 }
 
 static void a_counter_loses_its_ending_in_the_head_of_openmetrics(void **state)
@@ -143,7 +149,7 @@ static void a_counter_loses_its_ending_in_the_head_of_openmetrics(void **state)
     assert_null(strstr(page.data, "_total"));
     strbuf_reset(&page);
     metric_add(M_COMMIT_FAILURES, NULL, 1);
-    metric_expose(&page, METRIC_OPEN);
+    metric_expose(&page, milligpud_metrics, METRIC_OPEN);
     assert_non_null(strstr(page.data, "# TYPE milligpu_commit_failures counter\n"
                                       "milligpu_commit_failures_total "));
     assert_non_null(strstr(page.data, "milligpu_commit_batch_bucket{le=\"1.0\"} "));
@@ -177,6 +183,48 @@ static void the_series_of_a_metric_can_be_visited(void **state)
     assert_int_equal(sum, 42);
 }
 
+static void expose_node(void)
+{
+    strbuf_reset(&page);
+    metric_expose(&page, node_metrics, METRIC_PLAIN);
+}
+
+/* The last value of the table is the first to be touched. */
+static void values_are_there_from_the_start_in_the_order_of_the_table(void **state)
+{
+    (void)state;
+    metric_set(COUNT_MPS_DOWN, NULL, 3);
+    metric_add(COUNT_REFUSED, NULL, 2);
+    metric_add(COUNT_REFUSED, NULL, 1);
+    metric_add(COUNT_OVERLAPS, NULL, 1);
+    expose_node();
+    assert_non_null(strstr(page.data, "\n# TYPE milligpu_node_mps_daemons gauge\n"
+                                      "milligpu_node_mps_daemons{state=\"up\"} 0\n"
+                                      "milligpu_node_mps_daemons{state=\"fault\"} 0\n"
+                                      "milligpu_node_mps_daemons{state=\"down\"} 3\n# HELP"));
+    assert_non_null(strstr(page.data, "\n# TYPE milligpu_node_validations_total counter\n"
+                                      "milligpu_node_validations_total{outcome=\"ok\"} 0\n"
+                                      "milligpu_node_validations_total{outcome=\"refused\"} 0\n"
+                                      "# HELP"));
+    assert_int_equal(metric_value(COUNT_REFUSED), 3);
+    assert_int_equal(metric_value(COUNT_GPUS), 0);
+    assert_int_equal(metric_value(COUNT_MPS_DOWN), 3);
+    assert_int_equal(metric_value(COUNT_OVERLAPS), 1);
+    assert_int_equal(metric_value(COUNT_STRANGERS), 0);
+}
+
+static void a_page_has_the_metrics_of_its_program(void **state)
+{
+    (void)state;
+    expose_node();
+    assert_non_null(strstr(page.data, "milligpu_node_connected 0\n"));
+    assert_null(strstr(page.data, "milligpu_ready"));
+    assert_null(strstr(page.data, "milligpu_node_gpu_")); /* no sample, no head */
+    expose();
+    assert_non_null(strstr(page.data, "milligpu_ready 0\n"));
+    assert_null(strstr(page.data, "milligpu_node_"));
+}
+
 enum { THREADS = 4, EACH = 20000 };
 
 static atomic_bool done;
@@ -188,6 +236,7 @@ static void *count(void *arg)
     for (int i = 0; i < EACH; i++) {
         (void)snprintf(labels, sizeof labels, "reason=\"r%d\"", i % 7);
         metric_add(M_REFUSALS, labels, 1);
+        metric_add(i % 2 == 0 ? COUNT_REPORTED : COUNT_UNREPORTED, NULL, 1);
         metric_observe_ns(M_WEBHOOK_SECONDS, "verb=\"bind\"", i * 1000);
     }
     return arg;
@@ -200,7 +249,7 @@ static void *scrape(void *arg)
     strbuf_init(&out);
     while (!atomic_load(&done)) {
         strbuf_reset(&out);
-        metric_expose(&out, METRIC_PLAIN);
+        metric_expose(&out, milligpud_metrics, METRIC_PLAIN);
         /* At any moment buckets never fall, and the last one equals the count. */
         const char *at = strstr(out.data, "_bucket{verb=\"bind\"");
         unsigned long long last = 0;
@@ -260,6 +309,8 @@ static void threads_lose_no_count_while_others_read(void **state)
         sum += value_of(series);
     }
     assert_int_equal(sum, THREADS * EACH);
+    assert_int_equal(metric_value(COUNT_REPORTED), THREADS * EACH / 2);
+    assert_int_equal(metric_value(COUNT_UNREPORTED), THREADS * EACH / 2);
     assert_int_equal(value_of("milligpu_webhook_seconds_count{verb=\"bind\"}"), THREADS * EACH);
 }
 
@@ -272,8 +323,16 @@ static bool ends_in(const char *name, const char *end)
 static void names_follow_the_rules_of_prometheus(void **state)
 {
     (void)state;
+    const struct metric_info *metric = NULL;
     for (int id = 0; id < METRICS; id++) {
         const struct metric_info *info = metric_info((enum metric_id)id);
+        if (info->name == NULL) { /* a value, of a metric that has one label */
+            assert_non_null(metric);
+            assert_true(metric->labels[0] != '\0' && strchr(metric->labels, ',') == NULL);
+            assert_true(metric->type == METRIC_COUNTER || metric->type == METRIC_GAUGE);
+            continue;
+        }
+        metric = info;
         const bool kernel =
             info->type == METRIC_KERNEL_COUNTER || info->type == METRIC_KERNEL_GAUGE;
         const char *prefix = kernel ? "process_" : "milligpu_";
@@ -286,14 +345,13 @@ static void names_follow_the_rules_of_prometheus(void **state)
         assert_null(strpbrk(info->help, "\n\\\"")); /* OpenMetrics wants these escaped */
         assert_true(ends_in(info->help, "."));
         for (int other = 0; other < id; other++)
-            assert_string_not_equal(info->name, metric_info((enum metric_id)other)->name);
+            if (metric_info((enum metric_id)other)->name != NULL)
+                assert_string_not_equal(info->name, metric_info((enum metric_id)other)->name);
     }
 }
 
 static void write_document(struct strbuf *out)
 {
-    static const char *const types[] = {"counter",   "gauge",   "histogram",
-                                        "histogram", "counter", "gauge"};
     strbuf_str(
         out,
         "# Metrics of milligpud\n\n"
@@ -303,13 +361,8 @@ static void write_document(struct strbuf *out)
         "label ever holds the name of a pod.\n\n"
         "`GET /metrics/nodes` has the series of single nodes. There are as many as the\n"
         "cluster has nodes, so it is a page of its own: scrape it less often, or only where you\n"
-        "need it.\n\n"
-        "| metric | type | labels | meaning |\n|---|---|---|---|\n");
-    for (int id = 0; id < METRICS; id++) {
-        const struct metric_info *info = metric_info((enum metric_id)id);
-        strbuf_printf(out, "| `%s` | %s | %s | %s |\n", info->name, types[info->type], info->labels,
-                      info->help);
-    }
+        "need it.\n\n");
+    metric_rows(out, milligpud_metrics.begin, milligpud_metrics.end);
 }
 
 static void the_document_equals_its_table(void **state)
@@ -330,6 +383,8 @@ int main(void)
         TEST(a_counter_loses_its_ending_in_the_head_of_openmetrics),
         TEST(what_the_kernel_counts_is_not_shown_as_zero),
         TEST(the_series_of_a_metric_can_be_visited),
+        TEST(values_are_there_from_the_start_in_the_order_of_the_table),
+        TEST(a_page_has_the_metrics_of_its_program),
         TEST(more_labels_than_there_is_place_for_count_as_other),
         TEST(threads_lose_no_count_while_others_read),
         TEST(names_follow_the_rules_of_prometheus),
