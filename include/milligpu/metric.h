@@ -61,15 +61,27 @@ struct metric_info {
 const struct metric_info *metric_info(enum metric_id id);
 
 /*
- * labels: the complete text inside the braces, e.g. "verb=\"filter\""; NULL for none. At most
- * METRIC_SERIES_MAX series per metric: later ones share the last one, with "other" as the value of
- * each label.
+ * A value for each label of the table, in its order; NULL in place of them for a metric without
+ * labels, and for a VALUE. Odd characters are written as text_show() does: Prometheus knows three
+ * escapes, and another one would spoil the whole page.
+ */
+struct label_values {
+    const char *const *value;
+    size_t count;
+};
+#define LABEL_VALUES(...)                                                                          \
+    (&(struct label_values){(const char *const[]){__VA_ARGS__},                                    \
+                            sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)})
+
+/*
+ * At most METRIC_SERIES_MAX series per metric: later ones share the last one, with "other" as the
+ * value of each label.
  */
 enum { METRIC_SERIES_MAX = 256 };
-void metric_add(enum metric_id id, const char *labels, uint64_t by);
-void metric_set(enum metric_id id, const char *labels, int64_t value);
-void metric_observe_ns(enum metric_id id, const char *labels, int64_t ns);
-void metric_observe(enum metric_id id, const char *labels, uint64_t value);
+void metric_add(enum metric_id id, const struct label_values *values, uint64_t by);
+void metric_set(enum metric_id id, const struct label_values *values, int64_t value);
+void metric_observe_ns(enum metric_id id, const struct label_values *values, int64_t ns);
+void metric_observe(enum metric_id id, const struct label_values *values, uint64_t value);
 
 /* Of a counter or gauge without labels, or of a VALUE. */
 int64_t metric_value(enum metric_id id);
@@ -80,19 +92,6 @@ void metric_each(enum metric_id id, void *user,
 
 /* Every series that has a value; unlabelled ones and those of a VALUE from the start. */
 void metric_expose(struct strbuf *out, struct metric_table table, enum metric_format format);
-
-/*
- * A text for each label of the table, in its order; NULL for a metric without labels. Prometheus
- * knows three escapes, and another one would spoil the whole page, so odd characters are written as
- * text_show() does.
- */
-struct label_values {
-    const struct text *value;
-    size_t count;
-};
-#define LABEL_VALUES(...)                                                                          \
-    (&(struct label_values){(const struct text[]){__VA_ARGS__},                                    \
-                            sizeof((const struct text[]){__VA_ARGS__}) / sizeof(struct text)})
 
 /* For metrics with open labels, at scrape time: HELP and TYPE first, then one sample at a time. */
 void metric_head(struct strbuf *out, enum metric_id id, enum metric_format format);

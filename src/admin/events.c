@@ -160,13 +160,10 @@ static bool events_read(struct events *events, uint64_t after, uint64_t newest)
 
 static void events_end(struct event_client *client, const char *why)
 {
-    char label[32];
-
     must(client->stream != NULL);
-    (void)snprintf(label, sizeof label, "cause=\"%s\"", why);
     http_stream_end(client->stream);
     *client = (struct event_client){0};
-    metric_add(M_STREAMS_ENDED, label, 1);
+    metric_add(M_STREAMS_ENDED, LABEL_VALUES(why), 1);
 }
 
 static void events_put(struct event_client *client, struct text text, int64_t now)

@@ -65,11 +65,8 @@ bool reports_takes_body(const char *method, const char *path)
 /* Of the metric; each refusal has one of its own. */
 static void count_report(const char *outcome)
 {
-    char labels[64];
-
     must(outcome[0] != '\0');
-    (void)snprintf(labels, sizeof labels, "outcome=\"%s\"", outcome);
-    metric_add(M_REPORTS, labels, 1);
+    metric_add(M_REPORTS, LABEL_VALUES(outcome), 1);
 }
 
 /*

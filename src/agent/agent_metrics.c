@@ -42,8 +42,8 @@ static void put_container(struct strbuf *out, enum metric_id id,
     for (uint32_t i = 0; i < container->gpus; i++)
         if (container_value(id, &container->gpu[i], &value))
             metric_sample(out, id,
-                          LABEL_VALUES(text_of(container->namespace), text_of(container->pod),
-                                       text_of(container->name), text_of(container->gpu[i].uuid)),
+                          LABEL_VALUES(container->namespace, container->pod, container->name,
+                                       container->gpu[i].uuid),
                           value);
 }
 
@@ -82,22 +82,19 @@ static void put_containers(struct strbuf *out, const struct meter_copy *copy, st
 static void put_number(struct strbuf *out, enum metric_id id, const struct gpu_state *gpu,
                        uint64_t number)
 {
-    metric_sample(out, id, LABEL_VALUES(text_of(gpu->uuid)), number);
+    metric_sample(out, id, LABEL_VALUES(gpu->uuid), number);
 }
 
 static void put_ecc(struct strbuf *out, const struct gpu_state *gpu)
 {
-    const struct text uuid = text_of(gpu->uuid);
-
-    metric_sample(out, M_GPU_ECC, LABEL_VALUES(uuid, TEXT("corrected")), gpu->ecc_corrected);
-    metric_sample(out, M_GPU_ECC, LABEL_VALUES(uuid, TEXT("uncorrected")), gpu->ecc_uncorrected);
+    metric_sample(out, M_GPU_ECC, LABEL_VALUES(gpu->uuid, "corrected"), gpu->ecc_corrected);
+    metric_sample(out, M_GPU_ECC, LABEL_VALUES(gpu->uuid, "uncorrected"), gpu->ecc_uncorrected);
 }
 
 static void put_health(struct strbuf *out, const struct gpu_state *gpu)
 {
     for (enum gpu_health health = GPU_HEALTHY; health <= GPU_UNKNOWN; health++)
-        metric_sample(out, M_GPU_HEALTH,
-                      LABEL_VALUES(text_of(gpu->uuid), text_of(gpu_health_name(health))),
+        metric_sample(out, M_GPU_HEALTH, LABEL_VALUES(gpu->uuid, gpu_health_name(health)),
                       gpu->health == health);
 }
 
@@ -127,7 +124,7 @@ static void put_gpu(struct strbuf *out, enum metric_id id, const struct gpu_stat
     else if (id == M_GPU_TEMPERATURE && (knows & GPU_KNOWS_TEMPERATURE) != 0)
         put_number(out, id, gpu, gpu->temperature_c);
     else if (id == M_GPU_POWER && (knows & GPU_KNOWS_POWER) != 0)
-        metric_sample_milli(out, id, LABEL_VALUES(text_of(gpu->uuid)), gpu->power_mw);
+        metric_sample_milli(out, id, LABEL_VALUES(gpu->uuid), gpu->power_mw);
     else if (id == M_GPU_THROTTLED && (knows & GPU_KNOWS_CLOCKS) != 0)
         put_number(out, id, gpu, (gpu->clock_reasons & THROTTLING) != 0 ? 1 : 0);
     else if (id == M_GPU_ECC && (knows & GPU_KNOWS_ECC) != 0)

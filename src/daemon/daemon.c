@@ -353,11 +353,11 @@ static void turned_away(void *user, int status, const char *why)
 {
     must(why != NULL);
 
-    char labels[32];
+    char code[16];
 
     (void)user;
-    (void)snprintf(labels, sizeof labels, "status=\"%d\"", status);
-    metric_add(M_HTTP_REFUSED, labels, 1);
+    (void)snprintf(code, sizeof code, "%d", status);
+    metric_add(M_HTTP_REFUSED, LABEL_VALUES(code), 1);
     log_write(status == 403 ? LOG_WARN : LOG_DEBUG, "request refused", log_i64("status", status),
               log_str("why", why));
 }
@@ -715,14 +715,10 @@ static const char *listen_of(const struct settings *settings, size_t port)
 
 static void note_certificate(const struct daemon *daemon, size_t port)
 {
-    char label[32];
-
     must(port < PORTS && daemon->port[port] != NULL);
     const int64_t ends_s = http_certificate_ends_s(daemon->port[port]);
-    if (ends_s == 0)
-        return;
-    (void)snprintf(label, sizeof label, "port=\"%s\"", port_names[port]);
-    metric_set(M_CERTIFICATE_ENDS, label, ends_s);
+    if (ends_s != 0)
+        metric_set(M_CERTIFICATE_ENDS, LABEL_VALUES(port_names[port]), ends_s);
 }
 
 /*

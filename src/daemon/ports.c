@@ -147,11 +147,9 @@ void ports_dropped(struct ports_news *news, size_t port, const char *name, enum 
                    uint32_t count)
 {
     const int64_t now_ms = clock_ms();
-    char labels[64];
 
     must(port < PORTS_MAX && cause < HTTP_CAUSES);
-    (void)snprintf(labels, sizeof labels, "port=\"%s\",cause=\"%s\"", name, http_cause_word(cause));
-    metric_add(M_HTTP_DROPPED, labels, count);
+    metric_add(M_HTTP_DROPPED, LABEL_VALUES(name, http_cause_word(cause)), count);
     news->untold[port][cause] += count;
     if (news->told_ms[port][cause] != 0 && now_ms - news->told_ms[port][cause] < TELL_MS)
         return;

@@ -5,7 +5,6 @@
  */
 #include "milligpu/metrics_page.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -62,9 +61,9 @@ void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *
 }
 
 /* An empty label value would be the same as no label in Prometheus. */
-static struct text model_label(const struct model_amounts *model)
+static const char *model_label(const struct model_amounts *model)
 {
-    return model->model->len > 0 ? atom_text(model->model) : TEXT("unknown");
+    return model->model->len > 0 ? model->model->text : "unknown";
 }
 
 static void put_sample(struct strbuf *out, enum metric_id id, const struct model_amounts *model,
@@ -77,7 +76,7 @@ static void put_sample(struct strbuf *out, enum metric_id id, const struct model
 static void put_closed(struct strbuf *out, const struct model_amounts *model)
 {
     for (uint32_t part = ACCOUNT_HELD; part < ACCOUNT_PARTS; part++)
-        metric_sample(out, M_CLOSED, LABEL_VALUES(text_of(account_name(part)), model_label(model)),
+        metric_sample(out, M_CLOSED, LABEL_VALUES(account_name(part), model_label(model)),
                       model->amounts.part_milli[part]);
 }
 
@@ -161,13 +160,13 @@ static void set_usage(const struct app *app)
     metric_set(M_MEASURED_SHARES, NULL, totals.shares);
 }
 
-static void set_age(const struct app *app, const char *labels, int64_t heard_ms)
+static void set_age(const struct app *app, const char *resource, int64_t heard_ms)
 {
     const int64_t age_ms = app->clock.now_ms(app->clock.ctx) - heard_ms;
 
     must(heard_ms >= 0);
     if (heard_ms > 0) /* milligpu_ready shows that nothing was received yet */
-        metric_set(M_WATCH_AGE, labels, age_ms > 0 ? age_ms / 1000 : 0);
+        metric_set(M_WATCH_AGE, LABEL_VALUES(resource), age_ms > 0 ? age_ms / 1000 : 0);
 }
 
 /* The tables that tenants can fill; each has a bound (docs/why/014). */
@@ -177,14 +176,14 @@ static void set_table_bytes(const struct app *app)
     const struct pod_cache_bytes pods = pod_cache_bytes(app->pod_cache);
 
     must(hints.askers <= INT64_MAX);
-    metric_set(M_TABLE_BYTES, "table=\"askers\"", (int64_t)hints.askers);
-    metric_set(M_TABLE_BYTES, "table=\"wishes\"", (int64_t)hints.wishes);
-    metric_set(M_TABLE_BYTES, "table=\"refusals\"", (int64_t)hints.refusals);
-    metric_set(M_TABLE_BYTES, "table=\"requests\"", (int64_t)pods.requests);
-    metric_set(M_TABLE_BYTES, "table=\"told\"", (int64_t)pods.told);
-    metric_set(M_TABLE_BYTES, "table=\"demands\"", (int64_t)pods.demands);
-    metric_set(M_TABLE_BYTES, "table=\"contexts\"", (int64_t)pods.contexts);
-    metric_set(M_TABLE_BYTES, "table=\"names\"", (int64_t)atomic_load(&app->names_bytes));
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("askers"), (int64_t)hints.askers);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("wishes"), (int64_t)hints.wishes);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("refusals"), (int64_t)hints.refusals);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("requests"), (int64_t)pods.requests);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("told"), (int64_t)pods.told);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("demands"), (int64_t)pods.demands);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("contexts"), (int64_t)pods.contexts);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("names"), (int64_t)atomic_load(&app->names_bytes));
 }
 
 /* The gauges stay as they were while the file cannot be read. */
@@ -196,12 +195,12 @@ static void set_ledger_bytes(const struct app *app)
     must(app->store != NULL);
     if (store_facts(app->store, &facts, &err) < 0)
         return;
-    metric_set(M_LEDGER_BYTES, "of=\"used\"", facts.used_bytes);
-    metric_set(M_LEDGER_BYTES, "of=\"wal\"", facts.wal_bytes);
-    metric_set(M_LEDGER_BYTES, "of=\"file\"", facts.bytes);
-    metric_set(M_LEDGER_BYTES, "of=\"copies\"", facts.copies_bytes);
+    metric_set(M_LEDGER_BYTES, LABEL_VALUES("used"), facts.used_bytes);
+    metric_set(M_LEDGER_BYTES, LABEL_VALUES("wal"), facts.wal_bytes);
+    metric_set(M_LEDGER_BYTES, LABEL_VALUES("file"), facts.bytes);
+    metric_set(M_LEDGER_BYTES, LABEL_VALUES("copies"), facts.copies_bytes);
     if (facts.volume_free_bytes >= 0)
-        metric_set(M_LEDGER_BYTES, "of=\"volume_free\"", facts.volume_free_bytes);
+        metric_set(M_LEDGER_BYTES, LABEL_VALUES("volume_free"), facts.volume_free_bytes);
     metric_set(M_LEDGER_MAX, NULL, facts.max_bytes);
     metric_set(M_LEDGER_TRIMMED, NULL, facts.trimmed_ms / 1000);
 }
@@ -209,8 +208,6 @@ static void set_ledger_bytes(const struct app *app)
 /* milligpu_ready follows /readyz, so draining counts as not ready. */
 static void set_gauges(const struct app *app)
 {
-    char build[128];
-
     must(app->queue != NULL && app->hints != NULL);
     metric_set(M_QUEUE_DEPTH, NULL, (int64_t)queue_depth(app->queue));
     metric_set(M_WAITING_OVERFLOW, NULL,
@@ -221,24 +218,18 @@ static void set_gauges(const struct app *app)
     metric_set(M_JUDGE_BYTES, NULL, (int64_t)judges_bytes(app->judges));
     metric_set(M_READY, NULL, app_ready(app, NULL) && !atomic_load(&app->draining));
     metric_set(M_SAFE_MODE, NULL, atomic_load(&app->safe_mode));
-    if (atomic_load(&app->safe_mode)) {
-        char reason[64];
-        (void)snprintf(reason, sizeof reason, "reason=\"%s\"", safe_mode_word(app));
-        metric_set(M_SAFE_MODE_INFO, reason, 1);
-    }
-    set_age(app, "resource=\"nodes\"", atomic_load(&app->nodes_heard_ms));
-    set_age(app, "resource=\"pods\"", atomic_load(&app->pods_heard_ms));
-    const int used = snprintf(build, sizeof build, "version=\"%s\",commit=\"%s\"", MILLIGPU_VERSION,
-                              MILLIGPU_COMMIT);
-    must(used > 0 && (size_t)used < sizeof build);
-    metric_set(M_BUILD_INFO, build, 1);
+    if (atomic_load(&app->safe_mode))
+        metric_set(M_SAFE_MODE_INFO, LABEL_VALUES(safe_mode_word(app)), 1);
+    set_age(app, "nodes", atomic_load(&app->nodes_heard_ms));
+    set_age(app, "pods", atomic_load(&app->pods_heard_ms));
+    metric_set(M_BUILD_INFO, LABEL_VALUES(MILLIGPU_VERSION, MILLIGPU_COMMIT), 1);
 }
 
 /* A path is somebody's own, and would be one more series each time. */
-static struct text policy_label(const struct rulebook *book)
+static const char *policy_label(const struct rulebook *book)
 {
     must(book->name[0] != '\0');
-    return strpbrk(book->name, "/.") != NULL ? TEXT("file") : text_of(book->name);
+    return strpbrk(book->name, "/.") != NULL ? "file" : book->name;
 }
 
 static void set_policy(const struct app *app, const struct outlook *outlook)

@@ -83,9 +83,9 @@ void namespace_metrics(struct strbuf *out, const struct snapshot *snapshot,
             continue;
         }
         shown++;
-        metric_sample(out, M_NAMESPACE, LABEL_VALUES(text_of(sum->namespace)), sum->milli);
+        metric_sample(out, M_NAMESPACE, LABEL_VALUES(sum->namespace), sum->milli);
     }
-    metric_sample(out, M_NAMESPACE, LABEL_VALUES(text_of(others_name)), others_milli);
+    metric_sample(out, M_NAMESPACE, LABEL_VALUES(others_name), others_milli);
     map_done(&sums.places);
     xfree(sums.sum);
 }

@@ -15,7 +15,7 @@ struct node_series {
 
 static void add_series(struct node_series *series, const struct node *node)
 {
-    const struct text name = atom_text(node->name);
+    const char *name = node->name->text;
     uint64_t milli[ACCOUNT_PARTS] = {0};
 
     must(node->gpus > 0);
@@ -30,8 +30,8 @@ static void add_series(struct node_series *series, const struct node *node)
     metric_sample(&series->free, M_NODE_FREE, LABEL_VALUES(name), milli[ACCOUNT_FREE]);
     for (uint32_t part = ACCOUNT_HELD; part < ACCOUNT_PARTS; part++)
         if (milli[part] > 0)
-            metric_sample(&series->closed, M_NODE_CLOSED,
-                          LABEL_VALUES(text_of(account_name(part)), name), milli[part]);
+            metric_sample(&series->closed, M_NODE_CLOSED, LABEL_VALUES(account_name(part), name),
+                          milli[part]);
 }
 
 static void put_series(struct strbuf *out, enum metric_id id, enum metric_format format,

@@ -186,7 +186,7 @@ static void log_unfinished(struct verifier *verifier, const struct err *err)
     const bool stopping = verifier->stopping;
     verifier_unlock(verifier);
     must(err->code != ERR_NONE);
-    metric_add(M_VERIFICATIONS, "outcome=\"unfinished\"", 1);
+    metric_add(M_VERIFICATIONS, LABEL_VALUES("unfinished"), 1);
     if (!stopping)
         log_write(LOG_WARN, "a verification of the ledger was not completed",
                   log_str("error", err->text));
@@ -201,15 +201,13 @@ static void verifier_conclude(struct verifier *verifier, bool past_broken, int64
     struct app *app = verifier->app;
     const int64_t took_ns = clock_ns() - began_ns;
     const int64_t at_ms = app->clock.wall_ms(app->clock.ctx);
-    const char *outcome = atomic_load(&app->safe_mode) ? "outcome=\"failed\""
-                          : past_broken                ? "outcome=\"past\""
-                                                       : "outcome=\"ok\"";
+    const char *outcome = atomic_load(&app->safe_mode) ? "failed" : past_broken ? "past" : "ok";
 
     must(took_ns >= 0);
     verifier_lock(verifier);
     verifier->facts = (struct verifier_facts){.at_ms = at_ms, .took_ms = took_ns / 1000000};
     verifier_unlock(verifier);
-    metric_add(M_VERIFICATIONS, outcome, 1);
+    metric_add(M_VERIFICATIONS, LABEL_VALUES(outcome), 1);
     metric_observe_ns(M_VERIFICATION_SECONDS, NULL, took_ns);
     metric_set(M_VERIFICATION_TIME, NULL, at_ms / 1000);
     atomic_store(&app->history_checked, true);

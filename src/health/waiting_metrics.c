@@ -6,8 +6,6 @@
  */
 #include "health/waiting_metrics.h"
 
-#include <stdio.h>
-
 #include "milligpu/metric.h"
 
 /*
@@ -84,7 +82,6 @@ void waiting_metrics_set(struct hints *hints, int64_t wall_ms,
                          const struct amounts_by_model *models)
 {
     struct waiting_sums sums = {.models = models, .with_room_since_ms = INT64_MAX};
-    char label[64];
 
     for (size_t i = 0; i < REASONS; i++)
         sums.since_ms[i] = INT64_MAX;
@@ -93,10 +90,9 @@ void waiting_metrics_set(struct hints *hints, int64_t wall_ms,
         if (!can_wait_for(reason))
             continue;
         must((sums.pods[reason] > 0) == (sums.since_ms[reason] != INT64_MAX));
-        (void)snprintf(label, sizeof label, "reason=\"%s\"",
-                       reason == REASON_NONE ? "offered" : reason_name(reason));
-        metric_set(M_WAITING_PODS, label, (int64_t)sums.pods[reason]);
-        metric_set(M_WAITING_OLDEST, label, waited_s(sums.since_ms[reason], wall_ms));
+        const char *word = reason == REASON_NONE ? "offered" : reason_name(reason);
+        metric_set(M_WAITING_PODS, LABEL_VALUES(word), (int64_t)sums.pods[reason]);
+        metric_set(M_WAITING_OLDEST, LABEL_VALUES(word), waited_s(sums.since_ms[reason], wall_ms));
     }
     metric_set(M_WAITING_WITH_ROOM, NULL, waited_s(sums.with_room_since_ms, wall_ms));
 }

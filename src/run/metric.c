@@ -89,7 +89,7 @@ static void put_labels(struct strbuf *out, enum metric_id id, const struct label
         const size_t len = strcspn(label, ",");
         must(len > 0); /* else more values than labels */
         strbuf_reset(&clean);
-        strbuf_shown(&clean, values->value[i]);
+        strbuf_shown(&clean, text_of(values->value[i]));
         strbuf_printf(out, "%s%.*s=", i > 0 ? "," : "", (int)len, label);
         strbuf_json(out, (struct text){clean.data, clean.len});
         label += label[len] == ',' ? len + 1 : len;
@@ -117,7 +117,7 @@ static struct series *metric_find(struct family *family, const char *labels)
 /* The last place is for all labels that come when the others are taken. */
 static char *metric_others(enum metric_id id)
 {
-    const struct text other[LABELS_MAX] = {[0 ... LABELS_MAX - 1] = TEXT("other")};
+    const char *const other[LABELS_MAX] = {[0 ... LABELS_MAX - 1] = "other"};
     struct label_values values = {other, 1};
     struct strbuf text;
 
@@ -154,7 +154,7 @@ static void add_values(enum metric_id id)
         if (atomic_load(&families[id].used) >= at - id)
             continue;
         strbuf_reset(&labels);
-        put_labels(&labels, id, LABEL_VALUES(text_of(infos[at].labels)));
+        put_labels(&labels, id, LABEL_VALUES(infos[at].labels));
         (void)metric_add_series(id, labels.data);
     }
     must(pthread_mutex_unlock(&adding) == 0);
@@ -171,40 +171,41 @@ static struct series *value_series(enum metric_id id)
 }
 
 /* The usual case takes no lock: a label text that was seen before. */
-static struct series *series_of(enum metric_id id, const char *labels)
+static struct series *series_of(enum metric_id id, const struct label_values *values)
 {
-    const char *text = labels != NULL ? labels : "";
+    CLEANUP(strbuf_done) struct strbuf labels;
 
-    if (is_value(id) && text[0] == '\0')
+    must((size_t)id < METRICS);
+    strbuf_init(&labels);
+    if (is_value(id) && values == NULL)
         return value_series(id);
-    must((size_t)id < METRICS && !is_value(id) && !is_value(id + 1));
-    /* One series for a metric without labels, otherwise one for each label that the table names. */
-    must((text[0] == '\0') == (infos[id].labels[0] == '\0'));
+    must(!is_value(id) && !is_value(id + 1));
+    put_labels(&labels, id, values);
     struct family *family = &families[id];
-    struct series *series = metric_find(family, text);
+    struct series *series = metric_find(family, labels.data);
     if (series != NULL)
         return series;
     /* Another thread may have added it in between, so it is searched again under the lock. */
     must(pthread_mutex_lock(&adding) == 0);
-    series = metric_find(family, text);
+    series = metric_find(family, labels.data);
     if (series == NULL)
         series = atomic_load(&family->used) < METRIC_SERIES_MAX
-                     ? metric_add_series(id, text)
+                     ? metric_add_series(id, labels.data)
                      : atomic_load(&family->series[METRIC_SERIES_MAX - 1]);
     must(pthread_mutex_unlock(&adding) == 0);
     return series;
 }
 
-void metric_add(enum metric_id id, const char *labels, uint64_t by)
+void metric_add(enum metric_id id, const struct label_values *values, uint64_t by)
 {
     must(infos[metric_of(id)].type == METRIC_COUNTER);
-    atomic_fetch_add(&series_of(id, labels)->value, (int_fast64_t)by);
+    atomic_fetch_add(&series_of(id, values)->value, (int_fast64_t)by);
 }
 
-void metric_set(enum metric_id id, const char *labels, int64_t value)
+void metric_set(enum metric_id id, const struct label_values *values, int64_t value)
 {
     must(infos[metric_of(id)].type == METRIC_GAUGE);
-    atomic_store(&series_of(id, labels)->value, value);
+    atomic_store(&series_of(id, values)->value, value);
 }
 
 int64_t metric_value(enum metric_id id)
@@ -215,12 +216,12 @@ int64_t metric_value(enum metric_id id)
     return atomic_load(&series_of(id, NULL)->value);
 }
 
-void metric_observe_ns(enum metric_id id, const char *labels, int64_t ns)
+void metric_observe_ns(enum metric_id id, const struct label_values *values, int64_t ns)
 {
     must(metric_info(id)->type == METRIC_TIMING);
     must(ns >= 0);
 
-    struct series *series = series_of(id, labels);
+    struct series *series = series_of(id, values);
     size_t at = 0;
     while (at < ARRAY_LEN(seconds_ns) && ns > seconds_ns[at])
         at++;
@@ -231,11 +232,11 @@ void metric_observe_ns(enum metric_id id, const char *labels, int64_t ns)
     atomic_fetch_add(&series->count, 1);
 }
 
-void metric_observe(enum metric_id id, const char *labels, uint64_t value)
+void metric_observe(enum metric_id id, const struct label_values *values, uint64_t value)
 {
     must(metric_info(id)->type == METRIC_HISTOGRAM);
 
-    struct series *series = series_of(id, labels);
+    struct series *series = series_of(id, values);
     size_t at = 0;
     while (at < ARRAY_LEN(counts) && value > counts[at])
         at++;

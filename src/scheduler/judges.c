@@ -127,8 +127,8 @@ void judges_give(struct judges *judges, struct judge *judge)
     must(pthread_mutex_unlock(&judges->lock) == 0);
     must(known);
     must(now.found >= before.found && now.made >= before.made);
-    metric_add(M_JUDGED_NODES, "outcome=\"found\"", now.found - before.found);
-    metric_add(M_JUDGED_NODES, "outcome=\"made\"", now.made - before.made);
+    metric_add(M_JUDGED_NODES, LABEL_VALUES("found"), now.found - before.found);
+    metric_add(M_JUDGED_NODES, LABEL_VALUES("made"), now.made - before.made);
 }
 
 size_t judges_bytes(struct judges *judges)

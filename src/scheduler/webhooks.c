@@ -133,13 +133,8 @@ size_t webhooks_bytes(struct webhooks *webhooks)
 static void webhooks_count(const struct http_call *call, const char *verb, const char *outcome)
 {
     must(verb[0] != '\0' && outcome[0] != '\0');
-
-    char labels[64];
-
-    (void)snprintf(labels, sizeof labels, "verb=\"%s\",outcome=\"%s\"", verb, outcome);
-    metric_add(M_WEBHOOK_REQUESTS, labels, 1);
-    (void)snprintf(labels, sizeof labels, "verb=\"%s\"", verb);
-    metric_observe_ns(M_WEBHOOK_SECONDS, labels, clock_ns() - http_began_ns(call));
+    metric_add(M_WEBHOOK_REQUESTS, LABEL_VALUES(verb, outcome), 1);
+    metric_observe_ns(M_WEBHOOK_SECONDS, LABEL_VALUES(verb), clock_ns() - http_began_ns(call));
 }
 
 static void answer_json(struct http_call *call, struct strbuf *take_body)

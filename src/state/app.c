@@ -1,7 +1,5 @@
 #include "milligpu/app.h"
 
-#include <stdio.h>
-
 #include "milligpu/metric.h"
 
 const char *app_grace_why(const struct app *app)
@@ -55,9 +53,5 @@ bool app_ready(const struct app *app, const char **out_why)
 void app_count_refusal(enum reason reason)
 {
     must(reason != REASON_NONE && reason < REASONS);
-
-    char labels[64];
-
-    (void)snprintf(labels, sizeof labels, "reason=\"%s\"", reason_name(reason));
-    metric_add(M_REFUSALS, labels, 1);
+    metric_add(M_REFUSALS, LABEL_VALUES(reason_name(reason)), 1);
 }

@@ -8,8 +8,6 @@
  */
 #include "milligpu/informer.h"
 
-#include <stdio.h>
-
 #include "milligpu/alloc.h"
 #include "milligpu/key_publisher.h"
 #include "milligpu/kube.h"
@@ -89,11 +87,9 @@ static void informer_complain(struct stream *stream, const char *uid, const char
 {
     const uint32_t told = text_hash(text_of(uid)) * 31 + text_hash(text_of(unreadable));
     uint32_t *slot = &stream->told[told % TOLD_MAX];
-    char labels[64];
 
     must(unreadable[0] != '\0');
-    (void)snprintf(labels, sizeof labels, "resource=\"%s\"", stream->resource);
-    metric_add(M_UNREADABLE, labels, 1);
+    metric_add(M_UNREADABLE, LABEL_VALUES(stream->resource), 1);
     if (*slot == told)
         return;
     *slot = told;
@@ -331,15 +327,13 @@ void informer_free(struct informer *informer)
 static void note_stats(struct stream *stream)
 {
     struct reflector_stats stats;
-    char labels[64];
 
     reflector_stats(stream->reflector, &stats);
     atomic_store(stream->heard, stats.heard_ms);
     if (stats.watches > stream->watches + 1 ||
-        (stream->watches > 0 && stats.watches > stream->watches)) {
-        (void)snprintf(labels, sizeof labels, "resource=\"%s\"", stream->resource);
-        metric_add(M_WATCH_RESTARTS, labels, stats.watches - stream->watches);
-    }
+        (stream->watches > 0 && stats.watches > stream->watches))
+        metric_add(M_WATCH_RESTARTS, LABEL_VALUES(stream->resource),
+                   stats.watches - stream->watches);
     stream->watches = stats.watches;
 }
 

@@ -333,11 +333,11 @@ static void publish(struct key_publisher *publisher, int64_t now_ms)
 
 static void count_publishing(int status)
 {
-    char labels[64];
+    char code[16];
 
     must(status >= 0);
-    (void)snprintf(labels, sizeof labels, "call=\"publish_key\",code=\"%d\"", status);
-    metric_add(M_API_REQUESTS, labels, 1);
+    (void)snprintf(code, sizeof code, "%d", status);
+    metric_add(M_API_REQUESTS, LABEL_VALUES("publish_key", code), 1);
 }
 
 /* --- what follows from an answer --- */

@@ -306,7 +306,7 @@ void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
     struct strbuf body;
 
     if (!side_call_begins(outbox)) {
-        metric_add(M_EVENTS, "outcome=\"dropped\"", 1);
+        metric_add(M_EVENTS, LABEL_VALUES("dropped"), 1);
         return;
     }
     struct outbox_call *call = outbox_call_new(CALL_EVENT, "POST");
@@ -457,10 +457,10 @@ static void drop_call(struct outbox *outbox, struct outbox_call *call)
 
 static void outbox_count_call(const struct outbox_call *call, int status)
 {
-    char labels[64];
+    char code[16];
 
-    (void)snprintf(labels, sizeof labels, "call=\"%s\",code=\"%d\"", call_word(call->kind), status);
-    metric_add(M_API_REQUESTS, labels, 1);
+    (void)snprintf(code, sizeof code, "%d", status);
+    metric_add(M_API_REQUESTS, LABEL_VALUES(call_word(call->kind), code), 1);
 }
 
 /* RETRY_MS, doubled with each try, at most RETRY_MAX_MS. */
@@ -773,7 +773,7 @@ static void wake_ends(struct outbox *outbox, struct outbox_call *call, bool woke
 {
     must(outbox->waking);
 
-    metric_add(M_WAKE_UPS, woke ? "outcome=\"ok\"" : "outcome=\"failed\"", 1);
+    metric_add(M_WAKE_UPS, LABEL_VALUES(woke ? "ok" : "failed"), 1);
     outbox->waking = false;
     outbox_lock(outbox);
     outbox->stats.wake_failing = !woke;
@@ -835,7 +835,7 @@ static void side_answered(struct outbox *outbox, struct outbox_call *call, int64
         return;
     }
     if (call->kind == CALL_EVENT)
-        metric_add(M_EVENTS, good ? "outcome=\"ok\"" : "outcome=\"failed\"", 1);
+        metric_add(M_EVENTS, LABEL_VALUES(good ? "ok" : "failed"), 1);
     drop_call(outbox, call);
 }
 
@@ -887,7 +887,7 @@ static void outbox_failed(struct outbox *outbox, struct outbox_call *call, int64
         wake_ends(outbox, call, false, now_ms);
         return;
     case CALL_EVENT:
-        metric_add(M_EVENTS, "outcome=\"failed\"", 1);
+        metric_add(M_EVENTS, LABEL_VALUES("failed"), 1);
         drop_call(outbox, call);
         return;
     case CALL_ADVERTISE:

@@ -241,11 +241,8 @@ static void drift_watch_expose(const struct drift_watch *watch)
 {
     must(watch->told != NULL);
 
-    for (size_t i = 0; i < DRIFT_KIND_COUNT; i++) {
-        char labels[64];
-        (void)snprintf(labels, sizeof labels, "kind=\"%s\"", drift_kind_name(i));
-        metric_set(M_DRIFT, labels, watch->count[i]);
-    }
+    for (size_t i = 0; i < DRIFT_KIND_COUNT; i++)
+        metric_set(M_DRIFT, LABEL_VALUES(drift_kind_name(i)), watch->count[i]);
 }
 
 /* Does a part of the comparison; true at its end. */
