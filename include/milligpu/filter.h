@@ -47,7 +47,6 @@ struct candidate {
     uint32_t name; /* index into the question's names */
     uint32_t slot; /* in the snapshot, or SNAPSHOT_NO_SLOT */
     const struct node *node;
-    bool behind; /* tentative placements fill the node: it ranks behind nodes with room */
     /* small, because thousands of names are ranked and few are placed */
     struct rank rank;
     /* of the best candidate only; without parts if RESERVED: see held */

@@ -193,12 +193,13 @@ bool plan_reserve_matters(const struct plan *plan, const struct rule *rule);
 /* From now on equal rooms are searched once; arena must outlive the plan. */
 void plan_remember(struct plan *plan, struct arena *arena);
 
-/* Rules a, b and 1 to 3 for a node, without the placement itself. */
+/* Where a placement stands in the order of policy.h, without the placement itself. */
 struct rank {
     bool exact;
+    bool behind;           /* filter.h: tentative placements fill the node */
+    bool unjudged;         /* policy.h: ranked by binpack, behind what was judged */
     uint32_t price;        /* rule a */
     uint32_t raised_milli; /* as in a placement */
-    bool unjudged;         /* policy.h: ranked by binpack, behind what was judged */
     enum apart apart;      /* rule b */
     uint32_t charge_milli; /* rule 1 */
     uint32_t left_milli;   /* rule 2 */
@@ -207,9 +208,11 @@ struct rank {
     /* what a policy judged, whether it was remembered or not: placements, and their work */
     uint32_t judged;
     uint32_t work;
-    uint32_t pool;  /* policy.h, rule c */
-    uint32_t order; /* policy.h, rule 4: of nodes; equals go by name */
-    int64_t key[3]; /* policy.h, rules 1 to 3 */
+    uint32_t pool;           /* policy.h, rule c */
+    uint32_t order;          /* policy.h, rule 4: of nodes; equals go by name */
+    uint32_t turn;           /* policy.h, rule 5: of candidates on one node */
+    int64_t key[3];          /* policy.h, rules 1 to 3 */
+    const struct atom *node; /* borrowed name; policy_judge() sets it, place_judge() does not */
 };
 
 /* Does it fit, and how well? *out is always set. */
@@ -266,9 +269,5 @@ static inline uint32_t placement_milli(const struct placement *placement, const 
 /* The shares of a placement; share must have space for placement->parts. */
 void place_shares(const struct placement *placement, const struct request *request,
                   const struct node *node, struct share *share);
-
-/* Rules a, b and 1 to 5: negative if a is better, 0 only for the same placement. */
-int placement_cmp(const struct placement *a, const struct atom *node_a, const struct placement *b,
-                  const struct atom *node_b);
 
 #endif

@@ -9,10 +9,13 @@
  *   rule 2     -          milli left      most milli left  -            -
  *   rule 3     -          free on node    most free        -            -
  *   rule 4     node order name            name             node order   node order
- *   rule 5     the first GPUs (in the order of wants and parts; place.h)
+ *   rule 5     the first GPUs (in the order of wants and parts; place.h): placements of one node are
+ *              searched in this order, and of equals the first stays
  *
  * Under every policy, before these:
  *
+ *   behind     nodes that tentative placements fill come after all others (filter.h)
+ *   unjudged   nodes after WORK_MAX come after those that were judged, see below
  *   rule a     the price of the dearest GPU that is touched (rulebook.h); 0 where none has a price
  *   rule b     how far apart the GPUs of a want lie (place.h)
  *   rule c     nodes under the policy of the document before those under the policy of a rule, and
@@ -160,8 +163,10 @@ void policy_refuse(const struct outlook *outlook, struct cause cause, const stru
 /* The rules that match a namespace, for request.rules; outlook NULL: none. */
 rule_set outlook_rules(const struct outlook *outlook, struct text namespace);
 
-/* Rules a to c and 1 to 4: negative if a is better, 0 only for the same rank on the same node. */
-int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank *b,
-             const struct atom *node_b);
+/*
+ * The order of candidates, of all rules: negative if a is better, else positive. Both ranks are of
+ * policy_judge(). Two candidates on one node must differ in turn.
+ */
+int order_cmp(const struct rank *a, const struct rank *b);
 
 #endif

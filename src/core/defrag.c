@@ -351,21 +351,12 @@ static bool is_ranked(const struct aim *aim)
     return aim->all || aim->count >= 2; /* a pod may be on one of them */
 }
 
-/* Rules a to c and 1 to 4 of policy.h; negative if a is better. */
-static int ranked_cmp(const struct defrag *defrag, const struct ranked *a, const struct ranked *b)
-{
-    must(a->at < defrag->spots);
-    must(b->at < defrag->spots);
-    return rank_cmp(&a->rank, defrag->spot[a->at].node->name, &b->rank,
-                    defrag->spot[b->at].node->name);
-}
-
-static void keep_ranked(const struct defrag *defrag, struct aim *aim, const struct ranked *ranked)
+static void keep_ranked(struct aim *aim, const struct ranked *ranked)
 {
     uint32_t place = aim->count;
 
     must(aim->count <= RANKED_MAX);
-    while (place > 0 && ranked_cmp(defrag, ranked, &aim->best[place - 1]) < 0)
+    while (place > 0 && order_cmp(&ranked->rank, &aim->best[place - 1].rank) < 0)
         place--;
     /* Behind the last there may be others that are better than this one. */
     if (place == aim->count && (!aim->all || place == RANKED_MAX)) {
@@ -393,7 +384,7 @@ static void rank_spot(struct defrag *defrag, struct aim *aim, uint32_t at)
         why = policy_judge(&question, &aim->plan, &ranked.rank);
     defrag_spend(defrag, 1 + ranked.rank.steps / STEPS_EACH + ranked.rank.judged);
     if (why == REASON_NONE)
-        keep_ranked(defrag, aim, &ranked);
+        keep_ranked(aim, &ranked);
 }
 
 /* All nodes, until the steps end. */
@@ -543,10 +534,9 @@ static struct chance chance_of(struct defrag *defrag, struct pod_there *pod)
     if (!pod->knows_home)
         look_home(defrag, pod);
     must(pod->knows_home);
-    const struct ranked home = {pod->at, pod->home};
     struct chance chance = {.pod = pod, .to = pod->at};
     must(!pod->moved);
-    if (pod->returns && (best == NULL || ranked_cmp(defrag, &home, best) < 0)) {
+    if (pod->returns && (best == NULL || order_cmp(&pod->home, &best->rank) < 0)) {
         if (pod->home_taken_milli == pod->given_milli)
             chance.gain_milli = (int64_t)spot->fragment_milli - pod->home_fragment_milli;
     } else if (best != NULL) {

@@ -116,10 +116,10 @@ static enum reason filter_judge(struct asking *asking, struct candidate *candida
     count_work(asking, &candidate->rank);
     if (why != REASON_NONE || !room_beside_tentatives(asking, node, &room))
         return why;
-    candidate->behind = policy_judge_room(&asking->policy, &asking->plan, &room, &beside_tentatives,
-                                          NULL) != REASON_NONE;
+    candidate->rank.behind = policy_judge_room(&asking->policy, &asking->plan, &room,
+                                               &beside_tentatives, NULL) != REASON_NONE;
     count_work(asking, &beside_tentatives);
-    if (!candidate->behind)
+    if (!candidate->rank.behind)
         candidate->rank = beside_tentatives;
     must(candidate->rank.charge_milli > 0 || asking->plan.request->wants == 0);
     return REASON_NONE;
@@ -133,7 +133,7 @@ static void filter_place(struct asking *asking, struct candidate *best, struct p
 
     must(best->placement == NULL);
     must(best->node != NULL);
-    if (best->behind || !room_beside_tentatives(asking, best->node, &room))
+    if (best->rank.behind || !room_beside_tentatives(asking, best->node, &room))
         room_of(best->node, &room);
     asking->policy.node = best->node;
     asking->policy.slot = best->slot;
@@ -143,21 +143,6 @@ static void filter_place(struct asking *asking, struct candidate *best, struct p
     must(rank.key[0] == best->rank.key[0] && rank.order == best->rank.order);
     must(out->apart == best->rank.apart);
     best->placement = out;
-}
-
-/* Rules a to c and 1 to 4 of policy.h; negative if a is better. */
-static int candidate_cmp(const struct candidate *a, const struct candidate *b)
-{
-    must(a->node != NULL);
-    must(b->node != NULL);
-    if (a->behind != b->behind)
-        return a->behind ? 1 : -1;
-    const int ranks = rank_cmp(&a->rank, a->node->name, &b->rank, b->node->name);
-    if (ranks != 0)
-        return ranks;
-    must(a->name !=
-         b->name); /* rule 5 decides within one node, so here the same name was given twice */
-    return a->name < b->name ? -1 : 1;
 }
 
 /*
@@ -180,9 +165,9 @@ static void filter_sink(struct candidate *heap, uint32_t count)
 
     must(count > 0);
     for (uint32_t child = 1; child < count; child = 2 * at + 1) {
-        if (child + 1 < count && candidate_cmp(&heap[child + 1], &heap[child]) > 0)
+        if (child + 1 < count && order_cmp(&heap[child + 1].rank, &heap[child].rank) > 0)
             child++;
-        if (candidate_cmp(&heap[child], &heap[at]) <= 0)
+        if (order_cmp(&heap[child].rank, &heap[at].rank) <= 0)
             return;
         filter_swap(&heap[child], &heap[at]);
         at = child;
@@ -191,11 +176,11 @@ static void filter_sink(struct candidate *heap, uint32_t count)
 
 static void filter_rise(struct candidate *heap, uint32_t at)
 {
-    while (at > 0 && candidate_cmp(&heap[at], &heap[(at - 1) / 2]) > 0) {
+    while (at > 0 && order_cmp(&heap[at].rank, &heap[(at - 1) / 2].rank) > 0) {
         filter_swap(&heap[at], &heap[(at - 1) / 2]);
         at = (at - 1) / 2;
     }
-    must_debug(at == 0 || candidate_cmp(&heap[at], &heap[(at - 1) / 2]) <= 0);
+    must_debug(at == 0 || order_cmp(&heap[at].rank, &heap[(at - 1) / 2].rank) <= 0);
 }
 
 /* What is worse than the worst that is kept costs one comparison. */
@@ -207,7 +192,7 @@ static void filter_consider(struct filter_answer *out, uint32_t most,
     if (out->candidates < most) {
         out->candidate[out->candidates] = *candidate;
         filter_rise(out->candidate, out->candidates++);
-    } else if (candidate_cmp(candidate, &out->candidate[0]) < 0) {
+    } else if (order_cmp(&candidate->rank, &out->candidate[0].rank) < 0) {
         out->candidate[0] = *candidate;
         filter_sink(out->candidate, out->candidates);
     }
@@ -221,7 +206,7 @@ static void sort_best_first(struct filter_answer *out)
         filter_sink(out->candidate, rest - 1);
     }
     for (uint32_t i = 1; i < out->candidates; i++)
-        must_debug(candidate_cmp(&out->candidate[i - 1], &out->candidate[i]) < 0);
+        must_debug(order_cmp(&out->candidate[i - 1].rank, &out->candidate[i].rank) < 0);
 }
 
 enum { AT_ONCE = 32, CACHE_LINE = 64 };
@@ -282,7 +267,6 @@ static void ask_all(struct asking *asking, struct filter_answer *out)
         candidate.name = i;
         candidate.slot = slot[i % AT_ONCE];
         candidate.node = node[i % AT_ONCE];
-        candidate.behind = false;
         candidate.placement = NULL;
         const enum reason why =
             candidate.node != NULL ? filter_judge(asking, &candidate) : REASON_UNKNOWN_NODE;
@@ -290,6 +274,7 @@ static void ask_all(struct asking *asking, struct filter_answer *out)
         if (why != REASON_NONE)
             continue;
         out->fitting++;
+        candidate.rank.turn = i; /* a name may be given twice */
         filter_consider(out, most, &candidate);
     }
     must(out->candidates == (out->fitting < most ? out->fitting : most));

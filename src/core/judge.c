@@ -366,7 +366,9 @@ bool judge_find(const struct policy_question *question, enum reason *out_why, st
     const struct judged_node *seen = &judge->node[question->slot];
     judge->counts.found++;
     *out_why = (enum reason)entry->why;
-    *out = (struct rank){.exact = (entry->judged & NOT_EXACT) == 0, .order = seen->order};
+    *out = (struct rank){.exact = (entry->judged & NOT_EXACT) == 0,
+                         .order = seen->order,
+                         .node = question->node->name};
     if (*out_why != REASON_NONE)
         return true;
     must(entry->loss[0] < LOSSES_MAX);

@@ -16,21 +16,14 @@
  * The order of nodes
  */
 
-/* Rules 1 to 3. */
-static int keys_cmp(const struct rank *a, const struct rank *b)
+/* The rules of policy.h, in their order. */
+int order_cmp(const struct rank *a, const struct rank *b)
 {
-    for (uint32_t i = 0; i < ARRAY_LEN(a->key); i++)
-        if (a->key[i] != b->key[i])
-            return a->key[i] < b->key[i] ? -1 : 1;
-    return 0;
-}
+    must(a->node != NULL);
+    must(b->node != NULL);
 
-int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank *b,
-             const struct atom *node_b)
-{
-    must(node_a != NULL);
-    must(node_b != NULL);
-
+    if (a->behind != b->behind)
+        return a->behind ? 1 : -1;
     if (a->unjudged != b->unjudged)
         return a->unjudged ? 1 : -1;
     if (a->price != b->price) /* rule a */
@@ -39,12 +32,16 @@ int rank_cmp(const struct rank *a, const struct atom *node_a, const struct rank 
         return a->apart < b->apart ? -1 : 1;
     if (a->pool != b->pool) /* rule c */
         return a->pool < b->pool ? -1 : 1;
-    const int by_keys = keys_cmp(a, b);
-    if (by_keys != 0)
-        return by_keys;
+    for (uint32_t i = 0; i < ARRAY_LEN(a->key); i++) /* rules 1 to 3 */
+        if (a->key[i] != b->key[i])
+            return a->key[i] < b->key[i] ? -1 : 1;
     if (a->order != b->order) /* rule 4 */
         return a->order < b->order ? -1 : 1;
-    return atom_cmp(node_a, node_b);
+    const int names = atom_cmp(a->node, b->node);
+    if (names != 0)
+        return names;
+    must(a->turn != b->turn); /* rule 5 */
+    return a->turn < b->turn ? -1 : 1;
 }
 
 /*
@@ -104,6 +101,7 @@ static void set_keys(enum policy_kind kind, struct rank *out)
 
 struct browsing {
     enum policy_kind kind;
+    const struct node *node;
     const struct request *request;
     uint32_t gpus; /* of the room */
     uint32_t seen;
@@ -119,14 +117,15 @@ static bool browse(void *user, const struct placement *placement)
         .charge_milli = placement->charge_milli,
         .left_milli = placement->left_milli,
         .free_milli = placement->free_milli,
+        .turn = browsing->seen,
+        .node = browsing->node->name,
     };
 
     must(browsing->seen < LAYOUTS_MAX);
     must(placement->parts > 0);
     browsing->work += layout_work(browsing->gpus, browsing->request, placement);
     set_keys(browsing->kind, &rank);
-    /* By rules 1 to 3 only, because both are on the same node. */
-    if (browsing->seen == 0 || keys_cmp(&rank, &browsing->best) < 0) {
+    if (browsing->seen == 0 || order_cmp(&rank, &browsing->best) < 0) {
         browsing->best = rank;
         if (browsing->placement != NULL)
             *browsing->placement = *placement;
@@ -136,11 +135,16 @@ static bool browse(void *user, const struct placement *placement)
 }
 
 /* What was found in any case is the answer if no placement is seen within the steps. */
-static void browse_all(enum policy_kind kind, struct plan *plan, const struct room *room,
-                       struct rank *out, struct placement *out_placement)
+static void browse_all(enum policy_kind kind, const struct node *node, struct plan *plan,
+                       const struct room *room, struct rank *out, struct placement *out_placement)
 {
     struct browsing browsing = {
-        .kind = kind, .request = plan->request, .gpus = room->gpus, .placement = out_placement};
+        .kind = kind,
+        .node = node,
+        .request = plan->request,
+        .gpus = room->gpus,
+        .placement = out_placement,
+    };
 
     must(plan->request->wants > 1);
     const enum place_end end = place_each(plan, room, plan->steps, &browsing, browse);
@@ -192,6 +196,7 @@ static void set_order(const struct policy_question *question, const struct rule 
     const enum policy_kind kind = kind_asked(question, rule);
 
     must(question->outlook != NULL || kind == POLICY_BINPACK);
+    out->node = question->node->name;
     out->unjudged = question->unjudged;
     out->order =
         kind == POLICY_BINPACK ? 0 : outlook_order(question->outlook, kind, question->node->name);
@@ -199,29 +204,22 @@ static void set_order(const struct policy_question *question, const struct rule 
     must(!out->unjudged || out->order == 0);
 }
 
-/* One search, whether it is asked where or not. */
-static enum reason judge_by_place(struct plan *plan, const struct room *room, struct rank *out,
-                                  struct placement *out_placement)
-{
-    must(out != NULL);
-    if (out_placement == NULL)
-        return place_judge(plan, room, out);
-    const enum reason why = place_find_ranked(plan, room, out, out_placement);
-    out->exact = out_placement->exact;
-    must(out->free_milli == room->free_milli);
-    return why;
-}
-
-static enum reason judge_plainly(enum policy_kind kind, struct plan *plan, const struct room *room,
-                                 struct rank *out, struct placement *out_placement)
+/* By the numbers of a placement. One search, whether it is asked where or not. */
+static enum reason judge_plainly(enum policy_kind kind, const struct node *node, struct plan *plan,
+                                 const struct room *room, struct rank *out,
+                                 struct placement *out_placement)
 {
     must(!policy_needs_workload(kind));
     plan->choice = choice_of(kind);
-    const enum reason why = judge_by_place(plan, room, out, out_placement);
+    const enum reason why = out_placement == NULL
+                                ? place_judge(plan, room, out)
+                                : place_find_ranked(plan, room, out, out_placement);
+    if (out_placement != NULL)
+        out->exact = out_placement->exact;
     if (why != REASON_NONE)
         return why;
     if (kind != POLICY_BINPACK && plan->request->wants > 1)
-        browse_all(kind, plan, room, out, out_placement);
+        browse_all(kind, node, plan, room, out, out_placement);
     else
         set_keys(kind, out);
     must(out_placement == NULL || out_placement->charge_milli == out->charge_milli);
@@ -241,7 +239,7 @@ static enum reason judge_anew(const struct policy_question *question, struct pla
     const enum reason why =
         policy_needs_workload(kind)
             ? appraise_room(question, plan, room, appraisals, out, out_placement)
-            : judge_plainly(kind, plan, room, out, out_placement);
+            : judge_plainly(kind, question->node, plan, room, out, out_placement);
     set_order(question, rule, out);
     return why;
 }

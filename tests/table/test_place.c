@@ -477,7 +477,7 @@ static void expect_places(struct table *table, const struct request *request)
         const struct node *node = table->made[i].node;
         if (search(outlook, node, request, &rank, &placement) != REASON_NONE)
             continue;
-        if (best_node == NULL || rank_cmp(&rank, node->name, &best_rank, best_node->name) < 0) {
+        if (best_node == NULL || order_cmp(&rank, &best_rank) < 0) {
             best_node = node;
             best_rank = rank;
             best = placement;

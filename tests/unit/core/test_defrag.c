@@ -1104,7 +1104,7 @@ static void look(struct slow *slow, const struct mover *mover, struct outcome *o
             continue;
         if (judge_slowly(slow, node, mover->request, &rank, &placement) != REASON_NONE)
             continue;
-        if (out->to < NODES && rank_cmp(&rank, node->name, &best, slow->node[out->to]->name) > 0)
+        if (out->to < NODES && order_cmp(&rank, &best) > 0)
             continue;
         best = rank;
         best_placement = placement;

@@ -11,6 +11,7 @@
 #include "milligpu/filter.h"
 
 #include "support/core_fixture.h"
+#include "support/placement_order.h"
 
 enum { NAMES_MAX = 64, TENTATIVES = 24 };
 
@@ -336,7 +337,7 @@ static void tentative_placements_rank_a_node_lower(void **state)
     assert_candidates(&asked, order, 3);
     assert_int_equal(asked.answer.fitting, 3); /* but it may still be offered */
     assert_int_equal(asked.answer.candidate[0].rank.left_milli, 0);
-    assert_true(asked.answer.candidate[2].behind);
+    assert_true(asked.answer.candidate[2].rank.behind);
     assert_int_equal(asked.answer.candidate[2].rank.left_milli, 100);
 
     asked.question.names = 1;
@@ -703,7 +704,7 @@ static void assert_as_judged(const struct asked *asked, const struct judged *jud
     assert_int_equal(answer->verdict, fitting > 0 ? FILTER_FITS : FILTER_NONE);
     for (uint32_t i = 0; i < listed; i++) {
         assert_int_equal(answer->candidate[i].name, judged[i].name);
-        assert_int_equal(answer->candidate[i].behind, judged[i].behind);
+        assert_int_equal(answer->candidate[i].rank.behind, judged[i].behind);
         assert_int_equal(answer->candidate[i].rank.charge_milli, judged[i].placement.charge_milli);
         assert_int_equal(answer->candidate[i].rank.left_milli, judged[i].placement.left_milli);
     }

@@ -11,6 +11,7 @@
 #include "milligpu/place.h"
 
 #include "support/atoms.h"
+#include "support/placement_order.h"
 #include "support/walk.h"
 
 enum { GPUS = 6, WANTS = 4 }; /* for generated cases: small enough to try everything */
@@ -1440,104 +1441,6 @@ static void the_worst_case_is_bounded(void **state)
 }
 
 /*
- * The order
- */
-
-static void draw_placement(uint64_t *seed, struct placement *out)
-{
-    out->exact = true;
-    out->price = draw(seed, 2);
-    out->apart = (enum apart)draw(seed, 2);
-    out->charge_milli = 1 + draw(seed, 2);
-    out->left_milli = draw(seed, 2);
-    out->free_milli = draw(seed, 2);
-    out->parts = 1 + draw(seed, 2);
-    for (uint32_t i = 0; i < out->parts; i++) {
-        out->part[i].want = (uint16_t)draw(seed, 2);
-        out->part[i].gpu = (uint16_t)draw(seed, 2);
-    }
-}
-
-static bool is_same(const struct placement *a, const struct placement *b)
-{
-    return a->price == b->price && a->apart == b->apart && a->charge_milli == b->charge_milli &&
-           a->left_milli == b->left_milli && a->free_milli == b->free_milli &&
-           a->parts == b->parts && memcmp(a->part, b->part, a->parts * sizeof a->part[0]) == 0;
-}
-
-static int sign(int number)
-{
-    return (number > 0) - (number < 0);
-}
-
-static void the_order_is_total(void **state)
-{
-    (void)state;
-    static const char *const node[] = {"a", "a-1", "b"};
-    uint64_t seed = first_seed();
-    uint32_t ties = 0;
-    for (int i = 0; i < walk_steps(200000, 20000); i++) {
-        struct placement p[3];
-        const struct atom *on[3];
-        for (int k = 0; k < 3; k++) {
-            draw_placement(&seed, &p[k]);
-            on[k] = atom(node[draw(&seed, 3)]);
-        }
-        const int ab = sign(placement_cmp(&p[0], on[0], &p[1], on[1]));
-        const int ba = sign(placement_cmp(&p[1], on[1], &p[0], on[0]));
-        const int bc = sign(placement_cmp(&p[1], on[1], &p[2], on[2]));
-        const int ac = sign(placement_cmp(&p[0], on[0], &p[2], on[2]));
-        assert_int_equal(ab, -ba);
-        assert_int_equal(ab == 0, on[0] == on[1] && is_same(&p[0], &p[1]));
-        if (ab <= 0 && bc <= 0)
-            assert_true(ac <= 0 && (ac < 0 || (ab == 0 && bc == 0)));
-        ties += ab == 0;
-    }
-    assert_true(ties > 0);
-}
-
-static void the_rules_decide_in_their_order(void **state)
-{
-    (void)state;
-    const struct placement base = {.price = 5,
-                                   .charge_milli = 5,
-                                   .left_milli = 5,
-                                   .free_milli = 5,
-                                   .parts = 2,
-                                   .part = {{0, 1}, {1, 1}}};
-    struct placement worse[7];
-    const struct atom *on[7];
-    for (int i = 0; i < 7; i++) {
-        worse[i] = base;
-        on[i] = atom("m");
-    }
-    worse[0].price = 6;
-    worse[1].charge_milli = 6;
-    worse[2].left_milli = 6;
-    worse[3].free_milli = 6;
-    on[4] = atom("n");
-    worse[5].part[0].gpu = 2;
-    worse[6].part[1].gpu = 2;
-    /* Each is worse than base, and an earlier rule outweighs all later ones. */
-    for (int i = 0; i < 7; i++) {
-        assert_true(placement_cmp(&base, atom("m"), &worse[i], on[i]) < 0);
-        for (int k = i + 1; k < 7; k++)
-            assert_true(placement_cmp(&worse[i], on[i], &worse[k], on[k]) > 0);
-    }
-    assert_int_equal(placement_cmp(&base, atom("m"), &base, atom("m")), 0);
-}
-
-static void of_placements_that_begin_alike_the_shorter_comes_first(void **state)
-{
-    (void)state;
-    /* Entries after the used parts are leftovers and must not count. */
-    const struct placement one = {.parts = 1, .part = {{0, 1}, {9, 9}}};
-    const struct placement two = {.parts = 2, .part = {{0, 1}, {1, 1}}};
-    assert_true(placement_cmp(&one, atom("m"), &two, atom("m")) < 0);
-    assert_true(placement_cmp(&two, atom("m"), &one, atom("m")) > 0);
-}
-
-/*
  * Rooms of nodes
  */
 
@@ -1748,9 +1651,6 @@ int main(void)
         cmocka_unit_test(of_equally_large_wants_the_pods_first_goes_first),
         cmocka_unit_test(the_largest_pod_is_placed),
         cmocka_unit_test(the_worst_case_is_bounded),
-        cmocka_unit_test(the_order_is_total),
-        cmocka_unit_test(the_rules_decide_in_their_order),
-        cmocka_unit_test(of_placements_that_begin_alike_the_shorter_comes_first),
         cmocka_unit_test(the_room_of_a_node_is_what_is_left),
         cmocka_unit_test(more_missing_gpus_than_a_node_may_have_are_not_seen),
         cmocka_unit_test(a_room_without_pods_is_that_of_a_node_without_them),

@@ -1,9 +1,12 @@
 /* The orders of all policies over a whole cluster: prices, keys, edges, the budget per question. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -12,7 +15,9 @@
 
 #include "core/judge.h"
 #include "support/core_fixture.h"
+#include "support/draw.h"
 #include "support/policy_fixture.h"
+#include "support/walk.h"
 
 /*
  * Prices
@@ -77,34 +82,101 @@ static void policies_have_names(void **state)
     assert_false(policy_of_name(TEXT(""), &kind));
 }
 
-static void each_key_decides_before_the_next(void **state)
+static void each_rule_decides_before_the_next(void **state)
 {
     (void)state;
     struct names *names = names_new();
     const struct atom *a = names_intern(names, TEXT("a"));
     const struct atom *b = names_intern(names, TEXT("b"));
-    const struct rank best = {.key = {1, 1, 1}, .order = 1};
-    struct rank worse[5];
+    /* Each is worse than the one before it by one rule, and better by all later ones. */
+    const struct rank worse[] = {
+        {.key = {1, 1, 1}, .order = 1, .node = a, .turn = 1},
+        {.key = {1, 1, 1}, .order = 1, .node = a, .turn = 2},
+        {.key = {1, 1, 1}, .order = 1, .node = b},
+        {.key = {1, 1, 1}, .order = 2, .node = a},
+        {.key = {1, 1, 2}, .node = a},
+        {.key = {1, 2}, .node = a},
+        {.key = {2}, .node = a},
+        {.pool = 1, .node = a},
+        {.apart = APART_NUMA, .node = a},
+        {.price = 1, .node = a},
+        {.unjudged = true, .node = a},
+        {.behind = true, .node = a},
+    };
     for (size_t i = 0; i < ARRAY_LEN(worse); i++)
-        worse[i] = best;
-    worse[0].order = 2;
-    worse[1].key[2] = 2;
-    worse[1].order = 0;
-    worse[2].key[1] = 2;
-    worse[2].key[2] = 0;
-    worse[3].key[0] = 2;
-    worse[3].key[1] = 0;
-    worse[4].unjudged = true;
-    worse[4].key[0] = 0;
-    for (size_t i = 0; i < ARRAY_LEN(worse); i++) {
-        assert_int_equal(rank_cmp(&best, b, &worse[i], a), -1);
-        assert_int_equal(rank_cmp(&worse[i], a, &best, b), 1);
-        if (i > 0)
-            assert_int_equal(rank_cmp(&worse[i - 1], b, &worse[i], a), -1);
+        for (size_t k = 0; k < i; k++) {
+            assert_true(order_cmp(&worse[k], &worse[i]) < 0);
+            assert_true(order_cmp(&worse[i], &worse[k]) > 0);
+        }
+    names_free(names);
+}
+
+static void draw_rank(uint64_t *seed, const struct atom *const node[3], struct rank *out)
+{
+    *out = (struct rank){.node = node[draw_below(seed, 3)]};
+    out->behind = draw_below(seed, 2) == 0;
+    out->unjudged = draw_below(seed, 2) == 0;
+    out->price = draw_below(seed, 2);
+    out->apart = (enum apart)draw_below(seed, 2);
+    out->pool = draw_below(seed, 2);
+    for (size_t i = 0; i < ARRAY_LEN(out->key); i++)
+        out->key[i] = (int64_t)draw_below(seed, 3) - 1;
+    out->order = draw_below(seed, 2);
+}
+
+static void the_order_is_total(void **state)
+{
+    (void)state;
+    struct names *names = names_new();
+    const struct atom *node[] = {names_intern(names, TEXT("a")), names_intern(names, TEXT("a-1")),
+                                 names_intern(names, TEXT("b"))};
+    uint64_t seed = 42;
+    uint32_t ordered = 0;
+    for (int i = 0; i < walk_steps(200000, 20000); i++) {
+        struct rank rank[3];
+        for (uint32_t k = 0; k < 3; k++) {
+            draw_rank(&seed, node, &rank[k]);
+            rank[k].turn = k;
+        }
+        const bool ab = order_cmp(&rank[0], &rank[1]) < 0;
+        const bool bc = order_cmp(&rank[1], &rank[2]) < 0;
+        assert_int_equal(order_cmp(&rank[1], &rank[0]) > 0, ab);
+        if (ab != bc)
+            continue;
+        assert_int_equal(order_cmp(&rank[0], &rank[2]) < 0, ab);
+        ordered++;
     }
-    assert_true(rank_cmp(&best, a, &best, b) < 0);
-    assert_true(rank_cmp(&best, b, &best, a) > 0);
-    assert_int_equal(rank_cmp(&best, a, &best, a), 0);
+    assert_true(ordered > 0);
+    names_free(names);
+}
+
+/* Does it abort to compare these? */
+static bool order_aborts(const struct rank *a, const struct rank *b)
+{
+    int status;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)freopen("/dev/null", "w", stderr);
+        (void)signal(SIGABRT, SIG_DFL);
+        _exit(order_cmp(a, b) < 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static void no_two_candidates_are_equal(void **state)
+{
+    (void)state;
+    struct names *names = names_new();
+    const struct atom *a = names_intern(names, TEXT("a"));
+    const struct rank third = {.node = a, .turn = 3};
+    const struct rank fourth = {.node = a, .turn = 4};
+    const struct rank nowhere = {.price = 1};
+    assert_false(order_aborts(&third, &fourth));
+    assert_true(order_aborts(&third, &third));
+    assert_true(order_aborts(&nowhere, &third));
+    assert_true(order_aborts(&third, &nowhere));
     names_free(names);
 }
 
@@ -393,7 +465,9 @@ int main(void)
         TEST(nodes_rank_by_the_price_of_their_gpus_first),
         cmocka_unit_test(every_lost_place_has_its_price),
         TEST(policies_have_names),
-        TEST(each_key_decides_before_the_next),
+        TEST(each_rule_decides_before_the_next),
+        TEST(the_order_is_total),
+        TEST(no_two_candidates_are_equal),
         TEST(the_order_of_nodes_is_that_of_the_seed),
         TEST(an_empty_workload_prefers_only_the_fuller_node),
         TEST(the_charge_is_that_of_the_place_that_the_policy_takes),

@@ -1,0 +1,43 @@
+#include "support/placement_order.h"
+
+static int place_compare(uint32_t a, uint32_t b)
+{
+    return (a > b) - (a < b);
+}
+
+/* Rule 5. */
+static int parts_cmp(const struct placement *a, const struct placement *b)
+{
+    const uint32_t shorter = a->parts < b->parts ? a->parts : b->parts;
+
+    must(shorter <= PARTS_MAX);
+    for (uint32_t i = 0; i < shorter; i++) {
+        if (a->part[i].want != b->part[i].want)
+            return place_compare(a->part[i].want, b->part[i].want);
+        if (a->part[i].gpu != b->part[i].gpu)
+            return place_compare(a->part[i].gpu, b->part[i].gpu);
+    }
+    return place_compare(a->parts, b->parts);
+}
+
+int placement_cmp(const struct placement *a, const struct atom *node_a, const struct placement *b,
+                  const struct atom *node_b)
+{
+    must(a->parts <= PARTS_MAX);
+    must(b->parts <= PARTS_MAX);
+
+    if (a->price != b->price) /* rule a */
+        return place_compare(a->price, b->price);
+    if (a->apart != b->apart) /* rule b */
+        return place_compare(a->apart, b->apart);
+    if (a->charge_milli != b->charge_milli) /* rule 1 */
+        return place_compare(a->charge_milli, b->charge_milli);
+    if (a->left_milli != b->left_milli) /* rule 2 */
+        return place_compare(a->left_milli, b->left_milli);
+    if (a->free_milli != b->free_milli) /* rule 3 */
+        return place_compare(a->free_milli, b->free_milli);
+    const int names = atom_cmp(node_a, node_b); /* rule 4 */
+    if (names != 0)
+        return names;
+    return parts_cmp(a, b); /* rule 5 */
+}
