@@ -9,8 +9,8 @@
  *   rule 2     -          milli left      most milli left  -            -
  *   rule 3     -          free on node    most free        -            -
  *   rule 4     node order name            name             node order   node order
- *   rule 5     the first GPUs (in the order of wants and parts; place.h): placements of one node are
- *              searched in this order, and of equals the first stays
+ *   rule 5     the first GPUs, in the order of wants and parts (place.h): a node is searched in
+ *              this order, and of equal placements the first stays
  *
  * Under every policy, before these:
  *

@@ -7,14 +7,14 @@
 #include "milligpu/text.h"
 
 #define POLICY_TABLE(X)                                                                            \
-    X(POLICY_BINPACK, "binpack", "tightest hole, fullest node")                                    \
-    X(POLICY_FIRSTFIT, "firstfit", "first node and first GPUs that fit, in a fixed order")         \
-    X(POLICY_SPREAD, "spread", "emptiest GPUs, emptiest node")                                     \
-    X(POLICY_FGD, "fgd", "least fragmentation for the workload (published scores)")                \
-    X(POLICY_ROLLOUT, "rollout", "least idle GPU once the workload has filled the node")
+    X(POLICY_BINPACK, binpack)                                                                     \
+    X(POLICY_FIRSTFIT, firstfit)                                                                   \
+    X(POLICY_SPREAD, spread)                                                                       \
+    X(POLICY_FGD, fgd)                                                                             \
+    X(POLICY_ROLLOUT, rollout)
 
 enum policy_kind {
-#define X(code, word, help) code,
+#define X(code, word) code,
     POLICY_TABLE(X)
 #undef X
         POLICIES
@@ -24,7 +24,7 @@ const char *policy_name(enum policy_kind kind);
 const char *policy_help(enum policy_kind kind);
 /* False: there is no such policy. */
 bool policy_of_name(struct text name, enum policy_kind *out);
-/* fgd and rollout need a workload. */
+/* Does it judge what a placement leaves of a node for the pods that are expected? */
 bool policy_needs_workload(enum policy_kind kind);
 
 #endif

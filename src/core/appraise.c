@@ -13,11 +13,11 @@
 
 struct appraising {
     const struct outlook *outlook;
-    enum policy_kind kind;
+    const struct policy *policy;
     struct judge *judge;
     const struct request *request;
     const struct rest *before;
-    uint64_t value; /* before: fragment or idle GPU */
+    uint64_t waste; /* before */
     struct slots slots;
     uint32_t own; /* scarce class of the pod itself; WORKLOAD_SCARCE_MAX: none */
     struct appraisals *out;
@@ -26,32 +26,13 @@ struct appraising {
     struct placement *placement;
 };
 
-/* The value of a rest; its work is counted. */
-static uint64_t appraise_value(const struct appraising *appraising, const struct rest *rest)
+/* Its work is counted. */
+static uint64_t waste_of(const struct appraising *appraising, const struct rest *rest)
 {
-    const struct workload *workload = appraising->outlook->workload;
-
-    must(workload != NULL);
-    if (appraising->kind == POLICY_ROLLOUT)
-        return judge_idle(appraising->judge, workload, rest, &appraising->out->work);
-    appraising->out->work += (uint64_t)rest->gpus * workload->typicals;
-    return fgd_fragment(workload, rest);
-}
-
-/* The formulas stand in policy.h. An empty workload has an opinion about nothing. */
-static int64_t appraise_base(const struct appraising *appraising, const struct rest *after)
-{
-    const struct workload *workload = appraising->outlook->workload;
-    const bool fgd = appraising->kind == POLICY_FGD;
-    const uint64_t of = fgd ? workload->typical_count : workload->sequences;
-    const int64_t by = (int64_t)(appraising->value - appraise_value(appraising, after));
-
-    must(fgd || appraising->kind == POLICY_ROLLOUT);
-    must(after->free_milli <= after->total_milli);
-    const int64_t score = of == 0 ? 0 : 1000 * (int64_t)sigmoid_score(by, of);
-    if (fgd || after->total_milli == 0)
-        return score;
-    return score - (int64_t)((uint64_t)FREE_SHARE_COST * after->free_milli / after->total_milli);
+    must(appraising->outlook->workload != NULL);
+    must(appraising->policy->waste != NULL);
+    return appraising->policy->waste(appraising->judge, appraising->outlook->workload, rest,
+                                     &appraising->out->work);
 }
 
 /* Into a loss of nothing. */
@@ -62,7 +43,7 @@ static void appraise_loss(const struct appraising *appraising, const struct rest
     struct slots slots;
 
     must(workload->scarces <= WORKLOAD_SCARCE_MAX);
-    if (appraising->kind != POLICY_ROLLOUT)
+    if (!appraising->policy->prices_places)
         return;
     slots_of(workload, after, &slots);
     for (uint32_t i = 0; i < workload->scarces; i++) {
@@ -99,7 +80,8 @@ static bool appraise(void *user, const struct placement *placement)
     appraising->out->work += layout_work(after.gpus, appraising->request, placement) +
                              (uint64_t)after.gpus * appraising->outlook->workload->scarces;
     rest_take(&after, appraising->request, placement);
-    const int64_t base = appraise_base(appraising, &after);
+    const int64_t by = (int64_t)(appraising->waste - waste_of(appraising, &after));
+    const int64_t base = appraising->policy->score(appraising->outlook->workload, by, &after);
     appraise_loss(appraising, &after, &loss);
     const int64_t merit = base - loss_price(appraising->outlook, &loss);
     add_appraisal(appraising->out, base, &loss);
@@ -155,8 +137,8 @@ static void appraise_start(struct appraising *appraising, const struct rest *bef
 
     must(before->gpus <= GPUS_PER_NODE_MAX);
     appraising->before = before;
-    appraising->value = appraise_value(appraising, before);
-    if (appraising->kind != POLICY_ROLLOUT)
+    appraising->waste = waste_of(appraising, before);
+    if (!appraising->policy->prices_places)
         return;
     slots_of(workload, before, &appraising->slots);
     appraising->own = find_own(workload, appraising->request);
@@ -188,7 +170,7 @@ enum reason appraise_room(const struct policy_question *question, struct plan *p
     struct judge *judge = question->slot == SNAPSHOT_NO_SLOT ? NULL : question->judge;
     struct appraising appraising = {
         .outlook = question->outlook,
-        .kind = outlook_kind(question->outlook, plan->rule),
+        .policy = policy_of(outlook_kind(question->outlook, plan->rule)),
         .judge = judge,
         .request = plan->request,
         .out = out,

@@ -64,7 +64,8 @@ bool outlook_needs_workload(const struct outlook *outlook)
 {
     if (outlook == NULL)
         return false;
-    const bool needs = outlook_uses(outlook, POLICY_FGD) || outlook_uses(outlook, POLICY_ROLLOUT);
+    const bool needs = outlook->rulebook == NULL ? policy_needs_workload(outlook->kind)
+                                                 : rulebook_needs_workload(outlook->rulebook);
     must(!needs || outlook->workload != NULL);
     must(needs || !policy_needs_workload(outlook->kind));
     return needs;
@@ -123,7 +124,7 @@ uint32_t outlook_order(const struct outlook *outlook, enum policy_kind kind,
     static const uint64_t spread = 0x9E3779B97F4A7C15U; /* so that seeds 1 and 2 differ a lot */
 
     must(name->len > 0);
-    if (kind == POLICY_BINPACK || kind == POLICY_SPREAD)
+    if (!policy_of(kind)->shuffles)
         return 0;
     return text_hash_by(atom_text(name), (outlook->seed + 1) * spread);
 }

@@ -73,34 +73,48 @@ static uint32_t pool_of(const struct rulebook *book, const struct rule *rule)
     return at + 1;
 }
 
-static enum place_choice choice_of(enum policy_kind kind)
+static void binpack_keys(struct rank *rank)
 {
-    must(kind < POLICIES);
-    if (kind == POLICY_SPREAD)
-        return PLACE_LOOSEST;
-    return kind == POLICY_FIRSTFIT ? PLACE_FIRST : PLACE_TIGHTEST;
+    must(rank->key[0] == 0 && rank->key[1] == 0 && rank->key[2] == 0);
+    rank->key[0] = rank->charge_milli;
+    rank->key[1] = rank->left_milli;
+    rank->key[2] = rank->free_milli;
+    must(rank->key[0] >= 0);
 }
 
-/* Of a rank without keys. */
-static void set_keys(enum policy_kind kind, struct rank *out)
+const struct policy policy_binpack = {
+    .help = "tightest hole, fullest node",
+    .choice = PLACE_TIGHTEST,
+    .keys = binpack_keys,
+};
+
+static void spread_keys(struct rank *rank)
 {
-    must(!policy_needs_workload(kind));
-    must(out->key[0] == 0 && out->key[1] == 0 && out->key[2] == 0);
-    if (kind == POLICY_FIRSTFIT)
-        return;
-    const int64_t sign = kind == POLICY_SPREAD ? -1 : 1;
-    out->key[0] = out->charge_milli;
-    out->key[1] = sign * out->left_milli;
-    out->key[2] = sign * out->free_milli;
-    must(out->key[0] >= 0);
+    binpack_keys(rank);
+    must(rank->charge_milli > 0 || rank->left_milli == 0);
+    must(rank->key[2] >= 0);
+    rank->key[1] = -rank->key[1];
+    rank->key[2] = -rank->key[2];
 }
+
+const struct policy policy_spread = {
+    .help = "emptiest GPUs, emptiest node",
+    .choice = PLACE_LOOSEST,
+    .keys = spread_keys,
+};
+
+const struct policy policy_firstfit = {
+    .help = "first node and first GPUs that fit, in a fixed order",
+    .shuffles = true,
+    .choice = PLACE_FIRST,
+};
 
 /*
  * Placements of several wants, one by one: firstfit and spread
  */
 
 struct browsing {
-    enum policy_kind kind;
+    const struct policy *policy;
     const struct node *node;
     const struct request *request;
     uint32_t gpus; /* of the room */
@@ -124,22 +138,23 @@ static bool browse(void *user, const struct placement *placement)
     must(browsing->seen < LAYOUTS_MAX);
     must(placement->parts > 0);
     browsing->work += layout_work(browsing->gpus, browsing->request, placement);
-    set_keys(browsing->kind, &rank);
+    if (browsing->policy->keys != NULL)
+        browsing->policy->keys(&rank);
     if (browsing->seen == 0 || order_cmp(&rank, &browsing->best) < 0) {
         browsing->best = rank;
         if (browsing->placement != NULL)
             *browsing->placement = *placement;
     }
     browsing->seen++;
-    return browsing->kind != POLICY_FIRSTFIT && browsing->seen < LAYOUTS_MAX;
+    return browsing->policy->keys != NULL && browsing->seen < LAYOUTS_MAX;
 }
 
 /* What was found in any case is the answer if no placement is seen within the steps. */
-static void browse_all(enum policy_kind kind, const struct node *node, struct plan *plan,
+static void browse_all(const struct policy *policy, const struct node *node, struct plan *plan,
                        const struct room *room, struct rank *out, struct placement *out_placement)
 {
     struct browsing browsing = {
-        .kind = kind,
+        .policy = policy,
         .node = node,
         .request = plan->request,
         .gpus = room->gpus,
@@ -149,13 +164,12 @@ static void browse_all(enum policy_kind kind, const struct node *node, struct pl
     must(plan->request->wants > 1);
     const enum place_end end = place_each(plan, room, plan->steps, &browsing, browse);
     out->work = work_of(browsing.work + (uint64_t)STEP_WORK * plan->walked);
-    out->exact = end == PLACE_ALL || (end == PLACE_STOPPED && kind == POLICY_FIRSTFIT);
+    out->exact = end == PLACE_ALL || (end == PLACE_STOPPED && policy->keys == NULL);
     if (browsing.seen > 0) {
         must(browsing.best.charge_milli > 0);
         out->charge_milli = browsing.best.charge_milli;
         out->left_milli = browsing.best.left_milli;
     }
-    set_keys(kind, out);
     if (out_placement != NULL)
         out_placement->exact = out->exact;
 }
@@ -198,19 +212,17 @@ static void set_order(const struct policy_question *question, const struct rule 
     must(question->outlook != NULL || kind == POLICY_BINPACK);
     out->node = question->node->name;
     out->unjudged = question->unjudged;
-    out->order =
-        kind == POLICY_BINPACK ? 0 : outlook_order(question->outlook, kind, question->node->name);
+    out->order = outlook_order(question->outlook, kind, question->node->name);
     out->pool = rule == NULL || out->unjudged ? 0 : pool_of(question->outlook->rulebook, rule);
     must(!out->unjudged || out->order == 0);
 }
 
 /* By the numbers of a placement. One search, whether it is asked where or not. */
-static enum reason judge_plainly(enum policy_kind kind, const struct node *node, struct plan *plan,
-                                 const struct room *room, struct rank *out,
+static enum reason judge_plainly(const struct policy *policy, const struct node *node,
+                                 struct plan *plan, const struct room *room, struct rank *out,
                                  struct placement *out_placement)
 {
-    must(!policy_needs_workload(kind));
-    plan->choice = choice_of(kind);
+    plan->choice = policy->choice;
     const enum reason why = out_placement == NULL
                                 ? place_judge(plan, room, out)
                                 : place_find_ranked(plan, room, out, out_placement);
@@ -218,10 +230,10 @@ static enum reason judge_plainly(enum policy_kind kind, const struct node *node,
         out->exact = out_placement->exact;
     if (why != REASON_NONE)
         return why;
-    if (kind != POLICY_BINPACK && plan->request->wants > 1)
-        browse_all(kind, node, plan, room, out, out_placement);
-    else
-        set_keys(kind, out);
+    if (policy->choice != PLACE_TIGHTEST && plan->request->wants > 1)
+        browse_all(policy, node, plan, room, out, out_placement);
+    if (policy->keys != NULL)
+        policy->keys(out);
     must(out_placement == NULL || out_placement->charge_milli == out->charge_milli);
     return REASON_NONE;
 }
@@ -232,14 +244,14 @@ static enum reason judge_anew(const struct policy_question *question, struct pla
                               struct rank *out, struct placement *out_placement)
 {
     const struct rule *rule = plan_rule(plan, question->node->rules);
-    const enum policy_kind kind = kind_asked(question, rule);
+    const struct policy *policy = policy_of(kind_asked(question, rule));
 
     must(out != NULL);
     plan_obey(plan, rule);
     const enum reason why =
-        policy_needs_workload(kind)
+        policy->waste != NULL
             ? appraise_room(question, plan, room, appraisals, out, out_placement)
-            : judge_plainly(kind, question->node, plan, room, out, out_placement);
+            : judge_plainly(policy, question->node, plan, room, out, out_placement);
     set_order(question, rule, out);
     return why;
 }

@@ -37,3 +37,27 @@ uint64_t fgd_fragment(const struct workload *workload, const struct rest *rest)
     must(sum <= workload->typical_count * rest->free_milli);
     return sum;
 }
+
+static uint64_t fgd_waste(struct judge *judge, const struct workload *workload,
+                          const struct rest *rest, uint64_t *work)
+{
+    (void)judge;
+    must(work != NULL);
+    must(rest->gpus <= GPUS_PER_NODE_MAX);
+    *work += (uint64_t)rest->gpus * workload->typicals;
+    return fgd_fragment(workload, rest);
+}
+
+static int64_t fgd_score(const struct workload *workload, int64_t by, const struct rest *after)
+{
+    must(after->free_milli <= after->total_milli);
+    must(workload->typicals <= workload->classes);
+    return sigmoid_merit(by, workload->typical_count);
+}
+
+const struct policy policy_fgd = {
+    .help = "least fragmentation for the workload (published scores)",
+    .shuffles = true,
+    .waste = fgd_waste,
+    .score = fgd_score,
+};

@@ -4,6 +4,7 @@
  *   workload.c        classes, typical shapes, sequences
  *   rest.c            what a node has left, as fgd and rollout look at it
  *   sigmoid.c         whole scores of a difference
+ *   policy_kind.c     the table of the policies
  *   policy_fgd.c      fragmentation of a node
  *   fragment.c        the same for each GPU, for people
  *   policy_rollout.c  idle GPU that a node is expected to end with
@@ -90,8 +91,41 @@ static inline uint32_t host_less(uint32_t free, uint32_t amount)
     return amount < free ? free - amount : 0;
 }
 
+/*
+ * A policy, as functions: either the numbers of a placement decide, or what it leaves of the node.
+ * The rules are those of policy.h.
+ */
+struct policy {
+    const char *help;
+    bool shuffles;            /* rule 4: nodes in node order, not by name */
+    enum place_choice choice; /* by numbers: which of the placements of a node */
+    /* By numbers: writes key[] of a rank without keys. NULL: the first placement is the best. */
+    void (*keys)(struct rank *rank);
+    /*
+     * By what is left: how much of it is wasted. *work grows by what it took, in ns or so, always
+     * the same. NULL: numbers decide. judge may be NULL.
+     */
+    uint64_t (*waste)(struct judge *judge, const struct workload *workload, const struct rest *rest,
+                      uint64_t *work);
+    /* Merit without prices of a placement that lowers the waste by so much, and leaves this. */
+    int64_t (*score)(const struct workload *workload, int64_t by, const struct rest *after);
+    bool prices_places; /* a placement pays for the places of scarce classes that it takes */
+};
+
+/* policy_kind.c */
+const struct policy *policy_of(enum policy_kind kind);
+#define X(code, word) extern const struct policy policy_##word;
+POLICY_TABLE(X)
+#undef X
+
 /* floor(100 sigmoid(by / of / 1000)), 0 .. 99. |by| <= 2^40, 0 < of <= 2^24. */
 uint32_t sigmoid_score(int64_t by, uint64_t of);
+
+/* Thousandths of that, and 0 if of is 0: an empty workload has an opinion about nothing. */
+static inline int64_t sigmoid_merit(int64_t by, uint64_t of)
+{
+    return of == 0 ? 0 : 1000 * (int64_t)sigmoid_score(by, of);
+}
 
 /* policy_fgd.c: F(rest) in milli, times workload->typical_count. */
 uint64_t fgd_fragment(const struct workload *workload, const struct rest *rest);

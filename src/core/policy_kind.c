@@ -1,16 +1,24 @@
 /*
- * What policies are called, for settings, documents and people.
+ * The table of the policies: what they are called, for settings, documents and people, and their
+ * functions.
  */
-#include "milligpu/policy_kind.h"
+#include "core/policy_internal.h"
 
 static const struct {
     const char *name;
-    const char *help;
+    const struct policy *policy;
 } policies[] = {
-#define X(code, word, text) [code] = {(word), (text)},
+#define X(code, word) [code] = {#word, &policy_##word},
     POLICY_TABLE(X)
 #undef X
 };
+
+const struct policy *policy_of(enum policy_kind kind)
+{
+    must((size_t)kind < ARRAY_LEN(policies));
+    must(policies[kind].policy != NULL);
+    return policies[kind].policy;
+}
 
 const char *policy_name(enum policy_kind kind)
 {
@@ -21,9 +29,11 @@ const char *policy_name(enum policy_kind kind)
 
 const char *policy_help(enum policy_kind kind)
 {
-    must((size_t)kind < ARRAY_LEN(policies));
-    must(policies[kind].help != NULL);
-    return policies[kind].help;
+    const struct policy *policy = policy_of(kind);
+
+    must(policy->help != NULL);
+    must(policy->help[0] != '\0');
+    return policy->help;
 }
 
 bool policy_of_name(struct text name, enum policy_kind *out)
@@ -41,6 +51,9 @@ bool policy_of_name(struct text name, enum policy_kind *out)
 
 bool policy_needs_workload(enum policy_kind kind)
 {
-    must(kind < POLICIES);
-    return kind == POLICY_FGD || kind == POLICY_ROLLOUT;
+    const struct policy *policy = policy_of(kind);
+
+    must((policy->waste == NULL) == (policy->score == NULL));
+    must(policy->waste == NULL || policy->keys == NULL);
+    return policy->waste != NULL;
 }

@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "core/policy_internal.h"
+#include "core/judge.h"
 
 struct rollout {
     const struct workload *workload;
@@ -236,3 +236,22 @@ uint64_t rollout_idle(const struct workload *workload, const struct rest *rest, 
     must(taken <= all);
     return all - taken;
 }
+
+static int64_t rollout_score(const struct workload *workload, int64_t by, const struct rest *after)
+{
+    const int64_t score = sigmoid_merit(by, workload->sequences);
+
+    must(after->free_milli <= after->total_milli);
+    must(workload->sequences <= WORKLOAD_SEQUENCES);
+    if (after->total_milli == 0)
+        return score;
+    return score - (int64_t)((uint64_t)FREE_SHARE_COST * after->free_milli / after->total_milli);
+}
+
+const struct policy policy_rollout = {
+    .help = "least idle GPU once the workload has filled the node",
+    .shuffles = true,
+    .waste = judge_idle,
+    .score = rollout_score,
+    .prices_places = true,
+};

@@ -403,14 +403,6 @@ static void the_rounds_of_a_large_manifest_are_bounded(void **state)
     world_done(&world);
 }
 
-static void every_policy_is_named_in_the_help(void **state)
-{
-    (void)state;
-    for (int i = 0; i < POLICIES; i++)
-        if (strstr(option_info(OPTION_policy)->help, policy_name((enum policy_kind)i)) == NULL)
-            fail_msg("%s", policy_name((enum policy_kind)i));
-}
-
 static void a_percentage_is_rounded_and_never_overflows(void **state)
 {
     static const struct {
@@ -536,7 +528,6 @@ int main(void)
         cmocka_unit_test(a_cluster_is_filled_as_the_same_nodes_are),
         cmocka_unit_test(a_manifest_is_one_round_and_what_is_alike_one_class),
         cmocka_unit_test(the_rounds_of_a_large_manifest_are_bounded),
-        cmocka_unit_test(every_policy_is_named_in_the_help),
         cmocka_unit_test(with_churn_pods_end_so_that_the_next_ones_fit),
         cmocka_unit_test(churn_counts_a_cap_that_nothing_reaches_as_refusals),
         cmocka_unit_test(a_percentage_is_rounded_and_never_overflows),
