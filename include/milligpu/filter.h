@@ -1,7 +1,7 @@
 /*
  * filter - which nodes fit a request, and in what order.
  *
- *   names --> node --> place_search --> rank --> the shortlist, best first
+ *   names --> node --> policy_judge --> rank --> the shortlist, best first
  *                  \-> reason, name by name, if none fits
  *
  * Invariants:

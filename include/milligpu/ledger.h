@@ -97,7 +97,7 @@ struct command {
 /*
  * In order of precedence: the first that applies is returned.
  *
- * RESERVE: SAME, ELSEWHERE, REFUSED with REASON_UNKNOWN_NODE or place_search()'s reason, OK.
+ * RESERVE: SAME, ELSEWHERE, REFUSED with REASON_UNKNOWN_NODE or place_find()'s reason, OK.
  *
  * VERSION: UNKNOWN, SAME (not reserved, or its version is not known, or the command's is not
  * later), REFUSED with REASON_CHANGED (the pod holds something else than it requests now, or more

@@ -219,13 +219,11 @@ struct rank {
 enum reason place_judge(struct plan *plan, const struct room *room, struct rank *out) MUST_USE;
 
 /*
- * REASON_NONE and *out (without parts if the request has no wants), or the reason. The result is
- * that of place_judge(), and *out contains its numbers.
+ * The same, and where. REASON_NONE and *out (without parts if the request has no wants), or the
+ * reason. The result is that of place_judge(), and *out contains the numbers of the rank.
  */
-enum reason place_find(struct plan *plan, const struct room *room, struct placement *out) MUST_USE;
-/* Both: the rank of place_judge(), and where. */
-enum reason place_find_ranked(struct plan *plan, const struct room *room, struct rank *out_rank,
-                              struct placement *out) MUST_USE;
+enum reason place_find(struct plan *plan, const struct room *room, struct rank *out_rank,
+                       struct placement *out) MUST_USE;
 
 /*
  * Where as well, but not by rule 5: *out is a placement of this rank, always the same one. That
@@ -233,10 +231,6 @@ enum reason place_find_ranked(struct plan *plan, const struct room *room, struct
  */
 enum reason place_any(struct plan *plan, const struct room *room, struct rank *out_rank,
                       struct placement *out) MUST_USE;
-
-/* The same for one room. */
-enum reason place_search(const struct room *room, const struct request *request,
-                         struct placement *out) MUST_USE;
 
 /*
  * Why the node refuses a request whose shares lie on so many of its GPUs, whichever they are;

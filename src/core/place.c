@@ -714,15 +714,8 @@ static enum reason find_way(struct plan *plan, const struct room *room, bool any
     return why;
 }
 
-enum reason place_find(struct plan *plan, const struct room *room, struct placement *out)
-{
-    struct rank rank;
-
-    return find_way(plan, room, false, &rank, out);
-}
-
-enum reason place_find_ranked(struct plan *plan, const struct room *room, struct rank *out_rank,
-                              struct placement *out)
+enum reason place_find(struct plan *plan, const struct room *room, struct rank *out_rank,
+                       struct placement *out)
 {
     must(out_rank != NULL);
     must(room->gpus <= GPUS_PER_NODE_MAX);
@@ -734,17 +727,6 @@ enum reason place_any(struct plan *plan, const struct room *room, struct rank *o
 {
     must(out_rank != NULL);
     return find_way(plan, room, true, out_rank, out);
-}
-
-enum reason place_search(const struct room *room, const struct request *request,
-                         struct placement *out)
-{
-    UNSET struct plan plan;
-
-    must(out != NULL);
-    must(request_asks(request));
-    plan_init(&plan, request, NULL);
-    return place_find(&plan, room, out);
 }
 
 /*

@@ -225,7 +225,7 @@ static enum reason judge_plainly(const struct policy *policy, const struct node 
     plan->choice = policy->choice;
     const enum reason why = out_placement == NULL
                                 ? place_judge(plan, room, out)
-                                : place_find_ranked(plan, room, out, out_placement);
+                                : place_find(plan, room, out, out_placement);
     if (out_placement != NULL)
         out->exact = out_placement->exact;
     if (why != REASON_NONE)

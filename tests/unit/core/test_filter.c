@@ -11,7 +11,7 @@
 #include "milligpu/filter.h"
 
 #include "support/core_fixture.h"
-#include "support/placement_order.h"
+#include "support/placements.h"
 
 enum { NAMES_MAX = 64, TENTATIVES = 24 };
 

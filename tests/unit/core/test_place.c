@@ -11,7 +11,7 @@
 #include "milligpu/place.h"
 
 #include "support/atoms.h"
-#include "support/placement_order.h"
+#include "support/placements.h"
 #include "support/walk.h"
 
 enum { GPUS = 6, WANTS = 4 }; /* for generated cases: small enough to try everything */
@@ -298,11 +298,12 @@ static void assert_same_placement(const struct placement *a, const struct placem
 static enum reason search_with(const struct setting *setting, uint32_t steps, struct placement *out)
 {
     struct plan plan;
+    struct rank rank;
 
     plan_init(&plan, &setting->request, NULL);
     plan.steps = steps;
     memset(out, 0xa5, sizeof *out); /* previous contents must not matter */
-    return place_find(&plan, &setting->room, out);
+    return place_find(&plan, &setting->room, &rank, out);
 }
 
 enum { ALL_STEPS = 1 << 24 };
@@ -1226,7 +1227,7 @@ static void any_placement_is_found_where_the_first_is_not(void **state)
     for (uint32_t w = 0; w < ARRAY_LEN(want); w++)
         want[w] = (struct want){.container = "c", .parts = 1, .milli = 2 + w};
     plan_init(&plan, &setting.request, NULL);
-    assert_int_equal(place_find(&plan, &setting.room, &first), REASON_NONE);
+    assert_int_equal(place_find(&plan, &setting.room, &rank, &first), REASON_NONE);
     assert_int_equal(place_any(&plan, &setting.room, &rank, &any), REASON_NONE);
     assert_false(first.exact);
     assert_true(any.exact);

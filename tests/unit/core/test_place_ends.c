@@ -133,7 +133,7 @@ static void what_is_too_large_to_walk_over_is_not_refused_for_good(void **state)
     assert_int_equal(rank.apart, APART_LINKED);
     /* Without a demand it fits, and that nothing nearer does is not known. */
     ask_pairs(&asking, MANY, 10, 1, TOPOLOGY_ANY);
-    assert_int_equal(place_find(&asking.plan, &room, &found), REASON_NONE);
+    assert_int_equal(place_find(&asking.plan, &room, &rank, &found), REASON_NONE);
     assert_int_equal(found.apart, APART_ANYWHERE);
     assert_false(found.exact);
 }

@@ -272,7 +272,7 @@ static enum reason find(const struct setting *setting, struct rank *rank, struct
     memset(out, 0xa5, sizeof *out);
     plan_init(&plan, &setting->request, setting->outlook);
     const enum reason why = place_judge(&plan, &setting->room, rank);
-    assert_int_equal(place_find(&plan, &setting->room, out), why);
+    assert_int_equal(place_find(&plan, &setting->room, &again, out), why);
     assert_int_equal(place_judge(&plan, &setting->room, &again), why);
     assert_int_equal(again.price, rank->price);
     assert_int_equal(again.raised_milli, rank->raised_milli);
@@ -492,7 +492,7 @@ static bool find_at_level(const struct setting *setting, struct plan *plan, cons
 
     assert_int_equal(judge_plainly(setting, plan->steps, told->on, told->raised, &last),
                      REASON_NONE);
-    assert_int_equal(place_find_ranked(plan, &setting->room, &rank, &found), REASON_NONE);
+    assert_int_equal(place_find(plan, &setting->room, &rank, &found), REASON_NONE);
     assert_int_equal(rank.exact, told->rank.exact);
     assert_int_equal(rank.steps, last.steps + (plan_has_levels(plan) ? told->rank.steps : 0));
     assert_int_equal(rank.price, told->rank.price);
@@ -813,10 +813,10 @@ static void a_plan_forgets_the_level_of_another_room(void **state)
     struct room plain = setting.room;
     plain.rules = 0;
     plain.gpu[0].mib = plain.gpu[0].free_mib = 163840;
-    assert_int_equal(place_find(&plan, &plain, &placement), REASON_NONE);
+    assert_int_equal(place_find(&plan, &plain, &rank, &placement), REASON_NONE);
     assert_int_equal(placement.raised_milli, 0);
     assert_int_equal(placement.charge_milli, 100);
-    assert_int_equal(place_find(&plan, &setting.room, &placement), REASON_NONE);
+    assert_int_equal(place_find(&plan, &setting.room, &rank, &placement), REASON_NONE);
     assert_int_equal(placement.raised_milli, 200);
     assert_int_equal(place_judge(&plan, &plain, &rank), REASON_NONE);
     assert_int_equal(rank.charge_milli, 100);

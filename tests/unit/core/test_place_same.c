@@ -198,7 +198,7 @@ static void fold_question(uint64_t *sum, const struct setting *setting, uint32_t
     fold_reason(sum, place_judge(&plan, &setting->room, &rank));
     fold(sum, rank.exact);
     fold(sum, rank.steps);
-    const enum reason why = place_find(&plan, &setting->room, &placement);
+    const enum reason why = place_find(&plan, &setting->room, &rank, &placement);
     fold_reason(sum, why);
     if (why == REASON_NONE)
         (void)fold_placement(sum, &placement);

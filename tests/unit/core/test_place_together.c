@@ -66,7 +66,7 @@ static enum reason ask(struct asking *asking, const struct room *room, uint32_t 
     plan_init(&asking->plan, &asking->request, NULL);
     assert_int_equal(asking->plan.topology, topology);
     asking->plan.choice = choice;
-    const enum reason why = place_find(&asking->plan, room, &asking->found);
+    const enum reason why = place_find(&asking->plan, room, &rank, &asking->found);
     assert_int_equal(place_judge(&asking->plan, room, &rank), why);
     assert_int_equal(rank.exact, asking->found.exact);
     if (why != REASON_NONE)
@@ -294,7 +294,7 @@ static void what_is_not_settled_by_rule_5_says_so(void **state)
     assert_false(rank.exact);
     assert_int_equal(rank.apart, APART_LINKED);
     assert_int_equal(rank.steps, 4 + 20);
-    assert_int_equal(place_find(&plan, &room, &found), REASON_NONE);
+    assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
     assert_false(found.exact);
     assert_int_equal(set_of(&found), one_gpu(61) | one_gpu(62));
     plan.steps = 4; /* the last step finds that nothing is left */
@@ -348,13 +348,14 @@ static void of_many_gpus_two_may_be_the_only_ones_linked(void **state)
     const struct request request = {.wants = ARRAY_LEN(want), .want = want};
     struct placement found;
     struct plan plan;
+    struct rank rank;
     struct room room;
 
     (void)state;
     open_room(&room, 16); /* rows x GPUs is bounded */
     link(&room, 14, 15);
     plan_init(&plan, &request, NULL);
-    assert_int_equal(place_find(&plan, &room, &found), REASON_NONE);
+    assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
     assert_int_equal(found.apart, APART_LINKED);
     for (uint32_t i = 0; i < found.parts; i++)
         assert_int_equal(found.part[i].gpu, 14 + i % 2);
@@ -364,7 +365,7 @@ static void of_many_gpus_two_may_be_the_only_ones_linked(void **state)
         set_free(&room, i, 450); /* too small for b */
     want[0].milli = 450;
     plan_init(&plan, &request, NULL);
-    assert_int_equal(place_find(&plan, &room, &found), REASON_NONE);
+    assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
     assert_int_equal(found.apart, APART_LINKED);
     for (uint32_t i = 0; i < found.parts; i++)
         assert_int_equal(found.part[i].gpu, i % 2);

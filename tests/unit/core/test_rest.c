@@ -11,6 +11,7 @@
 #include "core/policy_internal.h"
 #include "support/atoms.h"
 #include "support/draw.h"
+#include "support/placements.h"
 #include "support/walk.h"
 
 static struct kinds kinds;

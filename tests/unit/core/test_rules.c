@@ -961,7 +961,7 @@ static enum reason why_asked(struct scene *scene, struct request *request)
     room_of(ledger_node(scene->core.ledger, TEXT("a")), &room);
     plan_init(&plan, request, outlook);
     const enum reason judged = place_judge(&plan, &room, &rank);
-    assert_int_equal(place_find(&plan, &room, &placement), judged);
+    assert_int_equal(place_find(&plan, &room, &rank, &placement), judged);
     assert_true((placement.parts > 0) == (judged == REASON_NONE && request->wants > 0));
     const enum verdict verdict = core_do(&scene->core, &bind);
     if (verdict == VERDICT_OK)

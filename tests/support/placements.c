@@ -1,4 +1,15 @@
-#include "support/placement_order.h"
+#include "support/placements.h"
+
+enum reason place_search(const struct room *room, const struct request *request,
+                         struct placement *out)
+{
+    struct plan plan;
+    struct rank rank;
+
+    must(request_asks(request));
+    plan_init(&plan, request, NULL);
+    return place_find(&plan, room, &rank, out);
+}
 
 static int place_compare(uint32_t a, uint32_t b)
 {
