@@ -74,7 +74,7 @@ enum reason appraise_room(const struct policy_question *question, struct plan *p
  */
 enum policy_kind outlook_kind(const struct outlook *outlook, const struct rule *rule);
 /* Rule 4 of the policy; 0: by name alone. */
-uint32_t outlook_order(const struct outlook *outlook, enum policy_kind kind,
+uint32_t outlook_order(const struct outlook *outlook, const struct policy *policy,
                        const struct atom *name);
 /* What its prices make of a loss. */
 int64_t loss_price(const struct outlook *outlook, const struct loss *loss);

@@ -118,13 +118,13 @@ enum policy_kind outlook_kind(const struct outlook *outlook, const struct rule *
 }
 
 /* Not by the atom's own hash, which is another one in each process. */
-uint32_t outlook_order(const struct outlook *outlook, enum policy_kind kind,
+uint32_t outlook_order(const struct outlook *outlook, const struct policy *policy,
                        const struct atom *name)
 {
     static const uint64_t spread = 0x9E3779B97F4A7C15U; /* so that seeds 1 and 2 differ a lot */
 
     must(name->len > 0);
-    if (!policy_of(kind)->shuffles)
+    if (!policy->shuffles)
         return 0;
     return text_hash_by(atom_text(name), (outlook->seed + 1) * spread);
 }

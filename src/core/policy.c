@@ -48,12 +48,15 @@ int order_cmp(const struct rank *a, const struct rank *b)
  * Keys of a placement by its own numbers
  */
 
-static enum policy_kind kind_asked(const struct policy_question *question, const struct rule *rule)
+/* The policy where this rule wins. */
+static const struct policy *policy_asked(const struct policy_question *question,
+                                         const struct rule *rule)
 {
     must(question->node != NULL);
     must(rule == NULL || question->outlook != NULL);
-    return question->outlook == NULL || question->unjudged ? POLICY_BINPACK
-                                                           : outlook_kind(question->outlook, rule);
+    if (question->outlook == NULL || question->unjudged)
+        return &policy_binpack;
+    return policy_of(outlook_kind(question->outlook, rule));
 }
 
 /*
@@ -83,6 +86,7 @@ static void binpack_keys(struct rank *rank)
 }
 
 const struct policy policy_binpack = {
+    .name = "binpack",
     .help = "tightest hole, fullest node",
     .choice = PLACE_TIGHTEST,
     .keys = binpack_keys,
@@ -98,12 +102,14 @@ static void spread_keys(struct rank *rank)
 }
 
 const struct policy policy_spread = {
+    .name = "spread",
     .help = "emptiest GPUs, emptiest node",
     .choice = PLACE_LOOSEST,
     .keys = spread_keys,
 };
 
 const struct policy policy_firstfit = {
+    .name = "firstfit",
     .help = "first node and first GPUs that fit, in a fixed order",
     .shuffles = true,
     .choice = PLACE_FIRST,
@@ -204,15 +210,13 @@ void policy_refuse(const struct outlook *outlook, struct cause cause, const stru
  * The question
  */
 
-static void set_order(const struct policy_question *question, const struct rule *rule,
-                      struct rank *out)
+static void set_order(const struct policy_question *question, const struct policy *policy,
+                      const struct rule *rule, struct rank *out)
 {
-    const enum policy_kind kind = kind_asked(question, rule);
-
-    must(question->outlook != NULL || kind == POLICY_BINPACK);
+    must(question->outlook != NULL || policy == &policy_binpack);
     out->node = question->node->name;
     out->unjudged = question->unjudged;
-    out->order = outlook_order(question->outlook, kind, question->node->name);
+    out->order = outlook_order(question->outlook, policy, question->node->name);
     out->pool = rule == NULL || out->unjudged ? 0 : pool_of(question->outlook->rulebook, rule);
     must(!out->unjudged || out->order == 0);
 }
@@ -223,9 +227,8 @@ static enum reason judge_plainly(const struct policy *policy, const struct node 
                                  struct placement *out_placement)
 {
     plan->choice = policy->choice;
-    const enum reason why = out_placement == NULL
-                                ? place_judge(plan, room, out)
-                                : place_find(plan, room, out, out_placement);
+    const enum reason why = out_placement == NULL ? place_judge(plan, room, out)
+                                                  : place_find(plan, room, out, out_placement);
     if (out_placement != NULL)
         out->exact = out_placement->exact;
     if (why != REASON_NONE)
@@ -238,21 +241,19 @@ static enum reason judge_plainly(const struct policy *policy, const struct node 
     return REASON_NONE;
 }
 
-/* appraisals: only fgd and rollout write them. */
+/* By plan->rule. appraisals: only fgd and rollout write them. */
 static enum reason judge_anew(const struct policy_question *question, struct plan *plan,
                               const struct room *room, struct appraisals *appraisals,
                               struct rank *out, struct placement *out_placement)
 {
-    const struct rule *rule = plan_rule(plan, question->node->rules);
-    const struct policy *policy = policy_of(kind_asked(question, rule));
+    const struct policy *policy = policy_asked(question, plan->rule);
 
     must(out != NULL);
-    plan_obey(plan, rule);
     const enum reason why =
         policy->waste != NULL
             ? appraise_room(question, plan, room, appraisals, out, out_placement)
             : judge_plainly(policy, question->node, plan, room, out, out_placement);
-    set_order(question, rule, out);
+    set_order(question, policy, plan->rule, out);
     return why;
 }
 
@@ -264,6 +265,7 @@ enum reason policy_judge_room(const struct policy_question *question, struct pla
 
     must(room != NULL);
     must(room->gpus <= GPUS_PER_NODE_MAX);
+    plan_obey(plan, plan_rule(plan, question->node->rules));
     return judge_anew(question, plan, room, &appraisals, out, out_placement);
 }
 
@@ -273,7 +275,7 @@ enum reason policy_judge(const struct policy_question *question, struct plan *pl
     const struct rule *rule = plan_rule(plan, question->node->rules);
     /* How many hosts are idle is no property of the node, so the answer is not remembered. */
     const bool remembered =
-        policy_needs_workload(kind_asked(question, rule)) && !plan_reserve_matters(plan, rule);
+        policy_asked(question, rule)->waste != NULL && !plan_reserve_matters(plan, rule);
     UNSET struct appraisals appraisals;
     UNSET struct room room;
     enum reason why;

@@ -56,6 +56,7 @@ static int64_t fgd_score(const struct workload *workload, int64_t by, const stru
 }
 
 const struct policy policy_fgd = {
+    .name = "fgd",
     .help = "least fragmentation for the workload (published scores)",
     .shuffles = true,
     .waste = fgd_waste,

@@ -96,6 +96,7 @@ static inline uint32_t host_less(uint32_t free, uint32_t amount)
  * The rules are those of policy.h.
  */
 struct policy {
+    const char *name;
     const char *help;
     bool shuffles;            /* rule 4: nodes in node order, not by name */
     enum place_choice choice; /* by numbers: which of the placements of a node */
@@ -112,11 +113,16 @@ struct policy {
     bool prices_places; /* a placement pays for the places of scarce classes that it takes */
 };
 
-/* policy_kind.c */
-const struct policy *policy_of(enum policy_kind kind);
 #define X(code, word) extern const struct policy policy_##word;
 POLICY_TABLE(X)
 #undef X
+extern const struct policy *const policy_table[POLICIES]; /* policy_kind.c */
+
+static inline const struct policy *policy_of(enum policy_kind kind)
+{
+    must((size_t)kind < POLICIES);
+    return policy_table[kind];
+}
 
 /* floor(100 sigmoid(by / of / 1000)), 0 .. 99. |by| <= 2^40, 0 < of <= 2^24. */
 uint32_t sigmoid_score(int64_t by, uint64_t of);

@@ -1,49 +1,39 @@
 /*
- * The table of the policies: what they are called, for settings, documents and people, and their
- * functions.
+ * The table of the policies, and what they are called, for settings, documents and people.
  */
 #include "core/policy_internal.h"
 
-static const struct {
-    const char *name;
-    const struct policy *policy;
-} policies[] = {
-#define X(code, word) [code] = {#word, &policy_##word},
+const struct policy *const policy_table[POLICIES] = {
+#define X(code, word) [code] = &policy_##word,
     POLICY_TABLE(X)
 #undef X
 };
 
-const struct policy *policy_of(enum policy_kind kind)
-{
-    must((size_t)kind < ARRAY_LEN(policies));
-    must(policies[kind].policy != NULL);
-    return policies[kind].policy;
-}
-
 const char *policy_name(enum policy_kind kind)
 {
-    must((size_t)kind < ARRAY_LEN(policies));
-    must(policies[kind].name != NULL);
-    return policies[kind].name;
+    const char *name = policy_of(kind)->name;
+
+    must(name != NULL);
+    must(name[0] != '\0');
+    return name;
 }
 
 const char *policy_help(enum policy_kind kind)
 {
-    const struct policy *policy = policy_of(kind);
+    const char *help = policy_of(kind)->help;
 
-    must(policy->help != NULL);
-    must(policy->help[0] != '\0');
-    return policy->help;
+    must(help != NULL);
+    must(help[0] != '\0');
+    return help;
 }
 
 bool policy_of_name(struct text name, enum policy_kind *out)
 {
     must(out != NULL);
-    for (size_t i = 0; i < ARRAY_LEN(policies); i++) {
-        must(policies[i].name != NULL);
-        if (!text_is(name, policies[i].name))
+    for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
+        if (!text_is(name, policy_name(kind)))
             continue;
-        *out = (enum policy_kind)i;
+        *out = kind;
         return true;
     }
     return false;

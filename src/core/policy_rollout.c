@@ -249,6 +249,7 @@ static int64_t rollout_score(const struct workload *workload, int64_t by, const 
 }
 
 const struct policy policy_rollout = {
+    .name = "rollout",
     .help = "least idle GPU once the workload has filled the node",
     .shuffles = true,
     .waste = judge_idle,
