@@ -28,6 +28,11 @@ struct policy_edges {
     int (*load_zone)(const char *name, struct zone **out, struct err *err);
     /* file_read(); only policy_choose() calls it */
     int (*read_file)(const char *file, size_t max, char **out, size_t *out_len, struct err *err);
+    /*
+     * A baseline is what it is called, as in simulate. False: it is read as what milligpud takes
+     * for it (policy_served()), with a warning.
+     */
+    bool baselines;
 };
 
 /*

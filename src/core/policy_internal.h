@@ -113,7 +113,7 @@ struct policy {
     bool prices_places; /* a placement pays for the places of scarce classes that it takes */
 };
 
-#define X(code, word) extern const struct policy policy_##word;
+#define X(code, word, served) extern const struct policy policy_##word;
 POLICY_TABLE(X)
 #undef X
 extern const struct policy *const policy_table[POLICIES]; /* policy_kind.c */

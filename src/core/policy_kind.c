@@ -4,7 +4,7 @@
 #include "core/policy_internal.h"
 
 const struct policy *const policy_table[POLICIES] = {
-#define X(code, word) [code] = &policy_##word,
+#define X(code, word, served) [code] = &policy_##word,
     POLICY_TABLE(X)
 #undef X
 };
@@ -37,6 +37,19 @@ bool policy_of_name(struct text name, enum policy_kind *out)
         return true;
     }
     return false;
+}
+
+enum policy_kind policy_served(enum policy_kind kind)
+{
+    static const enum policy_kind by[] = {
+#define X(code, word, served) [code] = (served),
+        POLICY_TABLE(X)
+#undef X
+    };
+
+    must((size_t)kind < ARRAY_LEN(by));
+    must(by[by[kind]] == by[kind]);
+    return by[kind];
 }
 
 bool policy_needs_workload(enum policy_kind kind)

@@ -1202,7 +1202,7 @@ static void keep_heaps_small(void)
 int daemon_check(const struct settings_set *set, bool starts, struct err *err)
 {
     const struct settings *settings = settings_get(set);
-    struct policy_source source = {.word = NULL};
+    struct policy_source source = {.quiet = starts};
     const struct rulebook *book = NULL;
     struct err why = {.code = ERR_NONE};
 

@@ -44,12 +44,12 @@ static uint64_t print_of(const char *file)
 }
 
 /* One line each; what is probably not meant is no reason not to decide by it. */
-static void tell_of_warnings(const struct strbuf *warnings)
+static void tell_of_warnings(const struct policy_source *source, const struct strbuf *warnings)
 {
     struct text rest = {warnings->data, warnings->len};
     struct text line;
 
-    while (text_cut(&rest, '\n', &line)) {
+    while (!source->quiet && text_cut(&rest, '\n', &line)) {
         char text[ERR_TEXT_MAX];
         text_clip(line, text, sizeof text);
         if (text[0] != '\0')
@@ -82,14 +82,14 @@ int policy_source_read(struct policy_source *source, const char *word, const str
     source->word = copy;
     source->seen = print;
     if (policy_choose(word, &edges, &book, &warnings, err) < 0) {
-        tell_of_warnings(&warnings);
+        tell_of_warnings(source, &warnings);
         return err_wrap(err, "policy");
     }
     if (source->last != NULL && rulebook_alike(source->last, book)) {
         rulebook_unref(book);
         return 0;
     }
-    tell_of_warnings(&warnings);
+    tell_of_warnings(source, &warnings);
     *out = remember(source, book);
     return 0;
 }

@@ -10,6 +10,7 @@
 #include "milligpu/rulebook.h"
 
 struct policy_source {
+    bool quiet;                  /* warnings are not logged: another reading follows */
     char *word;                  /* that was read last; NULL: none */
     uint64_t seen;               /* device, inode, size and time of the file then */
     int64_t kept_ms;             /* UTC: when what policy_source_read_kept() gave was in its file */

@@ -54,18 +54,23 @@ bool policy_is_path(const char *word)
            ends_in(word, ".json");
 }
 
-static int unknown_policy(const char *word, struct err *err)
+static int unknown_policy(const char *word, const struct policy_edges *edges, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf known;
     struct policy_ready ready;
+    const char *comma = "";
     char shown[64];
 
     strbuf_init(&known);
     text_clip(text_of(word), shown, sizeof shown);
     for (size_t i = 0; policy_ready(i, &ready); i++)
         strbuf_printf(&known, "%s, ", ready.name);
-    for (size_t i = 0; i < POLICIES; i++)
-        strbuf_printf(&known, "%s%s", i > 0 ? ", " : "", policy_name((enum policy_kind)i));
+    for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
+        if (policy_is_replaced(edges, kind))
+            continue;
+        strbuf_printf(&known, "%s%s", comma, policy_name(kind));
+        comma = ", ";
+    }
     must(known.len > 0);
     return err_set(err, ERR_INVALID,
                    "there is no policy \"%s\"; there are %s, and files, whose names contain '/' or "
@@ -98,11 +103,15 @@ int policy_choose(const char *word, const struct policy_edges *edges, struct rul
         return policy_keep_document((struct text){bytes, len}, word, edges, out, warnings, err);
     }
     if (policy_of_name(text_of(word), &kind)) {
-        *out = rulebook_new(kind, word);
+        if (policy_is_replaced(edges, kind)) {
+            strbuf_printf(warnings, POLICY_REPLACED "\n", word, policy_name(policy_served(kind)));
+            kind = policy_served(kind);
+        }
+        *out = rulebook_new(kind, policy_name(kind));
         return 0;
     }
     const char *ready = policy_document_find(text_of(word));
     if (ready == NULL)
-        return unknown_policy(word, err);
+        return unknown_policy(word, edges, err);
     return policy_document_read(text_of(ready), word, edges, out, warnings, err);
 }

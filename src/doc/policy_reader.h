@@ -61,6 +61,16 @@ int policy_read_text(struct policy_reader *in, const struct doc *value, size_t m
 /* *out: the position of the word. */
 int policy_read_word(struct policy_reader *in, const struct doc *value, const char *const *words,
                      size_t count, size_t *out) MUST_USE;
+/* Is the policy a baseline that is read as another one, by policy_served()? */
+static inline bool policy_is_replaced(const struct policy_edges *edges, enum policy_kind kind)
+{
+    return !edges->baselines && policy_served(kind) != kind;
+}
+
+/* Of the name, and of the policy that it is read as. */
+#define POLICY_REPLACED                                                                            \
+    "%s is only a baseline of milligpuctl simulate: milligpud orders by %s instead, and its next " \
+    "version refuses the name"
 int policy_read_kind(struct policy_reader *in, const struct doc *value,
                      enum policy_kind *out) MUST_USE;
 /* memory: filter or raise. */

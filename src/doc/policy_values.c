@@ -209,15 +209,23 @@ int policy_read_word(struct policy_reader *in, const struct doc *value, const ch
 int policy_read_kind(struct policy_reader *in, const struct doc *value, enum policy_kind *out)
 {
     const char *word[POLICIES];
-    size_t at = 0;
+    size_t words = 0;
+    size_t at;
 
-    for (size_t i = 0; i < POLICIES; i++)
-        word[i] = policy_name((enum policy_kind)i);
-    if (policy_read_word(in, value, word, POLICIES, &at) < 0)
-        return err_same(in->err);
-    must(at < POLICIES);
-    *out = (enum policy_kind)at;
-    return 0;
+    if (value->kind == DOC_STRING && policy_of_name(value->text, out)) {
+        const enum policy_kind named = *out;
+        if (policy_is_replaced(in->edges, named)) {
+            *out = policy_served(named);
+            policy_warn(in, value, POLICY_REPLACED, policy_name(named), policy_name(*out));
+        }
+        return 0;
+    }
+    for (enum policy_kind kind = 0; kind < POLICIES; kind++)
+        if (!policy_is_replaced(in->edges, kind))
+            word[words++] = policy_name(kind);
+    const int rc = policy_read_word(in, value, word, words, &at);
+    must(rc < 0);
+    return rc;
 }
 
 int policy_read_memory(struct policy_reader *in, const struct doc *value, enum memory_mode *out)

@@ -39,7 +39,7 @@ MEANT = {
     "T4 L4": set(),
 }
 
-PRICES = "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: firstfit\nprices: known\n"
+PRICES = "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: binpack\nprices: known\n"
 
 
 def node(product, mib):

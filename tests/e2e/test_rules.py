@@ -300,12 +300,13 @@ class Documents(unittest.TestCase):
         self.assertEqual(self.metric("milligpu_policy_rules_holding"), ["milligpu_policy_rules_holding 2"])
 
     def test_a_ready_policy_and_a_bare_one_need_no_file(self):
-        for word, order in (("mixed", "rollout"), ("fgd", "fgd")):
+        for word, name, order in (("mixed", "mixed", "rollout"), ("spread", "spread", "spread"), ("fgd", "rollout", "rollout")):
             daemon = harness.Daemon(cluster(), "--policy", word)
             self.addCleanup(daemon.close)
             shown = daemon.get("/api/v1/policy")
-            self.assertEqual((shown["name"], shown["policy"]), (word, order))
-            self.assertEqual(daemon.get("/api/v1/summary")["policy"], word)
+            self.assertEqual((shown["name"], shown["policy"]), (name, order))
+            self.assertEqual(daemon.get("/api/v1/summary")["policy"], name)
+            self.assertEqual(daemon.logged().count("orders by rollout instead"), int(word == "fgd"))
 
     def test_a_policy_that_cannot_be_read_is_no_start(self):
         folder = harness.tempfile.TemporaryDirectory(prefix="milligpu-policy-")

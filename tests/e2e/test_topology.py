@@ -40,7 +40,7 @@ class Topology(unittest.TestCase):
         return {index[charge["gpu"]] for charge in daemon.view(name)["allocation"]["charges"]}
 
     def test_pods_of_4_gpus_lie_on_one_island_under_every_policy(self):
-        for policy in "binpack", "spread", "firstfit", "fgd", "rollout":
+        for policy in "binpack", "spread", "rollout":
             with self.subTest(policy):
                 _, daemon = self.pair("--policy", policy)
                 self.assertEqual(daemon.schedule(pod("three", 3000))[1], "")

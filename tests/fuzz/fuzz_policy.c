@@ -100,7 +100,7 @@ static void book_is_sound(const struct rulebook *book)
 
 static int read_policy(struct text bytes, struct rulebook **out, struct err *err)
 {
-    static const struct policy_edges edges = {load_zone, NULL};
+    static const struct policy_edges edges = {.load_zone = load_zone};
     CLEANUP(strbuf_done) struct strbuf warnings;
     struct text line;
 

@@ -12,7 +12,7 @@
 int policies_choose(const char *word, struct rulebook **out, struct strbuf *warnings,
                     struct err *err)
 {
-    static const struct policy_edges edges = {zone_load, file_read};
+    static const struct policy_edges edges = {.load_zone = zone_load, .read_file = file_read};
 
     must(word != NULL);
     return policy_choose(word, &edges, out, warnings, err);
@@ -30,6 +30,7 @@ int policies_read_at(const struct ctl *ctl, int64_t *out_ms, struct err *err)
 static int policies_take(struct ctl *ctl, struct text word, struct policy_choices *choices,
                          struct err *err)
 {
+    static const struct policy_edges edges = {zone_load, file_read, .baselines = true};
     CLEANUP(strbuf_done) struct strbuf warnings;
     struct policy_choice *choice = &choices->choice[choices->count];
 
@@ -41,7 +42,7 @@ static int policies_take(struct ctl *ctl, struct text word, struct policy_choice
     if (choices->count == POLICY_CHOICES_MAX)
         return err_set(err, ERR_INVALID, "--policy names more than %d policies",
                        POLICY_CHOICES_MAX);
-    const int rc = policies_choose(choice->word, &choice->book, &warnings, err);
+    const int rc = policy_choose(choice->word, &edges, &choice->book, &warnings, err);
     (void)fputs(warnings.data, ctl->err);
     if (rc < 0)
         return policy_is_path(choice->word) ? rc : err_wrap(err, "--policy");

@@ -11,8 +11,8 @@
 #include "ctl.h"
 
 /*
- * policy_choose(), with files and time zones of this machine. warnings: lines are appended. *out:
- * one reference.
+ * policy_choose() as milligpud does it, with files and time zones of this machine. warnings: lines
+ * are appended. *out: one reference.
  */
 int policies_choose(const char *word, struct rulebook **out, struct strbuf *warnings,
                     struct err *err) MUST_USE;

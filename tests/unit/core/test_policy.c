@@ -78,6 +78,11 @@ static void policies_have_names(void **state)
         assert_int_equal(policy_needs_workload(i), i == POLICY_FGD || i == POLICY_ROLLOUT);
     }
     assert_string_equal(policy_name(POLICY_ROLLOUT), "rollout");
+    assert_int_equal(policy_served(POLICY_BINPACK), POLICY_BINPACK);
+    assert_int_equal(policy_served(POLICY_FIRSTFIT), POLICY_BINPACK);
+    assert_int_equal(policy_served(POLICY_SPREAD), POLICY_SPREAD);
+    assert_int_equal(policy_served(POLICY_FGD), POLICY_ROLLOUT);
+    assert_int_equal(policy_served(POLICY_ROLLOUT), POLICY_ROLLOUT);
     assert_false(policy_of_name(TEXT("binpac"), &kind));
     assert_false(policy_of_name(TEXT(""), &kind));
 }

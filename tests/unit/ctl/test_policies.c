@@ -30,7 +30,7 @@ static int check(const char *content, const char *options)
     return status;
 }
 
-#define HEAD "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: fgd\n"
+#define HEAD "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: spread\n"
 
 static void an_error_is_one_sentence_with_its_place(void **state)
 {
@@ -48,7 +48,7 @@ static void a_warning_does_not_change_the_status(void **state)
     assert_int_equal(check(HEAD "rules: [{min: 5}, {min: 6}]\n", "-o json"), CTL_FINE);
     assert_non_null(strstr(shown.err, ":4:19: rules[1]: never applies: "));
     assert_non_null(strstr(shown.out, "rules[1]: never applies: "));
-    assert_non_null(strstr(shown.out, "\"policy\": \"fgd\""));
+    assert_non_null(strstr(shown.out, "\"policy\": \"spread\""));
     shown_free(&shown);
 }
 

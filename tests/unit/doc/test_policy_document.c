@@ -41,7 +41,9 @@ static int read_file(const char *file, size_t max, char **out, size_t *out_len, 
     return 0;
 }
 
-static const struct policy_edges edges = {load_zone, read_file};
+static const struct policy_edges edges = {.load_zone = load_zone, .read_file = read_file};
+static const struct policy_edges simulating = {
+    .load_zone = load_zone, .read_file = read_file, .baselines = true};
 
 /* --- the file of examples --- */
 
@@ -338,15 +340,20 @@ static void a_deep_document_is_refused(void **state)
 
 /* --- the policy that somebody names --- */
 
-static struct reading chosen(const char *word)
+static struct reading chosen_by(const struct policy_edges *by, const char *word)
 {
     struct reading reading = {0};
     struct err err;
 
     strbuf_init(&reading.warnings);
-    if (policy_choose(word, &edges, &reading.book, &reading.warnings, &err) < 0)
+    if (policy_choose(word, by, &reading.book, &reading.warnings, &err) < 0)
         fail_msg("%s", err.text);
     return reading;
+}
+
+static struct reading chosen(const char *word)
+{
+    return chosen_by(&edges, word);
 }
 
 static void the_name_of_a_policy_is_an_empty_rulebook_of_it(void **state)
@@ -354,12 +361,47 @@ static void the_name_of_a_policy_is_an_empty_rulebook_of_it(void **state)
     (void)state;
     for (size_t i = 0; i < POLICIES; i++) {
         const char *name = policy_name((enum policy_kind)i);
-        CLEANUP(done) struct reading reading = chosen(name);
+        CLEANUP(done) struct reading reading = chosen_by(&simulating, name);
         assert_int_equal(reading.book->policy, i);
         assert_string_equal(reading.book->name, name);
+        assert_string_equal(reading.warnings.data, "");
         assert_int_equal(reading.book->prices_by, PRICES_OFF);
         assert_int_equal(reading.book->rules + reading.book->shapes, 0);
     }
+}
+
+static void a_baseline_is_read_as_what_milligpud_takes_for_it(void **state)
+{
+    (void)state;
+    CLEANUP(done) struct reading fgd = chosen("fgd");
+    assert_int_equal(fgd.book->policy, POLICY_ROLLOUT);
+    assert_string_equal(fgd.book->name, "rollout");
+    assert_string_equal(fgd.warnings.data,
+                        "fgd is only a baseline of milligpuctl simulate: milligpud orders by "
+                        "rollout instead, and its next version refuses the name\n");
+    CLEANUP(done) struct reading firstfit = chosen("firstfit");
+    assert_int_equal(firstfit.book->policy, POLICY_BINPACK);
+    assert_string_equal(firstfit.book->name, "binpack");
+    assert_non_null(strstr(firstfit.warnings.data, "binpack instead"));
+    CLEANUP(done) struct reading rollout = chosen("rollout");
+    assert_int_equal(rollout.book->policy, POLICY_ROLLOUT);
+    assert_string_equal(rollout.warnings.data, "");
+}
+
+static void a_document_of_simulate_may_name_a_baseline(void **state)
+{
+    (void)state;
+    struct reading reading = {0};
+    struct err err;
+    strbuf_init(&reading.warnings);
+    assert_int_equal(policy_document_read(TEXT("apiVersion: milligpu.io/v1\nkind: Policy\n"
+                                               "policy: firstfit\n"),
+                                          "own.yaml", &simulating, &reading.book, &reading.warnings,
+                                          &err),
+                     0);
+    assert_int_equal(reading.book->policy, POLICY_FIRSTFIT);
+    assert_string_equal(reading.warnings.data, "");
+    done(&reading);
 }
 
 static void the_ready_policies_are_fine(void **state)
@@ -448,7 +490,7 @@ static void an_unknown_word_is_refused_with_those_that_are_known(void **state)
     assert_int_equal(policy_choose("best\nfit", &edges, &book, &warnings, &err), -ERR_INVALID);
     assert_string_equal(err.text,
                         "there is no policy \"best\\nfit\"; there are inference, mixed, training, "
-                        "binpack, firstfit, spread, fgd, rollout, and files, whose names contain "
+                        "binpack, spread, rollout, and files, whose names contain "
                         "'/' or end in .yaml");
     assert_null(book);
 }
@@ -469,6 +511,8 @@ int main(void)
         TEST(a_document_of_more_than_a_mebibyte_is_refused),
         TEST(a_deep_document_is_refused),
         TEST(the_name_of_a_policy_is_an_empty_rulebook_of_it),
+        TEST(a_baseline_is_read_as_what_milligpud_takes_for_it),
+        TEST(a_document_of_simulate_may_name_a_baseline),
         TEST(the_ready_policies_are_fine),
         TEST(a_path_is_read),
         TEST(what_a_file_contained_is_read_like_the_file),
