@@ -259,7 +259,7 @@ BUGS: List[Bug] = [
     Bug(
         "rang_once",
         "a failed wake-up is not tried again",
-        "src/sync/outbox.c",
+        "src/sync/outbox_wake.c",
         "        outbox->wake_wanted = true;\n        outbox->wake_not_before_ms",
         "        outbox->wake_not_before_ms",
         "sim 1-60",
@@ -283,7 +283,7 @@ BUGS: List[Bug] = [
     Bug(
         "other_copy",
         "a Binding that was sent before a restart is forgotten: a refusal of the second one ends both",
-        "src/sync/outbox.c",
+        "src/sync/outbox_bind.c",
         "    call->maybe_sent = binding->sending != SENDING_FIRST;",
         "    call->maybe_sent = false;",
         "unit.app.outbox",
@@ -992,7 +992,7 @@ BUGS: List[Bug] = [
     Bug(
         "wakes_without_a_pause",
         "each reason for a wake-up sends one at once, however soon after the one before",
-        "src/sync/outbox.c",
+        "src/sync/outbox_wake.c",
         "can_wake(outbox) && now_ms >= outbox->wake_not_before_ms;",
         "can_wake(outbox);",
         "sim 1-60",

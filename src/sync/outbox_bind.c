@@ -1,0 +1,363 @@
+/*
+ * Bindings and GETs: what each answer means. A Binding's outcome is VOID only if no copy of it can
+ * take effect, and where that is not certain it is UNKNOWN (docs/why/012). Outcomes go to the
+ * writer as messages.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/message.h"
+
+#include "sync/outbox_internal.h"
+
+/* --- the table of a Binding --- */
+
+/*
+ * What was sent, when a try ends. Doubtful: a copy that this call or an earlier one sent may still
+ * take effect, whatever becomes of this try.
+ */
+enum binding_state { POSTED, POSTED_DOUBTFUL, ASKED, ASKED_DOUBTFUL, BINDING_STATES };
+
+enum binding_next {
+    NEVER,   /* there is no such answer */
+    BOUND,   /* the outcomes */
+    VOID,    /* no Binding of this reservation has taken effect or ever will */
+    GONE,    /* VOID: there is no such pod */
+    UNKNOWN, /* a Binding may still take effect */
+    MOVED,   /* the writer evaluates the pod as it is now */
+    ASK,     /* no outcome yet: a GET at once */
+    RETRY,   /* the same later */
+    DOUBT,   /* the same later, and from now on the Binding is doubtful */
+};
+
+/*
+ * What follows each answer to what was sent: POSTED, POSTED_DOUBTFUL, ASKED, ASKED_DOUBTFUL.
+ * docs/why/012 says what is evidence, and docs/why/010 when a call is tried again.
+ */
+#define BINDING_TABLE(X)                                                                           \
+    X(ANSWER_CREATED, BOUND, BOUND, UNKNOWN, UNKNOWN)       /* 201 */                              \
+    X(ANSWER_OTHER_SUCCESS, DOUBT, RETRY, UNKNOWN, UNKNOWN) /* from something in between */        \
+    X(ANSWER_NOT_FOUND, GONE, ASK, GONE, GONE)              /* 404; a copy may have been first */  \
+    X(ANSWER_CONFLICT, ASK, ASK, UNKNOWN, UNKNOWN)          /* 409 */                              \
+    X(ANSWER_TOO_MANY, RETRY, RETRY, RETRY, RETRY)          /* 429: refused unprocessed */         \
+    X(ANSWER_SERVER_ERROR, DOUBT, RETRY, RETRY, RETRY)      /* 5xx */                              \
+    X(ANSWER_REFUSED, VOID, UNKNOWN, UNKNOWN, UNKNOWN)      /* any other status */                 \
+    X(ANSWER_LOST, DOUBT, RETRY, RETRY, RETRY)              /* none; it may have arrived */        \
+    X(ANSWER_LOST_UNSENT, RETRY, RETRY, RETRY, RETRY)       /* none; it was never sent */          \
+    X(ANSWER_LATE, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)      /* the deadline, in flight */          \
+    X(ANSWER_LATE_UNSENT, VOID, UNKNOWN, UNKNOWN, UNKNOWN)  /* the deadline, between tries */      \
+    X(ANSWER_UNREADABLE, NEVER, NEVER, UNKNOWN, UNKNOWN)    /* a GET with 200, like the rest */    \
+    X(ANSWER_REPLACED, NEVER, NEVER, VOID, VOID)            /* the pod has another uid */          \
+    X(ANSWER_BOUND, NEVER, NEVER, BOUND, BOUND)             /* to the node of the Binding */       \
+    X(ANSWER_BOUND_ELSEWHERE, NEVER, NEVER, VOID, VOID)                                            \
+    X(ANSWER_UNBOUND_LATER, NEVER, NEVER, MOVED, MOVED)     /* in a later version */               \
+    X(ANSWER_UNBOUND, NEVER, NEVER, VOID, UNKNOWN)          /* in no later version */              \
+    X(ANSWER_UNBOUND_TIME_IS_UP, NEVER, NEVER, NEVER, VOID) /* without a version, only asked */
+
+enum binding_answer {
+#define X(answer, ...) answer,
+    BINDING_TABLE(X)
+#undef X
+};
+
+static const enum binding_next binding_table[][BINDING_STATES] = {
+#define X(answer, ...) [answer] = {__VA_ARGS__},
+    BINDING_TABLE(X)
+#undef X
+};
+
+static enum binding_state binding_state_of(const struct outbox_call *call)
+{
+    must(call->kind == CALL_BIND || call->kind == CALL_CHECK);
+    if (call->kind == CALL_BIND)
+        return call->maybe_sent ? POSTED_DOUBTFUL : POSTED;
+    return call->maybe_sent ? ASKED_DOUBTFUL : ASKED;
+}
+
+static enum binding_answer answer_of_status(int status)
+{
+    switch (status) {
+    case 201:
+        return ANSWER_CREATED;
+    case 404:
+        return ANSWER_NOT_FOUND;
+    case 409:
+        return ANSWER_CONFLICT;
+    case 429:
+        return ANSWER_TOO_MANY;
+    default:
+        if (status >= 500)
+            return ANSWER_SERVER_ERROR;
+        return status >= 200 && status < 300 ? ANSWER_OTHER_SUCCESS : ANSWER_REFUSED;
+    }
+}
+
+/* In a later version no Binding that was sent can take effect any more. */
+static enum binding_answer answer_of_unbound(const struct outbox_call *call, const struct pod *pod)
+{
+    must(pod->node[0] == '\0');
+    if (call->version > 0 && version_number(pod->resource_version) > call->version)
+        return ANSWER_UNBOUND_LATER;
+    return call->version == 0 && call->asks ? ANSWER_UNBOUND_TIME_IS_UP : ANSWER_UNBOUND;
+}
+
+/*
+ * Is the pod on the node of our Binding? Its annotation decides nothing, because users who may
+ * write the pod may have changed it already; the reservation is what the pod holds, as it is if the
+ * watch is faster.
+ */
+static enum binding_answer check_pod(const struct outbox_call *call, const struct pod *pod,
+                                     struct arena *arena, const char **out_text)
+{
+    must(call->kind == CALL_CHECK && call->node != NULL);
+
+    const char *separator = call->last_error[0] != '\0' ? ": " : "";
+
+    if (strcmp(pod->uid, call->uid) != 0) {
+        *out_text = arena_printf(arena, "the pod was replaced by one with uid %s", pod->uid);
+        return ANSWER_REPLACED;
+    }
+    if (pod->node[0] == '\0') {
+        *out_text = arena_printf(arena, "the pod is not bound%s%s", separator, call->last_error);
+        return answer_of_unbound(call, pod);
+    }
+    *out_text = arena_printf(arena, "the pod was bound to node %s without us", pod->node);
+    return strcmp(pod->node, call->node) == 0 ? ANSWER_BOUND : ANSWER_BOUND_ELSEWHERE;
+}
+
+/* --- jobs from other threads --- */
+
+/* From now on the call asks for the outcome of the Binding. */
+static void become_check(struct outbox_call *call)
+{
+    must(call->kind == CALL_BIND && call->pod_path != NULL);
+    call->kind = CALL_CHECK;
+    call->method = "GET";
+    call->path = call->pod_path;
+    call->content_type = NULL;
+    call->body = (struct text){NULL, 0};
+    call->tries = 0;
+}
+
+void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
+{
+    struct outbox_call *call = outbox_call_new(CALL_BIND, "POST");
+
+    must(binding->deadline_ms > 0 && binding->body.len > 0);
+    call->pod_path = arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s", binding->namespace,
+                                  binding->name);
+    call->path = arena_printf(&call->arena, "%s/binding", call->pod_path);
+    call->content_type = "application/json";
+    call->body = outbox_keep(&call->arena, binding->body);
+    call->uid = arena_copy(&call->arena, text_of(binding->uid));
+    call->node = arena_copy(&call->arena, text_of(binding->node));
+    call->deadline_ms = binding->deadline_ms;
+    call->version = binding->version;
+    call->maybe_sent = binding->sending != SENDING_FIRST;
+    call->asks = binding->sending == SENDING_NOTHING;
+    call->namespace = arena_copy(&call->arena, text_of(binding->namespace));
+    if (binding->sending == SENDING_NOTHING)
+        become_check(call);
+    outbox_put(outbox, call);
+}
+
+void outbox_fetch(struct outbox *outbox, struct bind_call *bind)
+{
+    must(bind->reply.to != NULL);
+
+    const struct extender_bind *asks = &bind->asks;
+    struct outbox_call *call = outbox_call_new(CALL_FETCH, "GET");
+    struct message *fetched = message_new(MESSAGE_FETCHED);
+
+    fetched->fetched.bind = (struct bind_call){
+        .asks = {.uid = arena_copy(&fetched->arena, text_of(asks->uid)),
+                 .namespace = arena_copy(&fetched->arena, text_of(asks->namespace)),
+                 .pod = arena_copy(&fetched->arena, text_of(asks->pod)),
+                 .node = arena_copy(&fetched->arena, text_of(asks->node))},
+        .deadline_ms = bind->deadline_ms,
+        .reply = bind->reply,
+    };
+    bind->reply.to = NULL;
+    call->fetched = fetched;
+    call->path =
+        arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s", asks->namespace, asks->pod);
+    call->namespace = arena_copy(&call->arena, text_of(asks->namespace));
+    call->deadline_ms = bind->deadline_ms;
+    outbox_put(outbox, call);
+}
+
+/* --- the outcome of a Binding --- */
+
+/* Copies text and pod: the call is freed before the message goes to the writer. */
+static void bind_ends(struct outbox *outbox, struct outbox_call *call, enum binding_next end,
+                      const struct pod *pod, const char *text)
+{
+    static const struct {
+        enum bind_outcome is;
+        enum reason reason;
+    } ends[] = {
+        [BOUND] = {OUTCOME_BOUND, REASON_NONE},      [VOID] = {OUTCOME_VOID, REASON_CHANGED},
+        [GONE] = {OUTCOME_VOID, REASON_UNKNOWN_POD}, [UNKNOWN] = {OUTCOME_UNKNOWN, REASON_NONE},
+        [MOVED] = {OUTCOME_MOVED, REASON_CHANGED},
+    };
+    struct message *result = message_new(MESSAGE_OUTCOME);
+
+    must(end == BOUND || text != NULL);
+    must(end != MOVED || strcmp(pod->uid, call->uid) == 0);
+    result->outcome = (struct binding_outcome){
+        .uid = arena_copy(&result->arena, text_of(call->uid)),
+        .is = ends[end].is,
+        .version = call->version,
+        .reason = ends[end].reason,
+        .text = end != BOUND ? arena_copy(&result->arena, text_of(text)) : NULL,
+    };
+    if (end == MOVED)
+        result->outcome.pod = *pod_keep(pod, &result->arena);
+    outbox_drop_call(outbox, call);
+    outbox->rules.result(outbox->rules.user, result);
+}
+
+/* What the table says. pod: that of a 200 to a GET; text: for people, of an outcome. */
+static void bind_follow(struct outbox *outbox, struct outbox_call *call, enum binding_answer answer,
+                        const struct pod *pod, const char *text, int64_t now_ms)
+{
+    const enum binding_next next = binding_table[answer][binding_state_of(call)];
+
+    switch (next) {
+    case BOUND:
+    case VOID:
+    case GONE:
+    case UNKNOWN:
+    case MOVED:
+        bind_ends(outbox, call, next, pod, text);
+        return;
+    case ASK:
+        become_check(call);
+        outbox_goes_on(outbox, call, now_ms);
+        return;
+    case RETRY:
+    case DOUBT:
+        call->maybe_sent = call->maybe_sent || next == DOUBT;
+        outbox_retry(outbox, call, now_ms);
+        return;
+    case NEVER:
+        break;
+    }
+    must_not_reach("the table has a cell for each answer to what was sent");
+}
+
+static void check_found(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
+{
+    struct arena arena;
+    struct pod pod;
+    struct err err;
+    const char *text = err.text;
+    enum binding_answer answer = ANSWER_UNREADABLE;
+
+    arena_init(&arena);
+    if (pod_decode((struct text){call->answer.data, call->answer.len}, outbox->rules.wire, &arena,
+                   &pod, &err) == 0)
+        answer = check_pod(call, &pod, &arena, &text);
+    bind_follow(outbox, call, answer, &pod, text, now_ms);
+    arena_done(&arena);
+}
+
+/* --- the pod that a bind needs --- */
+
+/* No pod: it does not exist, or the API server could not be asked. */
+static void fetch_ends(struct outbox *outbox, struct outbox_call *call, enum reason reason,
+                       const char *trouble)
+{
+    must(call->kind == CALL_FETCH && call->fetched != NULL);
+
+    struct message *result = STEAL(call->fetched);
+    struct fetched_pod *fetched = &result->fetched;
+
+    fetched->found = false;
+    fetched->reason = reason;
+    fetched->text = trouble != NULL ? arena_copy(&result->arena, text_of(trouble)) : NULL;
+    outbox_drop_call(outbox, call);
+    outbox->rules.result(outbox->rules.user, result);
+}
+
+static void fetch_found(struct outbox *outbox, struct outbox_call *call)
+{
+    must(call->kind == CALL_FETCH && call->fetched != NULL);
+
+    struct message *result = call->fetched;
+    struct err err;
+    /* The decoded pod points into it, so the message keeps it. */
+    const struct text body =
+        outbox_keep(&result->arena, (struct text){call->answer.data, call->answer.len});
+
+    if (pod_decode(body, outbox->rules.wire, &result->arena, &result->fetched.pod, &err) < 0) {
+        fetch_ends(outbox, call, REASON_NONE, err.text);
+        return;
+    }
+    call->fetched = NULL;
+    result->fetched.found = true;
+    outbox_drop_call(outbox, call);
+    outbox->rules.result(outbox->rules.user, result);
+}
+
+static void fetch_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
+{
+    must(call->kind == CALL_FETCH && call->flying);
+    if (call->status == 200) {
+        fetch_found(outbox, call);
+        return;
+    }
+    outbox_note_status(call);
+    if (outbox_passing(call->status))
+        outbox_retry(outbox, call, now_ms);
+    else if (call->status == 404)
+        fetch_ends(outbox, call, REASON_UNKNOWN_POD, "there is no such pod");
+    else
+        fetch_ends(outbox, call, REASON_NONE, call->last_error);
+}
+
+/* --- the ends of a try --- */
+
+void outbox_bind_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
+{
+    must(call->flying);
+    if (call->kind == CALL_FETCH) {
+        fetch_answered(outbox, call, now_ms);
+        return;
+    }
+    if (call->kind == CALL_CHECK && call->status == 200) {
+        check_found(outbox, call, now_ms);
+        return;
+    }
+    if (call->kind == CALL_CHECK || call->status != 201)
+        outbox_note_status(call);
+    bind_follow(outbox, call, answer_of_status(call->status), NULL, call->last_error, now_ms);
+}
+
+void outbox_bind_failed(struct outbox *outbox, struct outbox_call *call, int64_t now_ms,
+                        bool unsent)
+{
+    must(call->flying);
+    if (call->kind == CALL_FETCH)
+        outbox_retry(outbox, call, now_ms);
+    else
+        bind_follow(outbox, call, unsent ? ANSWER_LOST_UNSENT : ANSWER_LOST, NULL, call->last_error,
+                    now_ms);
+}
+
+void outbox_give_up(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
+{
+    must(call->deadline_ms > 0);
+
+    char text[400];
+
+    if (call->kind == CALL_FETCH) {
+        fetch_ends(outbox, call, REASON_NONE,
+                   call->last_error[0] != '\0' ? call->last_error : "it did not answer");
+        return;
+    }
+    (void)snprintf(text, sizeof text, "the API server did not confirm in time%s%s",
+                   call->last_error[0] != '\0' ? ": " : "", call->last_error);
+    bind_follow(outbox, call, call->flying ? ANSWER_LATE : ANSWER_LATE_UNSENT, NULL, text, now_ms);
+}

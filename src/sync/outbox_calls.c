@@ -1,0 +1,295 @@
+/*
+ * The calls of the outbox: the inbox, slots, and pauses between tries. Any thread adds calls to the
+ * inbox, under the lock; the outbox thread owns everything else. A call has one slot and one ticket
+ * until outbox_drop_call(), and each try has an id of its own.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/metric.h"
+
+#include "sync/outbox_internal.h"
+
+enum {
+    RETRY_MS = 50, /* first pause; doubles */
+    RETRY_MAX_MS = 1000,
+    SLOT_BITS = 20,
+};
+
+void outbox_lock(struct outbox *outbox)
+{
+    must(pthread_mutex_lock(&outbox->lock) == 0);
+}
+
+void outbox_unlock(struct outbox *outbox)
+{
+    must(pthread_mutex_unlock(&outbox->lock) == 0);
+}
+
+struct outbox *outbox_new(const struct outbox_rules *rules)
+{
+    struct outbox *outbox = xcalloc(1, sizeof *outbox);
+
+    must(rules->ops != NULL && rules->result != NULL);
+    outbox->rules = *rules;
+    outbox->flow = flow_new();
+    must(pthread_mutex_init(&outbox->lock, NULL) == 0);
+    outbox->inbox_end = &outbox->inbox;
+    return outbox;
+}
+
+struct outbox_call *outbox_call_new(enum call_kind kind, const char *method)
+{
+    must(method[0] != '\0');
+
+    struct outbox_call *call = xcalloc(1, sizeof *call);
+
+    call->kind = kind;
+    call->method = method;
+    arena_init(&call->arena);
+    strbuf_init(&call->answer);
+    return call;
+}
+
+static void outbox_call_free(struct outbox_call *call)
+{
+    must(call->fetched == NULL);
+    strbuf_done(&call->answer);
+    arena_done(&call->arena);
+    xfree(call);
+}
+
+/* An HTTP call that still waits is answered by the listener when it stops. */
+static void call_abandon(struct outbox_call *call)
+{
+    must(!call->flying || call->id != 0);
+
+    if (call->fetched != NULL)
+        message_abandon(STEAL(call->fetched));
+    outbox_call_free(call);
+}
+
+void outbox_free(struct outbox *outbox)
+{
+    if (outbox == NULL)
+        return;
+    for (size_t i = 0; i < outbox->calls; i++) {
+        if (outbox->call[i] == NULL)
+            continue;
+        if (outbox->call[i]->flying)
+            outbox->rules.ops->cancel(outbox->rules.ops->ctx, outbox->call[i]->id);
+        call_abandon(outbox->call[i]);
+    }
+    while (outbox->inbox != NULL) {
+        struct outbox_call *call = outbox->inbox;
+        outbox->inbox = call->next;
+        call_abandon(call);
+    }
+    flow_free(outbox->flow);
+    xfree(outbox->spare);
+    xfree(outbox->call);
+    (void)pthread_mutex_destroy(&outbox->lock);
+    xfree(outbox);
+}
+
+/* --- jobs from other threads --- */
+
+void outbox_put(struct outbox *outbox, struct outbox_call *call)
+{
+    must(call->path != NULL && call->next == NULL);
+    outbox_lock(outbox);
+    /* otherwise the thread has been woken already */
+    const bool alone = outbox->inbox == NULL;
+    *outbox->inbox_end = call;
+    outbox->inbox_end = &call->next;
+    /* A Binding counts from here until its outcome is known, whether it is sent or asked about. */
+    if (call->kind == CALL_BIND || call->kind == CALL_CHECK) {
+        call->bytes = sizeof *call + arena_bytes(&call->arena);
+        outbox->open_bindings++;
+        outbox->binding_bytes += call->bytes;
+    }
+    outbox_unlock(outbox);
+    if (alone)
+        outbox->rules.ops->wake(outbox->rules.ops->ctx);
+}
+
+struct text outbox_keep(struct arena *arena, struct text text)
+{
+    return (struct text){arena_copy(arena, text), text.len};
+}
+
+size_t outbox_bytes(struct outbox *outbox)
+{
+    outbox_lock(outbox);
+    const size_t bytes = outbox->binding_bytes;
+    must(outbox->open_bindings > 0 || bytes == 0);
+    outbox_unlock(outbox);
+    return bytes;
+}
+
+size_t outbox_open(struct outbox *outbox)
+{
+    outbox_lock(outbox);
+    const size_t open = outbox->open_bindings;
+    outbox_unlock(outbox);
+    return open;
+}
+
+/* --- the thread that steps --- */
+
+static enum flow_lane lane_of(enum call_kind kind)
+{
+    switch (kind) {
+    case CALL_BIND:
+    case CALL_CHECK:
+    case CALL_FETCH:
+        return LANE_BIND;
+    case CALL_EVENT:
+    case CALL_ADVERTISE:
+        return LANE_SIDE;
+    case CALL_WAKE_UP:
+    case CALL_CREATE_WAKE_OBJECT:
+        return LANE_WAKE;
+    }
+    must_not_reach("every kind is listed");
+}
+
+/* Slots are used again: there are as many as calls were ever open at once. */
+static void take_slot(struct outbox *outbox, struct outbox_call *call)
+{
+    size_t slot = outbox->calls;
+
+    must(outbox->spares <= outbox->calls);
+    if (outbox->spares > 0) {
+        slot = outbox->spare[--outbox->spares];
+    } else {
+        outbox->call = xgrow(outbox->call, outbox->calls, &outbox->capacity, sizeof(void *));
+        outbox->calls++;
+    }
+    must(slot < (size_t)1 << SLOT_BITS);
+    outbox->call[slot] = call;
+    call->id = slot;
+}
+
+void outbox_line_up(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
+{
+    must(call->next == NULL && !call->flying);
+
+    take_slot(outbox, call);
+    call->ticket = (struct ticket){.owner = call,
+                                   .lane = lane_of(call->kind),
+                                   .namespace = call->namespace != NULL ? call->namespace : "",
+                                   .deadline_ms = call->deadline_ms};
+    flow_line_up(outbox->flow, &call->ticket, now_ms);
+}
+
+static size_t slot_of(uint64_t id)
+{
+    return id & (((size_t)1 << SLOT_BITS) - 1);
+}
+
+void outbox_begin_try(struct outbox *outbox, struct outbox_call *call)
+{
+    must(!call->flying);
+    call->id = ++outbox->serial << SLOT_BITS | slot_of(call->id);
+    call->tries++;
+    call->status = 0;
+    call->retry_after_s = 0;
+    strbuf_reset(&call->answer);
+    call->too_long = false;
+    call->flying = true;
+}
+
+struct outbox_call *outbox_call_of(const struct outbox *outbox, uint64_t id)
+{
+    const size_t slot = slot_of(id);
+    struct outbox_call *call = slot < outbox->calls ? outbox->call[slot] : NULL;
+
+    return call != NULL && call->id == id && call->flying ? call : NULL;
+}
+
+void outbox_drop_call(struct outbox *outbox, struct outbox_call *call)
+{
+    const size_t slot = slot_of(call->id);
+
+    must(outbox->call[slot] == call);
+    flow_leave(outbox->flow, &call->ticket);
+    outbox->call[slot] = NULL;
+    outbox->spare =
+        xgrow(outbox->spare, outbox->spares, &outbox->spare_capacity, sizeof *outbox->spare);
+    outbox->spare[outbox->spares++] = slot;
+    outbox_lock(outbox);
+    if (call->kind == CALL_EVENT || call->kind == CALL_ADVERTISE)
+        outbox->side_calls--;
+    if (call->kind == CALL_BIND || call->kind == CALL_CHECK) {
+        must(outbox->open_bindings > 0 && outbox->binding_bytes >= call->bytes);
+        outbox->open_bindings--;
+        outbox->binding_bytes -= call->bytes;
+    }
+    outbox_unlock(outbox);
+    outbox_call_free(call);
+}
+
+/* RETRY_MS, doubled with each try, at most RETRY_MAX_MS. */
+static int64_t pause_of(const struct outbox_call *call)
+{
+    int64_t pause = RETRY_MS;
+
+    must(call->tries > 0);
+    for (uint32_t i = 1; i < call->tries && pause < RETRY_MAX_MS; i++)
+        pause *= 2;
+    return pause < RETRY_MAX_MS ? pause : RETRY_MAX_MS;
+}
+
+void outbox_retry(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
+{
+    const bool told = call->status == 429 || call->retry_after_s > 0;
+    const int64_t least_ms = call->retry_after_s * 1000;
+    const int64_t pause_ms = pause_of(call);
+
+    must(call->flying && least_ms >= 0);
+    flow_heard(outbox->flow, now_ms, told ? FLOW_BUSY : FLOW_SILENT);
+    if (least_ms > 0)
+        flow_shut(outbox->flow, now_ms, now_ms + least_ms);
+    metric_add(M_API_RETRIES, NULL, 1);
+    call->flying = false;
+    /* If the server itself asks us to come again, that does not use the retry budget. */
+    flow_again(outbox->flow, &call->ticket, now_ms,
+               now_ms + (pause_ms > least_ms ? pause_ms : least_ms), !told);
+}
+
+void outbox_goes_on(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
+{
+    must(call->flying);
+    call->flying = false;
+    flow_again(outbox->flow, &call->ticket, now_ms, now_ms, false);
+}
+
+void outbox_note_status(struct outbox_call *call)
+{
+    struct arena arena;
+    struct status status;
+
+    arena_init(&arena);
+    status_decode((struct text){call->answer.data, call->answer.len}, &arena, &status);
+    (void)snprintf(call->last_error, sizeof call->last_error, "HTTP %d: %s", call->status,
+                   status.message);
+    arena_done(&arena);
+}
+
+void outbox_empty_inbox(struct outbox *outbox, int64_t now_ms)
+{
+    outbox_lock(outbox);
+    must(outbox->inbox_end != NULL);
+    struct outbox_call *call = outbox->inbox;
+    outbox->inbox = NULL;
+    outbox->inbox_end = &outbox->inbox;
+    outbox_unlock(outbox);
+    while (call != NULL) {
+        struct outbox_call *next = call->next;
+        call->next = NULL;
+        outbox_line_up(outbox, call, now_ms);
+        call = next;
+    }
+}

@@ -1,0 +1,268 @@
+/*
+ * Wake-ups, Events and advertised capacity. A wake-up that fails stays wanted, because the pods
+ * that it is for still wait; Events and advertised capacity are sent once.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/alloc.h"
+#include "milligpu/metric.h"
+
+#include "sync/outbox_internal.h"
+
+enum {
+    WAKE_PAUSE_MS = 250,
+    WAKE_PER_POD_MS = 10,
+    WAKE_PAUSE_MAX_MS = 1000,
+    WAKE_RETRY_MS = 1000, /* after the first failure; doubles, and up to a quarter less of it */
+    WAKE_RETRY_MAX_MS = 4000,
+    /* Events and advertisements that wait; more are dropped and counted */
+    SIDE_CALLS_MAX = 256,
+};
+
+/* --- jobs from other threads --- */
+
+/* Is there room for one more Event or advertisement? Only these may be dropped. */
+static bool side_call_begins(struct outbox *outbox)
+{
+    outbox_lock(outbox);
+    must(outbox->side_calls <= SIDE_CALLS_MAX);
+    const bool room = outbox->side_calls < SIDE_CALLS_MAX;
+    if (room)
+        outbox->side_calls++;
+    outbox_unlock(outbox);
+    return room;
+}
+
+/* body ends here: the call keeps a copy. */
+static void side_call_says(struct outbox_call *call, const char *content_type, struct strbuf *body)
+{
+    must(body->len > 0);
+    call->content_type = content_type;
+    call->body = outbox_keep(&call->arena, (struct text){body->data, body->len});
+    strbuf_done(body);
+}
+
+/* Dropped when too many wait: no Event is worth memory without bound. */
+void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
+{
+    must(facts->namespace[0] != '\0');
+
+    struct strbuf body;
+
+    if (!side_call_begins(outbox)) {
+        metric_add(M_EVENTS, "outcome=\"dropped\"", 1);
+        return;
+    }
+    struct outbox_call *call = outbox_call_new(CALL_EVENT, "POST");
+    strbuf_init(&body);
+    event_encode(&body, facts);
+    call->path =
+        arena_printf(&call->arena, "/apis/events.k8s.io/v1/namespaces/%s/events", facts->namespace);
+    side_call_says(call, "application/json", &body);
+    outbox_put(outbox, call);
+}
+
+void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli)
+{
+    must(node[0] != '\0' && milli > 0);
+
+    struct strbuf body;
+
+    if (!side_call_begins(outbox))
+        return; /* the node's next event tries again */
+    struct outbox_call *call = outbox_call_new(CALL_ADVERTISE, "PATCH");
+    strbuf_init(&body);
+    advertise_patch(&body, outbox->rules.resource, milli);
+    call->path = arena_printf(&call->arena, "/api/v1/nodes/%s/status", node);
+    side_call_says(call, "application/merge-patch+json", &body);
+    outbox_put(outbox, call);
+}
+
+/* Requests that come while one waits are one: a wake-up is for all pods. */
+void outbox_wake(struct outbox *outbox, size_t waiting, const char *node)
+{
+    if (strcmp(outbox->rules.wake, "off") == 0)
+        return;
+    outbox_lock(outbox);
+    outbox->wake_wanted = true;
+    outbox->wake_waiting = waiting;
+    if (node != NULL)
+        (void)snprintf(outbox->wake_node, sizeof outbox->wake_node, "%s", node);
+    outbox_unlock(outbox);
+    outbox->rules.ops->wake(outbox->rules.ops->ctx);
+}
+
+void outbox_stats(struct outbox *outbox, struct outbox_stats *out)
+{
+    outbox_lock(outbox);
+    *out = outbox->stats;
+    outbox_unlock(outbox);
+}
+
+/* --- the thread that steps --- */
+
+/* The pause between two wake-ups: each makes kube-scheduler ask about all waiting pods. */
+static int64_t wake_pause_ms(size_t waiting)
+{
+    const int64_t most = WAKE_PAUSE_MAX_MS / WAKE_PER_POD_MS;
+    const int64_t stretch =
+        waiting < (size_t)most ? (int64_t)waiting * WAKE_PER_POD_MS : (int64_t)WAKE_PAUSE_MAX_MS;
+
+    must(stretch >= 0 && stretch <= WAKE_PAUSE_MAX_MS);
+    return stretch > WAKE_PAUSE_MS ? stretch : WAKE_PAUSE_MS;
+}
+
+/* After a failure. Once a wake-up succeeds, waiting pods are delayed no longer than that. */
+static int64_t wake_retry_ms(const struct outbox *outbox)
+{
+    /* Drawn from the count of failures, not from a clock: a simulated run repeats. */
+    const uint64_t failures = outbox->stats.wake_failures;
+    const uint32_t draw = text_hash((struct text){(const char *)&failures, sizeof failures});
+    int64_t pause_ms = WAKE_RETRY_MS;
+
+    must(outbox->wake_tries > 0);
+    for (uint32_t i = 1; i < outbox->wake_tries && pause_ms < WAKE_RETRY_MAX_MS; i++)
+        pause_ms *= 2;
+    if (pause_ms > WAKE_RETRY_MAX_MS)
+        pause_ms = WAKE_RETRY_MAX_MS;
+    return pause_ms - (int64_t)draw % (pause_ms / 4);
+}
+
+/* A failed one stays wanted: the pods that it is for still wait. */
+static void wake_ends(struct outbox *outbox, struct outbox_call *call, bool woke, int64_t now_ms)
+{
+    must(outbox->waking);
+
+    metric_add(M_WAKE_UPS, woke ? "outcome=\"ok\"" : "outcome=\"failed\"", 1);
+    outbox->waking = false;
+    outbox_lock(outbox);
+    outbox->stats.wake_failing = !woke;
+    if (woke) {
+        outbox->stats.wake_ups++;
+        outbox->wake_tries = 0;
+        outbox->wake_not_before_ms = now_ms + wake_pause_ms(outbox->wake_waiting);
+    } else {
+        outbox->stats.wake_failures++;
+        (void)snprintf(outbox->stats.wake_error, sizeof outbox->stats.wake_error, "%s",
+                       call->last_error);
+        outbox->wake_tries++;
+        outbox->wake_wanted = true;
+        outbox->wake_not_before_ms = now_ms + wake_retry_ms(outbox);
+    }
+    outbox_unlock(outbox);
+    outbox_drop_call(outbox, call);
+}
+
+/* The wake-up object was deleted; creating it again is a wake-up in itself. */
+static void outbox_create_wake_object(struct outbox *outbox, struct outbox_call *call,
+                                      int64_t now_ms)
+{
+    must(call->kind == CALL_WAKE_UP);
+
+    struct strbuf body;
+
+    strbuf_init(&body);
+    wake_object_encode(&body, outbox->rules.namespace);
+    call->kind = CALL_CREATE_WAKE_OBJECT;
+    call->method = "POST";
+    call->path = wake_objects_path(&call->arena, outbox->rules.namespace);
+    side_call_says(call, "application/json", &body);
+    outbox_goes_on(outbox, call, now_ms);
+}
+
+/* Events and advertised capacity are sent once: what they lose costs no grant. */
+void outbox_side_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
+{
+    must(call->kind != CALL_BIND && call->kind != CALL_CHECK);
+
+    /* An Event that exists was sent before a restart: its name says what it is about. */
+    const bool good = (call->status >= 200 && call->status < 300) ||
+                      (call->kind == CALL_EVENT && call->status == 409);
+
+    if (!good)
+        outbox_note_status(call);
+    if (!good && call->retry_after_s > 0)
+        flow_shut(outbox->flow, now_ms, now_ms + call->retry_after_s * 1000);
+    if (call->kind == CALL_WAKE_UP && call->status == 404 &&
+        strcmp(outbox->rules.wake, "object") == 0) {
+        outbox_create_wake_object(outbox, call, now_ms);
+        return;
+    }
+    if (call->kind == CALL_WAKE_UP || call->kind == CALL_CREATE_WAKE_OBJECT) {
+        wake_ends(outbox, call, good, now_ms);
+        return;
+    }
+    if (call->kind == CALL_EVENT)
+        metric_add(M_EVENTS, good ? "outcome=\"ok\"" : "outcome=\"failed\"", 1);
+    outbox_drop_call(outbox, call);
+}
+
+void outbox_side_failed(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
+{
+    must(call->flying);
+
+    if (call->kind == CALL_WAKE_UP || call->kind == CALL_CREATE_WAKE_OBJECT) {
+        wake_ends(outbox, call, false, now_ms);
+        return;
+    }
+    if (call->kind == CALL_EVENT)
+        metric_add(M_EVENTS, "outcome=\"failed\"", 1);
+    outbox_drop_call(outbox, call);
+}
+
+/* With wake=node a node is needed; the next caller may name one. */
+static bool can_wake(const struct outbox *outbox)
+{
+    must(outbox->rules.wake != NULL);
+    return outbox->wake_wanted && !outbox->waking &&
+           (strcmp(outbox->rules.wake, "node") != 0 || outbox->wake_node[0] != '\0');
+}
+
+/* Number and time make each patch a change: one that changes nothing makes no watch event. */
+void outbox_begin_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
+{
+    must(now_ms >= 0);
+
+    const bool node = strcmp(outbox->rules.wake, "node") == 0;
+    char name[NAME_BYTES_MAX + 1];
+    struct strbuf body;
+
+    outbox_lock(outbox);
+    const bool due = can_wake(outbox) && now_ms >= outbox->wake_not_before_ms;
+    if (due)
+        outbox->wake_wanted = false;
+    const uint64_t wake_up = outbox->stats.wake_ups + outbox->stats.wake_failures + 1;
+    (void)snprintf(name, sizeof name, "%s", outbox->wake_node);
+    outbox_unlock(outbox);
+    if (!due)
+        return;
+    struct outbox_call *call = outbox_call_new(CALL_WAKE_UP, "PATCH");
+    strbuf_init(&body);
+    if (node) {
+        call->path = arena_printf(&call->arena, "/api/v1/nodes/%s", name);
+        node_wake_patch(&body, wake_up, wall_ms);
+    } else {
+        call->path = arena_printf(&call->arena, "%s/%s",
+                                  wake_objects_path(&call->arena, outbox->rules.namespace),
+                                  WAKE_OBJECT_NAME);
+        wake_object_patch(&body, wake_up, wall_ms);
+    }
+    side_call_says(call, "application/merge-patch+json", &body);
+    outbox->waking = true;
+    outbox_line_up(outbox, call, now_ms);
+}
+
+int64_t outbox_wait_for_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wait_ms)
+{
+    must(now_ms >= 0 && wait_ms >= 0);
+    outbox_lock(outbox);
+    if (can_wake(outbox)) {
+        const int64_t due_ms = outbox->wake_not_before_ms > now_ms
+                                   ? outbox->wake_not_before_ms - now_ms
+                                   : WAKE_PAUSE_MS;
+        wait_ms = due_ms < wait_ms ? due_ms : wait_ms;
+    }
+    outbox_unlock(outbox);
+    return wait_ms;
+}
