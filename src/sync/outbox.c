@@ -43,10 +43,10 @@ static void outbox_count_call(const struct outbox_call *call, int status)
 /* What passes is reported to flow with its retry, in outbox_retry(). */
 static void outbox_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
-    must(call->flying);
+    must(call->try.flying);
 
-    outbox_count_call(call, call->status);
-    if (call->ticket.lane == LANE_BIND && !outbox_passing(call->status))
+    outbox_count_call(call, call->response.status);
+    if (call->ticket.lane == LANE_BIND && !outbox_passing(call->response.status))
         flow_heard(outbox->flow, now_ms, FLOW_ANSWERED);
     if (call->ticket.lane == LANE_BIND)
         outbox_bind_answered(outbox, call, now_ms);
@@ -58,10 +58,10 @@ static void outbox_answered(struct outbox *outbox, struct outbox_call *call, int
 static void outbox_failed(struct outbox *outbox, struct outbox_call *call, int64_t now_ms,
                           const struct kube_answer *answer)
 {
-    must(call->flying && answer->err != NULL);
+    must(call->try.flying && answer->err != NULL);
 
     outbox_count_call(call, 0);
-    (void)snprintf(call->last_error, sizeof call->last_error, "%.250s", answer->err->text);
+    (void)snprintf(call->try.last_error, sizeof call->try.last_error, "%.250s", answer->err->text);
     if (call->ticket.lane == LANE_BIND)
         outbox_bind_failed(outbox, call, now_ms, answer->unsent);
     else
@@ -71,13 +71,13 @@ static void outbox_failed(struct outbox *outbox, struct outbox_call *call, int64
 /* Everything or nothing: with a part missing it is another object. */
 static void keep_answer(struct outbox_call *call, struct text data)
 {
-    must(call->flying);
-    if (call->answer.len + data.len > EVENT_BYTES_MAX)
-        call->too_long = true;
-    if (call->too_long)
-        strbuf_reset(&call->answer);
+    must(call->try.flying);
+    if (call->response.answer.len + data.len > EVENT_BYTES_MAX)
+        call->response.too_long = true;
+    if (call->response.too_long)
+        strbuf_reset(&call->response.answer);
     else
-        strbuf_text(&call->answer, data);
+        strbuf_text(&call->response.answer, data);
 }
 
 void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answer *answer)
@@ -88,8 +88,8 @@ void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answ
         return;
     switch (answer->piece) {
     case KUBE_HEAD:
-        call->status = answer->status;
-        call->retry_after_s = answer->retry_after_s;
+        call->response.status = answer->status;
+        call->response.retry_after_s = answer->retry_after_s;
         return;
     case KUBE_DATA:
         keep_answer(call, answer->data);
@@ -116,10 +116,10 @@ static void send_call(struct outbox *outbox, struct outbox_call *call, int64_t n
     outbox_begin_try(outbox, call);
     const struct kube_request request = {
         .id = call->id,
-        .method = call->method,
-        .path = call->path,
-        .content_type = call->content_type,
-        .body = call->body,
+        .method = call->request.method,
+        .path = call->request.path,
+        .content_type = call->request.content_type,
+        .body = call->request.body,
         .timeout_ms = left - left / TRANSPORT_PART,
     };
     if (outbox->rules.ops->start(outbox->rules.ops->ctx, &request, &err) < 0) {
@@ -138,7 +138,7 @@ static void give_up_late(struct outbox *outbox, int64_t now_ms)
     while ((ticket = flow_late(outbox->flow, now_ms)) != NULL) {
         struct outbox_call *call = ticket->owner;
         must(call->deadline_ms > 0);
-        if (call->flying) {
+        if (call->try.flying) {
             outbox->rules.ops->cancel(outbox->rules.ops->ctx, call->id);
             flow_heard(outbox->flow, now_ms, FLOW_SILENT);
         }

@@ -71,8 +71,8 @@ static enum binding_state binding_state_of(const struct outbox_call *call)
 {
     must(call->kind == CALL_BIND || call->kind == CALL_CHECK);
     if (call->kind == CALL_BIND)
-        return call->maybe_sent ? POSTED_DOUBTFUL : POSTED;
-    return call->maybe_sent ? ASKED_DOUBTFUL : ASKED;
+        return call->binding.maybe_sent ? POSTED_DOUBTFUL : POSTED;
+    return call->binding.maybe_sent ? ASKED_DOUBTFUL : ASKED;
 }
 
 static enum binding_answer answer_of_status(int status)
@@ -97,9 +97,10 @@ static enum binding_answer answer_of_status(int status)
 static enum binding_answer answer_of_unbound(const struct outbox_call *call, const struct pod *pod)
 {
     must(pod->node[0] == '\0');
-    if (call->version > 0 && version_number(pod->resource_version) > call->version)
+    if (call->binding.version > 0 && version_number(pod->resource_version) > call->binding.version)
         return ANSWER_UNBOUND_LATER;
-    return call->version == 0 && call->asks ? ANSWER_UNBOUND_TIME_IS_UP : ANSWER_UNBOUND;
+    return call->binding.version == 0 && call->binding.asks ? ANSWER_UNBOUND_TIME_IS_UP
+                                                            : ANSWER_UNBOUND;
 }
 
 /*
@@ -110,20 +111,21 @@ static enum binding_answer answer_of_unbound(const struct outbox_call *call, con
 static enum binding_answer check_pod(const struct outbox_call *call, const struct pod *pod,
                                      struct arena *arena, const char **out_text)
 {
-    must(call->kind == CALL_CHECK && call->node != NULL);
+    must(call->kind == CALL_CHECK && call->binding.node != NULL);
 
-    const char *separator = call->last_error[0] != '\0' ? ": " : "";
+    const char *separator = call->try.last_error[0] != '\0' ? ": " : "";
 
-    if (strcmp(pod->uid, call->uid) != 0) {
+    if (strcmp(pod->uid, call->binding.uid) != 0) {
         *out_text = arena_printf(arena, "the pod was replaced by one with uid %s", pod->uid);
         return ANSWER_REPLACED;
     }
     if (pod->node[0] == '\0') {
-        *out_text = arena_printf(arena, "the pod is not bound%s%s", separator, call->last_error);
+        *out_text =
+            arena_printf(arena, "the pod is not bound%s%s", separator, call->try.last_error);
         return answer_of_unbound(call, pod);
     }
     *out_text = arena_printf(arena, "the pod was bound to node %s without us", pod->node);
-    return strcmp(pod->node, call->node) == 0 ? ANSWER_BOUND : ANSWER_BOUND_ELSEWHERE;
+    return strcmp(pod->node, call->binding.node) == 0 ? ANSWER_BOUND : ANSWER_BOUND_ELSEWHERE;
 }
 
 /* --- jobs from other threads --- */
@@ -131,13 +133,13 @@ static enum binding_answer check_pod(const struct outbox_call *call, const struc
 /* From now on the call asks for the outcome of the Binding. */
 static void become_check(struct outbox_call *call)
 {
-    must(call->kind == CALL_BIND && call->pod_path != NULL);
+    must(call->kind == CALL_BIND && call->binding.pod_path != NULL);
     call->kind = CALL_CHECK;
-    call->method = "GET";
-    call->path = call->pod_path;
-    call->content_type = NULL;
-    call->body = (struct text){NULL, 0};
-    call->tries = 0;
+    call->request.method = "GET";
+    call->request.path = call->binding.pod_path;
+    call->request.content_type = NULL;
+    call->request.body = (struct text){NULL, 0};
+    call->try.tries = 0;
 }
 
 void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
@@ -145,17 +147,17 @@ void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
     struct outbox_call *call = outbox_call_new(CALL_BIND, "POST");
 
     must(binding->deadline_ms > 0 && binding->body.len > 0);
-    call->pod_path = arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s", binding->namespace,
-                                  binding->name);
-    call->path = arena_printf(&call->arena, "%s/binding", call->pod_path);
-    call->content_type = "application/json";
-    call->body = outbox_keep(&call->arena, binding->body);
-    call->uid = arena_copy(&call->arena, text_of(binding->uid));
-    call->node = arena_copy(&call->arena, text_of(binding->node));
+    call->binding.pod_path = arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s",
+                                          binding->namespace, binding->name);
+    call->request.path = arena_printf(&call->arena, "%s/binding", call->binding.pod_path);
+    call->request.content_type = "application/json";
+    call->request.body = outbox_keep(&call->arena, binding->body);
+    call->binding.uid = arena_copy(&call->arena, text_of(binding->uid));
+    call->binding.node = arena_copy(&call->arena, text_of(binding->node));
     call->deadline_ms = binding->deadline_ms;
-    call->version = binding->version;
-    call->maybe_sent = binding->sending != SENDING_FIRST;
-    call->asks = binding->sending == SENDING_NOTHING;
+    call->binding.version = binding->version;
+    call->binding.maybe_sent = binding->sending != SENDING_FIRST;
+    call->binding.asks = binding->sending == SENDING_NOTHING;
     call->namespace = arena_copy(&call->arena, text_of(binding->namespace));
     if (binding->sending == SENDING_NOTHING)
         become_check(call);
@@ -180,7 +182,7 @@ void outbox_fetch(struct outbox *outbox, struct bind_call *bind)
     };
     bind->reply.to = NULL;
     call->fetched = fetched;
-    call->path =
+    call->request.path =
         arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s", asks->namespace, asks->pod);
     call->namespace = arena_copy(&call->arena, text_of(asks->namespace));
     call->deadline_ms = bind->deadline_ms;
@@ -204,11 +206,11 @@ static void bind_ends(struct outbox *outbox, struct outbox_call *call, enum bind
     struct message *result = message_new(MESSAGE_OUTCOME);
 
     must(end == BOUND || text != NULL);
-    must(end != MOVED || strcmp(pod->uid, call->uid) == 0);
+    must(end != MOVED || strcmp(pod->uid, call->binding.uid) == 0);
     result->outcome = (struct binding_outcome){
-        .uid = arena_copy(&result->arena, text_of(call->uid)),
+        .uid = arena_copy(&result->arena, text_of(call->binding.uid)),
         .is = ends[end].is,
-        .version = call->version,
+        .version = call->binding.version,
         .reason = ends[end].reason,
         .text = end != BOUND ? arena_copy(&result->arena, text_of(text)) : NULL,
     };
@@ -238,7 +240,7 @@ static void bind_follow(struct outbox *outbox, struct outbox_call *call, enum bi
         return;
     case RETRY:
     case DOUBT:
-        call->maybe_sent = call->maybe_sent || next == DOUBT;
+        call->binding.maybe_sent = call->binding.maybe_sent || next == DOUBT;
         outbox_retry(outbox, call, now_ms);
         return;
     case NEVER:
@@ -256,8 +258,8 @@ static void check_found(struct outbox *outbox, struct outbox_call *call, int64_t
     enum binding_answer answer = ANSWER_UNREADABLE;
 
     arena_init(&arena);
-    if (pod_decode((struct text){call->answer.data, call->answer.len}, outbox->rules.wire, &arena,
-                   &pod, &err) == 0)
+    if (pod_decode((struct text){call->response.answer.data, call->response.answer.len},
+                   outbox->rules.wire, &arena, &pod, &err) == 0)
         answer = check_pod(call, &pod, &arena, &text);
     bind_follow(outbox, call, answer, &pod, text, now_ms);
     arena_done(&arena);
@@ -288,8 +290,8 @@ static void fetch_found(struct outbox *outbox, struct outbox_call *call)
     struct message *result = call->fetched;
     struct err err;
     /* The decoded pod points into it, so the message keeps it. */
-    const struct text body =
-        outbox_keep(&result->arena, (struct text){call->answer.data, call->answer.len});
+    const struct text body = outbox_keep(
+        &result->arena, (struct text){call->response.answer.data, call->response.answer.len});
 
     if (pod_decode(body, outbox->rules.wire, &result->arena, &result->fetched.pod, &err) < 0) {
         fetch_ends(outbox, call, REASON_NONE, err.text);
@@ -303,47 +305,48 @@ static void fetch_found(struct outbox *outbox, struct outbox_call *call)
 
 static void fetch_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
-    must(call->kind == CALL_FETCH && call->flying);
-    if (call->status == 200) {
+    must(call->kind == CALL_FETCH && call->try.flying);
+    if (call->response.status == 200) {
         fetch_found(outbox, call);
         return;
     }
     outbox_note_status(call);
-    if (outbox_passing(call->status))
+    if (outbox_passing(call->response.status))
         outbox_retry(outbox, call, now_ms);
-    else if (call->status == 404)
+    else if (call->response.status == 404)
         fetch_ends(outbox, call, REASON_UNKNOWN_POD, "there is no such pod");
     else
-        fetch_ends(outbox, call, REASON_NONE, call->last_error);
+        fetch_ends(outbox, call, REASON_NONE, call->try.last_error);
 }
 
 /* --- the ends of a try --- */
 
 void outbox_bind_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
-    must(call->flying);
+    must(call->try.flying);
     if (call->kind == CALL_FETCH) {
         fetch_answered(outbox, call, now_ms);
         return;
     }
-    if (call->kind == CALL_CHECK && call->status == 200) {
+    if (call->kind == CALL_CHECK && call->response.status == 200) {
         check_found(outbox, call, now_ms);
         return;
     }
-    if (call->kind == CALL_CHECK || call->status != 201)
+    if (call->kind == CALL_CHECK || call->response.status != 201)
         outbox_note_status(call);
-    bind_follow(outbox, call, answer_of_status(call->status), NULL, call->last_error, now_ms);
+    bind_follow(outbox, call, answer_of_status(call->response.status), NULL, call->try.last_error,
+                now_ms);
 }
 
 void outbox_bind_failed(struct outbox *outbox, struct outbox_call *call, int64_t now_ms,
                         bool unsent)
 {
-    must(call->flying);
+    must(call->try.flying);
     if (call->kind == CALL_FETCH)
         outbox_retry(outbox, call, now_ms);
     else
-        bind_follow(outbox, call, unsent ? ANSWER_LOST_UNSENT : ANSWER_LOST, NULL, call->last_error,
-                    now_ms);
+        bind_follow(outbox, call, unsent ? ANSWER_LOST_UNSENT : ANSWER_LOST, NULL,
+                    call->try.last_error, now_ms);
 }
 
 void outbox_give_up(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
@@ -354,10 +357,11 @@ void outbox_give_up(struct outbox *outbox, struct outbox_call *call, int64_t now
 
     if (call->kind == CALL_FETCH) {
         fetch_ends(outbox, call, REASON_NONE,
-                   call->last_error[0] != '\0' ? call->last_error : "it did not answer");
+                   call->try.last_error[0] != '\0' ? call->try.last_error : "it did not answer");
         return;
     }
     (void)snprintf(text, sizeof text, "the API server did not confirm in time%s%s",
-                   call->last_error[0] != '\0' ? ": " : "", call->last_error);
-    bind_follow(outbox, call, call->flying ? ANSWER_LATE : ANSWER_LATE_UNSENT, NULL, text, now_ms);
+                   call->try.last_error[0] != '\0' ? ": " : "", call->try.last_error);
+    bind_follow(outbox, call, call->try.flying ? ANSWER_LATE : ANSWER_LATE_UNSENT, NULL, text,
+                now_ms);
 }

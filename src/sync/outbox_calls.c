@@ -46,16 +46,16 @@ struct outbox_call *outbox_call_new(enum call_kind kind, const char *method)
     struct outbox_call *call = xcalloc(1, sizeof *call);
 
     call->kind = kind;
-    call->method = method;
+    call->request.method = method;
     arena_init(&call->arena);
-    strbuf_init(&call->answer);
+    strbuf_init(&call->response.answer);
     return call;
 }
 
 static void outbox_call_free(struct outbox_call *call)
 {
     must(call->fetched == NULL);
-    strbuf_done(&call->answer);
+    strbuf_done(&call->response.answer);
     arena_done(&call->arena);
     xfree(call);
 }
@@ -63,7 +63,7 @@ static void outbox_call_free(struct outbox_call *call)
 /* An HTTP call that still waits is answered by the listener when it stops. */
 static void call_abandon(struct outbox_call *call)
 {
-    must(!call->flying || call->id != 0);
+    must(!call->try.flying || call->id != 0);
 
     if (call->fetched != NULL)
         message_abandon(STEAL(call->fetched));
@@ -77,7 +77,7 @@ void outbox_free(struct outbox *outbox)
     for (size_t i = 0; i < outbox->calls; i++) {
         if (outbox->call[i] == NULL)
             continue;
-        if (outbox->call[i]->flying)
+        if (outbox->call[i]->try.flying)
             outbox->rules.ops->cancel(outbox->rules.ops->ctx, outbox->call[i]->id);
         call_abandon(outbox->call[i]);
     }
@@ -97,7 +97,7 @@ void outbox_free(struct outbox *outbox)
 
 void outbox_put(struct outbox *outbox, struct outbox_call *call)
 {
-    must(call->path != NULL && call->next == NULL);
+    must(call->request.path != NULL && call->next == NULL);
     outbox_lock(outbox);
     /* otherwise the thread has been woken already */
     const bool alone = outbox->inbox == NULL;
@@ -105,9 +105,9 @@ void outbox_put(struct outbox *outbox, struct outbox_call *call)
     outbox->inbox_end = &call->next;
     /* A Binding counts from here until its outcome is known, whether it is sent or asked about. */
     if (call->kind == CALL_BIND || call->kind == CALL_CHECK) {
-        call->bytes = sizeof *call + arena_bytes(&call->arena);
+        call->binding.bytes = sizeof *call + arena_bytes(&call->arena);
         outbox->open_bindings++;
-        outbox->binding_bytes += call->bytes;
+        outbox->binding_bytes += call->binding.bytes;
     }
     outbox_unlock(outbox);
     if (alone)
@@ -174,7 +174,7 @@ static void take_slot(struct outbox *outbox, struct outbox_call *call)
 
 void outbox_line_up(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
-    must(call->next == NULL && !call->flying);
+    must(call->next == NULL && !call->try.flying);
 
     take_slot(outbox, call);
     call->ticket = (struct ticket){.owner = call,
@@ -191,14 +191,14 @@ static size_t slot_of(uint64_t id)
 
 void outbox_begin_try(struct outbox *outbox, struct outbox_call *call)
 {
-    must(!call->flying);
+    must(!call->try.flying);
     call->id = ++outbox->serial << SLOT_BITS | slot_of(call->id);
-    call->tries++;
-    call->status = 0;
-    call->retry_after_s = 0;
-    strbuf_reset(&call->answer);
-    call->too_long = false;
-    call->flying = true;
+    call->try.tries++;
+    call->response.status = 0;
+    call->response.retry_after_s = 0;
+    strbuf_reset(&call->response.answer);
+    call->response.too_long = false;
+    call->try.flying = true;
 }
 
 struct outbox_call *outbox_call_of(const struct outbox *outbox, uint64_t id)
@@ -206,7 +206,7 @@ struct outbox_call *outbox_call_of(const struct outbox *outbox, uint64_t id)
     const size_t slot = slot_of(id);
     struct outbox_call *call = slot < outbox->calls ? outbox->call[slot] : NULL;
 
-    return call != NULL && call->id == id && call->flying ? call : NULL;
+    return call != NULL && call->id == id && call->try.flying ? call : NULL;
 }
 
 void outbox_drop_call(struct outbox *outbox, struct outbox_call *call)
@@ -223,9 +223,9 @@ void outbox_drop_call(struct outbox *outbox, struct outbox_call *call)
     if (call->kind == CALL_EVENT || call->kind == CALL_ADVERTISE)
         outbox->side_calls--;
     if (call->kind == CALL_BIND || call->kind == CALL_CHECK) {
-        must(outbox->open_bindings > 0 && outbox->binding_bytes >= call->bytes);
+        must(outbox->open_bindings > 0 && outbox->binding_bytes >= call->binding.bytes);
         outbox->open_bindings--;
-        outbox->binding_bytes -= call->bytes;
+        outbox->binding_bytes -= call->binding.bytes;
     }
     outbox_unlock(outbox);
     outbox_call_free(call);
@@ -236,24 +236,24 @@ static int64_t pause_of(const struct outbox_call *call)
 {
     int64_t pause = RETRY_MS;
 
-    must(call->tries > 0);
-    for (uint32_t i = 1; i < call->tries && pause < RETRY_MAX_MS; i++)
+    must(call->try.tries > 0);
+    for (uint32_t i = 1; i < call->try.tries && pause < RETRY_MAX_MS; i++)
         pause *= 2;
     return pause < RETRY_MAX_MS ? pause : RETRY_MAX_MS;
 }
 
 void outbox_retry(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
-    const bool told = call->status == 429 || call->retry_after_s > 0;
-    const int64_t least_ms = call->retry_after_s * 1000;
+    const bool told = call->response.status == 429 || call->response.retry_after_s > 0;
+    const int64_t least_ms = call->response.retry_after_s * 1000;
     const int64_t pause_ms = pause_of(call);
 
-    must(call->flying && least_ms >= 0);
+    must(call->try.flying && least_ms >= 0);
     flow_heard(outbox->flow, now_ms, told ? FLOW_BUSY : FLOW_SILENT);
     if (least_ms > 0)
         flow_shut(outbox->flow, now_ms, now_ms + least_ms);
     metric_add(M_API_RETRIES, NULL, 1);
-    call->flying = false;
+    call->try.flying = false;
     /* If the server itself asks us to come again, that does not use the retry budget. */
     flow_again(outbox->flow, &call->ticket, now_ms,
                now_ms + (pause_ms > least_ms ? pause_ms : least_ms), !told);
@@ -261,8 +261,8 @@ void outbox_retry(struct outbox *outbox, struct outbox_call *call, int64_t now_m
 
 void outbox_goes_on(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
-    must(call->flying);
-    call->flying = false;
+    must(call->try.flying);
+    call->try.flying = false;
     flow_again(outbox->flow, &call->ticket, now_ms, now_ms, false);
 }
 
@@ -272,9 +272,10 @@ void outbox_note_status(struct outbox_call *call)
     struct status status;
 
     arena_init(&arena);
-    status_decode((struct text){call->answer.data, call->answer.len}, &arena, &status);
-    (void)snprintf(call->last_error, sizeof call->last_error, "HTTP %d: %s", call->status,
-                   status.message);
+    status_decode((struct text){call->response.answer.data, call->response.answer.len}, &arena,
+                  &status);
+    (void)snprintf(call->try.last_error, sizeof call->try.last_error, "HTTP %d: %s",
+                   call->response.status, status.message);
     arena_done(&arena);
 }
 

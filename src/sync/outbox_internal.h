@@ -34,33 +34,49 @@ enum call_kind {
 #undef X
 };
 
+/*
+ * Until outbox_put() it belongs to the thread that makes it, and afterwards to the outbox thread;
+ * the lock guards next.
+ */
 struct outbox_call {
     enum call_kind kind;
-    struct ticket ticket; /* where it stands */
-    struct arena arena;   /* every string below */
-    const char *method;
-    const char *path;
-    const char *content_type;
-    struct text body;
-    bool flying;
-    bool maybe_sent; /* a copy of it, sent by any process, may still take effect */
-    bool asks;       /* nothing is sent */
-    uint64_t version;
-    uint64_t id;  /* its slot; from the first try on, the serial of the try above it */
-    size_t bytes; /* BIND, CHECK: its size */
-    uint32_t tries;
-    int64_t deadline_ms; /* monotonic; 0: none, and SIDE_TIMEOUT_MS for the try */
-    int status;
-    int64_t retry_after_s;
-    struct strbuf answer;
-    bool too_long;         /* an answer has begun, so nothing of an earlier one is kept */
-    const char *namespace; /* BIND, CHECK, FETCH */
-    const char *uid;       /* BIND, CHECK */
-    const char *node;
-    const char *pod_path;
-    struct message *fetched; /* FETCH: the result, as far as it is known */
-    char last_error[256];
+    struct ticket ticket;     /* where it stands */
+    uint64_t id;              /* its slot; from the first try on, the serial of the try above it */
+    const char *namespace;    /* BIND, CHECK, FETCH */
+    int64_t deadline_ms;      /* monotonic; 0: none, and SIDE_TIMEOUT_MS for the try */
+    struct message *fetched;  /* FETCH: the result, as far as it is known */
     struct outbox_call *next; /* inbox */
+    struct arena arena;       /* every string below */
+    /* What each try sends. */
+    struct {
+        const char *method;
+        const char *path;
+        const char *content_type;
+        struct text body;
+    } request;
+    /* BIND, CHECK: the Binding. */
+    struct {
+        const char *uid;
+        const char *node;
+        const char *pod_path;
+        uint64_t version;
+        size_t bytes;    /* of the call */
+        bool maybe_sent; /* a copy of it, sent by any process, may still take effect */
+        bool asks;       /* nothing is sent */
+    } binding;
+    /* The tries until now. */
+    struct {
+        uint32_t tries;
+        bool flying;
+        char last_error[256];
+    } try;
+    /* The answer to the last try, as far as it has arrived. */
+    struct {
+        int status;
+        int64_t retry_after_s;
+        struct strbuf answer;
+        bool too_long; /* an answer has begun, so nothing of an earlier one is kept */
+    } response;
 };
 
 struct outbox {

@@ -38,8 +38,8 @@ static bool side_call_begins(struct outbox *outbox)
 static void side_call_says(struct outbox_call *call, const char *content_type, struct strbuf *body)
 {
     must(body->len > 0);
-    call->content_type = content_type;
-    call->body = outbox_keep(&call->arena, (struct text){body->data, body->len});
+    call->request.content_type = content_type;
+    call->request.body = outbox_keep(&call->arena, (struct text){body->data, body->len});
     strbuf_done(body);
 }
 
@@ -57,7 +57,7 @@ void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
     struct outbox_call *call = outbox_call_new(CALL_EVENT, "POST");
     strbuf_init(&body);
     event_encode(&body, facts);
-    call->path =
+    call->request.path =
         arena_printf(&call->arena, "/apis/events.k8s.io/v1/namespaces/%s/events", facts->namespace);
     side_call_says(call, "application/json", &body);
     outbox_put(outbox, call);
@@ -74,7 +74,7 @@ void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli)
     struct outbox_call *call = outbox_call_new(CALL_ADVERTISE, "PATCH");
     strbuf_init(&body);
     advertise_patch(&body, outbox->rules.resource, milli);
-    call->path = arena_printf(&call->arena, "/api/v1/nodes/%s/status", node);
+    call->request.path = arena_printf(&call->arena, "/api/v1/nodes/%s/status", node);
     side_call_says(call, "application/merge-patch+json", &body);
     outbox_put(outbox, call);
 }
@@ -145,7 +145,7 @@ static void wake_ends(struct outbox *outbox, struct outbox_call *call, bool woke
     } else {
         outbox->stats.wake_failures++;
         (void)snprintf(outbox->stats.wake_error, sizeof outbox->stats.wake_error, "%s",
-                       call->last_error);
+                       call->try.last_error);
         outbox->wake_tries++;
         outbox->wake_wanted = true;
         outbox->wake_not_before_ms = now_ms + wake_retry_ms(outbox);
@@ -165,8 +165,8 @@ static void outbox_create_wake_object(struct outbox *outbox, struct outbox_call 
     strbuf_init(&body);
     wake_object_encode(&body, outbox->rules.namespace);
     call->kind = CALL_CREATE_WAKE_OBJECT;
-    call->method = "POST";
-    call->path = wake_objects_path(&call->arena, outbox->rules.namespace);
+    call->request.method = "POST";
+    call->request.path = wake_objects_path(&call->arena, outbox->rules.namespace);
     side_call_says(call, "application/json", &body);
     outbox_goes_on(outbox, call, now_ms);
 }
@@ -177,14 +177,14 @@ void outbox_side_answered(struct outbox *outbox, struct outbox_call *call, int64
     must(call->kind != CALL_BIND && call->kind != CALL_CHECK);
 
     /* An Event that exists was sent before a restart: its name says what it is about. */
-    const bool good = (call->status >= 200 && call->status < 300) ||
-                      (call->kind == CALL_EVENT && call->status == 409);
+    const bool good = (call->response.status >= 200 && call->response.status < 300) ||
+                      (call->kind == CALL_EVENT && call->response.status == 409);
 
     if (!good)
         outbox_note_status(call);
-    if (!good && call->retry_after_s > 0)
-        flow_shut(outbox->flow, now_ms, now_ms + call->retry_after_s * 1000);
-    if (call->kind == CALL_WAKE_UP && call->status == 404 &&
+    if (!good && call->response.retry_after_s > 0)
+        flow_shut(outbox->flow, now_ms, now_ms + call->response.retry_after_s * 1000);
+    if (call->kind == CALL_WAKE_UP && call->response.status == 404 &&
         strcmp(outbox->rules.wake, "object") == 0) {
         outbox_create_wake_object(outbox, call, now_ms);
         return;
@@ -200,7 +200,7 @@ void outbox_side_answered(struct outbox *outbox, struct outbox_call *call, int64
 
 void outbox_side_failed(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
-    must(call->flying);
+    must(call->try.flying);
 
     if (call->kind == CALL_WAKE_UP || call->kind == CALL_CREATE_WAKE_OBJECT) {
         wake_ends(outbox, call, false, now_ms);
@@ -240,12 +240,12 @@ void outbox_begin_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wall_ms
     struct outbox_call *call = outbox_call_new(CALL_WAKE_UP, "PATCH");
     strbuf_init(&body);
     if (node) {
-        call->path = arena_printf(&call->arena, "/api/v1/nodes/%s", name);
+        call->request.path = arena_printf(&call->arena, "/api/v1/nodes/%s", name);
         node_wake_patch(&body, wake_up, wall_ms);
     } else {
-        call->path = arena_printf(&call->arena, "%s/%s",
-                                  wake_objects_path(&call->arena, outbox->rules.namespace),
-                                  WAKE_OBJECT_NAME);
+        call->request.path = arena_printf(&call->arena, "%s/%s",
+                                          wake_objects_path(&call->arena, outbox->rules.namespace),
+                                          WAKE_OBJECT_NAME);
         wake_object_patch(&body, wake_up, wall_ms);
     }
     side_call_says(call, "application/merge-patch+json", &body);

@@ -284,8 +284,8 @@ BUGS: List[Bug] = [
         "other_copy",
         "a Binding that was sent before a restart is forgotten: a refusal of the second one ends both",
         "src/sync/outbox_bind.c",
-        "    call->maybe_sent = binding->sending != SENDING_FIRST;",
-        "    call->maybe_sent = false;",
+        "    call->binding.maybe_sent = binding->sending != SENDING_FIRST;",
+        "    call->binding.maybe_sent = false;",
         "unit.app.outbox",
     ),
     Bug(
