@@ -22,7 +22,7 @@ enum kept_state {
     KEPT_LATE,    /* no bind followed: another plugin refused the list */
 };
 
-/* What is remembered of an asker. */
+/* What is remembered of an asker: under the lock, like the table. */
 struct kept {
     enum kept_state state;
     const char *uid; /* all three are in this block */
@@ -32,29 +32,38 @@ struct kept {
     uint16_t slot;
     struct wish *wish; /* NULL: the request itself is refused, or */
     bool wishless;     /* there was no room for it */
-    char *text;        /* of the last refusal; NULL: there was none */
-    enum reason reason;
-    int64_t since_ms; /* UTC */
-    int64_t last_ms;
-    uint64_t asks;
-    int64_t asked_ms; /* monotonic */
-    /* The last list. */
-    /* of the nodes that fit, how many were listed, and by what factor the shortlist was longer */
-    uint32_t listed;
-    uint32_t fitting;
-    uint32_t growth;
-    uint32_t covered; /* nodes in complete lists, all of these lists together */
-    /* more nodes may fit: when the offer is late, kube-scheduler has to be woken */
-    bool due;
-    uint64_t capacity_generation;
-    /* Its best place. */
-    bool stands; /* in the list of offers */
-    int64_t at_ms;
-    const struct atom *node; /* a reference */
-    uint64_t tentative;      /* the first of its tentative placements */
-    uint32_t tentatives;
-    struct kept *older;
-    struct kept *newer;
+    /* The last refusal. */
+    struct {
+        char *text; /* NULL: there was none */
+        enum reason reason;
+    } refusal;
+    /* Its filter calls. */
+    struct {
+        int64_t since_ms; /* UTC */
+        int64_t last_ms;
+        uint64_t asks;
+        int64_t asked_ms; /* monotonic */
+    } asked;
+    /* The last list, and by what factor that shortlist was longer. */
+    struct {
+        uint32_t listed; /* of the nodes that fit, how many were listed */
+        uint32_t fitting;
+        uint32_t growth;
+        uint32_t covered; /* nodes in complete lists, all of these lists together */
+        /* more nodes may fit: when the offer is late, kube-scheduler has to be woken */
+        bool due;
+        uint64_t capacity_generation;
+    } list;
+    /* Its best place, while it stands among the offers. */
+    struct {
+        bool stands;
+        int64_t at_ms;
+        const struct atom *node; /* a reference */
+        uint64_t tentative;      /* the first of its tentative placements */
+        uint32_t tentatives;
+        struct kept *older;
+        struct kept *newer;
+    } offer;
 };
 
 struct hints *hints_new(void)
@@ -131,28 +140,30 @@ static void hints_become(struct hints *hints, struct kept *kept, enum kept_state
  */
 static void stand_down(struct hints *hints, struct kept *kept)
 {
-    if (!kept->stands)
+    if (!kept->offer.stands)
         return;
-    tentatives_drop(&hints->tentatives, kept->tentative, kept->tentatives);
-    kept->tentatives = 0;
+    tentatives_drop(&hints->tentatives, kept->offer.tentative, kept->offer.tentatives);
+    kept->offer.tentatives = 0;
     must(hints->oldest != NULL && hints->newest != NULL);
     if (hints->fresh == kept)
-        hints->fresh = kept->newer;
-    *(kept->older != NULL ? &kept->older->newer : &hints->oldest) = kept->newer;
-    *(kept->newer != NULL ? &kept->newer->older : &hints->newest) = kept->older;
-    kept->older = kept->newer = NULL;
-    kept->stands = false;
+        hints->fresh = kept->offer.newer;
+    *(kept->offer.older != NULL ? &kept->offer.older->offer.newer : &hints->oldest) =
+        kept->offer.newer;
+    *(kept->offer.newer != NULL ? &kept->offer.newer->offer.older : &hints->newest) =
+        kept->offer.older;
+    kept->offer.older = kept->offer.newer = NULL;
+    kept->offer.stands = false;
 }
 
 static void hints_stand(struct hints *hints, struct kept *kept)
 {
-    must(!kept->stands && kept->older == NULL && kept->newer == NULL);
-    kept->older = hints->newest;
-    *(hints->newest != NULL ? &hints->newest->newer : &hints->oldest) = kept;
+    must(!kept->offer.stands && kept->offer.older == NULL && kept->offer.newer == NULL);
+    kept->offer.older = hints->newest;
+    *(hints->newest != NULL ? &hints->newest->offer.newer : &hints->oldest) = kept;
     hints->newest = kept;
     if (hints->fresh == NULL)
         hints->fresh = kept;
-    kept->stands = true;
+    kept->offer.stands = true;
 }
 
 /* --- the table --- */
@@ -182,8 +193,9 @@ static struct kept *kept_new(const struct asker *asker)
     struct kept *kept = xmalloc(sizeof *kept + hints_strings_of(asker));
     char *text = (char *)(kept + 1);
 
-    *kept = (struct kept){
-        .growth = 1, .since_ms = asker->wall_ms, .bytes = (uint32_t)hints_bytes_of(asker)};
+    *kept = (struct kept){.list.growth = 1,
+                          .asked.since_ms = asker->wall_ms,
+                          .bytes = (uint32_t)hints_bytes_of(asker)};
     kept->uid = text_lay(&text, asker->uid);
     kept->namespace = text_lay(&text, asker->namespace);
     kept->name = text_lay(&text, asker->name);
@@ -201,8 +213,8 @@ static void kept_free(struct hints *hints, struct kept *kept)
     hints->slot[kept->slot] = NULL;
     hints->spare[hints->spares++] = kept->slot;
     hints->bytes -= kept->bytes;
-    atom_unref(kept->node);
-    xfree(kept->text);
+    atom_unref(kept->offer.node);
+    xfree(kept->refusal.text);
     xfree(kept);
 }
 
@@ -350,10 +362,10 @@ static void note_ask(struct hints *hints, struct kept *kept, const struct asker 
         wishes_let_go(&hints->wishes, kept->wish);
     kept->wish = wish;
     kept->wishless = wish == NULL && asker->request != NULL;
-    kept->last_ms = asker->wall_ms;
-    kept->asked_ms = asker->now_ms;
-    if (!asker->again || kept->asks == 0)
-        kept->asks++;
+    kept->asked.last_ms = asker->wall_ms;
+    kept->asked.asked_ms = asker->now_ms;
+    if (!asker->again || kept->asked.asks == 0)
+        kept->asked.asks++;
 }
 
 /* --- offers --- */
@@ -361,11 +373,12 @@ static void note_ask(struct hints *hints, struct kept *kept, const struct asker 
 /* How many times the shortlist the next list may be long. */
 static uint32_t next_growth(const struct kept *kept)
 {
-    must(kept->growth > 0);
-    const bool refused_by_others = kept->listed < kept->fitting && kept->state != KEPT_IDLE;
+    must(kept->list.growth > 0);
+    const bool refused_by_others =
+        kept->list.listed < kept->list.fitting && kept->state != KEPT_IDLE;
 
-    return refused_by_others && kept->growth < NODES_MAX ? kept->growth * SHORTLIST_GROWTH
-                                                         : kept->growth;
+    return refused_by_others && kept->list.growth < NODES_MAX ? kept->list.growth * SHORTLIST_GROWTH
+                                                              : kept->list.growth;
 }
 
 uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlist)
@@ -420,24 +433,24 @@ static void hints_place_of(const struct candidate *best, const struct request *r
 }
 
 /*
- * One tentative placement for each GPU, numbered from kept->tentative on, so that they can be
+ * One tentative placement for each GPU, numbered from kept->offer.tentative on, so that they can be
  * dropped together.
  */
 static void note_place(struct hints *hints, struct kept *kept, const struct place *place)
 {
-    must(!kept->stands && kept->tentatives == 0);
+    must(!kept->offer.stands && kept->offer.tentatives == 0);
 
-    kept->tentative = hints->tentatives.next;
-    atom_unref(kept->node);
-    kept->node = place->node != NULL ? atom_ref(place->node->name) : NULL;
+    kept->offer.tentative = hints->tentatives.next;
+    atom_unref(kept->offer.node);
+    kept->offer.node = place->node != NULL ? atom_ref(place->node->name) : NULL;
     const uint32_t gpus = place->node != NULL ? place->node->gpus : 0;
     for (uint32_t i = 0; i < gpus && i < GPUS_PER_NODE_MAX; i++) { /* those beyond are absent */
         if (place->milli[i] == 0)
             continue;
         const struct tentative tentative = {
-            .node = kept->node, .gpu = place->node->gpu[i].id, .milli = place->milli[i]};
-        tentatives_add(&hints->tentatives, kept, kept->at_ms, tentative);
-        kept->tentatives++;
+            .node = kept->offer.node, .gpu = place->node->gpu[i].id, .milli = place->milli[i]};
+        tentatives_add(&hints->tentatives, kept, kept->offer.at_ms, tentative);
+        kept->offer.tentatives++;
     }
 }
 
@@ -447,11 +460,12 @@ static bool is_short(struct kept *kept, const struct shortlist *offered)
     if (offered->listed < offered->fitting)
         return true;
     const uint32_t enough = SAMPLES_COVER * offered->nodes;
-    if (offered->names < SAMPLE_MIN || offered->names >= offered->nodes || kept->covered >= enough)
+    if (offered->names < SAMPLE_MIN || offered->names >= offered->nodes ||
+        kept->list.covered >= enough)
         return false;
-    kept->covered += offered->names;
-    must(kept->covered >= offered->names);
-    return kept->covered < enough;
+    kept->list.covered += offered->names;
+    must(kept->list.covered >= offered->names);
+    return kept->list.covered < enough;
 }
 
 /* Notes what the next list and a late offer depend on; growth is the factor of this list. */
@@ -460,13 +474,13 @@ static void note_list(struct kept *kept, uint32_t growth, const struct shortlist
     must(offered->listed > 0 && offered->listed <= offered->fitting);
     must(offered->fitting <= offered->names);
 
-    kept->capacity_generation = offered->capacity_generation;
-    if (offered->names == 1 && kept->listed < kept->fitting)
+    kept->list.capacity_generation = offered->capacity_generation;
+    if (offered->names == 1 && kept->list.listed < kept->list.fitting)
         return; /* the list that was too short is still the last one, and it is late */
-    kept->due = is_short(kept, offered);
-    kept->growth = growth;
-    kept->listed = offered->listed;
-    kept->fitting = offered->fitting;
+    kept->list.due = is_short(kept, offered);
+    kept->list.growth = growth;
+    kept->list.listed = offered->listed;
+    kept->list.fitting = offered->fitting;
 }
 
 void hints_shortlisted(struct hints *hints, const struct asker *asker,
@@ -483,7 +497,7 @@ void hints_shortlisted(struct hints *hints, const struct asker *asker,
         const uint32_t growth = next_growth(kept);
         note_ask(hints, kept, asker);
         note_list(kept, growth, offered);
-        kept->at_ms = asker->now_ms;
+        kept->offer.at_ms = asker->now_ms;
         note_place(hints, kept, &place);
         hints_stand(hints, kept);
         hints_become(hints, kept, KEPT_OFFERED);
@@ -501,19 +515,19 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generatio
     bool wake = hints->late_went;
     hints->late_went = false;
     /* From the first offer that was not late at the last look: an offer is examined once. */
-    for (kept = hints->fresh; kept != NULL && now_ms - kept->at_ms >= SHORTLIST_LATE_MS;
-         kept = kept->newer) {
-        must(kept->stands);
+    for (kept = hints->fresh; kept != NULL && now_ms - kept->offer.at_ms >= SHORTLIST_LATE_MS;
+         kept = kept->offer.newer) {
+        must(kept->offer.stands);
         if (kept->state != KEPT_OFFERED)
             continue;
         hints_become(hints, kept, KEPT_LATE);
-        if (!kept->due && kept->capacity_generation == capacity_generation)
+        if (!kept->list.due && kept->list.capacity_generation == capacity_generation)
             continue;
         wake = true;
-        if (kept->node == NULL)
+        if (kept->offer.node == NULL)
             continue;
         atom_unref(*out_node);
-        *out_node = atom_ref(kept->node);
+        *out_node = atom_ref(kept->offer.node);
     }
     hints->fresh = kept;
     hints_unlock(hints);
@@ -527,7 +541,7 @@ int64_t hints_late_in_ms(struct hints *hints, int64_t now_ms)
     must(now_ms >= 0);
     hints_lock(hints);
     if (hints->fresh != NULL) {
-        const int64_t left = hints->fresh->at_ms + SHORTLIST_LATE_MS - now_ms;
+        const int64_t left = hints->fresh->offer.at_ms + SHORTLIST_LATE_MS - now_ms;
         wait = left > 0 ? left : 0;
     }
     if (hints->late_went)
@@ -545,12 +559,12 @@ static void note_refusal(struct kept *kept, enum reason reason, const char *text
     char clipped[REASON_BYTES_MAX];
 
     must(reason != REASON_NONE);
-    kept->reason = reason;
+    kept->refusal.reason = reason;
     text_clip(text_of(text), clipped, sizeof clipped);
-    if (kept->text != NULL && strcmp(kept->text, clipped) == 0)
+    if (kept->refusal.text != NULL && strcmp(kept->refusal.text, clipped) == 0)
         return;
-    xfree(kept->text);
-    kept->text = xstrdup(clipped);
+    xfree(kept->refusal.text);
+    kept->refusal.text = xstrdup(clipped);
 }
 
 void hints_refused(struct hints *hints, const struct asker *asker, enum reason reason,
@@ -705,7 +719,7 @@ static bool hints_lives(const struct kept *kept, int64_t before_ms, void *user, 
     case HINTS_POD_BOUND:
         return false;
     case HINTS_POD_UNKNOWN:
-        return kept->asked_ms >= before_ms;
+        return kept->asked.asked_ms >= before_ms;
     }
     must_not_reach("every state is listed");
 }
@@ -749,22 +763,22 @@ static void hints_show(const struct kept *kept, struct arena *arena, struct wait
 {
     const bool refused = kept->state == KEPT_REFUSED;
 
-    must(kept->asks > 0);
-    must(!refused || kept->text != NULL);
+    must(kept->asked.asks > 0);
+    must(!refused || kept->refusal.text != NULL);
     *out = (struct waiting){
         .uid = arena_copy(arena, text_of(kept->uid)),
         .namespace = arena_copy(arena, text_of(kept->namespace)),
         .name = arena_copy(arena, text_of(kept->name)),
-        .text = refused ? arena_copy(arena, text_of(kept->text))
-                        : arena_printf(arena, "offered %u of %u, not bound", kept->listed,
-                                       kept->fitting),
+        .text = refused ? arena_copy(arena, text_of(kept->refusal.text))
+                        : arena_printf(arena, "offered %u of %u, not bound", kept->list.listed,
+                                       kept->list.fitting),
         .wishless = kept->wishless,
-        .reason = refused ? kept->reason : REASON_NONE,
-        .offered = refused ? 0 : kept->listed,
-        .fitting = refused ? 0 : kept->fitting,
-        .since_ms = kept->since_ms,
-        .last_ms = kept->last_ms,
-        .asks = kept->asks,
+        .reason = refused ? kept->refusal.reason : REASON_NONE,
+        .offered = refused ? 0 : kept->list.listed,
+        .fitting = refused ? 0 : kept->list.fitting,
+        .since_ms = kept->asked.since_ms,
+        .last_ms = kept->asked.last_ms,
+        .asks = kept->asked.asks,
     };
 }
 
@@ -853,8 +867,8 @@ static void take_briefs(struct hints *hints, size_t first, struct brief_slice *o
             kept->wish != NULL ? wishes_hold(&hints->wishes, kept->wish->request) : NULL;
         out->held[out->count] = held;
         out->brief[out->count++] = (struct waiting_brief){
-            .reason = kept->state == KEPT_REFUSED ? kept->reason : REASON_NONE,
-            .since_ms = kept->since_ms,
+            .reason = kept->state == KEPT_REFUSED ? kept->refusal.reason : REASON_NONE,
+            .since_ms = kept->asked.since_ms,
             .request = held != NULL ? held->request : NULL,
         };
     }

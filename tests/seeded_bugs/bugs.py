@@ -276,8 +276,8 @@ BUGS: List[Bug] = [
         "short_list",
         "a pod that was offered fewer nodes than fit is not woken to ask again",
         "src/scheduler/hints.c",
-        "    kept->due = is_short(kept, offered);",
-        "    kept->due = is_short(kept, offered) && false;",
+        "    kept->list.due = is_short(kept, offered);",
+        "    kept->list.due = is_short(kept, offered) && false;",
         "sim 1-300",
     ),
     Bug(
