@@ -41,19 +41,19 @@ struct writer *writer_new(struct app *app)
     batch_init(&writer->batch, app, writer->ledger);
     writer_begin_policy(writer);
     writer_begin_to_learn(writer);
-    arena_init(&writer->list);
+    arena_init(&writer->pod_list.list);
     writer->drift = drift_watch_new(app);
     writer->host_sums = host_sums_new();
-    writer->agents = agents_new(&app->agents_rules);
-    map_init(&writer->inflight);
-    map_init(&writer->doubts);
-    map_init(&writer->bound_since);
-    map_init(&writer->nodes_seen);
-    map_init(&writer->ages);
+    writer->vouching.agents = agents_new(&app->agents_rules);
+    map_init(&writer->binds.inflight);
+    map_init(&writer->binds.doubts);
+    map_init(&writer->pod_list.bound_since);
+    map_init(&writer->node_list.nodes_seen);
+    map_init(&writer->node_list.ages);
     writer->wall_ms = app->clock.wall_ms(app->clock.ctx);
     /* In a pod record, epoch 0 means that only a GET has shown the pod. */
-    writer->epoch = 1;
-    writer->start_ms = app->clock.now_ms(app->clock.ctx);
+    writer->pod_list.epoch = 1;
+    writer->new_ledger.start_ms = app->clock.now_ms(app->clock.ctx);
     hints_look_with(app->hints, writer, writer_pod_state);
     return writer;
 }
@@ -68,32 +68,32 @@ void writer_free(struct writer *writer)
      * The calls that still wait are not answered here: the listener answers them with 503
      * (http_stop()).
      */
-    for (size_t at = 0; (bind_inflight = map_next(&writer->inflight, &at)) != NULL;)
+    for (size_t at = 0; (bind_inflight = map_next(&writer->binds.inflight, &at)) != NULL;)
         inflight_free(bind_inflight);
     struct doubt *doubt;
-    for (size_t at = 0; (doubt = map_next(&writer->doubts, &at)) != NULL;)
+    for (size_t at = 0; (doubt = map_next(&writer->binds.doubts, &at)) != NULL;)
         doubt_free(doubt);
-    for (size_t i = 0; i < writer->actions; i++)
-        writer_action_done(&writer->action[i]);
-    for (size_t i = 0; i < writer->keeps; i++)
-        message_abandon(writer->kept[i]);
-    arena_done(&writer->list);
+    for (size_t i = 0; i < writer->after_commit.actions; i++)
+        writer_action_done(&writer->after_commit.action[i]);
+    for (size_t i = 0; i < writer->lost.keeps; i++)
+        message_abandon(writer->lost.kept[i]);
+    arena_done(&writer->pod_list.list);
     replies_drop(writer);
-    xfree(writer->reply);
-    xfree(writer->action);
-    xfree(writer->kept);
-    xfree(writer->listed);
-    map_done(&writer->inflight);
+    xfree(writer->after_commit.reply);
+    xfree(writer->after_commit.action);
+    xfree(writer->lost.kept);
+    xfree(writer->pod_list.listed);
+    map_done(&writer->binds.inflight);
     writer_stop_bound(writer);
-    map_done(&writer->doubts);
-    writer_done_seen(&writer->nodes_seen);
-    writer_done_seen(&writer->ages);
+    map_done(&writer->binds.doubts);
+    writer_done_seen(&writer->node_list.nodes_seen);
+    writer_done_seen(&writer->node_list.ages);
     drift_watch_free(writer->drift);
-    tally_free(writer->tally);
+    tally_free(writer->learning.tally);
     writer_end_policy(writer);
     writer_stop_hosts(writer);
     host_sums_free(writer->host_sums);
-    agents_free(writer->agents);
+    agents_free(writer->vouching.agents);
     batch_done(&writer->batch);
     ledger_free(writer->ledger);
     xfree(writer);
@@ -123,18 +123,18 @@ void writer_end(struct writer *writer)
 
 bool writer_idle(const struct writer *writer)
 {
-    return writer->inflight.count == 0 && writer->keeps == 0;
+    return writer->binds.inflight.count == 0 && writer->lost.keeps == 0;
 }
 
 void writer_tables(const struct writer *writer, struct writer_tables *out)
 {
-    *out = (struct writer_tables){.inflight = writer->inflight.count,
-                                  .doubts = writer->doubts.count,
-                                  .kept = writer->keeps,
-                                  .listed = writer->lists,
-                                  .nodes_seen = writer->nodes_seen.count,
+    *out = (struct writer_tables){.inflight = writer->binds.inflight.count,
+                                  .doubts = writer->binds.doubts.count,
+                                  .kept = writer->lost.keeps,
+                                  .listed = writer->pod_list.lists,
+                                  .nodes_seen = writer->node_list.nodes_seen.count,
                                   .host_sums = host_sums_count(writer->host_sums),
-                                  .agents = agents_count(writer->agents),
+                                  .agents = agents_count(writer->vouching.agents),
                                   .drifts = drift_watch_told(writer->drift),
                                   .names = names_count(ledger_names(writer->ledger))};
 }
@@ -166,8 +166,8 @@ static bool writer_handle(struct writer *writer, struct message *is)
         writer_hear_version(writer, &is->pod);
         return writer_handle_pod_deleted(writer, &is->pod);
     case MESSAGE_NODES_BEGIN:
-        writer->node_epoch++;
-        agents_begin_nodes(writer->agents);
+        writer->node_list.node_epoch++;
+        agents_begin_nodes(writer->vouching.agents);
         return true;
     case MESSAGE_NODE_LISTED:
     case MESSAGE_NODE:
@@ -197,13 +197,14 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
     must(count <= BATCH_MAX);
     must(!writer->batch.open);
 
-    writer->writes = writer->writes || writer->batch.changes > 0;
+    writer->lost.writes = writer->lost.writes || writer->batch.changes > 0;
     /* A message that was kept may be about the very pods that would be granted. */
-    if (writer->writes && writer->keeps == 0 && atomic_exchange(&writer->app->disk_broken, false))
+    if (writer->lost.writes && writer->lost.keeps == 0 &&
+        atomic_exchange(&writer->app->disk_broken, false))
         log_plain(LOG_WARN, "the ledger can be written again");
-    if (writer->nodes_ended)
+    if (writer->node_list.nodes_ended)
         atomic_store(&writer->app->nodes_synced, true);
-    if (writer->pods_ended) {
+    if (writer->pod_list.pods_ended) {
         writer_drop_list(writer);
         writer_pods_are_in(writer);
     }
@@ -221,14 +222,14 @@ static void watch_clock(struct writer *writer)
     int64_t stepped_ms = 0;
     struct err err;
 
-    must(!writer->watches_clock);
+    must(!writer->clock.watches_clock);
     if (store_clock(writer->app->store, &last_ms, &stepped_ms, &err) < 0) {
         log_write(LOG_WARN, "the ledger's last time cannot be read", log_str("error", err.text));
         stepped_ms = 1; /* it may have stepped: nothing is deleted for an hour */
     }
-    wallclock_start(&writer->wallclock, writer->app->clock.wall_ms(writer->app->clock.ctx),
+    wallclock_start(&writer->clock.wallclock, writer->app->clock.wall_ms(writer->app->clock.ctx),
                     writer_now_ms(writer), last_ms, stepped_ms);
-    writer->watches_clock = true;
+    writer->clock.watches_clock = true;
 }
 
 /*
@@ -239,17 +240,17 @@ static bool note_clock(struct writer *writer)
 {
     must(!writer->batch.open);
 
-    if (!writer->watches_clock)
+    if (!writer->clock.watches_clock)
         watch_clock(writer);
-    writer->looked = writer->wallclock;
-    const int64_t last = writer->wallclock.wall_ms;
+    writer->clock.looked = writer->clock.wallclock;
+    const int64_t last = writer->clock.wallclock.wall_ms;
     const int64_t wall = writer->app->clock.wall_ms(writer->app->clock.ctx);
-    const int64_t expected = wallclock_look(&writer->wallclock, wall, writer_now_ms(writer));
+    const int64_t expected = wallclock_look(&writer->clock.wallclock, wall, writer_now_ms(writer));
     const bool ahead = wall - expected > STORE_CLOCK_STEP_MS;
 
     /* All commands of this batch have the same time. */
     writer->wall_ms = wall;
-    store_doubt_clock(writer->app->store, wallclock_is_doubted(&writer->wallclock));
+    store_doubt_clock(writer->app->store, wallclock_is_doubted(&writer->clock.wallclock));
     if (!ahead && wall >= last - CLOCK_STEP_MS)
         return true;
     const int64_t before = ahead ? expected : last;
@@ -348,13 +349,13 @@ static size_t writer_collect(struct writer *writer, struct message **message, in
 
     struct queue *queue = writer->app->queue;
 
-    if (writer->keeps == 0)
+    if (writer->lost.keeps == 0)
         return queue_take(queue, (void **)message, BATCH_MAX, wait_ms);
-    const int64_t left = writer->retry_ms - writer_now_ms(writer);
+    const int64_t left = writer->lost.retry_ms - writer_now_ms(writer);
     if (left <= 0)
         return writer_take_kept(writer, message);
     const int64_t wait = left < wait_ms ? left : wait_ms;
-    if (writer->keeps >= KEEP_MAX || writer->keep_bytes >= NEWS_BYTES_MAX) {
+    if (writer->lost.keeps >= KEEP_MAX || writer->lost.keep_bytes >= NEWS_BYTES_MAX) {
         writer_pause_ms(wait);
         return 0;
     }
@@ -367,7 +368,8 @@ static size_t writer_collect(struct writer *writer, struct message **message, in
  */
 static bool batch_is_full(const struct writer *writer)
 {
-    return writer->pods_ended || writer->nodes_ended || writer->rules_change;
+    return writer->pod_list.pods_ended || writer->node_list.nodes_ended ||
+           writer->policy.rules_change;
 }
 
 /* Neither beyond the next tick, nor beyond what else happens at a time of its own. */
@@ -385,14 +387,14 @@ static int64_t writer_wait(const struct writer *writer, int64_t wait_ms)
 size_t writer_step(struct writer *writer, int64_t wait_ms)
 {
     must(wait_ms >= 0);
-    must(writer->actions == 0);
+    must(writer->after_commit.actions == 0);
 
     struct message *message[BATCH_MAX];
 
     const size_t taken = writer_collect(writer, message, writer_wait(writer, wait_ms));
-    const uint64_t epoch = writer->epoch;
+    const uint64_t epoch = writer->pod_list.epoch;
     size_t count = 0;
-    writer->pods_ended = writer->nodes_ended = false;
+    writer->pod_list.pods_ended = writer->node_list.nodes_ended = false;
     /*
      * First, because a step of the clock must be in the journal before the commands that follow it.
      */
@@ -408,14 +410,14 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
     } else {
         writer_batch_lost(writer, message, taken);
         /* it is tried again as the same list, with the same epoch */
-        writer->epoch = epoch;
+        writer->pod_list.epoch = epoch;
     }
     /*
      * Also after a lost batch: an outcome holds whether its confirmation reached the disk or not.
      */
     replies_send(writer);
     batch_reset(&writer->batch);
-    if (writer->pods_ended || writer->nodes_ended)
+    if (writer->pod_list.pods_ended || writer->node_list.nodes_ended)
         /* a list takes many times the memory that stays; see writer_end_list() for the time */
         (void)malloc_trim(0);
     after_batch(writer);

@@ -28,12 +28,15 @@ void writer_action_done(struct post_commit_action *action)
 /* The bound states that one message, listed pod, node or in-flight bind adds one action at most. */
 static struct post_commit_action *add_action(struct writer *writer)
 {
-    must(writer->actions <=
-         BATCH_MAX + writer->lists + writer->nodes_seen.count + writer->inflight.count);
+    must(writer->after_commit.actions <= BATCH_MAX + writer->pod_list.lists +
+                                             writer->node_list.nodes_seen.count +
+                                             writer->binds.inflight.count);
 
-    writer->action =
-        xgrow(writer->action, writer->actions, &writer->action_capacity, sizeof *writer->action);
-    struct post_commit_action *action = &writer->action[writer->actions++];
+    writer->after_commit.action =
+        xgrow(writer->after_commit.action, writer->after_commit.actions,
+              &writer->after_commit.action_capacity, sizeof *writer->after_commit.action);
+    struct post_commit_action *action =
+        &writer->after_commit.action[writer->after_commit.actions++];
     *action = (struct post_commit_action){0};
     strbuf_init(&action->body);
     return action;
@@ -78,7 +81,7 @@ int writer_queue_binding(struct writer *writer, const struct allocation *allocat
     const int rc = binding_encode(&action->body, allocation, node, &terms, err);
     if (rc < 0) {
         writer_action_done(action);
-        writer->actions--;
+        writer->after_commit.actions--;
     }
     return rc;
 }
@@ -109,8 +112,8 @@ void writer_run_actions(struct writer *writer)
 {
     must(!writer->batch.open);
 
-    for (size_t i = 0; i < writer->actions; i++) {
-        struct post_commit_action *action = &writer->action[i];
+    for (size_t i = 0; i < writer->after_commit.actions; i++) {
+        struct post_commit_action *action = &writer->after_commit.action[i];
         if (action->kind == ACTION_BIND) {
             const struct outbox_binding binding = {.uid = action->uid,
                                                    .namespace = action->namespace,
@@ -127,7 +130,7 @@ void writer_run_actions(struct writer *writer)
         }
         writer_action_done(action);
     }
-    writer->actions = 0;
+    writer->after_commit.actions = 0;
 }
 
 void writer_drop_actions(struct writer *writer)
@@ -138,10 +141,10 @@ void writer_drop_actions(struct writer *writer)
 
     (void)snprintf(text, sizeof text, "the ledger cannot be written: %.400s",
                    writer->batch.err.text);
-    for (size_t i = 0; i < writer->actions; i++) {
-        if (writer->action[i].kind == ACTION_BIND)
-            inflight_end(writer, writer->action[i].uid, text);
-        writer_action_done(&writer->action[i]);
+    for (size_t i = 0; i < writer->after_commit.actions; i++) {
+        if (writer->after_commit.action[i].kind == ACTION_BIND)
+            inflight_end(writer, writer->after_commit.action[i].uid, text);
+        writer_action_done(&writer->after_commit.action[i]);
     }
-    writer->actions = 0;
+    writer->after_commit.actions = 0;
 }

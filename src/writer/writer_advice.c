@@ -53,7 +53,7 @@ static bool advise_on_model(struct writer *writer, const struct pod_record *reco
                             struct advice *out)
 {
     if (record->request == NULL || record->request->models == 0 || !app_ready(writer->app, NULL) ||
-        !event_budget_take(&writer->model_looks, writer_now_ms(writer)))
+        !event_budget_take(&writer->advice.model_looks, writer_now_ms(writer)))
         return false;
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(writer->app->view);
     must(snapshot != NULL);
@@ -84,7 +84,7 @@ void writer_advise(struct writer *writer, const struct pod *pod)
         const bool given = kind == ADVICE_MODEL
                                ? advise_on_model(writer, record, &advice)
                                : advice_of(kind, pod, &app->request_rules, &advice);
-        if (!given || !event_budget_take(&writer->advice_budget, writer_now_ms(writer)))
+        if (!given || !event_budget_take(&writer->advice.advice_budget, writer_now_ms(writer)))
             continue;
         pod_cache_advised(app->pod_cache, pod->uid, kind);
         send_advice(writer, pod, kind_names[kind], &advice);

@@ -22,23 +22,24 @@ void writer_load_agents(struct writer *writer)
 {
     struct err err;
 
-    must(agents_count(writer->agents) == 0);
+    must(agents_count(writer->vouching.agents) == 0);
     /* After a failure agents count as seen. */
-    if (store_agents(writer->app->store, writer->agents, &err) < 0)
+    if (store_agents(writer->app->store, writer->vouching.agents, &err) < 0)
         log_write(
             LOG_WARN,
             "which agents were seen is not known: every node of agent_nodes waits for its agent",
             log_str("error", err.text));
-    writer->agents_stored = agents_seen(writer->agents);
+    writer->vouching.agents_stored = agents_seen(writer->vouching.agents);
 }
 
 static bool judge_agent(struct writer *writer, const struct node *node)
 {
-    const struct command command = {.kind = COMMAND_NODE,
-                                    .at_ms = writer->wall_ms,
-                                    .node = node->name->text,
-                                    .judges_agent = true,
-                                    .vouch = agents_judge(writer->agents, atom_text(node->name))};
+    const struct command command = {
+        .kind = COMMAND_NODE,
+        .at_ms = writer->wall_ms,
+        .node = node->name->text,
+        .judges_agent = true,
+        .vouch = agents_judge(writer->vouching.agents, atom_text(node->name))};
 
     must(!writer->batch.lost);
     /* The Node is shown first: the pods of its agents are judged with it. */
@@ -69,8 +70,8 @@ bool writer_judge_agents(struct writer *writer)
 bool writer_judge_unsure_agents(struct writer *writer)
 {
     must(!writer->batch.lost);
-    writer->agents_unsure = writer->agents_unsure && !writer_judge_agents(writer);
-    return !writer->agents_unsure;
+    writer->vouching.agents_unsure = writer->vouching.agents_unsure && !writer_judge_agents(writer);
+    return !writer->vouching.agents_unsure;
 }
 
 bool writer_see_agent(struct writer *writer, const struct pod *pod)
@@ -80,14 +81,14 @@ bool writer_see_agent(struct writer *writer, const struct pod *pod)
         return true;
     if (!pod->is_agent)
         return writer_agent_gone(writer, pod->node, pod->uid);
-    if (agents_see_pod(writer->agents, pod) && !writer_judge_agents(writer))
+    if (agents_see_pod(writer->vouching.agents, pod) && !writer_judge_agents(writer))
         return false;
     return judge_agent_of(writer, pod->node);
 }
 
 bool writer_agent_gone(struct writer *writer, const char *node, const char *uid)
 {
-    return !agents_pod_gone(writer->agents, text_of(node), text_of(uid)) ||
+    return !agents_pod_gone(writer->vouching.agents, text_of(node), text_of(uid)) ||
            judge_agent_of(writer, node);
 }
 
@@ -100,18 +101,19 @@ void writer_store_agents(struct writer *writer)
     struct err err;
 
     must(!writer->batch.open);
-    if (!agents_next_changed(writer->agents, &at, &memory) &&
-        writer->agents_stored == agents_seen(writer->agents))
+    if (!agents_next_changed(writer->vouching.agents, &at, &memory) &&
+        writer->vouching.agents_stored == agents_seen(writer->vouching.agents))
         return;
     if (!atomic_load(&writer->app->pods_synced) || atomic_load(&writer->app->safe_mode) ||
-        !atomic_load(&writer->app->identified) || writer_now_ms(writer) < writer->store_agents_ms)
+        !atomic_load(&writer->app->identified) ||
+        writer_now_ms(writer) < writer->vouching.store_agents_ms)
         return;
-    if (ops->remember(ops->ctx, writer->agents, STORED_AT_ONCE, &count, &err) < 0) {
+    if (ops->remember(ops->ctx, writer->vouching.agents, STORED_AT_ONCE, &count, &err) < 0) {
         log_write(LOG_WARN, "which agents were seen could not be stored",
                   log_str("error", err.text));
-        writer->store_agents_ms = writer_now_ms(writer) + STORE_AGAIN_MS;
+        writer->vouching.store_agents_ms = writer_now_ms(writer) + STORE_AGAIN_MS;
         return;
     }
-    agents_stored(writer->agents, count);
-    writer->agents_stored = agents_seen(writer->agents);
+    agents_stored(writer->vouching.agents, count);
+    writer->vouching.agents_stored = agents_seen(writer->vouching.agents);
 }

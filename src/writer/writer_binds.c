@@ -93,7 +93,7 @@ bool writer_release_void(struct writer *writer, const struct pod_record *record)
     struct command command[RECONCILE_MAX];
 
     /* While a Binding is in flight, its outcome decides. */
-    if (record->node[0] != '\0' || map_find(&writer->inflight, text_of(record->uid)) != NULL)
+    if (record->node[0] != '\0' || map_find(&writer->binds.inflight, text_of(record->uid)) != NULL)
         return true;
     const size_t count =
         reconcile_unbound(writer->ledger, record->uid, record->version, writer->wall_ms, command);
@@ -219,7 +219,7 @@ static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
 
     const struct extender_bind *asks = &bind->asks;
     const struct allocation *held = ledger_find(writer->ledger, text_of(asks->uid));
-    struct inflight_bind *bind_inflight = map_find(&writer->inflight, text_of(asks->uid));
+    struct inflight_bind *bind_inflight = map_find(&writer->binds.inflight, text_of(asks->uid));
 
     /* The table has no name for such a pod. */
     if (record->verdict == REQUEST_NOT_OURS) {
@@ -361,8 +361,8 @@ void writer_hear_version(struct writer *writer, const struct pod *pod)
     const uint64_t version = version_number(pod->resource_version);
 
     must(pod->uid[0] != '\0');
-    if (version <= VERSION_MAX && version > writer->heard)
-        writer->heard = version;
+    if (version <= VERSION_MAX && version > writer->pod_list.heard)
+        writer->pod_list.heard = version;
 }
 
 /*
@@ -377,7 +377,7 @@ static bool is_yet_to_come(const struct writer *writer, const struct pod *fetche
     must(fetched->uid[0] != '\0');
     if (record != NULL)
         return pod_record_asks(record) && record->request == NULL;
-    return version == 0 || version > writer->heard;
+    return version == 0 || version > writer->pod_list.heard;
 }
 
 /* bind_pod() evaluates what the pod cache shows, so the pod is put there first. */
@@ -431,7 +431,7 @@ static bool try_again(struct writer *writer, struct bind_call *bind)
  */
 static bool handle_moved(struct writer *writer, const struct binding_outcome *outcome)
 {
-    struct inflight_bind *bind_inflight = map_take(&writer->inflight, text_of(outcome->uid));
+    struct inflight_bind *bind_inflight = map_take(&writer->binds.inflight, text_of(outcome->uid));
     bool whole = true;
 
     must(outcome->is == OUTCOME_MOVED && outcome->pod.node[0] == '\0');
@@ -485,7 +485,8 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
     must(outcome->is == OUTCOME_BOUND || outcome->text != NULL);
 
     const struct allocation *held = ledger_find(writer->ledger, text_of(outcome->uid));
-    const struct inflight_bind *bind_inflight = map_find(&writer->inflight, text_of(outcome->uid));
+    const struct inflight_bind *bind_inflight =
+        map_find(&writer->binds.inflight, text_of(outcome->uid));
     const bool asked = bind_inflight != NULL && bind_inflight->asks;
     struct command command = {.at_ms = writer->wall_ms, .uid = outcome->uid};
     char text[ERR_TEXT_MAX];

@@ -11,7 +11,7 @@
 
 /* When a row became bound in this process. */
 struct bound_since {
-    char *uid; /* also the key in writer.bound_since */
+    char *uid; /* also the key in writer.pod_list.bound_since */
     int64_t ms;
 };
 
@@ -30,14 +30,14 @@ void writer_note_bound(struct writer *writer, const struct change *change, int64
     must(change->verdict == VERDICT_OK);
     if (after == NULL || (change->before != NULL && change->before->is.state == after->is.state))
         return;
-    since = map_take(&writer->bound_since, text_of(after->is.uid));
+    since = map_take(&writer->pod_list.bound_since, text_of(after->is.uid));
     if (since != NULL)
         bound_since_free(since);
     if (after->is.state != STATE_BOUND)
         return;
     since = xmalloc(sizeof *since);
     *since = (struct bound_since){.uid = xstrdup(after->is.uid), .ms = now_ms};
-    must(map_put(&writer->bound_since, text_of(since->uid), since) == NULL);
+    must(map_put(&writer->pod_list.bound_since, text_of(since->uid), since) == NULL);
 }
 
 /* Within one millisecond the order is not known. */
@@ -47,7 +47,7 @@ static bool is_not_before(void *user, void *value)
     struct bound_since *since = value;
 
     must(since->ms >= 0);
-    if (since->ms >= writer->listed_ms)
+    if (since->ms >= writer->pod_list.listed_ms)
         return true;
     bound_since_free(since);
     return false;
@@ -55,21 +55,21 @@ static bool is_not_before(void *user, void *value)
 
 void writer_forget_bound(struct writer *writer)
 {
-    must(writer->listing);
-    (void)map_retain(&writer->bound_since, writer, is_not_before);
+    must(writer->pod_list.listing);
+    (void)map_retain(&writer->pod_list.bound_since, writer, is_not_before);
 }
 
 void writer_stop_bound(struct writer *writer)
 {
     struct bound_since *since;
 
-    for (size_t at = 0; (since = map_next(&writer->bound_since, &at)) != NULL;)
+    for (size_t at = 0; (since = map_next(&writer->pod_list.bound_since, &at)) != NULL;)
         bound_since_free(since);
-    map_done(&writer->bound_since);
+    map_done(&writer->pod_list.bound_since);
 }
 
 bool writer_bound_lately(const struct writer *writer, const char *uid)
 {
     must(uid[0] != '\0');
-    return map_find(&writer->bound_since, text_of(uid)) != NULL;
+    return map_find(&writer->pod_list.bound_since, text_of(uid)) != NULL;
 }

@@ -45,7 +45,7 @@ static bool expire_doubt(struct writer *writer, const struct allocation *allocat
 {
     must(allocation->is.state == STATE_RESERVED);
 
-    struct doubt *doubt = map_find(&writer->doubts, text_of(allocation->is.uid));
+    struct doubt *doubt = map_find(&writer->binds.doubts, text_of(allocation->is.uid));
     const struct command command = {
         .kind = COMMAND_DOUBT, .at_ms = writer->wall_ms, .uid = allocation->is.uid};
 
@@ -53,10 +53,10 @@ static bool expire_doubt(struct writer *writer, const struct allocation *allocat
         doubt = xcalloc(1, sizeof *doubt);
         doubt->uid = xstrdup(allocation->is.uid);
         doubt->since_ms = now;
-        (void)map_put(&writer->doubts, text_of(doubt->uid), doubt);
+        (void)map_put(&writer->binds.doubts, text_of(doubt->uid), doubt);
     }
     must(now >= doubt->since_ms);
-    doubt->mark = writer->mark;
+    doubt->mark = writer->binds.mark;
     if (now - doubt->since_ms >= (allocation->is.version > 0 ? DOUBT_ASK_MS : DOUBT_OLD_MS))
         ask_about(writer, allocation, now);
     return allocation->is.in_doubt || writer_run(writer, &command);
@@ -79,8 +79,8 @@ static bool doubt_lives(void *user, void *value)
     const struct writer *writer = user;
     struct doubt *doubt = value;
 
-    must(doubt->mark <= writer->mark);
-    if (doubt->mark == writer->mark)
+    must(doubt->mark <= writer->binds.mark);
+    if (doubt->mark == writer->binds.mark)
         return true;
     doubt_free(doubt);
     return false;
@@ -99,7 +99,7 @@ static const struct allocation **open_reservations(const struct writer *writer, 
     *out_count = 0;
     for (size_t at = 0; (allocation = ledger_next_open(writer->ledger, &at)) != NULL;) {
         if (allocation->is.state != STATE_RESERVED ||
-            map_find(&writer->inflight, text_of(allocation->is.uid)) != NULL)
+            map_find(&writer->binds.inflight, text_of(allocation->is.uid)) != NULL)
             continue;
         open = xgrow(open, *out_count, &capacity, sizeof *open);
         open[(*out_count)++] = allocation_ref(allocation);
@@ -114,7 +114,7 @@ bool writer_check_doubts(struct writer *writer, int64_t now)
 
     must(!writer->batch.lost);
     const struct allocation **open = open_reservations(writer, &count);
-    writer->mark++;
+    writer->binds.mark++;
     for (size_t i = 0; i < count; i++) {
         whole = whole && tick_doubt(writer, open[i], now);
         allocation_unref(open[i]);
@@ -122,6 +122,6 @@ bool writer_check_doubts(struct writer *writer, int64_t now)
     xfree(open);
     /* After a lost batch not all are marked, and an entry that went would start its time again. */
     if (whole)
-        (void)map_retain(&writer->doubts, writer, doubt_lives);
+        (void)map_retain(&writer->binds.doubts, writer, doubt_lives);
     return whole;
 }

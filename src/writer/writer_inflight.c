@@ -25,13 +25,13 @@ void doubt_free(struct doubt *doubt)
 
 void replies_drop(struct writer *writer)
 {
-    must(writer->replies <= writer->reply_capacity);
+    must(writer->after_commit.replies <= writer->after_commit.reply_capacity);
 
-    for (size_t i = 0; i < writer->replies; i++) {
-        xfree(writer->reply[i].uid);
-        xfree(writer->reply[i].error);
+    for (size_t i = 0; i < writer->after_commit.replies; i++) {
+        xfree(writer->after_commit.reply[i].uid);
+        xfree(writer->after_commit.reply[i].error);
     }
-    writer->replies = 0;
+    writer->after_commit.replies = 0;
 }
 
 /*
@@ -47,8 +47,8 @@ struct inflight_bind *inflight_begin(struct writer *writer, const char *uid,
     bind_inflight->uid = xstrdup(uid);
     bind_inflight->node = atom_ref(node);
     bind_inflight->deadline_ms = deadline_ms;
-    must(map_put(&writer->inflight, text_of(bind_inflight->uid), bind_inflight) == NULL);
-    struct doubt *doubt = map_take(&writer->doubts, text_of(uid));
+    must(map_put(&writer->binds.inflight, text_of(bind_inflight->uid), bind_inflight) == NULL);
+    struct doubt *doubt = map_take(&writer->binds.doubts, text_of(uid));
     if (doubt != NULL)
         doubt_free(doubt);
     return bind_inflight;
@@ -71,7 +71,7 @@ void inflight_end(struct writer *writer, const char *uid, const char *error)
 {
     must(uid != NULL);
 
-    struct inflight_bind *bind_inflight = map_take(&writer->inflight, text_of(uid));
+    struct inflight_bind *bind_inflight = map_take(&writer->binds.inflight, text_of(uid));
 
     if (bind_inflight == NULL)
         return;
@@ -83,10 +83,11 @@ void inflight_end(struct writer *writer, const char *uid, const char *error)
 /* The texts are copied, because the message that they come from is freed before they are sent. */
 void replies_add(struct writer *writer, const char *uid, const char *error)
 {
-    writer->reply =
-        xgrow(writer->reply, writer->replies, &writer->reply_capacity, sizeof *writer->reply);
+    writer->after_commit.reply =
+        xgrow(writer->after_commit.reply, writer->after_commit.replies,
+              &writer->after_commit.reply_capacity, sizeof *writer->after_commit.reply);
     must(uid[0] != '\0');
-    writer->reply[writer->replies++] =
+    writer->after_commit.reply[writer->after_commit.replies++] =
         (struct pending_reply){xstrdup(uid), error != NULL ? xstrdup(error) : NULL};
 }
 
@@ -94,7 +95,8 @@ void replies_send(struct writer *writer)
 {
     must(!writer->batch.open);
 
-    for (size_t i = 0; i < writer->replies; i++)
-        inflight_end(writer, writer->reply[i].uid, writer->reply[i].error);
+    for (size_t i = 0; i < writer->after_commit.replies; i++)
+        inflight_end(writer, writer->after_commit.reply[i].uid,
+                     writer->after_commit.reply[i].error);
     replies_drop(writer);
 }

@@ -42,7 +42,7 @@
 
 /* A Binding on its way, and the calls that wait for its outcome. */
 struct inflight_bind {
-    /* also the key in writer.inflight */
+    /* also the key in writer.binds.inflight */
     char *uid;
     /* where it is being bound, a reference: a bind to another node is refused meanwhile */
     const struct atom *node;
@@ -61,10 +61,10 @@ struct pending_reply {
 
 /* A reservation that nothing is sending, and since when. */
 struct doubt {
-    /* also the key in writer.doubts */
+    /* also the key in writer.binds.doubts */
     char *uid;
     int64_t since_ms;
-    /* writer.mark of the last second in which it was still a doubt */
+    /* writer.binds.mark of the last second in which it was still a doubt */
     uint64_t mark;
 };
 
@@ -90,95 +90,131 @@ struct post_commit_action {
     uint32_t milli;
 };
 
+/* Each group is used by the file that it names, and by few others. */
 struct writer {
     struct app *app;
     struct ledger *ledger;
     struct batch batch;
     struct drift_watch *drift;
-    const struct rulebook *rulebook; /* a reference; by which the ledger decides */
-    rule_set holding;                /* those of its rules that hold */
-    const struct rulebook
-        *next_book;               /* by which it decides from the next batch on; NULL: the same */
-    bool rules_told;              /* the journal says which rules decide */
-    bool rules_matched;           /* it was looked whether its rules match any node */
-    bool rules_kept;              /* the ledger keeps its document, if it has one */
-    int64_t keep_rules_ms;        /* monotonic: not again before this time */
-    bool rules_change;            /* this batch does nothing but tell it */
-    int64_t rules_from_ms;        /* UTC: from then ... */
-    int64_t rules_until_ms;       /* ... and until then the same rules hold */
-    uint32_t idle[RULES_MAX];     /* of the outlook, when the writer last looked whom to wake */
-    uint64_t tolerations_version; /* that the ledger was told (tolerations.h) */
-    struct tally *tally;
-    int64_t learned_until_ms;  /* pods that were created up to then were counted before the start */
-    int64_t learned_ms;        /* creationTimestamp of the newest pod that was counted */
-    uint64_t stored_pods;      /* of the tally that is stored; 0: none is */
-    int64_t store_learned_ms;  /* monotonic: not again before this time */
-    int64_t store_measured_ms; /* monotonic, likewise */
-    int64_t reported_ms;       /* UTC, as stored: the last report that was taken; 0: none was */
     struct host_sums *host_sums;
-    struct agents *agents;
-    bool agents_unsure;      /* nodes may say otherwise than agents_judge() */
-    bool agents_stored;      /* that an agent was seen */
-    int64_t store_agents_ms; /* monotonic: not again before this time */
-    /* uid to struct inflight_bind */
-    struct map inflight;
-    /* uid to struct doubt */
-    struct map doubts;
-    struct post_commit_action *action;
-    size_t actions;
-    size_t action_capacity;
-    struct pending_reply *reply;
-    size_t replies;
-    size_t reply_capacity;
-    /* messages of a lost batch, to be handled again, and those that a batch left over */
-    struct message **kept;
-    size_t keeps;
-    size_t keep_capacity;
-    /* with what the messages own; at NEWS_BYTES_MAX nothing is taken from the queue */
-    size_t keep_bytes;
-    /* monotonic: kept messages are not tried again before this time */
-    int64_t retry_ms;
-    bool writes; /* something was written since the last lost batch */
-    /*
-     * The pods of a list until its end: copies, because a listed object as it arrives is ten times
-     * as large.
-     */
-    struct arena list;
-    const struct pod **listed;
-    size_t lists;
-    size_t list_capacity;
-    bool listing;
-    int64_t listed_ms; /* when that list was requested */
-    uint64_t epoch;    /* of pod lists */
-    /* uid to struct bound_since: rows that became bound after that list was requested, or later */
-    struct map bound_since;
-    uint64_t heard;        /* the pod version up to which the watch has reported everything */
-    uint64_t node_epoch;   /* of node lists */
-    struct map nodes_seen; /* struct node_seen, by node name */
-    /* while the ledger is new: struct node_seen with a creationTimestamp, by node name */
-    struct map ages;
-    bool pods_ended;  /* this batch ends a list */
-    bool after_grace; /* the list began after a new ledger's grace period */
-    int64_t start_ms;
-    bool granted_before; /* a pod has an annotation of ours */
-    struct event_budget advice_budget;
-    struct event_budget model_looks;
-    bool may_own;   /* the ledger waits for nothing more and may belong to this cluster */
-    int64_t own_ms; /* the last attempt failed: not before then */
-    bool nodes_ended;
-    /* after the batch before, to notice the change */
-    bool was_ready;
-    /* monotonic: the next tick */
-    int64_t tick_ms;
-    /* UTC: the time of all commands of this batch */
-    int64_t wall_ms;
-    struct wallclock wallclock;
-    struct wallclock looked; /* as it was before this batch */
-    bool watches_clock;      /* since the first batch */
-    /* counts the rounds of writer_check_doubts() */
-    uint64_t mark;
+    int64_t wall_ms; /* UTC: the time of all commands of this batch */
+    int64_t tick_ms; /* monotonic: the next tick */
+    bool was_ready;  /* after the batch before, to notice the change */
     /* where verifier_memory() continues */
     uint32_t verify_place;
+    /* writer.c */
+    struct {
+        struct wallclock wallclock;
+        struct wallclock looked; /* as it was before this batch */
+        bool watches_clock;      /* since the first batch */
+    } clock;
+    /* writer_policy.c */
+    struct {
+        const struct rulebook *rulebook;  /* a reference; by which the ledger decides */
+        rule_set holding;                 /* those of its rules that hold */
+        const struct rulebook *next_book; /* from the next batch on; NULL: the same */
+        bool rules_told;                  /* the journal says which rules decide */
+        bool rules_matched;               /* it was looked whether its rules match any node */
+        bool rules_kept;                  /* the ledger keeps its document, if it has one */
+        int64_t keep_rules_ms;            /* monotonic: not again before this time */
+        bool rules_change;                /* this batch does nothing but tell it */
+        int64_t rules_from_ms;            /* UTC: from then ... */
+        int64_t rules_until_ms;           /* ... and until then the same rules hold */
+    } policy;
+    /* writer_wake.c */
+    struct {
+        uint32_t idle[RULES_MAX];     /* of the outlook, when it last looked whom to wake */
+        uint64_t tolerations_version; /* that the ledger was told (tolerations.h) */
+    } wake;
+    /* writer_learn.c */
+    struct {
+        struct tally *tally;
+        int64_t learned_until_ms; /* pods created up to then were counted before the start */
+        int64_t learned_ms;       /* creationTimestamp of the newest pod that was counted */
+        uint64_t stored_pods;     /* of the tally that is stored; 0: none is */
+        int64_t store_learned_ms; /* monotonic: not again before this time */
+    } learning;
+    /* writer_measured.c */
+    struct {
+        int64_t store_measured_ms; /* monotonic: not again before this time */
+        int64_t reported_ms;       /* UTC, as stored: the last report that was taken; 0: none was */
+    } measuring;
+    /* writer_agents.c */
+    struct {
+        struct agents *agents;
+        bool agents_unsure;      /* nodes may say otherwise than agents_judge() */
+        bool agents_stored;      /* that an agent was seen */
+        int64_t store_agents_ms; /* monotonic: not again before this time */
+    } vouching;
+    /* writer_inflight.c, writer_doubts.c */
+    struct {
+        /* uid to struct inflight_bind */
+        struct map inflight;
+        /* uid to struct doubt */
+        struct map doubts;
+        /* counts the rounds of writer_check_doubts() */
+        uint64_t mark;
+    } binds;
+    /* writer_actions.c, writer_inflight.c */
+    struct {
+        struct post_commit_action *action;
+        size_t actions;
+        size_t action_capacity;
+        struct pending_reply *reply;
+        size_t replies;
+        size_t reply_capacity;
+    } after_commit;
+    /* writer_lost.c */
+    struct {
+        /* messages of a lost batch, to be handled again, and those that a batch left over */
+        struct message **kept;
+        size_t keeps;
+        size_t keep_capacity;
+        /* with what the messages own; at NEWS_BYTES_MAX nothing is taken from the queue */
+        size_t keep_bytes;
+        /* monotonic: kept messages are not tried again before this time */
+        int64_t retry_ms;
+        bool writes; /* something was written since the last lost batch */
+    } lost;
+    /* writer_pods.c, writer_bound.c */
+    struct {
+        /*
+         * The pods of a list until its end: copies, because a listed object as it arrives is ten
+         * times as large.
+         */
+        struct arena list;
+        const struct pod **listed;
+        size_t lists;
+        size_t list_capacity;
+        bool listing;
+        int64_t listed_ms; /* when that list was requested */
+        uint64_t epoch;    /* of pod lists */
+        /* uid to struct bound_since: rows that became bound after the request of that list */
+        struct map bound_since;
+        uint64_t heard;   /* the pod version up to which the watch has reported everything */
+        bool pods_ended;  /* this batch ends a list */
+        bool after_grace; /* the list began after a new ledger's grace period */
+    } pod_list;
+    /* writer_nodes.c */
+    struct {
+        uint64_t node_epoch;   /* of node lists */
+        struct map nodes_seen; /* struct node_seen, by node name */
+        /* while the ledger is new: struct node_seen with a creationTimestamp, by node name */
+        struct map ages;
+        bool nodes_ended;
+    } node_list;
+    /* writer_new_ledger.c */
+    struct {
+        int64_t start_ms;
+        bool granted_before; /* a pod has an annotation of ours */
+        bool may_own;        /* the ledger waits for nothing more and may belong to this cluster */
+        int64_t own_ms;      /* the last attempt failed: not before then */
+    } new_ledger;
+    /* writer_advice.c */
+    struct {
+        struct event_budget advice_budget;
+        struct event_budget model_looks;
+    } advice;
 };
 
 /* How a Binding is sent. */

@@ -18,8 +18,8 @@ enum { STORE_LEARNED_MS = 60000 };
 
 void writer_begin_to_learn(struct writer *writer)
 {
-    must(writer->tally == NULL);
-    writer->tally = tally_new();
+    must(writer->learning.tally == NULL);
+    writer->learning.tally = tally_new();
     writer_set_outlook(writer);
 }
 
@@ -30,14 +30,14 @@ void writer_load_learned(struct writer *writer)
     struct err err;
 
     must(!writer->batch.open);
-    if (store_learned(writer->app->store, &tally, &writer->learned_until_ms, &err) < 0)
+    if (store_learned(writer->app->store, &tally, &writer->learning.learned_until_ms, &err) < 0)
         log_write(LOG_WARN, "the workload is learned anew", log_str("error", err.text));
     if (tally == NULL)
         return;
-    tally_free(writer->tally);
-    writer->tally = tally;
-    writer->learned_ms = writer->learned_until_ms;
-    writer->stored_pods = tally_pods(tally);
+    tally_free(writer->learning.tally);
+    writer->learning.tally = tally;
+    writer->learning.learned_ms = writer->learning.learned_until_ms;
+    writer->learning.stored_pods = tally_pods(tally);
     writer_set_outlook(writer);
 }
 
@@ -51,8 +51,8 @@ bool writer_is_new_pod(const struct writer *writer, const struct pod *pod)
 /* The process before this one counted it: the first list shows it to this one. */
 static bool counted_before(const struct writer *writer, const struct pod *pod)
 {
-    return writer->stored_pods > 0 && !atomic_load(&writer->app->pods_synced) &&
-           pod->created_ms <= writer->learned_until_ms;
+    return writer->learning.stored_pods > 0 && !atomic_load(&writer->app->pods_synced) &&
+           pod->created_ms <= writer->learning.learned_until_ms;
 }
 
 void writer_learn(struct writer *writer, const struct pod *pod)
@@ -64,16 +64,16 @@ void writer_learn(struct writer *writer, const struct pod *pod)
     if (record->verdict != REQUEST_OK || record->request == NULL || record->request->wants == 0 ||
         counted_before(writer, pod))
         return;
-    tally_count(writer->tally, record->request);
-    if (pod->created_ms > writer->learned_ms)
-        writer->learned_ms = pod->created_ms;
+    tally_count(writer->learning.tally, record->request);
+    if (pod->created_ms > writer->learning.learned_ms)
+        writer->learning.learned_ms = pod->created_ms;
     metric_add(M_WORKLOAD_PODS, NULL, 1);
 }
 
 void writer_use_what_was_learned(struct writer *writer)
 {
-    must(writer->tally != NULL);
-    if (!tally_is_due(writer->tally))
+    must(writer->learning.tally != NULL);
+    if (!tally_is_due(writer->learning.tally))
         return;
     writer_set_outlook(writer);
     batch_publish(writer->app, writer->ledger);
@@ -83,24 +83,24 @@ void writer_use_what_was_learned(struct writer *writer)
 void writer_store_learned(struct writer *writer)
 {
     const struct store_ops *ops = &writer->app->store_ops;
-    const uint64_t pods = tally_pods(writer->tally);
+    const uint64_t pods = tally_pods(writer->learning.tally);
     struct err err;
 
     must(!writer->batch.open);
-    if (pods == writer->stored_pods || !atomic_load(&writer->app->pods_synced) ||
+    if (pods == writer->learning.stored_pods || !atomic_load(&writer->app->pods_synced) ||
         atomic_load(&writer->app->safe_mode) || !atomic_load(&writer->app->identified))
         return;
-    writer->store_learned_ms = writer_now_ms(writer) + STORE_LEARNED_MS;
-    if (ops->learn(ops->ctx, writer->tally, writer->learned_ms, &err) < 0) {
+    writer->learning.store_learned_ms = writer_now_ms(writer) + STORE_LEARNED_MS;
+    if (ops->learn(ops->ctx, writer->learning.tally, writer->learning.learned_ms, &err) < 0) {
         log_write(LOG_WARN, "what was learned of the workload could not be stored",
                   log_str("error", err.text));
         return;
     }
-    writer->stored_pods = pods;
+    writer->learning.stored_pods = pods;
 }
 
 void writer_store_learned_now_and_then(struct writer *writer)
 {
-    if (writer_now_ms(writer) >= writer->store_learned_ms)
+    if (writer_now_ms(writer) >= writer->learning.store_learned_ms)
         writer_store_learned(writer);
 }

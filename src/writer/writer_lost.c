@@ -46,23 +46,24 @@ static void keep_first(struct writer *writer, struct message **message, size_t c
     if (count == 0)
         return;
     for (size_t i = 0; i < count; i++)
-        writer->kept =
-            xgrow(writer->kept, writer->keeps + i, &writer->keep_capacity, sizeof(void *));
+        writer->lost.kept = xgrow(writer->lost.kept, writer->lost.keeps + i,
+                                  &writer->lost.keep_capacity, sizeof(void *));
     for (size_t i = 0; i < count; i++)
-        writer->keep_bytes += message_bytes(message[i]);
-    memmove(writer->kept + count, writer->kept, writer->keeps * sizeof(void *));
-    memcpy(writer->kept, message, count * sizeof(void *));
-    writer->keeps += count;
+        writer->lost.keep_bytes += message_bytes(message[i]);
+    memmove(writer->lost.kept + count, writer->lost.kept, writer->lost.keeps * sizeof(void *));
+    memcpy(writer->lost.kept, message, count * sizeof(void *));
+    writer->lost.keeps += count;
 }
 
 void writer_leave_over(struct writer *writer, struct message **message, size_t count)
 {
-    must(count == 0 || writer->pods_ended || writer->nodes_ended || writer->rules_change);
+    must(count == 0 || writer->pod_list.pods_ended || writer->node_list.nodes_ended ||
+         writer->policy.rules_change);
 
     keep_first(writer, message, count);
     /* Nothing failed: the next step handles them without a pause. */
     if (count > 0)
-        writer->retry_ms = 0;
+        writer->lost.retry_ms = 0;
 }
 
 void writer_batch_lost(struct writer *writer, struct message **message, size_t count)
@@ -75,16 +76,16 @@ void writer_batch_lost(struct writer *writer, struct message **message, size_t c
                   log_str("error", writer->batch.err.text));
     writer_drop_actions(writer);
     /* Its journal row was lost with the batch. */
-    wallclock_look_again(&writer->wallclock, &writer->looked);
-    writer->writes = false;
+    wallclock_look_again(&writer->clock.wallclock, &writer->clock.looked);
+    writer->lost.writes = false;
     /* The verdicts of nodes were taken back, and what is known of agents was not. */
-    writer->agents_unsure = true;
+    writer->vouching.agents_unsure = true;
     size_t keeps = 0;
     for (size_t i = 0; i < count; i++)
         if (worth_keeping(writer, message[i]))
             message[keeps++] = message[i];
     keep_first(writer, message, keeps);
-    writer->retry_ms = writer_now_ms(writer) + RETRY_MS;
+    writer->lost.retry_ms = writer_now_ms(writer) + RETRY_MS;
 }
 
 /*
@@ -98,7 +99,7 @@ static bool is_news(struct message *message)
 
 size_t writer_put_behind(struct writer *writer, struct message **message, size_t count)
 {
-    must(writer->keeps > 0 && count <= BATCH_MAX);
+    must(writer->lost.keeps > 0 && count <= BATCH_MAX);
 
     size_t left = 0;
 
@@ -107,23 +108,25 @@ size_t writer_put_behind(struct writer *writer, struct message **message, size_t
             message[left++] = message[i];
             continue;
         }
-        writer->kept = xgrow(writer->kept, writer->keeps, &writer->keep_capacity, sizeof(void *));
-        writer->kept[writer->keeps++] = message[i];
-        writer->keep_bytes += message_bytes(message[i]);
+        writer->lost.kept = xgrow(writer->lost.kept, writer->lost.keeps,
+                                  &writer->lost.keep_capacity, sizeof(void *));
+        writer->lost.kept[writer->lost.keeps++] = message[i];
+        writer->lost.keep_bytes += message_bytes(message[i]);
     }
     return left;
 }
 
 size_t writer_take_kept(struct writer *writer, struct message **message)
 {
-    must(writer->keeps > 0);
+    must(writer->lost.keeps > 0);
 
-    const size_t count = writer->keeps < BATCH_MAX ? writer->keeps : BATCH_MAX;
+    const size_t count = writer->lost.keeps < BATCH_MAX ? writer->lost.keeps : BATCH_MAX;
 
-    memcpy(message, writer->kept, count * sizeof *message);
+    memcpy(message, writer->lost.kept, count * sizeof *message);
     for (size_t i = 0; i < count; i++)
-        writer->keep_bytes -= message_bytes(message[i]);
-    memmove(writer->kept, writer->kept + count, (writer->keeps - count) * sizeof *message);
-    writer->keeps -= count;
+        writer->lost.keep_bytes -= message_bytes(message[i]);
+    memmove(writer->lost.kept, writer->lost.kept + count,
+            (writer->lost.keeps - count) * sizeof *message);
+    writer->lost.keeps -= count;
     return count;
 }

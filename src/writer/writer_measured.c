@@ -53,13 +53,13 @@ static bool store_chunk(struct writer *writer)
     arena_init(&arena);
     chunk.rows = measured_sums_take(usage_book_sums(book), row, CHUNK_ROWS, &arena);
     chunk.idles = idle_changes_take(usage_book_idle(book), idle, CHUNK_ROWS, &arena);
-    if (chunk.idles < CHUNK_ROWS && reported_ms != writer->reported_ms)
+    if (chunk.idles < CHUNK_ROWS && reported_ms != writer->measuring.reported_ms)
         chunk.reported_ms = reported_ms;
     if (chunk.rows == 0 && chunk.idles == 0 && chunk.reported_ms == 0)
         return false;
     if (ops->measure(ops->ctx, &chunk, &err) == 0) {
         if (chunk.reported_ms > 0)
-            writer->reported_ms = chunk.reported_ms;
+            writer->measuring.reported_ms = chunk.reported_ms;
         return chunk.rows == CHUNK_ROWS || chunk.idles == CHUNK_ROWS;
     }
     for (uint32_t i = 0; i < chunk.rows; i++)
@@ -137,7 +137,7 @@ void writer_load_idle(struct writer *writer)
     if (store_idle(writer->app->store, &load.reported_ms, &load, load_share, &err) < 0)
         log_write(LOG_WARN, "since when shares are idle begins anew", log_str("error", err.text));
     resume_node(&load);
-    writer->reported_ms = load.reported_ms;
+    writer->measuring.reported_ms = load.reported_ms;
     xfree(load.idle);
 }
 
@@ -175,6 +175,6 @@ void writer_store_measured_now_and_then(struct writer *writer)
 {
     const int64_t now_ms = writer_now_ms(writer);
 
-    if (now_ms >= writer->store_measured_ms && may_store(writer) && !store_chunk(writer))
-        writer->store_measured_ms = now_ms + STORE_MEASURED_MS;
+    if (now_ms >= writer->measuring.store_measured_ms && may_store(writer) && !store_chunk(writer))
+        writer->measuring.store_measured_ms = now_ms + STORE_MEASURED_MS;
 }

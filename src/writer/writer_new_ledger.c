@@ -18,7 +18,7 @@ void writer_pods_are_in(struct writer *writer)
 {
     struct app *app = writer->app;
 
-    must(writer->pods_ended);
+    must(writer->pod_list.pods_ended);
     /*
      * Three cases: the ledger is ours already; nobody can have granted before, or the wait is over;
      * the wait begins. Only the first list that shows the need is logged; later ones leave its end
@@ -26,10 +26,11 @@ void writer_pods_are_in(struct writer *writer)
      */
     if (!atomic_load(&app->new_ledger)) {
         atomic_store(&app->pods_synced, true);
-    } else if (app->grace_ms == 0 || writer->after_grace ||
-               (!writer->granted_before && !atomic_load(&app->wake_object_existed))) {
-        writer->may_own = true;
-    } else if (atomic_exchange(&app->grace_ends_ms, writer->start_ms + app->grace_ms) == 0) {
+    } else if (app->grace_ms == 0 || writer->pod_list.after_grace ||
+               (!writer->new_ledger.granted_before && !atomic_load(&app->wake_object_existed))) {
+        writer->new_ledger.may_own = true;
+    } else if (atomic_exchange(&app->grace_ends_ms, writer->new_ledger.start_ms + app->grace_ms) ==
+               0) {
         log_write(LOG_WARN, app_grace_why(app), log_i64("ms", app->grace_ms));
     }
 }
@@ -40,20 +41,20 @@ void writer_own_ledger(struct writer *writer)
     struct err err;
 
     must(!writer->batch.open);
-    if (!writer->may_own || writer_now_ms(writer) < writer->own_ms)
+    if (!writer->new_ledger.may_own || writer_now_ms(writer) < writer->new_ledger.own_ms)
         return;
     if (atomic_load(&app->safe_mode))
         return; /* the file is left as it is, for whoever looks into it */
     if (store_set_cluster(app->store, app->cluster, &err) < 0) {
         log_write(LOG_ERROR, "the ledger cannot be claimed", log_str("error", err.text));
         atomic_store(&app->disk_broken, true);
-        writer->own_ms = writer_now_ms(writer) + RETRY_MS;
+        writer->new_ledger.own_ms = writer_now_ms(writer) + RETRY_MS;
         return;
     }
     /* The ages only serve give_way() on a new ledger. pods_synced comes last: it makes us ready. */
-    writer->may_own = false;
-    writer_done_seen(&writer->ages);
-    map_init(&writer->ages);
+    writer->new_ledger.may_own = false;
+    writer_done_seen(&writer->node_list.ages);
+    map_init(&writer->node_list.ages);
     atomic_store(&app->new_ledger, false);
     atomic_store(&app->restored_ledger, false);
     atomic_store(&app->grace_ends_ms, 0);

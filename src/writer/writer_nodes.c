@@ -50,7 +50,7 @@ static bool place_the_unplaced(struct writer *writer, const char *name)
 static bool nodes_is_older(const struct writer *writer, const struct node_facts *facts,
                            const struct node *than)
 {
-    const int64_t age = writer_seen_number(&writer->ages, than->name);
+    const int64_t age = writer_seen_number(&writer->node_list.ages, than->name);
 
     must(strcmp(facts->name, than->name->text) != 0);
     if (facts->created_ms == age)
@@ -93,7 +93,7 @@ static struct node_facts facts_shown(const struct writer *writer, const struct n
     struct node_facts shown = *facts;
 
     must(facts->name[0] != '\0');
-    if (agents_lost_gpus(writer->agents, facts))
+    if (agents_lost_gpus(writer->vouching.agents, facts))
         shown.gpus_error = "milligpu.io/gpus: missing, and the agent of this Node wrote it before";
     if (agent_is_uninstalled(facts))
         shown.agent = false;
@@ -108,14 +108,15 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts)
     struct inventory inventory;
 
     arena_init(&arena);
-    const bool first_agent = agents_see_node(writer->agents, facts);
+    const bool first_agent = agents_see_node(writer->vouching.agents, facts);
     const struct node_facts shown = facts_shown(writer, facts);
     inventory_parse(&shown, &writer->app->inventory_rules, &arena, &inventory);
-    const struct command command = {.kind = COMMAND_NODE,
-                                    .at_ms = writer->wall_ms,
-                                    .node = facts->name,
-                                    .inventory = &inventory,
-                                    .vouch = agents_judge(writer->agents, text_of(facts->name))};
+    const struct command command = {
+        .kind = COMMAND_NODE,
+        .at_ms = writer->wall_ms,
+        .node = facts->name,
+        .inventory = &inventory,
+        .vouch = agents_judge(writer->vouching.agents, text_of(facts->name))};
     /*
      * First the younger node lets go, then this one takes; healing passes on what this one let go;
      * only then are GPUs known for pods without a place.
@@ -129,9 +130,10 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts)
     writer_show_host(writer, facts);
     const struct node *node = ledger_node(writer->ledger, text_of(facts->name));
     if (node != NULL)
-        writer_see_node(&writer->nodes_seen, node->name, (int64_t)writer->node_epoch);
+        writer_see_node(&writer->node_list.nodes_seen, node->name,
+                        (int64_t)writer->node_list.node_epoch);
     if (node != NULL && writer_begins_empty(writer) && facts->created_ms != 0)
-        writer_see_node(&writer->ages, node->name, facts->created_ms);
+        writer_see_node(&writer->node_list.ages, node->name, facts->created_ms);
     return whole;
 }
 
@@ -142,9 +144,9 @@ bool writer_node_gone(struct writer *writer, const char *name)
     const struct command command = {
         .kind = COMMAND_NODE_GONE, .at_ms = writer->wall_ms, .node = name};
 
-    writer_unsee_node(&writer->nodes_seen, text_of(name));
+    writer_unsee_node(&writer->node_list.nodes_seen, text_of(name));
     host_sums_hide(writer->host_sums, name);
-    agents_node_gone(writer->agents, text_of(name));
+    agents_node_gone(writer->vouching.agents, text_of(name));
     return writer_run(writer, &command);
 }
 
@@ -160,8 +162,8 @@ bool writer_end_nodes(struct writer *writer)
     bool whole = true;
 
     for (size_t at = 0; (node = ledger_next_node(writer->ledger, &at)) != NULL;) {
-        const int64_t epoch = writer_seen_number(&writer->nodes_seen, node->name);
-        if (epoch == (int64_t)writer->node_epoch || node->gone)
+        const int64_t epoch = writer_seen_number(&writer->node_list.nodes_seen, node->name);
+        if (epoch == (int64_t)writer->node_list.node_epoch || node->gone)
             continue;
         lost = xgrow(lost, count, &capacity, sizeof *lost);
         lost[count++] = node->name;
@@ -169,7 +171,7 @@ bool writer_end_nodes(struct writer *writer)
     for (size_t i = 0; i < count && whole; i++)
         whole = writer_node_gone(writer, lost[i]->text);
     xfree(lost);
-    agents_end_nodes(writer->agents); /* also those that the ledger does not have */
-    writer->nodes_ended = whole;
+    agents_end_nodes(writer->vouching.agents); /* also those that the ledger does not have */
+    writer->node_list.nodes_ended = whole;
     return whole;
 }

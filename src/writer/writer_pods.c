@@ -80,14 +80,15 @@ bool writer_pod_gone(struct writer *writer, const char *uid)
 bool writer_handle_pod(struct writer *writer, const struct pod *pod)
 {
     must(pod->uid[0] != '\0');
-    writer->granted_before |= pod->annotation != NOTE_NONE && pod->node[0] != '\0';
+    writer->new_ledger.granted_before |= pod->annotation != NOTE_NONE && pod->node[0] != '\0';
     if (pod_ended(pod)) {
         pod_cache_remove(writer->app->pod_cache, pod->uid);
         hints_resolved(writer->app->hints, text_of(pod->uid));
         return writer_agent_gone(writer, pod->node, pod->uid) && writer_reconcile(writer, pod);
     }
     const bool is_new = writer_is_new_pod(writer, pod);
-    if (!pod_cache_put(writer->app->pod_cache, pod, &writer->app->request_rules, writer->epoch))
+    if (!pod_cache_put(writer->app->pod_cache, pod, &writer->app->request_rules,
+                       writer->pod_list.epoch))
         return true; /* outdated */
     if (is_new)
         writer_learn(writer, pod);
@@ -123,22 +124,22 @@ bool writer_handle_pod_deleted(struct writer *writer, const struct pod *pod)
 
 void writer_drop_list(struct writer *writer)
 {
-    must(writer->listing || writer->lists == 0);
-    arena_done(&writer->list);
-    arena_init(&writer->list);
-    writer->lists = 0;
-    writer->listing = false;
+    must(writer->pod_list.listing || writer->pod_list.lists == 0);
+    arena_done(&writer->pod_list.list);
+    arena_init(&writer->pod_list.list);
+    writer->pod_list.lists = 0;
+    writer->pod_list.listing = false;
 }
 
 /* A list that was begun and not ended is dropped. The new epoch marks what this list contains. */
 void writer_begin_list(struct writer *writer, int64_t asked_ms)
 {
-    must(writer->epoch < UINT64_MAX);
+    must(writer->pod_list.epoch < UINT64_MAX);
 
     writer_drop_list(writer);
-    writer->listed_ms = asked_ms;
-    writer->listing = true;
-    writer->epoch++;
+    writer->pod_list.listed_ms = asked_ms;
+    writer->pod_list.listing = true;
+    writer->pod_list.epoch++;
     writer_forget_bound(writer);
 }
 
@@ -148,12 +149,13 @@ void writer_begin_list(struct writer *writer, int64_t asked_ms)
  */
 static void keep_listed(struct writer *writer, const struct pod *pod)
 {
-    must(writer->listing);
+    must(writer->pod_list.listing);
 
-    writer->listed = xgrow(writer->listed, writer->lists, &writer->list_capacity, sizeof(void *));
-    struct pod *kept = pod_keep(pod, &writer->list);
+    writer->pod_list.listed = xgrow(writer->pod_list.listed, writer->pod_list.lists,
+                                    &writer->pod_list.list_capacity, sizeof(void *));
+    struct pod *kept = pod_keep(pod, &writer->pod_list.list);
     kept->proof = proof_of(writer, pod); /* their order depends on it */
-    writer->listed[writer->lists++] = kept;
+    writer->pod_list.listed[writer->pod_list.lists++] = kept;
 }
 
 /*
@@ -203,8 +205,8 @@ static void pod_swept(void *user, const struct pod_record *record)
     struct writer *writer = user;
 
     hints_resolved(writer->app->hints, text_of(record->uid));
-    if (agents_pod_gone(writer->agents, text_of(record->node), text_of(record->uid)))
-        writer->agents_unsure = true; /* their nodes are judged when all are swept */
+    if (agents_pod_gone(writer->vouching.agents, text_of(record->node), text_of(record->uid)))
+        writer->vouching.agents_unsure = true; /* their nodes are judged when all are swept */
 }
 
 enum hints_pod writer_pod_state(void *user, struct text uid)
@@ -323,32 +325,34 @@ static bool mark_unbound(struct writer *writer, const struct pod *pod)
 
 bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
 {
-    must(writer->listing || writer->lists == 0);
+    must(writer->pod_list.listing || writer->pod_list.lists == 0);
 
     /* The list failed and was dropped: it proves nothing. */
-    if (!writer->listing)
+    if (!writer->pod_list.listing)
         return true;
     /*
      * Pods with grants of ours are taken before pods without, signed ones first: what a grant names
      * is not guessed away.
      */
-    if (writer->lists > 0)
-        qsort_r(writer->listed, writer->lists, sizeof(void *), pods_by_order, writer->ledger);
-    for (size_t i = 0; i < writer->lists; i++)
-        if (!mark_unbound(writer, writer->listed[i]) ||
-            !writer_handle_pod(writer, writer->listed[i]))
+    if (writer->pod_list.lists > 0)
+        qsort_r(writer->pod_list.listed, writer->pod_list.lists, sizeof(void *), pods_by_order,
+                writer->ledger);
+    for (size_t i = 0; i < writer->pod_list.lists; i++)
+        if (!mark_unbound(writer, writer->pod_list.listed[i]) ||
+            !writer_handle_pod(writer, writer->pod_list.listed[i]))
             return false;
     /*
      * First the pod cache forgets what the list lacks; orphans are those that it then does not
      * know.
      */
     pod_cache_remove_stale(writer->app->pod_cache,
-                           (struct pod_cache_list){writer->epoch, end->version}, writer, pod_swept);
-    hints_listed(writer->app->hints, writer->listed_ms, writer, writer_pod_state);
+                           (struct pod_cache_list){writer->pod_list.epoch, end->version}, writer,
+                           pod_swept);
+    hints_listed(writer->app->hints, writer->pod_list.listed_ms, writer, writer_pod_state);
     if (!writer_judge_unsure_agents(writer) || !release_orphans(writer, end->version) ||
         !holders_go_on(writer))
         return false;
-    writer->pods_ended = true;
-    writer->after_grace = end->after_grace;
+    writer->pod_list.pods_ended = true;
+    writer->pod_list.after_grace = end->after_grace;
     return true;
 }

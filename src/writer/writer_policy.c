@@ -19,90 +19,94 @@ enum { KEEP_RULES_MS = 60000 }; /* between two tries */
 void writer_set_outlook(struct writer *writer)
 {
     must(!writer->batch.open);
-    tally_expect(writer->tally, writer->rulebook);
-    struct workload *workload = tally_workload(writer->tally);
-    struct outlook *outlook = outlook_of_rulebook(writer->rulebook, writer->holding, workload);
+    tally_expect(writer->learning.tally, writer->policy.rulebook);
+    struct workload *workload = tally_workload(writer->learning.tally);
+    struct outlook *outlook =
+        outlook_of_rulebook(writer->policy.rulebook, writer->policy.holding, workload);
     ledger_set_outlook(writer->ledger, outlook);
     outlook_unref(outlook);
     workload_unref(workload);
-    metric_set(M_WORKLOAD_CLASSES, NULL, tally_classes(writer->tally));
+    metric_set(M_WORKLOAD_CLASSES, NULL, tally_classes(writer->learning.tally));
 }
 
 /* Until the clock leaves the stretch of time in which they hold, nobody has to look at windows. */
 static void hold_rules(struct writer *writer, int64_t wall_ms)
 {
-    writer->holding = rulebook_holding(writer->rulebook, wall_ms);
-    writer->rules_from_ms = wall_ms;
-    writer->rules_until_ms = rulebook_next_ms(writer->rulebook, wall_ms);
-    must(writer->rules_until_ms > writer->rules_from_ms);
+    writer->policy.holding = rulebook_holding(writer->policy.rulebook, wall_ms);
+    writer->policy.rules_from_ms = wall_ms;
+    writer->policy.rules_until_ms = rulebook_next_ms(writer->policy.rulebook, wall_ms);
+    must(writer->policy.rules_until_ms > writer->policy.rules_from_ms);
 }
 
 void writer_begin_policy(struct writer *writer)
 {
-    must(writer->rulebook == NULL && writer->app->rulebook != NULL);
-    writer->rulebook = rulebook_ref(writer->app->rulebook);
+    must(writer->policy.rulebook == NULL && writer->app->rulebook != NULL);
+    writer->policy.rulebook = rulebook_ref(writer->app->rulebook);
     hold_rules(writer, writer->app->clock.wall_ms(writer->app->clock.ctx));
 }
 
 void writer_end_policy(struct writer *writer)
 {
-    rulebook_unref(writer->rulebook);
-    rulebook_unref(writer->next_book);
-    writer->rulebook = writer->next_book = NULL;
+    rulebook_unref(writer->policy.rulebook);
+    rulebook_unref(writer->policy.next_book);
+    writer->policy.rulebook = writer->policy.next_book = NULL;
 }
 
 void writer_handle_policy(struct writer *writer, const struct rulebook *book)
 {
     must(book != NULL);
-    rulebook_unref(writer->next_book);
-    writer->next_book = rulebook_ref(book);
+    rulebook_unref(writer->policy.next_book);
+    writer->policy.next_book = rulebook_ref(book);
 }
 
 int64_t writer_wait_for_rules(const struct writer *writer, int64_t wait_ms)
 {
     const int64_t left =
-        writer->rules_until_ms - writer->app->clock.wall_ms(writer->app->clock.ctx);
+        writer->policy.rules_until_ms - writer->app->clock.wall_ms(writer->app->clock.ctx);
 
     must(wait_ms >= 0);
     if (atomic_load(&writer->app->disk_broken))
         return wait_ms;
-    if (!writer->rules_told || writer->next_book != NULL || left <= 0)
+    if (!writer->policy.rules_told || writer->policy.next_book != NULL || left <= 0)
         return 0;
     return left < wait_ms ? left : wait_ms;
 }
 
 static bool is_outside(const struct writer *writer)
 {
-    return writer->wall_ms < writer->rules_from_ms || writer->wall_ms >= writer->rules_until_ms;
+    return writer->wall_ms < writer->policy.rules_from_ms ||
+           writer->wall_ms >= writer->policy.rules_until_ms;
 }
 
 /* Those that decide from now on. */
 static rule_set rules_to_hold(const struct writer *writer, const struct rulebook *book)
 {
-    if (writer->next_book == NULL && !is_outside(writer))
-        return writer->holding;
+    if (writer->policy.next_book == NULL && !is_outside(writer))
+        return writer->policy.holding;
     return rulebook_holding(book, writer->wall_ms);
 }
 
 bool writer_note_policy(struct writer *writer)
 {
-    const struct rulebook *book = writer->next_book != NULL ? writer->next_book : writer->rulebook;
+    const struct rulebook *book =
+        writer->policy.next_book != NULL ? writer->policy.next_book : writer->policy.rulebook;
     const struct command command = {.kind = COMMAND_POLICY,
                                     .at_ms = writer->wall_ms,
                                     .rulebook = book,
                                     .holding = rules_to_hold(writer, book)};
 
     must(!writer->batch.lost);
-    writer->rules_change = false;
+    writer->policy.rules_change = false;
     /* Nothing is granted until something can be written, so the entry waits, too. */
     if (atomic_load(&writer->app->disk_broken))
         return true;
-    if (writer->rules_told && book == writer->rulebook && command.holding == writer->holding) {
+    if (writer->policy.rules_told && book == writer->policy.rulebook &&
+        command.holding == writer->policy.holding) {
         if (is_outside(writer))
             hold_rules(writer, writer->wall_ms);
         return true;
     }
-    writer->rules_change = true;
+    writer->policy.rules_change = true;
     return writer_run(writer, &command);
 }
 
@@ -111,11 +115,12 @@ static void tell_of_rules(const struct writer *writer)
     CLEANUP(strbuf_done) struct strbuf holding;
 
     strbuf_init(&holding);
-    for (uint32_t i = 0; i < writer->rulebook->rules; i++)
-        if ((writer->holding & one_rule(i)) != 0)
+    for (uint32_t i = 0; i < writer->policy.rulebook->rules; i++)
+        if ((writer->policy.holding & one_rule(i)) != 0)
             strbuf_printf(&holding, "%s%u", holding.len > 0 ? "," : "", i + 1);
-    log_write(LOG_INFO, "these rules decide from now on", log_str("policy", writer->rulebook->name),
-              log_str("digest", writer->rulebook->digest),
+    log_write(LOG_INFO, "these rules decide from now on",
+              log_str("policy", writer->policy.rulebook->name),
+              log_str("digest", writer->policy.rulebook->digest),
               log_str("rules", holding.len > 0 ? holding.data : ""));
 }
 
@@ -125,10 +130,10 @@ void writer_match_rules(struct writer *writer)
     struct text line;
 
     strbuf_init(&unmatched);
-    if (writer->rules_matched)
+    if (writer->policy.rules_matched)
         return;
     must(!writer->batch.open);
-    writer->rules_matched = true;
+    writer->policy.rules_matched = true;
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(writer->app->view);
     survey_unmatched_rules(snapshot, &unmatched);
     struct text rest = {unmatched.data, unmatched.len};
@@ -145,49 +150,50 @@ void writer_match_rules(struct writer *writer)
  */
 void writer_keep_policy(struct writer *writer)
 {
-    const struct rulebook *book = writer->rulebook;
+    const struct rulebook *book = writer->policy.rulebook;
     const struct store_policy policy = {
         .name = book->name, .document = book->document, .read_ms = writer->wall_ms};
     const struct store_ops *ops = &writer->app->store_ops;
     struct err err;
 
     must(!writer->batch.open);
-    if (writer->rules_kept || !writer->rules_told || writer_now_ms(writer) < writer->keep_rules_ms)
+    if (writer->policy.rules_kept || !writer->policy.rules_told ||
+        writer_now_ms(writer) < writer->policy.keep_rules_ms)
         return;
     if (atomic_load(&writer->app->safe_mode) || atomic_load(&writer->app->disk_broken))
         return;
     if (ops->keep_policy(ops->ctx, book->document.len > 0 ? &policy : NULL, &err) < 0) {
-        writer->keep_rules_ms = writer_now_ms(writer) + KEEP_RULES_MS;
+        writer->policy.keep_rules_ms = writer_now_ms(writer) + KEEP_RULES_MS;
         log_write(LOG_WARN, "the policy document could not be kept in the ledger",
                   log_str("error", err.text));
         return;
     }
-    writer->rules_kept = true;
+    writer->policy.rules_kept = true;
 }
 
 void writer_take_policy(struct writer *writer)
 {
-    const bool first = !writer->rules_told;
-    const rule_set held = writer->holding;
-    const struct rulebook *former = writer->rulebook;
+    const bool first = !writer->policy.rules_told;
+    const rule_set held = writer->policy.holding;
+    const struct rulebook *former = writer->policy.rulebook;
 
     must(!writer->batch.open);
-    if (!writer->rules_change)
+    if (!writer->policy.rules_change)
         return;
-    if (writer->next_book != NULL)
-        writer->rulebook = STEAL(writer->next_book);
+    if (writer->policy.next_book != NULL)
+        writer->policy.rulebook = STEAL(writer->policy.next_book);
     hold_rules(writer, writer->wall_ms);
-    writer->rules_told = true;
+    writer->policy.rules_told = true;
     tell_of_rules(writer);
     /* At the start they decide already. */
-    if (!first || writer->rulebook != former || writer->holding != held) {
+    if (!first || writer->policy.rulebook != former || writer->policy.holding != held) {
         writer_set_outlook(writer);
         batch_publish(writer->app, writer->ledger);
         writer_wake(writer, writer_some_node(writer));
     }
-    if (writer->rulebook == former)
+    if (writer->policy.rulebook == former)
         return;
-    writer->rules_matched = writer->rules_kept = false;
-    writer->keep_rules_ms = 0;
+    writer->policy.rules_matched = writer->policy.rules_kept = false;
+    writer->policy.keep_rules_ms = 0;
     rulebook_unref(former);
 }

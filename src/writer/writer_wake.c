@@ -45,8 +45,8 @@ static bool more_are_idle(struct writer *writer)
 
     must(outlook != NULL);
     for (uint32_t i = 0; outlook->rulebook != NULL && i < outlook->rulebook->rules; i++) {
-        more = more || outlook->idle[i] > writer->idle[i];
-        writer->idle[i] = outlook->idle[i];
+        more = more || outlook->idle[i] > writer->wake.idle[i];
+        writer->wake.idle[i] = outlook->idle[i];
     }
     return more;
 }
@@ -57,9 +57,9 @@ void writer_judge_taints(struct writer *writer)
     const uint64_t version = tolerations_version(tolerations);
 
     must(!writer->batch.open && writer->batch.changes == 0);
-    if (version == writer->tolerations_version)
+    if (version == writer->wake.tolerations_version)
         return;
-    writer->tolerations_version = version;
+    writer->wake.tolerations_version = version;
     if (ledger_set_tolerations(writer->ledger, tolerations) == 0)
         return;
     batch_publish(writer->app, writer->ledger);

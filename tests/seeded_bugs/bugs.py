@@ -143,7 +143,7 @@ BUGS: List[Bug] = [
         "swept",
         "a pod that is no longer in a list stays in the table of waiting pods",
         "src/writer/writer_pods.c",
-        "    hints_listed(writer->app->hints, writer->listed_ms, writer, writer_pod_state);\n",
+        "    hints_listed(writer->app->hints, writer->pod_list.listed_ms, writer, writer_pod_state);\n",
         "",
         "sim 1-300",
     ),
@@ -151,12 +151,12 @@ BUGS: List[Bug] = [
         "news_behind",
         "a lost batch that is tried again is queued behind newer news",
         "src/writer/writer_lost.c",
-        "    keep_first(writer, message, keeps);\n    writer->retry_ms",
+        "    keep_first(writer, message, keeps);\n    writer->lost.retry_ms",
         "    for (size_t i = 0; i < keeps; i++) {\n"
-        "        writer->kept =\n"
-        "            xgrow(writer->kept, writer->keeps, &writer->keep_capacity, sizeof(void *));\n"
-        "        writer->kept[writer->keeps++] = message[i];\n"
-        "    }\n    writer->retry_ms",
+        "        writer->lost.kept =\n"
+        "            xgrow(writer->lost.kept, writer->lost.keeps, &writer->lost.keep_capacity, sizeof(void *));\n"
+        "        writer->lost.kept[writer->lost.keeps++] = message[i];\n"
+        "    }\n    writer->lost.retry_ms",
         "unit.app.writer",
     ),
     Bug(
@@ -292,7 +292,7 @@ BUGS: List[Bug] = [
         "unanswered",
         "a bind of a lost batch gets no answer",
         "src/writer/writer_actions.c",
-        "            inflight_end(writer, writer->action[i].uid, text);\n",
+        "            inflight_end(writer, writer->after_commit.action[i].uid, text);\n",
         "            continue;\n",
         "sim 1-60",
     ),
@@ -830,8 +830,8 @@ BUGS: List[Bug] = [
         "window_unheard",
         "the end of a window is not waited for: its rule holds until the next change of the policy",
         "src/writer/writer_policy.c",
-        "    writer->rules_until_ms = rulebook_next_ms(writer->rulebook, wall_ms);",
-        "    writer->rules_until_ms = rulebook_next_ms(writer->rulebook, wall_ms) > 0 ? INT64_MAX : 0;",
+        "    writer->policy.rules_until_ms = rulebook_next_ms(writer->policy.rulebook, wall_ms);",
+        "    writer->policy.rules_until_ms = rulebook_next_ms(writer->policy.rulebook, wall_ms) > 0 ? INT64_MAX : 0;",
         "sim 1-60",
     ),
     Bug(
@@ -839,7 +839,7 @@ BUGS: List[Bug] = [
         "nobody is woken when a window opens or closes, only when the policy changes",
         "src/writer/writer_policy.c",
         "        writer_wake(writer, writer_some_node(writer));",
-        "        if (writer->rulebook != former)\n            writer_wake(writer, writer_some_node(writer));",
+        "        if (writer->policy.rulebook != former)\n            writer_wake(writer, writer_some_node(writer));",
         "sim 1-60",
     ),
     Bug(
@@ -854,8 +854,8 @@ BUGS: List[Bug] = [
         "learned_unused",
         "the workload that was stored is loaded, and nodes are judged by the one of a cold start",
         "src/writer/writer_learn.c",
-        "    writer->stored_pods = tally_pods(tally);\n    writer_set_outlook(writer);",
-        "    writer->stored_pods = tally_pods(tally);",
+        "    writer->learning.stored_pods = tally_pods(tally);\n    writer_set_outlook(writer);",
+        "    writer->learning.stored_pods = tally_pods(tally);",
         "sim 1-60",
     ),
     Bug(
@@ -878,8 +878,8 @@ BUGS: List[Bug] = [
         "learned_twice",
         "pods that were learned before a restart are learned again from the first list",
         "src/writer/writer_learn.c",
-        "           pod->created_ms <= writer->learned_until_ms;",
-        "           pod->created_ms > writer->learned_until_ms;",
+        "           pod->created_ms <= writer->learning.learned_until_ms;",
+        "           pod->created_ms > writer->learning.learned_until_ms;",
         "unit.app.learn",
     ),
     Bug(
@@ -968,8 +968,8 @@ BUGS: List[Bug] = [
         "unseen_end_of_an_agent",
         "the simulator: a list ends an agent's pod, and its node is judged by the next event there",
         "src/writer/writer_pods.c",
-        "        writer->agents_unsure = true; /* their nodes",
-        "        writer->agents_unsure = false; /* their nodes",
+        "        writer->vouching.agents_unsure = true; /* their nodes",
+        "        writer->vouching.agents_unsure = false; /* their nodes",
         "sim 1-150",
     ),
     Bug(
@@ -1033,7 +1033,7 @@ BUGS: List[Bug] = [
         "lost_batch_leaves_the_verdict",
         "a node that was judged in a batch that was lost is not judged again",
         "src/writer/writer_lost.c",
-        "    writer->agents_unsure = true;\n    size_t keeps = 0;",
+        "    writer->vouching.agents_unsure = true;\n    size_t keeps = 0;",
         "    size_t keeps = 0;",
         "unit.app.agents",
     ),
@@ -1041,9 +1041,9 @@ BUGS: List[Bug] = [
         "swept_agent_vouches_on",
         "an agent's pod that is missing from a list, without any event, is still there",
         "src/writer/writer_pods.c",
-        "    if (agents_pod_gone(writer->agents, text_of(record->node), text_of(record->uid)))\n"
-        "        writer->agents_unsure = true;",
-        "    if (record->node == NULL)\n        writer->agents_unsure = true;",
+        "    if (agents_pod_gone(writer->vouching.agents, text_of(record->node), text_of(record->uid)))\n"
+        "        writer->vouching.agents_unsure = true;",
+        "    if (record->node == NULL)\n        writer->vouching.agents_unsure = true;",
         "unit.app.agents",
     ),
     Bug(
@@ -1066,8 +1066,8 @@ BUGS: List[Bug] = [
         "lost_gpus_become_numbers",
         "a node that lost the UUIDs of its GPUs is given numbers, once its agent is not named either",
         "src/writer/writer_nodes.c",
-        "    if (agents_lost_gpus(writer->agents, facts))",
-        "    if (facts->agent && agents_lost_gpus(writer->agents, facts))",
+        "    if (agents_lost_gpus(writer->vouching.agents, facts))",
+        "    if (facts->agent && agents_lost_gpus(writer->vouching.agents, facts))",
         "unit.app.agents",
     ),
     Bug(

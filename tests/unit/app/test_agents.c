@@ -874,12 +874,13 @@ static void what_is_remembered_of_no_node_is_forgotten(void **state)
     struct app_fixture *fixture = *state;
 
     fixture_restart(fixture);
-    agents_remember(fixture->parts.writer->agents, &memory);
+    agents_remember(fixture->parts.writer->vouching.agents, &memory);
     assert_int_equal(table(fixture), 2);
     assert_true(fixture_pass_until_ready(fixture, 60000));
     fixture_run(fixture);
     assert_int_equal(table(fixture), 1);
-    assert_int_equal(agents_judge(fixture->parts.writer->agents, TEXT("gone")), VOUCH_NONE);
+    assert_int_equal(agents_judge(fixture->parts.writer->vouching.agents, TEXT("gone")),
+                     VOUCH_NONE);
 }
 
 /* --- a disk that fails --- */

@@ -24,7 +24,7 @@ static struct ledger *ledger_of(struct app_fixture *fixture)
 /* The workload: so many pods of four cores and half a GPU that those of a test do not matter. */
 static void set_policy(struct app_fixture *fixture, enum policy_kind kind)
 {
-    struct tally *tally = fixture->parts.writer->tally;
+    struct tally *tally = fixture->parts.writer->learning.tally;
     struct want want = {.container = "c", .parts = 1, .milli = 500};
     const struct request request = {.wants = 1, .want = &want, .host = {4000, 0}};
 
