@@ -225,8 +225,8 @@ static void make_parts(struct bench_daemon *daemon)
                                     .watch = &daemon->watch_ops,
                                     .calls = &daemon->call_ops};
     webhook_fixture_init(&daemon->fixture, &edges);
-    atomic_store(&app->nodes_synced, false);
-    atomic_store(&app->pods_synced, false);
+    atomic_store(&app->watch.nodes_synced, false);
+    atomic_store(&app->watch.pods_synced, false);
     must(writer_load(daemon->fixture.parts.writer, &err) == 0);
 }
 

@@ -60,8 +60,8 @@ void webhook_fixture_init(struct webhook_fixture *fixture, const struct app_edge
     app_open(app, &fixture->settings, &all, &fixture->parts);
     rulebook_unref(bare);
     atomic_store(&app->identified, true);
-    atomic_store(&app->nodes_synced, true);
-    atomic_store(&app->pods_synced, true);
+    atomic_store(&app->watch.nodes_synced, true);
+    atomic_store(&app->watch.pods_synced, true);
 }
 
 void webhook_fixture_done(struct webhook_fixture *fixture)

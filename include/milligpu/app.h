@@ -73,10 +73,6 @@ struct app {
     _Atomic(const struct settings_set *) set;
     /* the settings in set; SIGHUP replaces them, and the old ones stay valid */
     _Atomic(const struct settings *) settings;
-    struct request_rules request_rules;
-    struct inventory_rules inventory_rules;
-    struct agents_rules agents_rules;
-    struct wire_rules wire_rules;
     struct clock_ops clock;
     struct between_ops between;
     struct queue *queue;
@@ -99,40 +95,59 @@ struct app {
     struct keyring *keyring; /* NULL, with its publisher: nothing is signed */
     struct key_publisher *key_publisher;
     struct fake_apiserver *fake; /* NULL in a cluster */
-    const char *server;          /* the address of the API server, for people */
-    const char *wake_namespace;
-    /* grace period of a new ledger in a cluster with grants; 0: none */
-    int64_t grace_ms;
-    char webhook_address[300]; /* the listener's address; "" before it is bound */
-    char cluster[UID_BYTES_MAX + 1];
-    uint64_t start_id;     /* random: another one after each start */
-    int64_t began_wall_ms; /* UTC, when the parts were made */
+    /* How bytes are read; by the settings of the start. */
+    struct {
+        struct request_rules request_rules;
+        struct inventory_rules inventory_rules;
+        struct agents_rules agents_rules;
+        struct wire_rules wire_rules;
+    } rules;
+    /* Which milligpud this is. The informer's thread writes cluster, before identified. */
+    struct {
+        const char *server; /* the address of the API server, for people */
+        const char *wake_namespace;
+        char webhook_address[300]; /* the listener's address; "" before it is bound */
+        char cluster[UID_BYTES_MAX + 1];
+        uint64_t start_id;     /* random: another one after each start */
+        int64_t began_wall_ms; /* UTC, when the parts were made */
+    } instance;
 
     /* Each is written by the part that knows it, and read by probes, metrics and doctor. */
     atomic_bool identified; /* the cluster is known, and the ledger belongs to it */
-    /* it belongs to no cluster yet, or is a backup: the writer claims it after the first list */
-    atomic_bool new_ledger;
-    /* with new_ledger: it is a backup, so it knows nodes and pods of before */
-    atomic_bool restored_ledger;
-    /* when that ledger was new, the wake-up object existed: another milligpud may have granted */
-    atomic_bool wake_object_existed;
-    atomic_bool nodes_synced; /* the writer has applied a complete list */
-    atomic_bool pods_synced;
-    atomic_bool disk_broken;
-    atomic_bool safe_mode; /* permanent; safe_mode_why() says why */
-    struct safe_mode safe;
     atomic_bool draining;
-    /* the pod table had no room for all that the last list contained */
-    atomic_bool list_again;
-    atomic_bool history_checked; /* a verification has completed */
-    atomic_bool history_broken;
-    atomic_bool planning; /* an admin thread makes a plan of moves: one at a time */
-    /* monotonic end of a new ledger's grace period; 0: none is running */
-    atomic_int_fast64_t grace_ends_ms;
-    atomic_int_fast64_t nodes_heard_ms; /* monotonic */
-    atomic_int_fast64_t pods_heard_ms;
-    atomic_size_t names_bytes;        /* names_bytes() of the ledger's names after the last batch */
-    atomic_int_fast64_t api_error_ms; /* monotonic time of the last failed call; 0: none */
+    atomic_bool planning;      /* an admin thread makes a plan of moves: one at a time */
+    atomic_size_t names_bytes; /* names_bytes() of the ledger's names after the last batch */
+    /* The informer's thread says that the ledger is new; the writer waits, and claims it. */
+    struct {
+        /* it belongs to no cluster yet, or is a backup: claimed after the first list */
+        atomic_bool new_ledger;
+        /* with new_ledger: it is a backup, so it knows nodes and pods of before */
+        atomic_bool restored_ledger;
+        /* when it was new, the wake-up object existed: another milligpud may have granted */
+        atomic_bool wake_object_existed;
+        /* grace period of a new ledger in a cluster with grants; 0: none */
+        int64_t grace_ms;
+        /* monotonic end of a new ledger's grace period; 0: none is running */
+        atomic_int_fast64_t grace_ends_ms;
+    } grace;
+    /* The informer's thread hears; the writer applies what it heard. */
+    struct {
+        atomic_bool nodes_synced; /* the writer has applied a complete list */
+        atomic_bool pods_synced;
+        /* the pod table had no room for all that the last list contained */
+        atomic_bool list_again;
+        atomic_int_fast64_t nodes_heard_ms; /* monotonic */
+        atomic_int_fast64_t pods_heard_ms;
+        atomic_int_fast64_t api_error_ms; /* monotonic time of the last failed call; 0: none */
+    } watch;
+    /* May the ledger be trusted, and written? The writer and the verifier find out. */
+    struct {
+        atomic_bool disk_broken;
+        atomic_bool safe_mode; /* permanent; safe_mode_why() says why */
+        struct safe_mode safe;
+        atomic_bool history_checked; /* a verification has completed */
+        atomic_bool history_broken;
+    } health;
 };
 
 /* Lets other threads run here (see struct between). */

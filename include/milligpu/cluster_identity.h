@@ -34,7 +34,7 @@ void cluster_identity_answer(struct cluster_identity *identity, int64_t now_ms,
                              const struct kube_answer *answer);
 
 /*
- * Everything is known: app->cluster, new_ledger and wake_object_existed are set, and the ledger
+ * Everything is known: instance.cluster, new_ledger and wake_object_existed are set, and the ledger
  * belongs to this cluster.
  */
 bool cluster_identity_done(const struct cluster_identity *identity);

@@ -2,7 +2,7 @@
  * safe_mode - the ledger cannot be trusted, so nothing is granted and nothing is written.
  *
  *   batch (a change refused) -----------\
- *   writer (memory verification) --------> safe_mode_enter() once --> app->safe_mode, one log line
+ *   writer (memory verification) --------> safe_mode_enter() once --> safe_mode, one log line
  *   verifier thread (file, comparison) -/       \--> the verifier thread writes the diagnostics
  *
  * It ends with the process. Reads are still answered, from the last snapshot. What the watch
@@ -38,7 +38,7 @@ enum safe_mode_reason {
 enum { SAFE_FOLDER_MAX = 4096 };
 
 /*
- * Written once, by the first safe_mode_enter(), before app->safe_mode is set. The reason may be
+ * Written once, by the first safe_mode_enter(), before health.safe_mode is set. The reason may be
  * read at any time.
  */
 struct safe_mode {

@@ -130,15 +130,15 @@ static void check_ledger_file(struct doctor *doctor)
 
 /*
  * safe->text may name pods, so it is shown here and never to kube-scheduler or on a probe. It was
- * written before app->safe_mode was set, and never changes after that.
+ * written before app->health.safe_mode was set, and never changes after that.
  */
 static void check_safe_mode(struct doctor *doctor)
 {
-    const struct safe_mode *safe = &doctor->app->safe;
+    const struct safe_mode *safe = &doctor->app->health.safe;
     const bool there = safe->folder[0] != '\0';
     char at[TIME_TEXT_BYTES];
 
-    must(atomic_load(&doctor->app->safe_mode));
+    must(atomic_load(&doctor->app->health.safe_mode));
     time_format(safe->since_ms, at);
     api_doctor_say(
         doctor, "ledger", HEALTH_FAILED,
@@ -155,9 +155,9 @@ static void check_ledger(struct doctor *doctor)
     const struct app *app = doctor->app;
 
     must(app->store != NULL);
-    if (atomic_load(&app->safe_mode))
+    if (atomic_load(&app->health.safe_mode))
         check_safe_mode(doctor);
-    else if (atomic_load(&app->disk_broken))
+    else if (atomic_load(&app->health.disk_broken))
         api_doctor_say(doctor, "ledger", HEALTH_FAILED,
                        "free space on the disk, or repair it; milligpud retries by itself",
                        "the ledger cannot be written");
@@ -190,11 +190,11 @@ static void check_history(struct doctor *doctor)
     const struct app *app = doctor->app;
 
     must(app->store != NULL);
-    if (atomic_load(&app->history_broken))
+    if (atomic_load(&app->health.history_broken))
         api_doctor_say(doctor, "history", HEALTH_FAILED,
                        "restore an older backup if you need the history; granting is not affected",
                        "the history in the ledger is damaged: see the log");
-    else if (!atomic_load(&app->history_checked))
+    else if (!atomic_load(&app->health.history_checked))
         api_doctor_say(doctor, "history", HEALTH_OK, "",
                        "the verification in the background has not ended yet");
     else if (app->verifier != NULL)
@@ -266,25 +266,25 @@ static int64_t api_doctor_later(int64_t a, int64_t b)
 static void check_api(struct doctor *doctor)
 {
     const struct app *app = doctor->app;
-    const int64_t heard_ms =
-        api_doctor_later(atomic_load(&app->nodes_heard_ms), atomic_load(&app->pods_heard_ms));
-    const int64_t error_ms = atomic_load(&app->api_error_ms);
+    const int64_t heard_ms = api_doctor_later(atomic_load(&app->watch.nodes_heard_ms),
+                                              atomic_load(&app->watch.pods_heard_ms));
+    const int64_t error_ms = atomic_load(&app->watch.api_error_ms);
     const int64_t error_age_s = (doctor->now_ms - error_ms) / 1000;
 
-    must(app->server != NULL);
+    must(app->instance.server != NULL);
     if (heard_ms == 0)
         api_doctor_say(
             doctor, "api", HEALTH_FAILED,
             "check --kubeconfig, the network and the certificate; the log has each error",
-            "%s has not answered yet", app->server);
+            "%s has not answered yet", app->instance.server);
     else if (error_ms > heard_ms && doctor->now_ms - error_ms < ERROR_FRESH_MS)
         api_doctor_say(doctor, "api", HEALTH_WARNING,
                        "read the log: it says which call failed, and why",
-                       "%s: a call failed %lld s ago, and no call succeeded since", app->server,
-                       (long long)error_age_s);
+                       "%s: a call failed %lld s ago, and no call succeeded since",
+                       app->instance.server, (long long)error_age_s);
     else
-        api_doctor_say(doctor, "api", HEALTH_OK, "", "%s, last answer %lld s ago", app->server,
-                       (long long)(doctor->now_ms - heard_ms) / 1000);
+        api_doctor_say(doctor, "api", HEALTH_OK, "", "%s, last answer %lld s ago",
+                       app->instance.server, (long long)(doctor->now_ms - heard_ms) / 1000);
 }
 
 /*
@@ -297,7 +297,7 @@ static void check_watch(struct doctor *doctor, const char *resource, bool synced
     const int64_t age_ms = doctor->now_ms - heard_ms;
 
     must(resource[0] != '\0');
-    const int64_t grace_ends_ms = atomic_load(&doctor->app->grace_ends_ms);
+    const int64_t grace_ends_ms = atomic_load(&doctor->app->grace.grace_ends_ms);
     if (!synced && grace_ends_ms != 0)
         api_doctor_say(
             doctor, resource, HEALTH_WARNING, "wait: it ends by itself", "%s; %lld s are left",
@@ -591,7 +591,7 @@ static void check_wake_up(struct doctor *doctor)
             "allow the ServiceAccount to create and patch csistoragecapacities in that namespace "
             "(see manifests)",
             "milligpud cannot wake kube-scheduler through namespace %s: %s",
-            doctor->app->wake_namespace, stats.wake_error);
+            doctor->app->instance.wake_namespace, stats.wake_error);
     else if (hints_overflow(doctor->app->hints, doctor->now_ms))
         api_doctor_say(
             doctor, "wake", HEALTH_WARNING, "run milligpuctl waiting to see which pods wait",
@@ -602,7 +602,7 @@ static void check_wake_up(struct doctor *doctor)
         api_doctor_say(doctor, "wake", HEALTH_OK, "",
                        "%llu wake-up%s since the start, through namespace %s",
                        (unsigned long long)stats.wake_ups, stats.wake_ups == 1 ? "" : "s",
-                       doctor->app->wake_namespace);
+                       doctor->app->instance.wake_namespace);
 }
 
 /* --- the scheduler --- */
@@ -847,7 +847,7 @@ static bool api_doctor_is_loopback(const char *address)
 static void check_webhooks(struct doctor *doctor)
 {
     const struct settings *settings = doctor->settings;
-    const char *bound = doctor->app->webhook_address;
+    const char *bound = doctor->app->instance.webhook_address;
     const char *address = bound[0] != '\0' ? bound : settings->webhook_listen;
     const bool tls = settings->webhook_cert[0] != '\0';
 
@@ -945,7 +945,7 @@ static void check_plugin(struct doctor *doctor)
 /* The agents of nodes that take no new shares. lacking: how many of them never had one. */
 static void say_closed(struct doctor *doctor, const struct node_count *closed, uint32_t lacking)
 {
-    const bool selects = doctor->app->agents_rules.required == REQUIRE_WHERE_SELECTED;
+    const bool selects = doctor->app->rules.agents_rules.required == REQUIRE_WHERE_SELECTED;
 
     must(lacking <= closed->nodes);
     api_doctor_say(
@@ -1108,9 +1108,10 @@ void api_doctor(struct api_call *call)
     check_policy(&doctor);
     check_rules(&doctor);
     check_api(&doctor);
-    check_watch(&doctor, "nodes", atomic_load(&app->nodes_synced),
-                atomic_load(&app->nodes_heard_ms));
-    check_watch(&doctor, "pods", atomic_load(&app->pods_synced), atomic_load(&app->pods_heard_ms));
+    check_watch(&doctor, "nodes", atomic_load(&app->watch.nodes_synced),
+                atomic_load(&app->watch.nodes_heard_ms));
+    check_watch(&doctor, "pods", atomic_load(&app->watch.pods_synced),
+                atomic_load(&app->watch.pods_heard_ms));
     check_rights(&doctor);
     check_usage(&doctor);
     check_signing(&doctor);

@@ -59,9 +59,9 @@ void api_tag(struct api_call *call, uint64_t generation, const char *more)
 {
     must(api_answer(call->route, 304) != NULL); /* as it is documented */
     must(call->status == 200 && call->etag == NULL);
-    call->etag =
-        arena_printf(&call->arena, "\"%016llx-%llx-%x%s\"", (unsigned long long)call->app->start_id,
-                     (unsigned long long)generation, (unsigned)etag_asked(call), more);
+    call->etag = arena_printf(&call->arena, "\"%016llx-%llx-%x%s\"",
+                              (unsigned long long)call->app->instance.start_id,
+                              (unsigned long long)generation, (unsigned)etag_asked(call), more);
 }
 
 /*

@@ -18,11 +18,11 @@ size_t api_checks(const struct app *app, struct api_check check[API_CHECKS_MAX])
 {
     const struct api_check all[] = {
         {"api-server", atomic_load(&app->identified), "the API server has not been reached yet"},
-        {"nodes", atomic_load(&app->nodes_synced), "the list of nodes is not complete yet"},
-        {"pods", atomic_load(&app->pods_synced), app_pods_why(app)},
-        {"ledger", !atomic_load(&app->disk_broken), "the ledger cannot be written"},
+        {"nodes", atomic_load(&app->watch.nodes_synced), "the list of nodes is not complete yet"},
+        {"pods", atomic_load(&app->watch.pods_synced), app_pods_why(app)},
+        {"ledger", !atomic_load(&app->health.disk_broken), "the ledger cannot be written"},
         {"ledger-size", store_room(app->store) == ROOM_ENOUGH, app_room_why(app)},
-        {"consistency", !atomic_load(&app->safe_mode), safe_mode_why(app)},
+        {"consistency", !atomic_load(&app->health.safe_mode), safe_mode_why(app)},
         {"shutdown", !atomic_load(&app->draining), "the process is stopping"},
     };
     static_assert(ARRAY_LEN(all) <= API_CHECKS_MAX, "the caller has room");

@@ -135,7 +135,7 @@ static struct summary_facts summary_facts_of(const struct app *app)
     return (struct summary_facts){
         .claimed = atomic_load(&app->identified),
         .ready = app_ready(app, NULL) && !atomic_load(&app->draining),
-        .safe_mode = atomic_load(&app->safe_mode),
+        .safe_mode = atomic_load(&app->health.safe_mode),
         .waiting = hints_waiting(app->hints),
     };
 }
@@ -147,11 +147,11 @@ static void put_daemon(struct json_writer *json, const struct app *app,
     json_write_str(json, MILLIGPU_VERSION);
     /* written before the flag is set, and not afterwards */
     json_write_key(json, "cluster");
-    json_write_str(json, facts->claimed ? app->cluster : "");
+    json_write_str(json, facts->claimed ? app->instance.cluster : "");
     json_write_key(json, "mode");
     json_write_str(json, app->fake != NULL ? "standalone" : "cluster");
     json_write_key(json, "webhookAddress");
-    json_write_str(json, app->webhook_address);
+    json_write_str(json, app->instance.webhook_address);
     json_write_key(json, "ready");
     json_write_bool(json, facts->ready);
     json_write_key(json, "safeMode");

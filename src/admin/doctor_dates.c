@@ -37,7 +37,7 @@ static void age_format(int64_t age_ms, char *out, size_t bytes)
  */
 static void say_no_backup(struct doctor *doctor, int64_t wall_ms)
 {
-    const int64_t age_ms = wall_ms - doctor->app->began_wall_ms;
+    const int64_t age_ms = wall_ms - doctor->app->instance.began_wall_ms;
     char age[32];
 
     age_format(age_ms, age, sizeof age);

@@ -258,7 +258,7 @@ static void read_report(struct reports *reports, struct http_call *call)
 
     if (usage_report_decode(http_body(call), &reports->arena, &report, &err) < 0)
         refuse_report(call, err_status(err.code), "malformed", "%s", err.text);
-    else if (!atomic_load(&app->nodes_synced) || !atomic_load(&app->pods_synced))
+    else if (!atomic_load(&app->watch.nodes_synced) || !atomic_load(&app->watch.pods_synced))
         refuse_report(call, 503, "unready", "the lists of nodes and pods are not complete yet");
     else
         take_report(reports, call, &report);

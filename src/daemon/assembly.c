@@ -70,8 +70,8 @@ static void split_label(const char *label, struct text *out_key, struct text *ou
 /* Agents are where they mount the public keys. */
 static void fill_agents(struct app *app, const struct settings *settings)
 {
-    struct agents_rules *rules = &app->agents_rules;
-    struct agent_selector *pods = &app->wire_rules.agents;
+    struct agents_rules *rules = &app->rules.agents_rules;
+    struct agent_selector *pods = &app->rules.wire_rules.agents;
 
     rules->required = agents_required_of(settings->require_agent);
     rules->by_annotation = strcmp(settings->agents, "annotation") == 0;
@@ -88,14 +88,15 @@ static void fill_agents(struct app *app, const struct settings *settings)
 static void fill_rules(struct app *app, const struct settings *settings)
 {
     must(settings->resource[0] != '\0');
-    app->request_rules = (struct request_rules){.resource = settings->resource,
-                                                .min_milli = settings->min_milli,
-                                                .step_milli = settings->step_milli};
-    app->inventory_rules = (struct inventory_rules){.advertise = settings->advertise,
-                                                    .from_labels = settings->inventory_from_labels,
-                                                    .plugin = plugin_rule_of(settings->plugin)};
-    app->wire_rules = (struct wire_rules){.resource = settings->resource,
-                                          .whole_resource = settings->whole_resource};
+    app->rules.request_rules = (struct request_rules){.resource = settings->resource,
+                                                      .min_milli = settings->min_milli,
+                                                      .step_milli = settings->step_milli};
+    app->rules.inventory_rules =
+        (struct inventory_rules){.advertise = settings->advertise,
+                                 .from_labels = settings->inventory_from_labels,
+                                 .plugin = plugin_rule_of(settings->plugin)};
+    app->rules.wire_rules = (struct wire_rules){.resource = settings->resource,
+                                                .whole_resource = settings->whole_resource};
 }
 
 /* The simulator and the fault tests put their own store_ops between writer and store. */
@@ -110,9 +111,9 @@ static void fill_edges(struct app *app, const struct app_edges *edges)
     else
         store_ops(app->store, &app->store_ops);
     app->fake = edges->fake;
-    app->grace_ms = edges->grace_ms;
-    app->server = edges->server;
-    app->wake_namespace = edges->wake_namespace;
+    app->grace.grace_ms = edges->grace_ms;
+    app->instance.server = edges->server;
+    app->instance.wake_namespace = edges->wake_namespace;
     app->keyring = edges->keyring;
 }
 
@@ -124,8 +125,9 @@ void app_open(struct app *app, const struct settings *settings, const struct app
     fill_rules(app, settings);
     fill_edges(app, edges);
     fill_agents(app, settings);
-    must(getrandom(&app->start_id, sizeof app->start_id, 0) == sizeof app->start_id);
-    app->began_wall_ms = app->clock.wall_ms(app->clock.ctx);
+    must(getrandom(&app->instance.start_id, sizeof app->instance.start_id, 0) ==
+         sizeof app->instance.start_id);
+    app->instance.began_wall_ms = app->clock.wall_ms(app->clock.ctx);
     app->queue = queue_new(QUEUE_MAX);
     app->view = view_new();
     app->commits = commits_new();
@@ -137,9 +139,9 @@ void app_open(struct app *app, const struct settings *settings, const struct app
     app->command_trace = command_trace_new();
     app->verifier = verifier_new(app);
     const struct outbox_rules rules = {.ops = edges->calls,
-                                       .wire = &app->wire_rules,
+                                       .wire = &app->rules.wire_rules,
                                        .wake = settings->wake,
-                                       .namespace = app->wake_namespace,
+                                       .namespace = app->instance.wake_namespace,
                                        .instance = edges->instance,
                                        .resource = settings->resource,
                                        .user = app,

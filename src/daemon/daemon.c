@@ -467,7 +467,7 @@ static int open_fake_apiserver(struct daemon *daemon, struct err *err)
         return rc;
     fake_apiserver_ops(app->fake, &daemon->watch_ops);
     fake_apiserver_ops(app->fake, &daemon->call_ops);
-    app->server = "standalone";
+    app->instance.server = "standalone";
     return 0;
 }
 
@@ -483,7 +483,7 @@ static int open_cluster(struct daemon *daemon, struct err *err)
     if (rc == 0)
         rc = kube_curl_new(daemon->config, &daemon->call_ops, err);
     if (rc == 0)
-        app->server = kube_config_server(daemon->config);
+        app->instance.server = kube_config_server(daemon->config);
     return rc;
 }
 
@@ -564,7 +564,7 @@ static void make_parts(struct daemon *daemon)
                                     .watch = &daemon->watch_ops,
                                     .calls = &daemon->call_ops,
                                     .grace_ms = app->fake != NULL ? 0 : grace_ms,
-                                    .server = app->server,
+                                    .server = app->instance.server,
                                     .wake_namespace = wake_namespace(daemon),
                                     .keyring = daemon->keyring,
                                     .instance = "milligpud"};
@@ -752,7 +752,8 @@ static int start_ports(struct daemon *daemon, struct err *err)
         note_certificate(daemon, port[i]);
     }
     daemon_address_of(settings->webhook_listen, http_port(daemon->port[WEBHOOK]),
-                      daemon->app.webhook_address, sizeof daemon->app.webhook_address);
+                      daemon->app.instance.webhook_address,
+                      sizeof daemon->app.instance.webhook_address);
     if (rules[WEBHOOK].client_ca_file != NULL && settings->webhook_client_names[0] == '\0')
         log_plain(LOG_WARN, "any client with a certificate of webhook_client_ca can bind pods: set "
                             "webhook_client_names to a name in kube-scheduler's certificate");
@@ -866,7 +867,7 @@ static int daemon_start(struct daemon *daemon, struct err *err)
     if ((rc = writer_load(daemon->parts.writer, err)) < 0 || (rc = start_ports(daemon, err)) < 0 ||
         (rc = write_ports(daemon, err)) < 0)
         return rc;
-    log_write(LOG_INFO, "started", log_str("server", app->server),
+    log_write(LOG_INFO, "started", log_str("server", app->instance.server),
               log_str("version", MILLIGPU_VERSION));
     return daemon_start_threads(daemon, err);
 }

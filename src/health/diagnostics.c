@@ -52,7 +52,7 @@ static bool diagnostics_begin(struct diagnostics *diagnostics, const char *name)
     struct err err;
 
     must(diagnostics->file == NULL);
-    (void)snprintf(path, sizeof path, "%s/%s", diagnostics->app->safe.folder, name);
+    (void)snprintf(path, sizeof path, "%s/%s", diagnostics->app->health.safe.folder, name);
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     diagnostics->file = fd >= 0 ? fdopen(fd, "w") : NULL;
     diagnostics->name = name;
@@ -93,7 +93,7 @@ static void diagnostics_end(struct diagnostics *diagnostics)
 /* First, so that an incomplete bundle explains itself. */
 static void put_readme(struct diagnostics *diagnostics)
 {
-    const struct safe_mode *safe = &diagnostics->app->safe;
+    const struct safe_mode *safe = &diagnostics->app->health.safe;
     char at[TIME_TEXT_BYTES];
 
     must(safe->folder[0] != '\0');
@@ -126,7 +126,7 @@ static void put_ledger(struct diagnostics *diagnostics)
     struct err err;
 
     must(diagnostics->app->store != NULL);
-    (void)snprintf(path, sizeof path, "%s/ledger.db", diagnostics->app->safe.folder);
+    (void)snprintf(path, sizeof path, "%s/ledger.db", diagnostics->app->health.safe.folder);
     if (store_backup(diagnostics->app->store, path, &err) == 0)
         return;
     if (store_copy_raw(diagnostics->app->store, path, &err) < 0)
@@ -199,7 +199,7 @@ int diagnostics_write(struct app *app, struct err *err)
 {
     struct diagnostics diagnostics = {.app = app};
 
-    must(app->safe.folder[0] != '\0');
+    must(app->health.safe.folder[0] != '\0');
     strbuf_init(&diagnostics.text);
     put_readme(&diagnostics);
     put_ledger(&diagnostics);

@@ -15,7 +15,7 @@
 #include "milligpu/app.h"
 
 /*
- * Fills app->safe.folder: slow. Whatever can be written is written; err names the first file that
+ * Fills health.safe.folder: slow. Whatever can be written is written; err names the first file that
  * cannot.
  */
 int diagnostics_write(struct app *app, struct err *err) MUST_USE;

@@ -217,11 +217,11 @@ static void set_gauges(const struct app *app)
     set_usage(app);
     metric_set(M_JUDGE_BYTES, NULL, (int64_t)judges_bytes(app->judges));
     metric_set(M_READY, NULL, app_ready(app, NULL) && !atomic_load(&app->draining));
-    metric_set(M_SAFE_MODE, NULL, atomic_load(&app->safe_mode));
-    if (atomic_load(&app->safe_mode))
+    metric_set(M_SAFE_MODE, NULL, atomic_load(&app->health.safe_mode));
+    if (atomic_load(&app->health.safe_mode))
         metric_set(M_SAFE_MODE_INFO, LABEL_VALUES(safe_mode_word(app)), 1);
-    set_age(app, "nodes", atomic_load(&app->nodes_heard_ms));
-    set_age(app, "pods", atomic_load(&app->pods_heard_ms));
+    set_age(app, "nodes", atomic_load(&app->watch.nodes_heard_ms));
+    set_age(app, "pods", atomic_load(&app->watch.pods_heard_ms));
     metric_set(M_BUILD_INFO, LABEL_VALUES(MILLIGPU_VERSION, MILLIGPU_COMMIT), 1);
 }
 

@@ -201,7 +201,7 @@ static void verifier_conclude(struct verifier *verifier, bool past_broken, int64
     struct app *app = verifier->app;
     const int64_t took_ns = clock_ns() - began_ns;
     const int64_t at_ms = app->clock.wall_ms(app->clock.ctx);
-    const char *outcome = atomic_load(&app->safe_mode) ? "failed" : past_broken ? "past" : "ok";
+    const char *outcome = atomic_load(&app->health.safe_mode) ? "failed" : past_broken ? "past" : "ok";
 
     must(took_ns >= 0);
     verifier_lock(verifier);
@@ -210,14 +210,14 @@ static void verifier_conclude(struct verifier *verifier, bool past_broken, int64
     metric_add(M_VERIFICATIONS, LABEL_VALUES(outcome), 1);
     metric_observe_ns(M_VERIFICATION_SECONDS, NULL, took_ns);
     metric_set(M_VERIFICATION_TIME, NULL, at_ms / 1000);
-    atomic_store(&app->history_checked, true);
+    atomic_store(&app->health.history_checked, true);
 }
 
 /* No grant depends on ended allocations, so this is logged once and stays visible in doctor. */
 static void note_past(struct app *app, const struct err *err)
 {
     must(err->code != ERR_NONE);
-    if (!atomic_exchange(&app->history_broken, true))
+    if (!atomic_exchange(&app->health.history_broken, true))
         log_write(LOG_ERROR, "the history in the ledger is damaged; granting is not affected",
                   log_str("error", err->text));
 }
@@ -296,10 +296,10 @@ static void fill_bundle(struct verifier *verifier)
     struct err err;
 
     verifier->bundled = true;
-    must(atomic_load(&app->safe_mode));
-    if (app->safe.folder[0] != '\0' && diagnostics_write(app, &err) < 0)
+    must(atomic_load(&app->health.safe_mode));
+    if (app->health.safe.folder[0] != '\0' && diagnostics_write(app, &err) < 0)
         log_write(LOG_ERROR, "the diagnostics are not complete", log_str("error", err.text),
-                  log_str("diagnostics", app->safe.folder));
+                  log_str("diagnostics", app->health.safe.folder));
 }
 
 /*
@@ -317,7 +317,7 @@ void verifier_step(struct verifier *verifier, int64_t now_ms)
         verifier_run(verifier);
         verifier_part(verifier, now_ms);
     }
-    if (atomic_load(&verifier->app->safe_mode)) {
+    if (atomic_load(&verifier->app->health.safe_mode)) {
         if (!verifier->bundled)
             fill_bundle(verifier);
         return;
@@ -335,7 +335,7 @@ int64_t verifier_wait_ms(struct verifier *verifier, int64_t now_ms)
     must(meeting <= MEETING_HELD);
     if (meeting == MEETING_HELD)
         return 0;
-    if (atomic_load(&verifier->app->safe_mode))
+    if (atomic_load(&verifier->app->health.safe_mode))
         return verifier->bundled ? BELL_WAIT_MS_MAX : 0;
     if (meeting == MEETING_ASKED)
         return BELL_WAIT_MS_MAX;

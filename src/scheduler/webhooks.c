@@ -454,8 +454,8 @@ static const struct node *const *nodes_of(struct question *question,
         struct inventory inventory;
         if (snapshot_node(snapshot, args->name[i]) != NULL)
             continue;
-        inventory_parse(&args->node[i], &question->app->inventory_rules, &question->scratch->arena,
-                        &inventory);
+        inventory_parse(&args->node[i], &question->app->rules.inventory_rules,
+                        &question->scratch->arena, &inventory);
         node[i] = node_from_inventory(&inventory, book, names);
     }
     return node;
@@ -691,8 +691,8 @@ static void judge_request(struct question *question)
     must(question->scratch != NULL);
 
     question->verdict =
-        request_parse(&question->args.pod, &question->app->request_rules, &question->scratch->arena,
-                      &question->request, &question->refusal);
+        request_parse(&question->args.pod, &question->app->rules.request_rules,
+                      &question->scratch->arena, &question->request, &question->refusal);
 }
 
 /* Is every node of the question perhaps one that only an autoscaler has thought of? */
@@ -752,8 +752,8 @@ static void open_args(struct webhooks *webhooks, struct http_call *call, bool sc
         return;
     }
     question.scratch = take_scratch(webhooks);
-    if (extender_args_decode(http_body(call), &webhooks->app->wire_rules, &question.scratch->arena,
-                             &question.args, &err) < 0) {
+    if (extender_args_decode(http_body(call), &webhooks->app->rules.wire_rules,
+                             &question.scratch->arena, &question.args, &err) < 0) {
         if (scoring) {
             webhooks_count(call, "prioritize", "error");
             answer_problem(call, 400, "the body cannot be read", err.text);
@@ -862,8 +862,8 @@ static void open_preempt(struct webhooks *webhooks, struct http_call *call)
     }
     question.scratch = take_scratch(webhooks);
     struct arena *arena = &question.scratch->arena;
-    if (extender_preempt_decode(http_body(call), &webhooks->app->wire_rules, arena, &args, &err) <
-        0) {
+    if (extender_preempt_decode(http_body(call), &webhooks->app->rules.wire_rules, arena, &args,
+                                &err) < 0) {
         webhooks_count(call, "preempt", "error");
         answer_problem(call, 400, "the body cannot be read", err.text);
     } else {

@@ -4,7 +4,7 @@
 
 const char *app_grace_why(const struct app *app)
 {
-    return atomic_load(&app->restored_ledger)
+    return atomic_load(&app->grace.restored_ledger)
                ? "the ledger is a restored backup: nothing is granted while a Binding that it does "
                  "not know may be on its way (grace_period_s)"
                : "the ledger is new, and a milligpud granted here before: nothing is granted while "
@@ -13,8 +13,8 @@ const char *app_grace_why(const struct app *app)
 
 const char *app_pods_why(const struct app *app)
 {
-    return atomic_load(&app->grace_ends_ms) != 0 ? app_grace_why(app)
-                                                 : "the list of pods is not complete yet";
+    return atomic_load(&app->grace.grace_ends_ms) != 0 ? app_grace_why(app)
+                                                       : "the list of pods is not complete yet";
 }
 
 const char *app_room_why(const struct app *app)
@@ -35,15 +35,15 @@ bool app_ready(const struct app *app, const char **out_why)
      */
     if (!atomic_load(&app->identified))
         why = "the API server has not been reached yet";
-    else if (!atomic_load(&app->nodes_synced))
+    else if (!atomic_load(&app->watch.nodes_synced))
         why = "the list of nodes is not complete yet";
-    else if (!atomic_load(&app->pods_synced))
+    else if (!atomic_load(&app->watch.pods_synced))
         why = app_pods_why(app);
-    else if (atomic_load(&app->disk_broken))
+    else if (atomic_load(&app->health.disk_broken))
         why = "the ledger cannot be written";
     else if (store_room(app->store) != ROOM_ENOUGH)
         why = app_room_why(app);
-    else if (atomic_load(&app->safe_mode))
+    else if (atomic_load(&app->health.safe_mode))
         why = safe_mode_why(app);
     if (out_why != NULL)
         *out_why = why;

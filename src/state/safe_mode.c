@@ -17,12 +17,12 @@ static const struct {
 
 void safe_mode_enter(struct app *app, enum safe_mode_reason reason, const char *text)
 {
-    struct safe_mode *safe = &app->safe;
+    struct safe_mode *safe = &app->health.safe;
     struct err err;
 
     must(reason < SAFE_REASONS);
     /*
-     * The first caller alone fills struct safe_mode; readers wait for app->safe_mode, which is set
+     * The first caller alone fills struct safe_mode; readers wait for app's safe_mode, which is set
      * last.
      */
     if (atomic_exchange(&safe->entered, true))
@@ -34,7 +34,7 @@ void safe_mode_enter(struct app *app, enum safe_mode_reason reason, const char *
         safe->folder[0] = '\0';
         text_clip(text_of(err.text), safe->why_none, sizeof safe->why_none);
     }
-    atomic_store(&app->safe_mode, true);
+    atomic_store(&app->health.safe_mode, true);
     bell_ring(app->verifier_bell);
     log_write(LOG_ERROR,
               "safe mode: nothing is granted or written until a restart; keep the diagnostics for "
@@ -45,7 +45,7 @@ void safe_mode_enter(struct app *app, enum safe_mode_reason reason, const char *
 
 const char *safe_mode_why(const struct app *app)
 {
-    const enum safe_mode_reason reason = atomic_load(&app->safe.reason);
+    const enum safe_mode_reason reason = atomic_load(&app->health.safe.reason);
 
     must(reason < SAFE_REASONS);
     return reasons[reason].text;
@@ -53,7 +53,7 @@ const char *safe_mode_why(const struct app *app)
 
 const char *safe_mode_word(const struct app *app)
 {
-    const enum safe_mode_reason reason = atomic_load(&app->safe.reason);
+    const enum safe_mode_reason reason = atomic_load(&app->health.safe.reason);
 
     must(reason < SAFE_REASONS);
     return reasons[reason].word;

@@ -127,11 +127,11 @@ static void try_later(struct cluster_identity *identity, int64_t now_ms, const c
 
     identity->flying = false;
     identity->due_ms = now_ms + RETRY_MS;
-    atomic_store(&identity->app->api_error_ms, now_ms);
+    atomic_store(&identity->app->watch.api_error_ms, now_ms);
     log_write(LOG_WARN,
               identity->creates_wake_object ? "the wake-up object cannot be created yet"
                                             : "the cluster cannot be identified yet",
-              log_str("server", identity->app->server), log_str("error", why));
+              log_str("server", identity->app->instance.server), log_str("error", why));
 }
 
 static int ask_for_uid(struct cluster_identity *identity, struct err *err)
@@ -144,18 +144,18 @@ static int ask_for_uid(struct cluster_identity *identity, struct err *err)
 /* Whatever the setting wake says: here the object is a mark, left for the next milligpud. */
 static int cluster_identity_create_wake_object(struct cluster_identity *identity, struct err *err)
 {
-    must(identity->app->wake_namespace[0] != '\0');
+    must(identity->app->instance.wake_namespace[0] != '\0');
 
     struct arena arena;
     struct strbuf body;
 
     arena_init(&arena);
     strbuf_init(&body);
-    wake_object_encode(&body, identity->app->wake_namespace);
+    wake_object_encode(&body, identity->app->instance.wake_namespace);
     const struct kube_request request = {
         .id = request_id,
         .method = "POST",
-        .path = wake_objects_path(&arena, identity->app->wake_namespace),
+        .path = wake_objects_path(&arena, identity->app->instance.wake_namespace),
         .content_type = "application/json",
         .body = {body.data, body.len},
         .timeout_ms = TIMEOUT_MS};
@@ -191,14 +191,14 @@ static void cluster_identity_failed(struct cluster_identity *identity, int64_t n
     identity->refused = identity->err.code == ERR_FOREIGN;
     if (identity->refused)
         return;
-    atomic_store(&identity->app->disk_broken, true);
+    atomic_store(&identity->app->health.disk_broken, true);
     try_later(identity, now_ms, identity->err.text);
 }
 
 /* The writer waits for this flag: what it reads of a new ledger is set before. */
 static void cluster_identity_known(struct cluster_identity *identity)
 {
-    must(!identity->done && identity->app->cluster[0] != '\0');
+    must(!identity->done && identity->app->instance.cluster[0] != '\0');
 
     identity->done = true;
     atomic_store(&identity->app->identified, true);
@@ -211,9 +211,9 @@ static void cluster_identity_known(struct cluster_identity *identity)
 static void cluster_identity_is_restored(struct cluster_identity *identity)
 {
     must(!identity->done);
-    atomic_store(&identity->app->wake_object_existed, true);
-    atomic_store(&identity->app->restored_ledger, true);
-    atomic_store(&identity->app->new_ledger, true);
+    atomic_store(&identity->app->grace.wake_object_existed, true);
+    atomic_store(&identity->app->grace.restored_ledger, true);
+    atomic_store(&identity->app->grace.new_ledger, true);
 }
 
 static void refused_with_status(struct cluster_identity *identity, int64_t now_ms)
@@ -239,7 +239,7 @@ static void cluster_identity_learned(struct cluster_identity *identity, int64_t 
     } else if (store_whose(app->store, uid, &owner, &identity->err) < 0) {
         cluster_identity_failed(identity, now_ms);
     } else {
-        (void)snprintf(app->cluster, sizeof app->cluster, "%s", uid);
+        (void)snprintf(app->instance.cluster, sizeof app->instance.cluster, "%s", uid);
         if (owner == OWNER_THIS_BY_COPY)
             cluster_identity_is_restored(identity);
         if (owner == OWNER_NOBODY)
@@ -270,10 +270,11 @@ static void wake_object_answered(struct cluster_identity *identity, int64_t now_
             LOG_WARN,
             "the wake-up object cannot be created, so it is not known whether another milligpud "
             "granted in this cluster before",
-            log_str("namespace", identity->app->wake_namespace), log_i64("status", status));
+            log_str("namespace", identity->app->instance.wake_namespace),
+            log_i64("status", status));
     identity->flying = false;
-    atomic_store(&identity->app->wake_object_existed, status != 201);
-    atomic_store(&identity->app->new_ledger, true);
+    atomic_store(&identity->app->grace.wake_object_existed, status != 201);
+    atomic_store(&identity->app->grace.new_ledger, true);
     cluster_identity_known(identity);
 }
 

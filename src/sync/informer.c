@@ -105,7 +105,7 @@ static int decode_pod(struct stream *stream, struct message *message, struct tex
 
     struct arena *scratch = &stream->informer->scratch;
     struct pod pod;
-    const int rc = pod_decode(object, &stream->informer->app->wire_rules, scratch, &pod, err);
+    const int rc = pod_decode(object, &stream->informer->app->rules.wire_rules, scratch, &pod, err);
 
     if (rc == 0) {
         pod_cache_check_signature(stream->informer->app->pod_cache, &pod); /* not by the writer */
@@ -128,8 +128,8 @@ static int decode_node(struct stream *stream, struct message *message, struct te
 
     const struct node_facts *node = &message->node;
     const struct text kept = {arena_copy(&message->arena, object), object.len};
-    const int rc =
-        node_decode(kept, &stream->informer->app->wire_rules, &message->arena, &message->node, err);
+    const int rc = node_decode(kept, &stream->informer->app->rules.wire_rules, &message->arena,
+                               &message->node, err);
 
     if (rc == 0 && node->unreadable != NULL)
         informer_complain(stream, node->uid, node->name, node->unreadable);
@@ -232,7 +232,7 @@ static void informer_trouble(void *user, const struct err *err)
     struct stream *stream = user;
     struct app *app = stream->informer->app;
 
-    atomic_store(&app->api_error_ms, app->clock.now_ms(app->clock.ctx));
+    atomic_store(&app->watch.api_error_ms, app->clock.now_ms(app->clock.ctx));
     log_write(LOG_WARN, "a list or watch failed", log_str("resource", stream->resource),
               log_str("error", err->text));
 }
@@ -294,7 +294,7 @@ struct informer *informer_new(struct app *app, const struct kube_ops *ops)
         .failed = MESSAGE_NODES_FAILED,
         .changed = MESSAGE_NODE,
         .deleted = MESSAGE_NODE_DELETED,
-        .heard = &app->nodes_heard_ms,
+        .heard = &app->watch.nodes_heard_ms,
     };
     informer->pods = (struct stream){
         .informer = informer,
@@ -306,7 +306,7 @@ struct informer *informer_new(struct app *app, const struct kube_ops *ops)
         .failed = MESSAGE_PODS_FAILED,
         .changed = MESSAGE_POD,
         .deleted = MESSAGE_POD_DELETED,
-        .heard = &app->pods_heard_ms,
+        .heard = &app->watch.pods_heard_ms,
     };
     open_stream(&informer->nodes, ops, "/api/v1/nodes", NULL, (uint64_t)1 << 32);
     open_pods(informer, (uint64_t)2 << 32);
@@ -343,7 +343,7 @@ static void note_stats(struct stream *stream)
  */
 static int64_t list_again_after_grace(struct informer *informer, int64_t now_ms)
 {
-    const int64_t grace_ends_ms = atomic_load(&informer->app->grace_ends_ms);
+    const int64_t grace_ends_ms = atomic_load(&informer->app->grace.grace_ends_ms);
 
     must(now_ms >= 0);
     if (grace_ends_ms == 0 || informer->pods.after_grace)
@@ -367,14 +367,14 @@ static int64_t list_again_when_needed(struct informer *informer, int64_t now_ms)
     struct reflector_stats stats;
 
     must(now_ms >= 0);
-    if (!atomic_load(&informer->app->list_again))
+    if (!atomic_load(&informer->app->watch.list_again))
         return INT64_MAX;
     reflector_stats(informer->pods.reflector, &stats);
     if (!stats.synced)
         return INT64_MAX; /* a list is in progress */
     if (now_ms < informer->list_again_ms)
         return informer->list_again_ms - now_ms;
-    atomic_store(&informer->app->list_again, false);
+    atomic_store(&informer->app->watch.list_again, false);
     informer->list_again_ms = now_ms + LIST_AGAIN_MS;
     reflector_free(informer->pods.reflector);
     informer->pods.reflector = NULL;
@@ -391,7 +391,7 @@ static bool pods_may_come(const struct informer *informer)
     struct reflector_stats nodes;
 
     reflector_stats(informer->nodes.reflector, &nodes);
-    return nodes.synced && (!atomic_load(&app->new_ledger) || app->key_publisher == NULL ||
+    return nodes.synced && (!atomic_load(&app->grace.new_ledger) || app->key_publisher == NULL ||
                             key_publisher_has_looked(app->key_publisher));
 }
 

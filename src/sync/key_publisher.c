@@ -68,7 +68,8 @@ const char *keys_namespace(const struct app *app)
     const struct settings *settings = atomic_load(&app->settings);
 
     must(settings != NULL);
-    return settings->keys_namespace[0] != '\0' ? settings->keys_namespace : app->wake_namespace;
+    return settings->keys_namespace[0] != '\0' ? settings->keys_namespace
+                                               : app->instance.wake_namespace;
 }
 
 /* Pods that the informer decodes from now on are verified by these keys. */
@@ -207,8 +208,9 @@ static bool knows_pods(const struct app *app, int64_t now_ms)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(app->view);
 
-    return snapshot != NULL && atomic_load(&app->pods_synced) && !atomic_load(&app->safe_mode) &&
-           now_ms - atomic_load(&app->pods_heard_ms) < HEARD_MS && !is_in_doubt(snapshot);
+    return snapshot != NULL && atomic_load(&app->watch.pods_synced) &&
+           !atomic_load(&app->health.safe_mode) &&
+           now_ms - atomic_load(&app->watch.pods_heard_ms) < HEARD_MS && !is_in_doubt(snapshot);
 }
 
 static void count_pod(const struct app *app, const struct allocation *allocation,

@@ -34,10 +34,10 @@ static const char *call_word(enum call_kind kind)
 
 static void outbox_count_call(const struct outbox_call *call, int status)
 {
-    char labels[64];
+    char code[16];
 
-    (void)snprintf(labels, sizeof labels, "call=\"%s\",code=\"%d\"", call_word(call->kind), status);
-    metric_add(M_API_REQUESTS, labels, 1);
+    (void)snprintf(code, sizeof code, "%d", status);
+    metric_add(M_API_REQUESTS, LABEL_VALUES(call_word(call->kind), code), 1);
 }
 
 /* What passes is reported to flow with its retry, in outbox_retry(). */

@@ -51,7 +51,7 @@ void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
     struct strbuf body;
 
     if (!side_call_begins(outbox)) {
-        metric_add(M_EVENTS, "outcome=\"dropped\"", 1);
+        metric_add(M_EVENTS, LABEL_VALUES("dropped"), 1);
         return;
     }
     struct outbox_call *call = outbox_call_new(CALL_EVENT, "POST");
@@ -134,7 +134,7 @@ static void wake_ends(struct outbox *outbox, struct outbox_call *call, bool woke
 {
     must(outbox->waking);
 
-    metric_add(M_WAKE_UPS, woke ? "outcome=\"ok\"" : "outcome=\"failed\"", 1);
+    metric_add(M_WAKE_UPS, LABEL_VALUES(woke ? "ok" : "failed"), 1);
     outbox->waking = false;
     outbox_lock(outbox);
     outbox->stats.wake_failing = !woke;
@@ -194,7 +194,7 @@ void outbox_side_answered(struct outbox *outbox, struct outbox_call *call, int64
         return;
     }
     if (call->kind == CALL_EVENT)
-        metric_add(M_EVENTS, good ? "outcome=\"ok\"" : "outcome=\"failed\"", 1);
+        metric_add(M_EVENTS, LABEL_VALUES(good ? "ok" : "failed"), 1);
     outbox_drop_call(outbox, call);
 }
 
@@ -207,7 +207,7 @@ void outbox_side_failed(struct outbox *outbox, struct outbox_call *call, int64_t
         return;
     }
     if (call->kind == CALL_EVENT)
-        metric_add(M_EVENTS, "outcome=\"failed\"", 1);
+        metric_add(M_EVENTS, LABEL_VALUES("failed"), 1);
     outbox_drop_call(outbox, call);
 }
 

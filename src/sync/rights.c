@@ -221,7 +221,7 @@ static void ask_next(struct rights *rights, int64_t now_ms)
     if (is_in_namespace(right->need))
         facts.namespace = right->need == NEED_CONFIGMAPS || right->need == NEED_KEYS
                               ? keys_namespace(rights->app)
-                              : rights->app->wake_namespace;
+                              : rights->app->instance.wake_namespace;
     if (right->need == NEED_WAKE_OBJECT)
         facts.name = WAKE_OBJECT_NAME;
     if (right->need == NEED_KEYS)

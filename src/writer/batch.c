@@ -178,7 +178,7 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
      * Checked for each command: the verifier's thread or the command before may just have entered
      * it.
      */
-    if (atomic_load(&batch->app->safe_mode)) {
+    if (atomic_load(&batch->app->health.safe_mode)) {
         command_trace_add(batch->app->command_trace, command, "not done: safe mode");
         return BATCH_CONTRADICTED;
     }

@@ -44,7 +44,7 @@ struct writer *writer_new(struct app *app)
     arena_init(&writer->pod_list.list);
     writer->drift = drift_watch_new(app);
     writer->host_sums = host_sums_new();
-    writer->vouching.agents = agents_new(&app->agents_rules);
+    writer->vouching.agents = agents_new(&app->rules.agents_rules);
     map_init(&writer->binds.inflight);
     map_init(&writer->binds.doubts);
     map_init(&writer->pod_list.bound_since);
@@ -200,10 +200,10 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
     writer->lost.writes = writer->lost.writes || writer->batch.changes > 0;
     /* A message that was kept may be about the very pods that would be granted. */
     if (writer->lost.writes && writer->lost.keeps == 0 &&
-        atomic_exchange(&writer->app->disk_broken, false))
+        atomic_exchange(&writer->app->health.disk_broken, false))
         log_plain(LOG_WARN, "the ledger can be written again");
     if (writer->node_list.nodes_ended)
-        atomic_store(&writer->app->nodes_synced, true);
+        atomic_store(&writer->app->watch.nodes_synced, true);
     if (writer->pod_list.pods_ended) {
         writer_drop_list(writer);
         writer_pods_are_in(writer);
@@ -274,7 +274,7 @@ static bool probe_write(struct writer *writer)
     const struct command command = {
         .kind = COMMAND_CLOCK, .at_ms = writer->wall_ms, .clock_from_ms = writer->wall_ms};
 
-    return !atomic_load(&writer->app->disk_broken) || writer_run(writer, &command);
+    return !atomic_load(&writer->app->health.disk_broken) || writer_run(writer, &command);
 }
 
 /* Once a second, for what depends on time. */
@@ -287,7 +287,7 @@ static bool writer_tick(struct writer *writer)
     if (now < writer->tick_ms)
         return true;
     writer->tick_ms = now + TICK_MS;
-    if (!atomic_load(&writer->app->safe_mode))
+    if (!atomic_load(&writer->app->health.safe_mode))
         verifier_memory(writer->app, writer->ledger, &writer->verify_place);
     hints_maintain(writer->app->hints, now, writer, writer_pod_state);
     return probe_write(writer) && writer_check_doubts(writer, now);
@@ -326,7 +326,7 @@ static void after_batch(struct writer *writer)
     writer_store_measured_now_and_then(writer);
     verifier_meet(writer->app->verifier);
     /* A file that contradicts itself is not changed. */
-    if (!atomic_load(&writer->app->safe_mode) &&
+    if (!atomic_load(&writer->app->health.safe_mode) &&
         writer->app->store_ops.maintain(writer->app->store_ops.ctx, writer->wall_ms, &err) < 0)
         log_write(LOG_WARN, "housekeeping of the ledger failed", log_str("error", err.text));
     drift_watch_step(writer->drift, writer_now_ms(writer), writer->wall_ms);

@@ -83,7 +83,7 @@ void writer_advise(struct writer *writer, const struct pod *pod)
             continue;
         const bool given = kind == ADVICE_MODEL
                                ? advise_on_model(writer, record, &advice)
-                               : advice_of(kind, pod, &app->request_rules, &advice);
+                               : advice_of(kind, pod, &app->rules.request_rules, &advice);
         if (!given || !event_budget_take(&writer->advice.advice_budget, writer_now_ms(writer)))
             continue;
         pod_cache_advised(app->pod_cache, pod->uid, kind);

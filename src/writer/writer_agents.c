@@ -104,8 +104,8 @@ void writer_store_agents(struct writer *writer)
     if (!agents_next_changed(writer->vouching.agents, &at, &memory) &&
         writer->vouching.agents_stored == agents_seen(writer->vouching.agents))
         return;
-    if (!atomic_load(&writer->app->pods_synced) || atomic_load(&writer->app->safe_mode) ||
-        !atomic_load(&writer->app->identified) ||
+    if (!atomic_load(&writer->app->watch.pods_synced) ||
+        atomic_load(&writer->app->health.safe_mode) || !atomic_load(&writer->app->identified) ||
         writer_now_ms(writer) < writer->vouching.store_agents_ms)
         return;
     if (ops->remember(ops->ctx, writer->vouching.agents, STORED_AT_ONCE, &count, &err) < 0) {

@@ -388,7 +388,7 @@ bool writer_handle_fetched(struct writer *writer, struct fetched_pod *fetched, s
     if (fetched->found && strcmp(fetched->pod.uid, fetched->bind.asks.uid) == 0 &&
         !pod_ended(&fetched->pod) && is_yet_to_come(writer, &fetched->pod))
         (void)pod_cache_put_fetched(writer->app->pod_cache, &fetched->pod,
-                                    &writer->app->request_rules);
+                                    &writer->app->rules.request_rules);
     return bind_pod(writer, &fetched->bind, fetched, arena);
 }
 
@@ -438,7 +438,7 @@ static bool handle_moved(struct writer *writer, const struct binding_outcome *ou
     /* The GET does not bring back a pod that the watch has shown to be gone. */
     if (!pod_ended(&outcome->pod) && pod_cache_find(writer->app->pod_cache, outcome->uid) != NULL)
         (void)pod_cache_put_fetched(writer->app->pod_cache, &outcome->pod,
-                                    &writer->app->request_rules);
+                                    &writer->app->rules.request_rules);
     for (size_t i = 0; bind_inflight != NULL && i < bind_inflight->replies; i++) {
         struct bind_call bind = bind_again(bind_inflight, i, &outcome->pod);
         whole = try_again(writer, &bind) && whole;

@@ -60,7 +60,7 @@ bool writer_heal_duplicates(struct writer *writer)
 const struct request *writer_request_of(const struct writer *writer, const struct pod *pod,
                                         const struct pod_record *record, struct arena *arena)
 {
-    const struct request_rules *rules = &writer->app->request_rules;
+    const struct request_rules *rules = &writer->app->rules.request_rules;
     struct refusal refusal;
 
     if (record == NULL || record->request != NULL || !pod_record_asks(record))

@@ -26,8 +26,8 @@ static bool hosts_matter(const struct writer *writer)
 {
     const struct outlook *outlook = ledger_outlook(writer->ledger);
 
-    return outlook_needs_workload(outlook) && atomic_load(&writer->app->nodes_synced) &&
-           atomic_load(&writer->app->pods_synced);
+    return outlook_needs_workload(outlook) && atomic_load(&writer->app->watch.nodes_synced) &&
+           atomic_load(&writer->app->watch.pods_synced);
 }
 
 struct host_setting {

@@ -51,7 +51,7 @@ bool writer_is_new_pod(const struct writer *writer, const struct pod *pod)
 /* The process before this one counted it: the first list shows it to this one. */
 static bool counted_before(const struct writer *writer, const struct pod *pod)
 {
-    return writer->learning.stored_pods > 0 && !atomic_load(&writer->app->pods_synced) &&
+    return writer->learning.stored_pods > 0 && !atomic_load(&writer->app->watch.pods_synced) &&
            pod->created_ms <= writer->learning.learned_until_ms;
 }
 
@@ -87,8 +87,8 @@ void writer_store_learned(struct writer *writer)
     struct err err;
 
     must(!writer->batch.open);
-    if (pods == writer->learning.stored_pods || !atomic_load(&writer->app->pods_synced) ||
-        atomic_load(&writer->app->safe_mode) || !atomic_load(&writer->app->identified))
+    if (pods == writer->learning.stored_pods || !atomic_load(&writer->app->watch.pods_synced) ||
+        atomic_load(&writer->app->health.safe_mode) || !atomic_load(&writer->app->identified))
         return;
     writer->learning.store_learned_ms = writer_now_ms(writer) + STORE_LEARNED_MS;
     if (ops->learn(ops->ctx, writer->learning.tally, writer->learning.learned_ms, &err) < 0) {

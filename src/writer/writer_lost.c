@@ -71,7 +71,7 @@ void writer_batch_lost(struct writer *writer, struct message **message, size_t c
     must(count <= BATCH_MAX);
     must(writer->batch.lost || writer->batch.err.code != ERR_NONE);
 
-    if (!atomic_exchange(&writer->app->disk_broken, true))
+    if (!atomic_exchange(&writer->app->health.disk_broken, true))
         log_write(LOG_ERROR, "the ledger cannot be written: granting stops until it can",
                   log_str("error", writer->batch.err.text));
     writer_drop_actions(writer);

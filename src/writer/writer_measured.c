@@ -29,8 +29,8 @@ enum {
 static bool may_store(const struct writer *writer)
 {
     must(!writer->batch.open);
-    return !atomic_load(&writer->app->safe_mode) && atomic_load(&writer->app->identified) &&
-           !atomic_load(&writer->app->new_ledger);
+    return !atomic_load(&writer->app->health.safe_mode) && atomic_load(&writer->app->identified) &&
+           !atomic_load(&writer->app->grace.new_ledger);
 }
 
 /*

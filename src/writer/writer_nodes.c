@@ -35,7 +35,7 @@ static bool place_the_unplaced(struct writer *writer, const char *name)
         if (record != NULL && record->told != NULL)
             told[count++] = record->told;
         if (record != NULL && record->untold)
-            atomic_store(&writer->app->list_again, true);
+            atomic_store(&writer->app->watch.list_again, true);
     }
     must(count <= node->allocations);
     for (size_t i = 0; i < count && whole; i++)
@@ -110,7 +110,7 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts)
     arena_init(&arena);
     const bool first_agent = agents_see_node(writer->vouching.agents, facts);
     const struct node_facts shown = facts_shown(writer, facts);
-    inventory_parse(&shown, &writer->app->inventory_rules, &arena, &inventory);
+    inventory_parse(&shown, &writer->app->rules.inventory_rules, &arena, &inventory);
     const struct command command = {
         .kind = COMMAND_NODE,
         .at_ms = writer->wall_ms,

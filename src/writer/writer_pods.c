@@ -87,7 +87,7 @@ bool writer_handle_pod(struct writer *writer, const struct pod *pod)
         return writer_agent_gone(writer, pod->node, pod->uid) && writer_reconcile(writer, pod);
     }
     const bool is_new = writer_is_new_pod(writer, pod);
-    if (!pod_cache_put(writer->app->pod_cache, pod, &writer->app->request_rules,
+    if (!pod_cache_put(writer->app->pod_cache, pod, &writer->app->rules.request_rules,
                        writer->pod_list.epoch))
         return true; /* outdated */
     if (is_new)

@@ -65,7 +65,7 @@ int64_t writer_wait_for_rules(const struct writer *writer, int64_t wait_ms)
         writer->policy.rules_until_ms - writer->app->clock.wall_ms(writer->app->clock.ctx);
 
     must(wait_ms >= 0);
-    if (atomic_load(&writer->app->disk_broken))
+    if (atomic_load(&writer->app->health.disk_broken))
         return wait_ms;
     if (!writer->policy.rules_told || writer->policy.next_book != NULL || left <= 0)
         return 0;
@@ -98,7 +98,7 @@ bool writer_note_policy(struct writer *writer)
     must(!writer->batch.lost);
     writer->policy.rules_change = false;
     /* Nothing is granted until something can be written, so the entry waits, too. */
-    if (atomic_load(&writer->app->disk_broken))
+    if (atomic_load(&writer->app->health.disk_broken))
         return true;
     if (writer->policy.rules_told && book == writer->policy.rulebook &&
         command.holding == writer->policy.holding) {
@@ -160,7 +160,8 @@ void writer_keep_policy(struct writer *writer)
     if (writer->policy.rules_kept || !writer->policy.rules_told ||
         writer_now_ms(writer) < writer->policy.keep_rules_ms)
         return;
-    if (atomic_load(&writer->app->safe_mode) || atomic_load(&writer->app->disk_broken))
+    if (atomic_load(&writer->app->health.safe_mode) ||
+        atomic_load(&writer->app->health.disk_broken))
         return;
     if (ops->keep_policy(ops->ctx, book->document.len > 0 ? &policy : NULL, &err) < 0) {
         writer->policy.keep_rules_ms = writer_now_ms(writer) + KEEP_RULES_MS;

@@ -117,7 +117,7 @@ static void open_ledger(struct api_fixture *fixture)
     const struct store_rules rules = {.path = fixture->ledger};
     must(store_open(&rules, &fixture->app.store, &err) == 0);
     must(store_set_cluster(fixture->app.store, "0b8f", &err) == 0);
-    (void)snprintf(fixture->app.cluster, sizeof fixture->app.cluster, "0b8f");
+    (void)snprintf(fixture->app.instance.cluster, sizeof fixture->app.instance.cluster, "0b8f");
 }
 
 static void make_parts(struct api_fixture *fixture)

@@ -874,7 +874,7 @@ static void a_history_that_cannot_be_read_is_an_error_and_no_pod_is_denied(void 
 static void readiness_names_what_is_missing(void **state)
 {
     struct api_fixture *fixture = *state;
-    atomic_bool *const bad[] = {&fixture->app.disk_broken, &fixture->app.safe_mode,
+    atomic_bool *const bad[] = {&fixture->app.health.disk_broken, &fixture->app.health.safe_mode,
                                 &fixture->app.draining};
     static const char *const words[] = {"[-]ledger failed: the ledger cannot be written",
                                         "[-]consistency failed: ", "[-]shutdown failed: "};
@@ -1018,24 +1018,25 @@ static void doctor_finds_what_is_broken(void **state)
 {
     struct api_fixture *fixture = *state;
 
-    atomic_store(&fixture->app.history_checked, true);
+    atomic_store(&fixture->app.health.history_checked, true);
     finds(fixture, "history", "ok", "verified");
-    atomic_store(&fixture->app.history_broken, true);
+    atomic_store(&fixture->app.health.history_broken, true);
     finds(fixture, "history", "failed", "damaged");
-    atomic_store(&fixture->app.disk_broken, true);
+    atomic_store(&fixture->app.health.disk_broken, true);
     finds(fixture, "ledger", "failed", "cannot be written");
     finds(fixture, "daemon", "failed", "not ready");
-    atomic_store(&fixture->app.safe_mode, true);
+    atomic_store(&fixture->app.health.safe_mode, true);
     finds(fixture, "ledger", "failed", "nothing has been granted");
-    atomic_store(&fixture->app.nodes_synced, false);
+    atomic_store(&fixture->app.watch.nodes_synced, false);
     finds(fixture, "nodes", "failed", "no complete list of nodes");
-    atomic_store(&fixture->app.pods_heard_ms, 1);
+    atomic_store(&fixture->app.watch.pods_heard_ms, 1);
     finds(fixture, "pods", "warning", "has not answered a watch of pods for");
-    atomic_store(&fixture->app.nodes_heard_ms, 1);
-    atomic_store(&fixture->app.api_error_ms, fixture->app.clock.now_ms(fixture->app.clock.ctx));
+    atomic_store(&fixture->app.watch.nodes_heard_ms, 1);
+    atomic_store(&fixture->app.watch.api_error_ms,
+                 fixture->app.clock.now_ms(fixture->app.clock.ctx));
     finds(fixture, "api", "warning", "a call failed 0 s ago");
-    atomic_store(&fixture->app.nodes_heard_ms, 0);
-    atomic_store(&fixture->app.pods_heard_ms, 0);
+    atomic_store(&fixture->app.watch.nodes_heard_ms, 0);
+    atomic_store(&fixture->app.watch.pods_heard_ms, 0);
     finds(fixture, "api", "failed", "has not answered yet");
     atomic_store(&fixture->app.draining, true);
     finds(fixture, "daemon", "warning", "stopping");

@@ -151,7 +151,7 @@ static void check_args(struct fuzz_app *fuzz, struct http_call *call, bool scori
     json_t *answer = answer_of(call);
     arena_init(&arena);
     const bool good =
-        extender_args_decode(call->body, &fuzz->app.wire_rules, &arena, &args, &err) == 0;
+        extender_args_decode(call->body, &fuzz->app.rules.wire_rules, &arena, &args, &err) == 0;
     must(good == (call->status == 200 &&
                   (scoring || json_string_length(json_object_get(answer, "Error")) == 0)));
     if (good && scoring)

@@ -139,7 +139,7 @@ static struct fuzz_app *fuzz_app_new(void)
     rulebook_unref(bare);
     must(writer_load(fuzz->parts.writer, &err) == 0);
     atomic_store(&app->identified, true);
-    atomic_store(&app->history_checked, true);
+    atomic_store(&app->health.history_checked, true);
     for (int i = 0; i < 24; i++)
         turn(fuzz);
     must(app_ready(app, NULL));

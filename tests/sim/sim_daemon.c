@@ -445,7 +445,7 @@ static void turn_of_writer(struct sim *sim)
         daemon->applied_pods = daemon->told_pods;
         judge_vouched(sim);
     }
-    if (atomic_load(&daemon->app.grace_ends_ms) != 0)
+    if (atomic_load(&daemon->app.grace.grace_ends_ms) != 0)
         sim_met("ledger/waits_grace_period");
     if (daemon_ready(sim))
         daemon->rebuilds = false;

@@ -382,7 +382,7 @@ static void start(struct app_fixture *fixture)
         .fake = app->fake,
         .watch = &fixture->watch.ops,
         .calls = &fixture->call.ops,
-        .grace_ms = app->grace_ms,
+        .grace_ms = app->grace.grace_ms,
         .wake_namespace = "ns",
         .instance = "fixture"};
     app_open(app, &fixture->settings, &edges, &fixture->parts);
@@ -465,11 +465,11 @@ static void end(struct app_fixture *fixture)
     fixture->felt = 0;
     for (size_t i = 0; i < fixture->call_count; i++)
         fixture->calls[i]->cut = fixture->calls[i]->cut || fixture->calls[i]->http.status == 0;
-    atomic_store(&app->nodes_synced, false);
-    atomic_store(&app->pods_synced, false);
-    atomic_store(&app->disk_broken, false);
-    atomic_store(&app->safe_mode, false);
-    atomic_store(&app->grace_ends_ms, 0);
+    atomic_store(&app->watch.nodes_synced, false);
+    atomic_store(&app->watch.pods_synced, false);
+    atomic_store(&app->health.disk_broken, false);
+    atomic_store(&app->health.safe_mode, false);
+    atomic_store(&app->grace.grace_ends_ms, 0);
 }
 
 void fixture_restart(struct app_fixture *fixture)
@@ -492,8 +492,8 @@ void fixture_lose_ledger(struct app_fixture *fixture)
     end(fixture);
     store_close(app->store);
     open_ledger(fixture);
-    (void)snprintf(app->cluster, sizeof app->cluster, "cluster");
-    atomic_store(&app->new_ledger, true);
+    (void)snprintf(app->instance.cluster, sizeof app->instance.cluster, "cluster");
+    atomic_store(&app->grace.new_ledger, true);
     start(fixture);
 }
 
@@ -770,8 +770,8 @@ static bool look(struct app_fixture *fixture, const char *name, char node[256], 
     arena_init(&arena);
     const int status = ask(fixture, "GET", path, "", &out);
     if (status == 200) {
-        must(pod_decode((struct text){out.data, out.len}, &fixture->app.wire_rules, &arena, &pod,
-                        &err) == 0);
+        must(pod_decode((struct text){out.data, out.len}, &fixture->app.rules.wire_rules, &arena,
+                        &pod, &err) == 0);
         (void)snprintf(node, 256, "%s", pod.node);
         (void)snprintf(uid, 256, "%s", pod.uid);
     }

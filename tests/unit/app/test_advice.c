@@ -80,7 +80,7 @@ static void an_amount_that_is_refused_gets_one_event_with_the_reason(void **stat
 {
     struct app_fixture *fixture = *state;
 
-    fixture->app.request_rules.min_milli = 100;
+    fixture->app.rules.request_rules.min_milli = 100;
     fixture_pod(fixture, "p", "2");
     fixture_run(fixture);
     assert_int_equal(count(fixture, "\"action\":\"minimum\""), 1);

@@ -307,7 +307,7 @@ static void an_agents_pod_that_ended_vouches_no_more(void **state)
 
     strbuf_init(&out);
     api(fixture, "GET", PODS "/agent-n", "", &out);
-    assert_int_equal(pod_decode((struct text){out.data, out.len}, &fixture->app.wire_rules,
+    assert_int_equal(pod_decode((struct text){out.data, out.len}, &fixture->app.rules.wire_rules,
                                 &message->arena, &message->pod, &err),
                      0);
     message->pod = *pod_keep(&message->pod, &message->arena);
@@ -674,7 +674,7 @@ static void doctor_says(struct app_fixture *fixture, const char *status, const c
     struct err err;
     bool found = false;
 
-    fixture->app.server = "standalone"; /* which asks nobody for rights */
+    fixture->app.instance.server = "standalone"; /* which asks nobody for rights */
     arena_init(&arena);
     http_call_init(&call, "/api/v1/doctor");
     call.method = "GET";
@@ -1011,7 +1011,7 @@ static void nothing_is_remembered_in_a_file_that_is_not_to_be_changed(void **sta
     struct app_fixture *fixture = *state;
 
     for (int safe = 0; safe <= 1; safe++) {
-        atomic_store(safe ? &fixture->app.safe_mode : &fixture->app.identified, safe != 0);
+        atomic_store(safe ? &fixture->app.health.safe_mode : &fixture->app.identified, safe != 0);
         watch_store(fixture);
         fixture_annotate_node(
             fixture, "n",
@@ -1019,7 +1019,7 @@ static void nothing_is_remembered_in_a_file_that_is_not_to_be_changed(void **sta
                  : "\"milligpu.io/agent\":\"{\\\"leaving\\\":\\\"uninstalled\\\"}\"");
         fixture_pass(fixture, 5000);
         assert_int_equal(fixture->met, 0);
-        atomic_store(safe ? &fixture->app.safe_mode : &fixture->app.identified, safe == 0);
+        atomic_store(safe ? &fixture->app.health.safe_mode : &fixture->app.identified, safe == 0);
         fixture_pass(fixture, 1000);
         assert_int_equal(fixture->met, 1);
     }

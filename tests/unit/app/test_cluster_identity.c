@@ -45,8 +45,8 @@ static int setup(void **state)
     assert_non_null(mkdtemp(fixture.folder));
     (void)snprintf(fixture.path, sizeof fixture.path, "%s/ledger.db", fixture.folder);
     api_fixture_open(&fixture);
-    fixture.app.server = "test";
-    fixture.app.wake_namespace = "milligpu";
+    fixture.app.instance.server = "test";
+    fixture.app.instance.wake_namespace = "milligpu";
     fixture.app.fake = fake_apiserver_new("claim");
     fake_apiserver_ops(fixture.app.fake, &fixture.ops);
     fixture.identity = cluster_identity_new(&fixture.app, &fixture.ops);
@@ -100,8 +100,8 @@ static void a_new_ledger_is_given_to_the_first_cluster(void **state)
     try_twice(fixture);
     assert_true(cluster_identity_done(fixture->identity));
     assert_true(atomic_load(&fixture->app.identified));
-    assert_true(atomic_load(&fixture->app.new_ledger)); /* until its first lists are in */
-    assert_false(atomic_load(&fixture->app.wake_object_existed));
+    assert_true(atomic_load(&fixture->app.grace.new_ledger)); /* until its first lists are in */
+    assert_false(atomic_load(&fixture->app.grace.wake_object_existed));
 }
 
 /* As after a restart: only the ledger and the cluster are what they were. */
@@ -109,8 +109,8 @@ static void start_again(struct identity_fixture *fixture)
 {
     cluster_identity_free(fixture->identity);
     atomic_store(&fixture->app.identified, false);
-    atomic_store(&fixture->app.new_ledger, false);
-    atomic_store(&fixture->app.wake_object_existed, false);
+    atomic_store(&fixture->app.grace.new_ledger, false);
+    atomic_store(&fixture->app.grace.wake_object_existed, false);
     fixture->identity = cluster_identity_new(&fixture->app, &fixture->ops);
 }
 
@@ -122,8 +122,8 @@ static void whoever_finds_the_wake_up_object_is_not_the_first(void **state)
     start_again(fixture);
     try_twice(fixture);
     assert_true(cluster_identity_done(fixture->identity));
-    assert_true(atomic_load(&fixture->app.new_ledger));
-    assert_true(atomic_load(&fixture->app.wake_object_existed));
+    assert_true(atomic_load(&fixture->app.grace.new_ledger));
+    assert_true(atomic_load(&fixture->app.grace.wake_object_existed));
 }
 
 static void a_ledger_of_this_cluster_asks_for_no_wake_up_object(void **state)
@@ -132,12 +132,12 @@ static void a_ledger_of_this_cluster_asks_for_no_wake_up_object(void **state)
     struct err err;
 
     try_twice(fixture);
-    assert_int_equal(store_set_cluster(fixture->app.store, fixture->app.cluster, &err), 0);
+    assert_int_equal(store_set_cluster(fixture->app.store, fixture->app.instance.cluster, &err), 0);
     start_again(fixture);
     try_once(fixture);
     assert_true(cluster_identity_done(fixture->identity));
-    assert_false(atomic_load(&fixture->app.new_ledger));
-    assert_false(atomic_load(&fixture->app.wake_object_existed));
+    assert_false(atomic_load(&fixture->app.grace.new_ledger));
+    assert_false(atomic_load(&fixture->app.grace.wake_object_existed));
 }
 
 /* Answers the POST of the wake-up object with this status, in place of the fake API server. */
@@ -167,12 +167,12 @@ static void who_may_not_create_the_wake_up_object_assumes_one_before(void **stat
     try_once(fixture);
     wake_object_answer(fixture, 403);
     assert_true(cluster_identity_done(fixture->identity));
-    assert_true(atomic_load(&fixture->app.wake_object_existed));
+    assert_true(atomic_load(&fixture->app.grace.wake_object_existed));
     start_again(fixture);
     try_once(fixture);
     wake_object_answer(fixture, 404); /* the namespace does not exist */
     assert_true(cluster_identity_done(fixture->identity));
-    assert_true(atomic_load(&fixture->app.wake_object_existed));
+    assert_true(atomic_load(&fixture->app.grace.wake_object_existed));
 }
 
 static void the_wake_up_object_is_tried_until_there_is_an_answer(void **state)
@@ -188,7 +188,7 @@ static void the_wake_up_object_is_tried_until_there_is_an_answer(void **state)
     }
     try_once(fixture);
     assert_true(cluster_identity_done(fixture->identity));
-    assert_false(atomic_load(&fixture->app.wake_object_existed));
+    assert_false(atomic_load(&fixture->app.grace.wake_object_existed));
 }
 
 static void a_backup_of_this_cluster_waits_and_asks_for_no_wake_up_object(void **state)
@@ -197,14 +197,14 @@ static void a_backup_of_this_cluster_waits_and_asks_for_no_wake_up_object(void *
     struct err err;
 
     try_twice(fixture);
-    assert_int_equal(store_set_cluster(fixture->app.store, fixture->app.cluster, &err), 0);
+    assert_int_equal(store_set_cluster(fixture->app.store, fixture->app.instance.cluster, &err), 0);
     assert_int_equal(db_exec(fixture->app.store->db, "UPDATE meta SET is_copy = 1", &err), 0);
     start_again(fixture);
     try_once(fixture);
     assert_true(cluster_identity_done(fixture->identity));
-    assert_true(atomic_load(&fixture->app.new_ledger));
-    assert_true(atomic_load(&fixture->app.restored_ledger));
-    assert_true(atomic_load(&fixture->app.wake_object_existed));
+    assert_true(atomic_load(&fixture->app.grace.new_ledger));
+    assert_true(atomic_load(&fixture->app.grace.restored_ledger));
+    assert_true(atomic_load(&fixture->app.grace.wake_object_existed));
 }
 
 static void the_ledger_of_another_cluster_is_refused_for_good(void **state)
@@ -228,7 +228,7 @@ static void a_disk_that_cannot_be_read_is_no_other_cluster(void **state)
     try_once(fixture);
     assert_false(cluster_identity_refused(fixture->identity, &err));
     assert_false(cluster_identity_done(fixture->identity));
-    assert_true(atomic_load(&fixture->app.disk_broken));
+    assert_true(atomic_load(&fixture->app.health.disk_broken));
     disk_fail(0, 0, SQLITE_OK, false);
     try_twice(fixture);
     assert_true(cluster_identity_done(fixture->identity));
@@ -313,7 +313,7 @@ static void ask__the_uid_as_the_ledger_will_have_it(void **state)
     assert_int_equal(cluster_identity_ask(&fixture->ops, uid, &err), 0);
     try_twice(fixture);
     assert_true(uid[0] != '\0');
-    assert_string_equal(uid, fixture->app.cluster);
+    assert_string_equal(uid, fixture->app.instance.cluster);
 }
 
 #define UID_64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -421,7 +421,7 @@ static void who_could_not_be_remembered_gets_its_place_by_another_list(void **st
     fixture_run(fixture);
     assert_int_equal(fixture->pod_lists, lists + 1);
     assert_int_equal(fixture_taken(fixture, "n3"), 300);
-    assert_false(atomic_load(&fixture->app.list_again));
+    assert_false(atomic_load(&fixture->app.watch.list_again));
 }
 
 /* A waiting Binding is of use to nobody until the API server hears of it, so no more are made. */

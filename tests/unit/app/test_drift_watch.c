@@ -50,8 +50,8 @@ static int set_up(void **state)
     scene->app.settings = &scene->settings; /* no Events: there is no outbox */
     scene->app.view = view_new();
     atomic_store(&scene->app.identified, true);
-    atomic_store(&scene->app.nodes_synced, true);
-    atomic_store(&scene->app.pods_synced, true);
+    atomic_store(&scene->app.watch.nodes_synced, true);
+    atomic_store(&scene->app.watch.pods_synced, true);
     assert_true(app_ready(&scene->app, NULL));
     scene->watch = drift_watch_new(&scene->app);
     log_set(LOG_ERROR, false);

@@ -230,8 +230,8 @@ static size_t pod_has_what_it_shows(struct app_fixture *fixture, const char *nam
     const int status = fake_apiserver_request(fixture->app.fake, "GET", path, TEXT(""), &out);
     CHECK(status == 200 || status == 404);
     if (status == 200) {
-        CHECK(pod_decode((struct text){out.data, out.len}, &fixture->app.wire_rules, &arena, &pod,
-                         &err) == 0);
+        CHECK(pod_decode((struct text){out.data, out.len}, &fixture->app.rules.wire_rules, &arena,
+                         &pod, &err) == 0);
         wanted = pod.node[0] != '\0' && !pod_ended(&pod) ? 1 : 0;
     }
     if (wanted > 0) {

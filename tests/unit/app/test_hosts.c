@@ -326,7 +326,7 @@ static void a_process_that_starts_knows_what_is_left_when_it_is_ready(void **sta
     assert_false(host_sums_started(fixture->parts.writer->host_sums));
     fixture->list_takes_ms = 2000;
     fixture_run(fixture);
-    assert_true(atomic_load(&fixture->app.nodes_synced)); /* but nothing is known of pods */
+    assert_true(atomic_load(&fixture->app.watch.nodes_synced)); /* but nothing is known of pods */
     assert_false(host_sums_started(fixture->parts.writer->host_sums));
     assert_true(fixture_pass_until_ready(fixture, 5000));
     assert_left(fixture, "n1", 7000, 15 * GIB);

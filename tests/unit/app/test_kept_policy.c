@@ -147,7 +147,7 @@ static void nothing_is_kept_in_safe_mode(void **state)
     struct app_fixture *fixture = *state;
 
     decide_by_file(fixture, BINPACK);
-    atomic_store(&fixture->app.safe_mode, true);
+    atomic_store(&fixture->app.health.safe_mode, true);
     decide_by_file(fixture, SPREAD);
     fixture_pass(fixture, 130000);
     assert_kept(BINPACK);

@@ -139,7 +139,7 @@ static int set_up(void **state)
     scene->app->settings = &scene->settings;
     scene->settings.keys_namespace = "";
     scene->settings.key_wait_s = WAIT_MS / 1000;
-    scene->app->wake_namespace = "milligpu";
+    scene->app->instance.wake_namespace = "milligpu";
     fake_apiserver_ops(scene->app->fake, &scene->real);
     scene->ops = scene->real;
     scene->ops.ctx = scene;
@@ -577,14 +577,14 @@ static void who_does_not_know_all_pods_takes_no_key_away(void **state)
     pass(scene, KEY_RETIRE_WAITS * WAIT_MS); /* and the watch was silent */
     has(scene, "signing retiring");
     hear(scene);
-    atomic_store(&scene->app->pods_synced, false);
+    atomic_store(&scene->app->watch.pods_synced, false);
     pass(scene, AGAIN_MS);
     has(scene, "signing retiring");
-    atomic_store(&scene->app->pods_synced, true);
-    atomic_store(&scene->app->safe_mode, true);
+    atomic_store(&scene->app->watch.pods_synced, true);
+    atomic_store(&scene->app->health.safe_mode, true);
     pass(scene, AGAIN_MS);
     has(scene, "signing retiring");
-    atomic_store(&scene->app->safe_mode, false);
+    atomic_store(&scene->app->health.safe_mode, false);
     pass(scene, AGAIN_MS);
     has(scene, "signing");
 }
@@ -699,8 +699,8 @@ static void put_copy(struct scene *scene, const char *name, const char *signatur
     strbuf_init(&object);
     arena_init(&arena);
     fixture_object(scene->fixture, "p", &object);
-    assert_int_equal(pod_decode((struct text){object.data, object.len}, &scene->app->wire_rules,
-                                &arena, &pod, &err),
+    assert_int_equal(pod_decode((struct text){object.data, object.len},
+                                &scene->app->rules.wire_rules, &arena, &pod, &err),
                      0);
     struct strbuf annotations;
     strbuf_init(&annotations);

@@ -210,7 +210,7 @@ static void another_list_in_the_same_process_counts_nothing_again(void **state)
     const uint32_t lists = fixture->pod_lists;
 
     pods(fixture, (const char *[]){"a", "b", NULL});
-    atomic_store(&fixture->app.list_again, true);
+    atomic_store(&fixture->app.watch.list_again, true);
     fixture_pass(fixture, 30000);
     assert_true(fixture->pod_lists > lists);
     assert_int_equal(counted(), before + 2);
@@ -238,12 +238,12 @@ static void nothing_is_stored_in_safe_mode(void **state)
     const struct fixture_fault fault = {.point = POINT_LEARN, .nth = 1, .lasting = true};
 
     fixture_break(fixture, &fault);
-    atomic_store(&fixture->app.safe_mode, true);
+    atomic_store(&fixture->app.health.safe_mode, true);
     pods(fixture, (const char *[]){"a", "b", NULL});
     fixture_pass(fixture, 61000);
     writer_end(fixture->parts.writer);
     assert_int_equal(fixture->struck, 0);
-    atomic_store(&fixture->app.safe_mode, false);
+    atomic_store(&fixture->app.health.safe_mode, false);
     fixture_heal(fixture);
 }
 

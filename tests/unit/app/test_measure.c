@@ -93,12 +93,12 @@ static void nothing_is_stored_in_safe_mode(void **state)
 {
     struct app_fixture *fixture = *state;
 
-    atomic_store(&fixture->app.safe_mode, true);
+    atomic_store(&fixture->app.health.safe_mode, true);
     add(fixture, 1, 5);
     fixture_pass(fixture, 61000);
     writer_end(fixture->parts.writer);
     assert_int_equal(stored(fixture), 0);
-    atomic_store(&fixture->app.safe_mode, false);
+    atomic_store(&fixture->app.health.safe_mode, false);
     writer_end(fixture->parts.writer);
     assert_int_equal(stored(fixture), 5);
 }
@@ -283,12 +283,12 @@ static void in_safe_mode_no_idle_share_is_stored(void **state)
     struct app_fixture *fixture = *state;
 
     bound(fixture);
-    atomic_store(&fixture->app.safe_mode, true);
+    atomic_store(&fixture->app.health.safe_mode, true);
     idle_until(fixture, 60);
     fixture_pass(fixture, 61000);
     writer_end(fixture->parts.writer);
     assert_stored(fixture, 0, false);
-    atomic_store(&fixture->app.safe_mode, false);
+    atomic_store(&fixture->app.health.safe_mode, false);
     writer_end(fixture->parts.writer);
     assert_stored(fixture, 1, true);
 }

@@ -134,7 +134,7 @@ static void after_a_restart_an_expected_plugin_closes_the_node(void **state)
         fixture->settings.plugin = word[i];
         fixture_restart(fixture);
         fixture_run_until_idle(fixture);
-        assert_int_equal(fixture->app.inventory_rules.plugin, rule[i]);
+        assert_int_equal(fixture->app.rules.inventory_rules.plugin, rule[i]);
         assert_int_equal(fits(fixture, "b"), rule[i] != PLUGIN_EXPECT);
     }
     offers(fixture, "\"2\"", "\"0\"");

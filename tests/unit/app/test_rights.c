@@ -69,7 +69,7 @@ static int set_up(void **state)
     scene->settings = (struct settings){.wake = "object", .events = true};
     scene->app.settings = &scene->settings;
     scene->settings.keys_namespace = "keys";
-    scene->app.wake_namespace = "wakes";
+    scene->app.instance.wake_namespace = "wakes";
     scene->app.clock = (struct clock_ops){.ctx = scene, .now_ms = now_of};
     scene->now_ms = 5000;
     scene->rights = rights_new(&scene->app, &ops);

@@ -144,8 +144,8 @@ static void a_sound_ledger_stays_trusted(void **state)
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     verifier(fixture);
-    assert_true(atomic_load(&fixture->app.history_checked));
-    assert_false(atomic_load(&fixture->app.safe_mode));
+    assert_true(atomic_load(&fixture->app.health.history_checked));
+    assert_false(atomic_load(&fixture->app.health.safe_mode));
     assert_true(facts(fixture).at_ms == fixture->wall_ms);
 }
 
@@ -186,8 +186,8 @@ static void in_safe_mode_nothing_is_granted_and_nothing_written(void **state)
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     fixture->contradict = true;
     assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "safe mode: the database refused"));
-    assert_int_equal(fixture->app.safe.reason, SAFE_REFUSED);
-    assert_non_null(strstr(fixture->app.safe.text, "reserve"));
+    assert_int_equal(fixture->app.health.safe.reason, SAFE_REFUSED);
+    assert_non_null(strstr(fixture->app.health.safe.text, "reserve"));
     const long long journal = number("SELECT max(seq) FROM journal");
     fixture_delete_pod(fixture, "a");
     fixture_node(fixture, "n3", "1000");
@@ -222,7 +222,7 @@ static void the_first_reason_stays(void **state)
 
     safe_mode_enter(&fixture->app, SAFE_MEMORY, "the first");
     safe_mode_enter(&fixture->app, SAFE_DISK, "the second");
-    assert_string_equal(fixture->app.safe.text, "the first");
+    assert_string_equal(fixture->app.health.safe.text, "the first");
     assert_string_equal(safe_mode_word(&fixture->app), "memory");
     assert_int_equal(bundles(), 1);
 }
@@ -236,9 +236,9 @@ static void damage_in_the_file_is_found(void **state)
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     sql("DROP TRIGGER charge_stays; UPDATE charge SET milli = 200");
     verifier(fixture);
-    assert_true(atomic_load(&fixture->app.safe_mode));
-    assert_int_equal(fixture->app.safe.reason, SAFE_DISK);
-    assert_non_null(strstr(fixture->app.safe.text, "the charge of allocation"));
+    assert_true(atomic_load(&fixture->app.health.safe_mode));
+    assert_int_equal(fixture->app.health.safe.reason, SAFE_DISK);
+    assert_non_null(strstr(fixture->app.health.safe.text, "the charge of allocation"));
     assert_int_equal(bundles(), 1);
 }
 
@@ -252,9 +252,9 @@ static void damage_in_memory_is_found(void **state)
     node->free_milli--;
     fixture_pass(fixture, 1000); /* the writer's own check */
     node->free_milli++;
-    assert_true(atomic_load(&fixture->app.safe_mode));
-    assert_int_equal(fixture->app.safe.reason, SAFE_MEMORY);
-    assert_non_null(strstr(fixture->app.safe.text, "node n2"));
+    assert_true(atomic_load(&fixture->app.health.safe_mode));
+    assert_int_equal(fixture->app.health.safe.reason, SAFE_MEMORY);
+    assert_non_null(strstr(fixture->app.health.safe.text, "node n2"));
 }
 
 static void what_readers_see_is_verified_too(void **state)
@@ -269,8 +269,8 @@ static void what_readers_see_is_verified_too(void **state)
     node->free_milli--;
     verifier_step(fixture->app.verifier, fixture->now_ms);
     node->free_milli++;
-    assert_int_equal(fixture->app.safe.reason, SAFE_MEMORY);
-    assert_true(atomic_load(&fixture->app.safe_mode));
+    assert_int_equal(fixture->app.health.safe.reason, SAFE_MEMORY);
+    assert_true(atomic_load(&fixture->app.health.safe_mode));
 }
 
 /* The verifier thread sleeps by this, and on a bell that rings where somebody has to wake it. */
@@ -306,14 +306,14 @@ static void a_ledger_in_memory_has_no_bundle(void **state)
     struct app_fixture *fixture = *state = scene.fixture;
 
     verifier(fixture);
-    assert_false(atomic_load(&fixture->app.safe_mode));
+    assert_false(atomic_load(&fixture->app.health.safe_mode));
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     fixture->contradict = true;
     assert_non_null(strstr(fixture_bind(fixture, "a", "n1"), "safe mode"));
     verifier(fixture);
-    assert_string_equal(fixture->app.safe.folder, "");
-    assert_non_null(strstr(fixture->app.safe.why_none, "in memory"));
+    assert_string_equal(fixture->app.health.safe.folder, "");
+    assert_non_null(strstr(fixture->app.health.safe.why_none, "in memory"));
 }
 
 static void a_fifth_bundle_is_not_made(void **state)
@@ -324,7 +324,7 @@ static void a_fifth_bundle_is_not_made(void **state)
         assert_int_equal(bundles(), made < 5 ? made : 4);
         if (made == 5)
             assert_non_null(
-                strstr(scene.fixture->app.safe.why_none, "4 beside the ledger already"));
+                strstr(scene.fixture->app.health.safe.why_none, "4 beside the ledger already"));
         finish();
         begin_on(scene.ledger);
         *state = scene.fixture;
@@ -336,9 +336,9 @@ static void a_bundle_that_cannot_be_written_hinders_nothing(void **state)
     struct app_fixture *fixture = *state;
 
     safe_mode_enter(&fixture->app, SAFE_DISK, "a test");
-    assert_int_equal(rmdir(fixture->app.safe.folder), 0);
+    assert_int_equal(rmdir(fixture->app.health.safe.folder), 0);
     verifier(fixture);
-    assert_true(atomic_load(&fixture->app.safe_mode));
+    assert_true(atomic_load(&fixture->app.health.safe_mode));
     assert_int_equal(bundles(), 0);
 }
 

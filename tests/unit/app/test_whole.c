@@ -193,7 +193,7 @@ static void the_journal_and_the_file_tell_of_a_whole_gpu_as_of_a_share(void **st
     fixture_delete_pod(fixture, "w");
     fixture_run(fixture);
     assert_int_equal(store_verify(fixture->app.store, &err), 0);
-    assert_false(atomic_load(&fixture->app.safe_mode));
+    assert_false(atomic_load(&fixture->app.health.safe_mode));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, fixture_tear_down)

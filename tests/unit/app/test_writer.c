@@ -233,7 +233,7 @@ static void a_contradiction_of_the_database_stops_granting(void **state)
     fixture_run(fixture);
     assert_non_null(strstr(fixture_error(a), "safe mode"));
     assert_non_null(strstr(fixture_error(b), "safe mode"));
-    assert_true(atomic_load(&fixture->app.safe_mode));
+    assert_true(atomic_load(&fixture->app.health.safe_mode));
     assert_non_null(strstr(fixture_filter(fixture, "a", "n1"), "safe mode"));
 }
 
@@ -454,7 +454,7 @@ static void a_bind_is_no_success_where_another_was_faster(void **state)
 /* What a lost batch kept is tried again once the disk is well. */
 static void heal_deaf(struct app_fixture *fixture)
 {
-    assert_true(atomic_load(&fixture->app.disk_broken));
+    assert_true(atomic_load(&fixture->app.health.disk_broken));
     fixture->disk_full = false;
     fixture->now_ms += 2000;
     fixture_run_deaf(fixture);
@@ -478,7 +478,8 @@ static void tell(struct app_fixture *fixture, enum message_kind kind, const char
         const struct text kept = {
             arena_copy(&message->arena, (struct text){object.data, object.len}), object.len};
         assert_int_equal(
-            pod_decode(kept, &fixture->app.wire_rules, &message->arena, &message->pod, &err), 0);
+            pod_decode(kept, &fixture->app.rules.wire_rules, &message->arena, &message->pod, &err),
+            0);
     }
     strbuf_done(&object);
     assert_true(queue_put(fixture->app.queue, message));
@@ -619,7 +620,7 @@ static void tell_list_of(struct app_fixture *fixture, const struct strbuf *objec
     const struct text kept = {arena_copy(&message->arena, (struct text){object->data, object->len}),
                               object->len};
     assert_int_equal(
-        pod_decode(kept, &fixture->app.wire_rules, &message->arena, &message->pod, &err), 0);
+        pod_decode(kept, &fixture->app.rules.wire_rules, &message->arena, &message->pod, &err), 0);
     assert_true(queue_put(fixture->app.queue, message));
     tell(fixture, MESSAGE_PODS_END, NULL, 1000000);
     fixture_run_deaf(fixture);
@@ -1004,7 +1005,7 @@ static void advertise_four(struct app_fixture *fixture)
 {
     struct strbuf out;
 
-    fixture->app.inventory_rules.advertise = true;
+    fixture->app.rules.inventory_rules.advertise = true;
     strbuf_init(&out);
     api(fixture, "POST", "/api/v1/nodes",
         "{\"metadata\":{\"name\":\"n9\",\"labels\":{\"nvidia.com/gpu.count\":\"4\"}},"
@@ -1101,7 +1102,7 @@ static void lose_ledger_beside_a_grant(struct app_fixture *fixture)
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
-    fixture->app.grace_ms = 90000;
+    fixture->app.grace.grace_ms = 90000;
     fixture_lose_ledger(fixture);
     fixture_run(fixture);
 }
@@ -1200,13 +1201,13 @@ static void a_restored_backup_waits_like_a_new_ledger(void **state)
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     assert_int_equal(db_exec(fixture->app.store->db, "UPDATE meta SET is_copy = 1", &err), 0);
-    fixture->app.grace_ms = 90000;
+    fixture->app.grace.grace_ms = 90000;
     fixture_restart(fixture);
     /* as cluster_identity.c sets them */
-    (void)snprintf(fixture->app.cluster, sizeof fixture->app.cluster, "cluster");
-    atomic_store(&fixture->app.new_ledger, true);
-    atomic_store(&fixture->app.restored_ledger, true);
-    atomic_store(&fixture->app.wake_object_existed, true);
+    (void)snprintf(fixture->app.instance.cluster, sizeof fixture->app.instance.cluster, "cluster");
+    atomic_store(&fixture->app.grace.new_ledger, true);
+    atomic_store(&fixture->app.grace.restored_ledger, true);
+    atomic_store(&fixture->app.grace.wake_object_existed, true);
     fixture_run(fixture);
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
     assert_false(app_ready(&fixture->app, &why));
@@ -1227,8 +1228,8 @@ static void a_new_ledger_waits_where_another_milligpud_created_the_wake_up_objec
 {
     struct app_fixture *fixture = *state;
 
-    fixture->app.grace_ms = 90000;
-    atomic_store(&fixture->app.wake_object_existed, true);
+    fixture->app.grace.grace_ms = 90000;
+    atomic_store(&fixture->app.grace.wake_object_existed, true);
     fixture_lose_ledger(fixture);
     fixture_pass(fixture, 89000);
     assert_false(app_ready(&fixture->app, NULL));
@@ -1265,7 +1266,7 @@ static void a_new_ledger_in_a_new_cluster_is_ready_at_once(void **state)
     fixture_bound_pod(fixture, "by-hand", "300", "n1"); /* no annotation: nobody granted it */
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
-    fixture->app.grace_ms = 90000;
+    fixture->app.grace.grace_ms = 90000;
     fixture_lose_ledger(fixture);
     fixture_run(fixture);
     assert_true(app_ready(&fixture->app, NULL));
