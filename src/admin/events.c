@@ -9,7 +9,6 @@
 #include "milligpu/events.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +17,7 @@
 #include "milligpu/http.h"
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
+#include "milligpu/mutex.h"
 #include "milligpu/wire_kube.h"
 
 enum {
@@ -50,7 +50,7 @@ struct event_piece {
 
 struct events {
     struct app *app;
-    pthread_mutex_t lock;
+    struct mutex lock;
     struct event_client client[EVENTS_STREAMS_MAX];
     struct event_piece piece;
     struct bell *bell; /* a stream began, or all are to end */
@@ -63,7 +63,7 @@ struct events *events_new(struct app *app)
 
     must(app->store != NULL && app->commits != NULL);
     events->app = app;
-    must(pthread_mutex_init(&events->lock, NULL) == 0);
+    mutex_init(&events->lock);
     strbuf_init(&events->piece.text);
     events->bell = bell_new();
     return events;
@@ -77,7 +77,7 @@ void events_free(struct events *events)
         must(events->client[i].stream == NULL);
     strbuf_done(&events->piece.text);
     bell_free(events->bell);
-    must(pthread_mutex_destroy(&events->lock) == 0);
+    mutex_done(&events->lock);
     xfree(events);
 }
 
@@ -231,14 +231,14 @@ static bool events_round(struct events *events, size_t *out_count)
     bool behind = false;
     size_t count = 0;
 
-    must(pthread_mutex_lock(&events->lock) == 0);
+    mutex_lock(&events->lock);
     events->piece.read = false;
     for (size_t i = 0; i < EVENTS_STREAMS_MAX; i++) {
         behind = events_feed(events, &events->client[i], newest, now) || behind;
         count += events->client[i].stream != NULL;
     }
     metric_set(M_STREAMS, NULL, (int64_t)count);
-    must(pthread_mutex_unlock(&events->lock) == 0);
+    mutex_unlock(&events->lock);
     *out_count = count;
     return behind;
 }
@@ -251,7 +251,7 @@ bool events_open(struct events *events, struct http_call *call, uint64_t after)
     strbuf_init(&hello);
     strbuf_printf(&hello, "id: %llu\nevent: start\ndata: {\"seq\":%llu}\n\n",
                   (unsigned long long)after, (unsigned long long)after);
-    must(pthread_mutex_lock(&events->lock) == 0);
+    mutex_lock(&events->lock);
     for (size_t i = 0; i < EVENTS_STREAMS_MAX && !opened && !atomic_load(&events->stops); i++) {
         struct event_client *client = &events->client[i];
         if (client->stream != NULL)
@@ -262,7 +262,7 @@ bool events_open(struct events *events, struct http_call *call, uint64_t after)
         events_put(client, (struct text){hello.data, hello.len}, events_now(events));
         opened = true;
     }
-    must(pthread_mutex_unlock(&events->lock) == 0);
+    mutex_unlock(&events->lock);
     bell_ring(events->bell);
     return opened;
 }
@@ -284,12 +284,12 @@ void events_main(struct events *events)
         if (!behind)
             told = commits_wait(events->app->commits, told, EVENTS_LOOK_MS);
     }
-    must(pthread_mutex_lock(&events->lock) == 0);
+    mutex_lock(&events->lock);
     for (size_t i = 0; i < EVENTS_STREAMS_MAX; i++)
         if (events->client[i].stream != NULL)
             events_end(&events->client[i], "stop");
     metric_set(M_STREAMS, NULL, 0);
-    must(pthread_mutex_unlock(&events->lock) == 0);
+    mutex_unlock(&events->lock);
 }
 
 /* events_open() looks under the lock, so no stream begins after the last ones have ended. */

@@ -8,10 +8,10 @@
  */
 #include "milligpu/containers.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/mutex.h"
 
 #include "agent/device.h"
 #include "agent/overlap.h"
@@ -31,7 +31,7 @@ struct table {
 };
 
 struct containers {
-    pthread_mutex_t lock; /* guards the following */
+    struct mutex lock; /* guards the following */
     bool is_complete;
     uint64_t number;
     struct table *shown;
@@ -58,7 +58,7 @@ struct containers *containers_new(void)
 {
     struct containers *containers = xcalloc(1, sizeof *containers);
 
-    must(pthread_mutex_init(&containers->lock, NULL) == 0);
+    mutex_init(&containers->lock);
     containers->shown = xcalloc(1, sizeof *containers->shown);
     return containers;
 }
@@ -69,18 +69,8 @@ void containers_free(struct containers *containers)
         return;
     table_free(containers->shown);
     table_free(containers->listed);
-    must(pthread_mutex_destroy(&containers->lock) == 0);
+    mutex_done(&containers->lock);
     xfree(containers);
-}
-
-static void lock(struct containers *containers)
-{
-    must(pthread_mutex_lock(&containers->lock) == 0);
-}
-
-static void unlock(struct containers *containers)
-{
-    must(pthread_mutex_unlock(&containers->lock) == 0);
 }
 
 /* --- a list --- */
@@ -96,11 +86,11 @@ void containers_complete(struct containers *containers)
     must(containers->listed != NULL);
 
     struct table *before = containers->shown;
-    lock(containers);
+    mutex_lock(&containers->lock);
     containers->shown = containers->listed;
     containers->is_complete = true;
     containers->number++;
-    unlock(containers);
+    mutex_unlock(&containers->lock);
     containers->listed = NULL;
     table_free(before);
 }
@@ -109,11 +99,11 @@ void containers_lost(struct containers *containers)
 {
     table_free(containers->listed);
     containers->listed = NULL;
-    lock(containers);
+    mutex_lock(&containers->lock);
     if (containers->is_complete)
         containers->number++;
     containers->is_complete = false;
-    unlock(containers);
+    mutex_unlock(&containers->lock);
 }
 
 /* --- which GPUs --- */
@@ -377,7 +367,7 @@ enum containers_added containers_add(struct containers *containers, const struct
     struct row *row = row_new(pod, container, grant);
     enum containers_added added = CONTAINERS_NO_GPUS;
 
-    lock(containers);
+    mutex_lock(&containers->lock);
     for (uint32_t i = table->count; i > 0; i--)
         if (is_same(&table->row[i - 1]->facts, pod, container))
             take_out(containers, table, i - 1);
@@ -400,7 +390,7 @@ enum containers_added containers_add(struct containers *containers, const struct
                 count_left_out(table, &row->facts);
         }
     }
-    unlock(containers);
+    mutex_unlock(&containers->lock);
     if (row != NULL)
         row_free(row);
     return added;
@@ -426,13 +416,13 @@ static void set_running(struct containers *containers, struct text id, bool is_r
     struct container_facts *facts = &table->row[at]->facts;
     if (facts->is_running == is_running && facts->has_ended == !is_running)
         return;
-    lock(containers);
+    mutex_lock(&containers->lock);
     facts->is_running = is_running;
     facts->has_ended = !is_running;
     if (is_running)
         note_pod(table, facts);
     containers->number++;
-    unlock(containers);
+    mutex_unlock(&containers->lock);
 }
 
 void containers_started(struct containers *containers, struct text id)
@@ -452,20 +442,20 @@ void containers_gone(struct containers *containers, struct text id)
 
     if (at == table->count)
         return;
-    lock(containers);
+    mutex_lock(&containers->lock);
     take_out(containers, table, at);
-    unlock(containers);
+    mutex_unlock(&containers->lock);
 }
 
 void containers_pod_gone(struct containers *containers, struct text sandbox)
 {
     struct table *table = written(containers);
 
-    lock(containers);
+    mutex_lock(&containers->lock);
     for (uint32_t i = table->count; i > 0; i--)
         if (sandbox.len > 0 && text_is(sandbox, table->row[i - 1]->facts.sandbox))
             take_out(containers, table, i - 1);
-    unlock(containers);
+    mutex_unlock(&containers->lock);
 }
 
 /* --- a copy --- */
@@ -506,7 +496,7 @@ static struct container_facts keep_facts(struct arena *arena, const struct conta
 void containers_copy(struct containers *containers, struct arena *arena,
                      struct containers_copy *out)
 {
-    lock(containers);
+    mutex_lock(&containers->lock);
     const struct table *table = containers->shown;
     struct container_facts *container = arena_array(arena, table->count, sizeof *container);
     *out = (struct containers_copy){.is_complete = containers->is_complete,
@@ -516,5 +506,5 @@ void containers_copy(struct containers *containers, struct arena *arena,
     memcpy(out->left_out, table->left_out, sizeof out->left_out);
     for (uint32_t i = 0; i < table->count; i++)
         container[i] = keep_facts(arena, &table->row[i]->facts);
-    unlock(containers);
+    mutex_unlock(&containers->lock);
 }

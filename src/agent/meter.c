@@ -16,6 +16,7 @@
 #include "milligpu/file.h"
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
+#include "milligpu/mutex.h"
 
 #include "agent/device.h"
 #include "agent/meter_table.h"
@@ -27,8 +28,8 @@ struct meter {
     struct meter_rules rules;
     struct meter_io io;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards the following */
-    pthread_cond_t changed;
+    struct mutex lock; /* guards the following */
+    struct condvar changed;
     bool is_stopping;
     uint64_t number;
     struct meter_table *shown;
@@ -295,10 +296,10 @@ static void tell_metering(struct meter *meter, const struct gpu_reading *reading
 
 static void show(struct meter *meter, struct meter_table *table)
 {
-    must(pthread_mutex_lock(&meter->lock) == 0);
+    mutex_lock(&meter->lock);
     meter->shown = table;
     meter->number++;
-    must(pthread_mutex_unlock(&meter->lock) == 0);
+    mutex_unlock(&meter->lock);
 }
 
 static void look(struct meter *meter)
@@ -335,18 +336,17 @@ static void look(struct meter *meter)
 static void *meter_main(void *user)
 {
     struct meter *meter = user;
-    int rc;
 
-    must(pthread_mutex_lock(&meter->lock) == 0);
+    mutex_lock(&meter->lock);
     while (!meter->is_stopping) {
-        must(pthread_mutex_unlock(&meter->lock) == 0);
+        mutex_unlock(&meter->lock);
         look(meter);
         const struct timespec until = clock_deadline(meter->rules.every_ms);
-        must(pthread_mutex_lock(&meter->lock) == 0);
-        for (rc = 0; !meter->is_stopping && rc == 0;)
-            rc = pthread_cond_timedwait(&meter->changed, &meter->lock, &until);
+        mutex_lock(&meter->lock);
+        while (!meter->is_stopping && condvar_wait_until(&meter->changed, &meter->lock, &until))
+            ;
     }
-    must(pthread_mutex_unlock(&meter->lock) == 0);
+    mutex_unlock(&meter->lock);
     return NULL;
 }
 
@@ -356,15 +356,14 @@ static void meter_free(struct meter *meter)
     meter_table_done(&meter->table[1]);
     arena_done(&meter->arena);
     strbuf_done(&meter->text);
-    must(pthread_cond_destroy(&meter->changed) == 0);
-    must(pthread_mutex_destroy(&meter->lock) == 0);
+    condvar_done(&meter->changed);
+    mutex_done(&meter->lock);
     xfree(meter);
 }
 
 struct meter *meter_start(const struct meter_rules *rules, struct err *err)
 {
     struct meter *meter = xcalloc(1, sizeof *meter);
-    pthread_condattr_t attributes;
 
     must(rules->containers != NULL && rules->nvml != NULL && rules->every_ms > 0);
     meter->rules = *rules;
@@ -376,11 +375,8 @@ struct meter *meter_start(const struct meter_rules *rules, struct err *err)
     meter->shown = &meter->table[0];
     arena_init(&meter->arena);
     strbuf_init(&meter->text);
-    must(pthread_condattr_init(&attributes) == 0);
-    must(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
-    must(pthread_mutex_init(&meter->lock, NULL) == 0);
-    must(pthread_cond_init(&meter->changed, &attributes) == 0);
-    must(pthread_condattr_destroy(&attributes) == 0);
+    mutex_init(&meter->lock);
+    condvar_init(&meter->changed);
     const int rc = pthread_create(&meter->thread, NULL, meter_main, meter);
     if (rc == 0)
         return meter;
@@ -393,10 +389,10 @@ void meter_stop(struct meter *meter)
 {
     if (meter == NULL)
         return;
-    must(pthread_mutex_lock(&meter->lock) == 0);
+    mutex_lock(&meter->lock);
     meter->is_stopping = true;
-    must(pthread_cond_signal(&meter->changed) == 0);
-    must(pthread_mutex_unlock(&meter->lock) == 0);
+    condvar_signal(&meter->changed);
+    mutex_unlock(&meter->lock);
     must(pthread_join(meter->thread, NULL) == 0);
     meter_free(meter);
 }
@@ -408,10 +404,10 @@ void meter_copy(struct meter *meter, struct arena *arena, struct meter_copy *out
     *out = (struct meter_copy){0};
     if (meter == NULL)
         return;
-    must(pthread_mutex_lock(&meter->lock) == 0);
+    mutex_lock(&meter->lock);
     meter_table_copy(meter->shown, arena, out);
     out->number = meter->number;
-    must(pthread_mutex_unlock(&meter->lock) == 0);
+    mutex_unlock(&meter->lock);
     out->tells = meter->rules.policy != METER_REPORT;
 }
 
@@ -423,11 +419,11 @@ uint32_t meter_outside(struct meter *meter, struct arena *arena, const char *con
     *out = uuid;
     if (meter == NULL)
         return 0;
-    must(pthread_mutex_lock(&meter->lock) == 0);
+    mutex_lock(&meter->lock);
     const struct meter_table *table = meter->shown;
     for (uint32_t i = 0; i < table->strays; i++)
         if (meter_stray_counts(&table->stray[i]))
             uuid[count++] = arena_copy(arena, text_of(table->stray[i].uuid));
-    must(pthread_mutex_unlock(&meter->lock) == 0);
+    mutex_unlock(&meter->lock);
     return count;
 }

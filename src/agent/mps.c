@@ -21,6 +21,7 @@
 #include "milligpu/file.h"
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
+#include "milligpu/mutex.h"
 
 #include "agent/mps_clients.h"
 #include "agent/mps_daemon.h"
@@ -58,22 +59,12 @@ struct mps {
     pthread_t thread;
     int wake; /* an eventfd */
     atomic_bool stop;
-    pthread_mutex_t lock; /* guards label, leaves, slots, and what the slots say above */
+    struct mutex lock; /* guards label, leaves, slots, and what the slots say above */
     enum mps_label label;
     bool leaves;
     uint32_t slots;
     struct slot slot[GPUS_PER_NODE_MAX];
 };
-
-static void lock(struct mps *mps)
-{
-    must(pthread_mutex_lock(&mps->lock) == 0);
-}
-
-static void unlock(struct mps *mps)
-{
-    must(pthread_mutex_unlock(&mps->lock) == 0);
-}
 
 static void wake(struct mps *mps)
 {
@@ -119,7 +110,7 @@ int mps_place(struct mps *mps, const char *gpu, struct mps_place *out, struct er
 
     if (mps == NULL)
         return 0;
-    lock(mps);
+    mutex_lock(&mps->lock);
     const struct slot *slot = slot_of(mps, gpu);
     if (mps->label == LABEL_OFF)
         rc = 0;
@@ -131,7 +122,7 @@ int mps_place(struct mps *mps, const char *gpu, struct mps_place *out, struct er
         rc = refuse(slot, gpu, err);
     else
         *out = (struct mps_place){slot->daemon.pipe, mps->rules.shm};
-    unlock(mps);
+    mutex_unlock(&mps->lock);
     return rc;
 }
 
@@ -141,13 +132,13 @@ bool mps_totals(struct mps *mps, uint32_t *out_up, uint32_t *out_all)
     *out_all = 0;
     if (mps == NULL)
         return false;
-    lock(mps);
+    mutex_lock(&mps->lock);
     const bool on = mps->label == LABEL_ON;
     for (uint32_t i = 0; i < mps->slots; i++) {
         *out_all += mps->slot[i].is_wanted;
         *out_up += mps->slot[i].is_wanted && mps->slot[i].state == STATE_UP;
     }
-    unlock(mps);
+    mutex_unlock(&mps->lock);
     return on;
 }
 
@@ -155,11 +146,11 @@ uint32_t mps_daemons(struct mps *mps, struct mps_process out[GPUS_PER_NODE_MAX])
 {
     uint32_t count = 0;
 
-    lock(mps);
+    mutex_lock(&mps->lock);
     for (uint32_t i = 0; i < mps->slots; i++)
         if (mps->slot[i].runs.pid != 0)
             out[count++] = mps->slot[i].runs;
-    unlock(mps);
+    mutex_unlock(&mps->lock);
     return count;
 }
 
@@ -169,10 +160,10 @@ uint32_t mps_daemons(struct mps *mps, struct mps_process out[GPUS_PER_NODE_MAX])
  */
 int mps_end_client(struct mps *mps, const char *gpu, uint32_t pid, int64_t wait_ms, struct err *err)
 {
-    lock(mps);
+    mutex_lock(&mps->lock);
     struct slot *slot = slot_of(mps, gpu);
     const bool answers = slot != NULL && (slot->state == STATE_UP || slot->state == STATE_FAULT);
-    unlock(mps);
+    mutex_unlock(&mps->lock);
     if (!answers)
         return err_set(err, ERR_UNAVAILABLE, "the MPS daemon of the GPU is not up");
     return mps_client_terminate(&slot->asked, pid, wait_ms, err);
@@ -183,11 +174,11 @@ void mps_label(struct mps *mps, bool on)
     const enum mps_label label = on ? LABEL_ON : LABEL_OFF;
     struct err err;
 
-    lock(mps);
+    mutex_lock(&mps->lock);
     const bool is_new = mps->rules.by_label && mps->label != label;
     if (is_new)
         mps->label = label;
-    unlock(mps);
+    mutex_unlock(&mps->lock);
     if (!is_new)
         return;
     log_write(LOG_INFO, "MPS, by the label of the node", log_str("is", on ? "on" : "off"));
@@ -199,10 +190,10 @@ void mps_label(struct mps *mps, bool on)
 
 void mps_leave(struct mps *mps, bool leaves)
 {
-    lock(mps);
+    mutex_lock(&mps->lock);
     const bool is_new = mps->leaves != leaves;
     mps->leaves = leaves;
-    unlock(mps);
+    mutex_unlock(&mps->lock);
     if (is_new)
         wake(mps);
 }
@@ -211,10 +202,10 @@ void mps_leave(struct mps *mps, bool leaves)
 
 static void become(struct mps *mps, struct slot *slot, enum state state, const char *why)
 {
-    lock(mps);
+    mutex_lock(&mps->lock);
     slot->state = state;
     (void)snprintf(slot->why, sizeof slot->why, "%s", why);
-    unlock(mps);
+    mutex_unlock(&mps->lock);
     slot->since_ms = clock_ms();
 }
 
@@ -392,9 +383,9 @@ static void ended(struct mps *mps, struct slot *slot)
 
 static void show_process(struct mps *mps, struct slot *slot)
 {
-    lock(mps);
+    mutex_lock(&mps->lock);
     slot->runs = (struct mps_process){(uint32_t)slot->daemon.pid, slot->daemon.began};
-    unlock(mps);
+    mutex_unlock(&mps->lock);
 }
 
 static void slot_turn(struct mps *mps, struct slot *slot)
@@ -434,9 +425,9 @@ static void add_slot(struct mps *mps, const char *gpu)
         slot.runs = (struct mps_process){(uint32_t)slot.daemon.pid, slot.daemon.began};
         tell(LOG_INFO, "an MPS daemon was found, and is kept", &slot, "it runs");
     }
-    lock(mps);
+    mutex_lock(&mps->lock);
     mps->slot[mps->slots++] = slot;
-    unlock(mps);
+    mutex_unlock(&mps->lock);
 }
 
 /* A GPU that is lost keeps its daemon; if that ends, it is not started before the GPU is back. */
@@ -444,10 +435,10 @@ static void choose(struct mps *mps)
 {
     const struct gpu_reading *reading = nvml_latest(mps->rules.nvml);
 
-    lock(mps);
+    mutex_lock(&mps->lock);
     const enum mps_label label = mps->label;
     const bool leaves = mps->leaves;
-    unlock(mps);
+    mutex_unlock(&mps->lock);
     for (uint32_t i = 0; i < reading->gpus; i++) {
         const struct gpu_state *gpu = &reading->gpu[i];
         if (slot_of(mps, gpu->uuid) == NULL)
@@ -457,9 +448,9 @@ static void choose(struct mps *mps)
             continue;
         const bool runs = slot->daemon.pidfd >= 0;
         const bool on = label == LABEL_ON || (label == LABEL_UNKNOWN && runs);
-        lock(mps);
+        mutex_lock(&mps->lock);
         slot->is_wanted = on && !leaves && !gpu->is_mig && (gpu->health != GPU_LOST || runs);
-        unlock(mps);
+        mutex_unlock(&mps->lock);
     }
     gpu_reading_unref(reading);
 }
@@ -536,7 +527,7 @@ int mps_start(const struct mps_rules *rules, struct mps **out, struct err *err)
     struct mps *mps = xcalloc(1, sizeof *mps);
     mps->rules = *rules;
     mps->label = rules->by_label ? label_of_file(rules->label_file) : LABEL_ON;
-    must(pthread_mutex_init(&mps->lock, NULL) == 0);
+    mutex_init(&mps->lock);
     mps->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     const int rc = mps->wake < 0 ? errno : pthread_create(&mps->thread, NULL, mps_main, mps);
     if (rc != 0) {
@@ -559,7 +550,7 @@ void mps_stop(struct mps *mps)
     for (uint32_t i = 0; i < mps->slots; i++)
         mps_daemon_leave(&mps->slot[i].daemon);
     (void)close(mps->wake);
-    must(pthread_mutex_destroy(&mps->lock) == 0);
+    mutex_done(&mps->lock);
     xfree(mps);
 }
 

@@ -4,29 +4,19 @@
  */
 #include "agent/readiness.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
+#include "milligpu/mutex.h"
 
 struct readiness {
     struct nvml *nvml;
-    pthread_mutex_t lock;                     /* guards the following */
+    struct mutex lock;                        /* guards the following */
     char why[READY_CONDITIONS][ERR_TEXT_MAX]; /* "": it holds */
     unsigned lacks;                           /* bits of those that do not hold, as logged last */
 };
-
-static void lock(struct readiness *readiness)
-{
-    must(pthread_mutex_lock(&readiness->lock) == 0);
-}
-
-static void unlock(struct readiness *readiness)
-{
-    must(pthread_mutex_unlock(&readiness->lock) == 0);
-}
 
 /* Under the lock, like what follows. Appends the sentences; returns which do not hold. */
 static unsigned list(const struct readiness *readiness, const char *between, struct strbuf *out)
@@ -83,7 +73,7 @@ struct readiness *readiness_new(struct nvml *nvml)
 {
     struct readiness *readiness = xcalloc(1, sizeof *readiness);
 
-    must(pthread_mutex_init(&readiness->lock, NULL) == 0);
+    mutex_init(&readiness->lock);
     readiness->nvml = nvml;
     put(readiness, READY_RUNTIME, READY_UNCONNECTED);
     put(readiness, READY_NODE, "the Node has not yet shown what this agent says of it");
@@ -97,17 +87,17 @@ void readiness_free(struct readiness *readiness)
 {
     if (readiness == NULL)
         return;
-    must(pthread_mutex_destroy(&readiness->lock) == 0);
+    mutex_done(&readiness->lock);
     xfree(readiness);
 }
 
 void readiness_set(struct readiness *readiness, enum ready_condition condition, const char *why)
 {
     must(condition != READY_DRIVER);
-    lock(readiness);
+    mutex_lock(&readiness->lock);
     put(readiness, condition, why);
     tell_change(readiness);
-    unlock(readiness);
+    mutex_unlock(&readiness->lock);
 }
 
 /* Asks for the reading under the lock: of two looks the later one shows the later reading. */
@@ -125,11 +115,11 @@ static void look_at_driver(struct readiness *readiness)
 
 bool readiness_look(struct readiness *readiness, struct strbuf *out)
 {
-    lock(readiness);
+    mutex_lock(&readiness->lock);
     look_at_driver(readiness);
     tell_change(readiness);
     const unsigned lacks = list(readiness, "\n", out);
-    unlock(readiness);
+    mutex_unlock(&readiness->lock);
     strbuf_str(out, lacks != 0 ? "\n" : "");
     return lacks == 0;
 }

@@ -15,6 +15,7 @@
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
 #include "milligpu/mps.h"
+#include "milligpu/mutex.h"
 #include "milligpu/wire_kube.h"
 
 #include "milligpu_version.h"
@@ -34,8 +35,8 @@ static const char GPUS[] = "milligpu.io/gpus";
 struct reporter {
     struct reporter_rules rules;
     pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    struct mutex lock;
+    struct condvar changed;
     bool stop;           /* under the lock, like the next one */
     struct strbuf agent; /* the value of the annotation; empty: not known yet */
     /* the thread's own */
@@ -493,40 +494,36 @@ static void *reporter_main(void *user)
     CLEANUP(strbuf_done) struct strbuf agent;
 
     strbuf_init(&agent);
-    (void)pthread_mutex_lock(&reporter->lock);
+    mutex_lock(&reporter->lock);
     while (!reporter->stop) {
         strbuf_reset(&agent);
         strbuf_add(&agent, reporter->agent.data, reporter->agent.len);
-        (void)pthread_mutex_unlock(&reporter->lock);
+        mutex_unlock(&reporter->lock);
         if (reporter->rules.turn != NULL)
             reporter->rules.turn(reporter->rules.user);
         look_at_label(reporter);
         if (agent.len > 0)
             report(reporter, (struct text){agent.data, agent.len});
         const struct timespec until = clock_deadline(turn_ms);
-        (void)pthread_mutex_lock(&reporter->lock);
+        mutex_lock(&reporter->lock);
         if (!reporter->stop)
-            (void)pthread_cond_timedwait(&reporter->changed, &reporter->lock, &until);
+            (void)condvar_wait_until(&reporter->changed, &reporter->lock, &until);
     }
-    (void)pthread_mutex_unlock(&reporter->lock);
+    mutex_unlock(&reporter->lock);
     return NULL;
 }
 
 int reporter_start(const struct reporter_rules *rules, struct reporter **out, struct err *err)
 {
     struct reporter *reporter = xcalloc(1, sizeof *reporter);
-    pthread_condattr_t attributes;
 
     must(rules->node[0] != '\0' && rules->ops != NULL && rules->look_every_ms > 0);
     must(rules->pod != NULL && rules->boot != NULL);
     reporter->rules = *rules;
     strbuf_init(&reporter->agent);
     strbuf_init(&reporter->sent);
-    must(pthread_condattr_init(&attributes) == 0);
-    must(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
-    must(pthread_mutex_init(&reporter->lock, NULL) == 0);
-    must(pthread_cond_init(&reporter->changed, &attributes) == 0);
-    (void)pthread_condattr_destroy(&attributes);
+    mutex_init(&reporter->lock);
+    condvar_init(&reporter->changed);
     const int rc = pthread_create(&reporter->thread, NULL, reporter_main, reporter);
     if (rc != 0) {
         xfree(reporter);
@@ -540,15 +537,15 @@ void reporter_stop(struct reporter *reporter)
 {
     if (reporter == NULL)
         return;
-    (void)pthread_mutex_lock(&reporter->lock);
+    mutex_lock(&reporter->lock);
     reporter->stop = true;
-    (void)pthread_cond_signal(&reporter->changed);
-    (void)pthread_mutex_unlock(&reporter->lock);
+    condvar_signal(&reporter->changed);
+    mutex_unlock(&reporter->lock);
     (void)pthread_join(reporter->thread, NULL);
     strbuf_done(&reporter->agent);
     strbuf_done(&reporter->sent);
-    (void)pthread_cond_destroy(&reporter->changed);
-    (void)pthread_mutex_destroy(&reporter->lock);
+    condvar_done(&reporter->changed);
+    mutex_done(&reporter->lock);
     xfree(reporter);
 }
 
@@ -557,7 +554,7 @@ void reporter_agent(struct reporter *reporter, const char *runtime, bool closed,
 {
     struct json_writer json;
 
-    (void)pthread_mutex_lock(&reporter->lock);
+    mutex_lock(&reporter->lock);
     strbuf_reset(&reporter->agent);
     json_writer_init(&json, &reporter->agent);
     json_write_object(&json);
@@ -578,6 +575,6 @@ void reporter_agent(struct reporter *reporter, const char *runtime, bool closed,
         json_write_str(&json, reporter->rules.key);
     }
     json_write_object_end(&json);
-    (void)pthread_cond_signal(&reporter->changed);
-    (void)pthread_mutex_unlock(&reporter->lock);
+    condvar_signal(&reporter->changed);
+    mutex_unlock(&reporter->lock);
 }

@@ -13,6 +13,7 @@
 #include "milligpu/clock.h"
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
+#include "milligpu/mutex.h"
 #include "milligpu/random.h"
 
 enum {
@@ -28,8 +29,8 @@ static const uint64_t DAY_MS = 86400000;
 struct usage_sender {
     struct usage_sender_rules rules;
     pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    struct mutex lock;
+    struct condvar changed;
     bool stop; /* under the lock */
     /* the thread's own */
     uint64_t chance;
@@ -143,27 +144,27 @@ static void *sender_main(void *user)
 {
     struct usage_sender *sender = user;
 
-    (void)pthread_mutex_lock(&sender->lock);
+    mutex_lock(&sender->lock);
     while (!sender->stop) {
-        (void)pthread_mutex_unlock(&sender->lock);
+        mutex_unlock(&sender->lock);
         if (is_due(sender))
             send_report(sender);
         const int64_t left_ms = sender->due_ms - sender_now_ms();
-        (void)pthread_mutex_lock(&sender->lock);
+        mutex_lock(&sender->lock);
         if (sender->stop || left_ms <= 0)
             continue;
         const struct timespec until = clock_deadline(left_ms < LOOK_MS ? left_ms : LOOK_MS);
-        (void)pthread_cond_timedwait(&sender->changed, &sender->lock, &until);
+        (void)condvar_wait_until(&sender->changed, &sender->lock, &until);
     }
-    (void)pthread_mutex_unlock(&sender->lock);
+    mutex_unlock(&sender->lock);
     return NULL;
 }
 
 static void sender_free(struct usage_sender *sender)
 {
     arena_done(&sender->arena);
-    (void)pthread_cond_destroy(&sender->changed);
-    (void)pthread_mutex_destroy(&sender->lock);
+    condvar_done(&sender->changed);
+    mutex_done(&sender->lock);
     xfree(sender);
 }
 
@@ -171,7 +172,6 @@ int usage_sender_start(const struct usage_sender_rules *rules, struct usage_send
                        struct err *err)
 {
     struct usage_sender *sender = xcalloc(1, sizeof *sender);
-    pthread_condattr_t attributes;
     struct clock_ops clock;
 
     must(rules->node[0] != '\0' && rules->fill != NULL && rules->every_ms > 0);
@@ -183,11 +183,8 @@ int usage_sender_start(const struct usage_sender_rules *rules, struct usage_send
     if (getrandom(&sender->chance, sizeof sender->chance, 0) != (ssize_t)sizeof sender->chance)
         sender->chance = (uint64_t)clock_ns();
     sender->due_ms = sender_now_ms() + random_below(sender, rules->every_ms);
-    must(pthread_condattr_init(&attributes) == 0);
-    must(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
-    must(pthread_mutex_init(&sender->lock, NULL) == 0);
-    must(pthread_cond_init(&sender->changed, &attributes) == 0);
-    (void)pthread_condattr_destroy(&attributes);
+    mutex_init(&sender->lock);
+    condvar_init(&sender->changed);
     const int rc = pthread_create(&sender->thread, NULL, sender_main, sender);
     if (rc != 0) {
         sender_free(sender);
@@ -201,10 +198,10 @@ void usage_sender_stop(struct usage_sender *sender)
 {
     if (sender == NULL)
         return;
-    (void)pthread_mutex_lock(&sender->lock);
+    mutex_lock(&sender->lock);
     sender->stop = true;
-    (void)pthread_cond_signal(&sender->changed);
-    (void)pthread_mutex_unlock(&sender->lock);
+    condvar_signal(&sender->changed);
+    mutex_unlock(&sender->lock);
     (void)pthread_join(sender->thread, NULL);
     sender_free(sender);
 }

@@ -49,13 +49,9 @@ static uint64_t seed_of(const char *name)
 struct fake_apiserver *fake_apiserver_new(const char *name)
 {
     struct fake_apiserver *fake = xcalloc(1, sizeof *fake);
-    pthread_condattr_t how;
 
-    must(pthread_mutex_init(&fake->lock, NULL) == 0);
-    must(pthread_condattr_init(&how) == 0);
-    must(pthread_condattr_setclock(&how, CLOCK_MONOTONIC) == 0);
-    must(pthread_cond_init(&fake->news, &how) == 0);
-    (void)pthread_condattr_destroy(&how); /* only reads it */
+    mutex_init(&fake->lock);
+    condvar_init(&fake->news);
     fake->name = xstrdup(name);
     fake->seed = seed_of(name);
     fake->rv = 1;
@@ -85,32 +81,32 @@ void fake_apiserver_free(struct fake_apiserver *fake)
     }
     xfree(fake->log);
     xfree(fake->name);
-    pthread_cond_destroy(&fake->news);
-    pthread_mutex_destroy(&fake->lock);
+    condvar_done(&fake->news);
+    mutex_done(&fake->lock);
     xfree(fake);
 }
 
 void fake_apiserver_counts(struct fake_apiserver *fake, struct fake_apiserver_counts *out)
 {
-    pthread_mutex_lock(&fake->lock);
+    mutex_lock(&fake->lock);
     *out = fake->counts;
-    pthread_mutex_unlock(&fake->lock);
+    mutex_unlock(&fake->lock);
 }
 
 void fake_apiserver_set_clock(struct fake_apiserver *fake, int64_t (*wall_ms)(void *ctx), void *ctx)
 {
     must(wall_ms != NULL);
-    pthread_mutex_lock(&fake->lock);
+    mutex_lock(&fake->lock);
     fake->wall_ms = wall_ms;
     fake->wall_ctx = ctx;
-    pthread_mutex_unlock(&fake->lock);
+    mutex_unlock(&fake->lock);
 }
 
 uint64_t fake_apiserver_version(struct fake_apiserver *fake)
 {
-    pthread_mutex_lock(&fake->lock);
+    mutex_lock(&fake->lock);
     const uint64_t version = fake->rv;
-    pthread_mutex_unlock(&fake->lock);
+    mutex_unlock(&fake->lock);
     must(version > 0);
     return version;
 }
@@ -119,22 +115,22 @@ uint64_t fake_apiserver_version(struct fake_apiserver *fake)
 void fake_apiserver_set_version(struct fake_apiserver *fake, uint64_t version)
 {
     must(version > 0);
-    pthread_mutex_lock(&fake->lock);
+    mutex_lock(&fake->lock);
     must(fake->rv <= version && fake->compacted == fake->rv);
     fake->rv = fake->compacted = version;
-    pthread_mutex_unlock(&fake->lock);
+    mutex_unlock(&fake->lock);
 }
 
 /* Also invalidates the later pages of lists, as etcd's compaction does. */
 void fake_apiserver_compact(struct fake_apiserver *fake)
 {
-    pthread_mutex_lock(&fake->lock);
+    mutex_lock(&fake->lock);
     fake_log_compact(fake, 0);
     fake->compacted = fake->rv;
     for (size_t i = 0; i < SNAPSHOTS_MAX; i++)
         fake_snapshot_drop(&fake->snapshot[i]);
     must(fake->log_count == 0);
-    pthread_mutex_unlock(&fake->lock);
+    mutex_unlock(&fake->lock);
 }
 
 /*
@@ -148,12 +144,12 @@ int fake_apiserver_request(struct fake_apiserver *fake, const char *method, cons
 
     strbuf_reset(out);
     arena_init(&arena);
-    pthread_mutex_lock(&fake->lock);
+    mutex_lock(&fake->lock);
     struct ask ask = {.fake = fake, .arena = &arena, .out = out, .body = body};
     int status = fake_ask_parse(&ask, method, path);
     if (status == 0)
         status = fake_ask_answer(&ask);
-    pthread_mutex_unlock(&fake->lock);
+    mutex_unlock(&fake->lock);
     arena_done(&arena);
     must(status >= 200);
     return status;
@@ -264,13 +260,13 @@ static void serve_watch(struct fake_handle *handle, struct fake_call *call)
 
     must(call->watching);
     strbuf_init(&out);
-    pthread_mutex_lock(&fake->lock);
+    mutex_lock(&fake->lock);
     const bool more = fake_watch_collect(&call->ask, &call->at, &out);
     if (more && (now_ms >= call->bookmark_ms || (now_ms >= call->end_ms && call->ask.bookmarks))) {
         fake_watch_bookmark(&call->ask, &call->at, &out);
         call->bookmark_ms = now_ms + BOOKMARK_MS;
     }
-    pthread_mutex_unlock(&fake->lock);
+    mutex_unlock(&fake->lock);
     if (!call->headed)
         apiserver_give(handle, call, KUBE_HEAD, 200, TEXT(""));
     call->headed = true;
@@ -309,9 +305,9 @@ static void free_ended(struct fake_handle *handle)
 static void apiserver_serve(struct fake_handle *handle)
 {
     /* Read before serving: what is written meanwhile is news for the next turn. */
-    pthread_mutex_lock(&handle->fake->lock);
+    mutex_lock(&handle->fake->lock);
     handle->seen_rv = handle->fake->rv;
-    pthread_mutex_unlock(&handle->fake->lock);
+    mutex_unlock(&handle->fake->lock);
     for (struct fake_call *call = handle->calls; call != NULL; call = call->next) {
         if (call->ended)
             continue;
@@ -344,15 +340,15 @@ static bool wait_for_news(struct fake_handle *handle, int64_t until_ms)
 {
     struct fake_apiserver *fake = handle->fake;
     const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
-    int rc = 0;
 
     must(until_ms >= 0);
-    pthread_mutex_lock(&fake->lock);
-    while (!handle->woken && fake->rv == handle->seen_rv && rc == 0)
-        rc = pthread_cond_timedwait(&fake->news, &fake->lock, &until);
+    mutex_lock(&fake->lock);
+    while (!handle->woken && fake->rv == handle->seen_rv &&
+           condvar_wait_until(&fake->news, &fake->lock, &until))
+        ;
     const bool woken = handle->woken;
     handle->woken = false;
-    pthread_mutex_unlock(&fake->lock);
+    mutex_unlock(&fake->lock);
     return woken;
 }
 
@@ -415,10 +411,10 @@ static void ops_wake(void *ctx)
 {
     struct fake_handle *handle = ctx;
 
-    pthread_mutex_lock(&handle->fake->lock);
+    mutex_lock(&handle->fake->lock);
     handle->woken = true;
-    must(pthread_cond_broadcast(&handle->fake->news) == 0);
-    pthread_mutex_unlock(&handle->fake->lock);
+    condvar_broadcast(&handle->fake->news);
+    mutex_unlock(&handle->fake->lock);
 }
 
 static const char *ops_name(void *ctx)

@@ -329,14 +329,14 @@ int fake_apiserver_load_text(struct fake_apiserver *fake, const char *name, stru
     int rc = file_parse(&in, text, &documents);
     if (rc < 0)
         (void)err_wrap(err, "%s", name); /* rc is its code */
-    pthread_mutex_lock(&fake->lock);
+    mutex_lock(&fake->lock);
     if (rc == 0)
         rc = load_documents(&in, documents);
     for (enum resource_id id = RES_NODES; id <= RES_PODS && rc == 0; id++)
         rc = file_check_names(&in, id);
     if (rc == 0)
         file_store(&in);
-    pthread_mutex_unlock(&fake->lock);
+    mutex_unlock(&fake->lock);
     for (int id = 0; id < RESOURCES; id++)
         xfree(in.docs[id].doc);
     arena_done(&in.arena);

@@ -15,10 +15,9 @@
 #ifndef MILLIGPU_FAKE_APISERVER_FAKE_INTERNAL_H
 #define MILLIGPU_FAKE_APISERVER_FAKE_INTERNAL_H
 
-#include <pthread.h>
-
 #include "milligpu/doc.h"
 #include "milligpu/fake_apiserver.h"
+#include "milligpu/mutex.h"
 
 enum resource_id { RES_NODES, RES_PODS, RES_CAPACITIES, RES_CONFIGMAPS, RES_EVENTS, RESOURCES };
 
@@ -71,9 +70,9 @@ struct list_snapshot {
 };
 
 struct fake_apiserver {
-    pthread_mutex_t lock; /* guards everything below */
+    struct mutex lock; /* guards everything below */
     /* signalled by every logged write, and by wake() of any ops */
-    pthread_cond_t news;
+    struct condvar news;
     char *name;
     uint64_t seed;
     /* given out so far: the next one is computed from this number and seed */

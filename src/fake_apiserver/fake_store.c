@@ -240,7 +240,7 @@ static void log_add(struct fake_apiserver *fake, enum resource_id id, struct obj
     const size_t at = (fake->log_first + fake->log_count) % FAKE_EVENTS_MAX;
     fake->log[at] = (struct log_entry){id, deleted, before, after};
     fake->log_count++;
-    (void)pthread_cond_broadcast(&fake->news); /* cannot fail on a live one */
+    condvar_broadcast(&fake->news);
 }
 
 /* Moves everything behind it: fine for single writes; a file is loaded by fake_shelf_fill(). */

@@ -9,12 +9,11 @@
  */
 #include "milligpu/verifier.h"
 
-#include <pthread.h>
-
 #include "milligpu/alloc.h"
 #include "milligpu/bell.h"
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
+#include "milligpu/mutex.h"
 
 #include "health/diagnostics.h"
 
@@ -26,7 +25,7 @@ enum meeting { MEETING_NONE, MEETING_ASKED, MEETING_HELD };
 
 struct verifier {
     struct app *app;
-    pthread_mutex_t lock; /* guards the fields below, up to due_ms */
+    struct mutex lock; /* guards the fields below, up to due_ms */
     enum meeting meeting;
     struct store_read
         /* NULL between verifications; the writer uses it in verifier_meet() only */
@@ -48,18 +47,8 @@ struct verifier *verifier_new(struct app *app)
     verifier->app = app;
     app->verifier_bell = bell_new();
     verifier->due_ms = INT64_MIN;
-    must(pthread_mutex_init(&verifier->lock, NULL) == 0);
+    mutex_init(&verifier->lock);
     return verifier;
-}
-
-static void verifier_lock(struct verifier *verifier)
-{
-    must(pthread_mutex_lock(&verifier->lock) == 0);
-}
-
-static void verifier_unlock(struct verifier *verifier)
-{
-    must(pthread_mutex_unlock(&verifier->lock) == 0);
 }
 
 /*
@@ -71,13 +60,13 @@ static void verifier_part(struct verifier *verifier, int64_t now_ms)
 {
     const uint32_t interval_s = atomic_load(&verifier->app->settings)->verify_interval_s;
 
-    verifier_lock(verifier);
+    mutex_lock(&verifier->lock);
     store_read_close(verifier->look);
     snapshot_unref(verifier->snapshot);
     verifier->look = NULL;
     verifier->snapshot = NULL;
     verifier->meeting = MEETING_NONE;
-    verifier_unlock(verifier);
+    mutex_unlock(&verifier->lock);
     verifier->due_ms = interval_s == 0 ? INT64_MAX : now_ms + (int64_t)interval_s * 1000;
     must(verifier->due_ms >= now_ms);
 }
@@ -88,7 +77,7 @@ void verifier_free(struct verifier *verifier)
         return;
     store_read_close(verifier->look);
     snapshot_unref(verifier->snapshot);
-    must(pthread_mutex_destroy(&verifier->lock) == 0);
+    mutex_done(&verifier->lock);
     bell_free(STEAL(verifier->app->verifier_bell));
     xfree(verifier);
 }
@@ -98,19 +87,19 @@ void verifier_stop(struct verifier *verifier)
 {
     if (verifier == NULL)
         return;
-    verifier_lock(verifier);
+    mutex_lock(&verifier->lock);
     verifier->stopping = true;
     if (verifier->look != NULL)
         store_read_interrupt(verifier->look);
-    verifier_unlock(verifier);
+    mutex_unlock(&verifier->lock);
     bell_ring(verifier->app->verifier_bell);
 }
 
 void verifier_facts(struct verifier *verifier, struct verifier_facts *out)
 {
-    verifier_lock(verifier);
+    mutex_lock(&verifier->lock);
     *out = verifier->facts;
-    verifier_unlock(verifier);
+    mutex_unlock(&verifier->lock);
 }
 
 /*
@@ -122,7 +111,7 @@ void verifier_meet(struct verifier *verifier)
 {
     if (verifier == NULL)
         return;
-    verifier_lock(verifier);
+    mutex_lock(&verifier->lock);
     if (verifier->meeting == MEETING_ASKED) {
         verifier->err.code = ERR_NONE;
         (void)!store_read_pin(verifier->look, &verifier->err); /* checked by the verifier thread */
@@ -131,7 +120,7 @@ void verifier_meet(struct verifier *verifier)
         must(verifier->snapshot != NULL);
         bell_ring(verifier->app->verifier_bell);
     }
-    verifier_unlock(verifier);
+    mutex_unlock(&verifier->lock);
 }
 
 /*
@@ -182,9 +171,9 @@ static int check_snapshot(const struct snapshot *snapshot, struct err *err)
 /* A verification that the stop interrupted is counted and not logged. */
 static void log_unfinished(struct verifier *verifier, const struct err *err)
 {
-    verifier_lock(verifier);
+    mutex_lock(&verifier->lock);
     const bool stopping = verifier->stopping;
-    verifier_unlock(verifier);
+    mutex_unlock(&verifier->lock);
     must(err->code != ERR_NONE);
     metric_add(M_VERIFICATIONS, LABEL_VALUES("unfinished"), 1);
     if (!stopping)
@@ -204,9 +193,9 @@ static void verifier_conclude(struct verifier *verifier, bool past_broken, int64
     const char *outcome = atomic_load(&app->health.safe_mode) ? "failed" : past_broken ? "past" : "ok";
 
     must(took_ns >= 0);
-    verifier_lock(verifier);
+    mutex_lock(&verifier->lock);
     verifier->facts = (struct verifier_facts){.at_ms = at_ms, .took_ms = took_ns / 1000000};
-    verifier_unlock(verifier);
+    mutex_unlock(&verifier->lock);
     metric_add(M_VERIFICATIONS, LABEL_VALUES(outcome), 1);
     metric_observe_ns(M_VERIFICATION_SECONDS, NULL, took_ns);
     metric_set(M_VERIFICATION_TIME, NULL, at_ms / 1000);
@@ -279,10 +268,10 @@ static void verifier_ask(struct verifier *verifier, int64_t now_ms)
         verifier_part(verifier, now_ms);
         return;
     }
-    verifier_lock(verifier);
+    mutex_lock(&verifier->lock);
     verifier->look = look;
     verifier->meeting = MEETING_ASKED;
-    verifier_unlock(verifier);
+    mutex_unlock(&verifier->lock);
     queue_wake(verifier->app->queue); /* the writer, which then meets */
 }
 
@@ -308,9 +297,9 @@ static void fill_bundle(struct verifier *verifier)
  */
 void verifier_step(struct verifier *verifier, int64_t now_ms)
 {
-    verifier_lock(verifier);
+    mutex_lock(&verifier->lock);
     const enum meeting meeting = verifier->meeting;
-    verifier_unlock(verifier);
+    mutex_unlock(&verifier->lock);
 
     must(meeting <= MEETING_HELD);
     if (meeting == MEETING_HELD) {
@@ -328,9 +317,9 @@ void verifier_step(struct verifier *verifier, int64_t now_ms)
 
 int64_t verifier_wait_ms(struct verifier *verifier, int64_t now_ms)
 {
-    verifier_lock(verifier);
+    mutex_lock(&verifier->lock);
     const enum meeting meeting = verifier->meeting;
-    verifier_unlock(verifier);
+    mutex_unlock(&verifier->lock);
 
     must(meeting <= MEETING_HELD);
     if (meeting == MEETING_HELD)

@@ -185,7 +185,6 @@ static char *http_copy_or_null(const char *text)
 static struct http_server *http_server_new(const struct http_rules *rules)
 {
     struct http_server *http = xcalloc(1, sizeof *http);
-    pthread_condattr_t monotonic;
 
     http->rules = *rules;
     http->rules.name = xstrdup(rules->name);
@@ -195,11 +194,8 @@ static struct http_server *http_server_new(const struct http_rules *rules)
     http->rules.client_ca_file = http_copy_or_null(rules->client_ca_file);
     http->rules.hosts = http_copy_or_null(rules->hosts);
     http->fd = -1;
-    must(pthread_condattr_init(&monotonic) == 0);
-    must(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
-    must(pthread_cond_init(&http->changed, &monotonic) == 0);
-    must(pthread_mutex_init(&http->lock, NULL) == 0);
-    (void)pthread_condattr_destroy(&monotonic);
+    condvar_init(&http->changed);
+    mutex_init(&http->lock);
     admission_init(http);
     return http;
 }
@@ -219,8 +215,8 @@ static void http_server_free(struct http_server *http)
         (void)close(http->fd);
     socket_remove(http);
     tls_unref(http->tls);
-    (void)pthread_cond_destroy(&http->changed);
-    (void)pthread_mutex_destroy(&http->lock);
+    condvar_done(&http->changed);
+    mutex_done(&http->lock);
     free_copy(http->rules.name);
     free_copy(http->rules.listen);
     free_copy(http->rules.cert_file);
@@ -328,13 +324,13 @@ void http_stop(struct http_server *http)
     must(!atomic_load(&http->stopping));
 
     http_quiesce(http);
-    http_lock(http);
+    mutex_lock(&http->lock);
     atomic_store(&http->stopping, true);
     call_answer_all(http);
     for (int64_t waited = 0; waited < STOP_PATIENCE_MS && atomic_load(&http->open) > 0;
          waited += 10)
         http_wait(http, 10);
-    http_unlock(http);
+    mutex_unlock(&http->lock);
     watch_stop(http);
     MHD_stop_daemon(http->daemon); /* closes the listening socket as well */
     http->daemon = NULL;
@@ -386,9 +382,9 @@ size_t http_body_bytes(const struct http_server *http)
 
 int64_t http_certificate_ends_s(struct http_server *http)
 {
-    http_lock(http);
+    mutex_lock(&http->lock);
     const int64_t ends_s = http->tls != NULL ? http->tls->ends_s : 0;
-    http_unlock(http);
+    mutex_unlock(&http->lock);
     return ends_s;
 }
 
@@ -398,9 +394,9 @@ bool http_files_changed(struct http_server *http)
     if (http->rules.cert_file == NULL)
         return false;
     const uint64_t now = tls_files_print(&http->rules);
-    http_lock(http);
+    mutex_lock(&http->lock);
     const bool changed = now != http->files_seen;
-    http_unlock(http);
+    mutex_unlock(&http->lock);
     return changed;
 }
 
@@ -414,12 +410,12 @@ int http_reload(struct http_server *http, struct err *err)
     /* Checked before they are read: a change in between is found next time. */
     const uint64_t print = tls_files_print(&http->rules);
     const int rc = tls_load(&http->rules, &fresh, err);
-    http_lock(http);
+    mutex_lock(&http->lock);
     http->files_seen = print;
     struct http_tls *old = rc < 0 ? NULL : http->tls;
     if (rc == 0)
         http->tls = fresh;
-    http_unlock(http);
+    mutex_unlock(&http->lock);
     tls_unref(old);
     return rc;
 }

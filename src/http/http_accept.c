@@ -74,7 +74,7 @@ static void open_connection(struct http_server *http, struct MHD_Connection *pee
     call_init(&connection->call, http, peer);
     connection->fd = fd_of(peer);
     connection->accepted_ns = clock_ns();
-    http_lock(http);
+    mutex_lock(&http->lock);
     admission_join(connection, accept_address_of(peer));
     if (http->tls != NULL) {
         atomic_fetch_add(&http->tls->refs, 1);
@@ -85,8 +85,8 @@ static void open_connection(struct http_server *http, struct MHD_Connection *pee
         http->connections->last = connection;
     http->connections = connection;
     if (http->watch_rests)
-        must(pthread_cond_broadcast(&http->changed) == 0);
-    http_unlock(http);
+        condvar_broadcast(&http->changed);
+    mutex_unlock(&http->lock);
     if (connection->tls != NULL)
         tls_install(connection, session_of(peer));
     *context = connection;
@@ -116,7 +116,7 @@ static void close_connection(struct http_server *http, struct MHD_Connection *pe
     must(connection->call.peer == peer);
 
     report_handshake(connection);
-    http_lock(http);
+    mutex_lock(&http->lock);
     admission_leave(connection);
     if (connection->last != NULL)
         connection->last->next = connection->next;
@@ -124,7 +124,7 @@ static void close_connection(struct http_server *http, struct MHD_Connection *pe
         http->connections = connection->next;
     if (connection->next != NULL)
         connection->next->last = connection->last;
-    http_unlock(http);
+    mutex_unlock(&http->lock);
     call_drop(&connection->call);
     tls_unref(connection->tls);
     xfree(connection->nameless_why);
@@ -233,10 +233,10 @@ static void tell_dropped(struct http_server *http)
 }
 
 /*
- * The lock is held on entry and on return, and released to report. A pass costs a few system calls
- * for each connection that is being read or is idle.
+ * Releases the lock to report. A pass costs a few system calls for each connection that is being
+ * read or is idle.
  */
-static void look_around(struct http_server *http)
+static void look_around(struct http_server *http) REQUIRES(http->lock)
 {
     const int64_t now = clock_ns();
     size_t count = 0;
@@ -244,11 +244,11 @@ static void look_around(struct http_server *http)
     must(http->watch_runs);
     for (struct connection *at = http->connections; at != NULL; at = at->next)
         count += look_at(at, now) ? 1 : 0;
-    http_unlock(http);
+    mutex_unlock(&http->lock);
     for (size_t i = 0; i < count; i++)
         http_refused(http, 408, "the request did not come to its end in time");
     tell_dropped(http);
-    http_lock(http);
+    mutex_lock(&http->lock);
 }
 
 /* Served before, and nothing has arrived since. */
@@ -287,7 +287,7 @@ static void *accept_watch(void *arg)
 
     must(every_ms >= 0);
     every_ms = every_ms < 10 ? 10 : every_ms > 1000 ? 1000 : every_ms;
-    http_lock(http);
+    mutex_lock(&http->lock);
     while (!http->watch_ends) {
         const int64_t pause_ms = watch_pause_ms(http, every_ms);
         http->watch_rests = pause_ms > every_ms;
@@ -295,7 +295,7 @@ static void *accept_watch(void *arg)
         http->watch_rests = false;
         look_around(http);
     }
-    http_unlock(http);
+    mutex_unlock(&http->lock);
     tell_dropped(http);
     return NULL;
 }
@@ -312,10 +312,10 @@ void watch_stop(struct http_server *http)
 {
     if (!http->watch_runs)
         return;
-    http_lock(http);
+    mutex_lock(&http->lock);
     http->watch_ends = true;
-    must(pthread_cond_broadcast(&http->changed) == 0);
-    http_unlock(http);
+    condvar_broadcast(&http->changed);
+    mutex_unlock(&http->lock);
     must(pthread_join(http->watch, NULL) == 0);
     http->watch_runs = false;
 }

@@ -346,9 +346,9 @@ static bool has_place(struct http_server *http, const struct sockaddr *from)
 /* Runs in the accepting thread before any connection exists; admission_join() counts it. */
 bool admission_admits(struct http_server *http, const struct sockaddr *from)
 {
-    http_lock(http);
+    mutex_lock(&http->lock);
     const bool place = has_place(http, from);
-    http_unlock(http);
+    mutex_unlock(&http->lock);
     if (!place)
         atomic_fetch_add(&http->dropped[HTTP_NO_PLACE], 1);
     return place;
@@ -424,14 +424,14 @@ bool admission_greeted(struct connection *connection)
 {
     struct http_server *http = connection->call.http;
 
-    http_lock(http);
+    mutex_lock(&http->lock);
     bool place = !connection->gone;
     if (place) {
         step_out(http, connection);
         place = become_known(http, connection);
         stand_in(http, connection);
     }
-    http_unlock(http);
+    mutex_unlock(&http->lock);
     return place;
 }
 
@@ -442,13 +442,13 @@ bool admission_asks(struct connection *connection)
     bool place = true;
 
     must(atomic_load(&connection->call.state) != CALL_HANDLING);
-    http_lock(http);
+    mutex_lock(&http->lock);
     if (!connection->gone) {
         step_out(http, connection);
         if (http->rules.request_proves && !connection->known)
             place = become_known(http, connection);
     }
-    http_unlock(http);
+    mutex_unlock(&http->lock);
     return place;
 }
 
@@ -457,9 +457,9 @@ void admission_rests(struct connection *connection)
 {
     struct http_server *http = connection->call.http;
 
-    http_lock(http);
+    mutex_lock(&http->lock);
     must(connection->gone || connection->address != NULL);
     if (!connection->gone && connection->line == NULL)
         stand_in(http, connection);
-    http_unlock(http);
+    mutex_unlock(&http->lock);
 }

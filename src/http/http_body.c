@@ -140,10 +140,10 @@ static bool body_make_room(struct http_call *call, size_t bytes)
     if (bytes > most_of(call))
         return false;
     must(http->rules.takes_body != NULL);
-    http_lock(http);
+    mutex_lock(&http->lock);
     const bool made = make_room_among(call, &http->bodies[false], bytes) ||
                       (body_is_known(call) && make_room_among(call, &http->bodies[true], bytes));
-    http_unlock(http);
+    mutex_unlock(&http->lock);
     return made;
 }
 
@@ -196,9 +196,9 @@ static bool body_grow(struct http_call *call, size_t count)
     must(body->capacity == capacity);
     if (capacity < BODY_LARGE || atomic_load(&call->body_listed))
         return true;
-    http_lock(call->http);
+    mutex_lock(&call->http->lock);
     body_enlist(call);
-    http_unlock(call->http);
+    mutex_unlock(&call->http->lock);
     return true;
 }
 
@@ -206,9 +206,9 @@ void body_complete(struct http_call *call)
 {
     if (!atomic_load(&call->body_listed))
         return;
-    http_lock(call->http);
+    mutex_lock(&call->http->lock);
     body_delist(call);
-    http_unlock(call->http);
+    mutex_unlock(&call->http->lock);
     must(!atomic_load(&call->body_listed));
 }
 

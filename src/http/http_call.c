@@ -186,9 +186,9 @@ static void answer_with(struct http_call *call, int status, const char *type,
     must(before == CALL_HANDLING || before == CALL_SLEEPING);
     if (before == CALL_HANDLING)
         return; /* its thread is still in sleep_or_answer() and will see it */
-    http_lock(http);
+    mutex_lock(&http->lock);
     call_wake(call);
-    http_unlock(http);
+    mutex_unlock(&http->lock);
 }
 
 void http_answer(struct http_call *call, int status, const char *type, struct strbuf *take_body)
@@ -302,18 +302,18 @@ static enum MHD_Result sleep_or_answer(struct http_call *call)
 
     if (call_state_of(call) == CALL_ANSWERED)
         return send_answer(call);
-    http_lock(http);
+    mutex_lock(&http->lock);
     if (atomic_load(&http->stopping)) {
         if (call_move(call, CALL_HANDLING, CALL_ANSWERED))
             answer_stopping(call);
-        http_unlock(http);
+        mutex_unlock(&http->lock);
         return send_answer(call);
     }
     MHD_suspend_connection(call->peer);
     add_asleep(call);
     if (!call_move(call, CALL_HANDLING, CALL_SLEEPING))
         call_wake(call);
-    http_unlock(http);
+    mutex_unlock(&http->lock);
     return MHD_YES;
 }
 
@@ -425,9 +425,9 @@ void call_ended(void *cls, struct MHD_Connection *peer, void **request,
     atomic_fetch_sub(&http->open, 1);
     if (!atomic_load(&http->stopping))
         return;
-    http_lock(http);
-    must(pthread_cond_broadcast(&http->changed) == 0);
-    http_unlock(http);
+    mutex_lock(&http->lock);
+    condvar_broadcast(&http->changed);
+    mutex_unlock(&http->lock);
 }
 
 /* --- what a handler may use --- */

@@ -12,7 +12,7 @@
  *   http_names.c      the names in client certificates
  *   http_address.c    "127.0.0.1:8910"
  *   http_socket.c     "unix:/run/milligpu/admin.sock"
- *   http_common.c     the lock, and the callbacks about refused requests
+ *   http_common.c     waiting, and the callbacks about refused requests
  *
  * A connection serves one request at a time, so each has one call, used again and again:
  *
@@ -38,6 +38,7 @@
 #include <microhttpd.h>
 
 #include "milligpu/http.h"
+#include "milligpu/mutex.h"
 
 enum {
     CALL_HEADERS_MAX = 8,
@@ -190,8 +191,8 @@ struct http_server {
     atomic_size_t body_bytes;         /* occupied by the bodies of all connections */
     atomic_uint dropped[HTTP_CAUSES]; /* since the watch reported them last */
 
-    pthread_mutex_t lock; /* guards everything below */
-    pthread_cond_t changed;
+    struct mutex lock; /* guards everything below */
+    struct condvar changed;
     struct connection *connections;
     struct admission admission;
     struct bodies bodies[2]; /* of strangers, of known clients */
@@ -205,11 +206,9 @@ struct http_server {
 };
 
 /* http_common.c */
-void http_lock(struct http_server *http);
-void http_unlock(struct http_server *http);
 void http_refused(const struct http_server *http, int status, const char *why);
-/* Waits for a change, at most this long; the lock is held. */
-void http_wait(struct http_server *http, int64_t wait_ms);
+/* Waits for a change, at most this long. */
+void http_wait(struct http_server *http, int64_t wait_ms) REQUIRES(http->lock);
 
 int address_parse(const char *address, struct sockaddr_storage *out, socklen_t *out_bytes,
                   struct err *err) MUST_USE;
@@ -254,8 +253,8 @@ void call_ended(void *cls, struct MHD_Connection *peer, void **request,
 
 void call_init(struct http_call *call, struct http_server *http, struct MHD_Connection *peer);
 void call_drop(struct http_call *call);
-/* Answers every sleeping call with 503; the lock is held. */
-void call_answer_all(struct http_server *http);
+/* Answers every sleeping call with 503. */
+void call_answer_all(struct http_server *http) REQUIRES(http->lock);
 
 /* For a request whose headers are complete: false sets call->refuse, or call->unread. */
 bool judge_headers(struct http_call *call, const char *version) MUST_USE;

@@ -18,7 +18,7 @@
 enum { STREAM_BLOCK = 8192 };
 
 struct http_stream {
-    pthread_mutex_t lock;
+    struct mutex lock;
     struct http_call *call; /* valid until over */
     struct strbuf buffer;
     unsigned holders;
@@ -28,26 +28,16 @@ struct http_stream {
     bool over;  /* the connection has gone on, or is gone */
 };
 
-static void stream_lock(struct http_stream *stream)
-{
-    must(pthread_mutex_lock(&stream->lock) == 0);
-}
-
-static void stream_unlock(struct http_stream *stream)
-{
-    must(pthread_mutex_unlock(&stream->lock) == 0);
-}
-
 static void stream_let_go(struct http_stream *stream)
 {
-    stream_lock(stream);
+    mutex_lock(&stream->lock);
     must(stream->holders > 0);
     const bool last = --stream->holders == 0;
-    stream_unlock(stream);
+    mutex_unlock(&stream->lock);
     if (!last)
         return;
     strbuf_done(&stream->buffer);
-    must(pthread_mutex_destroy(&stream->lock) == 0);
+    mutex_done(&stream->lock);
     xfree(stream);
 }
 
@@ -82,7 +72,7 @@ static ssize_t stream_take(void *user, uint64_t position, char *out, size_t most
     ssize_t took = 0;
 
     (void)position;
-    stream_lock(stream);
+    mutex_lock(&stream->lock);
     must(!stream->suspended && most > 0);
     if (stream->over || stream->cut) {
         took = MHD_CONTENT_READER_END_WITH_ERROR;
@@ -98,7 +88,7 @@ static ssize_t stream_take(void *user, uint64_t position, char *out, size_t most
         stream->suspended = true;
         MHD_suspend_connection(stream->call->peer);
     }
-    stream_unlock(stream);
+    mutex_unlock(&stream->lock);
     return took;
 }
 
@@ -109,10 +99,10 @@ static void stream_freed(void *user)
 
 void stream_over(struct http_stream *stream)
 {
-    stream_lock(stream);
+    mutex_lock(&stream->lock);
     must(!stream->suspended); /* libmicrohttpd ends no connection that is suspended */
     stream->over = true;
-    stream_unlock(stream);
+    mutex_unlock(&stream->lock);
 }
 
 struct http_stream *stream_new(struct http_call *call, struct MHD_Response **out)
@@ -120,7 +110,7 @@ struct http_stream *stream_new(struct http_call *call, struct MHD_Response **out
     struct http_stream *stream = xcalloc(1, sizeof *stream);
 
     must(call->stream == NULL);
-    must(pthread_mutex_init(&stream->lock, NULL) == 0);
+    mutex_init(&stream->lock);
     strbuf_init(&stream->buffer);
     stream->call = call;
     stream->holders = 2;
@@ -132,18 +122,18 @@ struct http_stream *stream_new(struct http_call *call, struct MHD_Response **out
 
 void http_stream_put(struct http_stream *stream, struct text text)
 {
-    stream_lock(stream);
+    mutex_lock(&stream->lock);
     must(!stream->ended);
     if (!stream->over) {
         strbuf_text(&stream->buffer, text);
         stream_resume(stream);
     }
-    stream_unlock(stream);
+    mutex_unlock(&stream->lock);
 }
 
 bool http_stream_waits(struct http_stream *stream, size_t *out_bytes)
 {
-    stream_lock(stream);
+    mutex_lock(&stream->lock);
     must(!stream->ended);
     if (!stream->over && !stream->cut && stream_is_cut(stream)) {
         stream->cut = true;
@@ -151,17 +141,17 @@ bool http_stream_waits(struct http_stream *stream, size_t *out_bytes)
     }
     const bool there = !stream->over && !stream->cut;
     *out_bytes = stream->buffer.len;
-    stream_unlock(stream);
+    mutex_unlock(&stream->lock);
     return there;
 }
 
 void http_stream_end(struct http_stream *stream)
 {
-    stream_lock(stream);
+    mutex_lock(&stream->lock);
     must(!stream->ended);
     stream->ended = true;
     if (!stream->over)
         stream_resume(stream);
-    stream_unlock(stream);
+    mutex_unlock(&stream->lock);
     stream_let_go(stream);
 }

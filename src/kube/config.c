@@ -7,7 +7,7 @@
 struct kube_config *kube_config_new(void)
 {
     struct kube_config *config = xcalloc(1, sizeof *config);
-    must(pthread_mutex_init(&config->lock, NULL) == 0);
+    mutex_init(&config->lock);
     config->namespace = xstrdup("");
     return config;
 }
@@ -59,7 +59,7 @@ void kube_config_free(struct kube_config *config)
     xfree(config->tls_name);
     xfree(config->username);
     xfree(config->password);
-    pthread_mutex_destroy(&config->lock);
+    mutex_done(&config->lock);
     xfree(config);
 }
 

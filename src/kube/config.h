@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 
 #include "milligpu/kube.h"
+#include "milligpu/mutex.h"
 #include "milligpu/strbuf.h"
 
 enum {
@@ -67,7 +68,7 @@ struct kube_config {
     char *password;
     struct exec_plugin exec;
 
-    pthread_mutex_t lock; /* guards everything below */
+    struct mutex lock; /* guards everything below */
     struct source ca;
     struct source cert;
     struct source key;

@@ -121,7 +121,7 @@ static void *exec_thread(void *arg)
     struct err err = {ERR_NONE, ""};
 
     const int rc = kube_exec_run(&config->exec, &answer, &err);
-    pthread_mutex_lock(&config->lock);
+    mutex_lock(&config->lock);
     must(config->running);
     config->running = false;
     if (rc < 0) {
@@ -134,7 +134,7 @@ static void *exec_thread(void *arg)
         config->exec_stale = false;
         config->generation++;
     }
-    pthread_mutex_unlock(&config->lock);
+    mutex_unlock(&config->lock);
     return NULL;
 }
 
@@ -244,13 +244,13 @@ static void kube_auth_fill(const struct kube_config *config, struct auth *out)
 enum auth_verdict kube_auth_take(struct kube_config *config, int64_t now_ms, struct auth *out,
                                  struct err *err)
 {
-    pthread_mutex_lock(&config->lock);
+    mutex_lock(&config->lock);
     enum auth_verdict verdict = exec_fresh(config, now_ms, err);
     if (verdict == AUTH_READY && sources_fresh(config, now_ms, err) < 0)
         verdict = AUTH_FAILED;
     if (verdict == AUTH_READY)
         kube_auth_fill(config, out);
-    pthread_mutex_unlock(&config->lock);
+    mutex_unlock(&config->lock);
     return verdict;
 }
 
@@ -272,7 +272,7 @@ bool kube_auth_refuse(struct kube_config *config, uint64_t generation, int64_t n
     struct source *const all[] = {&config->ca, &config->cert, &config->key, &config->token};
     bool may_change = false;
 
-    pthread_mutex_lock(&config->lock);
+    mutex_lock(&config->lock);
     must(generation <= config->generation);
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         may_change |= all[i]->file != NULL;
@@ -284,7 +284,7 @@ bool kube_auth_refuse(struct kube_config *config, uint64_t generation, int64_t n
         if (generation == config->generation)
             config->exec_stale = true;
     }
-    pthread_mutex_unlock(&config->lock);
+    mutex_unlock(&config->lock);
     return may_change;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/mutex.h"
 
 #include "nvml/nvml_roster.h"
 
@@ -53,8 +54,8 @@ struct nvml {
     char *library_name;
     pthread_t thread;
 
-    pthread_mutex_t lock; /* guards the following */
-    pthread_cond_t changed;
+    struct mutex lock; /* guards the following */
+    struct condvar changed;
     struct held *latest;
     struct held *silent; /* made of latest when it was too old; NULL: not yet */
     uint64_t number;
@@ -90,16 +91,6 @@ const char *nvml_status_name(enum nvml_status status)
     static const char *const names[] = {"starting", "no_driver", "ready", "silent", "released"};
     must((size_t)status < ARRAY_LEN(names));
     return names[status];
-}
-
-static void lock(struct nvml *nvml)
-{
-    must(pthread_mutex_lock(&nvml->lock) == 0);
-}
-
-static void unlock(struct nvml *nvml)
-{
-    must(pthread_mutex_unlock(&nvml->lock) == 0);
 }
 
 static struct nvml_now clocks(const struct nvml *nvml)
@@ -182,7 +173,7 @@ const struct gpu_reading *nvml_latest(struct nvml *nvml)
 {
     const struct nvml_now now = clocks(nvml);
 
-    lock(nvml);
+    mutex_lock(&nvml->lock);
     struct held *held = nvml->latest;
     if (now.ms - held->reading.taken_ms > nvml->settings.silent_ms) {
         if (nvml->silent == NULL)
@@ -190,7 +181,7 @@ const struct gpu_reading *nvml_latest(struct nvml *nvml)
         held = nvml->silent;
     }
     (void)atomic_fetch_add(&held->refs, 1);
-    unlock(nvml);
+    mutex_unlock(&nvml->lock);
     return &held->reading;
 }
 
@@ -209,9 +200,9 @@ static void publish(struct nvml *nvml, enum nvml_status status, const char *prob
     reading->has_memory_limit = nvml->nvml.DeviceSetMemoryLimits_v1 != NULL;
     reading->loads = nvml->loads;
     reading->taken_ms = clocks(nvml).ms;
-    lock(nvml);
+    mutex_lock(&nvml->lock);
     put_latest(nvml, held);
-    unlock(nvml);
+    mutex_unlock(&nvml->lock);
 }
 
 /* Commands */
@@ -233,7 +224,7 @@ static int command_put(struct nvml *nvml, struct command *command, struct err *e
         at = &(*at)->next;
     *at = command;
     nvml->commands++;
-    must(pthread_cond_broadcast(&nvml->changed) == 0);
+    condvar_broadcast(&nvml->changed);
     return 0;
 }
 
@@ -250,23 +241,23 @@ static void command_remove(struct nvml *nvml, const struct command *command)
 
 static struct command *command_take(struct nvml *nvml)
 {
-    lock(nvml);
+    mutex_lock(&nvml->lock);
     struct command *command = nvml->first;
     if (command != NULL) {
         command_remove(nvml, command);
         command->state = RUNNING;
     }
-    unlock(nvml);
+    mutex_unlock(&nvml->lock);
     return command;
 }
 
 static void command_end(struct nvml *nvml, struct command *command)
 {
-    lock(nvml);
+    mutex_lock(&nvml->lock);
     command->state = ENDED;
     const bool is_awaited = command->is_awaited;
-    must(pthread_cond_broadcast(&nvml->changed) == 0);
-    unlock(nvml);
+    condvar_broadcast(&nvml->changed);
+    mutex_unlock(&nvml->lock);
     if (!is_awaited)
         command_free(command);
 }
@@ -376,7 +367,7 @@ static bool has_uuid(const struct gpu_reading *reading, const char *uuid)
 
 int nvml_forgive(struct nvml *nvml, const char *uuid, struct err *err)
 {
-    lock(nvml);
+    mutex_lock(&nvml->lock);
     int rc = 0;
     if (has_uuid(&nvml->latest->reading, uuid)) {
         struct command *command = command_new(FORGIVE, uuid);
@@ -386,18 +377,18 @@ int nvml_forgive(struct nvml *nvml, const char *uuid, struct err *err)
     } else {
         rc = err_set(err, ERR_NOT_FOUND, "this node has no GPU %s", uuid);
     }
-    unlock(nvml);
+    mutex_unlock(&nvml->lock);
     return rc;
 }
 
-/* Under the lock. True: the watcher did it, or refused. */
+/* True: the watcher did it, or refused. */
 static bool command_await(struct nvml *nvml, struct command *command, int64_t wait_ms)
+    REQUIRES(nvml->lock)
 {
     const struct timespec until = clock_deadline(wait_ms);
-    int rc = 0;
 
-    while (command->state != ENDED && rc == 0)
-        rc = pthread_cond_timedwait(&nvml->changed, &nvml->lock, &until);
+    while (command->state != ENDED && condvar_wait_until(&nvml->changed, &nvml->lock, &until))
+        ;
     return command->state == ENDED;
 }
 
@@ -407,9 +398,9 @@ int nvml_limit_memory(struct nvml *nvml, const struct nvml_limit *limit, int64_t
     must(limit->soft_bytes <= limit->hard_bytes);
 
     *out = NVML_LIMIT_FAILED;
-    lock(nvml);
+    mutex_lock(&nvml->lock);
     if (!has_uuid(&nvml->latest->reading, limit->uuid)) {
-        unlock(nvml);
+        mutex_unlock(&nvml->lock);
         return err_set(err, ERR_NOT_FOUND, "this node has no GPU %s", limit->uuid);
     }
     struct command *command = command_new(LIMIT_MEMORY, limit->uuid);
@@ -434,7 +425,7 @@ int nvml_limit_memory(struct nvml *nvml, const struct nvml_limit *limit, int64_t
         else
             command->is_awaited = false;
     }
-    unlock(nvml);
+    mutex_unlock(&nvml->lock);
     if (is_ours)
         command_free(command);
     return rc;
@@ -444,25 +435,25 @@ int nvml_limit_memory(struct nvml *nvml, const struct nvml_limit *limit, int64_t
 
 static bool is_stopping(struct nvml *nvml)
 {
-    lock(nvml);
+    mutex_lock(&nvml->lock);
     const bool is = nvml->is_stopping;
-    unlock(nvml);
+    mutex_unlock(&nvml->lock);
     return is;
 }
 
 void nvml_release(struct nvml *nvml, bool released)
 {
-    lock(nvml);
+    mutex_lock(&nvml->lock);
     nvml->is_released = released;
-    must(pthread_cond_broadcast(&nvml->changed) == 0);
-    unlock(nvml);
+    condvar_broadcast(&nvml->changed);
+    mutex_unlock(&nvml->lock);
 }
 
 static bool is_released(struct nvml *nvml)
 {
-    lock(nvml);
+    mutex_lock(&nvml->lock);
     const bool is = nvml->is_released;
-    unlock(nvml);
+    mutex_unlock(&nvml->lock);
     return is;
 }
 
@@ -470,13 +461,12 @@ static bool is_released(struct nvml *nvml)
 static void pause_for(struct nvml *nvml, int64_t wait_ms)
 {
     const struct timespec until = clock_deadline(wait_ms);
-    int rc = 0;
 
-    lock(nvml);
+    mutex_lock(&nvml->lock);
     while (!nvml->is_stopping && nvml->is_released == nvml->has_let_go && nvml->first == NULL &&
-           rc == 0)
-        rc = pthread_cond_timedwait(&nvml->changed, &nvml->lock, &until);
-    unlock(nvml);
+           condvar_wait_until(&nvml->changed, &nvml->lock, &until))
+        ;
+    mutex_unlock(&nvml->lock);
 }
 
 static void unload(struct nvml *nvml)
@@ -649,8 +639,8 @@ static void nvml_destroy(struct nvml *nvml)
     held_drop(nvml->latest);
     held_drop(nvml->silent);
     nvml_roster_done(&nvml->roster);
-    must(pthread_cond_destroy(&nvml->changed) == 0);
-    must(pthread_mutex_destroy(&nvml->lock) == 0);
+    condvar_done(&nvml->changed);
+    mutex_done(&nvml->lock);
     xfree(nvml->library_name);
     xfree(nvml);
 }
@@ -663,11 +653,11 @@ static void *nvml_watch(void *user)
         wait_until_due(nvml, read_or_let_go(nvml));
     refuse_commands(nvml);
     unload(nvml);
-    lock(nvml);
+    mutex_lock(&nvml->lock);
     nvml->has_ended = true;
     const bool is_orphan = nvml->is_orphan;
-    must(pthread_cond_broadcast(&nvml->changed) == 0);
-    unlock(nvml);
+    condvar_broadcast(&nvml->changed);
+    mutex_unlock(&nvml->lock);
     if (is_orphan)
         nvml_destroy(nvml);
     return NULL;
@@ -675,13 +665,8 @@ static void *nvml_watch(void *user)
 
 static void init_shared(struct nvml *nvml)
 {
-    pthread_condattr_t attributes;
-
-    must(pthread_mutex_init(&nvml->lock, NULL) == 0);
-    must(pthread_condattr_init(&attributes) == 0);
-    must(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
-    must(pthread_cond_init(&nvml->changed, &attributes) == 0);
-    must(pthread_condattr_destroy(&attributes) == 0);
+    mutex_init(&nvml->lock);
+    condvar_init(&nvml->changed);
 }
 
 struct nvml *nvml_open(const struct nvml_settings *settings, struct err *err)
@@ -720,16 +705,15 @@ void nvml_close(struct nvml *nvml)
         return;
     const struct timespec until = clock_deadline(nvml->settings.stop_ms);
     const pthread_t thread = nvml->thread;
-    int rc = 0;
 
-    lock(nvml);
+    mutex_lock(&nvml->lock);
     nvml->is_stopping = true;
-    must(pthread_cond_broadcast(&nvml->changed) == 0);
-    while (!nvml->has_ended && rc == 0)
-        rc = pthread_cond_timedwait(&nvml->changed, &nvml->lock, &until);
+    condvar_broadcast(&nvml->changed);
+    while (!nvml->has_ended && condvar_wait_until(&nvml->changed, &nvml->lock, &until))
+        ;
     const bool has_ended = nvml->has_ended;
     nvml->is_orphan = !has_ended;
-    unlock(nvml);
+    mutex_unlock(&nvml->lock);
     if (has_ended) {
         must(pthread_join(thread, NULL) == 0);
         nvml_destroy(nvml);

@@ -1,27 +1,21 @@
 #include "milligpu/bell.h"
 
-#include <errno.h>
-#include <pthread.h>
-
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
+#include "milligpu/mutex.h"
 
 struct bell {
-    pthread_mutex_t lock; /* guards rung */
-    pthread_cond_t ring;
+    struct mutex lock; /* guards rung */
+    struct condvar ring;
     bool rung;
 };
 
 struct bell *bell_new(void)
 {
     struct bell *bell = xcalloc(1, sizeof *bell);
-    pthread_condattr_t monotonic;
 
-    must(pthread_condattr_init(&monotonic) == 0);
-    must(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
-    must(pthread_cond_init(&bell->ring, &monotonic) == 0);
-    must(pthread_mutex_init(&bell->lock, NULL) == 0);
-    (void)pthread_condattr_destroy(&monotonic);
+    condvar_init(&bell->ring);
+    mutex_init(&bell->lock);
     return bell;
 }
 
@@ -29,17 +23,17 @@ void bell_free(struct bell *bell)
 {
     if (bell == NULL)
         return;
-    must(pthread_cond_destroy(&bell->ring) == 0);
-    must(pthread_mutex_destroy(&bell->lock) == 0);
+    condvar_done(&bell->ring);
+    mutex_done(&bell->lock);
     xfree(bell);
 }
 
 void bell_ring(struct bell *bell)
 {
-    must(pthread_mutex_lock(&bell->lock) == 0);
+    mutex_lock(&bell->lock);
     bell->rung = true;
-    must(pthread_cond_signal(&bell->ring) == 0);
-    must(pthread_mutex_unlock(&bell->lock) == 0);
+    condvar_signal(&bell->ring);
+    mutex_unlock(&bell->lock);
 }
 
 void bell_wait(struct bell *bell, int64_t wait_ms)
@@ -48,12 +42,10 @@ void bell_wait(struct bell *bell, int64_t wait_ms)
 
     const struct timespec until =
         clock_deadline(wait_ms < BELL_WAIT_MS_MAX ? wait_ms : BELL_WAIT_MS_MAX);
-    int rc = 0;
 
-    must(pthread_mutex_lock(&bell->lock) == 0);
-    while (rc == 0 && !bell->rung)
-        rc = pthread_cond_timedwait(&bell->ring, &bell->lock, &until);
-    must(rc == 0 || rc == ETIMEDOUT);
+    mutex_lock(&bell->lock);
+    while (!bell->rung && condvar_wait_until(&bell->ring, &bell->lock, &until))
+        ;
     bell->rung = false;
-    must(pthread_mutex_unlock(&bell->lock) == 0);
+    mutex_unlock(&bell->lock);
 }

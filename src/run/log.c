@@ -5,7 +5,6 @@
  */
 #include "milligpu/log.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
@@ -13,6 +12,7 @@
 
 #include "milligpu/clock.h"
 #include "milligpu/metric.h"
+#include "milligpu/mutex.h"
 #include "milligpu/strbuf.h"
 
 enum { MESSAGES_MAX = 64, FIELDS_MAX = 12 };
@@ -27,7 +27,7 @@ struct tally {
 
 static atomic_int least_level = LOG_INFO;
 static atomic_bool as_json;
-static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static struct mutex counting = MUTEX_INITIALIZER; /* guards what follows */
 static struct tally tallies[MESSAGES_MAX];
 static uint32_t pace_lines = LOG_LINES_MAX;
 static int64_t pace_ms = LOG_PACE_MS;
@@ -45,10 +45,10 @@ void log_set(enum log_level least, bool json)
 void log_set_pace(uint32_t lines, int64_t per_ms)
 {
     must(lines > 0 && per_ms > 0);
-    must(pthread_mutex_lock(&counting) == 0);
+    mutex_lock(&counting);
     pace_lines = lines;
     pace_ms = per_ms;
-    must(pthread_mutex_unlock(&counting) == 0);
+    mutex_unlock(&counting);
 }
 
 /* Under the lock. msg is kept by pointer: messages are constants. */
@@ -70,7 +70,7 @@ static bool may_write(const char *msg, int64_t *out_left_out)
     /* The monotonic clock: a step of the wall clock must not open or close the limit. */
     const int64_t now_ms = clock_ns() / 1000000;
 
-    must(pthread_mutex_lock(&counting) == 0);
+    mutex_lock(&counting);
     struct tally *tally = tally_of(msg);
     if (now_ms - tally->began_ms >= pace_ms) {
         tally->began_ms = now_ms;
@@ -84,7 +84,7 @@ static bool may_write(const char *msg, int64_t *out_left_out)
     } else {
         tally->left_out++;
     }
-    must(pthread_mutex_unlock(&counting) == 0);
+    mutex_unlock(&counting);
     return may;
 }
 

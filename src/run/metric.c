@@ -8,12 +8,12 @@
  */
 #include "milligpu/metric.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/mutex.h"
 
 static const struct metric_info infos[] = {
 #define METRIC(id, name, type, labels, help) {name, type, labels, help},
@@ -55,7 +55,7 @@ struct family {
 };
 
 static struct family families[METRICS];
-static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER; /* guards the creation of a series */
+static struct mutex adding = MUTEX_INITIALIZER; /* guards the creation of a series */
 
 const struct metric_info *metric_info(enum metric_id id)
 {
@@ -186,13 +186,13 @@ static struct series *series_of(enum metric_id id, const struct label_values *va
     if (series != NULL)
         return series;
     /* Another thread may have added it in between, so it is searched again under the lock. */
-    must(pthread_mutex_lock(&adding) == 0);
+    mutex_lock(&adding);
     series = metric_find(family, labels.data);
     if (series == NULL)
         series = atomic_load(&family->used) < METRIC_SERIES_MAX
                      ? metric_add_series(id, labels.data)
                      : atomic_load(&family->series[METRIC_SERIES_MAX - 1]);
-    must(pthread_mutex_unlock(&adding) == 0);
+    mutex_unlock(&adding);
     return series;
 }
 

@@ -5,16 +5,14 @@
  */
 #include "milligpu/queue.h"
 
-#include <errno.h>
-#include <pthread.h>
-
 #include "milligpu/alloc.h"
 #include "milligpu/clock.h"
+#include "milligpu/mutex.h"
 
 struct queue {
-    pthread_mutex_t lock; /* guards everything below */
-    pthread_cond_t filled;
-    pthread_cond_t drained;
+    struct mutex lock; /* guards everything below */
+    struct condvar filled;
+    struct condvar drained;
     struct place {
         void *item;
         size_t bytes;
@@ -31,16 +29,11 @@ struct queue {
 struct queue *queue_new(size_t capacity)
 {
     struct queue *queue = xcalloc(1, sizeof *queue);
-    pthread_condattr_t monotonic;
 
     must(capacity > 0);
-    must(pthread_condattr_init(&monotonic) == 0);
-    /* A step of the wall clock must not lengthen a wait. */
-    must(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
-    must(pthread_mutex_init(&queue->lock, NULL) == 0);
-    must(pthread_cond_init(&queue->filled, &monotonic) == 0);
-    must(pthread_cond_init(&queue->drained, &monotonic) == 0);
-    (void)pthread_condattr_destroy(&monotonic);
+    mutex_init(&queue->lock);
+    condvar_init(&queue->filled);
+    condvar_init(&queue->drained);
     queue->ring = xcalloc(capacity, sizeof *queue->ring);
     queue->capacity = capacity;
     return queue;
@@ -51,42 +44,32 @@ void queue_free(struct queue *queue)
     if (queue == NULL)
         return;
     must(queue->count == 0);
-    (void)pthread_cond_destroy(&queue->filled);
-    (void)pthread_cond_destroy(&queue->drained);
-    (void)pthread_mutex_destroy(&queue->lock);
+    condvar_done(&queue->filled);
+    condvar_done(&queue->drained);
+    mutex_done(&queue->lock);
     xfree(queue->ring);
     xfree(queue);
 }
 
-static void queue_lock(struct queue *queue)
-{
-    must(pthread_mutex_lock(&queue->lock) == 0);
-}
-
-static void queue_unlock(struct queue *queue)
-{
-    must(pthread_mutex_unlock(&queue->lock) == 0);
-}
-
-/* Under the lock. A signal is enough: there is one taker. */
-static void queue_append(struct queue *queue, void *item, size_t bytes)
+/* A signal is enough: there is one taker. */
+static void queue_append(struct queue *queue, void *item, size_t bytes) REQUIRES(queue->lock)
 {
     must(queue->count < queue->capacity);
 
     queue->ring[(queue->first + queue->count++) % queue->capacity] = (struct place){item, bytes};
     queue->bytes += bytes;
-    must(pthread_cond_signal(&queue->filled) == 0);
+    condvar_signal(&queue->filled);
 }
 
 bool queue_put(struct queue *queue, void *item)
 {
     must(item != NULL);
 
-    queue_lock(queue);
+    mutex_lock(&queue->lock);
     const bool fits = !queue->closed && queue->count < queue->capacity;
     if (fits)
         queue_append(queue, item, 0);
-    queue_unlock(queue);
+    mutex_unlock(&queue->lock);
     return fits;
 }
 
@@ -102,31 +85,28 @@ bool queue_put_below(struct queue *queue, void *item, size_t bytes, struct queue
     must(most.items > 0 && most.items <= queue->capacity);
     must(most.bytes > 0);
 
-    queue_lock(queue);
+    mutex_lock(&queue->lock);
     while (!queue->closed && (queue->count >= most.items || queue->bytes >= most.bytes))
-        must(pthread_cond_wait(&queue->drained, &queue->lock) == 0);
+        condvar_wait(&queue->drained, &queue->lock);
     const bool open = !queue->closed;
     if (open)
         queue_append(queue, item, bytes);
-    queue_unlock(queue);
+    mutex_unlock(&queue->lock);
     return open;
 }
 
 /*
- * Under the lock. Returns early for queue_wake() and queue_close(), and at the deadline at the
- * latest, however often the condition wakes up for nothing.
+ * Returns early for queue_wake() and queue_close(), and at the deadline at the latest, however
+ * often the condition wakes up for nothing.
  */
-static void await_first(struct queue *queue, int64_t wait_ms)
+static void await_first(struct queue *queue, int64_t wait_ms) REQUIRES(queue->lock)
 {
     const struct timespec until = clock_deadline(wait_ms);
 
     must(wait_ms > 0);
-    while (queue->count == 0 && !queue->woken) {
-        const int rc = pthread_cond_timedwait(&queue->filled, &queue->lock, &until);
-        must(rc == 0 || rc == ETIMEDOUT);
-        if (rc == ETIMEDOUT)
-            return;
-    }
+    while (queue->count == 0 && !queue->woken &&
+           condvar_wait_until(&queue->filled, &queue->lock, &until))
+        ;
 }
 
 size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms)
@@ -135,7 +115,7 @@ size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms
 
     must(max > 0);
     must(wait_ms >= 0);
-    queue_lock(queue);
+    mutex_lock(&queue->lock);
     if (wait_ms > 0)
         await_first(queue, wait_ms);
     queue->woken = false;
@@ -147,37 +127,37 @@ size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms
     }
     /* A broadcast, because producers wait for different amounts of room on one condition. */
     if (taken > 0)
-        must(pthread_cond_broadcast(&queue->drained) == 0);
-    queue_unlock(queue);
+        condvar_broadcast(&queue->drained);
+    mutex_unlock(&queue->lock);
     return taken;
 }
 
 void queue_wake(struct queue *queue)
 {
-    queue_lock(queue);
+    mutex_lock(&queue->lock);
     queue->woken = true;
-    must(pthread_cond_signal(&queue->filled) == 0);
-    queue_unlock(queue);
+    condvar_signal(&queue->filled);
+    mutex_unlock(&queue->lock);
 }
 
 void queue_close(struct queue *queue)
 {
-    queue_lock(queue);
+    mutex_lock(&queue->lock);
     queue->closed = true;
     queue->woken = true; /* reported once: whoever takes what is left may wait for it, not spin */
-    must(pthread_cond_broadcast(&queue->drained) == 0);
-    must(pthread_cond_broadcast(&queue->filled) == 0);
-    queue_unlock(queue);
+    condvar_broadcast(&queue->drained);
+    condvar_broadcast(&queue->filled);
+    mutex_unlock(&queue->lock);
 }
 
 size_t queue_bytes(const struct queue *queue)
 {
     struct queue *open = (struct queue *)(uintptr_t)queue; /* const: see queue_depth() */
 
-    queue_lock(open);
+    mutex_lock(&open->lock);
     const size_t bytes = open->bytes;
     must(open->count > 0 || bytes == 0);
-    queue_unlock(open);
+    mutex_unlock(&open->lock);
     return bytes;
 }
 
@@ -186,8 +166,8 @@ size_t queue_depth(const struct queue *queue)
     /* The lock is not part of the state that a caller sees. */
     struct queue *open = (struct queue *)(uintptr_t)queue;
 
-    queue_lock(open);
+    mutex_lock(&open->lock);
     const size_t depth = open->count;
-    queue_unlock(open);
+    mutex_unlock(&open->lock);
     return depth;
 }

@@ -72,7 +72,7 @@ struct hints *hints_new(void)
 
     answers_init(&hints->answers);
     hints->schedulers = schedulers_new();
-    must(pthread_mutex_init(&hints->lock, NULL) == 0);
+    mutex_init(&hints->lock);
     map_init(&hints->askers);
     map_init(&hints->resolved.by_uid);
     return hints;
@@ -89,16 +89,6 @@ struct schedulers *hints_schedulers(const struct hints *hints)
 {
     must(hints->schedulers != NULL);
     return hints->schedulers;
-}
-
-static void hints_lock(struct hints *hints)
-{
-    must(pthread_mutex_lock(&hints->lock) == 0);
-}
-
-static void hints_unlock(struct hints *hints)
-{
-    must(pthread_mutex_unlock(&hints->lock) == 0);
 }
 
 /* --- states --- */
@@ -264,7 +254,7 @@ void hints_free(struct hints *hints)
     schedulers_free(hints->schedulers);
     map_done(&hints->askers);
     map_done(&hints->resolved.by_uid);
-    (void)pthread_mutex_destroy(&hints->lock);
+    mutex_done(&hints->lock);
     xfree(hints);
 }
 
@@ -385,13 +375,13 @@ uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlis
 {
     if (shortlist == 0)
         return 0;
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     const struct kept *kept = map_find(&hints->askers, uid);
     /* For a pod that cannot be remembered it will not be known that its list was too short. */
     const uint64_t growth = kept != NULL                        ? next_growth(kept)
                             : hints->askers.count < WAITING_MAX ? 1
                                                                 : 0;
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     const uint64_t longer = shortlist * growth;
     must(growth == 0 || longer >= shortlist);
     return longer < NODES_MAX ? (uint32_t)longer : NODES_MAX;
@@ -402,10 +392,10 @@ uint32_t hints_tentatives(struct hints *hints, struct text uid, int64_t now_ms,
 {
     must(uid.at != NULL || uid.len == 0);
 
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     const struct kept *asker = map_find(&hints->askers, uid);
     const uint32_t count = tentatives_copy(&hints->tentatives, asker, now_ms, tentative);
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     return count;
 }
 
@@ -491,7 +481,7 @@ void hints_shortlisted(struct hints *hints, const struct asker *asker,
     struct place place;
 
     hints_place_of(offered->best, asker->request, &place);
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     struct kept *kept = kept_of(hints, asker);
     if (kept != NULL) {
         const uint32_t growth = next_growth(kept);
@@ -502,7 +492,7 @@ void hints_shortlisted(struct hints *hints, const struct asker *asker,
         hints_stand(hints, kept);
         hints_become(hints, kept, KEPT_OFFERED);
     }
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
 }
 
 bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generation,
@@ -511,7 +501,7 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generatio
     struct kept *kept;
 
     *out_node = NULL;
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     bool wake = hints->late_went;
     hints->late_went = false;
     /* From the first offer that was not late at the last look: an offer is examined once. */
@@ -530,7 +520,7 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generatio
         *out_node = atom_ref(kept->offer.node);
     }
     hints->fresh = kept;
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     return wake;
 }
 
@@ -539,14 +529,14 @@ int64_t hints_late_in_ms(struct hints *hints, int64_t now_ms)
     int64_t wait = INT64_MAX;
 
     must(now_ms >= 0);
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     if (hints->fresh != NULL) {
         const int64_t left = hints->fresh->offer.at_ms + SHORTLIST_LATE_MS - now_ms;
         wait = left > 0 ? left : 0;
     }
     if (hints->late_went)
         wait = 0;
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     must(wait >= 0);
     return wait;
 }
@@ -572,35 +562,35 @@ void hints_refused(struct hints *hints, const struct asker *asker, enum reason r
 {
     must(text != NULL);
 
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     struct kept *kept = kept_of(hints, asker);
     if (kept != NULL) {
         note_ask(hints, kept, asker);
         note_refusal(kept, reason, text);
         hints_become(hints, kept, KEPT_REFUSED);
     }
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
 }
 
 void hints_binding(struct hints *hints, struct text uid)
 {
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     struct kept *kept = map_find(&hints->askers, uid);
     /* A pod that was refused after the list that this bind follows still waits. */
     if (kept != NULL && kept->state != KEPT_REFUSED)
         hints_become(hints, kept, KEPT_IDLE);
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
 }
 
 void hints_fits(struct hints *hints, struct text uid)
 {
     must(uid.len > 0);
 
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     struct kept *kept = map_find(&hints->askers, uid);
     if (kept != NULL)
         hints_become(hints, kept, KEPT_IDLE);
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
 }
 
 /*
@@ -625,21 +615,21 @@ void hints_resolved(struct hints *hints, struct text uid)
 {
     must(uid.len > 0);
 
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     struct kept *kept = map_find(&hints->askers, uid);
     if (kept != NULL)
         hints_drop(hints, kept);
     remember_resolved(&hints->resolved, uid);
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
 }
 
 /* --- which pods are woken --- */
 
 size_t hints_waiting(struct hints *hints)
 {
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     const size_t count = hints->waiting;
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     return count;
 }
 
@@ -652,9 +642,9 @@ static bool hints_overflows(const struct hints *hints, int64_t now_ms)
 
 bool hints_overflow(struct hints *hints, int64_t now_ms)
 {
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     const bool does = hints_overflows(hints, now_ms);
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     return does;
 }
 
@@ -686,23 +676,23 @@ bool hints_would_fit(struct hints *hints, const struct outlook *outlook, int64_t
 
     if (nodes == 0)
         return false;
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     const bool doubt = hints_overflows(hints, now_ms);
     /*
      * The references keep the requests alive without the lock. One more than the limit shows that
      * there are too many.
      */
     const size_t count = wishes_waited(&hints->wishes, wish, WISHES_TRIED_MAX + 1);
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     bool fits = doubt || count > WISHES_TRIED_MAX;
     uint64_t steps = 0;
     for (size_t i = 0; i < count && !fits; i++)
         /* Out of steps counts as a fit: a wake-up in vain is cheaper than one that is missing. */
         fits = fits_any(outlook, wish[i]->request, node, nodes, &steps) || steps >= WAKE_STEPS_MAX;
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     for (size_t i = 0; i < count; i++)
         wishes_let_go(&hints->wishes, wish[i]);
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     return fits;
 }
 
@@ -737,12 +727,12 @@ static void look_after(struct hints *hints, size_t first, int64_t before_ms, voi
 void hints_maintain(struct hints *hints, int64_t now_ms, void *user, hints_look *look)
 {
     must(look != NULL);
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     look_after(hints, hints->next_slot, now_ms - UNHEARD_MAX_MS, user, look);
     hints->next_slot += SLICE_MAX;
     if (hints->next_slot >= hints->slots)
         hints->next_slot = 0;
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
 }
 
 void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look *look)
@@ -750,9 +740,9 @@ void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look 
     must(look != NULL);
     /* Entries that come while the lock is free asked after the list was requested, so they stay. */
     for (size_t first = 0; first < WAITING_MAX; first += SLICE_MAX) {
-        hints_lock(hints);
+        mutex_lock(&hints->lock);
         look_after(hints, first, asked_ms, user, look);
-        hints_unlock(hints);
+        mutex_unlock(&hints->lock);
     }
 }
 
@@ -807,7 +797,7 @@ bool hints_names(struct hints *hints, size_t *place, struct arena *arena, struct
     out->count = 0;
     if (*place >= WAITING_MAX)
         return false;
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     for (size_t i = *place; i < *place + SLICE_MAX && i < hints->slots; i++) {
         const struct kept *kept = hints->slot[i];
         if (kept == NULL || !hints_waits(kept))
@@ -815,14 +805,14 @@ bool hints_names(struct hints *hints, size_t *place, struct arena *arena, struct
         out->key[out->count] = hints_key_of(kept, arena);
         out->uid[out->count++] = arena_copy(arena, text_of(kept->uid));
     }
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     *place += SLICE_MAX;
     return true;
 }
 
 bool hints_hold(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out)
 {
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     const struct kept *kept = map_find(&hints->askers, uid);
     const bool found = kept != NULL && hints_waits(kept);
     if (found) {
@@ -831,7 +821,7 @@ bool hints_hold(struct hints *hints, struct text uid, struct arena *arena, struc
             out->held = wishes_hold(&hints->wishes, kept->wish->request);
         out->request = out->held != NULL ? out->held->request : NULL;
     }
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     return found;
 }
 
@@ -840,9 +830,9 @@ void hints_let_go(struct hints *hints, struct waiting *waiting)
     must(waiting->uid != NULL);
     if (waiting->held == NULL)
         return;
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     wishes_let_go(&hints->wishes, waiting->held);
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     waiting->held = NULL;
     waiting->request = NULL;
 }
@@ -881,16 +871,16 @@ void hints_visit(struct hints *hints, void *user,
 
     must(visit != NULL);
     for (size_t first = 0; first < WAITING_MAX; first += SLICE_MAX) {
-        hints_lock(hints);
+        mutex_lock(&hints->lock);
         take_briefs(hints, first, slice);
-        hints_unlock(hints);
+        mutex_unlock(&hints->lock);
         for (size_t i = 0; i < slice->count; i++)
             visit(user, &slice->brief[i]);
-        hints_lock(hints);
+        mutex_lock(&hints->lock);
         for (size_t i = 0; i < slice->count; i++)
             if (slice->held[i] != NULL)
                 wishes_let_go(&hints->wishes, slice->held[i]);
-        hints_unlock(hints);
+        mutex_unlock(&hints->lock);
     }
 }
 
@@ -898,10 +888,10 @@ bool hints_has_verdict(struct hints *hints, struct text uid)
 {
     must(uid.len > 0);
 
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     const struct kept *kept = map_find(&hints->askers, uid);
     const bool found = kept != NULL && kept->state != KEPT_IDLE;
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     return found;
 }
 
@@ -909,9 +899,9 @@ bool hints_has_asked(struct hints *hints, struct text uid)
 {
     must(uid.len > 0);
 
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     const bool found = map_find(&hints->askers, uid) != NULL;
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     return found;
 }
 
@@ -919,20 +909,20 @@ bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struc
 {
     must(out != NULL);
 
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     const struct kept *kept = map_find(&hints->askers, uid);
     const bool found = kept != NULL && kept->state != KEPT_IDLE;
     if (found)
         hints_show(kept, arena, out);
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     return found;
 }
 
 struct hints_bytes hints_bytes(struct hints *hints)
 {
-    hints_lock(hints);
+    mutex_lock(&hints->lock);
     struct hints_bytes bytes = {.askers = hints->bytes, .wishes = hints->wishes.bytes};
-    hints_unlock(hints);
+    mutex_unlock(&hints->lock);
     /* After the unlock: answers have a lock of their own, and no function holds both. */
     bytes.refusals = answers_bytes(&hints->answers);
     must(bytes.askers <= ASKERS_BYTES_MAX && bytes.wishes <= WISHES_BYTES_MAX);

@@ -12,7 +12,7 @@
 void answers_init(struct answers *answers)
 {
     *answers = (struct answers){.next = 0};
-    must(pthread_mutex_init(&answers->lock, NULL) == 0);
+    mutex_init(&answers->lock);
 }
 
 static void answers_forget(struct answers *answers, struct answer *answer)
@@ -29,7 +29,7 @@ void answers_done(struct answers *answers)
     for (size_t i = 0; i < ANSWERS_MAX; i++)
         answers_forget(answers, &answers->answer[i]);
     must(answers->bytes == 0);
-    must(pthread_mutex_destroy(&answers->lock) == 0);
+    mutex_done(&answers->lock);
 }
 
 /* The request is compared in full, the names by their digest only. */
@@ -50,7 +50,7 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
     bool found = false;
 
     must(request_asks(key->request));
-    must(pthread_mutex_lock(&answers->lock) == 0);
+    mutex_lock(&answers->lock);
     for (size_t i = 0; i < ANSWERS_MAX && !found; i++) {
         const struct answer *answer = &answers->answer[i];
         found = answers_to(answer, key, hash);
@@ -63,7 +63,7 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
             *out_cause = answer->cause;
         }
     }
-    must(pthread_mutex_unlock(&answers->lock) == 0);
+    mutex_unlock(&answers->lock);
     return found;
 }
 
@@ -77,7 +77,7 @@ void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struc
 
     if (bytes.len > REFUSAL_BYTES_MAX)
         return;
-    must(pthread_mutex_lock(&answers->lock) == 0);
+    mutex_lock(&answers->lock);
     /*
      * The oldest is replaced; an answer about older capacity is replaced first, because it is
      * overtaken.
@@ -95,14 +95,14 @@ void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struc
                               .len = bytes.len};
     memcpy(answer->bytes, bytes.at, bytes.len);
     answers->bytes += bytes.len;
-    must(pthread_mutex_unlock(&answers->lock) == 0);
+    mutex_unlock(&answers->lock);
 }
 
 size_t answers_bytes(struct answers *answers)
 {
-    must(pthread_mutex_lock(&answers->lock) == 0);
+    mutex_lock(&answers->lock);
     const size_t bytes = answers->bytes;
-    must(pthread_mutex_unlock(&answers->lock) == 0);
+    mutex_unlock(&answers->lock);
     must(bytes <= REFUSALS_BYTES_MAX);
     return bytes;
 }

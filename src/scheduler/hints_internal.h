@@ -8,10 +8,9 @@
 #ifndef MILLIGPU_HINTS_INTERNAL_H
 #define MILLIGPU_HINTS_INTERNAL_H
 
-#include <pthread.h>
-
 #include "milligpu/hints.h"
 #include "milligpu/map.h"
+#include "milligpu/mutex.h"
 #include "milligpu/wishes.h"
 
 struct answer {
@@ -26,8 +25,8 @@ struct answer {
 };
 
 struct answers {
-    pthread_mutex_t lock; /* guards the rest */
-    size_t bytes;         /* of all answers; at most REFUSALS_BYTES_MAX */
+    struct mutex lock; /* guards the rest */
+    size_t bytes;      /* of all answers; at most REFUSALS_BYTES_MAX */
     struct answer answer[ANSWERS_MAX];
     /* the place that the next answer takes is next % ANSWERS_MAX */
     size_t next;
@@ -73,7 +72,7 @@ struct hints {
     struct schedulers *schedulers;
     hints_look *look; /* NULL: nobody knows which pods are bound */
     void *look_user;
-    pthread_mutex_t lock; /* guards everything below */
+    struct mutex lock; /* guards everything below */
     struct map askers;
     size_t bytes; /* their size, with the longest texts */
     /* each asker keeps its slot: a pass over all can stop anywhere */

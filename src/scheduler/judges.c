@@ -5,10 +5,9 @@
  */
 #include "milligpu/judges.h"
 
-#include <pthread.h>
-
 #include "milligpu/alloc.h"
 #include "milligpu/metric.h"
+#include "milligpu/mutex.h"
 
 struct place {
     bool taken;                  /* by a question, which may be about to make the judge */
@@ -18,7 +17,7 @@ struct place {
 };
 
 struct judges {
-    pthread_mutex_t lock; /* guards the places, not the judges that are taken */
+    struct mutex lock; /* guards the places, not the judges that are taken */
     uint32_t max;
     uint64_t turn; /* judges that were given back so far */
     struct place place[JUDGES_MAX];
@@ -31,7 +30,7 @@ struct judges *judges_new(uint32_t max)
     struct judges *judges = xcalloc(1, sizeof *judges);
 
     judges->max = max;
-    must(pthread_mutex_init(&judges->lock, NULL) == 0);
+    mutex_init(&judges->lock);
     return judges;
 }
 
@@ -43,7 +42,7 @@ void judges_free(struct judges *judges)
         must(!judges->place[i].taken);
         judge_free(judges->place[i].judge);
     }
-    (void)pthread_mutex_destroy(&judges->lock);
+    mutex_done(&judges->lock);
     xfree(judges);
 }
 
@@ -81,10 +80,10 @@ static struct judge *fill_place(struct judges *judges, struct place *place)
 {
     struct judge *judge = judge_new();
 
-    must(pthread_mutex_lock(&judges->lock) == 0);
+    mutex_lock(&judges->lock);
     must(place->taken && place->judge == NULL);
     place->judge = judge;
-    must(pthread_mutex_unlock(&judges->lock) == 0);
+    mutex_unlock(&judges->lock);
     return judge;
 }
 
@@ -94,12 +93,12 @@ struct judge *judges_take(struct judges *judges, const struct snapshot *snapshot
     struct judge *unused[JUDGES_MAX] = {NULL};
     struct judge *judge = NULL;
 
-    must(pthread_mutex_lock(&judges->lock) == 0);
+    mutex_lock(&judges->lock);
     struct place *place = needed ? take_place(judges) : NULL;
     if (place != NULL)
         judge = place->judge;
     drop_unused(judges, needed, unused);
-    must(pthread_mutex_unlock(&judges->lock) == 0);
+    mutex_unlock(&judges->lock);
     for (uint32_t i = 0; i < JUDGES_MAX; i++)
         judge_free(unused[i]);
     return place != NULL && judge == NULL ? fill_place(judges, place) : judge;
@@ -113,7 +112,7 @@ void judges_give(struct judges *judges, struct judge *judge)
     if (judge == NULL)
         return;
     const struct judge_counts now = judge_counts(judge);
-    must(pthread_mutex_lock(&judges->lock) == 0);
+    mutex_lock(&judges->lock);
     for (uint32_t i = 0; i < judges->max && !known; i++) {
         struct place *place = &judges->place[i];
         known = place->taken && place->judge == judge;
@@ -124,7 +123,7 @@ void judges_give(struct judges *judges, struct judge *judge)
         place->turn = ++judges->turn;
         place->taken = false;
     }
-    must(pthread_mutex_unlock(&judges->lock) == 0);
+    mutex_unlock(&judges->lock);
     must(known);
     must(now.found >= before.found && now.made >= before.made);
     metric_add(M_JUDGED_NODES, LABEL_VALUES("found"), now.found - before.found);
@@ -135,10 +134,10 @@ size_t judges_bytes(struct judges *judges)
 {
     size_t bytes = 0;
 
-    must(pthread_mutex_lock(&judges->lock) == 0);
+    mutex_lock(&judges->lock);
     for (uint32_t i = 0; i < judges->max; i++)
         bytes += judges->place[i].counted.bytes;
-    must(pthread_mutex_unlock(&judges->lock) == 0);
+    mutex_unlock(&judges->lock);
     must(bytes <= (size_t)JUDGES_MAX * JUDGE_BYTES_MAX);
     return bytes;
 }

@@ -4,10 +4,10 @@
  */
 #include "milligpu/schedulers.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/mutex.h"
 #include "milligpu/pod.h"
 
 /* Times are monotonic, one later than they were: 0 is never. */
@@ -19,7 +19,7 @@ struct asking_scheduler {
 };
 
 struct schedulers {
-    pthread_mutex_t lock; /* guards the rest */
+    struct mutex lock; /* guards the rest */
     size_t count;
     struct asking_scheduler item[SCHEDULERS_MAX];
     bool overflowed; /* one that asks was replaced */
@@ -29,7 +29,7 @@ struct schedulers *schedulers_new(void)
 {
     struct schedulers *schedulers = xcalloc(1, sizeof *schedulers);
 
-    must(pthread_mutex_init(&schedulers->lock, NULL) == 0);
+    mutex_init(&schedulers->lock);
     return schedulers;
 }
 
@@ -37,18 +37,8 @@ void schedulers_free(struct schedulers *schedulers)
 {
     if (schedulers == NULL)
         return;
-    (void)pthread_mutex_destroy(&schedulers->lock);
+    mutex_done(&schedulers->lock);
     xfree(schedulers);
-}
-
-static void schedulers_lock(struct schedulers *schedulers)
-{
-    must(pthread_mutex_lock(&schedulers->lock) == 0);
-}
-
-static void schedulers_unlock(struct schedulers *schedulers)
-{
-    must(pthread_mutex_unlock(&schedulers->lock) == 0);
 }
 
 static struct asking_scheduler *scheduler_find(struct schedulers *schedulers, const char *name)
@@ -119,7 +109,7 @@ bool schedulers_asked(struct schedulers *schedulers, const char *name, enum ask_
     const int64_t at_ms = now_ms + 1;
 
     must(now_ms >= 0);
-    schedulers_lock(schedulers);
+    mutex_lock(&schedulers->lock);
     struct asking_scheduler *item = scheduler_of(schedulers, scheduler_name(name));
     const bool simulated = form == ASK_NODES && item->names_ms > item->scored_ms &&
                            at_ms - item->names_ms <= SIMULATED_MAX_MS;
@@ -127,7 +117,7 @@ bool schedulers_asked(struct schedulers *schedulers, const char *name, enum ask_
         item->names_ms = at_ms;
     else
         item->nodes_ms = at_ms;
-    schedulers_unlock(schedulers);
+    mutex_unlock(&schedulers->lock);
     return !simulated;
 }
 
@@ -137,13 +127,13 @@ void schedulers_scored(struct schedulers *schedulers, const char *name, enum ask
     const int64_t at_ms = now_ms + 1;
 
     must(now_ms >= 0);
-    schedulers_lock(schedulers);
+    mutex_lock(&schedulers->lock);
     struct asking_scheduler *item = scheduler_of(schedulers, scheduler_name(name));
     if (form == ASK_NAMES)
         item->names_ms = at_ms;
     else
         item->scored_ms = at_ms;
-    schedulers_unlock(schedulers);
+    mutex_unlock(&schedulers->lock);
 }
 
 /*
@@ -161,11 +151,11 @@ static bool scheduler_serves(const struct schedulers *schedulers,
 
 bool schedulers_serves(struct schedulers *schedulers, const char *name)
 {
-    schedulers_lock(schedulers);
+    mutex_lock(&schedulers->lock);
     const struct asking_scheduler *item = scheduler_find(schedulers, scheduler_name(name));
     const bool serves =
         schedulers->overflowed || (item != NULL && scheduler_serves(schedulers, item));
-    schedulers_unlock(schedulers);
+    mutex_unlock(&schedulers->lock);
     return serves;
 }
 
@@ -174,10 +164,10 @@ size_t schedulers_served(struct schedulers *schedulers, struct arena *arena,
 {
     size_t count = 0;
 
-    schedulers_lock(schedulers);
+    mutex_lock(&schedulers->lock);
     for (size_t i = 0; i < schedulers->count; i++)
         if (scheduler_serves(schedulers, &schedulers->item[i]))
             out[count++] = arena_copy(arena, text_of(schedulers->item[i].name));
-    schedulers_unlock(schedulers);
+    mutex_unlock(&schedulers->lock);
     return count;
 }

@@ -9,7 +9,6 @@
  */
 #include "milligpu/webhooks.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +19,7 @@
 #include "milligpu/log.h"
 #include "milligpu/message.h"
 #include "milligpu/metric.h"
+#include "milligpu/mutex.h"
 #include "milligpu/problem.h"
 #include "milligpu/reconcile.h"
 
@@ -37,7 +37,7 @@ struct scratch {
 
 struct webhooks {
     struct app *app;
-    pthread_mutex_t lock; /* guards the list of scratches */
+    struct mutex lock; /* guards the list of scratches */
     struct scratch *pile;
 };
 
@@ -70,7 +70,7 @@ struct webhooks *webhooks_new(struct app *app)
     struct webhooks *webhooks = xcalloc(1, sizeof *webhooks);
 
     webhooks->app = app;
-    must(pthread_mutex_init(&webhooks->lock, NULL) == 0);
+    mutex_init(&webhooks->lock);
     return webhooks;
 }
 
@@ -84,7 +84,7 @@ void webhooks_free(struct webhooks *webhooks)
         arena_done(&scratch->arena);
         xfree(scratch);
     }
-    (void)pthread_mutex_destroy(&webhooks->lock);
+    mutex_done(&webhooks->lock);
     xfree(webhooks);
 }
 
@@ -94,11 +94,11 @@ void webhooks_free(struct webhooks *webhooks)
  */
 static struct scratch *take_scratch(struct webhooks *webhooks)
 {
-    must(pthread_mutex_lock(&webhooks->lock) == 0);
+    mutex_lock(&webhooks->lock);
     struct scratch *scratch = webhooks->pile;
     if (scratch != NULL)
         webhooks->pile = scratch->next;
-    must(pthread_mutex_unlock(&webhooks->lock) == 0);
+    mutex_unlock(&webhooks->lock);
     if (scratch == NULL) {
         scratch = xcalloc(1, sizeof *scratch);
         arena_init(&scratch->arena);
@@ -110,20 +110,20 @@ static struct scratch *take_scratch(struct webhooks *webhooks)
 static void give_scratch(struct webhooks *webhooks, struct scratch *scratch)
 {
     arena_trim(&scratch->arena, SCRATCH_KEEP_BYTES);
-    must(pthread_mutex_lock(&webhooks->lock) == 0);
+    mutex_lock(&webhooks->lock);
     scratch->next = webhooks->pile;
     webhooks->pile = scratch;
-    must(pthread_mutex_unlock(&webhooks->lock) == 0);
+    mutex_unlock(&webhooks->lock);
 }
 
 size_t webhooks_bytes(struct webhooks *webhooks)
 {
     size_t bytes = 0;
 
-    must(pthread_mutex_lock(&webhooks->lock) == 0);
+    mutex_lock(&webhooks->lock);
     for (const struct scratch *at = webhooks->pile; at != NULL; at = at->next)
         bytes += sizeof *at + arena_bytes(&at->arena);
-    must(pthread_mutex_unlock(&webhooks->lock) == 0);
+    mutex_unlock(&webhooks->lock);
     return bytes;
 }
 

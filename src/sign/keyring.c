@@ -7,13 +7,13 @@
 #include "milligpu/keyring.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/file.h"
+#include "milligpu/mutex.h"
 #include "milligpu/strbuf.h"
 
 #include "sign/key_file.h"
@@ -28,7 +28,7 @@ struct keyring {
     char *next_file;
     char *list_file;
     int64_t wait_ms;
-    pthread_mutex_t lock; /* guards all below; only one thread changes them */
+    struct mutex lock; /* guards all below; only one thread changes them */
     struct signing_key *signer;
     struct signing_key *next; /* NULL: there is none */
     bool moved;               /* next's file is FILE already, and the disk may not keep that */
@@ -232,7 +232,7 @@ static struct keyring *keyring_new(const struct keyring_rules *rules)
     keyring->file = name_with(rules->file, "");
     keyring->next_file = name_with(rules->file, ".next");
     keyring->list_file = name_with(rules->file, ".keys");
-    must(pthread_mutex_init(&keyring->lock, NULL) == 0);
+    mutex_init(&keyring->lock);
     return keyring;
 }
 
@@ -286,7 +286,7 @@ void keyring_free(struct keyring *keyring)
         return;
     signing_key_free(keyring->signer);
     signing_key_free(keyring->next);
-    must(pthread_mutex_destroy(&keyring->lock) == 0);
+    mutex_done(&keyring->lock);
     xfree(keyring->file);
     xfree(keyring->next_file);
     xfree(keyring->list_file);
@@ -295,38 +295,28 @@ void keyring_free(struct keyring *keyring)
 
 /* --- reading and signing --- */
 
-static void keyring_lock(struct keyring *keyring)
-{
-    must(pthread_mutex_lock(&keyring->lock) == 0);
-}
-
-static void keyring_unlock(struct keyring *keyring)
-{
-    must(pthread_mutex_unlock(&keyring->lock) == 0);
-}
-
 bool keyring_may_sign(struct keyring *keyring)
 {
-    keyring_lock(keyring);
+    mutex_lock(&keyring->lock);
     const bool may = keyring->entry[0].state == KEY_SIGNING;
-    keyring_unlock(keyring);
+    mutex_unlock(&keyring->lock);
     return may;
 }
 
 int keyring_sign(struct keyring *keyring, const struct signed_facts *what,
                  char out[SIGNATURE_TEXT_BYTES], struct err *err)
 {
-    keyring_lock(keyring);
+    mutex_lock(&keyring->lock);
     must(keyring->entry[0].state == KEY_SIGNING);
     const int rc = signing_sign(keyring->signer, what, out, err);
-    keyring_unlock(keyring);
+    mutex_unlock(&keyring->lock);
     return rc;
 }
 
 /* The public key that a signature names, in out; false: it is not known. */
 static bool key_of(struct keyring *keyring, const char *id, char out[PUBLIC_KEY_TEXT_BYTES])
 {
-    keyring_lock(keyring);
+    mutex_lock(&keyring->lock);
     const struct key_entry *entry = entry_of(keyring->entry, keyring->count, id);
     const char *key = entry != NULL ? entry->key : NULL;
     must(keyring->others <= KEYRING_OTHERS);
@@ -335,7 +325,7 @@ static bool key_of(struct keyring *keyring, const char *id, char out[PUBLIC_KEY_
             key = keyring->other[i];
     if (key != NULL)
         memcpy(out, key, PUBLIC_KEY_TEXT_BYTES);
-    keyring_unlock(keyring);
+    mutex_unlock(&keyring->lock);
     return key != NULL;
 }
 
@@ -353,23 +343,23 @@ bool keyring_has_signed(struct keyring *keyring, struct text signature,
 void keyring_learn(struct keyring *keyring, const char *const *key, size_t count)
 {
     must(count == 0 || key != NULL);
-    keyring_lock(keyring);
+    mutex_lock(&keyring->lock);
     keyring->others = 0;
     for (size_t i = 0; i < count && keyring->others < KEYRING_OTHERS; i++) {
         if (strlen(key[i]) != PUBLIC_KEY_TEXT_BYTES - 1)
             continue; /* something else that somebody wrote there */
         memcpy(keyring->other[keyring->others++], key[i], PUBLIC_KEY_TEXT_BYTES);
     }
-    keyring_unlock(keyring);
+    mutex_unlock(&keyring->lock);
 }
 
 size_t keyring_list(struct keyring *keyring, struct key_entry out[KEYRING_MAX])
 {
-    keyring_lock(keyring);
+    mutex_lock(&keyring->lock);
     const size_t count = keyring->count;
     must(count > 0 && count <= KEYRING_MAX);
     memcpy(out, keyring->entry, count * sizeof *out);
-    keyring_unlock(keyring);
+    mutex_unlock(&keyring->lock);
     return count;
 }
 
@@ -379,10 +369,10 @@ size_t keyring_list(struct keyring *keyring, struct key_entry out[KEYRING_MAX])
 static void commit(struct keyring *keyring, const struct key_entry *entry, size_t count)
 {
     must(count > 0 && count <= KEYRING_MAX);
-    keyring_lock(keyring);
+    mutex_lock(&keyring->lock);
     memcpy(keyring->entry, entry, count * sizeof *entry);
     keyring->count = count;
-    keyring_unlock(keyring);
+    mutex_unlock(&keyring->lock);
 }
 
 int keyring_replace(struct keyring *keyring, struct key_times now, struct err *err)
@@ -468,11 +458,11 @@ int keyring_step(struct keyring *keyring, struct key_times now, struct err *err)
         key_file_move(keyring->next_file, keyring->file, &keyring->moved, err) < 0)
         return err_same(err);
     keyring->moved = false;
-    keyring_lock(keyring);
+    mutex_lock(&keyring->lock);
     struct signing_key *before = keyring->signer;
     keyring->signer = STEAL(keyring->next);
     memcpy(keyring->entry, entry, count * sizeof *entry);
-    keyring_unlock(keyring);
+    mutex_unlock(&keyring->lock);
     signing_key_free(before);
     return 0;
 }

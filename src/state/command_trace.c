@@ -4,10 +4,9 @@
  */
 #include "milligpu/command_trace.h"
 
-#include <pthread.h>
-
 #include "milligpu/alloc.h"
 #include "milligpu/json.h"
+#include "milligpu/mutex.h"
 
 /* Fixed sizes, so that the writer allocates nothing here; longer names are cut. */
 enum { UID_ROOM = 64, NAME_ROOM = 96, WHY_ROOM = 32 };
@@ -25,7 +24,7 @@ struct entry {
 };
 
 struct command_trace {
-    pthread_mutex_t lock; /* guards the ring */
+    struct mutex lock; /* guards the ring */
     uint64_t added;
     struct entry entry[RECENT_MAX];
 };
@@ -34,7 +33,7 @@ struct command_trace *command_trace_new(void)
 {
     struct command_trace *command_trace = xcalloc(1, sizeof *command_trace);
 
-    must(pthread_mutex_init(&command_trace->lock, NULL) == 0);
+    mutex_init(&command_trace->lock);
     return command_trace;
 }
 
@@ -42,7 +41,7 @@ void command_trace_free(struct command_trace *command_trace)
 {
     if (command_trace == NULL)
         return;
-    must(pthread_mutex_destroy(&command_trace->lock) == 0);
+    mutex_done(&command_trace->lock);
     xfree(command_trace);
 }
 
@@ -63,7 +62,7 @@ void command_trace_add(struct command_trace *command_trace, const struct command
     if (command_trace == NULL)
         return;
     must(outcome != NULL);
-    must(pthread_mutex_lock(&command_trace->lock) == 0);
+    mutex_lock(&command_trace->lock);
     struct entry *entry = &command_trace->entry[command_trace->added++ % RECENT_MAX];
     entry->at_ms = command->at_ms;
     entry->kind = command->kind;
@@ -74,7 +73,7 @@ void command_trace_add(struct command_trace *command_trace, const struct command
     text_clip(text_of(command->name), entry->name, sizeof entry->name);
     text_clip(text_of(command->node), entry->node, sizeof entry->node);
     text_clip(text_of(command->why), entry->why, sizeof entry->why);
-    must(pthread_mutex_unlock(&command_trace->lock) == 0);
+    mutex_unlock(&command_trace->lock);
 }
 
 static void put_text(struct json_writer *json, const char *key, const char *text)
@@ -117,13 +116,13 @@ static void put_entry(struct strbuf *out, const struct entry *entry)
 static bool command_trace_copy_entry(struct command_trace *command_trace, uint64_t *number,
                                      struct entry *out)
 {
-    must(pthread_mutex_lock(&command_trace->lock) == 0);
+    mutex_lock(&command_trace->lock);
     if (command_trace->added > *number + RECENT_MAX)
         *number = command_trace->added - RECENT_MAX;
     const bool found = *number < command_trace->added;
     if (found)
         *out = command_trace->entry[*number % RECENT_MAX];
-    must(pthread_mutex_unlock(&command_trace->lock) == 0);
+    mutex_unlock(&command_trace->lock);
     return found;
 }
 

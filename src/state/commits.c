@@ -4,14 +4,12 @@
  */
 #include "milligpu/commits.h"
 
-#include <errno.h>
-#include <pthread.h>
-
 #include "milligpu/clock.h"
+#include "milligpu/mutex.h"
 
 struct commits {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    struct mutex lock;
+    struct condvar changed;
     uint64_t seq;
     bool ended;
 };
@@ -19,13 +17,9 @@ struct commits {
 struct commits *commits_new(void)
 {
     struct commits *commits = xcalloc(1, sizeof *commits);
-    pthread_condattr_t monotonic;
 
-    must(pthread_condattr_init(&monotonic) == 0);
-    must(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
-    must(pthread_cond_init(&commits->changed, &monotonic) == 0);
-    must(pthread_mutex_init(&commits->lock, NULL) == 0);
-    (void)pthread_condattr_destroy(&monotonic);
+    condvar_init(&commits->changed);
+    mutex_init(&commits->lock);
     return commits;
 }
 
@@ -33,45 +27,44 @@ void commits_free(struct commits *commits)
 {
     if (commits == NULL)
         return;
-    must(pthread_cond_destroy(&commits->changed) == 0);
-    must(pthread_mutex_destroy(&commits->lock) == 0);
+    condvar_done(&commits->changed);
+    mutex_done(&commits->lock);
     xfree(commits);
 }
 
 void commits_tell(struct commits *commits, uint64_t seq)
 {
-    must(pthread_mutex_lock(&commits->lock) == 0);
+    mutex_lock(&commits->lock);
     commits->seq = seq;
-    must(pthread_cond_broadcast(&commits->changed) == 0);
-    must(pthread_mutex_unlock(&commits->lock) == 0);
+    condvar_broadcast(&commits->changed);
+    mutex_unlock(&commits->lock);
 }
 
 uint64_t commits_told(struct commits *commits)
 {
-    must(pthread_mutex_lock(&commits->lock) == 0);
+    mutex_lock(&commits->lock);
     const uint64_t told = commits->seq;
-    must(pthread_mutex_unlock(&commits->lock) == 0);
+    mutex_unlock(&commits->lock);
     return told;
 }
 
 uint64_t commits_wait(struct commits *commits, uint64_t seen, int64_t wait_ms)
 {
     const struct timespec until = clock_deadline(wait_ms);
-    int rc = 0;
 
-    must(pthread_mutex_lock(&commits->lock) == 0);
-    while (rc == 0 && !commits->ended && commits->seq == seen)
-        rc = pthread_cond_timedwait(&commits->changed, &commits->lock, &until);
-    must(rc == 0 || rc == ETIMEDOUT);
+    mutex_lock(&commits->lock);
+    while (!commits->ended && commits->seq == seen &&
+           condvar_wait_until(&commits->changed, &commits->lock, &until))
+        ;
     const uint64_t told = commits->seq;
-    must(pthread_mutex_unlock(&commits->lock) == 0);
+    mutex_unlock(&commits->lock);
     return told;
 }
 
 void commits_end(struct commits *commits)
 {
-    must(pthread_mutex_lock(&commits->lock) == 0);
+    mutex_lock(&commits->lock);
     commits->ended = true;
-    must(pthread_cond_broadcast(&commits->changed) == 0);
-    must(pthread_mutex_unlock(&commits->lock) == 0);
+    condvar_broadcast(&commits->changed);
+    mutex_unlock(&commits->lock);
 }

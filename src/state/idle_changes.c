@@ -4,11 +4,11 @@
  */
 #include "milligpu/idle_changes.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/map.h"
+#include "milligpu/mutex.h"
 
 /* --- changes --- */
 
@@ -19,7 +19,7 @@ struct idle_change {
 };
 
 struct idle_changes {
-    pthread_mutex_t lock; /* guards everything below */
+    struct mutex lock; /* guards everything below */
     struct map changes;
 };
 
@@ -27,7 +27,7 @@ struct idle_changes *idle_changes_new(void)
 {
     struct idle_changes *changes = xcalloc(1, sizeof *changes);
 
-    must(pthread_mutex_init(&changes->lock, NULL) == 0);
+    mutex_init(&changes->lock);
     map_init(&changes->changes);
     return changes;
 }
@@ -41,7 +41,7 @@ void idle_changes_free(struct idle_changes *changes)
     for (size_t at = 0; (left = map_next(&changes->changes, &at)) != NULL;)
         xfree(left);
     map_done(&changes->changes);
-    must(pthread_mutex_destroy(&changes->lock) == 0);
+    mutex_done(&changes->lock);
     xfree(changes);
 }
 
@@ -94,7 +94,7 @@ bool idle_changes_put(struct idle_changes *changes, const struct store_idle *idl
     struct idle_change *change = change_new(idle);
     struct store_idle node = *idle;
 
-    must(pthread_mutex_lock(&changes->lock) == 0);
+    mutex_lock(&changes->lock);
     if (of_node)
         (void)map_retain(&changes->changes, &node, is_elsewhere);
     struct idle_change *waits = map_find(&changes->changes, key_of(change));
@@ -103,7 +103,7 @@ bool idle_changes_put(struct idle_changes *changes, const struct store_idle *idl
         waits->is.since_ms = idle->since_ms;
     else if (taken)
         must(map_put(&changes->changes, key_of(change), change) == NULL);
-    must(pthread_mutex_unlock(&changes->lock) == 0);
+    mutex_unlock(&changes->lock);
     if (waits != NULL || !taken)
         xfree(change);
     return taken;
@@ -129,14 +129,14 @@ static void put_back(struct idle_changes *changes, const struct store_idle *idle
 void idle_changes_put_back(struct idle_changes *changes, const struct store_idle *idle,
                            uint32_t count)
 {
-    must(pthread_mutex_lock(&changes->lock) == 0);
+    mutex_lock(&changes->lock);
     for (uint32_t i = 0; i < count; i++)
         if (!is_of_node(&idle[i]))
             put_back(changes, &idle[i]);
     for (uint32_t i = 0; i < count; i++)
         if (is_of_node(&idle[i]))
             put_back(changes, &idle[i]);
-    must(pthread_mutex_unlock(&changes->lock) == 0);
+    mutex_unlock(&changes->lock);
 }
 
 /* --- taking --- */
@@ -172,9 +172,9 @@ uint32_t idle_changes_take(struct idle_changes *changes, struct store_idle *out,
 {
     struct taking taking = {.out = out, .most = most, .arena = arena};
 
-    must(pthread_mutex_lock(&changes->lock) == 0);
+    mutex_lock(&changes->lock);
     (void)map_retain(&changes->changes, &taking, leave_change);
-    must(pthread_mutex_unlock(&changes->lock) == 0);
+    mutex_unlock(&changes->lock);
     must(taking.count <= most);
     return taking.count;
 }

@@ -3,11 +3,11 @@
  */
 #include "milligpu/measured_sums.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/map.h"
+#include "milligpu/mutex.h"
 
 /* --- rows --- */
 
@@ -18,7 +18,7 @@ struct sum {
 };
 
 struct measured_sums {
-    pthread_mutex_t lock; /* guards everything below */
+    struct mutex lock; /* guards everything below */
     struct map rows;
 };
 
@@ -26,7 +26,7 @@ struct measured_sums *measured_sums_new(void)
 {
     struct measured_sums *sums = xcalloc(1, sizeof *sums);
 
-    must(pthread_mutex_init(&sums->lock, NULL) == 0);
+    mutex_init(&sums->lock);
     map_init(&sums->rows);
     return sums;
 }
@@ -40,7 +40,7 @@ void measured_sums_free(struct measured_sums *sums)
     for (size_t at = 0; (left = map_next(&sums->rows, &at)) != NULL;)
         xfree(left);
     map_done(&sums->rows);
-    must(pthread_mutex_destroy(&sums->lock) == 0);
+    mutex_done(&sums->lock);
     xfree(sums);
 }
 
@@ -87,7 +87,7 @@ bool measured_sums_add(struct measured_sums *sums, const struct store_measured *
 
     must(row->hour_ms >= 0 && row->hour_ms % STORE_HOUR_MS == 0);
     beyond.namespace = beyond.model = "";
-    must(pthread_mutex_lock(&sums->lock) == 0);
+    mutex_lock(&sums->lock);
     struct sum *sum = sum_of(sums, row, MEASURED_SUMS_MAX);
     if (sum == NULL)
         sum = sum_of(sums, &beyond, MEASURED_SUMS_MAX + MEASURED_SUMS_HOURS_MAX);
@@ -97,7 +97,7 @@ bool measured_sums_add(struct measured_sums *sums, const struct store_measured *
         sum->is.mib_s += row->mib_s;
         sum->is.of_mib_s += row->of_mib_s;
     }
-    must(pthread_mutex_unlock(&sums->lock) == 0);
+    mutex_unlock(&sums->lock);
     return sum != NULL;
 }
 
@@ -130,9 +130,9 @@ uint32_t measured_sums_take(struct measured_sums *sums, struct store_measured *o
 {
     struct taking taking = {.out = out, .most = most, .arena = arena};
 
-    must(pthread_mutex_lock(&sums->lock) == 0);
+    mutex_lock(&sums->lock);
     (void)map_retain(&sums->rows, &taking, leave_sum);
-    must(pthread_mutex_unlock(&sums->lock) == 0);
+    mutex_unlock(&sums->lock);
     must(taking.count <= most);
     return taking.count;
 }

@@ -4,14 +4,14 @@
  */
 #include "milligpu/policy_reload.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
+#include "milligpu/mutex.h"
 #include "milligpu/text.h"
 
 struct policy_reload {
-    pthread_mutex_t lock; /* guards all of it */
+    struct mutex lock; /* guards all of it */
     bool failed;
     int64_t at_ms;
     char error[ERR_TEXT_MAX];
@@ -21,7 +21,7 @@ struct policy_reload *policy_reload_new(void)
 {
     struct policy_reload *reload = xcalloc(1, sizeof *reload);
 
-    must(pthread_mutex_init(&reload->lock, NULL) == 0);
+    mutex_init(&reload->lock);
     return reload;
 }
 
@@ -29,27 +29,27 @@ void policy_reload_free(struct policy_reload *reload)
 {
     if (reload == NULL)
         return;
-    must(pthread_mutex_destroy(&reload->lock) == 0);
+    mutex_done(&reload->lock);
     xfree(reload);
 }
 
 void policy_reload_tell(struct policy_reload *reload, const char *error, int64_t at_ms)
 {
-    must(pthread_mutex_lock(&reload->lock) == 0);
+    mutex_lock(&reload->lock);
     if (error != NULL && !reload->failed)
         reload->at_ms = at_ms;
     reload->failed = error != NULL;
     text_clip(text_of(error != NULL ? error : ""), reload->error, sizeof reload->error);
-    must(pthread_mutex_unlock(&reload->lock) == 0);
+    mutex_unlock(&reload->lock);
 }
 
 bool policy_reload_failed(struct policy_reload *reload, char out_error[ERR_TEXT_MAX],
                           int64_t *out_at_ms)
 {
-    must(pthread_mutex_lock(&reload->lock) == 0);
+    mutex_lock(&reload->lock);
     const bool failed = reload->failed;
     *out_at_ms = reload->at_ms;
     memcpy(out_error, reload->error, ERR_TEXT_MAX);
-    must(pthread_mutex_unlock(&reload->lock) == 0);
+    mutex_unlock(&reload->lock);
     return failed;
 }

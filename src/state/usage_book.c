@@ -5,7 +5,6 @@
  */
 #include "milligpu/usage_book.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
@@ -13,6 +12,7 @@
 #include "milligpu/map.h"
 #include "milligpu/measured_sums.h"
 #include "milligpu/metric.h"
+#include "milligpu/mutex.h"
 
 #include "state/measured_amounts.h"
 
@@ -34,7 +34,7 @@ struct usage_book {
     struct clock_ops clock;
     struct measured_sums *sums; /* with a lock of its own */
     struct idle_changes *idle;  /* likewise; taken within the book's */
-    pthread_mutex_t lock;       /* guards everything below */
+    struct mutex lock;          /* guards everything below */
     struct map nodes;           /* by name */
     uint64_t list;              /* grows with each list that begins */
     uint64_t version;
@@ -49,19 +49,9 @@ struct usage_book *usage_book_new(const struct clock_ops *clock)
     book->clock = *clock;
     book->sums = measured_sums_new();
     book->idle = idle_changes_new();
-    must(pthread_mutex_init(&book->lock, NULL) == 0);
+    mutex_init(&book->lock);
     map_init(&book->nodes);
     return book;
-}
-
-static void lock_book(struct usage_book *book)
-{
-    must(pthread_mutex_lock(&book->lock) == 0);
-}
-
-static void unlock_book(struct usage_book *book)
-{
-    must(pthread_mutex_unlock(&book->lock) == 0);
 }
 
 static void usage_node_free(struct usage_node *node)
@@ -85,7 +75,7 @@ void usage_book_free(struct usage_book *book)
     map_done(&book->nodes);
     measured_sums_free(book->sums);
     idle_changes_free(book->idle);
-    must(pthread_mutex_destroy(&book->lock) == 0);
+    mutex_done(&book->lock);
     xfree(book);
 }
 
@@ -93,9 +83,9 @@ void usage_book_free(struct usage_book *book)
 
 void usage_book_list_begin(struct usage_book *book)
 {
-    lock_book(book);
+    mutex_lock(&book->lock);
     book->list++;
-    unlock_book(book);
+    mutex_unlock(&book->lock);
 }
 
 /* What is stored of its shares would be believed after a restart. */
@@ -123,9 +113,9 @@ static bool is_listed(void *user, void *value)
 
 void usage_book_list_end(struct usage_book *book)
 {
-    lock_book(book);
+    mutex_lock(&book->lock);
     book->version += map_retain(&book->nodes, book, is_listed);
-    unlock_book(book);
+    mutex_unlock(&book->lock);
 }
 
 /* Of another key, a number that was taken says nothing: the agent was installed anew. */
@@ -162,9 +152,9 @@ void usage_book_node(struct usage_book *book, const char *name, const char *key)
 {
     const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
 
-    lock_book(book);
+    mutex_lock(&book->lock);
     set_key(find_or_add(book, name, now_ms), key);
-    unlock_book(book);
+    mutex_unlock(&book->lock);
 }
 
 void usage_book_resume(struct usage_book *book, const char *name,
@@ -172,23 +162,23 @@ void usage_book_resume(struct usage_book *book, const char *name,
 {
     const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
 
-    lock_book(book);
+    mutex_lock(&book->lock);
     struct usage_node *node = find_or_add(book, name, now_ms);
     must(node->measured == NULL);
     node->measured = take_measured;
     node->kept_ms = reported_ms > 0 ? reported_ms : 1;
     book->version++;
-    unlock_book(book);
+    mutex_unlock(&book->lock);
 }
 
 void usage_book_node_gone(struct usage_book *book, const char *name)
 {
-    lock_book(book);
+    mutex_lock(&book->lock);
     struct usage_node *node = map_take(&book->nodes, text_of(name));
     book->version += node != NULL;
     if (node != NULL)
         forget_idle(book, node);
-    unlock_book(book);
+    mutex_unlock(&book->lock);
     if (node != NULL)
         usage_node_free(node);
 }
@@ -200,13 +190,13 @@ enum usage_sender usage_book_key(struct usage_book *book, struct text node,
 {
     enum usage_sender sender = USAGE_SENDER_UNKNOWN;
 
-    lock_book(book);
+    mutex_lock(&book->lock);
     const struct usage_node *found = map_find(&book->nodes, node);
     if (found != NULL) {
         sender = found->key[0] != '\0' ? USAGE_SENDER_KEYED : USAGE_SENDER_KEYLESS;
         memcpy(out, found->key, sizeof found->key);
     }
-    unlock_book(book);
+    mutex_unlock(&book->lock);
     return sender;
 }
 
@@ -235,7 +225,7 @@ static bool take_number(struct usage_book *book, const struct usage_report *repo
 {
     const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
 
-    lock_book(book);
+    mutex_lock(&book->lock);
     struct usage_node *node = map_find(&book->nodes, report->node);
     const bool good = node != NULL && strcmp(node->key, key) == 0 && report->number > node->number;
     if (good) {
@@ -243,7 +233,7 @@ static bool take_number(struct usage_book *book, const struct usage_report *repo
         taking->amounts.seconds = take_seconds(node, report->seconds, now_ms);
         taking->before = node->measured != NULL ? measured_ref(node->measured) : NULL;
     }
-    unlock_book(book);
+    mutex_unlock(&book->lock);
     return good;
 }
 
@@ -276,7 +266,7 @@ static void put_measured(struct usage_book *book, struct text name,
 {
     const struct measured *old = take_measured;
 
-    lock_book(book);
+    mutex_lock(&book->lock);
     struct usage_node *node = map_find(&book->nodes, name);
     if (node != NULL) { /* it may have gone meanwhile */
         old = node->measured;
@@ -286,7 +276,7 @@ static void put_measured(struct usage_book *book, struct text name,
         book->last_ms = now_ms;
         book->version++;
     }
-    unlock_book(book);
+    mutex_unlock(&book->lock);
     measured_unref(old);
 }
 
@@ -296,7 +286,7 @@ static void forget_silent(struct usage_book *book, int64_t now_ms)
 {
     uint32_t forgotten = 0;
 
-    lock_book(book);
+    mutex_lock(&book->lock);
     for (uint32_t i = 0; i < LOOKED_AT_MAX && forgotten < FORGOTTEN_MAX; i++) {
         struct usage_node *node = map_next(&book->nodes, &book->looked_at);
         if (node == NULL) {
@@ -312,7 +302,7 @@ static void forget_silent(struct usage_book *book, int64_t now_ms)
         book->version++;
         forgotten++;
     }
-    unlock_book(book);
+    mutex_unlock(&book->lock);
 }
 
 /* --- taking --- */
@@ -357,11 +347,11 @@ struct idle_changes *usage_book_idle(struct usage_book *book)
 
 const struct measured *usage_book_measured(struct usage_book *book, struct text node)
 {
-    lock_book(book);
+    mutex_lock(&book->lock);
     const struct usage_node *found = map_find(&book->nodes, node);
     const struct measured *measured =
         found != NULL && found->measured != NULL ? measured_ref(found->measured) : NULL;
-    unlock_book(book);
+    mutex_unlock(&book->lock);
     return measured;
 }
 
@@ -370,27 +360,27 @@ void usage_book_totals(struct usage_book *book, int64_t now_ms, struct usage_tot
     const struct usage_node *node;
     size_t place = 0;
 
-    lock_book(book);
+    mutex_lock(&book->lock);
     *out = (struct usage_totals){.version = book->version, .last_ms = book->last_ms};
     while ((node = map_next(&book->nodes, &place)) != NULL) {
         out->reporting += node->taken_ms > 0 && now_ms - node->taken_ms <= MEASURED_FRESH_MS;
         out->shares += node->measured != NULL ? node->measured->shares : 0;
     }
-    unlock_book(book);
+    mutex_unlock(&book->lock);
 }
 
 int64_t usage_book_last(struct usage_book *book)
 {
-    lock_book(book);
+    mutex_lock(&book->lock);
     const int64_t last_ms = book->last_ms;
-    unlock_book(book);
+    mutex_unlock(&book->lock);
     return last_ms;
 }
 
 uint64_t usage_book_version(struct usage_book *book)
 {
-    lock_book(book);
+    mutex_lock(&book->lock);
     const uint64_t version = book->version;
-    unlock_book(book);
+    mutex_unlock(&book->lock);
     return version;
 }

@@ -1,11 +1,10 @@
 #include "milligpu/view.h"
 
-#include <pthread.h>
-
 #include "milligpu/alloc.h"
+#include "milligpu/mutex.h"
 
 struct view {
-    pthread_mutex_t lock; /* guards the pointer, not what it points to */
+    struct mutex lock; /* guards the pointer, not what it points to */
     const struct snapshot *current;
 };
 
@@ -13,7 +12,7 @@ struct view *view_new(void)
 {
     struct view *view = xcalloc(1, sizeof *view);
 
-    must(pthread_mutex_init(&view->lock, NULL) == 0);
+    mutex_init(&view->lock);
     return view;
 }
 
@@ -22,15 +21,15 @@ void view_free(struct view *view)
     if (view == NULL)
         return;
     snapshot_unref(view->current);
-    (void)pthread_mutex_destroy(&view->lock);
+    mutex_done(&view->lock);
     xfree(view);
 }
 
 const struct snapshot *view_take(struct view *view)
 {
-    must(pthread_mutex_lock(&view->lock) == 0);
+    mutex_lock(&view->lock);
     const struct snapshot *taken = view->current != NULL ? snapshot_ref(view->current) : NULL;
-    must(pthread_mutex_unlock(&view->lock) == 0);
+    mutex_unlock(&view->lock);
     return taken;
 }
 
@@ -39,19 +38,19 @@ void view_publish(struct view *view, struct snapshot *take_snapshot)
 {
     must(take_snapshot != NULL);
 
-    must(pthread_mutex_lock(&view->lock) == 0);
+    mutex_lock(&view->lock);
     const struct snapshot *before = view->current;
     must(before == NULL || before->generation < take_snapshot->generation);
     view->current = take_snapshot;
-    must(pthread_mutex_unlock(&view->lock) == 0);
+    mutex_unlock(&view->lock);
     snapshot_unref(before); /* outside the lock: it may free many pages */
 }
 
 uint64_t view_capacity_generation(struct view *view)
 {
-    must(pthread_mutex_lock(&view->lock) == 0);
+    mutex_lock(&view->lock);
     const uint64_t capacity_generation =
         view->current != NULL ? view->current->capacity_generation : 0;
-    must(pthread_mutex_unlock(&view->lock) == 0);
+    mutex_unlock(&view->lock);
     return capacity_generation;
 }

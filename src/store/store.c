@@ -183,7 +183,7 @@ static void store_free(struct store *store)
             (void)close(store->raw_fd[i]); /* only read */
     if (store->lock_fd >= 0)
         (void)close(store->lock_fd); /* releases the lock; there is nothing else to lose */
-    must(pthread_mutex_destroy(&store->mutex) == 0);
+    mutex_done(&store->mutex);
     strbuf_done(&store->command);
     strbuf_done(&store->result);
     xfree(store->path);
@@ -206,7 +206,7 @@ int store_open_as(const struct store_rules *rules, const struct store_schema *sc
     store->notice = rules->notice;
     store->asks_cluster = rules->cluster != NULL;
     store->hard_ms = INT64_MIN / 2;
-    must(pthread_mutex_init(&store->mutex, NULL) == 0);
+    mutex_init(&store->mutex);
     strbuf_init(&store->command);
     strbuf_init(&store->result);
     atomic_init(&store->retention_days, rules->retention_days);
@@ -258,7 +258,7 @@ int store_clock(struct store *store, int64_t *out_last_ms, int64_t *out_stepped_
 }
 
 /* In memory the mutex stays locked from here to the end of commit or rollback. */
-static int store_begin(void *ctx, struct err *err)
+NO_THREAD_SAFETY_ANALYSIS static int store_begin(void *ctx, struct err *err)
 {
     struct store *store = ctx;
 
@@ -325,7 +325,7 @@ static enum store_outcome write_one(void *ctx, const struct command *command,
 }
 
 /* After a failure the batch is still open: rollback() ends it and unlocks. */
-static int store_commit(void *ctx, struct err *err)
+NO_THREAD_SAFETY_ANALYSIS static int store_commit(void *ctx, struct err *err)
 {
     struct store *store = ctx;
 
@@ -348,7 +348,7 @@ static int store_commit(void *ctx, struct err *err)
     return 0;
 }
 
-static void store_rollback(void *ctx)
+NO_THREAD_SAFETY_ANALYSIS static void store_rollback(void *ctx)
 {
     must(ctx != NULL);
     struct store *store = ctx;

@@ -33,10 +33,10 @@
 #ifndef MILLIGPU_STORE_INTERNAL_H
 #define MILLIGPU_STORE_INTERNAL_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 
+#include "milligpu/mutex.h"
 #include "milligpu/store.h"
 
 #include "store/db.h"
@@ -254,7 +254,7 @@ struct store {
     void (*notice)(void *user, const char *text);
     bool asks_cluster;               /* there was a store_rules.cluster() */
     char cluster[UID_BYTES_MAX + 1]; /* what it said; "": it was not asked */
-    pthread_mutex_t mutex;           /* guards the db of a ledger in memory, see above */
+    struct mutex mutex;              /* guards the db of a ledger in memory, see above */
 
     /* From here to result: the writer's, without a lock of their own. */
     bool in_batch;
@@ -293,8 +293,8 @@ void store_notice(const struct store *store, const char *fmt, ...) PRINTF_LIKE(2
 
 /* reader.c */
 /* Does something for a ledger in memory only. */
-void store_lock(struct store *store);
-void store_unlock(struct store *store);
+void store_lock(struct store *store) ACQUIRE(store->mutex);
+void store_unlock(struct store *store) RELEASE(store->mutex);
 
 /* A connection for reading; in memory it is the writer's own, locked. */
 struct reader {

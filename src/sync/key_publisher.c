@@ -7,7 +7,6 @@
  */
 #include "milligpu/key_publisher.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +15,7 @@
 #include "milligpu/annotations.h"
 #include "milligpu/log.h"
 #include "milligpu/metric.h"
+#include "milligpu/mutex.h"
 #include "milligpu/pod_cache.h"
 #include "milligpu/wire_kube.h"
 
@@ -36,7 +36,7 @@ static const uint64_t id_base = (uint64_t)3 << 32;
 struct key_publisher {
     struct app *app;
     struct kube_ops ops;
-    pthread_mutex_t lock; /* guards facts */
+    struct mutex lock; /* guards facts */
     struct key_facts facts;
     bool creates; /* the ConfigMap is missing */
     bool in_flight;
@@ -97,7 +97,7 @@ struct key_publisher *key_publisher_new(struct app *app, const struct kube_ops *
     publisher->app = app;
     publisher->ops = *ops;
     publisher->change_ms = INT64_MAX;
-    must(pthread_mutex_init(&publisher->lock, NULL) == 0);
+    mutex_init(&publisher->lock);
     strbuf_init(&publisher->answer);
     give_keys(app);
     return publisher;
@@ -109,26 +109,16 @@ void key_publisher_free(struct key_publisher *publisher)
         return;
     if (publisher->in_flight)
         publisher->ops.cancel(publisher->ops.ctx, publisher->id);
-    must(pthread_mutex_destroy(&publisher->lock) == 0);
+    mutex_done(&publisher->lock);
     strbuf_done(&publisher->answer);
     xfree(publisher);
 }
 
-static void publisher_lock(struct key_publisher *publisher)
-{
-    must(pthread_mutex_lock(&publisher->lock) == 0);
-}
-
-static void publisher_unlock(struct key_publisher *publisher)
-{
-    must(pthread_mutex_unlock(&publisher->lock) == 0);
-}
-
 void key_publisher_facts(struct key_publisher *publisher, struct key_facts *out)
 {
-    publisher_lock(publisher);
+    mutex_lock(&publisher->lock);
     *out = publisher->facts;
-    publisher_unlock(publisher);
+    mutex_unlock(&publisher->lock);
 }
 
 /* Between two tries that succeed; a patch that changes nothing costs no write. */
@@ -147,10 +137,10 @@ static bool note(struct key_publisher *publisher, char *slot, size_t bytes, cons
 
     must(bytes == sizeof text);
     text_clip(text_of(why), text, sizeof text);
-    publisher_lock(publisher);
+    mutex_lock(&publisher->lock);
     const bool news = strcmp(slot, text) != 0;
     memcpy(slot, text, sizeof text);
-    publisher_unlock(publisher);
+    mutex_unlock(&publisher->lock);
     return news;
 }
 
@@ -470,14 +460,14 @@ static void note_others(struct key_publisher *publisher, const struct keys_read 
     struct key_entry key[KEYRING_MAX];
     const size_t count = keyring_list(publisher->app->keyring, key);
 
-    publisher_lock(publisher);
+    mutex_lock(&publisher->lock);
     struct key_facts *facts = &publisher->facts;
     facts->n_others = 0;
     for (size_t i = 0; i < read->n_keys && facts->n_others < OTHER_KEYS_MAX; i++)
         if (!has_entry(key, count, read->key[i].id) &&
             public_key_has_id(text_of(read->key[i].key), read->key[i].id))
             memcpy(facts->other[facts->n_others++], read->key[i].id, KEY_ID_BYTES);
-    publisher_unlock(publisher);
+    mutex_unlock(&publisher->lock);
 }
 
 /* Reads the ConfigMap; returns false after trouble. */
@@ -528,11 +518,11 @@ static void published(struct key_publisher *publisher, int64_t now_ms)
     for (size_t i = 0; i < publisher->sents; i++)
         if (!publisher->takes[i])
             kept[count++] = publisher->sent[i];
-    publisher_lock(publisher);
+    mutex_lock(&publisher->lock);
     const bool news = !publisher->facts.published || publisher->facts.error[0] != '\0';
     publisher->facts.published = true;
     publisher->facts.error[0] = '\0';
-    publisher_unlock(publisher);
+    mutex_unlock(&publisher->lock);
     if (news)
         log_write(LOG_INFO, "the signing keys are published", log_str("key", publisher->sent[0].id),
                   log_str("namespace", keys_namespace(publisher->app)));

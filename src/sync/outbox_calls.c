@@ -17,16 +17,6 @@ enum {
     SLOT_BITS = 20,
 };
 
-void outbox_lock(struct outbox *outbox)
-{
-    must(pthread_mutex_lock(&outbox->lock) == 0);
-}
-
-void outbox_unlock(struct outbox *outbox)
-{
-    must(pthread_mutex_unlock(&outbox->lock) == 0);
-}
-
 struct outbox *outbox_new(const struct outbox_rules *rules)
 {
     struct outbox *outbox = xcalloc(1, sizeof *outbox);
@@ -34,7 +24,7 @@ struct outbox *outbox_new(const struct outbox_rules *rules)
     must(rules->ops != NULL && rules->result != NULL);
     outbox->rules = *rules;
     outbox->flow = flow_new();
-    must(pthread_mutex_init(&outbox->lock, NULL) == 0);
+    mutex_init(&outbox->lock);
     outbox->inbox_end = &outbox->inbox;
     return outbox;
 }
@@ -89,7 +79,7 @@ void outbox_free(struct outbox *outbox)
     flow_free(outbox->flow);
     xfree(outbox->spare);
     xfree(outbox->call);
-    (void)pthread_mutex_destroy(&outbox->lock);
+    mutex_done(&outbox->lock);
     xfree(outbox);
 }
 
@@ -98,7 +88,7 @@ void outbox_free(struct outbox *outbox)
 void outbox_put(struct outbox *outbox, struct outbox_call *call)
 {
     must(call->request.path != NULL && call->next == NULL);
-    outbox_lock(outbox);
+    mutex_lock(&outbox->lock);
     /* otherwise the thread has been woken already */
     const bool alone = outbox->inbox == NULL;
     *outbox->inbox_end = call;
@@ -109,7 +99,7 @@ void outbox_put(struct outbox *outbox, struct outbox_call *call)
         outbox->open_bindings++;
         outbox->binding_bytes += call->binding.bytes;
     }
-    outbox_unlock(outbox);
+    mutex_unlock(&outbox->lock);
     if (alone)
         outbox->rules.ops->wake(outbox->rules.ops->ctx);
 }
@@ -121,18 +111,18 @@ struct text outbox_keep(struct arena *arena, struct text text)
 
 size_t outbox_bytes(struct outbox *outbox)
 {
-    outbox_lock(outbox);
+    mutex_lock(&outbox->lock);
     const size_t bytes = outbox->binding_bytes;
     must(outbox->open_bindings > 0 || bytes == 0);
-    outbox_unlock(outbox);
+    mutex_unlock(&outbox->lock);
     return bytes;
 }
 
 size_t outbox_open(struct outbox *outbox)
 {
-    outbox_lock(outbox);
+    mutex_lock(&outbox->lock);
     const size_t open = outbox->open_bindings;
-    outbox_unlock(outbox);
+    mutex_unlock(&outbox->lock);
     return open;
 }
 
@@ -219,7 +209,7 @@ void outbox_drop_call(struct outbox *outbox, struct outbox_call *call)
     outbox->spare =
         xgrow(outbox->spare, outbox->spares, &outbox->spare_capacity, sizeof *outbox->spare);
     outbox->spare[outbox->spares++] = slot;
-    outbox_lock(outbox);
+    mutex_lock(&outbox->lock);
     if (call->kind == CALL_EVENT || call->kind == CALL_ADVERTISE)
         outbox->side_calls--;
     if (call->kind == CALL_BIND || call->kind == CALL_CHECK) {
@@ -227,7 +217,7 @@ void outbox_drop_call(struct outbox *outbox, struct outbox_call *call)
         outbox->open_bindings--;
         outbox->binding_bytes -= call->binding.bytes;
     }
-    outbox_unlock(outbox);
+    mutex_unlock(&outbox->lock);
     outbox_call_free(call);
 }
 
@@ -281,12 +271,12 @@ void outbox_note_status(struct outbox_call *call)
 
 void outbox_empty_inbox(struct outbox *outbox, int64_t now_ms)
 {
-    outbox_lock(outbox);
+    mutex_lock(&outbox->lock);
     must(outbox->inbox_end != NULL);
     struct outbox_call *call = outbox->inbox;
     outbox->inbox = NULL;
     outbox->inbox_end = &outbox->inbox;
-    outbox_unlock(outbox);
+    mutex_unlock(&outbox->lock);
     while (call != NULL) {
         struct outbox_call *next = call->next;
         call->next = NULL;

@@ -11,9 +11,8 @@
 #ifndef MILLIGPU_SYNC_OUTBOX_INTERNAL_H
 #define MILLIGPU_SYNC_OUTBOX_INTERNAL_H
 
-#include <pthread.h>
-
 #include "milligpu/kube.h"
+#include "milligpu/mutex.h"
 #include "milligpu/outbox.h"
 
 #include "sync/flow.h"
@@ -82,7 +81,7 @@ struct outbox_call {
 struct outbox {
     struct outbox_rules rules;
     /* guards inbox, open_bindings, the wake-up request and stats */
-    pthread_mutex_t lock;
+    struct mutex lock;
     struct outbox_call *inbox;
     struct outbox_call **inbox_end;
     size_t open_bindings;
@@ -108,8 +107,6 @@ struct outbox {
 
 /* outbox_calls.c */
 
-void outbox_lock(struct outbox *outbox);
-void outbox_unlock(struct outbox *outbox);
 struct outbox_call *outbox_call_new(enum call_kind kind, const char *method) MUST_USE;
 /* A copy in the arena. */
 struct text outbox_keep(struct arena *arena, struct text text);

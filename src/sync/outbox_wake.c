@@ -25,12 +25,12 @@ enum {
 /* Is there room for one more Event or advertisement? Only these may be dropped. */
 static bool side_call_begins(struct outbox *outbox)
 {
-    outbox_lock(outbox);
+    mutex_lock(&outbox->lock);
     must(outbox->side_calls <= SIDE_CALLS_MAX);
     const bool room = outbox->side_calls < SIDE_CALLS_MAX;
     if (room)
         outbox->side_calls++;
-    outbox_unlock(outbox);
+    mutex_unlock(&outbox->lock);
     return room;
 }
 
@@ -84,20 +84,20 @@ void outbox_wake(struct outbox *outbox, size_t waiting, const char *node)
 {
     if (strcmp(outbox->rules.wake, "off") == 0)
         return;
-    outbox_lock(outbox);
+    mutex_lock(&outbox->lock);
     outbox->wake_wanted = true;
     outbox->wake_waiting = waiting;
     if (node != NULL)
         (void)snprintf(outbox->wake_node, sizeof outbox->wake_node, "%s", node);
-    outbox_unlock(outbox);
+    mutex_unlock(&outbox->lock);
     outbox->rules.ops->wake(outbox->rules.ops->ctx);
 }
 
 void outbox_stats(struct outbox *outbox, struct outbox_stats *out)
 {
-    outbox_lock(outbox);
+    mutex_lock(&outbox->lock);
     *out = outbox->stats;
-    outbox_unlock(outbox);
+    mutex_unlock(&outbox->lock);
 }
 
 /* --- the thread that steps --- */
@@ -136,7 +136,7 @@ static void wake_ends(struct outbox *outbox, struct outbox_call *call, bool woke
 
     metric_add(M_WAKE_UPS, LABEL_VALUES(woke ? "ok" : "failed"), 1);
     outbox->waking = false;
-    outbox_lock(outbox);
+    mutex_lock(&outbox->lock);
     outbox->stats.wake_failing = !woke;
     if (woke) {
         outbox->stats.wake_ups++;
@@ -150,7 +150,7 @@ static void wake_ends(struct outbox *outbox, struct outbox_call *call, bool woke
         outbox->wake_wanted = true;
         outbox->wake_not_before_ms = now_ms + wake_retry_ms(outbox);
     }
-    outbox_unlock(outbox);
+    mutex_unlock(&outbox->lock);
     outbox_drop_call(outbox, call);
 }
 
@@ -228,13 +228,13 @@ void outbox_begin_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wall_ms
     char name[NAME_BYTES_MAX + 1];
     struct strbuf body;
 
-    outbox_lock(outbox);
+    mutex_lock(&outbox->lock);
     const bool due = can_wake(outbox) && now_ms >= outbox->wake_not_before_ms;
     if (due)
         outbox->wake_wanted = false;
     const uint64_t wake_up = outbox->stats.wake_ups + outbox->stats.wake_failures + 1;
     (void)snprintf(name, sizeof name, "%s", outbox->wake_node);
-    outbox_unlock(outbox);
+    mutex_unlock(&outbox->lock);
     if (!due)
         return;
     struct outbox_call *call = outbox_call_new(CALL_WAKE_UP, "PATCH");
@@ -256,13 +256,13 @@ void outbox_begin_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wall_ms
 int64_t outbox_wait_for_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wait_ms)
 {
     must(now_ms >= 0 && wait_ms >= 0);
-    outbox_lock(outbox);
+    mutex_lock(&outbox->lock);
     if (can_wake(outbox)) {
         const int64_t due_ms = outbox->wake_not_before_ms > now_ms
                                    ? outbox->wake_not_before_ms - now_ms
                                    : WAKE_PAUSE_MS;
         wait_ms = due_ms < wait_ms ? due_ms : wait_ms;
     }
-    outbox_unlock(outbox);
+    mutex_unlock(&outbox->lock);
     return wait_ms;
 }

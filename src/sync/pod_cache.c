@@ -8,20 +8,20 @@
  */
 #include "milligpu/pod_cache.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "milligpu/alloc.h"
 #include "milligpu/allocation.h"
 #include "milligpu/map.h"
+#include "milligpu/mutex.h"
 #include "milligpu/signing.h"
 #include "milligpu/strbuf.h"
 #include "milligpu/wire_kube.h"
 #include "milligpu/wishes.h"
 
 struct pod_cache {
-    pthread_mutex_t lock; /* guards the tables; records are replaced as a whole */
+    struct mutex lock; /* guards the tables; records are replaced as a whole */
     struct map by_uid;
     /* "namespace\0name" of records that have a name: the one that was put last */
     struct map by_name;
@@ -43,22 +43,12 @@ struct pod_cache *pod_cache_new(void)
 {
     struct pod_cache *pods = xcalloc(1, sizeof *pods);
 
-    must(pthread_mutex_init(&pods->lock, NULL) == 0);
+    mutex_init(&pods->lock);
     map_init(&pods->by_uid);
     map_init(&pods->by_name);
     map_init(&pods->unbound);
     known_demands_init(&pods->demands);
     return pods;
-}
-
-static void pod_cache_lock(struct pod_cache *pods)
-{
-    must(pthread_mutex_lock(&pods->lock) == 0);
-}
-
-static void pod_cache_unlock(struct pod_cache *pods)
-{
-    must(pthread_mutex_unlock(&pods->lock) == 0);
 }
 
 /* What the tables hold for a record that is removed. */
@@ -96,7 +86,7 @@ void pod_cache_free(struct pod_cache *pods)
     map_done(&pods->by_uid);
     map_done(&pods->by_name);
     map_done(&pods->unbound);
-    (void)pthread_mutex_destroy(&pods->lock);
+    mutex_done(&pods->lock);
     xfree(pods);
 }
 
@@ -357,7 +347,7 @@ static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record,
 {
     must(record->uid[0] != '\0');
     must(pod_record_asks(record) == (record->request != NULL));
-    pod_cache_lock(pods);
+    mutex_lock(&pods->lock);
     struct pod_record *before = pod_cache_leave(pods, record->uid);
     record->advised = before != NULL ? before->advised : 0;
     share_request(pods, record);
@@ -365,7 +355,7 @@ static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record,
     count_context(pods, record);
     count_advice(pods, record);
     pod_cache_enter(pods, record);
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     pod_record_free(before);
 }
 
@@ -376,11 +366,11 @@ void pod_cache_set_keys(struct pod_cache *pods, const struct cached_key *key, si
     must(count == 0 || key != NULL);
     if (count > 0)
         memcpy(copy, key, count * sizeof *copy);
-    pod_cache_lock(pods);
+    mutex_lock(&pods->lock);
     struct cached_key *before = pods->key;
     pods->key = copy;
     pods->keys = count;
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     xfree(before);
 }
 
@@ -406,13 +396,13 @@ void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod)
     if (!pod->ours || pod->node[0] == '\0' || pod->signed_by == 0 || what.bytes.len == 0)
         return;
     signed_digest(text_of(signature), &what, pod->signature_digest);
-    pod_cache_lock(pods);
+    mutex_lock(&pods->lock);
     const struct pod_record *record = map_find(&pods->by_uid, what.uid);
     if (record != NULL && record->signature > SIGNATURE_UNKNOWN &&
         memcmp(record->signature_digest, pod->signature_digest, SIGNATURE_DIGEST_BYTES) == 0)
         pod->signature_verdict = record->signature;
     key_named(pods, pod->signed_by, &key);
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     if (pod->signature_verdict != SIGNATURE_UNKNOWN || key.number == 0)
         return;
     const bool good = signature_is_good(text_of(key.key), text_of(signature), &what);
@@ -436,13 +426,13 @@ static bool is_old(struct pod_cache *pods, const struct pod *pod, uint64_t epoch
     const uint64_t version = pod_cache_version_of(pod);
     bool old = false;
 
-    pod_cache_lock(pods); /* other threads copy records */
+    mutex_lock(&pods->lock); /* other threads copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
     if (record != NULL && version > 0 && record->version > version) {
         old = true;
         record->epoch = epoch > 0 ? epoch : record->epoch;
     }
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     return old;
 }
 
@@ -471,9 +461,9 @@ bool pod_cache_put_fetched(struct pod_cache *pods, const struct pod *pod,
 void pod_cache_remove(struct pod_cache *pods, const char *uid)
 {
     must(uid != NULL);
-    pod_cache_lock(pods);
+    mutex_lock(&pods->lock);
     struct pod_record *record = pod_cache_leave(pods, uid);
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     pod_record_free(record);
 }
 
@@ -497,7 +487,7 @@ void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
     struct arena *memory = xmalloc(sizeof *memory);
     size_t bytes;
     struct pod *told = keep_tightly(pod, memory, &bytes);
-    pod_cache_lock(pods); /* other threads copy records */
+    mutex_lock(&pods->lock); /* other threads copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
     must(record != NULL && record->told == NULL);
     const bool fits = bytes <= TOLD_BYTES_MAX - pods->told_bytes;
@@ -507,7 +497,7 @@ void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
         record->memory = memory;
         pods->told_bytes += bytes;
     }
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     if (fits)
         return;
     arena_done(memory);
@@ -517,11 +507,11 @@ void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
 void pod_cache_advised(struct pod_cache *pods, const char *uid, enum advice_kind kind)
 {
     must(kind < ADVICES);
-    pod_cache_lock(pods); /* other threads copy records */
+    mutex_lock(&pods->lock); /* other threads copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(uid));
     must(record != NULL);
     record->advised |= 1U << kind;
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
 }
 
 const struct tolerations *pod_cache_tolerations(const struct pod_cache *pods)
@@ -532,12 +522,12 @@ const struct tolerations *pod_cache_tolerations(const struct pod_cache *pods)
 
 struct pod_cache_bytes pod_cache_bytes(struct pod_cache *pods)
 {
-    pod_cache_lock(pods);
+    mutex_lock(&pods->lock);
     const struct pod_cache_bytes bytes = {.requests = pods->wishes.bytes,
                                           .told = pods->told_bytes,
                                           .demands = pods->demands.bytes,
                                           .contexts = pods->context_bytes};
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     must(bytes.requests <= WISHES_BYTES_MAX && bytes.told <= TOLD_BYTES_MAX);
     must(bytes.contexts <= CONTEXTS_BYTES_MAX);
     return bytes;
@@ -547,9 +537,9 @@ const struct pod_record *pod_cache_find(struct pod_cache *pods, const char *uid)
 {
     must(uid != NULL);
 
-    pod_cache_lock(pods);
+    mutex_lock(&pods->lock);
     const struct pod_record *record = map_find(&pods->by_uid, text_of(uid));
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     return record;
 }
 
@@ -563,9 +553,9 @@ static bool pod_cache_spare(struct pod_cache *pods, struct pod_record *record,
 
     if (comparable ? record->version <= list.version : record->epoch != 0)
         return false;
-    pod_cache_lock(pods); /* other threads copy records */
+    mutex_lock(&pods->lock); /* other threads copy records */
     record->epoch = list.epoch;
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     return true;
 }
 
@@ -602,10 +592,10 @@ struct pod_record *pod_cache_copy(struct pod_cache *pods, const char *namespace,
     const int bytes = snprintf(key, sizeof key, "%s%c%s", namespace, '\0', name);
     if (bytes < 0 || (size_t)bytes >= sizeof key)
         return NULL; /* longer than any name */
-    pod_cache_lock(pods);
+    mutex_lock(&pods->lock);
     const struct pod_record *record = map_find(&pods->by_name, (struct text){key, (size_t)bytes});
     struct pod_record *copy = record != NULL ? record_copy(record) : NULL;
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     return copy;
 }
 
@@ -614,11 +604,11 @@ struct pod_signer pod_cache_signer(struct pod_cache *pods, struct text uid, stru
     struct pod_signer signer = {.key = 0};
 
     must(uid.len > 0 && node.len > 0);
-    pod_cache_lock(pods);
+    mutex_lock(&pods->lock);
     const struct pod_record *record = map_find(&pods->by_uid, uid);
     if (record != NULL && text_is(node, record->node))
         signer = (struct pod_signer){record->signed_by, record->signature == SIGNATURE_GOOD};
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     return signer;
 }
 
@@ -628,14 +618,14 @@ struct pod_predecessor pod_cache_predecessor(struct pod_cache *pods, struct text
     struct pod_predecessor answer = {.is = false};
 
     must(uid.len > 0);
-    pod_cache_lock(pods);
+    mutex_lock(&pods->lock);
     const struct pod_record *record = map_find(&pods->by_uid, uid);
     if (record != NULL && record->context != NULL && record->node[0] != '\0' &&
         pod_owner_same(&record->context->owner, owner)) {
         answer.terminating = record->terminating_ms != 0;
         answer.is = answer.terminating || pod_owner_replaces(&record->context->owner, owner);
     }
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     return answer;
 }
 
@@ -644,11 +634,11 @@ const char *pod_cache_scheduler(struct pod_cache *pods, struct text uid, struct 
     const char *scheduler = NULL;
 
     must(uid.len > 0);
-    pod_cache_lock(pods);
+    mutex_lock(&pods->lock);
     const struct pod_record *record = map_find(&pods->by_uid, uid);
     if (record != NULL && record->context != NULL && record->context->scheduling.scheduler != NULL)
         scheduler = arena_copy(arena, text_of(record->context->scheduling.scheduler));
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     return scheduler;
 }
 
@@ -657,11 +647,11 @@ enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid)
     enum pod_cache_state state = PODS_UNKNOWN;
 
     must(uid.len > 0);
-    pod_cache_lock(pods);
+    mutex_lock(&pods->lock);
     const struct pod_record *record = map_find(&pods->by_uid, uid);
     if (record != NULL)
         state = record->node[0] != '\0' ? PODS_BOUND : PODS_UNBOUND;
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     return state;
 }
 
@@ -678,9 +668,9 @@ void pod_cache_sum_into(struct pod_cache *pods, struct host_sums *host_sums)
 
 size_t pod_cache_count(struct pod_cache *pods)
 {
-    pod_cache_lock(pods);
+    mutex_lock(&pods->lock);
     const size_t count = pods->by_uid.count;
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
     return count;
 }
 
@@ -691,8 +681,8 @@ void pod_cache_each_unbound(struct pod_cache *pods, void *user,
 
     const struct pod_record *record;
 
-    pod_cache_lock(pods);
+    mutex_lock(&pods->lock);
     for (size_t at = 0; (record = map_next(&pods->unbound, &at)) != NULL;)
         visit(user, record);
-    pod_cache_unlock(pods);
+    mutex_unlock(&pods->lock);
 }

@@ -7,8 +7,6 @@
  */
 #include "milligpu/rights.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +16,7 @@
 #include "milligpu/key_publisher.h"
 #include "milligpu/kube.h"
 #include "milligpu/limits.h"
+#include "milligpu/mutex.h"
 #include "milligpu/wire_kube.h"
 
 enum {
@@ -75,8 +74,8 @@ static const struct right rights_needed[] = {
 struct rights {
     struct app *app;
     struct kube_ops ops;
-    pthread_mutex_t lock; /* guards the fields below, up to last */
-    pthread_cond_t came;
+    struct mutex lock; /* guards the fields below, up to last */
+    struct condvar came;
     bool wanted;
     uint64_t rounds; /* completed rounds */
     struct rights_facts last;
@@ -97,16 +96,12 @@ struct rights {
 struct rights *rights_new(struct app *app, const struct kube_ops *ops)
 {
     struct rights *rights = xcalloc(1, sizeof *rights);
-    pthread_condattr_t monotonic;
 
     must(app != NULL && ops->start != NULL);
     rights->app = app;
     rights->ops = *ops;
-    must(pthread_mutex_init(&rights->lock, NULL) == 0);
-    must(pthread_condattr_init(&monotonic) == 0);
-    must(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
-    must(pthread_cond_init(&rights->came, &monotonic) == 0);
-    (void)pthread_condattr_destroy(&monotonic);
+    mutex_init(&rights->lock);
+    condvar_init(&rights->came);
     strbuf_init(&rights->body);
     arena_init(&rights->arena);
     return rights;
@@ -118,21 +113,11 @@ void rights_free(struct rights *rights)
         return;
     if (rights->in_flight)
         rights->ops.cancel(rights->ops.ctx, rights->id);
-    must(pthread_cond_destroy(&rights->came) == 0);
-    must(pthread_mutex_destroy(&rights->lock) == 0);
+    condvar_done(&rights->came);
+    mutex_done(&rights->lock);
     strbuf_done(&rights->body);
     arena_done(&rights->arena);
     xfree(rights);
-}
-
-static void rights_lock(struct rights *rights)
-{
-    must(pthread_mutex_lock(&rights->lock) == 0);
-}
-
-static void rights_unlock(struct rights *rights)
-{
-    must(pthread_mutex_unlock(&rights->lock) == 0);
 }
 
 /* --- one round --- */
@@ -186,12 +171,12 @@ static void end_round(struct rights *rights, int64_t now_ms)
     }
     rights->again = false;
     rights->now.at_ms = now_ms;
-    rights_lock(rights);
+    mutex_lock(&rights->lock);
     rights->last = rights->now;
     rights->rounds++;
     rights->wanted = false;
-    must(pthread_cond_broadcast(&rights->came) == 0);
-    rights_unlock(rights);
+    condvar_broadcast(&rights->came);
+    mutex_unlock(&rights->lock);
 }
 
 /* This round ends without a result. */
@@ -286,9 +271,9 @@ static void review_came(struct rights *rights, int64_t now_ms)
 
 static bool rights_is_wanted(struct rights *rights)
 {
-    rights_lock(rights);
+    mutex_lock(&rights->lock);
     const bool wanted = rights->wanted;
-    rights_unlock(rights);
+    mutex_unlock(&rights->lock);
     return wanted;
 }
 
@@ -348,19 +333,18 @@ void rights_ask(struct rights *rights, int64_t wait_ms, struct rights_facts *out
 {
     const int64_t now_ms = rights->app->clock.now_ms(rights->app->clock.ctx);
     const struct timespec until = clock_deadline(wait_ms);
-    int rc = 0;
 
     must(wait_ms >= 0);
-    rights_lock(rights);
+    mutex_lock(&rights->lock);
     const bool fresh = rights->last.at_ms > 0 && now_ms - rights->last.at_ms < RIGHTS_FRESH_MS;
     const uint64_t rounds = rights->rounds;
     if (!fresh) {
         rights->wanted = true;
         rights->ops.wake(rights->ops.ctx);
     }
-    while (!fresh && rights->rounds == rounds && rc == 0)
-        rc = pthread_cond_timedwait(&rights->came, &rights->lock, &until);
-    must(rc == 0 || rc == ETIMEDOUT);
+    while (!fresh && rights->rounds == rounds &&
+           condvar_wait_until(&rights->came, &rights->lock, &until))
+        ;
     *out = rights->last;
-    rights_unlock(rights);
+    mutex_unlock(&rights->lock);
 }
