@@ -19,6 +19,7 @@ PLACES = re.compile(
     r"|tests/programs/([\w-]+/)?[\w-]+\.[ch]"
     r"|tests/fake_nvml/\w+\.c"
     r"|tests/fake_clock/\w+\.c"
+    r"|tests/clang/\w+\.c"
     r"|tests/mutation/\w+\.c"
     r"|bench/\w+\.[ch]"
 )
