@@ -132,6 +132,7 @@ static bool event_add(void *user, const struct journal_row *row)
 
 /* Reads the piece behind this entry, unless it is the one that was read last. */
 static bool events_read(struct events *events, uint64_t after, uint64_t newest)
+    REQUIRES(events->lock)
 {
     struct event_piece *piece = &events->piece;
     const struct store_journal_query query = {
@@ -197,7 +198,7 @@ static bool events_look(struct event_client *client, int64_t now)
 
 /* True if the journal has more for this client, and it had room. */
 static bool events_feed(struct events *events, struct event_client *client, uint64_t newest,
-                        int64_t now)
+                        int64_t now) REQUIRES(events->lock)
 {
     const struct event_piece *piece = &events->piece;
 

@@ -288,6 +288,7 @@ static void mark_successors(struct table *table, const struct container_facts *o
 
 /* Under the lock. */
 static void take_out(struct containers *containers, struct table *table, uint32_t at)
+    REQUIRES(containers->lock)
 {
     must(at < table->count);
 

@@ -18,8 +18,9 @@ struct readiness {
     unsigned lacks;                           /* bits of those that do not hold, as logged last */
 };
 
-/* Under the lock, like what follows. Appends the sentences; returns which do not hold. */
+/* Appends the sentences; returns which do not hold. */
 static unsigned list(const struct readiness *readiness, const char *between, struct strbuf *out)
+    REQUIRES(readiness->lock)
 {
     unsigned lacks = 0;
 
@@ -45,7 +46,7 @@ static void count(unsigned lacks)
 }
 
 /* The sentences may change without news, for example a time in that of the driver. */
-static void tell_change(struct readiness *readiness)
+static void tell_change(struct readiness *readiness) REQUIRES(readiness->lock)
 {
     CLEANUP(strbuf_done) struct strbuf why;
 
@@ -63,6 +64,7 @@ static void tell_change(struct readiness *readiness)
 }
 
 static void put(struct readiness *readiness, enum ready_condition condition, const char *why)
+    REQUIRES(readiness->lock)
 {
     must(condition < READY_CONDITIONS && (why == NULL || why[0] != '\0'));
     (void)snprintf(readiness->why[condition], sizeof readiness->why[condition], "%s",
@@ -75,11 +77,13 @@ struct readiness *readiness_new(struct nvml *nvml)
 
     mutex_init(&readiness->lock);
     readiness->nvml = nvml;
+    mutex_lock(&readiness->lock);
     put(readiness, READY_RUNTIME, READY_UNCONNECTED);
     put(readiness, READY_NODE, "the Node has not yet shown what this agent says of it");
     if (nvml != NULL)
         put(readiness, READY_DRIVER, "the NVIDIA driver has not answered yet");
     tell_change(readiness);
+    mutex_unlock(&readiness->lock);
     return readiness;
 }
 
@@ -101,7 +105,7 @@ void readiness_set(struct readiness *readiness, enum ready_condition condition, 
 }
 
 /* Asks for the reading under the lock: of two looks the later one shows the later reading. */
-static void look_at_driver(struct readiness *readiness)
+static void look_at_driver(struct readiness *readiness) REQUIRES(readiness->lock)
 {
     char why[ERR_TEXT_MAX];
 

@@ -220,7 +220,7 @@ static bool look_at(struct connection *connection, int64_t now)
 }
 
 /* Reported in sums by the watch, since whoever closes a connection often holds the lock. */
-static void tell_dropped(struct http_server *http)
+static void tell_dropped(struct http_server *http) EXCLUDES(http->lock)
 {
     const struct http_rules *rules = &http->rules;
 
@@ -260,7 +260,7 @@ static bool is_at_rest(const struct connection *connection)
 }
 
 /* Until the next look, if one is needed every every_ms while something goes on. */
-static int64_t watch_pause_ms(const struct http_server *http, int64_t every_ms)
+static int64_t watch_pause_ms(const struct http_server *http, int64_t every_ms) REQUIRES(http->lock)
 {
     const int64_t idle_ms = http->rules.request_ms / IDLE_LOOKS_IN_A_LIMIT;
     uint32_t dropped = 0;

@@ -276,6 +276,7 @@ bool admission_cut(struct connection *connection, enum call_state from, int stat
 
 /* The connection that is idle longest in the line, if any is idle. */
 static bool make_way(struct http_server *http, const struct idle_list *line, bool also_unread)
+    REQUIRES(http->lock)
 {
     const int64_t now = clock_ns();
     struct connection *at = line->first;
@@ -298,6 +299,7 @@ static bool make_way(struct http_server *http, const struct idle_list *line, boo
 
 /* Clients that wait for our threads come last: that they look idle may be our fault. */
 static bool make_way_there(struct http_server *http, const struct admission_address *address)
+    REQUIRES(http->lock)
 {
     const struct idle_list *line = &address->idle;
 
@@ -312,7 +314,7 @@ uint32_t admission_most(const struct http_rules *rules)
     return rules->connections + 2 * rules->strangers + DYING_MORE;
 }
 
-static bool admission_is_full(const struct http_server *http)
+static bool admission_is_full(const struct http_server *http) REQUIRES(http->lock)
 {
     const struct admission *admission = &http->admission;
 
@@ -325,7 +327,7 @@ static bool admission_is_full(const struct http_server *http)
  * A newcomer is a stranger whoever it is. First the bound on all sockets, then that of its address,
  * then that of all strangers, where the address with the longest line gives way.
  */
-static bool has_place(struct http_server *http, const struct sockaddr *from)
+static bool has_place(struct http_server *http, const struct sockaddr *from) REQUIRES(http->lock)
 {
     const struct http_rules *rules = &http->rules;
     struct admission *admission = &http->admission;
@@ -402,6 +404,7 @@ void admission_leave(struct connection *connection)
 
 /* False: all known clients are being answered. The caller has taken it out of its line. */
 static bool become_known(struct http_server *http, struct connection *connection)
+    REQUIRES(http->lock)
 {
     struct admission *admission = &http->admission;
     struct admission_address *address = connection->address;

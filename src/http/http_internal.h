@@ -281,8 +281,9 @@ void admission_init(struct http_server *http);
 void admission_done(struct http_server *http);
 /* sockets, including those that are being closed */
 uint32_t admission_most(const struct http_rules *rules);
-/* Lock not held. Before a connection: is there a place, possibly by closing another one? */
-bool admission_admits(struct http_server *http, const struct sockaddr *from) MUST_USE;
+/* Before a connection: is there a place, possibly by closing another one? */
+bool admission_admits(struct http_server *http, const struct sockaddr *from)
+    EXCLUDES(http->lock) MUST_USE;
 void admission_join(struct connection *connection, const struct sockaddr *from);
 void admission_leave(struct connection *connection);
 /*

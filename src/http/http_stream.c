@@ -41,8 +41,7 @@ static void stream_let_go(struct http_stream *stream)
     xfree(stream);
 }
 
-/* The lock is held. */
-static void stream_resume(struct http_stream *stream)
+static void stream_resume(struct http_stream *stream) REQUIRES(stream->lock)
 {
     must(!stream->over || !stream->suspended);
     if (!stream->suspended)
@@ -52,7 +51,7 @@ static void stream_resume(struct http_stream *stream)
 }
 
 /* The peer closed the connection, or the watch or the admission shut it down. */
-static bool stream_is_cut(const struct http_stream *stream)
+static bool stream_is_cut(const struct http_stream *stream) REQUIRES(stream->lock)
 {
     char byte;
 

@@ -138,7 +138,7 @@ static void *exec_thread(void *arg)
     return NULL;
 }
 
-static bool exec_has_answer(const struct kube_config *config)
+static bool exec_has_answer(const struct kube_config *config) REQUIRES(config->lock)
 {
     const struct exec_answer *answer = &config->answer;
     return answer->token != NULL || answer->cert != NULL;
@@ -148,7 +148,7 @@ static bool exec_has_answer(const struct kube_config *config)
  * Is there a credential that is good for another ms_more? One without an expiry is good until the
  * server refuses it.
  */
-static bool exec_is_good(const struct kube_config *config, int64_t ms_more)
+static bool exec_is_good(const struct kube_config *config, int64_t ms_more) REQUIRES(config->lock)
 {
     const int64_t expires_ms = config->answer.expires_ms;
 
@@ -156,11 +156,8 @@ static bool exec_is_good(const struct kube_config *config, int64_t ms_more)
            (expires_ms == 0 || expires_ms - ms_more > wall_now_ms());
 }
 
-/*
- * Runs under the lock. If no thread can be created, running stays false and the next request tries
- * again.
- */
-static void exec_start(struct kube_config *config)
+/* If no thread can be created, running stays false and the next request tries again. */
+static void exec_start(struct kube_config *config) REQUIRES(config->lock)
 {
     must(!config->running);
     if (config->thread_made)
@@ -176,6 +173,7 @@ static void exec_start(struct kube_config *config)
  * EXEC_AGAIN_MS, and requests without a good credential fail at once.
  */
 static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
+    REQUIRES(config->lock)
 {
     if (config->exec.command == NULL || exec_is_good(config, EXPIRY_LEEWAY_MS))
         return AUTH_READY;
@@ -194,7 +192,7 @@ static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, 
 /* ---- credentials for requests ---- */
 
 /* A plugin's token wins over the user's own, and any token over name and password. */
-static char *make_header(const struct kube_config *config)
+static char *make_header(const struct kube_config *config) REQUIRES(config->lock)
 {
     const char *token = config->answer.token != NULL ? config->answer.token : config->token.data;
     struct strbuf text;
@@ -225,6 +223,7 @@ static char *copy_of(const char *text)
  * Copies, so that a request needs no lock later; nothing is copied if the generation is the same.
  */
 static void kube_auth_fill(const struct kube_config *config, struct auth *out)
+    REQUIRES(config->lock)
 {
     const struct exec_answer *answer = &config->answer;
 

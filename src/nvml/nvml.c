@@ -130,8 +130,7 @@ static void held_drop(struct held *held)
         gpu_reading_unref(&held->reading);
 }
 
-/* Under the lock. */
-static void put_latest(struct nvml *nvml, struct held *held)
+static void put_latest(struct nvml *nvml, struct held *held) REQUIRES(nvml->lock)
 {
     held_drop(nvml->latest);
     held_drop(nvml->silent);
@@ -140,8 +139,8 @@ static void put_latest(struct nvml *nvml, struct held *held)
     held->reading.number = ++nvml->number;
 }
 
-/* Under the lock. What was seen last, with nothing said about how it is now. */
-static struct held *silent_reading(struct nvml *nvml, struct nvml_now now)
+/* What was seen last, with nothing said about how it is now. */
+static struct held *silent_reading(struct nvml *nvml, struct nvml_now now) REQUIRES(nvml->lock)
 {
     struct held *held = held_new(0);
     struct gpu_reading *reading = &held->reading;
@@ -213,8 +212,8 @@ static void command_free(struct command *command)
     xfree(command);
 }
 
-/* Under the lock. */
 static int command_put(struct nvml *nvml, struct command *command, struct err *err)
+    REQUIRES(nvml->lock)
 {
     if (nvml->commands == NVML_COMMANDS_MAX)
         return err_set(err, ERR_BUSY, "%d requests wait for the NVIDIA driver already",
@@ -228,8 +227,7 @@ static int command_put(struct nvml *nvml, struct command *command, struct err *e
     return 0;
 }
 
-/* Under the lock. */
-static void command_remove(struct nvml *nvml, const struct command *command)
+static void command_remove(struct nvml *nvml, const struct command *command) REQUIRES(nvml->lock)
 {
     struct command **at = &nvml->first;
     while (*at != command)

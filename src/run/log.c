@@ -51,8 +51,8 @@ void log_set_pace(uint32_t lines, int64_t per_ms)
     mutex_unlock(&counting);
 }
 
-/* Under the lock. msg is kept by pointer: messages are constants. */
-static struct tally *tally_of(const char *msg)
+/* msg is kept by pointer: messages are constants. */
+static struct tally *tally_of(const char *msg) REQUIRES(counting)
 {
     size_t at = 0;
 

@@ -129,8 +129,8 @@ static char *metric_others(enum metric_id id)
     return strbuf_steal(&text);
 }
 
-/* Under the lock. The order of the two stores makes the series visible only when it is complete. */
-static struct series *metric_add_series(enum metric_id id, const char *labels)
+/* The order of the two stores makes the series visible only when it is complete. */
+static struct series *metric_add_series(enum metric_id id, const char *labels) REQUIRES(adding)
 {
     struct family *family = &families[id];
     const size_t at = atomic_load(&family->used);

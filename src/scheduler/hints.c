@@ -145,7 +145,7 @@ static void stand_down(struct hints *hints, struct kept *kept)
     kept->offer.stands = false;
 }
 
-static void hints_stand(struct hints *hints, struct kept *kept)
+static void hints_stand(struct hints *hints, struct kept *kept) REQUIRES(hints->lock)
 {
     must(!kept->offer.stands && kept->offer.older == NULL && kept->offer.newer == NULL);
     kept->offer.older = hints->newest;
@@ -209,7 +209,7 @@ static void kept_free(struct hints *hints, struct kept *kept)
 }
 
 /* For an entry for which hints_make_room() has made room. */
-static void hints_enter(struct hints *hints, struct kept *kept)
+static void hints_enter(struct hints *hints, struct kept *kept) REQUIRES(hints->lock)
 {
     must(hints->spares > 0 || hints->slots < WAITING_MAX);
     kept->slot = hints->spares > 0 ? hints->spare[--hints->spares] : (uint16_t)hints->slots++;
@@ -220,7 +220,7 @@ static void hints_enter(struct hints *hints, struct kept *kept)
     (void)map_put(&hints->askers, text_of(kept->uid), kept);
 }
 
-static void hints_drop(struct hints *hints, struct kept *kept)
+static void hints_drop(struct hints *hints, struct kept *kept) REQUIRES(hints->lock)
 {
     must(map_find(&hints->askers, text_of(kept->uid)) == kept);
     hints_become(hints, kept, KEPT_IDLE);
@@ -262,7 +262,7 @@ void hints_free(struct hints *hints)
  * A pod waits that the table does not know: until kube-scheduler has asked about it again, any
  * capacity that comes free may be what it waits for.
  */
-static void hints_note_overflow(struct hints *hints, int64_t now_ms)
+static void hints_note_overflow(struct hints *hints, int64_t now_ms) REQUIRES(hints->lock)
 {
     must(now_ms >= 0);
     hints->overflowed = true;
@@ -273,7 +273,7 @@ static void hints_note_overflow(struct hints *hints, int64_t now_ms)
  * Offers make room, the oldest first. Refused pods never do, because only our wake-up ends their
  * wait. An offer that goes before it is late is reported as late (late_went).
  */
-static bool hints_make_room(struct hints *hints, size_t bytes, int64_t now_ms)
+static bool hints_make_room(struct hints *hints, size_t bytes, int64_t now_ms) REQUIRES(hints->lock)
 {
     struct kept *oldest;
 
@@ -290,14 +290,14 @@ static bool hints_make_room(struct hints *hints, size_t bytes, int64_t now_ms)
     return true;
 }
 
-static bool hints_is_bound(const struct hints *hints, struct text uid)
+static bool hints_is_bound(const struct hints *hints, struct text uid) REQUIRES(hints->lock)
 {
     must(uid.len > 0);
     return hints->look != NULL && hints->look(hints->look_user, uid) == HINTS_POD_BOUND;
 }
 
 /* NULL: it is bound, was bound or deleted meanwhile, or the table is full. */
-static struct kept *kept_of(struct hints *hints, const struct asker *asker)
+static struct kept *kept_of(struct hints *hints, const struct asker *asker) REQUIRES(hints->lock)
 {
     const struct text uid = text_of(asker->uid);
 
@@ -324,6 +324,7 @@ static struct kept *kept_of(struct hints *hints, const struct asker *asker)
  * fits, not for binding or judging.
  */
 static struct wish *hold_wish(struct hints *hints, const struct request *request)
+    REQUIRES(hints->lock)
 {
     struct want want[CONTAINERS_MAX];
     struct request nameless = *request;
@@ -340,6 +341,7 @@ static struct wish *hold_wish(struct hints *hints, const struct request *request
 
 /* It asked again: what it waited for before is obsolete. */
 static void note_ask(struct hints *hints, struct kept *kept, const struct asker *asker)
+    REQUIRES(hints->lock)
 {
     must(asker->now_ms >= 0);
 
@@ -427,6 +429,7 @@ static void hints_place_of(const struct candidate *best, const struct request *r
  * dropped together.
  */
 static void note_place(struct hints *hints, struct kept *kept, const struct place *place)
+    REQUIRES(hints->lock)
 {
     must(!kept->offer.stands && kept->offer.tentatives == 0);
 
@@ -634,7 +637,7 @@ size_t hints_waiting(struct hints *hints)
 }
 
 /* An overflow counts for UNHEARD_MAX_MS: by then kube-scheduler has asked again about each pod. */
-static bool hints_overflows(const struct hints *hints, int64_t now_ms)
+static bool hints_overflows(const struct hints *hints, int64_t now_ms) REQUIRES(hints->lock)
 {
     return hints->wishless > 0 ||
            (hints->overflowed && now_ms - hints->overflow_ms < UNHEARD_MAX_MS);
@@ -716,7 +719,7 @@ static bool hints_lives(const struct kept *kept, int64_t before_ms, void *user, 
 
 /* Examines a few slots and removes pods that are not alive any more. */
 static void look_after(struct hints *hints, size_t first, int64_t before_ms, void *user,
-                       hints_look *look)
+                       hints_look *look) REQUIRES(hints->lock)
 {
     must(look != NULL && first % SLICE_MAX == 0);
     for (size_t i = first; i < first + SLICE_MAX && i < hints->slots; i++)
@@ -844,8 +847,8 @@ struct brief_slice {
     struct wish *held[SLICE_MAX]; /* NULL: none */
 };
 
-/* Under the lock. */
 static void take_briefs(struct hints *hints, size_t first, struct brief_slice *out)
+    REQUIRES(hints->lock)
 {
     must(first % SLICE_MAX == 0);
     out->count = 0;

@@ -47,7 +47,7 @@ void judges_free(struct judges *judges)
 }
 
 /* The free place whose judge was used last, or one without a judge; NULL: there is none. */
-static struct place *take_place(struct judges *judges)
+static struct place *take_place(struct judges *judges) REQUIRES(judges->lock)
 {
     struct place *best = NULL;
 
@@ -65,6 +65,7 @@ static struct place *take_place(struct judges *judges)
 
 /* Moves out the judges that no question has, if no question needs one or they are long unused. */
 static void drop_unused(struct judges *judges, bool needed, struct judge *out[JUDGES_MAX])
+    REQUIRES(judges->lock)
 {
     for (uint32_t i = 0; i < judges->max; i++) {
         struct place *place = &judges->place[i];

@@ -42,6 +42,7 @@ void schedulers_free(struct schedulers *schedulers)
 }
 
 static struct asking_scheduler *scheduler_find(struct schedulers *schedulers, const char *name)
+    REQUIRES(schedulers->lock)
 {
     must(schedulers->count <= SCHEDULERS_MAX);
     for (size_t i = 0; i < schedulers->count; i++)
@@ -72,6 +73,7 @@ static bool goes_first(const struct asking_scheduler *a, const struct asking_sch
 }
 
 static struct asking_scheduler *scheduler_place(struct schedulers *schedulers)
+    REQUIRES(schedulers->lock)
 {
     struct asking_scheduler *place = &schedulers->item[0];
 
@@ -92,6 +94,7 @@ static const char *scheduler_name(const char *name)
 }
 
 static struct asking_scheduler *scheduler_of(struct schedulers *schedulers, const char *name)
+    REQUIRES(schedulers->lock)
 {
     struct asking_scheduler *item = scheduler_find(schedulers, name);
 
@@ -141,7 +144,7 @@ void schedulers_scored(struct schedulers *schedulers, const char *name, enum ask
  * every name.
  */
 static bool scheduler_serves(const struct schedulers *schedulers,
-                             const struct asking_scheduler *item)
+                             const struct asking_scheduler *item) REQUIRES(schedulers->lock)
 {
     for (size_t i = 0; i < schedulers->count; i++)
         if (schedulers->item[i].names_ms > 0)

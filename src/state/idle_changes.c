@@ -109,8 +109,8 @@ bool idle_changes_put(struct idle_changes *changes, const struct store_idle *idl
     return taken;
 }
 
-/* Called with the lock. */
 static void put_back(struct idle_changes *changes, const struct store_idle *idle)
+    REQUIRES(changes->lock)
 {
     const struct store_idle node = {.node = idle->node, .uid = "", .container = "", .gpu = ""};
     struct idle_change *change = change_new(idle);

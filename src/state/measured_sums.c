@@ -66,6 +66,7 @@ static struct sum *sum_new(const struct store_measured *row)
 
 /* NULL: there are as many rows as there may be, and it is none of them. */
 static struct sum *sum_of(struct measured_sums *sums, const struct store_measured *row, size_t most)
+    REQUIRES(sums->lock)
 {
     struct sum *sum = sum_new(row);
     const struct text key = {sum->text, sum->key_len};

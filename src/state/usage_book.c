@@ -134,6 +134,7 @@ static void set_key(struct usage_node *node, const char *key)
 }
 
 static struct usage_node *find_or_add(struct usage_book *book, const char *name, int64_t now_ms)
+    REQUIRES(book->lock)
 {
     struct usage_node *node = map_find(&book->nodes, text_of(name));
 

@@ -251,7 +251,7 @@ static void pod_cache_sum(struct pod_cache *pods, const struct pod_record *recor
         count(pods->host_sums, record->node, record->cpu_milli, record->memory_bytes);
 }
 
-static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record)
+static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record) REQUIRES(pods->lock)
 {
     const struct text uid = text_of(record->uid);
 
@@ -266,6 +266,7 @@ static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record)
 
 /* NULL if it is not in the table. The keys live in the record. */
 static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *uid)
+    REQUIRES(pods->lock)
 {
     struct pod_record *record = map_take(&pods->by_uid, text_of(uid));
 
@@ -285,7 +286,7 @@ static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *ui
  * Its own request is replaced by the one shared by all pods that ask for the same. Without room
  * there is none: whoever binds the pod then asks the API server.
  */
-static void share_request(struct pod_cache *pods, struct pod_record *record)
+static void share_request(struct pod_cache *pods, struct pod_record *record) REQUIRES(pods->lock)
 {
     struct request *own = (struct request *)(uintptr_t)record->request;
 
@@ -299,7 +300,7 @@ static void share_request(struct pod_cache *pods, struct pod_record *record)
 
 /* Of a bound pod only what it tolerates: it needs no other node. */
 static void share_demands(struct pod_cache *pods, struct pod_record *record,
-                          const struct node_demands *demands)
+                          const struct node_demands *demands) REQUIRES(pods->lock)
 {
     const struct node_demands tolerated = {
         .unreadable = demands->unreadable,
@@ -316,7 +317,7 @@ static void share_demands(struct pod_cache *pods, struct pod_record *record,
 }
 
 /* Without room it is left out: nothing is decided by it. */
-static void count_context(struct pod_cache *pods, struct pod_record *record)
+static void count_context(struct pod_cache *pods, struct pod_record *record) REQUIRES(pods->lock)
 {
     must(pods->context_bytes <= CONTEXTS_BYTES_MAX);
     if (record->context == NULL)
@@ -328,7 +329,7 @@ static void count_context(struct pod_cache *pods, struct pod_record *record)
 }
 
 /* Advice is for people: without room there is none. */
-static void count_advice(struct pod_cache *pods, struct pod_record *record)
+static void count_advice(struct pod_cache *pods, struct pod_record *record) REQUIRES(pods->lock)
 {
     const size_t bytes = record->advice != NULL ? strlen(record->advice) + 1 : 0;
 
@@ -374,8 +375,9 @@ void pod_cache_set_keys(struct pod_cache *pods, const struct cached_key *key, si
     xfree(before);
 }
 
-/* The public key that a pod names; an empty text if it is not known. Under the lock. */
+/* The public key that a pod names; an empty text if it is not known. */
 static void key_named(const struct pod_cache *pods, uint64_t number, struct cached_key *out)
+    REQUIRES(pods->lock)
 {
     must(number != 0);
     *out = (struct cached_key){.number = 0};
