@@ -24,7 +24,8 @@
  *   A ledger of an older version is migrated for its own cluster only; another cluster's stays as
  *   it is, byte for byte (store_rules.cluster).
  *
- * The writer uses store_ops; the simulator and the fault tests insert their own in between.
+ * The writer uses store_ops; the simulator and the fault tests insert their own in between. Once a
+ * thread has written, another one that writes, or reads what a start reads, aborts.
  * history, backup, verification, replay_check and facts may be called from any thread: each uses a
  * connection of its own. A ledger in memory has only one connection, so there they wait for the end
  * of the batch, and the writer must not call them within its own.

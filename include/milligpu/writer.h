@@ -5,8 +5,9 @@
  *   more room -> reply
  *
  * A step function: its thread is only a loop around writer_step(). It owns the ledger and the
- * writing half of the store. It never uses the network: what must be sent is put into the outbox,
- * after the COMMIT.
+ * writing half of the store: once a thread has made a step, another one that makes a step, ends or
+ * loads the writer, or reads its tables aborts. It never uses the network: what must be sent is put
+ * into the outbox, after the COMMIT.
  *
  * When a batch is lost (disk full, I/O error), everything is undone, binds are answered with an
  * Error, and what the watch reported is kept and tried again; readiness is false meanwhile. When

@@ -114,6 +114,7 @@ int store_agents(struct store *store, struct agents *agents, struct err *err)
     struct err later;
 
     must(agents_count(agents) == 0);
+    must(sole_thread_admits(&store->writer));
     store_lock(store);
     int failed = agents_kept_read_seen(store, agents, err);
     const int wrong = agents_kept_read_rows(store, agents, failed == 0 ? err : &later);

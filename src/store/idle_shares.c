@@ -99,6 +99,7 @@ int store_idle(struct store *store, int64_t *out_reported_ms, void *user,
 {
     must(!store->in_batch);
     *out_reported_ms = 0;
+    must(sole_thread_admits(&store->writer));
     store_lock(store);
     const int failed = idle_read(store, out_reported_ms, user, each, err);
     store_unlock(store);

@@ -259,6 +259,7 @@ int store_learned(struct store *store, struct tally **out, int64_t *out_until_ms
     arena_init(&learned->arena);
     strbuf_init(&learned->text);
     *out = NULL;
+    must(sole_thread_admits(&store->writer));
     store_lock(store);
     const int failed = learned_read(learned, out, err);
     store_unlock(store);

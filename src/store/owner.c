@@ -137,6 +137,7 @@ static int store_owned_id(struct store *store, const char *cluster, struct err *
 int store_whose(struct store *store, const char *cluster, enum store_owner *out, struct err *err)
 {
     must(out != NULL);
+    must(sole_thread_admits(&store->writer));
     store_lock(store);
     const int failed = store_read_cluster(store, cluster, out, err);
     store_unlock(store);
@@ -146,6 +147,7 @@ int store_whose(struct store *store, const char *cluster, enum store_owner *out,
 int store_set_cluster(struct store *store, const char *cluster, struct err *err)
 {
     must(store != NULL);
+    must(sole_thread_enter(&store->writer));
     store_lock(store);
     const int failed = store_owned_id(store, cluster, err);
     store_unlock(store);

@@ -243,9 +243,9 @@ void store_doubt_clock(struct store *store, bool doubted)
     atomic_store(&store->clock_doubted, doubted);
 }
 
-/* Over the writer's connection, so in the writer's thread only. */
 int store_clock(struct store *store, int64_t *out_last_ms, int64_t *out_stepped_ms, struct err *err)
 {
+    must(sole_thread_enter(&store->writer));
     must(!store->in_batch);
     store_lock(store);
     int failed = db_number(store->db,
@@ -262,6 +262,7 @@ NO_THREAD_SAFETY_ANALYSIS static int store_begin(void *ctx, struct err *err)
 {
     struct store *store = ctx;
 
+    must(sole_thread_enter(&store->writer));
     store_lock(store);
     must(!store->in_batch);
     int failed = 0;
@@ -304,6 +305,7 @@ static enum store_outcome write_one(void *ctx, const struct command *command,
 {
     struct store *store = ctx;
 
+    must(sole_thread_enter(&store->writer));
     must(store->in_batch);
     int failed = db_run(store->stmt[ST_SAVEPOINT], err);
     if (failed != 0)
@@ -329,6 +331,7 @@ NO_THREAD_SAFETY_ANALYSIS static int store_commit(void *ctx, struct err *err)
 {
     struct store *store = ctx;
 
+    must(sole_thread_enter(&store->writer));
     must(store->in_batch);
     /* A full disk ends the transaction by itself, and COMMIT would find nothing to do. */
     if (sqlite3_get_autocommit(store->db) != 0)
@@ -368,6 +371,7 @@ static int store_maintain(void *ctx, int64_t now_ms, struct err *err)
     must(ctx != NULL);
     struct store *store = ctx;
 
+    must(sole_thread_enter(&store->writer));
     store_lock(store);
     room_keep_ballast(store, now_ms);
     int failed = maintain_retention(store, now_ms, err);
@@ -476,7 +480,7 @@ int store_load(struct store *store, struct ledger *ledger, struct err *err)
 {
     size_t at = 0;
     must(ledger_next_node(ledger, &at) == NULL);
-
+    must(sole_thread_admits(&store->writer));
     store_lock(store);
     const int failed = check_load(store->db, ledger, err);
     store_unlock(store);

@@ -37,6 +37,7 @@
 #include <time.h>
 
 #include "milligpu/mutex.h"
+#include "milligpu/sole_thread.h"
 #include "milligpu/store.h"
 
 #include "store/db.h"
@@ -255,6 +256,8 @@ struct store {
     bool asks_cluster;               /* there was a store_rules.cluster() */
     char cluster[UID_BYTES_MAX + 1]; /* what it said; "": it was not asked */
     struct mutex mutex;              /* guards the db of a ledger in memory, see above */
+
+    struct sole_thread writer; /* the first thread that uses db to write */
 
     /* From here to result: the writer's, without a lock of their own. */
     bool in_batch;

@@ -114,7 +114,7 @@ static int64_t wake_pause_ms(size_t waiting)
 }
 
 /* After a failure. Once a wake-up succeeds, waiting pods are delayed no longer than that. */
-static int64_t wake_retry_ms(const struct outbox *outbox)
+static int64_t wake_retry_ms(const struct outbox *outbox) REQUIRES(outbox->lock)
 {
     /* Drawn from the count of failures, not from a clock: a simulated run repeats. */
     const uint64_t failures = outbox->stats.wake_failures;
@@ -212,7 +212,7 @@ void outbox_side_failed(struct outbox *outbox, struct outbox_call *call, int64_t
 }
 
 /* With wake=node a node is needed; the next caller may name one. */
-static bool can_wake(const struct outbox *outbox)
+static bool can_wake(const struct outbox *outbox) REQUIRES(outbox->lock)
 {
     must(outbox->rules.wake != NULL);
     return outbox->wake_wanted && !outbox->waking &&

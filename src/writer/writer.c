@@ -116,6 +116,7 @@ int writer_load(struct writer *writer, struct err *err)
 
 void writer_end(struct writer *writer)
 {
+    must(sole_thread_enter(&writer->thread));
     must(!writer->batch.open);
     writer_store_learned(writer);
     writer_store_measured(writer);
@@ -128,6 +129,7 @@ bool writer_idle(const struct writer *writer)
 
 void writer_tables(const struct writer *writer, struct writer_tables *out)
 {
+    must(sole_thread_admits(&writer->thread));
     *out = (struct writer_tables){.inflight = writer->binds.inflight.count,
                                   .doubts = writer->binds.doubts.count,
                                   .kept = writer->lost.keeps,
@@ -386,6 +388,7 @@ static int64_t writer_wait(const struct writer *writer, int64_t wait_ms)
 
 size_t writer_step(struct writer *writer, int64_t wait_ms)
 {
+    must(sole_thread_enter(&writer->thread));
     must(wait_ms >= 0);
     must(writer->after_commit.actions == 0);
 

@@ -33,6 +33,7 @@
 #include "milligpu/message.h"
 #include "milligpu/outbox.h"
 #include "milligpu/pod_cache.h"
+#include "milligpu/sole_thread.h"
 #include "milligpu/tally.h"
 #include "milligpu/writer.h"
 
@@ -92,6 +93,7 @@ struct post_commit_action {
 
 /* Each group is used by the file that it names, and by few others. */
 struct writer {
+    struct sole_thread thread; /* of the first step */
     struct app *app;
     struct ledger *ledger;
     struct batch batch;

@@ -14,6 +14,7 @@
 #include "milligpu/reconcile.h"
 
 #include "store/store_internal.h"
+#include "support/other_thread.h"
 #include "support_fixture.h"
 
 static void a_bind_ends_on_the_api_server_and_in_the_ledger(void **state)
@@ -1366,10 +1367,53 @@ static void where_a_ledger_begins_anew_who_holds_a_gpu_goes_on(void **state)
     assert_string_equal(fixture_bind(fixture, "c2", "a-copier"), "");
 }
 
+static void try_to_step(void *arg)
+{
+    const struct app_fixture *fixture = arg;
+
+    (void)writer_step(fixture->parts.writer, 0);
+}
+
+static void try_to_end(void *arg)
+{
+    const struct app_fixture *fixture = arg;
+
+    writer_end(fixture->parts.writer);
+}
+
+static void try_the_tables(void *arg)
+{
+    const struct app_fixture *fixture = arg;
+    struct writer_tables tables;
+
+    writer_tables(fixture->parts.writer, &tables);
+}
+
+static void try_to_load(void *arg)
+{
+    const struct app_fixture *fixture = arg;
+    struct err err;
+
+    must(writer_load(fixture->parts.writer, &err) == 0);
+}
+
+static void only_the_thread_of_the_first_step_may_touch_the_ledger(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    (void)writer_step(fixture->parts.writer, 0);
+    assert_true(other_thread_aborts(try_to_step, fixture));
+    assert_true(other_thread_aborts(try_to_end, fixture));
+    assert_true(other_thread_aborts(try_the_tables, fixture));
+    assert_true(other_thread_aborts(try_to_load, fixture));
+    (void)writer_step(fixture->parts.writer, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_bind_ends_on_the_api_server_and_in_the_ledger),
+        TEST(only_the_thread_of_the_first_step_may_touch_the_ledger),
         TEST(who_showed_a_uuid_first_goes_on),
         TEST(where_a_ledger_begins_anew_the_older_node_goes_on),
         TEST(where_a_ledger_begins_anew_who_holds_a_gpu_goes_on),

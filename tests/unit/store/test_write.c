@@ -12,6 +12,7 @@
 #include "milligpu/alloc.h"
 
 #include "core/ledger_internal.h"
+#include "support/other_thread.h"
 #include "support_shelf.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -621,11 +622,144 @@ static void a_ledger_in_memory_is_a_ledger(void **state)
     shelf_same(shelf);
 }
 
+static void try_to_begin(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct err err;
+
+    (void)shelf->ops.begin(shelf->ops.ctx, &err);
+}
+
+static void try_to_write(void *arg)
+{
+    struct err err;
+
+    (void)shelf_write(arg, &err);
+}
+
+static void try_to_commit(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct err err;
+
+    (void)shelf->ops.commit(shelf->ops.ctx, &err);
+}
+
+static void try_to_maintain(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct err err;
+
+    (void)shelf->ops.maintain(shelf->ops.ctx, 0, &err);
+}
+
+static void try_the_clock(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct err err;
+    int64_t last_ms;
+    int64_t stepped_ms;
+
+    must(store_clock(shelf->store, &last_ms, &stepped_ms, &err) == 0);
+}
+
+static void try_to_ask_whose(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct err err;
+    enum store_owner owner;
+
+    must(store_whose(shelf->store, "c1", &owner, &err) == 0);
+}
+
+static void try_to_claim(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct err err;
+
+    must(store_set_cluster(shelf->store, "c1", &err) == 0);
+}
+
+static void try_to_load(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct ledger *ledger = ledger_new();
+    struct err err;
+
+    must(store_load(shelf->store, ledger, &err) == 0);
+    ledger_free(ledger);
+}
+
+static void try_the_workload(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct tally *tally;
+    int64_t until_ms;
+    struct err err;
+
+    must(store_learned(shelf->store, &tally, &until_ms, &err) == 0);
+    tally_free(tally);
+}
+
+static void pass_over(void *user, const struct store_idle *idle)
+{
+    (void)user;
+    (void)idle;
+}
+
+static void try_the_idle_shares(void *arg)
+{
+    struct shelf *shelf = arg;
+    int64_t reported_ms;
+    struct err err;
+
+    must(store_idle(shelf->store, &reported_ms, NULL, pass_over, &err) == 0);
+}
+
+static void try_the_agents(void *arg)
+{
+    struct shelf *shelf = arg;
+    const struct agents_rules rules = {.key = TEXT("pool"), .value = TEXT("gpu")};
+    struct agents *agents = agents_new(&rules);
+    struct err err;
+
+    must(store_agents(shelf->store, agents, &err) == 0);
+    agents_free(agents);
+}
+
+/* All use the connection that writes, so another thread would find or leave half a batch. */
+static void only_the_thread_that_wrote_first_may_write(void **state)
+{
+    struct shelf *shelf = *state;
+    struct err err;
+    static void (*const at_start[])(void *) = {try_to_ask_whose, try_to_load, try_the_workload,
+                                               try_the_idle_shares, try_the_agents};
+    static void (*const later[])(void *) = {try_to_begin, try_to_maintain, try_the_clock,
+                                            try_to_claim};
+
+    for (size_t i = 0; i < ARRAY_LEN(at_start); i++)
+        assert_false(other_thread_aborts(at_start[i], shelf)); /* nobody has written yet */
+    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    shelf_save(shelf);
+    for (size_t i = 0; i < ARRAY_LEN(at_start); i++)
+        assert_true(other_thread_aborts(at_start[i], shelf));
+    for (size_t i = 0; i < ARRAY_LEN(later); i++)
+        assert_true(other_thread_aborts(later[i], shelf));
+    (void)core_node(&shelf->core, "n2", two_a100, 2);
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_true(other_thread_aborts(try_to_write, shelf));
+    assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+    assert_true(other_thread_aborts(try_to_commit, shelf));
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    shelf_turn(shelf);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, shelf_set_up, shelf_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_new_file_is_ours_and_empty),
+        TEST(only_the_thread_that_wrote_first_may_write),
         TEST(the_writer_uses_a_log_and_leaves_one_file),
         TEST(every_command_comes_back),
         TEST(what_is_linked_comes_back),
