@@ -112,7 +112,12 @@ struct app {
         int64_t began_wall_ms; /* UTC, when the parts were made */
     } instance;
 
-    /* Each is written by the part that knows it, and read by probes, metrics and doctor. */
+    /*
+     * Each is written by the part that knows it, and read by probes, metrics and doctor. Of those
+     * in app_needs(), the identity step sets identified, and the writer nodes_synced and
+     * pods_synced, for good. Both set disk_broken, and the writer clears it. Any thread sets
+     * safe_mode, for good.
+     */
     atomic_bool identified; /* the cluster is known, and the ledger belongs to it */
     atomic_bool draining;
     atomic_bool planning;      /* an admin thread makes a plan of moves: one at a time */
@@ -158,8 +163,20 @@ static inline void app_between(const struct app *app, enum between where)
 }
 
 /*
- * May milligpud grant? False unless everything needed is known. out_why may be NULL; else it
- * receives the first reason, for people.
+ * What milligpud needs to grant. Each is a fact of its own, so several may fail at once. What a
+ * start waits for comes first, in the order in which it ends; what can break later follows.
+ */
+struct app_need {
+    const char *name; /* as /readyz shows it */
+    bool is_met;
+    const char *why; /* why not, for people; names no pod */
+};
+enum { APP_NEEDS = 6 };
+void app_needs(const struct app *app, struct app_need out[APP_NEEDS]);
+
+/*
+ * May milligpud grant? False unless all needs are met. out_why may be NULL; else it receives the
+ * first reason, or NULL.
  */
 bool app_ready(const struct app *app, const char **out_why);
 /* The reason to give while the list of pods is not complete. */

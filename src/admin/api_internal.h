@@ -156,15 +156,6 @@ bool api_model_filter(struct api_call *call, struct model_filter *out) MUST_USE;
 bool api_model_taken(const struct model_filter *filter, const struct atom *model);
 bool api_is_wanted(const char *filter, const char *value); /* filter NULL: all are */
 
-/* The conditions of readiness, one by one. */
-struct api_check {
-    const char *name;
-    bool good;
-    const char *why; /* not */
-};
-enum { API_CHECKS_MAX = 8 };
-size_t api_checks(const struct app *app, struct api_check check[API_CHECKS_MAX]);
-
 struct drift_counts {
     uint32_t warnings;
     uint32_t information; /* drift_is_information() now */

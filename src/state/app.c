@@ -1,5 +1,8 @@
 #include "milligpu/app.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "milligpu/metric.h"
 
 const char *app_grace_why(const struct app *app)
@@ -25,29 +28,32 @@ const char *app_room_why(const struct app *app)
                  "there is room in it again";
 }
 
+void app_needs(const struct app *app, struct app_need out[APP_NEEDS])
+{
+    const struct app_need needs[] = {
+        {"api-server", atomic_load(&app->identified), "the API server has not been reached yet"},
+        {"nodes", atomic_load(&app->watch.nodes_synced), "the list of nodes is not complete yet"},
+        {"pods", atomic_load(&app->watch.pods_synced), app_pods_why(app)},
+        {"ledger", !atomic_load(&app->health.disk_broken), "the ledger cannot be written"},
+        {"ledger-size", store_room(app->store) == ROOM_ENOUGH, app_room_why(app)},
+        {"consistency", !atomic_load(&app->health.safe_mode), safe_mode_why(app)},
+    };
+    static_assert(ARRAY_LEN(needs) == APP_NEEDS, "the caller has room");
+
+    memcpy(out, needs, sizeof needs);
+}
+
 bool app_ready(const struct app *app, const char **out_why)
 {
-    const char *why = NULL;
+    struct app_need need[APP_NEEDS];
+    size_t i = 0;
 
-    /*
-     * What a start waits for comes first, in the order in which it ends; what can break later
-     * follows.
-     */
-    if (!atomic_load(&app->identified))
-        why = "the API server has not been reached yet";
-    else if (!atomic_load(&app->watch.nodes_synced))
-        why = "the list of nodes is not complete yet";
-    else if (!atomic_load(&app->watch.pods_synced))
-        why = app_pods_why(app);
-    else if (atomic_load(&app->health.disk_broken))
-        why = "the ledger cannot be written";
-    else if (store_room(app->store) != ROOM_ENOUGH)
-        why = app_room_why(app);
-    else if (atomic_load(&app->health.safe_mode))
-        why = safe_mode_why(app);
+    app_needs(app, need);
+    while (i < APP_NEEDS && need[i].is_met)
+        i++;
     if (out_why != NULL)
-        *out_why = why;
-    return why == NULL;
+        *out_why = i < APP_NEEDS ? need[i].why : NULL;
+    return i == APP_NEEDS;
 }
 
 void app_count_refusal(enum reason reason)

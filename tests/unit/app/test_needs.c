@@ -1,0 +1,85 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store/store_internal.h"
+#include "support_fixture.h"
+
+/* In the order of precedence: each is made to fail beside those before it in this list. */
+static void the_first_need_that_is_not_met_is_the_reason(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct app *app = &fixture->app;
+    struct app_need need[APP_NEEDS];
+    const char *why = "stale";
+    static const char *const names[APP_NEEDS] = {"api-server", "nodes",       "pods",
+                                                 "ledger",     "ledger-size", "consistency"};
+
+    assert_true(app_ready(app, &why));
+    assert_null(why);
+    for (size_t failing = APP_NEEDS; failing-- > 0;) {
+        switch (failing) {
+        case 0:
+            atomic_store(&app->identified, false);
+            break;
+        case 1:
+            atomic_store(&app->nodes_synced, false);
+            break;
+        case 2:
+            atomic_store(&app->pods_synced, false);
+            break;
+        case 3:
+            atomic_store(&app->disk_broken, true);
+            break;
+        case 4:
+            atomic_store(&app->store->room, ROOM_LIMIT);
+            break;
+        default:
+            atomic_store(&app->safe_mode, true);
+            break;
+        }
+        app_needs(app, need);
+        for (size_t i = 0; i < APP_NEEDS; i++) {
+            assert_string_equal(need[i].name, names[i]);
+            assert_int_equal(need[i].is_met, i < failing);
+        }
+        assert_false(app_ready(app, &why));
+        assert_string_equal(why, need[failing].why);
+        assert_false(app_ready(app, NULL));
+    }
+    assert_string_equal(why, "the API server has not been reached yet");
+}
+
+static void every_need_has_a_reason_of_its_own(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct app *app = &fixture->app;
+    struct app_need need[APP_NEEDS];
+
+    app_needs(app, need);
+    for (size_t i = 0; i < APP_NEEDS; i++)
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(need[i].why, need[k].why);
+    assert_string_equal(need[2].why, "the list of pods is not complete yet");
+    assert_non_null(strstr(need[4].why, "ledger_max_bytes"));
+    atomic_store(&app->store->room, ROOM_DISK);
+    atomic_store(&app->grace_ends_ms, 1);
+    app_needs(app, need);
+    assert_non_null(strstr(need[2].why, "grace_period_s"));
+    assert_non_null(strstr(need[4].why, "disk"));
+    atomic_store(&app->grace_ends_ms, 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(the_first_need_that_is_not_met_is_the_reason),
+        TEST(every_need_has_a_reason_of_its_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
