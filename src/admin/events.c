@@ -50,7 +50,7 @@ struct event_piece {
 
 struct events {
     struct app *app;
-    struct mutex lock;
+    struct mutex lock; /* guards client and piece */
     struct event_client client[EVENTS_STREAMS_MAX];
     struct event_piece piece;
     struct bell *bell; /* a stream began, or all are to end */

@@ -35,9 +35,9 @@ static const char GPUS[] = "milligpu.io/gpus";
 struct reporter {
     struct reporter_rules rules;
     pthread_t thread;
-    struct mutex lock;
+    struct mutex lock; /* guards stop and agent */
     struct condvar changed;
-    bool stop;           /* under the lock, like the next one */
+    bool stop;
     struct strbuf agent; /* the value of the annotation; empty: not known yet */
     /* the thread's own */
     struct strbuf sent;               /* the patch that the API server took last */

@@ -29,9 +29,9 @@ static const uint64_t DAY_MS = 86400000;
 struct usage_sender {
     struct usage_sender_rules rules;
     pthread_t thread;
-    struct mutex lock;
+    struct mutex lock; /* guards stop */
     struct condvar changed;
-    bool stop; /* under the lock */
+    bool stop;
     /* the thread's own */
     uint64_t chance;
     uint64_t number;

@@ -136,11 +136,8 @@ static enum MHD_Result call_refuse(struct http_call *call, int status, const cha
     return send_answer(call);
 }
 
-/* The lock is held, as in add_asleep(). */
-static void remove_asleep(struct http_call *call)
+static void remove_asleep(struct http_server *http, struct http_call *call) REQUIRES(http->lock)
 {
-    struct http_server *http = call->http;
-
     if (call->asleep_last != NULL)
         call->asleep_last->asleep_next = call->asleep_next;
     else
@@ -152,10 +149,8 @@ static void remove_asleep(struct http_call *call)
     must(http->asleep != call);
 }
 
-static void add_asleep(struct http_call *call)
+static void add_asleep(struct http_server *http, struct http_call *call) REQUIRES(http->lock)
 {
-    struct http_server *http = call->http;
-
     must(call->asleep_next == NULL && call->asleep_last == NULL);
     call->asleep_next = http->asleep;
     if (http->asleep != NULL)
@@ -163,11 +158,11 @@ static void add_asleep(struct http_call *call)
     http->asleep = call;
 }
 
-/* The lock is held; after the last line the call belongs to its connection's thread again. */
-static void call_wake(struct http_call *call)
+/* After the last line the call belongs to its connection's thread again. */
+static void call_wake(struct http_server *http, struct http_call *call) REQUIRES(http->lock)
 {
     must(call_state_of(call) == CALL_ANSWERED);
-    remove_asleep(call);
+    remove_asleep(http, call);
     MHD_resume_connection(call->peer);
 }
 
@@ -187,7 +182,7 @@ static void answer_with(struct http_call *call, int status, const char *type,
     if (before == CALL_HANDLING)
         return; /* its thread is still in sleep_or_answer() and will see it */
     mutex_lock(&http->lock);
-    call_wake(call);
+    call_wake(http, call);
     mutex_unlock(&http->lock);
 }
 
@@ -237,7 +232,7 @@ void call_answer_all(struct http_server *http)
         if (!call_move(call, CALL_SLEEPING, CALL_ANSWERED))
             continue; /* http_answer() has the call and waits for the lock */
         answer_stopping(call);
-        call_wake(call);
+        call_wake(http, call);
     }
 }
 
@@ -310,9 +305,9 @@ static enum MHD_Result sleep_or_answer(struct http_call *call)
         return send_answer(call);
     }
     MHD_suspend_connection(call->peer);
-    add_asleep(call);
+    add_asleep(http, call);
     if (!call_move(call, CALL_HANDLING, CALL_SLEEPING))
-        call_wake(call);
+        call_wake(http, call);
     mutex_unlock(&http->lock);
     return MHD_YES;
 }

@@ -18,7 +18,7 @@
 enum { STREAM_BLOCK = 8192 };
 
 struct http_stream {
-    struct mutex lock;
+    struct mutex lock;      /* guards everything below */
     struct http_call *call; /* valid until over */
     struct strbuf buffer;
     unsigned holders;

@@ -8,7 +8,7 @@
 #include "milligpu/mutex.h"
 
 struct commits {
-    struct mutex lock;
+    struct mutex lock; /* guards seq and ended */
     struct condvar changed;
     uint64_t seq;
     bool ended;
