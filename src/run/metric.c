@@ -149,7 +149,7 @@ static void add_values(enum metric_id id)
     CLEANUP(strbuf_done) struct strbuf labels;
 
     strbuf_init(&labels);
-    must(pthread_mutex_lock(&adding) == 0);
+    mutex_lock(&adding);
     for (enum metric_id at = id + 1; is_value(at); at++) {
         if (atomic_load(&families[id].used) >= at - id)
             continue;
@@ -157,7 +157,7 @@ static void add_values(enum metric_id id)
         put_labels(&labels, id, LABEL_VALUES(infos[at].labels));
         (void)metric_add_series(id, labels.data);
     }
-    must(pthread_mutex_unlock(&adding) == 0);
+    mutex_unlock(&adding);
 }
 
 static struct series *value_series(enum metric_id id)

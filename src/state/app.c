@@ -1,6 +1,5 @@
 #include "milligpu/app.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "milligpu/metric.h"

@@ -27,19 +27,19 @@ static void the_first_need_that_is_not_met_is_the_reason(void **state)
             atomic_store(&app->identified, false);
             break;
         case 1:
-            atomic_store(&app->nodes_synced, false);
+            atomic_store(&app->watch.nodes_synced, false);
             break;
         case 2:
-            atomic_store(&app->pods_synced, false);
+            atomic_store(&app->watch.pods_synced, false);
             break;
         case 3:
-            atomic_store(&app->disk_broken, true);
+            atomic_store(&app->health.disk_broken, true);
             break;
         case 4:
             atomic_store(&app->store->room, ROOM_LIMIT);
             break;
         default:
-            atomic_store(&app->safe_mode, true);
+            atomic_store(&app->health.safe_mode, true);
             break;
         }
         app_needs(app, need);
@@ -67,11 +67,11 @@ static void every_need_has_a_reason_of_its_own(void **state)
     assert_string_equal(need[2].why, "the list of pods is not complete yet");
     assert_non_null(strstr(need[4].why, "ledger_max_bytes"));
     atomic_store(&app->store->room, ROOM_DISK);
-    atomic_store(&app->grace_ends_ms, 1);
+    atomic_store(&app->grace.grace_ends_ms, 1);
     app_needs(app, need);
     assert_non_null(strstr(need[2].why, "grace_period_s"));
     assert_non_null(strstr(need[4].why, "disk"));
-    atomic_store(&app->grace_ends_ms, 0);
+    atomic_store(&app->grace.grace_ends_ms, 0);
 }
 
 int main(void)
