@@ -14,8 +14,8 @@
 
 /*
  * Asks once, before a ledger of an older version is migrated, over ops that have nothing else in
- * flight. Waits five seconds at most; a credential plugin has a limit of its own. UNAVAILABLE: no
- * answer, or none that names the cluster; UNAUTHORIZED, FORBIDDEN: the API server refuses it.
+ * flight. Waits five seconds at most. UNAVAILABLE: no answer, or none that names the cluster;
+ * UNAUTHORIZED, FORBIDDEN: the API server refuses it.
  */
 int cluster_identity_ask(const struct kube_ops *ops, char out_uid[UID_BYTES_MAX + 1],
                          struct err *err) MUST_USE;

@@ -75,7 +75,7 @@ int kube_fetch(const struct kube_ops *ops, const struct kube_request *request, s
 /*
  * How to reach a cluster, and with which credentials: from a kubeconfig file, or from the files
  * that a pod is given. Tokens are read again when they are older than a minute, and once after a
- * 401; exec plugins run again when their credentials expire.
+ * 401. A kubeconfig that names a credential plugin (exec) is refused: nothing is executed.
  */
 struct kube_config;
 
@@ -92,8 +92,6 @@ void kube_config_free(struct kube_config *config);
 /* The namespace of the context, or of the pod in which this process runs; "" if none is set. */
 const char *kube_config_namespace(const struct kube_config *config);
 const char *kube_config_server(const struct kube_config *config);
-/* Do tokens come from a program that is executed from time to time (an exec plugin)? */
-bool kube_config_executes(const struct kube_config *config);
 
 /* config must outlive the ops, and may serve several. */
 int kube_curl_new(struct kube_config *config, struct kube_ops *out, struct err *err) MUST_USE;

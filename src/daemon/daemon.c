@@ -1159,21 +1159,13 @@ static void keep_memory(const struct settings *settings)
 
 /*
  * Everything is open and every thread runs: after this only requests, API calls and writes happen.
- * A credential plugin would inherit the filter and fail in it, so there is none with a plugin
- * (docs/why/016).
  */
 static void keep_calls(const struct daemon *daemon)
 {
     struct err err;
 
-    if (!daemon->app.settings->sandbox)
-        return;
-    if (daemon->config != NULL && kube_config_executes(daemon->config)) {
-        log_plain(LOG_INFO,
-                  "system calls are not limited, because the kubeconfig names a credential plugin");
-    } else if (sandbox_calls(&err) < 0) {
+    if (daemon->app.settings->sandbox && sandbox_calls(&err) < 0)
         log_write(LOG_WARN, "system calls cannot be limited", log_str("error", err.text));
-    }
 }
 
 /* Users must not be able to predict hash tables that they fill. */

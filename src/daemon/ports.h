@@ -16,7 +16,7 @@ enum {
     PORTS_CONNECTIONS_LEAST = 16,
     /*
      * ledger and its log, a backup, 16 connections to the API server and 16 for its watches,
-     * credential plugins, standard streams
+     * standard streams
      */
     PORTS_OWN_FILES = 128,
 };

@@ -1,9 +1,9 @@
 /*
  * Documents as trees: JSON in and out, search, change, comparison. Called by milligpuctl, the fake
- * API server and the readers of kubeconfigs and of credential plugins; the daemon's own decoders
- * use the pull reader instead, because a tree of a large list takes too much memory. A tree lives
- * in one arena and belongs to one thread. Recursion is bounded by JSON_DEPTH_MAX, which both
- * parsers enforce. First values, then parsing, looking, changing, writing.
+ * API server and the reader of kubeconfigs; the daemon's own decoders use the pull reader instead,
+ * because a tree of a large list takes too much memory. A tree lives in one arena and belongs to
+ * one thread. Recursion is bounded by JSON_DEPTH_MAX, which both parsers enforce. First values,
+ * then parsing, looking, changing, writing.
  */
 #include "milligpu/doc.h"
 

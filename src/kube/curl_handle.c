@@ -185,10 +185,10 @@ static struct makeup *makeup_new(const struct handles *handles, struct auth *tak
 }
 
 /*
- * Afterwards handles->now has the current credentials, unless the verdict says that there are none.
+ * Afterwards handles->now has the current credentials, unless there are none.
  * Costs a lock and a comparison when nothing has changed.
  */
-static enum auth_verdict curl_handle_look(struct handles *handles, int64_t now_ms, struct err *err)
+static int curl_handle_look(struct handles *handles, int64_t now_ms, struct err *err)
 {
     /* Without its texts: only a newer generation fills them. */
     struct auth auth = {.taken = handles->now != NULL};
@@ -196,13 +196,12 @@ static enum auth_verdict curl_handle_look(struct handles *handles, int64_t now_m
     must(handles->config != NULL);
     if (auth.taken)
         auth.generation = handles->now->auth.generation;
-    const enum auth_verdict verdict = kube_auth_take(handles->config, now_ms, &auth, err);
-    if (verdict != AUTH_READY ||
-        (handles->now != NULL && auth.generation == handles->now->auth.generation))
-        return verdict;
+    const int rc = kube_auth_take(handles->config, now_ms, &auth, err);
+    if (rc < 0 || (handles->now != NULL && auth.generation == handles->now->auth.generation))
+        return rc;
     makeup_unref(handles->now);
     handles->now = makeup_new(handles, &auth);
-    return AUTH_READY;
+    return 0;
 }
 
 /* ---- options that are set once per handle ---- */
@@ -348,22 +347,22 @@ static void handle_free(struct curl_handle *handle)
     xfree(handle);
 }
 
-/* A verdict other than AUTH_READY leaves *out alone; nothing has to be given back then. */
-enum auth_verdict handles_take(struct handles *handles, int64_t now_ms, struct curl_handle **out,
-                               struct err *err)
+/* An error leaves *out alone; nothing has to be given back then. */
+int handles_take(struct handles *handles, int64_t now_ms, struct curl_handle **out, struct err *err)
 {
-    const enum auth_verdict verdict = curl_handle_look(handles, now_ms, err);
+    int rc = curl_handle_look(handles, now_ms, err);
 
-    if (verdict != AUTH_READY)
-        return verdict;
+    if (rc < 0)
+        return rc;
     must(handles->now != NULL);
     struct curl_handle *handle = curl_handle_pick(handles);
-    if (curl_handle_make_up(handles, handle, err) < 0) {
+    rc = curl_handle_make_up(handles, handle, err);
+    if (rc < 0) {
         handle_free(handle);
-        return AUTH_FAILED;
+        return rc;
     }
     *out = handle;
-    return AUTH_READY;
+    return 0;
 }
 
 /*
@@ -395,12 +394,6 @@ void handles_free(struct handles *handles)
     xfree(handles->base);
     xfree(handles->host);
     xfree(handles);
-}
-
-uint64_t handle_generation(const struct curl_handle *handle)
-{
-    must(handle->makeup != NULL);
-    return handle->makeup->auth.generation;
 }
 
 /* ---- one request ---- */

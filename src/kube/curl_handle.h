@@ -33,12 +33,10 @@ struct handles *handles_new(struct kube_config *config) MUST_USE;
 /* Call it after every handle was given back and the connections are closed. */
 void handles_free(struct handles *handles);
 
-/* Returns a handle with everything set except the request. AUTH_WAIT: ask again soon. */
-enum auth_verdict handles_take(struct handles *handles, int64_t now_ms, struct curl_handle **out,
-                               struct err *err);
+/* Sets *out to a handle with everything set except the request. */
+int handles_take(struct handles *handles, int64_t now_ms, struct curl_handle **out,
+                 struct err *err) MUST_USE;
 void handles_give(struct handles *handles, struct curl_handle *handle);
-/* The generation of its credentials. */
-uint64_t handle_generation(const struct curl_handle *handle);
 
 struct handle_request {
     const char *method;

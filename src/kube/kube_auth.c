@@ -1,10 +1,9 @@
 /*
- * kube_auth - the current credentials, from files, from a plugin, or inline. Called by the threads
- * of all kube_ops that share the config (informer and outbox) under its lock; the plugin runs in a
- * thread of its own, without the lock. A request asks kube_auth_take() for copies, and the
- * generation tells it whether anything has changed; after a 401 kube_auth_refuse() makes the next
- * request read everything again. The end of the file builds a config from a pod's files or a
- * kubeconfig.
+ * kube_auth - the current credentials, from files or inline. Called by the threads of all kube_ops
+ * that share the config (informer and outbox) under its lock. A request asks kube_auth_take() for
+ * copies, and the generation tells it whether anything has changed; after a 401 kube_auth_refuse()
+ * makes the next request read everything again. The end of the file builds a config from a pod's
+ * files or a kubeconfig.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,9 +14,6 @@
 #include "milligpu/file.h"
 
 #include "kube/config.h"
-
-/* A credential that expires within this time is renewed already. */
-enum { EXPIRY_LEEWAY_MS = 10 * 1000 };
 
 static const char pod_folder[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -96,105 +92,12 @@ static int sources_fresh(struct kube_config *config, int64_t now_ms, struct err 
     return 0;
 }
 
-/* ---- the plugin ---- */
-
-/* For expirationTimestamp, which is UTC; all else here is monotonic. */
-static int64_t wall_now_ms(void)
-{
-    struct timespec now;
-    must(clock_gettime(CLOCK_REALTIME, &now) == 0);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static int64_t monotonic_now_ms(void)
-{
-    struct timespec now;
-    must(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* Holds the lock only to store the result. A failed run keeps the earlier answer. */
-static void *exec_thread(void *arg)
-{
-    struct kube_config *config = arg;
-    struct exec_answer answer = {NULL, NULL, NULL, 0};
-    struct err err = {ERR_NONE, ""};
-
-    const int rc = kube_exec_run(&config->exec, &answer, &err);
-    mutex_lock(&config->lock);
-    must(config->running);
-    config->running = false;
-    if (rc < 0) {
-        config->exec_err = err;
-        config->exec_failed_ms = monotonic_now_ms();
-    } else {
-        kube_exec_answer_done(&config->answer);
-        config->answer = answer;
-        config->exec_failed_ms = 0;
-        config->exec_stale = false;
-        config->generation++;
-    }
-    mutex_unlock(&config->lock);
-    return NULL;
-}
-
-static bool exec_has_answer(const struct kube_config *config) REQUIRES(config->lock)
-{
-    const struct exec_answer *answer = &config->answer;
-    return answer->token != NULL || answer->cert != NULL;
-}
-
-/*
- * Is there a credential that is good for another ms_more? One without an expiry is good until the
- * server refuses it.
- */
-static bool exec_is_good(const struct kube_config *config, int64_t ms_more) REQUIRES(config->lock)
-{
-    const int64_t expires_ms = config->answer.expires_ms;
-
-    return exec_has_answer(config) && !config->exec_stale &&
-           (expires_ms == 0 || expires_ms - ms_more > wall_now_ms());
-}
-
-/* If no thread can be created, running stays false and the next request tries again. */
-static void exec_start(struct kube_config *config) REQUIRES(config->lock)
-{
-    must(!config->running);
-    if (config->thread_made)
-        /* running is false, so it has released the lock for the last time */
-        (void)pthread_join(config->thread, NULL);
-    config->running = pthread_create(&config->thread, NULL, exec_thread, config) == 0;
-    config->thread_made = config->running;
-}
-
-/*
- * A credential is replaced before it expires. While the plugin runs, requests use the one that they
- * have for as long as it is good, and then wait. After a failure the plugin is not run for
- * EXEC_AGAIN_MS, and requests without a good credential fail at once.
- */
-static enum auth_verdict exec_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
-    REQUIRES(config->lock)
-{
-    if (config->exec.command == NULL || exec_is_good(config, EXPIRY_LEEWAY_MS))
-        return AUTH_READY;
-    const int64_t failed_ms = config->exec_failed_ms;
-    const bool resting = !config->running && failed_ms != 0 && now_ms - failed_ms < EXEC_AGAIN_MS;
-    if (!config->running && !resting)
-        exec_start(config);
-    if (exec_is_good(config, 0))
-        return AUTH_READY;
-    if (!resting)
-        return AUTH_WAIT;
-    *err = config->exec_err;
-    return AUTH_FAILED;
-}
-
 /* ---- credentials for requests ---- */
 
-/* A plugin's token wins over the user's own, and any token over name and password. */
-static char *make_header(const struct kube_config *config) REQUIRES(config->lock)
+/* A token wins over name and password. */
+static char *make_header(const struct kube_config *config)
 {
-    const char *token = config->answer.token != NULL ? config->answer.token : config->token.data;
+    const char *token = config->token.data;
     struct strbuf text;
 
     strbuf_init(&text);
@@ -223,34 +126,27 @@ static char *copy_of(const char *text)
  * Copies, so that a request needs no lock later; nothing is copied if the generation is the same.
  */
 static void kube_auth_fill(const struct kube_config *config, struct auth *out)
-    REQUIRES(config->lock)
 {
-    const struct exec_answer *answer = &config->answer;
-
     if (out->taken && out->generation == config->generation)
         return;
     kube_auth_done(out);
     out->taken = true;
     out->header = make_header(config);
     out->ca = copy_of(config->ca.data);
-    out->cert = copy_of(answer->cert != NULL ? answer->cert : config->cert.data);
-    out->key = copy_of(answer->key != NULL ? answer->key : config->key.data);
+    out->cert = copy_of(config->cert.data);
+    out->key = copy_of(config->key.data);
     out->generation = config->generation;
     must((out->cert == NULL) == (out->key == NULL));
 }
 
-/* The plugin comes first: while it runs, the files need not be read. */
-enum auth_verdict kube_auth_take(struct kube_config *config, int64_t now_ms, struct auth *out,
-                                 struct err *err)
+int kube_auth_take(struct kube_config *config, int64_t now_ms, struct auth *out, struct err *err)
 {
     mutex_lock(&config->lock);
-    enum auth_verdict verdict = exec_fresh(config, now_ms, err);
-    if (verdict == AUTH_READY && sources_fresh(config, now_ms, err) < 0)
-        verdict = AUTH_FAILED;
-    if (verdict == AUTH_READY)
+    const int rc = sources_fresh(config, now_ms, err);
+    if (rc == 0)
         kube_auth_fill(config, out);
     mutex_unlock(&config->lock);
-    return verdict;
+    return rc;
 }
 
 void kube_auth_done(struct auth *auth)
@@ -262,29 +158,25 @@ void kube_auth_done(struct auth *auth)
     *auth = (struct auth){0};
 }
 
-/*
- * Many requests in flight may be refused at once: the generation makes them run the plugin only
- * once.
- */
-bool kube_auth_refuse(struct kube_config *config, uint64_t generation, int64_t now_ms)
+bool kube_auth_refuse(struct kube_config *config, int64_t now_ms)
 {
     struct source *const all[] = {&config->ca, &config->cert, &config->key, &config->token};
     bool may_change = false;
 
     mutex_lock(&config->lock);
-    must(generation <= config->generation);
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         may_change |= all[i]->file != NULL;
         all[i]->read_ms = now_ms - SOURCE_AGE_MS;
     }
-    if (config->exec.command != NULL) {
-        may_change = true;
-        /* Another request may have renewed it meanwhile. */
-        if (generation == config->generation)
-            config->exec_stale = true;
-    }
     mutex_unlock(&config->lock);
     return may_change;
+}
+
+static int64_t monotonic_now_ms(void)
+{
+    struct timespec now;
+    must(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* ---- sources of a configuration ---- */

@@ -11,8 +11,6 @@
 #include "milligpu/alloc.h"
 #include "milligpu/base64.h"
 #include "milligpu/doc.h"
-#include "milligpu/file.h"
-#include "milligpu/json.h"
 
 #include "kube/config.h"
 
@@ -88,8 +86,6 @@ static const char cluster_keys[] =
 static const char user_keys[] =
     " client-certificate client-certificate-data client-key client-key-data token tokenFile as "
     "as-uid as-groups as-user-extra username password auth-provider exec extensions ";
-static const char exec_keys[] =
-    " command args env apiVersion installHint provideClusterInfo interactiveMode ";
 
 /* NULL if absent or empty; a wrong type is an error. */
 static const char *get_string(struct kubeconfig_reading *in, const struct doc *object,
@@ -232,151 +228,15 @@ static void read_cluster(struct kubeconfig_reading *in, const struct doc *cluste
         server[--len] = '\0';
 }
 
-static void read_exec_args(struct kubeconfig_reading *in, const struct doc *exec,
-                           struct exec_plugin *out)
-{
-    const struct doc *args = get_kind(in, exec, "args", DOC_ARRAY);
-
-    for (const struct doc *at = args != NULL ? args->first : NULL; at != NULL; at = at->next) {
-        if (at->kind != DOC_STRING)
-            wrong(in, at, "args", "expected a string, found %s", doc_kind_name(at->kind));
-        else if (doc_has_nul(at))
-            wrong(in, at, "args", "must not hold a NUL");
-        else if (out->args == EXEC_ARGS_MAX)
-            wrong(in, at, "args", "more than %d", EXEC_ARGS_MAX);
-        if (in->rc < 0)
-            return;
-        out->arg[out->args++] = xstrdup(at->text.at);
-    }
-}
-
-static void read_exec_env(struct kubeconfig_reading *in, const struct doc *exec,
-                          struct exec_plugin *out)
-{
-    const struct doc *env = get_kind(in, exec, "env", DOC_ARRAY);
-
-    for (const struct doc *at = env != NULL ? env->first : NULL; at != NULL; at = at->next) {
-        const char *name = get_string(in, at, "name");
-        const char *value = get_string(in, at, "value");
-        if (name == NULL || strchr(name, '=') != NULL)
-            wrong(in, at, "env", "expected a list of name and value");
-        else if (out->envs == EXEC_ARGS_MAX)
-            wrong(in, at, "env", "more than %d", EXEC_ARGS_MAX);
-        if (in->rc < 0)
-            return;
-        struct strbuf text;
-        strbuf_init(&text);
-        strbuf_printf(&text, "%s=%s", name, value != NULL ? value : "");
-        out->env[out->envs++] = strbuf_steal(&text);
-    }
-}
-
-/* The bytes of the CA for the plugin, inline or from a file. */
-static char *ca_for_plugin(struct kubeconfig_reading *in, const struct source *ca)
-{
-    char *data = NULL;
-    size_t len = 0;
-
-    if (ca->data != NULL)
-        return base64_encode((struct text){ca->data, ca->len});
-    if (ca->file == NULL)
-        return NULL;
-    const int rc = file_read(ca->file, SECRET_BYTES_MAX, &data, &len, in->err);
-    if (rc < 0) {
-        in->rc = err_wrap(in->err, "%s", in->file);
-        return NULL;
-    }
-    char *encoded = base64_encode((struct text){data, len});
-    xfree(data);
-    return encoded;
-}
-
-/*
- * The ExecCredential that client-go passes to a plugin. Made once, since nothing in it changes
- * later; never interactive, because a daemon has no terminal.
- */
-static char *make_info(struct kubeconfig_reading *in, bool with_cluster)
-{
-    const struct kube_config *config = in->config;
-    struct strbuf text;
-    struct json_writer json;
-
-    strbuf_init(&text);
-    json_writer_init(&json, &text);
-    json_write_object(&json);
-    json_write_key(&json, "kind");
-    json_write_str(&json, "ExecCredential");
-    json_write_key(&json, "apiVersion");
-    json_write_str(&json, config->exec.api_version);
-    json_write_key(&json, "spec");
-    json_write_object(&json);
-    if (with_cluster) {
-        CLEANUP(xfreep) char *ca = ca_for_plugin(in, &config->ca);
-        json_write_key(&json, "cluster");
-        json_write_object(&json);
-        json_write_key(&json, "server");
-        json_write_str(&json, config->server);
-        if (config->tls_name != NULL) {
-            json_write_key(&json, "tls-server-name");
-            json_write_str(&json, config->tls_name);
-        }
-        if (ca != NULL) {
-            json_write_key(&json, "certificate-authority-data");
-            json_write_str(&json, ca);
-        }
-        json_write_key(&json, "insecure-skip-tls-verify");
-        json_write_bool(&json, config->insecure);
-        json_write_object_end(&json);
-    }
-    json_write_key(&json, "interactive");
-    json_write_bool(&json, false);
-    json_write_object_end(&json);
-    json_write_object_end(&json);
-    return strbuf_steal(&text);
-}
-
-/* command is set last: kube_auth.c takes a plugin with a command as complete. */
-static void read_exec(struct kubeconfig_reading *in, const struct doc *exec)
-{
-    struct exec_plugin *out = &in->config->exec;
-    kube_config_check_keys(in, exec, exec_keys);
-    const char *hint = get_string(in, exec, "installHint");
-    const char *mode = get_string(in, exec, "interactiveMode");
-
-    out->api_version = copy_string(in, exec, "apiVersion");
-    out->folder = xstrdup(in->folder);
-    out->hint = xstrdup(hint != NULL ? hint : "");
-    read_exec_args(in, exec, out);
-    read_exec_env(in, exec, out);
-    if (mode != NULL && strcmp(mode, "Always") == 0)
-        wrong(in, doc_get(exec, "interactiveMode"), "interactiveMode",
-              "\"Always\", which nobody can answer here; use another user");
-    const bool known = out->api_version != NULL &&
-                       (strcmp(out->api_version, "client.authentication.k8s.io/v1") == 0 ||
-                        strcmp(out->api_version, "client.authentication.k8s.io/v1beta1") == 0);
-    if (!known)
-        wrong(in, exec, "apiVersion",
-              "expected client.authentication.k8s.io/v1 or client.authentication.k8s.io/v1beta1");
-    CLEANUP(xfreep) char *command = copy_string(in, exec, "command");
-    if (command == NULL)
-        wrong(in, exec, "command", "expected the program to run");
-    const bool with_cluster = get_bool(in, exec, "provideClusterInfo");
-    if (in->rc < 0)
-        return;
-    out->info = make_info(in, with_cluster);
-    out->command = STEAL(command);
-}
-
 /*
  * A kubeconfig may name several ways to log in. All are kept, and make_header() chooses; what this
- * program cannot do (auth-provider, impersonation) is refused instead of ignored.
+ * program cannot do (auth-provider, exec, impersonation) is refused instead of ignored.
  */
 static void read_user(struct kubeconfig_reading *in, const struct doc *user)
 {
     struct kube_config *config = in->config;
     const char *token = get_string(in, user, "token");
     const char *token_file = get_string(in, user, "tokenFile");
-    char where[sizeof in->where];
 
     kube_config_check_keys(in, user, user_keys);
     kube_config_read_source(in, user, "client-certificate", "client-certificate-data",
@@ -402,15 +262,13 @@ static void read_user(struct kubeconfig_reading *in, const struct doc *user)
         config->password = xstrdup("");
     if (doc_get(user, "auth-provider") != NULL)
         wrong(in, doc_get(user, "auth-provider"), "auth-provider",
-              "was removed from Kubernetes in 1.26; use exec");
+              "was removed from Kubernetes in 1.26: use tokenFile or a client certificate");
+    if (doc_get(user, "exec") != NULL)
+        wrong(in, doc_get(user, "exec"), "exec",
+              "credential plugins are not supported: run \"kubectl proxy\" and name the server "
+              "http://127.0.0.1:8001 without a user, or use tokenFile or a client certificate");
     if (doc_get(user, "as") != NULL)
         wrong(in, doc_get(user, "as"), "as", "impersonation is not supported");
-    const struct doc *exec = get_kind(in, user, "exec", DOC_OBJECT);
-    if (exec == NULL || in->rc < 0)
-        return;
-    (void)snprintf(where, sizeof where, "%.*s.exec", (int)sizeof where - 8, in->where); /* fits */
-    set_where(in, where);
-    read_exec(in, exec);
 }
 
 /*

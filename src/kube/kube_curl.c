@@ -26,8 +26,6 @@
  */
 
 enum {
-    /* ms between two looks for the credentials that a plugin is making */
-    AUTH_LOOK_MS = 20,
     CONNECTIONS_MAX = 16, /* connections to the server at the same time */
     STREAMS_MAX = 256,    /* on one connection; the server may allow fewer */
     RETRY_AFTER_MAX_S = 3600,
@@ -149,7 +147,7 @@ static void kube_curl_retire(struct curl_call *call)
     kube->done = call;
 }
 
-/* Times count from here: waiting for credentials and for a free connection is part of them. */
+/* Times count from here: waiting for a free connection is part of them. */
 static struct curl_call *curl_call_new(struct curl_kube *kube, const struct kube_request *request)
 {
     struct curl_call *call = xcalloc(1, sizeof *call);
@@ -263,8 +261,7 @@ static void head_is_complete(struct curl_call *call)
     if (status < 200)
         return; /* for example 100 Continue: the final status follows */
     call->status = (int)status;
-    if (status == 401 && !call->retried &&
-        kube_auth_refuse(call->kube->config, handle_generation(call->handle), call->heard_ms)) {
+    if (status == 401 && !call->retried && kube_auth_refuse(call->kube->config, call->heard_ms)) {
         call->swallow = true;
         return;
     }
@@ -373,10 +370,7 @@ static int kube_curl_ask(struct curl_call *call, struct curl_handle *handle, str
     return handle_ask(call->kube->handles, handle, &request, err);
 }
 
-/*
- * It stays queued while credentials are being obtained. An error before libcurl has the request is
- * certain to be unsent.
- */
+/* An error before libcurl has the request is certain to be unsent. */
 static void kube_curl_begin(struct curl_call *call, int64_t now_ms)
 {
     struct curl_kube *kube = call->kube;
@@ -384,10 +378,7 @@ static void kube_curl_begin(struct curl_call *call, int64_t now_ms)
     struct err err;
 
     must(call->state == CALL_QUEUED && call->handle == NULL);
-    const enum auth_verdict verdict = handles_take(kube->handles, now_ms, &handle, &err);
-    if (verdict == AUTH_WAIT)
-        return;
-    if (verdict == AUTH_FAILED) {
+    if (handles_take(kube->handles, now_ms, &handle, &err) < 0) {
         (void)err_wrap(&err, "%s", kube->config->server);
         kube_curl_fail(call, true, &err);
         return;
@@ -453,8 +444,7 @@ static void transfer_failed(struct curl_call *call, CURLcode code)
     must(code != CURLE_OK);
     /* perhaps the CA was renewed: read it again */
     if (kube_curl_code_of(code) == ERR_UNAUTHORIZED)
-        (void)kube_auth_refuse(call->kube->config, handle_generation(call->handle),
-                               kube_curl_clock_now_ms());
+        (void)kube_auth_refuse(call->kube->config, kube_curl_clock_now_ms());
     (void)err_set(&err, kube_curl_code_of(code), "%s: %s", call->kube->config->server,
                   call->error[0] != '\0' ? call->error : curl_easy_strerror(code));
     kube_curl_fail(call, nothing_was_sent(call) || was_cut_short(call, code), &err);
@@ -659,14 +649,14 @@ static void kube_curl_turn(struct curl_kube *kube)
     kube_curl_free_done(kube);
 }
 
-/* Calls that stay queued wait for credentials, and no descriptor tells when these are there. */
+/* A turn may queue calls: one that is tried again after a 401, a nudge. They do not wait. */
 static int64_t wait_at_most(const struct curl_kube *kube, int64_t wait_ms)
 {
     const int64_t left_ms = kube->look_ms - kube_curl_clock_now_ms();
 
     must(kube->multi != NULL);
-    if (kube->chain[CALL_QUEUED].first != NULL && wait_ms > AUTH_LOOK_MS)
-        wait_ms = AUTH_LOOK_MS;
+    if (kube->chain[CALL_QUEUED].first != NULL)
+        return 0;
     if (left_ms < wait_ms)
         wait_ms = left_ms > 0 ? left_ms : 0;
     return wait_ms;

@@ -1,6 +1,6 @@
 /*
- * RFC 3339 times to UTC milliseconds and back, for Kubernetes objects, the REST API, milligpuctl
- * and credential plugins. Own arithmetic: strptime() depends on the locale, and wire may call only
+ * RFC 3339 times to UTC milliseconds and back, for Kubernetes objects, the REST API and
+ * milligpuctl. Own arithmetic: strptime() depends on the locale, and wire may call only
  * a few functions of libc (tests/tidy/check_purity.py).
  */
 #include "milligpu/wire_kube.h"

@@ -279,21 +279,10 @@ class WhoWeAre(Cluster):
             api.create(running("seen", 100, "t4-0"))
             daemon.knows("seen")
 
-    def test_an_exec_plugin_gives_the_token_and_gives_another_after_a_401(self):
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder, "token")
-            file.write_text("first")
-            plugin = pathlib.Path(folder, "plugin")
-            plugin.write_text('#!/bin/sh\nprintf \'{"apiVersion":"client.authentication.k8s.io/v1",'
-                              '"kind":"ExecCredential","status":{"token":"%s"}}\' "$(cat "$1")"\n')
-            plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
-            api = self.serve(harness.DEMO, "--token", "first")
-            daemon = self.open(api, user={"exec": {
-                "apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "args": [str(file)],
-                "interactiveMode": "Never"}})
-            file.write_text("second")
-            api.do("token", token="second")
-            self.works(daemon)
+    def test_a_credential_plugin_is_refused_with_what_to_do(self):
+        said = r'(?s)ended with 1.*kubeconfig: line 1: users\[0\]\.user\.exec: .*run \\?"kubectl proxy'
+        with self.assertRaisesRegex(AssertionError, said):
+            self.open(self.serve(), user={"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}})
 
     def test_a_wrong_token_is_said_and_grants_nothing(self):
         api = self.serve(harness.DEMO, "--token", "right")

@@ -87,6 +87,7 @@ FOLLOWED = {
     "docs/operate/backup.md#back-up-each-night": "TestBackupsOfTheStatefulSetEachNight",
     "docs/operate/backup.md#back-up-and-restore": "TestTheFirstHourOfAStatefulSetAndItsDaemonSet",
     "docs/operate/backup.md#restore-a-backup": "TestTheFirstHourOfAStatefulSetAndItsDaemonSet",
+    "docs/operate/packages.md#if-the-cluster-is-reached-by-a-credential-plugin": "TestACredentialPluginByKubectlProxy",
     "docs/operate/install.md": "TestTheFirstHourOfAStatefulSetAndItsDaemonSet",
     "docs/operate/upgrade.md#roll-back": "TestTheUpgradeOfAStatefulSetAndTheWayBack",
     "docs/operate/upgrade.md#upgrade": "TestTheUpgradeOfAStatefulSetAndTheWayBack",

@@ -38,13 +38,6 @@ static void same_config(const struct kube_config *a, const struct kube_config *b
     same_source(&a->cert, &b->cert);
     same_source(&a->key, &b->key);
     same_source(&a->token, &b->token);
-    same_text(a->exec.command, b->exec.command);
-    same_text(a->exec.info, b->exec.info);
-    must(a->exec.args == b->exec.args && a->exec.envs == b->exec.envs);
-    for (uint32_t i = 0; i < a->exec.args; i++)
-        same_text(a->exec.arg[i], b->exec.arg[i]);
-    for (uint32_t i = 0; i < a->exec.envs; i++)
-        same_text(a->exec.env[i], b->exec.env[i]);
 }
 
 static void check(const struct kube_config *config)
@@ -56,12 +49,6 @@ static void check(const struct kube_config *config)
     must(kube_config_namespace(config) != NULL);
     must((config->cert.file != NULL || config->cert.data != NULL) ==
          (config->key.file != NULL || config->key.data != NULL));
-    must(config->exec.args <= EXEC_ARGS_MAX && config->exec.envs <= EXEC_ARGS_MAX);
-    if (config->exec.info != NULL) {
-        const struct second second = second_read(text_of(config->exec.info));
-        must(second_says(second_field(second.value, "kind"), "ExecCredential"));
-        json_decref(second.value);
-    }
 }
 
 /* The same document as JSON, which is YAML as well. */

@@ -1,9 +1,7 @@
-#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -11,7 +9,6 @@
 #include "milligpu/alloc.h"
 
 #include "kube/config.h"
-#include "support/patience.h"
 
 /* A folder of its own for each test. */
 struct fixture {
@@ -34,8 +31,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *fixture = *state;
-    static const char *const name[] = {"config", "token", "ca.crt", "namespace",
-                                       "plugin", "count", "cert",   "key"};
+    static const char *const name[] = {"config", "token", "ca.crt", "namespace"};
     kube_config_free(fixture->config);
     kube_auth_done(&fixture->auth);
     for (size_t i = 0; i < ARRAY_LEN(name); i++) {
@@ -64,20 +60,10 @@ static int parse(struct fixture *fixture, const char *text)
     return kube_config_parse(text_of(text), "kubeconfig", NULL, &fixture->config, &fixture->err);
 }
 
-static enum auth_verdict take(struct fixture *fixture, int64_t now_ms)
+static int take(struct fixture *fixture, int64_t now_ms)
 {
     kube_auth_done(&fixture->auth);
     return kube_auth_take(fixture->config, now_ms, &fixture->auth, &fixture->err);
-}
-
-/* A plugin runs in a thread of its own: asks until it has ended. */
-static enum auth_verdict take_patiently(struct fixture *fixture, int64_t now_ms)
-{
-    enum auth_verdict verdict = take(fixture, now_ms);
-    int64_t until_ms = 0;
-    while (verdict == AUTH_WAIT && patience_left(&until_ms))
-        verdict = take(fixture, now_ms);
-    return verdict;
 }
 
 static void refuses(struct fixture *fixture, const char *text, const char *why)
@@ -104,7 +90,7 @@ static void the_current_context_is_used(void **state)
     assert_int_equal(parse(fixture, "preferences: {}\n" HEAD CLUSTER USER "    token: abc\n"), 0);
     assert_string_equal(kube_config_server(fixture->config), "https://10.0.0.1:6443");
     assert_string_equal(kube_config_namespace(fixture->config), "space");
-    assert_int_equal(take(fixture, 0), AUTH_READY);
+    assert_int_equal(take(fixture, 0), 0);
     assert_string_equal(fixture->auth.header, "Authorization: Bearer abc");
     assert_null(fixture->auth.ca);
     assert_null(fixture->auth.cert);
@@ -121,7 +107,7 @@ static void another_context_can_be_named(void **state)
     assert_int_equal(kube_config_parse(text, "f", "b", &fixture->config, &fixture->err), 0);
     assert_string_equal(kube_config_server(fixture->config), "http://z");
     assert_string_equal(kube_config_namespace(fixture->config), "");
-    assert_int_equal(take(fixture, 0), AUTH_READY);
+    assert_int_equal(take(fixture, 0), 0);
     assert_null(fixture->auth.header);
     kube_config_free(fixture->config);
     fixture->config = NULL;
@@ -149,7 +135,7 @@ static void data_is_decoded_and_names_a_certificate(void **state)
                                                  "    client-certificate-data: Q0VSVA==\n"
                                                  "    client-key-data: S0VZ\n"),
                      0);
-    assert_int_equal(take(fixture, 0), AUTH_READY);
+    assert_int_equal(take(fixture, 0), 0);
     assert_string_equal(fixture->auth.ca, "CA PEM");
     assert_string_equal(fixture->auth.cert, "CERT");
     assert_string_equal(fixture->auth.key, "KEY");
@@ -162,7 +148,7 @@ static void a_user_and_a_password_are_basic_authentication(void **state)
 
     assert_int_equal(
         parse(fixture, HEAD CLUSTER USER "    username: admin\n    password: s3:cret\n"), 0);
-    assert_int_equal(take(fixture, 0), AUTH_READY);
+    assert_int_equal(take(fixture, 0), 0);
     assert_string_equal(fixture->auth.header, "Authorization: Basic YWRtaW46czM6Y3JldA==");
 }
 
@@ -180,14 +166,14 @@ static void paths_are_relative_to_the_file_and_files_are_read_again(void **state
                                     "    token: not-this\n"));
     assert_int_equal(kube_config_load(path, NULL, &fixture->config, &fixture->err), 0);
     const int64_t now_ms = fixture->config->token.read_ms;
-    assert_int_equal(take(fixture, now_ms), AUTH_READY);
+    assert_int_equal(take(fixture, now_ms), 0);
     assert_string_equal(fixture->auth.header, "Authorization: Bearer first");
     assert_string_equal(fixture->auth.ca, "CA 1");
     (void)put(fixture, "token", "second");
     (void)put(fixture, "ca.crt", "CA 2");
-    assert_int_equal(take(fixture, now_ms + 59999), AUTH_READY);
+    assert_int_equal(take(fixture, now_ms + 59999), 0);
     assert_string_equal(fixture->auth.header, "Authorization: Bearer first");
-    assert_int_equal(take(fixture, now_ms + 60000), AUTH_READY);
+    assert_int_equal(take(fixture, now_ms + 60000), 0);
     assert_string_equal(fixture->auth.header, "Authorization: Bearer second");
     assert_string_equal(fixture->auth.ca, "CA 2");
 }
@@ -202,10 +188,10 @@ static void a_refused_token_is_read_again_at_once(void **state)
                    put(fixture, "config", HEAD CLUSTER USER "    tokenFile: token\n"));
     assert_int_equal(kube_config_load(path, NULL, &fixture->config, &fixture->err), 0);
     const int64_t now_ms = fixture->config->token.read_ms;
-    assert_int_equal(take(fixture, now_ms), AUTH_READY);
+    assert_int_equal(take(fixture, now_ms), 0);
     (void)put(fixture, "token", "second");
-    assert_true(kube_auth_refuse(fixture->config, fixture->auth.generation, now_ms));
-    assert_int_equal(take(fixture, now_ms), AUTH_READY);
+    assert_true(kube_auth_refuse(fixture->config, now_ms));
+    assert_int_equal(take(fixture, now_ms), 0);
     assert_string_equal(fixture->auth.header, "Authorization: Bearer second");
 }
 
@@ -220,10 +206,10 @@ static void a_file_that_is_being_replaced_leaves_the_old_one_in_use(void **state
     assert_int_equal(kube_config_load(path, NULL, &fixture->config, &fixture->err), 0);
     const int64_t now_ms = fixture->config->token.read_ms;
     (void)put(fixture, "token", "");
-    assert_int_equal(take(fixture, now_ms + 100000), AUTH_READY);
+    assert_int_equal(take(fixture, now_ms + 100000), 0);
     assert_string_equal(fixture->auth.header, "Authorization: Bearer first");
     (void)put(fixture, "token", "second");
-    assert_int_equal(take(fixture, now_ms + 100000), AUTH_READY);
+    assert_int_equal(take(fixture, now_ms + 100000), 0);
     assert_string_equal(fixture->auth.header, "Authorization: Bearer second");
 }
 
@@ -232,7 +218,7 @@ static void a_static_token_cannot_be_renewed(void **state)
     struct fixture *fixture = *state;
 
     assert_int_equal(parse(fixture, HEAD CLUSTER USER "    token: abc\n"), 0);
-    assert_false(kube_auth_refuse(fixture->config, 0, 0));
+    assert_false(kube_auth_refuse(fixture->config, 0));
 }
 
 static void mistakes_are_named_with_key_and_line(void **state)
@@ -281,10 +267,28 @@ static void mistakes_are_named_with_key_and_line(void **state)
     refuses(fixture, HEAD "clusters:\n- name: c\n  cluster: {sever: \"https://x\"}\n",
             "line 9: clusters[0].cluster.sever: unknown key; known are server");
     refuses(fixture, HEAD CLUSTER USER "    tokn: abc\n", "users[0].user.tokn: unknown key");
-    refuses(fixture, HEAD CLUSTER USER "    exec: {comand: x}\n", "exec.comand: unknown key");
     refuses(fixture, HEAD "x: &x [1]\ny: *x\n", "alias");
     refuses(fixture, "a: [", "line 2: did not find");
     refuses(fixture, "\x01", "control characters");
+}
+
+/* milligpud executes nothing: what a user does about it is part of the refusal. */
+static void a_user_who_logs_in_by_a_program_is_refused_with_what_to_do(void **state)
+{
+    struct fixture *fixture = *state;
+
+    refuses(fixture,
+            HEAD CLUSTER USER
+            "    token: abc\n"
+            "    exec: {apiVersion: client.authentication.k8s.io/v1, command: x}\n",
+            "line 15: users[0].user.exec: credential plugins are not supported: run \"kubectl "
+            "proxy\" and name the server http://127.0.0.1:8001 without a user, or use tokenFile or "
+            "a client certificate");
+    refuses(fixture, HEAD CLUSTER USER "    exec: 7\n", "users[0].user.exec: credential plugins");
+    /* Another context does not matter. */
+    assert_int_equal(parse(fixture, HEAD CLUSTER USER "    token: abc\n- name: v\n"
+                                                      "  user: {exec: {command: x}}\n"),
+                     0);
 }
 
 static void files_that_are_missing_are_named(void **state)
@@ -316,7 +320,7 @@ static void a_pod_finds_its_cluster(void **state)
         0);
     assert_string_equal(kube_config_server(fixture->config), "https://10.0.0.1:443");
     assert_string_equal(kube_config_namespace(fixture->config), "milligpu");
-    assert_int_equal(take(fixture, fixture->config->token.read_ms), AUTH_READY);
+    assert_int_equal(take(fixture, fixture->config->token.read_ms), 0);
     assert_string_equal(fixture->auth.header, "Authorization: Bearer tok");
     assert_string_equal(fixture->auth.ca, "CA");
 }
@@ -346,192 +350,6 @@ static void outside_of_a_cluster_it_says_so(void **state)
     assert_non_null(strstr(fixture->err.text, "No such file"));
 }
 
-/* ---- exec plugins ---- */
-
-#define ANSWER(status)                                                                             \
-    "{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\","             \
-    "\"status\":{" status "}}"
-
-static int load_plugin(struct fixture *fixture, const char *script, const char *more)
-{
-    char text[1024];
-    char path[128];
-
-    (void)put(fixture, "plugin", script);
-    assert_int_equal(chmod(fixture->path, 0755), 0);
-    (void)snprintf(text, sizeof text,
-                   HEAD CLUSTER USER
-                   "    exec:\n      apiVersion: client.authentication.k8s.io/v1\n"
-                   "      command: ./plugin\n%s",
-                   more);
-    (void)snprintf(path, sizeof path, "%s", put(fixture, "config", text));
-    kube_config_free(fixture->config);
-    fixture->config = NULL;
-    return kube_config_load(path, NULL, &fixture->config, &fixture->err);
-}
-
-static void a_plugin_gives_a_token(void **state)
-{
-    struct fixture *fixture = *state;
-
-    assert_int_equal(
-        load_plugin(fixture,
-                    "#!/bin/sh\n"
-                    "case $KUBERNETES_EXEC_INFO in *'\"interactive\":false'*) ;; *) exit 3;; esac\n"
-                    "echo noise >&2\n"
-                    "echo '" ANSWER("\"token\":\"'$1-$WHO'\"") "'\n",
-                    "      args: [one]\n      env: [{name: WHO, value: me}]\n"),
-        0);
-    assert_int_equal(take_patiently(fixture, 1000), AUTH_READY);
-    assert_string_equal(fixture->auth.header, "Authorization: Bearer one-me");
-}
-
-static void a_plugin_gives_a_certificate(void **state)
-{
-    struct fixture *fixture = *state;
-
-    assert_int_equal(
-        load_plugin(fixture,
-                    "#!/bin/sh\necho '" ANSWER(
-                        "\"clientCertificateData\":\"CERT\",\"clientKeyData\":\"KEY\"") "'\n",
-                    ""),
-        0);
-    assert_int_equal(take_patiently(fixture, 1000), AUTH_READY);
-    assert_null(fixture->auth.header);
-    assert_string_equal(fixture->auth.cert, "CERT");
-    assert_string_equal(fixture->auth.key, "KEY");
-}
-
-static void a_plugin_is_told_the_cluster_if_it_asks(void **state)
-{
-    struct fixture *fixture = *state;
-
-    assert_int_equal(
-        load_plugin(fixture,
-                    "#!/bin/sh\n"
-                    "case $KUBERNETES_EXEC_INFO in *'\"server\":\"https://10.0.0.1:6443\"'*) ;; *) "
-                    "exit 3;; esac\n"
-                    "echo '" ANSWER("\"token\":\"t\"") "'\n",
-                    "      provideClusterInfo: true\n"),
-        0);
-    assert_int_equal(take_patiently(fixture, 1000), AUTH_READY);
-}
-
-static void a_plugin_runs_again_when_its_token_ends_or_is_refused(void **state)
-{
-    struct fixture *fixture = *state;
-    static const char script[] =
-        "#!/bin/sh\ncd \"${0%/*}\"; echo x >>count\n"
-        "echo '" ANSWER("\"token\":\"'$(wc -l <count)'\",\"expirationTimestamp\":\"'$1'\"") "'\n";
-
-    assert_int_equal(load_plugin(fixture, script, "      args: [\"2099-01-01T00:00:00Z\"]\n"), 0);
-    assert_int_equal(take_patiently(fixture, 1000), AUTH_READY);
-    assert_string_equal(fixture->auth.header, "Authorization: Bearer 1");
-    assert_int_equal(take(fixture, 1001), AUTH_READY);
-    assert_true(kube_auth_refuse(fixture->config, fixture->auth.generation, 1002));
-    assert_int_equal(take_patiently(fixture, 1003), AUTH_READY);
-    assert_string_equal(fixture->auth.header, "Authorization: Bearer 2");
-    /* A late refusal of the first token changes nothing. */
-    assert_true(kube_auth_refuse(fixture->config, fixture->auth.generation - 1, 1004));
-    assert_int_equal(take(fixture, 1005), AUTH_READY);
-    assert_string_equal(fixture->auth.header, "Authorization: Bearer 2");
-    assert_int_equal(load_plugin(fixture, script, "      args: [\"2001-01-01T00:00:00Z\"]\n"), 0);
-    assert_int_equal(take(fixture, 1000), AUTH_WAIT);
-}
-
-static void a_credential_is_used_to_its_end_while_the_next_one_is_made(void **state)
-{
-    struct fixture *fixture = *state;
-    static const char script[] =
-        "#!/bin/sh\ncd \"${0%/*}\"; echo x >>count\n"
-        "[ $(wc -l <count) = 1 ] || exec sleep 60\n"
-        "echo '" ANSWER("\"token\":\"1\",\"expirationTimestamp\":\"'$(date -u -d +8seconds "
-                        "+%FT%TZ)'\"") "'\n";
-
-    assert_int_equal(load_plugin(fixture, script, ""), 0);
-    assert_int_equal(take_patiently(fixture, 1000), AUTH_READY);
-    assert_int_equal(take(fixture, 1001), AUTH_READY); /* the second run has begun, and hangs */
-    assert_int_equal(take(fixture, 1002), AUTH_READY);
-    assert_string_equal(fixture->auth.header, "Authorization: Bearer 1");
-}
-
-static void a_plugin_that_fails_is_quoted(void **state)
-{
-    struct fixture *fixture = *state;
-    static const struct {
-        const char *script;
-        const char *why;
-    } row[] = {
-        {"#!/bin/sh\necho 'please log in' >&2; exit 7\n", "ended with status 7: please log in"},
-        {"#!/bin/sh\nkill -9 $$\n", "ended with signal 9"},
-        {"#!/bin/sh\necho nonsense\n", "ExecCredential"},
-        {"#!/bin/sh\necho '{\"kind\":\"Pod\"}'\n", "kind: expected \"ExecCredential\""},
-        {"#!/bin/sh\necho '{\"kind\":\"ExecCredential\",\"apiVersion\":\"x\"}'\n",
-         "apiVersion: expected"},
-        {"#!/bin/sh\necho '" ANSWER("") "'\n", "status: expected a token"},
-        {"#!/bin/sh\necho '" ANSWER("\"clientKeyData\":\"k\"") "'\n", "status: expected a token"},
-        {"#!/bin/sh\necho '" ANSWER("\"token\":\"t\",\"expirationTimestamp\":\"soon\"") "'\n",
-         "is not a time"},
-        {"#!/bin/sh\nexec yes\n", "more than"},
-        {"#!/no/such/shell\n", "No such file"},
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        assert_int_equal(load_plugin(fixture, row[i].script, ""), 0);
-        const enum auth_verdict verdict = take_patiently(fixture, fixture->config->token.read_ms);
-        assert_int_equal(verdict, AUTH_FAILED);
-        if (strstr(fixture->err.text, row[i].why) == NULL)
-            fail_msg("expected \"%s\", got \"%s\"", row[i].why, fixture->err.text);
-        assert_non_null(strstr(fixture->err.text, "exec plugin ./plugin"));
-    }
-}
-
-static void a_plugin_that_hangs_does_not_hold_up_the_end(void **state)
-{
-    struct fixture *fixture = *state;
-
-    assert_int_equal(load_plugin(fixture, "#!/bin/sh\nexec sleep 60\n", ""), 0);
-    assert_int_equal(take(fixture, 1000), AUTH_WAIT);
-    assert_int_equal(take(fixture, 1001), AUTH_WAIT);
-}
-
-static void a_plugin_that_closes_its_pipes_and_lingers_does_not_hold_up_the_end(void **state)
-{
-    struct fixture *fixture = *state;
-
-    assert_int_equal(load_plugin(fixture, "#!/bin/sh\nexec sleep 600 >&- 2>&-\n", ""), 0);
-    assert_int_equal(take(fixture, 1000), AUTH_WAIT);
-    /* Long enough for the plugin to have closed its output. */
-    (void)poll(NULL, 0, 200);
-    assert_int_equal(take(fixture, 1001), AUTH_WAIT);
-    (void)alarm(PATIENCE_S);
-    kube_config_free(fixture->config);
-    fixture->config = NULL;
-    (void)alarm(0);
-}
-
-static void wrong_plugins_are_named(void **state)
-{
-    struct fixture *fixture = *state;
-
-    refuses(fixture, HEAD CLUSTER USER "    exec: {command: x}\n",
-            "user.exec.apiVersion: expected");
-    refuses(fixture, HEAD CLUSTER USER "    exec: {apiVersion: client.authentication.k8s.io/v1}\n",
-            "user.exec.command: expected the program");
-    refuses(fixture,
-            HEAD CLUSTER USER "    exec: {apiVersion: client.authentication.k8s.io/v1, command: x, "
-                              "interactiveMode: Always}\n",
-            "nobody can answer");
-    refuses(fixture,
-            HEAD CLUSTER USER "    exec: {apiVersion: client.authentication.k8s.io/v1, command: x, "
-                              "args: [1]}\n",
-            "user.exec.args: expected a string, found a number");
-    refuses(fixture,
-            HEAD CLUSTER USER "    exec: {apiVersion: client.authentication.k8s.io/v1, command: x, "
-                              "env: [{value: a}]}\n",
-            "expected a list of name and value");
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -547,19 +365,11 @@ int main(void)
         TEST(a_file_that_is_being_replaced_leaves_the_old_one_in_use),
         TEST(a_static_token_cannot_be_renewed),
         TEST(mistakes_are_named_with_key_and_line),
+        TEST(a_user_who_logs_in_by_a_program_is_refused_with_what_to_do),
         TEST(files_that_are_missing_are_named),
         TEST(a_pod_finds_its_cluster),
         TEST(an_ipv6_address_gets_its_brackets),
         TEST(outside_of_a_cluster_it_says_so),
-        TEST(a_plugin_gives_a_token),
-        TEST(a_plugin_gives_a_certificate),
-        TEST(a_plugin_is_told_the_cluster_if_it_asks),
-        TEST(a_plugin_runs_again_when_its_token_ends_or_is_refused),
-        TEST(a_credential_is_used_to_its_end_while_the_next_one_is_made),
-        TEST(a_plugin_that_fails_is_quoted),
-        TEST(a_plugin_that_hangs_does_not_hold_up_the_end),
-        TEST(a_plugin_that_closes_its_pipes_and_lingers_does_not_hold_up_the_end),
-        TEST(wrong_plugins_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

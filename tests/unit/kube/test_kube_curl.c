@@ -516,22 +516,6 @@ static void credentials_that_cannot_be_had_are_an_unsent_failure(void **state)
     assert_int_equal(fixture->status, 200);
 }
 
-static void a_plugin_is_waited_for(void **state)
-{
-    struct fixture *fixture = *state;
-
-    fixture->ops.free(fixture->ops.ctx);
-    kube_config_free(fixture->config);
-    connect_to(fixture, fake_api_url(fixture->api),
-               "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, args: [\"-c\", "
-               "\"sleep 0.2; echo '{\\\"kind\\\":\\\"ExecCredential\\\",\\\"apiVersion\\\":"
-               "\\\"client.authentication.k8s.io/v1\\\",\\\"status\\\":{\\\"token\\\":"
-               "\\\"made\\\"}}'\"]}");
-    fake_api_token(fixture->api, "made");
-    ask(fixture, "GET", "/version", "");
-    assert_int_equal(fixture->status, 200);
-}
-
 /* ---- end to end: a reflector over the wire ---- */
 
 struct mirror {
@@ -695,7 +679,6 @@ int main(void)
         TEST(a_second_401_is_the_answer),
         TEST(a_401_for_a_fixed_token_is_the_answer_at_once),
         TEST(credentials_that_cannot_be_had_are_an_unsent_failure),
-        TEST(a_plugin_is_waited_for),
         TEST(a_reflector_keeps_up_over_a_bad_wire),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
