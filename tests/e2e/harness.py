@@ -41,6 +41,14 @@ def pod(name, milli=None, *, namespace="default", uid=None, annotations=None, co
     }
 
 
+def running(name, milli, node, **more):
+    """A pod that somebody else bound."""
+    made = pod(name, milli, **more)
+    made["spec"]["nodeName"] = node
+    made["status"] = {"phase": "Running"}
+    return made
+
+
 def pause():
     """Between two looks at what another process does."""
     time.sleep(0.02)
