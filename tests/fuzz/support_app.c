@@ -193,7 +193,6 @@ static void fuzz_app_assert_valid(struct fuzz_app *fuzz)
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         node_assert_valid(node);
     must(store_verify(fuzz->app.store, &err) == 0);
-    must(store_replay_check(fuzz->app.store, &err) == 0);
 }
 
 void fuzz_app_spoil(void)

@@ -190,7 +190,6 @@ static void disk_and_memory_agree(struct app_fixture *fixture)
     struct err err;
 
     CHECK(store_verify(fixture->app.store, &err) == 0);
-    CHECK(store_replay_check(fixture->app.store, &err) == 0);
     CHECK(store_load(fixture->app.store, ledger, &err) == 0);
     ledger_assert_valid(ledger);
     char *on_disk = core_dump(ledger);

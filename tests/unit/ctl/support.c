@@ -2,6 +2,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -105,4 +106,13 @@ int run_program(struct shown *shown, const char *words)
     assert_int_equal(fclose(out), 0);
     assert_int_equal(fclose(err), 0);
     return status;
+}
+
+void write_file(const char *file, const char *text)
+{
+    FILE *out = fopen(file, "we");
+
+    assert_non_null(out);
+    assert_true(fputs(text, out) >= 0);
+    assert_int_equal(fclose(out), 0);
 }

@@ -29,4 +29,6 @@ struct doc *answer(struct shown *shown, const char *json);
 /* Runs the whole program and returns its exit status; its output is in out and err. */
 int run_program(struct shown *shown, const char *words);
 
+void write_file(const char *file, const char *text);
+
 #endif

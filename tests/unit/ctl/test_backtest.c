@@ -624,15 +624,6 @@ static void what_cannot_be_played_again_is_refused_with_a_sentence(void **state)
     shown_free(&diary->shown);
 }
 
-static void write_file(const char *file, const char *text)
-{
-    FILE *out = fopen(file, "we");
-
-    assert_non_null(out);
-    assert_true(fputs(text, out) >= 0);
-    assert_int_equal(fclose(out), 0);
-}
-
 static void a_file_that_is_no_ledger_is_refused(void **state)
 {
     struct diary *diary = *state;

@@ -45,15 +45,6 @@ static int tear_down(void **state)
     return rmdir(folder);
 }
 
-static void write_file(const char *file, const char *text)
-{
-    FILE *out = fopen(file, "we");
-
-    assert_non_null(out);
-    assert_true(fputs(text, out) >= 0);
-    assert_int_equal(fclose(out), 0);
-}
-
 /* What one run writes to the file of this option. */
 static char *written_by(const char *option, const char *policy, const char *nodes, const char *pods)
 {

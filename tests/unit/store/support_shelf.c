@@ -135,6 +135,14 @@ void shelf_save(struct shelf *shelf)
     shelf->written = 0;
 }
 
+void shelf_sound(struct shelf *shelf)
+{
+    struct err err;
+
+    if (store_verify(shelf->store, &err) < 0)
+        fail(&err);
+}
+
 void shelf_same(struct shelf *shelf)
 {
     struct err err;

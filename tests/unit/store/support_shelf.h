@@ -37,7 +37,8 @@ void shelf_close(struct shelf *shelf);
 enum store_outcome shelf_write(struct shelf *shelf, struct err *err);
 void shelf_save(struct shelf *shelf); /* begin, write, commit: all must succeed */
 void shelf_turn(struct shelf *shelf);
-void shelf_same(struct shelf *shelf); /* disk and memory must agree */
+void shelf_same(struct shelf *shelf);  /* disk and memory must agree */
+void shelf_sound(struct shelf *shelf); /* store_verify() must find nothing */
 
 /* Runs SQL past the store, on a plain connection. Returns SQLite's code. */
 int shelf_sql(const char *path, const char *sql);

@@ -223,14 +223,6 @@ static int pack_all(struct shelf *shelf, int64_t piece)
     return packs;
 }
 
-static void assert_sound(struct shelf *shelf)
-{
-    struct err err;
-
-    if (store_verify(shelf->store, &err) < 0 || store_replay_check(shelf->store, &err) < 0)
-        fail_msg("%s", err.text);
-}
-
 /* What its GPUs were called before they showed their UUIDs is in the history, too. */
 static void make_names(struct shelf *shelf)
 {
@@ -268,12 +260,12 @@ static void same_when_packed(struct shelf *shelf, int64_t piece, int packs)
     ask_all(shelf, &times, &after);
     assert_string_equal(after.data, before.data);
     shelf_turn(shelf);
-    assert_sound(shelf);
+    shelf_sound(shelf);
     /* As if they had come when 4,096 other namespaces had a count of their own. */
     shelf_spoil(shelf, "UPDATE pack SET past_of = ''");
     ask_all(shelf, &times, &after);
     assert_string_equal(after.data, before.data);
-    assert_sound(shelf);
+    shelf_sound(shelf);
 }
 
 static void history_and_grants_are_the_same_when_packed(void **state)
@@ -376,7 +368,7 @@ static void packing_takes_the_oldest_and_a_piece_at_a_time(void **state)
     assert_int_equal(packs_add(shelf->store, &rows, &err), 0);
     assert_int_equal(db_exec(shelf->store->db, "COMMIT", &err), 0);
     assert_int_equal(rows, 10);
-    assert_sound(shelf);
+    shelf_sound(shelf);
 }
 
 /* A row's number is the token of a page, so a packed row keeps it, and no other row gets it. */
@@ -396,7 +388,7 @@ static void an_id_is_given_once(void **state)
     reserve(shelf, "one", "c", "n1", "100");
     shelf_save(shelf);
     assert_int_equal(shelf_number(shelf->path, "SELECT max(id) FROM allocation"), 5);
-    assert_sound(shelf);
+    shelf_sound(shelf);
 }
 
 static void packs_go_when_all_of_them_is_too_old(void **state)
@@ -498,7 +490,7 @@ static void the_verification_finds_packs_that_contradict(void **state)
     spoiled(shelf, "UPDATE pack SET past_of = 'three' WHERE past_of = 'two'",
             "of the history has pods of namespace two");
     shelf_spoil(shelf, "UPDATE pack SET past_of = '' WHERE past_of = 'two'");
-    assert_sound(shelf);
+    shelf_sound(shelf);
     /* A live one with the id of a packed one. */
     struct err err;
     shelf_spoil(shelf, "UPDATE allocation SET id = (SELECT first FROM pack LIMIT 1);"

@@ -75,14 +75,6 @@ static long long count_past(const struct shelf *shelf, const char *namespace)
     return shelf_number(shelf->path, sql);
 }
 
-static void assert_sound(struct shelf *shelf)
-{
-    struct err err;
-
-    if (store_verify(shelf->store, &err) < 0 || store_replay_check(shelf->store, &err) < 0)
-        fail_msg("%s", err.text);
-}
-
 static const char large[] = "s10+s10+s10+s10+s10+s10+s10+s10+s10+s10+s10+s10+10";
 
 /* One namespace makes and ends pods all day; another had a few in the morning. */
@@ -127,7 +119,7 @@ static void the_namespace_with_most_history_loses_its_oldest_first(void **state)
     assert_string_equal(reach.most, "loud");
     assert_in_range(reach.oldest_ms, 1, shelf->core.now_ms - (LOUD - 1) * 1000);
     shelf_same(shelf);
-    assert_sound(shelf);
+    shelf_sound(shelf);
 }
 
 /* What is counted in memory and in the table past is what a new start finds. */
@@ -144,7 +136,7 @@ static void the_counts_are_those_of_the_file(void **state)
     }
     const int64_t bytes = atomic_load(&shelf->store->journal_bytes);
     const uint64_t rows = atomic_load(&shelf->store->journal_rows);
-    assert_sound(shelf);
+    shelf_sound(shelf);
     assert_true(atomic_load(&shelf->store->trimmed_ms) > 0);
     shelf_close(shelf);
     shelf_open(shelf);
@@ -206,7 +198,7 @@ static void namespaces_beyond_the_bound_are_counted_together(void **state)
                      1);
     assert_int_equal(shelf_sql(shelf->path, "DELETE FROM past WHERE namespace LIKE 'made-up-%'"),
                      SQLITE_OK);
-    assert_sound(shelf);
+    shelf_sound(shelf);
     assert_int_equal(shelf_sql(shelf->path, "PRAGMA foreign_keys=ON;"
                                             "DELETE FROM allocation WHERE state = 'released'"),
                      SQLITE_OK);
@@ -251,7 +243,7 @@ static void grants_stop_before_the_limit_and_releases_go_on(void **state)
     assert_int_equal(store_room(shelf->store), ROOM_ENOUGH);
     assert_non_null(strstr(shelf->notices.data, "granting goes on"));
     shelf_same(shelf);
-    assert_sound(shelf);
+    shelf_sound(shelf);
 }
 
 /* A batch may be large: what it writes counts before it is committed. */
@@ -318,7 +310,7 @@ static void the_sums_of_hours_go_last(void **state)
     assert_int_equal(count_past(shelf, "team"), 0);
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_int_equal(facts.journal_rows, 0);
-    assert_sound(shelf);
+    shelf_sound(shelf);
 }
 
 /* --- the ballast --- */
