@@ -123,14 +123,6 @@ class Tags(unittest.TestCase):
         self.assertEqual(described, {path.split("?")[0].replace("alpha", "{name}") for path in TAGGED})
 
 
-class Slashes(harness.Story):
-    def test_a_slash_at_the_end_is_404_and_the_text_names_the_right_path(self):
-        for port, path in (("admin", "/api/v1/nodes"), ("admin", "/api/v1/summary"), ("probe", "/metrics")):
-            status, body, headers = self.daemon.request(port, "GET", path + "/")
-            self.assertEqual((status, headers["Content-Type"]), (404, "application/problem+json"))
-            self.assertIn(f"it is {path}, without a slash at the end", json.loads(body)["detail"])
-
-
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 OPEN = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PROMETHEUS = ("application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"

@@ -67,23 +67,6 @@ class Restart(unittest.TestCase):
         made = daemon.create(harness.pod("more", 100))
         self.assertIn("vm-0", daemon.filter(made, ["vm-0"])["FailedAndUnresolvableNodes"])
 
-    def test_whoever_was_answered_success_is_still_there_after_kill_9(self):
-        daemon = self.open(ledger="ledger.db")
-        placed = {}
-        for i in range(12):
-            node, error, made = daemon.schedule(harness.pod(f"p{i}", 250))
-            self.assertEqual(error, "")
-            placed[made["metadata"]["uid"]] = node
-        daemon.kill()
-        rows = sqlite3.connect(daemon.home / "ledger.db").execute(
-            "SELECT count(*) FROM allocation").fetchone()[0]
-        self.assertGreaterEqual(rows, 12)
-        # The cluster file knows none of these pods, so after the restart they are gone: released, not forgotten.
-        daemon.start()
-        self.assertEqual(daemon.get("/api/v1/summary")["allocations"]["bound"], 0)
-        history = daemon.get("/api/v1/history?pod=default/p0")["items"]
-        self.assertEqual(history[0]["state"], "released")
-
     def test_a_refusal_after_a_restart_needs_no_change_of_the_ledger_before_it(self):
         note = '{"v":1,"containers":{"c":[{"gpu":"vm-0/gpu-0","index":0,"milli":400,"mib":32768}]}}'
         daemon = self.open(cluster_with(bound_pod("one", 400, "vm-0", note)), ledger="ledger.db")
