@@ -1,7 +1,7 @@
 /*
  * forgiveness - an operator's word that a GPU is healthy, handed to the agent that runs.
  *
- *     milligpu-node --forgive GPU  -->  STATE_DIR/forgive/GPU  -->  the agent: nvml_forgive()
+ *     milligpu-node --clear-fault GPU --> STATE_DIR/clear-fault/GPU --> agent: nvml_forgive()
  *
  * Whoever may write into the agent's state folder (root of the node, or exec in its pod) may say
  * it. The agent looks each second, and takes the file away when it has acted on it.

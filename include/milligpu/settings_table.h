@@ -64,6 +64,7 @@ struct settings_command {
     const char *help;
     const char *value;   /* the word for its argument in --help; NULL: it takes none */
     size_t value_offset; /* const char * in the program's struct: the argument, "" if missing */
+    const char *former;  /* the flag of earlier versions, accepted until the next; NULL: none */
 };
 
 /* What a program hands in; constant. */
@@ -108,6 +109,9 @@ void settings_keep(struct settings_set *set, const struct settings_set *from, si
 
 /* For check(): err says what is wrong with this setting. Puts its place before; returns -code. */
 int settings_blame(const struct settings_set *set, size_t id, struct err *err);
+
+/* The action that was given by its former flag, to be noted for people; NULL: none. */
+const struct settings_command *settings_renamed(const struct settings_set *set);
 
 /* The program's struct; belongs to the set. */
 const void *settings_values(const struct settings_set *set);

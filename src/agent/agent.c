@@ -306,10 +306,10 @@ static void forgive(void *user, const char *uuid)
     struct err err;
 
     if (nvml_forgive(agent->nvml, uuid, &err) < 0)
-        log_write(LOG_WARN, "a GPU cannot be forgiven", log_str("gpu", uuid),
+        log_write(LOG_WARN, "cannot clear the fault of a GPU", log_str("gpu", uuid),
                   log_str("why", err.text));
     else
-        log_write(LOG_INFO, "a GPU is forgiven, by the word of an operator", log_str("gpu", uuid));
+        log_write(LOG_INFO, "GPU fault cleared by operator", log_str("gpu", uuid));
 }
 
 /* Their state is not known now, also from when the driver is taken again until it answers. */

@@ -29,24 +29,25 @@ static const char PREFIX[] = "MILLIGPU_NODE_";
 static const char NAME_LETTERS[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
 
 static const struct settings_command actions[] = {
-    {"--help", AGENT_HELP, "show this", NULL, 0},
-    {"--version", AGENT_VERSION, "show the version", NULL, 0},
-    {"--check-config", AGENT_CHECK, "check the settings, report errors, then end", NULL, 0},
-    {"--print-config", AGENT_PRINT, "show the settings that would be used", NULL, 0},
+    {"--help", AGENT_HELP, "show this", NULL, 0, NULL},
+    {"--version", AGENT_VERSION, "show the version", NULL, 0, NULL},
+    {"--check-config", AGENT_CHECK, "check the settings, report errors, then end", NULL, 0, NULL},
+    {"--print-config", AGENT_PRINT, "show the settings that would be used", NULL, 0, NULL},
     {"--uninstall", AGENT_UNINSTALL,
      "write to the Node that its agent is uninstalled, then end: pods need none there any more",
-     NULL, 0},
-    {"--forgive", AGENT_FORGIVE,
+     NULL, 0, NULL},
+    {"--clear-fault", AGENT_FORGIVE,
      "tell the agent that runs here (same --state-dir) that this GPU is healthy, whatever XIDs and "
      "memory errors it had, then end",
-     "GPU", offsetof(struct agent_settings, gpu)},
+     "GPU", offsetof(struct agent_settings, gpu), "--forgive"},
     {"--release-driver", AGENT_RELEASE_DRIVER,
      "have the agent that runs here (same --state-dir) let go of the NVIDIA driver, so that its "
      "kernel modules can be unloaded; ends when it has",
-     NULL, 0},
-    {"--take-driver", AGENT_TAKE_DRIVER, "have it take the driver again, then end", NULL, 0},
+     NULL, 0, NULL},
+    {"--take-driver", AGENT_TAKE_DRIVER, "have it take the driver again, then end", NULL, 0, NULL},
     {"--prepare-mps", AGENT_PREPARE_MPS,
-     "mount a tmpfs at --mps-shm, unless there is one, then end: before the agent starts", NULL, 0},
+     "mount a tmpfs at --mps-shm, unless there is one, then end: before the agent starts", NULL, 0,
+     NULL},
 };
 
 static const char *text_at(const struct settings_set *set, enum agent_setting id)

@@ -1,4 +1,4 @@
-/* Called by milligpu-node --forgive, and by the reporter's thread of the agent that runs. */
+/* Called by milligpu-node --clear-fault, and by the reporter's thread of the agent that runs. */
 #include "milligpu/forgiveness.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@
 
 #include "agent/device.h"
 
-static const char FOLDER[] = "forgive";
+static const char FOLDER[] = "clear-fault";
 
 int forgiveness_ask(const char *state_dir, const char *uuid, int64_t wait_ms, struct err *err)
 {
@@ -25,14 +25,14 @@ int forgiveness_ask(const char *state_dir, const char *uuid, int64_t wait_ms, st
     char path[PATH_MAX];
 
     if (!device_is_uuid(text_of(uuid)) || strchr(uuid, '/') != NULL)
-        return err_set(err, ERR_INVALID, "--forgive: \"%.100s\" is no UUID of a GPU (GPU-...)",
+        return err_set(err, ERR_INVALID, "--clear-fault: \"%.100s\" is no UUID of a GPU (GPU-...)",
                        uuid);
     if (snprintf(path, sizeof path, "%s/%s", state_dir, FOLDER) >= (int)sizeof path - NAME_MAX)
         return err_set(err, ERR_INVALID, "--state-dir: too long");
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return err_set(err, ERR_IO, "%s: %s", path, strerrordesc_np(errno));
     (void)snprintf(path, sizeof path, "%s/%s/%s", state_dir, FOLDER, uuid);
-    if (file_replace(path, TEXT("forgive\n"), err) < 0)
+    if (file_replace(path, TEXT("clear-fault\n"), err) < 0)
         return err_same(err);
     while (access(path, F_OK) == 0) {
         if (clock_ms() >= until_ms) {

@@ -81,6 +81,10 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "milligpu-node: %s\ntry --help\n", err.text);
         return WRONG_SETTINGS;
     }
+    const struct settings_command *renamed = settings_renamed(set);
+    if (renamed != NULL)
+        (void)fprintf(stderr, "milligpu-node: %s is now %s; the next version does not accept %s\n",
+                      renamed->former, renamed->flag, renamed->former);
     const int status = node_act(set, action);
     settings_free(set);
     return status;

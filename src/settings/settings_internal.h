@@ -21,7 +21,8 @@ struct setting_slot {
 
 struct settings_set {
     const struct settings_program *program;
-    void *values; /* the program's struct; texts belong to the slots */
+    void *values;                           /* the program's struct; texts belong to the slots */
+    const struct settings_command *renamed; /* was given by its former flag; NULL: none */
     struct setting_slot slot[];
 };
 

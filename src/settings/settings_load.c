@@ -34,23 +34,31 @@ static const char *next_argument(const struct flags *in)
     return in->at + 1 < in->input->argc ? in->input->argv[in->at + 1] : NULL;
 }
 
+static bool is_former(const struct settings_command *command, const char *flag)
+{
+    must(flag != NULL);
+    return command->former != NULL && strcmp(flag, command->former) == 0;
+}
+
 /* --help and --version win over the other actions: they need no file that can be read. */
-static bool take_action(struct flags *in, void *values)
+static bool take_action(struct flags *in, struct settings_set *set)
 {
     const struct settings_command *command = in->program->command;
     const char *arg = in->input->argv[in->at];
     const struct settings_command *end = command + in->program->commands;
 
     must(arg != NULL);
-    while (command < end && strcmp(arg, command->flag) != 0)
+    while (command < end && strcmp(arg, command->flag) != 0 && !is_former(command, arg))
         command++;
     if (command == end)
         return false;
+    if (is_former(command, arg))
+        set->renamed = command;
     if (in->action != SETTINGS_HELP && in->action != SETTINGS_VERSION)
         in->action = command->action;
     if (command->value != NULL) {
         const char *value = next_argument(in);
-        *(const char **)((char *)values + command->value_offset) = value != NULL ? value : "";
+        *(const char **)((char *)set->values + command->value_offset) = value != NULL ? value : "";
         in->at += value != NULL;
     }
     return true;
@@ -138,7 +146,7 @@ static int read_flags(struct flags *in, struct settings_set *set, bool only_conf
         struct flag flag;
         char place[80];
 
-        if (take_action(in, set->values))
+        if (take_action(in, set))
             continue;
         int rc = parse_flag(in, &flag);
         if (rc == 0)

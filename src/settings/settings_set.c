@@ -50,6 +50,11 @@ void settings_keep(struct settings_set *set, const struct settings_set *from, si
          0);
 }
 
+const struct settings_command *settings_renamed(const struct settings_set *set)
+{
+    return set->renamed;
+}
+
 const void *settings_values(const struct settings_set *set)
 {
     return set->values;

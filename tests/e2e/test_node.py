@@ -826,7 +826,7 @@ class Agent(unittest.TestCase):
         node.driver("")
         self.is_back(api, node, "615.10")
 
-    def test_a_sick_gpu_says_why_until_an_operator_forgives_it(self):
+    def test_a_sick_gpu_says_why_until_an_operator_clears_the_fault(self):
         name, node, gpus = self.with_driver()
         node.accept()
         node.wait(lambda: [gpu["health"] for gpu in gpus()] == ["healthy"] * 2, "two healthy GPUs")
@@ -835,17 +835,20 @@ class Agent(unittest.TestCase):
         self.assertRegex(gpus()[1]["reason"], "XID 79")
         self.assertRegex(gpus()[1]["since"], r"^\d{4}-\d\d-\d\dT")
         self.assertNotIn("reason", gpus()[0])
-        forgive = lambda gpu, folder="state": subprocess.run(
-            [harness.BIN / "milligpu-node", "--node", name, "--state-dir", node.home / folder, "--forgive", gpu],
+        clear = lambda gpu, folder="state", flag="--clear-fault": subprocess.run(
+            [harness.BIN / "milligpu-node", "--node", name, "--state-dir", node.home / folder, flag, gpu],
             capture_output=True, text=True)
-        self.assertEqual(forgive("GPU-b").returncode, 0)
+        self.assertEqual(clear("GPU-b").returncode, 0)
         node.wait(lambda: gpus()[1]["health"] == "healthy", "GPU-b to be healthy")
-        self.assertEqual(forgive("GPU-z").returncode, 0)  # taken by the agent, whose log says the rest
-        self.assertRegex(node.logged(), "cannot be forgiven.*GPU-z.*no GPU GPU-z")
+        self.assertEqual(clear("GPU-z").returncode, 0)  # taken by the agent, whose log says the rest
+        self.assertRegex(node.logged(), "cannot clear the fault of a GPU.*GPU-z.*no GPU GPU-z")
         for wrong in ("", "0", "../GPU-a", "GPU-a/b"):
-            self.assertIn("is no UUID of a GPU", forgive(wrong).stderr)
+            self.assertIn("is no UUID of a GPU", clear(wrong).stderr)
+        former = clear("GPU-b", flag="--forgive")
+        self.assertEqual(former.returncode, 0)
+        self.assertIn("--forgive is now --clear-fault; the next version does not accept --forgive", former.stderr)
         (node.home / "idle").mkdir()
-        self.assertIn("no agent with the state folder", forgive("GPU-b", "idle").stderr)
+        self.assertIn("no agent with the state folder", clear("GPU-b", "idle").stderr)
 
     def test_a_gpu_that_kubelet_gave_away_whole_is_named_until_its_pod_ends(self):
         name, node, gpus = self.with_driver()

@@ -100,6 +100,25 @@ static void anything_wrong_is_named(void **state)
     refused(argv, far, "MILLIGPU_NODE_SERVICE_HOST is no setting");
 }
 
+static void a_former_flag_is_accepted_and_noted(void **state)
+{
+    (void)state;
+    char *none[] = {NULL};
+    char *now[] = {text("x"), text("--node=n"), text("--clear-fault"), text("GPU-a"), NULL};
+    char *before[] = {text("x"), text("--node=n"), text("--forgive"), text("GPU-b"), NULL};
+
+    assert_int_equal(load(now, none), 0);
+    assert_int_equal(action, AGENT_FORGIVE);
+    assert_string_equal(of_agent()->gpu, "GPU-a");
+    assert_null(settings_renamed(set));
+    assert_int_equal(load(before, none), 0);
+    assert_int_equal(action, AGENT_FORGIVE);
+    assert_string_equal(of_agent()->gpu, "GPU-b");
+    assert_non_null(settings_renamed(set));
+    assert_string_equal(settings_renamed(set)->former, "--forgive");
+    assert_string_equal(settings_renamed(set)->flag, "--clear-fault");
+}
+
 static void help_needs_no_settings_and_names_all(void **state)
 {
     (void)state;
@@ -117,6 +136,8 @@ static void help_needs_no_settings_and_names_all(void **state)
     assert_non_null(strstr(out.data, "--take-driver"));
     assert_non_null(strstr(out.data, "--config TEXT"));
     assert_non_null(strstr(out.data, "--check-config"));
+    assert_non_null(strstr(out.data, "--clear-fault GPU"));
+    assert_null(strstr(out.data, "--forgive"));
     strbuf_reset(&out);
     char *print[] = {text("x"), text("--print-config"), NULL};
     assert_int_equal(load(print, none), 0);
@@ -341,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flags_win_over_variables_and_these_over_defaults),
         cmocka_unit_test(anything_wrong_is_named),
+        cmocka_unit_test(a_former_flag_is_accepted_and_noted),
         cmocka_unit_test(help_needs_no_settings_and_names_all),
         cmocka_unit_test(a_file_is_read_below_variables_and_flags),
         cmocka_unit_test(a_wrong_file_is_named_with_line_and_setting),
