@@ -15,7 +15,7 @@ from gfd_labels import MIXED, gfd_labels
 import judge_placements
 
 CTL = harness.BIN / "milligpuctl"
-POLICIES = ["binpack", "firstfit", "spread", "fgd", "rollout"]
+POLICIES = re.findall(r"X\(POLICY_\w+, (\w+),", (harness.SOURCE / "include/milligpu/policy_kind.h").read_text())
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n"
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
 SEED = 20240607
@@ -739,12 +739,9 @@ class Wrong(Folder):
                 ("--learn is for --arrivals: --pods only asks how many more of them fit", *fits, "--learn"),
                 ("--nodes and --cluster exclude each other: either says which nodes there are", *given, "--cluster",
                  "c"),
-                ('--policy: there is no policy "best"; there are inference, mixed, training, binpack, firstfit, spread, fgd, '
-                 "rollout, and files, whose names contain '/' or end in .yaml",
-                 *given, "--policy", "fgd,best"),
-                ('--policy: there is no policy ""; there are inference, mixed, training, binpack, firstfit, spread, fgd, '
-                 "rollout, and files, whose names contain '/' or end in .yaml",
-                 *given, "--policy", "fgd,"),
+                *((f'--policy: there is no policy "{word}"; there are inference, mixed, training, {", ".join(POLICIES)}, and '
+                   "files, whose names contain '/' or end in .yaml", *given, "--policy", f"fgd,{word}")
+                  for word in ("best", "")),
                 ("--policy names fgd twice", *given, "--policy", "fgd,binpack,fgd"),
                 ("--placements wants one --policy: the file is about one run", *given, "--placements", "p"),
                 ("--churn is 0: write a whole number from 1 to 100", *given, "--churn", "0"),
