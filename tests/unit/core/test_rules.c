@@ -1285,6 +1285,7 @@ static void a_policy_of_a_rule_gets_its_workload(void **state)
     scene->rule[0].orders = true;
     scene->rule[0].policy = POLICY_ROLLOUT;
     assert_true(rulebook_needs_workload(scene->book));
+    assert_true(outlook_uses(ledger_outlook(scene->core.ledger), POLICY_ROLLOUT));
     scene->rule[0].orders = false;
     scene->book->policy = POLICY_ROLLOUT;
     assert_true(rulebook_needs_workload(scene->book));
