@@ -190,7 +190,9 @@ static void verifier_conclude(struct verifier *verifier, bool past_broken, int64
     struct app *app = verifier->app;
     const int64_t took_ns = clock_ns() - began_ns;
     const int64_t at_ms = app->clock.wall_ms(app->clock.ctx);
-    const char *outcome = atomic_load(&app->health.safe_mode) ? "failed" : past_broken ? "past" : "ok";
+    const char *outcome = atomic_load(&app->health.safe_mode) ? "failed"
+                          : past_broken                       ? "past"
+                                                              : "ok";
 
     must(took_ns >= 0);
     mutex_lock(&verifier->lock);

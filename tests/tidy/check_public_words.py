@@ -22,8 +22,7 @@ TABLES = {
     "HEALTH_WORDS": "health", "INVENTORY_PROBLEMS": "inventory problem", "CONDITION_TABLE": "condition",
     "UNUSABLE_TABLE": "unusable", "WELL_KNOWN_TAINTS": "taint", "DRIFT_KINDS": "drift", "REASON_TABLE": "reason",
     "POLICY_TABLE": "policy", "COMMAND_TABLE": "journal command", "STORE_CHECK_TABLE": "check",
-    "TOPOLOGY_TABLE": "topology", "CALL_TABLE": "call", "AGENT_COUNTS": "agent metric",
-    "AGENT_CONTAINER_FAMILIES": "agent metric", "AGENT_GPU_FAMILIES": "agent metric",
+    "TOPOLOGY_TABLE": "topology", "CALL_TABLE": "call",
 }
 
 
@@ -46,9 +45,9 @@ def of_settings(path: str, text: str) -> Iterator[str]:
 
 
 def of_table(name: str, text: str) -> Iterator[str]:
-    if name == "metrics.def":
+    if name in ("metrics.def", "node_metrics.def"):
         for row in rows("METRIC", text):
-            yield f"metric {row[1]}{{{','.join(row[3:-1])}}}"
+            yield f"{'agent ' if name[0] == 'n' else ''}metric {row[1]}{{{','.join(row[3:-1])}}}"
     elif name == "options.def":
         for row in rows("OPTION", text):
             yield f"flag --{row[2]}"
@@ -82,7 +81,7 @@ def of_macros(text: str) -> Iterator[str]:
     for match in re.finditer(r"^#define (\w+)\(X\)((?:.*\\\n)*.*)", text, re.MULTILINE):
         what = TABLES.get(match.group(1))
         for row in re.split(r"\bX\(", match.group(2))[1:] if what else []:
-            words = re.findall(STRING, row)
+            words = re.findall(STRING, row) or re.findall(r"^[A-Z_]+, ([a-z]+),", row)
             if words:
                 yield f"{what} {words[0]}"
 
@@ -143,6 +142,7 @@ REASON = '#define REASON_TABLE(X) \\\n    X(REASON_ROOM, "room", STATE, "no room
 SCHEMA = '{"Pod": {"type": "object", "properties": {"name": {"type": "string", "enum": ["a"]}}}}'
 SAMPLES = [
     ("include/metrics.def", METRIC, ["metric milligpu_a{x,y}"]),
+    ("include/node_metrics.def", METRIC, ["agent metric milligpu_a{x,y}"]),
     ("include/settings.def", SETTING, ["setting wake", "setting wake=no", "setting wake=object"]),
     ("src/x/agent_settings.def", 'SETTING(node, TEXT, "", 0, 0, "", "help")\n', ["agent setting node"]),
     ("src/x/options.def", "OPTION(by_x, 0, \"by-x\", \"WHAT\", \"\", \"help\")\n", ["flag --by-x"]),
@@ -151,6 +151,7 @@ SAMPLES = [
     ("src/x/routes.def", 'PARAMETER(limit, "{}", "help")\n', ["parameter limit"]),
     ("src/x/schemas.json", SCHEMA, ["field Pod.name", "field Pod.name=a"]),
     ("include/reason.h", REASON, ["reason a", "reason room"]),
+    ("include/kind.h", "#define POLICY_TABLE(X) \\\n    X(POLICY_A, word, POLICY_A)\n", ["policy word"]),
     ("src/x/y.h", '#define A "milligpu.io/agent"\n', ["key milligpu.io/agent"]),
     ("src/x/y.c", 'const char NAME[] = "milligpu-bell";\n', ["object milligpu-bell"]),
     ("src/x/y.c", '    {"--help", AGENT_HELP, NULL, "help"},\n', ["flag of a daemon --help"]),
