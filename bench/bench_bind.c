@@ -12,14 +12,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/informer.h"
-#include "milligpu/kube.h"
-#include "milligpu/message.h"
-#include "milligpu/outbox.h"
-#include "milligpu/pod_cache.h"
-#include "milligpu/writer.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/sync/informer.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/writer/writer.h"
 
 #include "cluster.h"
 #include "measure.h"

@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/api.h"
-#include "milligpu/hints.h"
-#include "milligpu/pod_cache.h"
+#include "milligpu/admin/api.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/waiting/hints.h"
 
 #include "cluster.h"
 #include "measure.h"

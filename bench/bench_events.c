@@ -13,12 +13,12 @@
 
 #include <sqlite3.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/message.h"
-#include "milligpu/outbox.h"
-#include "milligpu/pod_cache.h"
-#include "milligpu/store.h"
-#include "milligpu/writer.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/store/store.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/writer/writer.h"
 
 #include "cluster.h"
 #include "half_full.h"

@@ -9,10 +9,10 @@
 
 #include <jansson.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/hints.h"
-#include "milligpu/judges.h"
-#include "milligpu/wire_extender.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/waiting/hints.h"
+#include "milligpu/webhook/judges.h"
+#include "milligpu/wire/extender/wire_extender.h"
 
 #include "cluster.h"
 #include "measure.h"

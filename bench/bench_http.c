@@ -20,8 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/fake_apiserver.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
 
 #include "client.h"
 #include "cluster.h"

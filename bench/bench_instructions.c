@@ -9,12 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/message.h"
-#include "milligpu/policy_document.h"
-#include "milligpu/store.h"
-#include "milligpu/writer.h"
-#include "milligpu/zone_file.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/document/policy/policy_document.h"
+#include "milligpu/document/policy/zone_file.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/store/store.h"
+#include "milligpu/writer/writer.h"
 
 #include "cluster.h"
 #include "half_full.h"

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/pod_cache.h"
-#include "milligpu/store.h"
-#include "milligpu/view.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/spine/view.h"
+#include "milligpu/store/store.h"
+#include "milligpu/sync/pod_cache.h"
 
 #include "cluster.h"
 #include "measure.h"

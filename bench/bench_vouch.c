@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/message.h"
-#include "milligpu/store.h"
-#include "milligpu/writer.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/store/store.h"
+#include "milligpu/writer/writer.h"
 
 #include "cluster.h"
 #include "measure.h"

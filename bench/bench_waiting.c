@@ -1,7 +1,7 @@
 /* What it costs the writer when a GPU becomes free while pods wait and none of them fits. */
 #include <stdio.h>
 
-#include "milligpu/hints.h"
+#include "milligpu/waiting/hints.h"
 
 #include "measure.h"
 

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/filter.h"
-#include "milligpu/ledger.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/answer/filter.h"
+#include "milligpu/core/ledger/ledger.h"
 
 #include "cluster.h"
 #include "measure.h"

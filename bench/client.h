@@ -4,7 +4,7 @@
 #ifndef MILLIGPU_BENCH_CLIENT_H
 #define MILLIGPU_BENCH_CLIENT_H
 
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
 
 struct client {
     int fd;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include "measure.h"
 

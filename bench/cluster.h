@@ -7,10 +7,10 @@
 #ifndef MILLIGPU_BENCH_CLUSTER_H
 #define MILLIGPU_BENCH_CLUSTER_H
 
-#include "milligpu/policy.h"
-#include "milligpu/store.h"
-#include "milligpu/strbuf.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/core/rank/policy.h"
+#include "milligpu/store/store.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 enum { NODE_GPUS = 8, NODE_NAME_BYTES = 48 };
 

@@ -1,6 +1,6 @@
 #include "half_full.h"
 
-#include "milligpu/pod_cache.h"
+#include "milligpu/sync/pod_cache.h"
 
 #include "cluster.h"
 

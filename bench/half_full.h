@@ -5,7 +5,7 @@
 #ifndef MILLIGPU_BENCH_HALF_FULL_H
 #define MILLIGPU_BENCH_HALF_FULL_H
 
-#include "milligpu/app.h"
+#include "milligpu/spine/app.h"
 
 /* Returns how many pods are bound. */
 uint32_t half_full(struct app *app, uint32_t nodes);

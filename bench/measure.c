@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 bool options_read(int argc, char **argv, struct options *out)
 {

@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 /* False, after a message, if there is an unknown word. */
 struct options {

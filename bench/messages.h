@@ -5,7 +5,7 @@
 #ifndef MILLIGPU_BENCH_MESSAGES_H
 #define MILLIGPU_BENCH_MESSAGES_H
 
-#include "milligpu/message.h"
+#include "milligpu/spine/message.h"
 
 struct message *message_of_pod(enum message_kind kind, uint32_t pod, const char *node,
                                const char *amount) MUST_USE;

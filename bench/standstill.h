@@ -5,8 +5,8 @@
 #ifndef MILLIGPU_BENCH_STANDSTILL_H
 #define MILLIGPU_BENCH_STANDSTILL_H
 
-#include "milligpu/clock.h"
-#include "milligpu/kube.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/run/clock.h"
 
 extern int64_t standstill_ms; /* monotonic; the wall clock follows it */
 

@@ -1,8 +1,8 @@
 #include "webhook_fixture.h"
 
-#include "milligpu/alloc.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/log.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/run/log.h"
 
 #include "cluster.h"
 

@@ -4,8 +4,8 @@
 #ifndef MILLIGPU_BENCH_WEBHOOK_FIXTURE_H
 #define MILLIGPU_BENCH_WEBHOOK_FIXTURE_H
 
-#include "milligpu/assembly.h"
-#include "milligpu/webhooks.h"
+#include "milligpu/daemon/assembly.h"
+#include "milligpu/webhook/webhooks.h"
 
 #include "support/fake_http.h"
 

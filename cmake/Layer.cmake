@@ -1,9 +1,9 @@
-# A layer is a static library made of every .c file in its folder.
+# A layer is a static library made of every .c file in its folder and in the rooms below it.
 
-# Text files of a layer (schema.sql, ...) become C strings: src/store/schema.sql is
+# Text files of a layer (schema.sql, ...) become C strings: src/store/schema/schema.sql is
 # `const char store_schema_sql[]`, declared where it is used. More files are named by EMBED.
 function(milligpu_embed out layer)
-    file(GLOB texts CONFIGURE_DEPENDS *.sql *.json *.txt)
+    file(GLOB texts CONFIGURE_DEPENDS *.sql *.json *.txt */*.sql)
     list(FILTER texts EXCLUDE REGEX "CMakeLists.txt$")
     list(APPEND texts ${ARGN})
     set(made)
@@ -23,7 +23,7 @@ endfunction()
 
 function(milligpu_layer name)
     cmake_parse_arguments(ARG "" "" "LINKS;PRIVATE;EMBED" ${ARGN})
-    file(GLOB sources CONFIGURE_DEPENDS *.c)
+    file(GLOB sources CONFIGURE_DEPENDS *.c */*.c)
     if(NOT sources) # a layer without sources yet
         add_library(milligpu_${name} INTERFACE)
         target_link_libraries(milligpu_${name} INTERFACE ${ARG_LINKS} milligpu_options)

@@ -34,7 +34,7 @@ target_compile_options(milligpu_options INTERFACE
     -Wall -Wextra -Werror -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes
     -Wwrite-strings -Wvla -Wformat=2 -Wundef -Wcast-qual -Wnull-dereference -Wimplicit-fallthrough
     -fno-common -fno-omit-frame-pointer
-    # A failed must() names src/core/ledger.c, not a path of the build machine.
+    # A failed must() names src/core/ledger/ledger.c, not a path of the build machine.
     -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 target_link_libraries(milligpu_options INTERFACE Threads::Threads)
 

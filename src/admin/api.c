@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/http.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/http/http.h"
 
-#include "admin/api_internal.h"
+#include "api_internal.h"
 
 enum { LIMIT_DEFAULT = 500 };
 

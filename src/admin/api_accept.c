@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "admin/api_internal.h"
+#include "api_internal.h"
 
 enum { Q_MAX = 1000 }; /* thousandths: q has three digits */
 

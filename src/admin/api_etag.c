@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/http.h"
+#include "milligpu/http/http.h"
 
-#include "admin/api_internal.h"
+#include "api_internal.h"
 
 /* Route, places and parameters: a tag of one list must not match another one. */
 static uint32_t etag_asked(const struct api_call *call)

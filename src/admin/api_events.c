@@ -4,11 +4,11 @@
  */
 #include <stdlib.h>
 
-#include "milligpu/commits.h"
-#include "milligpu/events.h"
-#include "milligpu/http.h"
+#include "milligpu/admin/events.h"
+#include "milligpu/http/http.h"
+#include "milligpu/spine/commits.h"
 
-#include "admin/api_internal.h"
+#include "api_internal.h"
 
 /* One entry is enough: only the fold is wanted. */
 static bool events_none(void *user, const struct journal_row *row)

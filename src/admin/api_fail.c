@@ -5,9 +5,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "milligpu/problem.h"
+#include "milligpu/base/problem.h"
 
-#include "admin/api_internal.h"
+#include "api_internal.h"
 
 /* Drops the body so far, so that half an answer is never sent before the problem document. */
 void api_fail(struct api_call *call, int status, const char *fmt, ...)

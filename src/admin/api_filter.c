@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
 
-#include "admin/api_internal.h"
+#include "api_internal.h"
 
 bool api_is_wanted(const char *filter, const char *value)
 {

@@ -11,13 +11,13 @@
 #ifndef MILLIGPU_ADMIN_API_INTERNAL_H
 #define MILLIGPU_ADMIN_API_INTERNAL_H
 
-#include "milligpu/api.h"
-#include "milligpu/metrics_page.h"
-#include "milligpu/wire_admin.h"
+#include "milligpu/admin/api.h"
+#include "milligpu/selfcheck/metrics_page.h"
+#include "milligpu/wire/admin/wire_admin.h"
 
 enum api_parameter {
 #define PARAMETER(name, schema, help) PARAMETER_##name,
-#include "admin/routes.def"
+#include "routes.def"
     PARAMETERS
 };
 
@@ -175,6 +175,6 @@ void api_allocations_released(struct api_call *call);
 
 #define ROUTE(handler, method, path, parameters, status, type, schema, summary)                    \
     void handler(struct api_call *call);
-#include "admin/routes.def"
+#include "routes.def"
 
 #endif

@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
-#include "admin/api_internal.h"
+#include "api_internal.h"
 
 /* A token is the last key in hexadecimal: it needs no escaping in a URL, and no memory here. */
 static const char digits[] = "0123456789abcdef";

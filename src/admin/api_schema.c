@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/wire_kube.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
-#include "admin/api_internal.h"
+#include "api_internal.h"
 
 enum { WORDS_MAX = 24 };
 

@@ -4,12 +4,12 @@
  */
 #include <string.h>
 
-#include "admin/api_internal.h"
+#include "api_internal.h"
 
 static const struct api_route routes[] = {
 #define ROUTE(handler, method, path, parameters, status, type, schema, summary)                    \
     {#handler, method, path, parameters, status, type, schema, summary, handler},
-#include "admin/routes.def"
+#include "routes.def"
 };
 
 static const struct {
@@ -18,7 +18,7 @@ static const struct {
     const char *help;
 } parameters[] = {
 #define PARAMETER(name, schema, help) {#name, schema, help},
-#include "admin/routes.def"
+#include "routes.def"
 };
 
 static const struct narrower {
@@ -28,7 +28,7 @@ static const struct narrower {
     const char *help;
 } narrower[] = {
 #define NARROWER(handler, name, schema, help) {#handler, #name, schema, help},
-#include "admin/routes.def"
+#include "routes.def"
 };
 
 static const struct {
@@ -37,12 +37,12 @@ static const struct {
     const char *help;
 } places[] = {
 #define PLACE(name, schema, help) {#name, schema, help},
-#include "admin/routes.def"
+#include "routes.def"
 };
 
 static const struct api_answer answers[] = {
 #define ANSWER(handler, status, type, text) {#handler, status, type, text},
-#include "admin/routes.def"
+#include "routes.def"
 };
 
 static_assert(ARRAY_LEN(parameters) == PARAMETERS, "one row for each");

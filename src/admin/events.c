@@ -6,19 +6,19 @@
  * Entries that several streams have not seen yet are read once: a round remembers the last piece of
  * the journal that it read, and streams that are up to date all want the same one.
  */
-#include "milligpu/events.h"
+#include "milligpu/admin/events.h"
 
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/bell.h"
-#include "milligpu/commits.h"
-#include "milligpu/http.h"
-#include "milligpu/log.h"
-#include "milligpu/metric.h"
-#include "milligpu/mutex.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/http/http.h"
+#include "milligpu/run/bell.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/run/mutex.h"
+#include "milligpu/spine/commits.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 enum {
     EVENTS_ROWS = 256,

@@ -5,9 +5,9 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "milligpu/problem.h"
+#include "milligpu/base/problem.h"
 
-#include "admin/api_internal.h"
+#include "api_internal.h"
 #include "milligpu_version.h"
 
 /* src/admin/schemas.json, converted to C by the build. */

@@ -4,7 +4,7 @@
  * and the listener's; all are started before the loop and ended after it, and none of them is ever
  * waited for in it.
  */
-#include "milligpu/agent.h"
+#include "milligpu/agent/agent.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,29 +20,29 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/clock.h"
-#include "milligpu/driver_release.h"
-#include "milligpu/file.h"
-#include "milligpu/forgiveness.h"
-#include "milligpu/gpus_annotation.h"
-#include "milligpu/holders.h"
-#include "milligpu/kube.h"
-#include "milligpu/log.h"
-#include "milligpu/meter.h"
-#include "milligpu/metric.h"
-#include "milligpu/mps.h"
-#include "milligpu/nvml.h"
-#include "milligpu/signing.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/nvml/nvml.h"
+#include "milligpu/run/clock.h"
+#include "milligpu/run/file.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/sign/signing.h"
 
-#include "agent/agent_calls.h"
-#include "agent/agent_probe.h"
-#include "agent/limit_probe.h"
-#include "agent/readiness.h"
-#include "agent/reporter.h"
-#include "agent/usage_fill.h"
-#include "agent/usage_sender.h"
+#include "agent/gpu/driver_release.h"
+#include "agent/gpu/forgiveness.h"
+#include "agent/gpu/gpus_annotation.h"
+#include "agent/grant/holders.h"
+#include "agent/meter/limit_probe.h"
+#include "agent/meter/meter.h"
+#include "agent/meter/usage_fill.h"
+#include "agent/meter/usage_sender.h"
+#include "agent/mps/mps.h"
+#include "agent_calls.h"
+#include "agent_probe.h"
 #include "milligpu_version.h"
+#include "readiness.h"
+#include "reporter.h"
 
 enum { AGAIN_MS = 1000, UNINSTALL_MS = 10000, READ_BYTES = 64 * 1024, NODE_LOOK_MS = 60 * 1000 };
 enum { BOOT_BYTES_MAX = 64 };

@@ -1,22 +1,22 @@
 /*
  * The runtime's questions, answered. Called by nri_feed() in the agent's main thread.
  */
-#include "agent/agent_calls.h"
+#include "agent_calls.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/agent.h"
-#include "milligpu/alloc.h"
-#include "milligpu/annotations.h"
-#include "milligpu/file.h"
-#include "milligpu/log.h"
-#include "milligpu/metric.h"
-#include "milligpu/nvml.h"
+#include "milligpu/agent/agent.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/annotations.h"
+#include "milligpu/nvml/nvml.h"
+#include "milligpu/run/file.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
 
-#include "agent/device.h"
-#include "agent/overlap.h"
+#include "agent/common/device.h"
+#include "agent/grant/overlap.h"
 
 /*
  * A pod in a list of everything that runs, whose containers may come in a later piece: a copy, with

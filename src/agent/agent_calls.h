@@ -8,17 +8,16 @@
 
 #include <stdatomic.h>
 
-#include "milligpu/cdi.h"
-#include "milligpu/containers.h"
-#include "milligpu/driver_release.h"
-#include "milligpu/grant.h"
-#include "milligpu/holders.h"
-#include "milligpu/mps.h"
-#include "milligpu/pod_records.h"
-#include "milligpu/public_keys.h"
-
-#include "agent/memory_limit.h"
-#include "agent/privileged.h"
+#include "agent/gpu/cdi.h"
+#include "agent/gpu/driver_release.h"
+#include "agent/grant/containers.h"
+#include "agent/grant/grant.h"
+#include "agent/grant/holders.h"
+#include "agent/grant/pod_records.h"
+#include "agent/grant/privileged.h"
+#include "agent/grant/public_keys.h"
+#include "agent/meter/memory_limit.h"
+#include "agent/mps/mps.h"
 
 struct agent_calls {
     struct grant_rules rules;

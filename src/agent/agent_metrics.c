@@ -1,7 +1,7 @@
 /*
  * Called by the listener's thread for each scrape, which waits for nothing but copies.
  */
-#include "agent/agent_metrics.h"
+#include "agent_metrics.h"
 
 #include <string.h>
 

@@ -8,9 +8,10 @@
 #ifndef MILLIGPU_AGENT_AGENT_METRICS_H
 #define MILLIGPU_AGENT_AGENT_METRICS_H
 
-#include "milligpu/meter.h"
-#include "milligpu/metric.h"
-#include "milligpu/nvml.h"
+#include "milligpu/nvml/nvml.h"
+#include "milligpu/run/metric.h"
+
+#include "agent/meter/meter.h"
 
 struct agent_metrics {
     struct nvml *nvml;   /* NULL: nothing is known of GPUs */

@@ -2,15 +2,15 @@
  * Serves the probes of the agent. Started and stopped by agent_run(); the handler runs in the
  * listener's thread, and waits for nothing but copies.
  */
-#include "agent/agent_probe.h"
+#include "agent_probe.h"
 
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/file.h"
-#include "milligpu/http.h"
-#include "milligpu/metric.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/http/http.h"
+#include "milligpu/run/file.h"
+#include "milligpu/run/metric.h"
 
 enum {
     CONNECTIONS = 32,

@@ -8,10 +8,10 @@
 #ifndef MILLIGPU_AGENT_AGENT_PROBE_H
 #define MILLIGPU_AGENT_AGENT_PROBE_H
 
-#include "milligpu/err.h"
+#include "milligpu/base/err.h"
 
-#include "agent/agent_metrics.h"
-#include "agent/readiness.h"
+#include "agent_metrics.h"
+#include "readiness.h"
 
 struct agent_probe;
 

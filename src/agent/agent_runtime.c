@@ -6,8 +6,8 @@
  */
 #include <stdlib.h>
 
-#include "milligpu/agent.h"
-#include "milligpu/text.h"
+#include "milligpu/agent/agent.h"
+#include "milligpu/base/text.h"
 
 /* "v2.3.7", "2.2.0-rc.1". */
 static bool version_parse(struct text version, long *out_major, long *out_minor)

@@ -2,26 +2,27 @@
  * The settings of milligpu-node: its table, the rules between its settings, its --help and its
  * documents. Called by main() before anything else.
  */
-#include "milligpu/agent_settings.h"
+#include "milligpu/agent/agent_settings.h"
 
 #include <stddef.h>
 #include <string.h>
 #include <sys/un.h>
 
-#include "milligpu/cdi.h"
-#include "milligpu/text.h"
+#include "milligpu/base/text.h"
+
+#include "agent/gpu/cdi.h"
 
 static const struct setting_info settings[] = {
 #define SETTING(id, type, value, low, high, unit, help)                                            \
     {#id, value, unit, help, offsetof(struct agent_settings, id), SETTING_TYPE_##type,             \
      low, high,  false},
-#include "milligpu/agent_settings.def"
+#include "milligpu/agent/agent_settings.def"
 #undef SETTING
 };
 
 enum agent_setting {
 #define SETTING(id, type, value, low, high, unit, help) AGENT_SETTING_##id,
-#include "milligpu/agent_settings.def"
+#include "milligpu/agent/agent_settings.def"
 #undef SETTING
 };
 

@@ -2,14 +2,14 @@
  * The conditions under one lock. Set by the main thread, the reporter's and the agent's timer; read
  * by the listener's thread.
  */
-#include "agent/readiness.h"
+#include "readiness.h"
 
 #include <stdio.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/log.h"
-#include "milligpu/metric.h"
-#include "milligpu/mutex.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/run/mutex.h"
 
 struct readiness {
     struct nvml *nvml;

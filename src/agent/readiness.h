@@ -13,9 +13,9 @@
 #ifndef MILLIGPU_AGENT_READINESS_H
 #define MILLIGPU_AGENT_READINESS_H
 
-#include "milligpu/nri.h"
-#include "milligpu/nvml.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/nri/nri.h"
+#include "milligpu/nvml/nvml.h"
 
 enum ready_condition {
     READY_RUNTIME,   /* it asks this agent about each container, and has told what runs */

@@ -1,23 +1,23 @@
 /*
  * The thread that patches the agent's Node. Started and stopped by agent_run().
  */
-#include "agent/reporter.h"
+#include "reporter.h"
 
 #include <pthread.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/annotations.h"
-#include "milligpu/clock.h"
-#include "milligpu/driver_release.h"
-#include "milligpu/inventory.h"
-#include "milligpu/json.h"
-#include "milligpu/log.h"
-#include "milligpu/metric.h"
-#include "milligpu/mps.h"
-#include "milligpu/mutex.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/annotations.h"
+#include "milligpu/core/facts/inventory.h"
+#include "milligpu/run/clock.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/run/mutex.h"
+#include "milligpu/wire/json/json.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
+#include "agent/gpu/driver_release.h"
+#include "agent/mps/mps.h"
 #include "milligpu_version.h"
 
 enum {

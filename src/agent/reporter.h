@@ -41,10 +41,10 @@
 #ifndef MILLIGPU_AGENT_REPORTER_H
 #define MILLIGPU_AGENT_REPORTER_H
 
-#include "milligpu/kube.h"
-#include "milligpu/nri.h"
-#include "milligpu/nvml.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/nri/nri.h"
+#include "milligpu/nvml/nvml.h"
 
 struct reporter;
 

@@ -1,4 +1,4 @@
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include <string.h>
 

@@ -2,13 +2,13 @@
  * Chunks in a list, the newest first; only the newest is filled further. A chunk never moves or
  * grows, so addresses stay valid until the arena is reset or ended.
  */
-#include "milligpu/arena.h"
+#include "milligpu/base/arena.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 enum { CHUNK_MIN = 4096, CHUNK_DOUBLING_MAX = 1024 * 1024, ALIGNMENT = _Alignof(max_align_t) };
 

@@ -1,11 +1,11 @@
 /*
  * Base64 of kubeconfigs, credentials and signatures. Called by kube and sign.
  */
-#include "milligpu/base64.h"
+#include "milligpu/base/base64.h"
 
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 static_assert(sizeof letters == 65, "base64 has 64 letters");

@@ -1,10 +1,10 @@
-#include "milligpu/err.h"
+#include "milligpu/base/err.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/text.h"
+#include "milligpu/base/text.h"
 
 struct err_row {
     const char *word;

@@ -2,9 +2,9 @@
  * Linear probing in a table of at most three quarters, without tombstones: a removal closes its
  * gap. While a table grows there are two, and a key is in one of them only. Tables never shrink.
  */
-#include "milligpu/map.h"
+#include "milligpu/base/map.h"
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 enum { SLOTS_MIN = 16 };
 

@@ -1,6 +1,6 @@
 #include <stdio.h>
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 _Noreturn void must_fail(const char *file, int line, const char *what)
 {

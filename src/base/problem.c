@@ -1,4 +1,4 @@
-#include "milligpu/problem.h"
+#include "milligpu/base/problem.h"
 
 /*
  * RFC 9457 wants the title of about:blank to say what the status says; an unlisted one gets that of

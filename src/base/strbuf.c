@@ -2,13 +2,13 @@
  * Growing text. Data is always terminated and never NULL: an empty buffer without memory shows a
  * shared terminator, which is why capacity, not data, says whether there is something to free.
  */
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 /* What an empty buffer shows; shared by all threads, so it is never written. */
 static char nothing[1];

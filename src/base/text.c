@@ -5,7 +5,7 @@
  * text_clip() holds nothing that a terminal would obey. The parts: pieces and comparisons, text for
  * people, hash, glob, distance.
  */
-#include "milligpu/text.h"
+#include "milligpu/base/text.h"
 
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* milligpu-node - the agent of one node: read the settings, run. */
 #include <stdio.h>
 
-#include "milligpu/agent.h"
-#include "milligpu/driver_release.h"
-#include "milligpu/forgiveness.h"
-#include "milligpu/mps.h"
+#include "milligpu/agent/agent.h"
 
+#include "agent/gpu/driver_release.h"
+#include "agent/gpu/forgiveness.h"
+#include "agent/mps/mps.h"
 #include "milligpu_version.h"
 
 /* Not EXIT_FAILURE, for an agent that failed: whoever starts it can tell them apart. */

@@ -6,7 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "commands.h"
+#include "command_table.h"
 #include "ctl/ctl.h"
 
 enum { WIDTH_UNKNOWN = 80, SIZE_MOST = 10000 };

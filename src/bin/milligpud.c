@@ -1,7 +1,7 @@
 /* milligpud - the service: read the settings, run. */
 #include <stdio.h>
 
-#include "milligpu/daemon.h"
+#include "milligpu/daemon/daemon.h"
 
 #include "milligpu_version.h"
 

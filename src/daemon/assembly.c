@@ -3,27 +3,27 @@
  * thread before any other runs, and again after all others have ended. A constructor uses what
  * app_open() made before it: the verifier needs the store and the view, the writer the outbox.
  */
-#include "milligpu/assembly.h"
+#include "milligpu/daemon/assembly.h"
 
 #include <string.h>
 #include <sys/random.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/cluster_identity.h"
-#include "milligpu/command_trace.h"
-#include "milligpu/commits.h"
-#include "milligpu/hints.h"
-#include "milligpu/informer.h"
-#include "milligpu/judges.h"
-#include "milligpu/key_publisher.h"
-#include "milligpu/message.h"
-#include "milligpu/outbox.h"
-#include "milligpu/pod_cache.h"
-#include "milligpu/policy_reload.h"
-#include "milligpu/usage_book.h"
-#include "milligpu/verifier.h"
-#include "milligpu/webhooks.h"
-#include "milligpu/writer.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/selfcheck/verifier.h"
+#include "milligpu/spine/command_trace.h"
+#include "milligpu/spine/commits.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/spine/policy_reload.h"
+#include "milligpu/sync/cluster_identity.h"
+#include "milligpu/sync/informer.h"
+#include "milligpu/sync/key_publisher.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/usage/usage_book.h"
+#include "milligpu/waiting/hints.h"
+#include "milligpu/webhook/judges.h"
+#include "milligpu/webhook/webhooks.h"
+#include "milligpu/writer/writer.h"
 
 /*
  * The outbox thread waits for room here, so an outcome of a Binding is never lost while the daemon

@@ -2,18 +2,18 @@
  * Reads what the setting policy names, or the document that the ledger has kept of it. Called by
  * daemon.c at the start, at SIGHUP and when the file has changed.
  */
-#include "daemon/policy_source.h"
+#include "policy_source.h"
 
 #include <string.h>
 #include <sys/stat.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/arena.h"
-#include "milligpu/file.h"
-#include "milligpu/log.h"
-#include "milligpu/policy_document.h"
-#include "milligpu/store.h"
-#include "milligpu/zone_file.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/arena.h"
+#include "milligpu/document/policy/policy_document.h"
+#include "milligpu/document/policy/zone_file.h"
+#include "milligpu/run/file.h"
+#include "milligpu/run/log.h"
+#include "milligpu/store/store.h"
 
 enum { NEVER_SEEN = 0 };
 

@@ -6,8 +6,8 @@
 #ifndef MILLIGPU_APP_POLICY_SOURCE_H
 #define MILLIGPU_APP_POLICY_SOURCE_H
 
-#include "milligpu/err.h"
-#include "milligpu/rulebook.h"
+#include "milligpu/base/err.h"
+#include "milligpu/core/rules/rulebook.h"
 
 struct policy_source {
     bool quiet;                  /* warnings are not logged: another reading follows */

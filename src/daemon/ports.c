@@ -2,16 +2,16 @@
  * Connection limits of the listeners, and what they mean in open files (docs/why/015). The main
  * thread calls all but ports_dropped(), which each listener's watch thread calls for its own port.
  */
-#include "daemon/ports.h"
+#include "ports.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#include "milligpu/http.h"
-#include "milligpu/log.h"
-#include "milligpu/metric.h"
+#include "milligpu/http/http.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
 
 enum {
     /* from accept to the first byte, and for the whole TLS handshake */

@@ -8,8 +8,8 @@
 #ifndef MILLIGPU_APP_PORTS_H
 #define MILLIGPU_APP_PORTS_H
 
-#include "milligpu/clock.h"
-#include "milligpu/http.h"
+#include "milligpu/http/http.h"
+#include "milligpu/run/clock.h"
 
 enum {
     PORTS_MAX = 5,

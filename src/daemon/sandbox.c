@@ -3,7 +3,7 @@
  * sandbox_memory() before it reads any secret and sandbox_calls() after every thread has started. A
  * call that a new library version needs and that is missing here fails with ENOSYS.
  */
-#include "daemon/sandbox.h"
+#include "sandbox.h"
 
 #if SANDBOX_BUILT
 

@@ -13,8 +13,8 @@
 #ifndef MILLIGPU_APP_SANDBOX_H
 #define MILLIGPU_APP_SANDBOX_H
 
-#include "milligpu/base.h"
-#include "milligpu/err.h"
+#include "milligpu/base/base.h"
+#include "milligpu/base/err.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANDBOX_BUILT 0

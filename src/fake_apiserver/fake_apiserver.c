@@ -6,14 +6,14 @@
  * then the ops: their poll() serves every call once, and then waits for a write, wake() or its
  * time.
  */
-#include "milligpu/fake_apiserver.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
 
 #include <string.h>
 #include <time.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
-#include "fake_apiserver/fake_internal.h"
+#include "fake_internal.h"
 
 enum {
     BOOKMARK_MS = 60 * 1000,

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/file.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/file.h"
 
-#include "fake_apiserver/fake_internal.h"
+#include "fake_internal.h"
 
 /* Largest cluster file: 120,000 pods of 4 KB. */
 enum { FILE_BYTES_MAX = 512 * 1024 * 1024 };

@@ -15,9 +15,9 @@
 #ifndef MILLIGPU_FAKE_APISERVER_FAKE_INTERNAL_H
 #define MILLIGPU_FAKE_APISERVER_FAKE_INTERNAL_H
 
-#include "milligpu/doc.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/mutex.h"
+#include "milligpu/document/document.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/run/mutex.h"
 
 enum resource_id { RES_NODES, RES_PODS, RES_CAPACITIES, RES_CONFIGMAPS, RES_EVENTS, RESOURCES };
 

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/limits.h"
-#include "milligpu/quantity.h"
+#include "milligpu/base/limits.h"
+#include "milligpu/core/facts/quantity.h"
 
-#include "fake_apiserver/fake_internal.h"
+#include "fake_internal.h"
 
 /* Looser than RFC 1123: the API server also checks each part between the dots. */
 bool fake_name_valid(const char *name)

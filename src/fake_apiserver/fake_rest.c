@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "milligpu/limits.h"
+#include "milligpu/base/limits.h"
 
-#include "fake_apiserver/fake_internal.h"
+#include "fake_internal.h"
 
 enum {
     PATH_BYTES_MAX = 128 * 1024,

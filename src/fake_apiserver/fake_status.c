@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "fake_apiserver/fake_internal.h"
+#include "fake_internal.h"
 
 int fake_answer_status(struct ask *in, int code, const char *reason, const char *fmt, ...)
 {

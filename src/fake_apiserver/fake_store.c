@@ -9,10 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
-#include "fake_apiserver/fake_internal.h"
+#include "fake_internal.h"
 
 /* Events are written and never watched here, so only the last 1,000 are kept. */
 static const struct resource resources[RESOURCES] = {

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
-#include "fake_apiserver/fake_internal.h"
+#include "fake_internal.h"
 
 /* Namespace and field selector; for lists and watches alike. */
 static bool watch_wants(const struct ask *in, const struct object *object)

@@ -14,9 +14,9 @@
 
 #include <gnutls/abstract.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
-#include "http/http_internal.h"
+#include "http_internal.h"
 
 /* --- start --- */
 

@@ -10,10 +10,10 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/clock.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/clock.h"
 
-#include "http/http_internal.h"
+#include "http_internal.h"
 
 enum {
     LOOKS_IN_A_LIMIT = 10,

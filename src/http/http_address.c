@@ -7,7 +7,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "http/http_internal.h"
+#include "http_internal.h"
 
 static int address_wrong(struct err *err, const char *address, const char *what)
 {

@@ -3,10 +3,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/clock.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/clock.h"
 
-#include "http/http_internal.h"
+#include "http_internal.h"
 
 /*
  * Decides which connections are accepted, and which are closed for others. A stranger is any

@@ -1,8 +1,8 @@
 #include <string.h>
 
-#include "milligpu/clock.h"
+#include "milligpu/run/clock.h"
 
-#include "http/http_internal.h"
+#include "http_internal.h"
 
 /*
  * Bodies in memory, counted by the memory that they occupy: all bodies of a listener together have

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/clock.h"
-#include "milligpu/problem.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/problem.h"
+#include "milligpu/run/clock.h"
 
-#include "http/http_internal.h"
+#include "http_internal.h"
 
 /* over all listeners, so an id in the log is unique */
 static atomic_uint_fast64_t last_id;

@@ -1,6 +1,6 @@
-#include "milligpu/clock.h"
+#include "milligpu/run/clock.h"
 
-#include "http/http_internal.h"
+#include "http_internal.h"
 
 void http_wait(struct http_server *http, int64_t wait_ms)
 {

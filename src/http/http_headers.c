@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "http/http_internal.h"
+#include "http_internal.h"
 
 /*
  * Who sends the request, and could two readers interpret the same bytes differently?

@@ -37,8 +37,8 @@
 #include <gnutls/gnutls.h>
 #include <microhttpd.h>
 
-#include "milligpu/http.h"
-#include "milligpu/mutex.h"
+#include "milligpu/http/http.h"
+#include "milligpu/run/mutex.h"
 
 enum {
     CALL_HEADERS_MAX = 8,

@@ -2,9 +2,9 @@
 
 #include <gnutls/x509.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
-#include "http/http_internal.h"
+#include "http_internal.h"
 
 /*
  * Whose certificate it is: the client CA alone does not identify a client. The names in a

@@ -10,9 +10,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
-#include "http/http_internal.h"
+#include "http_internal.h"
 
 enum { PATH_BYTES = sizeof(((struct sockaddr_un *)NULL)->sun_path) };
 

@@ -10,10 +10,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/clock.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/clock.h"
 
-#include "http/http_internal.h"
+#include "http_internal.h"
 
 enum { STREAM_BLOCK = 8192 };
 

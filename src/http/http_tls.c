@@ -10,9 +10,9 @@
 
 #include <gnutls/x509.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
-#include "http/http_internal.h"
+#include "http_internal.h"
 
 const char tls_priorities[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
 

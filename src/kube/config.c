@@ -1,8 +1,8 @@
-#include "kube/config.h"
+#include "config.h"
 
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 struct kube_config *kube_config_new(void)
 {

@@ -12,9 +12,9 @@
 
 #include <pthread.h>
 
-#include "milligpu/kube.h"
-#include "milligpu/mutex.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/run/mutex.h"
 
 enum {
     CONFIG_BYTES_MAX = 4 * 1024 * 1024, /* a kubeconfig */

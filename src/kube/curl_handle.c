@@ -5,7 +5,7 @@
  * next one. The parts: sockets, the server's name, credentials, the options of a handle, one
  * request. A handle in flight keeps the credentials that it began with.
  */
-#include "kube/curl_handle.h"
+#include "curl_handle.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/metric.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/metric.h"
 
 enum {
     /* for name, TCP and TLS together */

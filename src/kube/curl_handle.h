@@ -11,7 +11,7 @@
 
 #include <curl/curl.h>
 
-#include "kube/config.h"
+#include "config.h"
 
 /* The options for a server and a generation of credentials. */
 struct makeup;

@@ -1,7 +1,7 @@
-#include "milligpu/kube.h"
+#include "milligpu/kube/kube.h"
 
-#include "milligpu/limits.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/limits.h"
+#include "milligpu/base/strbuf.h"
 
 enum { FETCH_WAIT_MS = 1000 };
 

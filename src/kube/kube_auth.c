@@ -9,11 +9,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/base64.h"
-#include "milligpu/file.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/base64.h"
+#include "milligpu/run/file.h"
 
-#include "kube/config.h"
+#include "config.h"
 
 static const char pod_folder[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 

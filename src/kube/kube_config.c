@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/base64.h"
-#include "milligpu/doc.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/base64.h"
+#include "milligpu/document/document.h"
 
-#include "kube/config.h"
+#include "config.h"
 
 DEFINE_FREEP(struct kube_config, kube_config_free);
 

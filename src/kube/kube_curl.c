@@ -3,11 +3,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/kube.h"
-#include "milligpu/map.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/map.h"
+#include "milligpu/kube/kube.h"
 
-#include "kube/curl_handle.h"
+#include "curl_handle.h"
 
 /*
  * kube_curl - kube_ops by libcurl. Each kube_ops belongs to one thread, the informer's or the

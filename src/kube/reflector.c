@@ -6,15 +6,15 @@
  * PHASE_LIST, and in PHASE_WATCH rv is not older than anything that the sink was given. The parts:
  * failing, asking, pages, the watch, answers.
  */
-#include "milligpu/reflector.h"
+#include "milligpu/kube/reflector.h"
 
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/limits.h"
-#include "milligpu/random.h"
-#include "milligpu/strbuf.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/limits.h"
+#include "milligpu/base/random.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 enum {
     BACKOFF_FIRST_MS = 800,

@@ -4,7 +4,7 @@
  * Answers are few and small, and protobuf-c packs them. A map may name a key twice; the last one
  * counts, which is nri_annotation()'s business.
  */
-#include "nri/codec.h"
+#include "codec.h"
 
 #include <nri.pb-c.h>
 

@@ -12,11 +12,11 @@
 #ifndef MILLIGPU_NRI_CODEC_H
 #define MILLIGPU_NRI_CODEC_H
 
-#include "milligpu/arena.h"
-#include "milligpu/nri.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/arena.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/nri/nri.h"
 
-#include "nri/wire.h"
+#include "wire.h"
 
 struct codec_request {
     struct text service;

@@ -1,10 +1,10 @@
-#include "nri/mux.h"
+#include "mux.h"
 
 #include <string.h>
 
-#include "milligpu/nri.h"
+#include "milligpu/nri/nri.h"
 
-#include "nri/ttrpc.h"
+#include "ttrpc.h"
 
 uint32_t mux_u32(const void *at)
 {

@@ -13,8 +13,8 @@
 #ifndef MILLIGPU_NRI_MUX_H
 #define MILLIGPU_NRI_MUX_H
 
-#include "milligpu/err.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/err.h"
+#include "milligpu/base/strbuf.h"
 
 enum { MUX_HEAD = 8 };
 

@@ -8,15 +8,15 @@
  *                    <- the rest       refused before, so that no handler is asked about a node
  *                                      that it does not know
  */
-#include "milligpu/nri.h"
+#include "milligpu/nri/nri.h"
 
-#include "milligpu/alloc.h"
-#include "milligpu/arena.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/arena.h"
+#include "milligpu/base/strbuf.h"
 
-#include "nri/codec.h"
-#include "nri/mux.h"
-#include "nri/ttrpc.h"
+#include "codec.h"
+#include "mux.h"
+#include "ttrpc.h"
 
 enum {
     REGISTER_STREAM = 1,

@@ -1,8 +1,8 @@
-#include "nri/ttrpc.h"
+#include "ttrpc.h"
 
-#include "milligpu/nri.h"
+#include "milligpu/nri/nri.h"
 
-#include "nri/mux.h"
+#include "mux.h"
 
 /* What a node's first synchronize took is given back; what its containers need is kept. */
 enum { KEEP_MAX = 64 * 1024 };

@@ -14,8 +14,8 @@
 #ifndef MILLIGPU_NRI_TTRPC_H
 #define MILLIGPU_NRI_TTRPC_H
 
-#include "milligpu/err.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/err.h"
+#include "milligpu/base/strbuf.h"
 
 enum { TTRPC_HEAD = 10 };
 

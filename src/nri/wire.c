@@ -1,7 +1,7 @@
 /*
  * Called by codec.c for each message that comes from the runtime.
  */
-#include "nri/wire.h"
+#include "wire.h"
 
 enum { VARINT_BYTES_MAX = 10 };
 

@@ -15,7 +15,7 @@
 #ifndef MILLIGPU_NRI_WIRE_H
 #define MILLIGPU_NRI_WIRE_H
 
-#include "milligpu/text.h"
+#include "milligpu/base/text.h"
 
 /* Groups, which proto3 does not have, are no fields. */
 enum wire_type { WIRE_NUMBER = 0, WIRE_FIXED64 = 1, WIRE_TEXT = 2, WIRE_FIXED32 = 5 };

@@ -9,7 +9,7 @@
 #ifndef MILLIGPU_NVML_ABI_H
 #define MILLIGPU_NVML_ABI_H
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 /* code, in words (ours; nvmlErrorString() may hang like any other call) */
 #define NVML_CODES(X)                                                                              \

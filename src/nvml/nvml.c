@@ -3,17 +3,17 @@
  * the commands; it is never held while NVML is called. The library, the event set, and the roster
  * belong to the watcher.
  */
-#include "milligpu/nvml.h"
+#include "milligpu/nvml/nvml.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/mutex.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/mutex.h"
 
-#include "nvml/nvml_roster.h"
+#include "nvml_roster.h"
 
 enum {
     SLICE_MS = 100,      /* of a wait: for so long, stop and commands wait for us */

@@ -1,11 +1,11 @@
-#include "nvml/nvml_gpu.h"
+#include "nvml_gpu.h"
 
 #include <string.h>
 #include <strings.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
-#include "nvml/nvml_health.h"
+#include "nvml_health.h"
 
 /*
  * Is what a call returned its answer? A GPU that is lost says so at any call; the others mean that

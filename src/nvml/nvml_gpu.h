@@ -4,7 +4,7 @@
 #ifndef MILLIGPU_NVML_GPU_H
 #define MILLIGPU_NVML_GPU_H
 
-#include "nvml/nvml_roster.h"
+#include "nvml_roster.h"
 
 /* Fills the record of a GPU that is there. What NVML does not tell stays not known. */
 void nvml_gpu_read(struct nvml_roster *roster, const struct nvml_library *nvml,

@@ -1,9 +1,9 @@
-#include "nvml/nvml_health.h"
+#include "nvml_health.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/text.h"
+#include "milligpu/base/text.h"
 
 /*
  * XIDs that applications cause (NVIDIA, "XID errors"); the same that NVIDIA's device plugin passes

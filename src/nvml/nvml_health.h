@@ -6,7 +6,7 @@
 #ifndef MILLIGPU_NVML_HEALTH_H
 #define MILLIGPU_NVML_HEALTH_H
 
-#include "nvml/nvml_roster.h"
+#include "nvml_roster.h"
 
 /* An XID or a memory error that was not corrected. */
 void nvml_health_event(struct nvml_record *record, const struct abi_event *event,

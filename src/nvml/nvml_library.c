@@ -1,4 +1,4 @@
-#include "nvml/nvml_library.h"
+#include "nvml_library.h"
 
 #include <dlfcn.h>
 #include <string.h>

@@ -6,9 +6,9 @@
 #ifndef MILLIGPU_NVML_LIBRARY_H
 #define MILLIGPU_NVML_LIBRARY_H
 
-#include "milligpu/err.h"
+#include "milligpu/base/err.h"
 
-#include "nvml/abi.h"
+#include "abi.h"
 
 struct nvml_library {
     void *handle;

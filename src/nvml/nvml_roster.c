@@ -1,12 +1,12 @@
-#include "nvml/nvml_roster.h"
+#include "nvml_roster.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
-#include "nvml/nvml_gpu.h"
-#include "nvml/nvml_health.h"
+#include "nvml_gpu.h"
+#include "nvml_health.h"
 
 void nvml_roster_init(struct nvml_roster *roster, int64_t quiet_ms)
 {

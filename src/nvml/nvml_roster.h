@@ -8,9 +8,9 @@
 #ifndef MILLIGPU_NVML_ROSTER_H
 #define MILLIGPU_NVML_ROSTER_H
 
-#include "milligpu/nvml.h"
+#include "milligpu/nvml/nvml.h"
 
-#include "nvml/nvml_library.h"
+#include "nvml_library.h"
 
 enum nvml_presence {
     PRESENT,

@@ -1,8 +1,8 @@
-#include "milligpu/bell.h"
+#include "milligpu/run/bell.h"
 
-#include "milligpu/alloc.h"
-#include "milligpu/clock.h"
-#include "milligpu/mutex.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/clock.h"
+#include "milligpu/run/mutex.h"
 
 struct bell {
     struct mutex lock; /* guards rung */

@@ -1,4 +1,4 @@
-#include "milligpu/clock.h"
+#include "milligpu/run/clock.h"
 
 #include <time.h>
 

@@ -1,4 +1,4 @@
-#include "milligpu/file.h"
+#include "milligpu/run/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/strbuf.h"
 
 /*
  * Does not trust a size from stat(): /proc and pipes show none, and a file may grow meanwhile. At

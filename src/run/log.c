@@ -3,17 +3,17 @@
  * so that lines of two threads do not mix (a pipe promises that up to 4 KiB). One lock guards the
  * counts of repeated lines; nothing is written or allocated under it.
  */
-#include "milligpu/log.h"
+#include "milligpu/run/log.h"
 
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "milligpu/clock.h"
-#include "milligpu/metric.h"
-#include "milligpu/mutex.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/run/clock.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/run/mutex.h"
 
 enum { MESSAGES_MAX = 64, FIELDS_MAX = 12 };
 

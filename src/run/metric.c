@@ -6,20 +6,20 @@
  * page reads the parts of a histogram at slightly different moments, and expose_histogram() makes
  * buckets and count agree.
  */
-#include "milligpu/metric.h"
+#include "milligpu/run/metric.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/mutex.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/mutex.h"
 
 static const struct metric_info infos[] = {
 #define METRIC(id, name, type, labels, help) {name, type, labels, help},
 #define VALUE(id, value)                     {.labels = (value)},
-#include "milligpu/metrics.def"
-#include "milligpu/node_metrics.def"
+#include "milligpu/run/metrics.def"
+#include "milligpu/run/node_metrics.def"
 #undef METRIC
 #undef VALUE
 };

@@ -1,4 +1,4 @@
-#include "milligpu/mutex.h"
+#include "milligpu/run/mutex.h"
 
 #include <errno.h>
 

@@ -3,11 +3,11 @@
  * conditions, for the taker and for producers that wait. A producer that may not wait (HTTP
  * threads) gets false when it is full.
  */
-#include "milligpu/queue.h"
+#include "milligpu/run/queue.h"
 
-#include "milligpu/alloc.h"
-#include "milligpu/clock.h"
-#include "milligpu/mutex.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/clock.h"
+#include "milligpu/run/mutex.h"
 
 struct queue {
     struct mutex lock; /* guards everything below */

@@ -1,4 +1,4 @@
-#include "milligpu/sole_thread.h"
+#include "milligpu/run/sole_thread.h"
 
 bool sole_thread_enter(struct sole_thread *sole)
 {

@@ -6,11 +6,11 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/http.h"
-#include "milligpu/limits.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/limits.h"
+#include "milligpu/http/http.h"
 
-#include "settings/settings_internal.h"
+#include "settings_internal.h"
 
 DEFINE_FREEP(struct settings_set, settings_free);
 
@@ -18,7 +18,7 @@ static const struct setting_info infos[] = {
 #define SETTING(id, type, fallback, low, high, reload, unit, help)                                 \
     {#id, fallback, unit,  help, offsetof(struct settings, id), SETTING_TYPE_##type,               \
      low, high,     reload},
-#include "milligpu/settings.def"
+#include "milligpu/settings/settings.def"
 #undef SETTING
 };
 

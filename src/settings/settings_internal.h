@@ -7,7 +7,7 @@
 #ifndef MILLIGPU_SETTINGS_SETTINGS_INTERNAL_H
 #define MILLIGPU_SETTINGS_SETTINGS_INTERNAL_H
 
-#include "milligpu/settings.h"
+#include "milligpu/settings/settings.h"
 
 enum { PLACE_BYTES = 300, SETTING_BYTES_MAX = 4096 };
 

@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
-#include "settings/settings_internal.h"
+#include "settings_internal.h"
 
 DEFINE_FREEP(struct settings_set, settings_free);
 

@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "settings/settings_internal.h"
+#include "settings_internal.h"
 
 /* The titles in the order of the table, and NULL for each setting. */
 static const char *const titles[] = {
 #define SETTING(id, type, fallback, low, high, reload, unit, help) NULL,
 #define SETTING_GROUP(title)                                       title,
-#include "milligpu/settings.def"
+#include "milligpu/settings/settings.def"
 #undef SETTING
 };
 

@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
-#include "settings/settings_internal.h"
+#include "settings_internal.h"
 
 /* A default that its own check refuses is a mistake in the table and ends the program. */
 struct settings_set *settings_defaults(const struct settings_program *program)

@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/http.h"
-#include "milligpu/limits.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/limits.h"
+#include "milligpu/http/http.h"
 
-#include "settings/settings_internal.h"
+#include "settings_internal.h"
 
 /* --- names --- */
 

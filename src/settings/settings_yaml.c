@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/arena.h"
-#include "milligpu/doc.h"
-#include "milligpu/file.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/arena.h"
+#include "milligpu/document/document.h"
+#include "milligpu/run/file.h"
 
-#include "settings/settings_internal.h"
+#include "settings_internal.h"
 
 /* A settings file has a few KiB; a larger one is probably another file. */
 enum { FILE_BYTES_MAX = 1024 * 1024 };

@@ -6,7 +6,7 @@
  * and both use it. A crash in between leaves a file with a random name, which nobody reads. In
  * order: reading, making, moving.
  */
-#include "sign/key_file.h"
+#include "key_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,8 @@
 
 #include <gnutls/abstract.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/file.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/file.h"
 
 static int say_errno(const char *file, const char *what, struct err *err)
 {

@@ -4,8 +4,8 @@
 #ifndef MILLIGPU_SIGN_KEY_FILE_H
 #define MILLIGPU_SIGN_KEY_FILE_H
 
-#include "milligpu/err.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/err.h"
+#include "milligpu/base/strbuf.h"
 
 /* No key needs as much. */
 enum { KEY_FILE_BYTES_MAX = 16 * 1024 };

@@ -4,19 +4,19 @@
  * crash finds its way: the list is written first, then the private key moves to its place. In
  * order: the list, opening, reading and signing, changes.
  */
-#include "milligpu/keyring.h"
+#include "milligpu/sign/keyring.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/file.h"
-#include "milligpu/mutex.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/run/file.h"
+#include "milligpu/run/mutex.h"
 
-#include "sign/key_file.h"
+#include "key_file.h"
 
 enum { LIST_BYTES_MAX = 4096, LIST_WORDS = 4 };
 

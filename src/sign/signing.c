@@ -5,7 +5,7 @@
  * accepted in one spelling only, so that a changed byte is a changed key. In order: words and
  * bytes, the key, signing, verifying. Where a key comes from is in key_file.c.
  */
-#include "milligpu/signing.h"
+#include "milligpu/sign/signing.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +13,11 @@
 #include <gnutls/abstract.h>
 #include <gnutls/crypto.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/base64.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/base64.h"
+#include "milligpu/base/strbuf.h"
 
-#include "sign/key_file.h"
+#include "key_file.h"
 
 enum {
     PUBLIC_BYTES = 32,

@@ -10,8 +10,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "milligpu/strbuf.h"
-#include "milligpu/text.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/base/text.h"
 
 /* BUSY_MS: how long a statement waits for a lock that another process or reader holds. */
 enum { BUSY_MS = 2000, VALUE_BYTES_MAX = 4 << 20, SQL_BYTES_MAX = 64 << 10 };

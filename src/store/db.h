@@ -12,8 +12,8 @@
 
 #include <sqlite3.h>
 
-#include "milligpu/err.h"
-#include "milligpu/text.h"
+#include "milligpu/base/err.h"
+#include "milligpu/base/text.h"
 
 enum db_mode {
     DB_CREATE, /* the writer: creates the file if it does not exist */

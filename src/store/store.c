@@ -6,15 +6,15 @@
  * other failure the batch is lost and the caller must call rollback(). In order: opening, the
  * clock, batches, closing, loading, readers.
  */
-#include "milligpu/store.h"
+#include "milligpu/store/store.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
-#include "store/store_internal.h"
+#include "store_internal.h"
 
 static const char *const statements[] = {
 #define X(code, sql) [code] = (sql),

@@ -36,11 +36,11 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "milligpu/mutex.h"
-#include "milligpu/sole_thread.h"
-#include "milligpu/store.h"
+#include "milligpu/run/mutex.h"
+#include "milligpu/run/sole_thread.h"
+#include "milligpu/store/store.h"
 
-#include "store/db.h"
+#include "db.h"
 
 enum { STORE_APPLICATION_ID = 0x6d475055 /* "mGPU" */ };
 

@@ -5,15 +5,15 @@
  * repeated every second, for ever; only a ledger of another cluster ends that.
  * cluster_identity_ask() is for main, before it opens a ledger.
  */
-#include "milligpu/cluster_identity.h"
+#include "milligpu/sync/cluster_identity.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/kube.h"
-#include "milligpu/log.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/run/log.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 enum { TIMEOUT_MS = 10000, ASK_MS = 5000, RETRY_MS = 1000, ANSWER_MAX = 1 << 20 };
 

@@ -6,10 +6,10 @@
  * with a deadline is in the heap of deadlines as well. In order: lines, deadlines, the budget,
  * sending, the window.
  */
-#include "sync/flow.h"
+#include "flow.h"
 
-#include "milligpu/alloc.h"
-#include "milligpu/map.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/map.h"
 
 enum { WHOLE_RETRY = 1000 }; /* the budget is counted in thousandths */
 

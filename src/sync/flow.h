@@ -23,9 +23,9 @@
 #ifndef MILLIGPU_FLOW_H
 #define MILLIGPU_FLOW_H
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
-#include "sync/heap.h"
+#include "heap.h"
 
 enum flow_lane {
     LANE_WAKE, /* wake-ups: before all others, one at a time */

@@ -1,6 +1,6 @@
-#include "sync/heap.h"
+#include "heap.h"
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 static bool is_before(const struct heap_node *a, const struct heap_node *b)
 {

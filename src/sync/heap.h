@@ -7,7 +7,7 @@
 #ifndef MILLIGPU_HEAP_H
 #define MILLIGPU_HEAP_H
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 struct heap_node {
     int64_t key;     /* set by heap_put */

@@ -2,12 +2,12 @@
  * Sums of CPU and memory by node. The pod cache brings the pods, one by one as they change, and the
  * writer the nodes. An entry lives while its node is shown, has a pod, or is still to be told.
  */
-#include "milligpu/host_sums.h"
+#include "milligpu/sync/host_sums.h"
 
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/map.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/map.h"
 
 /* Of amounts below 2^63, as many as there can be. */
 __extension__ typedef unsigned __int128 wide_sum;

@@ -6,16 +6,16 @@
  * and lists again. In order: messages, the reflector's callbacks, opening, lists out of turn,
  * steps.
  */
-#include "milligpu/informer.h"
+#include "milligpu/sync/informer.h"
 
-#include "milligpu/alloc.h"
-#include "milligpu/key_publisher.h"
-#include "milligpu/kube.h"
-#include "milligpu/log.h"
-#include "milligpu/message.h"
-#include "milligpu/metric.h"
-#include "milligpu/pod_cache.h"
-#include "milligpu/usage_book.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/sync/key_publisher.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/usage/usage_book.h"
 
 enum {
     PAGE_ITEMS = 500,

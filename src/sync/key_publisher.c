@@ -5,19 +5,19 @@
  * little later. In order: facts, which keys are needed, requests, what follows from an answer, the
  * step.
  */
-#include "milligpu/key_publisher.h"
+#include "milligpu/sync/key_publisher.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/allocation.h"
-#include "milligpu/annotations.h"
-#include "milligpu/log.h"
-#include "milligpu/metric.h"
-#include "milligpu/mutex.h"
-#include "milligpu/pod_cache.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/annotations.h"
+#include "milligpu/core/node/allocation.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/run/mutex.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 enum {
     TIMEOUT_MS = 10000,

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/message.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/spine/message.h"
 
-#include "sync/outbox_internal.h"
+#include "outbox_internal.h"
 
 /* --- the table of a Binding --- */
 

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/metric.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/metric.h"
 
-#include "sync/outbox_internal.h"
+#include "outbox_internal.h"
 
 enum {
     RETRY_MS = 50, /* first pause; doubles */

@@ -11,11 +11,11 @@
 #ifndef MILLIGPU_SYNC_OUTBOX_INTERNAL_H
 #define MILLIGPU_SYNC_OUTBOX_INTERNAL_H
 
-#include "milligpu/kube.h"
-#include "milligpu/mutex.h"
-#include "milligpu/outbox.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/run/mutex.h"
+#include "milligpu/sync/outbox.h"
 
-#include "sync/flow.h"
+#include "flow.h"
 
 /* What a call is for; the word is the metric's label. */
 #define CALL_TABLE(X)                                                                              \

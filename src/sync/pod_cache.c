@@ -6,19 +6,19 @@
  * shared or bounded (docs/why/014). A record is replaced as a whole, never edited, except for epoch
  * and told.
  */
-#include "milligpu/pod_cache.h"
+#include "milligpu/sync/pod_cache.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/allocation.h"
-#include "milligpu/map.h"
-#include "milligpu/mutex.h"
-#include "milligpu/signing.h"
-#include "milligpu/strbuf.h"
-#include "milligpu/wire_kube.h"
-#include "milligpu/wishes.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/map.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/core/node/allocation.h"
+#include "milligpu/run/mutex.h"
+#include "milligpu/sign/signing.h"
+#include "milligpu/waiting/wishes.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 struct pod_cache {
     struct mutex lock; /* guards the tables; records are replaced as a whole */

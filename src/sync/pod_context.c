@@ -1,9 +1,9 @@
-#include "milligpu/pod_context.h"
+#include "milligpu/sync/pod_context.h"
 
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/text.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/text.h"
 
 enum { CONTEXT_TEXTS = 8 };
 

@@ -5,19 +5,19 @@
  * later, and only the second counts. Nothing else depends on the outcome: a right that is missing
  * shows itself where it is needed.
  */
-#include "milligpu/rights.h"
+#include "milligpu/sync/rights.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/annotations.h"
-#include "milligpu/clock.h"
-#include "milligpu/key_publisher.h"
-#include "milligpu/kube.h"
-#include "milligpu/limits.h"
-#include "milligpu/mutex.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/annotations.h"
+#include "milligpu/base/limits.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/run/clock.h"
+#include "milligpu/run/mutex.h"
+#include "milligpu/sync/key_publisher.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 enum {
     TIMEOUT_MS = 2500, /* of one review */

@@ -4,14 +4,14 @@
  * a command is written before it is applied, and a lost batch is undone in memory as well as in the
  * database.
  */
-#include "writer/batch.h"
+#include "batch.h"
 
 #include <stdio.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/command_trace.h"
-#include "milligpu/commits.h"
-#include "milligpu/metric.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/spine/command_trace.h"
+#include "milligpu/spine/commits.h"
 
 void batch_init(struct batch *batch, struct app *app, struct ledger *ledger)
 {

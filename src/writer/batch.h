@@ -11,7 +11,7 @@
 #ifndef MILLIGPU_BATCH_H
 #define MILLIGPU_BATCH_H
 
-#include "milligpu/app.h"
+#include "milligpu/spine/app.h"
 
 struct batch {
     struct app *app;

@@ -6,19 +6,19 @@
  * old one and does the metric change. No list of drift is stored: both sides are computed from the
  * snapshots, so a restart reports all present drift again.
  */
-#include "writer/drift_watch.h"
+#include "drift_watch.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/arena.h"
-#include "milligpu/event_budget.h"
-#include "milligpu/log.h"
-#include "milligpu/map.h"
-#include "milligpu/metric.h"
-#include "milligpu/outbox.h"
-#include "milligpu/reconcile.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/arena.h"
+#include "milligpu/base/map.h"
+#include "milligpu/core/ledger/reconcile.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/spine/event_budget.h"
+#include "milligpu/sync/outbox.h"
 
 enum {
     LOOK_MS = 2000,

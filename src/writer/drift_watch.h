@@ -9,7 +9,7 @@
 #ifndef MILLIGPU_DRIFT_WATCH_H
 #define MILLIGPU_DRIFT_WATCH_H
 
-#include "milligpu/app.h"
+#include "milligpu/spine/app.h"
 
 struct drift_watch;
 

@@ -1,7 +1,7 @@
-#include "writer/wallclock.h"
+#include "wallclock.h"
 
-#include "milligpu/base.h"
-#include "milligpu/store.h"
+#include "milligpu/base/base.h"
+#include "milligpu/store/store.h"
 
 enum { HOUR_MS = 3600000 };
 

@@ -1,18 +1,18 @@
-#include "milligpu/writer.h"
+#include "milligpu/writer/writer.h"
 
 #include <malloc.h>
 #include <time.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/commits.h"
-#include "milligpu/hints.h"
-#include "milligpu/host_sums.h"
-#include "milligpu/log.h"
-#include "milligpu/map.h"
-#include "milligpu/message.h"
-#include "milligpu/verifier.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/map.h"
+#include "milligpu/run/log.h"
+#include "milligpu/selfcheck/verifier.h"
+#include "milligpu/spine/commits.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/sync/host_sums.h"
+#include "milligpu/waiting/hints.h"
 
-#include "writer/writer_internal.h"
+#include "writer_internal.h"
 
 /*
  * The writer's loop. The daemon's writer thread calls writer_step() as soon as the cluster identity

@@ -1,8 +1,8 @@
-#include "milligpu/pod_cache.h"
-#include "milligpu/reconcile.h"
-#include "milligpu/writer.h"
+#include "milligpu/core/ledger/reconcile.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/writer/writer.h"
 
-#include "writer/writer_internal.h"
+#include "writer_internal.h"
 
 int64_t writer_now_ms(const struct writer *writer)
 {

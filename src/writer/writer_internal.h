@@ -25,21 +25,21 @@
 #ifndef MILLIGPU_WRITER_WRITER_INTERNAL_H
 #define MILLIGPU_WRITER_WRITER_INTERNAL_H
 
-#include "milligpu/agents.h"
-#include "milligpu/event_budget.h"
-#include "milligpu/hints.h"
-#include "milligpu/host_sums.h"
-#include "milligpu/map.h"
-#include "milligpu/message.h"
-#include "milligpu/outbox.h"
-#include "milligpu/pod_cache.h"
-#include "milligpu/sole_thread.h"
-#include "milligpu/tally.h"
-#include "milligpu/writer.h"
+#include "milligpu/base/map.h"
+#include "milligpu/core/facts/agents.h"
+#include "milligpu/core/rules/tally.h"
+#include "milligpu/run/sole_thread.h"
+#include "milligpu/spine/event_budget.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/sync/host_sums.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/waiting/hints.h"
+#include "milligpu/writer/writer.h"
 
-#include "writer/batch.h"
-#include "writer/drift_watch.h"
-#include "writer/wallclock.h"
+#include "batch.h"
+#include "drift_watch.h"
+#include "wallclock.h"
 
 /* A Binding on its way, and the calls that wait for its outcome. */
 struct inflight_bind {

@@ -1,10 +1,10 @@
-#include "milligpu/alloc.h"
-#include "milligpu/hints.h"
-#include "milligpu/outbox.h"
-#include "milligpu/pod_cache.h"
-#include "milligpu/writer.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/waiting/hints.h"
+#include "milligpu/writer/writer.h"
 
-#include "writer/writer_internal.h"
+#include "writer_internal.h"
 
 /*
  * Collects the nodes on which this batch made room, as they are now (another change of the batch

@@ -2,7 +2,7 @@
  * Wrong uses of locks that clang must report, and right ones: tests/clang/run compares what clang
  * says with the comments. It is compiled nowhere else.
  */
-#include "milligpu/mutex.h"
+#include "milligpu/run/mutex.h"
 
 struct counter {
     struct mutex lock;

@@ -86,8 +86,8 @@ def read_container(server, piece):
 
 def is_annotation(key):
     """Whether milligpud writes it on a pod."""
-    words = "".join((harness.SOURCE / file).read_text() for file in ("include/milligpu/annotations.h",
-                                                                     "src/wire/wire_kube_encode.c"))
+    words = "".join((harness.SOURCE / file).read_text() for file in ("include/milligpu/base/annotations.h",
+                                                                     "src/wire/kube/wire_kube_encode.c"))
     name, _, end = key.rpartition("/")
     return f'"{key}"' in words or (end == "pod" and f'"{name}"' in words and '"/pod"' in words)
 

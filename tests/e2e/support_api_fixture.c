@@ -15,16 +15,16 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/assembly.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/hints.h"
-#include "milligpu/http.h"
-#include "milligpu/kube.h"
-#include "milligpu/log.h"
-#include "milligpu/message.h"
-#include "milligpu/outbox.h"
-#include "milligpu/pod_cache.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/daemon/assembly.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/http/http.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/run/log.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/waiting/hints.h"
 
 #include "support/patience.h"
 #include "support/rules.h"

@@ -8,13 +8,13 @@
 #ifndef MILLIGPU_TESTS_SUPPORT_API_FIXTURE_H
 #define MILLIGPU_TESTS_SUPPORT_API_FIXTURE_H
 
-#include "milligpu/api.h"
-#include "milligpu/assembly.h"
-#include "milligpu/doc.h"
-#include "milligpu/informer.h"
-#include "milligpu/kube.h"
-#include "milligpu/webhooks.h"
-#include "milligpu/writer.h"
+#include "milligpu/admin/api.h"
+#include "milligpu/daemon/assembly.h"
+#include "milligpu/document/document.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/sync/informer.h"
+#include "milligpu/webhook/webhooks.h"
+#include "milligpu/writer/writer.h"
 
 struct api_fixture {
     struct app app;

@@ -11,10 +11,10 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/doc.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/key_publisher.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/document/document.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/sync/key_publisher.h"
 
 #include "admin/api_internal.h"
 #include "store/store_internal.h"

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/account.h"
-#include "milligpu/alloc.h"
-#include "milligpu/doc.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/node/account.h"
+#include "milligpu/document/document.h"
 
 #include "admin/api_internal.h"
 #include "support_api_fixture.h"

@@ -21,7 +21,7 @@ ANYWHERE = [{"operator": "Exists"}]
 
 def keys_read():
     """Field names, and whole keys or their first part (ending in / or -), of what READERS look for."""
-    header = (harness.SOURCE / "include/milligpu/annotations.h").read_text()
+    header = (harness.SOURCE / "include/milligpu/base/annotations.h").read_text()
     macros = dict(re.findall(r"#define (ANNOTATION_\w+)\s+\"([^\"]+)\"", header))
     found = set()
     for source in READERS:

@@ -144,7 +144,7 @@ class Output(harness.Story):
         self.of_cordons()
         self.of_moves()
         self.of_keys()
-        listed = re.findall(r'^COMMAND\(\w+, "([\w-]+)"', (harness.SOURCE / "src/bin/ctl/commands.def").read_text(), re.M)
+        listed = re.findall(r'^COMMAND\(\w+, "([\w-]+)"', (harness.SOURCE / "src/ctl/commands.def").read_text(), re.M)
         self.assertEqual(self.shown, set(listed))
         self.assertEqual({file.stem for file in OUTPUT.iterdir()}, set(listed))
 

@@ -449,7 +449,7 @@ MADE_BY = {
 # Messages that only a node has: the source file of their words.
 SAID_BY = {
     ("docs/NODE.md", "milligpu: GPU GPU-... has no 700 milli free for its pod yet; will be retried automatically. Other "
-     "pods still run there"): "src/agent/overlap.c",
+     "pods still run there"): "src/agent/grant/overlap.c",
 }
 
 

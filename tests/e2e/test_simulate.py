@@ -15,7 +15,7 @@ from gfd_labels import MIXED, gfd_labels
 import judge_placements
 
 CTL = harness.BIN / "milligpuctl"
-POLICIES = re.findall(r"X\(POLICY_\w+, (\w+),", (harness.SOURCE / "include/milligpu/policy_kind.h").read_text())
+POLICIES = re.findall(r"X\(POLICY_\w+, (\w+),", (harness.SOURCE / "include/milligpu/core/rules/policy_kind.h").read_text())
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n"
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
 SEED = 20240607

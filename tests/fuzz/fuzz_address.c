@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/http.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/http/http.h"
 
 #include "support.h"
 

@@ -4,9 +4,9 @@
  */
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/base64.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/base64.h"
+#include "milligpu/base/strbuf.h"
 
 #include "support.h"
 

@@ -4,8 +4,7 @@
  */
 #include <string.h>
 
-#include "milligpu/cdi.h"
-
+#include "agent/gpu/cdi.h"
 #include "support.h"
 
 #define SAFE "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."

@@ -4,8 +4,8 @@
  */
 #include <string.h>
 
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 #include "support.h"
 

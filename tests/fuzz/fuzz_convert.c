@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "bin/ctl/convert.h"
+#include "ctl/convert/convert.h"
 #include "support.h"
 
 struct hearing {

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "milligpu/doc.h"
+#include "milligpu/document/document.h"
 
 #include "support.h"
 

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "milligpu/wire_extender.h"
+#include "milligpu/wire/extender/wire_extender.h"
 
 #include "support.h"
 

@@ -9,8 +9,8 @@
  */
 #include <string.h>
 
-#include "milligpu/reconcile.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/core/ledger/reconcile.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 #include "support.h"
 #include "support/core_fixture.h"

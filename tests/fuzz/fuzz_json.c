@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "milligpu/json.h"
+#include "milligpu/wire/json/json.h"
 
 #include "support.h"
 

@@ -4,8 +4,8 @@
  */
 #include <string.h>
 
-#include "milligpu/doc.h"
-#include "milligpu/kube.h"
+#include "milligpu/document/document.h"
+#include "milligpu/kube/kube.h"
 
 #include "kube/config.h"
 #include "support.h"

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include "support_ledger.h"
 

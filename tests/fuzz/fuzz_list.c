@@ -1,7 +1,7 @@
 /* Any list gives items that are whole values: as many as jansson finds, and the same ones. */
 #include <string.h>
 
-#include "milligpu/wire_kube.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 #include "support.h"
 

@@ -4,8 +4,8 @@
  */
 #include <string.h>
 
-#include "milligpu/agents.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/core/facts/agents.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 #include "support.h"
 

@@ -4,10 +4,10 @@
  */
 #include <string.h>
 
-#include "milligpu/wire_kube.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 #include "support.h"
-#include "wire/kube_read.h"
+#include "wire/kube/kube_read.h"
 
 static void check_shares(const struct pod *pod)
 {

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "milligpu/nri.h"
+#include "milligpu/nri/nri.h"
 
 #include "support.h"
 #include "support/fake_runtime.h"

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/kube.h"
-#include "milligpu/message.h"
-#include "milligpu/outbox.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/sync/outbox.h"
 
 #include "support.h"
 

@@ -4,9 +4,9 @@
  */
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
-#include "store/pack.h"
+#include "store/past/pack.h"
 #include "support.h"
 
 static void write_out(const struct packed *is, struct strbuf *out)

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/advice.h"
-#include "milligpu/condition.h"
-#include "milligpu/quantity.h"
-#include "milligpu/request.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/core/facts/advice.h"
+#include "milligpu/core/facts/condition.h"
+#include "milligpu/core/facts/quantity.h"
+#include "milligpu/core/facts/request.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 #include "support.h"
 

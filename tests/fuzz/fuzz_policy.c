@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
-#include "milligpu/doc.h"
-#include "milligpu/policy_document.h"
+#include "milligpu/document/document.h"
+#include "milligpu/document/policy/policy_document.h"
 
 #include "support.h"
 #include "support/zones.h"

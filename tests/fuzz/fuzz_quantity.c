@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "milligpu/quantity.h"
+#include "milligpu/core/facts/quantity.h"
 
 #include "support.h"
 

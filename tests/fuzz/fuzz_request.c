@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "milligpu/request.h"
+#include "milligpu/core/facts/request.h"
 
 #include "support.h"
 

@@ -8,8 +8,8 @@
  */
 #include <string.h>
 
-#include "milligpu/ledger.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/core/ledger/ledger.h"
 
 #include "support.h"
 

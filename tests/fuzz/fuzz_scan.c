@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "support.h"
-#include "wire/scan.h"
+#include "wire/json/scan.h"
 
 __extension__ typedef __int128 wide;
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include "settings/settings_internal.h"
 #include "support.h"

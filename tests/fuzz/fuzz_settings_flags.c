@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/arena.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/arena.h"
 
 #include "settings/settings_internal.h"
 #include "support.h"

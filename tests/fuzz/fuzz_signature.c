@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/signing.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/sign/signing.h"
 
 #include "support.h"
 

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "milligpu/wire_kube.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 #include "support.h"
 

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/kube.h"
-#include "milligpu/limits.h"
-#include "milligpu/reflector.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/limits.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/kube/reflector.h"
 
 #include "support.h"
 

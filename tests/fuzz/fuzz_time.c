@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "milligpu/wire_kube.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 #include "support.h"
 

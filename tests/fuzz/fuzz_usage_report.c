@@ -4,8 +4,8 @@
  */
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/usage_report.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/wire/usage/usage_report.h"
 
 #include "support.h"
 

@@ -1,7 +1,7 @@
 /* Any line of a watch is read or refused; jansson finds the same type, object and version. */
 #include <string.h>
 
-#include "milligpu/wire_kube.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 #include "support.h"
 

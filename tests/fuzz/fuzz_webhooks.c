@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/wire_extender.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/wire/extender/wire_extender.h"
 
 #include "support_app.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "milligpu/window.h"
+#include "milligpu/core/rules/window.h"
 
 #include "support.h"
 #include "support/zones.h"

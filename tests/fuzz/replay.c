@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 enum { INPUT_MAX = 1 << 20, CUTS_MAX = 512 };
 

@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "milligpu/text.h"
+#include "milligpu/base/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,12 +6,12 @@
 #ifndef MILLIGPU_TESTS_FUZZ_SUPPORT_APP_H
 #define MILLIGPU_TESTS_FUZZ_SUPPORT_APP_H
 
-#include "milligpu/api.h"
-#include "milligpu/assembly.h"
-#include "milligpu/informer.h"
-#include "milligpu/kube.h"
-#include "milligpu/webhooks.h"
-#include "milligpu/writer.h"
+#include "milligpu/admin/api.h"
+#include "milligpu/daemon/assembly.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/sync/informer.h"
+#include "milligpu/webhook/webhooks.h"
+#include "milligpu/writer/writer.h"
 
 #include "support.h"
 #include "support/fake_http.h"

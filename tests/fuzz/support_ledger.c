@@ -7,9 +7,9 @@
 
 #include <sqlite3.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/reconcile.h"
-#include "milligpu/store.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/ledger/reconcile.h"
+#include "milligpu/store/store.h"
 
 #include "support_pool.h"
 

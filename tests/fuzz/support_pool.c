@@ -6,7 +6,7 @@
 
 #include <sqlite3.h>
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 enum { CLASSES = 24, CLASS_FIRST = 5 };
 

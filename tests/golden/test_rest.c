@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/doc.h"
+#include "milligpu/document/document.h"
 
 #include "admin/api_internal.h"
 #include "support/document.h"

@@ -65,8 +65,13 @@ class Mutant:
     diff: str
 
     @property
+    def module(self) -> str:
+        """The file without its folder: a move to another room changes no mutant."""
+        return self.file.rsplit("/", 1)[-1]
+
+    @property
     def key(self) -> Tuple[str, str, str]:
-        return self.file, self.function, self.diff
+        return self.module, self.function, self.diff
 
 
 @dataclasses.dataclass(frozen=True)

@@ -245,10 +245,10 @@ def mutants_of_sql(files: Dict[str, str]) -> List[Tuple[Mutant, str, str]]:
 
     Migrations have no mutants: one that does not end with the tables of schema.sql is rolled back anyway.
     """
-    schema = files["src/store/schema.sql"]
+    schema = files["src/store/schema/schema.sql"]
     pieces = pieces_of(files)
     found = [(mutant, schema, schema[:mutant.start] + mutant.new + schema[mutant.end:])
-             for mutant in Maker("src/store/schema.sql", "", 0, schema).make()]
+             for mutant in Maker("src/store/schema/schema.sql", "", 0, schema).make()]
     for file, text in files.items():
         if file.endswith(".sql"):
             continue

@@ -8,11 +8,11 @@ import mutants_c
 from mutants_c import Mutant
 
 TITLE = "What tests/mutation/run has tried, as it was then: written by --record."
-SCHEMA = "src/store/schema.sql"
+SCHEMA = "schema.sql"
 
 
 def place_of(mutant: Mutant) -> str:
-    return mutant.file if mutant.file == SCHEMA else f"{mutant.file} :: {mutant.function}"
+    return SCHEMA if mutant.module == SCHEMA else f"{mutant.module} :: {mutant.function}"
 
 
 def code_of(text: str) -> str:
@@ -22,7 +22,8 @@ def code_of(text: str) -> str:
 
 def functions(path: str, text: str) -> Dict[str, str]:
     """place -> its code"""
-    return {f"{path} :: {function.name}": code_of(text[function.start:function.end])
+    module = path.rsplit("/", 1)[-1]
+    return {f"{module} :: {function.name}": code_of(text[function.start:function.end])
             for function in mutants_c.functions_of(text)}
 
 

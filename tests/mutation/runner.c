@@ -27,7 +27,7 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 /* CPU time tells what is endless; the wall clock, which runs on while others compute, what hangs */
 enum { TESTS_MAX = 1024, FUNCTIONS_MAX = 2048, WALL_SECONDS = 300 };

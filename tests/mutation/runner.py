@@ -81,7 +81,7 @@ def names(pattern: str) -> List[str]:
 
 
 def core_files() -> List[str]:
-    return names("src/core/*.c")
+    return names("src/core/*/*.c")
 
 
 def in_parallel(do, items: Iterable) -> list:
@@ -124,8 +124,8 @@ class MutantRunner:
     def test_files(self) -> List[str]:
         """The quick tests: those with a disk in memory take longer, and that disk belongs to the whole process."""
         if self.of == "core":
-            return names("tests/unit/core/test_*.c") + names("tests/table/test_*.c")
-        return [path for path in names("tests/unit/store/test_*.c")
+            return names("tests/unit/core/**/test_*.c") + names("tests/table/test_*.c")
+        return [path for path in names("tests/unit/store/**/test_*.c")
                 if '"support/disk.h"' not in (SOURCE / path).read_text()]
 
     def build_rest(self) -> None:
@@ -134,7 +134,7 @@ class MutantRunner:
         support = names("tests/support/*.c")
         paths = names("src/base/*.c") + support + ["tests/mutation/runner.c"]
         if self.of == "store":
-            paths += names("src/run/*.c") + names("src/store/*.c") + names("tests/unit/store/support*.c")
+            paths += names("src/run/*.c") + names("src/store/**/*.c") + names("tests/unit/store/**/support*.c")
         jobs = [(path, ()) for path in paths]
         jobs += [(path, (f"-Dmain={self.main_of(path)}",)) for path in self.test_files()]
         in_parallel(lambda job: self.compile(job[0], *job[1]), jobs)
@@ -156,7 +156,7 @@ class MutantRunner:
 
     def write_texts(self) -> None:
         """Write what cmake generates, the schema and its migrations as strings, and the list of the tests' mains."""
-        strings = "".join(self.string_of(path) for path in names("src/store/*.sql"))
+        strings = "".join(self.string_of(path) for path in names("src/store/**/*.sql"))
         mains = "".join(f"int {self.main_of(path)}(void);\n" for path in self.test_files())
         table = "".join(f'{{"{path}", {self.main_of(path)}}},\n' for path in self.test_files())
         (self.home / "texts.c").write_text(

@@ -7,7 +7,7 @@
 
 #include <sqlite3.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
 #include "support/core_fixture.h"

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include "support/seen.h"
 

@@ -10,9 +10,9 @@
 
 #include <sqlite3.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/clock.h"
-#include "milligpu/random.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/random.h"
+#include "milligpu/run/clock.h"
 
 #include "check.h"
 #include "content.h"

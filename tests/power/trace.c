@@ -7,8 +7,8 @@
 
 #include <sqlite3.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/strbuf.h"
 
 #include "store/store_internal.h"
 #include "support/core_fixture.h"

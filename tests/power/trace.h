@@ -9,8 +9,8 @@
 #ifndef MILLIGPU_TESTS_POWER_TRACE_H
 #define MILLIGPU_TESTS_POWER_TRACE_H
 
-#include "milligpu/store.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/store/store.h"
 
 #include "support/disk.h"
 

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
 

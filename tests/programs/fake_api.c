@@ -25,7 +25,7 @@
 
 #include <jansson.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 struct options {
     const char *cluster;

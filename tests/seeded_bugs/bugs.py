@@ -28,7 +28,7 @@ BUGS: List[Bug] = [
     Bug(
         "leak",
         "forget one release path: a Binding that is certainly void keeps its reservation",
-        "src/writer/writer_binds.c",
+        "src/writer/bind/writer_binds.c",
         "        command.kind = COMMAND_RELEASE;\n        command.why = asked",
         "        command.kind = COMMAND_CONFIRM;\n        command.why = asked",
         "sim 1-60",
@@ -36,7 +36,7 @@ BUGS: List[Bug] = [
     Bug(
         "no_uid",
         "drop the uid check: the Binding names the pod without its uid",
-        "src/wire/wire_kube_encode.c",
+        "src/wire/kube/wire_kube_encode.c",
         'json_write_key(&json, "uid");\n    json_write_str(&json, allocation->is.uid);\n    write_version',
         "write_version",
         "unit.wire.wire_kube_encode",
@@ -56,7 +56,7 @@ BUGS: List[Bug] = [
     Bug(
         "thousand_and_one",
         "off by one at 1000: a GPU offers one thousandth more than it has",
-        "include/milligpu/node.h",
+        "include/milligpu/core/node/node.h",
         "return taken < gpu->milli ? gpu->milli - (uint32_t)taken : 0;",
         "return taken <= gpu->milli ? gpu->milli - (uint32_t)taken + 1 : 0;",
         "unit.core.node",
@@ -73,7 +73,7 @@ BUGS: List[Bug] = [
     Bug(
         "credulous",
         "trust an annotation: whatever amounts it names are believed",
-        "src/core/ledger_believe.c",
+        "src/core/ledger/ledger_believe.c",
         "        if (!ledger_believe_answers(pod, &request->want[w]))\n            return false;\n"
         "        parts += request->want[w].parts;",
         "        parts += ledger_believe_answers(pod, &request->want[w]) ? request->want[w].parts : pod->shares;",
@@ -82,7 +82,7 @@ BUGS: List[Bug] = [
     Bug(
         "twice",
         "double apply after a restart: a loaded allocation is charged more than its row says",
-        "src/core/ledger_restore.c",
+        "src/core/ledger/ledger_restore.c",
         "struct allocation *allocation = allocation_new(facts);",
         "struct allocation_facts again = *facts;\n"
         "        again.unplaced_milli += again.state == STATE_BOUND ? 1 : 0;\n"
@@ -93,7 +93,7 @@ BUGS: List[Bug] = [
     Bug(
         "lost_container",
         "lose one container of a pod: the last one gets nothing",
-        "src/core/request.c",
+        "src/core/facts/request.c",
         "for (uint32_t i = 0; i < parser->pod->containers; i++) {",
         "for (uint32_t i = 0; i < parser->pod->containers - (parser->pod->containers > 1); i++) {",
         "unit.core.request",
@@ -101,7 +101,7 @@ BUGS: List[Bug] = [
     Bug(
         "too_early",
         "release at the deletion timestamp: a pod that is being deleted holds nothing",
-        "src/core/reconcile.c",
+        "src/core/ledger/reconcile.c",
         "    if (pod_ended(pod)) {\n        if (row != NULL)",
         "    if (pod_ended(pod) || pod->terminating_ms != 0) {\n        if (row != NULL)",
         "unit.core.reconcile",
@@ -110,7 +110,7 @@ BUGS: List[Bug] = [
     Bug(
         "one_look",
         "a refusal stands although capacity came free after its snapshot",
-        "src/scheduler/webhooks.c",
+        "src/webhook/webhooks.c",
         "question->last || view_capacity_generation(question->app->view) ==",
         "question->last || snapshot->capacity_generation > 0 || 1 ==",
         "sim 1-300",
@@ -118,7 +118,7 @@ BUGS: List[Bug] = [
     Bug(
         "any_names",
         "the cache of refusals forgets which nodes were asked about",
-        "src/scheduler/hints_answers.c",
+        "src/waiting/hints_answers.c",
         "answer->names == key->names &&",
         "true &&",
         "sim 1-60",
@@ -134,7 +134,7 @@ BUGS: List[Bug] = [
     Bug(
         "new_node",
         "a new node wakes no waiting pod",
-        "src/core/ledger.c",
+        "src/core/ledger/ledger.c",
         "    if (to == NULL || to->gone)\n        return false;\n    /* Without shares",
         "    if (from == NULL || to == NULL || to->gone)\n        return false;\n    /* Without shares",
         "sim 1-300",
@@ -142,7 +142,7 @@ BUGS: List[Bug] = [
     Bug(
         "swept",
         "a pod that is no longer in a list stays in the table of waiting pods",
-        "src/writer/writer_pods.c",
+        "src/writer/cluster/writer_pods.c",
         "    hints_listed(writer->app->hints, writer->pod_list.listed_ms, writer, writer_pod_state);\n",
         "",
         "sim 1-300",
@@ -150,7 +150,7 @@ BUGS: List[Bug] = [
     Bug(
         "news_behind",
         "a lost batch that is tried again is queued behind newer news",
-        "src/writer/writer_lost.c",
+        "src/writer/bind/writer_lost.c",
         "    keep_first(writer, message, keeps);\n    writer->lost.retry_ms",
         "    for (size_t i = 0; i < keeps; i++) {\n"
         "        writer->lost.kept =\n"
@@ -186,7 +186,7 @@ BUGS: List[Bug] = [
     Bug(
         "well_again",
         "a GPU that is healthy again, or no longer cordoned, is not counted as freed capacity",
-        "src/core/ledger.c",
+        "src/core/ledger/ledger.c",
         "    if (was != REASON_NONE)\n        return true;\n    const uint32_t mib_from",
         "    const uint32_t mib_from",
         "sim 1-300",
@@ -194,7 +194,7 @@ BUGS: List[Bug] = [
     Bug(
         "taken_back",
         "a grant that a lost batch takes back is not counted as freed capacity: refusals stay in the cache",
-        "src/core/ledger.c",
+        "src/core/ledger/ledger.c",
         "    if (gives_room(change->node_after, change->node_before))\n"
         "        ledger->room_came = true;\n",
         "",
@@ -203,7 +203,7 @@ BUGS: List[Bug] = [
     Bug(
         "sidecars",
         "an init container is charged without the sidecars that run beside it",
-        "src/core/allocation.c",
+        "src/core/node/allocation.c",
         "        now = allocation_sum(life->sidecars, amount);\n",
         "        now = amount;\n",
         "unit.core.allocation",
@@ -211,7 +211,7 @@ BUGS: List[Bug] = [
     Bug(
         "same_ring",
         "the first wake-up after a restart writes the same value as the first one before it: no change",
-        "src/wire/wire_kube_encode.c",
+        "src/wire/kube/wire_kube_encode.c",
         "    strbuf_char(&value, ' ');\n    strbuf_str(&value, at);\n",
         "",
         "sim 1-60",
@@ -219,7 +219,7 @@ BUGS: List[Bug] = [
     Bug(
         "plain_init",
         "a sidecar is read as an init container",
-        "src/wire/wire_kube_pod.c",
+        "src/wire/kube/wire_kube_pod.c",
         "    out->is.kind = sidecar ? CONTAINER_SIDECAR : init ? CONTAINER_INIT : CONTAINER_APP;",
         "    out->is.kind = init && !(sidecar && false) ? CONTAINER_INIT : CONTAINER_APP;",
         "unit.wire.wire_kube_pod",
@@ -227,7 +227,7 @@ BUGS: List[Bug] = [
     Bug(
         "surely",
         "a reservation in doubt is stored as one without doubt",
-        "src/store/write.c",
+        "src/store/rows/write.c",
         "    bind_number(&bind, after->is.in_doubt);",
         "    bind_number(&bind, after->is.in_doubt && after->is.state == STATE_BOUND);",
         "sim 1-300",
@@ -275,7 +275,7 @@ BUGS: List[Bug] = [
     Bug(
         "short_list",
         "a pod that was offered fewer nodes than fit is not woken to ask again",
-        "src/scheduler/hints.c",
+        "src/waiting/hints.c",
         "    kept->list.due = is_short(kept, offered);",
         "    kept->list.due = is_short(kept, offered) && false;",
         "sim 1-300",
@@ -291,7 +291,7 @@ BUGS: List[Bug] = [
     Bug(
         "unanswered",
         "a bind of a lost batch gets no answer",
-        "src/writer/writer_actions.c",
+        "src/writer/bind/writer_actions.c",
         "            inflight_end(writer, writer->after_commit.action[i].uid, text);\n",
         "            continue;\n",
         "sim 1-60",
@@ -355,7 +355,7 @@ BUGS: List[Bug] = [
     Bug(
         "both_hold_one",
         "a pod that requests both resources holds its shares, but none of the whole GPUs",
-        "src/core/ledger_decide.c",
+        "src/core/ledger/ledger_decide.c",
         "        .held_gpus = command->request->whole,\n        .reserved_ms",
         "        .held_gpus = command->request->wants > 0 ? 0 : command->request->whole,\n        .reserved_ms",
         "sim 1-60",
@@ -363,7 +363,7 @@ BUGS: List[Bug] = [
     Bug(
         "no_gpu_beside",
         "a pod's whole GPUs may be the GPUs that hold its shares",
-        "src/core/place.c",
+        "src/core/place/place.c",
         "    return request->whole <= there - touched;",
         "    return request->whole <= there;",
         "sim 1-60",
@@ -371,7 +371,7 @@ BUGS: List[Bug] = [
     Bug(
         "squatter_counts",
         "a pod that names its own node and requests more than the node has is charged for the excess, too",
-        "src/core/ledger_adopt.c",
+        "src/core/ledger/ledger_adopt.c",
         "places->unplaced_milli += there == 0 ? want->milli : 0;",
         "places->unplaced_milli += there < UINT32_MAX ? want->milli : 0;",
         "sim 1-150",
@@ -379,7 +379,7 @@ BUGS: List[Bug] = [
     Bug(
         "squatter_fits",
         "a pod that already runs where nothing fits is charged only on GPUs that are not full",
-        "src/core/ledger_adopt.c",
+        "src/core/ledger/ledger_adopt.c",
         "        if ((gpu->flags & GPU_ABSENT) != 0 || ledger_adopt_twice(places, &on))\n            continue;",
         "        if ((gpu->flags & GPU_ABSENT) != 0 || ledger_adopt_twice(places, &on) ||\n"
         "            (places->shares > 0 && taken[i] >= gpu->milli))\n            continue;",
@@ -398,7 +398,7 @@ BUGS: List[Bug] = [
     Bug(
         "odd_cordon",
         "a cordon that cannot be read counts as none",
-        "src/wire/wire_kube_node.c",
+        "src/wire/kube/wire_kube_node.c",
         '    node->cordon = "all";\n',
         "    node->cordon = NULL;\n",
         "sim 1-60",
@@ -406,7 +406,7 @@ BUGS: List[Bug] = [
     Bug(
         "odd_counts",
         "if a Node's GPU annotation cannot be read, its counts are used instead",
-        "src/core/inventory.c",
+        "src/core/facts/inventory.c",
         "    if (facts->gpus_error != NULL) {",
         "    if (facts->gpus_error != NULL && !shown) {",
         "sim 1-60",
@@ -414,7 +414,7 @@ BUGS: List[Bug] = [
     Bug(
         "odd_sticks",
         "a Node that can be read again stays closed until it is reported once more",
-        "src/core/ledger_draft.c",
+        "src/core/ledger/ledger_draft.c",
         "    if (facts->cordoned)\n",
         "    if (facts->cordoned || (draft->old != NULL && draft->old->problem == PROBLEM_ANNOTATION))\n",
         "sim 1-60",
@@ -422,7 +422,7 @@ BUGS: List[Bug] = [
     Bug(
         "moment",
         "a node that shows no GPUs for a moment loses its UUIDs to a node that copies them",
-        "src/core/ledger_draft.c",
+        "src/core/ledger/ledger_draft.c",
         "            owned_ids = add_owned_id(out, owned_ids, gpu->id);\n",
         "            owned_ids += 0;\n",
         "sim 1-150",
@@ -430,7 +430,7 @@ BUGS: List[Bug] = [
     Bug(
         "first_in_list",
         "in a new ledger, the first Node in the list gets the UUID instead of the older Node",
-        "src/writer/writer_nodes.c",
+        "src/writer/cluster/writer_nodes.c",
         ".elder = inventory};",
         ".elder = NULL};",
         "sim 1-150",
@@ -438,7 +438,7 @@ BUGS: List[Bug] = [
     Bug(
         "old_minimum",
         "the old minimum, 50, still applies after the minimum was raised",
-        "src/core/request.c",
+        "src/core/facts/request.c",
         "    if (want->milli >= parser->rules->min_milli)\n",
         "    if (want->milli >= parser->rules->min_milli || want->milli >= 50)\n",
         "sim 1-60",
@@ -446,7 +446,7 @@ BUGS: List[Bug] = [
     Bug(
         "any_clock",
         "old history is dropped by a wall clock that is in doubt",
-        "src/store/maintain.c",
+        "src/store/file/maintain.c",
         "wait <= store->limits.retain_ms) ||\n        atomic_load(&store->clock_doubted))",
         "wait <= store->limits.retain_ms))",
         "sim 1-60",
@@ -455,7 +455,7 @@ BUGS: List[Bug] = [
     Bug(
         "any_which_way",
         "a pod that demands another topology than it had keeps its reservation, wherever its GPUs lie",
-        "src/core/ledger_decide.c",
+        "src/core/ledger/ledger_decide.c",
         "    if (a == b || request->topology == TOPOLOGY_ANY)\n",
         "    if (a == b || request->topology < TOPOLOGIES)\n",
         "sim 1-60",
@@ -463,7 +463,7 @@ BUGS: List[Bug] = [
     Bug(
         "only_a_wish",
         "a demanded topology is preferred, not demanded",
-        "src/core/place_together.c",
+        "src/core/place/place_together.c",
         "    must(plan->topology < TOPOLOGIES);\n    return last[plan->topology];",
         "    must(plan->topology < TOPOLOGIES);\n    return last[plan->topology < TOPOLOGIES ? TOPOLOGY_ANY : plan->topology];",
         "sim 1-60",
@@ -471,7 +471,7 @@ BUGS: List[Bug] = [
     Bug(
         "across",
         "linked GPUs do for a demand for one NUMA node",
-        "src/core/place_together.c",
+        "src/core/place/place_together.c",
         "plan->topology == TOPOLOGY_NUMA ? links & numa : links;",
         "links;",
         "sim 1-60",
@@ -479,7 +479,7 @@ BUGS: List[Bug] = [
     Bug(
         "untold_numa",
         "GPUs whose NUMA node is not told count as being on one",
-        "src/core/place_together.c",
+        "src/core/place/place_together.c",
         "    if (room->gpu[gpu].socket == 0)\n        return 0;\n",
         "",
         "sim 1-60",
@@ -487,7 +487,7 @@ BUGS: List[Bug] = [
     Bug(
         "only_if_demanded",
         "several containers lie as near as they can only if they demand it",
-        "src/core/place.c",
+        "src/core/place/place.c",
         "together_matters(plan, room) ? APART_LINKED : untold;",
         "plan->topology != TOPOLOGY_ANY ? APART_LINKED : untold;",
         "sim 1-60",
@@ -495,7 +495,7 @@ BUGS: List[Bug] = [
     Bug(
         "taken_is_never",
         "a node whose linked GPUs are only taken is said never to have had any",
-        "src/core/place.c",
+        "src/core/place/place.c",
         "together_may(plan, room, able, want->parts)",
         "together_may(plan, room, set_count(*out) < want->parts ? able : *out, want->parts)",
         "sim 1-60",
@@ -503,7 +503,7 @@ BUGS: List[Bug] = [
     Bug(
         "unheard_link",
         "a link that a Node tells of later wakes nobody",
-        "src/core/ledger.c",
+        "src/core/ledger/ledger.c",
         " || from->numa != to->numa ||\n           from->peers != to->peers;",
         " || from->numa != to->numa;",
         "sim 1-300",
@@ -511,7 +511,7 @@ BUGS: List[Bug] = [
     Bug(
         "one_too_few",
         "the last host that a rule keeps takes small pods",
-        "src/core/place_rule.c",
+        "src/core/place/place_rule.c",
         "plan->outlook->idle[at] + room->leaves <= rule->reserve;",
         "plan->outlook->idle[at] + room->leaves < rule->reserve;",
         "sim 1-60",
@@ -519,7 +519,7 @@ BUGS: List[Bug] = [
     Bug(
         "one_container",
         "a pod of two containers with a GPU each is no pod of several GPUs",
-        "src/core/request.c",
+        "src/core/facts/request.c",
         "touched > 1 || request_peak(request, milli) > GPU_MILLI;",
         "touched > 1 || request_peak(request, milli) == UINT32_MAX;",
         "sim 1-60",
@@ -527,7 +527,7 @@ BUGS: List[Bug] = [
     Bug(
         "nobody_leaves",
         "preempt counts a host as kept that its victims would leave to the others",
-        "src/core/place.c",
+        "src/core/place/place.c",
         "    out->leaves = out->idle && !node_is_idle(node);",
         "    out->leaves = false;",
         "sim 1-600",
@@ -535,7 +535,7 @@ BUGS: List[Bug] = [
     Bug(
         "half_a_host",
         "a node of which one GPU takes shares is an idle host",
-        "src/core/node_inventory.c",
+        "src/core/node/node_inventory.c",
         "    return open > 1;",
         "    return open > 0;",
         "sim 1-60",
@@ -543,7 +543,7 @@ BUGS: List[Bug] = [
     Bug(
         "preempt_without_rules",
         "preempt does not know the rules of the policy",
-        "src/core/place.c",
+        "src/core/place/place.c",
         "        .rules = node->rules,\n        .gpus = node->gpus,\n        .gpu = node->gpu,\n        .allocation = staying,",
         "        .gpus = node->gpus,\n        .gpu = node->gpu,\n        .allocation = staying,",
         "sim 1-60",
@@ -552,7 +552,7 @@ BUGS: List[Bug] = [
     Bug(
         "held_ignored",
         "a GPU that something else holds whole takes shares",
-        "src/core/node.c",
+        "src/core/node/node.c",
         "    if ((gpu->flags & GPU_HELD) != 0)\n        return REASON_HELD;\n",
         "",
         "sim 1-60",
@@ -560,7 +560,7 @@ BUGS: List[Bug] = [
     Bug(
         "sick_granted",
         "a sick GPU takes shares",
-        "src/core/node.c",
+        "src/core/node/node.c",
         "    if ((gpu->flags & GPU_UNHEALTHY) != 0)\n        return REASON_UNHEALTHY;\n",
         "",
         "sim 1-60",
@@ -568,7 +568,7 @@ BUGS: List[Bug] = [
     Bug(
         "held_as_before",
         "news of who holds a GPU whole is no news: what was said before goes on",
-        "src/core/ledger_decide.c",
+        "src/core/ledger/ledger_decide.c",
         "node_notes_alike(old, node) && ",
         "",
         "sim 1-60",
@@ -576,7 +576,7 @@ BUGS: List[Bug] = [
     Bug(
         "named_for_nothing",
         "a pod with whole GPUs closes its node, although the agent names them",
-        "src/core/node.c",
+        "src/core/node/node.c",
         "named < pod->is.held_gpus ? pod->is.held_gpus - named : 0);",
         "pod->is.held_gpus + (named > UINT32_MAX - 1));",
         "sim 1-60",
@@ -584,7 +584,7 @@ BUGS: List[Bug] = [
     Bug(
         "any_variable",
         "a variable holds a GPU, whatever its pod requests",
-        "src/core/node.c",
+        "src/core/node/node.c",
         "    return kind != HOLD_VARIABLE || pod != NULL;",
         "    return true;",
         "sim 1-60",
@@ -592,7 +592,7 @@ BUGS: List[Bug] = [
     Bug(
         "given_back_unheard",
         "a GPU that nobody holds whole any more wakes no waiting pod",
-        "src/core/ledger.c",
+        "src/core/ledger/ledger.c",
         "    return gives_room(change->node_before, change->node_after);",
         "    return !change->unwritten && gives_room(change->node_before, change->node_after);",
         "sim 1-300",
@@ -600,7 +600,7 @@ BUGS: List[Bug] = [
     Bug(
         "preempt_without_holders",
         "preempt does not know who holds GPUs whole",
-        "src/core/place.c",
+        "src/core/place/place.c",
         "        .notes = holders_without(node, uids, count, note),\n        .note = note,\n",
         "        .notes = holders_without(node, uids, count, note) * 0,\n        .note = note,\n",
         "sim 1-60",
@@ -608,7 +608,7 @@ BUGS: List[Bug] = [
     Bug(
         "agent_not_named",
         "a Binding does not name the agent of its node as required",
-        "src/core/ledger_draft.c",
+        "src/core/ledger/ledger_draft.c",
         "    build->agent = inventory->agent;\n",
         "",
         "sim 1-60",
@@ -616,7 +616,7 @@ BUGS: List[Bug] = [
     Bug(
         "signed_for_another",
         "an allocation is signed for the pod's name instead of its uid",
-        "src/wire/wire_kube_encode.c",
+        "src/wire/kube/wire_kube_encode.c",
         "signer->sign(signer->ctx, text_of(is->uid),",
         "signer->sign(signer->ctx, text_of(is->name),",
         "sim 1-60",
@@ -641,7 +641,7 @@ BUGS: List[Bug] = [
     Bug(
         "trimmed_never",
         "retention by bytes never takes anything: the ledger grows to its limit",
-        "src/store/trim.c",
+        "src/store/file/trim.c",
         "i < rounds && room_is_short(store); i++",
         "i < rounds && false; i++",
         "sim 1-60",
@@ -657,7 +657,7 @@ BUGS: List[Bug] = [
     Bug(
         "packed_without_a_trace",
         "rows of history that are packed go, and the pack is not written",
-        "src/store/packs.c",
+        "src/store/past/packs.c",
         "    return packs_insert(store, most->namespace, packer, err);",
         "    return packs_insert(store, most->namespace, packer, err) + db_exec(store->db, \"DELETE FROM pack\", err);",
         "unit.store.packs",
@@ -673,7 +673,7 @@ BUGS: List[Bug] = [
     Bug(
         "packed_page_ends_early",
         "history stops at the first pack that has no newer row than the page, whatever comes behind",
-        "src/store/history.c",
+        "src/store/past/history.c",
         "if (more == 0 && newest_floor(newest) >> ROW_BITS > (uint64_t)last)",
         "if (more == 0 && newest->count > 0 && last > 0)",
         "unit.store.packs",
@@ -681,7 +681,7 @@ BUGS: List[Bug] = [
     Bug(
         "granted_at_the_limit",
         "grants go on when the ledger has reached its limit",
-        "src/store/room.c",
+        "src/store/file/room.c",
         "limits.go_at : store->limits.stop_at))\n        room_set(store, ROOM_LIMIT);",
         "limits.go_at : store->limits.stop_at))\n        room_set(store, ROOM_ENOUGH);",
         "unit.store.room",
@@ -689,7 +689,7 @@ BUGS: List[Bug] = [
     Bug(
         "ballast_kept",
         "the ballast is not given up when the disk is full",
-        "src/store/room.c",
+        "src/store/file/room.c",
         "    ballast_drop(store->path);\n    store->lacks_ballast = true;",
         "    store->lacks_ballast = false;",
         "unit.store.room",
@@ -706,7 +706,7 @@ BUGS: List[Bug] = [
     Bug(
         "raise_disowned",
         "a raised share that we signed is charged as asked for once its tenant has removed gpu-memory",
-        "src/core/ledger_believe.c",
+        "src/core/ledger/ledger_believe.c",
         "pod->proof == PROOF_SIGNED || is_raised_alike(pod, request);",
         "is_raised_alike(pod, request);",
         "sim 1-150",
@@ -714,7 +714,7 @@ BUGS: List[Bug] = [
     Bug(
         "raise_kept",
         "a reservation keeps the raise of a version that demanded more memory than the one that is bound",
-        "src/core/ledger_decide.c",
+        "src/core/ledger/ledger_decide.c",
         "    if (need == 0 || need > GPU_MILLI)\n        return false;\n    const struct rule *rule",
         "    if (need == 0 || need <= GPU_MILLI)\n        return true;\n    const struct rule *rule",
         "sim 1-60",
@@ -722,7 +722,7 @@ BUGS: List[Bug] = [
     Bug(
         "raise_enough",
         "a raise that is more than the version that is bound needs is kept",
-        "src/core/ledger_decide.c",
+        "src/core/ledger/ledger_decide.c",
         "    return raised == (rule != NULL ?",
         "    return raised >= (rule != NULL ?",
         "sim 1-150",
@@ -730,7 +730,7 @@ BUGS: List[Bug] = [
     Bug(
         "raise_against_rule",
         "memory: filter of a rule does not win over memory: raise of the policy",
-        "src/core/place_level.c",
+        "src/core/place/place_level.c",
         "    if (plan->rule != NULL && plan->rule->memory != MEMORY_UNSAID)",
         "    if (plan->rule != NULL && plan->rule->memory == MEMORY_RAISE)",
         "sim 1-60",
@@ -738,7 +738,7 @@ BUGS: List[Bug] = [
     Bug(
         "raise_uneven",
         "a raised share is no multiple of what the rule hands out",
-        "src/core/place_level.c",
+        "src/core/place/place_level.c",
         "    return plan->rule == NULL ? need : rule_next(plan->rule, need);",
         "    return need;",
         "sim 1-150",
@@ -746,7 +746,7 @@ BUGS: List[Bug] = [
     Bug(
         "raise_most",
         "shares are raised to the largest need of a GPU of the node, not to the smallest that fits",
-        "src/core/place_level.c",
+        "src/core/place/place_level.c",
         "(next == 0 || raise < next))",
         "(next == 0 || raise > next))",
         "sim 1-60",
@@ -755,7 +755,7 @@ BUGS: List[Bug] = [
     Bug(
         "tainted_host",
         "a node that kube-scheduler would not use is one of the idle hosts that a rule keeps",
-        "src/core/node_inventory.c",
+        "src/core/node/node_inventory.c",
         "    if (node->unusable.why != USABLE || node_closed(node) != REASON_NONE ||",
         "    if (node_closed(node) != REASON_NONE ||",
         "sim 1-60",
@@ -763,7 +763,7 @@ BUGS: List[Bug] = [
     Bug(
         "preempt_untainted",
         "preempt takes a cordoned node for an idle host once its victims are gone",
-        "src/core/place.c",
+        "src/core/place/place.c",
         "        .unusable = node->unusable,\n",
         "",
         "unit.core.rules",
@@ -771,7 +771,7 @@ BUGS: List[Bug] = [
     Bug(
         "tolerated_later",
         "a taint that a pod tolerates that came later closes its node to the end",
-        "src/core/ledger.c",
+        "src/core/ledger/ledger.c",
         "taints_close(&node->taints->is, tolerations);",
         "taints_close(&node->taints->is, NULL);",
         "sim 1-60",
@@ -779,7 +779,7 @@ BUGS: List[Bug] = [
     Bug(
         "cordon_as_taint",
         "a node counts as usable if a pod tolerates the cordon, as DaemonSets do",
-        "src/core/node_filter.c",
+        "src/core/facts/node_filter.c",
         "        return why == UNUSABLE_TAINTED && viewer->known",
         "        return viewer->known",
         "unit.core.node_filter",
@@ -813,7 +813,7 @@ BUGS: List[Bug] = [
     Bug(
         "window_too_long",
         "a window holds for a minute after its end",
-        "src/core/window.c",
+        "src/core/rules/window.c",
         "        if (since >= 0 && since < window->minutes && begins_on(window, day))",
         "        if (since >= 0 && since <= window->minutes && begins_on(window, day))",
         "sim 1-60",
@@ -821,7 +821,7 @@ BUGS: List[Bug] = [
     Bug(
         "window_of_today",
         "a window that began yesterday and goes on past midnight does not hold today",
-        "src/core/window.c",
+        "src/core/rules/window.c",
         "    for (int64_t day = today - WEEK_DAYS; day <= today; day++) {",
         "    for (int64_t day = today; day <= today; day++) {",
         "unit.core.window",
@@ -829,7 +829,7 @@ BUGS: List[Bug] = [
     Bug(
         "window_unheard",
         "the end of a window is not waited for: its rule holds until the next change of the policy",
-        "src/writer/writer_policy.c",
+        "src/writer/cluster/writer_policy.c",
         "    writer->policy.rules_until_ms = rulebook_next_ms(writer->policy.rulebook, wall_ms);",
         "    writer->policy.rules_until_ms = rulebook_next_ms(writer->policy.rulebook, wall_ms) > 0 ? INT64_MAX : 0;",
         "sim 1-60",
@@ -837,7 +837,7 @@ BUGS: List[Bug] = [
     Bug(
         "window_unwoken",
         "nobody is woken when a window opens or closes, only when the policy changes",
-        "src/writer/writer_policy.c",
+        "src/writer/cluster/writer_policy.c",
         "        writer_wake(writer, writer_some_node(writer));",
         "        if (writer->policy.rulebook != former)\n            writer_wake(writer, writer_some_node(writer));",
         "sim 1-60",
@@ -845,7 +845,7 @@ BUGS: List[Bug] = [
     Bug(
         "price_unheard",
         "a search that could do with cheaper GPUs takes any of them",
-        "src/core/place_level.c",
+        "src/core/place/place_level.c",
         "price[i] > 0 && price[i] <= most ?",
         "price[i] > 0 && (price[i] <= most || most > 1) ?",
         "sim 1-60",
@@ -853,7 +853,7 @@ BUGS: List[Bug] = [
     Bug(
         "learned_unused",
         "the workload that was stored is loaded, and nodes are judged by the one of a cold start",
-        "src/writer/writer_learn.c",
+        "src/writer/cluster/writer_learn.c",
         "    writer->learning.stored_pods = tally_pods(tally);\n    writer_set_outlook(writer);",
         "    writer->learning.stored_pods = tally_pods(tally);",
         "sim 1-60",
@@ -861,7 +861,7 @@ BUGS: List[Bug] = [
     Bug(
         "seconds_twice",
         "seconds that two reports of usage cover are counted twice",
-        "src/state/usage_book.c",
+        "src/usage/usage_book.c",
         "    node->counted_ms += count * 1000;",
         "",
         "sim 1-60",
@@ -869,7 +869,7 @@ BUGS: List[Bug] = [
     Bug(
         "reporter_kept",
         "the agent of a Node that is gone stays known",
-        "src/state/usage_book.c",
+        "src/usage/usage_book.c",
         "    struct usage_node *node = map_take(&book->nodes, text_of(name));",
         "    struct usage_node *node = NULL;\n    (void)name;",
         "sim 1-60",
@@ -877,7 +877,7 @@ BUGS: List[Bug] = [
     Bug(
         "learned_twice",
         "pods that were learned before a restart are learned again from the first list",
-        "src/writer/writer_learn.c",
+        "src/writer/cluster/writer_learn.c",
         "           pod->created_ms <= writer->learning.learned_until_ms;",
         "           pod->created_ms > writer->learning.learned_until_ms;",
         "unit.app.learn",
@@ -885,7 +885,7 @@ BUGS: List[Bug] = [
     Bug(
         "reported_twice",
         "a usage report that comes a second time counts a second time",
-        "src/state/usage_book.c",
+        "src/usage/usage_book.c",
         "report->number > node->number;",
         "report->number >= node->number;",
         "unit.app.usage_book",
@@ -893,7 +893,7 @@ BUGS: List[Bug] = [
     Bug(
         "reported_for_another",
         "an agent that was installed anew has to count on from the numbers of the former one",
-        "src/state/usage_book.c",
+        "src/usage/usage_book.c",
         "        memcpy(node->key, key, len);\n    node->number = 0;",
         "        memcpy(node->key, key, len);",
         "unit.app.usage_book",
@@ -901,7 +901,7 @@ BUGS: List[Bug] = [
     Bug(
         "no_copy",
         "a migration makes no copy of the ledger first",
-        "src/store/migrate.c",
+        "src/store/schema/migrate.c",
         "store->memory ? NULL : file_free_name(store->path, word);",
         "store->memory || version > 0 ? NULL : file_free_name(store->path, word);",
         "unit.store.migrating",
@@ -909,7 +909,7 @@ BUGS: List[Bug] = [
     Bug(
         "half_migrated",
         "a migration whose tables are not those of the new version is committed",
-        "src/store/migrate.c",
+        "src/store/schema/migrate.c",
         "        failed = schema_check(store->db, store->schema, err);",
         "        failed = schema_check(store->db, store->schema, err) > 0;",
         "unit.store.open",
@@ -917,7 +917,7 @@ BUGS: List[Bug] = [
     Bug(
         "retained_by_clock",
         "retention waits until a clock that was ahead, and was set back, is there again",
-        "src/store/maintain.c",
+        "src/store/file/maintain.c",
         "    if (days == 0 || (wait > 0 && wait <= store->limits.retain_ms) ||",
         "    if (days == 0 || wait > 0 ||",
         "unit.store.history",
@@ -925,7 +925,7 @@ BUGS: List[Bug] = [
     Bug(
         "measured_for_ever",
         "retention keeps the hours that were measured",
-        "src/store/maintain.c",
+        "src/store/file/maintain.c",
         "        failed = drop_old(store, ST_MEASURED_DROP, before_ms, &out->hours, err);",
         "        failed = drop_old(store, ST_MEASURED_DROP, before_ms - before_ms, &out->hours, err);",
         "unit.store.measured_hours",
@@ -934,7 +934,7 @@ BUGS: List[Bug] = [
     Bug(
         "unsigned_is_believed",
         "an allocation that nobody signed gives its pod GPUs",
-        "src/agent/grant.c",
+        "src/agent/grant/grant.c",
         "annotation \" ANNOTATION_SIGNATURE\n                      \" is missing): delete the pod, so that it is scheduled again\");\n        return false;",
         "annotation \" ANNOTATION_SIGNATURE\n                      \" is missing): delete the pod, so that it is scheduled again\");\n        return true;",
         "unit.agent.agent_calls",
@@ -942,7 +942,7 @@ BUGS: List[Bug] = [
     Bug(
         "all_is_a_device",
         "an allocation of the GPU \"all\" gives its pod every GPU of the node",
-        "src/agent/grant.c",
+        "src/agent/grant/grant.c",
         "        if (device_is_gpu_uuid(text_of(out->share[i]->gpu)))\n            continue;",
         "        if (device_is_gpu_uuid(text_of(out->share[i]->gpu)) || text_is(text_of(out->share[i]->gpu), \"all\"))\n            continue;",
         "unit.agent.grant",
@@ -951,7 +951,7 @@ BUGS: List[Bug] = [
     Bug(
         "unready_agent_vouches",
         "the pod that is named vouches, Ready or not, being deleted or not",
-        "src/core/agents.c",
+        "src/core/facts/agents.c",
         "    return pod->serves ? VOUCH_GOOD : VOUCH_NOT_READY;",
         "    return VOUCH_GOOD;",
         "sim 1-150",
@@ -959,7 +959,7 @@ BUGS: List[Bug] = [
     Bug(
         "other_boot_is_believed",
         "a claim of an earlier boot of the machine vouches for it",
-        "src/core/agents.c",
+        "src/core/facts/agents.c",
         "    if (entry->other_boot)\n        return VOUCH_OTHER_BOOT;\n",
         "",
         "sim 1-150",
@@ -967,7 +967,7 @@ BUGS: List[Bug] = [
     Bug(
         "unseen_end_of_an_agent",
         "the simulator: a list ends an agent's pod, and its node is judged by the next event there",
-        "src/writer/writer_pods.c",
+        "src/writer/cluster/writer_pods.c",
         "        writer->vouching.agents_unsure = true; /* their nodes",
         "        writer->vouching.agents_unsure = false; /* their nodes",
         "sim 1-150",
@@ -975,7 +975,7 @@ BUGS: List[Bug] = [
     Bug(
         "flaps_wake_everybody",
         "kube-scheduler is woken each time an agent's node is judged anew, also when it takes no shares now",
-        "src/writer/writer_agents.c",
+        "src/writer/cluster/writer_agents.c",
         "    return writer_run(writer, &command);\n}\n\nstatic bool judge_agent_of",
         "    writer_wake(writer, node->name);\n"
         "    return writer_run(writer, &command);\n}\n\nstatic bool judge_agent_of",
@@ -1000,7 +1000,7 @@ BUGS: List[Bug] = [
     Bug(
         "edited_pod_stays_where_nobody_vouches",
         "a reservation goes on in a new version of its pod on a node that takes no shares now",
-        "src/core/place.c",
+        "src/core/place/place.c",
         "    if (request->wants > 0 && room->closed != REASON_NONE)\n        return room->closed;\n    return weigh_whole",
         "    return weigh_whole",
         "unit.core.vouch",
@@ -1008,7 +1008,7 @@ BUGS: List[Bug] = [
     Bug(
         "deleted_agent_vouches",
         "an agent that is being deleted vouches as long as its condition says Ready",
-        "src/core/agents.c",
+        "src/core/facts/agents.c",
         "    known->serves = pod->is_ready && pod->terminating_ms == 0;",
         "    known->serves = pod->is_ready;",
         "unit.core.agents",
@@ -1016,7 +1016,7 @@ BUGS: List[Bug] = [
     Bug(
         "stale_claim_is_believed",
         "a claim for an earlier Node of the name is compared with that one",
-        "src/core/agents.c",
+        "src/core/facts/agents.c",
         "    entry->other_node = differ(claim->node, facts->uid);",
         "    entry->other_node = differ(claim->node, entry->uid);",
         "unit.core.agents",
@@ -1024,7 +1024,7 @@ BUGS: List[Bug] = [
     Bug(
         "empty_claim_aborts",
         "the empty uid of a pod in a claim is looked for",
-        "src/core/agents.c",
+        "src/core/facts/agents.c",
         "entry->named && is_said(claim->pod) ? claim->pod : NULL",
         "entry->named ? claim->pod : NULL",
         "unit.app.agents",
@@ -1032,7 +1032,7 @@ BUGS: List[Bug] = [
     Bug(
         "lost_batch_leaves_the_verdict",
         "a node that was judged in a batch that was lost is not judged again",
-        "src/writer/writer_lost.c",
+        "src/writer/bind/writer_lost.c",
         "    writer->vouching.agents_unsure = true;\n    size_t keeps = 0;",
         "    size_t keeps = 0;",
         "unit.app.agents",
@@ -1040,7 +1040,7 @@ BUGS: List[Bug] = [
     Bug(
         "swept_agent_vouches_on",
         "an agent's pod that is missing from a list, without any event, is still there",
-        "src/writer/writer_pods.c",
+        "src/writer/cluster/writer_pods.c",
         "    if (agents_pod_gone(writer->vouching.agents, text_of(record->node), text_of(record->uid)))\n"
         "        writer->vouching.agents_unsure = true;",
         "    if (record->node == NULL)\n        writer->vouching.agents_unsure = true;",
@@ -1049,7 +1049,7 @@ BUGS: List[Bug] = [
     Bug(
         "first_agent_closes_its_own_node",
         "the first agent of the cluster, named by a Node, closes no other node without one",
-        "src/writer/writer_nodes.c",
+        "src/writer/cluster/writer_nodes.c",
         " &&\n                       (!first_agent || writer_judge_agents(writer));",
         " &&\n                       (!first_agent || true);",
         "unit.app.agents",
@@ -1057,7 +1057,7 @@ BUGS: List[Bug] = [
     Bug(
         "relabelled_agent_vouches",
         "a pod whose label was taken off goes on as an agent",
-        "src/writer/writer_agents.c",
+        "src/writer/cluster/writer_agents.c",
         "        return writer_agent_gone(writer, pod->node, pod->uid);",
         "        return true;",
         "unit.app.agents",
@@ -1065,7 +1065,7 @@ BUGS: List[Bug] = [
     Bug(
         "lost_gpus_become_numbers",
         "a node that lost the UUIDs of its GPUs is given numbers, once its agent is not named either",
-        "src/writer/writer_nodes.c",
+        "src/writer/cluster/writer_nodes.c",
         "    if (agents_lost_gpus(writer->vouching.agents, facts))",
         "    if (facts->agent && agents_lost_gpus(writer->vouching.agents, facts))",
         "unit.app.agents",
@@ -1073,7 +1073,7 @@ BUGS: List[Bug] = [
     Bug(
         "victims_bring_the_agent",
         "a preemption is tried on a node that nobody vouches for",
-        "src/core/place.c",
+        "src/core/place/place.c",
         "        .vouch = node->vouch,\n",
         "",
         "unit.core.vouch",
@@ -1113,7 +1113,7 @@ BUGS: List[Bug] = [
     Bug(
         "released_too_early",
         "whoever waits for the driver is told that it is free before the agent has let go of it",
-        "src/agent/driver_release.c",
+        "src/agent/gpu/driver_release.c",
         "cause != RELEASE_NOT && (has_let_go || release->has_let_go)",
         "cause != RELEASE_NOT && (has_let_go || cause == RELEASE_UPGRADE)",
         "unit.agent.driver_release",
@@ -1121,7 +1121,7 @@ BUGS: List[Bug] = [
     Bug(
         "soft_limits_stay",
         "each container is promised the memory of its share, which its end leaves reserved",
-        "src/agent/memory_limit.c",
+        "src/agent/meter/memory_limit.c",
         ".cgroup = folder, .hard_bytes = bytes};",
         ".cgroup = folder, .soft_bytes = bytes, .hard_bytes = bytes};",
         "unit.agent.memory_limit",
@@ -1145,7 +1145,7 @@ BUGS: List[Bug] = [
     Bug(
         "limits_of_the_driver_before",
         "after the driver was loaded again, the Node says what the one before could",
-        "src/agent/limit_probe.c",
+        "src/agent/meter/limit_probe.c",
         "        probe->next_ms = 0;\n",
         "",
         "unit.agent.limit_probe",
@@ -1153,7 +1153,7 @@ BUGS: List[Bug] = [
     Bug(
         "scratch_stays",
         "the scratch cgroup is removed only if the limit held",
-        "src/agent/limit_probe.c",
+        "src/agent/meter/limit_probe.c",
         "    (void)rmdir(folder);",
         "    if (rc == 0)\n        (void)rmdir(folder);",
         "unit.agent.limit_probe",
@@ -1161,7 +1161,7 @@ BUGS: List[Bug] = [
     Bug(
         "kill_before_its_work_ends",
         "a client of MPS is killed first, and its daemon is told to end its work then",
-        "src/agent/meter.c",
+        "src/agent/meter/meter.c",
         "        const bool ended = end_work(meter, pid, killing);\n",
         "        const bool first = io->kill(io->user, pidfd);\n"
         "        const bool ended = end_work(meter, pid, killing) && first;\n",
@@ -1170,7 +1170,7 @@ BUGS: List[Bug] = [
     Bug(
         "daemon_keeps_a_client_alive",
         "a client of MPS whose daemon does not answer is not killed",
-        "src/agent/meter.c",
+        "src/agent/meter/meter.c",
         "        if (io->kill(io->user, pidfd) || (ended",
         "        if ((ended && io->kill(io->user, pidfd)) || (ended",
         "unit.agent.meter",
@@ -1178,7 +1178,7 @@ BUGS: List[Bug] = [
     Bug(
         "client_of_another_server",
         "the first server of a daemon is told to end the client of the second",
-        "src/agent/mps_clients.c",
+        "src/agent/mps/mps_clients.c",
         "            *out = server[i];",
         "            *out = server[0];",
         "unit.agent.mps_clients",
@@ -1186,7 +1186,7 @@ BUGS: List[Bug] = [
     Bug(
         "new_pods_do_not_count",
         "a container that is about to start has nothing of its GPU, so two pods may start at once",
-        "src/agent/overlap.c",
+        "src/agent/grant/overlap.c",
         "facts->right == RIGHT_SHARE && !facts->has_ended && i < facts->gpus",
         "facts->right == RIGHT_SHARE && facts->is_running && i < facts->gpus",
         "unit.agent.overlap",
@@ -1194,7 +1194,7 @@ BUGS: List[Bug] = [
     Bug(
         "collides_with_itself",
         "a container that starts again counts twice, until its former life is seen to end",
-        "src/agent/overlap.c",
+        "src/agent/grant/overlap.c",
         "if (share != NULL && !container[i]->has_successor)",
         "if (share != NULL)",
         "unit.agent.overlap",
@@ -1202,7 +1202,7 @@ BUGS: List[Bug] = [
     Bug(
         "ended_pods_stay_in_the_way",
         "a container that has ended keeps its room on the GPU from other pods",
-        "src/agent/containers.c",
+        "src/agent/grant/containers.c",
         "    facts->has_ended = !is_running;\n",
         "",
         "unit.agent.agent_calls",
@@ -1210,7 +1210,7 @@ BUGS: List[Bug] = [
     Bug(
         "takes_a_neighbours_room",
         "a pod counts for what runs of it now, so another one takes the room of its container between two lives",
-        "src/agent/containers.c",
+        "src/agent/grant/containers.c",
         "    if (is_running)\n        note_pod(table, facts);\n",
         "",
         "unit.agent.agent_calls",
@@ -1226,7 +1226,7 @@ BUGS: List[Bug] = [
     Bug(
         "any_rule_decides",
         "a container counts as privileged for a GPU that a later rule denies, or that kubelet gave it",
-        "src/agent/privileged.c",
+        "src/agent/grant/privileged.c",
         "            open = rule->allow && rule->minor == NRI_ANY_NUMBER;",
         "            open = open || (rule->allow && rule->minor == NRI_ANY_NUMBER);",
         "unit.agent.privileged",

@@ -15,8 +15,8 @@
 #ifndef MILLIGPU_TESTS_SIM_API_H
 #define MILLIGPU_TESTS_SIM_API_H
 
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/kube.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/kube/kube.h"
 
 /* Everything that can go wrong between milligpud and the API server; each is counted. */
 #define SIM_FAULT_TABLE(X)                                                                         \

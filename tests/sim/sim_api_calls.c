@@ -1,8 +1,8 @@
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/kube.h"
-#include "milligpu/random.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/random.h"
+#include "milligpu/kube/kube.h"
 
 #include "sim_api_internal.h"
 

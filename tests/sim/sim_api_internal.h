@@ -18,8 +18,8 @@
 #ifndef MILLIGPU_TESTS_SIM_API_INTERNAL_H
 #define MILLIGPU_TESTS_SIM_API_INTERNAL_H
 
-#include "milligpu/arena.h"
-#include "milligpu/kube.h"
+#include "milligpu/base/arena.h"
+#include "milligpu/kube/kube.h"
 
 #include "sim_api.h"
 

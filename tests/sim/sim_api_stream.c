@@ -1,10 +1,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/kube.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 #include "sim_api_internal.h"
 

@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <sqlite3.h>
 
-#include "milligpu/fake_apiserver.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
 
 #include "sim_run.h"
 #include "support/disk.h"

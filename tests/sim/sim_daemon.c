@@ -10,13 +10,13 @@
 
 #include <sqlite3.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/assembly.h"
-#include "milligpu/hints.h"
-#include "milligpu/kube.h"
-#include "milligpu/message.h"
-#include "milligpu/outbox.h"
-#include "milligpu/pod_cache.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/daemon/assembly.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/waiting/hints.h"
 
 #include "sim_run.h"
 #include "store/store_internal.h"

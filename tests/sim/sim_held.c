@@ -14,9 +14,9 @@
 
 #include <jansson.h>
 
-#include "milligpu/annotations.h"
-#include "milligpu/reconcile.h"
-#include "milligpu/wire_admin.h"
+#include "milligpu/base/annotations.h"
+#include "milligpu/core/ledger/reconcile.h"
+#include "milligpu/wire/admin/wire_admin.h"
 
 #include "sim_run.h"
 

@@ -22,10 +22,10 @@
 
 #include <jansson.h>
 
-#include "milligpu/annotations.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/key_publisher.h"
-#include "milligpu/keyring.h"
+#include "milligpu/base/annotations.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/sign/keyring.h"
+#include "milligpu/sync/key_publisher.h"
 
 #include "sim_run.h"
 #include "support/disk.h"

@@ -13,8 +13,8 @@
 #ifndef MILLIGPU_TESTS_SIM_KEYS_H
 #define MILLIGPU_TESTS_SIM_KEYS_H
 
-#include "milligpu/kube.h"
-#include "milligpu/signing.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/sign/signing.h"
 
 #include "sim_model.h"
 

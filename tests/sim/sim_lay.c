@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "milligpu/limits.h"
+#include "milligpu/base/limits.h"
 
 enum {
     MODEL_LETTERS = 4, /* that tell models apart here */

@@ -6,7 +6,7 @@
  * very workload is in the outlook of its first snapshot. At every quiet moment the file can be
  * loaded.
  */
-#include "milligpu/tally.h"
+#include "milligpu/core/rules/tally.h"
 
 #include "sim_run.h"
 

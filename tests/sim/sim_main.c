@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include "sim_run.h"
 #include "support/disk.h"

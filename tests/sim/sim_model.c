@@ -6,8 +6,8 @@
 
 #include <jansson.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/fake_apiserver.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
 
 #include "sim_run.h"
 

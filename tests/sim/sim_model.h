@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 enum {
     MODEL_NAME = 24,

@@ -19,7 +19,7 @@
 
 #include <jansson.h>
 
-#include "milligpu/reconcile.h"
+#include "milligpu/core/ledger/reconcile.h"
 
 #include "sim_lay.h"
 #include "sim_run.h"

@@ -9,8 +9,8 @@
  */
 #include <string.h>
 
-#include "milligpu/window.h"
-#include "milligpu/zone.h"
+#include "milligpu/core/rules/window.h"
+#include "milligpu/core/rules/zone.h"
 
 #include "sim_run.h"
 #include "support/rules.h"

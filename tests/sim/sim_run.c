@@ -7,10 +7,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/log.h"
-#include "milligpu/random.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/random.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/run/log.h"
 
 #include "support/disk.h"
 

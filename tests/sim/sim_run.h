@@ -24,14 +24,14 @@
 
 #include <jansson.h>
 
-#include "milligpu/app.h"
-#include "milligpu/assembly.h"
-#include "milligpu/cluster_identity.h"
-#include "milligpu/informer.h"
-#include "milligpu/kube.h"
-#include "milligpu/message.h"
-#include "milligpu/webhooks.h"
-#include "milligpu/writer.h"
+#include "milligpu/daemon/assembly.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/spine/app.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/sync/cluster_identity.h"
+#include "milligpu/sync/informer.h"
+#include "milligpu/webhook/webhooks.h"
+#include "milligpu/writer/writer.h"
 
 #include "sim_agent.h"
 #include "sim_api.h"

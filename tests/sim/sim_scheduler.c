@@ -12,8 +12,8 @@
 
 #include <jansson.h>
 
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/hints.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/waiting/hints.h"
 
 #include "sim_run.h"
 

@@ -4,12 +4,12 @@
  */
 #include <sqlite3.h>
 
-#include "milligpu/hints.h"
-#include "milligpu/map.h"
-#include "milligpu/outbox.h"
-#include "milligpu/pod_cache.h"
-#include "milligpu/reconcile.h"
-#include "milligpu/wishes.h"
+#include "milligpu/base/map.h"
+#include "milligpu/core/ledger/reconcile.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/wishes.h"
 
 #include "sim_run.h"
 #include "store/store_internal.h"

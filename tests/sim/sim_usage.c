@@ -19,10 +19,10 @@
 
 #include <sqlite3.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/reports.h"
-#include "milligpu/usage_book.h"
-#include "milligpu/usage_report.h"
+#include "milligpu/admin/usage/reports.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/usage/usage_book.h"
+#include "milligpu/wire/usage/usage_report.h"
 
 #include "sim_run.h"
 #include "store/store_internal.h"

@@ -12,7 +12,7 @@
 #ifndef MILLIGPU_TESTS_SIM_VOUCH_H
 #define MILLIGPU_TESTS_SIM_VOUCH_H
 
-#include "milligpu/agents.h"
+#include "milligpu/core/facts/agents.h"
 
 #include "sim_model.h"
 

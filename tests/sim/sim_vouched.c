@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include "sim_run.h"
 

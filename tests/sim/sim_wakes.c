@@ -16,8 +16,8 @@
  * that flaps causes one wake-up at most for each time that it vouches, and four at most in a
  * second. A wake-up that is missing is noticed by sim_waits.c.
  */
-#include "milligpu/hints.h"
-#include "milligpu/outbox.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/waiting/hints.h"
 
 #include "sim_run.h"
 

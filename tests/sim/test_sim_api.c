@@ -5,11 +5,11 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/kube.h"
-#include "milligpu/reflector.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/kube/reflector.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 #include "sim_api.h"
 

@@ -4,7 +4,7 @@
 #ifndef MILLIGPU_TESTS_ATOMS_H
 #define MILLIGPU_TESTS_ATOMS_H
 
-#include "milligpu/names.h"
+#include "milligpu/core/facts/names.h"
 
 /* Between atoms_set_up() and atoms_tear_down(), which cmocka calls for each test or for all. */
 extern struct names *atoms;

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/strbuf.h"
 
 void core_init(struct core_fixture *core)
 {

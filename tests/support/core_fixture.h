@@ -7,8 +7,8 @@
 #ifndef MILLIGPU_TESTS_CORE_FIXTURE_H
 #define MILLIGPU_TESTS_CORE_FIXTURE_H
 
-#include "milligpu/ledger.h"
-#include "milligpu/pod.h"
+#include "milligpu/core/facts/pod.h"
+#include "milligpu/core/ledger/ledger.h"
 
 struct core_fixture {
     struct ledger *ledger;

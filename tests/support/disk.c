@@ -4,7 +4,7 @@
 
 #include <sqlite3.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include "support/disk_plate.h"
 

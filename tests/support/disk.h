@@ -30,7 +30,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "milligpu/text.h"
+#include "milligpu/base/text.h"
 
 void disk_install(void);
 

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/random.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/random.h"
 
 enum { SECTOR = 512, NAMES_PER_CHANGE = 2 };
 

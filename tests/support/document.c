@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 static void document_write(const char *path, struct text text)
 {

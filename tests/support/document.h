@@ -4,7 +4,7 @@
 #ifndef MILLIGPU_TESTS_DOCUMENT_H
 #define MILLIGPU_TESTS_DOCUMENT_H
 
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
 
 /*
  * Fails the test if the file (below MILLIGPU_SOURCE_DIR, else the working folder) is not what write

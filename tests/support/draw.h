@@ -7,8 +7,8 @@
 #ifndef MILLIGPU_TESTS_DRAW_H
 #define MILLIGPU_TESTS_DRAW_H
 
-#include "milligpu/place.h"
-#include "milligpu/workload.h"
+#include "milligpu/core/place/place.h"
+#include "milligpu/core/rules/workload.h"
 
 uint32_t draw_below(uint64_t *seed, uint32_t below);
 

@@ -12,9 +12,9 @@
 #include <gnutls/x509.h>
 #include <microhttpd.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/limits.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/limits.h"
+#include "milligpu/base/strbuf.h"
 
 enum { WAIT_MS = 20 };
 

@@ -11,7 +11,7 @@
 #ifndef MILLIGPU_TESTS_FAKE_API_H
 #define MILLIGPU_TESTS_FAKE_API_H
 
-#include "milligpu/fake_apiserver.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
 
 enum fault_kind {
     FAULT_STATUS,    /* answers number, with text as body; executes nothing */

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/arena.h"
-#include "milligpu/usage_report.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/arena.h"
+#include "milligpu/wire/usage/usage_report.h"
 
 void http_call_init(struct http_call *call, const char *path)
 {

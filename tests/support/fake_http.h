@@ -9,7 +9,7 @@
 
 #include <stdatomic.h>
 
-#include "milligpu/http.h"
+#include "milligpu/http/http.h"
 
 /* What was put, for the feeder's thread until ended, and then for the test. */
 struct http_stream {

@@ -8,8 +8,8 @@
 #ifndef MILLIGPU_TESTS_FAKE_RUNTIME_H
 #define MILLIGPU_TESTS_FAKE_RUNTIME_H
 
-#include "milligpu/nri.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/nri/nri.h"
 
 /* --- protobuf --- */
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 const struct gfd_label gfd_labels_fixed[] = {
 #define LABEL(key, value) {key, value},

@@ -6,7 +6,7 @@
 #ifndef MILLIGPU_TEST_GFD_LABELS_H
 #define MILLIGPU_TEST_GFD_LABELS_H
 
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
 
 /* Labels that say nothing of number, model and memory; a NULL key ends them. */
 struct gfd_label {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/json.h"
+#include "milligpu/wire/json/json.h"
 
 enum {
     CONTAINERS_MANY = 250,

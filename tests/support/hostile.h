@@ -12,7 +12,7 @@
 #ifndef MILLIGPU_TESTS_HOSTILE_H
 #define MILLIGPU_TESTS_HOSTILE_H
 
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
 
 /* The source of chance: below(user, n) is 0 .. n - 1, and 0 for 0. */
 struct hostile_draw {

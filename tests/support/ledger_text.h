@@ -8,7 +8,7 @@
 #ifndef MILLIGPU_TESTS_LEDGER_TEXT_H
 #define MILLIGPU_TESTS_LEDGER_TEXT_H
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 /*
  * "table column=value column=value", one line per row; yours to xfree. Aborts on anything unusual.

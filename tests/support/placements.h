@@ -4,7 +4,7 @@
 #ifndef MILLIGPU_TESTS_PLACEMENTS_H
 #define MILLIGPU_TESTS_PLACEMENTS_H
 
-#include "milligpu/place.h"
+#include "milligpu/core/place/place.h"
 
 /* place_find() for one room, under no rules. The request asks for something. */
 enum reason place_search(const struct room *room, const struct request *request,

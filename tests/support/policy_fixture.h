@@ -12,8 +12,8 @@
 #ifndef MILLIGPU_TESTS_POLICY_FIXTURE_H
 #define MILLIGPU_TESTS_POLICY_FIXTURE_H
 
-#include "milligpu/filter.h"
-#include "milligpu/workload.h"
+#include "milligpu/core/answer/filter.h"
+#include "milligpu/core/rules/workload.h"
 
 #include "support/core_fixture.h"
 

@@ -4,7 +4,7 @@
 #ifndef MILLIGPU_TESTS_RULES_H
 #define MILLIGPU_TESTS_RULES_H
 
-#include "milligpu/rulebook.h"
+#include "milligpu/core/rules/rulebook.h"
 
 /* One of a policy alone; the word is one of policy_kind.h. */
 struct rulebook *bare_rulebook(const char *policy);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 enum { FIRST_ROOM = 1024 };
 

@@ -5,7 +5,7 @@
 #ifndef MILLIGPU_TESTS_SEEN_H
 #define MILLIGPU_TESTS_SEEN_H
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 uint64_t hash_bytes(const void *bytes, size_t len, uint64_t seed);
 

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 static inline int walk_steps(int usual, int least)
 {

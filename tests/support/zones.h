@@ -4,8 +4,8 @@
 #ifndef MILLIGPU_TESTS_SUPPORT_ZONES_H
 #define MILLIGPU_TESTS_SUPPORT_ZONES_H
 
-#include "milligpu/strbuf.h"
-#include "milligpu/zone.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/core/rules/zone.h"
 
 #define ZONES_FOLDER "/usr/share/zoneinfo"
 

@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/reconcile.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/core/ledger/reconcile.h"
 
 #include "support/core_fixture.h"
 

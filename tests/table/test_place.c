@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/policy.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/rank/policy.h"
 
-#include "core/policy_internal.h"
+#include "core/rank/policy_internal.h"
 
 enum { WORDS_MAX = 96, NODES = 16, GPUS = 8, PODS = 160, CLASSES = 16, PRICES = 16 };
 

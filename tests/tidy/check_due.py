@@ -46,9 +46,10 @@ int sum(int a, int b)
     return a + b;
 }
 """
-SQL = {"src/store/schema.sql": "CREATE TABLE t (a INTEGER NOT NULL) STRICT;\n",
+TABLES = "src/store/schema/schema.sql"
+SQL = {TABLES: "CREATE TABLE t (a INTEGER NOT NULL) STRICT;\n",
        "src/store/x.c": 'int x(void)\n{\n    return run("SELECT a FROM t WHERE a > 1");\n}\n'}
-LESS, SUM = "src/core/x.c :: less", "src/core/x.c :: sum"
+LESS, SUM = "x.c :: less", "x.c :: sum"
 
 
 def want(what: str, yes: bool) -> None:
@@ -102,15 +103,15 @@ def check_record() -> None:
 
 def check_places() -> None:
     mutants, was = sample()
-    want("all places are there", {LESS, SUM, "src/store/schema.sql"} < set(was) and len(was) == 4)
+    want("all places are there", {LESS, SUM, places.SCHEMA} < set(was) and len(was) == 4)
     want("a mutant of each", {places.place_of(mutant) for mutant in mutants.values()} == set(was))
     for old, new, place in [("a < b", "a <= b", {LESS}), ("a + b", "b + a", {SUM}), ("a comment", "another", set()),
                             ("int a, int b)\n{\n    return a +", "int a,\n        int b)\n{\n    return a +", set())]:
         want(f"{old} -> {new}", changed(was, sample(CODE.replace(old, new))[1]) == place)
     other = {**SQL, "src/store/x.c": SQL["src/store/x.c"].replace("> 1", "> 2")}
-    want("another statement", changed(was, sample(sql=other)[1]) == {"src/store/x.c :: x"})
-    other = {**SQL, "src/store/schema.sql": SQL["src/store/schema.sql"].replace("a INTEGER", "b TEXT, a INTEGER")}
-    want("another schema", changed(was, sample(sql=other)[1]) >= {"src/store/schema.sql"})
+    want("another statement", changed(was, sample(sql=other)[1]) == {"x.c :: x"})
+    other = {**SQL, TABLES: SQL[TABLES].replace("a INTEGER", "b TEXT, a INTEGER")}
+    want("another schema", changed(was, sample(sql=other)[1]) >= {places.SCHEMA})
     some = set(list(mutants)[:-1])
     want("a place is whole if no mutant was left out",
          places.whole(mutants, set(mutants)) == set(was) and len(places.whole(mutants, some)) == len(was) - 1)
@@ -149,16 +150,16 @@ def check_run() -> None:
         want("if they are killed, the run passes", MUTATION.report(made, {}))
         made = Made(slip, {"less"})
         want("if one survives, the run fails", not MUTATION.report(made, {}))
-        gone = {("src/core/x.c", "less", "no such change"): "why"}
+        gone = {("x.c", "less", "no such change"): "why"}
         want("a listed mutant that does not exist fails a run that tries nothing", not MUTATION.report(Made(CODE, set()), gone))
     finally:
         due.turn, due.read_record = turn, read
 
 
 def check_clang() -> None:
-    rule = f"x.o: {ROOT}/src/core/x.c \\\n {ROOT}/include/milligpu/base.h /usr/include/y.h {ROOT}/build/clang/z.h\n"
+    rule = f"x.o: {ROOT}/src/core/x.c \\\n {ROOT}/include/milligpu/base/base.h /usr/include/y.h {ROOT}/build/clang/z.h\n"
     want("a file is made of the files of the tree", CLANG.headers_of(rule, str(ROOT / "build" / "clang")) ==
-         ["include/milligpu/base.h", "src/core/x.c"])
+         ["include/milligpu/base/base.h", "src/core/x.c"])
     words = CLANG.compiler_of("cmake -E env A=1 ccache /usr/bin/clang -DX='\"a b\"' -o x.o -c ../x.c")
     want("the compiler and its flags", words == ["/usr/bin/clang", '-DX="a b"', "../x.c"])
     known = set(due.read_record(CLANG.READ))

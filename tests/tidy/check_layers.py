@@ -1,9 +1,10 @@
-"""Which layer may include which: the include lines must follow the table of the architecture."""
+"""Which layer, and which room of a layer, may include which: the include lines must follow the tables here."""
 
+import collections
 import re
-from typing import Iterator, List, Optional
+from typing import Iterator, List, Optional, Tuple
 
-from tidy import Files, Finding, LAYERS, code_only, layer_of, line_of, run, tree
+from tidy import Files, Finding, LAYERS, code_only, line_of, run, tree
 
 MAY_INCLUDE = {
     "base": {"base"},
@@ -13,34 +14,56 @@ MAY_INCLUDE = {
     "sign": {"sign", "run", "base"},
     "nri": {"nri", "base"},
     "nvml": {"nvml", "run", "base"},
+    "document": {"document", "wire", "run", "core", "base"},
     "store": {"store", "run", "core", "base"},
-    "doc": {"doc", "wire", "core", "base"},
-    "kube": {"kube", "doc", "run", "wire", "core", "base"},
-    "fake_apiserver": {"fake_apiserver", "kube", "doc", "run", "wire", "core", "base"},
+    "kube": {"kube", "document", "run", "wire", "core", "base"},
+    "fake_apiserver": {"fake_apiserver", "kube", "document", "run", "wire", "core", "base"},
     "http": {"http", "run", "base"},
-    "settings": {"settings", "doc", "http", "run", "base"},
-    "agent": {"agent", "settings", "http", "kube", "doc", "nvml", "nri", "sign", "wire", "run", "core", "base"},
-    "state": {"state", "settings", "store", "sign", "wire", "run", "core", "base"},
-    "scheduler": {"scheduler", "state", "settings", "http", "wire", "run", "core", "base"},
-    "sync": {"sync", "state", "settings", "store", "sign", "kube", "wire", "run", "core", "base"},
-    "health": {"health", "scheduler", "sync", "state", "settings", "store", "wire", "run", "core", "base"},
-    "writer": {"writer", "health", "scheduler", "sync", "state", "settings", "store", "sign", "wire", "run", "core",
-               "base"},
-    "admin": {"admin", "health", "scheduler", "sync", "state", "settings", "store", "sign", "fake_apiserver", "http",
-              "wire", "run", "core", "base"},
-    "daemon": set(LAYERS) - {"bin"},
+    "settings": {"settings", "document", "http", "run", "base"},
+    "agent": {"agent", "settings", "http", "kube", "document", "nvml", "nri", "sign", "wire", "run", "core", "base"},
+    "usage": {"usage", "store", "sign", "wire", "run", "core", "base"},
+    "waiting": {"waiting", "run", "core", "base"},
+    "spine": {"spine", "waiting", "usage", "settings", "store", "sign", "wire", "run", "core", "base"},
+    "webhook": {"webhook", "spine", "waiting", "settings", "http", "wire", "run", "core", "base"},
+    "sync": {"sync", "spine", "waiting", "usage", "settings", "store", "sign", "kube", "wire", "run", "core", "base"},
+    "selfcheck": {"selfcheck", "webhook", "sync", "spine", "waiting", "usage", "settings", "store", "wire", "run", "core",
+                  "base"},
+    "writer": {"writer", "selfcheck", "webhook", "sync", "spine", "waiting", "usage", "settings", "store", "sign", "wire",
+               "run", "core", "base"},
+    "admin": {"admin", "selfcheck", "webhook", "sync", "spine", "waiting", "usage", "settings", "store", "sign",
+              "fake_apiserver", "http", "wire", "run", "core", "base"},
+    "daemon": set(LAYERS) - {"ctl", "lab", "bin"},
+    "ctl": {"ctl", "settings", "store", "kube", "document", "wire", "run", "core", "base"},
+    "lab": {"lab", "ctl", "fake_apiserver", "store", "document", "wire", "run", "core", "base"},
     "bin": set(LAYERS),
 }
+
+# The rooms of a layer, from low to high: a room may include those before it. "": the files beside the rooms.
+ROOMS = {
+    "core": ["facts", "rules", "node", "place", "rank", "ledger", "answer"],
+    "wire": ["json", "kube", "extender", "usage", "admin"],
+    "document": ["", "policy"],
+    "store": ["", "schema", "rows", "usage", "past", "copy", "file"],
+    "agent": ["common", "gpu", "grant", "mps", "meter", ""],
+    "writer": ["", "bind", "cluster"],
+    "admin": ["", "answers", "usage"],
+    "ctl": ["", "convert", "commands"],
+    "lab": ["cluster", "play", "simulate", "backtest", ""],
+}
+FILES_MAX = 20  # sources of a room
+
+# Headers beside their sources are private to their layer, but the parts of a program know each other.
+PRIVATE_TO = {"agent": {"agent", "bin"}, "ctl": {"ctl", "lab", "bin"}, "lab": {"lab", "bin"}}
 
 THIRD_PARTY = {
     "store": r"sqlite3\.h",
     "sign": r"gnutls/.*",
     "nri": r"protobuf-c/.*|nri\.pb-c\.h",
-    "doc": r"yaml\.h",
+    "document": r"yaml\.h",
     "kube": r"curl/.*",
     "http": r"microhttpd\.h|gnutls/.*",
     "daemon": r"seccomp\.h",
-    "bin": r"libsmartcols(/libsmartcols)?\.h|curl/.*",
+    "ctl": r"libsmartcols(/libsmartcols)?\.h|curl/.*",
 }
 
 # base, core and wire: only language and memory, nothing that could do I/O, tell the time or lock.
@@ -56,30 +79,23 @@ EXTRA = {
     "nvml": {"dlfcn"},  # the driver's library is there or not, and is found at run time
     "core": {"stdatomic"},  # reference counts of snapshots
 }
-GENERATED = {"milligpu_version.h": {"health", "agent", "admin", "daemon", "bin"}}
-
-# A public header belongs to the layer that has a source file of its name. Headers without
-# one are listed here.
-HEADER_LAYER = {
-    **dict.fromkeys("alloc annotations arena base err limits map names random strbuf text".split(), "base"),
-    **dict.fromkeys("allocation filter host inventory ledger node place pod".split(), "core"),
-    **dict.fromkeys("quantity reason reconcile request rule_set snapshot".split(), "core"),
-    **dict.fromkeys("json wire_extender wire_kube wire_admin".split(), "wire"),
-    **dict.fromkeys("clock file log metric metrics node_metrics queue".split(), "run"),
-    **dict.fromkeys("store".split(), "store"),
-    **dict.fromkeys("kube reflector".split(), "kube"),
-    **dict.fromkeys("http".split(), "http"),
-}
+GENERATED = {"milligpu_version.h": {"selfcheck", "agent", "admin", "daemon", "ctl", "bin"}}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 
 
-def header_layer(name: str, files: Files) -> Optional[str]:
-    stem = name.rsplit(".", 1)[0]
-    owners = [layer for layer in LAYERS if f"src/{layer}/{stem}.c" in files]
-    if len(owners) == 1:
-        return owners[0]
-    return HEADER_LAYER.get(stem)
+def home_of(path: str) -> Tuple[str, str]:
+    """The layer and the room of a file of src or include; "" where it is in none."""
+    parts = path.split("/")
+    folders = parts[1:-1] if parts[0] == "src" else parts[2:-1] if path.startswith("include/milligpu/") else []
+    layer, room = (folders + ["", ""])[:2]
+    return layer, room
+
+
+def resolve(path: str, header: str, files: Files) -> Optional[str]:
+    """The file that an include line names."""
+    beside = f"{path.rsplit('/', 1)[0]}/{header}"
+    return next((found for found in (beside, f"src/{header}", f"include/{header}") if found in files), None)
 
 
 def judge_system(layer: str, header: str) -> Optional[str]:
@@ -97,23 +113,25 @@ def judge_system(layer: str, header: str) -> Optional[str]:
     return f"{layer} may not include <{header}>"
 
 
-def judge_own(layer: str, path: str, header: str, files: Files) -> Optional[str]:
+def judge_own(path: str, header: str, files: Files) -> Optional[str]:
+    layer, room = home_of(path)
     if header in GENERATED:
         return None if layer in GENERATED[header] else f"{layer} may not include {header}"
-    if header.startswith("milligpu/"):
-        target = header_layer(header[len("milligpu/"):], files)
-        if f"include/{header}" not in files:
-            return f"there is no include/{header}"
-        if target is None:
-            return f"the layer of {header} is unknown: add it to HEADER_LAYER in check_layers.py"
-        if target not in MAY_INCLUDE[layer]:
-            return f"{layer} may not include {header}, which belongs to {target}"
-        return None
-    first = header.split("/")[0]
-    if first in LAYERS and "/" in header and first != layer:
-        return f"{header} is private to {first}; what other layers use belongs in include/milligpu"
     if ".." in header:
         return f"{header} leads out of its folder"
+    target = resolve(path, header, files)
+    if target is None:
+        return f"there is no {header}"
+    other, other_room = home_of(target)
+    if target.startswith("src/") and layer not in PRIVATE_TO.get(other, {other}):
+        return f"{header} is private to {other}; what other layers use belongs in include/milligpu"
+    if path.startswith("include/") and target.startswith("src/"):
+        return f"a public header may not include {header}, which is private to {other}"
+    if other not in MAY_INCLUDE[layer]:
+        return f"{layer} may not include {header}, which belongs to {other}"
+    order = ROOMS.get(layer, [""])
+    if other == layer and order.index(other_room) > order.index(room):
+        return f"{room or layer} may not include {header}: the room {other_room or layer} is above it"
     return None
 
 
@@ -125,56 +143,60 @@ def includes(text: str) -> Iterator[re.Match]:
             yield match
 
 
+def check_includes(path: str, text: str, files: Files) -> Iterator[Finding]:
+    layer, room = home_of(path)
+    if layer not in LAYERS or room not in ROOMS.get(layer, [""]):
+        yield Finding(path, 1, "its layer or room is unknown: add it to check_layers.py")
+        return
+    for match in includes(text):
+        kind, header = match.groups()
+        fault = judge_system(layer, header) if kind == "<" else judge_own(path, header, files)
+        if kind == "<" and path.startswith("include/") and re.fullmatch("|".join(THIRD_PARTY.values()), header):
+            fault = f"a public header may not include <{header}>"
+        if fault:
+            yield Finding(path, line_of(text, match.start()), fault)
+
+
 def check(files: Files) -> List[Finding]:
-    found = []
-    for path, text in files.items():
-        layer = layer_of(path)
-        public = path.startswith("include/milligpu/")
-        if public:
-            layer = header_layer(path.split("/")[-1], files) or ""
-            if not layer:
-                message = "its layer is unknown: add it to HEADER_LAYER in check_layers.py"
-                found.append(Finding(path, 1, message))
-                continue
-        if layer not in LAYERS:
-            continue
-        for match in includes(text):
-            kind, header = match.groups()
-            if kind == "<":
-                fault = judge_system(layer, header)
-                if public and re.fullmatch("|".join(THIRD_PARTY.values()), header):
-                    fault = f"a public header may not include <{header}>"
-            else:
-                fault = judge_own(layer, path, header, files)
-            if fault:
-                found.append(Finding(path, line_of(text, match.start()), fault))
-    return found
+    found = [finding for path, text in files.items() for finding in check_includes(path, text, files)]
+    rooms = collections.Counter(path.rsplit("/", 1)[0] for path in files if path.endswith(".c"))
+    return found + [Finding(folder, 1, f"{count} sources in one folder, more than {FILES_MAX}: make rooms")
+                    for folder, count in rooms.items() if count > FILES_MAX]
 
 
-BASE = {"include/milligpu/base.h": "", "include/milligpu/place.h": "", "src/core/place.c": "",
-        "include/milligpu/http.h": "", "src/http/http.c": ""}
+BASE = {"include/milligpu/base/base.h": "", "include/milligpu/core/place/place.h": "", "src/core/place/place.c": "",
+        "src/core/answer/filter.h": "", "include/milligpu/http/http.h": "", "src/http/http.c": "", "src/ctl/ctl.h": ""}
 BAD = [
-    {**BASE, "src/base/x.c": '#include "milligpu/place.h"\n'},
-    {**BASE, "src/core/x.c": "#include <time.h>\n"},
-    {**BASE, "src/core/x.c": "#include <stdio.h>\n"},
-    {**BASE, "src/wire/x.c": "# include <jansson.h>\n"},
-    {**BASE, "src/store/x.c": '#include "milligpu/http.h"\n'},
-    {**BASE, "src/http/x.c": '#include "milligpu/place.h"\n'},
+    {**BASE, "src/base/x.c": '#include "milligpu/core/place/place.h"\n'},
+    {**BASE, "src/core/place/x.c": "#include <time.h>\n"},
+    {**BASE, "src/core/place/x.c": "#include <stdio.h>\n"},
+    {**BASE, "src/core/place/x.c": '#include "core/answer/filter.h"\n'},
+    {**BASE, "src/core/facts/x.c": '#include "milligpu/core/place/place.h"\n'},
+    {**BASE, "src/core/attic/x.c": ""},
+    {**BASE, "src/attic/x.c": ""},
+    {**BASE, "src/wire/json/x.c": "# include <jansson.h>\n"},
+    {**BASE, "src/store/x.c": '#include "milligpu/http/http.h"\n'},
+    {**BASE, "src/http/x.c": '#include "milligpu/core/place/place.h"\n'},
     {**BASE, "src/http/x.c": "#include <sqlite3.h>\n"},
     {**BASE, "src/http/x.c": "#include <dlfcn.h>\n"},
-    {**BASE, "src/daemon/x.c": '#include "store/inner.h"\n'},
+    {**BASE, "src/daemon/x.c": '#include "core/answer/filter.h"\n'},
+    {**BASE, "src/daemon/x.c": '#include "ctl/ctl.h"\n'},
     {**BASE, "src/daemon/x.c": "#include <curl/curl.h>\n"},
-    {**BASE, "src/core/x.c": '#include "milligpu_version.h"\n'},
-    {**BASE, "src/core/x.c": '#include "milligpu/gone.h"\n'},
-    {**BASE, "include/milligpu/place.h": "#include <sqlite3.h>\n"},
-    {**BASE, "include/milligpu/http.h": '#include "milligpu/place.h"\n'},
+    {**BASE, "src/core/place/x.c": '#include "milligpu_version.h"\n'},
+    {**BASE, "src/core/place/x.c": '#include "milligpu/gone.h"\n'},
+    {**BASE, "include/milligpu/core/place/place.h": "#include <sqlite3.h>\n"},
+    {**BASE, "include/milligpu/core/answer/x.h": '#include "core/answer/filter.h"\n'},
+    {**BASE, "include/milligpu/http/http.h": '#include "milligpu/core/place/place.h"\n'},
     {**BASE, "include/milligpu/orphan.h": ""},
+    {f"src/http/{number}.c": "" for number in range(FILES_MAX + 1)},
 ]
 GOOD = [
-    {**BASE, "src/core/x.c": '#include <string.h>\n#include "milligpu/place.h"\n#include "x.h"\n'},
-    {**BASE, "src/core/x.c": "/*\n#include <time.h>\n*/\n"},
-    {**BASE, "src/store/x.c": '#include <sqlite3.h>\n#include <time.h>\n#include "store/x.h"\n'},
-    {**BASE, "src/daemon/x.c": '#include "milligpu/http.h"\n#include "milligpu_version.h"\n'},
+    {**BASE, "src/core/rank/x.c": '#include <string.h>\n#include "milligpu/core/place/place.h"\n#include "x.h"\n',
+     "src/core/rank/x.h": ""},
+    {**BASE, "src/core/place/x.c": "/*\n#include <time.h>\n*/\n"},
+    {**BASE, "src/store/x.c": '#include <sqlite3.h>\n#include <time.h>\n#include "x.h"\n', "src/store/x.h": ""},
+    {**BASE, "src/daemon/x.c": '#include "milligpu/http/http.h"\n#include "milligpu_version.h"\n'},
+    {**BASE, "src/lab/play/x.c": '#include "ctl/ctl.h"\n'},
 ]
 
 run(check, tree(".c", ".h", ".def", under=("src", "include")), BAD, GOOD)

@@ -100,7 +100,7 @@ def check(files: Files) -> List[Finding]:
             elif anchor and place.endswith(".md") and anchor not in anchors(files[place]):
                 found.append(Finding(path, line, f"{place} has no heading #{anchor}"))
     page = files.get("docs/troubleshoot.md", "")
-    for reason in REASON.findall(files.get("include/milligpu/reason.h", "")):
+    for reason in REASON.findall(files.get("include/milligpu/core/facts/reason.h", "")):
         if not re.search(rf"^\|[^|]*`{reason}`", page, re.MULTILINE):
             found.append(Finding("docs/troubleshoot.md", 1, f"no row explains the reason {reason}"))
     return found
@@ -125,7 +125,7 @@ BAD = [
     {"docs/a.md": "[x](../b.md#two)", "b.md": "# One\n"},
     {"docs/a.md": "[x](b.md#one-1)", "docs/b.md": "# One\n```\n# One\n```\n"},
     {"docs/a.md": "[x](../src)", "lib/x.c": ""},
-    {"docs/troubleshoot.md": "| `amount` | x |\nroom", "include/milligpu/reason.h": 'X(REASON_ROOM, "room", MOMENT, "")'},
+    {"docs/troubleshoot.md": "| `amount` | x |\nroom", "include/milligpu/core/facts/reason.h": 'X(REASON_ROOM, "room", MOMENT, "")'},
     pages_of(upgrade=""),
     pages_of(upgrade="[how do I](docs/operate/upgrade.md#upgrade-and-roll-back)"),
     pages_of(upgrade="[upgrade](docs/operate/upgrade.md)"),
@@ -141,7 +141,7 @@ GOOD = [
     {"docs/a.md": "[x](../b.md#the-one-of-2) [y](https://b#c) [z](../src) `[n](n)`\n```\n[n](n)\n```\n", "b.md":
         "## The `one`, of 2!\n", "src/x.c": ""},
     {"docs/a.md": "[x](#one-1)\n# One\n# [One](https://x)\n"},
-    {"docs/troubleshoot.md": "| `amount`, `room` | x |\n", "include/milligpu/reason.h": 'X(REASON_ROOM, "room", MOMENT, "")'},
+    {"docs/troubleshoot.md": "| `amount`, `room` | x |\n", "include/milligpu/core/facts/reason.h": 'X(REASON_ROOM, "room", MOMENT, "")'},
 ]
 
 run(check, tree(), BAD, GOOD)

@@ -7,10 +7,9 @@ from tidy import Files, Finding, LAYERS, run, tree
 
 LAYER = "|".join([*LAYERS, "app"])  # unit/app: tests of the layers from settings to daemon
 PLACES = re.compile(
-    rf"src/({LAYER})/[\w-]+\.(c|h|def)"
-    r"|src/bin/ctl/\w+\.(c|h|def)"
-    r"|include/milligpu/\w+\.(h|def)"
-    rf"|tests/unit/({LAYER}|ctl)/(test_\w+\.c|support\w*\.[ch])"
+    rf"src/({LAYER})/(\w+/)?[\w-]+\.(c|h|def)"
+    rf"|include/milligpu/({LAYER})/(\w+/)?\w+\.(h|def)"
+    rf"|tests/unit/({LAYER})/((\w+/)?test_\w+\.c|support\w*\.[ch])"
     r"|tests/(table|golden|sim|e2e)/(test_\w+\.c|support\w*\.[ch])"
     r"|tests/sim/sim_\w+\.[ch]"
     r"|tests/support/\w+\.[ch]"
@@ -39,13 +38,14 @@ def check(files: Files) -> List[Finding]:
 TEST = "static void %s(void **state)\n{\n}\n"
 BAD = [
     {"src/extra/x.c": ""},
-    {"src/kube/deep/x.c": ""},
+    {"src/kube/deep/er/x.c": ""},
     {"tests/unit/test_x.c": ""},
     {"tests/unit/core/x.c": ""},
+    {"include/milligpu/x.h": ""},
     {"tests/unit/core/test_x.c": TEST % "lonely"},
 ]
 GOOD = [
-    {"src/core/x.c": "", "src/bin/ctl/top.c": "", "tests/unit/ctl/test_top.c": ""},
+    {"src/core/x.c": "", "src/ctl/commands/top.c": "", "src/core/place/x.c": "", "tests/unit/ctl/test_top.c": ""},
     {"tests/unit/core/test_x.c": TEST % "used" + "cmocka_unit_test(used)\n"},
 ]
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
-LAYERS = ["base", "core", "wire", "run", "sign", "nri", "nvml", "doc", "store", "kube", "fake_apiserver", "http",
-          "settings", "agent", "state", "scheduler", "sync", "health", "writer", "admin", "daemon", "bin"]
+LAYERS = ["base", "core", "wire", "run", "sign", "nri", "nvml", "document", "store", "kube", "fake_apiserver", "http",
+          "settings", "agent", "usage", "waiting", "spine", "webhook", "sync", "selfcheck", "writer", "admin", "daemon", "ctl", "lab",
+          "bin"]
 
 Files = Dict[str, str]
 

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "milligpu/nvml.h"
+#include "milligpu/nvml/nvml.h"
 
 /* A new folder in /tmp; bytes: at least 32. */
 void folder_make(char *out, size_t bytes);

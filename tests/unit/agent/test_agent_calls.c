@@ -8,10 +8,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/annotations.h"
-#include "milligpu/log.h"
-#include "milligpu/metric.h"
-#include "milligpu/signing.h"
+#include "milligpu/base/annotations.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/sign/signing.h"
 
 #include "agent/agent_calls.h"
 #include "support.h"

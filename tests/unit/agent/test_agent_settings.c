@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/agent.h"
-#include "milligpu/metric.h"
+#include "milligpu/agent/agent.h"
+#include "milligpu/run/metric.h"
 
 #include "support/document.h"
 #include "support/metric_rows.h"
@@ -314,8 +314,8 @@ static void reference(struct strbuf *out)
 {
     strbuf_str(out,
                "# milligpu-node: flags and metrics\n\nGenerated from "
-               "`include/milligpu/agent_settings.def` and "
-               "`include/milligpu/node_metrics.def`; "
+               "`include/milligpu/agent/agent_settings.def` and "
+               "`include/milligpu/run/node_metrics.def`; "
                "[NODE.md](NODE.md) explains the agent.\n\n## Flags\n\nEach flag is also a "
                "variable: `--nri-socket` is `MILLIGPU_NODE_NRI_SOCKET`. Flags win.\n\n"
                "Each but `--config` is also a key of the YAML file that `--config` names "

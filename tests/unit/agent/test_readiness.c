@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/log.h"
-#include "milligpu/metric.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
 
 #include "agent/readiness.h"
 #include "support.h"

@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/clock.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/log.h"
-#include "milligpu/metric.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/run/clock.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
 
 #include "agent/reporter.h"
 #include "support/patience.h"

@@ -9,12 +9,12 @@
 #ifndef MILLIGPU_TESTS_APP_FIXTURE_H
 #define MILLIGPU_TESTS_APP_FIXTURE_H
 
-#include "milligpu/app.h"
-#include "milligpu/assembly.h"
-#include "milligpu/informer.h"
-#include "milligpu/kube.h"
-#include "milligpu/webhooks.h"
-#include "milligpu/writer.h"
+#include "milligpu/daemon/assembly.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/spine/app.h"
+#include "milligpu/sync/informer.h"
+#include "milligpu/webhook/webhooks.h"
+#include "milligpu/writer/writer.h"
 
 #include "support/fake_http.h"
 

@@ -8,10 +8,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/event_budget.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/metric.h"
-#include "milligpu/pod_cache.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/spine/event_budget.h"
+#include "milligpu/sync/pod_cache.h"
 
 #include "support_fixture.h"
 

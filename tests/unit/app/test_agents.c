@@ -8,10 +8,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/api.h"
-#include "milligpu/doc.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/message.h"
+#include "milligpu/admin/api.h"
+#include "milligpu/document/document.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/spine/message.h"
 
 #include "support_fixture.h"
 #include "writer/writer_internal.h"

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/hints.h"
-#include "milligpu/metric.h"
-#include "milligpu/pod_cache.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/waiting/hints.h"
 
 #include "support_fixture.h"
 

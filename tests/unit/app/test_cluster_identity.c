@@ -9,10 +9,10 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
-#include "milligpu/cluster_identity.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/kube.h"
-#include "milligpu/log.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/run/log.h"
+#include "milligpu/sync/cluster_identity.h"
 
 #include "store/store_internal.h"
 #include "support/disk.h"

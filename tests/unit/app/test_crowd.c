@@ -11,14 +11,14 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/api.h"
-#include "milligpu/hints.h"
-#include "milligpu/metric.h"
-#include "milligpu/metrics_page.h"
-#include "milligpu/outbox.h"
-#include "milligpu/pod_cache.h"
-#include "milligpu/wishes.h"
+#include "milligpu/admin/api.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/selfcheck/metrics_page.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/wishes.h"
 
 #include "support_fixture.h"
 

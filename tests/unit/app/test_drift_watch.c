@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/log.h"
-#include "milligpu/metric.h"
-#include "milligpu/reconcile.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/ledger/reconcile.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
 
 #include "support/core_fixture.h"
 #include "writer/drift_watch.h"

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/api.h"
-#include "milligpu/events.h"
-#include "milligpu/store.h"
+#include "milligpu/admin/api.h"
+#include "milligpu/admin/events.h"
+#include "milligpu/store/store.h"
 
 #include "store/store_internal.h"
 #include "support/patience.h"

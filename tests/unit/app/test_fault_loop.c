@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/outbox.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/sync/outbox.h"
 
 #include "support/core_fixture.h"
 #include "support_fixture.h"

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/hints.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/waiting/hints.h"
 
 struct scene {
     struct hints *hints;

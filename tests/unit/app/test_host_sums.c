@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/host_sums.h"
-#include "milligpu/text.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/text.h"
+#include "milligpu/sync/host_sums.h"
 
 #define MIB INT64_C(1048576)
 

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/view.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/spine/view.h"
 
 #include "support_fixture.h"
 #include "writer/writer_internal.h"

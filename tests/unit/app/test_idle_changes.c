@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/idle_changes.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/usage/idle_changes.h"
 
 static struct store_idle share(const char *node, const char *uid, int64_t since_ms)
 {

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/judges.h"
-#include "milligpu/metric.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/webhook/judges.h"
 
 #include "support_fixture.h"
 

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/file.h"
-#include "milligpu/policy_document.h"
-#include "milligpu/zone_file.h"
+#include "milligpu/document/policy/policy_document.h"
+#include "milligpu/document/policy/zone_file.h"
+#include "milligpu/run/file.h"
 
 #include "support_fixture.h"
 

@@ -9,12 +9,12 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/json.h"
-#include "milligpu/key_publisher.h"
-#include "milligpu/log.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/run/log.h"
+#include "milligpu/sync/key_publisher.h"
+#include "milligpu/wire/json/json.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 #include "support_fixture.h"
 

@@ -10,10 +10,10 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
-#include "milligpu/metric.h"
-#include "milligpu/policy.h"
-#include "milligpu/tally.h"
-#include "milligpu/writer.h"
+#include "milligpu/core/rank/policy.h"
+#include "milligpu/core/rules/tally.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/writer/writer.h"
 
 #include "support_fixture.h"
 

@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/idle_changes.h"
-#include "milligpu/measured_sums.h"
-#include "milligpu/usage_book.h"
-#include "milligpu/writer.h"
+#include "milligpu/usage/idle_changes.h"
+#include "milligpu/usage/measured_sums.h"
+#include "milligpu/usage/usage_book.h"
+#include "milligpu/writer/writer.h"
 
 #include "support_fixture.h"
 

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/measured_sums.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/usage/measured_sums.h"
 
 static bool add(struct measured_sums *sums, int64_t hours, const char *namespace)
 {

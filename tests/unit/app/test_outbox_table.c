@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/kube.h"
-#include "milligpu/message.h"
-#include "milligpu/outbox.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/sync/outbox.h"
 
 enum state { POSTED, POSTED_MAYBE_TWICE, ASKED, ASKED_MAYBE_TWICE, STATES };
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/fake_apiserver.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
 
 #include "support/gfd_labels.h"
 #include "support_fixture.h"

@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/pod_cache.h"
-#include "milligpu/signing.h"
-#include "milligpu/wire_kube.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/sign/signing.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 static const struct request_rules rules = {
     .resource = "nvidia.com/vgpu", .min_milli = 1, .step_milli = 1};

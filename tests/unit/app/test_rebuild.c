@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/reconcile.h"
+#include "milligpu/core/ledger/reconcile.h"
 
 #include "support_fixture.h"
 

@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/kube.h"
-#include "milligpu/rights.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/kube/kube.h"
+#include "milligpu/sync/rights.h"
 
 /* kube_ops that only record; the test gives the answers and sets the clock. */
 struct scene {

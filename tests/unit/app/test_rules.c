@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/hints.h"
-#include "milligpu/outbox.h"
-#include "milligpu/policy_document.h"
-#include "milligpu/zone_file.h"
+#include "milligpu/document/policy/policy_document.h"
+#include "milligpu/document/policy/zone_file.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/waiting/hints.h"
 
 #include "support/patience.h"
 #include "support_fixture.h"

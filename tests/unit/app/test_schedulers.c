@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/schedulers.h"
+#include "milligpu/waiting/schedulers.h"
 
 static int set_up(void **state)
 {

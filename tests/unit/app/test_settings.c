@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/settings.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/settings/settings.h"
 
 #include "support/document.h"
 

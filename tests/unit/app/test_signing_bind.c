@@ -8,11 +8,11 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/doc.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/keyring.h"
-#include "milligpu/rulebook.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/rules/rulebook.h"
+#include "milligpu/document/document.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/sign/keyring.h"
 
 #include "support_fixture.h"
 

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/metrics_page.h"
+#include "milligpu/selfcheck/metrics_page.h"
 
-#include "health/namespace_metrics.h"
+#include "selfcheck/namespace_metrics.h"
 #include "support/core_fixture.h"
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, core_set_up, core_tear_down)

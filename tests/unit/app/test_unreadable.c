@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/log.h"
-#include "milligpu/metric.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
 
 #include "support/hostile.h"
 #include "support_fixture.h"

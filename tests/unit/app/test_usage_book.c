@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/idle_changes.h"
-#include "milligpu/measured_sums.h"
-#include "milligpu/usage_book.h"
+#include "milligpu/usage/idle_changes.h"
+#include "milligpu/usage/measured_sums.h"
+#include "milligpu/usage/usage_book.h"
 
 #include "support/core_fixture.h"
 

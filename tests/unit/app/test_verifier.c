@@ -10,12 +10,12 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/bell.h"
-#include "milligpu/command_trace.h"
-#include "milligpu/log.h"
-#include "milligpu/verifier.h"
-#include "milligpu/verify.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/bell.h"
+#include "milligpu/run/log.h"
+#include "milligpu/selfcheck/verifier.h"
+#include "milligpu/spine/command_trace.h"
+#include "milligpu/store/verify.h"
 
 #include "support_fixture.h"
 

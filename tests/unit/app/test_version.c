@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/message.h"
-#include "milligpu/pod_cache.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/sync/pod_cache.h"
 
 #include "support_fixture.h"
 

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/hints.h"
-#include "milligpu/metrics_page.h"
+#include "milligpu/selfcheck/metrics_page.h"
+#include "milligpu/waiting/hints.h"
 
 #include "support_fixture.h"
 

@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/hints.h"
-#include "milligpu/outbox.h"
-#include "milligpu/pod_cache.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/waiting/hints.h"
 
 #include "support_fixture.h"
 

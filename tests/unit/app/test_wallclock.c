@@ -4,7 +4,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 #include "writer/wallclock.h"
 

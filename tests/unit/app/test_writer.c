@@ -7,11 +7,11 @@
 
 #include <cmocka.h>
 
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/message.h"
-#include "milligpu/outbox.h"
-#include "milligpu/pod_cache.h"
-#include "milligpu/reconcile.h"
+#include "milligpu/core/ledger/reconcile.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
 
 #include "store/store_internal.h"
 #include "support/other_thread.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/zone_file.h"
+#include "milligpu/document/policy/zone_file.h"
 
 static char folder[] = "/tmp/milligpu-zones-XXXXXX";
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 /* True if the claim ends in abort(). */
 static bool aborts(void (*claim)(void))

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/arena.h"
+#include "milligpu/base/arena.h"
 
 static void memory_is_zero_and_aligned_also_when_used_again(void **state)
 {

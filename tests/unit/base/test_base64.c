@@ -5,8 +5,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/base64.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/base64.h"
 
 static void base64_goes_both_ways(void **state)
 {

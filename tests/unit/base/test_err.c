@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/err.h"
+#include "milligpu/base/err.h"
 
 static void err_set_writes_code_and_text(void **state)
 {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/map.h"
+#include "milligpu/base/map.h"
 
 static uint32_t draw(uint64_t *seed, uint32_t below)
 {

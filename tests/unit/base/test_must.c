@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 /* Run the claim in a child whose stderr we read; its wait status is the result. */
 static int run_in_child(void (*claim)(int), int argument, char *said, size_t size)

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/problem.h"
+#include "milligpu/base/problem.h"
 
 static void a_problem_is_escaped_and_titled(void **state)
 {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/text.h"
+#include "milligpu/base/text.h"
 
 static void texts_are_compared_by_their_bytes(void **state)
 {

@@ -5,8 +5,8 @@
 
 #include <cmocka.h>
 
-#include "bin/ctl/convert.h"
-#include "support.h"
+#include "ctl/convert/convert.h"
+#include "support/shown.h"
 
 static struct strbuf out;
 static struct strbuf said;

@@ -6,12 +6,12 @@
 
 #include <cmocka.h>
 
-#include "milligpu/limits.h"
+#include "milligpu/base/limits.h"
 
-#include "bin/ctl/cordon.h"
-#include "bin/ctl/gpu_name.h"
-#include "bin/ctl/kubectl.h"
-#include "support.h"
+#include "ctl/commands/cordon.h"
+#include "ctl/commands/gpu_name.h"
+#include "ctl/kubectl.h"
+#include "support/shown.h"
 
 static struct shown shown;
 

@@ -6,10 +6,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/agents.h"
+#include "milligpu/core/facts/agents.h"
 
-#include "bin/ctl/doctor_nodes.h"
-#include "support.h"
+#include "ctl/commands/doctor_nodes.h"
+#include "support/shown.h"
 
 #define SAYS_POD "\\\"pod\\\":{\\\"uid\\\":\\\"p1\\\"},"
 

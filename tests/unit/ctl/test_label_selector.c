@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "bin/ctl/label_selector.h"
+#include "ctl/label_selector.h"
 
 static struct arena arena;
 

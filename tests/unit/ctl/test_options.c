@@ -6,12 +6,12 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/reconcile.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/ledger/reconcile.h"
 
-#include "bin/commands.h"
-#include "support.h"
+#include "bin/command_table.h"
 #include "support/document.h"
+#include "support/shown.h"
 
 static struct shown shown;
 

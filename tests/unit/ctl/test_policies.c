@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "bin/ctl/policies.h"
-#include "support.h"
+#include "ctl/policies.h"
+#include "support/shown.h"
 
 static struct shown shown;
 

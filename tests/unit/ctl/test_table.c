@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "bin/ctl/table.h"
+#include "ctl/table.h"
 
 static struct arena arena;
 static struct strbuf printed;

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "support.h"
+#include "support/shown.h"
 
 static struct shown shown;
 

@@ -5,9 +5,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/fake_apiserver.h"
-#include "milligpu/reflector.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/kube/reflector.h"
 
 #include "support/patience.h"
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/fake_apiserver.h"
+#include "milligpu/fake_apiserver/fake_apiserver.h"
 
 struct fixture {
     struct fake_apiserver *fake;

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include "support/patience.h"
 

@@ -15,8 +15,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "milligpu/http.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/http/http.h"
 
 enum { HELD_MAX = 64 };
 

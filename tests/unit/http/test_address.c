@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/http.h"
+#include "milligpu/http/http.h"
 
 static void addresses_with_a_port_are_right(void **state)
 {

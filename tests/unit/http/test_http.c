@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/clock.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/clock.h"
 
 #include "support/patience.h"
 #include "support_visit.h"

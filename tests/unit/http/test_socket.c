@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include "support/patience.h"
 #include "support_visit.h"

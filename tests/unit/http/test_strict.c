@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/clock.h"
+#include "milligpu/run/clock.h"
 
 #include "support/patience.h"
 #include "support_visit.h"

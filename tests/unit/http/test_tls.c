@@ -14,7 +14,7 @@
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include "support.h"
 #include "support/patience.h"

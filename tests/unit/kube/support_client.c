@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/clock.h"
+#include "milligpu/run/clock.h"
 
 #include "kube/config.h"
 #include "support/patience.h"

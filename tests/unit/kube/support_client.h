@@ -4,8 +4,8 @@
 #ifndef MILLIGPU_TESTS_UNIT_KUBE_SUPPORT_CLIENT_H
 #define MILLIGPU_TESTS_UNIT_KUBE_SUPPORT_CLIENT_H
 
-#include "milligpu/kube.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/kube/kube.h"
 
 struct client {
     char folder[64]; /* holds ca.crt, and server.crt and server.key for the server */

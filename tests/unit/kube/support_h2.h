@@ -11,7 +11,7 @@
 
 #include <gnutls/gnutls.h>
 
-#include "milligpu/text.h"
+#include "milligpu/base/text.h"
 
 #include "support_client.h"
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 #include "kube/config.h"
 

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/reflector.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/kube/reflector.h"
 
 #include "kube/config.h"
 #include "support/fake_api.h"

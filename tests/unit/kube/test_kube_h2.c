@@ -19,8 +19,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/metric.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/metric.h"
 
 #include "support/patience.h"
 #include "support_client.h"

@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/base64.h"
-#include "milligpu/file.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/base64.h"
+#include "milligpu/run/file.h"
 
 #include "kube/config.h"
 #include "support/fake_api.h"

@@ -5,10 +5,10 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/limits.h"
-#include "milligpu/reflector.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/limits.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/kube/reflector.h"
 
 enum { BASE = 1000, SECOND = 1000 };
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/nri.h"
+#include "milligpu/nri/nri.h"
 
 #include "support/fake_runtime.h"
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/nri.h"
+#include "milligpu/nri/nri.h"
 
 #include "nri/ttrpc.h"
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/strbuf.h"
+#include "milligpu/base/strbuf.h"
 
 #include "nri/wire.h"
 

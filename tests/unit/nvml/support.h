@@ -4,7 +4,7 @@
 #ifndef MILLIGPU_TESTS_UNIT_NVML_SUPPORT_H
 #define MILLIGPU_TESTS_UNIT_NVML_SUPPORT_H
 
-#include "milligpu/nvml.h"
+#include "milligpu/nvml/nvml.h"
 
 /* Sets FAKE_NVML to a file in a folder of this process; before the first thread. */
 void fake_start(void);

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/bell.h"
-#include "milligpu/clock.h"
+#include "milligpu/run/bell.h"
+#include "milligpu/run/clock.h"
 
 #include "support/patience.h"
 

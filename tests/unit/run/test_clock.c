@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/clock.h"
+#include "milligpu/run/clock.h"
 
 static void the_monotonic_clock_never_goes_back(void **state)
 {

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/file.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/file.h"
 
 static char folder[64];
 static char file[80];

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/log.h"
-#include "milligpu/metric.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
 
 static int kept_stderr = -1;
 static FILE *caught;

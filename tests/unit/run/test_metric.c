@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/metric.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/metric.h"
 
 #include "support/document.h"
 #include "support/metric_rows.h"

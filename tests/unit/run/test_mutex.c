@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/clock.h"
-#include "milligpu/mutex.h"
+#include "milligpu/run/clock.h"
+#include "milligpu/run/mutex.h"
 
 #include "support/patience.h"
 

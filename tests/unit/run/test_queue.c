@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "milligpu/clock.h"
-#include "milligpu/queue.h"
+#include "milligpu/run/clock.h"
+#include "milligpu/run/queue.h"
 
 #include "support/patience.h"
 

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/sole_thread.h"
+#include "milligpu/run/sole_thread.h"
 
 struct visit {
     struct sole_thread *sole;

@@ -12,10 +12,10 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/file.h"
-#include "milligpu/keyring.h"
-#include "milligpu/strbuf.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/run/file.h"
+#include "milligpu/sign/keyring.h"
 
 #include "support/disk.h"
 

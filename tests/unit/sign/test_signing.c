@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "milligpu/alloc.h"
-#include "milligpu/file.h"
-#include "milligpu/signing.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/file.h"
+#include "milligpu/sign/signing.h"
 
 /* RFC 8032, 7.1, TEST 2: the seed as PKCS#8 (RFC 8410), and the public key that belongs to it. */
 static const char rfc_key[] = "-----BEGIN PRIVATE KEY-----\n"

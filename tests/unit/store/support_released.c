@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 char *released_file(uint32_t version, const char *rest, size_t *out_bytes)
 {

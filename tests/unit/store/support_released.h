@@ -4,7 +4,7 @@
 #ifndef MILLIGPU_TESTS_RELEASED_H
 #define MILLIGPU_TESTS_RELEASED_H
 
-#include "milligpu/base.h"
+#include "milligpu/base/base.h"
 
 /* The bytes of tests/released/<version><rest>, NUL-terminated, or NULL if missing. xfree it. */
 char *released_file(uint32_t version, const char *rest, size_t *out_bytes) MUST_USE;

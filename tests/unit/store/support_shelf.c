@@ -7,7 +7,7 @@
 
 #include <sqlite3.h>
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 static void take_notice(void *user, const char *text)
 {

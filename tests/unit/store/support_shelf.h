@@ -7,7 +7,7 @@
 #ifndef MILLIGPU_TESTS_SHELF_H
 #define MILLIGPU_TESTS_SHELF_H
 
-#include "milligpu/store.h"
+#include "milligpu/store/store.h"
 
 #include "support/core_fixture.h"
 

@@ -1,6 +1,6 @@
 #include "support.h"
 
-#include "milligpu/alloc.h"
+#include "milligpu/base/alloc.h"
 
 const struct wire_rules rules = {.resource = "nvidia.com/vgpu", .whole_resource = "nvidia.com/gpu"};
 

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/wire_extender.h"
+#include "milligpu/wire/extender/wire_extender.h"
 
 extern const struct wire_rules rules; /* nvidia.com/vgpu, nvidia.com/gpu */
 

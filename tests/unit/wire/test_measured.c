@@ -1,7 +1,7 @@
 /* What a report says is kept for the shares that are there, and nothing else is. */
-#include "milligpu/alloc.h"
-#include "milligpu/measured.h"
-#include "milligpu/rulebook.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/rules/rulebook.h"
+#include "milligpu/wire/usage/measured.h"
 
 #include "support.h"
 #include "support/core_fixture.h"

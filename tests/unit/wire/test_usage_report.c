@@ -1,6 +1,6 @@
 /* A report is written and read again the same, and whatever is wrong in one is named. */
-#include "milligpu/alloc.h"
-#include "milligpu/usage_report.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/wire/usage/usage_report.h"
 
 #include "support.h"
 

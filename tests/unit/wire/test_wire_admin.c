@@ -1,6 +1,6 @@
 #include <stdio.h>
 
-#include "milligpu/wire_admin.h"
+#include "milligpu/wire/admin/wire_admin.h"
 
 #include "support.h"
 #include "support/core_fixture.h"

@@ -1,5 +1,5 @@
 #include "support.h"
-#include "wire/kube_read.h"
+#include "wire/kube/kube_read.h"
 
 /* A node with two real GPUs and two that are known only by index, and a pod on them. */
 struct place {

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "milligpu/wire_kube.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 static void a_review_says_what_is_asked_and_no_more(void **state)
 {

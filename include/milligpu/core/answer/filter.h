@@ -1,0 +1,115 @@
+/*
+ * filter - which nodes fit a request, and in what order.
+ *
+ *   names --> node --> policy_judge --> rank --> the shortlist, best first
+ *                  \-> reason, name by name, if none fits
+ *
+ * Invariants:
+ *   1. Whether a node fits is a function of snapshot and request alone: tentative placements and
+ *      the shortlist change the order and the length of the list only.
+ *   2. Same question, same answer (I5). The order is that of the snapshot's policy (policy.h); a
+ *      name that is given twice is listed in the order of the question.
+ *
+ * Pure: no I/O, no lock, no clock. Any thread that holds the snapshot.
+ */
+#ifndef MILLIGPU_FILTER_H
+#define MILLIGPU_FILTER_H
+
+#include "milligpu/core/ledger/ledger.h"
+#include "milligpu/core/rank/policy.h"
+
+/*
+ * A pod that was offered a list and is not bound yet: its best place, for ranking only. Its names
+ * are compared by address and never read: they may be gone.
+ */
+struct tentative {
+    const struct atom *node;
+    const struct atom *gpu;
+    uint32_t milli;
+};
+
+struct filter_question {
+    const struct snapshot *snapshot;
+    const struct request *request;
+    struct text uid;
+    uint32_t names;
+    const struct text *name;
+    const uint32_t *hash; /* text_hash() of each name; NULL: not known */
+    /* for each name unknown to the ledger, a node built from its Node object; or NULL */
+    const struct node *const *node;
+    uint32_t shortlist;  /* maximum length of the list; 0: no limit */
+    struct judge *judge; /* what was judged before; NULL: nothing is remembered */
+    uint32_t tentatives;
+    const struct tentative *tentative; /* copied after the snapshot was taken */
+};
+
+struct candidate {
+    uint32_t name; /* index into the question's names */
+    uint32_t slot; /* in the snapshot, or SNAPSHOT_NO_SLOT */
+    const struct node *node;
+    /* small, because thousands of names are ranked and few are placed */
+    struct rank rank;
+    /* of the best candidate only; without parts if RESERVED: see held */
+    const struct placement *placement;
+};
+
+enum filter_verdict {
+    FILTER_FITS,
+    FILTER_NONE,     /* cause[] says why, for each name */
+    FILTER_RESERVED, /* this uid has a reservation: only its node is a candidate */
+    /* the node of its reservation is not among the names: answer with an Error */
+    FILTER_HELD_ELSEWHERE,
+    FILTER_LISTED_UNBOUND, /* it is bound in the ledger alone: answer with an Error */
+};
+
+struct filter_answer {
+    enum filter_verdict verdict;
+    uint32_t fitting;    /* how many nodes fit, before the shortlist */
+    uint32_t candidates; /* best first */
+    struct candidate *candidate;
+    uint64_t steps;      /* search steps of all nodes */
+    struct cause *cause; /* for each name; REASON_NONE: it fits */
+    /* RESERVED, HELD_ELSEWHERE, LISTED_UNBOUND; borrowed from the snapshot */
+    const struct allocation *held;
+};
+
+/*
+ * The answer lives in arena. The request must be valid (REQUEST_OK), or ask for no GPU at all: it
+ * then fits on every node that is known, and is only ranked.
+ */
+void filter_ask(const struct filter_question *question, struct arena *arena,
+                struct filter_answer *out);
+
+/*
+ * Scores for prioritize, 0 .. 10, in the order of names: the best node alone gets 10, the others 0
+ * .. 9 evenly by rank; a name that does not fit gets 0.
+ */
+void filter_score(const struct filter_question *question, struct arena *arena, uint8_t *score);
+
+/*
+ * Would the pod fit on node if these pods were gone (preempt, design 4)? held: its own reservation,
+ * NULL if it has none; a pod with a reservation fits only there, one listed unbound nowhere.
+ */
+enum reason preempt_ask(const struct outlook *outlook, const struct node *node,
+                        const struct request *request, const struct allocation *held,
+                        const struct text *victims, uint32_t count) MUST_USE;
+
+/*
+ * The reason for people, with current numbers: "room: not enough milli or MiB left in one piece;
+ * largest free piece 220 milli, 640 milli free on 4 of 8 GPUs, 1 cordoned".
+ */
+void filter_explain(const struct outlook *outlook, const struct node *node,
+                    const struct request *request, char *out, size_t bytes);
+
+/*
+ * Emits the refusals for the answer if the verdict is FILTER_NONE, else nothing: one entry per node
+ * for up to names_max nodes; above that, one per distinct text, at the first such name, which says
+ * that it stands for all of them. emit is called in the order of names; the text is valid during
+ * the call.
+ */
+extern const char FILTER_SPEAKS_FOR_ALL[];
+void filter_refusals(const struct filter_question *question, const struct filter_answer *answer,
+                     uint32_t names_max, void *user,
+                     void (*emit)(void *user, struct text name, const char *text));
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * mutex - a lock that one thread holds, and conditions that threads wait for under it.
+ *
+ * clang checks how locks are used (tests/clang/run): it reports a path that returns with a lock
+ * that it took, and a call of a function with REQUIRES without the lock. Other compilers ignore
+ * the attributes.
+ *
+ *     static void queue_append(struct queue *queue, void *item) REQUIRES(queue->lock)
+ *
+ * A failing call of the system is a bug, and aborts. A thread must not lock a mutex that it holds.
+ */
+#ifndef MILLIGPU_MUTEX_H
+#define MILLIGPU_MUTEX_H
+
+#include <pthread.h>
+#include <time.h>
+
+#include "milligpu/base/base.h"
+
+#ifdef __clang__
+#define CAPABILITY(kind)          __attribute__((capability(kind)))
+#define ACQUIRE(mutex)            __attribute__((acquire_capability(mutex)))
+#define RELEASE(mutex)            __attribute__((release_capability(mutex)))
+#define REQUIRES(mutex)           __attribute__((requires_capability(mutex)))
+#define EXCLUDES(mutex)           __attribute__((locks_excluded(mutex)))
+#define NO_THREAD_SAFETY_ANALYSIS __attribute__((no_thread_safety_analysis))
+#else
+#define CAPABILITY(kind)
+#define ACQUIRE(mutex)
+#define RELEASE(mutex)
+#define REQUIRES(mutex)
+#define EXCLUDES(mutex)
+#define NO_THREAD_SAFETY_ANALYSIS
+#endif
+
+struct CAPABILITY("mutex") mutex {
+    pthread_mutex_t impl;
+};
+
+/* For a mutex in static storage, which needs neither mutex_init() nor mutex_done(). */
+#define MUTEX_INITIALIZER                                                                          \
+    {                                                                                              \
+        PTHREAD_MUTEX_INITIALIZER                                                                  \
+    }
+
+void mutex_init(struct mutex *mutex);
+void mutex_done(struct mutex *mutex); /* no thread holds it */
+void mutex_lock(struct mutex *mutex) ACQUIRE(mutex);
+void mutex_unlock(struct mutex *mutex) RELEASE(mutex);
+
+/* Waits with a deadline use the monotonic clock, so a step of the wall clock changes none. */
+struct condvar {
+    pthread_cond_t impl;
+};
+
+void condvar_init(struct condvar *condvar);
+void condvar_done(struct condvar *condvar); /* no thread waits */
+void condvar_signal(struct condvar *condvar);
+void condvar_broadcast(struct condvar *condvar);
+
+/*
+ * Both release the mutex while they wait, and may return without a signal: call them in a loop. The
+ * second returns false once the deadline (clock_deadline()) is over.
+ */
+void condvar_wait(struct condvar *condvar, struct mutex *mutex) REQUIRES(mutex);
+bool condvar_wait_until(struct condvar *condvar, struct mutex *mutex, const struct timespec *until)
+    REQUIRES(mutex);
+
+#endif

@@ -1,0 +1,180 @@
+/*
+ * json - a strict JSON pull reader, and a small writer.
+ *
+ * The reader passes over the bytes once, allocates only for strings with escapes, and trusts
+ * nothing: it enforces the grammar of RFC 8259, a bounded depth, valid UTF-8 in the strings that it
+ * returns, and no bytes after the value. Strings without escapes are borrowed from the input,
+ * others are decoded into the arena.
+ *
+ * The first error sticks: every later call returns false, so a decoder may run to its end and check
+ * once. The text of an error begins with the path: "Pod.spec.containers[2].name: ...".
+ *
+ *     struct text key;
+ *     json_read_object(&in);
+ *     while (json_read_key(&in, &key))
+ *         if (text_is(key, "PodName"))
+ *             json_read_string(&in, &name);
+ *         else
+ *             json_read_skip(&in);
+ *     return json_reader_finish(&in);
+ *
+ * Pure; one thread at a time.
+ */
+#ifndef MILLIGPU_JSON_H
+#define MILLIGPU_JSON_H
+
+#include "milligpu/base/arena.h"
+#include "milligpu/base/err.h"
+#include "milligpu/base/limits.h"
+#include "milligpu/base/strbuf.h"
+
+enum json_reader_type {
+    JSON_TYPE_END,
+    JSON_TYPE_OBJECT,
+    JSON_TYPE_ARRAY,
+    JSON_TYPE_STRING,
+    JSON_TYPE_NUMBER,
+    JSON_TYPE_TRUE,
+    JSON_TYPE_FALSE,
+    JSON_TYPE_NULL,
+    JSON_TYPE_BAD
+};
+
+struct json_reader_level {
+    struct text key; /* of the member that is being read; in an array key.at is NULL */
+    uint32_t index;  /* of the element that is being read */
+    bool array;
+    bool first;
+};
+
+struct json_reader {
+    const char *begin;
+    const char *at;
+    const char *end;
+    struct arena *arena;
+    const char *root; /* first word of every path: "Pod", "body" */
+    struct err *err;  /* written once, by the first error */
+    bool failed;
+    uint32_t depth;
+    struct json_reader_level level[JSON_DEPTH_MAX];
+};
+
+void json_reader_init(struct json_reader *in, struct text bytes, const char *root,
+                      struct arena *arena, struct err *err);
+
+/* Call it after the top-level value: no bytes may follow. 0, or negative with err set. */
+int json_reader_finish(struct json_reader *in) MUST_USE;
+/*
+ * Like json_reader_finish(), but more bytes may follow, as in a stream of values: *out_bytes is how
+ * many were consumed.
+ */
+int json_reader_consumed(struct json_reader *in, size_t *out_bytes) MUST_USE;
+
+enum json_reader_type json_read_peek(struct json_reader *in);
+
+/*
+ * Enters an object or array. Then call json_read_key() or json_read_element() until it returns
+ * false, which also leaves the level.
+ */
+bool json_read_object(struct json_reader *in);
+bool json_read_key(struct json_reader *in, struct text *out_key);
+bool json_read_array(struct json_reader *in);
+bool json_read_element(struct json_reader *in);
+
+/* Values. A wrong type is an error that names the path and what was expected. */
+bool json_read_string(struct json_reader *in, struct text *out);
+/* terminated; a NUL inside is an error */
+bool json_read_cstring(struct json_reader *in, const char **out);
+bool json_read_i64(struct json_reader *in, int64_t *out); /* integers only; also 3e2 and 300.0 */
+bool json_read_bool(struct json_reader *in, bool *out);
+bool json_read_skip(struct json_reader *in); /* any value; strings are checked for grammar only */
+bool json_read_raw(struct json_reader *in, struct text *out); /* the same; *out is its bytes */
+bool json_read_null(struct json_reader *in); /* true and consumed if the next value is null */
+
+/*
+ * json_reader_fail(in, fmt, ...): makes the reader fail here, with the path before the text. Does
+ * nothing if it has failed already. `in` is evaluated more than once.
+ */
+#define json_reader_fail(in, ...) json_reader_fail_as(in, ERR_INVALID, __VA_ARGS__)
+#define json_reader_fail_as(in, code, ...)                                                         \
+    ((in)->failed ? (void)0                                                                        \
+                  : ((void)err_set((in)->err, (code), __VA_ARGS__), json_reader_fail_here(in)))
+
+/* in->err is written: puts the path before its text, and stops the reader. */
+void json_reader_fail_here(struct json_reader *in);
+
+/*
+ * For a value that may be wrong without making its document wrong: take a mark before it. If the
+ * reader has failed, json_reader_retreat() returns to the mark and skips the value; in->err keeps
+ * the reason until the next failure. It returns false if the value is not even JSON: then the
+ * document fails.
+ */
+struct json_reader_mark {
+    const char *at;
+    uint32_t depth;
+};
+static inline struct json_reader_mark json_reader_mark(const struct json_reader *in)
+{
+    return (struct json_reader_mark){in->at, in->depth};
+}
+bool json_reader_retreat(struct json_reader *in, struct json_reader_mark mark);
+
+/*
+ * Reads the keys of an object that are of interest. All others are checked and skipped. A key that
+ * matches none exactly may match one in another case, as in Go. The same key twice is an error. A
+ * null counts as no key.
+ *
+ *     static const char *const keys[] = {"name", "uid"};
+ *     struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+ *     int key;
+ *     json_read_object(&in);
+ *     while (json_read_field(&in, &fields, &key)) ...      key is 0 or 1, and its value is next
+ */
+enum { JSON_TYPE_FIELDS_MAX = 32 };
+struct json_read_fields {
+    const char *const *key;
+    uint32_t keys; /* at most JSON_TYPE_FIELDS_MAX */
+    uint32_t seen; /* one bit per key that was present, null or not */
+};
+#define JSON_TYPE_FIELDS(names)                                                                    \
+    {                                                                                              \
+        .key = (names), .keys = (uint32_t)ARRAY_LEN(names)                                         \
+    }
+bool json_read_field(struct json_reader *in, struct json_read_fields *fields, int *out_key);
+
+/* json_read_element() and json_read_string() in one, for long lists of names. */
+bool json_read_string_element(struct json_reader *in, struct text *out);
+
+/* Like json_read_string(), but an error if longer than max bytes, empty, or with a NUL inside. */
+bool json_read_name(struct json_reader *in, size_t max, struct text *out);
+/* The same check for a string that was just read. */
+bool json_read_is_name(struct json_reader *in, size_t max, struct text name);
+
+/*
+ * The writer adds commas and quotes, nothing else. Call json_write_key() only in objects; its keys
+ * are literals.
+ */
+struct json_writer {
+    struct strbuf *out;
+    bool comma;
+};
+
+void json_writer_init(struct json_writer *json, struct strbuf *out);
+void json_write_object(struct json_writer *json);
+void json_write_object_end(struct json_writer *json);
+void json_write_array(struct json_writer *json);
+void json_write_array_end(struct json_writer *json);
+void json_write_key(struct json_writer *json, const char *key);
+void json_write_key_text(struct json_writer *json, struct text key);
+void json_write_text(struct json_writer *json, struct text text);
+void json_write_str(struct json_writer *json, const char *text);
+/* key and text */
+void json_write_member(struct json_writer *json, const char *key, const char *text);
+void json_write_u64(struct json_writer *json, uint64_t number);
+void json_write_i64(struct json_writer *json, int64_t number);
+void json_write_bool(struct json_writer *json, bool flag);
+void json_write_null(struct json_writer *json);
+/* a value that is already JSON */
+void json_write_raw(struct json_writer *json, struct text literal);
+
+#endif

@@ -1,0 +1,79 @@
+/*
+ * The handler of plans of moves. Called by the router in an admin thread, which it may keep busy
+ * for about a second (defrag.h bounds it in steps): so one plan is made at a time, and the other
+ * admin thread stays free. The plan follows from one snapshot and from what the pod cache knows of
+ * the requests of its pods.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "milligpu/core/answer/defrag.h"
+#include "milligpu/sync/pod_cache.h"
+
+#include "admin/api_internal.h"
+
+enum { MOVES_DEFAULT = 10, MIN_GAIN_DEFAULT = 100 };
+
+struct asking {
+    struct pod_cache *pods;
+    struct pod_record *record; /* of the last pod that was asked about */
+};
+
+/* The pod that the ledger means, as the watch shows it: bound there, and not about to end. */
+static bool is_same_pod(const struct pod_record *record, const struct allocation *pod)
+{
+    must(pod->is.state == STATE_BOUND);
+    return strcmp(record->uid, pod->is.uid) == 0 && strcmp(record->node, pod->is.node->text) == 0 &&
+           record->terminating_ms == 0;
+}
+
+static const struct request *request_of_pod(void *user, const struct allocation *pod)
+{
+    struct asking *asking = user;
+
+    pod_record_free(asking->record);
+    asking->record = pod_cache_copy(asking->pods, pod->is.namespace, pod->is.name);
+    if (asking->record == NULL || !is_same_pod(asking->record, pod))
+        return NULL;
+    return asking->record->request;
+}
+
+static void write_defrag_plan(struct api_call *call, const struct snapshot *snapshot)
+{
+    const char *min_gain = call->value[PARAMETER_minGain];
+    struct asking asking = {.pods = call->app->pod_cache};
+    const struct defrag_question question = {
+        .snapshot = snapshot,
+        .moves = call->value[PARAMETER_limit] != NULL ? call->limit : MOVES_DEFAULT,
+        .min_gain_milli =
+            min_gain != NULL ? (uint32_t)strtoul(min_gain, NULL, 10) : MIN_GAIN_DEFAULT,
+        .steps = DEFRAG_STEPS_MAX,
+        .user = &asking,
+        .request_of = request_of_pod,
+    };
+    CLEANUP(defrag_plan_freep) struct defrag_plan *plan = defrag_plan_new(&question);
+    struct json_writer json;
+
+    pod_record_free(asking.record);
+    must(plan->moves <= question.moves);
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    json_write_key(&json, "generation");
+    json_write_u64(&json, snapshot->generation);
+    admin_defrag(&json, plan);
+    json_write_object_end(&json);
+}
+
+void api_defrag(struct api_call *call)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
+
+    if (snapshot == NULL)
+        return;
+    if (atomic_exchange(&call->app->planning, true)) {
+        api_fail(call, 503, "another plan of moves is being made: try again");
+        return;
+    }
+    write_defrag_plan(call, snapshot);
+    atomic_store(&call->app->planning, false);
+}

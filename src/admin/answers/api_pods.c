@@ -1,0 +1,535 @@
+/*
+ * Handlers for pods: allocations, and one pod and why it is not placed. Called by the router in an
+ * admin thread. What a pod holds comes from the snapshot, what it asks for from the pod cache,
+ * since when it waits from hints, and what it held in the past from the history. A table
+ * that filter or the writer needs is locked for a look-up or a copy and never while encoding,
+ * because encoding thousands of items takes milliseconds.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/answer/survey.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/waiting/hints.h"
+
+#include "api_unbound.h"
+#include "api_unserved.h"
+
+/* --- allocations --- */
+
+/* Where the allocations of one node are. */
+struct allocations_place {
+    struct api_call *call;
+    const struct node *node;
+};
+
+static void put_allocation(struct json_writer *json, struct api_call *call,
+                           const struct allocation *allocation, const struct node *node)
+{
+    const struct admin_measured measured = api_measured(call, node);
+
+    admin_allocation(json, allocation, node, &measured);
+    measured_unref(measured.is);
+}
+
+static void encode_allocation(struct json_writer *json, const struct api_item *item)
+{
+    const struct allocations_place *place = item->where;
+
+    must(item->what != NULL && place != NULL);
+    put_allocation(json, place->call, item->what, place->node);
+}
+
+/* Is a share of it known to be idle since then, or longer? */
+static bool is_idle_since(const struct admin_measured *measured, const struct node *node,
+                          const struct allocation *allocation, int64_t since_ms)
+{
+    for (uint32_t i = 0; i < allocation->is.shares; i++) {
+        const struct measured_share *share =
+            measured_find(measured->is, node, allocation, &allocation->is.share[i]);
+        if (share != NULL && measured_is_fresh(share, measured->now_ms) &&
+            share->idle_since_ms > 0 && share->idle_since_ms <= since_ms)
+            return true;
+    }
+    return false;
+}
+
+/* By the models of the GPUs that are charged; what is not placed has none. */
+static bool holds_model(const struct allocation *allocation, const struct node *node,
+                        const struct model_filter *models)
+{
+    for (uint32_t i = 0; i < allocation->charges && models->given; i++) {
+        const struct gpu *gpu = node_gpu(node, atom_text(allocation->charge[i].gpu));
+        must(gpu != NULL); /* a node lists whatever is charged on it */
+        if (api_model_taken(models, gpu->model))
+            return true;
+    }
+    return !models->given;
+}
+
+/*
+ * The key ends with the uid: a name may exist twice while an old pod of that name still holds its
+ * share.
+ */
+static void add_allocations(struct api_call *call, struct api_list *list, const struct node *node,
+                            const struct model_filter *models)
+{
+    const char *const *value = call->value;
+    int64_t since_ms = 0;
+
+    if (!api_is_wanted(value[PARAMETER_node], node->name->text) || node->allocations == 0)
+        return;
+    if (value[PARAMETER_idleSince] != NULL) /* the schema was checked */
+        must(api_time_read(value[PARAMETER_idleSince], &since_ms));
+    struct admin_measured measured = {0};
+    if (since_ms != 0)
+        measured = api_measured(call, node);
+    struct allocations_place *place = arena_alloc(&call->arena, sizeof *place);
+    *place = (struct allocations_place){call, node};
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const struct allocation *allocation = node->allocation[i];
+        const struct allocation_facts *is = &allocation->is;
+        must(is->node == node->name);
+        if (api_is_wanted(value[PARAMETER_namespace], is->namespace) &&
+            api_is_wanted(value[PARAMETER_state], allocation_state_name(is->state)) &&
+            holds_model(allocation, node, models) &&
+            (value[PARAMETER_idleSince] == NULL ||
+             is_idle_since(&measured, node, allocation, since_ms)))
+            api_list_add(call, list,
+                         arena_printf(&call->arena, "%s/%s/%s", is->namespace, is->name, is->uid),
+                         allocation, place);
+    }
+    measured_unref(measured.is);
+}
+
+static void list_live(struct api_call *call, const struct model_filter *models)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
+    struct api_list list = {0};
+    const struct node *node;
+
+    if (snapshot == NULL)
+        return;
+    api_tag_measured(call, snapshot->generation);
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        add_allocations(call, &list, node, models);
+    must(list.count <= snapshot->allocations);
+    api_list_write(call, &list, encode_allocation);
+}
+
+/*
+ * Live allocations are in the snapshot, released ones only in the database: two sources, one route.
+ */
+void api_allocations(struct api_call *call)
+{
+    const char *state = call->value[PARAMETER_state];
+    struct model_filter models;
+
+    must(call->limit > 0);
+    if (!api_model_filter(call, &models))
+        return;
+    if (state == NULL || strcmp(state, "released") != 0)
+        list_live(call, &models);
+    else if (models.given)
+        api_fail(call, 400,
+                 "model cannot be asked for with state released: the history does not keep models");
+    else if (call->value[PARAMETER_idleSince] != NULL)
+        api_fail(call, 400,
+                 "idleSince cannot be asked for with state released: nothing runs there");
+    else
+        api_allocations_released(call);
+}
+
+/* --- one pod --- */
+
+/* What is known of the requested pod; any part may be missing. */
+struct sought {
+    const char *namespace;
+    const char *name;
+    const struct pod_record *record;
+    const struct allocation *allocation; /* borrowed from the snapshot */
+    const struct node *node;             /* of the allocation */
+};
+
+/* By uid if it is known: a name may exist again while the old pod still holds its share. */
+static void find_allocation(const struct snapshot *snapshot, struct sought *sought)
+{
+    const struct node *node;
+
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->allocations; i++) {
+            const struct allocation *allocation = node->allocation[i];
+            const bool same = sought->record != NULL
+                                  ? strcmp(allocation->is.uid, sought->record->uid) == 0
+                                  : strcmp(allocation->is.name, sought->name) == 0 &&
+                                        strcmp(allocation->is.namespace, sought->namespace) == 0;
+            if (!same)
+                continue;
+            must(allocation->is.node == node->name);
+            sought->allocation = allocation;
+            sought->node = node;
+            return;
+        }
+}
+
+/* In the order of enum pod_phase. */
+static const char *phase_of(const struct sought *sought)
+{
+    static const char *const names[] = {"Pending", "Running", "Succeeded", "Failed", "Unknown"};
+
+    if (sought->record == NULL)
+        return "Unknown"; /* the ledger has it, the watch has not shown it yet */
+    must((size_t)sought->record->phase < ARRAY_LEN(names));
+    return names[sought->record->phase];
+}
+
+static void describe_request(const struct api_call *call, const struct pod_record *record,
+                             char *out, size_t bytes)
+{
+    const struct settings *settings = atomic_load(&call->app->settings);
+
+    must(bytes > 0);
+    out[0] = '\0';
+    if (record == NULL)
+        return;
+    switch (record->verdict) {
+    case REQUEST_OK:
+        if (record->request != NULL)
+            request_format(record->request, out, bytes);
+        else
+            (void)snprintf(out, bytes, "%s", ADMIN_WISHLESS);
+        return;
+    case REQUEST_REFUSED:
+        (void)snprintf(out, bytes, "cannot be granted: %s", record->refusal);
+        return;
+    case REQUEST_ZERO:
+        (void)snprintf(out, bytes, "0 milli");
+        return;
+    case REQUEST_WHOLE:
+        (void)snprintf(out, bytes, "%u of %s", record->whole_gpus, settings->whole_resource);
+        return;
+    case REQUEST_NOT_OURS:
+        return;
+    }
+    must_not_reach("every verdict is listed");
+}
+
+/*
+ * One node's answer, by the same function as in filter. `text` is what kube-scheduler is told;
+ * `detail` has the numbers of this moment, which filter leaves out so that its texts stay constant
+ * (docs/why/005).
+ */
+static void put_verdict(struct json_writer *json, const struct outlook *outlook,
+                        const struct node *node, const struct survey_question *question)
+{
+    const struct request *request = question->request;
+    const struct unusable_cause bar = node_bar(node, question->demands);
+    struct refusal refusal = {.text = ""};
+    UNSET struct room room;
+    UNSET struct plan plan;
+    struct rank rank;
+    char detail[512];
+
+    room_of(node, &room);
+    plan_init(&plan, request, outlook);
+    const struct cause cause = plan_cause(&plan, place_judge(&plan, &room, &rank));
+    const enum reason why = cause.why;
+    if (why != REASON_NONE)
+        policy_refuse(outlook, cause, request, &refusal);
+    must((why == REASON_NONE) == (refusal.text[0] == '\0'));
+    filter_explain(outlook, node, request, detail, sizeof detail);
+    json_write_object(json);
+    json_write_member(json, "name", node->name->text);
+    json_write_key(json, "fits");
+    json_write_bool(json, why == REASON_NONE && bar.why == USABLE);
+    json_write_key(json, "exact");
+    json_write_bool(json, rank.exact);
+    json_write_member(json, "reason", reason_name(why));
+    json_write_member(json, "text", refusal.text);
+    json_write_member(json, "detail", detail);
+    admin_unusable(json, "unusable", "unusableText", &bar);
+    json_write_object_end(json);
+}
+
+static int by_node_name(const void *a, const void *b)
+{
+    const struct node *const *left = a;
+    const struct node *const *right = b;
+    return strcmp((*left)->name->text, (*right)->name->text);
+}
+
+/*
+ * The same question as in filter, node by node. One search for each node of the cluster: bounded in
+ * steps, but too much for a thread that grants.
+ */
+static void put_verdicts(struct json_writer *json, struct api_call *call,
+                         const struct snapshot *snapshot, const struct survey_question *question)
+{
+    const struct node **all =
+        arena_array(&call->arena, (size_t)snapshot->nodes + 1, sizeof(const struct node *));
+    const struct node *node;
+    size_t count = 0;
+
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
+        all[count++] = node;
+    must(count == snapshot->nodes);
+    qsort(all, count, sizeof *all, by_node_name);
+    json_write_key(json, "nodes");
+    json_write_array(json);
+    for (size_t i = 0; i < count; i++)
+        put_verdict(json, snapshot->outlook, all[i], question);
+    json_write_array_end(json);
+}
+
+/* Of no node: nothing. */
+static void put_reason(struct json_writer *json, const struct outlook *outlook,
+                       const struct request *request, struct cause cause, uint32_t nodes,
+                       const char *detail)
+{
+    char text[REASON_BYTES_MAX];
+
+    must(cause.why < REASONS);
+    if (nodes == 0)
+        return;
+    survey_reason_text(outlook, request, cause, text);
+    json_write_object(json);
+    json_write_member(json, "reason", reason_name(cause.why));
+    json_write_key(json, "nodes");
+    json_write_u64(json, nodes);
+    json_write_member(json, "text", text);
+    json_write_member(json, "detail", detail);
+    json_write_object_end(json);
+}
+
+static void put_reason_of_rule(struct json_writer *json, const struct outlook *outlook,
+                               const struct request *request, struct cause cause,
+                               const struct survey *survey)
+{
+    CLEANUP(strbuf_done) struct strbuf detail;
+    const struct survey_kept *kept = &survey->kept[cause.rule];
+
+    must(cause.why == REASON_RULE || cause.why == REASON_RESERVE);
+    strbuf_init(&detail);
+    if (cause.why == REASON_RULE) {
+        put_reason(json, outlook, request, cause, survey->rule_nodes[cause.rule], "");
+        return;
+    }
+    moment_format(&detail, &kept->moment);
+    put_reason(json, outlook, request, cause, kept->nodes, detail.data);
+}
+
+/* Which nodes fit and the pod may not use: most nodes first. */
+static void put_bars(struct json_writer *json, const struct survey *survey)
+{
+    must(survey->bars == 0 || survey_barred(survey) > 0);
+    json_write_key(json, "unusable");
+    json_write_array(json);
+    for (uint32_t i = 0; i < survey->bars; i++) {
+        const struct survey_bar *bar = &survey->bar[i];
+        json_write_object(json);
+        json_write_member(json, "reason", unusable_name(bar->why));
+        if (bar->taint != NULL)
+            json_write_member(json, "taint", bar->taint);
+        json_write_key(json, "nodes");
+        json_write_u64(json, bar->nodes);
+        json_write_member(json, "text", unusable_help(bar->why));
+        json_write_key(json, "names");
+        json_write_array(json);
+        for (uint32_t k = 0; k < bar->names; k++)
+            json_write_text(json, atom_text(bar->name[k]));
+        json_write_array_end(json);
+        json_write_object_end(json);
+    }
+    json_write_array_end(json);
+}
+
+/*
+ * Once for each reason and rule, nearest to fitting first; the counts add up to the nodes of the
+ * cluster, together with those that the pod may not use. Returns whether it fits on a node that it
+ * may use.
+ */
+static bool put_reasons(struct json_writer *json, struct api_call *call,
+                        const struct snapshot *snapshot, const struct survey_question *question)
+{
+    const struct request *request = question->request;
+    CLEANUP(strbuf_done) struct strbuf detail;
+    struct survey *survey = arena_alloc(&call->arena, sizeof *survey);
+
+    strbuf_init(&detail);
+    survey_cluster(snapshot, question, &call->arena, survey);
+    must(survey->never == (survey->never_text[0] != '\0'));
+    if (survey->never)
+        json_write_member(json, "never", survey->never_text);
+    json_write_key(json, "reasons");
+    json_write_array(json);
+    for (uint32_t at = 0; at < REASONS; at++) {
+        const enum reason why = at == 0 ? REASON_NONE : (enum reason)(REASONS - at);
+        const bool by_rule = why == REASON_RULE || why == REASON_RESERVE;
+        for (uint32_t rule = 0; by_rule && rule < RULES_MAX; rule++)
+            put_reason_of_rule(json, snapshot->outlook, request, (struct cause){why, rule}, survey);
+        if (by_rule)
+            continue;
+        strbuf_reset(&detail);
+        if (survey_has_moment(why))
+            moment_format(&detail, &survey->moment[why]);
+        put_reason(json, snapshot->outlook, request, (struct cause){.why = why}, survey->nodes[why],
+                   detail.data);
+    }
+    json_write_array_end(json);
+    put_bars(json, survey);
+    return survey->nodes[REASON_NONE] > 0;
+}
+
+/*
+ * Left out if hints do not know the pod: kube-scheduler has not asked yet, a bind is in progress,
+ * or the table was full.
+ */
+static void api_pods_put_waiting(struct json_writer *json, struct api_call *call, const char *uid)
+{
+    struct waiting found;
+
+    must(uid[0] != '\0');
+    if (!hints_find(call->app->hints, text_of(uid), &call->arena, &found))
+        return;
+    const struct admin_waiting waiting = api_waiting_view(&found);
+    json_write_key(json, "waiting");
+    admin_waiting_brief(json, &waiting);
+}
+
+/* The models of the cluster that each name of the annotation gpu-model matches. */
+static void put_models(struct json_writer *json, const struct snapshot *snapshot,
+                       const struct request *request)
+{
+    struct survey_models models;
+
+    must(request->models > 0);
+    survey_models(snapshot, &models);
+    json_write_key(json, "models");
+    json_write_array(json);
+    for (uint32_t name = 0; name < request->models; name++) {
+        json_write_object(json);
+        json_write_member(json, "name", request->model[name]);
+        json_write_key(json, "standsFor");
+        json_write_array(json);
+        for (uint32_t i = 0; i < models.count; i++)
+            if (request_name_takes(request, name, atom_text(models.model[i])))
+                json_write_str(json, models.model[i]->text);
+        json_write_array_end(json);
+        json_write_object_end(json);
+    }
+    json_write_array_end(json);
+}
+
+static void put_advice(struct json_writer *json, struct text lines)
+{
+    struct text line;
+
+    must(lines.len > 0);
+    json_write_key(json, "advice");
+    json_write_array(json);
+    while (text_cut(&lines, '\n', &line))
+        json_write_text(json, line);
+    json_write_array_end(json);
+}
+
+/*
+ * A pod with an allocation shows that; an unbound pod shows why it is not placed. A bound pod
+ * without an allocation is not ours to explain and shows only its node.
+ */
+static void put_pod(struct api_call *call, const struct snapshot *snapshot,
+                    const struct sought *sought)
+{
+    const struct pod_record *record = sought->record;
+    const struct allocation *allocation = sought->allocation;
+    /*
+     * The watch may still show a reserved pod as unbound; then the allocation below has the node.
+     */
+    const char *node = record != NULL ? record->node : allocation->is.node->text;
+    char request[1024];
+    struct json_writer json;
+
+    describe_request(call, record, request, sizeof request);
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    json_write_member(&json, "namespace", sought->namespace);
+    json_write_member(&json, "name", sought->name);
+    json_write_member(&json, "uid", record != NULL ? record->uid : allocation->is.uid);
+    json_write_member(&json, "phase", phase_of(sought));
+    json_write_member(&json, "node", node);
+    json_write_member(&json, "request", request);
+    if (record != NULL && record->advice != NULL)
+        put_advice(&json, text_of(record->advice));
+    const char *unserved = record != NULL ? api_unserved_why(call, record) : NULL;
+    if (unserved != NULL)
+        json_write_member(&json, "otherScheduler", unserved);
+    if (record != NULL && record->request != NULL && record->request->models > 0)
+        put_models(&json, snapshot, record->request);
+    if (allocation != NULL) {
+        json_write_key(&json, "allocation");
+        put_allocation(&json, call, allocation, sought->node);
+    } else if (node[0] == '\0') {
+        must(record != NULL);
+        api_pods_put_waiting(&json, call, record->uid);
+        api_why_put_scheduling(&json, call, record);
+        if (record->request != NULL) {
+            struct request asked = *record->request;
+            asked.rules = outlook_rules(snapshot->outlook, text_of(record->namespace));
+            const struct survey_question question = {&asked, record->demands};
+            if (!put_reasons(&json, call, snapshot, &question))
+                api_why_put_predecessor(&json, call, snapshot, record, &asked);
+            put_verdicts(&json, call, snapshot, &question);
+        }
+    }
+    json_write_object_end(&json);
+}
+
+/* Neither the cluster nor the ledger knows it now: perhaps the history does. */
+static void put_past(struct api_call *call)
+{
+    struct history_row row[GPUS_PER_NODE_MAX];
+    struct err err;
+    struct json_writer json;
+    size_t rows;
+
+    if (api_history_last(call, call->place[0], call->place[1], row, &rows, &err) < 0) {
+        api_fail_err(call, &err); /* a history that cannot be read is not an empty one */
+        return;
+    }
+    must(rows <= GPUS_PER_NODE_MAX);
+    if (rows == 0) {
+        api_fail(call, 404, "no pod %.253s in namespace %.253s that asks for GPUs", call->place[1],
+                 call->place[0]);
+        return;
+    }
+    json_writer_init(&json, &call->body);
+    json_write_object(&json);
+    json_write_member(&json, "namespace", row->namespace);
+    json_write_member(&json, "name", row->name);
+    json_write_member(&json, "uid", row->uid);
+    json_write_member(&json, "phase", "Ended");
+    json_write_member(&json, "node", row->node);
+    json_write_member(&json, "request", "");
+    json_write_key(&json, "allocation");
+    admin_released(&json, row, rows);
+    json_write_object_end(&json);
+}
+
+/* The ledger and the watch are asked independently: each may know the pod before the other does. */
+void api_pod(struct api_call *call)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
+
+    if (snapshot == NULL)
+        return;
+    struct pod_record *record =
+        pod_cache_copy(call->app->pod_cache, call->place[0], call->place[1]);
+    struct sought sought = {.namespace = call->place[0], .name = call->place[1], .record = record};
+    find_allocation(snapshot, &sought);
+    must(sought.allocation == NULL || sought.node != NULL);
+    if (record != NULL || sought.allocation != NULL)
+        put_pod(call, snapshot, &sought);
+    else
+        put_past(call);
+    pod_record_free(record);
+}

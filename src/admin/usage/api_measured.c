@@ -1,0 +1,39 @@
+/*
+ * What agents reported, for the answers about nodes and allocations. Called by handlers in an admin
+ * thread. Reports come between two snapshots, so they are a part of the ETag; and since what is too
+ * old is left out, their age is judged as of a whole minute, which is a part of it, too.
+ */
+#include "milligpu/usage/usage_book.h"
+
+#include "admin/api_internal.h"
+
+enum { MINUTE_MS = 60000 };
+
+static int64_t moment_of(struct api_call *call)
+{
+    const struct clock_ops *clock = &call->app->clock;
+    const int64_t now_ms = clock->wall_ms(clock->ctx);
+
+    if (call->measured_ms == 0)
+        call->measured_ms = now_ms - now_ms % MINUTE_MS;
+    return call->measured_ms;
+}
+
+void api_tag_measured(struct api_call *call, uint64_t generation)
+{
+    const uint64_t version = usage_book_version(call->app->usage_book);
+
+    must(call->etag == NULL);
+    api_tag(call, generation,
+            version == 0 ? ""
+                         : arena_printf(&call->arena, "-u%llu-%lld", (unsigned long long)version,
+                                        (long long)(moment_of(call) / MINUTE_MS)));
+}
+
+struct admin_measured api_measured(struct api_call *call, const struct node *node)
+{
+    return (struct admin_measured){
+        .is = usage_book_measured(call->app->usage_book, atom_text(node->name)),
+        .now_ms = moment_of(call),
+    };
+}

@@ -1,0 +1,310 @@
+/*
+ * The folders of specifications, remembered. Called for each container that holds a share, so a
+ * file is parsed only when it is new.
+ */
+#include "cdi.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/run/file.h"
+
+static const char *const kinds[] = {"nvidia.com/gpu", "k8s.device-plugin.nvidia.com/gpu",
+                                    "milligpu.io/gpu"};
+static_assert(ARRAY_LEN(kinds) == CDI_KINDS, "each kind has its name");
+
+/* A file of a folder. */
+struct entry {
+    char *name;
+    uint32_t folder; /* of cdi.folder: its priority */
+    struct stat stat;
+    enum cdi_kind kind; /* CDI_KINDS: of no interest */
+    char *why;          /* it cannot be used: a sentence; else NULL */
+    char *names;        /* of its devices, each terminated, one behind the other */
+    size_t names_bytes;
+};
+
+struct cdi {
+    uint32_t folders;
+    char *folder[CDI_FOLDERS_MAX];
+    uint32_t entries;
+    struct entry *entry[CDI_FILES_MAX];
+    uint32_t left_out; /* files beyond CDI_FILES_MAX */
+};
+
+const char *cdi_kind_name(enum cdi_kind kind)
+{
+    must(kind < CDI_KINDS);
+    return kinds[kind];
+}
+
+struct cdi *cdi_new(const char *const folder[], uint32_t folders)
+{
+    must(folders <= CDI_FOLDERS_MAX);
+
+    struct cdi *cdi = xcalloc(1, sizeof *cdi);
+    cdi->folders = folders;
+    for (uint32_t i = 0; i < folders; i++)
+        cdi->folder[i] = xstrdup(folder[i]);
+    return cdi;
+}
+
+static void entry_free(struct entry *entry)
+{
+    if (entry == NULL)
+        return;
+    xfree(entry->name);
+    xfree(entry->why);
+    xfree(entry->names);
+    xfree(entry);
+}
+
+void cdi_free(struct cdi *cdi)
+{
+    if (cdi == NULL)
+        return;
+    for (uint32_t i = 0; i < cdi->entries; i++)
+        entry_free(cdi->entry[i]);
+    for (uint32_t i = 0; i < cdi->folders; i++)
+        xfree(cdi->folder[i]);
+    xfree(cdi);
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+static void keep_names(struct entry *entry, const struct cdi_spec *spec)
+{
+    struct strbuf names;
+
+    entry->kind = 0;
+    while (entry->kind < CDI_KINDS && strcmp(kinds[entry->kind], spec->kind) != 0)
+        entry->kind++;
+    if (entry->kind == CDI_KINDS)
+        return; /* its names are not asked for */
+    strbuf_init(&names);
+    for (uint32_t i = 0; i < spec->names; i++)
+        strbuf_add(&names, spec->name[i], strlen(spec->name[i]) + 1);
+    entry->names_bytes = names.len;
+    entry->names = strbuf_steal(&names);
+}
+
+static int read_entry(struct entry *entry, const char *file, struct err *err)
+{
+    CLEANUP(xfreep) char *bytes = NULL;
+    CLEANUP(arena_done) struct arena arena;
+    struct cdi_spec spec;
+    size_t len;
+
+    arena_init(&arena);
+    /* A pipe would make us wait for whoever writes to it. */
+    if (!S_ISREG(entry->stat.st_mode))
+        return err_set(err, ERR_INVALID, "%s: no regular file", file);
+    if (file_read(file, CDI_FILE_BYTES_MAX, &bytes, &len, err) < 0)
+        return err_same(err);
+    if (cdi_spec_read((struct text){bytes, len}, file, &arena, &spec, err) < 0)
+        return err_same(err);
+    keep_names(entry, &spec);
+    return 0;
+}
+
+static struct entry *entry_new(const struct cdi *cdi, uint32_t folder, const char *name,
+                               const struct stat *stat)
+{
+    struct entry *entry = xcalloc(1, sizeof *entry);
+    struct strbuf file;
+    struct err err;
+
+    entry->name = xstrdup(name);
+    entry->folder = folder;
+    entry->stat = *stat;
+    entry->kind = CDI_KINDS;
+    strbuf_init(&file);
+    strbuf_printf(&file, "%s/%s", cdi->folder[folder], name);
+    if (read_entry(entry, file.data, &err) < 0)
+        entry->why = xstrdup(err.text);
+    strbuf_done(&file);
+    return entry;
+}
+
+/* The entry of before, taken out of it, if the file is the same. */
+static struct entry *take_known(struct cdi *before, uint32_t folder, const char *name,
+                                const struct stat *stat)
+{
+    for (uint32_t i = 0; i < before->entries; i++) {
+        struct entry *entry = before->entry[i];
+        if (entry != NULL && entry->folder == folder && strcmp(entry->name, name) == 0 &&
+            is_same_file(&entry->stat, stat))
+            return STEAL(before->entry[i]);
+    }
+    return NULL;
+}
+
+static bool is_spec_name(const char *name)
+{
+    const char *ending = strrchr(name, '.');
+    return ending != NULL && (strcmp(ending, ".json") == 0 || strcmp(ending, ".yaml") == 0);
+}
+
+/* A folder or a file that goes away meanwhile is one that is not there. */
+static void look_at_folder(struct cdi *cdi, struct cdi *before, uint32_t folder)
+{
+    const struct dirent *file;
+    struct stat stat;
+
+    DIR *dir = opendir(cdi->folder[folder]);
+    if (dir == NULL)
+        return;
+    while ((file = readdir(dir)) != NULL) { /* NOLINT(concurrency-mt-unsafe): a stream of ours */
+        if (!is_spec_name(file->d_name) || fstatat(dirfd(dir), file->d_name, &stat, 0) != 0 ||
+            S_ISDIR(stat.st_mode))
+            continue;
+        if (cdi->entries == CDI_FILES_MAX) {
+            cdi->left_out++;
+            continue;
+        }
+        struct entry *entry = take_known(before, folder, file->d_name, &stat);
+        if (entry == NULL)
+            entry = entry_new(cdi, folder, file->d_name, &stat);
+        cdi->entry[cdi->entries++] = entry;
+    }
+    (void)closedir(dir); /* only read */
+}
+
+static void look(struct cdi *cdi)
+{
+    struct cdi before = *cdi;
+
+    cdi->entries = 0;
+    cdi->left_out = 0;
+    for (uint32_t i = 0; i < cdi->folders; i++)
+        look_at_folder(cdi, &before, i);
+    for (uint32_t i = 0; i < before.entries; i++)
+        entry_free(before.entry[i]);
+}
+
+uint32_t cdi_skipped(const struct cdi *cdi, const char **why)
+{
+    uint32_t count = cdi->left_out;
+
+    *why = count > 0 ? "there are more than CDI_FILES_MAX files" : "";
+    for (uint32_t i = cdi->entries; i > 0; i--) {
+        if (cdi->entry[i - 1]->why == NULL)
+            continue;
+        *why = cdi->entry[i - 1]->why;
+        count++;
+    }
+    return count;
+}
+
+static bool has_name(const struct entry *entry, const char *name)
+{
+    const size_t len = strlen(name) + 1;
+
+    for (size_t at = 0; at < entry->names_bytes; at += strlen(entry->names + at) + 1)
+        if (entry->names_bytes - at >= len && memcmp(entry->names + at, name, len) == 0)
+            return true;
+    return false;
+}
+
+/* Rules 1 and 2. *clash: two files of one folder have it, if so. */
+static bool is_resolved(const struct cdi *cdi, enum cdi_kind kind, const char *uuid,
+                        const struct entry *clash[2])
+{
+    const struct entry *of_folder[CDI_FOLDERS_MAX] = {NULL};
+    bool is_named = false;
+
+    for (uint32_t i = 0; i < cdi->entries; i++) {
+        const struct entry *entry = cdi->entry[i];
+        if (entry->kind != kind || !has_name(entry, uuid))
+            continue;
+        if (of_folder[entry->folder] != NULL) {
+            clash[0] = of_folder[entry->folder];
+            clash[1] = entry;
+            return false;
+        }
+        of_folder[entry->folder] = entry;
+        is_named = true;
+    }
+    return is_named;
+}
+
+/* For whoever owns the pod and whoever owns the node. */
+static int refuse(const struct cdi *cdi, const char *uuid, const struct entry *const clash[2],
+                  struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf more;
+    const char *why;
+    const uint32_t skipped = cdi_skipped(cdi, &why);
+
+    strbuf_init(&more);
+    if (clash[0] != NULL)
+        strbuf_printf(&more, " %s and %s in %s name the same GPU: remove one.", clash[0]->name,
+                      clash[1]->name, cdi->folder[clash[0]->folder]);
+    if (skipped > 0)
+        strbuf_printf(&more, " %u files cannot be used; the first: %s", skipped, why);
+    return err_set(
+        err, ERR_NOT_FOUND,
+        "no CDI specification of this node names GPU %s in a way that the container "
+        "runtime can resolve; the node's administrator can run \"nvidia-ctk cdi generate "
+        "--output=" CDI_FOLDER_DYNAMIC
+        "/nvidia.yaml\", or let milligpu-node write a specification.%s",
+        uuid, more.data);
+}
+
+/* NULL: the kind names all of them. Else one that it does not. */
+static const char *first_unnamed(const struct cdi *cdi, enum cdi_kind kind,
+                                 const char *const uuid[], uint32_t uuids,
+                                 const struct entry *clash[2])
+{
+    for (uint32_t i = 0; i < uuids; i++)
+        if (!is_resolved(cdi, kind, uuid[i], clash))
+            return uuid[i];
+    return NULL;
+}
+
+int cdi_find(struct cdi *cdi, const char *const uuid[], uint32_t uuids, enum cdi_kind *out,
+             struct err *err)
+{
+    const struct entry *clash[2] = {NULL, NULL};
+    const char *unnamed = NULL;
+
+    must(uuids > 0);
+    look(cdi);
+    for (enum cdi_kind kind = 0; kind < CDI_KINDS; kind++) {
+        const char *name = first_unnamed(cdi, kind, uuid, uuids, clash);
+        if (name == NULL) {
+            *out = kind;
+            return 0;
+        }
+        if (unnamed == NULL)
+            unnamed = name;
+    }
+    return refuse(cdi, unnamed, clash, err);
+}
+
+uint32_t cdi_named(struct cdi *cdi, const char *const uuid[], uint32_t uuids, enum cdi_kind *out)
+{
+    const struct entry *clash[2];
+    uint32_t named = 0;
+
+    *out = CDI_KINDS;
+    look(cdi);
+    for (uint32_t i = 0; i < uuids; i++) {
+        enum cdi_kind kind = 0;
+        while (kind < CDI_KINDS && !is_resolved(cdi, kind, uuid[i], clash))
+            kind++;
+        named += kind < CDI_KINDS;
+        *out = kind < *out ? kind : *out;
+    }
+    return named;
+}

@@ -1,0 +1,96 @@
+/* Reads one specification: its kind and the names of its devices. */
+#include "cdi_spec.h"
+
+#include <string.h>
+
+#include "milligpu/document/document.h"
+
+#include "cdi.h"
+
+static bool is_alphanumeric(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+bool cdi_is_name(struct text name, const char *others)
+{
+    if (name.len == 0 || !is_alphanumeric(name.at[0]) || !is_alphanumeric(name.at[name.len - 1]))
+        return false;
+    for (size_t i = 1; i + 1 < name.len; i++)
+        if (!is_alphanumeric(name.at[i]) &&
+            (name.at[i] == '\0' || strchr(others, name.at[i]) == NULL))
+            return false;
+    return true;
+}
+
+/* "vendor/class", both beginning with a letter. */
+static bool is_kind(struct text kind)
+{
+    struct text rest = kind;
+    struct text vendor;
+
+    if (!text_cut(&rest, '/', &vendor) || rest.len == 0)
+        return false;
+    return cdi_is_name(vendor, "_-.") && cdi_is_name(rest, "_-.") &&
+           text_lower(vendor.at[0]) >= 'a' && text_lower(rest.at[0]) >= 'a';
+}
+
+static bool has_edits(const struct doc *device)
+{
+    const struct doc *edits = doc_get(device, "containerEdits");
+    return edits != NULL && edits->kind == DOC_OBJECT && edits->count > 0;
+}
+
+static int fail(const char *file, const struct doc *at, const char *what, struct err *err)
+{
+    return err_set(err, ERR_INVALID, "%s:%u:%u: %s", file, at->at.line, at->at.column, what);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const char *const *first = a;
+    const char *const *second = b;
+    return strcmp(*first, *second);
+}
+
+static int read_devices(const struct doc *devices, const char *file, struct arena *arena,
+                        struct cdi_spec *out, struct err *err)
+{
+    out->name = arena_array(arena, devices->count, sizeof *out->name);
+    doc_each (device, devices) {
+        const struct doc *name = doc_get(device, "name");
+        if (name == NULL || name->kind != DOC_STRING || !cdi_is_name(name->text, "_-.:"))
+            return fail(file, device, "a device has no name, or one that CDI does not allow", err);
+        if (!has_edits(device))
+            return fail(file, device, "a device has no containerEdits", err);
+        out->name[out->names++] = name->text.at; /* terminated, and has no NUL */
+    }
+    /* Sorted, so that a large file does not cost the square of its devices. */
+    qsort(out->name, out->names, sizeof *out->name, compare_names);
+    for (uint32_t i = 1; i < out->names; i++)
+        if (strcmp(out->name[i - 1], out->name[i]) == 0)
+            return fail(file, devices, "two devices have the same name", err);
+    return 0;
+}
+
+int cdi_spec_read(struct text bytes, const char *file, struct arena *arena, struct cdi_spec *out,
+                  struct err *err)
+{
+    struct doc *stream;
+
+    if (doc_parse_file(bytes, file, arena, &stream, err) < 0)
+        return err_same(err);
+    const struct doc *spec = stream->first;
+    if (spec == NULL || spec->kind != DOC_OBJECT)
+        return err_set(err, ERR_INVALID, "%s: no CDI specification", file);
+    const struct doc *kind = doc_get(spec, "kind");
+    const struct doc *devices = doc_get(spec, "devices");
+    if (doc_str(spec, "cdiVersion")[0] == '\0')
+        return fail(file, spec, "there is no cdiVersion", err);
+    if (kind == NULL || kind->kind != DOC_STRING || !is_kind(kind->text))
+        return fail(file, kind != NULL ? kind : spec, "kind is not vendor/class", err);
+    if (devices == NULL || devices->kind != DOC_ARRAY || devices->count == 0)
+        return fail(file, devices != NULL ? devices : spec, "there are no devices", err);
+    *out = (struct cdi_spec){.kind = kind->text.at};
+    return read_devices(devices, file, arena, out, err);
+}

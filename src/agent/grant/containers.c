@@ -1,0 +1,511 @@
+/*
+ * The table of containers that have GPUs. The runtime's handlers in the main thread write it; the
+ * meter and the reporter copy it, under the one lock that is here.
+ *
+ * A row does not change after it was made, except for is_running, has_ended, has_successor and
+ * pod_milli. While a list is read, rows go to a table of their own, which replaces the other when
+ * the list is complete.
+ */
+#include "containers.h"
+
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/mutex.h"
+
+#include "agent/common/device.h"
+#include "overlap.h"
+
+enum { ROW_BYTES = 2048 }; /* of the first chunk of a row's memory: most rows fit */
+
+struct row {
+    struct arena arena; /* holds what the facts point to */
+    struct container_facts facts;
+    struct container_gpu *gpu; /* those of the facts */
+};
+
+struct table {
+    uint32_t count;
+    uint32_t left_out[CONTAINER_RIGHTS];
+    struct row *row[NODE_CONTAINERS_MAX];
+};
+
+struct containers {
+    struct mutex lock; /* guards the following */
+    bool is_complete;
+    uint64_t number;
+    struct table *shown;
+    struct table *listed; /* NULL: no list has begun; of the main thread */
+};
+
+static void row_free(struct row *row)
+{
+    arena_done(&row->arena);
+    xfree(row);
+}
+
+static void table_free(struct table *table)
+{
+    if (table == NULL)
+        return;
+    must(table->count <= NODE_CONTAINERS_MAX);
+    for (uint32_t i = 0; i < table->count; i++)
+        row_free(table->row[i]);
+    xfree(table);
+}
+
+struct containers *containers_new(void)
+{
+    struct containers *containers = xcalloc(1, sizeof *containers);
+
+    mutex_init(&containers->lock);
+    containers->shown = xcalloc(1, sizeof *containers->shown);
+    return containers;
+}
+
+void containers_free(struct containers *containers)
+{
+    if (containers == NULL)
+        return;
+    table_free(containers->shown);
+    table_free(containers->listed);
+    mutex_done(&containers->lock);
+    xfree(containers);
+}
+
+/* --- a list --- */
+
+void containers_begin(struct containers *containers)
+{
+    table_free(containers->listed);
+    containers->listed = xcalloc(1, sizeof *containers->listed);
+}
+
+void containers_complete(struct containers *containers)
+{
+    must(containers->listed != NULL);
+
+    struct table *before = containers->shown;
+    mutex_lock(&containers->lock);
+    containers->shown = containers->listed;
+    containers->is_complete = true;
+    containers->number++;
+    mutex_unlock(&containers->lock);
+    containers->listed = NULL;
+    table_free(before);
+}
+
+void containers_lost(struct containers *containers)
+{
+    table_free(containers->listed);
+    containers->listed = NULL;
+    mutex_lock(&containers->lock);
+    if (containers->is_complete)
+        containers->number++;
+    containers->is_complete = false;
+    mutex_unlock(&containers->lock);
+}
+
+/* --- which GPUs --- */
+
+/* A GPU is taken once, however often it is named. */
+static void take_gpu(struct row *row, struct text name, const struct pod_share *share)
+{
+    struct container_facts *facts = &row->facts;
+
+    must(facts->gpus <= CONTAINER_GPUS_MAX);
+    for (uint32_t i = 0; i < facts->gpus; i++)
+        if (text_is(name, row->gpu[i].name))
+            return;
+    if (facts->gpus == CONTAINER_GPUS_MAX)
+        return;
+    row->gpu[facts->gpus++] = (struct container_gpu){.name = arena_copy(&row->arena, name),
+                                                     .milli = share != NULL ? share->milli : 0,
+                                                     .mib = share != NULL ? share->mib : 0};
+}
+
+static void take_name(struct row *row, struct text name)
+{
+    if (device_is_uuid(name) || device_is_index(name))
+        take_gpu(row, name, NULL);
+}
+
+/* Then it may open all devices, and mostly has the nodes of all. */
+static bool is_privileged(const struct nri_container *container)
+{
+    for (uint32_t i = 0; i < container->rules; i++) {
+        const struct nri_device_rule *rule = &container->rule[i];
+        if (rule->allow && (rule->type.len == 0 || text_is(rule->type, "a")) &&
+            rule->major == NRI_ANY_NUMBER)
+            return true;
+    }
+    return false;
+}
+
+/* NVIDIA's NRI plugin gives such pods all GPUs, and that shows when they run already. */
+static bool is_annotated(const struct nri_pod *pod)
+{
+    for (uint32_t i = 0; i < pod->annotations; i++)
+        if (device_annotation_manages(&pod->annotation[i]))
+            return true;
+    return false;
+}
+
+/* Does it have all GPUs of the node to look after them, and not to use them? */
+static bool is_management(const struct nri_pod *pod, const struct nri_container *container)
+{
+    for (uint32_t i = 0; i < container->cdi_devices; i++)
+        if (device_is_management(container->cdi_device[i]))
+            return true;
+    return is_privileged(container) || is_annotated(pod);
+}
+
+static uint32_t count_nodes(struct row *row, const struct nri_container *container)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < container->devices; i++)
+        count += device_of_node(&container->device[i], &row->arena).len > 0;
+    return count;
+}
+
+/* The devices for which kubelet asked. */
+static void take_devices(struct row *row, const struct nri_pod *pod,
+                         const struct nri_container *container)
+{
+    bool by_node = false; /* a name does not say which GPU */
+
+    for (uint32_t i = 0; i < container->cdi_devices; i++) {
+        const struct text device = container->cdi_device[i];
+        if (!device_gives_gpus(device) || device_is_management(device))
+            continue;
+        const struct text name = device_name(device);
+        const bool says = device_is_gpu(device) && (device_is_uuid(name) || device_is_index(name));
+        by_node = by_node || !says;
+        if (says)
+            take_gpu(row, name, NULL);
+    }
+    /* Another device plugin, or the CDI device of another vendor, may give more than is named. */
+    by_node = by_node ||
+              (!is_management(pod, container) && count_nodes(row, container) > row->facts.gpus);
+    for (uint32_t i = 0; by_node && i < container->devices; i++) {
+        const struct text name = device_of_node(&container->device[i], &row->arena);
+        if (name.len > 0)
+            take_gpu(row, name, NULL);
+    }
+}
+
+/* Of a variable that is there twice, the runtime takes the last. */
+static void take_variable(struct row *row, const struct nri_container *container)
+{
+    static const char name[] = "NVIDIA_VISIBLE_DEVICES=";
+    struct text rest = {"", 0};
+    struct text one;
+
+    for (uint32_t i = 0; i < container->envs; i++)
+        if (text_starts(container->env[i], name))
+            rest = (struct text){container->env[i].at + strlen(name),
+                                 container->env[i].len - strlen(name)};
+    while (row->facts.gpus < CONTAINER_GPUS_MAX && text_cut(&rest, ',', &one))
+        take_name(row, text_trim(one));
+}
+
+static void begin_gpus(struct row *row)
+{
+    row->gpu = arena_array(&row->arena, CONTAINER_GPUS_MAX, sizeof *row->gpu);
+    row->facts.gpu = row->gpu;
+    row->facts.gpus = 0;
+}
+
+static void take_gpus(struct row *row, const struct nri_pod *pod,
+                      const struct nri_container *container, const struct grant *grant)
+{
+    begin_gpus(row);
+    take_devices(row, pod, container);
+    row->facts.wholes = row->facts.gpus;
+    row->facts.whole = row->gpu;
+    if (grant->verdict == GRANT_GPUS) {
+        row->facts.right = RIGHT_SHARE;
+        begin_gpus(row);
+        for (uint32_t i = 0; i < grant->shares; i++)
+            take_gpu(row, text_of(grant->share[i]->gpu), grant->share[i]);
+        return;
+    }
+    row->facts.right = RIGHT_KUBELET;
+    if (row->facts.gpus > 0)
+        return;
+    row->facts.right = RIGHT_VARIABLE;
+    take_variable(row, container);
+}
+
+/* --- one container --- */
+
+/* NULL: it has no GPUs. */
+static struct row *row_new(const struct nri_pod *pod, const struct nri_container *container,
+                           const struct grant *grant)
+{
+    struct row *row = xcalloc(1, sizeof *row);
+    struct container_facts *facts = &row->facts;
+
+    arena_init_of(&row->arena, ROW_BYTES);
+    take_gpus(row, pod, container, grant);
+    if (facts->gpus == 0) {
+        row_free(row);
+        return NULL;
+    }
+    facts->id = arena_copy(&row->arena, container->id);
+    facts->sandbox = arena_copy(&row->arena, container->pod_id);
+    facts->uid = arena_copy(&row->arena, pod->uid);
+    facts->namespace = arena_copy(&row->arena, pod->namespace);
+    facts->pod = arena_copy(&row->arena, pod->name);
+    facts->name = arena_copy(&row->arena, container->name);
+    facts->cgroup = arena_copy(&row->arena, container->cgroups_path);
+    facts->is_running = container->state == NRI_RUNNING || container->state == NRI_PAUSED;
+    facts->is_mps = grant_is_client(grant, container);
+    facts->user = container->user;
+    return row;
+}
+
+/* The table that the main thread writes now. */
+static struct table *written(const struct containers *containers)
+{
+    return containers->listed != NULL ? containers->listed : containers->shown;
+}
+
+/* A container may be made again before it is seen to end: all but the last of its rows have one. */
+static void mark_successors(struct table *table, const struct container_facts *of)
+{
+    bool has = false;
+
+    for (uint32_t i = table->count; i > 0; i--) {
+        struct container_facts *facts = &table->row[i - 1]->facts;
+        if (strcmp(facts->uid, of->uid) != 0 || strcmp(facts->name, of->name) != 0)
+            continue;
+        facts->has_successor = has;
+        has = true;
+    }
+}
+
+/* Under the lock. */
+static void take_out(struct containers *containers, struct table *table, uint32_t at)
+    REQUIRES(containers->lock)
+{
+    must(at < table->count);
+
+    struct row *row = table->row[at];
+    table->count--;
+    memmove(&table->row[at], &table->row[at + 1], (table->count - at) * sizeof table->row[0]);
+    mark_successors(table, &row->facts);
+    row_free(row);
+    containers->number++;
+}
+
+static bool is_same(const struct container_facts *facts, const struct nri_pod *pod,
+                    const struct nri_container *container)
+{
+    return text_is(container->id, facts->id) ||
+           (!facts->is_running && pod->uid.len > 0 && text_is(pod->uid, facts->uid) &&
+            text_is(container->name, facts->name));
+}
+
+/* One with shares may have whole what others share: it is missed by both sides. */
+static void count_left_out(struct table *table, const struct container_facts *facts)
+{
+    table->left_out[facts->right]++;
+    if (facts->right == RIGHT_SHARE && facts->wholes > 0)
+        table->left_out[RIGHT_KUBELET]++;
+}
+
+static bool has_room(const struct table *table, enum container_right right)
+{
+    static const uint32_t most[CONTAINER_RIGHTS] = {[RIGHT_SHARE] = NODE_SHARES_MAX,
+                                                    [RIGHT_KUBELET] = NODE_KUBELETS_MAX,
+                                                    [RIGHT_VARIABLE] = NODE_VARIABLES_MAX};
+    uint32_t count = 0;
+
+    must(right < CONTAINER_RIGHTS);
+    for (uint32_t i = 0; i < table->count; i++)
+        count += table->row[i]->facts.right == right;
+    return count < most[right];
+}
+
+static void raise_pod_milli(struct row *row, const char *gpu, uint32_t now)
+{
+    for (uint32_t i = 0; i < row->facts.gpus; i++)
+        if (strcmp(row->gpu[i].name, gpu) == 0 && row->gpu[i].pod_milli < now)
+            row->gpu[i].pod_milli = now;
+}
+
+/*
+ * Under the lock. Records on the containers of the pod that run what they have together of the GPUs
+ * of one of them.
+ */
+static void note_pod(struct table *table, const struct container_facts *one)
+{
+    const struct container_facts *of[NODE_SHARES_MAX];
+    struct row *row[NODE_SHARES_MAX];
+    uint32_t rows = 0;
+
+    for (uint32_t i = 0; one->right == RIGHT_SHARE && i < table->count; i++) {
+        const struct container_facts *facts = &table->row[i]->facts;
+        if (facts->right == RIGHT_SHARE && facts->is_running && strcmp(facts->uid, one->uid) == 0) {
+            row[rows] = table->row[i];
+            of[rows++] = facts;
+        }
+    }
+    for (uint32_t k = 0; rows > 0 && k < one->gpus; k++) {
+        const uint32_t now = overlap_of_pod(of, rows, one->uid, one->gpu[k].name);
+        for (uint32_t i = 0; i < rows; i++)
+            raise_pod_milli(row[i], one->gpu[k].name, now);
+    }
+}
+
+enum containers_added containers_add(struct containers *containers, const struct nri_pod *pod,
+                                     const struct nri_container *container,
+                                     const struct grant *grant, enum container_right *out_right)
+{
+    struct table *table = written(containers);
+    struct row *row = row_new(pod, container, grant);
+    enum containers_added added = CONTAINERS_NO_GPUS;
+
+    mutex_lock(&containers->lock);
+    for (uint32_t i = table->count; i > 0; i--)
+        if (is_same(&table->row[i - 1]->facts, pod, container))
+            take_out(containers, table, i - 1);
+    if (row != NULL) {
+        const enum container_right right = row->facts.right;
+        *out_right = right;
+        if (has_room(table, right)) {
+            must(table->count < NODE_CONTAINERS_MAX);
+            containers->number++;
+            table->row[table->count++] = row;
+            mark_successors(table, &row->facts);
+            if (containers->listed != NULL)
+                note_pod(table, &row->facts);
+            row = NULL;
+            added = CONTAINERS_KEPT;
+        } else {
+            added = CONTAINERS_FULL;
+            mark_successors(table, &row->facts);
+            if (containers->listed != NULL)
+                count_left_out(table, &row->facts);
+        }
+    }
+    mutex_unlock(&containers->lock);
+    if (row != NULL)
+        row_free(row);
+    return added;
+}
+
+/* Returns table->count if there is none. */
+static uint32_t find(const struct table *table, struct text id)
+{
+    uint32_t at = 0;
+
+    while (at < table->count && !text_is(id, table->row[at]->facts.id))
+        at++;
+    return at;
+}
+
+static void set_running(struct containers *containers, struct text id, bool is_running)
+{
+    struct table *table = written(containers);
+    const uint32_t at = find(table, id);
+
+    if (at == table->count)
+        return;
+    struct container_facts *facts = &table->row[at]->facts;
+    if (facts->is_running == is_running && facts->has_ended == !is_running)
+        return;
+    mutex_lock(&containers->lock);
+    facts->is_running = is_running;
+    facts->has_ended = !is_running;
+    if (is_running)
+        note_pod(table, facts);
+    containers->number++;
+    mutex_unlock(&containers->lock);
+}
+
+void containers_started(struct containers *containers, struct text id)
+{
+    set_running(containers, id, true);
+}
+
+void containers_stopped(struct containers *containers, struct text id)
+{
+    set_running(containers, id, false);
+}
+
+void containers_gone(struct containers *containers, struct text id)
+{
+    struct table *table = written(containers);
+    const uint32_t at = find(table, id);
+
+    if (at == table->count)
+        return;
+    mutex_lock(&containers->lock);
+    take_out(containers, table, at);
+    mutex_unlock(&containers->lock);
+}
+
+void containers_pod_gone(struct containers *containers, struct text sandbox)
+{
+    struct table *table = written(containers);
+
+    mutex_lock(&containers->lock);
+    for (uint32_t i = table->count; i > 0; i--)
+        if (sandbox.len > 0 && text_is(sandbox, table->row[i - 1]->facts.sandbox))
+            take_out(containers, table, i - 1);
+    mutex_unlock(&containers->lock);
+}
+
+/* --- a copy --- */
+
+static const char *keep(struct arena *arena, const char *text)
+{
+    return arena_copy(arena, text_of(text));
+}
+
+static struct container_gpu *keep_gpus(struct arena *arena, const struct container_gpu *gpu,
+                                       uint32_t gpus)
+{
+    struct container_gpu *kept = arena_array(arena, gpus, sizeof *kept);
+
+    for (uint32_t i = 0; i < gpus; i++) {
+        kept[i] = gpu[i];
+        kept[i].name = keep(arena, gpu[i].name);
+    }
+    return kept;
+}
+
+static struct container_facts keep_facts(struct arena *arena, const struct container_facts *facts)
+{
+    struct container_facts kept = *facts;
+
+    kept.gpu = keep_gpus(arena, facts->gpu, facts->gpus);
+    kept.whole = keep_gpus(arena, facts->whole, facts->wholes);
+    kept.id = keep(arena, facts->id);
+    kept.sandbox = keep(arena, facts->sandbox);
+    kept.uid = keep(arena, facts->uid);
+    kept.namespace = keep(arena, facts->namespace);
+    kept.pod = keep(arena, facts->pod);
+    kept.name = keep(arena, facts->name);
+    kept.cgroup = keep(arena, facts->cgroup);
+    return kept;
+}
+
+void containers_copy(struct containers *containers, struct arena *arena,
+                     struct containers_copy *out)
+{
+    mutex_lock(&containers->lock);
+    const struct table *table = containers->shown;
+    struct container_facts *container = arena_array(arena, table->count, sizeof *container);
+    *out = (struct containers_copy){.is_complete = containers->is_complete,
+                                    .number = containers->number,
+                                    .count = table->count,
+                                    .container = container};
+    memcpy(out->left_out, table->left_out, sizeof out->left_out);
+    for (uint32_t i = 0; i < table->count; i++)
+        container[i] = keep_facts(arena, &table->row[i]->facts);
+    mutex_unlock(&containers->lock);
+}

@@ -1,0 +1,231 @@
+/* Turns copies of the meter into reports. Called by the sender's thread. */
+#include "usage_fill.h"
+
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/clock.h"
+
+#include "usage_kills.h"
+
+/* What the meter said at some time. */
+struct mark {
+    struct arena arena;
+    int64_t at_ms; /* monotonic */
+    struct meter_copy copy;
+};
+
+struct usage_fill {
+    struct meter *meter;
+    int64_t every_ms;
+    struct mark *older; /* the window begins here */
+    struct mark *newer;
+    struct mark *told; /* at the last report: which containers were over their memory */
+    struct usage_kills kills;
+};
+
+static struct mark *mark_new(struct meter *meter)
+{
+    struct mark *mark = xcalloc(1, sizeof *mark);
+
+    arena_init(&mark->arena);
+    mark->at_ms = clock_ms();
+    meter_copy(meter, &mark->arena, &mark->copy);
+    return mark;
+}
+
+static void mark_free(struct mark *mark)
+{
+    if (mark == NULL)
+        return;
+    arena_done(&mark->arena);
+    xfree(mark);
+}
+
+struct usage_fill *usage_fill_new(struct meter *meter, int64_t every_ms)
+{
+    struct usage_fill *fill = xcalloc(1, sizeof *fill);
+
+    must(every_ms > 0);
+    fill->meter = meter;
+    fill->every_ms = every_ms;
+    fill->older = mark_new(meter);
+    fill->newer = mark_new(meter);
+    fill->told = mark_new(meter);
+    fill->told->copy.count = 0; /* nothing was told yet */
+    return fill;
+}
+
+void usage_fill_free(struct usage_fill *fill)
+{
+    if (fill == NULL)
+        return;
+    mark_free(fill->older);
+    mark_free(fill->newer);
+    mark_free(fill->told);
+    usage_kills_done(&fill->kills);
+    xfree(fill);
+}
+
+/* --- the report --- */
+
+static const struct meter_container *same_container(const struct meter_copy *copy, const char *id)
+{
+    for (uint32_t i = 0; i < copy->count; i++)
+        if (strcmp(copy->container[i].id, id) == 0)
+            return &copy->container[i];
+    return NULL;
+}
+
+/* As it was then; all 0 if it was not there. */
+static struct meter_gpu gpu_then(const struct meter_container *then, const char *uuid)
+{
+    for (uint32_t i = 0; then != NULL && i < then->gpus; i++)
+        if (strcmp(then->gpu[i].uuid, uuid) == 0)
+            return then->gpu[i];
+    return (struct meter_gpu){.uuid = uuid};
+}
+
+/* Sums are lower than before where the runtime left a container out of a list for a while. */
+static int32_t average(int64_t sum, int64_t ms, int32_t most)
+{
+    if (ms <= 0 || sum < 0)
+        return USAGE_UNKNOWN;
+    const int64_t mean = sum / ms;
+    return mean < most ? (int32_t)mean : most;
+}
+
+static struct usage_gpu gpu_between(const struct meter_gpu *then, const struct meter_gpu *now)
+{
+    const bool known = now->mib_known_ms > 0;
+    const int32_t milli = average(now->milli_ms - then->milli_ms,
+                                  now->milli_known_ms - then->milli_known_ms, GPU_MILLI);
+
+    return (struct usage_gpu){
+        .gpu = text_of(now->uuid),
+        .milli = milli,
+        .mib =
+            average(now->mib_ms - then->mib_ms, now->mib_known_ms - then->mib_known_ms, INT32_MAX),
+        .peak_mib = !known                      ? USAGE_UNKNOWN
+                    : now->peak_mib < INT32_MAX ? (int32_t)now->peak_mib
+                                                : INT32_MAX,
+        .is_scaled = milli != USAGE_UNKNOWN && now->scaled_ms > then->scaled_ms,
+    };
+}
+
+static uint32_t count_containers(const struct meter_copy *copy, const char *uid)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < copy->count; i++)
+        count += strcmp(copy->container[i].uid, uid) == 0;
+    return count < CONTAINERS_MAX ? count : CONTAINERS_MAX;
+}
+
+/* NULL: there is no room for one more. */
+static struct usage_pod *pod_of(struct usage_report *out, const struct meter_copy *copy,
+                                const char *uid, struct arena *arena)
+{
+    for (uint32_t i = 0; i < out->pods; i++)
+        if (text_is(out->pod[i].uid, uid))
+            return &out->pod[i];
+    if (out->pods == USAGE_PODS_MAX)
+        return NULL;
+    struct usage_pod *pod = &out->pod[out->pods++];
+    *pod = (struct usage_pod){
+        .uid = text_of(uid),
+        .container = arena_array(arena, count_containers(copy, uid), sizeof *pod->container)};
+    return pod;
+}
+
+/* Of two lives of a container the later counts. */
+static struct usage_container *container_of(struct usage_pod *pod, const char *name)
+{
+    must(pod->container != NULL);
+    for (uint32_t i = 0; i < pod->containers; i++)
+        if (text_is(pod->container[i].name, name))
+            return &pod->container[i];
+    return pod->containers < CONTAINERS_MAX ? &pod->container[pod->containers++] : NULL;
+}
+
+static enum usage_over over_of(const struct meter_copy *copy, const struct meter_container *is)
+{
+    static const enum usage_over over[] = {[OVER_NOT] = USAGE_OVER_NOT,
+                                           [OVER_SEEN] = USAGE_OVER_SEEN,
+                                           [OVER_KILLED] = USAGE_OVER_KILLED};
+
+    must((size_t)is->over < ARRAY_LEN(over));
+    return copy->tells ? over[is->over] : USAGE_OVER_NOT;
+}
+
+void usage_fill_between(const struct meter_copy *then, const struct meter_copy *now,
+                        struct arena *arena, struct usage_report *out)
+{
+    out->pods = 0;
+    out->pod = arena_array(arena, USAGE_PODS_MAX, sizeof *out->pod);
+    for (uint32_t i = 0; i < now->count; i++) {
+        const struct meter_container *is = &now->container[i];
+        const struct meter_container *was = same_container(then, is->id);
+        struct usage_pod *pod =
+            is->right == RIGHT_SHARE && is->gpus > 0 ? pod_of(out, now, is->uid, arena) : NULL;
+        struct usage_container *container = pod != NULL ? container_of(pod, is->name) : NULL;
+        if (container == NULL)
+            continue;
+        *container = (struct usage_container){.name = text_of(is->name), .over = over_of(now, is)};
+        container->gpu = arena_array(arena, is->gpus, sizeof *container->gpu);
+        for (uint32_t k = 0; k < is->gpus && k < GPUS_PER_NODE_MAX; k++) {
+            const struct meter_gpu before = gpu_then(was, is->gpu[k].uuid);
+            container->gpu[container->gpus++] = gpu_between(&before, &is->gpu[k]);
+        }
+    }
+}
+
+bool usage_fill_report(void *user, struct usage_report *out, struct arena *arena)
+{
+    struct usage_fill *fill = user;
+    struct mark *now = mark_new(fill->meter);
+
+    if (!now->copy.is_metering) {
+        mark_free(now);
+        return false;
+    }
+    if (now->at_ms - fill->newer->at_ms >= fill->every_ms) {
+        mark_free(fill->older);
+        fill->older = fill->newer;
+        fill->newer = mark_new(fill->meter);
+    }
+    const int64_t seconds = (now->at_ms - fill->older->at_ms + 999) / 1000;
+    out->seconds = seconds < 1                   ? 1
+                   : seconds < USAGE_SECONDS_MAX ? (uint32_t)seconds
+                                                 : USAGE_SECONDS_MAX;
+    usage_fill_between(&fill->older->copy, &now->copy, arena, out);
+    usage_kills_note(&fill->kills, &now->copy);
+    usage_kills_tell(&fill->kills, out);
+    mark_free(fill->told);
+    fill->told = now; /* the report borrows from it, until the next one */
+    return true;
+}
+
+bool usage_fill_is_urgent(void *user)
+{
+    struct usage_fill *fill = user;
+    struct mark *now = mark_new(fill->meter);
+
+    usage_kills_note(&fill->kills, &now->copy);
+    bool urgent = usage_kills_are_news(&fill->kills);
+    for (uint32_t i = 0; i < now->copy.count && !urgent; i++) {
+        const struct meter_container *is = &now->copy.container[i];
+        const struct meter_container *told = same_container(&fill->told->copy, is->id);
+        urgent = over_of(&now->copy, is) >
+                 (told != NULL ? over_of(&fill->told->copy, told) : USAGE_OVER_NOT);
+    }
+    mark_free(now);
+    return urgent;
+}
+
+void usage_fill_taken(void *user)
+{
+    struct usage_fill *fill = user;
+
+    usage_kills_taken(&fill->kills);
+}

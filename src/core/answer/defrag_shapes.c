@@ -1,0 +1,84 @@
+/*
+ * Counts for a plan of moves how many pods of the commonest shapes fit before and after. Called by
+ * defrag.c for every node, so it looks at sums and searches nothing.
+ */
+#include "defrag_shapes.h"
+
+void shape_counter_init(struct shape_counter *counter, const struct workload *workload)
+{
+    must(workload != NULL);
+    counter->shapes = 0;
+    for (uint32_t t = 0; t < workload->typicals && counter->shapes < DEFRAG_SHAPES; t++)
+        if (workload->typical[t].parts > 0)
+            counter->shape[counter->shapes++] = &workload->typical[t];
+    kinds_init(&counter->kinds, workload);
+    must(counter->shapes <= DEFRAG_SHAPES);
+}
+
+void shape_counter_done(struct shape_counter *counter)
+{
+    must(counter->shapes <= DEFRAG_SHAPES);
+    must(counter->kinds.count <= KINDS_MAX);
+    kinds_done(&counter->kinds);
+}
+
+const struct workload_class *shape_counter_class(const struct shape_counter *counter, uint32_t at)
+{
+    const struct workload *workload = counter->kinds.workload;
+
+    must(at < counter->shapes);
+    must(counter->shape[at]->class < workload->classes);
+    return &workload->class[counter->shape[at]->class];
+}
+
+/* A pod has at most one part on a GPU, so that many pods use at most as many parts of each. */
+static bool have_parts(const uint32_t *parts, uint32_t gpus, uint64_t pods, uint32_t parts_each)
+{
+    uint64_t used = 0;
+
+    must(gpus <= GPUS_PER_NODE_MAX);
+    must(parts_each > 0);
+    for (uint32_t i = 0; i < gpus; i++)
+        used += parts[i] < pods ? parts[i] : pods;
+    return used >= pods * parts_each;
+}
+
+/* If there are parts for that many pods, there are for fewer: so halves are enough. */
+static uint64_t count_on(const struct rest *rest, const struct workload_typical *shape)
+{
+    uint32_t parts[GPUS_PER_NODE_MAX];
+    uint64_t all = 0;
+
+    must(shape->milli > 0);
+    for (uint32_t i = 0; i < rest->gpus; i++) {
+        parts[i] = rest_takes(rest, i, shape) ? rest->free[i] / shape->milli : 0;
+        all += parts[i];
+    }
+    uint64_t least = 0;
+    uint64_t most = all / shape->parts;
+    if (rest->host.cpu_milli != HOST_UNKNOWN && shape->cpu_milli > 0 &&
+        rest->host.cpu_milli / shape->cpu_milli < most)
+        most = rest->host.cpu_milli / shape->cpu_milli;
+    while (least < most) {
+        const uint64_t middle = least + (most - least + 1) / 2;
+        if (have_parts(parts, rest->gpus, middle, shape->parts))
+            least = middle;
+        else
+            most = middle - 1;
+    }
+    return least;
+}
+
+void shape_counter_add(struct shape_counter *counter, const struct node *node,
+                       uint64_t count[DEFRAG_SHAPES])
+{
+    UNSET struct room room;
+    struct rest rest;
+
+    must(counter->shapes <= DEFRAG_SHAPES);
+    room_of(node, &room);
+    rest_of(&room, &counter->kinds, &rest);
+    must(rest.gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < counter->shapes; i++)
+        count[i] += count_on(&rest, counter->shape[i]);
+}

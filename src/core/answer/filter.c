@@ -1,0 +1,509 @@
+/*
+ * Which nodes fit a request and in what order: for filter, prioritize, preempt and the view of one
+ * pod. Called by webhooks.c and api_pods.c in HTTP threads, on a snapshot that the caller holds and
+ * with memory from its arena. Whether a node fits depends on snapshot and request alone; hints
+ * (tentative placements) only change the order. A question names up to thousands of nodes, so each
+ * costs one look-up and one judgement, only the best are kept, and only the very best is placed.
+ * Parts: tentative placements, judging, ranking, asking, texts for people, refusals.
+ */
+#include "milligpu/core/answer/filter.h"
+
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/core/answer/survey.h"
+
+const char FILTER_SPEAKS_FOR_ALL[] = " (one entry for all such nodes)";
+
+/* Tentative placements by node: a hash table with chaining. */
+struct tentative_index {
+    uint32_t mask;  /* length of the table, a power of two; 0: no tentative placements */
+    uint32_t *head; /* index of a tentative placement + 1; 0: end of the chain */
+    uint32_t *next;
+};
+
+/* What is the same for every node name of one question. */
+struct asking {
+    const struct filter_question *question;
+    struct policy_question policy; /* its node and slot are those of the name in turn */
+    struct tentative_index index;
+    struct plan plan;
+    uint64_t steps;
+    uint64_t work; /* of judgements */
+};
+
+/*
+ * Hashes the address alone: a tentative placement may have ended since it was copied, and then no
+ * structure holds the name of its node. The snapshot is older than the copy, so a node that it
+ * shows at this address is that node.
+ */
+static uint32_t place_in_index(const struct tentative_index *index, const struct atom *node)
+{
+    must(node != NULL);
+    must((index->mask & (index->mask + 1)) == 0);
+    return (uint32_t)((uintptr_t)node / 16) & index->mask;
+}
+
+/* A table, because each of the question's nodes asks for its own tentative placements. */
+static void index_tentatives(const struct filter_question *question, struct arena *arena,
+                             struct tentative_index *out)
+{
+    uint32_t slots = 16;
+
+    *out = (struct tentative_index){0};
+    must(question->tentatives == 0 || question->tentative != NULL);
+    must(question->tentatives < UINT32_MAX / 4);
+    if (question->tentatives == 0)
+        return;
+    while (slots < 2 * question->tentatives)
+        slots *= 2;
+    out->mask = slots - 1;
+    out->head = arena_array(arena, slots, sizeof *out->head);
+    out->next = arena_array(arena, question->tentatives, sizeof *out->next);
+    for (uint32_t i = 0; i < question->tentatives; i++) {
+        uint32_t *head = &out->head[place_in_index(out, question->tentative[i].node)];
+        out->next[i] = *head;
+        *head = i + 1;
+    }
+}
+
+/* The node's room beside its tentative placements; false, and no room, if there are none. */
+static bool room_beside_tentatives(const struct asking *asking, const struct node *node,
+                                   struct room *room)
+{
+    const struct tentative_index *index = &asking->index;
+    bool any = false;
+
+    must(node != NULL);
+    if (index->mask == 0)
+        return false;
+    uint32_t at = index->head[place_in_index(index, node->name)];
+    for (; at > 0; at = index->next[at - 1]) {
+        must(at <= asking->question->tentatives);
+        const struct tentative *tentative = &asking->question->tentative[at - 1];
+        if (tentative->node != node->name)
+            continue;
+        if (!any)
+            room_of(node, room);
+        any = true;
+        for (uint32_t i = 0; i < room->gpus; i++)
+            if (node->gpu[i].id == tentative->gpu)
+                room_take(room, i, tentative->milli);
+    }
+    return any;
+}
+
+static void count_work(struct asking *asking, const struct rank *rank)
+{
+    must(rank->work <= NODE_WORK_MAX);
+    asking->steps += rank->steps;
+    asking->work += rank->work;
+}
+
+/* Whether a request fits is decided without the tentative placements; they only affect the rank. */
+static enum reason filter_judge(struct asking *asking, struct candidate *candidate)
+{
+    const struct node *node = candidate->node;
+    struct rank beside_tentatives;
+    UNSET struct room room;
+
+    must(node != NULL);
+    asking->policy.node = node;
+    asking->policy.slot = candidate->slot;
+    asking->policy.unjudged = asking->work >= WORK_MAX;
+    const enum reason why = policy_judge(&asking->policy, &asking->plan, &candidate->rank);
+    count_work(asking, &candidate->rank);
+    if (why != REASON_NONE || !room_beside_tentatives(asking, node, &room))
+        return why;
+    candidate->rank.behind = policy_judge_room(&asking->policy, &asking->plan, &room,
+                                               &beside_tentatives, NULL) != REASON_NONE;
+    count_work(asking, &beside_tentatives);
+    if (!candidate->rank.behind)
+        candidate->rank = beside_tentatives;
+    must(candidate->rank.charge_milli > 0 || asking->plan.request->wants == 0);
+    return REASON_NONE;
+}
+
+/* The placement on the best candidate, which filter_judge() found to fit. */
+static void filter_place(struct asking *asking, struct candidate *best, struct placement *out)
+{
+    struct rank rank;
+    UNSET struct room room;
+
+    must(best->placement == NULL);
+    must(best->node != NULL);
+    if (best->rank.behind || !room_beside_tentatives(asking, best->node, &room))
+        room_of(best->node, &room);
+    asking->policy.node = best->node;
+    asking->policy.slot = best->slot;
+    asking->policy.unjudged = best->rank.unjudged;
+    must(policy_judge_room(&asking->policy, &asking->plan, &room, &rank, out) == REASON_NONE);
+    must(out->charge_milli == best->rank.charge_milli);
+    must(rank.key[0] == best->rank.key[0] && rank.order == best->rank.order);
+    must(out->apart == best->rank.apart);
+    best->placement = out;
+}
+
+/*
+ * The best candidates so far: a heap with the worst of them at the root.
+ */
+
+static void filter_swap(struct candidate *a, struct candidate *b)
+{
+    must(a != NULL);
+    must(b != NULL);
+    const struct candidate was = *a;
+    *a = *b;
+    *b = was;
+}
+
+/* Sift the root down. */
+static void filter_sink(struct candidate *heap, uint32_t count)
+{
+    uint32_t at = 0;
+
+    must(count > 0);
+    for (uint32_t child = 1; child < count; child = 2 * at + 1) {
+        if (child + 1 < count && order_cmp(&heap[child + 1].rank, &heap[child].rank) > 0)
+            child++;
+        if (order_cmp(&heap[child].rank, &heap[at].rank) <= 0)
+            return;
+        filter_swap(&heap[child], &heap[at]);
+        at = child;
+    }
+}
+
+static void filter_rise(struct candidate *heap, uint32_t at)
+{
+    while (at > 0 && order_cmp(&heap[at].rank, &heap[(at - 1) / 2].rank) > 0) {
+        filter_swap(&heap[at], &heap[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    must_debug(at == 0 || order_cmp(&heap[at].rank, &heap[(at - 1) / 2].rank) <= 0);
+}
+
+/* What is worse than the worst that is kept costs one comparison. */
+static void filter_consider(struct filter_answer *out, uint32_t most,
+                            const struct candidate *candidate)
+{
+    must(most > 0);
+    must(out->candidates <= most);
+    if (out->candidates < most) {
+        out->candidate[out->candidates] = *candidate;
+        filter_rise(out->candidate, out->candidates++);
+    } else if (order_cmp(&candidate->rank, &out->candidate[0].rank) < 0) {
+        out->candidate[0] = *candidate;
+        filter_sink(out->candidate, out->candidates);
+    }
+}
+
+/* The second half of a heap sort: the worst, which is at the root, goes to the end. */
+static void sort_best_first(struct filter_answer *out)
+{
+    for (uint32_t rest = out->candidates; rest > 1; rest--) {
+        filter_swap(&out->candidate[0], &out->candidate[rest - 1]);
+        filter_sink(out->candidate, rest - 1);
+    }
+    for (uint32_t i = 1; i < out->candidates; i++)
+        must_debug(order_cmp(&out->candidate[i - 1].rank, &out->candidate[i].rank) < 0);
+}
+
+enum { AT_ONCE = 32, CACHE_LINE = 64 };
+
+/* Those of the nodes whose judgement is not remembered. */
+static void send_for_gpus(const struct judge *judge, uint32_t count, const struct node *const *node,
+                          const uint32_t *slot)
+{
+    must(count <= AT_ONCE);
+    for (uint32_t i = 0; i < count; i++) {
+        if (node[i] == NULL || judge_knows(judge, node[i], slot[i]))
+            continue;
+        for (size_t at = 0; at < node[i]->gpus * sizeof node[i]->gpu[0]; at += CACHE_LINE)
+            __builtin_prefetch((const char *)node[i]->gpu + at);
+    }
+}
+
+/*
+ * Looks up the names from first on, at most AT_ONCE of them; returns how many. Together, because a
+ * look-up mostly waits for memory (snapshot_nodes()).
+ */
+static uint32_t find_nodes(const struct filter_question *question, uint32_t first,
+                           const struct node *node[AT_ONCE], uint32_t slot[AT_ONCE])
+{
+    const uint32_t left = question->names - first;
+    const uint32_t count = left < AT_ONCE ? left : AT_ONCE;
+    uint32_t hash[AT_ONCE];
+
+    must(first < question->names);
+    for (uint32_t i = 0; i < count; i++)
+        hash[i] = question->hash != NULL ? question->hash[first + i]
+                                         : text_hash(question->name[first + i]);
+    snapshot_nodes(question->snapshot, count, &question->name[first], hash, node, slot);
+    for (uint32_t i = 0; i < count && question->node != NULL; i++)
+        if (node[i] == NULL)
+            node[i] = question->node[first + i];
+    send_for_gpus(question->judge, count, node, slot);
+    return count;
+}
+
+/*
+ * Judges every name, though only the best are kept: fitting counts them all, and where none fits
+ * each name needs its reason.
+ */
+static void ask_all(struct asking *asking, struct filter_answer *out)
+{
+    const struct filter_question *question = asking->question;
+    const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
+    const uint32_t most = bounded ? question->shortlist : question->names;
+    const struct node *node[AT_ONCE];
+    uint32_t slot[AT_ONCE];
+    uint32_t found = 0;
+
+    for (uint32_t i = 0; i < question->names; i++) {
+        if (i == found)
+            found += find_nodes(question, i, node, slot);
+        UNSET struct candidate candidate; /* the judge writes its rank */
+        candidate.name = i;
+        candidate.slot = slot[i % AT_ONCE];
+        candidate.node = node[i % AT_ONCE];
+        candidate.placement = NULL;
+        const enum reason why =
+            candidate.node != NULL ? filter_judge(asking, &candidate) : REASON_UNKNOWN_NODE;
+        out->cause[i] = plan_cause(&asking->plan, why);
+        if (why != REASON_NONE)
+            continue;
+        out->fitting++;
+        candidate.rank.turn = i; /* a name may be given twice */
+        filter_consider(out, most, &candidate);
+    }
+    must(out->candidates == (out->fitting < most ? out->fitting : most));
+    sort_best_first(out);
+}
+
+/* A pod that holds a reservation can go to that node only (design 4). */
+static void ask_held(const struct filter_question *question, struct placement *placement,
+                     struct filter_answer *out)
+{
+    must(out->held != NULL);
+    must(allocation_is_open(out->held));
+    const bool disputed = out->held->is.listed_unbound;
+    out->verdict = disputed ? FILTER_LISTED_UNBOUND : FILTER_HELD_ELSEWHERE;
+    for (uint32_t i = 0; i < question->names; i++) {
+        out->cause[i].why = REASON_ELSEWHERE;
+        if (disputed || out->candidates > 0 ||
+            !text_eq(question->name[i], atom_text(out->held->is.node)))
+            continue;
+        out->verdict = FILTER_RESERVED;
+        out->cause[i].why = REASON_NONE;
+        out->fitting = 1;
+        out->candidates = 1;
+        out->candidate[0] = (struct candidate){
+            .name = i,
+            .slot = SNAPSHOT_NO_SLOT, /* nothing is judged */
+            .node = snapshot_node(question->snapshot, question->name[i]),
+            .placement = placement,
+        };
+        must(out->candidate[0].node !=
+             NULL); /* a snapshot always contains the nodes of open reservations */
+    }
+    *placement = (struct placement){.charge_milli = allocation_milli(out->held)};
+    must(placement->charge_milli > 0 || out->held->is.held_gpus > 0);
+}
+
+void filter_ask(const struct filter_question *question, struct arena *arena,
+                struct filter_answer *out)
+{
+    UNSET struct asking asking;
+    const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
+    struct placement *placement = arena_alloc(arena, sizeof *placement);
+
+    must(question->snapshot != NULL);
+    must(question->names == 0 || question->name != NULL);
+    *out = (struct filter_answer){
+        .cause = arena_array(arena, question->names, sizeof *out->cause),
+        .candidate = arena_array(arena, bounded ? question->shortlist : question->names,
+                                 sizeof *out->candidate),
+        .held = question->uid.len > 0 ? snapshot_open(question->snapshot, question->uid) : NULL,
+    };
+    /* No search: the Binding of the reservation may still take effect. */
+    if (out->held != NULL) {
+        ask_held(question, placement, out);
+        return;
+    }
+    asking.question = question;
+    asking.policy =
+        (struct policy_question){.outlook = question->snapshot->outlook, .judge = question->judge};
+    asking.steps = 0;
+    /* What the search for several containers takes on each node comes first. */
+    asking.work = question->request->wants > 1 ? (uint64_t)question->names * SEARCH_WORK : 0;
+    policy_begin(question->judge, question->snapshot, question->request);
+    plan_init(&asking.plan, question->request, question->snapshot->outlook);
+    plan_remember(&asking.plan, arena);
+    index_tentatives(question, arena, &asking.index);
+    ask_all(&asking, out);
+    out->steps = asking.steps;
+    out->verdict = out->candidates > 0 ? FILTER_FITS : FILTER_NONE;
+    if (out->verdict == FILTER_NONE)
+        return;
+    filter_place(&asking, &out->candidate[0], placement);
+}
+
+void filter_score(const struct filter_question *question, struct arena *arena, uint8_t *score)
+{
+    struct filter_question all = *question;
+    struct filter_answer answer;
+
+    must(question->names == 0 || score != NULL);
+    /* kube-scheduler wants a score for each name, not for a shortlist. */
+    all.shortlist = 0;
+    filter_ask(&all, arena, &answer);
+    must(answer.candidates == answer.fitting);
+    for (uint32_t i = 0; i < question->names; i++)
+        score[i] = 0;
+    for (uint32_t i = 0; i < answer.candidates; i++) {
+        const uint64_t behind = i > 0 ? (uint64_t)(i - 1) * 10 / (answer.candidates - 1) : 0;
+        must(behind <= 9);
+        score[answer.candidate[i].name] = (uint8_t)(i == 0 ? 10 : 9 - behind);
+    }
+}
+
+enum reason preempt_ask(const struct outlook *outlook, const struct node *node,
+                        const struct request *request, const struct allocation *held,
+                        const struct text *victims, uint32_t count)
+{
+    UNSET struct room room;
+    UNSET struct plan plan;
+    struct rank rank;
+
+    must(request_asks(request));
+    if (held != NULL)
+        return held->is.node == node->name && !held->is.listed_unbound ? REASON_NONE
+                                                                       : REASON_ELSEWHERE;
+    room_without(node, victims, count, &room);
+    must(room.gpus <= GPUS_PER_NODE_MAX);
+    plan_init(&plan, request, outlook);
+    return place_judge(&plan, &room, &rank);
+}
+
+void filter_explain(const struct outlook *outlook, const struct node *node,
+                    const struct request *request, char *out, size_t bytes)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    UNSET struct room room;
+    UNSET struct plan plan;
+    struct rank rank;
+    struct moment moment = {0};
+    struct refusal refusal;
+
+    must(out != NULL);
+    must(bytes > 0);
+    room_of(node, &room);
+    plan_init(&plan, request, outlook);
+    const struct cause cause = plan_cause(&plan, place_judge(&plan, &room, &rank));
+    const enum reason why = cause.why;
+    moment_add(&moment, &room, node->unusable.why, request);
+    strbuf_init(&text);
+    strbuf_str(&text, reason_name(why));
+    if (why == REASON_RULE) {
+        policy_refuse(outlook, cause, request, &refusal);
+        strbuf_printf(&text, ": %s", refusal.text);
+    } else if (why == REASON_RESERVE) {
+        strbuf_str(&text, ": ");
+        policy_say_reserve(outlook, cause.rule, &text);
+    } else if (why != REASON_NONE) {
+        strbuf_printf(&text, ": %s", reason_help(why));
+    } else if (!rank.exact) {
+        strbuf_str(&text, ", not searched to the end: there may be a tighter place");
+    }
+    /* Current numbers are allowed here, because no pod's condition contains this text. */
+    if (survey_has_moment(why)) {
+        strbuf_str(&text, "; ");
+        moment_format(&text, &moment);
+    }
+    must(text.len > 0);
+    text_clip((struct text){text.data, text.len}, out, bytes);
+}
+
+/*
+ * The texts of one answer: one look-up per reason, however many names there are. REASON_RULE has
+ * one for each rule, behind those of the reasons.
+ */
+enum { TEXTS_MAX = REASONS + RULES_MAX };
+struct texts {
+    const struct filter_question *question;
+    bool made[TEXTS_MAX];
+    bool spoken[TEXTS_MAX];
+    struct refusal refusal[TEXTS_MAX];
+};
+
+/* The place of the text for this name. */
+static uint32_t text_at(const struct filter_answer *answer, uint32_t name)
+{
+    const struct cause cause = answer->cause[name];
+
+    must(cause.why > REASON_NONE);
+    must(cause.why < REASONS);
+    must(cause.rule < RULES_MAX);
+    return cause.why == REASON_RULE ? REASONS + cause.rule : (uint32_t)cause.why;
+}
+
+static const char *text_for(struct texts *texts, uint32_t at)
+{
+    const struct cause cause = at < REASONS ? (struct cause){.why = (enum reason)at}
+                                            : (struct cause){REASON_RULE, at - REASONS};
+
+    must(at < TEXTS_MAX);
+    if (!texts->made[at]) {
+        policy_refuse(texts->question->snapshot->outlook, cause, texts->question->request,
+                      &texts->refusal[at]);
+        texts->made[at] = true;
+    }
+    must(texts->refusal[at].text[0] != '\0');
+    return texts->refusal[at].text;
+}
+
+/* True the first time that this text appears, for whatever reason. */
+static bool first_to_say(struct texts *texts, uint32_t at)
+{
+    must(at > REASON_NONE);
+    must(at < TEXTS_MAX);
+    if (texts->spoken[at])
+        return false;
+    const char *text = text_for(texts, at);
+    texts->spoken[at] = true;
+    for (uint32_t other = REASON_NONE + 1; other < TEXTS_MAX; other++)
+        if (other != at && texts->spoken[other] && strcmp(texts->refusal[other].text, text) == 0)
+            return false;
+    return true;
+}
+
+void filter_refusals(const struct filter_question *question, const struct filter_answer *answer,
+                     uint32_t names_max, void *user,
+                     void (*emit)(void *user, struct text name, const char *text))
+{
+    CLEANUP(xfreep) struct texts *texts = xcalloc(1, sizeof *texts);
+    char spoken[REASON_BYTES_MAX + sizeof FILTER_SPEAKS_FOR_ALL];
+
+    must(emit != NULL);
+    if (answer->verdict != FILTER_NONE)
+        return;
+    must(answer->fitting == 0);
+    must(question->names == 0 || answer->cause != NULL);
+    texts->question = question;
+    /* In a large cluster, an entry per node would be megabytes of the same sentence. */
+    const bool each = question->names <= names_max;
+    for (uint32_t i = 0; i < question->names; i++) {
+        const uint32_t at = text_at(answer, i);
+        if (each) {
+            emit(user, question->name[i], text_for(texts, at));
+        } else if (first_to_say(texts, at)) {
+            const char *text = text_for(texts, at);
+            const size_t len = strlen(text);
+            must(len + sizeof FILTER_SPEAKS_FOR_ALL <= sizeof spoken);
+            memcpy(spoken, text, len);
+            memcpy(spoken + len, FILTER_SPEAKS_FOR_ALL, sizeof FILTER_SPEAKS_FOR_ALL);
+            emit(user, question->name[i], spoken);
+        }
+    }
+}

@@ -1,0 +1,515 @@
+/*
+ * Where a pod goes that was bound without a Binding of this ledger. Called by decide for ADOPT, and
+ * by reconcile to ask whether there is anything to count; all in the writer's thread. The pod runs,
+ * so whatever it takes is counted, in this order: by its annotation, if that is believable
+ * (ledger_believe.c) and is signed by us or its GPUs have room; where the search would put it; on
+ * the GPUs that it overuses least. Only the annotation is a record, the rest is a guess (presumed),
+ * and an amount that is on no GPU closes the node until the pod ends.
+ */
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/facts/quantity.h"
+
+#include "ledger_internal.h"
+
+/* All that a node can hold: an absurd amount counts as this, so that sums stay in range. */
+enum { UNJUDGED_MAX = GPU_MILLI * GPUS_PER_NODE_MAX };
+
+/* Where the shares of one observed pod are collected. */
+struct places {
+    struct share *share;
+    uint32_t shares;
+    uint32_t unplaced_milli;
+    bool presumed;
+};
+
+/* An amount that is not a number still counts, with the least that it can mean. */
+static int64_t unjudged_amount(const char *text)
+{
+    int64_t amount = 0;
+
+    must(text != NULL);
+    switch (quantity_ceil(text_of(text), 0, &amount)) {
+    case QUANTITY_OK:
+        return amount < 0 ? 0 : amount < UNJUDGED_MAX ? amount : UNJUDGED_MAX;
+    case QUANTITY_RANGE:
+        return text[0] == '-' ? 0 : UNJUDGED_MAX;
+    case QUANTITY_SYNTAX:
+    case QUANTITY_FRACTION:
+        return 1;
+    }
+    must_not_reach("quantity_ceil has four verdicts");
+}
+
+/* What a pod takes that should never have been bound: 1500, say, placed by its own nodeName. */
+static uint32_t unjudged_milli(const struct pod *pod)
+{
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < pod->containers; i++)
+        if (pod->container[i].amount != NULL)
+            sum += unjudged_amount(pod->container[i].amount);
+    must(sum >= 0);
+    must(sum <= (int64_t)UNJUDGED_MAX * pod->containers);
+    return sum < UNJUDGED_MAX ? (uint32_t)sum : UNJUDGED_MAX;
+}
+
+static bool ledger_adopt_asks(const struct request *request)
+{
+    must(request == NULL || request->wants <= CONTAINERS_MAX);
+    return request != NULL && request->wants > 0;
+}
+
+bool adopt_counts(const struct pod *pod, const struct request *request)
+{
+    must(pod != NULL);
+    return ledger_adopt_asks(request) || pod->whole_gpus > 0 ||
+           (pod->ours && unjudged_milli(pod) > 0);
+}
+
+static const struct gpu *draft_gpu(const struct draft *draft, const char *id)
+{
+    const struct text text = text_of(id);
+    must(text.len > 0);
+    must(draft->gpus <= draft->capacity);
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        if (text_eq(atom_text(draft->gpu[i].id), text))
+            return &draft->gpu[i];
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        if (draft->gpu[i].alias != NULL && text_eq(atom_text(draft->gpu[i].alias), text))
+            return &draft->gpu[i];
+    return NULL;
+}
+
+/* The n-th line of the annotation for a container. */
+static const struct pod_share *note_line(const struct pod *pod, const char *container, uint32_t n)
+{
+    must(pod->annotation == NOTE_OK);
+    must(n < pod->shares);
+
+    for (uint32_t i = 0; i < pod->shares; i++)
+        if (strcmp(pod->share[i].container, container) == 0 && n-- == 0)
+            return &pod->share[i];
+    return NULL;
+}
+
+/* Two names that turn out to be one GPU (an id and its alias) make one container hold it twice. */
+static bool ledger_adopt_twice(const struct places *places, const struct share *next)
+{
+    must(next->gpu != NULL);
+    must(places->shares <= PARTS_MAX);
+
+    for (uint32_t i = 0; i < places->shares; i++)
+        if (places->share[i].gpu == next->gpu && places->share[i].order == next->order)
+            return true;
+    return false;
+}
+
+/* Does another part of the pod hold a GPU by this name? */
+static bool holds_by(const struct places *places, const struct atom *name)
+{
+    must(name != NULL);
+    must(places->shares <= PARTS_MAX);
+    for (uint32_t i = 0; i < places->shares; i++)
+        if (places->share[i].gpu == name)
+            return true;
+    return false;
+}
+
+/*
+ * A UUID that the node does not show because it shows counts: the allocation's index says which GPU
+ * it is. The first such UUID by which a pod holds the GPU becomes its alias; any other just means
+ * that index.
+ */
+static const struct gpu *ledger_adopt_by_index(struct draft *draft, struct ledger *ledger,
+                                               const struct pod_share *line,
+                                               const struct places *places)
+{
+    must(draft->gpus <= draft->capacity);
+    must(line->gpu[0] != '\0');
+    if (strchr(line->gpu, '/') != NULL)
+        return NULL;
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        struct gpu *gpu = &draft->gpu[i];
+        if (gpu->index != line->index || gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
+            continue;
+        if (gpu->alias == NULL && !holds_by(places, gpu->id))
+            gpu->alias = names_intern(ledger->names, text_of(line->gpu));
+        return gpu;
+    }
+    return NULL;
+}
+
+/* One name per GPU and pod: a UUID says more than an id that we made up. */
+static const struct atom *name_on(const struct draft *draft, const struct gpu *gpu,
+                                  const struct pod_share *line, const struct places *places)
+{
+    must(gpu >= draft->gpu && gpu < draft->gpu + draft->gpus);
+    must(gpu->alias != gpu->id);
+    if (holds_by(places, gpu->id))
+        return gpu->id;
+    if (gpu->alias == NULL || !gpu_id_is_real(gpu->alias, atom_text(draft->build.name)))
+        return gpu->id;
+    const bool by_alias = holds_by(places, gpu->alias) || text_is(atom_text(gpu->alias), line->gpu);
+    return by_alias ? gpu->alias : gpu->id;
+}
+
+/* Did this Node show it first, though it does not show it now? */
+static bool ledger_adopt_owned_ids(const struct node *node, const struct atom *id)
+{
+    must(id->len > 0);
+    for (uint32_t i = 0; node != NULL && i < node->owned_ids; i++)
+        if (node->owned_id[i] == id)
+            return true;
+    return false;
+}
+
+/*
+ * A GPU that the node does not show: kept as the pod's annotation names it, never moved. It owns no
+ * UUID that was not its own before: that would take the GPU from the node that has it.
+ */
+static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
+                                     const struct pod_share *line)
+{
+    if (draft->gpus >= GPUS_PER_NODE_MAX || draft->gpus == draft->capacity)
+        return NULL;
+    const struct atom *id = names_intern(ledger->names, text_of(line->gpu));
+    const struct gpu gpu = {
+        .id = id,
+        .flags = gpu_id_is_real(id, atom_text(draft->build.name)) &&
+                         !ledger_adopt_owned_ids(draft->old, id)
+                     ? GPU_DUPLICATE
+                     : 0,
+        .model = names_intern(ledger->names, TEXT("")),
+        .milli = GPU_MILLI,
+        .index = line->index <= UINT16_MAX ? (uint16_t)line->index : 0,
+        .numa = -1,
+    };
+    draft_absent(draft, &gpu);
+    must(draft->gpus <= draft->capacity);
+    must(draft->gpu[draft->gpus - 1].id == gpu.id);
+    return &draft->gpu[draft->gpus - 1];
+}
+
+/* False: the line cannot be counted as it stands, so none of the annotation is used. */
+static bool add_line(struct draft *draft, struct ledger *ledger, const struct want *want,
+                     uint32_t order, const struct pod_share *line, struct places *places)
+{
+    must(pod_share_asked(line) == want->milli);
+    must(order <= UINT16_MAX);
+
+    const struct gpu *gpu = draft_gpu(draft, line->gpu);
+    if (gpu == NULL)
+        gpu = ledger_adopt_by_index(draft, ledger, line, places);
+    if (gpu == NULL)
+        gpu = come_absent(draft, ledger, line);
+    if (gpu == NULL)
+        return false;
+    const struct share share = {
+        .container = want->container,
+        .kind = want->kind,
+        .order = (uint16_t)order,
+        .gpu = name_on(draft, gpu, line, places),
+        .milli = line->milli,
+        .asked = want->milli,
+        .mib = line->mib,
+    };
+    if (ledger_adopt_twice(places, &share))
+        return false;
+    must(places->shares < PARTS_MAX);
+    places->share[places->shares++] = share;
+    return true;
+}
+
+/*
+ * In the order of the request, because share.order is the position in the pod's life; the
+ * annotation may list the containers in any order.
+ */
+static bool copy_annotation(struct draft *draft, struct ledger *ledger,
+                            const struct command *command, struct places *places)
+{
+    const struct request *request = command->request;
+    must(places->shares == 0);
+    for (uint32_t w = 0; w < request->wants; w++) {
+        const struct want *want = &request->want[w];
+        for (uint32_t n = 0; n < want->parts; n++) {
+            const struct pod_share *line = note_line(command->pod, want->container, n);
+            must(line != NULL); /* believable: as many lines as parts */
+            if (!add_line(draft, ledger, want, w, line, places))
+                return false;
+        }
+    }
+    must(places->shares == command->pod->shares);
+    return true;
+}
+
+/* Beside what is already on the GPU; an absent one counts with the size that it had. */
+static bool ledger_adopt_has_room(const struct gpu *gpu, const struct charge *charge)
+{
+    must(charge->milli > 0);
+    must(gpu->milli > 0);
+    const uint32_t mib_free = gpu->mib > gpu->used_mib ? gpu->mib - gpu->used_mib : 0;
+    return charge->milli <= gpu_free(gpu) && (gpu->mib == 0 || charge->mib <= mib_free);
+}
+
+/* Looks at charges, not shares: containers that never run together may use the same milli. */
+static bool ledger_adopt_within(const struct draft *draft, const struct allocation *allocation)
+{
+    must(allocation->charges > 0);
+    for (uint32_t i = 0; i < allocation->charges; i++) {
+        const struct charge *charge = &allocation->charge[i];
+        const struct gpu *gpu = draft_gpu(draft, charge->gpu->text);
+        must(gpu != NULL);
+        if (!ledger_adopt_has_room(gpu, charge))
+            return false;
+    }
+    return true;
+}
+
+/*
+ * bound_ms is the time that the pod itself shows, if it does: after the loss of a ledger, the pod
+ * must not look as if it had just come.
+ */
+static struct allocation *ledger_adopt_make(const struct draft *draft,
+                                            const struct command *command,
+                                            const struct places *places)
+{
+    const struct pod *pod = command->pod;
+    struct allocation_facts facts = {
+        .uid = command->uid,
+        .namespace = command->namespace,
+        .name = command->name,
+        .node = draft->build.name,
+        .node_uid = draft->build.uid,
+        .state = STATE_BOUND,
+        .origin = ORIGIN_OBSERVED,
+        .presumed = places->presumed,
+        .held_gpus = pod->whole_gpus,
+        .unplaced_milli = places->unplaced_milli,
+        .bound_ms = pod->scheduled_ms > 0 ? pod->scheduled_ms : command->at_ms,
+        .terminating_ms = pod->terminating_ms,
+        .shares = places->shares,
+        .share = places->share,
+    };
+    must(draft->build.name != NULL);
+    must(allocation_fault(&facts) == NULL);
+    facts.annotation_differs = adopt_differs(draft->old, &facts, pod);
+    return allocation_new(&facts);
+}
+
+static struct allocation *ledger_adopt_believe(struct ledger *ledger, struct draft *draft,
+                                               const struct command *command, struct places *places)
+{
+    must(places->shares == 0);
+    must(!places->presumed);
+    if (!adopt_believes(command->pod, command->request))
+        return NULL;
+
+    const uint32_t gpus = draft->gpus;
+    /* Reading the annotation may give GPUs an alias and add absent ones. */
+    CLEANUP(xfreep) struct gpu *before = xcalloc(gpus + 1, sizeof *before);
+    for (uint32_t i = 0; i < gpus; i++)
+        before[i] = draft->gpu[i];
+    struct allocation *allocation = NULL;
+    if (copy_annotation(draft, ledger, command, places))
+        allocation = ledger_adopt_make(draft, command, places);
+    /* A grant is charged even if an unsigned pod had something counted on that GPU before. */
+    if (allocation != NULL &&
+        (command->pod->proof == PROOF_SIGNED || ledger_adopt_within(draft, allocation)))
+        return allocation;
+
+    /*
+     * Not available: treated as if the line were missing. The names that it brought are dropped;
+     * GPUs are not charged.
+     */
+    allocation_unref(allocation);
+    for (uint32_t i = 0; i < gpus; i++)
+        draft->gpu[i] = before[i];
+    places->shares = 0;
+    return NULL;
+}
+
+/* Milli beyond the size of the GPU: overuse is compared, not forbidden. */
+static uint32_t ledger_adopt_over(const struct gpu *gpu, uint32_t taken, uint32_t part)
+{
+    const uint32_t sum = taken + part;
+    must(part > 0);
+    must(part <= GPU_MILLI);
+    return sum > gpu->milli ? sum - gpu->milli : 0;
+}
+
+/* The present GPU that this part overuses least; of equals, the emptier one. */
+static const struct gpu *least_over(const struct draft *draft, const uint32_t *taken,
+                                    const struct share *part, const struct places *places)
+{
+    const struct gpu *best = NULL;
+    must(part->gpu == NULL);
+    must(part->milli > 0);
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        const struct gpu *gpu = &draft->gpu[i];
+        struct share on = *part;
+        on.gpu = gpu->id;
+        if ((gpu->flags & GPU_ABSENT) != 0 || ledger_adopt_twice(places, &on))
+            continue;
+        if (best == NULL) {
+            best = gpu;
+            continue;
+        }
+        const uint32_t over_best = ledger_adopt_over(best, taken[best - draft->gpu], part->milli);
+        const uint32_t over_this = ledger_adopt_over(gpu, taken[i], part->milli);
+        if (over_this < over_best ||
+            (over_this == over_best && taken[i] < taken[best - draft->gpu]))
+            best = gpu;
+    }
+    return best;
+}
+
+/* counting only GPUs that are present */
+static uint32_t shown_milli(const struct draft *draft)
+{
+    uint32_t milli = 0;
+    must(draft->gpus <= draft->capacity);
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        milli += (draft->gpu[i].flags & GPU_ABSENT) == 0 ? draft->gpu[i].milli : 0;
+    must(milli <= UNJUDGED_MAX);
+    return milli;
+}
+
+/*
+ * No place fits, but the pod runs there: put it on whatever it overuses least. It takes at most
+ * what the node has; parts beyond the number of GPUs have no GPU to lie on.
+ */
+static void ledger_adopt_squeeze(const struct draft *draft, const struct request *request,
+                                 struct places *places)
+{
+    const uint32_t there = shown_milli(draft);
+    uint32_t *taken = xcalloc(draft->gpus + 1, sizeof *taken);
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        taken[i] = draft->gpu[i].used_milli + draft->gpu[i].reserved_milli;
+
+    for (uint32_t w = 0; w < request->wants; w++) {
+        const struct want *want = &request->want[w];
+        for (uint32_t n = 0; n < want->parts; n++) {
+            struct share share = {.container = want->container,
+                                  .kind = want->kind,
+                                  .order = (uint16_t)w,
+                                  .milli = want->milli};
+            const struct gpu *gpu = least_over(draft, taken, &share, places);
+            if (gpu == NULL) {
+                places->unplaced_milli += there == 0 ? want->milli : 0;
+                continue;
+            }
+            share.gpu = gpu->id;
+            share.mib = inventory_share_mib(gpu->mib, gpu->milli, want->milli);
+            taken[gpu - draft->gpu] += want->milli;
+            must(places->shares < PARTS_MAX);
+            must((gpu->flags & GPU_ABSENT) == 0);
+            places->share[places->shares++] = share;
+        }
+    }
+    xfree(taken);
+}
+
+/*
+ * The same search as for a bind, so that a guess is where the pod might have been granted. A node
+ * that is gone or unknown cannot be searched.
+ */
+static void ledger_adopt_guess(const struct ledger *ledger, const struct draft *draft,
+                               const struct request *request, struct places *places)
+{
+    const struct node *node = draft->old;
+
+    must(places->shares == 0);
+    places->presumed = true;
+    if (node != NULL && !node->gone) {
+        struct placement *placement = xcalloc(1, sizeof *placement);
+        must(request->rules == 0); /* no rule decides about what runs */
+        if (ledger_place(ledger, node, request, placement).why == REASON_NONE) {
+            must(placement->parts <= PARTS_MAX);
+            place_shares(placement, request, node, places->share);
+            places->shares = placement->parts;
+        }
+        xfree(placement);
+    }
+    if (places->shares == 0)
+        ledger_adopt_squeeze(draft, request, places);
+    must(places->shares > 0 || places->unplaced_milli > 0);
+}
+
+struct allocation *adopt_place(struct ledger *ledger, struct draft *draft,
+                               const struct command *command)
+{
+    must(command->pod != NULL);
+    must(strcmp(command->uid, command->pod->uid) == 0);
+    must(strcmp(command->node, command->pod->node) == 0);
+
+    if (!adopt_counts(command->pod, command->request))
+        return NULL;
+
+    struct places places = {.share = xcalloc(PARTS_MAX, sizeof(struct share))};
+    struct allocation *allocation = NULL;
+    if (ledger_adopt_asks(command->request)) {
+        allocation = ledger_adopt_believe(ledger, draft, command, &places);
+        if (allocation == NULL)
+            ledger_adopt_guess(ledger, draft, command->request, &places);
+    } else if (command->pod->ours) {
+        const uint32_t asked = unjudged_milli(command->pod);
+        const uint32_t there = shown_milli(draft);
+        places.unplaced_milli = there > 0 && there < asked ? there : asked;
+        places.presumed = asked > 0;
+    }
+    if (allocation == NULL)
+        allocation = ledger_adopt_make(draft, command, &places);
+    must(allocation->is.state == STATE_BOUND);
+    must(allocation->is.origin == ORIGIN_OBSERVED);
+    xfree(places.share);
+    return allocation;
+}
+
+/* Two names of one GPU are the same GPU. */
+static bool same_gpu(const struct node *node, const struct atom *ours, const char *theirs)
+{
+    const struct text text = text_of(theirs);
+    must(ours != NULL);
+    if (text_eq(atom_text(ours), text))
+        return true;
+    if (node == NULL)
+        return false;
+    const struct gpu *a = node_gpu(node, atom_text(ours));
+    return a != NULL && a == node_gpu(node, text);
+}
+
+/* The lines may stand in any order, and GPUs may go by either of their names. */
+static bool ledger_adopt_notes(const struct node *node, const struct pod *pod,
+                               const struct share *share)
+{
+    must(pod->annotation == NOTE_OK);
+    must(share->milli > 0);
+
+    for (uint32_t i = 0; i < pod->shares; i++) {
+        const struct pod_share *line = &pod->share[i];
+        if (line->milli == share->milli && line->mib == share->mib &&
+            pod_share_asked(line) == (share->asked > 0 ? share->asked : share->milli) &&
+            strcmp(line->container, share->container) == 0 && same_gpu(node, share->gpu, line->gpu))
+            return true;
+    }
+    return false;
+}
+
+bool adopt_differs(const struct node *node, const struct allocation_facts *is,
+                   const struct pod *pod)
+{
+    must(is != NULL);
+    must(pod != NULL);
+
+    /* A pod adopted without an annotation is drift of another kind already. */
+    if (pod->annotation == NOTE_NONE)
+        return is->origin == ORIGIN_GRANTED && is->shares > 0;
+    if (pod->annotation == NOTE_BROKEN || pod->shares != is->shares)
+        return true;
+    must(pod->annotation == NOTE_OK);
+    for (uint32_t i = 0; i < is->shares; i++)
+        if (!ledger_adopt_notes(node, pod, &is->share[i]))
+            return true;
+    return false;
+}

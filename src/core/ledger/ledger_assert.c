@@ -1,0 +1,249 @@
+/*
+ * Recomputes every invariant of the ledger and names the first that is broken. The writer checks a
+ * few places at each tick, and whoever verifies a file checks all of them; a finding begins safe
+ * mode (docs/why/008-safe-mode.md). Nodes are believed only after node_check(); the tables are then
+ * compared with the nodes, entry by entry and by size.
+ */
+#include <string.h>
+
+#include "core/node/snapshot_internal.h"
+#include "ledger_internal.h"
+
+struct ledger_totals {
+    size_t nodes;
+    size_t allocations;
+    size_t open;
+    size_t owners;
+    size_t rivals;
+    uint32_t duplicates;
+};
+
+static int ledger_assert_broken(const struct node *node, const char *kind, const char *name,
+                                const char *fault, struct err *err)
+{
+    must(fault != NULL);
+    must(node != NULL);
+    return err_set(err, ERR_CORRUPT, "node %s: %s %s: %s", node->name->text, kind, name, fault);
+}
+
+/* I2: the node and the tables by uid must hold the very same object, not an equal one. */
+static const char *ledger_assert_broken_allocation(const struct ledger *ledger,
+                                                   const struct allocation *allocation)
+{
+    const struct text uid = text_of(allocation->is.uid);
+    const bool reserved = allocation->is.state == STATE_RESERVED;
+
+    must(allocation->is.node_uid != NULL);
+    must(ledger->open.count <= ledger->live.count);
+    if (allocation->is.state == STATE_RELEASED)
+        return "it is released";
+    if (allocation->is.origin != ORIGIN_GRANTED && reserved)
+        return "it is reserved, and nobody granted it";
+    if (!reserved && allocation->is.in_doubt)
+        return "it is in doubt, and not reserved";
+    if (allocation->is.state != STATE_BOUND && allocation->is.listed_unbound)
+        return "it is listed unbound, and not bound";
+    if (map_find(&ledger->live, uid) != allocation)
+        return "the pod cache has another for it, or none";
+    if (map_find(&ledger->open, uid) != (allocation_is_open(allocation) ? allocation : NULL))
+        return "the table of reservations is wrong about it";
+    return NULL;
+}
+
+static bool is_rival(const struct rivals *rivals, uint32_t slot)
+{
+    must(rivals == NULL || rivals->count > 0);
+    must(slot != SLOT_NONE);
+    for (uint32_t i = 0; rivals != NULL && i < rivals->count; i++)
+        if (rivals->slot[i] == slot)
+            return true;
+    return false;
+}
+
+/* A flag without its entry in the tables, or the reverse, would let two nodes grant one UUID. */
+static const char *broken_gpu(const struct ledger *ledger, const struct node *node, uint32_t slot,
+                              const struct gpu *gpu)
+{
+    must(slot != SLOT_NONE);
+    must(gpu->id != NULL);
+    must(gpu->model != NULL);
+    if (gpu->milli == 0 || gpu->milli > GPU_MILLI)
+        return "its size is not 1 to 1000 milli";
+    if (node_gpu(node, atom_text(gpu->id)) != gpu ||
+        (gpu->alias != NULL && node_gpu(node, atom_text(gpu->alias)) != gpu))
+        return "it is not found by its name";
+    if ((gpu->flags & GPU_DUPLICATE) == 0 && gpu_id_is_real(gpu->id, atom_text(node->name)) &&
+        value_slot(map_find(&ledger->owners, atom_text(gpu->id))) != slot)
+        return "the table of owners has another node for it, or none";
+    if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE &&
+        !is_rival(map_find(&ledger->rivals, atom_text(gpu->id)), slot))
+        return "the table of rivals does not have it";
+    return NULL;
+}
+
+/*
+ * Sizes that the tables should have by what the nodes show. Each entry that a node needs is looked
+ * up elsewhere, so equal sizes prove that there are no others.
+ */
+static void ledger_assert_count(const struct ledger *ledger, const struct node *node,
+                                struct ledger_totals *totals)
+{
+    must(node != NULL);
+    must(ledger->names != NULL);
+    totals->nodes++;
+    totals->allocations += node->allocations;
+    for (uint32_t i = 0; i < node->allocations; i++)
+        totals->open += allocation_is_open(node->allocation[i]);
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        const struct gpu *gpu = &node->gpu[i];
+        totals->rivals += (gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE;
+        if ((gpu->flags & GPU_DUPLICATE) != 0)
+            totals->duplicates++;
+        else if (gpu_id_is_real(gpu->id, atom_text(node->name)))
+            totals->owners++;
+    }
+    totals->owners += node->owned_ids;
+}
+
+/* The node by itself comes first: against a broken node every table would seem wrong. */
+static int ledger_assert_check_node(const struct ledger *ledger, uint32_t slot,
+                                    const struct node *node, struct err *err)
+{
+    const int failed = node_check(node, err);
+
+    must(slot < ledger->places);
+    must(node->name != NULL);
+    must(node->uid != NULL);
+    must(node->problem_text != NULL);
+    if (failed != 0)
+        return failed;
+    if (value_slot(map_find(&ledger->slots, atom_text(node->name))) != slot ||
+        names_find(ledger->names, atom_text(node->name)) != node->name)
+        return err_set(err, ERR_CORRUPT, "node %s: it is not found by its name", node->name->text);
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        const char *fault = broken_gpu(ledger, node, slot, &node->gpu[i]);
+        if (fault != NULL)
+            return ledger_assert_broken(node, "GPU", node->gpu[i].id->text, fault, err);
+    }
+    for (uint32_t i = 0; i < node->owned_ids; i++)
+        if (value_slot(map_find(&ledger->owners, atom_text(node->owned_id[i]))) != slot)
+            return ledger_assert_broken(node, "claim", node->owned_id[i]->text,
+                                        "the table of owners has another node for it, or none",
+                                        err);
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const char *fault = ledger_assert_broken_allocation(ledger, node->allocation[i]);
+        if (fault != NULL)
+            return ledger_assert_broken(node, "pod", node->allocation[i]->is.uid, fault, err);
+    }
+    if (!node_holds_names(node))
+        return err_set(err, ERR_CORRUPT, "node %s: it does not hold its names", node->name->text);
+    return 0;
+}
+
+uint32_t ledger_places(const struct ledger *ledger)
+{
+    must(ledger != NULL);
+    must(ledger->places <= NODES_MAX);
+    return ledger->places;
+}
+
+int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t places, struct err *err)
+{
+    const uint32_t all = ledger_places(ledger);
+
+    must(err != NULL);
+    must(places > 0);
+    for (uint32_t slot = from; slot < all && slot - from < places; slot++) {
+        const struct node *node = ledger_at(ledger, slot);
+        const int failed = node == NULL ? 0 : ledger_assert_check_node(ledger, slot, node, err);
+        if (failed != 0)
+            return failed;
+    }
+    return 0;
+}
+
+/* To be compared with the shown duplicates: absent ones do not stand in line. */
+static size_t count_rivals(const struct ledger *ledger)
+{
+    const struct rivals *rivals;
+    size_t count = 0;
+
+    for (size_t at = 0; (rivals = map_next(&ledger->rivals, &at)) != NULL;)
+        count += rivals->count;
+    must(count >= ledger->rivals.count);
+    must(ledger->rivals.count <= NODES_MAX * (size_t)GPUS_PER_NODE_MAX);
+    return count;
+}
+
+/* Costs a pass over all nodes, so only ledger_check() does it, not the writer at its tick. */
+static int check_totals(const struct ledger *ledger, struct err *err)
+{
+    struct ledger_totals totals = {0};
+    const struct node *node;
+    size_t at = 0;
+
+    must(err != NULL);
+    must(ledger->generation >= ledger->capacity_generation);
+    while ((node = ledger_next_node(ledger, &at)) != NULL)
+        ledger_assert_count(ledger, node, &totals);
+    const struct {
+        size_t is;
+        size_t should;
+        const char *what;
+    } all[] = {
+        {ledger->slots.count, totals.nodes, "nodes"},
+        {ledger->frees, ledger->places - totals.nodes, "free places"},
+        {ledger->live.count, totals.allocations, "allocations"},
+        {ledger->open.count, totals.open, "reservations"},
+        {ledger->owners.count, totals.owners, "GPUs with an owner"},
+        {ledger->duplicates, totals.duplicates, "duplicate GPUs"},
+        {count_rivals(ledger), totals.rivals, "shown duplicates"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (all[i].is != all[i].should)
+            return err_set(err, ERR_CORRUPT, "the ledger counts %zu %s where there are %zu",
+                           all[i].is, all[i].what, all[i].should);
+    return 0;
+}
+
+/* The idle hosts that rules keep, counted anew. */
+static int check_idle(const struct ledger *ledger, struct err *err)
+{
+    uint32_t idle[RULES_MAX] = {0};
+    const struct node *node;
+    size_t at = 0;
+
+    must(err != NULL);
+    if (ledger->reserving == 0)
+        return 0;
+    must(ledger->outlook != NULL && ledger->outlook->rulebook != NULL);
+    while ((node = ledger_next_node(ledger, &at)) != NULL)
+        for (uint32_t i = 0; node_is_idle(node) && i < RULES_MAX; i++)
+            idle[i] += (node->rules & ledger->reserving & one_rule(i)) != 0;
+    for (uint32_t i = 0; i < RULES_MAX; i++)
+        if (idle[i] != ledger->outlook->idle[i])
+            return err_set(err, ERR_CORRUPT,
+                           "the ledger counts %u idle hosts of rule %u where there are %u",
+                           ledger->outlook->idle[i], i + 1, idle[i]);
+    return 0;
+}
+
+int ledger_check(const struct ledger *ledger, struct err *err)
+{
+    must(ledger != NULL);
+    must(err != NULL);
+    const uint32_t places = ledger_places(ledger);
+    const int failed = places == 0 ? 0 : ledger_check_some(ledger, 0, places, err);
+    if (failed != 0)
+        return failed;
+    return check_totals(ledger, err) != 0 ? err_same(err) : check_idle(ledger, err);
+}
+
+void ledger_assert_valid(const struct ledger *ledger)
+{
+    struct err err;
+
+    must(ledger != NULL);
+    if (ledger_check(ledger, &err) < 0)
+        must_fail(__FILE__, __LINE__, err.text);
+}

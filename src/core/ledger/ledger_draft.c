@@ -1,0 +1,753 @@
+/*
+ * Drafts the next version of a node: inventory, absent GPUs, which node owns a UUID. Called by
+ * decide, adopt and restore; a draft that is not applied leaves no trace except interned names,
+ * until a sweep. The difficulty is identity: pods hold GPUs by UUID or by made-up id
+ * ("<node>/gpu-<index>"), and meanwhile a node may change from UUIDs to counts and back, or
+ * renumber its GPUs at a reboot. A charge must follow its physical GPU; where that is uncertain,
+ * the GPU takes no new shares. Order: draft_init(), draft_inventory() or draft_forget_gpus(),
+ * draft_assign_owner(), draft_node().
+ */
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "ledger_internal.h"
+
+void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint32_t more)
+{
+    must(slot != SLOT_NONE);
+    must(slot < NODES_MAX);
+    must(old == NULL || old->name != NULL);
+
+    *draft = (struct draft){.slot = slot, .old = old};
+    draft->build.gone = true;
+    draft->capacity = more;
+    if (old == NULL) {
+        draft->gpu = xcalloc(draft->capacity + 1, sizeof *draft->gpu);
+        return;
+    }
+
+    draft->capacity += old->gpus;
+    draft->gpu = xcalloc(draft->capacity + 1, sizeof *draft->gpu);
+    for (uint32_t i = 0; i < old->gpus; i++)
+        draft->gpu[draft->gpus++] = old->gpu[i];
+    draft->build = (struct node_build){
+        .name = old->name,
+        .uid = old->uid,
+        .source = old->source,
+        .problem = old->problem,
+        .problem_text = old->problem_text,
+        .gone = old->gone,
+        .agent = old->agent,
+        .plugin = old->plugin,
+        .vouch = old->vouch,
+        .vouch_ms = old->vouch_ms,
+        .notes = old->notes,
+        .note = old->note,
+        .host_known = old->host_known,
+        .host = old->host,
+        .labels = old->labels,
+        .taints = old->taints,
+        .unusable = old->unusable,
+        .rules = old->rules,
+        .since_ms = old->since_ms,
+        .names = old->names,
+    };
+    must(draft->gpus <= draft->capacity);
+}
+
+void draft_done(struct draft *draft)
+{
+    must(draft->gpus <= draft->capacity);
+    must(draft->build.allocation == NULL);
+    xfree(draft->gpu);
+    draft->gpu = NULL;
+    labels_unref(draft->labels);
+    draft->labels = NULL;
+    taints_unref(draft->taints);
+    draft->taints = NULL;
+}
+
+static void ledger_draft_add_gpu(struct draft *draft, const struct gpu *gpu)
+{
+    must(draft->gpus < draft->capacity);
+    must(gpu->milli > 0);
+    must(gpu->milli <= GPU_MILLI);
+    must(gpu->id->len > 0);
+    must(gpu->id != gpu->alias);
+    draft->gpu[draft->gpus++] = *gpu;
+}
+
+/* Every GPU is absent from now on; the charges decide which of them are kept. */
+void draft_forget_gpus(struct draft *draft)
+{
+    must(draft->old != NULL);
+    must(draft->gpus == draft->old->gpus);
+
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        draft->gpu[i].flags &= GPU_DUPLICATE;
+        draft->gpu[i].flags |= GPU_ABSENT;
+        draft->gpu[i].peers = 0; /* as in keep_absent(); by place they would be those of others */
+    }
+}
+
+static bool ledger_draft_charge_by(const struct allocation *const *allocation, uint32_t allocations,
+                                   const struct atom *id)
+{
+    must(allocations == 0 || allocation != NULL);
+    must(id != NULL);
+
+    for (uint32_t i = 0; i < allocations; i++)
+        for (uint32_t k = 0; k < allocation[i]->charges; k++)
+            if (allocation[i]->charge[k].gpu == id)
+                return true;
+    return false;
+}
+
+/* gpu->charges does not tell by which of its two names a GPU is held; the charges themselves do. */
+static bool charged_by_id(const struct node *node, const struct atom *id)
+{
+    must(node != NULL);
+    must(id->len > 0);
+    return ledger_draft_charge_by(node->allocation, node->allocations, id);
+}
+
+static bool ledger_draft_shows(const struct inventory *inventory, struct text id)
+{
+    must(id.len > 0);
+    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+
+    for (uint32_t i = 0; i < inventory->gpus; i++)
+        if (text_is(id, inventory->gpu[i].id))
+            return true;
+    return false;
+}
+
+/* Does a pod on the node hold this GPU, by its id or its alias? */
+static bool ledger_draft_charged(const struct node *node, const struct gpu *gpu)
+{
+    must(gpu->id != NULL);
+    must(gpu->id != gpu->alias);
+    return charged_by_id(node, gpu->id) || (gpu->alias != NULL && charged_by_id(node, gpu->alias));
+}
+
+/*
+ * The reverse of an alias: counts have replaced UUIDs (the node side was removed, say), and pods
+ * hold the GPU. It keeps its UUID, or the same GPU could be given twice: now, or when the UUIDs
+ * come back at other indexes.
+ */
+static const struct gpu *known_by_uuid(const struct draft *draft, const struct inventory *inventory,
+                                       const struct gpu_facts *facts)
+{
+    const struct node *old = draft->old;
+
+    must(facts->id != NULL);
+    must(facts >= inventory->gpu && facts < inventory->gpu + inventory->gpus);
+    if (old == NULL || facts->alias != NULL)
+        return NULL;
+    for (uint32_t i = 0; i < old->gpus; i++) {
+        const struct gpu *gpu = &old->gpu[i];
+        const bool absent = (gpu->flags & GPU_ABSENT) != 0;
+        const bool by_name = gpu->alias != NULL && text_is(atom_text(gpu->alias), facts->id);
+        if ((draft->moved ? !absent && gpu->index == facts->index
+                          : by_name && ledger_draft_charged(old, gpu)) &&
+            gpu_id_is_real(gpu->id, atom_text(old->name)) &&
+            !ledger_draft_shows(inventory, atom_text(gpu->id)))
+            return gpu;
+    }
+    return NULL;
+}
+
+/* A pod holds this GPU by its made-up id; the id stays with the GPU when indexes move. */
+static bool keeps_alias(const struct node *old, const struct inventory *inventory,
+                        const struct gpu *gpu)
+{
+    must(gpu >= old->gpu && gpu < old->gpu + old->gpus);
+    must(gpu->alias != gpu->id);
+    return gpu->alias != NULL && charged_by_id(old, gpu->alias) &&
+           !ledger_draft_shows(inventory, atom_text(gpu->alias));
+}
+
+/* An index means the GPU that shows it, unless another GPU is known to have had it. */
+static const struct atom *alias_of(const struct draft *draft, const struct inventory *inventory,
+                                   const struct atom *id, const struct atom *proposed)
+{
+    const struct node *old = draft->old;
+
+    must(id != NULL);
+    must(proposed != NULL);
+    must(id != proposed);
+    for (uint32_t i = 0; old != NULL && i < old->gpus; i++)
+        if (old->gpu[i].id == id &&
+            (draft->moved ? old->gpu[i].alias != NULL : keeps_alias(old, inventory, &old->gpu[i])))
+            return old->gpu[i].alias;
+    return draft->moved ? NULL : proposed;
+}
+
+/*
+ * Only a GPU whose id is a UUID has an alias. An inventory without GPUs is treated as one of
+ * counts.
+ */
+static bool shows_counts(const struct inventory *inventory)
+{
+    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    must(inventory->gpus == 0 || inventory->gpu != NULL);
+    for (uint32_t i = 0; i < inventory->gpus; i++)
+        if (inventory->gpu[i].alias != NULL)
+            return false;
+    return true;
+}
+
+/* Does the made-up id at this index refer to another GPU? */
+static bool another_there(const struct node *old, const struct gpu *gpu, uint32_t index)
+{
+    must(gpu >= old->gpu && gpu < old->gpu + old->gpus);
+    must(index <= UINT16_MAX);
+    for (uint32_t i = 0; i < old->gpus; i++)
+        if ((old->gpu[i].flags & GPU_ABSENT) == 0 && old->gpu[i].index == index)
+            return &old->gpu[i] != gpu;
+    return gpu->index != index;
+}
+
+/* Does it contradict what is known about the index of this GPU, which a pod holds? */
+static bool ledger_draft_contradicts(const struct node *old, const struct inventory *inventory,
+                                     const struct gpu *gpu)
+{
+    const bool counts = shows_counts(inventory);
+
+    must(gpu->alias != NULL);
+    must(gpu >= old->gpu && gpu < old->gpu + old->gpus);
+    if (!charged_by_id(old, gpu->alias) || (!counts && !keeps_alias(old, inventory, gpu)))
+        return false;
+    for (uint32_t i = 0; i < inventory->gpus; i++) {
+        const struct gpu_facts *facts = &inventory->gpu[i];
+        const char *name = facts->alias != NULL ? facts->alias : facts->id;
+        const bool its_index = text_is(atom_text(gpu->alias), name);
+        if (facts->alias != NULL && text_is(atom_text(gpu->id), facts->id) != its_index)
+            return true;
+        if (counts && its_index && another_there(old, gpu, facts->index))
+            return true;
+    }
+    return false;
+}
+
+/* Is it known by another index than the one it shows, or by none? */
+static bool out_of_place(const struct gpu *gpu)
+{
+    must(gpu->id != gpu->alias);
+    return gpu->alias == NULL || gpu_id_index(atom_text(gpu->alias)) != gpu->index;
+}
+
+/*
+ * Have indexes moved (after a reboot) while pods hold GPUs by index? The node remembers it for as
+ * long as a pod holds an index that no GPU has.
+ */
+static bool indexes_moved(const struct node *old, const struct inventory *inventory)
+{
+    bool stray = false;
+    bool out = false;
+
+    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    must(old == NULL || old->name != NULL);
+    for (uint32_t i = 0; old != NULL && i < old->gpus; i++) {
+        const struct gpu *gpu = &old->gpu[i];
+        const bool absent = (gpu->flags & GPU_ABSENT) != 0;
+        const bool real = gpu_id_is_real(gpu->id, atom_text(old->name));
+        if (real && gpu->alias != NULL && ledger_draft_contradicts(old, inventory, gpu))
+            return true;
+        stray = stray || (absent && !real);
+        out = out || (!absent && real && out_of_place(gpu));
+    }
+    return stray && out;
+}
+
+/*
+ * For a GPU with a made-up id: the UUID by which a pod holds it. Where only annotations mention a
+ * UUID (the ledger was lost, and UUIDs are not shown any more) their index is the GPU's index.
+ */
+static const struct atom *uuid_of(const struct node *old, const struct inventory *inventory,
+                                  const struct atom *id, uint32_t index)
+{
+    must(id != NULL);
+    must(index <= UINT16_MAX);
+
+    for (uint32_t i = 0; old != NULL && i < old->gpus; i++)
+        if (old->gpu[i].id == id && keeps_alias(old, inventory, &old->gpu[i]))
+            return old->gpu[i].alias;
+    for (uint32_t i = 0; old != NULL && i < old->gpus; i++) {
+        const struct gpu *gpu = &old->gpu[i];
+        if (gpu->index == index && (gpu->flags & GPU_DUPLICATE) != 0 && gpu->alias == NULL &&
+            charged_by_id(old, gpu->id))
+            return gpu->id;
+    }
+    return NULL;
+}
+
+/*
+ * Gives a shown GPU its two names. While the node shows UUIDs, the made-up id is the alias; while
+ * it shows counts, a UUID by which pods know the GPU stays with it.
+ */
+static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
+                            const struct inventory *inventory, const struct gpu_facts *facts)
+{
+    const struct gpu *known = known_by_uuid(draft, inventory, facts);
+    struct gpu gpu = {
+        .id = names_intern(ledger->names, text_of(facts->id)),
+        .model = names_intern(ledger->names, text_of(facts->model)),
+        .milli = facts->milli,
+        .mib = facts->mib,
+        .index = (uint16_t)facts->index,
+        .numa = (int16_t)facts->numa,
+        .peers = facts->peers, /* of the inventory, whose GPUs are the draft's first ones */
+    };
+    if (facts->alias != NULL)
+        gpu.alias =
+            alias_of(draft, inventory, gpu.id, names_intern(ledger->names, text_of(facts->alias)));
+    if (known != NULL) {
+        must(gpu.alias == NULL);
+        gpu.alias = draft->moved ? known->alias : gpu.id;
+        gpu.id = known->id;
+    } else if (facts->alias == NULL && shows_counts(inventory)) {
+        gpu.alias = uuid_of(draft->old, inventory, gpu.id, facts->index);
+    }
+    must(gpu.index == facts->index);
+    must(gpu.numa == facts->numa);
+    if (!facts->healthy)
+        gpu.flags |= GPU_UNHEALTHY;
+    if (facts->cordoned)
+        gpu.flags |= GPU_CORDONED;
+    return gpu;
+}
+
+/* An id takes precedence over an alias, as in node_new(). */
+static const struct gpu *ledger_draft_find_named(const struct gpu *gpu, uint32_t gpus,
+                                                 const struct atom *name)
+{
+    must(name != NULL);
+    must(gpus == 0 || gpu != NULL);
+
+    for (uint32_t i = 0; i < gpus; i++)
+        if (gpu[i].id == name)
+            return &gpu[i];
+    for (uint32_t i = 0; i < gpus; i++)
+        if (gpu[i].alias == name)
+            return &gpu[i];
+    return NULL;
+}
+
+/* The Node object did not mention them: they stay as they were, and take no new shares. */
+static void keep_closed(struct draft *draft, const struct node *old)
+{
+    must(draft->gpus == 0);
+    must(old->gpus <= draft->capacity);
+
+    for (uint32_t i = 0; i < old->gpus; i++) {
+        struct gpu gpu = old->gpu[i];
+        if ((gpu.flags & GPU_ABSENT) == 0) /* absent GPUs take no shares anyway */
+            gpu.flags |= GPU_CORDONED;
+        ledger_draft_add_gpu(draft, &gpu);
+    }
+}
+
+/* GPUs of the old node that the new inventory lacks are carried over as absent. */
+static void keep_absent(struct draft *draft, const struct inventory *inventory,
+                        const struct node *old, uint32_t shown)
+{
+    must(shown == draft->gpus);
+    must(shown + old->gpus <= draft->capacity);
+
+    for (uint32_t i = 0; i < old->gpus; i++) {
+        struct gpu gpu = old->gpu[i];
+        if (ledger_draft_find_named(draft->gpu, shown, gpu.id) != NULL) {
+            if (!keeps_alias(old, inventory, &old->gpu[i]) ||
+                ledger_draft_find_named(draft->gpu, draft->gpus, gpu.alias) != NULL)
+                continue;
+            /* It is present, but not under the UUID that a pod holds it by. */
+            gpu.id = gpu.alias;
+            gpu.alias = NULL;
+            gpu.flags = GPU_DUPLICATE;
+        }
+        gpu.flags &= GPU_DUPLICATE;
+        gpu.flags |= GPU_ABSENT;
+        gpu.peers = 0; /* nothing tells what a GPU that is not there is linked with */
+        /* A name means one GPU: the one that is present. */
+        if (gpu.alias != NULL && ledger_draft_find_named(draft->gpu, shown, gpu.alias) != NULL)
+            gpu.alias = NULL;
+        ledger_draft_add_gpu(draft, &gpu);
+    }
+}
+
+/* A Node without GPUs has its labels for others. */
+static void show_labels(struct draft *draft, struct ledger *ledger,
+                        const struct inventory *inventory)
+{
+    const struct rulebook *book = ledger->outlook != NULL ? ledger->outlook->rulebook : NULL;
+    const bool counts = inventory->gpus > 0 || inventory->silent;
+
+    must(draft->labels == NULL);
+    must(inventory->labels == 0 || inventory->label != NULL);
+    draft->labels = counts ? labels_new(inventory->label, inventory->labels, ledger->names) : NULL;
+    /* The version before, if it says the same, so that both have it in common. */
+    if (draft->old != NULL && labels_eq(draft->labels, draft->old->labels)) {
+        labels_unref(draft->labels);
+        draft->labels = labels_ref(draft->old->labels);
+    }
+    draft->build.labels = draft->labels;
+    draft->build.rules = rulebook_of_node(book, draft->labels);
+}
+
+/* Whether anybody may use it depends on the tolerations of the pods that are known. */
+static void show_taints(struct draft *draft, const struct ledger *ledger,
+                        const struct inventory *inventory)
+{
+    must(draft->taints == NULL);
+    must(inventory->taints.taints == 0 || inventory->taints.taint != NULL);
+    draft->taints = taints_new(&inventory->taints);
+    /* The version before, if it says the same, so that both have it in common. */
+    if (draft->old != NULL && taints_eq(draft->taints, draft->old->taints)) {
+        taints_unref(draft->taints);
+        draft->taints = taints_ref(draft->old->taints);
+    }
+    draft->build.taints = draft->taints;
+    draft->build.unusable =
+        taints_close(draft->taints != NULL ? &draft->taints->is : NULL, ledger->tolerations);
+}
+
+/* Borrows the texts. */
+static void draft_note(struct draft *draft, const struct atom *gpu, const struct gpu_facts *facts)
+{
+    must(gpu != NULL);
+    must(draft->build.notes < GPUS_PER_NODE_MAX);
+    if (facts->held == NULL && facts->ill == NULL)
+        return;
+    draft->build.note = draft->note;
+    draft->note[draft->build.notes++] = (struct gpu_note){gpu, facts->held, facts->ill};
+}
+
+/* A node that cannot be read says nothing of its plugin, either. */
+static void draft_plugin(struct draft *draft, const struct inventory *inventory)
+{
+    const struct node *old = draft->old;
+    const bool same = old != NULL && !draft->another;
+
+    must(!inventory->silent || inventory->plugin.state == PLUGIN_NONE);
+    if (inventory->silent && same)
+        return;
+    draft->build.plugin = plugin_judged(&inventory->plugin, same ? old->plugin.state : PLUGIN_NONE);
+    must(draft->build.plugin.state != PLUGIN_ZERO);
+}
+
+void draft_inventory(struct draft *draft, struct ledger *ledger, const struct inventory *inventory)
+{
+    const struct node *old = draft->old;
+    struct node_build *build = &draft->build;
+
+    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    must(inventory->gpus + (old != NULL ? old->gpus : 0) <= draft->capacity);
+
+    build->name = names_intern(ledger->names, text_of(inventory->node));
+    must(old == NULL || old->name == build->name);
+    build->uid = names_intern(ledger->names, text_of(inventory->uid));
+    draft->another = old != NULL && old->uid != build->uid;
+    build->source = inventory->source;
+    build->problem = inventory->problem;
+    build->problem_text = names_intern(ledger->names, text_of(inventory->problem_text));
+    build->gone = false;
+    build->agent = inventory->agent;
+    draft_plugin(draft, inventory);
+    show_labels(draft, ledger, inventory);
+    show_taints(draft, ledger, inventory);
+    if (!inventory->silent)
+        build->notes = 0; /* else those from before stay, as the GPUs do */
+    draft->gpus = 0;
+    /* Before any GPU is added: it decides what an index means. */
+    draft->moved = indexes_moved(old, inventory);
+    const bool counts = shows_counts(inventory);
+    for (uint32_t i = 0; i < inventory->gpus; i++) {
+        const struct gpu_facts *facts = &inventory->gpu[i];
+        /* One more than before: it may be any of those that are absent. */
+        if (draft->moved && counts && known_by_uuid(draft, inventory, facts) == NULL)
+            continue;
+        struct gpu gpu = shown_gpu(draft, ledger, inventory, facts);
+        if (draft->moved && counts)
+            gpu.peers = 0; /* some are left out, so positions differ */
+        ledger_draft_add_gpu(draft, &gpu);
+        draft_note(draft, gpu.id, facts);
+    }
+    if (old != NULL && inventory->silent)
+        keep_closed(draft, old);
+    else if (old != NULL)
+        keep_absent(draft, inventory, old, draft->gpus);
+    must(draft->gpus >= inventory->gpus || draft->moved);
+    must(build->problem == PROBLEM_NONE || inventory->gpus == 0);
+}
+
+/*
+ * The flags that follow from who showed a UUID first. Made-up ids contain the name of their node
+ * and cannot collide. What elder shows belongs to elder, unless a pod holds it here.
+ */
+static unsigned ledger_draft_owned_id(const struct draft *draft, const struct ledger *ledger,
+                                      const struct gpu *gpu, const struct inventory *elder)
+{
+    const struct text id = atom_text(gpu->id);
+
+    must(draft->build.name != NULL);
+    if (!gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
+        return 0;
+    const uint32_t owner = value_slot(map_find(&ledger->owners, id));
+    must(owner == SLOT_NONE || owner < ledger->places);
+    if (owner != SLOT_NONE && owner != draft->slot)
+        return GPU_DUPLICATE;
+    if (elder != NULL && ledger_draft_shows(elder, id) &&
+        (draft->old == NULL || !ledger_draft_charged(draft->old, gpu)))
+        return GPU_DUPLICATE;
+    const struct rivals *rivals = map_find(&ledger->rivals, id);
+    /* until now it may have been absent itself */
+    return rivals != NULL && (rivals->count > 1 || rivals->slot[0] != draft->slot) ? GPU_CONTESTED
+                                                                                   : 0;
+}
+
+void draft_assign_owner(struct draft *draft, const struct ledger *ledger,
+                        const struct inventory *elder)
+{
+    must(draft->slot <= ledger->places);
+    must(draft->gpus <= draft->capacity);
+
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        struct gpu *gpu = &draft->gpu[i];
+        const unsigned kept = gpu->flags & ~(unsigned)(GPU_DUPLICATE | GPU_CONTESTED);
+        /* What a node does not show keeps its owner. */
+        if ((gpu->flags & GPU_ABSENT) == 0)
+            gpu->flags = (uint16_t)(kept | ledger_draft_owned_id(draft, ledger, gpu, elder));
+    }
+    draft->elder = elder;
+}
+
+void draft_vouch(struct draft *draft, enum vouch vouch, int64_t at_ms)
+{
+    struct node_build *build = &draft->build;
+
+    must((unsigned)vouch < VOUCHES);
+    must(!build->gone || vouch == VOUCH_NONE);
+    if (build->vouch == vouch)
+        return;
+    build->vouch = vouch;
+    build->vouch_ms = at_ms;
+}
+
+void draft_absent(struct draft *draft, const struct gpu *gpu)
+{
+    must(ledger_draft_find_named(draft->gpu, draft->gpus, gpu->id) == NULL);
+
+    struct gpu absent = *gpu;
+    absent.flags = GPU_ABSENT | (gpu->flags & GPU_DUPLICATE);
+    ledger_draft_add_gpu(draft, &absent);
+    must((absent.flags & GPU_ABSENT) != 0);
+}
+
+/*
+ * Borrows from old: node_new() counts each allocation that it keeps. Aborts if before is not there.
+ */
+static uint32_t ledger_draft_merge(const struct node *old, const struct allocation *before,
+                                   const struct allocation *after, const struct allocation **out)
+{
+    uint32_t count = 0;
+    bool left = before == NULL;
+
+    for (uint32_t i = 0; old != NULL && i < old->allocations; i++) {
+        left = left || old->allocation[i] == before;
+        if (old->allocation[i] != before)
+            out[count++] = old->allocation[i];
+    }
+    must(left);
+    must(count <= (old != NULL ? old->allocations : 0));
+    if (after != NULL)
+        out[count++] = after;
+    return count;
+}
+
+/*
+ * The UUID of a made-up GPU is known from pods only, so it goes with the last that holds the GPU by
+ * it. The next inventory would say the same (uuid_of()), but must not be the first to do so.
+ */
+static void forget_uuids(struct draft *draft)
+{
+    const struct node_build *build = &draft->build;
+
+    must(build->name != NULL);
+    must(draft->gpus <= draft->capacity);
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        struct gpu *gpu = &draft->gpu[i];
+        if (gpu->alias != NULL && !gpu_id_is_real(gpu->id, atom_text(build->name)) &&
+            !ledger_draft_charge_by(build->allocation, build->allocations, gpu->alias))
+            gpu->alias = NULL;
+    }
+}
+
+/* Insert it where it sorts, once. */
+static uint32_t add_owned_id(const struct atom **owned_id, uint32_t owned_ids,
+                             const struct atom *id)
+{
+    uint32_t at = owned_ids;
+
+    must(id != NULL);
+    must(owned_id != NULL);
+    while (at > 0 && atom_cmp(owned_id[at - 1], id) > 0)
+        at--;
+    if (at > 0 && owned_id[at - 1] == id)
+        return owned_ids;
+    memmove(&owned_id[at + 1], &owned_id[at], (owned_ids - at) * sizeof(struct atom *));
+    owned_id[at] = id;
+    return owned_ids + 1;
+}
+
+/* Did only this pod keep it, and did the former Node show it? */
+static bool left_with(const struct draft *draft, const struct allocation *before,
+                      const struct gpu *gpu)
+{
+    must(gpu->id != NULL);
+    must((gpu->flags & GPU_ABSENT) != 0);
+    if (before == NULL || before->is.node_uid == draft->build.uid)
+        return false;
+    for (uint32_t i = 0; i < before->charges; i++)
+        if (before->charge[i].gpu == gpu->id || before->charge[i].gpu == gpu->alias)
+            return true;
+    return false;
+}
+
+/*
+ * A UUID that this Node showed first stays its own while the Node exists, shown or not: an
+ * annotation that cannot be read for a moment gives no GPU away. If it is still charged it becomes
+ * an absent GPU.
+ */
+static uint32_t ledger_draft_remember(const struct draft *draft, const struct allocation *before,
+                                      const struct atom **out)
+{
+    const struct node *old = draft->old;
+    uint32_t owned_ids = 0;
+
+    must(old == NULL || old->owned_ids <= GPUS_PER_NODE_MAX);
+    if (old == NULL || draft->build.gone || draft->another)
+        return 0;
+    for (uint32_t i = 0; i < old->owned_ids; i++)
+        if (draft->elder == NULL || !ledger_draft_shows(draft->elder, atom_text(old->owned_id[i])))
+            owned_ids = add_owned_id(out, owned_ids, old->owned_id[i]);
+    for (uint32_t i = 0; i < draft->gpus; i++) {
+        const struct gpu *gpu = &draft->gpu[i];
+        if ((gpu->flags & (GPU_ABSENT | GPU_DUPLICATE)) == GPU_ABSENT &&
+            gpu_id_is_real(gpu->id, atom_text(draft->build.name)) && !left_with(draft, before, gpu))
+            owned_ids = add_owned_id(out, owned_ids, gpu->id);
+    }
+    must(owned_ids <= old->owned_ids + draft->gpus);
+    return owned_ids;
+}
+
+/* Charges are left out: they follow from the allocations, which no NODE command changes. */
+static bool gpu_alike(const struct gpu *a, const struct gpu *b)
+{
+    must(a->id != NULL);
+    must(b->id != NULL);
+    return a->id == b->id && a->alias == b->alias && a->model == b->model && a->milli == b->milli &&
+           a->mib == b->mib && a->index == b->index && a->numa == b->numa && a->peers == b->peers &&
+           ((a->flags ^ b->flags) & ~(unsigned)GPU_HELD) == 0;
+}
+
+static bool is_same_text(const char *a, const char *b)
+{
+    must(a == NULL || a[0] != '\0');
+    must(b == NULL || b[0] != '\0');
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+bool node_notes_alike(const struct node *a, const struct node *b)
+{
+    must(a->notes <= a->gpus);
+    must(b->notes <= b->gpus);
+    if (a->notes != b->notes)
+        return false;
+    for (uint32_t i = 0; i < a->notes; i++)
+        if (a->note[i].gpu != b->note[i].gpu || !is_same_text(a->note[i].held, b->note[i].held) ||
+            !is_same_text(a->note[i].ill, b->note[i].ill))
+            return false;
+    return true;
+}
+
+bool node_plugins_alike(const struct node *a, const struct node *b)
+{
+    must(a != b);
+    must(a->name == b->name);
+    return a->plugin.state == b->plugin.state && a->plugin.offered == b->plugin.offered &&
+           a->plugin.healthy == b->plugin.healthy;
+}
+
+bool node_alike(const struct node *a, const struct node *b)
+{
+    must(a != NULL);
+    must(b != NULL);
+
+    if (a->name != b->name || a->uid != b->uid || a->source != b->source ||
+        a->problem != b->problem || a->problem_text != b->problem_text || a->gone != b->gone ||
+        a->gpus != b->gpus || a->owned_ids != b->owned_ids)
+        return false;
+    for (uint32_t i = 0; i < a->gpus; i++)
+        if (!gpu_alike(&a->gpu[i], &b->gpu[i]))
+            return false;
+    for (uint32_t i = 0; i < a->owned_ids; i++)
+        if (a->owned_id[i] != b->owned_id[i])
+            return false;
+    return true;
+}
+
+/* since_ms says since when problem, gone and the flags that are kept have had their values. */
+static bool same_trouble(const struct node *a, const struct node *b)
+{
+    must(a->name == b->name);
+    must(a != b);
+
+    if (a->problem != b->problem || a->gone != b->gone || a->gpus != b->gpus ||
+        (a->problem_text->len > 0) != (b->problem_text->len > 0))
+        return false;
+    for (uint32_t i = 0; i < a->gpus; i++)
+        if (a->gpu[i].id != b->gpu[i].id ||
+            ((a->gpu[i].flags ^ b->gpu[i].flags) & ~(unsigned)(GPU_CONTESTED | GPU_HELD)) != 0)
+            return false;
+    return true;
+}
+
+struct node *draft_node(struct draft *draft, const struct allocation *before,
+                        const struct allocation *after, int64_t at_ms)
+{
+    const struct node *old = draft->old;
+    struct node_build *build = &draft->build;
+    const uint32_t most = (old != NULL ? old->allocations : 0) + 1;
+
+    must(build->name != NULL);
+    must(build->uid != NULL);
+    must(build->problem_text != NULL);
+    must(before == NULL || after == NULL || strcmp(before->is.uid, after->is.uid) == 0);
+    const struct allocation **list = xcalloc(most, sizeof(struct allocation *));
+    build->allocations = ledger_draft_merge(old, before, after, list);
+    build->allocation = list;
+    must(build->allocations <= most);
+    if (before != NULL) /* else it may be the first of those that are restored */
+        forget_uuids(draft);
+    build->gpus = draft->gpus;
+    build->gpu = draft->gpu;
+    /* Room for the worst case: every former claim stays, and every GPU becomes one. */
+    const uint32_t owned_ids_most = (old != NULL ? old->owned_ids : 0) + draft->gpus + 1;
+    const struct atom **owned_id = xcalloc(owned_ids_most, sizeof(struct atom *));
+    build->owned_ids = ledger_draft_remember(draft, before, owned_id);
+    build->owned_id = owned_id;
+
+    struct node *node = NULL;
+    if (!build->gone || build->allocations > 0) {
+        node = node_new(build);
+        must(node->allocations == build->allocations);
+        node->since_ms = old != NULL && same_trouble(old, node) ? old->since_ms : at_ms;
+    }
+    build->allocation = NULL;
+    build->owned_id = NULL;
+    xfree(list);
+    xfree(owned_id);
+    return node;
+}

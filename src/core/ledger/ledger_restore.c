@@ -1,0 +1,256 @@
+/*
+ * Rows of a database, judged and put back into an empty ledger: all nodes, then all allocations.
+ * Called by store/verify.c. A database is input from outside: what contradicts an invariant is
+ * ERR_CORRUPT with the name of the object, never a failed must(). Therefore everything that
+ * node_new() and ledger_apply() take for granted is checked here first.
+ */
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "ledger_internal.h"
+
+/*
+ * A UUID has one owner among all nodes, as a GPU or as a claim; further nodes that show it must be
+ * flagged duplicates.
+ */
+static int ledger_restore_check_gpu(const struct ledger *ledger, const struct node_build *build,
+                                    uint32_t i, struct err *err)
+{
+    const struct gpu *gpu = &build->gpu[i];
+    const char *node = build->name->text;
+
+    must(i < build->gpus);
+    must(gpu->id != NULL);
+    must(gpu->model != NULL);
+    if (gpu->id->len == 0)
+        return err_set(err, ERR_CORRUPT, "node %s: a GPU without an id", node);
+    if (gpu->milli == 0 || gpu->milli > GPU_MILLI)
+        return err_set(err, ERR_CORRUPT, "node %s: GPU %s has %u milli, not 1 to %d", node,
+                       gpu->id->text, gpu->milli, GPU_MILLI);
+    for (uint32_t k = 0; k < i; k++) {
+        const struct gpu *other = &build->gpu[k];
+        if (other->id == gpu->id || (gpu->alias != NULL && gpu->alias == other->alias))
+            return err_set(err, ERR_CORRUPT, "node %s: GPU %s is there twice", node, gpu->id->text);
+    }
+    if ((gpu->flags & GPU_DUPLICATE) == 0 && gpu_id_is_real(gpu->id, atom_text(build->name)) &&
+        map_find(&ledger->owners, atom_text(gpu->id)) != NULL)
+        return err_set(err, ERR_CORRUPT, "node %s: GPU %s is another node's already", node,
+                       gpu->id->text);
+    return 0;
+}
+
+/* The store delivers claims in ascending order, so one that does not ascend is there twice. */
+static int check_owned_id(const struct ledger *ledger, const struct node_build *build, uint32_t i,
+                          struct err *err)
+{
+    const struct atom *id = build->owned_id[i];
+    const char *node = build->name->text;
+
+    must(i < build->owned_ids);
+    must(id != NULL);
+    if (build->gone || id->len == 0 || !gpu_id_is_real(id, atom_text(build->name)))
+        return err_set(err, ERR_CORRUPT, "node %s: it cannot claim GPU %s", node, id->text);
+    if (i > 0 && atom_cmp(build->owned_id[i - 1], id) >= 0)
+        return err_set(err, ERR_CORRUPT, "node %s: it claims GPU %s twice", node, id->text);
+    if (map_find(&ledger->owners, atom_text(id)) != NULL)
+        return err_set(err, ERR_CORRUPT, "node %s: it claims GPU %s, which is another node's", node,
+                       id->text);
+    for (uint32_t k = 0; k < build->gpus; k++)
+        if (build->gpu[k].id == id)
+            return err_set(err, ERR_CORRUPT, "node %s: it claims GPU %s, which it has", node,
+                           id->text);
+    return 0;
+}
+
+static int ledger_restore_check_node(const struct ledger *ledger, const struct node_build *build,
+                                     struct err *err)
+{
+    must(build->gpus == 0 || build->gpu != NULL);
+    must(err != NULL);
+    if (build->name->len == 0 || build->name->len > NAME_BYTES_MAX)
+        return err_set(err, ERR_CORRUPT, "node: a name of %u bytes, not 1 to %d", build->name->len,
+                       NAME_BYTES_MAX);
+    if (ledger_node(ledger, atom_text(build->name)) != NULL)
+        return err_set(err, ERR_CORRUPT, "node %s: is there twice", build->name->text);
+    if (ledger->slots.count >= NODES_MAX)
+        return err_set(err, ERR_CORRUPT, "node %s: one more than %d nodes", build->name->text,
+                       NODES_MAX);
+    for (uint32_t i = 0; i < build->gpus; i++) {
+        const int failed = ledger_restore_check_gpu(ledger, build, i, err);
+        if (failed != 0)
+            return failed;
+    }
+    if (build->owned_ids > GPUS_PER_NODE_MAX)
+        return err_set(err, ERR_CORRUPT, "node %s: it claims more than %d GPUs", build->name->text,
+                       GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < build->owned_ids; i++) {
+        const int failed = check_owned_id(ledger, build, i, err);
+        if (failed != 0)
+            return failed;
+    }
+    return 0;
+}
+
+/* Put something back as if it had always been there: no capacity was freed, no time passed. */
+static void ledger_restore_put_back(struct ledger *ledger, const struct change *change)
+{
+    const bool room_came = ledger->room_came;
+    must(change->node_after != NULL);
+    must(ledger->generation == 0 || ledger->capacity_generation <= ledger->generation);
+    ledger_apply(ledger, change);
+    ledger->room_came = room_came;
+}
+
+/* Kept aside until an allocation charges it: node_new() drops an absent GPU that nobody charges. */
+static void keep_gpu(struct ledger *ledger, const struct atom *node, const struct gpu *gpu)
+{
+    ledger->kept = xgrow(ledger->kept, ledger->kepts, &ledger->kept_capacity, sizeof *ledger->kept);
+    ledger->kept[ledger->kepts++] = (struct kept_gpu){.node = node, .gpu = *gpu};
+    must(ledger->kepts <= ledger->kept_capacity);
+}
+
+int ledger_restore_node(struct ledger *ledger, const struct node_build *build, struct err *err)
+{
+    must(build->name != NULL);
+    must(build->uid != NULL);
+    must(build->problem_text != NULL);
+    must(build->allocations == 0);
+
+    const int failed = ledger_restore_check_node(ledger, build, err);
+    if (failed != 0)
+        return failed;
+
+    struct gpu *shown = xcalloc(build->gpus + 1, sizeof *shown);
+    struct node_build mine = *build;
+    mine.gpus = 0;
+    mine.gpu = shown;
+    for (uint32_t i = 0; i < build->gpus; i++) {
+        if ((build->gpu[i].flags & GPU_ABSENT) != 0)
+            keep_gpu(ledger, build->name, &build->gpu[i]);
+        else
+            shown[mine.gpus++] = build->gpu[i];
+    }
+    struct change change = {.kind = COMMAND_NODE, .verdict = VERDICT_OK};
+    change.slot = ledger_free_slot(ledger);
+    change.node_after = node_new(&mine);
+    ledger_restore_put_back(ledger, &change);
+    change_done(&change);
+    xfree(shown);
+    return 0;
+}
+
+/* Stricter than allocation_fault(): no command leaves such a row behind. */
+static int ledger_restore_check_amounts(const struct allocation_facts *facts, struct err *err)
+{
+    const char *fault = allocation_fault(facts);
+    if (fault != NULL)
+        return err_set(err, ERR_CORRUPT, "allocation %s: %s", facts->uid, fault);
+    if (facts->origin == ORIGIN_OBSERVED && facts->state != STATE_BOUND)
+        return err_set(err, ERR_CORRUPT, "allocation %s: observed, but not bound", facts->uid);
+    if (facts->shares == 0 && facts->unplaced_milli == 0 && facts->held_gpus == 0)
+        return err_set(err, ERR_CORRUPT, "allocation %s: holds nothing", facts->uid);
+    for (uint32_t i = 0; i < facts->shares; i++)
+        if (facts->share[i].milli > GPU_MILLI)
+            return err_set(err, ERR_CORRUPT, "allocation %s: a share of %u milli", facts->uid,
+                           facts->share[i].milli);
+    return 0;
+}
+
+/* The node must be there: the store delivers all nodes before the first allocation. */
+static int check_allocation(const struct ledger *ledger, const struct allocation_facts *facts,
+                            struct err *err)
+{
+    const size_t bytes = strlen(facts->uid);
+
+    if (bytes == 0 || bytes > UID_BYTES_MAX)
+        return err_set(err, ERR_CORRUPT, "allocation: a uid of %zu bytes, not 1 to %d", bytes,
+                       UID_BYTES_MAX);
+    if (ledger_find(ledger, text_of(facts->uid)) != NULL)
+        return err_set(err, ERR_CORRUPT, "allocation %s: is there twice", facts->uid);
+    if (facts->state != STATE_RESERVED && facts->state != STATE_BOUND)
+        return err_set(err, ERR_CORRUPT, "allocation %s: released, yet among the live ones",
+                       facts->uid);
+    if (ledger_node(ledger, atom_text(facts->node)) == NULL)
+        return err_set(err, ERR_CORRUPT, "allocation %s: node %s is not there", facts->uid,
+                       facts->node->text);
+    return ledger_restore_check_amounts(facts, err);
+}
+
+/* A list is enough: few GPUs are absent. */
+static const struct gpu *kept_gpu(const struct ledger *ledger, const struct atom *node,
+                                  const struct atom *name)
+{
+    must(node != NULL);
+    must(name != NULL);
+    for (uint32_t i = 0; i < ledger->kepts; i++) {
+        const struct kept_gpu *kept = &ledger->kept[i];
+        if (kept->node == node && (kept->gpu.id == name || kept->gpu.alias == name))
+            return &kept->gpu;
+    }
+    return NULL;
+}
+
+static bool ledger_restore_drafted(const struct draft *draft, const struct atom *name)
+{
+    for (uint32_t i = 0; i < draft->gpus; i++)
+        if (draft->gpu[i].id == name || draft->gpu[i].alias == name)
+            return true;
+    return false;
+}
+
+/* Every GPU that a share names is one that the node has or had. */
+static int bring_gpus(const struct ledger *ledger, const struct allocation_facts *facts,
+                      struct draft *draft, struct err *err)
+{
+    for (uint32_t i = 0; i < facts->shares; i++) {
+        const struct atom *name = facts->share[i].gpu;
+        if (ledger_restore_drafted(draft, name))
+            continue;
+        const struct gpu *kept = kept_gpu(ledger, facts->node, name);
+        if (kept == NULL)
+            return err_set(err, ERR_CORRUPT, "allocation %s: GPU %s is not of node %s", facts->uid,
+                           name->text, facts->node->text);
+        if ((kept->flags & GPU_DUPLICATE) == 0 &&
+            map_find(&ledger->owners, atom_text(kept->id)) != NULL)
+            return err_set(err, ERR_CORRUPT, "node %s: GPU %s is another node's already",
+                           facts->node->text, kept->id->text);
+        draft_absent(draft, kept);
+        must(ledger_restore_drafted(draft, name));
+    }
+    return 0;
+}
+
+int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, struct err *err)
+{
+    must(facts->uid != NULL);
+    must(facts->namespace != NULL);
+    must(facts->name != NULL);
+    must(facts->node != NULL);
+    must(facts->node_uid != NULL);
+
+    int failed = check_allocation(ledger, facts, err);
+    if (failed != 0)
+        return failed;
+
+    const uint32_t slot = ledger_slot(ledger, atom_text(facts->node));
+    const struct node *node = ledger_at(ledger, slot);
+    struct draft draft;
+    draft_init(&draft, node, slot, facts->shares);
+    failed = bring_gpus(ledger, facts, &draft, err);
+    if (failed == 0) {
+        struct change change = {.kind = COMMAND_ADOPT, .verdict = VERDICT_OK, .slot = slot};
+        struct allocation *allocation = allocation_new(facts);
+        /* Loading is no event: the node keeps the since_ms of the file. */
+        struct node *after = draft_node(&draft, NULL, allocation, node->since_ms);
+        must(after->since_ms == node->since_ms);
+        must(after->allocations == node->allocations + 1);
+        change.node_before = node_ref(node);
+        change.node_after = after;
+        change.after = allocation;
+        ledger_restore_put_back(ledger, &change);
+        change_done(&change);
+    }
+    draft_done(&draft);
+    return failed;
+}

@@ -1,0 +1,225 @@
+/*
+ * Turns what the API server shows of a pod into commands that close the gap to the ledger. Called
+ * by the writer for each pod of a list or a watch. An event may be older than the ledger, so only
+ * what cannot be taken back is evidence: the pod is bound, has ended, is being deleted, is gone, or
+ * is unbound in a later version. A released row and its adoption elsewhere are two commands, of
+ * which the second is decided after the first is applied.
+ */
+#include "milligpu/core/ledger/reconcile.h"
+
+#include <string.h>
+
+#include "ledger_internal.h"
+
+static struct command reconcile_about(enum command_kind kind, const struct pod *pod, int64_t now_ms)
+{
+    must(pod->uid[0] != '\0');
+    must(pod->namespace != NULL);
+    must(pod->name != NULL);
+    return (struct command){.kind = kind,
+                            .at_ms = now_ms,
+                            .uid = pod->uid,
+                            .namespace = pod->namespace,
+                            .name = pod->name};
+}
+
+static struct command reconcile_release(const struct pod *pod, const char *why, int64_t now_ms)
+{
+    must(why != NULL);
+    struct command command = reconcile_about(COMMAND_RELEASE, pod, now_ms);
+    command.why = why;
+    return command;
+}
+
+/* Borrows pod and request: the command lives no longer than they do. */
+static struct command reconcile_adopt(const struct pod *pod, const struct request *request,
+                                      int64_t now_ms)
+{
+    must(pod->node[0] != '\0');
+    must(!pod_ended(pod));
+    struct command command = reconcile_about(COMMAND_ADOPT, pod, now_ms);
+    command.node = pod->node;
+    command.pod = pod;
+    command.request = request;
+    return command;
+}
+
+/* The parts for which this many GPUs are enough. */
+static uint32_t parts_on(const struct request *request, uint32_t gpus)
+{
+    uint32_t parts = 0;
+    must(request->wants > 0);
+    for (uint32_t w = 0; w < request->wants; w++)
+        parts += request->want[w].parts < gpus ? request->want[w].parts : gpus;
+    must(parts <= PARTS_MAX);
+    return parts;
+}
+
+bool reconcile_lacks(const struct allocation *row, const struct request *request)
+{
+    must(row != NULL);
+    return row->is.presumed && request != NULL && request->wants > 0 &&
+           parts_on(request, GPUS_PER_NODE_MAX) > row->is.shares;
+}
+
+/*
+ * The node has GPUs for parts that had none: the row is released and adopted again with more parts.
+ */
+static bool can_be_placed(const struct node *node, const struct allocation *row,
+                          const struct request *request)
+{
+    uint32_t gpus = 0;
+    must(row->is.node == node->name);
+    if (!reconcile_lacks(row, request))
+        return false;
+    for (uint32_t i = 0; i < node->gpus; i++)
+        if ((node->gpu[i].flags & GPU_ABSENT) == 0)
+            gpus++;
+    return parts_on(request, gpus) > row->is.shares;
+}
+
+/* The row stays; its facts about the pod follow the pod. */
+static size_t reconcile_follow(const struct node *node, const struct allocation *row,
+                               const struct pod *pod, int64_t now_ms,
+                               struct command command[RECONCILE_MAX])
+{
+    const bool bound = pod->node[0] != '\0';
+    size_t count = 0;
+
+    must(strcmp(row->is.uid, pod->uid) == 0);
+    must(!bound || text_is(atom_text(row->is.node), pod->node));
+    if (bound && row->is.state == STATE_RESERVED) {
+        command[count] = reconcile_about(COMMAND_CONFIRM, pod, now_ms);
+        command[count++].node = pod->node;
+    }
+    /* A deletion timestamp is never taken back: an event without one is just older. */
+    if (pod->terminating_ms != 0 && pod->terminating_ms != row->is.terminating_ms) {
+        command[count] = reconcile_about(COMMAND_TERMINATING, pod, now_ms);
+        command[count++].terminating_ms = pod->terminating_ms;
+    }
+    const bool differs = bound && adopt_differs(node, &row->is, pod);
+    if (bound && (differs != row->is.annotation_differs || row->is.listed_unbound)) {
+        command[count] = reconcile_about(COMMAND_NOTE, pod, now_ms);
+        command[count++].differs = differs;
+    }
+    must(count <= RECONCILE_MAX);
+    return count;
+}
+
+size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
+                     const struct request *request, int64_t now_ms,
+                     struct command command[RECONCILE_MAX])
+{
+    must(pod != NULL);
+    must(pod->uid[0] != '\0');
+
+    const struct allocation *row = ledger_find(ledger, text_of(pod->uid));
+    size_t count = 0;
+    if (pod_ended(pod)) {
+        if (row != NULL)
+            command[count++] = reconcile_release(pod, "ended", now_ms);
+        return count;
+    }
+    const bool bound = pod->node[0] != '\0';
+    if (row != NULL) {
+        const struct node *node = ledger_node(ledger, atom_text(row->is.node));
+        must(node != NULL);
+        /* An unbound pod proves nothing: its Binding may be on the way, or the event may be old. */
+        const bool elsewhere = bound && !text_is(atom_text(row->is.node), pod->node);
+        if (!elsewhere && !(bound && can_be_placed(node, row, request)))
+            return reconcile_follow(node, row, pod, now_ms, command);
+        command[count++] = reconcile_release(pod, elsewhere ? "elsewhere" : "placed", now_ms);
+    }
+    if (bound && adopt_counts(pod, request))
+        command[count++] = reconcile_adopt(pod, request, now_ms);
+    must(count <= RECONCILE_MAX);
+    return count;
+}
+
+static struct command release_row(const struct allocation *row, const char *uid, const char *why,
+                                  int64_t now_ms)
+{
+    must(strcmp(row->is.uid, uid) == 0);
+    must(why[0] != '\0');
+    return (struct command){.kind = COMMAND_RELEASE,
+                            .at_ms = now_ms,
+                            .uid = uid,
+                            .namespace = row->is.namespace,
+                            .name = row->is.name,
+                            .why = why};
+}
+
+size_t reconcile_unbound(const struct ledger *ledger, const char *uid, uint64_t version,
+                         int64_t now_ms, struct command command[RECONCILE_MAX])
+{
+    must(uid != NULL);
+    must(uid[0] != '\0');
+
+    const struct allocation *row = ledger_find(ledger, text_of(uid));
+    if (row == NULL || row->is.state != STATE_RESERVED || row->is.version == 0 ||
+        version <= row->is.version)
+        return 0;
+    must(row->is.origin == ORIGIN_GRANTED);
+    command[0] = release_row(row, uid, "unbound", now_ms);
+    return 1;
+}
+
+size_t reconcile_listed_unbound(const struct ledger *ledger, const struct pod *pod, int64_t now_ms,
+                                struct command command[RECONCILE_MAX])
+{
+    must(pod->uid[0] != '\0');
+    must(pod->node[0] == '\0' && !pod_ended(pod));
+
+    const struct allocation *row = ledger_find(ledger, text_of(pod->uid));
+    if (row == NULL || row->is.state != STATE_BOUND || row->is.listed_unbound)
+        return 0;
+    command[0] = reconcile_about(COMMAND_NOTE, pod, now_ms);
+    command[0].differs = row->is.annotation_differs;
+    command[0].unbound = true;
+    return 1;
+}
+
+size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_ms,
+                      struct command command[RECONCILE_MAX])
+{
+    must(uid != NULL);
+    must(uid[0] != '\0');
+
+    const struct allocation *row = ledger_find(ledger, text_of(uid));
+    if (row == NULL)
+        return 0;
+    command[0] = release_row(row, uid, "gone", now_ms);
+    return 1;
+}
+
+/*
+ * Rows first, because they only follow; then annotations, which say where their pods are: the
+ * signed ones before those that anybody may have written; last the pods that have to be guessed
+ * into what is left.
+ */
+static int reconcile_rank(const struct ledger *ledger, const struct pod *pod)
+{
+    must(pod->uid != NULL);
+    if (ledger_find(ledger, text_of(pod->uid)) != NULL)
+        return 0;
+    if (pod->annotation != NOTE_OK)
+        return 3;
+    return pod->proof == PROOF_SIGNED ? 1 : 2;
+}
+
+int reconcile_order(const struct ledger *ledger, const struct pod *a, const struct pod *b)
+{
+    must(a != NULL);
+    must(b != NULL);
+
+    const int rank_a = reconcile_rank(ledger, a);
+    const int rank_b = reconcile_rank(ledger, b);
+    if (rank_a != rank_b)
+        return rank_a < rank_b ? -1 : 1;
+    /* Pods without a time sort last. */
+    const int64_t at_a = a->scheduled_ms > 0 ? a->scheduled_ms : INT64_MAX;
+    const int64_t at_b = b->scheduled_ms > 0 ? b->scheduled_ms : INT64_MAX;
+    if (at_a != at_b)
+        return at_a < at_b ? -1 : 1;
+    return strcmp(a->uid, b->uid);
+}

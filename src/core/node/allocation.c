@@ -1,0 +1,375 @@
+/*
+ * What one pod holds: computes its charges from its shares and checks them. Called by the ledger,
+ * by nodes and by the store, in any thread. An allocation is one immutable block with a reference
+ * count: each step of its life is a new object, and a snapshot keeps the former one as long as
+ * necessary. Callers pass facts from outside through allocation_fault() first, because
+ * allocation_new() trusts them. Parts: charges, faults, the block, counting, comparing, checking.
+ */
+#include "milligpu/core/node/allocation.h"
+
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+
+/* What one GPU gives to one pod over the pod's life. */
+struct life {
+    uint32_t sidecars; /* sidecars started so far: they keep running */
+    uint32_t apps;
+    uint32_t peak; /* peak so far, while init containers run one by one */
+};
+
+/* Adopted amounts may be absurdly large; the sum must saturate, not wrap around. */
+static uint32_t allocation_sum(uint32_t a, uint32_t b)
+{
+    uint32_t all;
+    return __builtin_add_overflow(a, b, &all) ? UINT32_MAX : all;
+}
+
+/*
+ * The kubelet starts init containers one by one, beside the sidecars that precede them, and the
+ * apps after the last: so an init container adds to the sidecars so far, and never to the apps.
+ */
+static void life_start(struct life *life, enum container_kind kind, uint32_t amount)
+{
+    uint32_t now;
+
+    switch (kind) {
+    case CONTAINER_SIDECAR:
+        life->sidecars = allocation_sum(life->sidecars, amount);
+        return;
+    case CONTAINER_INIT:
+        now = allocation_sum(life->sidecars, amount);
+        life->peak = now > life->peak ? now : life->peak;
+        return;
+    case CONTAINER_APP:
+        life->apps = allocation_sum(life->apps, amount);
+        return;
+    }
+    must_not_reach("a container is of one of three kinds");
+}
+
+static uint32_t life_peak(const struct life *life)
+{
+    const uint32_t running = allocation_sum(life->sidecars, life->apps);
+
+    must(running >= life->sidecars && running >= life->apps);
+    return running > life->peak ? running : life->peak;
+}
+
+/* The peak of one GPU, by the formula of request_peak(). Shares are in order of life. */
+static struct charge charge_of(const struct allocation_facts *facts, const struct atom *gpu)
+{
+    struct life milli = {0};
+    struct life mib = {0};
+
+    must(gpu != NULL);
+    for (uint32_t i = 0; i < facts->shares; i++) {
+        const struct share *share = &facts->share[i];
+        if (share->gpu != gpu)
+            continue;
+        life_start(&milli, share->kind, share->milli);
+        life_start(&mib, share->kind, share->mib);
+    }
+    must(life_peak(&milli) > 0);
+    return (struct charge){gpu, life_peak(&milli), life_peak(&mib)};
+}
+
+static bool is_charged(const struct charge *charge, uint32_t charges, const struct atom *gpu)
+{
+    must(gpu != NULL);
+    must(charges == 0 || charge != NULL);
+    for (uint32_t i = 0; i < charges; i++)
+        if (charge[i].gpu == gpu)
+            return true;
+    return false;
+}
+
+/* One charge per GPU, in the order in which the pod first names them. */
+static uint32_t allocation_charges(const struct allocation_facts *facts, struct charge *charge)
+{
+    uint32_t charges = 0;
+
+    for (uint32_t i = 0; i < facts->shares; i++)
+        if (!is_charged(charge, charges, facts->share[i].gpu))
+            charge[charges++] = charge_of(facts, facts->share[i].gpu);
+    must(charges <= facts->shares);
+    must((charges == 0) == (facts->shares == 0));
+    return charges;
+}
+
+/* Stable: the shares of one container keep their order. They are nearly always sorted already. */
+static void sort_by_life(struct share *share, uint32_t shares)
+{
+    for (uint32_t i = 1; i < shares; i++) {
+        const struct share moving = share[i];
+        uint32_t at = i;
+        for (; at > 0 && share[at - 1].order > moving.order; at--)
+            share[at] = share[at - 1];
+        share[at] = moving;
+        must(at == i || share[at].order < share[at + 1].order);
+    }
+}
+
+/* GPUs are atoms, compared by address; names of containers are not interned. */
+static bool same_piece(const struct share *a, const struct share *b)
+{
+    must(a->container != NULL);
+    must(b->container != NULL);
+    return a->gpu == b->gpu && strcmp(a->container, b->container) == 0;
+}
+
+/* Each share is compared with those before it, at most PARTS_MAX. */
+static const char *share_fault(const struct allocation_facts *facts, uint32_t at)
+{
+    must(at < facts->shares);
+    const struct share *share = &facts->share[at];
+
+    if (share->container == NULL || share->container[0] == '\0')
+        return "a share without a container";
+    if (share->gpu == NULL)
+        return "a share of no GPU";
+    if (share->milli == 0)
+        return "a share of 0 milli";
+    if (share->asked > share->milli)
+        return "a share of less than was asked for";
+    for (uint32_t i = 0; i < at; i++)
+        if (same_piece(&facts->share[i], share))
+            return "two shares of one container on one GPU";
+    return NULL;
+}
+
+const char *allocation_fault(const struct allocation_facts *facts)
+{
+    if (facts->uid == NULL || facts->uid[0] == '\0')
+        return "an allocation without a pod's uid";
+    if (facts->namespace == NULL || facts->name == NULL)
+        return "an allocation without a pod's name";
+    if (facts->node == NULL)
+        return "an allocation on no node";
+    if (facts->shares > PARTS_MAX)
+        return "more shares than one pod may hold";
+    must(facts->shares == 0 || facts->share != NULL);
+    if (facts->origin == ORIGIN_GRANTED && facts->shares == 0 && facts->held_gpus == 0)
+        return "a grant without a share";
+    if (facts->origin == ORIGIN_GRANTED && facts->unplaced_milli > 0)
+        return "a grant whose GPU is not known";
+    if (facts->version > VERSION_MAX)
+        return "a version beyond 63 bits";
+    if (facts->origin == ORIGIN_OBSERVED && facts->version > 0)
+        return "a version of a Binding that we never sent";
+    for (uint32_t i = 0; i < facts->shares; i++) {
+        const char *fault = share_fault(facts, i);
+        if (fault != NULL)
+            return fault;
+    }
+    return NULL;
+}
+
+static size_t text_bytes(const struct allocation_facts *facts)
+{
+    size_t bytes = strlen(facts->uid) + strlen(facts->namespace) + strlen(facts->name) + 3;
+    for (uint32_t i = 0; i < facts->shares; i++)
+        bytes += strlen(facts->share[i].container) + 1;
+    must(bytes >= 4); /* a uid is never empty */
+    return bytes;
+}
+
+/* Strings lie at the end of the block, so one xfree() frees them all. */
+static const char *lay_down(char **at, const char *text)
+{
+    must(text != NULL);
+    const size_t bytes = strlen(text) + 1;
+    char *here = memcpy(*at, text, bytes);
+
+    *at += bytes;
+    return here;
+}
+
+/* One block: the allocation, its shares, room for as many charges, the strings. */
+struct allocation *allocation_new(const struct allocation_facts *facts)
+{
+    must(facts->uid != NULL && facts->node != NULL);
+    must(facts->shares <= PARTS_MAX);
+    must_debug(allocation_fault(facts) == NULL);
+
+    const size_t share_bytes = facts->shares * sizeof(struct share);
+    const size_t charge_bytes = facts->shares * sizeof(struct charge);
+    const size_t bytes = sizeof(struct allocation) + share_bytes + charge_bytes + text_bytes(facts);
+    struct allocation *made = xmalloc(bytes);
+    struct share *share = (struct share *)(made + 1);
+    struct charge *charge = (struct charge *)(share + facts->shares);
+    char *text = (char *)(charge + facts->shares);
+
+    made->is = *facts;
+    (void)atom_ref(facts->node);
+    (void)atom_ref(facts->node_uid);
+    made->is.uid = lay_down(&text, facts->uid);
+    made->is.namespace = lay_down(&text, facts->namespace);
+    made->is.name = lay_down(&text, facts->name);
+    for (uint32_t i = 0; i < facts->shares; i++) {
+        share[i] = facts->share[i];
+        (void)atom_ref(share[i].gpu); /* charges name no others */
+        share[i].container = lay_down(&text, facts->share[i].container);
+        share[i].asked = share[i].asked > 0 ? share[i].asked : share[i].milli;
+    }
+    must(text == (char *)made + bytes);
+    /* Before the charges: charge_of() relies on the order of life. */
+    sort_by_life(share, facts->shares);
+    made->is.share = share;
+    made->charge = charge;
+    made->charges = allocation_charges(&made->is, charge);
+    atomic_init(&made->refs, 1);
+    return made;
+}
+
+/* The reference count is the only part of an allocation that changes. */
+static atomic_uint *allocation_refs_of(const struct allocation *allocation)
+{
+    must(allocation != NULL);
+    return (atomic_uint *)(uintptr_t)&allocation->refs;
+}
+
+const struct allocation *allocation_ref(const struct allocation *allocation)
+{
+    const unsigned before =
+        atomic_fetch_add_explicit(allocation_refs_of(allocation), 1, memory_order_relaxed);
+    must(before > 0 && before < UINT32_MAX);
+    return allocation;
+}
+
+void allocation_unref(const struct allocation *allocation)
+{
+    if (allocation == NULL)
+        return;
+    const unsigned before =
+        atomic_fetch_sub_explicit(allocation_refs_of(allocation), 1, memory_order_acq_rel);
+    must(before > 0);
+    if (before > 1)
+        return;
+    atom_unref(allocation->is.node);
+    atom_unref(allocation->is.node_uid);
+    for (uint32_t i = 0; i < allocation->is.shares; i++)
+        atom_unref(allocation->is.share[i].gpu);
+    xfree((void *)(uintptr_t)allocation);
+}
+
+uint32_t allocation_milli(const struct allocation *allocation)
+{
+    uint32_t milli = 0;
+    for (uint32_t i = 0; i < allocation->charges; i++)
+        milli = allocation_sum(milli, allocation->charge[i].milli);
+    must(allocation->charges == 0 || milli > 0);
+    return milli;
+}
+
+static bool has_share(const struct allocation_facts *facts, const struct share *wanted)
+{
+    must(wanted->gpu != NULL);
+    must(wanted->milli > 0);
+    for (uint32_t i = 0; i < facts->shares; i++) {
+        const struct share *share = &facts->share[i];
+        if (same_piece(share, wanted))
+            return share->kind == wanted->kind && share->order == wanted->order &&
+                   share->milli == wanted->milli && share->asked == wanted->asked &&
+                   share->mib == wanted->mib;
+    }
+    return false;
+}
+
+bool allocation_same_shares(const struct allocation *a, const struct allocation *b)
+{
+    must(a->is.node != NULL);
+    must(b->is.node != NULL);
+    if (a->is.node != b->is.node || a->is.shares != b->is.shares)
+        return false;
+    /* No share occurs twice, so equal counts and every share found mean equal sets. */
+    for (uint32_t i = 0; i < a->is.shares; i++)
+        if (!has_share(&b->is, &a->is.share[i]))
+            return false;
+    must(a->charges == b->charges);
+    return true;
+}
+
+static bool in_order(const struct allocation_facts *is)
+{
+    must(is->shares <= PARTS_MAX);
+    must(is->shares == 0 || is->share != NULL);
+    for (uint32_t i = 1; i < is->shares; i++)
+        if (is->share[i - 1].order > is->share[i].order)
+            return false;
+    return true;
+}
+
+/* Nodes add up the charges that are kept here, so they are checked against fresh ones. */
+static bool charges_fit(const struct allocation *allocation)
+{
+    struct charge charge[PARTS_MAX];
+
+    must(allocation->is.shares <= PARTS_MAX);
+    must(allocation->charges <= PARTS_MAX);
+    if (allocation_charges(&allocation->is, charge) != allocation->charges)
+        return false;
+    for (uint32_t i = 0; i < allocation->charges; i++)
+        if (charge[i].gpu != allocation->charge[i].gpu ||
+            charge[i].milli != allocation->charge[i].milli ||
+            charge[i].mib != allocation->charge[i].mib)
+            return false;
+    return true;
+}
+
+const char *allocation_unsound(const struct allocation *allocation)
+{
+    must(allocation != NULL);
+    must(atomic_load_explicit(allocation_refs_of(allocation), memory_order_relaxed) > 0);
+    const char *fault = allocation_fault(&allocation->is);
+    if (fault != NULL)
+        return fault;
+    if (!in_order(&allocation->is))
+        return "its shares are not in the order of their lives";
+    return charges_fit(allocation) ? NULL : "its charges are not what its shares come to";
+}
+
+void allocation_assert_valid(const struct allocation *allocation)
+{
+    const char *fault = allocation_unsound(allocation);
+
+    if (fault != NULL)
+        must_fail(__FILE__, __LINE__, fault);
+}
+
+const char *allocation_state_name(enum allocation_state state)
+{
+    switch (state) {
+    case STATE_RESERVED:
+        return "reserved";
+    case STATE_BOUND:
+        return "bound";
+    case STATE_RELEASED:
+        return "released";
+    }
+    must_not_reach("an allocation is in one of three states");
+}
+
+const char *allocation_origin_name(enum allocation_origin origin)
+{
+    switch (origin) {
+    case ORIGIN_GRANTED:
+        return "granted";
+    case ORIGIN_OBSERVED:
+        return "observed";
+    }
+    must_not_reach("an allocation is granted or observed");
+}
+
+const char *container_kind_name(enum container_kind kind)
+{
+    switch (kind) {
+    case CONTAINER_APP:
+        return "app";
+    case CONTAINER_INIT:
+        return "init";
+    case CONTAINER_SIDECAR:
+        return "sidecar";
+    }
+    must_not_reach("a container is of one of three kinds");
+}

@@ -1,0 +1,840 @@
+/*
+ * Which GPUs of a node a request gets: room, reasons, one container, several, the order. Called by
+ * filter, the ledger, hints and REST in their threads; all state is in the caller's plan and room.
+ * The same room and request give the same answer, whoever asks, because a bind must find what
+ * filter has promised. One want is solved exactly here. Several are turned into rows and slots
+ * (place_plan.c, place_shape.c), laid as cheaply as the steps allow (place_best.c), and then as
+ * rule 5 wants it (place_walk.c). Rule b comes first: a search begins with the nearest distance at
+ * which the wants can lie (place_together.c). Steps bound the search, never time.
+ */
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/rules/rulebook.h"
+
+#include "place_internal.h"
+
+/*
+ * room
+ */
+
+void room_of(const struct node *node, struct room *out)
+{
+    /* The absent ones come last: those beyond the bound take no shares and can be ignored. */
+    const uint32_t gpus = node->gpus < GPUS_PER_NODE_MAX ? node->gpus : GPUS_PER_NODE_MAX;
+
+    must(out != NULL);
+    must(node->gpus <= gpus || (node->gpu[gpus].flags & GPU_ABSENT) != 0);
+    out->closed = node_closed(node);
+    out->shared = node_has_shares(node);
+    out->host_known = node->host_known;
+    out->host = node->host;
+    out->rules = node->rules;
+    out->idle = node->rules != 0 && node_is_idle(node);
+    out->leaves = false;
+    out->free_milli = node->free_milli;
+    out->gpus = gpus;
+    for (uint32_t i = 0; i < gpus; i++) {
+        const struct gpu *gpu = &node->gpu[i];
+        out->gpu[i] = (struct gpu_room){
+            .milli = gpu->milli,
+            .mib = gpu->mib,
+            .free_milli = gpu_free(gpu),
+            .free_mib = gpu->used_mib < gpu->mib ? gpu->mib - gpu->used_mib : 0,
+            .closed = gpu_closed(gpu),
+            .socket = gpu->numa < 0 ? 0 : (uint32_t)gpu->numa + 1,
+            .peers = gpu->peers,
+            .model = gpu->model,
+        };
+    }
+}
+
+static bool is_among(const char *uid, const struct text *uids, uint32_t count)
+{
+    must(uid != NULL);
+    for (uint32_t i = 0; i < count; i++)
+        if (text_is(uids[i], uid))
+            return true;
+    return false;
+}
+
+/* By whom GPUs are held whole, without what is said of these pods. */
+static uint32_t holders_without(const struct node *node, const struct text *uids, uint32_t count,
+                                struct gpu_note *out)
+{
+    uint32_t notes = 0;
+
+    must(node->notes <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < node->notes; i++) {
+        enum hold_kind kind;
+        struct text uid;
+        if (node->note[i].held == NULL)
+            continue;
+        const bool known = hold_kind(node->note[i].held, &kind, &uid);
+        must(known); /* as in node_new() */
+        if (uid.len == 0 || !is_among(uid.at, uids, count))
+            out[notes++] = (struct gpu_note){.gpu = node->note[i].gpu, .held = node->note[i].held};
+    }
+    must(notes <= node->notes);
+    return notes;
+}
+
+void room_without(const struct node *node, const struct text *uids, uint32_t count,
+                  struct room *out)
+{
+    struct gpu_note note[GPUS_PER_NODE_MAX];
+    CLEANUP(xfreep)
+    const struct allocation **staying =
+        xmalloc((node->allocations + 1) * sizeof(struct allocation *));
+    struct node_build build = {
+        .name = node->name,
+        .uid = node->uid,
+        .gone = node->gone,
+        .plugin = node->plugin,
+        .vouch = node->vouch,
+        .vouch_ms = node->vouch_ms,
+        .host_known = node->host_known,
+        .host = node->host,
+        .taints = node->taints,
+        .unusable = node->unusable,
+        .rules = node->rules,
+        .gpus = node->gpus,
+        .gpu = node->gpu,
+        .allocation = staying,
+        .notes = holders_without(node, uids, count, note),
+        .note = note,
+        .names = node->names,
+    };
+
+    must(count == 0 || uids != NULL);
+    for (uint32_t i = 0; i < node->allocations; i++)
+        if (!is_among(node->allocation[i]->is.uid, uids, count))
+            staying[build.allocations++] = node->allocation[i];
+    must(build.allocations + count >= node->allocations); /* a uid occurs once */
+
+    /* Rebuilt, not subtracted: what closes a GPU or the node may leave with the victims. */
+    struct node *without = node_new(&build);
+    room_of(without, out);
+    out->leaves = out->idle && !node_is_idle(node);
+    must(out->gpus <= GPUS_PER_NODE_MAX);
+    node_unref(without);
+}
+
+void room_take(struct room *room, uint32_t gpu, uint32_t milli)
+{
+    must(gpu < room->gpus);
+
+    struct gpu_room *from = &room->gpu[gpu];
+    const uint32_t taken = milli < from->free_milli ? milli : from->free_milli;
+    from->free_milli -= taken;
+    /* free_milli of the room counts only GPUs that take shares. */
+    if (from->closed == REASON_NONE && room->closed == REASON_NONE) {
+        must(taken <= room->free_milli);
+        room->free_milli -= taken;
+    }
+}
+
+/*
+ * What each want could take if it were the only one
+ */
+
+/*
+ * The first rule that keeps one part from one GPU, in the order of reason.h. The products compare
+ * what inventory_share_mib() would give, without its division: floor(a / b) < c where a < b x c.
+ */
+static enum reason place_hurdle(const struct gpu_room *gpu, bool model, uint32_t milli,
+                                uint32_t floor)
+{
+    const uint64_t comes_with = (uint64_t)gpu->mib * milli;
+
+    must(milli > 0 && milli <= GPU_MILLI);
+    if (gpu->milli == 0)
+        return REASON_ABSENT; /* its memory size is not known */
+    if (!model)
+        return REASON_MODEL;
+    if (milli > gpu->milli)
+        return REASON_SMALL;
+    if (comes_with < (uint64_t)floor * gpu->milli)
+        return gpu->mib > 0 ? REASON_MEMORY : REASON_MEMORY_UNKNOWN;
+    if (gpu->closed != REASON_NONE)
+        return gpu->closed;
+    if (milli > gpu->free_milli || comes_with >= ((uint64_t)gpu->free_mib + 1) * gpu->milli)
+        return REASON_ROOM;
+    return REASON_NONE;
+}
+
+static_assert(REASON_NO_GPU < REASON_MODEL && REASON_MODEL < REASON_SMALL &&
+                  REASON_SMALL < REASON_MEMORY && REASON_MEMORY < REASON_MEMORY_UNKNOWN &&
+                  REASON_MEMORY_UNKNOWN < REASON_RULE && REASON_RULE < REASON_FEW &&
+                  REASON_FEW < REASON_TOPOLOGY && REASON_TOPOLOGY < REASON_MIXED &&
+                  REASON_MIXED < REASON_UNPLACED && REASON_UNPLACED < REASON_PLUGIN &&
+                  REASON_PLUGIN < REASON_AGENT && REASON_AGENT < REASON_HELD &&
+                  REASON_HELD < REASON_ABSENT && REASON_ABSENT < REASON_UNHEALTHY &&
+                  REASON_UNHEALTHY < REASON_CORDONED && REASON_CORDONED < REASON_CROWDED &&
+                  REASON_CROWDED < REASON_RESERVE && REASON_RESERVE < REASON_ROOM,
+              "the kinds come before the moments, in the order in which hurdle() looks");
+
+/*
+ * By the order of the table: what comes after REASON_TOPOLOGY ends with a pod, a repair or an
+ * operator's word.
+ */
+static bool may_change(enum reason why)
+{
+    return why > REASON_TOPOLOGY;
+}
+
+/* Once per room, because each want asks about each GPU. */
+static gpu_set find_models(struct plan *plan, const struct room *room)
+{
+    gpu_set set = 0;
+
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    if (plan->request->models == 0 && (plan->rule == NULL || plan->rule->models == 0))
+        return plan->usable;
+    for (uint32_t i = 0; i < room->gpus; i++)
+        set |= plan_takes(plan, room->gpu[i].model) ? one_gpu(i) : 0;
+    return set & plan->usable;
+}
+
+/*
+ * The GPUs that could take one part of this want, and why there are too few of them, or none that
+ * lie as the plan demands.
+ */
+static enum reason find_fits(const struct plan *plan, const struct room *room,
+                             const struct want *want, gpu_set models, gpu_set *out)
+{
+    const uint32_t milli = plan_milli(plan, want);
+    enum reason nearest = REASON_NONE;
+    gpu_set able = 0;
+
+    must(room->gpus > 0);
+    must(want->parts > 0);
+    *out = 0;
+    for (uint32_t i = 0; i < room->gpus; i++) {
+        const bool model = (models & one_gpu(i)) != 0;
+        const enum reason why =
+            place_hurdle(&room->gpu[i], model, milli, plan->request->memory_mib);
+        if (why == REASON_NONE)
+            *out |= one_gpu(i);
+        able |= why == REASON_NONE || may_change(why) ? one_gpu(i) : 0;
+        nearest = why > nearest ? why : nearest;
+    }
+    must((*out & ~able) == 0);
+    if (able == 0)
+        return nearest;
+    if (set_count(able) < want->parts)
+        return REASON_FEW;
+    if (!together_may(plan, room, able, want->parts))
+        return REASON_TOPOLOGY;
+    if (room->closed != REASON_NONE)
+        return room->closed;
+    if (set_count(*out) < want->parts || !together_may(plan, room, *out, want->parts))
+        return nearest;
+    return REASON_NONE;
+}
+
+/* If this kind of node can never serve one want, that is the reason for the whole request. */
+static enum reason place_weigh(enum reason a, enum reason b)
+{
+    must(a <= REASON_ROOM);
+    must(b <= REASON_ROOM);
+    if (a == REASON_NONE || b == REASON_NONE)
+        return a > b ? a : b;
+    if (may_change(a) != may_change(b))
+        return may_change(a) ? b : a;
+    return a > b ? a : b;
+}
+
+/*
+ * One want: the charge is the same everywhere, so the tightest GPUs are the best ones, or the
+ * loosest or the first if the policy says so
+ */
+
+static bool place_prefers(enum place_choice choice, const struct gpu_room *a,
+                          const struct gpu_room *b)
+{
+    must(a->closed == REASON_NONE);
+    must(b->closed == REASON_NONE);
+    if (choice == PLACE_TIGHTEST)
+        return a->free_milli < b->free_milli;
+    return choice == PLACE_LOOSEST && a->free_milli > b->free_milli;
+}
+
+/* Of equally good GPUs the first, as rule 5 demands. */
+static uint32_t place_preferred(const struct room *room, enum place_choice choice, gpu_set among)
+{
+    uint32_t best = first_of(among);
+
+    for (among &= ~one_gpu(best); among != 0; among &= ~one_gpu(first_of(among)))
+        if (place_prefers(choice, &room->gpu[first_of(among)], &room->gpu[best]))
+            best = first_of(among);
+    must(best < room->gpus);
+    must(room->gpu[best].closed == REASON_NONE);
+    return best;
+}
+
+static gpu_set choose_anywhere(const struct room *room, const struct plan *plan, gpu_set fits)
+{
+    const struct want *want = &plan->request->want[0];
+    const uint32_t milli = plan_milli(plan, want);
+    gpu_set chosen = 0;
+
+    must(want->parts > 0);
+    must(set_count(fits) >= want->parts);
+    for (uint32_t i = 0; i < want->parts; i++) {
+        const uint32_t gpu = place_preferred(room, plan->choice, fits & ~chosen);
+        must(room->gpu[gpu].free_milli >= milli);
+        chosen |= one_gpu(gpu);
+    }
+    return chosen;
+}
+
+/* False: none that lie as the plan demands were found within the steps. */
+static bool choose_one(const struct room *room, const struct plan *plan, gpu_set fits,
+                       struct rank *out, gpu_set *chosen)
+{
+    const struct want *want = &plan->request->want[0];
+    const uint32_t milli = plan_milli(plan, want);
+
+    must(set_count(fits) >= want->parts);
+    if (!together_matters(plan, room) || !together_choose(plan, room, fits, out, chosen)) {
+        out->apart = together_untold(plan);
+        if (out->apart > together_last(plan))
+            return false;
+        *chosen = choose_anywhere(room, plan, fits);
+    }
+    for (gpu_set rest = *chosen; rest != 0; rest &= ~one_gpu(first_of(rest))) {
+        must(room->gpu[first_of(rest)].free_milli >= milli);
+        out->charge_milli += milli;
+        out->left_milli += room->gpu[first_of(rest)].free_milli - milli;
+    }
+    return true;
+}
+
+/*
+ * Whole GPUs: one free GPU each, apart from the GPUs that hold shares and from those that are held
+ * whole. An unhealthy one counts.
+ */
+static bool leaves_whole(const struct room *room, const struct request *request, uint32_t touched)
+{
+    uint32_t there = 0;
+
+    for (uint32_t i = 0; i < room->gpus; i++)
+        there += room->gpu[i].closed != REASON_ABSENT && room->gpu[i].closed != REASON_HELD;
+    must(request->whole > 0);
+    must(touched <= there);
+    return request->whole <= there - touched;
+}
+
+/* Shares fit, and need at least this many GPUs. */
+static enum reason weigh_whole(const struct room *room, const struct request *request,
+                               uint32_t touched)
+{
+    must(touched <= room->gpus);
+    must(touched > 0 || request->wants == 0 || request->whole == 0);
+    if (request->whole == 0)
+        return REASON_NONE;
+    if (room->shared)
+        return REASON_MIXED;
+    return touched > 0 && !leaves_whole(room, request, touched) ? REASON_ROOM : REASON_NONE;
+}
+
+enum reason place_weigh_node(const struct room *room, const struct request *request,
+                             uint32_t touched)
+{
+    must(touched > 0 || request->wants == 0);
+    must(touched == 0 || request->wants > 0);
+    if (request->wants > 0 && room->closed != REASON_NONE)
+        return room->closed;
+    return weigh_whole(room, request, touched);
+}
+
+/*
+ * A want touches as many GPUs as it has parts, whichever they are, so whole GPUs can be judged
+ * after the choice.
+ */
+static enum reason judge_one(struct plan *plan, const struct room *room, struct rank *out,
+                             gpu_set *chosen)
+{
+    const struct want *want = &plan->request->want[0];
+    gpu_set fits;
+
+    must(plan->request->wants == 1);
+    if (room->gpus == 0)
+        return REASON_NO_GPU;
+    const enum reason why = find_fits(plan, room, want, find_models(plan, room), &fits);
+    if (why != REASON_NONE)
+        return why;
+    if (!choose_one(room, plan, fits, out, chosen))
+        return REASON_UNSEARCHED;
+    must(set_count(*chosen) == want->parts);
+    return weigh_whole(room, plan->request, want->parts);
+}
+
+/*
+ * Several wants
+ */
+
+/* Why some want does not fit, although it would on its own; REASON_NONE if each does. */
+static enum reason weigh_each(struct plan *plan, const struct room *room)
+{
+    const struct request *request = plan->request;
+    enum reason why = REASON_NONE;
+    gpu_set fits;
+
+    must(request->wants > 0 && request->wants <= CONTAINERS_MAX);
+    must(plan->rows.count > 0 && plan->rows.count <= request->wants);
+    if (room->gpus == 0)
+        return REASON_NO_GPU;
+    const gpu_set models = find_models(plan, room);
+    for (uint32_t r = 0, w = 0; r < plan->rows.count; w += plan->rows.row[r++].wants)
+        why = place_weigh(why,
+                          find_fits(plan, room, &request->want[plan->rows.want[w]], models, &fits));
+    return why;
+}
+
+/* The same for "it fits" only, without a reason: most rooms of a large question end here. */
+static bool fits_each(const struct plan *plan, const struct room *room, const struct shape *shape)
+{
+    if (room->closed != REASON_NONE)
+        return false;
+    for (uint32_t r = 0; r < plan->rows.count; r++) {
+        const struct plan_row *row = &plan->rows.row[r];
+        uint32_t fits = 0;
+        for (uint32_t i = 0; i < shape->slots; i++)
+            fits += slot_takes(&shape->slot[i], row->milli);
+        if (fits < row->parts)
+            return false;
+    }
+    must(shape->slots > 0);
+    must(shape->slots >= plan->most_parts);
+    return true;
+}
+
+/*
+ * A remembered result has no layout, so it only answers the question without one (cell NULL). It
+ * costs no steps.
+ */
+static void search_shape(struct plan *plan, const struct shape *shape, uint8_t *cell,
+                         struct result *out)
+{
+    const struct result *known =
+        plan->shapes != NULL && cell == NULL ? shapes_find(plan->shapes, shape) : NULL;
+    UNSET uint8_t own[CELLS_ALL];
+
+    must(shape->slots > 0);
+    if (known != NULL) {
+        *out = *known;
+        out->steps = 0;
+        return;
+    }
+    best_way(plan, shape, cell != NULL ? cell : own, out);
+    if (plan->shapes != NULL && cell == NULL)
+        shapes_keep(plan->shapes, shape, out);
+    must(out->steps > 0);
+}
+
+/*
+ * Pairs the slots for this distance. The bonds that keep wants as near, in own; NULL: they may lie
+ * anywhere.
+ */
+static const struct bonds *pair_at(const struct plan *plan, const struct room *room,
+                                   enum apart apart, struct shape *shape, struct bonds *own)
+{
+    const bool bonded = apart < together_untold(plan);
+    UNSET struct bonds by_gpu;
+
+    must(apart <= APART_ANYWHERE);
+    if (bonded) {
+        bonds_of_room(plan, room, apart, &by_gpu);
+        bonds_of_shape(&by_gpu, shape, own);
+    }
+    shape_pair(shape, bonded ? own : NULL);
+    return bonded ? own : NULL;
+}
+
+/* The cheapest layout at this distance. The shape is sorted. */
+static enum reason judge_at(struct plan *plan, const struct room *room, enum apart apart,
+                            struct shape *shape, uint8_t *cell, struct result *out)
+{
+    UNSET uint8_t own_cell[CELLS_ALL];
+    UNSET struct plan_rows rows;
+    UNSET struct bonds own;
+    const struct bonds *bonds = pair_at(plan, room, apart, shape, &own);
+
+    if (bonds == NULL) {
+        search_shape(plan, shape, cell, out);
+    } else {
+        /* Equal rooms with other links have other results: none is remembered. */
+        rows_apart(plan, &rows);
+        best_way_together(plan, &rows, shape, bonds, cell != NULL ? cell : own_cell, out);
+    }
+    out->apart = apart;
+    must(out->any || out->cost == UINT64_MAX);
+    return out->any ? weigh_whole(room, plan->request, cost_touched(out->cost)) : REASON_ROOM;
+}
+
+/*
+ * Rule b: the nearest distance at which the pod fits. If there is none, what was searched last
+ * decides, because all that lies nearer lies within that distance, too.
+ */
+static enum reason judge_each_distance(struct plan *plan, const struct room *room,
+                                       struct shape *shape, uint8_t *cell, struct result *out)
+{
+    const enum apart untold = together_untold(plan);
+    const enum apart last = together_last(plan) < untold ? together_last(plan) : untold;
+    enum apart apart = together_matters(plan, room) ? APART_LINKED : untold;
+    enum reason why = judge_at(plan, room, apart, shape, cell, out);
+    uint32_t steps = out->steps;
+    bool exact = true;
+
+    must(apart <= last);
+    while (why != REASON_NONE && apart < last) {
+        exact = exact && out->exact;
+        why = judge_at(plan, room, ++apart, shape, cell, out);
+        steps += out->steps;
+    }
+    out->exact = out->exact && (exact || why != REASON_NONE);
+    out->steps = steps;
+    return why;
+}
+
+/* cell NULL: the caller does not ask where. */
+static enum reason judge_many(struct plan *plan, const struct room *room, struct shape *shape,
+                              uint8_t *cell, struct result *out)
+{
+    must(plan->request->wants > 1);
+    *out = (struct result){.exact = true};
+    shape_of(plan, room, false, shape);
+    enum reason why = REASON_NONE;
+    if (!fits_each(plan, room, shape)) {
+        why = weigh_each(plan, room);
+        must(why != REASON_NONE);
+        return why;
+    }
+    shape_sort(shape);
+    why = judge_each_distance(plan, room, shape, cell, out);
+    /* Each want fits, but not as near as is demanded. */
+    if (why != REASON_NONE && together_last(plan) < together_untold(plan)) {
+        const enum reason each = weigh_each(plan, room);
+        if (each != REASON_NONE)
+            return each;
+    }
+    /* With more steps fewer GPUs, or any at all, might have been found. */
+    return why == REASON_ROOM && !out->exact ? REASON_UNSEARCHED : why;
+}
+
+static void rank_way(const struct result *result, struct rank *out)
+{
+    out->exact = result->exact;
+    out->apart = result->apart;
+    out->steps = result->steps;
+    if (!result->any)
+        return;
+    out->charge_milli = cost_charge(result->cost);
+    out->left_milli = cost_left(result->cost);
+    must(out->charge_milli > 0);
+    must(result->cost != UINT64_MAX);
+}
+
+static enum reason judge_level(struct plan *plan, const struct room *room, struct rank *out)
+{
+    UNSET struct shape shape;
+    struct result result;
+    gpu_set chosen;
+
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(plan->request->wants > 0);
+    if (plan->request->wants == 1)
+        return judge_one(plan, room, out, &chosen);
+    const enum reason why = judge_many(plan, room, &shape, NULL, &result);
+    rank_way(&result, out);
+    must(why != REASON_UNSEARCHED || !out->exact);
+    return why;
+}
+
+enum reason place_judge(struct plan *plan, const struct room *room, struct rank *out)
+{
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    *out = (struct rank){.exact = true, .free_milli = room->free_milli};
+    const enum reason refused = plan_admit(plan, room);
+    if (refused != REASON_NONE)
+        return refused;
+    const enum reason why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
+                                                      : plan_settle(plan, room, judge_level, out);
+    return plan_keep(plan, room, why);
+}
+
+/*
+ * Where
+ */
+
+/* Not the whole struct: it has many parts, and few are used. */
+static void start_placement(struct placement *out, const struct rank *rank)
+{
+    must(out != NULL && rank != NULL);
+    out->exact = rank->exact;
+    out->apart = rank->apart;
+    out->price = rank->price;
+    out->raised_milli = rank->raised_milli;
+    out->charge_milli = rank->charge_milli;
+    out->left_milli = rank->left_milli;
+    out->free_milli = rank->free_milli;
+    out->parts = 0;
+}
+
+/*
+ * The first leaf is the answer: the walk goes in the order of rule 5, and its bound leaves out what
+ * costs more.
+ */
+static bool place_stop(struct walk *walk)
+{
+    must(walk->cells > 0);
+    must(walk_cost(walk) < walk->bound);
+    return false;
+}
+
+/*
+ * Rule 5: the first of all layouts that cost no more, compared want by want and GPU by GPU with
+ * parts first. False if the steps run out before it is found.
+ */
+static bool find_first(struct plan *plan, const struct room *room, const struct result *found,
+                       struct placement *out)
+{
+    UNSET struct shape shape;
+    UNSET struct plan_rows rows;
+    UNSET struct walk walk;
+    UNSET struct bonds own;
+
+    must(plan->request->wants > 1);
+    shape_of(plan, room, false, &shape);
+    const struct bonds *bonds = pair_at(plan, room, found->apart, &shape, &own);
+    rows_of_wants(plan, &rows);
+    if (rows.count * shape.slots > CELLS_MAX)
+        return false;
+    walk.rows = &rows;
+    walk.shape = &shape;
+    walk.bonds = bonds;
+    walk.touch = touch_of(plan);
+    walk.bound = found->cost + 1;
+    walk.steps = FIRST_STEPS_MAX;
+    walk.visit = place_stop;
+    const enum place_end end = walk_all(&walk);
+    must(end != PLACE_ALL); /* there is one */
+    if (end == PLACE_STOPPED)
+        way_write(&rows, &shape, walk.cell, out);
+    return end == PLACE_STOPPED;
+}
+
+/*
+ * Two searches: the least cost on sorted slots, which equal rooms have in common, and then the
+ * first layout of that cost on the GPUs in their own order. If the steps end in between, or any
+ * layout is good enough, that of the first search is the answer.
+ */
+static enum reason find_many(struct plan *plan, const struct room *room, bool any,
+                             struct rank *rank, struct placement *out)
+{
+    UNSET struct shape shape;
+    UNSET uint8_t cell[CELLS_ALL];
+    UNSET struct plan_rows rows;
+    struct result result;
+    const bool exact = rank->exact;     /* so far */
+    const uint32_t steps = rank->steps; /* the same */
+    const enum reason why = judge_many(plan, room, &shape, cell, &result);
+
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(why != REASON_NONE || result.any);
+    rank_way(&result, rank);
+    rank->exact = rank->exact && exact;
+    rank->steps += steps;
+    start_placement(out, rank);
+    if (why != REASON_NONE || (!any && result.exact && find_first(plan, room, &result, out)))
+        return why;
+    must(result.any);
+    out->exact = out->exact && any;
+    if (result.apart < together_untold(plan))
+        rows_apart(plan, &rows);
+    else
+        rows = plan->rows;
+    way_write(&rows, &shape, cell, out);
+    return REASON_NONE;
+}
+
+/* *out has what was found before, if anything was. */
+static enum reason find_level(struct plan *plan, const struct room *room, struct rank *out)
+{
+    must(out->exact);
+    if (plan->request->wants == 0)
+        return REASON_NONE;
+    if (plan_has_levels(plan))
+        return plan_settle(plan, room, judge_level, out);
+    plan->price = 0;
+    plan->usable = ~(gpu_set)0;
+    plan_raise(plan, 0);
+    must(out->price == 0 && out->raised_milli == 0);
+    return REASON_NONE;
+}
+
+/* Without the reserve. */
+static enum reason find_in_room(struct plan *plan, const struct room *room, bool any,
+                                struct rank *out_rank, struct placement *out)
+{
+    gpu_set chosen = 0;
+
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(out != NULL);
+    *out_rank = (struct rank){.exact = true, .free_milli = room->free_milli};
+    enum reason why = plan_admit(plan, room);
+    if (why == REASON_NONE)
+        why = find_level(plan, room, out_rank);
+    if (why != REASON_NONE) {
+        start_placement(out, out_rank);
+        return why;
+    }
+    /* What the level has cost is not charged twice. */
+    out_rank->charge_milli = out_rank->left_milli = 0;
+    if (plan->request->wants > 1)
+        return find_many(plan, room, any, out_rank, out);
+    why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
+                                    : judge_one(plan, room, out_rank, &chosen);
+    start_placement(out, out_rank);
+    for (; why == REASON_NONE && chosen != 0; chosen &= ~one_gpu(first_of(chosen)))
+        out->part[out->parts++] = (struct part){.gpu = (uint16_t)first_of(chosen)};
+    return why;
+}
+
+static enum reason find_way(struct plan *plan, const struct room *room, bool any,
+                            struct rank *out_rank, struct placement *out)
+{
+    const enum reason why = plan_keep(plan, room, find_in_room(plan, room, any, out_rank, out));
+
+    must(out->parts <= PARTS_MAX);
+    if (why != REASON_NONE)
+        out->parts = 0;
+    return why;
+}
+
+enum reason place_find(struct plan *plan, const struct room *room, struct rank *out_rank,
+                       struct placement *out)
+{
+    must(out_rank != NULL);
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    return find_way(plan, room, false, out_rank, out);
+}
+
+enum reason place_any(struct plan *plan, const struct room *room, struct rank *out_rank,
+                      struct placement *out)
+{
+    must(out_rank != NULL);
+    return find_way(plan, room, true, out_rank, out);
+}
+
+/*
+ * Each that differs
+ */
+
+struct each {
+    const struct plan *plan;
+    const struct room *room;
+    void *user;
+    place_visit *visit;
+    enum apart apart;
+    struct placement placement;
+};
+
+/* Passes over layouts that leave too few GPUs for the request's whole ones. */
+static bool place_tell(struct walk *walk)
+{
+    struct each *each = walk->user;
+    const uint64_t cost = walk_cost(walk);
+    const struct rank rank = {
+        .apart = each->apart,
+        .price = each->plan->price,
+        .raised_milli = each->plan->raised_milli,
+        .charge_milli = cost_charge(cost),
+        .left_milli = cost_left(cost),
+        .free_milli = each->room->free_milli,
+    };
+
+    must(rank.charge_milli > 0);
+    must(rank.charge_milli >= each->plan->running_milli);
+    if (weigh_whole(each->room, each->plan->request, cost_touched(cost)) != REASON_NONE)
+        return true;
+    start_placement(&each->placement, &rank);
+    way_write(walk->rows, walk->shape, walk->cell, &each->placement);
+    return each->visit(each->user, &each->placement);
+}
+
+enum place_end place_each(struct plan *plan, const struct room *room, uint32_t steps, void *user,
+                          place_visit *visit)
+{
+    UNSET struct each each;
+    UNSET struct shape shape;
+    UNSET struct plan_rows rows;
+    UNSET struct bonds own;
+    UNSET struct walk walk;
+    struct rank nearest = {.exact = true, .apart = together_untold(plan)};
+
+    must(visit != NULL);
+    must(plan->request->wants > 0);
+    plan->walked = 0;
+    shape_of(plan, room, true, &shape);
+    if (!fits_each(plan, room, &shape))
+        return PLACE_ALL;
+    if (together_matters(plan, room)) {
+        const enum reason why = place_judge(plan, room, &nearest);
+        if (why != REASON_NONE)
+            return why == REASON_UNSEARCHED ? PLACE_OUT_OF_STEPS : PLACE_ALL;
+    }
+    const struct bonds *bonds = pair_at(plan, room, nearest.apart, &shape, &own);
+    rows_apart(plan, &rows);
+    if (bonds == NULL)
+        rows = plan->rows;
+    if (rows.count * shape.slots > CELLS_MAX)
+        return PLACE_OUT_OF_STEPS;
+    each.plan = plan;
+    each.room = room;
+    each.user = user;
+    each.visit = visit;
+    each.apart = nearest.apart;
+    walk.rows = &rows;
+    walk.shape = &shape;
+    walk.bonds = bonds;
+    walk.touch = touch_of(plan);
+    walk.bound = UINT64_MAX;
+    walk.steps = steps;
+    walk.user = &each;
+    walk.visit = place_tell;
+    const enum place_end end = walk_all(&walk);
+    must(walk.steps <= steps);
+    plan->walked = steps - walk.steps;
+    return end == PLACE_ALL && !nearest.exact ? PLACE_OUT_OF_STEPS : end;
+}
+
+/*
+ * The shares of a placement
+ */
+
+void place_shares(const struct placement *placement, const struct request *request,
+                  const struct node *node, struct share *share)
+{
+    must(placement->parts <= PARTS_MAX);
+    for (uint32_t i = 0; i < placement->parts; i++) {
+        const struct part part = placement->part[i];
+        must(part.want < request->wants);
+        must(part.gpu < node->gpus);
+        const struct want *want = &request->want[part.want];
+        const struct gpu *gpu = &node->gpu[part.gpu];
+        const uint32_t milli = placement_milli(placement, want);
+        must(milli <= gpu->milli);
+        share[i] = (struct share){
+            .container = want->container,
+            .kind = want->kind,
+            .order = part.want,
+            .gpu = gpu->id,
+            .milli = milli,
+            .asked = want->milli,
+            .mib = inventory_share_mib(gpu->mib, gpu->milli, milli),
+        };
+    }
+}

@@ -1,0 +1,125 @@
+/*
+ * Whether the rules of a policy let a request into a room, before anything is searched: the winner
+ * among the rules that match both, what it demands, and the idle hosts that it keeps. Called by
+ * place.c for every room, so that whoever asks gets the same answer.
+ */
+#include "milligpu/core/rules/outlook.h"
+
+#include "place_internal.h"
+
+/* The winner on a node that these rules match; NULL: there is none. */
+const struct rule *plan_rule(const struct plan *plan, rule_set of_node)
+{
+    const rule_set rules = plan->rules & of_node;
+
+    must(rules == 0 || plan->outlook != NULL);
+    must(rules == 0 || plan->outlook->rulebook != NULL);
+    return rules == 0 ? NULL : rulebook_first(plan->outlook->rulebook, rules);
+}
+
+/* The GPUs of a node are mostly of one model, so the last answer is mostly the next. */
+static bool is_allowed(struct plan *plan, const struct atom *model)
+{
+    const struct rule *rule = plan->rule;
+
+    must(model != NULL);
+    if (rule == NULL || rule->models == 0)
+        return true;
+    if (plan->allowed.rule != rule || plan->allowed.model != model) {
+        plan->allowed.takes = rule_takes_model(rule, atom_text(model));
+        plan->allowed.rule = rule;
+        plan->allowed.model = model;
+    }
+    return plan->allowed.takes;
+}
+
+bool plan_takes(struct plan *plan, const struct atom *model)
+{
+    must(model != NULL);
+    must(plan->request != NULL);
+    return plan_asks_for(plan, model) && is_allowed(plan, model);
+}
+
+/* False: each GPU of a model that the pod asks for is of one that the rule does not allow. */
+static bool allows_a_model(struct plan *plan, const struct room *room)
+{
+    bool asked = false;
+
+    must(plan->rule != NULL);
+    must(room->gpus > 0);
+    if (plan->rule->models == 0)
+        return true;
+    for (uint32_t i = 0; i < room->gpus; i++) {
+        if (!plan_asks_for(plan, room->gpu[i].model))
+            continue;
+        asked = true;
+        if (is_allowed(plan, room->gpu[i].model))
+            return true;
+    }
+    return !asked;
+}
+
+bool plan_reserve_matters(const struct plan *plan, const struct rule *rule)
+{
+    must(rule == NULL || rule->reserve <= RULE_RESERVE_MAX);
+    return rule != NULL && rule->reserve > 0 && !plan->several;
+}
+
+/* Is the room one of the idle hosts that the rule keeps? If victims leave it, there is one more. */
+static bool is_reserved(const struct plan *plan, const struct room *room)
+{
+    const struct rule *rule = plan->rule;
+
+    if (!plan_reserve_matters(plan, rule) || !room->idle)
+        return false;
+    const uint32_t at = rulebook_number(plan->outlook->rulebook, rule) - 1;
+    must(at < RULES_MAX);
+    must(plan->outlook->idle[at] <= NODES_MAX);
+    return plan->outlook->idle[at] + room->leaves <= rule->reserve;
+}
+
+struct cause plan_cause(const struct plan *plan, enum reason why)
+{
+    struct cause cause = {.why = why};
+
+    must(why < REASONS);
+    /* That the GPUs do not lie as the rule demands, and the pod does not. */
+    if (why == REASON_TOPOLOGY && plan->topology != plan->request->topology)
+        cause.why = REASON_RULE;
+    if (cause.why != REASON_RULE && cause.why != REASON_RESERVE)
+        return cause;
+    must(plan->rule != NULL);
+    must(plan->outlook != NULL);
+    cause.rule = rulebook_number(plan->outlook->rulebook, plan->rule) - 1;
+    return cause;
+}
+
+void plan_obey(struct plan *plan, const struct rule *rule)
+{
+    must(rule == NULL || rule->topology < TOPOLOGIES);
+    plan->rule = rule;
+    plan->topology = plan->request->topology;
+    /* One GPU lies together by itself. */
+    if (rule != NULL && plan->most_parts > 1 && rule->topology > plan->topology)
+        plan->topology = rule->topology;
+}
+
+enum reason plan_admit(struct plan *plan, const struct room *room)
+{
+    plan_obey(plan, plan_rule(plan, room->rules));
+    if (plan->rule == NULL || room->gpus == 0)
+        return REASON_NONE;
+    must(plan->outlook != NULL && plan->outlook->rulebook != NULL);
+    return rule_takes(plan->rule, plan->request) && allows_a_model(plan, room) ? REASON_NONE
+                                                                               : REASON_RULE;
+}
+
+enum reason plan_keep(const struct plan *plan, const struct room *room, enum reason why)
+{
+    must(why < REASONS);
+    must(plan->rule == NULL || plan->outlook != NULL);
+    if (!is_reserved(plan, room))
+        return why;
+    const bool is_never = why != REASON_NONE && reason_class(why) == REASON_CLASS_KIND;
+    return is_never || why == REASON_ROOM ? why : REASON_RESERVE;
+}

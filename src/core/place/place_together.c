@@ -1,0 +1,355 @@
+/*
+ * Rule b: the GPUs of one want lie together where the node tells which do. Called by place.c for
+ * each room in which some want has several parts, in any thread. Which GPUs may lie in one want is
+ * a graph, and a want is a clique in it: a NUMA node is one, and so is what a switch joins, but on
+ * boards without a switch the links are irregular. One want is searched here; where several wants
+ * are laid, the walk (place_walk.c) looks at the same graph, struct bonds. Parts: what a room
+ * tells, bonds, cliques, the choice for one want.
+ */
+#include "place_internal.h"
+
+/*
+ * What a room tells
+ */
+
+enum apart together_untold(const struct plan *plan)
+{
+    must(plan->request->wants > 0);
+    must(plan->most_parts > 0);
+    return plan->most_parts > 1 ? APART_ANYWHERE : APART_LINKED;
+}
+
+bool together_matters(const struct plan *plan, const struct room *room)
+{
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    if (plan->most_parts <= 1)
+        return false;
+    if (plan->topology != TOPOLOGY_ANY)
+        return true;
+    for (uint32_t i = 0; i < room->gpus; i++)
+        if (room->gpu[i].peers != 0 || room->gpu[i].socket != 0)
+            return true;
+    return false;
+}
+
+enum apart together_last(const struct plan *plan)
+{
+    static const enum apart last[] = {[TOPOLOGY_ANY] = APART_ANYWHERE,
+                                      [TOPOLOGY_NUMA] = APART_NUMA,
+                                      [TOPOLOGY_NVLINK] = APART_LINKED};
+
+    static_assert(ARRAY_LEN(last) == TOPOLOGIES, "each demand has its end");
+    must(plan->topology < TOPOLOGIES);
+    return last[plan->topology];
+}
+
+/*
+ * Bonds
+ */
+
+/* The same NUMA node, if it is known. */
+static gpu_set numa_of(const struct room *room, uint32_t gpu)
+{
+    gpu_set others = 0;
+
+    must(gpu < room->gpus);
+    if (room->gpu[gpu].socket == 0)
+        return 0;
+    for (uint32_t i = 0; i < room->gpus; i++)
+        others |= i != gpu && room->gpu[i].socket == room->gpu[gpu].socket ? one_gpu(i) : 0;
+    return others;
+}
+
+static gpu_set links_of(const struct room *room, uint32_t gpu)
+{
+    gpu_set others = 0;
+
+    must(gpu < room->gpus);
+    for (uint32_t i = 0; i < room->gpus; i++)
+        others |= (room->gpu[gpu].peers >> i & 1) != 0 ? one_gpu(i) : 0;
+    must((others & one_gpu(gpu)) == 0);
+    return others;
+}
+
+/* A demand for one NUMA node holds for links, too: those within one are then the nearest. */
+void bonds_of_room(const struct plan *plan, const struct room *room, enum apart apart,
+                   struct bonds *out)
+{
+    must(apart < APART_ANYWHERE);
+    must(apart <= together_last(plan));
+    for (uint32_t i = 0; i < room->gpus; i++) {
+        const gpu_set links = links_of(room, i);
+        const gpu_set numa = numa_of(room, i);
+        out->linked[i] = plan->topology == TOPOLOGY_NUMA ? links & numa : links;
+        out->numa[i] = apart == APART_NUMA ? numa : 0;
+    }
+}
+
+void bonds_of_shape(const struct bonds *room, const struct shape *shape, struct bonds *out)
+{
+    must(shape->slots <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < shape->slots; i++) {
+        out->linked[i] = 0;
+        out->numa[i] = 0;
+        for (uint32_t k = 0; k < shape->slots; k++) {
+            const gpu_set gpu = one_gpu(shape->gpu[k]);
+            out->linked[i] |= (room->linked[shape->gpu[i]] & gpu) != 0 ? one_gpu(k) : 0;
+            out->numa[i] |= (room->numa[shape->gpu[i]] & gpu) != 0 ? one_gpu(k) : 0;
+        }
+        must((out->linked[i] & one_gpu(i)) == 0 && (out->numa[i] & one_gpu(i)) == 0);
+    }
+}
+
+/*
+ * Cliques: depth first over the GPUs in order, below a limit of weight
+ */
+
+struct clique {
+    uint32_t parts;
+    uint32_t count;                 /* of GPUs that may be in it */
+    uint8_t gpu[GPUS_PER_NODE_MAX]; /* in the order of the search; the others go by place here */
+    uint32_t weight[GPUS_PER_NODE_MAX]; /* what the least of is sought */
+    uint8_t light[GPUS_PER_NODE_MAX];   /* places, the lightest first */
+    gpu_set beside[GPUS_PER_NODE_MAX];  /* places */
+    uint32_t limit;                     /* a clique weighs less */
+    uint32_t steps;                     /* left */
+    gpu_set found;                      /* GPUs; none: no clique was found */
+};
+
+/* The least is the best for the plan's choice; where the first is wanted, all weigh the same. */
+static uint32_t together_weight(const struct plan *plan, const struct gpu_room *gpu)
+{
+    must(gpu->free_milli <= GPU_MILLI);
+    if (plan->choice == PLACE_TIGHTEST)
+        return gpu->free_milli;
+    return plan->choice == PLACE_LOOSEST ? GPU_MILLI - gpu->free_milli : 0;
+}
+
+/* Ascending; of equals the first stays first. */
+static void sort_light(struct clique *clique)
+{
+    for (uint32_t i = 0; i < clique->count; i++) {
+        uint32_t at = i;
+        for (; at > 0 && clique->weight[clique->light[at - 1]] > clique->weight[i]; at--)
+            clique->light[at] = clique->light[at - 1];
+        clique->light[at] = (uint8_t)i;
+    }
+    for (uint32_t i = 1; i < clique->count; i++)
+        must(clique->weight[clique->light[i - 1]] <= clique->weight[clique->light[i]]);
+}
+
+/* The search goes in the order of the GPUs, or with the lightest first. */
+static void clique_start(const struct plan *plan, const struct room *room, gpu_set among,
+                         uint32_t parts, struct clique *out)
+{
+    must(parts > 1);
+    must(set_count(among) >= parts);
+    out->parts = parts;
+    out->count = 0;
+    out->limit = UINT32_MAX;
+    out->steps = plan->steps;
+    out->found = 0;
+    for (; among != 0; among &= ~one_gpu(first_of(among))) {
+        const uint32_t gpu = first_of(among);
+        out->weight[out->count] = together_weight(plan, &room->gpu[gpu]);
+        out->gpu[out->count++] = (uint8_t)gpu;
+    }
+    sort_light(out);
+}
+
+static void clique_lightest_first(struct clique *clique)
+{
+    uint8_t gpu[GPUS_PER_NODE_MAX];
+    uint32_t weight[GPUS_PER_NODE_MAX];
+
+    must(clique->count >= clique->parts);
+    must(clique->count <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < clique->count; i++) {
+        gpu[i] = clique->gpu[clique->light[i]];
+        weight[i] = clique->weight[clique->light[i]];
+    }
+    for (uint32_t i = 0; i < clique->count; i++) {
+        clique->gpu[i] = gpu[i];
+        clique->weight[i] = weight[i];
+        clique->light[i] = (uint8_t)i;
+    }
+}
+
+/* By GPU of the room: one of linked and numa, whichever decides at this distance. */
+static void clique_bond(struct clique *clique, const gpu_set *bonded)
+{
+    must(clique->count > 0);
+    must(bonded != NULL);
+    for (uint32_t i = 0; i < clique->count; i++) {
+        clique->beside[i] = 0;
+        for (uint32_t k = 0; k < clique->count; k++)
+            if ((bonded[clique->gpu[i]] & one_gpu(clique->gpu[k])) != 0)
+                clique->beside[i] |= one_gpu(k);
+        must((clique->beside[i] & one_gpu(i)) == 0);
+    }
+}
+
+/* No way to take so many of these weighs less. */
+static uint32_t clique_least(const struct clique *clique, gpu_set among, uint32_t parts)
+{
+    uint32_t weight = 0;
+
+    must_debug(set_count(among) >= parts);
+    for (uint32_t i = 0; parts > 0; i++) {
+        const uint32_t place = clique->light[i];
+        must_debug(i < clique->count);
+        if ((among & one_gpu(place)) == 0)
+            continue;
+        weight += clique->weight[place];
+        parts--;
+    }
+    return weight;
+}
+
+/* The position of the search: what was taken, its weight, and what may still join it. */
+struct clique_at {
+    uint32_t depth;
+    uint8_t taken[GPUS_PER_NODE_MAX];
+    uint32_t weight[GPUS_PER_NODE_MAX + 1];
+    gpu_set among[GPUS_PER_NODE_MAX + 1];
+};
+
+/* Is there nothing below the limit from here on? */
+static bool clique_is_hopeless(const struct clique *clique, const struct clique_at *at)
+{
+    const uint32_t missing = clique->parts - at->depth;
+    const gpu_set among = at->among[at->depth];
+
+    must_debug(missing > 0);
+    return set_count(among) < missing ||
+           at->weight[at->depth] + clique_least(clique, among, missing) >= clique->limit;
+}
+
+static void clique_take(const struct clique *clique, struct clique_at *at)
+{
+    const uint32_t place = first_of(at->among[at->depth]);
+
+    must_debug(at->depth < clique->parts);
+    at->among[at->depth] &= ~one_gpu(place);
+    at->taken[at->depth] = (uint8_t)place;
+    at->among[at->depth + 1] = at->among[at->depth] & clique->beside[place];
+    at->weight[at->depth + 1] = at->weight[at->depth] + clique->weight[place];
+    at->depth++;
+}
+
+/* False: the last one taken was too heavy. */
+static bool clique_keep(struct clique *clique, const struct clique_at *at)
+{
+    must(at->depth == clique->parts);
+    if (at->weight[at->depth] >= clique->limit)
+        return false;
+    clique->limit = at->weight[at->depth];
+    clique->found = 0;
+    for (uint32_t i = 0; i < clique->parts; i++)
+        clique->found |= one_gpu(clique->gpu[at->taken[i]]);
+    must(set_count(clique->found) == clique->parts);
+    return true;
+}
+
+/* Each clique that is found lowers the limit to its weight; if once, the first is the answer. */
+static enum place_end clique_search(struct clique *clique, bool once)
+{
+    UNSET struct clique_at at;
+
+    must(clique->parts > 1);
+    must(clique->parts <= clique->count);
+    at.depth = 0;
+    at.weight[0] = 0;
+    at.among[0] = 0;
+    for (uint32_t i = 0; i < clique->count; i++)
+        at.among[0] |= one_gpu(i);
+    while (clique->steps > 0) {
+        clique->steps--;
+        if (clique_is_hopeless(clique, &at)) {
+            if (at.depth == 0)
+                return PLACE_ALL;
+            at.depth--;
+            continue;
+        }
+        clique_take(clique, &at);
+        if (at.depth < clique->parts)
+            continue;
+        if (clique_keep(clique, &at) && once)
+            return PLACE_STOPPED;
+        at.depth--;
+    }
+    return PLACE_OUT_OF_STEPS;
+}
+
+/*
+ * The choice for one want
+ */
+
+static const gpu_set *bonds_at(const struct bonds *bonds, enum apart apart)
+{
+    must(apart < APART_ANYWHERE);
+    return apart == APART_LINKED ? bonds->linked : bonds->numa;
+}
+
+bool together_may(const struct plan *plan, const struct room *room, gpu_set among, uint32_t parts)
+{
+    const enum apart apart = together_last(plan);
+    UNSET struct clique clique;
+    UNSET struct bonds bonds;
+
+    if (parts == 1 || apart == APART_ANYWHERE)
+        return true;
+    must(set_count(among) >= parts);
+    bonds_of_room(plan, room, apart, &bonds);
+    clique_start(plan, room, among, parts, &clique);
+    clique_lightest_first(&clique);
+    clique_bond(&clique, bonds_at(&bonds, apart));
+    return clique_search(&clique, true) != PLACE_ALL;
+}
+
+/*
+ * At one distance: first how light the lightest clique is, and then the first one of that weight,
+ * as rule 5 wants it. False: there is none, or out->exact is false.
+ */
+static bool choose_at(const struct plan *plan, const struct room *room, gpu_set fits,
+                      enum apart apart, struct rank *out, gpu_set *chosen)
+{
+    UNSET struct clique clique;
+    UNSET struct bonds bonds;
+
+    bonds_of_room(plan, room, apart, &bonds);
+    clique_start(plan, room, fits, plan->most_parts, &clique);
+    clique_lightest_first(&clique);
+    clique_bond(&clique, bonds_at(&bonds, apart));
+    enum place_end end = clique_search(&clique, false);
+    out->steps += plan->steps - clique.steps;
+    out->exact = out->exact && end == PLACE_ALL;
+    if (clique.found == 0)
+        return false;
+    *chosen = clique.found;
+    const uint32_t least = clique.limit;
+    clique_start(plan, room, fits, plan->most_parts, &clique);
+    clique_bond(&clique, bonds_at(&bonds, apart));
+    clique.limit = least + 1;
+    end = clique_search(&clique, true);
+    out->steps += plan->steps - clique.steps;
+    must(end != PLACE_ALL); /* there is one */
+    out->exact = out->exact && end == PLACE_STOPPED;
+    *chosen = clique.found != 0 ? clique.found : *chosen;
+    return true;
+}
+
+bool together_choose(const struct plan *plan, const struct room *room, gpu_set fits,
+                     struct rank *out, gpu_set *chosen)
+{
+    const enum apart last = together_last(plan);
+
+    must(plan->request->wants == 1);
+    must(set_count(fits) >= plan->most_parts);
+    for (enum apart apart = APART_LINKED; apart <= last && apart < APART_ANYWHERE; apart++) {
+        out->apart = apart;
+        if (choose_at(plan, room, fits, apart, out, chosen))
+            return true;
+    }
+    return false;
+}

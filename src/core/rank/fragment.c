@@ -1,0 +1,92 @@
+/*
+ * Fragments of GPUs, for people: REST, metrics and top ask for them. The policy fgd has the sum for
+ * a node, in policy_fgd.c; a test compares the two.
+ */
+#include "milligpu/core/rank/fragment.h"
+
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "policy_internal.h"
+
+struct fragments {
+    struct kinds kinds;
+    struct room room; /* both are large */
+    struct rest rest;
+};
+
+struct fragments *fragments_new(const struct workload *workload)
+{
+    must(workload != NULL);
+    struct fragments *fragments = xmalloc(sizeof *fragments);
+    kinds_init(&fragments->kinds, workload);
+    must(fragments->kinds.workload == workload);
+    return fragments;
+}
+
+struct fragments *fragments_new_for(const struct snapshot *snapshot)
+{
+    must(snapshot != NULL);
+    if (snapshot->outlook == NULL || snapshot->outlook->workload == NULL)
+        return NULL;
+    return fragments_new(snapshot->outlook->workload);
+}
+
+void fragments_free(struct fragments *fragments)
+{
+    if (fragments == NULL)
+        return;
+    must(fragments->kinds.workload != NULL);
+    kinds_done(&fragments->kinds);
+    xfree(fragments);
+}
+
+/* Adds, for each GPU, the free milli that pods of this shape cannot use, times their count. */
+static void add_shape(const struct rest *rest, const struct workload_typical *shape, uint64_t *sum)
+{
+    uint32_t able = 0;
+    bool fits[GPUS_PER_NODE_MAX];
+
+    must(shape->count > 0);
+    must(rest->gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < rest->gpus; i++) {
+        fits[i] = rest_takes(rest, i, shape);
+        able += fits[i];
+    }
+    const bool none = able < shape->parts || rest->host.cpu_milli < shape->cpu_milli;
+    for (uint32_t i = 0; i < rest->gpus; i++)
+        if (none || !fits[i])
+            sum[i] += (uint64_t)shape->count * rest->free[i];
+}
+
+void fragments_of_rest(const struct workload *workload, const struct rest *rest,
+                       uint64_t sum[GPUS_PER_NODE_MAX])
+{
+    must(rest->gpus <= GPUS_PER_NODE_MAX);
+    memset(sum, 0, rest->gpus * sizeof *sum);
+    for (uint32_t t = 0; t < workload->typicals; t++)
+        add_shape(rest, &workload->typical[t], sum);
+}
+
+void fragments_of_node(struct fragments *fragments, const struct node *node,
+                       uint32_t milli[GPUS_PER_NODE_MAX])
+{
+    uint64_t sum[GPUS_PER_NODE_MAX];
+
+    memset(milli, 0, GPUS_PER_NODE_MAX * sizeof *milli);
+    if (fragments == NULL || fragments->kinds.workload->typical_count == 0 ||
+        node->unusable.why != USABLE)
+        return;
+    const struct workload *workload = fragments->kinds.workload;
+    const uint64_t pods = workload->typical_count;
+    struct rest *rest = &fragments->rest;
+    room_of(node, &fragments->room);
+    rest_of(&fragments->room, &fragments->kinds, rest); /* of a closed node: without GPUs */
+    fragments_of_rest(workload, rest, sum);
+    for (uint32_t i = 0; i < rest->gpus; i++) {
+        must(rest->gpu[i] < node->gpus);
+        must(sum[i] <= pods * rest->free[i]);
+        milli[rest->gpu[i]] = (uint32_t)((sum[i] + pods / 2) / pods);
+    }
+}

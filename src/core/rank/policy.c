@@ -1,0 +1,306 @@
+/*
+ * The rules of the policies: which placement of a node is best, and which node. Called by filter
+ * and by the ledger (bind, adoption), in their threads; what it needs to know beyond the node is in
+ * the outlook, which never changes, and what it remembers is in the caller's judge. binpack,
+ * firstfit and spread follow from the numbers of the search itself. fgd and rollout judge the node
+ * as a whole, so every placement that differs is looked at (place_each()), as many as the limits in
+ * policy.h allow. Parts: order of nodes, keys, placements one by one, the question.
+ */
+#include "milligpu/core/rank/policy.h"
+
+#include "milligpu/base/alloc.h"
+
+#include "judge.h"
+
+/*
+ * The order of nodes
+ */
+
+/* The rules of policy.h, in their order. */
+int order_cmp(const struct rank *a, const struct rank *b)
+{
+    must(a->node != NULL);
+    must(b->node != NULL);
+
+    if (a->behind != b->behind)
+        return a->behind ? 1 : -1;
+    if (a->unjudged != b->unjudged)
+        return a->unjudged ? 1 : -1;
+    if (a->price != b->price) /* rule a */
+        return a->price < b->price ? -1 : 1;
+    if (a->apart != b->apart) /* rule b */
+        return a->apart < b->apart ? -1 : 1;
+    if (a->pool != b->pool) /* rule c */
+        return a->pool < b->pool ? -1 : 1;
+    for (uint32_t i = 0; i < ARRAY_LEN(a->key); i++) /* rules 1 to 3 */
+        if (a->key[i] != b->key[i])
+            return a->key[i] < b->key[i] ? -1 : 1;
+    if (a->order != b->order) /* rule 4 */
+        return a->order < b->order ? -1 : 1;
+    const int names = atom_cmp(a->node, b->node);
+    if (names != 0)
+        return names;
+    must(a->turn != b->turn); /* rule 5 */
+    return a->turn < b->turn ? -1 : 1;
+}
+
+/*
+ * Keys of a placement by its own numbers
+ */
+
+/* The policy where this rule wins. */
+static const struct policy *policy_asked(const struct policy_question *question,
+                                         const struct rule *rule)
+{
+    must(question->node != NULL);
+    must(rule == NULL || question->outlook != NULL);
+    if (question->outlook == NULL || question->unjudged)
+        return &policy_binpack;
+    return policy_of(outlook_kind(question->outlook, rule));
+}
+
+/*
+ * Rule c: nodes under different policies cannot be compared by these. Those under the document's
+ * own policy come first, then those of the first rule that names another one, and so on.
+ */
+static uint32_t pool_of(const struct rulebook *book, const struct rule *rule)
+{
+    uint32_t at = 0;
+
+    if (rule == NULL || !rule->orders || rule->policy == book->policy)
+        return 0;
+    while (!book->rule[at].orders || book->rule[at].policy != rule->policy)
+        at++;
+    must(at < book->rules);
+    must(&book->rule[at] <= rule);
+    return at + 1;
+}
+
+static void binpack_keys(struct rank *rank)
+{
+    must(rank->key[0] == 0 && rank->key[1] == 0 && rank->key[2] == 0);
+    rank->key[0] = rank->charge_milli;
+    rank->key[1] = rank->left_milli;
+    rank->key[2] = rank->free_milli;
+    must(rank->key[0] >= 0);
+}
+
+const struct policy policy_binpack = {
+    .name = "binpack",
+    .help = "tightest hole, fullest node",
+    .choice = PLACE_TIGHTEST,
+    .keys = binpack_keys,
+};
+
+static void spread_keys(struct rank *rank)
+{
+    binpack_keys(rank);
+    must(rank->charge_milli > 0 || rank->left_milli == 0);
+    must(rank->key[2] >= 0);
+    rank->key[1] = -rank->key[1];
+    rank->key[2] = -rank->key[2];
+}
+
+const struct policy policy_spread = {
+    .name = "spread",
+    .help = "emptiest GPUs, emptiest node",
+    .choice = PLACE_LOOSEST,
+    .keys = spread_keys,
+};
+
+const struct policy policy_firstfit = {
+    .name = "firstfit",
+    .help = "first node and first GPUs that fit, in a fixed order",
+    .shuffles = true,
+    .choice = PLACE_FIRST,
+};
+
+/*
+ * Placements of several wants, one by one: firstfit and spread
+ */
+
+struct browsing {
+    const struct policy *policy;
+    const struct node *node;
+    const struct request *request;
+    uint32_t gpus; /* of the room */
+    uint32_t seen;
+    uint64_t work;
+    struct rank best;
+    struct placement *placement; /* NULL: nobody asks where */
+};
+
+static bool browse(void *user, const struct placement *placement)
+{
+    struct browsing *browsing = user;
+    struct rank rank = {
+        .charge_milli = placement->charge_milli,
+        .left_milli = placement->left_milli,
+        .free_milli = placement->free_milli,
+        .turn = browsing->seen,
+        .node = browsing->node->name,
+    };
+
+    must(browsing->seen < LAYOUTS_MAX);
+    must(placement->parts > 0);
+    browsing->work += layout_work(browsing->gpus, browsing->request, placement);
+    if (browsing->policy->keys != NULL)
+        browsing->policy->keys(&rank);
+    if (browsing->seen == 0 || order_cmp(&rank, &browsing->best) < 0) {
+        browsing->best = rank;
+        if (browsing->placement != NULL)
+            *browsing->placement = *placement;
+    }
+    browsing->seen++;
+    return browsing->policy->keys != NULL && browsing->seen < LAYOUTS_MAX;
+}
+
+/* What was found in any case is the answer if no placement is seen within the steps. */
+static void browse_all(const struct policy *policy, const struct node *node, struct plan *plan,
+                       const struct room *room, struct rank *out, struct placement *out_placement)
+{
+    struct browsing browsing = {
+        .policy = policy,
+        .node = node,
+        .request = plan->request,
+        .gpus = room->gpus,
+        .placement = out_placement,
+    };
+
+    must(plan->request->wants > 1);
+    const enum place_end end = place_each(plan, room, plan->steps, &browsing, browse);
+    out->work = work_of(browsing.work + (uint64_t)STEP_WORK * plan->walked);
+    out->exact = end == PLACE_ALL || (end == PLACE_STOPPED && policy->keys == NULL);
+    if (browsing.seen > 0) {
+        must(browsing.best.charge_milli > 0);
+        out->charge_milli = browsing.best.charge_milli;
+        out->left_milli = browsing.best.left_milli;
+    }
+    if (out_placement != NULL)
+        out_placement->exact = out->exact;
+}
+
+void policy_say_reserve(const struct outlook *outlook, uint32_t rule, struct strbuf *out)
+{
+    must(outlook->rulebook != NULL && rule < outlook->rulebook->rules);
+
+    const struct rule *keeper = &outlook->rulebook->rule[rule];
+    const uint32_t idle = outlook->idle[rule];
+    must(keeper->reserve > 0);
+    must(idle <= keeper->reserve);
+    strbuf_printf(out,
+                  "policy rule %u (%s): keeps %u idle %s for pods of several GPUs, and %u %s idle",
+                  rule + 1, keeper->name, keeper->reserve, keeper->reserve == 1 ? "host" : "hosts",
+                  idle, idle == 1 ? "is" : "are");
+}
+
+void policy_refuse(const struct outlook *outlook, struct cause cause, const struct request *request,
+                   struct refusal *out)
+{
+    must(cause.why > REASON_NONE);
+    if (cause.why != REASON_RULE) {
+        request_refuse(request, cause.why, out);
+        return;
+    }
+    must(cause.rule < outlook->rulebook->rules);
+    rulebook_refuse(outlook->rulebook, &outlook->rulebook->rule[cause.rule], request, out);
+}
+
+/*
+ * The question
+ */
+
+/* Not by the atom's own hash, which is another one in each process. */
+uint32_t outlook_order(const struct outlook *outlook, const struct policy *policy,
+                       const struct atom *name)
+{
+    static const uint64_t spread = 0x9E3779B97F4A7C15U; /* so that seeds 1 and 2 differ a lot */
+
+    must(name->len > 0);
+    if (!policy->shuffles)
+        return 0;
+    return text_hash_by(atom_text(name), (outlook->seed + 1) * spread);
+}
+
+static void set_order(const struct policy_question *question, const struct policy *policy,
+                      const struct rule *rule, struct rank *out)
+{
+    must(question->outlook != NULL || policy == &policy_binpack);
+    out->node = question->node->name;
+    out->unjudged = question->unjudged;
+    out->order = outlook_order(question->outlook, policy, question->node->name);
+    out->pool = rule == NULL || out->unjudged ? 0 : pool_of(question->outlook->rulebook, rule);
+    must(!out->unjudged || out->order == 0);
+}
+
+/* By the numbers of a placement. One search, whether it is asked where or not. */
+static enum reason judge_plainly(const struct policy *policy, const struct node *node,
+                                 struct plan *plan, const struct room *room, struct rank *out,
+                                 struct placement *out_placement)
+{
+    plan->choice = policy->choice;
+    const enum reason why = out_placement == NULL ? place_judge(plan, room, out)
+                                                  : place_find(plan, room, out, out_placement);
+    if (out_placement != NULL)
+        out->exact = out_placement->exact;
+    if (why != REASON_NONE)
+        return why;
+    if (policy->choice != PLACE_TIGHTEST && plan->request->wants > 1)
+        browse_all(policy, node, plan, room, out, out_placement);
+    if (policy->keys != NULL)
+        policy->keys(out);
+    must(out_placement == NULL || out_placement->charge_milli == out->charge_milli);
+    return REASON_NONE;
+}
+
+/* By plan->rule. appraisals: only fgd and rollout write them. */
+static enum reason judge_anew(const struct policy_question *question, struct plan *plan,
+                              const struct room *room, struct appraisals *appraisals,
+                              struct rank *out, struct placement *out_placement)
+{
+    const struct policy *policy = policy_asked(question, plan->rule);
+
+    must(out != NULL);
+    const enum reason why =
+        policy->waste != NULL
+            ? appraise_room(question, plan, room, appraisals, out, out_placement)
+            : judge_plainly(policy, question->node, plan, room, out, out_placement);
+    set_order(question, policy, plan->rule, out);
+    return why;
+}
+
+enum reason policy_judge_room(const struct policy_question *question, struct plan *plan,
+                              const struct room *room, struct rank *out,
+                              struct placement *out_placement)
+{
+    struct appraisals appraisals;
+
+    must(room != NULL);
+    must(room->gpus <= GPUS_PER_NODE_MAX);
+    plan_obey(plan, plan_rule(plan, question->node->rules));
+    return judge_anew(question, plan, room, &appraisals, out, out_placement);
+}
+
+enum reason policy_judge(const struct policy_question *question, struct plan *plan,
+                         struct rank *out)
+{
+    const struct rule *rule = plan_rule(plan, question->node->rules);
+    /* How many hosts are idle is no property of the node, so the answer is not remembered. */
+    const bool remembered =
+        policy_asked(question, rule)->waste != NULL && !plan_reserve_matters(plan, rule);
+    UNSET struct appraisals appraisals;
+    UNSET struct room room;
+    enum reason why;
+
+    must(out != NULL);
+    plan_obey(plan, rule);
+    if (remembered && judge_find(question, &why, out)) {
+        out->pool = pool_of(question->outlook->rulebook, rule);
+        return why;
+    }
+    room_of(question->node, &room);
+    why = judge_anew(question, plan, &room, &appraisals, out, NULL);
+    if (remembered)
+        judge_keep(question, &appraisals);
+    return why;
+}

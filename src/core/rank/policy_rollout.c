@@ -1,0 +1,258 @@
+/*
+ * The idle GPU that a node is expected to end with: fixed random pods of the workload come until
+ * the sequence ends, and each that fits is placed. Called once for each placement that the policy
+ * rollout judges, which makes it the most frequent calculation of a filter call. Hence:
+ *   - Steps of a sequence whose part is larger than the largest hole are not even looked at
+ *     (workload.small), so a sequence ends soon after the node is full.
+ *   - If the GPUs are of one kind, only their holes matter, not which GPU has which. The holes are
+ *     then kept sorted: the tightest is the first that is large enough.
+ */
+#include <string.h>
+
+#include "judge.h"
+
+struct rollout {
+    const struct workload *workload;
+    const struct rest *rest;
+    struct host host;
+    uint32_t taken; /* milli */
+    uint32_t work;  /* in ns, as measured (appraise.c) */
+    uint32_t holes;
+    uint16_t hole[GPUS_PER_NODE_MAX]; /* sorted if the GPUs are of one kind */
+};
+
+static bool host_suffices(const struct rollout *rollout, const struct workload_class *class)
+{
+    must_debug(class->parts > 0);
+    must_debug(class->milli > 0);
+    return class->host.cpu_milli <= rollout->host.cpu_milli &&
+           class->host.memory_mib <= rollout->host.memory_mib;
+}
+
+static void host_take(struct rollout *rollout, const struct workload_class *class)
+{
+    must_debug(host_suffices(rollout, class));
+    rollout->host.cpu_milli = host_less(rollout->host.cpu_milli, class->host.cpu_milli);
+    rollout->host.memory_mib = host_less(rollout->host.memory_mib, class->host.memory_mib);
+    rollout->taken += class->parts * class->milli;
+    must(rollout->taken <= rollout->rest->free_milli);
+}
+
+/*
+ * GPUs of one kind
+ */
+
+/* Makes the hole at this place smaller, and moves it to where it then belongs. */
+static void shrink(struct rollout *rollout, uint32_t at, uint32_t milli)
+{
+    must_debug(at < rollout->holes);
+    must_debug(rollout->hole[at] >= milli);
+    const uint16_t left = (uint16_t)(rollout->hole[at] - milli);
+    for (; at > 0 && rollout->hole[at - 1] > left; at--)
+        rollout->hole[at] = rollout->hole[at - 1];
+    rollout->hole[at] = left;
+}
+
+static bool take_sorted(struct rollout *rollout, const struct workload_class *class)
+{
+    uint32_t at = 0;
+
+    must_debug(rollout->holes > 0);
+    if (class->milli > rollout->hole[rollout->holes - 1] || !host_suffices(rollout, class))
+        return false;
+    while (rollout->hole[at] < class->milli)
+        at++;
+    if (class->parts > rollout->holes - at)
+        return false;
+    /* What is moved goes before the places that come after it. */
+    for (uint32_t p = 0; p < class->parts; p++)
+        shrink(rollout, at + p, class->milli);
+    host_take(rollout, class);
+    must_debug(rollout->hole[0] <= rollout->hole[rollout->holes - 1]);
+    return true;
+}
+
+static void sort_holes(struct rollout *rollout)
+{
+    for (uint32_t i = 1; i < rollout->holes; i++)
+        shrink(rollout, i, 0);
+    must(rollout->hole[0] <= rollout->hole[rollout->holes - 1]);
+}
+
+/*
+ * GPUs of several kinds
+ */
+
+/* The tightest GPU for a part, not among those taken; of equals the first. holes: there is none. */
+static uint32_t tightest_hole(const struct rollout *rollout, uint32_t class, uint64_t taken)
+{
+    const struct rest *rest = rollout->rest;
+    const uint32_t milli = rollout->workload->class[class].milli;
+    uint32_t best = rollout->holes;
+
+    must(class < rollout->workload->classes);
+    for (uint32_t i = 0; i < rollout->holes; i++) {
+        const bool fits = rollout->hole[i] >= milli && (taken >> i & 1) == 0 &&
+                          gpu_kind_takes(&rest->kinds[rest->kind[i]], class);
+        if (fits && (best == rollout->holes || rollout->hole[i] < rollout->hole[best]))
+            best = i;
+    }
+    must(best <= rollout->holes);
+    return best;
+}
+
+static_assert(GPUS_PER_NODE_MAX <= 64, "a set of holes is one number");
+
+static bool take_mixed(struct rollout *rollout, uint32_t class)
+{
+    const struct workload_class *pod = &rollout->workload->class[class];
+    uint64_t taken = 0;
+
+    must(pod->parts > 0);
+    if (!host_suffices(rollout, pod))
+        return false;
+    for (uint32_t p = 0; p < pod->parts; p++) {
+        const uint32_t best = tightest_hole(rollout, class, taken);
+        if (best == rollout->holes)
+            return false;
+        taken |= (uint64_t)1 << best;
+    }
+    for (uint32_t i = 0; i < rollout->holes; i++)
+        if ((taken >> i & 1) != 0)
+            rollout->hole[i] -= (uint16_t)pod->milli;
+    host_take(rollout, pod);
+    return true;
+}
+
+static uint32_t largest_hole(const struct rollout *rollout)
+{
+    uint32_t largest = 0;
+
+    must(rollout->holes > 0);
+    for (uint32_t i = 0; i < rollout->holes; i++)
+        largest = rollout->hole[i] > largest ? rollout->hole[i] : largest;
+    must(largest <= GPU_MILLI);
+    return largest;
+}
+
+/*
+ * A sequence
+ */
+
+/* The steps of this word whose parts are not much larger than the hole. */
+static uint64_t small_steps(const struct workload *workload, uint32_t sequence, uint32_t word,
+                            uint32_t hole)
+{
+    must_debug(hole <= GPU_MILLI);
+    must_debug(word < WORKLOAD_STEP_WORDS);
+    return workload->small[sequence][hole / WORKLOAD_SIZE_MILLI][word];
+}
+
+static void play_sorted(struct rollout *rollout, uint32_t sequence)
+{
+    const struct workload *workload = rollout->workload;
+    const struct gpu_kind *kind = &rollout->rest->kinds[rollout->rest->kind[0]];
+    const uint16_t *largest = &rollout->hole[rollout->holes - 1];
+
+    must(rollout->holes > 0);
+    must(sequence < workload->sequences);
+    for (uint32_t word = 0; word < WORKLOAD_STEP_WORDS; word++) {
+        uint64_t steps = small_steps(workload, sequence, word, *largest);
+        while (steps != 0) {
+            const uint32_t step = word * 64 + (uint32_t)__builtin_ctzll(steps);
+            const uint32_t class = workload->sequence[sequence][step];
+            steps &= steps - 1;
+            if (!gpu_kind_takes(kind, class))
+                continue;
+            rollout->work += 10 + rollout->holes / 2;
+            if (take_sorted(rollout, &workload->class[class]))
+                steps &= small_steps(workload, sequence, word, *largest);
+        }
+    }
+}
+
+static void play_mixed(struct rollout *rollout, uint32_t sequence)
+{
+    const struct workload *workload = rollout->workload;
+    uint32_t largest = largest_hole(rollout);
+
+    must(sequence < workload->sequences);
+    for (uint32_t word = 0; word < WORKLOAD_STEP_WORDS; word++) {
+        uint64_t steps = small_steps(workload, sequence, word, largest);
+        while (steps != 0) {
+            const uint32_t step = word * 64 + (uint32_t)__builtin_ctzll(steps);
+            const uint32_t class = workload->sequence[sequence][step];
+            steps &= steps - 1;
+            rollout->work += 8 + rollout->holes * (1 + workload->class[class].parts);
+            if (!take_mixed(rollout, class))
+                continue;
+            largest = largest_hole(rollout);
+            steps &= small_steps(workload, sequence, word, largest);
+        }
+    }
+    must(largest <= GPU_MILLI);
+}
+
+static bool is_one_kind(const struct rest *rest)
+{
+    must(rest->gpus > 0);
+    must(rest->kinds != NULL);
+    for (uint32_t i = 1; i < rest->gpus; i++)
+        if (rest->kind[i] != rest->kind[0])
+            return false;
+    return true;
+}
+
+uint64_t rollout_idle(const struct workload *workload, const struct rest *rest, uint64_t *work)
+{
+    const uint64_t all = (uint64_t)rest->free_milli * WORKLOAD_SEQUENCES;
+    UNSET struct rollout start;
+    UNSET struct rollout rollout;
+    uint64_t taken = 0;
+
+    must(rest->gpus <= GPUS_PER_NODE_MAX);
+    must(workload->sequences <= WORKLOAD_SEQUENCES);
+    if (rest->free_milli == 0)
+        return all;
+    start.workload = workload;
+    start.rest = rest;
+    start.host = rest->host;
+    start.taken = 0;
+    start.work = 0;
+    start.holes = rest->gpus;
+    memcpy(start.hole, rest->free, rest->gpus * sizeof *start.hole);
+    const bool sorted = is_one_kind(rest);
+    if (sorted)
+        sort_holes(&start);
+    for (uint32_t s = 0; s < workload->sequences; s++) {
+        rollout = start;
+        if (sorted)
+            play_sorted(&rollout, s);
+        else
+            play_mixed(&rollout, s);
+        taken += rollout.taken;
+        *work += rollout.work;
+    }
+    must(taken <= all);
+    return all - taken;
+}
+
+static int64_t rollout_score(const struct workload *workload, int64_t by, const struct rest *after)
+{
+    const int64_t score = sigmoid_merit(by, workload->sequences);
+
+    must(after->free_milli <= after->total_milli);
+    must(workload->sequences <= WORKLOAD_SEQUENCES);
+    if (after->total_milli == 0)
+        return score;
+    return score - (int64_t)((uint64_t)FREE_SHARE_COST * after->free_milli / after->total_milli);
+}
+
+const struct policy policy_rollout = {
+    .name = "rollout",
+    .help = "least idle GPU once the workload has filled the node",
+    .shuffles = true,
+    .waste = judge_idle,
+    .score = rollout_score,
+    .prices_places = true,
+};

@@ -1,0 +1,114 @@
+/*
+ * What a GPU of a model costs, so that cheap GPUs serve what they can before dear ones do: by the
+ * policy document, else by the table of known products, else by memory. Called by place_level.c
+ * once for each model of a question.
+ */
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/facts/model.h"
+#include "milligpu/core/rules/rulebook.h"
+
+enum { PRICE_T4 = 100, PRICE_T4_MIB = 16384, MIB_OF_GIB = 1024 };
+
+/* The document's price of exactly this name; 0: it has none. */
+static uint32_t price_named(const struct rulebook *book, struct text bare)
+{
+    must(book->prices == 0 || book->price != NULL);
+    must(bare.len > 0);
+    for (uint32_t i = 0; i < book->prices; i++) {
+        must(book->price[i].price > 0 && book->price[i].price <= PRICE_MAX);
+        if (model_is_named(text_of(book->price[i].model), bare))
+            return book->price[i].price;
+    }
+    return 0;
+}
+
+/* The document's price of an exact name, else of the first that takes the model; 0: of none. */
+static uint32_t price_said(const struct rulebook *book, struct text bare)
+{
+    const uint32_t named = price_named(book, bare);
+
+    must(named <= PRICE_MAX);
+    must(bare.len > 0);
+    for (uint32_t i = 0; named == 0 && i < book->prices; i++)
+        if (model_takes(text_of(book->price[i].model), bare))
+            return book->price[i].price;
+    return named;
+}
+
+/* A part of a GPU costs its part, unless the document has a price for such parts. */
+static struct named_price price_part(const struct rulebook *book, struct text bare,
+                                     const struct model_part *part)
+{
+    const struct product *product = product_of(part->whole);
+    const uint32_t said = price_said(book, part->whole);
+
+    must(part->whole.len > 0);
+    if (price_named(book, bare) > 0 || (said == 0 && price_said(book, bare) > 0))
+        return (struct named_price){.price = price_said(book, bare)};
+    if (product == NULL)
+        return (struct named_price){.price = said};
+    must(product->gib > 0);
+    return (struct named_price){
+        .price = said > 0 ? said : product->price,
+        .whole_mib = product->gib * MIB_OF_GIB,
+        .part_mib = part->mib,
+    };
+}
+
+struct named_price rulebook_named_price(const struct rulebook *book, struct text model)
+{
+    struct model_part part;
+    char dashed[MODEL_BYTES_MAX];
+
+    must(book->prices_by == PRICES_KNOWN);
+    must(book->prices <= PRICES_MAX);
+    if (model.len > sizeof dashed)
+        return (struct named_price){0};
+    const struct text bare = model_bare(model, dashed);
+    if (bare.len == 0)
+        return (struct named_price){0}; /* no name is no model */
+    if (model_part(bare, &part))
+        return price_part(book, bare, &part);
+    const uint32_t said = price_said(book, bare);
+    const struct product *product = said == 0 ? product_of(bare) : NULL;
+    return (struct named_price){.price = product != NULL ? product->price : said};
+}
+
+/*
+ * An unknown GPU may be expensive: without model and memory it comes last, and never counts as a
+ * T4.
+ */
+static uint32_t price_of_memory(uint32_t mib)
+{
+    const uint64_t price = (uint64_t)mib * PRICE_T4 / PRICE_T4_MIB;
+
+    must(price < mib || mib == 0);
+    if (mib == 0 || price > PRICE_MAX)
+        return PRICE_MAX;
+    return price == 0 ? 1 : (uint32_t)price;
+}
+
+uint32_t price_by_memory(const struct named_price *named, uint32_t mib)
+{
+    must(named->price <= PRICE_MAX);
+    must(named->price > 0 || named->whole_mib == 0);
+    if (named->price == 0)
+        return price_of_memory(mib);
+    const uint32_t part_mib = mib > 0 ? mib : named->part_mib;
+    if (named->whole_mib == 0 || part_mib == 0 || part_mib >= named->whole_mib)
+        return named->price;
+    const uint64_t price = (uint64_t)named->price * part_mib / named->whole_mib;
+    return price == 0 ? 1 : (uint32_t)price;
+}
+
+uint32_t rulebook_price(const struct rulebook *book, struct text model, uint32_t mib)
+{
+    must(book != NULL);
+    if (book->prices_by == PRICES_OFF)
+        return 0;
+    const struct named_price named = rulebook_named_price(book, model);
+    const uint32_t price = price_by_memory(&named, mib);
+    must(price > 0);
+    must(price <= PRICE_MAX);
+    return price;
+}

@@ -1,0 +1,317 @@
+/*
+ * What a policy document says: who a rule is about, when it holds, and what it demands of a
+ * request. A rulebook is made from a document by policy_document.c, and read by any thread; it
+ * never changes after it was shared.
+ */
+#include "milligpu/core/rules/rulebook.h"
+
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/facts/model.h"
+
+/*
+ * Life
+ */
+
+struct rulebook *rulebook_new(enum policy_kind policy, const char *name)
+{
+    struct rulebook *book = xcalloc(1, sizeof *book);
+
+    must(policy < POLICIES);
+    atomic_init(&book->refs, 1); /* the arena is empty as it is */
+    book->policy = policy;
+    book->name = arena_copy(&book->arena, text_of(name));
+    book->digest = "";
+    must(book->name[0] != '\0');
+    must(book->rules == 0);
+    return book;
+}
+
+/* The reference count is the only part that changes. */
+static atomic_uint *rulebook_refs_of(const struct rulebook *book)
+{
+    must(book != NULL);
+    return (atomic_uint *)(uintptr_t)&book->refs;
+}
+
+const struct rulebook *rulebook_ref(const struct rulebook *book)
+{
+    const unsigned before =
+        atomic_fetch_add_explicit(rulebook_refs_of(book), 1, memory_order_relaxed);
+    must(before > 0 && before < UINT32_MAX);
+    return book;
+}
+
+void rulebook_unref(const struct rulebook *book)
+{
+    if (book == NULL)
+        return;
+    const unsigned before =
+        atomic_fetch_sub_explicit(rulebook_refs_of(book), 1, memory_order_acq_rel);
+    must(before > 0);
+    if (before > 1)
+        return;
+    struct rulebook *own = (struct rulebook *)(uintptr_t)book;
+    struct arena arena = own->arena;
+    for (uint32_t i = 0; i < own->zones; i++)
+        zone_free(own->zone[i]);
+    arena_done(&arena);
+    xfree(own);
+}
+
+/* All else of a rulebook follows from these. */
+bool rulebook_alike(const struct rulebook *a, const struct rulebook *b)
+{
+    must(a != NULL && b != NULL);
+    if (strcmp(a->name, b->name) != 0 || strcmp(a->digest, b->digest) != 0 ||
+        !text_eq(a->document, b->document) || a->zones != b->zones)
+        return false;
+    for (uint32_t i = 0; i < a->zones; i++)
+        if (!zone_alike(a->zone[i], b->zone[i]))
+            return false;
+    return true;
+}
+
+/*
+ * Whom the rules are about
+ */
+
+static bool is_about_node(const struct rule *rule, const struct labels *labels)
+{
+    must(rule->labels <= RULE_LABELS_MAX);
+    must(rule->labels == 0 || rule->label != NULL);
+    for (uint32_t i = 0; i < rule->labels; i++)
+        if (!labels_match(labels, &rule->label[i]))
+            return false;
+    return true;
+}
+
+rule_set rulebook_of_node(const struct rulebook *book, const struct labels *labels)
+{
+    rule_set rules = 0;
+
+    must(book == NULL || book->rules <= RULES_MAX);
+    for (uint32_t i = 0; book != NULL && i < book->rules; i++)
+        rules |= is_about_node(&book->rule[i], labels) ? one_rule(i) : 0;
+    must(book != NULL || rules == 0);
+    return rules;
+}
+
+static bool is_about_namespace(const struct rule *rule, struct text namespace)
+{
+    must(rule->namespaces <= RULE_GLOBS_MAX);
+    must(rule->namespaces == 0 || rule->namespace != NULL);
+    for (uint32_t i = 0; i < rule->namespaces; i++)
+        if (text_glob(text_of(rule->namespace[i]), namespace))
+            return true;
+    return rule->namespaces == 0;
+}
+
+rule_set rulebook_of_namespace(const struct rulebook *book, struct text namespace)
+{
+    rule_set rules = 0;
+
+    must(book == NULL || book->rules <= RULES_MAX);
+    for (uint32_t i = 0; book != NULL && i < book->rules; i++)
+        rules |= is_about_namespace(&book->rule[i], namespace) ? one_rule(i) : 0;
+    must(book != NULL || rules == 0);
+    return rules;
+}
+
+uint32_t rulebook_number(const struct rulebook *book, const struct rule *rule)
+{
+    must(rule >= book->rule);
+    must(rule < book->rule + book->rules);
+    return (uint32_t)(rule - book->rule) + 1;
+}
+
+bool rulebook_has_windows(const struct rulebook *book)
+{
+    bool has = false;
+
+    must(book->rules <= RULES_MAX);
+    for (uint32_t i = 0; i < book->rules; i++)
+        has = has || book->rule[i].window != NULL;
+    return has;
+}
+
+rule_set rulebook_holding(const struct rulebook *book, int64_t now_ms)
+{
+    rule_set rules = 0;
+
+    must(book->rules <= RULES_MAX);
+    for (uint32_t i = 0; i < book->rules; i++) {
+        const struct rule *rule = &book->rule[i];
+        must(rule->window == NULL || rule->zone != NULL);
+        if (rule->window == NULL || window_holds(rule->window, rule->zone, now_ms))
+            rules |= one_rule(i);
+    }
+    return rules;
+}
+
+int64_t rulebook_next_ms(const struct rulebook *book, int64_t now_ms)
+{
+    int64_t next_ms = INT64_MAX;
+
+    must(book->rules <= RULES_MAX);
+    for (uint32_t i = 0; i < book->rules; i++) {
+        const struct rule *rule = &book->rule[i];
+        if (rule->window == NULL)
+            continue;
+        const int64_t changes_ms = window_next_ms(rule->window, rule->zone, now_ms);
+        must(changes_ms > now_ms);
+        next_ms = changes_ms < next_ms ? changes_ms : next_ms;
+    }
+    return next_ms;
+}
+
+bool rulebook_needs_workload(const struct rulebook *book)
+{
+    bool needs = policy_needs_workload(book->policy);
+
+    must(book->rules <= RULES_MAX);
+    must(book->rules == 0 || book->rule != NULL);
+    for (uint32_t i = 0; i < book->rules; i++)
+        needs = needs || (book->rule[i].orders && policy_needs_workload(book->rule[i].policy));
+    return needs;
+}
+
+/*
+ * What a rule demands
+ */
+
+static bool is_size(const struct rule *rule, uint32_t milli)
+{
+    must(rule->sizes <= RULE_SIZES_MAX);
+    must(milli <= GPU_MILLI);
+    for (uint32_t i = 0; i < rule->sizes; i++)
+        if (rule->size[i] == milli)
+            return true;
+    return rule->sizes == 0;
+}
+
+static bool takes_share(const struct rule *rule, uint32_t milli)
+{
+    must(milli > 0 && milli <= GPU_MILLI);
+    must(rule->min_milli <= GPU_MILLI);
+    if (rule->whole && milli != GPU_MILLI)
+        return false;
+    if (milli < rule->min_milli || (rule->step_milli > 0 && milli % rule->step_milli != 0))
+        return false;
+    return is_size(rule, milli);
+}
+
+bool rule_takes(const struct rule *rule, const struct request *request)
+{
+    must(request->wants == 0 || request->want != NULL);
+    must(request->wants <= CONTAINERS_MAX);
+    for (uint32_t i = 0; i < request->wants; i++)
+        if (!takes_share(rule, request->want[i].milli))
+            return false;
+    return true;
+}
+
+uint32_t rule_next(const struct rule *rule, uint32_t milli)
+{
+    must(milli > 0 && milli <= GPU_MILLI);
+    must(rule->sizes <= RULE_SIZES_MAX);
+    if (rule->whole)
+        milli = GPU_MILLI;
+    milli = milli < rule->min_milli ? rule->min_milli : milli;
+    for (uint32_t i = 0; i < rule->sizes; i++)
+        if (rule->size[i] >= milli && takes_share(rule, rule->size[i]))
+            return rule->size[i];
+    if (rule->sizes > 0)
+        return 0;
+    const uint32_t over = rule->step_milli > 0 ? milli % rule->step_milli : 0;
+    milli += over > 0 ? rule->step_milli - over : 0;
+    must(milli > GPU_MILLI || takes_share(rule, milli));
+    return milli > GPU_MILLI ? 0 : milli;
+}
+
+bool rule_takes_model(const struct rule *rule, struct text model)
+{
+    char dashed[MODEL_BYTES_MAX];
+
+    must(rule->models <= RULE_GLOBS_MAX);
+    must(rule->models == 0 || rule->model != NULL);
+    if (rule->models == 0)
+        return true;
+    if (model.len > sizeof dashed)
+        return false;
+    const struct text bare = model_bare(model, dashed);
+    for (uint32_t i = 0; i < rule->models; i++)
+        if (model_takes(text_of(rule->model[i]), bare))
+            return true;
+    return false;
+}
+
+static void add_sizes(struct strbuf *text, const struct rule *rule)
+{
+    must(rule->sizes > 0);
+    must(rule->sizes <= RULE_SIZES_MAX);
+    for (uint32_t i = 0; i < rule->sizes; i++)
+        strbuf_printf(text, "%s%u",
+                      i == 0                ? ""
+                      : i + 1 < rule->sizes ? ", "
+                                            : " or ",
+                      (unsigned)rule->size[i]);
+}
+
+static void add_rule_models(struct strbuf *text, const struct rule *rule)
+{
+    must(rule->models > 0);
+    must(rule->models <= RULE_GLOBS_MAX);
+    for (uint32_t i = 0; i < rule->models; i++)
+        strbuf_printf(text, "%s%s", i == 0 ? "" : " or ", rule->model[i]);
+}
+
+/* The first demand that the request does not meet; of its shares the text names none. */
+static void add_demand(struct strbuf *text, const struct rule *rule, const struct request *request)
+{
+    struct rule part = {.whole = rule->whole};
+
+    must(request_asks(request));
+    if (!rule_takes(&part, request)) {
+        strbuf_str(text, "only whole GPUs here");
+        return;
+    }
+    part.min_milli = rule->min_milli;
+    if (!rule_takes(&part, request)) {
+        strbuf_printf(text, "shares of at least %u milli here", rule->min_milli);
+        return;
+    }
+    part.step_milli = rule->step_milli;
+    if (!rule_takes(&part, request)) {
+        strbuf_printf(text, "shares in steps of %u milli here", rule->step_milli);
+        return;
+    }
+    if (!rule_takes(rule, request)) {
+        strbuf_str(text, "shares of ");
+        add_sizes(text, rule);
+        strbuf_str(text, " milli here");
+        return;
+    }
+    must(rule->models > 0 || rule->topology != TOPOLOGY_ANY);
+    strbuf_str(text, rule->models > 0 ? "only GPUs of model " : "GPUs of one container");
+    if (rule->models > 0)
+        add_rule_models(text, rule);
+    if (rule->topology != TOPOLOGY_ANY)
+        strbuf_printf(text, ", %s", topology_text(rule->topology));
+}
+
+void rulebook_refuse(const struct rulebook *book, const struct rule *rule,
+                     const struct request *request, struct refusal *out)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    strbuf_init(&text);
+    must(request_asks(request));
+    must(rule->name[0] != '\0');
+    strbuf_printf(&text, "policy rule %u (%s): ", rulebook_number(book, rule), rule->name);
+    add_demand(&text, rule, request);
+    out->why = REASON_RULE;
+    text_clip((struct text){text.data, text.len}, out->text, sizeof out->text);
+    must(out->text[0] != '\0');
+}

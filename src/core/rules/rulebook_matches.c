@@ -1,0 +1,98 @@
+/*
+ * Which nodes of a cluster a rule is about, to find the rule with a slip of the pen: a label or a
+ * model that nothing has. Called by check-policy with --cluster, by doctor, and by the writer once
+ * for each rulebook.
+ */
+#include "milligpu/core/rules/rulebook.h"
+
+/* Does any of these models count as the one of the rule at this place? */
+static bool has_model(const struct rule *rule, uint32_t at, const struct atom *const *model,
+                      uint32_t models)
+{
+    const struct rule one = {.models = 1, .model = &rule->model[at]};
+
+    must(at < rule->models);
+    must(models == 0 || model != NULL);
+    for (uint32_t i = 0; i < models; i++)
+        if (rule_takes_model(&one, atom_text(model[i])))
+            return true;
+    return false;
+}
+
+void rule_match_node(const struct rule *rule, const struct labels *labels,
+                     const struct atom *const *model, uint32_t models, struct rule_matches *out)
+{
+    bool all = true;
+    bool any = rule->models == 0;
+
+    must(rule->labels <= RULE_LABELS_MAX);
+    must(rule->models <= RULE_GLOBS_MAX);
+    for (uint32_t i = 0; i < rule->labels; i++) {
+        const bool matches = labels_match(labels, &rule->label[i]);
+        out->label[i] += matches;
+        all = all && matches;
+    }
+    for (uint32_t i = 0; i < rule->models; i++) {
+        const bool matches = has_model(rule, i, model, models);
+        out->model[i] += matches;
+        any = any || matches;
+    }
+    out->nodes += all;
+    out->allowed += all && any;
+    must(out->allowed <= out->nodes);
+}
+
+/* "rule 2 (night), models: H200*" */
+static void begin_line(struct strbuf *out, const struct rulebook *book, const struct rule *rule,
+                       const char *field)
+{
+    must(rule->name[0] != '\0');
+    must(field[0] != '\0');
+    strbuf_printf(out, "%srule %u (%s), %s: ", out->len > 0 ? "\n" : "",
+                  (unsigned)rulebook_number(book, rule), rule->name, field);
+}
+
+/* Each label that no node has; else all of them, if no node has them together. */
+static void add_labels(struct strbuf *out, const struct rulebook *book, const struct rule *rule,
+                       const struct rule_matches *matches)
+{
+    bool said = false;
+
+    must(rule->labels <= RULE_LABELS_MAX);
+    must(matches->nodes == 0);
+    for (uint32_t i = 0; i < rule->labels; i++) {
+        if (matches->label[i] > 0)
+            continue;
+        said = true;
+        begin_line(out, book, rule, "nodes");
+        strbuf_printf(out, "%s=%s matches 0 nodes", rule->label[i].key, rule->label[i].value);
+    }
+    if (said || rule->labels == 0)
+        return;
+    begin_line(out, book, rule, "nodes");
+    rule_add_nodes(out, rule);
+    strbuf_str(out, " matches 0 nodes");
+}
+
+void rule_add_unmatched(struct strbuf *out, const struct rulebook *book, const struct rule *rule,
+                        const struct rule_matches *matches)
+{
+    bool said = false;
+
+    must(matches->allowed <= matches->nodes);
+    must(rule->models <= RULE_GLOBS_MAX);
+    if (matches->nodes == 0)
+        add_labels(out, book, rule, matches);
+    for (uint32_t i = 0; i < rule->models; i++) {
+        if (matches->model[i] > 0)
+            continue;
+        said = true;
+        begin_line(out, book, rule, "models");
+        strbuf_printf(out, "%s matches 0 nodes", rule->model[i]);
+    }
+    if (said || matches->nodes == 0 || matches->allowed > 0)
+        return;
+    begin_line(out, book, rule, "models");
+    strbuf_printf(out, "matches 0 of its %u node%s", (unsigned)matches->nodes,
+                  matches->nodes == 1 ? "" : "s");
+}

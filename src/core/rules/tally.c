@@ -1,0 +1,486 @@
+/*
+ * Counts pods by class, with halving. Called by the writer for each pod that the watch shows for
+ * the first time, and by simulate. The order of the classes is that in which they came, because
+ * workloads depend on it; so it is stored, too.
+ */
+#include "milligpu/core/rules/tally.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+
+struct tally {
+    uint64_t pods;
+    uint64_t made_at; /* pods, when the last workload was made */
+    bool made;
+    const struct rulebook *book; /* whose shapes are expected, or NULL */
+    uint32_t classes;
+    struct workload_class class[WORKLOAD_CLASSES_MAX]; /* model: a block of ours, or NULL */
+};
+
+/*
+ * Classes
+ */
+
+/* Pointers and strings in one block. */
+static const char **copy_models(const struct workload_class *class)
+{
+    size_t bytes = class->models * sizeof(char *);
+
+    must(class->models == 0 || class->model != NULL);
+    if (class->models == 0)
+        return NULL;
+    for (uint32_t m = 0; m < class->models; m++)
+        bytes += strlen(class->model[m]) + 1;
+    const char **model = xmalloc(bytes);
+    char *at = (char *)(model + class->models);
+    for (uint32_t m = 0; m < class->models; m++)
+        model[m] = text_lay(&at, class->model[m]);
+    must(at == (char *)model + bytes);
+    return model;
+}
+
+static void forget_class(struct tally *tally, uint32_t at)
+{
+    must(at < tally->classes);
+    must(tally->class[at].models == 0 || tally->class[at].model != NULL);
+    xfree(tally->class[at].model);
+    tally->classes--;
+    memmove(&tally->class[at], &tally -> class[at + 1],
+            (tally->classes - at) * sizeof *tally->class);
+}
+
+static uint32_t rarest(const struct tally *tally)
+{
+    uint32_t least = 0;
+
+    must(tally->classes > 0);
+    for (uint32_t i = 1; i < tally->classes; i++)
+        if (tally->class[i].count < tally->class[least].count)
+            least = i;
+    must(least < tally->classes);
+    return least;
+}
+
+/* Behind the others. */
+static void append_class(struct tally *tally, const struct workload_class *class)
+{
+    must(class->parts > 0);
+    must(class->count > 0);
+    if (tally->classes == WORKLOAD_CLASSES_MAX)
+        forget_class(tally, rarest(tally));
+    struct workload_class *mine = &tally->class[tally->classes++];
+    *mine = *class;
+    mine->model = copy_models(class);
+    must_debug(workload_alike(mine, class));
+}
+
+/*
+ * The tally
+ */
+
+/*
+ * Of the shapes that clusters serve, whole GPUs and even parts of them are the commonest. All of it
+ * together weighs less than one pod: what the first pods ask for says more, and whoever is placed
+ * with the wrong pods in mind stays where it is.
+ */
+static const struct workload_class cold[] = {
+    {.parts = 1, .milli = 1000, .count = 4}, {.parts = 1, .milli = 500, .count = 2},
+    {.parts = 1, .milli = 250, .count = 2},  {.parts = 2, .milli = 1000, .count = 1},
+    {.parts = 4, .milli = 1000, .count = 1}, {.parts = 8, .milli = 1000, .count = 1},
+};
+
+static void start_cold(struct tally *tally)
+{
+    must(tally->classes == 0);
+    for (size_t i = 0; i < ARRAY_LEN(cold); i++)
+        append_class(tally, &cold[i]);
+    must(tally->classes == ARRAY_LEN(cold));
+}
+
+static struct tally *tally_empty(void)
+{
+    return xcalloc(1, sizeof(struct tally));
+}
+
+struct tally *tally_new(void)
+{
+    struct tally *tally = tally_empty();
+
+    start_cold(tally);
+    must(tally->pods == 0);
+    must(tally_is_due(tally));
+    return tally;
+}
+
+void tally_free(struct tally *tally)
+{
+    if (tally == NULL)
+        return;
+    for (uint32_t i = 0; i < tally->classes; i++)
+        xfree(tally->class[i].model);
+    rulebook_unref(tally->book);
+    xfree(tally);
+}
+
+/* The index of the class like this one, or tally->classes. */
+static uint32_t place_of(const struct tally *tally, const struct workload_class *class)
+{
+    uint32_t at = 0;
+
+    must(class->parts > 0);
+    while (at < tally->classes && !workload_alike(&tally->class[at], class))
+        at++;
+    must(at <= tally->classes);
+    return at;
+}
+
+/* A stored tally may lack some of it. */
+static void end_cold(struct tally *tally)
+{
+    must(tally->pods == TALLY_COLD);
+    for (size_t i = 0; i < ARRAY_LEN(cold); i++) {
+        const uint32_t at = place_of(tally, &cold[i]);
+        if (at == tally->classes)
+            continue;
+        if (tally->class[at].count > cold[i].count)
+            tally->class[at].count -= cold[i].count;
+        else
+            forget_class(tally, at);
+    }
+}
+
+static void halve(struct tally *tally)
+{
+    uint32_t at = 0;
+
+    must(tally->classes > 0);
+    must(tally->pods % TALLY_HALF == 0);
+    while (at < tally->classes) {
+        tally->class[at].count /= 2;
+        if (tally->class[at].count == 0)
+            forget_class(tally, at);
+        else
+            at++;
+    }
+}
+
+void tally_count(struct tally *tally, const struct request *request)
+{
+    struct workload_class class;
+
+    must(request->wants > 0);
+    workload_class_of(request, &class);
+    must(class.parts > 0);
+    const uint32_t at = place_of(tally, &class);
+    class.count = TALLY_WEIGHT;
+    if (at == tally->classes)
+        append_class(tally, &class);
+    else
+        tally->class[at].count += TALLY_WEIGHT;
+    if (++tally->pods == TALLY_COLD)
+        end_cold(tally);
+    if (tally->pods % TALLY_HALF == 0)
+        halve(tally);
+}
+
+bool tally_is_due(const struct tally *tally)
+{
+    const uint64_t half = tally->made_at / 2;
+
+    must(tally->made_at <= tally->pods);
+    must(tally->made || tally->made_at == 0);
+    const uint64_t step = half < TALLY_STEP_MIN   ? TALLY_STEP_MIN
+                          : half > TALLY_STEP_MAX ? TALLY_STEP_MAX
+                                                  : half;
+    return !tally->made || tally->pods - tally->made_at >= step;
+}
+
+void tally_expect(struct tally *tally, const struct rulebook *book)
+{
+    const struct rulebook *former = tally->book;
+
+    must(book == NULL || book->shapes <= RULEBOOK_SHAPES_MAX);
+    tally->book = book == NULL ? NULL : rulebook_ref(book);
+    rulebook_unref(former);
+    tally->made = false;
+    tally->made_at = 0;
+    must(tally_is_due(tally));
+}
+
+/*
+ * What is expected
+ */
+
+/* The classes of a workload that is made; their models are borrowed. */
+struct blend {
+    const struct rulebook *book;
+    uint32_t classes;
+    struct workload_class *class;
+    uint32_t place[RULEBOOK_SHAPES_MAX]; /* of each shape */
+    bool open[RULEBOOK_SHAPES_MAX];      /* is the count of its class not final? */
+    uint64_t count;                      /* of the classes whose count is final */
+    uint32_t weight;                     /* of the shapes that are open */
+};
+
+/* Larger numbers, so that 5 of 1,000 are not rounded to 1 of 11. */
+static void scale_blend(struct blend *blend)
+{
+    uint64_t sum = 0;
+    uint32_t scale = 1;
+
+    for (uint32_t i = 0; i < blend->classes; i++)
+        sum += blend->class[i].count;
+    must(sum > 0 && sum <= TALLY_SUM_MAX);
+    while (2 * sum * scale <= TALLY_SUM_MAX)
+        scale *= 2;
+    for (uint32_t i = 0; i < blend->classes; i++)
+        blend->class[i].count *= scale;
+    must(sum * scale <= TALLY_SUM_MAX);
+}
+
+static bool is_expected(const struct rulebook *book, const struct workload_class *class)
+{
+    must(class->parts > 0);
+    must(book->shapes <= RULEBOOK_SHAPES_MAX);
+    for (uint32_t i = 0; i < book->shapes; i++) {
+        must(book->shape[i].weight > 0);
+        if (workload_alike(&book->shape[i].class, class))
+            return true;
+    }
+    return false;
+}
+
+/* The rarest that nothing expects; of equals the first. */
+static void drop_from_blend(struct blend *blend)
+{
+    uint32_t least = blend->classes;
+
+    must(blend->classes > RULEBOOK_SHAPES_MAX);
+    for (uint32_t i = 0; i < blend->classes; i++)
+        if (!is_expected(blend->book, &blend->class[i]) &&
+            (least == blend->classes || blend->class[i].count < blend->class[least].count))
+            least = i;
+    must(least < blend->classes);
+    blend->classes--;
+    memmove(&blend->class[least], &blend -> class[least + 1],
+            (blend->classes - least) * sizeof *blend->class);
+}
+
+static uint32_t place_in_blend(const struct blend *blend, const struct workload_class *class)
+{
+    uint32_t at = 0;
+
+    must(class->parts > 0);
+    while (at < blend->classes && !workload_alike(&blend->class[at], class))
+        at++;
+    must(at <= blend->classes);
+    return at;
+}
+
+/* Gives each shape a class: one that was seen, or a new one behind the others. */
+static void add_expected(struct blend *blend)
+{
+    const struct rulebook *book = blend->book;
+    uint32_t unseen = 0;
+
+    must(book->shapes > 0 && book->shapes <= RULEBOOK_SHAPES_MAX);
+    for (uint32_t i = 0; i < book->shapes; i++)
+        unseen += place_in_blend(blend, &book->shape[i].class) == blend->classes;
+    while (blend->classes + unseen > WORKLOAD_CLASSES_MAX)
+        drop_from_blend(blend);
+    for (uint32_t i = 0; i < book->shapes; i++) {
+        const uint32_t at = place_in_blend(blend, &book->shape[i].class);
+        if (at == blend->classes) {
+            blend->class[at] = book->shape[i].class;
+            blend->class[at].count = 0;
+            blend->classes++;
+        }
+        blend->place[i] = at;
+    }
+    must(blend->classes <= WORKLOAD_CLASSES_MAX);
+}
+
+/* The open shape that was seen most often for its weight; RULEBOOK_SHAPES_MAX: none is open. */
+static uint32_t most_seen(const struct blend *blend)
+{
+    const struct expected_shape *shape = blend->book->shape;
+    uint32_t most = RULEBOOK_SHAPES_MAX;
+
+    must(blend->book->shapes <= RULEBOOK_SHAPES_MAX);
+    for (uint32_t i = 0; i < blend->book->shapes; i++) {
+        must(shape[i].weight > 0);
+        if (!blend->open[i])
+            continue;
+        const uint64_t count = blend->class[blend->place[i]].count;
+        if (most == RULEBOOK_SHAPES_MAX ||
+            count * shape[most].weight >
+                (uint64_t)blend->class[blend->place[most]].count * shape[i].weight)
+            most = i;
+    }
+    return most;
+}
+
+/*
+ * A shape that was seen as often as its weight wants keeps its count, and is then one of those that
+ * the others are a part of. Those that were seen most for their weight come first: so what is final
+ * stays enough when the whole grows by what comes later.
+ */
+static void keep_seen(struct blend *blend)
+{
+    for (uint32_t i = 0; i < blend->classes; i++)
+        blend->count += blend->class[i].count;
+    for (uint32_t i = 0; i < blend->book->shapes; i++) {
+        blend->open[i] = true;
+        blend->count -= blend->class[blend->place[i]].count;
+        blend->weight += blend->book->shape[i].weight;
+    }
+    must(blend->weight <= SHAPE_WEIGHT_MAX);
+    for (uint32_t i = 0; i < blend->book->shapes; i++) {
+        const uint32_t most = most_seen(blend);
+        must(most < blend->book->shapes);
+        const uint64_t count = blend->class[blend->place[most]].count;
+        const uint32_t weight = blend->book->shape[most].weight;
+        if (count * (1000 - blend->weight) < weight * blend->count)
+            return;
+        blend->open[most] = false;
+        blend->count += count;
+        blend->weight -= weight;
+    }
+}
+
+/* The others become as many as their weights want, rounded up. */
+static void raise_unseen(struct blend *blend)
+{
+    const uint32_t rest = 1000 - blend->weight;
+
+    must(blend->weight <= SHAPE_WEIGHT_MAX);
+    must(blend->count > 0); /* if all that was seen is expected, what was seen most is final */
+    for (uint32_t i = 0; i < blend->book->shapes; i++) {
+        const uint64_t weight = blend->book->shape[i].weight;
+        struct workload_class *class = &blend->class[blend->place[i]];
+        if (!blend->open[i])
+            continue;
+        const uint64_t count = (weight * blend->count + rest - 1) / rest;
+        must(count >= class->count && count <= TALLY_SUM_MAX);
+        class->count = (uint32_t)count;
+    }
+}
+
+static struct workload *workload_with_expected(const struct tally *tally)
+{
+    struct blend blend = {
+        .book = tally->book,
+        .classes = tally->classes,
+        .class = xcalloc(WORKLOAD_CLASSES_MAX, sizeof *blend.class),
+    };
+
+    must(tally->book->shapes > 0);
+    memcpy(blend.class, tally->class, tally->classes * sizeof *blend.class);
+    scale_blend(&blend);
+    add_expected(&blend);
+    keep_seen(&blend);
+    raise_unseen(&blend);
+    struct workload *workload = workload_new(blend.class, blend.classes);
+    xfree(blend.class);
+    must(workload->classes >= tally->book->shapes);
+    return workload;
+}
+
+struct workload *tally_workload(struct tally *tally)
+{
+    const bool expects = tally->book != NULL && tally->book->shapes > 0;
+
+    tally->made = true;
+    tally->made_at = tally->pods;
+    must(!tally_is_due(tally));
+    if (expects)
+        return workload_with_expected(tally);
+    struct workload *workload = workload_new(tally->class, tally->classes);
+    must(workload->count <= TALLY_SUM_MAX);
+    return workload;
+}
+
+/*
+ * What is stored
+ */
+
+uint64_t tally_pods(const struct tally *tally)
+{
+    must(tally != NULL);
+    return tally->pods;
+}
+
+uint32_t tally_classes(const struct tally *tally)
+{
+    must(tally->classes <= WORKLOAD_CLASSES_MAX);
+    return tally->classes;
+}
+
+const struct workload_class *tally_class(const struct tally *tally, uint32_t at)
+{
+    must(at < tally->classes);
+    must(tally->class[at].count > 0);
+    return &tally->class[at];
+}
+
+static int check_class(const struct tally_rows *rows, uint32_t at, struct err *err)
+{
+    const struct workload_class *class = &rows->class[at];
+
+    must(at < rows->classes);
+    must(class->models == 0 || class->model != NULL);
+    if (class->parts < 1 || class->parts > GPUS_PER_NODE_MAX)
+        return err_set(err, ERR_CORRUPT, "class %" PRIu32 ": parts: 1 to %d would be right", at,
+                       GPUS_PER_NODE_MAX);
+    if (class->milli < 1 || class->milli > GPU_MILLI)
+        return err_set(err, ERR_CORRUPT, "class %" PRIu32 ": milli: 1 to %d would be right", at,
+                       GPU_MILLI);
+    if (class->count < 1)
+        return err_set(err, ERR_CORRUPT, "class %" PRIu32 ": weight: at least 1 would be right",
+                       at);
+    for (uint32_t i = 0; i < at; i++)
+        if (workload_alike(&rows->class[i], class))
+            return err_set(err, ERR_CORRUPT, "class %" PRIu32 " is like class %" PRIu32, at, i);
+    return 0;
+}
+
+static int check_rows(const struct tally_rows *rows, struct err *err)
+{
+    /* What is left after halving, and what came since. */
+    const uint64_t most = (uint64_t)TALLY_WEIGHT * (TALLY_HALF + rows->pods % TALLY_HALF);
+    uint64_t sum = 0;
+
+    must(most < TALLY_SUM_MAX);
+    must(rows->classes == 0 || rows->class != NULL);
+    if (rows->classes < 1 || rows->classes > WORKLOAD_CLASSES_MAX)
+        return err_set(err, ERR_CORRUPT, "%" PRIu32 " classes: 1 to %d would be right",
+                       rows->classes, WORKLOAD_CLASSES_MAX);
+    for (uint32_t i = 0; i < rows->classes; i++) {
+        const int failed = check_class(rows, i, err);
+        if (failed != 0)
+            return failed;
+        sum += rows->class[i].count;
+    }
+    if (sum > most)
+        return err_set(err, ERR_CORRUPT,
+                       "the weights add up to %" PRIu64 "; at most %" PRIu64 " would be right", sum,
+                       most);
+    return 0;
+}
+
+int tally_restore(const struct tally_rows *rows, struct tally **out, struct err *err)
+{
+    const int failed = check_rows(rows, err);
+
+    if (failed != 0)
+        return failed;
+    struct tally *tally = tally_empty();
+    tally->pods = rows->pods;
+    for (uint32_t i = 0; i < rows->classes; i++)
+        append_class(tally, &rows->class[i]);
+    must(tally->classes == rows->classes);
+    *out = tally;
+    return 0;
+}

@@ -1,0 +1,184 @@
+/*
+ * The command defrag: asks milligpud for a plan of moves and draws it. Called by ctl.c in the only
+ * thread. It shows and never acts, so it demands the word --plan: who leaves it out may expect more
+ * than it does.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "milligpu/core/answer/defrag.h"
+
+#include "ctl/commands.h"
+#include "ctl/ctl.h"
+
+enum { GAIN_MAX = 1000000 };
+
+/* --- moves --- */
+
+static const struct table_column move_columns[] = {
+    {"NAMESPACE", 0}, {"NAME", 0},          {"SHARE", 0},           {"FROM", 0},
+    {"TO", 0},        {"UID", COLUMN_WIDE}, {"GAIN", COLUMN_RIGHT},
+};
+
+/* "500", or "500,500" for two GPUs: one cell without blanks, so that scripts can count columns. */
+static void add_shares(struct table *table, const struct doc *charges)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    must(table != NULL);
+    strbuf_init(&text);
+    doc_each (charge, charges)
+        strbuf_printf(&text, "%s%lld", text.len > 0 ? "," : "",
+                      (long long)doc_int(charge, "milli"));
+    table_text(table, text.data);
+}
+
+/* "n1/0", or "n1/0,3". */
+static void add_move_place(struct table *table, const struct doc *place)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    bool first = true;
+
+    must(table != NULL);
+    strbuf_init(&text);
+    strbuf_str(&text, doc_shown(place, "node"));
+    doc_each (charge, doc_get(place, "charges")) {
+        strbuf_printf(&text, "%s%lld", first ? "/" : ",", (long long)doc_int(charge, "index"));
+        first = false;
+    }
+    table_text(table, text.data);
+}
+
+static void move_row(struct table *table, const struct doc *move)
+{
+    must(table->columns == ARRAY_LEN(move_columns));
+    table_text(table, doc_shown(move, "namespace"));
+    table_text(table, doc_shown(move, "name"));
+    add_shares(table, doc_at(move, "from.charges"));
+    add_move_place(table, doc_get(move, "from"));
+    add_move_place(table, doc_get(move, "to"));
+    table_text(table, doc_shown(move, "uid"));
+    table_number(table, doc_int(move, "gainMilli"));
+}
+
+/* --- what the moves come to --- */
+
+/* "pods of 2 x 500 milli (A100*): 3 more fit now, 4 after" */
+static void put_shape(struct ctl *ctl, const struct doc *shape)
+{
+    const char *models = doc_shown(shape, "models");
+    FILE *out = ctl->screen.out;
+
+    must(out != NULL);
+    (void)fprintf(out, "pods of ");
+    if (doc_int(shape, "gpus") > 1)
+        (void)fprintf(out, "%lld x ", (long long)doc_int(shape, "gpus"));
+    (void)fprintf(out, "%lld milli", (long long)doc_int(shape, "milli"));
+    if (models[0] != '\0')
+        (void)fprintf(out, " (%s)", models);
+    (void)fprintf(out, ": %lld more fit now, %lld after\n", (long long)doc_int(shape, "before"),
+                  (long long)doc_int(shape, "after"));
+}
+
+static void put_totals(struct ctl *ctl, const struct doc *plan)
+{
+    const struct doc *moves = doc_get(plan, "moves");
+    FILE *out = ctl->screen.out;
+
+    must(out != NULL);
+    (void)fprintf(out,
+                  "%sfragment: %lld of %lld free milli now, %lld after; moves %u, pods looked "
+                  "at %lld\n",
+                  moves != NULL && moves->count > 0 ? "\n" : "",
+                  (long long)doc_int(plan, "fragmentMilli"), (long long)doc_int(plan, "freeMilli"),
+                  (long long)doc_int(plan, "fragmentMilliAfter"), moves != NULL ? moves->count : 0,
+                  (long long)doc_int(plan, "pods"));
+    doc_each (shape, doc_get(plan, "shapes"))
+        put_shape(ctl, shape);
+    if (doc_true(plan, "cutShort"))
+        (void)fprintf(out, "The search ended at its bound: there may be better or more moves.\n");
+    if (doc_true(plan, "leftOut"))
+        (void)fprintf(out, "There are more pods or different requests than were looked at.\n");
+    if (moves != NULL && moves->count > 0)
+        (void)fprintf(out, "Nothing was moved. Evict one pod after the other, in this order; TO is "
+                           "where each fits by GPU,\nand kube-scheduler decides where it goes.\n");
+}
+
+static const char *why_none(const struct doc *plan)
+{
+    must(plan != NULL);
+    if (!doc_true(plan, "learned"))
+        return "no moves: the workload is not known yet, so nothing is a fragment";
+    if (doc_int(plan, "fragmentMilli") == 0)
+        return "no moves: nothing that is free is a fragment";
+    return "no moves: none gains as much as --min-gain, 100 milli unless it is given";
+}
+
+int show_defrag(struct ctl *ctl, const struct doc *plan)
+{
+    static const struct list_view view = {move_columns, ARRAY_LEN(move_columns), move_row, NULL,
+                                          ""};
+    const struct doc *moves = doc_get(plan, "moves");
+    const bool none = moves == NULL || moves->count == 0;
+    int status = CTL_FINE;
+
+    must(ctl->err != NULL);
+    if (ctl_document(ctl, plan))
+        return CTL_FINE;
+    if (ctl->format == FORMAT_NAME) {
+        doc_each (move, moves)
+            (void)fprintf(ctl->screen.out, "pod/%s/%s\n", doc_shown(move, "namespace"),
+                          doc_shown(move, "name"));
+        return CTL_FINE;
+    }
+    if (!none)
+        status = ctl_show_rows(ctl, moves, &view);
+    if (status == CTL_FINE && ctl->screen.headers)
+        put_totals(ctl, plan);
+    if (none)
+        (void)fprintf(ctl->err, "%s\n", why_none(plan));
+    return status;
+}
+
+/* --- the question --- */
+
+/* Adds a parameter of the query, if its option is given. */
+static int add_number(const struct ctl *ctl, size_t option, uint32_t most, struct strbuf *path,
+                      const char *parameter, struct err *err)
+{
+    const char *given = ctl->options.given[option];
+
+    must(option < OPTIONS);
+    if (given == NULL)
+        return 0;
+    const size_t digits = strspn(given, "0123456789");
+    const unsigned long number = digits > 0 && digits < 10 ? strtoul(given, NULL, 10) : 0;
+    if (given[digits] != '\0' || number == 0 || number > most)
+        return err_set(err, ERR_INVALID, "--%s is %.60s: write a whole number from 1 to %u",
+                       option_info(option)->name, given, most);
+    strbuf_printf(path, "%c%s=%lu", strchr(path->data, '?') == NULL ? '?' : '&', parameter, number);
+    return 0;
+}
+
+int command_defrag(struct ctl *ctl)
+{
+    CLEANUP(strbuf_done) struct strbuf path;
+    struct doc *plan;
+    struct err err;
+
+    must(ctl->options.command != NULL);
+    strbuf_init(&path);
+    strbuf_str(&path, "/api/v1/defrag");
+    if (ctl->options.given[OPTION_plan] == NULL) {
+        (void)err_set(&err, ERR_INVALID,
+                      "defrag moves nothing, it only proposes moves: write defrag --plan");
+        return ctl_misused(ctl, &err);
+    }
+    if (add_number(ctl, OPTION_moves, DEFRAG_MOVES_MAX, &path, "limit", &err) < 0 ||
+        add_number(ctl, OPTION_min_gain, GAIN_MAX, &path, "minGain", &err) < 0)
+        return ctl_misused(ctl, &err);
+    if (ctl_get(ctl, path.data, &plan, &err) < 0)
+        return ctl_fail(ctl, &err);
+    return show_defrag(ctl, plan);
+}

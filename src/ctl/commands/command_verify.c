@@ -1,0 +1,95 @@
+/* The commands verify and restore: what can be done with a ledger file without milligpud. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/store/verify.h"
+
+#include "backup_folder.h"
+#include "ctl/commands.h"
+
+/* The result of a verification in the shape of doctor's answer: a list of checks. */
+struct verifier {
+    struct ctl *ctl;
+    struct doc *checks;
+};
+
+static void take_check(void *user, enum store_check check, const char *wrong)
+{
+    const struct verifier *verifier = user;
+    struct arena *arena = &verifier->ctl->arena;
+    struct doc *item = doc_new(arena, DOC_OBJECT);
+
+    must(verifier->checks != NULL);
+    doc_set_str(arena, item, "name", store_check_name(check));
+    doc_set_str(arena, item, "status", wrong == NULL ? "ok" : "failed");
+    doc_set_str(arena, item, "text",
+                wrong == NULL ? store_check_text(check) : arena_copy(arena, text_of(wrong)));
+    doc_append(verifier->checks, item);
+}
+
+static int verify_answer(struct ctl *ctl, const char *file, struct doc **out, struct err *err)
+{
+    struct verifier verifier = {ctl, doc_new(&ctl->arena, DOC_ARRAY)};
+
+    if (store_verify_file(file, &verifier, take_check, err) < 0)
+        return err_same(err);
+    *out = doc_new(&ctl->arena, DOC_OBJECT);
+    doc_set_str(&ctl->arena, *out, "ledger", file);
+    doc_set(&ctl->arena, *out, TEXT("checks"), verifier.checks);
+    return 0;
+}
+
+/*
+ * A file that cannot be checked at all is wrong usage (2), one that fails a check is a finding (1).
+ */
+int command_verify(struct ctl *ctl)
+{
+    struct doc *answer = NULL;
+    struct err err;
+
+    must(ctl->options.arguments == 1);
+    if (verify_answer(ctl, ctl->options.argument[0], &answer, &err) < 0)
+        return ctl_misused(ctl, &err);
+    return show_doctor(ctl, answer);
+}
+
+/* A folder stands for the newest backup in it. */
+static int name_backup(struct ctl *ctl, const char **out, struct err *err)
+{
+    const char *argument = ctl->options.argument[0];
+    struct stat is;
+
+    must(argument != NULL);
+    *out = argument;
+    if (stat(argument, &is) != 0 || !S_ISDIR(is.st_mode))
+        return 0; /* the verification reports errors of the file */
+    return backup_folder_newest(ctl, argument, out, err);
+}
+
+/* Nothing is changed unless every check of the backup passes. */
+int command_restore(struct ctl *ctl)
+{
+    const char *backup;
+    const char *ledger = ctl->options.argument[1];
+    struct restored restored = {NULL};
+    struct doc *answer = NULL;
+    struct err err;
+
+    must(ctl->options.arguments == 2);
+    if (name_backup(ctl, &backup, &err) < 0 || verify_answer(ctl, backup, &answer, &err) < 0)
+        return ctl_misused(ctl, &err);
+    const int status = show_doctor(ctl, answer);
+    if (status != CTL_FINE)
+        return status;
+    const int failed = store_restore(backup, ledger, &restored, &err);
+    CLEANUP(xfreep) char *aside = restored.aside;
+    if (failed != 0)
+        return ctl_fail(ctl, &err);
+    (void)fprintf(stderr,
+                  "%s: restored from %s; the former ledger is kept as %s. Start milligpud: it "
+                  "grants after the grace period (grace_period_s).\n",
+                  ledger, backup, aside);
+    return CTL_FINE;
+}

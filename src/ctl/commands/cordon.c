@@ -1,0 +1,380 @@
+/*
+ * The commands cordon and uncordon. milligpud has no right to write Nodes, so kubectl writes the
+ * annotation, as the user that it is. It also reads the annotation before: milligpud shows no GPU
+ * that is away, and may not have heard of the last change yet. The uid of the Node proves that
+ * milligpud and kubectl speak of one cluster, and the resourceVersion that nobody else has written
+ * meanwhile. Kubelet and agents write to Nodes all the time: then the change is made anew.
+ */
+#include "cordon.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/base/limits.h"
+
+#include "ctl/commands.h"
+#include "ctl/ctl.h"
+#include "ctl/kubectl.h"
+#include "gpu_name.h"
+
+#define ANNOTATION "milligpu.io/cordon"
+
+enum {
+    TRIES_MAX = 6,
+    WRITE_AGAIN = -1, /* beside the exit statuses of ctl.h */
+};
+
+/* --- what the value becomes --- */
+
+/* What NVIDIA_VISIBLE_DEVICES allows; a value with anything else was not meant as a list. */
+static bool is_entry(struct text entry)
+{
+    for (size_t i = 0; i < entry.len; i++)
+        if (entry.at[i] <= ' ' || entry.at[i] > '~')
+            return false;
+    return true;
+}
+
+/* Appends it, unless it is there. */
+static void add_entry(struct strbuf *list, struct text entry)
+{
+    struct text rest = {list->data, list->len};
+    struct text other;
+
+    must(entry.len > 0);
+    while (text_cut(&rest, ',', &other))
+        if (text_eq(other, entry))
+            return;
+    if (list->len > 0)
+        strbuf_char(list, ',');
+    strbuf_text(list, entry);
+}
+
+/* By its id, or by the made-up id that it had before its UUID was known. */
+static bool names_gpu(struct text entry, const struct cordon_change *change, const struct doc *gpu)
+{
+    char made_up[NAME_BYTES_MAX + 32];
+
+    (void)snprintf(made_up, sizeof made_up, "%.*s/gpu-%lld", NAME_BYTES_MAX,
+                   doc_shown(change->node, "name"), (long long)doc_int(gpu, "index"));
+    return text_is(entry, doc_shown(gpu, "id")) || text_is(entry, made_up);
+}
+
+static bool is_chosen(struct text entry, const struct cordon_change *change)
+{
+    for (size_t i = 0; i < change->gpus; i++)
+        if (names_gpu(entry, change, change->gpu[i]))
+            return true;
+    return false;
+}
+
+/* The entries of the value, each once; *all: one of them is "all". */
+static int read_entries(const char *have, struct strbuf *out, bool *all, struct err *err)
+{
+    struct text rest = text_of(have);
+    struct text entry;
+    char shown[60];
+
+    *all = false;
+    while (text_cut(&rest, ',', &entry)) {
+        entry = text_trim(entry);
+        if (!is_entry(entry)) {
+            text_clip(entry, shown, sizeof shown);
+            return err_set(err, ERR_INVALID,
+                           "the annotation " ANNOTATION " has an entry that is no GPU: %s; remove "
+                           "it with kubectl first",
+                           shown);
+        }
+        if (text_is(entry, "all"))
+            *all = true;
+        else if (entry.len > 0)
+            add_entry(out, entry);
+    }
+    return 0;
+}
+
+/* "all" without some is a list of the others. */
+static void lift_some(const struct cordon_change *change, struct text entries, bool all,
+                      struct strbuf *out)
+{
+    struct text entry;
+
+    must(change->gpus > 0);
+    while (entries.len > 0 && text_cut(&entries, ',', &entry))
+        if (!is_chosen(entry, change))
+            add_entry(out, entry);
+    if (!all)
+        return;
+    doc_each (gpu, doc_get(change->node, "gpus")) {
+        const struct text id = text_of(doc_shown(gpu, "id"));
+        if (id.len > 0 && !is_chosen(id, change))
+            add_entry(out, id);
+    }
+}
+
+int cordon_merge(const struct cordon_change *change, const char *have, struct strbuf *out,
+                 bool *out_same, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf entries;
+    bool all;
+
+    must(out->len == 0);
+    strbuf_init(&entries);
+    if (read_entries(have, &entries, &all, err) < 0)
+        return err_same(err);
+    const struct text before = {entries.data, entries.len};
+    if (change->lift && change->gpus > 0) {
+        lift_some(change, before, all, out);
+    } else if (!change->lift && (all || change->gpus == 0)) {
+        strbuf_str(out, "all");
+    } else if (!change->lift) {
+        strbuf_text(out, before);
+        for (size_t i = 0; i < change->gpus; i++)
+            add_entry(out, text_of(doc_shown(change->gpu[i], "id")));
+    }
+    *out_same = all ? text_is((struct text){out->data, out->len}, "all")
+                    : text_eq((struct text){out->data, out->len}, before);
+    return 0;
+}
+
+void cordon_shown(struct strbuf *out, const struct doc *node)
+{
+    doc_each (gpu, doc_get(node, "gpus"))
+        if (doc_true(gpu, "cordoned"))
+            add_entry(out, text_of(doc_shown(gpu, "id")));
+}
+
+/* --- kubectl --- */
+
+/* What kubectl shows of the Node. */
+struct cordon_now {
+    const char *version; /* "": not known */
+    const char *value;
+    bool unread; /* there is no kubectl: the value is milligpud's */
+    bool standalone;
+    bool quiet; /* if the write fails, it is tried again */
+    bool first; /* nothing was tried before */
+};
+
+static void begin_kubectl(const struct ctl *ctl, struct kubectl *out)
+{
+    const char *const *given = ctl->options.given;
+
+    kubectl_begin(out, given[OPTION_context], given[OPTION_kubeconfig]);
+}
+
+/* Three lines: uid, resourceVersion, value. */
+static int take_lines(struct ctl *ctl, const struct doc *node, struct text said,
+                      struct cordon_now *out, struct err *err)
+{
+    const char *ours = doc_shown(node, "uid");
+    struct text uid = TEXT("");
+    struct text version = TEXT("");
+
+    (void)text_cut(&said, '\n', &uid);
+    (void)text_cut(&said, '\n', &version);
+    if (ours[0] != '\0' && !text_is(uid, ours))
+        return err_set(err, ERR_FOREIGN,
+                       "kubectl and milligpud know different nodes %.100s, so probably different "
+                       "clusters: see --context and --server",
+                       doc_shown(node, "name"));
+    /* A version is a number; anything else would be a word of its own to kubectl. */
+    out->version = arena_copy(&ctl->kept, version);
+    if (!gpu_name_is_index(out->version))
+        out->version = "";
+    out->value = arena_copy(&ctl->kept, text_trim(said));
+    return 0;
+}
+
+/* Users of a dry run on a copy of a cluster may have that cluster, or none. */
+static bool is_standalone(struct ctl *ctl)
+{
+    struct doc *summary;
+    struct err ignored;
+
+    must(ctl->options.arguments > 0);
+    return ctl_get(ctl, "/api/v1/summary", &summary, &ignored) == 0 &&
+           strcmp(doc_shown(summary, "mode"), "standalone") == 0;
+}
+
+static int fail_standalone(const struct ctl *ctl, struct err *err)
+{
+    must(ctl->options.arguments > 0);
+    return err_set(err, ERR_UNAVAILABLE,
+                   "milligpud is standalone, and kubectl failed to show Node %.100s: write the "
+                   "annotation %s to the Node in the cluster file, and start milligpud again",
+                   ctl->options.argument[0], ANNOTATION);
+}
+
+static int read_now(struct ctl *ctl, const struct doc *node, struct cordon_now *out,
+                    struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf said;
+    struct kubectl kubectl;
+
+    *out = (struct cordon_now){
+        .version = "", .value = "", .standalone = is_standalone(ctl), .unread = false};
+    strbuf_init(&said);
+    begin_kubectl(ctl, &kubectl);
+    kubectl.quiet = out->standalone;
+    kubectl_add(&kubectl, "get");
+    kubectl_add(&kubectl, "node");
+    kubectl_add(&kubectl, ctl->options.argument[0]);
+    kubectl_add(&kubectl, "--output");
+    kubectl_add(&kubectl, "jsonpath={.metadata.uid}{\"\\n\"}{.metadata.resourceVersion}{\"\\n\"}"
+                          "{.metadata.annotations.milligpu\\.io/cordon}");
+    const int status = kubectl_run(&kubectl, &said, err);
+    if (status == 0)
+        return take_lines(ctl, node, (struct text){said.data, said.len}, out, err);
+    if (out->standalone && err->code == ERR_UNAVAILABLE)
+        return fail_standalone(ctl, err);
+    if (err->code != ERR_NOT_FOUND)
+        return status;
+    cordon_shown(&said, node);
+    out->value = arena_copy(&ctl->kept, (struct text){said.data, said.len});
+    out->unread = true;
+    return 0;
+}
+
+/* value "": the annotation is removed. */
+static void add_annotate(struct ctl *ctl, struct kubectl *kubectl, const char *value)
+{
+    begin_kubectl(ctl, kubectl);
+    kubectl_add(kubectl, "annotate");
+    kubectl_add(kubectl, "node");
+    kubectl_add(kubectl, ctl->options.argument[0]);
+    kubectl_add(kubectl, value[0] != '\0' ? arena_printf(&ctl->kept, ANNOTATION "=%s", value)
+                                          : ANNOTATION "-");
+    kubectl_add(kubectl, "--overwrite");
+}
+
+static int print_line(struct ctl *ctl, const struct kubectl *kubectl, bool unread)
+{
+    struct err err;
+
+    kubectl_print(ctl->screen.out, kubectl);
+    if (!unread)
+        return CTL_FINE;
+    (void)err_set(
+        &err, ERR_NOT_FOUND, "there is no kubectl in PATH; run this command where there is one%s",
+        ctl->options.arguments > 1 ? ", unless GPUs are cordoned that milligpud does not show now"
+                                   : "");
+    (void)ctl_fail(ctl, &err); /* to print the command may be all that was asked for */
+    return ctl->options.given[OPTION_dry_run] != NULL ? CTL_FINE : CTL_NO;
+}
+
+/* WRITE_AGAIN: kubectl failed, and its message was not shown. */
+static int write_value(struct ctl *ctl, const struct cordon_now *now, const char *value)
+{
+    CLEANUP(strbuf_done) struct strbuf said;
+    struct kubectl kubectl;
+    struct err err;
+
+    strbuf_init(&said);
+    add_annotate(ctl, &kubectl, value);
+    if (ctl->options.given[OPTION_dry_run] != NULL || now->unread)
+        return print_line(ctl, &kubectl, now->unread);
+    if (now->standalone && now->first)
+        (void)fputs("milligpuctl: milligpud is standalone: kubectl changes the cluster itself, and "
+                    "milligpud goes on with what its file says\n",
+                    ctl->err);
+    if (now->version[0] != '\0')
+        kubectl_add(&kubectl, arena_printf(&ctl->kept, "--resource-version=%s", now->version));
+    kubectl.quiet = now->quiet;
+    if (kubectl_run(&kubectl, &said, &err) < 0)
+        return now->quiet ? WRITE_AGAIN : ctl_fail(ctl, &err);
+    (void)fprintf(ctl->screen.out, "node/%s %s%s\n", ctl->options.argument[0],
+                  value[0] != '\0' ? "cordoned: " : "uncordoned", value);
+    return CTL_FINE;
+}
+
+/* --- the commands --- */
+
+static int choose_gpus(struct ctl *ctl, struct cordon_change *change, struct err *err)
+{
+    const size_t gpus = ctl->options.arguments - 1;
+    const struct doc **chosen = arena_array(&ctl->kept, gpus, sizeof(struct doc *));
+
+    for (size_t i = 0; i < gpus; i++) {
+        const char *name = ctl->options.argument[i + 1];
+        if (strcmp(name, "all") == 0) /* as in the annotation */
+            return err_set(err, ERR_INVALID,
+                           "all is no GPU: where no GPU is named, the whole node is meant");
+        if (gpu_name_find(change->node, name, &chosen[i], err) < 0)
+            return err_same(err);
+    }
+    change->gpu = chosen;
+    change->gpus = gpus;
+    return 0;
+}
+
+static int change_value(struct ctl *ctl, const struct cordon_change *change,
+                        const struct cordon_now *now)
+{
+    CLEANUP(strbuf_done) struct strbuf value;
+    struct err err;
+    bool same = false;
+
+    strbuf_init(&value);
+    if (cordon_merge(change, now->value, &value, &same, &err) < 0)
+        return ctl_fail(ctl, &err);
+    if (!same || now->unread)
+        return write_value(ctl, now, value.data);
+    (void)fprintf(ctl->screen.out, "node/%s %s%s\n", ctl->options.argument[0],
+                  value.len == 0 ? "already uncordoned"
+                  : change->lift ? "unchanged, cordoned: "
+                                 : "already cordoned: ",
+                  value.data);
+    return CTL_FINE;
+}
+
+/*
+ * Another writer was not the reason if the version has not changed since a write failed. The next
+ * write is then the last, and kubectl says why it fails.
+ */
+static int try_change(struct ctl *ctl, const struct cordon_change *change)
+{
+    const char *failed = "";
+    struct cordon_now now;
+    struct err err;
+
+    for (int tries = 1;; tries++) {
+        if (read_now(ctl, change->node, &now, &err) < 0)
+            return ctl_fail(ctl, &err);
+        now.first = tries == 1;
+        now.quiet = tries < TRIES_MAX && strcmp(now.version, failed) != 0;
+        const int status = change_value(ctl, change, &now);
+        if (status != WRITE_AGAIN)
+            return status;
+        must(now.quiet && tries < TRIES_MAX);
+        failed = now.version;
+    }
+}
+
+static int change_cordon(struct ctl *ctl, bool lift)
+{
+    const char *name = ctl->options.argument[0];
+    struct cordon_change change = {.lift = lift};
+    struct doc *node;
+    struct err err;
+
+    must(ctl->options.arguments > 0);
+    if (node_name_check(name, &err) < 0)
+        return ctl_misused(ctl, &err);
+    if (ctl_get(ctl, arena_printf(&ctl->kept, "/api/v1/nodes/%s", name), &node, &err) < 0)
+        return ctl_fail(ctl, &err);
+    change.node = node;
+    if (choose_gpus(ctl, &change, &err) < 0)
+        return ctl_fail(ctl, &err);
+    return try_change(ctl, &change);
+}
+
+int command_cordon(struct ctl *ctl)
+{
+    return change_cordon(ctl, false);
+}
+
+int command_uncordon(struct ctl *ctl)
+{
+    return change_cordon(ctl, true);
+}

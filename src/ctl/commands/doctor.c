@@ -1,0 +1,179 @@
+/*
+ * The commands doctor and check-config. show_doctor() also shows the result of verify, which has
+ * the same shape.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/settings/settings.h"
+
+#include "ctl/commands.h"
+#include "ctl/kubectl.h"
+#include "ctl/policies.h"
+#include "doctor_nodes.h"
+
+enum { TEXT_BEGIN = 21 };               /* the column where the texts of checks begin */
+enum { OBJECTS_BYTES_MAX = 512 << 20 }; /* 15,000 Nodes with what kubelet writes into them */
+
+/* --- doctor --- */
+
+struct look {
+    const char *word;
+    const char *color;
+};
+
+/* A status that this version does not know (a newer milligpud has it) counts as failed. */
+static struct look look_of(const struct screen *screen, const char *status)
+{
+    must(screen->out != NULL);
+    if (strcmp(status, "ok") == 0)
+        return (struct look){"ok", screen->colors ? "\033[32m" : ""};
+    if (strcmp(status, "warning") == 0)
+        return (struct look){"WARNING", screen->colors ? "\033[33m" : ""};
+    return (struct look){"FAILED", screen->colors ? "\033[31m" : ""};
+}
+
+static void doctor_put_check(const struct ctl *ctl, const struct doc *check)
+{
+    FILE *out = ctl->screen.out;
+    const struct look look = look_of(&ctl->screen, doc_shown(check, "status"));
+    const char *fix = doc_shown(check, "fix");
+
+    must(check != NULL);
+    (void)fprintf(out, "%s%-7s%s  %-10s  ", look.color, look.word,
+                  look.color[0] != '\0' ? "\033[0m" : "", doc_shown(check, "name"));
+    text_fill(&ctl->screen, doc_shown(check, "text"), TEXT_BEGIN, TEXT_BEGIN);
+    if (fix[0] == '\0')
+        return;
+    (void)fprintf(out, "%*sdo: ", TEXT_BEGIN, ""); /* judged at the end, as all output is */
+    text_fill(&ctl->screen, fix, TEXT_BEGIN + strlen("do: "), TEXT_BEGIN + strlen("do: "));
+}
+
+/*
+ * Warnings do not change the exit status, so that a script can alert on failures alone. An answer
+ * without checks is a failure, too.
+ */
+int show_doctor(struct ctl *ctl, const struct doc *doctor)
+{
+    const struct doc *checks = doc_get(doctor, "checks");
+    bool failed = checks == NULL || checks->count == 0;
+    const bool document = ctl_document(ctl, doctor);
+
+    must(doctor != NULL);
+    doc_each (check, checks) {
+        if (strcmp(doc_shown(check, "status"), "ok") != 0 &&
+            strcmp(doc_shown(check, "status"), "warning") != 0)
+            failed = true;
+        if (ctl->format == FORMAT_NAME)
+            (void)fprintf(ctl->screen.out, "check/%s\n", doc_shown(check, "name"));
+        else if (!document)
+            doctor_put_check(ctl, check);
+    }
+    return failed ? CTL_NO : CTL_FINE;
+}
+
+/* No answer is a finding as well, and the first one to fix. */
+static struct doc *not_reached(struct ctl *ctl, const struct err *err)
+{
+    struct doc *doctor = doc_new(&ctl->arena, DOC_OBJECT);
+    struct doc *checks = doc_new(&ctl->arena, DOC_ARRAY);
+    struct doc *check = doc_new(&ctl->arena, DOC_OBJECT);
+
+    must(err->text[0] != '\0');
+    doc_set_str(&ctl->arena, check, "name", "daemon");
+    doc_set_str(&ctl->arena, check, "status", "failed");
+    doc_set_str(&ctl->arena, check, "text", err->text);
+    doc_set_str(&ctl->arena, check, "fix",
+                "start milligpud, or say where its admin listener is: --server ADDRESS");
+    doc_append(checks, check);
+    doc_set(&ctl->arena, doctor, TEXT("checks"), checks);
+    return doctor;
+}
+
+/* One kind of object, as kubectl prints all of them. */
+static int ask_objects(struct ctl *ctl, const char *kind, const char *selector, struct doc **out,
+                       struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf said;
+    const char *const *given = ctl->options.given;
+    struct kubectl kubectl;
+
+    must(kind[0] != '\0');
+    strbuf_init(&said);
+    kubectl_begin(&kubectl, given[OPTION_context], given[OPTION_kubeconfig]);
+    kubectl.said_max = OBJECTS_BYTES_MAX;
+    kubectl_add(&kubectl, "get");
+    kubectl_add(&kubectl, kind);
+    kubectl_add(&kubectl, "--all-namespaces");
+    kubectl_add(&kubectl, "--output=json");
+    if (selector != NULL)
+        kubectl_add(&kubectl, selector);
+    if (kubectl_run(&kubectl, &said, err) < 0)
+        return err_same(err);
+    const char *kept = arena_copy(&ctl->arena, (struct text){said.data, said.len});
+    return doc_parse_json((struct text){kept, said.len}, kind, &ctl->arena, out, err);
+}
+
+/* milligpud does not know what runs on the nodes; the API server does, through kubectl. */
+static int doctor_of_nodes(struct ctl *ctl)
+{
+    struct doc *doctor = doc_new(&ctl->arena, DOC_OBJECT);
+    struct doc *nodes = NULL;
+    struct doc *pods = NULL;
+    struct err err;
+
+    must(ctl->options.given[OPTION_node_checks] != NULL);
+    if (ask_objects(ctl, "nodes", NULL, &nodes, &err) < 0 ||
+        ask_objects(ctl, "pods",
+                    "--selector=app.kubernetes.io/name=milligpu,app.kubernetes.io/component=node",
+                    &pods, &err) < 0)
+        return ctl_fail(ctl, &err);
+    doc_set(&ctl->arena, doctor, TEXT("checks"), doctor_nodes(nodes, pods, &ctl->arena));
+    return show_doctor(ctl, doctor);
+}
+
+int command_doctor(struct ctl *ctl)
+{
+    struct doc *doctor;
+    struct err err;
+
+    must(ctl->options.command != NULL);
+    if (ctl->options.given[OPTION_node_checks] != NULL)
+        return doctor_of_nodes(ctl);
+    if (ctl_get(ctl, "/api/v1/doctor", &doctor, &err) < 0)
+        doctor = not_reached(ctl, &err);
+    return show_doctor(ctl, doctor);
+}
+
+/* --- check-config --- */
+
+/* A document is on the machine of milligpud: check-policy is for that. */
+static int check_policy_word(const char *word, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf warnings;
+    struct rulebook *book = NULL;
+
+    strbuf_init(&warnings);
+    if (policy_is_path(word))
+        return 0;
+    const int rc = policies_choose(word, &book, &warnings, err);
+    rulebook_unref(book);
+    return rc < 0 ? err_wrap(err, "policy") : 0;
+}
+
+int command_check_config(struct ctl *ctl)
+{
+    const char *file = ctl->options.argument[0];
+    struct settings_set *set;
+    struct err err;
+
+    must(ctl->options.arguments == 1);
+    if (settings_check_file(file, &set, &err) < 0)
+        return ctl_fail(ctl, &err);
+    const int rc = check_policy_word(settings_get(set)->policy, &err);
+    settings_free(set);
+    if (rc < 0)
+        return ctl_fail(ctl, &err);
+    (void)fprintf(ctl->screen.out, "%s: the settings are fine\n", file);
+    return CTL_FINE;
+}

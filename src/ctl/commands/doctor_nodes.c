@@ -1,0 +1,426 @@
+/*
+ * doctor --nodes: judges each node with GPUs by what its Node says, and by its agent's pod. The
+ * questions are in the order in which one would install things.
+ */
+#include "doctor_nodes.h"
+
+#include <string.h>
+
+#include "milligpu/base/annotations.h"
+#include "milligpu/core/facts/agents.h"
+#include "milligpu/core/facts/inventory.h"
+#include "milligpu/wire/kube/wire_kube.h"
+
+#define WHERE     "docs/NODE.md"
+#define RUNTIMES  "docs/operate/nodes.md"
+#define AGENT_POD "-n milligpu-node POD" /* with_pod() puts the pod in its place */
+#define LOGS      "run kubectl logs " AGENT_POD
+
+struct finding {
+    const char *status; /* "ok", "warning", "failed" */
+    const char *text;
+    const char *fix; /* what to do, in the imperative; "": nothing */
+};
+
+/* A key with dots and slashes, below an object. */
+static const char *member(const struct doc *node, const char *object, const char *key)
+{
+    const struct doc *value = doc_get(doc_at(node, object), key);
+
+    return value != NULL && value->kind == DOC_STRING ? value->shown : NULL;
+}
+
+static const char *annotation_of(const struct doc *node, const char *key)
+{
+    return member(node, "metadata.annotations", key);
+}
+
+/* "8", and also "8k" or "1.5", which is not 0 either. */
+static bool shows_some(const struct doc *node, const char *resource)
+{
+    const char *amount = member(node, "status.allocatable", resource);
+
+    return amount != NULL && strcmp(amount, "0") != 0;
+}
+
+static bool has_gpus(const struct doc *node)
+{
+    return annotation_of(node, "milligpu.io/gpus") != NULL ||
+           annotation_of(node, ANNOTATION_AGENT) != NULL ||
+           member(node, "metadata.labels", "nvidia.com/gpu.count") != NULL ||
+           member(node, "metadata.labels", "nvidia.com/gpu.present") != NULL ||
+           shows_some(node, "nvidia.com/vgpu") || shows_some(node, "nvidia.com/gpu");
+}
+
+/* "containerd://2.3.7": false if it is not containerd. */
+static bool containerd_version(const struct doc *node, long *out_major, long *out_minor)
+{
+    static const char prefix[] = "containerd://";
+    const char *runtime = doc_str(node, "status.nodeInfo.containerRuntimeVersion");
+    char *end;
+
+    *out_major = 0;
+    *out_minor = 0;
+    if (!text_starts(text_of(runtime), prefix))
+        return false;
+    *out_major = strtol(runtime + strlen(prefix), &end, 10);
+    if (*end == '.')
+        *out_minor = strtol(end + 1, NULL, 10);
+    return true;
+}
+
+/* The agent's pod on this node; NULL: there is none. */
+static const struct doc *agent_pod(const struct doc *pods, const char *node)
+{
+    doc_each (pod, doc_get(pods, "items"))
+        if (strcmp(doc_str(pod, "spec.nodeName"), node) == 0)
+            return pod;
+    return NULL;
+}
+
+/* The fix with namespace and name of this pod; NULL: of the agent that is to be. */
+static const char *with_pod(const char *fix, const struct doc *pod, struct arena *arena)
+{
+    const char *at = strstr(fix, AGENT_POD);
+
+    if (at == NULL || pod == NULL || doc_str(pod, "metadata.name")[0] == '\0')
+        return fix;
+    return arena_printf(arena, "%.*s-n %s %s%s", (int)(at - fix), fix,
+                        doc_shown(pod, "metadata.namespace"), doc_shown(pod, "metadata.name"),
+                        at + strlen(AGENT_POD));
+}
+
+static bool is_ready(const struct doc *pod)
+{
+    doc_each (condition, doc_at(pod, "status.conditions"))
+        if (strcmp(doc_str(condition, "type"), "Ready") == 0)
+            return strcmp(doc_str(condition, "status"), "True") == 0;
+    return false;
+}
+
+static bool judge_runtime(const struct doc *node, struct arena *arena, struct finding *out)
+{
+    const char *runtime = doc_shown(node, "status.nodeInfo.containerRuntimeVersion");
+    long major;
+    long minor;
+
+    if (!containerd_version(node, &major, &minor)) {
+        *out = (struct finding){
+            "warning",
+            arena_printf(arena, "%s: the agent was tried with containerd only",
+                         runtime[0] != '\0' ? runtime : "its container runtime is not known"),
+            "look whether a pod with a share sees its GPU, and tell us (" RUNTIMES ")"};
+        return false;
+    }
+    if (major > 2 || (major == 2 && minor >= 2))
+        return true;
+    if (major == 2 && minor == 1)
+        *out = (struct finding){
+            "warning",
+            arena_printf(arena, "%s makes containers without the agent while it is away", runtime),
+            "update containerd to 2.2 or later"};
+    else
+        *out = (struct finding){
+            "failed", arena_printf(arena, "%s is too old for the agent, which needs 2.1", runtime),
+            "update containerd to 2.2 or later; where the GPUs are to be shared without an agent, "
+            "set agent_nodes to a label that the node lacks (" RUNTIMES ")"};
+    return false;
+}
+
+/* As milligpud reads it. NULL: it cannot be read. */
+static struct node_facts *facts_of(const struct doc *node, struct arena *arena)
+{
+    static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
+                                            .whole_resource = "nvidia.com/gpu"};
+    CLEANUP(strbuf_done) struct strbuf bytes;
+    struct node_facts *facts = arena_alloc(arena, sizeof *facts);
+    struct err err;
+
+    strbuf_init(&bytes);
+    doc_write(&bytes, node);
+    const char *copy = arena_copy(arena, (struct text){bytes.data, bytes.len});
+    return node_decode(text_of(copy), &rules, arena, facts, &err) == 0 ? facts : NULL;
+}
+
+/* Of all pods of agents, once, since there may be thousands. */
+static struct agents *see_pods(const struct doc *pods)
+{
+    const struct agents_rules rules = {
+        .required = REQUIRE_ALWAYS, .key = TEXT(""), .value = TEXT("")};
+    struct agents *agents = agents_new(&rules);
+
+    doc_each (pod, doc_get(pods, "items")) {
+        const bool leaves = doc_str(pod, "metadata.deletionTimestamp")[0] != '\0';
+        const struct pod is = {.uid = doc_str(pod, "metadata.uid"),
+                               .node = doc_str(pod, "spec.nodeName"),
+                               .is_agent = true,
+                               .is_ready = is_ready(pod),
+                               .terminating_ms = leaves};
+        if (is.uid[0] != '\0' && is.node[0] != '\0')
+            (void)agents_see_pod(agents, &is);
+    }
+    return agents;
+}
+
+static const struct finding vouch_findings[VOUCHES] = {
+    [VOUCH_LEAVING] = {"warning", "its agent was told to let go of the GPUs: no new shares",
+                       "wait for the end of the driver's upgrade, or run milligpu-node "
+                       "--take-driver on the node (" WHERE ")"},
+    [VOUCH_NO_AGENT] = {"failed", "no agent: the node takes no new shares where agents are needed",
+                        "install the component node (" WHERE
+                        "), and label the node nvidia.com/gpu.present=true; if it is to have no "
+                        "agent, set agent_nodes to a label that it lacks"},
+    [VOUCH_UNNAMED] = {"warning", "its agent does not say which pod it is",
+                       "update the DaemonSet: it sets MILLIGPU_NODE_POD_UID"},
+    [VOUCH_GONE] = {"failed", "its agent is gone: no container of a pod with a share is made here",
+                    "install the component node again, or run milligpu-node --uninstall (" WHERE
+                    ")"},
+    [VOUCH_NOT_READY] = {"failed", "its agent is not Ready: the node takes no new shares",
+                         LOGS ", which says what it lacks"},
+    [VOUCH_OTHER_NODE] = {"failed", "its agent wrote to an earlier Node of this name",
+                          "wait a minute, then run kubectl delete pod " AGENT_POD},
+    [VOUCH_OTHER_BOOT] = {"failed", "its agent runs on another boot than kubelet",
+                          "wait a minute if the machine has just booted; if two machines have "
+                          "this node's name, give one of them another"},
+    [VOUCH_CLONED] = {"failed", "two pods of agents are Ready here: the node takes no new shares",
+                      "remove one of the two DaemonSets"},
+    [VOUCH_NO_GPUS] = {"failed", "the Node shows no GPU with a UUID (milligpu.io/gpus)",
+                       LOGS ": the agent names GPUs where it has the driver's library"},
+};
+
+/* As milligpud judges it where the node needs an agent. */
+static bool judge_agent(const struct doc *node, const struct node_facts *facts,
+                        const struct doc *pods, struct agents *agents, struct finding *out)
+{
+    enum vouch vouch = VOUCH_NONE;
+
+    if (facts != NULL) {
+        (void)agents_see_node(agents, facts);
+        vouch = agents_judge(agents, text_of(facts->name));
+    }
+    /* The check of named GPUs comes last. */
+    if (vouch == VOUCH_NO_GPUS)
+        vouch = facts->claim.pod != NULL ? VOUCH_GOOD : VOUCH_NONE;
+    *out = vouch_findings[vouch];
+    if (vouch != VOUCH_NONE && vouch != VOUCH_NO_AGENT)
+        return vouch == VOUCH_GOOD;
+    /* An agent that names no pod: it is of before, or runs outside of pods. */
+    const struct doc *pod = agent_pod(pods, doc_str(node, "metadata.name"));
+    if (vouch == VOUCH_NONE && pod != NULL && !is_ready(pod))
+        *out = vouch_findings[VOUCH_NOT_READY];
+    else if (vouch == VOUCH_NONE && pod == NULL)
+        *out = vouch_findings[facts != NULL && agent_is_uninstalled(facts) ? VOUCH_NO_AGENT
+                                                                           : VOUCH_GONE];
+    else if (vouch == VOUCH_NO_AGENT && pod != NULL)
+        *out = (struct finding){"failed", "its agent cannot write to the Node",
+                                LOGS ", which says why"};
+    return out->text == NULL;
+}
+
+/* milligpud takes this for a reason where a pod vouched before, which only milligpud knows. */
+static bool judge_name(const struct node_facts *facts, const struct doc *pod, struct finding *out)
+{
+    if (pod == NULL || facts->claim.pod != NULL)
+        return true;
+    *out = vouch_findings[VOUCH_UNNAMED];
+    return false;
+}
+
+/* Made-up ids are no devices. */
+static bool judge_inventory(const struct node_facts *facts, struct finding *out)
+{
+    if (facts != NULL && facts->has_gpus && facts->gpus > 0)
+        return true;
+    *out = vouch_findings[VOUCH_NO_GPUS];
+    if (facts == NULL)
+        out->text = "its Node cannot be read";
+    else if (facts->gpus_error != NULL)
+        out->text = facts->gpus_error;
+    return false;
+}
+
+static bool judge_neighbor(const struct doc *node, struct arena *arena, struct finding *out)
+{
+    if (!shows_some(node, "nvidia.com/gpu"))
+        return true;
+    *out = (struct finding){
+        "warning",
+        arena_printf(arena, "NVIDIA's device plugin hands out whole GPUs here, too: %s",
+                     member(node, "status.allocatable", "nvidia.com/gpu")),
+        "keep whole GPUs and shares on different nodes: the plugin may choose a GPU that has "
+        "shares, and that pod is not created"};
+    return false;
+}
+
+/* What it says of itself; an older or newer one may say it otherwise. NULL: cannot be read. */
+static const struct doc *agent_words(const struct doc *node, struct arena *arena)
+{
+    struct doc *agent;
+    struct err err;
+    const char *text = annotation_of(node, ANNOTATION_AGENT);
+
+    return text != NULL && doc_parse_json(text_of(text), ANNOTATION_AGENT, arena, &agent, &err) == 0
+               ? agent
+               : NULL;
+}
+
+static const char *agent_version(const struct doc *agent)
+{
+    return agent != NULL && doc_shown(agent, "version")[0] != '\0' ? doc_shown(agent, "version")
+                                                                   : "of an unknown version";
+}
+
+/* ", driver 570.124.06, CDI nvidia.com/gpu" */
+static const char *driver_shown(const struct doc *agent, struct arena *arena)
+{
+    const char *driver = doc_shown(agent, "driver");
+    const char *kind = doc_shown(agent, "cdi.kind");
+
+    return arena_printf(arena, "%s%s%s%s", driver[0] != '\0' ? ", driver " : "", driver,
+                        kind[0] != '\0' ? ", CDI " : "", kind);
+}
+
+static bool judge_cdi(const struct doc *agent, struct arena *arena, struct finding *out)
+{
+    const struct doc *cdi = doc_get(agent, "cdi");
+    const int64_t gpus = cdi != NULL ? doc_int(cdi, "gpus") : 0;
+    const int64_t named = cdi != NULL ? doc_int(cdi, "named") : 0;
+
+    if (named == gpus)
+        return true;
+    *out = (struct finding){
+        "failed",
+        arena_printf(arena, "no CDI specification names %lld of %lld GPUs: no share of them starts",
+                     (long long)(gpus - named), (long long)gpus),
+        "run nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml on the node, or set the "
+        "agent's --driver-root (" WHERE ")"};
+    return false;
+}
+
+/* ", MPS on 8 GPUs" */
+static const char *mps_shown(const struct doc *agent, struct arena *arena)
+{
+    const struct doc *mps = doc_get(agent, "mps");
+
+    if (mps == NULL)
+        return "";
+    return arena_printf(arena, ", MPS on %lld GPUs", (long long)doc_int(mps, "gpus"));
+}
+
+static bool judge_mps(const struct doc *agent, struct arena *arena, struct finding *out)
+{
+    const struct doc *mps = doc_get(agent, "mps");
+    const int64_t gpus = mps != NULL ? doc_int(mps, "gpus") : 0;
+    const int64_t up = mps != NULL ? doc_int(mps, "up") : 0;
+
+    if (up == gpus)
+        return true;
+    *out = (struct finding){
+        "failed",
+        arena_printf(arena, "MPS is up on %lld of %lld GPUs: no share of the others starts",
+                     (long long)up, (long long)gpus),
+        LOGS ", which says why (" WHERE ")"};
+    return false;
+}
+
+/* True also while nobody knows it: no container was made since the agent connected. */
+static bool judge_validator(const struct doc *agent, struct finding *out)
+{
+    if (agent == NULL || doc_get(agent, "validator") == NULL || doc_true(agent, "validator"))
+        return true;
+    *out = (struct finding){
+        "warning",
+        "the runtime's validator is off: while the agent is away, containers of pods with a share "
+        "are made without it",
+        "copy manifests/node/milligpu-nri.toml into /etc/containerd/conf.d/, then restart "
+        "containerd"};
+    return false;
+}
+
+/* By the words of src/agent/reporter.h; those that are not here need no hand. */
+static bool judge_limits(const struct doc *agent, struct finding *out)
+{
+    static const struct {
+        const char *word;
+        const char *text;
+        const char *fix;
+    } rows[] = {
+        {"refused", "the driver has limits of GPU memory, and the agent may not set them",
+         "add the capability SYS_ADMIN to the agent, or set --memory-limit=off (" WHERE ")"},
+        {"no_controller", "the cgroups have no controller for limits of GPU memory",
+         "enable dmem (or misc) in the parents of the pods' cgroups, or set --memory-limit=off"},
+        {"differs", "another limit of GPU memory is in force than the agent set",
+         "find out who else sets limits there; " LOGS ", which names the container"},
+        {"unread", "limits of GPU memory cannot be read back", LOGS ", which says why"},
+        {"failed", "limits of GPU memory cannot be set", LOGS ", which says why"},
+    };
+    const char *word = agent != NULL ? doc_str(agent, "limits") : "";
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (strcmp(word, rows[i].word) == 0) {
+            *out = (struct finding){"warning", rows[i].text, rows[i].fix};
+            return false;
+        }
+    return true;
+}
+
+static const char *validator_words(const struct doc *agent)
+{
+    return agent != NULL && doc_get(agent, "validator") != NULL
+               ? ", validator on"
+               : ", validator not known until a container is made";
+}
+
+static void judge_node(const struct doc *node, const struct doc *pods, struct agents *agents,
+                       struct arena *arena, struct doc *checks)
+{
+    const struct doc *agent = agent_words(node, arena);
+    const struct node_facts *facts = facts_of(node, arena);
+    const struct doc *pod = agent_pod(pods, doc_str(node, "metadata.name"));
+    struct doc *check = doc_new(arena, DOC_OBJECT);
+    struct finding runtime = {.status = "ok"};
+    struct finding finding;
+
+    const bool was_tried = judge_runtime(node, arena, &runtime);
+    const bool can = was_tried || strcmp(runtime.status, "failed") != 0;
+    const bool has_all = can && judge_agent(node, facts, pods, agents, &finding) &&
+                         judge_inventory(facts, &finding) && judge_cdi(agent, arena, &finding) &&
+                         judge_mps(agent, arena, &finding);
+    if (!can || (has_all && !was_tried))
+        finding = runtime;
+    else if (has_all && judge_name(facts, pod, &finding) && judge_validator(agent, &finding) &&
+             judge_limits(agent, &finding) && judge_neighbor(node, arena, &finding))
+        finding = (struct finding){
+            "ok",
+            arena_printf(arena, "%s, agent %s%s%s%s",
+                         doc_shown(node, "status.nodeInfo.containerRuntimeVersion"),
+                         agent_version(agent), driver_shown(agent, arena), mps_shown(agent, arena),
+                         validator_words(agent)),
+            ""};
+    doc_set_str(arena, check, "name", doc_shown(node, "metadata.name"));
+    doc_set_str(arena, check, "status", finding.status);
+    doc_set_str(arena, check, "text", finding.text);
+    doc_set_str(arena, check, "fix", with_pod(finding.fix, pod, arena));
+    doc_append(checks, check);
+}
+
+struct doc *doctor_nodes(const struct doc *nodes, const struct doc *pods, struct arena *arena)
+{
+    struct doc *checks = doc_new(arena, DOC_ARRAY);
+    struct agents *agents = see_pods(pods);
+
+    doc_each (node, doc_get(nodes, "items"))
+        if (has_gpus(node))
+            judge_node(node, pods, agents, arena, checks);
+    agents_free(agents);
+    if (checks->count > 0)
+        return checks;
+    struct doc *check = doc_new(arena, DOC_OBJECT);
+    doc_set_str(arena, check, "name", "nodes");
+    doc_set_str(arena, check, "status", "failed");
+    doc_set_str(arena, check, "text", "no node shows GPUs");
+    doc_set_str(arena, check, "fix",
+                "install GPU feature discovery, which labels nodes nvidia.com/gpu.present=true");
+    doc_append(checks, check);
+    return checks;
+}

@@ -1,0 +1,38 @@
+/*
+ * Files that people write, JSON or YAML, whichever it is.
+ */
+#include <string.h>
+
+#include "document_internal.h"
+
+static bool begins_as_json(struct text bytes)
+{
+    size_t at = 0;
+
+    while (at < bytes.len && strchr(" \t\r\n", bytes.at[at]) != NULL && bytes.at[at] != '\0')
+        at++;
+    must(at <= bytes.len);
+    return at < bytes.len && bytes.at[at] == '{';
+}
+
+int doc_parse_file(struct text bytes, const char *file, struct arena *arena, struct doc **out,
+                   struct err *err)
+{
+    struct doc_fault fault = {.at = {.line = 1, .column = 1}};
+    struct doc *documents = doc_new(arena, DOC_ARRAY);
+    struct doc *only = NULL;
+    int rc;
+
+    must(file[0] != '\0');
+    if (begins_as_json(bytes)) {
+        rc = doc_json_parse(bytes, "JSON", arena, &only, &fault.at, err);
+        if (rc == 0)
+            doc_append(documents, only);
+    } else {
+        rc = doc_yaml_parse(bytes, arena, &documents, &fault, err);
+    }
+    if (rc < 0)
+        return err_wrap(err, "%.200s:%u:%u", file, fault.at.line, fault.at.column);
+    *out = documents;
+    return 0;
+}

@@ -1,0 +1,515 @@
+/*
+ * YAML to documents and back, by libyaml's events. Called by the readers of kubeconfigs, manifests
+ * and cluster files, and by milligpuctl for its output. Depth is bounded, and aliases are refused;
+ * words mean what they mean to kubectl (doc_yaml_resolve). Whoever gets an event from libyaml must
+ * delete it on every path; the functions that receive one by pointer leave that to their caller.
+ * First reading, then writing.
+ */
+#include <string.h>
+
+#include <yaml.h>
+
+#include "milligpu/base/limits.h"
+#include "milligpu/base/map.h"
+#include "milligpu/document/document.h"
+
+#include "document_internal.h"
+
+/*
+ * From libyaml's events: its documents resolve aliases, and ten lines of those can describe more
+ * memory than there is.
+ */
+struct yaml_loading {
+    yaml_parser_t parser;
+    struct arena *arena;
+    struct text bytes;
+    struct doc_fault fault;
+    struct err *err;
+    /* values that are open; the recursion of load_value() */
+    uint32_t depth;
+};
+
+/* libyaml counts from 0. */
+static uint32_t doc_yaml_count(size_t from_0)
+{
+    return from_0 < UINT32_MAX ? (uint32_t)from_0 + 1 : UINT32_MAX;
+}
+
+static struct doc_mark doc_yaml_mark(yaml_mark_t mark)
+{
+    return (struct doc_mark){doc_yaml_count(mark.line), doc_yaml_count(mark.column)};
+}
+
+/* The text does not name the place. */
+#define doc_yaml_fail(in, why, mark, ...)                                                          \
+    ((in)->fault.kind = (why), (in)->fault.at = doc_yaml_mark(mark),                               \
+     err_set((in)->err, ERR_INVALID, __VA_ARGS__))
+
+/* An error in the encoding has an offset but no mark. problem and context may be NULL. */
+static int doc_yaml_syntax(struct yaml_loading *in)
+{
+    must(in->depth <= JSON_DEPTH_MAX);
+    const yaml_parser_t *parser = &in->parser;
+    const char *problem = parser->problem != NULL ? parser->problem : "not YAML";
+
+    if (parser->error == YAML_READER_ERROR) {
+        in->fault.kind = DOC_FAULT_SYNTAX;
+        in->fault.at = doc_mark_of(in->bytes, parser->problem_offset);
+        return err_set(in->err, ERR_INVALID, "%s", problem);
+    }
+    return doc_yaml_fail(in, DOC_FAULT_SYNTAX, parser->problem_mark, "%s%s%s", problem,
+                         parser->context != NULL ? ", " : "",
+                         parser->context != NULL ? parser->context : "");
+}
+
+/* On failure there is no event to delete. */
+static int next_event(struct yaml_loading *in, yaml_event_t *out)
+{
+    if (!yaml_parser_parse(&in->parser, out))
+        return doc_yaml_syntax(in);
+    return 0;
+}
+
+static bool one_of(struct text text, const char *const *words, size_t count)
+{
+    must(text.at != NULL);
+    for (size_t i = 0; i < count; i++)
+        if (text_is(text, words[i]))
+            return true;
+    return false;
+}
+
+static size_t doc_yaml_digits(const char *at)
+{
+    return strspn(at, "0123456789");
+}
+
+/*
+ * A JSON number stays a number; whatever else YAML calls a number stays text, because the tree is
+ * written as JSON and 0x1f or 1_000 are none there.
+ */
+static bool is_number(struct text text)
+{
+    const char *at = text.at;
+
+    /* A NUL inside would end the walk below early. */
+    if (strlen(at) != text.len)
+        return false;
+    at += *at == '-';
+    const size_t whole = doc_yaml_digits(at);
+    if (whole == 0 || (whole > 1 && *at == '0'))
+        return false;
+    at += whole;
+    if (*at == '.') {
+        if (doc_yaml_digits(at + 1) == 0)
+            return false;
+        at += 1 + doc_yaml_digits(at + 1);
+    }
+    if (*at == 'e' || *at == 'E') {
+        at++;
+        at += *at == '+' || *at == '-';
+        if (doc_yaml_digits(at) == 0)
+            return false;
+        at += doc_yaml_digits(at);
+    }
+    return *at == '\0';
+}
+
+/*
+ * Words mean what they mean to go-yaml v2 (resolve.go), and so to kubectl, which reads YAML with
+ * sigs.k8s.io/yaml: null and the bools of YAML 1.1. For a bool *out is its word in JSON.
+ */
+static enum doc_kind doc_yaml_resolve(struct text text, struct text *out)
+{
+    static const char *const nothing[] = {"", "~", "null", "Null", "NULL"};
+    static const char *const yes[] = {"true", "True", "TRUE", "yes", "Yes", "YES",
+                                      "on",   "On",   "ON",   "y",   "Y"};
+    static const char *const no[] = {"false", "False", "FALSE", "no", "No", "NO",
+                                     "off",   "Off",   "OFF",   "n",  "N"};
+
+    *out = text;
+    /* No word below is longer. */
+    if (text.len > strlen("false"))
+        return is_number(text) ? DOC_NUMBER : DOC_STRING;
+    if (one_of(text, nothing, ARRAY_LEN(nothing)))
+        return DOC_NULL;
+    if (one_of(text, yes, ARRAY_LEN(yes))) {
+        *out = TEXT("true");
+        return DOC_BOOL;
+    }
+    if (one_of(text, no, ARRAY_LEN(no))) {
+        *out = TEXT("false");
+        return DOC_BOOL;
+    }
+    return is_number(text) ? DOC_NUMBER : DOC_STRING;
+}
+
+/*
+ * A tag that names a kind decides it, but the word must be of that kind; with any other tag it is
+ * text.
+ */
+static int load_tagged(struct yaml_loading *in, const yaml_event_t *event, struct doc *doc)
+{
+    static const struct {
+        const char *tag;
+        enum doc_kind kind;
+    } known[] = {{YAML_NULL_TAG, DOC_NULL},
+                 {YAML_BOOL_TAG, DOC_BOOL},
+                 {YAML_INT_TAG, DOC_NUMBER},
+                 {YAML_FLOAT_TAG, DOC_NUMBER}};
+    const char *tag = (const char *)event->data.scalar.tag;
+
+    must(doc->kind == DOC_STRING);
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (strcmp(tag, known[i].tag) != 0)
+            continue;
+        doc->kind = doc_yaml_resolve(doc->text, &doc->text);
+        if (doc->kind != known[i].kind)
+            return doc_yaml_fail(in, DOC_FAULT_OTHER, event->start_mark,
+                                 "\"%.100s\" is tagged !!%s, but is %s", doc->shown,
+                                 strrchr(tag, ':') + 1, doc_kind_name(doc->kind));
+    }
+    return 0;
+}
+
+static int load_scalar(struct yaml_loading *in, const yaml_event_t *event, struct doc **out)
+{
+    const char *bytes = (const char *)event->data.scalar.value;
+    const struct text text = {bytes, event->data.scalar.length};
+
+    must(event->type == YAML_SCALAR_EVENT);
+    *out = doc_new_str(in->arena, text);
+    /*
+     * Quoted text is a string whatever it looks like; only a plain word without a tag is resolved.
+     */
+    if (event->data.scalar.plain_implicit)
+        (*out)->kind = doc_yaml_resolve((*out)->text, &(*out)->text);
+    else if (event->data.scalar.tag != NULL)
+        return load_tagged(in, event, *out);
+    return 0;
+}
+
+static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct doc **out);
+
+static int load_items(struct yaml_loading *in, struct doc *array)
+{
+    for (;;) {
+        yaml_event_t event;
+        const int got = next_event(in, &event);
+        if (got < 0)
+            return got;
+        if (event.type == YAML_SEQUENCE_END_EVENT) {
+            yaml_event_delete(&event);
+            return 0;
+        }
+        struct doc *value = NULL;
+        const int rc = load_value(in, &event, &value);
+        yaml_event_delete(&event);
+        if (rc < 0)
+            return rc;
+        doc_append(array, value);
+    }
+}
+
+/* A key is text, even if it looks like a number or a bool. The copy outlives the event. */
+static int load_key(struct yaml_loading *in, const yaml_event_t *event, struct map *seen,
+                    struct text *out)
+{
+    if (event->type != YAML_SCALAR_EVENT)
+        return doc_yaml_fail(in, DOC_FAULT_KEY, event->start_mark, "a key must be a plain word");
+    const struct text raw = {(const char *)event->data.scalar.value, event->data.scalar.length};
+    const struct text key = {arena_copy(in->arena, raw), raw.len};
+    const struct doc *first = map_find(seen, key);
+    in->fault.key = key;
+    if (first == NULL) {
+        *out = key;
+        return 0;
+    }
+    in->fault.first = first->key_at;
+    return doc_yaml_fail(in, DOC_FAULT_TWICE, event->start_mark, "the key \"%.*s\" is there twice",
+                         TEXT_ARG(key));
+}
+
+/*
+ * The caller owns key_event; the event of the value is deleted here, whether it could be loaded or
+ * not.
+ */
+static int doc_yaml_load_pair(struct yaml_loading *in, const yaml_event_t *key_event,
+                              struct map *seen, struct doc *object)
+{
+    struct text key = {0};
+    struct doc *value = NULL;
+    yaml_event_t event;
+
+    int rc = load_key(in, key_event, seen, &key);
+    if (rc == 0)
+        rc = next_event(in, &event);
+    if (rc < 0)
+        return rc;
+    rc = load_value(in, &event, &value);
+    yaml_event_delete(&event);
+    if (rc < 0)
+        return rc;
+    value->key = key;
+    value->key_at = doc_yaml_mark(key_event->start_mark);
+    doc_append(object, value);
+    map_put(seen, key, value);
+    return 0;
+}
+
+/* The keys go into a map, so that a mapping with many keys costs linear time. */
+static int load_pairs(struct yaml_loading *in, struct doc *object)
+{
+    struct map seen;
+    int rc = 0;
+
+    map_init(&seen);
+    for (bool more = true; more && rc == 0;) {
+        yaml_event_t event;
+        rc = next_event(in, &event);
+        if (rc < 0)
+            break;
+        more = event.type != YAML_MAPPING_END_EVENT;
+        if (more)
+            rc = doc_yaml_load_pair(in, &event, &seen, object);
+        yaml_event_delete(&event);
+    }
+    map_done(&seen);
+    return rc;
+}
+
+static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct doc **out)
+{
+    struct doc *doc = NULL;
+    int rc;
+
+    if (event->type == YAML_ALIAS_EVENT)
+        return doc_yaml_fail(in, DOC_FAULT_ALIAS, event->start_mark,
+                             "the alias *%s: aliases are not read, write the value out",
+                             (const char *)event->data.alias.anchor);
+    /* Before the recursion: each level of the input would otherwise be a level of the stack. */
+    if (in->depth == JSON_DEPTH_MAX) {
+        in->fault.at = doc_yaml_mark(event->start_mark);
+        return err_set(in->err, ERR_TOO_LARGE, "nested deeper than %d", JSON_DEPTH_MAX);
+    }
+    in->depth++;
+    if (event->type == YAML_SEQUENCE_START_EVENT) {
+        doc = doc_new(in->arena, DOC_ARRAY);
+        rc = load_items(in, doc);
+    } else if (event->type == YAML_MAPPING_START_EVENT) {
+        doc = doc_new(in->arena, DOC_OBJECT);
+        rc = load_pairs(in, doc);
+    } else {
+        rc = load_scalar(in, event, &doc);
+    }
+    in->depth--;
+    if (rc < 0)
+        return rc;
+    doc->at = doc_yaml_mark(event->start_mark);
+    *out = doc;
+    return 0;
+}
+
+/*
+ * Start and end of stream and documents carry no data. An empty document between two "---" is a
+ * null.
+ */
+static int load_stream(struct yaml_loading *in, struct doc *documents)
+{
+    struct doc_mark begins = {0};
+
+    for (bool more = true; more;) {
+        yaml_event_t event;
+        int rc = next_event(in, &event);
+        if (rc < 0)
+            return rc;
+        more = event.type != YAML_STREAM_END_EVENT;
+        if (event.type == YAML_DOCUMENT_START_EVENT)
+            begins = doc_yaml_mark(event.start_mark);
+        if (event.type != YAML_STREAM_START_EVENT && event.type != YAML_DOCUMENT_START_EVENT &&
+            event.type != YAML_DOCUMENT_END_EVENT && more) {
+            struct doc *value = NULL;
+            rc = load_value(in, &event, &value);
+            must(rc < 0 || value != NULL);
+            if (rc == 0) {
+                value->key_at = begins;
+                doc_append(documents, value);
+            }
+        }
+        yaml_event_delete(&event);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* *out is written only on success; the parser is freed in both cases. */
+int doc_yaml_parse(struct text bytes, struct arena *arena, struct doc **out,
+                   struct doc_fault *out_fault, struct err *err)
+{
+    struct yaml_loading in = {
+        .arena = arena, .bytes = bytes, .fault = {.key = TEXT("")}, .err = err};
+    struct doc *documents = doc_new(arena, DOC_ARRAY);
+
+    must(bytes.at != NULL);
+    if (!yaml_parser_initialize(&in.parser))
+        return err_set(err, ERR_INTERNAL, "no memory for a YAML parser");
+    yaml_parser_set_input_string(&in.parser, (const unsigned char *)bytes.at, bytes.len);
+    const int rc = load_stream(&in, documents);
+    yaml_parser_delete(&in.parser);
+    must(rc < 0 || in.depth == 0);
+    if (rc == 0)
+        *out = documents;
+    else
+        *out_fault = in.fault;
+    return rc;
+}
+
+int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out, struct err *err)
+{
+    struct doc_fault fault = {0};
+
+    must(arena != NULL);
+    if (doc_yaml_parse(bytes, arena, out, &fault, err) < 0)
+        return err_wrap(err, "line %u", fault.at.line);
+    return 0;
+}
+
+/* ---- writing ---- */
+
+/* libyaml's write handler: 1 says success, and a strbuf cannot fail. */
+static int append_bytes(void *user, unsigned char *bytes, size_t count)
+{
+    must(user != NULL);
+    strbuf_add(user, bytes, count);
+    return 1;
+}
+
+/*
+ * An emitter fails on invalid UTF-8, which emit_string() has excluded, and if memory runs out. It
+ * takes the event over, so nobody deletes it.
+ */
+static void doc_yaml_emit(yaml_emitter_t *emitter, yaml_event_t *event, bool made)
+{
+    must(made);
+    must(yaml_emitter_emit(emitter, event) != 0);
+}
+
+static bool needs_quotes(struct text text)
+{
+    struct text ignored;
+
+    /* Other readers take 0x1f and 12:30 for numbers and 2026-01-02 for a time. */
+    return doc_yaml_resolve(text, &ignored) != DOC_STRING ||
+           strchr("0123456789.+-", text.at[0]) != NULL;
+}
+
+/* False for invalid UTF-8: libyaml checks it when it copies the text. */
+static bool doc_yaml_scalar(yaml_event_t *event, struct text text, yaml_scalar_style_t style)
+{
+    yaml_char_t *bytes;
+
+    must(text.len <= INT32_MAX);
+    memcpy(&bytes, &text.at, sizeof bytes); /* libyaml copies it, but wants it without const */
+    return yaml_scalar_event_initialize(event, NULL, NULL, bytes, (int)text.len, 1, 1, style) != 0;
+}
+
+/* Without needs_quotes() libyaml would choose a plain scalar for "true" or "012". */
+static void emit_string(yaml_emitter_t *emitter, struct text text, const char *shown)
+{
+    const yaml_scalar_style_t style =
+        needs_quotes(text) ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : YAML_ANY_SCALAR_STYLE;
+    yaml_event_t event;
+
+    /* Invalid UTF-8 comes from the caller: the name of a file, say. */
+    const bool made =
+        doc_yaml_scalar(&event, text, style) || doc_yaml_scalar(&event, text_of(shown), style);
+    doc_yaml_emit(emitter, &event, made);
+}
+
+static void emit_value(yaml_emitter_t *emitter, const struct doc *doc)
+{
+    yaml_event_t event;
+
+    must(doc->text.at != NULL);
+    switch (doc->kind) {
+    case DOC_NULL:
+        doc_yaml_emit(emitter, &event,
+                      doc_yaml_scalar(&event, TEXT("null"), YAML_PLAIN_SCALAR_STYLE));
+        return;
+    case DOC_BOOL:
+    case DOC_NUMBER:
+        doc_yaml_emit(emitter, &event, doc_yaml_scalar(&event, doc->text, YAML_PLAIN_SCALAR_STYLE));
+        return;
+    case DOC_STRING:
+        emit_string(emitter, doc->text, doc->shown);
+        return;
+    case DOC_ARRAY:
+        doc_yaml_emit(
+            emitter, &event,
+            yaml_sequence_start_event_initialize(&event, NULL, NULL, 1, YAML_ANY_SEQUENCE_STYLE));
+        doc_each (child, doc)
+            emit_value(emitter, child);
+        doc_yaml_emit(emitter, &event, yaml_sequence_end_event_initialize(&event));
+        return;
+    case DOC_OBJECT:
+        doc_yaml_emit(
+            emitter, &event,
+            yaml_mapping_start_event_initialize(&event, NULL, NULL, 1, YAML_ANY_MAPPING_STYLE));
+        doc_each (child, doc) {
+            emit_string(emitter, child->key, "");
+            emit_value(emitter, child);
+        }
+        doc_yaml_emit(emitter, &event, yaml_mapping_end_event_initialize(&event));
+    }
+}
+
+static void doc_yaml_write_document(struct strbuf *out, const struct doc *doc, bool unicode)
+{
+    yaml_emitter_t emitter;
+    yaml_event_t event;
+
+    must(doc != NULL);
+    must(yaml_emitter_initialize(&emitter) != 0); /* fails only if memory runs out */
+    yaml_emitter_set_output(&emitter, append_bytes, out);
+    yaml_emitter_set_unicode(&emitter, unicode);
+    /* No folding: a long line stays one line, as a message is easier to search then. */
+    yaml_emitter_set_width(&emitter, -1);
+    doc_yaml_emit(&emitter, &event, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING));
+    doc_yaml_emit(&emitter, &event,
+                  yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1));
+    emit_value(&emitter, doc);
+    doc_yaml_emit(&emitter, &event, yaml_document_end_event_initialize(&event, 1));
+    doc_yaml_emit(&emitter, &event, yaml_stream_end_event_initialize(&event));
+    yaml_emitter_delete(&emitter);
+}
+
+/* Does it contain anything that a terminal would obey, apart from line ends? */
+static bool is_odd(struct text text)
+{
+    for (size_t at = 0; at < text.len;) {
+        const size_t bytes = text_sequence(text, at);
+        must(bytes > 0);
+        if (text.at[at] != '\n' && text_odd(text, at, bytes) >= 0)
+            return true;
+        at += bytes;
+    }
+    return false;
+}
+
+/*
+ * libyaml takes characters that change the text's direction for printable, so all but ASCII is
+ * escaped then.
+ */
+void doc_write_yaml(struct strbuf *out, const struct doc *doc)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    strbuf_init(&text);
+    doc_yaml_write_document(&text, doc, true);
+    if (is_odd((struct text){text.data, text.len})) {
+        strbuf_reset(&text);
+        doc_yaml_write_document(&text, doc, false);
+    }
+    strbuf_text(out, (struct text){text.data, text.len});
+}

@@ -1,0 +1,519 @@
+/*
+ * What a back-test prints: one line for what was recorded and one for each policy, how they differ,
+ * and the pods whose waits differ most. All numbers are first put into a document, so that JSON and
+ * tables show the same. Then the files: a line for each pod.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/wire/kube/wire_kube.h"
+
+#include "backtest.h"
+#include "ctl/ctl.h"
+
+static const char *backtest_name(const struct backtest_result *result)
+{
+    return result->recorded ? "recorded" : result->policy->word;
+}
+
+/* To the second. */
+static void backtest_time(int64_t ms, char out[TIME_TEXT_BYTES])
+{
+    time_format(ms, out);
+    char *point = strchr(out, '.');
+    if (point != NULL)
+        (void)snprintf(point, 2, "Z");
+    must(out[0] != '\0');
+}
+
+/* --- areas --- */
+
+static void backtest_set_percent(struct arena *arena, struct doc *object, const char *key,
+                                 backtest_area part, backtest_area whole)
+{
+    while (part > UINT64_MAX / 100 || whole > UINT64_MAX / 100) {
+        part >>= 1;
+        whole >>= 1;
+    }
+    must(whole > 0 || part == 0);
+    simulate_set_percent(arena, object, key, (uint64_t)part, (uint64_t)whole);
+}
+
+/* Rounded to a tenth. */
+static void backtest_set_hours(struct arena *arena, struct doc *object, const char *key,
+                               backtest_area area)
+{
+    static const uint64_t tenth = UINT64_C(360) * 1000 * GPU_MILLI;
+    const uint64_t tenths = (uint64_t)((area + tenth / 2) / tenth);
+    char digits[32];
+
+    must(key[0] != '\0');
+    (void)snprintf(digits, sizeof digits, "%" PRIu64 ".%" PRIu64, tenths / 10, tenths % 10);
+    simulate_set_digits(arena, object, key, digits);
+}
+
+static void backtest_set_more(struct arena *arena, struct doc *object,
+                              const struct backtest_result *result,
+                              const struct backtest_result *recorded)
+{
+    const bool more = result->granted >= recorded->granted;
+    const backtest_area by =
+        more ? result->granted - recorded->granted : recorded->granted - result->granted;
+
+    if (recorded->granted == 0)
+        return;
+    must(!result->recorded);
+    backtest_set_percent(arena, object, more ? "moreGpuHoursPercent" : "fewerGpuHoursPercent", by,
+                         recorded->granted);
+}
+
+/* --- pods that wait otherwise than recorded --- */
+
+struct backtest_difference {
+    uint32_t pod;
+    int64_t by_ms; /* of the waits, under the policy where they differ most */
+};
+
+/* To the end, if it never got a place. */
+static int64_t backtest_waited(const struct past *past, const struct backtest_result *result,
+                               uint32_t pod)
+{
+    must(past->pod[pod].role == PAST_ARRIVED);
+    return result->wait[pod] >= 0 ? result->wait[pod] : past->to_ms - past->pod[pod].arrived_ms;
+}
+
+/* 0: it waits as it did. */
+static int64_t backtest_differs(const struct backtest_report *report,
+                                const struct backtest_result *result, uint32_t pod)
+{
+    const struct backtest_result *recorded = &report->result[0];
+    const int64_t by =
+        backtest_waited(report->past, result, pod) - backtest_waited(report->past, recorded, pod);
+
+    must(recorded->recorded && !result->recorded);
+    /* Shortly before the end who never gets a place has not waited longer yet, but will have. */
+    if (result->wait[pod] < 0 && recorded->wait[pod] >= 0)
+        return by > 1 ? by : 1;
+    if (result->wait[pod] >= 0 && recorded->wait[pod] < 0)
+        return by < -1 ? by : -1;
+    return by > -BACKTEST_AT_ONCE_MS && by < BACKTEST_AT_ONCE_MS ? 0 : by;
+}
+
+static void backtest_set_counts(struct arena *arena, struct doc *item,
+                                const struct backtest_report *report,
+                                const struct backtest_result *result)
+{
+    const struct past *past = report->past;
+    uint64_t less = 0;
+    uint64_t no_more = 0;
+    uint64_t longer = 0;
+
+    for (uint32_t i = past->held; i < past->pods; i++) {
+        if (past->pod[i].role != PAST_ARRIVED)
+            continue;
+        const int64_t by = backtest_differs(report, result, i);
+        less += by < 0;
+        no_more += by < 0 && result->wait[i] < BACKTEST_AT_ONCE_MS;
+        longer += by > 0;
+    }
+    must(no_more <= less);
+    simulate_set_int(arena, item, "waitLess", less);
+    simulate_set_int(arena, item, "waitNoMore", no_more);
+    simulate_set_int(arena, item, "waitLonger", longer);
+}
+
+static int backtest_by_difference(const void *left, const void *right)
+{
+    const struct backtest_difference *a = left;
+    const struct backtest_difference *b = right;
+
+    must(a->by_ms > 0 && b->by_ms > 0);
+    if (a->by_ms != b->by_ms)
+        return a->by_ms > b->by_ms ? -1 : 1;
+    return (a->pod > b->pod) - (a->pod < b->pod);
+}
+
+static uint32_t backtest_find_differences(const struct backtest_report *report,
+                                          struct backtest_difference *out)
+{
+    const struct past *past = report->past;
+    uint32_t count = 0;
+
+    for (uint32_t i = past->held; i < past->pods; i++) {
+        int64_t most = 0;
+        for (size_t r = 1; r < report->results && past->pod[i].role == PAST_ARRIVED; r++) {
+            const int64_t by = backtest_differs(report, &report->result[r], i);
+            most = by > most ? by : -by > most ? -by : most;
+        }
+        if (most > 0)
+            out[count++] = (struct backtest_difference){i, most};
+    }
+    must(count <= past->arrived);
+    if (count > 0)
+        qsort(out, count, sizeof *out, backtest_by_difference);
+    return count;
+}
+
+static struct doc *backtest_pod(struct arena *arena, const struct backtest_report *report,
+                                uint32_t pod)
+{
+    struct doc *item = doc_new(arena, DOC_OBJECT);
+    struct doc *waits = doc_new(arena, DOC_ARRAY);
+    char arrived[TIME_TEXT_BYTES];
+
+    must(report->past->pod[pod].role == PAST_ARRIVED);
+    backtest_time(report->past->pod[pod].arrived_ms, arrived);
+    doc_set_str(arena, item, "pod", report->past->pod[pod].name);
+    doc_set_str(arena, item, "arrived", arena_copy(arena, text_of(arrived)));
+    for (size_t r = 0; r < report->results; r++) {
+        struct doc *wait = doc_new(arena, DOC_OBJECT);
+        doc_set_str(arena, wait, "policy", backtest_name(&report->result[r]));
+        /* Without a number: it never got a place. */
+        if (report->result[r].wait[pod] >= 0)
+            simulate_set_int(arena, wait, "seconds", (uint64_t)report->result[r].wait[pod] / 1000);
+        doc_append(waits, wait);
+    }
+    doc_set(arena, item, TEXT("waits"), waits);
+    return item;
+}
+
+static void backtest_set_pods(struct arena *arena, struct doc *answer,
+                              const struct backtest_report *report)
+{
+    struct backtest_difference *all = xcalloc(report->past->pods, sizeof *all);
+    struct doc *list = doc_new(arena, DOC_ARRAY);
+    const uint32_t count = backtest_find_differences(report, all);
+
+    for (uint32_t i = 0; i < count && i < BACKTEST_LISTED; i++)
+        doc_append(list, backtest_pod(arena, report, all[i].pod));
+    must(list->count <= BACKTEST_LISTED);
+    simulate_set_int(arena, answer, "podsThatDiffer", count);
+    doc_set(arena, answer, TEXT("pods"), list);
+    xfree(all);
+}
+
+/* --- the document --- */
+
+static struct doc *backtest_item(struct arena *arena, const struct backtest_report *report,
+                                 const struct backtest_result *result)
+{
+    struct doc *item = doc_new(arena, DOC_OBJECT);
+    const uint64_t waiting = (uint64_t)result->waited + result->never;
+    char peak[SIMULATE_PERCENT_BYTES];
+
+    must(result->at_once + waiting == report->past->arrived);
+    doc_set_str(arena, item, "policy", backtest_name(result));
+    simulate_set_int(arena, item, "atOnce", result->at_once);
+    simulate_set_int(arena, item, "waited", result->waited);
+    simulate_set_int(arena, item, "never", result->never);
+    simulate_set_int(arena, item, "meanWaitSeconds",
+                     waiting > 0 ? result->wait_ms / waiting / 1000 : 0);
+    simulate_set_int(arena, item, "waitSeconds", result->wait_ms / 1000);
+    backtest_set_hours(arena, item, "gpuHours", result->granted);
+    backtest_set_percent(arena, item, "meanPercent", result->granted, result->capacity);
+    (void)snprintf(peak, sizeof peak, "%" PRIu64 ".%04" PRIu64, result->peak / 10000,
+                   result->peak % 10000);
+    simulate_set_digits(arena, item, "peakPercent", peak);
+    if (result->recorded)
+        return item;
+    backtest_set_more(arena, item, result, &report->result[0]);
+    simulate_set_int(arena, item, "displaced", result->displaced);
+    backtest_set_counts(arena, item, report, result);
+    return item;
+}
+
+static struct doc *backtest_document(struct arena *arena, const struct backtest_report *report)
+{
+    const struct past *past = report->past;
+    struct doc *answer = doc_new(arena, DOC_OBJECT);
+    struct doc *items = doc_new(arena, DOC_ARRAY);
+    struct doc *target = doc_object(arena, answer, "targetWorkload");
+    char from[TIME_TEXT_BYTES];
+    char to[TIME_TEXT_BYTES];
+
+    must(report->results > 1 && report->result[0].recorded);
+    doc_set_str(arena, target, "source", report->options->learn ? "learned" : "arrivals");
+    simulate_set_int(arena, target, "shapes", report->workload->classes);
+    simulate_set_int(arena, target, "shapesLeftOut", report->dropped);
+    backtest_time(past->from_ms, from);
+    backtest_time(past->to_ms, to);
+    doc_set_str(arena, answer, "ledger", report->file);
+    doc_set_str(arena, answer, "from", arena_copy(arena, text_of(from)));
+    doc_set_str(arena, answer, "to", arena_copy(arena, text_of(to)));
+    simulate_set_int(arena, answer, "seed", report->options->seed);
+    simulate_set_int(arena, answer, "arrivals", past->arrived);
+    simulate_set_int(arena, answer, "heldPods", past->held);
+    simulate_set_int(arena, answer, "boundByOthers", past->observed);
+    simulate_set_int(arena, answer, "neverRan", past->dropped);
+    simulate_set_int(arena, answer, "unknownArrivals", past->unknown_arrivals);
+    simulate_set_int(arena, answer, "unknownEnds", past->unknown_ends);
+    for (size_t i = 0; i < report->results; i++)
+        doc_append(items, backtest_item(arena, report, &report->result[i]));
+    doc_set(arena, answer, TEXT("items"), items);
+    backtest_set_pods(arena, answer, report);
+    return answer;
+}
+
+/* --- the tables --- */
+
+static const struct table_column backtest_columns[] = {
+    {"POLICY", 0},
+    {"AT-ONCE", COLUMN_RIGHT},
+    {"WAITED", COLUMN_RIGHT},
+    {"NEVER", COLUMN_RIGHT},
+    {"MEAN-WAIT", COLUMN_RIGHT},
+    {"SUM-WAIT", COLUMN_RIGHT},
+    {"GPU-HOURS", COLUMN_RIGHT},
+    {"MEAN-%", COLUMN_RIGHT},
+    {"PEAK-%", COLUMN_RIGHT},
+};
+
+static void backtest_add_wait(struct table *table, int64_t seconds)
+{
+    char wait[AGE_BYTES];
+
+    must(seconds >= 0);
+    age_format(1000 * seconds, wait);
+    table_text(table, wait);
+}
+
+static void backtest_row(struct table *table, const struct doc *item)
+{
+    must(table->columns == ARRAY_LEN(backtest_columns));
+    table_text(table, doc_shown(item, "policy"));
+    table_number(table, doc_int(item, "atOnce"));
+    table_number(table, doc_int(item, "waited"));
+    table_number(table, doc_int(item, "never"));
+    backtest_add_wait(table, doc_int(item, "meanWaitSeconds"));
+    backtest_add_wait(table, doc_int(item, "waitSeconds"));
+    table_printf(table, "%.*s", TEXT_ARG(doc_get(item, "gpuHours")->text));
+    simulate_add_percent(table, item, "meanPercent");
+    simulate_add_percent(table, item, "peakPercent");
+}
+
+static void backtest_item_name(struct strbuf *out, const struct doc *item)
+{
+    must(item != NULL);
+    strbuf_str(out, doc_shown(item, "policy"));
+}
+
+static void backtest_pod_row(struct table *table, const struct doc *item)
+{
+    must(table->columns == 2 + doc_get(item, "waits")->count);
+    table_text(table, doc_shown(item, "pod"));
+    table_text(table, doc_shown(item, "arrived"));
+    doc_each (wait, doc_get(item, "waits")) {
+        if (doc_get(wait, "seconds") != NULL)
+            backtest_add_wait(table, doc_int(wait, "seconds"));
+        else
+            table_text(table, "never");
+    }
+}
+
+/* RECORDED, BINPACK ... */
+static const char *backtest_heading(struct arena *arena, const struct backtest_result *result)
+{
+    char *name = arena_copy(arena, text_of(backtest_name(result)));
+
+    for (char *at = name; *at != '\0'; at++)
+        if (*at >= 'a' && *at <= 'z')
+            *at = (char)(*at - 'a' + 'A');
+    must(name[0] != '\0');
+    return name;
+}
+
+/* One column for each policy. In its own order, whatever --sort-by says: that is about policies. */
+static int backtest_show_pods(struct ctl *ctl, const struct doc *answer,
+                              const struct backtest_report *report)
+{
+    struct table_column columns[2 + 1 + POLICY_CHOICES_MAX] = {{"POD", 0},
+                                                               {"ARRIVED", COLUMN_WIDE}};
+    const struct list_view view = {
+        columns, 2 + report->results, backtest_pod_row, backtest_item_name, "",
+    };
+    const struct doc *rows = doc_get(answer, "pods");
+
+    must(report->results <= 1 + POLICY_CHOICES_MAX);
+    if (rows->count == 0)
+        return CTL_FINE;
+    for (size_t r = 0; r < report->results; r++)
+        columns[2 + r] =
+            (struct table_column){backtest_heading(&ctl->arena, &report->result[r]), COLUMN_RIGHT};
+    (void)fputs("\n", ctl->screen.out);
+    if (ctl->screen.headers)
+        (void)fprintf(ctl->screen.out, "waits that differ most, %u of %" PRId64 "%s:\n",
+                      rows->count, doc_int(answer, "podsThatDiffer"),
+                      rows->count < doc_int(answer, "podsThatDiffer") ? " (--csv writes all)" : "");
+    const char *sort_by = ctl->screen.sort_by;
+    ctl->screen.sort_by = NULL;
+    const int status = ctl_show_rows(ctl, rows, &view);
+    ctl->screen.sort_by = sort_by;
+    return status;
+}
+
+/* --- sentences --- */
+
+static void backtest_put_head(const struct ctl *ctl, const struct backtest_report *report)
+{
+    const struct past *past = report->past;
+    FILE *out = ctl->screen.out;
+    char from[TIME_TEXT_BYTES];
+    char to[TIME_TEXT_BYTES];
+    char length[AGE_BYTES];
+
+    must(report->results > 1);
+    backtest_time(past->from_ms, from);
+    backtest_time(past->to_ms, to);
+    age_format(past->to_ms - past->from_ms, length);
+    (void)fprintf(out, "%s\nfrom %s to %s (%s): %" PRIu32 " %s\n", report->file, from, to, length,
+                  past->arrived, past->arrived == 1 ? "pod arrives" : "pods arrive");
+    (void)fprintf(out,
+                  "not played again: %" PRIu32 " %s at the beginning, %" PRIu32 " bound by others",
+                  past->held, past->held == 1 ? "pod that stands there" : "pods that stand there",
+                  past->observed);
+    if (past->dropped > 0)
+        (void)fprintf(out, ", %" PRIu32 " that never ran", past->dropped);
+    (void)fprintf(out, "\ntarget workload: %" PRIu32 " %s", report->workload->classes,
+                  report->workload->classes == 1 ? "shape of these pods" : "shapes of these pods");
+    if (report->dropped > 0)
+        (void)fprintf(out, "; %" PRIu32 " rare ones are left out", report->dropped);
+    if (report->options->learn)
+        (void)fputs("; fgd and rollout know what has arrived so far", out);
+    (void)fputs("\n\n", out); /* judged at the end, as all output is */
+}
+
+static void backtest_put_hours(FILE *out, const struct doc *item)
+{
+    const struct doc *more = doc_get(item, "moreGpuHoursPercent");
+    const struct doc *fewer = doc_get(item, "fewerGpuHoursPercent");
+    char percent[SIMULATE_PERCENT_BYTES];
+
+    must(more == NULL || fewer == NULL);
+    if (more == NULL && fewer == NULL)
+        return;
+    simulate_short_percent(more != NULL ? more->text : fewer->text, percent);
+    if (strcmp(percent, "0.00") == 0)
+        (void)fputs("; as many GPU hours", out);
+    else
+        (void)fprintf(out, "; %s %% %s GPU hours", percent, more != NULL ? "more" : "fewer");
+}
+
+static void backtest_put_item(FILE *out, const struct doc *item)
+{
+    const int64_t less = doc_int(item, "waitLess");
+    const int64_t longer = doc_int(item, "waitLonger");
+    const int64_t displaced = doc_int(item, "displaced");
+
+    must(less >= 0 && longer >= 0);
+    (void)fprintf(out, "%-8s  ", doc_shown(item, "policy"));
+    if (less == 0 && longer == 0)
+        (void)fputs("every pod waits as it did", out);
+    else
+        (void)fprintf(out,
+                      "%" PRId64 " wait less (%" PRId64 " not at all), %" PRId64 " wait longer",
+                      less, doc_int(item, "waitNoMore"), longer);
+    backtest_put_hours(out, item);
+    if (displaced > 0)
+        (void)fprintf(out, "; %" PRId64 " on nodes that went away", displaced);
+    (void)fputc('\n', out); /* judged at the end, as all output is */
+}
+
+static void backtest_put_differences(const struct ctl *ctl, const struct doc *answer)
+{
+    must(answer->kind == DOC_OBJECT);
+    (void)fputs(ctl->screen.headers ? "\ncompared with what was recorded:\n" : "\n",
+                ctl->screen.out);
+    doc_each (item, doc_get(answer, "items"))
+        if (doc_get(item, "waitLess") != NULL)
+            backtest_put_item(ctl->screen.out, item);
+}
+
+static void backtest_put_unknown(const struct ctl *ctl, const struct past *past)
+{
+    FILE *out = ctl->screen.out;
+    char set[AGE_BYTES];
+
+    must(past->arrived > 0);
+    (void)fputs("\na ledger does not tell:\n"
+                "- CPU, memory, labels, taints and affinity: every node is asked about every pod,\n"
+                "  and rules of a policy document about nodes match none\n"
+                "- pods that never got a place, or that nobody created because there was none\n",
+                out);
+    if (past->set_ms != 0) {
+        age_format(past->set_ms > 0 ? past->set_ms : -past->set_ms, set);
+        (void)fprintf(out,
+                      "- the true time: its clock was set %s by %s, and times before are moved\n",
+                      past->set_ms > 0 ? "forward" : "back", set);
+    }
+    if (past->unknown_arrivals > 0)
+        (void)fprintf(out,
+                      "- how long %" PRIu32 " of the %" PRIu32
+                      " pods had waited: they arrive when they got their place\n",
+                      past->unknown_arrivals, past->arrived);
+    if (past->unknown_ends > 0)
+        (void)fprintf(out, "- when %" PRIu32 " %s still ran: here, to the end\n",
+                      past->unknown_ends,
+                      past->unknown_ends == 1 ? "pod ends that" : "pods end that");
+}
+
+int backtest_show(struct ctl *ctl, const struct backtest_report *report)
+{
+    static const struct list_view view = {
+        backtest_columns, ARRAY_LEN(backtest_columns), backtest_row, backtest_item_name, "",
+    };
+    const struct doc *answer = backtest_document(&ctl->arena, report);
+    const bool table = ctl->format == FORMAT_TABLE || ctl->format == FORMAT_WIDE;
+
+    must(answer->kind == DOC_OBJECT);
+    if (table && ctl->screen.headers)
+        backtest_put_head(ctl, report);
+    int status = ctl_show_list(ctl, answer, &view);
+    if (status != CTL_FINE || !table)
+        return status;
+    backtest_put_differences(ctl, answer);
+    status = backtest_show_pods(ctl, answer, report);
+    if (status == CTL_FINE && ctl->screen.headers)
+        backtest_put_unknown(ctl, report->past);
+    return status;
+}
+
+/* --- files --- */
+
+void backtest_write_waits(FILE *out, const struct backtest_report *report)
+{
+    const struct past *past = report->past;
+    char arrived[TIME_TEXT_BYTES];
+
+    must(report->results > 1);
+    (void)fputs("pod,arrived", out);
+    for (size_t r = 0; r < report->results; r++)
+        (void)fprintf(out, ",%s_wait_ms", backtest_name(&report->result[r]));
+    for (uint32_t i = past->held; i < past->pods; i++) {
+        if (past->pod[i].role != PAST_ARRIVED)
+            continue;
+        time_format(past->pod[i].arrived_ms, arrived);
+        (void)fprintf(out, "\n%s,%s", past->pod[i].name, arrived);
+        for (size_t r = 0; r < report->results; r++) {
+            const int64_t wait = report->result[r].wait[i];
+            if (wait < 0)
+                (void)fputc(',', out);
+            else
+                (void)fprintf(out, ",%" PRId64, wait);
+        }
+    }
+    (void)fputc('\n', out);
+}
+
+void backtest_write_placements(FILE *out, const struct past *past,
+                               const struct backtest_result *result)
+{
+    must(result->placement != NULL);
+    for (uint32_t i = past->held; i < past->pods; i++) {
+        const struct backtest_placement *place = &result->placement[i];
+        if (past->pod[i].role == PAST_ARRIVED)
+            (void)fprintf(out, "%s,%s,%s\n", past->pod[i].name,
+                          place->node != NULL ? place->node : "",
+                          place->node != NULL ? place->gpus : "");
+    }
+}

@@ -1,0 +1,641 @@
+/*
+ * From a Deployment, StatefulSet, ReplicaSet, ReplicationController, DaemonSet, Job or CronJob, or
+ * from a template that guess.c found, to its pods. Called by manifest.c, which reads, and by
+ * play.c, which makes the pods one by one. Only what decides about number, names and labels of the
+ * pods is checked here; the pod itself is checked by nodefit.c and by the API server. The parts:
+ * kinds, fields, counts, reading, making.
+ */
+#include "pod_maker.h"
+
+#include <string.h>
+
+#include "milligpu/base/limits.h"
+
+#include "fields.h"
+
+/* --- kinds --- */
+
+static const struct {
+    const char *name;
+    const char *group;    /* "" is the core group */
+    const char *path;     /* of the template; "" if the object is the pod */
+    const char *prefix;   /* the same in front of a field */
+    const char *owner;    /* the kind of the object that owns the pods */
+    const char *owner_is; /* its apiVersion */
+} kinds[WORKLOAD_KINDS] = {
+    [WORKLOAD_POD] = {"Pod", "", "", "", "", ""},
+    [WORKLOAD_DEPLOYMENT] = {"Deployment", "apps", "spec.template", "spec.template.", "ReplicaSet",
+                             "apps/v1"},
+    [WORKLOAD_REPLICA_SET] = {"ReplicaSet", "apps", "spec.template", "spec.template.", "ReplicaSet",
+                              "apps/v1"},
+    [WORKLOAD_REPLICATION_CONTROLLER] = {"ReplicationController", "", "spec.template",
+                                         "spec.template.", "ReplicationController", "v1"},
+    [WORKLOAD_STATEFUL_SET] = {"StatefulSet", "apps", "spec.template", "spec.template.",
+                               "StatefulSet", "apps/v1"},
+    [WORKLOAD_JOB] = {"Job", "batch", "spec.template", "spec.template.", "Job", "batch/v1"},
+    [WORKLOAD_CRON_JOB] = {"CronJob", "batch", "spec.jobTemplate.spec.template",
+                           "spec.jobTemplate.spec.template.", "Job", "batch/v1"},
+    [WORKLOAD_DAEMON_SET] = {"DaemonSet", "apps", "spec.template", "spec.template.", "DaemonSet",
+                             "apps/v1"},
+    [WORKLOAD_GUESS] = {"", "", "", "", "", ""}, /* the object says itself what it is */
+};
+
+/* Others have kinds of the same names in groups of their own. */
+enum workload_kind workload_kind_of(const char *kind, const char *api_version)
+{
+    const char *slash = strchr(api_version, '/');
+    const size_t group = slash != NULL ? (size_t)(slash - api_version) : 0;
+    int found = 0;
+
+    while (found < WORKLOAD_GUESS && strcmp(kinds[found].name, kind) != 0)
+        found++;
+    must(found <= WORKLOAD_GUESS);
+    if (found == WORKLOAD_GUESS)
+        return WORKLOAD_KINDS;
+    if (api_version[0] == '\0')
+        return (enum workload_kind)found;
+    const bool same =
+        strlen(kinds[found].group) == group && strncmp(kinds[found].group, api_version, group) == 0;
+    return same ? (enum workload_kind)found : WORKLOAD_KINDS;
+}
+
+/* --- fields --- */
+
+static int workload_text(const struct doc *object, const char *path, const char **out,
+                         struct err *err)
+{
+    if (field_expect(doc_at(object, path), DOC_STRING, path, err) < 0)
+        return err_same(err);
+    *out = doc_str(object, path);
+    must(*out != NULL);
+    return 0;
+}
+
+/* As Kubernetes reads an int32 that must not be negative; *out keeps its value if there is none. */
+static int workload_number(const struct doc *object, const char *path, int64_t *out,
+                           struct err *err)
+{
+    const struct doc *value = doc_at(object, path);
+    int64_t number = 0;
+
+    must(*out >= 0);
+    if (value == NULL)
+        return 0;
+    if (value->kind != DOC_NUMBER)
+        return err_set(err, ERR_INVALID, "%s: expected an integer, found %s%s", path,
+                       doc_kind_name(value->kind),
+                       value->kind == DOC_STRING ? "; write it without quotes" : "");
+    if (text_starts(value->text, "-"))
+        return err_set(err, ERR_INVALID, "%s: %.40s must be greater than or equal to 0", path,
+                       value->text.at);
+    for (size_t i = 0; i < value->text.len; i++) {
+        const char c = value->text.at[i];
+        if (c < '0' || c > '9')
+            return err_set(err, ERR_INVALID, "%s: expected an integer, found %.40s", path,
+                           value->text.at);
+        number = number * 10 + (c - '0');
+        if (number > INT32_MAX)
+            return err_set(err, ERR_INVALID, "%s: %.40s is beyond %d", path, value->text.at,
+                           INT32_MAX);
+    }
+    *out = number;
+    return 0;
+}
+
+static int workload_strings(const struct doc *map, const char *path, struct err *err)
+{
+    must(path[0] != '\0');
+    if (field_expect(map, DOC_OBJECT, path, err) < 0)
+        return err_same(err);
+    doc_each (value, map) {
+        char at[FIELD_PATH_BYTES];
+        char key[FIELD_KEY_BYTES];
+        FIELD_PATH(at, "%.150s[\"%s\"]", path, field_key(value, key));
+        if (field_expect(value, DOC_STRING, at, err) < 0)
+            return err_same(err);
+    }
+    return 0;
+}
+
+/* --- counts --- */
+
+static int count_checked(struct pod_maker *out, int64_t pods, const char *path, struct err *err)
+{
+    must(pods >= 0);
+    if (pods > WORKLOAD_PODS_MAX)
+        return err_set(err, ERR_TOO_LARGE, "%s: %lld pods are too many: play makes at most %d",
+                       path, (long long)pods, WORKLOAD_PODS_MAX);
+    out->pods = (uint32_t)pods;
+    return 0;
+}
+
+static int replicas_count(const struct doc *object, struct pod_maker *out, struct err *err)
+{
+    int64_t replicas = 1;
+
+    must(out->kind != WORKLOAD_POD);
+    if (workload_number(object, "spec.replicas", &replicas, err) < 0)
+        return err_same(err);
+    return count_checked(out, replicas, "spec.replicas", err);
+}
+
+static int stateful_count(const struct doc *object, struct pod_maker *out, struct err *err)
+{
+    const char *policy = "";
+    int64_t start = 0;
+
+    must(out->kind == WORKLOAD_STATEFUL_SET);
+    if (replicas_count(object, out, err) < 0 ||
+        workload_number(object, "spec.ordinals.start", &start, err) < 0 ||
+        workload_text(object, "spec.podManagementPolicy", &policy, err) < 0)
+        return err_same(err);
+    if (policy[0] != '\0' && strcmp(policy, "OrderedReady") != 0 && strcmp(policy, "Parallel") != 0)
+        return err_set(
+            err, ERR_INVALID,
+            "spec.podManagementPolicy: \"%.40s\" is not one of OrderedReady and Parallel",
+            doc_shown(object, "spec.podManagementPolicy"));
+    const struct doc *claims = doc_at(object, "spec.volumeClaimTemplates");
+    if (field_expect(claims, DOC_ARRAY, "spec.volumeClaimTemplates", err) < 0)
+        return err_same(err);
+    out->claims = claims != NULL && claims->count > 0;
+    out->first = (uint32_t)start;
+    out->ordered = strcmp(policy, "Parallel") != 0;
+    return 0;
+}
+
+/*
+ * As many pods as the controller starts at first: parallelism, and never more than there are
+ * completions.
+ */
+static int job_count(struct arena *arena, const struct doc *job, const char *prefix,
+                     struct pod_maker *out, struct err *err)
+{
+    const char *mode = "";
+    int64_t parallelism = 1;
+    int64_t completions = INT32_MAX;
+    const char *at_parallelism = arena_printf(arena, "%sparallelism", prefix);
+    const char *at_completions = arena_printf(arena, "%scompletions", prefix);
+
+    must(out->kind == WORKLOAD_JOB || out->kind == WORKLOAD_CRON_JOB);
+    if (workload_number(job, at_parallelism, &parallelism, err) < 0 ||
+        workload_number(job, at_completions, &completions, err) < 0 ||
+        workload_text(job, arena_printf(arena, "%scompletionMode", prefix), &mode, err) < 0)
+        return err_same(err);
+    const bool counted = doc_at(job, at_completions) != NULL;
+    out->indexed = strcmp(mode, "Indexed") == 0;
+    if (mode[0] != '\0' && !out->indexed && strcmp(mode, "NonIndexed") != 0)
+        return err_set(err, ERR_INVALID,
+                       "%scompletionMode: \"%.40s\" is not one of NonIndexed and Indexed", prefix,
+                       doc_shown(job, arena_printf(arena, "%scompletionMode", prefix)));
+    if (out->indexed && !counted)
+        return err_set(err, ERR_INVALID, "%s: a number is required where completionMode is Indexed",
+                       at_completions);
+    const int64_t pods = parallelism < completions ? parallelism : completions;
+    if (count_checked(out, pods, at_parallelism, err) < 0)
+        return err_same(err);
+    if (counted && completions > pods)
+        out->note = arena_printf(arena,
+                                 "the first %lld of %lld pods: each of the others starts when one "
+                                 "has ended",
+                                 (long long)pods, (long long)completions);
+    return 0;
+}
+
+/* Both a CronJob and the Job that it would make may be suspended. */
+static int suspend_read(const struct doc *object, const char *path, struct pod_maker *out,
+                        struct err *err)
+{
+    must(path[0] != '\0');
+    if (field_expect(doc_at(object, path), DOC_BOOL, path, err) < 0)
+        return err_same(err);
+    if (doc_true(object, path)) {
+        out->pods = 0;
+        out->note = "no pods: it is suspended";
+    }
+    return 0;
+}
+
+static int cron_count(struct arena *arena, const struct doc *object, struct pod_maker *out,
+                      struct err *err)
+{
+    must(out->kind == WORKLOAD_CRON_JOB);
+    if (job_count(arena, object, "spec.jobTemplate.spec.", out, err) < 0)
+        return err_same(err);
+    if (out->note == NULL)
+        out->note = "one Job, as at the first time of its schedule";
+    if (suspend_read(object, "spec.jobTemplate.spec.suspend", out, err) < 0)
+        return err_same(err);
+    return suspend_read(object, "spec.suspend", out, err);
+}
+
+static int workload_count(struct arena *arena, const struct doc *object, struct pod_maker *out,
+                          struct err *err)
+{
+    switch (out->kind) {
+    case WORKLOAD_POD:
+        out->pods = 1;
+        return 0;
+    case WORKLOAD_DEPLOYMENT:
+    case WORKLOAD_REPLICA_SET:
+    case WORKLOAD_REPLICATION_CONTROLLER:
+        return replicas_count(object, out, err);
+    case WORKLOAD_STATEFUL_SET:
+        return stateful_count(object, out, err);
+    case WORKLOAD_JOB:
+        if (job_count(arena, object, "spec.", out, err) < 0)
+            return err_same(err);
+        return suspend_read(object, "spec.suspend", out, err);
+    case WORKLOAD_CRON_JOB:
+        return cron_count(arena, object, out, err);
+    case WORKLOAD_DAEMON_SET:
+        out->pods = 0; /* until the nodes are known */
+        return 0;
+    case WORKLOAD_GUESS:
+    case WORKLOAD_KINDS:
+        break;
+    }
+    must_not_reach("manifest.c reads known kinds only");
+}
+
+/* --- reading --- */
+
+/* As kube-controller-manager writes a hash: its digits, in letters that form no words. */
+static const char *workload_hash(struct arena *arena, const struct doc *template)
+{
+    static const char letters[] = "bcdfghjklmnpqrstvwxz2456789";
+    CLEANUP(strbuf_done) struct strbuf bytes;
+    uint32_t hash = 2166136261U; /* FNV-1a: the same in every run */
+
+    strbuf_init(&bytes);
+    doc_write(&bytes, template);
+    for (size_t i = 0; i < bytes.len; i++)
+        hash = (hash ^ (unsigned char)bytes.data[i]) * 16777619U;
+    char *text = arena_printf(arena, "%u", (unsigned)hash);
+    for (char *at = text; *at != '\0'; at++)
+        *at = letters[(unsigned char)*at % (sizeof letters - 1)];
+    must(text[0] != '\0');
+    return text;
+}
+
+static void read_owner(const struct doc *object, struct pod_maker *out)
+{
+    must(out->owner_kind[0] == '\0');
+    doc_each (owner, doc_at(object, "metadata.ownerReferences")) {
+        if (!doc_true(owner, "controller"))
+            continue;
+        out->owner_kind = doc_str(owner, "kind");
+        out->owner_name = doc_str(owner, "name");
+    }
+}
+
+/* They become parts of the names of pods, and of lines for people. */
+static int name_check(const char *name, const char *path, struct err *err)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
+    const size_t bytes = strlen(name);
+
+    must(path[0] != '\0');
+    if (bytes > 0 && bytes <= NAME_BYTES_MAX && strspn(name, letters) == bytes && name[0] != '-' &&
+        name[0] != '.')
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "%s: expected lower case letters, digits, '-' and '.', at most %d of them", path,
+                   NAME_BYTES_MAX);
+}
+
+/*
+ * name: a Pod may have a generateName instead, as `kubectl create` takes it. The names of all
+ * objects become parts of the pods' names.
+ */
+static int names_read(struct arena *arena, const struct doc *object,
+                      const struct pod_maker_names *names, struct pod_maker *out, struct err *err)
+{
+    const char *prefix = "";
+
+    if (field_expect(doc_get(object, "metadata"), DOC_OBJECT, "metadata", err) < 0 ||
+        workload_text(object, "metadata.name", &out->name, err) < 0 ||
+        workload_text(object, "metadata.generateName", &prefix, err) < 0 ||
+        workload_text(object, "metadata.namespace", &out->namespace, err) < 0)
+        return err_same(err);
+    if (out->name[0] == '\0' && prefix[0] != '\0')
+        out->name = arena_printf(arena, "%.58s%u", prefix, (unsigned)names->serial);
+    if (out->name[0] == '\0')
+        return err_set(err, ERR_INVALID, "metadata.name: a name is required");
+    if (out->namespace[0] == '\0')
+        out->namespace = names->namespace;
+    if (name_check(out->namespace, "metadata.namespace", err) < 0)
+        return err_same(err);
+    return name_check(out->name, "metadata.name", err);
+}
+
+/* The parts of a pod that become parts of others here. */
+static int check_template(struct arena *arena, const struct pod_maker *out, struct err *err)
+{
+    const char *prefix = out->prefix;
+
+    must(out->spec != NULL);
+    if (field_expect(out->spec, DOC_OBJECT, arena_printf(arena, "%sspec", prefix), err) < 0 ||
+        field_expect(out->meta, DOC_OBJECT, arena_printf(arena, "%smetadata", prefix), err) < 0 ||
+        workload_strings(doc_get(out->meta, "labels"),
+                         arena_printf(arena, "%smetadata.labels", prefix), err) < 0)
+        return err_same(err);
+    return workload_strings(doc_get(out->meta, "annotations"),
+                            arena_printf(arena, "%smetadata.annotations", prefix), err);
+}
+
+static int read_template(struct arena *arena, const struct doc *object, struct pod_maker *out,
+                         struct err *err)
+{
+    const char *path = kinds[out->kind].path;
+    const struct doc *template = path[0] != '\0' ? doc_at(object, path) : object;
+
+    if (template == NULL)
+        return err_set(err, ERR_INVALID, "%s: a pod template is required", path);
+    if (path[0] != '\0' && field_expect(template, DOC_OBJECT, path, err) < 0)
+        return err_same(err);
+    out->meta = doc_get(template, "metadata");
+    out->spec = doc_get(template, "spec");
+    if (out->spec == NULL)
+        return err_set(err, ERR_INVALID, "%sspec: a pod needs a spec", out->prefix);
+    out->hash = path[0] != '\0' ? workload_hash(arena, template) : "";
+    must(template->kind == DOC_OBJECT);
+    return check_template(arena, out, err);
+}
+
+int pod_maker_read(struct arena *arena, const struct doc *object, enum workload_kind kind,
+                   const struct pod_maker_names *names, struct pod_maker *out, struct err *err)
+{
+    must(kind < WORKLOAD_KINDS);
+    *out = (struct pod_maker){.kind = kind,
+                              .word = kinds[kind].name,
+                              .api_version = kinds[kind].owner_is,
+                              .prefix = kinds[kind].prefix,
+                              .namespace = "",
+                              .name = "",
+                              .owner_kind = "",
+                              .owner_name = ""};
+    if (names_read(arena, object, names, out, err) < 0 ||
+        read_template(arena, object, out, err) < 0 || workload_count(arena, object, out, err) < 0)
+        return err_same(err);
+    read_owner(object, out);
+    return 0;
+}
+
+int pod_maker_read_part(struct arena *arena, const struct doc *object,
+                        const struct pod_maker_part *part, const struct pod_maker_names *names,
+                        struct pod_maker *out, struct err *err)
+{
+    must(part->kind[0] != '\0' && part->spec != NULL);
+    *out = (struct pod_maker){.kind = WORKLOAD_GUESS,
+                              .word = part->kind,
+                              .api_version = part->api_version,
+                              .prefix = part->prefix,
+                              .namespace = "",
+                              .name = "",
+                              .meta = part->meta,
+                              .spec = part->spec,
+                              .pods = part->pods,
+                              .hash = "",
+                              .note = part->note,
+                              .owner_kind = "",
+                              .owner_name = ""};
+    if (names_read(arena, object, names, out, err) < 0 || check_template(arena, out, err) < 0)
+        return err_same(err);
+    out->stem =
+        part->word[0] != '\0' ? arena_printf(arena, "%.200s-%s", out->name, part->word) : out->name;
+    read_owner(object, out);
+    return 0;
+}
+
+/* --- making --- */
+
+/* The same for the same object, in the form of a version 4 UUID: there is no real owner. */
+static const char *owner_uid(struct arena *arena, const struct pod_maker *workload,
+                             const char *owner)
+{
+    const bool guess = workload->kind == WORKLOAD_GUESS;
+    const char *kind = guess ? workload->word : kinds[workload->kind].owner;
+    const char *text = arena_printf(arena, "%s/%s/%s", kind, workload->namespace, owner);
+    uint64_t hash = 14695981039346656037U;
+
+    must(owner[0] != '\0');
+    for (const char *at = text; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * 1099511628211U;
+    const uint64_t more = hash * 0x9E3779B97F4A7C15U;
+    return arena_printf(arena, "%08x-%04x-4%03x-8%03x-%012llx", (unsigned)(hash >> 32),
+                        (unsigned)(hash >> 16 & 0xffff), (unsigned)(hash & 0xfff),
+                        (unsigned)(more >> 52), (unsigned long long)(more & 0xffffffffffffU));
+}
+
+/* The object that the pods belong to: a Deployment's and a CronJob's is in between. */
+static const char *owner_name(struct arena *arena, const struct pod_maker *workload)
+{
+    must(workload->kind != WORKLOAD_POD);
+    if (workload->kind == WORKLOAD_DEPLOYMENT)
+        return arena_printf(arena, "%s-%s", workload->name, workload->hash);
+    if (workload->kind == WORKLOAD_CRON_JOB)
+        return arena_printf(arena, "%s-1", workload->name);
+    return workload->name;
+}
+
+static void make_owner(struct arena *arena, const struct pod_maker *workload, const char *owner,
+                       struct doc *meta)
+{
+    struct doc *list = doc_new(arena, DOC_ARRAY);
+    struct doc *one = doc_new(arena, DOC_OBJECT);
+
+    const bool guess = workload->kind == WORKLOAD_GUESS;
+    must(meta->kind == DOC_OBJECT);
+    doc_set_str(arena, one, "apiVersion", workload->api_version);
+    doc_set_str(arena, one, "kind", guess ? workload->word : kinds[workload->kind].owner);
+    doc_set_str(arena, one, "name", owner);
+    doc_set_str(arena, one, "uid", owner_uid(arena, workload, owner));
+    for (int i = 0; i < 2; i++) {
+        struct doc *yes = doc_new(arena, DOC_BOOL);
+        yes->text = TEXT("true");
+        doc_set(arena, one, text_of(i == 0 ? "controller" : "blockOwnerDeletion"), yes);
+    }
+    doc_append(list, one);
+    doc_set(arena, meta, TEXT("ownerReferences"), list);
+}
+
+/* What a controller adds to the labels of its template. */
+static void make_labels(struct arena *arena, const struct pod_maker *workload, const char *owner,
+                        const char *name, const char *ordinal, struct doc *meta)
+{
+    struct doc *labels = doc_object(arena, meta, "labels");
+
+    must(name[0] != '\0');
+    if (workload->kind == WORKLOAD_DEPLOYMENT)
+        doc_set_str(arena, labels, "pod-template-hash", workload->hash);
+    if (workload->kind == WORKLOAD_STATEFUL_SET) {
+        doc_set_str(arena, labels, "apps.kubernetes.io/pod-index", ordinal);
+        doc_set_str(arena, labels, "controller-revision-hash",
+                    arena_printf(arena, "%s-%s", workload->name, workload->hash));
+        doc_set_str(arena, labels, "statefulset.kubernetes.io/pod-name", name);
+    }
+    if (workload->kind != WORKLOAD_JOB && workload->kind != WORKLOAD_CRON_JOB)
+        return;
+    doc_set_str(arena, labels, "batch.kubernetes.io/controller-uid",
+                owner_uid(arena, workload, owner));
+    doc_set_str(arena, labels, "batch.kubernetes.io/job-name", owner);
+    doc_set_str(arena, labels, "job-name", owner);
+    if (!workload->indexed)
+        return;
+    doc_set_str(arena, labels, "batch.kubernetes.io/job-completion-index", ordinal);
+    doc_set_str(arena, doc_object(arena, meta, "annotations"),
+                "batch.kubernetes.io/job-completion-index", ordinal);
+}
+
+/* A copy of the template's metadata, but for what names the template itself. */
+static struct doc *make_meta(struct arena *arena, const struct pod_maker *workload)
+{
+    struct doc *meta = doc_new(arena, DOC_OBJECT);
+    static const char *const kept[] = {"labels", "annotations"};
+
+    must(workload->kind != WORKLOAD_POD);
+    for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
+        const struct doc *map = doc_get(workload->meta, kept[i]);
+        if (map != NULL)
+            doc_set(arena, meta, text_of(kept[i]), doc_copy(arena, map));
+    }
+    return meta;
+}
+
+/* A StatefulSet's pods and those of an indexed Job have a name in DNS. */
+static void make_host(struct arena *arena, const struct pod_maker *workload, const char *name,
+                      struct doc *spec)
+{
+    must(spec->kind == DOC_OBJECT);
+    if ((workload->kind == WORKLOAD_STATEFUL_SET || workload->indexed) && strlen(name) <= 63)
+        doc_set_str(arena, spec, "hostname", name);
+}
+
+/* The tolerations that the DaemonSet controller adds to its pods. */
+static void make_tolerations(struct arena *arena, struct doc *spec)
+{
+    static const struct {
+        const char *key;
+        const char *effect;
+        bool host_network; /* only for pods on the host's network */
+    } row[] = {{"node.kubernetes.io/not-ready", "NoExecute", false},
+               {"node.kubernetes.io/unreachable", "NoExecute", false},
+               {"node.kubernetes.io/disk-pressure", "NoSchedule", false},
+               {"node.kubernetes.io/memory-pressure", "NoSchedule", false},
+               {"node.kubernetes.io/pid-pressure", "NoSchedule", false},
+               {"node.kubernetes.io/unschedulable", "NoSchedule", false},
+               {"node.kubernetes.io/network-unavailable", "NoSchedule", true}};
+    struct doc *list = doc_get(spec, "tolerations");
+
+    must(spec->kind == DOC_OBJECT);
+    if (list == NULL) {
+        list = doc_new(arena, DOC_ARRAY);
+        doc_set(arena, spec, TEXT("tolerations"), list);
+    }
+    for (size_t i = 0; list->kind == DOC_ARRAY && i < ARRAY_LEN(row); i++) {
+        if (row[i].host_network && !doc_true(spec, "hostNetwork"))
+            continue;
+        struct doc *one = doc_new(arena, DOC_OBJECT);
+        doc_set_str(arena, one, "key", row[i].key);
+        doc_set_str(arena, one, "operator", "Exists");
+        doc_set_str(arena, one, "effect", row[i].effect);
+        doc_append(list, one);
+    }
+}
+
+/*
+ * A pod of a DaemonSet names its node by a field, in place of the terms of the template, which
+ * decided whether the node gets one. A part of the template that is of a wrong type stays, to be
+ * refused with its path.
+ */
+static void make_daemon(struct arena *arena, const char *node, struct doc *spec)
+{
+    static const char *const outer[] = {"affinity", "nodeAffinity",
+                                        "requiredDuringSchedulingIgnoredDuringExecution"};
+    struct doc *at = spec;
+
+    must(spec->kind == DOC_OBJECT);
+    make_tolerations(arena, spec);
+    if (node == NULL)
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(outer); i++) {
+        const struct doc *given = doc_get(at, outer[i]);
+        if (given != NULL && given->kind != DOC_OBJECT)
+            return;
+        at = doc_object(arena, at, outer[i]);
+    }
+    struct doc *terms = doc_new(arena, DOC_ARRAY);
+    struct doc *term = doc_new(arena, DOC_OBJECT);
+    struct doc *fields = doc_new(arena, DOC_ARRAY);
+    struct doc *rule = doc_new(arena, DOC_OBJECT);
+    struct doc *values = doc_new(arena, DOC_ARRAY);
+    doc_append(values, doc_new_str(arena, text_of(node)));
+    doc_set_str(arena, rule, "key", "metadata.name");
+    doc_set_str(arena, rule, "operator", "In");
+    doc_set(arena, rule, TEXT("values"), values);
+    doc_append(fields, rule);
+    doc_set(arena, term, TEXT("matchFields"), fields);
+    doc_append(terms, term);
+    doc_set(arena, at, TEXT("nodeSelectorTerms"), terms);
+}
+
+static struct doc *make_bare(struct arena *arena, const struct pod_maker *workload)
+{
+    struct doc *pod = doc_new(arena, DOC_OBJECT);
+    struct doc *meta = doc_copy(arena, workload->meta);
+
+    must(meta->kind == DOC_OBJECT);
+    doc_set_str(arena, meta, "name", workload->name);
+    doc_set_str(arena, meta, "namespace", workload->namespace);
+    doc_set(arena, pod, TEXT("metadata"), meta);
+    return pod;
+}
+
+/* What is before the last part of a name; a name is at most 63 letters, of which 5 come last. */
+static const char *make_stem(struct arena *arena, const struct pod_maker *workload,
+                             const char *owner, const char *ordinal)
+{
+    enum { STEM_BYTES = 58 };
+
+    must(owner[0] != '\0');
+    if (!workload->indexed)
+        return arena_printf(arena, "%.*s-", STEM_BYTES - 1, owner);
+    return arena_printf(arena, "%.*s-%s-", STEM_BYTES - 2 - (int)strlen(ordinal), owner, ordinal);
+}
+
+struct doc *pod_maker_pod(struct arena *arena, const struct pod_maker *workload, uint32_t at)
+{
+    struct doc *pod = NULL;
+    struct doc *spec = doc_copy(arena, workload->spec);
+
+    must(workload->kind < WORKLOAD_KINDS);
+    if (workload->kind == WORKLOAD_POD) {
+        pod = make_bare(arena, workload);
+    } else {
+        const char *owner = owner_name(arena, workload);
+        const char *ordinal = arena_printf(arena, "%llu", (unsigned long long)workload->first + at);
+        const bool exact = workload->kind == WORKLOAD_STATEFUL_SET;
+        const char *base = workload->kind == WORKLOAD_GUESS ? workload->stem : owner;
+        const char *stem = make_stem(arena, workload, base, ordinal);
+        const char *name =
+            exact ? arena_printf(arena, "%s-%s", owner, ordinal)
+                  : arena_printf(arena, "%s%s", stem, workload->indexed ? "0" : ordinal);
+        struct doc *meta = make_meta(arena, workload);
+        doc_set_str(arena, meta, "name", name);
+        if (!exact)
+            doc_set_str(arena, meta, "generateName", stem);
+        doc_set_str(arena, meta, "namespace", workload->namespace);
+        make_labels(arena, workload, owner, name, ordinal, meta);
+        make_owner(arena, workload, owner, meta);
+        make_host(arena, workload,
+                  workload->indexed ? arena_printf(arena, "%s-%s", owner, ordinal) : name, spec);
+        if (workload->kind == WORKLOAD_DAEMON_SET)
+            make_daemon(arena, workload->node != NULL ? workload->node[at] : NULL, spec);
+        pod = doc_new(arena, DOC_OBJECT);
+        doc_set(arena, pod, TEXT("metadata"), meta);
+    }
+    doc_set_str(arena, pod, "apiVersion", "v1");
+    doc_set_str(arena, pod, "kind", "Pod");
+    doc_set(arena, pod, TEXT("spec"), spec);
+    return pod;
+}

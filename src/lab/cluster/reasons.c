@@ -1,0 +1,194 @@
+/*
+ * Counting why nodes were refused. Called by play.c for each pod that is placed nowhere. filter
+ * answers one entry for each node, or, for many nodes, one for each different text; the second form
+ * is counted with the help of the view of the pod, which has every node. Where that view says
+ * nothing, nothing is made up: the nodes are counted together.
+ */
+#include "reasons.h"
+
+#include <string.h>
+
+#include "milligpu/base/map.h"
+#include "milligpu/core/answer/filter.h"
+
+/* Few different texts, so a list is enough. */
+void reasons_add(struct node_reasons *reasons, const char *text, bool own, uint32_t nodes)
+{
+    struct node_reason **end = &reasons->first;
+
+    must(text[0] != '\0');
+    if (nodes == 0)
+        return;
+    while (*end != NULL && ((*end)->own != own || strcmp((*end)->text, text) != 0))
+        end = &(*end)->next;
+    if (*end == NULL) {
+        *end = arena_alloc(reasons->arena, sizeof **end);
+        **end = (struct node_reason){.text = arena_copy(reasons->arena, text_of(text)), .own = own};
+    }
+    (*end)->nodes += nodes;
+    reasons->nodes += nodes;
+}
+
+/* --- the answer of filter --- */
+
+/* What follows a text that speaks for many nodes is of no use once they are counted. */
+static const char *without_suffix(struct arena *arena, const char *text)
+{
+    const size_t all = strlen(text);
+    const size_t end = strlen(FILTER_SPEAKS_FOR_ALL);
+
+    must(end > 0);
+    if (all < end || strcmp(text + all - end, FILTER_SPEAKS_FOR_ALL) != 0)
+        return text;
+    return arena_copy(arena, (struct text){text, all - end});
+}
+
+static const char *const entry_maps[] = {"FailedNodes", "FailedAndUnresolvableNodes"};
+
+/* The entries of both maps; *out_same: all of them have one text. */
+static uint32_t count_entries(const struct doc *answer, bool *out_same)
+{
+    const struct doc *first = NULL;
+    uint32_t count = 0;
+
+    *out_same = true;
+    for (size_t i = 0; i < ARRAY_LEN(entry_maps); i++)
+        doc_each (node, doc_get(answer, entry_maps[i])) {
+            if (first == NULL)
+                first = node;
+            if (!text_eq(first->text, node->text))
+                *out_same = false;
+            count++;
+        }
+    must(count > 1 || *out_same);
+    return count;
+}
+
+bool reasons_are_counted(const struct doc *names, const struct doc *answer)
+{
+    bool same;
+
+    must(names->kind == DOC_ARRAY);
+    return count_entries(answer, &same) >= names->count || same;
+}
+
+/* Every text of the answer, each node of which is counted once. */
+static void take_entries(const struct doc *answer, struct node_reasons *out)
+{
+    must(out->nodes == 0);
+    for (size_t i = 0; i < ARRAY_LEN(entry_maps); i++)
+        doc_each (node, doc_get(answer, entry_maps[i])) {
+            const char *text = node->shown != NULL ? node->shown : "";
+            reasons_add(out, text[0] != '\0' ? without_suffix(out->arena, text) : "no reason",
+                        false, 1);
+        }
+}
+
+/* One text is true of all nodes; of several, nobody can say how many nodes each has. */
+static void take_together(struct node_reasons *reasons, const struct node_reasons *found,
+                          uint32_t nodes)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    strbuf_init(&text);
+    must(nodes > 0);
+    for (const struct node_reason *at = found->first; at != NULL; at = at->next)
+        strbuf_printf(&text, "%s%s", text.len > 0 ? ", or " : "", at->text);
+    reasons_add(reasons, text.len > 0 ? text.data : "no reason was given", false, nodes);
+}
+
+static const char *verdict_text(const struct doc *verdict)
+{
+    if (verdict == NULL)
+        return "not known to milligpud";
+    const char *text = doc_shown(verdict, "text");
+    must(text != NULL);
+    return text[0] != '\0' ? text : "fits by now";
+}
+
+static void take_verdicts(struct node_reasons *reasons, const struct doc *names,
+                          const struct doc *verdicts)
+{
+    struct map by_name;
+
+    must(verdicts->kind == DOC_ARRAY);
+    map_init(&by_name);
+    for (struct doc *at = verdicts->first; at != NULL; at = at->next)
+        (void)map_put(&by_name, text_of(doc_str(at, "name")), at); /* names are distinct */
+    doc_each (name, names)
+        reasons_add(reasons, verdict_text(map_find(&by_name, name->text)), false, 1);
+    map_done(&by_name);
+}
+
+void reasons_take(struct node_reasons *reasons, const struct doc *names, const struct doc *answer,
+                  const struct doc *verdicts)
+{
+    struct node_reasons found = {.arena = reasons->arena};
+    const uint32_t before = reasons->nodes;
+
+    must(names->kind == DOC_ARRAY);
+    if (names->count == 0)
+        return;
+    take_entries(answer, &found);
+    if (found.nodes == names->count)
+        for (const struct node_reason *at = found.first; at != NULL; at = at->next)
+            reasons_add(reasons, at->text, at->own, at->nodes);
+    else if (verdicts != NULL && found.first != NULL && found.first->next != NULL)
+        take_verdicts(reasons, names, verdicts);
+    else
+        take_together(reasons, &found, names->count);
+    must(reasons->nodes == before + names->count);
+}
+
+/* --- writing --- */
+
+/* Most nodes first; a stable order among equals. */
+static bool comes_before(const struct node_reason *a, const struct node_reason *b)
+{
+    must(a->nodes > 0);
+    must(b->nodes > 0);
+    return a->nodes != b->nodes ? a->nodes > b->nodes : strcmp(a->text, b->text) < 0;
+}
+
+static void reasons_sort(struct node_reasons *reasons)
+{
+    struct node_reason *sorted = NULL;
+
+    for (struct node_reason *at = reasons->first, *next; at != NULL; at = next) {
+        struct node_reason **place = &sorted;
+        next = at->next;
+        while (*place != NULL && comes_before(*place, at))
+            place = &(*place)->next;
+        at->next = *place;
+        *place = at;
+    }
+    must((sorted == NULL) == (reasons->nodes == 0));
+    reasons->first = sorted;
+}
+
+void reasons_write(struct node_reasons *reasons, struct strbuf *out)
+{
+    reasons_sort(reasons);
+    must(out->len == 0);
+    for (const struct node_reason *at = reasons->first; at != NULL; at = at->next) {
+        strbuf_printf(out, "%s%u ", out->len > 0 ? "; " : "", (unsigned)at->nodes);
+        if (!at->own)
+            strbuf_str(out, at->nodes == 1 ? "node: " : "nodes: ");
+        strbuf_str(out, at->text);
+    }
+}
+
+struct doc *reasons_doc(struct node_reasons *reasons, struct arena *arena)
+{
+    struct doc *list = doc_new(arena, DOC_ARRAY);
+
+    reasons_sort(reasons);
+    for (const struct node_reason *at = reasons->first; at != NULL; at = at->next) {
+        struct doc *one = doc_new(arena, DOC_OBJECT);
+        doc_set(arena, one, TEXT("nodes"), doc_new_int(arena, at->nodes));
+        doc_set_str(arena, one, "text", at->text);
+        doc_append(list, one);
+    }
+    must(list->kind == DOC_ARRAY);
+    return list;
+}

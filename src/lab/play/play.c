@@ -1,0 +1,817 @@
+/*
+ * The command play: creates pods in a standalone cluster, runs kube-scheduler's own filters, and
+ * calls filter, prioritize and bind with the nodes that are left, as kube-scheduler does. Called by
+ * ctl.c in the only thread. The first part is pure (bodies in, bodies out) and has unit tests; the
+ * second schedules one pod after the other; the third reads manifests, nodes and settings, all
+ * before the first pod is made. Pods are made through the admin listener and placed through the
+ * webhook listener, so both addresses are needed. A refusal is an answer; only a failed call makes
+ * the exit status 1. What one pod needs lives in an arena that is emptied for the next.
+ */
+#include "play.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "ctl/commands.h"
+#include "ctl/ctl.h"
+#include "lab/cluster/admission.h"
+#include "lab/cluster/left_out.h"
+#include "lab/cluster/manifest.h"
+#include "lab/cluster/unconsidered.h"
+#include "play_nodes.h"
+
+/* --- bodies --- */
+
+/* Nodes is null, as kube-scheduler has it with nodeCacheCapable: true. */
+void play_args(struct strbuf *out, const struct doc *pod, const struct doc *names)
+{
+    must(names->kind == DOC_ARRAY);
+    strbuf_str(out, "{\"Pod\":");
+    doc_write(out, pod);
+    strbuf_str(out, ",\"Nodes\":null,\"NodeNames\":");
+    doc_write(out, names);
+    strbuf_char(out, '}');
+}
+
+static void put_member(struct strbuf *out, const char *key, const char *text)
+{
+    must(key[0] != '\0');
+    strbuf_printf(out, "%s\"%s\":", out->len > 1 ? "," : "", key);
+    strbuf_json(out, text_of(text));
+}
+
+void play_bind_args(struct strbuf *out, const struct doc *pod, const char *node)
+{
+    must(out->len == 0);
+    strbuf_char(out, '{');
+    put_member(out, "PodName", doc_str(pod, "metadata.name"));
+    put_member(out, "PodNamespace", doc_str(pod, "metadata.namespace"));
+    put_member(out, "PodUID", doc_str(pod, "metadata.uid"));
+    put_member(out, "Node", node);
+    strbuf_char(out, '}');
+}
+
+static bool has_name(const struct doc *names, const char *name)
+{
+    must(name != NULL);
+    doc_each (item, names)
+        if (text_is(item->text, name))
+            return true;
+    return false;
+}
+
+/*
+ * The extender's score alone: kube-scheduler would add those of its own plugins. A score for a node
+ * that was not asked about is ignored.
+ */
+const char *play_best(const struct doc *scores, const struct doc *names)
+{
+    const char *found = NULL;
+    int64_t best = 0;
+
+    must(names->kind == DOC_ARRAY);
+    doc_each (score, scores) {
+        const char *host = doc_str(score, "Host");
+        const int64_t points = doc_int(score, "Score");
+        if ((found == NULL || points > best) && has_name(names, host)) {
+            found = host;
+            best = points;
+        }
+    }
+    return found;
+}
+
+/* Requests or limits, as kube-scheduler decides whether an extender is interested. */
+static bool container_asks(const struct doc *containers, const char *resource)
+{
+    must(resource[0] != '\0');
+    doc_each (container, containers)
+        if (doc_get(doc_at(container, "resources.limits"), resource) != NULL ||
+            doc_get(doc_at(container, "resources.requests"), resource) != NULL)
+            return true;
+    return false;
+}
+
+bool play_asks(const struct doc *pod, const char *resource)
+{
+    must(pod != NULL);
+    return container_asks(doc_at(pod, "spec.containers"), resource) ||
+           container_asks(doc_at(pod, "spec.initContainers"), resource);
+}
+
+/* --- scheduling --- */
+
+enum outcome { PLACED, REFUSED, SKIPPED, FAILED, OUTCOMES };
+
+static const char *const outcome_name[OUTCOMES] = {"placed", "refused", "skipped", "failed"};
+
+struct play {
+    struct ctl *ctl;
+    const char *admin;
+    const char *webhook;
+    const char *base_path;
+    const char *resource;
+    struct play_nodes nodes;
+    struct admission admission;
+    struct arena arena;  /* for the present pod */
+    struct doc *results; /* an array */
+    int width;           /* of the longest name */
+    uint32_t count[OUTCOMES];
+    uint32_t wrong;            /* objects that are not played, because they cannot be read */
+    uint32_t existing;         /* pods that could not be made, because they are there */
+    const char *existing_path; /* of the first */
+};
+
+/* What became of one pod. */
+struct played {
+    enum outcome outcome;
+    const char *node; /* "" if none */
+    const char *text;
+    struct doc *reasons; /* of a refusal, or NULL; it lives to the end */
+};
+
+/*
+ * Each pod has its line as soon as it is decided; JSON and YAML need all results and are written at
+ * the end.
+ */
+static void play_report(struct play *play, const struct doc *pod, const struct played *played)
+{
+    struct arena *arena = &play->ctl->arena;
+    struct doc *result = doc_new(arena, DOC_OBJECT);
+    const char *namespace = doc_shown(pod, "metadata.namespace");
+    const char *name = doc_shown(pod, "metadata.name");
+    const char *outcome = outcome_name[played->outcome];
+
+    must(played->outcome < OUTCOMES);
+    play->count[played->outcome]++;
+    doc_set_str(arena, result, "namespace", namespace);
+    doc_set_str(arena, result, "name", name);
+    doc_set_str(arena, result, "outcome", outcome);
+    doc_set_str(arena, result, "node", played->node);
+    doc_set_str(arena, result, "text", played->text);
+    if (played->reasons != NULL)
+        doc_set(arena, result, TEXT("reasons"), played->reasons);
+    doc_append(play->results, result);
+    if (play->ctl->format == FORMAT_NAME && played->outcome == PLACED)
+        (void)fprintf(play->ctl->screen.out, "pod/%s/%s\n", namespace, name);
+    if (play->ctl->format == FORMAT_TABLE || play->ctl->format == FORMAT_WIDE)
+        (void)fprintf(play->ctl->screen.out, "%-*s  %-7s  %s\n", play->width,
+                      arena_printf(&play->arena, "%s/%s", namespace, name), outcome, played->text);
+    /* a line per pod, as it happens; errors are checked at the end */
+    (void)fflush(play->ctl->screen.out);
+}
+
+static int play_post(struct play *play, const char *base, const char *path,
+                     const struct strbuf *body, struct doc **out, struct err *err)
+{
+    const struct client_request call = {
+        .base = base, .method = "POST", .path = path, .body = {body->data, body->len}};
+    must(path[0] == '/');
+    return client_call(ctl_client(play->ctl), &call, &play->arena, out, err);
+}
+
+static int play_ask(struct play *play, const char *verb, const struct strbuf *body,
+                    struct doc **out, struct err *err)
+{
+    must(verb[0] != '\0');
+    const char *path = arena_printf(&play->arena, "%s/%s", play->base_path, verb);
+    return play_post(play, play->webhook, path, body, out, err);
+}
+
+/*
+ * The pod as it came back, with its uid: kube-scheduler, too, sends what the API server stored.
+ */
+static int make_pod(struct play *play, const struct doc *pod, struct doc **out, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf body;
+
+    must(pod->kind == DOC_OBJECT);
+    strbuf_init(&body);
+    doc_write(&body, pod);
+    if (play_post(play, play->admin, "/api/v1/standalone/pods", &body, out, err) < 0) {
+        if (err->code == ERR_CONFLICT && play->existing++ == 0)
+            play->existing_path =
+                arena_printf(&play->ctl->arena, "%s/%s", doc_shown(pod, "metadata.namespace"),
+                             doc_shown(pod, "metadata.name"));
+        return err_same(err);
+    }
+    admission_count(&play->admission, *out);
+    if ((*out)->kind != DOC_OBJECT || doc_shown(*out, "metadata.uid")[0] == '\0')
+        return err_set(err, ERR_INTERNAL, "the pod was made, but came back without a uid");
+    /* Pods from an informer have neither. */
+    doc_remove(*out, "kind");
+    doc_remove(*out, "apiVersion");
+    return 0;
+}
+
+/*
+ * An answer with Error, or with a node that was not asked about, ends kube-scheduler's attempt, so
+ * it is a failure here, too.
+ */
+static int play_filter(struct play *play, const struct doc *pod, const struct doc *names,
+                       struct doc **out, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf body;
+
+    must(names->count > 0);
+    strbuf_init(&body);
+    play_args(&body, pod, names);
+    if (play_ask(play, "filter", &body, out, err) < 0)
+        return err_wrap(err, "filter");
+    const char *error = doc_shown(*out, "Error");
+    if (error[0] != '\0')
+        return err_set(err, ERR_UNAVAILABLE, "filter answered with an error: %.400s", error);
+    doc_each (name, doc_get(*out, "NodeNames")) {
+        if (!has_name(names, name->text.at))
+            return err_set(err, ERR_INTERNAL, "filter named %.253s, which it was not asked about",
+                           name->text.at);
+    }
+    return 0;
+}
+
+/* kube-scheduler takes the only node without asking, and so does play. */
+static int play_choose(struct play *play, const struct doc *pod, const struct doc *names,
+                       const char **out, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf body;
+    struct doc *scores;
+
+    must(names->count > 0);
+    strbuf_init(&body);
+    *out = names->first->text.at;
+    if (names->count == 1)
+        return 0;
+    play_args(&body, pod, names);
+    if (play_ask(play, "prioritize", &body, &scores, err) < 0)
+        return err_wrap(err, "prioritize");
+    *out = play_best(scores, names);
+    if (*out != NULL)
+        return 0;
+    (void)err_set(err, ERR_INTERNAL, "prioritize gave no score to any node it was asked about");
+    return err_same(err);
+}
+
+/* Blocks until the Binding has an outcome. */
+static int play_bind(struct play *play, const struct doc *pod, const char *node, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf body;
+    struct doc *answer;
+
+    must(node != NULL);
+    must(node[0] != '\0');
+    strbuf_init(&body);
+    play_bind_args(&body, pod, node);
+    if (play_ask(play, "bind", &body, &answer, err) < 0)
+        return err_wrap(err, "bind");
+    const char *error = doc_shown(answer, "Error");
+    if (error[0] != '\0')
+        return err_set(err, ERR_CONFLICT, "bind to %.253s: %.400s", node, error);
+    return 0;
+}
+
+/* What milligpud knows about the pod. */
+static int play_view(struct play *play, const struct doc *pod, struct doc **out, struct err *err)
+{
+    CLEANUP(strbuf_done) struct strbuf path;
+
+    strbuf_init(&path);
+    strbuf_str(&path, "/api/v1/pods/");
+    url_escape(&path, doc_str(pod, "metadata.namespace"));
+    strbuf_char(&path, '/');
+    url_escape(&path, doc_str(pod, "metadata.name"));
+    must(path.len > 0);
+    const struct client_request call = {.base = play->admin, .method = "GET", .path = path.data};
+    return client_call(ctl_client(play->ctl), &call, &play->arena, out, err);
+}
+
+/* "a100-0 0:300,1:300", from the ledger. */
+static const char *play_where(struct play *play, const struct doc *pod, const char *node)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    struct doc *view;
+    struct err ignored;
+
+    must(node[0] != '\0');
+    strbuf_init(&text);
+    strbuf_str(&text, node);
+    if (play_view(play, pod, &view, &ignored) == 0) {
+        strbuf_str(&text, "  GPU:milli ");
+        put_charges(&text, doc_get(view, "allocation"));
+    }
+    return arena_copy(&play->arena, (struct text){text.data, text.len});
+}
+
+enum { VIEW_TRIES = 100, VIEW_PAUSE_MS = 20 };
+
+/*
+ * The view of a pod that waits, with all nodes; NULL if it cannot be had. filter takes the pod from
+ * its own request, so it may know the pod a moment before the watch has shown it to the view.
+ */
+static const struct doc *play_waiting_view(struct play *play, const struct doc *pod)
+{
+    static const struct timespec pause = {.tv_nsec = VIEW_PAUSE_MS * 1000000L};
+    struct doc *view;
+    struct err ignored;
+
+    must(pod->kind == DOC_OBJECT);
+    for (int i = 0; i < VIEW_TRIES; i++) {
+        if (play_view(play, pod, &view, &ignored) == 0) {
+            const struct doc *nodes = doc_get(view, "nodes");
+            if (nodes != NULL && nodes->kind == DOC_ARRAY)
+                return view;
+        }
+        (void)nanosleep(&pause, NULL); /* a signal makes it shorter */
+    }
+    return NULL;
+}
+
+/*
+ * "; the nearest are Tesla-T4, L4": how milligpud ends its sentence about a model that no node has.
+ * kube-scheduler's reason cannot say it, because it must not change with the cluster.
+ */
+static const char *nearest_models(const struct doc *view)
+{
+    const char *nearest = strstr(doc_shown(view, "never"), "; the nearest ");
+    return nearest != NULL ? nearest : "";
+}
+
+static void play_refused(struct play *play, struct node_reasons *reasons, const struct doc *view,
+                         struct played *out)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    must(reasons->nodes == play->nodes.count);
+    strbuf_init(&text);
+    reasons_write(reasons, &text);
+    strbuf_str(&text, nearest_models(view));
+    out->outcome = REFUSED;
+    out->text = arena_copy(&play->arena, (struct text){text.data, text.len});
+    out->reasons = reasons_doc(reasons, &play->ctl->arena);
+}
+
+/*
+ * Makes, filters, binds. A pod that was made stays, whatever happens to it afterwards, as in a
+ * cluster. Nodes that kube-scheduler's own filters refuse are not shown to the extender, and
+ * without any node left it is not asked.
+ */
+static int play_schedule(struct play *play, const struct doc *pod, struct played *out,
+                         struct err *err)
+{
+    struct node_reasons reasons = {.arena = &play->arena};
+    struct fit_pod fit;
+    struct doc *made;
+    struct doc *answer;
+
+    must(pod->kind == DOC_OBJECT);
+    if (make_pod(play, pod, &made, err) < 0 || fit_pod_read(&play->arena, made, &fit, err) < 0)
+        return err_same(err);
+    struct doc *names = play_nodes_feasible(&play->nodes, &fit, play->resource, &reasons);
+    if (names->count == 0) {
+        play_refused(play, &reasons, NULL, out);
+        return 0;
+    }
+    if (play_filter(play, made, names, &answer, err) < 0)
+        return err_same(err);
+    const struct doc *left = doc_get(answer, "NodeNames");
+    if (left == NULL || left->kind != DOC_ARRAY || left->count == 0) {
+        const bool counted = reasons_are_counted(names, answer);
+        const bool named =
+            doc_get(doc_at(made, "metadata.annotations"), "milligpu.io/gpu-model") != NULL;
+        const struct doc *view = counted && !named ? NULL : play_waiting_view(play, made);
+        reasons_take(&reasons, names, answer, counted ? NULL : doc_get(view, "nodes"));
+        play_refused(play, &reasons, view, out);
+        return 0;
+    }
+    if (play_choose(play, made, left, &out->node, err) < 0 ||
+        play_bind(play, made, out->node, err) < 0)
+        return err_same(err);
+    play_nodes_take(&play->nodes, out->node, &fit);
+    out->outcome = PLACED;
+    out->text = play_where(play, made, out->node);
+    return 0;
+}
+
+/* Why kube-scheduler would not ask about the pod; NULL if it would. */
+static const char *play_unasked(struct play *play, const struct doc *pod)
+{
+    const struct doc *gates = doc_at(pod, "spec.schedulingGates");
+    const char *node = doc_shown(pod, "spec.nodeName");
+
+    must(play->resource[0] != '\0');
+    if (!play_asks(pod, play->resource))
+        return arena_printf(&play->arena,
+                            "asks for no %s: kube-scheduler places it without asking us",
+                            play->resource);
+    if (node[0] != '\0')
+        return arena_printf(
+            &play->arena, "spec.nodeName is %s: its kubelet takes it without any scheduler", node);
+    if (gates != NULL && gates->kind == DOC_ARRAY && gates->count > 0)
+        return "spec.schedulingGates: kube-scheduler waits until they are removed";
+    return NULL;
+}
+
+/* As it is when the API server has filled in what LimitRanges say. */
+static struct doc *play_make(struct play *play, const struct pod_maker *workload, uint32_t at)
+{
+    struct doc *pod = pod_maker_pod(&play->arena, workload, at);
+
+    must(at == 0 || at < workload->pods);
+    admission_fill(&play->admission, &play->arena, pod);
+    return pod;
+}
+
+static enum outcome play_pod(struct play *play, const struct doc *pod)
+{
+    struct played played = {.outcome = SKIPPED, .node = ""};
+    struct err err;
+
+    must(play->resource != NULL);
+    played.text = play_unasked(play, pod);
+    if (played.text == NULL && admission_judge(&play->admission, pod, &err) < 0) {
+        played.outcome = REFUSED;
+        played.text = arena_printf(&play->arena, "not created: %s", err.text);
+    }
+    if (played.text == NULL && play_schedule(play, pod, &played, &err) < 0) {
+        played = (struct played){
+            .outcome = FAILED,
+            .node = "",
+            .text = arena_printf(&play->arena, "%s", err.text),
+        };
+    }
+    must(played.text != NULL);
+    play_report(play, pod, &played);
+    return played.outcome;
+}
+
+/*
+ * A StatefulSet makes a pod when the one before it runs, unless its pods may come in parallel: the
+ * pods behind one that was not placed are not made.
+ */
+static void play_workload(struct play *play, const struct pod_maker *workload)
+{
+    const char *stuck = NULL; /* the pod that the next one waits for */
+
+    must(workload->pods <= WORKLOAD_PODS_MAX);
+    for (uint32_t i = 0; i < workload->pods; i++) {
+        arena_reset(&play->arena);
+        const struct doc *pod = play_make(play, workload, i);
+        if (stuck != NULL) {
+            const struct played waits = {
+                .outcome = SKIPPED,
+                .node = "",
+                .text = arena_printf(&play->arena,
+                                     "not made: %s does not run, and podManagementPolicy is "
+                                     "OrderedReady",
+                                     stuck),
+            };
+            play_report(play, pod, &waits);
+            continue;
+        }
+        const enum outcome outcome = play_pod(play, pod);
+        if (workload->ordered && (outcome == REFUSED || outcome == FAILED))
+            stuck = arena_copy(&play->ctl->arena, text_of(doc_shown(pod, "metadata.name")));
+    }
+}
+
+/* --- what scheduling needs --- */
+
+/* One object that cannot be played: the others are, and the exit status tells. */
+static void play_wrong(struct play *play, const char *text)
+{
+    must(text[0] != '\0');
+    (void)fprintf(play->ctl->err, "milligpuctl: %s\n", text);
+    play->wrong++;
+}
+
+/* The context of manifest.h's callbacks. */
+struct play_reading {
+    struct play *play;
+    struct left_out_list left_out;
+};
+
+static void reading_skip(void *user, const char *kind, const char *name, const char *why)
+{
+    struct play_reading *reading = user;
+
+    must(reading->play != NULL);
+    left_out_add(&reading->left_out, kind, name, why);
+}
+
+static void reading_wrong(void *user, const char *text)
+{
+    const struct play_reading *reading = user;
+
+    must(reading->play != NULL);
+    play_wrong(reading->play, text);
+}
+
+static bool reading_other(void *user, const struct doc *object)
+{
+    const struct play_reading *reading = user;
+    struct play *play = reading->play;
+    struct err err;
+
+    if (!admission_is_rule(object))
+        return false;
+    must(play->admission.arena != NULL);
+    if (admission_add(&play->admission, object, &err) < 0)
+        play_wrong(play, arena_printf(&play->ctl->arena, "%s %s: %s", doc_shown(object, "kind"),
+                                      doc_shown(object, "metadata.name"), err.text));
+    return true;
+}
+
+/* All files before the first pod: a file that cannot be parsed must leave nothing behind. */
+static int read_manifests(struct play *play, struct manifest *out, struct err *err)
+{
+    struct ctl *ctl = play->ctl;
+    const char *namespace = ctl->options.given[OPTION_namespace];
+    struct play_reading reading = {.play = play, .left_out = {.arena = &ctl->arena}};
+    int status = 0;
+
+    must(ctl->options.arguments > 0);
+    *out = (struct manifest){
+        .arena = &ctl->arena,
+        .namespace = namespace != NULL ? namespace : "default",
+        .user = &reading,
+        .skip = reading_skip,
+        .wrong = reading_wrong,
+        .other = reading_other,
+    };
+    play->admission = (struct admission){.arena = &ctl->arena, .namespace = out->namespace};
+    for (size_t i = 0; i < ctl->options.arguments && status == 0; i++)
+        status = manifest_read(out, ctl->options.argument[i], err);
+    if (status == 0)
+        manifest_finish(out);
+    left_out_say(&reading.left_out, ctl->err);
+    out->user = NULL; /* it ends here, and nothing more is skipped */
+    return status;
+}
+
+static int need_workload(const struct manifest *manifest, struct err *err)
+{
+    must(manifest->arena != NULL);
+    if (manifest->workloads > 0)
+        return 0;
+    return err_set(err, ERR_INVALID, "these files contain no Pod, and nothing that makes one");
+}
+
+/* One absurdly long name must not widen every line. */
+static void play_widen(struct play *play, const struct doc *pod)
+{
+    const size_t bytes =
+        strlen(doc_shown(pod, "metadata.namespace")) + 1 + strlen(doc_shown(pod, "metadata.name"));
+    must(bytes > 0);
+    if (bytes < 200 && (int)bytes > play->width)
+        play->width = (int)bytes;
+}
+
+/* Why an API server accepts no pod of this workload. */
+static int check_workload(struct play *play, const struct pod_maker *workload, struct err *err)
+{
+    struct doc *pod = play_make(play, workload, 0);
+    struct fit_pod ignored;
+    struct err inner;
+
+    must(workload->word[0] != '\0');
+    if (fit_pod_read(&play->arena, pod, &ignored, &inner) == 0 && admission_check(pod, &inner) == 0)
+        return 0;
+    return err_set(err, ERR_INVALID, "%.63s %.63s/%.253s: %s%s", workload->word,
+                   workload->namespace, workload->name, workload->prefix, inner.text);
+}
+
+/* Objects that an API server would refuse are left out before the first pod is made. */
+static void play_check(struct play *play, struct manifest *manifest)
+{
+    struct pod_maker **at = &manifest->first;
+    struct err err;
+
+    manifest->last = NULL;
+    while (*at != NULL) {
+        struct pod_maker *workload = *at;
+        arena_reset(&play->arena);
+        if (check_workload(play, workload, &err) < 0) {
+            play_wrong(play, err.text);
+            must(manifest->workloads > 0);
+            manifest->workloads--;
+            manifest->pods -= workload->pods;
+            *at = workload->next;
+            continue;
+        }
+        if (workload->pods > 0)
+            play_widen(play, pod_maker_pod(&play->arena, workload, workload->pods - 1));
+        manifest->last = workload;
+        at = &workload->next;
+    }
+}
+
+/* A DaemonSet has a pod on each node that lets it. */
+static int spread_daemons(struct play *play, struct manifest *manifest, struct err *err)
+{
+    for (struct pod_maker *at = manifest->first; at != NULL; at = at->next) {
+        struct fit_pod fit;
+        struct err inner;
+        const char *const *node = NULL;
+        if (at->kind != WORKLOAD_DAEMON_SET)
+            continue;
+        arena_reset(&play->arena);
+        if (fit_pod_read(&play->arena, play_make(play, at, 0), &fit, &inner) < 0)
+            continue; /* play_check() says why */
+        const size_t nodes = play_nodes_matching(&play->nodes, &fit, &play->ctl->arena, &node);
+        if (nodes > WORKLOAD_PODS_MAX - manifest->pods)
+            return err_set(err, ERR_TOO_LARGE,
+                           "DaemonSet %.63s/%.253s: its %zu pods and the %u others are too many: "
+                           "play makes at most %d",
+                           at->namespace, at->name, nodes, (unsigned)manifest->pods,
+                           WORKLOAD_PODS_MAX);
+        must(at->pods == 0);
+        at->node = nodes > 0 ? node : NULL;
+        at->pods = (uint32_t)nodes;
+        at->note = arena_printf(&play->ctl->arena, "%zu pod%s, one for each node that lets it",
+                                nodes, nodes == 1 ? "" : "s");
+        manifest->pods += at->pods;
+    }
+    return 0;
+}
+
+/*
+ * kube-scheduler asks an extender only about pods that name its resource (managedResources), and
+ * the name is a setting of milligpud.
+ */
+static int play_read_resource(struct play *play, struct err *err)
+{
+    struct doc *settings;
+
+    must(play->resource == NULL);
+    if (ctl_list(play->ctl, "/api/v1/settings", &settings, err) < 0)
+        return err_same(err);
+    play->resource = "nvidia.com/vgpu";
+    doc_each (setting, doc_get(settings, "items"))
+        if (strcmp(doc_str(setting, "name"), "resource") == 0 &&
+            doc_str(setting, "value")[0] != '\0')
+            play->resource = doc_str(setting, "value");
+    return 0;
+}
+
+/*
+ * milligpud knows where its webhooks are. Behind an address for all interfaces they are reached as
+ * its admin listener is.
+ */
+static const char *webhook_of_summary(struct play *play)
+{
+    struct doc *summary;
+    struct err ignored;
+
+    must(play->admin != NULL);
+    if (ctl_get(play->ctl, "/api/v1/summary", &summary, &ignored) < 0)
+        return NULL;
+    const char *address = doc_str(summary, "webhookAddress");
+    const char *port = strrchr(address, ':');
+    if (port == NULL)
+        return NULL;
+    if (!text_starts(text_of(address), "0.0.0.0:") && !text_starts(text_of(address), "[::]:"))
+        return arena_copy(&play->ctl->kept, text_of(address));
+    const char *scheme = strstr(play->admin, "://");
+    const char *host = scheme != NULL ? scheme + strlen("://") : play->admin;
+    const char *end = strrchr(host, ':');
+    const int bytes = (int)(end != NULL ? (size_t)(end - host) : strlen(host));
+    return arena_printf(&play->ctl->kept, "%.*s%s", bytes, host, port);
+}
+
+/* From the most explicit source to the default. */
+static int find_webhook(struct play *play, struct err *err)
+{
+    const char *const *given = play->ctl->options.given;
+    const char *path = given[OPTION_base_path];
+    const char *named = NULL;
+
+    must(play->ctl != NULL);
+    if (given[OPTION_webhook] == NULL && ctl_port_file(play->ctl, "webhook", &named, err) < 0)
+        return err_same(err);
+    play->webhook = given[OPTION_webhook] != NULL ? given[OPTION_webhook] : named;
+    if (play->webhook == NULL)
+        play->webhook = webhook_of_summary(play);
+    if (play->webhook == NULL)
+        play->webhook = "127.0.0.1:8910";
+    play->base_path = path != NULL ? path : "/scheduler";
+    if (play->base_path[0] != '/')
+        return err_set(err, ERR_INVALID, "--base-path is %.100s: it begins with /", path);
+    return 0;
+}
+
+static int play_finish(struct play *play)
+{
+    struct ctl *ctl = play->ctl;
+    struct doc *document = doc_new(&ctl->arena, DOC_OBJECT);
+
+    must(play->results->kind == DOC_ARRAY);
+    doc_set(&ctl->arena, document, TEXT("items"), play->results);
+    if (!ctl_document(ctl, document) && ctl->format != FORMAT_NAME && ctl->screen.headers) {
+        (void)fprintf(ctl->screen.out, "%u placed, %u refused", play->count[PLACED],
+                      play->count[REFUSED]);
+        if (play->count[SKIPPED] > 0)
+            (void)fprintf(ctl->screen.out, ", %u skipped", play->count[SKIPPED]);
+        if (play->count[FAILED] > 0)
+            (void)fprintf(ctl->screen.out, ", %u failed", play->count[FAILED]);
+        if (play->wrong > 0)
+            (void)fprintf(ctl->screen.out, ", %u object%s not played", play->wrong,
+                          play->wrong == 1 ? "" : "s");
+        (void)fputc('\n', ctl->screen.out); /* judged at the end */
+    }
+    if (play->existing > 0)
+        (void)fprintf(ctl->err,
+                      "milligpuctl: %u pod%s there already, from an earlier run; to remove a pod: "
+                      "curl -X DELETE %s%s/api/v1/standalone/pods/%s\n",
+                      play->existing, play->existing == 1 ? " is" : "s are",
+                      strstr(play->admin, "://") != NULL ? "" : "http://", play->admin,
+                      play->existing_path);
+    return play->count[FAILED] > 0 || play->wrong > 0 ? CTL_NO : CTL_FINE;
+}
+
+/*
+ * What is left out of an object, and which rules are not looked at: once for each rule, and only of
+ * pods that are really played.
+ */
+static void play_tell(struct play *play, const struct manifest *manifest)
+{
+    struct rule_users users[UNCONSIDEREDS] = {{.count = 0}};
+    struct err ignored;
+
+    must(play->resource != NULL);
+    for (const struct pod_maker *at = manifest->first; at != NULL; at = at->next) {
+        struct fit_pod fit;
+        if (at->note != NULL)
+            (void)fprintf(play->ctl->err, "%s %s/%s: %s\n", at->word, at->namespace, at->name,
+                          at->note);
+        arena_reset(&play->arena);
+        const struct doc *pod = play_make(play, at, 0);
+        if (at->pods == 0 || play_unasked(play, pod) != NULL ||
+            fit_pod_read(&play->arena, pod, &fit, &ignored) < 0)
+            continue;
+        uint32_t bits = unconsidered_of(pod);
+        if (at->claims)
+            bits |= 1U << UNCONSIDERED_VOLUMES;
+        if (play_nodes_avoided(&play->nodes, &fit))
+            bits |= 1U << UNCONSIDERED_PREFER_NO_SCHEDULE;
+        for (unsigned i = 0; i < UNCONSIDEREDS; i++)
+            if ((bits >> i & 1) != 0)
+                rule_users_add(&users[i], at);
+    }
+    for (unsigned i = 0; i < UNCONSIDEREDS; i++)
+        rule_users_say(&users[i], unconsidered_text((enum unconsidered)i), play->ctl->err);
+    admission_say(&play->admission, true, play->ctl->err);
+}
+
+static int count_pod(void *user, const struct doc *pod, struct err *err)
+{
+    must(pod != NULL);
+    (void)err; /* nothing can fail */
+    admission_count(user, pod);
+    return 0;
+}
+
+/* Pods that are there are part of what quotas count. */
+static int count_pods(struct play *play, struct err *err)
+{
+    const struct client_each all = {"/api/v1/standalone/pods", &play->admission, count_pod};
+
+    must(play->admin != NULL);
+    if (play->admission.quota == NULL)
+        return 0;
+    return client_each(ctl_client(play->ctl), play->admin, &all, err);
+}
+
+static int play_all(struct play *play, struct err *err)
+{
+    struct manifest manifest;
+
+    must(play->nodes.count == 0);
+    if (read_manifests(play, &manifest, err) < 0 || need_workload(&manifest, err) < 0 ||
+        ctl_base(play->ctl, &play->admin, err) < 0 || find_webhook(play, err) < 0 ||
+        play_nodes_fetch(&play->nodes, ctl_client(play->ctl), play->admin, err) < 0 ||
+        play_read_resource(play, err) < 0 || count_pods(play, err) < 0 ||
+        spread_daemons(play, &manifest, err) < 0)
+        return err_same(err);
+    play_check(play, &manifest);
+    if (need_workload(&manifest, err) < 0)
+        return err_same(err);
+    play_tell(play, &manifest);
+    for (const struct pod_maker *at = manifest.first; at != NULL; at = at->next)
+        play_workload(play, at);
+    return 0;
+}
+
+/* In a real cluster it ends at its first question: the nodes are shown in standalone mode only. */
+int command_play(struct ctl *ctl)
+{
+    struct play play = {.ctl = ctl, .results = doc_new(&ctl->arena, DOC_ARRAY)};
+    struct err err;
+
+    must(ctl->options.arguments > 0);
+    arena_init(&play.arena);
+    play_nodes_init(&play.nodes, &ctl->arena);
+    const int status = play_all(&play, &err) < 0 ? ctl_fail(ctl, &err) : play_finish(&play);
+    play_nodes_done(&play.nodes);
+    arena_done(&play.arena);
+    return status;
+}

@@ -1,0 +1,45 @@
+/*
+ * play_nodes - the nodes of the standalone cluster, and what runs on them, as kube-scheduler sees
+ * them.
+ *
+ * Read once, before the first pod; the pods that play places are added. One thread.
+ */
+#ifndef MILLIGPU_CTL_PLAY_NODES_H
+#define MILLIGPU_CTL_PLAY_NODES_H
+
+#include "milligpu/base/map.h"
+
+#include "ctl/client.h"
+#include "lab/cluster/nodefit.h"
+#include "lab/cluster/reasons.h"
+
+struct play_nodes {
+    struct arena *arena;
+    struct fit_node **node; /* sorted by name */
+    size_t count;
+    size_t capacity;
+    struct map by_name;
+};
+
+void play_nodes_init(struct play_nodes *nodes, struct arena *arena);
+void play_nodes_done(struct play_nodes *nodes);
+
+/* base: the admin listener. */
+int play_nodes_fetch(struct play_nodes *nodes, struct client *client, const char *base,
+                     struct err *err) MUST_USE;
+/* One Node, or one Pod that may run on a node. The document is not needed afterwards. */
+int play_nodes_add(struct play_nodes *nodes, const struct doc *node, struct err *err) MUST_USE;
+int play_nodes_run(struct play_nodes *nodes, const struct doc *pod, struct err *err) MUST_USE;
+
+/* The names of the nodes that the pod may go to; the others are added to reasons. */
+struct doc *play_nodes_feasible(const struct play_nodes *nodes, const struct fit_pod *pod,
+                                const char *managed, struct node_reasons *reasons) MUST_USE;
+/* The nodes whose labels and taints let the pod be there, whatever it asks for; their number. */
+size_t play_nodes_matching(const struct play_nodes *nodes, const struct fit_pod *pod,
+                           struct arena *arena, const char *const **out);
+/* Does any node have a taint PreferNoSchedule that the pod does not tolerate? */
+bool play_nodes_avoided(const struct play_nodes *nodes, const struct fit_pod *pod);
+/* The pod is on this node now. */
+void play_nodes_take(struct play_nodes *nodes, const char *name, const struct fit_pod *pod);
+
+#endif

@@ -1,0 +1,327 @@
+/*
+ * Reads a manifest for the command simulate: each of its workloads is a shape, and its pods are one
+ * round of arrivals. Objects are expanded as for play; requests go through the decoders of
+ * milligpud. What the pods say of nodes beyond GPUs, CPU and memory is not looked at, and said
+ * once.
+ */
+#include <inttypes.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/wire/kube/wire_kube.h"
+
+#include "lab/cluster/admission.h"
+#include "lab/cluster/left_out.h"
+#include "lab/cluster/manifest.h"
+#include "lab/cluster/nodefit.h"
+#include "lab/cluster/unconsidered.h"
+#include "simulate.h"
+
+struct manifest_reader {
+    struct world *world;
+    const char *file;
+    struct arena arena; /* documents, to the end */
+    struct manifest manifest;
+    struct left_out_list left_out;
+    struct admission admission;
+    FILE *warnings;
+    struct rule_users selects;
+    struct rule_users users[UNCONSIDEREDS];
+};
+
+/* --- what manifest.h calls back with --- */
+
+static void manifest_skip(void *user, const char *kind, const char *name, const char *why)
+{
+    struct manifest_reader *reader = user;
+
+    must(reader->left_out.arena != NULL);
+    left_out_add(&reader->left_out, kind, name, why);
+}
+
+/* The others are simulated all the same, and the exit status tells. */
+static void manifest_leave(void *user, const char *text)
+{
+    struct manifest_reader *reader = user;
+
+    must(text[0] != '\0');
+    (void)fprintf(reader->warnings, "milligpuctl: %s\n", text);
+    reader->world->wrong++;
+}
+
+static bool manifest_other(void *user, const struct doc *object)
+{
+    struct manifest_reader *reader = user;
+    struct err err;
+
+    if (!admission_is_rule(object))
+        return false;
+    must(reader->admission.arena != NULL);
+    if (admission_add(&reader->admission, object, &err) < 0)
+        manifest_leave(reader, arena_printf(&reader->arena, "%.200s: %s %s: %s", reader->file,
+                                            doc_shown(object, "kind"),
+                                            doc_shown(object, "metadata.name"), err.text));
+    return true;
+}
+
+/* --- one workload --- */
+
+static int manifest_wrong(const struct manifest_reader *reader, const struct pod_maker *maker,
+                          const char *what, struct err *err)
+{
+    must(what[0] != '\0');
+    return err_set(err, ERR_INVALID, "%.200s: %s %.63s/%.253s: %s", reader->file, maker->word,
+                   maker->namespace, maker->name, what);
+}
+
+/* Rounded up: what is asked for must be there. */
+static void manifest_read_host(const struct fit_pod *fit, struct host *out)
+{
+    const int64_t cpu = amounts_value(fit->requests, "cpu");
+    const int64_t memory = amounts_value(fit->requests, "memory");
+    const int64_t mib = memory / 1048576 + (memory % 1048576 > 0);
+
+    must(cpu >= 0 && memory >= 0);
+    out->cpu_milli = cpu > SIMULATE_AMOUNT_MAX ? SIMULATE_AMOUNT_MAX + 1 : (uint32_t)cpu;
+    out->memory_mib = mib > SIMULATE_AMOUNT_MAX ? SIMULATE_AMOUNT_MAX + 1 : (uint32_t)mib;
+}
+
+static int manifest_read_request(struct manifest_reader *reader, const struct pod_maker *maker,
+                                 struct doc *document, struct world_shape *out, struct err *err)
+{
+    static const struct wire_rules wire = {.resource = SIMULATE_RESOURCE,
+                                           .whole_resource = SIMULATE_WHOLE_RESOURCE};
+    static const struct request_rules rules = {
+        .resource = SIMULATE_RESOURCE, .min_milli = 1, .step_milli = 1};
+    CLEANUP(strbuf_done) struct strbuf bytes;
+    struct arena *kept = &reader->world->arena;
+    struct refusal refusal;
+    struct pod pod;
+
+    strbuf_init(&bytes);
+    doc_set_str(&reader->arena, doc_at(document, "metadata"), "uid", "simulated");
+    doc_write(&bytes, document);
+    const struct text text = {bytes.data, bytes.len};
+    if (pod_decode(text, &wire, &reader->arena, &pod, err) < 0)
+        return manifest_wrong(reader, maker, err->text, err);
+    const enum request_verdict verdict =
+        request_parse(pod_keep(&pod, kept), &rules, kept, &out->request, &refusal);
+    if (verdict == REQUEST_REFUSED)
+        return manifest_wrong(reader, maker, refusal.text, err);
+    if (verdict == REQUEST_ZERO || verdict == REQUEST_NOT_OURS)
+        out->request = (struct request){.wants = 0};
+    if (out->request.whole > 0)
+        return manifest_wrong(reader, maker,
+                              "asks for " SIMULATE_WHOLE_RESOURCE
+                              ": simulate hands out " SIMULATE_RESOURCE " only",
+                              err);
+    must(out->request.wants <= PARTS_MAX);
+    return 0;
+}
+
+/* Why no scheduler places the pod; NULL if one does. */
+static const char *manifest_unasked(const struct doc *pod)
+{
+    const struct doc *gates = doc_at(pod, "spec.schedulingGates");
+
+    must(pod->kind == DOC_OBJECT);
+    if (doc_shown(pod, "spec.nodeName")[0] != '\0')
+        return "spec.nodeName is set: its kubelet takes it without any scheduler";
+    if (gates != NULL && gates->kind == DOC_ARRAY && gates->count > 0)
+        return "spec.schedulingGates: kube-scheduler waits until they are removed";
+    return NULL;
+}
+
+static void manifest_notice(struct manifest_reader *reader, const struct pod_maker *maker,
+                            const struct doc *pod, const struct fit_pod *fit)
+{
+    uint32_t bits = unconsidered_of(pod);
+
+    must(pod->kind == DOC_OBJECT);
+    if (maker->claims)
+        bits |= 1U << UNCONSIDERED_VOLUMES;
+    for (unsigned i = 0; i < UNCONSIDEREDS; i++)
+        if ((bits >> i & 1) != 0)
+            rule_users_add(&reader->users[i], maker);
+    if (fit->demands.selectors > 0 || fit->demands.affine)
+        rule_users_add(&reader->selects, maker);
+}
+
+/* For its pods, which are alike but for their names. */
+static int manifest_take_shape(struct manifest_reader *reader, const struct pod_maker *maker,
+                               struct err *err)
+{
+    struct world *world = reader->world;
+    struct world_shape shape = {.count = maker->pods};
+    struct doc *pod = pod_maker_pod(&reader->arena, maker, 0);
+    struct workload_class class;
+    struct fit_pod fit;
+    struct err inner;
+
+    must(maker->pods > 0);
+    admission_fill(&reader->admission, &reader->arena, pod);
+    if (fit_pod_read(&reader->arena, pod, &fit, &inner) < 0 || admission_check(pod, &inner) < 0)
+        return manifest_wrong(reader, maker,
+                              arena_printf(&reader->arena, "%s%s", maker->prefix, inner.text), err);
+    if (manifest_read_request(reader, maker, pod, &shape, err) < 0)
+        return err_same(err);
+    manifest_read_host(&fit, &shape.request.host);
+    manifest_notice(reader, maker, pod, &fit);
+    workload_class_of(&shape.request, &class);
+    shape.want = (struct want){.container = "", .parts = class.parts, .milli = class.milli};
+    shape.text =
+        arena_printf(&world->arena, "%s %s/%s", maker->word, maker->namespace, maker->name);
+    shape.namespace = arena_copy(&world->arena, text_of(maker->namespace));
+    world->shape = xgrow(world->shape, world->shapes, &world->shapes_room, sizeof *world->shape);
+    world->shape[world->shapes++] = shape;
+    for (uint32_t i = 0; i < maker->pods; i++) {
+        world->pod = xgrow(world->pod, world->pods, &world->pods_room, sizeof *world->pod);
+        world->pod[world->pods++] =
+            (struct world_pod){.name = text_of(shape.text), .shape = world->shapes - 1};
+    }
+    return 0;
+}
+
+/* One pod for each node that has GPUs; they are placed as all others are, on any node. */
+static void manifest_spread(struct manifest_reader *reader, struct pod_maker *maker)
+{
+    must(maker->kind == WORKLOAD_DAEMON_SET && maker->pods == 0);
+    for (uint32_t i = 0; i < reader->world->nodes; i++)
+        maker->pods += reader->world->node[i].inventory->gpus > 0;
+    maker->note = arena_printf(&reader->arena,
+                               "%" PRIu32 " pod%s, one for each node with GPUs; simulate places "
+                               "them anywhere",
+                               maker->pods, maker->pods == 1 ? "" : "s");
+}
+
+/* By LimitRanges only: how many pods may be made is not asked. NULL: it is not. */
+static const char *manifest_forbidden(struct manifest_reader *reader, struct doc *pod)
+{
+    const struct admission ranges = {.arena = &reader->arena,
+                                     .namespace = reader->admission.namespace,
+                                     .range = reader->admission.range};
+    struct err err;
+
+    must(pod->kind == DOC_OBJECT);
+    admission_fill(&reader->admission, &reader->arena, pod);
+    if (admission_judge(&ranges, pod, &err) == 0)
+        return NULL;
+    return arena_printf(&reader->arena, "%s", err.text);
+}
+
+static void manifest_take_one(struct manifest_reader *reader, struct pod_maker *maker)
+{
+    struct err err;
+
+    must(maker->pods <= WORKLOAD_PODS_MAX);
+    if (maker->kind == WORKLOAD_DAEMON_SET)
+        manifest_spread(reader, maker);
+    if (maker->note != NULL)
+        (void)fprintf(reader->warnings, "%s %s/%s: %s\n", maker->word, maker->namespace,
+                      maker->name, maker->note);
+    if (maker->pods == 0)
+        return;
+    struct doc *pod = pod_maker_pod(&reader->arena, maker, 0);
+    const char *why = manifest_unasked(pod);
+    if (why == NULL)
+        why = manifest_forbidden(reader, pod);
+    if (why != NULL)
+        left_out_add(&reader->left_out, maker->word, maker->name, why);
+    else if (manifest_take_shape(reader, maker, &err) < 0)
+        manifest_leave(reader, err.text);
+}
+
+/* --- the file --- */
+
+static void manifest_tell(const struct manifest_reader *reader, FILE *out)
+{
+    must(out != NULL);
+    left_out_say(&reader->left_out, out);
+    admission_say(&reader->admission, false, out);
+    rule_users_say(&reader->selects, "nodeSelector and required node affinity", out);
+    for (unsigned i = 0; i < UNCONSIDEREDS; i++)
+        rule_users_say(&reader->users[i], unconsidered_text((enum unconsidered)i), out);
+}
+
+static int manifest_set_rounds(struct manifest_reader *reader, uint32_t rounds, struct err *err)
+{
+    struct world *world = reader->world;
+
+    if (world->pods == 0 && world->wrong > 0)
+        return err_set(err, ERR_INVALID, "%.200s: no pod is left to simulate", reader->file);
+    if (world->pods == 0)
+        return err_set(err, ERR_INVALID,
+                       "%.200s: no pod arrives: write Pods, or objects that make some, such as "
+                       "Deployments with replicas",
+                       reader->file);
+    const uint32_t most = SIMULATE_ARRIVALS_MAX / world->pods;
+    must(most > 0);
+    if (rounds > most)
+        return err_set(err, ERR_INVALID,
+                       "--count is %" PRIu32 ": with the %" PRIu32
+                       " pods of %.200s, write at most %" PRIu32,
+                       rounds, world->pods, reader->file, most);
+    world->rounds = rounds > 0 ? rounds : SIMULATE_ROUNDS;
+    if (world->rounds > most)
+        world->rounds = most;
+    return 0;
+}
+
+int world_read_manifest(struct world *world, const char *file, uint32_t rounds, FILE *warnings,
+                        struct err *err)
+{
+    struct manifest_reader reader = {.world = world, .file = file, .warnings = warnings};
+
+    must(world->pods == 0);
+    arena_init(&reader.arena);
+    reader.left_out.arena = &reader.arena;
+    reader.admission = (struct admission){.arena = &reader.arena, .namespace = "default"};
+    reader.manifest = (struct manifest){
+        .arena = &reader.arena,
+        .namespace = "default",
+        .user = &reader,
+        .skip = manifest_skip,
+        .wrong = manifest_leave,
+        .other = manifest_other,
+    };
+    int status = manifest_read(&reader.manifest, file, err);
+    if (status == 0) {
+        manifest_finish(&reader.manifest);
+        for (struct pod_maker *at = reader.manifest.first; at != NULL; at = at->next)
+            manifest_take_one(&reader, at);
+    }
+    if (status == 0)
+        status = manifest_set_rounds(&reader, rounds, err);
+    manifest_tell(&reader, warnings);
+    arena_done(&reader.arena);
+    return status;
+}
+
+/* --- the workload --- */
+
+struct workload *world_manifest_workload(const struct world *world, uint32_t *dropped)
+{
+    struct workload_class *class = xcalloc(WORKLOAD_CLASSES_MAX, sizeof *class);
+    uint32_t classes = 0;
+
+    must(world->shapes > 0);
+    *dropped = 0;
+    for (uint32_t i = 0; i < world->shapes; i++) {
+        struct workload_class own;
+        uint32_t at = 0;
+        workload_class_of(&world->shape[i].request, &own);
+        own.count = world->shape[i].count;
+        while (at < classes && !workload_alike(&class[at], &own))
+            at++;
+        if (at < classes)
+            class[at].count += own.count;
+        else if (classes < WORKLOAD_CLASSES_MAX)
+            class[classes++] = own;
+        else
+            (*dropped)++;
+    }
+    static_assert((int)WORKLOAD_PODS_MAX <= (int)WORKLOAD_COUNT_MAX, "so the counts are no more");
+    struct workload *workload = workload_new(class, classes);
+    xfree(class);
+    must(workload->classes == classes);
+    return workload;
+}

@@ -1,0 +1,537 @@
+/*
+ * One run of the command simulate: every pod of the arrivals, in order, on the cluster; or
+ * with --churn, pods drawn at random, while others end. It does what the webhooks and the writer do
+ * with a pod, in one thread: filter on a snapshot, reserve, confirm, publish. The only addition is
+ * kube-scheduler's own filter for CPU and memory. Parts: setting up, placing and ending one pod,
+ * counting, arrivals, churn.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/random.h"
+#include "milligpu/core/answer/filter.h"
+#include "milligpu/core/rules/tally.h"
+#include "milligpu/run/clock.h"
+
+#include "simulate.h"
+
+enum { SIMULATE_UID_BYTES = 24 };
+
+/* A pod that runs, with churn. */
+struct simulate_running {
+    uint32_t serial;
+    uint32_t shape;
+    uint32_t node;
+};
+
+struct simulation {
+    const struct world *world;
+    const struct simulate_options *options;
+    struct simulate_result *result;
+    struct ledger *ledger;
+    struct snapshot *snapshot;
+    struct judge *judge;
+    struct tally *tally; /* NULL: the workload is known from the start */
+    struct arena arena;  /* of one decision */
+    struct host *left;   /* what the pods of each node leave */
+    /* what one question asks about */
+    struct text *name;
+    uint32_t *hash;
+    uint32_t *asked; /* index of the node */
+    uint64_t allocated_milli;
+    /* two, so that every policy meets the same pods */
+    uint64_t random_arrivals;
+    uint64_t random_ends;
+    size_t running;
+    size_t running_room;
+    struct simulate_running *run;
+    int64_t tells_at_ns; /* when to say next how far it is */
+    bool told;
+};
+
+/* Where a pod is placed. */
+struct simulate_place {
+    bool placed;
+    uint32_t node;
+    uint64_t milli;
+    uint32_t gpus;
+    uint16_t gpu[GPUS_PER_NODE_MAX]; /* ascending */
+};
+
+/* --- setting up --- */
+
+/* The ledger takes the command: nothing else is expected of what the simulator asks for. */
+static void simulate_do(struct simulation *sim, const struct command *command)
+{
+    struct change change;
+
+    must(ledger_decide(sim->ledger, command, &change) == VERDICT_OK);
+    ledger_apply(sim->ledger, &change);
+    change_done(&change);
+}
+
+static void simulate_publish(struct simulation *sim)
+{
+    struct snapshot *before = sim->snapshot;
+
+    sim->snapshot = ledger_publish(sim->ledger, NULL, 0);
+    must(sim->snapshot != NULL);
+    snapshot_unref(before);
+}
+
+static void simulate_set_outlook(struct simulation *sim, const struct workload *workload)
+{
+    const struct policy_choice *policy = sim->result->policy;
+    struct outlook *outlook = outlook_of_rulebook(
+        policy->book, policy->holding, rulebook_needs_workload(policy->book) ? workload : NULL);
+
+    must(outlook != NULL);
+    ledger_set_outlook(sim->ledger, outlook);
+    outlook_unref(outlook);
+}
+
+static void simulate_use_tally(struct simulation *sim)
+{
+    struct workload *workload = tally_workload(sim->tally);
+
+    must(sim->options->learn);
+    simulate_set_outlook(sim, workload);
+    workload_unref(workload);
+}
+
+static void simulate_start(struct simulation *sim, const struct workload *workload)
+{
+    const struct world *world = sim->world;
+
+    must(world->nodes > 0 && world->pods > 0);
+    arena_init(&sim->arena);
+    sim->ledger = ledger_new();
+    sim->judge = judge_new();
+    sim->tally = sim->options->learn ? tally_new() : NULL;
+    sim->left = xcalloc(world->nodes, sizeof *sim->left);
+    sim->name = xcalloc(world->nodes, sizeof *sim->name);
+    sim->hash = xcalloc(world->nodes, sizeof *sim->hash);
+    sim->asked = xcalloc(world->nodes, sizeof *sim->asked);
+    sim->random_arrivals = sim->options->seed;
+    sim->random_ends = ~(uint64_t)sim->options->seed;
+    for (uint32_t i = 0; i < world->nodes; i++)
+        sim->left[i] = world->node[i].host;
+    sim->allocated_milli = simulate_fill(sim->ledger, world, &sim->arena);
+    sim->result->held_milli = sim->allocated_milli;
+    if (sim->tally != NULL) {
+        tally_expect(sim->tally, sim->result->policy->book);
+        simulate_use_tally(sim);
+    } else {
+        simulate_set_outlook(sim, workload);
+    }
+    simulate_publish(sim);
+    sim->tells_at_ns = clock_ns() + 1000000000;
+}
+
+static void simulate_stop(struct simulation *sim)
+{
+    snapshot_unref(sim->snapshot);
+    judge_free(sim->judge);
+    tally_free(sim->tally);
+    ledger_free(sim->ledger);
+    xfree(sim->left);
+    xfree(sim->name);
+    xfree(sim->hash);
+    xfree(sim->asked);
+    xfree(sim->run);
+    arena_done(&sim->arena);
+}
+
+/* --- one pod --- */
+
+static void simulate_uid(uint32_t serial, char out[SIMULATE_UID_BYTES])
+{
+    (void)snprintf(out, SIMULATE_UID_BYTES, "pod-%" PRIu32, serial);
+}
+
+/* kube-scheduler's own filter: it asks an extender only about nodes that passed it. */
+static uint32_t simulate_in_tree(struct simulation *sim, const struct host *host)
+{
+    uint32_t names = 0;
+
+    for (uint32_t i = 0; i < sim->world->nodes; i++) {
+        if (host->cpu_milli > sim->left[i].cpu_milli || host->memory_mib > sim->left[i].memory_mib)
+            continue;
+        sim->name[names] = text_of(sim->world->node[i].name);
+        sim->hash[names] = sim->world->node[i].hash;
+        sim->asked[names] = i;
+        names++;
+    }
+    must(names <= sim->world->nodes);
+    return names;
+}
+
+static void simulate_take(struct simulation *sim, const struct simulate_place *place,
+                          const struct world_shape *shape)
+{
+    struct host *left = &sim->left[place->node];
+    const struct host *host = &shape->request.host;
+
+    must(host->cpu_milli <= left->cpu_milli && host->memory_mib <= left->memory_mib);
+    left->cpu_milli -= host->cpu_milli;
+    left->memory_mib -= host->memory_mib;
+    sim->allocated_milli += place->milli;
+    must(ledger_set_host(sim->ledger, text_of(sim->world->node[place->node].name), left));
+}
+
+static void simulate_give_back(struct simulation *sim, uint32_t node,
+                               const struct world_shape *shape)
+{
+    const struct world_node *of = &sim->world->node[node];
+    struct host *left = &sim->left[node];
+
+    left->cpu_milli += shape->request.host.cpu_milli;
+    left->memory_mib += shape->request.host.memory_mib;
+    must(left->cpu_milli <= of->host.cpu_milli && left->memory_mib <= of->host.memory_mib);
+    must(sim->allocated_milli >= shape_milli(shape));
+    sim->allocated_milli -= shape_milli(shape);
+    must(ledger_set_host(sim->ledger, text_of(of->name), left));
+}
+
+/* The GPUs that the ledger chose, by index; they are those that filter chose. */
+static void simulate_read_gpus(const struct change *change, const struct candidate *best,
+                               struct simulate_place *out)
+{
+    const struct allocation_facts *granted = &change->after->is;
+
+    must(granted->shares == best->placement->parts);
+    must(granted->shares <= GPUS_PER_NODE_MAX);
+    out->gpus = granted->shares;
+    for (uint32_t i = 0; i < out->gpus; i++) {
+        const struct gpu *gpu = &best->node->gpu[best->placement->part[i].gpu];
+        out->gpu[i] = gpu->index;
+        must(granted->share[i].gpu == gpu->id);
+    }
+}
+
+/* What filter and bind do. With a change to apply, if the pod asks for a GPU and fits. */
+static void simulate_decide(struct simulation *sim, uint32_t serial,
+                            const struct world_shape *shape, struct simulate_place *out,
+                            struct change *change)
+{
+    char uid[SIMULATE_UID_BYTES];
+    struct filter_answer answer;
+    struct request request = shape->request;
+
+    simulate_uid(serial, uid);
+    request.rules = outlook_rules(sim->snapshot->outlook, text_of(shape->namespace));
+    const struct filter_question question = {
+        .snapshot = sim->snapshot,
+        .request = &request,
+        .uid = text_of(uid),
+        .names = simulate_in_tree(sim, &shape->request.host),
+        .name = sim->name,
+        .hash = sim->hash,
+        .shortlist = 1,
+        .judge = sim->judge,
+    };
+    const int64_t start_ns = clock_thread_ns(); /* others on the machine do not count */
+    filter_ask(&question, &sim->arena, &answer);
+    if (answer.verdict == FILTER_FITS) {
+        must(answer.candidates == 1);
+        out->placed = true;
+        out->node = sim->asked[answer.candidate[0].name];
+        const struct command reserve = {
+            .kind = COMMAND_RESERVE,
+            .at_ms = 1,
+            .uid = uid,
+            .namespace = shape->namespace,
+            .name = uid,
+            .node = sim->world->node[out->node].name,
+            .request = &request,
+        };
+        if (shape->request.wants > 0)
+            must(ledger_decide(sim->ledger, &reserve, change) == VERDICT_OK);
+    }
+    simulate_count_ns(sim->result, clock_thread_ns() - start_ns);
+    if (out->placed && shape->request.wants > 0) {
+        out->milli = allocation_milli(change->after);
+        if (sim->options->placements != NULL)
+            simulate_read_gpus(change, &answer.candidate[0], out);
+    }
+    if (!out->placed && sim->world->rounds > 0 && sim->result->refused == 0) {
+        const struct simulate_refusal refusal = {sim->world, sim->left, shape, &question, &answer};
+        simulate_explain(&refusal, sim->result);
+    }
+    arena_reset(&sim->arena);
+}
+
+/* As the writer of milligpud: the watch has shown the pod before kube-scheduler asks about it. */
+static void simulate_learn(struct simulation *sim, const struct request *request)
+{
+    if (sim->tally == NULL || request->wants == 0)
+        return;
+    tally_count(sim->tally, request);
+    if (!tally_is_due(sim->tally))
+        return;
+    simulate_use_tally(sim);
+    simulate_publish(sim);
+}
+
+static void simulate_place(struct simulation *sim, uint32_t serial, const struct world_shape *shape,
+                           struct simulate_place *out)
+{
+    char uid[SIMULATE_UID_BYTES];
+    struct change change;
+
+    *out = (struct simulate_place){.placed = false};
+    simulate_learn(sim, &shape->request);
+    simulate_decide(sim, serial, shape, out, &change);
+    if (!out->placed)
+        return;
+    if (shape->request.wants > 0) {
+        ledger_apply(sim->ledger, &change);
+        change_done(&change);
+        simulate_uid(serial, uid);
+        const struct command confirm = {
+            .kind = COMMAND_CONFIRM,
+            .at_ms = 1,
+            .uid = uid,
+            .node = sim->world->node[out->node].name,
+        };
+        simulate_do(sim, &confirm);
+    }
+    simulate_take(sim, out, shape);
+    simulate_publish(sim);
+}
+
+/* The snapshot still shows it, until the caller publishes. */
+static void simulate_end(struct simulation *sim, const struct simulate_running *pod)
+{
+    const struct world_shape *shape = &sim->world->shape[pod->shape];
+    char uid[SIMULATE_UID_BYTES];
+
+    simulate_uid(pod->serial, uid);
+    const struct command release = {
+        .kind = COMMAND_RELEASE,
+        .at_ms = 1,
+        .uid = uid,
+        .node = sim->world->node[pod->node].name,
+        .why = "ended",
+    };
+    must(pod->node < sim->world->nodes);
+    if (shape->request.wants > 0)
+        simulate_do(sim, &release);
+    simulate_give_back(sim, pod->node, shape);
+}
+
+/* --- counting --- */
+
+static void simulate_count(struct simulation *sim, uint32_t shape, bool placed)
+{
+    struct simulate_result *result = sim->result;
+    const uint64_t milli = shape_milli(&sim->world->shape[shape]);
+    const bool multi = sim->world->shape[shape].want.parts > 1;
+
+    must(shape < sim->world->shapes);
+    result->arrived++;
+    result->multi_arrived += multi;
+    result->arrived_milli += milli;
+    result->shape_arrived[shape]++;
+    if (placed)
+        return;
+    result->refused++;
+    result->refused_milli += milli;
+    result->shape_refused[shape]++;
+    if (multi && !result->multi_was_refused) {
+        result->multi_was_refused = true;
+        result->first_multi_milli = result->arrived_milli;
+    }
+    result->multi_refused += multi;
+}
+
+/* Once a second, and only if it takes longer than one. */
+static void simulate_tell(struct simulation *sim, uint32_t done, uint32_t of)
+{
+    FILE *progress = sim->options->progress;
+
+    must(done <= of);
+    if (progress == NULL || done % 64 != 0 || clock_ns() < sim->tells_at_ns)
+        return;
+    (void)fprintf(progress, "\r%s: %" PRIu32 " of %" PRIu32 " pods ", sim->result->policy->word,
+                  done, of);
+    (void)fflush(progress); /* it is only for people */
+    sim->tells_at_ns = clock_ns() + 1000000000;
+    sim->told = true;
+}
+
+static void simulate_tell_end(const struct simulation *sim)
+{
+    must(sim->result != NULL);
+    if (sim->told)
+        (void)fprintf(sim->options->progress, "\r%60s\r", ""); /* it is only for people */
+}
+
+/* --- arrivals --- */
+
+static void simulate_write_placement(FILE *out, struct text name, const struct simulation *sim,
+                                     const struct simulate_place *place)
+{
+    /* write errors are kept by stdio, and looked at when the file is closed */
+    (void)fprintf(out, "%.*s,%s,", TEXT_ARG(name),
+                  place->placed ? sim->world->node[place->node].name : "");
+    must(place->placed || place->gpus == 0);
+    for (uint32_t i = 0; i < place->gpus; i++)
+        (void)fprintf(out, "%s%u", i > 0 ? "|" : "", (unsigned)place->gpu[i]);
+    (void)fputc('\n', out);
+}
+
+/* The mean allocation over the arrivals that round to one percent of load. */
+static void simulate_add_level(const struct simulation *sim)
+{
+    struct simulate_result *result = sim->result;
+    const uint64_t capacity = sim->world->gpu_milli;
+    const uint64_t percent = (200 * result->arrived_milli + capacity) / (2 * capacity);
+
+    if (!sim->options->curve)
+        return;
+    if (result->levels == 0 || result->level[result->levels - 1].percent != percent) {
+        result->level =
+            xgrow(result->level, result->levels, &result->levels_room, sizeof *result->level);
+        result->level[result->levels++] = (struct simulate_level){.percent = percent};
+    }
+    struct simulate_level *level = &result->level[result->levels - 1];
+    must(level->percent == percent);
+    level->count++;
+    level->milli += sim->allocated_milli;
+}
+
+static void simulate_arrivals(struct simulation *sim)
+{
+    const struct world *world = sim->world;
+    struct simulate_place place;
+
+    must(sim->options->churn_percent == 0);
+    for (uint32_t i = 0; i < world->pods; i++) {
+        const uint32_t shape = world->pod[i].shape;
+        simulate_place(sim, i, &world->shape[shape], &place);
+        simulate_count(sim, shape, place.placed);
+        if (sim->options->placements != NULL)
+            simulate_write_placement(sim->options->placements, world->pod[i].name, sim, &place);
+        simulate_add_level(sim);
+        simulate_tell(sim, i + 1, world->pods);
+    }
+}
+
+/* --- the pods of a manifest --- */
+
+/* Nothing ends, so when nothing fitted once, nothing ever will. */
+static void simulate_rounds(struct simulation *sim)
+{
+    const struct world *world = sim->world;
+    struct simulate_result *result = sim->result;
+    struct simulate_place place;
+    uint32_t fitted = 1;
+
+    must((uint64_t)world->rounds * world->pods <= SIMULATE_ARRIVALS_MAX);
+    for (uint32_t round = 0; round < world->rounds && fitted > 0; round++) {
+        fitted = 0;
+        for (uint32_t i = 0; i < world->pods; i++) {
+            const uint32_t shape = world->pod[i].shape;
+            simulate_place(sim, round * world->pods + i, &world->shape[shape], &place);
+            if (!place.placed && result->refused == 0) {
+                result->fitted_before = result->arrived;
+                result->first_shape = shape;
+            }
+            simulate_count(sim, shape, place.placed);
+            fitted += place.placed;
+            simulate_tell(sim, round * world->pods + i + 1, world->rounds * world->pods);
+        }
+    }
+    if (result->refused == 0)
+        result->fitted_before = result->arrived;
+}
+
+/* --- churn --- */
+
+static uint32_t simulate_draw(uint64_t *random, uint32_t below)
+{
+    must(below > 0);
+    return (uint32_t)((random_next(random) >> 32) * below >> 32);
+}
+
+/*
+ * Random pods end until the allocation is at most the given part of the capacity. What was held
+ * before the first one arrived stays.
+ */
+static void simulate_depart(struct simulation *sim)
+{
+    const uint64_t most = sim->world->gpu_milli * sim->options->churn_percent / 100;
+    bool ended = false;
+
+    while (sim->allocated_milli > most && sim->running > 0) {
+        struct simulate_running *pod =
+            &sim->run[simulate_draw(&sim->random_ends, (uint32_t)sim->running)];
+        simulate_end(sim, pod);
+        *pod = sim->run[--sim->running];
+        ended = true;
+    }
+    if (ended)
+        simulate_publish(sim);
+}
+
+static void simulate_churn(struct simulation *sim)
+{
+    const struct world *world = sim->world;
+    const uint32_t events = sim->options->events;
+    struct simulate_place place;
+
+    must(events > 0);
+    for (uint32_t i = 0; i < events; i++) {
+        const uint32_t shape = world->pod[simulate_draw(&sim->random_arrivals, world->pods)].shape;
+        simulate_place(sim, i, &world->shape[shape], &place);
+        if (i >= events / 2)
+            simulate_count(sim, shape, place.placed);
+        if (place.placed) {
+            sim->run = xgrow(sim->run, sim->running, &sim->running_room, sizeof *sim->run);
+            sim->run[sim->running++] = (struct simulate_running){i, shape, place.node};
+            simulate_depart(sim);
+        }
+        simulate_tell(sim, i + 1, events);
+    }
+}
+
+void simulate_run(const struct world *world, const struct policy_choice *policy,
+                  const struct workload *workload, const struct simulate_options *options,
+                  struct simulate_result *out)
+{
+    struct simulation sim = {.world = world, .options = options, .result = out};
+
+    *out = (struct simulate_result){
+        .policy = policy,
+        .shape_arrived = xcalloc(world->shapes, sizeof *out->shape_arrived),
+        .shape_refused = xcalloc(world->shapes, sizeof *out->shape_refused),
+        .latency = xcalloc(SIMULATE_LATENCIES, sizeof *out->latency),
+    };
+    arena_init(&out->arena);
+    out->reasons.arena = &out->arena;
+    out->never = "";
+    simulate_start(&sim, workload);
+    if (world->rounds > 0)
+        simulate_rounds(&sim);
+    else if (options->churn_percent > 0)
+        simulate_churn(&sim);
+    else
+        simulate_arrivals(&sim);
+    out->allocated_milli = sim.allocated_milli;
+    out->stranded_milli = simulate_stranded(sim.snapshot, workload);
+    simulate_tell_end(&sim);
+    simulate_stop(&sim);
+    must(out->refused <= out->arrived);
+}
+
+void simulate_result_done(struct simulate_result *result)
+{
+    xfree(result->shape_arrived);
+    xfree(result->shape_refused);
+    arena_done(&result->arena);
+    xfree(result->latency);
+    xfree(result->level);
+    *result = (struct simulate_result){0};
+}

@@ -1,0 +1,498 @@
+/*
+ * What the command simulate prints: one line for each policy, then the shapes that were refused
+ * most often. All numbers are first put into a document, so that JSON and tables show the same.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/wire/kube/wire_kube.h"
+
+#include "ctl/ctl.h"
+#include "simulate.h"
+
+/* --- the document --- */
+
+void simulate_set_int(struct arena *arena, struct doc *object, const char *key, uint64_t number)
+{
+    must(number <= INT64_MAX);
+    doc_set(arena, object, text_of(key), doc_new_int(arena, (int64_t)number));
+}
+
+/* A number with a point: documents keep the digits of numbers. */
+void simulate_set_digits(struct arena *arena, struct doc *object, const char *key,
+                         const char *digits)
+{
+    struct doc *number = doc_new(arena, DOC_NUMBER);
+
+    must(digits[0] >= '0' && digits[0] <= '9');
+    number->text = text_of(arena_copy(arena, text_of(digits)));
+    number->shown = number->text.at;
+    doc_set(arena, object, text_of(key), number);
+}
+
+void simulate_set_percent(struct arena *arena, struct doc *object, const char *key, uint64_t part,
+                          uint64_t whole)
+{
+    char percent[SIMULATE_PERCENT_BYTES];
+
+    must(key[0] != '\0');
+    simulate_percent(part, whole, percent);
+    simulate_set_digits(arena, object, key, percent);
+}
+
+static void simulate_set_micros(struct arena *arena, struct doc *object, const char *key,
+                                uint64_t ns)
+{
+    char micros[32];
+
+    must(key[0] != '\0');
+    (void)snprintf(micros, sizeof micros, "%" PRIu64 ".%" PRIu64, ns / 1000, ns % 1000 / 100);
+    simulate_set_digits(arena, object, key, micros);
+}
+
+struct simulate_refused_shape {
+    uint32_t refused;
+    uint32_t shape;
+};
+
+static int simulate_by_refused(const void *left, const void *right)
+{
+    const struct simulate_refused_shape *a = left;
+    const struct simulate_refused_shape *b = right;
+
+    must(a->refused > 0 && b->refused > 0);
+    if (a->refused != b->refused)
+        return a->refused > b->refused ? -1 : 1;
+    return (a->shape > b->shape) - (a->shape < b->shape);
+}
+
+static struct doc *simulate_worst(struct arena *arena, const struct simulate_report *report,
+                                  const struct simulate_result *result)
+{
+    const uint32_t shapes = report->world->shapes;
+    struct simulate_refused_shape *refused = xcalloc(shapes, sizeof *refused);
+    struct doc *list = doc_new(arena, DOC_ARRAY);
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < shapes; i++)
+        if (result->shape_refused[i] > 0)
+            refused[count++] = (struct simulate_refused_shape){result->shape_refused[i], i};
+    must(count <= shapes);
+    qsort(refused, count, sizeof *refused, simulate_by_refused);
+    for (uint32_t i = 0; i < count && i < SIMULATE_WORST; i++) {
+        struct doc *item = doc_new(arena, DOC_OBJECT);
+        doc_set_str(arena, item, "shape", report->world->shape[refused[i].shape].text);
+        simulate_set_int(arena, item, "arrived", result->shape_arrived[refused[i].shape]);
+        simulate_set_int(arena, item, "refused", refused[i].refused);
+        doc_append(list, item);
+    }
+    xfree(refused);
+    return list;
+}
+
+/* Which document it is, and its rules that hold. */
+static void simulate_set_policy(struct arena *arena, struct doc *item,
+                                const struct policy_choice *policy)
+{
+    struct doc *holding = doc_new(arena, DOC_ARRAY);
+
+    must(policy->book->rules <= RULES_MAX);
+    doc_set_str(arena, item, "policy", policy->word);
+    if (policy->bare)
+        return;
+    doc_set_str(arena, item, "digest", policy->book->digest);
+    for (uint32_t rule = 0; rule < policy->book->rules; rule++)
+        if ((policy->holding & one_rule(rule)) != 0)
+            doc_append(holding, doc_new_int(arena, rule + 1));
+    doc_set(arena, item, TEXT("rulesHolding"), holding);
+}
+
+static struct doc *simulate_item(struct arena *arena, const struct simulate_report *report,
+                                 const struct simulate_result *result)
+{
+    const uint64_t capacity = report->world->gpu_milli;
+    struct doc *item = doc_new(arena, DOC_OBJECT);
+    const uint64_t decisions = result->decisions > 0 ? result->decisions : 1;
+
+    must(capacity > 0);
+    simulate_set_policy(arena, item, result->policy);
+    simulate_set_percent(arena, item, "allocatedPercent", result->allocated_milli, capacity);
+    must(result->allocated_milli + result->stranded_milli <= capacity);
+    simulate_set_percent(arena, item, "idlePercent", capacity - result->allocated_milli, capacity);
+    simulate_set_percent(arena, item, "strandedPercent", result->stranded_milli, capacity);
+    simulate_set_int(arena, item, "arrived", result->arrived);
+    simulate_set_int(arena, item, "refused", result->refused);
+    simulate_set_int(arena, item, "multiArrived", result->multi_arrived);
+    simulate_set_int(arena, item, "multiRefused", result->multi_refused);
+    if (result->multi_was_refused && report->options->churn_percent == 0)
+        simulate_set_percent(arena, item, "firstMultiRefusalLoadPercent", result->first_multi_milli,
+                             capacity);
+    simulate_set_percent(arena, item, "demandRefusedPercent", result->refused_milli,
+                         result->arrived_milli);
+    simulate_set_percent(arena, item, "multiRefusedPercent", result->multi_refused,
+                         result->multi_arrived);
+    simulate_set_micros(arena, item, "decisionMeanUs", result->decision_ns / decisions);
+    simulate_set_micros(arena, item, "decisionP99Us", simulate_p99(result));
+    simulate_set_micros(arena, item, "decisionLastMeanUs", simulate_last_mean(result));
+    doc_set(arena, item, TEXT("refusedShapes"), simulate_worst(arena, report, result));
+    return item;
+}
+
+static void simulate_set_target(struct arena *arena, struct doc *answer,
+                                const struct simulate_report *report, const char *source)
+{
+    struct doc *target = doc_object(arena, answer, "targetWorkload");
+
+    must(report->workload != NULL);
+    doc_set_str(arena, target, "source", source);
+    simulate_set_int(arena, target, "shapes", report->workload->classes);
+    simulate_set_int(arena, target, "shapesLeftOut", report->dropped);
+}
+
+static void simulate_set_world(struct arena *arena, struct doc *answer,
+                               const struct simulate_report *report)
+{
+    const struct world *world = report->world;
+
+    must(world->nodes > 0);
+    simulate_set_int(arena, answer, "nodes", world->nodes);
+    simulate_set_int(arena, answer, "gpus", world->gpus);
+    if (!world->is_cluster)
+        return;
+    simulate_set_int(arena, answer, "heldPods", world->helds);
+    simulate_set_percent(arena, answer, "heldPercent", report->result[0].held_milli,
+                         world->gpu_milli);
+}
+
+static struct doc *simulate_document(struct arena *arena, const struct simulate_report *report)
+{
+    const struct world *world = report->world;
+    struct doc *answer = doc_new(arena, DOC_OBJECT);
+    struct doc *items = doc_new(arena, DOC_ARRAY);
+
+    must(report->results > 0);
+    simulate_set_target(arena, answer, report, report->options->learn ? "learned" : "arrivals");
+    simulate_set_world(arena, answer, report);
+    simulate_set_int(arena, answer, "arrivals", world->pods);
+    simulate_set_int(arena, answer, "seed", report->options->seed);
+    if (report->options->churn_percent > 0) {
+        simulate_set_int(arena, answer, "churnPercent", report->options->churn_percent);
+        simulate_set_int(arena, answer, "events", report->options->events);
+    } else {
+        simulate_set_percent(arena, answer, "loadPercent", report->result[0].arrived_milli,
+                             world->gpu_milli);
+    }
+    for (size_t i = 0; i < report->results; i++)
+        doc_append(items, simulate_item(arena, report, &report->result[i]));
+    doc_set(arena, answer, TEXT("items"), items);
+    return answer;
+}
+
+/* --- the tables --- */
+
+static const struct table_column simulate_columns[] = {
+    {"POLICY", 0},
+    {"ALLOCATED-%", COLUMN_RIGHT},
+    {"IDLE-%", COLUMN_RIGHT},
+    {"STRANDED-%", COLUMN_RIGHT},
+    {"REFUSED", COLUMN_RIGHT},
+    {"REFUSED-%", COLUMN_RIGHT},
+    {"MULTI", COLUMN_RIGHT},
+    {"MULTI-%", COLUMN_RIGHT},
+    {"MULTI-FROM-%", COLUMN_RIGHT},
+    {"MEAN-US", COLUMN_RIGHT},
+    {"P99-US", COLUMN_RIGHT},
+};
+
+/* Two of the four digits behind the point are enough for people; rounded half up. */
+void simulate_short_percent(struct text percent, char out[SIMULATE_PERCENT_BYTES])
+{
+    uint64_t digits = 0;
+
+    must(percent.len > 5 && percent.at[percent.len - 5] == '.');
+    for (size_t i = 0; i < percent.len; i++)
+        if (percent.at[i] != '.')
+            digits = 10 * digits + (uint64_t)(percent.at[i] - '0');
+    digits = (digits + 50) / 100;
+    (void)snprintf(out, SIMULATE_PERCENT_BYTES, "%" PRIu64 ".%02" PRIu64, digits / 100,
+                   digits % 100);
+}
+
+void simulate_add_percent(struct table *table, const struct doc *item, const char *key)
+{
+    const struct doc *number = doc_get(item, key);
+    char shown[SIMULATE_PERCENT_BYTES] = "";
+
+    must(number == NULL || number->kind == DOC_NUMBER);
+    if (number != NULL)
+        simulate_short_percent(number->text, shown);
+    table_text(table, shown);
+}
+
+static void simulate_row(struct table *table, const struct doc *item)
+{
+    must(table->columns == ARRAY_LEN(simulate_columns));
+    table_text(table, doc_shown(item, "policy"));
+    simulate_add_percent(table, item, "allocatedPercent");
+    simulate_add_percent(table, item, "idlePercent");
+    simulate_add_percent(table, item, "strandedPercent");
+    table_number(table, doc_int(item, "refused"));
+    simulate_add_percent(table, item, "demandRefusedPercent");
+    table_number(table, doc_int(item, "multiRefused"));
+    simulate_add_percent(table, item, "multiRefusedPercent");
+    simulate_add_percent(table, item, "firstMultiRefusalLoadPercent");
+    table_printf(table, "%.*s", TEXT_ARG(doc_get(item, "decisionMeanUs")->text));
+    table_printf(table, "%.*s", TEXT_ARG(doc_get(item, "decisionP99Us")->text));
+}
+
+static void simulate_name(struct strbuf *out, const struct doc *item)
+{
+    must(item != NULL);
+    strbuf_str(out, doc_shown(item, "policy"));
+}
+
+static const struct table_column shape_columns[] = {
+    {"POLICY", 0},
+    {"SHAPE", 0},
+    {"ARRIVED", COLUMN_RIGHT},
+    {"REFUSED", COLUMN_RIGHT},
+};
+
+static void simulate_shape_row(struct table *table, const struct doc *item)
+{
+    must(table->columns == ARRAY_LEN(shape_columns));
+    table_text(table, doc_shown(item, "policy"));
+    table_text(table, doc_shown(item, "shape"));
+    table_number(table, doc_int(item, "arrived"));
+    table_number(table, doc_int(item, "refused"));
+}
+
+/* In the order of the policies, whatever --sort-by says: that is about the first table. */
+static int simulate_show_shapes(struct ctl *ctl, const struct doc *answer)
+{
+    static const struct list_view view = {
+        shape_columns, ARRAY_LEN(shape_columns), simulate_shape_row, simulate_name, "",
+    };
+    struct doc *rows = doc_new(&ctl->arena, DOC_ARRAY);
+
+    must(answer->kind == DOC_OBJECT);
+    doc_each (item, doc_get(answer, "items"))
+        doc_each (shape, doc_get(item, "refusedShapes")) {
+            struct doc *row = doc_copy(&ctl->arena, shape);
+            doc_set_str(&ctl->arena, row, "policy", doc_shown(item, "policy"));
+            doc_append(rows, row);
+        }
+    if (rows->count == 0)
+        return CTL_FINE;
+    (void)fputs(ctl->screen.headers ? "\nrefused most often:\n" : "\n", ctl->screen.out);
+    const char *sort_by = ctl->screen.sort_by;
+    ctl->screen.sort_by = NULL;
+    const int status = ctl_show_rows(ctl, rows, &view);
+    ctl->screen.sort_by = sort_by;
+    return status;
+}
+
+static void simulate_load(uint64_t part, uint64_t whole, char out[SIMULATE_PERCENT_BYTES])
+{
+    char percent[SIMULATE_PERCENT_BYTES];
+
+    must(part == 0 || whole > 0);
+    simulate_percent(part, whole, percent);
+    simulate_short_percent(text_of(percent), out);
+}
+
+/* Rules that do not hold now could tomorrow: so people are told which they are. */
+static void simulate_put_rules(FILE *out, const struct simulate_report *report)
+{
+    char at[TIME_TEXT_BYTES];
+
+    must(report->results > 0);
+    time_format(report->at_ms, at);
+    for (size_t i = 0; i < report->results; i++) {
+        const struct policy_choice *policy = report->result[i].policy;
+        if (!rulebook_has_windows(policy->book))
+            continue;
+        (void)fprintf(out, "rules of %s as of %s:", policy->word, at);
+        for (uint32_t rule = 0; rule < policy->book->rules; rule++)
+            (void)fprintf(out, "%s %" PRIu32 " (%s)%s", rule > 0 ? "," : "", rule + 1,
+                          policy->book->rule[rule].name,
+                          (policy->holding & one_rule(rule)) != 0 ? "" : " does not hold");
+        (void)fputc('\n', out); /* judged at the end, as all output is */
+    }
+}
+
+static void simulate_put_cluster(FILE *out, const struct simulate_report *report)
+{
+    const struct world *world = report->world;
+    char held[SIMULATE_PERCENT_BYTES];
+
+    must(report->results > 0);
+    (void)fprintf(out, "%" PRIu32 " nodes with %" PRIu64 " GPUs", world->nodes, world->gpus);
+    simulate_load(report->result[0].held_milli, world->gpu_milli, held);
+    if (world->is_cluster)
+        (void)fprintf(out, ", of which %" PRIu32 " %s %s %%", world->helds,
+                      world->helds == 1 ? "pod holds" : "pods hold", held);
+    (void)fputs("; ", out); /* judged at the end, as all output is */
+}
+
+static void simulate_put_head(const struct ctl *ctl, const struct simulate_report *report)
+{
+    const struct world *world = report->world;
+    const struct simulate_options *options = report->options;
+    char load[SIMULATE_PERCENT_BYTES];
+    FILE *out = ctl->screen.out;
+
+    must(report->results > 0);
+    simulate_load(report->result[0].arrived_milli, world->gpu_milli, load);
+    simulate_put_cluster(out, report);
+    if (options->churn_percent > 0)
+        (void)fprintf(out,
+                      "%" PRIu32 " pods drawn from %" PRIu32 " arrivals, others end above %" PRIu32
+                      " %%; the second half of them is counted\n",
+                      options->events, world->pods, options->churn_percent);
+    else
+        (void)fprintf(out, "%" PRIu32 " arrivals ask for %s %% of the GPU capacity\n", world->pods,
+                      load);
+    (void)fprintf(out, "target workload: %" PRIu32 " shapes of the arrivals file",
+                  report->workload->classes);
+    if (report->dropped > 0)
+        (void)fprintf(out, "; %" PRIu32 " rare ones are left out", report->dropped);
+    if (report->options->learn)
+        (void)fputs("; fgd and rollout know what has arrived so far", out);
+    (void)fputc('\n', out); /* judged at the end, as all output is */
+    simulate_put_rules(out, report);
+    (void)fputc('\n', out);
+}
+
+int simulate_show(struct ctl *ctl, const struct simulate_report *report)
+{
+    static const struct list_view view = {
+        simulate_columns, ARRAY_LEN(simulate_columns), simulate_row, simulate_name, "",
+    };
+    const struct doc *answer = simulate_document(&ctl->arena, report);
+    const bool table = ctl->format == FORMAT_TABLE || ctl->format == FORMAT_WIDE;
+
+    must(answer->kind == DOC_OBJECT);
+    if (table && ctl->screen.headers)
+        simulate_put_head(ctl, report);
+    const int status = ctl_show_list(ctl, answer, &view);
+    return status == CTL_FINE && table ? simulate_show_shapes(ctl, answer) : status;
+}
+
+/* --- how many more fit --- */
+
+static struct doc *rounds_refused(struct arena *arena, const struct simulate_report *report,
+                                  struct simulate_result *result)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    struct doc *refused = doc_new(arena, DOC_OBJECT);
+
+    must(result->refused > 0);
+    strbuf_init(&text);
+    reasons_write(&result->reasons, &text);
+    /* The reasons say already that no node has the model. */
+    const char *nearest = strstr(result->never, "; the nearest ");
+    if (result->never[0] != '\0')
+        strbuf_printf(&text, "%s%s", nearest != NULL ? "" : "; ",
+                      nearest != NULL ? nearest : result->never);
+    doc_set_str(arena, refused, "pod", report->world->shape[result->first_shape].text);
+    doc_set_str(arena, refused, "text", arena_copy(arena, (struct text){text.data, text.len}));
+    doc_set(arena, refused, TEXT("reasons"), reasons_doc(&result->reasons, arena));
+    if (result->never[0] != '\0')
+        doc_set_str(arena, refused, "never", result->never);
+    return refused;
+}
+
+static struct doc *rounds_document(struct arena *arena, const struct simulate_report *report)
+{
+    const struct world *world = report->world;
+    struct doc *answer = doc_new(arena, DOC_OBJECT);
+    struct doc *items = doc_new(arena, DOC_ARRAY);
+
+    must(world->rounds > 0);
+    simulate_set_target(arena, answer, report, "pods");
+    simulate_set_world(arena, answer, report);
+    simulate_set_int(arena, answer, "podsOfOneRound", world->pods);
+    simulate_set_int(arena, answer, "rounds", world->rounds);
+    simulate_set_int(arena, answer, "seed", report->options->seed);
+    for (size_t i = 0; i < report->results; i++) {
+        struct simulate_result *result = &report->result[i];
+        struct doc *item = doc_new(arena, DOC_OBJECT);
+        simulate_set_policy(arena, item, result->policy);
+        simulate_set_int(arena, item, "fittedBeforeRefusal", result->fitted_before);
+        simulate_set_int(arena, item, "fitted", result->arrived - result->refused);
+        simulate_set_percent(arena, item, "allocatedPercent", result->allocated_milli,
+                             world->gpu_milli);
+        if (result->refused > 0)
+            doc_set(arena, item, TEXT("firstRefused"), rounds_refused(arena, report, result));
+        doc_append(items, item);
+    }
+    doc_set(arena, answer, TEXT("items"), items);
+    return answer;
+}
+
+static const struct table_column rounds_columns[] = {
+    {"POLICY", 0},
+    {"BEFORE", COLUMN_RIGHT},
+    {"IN-ALL", COLUMN_RIGHT},
+    {"ALLOCATED-%", COLUMN_RIGHT},
+};
+
+static void rounds_row(struct table *table, const struct doc *item)
+{
+    must(table->columns == ARRAY_LEN(rounds_columns));
+    table_text(table, doc_shown(item, "policy"));
+    table_number(table, doc_int(item, "fittedBeforeRefusal"));
+    table_number(table, doc_int(item, "fitted"));
+    simulate_add_percent(table, item, "allocatedPercent");
+}
+
+static void rounds_put_head(const struct ctl *ctl, const struct simulate_report *report)
+{
+    const struct world *world = report->world;
+    FILE *out = ctl->screen.out;
+
+    must(world->rounds > 0);
+    simulate_put_cluster(out, report);
+    (void)fprintf(out,
+                  "the pods of the manifest (%" PRIu32 ") arrive again and again, at most %" PRIu32
+                  " times\ntarget workload: the pods of the manifest\n",
+                  world->pods, world->rounds); /* judged at the end, as all output is */
+    simulate_put_rules(out, report);
+    (void)fputc('\n', out);
+}
+
+/* Sentences, because a reason is longer than a column. */
+static void rounds_put_refused(const struct ctl *ctl, const struct doc *answer)
+{
+    FILE *out = ctl->screen.out;
+
+    must(answer->kind == DOC_OBJECT);
+    (void)fputs(ctl->screen.headers ? "\nrefused first:\n" : "\n", out);
+    doc_each (item, doc_get(answer, "items")) {
+        const struct doc *refused = doc_get(item, "firstRefused");
+        (void)fprintf(out, "%-8s  ", doc_shown(item, "policy"));
+        if (refused != NULL)
+            (void)fprintf(out, "%s: %s\n", doc_shown(refused, "pod"), doc_shown(refused, "text"));
+        else
+            (void)fputs("nothing: all of them fit\n", out);
+    }
+}
+
+int simulate_show_rounds(struct ctl *ctl, const struct simulate_report *report)
+{
+    static const struct list_view view = {
+        rounds_columns, ARRAY_LEN(rounds_columns), rounds_row, simulate_name, "",
+    };
+    const struct doc *answer = rounds_document(&ctl->arena, report);
+    const bool table = ctl->format == FORMAT_TABLE || ctl->format == FORMAT_WIDE;
+
+    must(answer->kind == DOC_OBJECT);
+    if (table && ctl->screen.headers)
+        rounds_put_head(ctl, report);
+    const int status = ctl_show_list(ctl, answer, &view);
+    if (status == CTL_FINE && table)
+        rounds_put_refused(ctl, answer);
+    return status;
+}

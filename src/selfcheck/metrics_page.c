@@ -1,0 +1,276 @@
+/*
+ * /metrics: counters are where things happen, gauges are set here when the page is requested.
+ * Called by the router and by the diagnostics, in any thread, also in two at once. The cost is one
+ * pass over all GPUs of the snapshot.
+ */
+#include "milligpu/selfcheck/metrics_page.h"
+
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/spine/policy_reload.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/usage/usage_book.h"
+#include "milligpu/waiting/hints.h"
+#include "milligpu/webhook/judges.h"
+
+#include "milligpu_version.h"
+#include "namespace_metrics.h"
+#include "process_metrics.h"
+#include "waiting_metrics.h"
+
+/* A cluster has few models, so a linear search is enough. */
+static struct model_amounts *metrics_page_model_of(struct amounts_by_model *models,
+                                                   const struct atom *model)
+{
+    must(model != NULL); /* interned: the same name is the same atom */
+    for (size_t i = 0; i < models->count; i++)
+        if (models->model[i].model == model)
+            return &models->model[i];
+    models->model = xgrow(models->model, models->count, &models->capacity, sizeof *models->model);
+    models->model[models->count] = (struct model_amounts){.model = model};
+    return &models->model[models->count++];
+}
+
+static int metrics_page_by_name(const void *a, const void *b)
+{
+    const struct model_amounts *left = a;
+    const struct model_amounts *right = b;
+    return strcmp(left->model->text, right->model->text);
+}
+
+/* Sorted by name, so that two scrapes of the same state have the same bytes. */
+void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *out)
+{
+    CLEANUP(fragments_freep) struct fragments *fragments = fragments_new_for(snapshot);
+    uint32_t fragment[GPUS_PER_NODE_MAX];
+    const struct node *node;
+
+    must(snapshot != NULL);
+    *out = (struct amounts_by_model){0};
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
+        fragments_of_node(fragments, node, fragment);
+        for (uint32_t i = 0; i < node->gpus; i++) {
+            struct model_amounts *model = metrics_page_model_of(out, node->gpu[i].model);
+            admin_amounts_add(&model->amounts, node, &node->gpu[i], fragment_at(fragment, i));
+            model->sick += gpu_reported_unhealthy(&node->gpu[i]);
+        }
+    }
+    if (out->count > 0)
+        qsort(out->model, out->count, sizeof *out->model, metrics_page_by_name);
+}
+
+/* An empty label value would be the same as no label in Prometheus. */
+static const char *model_label(const struct model_amounts *model)
+{
+    return model->model->len > 0 ? model->model->text : "unknown";
+}
+
+static void put_sample(struct strbuf *out, enum metric_id id, const struct model_amounts *model,
+                       uint64_t number)
+{
+    metric_sample(out, id, LABEL_VALUES(model_label(model)), number);
+}
+
+/* All reasons, also those of 0 milli: a series that comes and goes is hard to query. */
+static void put_closed(struct strbuf *out, const struct model_amounts *model)
+{
+    for (uint32_t part = ACCOUNT_HELD; part < ACCOUNT_PARTS; part++)
+        metric_sample(out, M_CLOSED, LABEL_VALUES(account_name(part), model_label(model)),
+                      model->amounts.part_milli[part]);
+}
+
+/* Their labels are an open set, so they are created again for each scrape. */
+static void metrics_page_put_models(struct strbuf *out, const struct amounts_by_model *models,
+                                    enum metric_format format)
+{
+    const struct model_amounts *end = models->model + models->count;
+
+    must(models->count == 0 || models->model != NULL);
+    metric_head(out, M_ALLOCATED, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_sample(out, M_ALLOCATED, at,
+                   at->amounts.part_milli[ACCOUNT_USED] + at->amounts.part_milli[ACCOUNT_RESERVED]);
+    metric_head(out, M_FREE, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_sample(out, M_FREE, at, at->amounts.part_milli[ACCOUNT_FREE]);
+    metric_head(out, M_TOTAL, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_sample(out, M_TOTAL, at, at->amounts.total_milli);
+    metric_head(out, M_CLOSED, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_closed(out, at);
+    metric_head(out, M_UNHEALTHY_GPUS, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_sample(out, M_UNHEALTHY_GPUS, at, at->sick);
+    metric_head(out, M_FRAGMENT, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_sample(out, M_FRAGMENT, at, at->amounts.fragment_milli);
+    metric_head(out, M_LARGEST_FREE, format);
+    for (const struct model_amounts *at = models->model; at < end; at++)
+        put_sample(out, M_LARGEST_FREE, at, at->amounts.largest_free_milli);
+    must(out->len > 0);
+}
+
+/* What the shares of one node used, added to the sums of their models. */
+static void add_measured(const struct measured *measured, const struct node *node, int64_t now_ms,
+                         const struct amounts_by_model *models, int64_t *milli)
+{
+    for (uint32_t i = 0; i < node->allocations; i++) {
+        const struct allocation *allocation = node->allocation[i];
+        for (uint32_t k = 0; k < allocation->is.shares; k++) {
+            const struct share *share = &allocation->is.share[k];
+            const struct measured_share *is = measured_find(measured, node, allocation, share);
+            if (is == NULL || is->milli <= 0 || !measured_is_fresh(is, now_ms))
+                continue;
+            const struct gpu *gpu = node_gpu(node, atom_text(share->gpu));
+            for (size_t m = 0; m < models->count; m++)
+                if (models->model[m].model == gpu->model)
+                    milli[m] += is->milli;
+        }
+    }
+}
+
+/* One look-up for each node, and one for each share of those that report. */
+static void put_measured(struct strbuf *out, const struct app *app, const struct snapshot *snapshot,
+                         const struct amounts_by_model *models, enum metric_format format)
+{
+    const int64_t now_ms = app->clock.wall_ms(app->clock.ctx);
+    CLEANUP(xfreep) int64_t *milli = xcalloc(models->count + 1, sizeof *milli);
+    const struct node *node;
+
+    for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
+        CLEANUP(measured_unrefp)
+        const struct measured *measured =
+            usage_book_measured(app->usage_book, atom_text(node->name));
+        if (measured != NULL)
+            add_measured(measured, node, now_ms, models, milli);
+    }
+    metric_head(out, M_MEASURED, format);
+    for (size_t k = 0; k < models->count; k++)
+        put_sample(out, M_MEASURED, &models->model[k], (uint64_t)milli[k]);
+}
+
+static void set_usage(const struct app *app)
+{
+    struct usage_totals totals;
+
+    usage_book_totals(app->usage_book, app->clock.wall_ms(app->clock.ctx), &totals);
+    metric_set(M_REPORTING_NODES, NULL, totals.reporting);
+    metric_set(M_MEASURED_SHARES, NULL, totals.shares);
+}
+
+static void set_age(const struct app *app, const char *resource, int64_t heard_ms)
+{
+    const int64_t age_ms = app->clock.now_ms(app->clock.ctx) - heard_ms;
+
+    must(heard_ms >= 0);
+    if (heard_ms > 0) /* milligpu_ready shows that nothing was received yet */
+        metric_set(M_WATCH_AGE, LABEL_VALUES(resource), age_ms > 0 ? age_ms / 1000 : 0);
+}
+
+/* The tables that tenants can fill; each has a bound (docs/why/014). */
+static void set_table_bytes(const struct app *app)
+{
+    const struct hints_bytes hints = hints_bytes(app->hints);
+    const struct pod_cache_bytes pods = pod_cache_bytes(app->pod_cache);
+
+    must(hints.askers <= INT64_MAX);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("askers"), (int64_t)hints.askers);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("wishes"), (int64_t)hints.wishes);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("refusals"), (int64_t)hints.refusals);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("requests"), (int64_t)pods.requests);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("told"), (int64_t)pods.told);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("demands"), (int64_t)pods.demands);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("contexts"), (int64_t)pods.contexts);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("names"), (int64_t)atomic_load(&app->names_bytes));
+}
+
+/* The gauges stay as they were while the file cannot be read. */
+static void set_ledger_bytes(const struct app *app)
+{
+    struct store_facts facts;
+    struct err err;
+
+    must(app->store != NULL);
+    if (store_facts(app->store, &facts, &err) < 0)
+        return;
+    metric_set(M_LEDGER_BYTES, LABEL_VALUES("used"), facts.used_bytes);
+    metric_set(M_LEDGER_BYTES, LABEL_VALUES("wal"), facts.wal_bytes);
+    metric_set(M_LEDGER_BYTES, LABEL_VALUES("file"), facts.bytes);
+    metric_set(M_LEDGER_BYTES, LABEL_VALUES("copies"), facts.copies_bytes);
+    if (facts.volume_free_bytes >= 0)
+        metric_set(M_LEDGER_BYTES, LABEL_VALUES("volume_free"), facts.volume_free_bytes);
+    metric_set(M_LEDGER_MAX, NULL, facts.max_bytes);
+    metric_set(M_LEDGER_TRIMMED, NULL, facts.trimmed_ms / 1000);
+}
+
+/* milligpu_ready follows /readyz, so draining counts as not ready. */
+static void set_gauges(const struct app *app)
+{
+    must(app->queue != NULL && app->hints != NULL);
+    metric_set(M_QUEUE_DEPTH, NULL, (int64_t)queue_depth(app->queue));
+    metric_set(M_WAITING_OVERFLOW, NULL,
+               hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx)));
+    set_table_bytes(app);
+    set_ledger_bytes(app);
+    set_usage(app);
+    metric_set(M_JUDGE_BYTES, NULL, (int64_t)judges_bytes(app->judges));
+    metric_set(M_READY, NULL, app_ready(app, NULL) && !atomic_load(&app->draining));
+    metric_set(M_SAFE_MODE, NULL, atomic_load(&app->health.safe_mode));
+    if (atomic_load(&app->health.safe_mode))
+        metric_set(M_SAFE_MODE_INFO, LABEL_VALUES(safe_mode_word(app)), 1);
+    set_age(app, "nodes", atomic_load(&app->watch.nodes_heard_ms));
+    set_age(app, "pods", atomic_load(&app->watch.pods_heard_ms));
+    metric_set(M_BUILD_INFO, LABEL_VALUES(MILLIGPU_VERSION, MILLIGPU_COMMIT), 1);
+}
+
+/* A path is somebody's own, and would be one more series each time. */
+static const char *policy_label(const struct rulebook *book)
+{
+    must(book->name[0] != '\0');
+    return strpbrk(book->name, "/.") != NULL ? "file" : book->name;
+}
+
+static void set_policy(const struct app *app, const struct outlook *outlook)
+{
+    char failed[ERR_TEXT_MAX];
+    int64_t since_ms;
+    int64_t holding = 0;
+
+    must(outlook->rulebook != NULL);
+    for (uint32_t i = 0; i < outlook->rulebook->rules; i++)
+        holding += (outlook->holding & one_rule(i)) != 0;
+    metric_set(M_POLICY_RULES, NULL, outlook->rulebook->rules);
+    metric_set(M_POLICY_HOLDING, NULL, holding);
+    metric_set(M_POLICY_FAILED, NULL, policy_reload_failed(app->policy_reload, failed, &since_ms));
+}
+
+void metrics_page(struct app *app, struct strbuf *out, enum metric_format format)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(app->view);
+    struct amounts_by_model models = {0};
+
+    set_gauges(app);
+    if (snapshot != NULL) {
+        must(snapshot->generation <= INT64_MAX);
+        metric_set(M_GENERATION, NULL, (int64_t)snapshot->generation);
+        set_policy(app, snapshot->outlook);
+        amounts_by_model(snapshot, &models);
+    }
+    waiting_metrics_set(app->hints, app->clock.wall_ms(app->clock.ctx), &models);
+    metric_expose(out, milligpud_metrics, format);
+    if (snapshot != NULL) {
+        metric_head(out, M_POLICY_INFO, format);
+        metric_sample(out, M_POLICY_INFO, LABEL_VALUES(policy_label(snapshot->outlook->rulebook)),
+                      1);
+    }
+    metrics_page_put_models(out, &models, format);
+    if (snapshot != NULL)
+        namespace_metrics(out, snapshot, format);
+    if (snapshot != NULL)
+        put_measured(out, app, snapshot, &models, format);
+    process_metrics(out, format);
+    metric_end(out, format);
+    xfree(models.model);
+}

@@ -1,0 +1,334 @@
+/*
+ * Verifies the ledger while milligpud runs. verifier_step() runs in a thread of its own; the writer
+ * calls verifier_meet() between two batches and verifier_memory() at its tick. One verification
+ * goes ask, meet, run, part: the verifier opens a read transaction and asks; the writer pins it and
+ * takes the snapshot of the same moment; the verifier checks file, snapshot and both against each
+ * other, without the writer; then it closes the transaction. Only ERR_CORRUPT and ERR_INTERNAL are
+ * findings, and they begin safe mode, except for damage among ended allocations. Any other error
+ * means that the check did not end.
+ */
+#include "milligpu/selfcheck/verifier.h"
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/bell.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/run/mutex.h"
+
+#include "diagnostics.h"
+
+/* Nodes of the ledger in memory that the writer checks each second. */
+enum { PLACES_A_TURN = 128 };
+
+/* NONE -> ASKED by the verifier, -> HELD by the writer, -> NONE by the verifier. */
+enum meeting { MEETING_NONE, MEETING_ASKED, MEETING_HELD };
+
+struct verifier {
+    struct app *app;
+    struct mutex lock; /* guards the fields below, up to due_ms */
+    enum meeting meeting;
+    struct store_read
+        /* NULL between verifications; the writer uses it in verifier_meet() only */
+        *look;
+    const struct snapshot *snapshot;
+    bool stopping;
+    struct err err; /* of the pin; code ERR_NONE: it succeeded */
+    struct verifier_facts facts;
+    int64_t due_ms; /* monotonic */
+    bool bundled;
+};
+
+/* The first verification is due at once. */
+struct verifier *verifier_new(struct app *app)
+{
+    struct verifier *verifier = xcalloc(1, sizeof *verifier);
+
+    must(app->store != NULL && app->view != NULL);
+    verifier->app = app;
+    app->verifier_bell = bell_new();
+    verifier->due_ms = INT64_MIN;
+    mutex_init(&verifier->lock);
+    return verifier;
+}
+
+/*
+ * Ends the verification: SQLite's log grows as long as the read transaction is open. It is closed
+ * under the lock, because verifier_stop() may want to interrupt it. The interval counts from
+ * now_ms, the beginning of the step that verified.
+ */
+static void verifier_part(struct verifier *verifier, int64_t now_ms)
+{
+    const uint32_t interval_s = atomic_load(&verifier->app->settings)->verify_interval_s;
+
+    mutex_lock(&verifier->lock);
+    store_read_close(verifier->look);
+    snapshot_unref(verifier->snapshot);
+    verifier->look = NULL;
+    verifier->snapshot = NULL;
+    verifier->meeting = MEETING_NONE;
+    mutex_unlock(&verifier->lock);
+    verifier->due_ms = interval_s == 0 ? INT64_MAX : now_ms + (int64_t)interval_s * 1000;
+    must(verifier->due_ms >= now_ms);
+}
+
+void verifier_free(struct verifier *verifier)
+{
+    if (verifier == NULL)
+        return;
+    store_read_close(verifier->look);
+    snapshot_unref(verifier->snapshot);
+    mutex_done(&verifier->lock);
+    bell_free(STEAL(verifier->app->verifier_bell));
+    xfree(verifier);
+}
+
+/* A verification of a large ledger may take long; the interrupt ends SQLite's part of it. */
+void verifier_stop(struct verifier *verifier)
+{
+    if (verifier == NULL)
+        return;
+    mutex_lock(&verifier->lock);
+    verifier->stopping = true;
+    if (verifier->look != NULL)
+        store_read_interrupt(verifier->look);
+    mutex_unlock(&verifier->lock);
+    bell_ring(verifier->app->verifier_bell);
+}
+
+void verifier_facts(struct verifier *verifier, struct verifier_facts *out)
+{
+    mutex_lock(&verifier->lock);
+    *out = verifier->facts;
+    mutex_unlock(&verifier->lock);
+}
+
+/*
+ * The writer waits for the pin only: one small query, or a copy of a ledger in memory. Pin and
+ * snapshot are of the same moment because nothing is written between two batches. The result of the
+ * pin is judged by the verifier's thread.
+ */
+void verifier_meet(struct verifier *verifier)
+{
+    if (verifier == NULL)
+        return;
+    mutex_lock(&verifier->lock);
+    if (verifier->meeting == MEETING_ASKED) {
+        verifier->err.code = ERR_NONE;
+        (void)!store_read_pin(verifier->look, &verifier->err); /* checked by the verifier thread */
+        verifier->snapshot = view_take(verifier->app->view);
+        verifier->meeting = MEETING_HELD;
+        must(verifier->snapshot != NULL);
+        bell_ring(verifier->app->verifier_bell);
+    }
+    mutex_unlock(&verifier->lock);
+}
+
+/*
+ * A few nodes at each tick, so the writer is never delayed; a round of 15,000 nodes takes two
+ * minutes.
+ */
+void verifier_memory(struct app *app, const struct ledger *ledger, uint32_t *place)
+{
+    struct err err;
+
+    if (atomic_load(&app->settings)->verify_interval_s == 0)
+        return;
+    if (*place >= ledger_places(ledger))
+        *place = 0;
+    if (ledger_check_some(ledger, *place, PLACES_A_TURN, &err) < 0)
+        safe_mode_enter(app, SAFE_MEMORY, err.text);
+    *place += PLACES_A_TURN;
+}
+
+/* Everything else (busy, interrupted, out of memory, a disk that does not read) proves nothing. */
+static bool is_finding(const struct err *err)
+{
+    must(err->code != ERR_NONE);
+    return err->code == ERR_CORRUPT || err->code == ERR_INTERNAL;
+}
+
+/* Recomputes every node from its allocations, and the counts from the nodes. */
+static int check_snapshot(const struct snapshot *snapshot, struct err *err)
+{
+    const struct node *node;
+    uint32_t nodes = 0;
+    uint32_t allocations = 0;
+    uint32_t at = 0;
+
+    must(snapshot->nodes <= snapshot->slots);
+    while ((node = snapshot_next(snapshot, &at)) != NULL) {
+        if (node_check(node, err) < 0)
+            return -(int)err->code;
+        nodes++;
+        allocations += node->allocations;
+    }
+    if (nodes == snapshot->nodes && allocations == snapshot->allocations)
+        return 0;
+    return err_set(err, ERR_CORRUPT, "readers count %u nodes and %u pods where there are %u and %u",
+                   snapshot->nodes, snapshot->allocations, nodes, allocations);
+}
+
+/* A verification that the stop interrupted is counted and not logged. */
+static void log_unfinished(struct verifier *verifier, const struct err *err)
+{
+    mutex_lock(&verifier->lock);
+    const bool stopping = verifier->stopping;
+    mutex_unlock(&verifier->lock);
+    must(err->code != ERR_NONE);
+    metric_add(M_VERIFICATIONS, LABEL_VALUES("unfinished"), 1);
+    if (!stopping)
+        log_write(LOG_WARN, "a verification of the ledger was not completed",
+                  log_str("error", err->text));
+}
+
+/*
+ * The verification was completed, and this is the result. A safe mode that the writer entered
+ * meanwhile counts as a failure, too: the ledger is not sound, whoever found it.
+ */
+static void verifier_conclude(struct verifier *verifier, bool past_broken, int64_t began_ns)
+{
+    struct app *app = verifier->app;
+    const int64_t took_ns = clock_ns() - began_ns;
+    const int64_t at_ms = app->clock.wall_ms(app->clock.ctx);
+    const char *outcome = atomic_load(&app->health.safe_mode) ? "failed"
+                          : past_broken                       ? "past"
+                                                              : "ok";
+
+    must(took_ns >= 0);
+    mutex_lock(&verifier->lock);
+    verifier->facts = (struct verifier_facts){.at_ms = at_ms, .took_ms = took_ns / 1000000};
+    mutex_unlock(&verifier->lock);
+    metric_add(M_VERIFICATIONS, LABEL_VALUES(outcome), 1);
+    metric_observe_ns(M_VERIFICATION_SECONDS, NULL, took_ns);
+    metric_set(M_VERIFICATION_TIME, NULL, at_ms / 1000);
+    atomic_store(&app->health.history_checked, true);
+}
+
+/* No grant depends on ended allocations, so this is logged once and stays visible in doctor. */
+static void note_past(struct app *app, const struct err *err)
+{
+    must(err->code != ERR_NONE);
+    if (!atomic_exchange(&app->health.history_broken, true))
+        log_write(LOG_ERROR, "the history in the ledger is damaged; granting is not affected",
+                  log_str("error", err->text));
+}
+
+/*
+ * The pin is done: the read transaction and the snapshot now belong to this thread only, and no
+ * lock is needed. From the file to memory to the comparison: a difference means something only if
+ * both sides are sound in themselves.
+ */
+static void verifier_run(struct verifier *verifier)
+{
+    struct app *app = verifier->app;
+    const int64_t began_ns = clock_ns();
+    enum store_check which = STORE_CHECKS;
+    enum safe_mode_reason reason = SAFE_DISK;
+    struct err err = verifier->err;
+    bool past_broken = false;
+
+    must(verifier->look != NULL && verifier->snapshot != NULL);
+    int failed =
+        err.code == ERR_NONE ? store_read_verify(verifier->look, &which, &err) : -(int)err.code;
+    if (failed != 0 && which == CHECK_PAST && is_finding(&err)) {
+        note_past(app, &err);
+        past_broken = true;
+        failed = 0;
+    }
+    if (failed == 0) {
+        reason = SAFE_MEMORY;
+        failed = check_snapshot(verifier->snapshot, &err);
+    }
+    if (failed == 0) {
+        reason = SAFE_DIFFER;
+        failed = store_read_compare(verifier->look, verifier->snapshot, &err);
+    }
+    if (failed != 0 && !is_finding(&err)) {
+        log_unfinished(verifier, &err);
+        return;
+    }
+    if (failed != 0)
+        safe_mode_enter(app, reason, err.text);
+    verifier_conclude(verifier, past_broken, began_ns);
+}
+
+/*
+ * A store that cannot be opened for reading is tried again after the usual interval, unless it
+ * proves to be corrupt.
+ */
+static void verifier_ask(struct verifier *verifier, int64_t now_ms)
+{
+    struct store_read *look = NULL;
+    struct err err;
+
+    must(verifier->look == NULL);
+    if (store_read_open(verifier->app->store, &look, &err) < 0) {
+        if (is_finding(&err))
+            safe_mode_enter(verifier->app, SAFE_DISK, err.text);
+        else
+            log_unfinished(verifier, &err);
+        verifier_part(verifier, now_ms);
+        return;
+    }
+    mutex_lock(&verifier->lock);
+    verifier->look = look;
+    verifier->meeting = MEETING_ASKED;
+    mutex_unlock(&verifier->lock);
+    queue_wake(verifier->app->queue); /* the writer, which then meets */
+}
+
+/*
+ * Once, in this thread, because whoever found the fault may be the writer, which must go on
+ * answering. A bundle that failed is not tried again: it would fail in the same way.
+ */
+static void fill_bundle(struct verifier *verifier)
+{
+    struct app *app = verifier->app;
+    struct err err;
+
+    verifier->bundled = true;
+    must(atomic_load(&app->health.safe_mode));
+    if (app->health.safe.folder[0] != '\0' && diagnostics_write(app, &err) < 0)
+        log_write(LOG_ERROR, "the diagnostics are not complete", log_str("error", err.text),
+                  log_str("diagnostics", app->health.safe.folder));
+}
+
+/*
+ * In safe mode nothing is verified any more: the result is known, and the file must stay as it is.
+ * A verification that was already met is still completed, so that its transaction is closed.
+ */
+void verifier_step(struct verifier *verifier, int64_t now_ms)
+{
+    mutex_lock(&verifier->lock);
+    const enum meeting meeting = verifier->meeting;
+    mutex_unlock(&verifier->lock);
+
+    must(meeting <= MEETING_HELD);
+    if (meeting == MEETING_HELD) {
+        verifier_run(verifier);
+        verifier_part(verifier, now_ms);
+    }
+    if (atomic_load(&verifier->app->health.safe_mode)) {
+        if (!verifier->bundled)
+            fill_bundle(verifier);
+        return;
+    }
+    if (meeting == MEETING_NONE && now_ms >= verifier->due_ms)
+        verifier_ask(verifier, now_ms);
+}
+
+int64_t verifier_wait_ms(struct verifier *verifier, int64_t now_ms)
+{
+    mutex_lock(&verifier->lock);
+    const enum meeting meeting = verifier->meeting;
+    mutex_unlock(&verifier->lock);
+
+    must(meeting <= MEETING_HELD);
+    if (meeting == MEETING_HELD)
+        return 0;
+    if (atomic_load(&verifier->app->health.safe_mode))
+        return verifier->bundled ? BELL_WAIT_MS_MAX : 0;
+    if (meeting == MEETING_ASKED)
+        return BELL_WAIT_MS_MAX;
+    return verifier->due_ms > now_ms ? verifier->due_ms - now_ms : 0;
+}

@@ -1,0 +1,98 @@
+/*
+ * The metrics behind the question "who waits, and need they?". A pod waits with room when the free
+ * milli of all GPUs of the models that it takes add up to its request: then something other than
+ * the amount keeps it waiting, such as free milli in pieces that are too small, or another plugin
+ * of kube-scheduler. Called by metrics_page().
+ */
+#include "waiting_metrics.h"
+
+#include "milligpu/run/metric.h"
+
+/*
+ * Comparisons of a request's models with the cluster's in one scrape: some 50 ms at most. Tenants
+ * write these names, so their number times that of pods is theirs to choose.
+ */
+enum { COMPARISONS_MAX = 1 << 17 };
+
+struct waiting_sums {
+    const struct amounts_by_model *models;
+    uint64_t comparisons;
+    uint64_t pods[REASONS];
+    int64_t since_ms[REASONS];  /* of the pod that has waited longest; INT64_MAX: none waits */
+    int64_t with_room_since_ms; /* the same */
+};
+
+/* Milli of all GPUs together while the pod needs most. */
+static uint64_t request_sum_milli(const struct request *request)
+{
+    uint32_t amount[CONTAINERS_MAX];
+
+    must(request->wants <= CONTAINERS_MAX);
+    for (uint32_t i = 0; i < request->wants; i++)
+        amount[i] = request->want[i].parts * request->want[i].milli;
+    return (request->wants > 0 ? request_peak(request, amount) : 0) +
+           (uint64_t)request->whole * GPU_MILLI;
+}
+
+/* False also when the budget is used up: a pod that is not judged raises no alarm. */
+static bool has_room(struct waiting_sums *sums, const struct request *request)
+{
+    const uint64_t needs_milli = request_sum_milli(request);
+    uint64_t free_milli = 0;
+
+    for (size_t i = 0; i < sums->models->count; i++) {
+        const struct model_amounts *model = &sums->models->model[i];
+        sums->comparisons += request->models;
+        if (sums->comparisons > COMPARISONS_MAX)
+            return false;
+        if (request_takes_model(request, atom_text(model->model)))
+            free_milli += model->amounts.part_milli[ACCOUNT_FREE];
+    }
+    must(needs_milli > 0);
+    return free_milli >= needs_milli;
+}
+
+static void add_waiting(void *user, const struct waiting_brief *is)
+{
+    struct waiting_sums *sums = user;
+
+    must(is->reason < REASONS);
+    sums->pods[is->reason]++;
+    if (is->since_ms < sums->since_ms[is->reason])
+        sums->since_ms[is->reason] = is->since_ms;
+    if (is->request != NULL && is->since_ms < sums->with_room_since_ms &&
+        has_room(sums, is->request))
+        sums->with_room_since_ms = is->since_ms;
+}
+
+/* A wall clock that was set back makes no negative time. */
+static int64_t waited_s(int64_t since_ms, int64_t wall_ms)
+{
+    return since_ms < wall_ms ? (wall_ms - since_ms) / 1000 : 0;
+}
+
+/* The reasons of bind never make a pod wait. */
+static bool can_wait_for(enum reason reason)
+{
+    return reason == REASON_NONE || reason_class(reason) != REASON_CLASS_STATE;
+}
+
+/* All reasons, also those of no pod: a series that comes and goes is hard to query. */
+void waiting_metrics_set(struct hints *hints, int64_t wall_ms,
+                         const struct amounts_by_model *models)
+{
+    struct waiting_sums sums = {.models = models, .with_room_since_ms = INT64_MAX};
+
+    for (size_t i = 0; i < REASONS; i++)
+        sums.since_ms[i] = INT64_MAX;
+    hints_visit(hints, &sums, add_waiting);
+    for (enum reason reason = REASON_NONE; reason < REASONS; reason++) {
+        if (!can_wait_for(reason))
+            continue;
+        must((sums.pods[reason] > 0) == (sums.since_ms[reason] != INT64_MAX));
+        const char *word = reason == REASON_NONE ? "offered" : reason_name(reason);
+        metric_set(M_WAITING_PODS, LABEL_VALUES(word), (int64_t)sums.pods[reason]);
+        metric_set(M_WAITING_OLDEST, LABEL_VALUES(word), waited_s(sums.since_ms[reason], wall_ms));
+    }
+    metric_set(M_WAITING_WITH_ROOM, NULL, waited_s(sums.with_room_since_ms, wall_ms));
+}

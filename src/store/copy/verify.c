@@ -1,0 +1,567 @@
+/*
+ * Every check of a ledger: SQLite's own (pages, references), the live tables among themselves, the
+ * charges against the shares, the journal, its replay against the tables, and loading. Called at
+ * start (check_file, check_live), by the verifier thread, and by milligpuctl verify. A check only
+ * reads, in whatever transaction the caller has open, and ends at the first fault: CORRUPT or
+ * INTERNAL, with a sentence for people. Any other code says that the check did not come to its end,
+ * not that something is wrong.
+ */
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "store/store_internal.h"
+
+static int verify_corrupt(sqlite3 *db, const char *what, struct err *err)
+{
+    must(what[0] != '\0');
+    return err_set(err, ERR_CORRUPT, "%s: the ledger is corrupt: %s", db_name(db), what);
+}
+
+/* Each query selects violations, as sentences; no row means that all is well. */
+static int check_sentences(sqlite3 *db, const char *const *sql, size_t count, struct err *err)
+{
+    must(count > 0);
+    must(sql[0] != NULL);
+    char wrong[256];
+
+    for (size_t i = 0; i < count; i++) {
+        const int failed = db_sentence(db, sql[i], wrong, sizeof wrong, err);
+        if (failed != 0)
+            return failed;
+        if (wrong[0] != '\0')
+            return verify_corrupt(db, wrong, err);
+    }
+    return 0;
+}
+
+/*
+ * SQLite's integrity check reports a failed read, elsewhere an error, as part of its result. A disk
+ * that does not answer must not look like a corrupt ledger, which may be moved aside.
+ */
+static bool could_not_read(const char *answer)
+{
+    must(answer != NULL);
+    return strstr(answer, "unable to get the page") != NULL ||
+           strstr(answer, "failed to get page") != NULL;
+}
+
+/* quick_check, at start, does not compare indexes with tables. Both end at the first fault. */
+static int check_pages(sqlite3 *db, bool thorough, struct err *err)
+{
+    char answer[256];
+
+    must(db != NULL);
+    const int failed =
+        db_sentence(db, thorough ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)", answer,
+                    sizeof answer, err);
+    if (failed != 0)
+        return failed;
+    if (could_not_read(answer))
+        return err_set(err, ERR_IO, "%s: cannot be read: %s", db_name(db), answer);
+    return strcmp(answer, "ok") != 0 ? verify_corrupt(db, answer, err) : 0;
+}
+
+/* SQLite checks a foreign key when a row is written; what damage does later shows here. */
+static int check_references(sqlite3 *db, struct err *err)
+{
+    static const char *const orphans[] = {
+        "SELECT 'a row of table ' || \"table\" || ' has lost its ' || parent"
+        " FROM pragma_foreign_key_check LIMIT 1",
+    };
+    must(db != NULL);
+    return check_sentences(db, orphans, ARRAY_LEN(orphans), err);
+}
+
+int check_file(sqlite3 *db, bool thorough, struct err *err)
+{
+    const int failed = check_pages(db, thorough, err);
+    must(failed <= 0);
+    return failed != 0 ? failed : check_references(db, err);
+}
+
+/* The charges of one allocation: the rows of the table against the sum of its shares. */
+struct charge_check {
+    sqlite3 *db;
+    sqlite3_stmt *stmt;
+};
+
+static int check_charge(struct row *row, const struct allocation *should, uint32_t i,
+                        struct err *err)
+{
+    const struct charge *charge = &should->charge[i];
+    char wrong[256];
+
+    must(i < should->charges);
+    /* Every column is read, whatever the one before it says. */
+    bool same = text_is(atom_text(charge->gpu), row_text(row));
+    same &= row_number(row, 1, UINT32_MAX) == charge->milli;
+    same &= row_number(row, 0, UINT32_MAX) == charge->mib;
+    same &= text_is(atom_text(should->is.node), row_text(row));
+    same &= (row_number(row, 0, 1) != 0) == (should->is.state != STATE_RELEASED);
+    const int failed = row_check(row, "charge", err);
+    if (failed != 0 || same)
+        return failed;
+    text_clip(text_of(should->is.uid), wrong, sizeof wrong);
+    return err_set(err, ERR_CORRUPT,
+                   "the ledger is corrupt: the charge of allocation %s on GPU %s is not what its "
+                   "shares come to",
+                   wrong, charge->gpu->text);
+}
+
+/*
+ * allocation_new() computes the charges from the shares as it does for the ledger in memory; rows
+ * and charges have the same order.
+ */
+static int check_charges(void *user, int64_t id, const struct allocation_facts *facts,
+                         struct err *err)
+{
+    struct charge_check *check = user;
+    struct allocation *should = allocation_new(facts);
+    struct bind bind = bind_start(check->stmt);
+    uint32_t count = 0;
+    int more;
+
+    bind_number(&bind, id);
+    must(bind.rc == SQLITE_OK);
+    while ((more = db_step(check->stmt, err)) > 0) {
+        struct row row = row_start(check->stmt);
+        more = count < should->charges ? check_charge(&row, should, count, err) : 0;
+        count++;
+        if (more < 0)
+            break;
+    }
+    (void)sqlite3_reset(check->stmt); /* repeats the error of the step */
+    if (more == 0 && count != should->charges)
+        more = err_set(err, ERR_CORRUPT,
+                       "the ledger is corrupt: allocation %s has %u charges where its shares make "
+                       "%u",
+                       facts->uid, count, should->charges);
+    allocation_unref(should);
+    return more;
+}
+
+static int verify_check_allocations(sqlite3 *db, bool past, struct err *err)
+{
+    must(db != NULL);
+    struct charge_check check = {.db = db};
+    struct names *names = names_new();
+
+    int failed = db_prepare(db,
+                            "SELECT gpu, milli, mib, node, live FROM charge"
+                            " WHERE allocation = ? ORDER BY at, gpu",
+                            &check.stmt, err);
+    if (failed == 0)
+        failed = rows_allocations(db, names, past, &check, check_charges, err);
+    if (failed != 0)
+        (void)err_wrap(err, "%s", db_name(db));
+    (void)sqlite3_finalize(check.stmt); /* repeats the error of the step */
+    names_free(names);
+    return failed;
+}
+
+/* Reading it is check enough. */
+static int read_only(void *user, const struct node_build *build, struct err *err)
+{
+    must(user == NULL && err != NULL);
+    must(build->name != NULL);
+    return 0;
+}
+
+static int check_nodes(sqlite3 *db, struct err *err)
+{
+    struct names *names = names_new();
+    const int failed = rows_nodes(db, names, NULL, read_only, err);
+    names_free(names);
+    must(failed <= 0);
+    return failed;
+}
+
+/*
+ * CHECKs and triggers held at each write; damage or another program may have come since.
+ *
+ * The learned workload is not looked at, here or in any other check of ours: it says nothing of who
+ * holds what, so a contradiction in it is no reason to stop granting (safe mode) or to move the
+ * ledger aside. store_learned() refuses it, and then milligpud learns anew. SQLite's own check of
+ * the pages covers its tables, because bytes that changed by themselves are damage wherever they
+ * are.
+ */
+static int check_present(sqlite3 *db, struct err *err)
+{
+    static const char *const wrong[] = {
+        "SELECT 'there is not one row in meta' FROM (SELECT count(*) AS rows FROM meta)"
+        " WHERE rows <> 1",
+        "SELECT 'pod ' || uid || ' has two live allocations' FROM allocation"
+        " WHERE state <> 'released' GROUP BY uid HAVING count(*) > 1",
+        "SELECT 'GPU ' || a.id || ' of node ' || a.node || ' goes by a name of GPU ' || b.id"
+        " FROM gpu AS a JOIN gpu AS b ON b.node = a.node AND b.id <> a.id"
+        " WHERE a.alias = b.id OR a.alias = b.alias",
+        "SELECT 'node ' || g.node || ' is gone, yet shows GPU ' || g.id FROM gpu AS g"
+        " JOIN node AS n ON n.name = g.node WHERE n.gone = 1 AND g.flags & 1 = 0",
+        "SELECT 'node ' || c.node || ' claims GPU ' || c.gpu || ', which node ' || g.node || ' has'"
+        " FROM claim AS c JOIN gpu AS g ON g.id = c.gpu WHERE g.node = c.node OR g.flags & 8 = 0",
+        "SELECT 'node ' || c.node || ' is gone, yet claims GPU ' || c.gpu FROM claim AS c"
+        " JOIN node AS n ON n.name = c.node WHERE n.gone = 1",
+        "SELECT 'a charge is live on GPU ' || gpu || ', its allocation is not' FROM charge"
+        " WHERE live = 1 AND node IS NOT"
+        " (SELECT a.lives_on FROM allocation AS a WHERE a.id = charge.allocation)",
+        "SELECT 'node ' || node || ' does not have GPU ' || gpu || ', which is charged'"
+        " FROM charge WHERE live = 1 AND NOT EXISTS (SELECT 1 FROM gpu AS g"
+        " WHERE g.node = charge.node AND (g.id = charge.gpu OR g.alias = charge.gpu))",
+        /* A GPU may have shrunk below its grants, but none ever had more than 1000. */
+        "SELECT 'grants of ' || sum(c.milli) || ' milli on GPU ' || c.gpu FROM charge AS c"
+        " JOIN allocation AS a ON a.id = c.allocation WHERE c.live = 1 AND a.origin = 'granted'"
+        " GROUP BY c.node, c.gpu HAVING sum(c.milli) > 1000",
+    };
+    static_assert(GPU_MILLI == 1000, "the last sentence says so");
+
+    must(db != NULL);
+    const int failed = check_sentences(db, wrong, ARRAY_LEN(wrong), err);
+    return failed != 0 ? failed : check_nodes(db, err);
+}
+
+int check_live(sqlite3 *db, struct err *err)
+{
+    const int failed = check_present(db, err);
+    must(failed <= 0);
+    return failed != 0 ? failed : verify_check_allocations(db, false, err);
+}
+
+/* The history, and what is counted of it. */
+static int check_past(sqlite3 *db, struct err *err)
+{
+    static const char *const wrong[] = {
+        "SELECT 'the history of namespace ' || namespace || ' is not what is counted of it'"
+        " FROM past AS p WHERE (n_rows, bytes) IS NOT (SELECT count(*), sum(bytes)"
+        " FROM allocation WHERE state = 'released' AND past_of = p.namespace)",
+        "SELECT 'nothing is counted of the history of namespace ' || past_of FROM allocation"
+        " WHERE state = 'released' AND past_of NOT IN (SELECT namespace FROM past)",
+        "SELECT 'pack ' || p.id || ' of the history is not what is said of it' FROM pack AS p"
+        " WHERE (n_rows, first, last, began_ms, oldest_ms, ended_ms) IS NOT"
+        " (SELECT count(DISTINCT u.id), min(u.id), max(u.id),"
+        " min(iif(u.reserved_ms <> 0, u.reserved_ms, u.bound_ms)), min(u.released_ms),"
+        " max(u.released_ms) FROM unpack AS u WHERE u.body = p.body)",
+        "SELECT 'pack ' || p.id || ' of the history has pods of namespace ' || u.namespace"
+        " FROM pack AS p JOIN unpack AS u ON u.body = p.body"
+        " WHERE p.past_of NOT IN ('', u.namespace)",
+        "SELECT 'allocation ' || a.id || ' is also in pack ' || p.id || ' of the history'"
+        " FROM pack AS p JOIN unpack AS u ON u.body = p.body JOIN allocation AS a ON a.id = u.id",
+    };
+
+    must(db != NULL);
+    const int failed = verify_check_allocations(db, true, err);
+    return failed != 0 ? failed : check_sentences(db, wrong, ARRAY_LEN(wrong), err);
+}
+
+static int check_journal(sqlite3 *db, struct err *err)
+{
+    static const char *const wrong[] = {
+        "SELECT 'the journal has a gap' FROM (SELECT count(*) AS rows, min(seq) AS first,"
+        " max(seq) AS last FROM journal), meta"
+        " WHERE rows > 0 AND (first <> folded + 1 OR last <> folded + rows)",
+        "SELECT 'journal entry ' || seq || ' is no JSON' FROM journal"
+        " WHERE NOT json_valid(command) OR NOT json_valid(result)",
+        "SELECT 'the baseline knows entry ' || seq || ', which is not folded yet'"
+        " FROM baseline, meta WHERE seq > folded",
+    };
+
+    must(db != NULL);
+    return check_sentences(db, wrong, ARRAY_LEN(wrong), err);
+}
+
+/*
+ * One object according to the journal; of its last state only digests are kept, so that memory for
+ * one object does not depend on its size. A node has no part that it keeps.
+ */
+struct told {
+    uint64_t state;
+    uint64_t kept;
+    bool seen; /* a live row for it exists and is equal */
+    char key[];
+};
+
+struct replay {
+    sqlite3 *db;
+    struct map told;
+    struct strbuf text;  /* a key */
+    struct strbuf state; /* of a live row */
+    struct strbuf kept;  /* "": it has none */
+};
+
+/* FNV-1a: of two different states, one pair in 2^64 would be taken for equal. */
+static uint64_t verify_digest(const char *state)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    must(state != NULL);
+    for (const char *at = state; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* Into replay->text. */
+static struct text verify_key_of(struct replay *replay, const char *kind, const char *name)
+{
+    strbuf_reset(&replay->text);
+    strbuf_printf(&replay->text, "%s/%s", kind, name);
+    must(replay->text.len > 0);
+    return (struct text){replay->text.data, replay->text.len};
+}
+
+/* Called in order of seq: the last state of an object wins. kept NULL: as it was before. */
+static void verify_tell(struct replay *replay, const char *kind, const char *name,
+                        const char *state, const char *kept)
+{
+    const struct text key = verify_key_of(replay, kind, name);
+    struct told *told = map_find(&replay->told, key);
+
+    if (told == NULL) {
+        told = xmalloc(sizeof *told + key.len + 1);
+        memcpy(told->key, key.at, key.len + 1);
+        told->kept = verify_digest("");
+        must(map_put(&replay->told, text_of(told->key), told) == NULL);
+    }
+    if (kept != NULL)
+        told->kept = verify_digest(kept);
+    told->state = verify_digest(state);
+    told->seen = false;
+}
+
+/* Ended objects leave here as they leave the live rows. */
+static void verify_untell(struct replay *replay, const char *kind, const char *name)
+{
+    must(name != NULL);
+    xfree(map_take(&replay->told, verify_key_of(replay, kind, name)));
+}
+
+/* The state before the oldest entry of the journal. */
+static int replay_baseline(struct replay *replay, struct err *err)
+{
+    must(replay->told.count == 0);
+    CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
+
+    int more = db_prepare(replay->db,
+                          "SELECT key, iif(json_valid(state), json_remove(state, " STATE_KEPT_PATHS
+                          "), state), iif(json_valid(state) AND json_type(state, '$.shares') IS"
+                          " NOT NULL, json_remove(state, " STATE_STEP_PATHS "), NULL)"
+                          " FROM baseline",
+                          &stmt, err);
+    while (more == 0 && (more = db_step(stmt, err)) > 0) {
+        struct row row = row_start(stmt);
+        const char *key = row_text(&row);
+        const char *state = row_text(&row);
+        const char *kept = row_text_or_null(&row);
+        more = row_check(&row, "baseline", err);
+        const char *slash = strchr(key, '/');
+        if (more == 0 && slash == NULL)
+            more = verify_corrupt(replay->db, "a baseline of neither node nor allocation", err);
+        if (more < 0)
+            return more;
+        CLEANUP(xfreep) char *kind = xstrdup(key);
+        kind[slash - key] = '\0';
+        verify_tell(replay, kind, slash + 1, state, kept);
+    }
+    return more;
+}
+
+/*
+ * One command may change an allocation and its node, so an entry may tell of both. All columns are
+ * read whatever the first ones say.
+ */
+static int replay_row(struct replay *replay, sqlite3_stmt *stmt, struct err *err)
+{
+    must(sqlite3_column_count(stmt) == 8);
+    static const char *const kinds[] = {"allocation", "node"};
+    struct row row = row_start(stmt);
+
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        const char *name = row_text_or_null(&row);
+        const char *state = row_text_or_null(&row);
+        const char *kept = row_text_or_null(&row);
+        const int64_t left = row_number(&row, 0, 1);
+        if (row.fault == NULL && (name == NULL) != (state == NULL))
+            return verify_corrupt(replay->db, "a journal entry of nothing that has a name", err);
+        if (row.fault != NULL || name == NULL)
+            continue;
+        if (left != 0)
+            verify_untell(replay, kinds[i], name);
+        else
+            verify_tell(replay, kinds[i], name, state, kept);
+    }
+    return row_check(&row, "journal", err);
+}
+
+/* What is no JSON is passed over here: check_journal() reports it. */
+static int replay_journal(struct replay *replay, struct err *err)
+{
+    must(replay->db != NULL);
+    CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
+
+    int more = db_prepare(replay->db,
+                          "SELECT json_extract(result, '$.allocation.uid'),"
+                          " json_remove(json_extract(result, '$.allocation'), " STATE_KEPT_PATHS
+                          "), iif(json_type(result, '$.allocation.shares') IS NOT NULL,"
+                          " json_remove(json_extract(result, '$.allocation'), " STATE_STEP_PATHS
+                          "), NULL),"
+                          " json_extract(result, '$.allocation.state') IS 'released',"
+                          " json_extract(result, '$.node.name'), json_extract(result, '$.node'),"
+                          " NULL,"
+                          " json_extract(result, '$.node.removed') IS 1"
+                          " FROM journal WHERE json_valid(result) ORDER BY seq",
+                          &stmt, err);
+    while (more == 0 && (more = db_step(stmt, err)) > 0)
+        more = replay_row(replay, stmt, err);
+    return more;
+}
+
+/* replay->state and replay->kept hold the live state. */
+static int verify_compare(struct replay *replay, const char *kind, const char *name,
+                          struct err *err)
+{
+    must(replay->state.len > 0);
+    struct told *told = map_find(&replay->told, verify_key_of(replay, kind, name));
+    if (told != NULL && told->state == verify_digest(replay->state.data) &&
+        told->kept == verify_digest(replay->kept.len > 0 ? replay->kept.data : "")) {
+        told->seen = true;
+        return 0;
+    }
+    return err_set(err, ERR_CORRUPT, "%s: %s %s: the journal %s", db_name(replay->db), kind, name,
+                   told == NULL ? "does not know it" : "tells it otherwise than the table");
+}
+
+static int compare_node(void *user, const struct node_build *build, struct err *err)
+{
+    must(user != NULL);
+    struct replay *replay = user;
+
+    strbuf_reset(&replay->state);
+    strbuf_reset(&replay->kept);
+    state_node(&replay->state, build);
+    return verify_compare(replay, "node", build->name->text, err);
+}
+
+static int compare_allocation(void *user, int64_t id, const struct allocation_facts *facts,
+                              struct err *err)
+{
+    struct replay *replay = user;
+
+    must(id != INT64_MIN);
+    strbuf_reset(&replay->state);
+    strbuf_reset(&replay->kept);
+    state_step(&replay->state, facts);
+    state_kept(&replay->kept, facts);
+    return verify_compare(replay, "allocation", facts->uid, err);
+}
+
+/* The other direction: what the journal knows and no live row has shown. */
+static int compare_rest(struct replay *replay, struct err *err)
+{
+    must(replay->db != NULL);
+    const struct told *told;
+    size_t at = 0;
+
+    while ((told = map_next(&replay->told, &at)) != NULL)
+        if (!told->seen)
+            return err_set(err, ERR_CORRUPT, "%s: %s: the journal knows it, the tables do not",
+                           db_name(replay->db), told->key);
+    return 0;
+}
+
+/* I6. Reads the whole baseline and journal; holds a key and a digest for each live object. */
+static int check_replay(sqlite3 *db, struct err *err)
+{
+    struct replay replay = {.db = db};
+    struct names *names = names_new();
+
+    must(db != NULL);
+    map_init(&replay.told);
+    strbuf_init(&replay.text);
+    strbuf_init(&replay.state);
+    strbuf_init(&replay.kept);
+    int failed = replay_baseline(&replay, err);
+    if (failed == 0)
+        failed = replay_journal(&replay, err);
+    if (failed == 0)
+        failed = rows_nodes(db, names, &replay, compare_node, err);
+    if (failed == 0)
+        failed = rows_allocations(db, names, false, &replay, compare_allocation, err);
+    if (failed == 0)
+        failed = compare_rest(&replay, err);
+
+    struct told *told;
+    size_t at = 0;
+    while ((told = map_next(&replay.told, &at)) != NULL)
+        xfree(told);
+    map_done(&replay.told);
+    strbuf_done(&replay.text);
+    strbuf_done(&replay.state);
+    strbuf_done(&replay.kept);
+    names_free(names);
+    return failed;
+}
+
+static int load_node(void *user, const struct node_build *build, struct err *err)
+{
+    must(user != NULL);
+    return ledger_restore_node(user, build, err);
+}
+
+static int load_allocation(void *user, int64_t id, const struct allocation_facts *facts,
+                           struct err *err)
+{
+    must(user != NULL);
+    must(id != INT64_MIN);
+    return ledger_restore(user, facts, err);
+}
+
+/* Nodes first: an allocation is restored on its node. */
+int check_load(sqlite3 *db, struct ledger *ledger, struct err *err)
+{
+    struct names *names = ledger_names(ledger);
+
+    must(db != NULL);
+    const int failed = rows_nodes(db, names, ledger, load_node, err);
+    return failed != 0 ? failed : rows_allocations(db, names, false, ledger, load_allocation, err);
+}
+
+/* The state that the daemon would have after a start. */
+static int check_memory(sqlite3 *db, struct err *err)
+{
+    struct ledger *ledger = ledger_new();
+
+    int failed = check_load(db, ledger, err);
+    if (failed == 0)
+        failed = ledger_check(ledger, err);
+    must(failed <= 0);
+    ledger_free(ledger);
+    return failed;
+}
+
+int check_one(sqlite3 *db, const struct store_schema *schema, enum store_check which,
+              struct err *err)
+{
+    must(db != NULL && schema != NULL);
+    switch (which) {
+    case CHECK_PAGES:
+        return check_pages(db, true, err);
+    case CHECK_REFERENCES:
+        return check_references(db, err);
+    case CHECK_PRESENT:
+        return check_present(db, err);
+    case CHECK_CHARGES:
+        return verify_check_allocations(db, false, err);
+    case CHECK_MEMORY:
+        return check_memory(db, err);
+    case CHECK_JOURNAL:
+        return check_journal(db, err);
+    case CHECK_REPLAY:
+        return check_replay(db, err);
+    case CHECK_TABLES:
+        return schema_check(db, schema, err);
+    case CHECK_PAST:
+        return check_past(db, err);
+    case STORE_CHECKS:
+        break;
+    }
+    must_not_reach("every check is listed");
+}

@@ -1,0 +1,89 @@
+/*
+ * The ballast: a file of a few MiB beside the ledger, whose blocks are allocated and never used.
+ * When the disk is full it is removed, so that releases can still be written; before anything is
+ * granted again it is made again. Called by room.c in the writer, and when a ledger is opened.
+ *
+ * Best effort: on file systems that copy on write (Btrfs, ZFS) a removed file may free its blocks
+ * late, or not at all while a snapshot has them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "store/store_internal.h"
+
+enum { BALLAST_BYTES_MAX = 16 * 1024 * 1024, VOLUME_PARTS = 8 };
+
+bool volume_look(const char *path, struct volume *out)
+{
+    CLEANUP(xfreep) char *folder = xstrdup(path);
+    char *slash = strrchr(folder, '/');
+    struct statvfs is;
+
+    must(path[0] != '\0');
+    if (slash != NULL)
+        slash[slash == folder] = '\0';
+    if (statvfs(slash != NULL ? folder : ".", &is) < 0)
+        return false;
+    out->bytes = (int64_t)(is.f_blocks * is.f_frsize);
+    out->free_bytes = (int64_t)(is.f_bavail * is.f_frsize);
+    return out->bytes > 0; /* some file systems have no size */
+}
+
+/* A copy of the folder may have made it a file of holes. */
+static bool is_whole(const char *name, int64_t bytes)
+{
+    struct stat is;
+
+    must(bytes > 0);
+    return lstat(name, &is) == 0 && S_ISREG(is.st_mode) && is.st_size == bytes &&
+           is.st_blocks * 512 >= bytes;
+}
+
+static int ballast_fill(const char *name, int64_t bytes)
+{
+    const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    must(bytes > 0);
+    if (fd < 0)
+        return errno;
+    const int failed = posix_fallocate(fd, 0, bytes);
+    if (close(fd) < 0 && failed == 0)
+        return errno;
+    return failed;
+}
+
+int ballast_make(const char *path)
+{
+    CLEANUP(xfreep) char *name = file_beside(path, ".ballast");
+    struct volume volume;
+
+    if (!volume_look(path, &volume))
+        return ENOTSUP;
+    const int64_t part = volume.bytes / VOLUME_PARTS;
+    const int64_t bytes = part < BALLAST_BYTES_MAX ? part : BALLAST_BYTES_MAX;
+    if (bytes == 0)
+        return ENOTSUP;
+    if (is_whole(name, bytes))
+        return 0;
+    (void)unlink(name); /* one of another size, or of holes; it rarely exists */
+    /* As much again stays free: one that fills the disk would be removed at the next write. */
+    if (volume.free_bytes < 2 * bytes)
+        return ENOSPC;
+    const int failed = ballast_fill(name, bytes);
+    if (failed != 0)
+        (void)unlink(name); /* a part of it helps nobody */
+    return failed;
+}
+
+void ballast_drop(const char *path)
+{
+    CLEANUP(xfreep) char *name = file_beside(path, ".ballast");
+
+    (void)unlink(name); /* if it is not there, it has been given up already */
+}

@@ -1,0 +1,188 @@
+/*
+ * The id of a ledger file, and the small file <file>.id beside it. SQLite replays every log whose
+ * checksums are sound, also into a backup that was copied over the file after a crash. So the
+ * ledger has a random id, each copy gets another one, and <file>.id says which id, and how many
+ * journal entries, the file itself contained at the last complete checkpoint. Before the file is
+ * opened with its log, both are read from the file alone.
+ *
+ *   <file>.id    "0123456789abcdef0123456789abcdef 4711\n": id, seq
+ *
+ * Called by store.c at start, by maintain.c after a checkpoint, by backup.c for copies, and by
+ * quiet_file.c in milligpuctl. In order: the side file, the ledger alone, comparing, copies.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/strbuf.h"
+#include "milligpu/run/file.h"
+
+#include "store/store_internal.h"
+
+enum { LEDGER_ID_LEN = 32, SIDE_BYTES_MAX = 128 };
+
+/* The contents of a file without its log. */
+struct ledger_id {
+    char id[LEDGER_ID_LEN + 1]; /* "": the file has none */
+    int64_t seq;                /* the newest journal entry; -1: it cannot be read */
+};
+
+/* --- the side file --- */
+
+static bool is_id(const char *text)
+{
+    must(text != NULL);
+    return strlen(text) == LEDGER_ID_LEN && strspn(text, "0123456789abcdef") == LEDGER_ID_LEN;
+}
+
+/* False: there is none, or it was not written by us; then it says nothing. */
+static bool side_read(const char *path, struct ledger_id *out)
+{
+    CLEANUP(xfreep) char *name = file_beside(path, ".id");
+    CLEANUP(xfreep) char *text = NULL;
+    size_t length = 0;
+    struct err err;
+
+    must(out != NULL);
+    if (file_read(name, SIDE_BYTES_MAX, &text, &length, &err) < 0 || length <= LEDGER_ID_LEN ||
+        text[LEDGER_ID_LEN] != ' ')
+        return false;
+    memcpy(out->id, text, LEDGER_ID_LEN);
+    out->id[LEDGER_ID_LEN] = '\0';
+    char *end = text;
+    errno = 0;
+    out->seq = strtoll(text + LEDGER_ID_LEN + 1, &end, 10);
+    return errno == 0 && strcmp(end, "\n") == 0 && is_id(out->id) && out->seq >= 0;
+}
+
+/* Complete or missing: file_replace() renames what it has written and synced. */
+static int side_write(const char *path, const struct ledger_id *id, struct err *err)
+{
+    CLEANUP(xfreep) char *name = file_beside(path, ".id");
+    char text[SIDE_BYTES_MAX];
+
+    must(is_id(id->id) && id->seq >= 0);
+    const int length = snprintf(text, sizeof text, "%s %" PRId64 "\n", id->id, id->seq);
+    must(length > 0 && (size_t)length < sizeof text);
+    return file_replace(name, (struct text){text, (size_t)length}, err);
+}
+
+/* Before the log of a replaced ledger begins: the next start must not compare it with the old. */
+static int side_remove(const char *path, struct err *err)
+{
+    CLEANUP(xfreep) char *name = file_beside(path, ".id");
+
+    must(path[0] == '/');
+    if (unlink(name) == 0)
+        return file_sync_folder(path, err);
+    return errno == ENOENT ? 0 : err_set(err, ERR_IO, "%s: %m", name);
+}
+
+/* --- the ledger alone --- */
+
+/* Without a column id (an older version), or without a row, the id is "". */
+static int read_id(sqlite3 *db, char out[LEDGER_ID_LEN + 1], struct err *err)
+{
+    int64_t columns = 0;
+
+    out[0] = '\0';
+    const int failed = db_number(
+        db, "SELECT count(*) FROM pragma_table_info('meta') WHERE name = 'id'", &columns, err);
+    if (failed != 0 || columns == 0)
+        return failed;
+    return db_sentence(db, "SELECT id FROM meta", out, LEDGER_ID_LEN + 1, err);
+}
+
+static int read_seq(sqlite3 *db, int64_t *out, struct err *err)
+{
+    must(out != NULL);
+    return db_number(db,
+                     "SELECT max(seq) FROM (SELECT max(seq) AS seq FROM journal UNION ALL "
+                     "SELECT folded FROM meta)",
+                     out, err);
+}
+
+/*
+ * Read as a file that does not change, so its log is ignored. While a checkpoint was interrupted,
+ * the file is a mix of two moments: what cannot be read then is left open.
+ */
+static bool read_alone(const char *path, struct ledger_id *out)
+{
+    CLEANUP(db_closep) sqlite3 *db = NULL;
+    struct err err;
+
+    must(path[0] != '\0');
+    if (db_open(path, DB_STILL, &db, &err) != 0 || read_id(db, out->id, &err) != 0)
+        return false;
+    if (read_seq(db, &out->seq, &err) != 0)
+        out->seq = -1;
+    return true;
+}
+
+/* --- comparing --- */
+
+/* Does the file contain what the side file saw in it? */
+static bool is_the_same(const char *path)
+{
+    struct ledger_id seen;
+    struct ledger_id is = {.seq = -1};
+
+    if (!side_read(path, &seen) || !read_alone(path, &is))
+        return true;
+    return strcmp(seen.id, is.id) == 0 && (is.seq < 0 || is.seq >= seen.seq);
+}
+
+int ledger_id_compare(const char *path, struct err *err)
+{
+    must(path[0] != '\0'); /* milligpuctl gives it as its user did */
+    if (file_bytes(path, "") == 0 || file_bytes(path, "-wal") == 0 || is_the_same(path))
+        return 0;
+    return err_set(err, ERR_CONFLICT,
+                   "%s: its log %s-wal belongs to another file: the ledger was replaced after "
+                   "milligpud had been killed; to use a backup, run: milligpuctl restore BACKUP %s",
+                   path, path, path);
+}
+
+int ledger_id_accept(const char *path, struct err *err)
+{
+    const int failed = ledger_id_compare(path, err);
+
+    if (failed != 0)
+        return failed;
+    /* An empty file is a new ledger, and SQLite drops the log that it finds beside it. */
+    if (file_bytes(path, "") == 0 || !is_the_same(path))
+        return side_remove(path, err);
+    return 0;
+}
+
+int ledger_id_note(const struct store *store, struct err *err)
+{
+    struct ledger_id is = {.seq = (int64_t)store->seq_stable};
+
+    must(!store->in_batch);
+    if (store->memory)
+        return 0;
+    const int failed = read_id(store->db, is.id, err);
+    if (failed != 0 || !is_id(is.id))
+        return failed;
+    return side_write(store->path, &is, err);
+}
+
+/* --- copies --- */
+
+int ledger_id_stamp_copy(sqlite3 *copy, struct err *err)
+{
+    int64_t columns = 0;
+
+    must(copy != NULL);
+    const int failed =
+        db_number(copy, "SELECT count(*) FROM pragma_table_info('meta') WHERE name = 'is_copy'",
+                  &columns, err);
+    if (failed != 0 || columns == 0)
+        return failed;
+    return db_exec(copy, "UPDATE meta SET id = lower(hex(randomblob(16))), is_copy = 1", err);
+}

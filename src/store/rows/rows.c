@@ -1,0 +1,326 @@
+/*
+ * Turns rows back into facts: nodes with their GPUs and claims, allocations with their shares.
+ * Called by store_load() at start and by every check, in the thread that has the connection. The
+ * file is outside input: each column has a range, each allocation must satisfy allocation_fault(),
+ * and the first fault ends the reading with CORRUPT. Columns are read in the order of the SELECT.
+ * What each() gets is borrowed for the call. In order: words, GPUs, claims, nodes, shares,
+ * allocations.
+ */
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "store/store_internal.h"
+
+/* Far more than a node can show plus what its pods can hold on GPUs that have left. */
+enum { GPU_ROWS_MAX = 4096 };
+
+static const struct atom *rows_intern(struct names *names, const char *text)
+{
+    must(text != NULL);
+    return names_intern(names, text_of(text));
+}
+
+static enum inventory_source rows_read_source(struct row *row)
+{
+    static const enum inventory_source known[] = {SOURCE_NONE, SOURCE_ANNOTATION, SOURCE_LABEL,
+                                                  SOURCE_ALLOCATABLE};
+    const char *words[ARRAY_LEN(known)];
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        words[i] = inventory_source_name(known[i]);
+    return known[row_word(row, words, ARRAY_LEN(known))];
+}
+
+static enum inventory_problem read_problem(struct row *row)
+{
+    static const enum inventory_problem known[] = {
+#define X(code, word, text) code,
+        INVENTORY_PROBLEMS(X)
+#undef X
+    };
+    const char *words[ARRAY_LEN(known)];
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        words[i] = inventory_problem_name(known[i]);
+    return known[row_word(row, words, ARRAY_LEN(known))];
+}
+
+/*
+ * Only what the store keeps: use, reservations and the other flags are counted anew from the
+ * charges (docs/why/002).
+ */
+static struct gpu rows_read_gpu(struct row *row, struct names *names)
+{
+    struct gpu gpu = {.id = rows_intern(names, row_text(row))};
+
+    const char *alias = row_text_or_null(row);
+    if (alias != NULL)
+        gpu.alias = rows_intern(names, alias);
+    gpu.model = rows_intern(names, row_text(row));
+    gpu.milli = (uint32_t)row_number(row, 1, GPU_MILLI);
+    gpu.mib = (uint32_t)row_number(row, 0, UINT32_MAX);
+    gpu.index = (uint16_t)row_number(row, 0, UINT16_MAX);
+    gpu.numa = (int16_t)row_number(row, INT16_MIN, INT16_MAX);
+    gpu.flags = (uint16_t)row_number(row, 0, GPU_FLAGS_KEPT);
+    gpu.peers = (uint64_t)row_number(row, INT64_MIN, INT64_MAX);
+    must(gpu.id != NULL && gpu.model != NULL);
+    return gpu;
+}
+
+struct node_rows {
+    sqlite3_stmt *nodes;
+    sqlite3_stmt *gpus;
+    sqlite3_stmt *owned_ids;
+    struct names *names;
+    struct gpu *gpu; /* reused from node to node */
+    uint32_t count;  /* of gpu: of the current node, absent ones included */
+    uint32_t shown;  /* of these, the ones that the Node shows */
+    size_t capacity;
+    const struct atom *owned_id[GPUS_PER_NODE_MAX];
+};
+
+static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
+{
+    struct bind bind = bind_start(rows->gpus);
+    int more;
+
+    rows->count = 0;
+    rows->shown = 0;
+    bind_text(&bind, node);
+    must(bind.rc == SQLITE_OK);
+    while ((more = db_step(rows->gpus, err)) > 0) {
+        struct row row = row_start(rows->gpus);
+        const struct gpu gpu = rows_read_gpu(&row, rows->names);
+        more = row_check(&row, "gpu", err);
+        if (more < 0)
+            break;
+        rows->shown += (gpu.flags & GPU_ABSENT) == 0;
+        rows->gpu = xgrow(rows->gpu, rows->count, &rows->capacity, sizeof *rows->gpu);
+        rows->gpu[rows->count++] = gpu;
+        /* A Node shows a bounded number; pods may hold more, absent ones, after their GPUs left. */
+        if (rows->shown > GPUS_PER_NODE_MAX || rows->count > GPU_ROWS_MAX) {
+            more = err_set(err, ERR_CORRUPT, "node %s: more than %d GPUs", node, GPUS_PER_NODE_MAX);
+            break;
+        }
+    }
+    (void)sqlite3_reset(rows->gpus); /* repeats the error of the step */
+    return more;
+}
+
+/* Table claim: the UUIDs that this Node showed first and does not show now. */
+static int read_owned_ids(struct node_rows *rows, const char *node, uint32_t *out_count,
+                          struct err *err)
+{
+    struct bind bind = bind_start(rows->owned_ids);
+    uint32_t count = 0;
+    int more;
+
+    bind_text(&bind, node);
+    must(bind.rc == SQLITE_OK);
+    while ((more = db_step(rows->owned_ids, err)) > 0) {
+        if (count == ARRAY_LEN(rows->owned_id)) {
+            more = err_set(err, ERR_CORRUPT, "node %s: it claims more than %d GPUs", node,
+                           GPUS_PER_NODE_MAX);
+            break;
+        }
+        struct row row = row_start(rows->owned_ids);
+        rows->owned_id[count++] = rows_intern(rows->names, row_text(&row));
+        more = row_check(&row, "claim", err);
+        if (more < 0)
+            break;
+    }
+    (void)sqlite3_reset(rows->owned_ids); /* repeats the error of the step */
+    *out_count = count;
+    return more;
+}
+
+/* The arrays in out belong to rows and last until the next node. */
+static int rows_read_node(struct node_rows *rows, struct node_build *out, struct err *err)
+{
+    must(rows->names != NULL);
+    struct row row = row_start(rows->nodes);
+
+    *out = (struct node_build){.name = rows_intern(rows->names, row_text(&row))};
+    out->uid = rows_intern(rows->names, row_text(&row));
+    out->source = rows_read_source(&row);
+    out->problem = read_problem(&row);
+    out->problem_text = rows_intern(rows->names, row_text(&row));
+    out->gone = row_number(&row, 0, 1) != 0;
+    out->since_ms = row_number(&row, INT64_MIN, INT64_MAX);
+    int failed = row_check(&row, "node", err);
+    if (failed == 0)
+        failed = read_gpus(rows, out->name->text, err);
+    if (failed == 0)
+        failed = read_owned_ids(rows, out->name->text, &out->owned_ids, err);
+    out->owned_id = rows->owned_id;
+    out->gpus = rows->count;
+    out->gpu = rows->gpu;
+    return failed;
+}
+
+int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, struct err *err)
+{
+    struct node_rows rows = {.names = names};
+
+    must(each != NULL);
+    int more = db_prepare(db,
+                          "SELECT name, uid, source, problem, problem_text, gone, since_ms"
+                          " FROM node ORDER BY name",
+                          &rows.nodes, err);
+    /* In the order of invariant 3 of node.h. */
+    if (more == 0)
+        more = db_prepare(db,
+                          "SELECT id, alias, model, milli, mib, idx, numa, flags, peers FROM gpu"
+                          " WHERE node = ? ORDER BY flags & 1, idx, id",
+                          &rows.gpus, err);
+    if (more == 0)
+        more = db_prepare(db, "SELECT gpu FROM claim WHERE node = ? ORDER BY gpu", &rows.owned_ids,
+                          err);
+    while (more == 0 && (more = db_step(rows.nodes, err)) > 0) {
+        struct node_build build;
+        more = rows_read_node(&rows, &build, err);
+        if (more == 0)
+            more = each(user, &build, err);
+    }
+    (void)sqlite3_finalize(rows.nodes); /* repeats the error of the step */
+    (void)sqlite3_finalize(rows.gpus);
+    (void)sqlite3_finalize(rows.owned_ids);
+    xfree(rows.gpu);
+    return more;
+}
+
+struct allocation_rows {
+    sqlite3_stmt *allocations;
+    sqlite3_stmt *shares;
+    struct names *names;
+    struct arena arena;  /* containers of one allocation */
+    struct share *share; /* PARTS_MAX of them, reused */
+};
+
+static struct share rows_read_share(struct row *row, struct names *names, struct arena *arena)
+{
+    static const char *const kinds[] = {"app", "init", "sidecar"};
+    struct share share = {.container = arena_copy(arena, text_of(row_text(row)))};
+
+    static_assert(CONTAINER_APP == 0 && CONTAINER_INIT == 1 && CONTAINER_SIDECAR == 2,
+                  "the words stand in the order of the kinds");
+    share.kind = (enum container_kind)row_word(row, kinds, ARRAY_LEN(kinds));
+    share.order = (uint16_t)row_number(row, 0, UINT16_MAX);
+    share.gpu = rows_intern(names, row_text(row));
+    share.milli = (uint32_t)row_number(row, 1, GPU_MILLI);
+    share.mib = (uint32_t)row_number(row, 0, UINT32_MAX);
+    share.asked = (uint32_t)row_number(row, 1, GPU_MILLI);
+    return share;
+}
+
+static int rows_read_shares(struct allocation_rows *rows, int64_t id, uint32_t *out_count,
+                            struct err *err)
+{
+    struct bind bind = bind_start(rows->shares);
+    uint32_t count = 0;
+    int more;
+
+    arena_reset(&rows->arena);
+    bind_number(&bind, id);
+    must(bind.rc == SQLITE_OK);
+    while ((more = db_step(rows->shares, err)) > 0) {
+        if (count == PARTS_MAX) {
+            more = err_set(err, ERR_CORRUPT, "allocation %lld: more than %d shares", (long long)id,
+                           PARTS_MAX);
+            break;
+        }
+        struct row row = row_start(rows->shares);
+        rows->share[count++] = rows_read_share(&row, rows->names, &rows->arena);
+        more = row_check(&row, "share", err);
+        if (more < 0)
+            break;
+    }
+    (void)sqlite3_reset(rows->shares); /* repeats the error of the step */
+    *out_count = count;
+    return more;
+}
+
+/*
+ * uid, namespace and name stay SQLite's until the next step; the shares come from another
+ * statement, so they survive its steps.
+ */
+static void read_facts(struct row *row, struct names *names, struct allocation_facts *out)
+{
+    static const char *const states[] = {"reserved", "bound", "released"};
+    static const char *const origins[] = {"granted", "observed"};
+
+    static_assert(STATE_RESERVED == 0 && STATE_BOUND == 1 && STATE_RELEASED == 2,
+                  "the words stand in the order of the states");
+    static_assert(ORIGIN_GRANTED == 0 && ORIGIN_OBSERVED == 1, "and so do the origins");
+    *out = (struct allocation_facts){.uid = row_text(row)};
+    out->namespace = row_text(row);
+    out->name = row_text(row);
+    out->node = rows_intern(names, row_text(row));
+    out->node_uid = rows_intern(names, row_text(row));
+    out->state = (enum allocation_state)row_word(row, states, ARRAY_LEN(states));
+    out->origin = (enum allocation_origin)row_word(row, origins, ARRAY_LEN(origins));
+    out->presumed = row_number(row, 0, 1) != 0;
+    out->in_doubt = row_number(row, 0, 1) != 0;
+    out->annotation_differs = row_number(row, 0, 1) != 0;
+    out->held_gpus = (uint32_t)row_number(row, 0, UINT32_MAX);
+    out->unplaced_milli = (uint32_t)row_number(row, 0, UINT32_MAX);
+    out->reserved_ms = row_number(row, INT64_MIN, INT64_MAX);
+    out->bound_ms = row_number(row, INT64_MIN, INT64_MAX);
+    out->released_ms = row_number(row, INT64_MIN, INT64_MAX);
+    out->terminating_ms = row_number(row, INT64_MIN, INT64_MAX);
+    out->version = (uint64_t)row_number(row, 0, INT64_MAX);
+}
+
+static int read_allocation(struct allocation_rows *rows, void *user, rows_allocation *each,
+                           struct err *err)
+{
+    must(rows->share != NULL);
+    struct allocation_facts facts;
+    struct row row = row_start(rows->allocations);
+
+    const int64_t id = row_number(&row, INT64_MIN, INT64_MAX);
+    read_facts(&row, rows->names, &facts);
+    int failed = row_check(&row, "allocation", err);
+    if (failed == 0)
+        failed = rows_read_shares(rows, id, &facts.shares, err);
+    if (failed != 0)
+        return failed;
+    facts.share = rows->share;
+    /* What no column shows by itself: values that contradict each other. */
+    const char *fault = allocation_fault(&facts);
+    if (fault != NULL)
+        return err_set(err, ERR_CORRUPT, "allocation %s: %s", facts.uid, fault);
+    return each(user, id, &facts, err);
+}
+
+#define ALLOCATION_COLUMNS                                                                         \
+    "SELECT id, uid, namespace, name, node, node_uid, state, origin, presumed, in_doubt,"          \
+    " note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"                \
+    " terminating_ms, version FROM allocation"
+
+/* Live ones or the past, never both: the past is large, and a start does not read it. */
+int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, rows_allocation *each,
+                     struct err *err)
+{
+    struct allocation_rows rows = {.names = names};
+
+    must(each != NULL);
+    arena_init(&rows.arena);
+    rows.share = xcalloc(PARTS_MAX, sizeof *rows.share);
+    int more = db_prepare(db,
+                          past ? ALLOCATION_COLUMNS " WHERE state = 'released' ORDER BY id"
+                               : ALLOCATION_COLUMNS " WHERE state <> 'released' ORDER BY id",
+                          &rows.allocations, err);
+    if (more == 0)
+        more = db_prepare(db,
+                          "SELECT container, kind, life, gpu, milli, mib, coalesce(asked, milli)"
+                          " FROM share"
+                          " WHERE allocation = ? ORDER BY at, container, gpu",
+                          &rows.shares, err);
+    while (more == 0 && (more = db_step(rows.allocations, err)) > 0)
+        more = read_allocation(&rows, user, each, err);
+    (void)sqlite3_finalize(rows.allocations); /* repeats the error of the step */
+    (void)sqlite3_finalize(rows.shares);
+    xfree(rows.share);
+    arena_done(&rows.arena);
+    return more;
+}

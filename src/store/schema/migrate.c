@@ -1,0 +1,111 @@
+/*
+ * Forward only: a copy of the file, then all steps to the current version in one transaction, whose
+ * result is a file with exactly the tables of that version. A crash in the middle, and a file whose
+ * tables are not those of its version, leave the old version; the next start begins with a copy
+ * again.
+ */
+#include <stdio.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "store/store_internal.h"
+
+static const struct store_migration *step_from(const struct store_schema *schema, int64_t version)
+{
+    for (size_t i = 0; i < schema->migrations; i++)
+        if (schema->migration[i].from == version)
+            return &schema->migration[i];
+    return NULL;
+}
+
+static int migrate_step(const struct store *store, const struct store_migration *step,
+                        struct err *err)
+{
+    must(sqlite3_get_autocommit(store->db) == 0);
+    char orphan[128];
+
+    int failed = db_exec(store->db, step->sql, err);
+    /* foreign_keys is off here, so what refers to nothing must be looked for. */
+    if (failed == 0)
+        failed = db_sentence(store->db, "SELECT \"table\" FROM pragma_foreign_key_check", orphan,
+                             sizeof orphan, err);
+    if (failed == 0 && orphan[0] != '\0')
+        failed = err_set(err, ERR_INTERNAL, "%s: the new version leaves orphans in table %s",
+                         store->path, orphan);
+    return failed;
+}
+
+static int migrate_inside(const struct store *store, int64_t version, struct err *err)
+{
+    int failed = 0;
+
+    must(version < store->schema->version);
+    for (; failed == 0 && version < store->schema->version; version++) {
+        const struct store_migration *step = step_from(store->schema, version);
+        must(step != NULL);
+        failed = migrate_step(store, step, err);
+    }
+    if (failed == 0)
+        failed = schema_set_version(store->db, store->schema->version, err);
+    /* The last moment at which a ledger of an older schema is still unchanged. */
+    if (failed == 0)
+        failed = schema_check(store->db, store->schema, err);
+    if (failed == 0)
+        failed = db_exec(store->db, "COMMIT", err);
+    return failed;
+}
+
+static int migrate_from(const struct store *store, uint32_t version, struct err *err)
+{
+    char word[32];
+    const int length = snprintf(word, sizeof word, "v%u", version);
+    must(length > 0 && (size_t)length < sizeof word);
+
+    CLEANUP(xfreep) char *copy = store->memory ? NULL : file_free_name(store->path, word);
+    /* The copy, and a log that may contain every page anew. */
+    int failed = copy != NULL ? room_for_copy(store->path, 2 * file_bytes(store->path, ""),
+                                              "a migration, with the copy before it,", err)
+                              : 0;
+    if (failed == 0 && copy != NULL)
+        failed = backup_to(store->db, copy, err);
+    /* Dropping replaced tables must not affect the tables that refer to them. */
+    if (failed == 0)
+        failed = db_exec(store->db, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err);
+    if (failed == 0)
+        failed = migrate_inside(store, version, err);
+    if (failed != 0)
+        db_rollback(store->db);
+    if (failed == 0)
+        failed = db_exec(store->db, "PRAGMA foreign_keys=ON", err);
+    if (failed != 0)
+        return err_wrap(err, "migrate from version %u", version);
+    store_notice(store, "%s: migrated from version %u to %u; a copy of before is %s", store->path,
+                 version, store->schema->version, copy != NULL ? copy : "not needed");
+    return 0;
+}
+
+int migrate_forward(const struct store *store, int64_t version, struct err *err)
+{
+    for (int64_t from = version; from < store->schema->version; from++)
+        if (step_from(store->schema, from) == NULL)
+            return err_set(err, ERR_CORRUPT, "%s: version %lld of a ledger, which never was",
+                           store->path, (long long)version);
+    return version < store->schema->version ? migrate_from(store, (uint32_t)version, err) : 0;
+}
+
+/* The copy is of one moment: `from` is in a transaction that reads. */
+int migrate_in_memory(sqlite3 *from, const char *path, int64_t version, sqlite3 **out,
+                      struct err *err)
+{
+    must(from != NULL && out != NULL);
+    struct store trial = {.schema = &store_schema, .path = xstrdup(path), .memory = true};
+
+    int failed = db_open(":memory:", DB_CREATE, &trial.db, err);
+    if (failed == 0)
+        failed = backup_pages(from, trial.db, err);
+    if (failed == 0)
+        failed = migrate_forward(&trial, version, err);
+    *out = trial.db;
+    xfree(trial.path);
+    return failed;
+}

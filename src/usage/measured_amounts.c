@@ -1,0 +1,103 @@
+/* Adds up what one report says. Called by usage_book_take(). In order: hours, charges, facts. */
+#include "measured_amounts.h"
+
+/* More MiB than any GPU has: a report that says so lies, and must not make a sum overflow. */
+enum { MIB_BELIEVED_MAX = 1 << 24 };
+
+/* --- hours --- */
+
+/*
+ * The last seconds before until_ms, each in the hour that it began in. A report covers a day at
+ * most. Before 1970 there are no hours.
+ */
+static void add_hours(struct measured_amounts *amounts, struct store_measured *each,
+                      int64_t seconds)
+{
+    const struct store_measured per_second = *each;
+    int64_t end_ms = amounts->until_ms;
+
+    must(seconds <= USAGE_SECONDS_MAX);
+    while (seconds > 0 && end_ms > 0) {
+        const int64_t hour_ms = (end_ms - 1) - (end_ms - 1) % STORE_HOUR_MS;
+        const int64_t there = (end_ms - hour_ms + 999) / 1000;
+        const int64_t count = seconds < there ? seconds : there;
+        each->hour_ms = hour_ms;
+        each->milli_s = per_second.milli_s * (uint64_t)count;
+        each->of_milli_s = per_second.of_milli_s * (uint64_t)count;
+        each->mib_s = per_second.mib_s * (uint64_t)count;
+        each->of_mib_s = per_second.of_mib_s * (uint64_t)count;
+        amounts->dropped += !measured_sums_add(amounts->sums, each);
+        seconds -= count;
+        end_ms -= count * 1000;
+    }
+}
+
+/* --- charges --- */
+
+static int64_t together(int64_t sum, int32_t more)
+{
+    return sum == USAGE_UNKNOWN || more == USAGE_UNKNOWN ? USAGE_UNKNOWN : sum + more;
+}
+
+static struct measured_charge *charge_on(struct measured_amounts *amounts, const struct gpu *gpu)
+{
+    for (uint32_t i = 0; i < amounts->charges; i++)
+        if (amounts->charge[i].gpu == gpu)
+            return &amounts->charge[i];
+    must(amounts->charges < ARRAY_LEN(amounts->charge));
+    struct measured_charge *charge = &amounts->charge[amounts->charges++];
+    *charge = (struct measured_charge){.gpu = gpu};
+    return charge;
+}
+
+static void add_charge(struct measured_amounts *amounts, const struct charge *charge,
+                       const struct measured_charge *is)
+{
+    struct store_measured each = {.namespace = amounts->allocation->is.namespace,
+                                  .model = is->gpu->model->text};
+    /* What is granted is counted from then on; a clock that was set back says nothing. */
+    const int64_t held_s = (amounts->until_ms - amounts->allocation->is.bound_ms) / 1000;
+
+    if (is->milli != USAGE_UNKNOWN) {
+        each.milli_s = (uint64_t)is->milli;
+        each.of_milli_s = charge->milli;
+    }
+    if (is->mib != USAGE_UNKNOWN) {
+        each.mib_s = (uint64_t)is->mib;
+        each.of_mib_s = charge->mib;
+    }
+    if (is->milli != USAGE_UNKNOWN || is->mib != USAGE_UNKNOWN)
+        add_hours(amounts, &each, held_s < amounts->seconds ? held_s : amounts->seconds);
+}
+
+static void add_pod(struct measured_amounts *amounts)
+{
+    const struct allocation *allocation = amounts->allocation;
+
+    for (uint32_t i = 0; i < amounts->charges; i++)
+        for (uint32_t k = 0; k < allocation->charges; k++)
+            if (node_gpu(amounts->node, atom_text(allocation->charge[k].gpu)) ==
+                amounts->charge[i].gpu)
+                add_charge(amounts, &allocation->charge[k], &amounts->charge[i]);
+    amounts->charges = 0;
+}
+
+/* --- facts --- */
+
+void measured_amounts_hear(struct measured_amounts *amounts, const struct measured_fact *fact)
+{
+    if (fact->allocation != amounts->allocation)
+        measured_amounts_end(amounts);
+    amounts->allocation = fact->allocation;
+    struct measured_charge *charge = charge_on(amounts, fact->gpu);
+    charge->milli = together(charge->milli, fact->is->milli);
+    charge->mib =
+        together(charge->mib, fact->is->mib < MIB_BELIEVED_MAX ? fact->is->mib : MIB_BELIEVED_MAX);
+}
+
+void measured_amounts_end(struct measured_amounts *amounts)
+{
+    if (amounts->allocation != NULL && amounts->seconds > 0)
+        add_pod(amounts);
+    amounts->charges = 0;
+}

@@ -1,0 +1,108 @@
+/*
+ * The bytes of refusals, to be sent again as they are. Under a lock of their own, so that a full
+ * cluster's repeated questions do not wait for the table of askers.
+ */
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/waiting/hints.h"
+
+#include "hints_internal.h"
+
+void answers_init(struct answers *answers)
+{
+    *answers = (struct answers){.next = 0};
+    mutex_init(&answers->lock);
+}
+
+static void answers_forget(struct answers *answers, struct answer *answer)
+{
+    must(answers->bytes >= answer->len);
+    answers->bytes -= answer->len;
+    xfree(answer->request);
+    xfree(answer->bytes);
+    *answer = (struct answer){0};
+}
+
+void answers_done(struct answers *answers)
+{
+    for (size_t i = 0; i < ANSWERS_MAX; i++)
+        answers_forget(answers, &answers->answer[i]);
+    must(answers->bytes == 0);
+    mutex_done(&answers->lock);
+}
+
+/* The request is compared in full, the names by their digest only. */
+static bool answers_to(const struct answer *answer, const struct refusal_key *key, uint32_t hash)
+{
+    must(key->request != NULL);
+
+    return answer->request != NULL && answer->hash == hash &&
+           answer->capacity_generation == key->capacity_generation && answer->names == key->names &&
+           request_eq(answer->request, key->request);
+}
+
+bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struct strbuf *out,
+                       struct cause *out_cause)
+{
+    struct answers *answers = &hints->answers;
+    const uint32_t hash = request_hash(key->request);
+    bool found = false;
+
+    must(request_asks(key->request));
+    mutex_lock(&answers->lock);
+    for (size_t i = 0; i < ANSWERS_MAX && !found; i++) {
+        const struct answer *answer = &answers->answer[i];
+        found = answers_to(answer, key, hash);
+        if (found) {
+            /*
+             * Copied under the lock, at most REFUSAL_BYTES_MAX: another thread may replace the
+             * answer.
+             */
+            strbuf_text(out, (struct text){answer->bytes, answer->len});
+            *out_cause = answer->cause;
+        }
+    }
+    mutex_unlock(&answers->lock);
+    return found;
+}
+
+void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struct text bytes,
+                       struct cause cause)
+{
+    must(bytes.len > 0 && cause.why != REASON_NONE);
+
+    struct answers *answers = &hints->answers;
+    const uint32_t hash = request_hash(key->request);
+
+    if (bytes.len > REFUSAL_BYTES_MAX)
+        return;
+    mutex_lock(&answers->lock);
+    /*
+     * The oldest is replaced; an answer about older capacity is replaced first, because it is
+     * overtaken.
+     */
+    struct answer *answer = &answers->answer[answers->next++ % ANSWERS_MAX];
+    answers_forget(answers, answer);
+    for (size_t i = answers->next; bytes.len > REFUSALS_BYTES_MAX - answers->bytes; i++)
+        answers_forget(answers, &answers->answer[i % ANSWERS_MAX]);
+    *answer = (struct answer){.request = request_clone(key->request),
+                              .hash = hash,
+                              .names = key->names,
+                              .capacity_generation = key->capacity_generation,
+                              .cause = cause,
+                              .bytes = xmalloc(bytes.len),
+                              .len = bytes.len};
+    memcpy(answer->bytes, bytes.at, bytes.len);
+    answers->bytes += bytes.len;
+    mutex_unlock(&answers->lock);
+}
+
+size_t answers_bytes(struct answers *answers)
+{
+    mutex_lock(&answers->lock);
+    const size_t bytes = answers->bytes;
+    mutex_unlock(&answers->lock);
+    must(bytes <= REFUSALS_BYTES_MAX);
+    return bytes;
+}

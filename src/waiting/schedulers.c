@@ -1,0 +1,176 @@
+/*
+ * The table of schedulers that ask here. Called by webhooks.c on the HTTP threads for each filter
+ * and prioritize call, and by REST. The table is small, so it is searched from its beginning.
+ */
+#include "milligpu/waiting/schedulers.h"
+
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/facts/pod.h"
+#include "milligpu/run/mutex.h"
+
+/* Times are monotonic, one later than they were: 0 is never. */
+struct asking_scheduler {
+    char name[SCHEDULER_NAME_MAX];
+    int64_t names_ms;  /* its last call with names */
+    int64_t nodes_ms;  /* its last filter call with whole Nodes, or that of an autoscaler */
+    int64_t scored_ms; /* its last prioritize call with whole Nodes */
+};
+
+struct schedulers {
+    struct mutex lock; /* guards the rest */
+    size_t count;
+    struct asking_scheduler item[SCHEDULERS_MAX];
+    bool overflowed; /* one that asks was replaced */
+};
+
+struct schedulers *schedulers_new(void)
+{
+    struct schedulers *schedulers = xcalloc(1, sizeof *schedulers);
+
+    mutex_init(&schedulers->lock);
+    return schedulers;
+}
+
+void schedulers_free(struct schedulers *schedulers)
+{
+    if (schedulers == NULL)
+        return;
+    mutex_done(&schedulers->lock);
+    xfree(schedulers);
+}
+
+static struct asking_scheduler *scheduler_find(struct schedulers *schedulers, const char *name)
+    REQUIRES(schedulers->lock)
+{
+    must(schedulers->count <= SCHEDULERS_MAX);
+    for (size_t i = 0; i < schedulers->count; i++)
+        if (strcmp(schedulers->item[i].name, name) == 0)
+            return &schedulers->item[i];
+    return NULL;
+}
+
+/* Only a scheduler sends names or calls prioritize. */
+static bool is_scheduler(const struct asking_scheduler *item)
+{
+    return item->names_ms > 0 || item->scored_ms > 0;
+}
+
+static int64_t scheduler_last(const struct asking_scheduler *item)
+{
+    const int64_t own_ms = item->names_ms > item->scored_ms ? item->names_ms : item->scored_ms;
+
+    return own_ms > item->nodes_ms ? own_ms : item->nodes_ms;
+}
+
+/* Evicts possible schedulers before certain ones, then the one that asked longest ago. */
+static bool goes_first(const struct asking_scheduler *a, const struct asking_scheduler *b)
+{
+    if (is_scheduler(a) != is_scheduler(b))
+        return !is_scheduler(a);
+    return scheduler_last(a) < scheduler_last(b);
+}
+
+static struct asking_scheduler *scheduler_place(struct schedulers *schedulers)
+    REQUIRES(schedulers->lock)
+{
+    struct asking_scheduler *place = &schedulers->item[0];
+
+    if (schedulers->count < SCHEDULERS_MAX)
+        return &schedulers->item[schedulers->count++];
+    for (size_t i = 1; i < SCHEDULERS_MAX; i++)
+        if (goes_first(&schedulers->item[i], place))
+            place = &schedulers->item[i];
+    schedulers->overflowed = schedulers->overflowed || is_scheduler(place);
+    return place;
+}
+
+/* Names come clipped from the decoder (SCHEDULER_NAME_MAX). */
+static const char *scheduler_name(const char *name)
+{
+    must(name == NULL || strlen(name) < SCHEDULER_NAME_MAX);
+    return name != NULL ? name : SCHEDULER_DEFAULT;
+}
+
+static struct asking_scheduler *scheduler_of(struct schedulers *schedulers, const char *name)
+    REQUIRES(schedulers->lock)
+{
+    struct asking_scheduler *item = scheduler_find(schedulers, name);
+
+    if (item == NULL) {
+        item = scheduler_place(schedulers);
+        *item = (struct asking_scheduler){.names_ms = 0};
+        memcpy(item->name, name, strlen(name) + 1);
+    }
+    return item;
+}
+
+bool schedulers_asked(struct schedulers *schedulers, const char *name, enum ask_form form,
+                      int64_t now_ms)
+{
+    const int64_t at_ms = now_ms + 1;
+
+    must(now_ms >= 0);
+    mutex_lock(&schedulers->lock);
+    struct asking_scheduler *item = scheduler_of(schedulers, scheduler_name(name));
+    const bool simulated = form == ASK_NODES && item->names_ms > item->scored_ms &&
+                           at_ms - item->names_ms <= SIMULATED_MAX_MS;
+    if (form == ASK_NAMES)
+        item->names_ms = at_ms;
+    else
+        item->nodes_ms = at_ms;
+    mutex_unlock(&schedulers->lock);
+    return !simulated;
+}
+
+void schedulers_scored(struct schedulers *schedulers, const char *name, enum ask_form form,
+                       int64_t now_ms)
+{
+    const int64_t at_ms = now_ms + 1;
+
+    must(now_ms >= 0);
+    mutex_lock(&schedulers->lock);
+    struct asking_scheduler *item = scheduler_of(schedulers, scheduler_name(name));
+    if (form == ASK_NAMES)
+        item->names_ms = at_ms;
+    else
+        item->scored_ms = at_ms;
+    mutex_unlock(&schedulers->lock);
+}
+
+/*
+ * Whole Nodes alone prove nothing once some scheduler sends names: an autoscaler asks about pods of
+ * every name.
+ */
+static bool scheduler_serves(const struct schedulers *schedulers,
+                             const struct asking_scheduler *item) REQUIRES(schedulers->lock)
+{
+    for (size_t i = 0; i < schedulers->count; i++)
+        if (schedulers->item[i].names_ms > 0)
+            return is_scheduler(item);
+    return true;
+}
+
+bool schedulers_serves(struct schedulers *schedulers, const char *name)
+{
+    mutex_lock(&schedulers->lock);
+    const struct asking_scheduler *item = scheduler_find(schedulers, scheduler_name(name));
+    const bool serves =
+        schedulers->overflowed || (item != NULL && scheduler_serves(schedulers, item));
+    mutex_unlock(&schedulers->lock);
+    return serves;
+}
+
+size_t schedulers_served(struct schedulers *schedulers, struct arena *arena,
+                         const char *out[SCHEDULERS_MAX])
+{
+    size_t count = 0;
+
+    mutex_lock(&schedulers->lock);
+    for (size_t i = 0; i < schedulers->count; i++)
+        if (scheduler_serves(schedulers, &schedulers->item[i]))
+            out[count++] = arena_copy(arena, text_of(schedulers->item[i].name));
+    mutex_unlock(&schedulers->lock);
+    return count;
+}

@@ -1,0 +1,928 @@
+/*
+ * Answers filter, prioritize, bind and preempt. The webhook listener calls webhooks_handle() on its
+ * threads; nothing here blocks. filter, prioritize and preempt read snapshots and end in the same
+ * call; a bind becomes a message, and the writer answers it later (answer_bind()). kube-scheduler
+ * reads only bodies with status 200, so errors of filter and bind are in the body; prioritize and
+ * preempt have no field for one and answer with another status. Until milligpud is ready, filter,
+ * bind and preempt answer errors (docs/why/006). The parts: scratch memory, answering, filter,
+ * prioritize, routes.
+ */
+#include "milligpu/webhook/webhooks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/problem.h"
+#include "milligpu/core/ledger/reconcile.h"
+#include "milligpu/http/http.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/run/mutex.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/waiting/hints.h"
+#include "milligpu/webhook/judges.h"
+
+/* the chunk size for many small allocations */
+enum { SCRATCH_KEEP_BYTES = 1024 * 1024 };
+
+/*
+ * What one call needs and the next can use again: kept, so that a busy thread stops calling malloc.
+ */
+struct scratch {
+    struct arena arena;
+    struct tentative tentative[TENTATIVES_MAX];
+    struct scratch *next;
+};
+
+struct webhooks {
+    struct app *app;
+    struct mutex lock; /* guards the list of scratches */
+    struct scratch *pile;
+};
+
+struct question {
+    struct webhooks *webhooks;
+    struct app *app;
+    struct http_call *call;
+    struct scratch *scratch;
+    struct extender_args args;
+    enum request_verdict verdict;
+    struct request request;
+    struct refusal refusal;
+    bool simulated; /* by a cluster autoscaler: it is answered, and not remembered */
+    bool templates; /* every node of it is one that the ledger does not know */
+    bool again;     /* capacity came free during the evaluation: not the first attempt */
+    bool last;      /* and there is no further attempt */
+};
+
+/* Does it ask for something for which a node may have no place? */
+static bool webhooks_judged(const struct question *question)
+{
+    must(question->verdict != REQUEST_OK || question->request.wants > 0);
+    return question->verdict == REQUEST_OK || question->verdict == REQUEST_WHOLE;
+}
+
+struct webhooks *webhooks_new(struct app *app)
+{
+    must(app->view != NULL && app->hints != NULL);
+
+    struct webhooks *webhooks = xcalloc(1, sizeof *webhooks);
+
+    webhooks->app = app;
+    mutex_init(&webhooks->lock);
+    return webhooks;
+}
+
+void webhooks_free(struct webhooks *webhooks)
+{
+    if (webhooks == NULL)
+        return;
+    while (webhooks->pile != NULL) {
+        struct scratch *scratch = webhooks->pile;
+        webhooks->pile = scratch->next;
+        arena_done(&scratch->arena);
+        xfree(scratch);
+    }
+    mutex_done(&webhooks->lock);
+    xfree(webhooks);
+}
+
+/*
+ * There are never more scratches than calls that ran at once. The last one put back is taken first,
+ * because it is most likely still in the cache.
+ */
+static struct scratch *take_scratch(struct webhooks *webhooks)
+{
+    mutex_lock(&webhooks->lock);
+    struct scratch *scratch = webhooks->pile;
+    if (scratch != NULL)
+        webhooks->pile = scratch->next;
+    mutex_unlock(&webhooks->lock);
+    if (scratch == NULL) {
+        scratch = xcalloc(1, sizeof *scratch);
+        arena_init(&scratch->arena);
+    }
+    return scratch;
+}
+
+/* Trimmed before the lock is taken: free() of a large chunk is slow. */
+static void give_scratch(struct webhooks *webhooks, struct scratch *scratch)
+{
+    arena_trim(&scratch->arena, SCRATCH_KEEP_BYTES);
+    mutex_lock(&webhooks->lock);
+    scratch->next = webhooks->pile;
+    webhooks->pile = scratch;
+    mutex_unlock(&webhooks->lock);
+}
+
+size_t webhooks_bytes(struct webhooks *webhooks)
+{
+    size_t bytes = 0;
+
+    mutex_lock(&webhooks->lock);
+    for (const struct scratch *at = webhooks->pile; at != NULL; at = at->next)
+        bytes += sizeof *at + arena_bytes(&at->arena);
+    mutex_unlock(&webhooks->lock);
+    return bytes;
+}
+
+/* --- answering --- */
+
+/* The time begins with the complete request; for a bind it contains the wait for the outcome. */
+static void webhooks_count(const struct http_call *call, const char *verb, const char *outcome)
+{
+    must(verb[0] != '\0' && outcome[0] != '\0');
+    metric_add(M_WEBHOOK_REQUESTS, LABEL_VALUES(verb, outcome), 1);
+    metric_observe_ns(M_WEBHOOK_SECONDS, LABEL_VALUES(verb), clock_ns() - http_began_ns(call));
+}
+
+static void answer_json(struct http_call *call, struct strbuf *take_body)
+{
+    must(take_body->len > 0);
+
+    http_answer(call, 200, "application/json", take_body);
+}
+
+/* For answers without a field for an error: prioritize, preempt and unknown routes. */
+static void answer_problem(struct http_call *call, int status, const char *title,
+                           const char *detail)
+{
+    must(status >= 400 && status < 600);
+
+    struct strbuf body;
+
+    strbuf_init(&body);
+    problem_encode(&body, status, title, detail);
+    http_answer(call, status, PROBLEM_TYPE, &body);
+    strbuf_done(&body);
+}
+
+/* The bind_reply of a call: runs on the thread that knows the outcome, usually the writer's. */
+static void answer_bind(void *to, const char *error)
+{
+    struct http_call *call = to;
+    struct strbuf body;
+
+    webhooks_count(call, "bind", error == NULL ? "ok" : "error");
+    if (error != NULL)
+        log_write(LOG_INFO, "bind refused", log_i64("request", http_id(call)),
+                  log_str("why", error));
+    strbuf_init(&body);
+    extender_bind_encode(&body, error);
+    answer_json(call, &body);
+    strbuf_done(&body);
+}
+
+/* kube-scheduler ends this attempt of the pod and tries again with backoff. */
+static void filter_error(struct http_call *call, const char *error)
+{
+    must(error[0] != '\0');
+
+    const struct extender_args none = {0};
+    const struct extender_filter_result result = {.error = error};
+    struct strbuf body;
+
+    webhooks_count(call, "filter", "error");
+    log_write(LOG_WARN, "filter answered with an error", log_i64("request", http_id(call)),
+              log_str("error", error));
+    strbuf_init(&body);
+    extender_filter_encode(&body, &none, &result);
+    answer_json(call, &body);
+    strbuf_done(&body);
+}
+
+/* --- filter --- */
+
+static void count_filter(const struct question *question, const char *outcome)
+{
+    must(outcome[0] != '\0');
+    webhooks_count(question->call, "filter", question->simulated ? "simulated" : outcome);
+}
+
+/* The names that pass. */
+static void send_chosen(struct question *question, const uint32_t *choice, uint32_t chosen)
+{
+    must(chosen <= question->args.names);
+    const struct extender_filter_result result = {.chosen = chosen, .choice = choice};
+    struct strbuf body;
+
+    count_filter(question, "ok");
+    strbuf_init(&body);
+    extender_filter_encode(&body, &question->args, &result);
+    answer_json(question->call, &body);
+    strbuf_done(&body);
+}
+
+/* Every name passes: the pod asks for nothing of ours. */
+static void pass_all(struct question *question)
+{
+    must(!webhooks_judged(question));
+
+    const uint32_t names = question->args.names;
+    uint32_t *choice = arena_array(&question->scratch->arena, names + 1, sizeof *choice);
+
+    for (uint32_t i = 0; i < names; i++)
+        choice[i] = i;
+    send_chosen(question, choice, names);
+}
+
+struct refusals {
+    struct extender_refusal *refusal;
+    uint32_t count;
+    struct arena *arena;
+};
+
+/* The text is valid during this call only, so it is copied. */
+static void add_refusal(void *user, struct text name, const char *text)
+{
+    struct refusals *refusals = user;
+
+    must(text[0] != '\0');
+    refusals->refusal[refusals->count++] =
+        (struct extender_refusal){name, arena_copy(refusals->arena, text_of(text))};
+}
+
+static struct asker asker_of(const struct question *question)
+{
+    const struct pod *pod = &question->args.pod;
+    const struct clock_ops *clock = &question->app->clock;
+
+    must(pod->uid[0] != '\0');
+    return (struct asker){
+        .uid = pod->uid,
+        .namespace = pod->namespace,
+        .name = pod->name,
+        .request = webhooks_judged(question) ? &question->request : NULL,
+        .now_ms = clock->now_ms(clock->ctx),
+        .wall_ms = clock->wall_ms(clock->ctx),
+        .again = question->again,
+    };
+}
+
+/*
+ * A refusal counts once for each question, not for each attempt. A pod without a uid exists nowhere
+ * (an autoscaler's template), so nobody is woken for it.
+ */
+static void webhooks_remember(struct question *question, enum reason reason, const char *text)
+{
+    must(reason != REASON_NONE);
+    must(text != NULL);
+
+    if (question->simulated)
+        return;
+    if (!question->again)
+        app_count_refusal(reason);
+    if (question->args.pod.uid[0] == '\0')
+        return;
+    const struct asker asker = asker_of(question);
+    hints_refused(question->app->hints, &asker, reason, text);
+}
+
+/*
+ * The only end of every refusal, cached or evaluated: it is recorded first, then the generation is
+ * read again; the writer publishes first and then looks at the waiting pods. False: capacity came
+ * free in between, so it has to be evaluated again. (On the last attempt the refusal stands: its
+ * snapshot was taken after the pod was recorded, and the writer wakes the pod for anything that
+ * came later.)
+ */
+static bool refusal_stands(struct question *question, const struct snapshot *snapshot,
+                           struct cause cause)
+{
+    struct refusal refusal;
+
+    if (question->simulated)
+        return true; /* nobody waits for the answer */
+    policy_refuse(snapshot->outlook, cause, &question->request, &refusal);
+    webhooks_remember(question, cause.why, refusal.text);
+    app_between(question->app, BETWEEN_RECORD_AND_READING);
+    const bool stands = question->last || view_capacity_generation(question->app->view) ==
+                                              snapshot->capacity_generation;
+    app_between(question->app, BETWEEN_READING_AND_ANSWER);
+    return stands;
+}
+
+/* key NULL: the answer also depends on something else than the key, and is not kept. */
+static void send_refusals(struct question *question, const struct refusals *refusals,
+                          const struct refusal_key *key, struct cause cause)
+{
+    must(refusals->count <= question->args.names);
+
+    const struct extender_filter_result result = {.refusals = refusals->count,
+                                                  .refusal = refusals->refusal};
+    struct strbuf body;
+
+    count_filter(question, "refused");
+    strbuf_init(&body);
+    extender_filter_encode(&body, &question->args, &result);
+    if (key != NULL)
+        hints_answer_keep(question->app->hints, key, (struct text){body.data, body.len}, cause);
+    answer_json(question->call, &body);
+    strbuf_done(&body);
+}
+
+/*
+ * One text for all names, grouped like every refusal: beyond refusal_names the first name stands
+ * for all.
+ */
+static void refuse_all(struct question *question, const char *text)
+{
+    must(text[0] != '\0');
+    const uint32_t names = question->args.names;
+    const uint32_t named = names <= question->app->settings->refusal_names ? names : 1;
+    struct refusals refusals = {.arena = &question->scratch->arena};
+
+    if (named < names)
+        text = arena_printf(refusals.arena, "%s%s", text, FILTER_SPEAKS_FOR_ALL);
+    refusals.refusal = arena_array(refusals.arena, named + 1, sizeof *refusals.refusal);
+    for (uint32_t i = 0; i < named && i < names; i++)
+        add_refusal(&refusals, question->args.name[i], text);
+    send_refusals(question, &refusals, NULL, (struct cause){.why = REASON_NONE});
+}
+
+/*
+ * The order counts, because the answer lists the names in it. An answer to Node objects looks
+ * different from one to names.
+ */
+static uint64_t digest_names(const struct extender_args *args)
+{
+    must(args->names == 0 || args->hash != NULL);
+
+    uint64_t digest = args->full_nodes ? 1 : 0;
+
+    for (uint32_t i = 0; i < args->names; i++)
+        digest = digest * 0x9e3779b97f4a7c15U + args->hash[i];
+    return digest;
+}
+
+/* The reason that comes nearest to fitting is the pod's reason. */
+static struct cause webhooks_nearest(const struct filter_answer *answer, uint32_t names)
+{
+    must(answer->verdict == FILTER_NONE || names == 0);
+
+    struct cause last = {.why = REASON_NO_GPU};
+
+    for (uint32_t i = 0; i < names; i++)
+        if (answer->cause[i].why > last.why)
+            last = answer->cause[i];
+    return last;
+}
+
+/*
+ * The refusal has been recorded before (refusal_stands()). This builds the answer and, if it
+ * depends on the key alone, keeps it for the next pod with the same question.
+ */
+static void webhooks_refuse(struct question *question, const struct filter_question *asked,
+                            const struct filter_answer *answer)
+{
+    must(answer->verdict == FILTER_NONE);
+
+    const struct cause cause = webhooks_nearest(answer, asked->names);
+    const struct refusal_key key = {.request = &question->request,
+                                    .names = digest_names(&question->args),
+                                    .capacity_generation = asked->snapshot->capacity_generation};
+    struct refusals refusals = {.arena = &question->scratch->arena};
+
+    refusals.refusal = arena_array(refusals.arena, asked->names + 1, sizeof *refusals.refusal);
+    filter_refusals(asked, answer, question->app->settings->refusal_names, &refusals, add_refusal);
+    send_refusals(question, &refusals, question->args.full_nodes ? NULL : &key, cause);
+}
+
+/* A hint outlives the question; a node built only for the question does not. */
+static const struct candidate *lasting_best(const struct question *question,
+                                            const struct filter_question *asked,
+                                            const struct filter_answer *answer)
+{
+    const struct candidate *best = &answer->candidate[0];
+
+    must(answer->candidates > 0);
+    if (question->verdict != REQUEST_OK)
+        return NULL; /* no node has a place for whole GPUs */
+    return snapshot_node(asked->snapshot, atom_text(best->node->name)) == best->node ? best : NULL;
+}
+
+/* A pod with a reservation does not wait, and its node needs no tentative placement. */
+static void remember_shortlist(struct question *question, const struct filter_question *asked,
+                               const struct filter_answer *answer)
+{
+    struct hints *hints = question->app->hints;
+
+    must(question->args.pod.uid[0] != '\0');
+    if (answer->verdict == FILTER_RESERVED) {
+        hints_fits(hints, text_of(question->args.pod.uid));
+        return;
+    }
+    const struct asker asker = asker_of(question);
+    const struct shortlist offered = {.nodes = asked->snapshot->nodes,
+                                      .names = asked->names,
+                                      .fitting = answer->fitting,
+                                      .listed = answer->candidates,
+                                      .capacity_generation = asked->snapshot->capacity_generation,
+                                      .best = lasting_best(question, asked, answer)};
+    hints_shortlisted(hints, &asker, &offered);
+}
+
+static void answer_shortlist(struct question *question, const struct filter_question *asked,
+                             const struct filter_answer *answer)
+{
+    must(answer->candidates > 0 && answer->candidates <= question->args.names);
+
+    uint32_t *choice = arena_array(&question->scratch->arena, answer->candidates, sizeof *choice);
+
+    for (uint32_t i = 0; i < answer->candidates; i++)
+        choice[i] = answer->candidate[i].name;
+    if (question->args.pod.uid[0] != '\0' && !question->simulated && !question->templates)
+        remember_shortlist(question, asked, answer);
+    send_chosen(question, choice, answer->candidates);
+}
+
+/*
+ * Nodes that the ledger does not know, if their objects were sent (for example an autoscaler's
+ * template).
+ */
+static const struct node *const *nodes_of(struct question *question,
+                                          const struct snapshot *snapshot, struct names *names)
+{
+    must(question->args.full_nodes);
+
+    const struct extender_args *args = &question->args;
+    const struct rulebook *book = snapshot->outlook == NULL ? NULL : snapshot->outlook->rulebook;
+    const struct node **node =
+        arena_array(&question->scratch->arena, args->names + 1, sizeof *node);
+
+    for (uint32_t i = 0; i < args->names; i++) {
+        struct inventory inventory;
+        if (snapshot_node(snapshot, args->name[i]) != NULL)
+            continue;
+        inventory_parse(&args->node[i], &question->app->rules.inventory_rules,
+                        &question->scratch->arena, &inventory);
+        node[i] = node_from_inventory(&inventory, book, names);
+    }
+    return node;
+}
+
+static void drop_nodes(const struct node *const *node, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        node_unref(node[i]);
+}
+
+/* Those of this snapshot: another one may have others. */
+static void set_rules(struct question *question, const struct snapshot *snapshot)
+{
+    must(snapshot != NULL);
+    question->request.rules =
+        outlook_rules(snapshot->outlook, text_of(question->args.pod.namespace));
+}
+
+enum { JUDGE_TRIES = 4 };
+
+/* State of one attempt. */
+enum ending {
+    ENDING_NONE, /* nothing has been answered yet */
+    ENDING_ANSWERED,
+    ENDING_OVERTAKEN, /* a refusal, and capacity came free meanwhile: try again */
+};
+
+/* The bytes of the last refusal of the same question, with the same capacity. */
+static enum ending answer_again(struct question *question, const struct snapshot *snapshot)
+{
+    must(webhooks_judged(question));
+
+    const struct refusal_key key = {.request = &question->request,
+                                    .names = digest_names(&question->args),
+                                    .capacity_generation = snapshot->capacity_generation};
+    enum ending ending = ENDING_NONE;
+    struct cause cause;
+    struct strbuf body;
+
+    strbuf_init(&body);
+    if (hints_answer_find(question->app->hints, &key, &body, &cause))
+        ending = refusal_stands(question, snapshot, cause) ? ENDING_ANSWERED : ENDING_OVERTAKEN;
+    if (ending == ENDING_ANSWERED) {
+        count_filter(question, "refused");
+        answer_json(question->call, &body);
+    }
+    strbuf_done(&body);
+    return ending;
+}
+
+/*
+ * A pod that asks for whole GPUs only gets all suitable nodes: we know nothing better about those
+ * GPUs.
+ */
+static uint32_t shortlist_of(const struct question *question)
+{
+    struct app *app = question->app;
+
+    must(webhooks_judged(question));
+    if (question->verdict == REQUEST_WHOLE || question->simulated)
+        return 0; /* an autoscaler compares nodes by itself */
+    return hints_shortlist(app->hints, text_of(question->args.pod.uid), app->settings->shortlist);
+}
+
+/* The judge is lent for the search only: the next question may have it while this one answers. */
+static void ask_judge(struct question *question, struct filter_question *asked,
+                      struct filter_answer *out)
+{
+    must(asked->judge == NULL);
+    asked->judge = judges_take(question->app->judges, asked->snapshot);
+    filter_ask(asked, &question->scratch->arena, out);
+    judges_give(question->app->judges, STEAL(asked->judge));
+}
+
+/* One attempt on one snapshot. The nodes that were built for the question end with it. */
+static enum ending webhooks_judge(struct question *question, const struct snapshot *snapshot)
+{
+    must(webhooks_judged(question));
+
+    struct app *app = question->app;
+    const struct text uid = text_of(question->args.pod.uid);
+    const int64_t now = app->clock.now_ms(app->clock.ctx);
+    struct names *names = question->args.full_nodes ? names_new() : NULL;
+    struct filter_question asked = {
+        .snapshot = snapshot,
+        .request = &question->request,
+        .uid = uid,
+        .names = question->args.names,
+        .name = question->args.name,
+        .hash = question->args.hash,
+        .node = names != NULL ? nodes_of(question, snapshot, names) : NULL,
+        .shortlist = shortlist_of(question),
+        .tentatives = hints_tentatives(app->hints, uid, now, question->scratch->tentative),
+        .tentative = question->scratch->tentative,
+    };
+    struct filter_answer answer;
+    struct refusal refusal;
+    enum ending ending = ENDING_ANSWERED;
+
+    ask_judge(question, &asked, &answer);
+    switch (answer.verdict) {
+    case FILTER_FITS:
+    case FILTER_RESERVED:
+        answer_shortlist(question, &asked, &answer);
+        break;
+    case FILTER_HELD_ELSEWHERE:
+        (void)snprintf(refusal.text, sizeof refusal.text,
+                       "elsewhere: the pod holds a reservation on node %.180s",
+                       answer.held->is.node->text);
+        filter_error(question->call, refusal.text);
+        break;
+    case FILTER_LISTED_UNBOUND:
+        (void)snprintf(refusal.text, sizeof refusal.text, LISTED_UNBOUND,
+                       answer.held->is.node->text);
+        filter_error(question->call, refusal.text);
+        break;
+    case FILTER_NONE:
+        if (refusal_stands(question, snapshot, webhooks_nearest(&answer, asked.names)))
+            webhooks_refuse(question, &asked, &answer);
+        else
+            ending = ENDING_OVERTAKEN;
+        break;
+    }
+    if (names != NULL) {
+        drop_nodes(asked.node, asked.names);
+        names_free(names);
+    }
+    return ending;
+}
+
+/*
+ * A pod that has a reservation fits on its node even when the same request of others is refused, so
+ * it never gets a cached answer.
+ */
+static enum ending filter_once(struct question *question, const struct snapshot *snapshot)
+{
+    enum ending ending = ENDING_NONE;
+
+    must(snapshot != NULL); /* only while milligpud is ready */
+    set_rules(question, snapshot);
+    if (!question->args.full_nodes &&
+        snapshot_open(snapshot, text_of(question->args.pod.uid)) == NULL)
+        ending = answer_again(question, snapshot);
+    return ending != ENDING_NONE ? ending : webhooks_judge(question, snapshot);
+}
+
+/*
+ * Each attempt takes a newer snapshot. The number of attempts is bounded, because on a busy cluster
+ * capacity may come free all the time.
+ */
+static void filter_judged(struct question *question)
+{
+    must(webhooks_judged(question));
+
+    for (int i = 1;; i++) {
+        CLEANUP(snapshot_unrefp)
+        const struct snapshot *snapshot = view_take(question->app->view);
+        question->again = i > 1;
+        question->last = i == JUDGE_TRIES;
+        app_between(question->app, BETWEEN_SNAPSHOT_AND_JUDGEMENT);
+        if (filter_once(question, snapshot) == ENDING_ANSWERED)
+            return;
+    }
+}
+
+static void webhooks_filter(struct question *question)
+{
+    must(question->args.names == 0 || question->args.name != NULL);
+
+    switch (question->verdict) {
+    case REQUEST_OK:
+    case REQUEST_WHOLE:
+        filter_judged(question);
+        return;
+    case REQUEST_REFUSED:
+        /* The request itself is refused: no room helps, only a change of the pod. */
+        webhooks_remember(question, question->refusal.why, question->refusal.text);
+        refuse_all(question, question->refusal.text);
+        return;
+    case REQUEST_NOT_OURS:
+    case REQUEST_ZERO:
+        pass_all(question);
+        return;
+    }
+    must_not_reach("every verdict is listed");
+}
+
+/* --- prioritize --- */
+
+/*
+ * Scores only order nodes that filter has passed, and kube-scheduler ignores errors here: without a
+ * snapshot all nodes get 0. Nothing is remembered.
+ */
+static void webhooks_prioritize(struct question *question)
+{
+    must(question->scratch != NULL);
+
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
+    struct app *app = question->app;
+    uint8_t *score = arena_array(&question->scratch->arena, question->args.names + 1, 1);
+    struct strbuf body;
+
+    if (question->verdict == REQUEST_OK && snapshot != NULL) {
+        const struct text uid = text_of(question->args.pod.uid);
+        set_rules(question, snapshot);
+        const struct filter_question asked = {
+            .snapshot = snapshot,
+            .judge = judges_take(app->judges, snapshot),
+            .request = &question->request,
+            .uid = uid,
+            .names = question->args.names,
+            .name = question->args.name,
+            .hash = question->args.hash,
+            .tentatives = hints_tentatives(app->hints, uid, app->clock.now_ms(app->clock.ctx),
+                                           question->scratch->tentative),
+            .tentative = question->scratch->tentative,
+        };
+        filter_score(&asked, &question->scratch->arena, score);
+        judges_give(app->judges, asked.judge);
+    }
+    webhooks_count(question->call, "prioritize", "ok");
+    strbuf_init(&body);
+    extender_priorities_encode(&body, &question->args, score);
+    answer_json(question->call, &body);
+    strbuf_done(&body);
+}
+
+/* --- routes --- */
+
+static void judge_request(struct question *question)
+{
+    must(question->scratch != NULL);
+
+    question->verdict =
+        request_parse(&question->args.pod, &question->app->rules.request_rules,
+                      &question->scratch->arena, &question->request, &question->refusal);
+}
+
+/* Is every node of the question perhaps one that only an autoscaler has thought of? */
+static bool asks_for_templates(const struct question *question)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
+    const struct extender_args *args = &question->args;
+
+    must(args->full_nodes);
+    if (args->names == 0 || snapshot == NULL)
+        return false;
+    for (uint32_t i = 0; i < args->names; i++)
+        if (snapshot_node(snapshot, args->name[i]) != NULL)
+            return false;
+    return true;
+}
+
+/*
+ * Of templates, a refusal of a pod that has no verdict is remembered: kube-scheduler may know a new
+ * node before our watch does, and a refused pod has to be woken.
+ */
+static void note_scheduler(struct question *question, bool scoring)
+{
+    struct app *app = question->app;
+    struct schedulers *schedulers = hints_schedulers(app->hints);
+    const struct pod *pod = &question->args.pod;
+    const enum ask_form form = question->args.full_nodes ? ASK_NODES : ASK_NAMES;
+    const int64_t now_ms = app->clock.now_ms(app->clock.ctx);
+
+    if (!webhooks_judged(question) && question->verdict != REQUEST_REFUSED)
+        return; /* it asks for nothing of ours */
+    if (scoring) {
+        schedulers_scored(schedulers, pod->scheduling.scheduler, form, now_ms);
+    } else {
+        question->templates = question->args.full_nodes && asks_for_templates(question);
+        question->simulated =
+            !schedulers_asked(schedulers, pod->scheduling.scheduler, form, now_ms) ||
+            (question->templates && pod->uid[0] != '\0' &&
+             hints_has_verdict(app->hints, text_of(pod->uid)));
+    }
+}
+
+/*
+ * filter and prioritize, which have the same body. Memory of the call is given back when it is
+ * answered.
+ */
+static void open_args(struct webhooks *webhooks, struct http_call *call, bool scoring)
+{
+    struct question question = {.webhooks = webhooks, .app = webhooks->app, .call = call};
+    struct err err;
+    const char *why;
+
+    if (!app_ready(webhooks->app, &why) && !scoring) {
+        char text[200];
+        (void)snprintf(text, sizeof text, "milligpu is not ready: %.150s", why);
+        filter_error(call, text);
+        return;
+    }
+    question.scratch = take_scratch(webhooks);
+    if (extender_args_decode(http_body(call), &webhooks->app->rules.wire_rules,
+                             &question.scratch->arena, &question.args, &err) < 0) {
+        if (scoring) {
+            webhooks_count(call, "prioritize", "error");
+            answer_problem(call, 400, "the body cannot be read", err.text);
+        } else {
+            filter_error(call, err.text);
+        }
+    } else {
+        judge_request(&question);
+        note_scheduler(&question, scoring);
+        if (scoring)
+            webhooks_prioritize(&question);
+        else
+            webhooks_filter(&question);
+    }
+    give_scratch(webhooks, question.scratch);
+}
+
+static void open_filter(struct webhooks *webhooks, struct http_call *call)
+{
+    open_args(webhooks, call, false);
+}
+
+static void open_prioritize(struct webhooks *webhooks, struct http_call *call)
+{
+    open_args(webhooks, call, true);
+}
+
+/*
+ * The connection sleeps until the writer answers. What cannot be queued is answered with an error
+ * at once, because an HTTP thread must not wait.
+ */
+static void open_bind(struct webhooks *webhooks, struct http_call *call)
+{
+    struct app *app = webhooks->app;
+    struct message *message = message_new(MESSAGE_BIND);
+    struct bind_call *bind = &message->bind;
+    struct err err;
+    const char *why;
+
+    if (extender_bind_decode(http_body(call), &message->arena, &bind->asks, &err) < 0) {
+        answer_bind(call, err.text);
+        message_free(message);
+        return;
+    }
+    /* Before anything can fail: no other plugin refused the list. */
+    hints_binding(app->hints, text_of(bind->asks.uid));
+    /* Of kube-scheduler's timeout, a fifth is left for the answer: later it would not be read. */
+    bind->deadline_ms =
+        app->clock.now_ms(app->clock.ctx) + (int64_t)app->settings->http_timeout_ms * 8 / 10;
+    bind->reply = (struct bind_reply){answer_bind, call};
+    bool ready = app_ready(app, &why);
+    if (ready && atomic_load(&app->draining)) {
+        /* A busy scheduler would otherwise never let us finish. */
+        ready = false;
+        why = "it is stopping";
+    }
+    if (ready && queue_put(app->queue, message))
+        return;
+    /* The call is answered below, not by the message. */
+    message_abandon(message);
+    char text[200];
+    (void)snprintf(text, sizeof text, "milligpu is not ready: %.150s",
+                   ready ? "too many binds wait already" : why);
+    answer_bind(call, text);
+}
+
+/*
+ * Keeps a node if the pod fits there without the victims. A pod that asks for nothing of ours loses
+ * no node, one whose request is refused loses all.
+ */
+static void preempt_ask_all(struct question *question, const struct extender_preempt *args,
+                            bool *keep)
+{
+    must(args->nodes == 0 || args->node != NULL);
+
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
+    const struct allocation *held = snapshot_open(snapshot, text_of(args->pod.uid));
+
+    if (webhooks_judged(question))
+        set_rules(question, snapshot);
+    for (uint32_t i = 0; i < args->nodes; i++) {
+        const struct extender_victims *victims = &args->node[i];
+        const struct node *node = snapshot_node(snapshot, victims->node);
+        if (webhooks_judged(question))
+            keep[i] = node != NULL && preempt_ask(snapshot->outlook, node, &question->request, held,
+                                                  victims->uid, victims->uids) == REASON_NONE;
+        else
+            keep[i] = question->verdict != REQUEST_REFUSED;
+    }
+}
+
+/*
+ * kube-scheduler has chosen the victims by what it knows itself, and it does not know our shares.
+ */
+static void open_preempt(struct webhooks *webhooks, struct http_call *call)
+{
+    struct question question = {.webhooks = webhooks, .app = webhooks->app, .call = call};
+    struct extender_preempt args;
+    struct err err;
+    const char *why;
+
+    if (!app_ready(webhooks->app, &why)) {
+        webhooks_count(call, "preempt", "error");
+        answer_problem(call, 503, "milligpu is not ready", why);
+        return;
+    }
+    question.scratch = take_scratch(webhooks);
+    struct arena *arena = &question.scratch->arena;
+    if (extender_preempt_decode(http_body(call), &webhooks->app->rules.wire_rules, arena, &args,
+                                &err) < 0) {
+        webhooks_count(call, "preempt", "error");
+        answer_problem(call, 400, "the body cannot be read", err.text);
+    } else {
+        struct strbuf body;
+        bool *keep = arena_array(arena, args.nodes + 1, sizeof *keep);
+        question.args.pod = args.pod;
+        judge_request(&question);
+        preempt_ask_all(&question, &args, keep);
+        webhooks_count(call, "preempt", "ok");
+        strbuf_init(&body);
+        extender_preempt_encode(&body, &args, keep);
+        answer_json(call, &body);
+        strbuf_done(&body);
+    }
+    give_scratch(webhooks, question.scratch);
+}
+
+static const struct {
+    const char *verb;
+    void (*open)(struct webhooks *webhooks, struct http_call *call);
+} doors[] = {
+    {"/filter", open_filter},
+    {"/prioritize", open_prioritize},
+    {"/bind", open_bind},
+    {"/preempt", open_preempt},
+};
+
+/* The route at this path, or the number of routes. */
+static size_t door_at(const struct webhooks *webhooks, const char *path)
+{
+    const char *base = webhooks->app->settings->base_path;
+    const size_t length = strlen(base);
+    size_t at = 0;
+
+    must(length > 0 && path != NULL);
+    if (strncmp(path, base, length) != 0)
+        return ARRAY_LEN(doors);
+    while (at < ARRAY_LEN(doors) && strcmp(path + length, doors[at].verb) != 0)
+        at++;
+    return at;
+}
+
+bool webhooks_takes_body(const struct webhooks *webhooks, const char *method, const char *path)
+{
+    must(method != NULL);
+    return strcmp(method, "POST") == 0 && door_at(webhooks, path) < ARRAY_LEN(doors);
+}
+
+void webhooks_handle(struct webhooks *webhooks, struct http_call *call)
+{
+    const size_t at = door_at(webhooks, http_path(call));
+
+    if (at == ARRAY_LEN(doors)) {
+        answer_problem(call, 404, "not found",
+                       "webhooks are filter, prioritize, bind and preempt below base_path");
+    } else if (strcmp(http_method(call), "POST") != 0) {
+        http_set_header(call, "Allow", "POST");
+        answer_problem(call, 405, "method not allowed", "webhooks are called by POST");
+    } else {
+        doors[at].open(webhooks, call);
+    }
+}

@@ -1,0 +1,32 @@
+/* An open hash table of indexes, built for one call in the arena of the request. */
+#include "distinct.h"
+
+#include "milligpu/base/limits.h"
+
+/* At most half of it is used; place is 1 + index of the name, 0: free. */
+struct distinct_slot {
+    uint32_t hash;
+    uint32_t place;
+};
+
+bool distinct_names(struct arena *arena, const struct text *name, uint32_t count, uint32_t *hash,
+                    uint32_t *out_second)
+{
+    uint32_t slots = 16;
+    must(count <= NODES_MAX);
+    while (slots < count * 2)
+        slots *= 2;
+    struct distinct_slot *slot = arena_array(arena, slots, sizeof *slot);
+    for (uint32_t i = 0; i < count; i++) {
+        hash[i] = text_hash(name[i]);
+        uint32_t at = hash[i] & (slots - 1);
+        for (; slot[at].place != 0; at = (at + 1) & (slots - 1))
+            /* Comparing hashes first saves nearly every comparison of names. */
+            if (slot[at].hash == hash[i] && text_eq(name[slot[at].place - 1], name[i])) {
+                *out_second = i;
+                return false;
+            }
+        slot[at] = (struct distinct_slot){hash[i], i + 1};
+    }
+    return true;
+}

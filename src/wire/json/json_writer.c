@@ -1,0 +1,151 @@
+/*
+ * The JSON writer: commas and quotes, nothing else. All encoders call it; it never fails, because a
+ * strbuf grows or ends the process. Objects must be closed by their callers: nothing here counts
+ * levels.
+ */
+#include "milligpu/wire/json/json.h"
+
+#include "scan.h"
+
+void json_writer_init(struct json_writer *json, struct strbuf *out)
+{
+    must(out != NULL);
+    *json = (struct json_writer){.out = out};
+}
+
+/* Before each value: the comma that the value before it left out. */
+static void json_writer_value(struct json_writer *json)
+{
+    must(json->out != NULL);
+    if (json->comma)
+        strbuf_char(json->out, ',');
+    json->comma = true;
+}
+
+/* Names are short and plain, so one step replaces three. */
+static void json_writer_quoted(struct strbuf *out, struct text text)
+{
+    char whole[NAME_BYTES_MAX + 2];
+    must(text.at != NULL || text.len == 0);
+
+    const char *end = text.at + text.len;
+    if (text.len == 0 || text.len > NAME_BYTES_MAX || scan_plain(text.at, end) != end) {
+        strbuf_json(out, text);
+        return;
+    }
+    whole[0] = '"';
+    memcpy(whole + 1, text.at, text.len);
+    whole[text.len + 1] = '"';
+    strbuf_add(out, whole, text.len + 2);
+}
+
+/* A first element has no comma before it. */
+static void open_level(struct json_writer *json, char bracket)
+{
+    must(bracket == '{' || bracket == '[');
+
+    json_writer_value(json);
+    strbuf_char(json->out, bracket);
+    json->comma = false;
+}
+
+/* To the level outside, the object or array was one value: the next one needs a comma. */
+static void close_level(struct json_writer *json, char bracket)
+{
+    must(bracket == '}' || bracket == ']');
+    must(json->out->len > 0);
+    strbuf_char(json->out, bracket);
+    json->comma = true;
+}
+
+void json_write_object(struct json_writer *json)
+{
+    open_level(json, '{');
+}
+
+void json_write_object_end(struct json_writer *json)
+{
+    close_level(json, '}');
+}
+
+void json_write_array(struct json_writer *json)
+{
+    open_level(json, '[');
+}
+
+void json_write_array_end(struct json_writer *json)
+{
+    close_level(json, ']');
+}
+
+/* The colon takes the place of the comma: the value after it must not write one. */
+void json_write_key_text(struct json_writer *json, struct text key)
+{
+    must(key.at != NULL || key.len == 0);
+
+    json_writer_value(json);
+    json_writer_quoted(json->out, key);
+    strbuf_char(json->out, ':');
+    json->comma = false;
+}
+
+void json_write_key(struct json_writer *json, const char *key)
+{
+    must(key != NULL);
+    json_write_key_text(json, text_of(key));
+}
+
+void json_write_text(struct json_writer *json, struct text text)
+{
+    json_writer_value(json);
+    json_writer_quoted(json->out, text);
+}
+
+void json_write_str(struct json_writer *json, const char *text)
+{
+    must(text != NULL);
+    json_write_text(json, text_of(text));
+}
+
+void json_write_member(struct json_writer *json, const char *key, const char *text)
+{
+    must(text != NULL);
+    json_write_key(json, key);
+    json_write_str(json, text);
+}
+
+void json_write_u64(struct json_writer *json, uint64_t number)
+{
+    json_writer_value(json);
+    strbuf_u64(json->out, number);
+}
+
+/* Negated as unsigned, because -INT64_MIN overflows. */
+void json_write_i64(struct json_writer *json, int64_t number)
+{
+    json_writer_value(json);
+    if (number < 0)
+        strbuf_char(json->out, '-');
+    strbuf_u64(json->out, number < 0 ? -(uint64_t)number : (uint64_t)number);
+}
+
+void json_write_bool(struct json_writer *json, bool flag)
+{
+    json_writer_value(json);
+    strbuf_str(json->out, flag ? "true" : "false");
+}
+
+void json_write_null(struct json_writer *json)
+{
+    json_writer_value(json);
+    strbuf_str(json->out, "null");
+}
+
+/* The bytes are trusted: a json_reader has passed over them, or they are part of this program. */
+void json_write_raw(struct json_writer *json, struct text literal)
+{
+    must(literal.at != NULL);
+    must(literal.len > 0);
+    json_writer_value(json);
+    strbuf_text(json->out, literal);
+}

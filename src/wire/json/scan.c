@@ -1,0 +1,391 @@
+/*
+ * The tokens of JSON as RFC 8259 defines them: strings first, then numbers. Called by
+ * json_reader.c, which turns a fault into an error with a path. Reads no byte beyond the end of its
+ * input and allocates nothing. scan_string() and scan_shape() check; scan_unescape() and scan_i64()
+ * convert what was checked before and rely on that. Each is linear in its input.
+ */
+#include "scan.h"
+
+#include <string.h>
+
+/*
+ * Length of the UTF-8 sequence at this byte, 0 if it is invalid: truncated, overlong, a surrogate,
+ * beyond U+10FFFF.
+ */
+static size_t utf8_bytes(const char *at, const char *end)
+{
+    must(at < end);
+
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    /* C0 and C1 only start overlong sequences; F5 and above lie beyond U+10FFFF. */
+    const unsigned char lead = (unsigned char)*at;
+    must(lead >= 0x80);
+
+    if (lead < 0xC2 || lead > 0xF4)
+        return 0;
+    const size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+    if ((size_t)(end - at) < bytes)
+        return 0;
+    uint32_t code = lead & (0x7FU >> bytes);
+    for (size_t i = 1; i < bytes; i++) {
+        const unsigned char byte = (unsigned char)at[i];
+        if ((byte & 0xC0) != 0x80)
+            return 0;
+        code = code << 6 | (byte & 0x3F);
+    }
+    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+    return code >= least[bytes] && code <= 0x10FFFF && !surrogate ? bytes : 0;
+}
+
+/* -1: no digit. Both cases, as RFC 8259 allows. */
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+/* The 16 bits of the "\uXXXX" at this byte, -1 if there is none. */
+static int32_t unicode_escape(const char *at, const char *end)
+{
+    must(at <= end);
+
+    if (end - at < 6 || at[0] != '\\' || at[1] != 'u')
+        return -1;
+    int32_t unit = 0;
+    for (int i = 2; i < 6; i++) {
+        const int digit = hex_digit(at[i]);
+        if (digit < 0)
+            return -1;
+        unit = unit * 16 + digit;
+    }
+    must(unit >= 0 && unit <= 0xFFFF);
+    return unit;
+}
+
+static bool is_lead(int32_t unit)
+{
+    must(unit <= 0xFFFF);
+
+    return unit >= 0xD800 && unit <= 0xDBFF;
+}
+
+/*
+ * The second half of a surrogate pair. -1, with which unicode_escape() says that there is no
+ * escape, is none.
+ */
+static bool is_trail(int32_t unit)
+{
+    must(unit <= 0xFFFF);
+
+    return unit >= 0xDC00 && unit <= 0xDFFF;
+}
+
+/* The byte that \ and one letter stand for, 0 if none. */
+static char simple_escape(char letter)
+{
+    static const char pairs[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
+    for (size_t i = 0; i + 1 < sizeof pairs; i += 2)
+        if (pairs[i] == letter)
+            return pairs[i + 1];
+    return 0;
+}
+
+/* Length of the escape at this byte, 0 if there is none; a pair of surrogates is one escape. */
+static size_t escape_bytes(const char *at, const char *end)
+{
+    must(*at == '\\');
+
+    if (end - at >= 2 && simple_escape(at[1]) != 0)
+        return 2;
+    /* A trail without a lead, or a lead without a trail, is no character and has no UTF-8. */
+    const int32_t unit = unicode_escape(at, end);
+    if (unit < 0 || is_trail(unit))
+        return 0;
+    if (!is_lead(unit))
+        return 6;
+    return is_trail(unicode_escape(at + 6, end)) ? 12 : 0;
+}
+
+/* fault is a constant; the reader adds the path and the position. */
+static struct scan_string scan_broken(const char *fault, const char *at)
+{
+    must(fault != NULL && at != NULL);
+
+    return (struct scan_string){.fault = fault, .fault_at = at};
+}
+
+/* scan_plain() covers nearly all bytes; the loop handles only what stops it. */
+struct scan_string scan_string(const char *at, const char *end)
+{
+    must(at <= end);
+
+    bool escaped = false;
+    for (;;) {
+        size_t bytes;
+        at = scan_plain(at, end);
+        if (at == end)
+            return scan_broken("a string that does not end", at);
+        if (*at == '"')
+            return (struct scan_string){.close = at, .escaped = escaped};
+        if ((unsigned char)*at < 0x20)
+            return scan_broken("a control character in a string (write it as an escape)", at);
+        if (*at == '\\') {
+            escaped = true;
+            bytes = escape_bytes(at, end);
+            if (bytes == 0)
+                return scan_broken("a \\ that starts no valid escape in a string", at);
+        } else {
+            bytes = utf8_bytes(at, end);
+            if (bytes == 0)
+                return scan_broken("a string that is not UTF-8", at);
+        }
+        at += bytes;
+    }
+}
+
+/*
+ * Surrogates do not come here: the caller has joined them, and escape_bytes() has refused half a
+ * pair.
+ */
+static size_t put_utf8(uint32_t code, char *out)
+{
+    must(code <= 0x10FFFF);
+
+    if (code < 0x80) {
+        out[0] = (char)code;
+        return 1;
+    }
+    if (code < 0x800) {
+        out[0] = (char)(0xC0 | code >> 6);
+        out[1] = (char)(0x80 | (code & 0x3F));
+        return 2;
+    }
+    if (code < 0x10000) {
+        out[0] = (char)(0xE0 | code >> 12);
+        out[1] = (char)(0x80 | (code >> 6 & 0x3F));
+        out[2] = (char)(0x80 | (code & 0x3F));
+        return 3;
+    }
+    out[0] = (char)(0xF0 | code >> 18);
+    out[1] = (char)(0x80 | (code >> 12 & 0x3F));
+    out[2] = (char)(0x80 | (code >> 6 & 0x3F));
+    out[3] = (char)(0x80 | (code & 0x3F));
+    return 4;
+}
+
+/*
+ * The escape was checked by scan_string(), so the musts here can fail only by a mistake of ours. No
+ * escape becomes longer: 6 bytes give at most 3, and 12 give 4.
+ */
+static size_t put_escape(const char *at, const char *end, char *out)
+{
+    must(at[0] == '\\');
+    must(at + 1 < end);
+
+    if (at[1] != 'u') {
+        out[0] = simple_escape(at[1]);
+        return 1;
+    }
+    const int32_t unit = unicode_escape(at, end);
+    must(unit >= 0);
+    if (!is_lead(unit))
+        return put_utf8((uint32_t)unit, out);
+    const int32_t trail = unicode_escape(at + 6, end);
+    must(is_trail(trail));
+    return put_utf8(0x10000 + ((uint32_t)(unit - 0xD800) << 10) + (uint32_t)(trail - 0xDC00), out);
+}
+
+/*
+ * Length of the escape at this byte by its grammar alone, 0 if there is none. Half a surrogate pair
+ * passes: Go reads U+FFFD for it, and the API server may store it.
+ */
+static size_t escape_shape(const char *at, const char *end)
+{
+    must(*at == '\\');
+
+    if (end - at >= 2 && simple_escape(at[1]) != 0)
+        return 2;
+    return unicode_escape(at, end) >= 0 ? 6 : 0;
+}
+
+/*
+ * A fault that both functions find has the same text in both: a refusal must not depend on whether
+ * a value is used.
+ */
+struct scan_string scan_shape(const char *at, const char *end)
+{
+    must(at <= end);
+
+    for (;;) {
+        at = scan_plain(at, end);
+        if (at == end)
+            return scan_broken("a string that does not end", at);
+        if (*at == '"')
+            return (struct scan_string){.close = at};
+        if ((unsigned char)*at < 0x20)
+            return scan_broken("a control character in a string (write it as an escape)", at);
+        const size_t bytes = *at == '\\' ? escape_shape(at, end) : 1;
+        if (bytes == 0)
+            return scan_broken("a \\ that starts no valid escape in a string", at);
+        at += bytes;
+    }
+}
+
+size_t scan_unescape(struct text raw, char *out)
+{
+    must(raw.at != NULL);
+    must(out != NULL);
+
+    const char *at = raw.at;
+    const char *end = raw.at + raw.len;
+    size_t len = 0;
+    while (at < end) {
+        const char *next = memchr(at, '\\', (size_t)(end - at));
+        const size_t run = (size_t)((next != NULL ? next : end) - at);
+        memcpy(out + len, at, run);
+        len += run;
+        at += run;
+        if (at < end) {
+            len += put_escape(at, end, out + len);
+            at += escape_bytes(at, end);
+        }
+    }
+    must(len <= raw.len);
+    return len;
+}
+
+static const char *scan_digits(const char *at, const char *end)
+{
+    must(at <= end);
+
+    while (at < end && *at >= '0' && *at <= '9')
+        at++;
+    return at;
+}
+
+const char *scan_number(const char *at, const char *end)
+{
+    must(at < end);
+
+    if (*at == '-')
+        at++;
+    const char *whole = at;
+    at = scan_digits(at, end);
+    if (at == whole || (*whole == '0' && at - whole > 1))
+        return NULL;
+    if (at < end && *at == '.') {
+        const char *fraction = ++at;
+        at = scan_digits(at, end);
+        if (at == fraction)
+            return NULL;
+    }
+    if (at < end && (*at == 'e' || *at == 'E')) {
+        at++;
+        if (at < end && (*at == '+' || *at == '-'))
+            at++;
+        const char *exponent = at;
+        at = scan_digits(at, end);
+        if (at == exponent)
+            return NULL;
+    }
+    return at;
+}
+
+/* mantissa x 10^scale; trailing zeros are in scale, so that 1e400 and 10...0 have the same form. */
+struct decimal {
+    uint64_t mantissa;
+    int64_t scale;
+    /* the mantissa did not fit in 64 bits; its value is then meaningless */
+    bool range;
+};
+
+/*
+ * Zeros only raise the scale until another digit follows. So 3000000000000000000000e-21 is 3,
+ * although its digits do not fit in 64 bits.
+ */
+static void add_digit(struct decimal *d, char c)
+{
+    const uint64_t digit = (uint64_t)(c - '0');
+    must(digit <= 9);
+
+    /* A mantissa beyond 64 bits may have wrapped to 0: its zeros count. */
+    if (d->mantissa == 0 && digit == 0 && !d->range)
+        return;
+    d->scale++;
+    if (digit == 0)
+        return;
+    for (; d->scale > 0; d->scale--)
+        d->range |= __builtin_mul_overflow(d->mantissa, 10, &d->mantissa);
+    d->range |= __builtin_add_overflow(d->mantissa, digit, &d->mantissa);
+}
+
+/* The exponent, clamped far beyond what 64 bits can hold. */
+static int64_t scan_exponent(const char *at, const char *end)
+{
+    must(at <= end);
+
+    enum { FAR = 1 << 30 };
+    const bool negative = at < end && *at == '-';
+    int64_t value = 0;
+    if (at < end && (*at == '-' || *at == '+'))
+        at++;
+    for (; at < end; at++)
+        value = value < FAR ? value * 10 + (*at - '0') : FAR;
+    return negative ? -value : value;
+}
+
+/* The number was checked by scan_number(), so after the digits only an exponent can follow. */
+static struct decimal decimal_of(const char *at, const char *end)
+{
+    must(at <= end);
+
+    struct decimal d = {0};
+    int64_t fraction = 0;
+    for (; at < end && *at >= '0' && *at <= '9'; at++)
+        add_digit(&d, *at);
+    if (at < end && *at == '.')
+        for (at++; at < end && *at >= '0' && *at <= '9'; at++, fraction++)
+            add_digit(&d, *at);
+    if (at < end)
+        d.scale += scan_exponent(at + 1, end);
+    d.scale -= fraction;
+    return d;
+}
+
+/* Without floating point, so 300.0 and 3e2 are exact, and 2^53 + 1 is itself. */
+enum scan_whole scan_i64(struct text number, int64_t *out)
+{
+    must(number.len > 0);
+
+    const bool negative = number.at[0] == '-';
+    struct decimal d = decimal_of(number.at + (negative ? 1 : 0), number.at + number.len);
+    if (d.mantissa == 0 && !d.range) {
+        *out = 0;
+        return SCAN_WHOLE;
+    }
+    /*
+     * The mantissa does not end in a zero, so a negative scale leaves a fraction, whatever its
+     * size.
+     */
+    if (d.range)
+        return d.scale < 0 ? SCAN_FRACTION : SCAN_RANGE;
+    /* The mantissa does not end in a zero, so the first step decides. */
+    for (; d.scale < 0; d.scale++) {
+        if (d.mantissa % 10 != 0)
+            return SCAN_FRACTION;
+        d.mantissa /= 10;
+    }
+    /* Ends after at most 19 multiplications, whatever the exponent. */
+    for (; d.scale > 0; d.scale--)
+        if (__builtin_mul_overflow(d.mantissa, 10, &d.mantissa))
+            return SCAN_RANGE;
+    if (d.mantissa > (uint64_t)INT64_MAX + (negative ? 1 : 0))
+        return SCAN_RANGE;
+    *out = (int64_t)(negative ? -d.mantissa : d.mantissa);
+    return SCAN_WHOLE;
+}

@@ -1,0 +1,340 @@
+/*
+ * Lists, watch events, Status and metadata: bytes to facts. Called by the reflector on the informer
+ * thread and by whoever reads an answer of the API server. A list is given away item by item,
+ * because 50,000 pods as one tree would take 2 GB. Status bodies come from proxies as well, so
+ * reading one never fails. First metadata and lists, then Status, watch events and versions.
+ */
+#include <string.h>
+
+#include "kube_read.h"
+
+static const char *const object_keys[] = {"kind", "metadata"};
+
+/* Enough to route an object, whatever its kind: all other members are skipped. */
+static void list_read_object(struct json_reader *in, struct object_meta *out)
+{
+    struct json_read_fields fields = JSON_TYPE_FIELDS(object_keys);
+    struct meta_reading meta = {.user = NULL};
+    const char *kind = "";
+    int key;
+    meta_clear(&meta.is);
+    if (!json_read_object(in))
+        return;
+    while (json_read_field(in, &fields, &key)) {
+        if (key == 0)
+            (void)read_string(in, NAME_BYTES_MAX, &kind); /* a failure is kept */
+        else
+            read_meta(in, &meta);
+    }
+    *out = meta.is;
+    out->kind = kind;
+}
+
+int meta_decode(struct text bytes, struct arena *arena, struct object_meta *out, struct err *err)
+{
+    struct json_reader in;
+    must(out != NULL);
+    json_reader_init(&in, bytes, "object", arena, err);
+    meta_clear(out);
+    list_read_object(&in, out);
+    return json_reader_finish(&in);
+}
+
+static const char *const list_keys[] = {"kind", "metadata", "items"};
+static const char *const list_meta_keys[] = {"resourceVersion", "continue"};
+
+static void read_list_meta(struct json_reader *in, struct list_page *out)
+{
+    must(out->resource_version != NULL && out->continue_token != NULL);
+
+    struct json_read_fields fields = JSON_TYPE_FIELDS(list_meta_keys);
+    int key;
+    if (!json_read_object(in))
+        return;
+    while (json_read_field(in, &fields, &key))
+        (void)json_read_cstring(in, key == 0 ? &out->resource_version : &out->continue_token);
+}
+
+/*
+ * A Status or a single object must not pass for a list without items: whatever a list does not show
+ * is taken for deleted.
+ */
+static void read_list_kind(struct json_reader *in)
+{
+    must(in->depth > 0);
+
+    struct text kind;
+    if (!json_read_string(in, &kind))
+        return;
+    const size_t end = strlen("List");
+    if (kind.len < end || memcmp(kind.at + kind.len - end, "List", end) != 0)
+        json_reader_fail(in, "is not a List, such as PodList or the List of kubectl");
+}
+
+/*
+ * The bytes of an item are borrowed from the body and are checked as JSON only; item() decodes
+ * them. A negative return of item() leaves the reader in the middle of the array.
+ */
+static int read_items(struct json_reader *in, void *user,
+                      int (*item)(void *user, struct text bytes, struct err *err), struct err *err)
+{
+    must(item != NULL);
+
+    struct text bytes;
+    if (!json_read_array(in))
+        return 0;
+    while (json_read_element(in)) {
+        if (json_read_null(in) || !json_read_raw(in, &bytes))
+            continue;
+        const int stop = item(user, bytes, err);
+        if (stop < 0)
+            return stop;
+    }
+    return 0;
+}
+
+int list_decode(struct text bytes, struct arena *arena, void *user,
+                int (*item)(void *user, struct text bytes, struct err *err), struct list_page *out,
+                struct err *err)
+{
+    struct json_read_fields fields = JSON_TYPE_FIELDS(list_keys);
+    struct json_reader in;
+    int key;
+    must(item != NULL);
+
+    *out = (struct list_page){.resource_version = "", .continue_token = ""};
+    json_reader_init(&in, bytes, "List", arena, err);
+    if (!json_read_object(&in))
+        return json_reader_finish(&in);
+    while (json_read_field(&in, &fields, &key)) {
+        if (key == 0)
+            read_list_kind(&in);
+        if (key == 1)
+            read_list_meta(&in, out);
+        if (key == 2) {
+            const int stop = read_items(&in, user, item, err);
+            /*
+             * item() has set err. The reader stands inside the list, so json_reader_finish() must
+             * not be called.
+             */
+            if (stop < 0)
+                return stop;
+        }
+    }
+    return json_reader_finish(&in);
+}
+
+static void status_clear(struct status *out)
+{
+    *out = (struct status){.reason = "", .message = ""};
+}
+
+static const char *const details_keys[] = {"retryAfterSeconds"};
+
+/*
+ * retryAfterSeconds comes with 429 and with some 5xx: so long the API server wants to be left
+ * alone.
+ */
+static void read_details(struct json_reader *in, struct status *out)
+{
+    must(out->retry_after_s == 0);
+
+    struct json_read_fields fields = JSON_TYPE_FIELDS(details_keys);
+    int key;
+    if (!json_read_object(in))
+        return;
+    while (json_read_field(in, &fields, &key))
+        (void)read_number(in, 0, INT32_MAX, &out->retry_after_s); /* a failure is kept */
+}
+
+static const char *const status_keys[] = {"kind", "code", "reason", "message", "details"};
+
+/*
+ * True only if the object says that it is a Status: another object may have a code and a reason,
+ * too.
+ */
+static bool list_read_status(struct json_reader *in, struct status *out)
+{
+    struct json_read_fields fields = JSON_TYPE_FIELDS(status_keys);
+    struct text kind = TEXT("");
+    int64_t code = 0;
+    int key;
+    status_clear(out);
+    if (!json_read_object(in))
+        return false;
+    while (json_read_field(in, &fields, &key)) {
+        if (key == 0)
+            (void)json_read_string(in, &kind); /* failures are kept */
+        if (key == 1)
+            (void)read_number(in, 0, 999, &code);
+        if (key == 2 || key == 3)
+            (void)json_read_cstring(in, key == 2 ? &out->reason : &out->message);
+        if (key == 4)
+            read_details(in, out);
+    }
+    out->code = (int)code;
+    return !in->failed && text_is(kind, "Status");
+}
+
+/*
+ * The first bytes as one printable line, for the log and for errors: a proxy answers in HTML over
+ * several lines.
+ */
+static const char *first_bytes(struct text bytes, struct arena *arena)
+{
+    must(bytes.at != NULL || bytes.len == 0);
+
+    enum { SHOWN_MAX = 200 };
+    if (bytes.len > SHOWN_MAX)
+        bytes.len = SHOWN_MAX;
+    char *line = arena_copy(arena, bytes);
+    for (size_t i = 0; i < bytes.len; i++) {
+        const unsigned char byte = (unsigned char)line[i];
+        if (byte == '\n' || byte == '\r' || byte == '\t')
+            line[i] = ' ';
+        else if (byte < 0x20 || byte >= 0x7F)
+            line[i] = '?';
+    }
+    must(strlen(line) == bytes.len);
+    return line;
+}
+
+void status_decode(struct text bytes, struct arena *arena, struct status *out)
+{
+    struct json_reader in;
+    struct err err;
+    json_reader_init(&in, bytes, "Status", arena, &err);
+    const bool is_status = list_read_status(&in, out);
+    if (json_reader_finish(&in) == 0 && is_status)
+        return;
+    status_clear(out);
+    out->message = first_bytes(bytes, arena);
+}
+
+static const char *const watch_types[] = {
+    [WATCH_ADDED] = "ADDED",       [WATCH_MODIFIED] = "MODIFIED", [WATCH_DELETED] = "DELETED",
+    [WATCH_BOOKMARK] = "BOOKMARK", [WATCH_ERROR] = "ERROR",
+};
+
+/* An unknown type is an error, not something to skip: it may be a change that we would miss. */
+static bool read_watch_type(struct json_reader *in, enum watch_type *out)
+{
+    struct text word;
+    if (!json_read_string(in, &word))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(watch_types); i++)
+        if (text_is(word, watch_types[i])) {
+            *out = (enum watch_type)i;
+            return true;
+        }
+    json_reader_fail(in, "must be ADDED, MODIFIED, DELETED, BOOKMARK or ERROR");
+    return false;
+}
+
+/*
+ * The object was checked already; what follows its metadata is not examined again. It is read once
+ * more because "type" may come after "object", and an ERROR has no metadata of this kind.
+ */
+static const char *list_version_of(struct text object, struct arena *arena, struct json_reader *in)
+{
+    must(object.len > 0);
+
+    struct json_read_fields fields = JSON_TYPE_FIELDS(object_keys);
+    struct meta_reading meta = {.user = NULL};
+    int key;
+    meta_clear(&meta.is);
+    json_reader_init(in, object, "event.object", arena, in->err);
+    if (!json_read_object(in))
+        return "";
+    while (json_read_field(in, &fields, &key)) {
+        if (key == 1) {
+            read_meta(in, &meta);
+            break;
+        }
+        (void)json_read_skip(in); /* a failure is kept */
+    }
+    return meta.is.resource_version;
+}
+
+static const char *const watch_keys[] = {"type", "object"};
+
+/* Both members are required: without them nobody can say what happened. */
+static void read_watch(struct json_reader *in, struct watch_event *out)
+{
+    must(out->object.len == 0);
+
+    struct json_read_fields fields = JSON_TYPE_FIELDS(watch_keys);
+    bool typed = false;
+    int key;
+    if (!json_read_object(in))
+        return;
+    while (json_read_field(in, &fields, &key)) {
+        if (key == 0)
+            typed = read_watch_type(in, &out->type);
+        else
+            (void)json_read_raw(in, &out->object); /* a failure is kept */
+    }
+    if (!typed)
+        json_reader_fail(in, "has no \"type\"");
+    if (out->object.len == 0)
+        json_reader_fail(in, "has no \"object\"");
+}
+
+int watch_decode(struct text line, struct arena *arena, struct watch_event *out, struct err *err)
+{
+    struct json_reader in;
+    *out = (struct watch_event){.resource_version = ""};
+    status_clear(&out->status);
+    json_reader_init(&in, line, "event", arena, err);
+    read_watch(&in, out);
+    const int result = json_reader_finish(&in);
+    if (result < 0)
+        return result;
+    /* The object of an ERROR is a Status, such as 410 when the version is too old. */
+    if (out->type == WATCH_ERROR) {
+        status_decode(out->object, arena, &out->status);
+        return 0;
+    }
+    out->resource_version = list_version_of(out->object, arena, &in);
+    return in.failed ? -(int)err->code : 0;
+}
+
+uint64_t key_number(struct text id)
+{
+    uint64_t number = 0;
+
+    if (id.len != KEY_ID_DIGITS)
+        return 0;
+    for (size_t i = 0; i < id.len; i++) {
+        const char c = id.at[i];
+        if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'f'))
+            return 0;
+        number = number * 16 + (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+    }
+    return number;
+}
+
+uint64_t signature_key_number(struct text signature)
+{
+    static const char version[] = "v1:";
+    const size_t head = sizeof version - 1;
+
+    if (signature.len <= head + KEY_ID_DIGITS || !text_starts(signature, version) ||
+        signature.at[head + KEY_ID_DIGITS] != ':')
+        return 0;
+    return key_number((struct text){signature.at + head, KEY_ID_DIGITS});
+}
+
+/* Overflow gives 0 like any text that is no number: callers then do not compare. */
+uint64_t version_number(const char *resource_version)
+{
+    uint64_t number = 0;
+
+    for (; *resource_version >= '0' && *resource_version <= '9'; resource_version++) {
+        const uint64_t digit = (uint64_t)(*resource_version - '0');
+        if (number > (UINT64_MAX - digit) / 10)
+            return 0;
+        number = number * 10 + digit;
+    }
+    return *resource_version == '\0' ? number : 0;
+}

@@ -1,0 +1,518 @@
+/*
+ * A Node object to the facts of its inventory. Called by the informer (its thread) and by extender
+ * bodies that contain whole Nodes (HTTP threads). Whatever cannot be read is named, and says
+ * nothing about the GPUs (docs/why/011-unreadable-objects-still-count.md). Labels and annotations
+ * come in any order, so they are collected first and judged when the object has been read; what
+ * follows from the facts is decided in core (inventory.h). First labels, then annotations, the
+ * judgement, spec and status.
+ */
+#include <string.h>
+
+#include "milligpu/base/annotations.h"
+#include "milligpu/core/facts/quantity.h"
+
+#include "kube_read.h"
+
+/* What the judgement needs and node_facts does not have; NULL: the label is absent. */
+struct node_reading {
+    const struct wire_rules *rules;
+    struct node_facts *node;
+    const char *gpus; /* the annotation's text */
+    const char *mig_strategy;
+    const char *mig_capable;
+    const char *mig_config;
+    const char *mig_profile; /* a label nvidia.com/mig-<profile>.count other than 0 */
+    const char *sharing;
+    const char *replicas;
+    const char *mps_capable;
+    const char *deploy_plugin; /* labels of NVIDIA's operator */
+    const char *deploy_operands;
+    struct label *label; /* node->label */
+    uint32_t label_room; /* how many have space there */
+};
+
+/* For the rules of a policy, which may ask for any label. Always true. */
+static bool keep_label(struct json_reader *in, struct node_reading *reading, struct text key,
+                       const char *value)
+{
+    struct node_facts *node = reading->node;
+
+    must(value != NULL);
+    /* No API server has such keys; a cluster file may. */
+    if (key.len == 0 || memchr(key.at, '=', key.len) != NULL || memchr(key.at, 0, key.len) != NULL)
+        return true;
+    if (node->labels == reading->label_room) {
+        const uint32_t room = reading->label_room > 0 ? 2 * reading->label_room : 64;
+        struct label *label = arena_array(in->arena, room, sizeof *label);
+        if (node->labels > 0)
+            memcpy(label, reading->label, node->labels * sizeof *label);
+        reading->label = label;
+        reading->label_room = room;
+        node->label = label;
+    }
+    reading->label[node->labels++] = (struct label){arena_copy(in->arena, key), value};
+    return true;
+}
+
+/* No rule can ask for a label that is no string; no API server has one. */
+static bool read_other_label(struct json_reader *in, struct node_reading *reading, struct text key)
+{
+    const struct json_reader_mark mark = json_reader_mark(in);
+    const char *value;
+
+    must(reading->node != NULL);
+    if (!json_read_cstring(in, &value))
+        return json_reader_retreat(in, mark);
+    return keep_label(in, reading, key, value);
+}
+
+/*
+ * With mig.strategy "mixed" there is one such label for each profile. The key is kept for the text
+ * of the problem; which one does not matter.
+ */
+static bool read_mig_count(struct json_reader *in, struct node_reading *reading, struct text key)
+{
+    must(key.len > 0);
+
+    const char *count = NULL;
+    if (!json_read_cstring(in, &count))
+        return false;
+    if (strcmp(count, "0") != 0)
+        reading->mig_profile = arena_copy(in->arena, key);
+    return keep_label(in, reading, key, count);
+}
+
+static bool read_label(void *user, struct json_reader *in, struct text key)
+{
+    must(user != NULL);
+
+    struct node_reading *reading = user;
+    struct node_facts *node = reading->node;
+    const struct {
+        const char *key;
+        const char **slot;
+    } known[] = {
+        {"nvidia.com/gpu.count", &node->label_count},
+        {"nvidia.com/gpu.product", &node->label_product},
+        {"nvidia.com/gpu.memory", &node->label_memory},
+        {"nvidia.com/gpu.sharing-strategy", &reading->sharing},
+        {"nvidia.com/gpu.replicas", &reading->replicas},
+        {"nvidia.com/mps.capable", &reading->mps_capable},
+        {"nvidia.com/gpu.workload.config", &node->label_workload},
+        {"nvidia.com/gpu.deploy.device-plugin", &reading->deploy_plugin},
+        {"nvidia.com/gpu.deploy.operands", &reading->deploy_operands},
+        {"nvidia.com/mig.strategy", &reading->mig_strategy},
+        {"nvidia.com/mig.capable", &reading->mig_capable},
+        {"nvidia.com/mig.config", &reading->mig_config},
+    };
+    /* Nodes have dozens of labels, and few begin like this. */
+    if (!text_starts(key, "nvidia.com/"))
+        return read_other_label(in, reading, key);
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (text_is(key, known[i].key))
+            return read_once(in, known[i].slot) && keep_label(in, reading, key, *known[i].slot);
+    if (text_starts(key, "nvidia.com/mig-") && text_ends(key, ".count"))
+        return read_mig_count(in, reading, key);
+    return read_other_label(in, reading, key);
+}
+
+/* Whatever it was meant to name: it takes GPUs away, so if it cannot be read it takes them all. */
+static bool read_cordon(struct json_reader *in, struct node_facts *node)
+{
+    const struct json_reader_mark mark = json_reader_mark(in);
+    const char *why = NULL;
+
+    must(node->name != NULL);
+    if (read_once(in, &node->cordon))
+        return true;
+    node->cordon = "all";
+    pass_over(in, mark, &why);
+    return !in->failed;
+}
+
+/* Members of the claim; strings only, so that one that is none fails the whole. */
+static bool read_claim_pod(struct json_reader *in, struct agent_claim *out)
+{
+    static const char *const keys[] = {"uid", "node", "boot"};
+    const char **const slot[] = {&out->pod, &out->node, &out->boot};
+    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    int key;
+
+    if (!json_read_object(in))
+        return false;
+    while (json_read_field(in, &fields, &key))
+        (void)read_string(in, UID_BYTES_MAX, slot[key]); /* a failure is kept */
+    return !in->failed;
+}
+
+/*
+ * The value of the annotation is JSON again. Of one that cannot be read nothing counts: no key, and
+ * nobody who vouches for the node.
+ */
+static void agent_decode(struct text value, struct arena *arena, struct node_facts *node)
+{
+    static const char *const keys[] = {"key", "pod", "leaving"};
+    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct agent_claim claim = {.pod = NULL};
+    const char *found = NULL;
+    struct json_reader in;
+    struct err err;
+    int key;
+
+    must(arena != NULL);
+    json_reader_init(&in, value, "agent", arena, &err);
+    json_read_object(&in);
+    while (json_read_field(&in, &fields, &key)) /* a failure is kept */
+        if (key == 1)
+            (void)read_claim_pod(&in, &claim);
+        else
+            (void)json_read_cstring(&in, key == 0 ? &found : &claim.leaving);
+    if (json_reader_finish(&in) < 0)
+        return;
+    node->agent_key = found;
+    node->claim = claim;
+}
+
+/* There is one, whatever is said of it: then its Bindings demand it, and no GPU goes by without. */
+static bool read_agent(struct json_reader *in, struct node_facts *node)
+{
+    const struct json_reader_mark mark = json_reader_mark(in);
+    struct text value;
+
+    must(node->name != NULL);
+    node->agent = true;
+    node->agent_key = NULL;
+    node->claim = (struct agent_claim){.pod = NULL};
+    if (!json_read_string(in, &value))
+        return json_reader_retreat(in, mark);
+    agent_decode(value, in->arena, node);
+    return true;
+}
+
+/* gpus is only kept here: it is decoded when the whole object has been read. */
+static bool node_read_annotation(void *user, struct json_reader *in, struct text key)
+{
+    must(user != NULL);
+
+    struct node_reading *reading = user;
+    if (text_is(key, "milligpu.io/gpus"))
+        return read_once(in, &reading->gpus);
+    if (text_is(key, "milligpu.io/cordon"))
+        return read_cordon(in, reading->node);
+    if (text_is(key, ANNOTATION_AGENT))
+        return read_agent(in, reading->node);
+    return json_read_skip(in);
+}
+
+static bool node_is_set(const char *label, const char *but_not)
+{
+    must(but_not != NULL);
+
+    return label != NULL && label[0] != '\0' && strcmp(label, but_not) != 0;
+}
+
+/* text may be NULL, for a label that is absent. */
+static bool node_holds(const char *text, const char *word)
+{
+    must(word[0] != '\0');
+
+    const size_t len = strlen(word);
+    for (; text != NULL && *text != '\0'; text++)
+        if (strncmp(text, word, len) == 0)
+            return true;
+    return false;
+}
+
+/*
+ * mig.strategy is how the device plugin is configured, so it is on every node, even where no GPU is
+ * partitioned. On a partitioned one another label says so or, with "single", a product name with
+ * -MIG- in it. With "mixed", replicas are 0 where each GPU is in MIG mode.
+ */
+static const char *mig_label(const struct node_reading *reading)
+{
+    const char *product = reading->node->label_product;
+    if (node_holds(product, "-MIG-"))
+        return product;
+    if (reading->mig_profile != NULL)
+        return reading->mig_profile;
+    if (!node_is_set(reading->mig_strategy, "none"))
+        return NULL;
+    const bool off =
+        (reading->mig_capable != NULL && !node_is_set(reading->mig_capable, "false")) ||
+        (reading->mig_config != NULL && !node_is_set(reading->mig_config, "all-disabled"));
+    const bool counted = reading->mig_config == NULL && node_is_set(reading->replicas, "0");
+    const bool whole = product != NULL && (strcmp(reading->mig_strategy, "single") == 0 || counted);
+    return off || whole ? NULL : reading->mig_strategy;
+}
+
+/*
+ * Time-slicing and MPS multiply the devices that the node shows, so its amounts do not count GPUs.
+ * Any of the four labels says so.
+ */
+static const char *sharing_label(const struct node_reading *reading)
+{
+    if (node_is_set(reading->sharing, "none"))
+        return reading->sharing;
+    if (node_is_set(reading->replicas, "1") && strcmp(reading->replicas, "0") != 0)
+        return reading->replicas;
+    if (reading->mps_capable != NULL && strcmp(reading->mps_capable, "true") == 0)
+        return "mps";
+    const char *product = reading->node->label_product;
+    return product != NULL && text_ends(text_of(product), "-SHARED") ? product : NULL;
+}
+
+/*
+ * NVIDIA's operator has paused the device plugin where the first label says "paused-for-...", and
+ * everything of its own where the second says "false". The first is "true" on every other node,
+ * also where no plugin is installed, so that says nothing.
+ */
+static bool plugin_label(const struct node_reading *reading)
+{
+    must(reading->node != NULL);
+    return text_starts(text_of(reading->deploy_plugin), "paused-") ||
+           text_is(text_of(reading->deploy_operands), "false");
+}
+
+/* In whole units of 10^-decimals, rounded down; 0: it is no quantity, or beyond 63 bits. */
+static int64_t quantity_floor(struct text amount, unsigned decimals)
+{
+    int64_t value = 0;
+
+    switch (quantity_parse(amount, decimals, &value)) {
+    case QUANTITY_OK:
+        break;
+    case QUANTITY_FRACTION:
+        if (quantity_ceil(amount, decimals, &value) == QUANTITY_OK)
+            value--;
+        break;
+    case QUANTITY_SYNTAX:
+    case QUANTITY_RANGE:
+        return 0;
+    }
+    return value;
+}
+
+/*
+ * CPU and memory only order placements, so one that cannot be read is not known, and the node is
+ * read all the same.
+ */
+static void read_host_amount(struct json_reader *in, struct text key, struct host *out)
+{
+    const struct json_reader_mark mark = json_reader_mark(in);
+    const bool cpu = text_is(key, "cpu");
+    const char *amount = NULL;
+    const char *why = NULL;
+
+    must(cpu || text_is(key, "memory"));
+    *(cpu ? &out->cpu_milli : &out->memory_mib) = 0;
+    if (json_read_null(in))
+        return;
+    if (!read_amount(in, &amount)) {
+        pass_over(in, mark, &why);
+        return;
+    }
+    if (cpu)
+        out->cpu_milli = host_amount(quantity_floor(text_of(amount), 3));
+    else
+        out->memory_mib = host_amount(quantity_floor(text_of(amount), 0) / HOST_MIB_BYTES);
+}
+
+/* Amounts of a ResourceList, as written; NULL: it has none. */
+struct resource_amounts {
+    const char *ours;
+    const char *whole;
+    const char *shared; /* parts of whole GPUs, as NVIDIA's device plugin renames them */
+};
+
+/* Returns the place for an amount of this resource; NULL: it is not kept. */
+static const char **amount_slot(const struct wire_rules *rules, struct text key,
+                                struct resource_amounts *out)
+{
+    const size_t whole = strlen(rules->whole_resource);
+
+    must(rules->resource[0] != '\0' && whole > 0);
+    if (text_is(key, rules->resource))
+        return &out->ours;
+    if (!text_starts(key, rules->whole_resource))
+        return NULL;
+    if (key.len == whole)
+        return &out->whole;
+    return text_is((struct text){key.at + whole, key.len - whole}, ".shared") ? &out->shared : NULL;
+}
+
+/* Other resources may be many: they are skipped, but for CPU and memory where out_host is given. */
+static void read_resources(struct json_reader *in, const struct wire_rules *rules,
+                           struct resource_amounts *out, struct host *out_host)
+{
+    struct text key;
+
+    *out = (struct resource_amounts){0};
+    if (!json_read_object(in))
+        return;
+    while (json_read_key(in, &key)) {
+        const char **slot = amount_slot(rules, key, out);
+        if (slot == NULL) {
+            if (out_host != NULL && (text_is(key, "cpu") || text_is(key, "memory")))
+                read_host_amount(in, key, out_host);
+            else
+                (void)json_read_skip(in); /* failures are kept */
+            continue;
+        }
+        if (*slot != NULL)
+            json_reader_fail(in, "comes twice; a key may come once");
+        if (!json_read_null(in))
+            (void)read_amount(in, slot);
+    }
+}
+
+static const char *const spec_keys[] = {"unschedulable", "taints"};
+
+/* unschedulable is what kubectl cordon sets; it is absent otherwise. */
+static void node_read_spec(struct json_reader *in, struct node_facts *out)
+{
+    must(!out->taints.unschedulable && out->taints.taints == 0);
+
+    struct json_read_fields fields = JSON_TYPE_FIELDS(spec_keys);
+    int key;
+    if (!json_read_object(in))
+        return;
+    while (json_read_field(in, &fields, &key)) {
+        if (key == 0)
+            (void)json_read_bool(in, &out->taints.unschedulable); /* a failure is kept */
+        else
+            read_taints(in, &out->taints);
+    }
+}
+
+/* A boot id that cannot be read is not known. */
+static void read_node_info(struct json_reader *in, struct node_facts *out)
+{
+    static const char *const keys[] = {"bootID"};
+    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    const struct json_reader_mark mark = json_reader_mark(in);
+    const char *why = NULL;
+    int key;
+
+    if (json_read_object(in))
+        while (json_read_field(in, &fields, &key))
+            (void)read_string(in, UID_BYTES_MAX, &out->boot); /* a failure is kept */
+    if (!in->failed)
+        return;
+    out->boot = NULL;
+    pass_over(in, mark, &why);
+}
+
+static const char *const status_keys[] = {"capacity", "allocatable", "conditions", "nodeInfo"};
+
+static void node_read_status(struct json_reader *in, const struct wire_rules *rules,
+                             struct node_facts *out)
+{
+    must(out->capacity_milli == NULL && out->allocatable_milli == NULL);
+
+    struct json_read_fields fields = JSON_TYPE_FIELDS(status_keys);
+    struct resource_amounts amounts;
+    int key;
+    if (!json_read_object(in))
+        return;
+    while (json_read_field(in, &fields, &key)) {
+        if (key == 2)
+            read_node_conditions(in, &out->taints);
+        if (key == 3)
+            read_node_info(in, out);
+        if (key >= 2)
+            continue;
+        read_resources(in, rules, &amounts, key == 0 ? NULL : &out->host);
+        *(key == 0 ? &out->capacity_milli : &out->allocatable_milli) = amounts.ours;
+        *(key == 0 ? &out->whole_capacity : &out->whole_allocatable) = amounts.whole;
+        /* Either of the two; not 0 if one is not. */
+        if (amounts.shared != NULL &&
+            (out->whole_shared == NULL || strcmp(amounts.shared, "0") != 0))
+            out->whole_shared = amounts.shared;
+    }
+}
+
+static const char *const node_keys[] = {"kind", "metadata", "spec", "status"};
+enum { NODE_KIND, NODE_META, NODE_SPEC, NODE_STATUS };
+
+/*
+ * Everything but the identity may fail by itself. In metadata, read_meta() passes over single
+ * values.
+ */
+static void node_member(struct json_reader *in, struct meta_reading *meta,
+                        struct node_reading *reading, int key)
+{
+    const struct json_reader_mark mark = json_reader_mark(in);
+
+    switch (key) {
+    case NODE_KIND:
+        (void)read_kind(in, "Node"); /* a failure is kept */
+        return;
+    case NODE_META:
+        read_meta(in, meta);
+        return;
+    case NODE_SPEC:
+        node_read_spec(in, reading->node);
+        break;
+    case NODE_STATUS:
+        node_read_status(in, reading->rules, reading->node);
+        break;
+    default:
+        must_not_reach("json_read_field gives the keys of its table only");
+    }
+    if (!in->failed)
+        return;
+    reading->node->taints.unreadable = reading->node->taints.unreadable || key == NODE_SPEC;
+    pass_over(in, mark, &reading->node->unreadable);
+}
+
+/* If several parts cannot be read, metadata is named, whatever the order of the members. */
+static void node_take_meta(struct node_facts *out, const struct meta_reading *meta)
+{
+    must(meta->is.name != NULL && meta->is.uid != NULL);
+
+    out->name = meta->is.name;
+    out->uid = meta->is.uid;
+    out->resource_version = meta->is.resource_version;
+    out->created_ms = meta->created_ms;
+    if (meta->unreadable != NULL)
+        out->unreadable = meta->unreadable;
+}
+
+/* If the reader fails, *out is half filled and must not be used. */
+bool node_read(struct json_reader *in, const struct wire_rules *rules, struct node_facts *out)
+{
+    must(rules->resource != NULL && rules->whole_resource != NULL);
+
+    struct json_read_fields fields = JSON_TYPE_FIELDS(node_keys);
+    struct node_reading reading = {.rules = rules, .node = out};
+    struct meta_reading meta = {.user = &reading,
+                                .label = read_label,
+                                .labels_decide = true,
+                                .annotation = node_read_annotation};
+    int key;
+    *out = (struct node_facts){.name = ""};
+    meta_clear(&meta.is);
+    if (!json_read_object(in))
+        return false;
+    while (json_read_field(in, &fields, &key))
+        node_member(in, &meta, &reading, key);
+    if (in->failed)
+        return false;
+    node_take_meta(out, &meta);
+    out->label_mig = mig_label(&reading);
+    out->label_sharing = sharing_label(&reading);
+    out->plugin_paused = plugin_label(&reading);
+    if (reading.gpus != NULL)
+        gpus_decode(text_of(reading.gpus), in->arena, out);
+    return true;
+}
+
+int node_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
+                struct node_facts *out, struct err *err)
+{
+    struct json_reader in;
+    json_reader_init(&in, bytes, "Node", arena, err);
+    if (node_read(&in, rules, out) && out->name[0] == '\0')
+        json_reader_fail(&in, "has no metadata.name");
+    return json_reader_finish(&in);
+}

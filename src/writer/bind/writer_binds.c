@@ -1,0 +1,532 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "milligpu/base/map.h"
+#include "milligpu/core/ledger/reconcile.h"
+#include "milligpu/sign/keyring.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/waiting/hints.h"
+#include "milligpu/writer/writer.h"
+
+#include "writer/writer_internal.h"
+
+/*
+ * A bind, from the call to the outcome of its Binding: reserve, send, confirm or release. Called by
+ * writer.c for messages of the webhooks (BIND) and of the outbox (FETCHED, OUTCOME). The version
+ * that a Binding names is on disk, with the reservation, before that Binding is sent
+ * (docs/why/012). Each call is either answered here or joins an in-flight bind, and then gets that
+ * bind's outcome. The parts: sending and taking back, the evaluation of a bind, a bind whose pod a
+ * GET had to fetch, the outcome.
+ */
+
+#define BOUND_ALREADY "changed: the pod is bound to node %s already"
+
+void writer_refuse_bind(struct bind_call *bind, const char *fmt, ...)
+{
+    char text[ERR_TEXT_MAX];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    bind->reply.answer(bind->reply.to, text);
+    bind->reply.to = NULL;
+}
+
+/* A pod that asks for 0 is bound, and nothing is written down. */
+static void send_plain_binding(struct writer *writer, struct bind_call *bind, uint64_t version)
+{
+    const struct node *node = ledger_node(writer->ledger, text_of(bind->asks.node));
+    struct err err;
+
+    must(node != NULL);
+    const struct allocation_facts nothing = {.uid = bind->asks.uid,
+                                             .namespace = bind->asks.namespace,
+                                             .name = bind->asks.pod,
+                                             .node = node->name,
+                                             .node_uid = node->uid,
+                                             .origin = ORIGIN_OBSERVED};
+    struct allocation *allocation = allocation_new(&nothing);
+    const struct dispatch how = {version, bind->deadline_ms, SENDING_FIRST, NULL};
+    const int rc = writer_queue_binding(writer, allocation, how, &err);
+    must(rc == 0); /* nothing in it can be too large */
+    allocation_unref(allocation);
+    inflight_join(inflight_begin(writer, bind->asks.uid, node->name, bind->deadline_ms), bind);
+}
+
+/* Undoes a grant whose Binding cannot be written, unless it was sent before. */
+static bool binds_take_back(struct writer *writer, struct bind_call *bind,
+                            enum outbox_sending sending, const struct err *err)
+{
+    must(err->code != ERR_NONE);
+
+    const struct command command = {.kind = COMMAND_RELEASE,
+                                    .at_ms = writer->wall_ms,
+                                    .uid = bind->asks.uid,
+                                    .why = "annotation"};
+    writer_refuse_bind(bind, "%s", err->text);
+    return sending != SENDING_FIRST || writer_run(writer, &command);
+}
+
+/* Queues the Binding for after the COMMIT, and lets the call wait for its outcome. */
+static bool send_binding(struct writer *writer, struct bind_call *bind,
+                         const struct allocation *allocation, const struct request *request,
+                         enum outbox_sending sending)
+{
+    must(allocation->is.state != STATE_RELEASED);
+
+    const struct dispatch how = {allocation->is.version, bind->deadline_ms, sending, request};
+    struct err err;
+
+    if (writer_queue_binding(writer, allocation, how, &err) < 0)
+        return binds_take_back(writer, bind, sending, &err);
+    inflight_join(
+        inflight_begin(writer, allocation->is.uid, allocation->is.node, bind->deadline_ms), bind);
+    return true;
+}
+
+bool writer_release_void(struct writer *writer, const struct pod_record *record)
+{
+    struct command command[RECONCILE_MAX];
+
+    /* While a Binding is in flight, its outcome decides. */
+    if (record->node[0] != '\0' || map_find(&writer->binds.inflight, text_of(record->uid)) != NULL)
+        return true;
+    const size_t count =
+        reconcile_unbound(writer->ledger, record->uid, record->version, writer->wall_ms, command);
+    return writer_run_all(writer, command, count);
+}
+
+/*
+ * The pod of this reservation was seen unbound in a later version than any Binding of it names. If
+ * the same place suits what it asks for now, the reservation continues in the new version; else it
+ * is void, and the pod is evaluated again. True if the bind was answered, or is on its way again.
+ */
+static bool judged_again(struct writer *writer, struct bind_call *bind,
+                         const struct pod_record *record, const struct request *request,
+                         bool *whole)
+{
+    must(record->node[0] == '\0' && request_asks(request));
+
+    const struct command command = {.kind = COMMAND_VERSION,
+                                    .at_ms = writer->wall_ms,
+                                    .uid = record->uid,
+                                    .node = bind->asks.node,
+                                    .request = request,
+                                    .version = record->version};
+    const struct change *change;
+    enum verdict verdict;
+
+    switch (batch_run(&writer->batch, &command, &verdict, &change, NULL)) {
+    case BATCH_LOST:
+        *whole = false;
+        return true;
+    case BATCH_CONTRADICTED:
+        writer_refuse_bind(bind, "%s", safe_mode_why(writer->app));
+        return true;
+    case BATCH_DONE:
+        break;
+    }
+    if (verdict == VERDICT_OK) {
+        *whole = send_binding(writer, bind, change->after, request, SENDING_FIRST);
+        return true;
+    }
+    *whole = writer_release_void(writer, record);
+    return !*whole;
+}
+
+bool writer_is_void(const struct allocation *held, const struct pod_record *record)
+{
+    must(record->uid != NULL);
+    return held != NULL && held->is.state == STATE_RESERVED && held->is.version > 0 &&
+           record->node[0] == '\0' && record->version > held->is.version;
+}
+
+/*
+ * Evaluates the request with the ledger as it is: the snapshot that filter used may be older, so a
+ * bind may be refused after filter offered the node.
+ */
+static bool binds_reserve(struct writer *writer, struct bind_call *bind,
+                          const struct pod_record *record, const struct request *request)
+{
+    must(request_asks(request));
+
+    const struct command command = {.kind = COMMAND_RESERVE,
+                                    .at_ms = writer->wall_ms,
+                                    .uid = record->uid,
+                                    .namespace = record->namespace,
+                                    .name = record->name,
+                                    .node = bind->asks.node,
+                                    .request = request,
+                                    .version = record->version,
+                                    .created_ms = record->created_ms};
+    const struct change *change;
+    struct change answer;
+    enum verdict verdict;
+    struct refusal refusal;
+    bool whole = true;
+
+    if (writer_is_void(ledger_find(writer->ledger, text_of(record->uid)), record) &&
+        judged_again(writer, bind, record, request, &whole))
+        return whole;
+    switch (batch_run(&writer->batch, &command, &verdict, &change, &answer)) {
+    case BATCH_LOST:
+        return false;
+    case BATCH_CONTRADICTED:
+        writer_refuse_bind(bind, "%s", safe_mode_why(writer->app));
+        return true;
+    case BATCH_DONE:
+        break;
+    }
+    switch (verdict) {
+    case VERDICT_OK:
+        return send_binding(writer, bind, change->after, request, SENDING_FIRST);
+    /*
+     * The reservation is that of an earlier bind, whose outcome is not known: the same bytes go out
+     * again.
+     */
+    case VERDICT_SAME:
+        return send_binding(writer, bind, answer.held, request, SENDING_AGAIN);
+    case VERDICT_ELSEWHERE:
+        app_count_refusal(REASON_ELSEWHERE);
+        writer_refuse_bind(bind, "elsewhere: the pod holds a reservation on node %s",
+                           answer.held->is.node->text);
+        return true;
+    case VERDICT_REFUSED:
+        app_count_refusal(answer.reason);
+        policy_refuse(ledger_outlook(writer->ledger), (struct cause){answer.reason, answer.rule},
+                      request, &refusal);
+        writer_refuse_bind(bind, "%s: %s", reason_name(answer.reason), refusal.text);
+        return true;
+    case VERDICT_UNKNOWN:
+        break;
+    }
+    must_not_reach("reserve is never answered unknown");
+}
+
+/*
+ * Handles everything that needs no placement. True if the bind was answered, or waits for the
+ * Binding that is in flight. The order matters: whatever the pod already has (an in-flight bind, a
+ * node) counts before what it asks for, so that a repeated bind gets the outcome of the first.
+ */
+static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
+                                 const struct pod_record *record)
+{
+    must(strcmp(record->uid, bind->asks.uid) == 0);
+
+    const struct extender_bind *asks = &bind->asks;
+    const struct allocation *held = ledger_find(writer->ledger, text_of(asks->uid));
+    struct inflight_bind *bind_inflight = map_find(&writer->binds.inflight, text_of(asks->uid));
+
+    /* The table has no name for such a pod. */
+    if (record->verdict == REQUEST_NOT_OURS) {
+        writer_refuse_bind(bind, "not_ours: the pod does not name %s",
+                           writer->app->settings->resource);
+    } else if (strcmp(record->namespace, asks->namespace) != 0 ||
+               strcmp(record->name, asks->pod) != 0) {
+        writer_refuse_bind(bind, "unknown_pod: uid %s is not the uid of %s/%s", asks->uid,
+                           asks->namespace, asks->pod);
+    } else if (bind_inflight != NULL && strcmp(bind_inflight->node->text, asks->node) != 0) {
+        writer_refuse_bind(bind, "elsewhere: the pod is being bound to node %s",
+                           bind_inflight->node->text);
+    } else if (bind_inflight != NULL) {
+        inflight_join(bind_inflight, bind);
+    } else if (held != NULL && held->is.listed_unbound) {
+        writer_refuse_bind(bind, LISTED_UNBOUND, held->is.node->text);
+    } else if (record->node[0] != '\0' && strcmp(record->node, asks->node) != 0) {
+        writer_refuse_bind(bind, BOUND_ALREADY, record->node);
+    } else if ((held != NULL && held->is.state == STATE_BOUND &&
+                text_is(atom_text(held->is.node), asks->node)) ||
+               (held == NULL && record->node[0] != '\0')) {
+        bind->reply.answer(bind->reply.to, NULL); /* the API server has confirmed it */
+        bind->reply.to = NULL;
+    } else if (record->verdict == REQUEST_REFUSED) {
+        writer_refuse_bind(bind, "%s", record->refusal);
+    } else if (ledger_node(writer->ledger, text_of(asks->node)) == NULL) {
+        app_count_refusal(REASON_UNKNOWN_NODE);
+        writer_refuse_bind(bind, "unknown_node: there is no node %s", asks->node);
+    } else if (record->version == 0) {
+        writer_refuse_bind(bind,
+                           "not ready: the pod's resourceVersion is no number to judge it by");
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* A GET has been made, and there is no pod to bind. */
+static void refuse_unknown(struct bind_call *bind, const struct fetched_pod *fetched)
+{
+    const struct extender_bind *asks = &bind->asks;
+
+    if (!fetched->found && fetched->reason == REASON_NONE)
+        writer_refuse_bind(bind, "not ready: the API server could not be asked for pod %s/%s: %s",
+                           asks->namespace, asks->pod, fetched->text);
+    else
+        writer_refuse_bind(
+            bind, "unknown_pod: %s/%s with uid %s: %s", asks->namespace, asks->pod, asks->uid,
+            fetched->found ? "it has ended, or another uid has its name" : fetched->text);
+}
+
+/* The table had no room for the request of this pod: does the GET show exactly that version? */
+static bool tells_request(const struct fetched_pod *fetched, const struct pod_record *record)
+{
+    must(pod_record_asks(record) && record->request == NULL);
+    return fetched->found && strcmp(fetched->pod.uid, record->uid) == 0 &&
+           version_number(fetched->pod.resource_version) == record->version;
+}
+
+/*
+ * Reserves what the GET shows, for a pod whose request did not fit into the pod cache
+ * (docs/why/014). Request and record must be of one version, because the Binding names it.
+ */
+static bool reserve_as_told(struct writer *writer, struct bind_call *bind,
+                            const struct fetched_pod *fetched, const struct pod_record *record,
+                            struct arena *arena)
+{
+    if (tells_request(fetched, record))
+        return binds_reserve(writer, bind, record,
+                             writer_request_of(writer, &fetched->pod, record, arena));
+    if (!fetched->found && fetched->reason == REASON_NONE)
+        refuse_unknown(bind, fetched);
+    else
+        writer_refuse_bind(bind, "changed: the pod was written to meanwhile");
+    return true;
+}
+
+/* Its agent would believe no allocation: a first key signs once it is published. */
+static bool lacks_key(const struct writer *writer, const char *node_name)
+{
+    const struct node *node = ledger_node(writer->ledger, text_of(node_name));
+
+    must(node != NULL);
+    return node->agent && writer->app->keyring != NULL && !keyring_may_sign(writer->app->keyring);
+}
+
+/* fetched: NULL if the API server has not been asked yet. */
+static bool bind_pod(struct writer *writer, struct bind_call *bind,
+                     const struct fetched_pod *fetched, struct arena *arena)
+{
+    const char *why;
+
+    if (!app_ready(writer->app, &why)) {
+        writer_refuse_bind(bind, "not ready: %s", why);
+        return true;
+    }
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, bind->asks.uid);
+    /*
+     * No record: kube-scheduler's watch may be ahead of ours. No request: the pod cache had no
+     * room. Either way one GET asks for the pod, and its answer comes back as a message.
+     */
+    const bool forgotten = record == NULL || (pod_record_asks(record) && record->request == NULL);
+    if (forgotten && fetched == NULL) {
+        outbox_fetch(writer->app->outbox, bind);
+        return true;
+    }
+    if (record == NULL) {
+        refuse_unknown(bind, fetched);
+        return true;
+    }
+    if (bind_without_placing(writer, bind, record))
+        return true;
+    /* Before the reservation: one that cannot be sent would hold its room for nothing. */
+    if (outbox_bytes(writer->app->outbox) >= OUTBOX_BYTES_MAX) {
+        writer_refuse_bind(bind, "not ready: too many Bindings wait to be sent");
+        return true;
+    }
+    if (record->verdict == REQUEST_OK && lacks_key(writer, bind->asks.node)) {
+        writer_refuse_bind(
+            bind, "not ready: the node has an agent, and the key that signs allocations is "
+                  "not published yet (milligpuctl doctor)");
+        return true;
+    }
+    if (record->verdict == REQUEST_ZERO) {
+        send_plain_binding(writer, bind, record->version);
+        return true;
+    }
+    return forgotten ? reserve_as_told(writer, bind, fetched, record, arena)
+                     : binds_reserve(writer, bind, record, record->request);
+}
+
+bool writer_handle_bind(struct writer *writer, struct bind_call *bind, struct arena *arena)
+{
+    return bind_pod(writer, bind, NULL, arena);
+}
+
+void writer_hear_version(struct writer *writer, const struct pod *pod)
+{
+    const uint64_t version = version_number(pod->resource_version);
+
+    must(pod->uid[0] != '\0');
+    if (version <= VERSION_MAX && version > writer->pod_list.heard)
+        writer->pod_list.heard = version;
+}
+
+/*
+ * Has the watch not shown this version yet? A pod that it has shown is evaluated by what it showed,
+ * except one whose request did not fit into the table.
+ */
+static bool is_yet_to_come(const struct writer *writer, const struct pod *fetched)
+{
+    const uint64_t version = version_number(fetched->resource_version);
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, fetched->uid);
+
+    must(fetched->uid[0] != '\0');
+    if (record != NULL)
+        return pod_record_asks(record) && record->request == NULL;
+    return version == 0 || version > writer->pod_list.heard;
+}
+
+/* bind_pod() evaluates what the pod cache shows, so the pod is put there first. */
+bool writer_handle_fetched(struct writer *writer, struct fetched_pod *fetched, struct arena *arena)
+{
+    must(fetched->bind.reply.to != NULL);
+
+    if (fetched->found && strcmp(fetched->pod.uid, fetched->bind.asks.uid) == 0 &&
+        !pod_ended(&fetched->pod) && is_yet_to_come(writer, &fetched->pod))
+        (void)pod_cache_put_fetched(writer->app->pod_cache, &fetched->pod,
+                                    &writer->app->rules.request_rules);
+    return bind_pod(writer, &fetched->bind, fetched, arena);
+}
+
+/* Another HTTP call that waits for this bind: the call as it was. */
+static struct bind_call bind_again(const struct inflight_bind *bind_inflight, size_t at,
+                                   const struct pod *pod)
+{
+    must(at < bind_inflight->replies && strcmp(bind_inflight->uid, pod->uid) == 0);
+    return (struct bind_call){.asks = {.uid = pod->uid,
+                                       .namespace = pod->namespace,
+                                       .pod = pod->name,
+                                       .node = bind_inflight->node->text},
+                              .deadline_ms = bind_inflight->deadline_ms,
+                              .reply = bind_inflight->reply[at]};
+}
+
+/* False if the batch is lost; the call is then answered. */
+static bool try_again(struct writer *writer, struct bind_call *bind)
+{
+    struct arena arena;
+    bool whole = true;
+
+    arena_init(&arena);
+    if (writer->batch.lost)
+        whole = false;
+    else if (writer_now_ms(writer) >= bind->deadline_ms)
+        writer_refuse_bind(bind, "changed: the pod was written to again and again meanwhile");
+    else
+        whole = writer_handle_bind(writer, bind, &arena);
+    if (bind->reply.to != NULL)
+        writer_refuse_bind(bind, "the ledger cannot be written: %.400s", writer->batch.err.text);
+    arena_done(&arena);
+    return whole;
+}
+
+/*
+ * The pod is unbound in a later version than the Binding named, so no Binding that was sent can
+ * take effect. Calls that wait are evaluated again with the pod's present request; if there are
+ * none, the reservation is void.
+ */
+static bool handle_moved(struct writer *writer, const struct binding_outcome *outcome)
+{
+    struct inflight_bind *bind_inflight = map_take(&writer->binds.inflight, text_of(outcome->uid));
+    bool whole = true;
+
+    must(outcome->is == OUTCOME_MOVED && outcome->pod.node[0] == '\0');
+    /* The GET does not bring back a pod that the watch has shown to be gone. */
+    if (!pod_ended(&outcome->pod) && pod_cache_find(writer->app->pod_cache, outcome->uid) != NULL)
+        (void)pod_cache_put_fetched(writer->app->pod_cache, &outcome->pod,
+                                    &writer->app->rules.request_rules);
+    for (size_t i = 0; bind_inflight != NULL && i < bind_inflight->replies; i++) {
+        struct bind_call bind = bind_again(bind_inflight, i, &outcome->pod);
+        whole = try_again(writer, &bind) && whole;
+    }
+    if (bind_inflight != NULL)
+        inflight_free(bind_inflight);
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, outcome->uid);
+    return whole && (record == NULL || writer_release_void(writer, record));
+}
+
+/*
+ * The text names the version that was sent. kube-scheduler writes it into the pod's condition if it
+ * differs from the previous text, and that write gives the pod a new version: the evidence comes by
+ * itself.
+ */
+static void say_doubt(const struct binding_outcome *outcome, char *out, size_t bytes)
+{
+    must(outcome->is == OUTCOME_UNKNOWN);
+    if (outcome->version == 0)
+        (void)snprintf(out, bytes, "in doubt: %s; the pod keeps its reservation", outcome->text);
+    else
+        (void)snprintf(out, bytes,
+                       "in doubt: the Binding of version %llu: %.400s; the pod keeps its "
+                       "reservation",
+                       (unsigned long long)outcome->version, outcome->text);
+}
+
+/* The watch has shown the pod bound, by this Binding or by somebody who was faster. */
+static void shown_meanwhile(struct writer *writer, const struct allocation *held,
+                            const struct inflight_bind *bind_inflight)
+{
+    const char *node = held->is.node->text;
+    char text[ERR_TEXT_MAX];
+
+    must(held->is.state == STATE_BOUND);
+    (void)snprintf(text, sizeof text, BOUND_ALREADY, node);
+    const bool there = bind_inflight == NULL || strcmp(bind_inflight->node->text, node) == 0;
+    replies_add(writer, held->is.uid, there ? NULL : text);
+}
+
+bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *outcome)
+{
+    must(outcome->uid != NULL);
+    must(outcome->is == OUTCOME_BOUND || outcome->text != NULL);
+
+    const struct allocation *held = ledger_find(writer->ledger, text_of(outcome->uid));
+    const struct inflight_bind *bind_inflight =
+        map_find(&writer->binds.inflight, text_of(outcome->uid));
+    const bool asked = bind_inflight != NULL && bind_inflight->asks;
+    struct command command = {.at_ms = writer->wall_ms, .uid = outcome->uid};
+    char text[ERR_TEXT_MAX];
+
+    /* The only outcome that may reserve again instead of ending the bind. */
+    if (outcome->is == OUTCOME_MOVED)
+        return handle_moved(writer, outcome);
+    switch (outcome->is) {
+    case OUTCOME_BOUND:
+        command.kind = COMMAND_CONFIRM;
+        hints_resolved(writer->app->hints, text_of(outcome->uid));
+        replies_add(writer, outcome->uid, NULL);
+        break;
+    /*
+     * After a question about an old doubt no Binding was refused: the journal shows the difference.
+     */
+    case OUTCOME_VOID:
+        command.kind = COMMAND_RELEASE;
+        command.why = asked ? "unconfirmed" : reason_name(outcome->reason);
+        (void)snprintf(text, sizeof text, "%s: %s", reason_name(outcome->reason), outcome->text);
+        replies_add(writer, outcome->uid, text);
+        break;
+    case OUTCOME_UNKNOWN:
+        if (held != NULL && held->is.state == STATE_BOUND) {
+            shown_meanwhile(writer, held, bind_inflight);
+            return true;
+        }
+        command.kind = COMMAND_DOUBT;
+        say_doubt(outcome, text, sizeof text);
+        replies_add(writer, outcome->uid, text);
+        break;
+    case OUTCOME_MOVED:
+        must_not_reach("it was handled");
+    }
+    if (held == NULL || held->is.state != STATE_RESERVED)
+        return true; /* the watch was faster, or there was nothing to reserve */
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, outcome->uid);
+    if (outcome->is == OUTCOME_UNKNOWN && record != NULL && writer_is_void(held, record)) {
+        command.kind = COMMAND_RELEASE; /* the watch has shown this as well */
+        command.why = "unbound";
+    }
+    return writer_run(writer, &command);
+}

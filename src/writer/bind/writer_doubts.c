@@ -1,0 +1,127 @@
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/map.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/writer/writer.h"
+
+#include "writer/writer_internal.h"
+
+/*
+ * Doubts: open reservations with no Binding in flight, after a restart or after an outcome that is
+ * not known. Called once a second by writer_tick(). Time never frees a reservation here; it only
+ * decides when to ask by a GET (docs/why/012).
+ */
+
+enum {
+    /* pause between two GETs about a doubt for which there is no other evidence */
+    DOUBT_ASK_MS = 30000,
+    /* for a reservation without a version: the API server gives up on a request after 60 s */
+    DOUBT_OLD_MS = 90000,
+    ASK_MS = 10000, /* for the GET */
+};
+
+/*
+ * The watch can be behind by any time, but a GET shows the present. Until there is evidence the
+ * reservation stays. For a reservation without a version (of an older ledger) no Binding can take
+ * effect any more, but one may have.
+ */
+static void ask_about(struct writer *writer, const struct allocation *allocation, int64_t now)
+{
+    must(allocation->is.state == STATE_RESERVED);
+
+    struct err err;
+
+    const struct dispatch how = {allocation->is.version, now + ASK_MS, SENDING_NOTHING, NULL};
+    /* A Binding that could be written once can be written again; otherwise the next doubt tries. */
+    if (writer_queue_binding(writer, allocation, how, &err) == 0)
+        inflight_begin(writer, allocation->is.uid, allocation->is.node, now + ASK_MS)->asks = true;
+}
+
+/*
+ * Marks the reservation as in doubt, once, and asks when the doubt is old enough. Asking ends the
+ * entry here (inflight_begin()), so after an answer that decides nothing the time starts again.
+ */
+static bool expire_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
+{
+    must(allocation->is.state == STATE_RESERVED);
+
+    struct doubt *doubt = map_find(&writer->binds.doubts, text_of(allocation->is.uid));
+    const struct command command = {
+        .kind = COMMAND_DOUBT, .at_ms = writer->wall_ms, .uid = allocation->is.uid};
+
+    if (doubt == NULL) {
+        doubt = xcalloc(1, sizeof *doubt);
+        doubt->uid = xstrdup(allocation->is.uid);
+        doubt->since_ms = now;
+        (void)map_put(&writer->binds.doubts, text_of(doubt->uid), doubt);
+    }
+    must(now >= doubt->since_ms);
+    doubt->mark = writer->binds.mark;
+    if (now - doubt->since_ms >= (allocation->is.version > 0 ? DOUBT_ASK_MS : DOUBT_OLD_MS))
+        ask_about(writer, allocation, now);
+    return allocation->is.in_doubt || writer_run(writer, &command);
+}
+
+/* Evidence that the watch has already shown comes before any question. */
+static bool tick_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
+{
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, allocation->is.uid);
+
+    must(now >= 0);
+    return record != NULL && writer_is_void(allocation, record)
+               ? writer_release_void(writer, record)
+               : expire_doubt(writer, allocation, now);
+}
+
+/* For map_retain(): entries without this second's mark are no longer doubts. */
+static bool doubt_lives(void *user, void *value)
+{
+    const struct writer *writer = user;
+    struct doubt *doubt = value;
+
+    must(doubt->mark <= writer->binds.mark);
+    if (doubt->mark == writer->binds.mark)
+        return true;
+    doubt_free(doubt);
+    return false;
+}
+
+/*
+ * Collects the reservations that nothing is sending, with a reference each, because handling one
+ * changes the ledger that this loop goes through; the caller frees the array.
+ */
+static const struct allocation **open_reservations(const struct writer *writer, size_t *out_count)
+{
+    const struct allocation **open = NULL;
+    const struct allocation *allocation;
+    size_t capacity = 0;
+
+    *out_count = 0;
+    for (size_t at = 0; (allocation = ledger_next_open(writer->ledger, &at)) != NULL;) {
+        if (allocation->is.state != STATE_RESERVED ||
+            map_find(&writer->binds.inflight, text_of(allocation->is.uid)) != NULL)
+            continue;
+        open = xgrow(open, *out_count, &capacity, sizeof *open);
+        open[(*out_count)++] = allocation_ref(allocation);
+    }
+    return open;
+}
+
+bool writer_check_doubts(struct writer *writer, int64_t now)
+{
+    size_t count;
+    bool whole = true;
+
+    must(!writer->batch.lost);
+    const struct allocation **open = open_reservations(writer, &count);
+    writer->binds.mark++;
+    for (size_t i = 0; i < count; i++) {
+        whole = whole && tick_doubt(writer, open[i], now);
+        allocation_unref(open[i]);
+    }
+    xfree(open);
+    /* After a lost batch not all are marked, and an entry that went would start its time again. */
+    if (whole)
+        (void)map_retain(&writer->binds.doubts, writer, doubt_lives);
+    return whole;
+}

@@ -1,0 +1,78 @@
+#include "milligpu/sync/host_sums.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/writer/writer.h"
+
+#include "writer/writer_internal.h"
+
+/*
+ * CPU and memory that pods leave of the nodes with GPUs, for the policies that look at them; for
+ * the others nothing is summed and nothing published. Called by writer.c between two batches, since
+ * nothing may be undone then, and by writer_nodes.c. A node of the ledger is replaced only if its
+ * amounts differ: what judges remember of it is void with it.
+ */
+
+void writer_show_host(struct writer *writer, const struct node_facts *facts)
+{
+    const struct node *node = ledger_node(writer->ledger, text_of(facts->name));
+
+    if (node != NULL && node->gpus > 0)
+        host_sums_show(writer->host_sums, facts->name, &facts->host);
+    else
+        host_sums_hide(writer->host_sums, facts->name);
+}
+
+/* A ledger that is still being told of the cluster would judge by half of it. */
+static bool hosts_matter(const struct writer *writer)
+{
+    const struct outlook *outlook = ledger_outlook(writer->ledger);
+
+    return outlook_needs_workload(outlook) && atomic_load(&writer->app->watch.nodes_synced) &&
+           atomic_load(&writer->app->watch.pods_synced);
+}
+
+struct host_setting {
+    struct ledger *ledger;
+    bool any; /* a node was replaced */
+};
+
+/* For host_sums_tell_changed(). A node without GPUs is not shown, so nothing is known of it. */
+static void set_host(void *user, const char *name, const struct host *left)
+{
+    struct host_setting *setting = user;
+    const struct node *node = ledger_node(setting->ledger, text_of(name));
+
+    if (node == NULL)
+        return;
+    const struct host known =
+        node->host_known ? node->host : (struct host){HOST_UNKNOWN, HOST_UNKNOWN};
+    if (known.cpu_milli == left->cpu_milli && known.memory_mib == left->memory_mib)
+        return;
+    must(ledger_set_host(setting->ledger, text_of(name), left));
+    setting->any = true;
+}
+
+void writer_stop_hosts(struct writer *writer)
+{
+    if (!host_sums_started(writer->host_sums))
+        return;
+    pod_cache_sum_into(writer->app->pod_cache, NULL);
+    host_sums_stop(writer->host_sums);
+}
+
+void writer_set_hosts(struct writer *writer)
+{
+    struct host_setting setting = {.ledger = writer->ledger};
+
+    must(!writer->batch.open && writer->batch.changes == 0);
+    if (!hosts_matter(writer)) {
+        writer_stop_hosts(writer);
+        return;
+    }
+    if (!host_sums_started(writer->host_sums)) {
+        host_sums_start(writer->host_sums);
+        pod_cache_sum_into(writer->app->pod_cache, writer->host_sums);
+    }
+    host_sums_tell_changed(writer->host_sums, &setting, set_host);
+    if (setting.any)
+        batch_publish(writer->app, writer->ledger);
+}

@@ -1,0 +1,106 @@
+/*
+ * What the writer learns of the workload (tally.h): each pod that asks for a
+ * share counts once, when the watch shows it for the first time, whatever becomes of it. Webhook
+ * calls teach nothing. Pods are counted under every policy: one that needs to know them does not
+ * begin cold, and fragments (fragment.h) are shown for each. Called by writer.c and writer_pods.c.
+ *
+ * What was learned is stored from time to time, and not with each batch: after a kill some pods are
+ * counted again or not at all, which hardly changes an order.
+ */
+#include <inttypes.h>
+
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
+
+#include "writer/writer_internal.h"
+
+enum { STORE_LEARNED_MS = 60000 };
+
+void writer_begin_to_learn(struct writer *writer)
+{
+    must(writer->learning.tally == NULL);
+    writer->learning.tally = tally_new();
+    writer_set_outlook(writer);
+}
+
+/* A workload that cannot be read is no reason not to start: it only orders. */
+void writer_load_learned(struct writer *writer)
+{
+    struct tally *tally = NULL;
+    struct err err;
+
+    must(!writer->batch.open);
+    if (store_learned(writer->app->store, &tally, &writer->learning.learned_until_ms, &err) < 0)
+        log_write(LOG_WARN, "the workload is learned anew", log_str("error", err.text));
+    if (tally == NULL)
+        return;
+    tally_free(writer->learning.tally);
+    writer->learning.tally = tally;
+    writer->learning.learned_ms = writer->learning.learned_until_ms;
+    writer->learning.stored_pods = tally_pods(tally);
+    writer_set_outlook(writer);
+}
+
+bool writer_is_new_pod(const struct writer *writer, const struct pod *pod)
+{
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
+
+    return record == NULL || record->epoch == 0;
+}
+
+/* The process before this one counted it: the first list shows it to this one. */
+static bool counted_before(const struct writer *writer, const struct pod *pod)
+{
+    return writer->learning.stored_pods > 0 && !atomic_load(&writer->app->watch.pods_synced) &&
+           pod->created_ms <= writer->learning.learned_until_ms;
+}
+
+void writer_learn(struct writer *writer, const struct pod *pod)
+{
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
+
+    must(record != NULL);
+    /* For some of so many pods that their requests have no room in the cache, nothing is known. */
+    if (record->verdict != REQUEST_OK || record->request == NULL || record->request->wants == 0 ||
+        counted_before(writer, pod))
+        return;
+    tally_count(writer->learning.tally, record->request);
+    if (pod->created_ms > writer->learning.learned_ms)
+        writer->learning.learned_ms = pod->created_ms;
+    metric_add(M_WORKLOAD_PODS, NULL, 1);
+}
+
+void writer_use_what_was_learned(struct writer *writer)
+{
+    must(writer->learning.tally != NULL);
+    if (!tally_is_due(writer->learning.tally))
+        return;
+    writer_set_outlook(writer);
+    batch_publish(writer->app, writer->ledger);
+}
+
+/* In the middle of the first list, the newest pod that was counted says nothing of the others. */
+void writer_store_learned(struct writer *writer)
+{
+    const struct store_ops *ops = &writer->app->store_ops;
+    const uint64_t pods = tally_pods(writer->learning.tally);
+    struct err err;
+
+    must(!writer->batch.open);
+    if (pods == writer->learning.stored_pods || !atomic_load(&writer->app->watch.pods_synced) ||
+        atomic_load(&writer->app->health.safe_mode) || !atomic_load(&writer->app->identified))
+        return;
+    writer->learning.store_learned_ms = writer_now_ms(writer) + STORE_LEARNED_MS;
+    if (ops->learn(ops->ctx, writer->learning.tally, writer->learning.learned_ms, &err) < 0) {
+        log_write(LOG_WARN, "what was learned of the workload could not be stored",
+                  log_str("error", err.text));
+        return;
+    }
+    writer->learning.stored_pods = pods;
+}
+
+void writer_store_learned_now_and_then(struct writer *writer)
+{
+    if (writer_now_ms(writer) >= writer->learning.store_learned_ms)
+        writer_store_learned(writer);
+}

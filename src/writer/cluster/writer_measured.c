@@ -1,0 +1,180 @@
+/*
+ * What agents measured goes to disk once in a minute, and at the end: sums that the report listener
+ * adds up (measured_sums.h), and which shares became idle, or are so no more (idle_changes.h).
+ * Called by writer.c between two batches. A chunk at a time, so that no bind waits for more than
+ * one; what could not be stored is added again, for the next time. In order: chunks, at the start,
+ * commands, when.
+ */
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/log.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/usage/idle_changes.h"
+#include "milligpu/usage/measured_sums.h"
+#include "milligpu/usage/usage_book.h"
+
+#include "writer/writer_internal.h"
+
+enum {
+    STORE_MEASURED_MS = 60000,
+    CHUNK_ROWS = 256,
+    /* at the end; what the listener may add meanwhile is not waited for */
+    CHUNKS_MAX = (IDLE_CHANGES_MAX + MEASURED_SUMS_MAX + MEASURED_SUMS_HOURS_MAX) / CHUNK_ROWS + 1,
+};
+
+/* --- chunks --- */
+
+/* A file that contradicts itself is not changed, nor one that may be another cluster's. */
+static bool may_store(const struct writer *writer)
+{
+    must(!writer->batch.open);
+    return !atomic_load(&writer->app->health.safe_mode) && atomic_load(&writer->app->identified) &&
+           !atomic_load(&writer->app->grace.new_ledger);
+}
+
+/*
+ * True: a whole chunk was stored, so there may be more. Up to when reports were taken is stored
+ * with the last of the changes that they made, and looked up before these are: so what is stored
+ * never tells of less than it says.
+ */
+static bool store_chunk(struct writer *writer)
+{
+    const struct store_ops *ops = &writer->app->store_ops;
+    struct usage_book *book = writer->app->usage_book;
+    const int64_t reported_ms = usage_book_last(book);
+    struct store_measured row[CHUNK_ROWS];
+    struct store_idle idle[CHUNK_ROWS];
+    struct store_chunk chunk = {.row = row, .idle = idle};
+    CLEANUP(arena_done) struct arena arena;
+    uint32_t dropped = 0;
+    struct err err;
+
+    arena_init(&arena);
+    chunk.rows = measured_sums_take(usage_book_sums(book), row, CHUNK_ROWS, &arena);
+    chunk.idles = idle_changes_take(usage_book_idle(book), idle, CHUNK_ROWS, &arena);
+    if (chunk.idles < CHUNK_ROWS && reported_ms != writer->measuring.reported_ms)
+        chunk.reported_ms = reported_ms;
+    if (chunk.rows == 0 && chunk.idles == 0 && chunk.reported_ms == 0)
+        return false;
+    if (ops->measure(ops->ctx, &chunk, &err) == 0) {
+        if (chunk.reported_ms > 0)
+            writer->measuring.reported_ms = chunk.reported_ms;
+        return chunk.rows == CHUNK_ROWS || chunk.idles == CHUNK_ROWS;
+    }
+    for (uint32_t i = 0; i < chunk.rows; i++)
+        dropped += !measured_sums_add(usage_book_sums(book), &row[i]);
+    idle_changes_put_back(usage_book_idle(book), idle, chunk.idles);
+    metric_add(M_MEASURED_DROPPED, NULL, dropped);
+    log_write(LOG_WARN, "what was measured could not be stored, and is kept for the next time",
+              log_str("error", err.text));
+    return false;
+}
+
+/* --- at the start --- */
+
+/* The shares of one node that are idle, one row after another. */
+struct idle_load {
+    struct writer *writer;
+    int64_t reported_ms;
+    const struct atom *node; /* of the shares; NULL: there are none */
+    uint32_t shares;
+    uint32_t room;
+    struct measured_idle *idle;
+};
+
+static void resume_node(struct idle_load *load)
+{
+    const struct app *app = load->writer->app;
+
+    if (load->shares > 0)
+        usage_book_resume(app->usage_book, load->node->text,
+                          measured_resume(ledger_node(load->writer->ledger, atom_text(load->node)),
+                                          load->idle, load->shares, load->reported_ms,
+                                          app->clock.wall_ms(app->clock.ctx)),
+                          load->reported_ms);
+    load->shares = 0;
+}
+
+static const struct share *share_of(const struct allocation *allocation,
+                                    const struct store_idle *idle)
+{
+    for (uint32_t i = 0; allocation != NULL && i < allocation->is.shares; i++) {
+        const struct share *share = &allocation->is.share[i];
+        if (strcmp(share->container, idle->container) == 0 &&
+            strcmp(share->gpu->text, idle->gpu) == 0)
+            return share;
+    }
+    return NULL;
+}
+
+static void load_share(void *user, const struct store_idle *idle)
+{
+    struct idle_load *load = user;
+    const struct allocation *allocation = ledger_find(load->writer->ledger, text_of(idle->uid));
+    const struct share *share = share_of(allocation, idle);
+
+    /* The file is outside input: only bound shares are ever stored, and rows come by node. */
+    if (share == NULL || allocation->is.state != STATE_BOUND ||
+        strcmp(allocation->is.node->text, idle->node) != 0)
+        return;
+    if (load->node != allocation->is.node)
+        resume_node(load);
+    load->node = allocation->is.node;
+    if (load->shares == load->room) {
+        load->room = load->room > 0 ? 2 * load->room : 64;
+        load->idle = xrealloc(load->idle, load->room, sizeof *load->idle);
+    }
+    load->idle[load->shares++] = (struct measured_idle){allocation, share, idle->since_ms};
+}
+
+void writer_load_idle(struct writer *writer)
+{
+    struct idle_load load = {.writer = writer};
+    struct err err;
+
+    must(!writer->batch.open);
+    if (store_idle(writer->app->store, &load.reported_ms, &load, load_share, &err) < 0)
+        log_write(LOG_WARN, "since when shares are idle begins anew", log_str("error", err.text));
+    resume_node(&load);
+    writer->measuring.reported_ms = load.reported_ms;
+    xfree(load.idle);
+}
+
+/* --- commands --- */
+
+bool writer_handle_over(struct writer *writer, const struct over_memory *over)
+{
+    const struct command command = {
+        .kind = COMMAND_OVER,
+        .at_ms = writer->wall_ms,
+        .uid = over->uid,
+        .namespace = over->namespace,
+        .name = over->name,
+        .node = over->node,
+        .container = over->container,
+        .gpu = over->gpu,
+        .why = over->how,
+        .mib = over->mib,
+        .peak_mib = over->peak_mib,
+    };
+
+    return writer_run(writer, &command);
+}
+
+/* --- when --- */
+
+void writer_store_measured(struct writer *writer)
+{
+    for (int i = 0; i < CHUNKS_MAX && may_store(writer); i++)
+        if (!store_chunk(writer))
+            return;
+}
+
+void writer_store_measured_now_and_then(struct writer *writer)
+{
+    const int64_t now_ms = writer_now_ms(writer);
+
+    if (now_ms >= writer->measuring.store_measured_ms && may_store(writer) && !store_chunk(writer))
+        writer->measuring.store_measured_ms = now_ms + STORE_MEASURED_MS;
+}

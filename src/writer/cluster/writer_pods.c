@@ -1,0 +1,358 @@
+#include <stdlib.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/ledger/reconcile.h"
+#include "milligpu/sign/keyring.h"
+#include "milligpu/spine/message.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/waiting/hints.h"
+#include "milligpu/writer/writer.h"
+
+#include "writer/writer_internal.h"
+
+/*
+ * Pods as the informer reports them, one by one or as a list. Called by writer.c. A bound pod has
+ * an allocation afterwards, whatever it asks for; only evidence releases one: the pod has ended, is
+ * gone, is bound elsewhere, or is unbound in a later version than any Binding named.
+ * A list is complete only at its end, so what depends on absence, or on the order of pods, happens
+ * in writer_end_list(). If the batch with that end is lost, the list is still there for the next
+ * try.
+ */
+
+/* A verification takes 0.1 ms, so it is made once, and of pods without a row only. */
+static enum pod_proof proof_of(const struct writer *writer, const struct pod *pod)
+{
+    const struct signed_facts what = {text_of(pod->uid), text_of(pod->node),
+                                      text_of(pod->note_text), SIGNED_ALLOCATION};
+
+    if (pod->proof != PROOF_UNKNOWN)
+        return pod->proof;
+    if (pod->annotation != NOTE_OK || pod->signed_by == 0 || writer->app->keyring == NULL)
+        return PROOF_UNSIGNED;
+    return keyring_has_signed(writer->app->keyring, text_of(pod->signature), &what)
+               ? PROOF_SIGNED
+               : PROOF_UNSIGNED;
+}
+
+bool writer_reconcile(struct writer *writer, const struct pod *pod)
+{
+    must(pod->uid[0] != '\0');
+    must(!writer->batch.lost);
+
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
+    struct command command[RECONCILE_MAX];
+
+    CLEANUP(arena_done) struct arena arena;
+    arena_init(&arena);
+    const struct request *request = writer_request_of(writer, pod, record, &arena);
+    const size_t count = reconcile_pod(writer->ledger, pod, request, writer->wall_ms, command);
+    struct pod proven = *pod;
+    for (size_t i = 0; i < count; i++) {
+        if (command[i].kind != COMMAND_ADOPT)
+            continue;
+        proven.proof = proof_of(writer, pod);
+        command[i].pod = &proven;
+    }
+    if (!writer_run_all(writer, command, count))
+        return false;
+    /* An adopted pod without a place: place_the_unplaced() needs the whole pod when GPUs appear. */
+    const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
+    if (held != NULL && record != NULL && record->told == NULL && reconcile_lacks(held, request))
+        pod_cache_remember(writer->app->pod_cache, pod);
+    return true;
+}
+
+bool writer_pod_gone(struct writer *writer, const char *uid)
+{
+    must(uid[0] != '\0');
+
+    struct command command[RECONCILE_MAX];
+
+    const size_t count = reconcile_gone(writer->ledger, uid, writer->wall_ms, command);
+    return writer_run_all(writer, command, count);
+}
+
+/*
+ * Evaluates the event after the pod cache accepted it, because the cache never goes back to an
+ * older version. The order at the end matters: reconciliation first follows what the pod shows,
+ * then what is left of a reservation may be void.
+ */
+bool writer_handle_pod(struct writer *writer, const struct pod *pod)
+{
+    must(pod->uid[0] != '\0');
+    writer->new_ledger.granted_before |= pod->annotation != NOTE_NONE && pod->node[0] != '\0';
+    if (pod_ended(pod)) {
+        pod_cache_remove(writer->app->pod_cache, pod->uid);
+        hints_resolved(writer->app->hints, text_of(pod->uid));
+        return writer_agent_gone(writer, pod->node, pod->uid) && writer_reconcile(writer, pod);
+    }
+    const bool is_new = writer_is_new_pod(writer, pod);
+    if (!pod_cache_put(writer->app->pod_cache, pod, &writer->app->rules.request_rules,
+                       writer->pod_list.epoch))
+        return true; /* outdated */
+    if (is_new)
+        writer_learn(writer, pod);
+    if (!writer_see_agent(writer, pod))
+        return false;
+    /*
+     * Most pods of a cluster: the cache keeps what they use of CPU and memory, the ledger nothing.
+     */
+    if (!pod->ours && pod->whole_gpus == 0 &&
+        ledger_find(writer->ledger, text_of(pod->uid)) == NULL)
+        return true;
+    if (pod->node[0] != '\0')
+        hints_resolved(writer->app->hints, text_of(pod->uid));
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
+    must(record != NULL);
+    writer_advise(writer, pod);
+    return writer_reconcile(writer, pod) && writer_release_void(writer, record);
+}
+
+/*
+ * A pod that had ended is released as "ended", others as "gone": the journal shows the difference.
+ */
+bool writer_handle_pod_deleted(struct writer *writer, const struct pod *pod)
+{
+    must(pod->uid[0] != '\0');
+
+    pod_cache_remove(writer->app->pod_cache, pod->uid);
+    hints_resolved(writer->app->hints, text_of(pod->uid));
+    if (!writer_agent_gone(writer, pod->node, pod->uid))
+        return false;
+    return pod_ended(pod) ? writer_reconcile(writer, pod) : writer_pod_gone(writer, pod->uid);
+}
+
+void writer_drop_list(struct writer *writer)
+{
+    must(writer->pod_list.listing || writer->pod_list.lists == 0);
+    arena_done(&writer->pod_list.list);
+    arena_init(&writer->pod_list.list);
+    writer->pod_list.lists = 0;
+    writer->pod_list.listing = false;
+}
+
+/* A list that was begun and not ended is dropped. The new epoch marks what this list contains. */
+void writer_begin_list(struct writer *writer, int64_t asked_ms)
+{
+    must(writer->pod_list.epoch < UINT64_MAX);
+
+    writer_drop_list(writer);
+    writer->pod_list.listed_ms = asked_ms;
+    writer->pod_list.listing = true;
+    writer->pod_list.epoch++;
+    writer_forget_bound(writer);
+}
+
+/*
+ * Copies the pod into the arena of the list, which lives until the batch that ends the list is on
+ * disk.
+ */
+static void keep_listed(struct writer *writer, const struct pod *pod)
+{
+    must(writer->pod_list.listing);
+
+    writer->pod_list.listed = xgrow(writer->pod_list.listed, writer->pod_list.lists,
+                                    &writer->pod_list.list_capacity, sizeof(void *));
+    struct pod *kept = pod_keep(pod, &writer->pod_list.list);
+    kept->proof = proof_of(writer, pod); /* their order depends on it */
+    writer->pod_list.listed[writer->pod_list.lists++] = kept;
+}
+
+/*
+ * Only bound pods that the ledger does not know must wait for the end of the list, because the
+ * order in which they are accepted or adopted matters. After a restart on the old ledger there are
+ * none.
+ */
+static bool waits_for_order(const struct writer *writer, const struct pod *pod)
+{
+    return !pod_ended(pod) && pod->node[0] != '\0' && (pod->ours || pod->whole_gpus > 0) &&
+           ledger_find(writer->ledger, text_of(pod->uid)) == NULL;
+}
+
+/* Is the row of this listed pod bound, and the pod not? */
+static bool is_disputed(const struct writer *writer, const struct pod *pod)
+{
+    const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
+
+    return held != NULL && held->is.state == STATE_BOUND && pod->node[0] == '\0' && !pod_ended(pod);
+}
+
+bool writer_handle_listed(struct writer *writer, const struct pod *pod)
+{
+    must(pod->uid[0] != '\0');
+
+    if (!waits_for_order(writer, pod) && !is_disputed(writer, pod))
+        return writer_handle_pod(writer, pod);
+    keep_listed(writer, pod);
+    return true;
+}
+
+static int pods_by_order(const void *a, const void *b, void *ledger)
+{
+    must(a != NULL && b != NULL && ledger != NULL);
+
+    const struct pod *const *left = a;
+    const struct pod *const *right = b;
+
+    return reconcile_order(ledger, *left, *right);
+}
+
+/* For pod_cache_remove_stale(): no event will report that this pod is gone. */
+static void pod_swept(void *user, const struct pod_record *record)
+{
+    must(record->uid != NULL);
+
+    struct writer *writer = user;
+
+    hints_resolved(writer->app->hints, text_of(record->uid));
+    if (agents_pod_gone(writer->vouching.agents, text_of(record->node), text_of(record->uid)))
+        writer->vouching.agents_unsure = true; /* their nodes are judged when all are swept */
+}
+
+enum hints_pod writer_pod_state(void *user, struct text uid)
+{
+    const struct writer *writer = user;
+
+    switch (pod_cache_look(writer->app->pod_cache, uid)) {
+    case PODS_UNKNOWN:
+        return HINTS_POD_UNKNOWN;
+    case PODS_UNBOUND:
+        return HINTS_POD_UNBOUND;
+    case PODS_BOUND:
+        return HINTS_POD_BOUND;
+    }
+    must_not_reach("every state is listed");
+}
+
+/*
+ * Allocations whose pod is in no list, whether a Binding is on its way or not: no event will report
+ * it. A list that is older than the version that was evaluated proves nothing about that pod.
+ */
+static bool release_orphans(struct writer *writer, uint64_t list_version)
+{
+    must(!writer->batch.lost);
+
+    const struct allocation *allocation;
+    const char **orphan = NULL;
+    size_t orphans = 0;
+    size_t capacity = 0;
+    bool whole = true;
+
+    for (size_t at = 0; (allocation = ledger_next(writer->ledger, &at)) != NULL;) {
+        if (pod_cache_find(writer->app->pod_cache, allocation->is.uid) != NULL ||
+            allocation->is.version > list_version)
+            continue;
+        orphan = xgrow(orphan, orphans, &capacity, sizeof *orphan);
+        orphan[orphans++] = xstrdup(allocation->is.uid);
+    }
+    for (size_t i = 0; i < orphans; i++) {
+        char *uid = (char *)(uintptr_t)orphan[i];
+        whole = whole && writer_pod_gone(writer, uid);
+        xfree(uid);
+    }
+    xfree(orphan);
+    return whole;
+}
+
+/* This node holds GPUs that another one may grant: the other one gives them up. */
+static bool keep_what_is_held(struct writer *writer, const struct node *node)
+{
+    bool whole = true;
+
+    for (uint32_t i = 0; i < node->gpus && whole; i++) {
+        const struct gpu *gpu = &node->gpu[i];
+        /* A GPU that the node does not show is known from an annotation only. */
+        if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) != GPU_DUPLICATE || gpu->charges == 0)
+            continue;
+        const struct node *owner = ledger_owner(writer->ledger, atom_text(gpu->id));
+        if (owner == NULL)
+            continue;
+        must(owner != node);
+        struct gpu_facts held = {.id = gpu->id->text};
+        const struct inventory elder = {.gpus = 1, .gpu = &held};
+        const struct command command = {.kind = COMMAND_NODE,
+                                        .at_ms = writer->wall_ms,
+                                        .node = owner->name->text,
+                                        .elder = &elder};
+        whole = writer_run(writer, &command);
+    }
+    return whole;
+}
+
+/*
+ * When a ledger begins and two nodes show one UUID, the older node keeps it, as in give_way(); but
+ * not if pods hold it on the other one: whoever granted it before regarded that node as the owner.
+ */
+static bool holders_go_on(struct writer *writer)
+{
+    const struct node *node;
+    bool whole = true;
+
+    must(!writer->batch.lost);
+    if (!writer_begins_empty(writer))
+        return true;
+    for (size_t at = 0; whole && (node = ledger_next_node(writer->ledger, &at)) != NULL;)
+        whole = keep_what_is_held(writer, node);
+    return whole && writer_heal_duplicates(writer);
+}
+
+/* The cache goes back with the API server, or it would take what follows for outdated. */
+static void forget_future(struct writer *writer, const struct pod *pod)
+{
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
+
+    must(pod->node[0] == '\0');
+    if (record != NULL && record->node[0] != '\0')
+        pod_cache_remove(writer->app->pod_cache, pod->uid);
+}
+
+/*
+ * etcd was restored to a time before the Binding. An event or a list that is older than the Binding
+ * shows the same, and versions repeat after a restore; so the evidence is a complete list that was
+ * requested after the row became bound. Whatever was bound at the start was so before any list.
+ */
+static bool mark_unbound(struct writer *writer, const struct pod *pod)
+{
+    struct command command[RECONCILE_MAX];
+
+    must(!writer->batch.lost);
+    if (!is_disputed(writer, pod) || writer_bound_lately(writer, pod->uid))
+        return true;
+    forget_future(writer, pod);
+    const size_t count = reconcile_listed_unbound(writer->ledger, pod, writer->wall_ms, command);
+    return writer_run_all(writer, command, count);
+}
+
+bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
+{
+    must(writer->pod_list.listing || writer->pod_list.lists == 0);
+
+    /* The list failed and was dropped: it proves nothing. */
+    if (!writer->pod_list.listing)
+        return true;
+    /*
+     * Pods with grants of ours are taken before pods without, signed ones first: what a grant names
+     * is not guessed away.
+     */
+    if (writer->pod_list.lists > 0)
+        qsort_r(writer->pod_list.listed, writer->pod_list.lists, sizeof(void *), pods_by_order,
+                writer->ledger);
+    for (size_t i = 0; i < writer->pod_list.lists; i++)
+        if (!mark_unbound(writer, writer->pod_list.listed[i]) ||
+            !writer_handle_pod(writer, writer->pod_list.listed[i]))
+            return false;
+    /*
+     * First the pod cache forgets what the list lacks; orphans are those that it then does not
+     * know.
+     */
+    pod_cache_remove_stale(writer->app->pod_cache,
+                           (struct pod_cache_list){writer->pod_list.epoch, end->version}, writer,
+                           pod_swept);
+    hints_listed(writer->app->hints, writer->pod_list.listed_ms, writer, writer_pod_state);
+    if (!writer_judge_unsure_agents(writer) || !release_orphans(writer, end->version) ||
+        !holders_go_on(writer))
+        return false;
+    writer->pod_list.pods_ended = true;
+    writer->pod_list.after_grace = end->after_grace;
+    return true;
+}

@@ -1,0 +1,430 @@
+/* Specifications in two folders, as the runtime would resolve them. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/document/document.h"
+#include "milligpu/run/file.h"
+
+#include "agent/gpu/cdi.h"
+
+#define NVIDIA "nvidia.com/gpu"
+#define PLUGIN "k8s.device-plugin.nvidia.com/gpu"
+
+struct fixture {
+    char root[64];
+    char etc[96];
+    char run[96];
+    struct cdi *cdi;
+};
+
+static int begin(void **state)
+{
+    struct fixture *fixture = xcalloc(1, sizeof *fixture);
+    (void)snprintf(fixture->root, sizeof fixture->root, "/tmp/milligpu-cdi-XXXXXX");
+    assert_non_null(mkdtemp(fixture->root));
+    (void)snprintf(fixture->etc, sizeof fixture->etc, "%s/etc", fixture->root);
+    (void)snprintf(fixture->run, sizeof fixture->run, "%s/run", fixture->root);
+    assert_int_equal(mkdir(fixture->etc, 0755), 0);
+    const char *const folder[] = {fixture->etc, fixture->run};
+    fixture->cdi = cdi_new(folder, 2); /* run does not exist yet */
+    *state = fixture;
+    return 0;
+}
+
+static int end(void **state)
+{
+    struct fixture *fixture = *state;
+    char command[128];
+    cdi_free(fixture->cdi);
+    (void)snprintf(command, sizeof command, "rm -r %s", fixture->root);
+    FILE *rm = popen(command, "re"); /* NOLINT(cert-env33-c) */
+    assert_non_null(rm);
+    assert_int_equal(pclose(rm), 0);
+    xfree(fixture);
+    return 0;
+}
+
+static void put(const char *folder, const char *name, const char *text)
+{
+    char path[256];
+    (void)mkdir(folder, 0755);
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void take(const char *folder, const char *name)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* names: separated by blanks. */
+static void put_spec(const char *folder, const char *name, const char *kind, const char *names)
+{
+    struct strbuf text;
+    struct text rest = text_of(names);
+    struct text one;
+    strbuf_init(&text);
+    strbuf_printf(&text, "{\"cdiVersion\":\"0.5.0\",\"kind\":\"%s\",\"devices\":[", kind);
+    for (const char *separator = ""; text_cut(&rest, ' ', &one); separator = ",")
+        strbuf_printf(&text, "%s{\"name\":\"%.*s\",\"containerEdits\":{\"env\":[\"A=b\"]}}",
+                      separator, TEXT_ARG(one));
+    strbuf_str(&text, "]}");
+    put(folder, name, text.data);
+    strbuf_done(&text);
+}
+
+/* "none", or the kind that has both. */
+static const char *finds(struct fixture *fixture, const char *a, const char *b)
+{
+    const char *const uuid[] = {a, b};
+    enum cdi_kind kind;
+    struct err err;
+    return cdi_find(fixture->cdi, uuid, 2, &kind, &err) == 0 ? cdi_kind_name(kind) : "none";
+}
+
+static uint32_t skipped(struct fixture *fixture, const char *why_has)
+{
+    const char *why;
+    const uint32_t count = cdi_skipped(fixture->cdi, &why);
+    assert_non_null(strstr(why, why_has));
+    return count;
+}
+
+static void the_best_kind_that_names_all_is_taken(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-b"), "none");
+    put_spec(fixture->run, "own.json", "milligpu.io/gpu", "GPU-a GPU-b");
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-b"), "milligpu.io/gpu");
+    put_spec(fixture->etc, "other.json", "example.com/gpu", "GPU-a GPU-b");
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-b"), "milligpu.io/gpu");
+    put_spec(fixture->run, "plugin.json", PLUGIN, "GPU-a GPU-b");
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-b"), PLUGIN);
+    put_spec(fixture->run, "one.json", NVIDIA, "0 GPU-a");
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-b"), PLUGIN);
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-a"), NVIDIA);
+    /* Two files may share the work. */
+    put_spec(fixture->etc, "two.json", NVIDIA, "1 GPU-b");
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-b"), NVIDIA);
+    take(fixture->etc, "two.json");
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-b"), PLUGIN);
+    assert_string_equal(finds(fixture, "GPU", "GPU-"), "none"); /* whole names only */
+}
+
+static void gpus_that_some_kind_names_are_counted(void **state)
+{
+    struct fixture *fixture = *state;
+    const char *const uuid[] = {"GPU-a", "GPU-b", "GPU-c"};
+    enum cdi_kind kind;
+
+    assert_int_equal(cdi_named(fixture->cdi, uuid, 3, &kind), 0);
+    assert_int_equal(kind, CDI_KINDS);
+    put_spec(fixture->run, "own.json", "milligpu.io/gpu", "GPU-a");
+    put_spec(fixture->run, "plugin.json", PLUGIN, "GPU-b");
+    assert_int_equal(cdi_named(fixture->cdi, uuid, 3, &kind), 2);
+    assert_int_equal(kind, CDI_DEVICE_PLUGIN);
+    put_spec(fixture->etc, "all.json", NVIDIA, "GPU-a GPU-b GPU-c");
+    assert_int_equal(cdi_named(fixture->cdi, uuid, 3, &kind), 3);
+    assert_int_equal(kind, CDI_NVIDIA);
+    put_spec(fixture->etc, "again.json", NVIDIA, "GPU-c");
+    assert_int_equal(cdi_named(fixture->cdi, uuid, 3, &kind), 2);
+    assert_int_equal(cdi_named(fixture->cdi, uuid, 0, &kind), 0);
+    assert_int_equal(kind, CDI_KINDS);
+}
+
+static void two_files_of_one_folder_clash_and_folders_override(void **state)
+{
+    struct fixture *fixture = *state;
+    struct err err;
+    enum cdi_kind kind;
+    const char *const uuid[] = {"GPU-a"};
+    put_spec(fixture->etc, "a.json", NVIDIA, "GPU-a GPU-b");
+    put_spec(fixture->run, "a.json", NVIDIA, "GPU-a GPU-b");
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-b"), NVIDIA);
+    put_spec(fixture->etc, "b.json", NVIDIA, "GPU-a");
+    assert_string_equal(finds(fixture, "GPU-b", "GPU-b"), NVIDIA);
+    assert_int_equal(cdi_find(fixture->cdi, uuid, 1, &kind, &err), -ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "no CDI specification of this node names GPU GPU-a"));
+    assert_non_null(strstr(err.text, "nvidia-ctk cdi generate"));
+    assert_non_null(strstr(err.text, "name the same GPU: remove one"));
+    put_spec(fixture->run, "p.json", PLUGIN, "GPU-a");
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-a"), PLUGIN);
+}
+
+static void yaml_is_read_as_nvidia_ctk_writes_it(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char text[] = "---\ncdiVersion: 0.5.0\ncontainerEdits:\n  env:\n"
+                               "  - NVIDIA_VISIBLE_DEVICES=void\ndevices:\n- containerEdits:\n"
+                               "    deviceNodes:\n    - path: /dev/nvidia0\n  name: \"0\"\n"
+                               "- containerEdits:\n    deviceNodes:\n    - path: /dev/nvidia0\n"
+                               "  name: GPU-a\nkind: nvidia.com/gpu\n";
+    put(fixture->run, "nvidia.yml", text); /* the runtime does not read it */
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-a"), "none");
+    put(fixture->run, "nvidia.yaml", text);
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-a"), NVIDIA);
+}
+
+static void what_breaks_a_rule_is_skipped_and_said(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char *const bad[] = {
+        "{",
+        "",
+        "[]",
+        "{\"kind\":\"nvidia.com/gpu\",\"devices\":[{\"name\":\"GPU-a\",\"containerEdits\":{"
+        "\"env\":[]}}]}",
+        "{\"cdiVersion\":\"0.5.0\",\"kind\":\"gpu\",\"devices\":[{\"name\":\"GPU-a\","
+        "\"containerEdits\":{\"env\":[]}}]}",
+        "{\"cdiVersion\":\"0.5.0\",\"kind\":\"nvidia.com/gpu\",\"devices\":[]}",
+        "{\"cdiVersion\":\"0.5.0\",\"kind\":\"nvidia.com/gpu\",\"devices\":[{\"name\":\"GPU-a\"}]}",
+        "{\"cdiVersion\":\"0.5.0\",\"kind\":\"nvidia.com/gpu\",\"devices\":[{\"name\":\"-a\","
+        "\"containerEdits\":{\"env\":[]}}]}",
+    };
+    char name[32];
+    for (uint32_t i = 0; i < ARRAY_LEN(bad); i++) {
+        (void)snprintf(name, sizeof name, "%u.json", i);
+        put(fixture->run, name, bad[i]);
+        assert_string_equal(finds(fixture, "GPU-a", "GPU-a"), "none");
+        assert_int_equal(skipped(fixture, fixture->run), i + 1);
+    }
+    put_spec(fixture->run, "twice.json", NVIDIA, "GPU-a GPU-b GPU-a");
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-b"), "none");
+    assert_int_equal(skipped(fixture, fixture->run), ARRAY_LEN(bad) + 1);
+    put_spec(fixture->run, "good.json", NVIDIA, "GPU-a GPU-b");
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-b"), NVIDIA);
+}
+
+static void sizes_and_counts_are_bounded(void **state)
+{
+    struct fixture *fixture = *state;
+    char name[300];
+    (void)mkdir(fixture->run, 0755);
+    put_spec(fixture->run, "large.json", NVIDIA, "GPU-a");
+    (void)snprintf(name, sizeof name, "%s/large.json", fixture->run);
+    assert_int_equal(truncate(name, CDI_FILE_BYTES_MAX + 1), 0);
+    (void)snprintf(name, sizeof name, "%s/pipe.json", fixture->run);
+    assert_int_equal(mkfifo(name, 0600), 0);
+    (void)snprintf(name, sizeof name, "%s/folder.json", fixture->run);
+    assert_int_equal(mkdir(name, 0700), 0);
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-a"), "none");
+    assert_int_equal(skipped(fixture, ".json: "), 2);
+    for (int i = 0; i < CDI_FILES_MAX; i++) {
+        (void)snprintf(name, sizeof name, "%d.json", i);
+        put_spec(fixture->etc, name, "example.com/x", "a");
+    }
+    put_spec(fixture->run, "z.json", NVIDIA, "GPU-a");
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-a"), "none");
+    assert_int_equal(skipped(fixture, "CDI_FILES_MAX"), 3);
+}
+
+static void a_file_that_did_not_change_is_not_read_again(void **state)
+{
+    struct fixture *fixture = *state;
+    char path[256];
+    struct stat before;
+    put_spec(fixture->etc, "a.json", NVIDIA, "GPU-a");
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-a"), NVIDIA);
+    /* Other bytes of the same length, with the time set back: it would be seen if it were read. */
+    (void)snprintf(path, sizeof path, "%s/a.json", fixture->etc);
+    assert_int_equal(stat(path, &before), 0);
+    put_spec(fixture->etc, "a.json", NVIDIA, "GPU-b");
+    const struct timespec times[] = {before.st_atim, before.st_mtim};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-a"), NVIDIA);
+    put_spec(fixture->etc, "a.json", NVIDIA, "GPU-bc");
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-a"), "none");
+    assert_string_equal(finds(fixture, "GPU-bc", "GPU-bc"), NVIDIA);
+}
+
+static void make_folder(const struct fixture *fixture, const char *name)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", fixture->root, name);
+    assert_int_equal(mkdir(path, 0755), 0);
+}
+
+static void make_host(struct fixture *fixture)
+{
+    static const char *const folders[] = {"dev",     "usr",       "usr/bin",
+                                          "usr/lib", "usr/lib64", "usr/lib/x86_64-linux-gnu"};
+    static const char *const files[] = {"dev/nvidia0",
+                                        "dev/nvidia3",
+                                        "dev/nvidiactl",
+                                        "dev/nvidia-uvm",
+                                        "usr/bin/nvidia-smi",
+                                        "usr/lib64/libnvidia-ml.so.1",
+                                        "usr/lib/x86_64-linux-gnu/libcuda.so.1",
+                                        "usr/lib/x86_64-linux-gnu/libcuda.so.615.10",
+                                        "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+                                        "usr/lib/x86_64-linux-gnu/libGL.so.1"};
+    for (size_t i = 0; i < ARRAY_LEN(folders); i++)
+        make_folder(fixture, folders[i]);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        put(fixture->root, files[i], "");
+}
+
+static char *own_text(struct fixture *fixture)
+{
+    char path[256];
+    char *text;
+    size_t len;
+    struct err err;
+    (void)snprintf(path, sizeof path, "%s/milligpu.json", fixture->run);
+    return file_read(path, 100000, &text, &len, &err) == 0 ? text : NULL;
+}
+
+static const char expected[] =
+    "{\"cdiVersion\":\"0.5.0\",\"kind\":\"milligpu.io/gpu\",\"devices\":["
+    "{\"name\":\"GPU-a\",\"containerEdits\":{\"deviceNodes\":["
+    "{\"path\":\"/dev/nvidia3\",\"hostPath\":\"/dev/nvidia3\"}]}}],"
+    "\"containerEdits\":{\"env\":[\"NVIDIA_VISIBLE_DEVICES=void\"],\"deviceNodes\":["
+    "{\"path\":\"/dev/nvidiactl\",\"hostPath\":\"/dev/nvidiactl\"},"
+    "{\"path\":\"/dev/nvidia-uvm\",\"hostPath\":\"/dev/nvidia-uvm\"}],\"mounts\":["
+    "{\"hostPath\":\"/usr/bin/nvidia-smi\",\"containerPath\":\"/usr/bin/nvidia-smi\","
+    "\"options\":[\"ro\",\"nosuid\",\"nodev\",\"bind\"]},"
+    "{\"hostPath\":\"/usr/lib/x86_64-linux-gnu/libcuda.so.1\",\"containerPath\":"
+    "\"/usr/lib/x86_64-linux-gnu/libcuda.so.1\",\"options\":[\"ro\",\"nosuid\",\"nodev\","
+    "\"bind\"]},"
+    "{\"hostPath\":\"/usr/lib/x86_64-linux-gnu/libcuda.so.615.10\",\"containerPath\":"
+    "\"/usr/lib/x86_64-linux-gnu/libcuda.so.615.10\",\"options\":[\"ro\",\"nosuid\",\"nodev\","
+    "\"bind\"]},"
+    "{\"hostPath\":\"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1\",\"containerPath\":"
+    "\"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1\",\"options\":[\"ro\",\"nosuid\",\"nodev\","
+    "\"bind\"]}]}}\n";
+
+static void our_own_specification_is_for_what_nobody_names(void **state)
+{
+    struct fixture *fixture = *state;
+    static const struct cdi_gpu gpu[] = {{"GPU-a", 3}, {"GPU-b", 0}, {"GPU-c", 7}, {"GPU-d", -1}};
+    const struct cdi_own own = {
+        .folder = fixture->run, .root = fixture->root, .gpus = 4, .gpu = gpu};
+    struct stat first;
+    struct stat second;
+    char path[256];
+    uint32_t count;
+    struct err err;
+    make_host(fixture);
+    put_spec(fixture->etc, "nvidia.json", NVIDIA, "GPU-b");
+    assert_int_equal(cdi_write_own(fixture->cdi, &own, &count, &err), 0);
+    assert_int_equal(count, 1);
+    char *text = own_text(fixture);
+    assert_string_equal(text, expected);
+    xfree(text);
+    assert_string_equal(finds(fixture, "GPU-a", "GPU-a"), "milligpu.io/gpu");
+    assert_string_equal(finds(fixture, "GPU-b", "GPU-b"), NVIDIA);
+    /* The same again is no write. */
+    (void)snprintf(path, sizeof path, "%s/milligpu.json", fixture->run);
+    assert_int_equal(stat(path, &first), 0);
+    assert_int_equal(cdi_write_own(fixture->cdi, &own, &count, &err), 0);
+    assert_int_equal(stat(path, &second), 0);
+    assert_int_equal(first.st_ino, second.st_ino);
+    assert_int_equal(count, 1);
+    /* Somebody names all of them: ours goes. */
+    put_spec(fixture->etc, "nvidia.json", NVIDIA, "GPU-a GPU-b GPU-c");
+    assert_int_equal(cdi_write_own(fixture->cdi, &own, &count, &err), 0);
+    assert_int_equal(count, 0);
+    assert_null(own_text(fixture));
+    assert_int_equal(cdi_write_own(fixture->cdi, &own, &count, &err), 0);
+}
+
+static void link_in(const struct fixture *fixture, const char *name, const char *to)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", fixture->root, name);
+    assert_int_equal(symlink(to, path), 0);
+}
+
+/* Writes it for a GPU on /dev/nvidia3; which folder the driver's libraries are mounted from. */
+static const char *mounted_from(struct fixture *fixture)
+{
+    static const struct cdi_gpu gpu[] = {{"GPU-a", 3}};
+    static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib",
+                                          "/usr/local/nvidia/lib64"};
+    const struct cdi_own own = {
+        .folder = fixture->run, .root = fixture->root, .gpus = 1, .gpu = gpu};
+    const char *found = "none";
+    char mount[128];
+    uint32_t count;
+    struct err err;
+    assert_int_equal(cdi_write_own(fixture->cdi, &own, &count, &err), 0);
+    char *text = own_text(fixture);
+    assert_non_null(text);
+    for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
+        (void)snprintf(mount, sizeof mount, "{\"hostPath\":\"%s/libcuda.so.1\"", folders[i]);
+        if (strstr(text, mount) != NULL) {
+            assert_string_equal(found, "none");
+            found = folders[i];
+        }
+    }
+    xfree(text);
+    return found;
+}
+
+/* As on a machine whose driver is in /usr/local/nvidia, with links to some of it in /usr/lib. */
+static void the_folder_with_the_drivers_files_goes_before_one_with_links(void **state)
+{
+    struct fixture *fixture = *state;
+    make_host(fixture);
+    assert_string_equal(mounted_from(fixture), "/usr/lib/x86_64-linux-gnu");
+    take(fixture->root, "usr/lib/x86_64-linux-gnu/libcuda.so.1");
+    take(fixture->root, "usr/lib/x86_64-linux-gnu/libcuda.so.615.10");
+    assert_string_equal(mounted_from(fixture), "none");
+    link_in(fixture, "usr/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1");
+    assert_string_equal(mounted_from(fixture), "/usr/lib");
+    make_folder(fixture, "usr/local");
+    make_folder(fixture, "usr/local/nvidia");
+    make_folder(fixture, "usr/local/nvidia/lib64");
+    link_in(fixture, "usr/local/nvidia/lib64/libcuda.so.1", "libcuda.so.615.10");
+    assert_string_equal(mounted_from(fixture), "/usr/lib");
+    put(fixture->root, "usr/local/nvidia/lib64/libcuda.so.615.10", "");
+    assert_string_equal(mounted_from(fixture), "/usr/local/nvidia/lib64");
+}
+
+static void where_nothing_can_be_written_it_is_said(void **state)
+{
+    struct fixture *fixture = *state;
+    static const struct cdi_gpu gpu[] = {{"GPU-a", 0}};
+    char folder[128];
+    (void)snprintf(folder, sizeof folder, "%s/dev/nvidia0/cdi", fixture->root);
+    const struct cdi_own own = {.folder = folder, .root = fixture->root, .gpus = 1, .gpu = gpu};
+    uint32_t count;
+    struct err err;
+    make_host(fixture);
+    assert_int_equal(cdi_write_own(fixture->cdi, &own, &count, &err), -ERR_IO);
+    assert_non_null(strstr(err.text, folder));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_best_kind_that_names_all_is_taken, begin, end),
+        cmocka_unit_test_setup_teardown(gpus_that_some_kind_names_are_counted, begin, end),
+        cmocka_unit_test_setup_teardown(two_files_of_one_folder_clash_and_folders_override, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(yaml_is_read_as_nvidia_ctk_writes_it, begin, end),
+        cmocka_unit_test_setup_teardown(what_breaks_a_rule_is_skipped_and_said, begin, end),
+        cmocka_unit_test_setup_teardown(sizes_and_counts_are_bounded, begin, end),
+        cmocka_unit_test_setup_teardown(a_file_that_did_not_change_is_not_read_again, begin, end),
+        cmocka_unit_test_setup_teardown(our_own_specification_is_for_what_nobody_names, begin, end),
+        cmocka_unit_test_setup_teardown(
+            the_folder_with_the_drivers_files_goes_before_one_with_links, begin, end),
+        cmocka_unit_test_setup_teardown(where_nothing_can_be_written_it_is_said, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

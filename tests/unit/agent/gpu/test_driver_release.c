@@ -1,0 +1,229 @@
+/* driver_release - who says that the driver is let go of, and what outlives the agent. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/run/log.h"
+
+#include "agent/gpu/driver_release.h"
+#include "unit/agent/support.h"
+
+static char folder[64];
+static struct driver_release *release;
+
+static int set_up(void **state)
+{
+    (void)state;
+    log_set(LOG_ERROR, false);
+    folder_make(folder, sizeof folder);
+    release = driver_release_new(folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    driver_release_free(release);
+    folder_remove(folder);
+    return 0;
+}
+
+static void starts_again(void)
+{
+    driver_release_free(release);
+    release = driver_release_new(folder);
+}
+
+static bool is_there(const char *name)
+{
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/driver/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+static void label(const char *word)
+{
+    driver_release_label(release, text_of(word));
+}
+
+/* Nobody waits: the request stays as it was made, or is withdrawn when it is not heard. */
+static void asked(bool is)
+{
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/driver", folder);
+    (void)mkdir(path, 0700);
+    (void)snprintf(path, sizeof path, "%s/driver/asked", folder);
+    if (!is) {
+        assert_int_equal(unlink(path), 0);
+        return;
+    }
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void the_label_releases_from_the_pods_deletion_to_the_restart_of_the_driver(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *word;
+        bool releases;
+        bool goes_on;
+    } row[] = {
+        {"", false, false},
+        {"upgrade-required", false, true},
+        {"cordon-required", false, true},
+        {"wait-for-jobs-required", false, true},
+        {"pod-deletion-required", true, true},
+        {"drain-required", true, true},
+        {"node-maintenance-required", true, true},
+        {"post-maintenance-required", true, true},
+        {"pod-restart-required", true, true},
+        {"validation-required", false, true},
+        {"uncordon-required", false, true},
+        {"upgrade-done", false, false},
+        {"upgrade-failed", false, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        for (int before = 0; before < 2; before++) {
+            assert_int_equal(driver_upgrade_releases(text_of(row[i].word), before),
+                             row[i].releases);
+            assert_int_equal(driver_upgrade_goes_on(text_of(row[i].word)), row[i].goes_on);
+        }
+    /* A word of a later operator changes nothing, and the next one may come soon. */
+    assert_true(driver_upgrade_releases(TEXT("reboot-required"), true));
+    assert_false(driver_upgrade_releases(TEXT("reboot-required"), false));
+    assert_true(driver_upgrade_goes_on(TEXT("reboot-required")));
+}
+
+static void what_is_asked_for_wins_over_the_label(void **state)
+{
+    (void)state;
+    assert_int_equal(driver_release_turn(release, false), RELEASE_NOT);
+    label("drain-required");
+    assert_int_equal(driver_release_cause(release), RELEASE_NOT); /* not before the next turn */
+    assert_int_equal(driver_release_turn(release, false), RELEASE_UPGRADE);
+    assert_int_equal(driver_release_cause(release), RELEASE_UPGRADE);
+    asked(true);
+    assert_int_equal(driver_release_turn(release, false), RELEASE_TOLD);
+    label("upgrade-done");
+    assert_int_equal(driver_release_turn(release, false), RELEASE_TOLD);
+    asked(false);
+    assert_int_equal(driver_release_turn(release, false), RELEASE_NOT);
+    assert_int_equal(driver_release_cause(NULL), RELEASE_NOT);
+}
+
+/* It is written down once nothing has the driver open, and until it is taken again. */
+static void whoever_waits_sees_when_it_is_let_go_of(void **state)
+{
+    (void)state;
+    assert_int_equal(driver_release_turn(release, true), RELEASE_NOT);
+    assert_false(is_there("released"));
+    label("drain-required");
+    (void)driver_release_turn(release, false);
+    assert_false(is_there("released"));
+    (void)driver_release_turn(release, true);
+    assert_true(is_there("released"));
+    (void)driver_release_turn(release, false);
+    assert_true(is_there("released"));
+    label("");
+    (void)driver_release_turn(release, true);
+    assert_false(is_there("released"));
+}
+
+static void an_agent_that_starts_meanwhile_takes_nothing_before_it_knows_the_label(void **state)
+{
+    (void)state;
+    label("pod-restart-required");
+    (void)driver_release_turn(release, true);
+    starts_again();
+    assert_int_equal(driver_release_cause(release), RELEASE_UPGRADE);
+    assert_int_equal(driver_release_turn(release, false), RELEASE_UPGRADE);
+    label("upgrade-done");
+    assert_int_equal(driver_release_turn(release, false), RELEASE_NOT);
+    assert_false(is_there("released"));
+    starts_again();
+    assert_int_equal(driver_release_cause(release), RELEASE_NOT);
+    /* What it was told, it was told by somebody who takes it back. */
+    asked(true);
+    (void)driver_release_turn(release, true);
+    starts_again();
+    assert_int_equal(driver_release_cause(release), RELEASE_TOLD);
+    asked(false);
+    assert_int_equal(driver_release_turn(release, true), RELEASE_NOT);
+}
+
+static void nobody_who_lets_go_is_an_error(void **state)
+{
+    (void)state;
+    struct err err;
+    char words[200];
+    assert_int_equal(driver_release_ask(folder, true, 60, &err), -ERR_TIMEOUT);
+    (void)snprintf(words, sizeof words, "no agent with the state folder %s let go of the driver",
+                   folder);
+    assert_non_null(strstr(err.text, words));
+    assert_false(is_there("asked")); /* withdrawn: no agent lets go of it later, unasked */
+    assert_int_equal(driver_release_ask(folder, false, 60, &err), 0); /* nobody has */
+    label("drain-required");
+    (void)driver_release_turn(release, true);
+    assert_int_equal(driver_release_ask(folder, true, 60, &err), 0);
+    assert_true(is_there("asked"));
+    assert_int_equal(driver_release_ask(folder, false, 60, &err), -ERR_TIMEOUT);
+    assert_non_null(strstr(err.text, "takes the driver again"));
+    assert_false(is_there("asked"));
+    assert_int_equal(driver_release_ask("/proc/nowhere", true, 60, &err), -ERR_IO);
+    static char long_path[600];
+    memset(long_path, 'x', sizeof long_path - 1);
+    assert_int_equal(driver_release_ask(long_path, true, 60, &err), -ERR_INVALID);
+    assert_int_equal(driver_release_ask(long_path, false, 60, &err), -ERR_INVALID);
+}
+
+/* A full disk is no reason to keep the driver, nor to say that it was let go of. */
+static void what_cannot_be_written_down_is_tried_again(void **state)
+{
+    (void)state;
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/driver", folder);
+    FILE *file = fopen(path, "we"); /* in the way of the folder */
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+    label("drain-required");
+    assert_int_equal(driver_release_turn(release, true), RELEASE_UPGRADE);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(driver_release_turn(release, false), RELEASE_UPGRADE);
+    assert_false(is_there("released"));
+    assert_int_equal(driver_release_turn(release, true), RELEASE_UPGRADE);
+    assert_true(is_there("released"));
+}
+
+static void each_cause_has_its_word_and_its_sentence(void **state)
+{
+    (void)state;
+    assert_null(release_cause_word(RELEASE_NOT));
+    assert_null(release_cause_sentence(RELEASE_NOT));
+    assert_string_equal(release_cause_word(RELEASE_TOLD), "told");
+    assert_string_equal(release_cause_word(RELEASE_UPGRADE), "driver-upgrade");
+    assert_non_null(strstr(release_cause_sentence(RELEASE_TOLD), "--release-driver"));
+    assert_non_null(strstr(release_cause_sentence(RELEASE_UPGRADE), DRIVER_UPGRADE_LABEL));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_label_releases_from_the_pods_deletion_to_the_restart_of_the_driver),
+        TEST(what_is_asked_for_wins_over_the_label),
+        TEST(whoever_waits_sees_when_it_is_let_go_of),
+        TEST(an_agent_that_starts_meanwhile_takes_nothing_before_it_knows_the_label),
+        TEST(nobody_who_lets_go_is_an_error),
+        TEST(what_cannot_be_written_down_is_tried_again),
+        TEST(each_cause_has_its_word_and_its_sentence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,65 @@
+/* cgroup_folder - the folder of a container's cgroup. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/meter/cgroup_folder.h"
+
+static void a_cgroup_is_found_by_either_form_of_its_path(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path;
+        const char *folder; /* below /c; NULL: refused */
+    } row[] = {
+        {"/kubepods/burstable/pod1/0123", "/kubepods/burstable/pod1/0123"},
+        {"kubepods-burstable-pod1_2.slice:cri-containerd:0123",
+         "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/"
+         "cri-containerd-0123.scope"},
+        {"kubepods.slice:crio:0123", "/kubepods.slice/crio-0123.scope"},
+        {"-.slice:crio:0123", "/crio-0123.scope"},
+        {":crio:0123", "/system.slice/crio-0123.scope"},
+        {"a.slice::0123", "/a.slice/0123.scope"},
+        {"", NULL},
+        {"/", NULL},
+        {"/a//b", NULL},
+        {"/a/../../etc", NULL},
+        {"/a/./b", NULL},
+        {"a/b", NULL},
+        {"a.slice:0123", NULL},
+        {"a.slice:x:0123:4", NULL},
+        {"a.slice:x:../0123", NULL},
+        {"a.slice:..:", NULL},
+        {"a.slice:b/c:0123", NULL},
+        {"../a.slice:x:0123", NULL},
+        {"a--b.slice:x:0123", NULL},
+        {"-a.slice:x:0123", NULL},
+        {"a-.slice:x:0123", NULL},
+        {".slice:x:0123", NULL},
+        {"a.scope:x:0123", NULL},
+    };
+    struct strbuf out;
+    struct err err;
+    strbuf_init(&out);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        strbuf_reset(&out);
+        const int rc = cgroup_folder("/c", text_of(row[i].path), &out, &err);
+        if ((rc == 0) != (row[i].folder != NULL) ||
+            (rc == 0 && strcmp(out.data + strlen("/c"), row[i].folder) != 0))
+            fail_msg("%s: %s", row[i].path, out.data);
+    }
+    assert_true(cgroup_folder("/c", (struct text){"/a\0b", 4}, &out, &err) < 0);
+    strbuf_done(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cgroup_is_found_by_either_form_of_its_path),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,299 @@
+/* limit_probe - what a scratch cgroup and containers show of the driver's limits. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/file.h"
+#include "milligpu/run/log.h"
+
+#include "agent/meter/limit_probe.h"
+#include "support/patience.h"
+#include "unit/agent/support.h"
+
+#define GPUS "gpu GPU-a NVIDIA_H100 81559\ngpu GPU-b NVIDIA_H100 81559\n"
+
+struct site {
+    char dir[32];
+    char cgroups[64]; /* DIR/cgroups, like the next one */
+    char proc[64];
+    struct limit_probe probe;
+};
+
+static void make_folder(const struct site *site, const char *name)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", site->dir, name);
+    assert_int_equal(mkdir(path, 0755), 0);
+}
+
+static void write_file(const struct site *site, const char *name, const char *content)
+{
+    char path[256];
+    struct err err;
+    (void)snprintf(path, sizeof path, "%s/%s", site->dir, name);
+    assert_int_equal(file_replace(path, text_of(content), &err), 0);
+}
+
+static int set_up(void **state)
+{
+    struct site *site = test_calloc(1, sizeof *site);
+    log_set(LOG_ERROR, false);
+    folder_make(site->dir, sizeof site->dir);
+    (void)snprintf(site->cgroups, sizeof site->cgroups, "%s/cgroups", site->dir);
+    (void)snprintf(site->proc, sizeof site->proc, "%s/proc", site->dir);
+    make_folder(site, "cgroups");
+    make_folder(site, "proc");
+    make_folder(site, "proc/self");
+    site->probe.cgroup_dir = site->cgroups;
+    site->probe.proc_dir = site->proc;
+    *state = site;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct site *site = *state;
+    nvml_close(site->probe.nvml);
+    folder_remove(site->dir);
+    test_free(site);
+    return 0;
+}
+
+/* The probe has looked at a driver with these lines, anew. */
+static enum limit_state looks(struct site *site, const char *lines)
+{
+    bool ready = false;
+    nvml_close(site->probe.nvml);
+    site->probe.loads = 0; /* each watcher of a test counts from 0, too */
+    site->probe.nvml = driver_open(site->dir, lines);
+    for (int64_t until_ms = 0; !ready && patience_left(&until_ms);) {
+        const struct gpu_reading *reading = nvml_latest(site->probe.nvml);
+        ready = reading->status == NVML_READY;
+        gpu_reading_unref(reading);
+    }
+    assert_true(ready);
+    limit_probe_look(&site->probe);
+    return limit_probe_state(&site->probe);
+}
+
+/* What the driver was told to limit; "": nothing. */
+static char *limited(const struct site *site)
+{
+    char path[64];
+    char *told = NULL;
+    size_t len;
+    struct err err;
+    (void)snprintf(path, sizeof path, "%s/driver.limits", site->dir);
+    if (file_read(path, 4096, &told, &len, &err) < 0)
+        return xstrdup("");
+    (void)remove(path);
+    return told;
+}
+
+static void is_limited_in(const struct site *site, const char *folder)
+{
+    char line[256];
+    char *told = limited(site);
+    (void)snprintf(line, sizeof line, "GPU-a %s/milligpu-scratch-%d 0 67108864\n", folder,
+                   (int)getpid());
+    assert_string_equal(told, line);
+    xfree(told);
+}
+
+static void is_empty(const char *folder)
+{
+    DIR *open = opendir(folder);
+    assert_non_null(open);
+    for (const struct dirent *one = readdir(open); one != NULL; one = readdir(open))
+        if (strcmp(one->d_name, ".") != 0 && strcmp(one->d_name, "..") != 0)
+            fail_msg("%s is left in %s", one->d_name, folder);
+    (void)closedir(open);
+}
+
+static void each_way_in_which_it_does_not_work_has_a_word(void **state)
+{
+    static const struct {
+        const char *lines;
+        const char *word;
+    } row[] = {
+        {GPUS "limits real\n", "ok"},
+        {GPUS "limits no\n", "absent"},
+        {GPUS "limits refused\n", "refused"},
+        {GPUS "limits bare\n", "no_controller"},
+        {GPUS "limits differ\n", "differs"},
+        {GPUS "limits unread\n", "unread"},
+        {GPUS "hang DeviceSetMemoryLimits_v1 1000\n", "failed"},
+    };
+    struct site *site = *state;
+    char path[64];
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const enum limit_state is = looks(site, row[i].lines);
+        if (limit_state_word(is) == NULL || strcmp(limit_state_word(is), row[i].word) != 0)
+            fail_msg("%s is %d", row[i].word, (int)is);
+        is_empty(site->cgroups); /* the scratch is removed in any case */
+    }
+    (void)snprintf(path, sizeof path, "%s/driver.reserved", site->dir);
+    assert_int_equal(access(path, F_OK), -1); /* nothing is left reserved in the cgroups above */
+}
+
+static void the_scratch_lies_beside_the_agents_own_cgroup_or_in_the_folder(void **state)
+{
+    struct site *site = *state;
+    char beside[128];
+    make_folder(site, "cgroups/kubepods");
+    make_folder(site, "cgroups/kubepods/pod1");
+    (void)snprintf(beside, sizeof beside, "%s/kubepods/pod1", site->cgroups);
+    write_file(site, "proc/self/cgroup", "1:pids:/x/y\n0::/kubepods/pod1/own\n");
+    assert_int_equal(looks(site, GPUS "limits real\n"), LIMITS_OK);
+    is_limited_in(site, beside);
+    is_empty(beside);
+    static const char *const elsewhere[] = {"0::/\n",
+                                            "0::/own\n",
+                                            "0::/not/there/own\n",
+                                            "0::/../../own\n",
+                                            "1:pids:/kubepods/pod1/own\n",
+                                            "",
+                                            "0:\n"};
+    for (size_t i = 0; i < ARRAY_LEN(elsewhere); i++) {
+        write_file(site, "proc/self/cgroup", elsewhere[i]);
+        assert_int_equal(looks(site, GPUS "limits real\n"), LIMITS_OK);
+        is_limited_in(site, site->cgroups);
+    }
+    /* One of an agent that was killed is used again, and removed. */
+    (void)snprintf(beside, sizeof beside, "cgroups/milligpu-scratch-%d", (int)getpid());
+    make_folder(site, beside);
+    assert_int_equal(looks(site, GPUS "limits real\n"), LIMITS_OK);
+    (void)snprintf(beside, sizeof beside, "%s/kubepods/pod1", site->cgroups);
+    assert_int_equal(rmdir(beside), 0);
+    (void)snprintf(beside, sizeof beside, "%s/kubepods", site->cgroups);
+    assert_int_equal(rmdir(beside), 0);
+    is_empty(site->cgroups);
+}
+
+static void without_a_scratch_it_is_untried_until_a_container_shows_it(void **state)
+{
+    struct site *site = *state;
+    site->probe.cgroup_dir = "/nowhere";
+    assert_int_equal(looks(site, GPUS), LIMITS_UNTRIED);
+    char *told = limited(site);
+    assert_string_equal(told, "");
+    xfree(told);
+    limit_probe_note(&site->probe, NVML_LIMIT_FAILED); /* says nothing of the next */
+    assert_int_equal(limit_probe_state(&site->probe), LIMITS_UNTRIED);
+    limit_probe_note(&site->probe, NVML_LIMIT_REFUSED);
+    assert_int_equal(limit_probe_state(&site->probe), LIMITS_REFUSED);
+    limit_probe_note(&site->probe, NVML_LIMIT_HOLDS);
+    limit_probe_note(&site->probe, NVML_LIMIT_FAILED);
+    assert_int_equal(limit_probe_state(&site->probe), LIMITS_OK);
+}
+
+static void it_is_tried_once_where_it_works_and_again_after_the_driver_came_back(void **state)
+{
+    struct site *site = *state;
+    bool reloaded = false;
+    assert_int_equal(looks(site, GPUS "limits real\n"), LIMITS_OK);
+    is_limited_in(site, site->cgroups);
+    limit_probe_look(&site->probe);
+    char *told = limited(site);
+    assert_string_equal(told, "");
+    xfree(told);
+    limit_probe_note(&site->probe, NVML_LIMIT_HOLDS);
+    driver_says(site->dir, GPUS "count 1\n");
+    for (int64_t until_ms = 0; !reloaded && patience_left(&until_ms);) {
+        const struct gpu_reading *reading = nvml_latest(site->probe.nvml);
+        if (reading->status == NVML_NO_DRIVER) {
+            limit_probe_look(&site->probe); /* nobody to ask */
+            assert_int_equal(limit_probe_state(&site->probe), LIMITS_OK);
+            driver_says(site->dir, GPUS "limits refused\n");
+        }
+        reloaded = reading->status == NVML_READY && reading->loads > 1;
+        gpu_reading_unref(reading);
+    }
+    limit_probe_look(&site->probe);
+    assert_int_equal(limit_probe_state(&site->probe), LIMITS_REFUSED);
+}
+
+static void what_failed_is_not_tried_again_at_once(void **state)
+{
+    struct site *site = *state;
+    assert_int_equal(looks(site, GPUS "limits refused\n"), LIMITS_REFUSED);
+    driver_says(site->dir, GPUS "limits real\n");
+    limit_probe_look(&site->probe);
+    assert_int_equal(limit_probe_state(&site->probe), LIMITS_REFUSED);
+    site->probe.next_ms = 0; /* a minute later */
+    limit_probe_look(&site->probe);
+    assert_int_equal(limit_probe_state(&site->probe), LIMITS_OK);
+}
+
+static void nothing_is_tried_where_nothing_can_be(void **state)
+{
+    struct site *site = *state;
+    limit_probe_look(&site->probe);
+    assert_int_equal(limit_probe_state(&site->probe), LIMITS_UNKNOWN);
+    assert_null(limit_state_word(LIMITS_UNKNOWN));
+    assert_int_equal(looks(site, "gpu GPU-a NVIDIA_H100 81559 mig=1\n"), LIMITS_UNKNOWN);
+    site->probe.is_off = true;
+    assert_int_equal(looks(site, GPUS), LIMITS_OFF);
+    assert_string_equal(limit_state_word(LIMITS_OFF), "off");
+    assert_string_equal(limit_state_word(LIMITS_UNTRIED), "untried");
+    char *told = limited(site);
+    assert_string_equal(told, "");
+    xfree(told);
+}
+
+static void a_cgroup_without_its_files_is_told_from_one_that_fails(void **state)
+{
+    struct site *site = *state;
+    struct nvml_limit limit = {.uuid = "GPU-a", .cgroup = "/nowhere/cgroup", .hard_bytes = 1 << 20};
+    enum nvml_limit_end end;
+    struct err err;
+    char folder[128];
+    site->probe.is_off = true;
+    (void)looks(site, GPUS "limits real\n");
+    assert_int_equal(limit_try(site->probe.nvml, &limit, 5000, &end, &err), -ERR_IO);
+    assert_int_equal(end, NVML_LIMIT_FAILED);
+    (void)snprintf(folder, sizeof folder, "%s", site->cgroups);
+    limit.cgroup = folder;
+    driver_says(site->dir, GPUS "limits broken\n"); /* as for a folder that cannot be opened */
+    assert_int_equal(limit_try(site->probe.nvml, &limit, 5000, &end, &err), -ERR_IO);
+    assert_int_equal(end, NVML_LIMIT_NO_CONTROLLER);
+    assert_non_null(strstr(err.text, "enable dmem"));
+    static const char *const files[] = {"cgroups/dmem.max", "cgroups/misc.max"};
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        write_file(site, files[i], "max\n");
+        assert_int_equal(limit_try(site->probe.nvml, &limit, 5000, &end, &err), -ERR_IO);
+        assert_int_equal(end, NVML_LIMIT_FAILED);
+        (void)snprintf(folder, sizeof folder, "%s/%s", site->dir, files[i]);
+        assert_int_equal(remove(folder), 0);
+        (void)snprintf(folder, sizeof folder, "%s", site->cgroups);
+    }
+    driver_says(site->dir, GPUS "limits refused\n");
+    assert_int_equal(limit_try(site->probe.nvml, &limit, 5000, &end, &err), -ERR_FORBIDDEN);
+    assert_non_null(strstr(err.text, "capability SYS_ADMIN"));
+    driver_says(site->dir, GPUS "limits differ\n");
+    assert_int_equal(limit_try(site->probe.nvml, &limit, 5000, &end, &err), -ERR_CONFLICT);
+    assert_non_null(strstr(err.text, "something else sets"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(each_way_in_which_it_does_not_work_has_a_word),
+        TEST(the_scratch_lies_beside_the_agents_own_cgroup_or_in_the_folder),
+        TEST(without_a_scratch_it_is_untried_until_a_container_shows_it),
+        TEST(it_is_tried_once_where_it_works_and_again_after_the_driver_came_back),
+        TEST(what_failed_is_not_tried_again_at_once),
+        TEST(nothing_is_tried_where_nothing_can_be),
+        TEST(a_cgroup_without_its_files_is_told_from_one_that_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,196 @@
+/* memory_limit - who starts with which limit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/file.h"
+
+#include "agent/meter/limit_probe.h"
+#include "agent/meter/memory_limit.h"
+#include "support/patience.h"
+#include "unit/agent/support.h"
+
+#define GPUS "gpu GPU-a NVIDIA_H100 81559\ngpu GPU-b NVIDIA_H100 81559\n"
+
+struct site {
+    char dir[32];
+    struct memory_limit limit;
+    struct pod_share share[2];
+    const struct pod_share *shares[2];
+    struct grant grant;
+    struct nri_container container;
+    struct err err;
+};
+
+static int set_up(void **state)
+{
+    struct site *site = test_calloc(1, sizeof *site);
+    folder_make(site->dir, sizeof site->dir);
+    site->share[0] = (struct pod_share){.gpu = "GPU-a", .milli = 300, .mib = 2};
+    site->share[1] = (struct pod_share){.gpu = "GPU-b", .milli = 300, .mib = 3};
+    for (size_t i = 0; i < 2; i++)
+        site->shares[i] = &site->share[i];
+    site->grant = (struct grant){.verdict = GRANT_GPUS, .shares = 2, .share = site->shares};
+    site->container.cgroups_path = TEXT("/kubepods/pod1/0123");
+    site->limit = (struct memory_limit){.cgroup_dir = "/c"};
+    *state = site;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct site *site = *state;
+    nvml_close(site->limit.nvml);
+    folder_remove(site->dir);
+    test_free(site);
+    return 0;
+}
+
+/* Waits for a reading by this driver. */
+static void driver(struct site *site, const char *lines, enum nvml_status status)
+{
+    bool is = false;
+    nvml_close(site->limit.nvml);
+    site->limit.nvml = driver_open(site->dir, lines);
+    for (int64_t until_ms = 0; !is && patience_left(&until_ms);) {
+        const struct gpu_reading *reading = nvml_latest(site->limit.nvml);
+        is = reading->status == status;
+        gpu_reading_unref(reading);
+    }
+    assert_true(is);
+}
+
+static enum limit_outcome starts(struct site *site, enum limit_mode mode)
+{
+    site->limit.mode = mode;
+    return memory_limit_set(&site->limit, &site->grant, &site->container, &site->err);
+}
+
+static void refused(struct site *site, const char *words)
+{
+    assert_int_equal(starts(site, LIMIT_REQUIRE), LIMIT_FAILED);
+    if (strstr(site->err.text, words) == NULL || strstr(site->err.text, "operator") == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", site->err.text, words);
+}
+
+static void each_gpu_is_limited_to_its_share(void **state)
+{
+    struct site *site = *state;
+    char path[64];
+    char *told;
+    size_t len;
+    driver(site, GPUS, NVML_READY);
+    assert_int_equal(starts(site, LIMIT_OFF), LIMIT_NONE);
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_SET);
+    (void)snprintf(path, sizeof path, "%s/driver.limits", site->dir);
+    assert_int_equal(file_read(path, 4096, &told, &len, &site->err), 0);
+    assert_string_equal(told, "GPU-a /c/kubepods/pod1/0123 0 2097152\n"
+                              "GPU-b /c/kubepods/pod1/0123 0 3145728\n");
+    xfree(told);
+    site->share[0].mib = 0; /* not known: it has no limit */
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_SET);
+    refused(site, "not known");
+    site->share[1].mib = 0;
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_NONE);
+}
+
+static void a_limit_that_fails_is_told_and_required_ones_refuse(void **state)
+{
+    struct site *site = *state;
+    driver(site, GPUS "limits no\n", NVML_READY);
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
+    assert_non_null(strstr(site->err.text, "DeviceSetMemoryLimits_v1"));
+    assert_null(strstr(site->err.text, "operator"));
+    refused(site, "DeviceSetMemoryLimits_v1");
+    site->container.cgroups_path = TEXT("nonsense");
+    refused(site, "\"nonsense\" is no path of a cgroup");
+}
+
+/* As with the kernel's dmem: a promise to a container stays in the cgroups above when it ends. */
+static void containers_that_have_ended_leave_nothing_reserved(void **state)
+{
+    struct site *site = *state;
+    char path[64];
+    char id[32];
+    driver(site, GPUS, NVML_READY);
+    for (int i = 0; i < 20; i++) {
+        (void)snprintf(id, sizeof id, "/kubepods/pod1/%d", i);
+        site->container.cgroups_path = text_of(id);
+        assert_int_equal(starts(site, LIMIT_REQUIRE), LIMIT_SET);
+    }
+    (void)snprintf(path, sizeof path, "%s/driver.reserved", site->dir);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+static void a_limit_that_is_not_read_back_as_it_was_set_has_failed(void **state)
+{
+    struct site *site = *state;
+    driver(site, GPUS "limits differ\n", NVML_READY);
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
+    assert_non_null(strstr(site->err.text, "is 1048576 bytes after it was set to 2097152"));
+    refused(site, "something else sets limits");
+    driver(site, GPUS "limits unread\n", NVML_READY);
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
+    refused(site, "DeviceGetMemoryLimits_v1");
+}
+
+static void why_it_fails_is_told_to_the_operator_and_to_the_node(void **state)
+{
+    struct site *site = *state;
+    struct limit_probe probe = {.cgroup_dir = "/c"};
+    site->limit.probe = &probe;
+    driver(site, GPUS "limits refused\n", NVML_READY);
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
+    assert_non_null(strstr(site->err.text, "give it the capability SYS_ADMIN"));
+    assert_int_equal(limit_probe_state(&probe), LIMITS_REFUSED);
+    driver(site, GPUS "limits bare\n", NVML_READY);
+    refused(site, "enable dmem");
+    assert_int_equal(limit_probe_state(&probe), LIMITS_NO_CONTROLLER);
+    driver(site, GPUS, NVML_READY);
+    assert_int_equal(starts(site, LIMIT_REQUIRE), LIMIT_SET);
+    assert_int_equal(limit_probe_state(&probe), LIMITS_OK);
+}
+
+static void without_a_driver_that_answers_only_required_ones_wait(void **state)
+{
+    struct site *site = *state;
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_NONE);
+    refused(site, "no NVML");
+    driver(site, "init 9\n", NVML_NO_DRIVER);
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
+    refused(site, "not loaded");
+}
+
+static void one_that_hangs_is_waited_for_in_bounds(void **state)
+{
+    struct site *site = *state;
+    driver(site, GPUS, NVML_READY);
+    driver_says(site->dir, GPUS "hang DeviceSetMemoryLimits_v1 120000\n");
+    const int64_t from_ns = clock_ns();
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
+    const int64_t took_ms = (clock_ns() - from_ns) / 1000000;
+    assert_true(took_ms >= LIMIT_WAIT_MS - 50 && took_ms < PATIENCE_MS);
+    assert_int_equal(site->err.code, ERR_TIMEOUT);
+    driver_says(site->dir, GPUS);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(each_gpu_is_limited_to_its_share),
+        TEST(a_limit_that_fails_is_told_and_required_ones_refuse),
+        TEST(containers_that_have_ended_leave_nothing_reserved),
+        TEST(a_limit_that_is_not_read_back_as_it_was_set_has_failed),
+        TEST(why_it_fails_is_told_to_the_operator_and_to_the_node),
+        TEST(without_a_driver_that_answers_only_required_ones_wait),
+        TEST(one_that_hangs_is_waited_for_in_bounds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,215 @@
+/* What was measured becomes a report: averages of a window, over the time in which it was known. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/meter/usage_fill.h"
+
+static struct arena arena;
+static struct meter_gpu gpus[4][2];
+static struct meter_container containers[4];
+static struct meter_copy now;
+static struct usage_report report;
+
+static int begin(void **state)
+{
+    (void)state;
+    arena_init(&arena);
+    memset(gpus, 0, sizeof gpus);
+    memset(containers, 0, sizeof containers);
+    now = (struct meter_copy){.is_metering = true, .tells = true, .container = containers};
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    arena_done(&arena);
+    return 0;
+}
+
+static struct meter_gpu *add(const char *id, const char *uid, const char *name)
+{
+    const uint32_t at = now.count++;
+    gpus[at][0].uuid = "GPU-a";
+    containers[at] = (struct meter_container){
+        .id = id, .uid = uid, .name = name, .right = RIGHT_SHARE, .gpus = 1, .gpu = gpus[at]};
+    return gpus[at];
+}
+
+static const struct usage_gpu *only(const struct meter_copy *then)
+{
+    usage_fill_between(then, &now, &arena, &report);
+    assert_int_equal(report.pods, 1);
+    assert_int_equal(report.pod[0].containers, 1);
+    assert_int_equal(report.pod[0].container[0].gpus, 1);
+    return &report.pod[0].container[0].gpu[0];
+}
+
+static void averages_are_of_the_time_in_which_something_was_known(void **state)
+{
+    (void)state;
+    struct meter_container before = {.id = "c1"};
+    struct meter_gpu was = {.uuid = "GPU-a",
+                            .milli_ms = 1000,
+                            .milli_known_ms = 10,
+                            .mib_ms = 5000,
+                            .mib_known_ms = 10};
+    const struct meter_copy then = {.count = 1, .container = &before};
+    struct meter_gpu *gpu = add("c1", "u1", "main");
+    before.gpus = 1;
+    before.gpu = &was;
+    gpu->milli_ms = 1000 + 250 * 4;
+    gpu->milli_known_ms = 14;
+    gpu->mib_ms = 5000 + 100 * 8;
+    gpu->mib_known_ms = 18;
+    gpu->peak_mib = 700;
+    const struct usage_gpu *found = only(&then);
+    assert_true(text_is(found->gpu, "GPU-a"));
+    assert_int_equal(found->milli, 250);
+    assert_int_equal(found->mib, 100);
+    assert_int_equal(found->peak_mib, 700);
+    /* One that was not there has the average of its life. */
+    before.id = "another";
+    found = only(&then);
+    assert_int_equal(found->milli, 2000 / 14);
+    assert_int_equal(found->mib, 5800 / 18);
+}
+
+/* One sample of many is enough: the average has it in it. */
+static void an_average_is_scaled_if_one_of_its_samples_was(void **state)
+{
+    (void)state;
+    struct meter_container before = {.id = "c1"};
+    struct meter_gpu was = {.uuid = "GPU-a", .milli_known_ms = 10, .scaled_ms = 3};
+    const struct meter_copy then = {.count = 1, .container = &before};
+    const struct meter_copy nothing = {.count = 0};
+    struct meter_gpu *gpu = add("c1", "u1", "main");
+    before.gpus = 1;
+    before.gpu = &was;
+    gpu->milli_known_ms = 1000;
+    gpu->scaled_ms = 3;
+    gpu->is_scaled = true; /* now; its time is not in the window yet */
+    assert_false(only(&then)->is_scaled);
+    assert_true(only(&nothing)->is_scaled); /* the average of its life */
+    gpu->scaled_ms = 4;
+    gpu->is_scaled = false;
+    assert_true(only(&then)->is_scaled);
+    gpu->scaled_ms = 0;
+    assert_false(only(&nothing)->is_scaled);
+}
+
+/* As for a container that the runtime left out of a list of what runs, and then told of again. */
+static void of_sums_that_began_anew_nothing_is_known(void **state)
+{
+    (void)state;
+    struct meter_container before = {.id = "c1"};
+    struct meter_gpu was = {.uuid = "GPU-a",
+                            .milli_ms = 9000,
+                            .milli_known_ms = 10,
+                            .mib_ms = 9000,
+                            .mib_known_ms = 10};
+    const struct meter_copy then = {.count = 1, .container = &before};
+    struct meter_gpu *gpu = add("c1", "u1", "main");
+    before.gpus = 1;
+    before.gpu = &was;
+    gpu->scaled_ms = 5;
+    gpu->milli_known_ms = gpu->mib_known_ms = 9;
+    gpu->milli_ms = gpu->mib_ms = 2000;
+    for (int i = 0; i < 2; i++) { /* the time is less than before, or the sums alone are */
+        const struct usage_gpu *found = only(&then);
+        assert_int_equal(found->milli, USAGE_UNKNOWN);
+        assert_int_equal(found->mib, USAGE_UNKNOWN);
+        assert_false(found->is_scaled);
+        gpu->milli_known_ms = gpu->mib_known_ms = 11;
+    }
+}
+
+static void what_is_not_known_is_left_out_and_never_0(void **state)
+{
+    (void)state;
+    const struct meter_copy nothing = {.count = 0};
+    struct meter_gpu *gpu = add("c1", "u1", "main");
+    const struct usage_gpu *found = only(&nothing);
+    assert_int_equal(found->milli, USAGE_UNKNOWN);
+    assert_int_equal(found->mib, USAGE_UNKNOWN);
+    assert_int_equal(found->peak_mib, USAGE_UNKNOWN);
+    gpu->mib_known_ms = 10; /* it was idle, and that is known */
+    gpu->milli_known_ms = 10;
+    found = only(&nothing);
+    assert_int_equal(found->milli, 0);
+    assert_int_equal(found->mib, 0);
+    assert_int_equal(found->peak_mib, 0);
+    gpu->milli_ms = INT64_C(5000) * 10;
+    gpu->mib_ms = (int64_t)UINT32_MAX * 10;
+    gpu->peak_mib = UINT32_MAX;
+    found = only(&nothing);
+    assert_int_equal(found->milli, GPU_MILLI);
+    assert_int_equal(found->mib, INT32_MAX);
+    assert_int_equal(found->peak_mib, INT32_MAX);
+}
+
+static void containers_are_sorted_into_their_pods(void **state)
+{
+    (void)state;
+    const struct meter_copy nothing = {.count = 0};
+    add("c1", "u1", "main");
+    add("c2", "u2", "main");
+    add("c3", "u1", "side")[1].uuid = "GPU-b";
+    containers[2].gpus = 2;
+    containers[2].over = OVER_SEEN;
+    add("c4", "u3", "whole");
+    containers[3].right = RIGHT_KUBELET; /* no share of ours */
+    usage_fill_between(&nothing, &now, &arena, &report);
+    assert_int_equal(report.pods, 2);
+    assert_int_equal(report.pod[0].containers, 2);
+    assert_true(text_is(report.pod[0].container[1].name, "side"));
+    assert_int_equal(report.pod[0].container[1].gpus, 2);
+    assert_int_equal(report.pod[0].container[1].over, USAGE_OVER_SEEN);
+    assert_int_equal(report.pod[1].containers, 1);
+    assert_int_equal(report.pod[1].container[0].over, USAGE_OVER_NOT);
+    now.tells = false;
+    usage_fill_between(&nothing, &now, &arena, &report);
+    assert_int_equal(report.pod[0].container[1].over, USAGE_OVER_NOT);
+}
+
+static void of_two_lives_of_a_container_the_later_counts(void **state)
+{
+    (void)state;
+    const struct meter_copy nothing = {.count = 0};
+    add("c1", "u1", "main")->peak_mib = 900;
+    struct meter_gpu *second = add("c2", "u1", "main");
+    second->peak_mib = 100;
+    second->mib_known_ms = 1;
+    assert_int_equal(only(&nothing)->peak_mib, 100);
+}
+
+static void the_report_of_a_node_without_a_meter_is_none(void **state)
+{
+    (void)state;
+    struct usage_fill *fill = usage_fill_new(NULL, 1000);
+    assert_false(usage_fill_report(fill, &report, &arena));
+    assert_false(usage_fill_is_urgent(fill));
+    usage_fill_free(fill);
+    usage_fill_free(NULL);
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
+    const struct CMUnitTest tests[] = {
+        TEST(averages_are_of_the_time_in_which_something_was_known),
+        TEST(an_average_is_scaled_if_one_of_its_samples_was),
+        TEST(of_sums_that_began_anew_nothing_is_known),
+        TEST(what_is_not_known_is_left_out_and_never_0),
+        TEST(containers_are_sorted_into_their_pods),
+        TEST(of_two_lives_of_a_container_the_later_counts),
+        TEST(the_report_of_a_node_without_a_meter_is_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

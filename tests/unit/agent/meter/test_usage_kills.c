@@ -1,0 +1,139 @@
+/* A container that was killed is told of until milligpud has taken it, and once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/meter/usage_kills.h"
+
+static struct meter_container shown[USAGE_KILLS_MAX + 1];
+static struct meter_copy copy;
+static struct usage_kills kills;
+static struct usage_gpu gpu;
+static struct usage_container container;
+static struct usage_pod pod;
+static struct usage_report report;
+
+static int begin(void **state)
+{
+    (void)state;
+    memset(&kills, 0, sizeof kills);
+    copy = (struct meter_copy){.tells = true, .count = 1, .container = shown};
+    shown[0] =
+        (struct meter_container){.id = "first", .uid = "u1", .name = "main", .over = OVER_KILLED};
+    pod = (struct usage_pod){.uid = TEXT("u1"), .containers = 1, .container = &container};
+    report = (struct usage_report){.pods = 1, .pod = &pod};
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    usage_kills_done(&kills);
+    return 0;
+}
+
+/* What a report says of the container, whose life now is as over says. */
+static enum usage_over told(enum usage_over over)
+{
+    gpu = (struct usage_gpu){.peak_mib = 7};
+    container =
+        (struct usage_container){.name = TEXT("main"), .gpus = 1, .gpu = &gpu, .over = over};
+    usage_kills_note(&kills, &copy);
+    usage_kills_tell(&kills, &report);
+    return container.over;
+}
+
+static void lives_again(void)
+{
+    shown[0].id = "second";
+    shown[0].over = OVER_NOT;
+}
+
+static void a_kill_is_told_in_the_next_life_until_it_is_taken(void **state)
+{
+    (void)state;
+    assert_int_equal(told(USAGE_OVER_KILLED), USAGE_OVER_KILLED);
+    assert_int_equal(gpu.peak_mib, 7); /* of the life that was killed */
+    assert_true(usage_kills_are_news(&kills));
+    lives_again();
+    assert_int_equal(told(USAGE_OVER_NOT), USAGE_OVER_KILLED);
+    assert_int_equal(gpu.peak_mib, USAGE_UNKNOWN);
+    assert_int_equal(told(USAGE_OVER_SEEN), USAGE_OVER_KILLED);
+    usage_kills_taken(&kills);
+    assert_false(usage_kills_are_news(&kills));
+    assert_int_equal(told(USAGE_OVER_SEEN), USAGE_OVER_SEEN);
+    assert_int_equal(gpu.peak_mib, 7);
+    assert_int_equal(kills.count, 0);
+}
+
+static void a_kill_that_the_meter_still_shows_is_no_news_again(void **state)
+{
+    (void)state;
+    (void)told(USAGE_OVER_KILLED);
+    usage_kills_taken(&kills);
+    (void)told(USAGE_OVER_KILLED);
+    assert_false(usage_kills_are_news(&kills));
+    shown[0].id = "second"; /* killed as well */
+    (void)told(USAGE_OVER_KILLED);
+    assert_true(usage_kills_are_news(&kills));
+    assert_int_equal(kills.count, 1);
+}
+
+static void only_that_container_of_that_pod_is_told_of(void **state)
+{
+    (void)state;
+    shown[0].name = "side";
+    assert_int_equal(told(USAGE_OVER_NOT), USAGE_OVER_NOT);
+    shown[0] =
+        (struct meter_container){.id = "other", .uid = "u2", .name = "main", .over = OVER_KILLED};
+    assert_int_equal(told(USAGE_OVER_NOT), USAGE_OVER_NOT);
+    assert_int_equal(kills.count, 2);
+}
+
+static void what_is_not_milligpuds_business_is_not_kept(void **state)
+{
+    (void)state;
+    copy.tells = false;
+    (void)told(USAGE_OVER_NOT);
+    copy.tells = true;
+    shown[0].over = OVER_SEEN;
+    (void)told(USAGE_OVER_NOT);
+    assert_int_equal(kills.count, 0);
+}
+
+static void there_is_room_for_so_many(void **state)
+{
+    char id[USAGE_KILLS_MAX + 1][16];
+
+    (void)state;
+    copy.count = USAGE_KILLS_MAX + 1;
+    for (uint32_t i = 0; i < copy.count; i++) {
+        (void)snprintf(id[i], sizeof id[i], "%u", (unsigned)i);
+        shown[i] =
+            (struct meter_container){.id = id[i], .uid = "u1", .name = "main", .over = OVER_KILLED};
+    }
+    (void)told(USAGE_OVER_KILLED);
+    assert_int_equal(kills.count, USAGE_KILLS_MAX);
+    usage_kills_taken(&kills);
+    copy.count = 0;
+    (void)told(USAGE_OVER_NOT);
+    assert_int_equal(kills.count, 0);
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
+    const struct CMUnitTest tests[] = {
+        TEST(a_kill_is_told_in_the_next_life_until_it_is_taken),
+        TEST(a_kill_that_the_meter_still_shows_is_no_news_again),
+        TEST(only_that_container_of_that_pod_is_told_of),
+        TEST(what_is_not_milligpuds_business_is_not_kept),
+        TEST(there_is_room_for_so_many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

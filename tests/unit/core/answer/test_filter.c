@@ -1,0 +1,1069 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/answer/filter.h"
+
+#include "support/core_fixture.h"
+#include "support/placements.h"
+
+enum { NAMES_MAX = 64, TENTATIVES = 24 };
+
+static uint32_t draw(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(*seed >> 33) % below;
+}
+
+/* One question, with everything that it borrows. */
+struct asked {
+    struct arena arena;
+    struct snapshot *snapshot;
+    struct text name[NAMES_MAX];
+    struct filter_question question;
+    struct filter_answer answer;
+};
+
+static void ask_init(struct asked *asked, struct core_fixture *core, const char *words)
+{
+    *asked = (struct asked){.snapshot = ledger_publish(core->ledger, NULL, 0)};
+    arena_init(&asked->arena);
+    asked->question = (struct filter_question){
+        .snapshot = asked->snapshot,
+        .request = core_request(core, words),
+        .uid = TEXT("asking"),
+        .name = asked->name,
+    };
+}
+
+static void ask_done(struct asked *asked)
+{
+    snapshot_unref(asked->snapshot);
+    arena_done(&asked->arena);
+}
+
+static void ask_about(struct asked *asked, const char *name)
+{
+    assert_true(asked->question.names < NAMES_MAX);
+    asked->name[asked->question.names++] = text_of(name);
+}
+
+static void ask(struct asked *asked)
+{
+    filter_ask(&asked->question, &asked->arena, &asked->answer);
+}
+
+static void one_gpu_node(struct core_fixture *core, const char *name, uint32_t milli)
+{
+    const struct core_gpu gpu = {.index = 0, .milli = milli, .mib = 8000};
+    assert_int_equal(core_node(core, name, &gpu, 1), VERDICT_OK);
+}
+
+static void three_nodes(struct core_fixture *core)
+{
+    one_gpu_node(core, "n1", 1000);
+    one_gpu_node(core, "n2", 600);
+    one_gpu_node(core, "n3", 400);
+}
+
+static void assert_candidates(const struct asked *asked, const char *const *name, uint32_t count)
+{
+    assert_int_equal(asked->answer.candidates, count);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct candidate *candidate = &asked->answer.candidate[i];
+        assert_string_equal(candidate->node->name->text, name[i]);
+        assert_true(text_is(asked->name[candidate->name], name[i]));
+    }
+}
+
+static void the_best_come_first_and_no_more_than_asked_for(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    three_nodes(core);
+    ask_init(&asked, core, "300");
+    ask_about(&asked, "n1");
+    ask_about(&asked, "n2");
+    ask_about(&asked, "n3");
+    ask(&asked);
+    static const char *const order[] = {"n3", "n2", "n1"};
+    assert_int_equal(asked.answer.verdict, FILTER_FITS);
+    assert_int_equal(asked.answer.fitting, 3);
+    assert_candidates(&asked, order, 3);
+    assert_non_null(asked.answer.candidate[0].placement);
+    assert_int_equal(asked.answer.candidate[0].placement->parts, 1);
+    assert_int_equal(asked.answer.candidate[0].placement->left_milli, 100);
+    assert_null(asked.answer.candidate[1].placement);
+
+    asked.question.shortlist = 2;
+    ask(&asked);
+    assert_int_equal(asked.answer.fitting, 3);
+    assert_candidates(&asked, order, 2);
+    asked.question.shortlist = 99;
+    ask(&asked);
+    assert_candidates(&asked, order, 3);
+    ask_done(&asked);
+}
+
+static void whoever_does_not_fit_says_why(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    three_nodes(core);
+    assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
+    ask_init(&asked, core, "600");
+    ask_about(&asked, "n1");
+    ask_about(&asked, "n3");
+    ask_about(&asked, "nobody");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_NONE);
+    assert_int_equal(asked.answer.candidates, 0);
+    assert_int_equal(asked.answer.fitting, 0);
+    assert_int_equal(asked.answer.cause[0].why, REASON_ROOM);
+    assert_int_equal(asked.answer.cause[1].why, REASON_SMALL);
+    assert_int_equal(asked.answer.cause[2].why, REASON_UNKNOWN_NODE);
+    assert_null(asked.answer.held);
+
+    ask_about(&asked, "n2");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_FITS);
+    assert_int_equal(asked.answer.cause[3].why, REASON_NONE);
+    assert_int_equal(asked.answer.cause[0].why, REASON_ROOM); /* known although others fit */
+    ask_done(&asked);
+}
+
+static void no_names_fit_nowhere(void **state)
+{
+    struct asked asked;
+    ask_init(&asked, *state, "300");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_NONE);
+    asked.question.shortlist = 16;
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_NONE);
+    uint8_t score[1] = {77};
+    filter_score(&asked.question, &asked.arena, score);
+    assert_int_equal(score[0], 77);
+    ask_done(&asked);
+}
+
+static void names_that_come_twice_keep_the_order_of_the_question(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    three_nodes(core);
+    ask_init(&asked, core, "300");
+    ask_about(&asked, "n2");
+    ask_about(&asked, "n3");
+    ask_about(&asked, "n2");
+    ask(&asked);
+    static const char *const order[] = {"n3", "n2", "n2"};
+    assert_candidates(&asked, order, 3);
+    assert_int_equal(asked.answer.candidate[1].name, 0);
+    assert_int_equal(asked.answer.candidate[2].name, 2);
+    ask_done(&asked);
+}
+
+static void a_pod_with_a_reservation_gets_its_node_alone(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    three_nodes(core);
+    assert_int_equal(core_reserve(core, "asking", "n1", "700"), VERDICT_OK);
+    ask_init(&asked, core, "300");
+    ask_about(&asked, "n3"); /* tighter, but the pod is held on n1 */
+    ask_about(&asked, "n1");
+    ask(&asked);
+    static const char *const order[] = {"n1"};
+    assert_int_equal(asked.answer.verdict, FILTER_RESERVED);
+    assert_candidates(&asked, order, 1);
+    assert_string_equal(asked.answer.held->is.uid, "asking");
+    assert_int_equal(asked.answer.candidate[0].placement->charge_milli, 700);
+    assert_int_equal(asked.answer.candidate[0].placement->parts, 0);
+    assert_int_equal(asked.answer.cause[0].why, REASON_ELSEWHERE);
+    uint8_t score[2];
+    filter_score(&asked.question, &asked.arena, score);
+    assert_int_equal(score[0], 0);
+    assert_int_equal(score[1], 10);
+
+    asked.question.names = 1;
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_HELD_ELSEWHERE);
+    assert_int_equal(asked.answer.candidates, 0);
+    assert_string_equal(asked.answer.held->is.node->text, "n1");
+    filter_score(&asked.question, &asked.arena, score);
+    assert_int_equal(score[0], 0);
+
+    asked.question.uid = TEXT("somebody else");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_FITS);
+    asked.question.uid = (struct text){0};
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_FITS);
+    ask_done(&asked);
+}
+
+static void a_pod_that_is_listed_unbound_gets_no_node(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    const struct command note = {.kind = COMMAND_NOTE, .uid = "asking", .unbound = true};
+    three_nodes(core);
+    assert_int_equal(core_reserve(core, "asking", "n1", "700"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "asking"), VERDICT_OK);
+    assert_int_equal(core_do(core, &note), VERDICT_OK);
+    ask_init(&asked, core, "300");
+    ask_about(&asked, "n3");
+    ask_about(&asked, "n1");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_LISTED_UNBOUND);
+    assert_int_equal(asked.answer.candidates, 0);
+    assert_int_equal(asked.answer.fitting, 0);
+    assert_string_equal(asked.answer.held->is.node->text, "n1");
+    assert_int_equal(asked.answer.cause[1].why, REASON_ELSEWHERE);
+    uint8_t score[2];
+    filter_score(&asked.question, &asked.arena, score);
+    assert_int_equal(score[0] + score[1], 0);
+    for (size_t i = 1; i <= 2; i++) {
+        const struct node *node = ledger_node(core->ledger, i == 1 ? TEXT("n1") : TEXT("n3"));
+        assert_int_equal(
+            preempt_ask(NULL, node, core_request(core, "300"), asked.answer.held, NULL, 0),
+            REASON_ELSEWHERE);
+    }
+    ask_done(&asked);
+}
+
+static void a_reservation_is_offered_once_though_its_name_comes_twice(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    three_nodes(core);
+    assert_int_equal(core_reserve(core, "a", "n1", "700"), VERDICT_OK);
+    ask_init(&asked, core, "300");
+    asked.question.uid = TEXT("a");
+    ask_about(&asked, "n3");
+    ask_about(&asked, "n1");
+    ask_about(&asked, "n1");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_RESERVED);
+    assert_int_equal(asked.answer.candidates, 1);
+    assert_int_equal(asked.answer.candidate[0].name, 1);
+    assert_int_equal(asked.answer.cause[1].why, REASON_NONE);
+    ask_done(&asked);
+}
+
+static void hashes_that_are_known_change_nothing(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    enum { NODES = 20 };
+    uint32_t hash[NODES];
+    for (uint32_t i = 0; i < NODES; i++)
+        one_gpu_node(core, arena_printf(&core->arena, "node-%02u", i), 100 + i);
+    ask_init(&asked, core, "100");
+    asked.question.hash = hash;
+    for (uint32_t i = 0; i < NODES; i++) {
+        ask_about(&asked, arena_printf(&core->arena, "node-%02u", i));
+        hash[i] = text_hash(asked.name[i]);
+    }
+    ask(&asked);
+    assert_int_equal(asked.answer.candidates, NODES);
+    for (uint32_t i = 0; i < NODES; i++)
+        assert_int_equal(asked.answer.candidate[i].name, i);
+    ask_done(&asked);
+}
+
+static void full_node_objects_stand_in_for_unknown_names_only(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    struct names *names = names_new();
+    one_gpu_node(core, "n1", 400);
+    const struct gpu gpu = {.id = names_intern(names, TEXT("g")),
+                            .model = names_intern(names, TEXT("")),
+                            .milli = 1000};
+    struct node_build build = {.name = names_intern(names, TEXT("n1")),
+                               .uid = names_intern(names, TEXT("")),
+                               .problem_text = names_intern(names, TEXT("")),
+                               .gpus = 1,
+                               .gpu = &gpu};
+    struct node *known = node_new(&build);
+    build.name = names_intern(names, TEXT("new"));
+    struct node *unknown = node_new(&build);
+
+    static const char *const order[] = {"new", "new"};
+    const struct node *given[16] = {unknown, known, unknown};
+    ask_init(&asked, core, "600");
+    ask_about(&asked, "new");
+    ask_about(&asked, "n1");
+    ask_about(&asked, "new");
+    while (asked.question.names < ARRAY_LEN(given))
+        ask_about(&asked, "newer");
+    asked.question.node = given;
+    ask(&asked);
+    assert_candidates(&asked, order, 2);
+    assert_int_equal(asked.answer.cause[1].why, REASON_SMALL); /* the ledger's own node is judged */
+    assert_int_equal(asked.answer.cause[3].why, REASON_UNKNOWN_NODE);
+    ask_done(&asked);
+    node_unref(known);
+    node_unref(unknown);
+    names_free(names);
+}
+
+static void tentative_placements_rank_a_node_lower(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    three_nodes(core);
+    ask_init(&asked, core, "300");
+    ask_about(&asked, "n1");
+    ask_about(&asked, "n2");
+    ask_about(&asked, "n3");
+    const struct node *n2 = snapshot_node(asked.snapshot, TEXT("n2"));
+    const struct node *n3 = snapshot_node(asked.snapshot, TEXT("n3"));
+    struct tentative tentative[] = {{n3->name, n3->gpu[0].id, 300},
+                                    {n2->name, n2->gpu[0].id, 300},
+                                    {n2->name, n3->gpu[0].id, 999}}; /* no such GPU: no effect */
+    asked.question.tentatives = 3;
+    asked.question.tentative = tentative;
+    ask(&asked);
+    static const char *const order[] = {"n2", "n1", "n3"}; /* n2 is tight now; n3 no longer fits */
+    assert_candidates(&asked, order, 3);
+    assert_int_equal(asked.answer.fitting, 3); /* but it may still be offered */
+    assert_int_equal(asked.answer.candidate[0].rank.left_milli, 0);
+    assert_true(asked.answer.candidate[2].rank.behind);
+    assert_int_equal(asked.answer.candidate[2].rank.left_milli, 100);
+
+    asked.question.names = 1;
+    asked.name[0] = TEXT("n3");
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_FITS);
+    assert_int_equal(asked.answer.candidate[0].placement->parts, 1);
+    ask_done(&asked);
+}
+
+static void scores_fall_evenly_from_ten(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    ask_init(&asked, core, "1");
+    ask_done(&asked);
+    for (uint32_t i = 0; i < 40; i++) {
+        char *name = arena_printf(&core->arena, "node-%02u", i);
+        one_gpu_node(core, name, 100 + i);
+    }
+    static const uint32_t counts[] = {1, 2, 3, 11, 21, 40};
+    for (size_t c = 0; c < ARRAY_LEN(counts); c++) {
+        uint8_t score[NAMES_MAX];
+        uint32_t times[11] = {0};
+        ask_init(&asked, core, "100");
+        ask_about(&asked, "unknown");
+        for (uint32_t i = 0; i < counts[c]; i++)
+            ask_about(&asked, arena_printf(&core->arena, "node-%02u", counts[c] - 1 - i));
+        ask_about(&asked, "unknown too");
+        asked.question.shortlist = 1; /* every node gets a score */
+        memset(score, 77, sizeof score);
+        filter_score(&asked.question, &asked.arena, score);
+        assert_int_equal(score[0], 0);
+        assert_int_equal(score[counts[c] + 1], 0);
+        assert_int_equal(score[counts[c]], 10); /* node-00, the tightest */
+        for (uint32_t i = 1; i <= counts[c]; i++) {
+            assert_true(score[i] <= 10 && (i == 1 || score[i] >= score[i - 1]));
+            times[score[i]]++;
+        }
+        assert_int_equal(times[10], 1);
+        for (uint32_t s = 0; s < 10; s++) /* scores are spread evenly over 0 to 9 */
+            assert_in_range(times[s], (counts[c] - 1) / 10, (counts[c] - 1 + 9) / 10);
+        ask_done(&asked);
+    }
+}
+
+static void preemption_asks_for_the_room_without_the_victims(void **state)
+{
+    struct core_fixture *core = *state;
+    one_gpu_node(core, "n1", 1000);
+    assert_int_equal(core_reserve(core, "a", "n1", "400"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n1", "500"), VERDICT_OK);
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
+    const struct request *request = core_request(core, "500");
+    const struct text victims[] = {TEXT("a"), TEXT("b"), TEXT("not here")};
+    assert_int_equal(preempt_ask(NULL, node, request, NULL, NULL, 0), REASON_ROOM);
+    assert_int_equal(preempt_ask(NULL, node, request, NULL, victims, 1), REASON_NONE);
+    request = core_request(core, "600");
+    assert_int_equal(preempt_ask(NULL, node, request, NULL, victims, 1), REASON_ROOM);
+    request = core_request(core, "1000");
+    assert_int_equal(preempt_ask(NULL, node, request, NULL, victims, 3), REASON_NONE);
+    request = core_request(core, "2000");
+    assert_int_equal(preempt_ask(NULL, node, request, NULL, victims, 3), REASON_FEW);
+}
+
+/* On n1 one GPU is sick, one is held by that holder, one by a process; the last one has room. */
+static const struct node *held_on_n1(struct core_fixture *core, const char *holder)
+{
+    const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .sick = true, .ill = "XID 79"},
+                                   {.id = "GPU-b", .index = 1, .held = holder},
+                                   {.id = "GPU-c", .index = 2, .held = "process"},
+                                   {.id = "GPU-d", .index = 3}};
+
+    assert_int_equal(core_node(core, "n1", gpu, 4), VERDICT_OK);
+    return ledger_node(core->ledger, TEXT("n1"));
+}
+
+static bool helps(struct core_fixture *core, const struct node *node, const char *words,
+                  const struct text *victims, uint32_t count)
+{
+    return preempt_ask(NULL, node, core_request(core, words), NULL, victims, count) == REASON_NONE;
+}
+
+static void preemption_leaves_gpus_that_others_hold_whole(void **state)
+{
+    static const char *const named[] = {"pod:w", "env:w"};
+    struct core_fixture *core = *state;
+    const struct text a[] = {TEXT("a"), TEXT("")};
+    const struct text both[] = {TEXT("w"), TEXT("a")};
+    (void)held_on_n1(core, "process");
+    assert_int_equal(core_reserve(core, "a", "n1", "1000"), VERDICT_OK);
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
+    /* A process outside of the cluster ends with no victim, not even with a nameless one. */
+    assert_true(helps(core, node, "500", a, 1));
+    assert_false(helps(core, node, "2000", a, 2));
+    struct pod *whole = core_pod(core, "w", "n1");
+    whole->ours = false;
+    whole->whole_gpus = 1;
+    (void)core_adopt(core, whole, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(named); i++) {
+        node = held_on_n1(core, named[i]);
+        /* A pod that stays keeps its GPU, and closes no other one. */
+        assert_true(helps(core, node, "500", a, 1));
+        assert_false(helps(core, node, "2000", a, 1));
+        /* One that is a victim gives it back. */
+        assert_true(helps(core, node, "500", both, 1));
+        assert_true(helps(core, node, "2000", both, 2));
+        assert_false(helps(core, node, "3000", both, 2));
+    }
+    /* What is named for a pod that is gone may be its sandbox. */
+    node = held_on_n1(core, "pod:gone");
+    assert_false(helps(core, node, "500", both, 1));
+    static const struct core_gpu alone[] = {{.id = "GPU-e", .held = "process"}};
+    assert_int_equal(core_node(core, "n2", alone, 1), VERDICT_OK);
+    assert_false(helps(core, ledger_node(core->ledger, TEXT("n2")), "500", NULL, 0));
+}
+
+/* Bind would refuse it anywhere else, so the victims would be evicted for nothing. */
+static void preemption_helps_a_pod_with_a_reservation_on_that_node_alone(void **state)
+{
+    struct core_fixture *core = *state;
+    one_gpu_node(core, "n1", 1000);
+    one_gpu_node(core, "n2", 1000);
+    assert_int_equal(core_reserve(core, "a", "n1", "800"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n2", "800"), VERDICT_OK);
+    const struct node *n1 = ledger_node(core->ledger, TEXT("n1"));
+    const struct node *n2 = ledger_node(core->ledger, TEXT("n2"));
+    const struct allocation *held = node_allocation(n1, TEXT("a"));
+    const struct request *request = core_request(core, "800");
+    const struct text b = TEXT("b");
+    assert_int_equal(preempt_ask(NULL, n2, request, NULL, &b, 1), REASON_NONE);
+    assert_int_equal(preempt_ask(NULL, n2, request, held, &b, 1), REASON_ELSEWHERE);
+    assert_int_equal(preempt_ask(NULL, n1, request, held, &b, 1), REASON_NONE);
+}
+
+static void an_explanation_has_the_numbers_of_the_moment(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu[] = {{.index = 0, .mib = 8000},
+                                   {.index = 1, .mib = 8000, .cordoned = true},
+                                   {.index = 2, .mib = 8000, .sick = true},
+                                   {.index = 3, .mib = 8000}};
+    char text[256];
+    assert_int_equal(core_node(core, "n1", gpu, 4), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "a", "n1", "780"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n1", "580"), VERDICT_OK);
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
+    filter_explain(NULL, node, core_request(core, "500"), text, sizeof text);
+    assert_string_equal(text, "room: not enough milli or MiB left in one piece; largest free piece "
+                              "420 milli, 640 milli free on 2 of 4 GPUs, at most 3360 MiB on one, "
+                              "1 unhealthy, 1 cordoned");
+    filter_explain(NULL, node, core_request(core, "100"), text, sizeof text);
+    assert_memory_equal(text, "fits; largest free piece 420", 28);
+    char small[12];
+    filter_explain(NULL, node, core_request(core, "500"), small, sizeof small);
+    assert_int_equal(strlen(small), sizeof small - 1);
+    assert_memory_equal(small, "room: no", 8);
+}
+
+static void assert_explained(struct core_fixture *core, const char *node,
+                             const struct request *request, const char *numbers)
+{
+    char text[256];
+    filter_explain(NULL, ledger_node(core->ledger, text_of(node)), request, text, sizeof text);
+    assert_string_equal(strchr(text, ';'), numbers);
+}
+
+static void an_explanation_leaves_nothing_free_out_and_adds_nothing(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu = {.index = 0, .mib = 1000};
+    assert_int_equal(core_node(core, "n1", &gpu, 1), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "a", "n1", "999"), VERDICT_OK);
+    assert_explained(core, "n1", core_request(core, "2"),
+                     "; largest free piece 1 milli, 1 milli free on 1 of 1 GPUs, at most 1 MiB on "
+                     "one");
+    gpu.mib = 0; /* not known */
+    assert_int_equal(core_node(core, "n2", &gpu, 1), VERDICT_OK);
+    assert_explained(core, "n2", core_request(core, "2"),
+                     "; largest free piece 1000 milli, 1000 milli free on 1 of 1 GPUs");
+    gpu.milli = 500; /* shrunk below its charge: full, but not closed */
+    assert_int_equal(core_node(core, "n1", &gpu, 1), VERDICT_OK);
+    assert_explained(core, "n1", core_request(core, "2"),
+                     "; largest free piece 0 milli, 0 milli free on 0 of 1 GPUs");
+}
+
+static void an_explanation_counts_the_models_asked_for_only(void **state)
+{
+    struct core_fixture *core = *state;
+    static const char *model[] = {"T4"};
+    const struct core_gpu gpu[] = {{.index = 0, .mib = 8000}, {.index = 1, .mib = 16000}};
+    struct inventory *inventory = core_inventory(core, "n1", "u", gpu, 2);
+    struct request *request = core_request(core, "100");
+    inventory->gpu[0].model = "T4";
+    inventory->gpu[1].model = "A100";
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    request->models = 1;
+    request->model = model;
+    assert_explained(core, "n1", request,
+                     "; largest free piece 1000 milli, 1000 milli free on 1 of 1 GPUs, at most "
+                     "8000 MiB on one");
+}
+
+struct heard {
+    uint32_t count;
+    char name[NAMES_MAX][16];
+    char text[NAMES_MAX][300];
+};
+
+static void hear(void *user, struct text name, const char *text)
+{
+    struct heard *heard = user;
+    (void)snprintf(heard->name[heard->count], sizeof heard->name[0], "%.*s", TEXT_ARG(name));
+    (void)snprintf(heard->text[heard->count++], sizeof heard->text[0], "%s", text);
+}
+
+static void refusals_are_one_each_or_one_for_all_alike(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    struct heard heard = {0};
+    struct refusal room;
+    const struct core_gpu sick = {.index = 0, .mib = 8000, .sick = true};
+    three_nodes(core);
+    assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n2", "200"), VERDICT_OK);
+    assert_int_equal(core_node(core, "n4", &sick, 1), VERDICT_OK);
+    ask_init(&asked, core, "500");
+    static const char *const names[] = {"n3", "n1", "n2", "n4", "nobody"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        ask_about(&asked, names[i]);
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_NONE);
+    request_refuse(asked.question.request, REASON_ROOM, &room);
+
+    filter_refusals(&asked.question, &asked.answer, 5, &heard, hear);
+    assert_int_equal(heard.count, 5);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_string_equal(heard.name[i], names[i]);
+    assert_string_equal(heard.text[1], room.text);
+    assert_string_equal(heard.text[3], room.text); /* unhealthy is temporary: the same text */
+
+    heard.count = 0;
+    filter_refusals(&asked.question, &asked.answer, 4, &heard, hear);
+    assert_int_equal(heard.count, 3);
+    assert_string_equal(heard.name[0], "n3");
+    assert_string_equal(heard.name[1], "n1");
+    assert_string_equal(heard.name[2], "nobody");
+    assert_memory_equal(heard.text[1], room.text, strlen(room.text));
+    assert_string_equal(heard.text[1] + strlen(room.text), " (one entry for all such nodes)");
+
+    heard.count = 0;
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    snapshot_unref(asked.snapshot);
+    asked.snapshot = ledger_publish(core->ledger, NULL, 0);
+    asked.question.snapshot = asked.snapshot;
+    ask(&asked);
+    filter_refusals(&asked.question, &asked.answer, 100, &heard, hear);
+    assert_int_equal(heard.count, 0); /* something fits: the others are not reported */
+    ask_done(&asked);
+}
+
+/*
+ * Compared with an oracle that ranks all names naively
+ */
+
+struct judged {
+    uint32_t name;
+    const struct node *node;
+    bool behind;
+    struct placement placement;
+};
+
+static int judged_cmp(const void *left, const void *right)
+{
+    const struct judged *a = left;
+    const struct judged *b = right;
+    if (a->behind != b->behind)
+        return a->behind - b->behind;
+    return placement_cmp(&a->placement, a->node->name, &b->placement, b->node->name);
+}
+
+static uint32_t judge_all(const struct asked *asked, struct judged *judged)
+{
+    const struct filter_question *question = &asked->question;
+    uint32_t fitting = 0;
+
+    for (uint32_t i = 0; i < question->names; i++) {
+        struct judged *one = &judged[fitting];
+        struct room room;
+        *one =
+            (struct judged){.name = i, .node = snapshot_node(asked->snapshot, question->name[i])};
+        if (one->node == NULL)
+            continue;
+        room_of(one->node, &room);
+        if (place_search(&room, question->request, &one->placement) != REASON_NONE)
+            continue;
+        for (uint32_t g = 0; g < question->tentatives; g++)
+            for (uint32_t k = 0; k < one->node->gpus; k++)
+                if (question->tentative[g].node == one->node->name &&
+                    question->tentative[g].gpu == one->node->gpu[k].id)
+                    room_take(&room, k, question->tentative[g].milli);
+        struct placement touched;
+        if (place_search(&room, question->request, &touched) == REASON_NONE)
+            one->placement = touched;
+        else
+            one->behind = true;
+        fitting++;
+    }
+    qsort(judged, fitting, sizeof *judged, judged_cmp);
+    return fitting;
+}
+
+static void draw_world(uint64_t *seed, struct core_fixture *core, uint32_t nodes)
+{
+    for (uint32_t n = 0; n < nodes; n++) {
+        struct core_gpu gpu[4];
+        const uint32_t gpus = draw(seed, 5);
+        for (uint32_t i = 0; i < gpus; i++) {
+            gpu[i] = (struct core_gpu){.index = i, .mib = 8000};
+            gpu[i].sick = draw(seed, 15) == 0;
+            gpu[i].cordoned = draw(seed, 15) == 0;
+            if (draw(seed, 6) == 0)
+                gpu[i].milli = 500;
+        }
+        const char *name = arena_printf(&core->arena, "node-%02u", n);
+        (void)core_node(core, name, gpu, gpus);
+        for (uint32_t p = 0; p < 4; p++) {
+            const uint32_t milli = 100 * (1 + draw(seed, 6));
+            (void)core_reserve(core, arena_printf(&core->arena, "%s-%u", name, p), name,
+                               arena_printf(&core->arena, "%u", milli));
+        }
+    }
+}
+
+static void draw_question(uint64_t *seed, struct asked *asked, struct tentative *tentative)
+{
+    const uint32_t names = 1 + draw(seed, 30);
+    for (uint32_t i = 0; i < names; i++)
+        ask_about(asked, arena_printf(&asked->arena, "node-%02u", (i * 7 + names) % 32));
+    asked->question.tentative = tentative;
+    const uint32_t tentatives = draw(seed, 2) * draw(seed, TENTATIVES + 1);
+    for (uint32_t i = 0; i < tentatives; i++) {
+        const uint32_t at = draw(seed, names);
+        const struct node *node = snapshot_node(asked->snapshot, asked->name[at]);
+        if (node == NULL || node->gpus == 0)
+            continue;
+        const struct gpu *gpu = &node->gpu[draw(seed, node->gpus)];
+        const uint32_t milli = 100 * (1 + draw(seed, 9));
+        tentative[asked->question.tentatives++] = (struct tentative){node->name, gpu->id, milli};
+    }
+}
+
+static void assert_as_judged(const struct asked *asked, const struct judged *judged,
+                             uint32_t fitting)
+{
+    const struct filter_answer *answer = &asked->answer;
+    const uint32_t shortlist = asked->question.shortlist;
+    const uint32_t listed = shortlist > 0 && shortlist < fitting ? shortlist : fitting;
+
+    assert_int_equal(answer->fitting, fitting);
+    assert_int_equal(answer->candidates, listed);
+    assert_int_equal(answer->verdict, fitting > 0 ? FILTER_FITS : FILTER_NONE);
+    for (uint32_t i = 0; i < listed; i++) {
+        assert_int_equal(answer->candidate[i].name, judged[i].name);
+        assert_int_equal(answer->candidate[i].rank.behind, judged[i].behind);
+        assert_int_equal(answer->candidate[i].rank.charge_milli, judged[i].placement.charge_milli);
+        assert_int_equal(answer->candidate[i].rank.left_milli, judged[i].placement.left_milli);
+    }
+    if (listed > 0)
+        assert_int_equal(placement_cmp(answer->candidate[0].placement, judged[0].node->name,
+                                       &judged[0].placement, judged[0].node->name),
+                         0);
+}
+
+static void answers_are_those_of_a_plain_ranking(void **state)
+{
+    struct core_fixture *core = *state;
+    static const char *const wishes[] = {"100",   "300",     "600",           "1000",
+                                         "2000",  "300x2",   "400+400",       "i700+400+400",
+                                         "200x3", "900+100", "s100+i500+300", "4000"};
+    static struct judged judged[NAMES_MAX];
+    const char *env = getenv("FILTER_SEED"); /* NOLINT(concurrency-mt-unsafe) */
+    uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 42;
+    print_message("FILTER_SEED=%llu\n", (unsigned long long)seed);
+    draw_world(&seed, core, 28);
+
+    uint32_t seen[2] = {0};
+    uint32_t behind = 0;
+    uint32_t reordered = 0;
+    for (int i = 0; i < 3000; i++) {
+        struct asked asked;
+        struct tentative tentative[TENTATIVES];
+        ask_init(&asked, core, wishes[draw(&seed, ARRAY_LEN(wishes))]);
+        draw_question(&seed, &asked, tentative);
+        asked.question.shortlist = draw(&seed, 6);
+        const uint32_t fitting = judge_all(&asked, judged);
+        ask(&asked);
+        assert_as_judged(&asked, judged, fitting);
+        const struct filter_answer first = asked.answer;
+        ask(&asked); /* I5: the same question, the same answer */
+        assert_as_judged(&asked, judged, fitting);
+        assert_memory_equal(first.cause, asked.answer.cause,
+                            asked.question.names * sizeof first.cause[0]);
+        asked.question.tentatives = 0; /* tentative placements change only the order */
+        ask(&asked);
+        assert_int_equal(asked.answer.fitting, fitting);
+        assert_memory_equal(first.cause, asked.answer.cause,
+                            asked.question.names * sizeof first.cause[0]);
+        seen[fitting > 0]++;
+        behind += fitting > 0 && judged[fitting - 1].behind;
+        reordered += fitting > 0 && asked.answer.candidate[0].name != first.candidate[0].name;
+        ask_done(&asked);
+    }
+    assert_true(seen[0] > 100 && seen[1] > 1000 && behind > 100 && reordered > 100);
+}
+
+static void thousands_of_names_are_ranked_in_passing(void **state)
+{
+    struct core_fixture *core = *state;
+    enum { MANY = 5000 };
+    struct arena arena;
+    struct text *name = xcalloc(MANY, sizeof *name);
+    uint64_t seed = 42;
+    arena_init(&arena);
+    for (uint32_t n = 0; n < 200; n++) {
+        const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}, {.index = 3},
+                                       {.index = 4}, {.index = 5}, {.index = 6}, {.index = 7}};
+        char *node = arena_printf(&core->arena, "node-%03u", n);
+        (void)core_node(core, node, gpu, 8);
+        (void)core_reserve(core, arena_printf(&core->arena, "pod-%03u", n), node,
+                           arena_printf(&core->arena, "%u", 1 + draw(&seed, 1000)));
+        core_forget_undo(core);
+    }
+    for (uint32_t i = 0; i < MANY; i++)
+        name[i] = text_of(arena_printf(&core->arena, "node-%03u", i % 200));
+    struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+    static const char *const wish[] = {"300", "300+300", "i700+400+400", "8000", "9000"};
+    for (size_t w = 0; w < ARRAY_LEN(wish); w++) {
+        const struct filter_question question = {.snapshot = snapshot,
+                                                 .request = core_request(core, wish[w]),
+                                                 .names = MANY,
+                                                 .name = name,
+                                                 .shortlist = 16};
+        struct filter_answer answer;
+        struct timespec start;
+        struct timespec end;
+        filter_ask(&question, &arena, &answer);
+        arena_reset(&arena);
+        (void)clock_gettime(CLOCK_MONOTONIC, &start);
+        filter_ask(&question, &arena, &answer);
+        (void)clock_gettime(CLOCK_MONOTONIC, &end);
+        const double ns =
+            (double)(end.tv_sec - start.tv_sec) * 1e9 + (double)(end.tv_nsec - start.tv_nsec);
+        print_message("%s: %.0f ns a name, %u fit\n", wish[w], ns / MANY, answer.fitting);
+        assert_int_equal(answer.candidates, w < 3 ? 16 : 0);
+        assert_int_equal(answer.fitting, w < 3 ? MANY : 0);
+    }
+    snapshot_unref(snapshot);
+    arena_done(&arena);
+    xfree(name);
+}
+
+/*
+ * No request is expensive (counted in steps; bench/bench_worst.c measures the time)
+ */
+
+enum { UNLIKE_NODES = 5000, UNLIKE_GPUS = 8 };
+
+struct unlike {
+    struct core_fixture *core;
+    struct snapshot *snapshot;
+    const struct node *node[UNLIKE_NODES];
+    struct text name[UNLIKE_NODES];
+};
+
+static const struct node *unlike_node(struct core_fixture *core, const struct atom *name,
+                                      uint64_t *seed)
+{
+    struct names *names = ledger_names(core->ledger);
+    struct gpu gpu[UNLIKE_GPUS];
+    struct share share[UNLIKE_GPUS];
+
+    for (uint16_t i = 0; i < UNLIKE_GPUS; i++) {
+        gpu[i] = (struct gpu){
+            .id = names_intern(names,
+                               text_of(arena_printf(&core->arena, "%s-gpu-%u", name->text, i))),
+            .model = names_intern(names, TEXT("A100")),
+            .milli = GPU_MILLI,
+            .mib = 81920,
+            .index = i,
+            .numa = -1};
+        share[i] = (struct share){.container = "c", .gpu = gpu[i].id, .milli = 1 + draw(seed, 400)};
+    }
+    const struct allocation_facts facts = {.uid = "u",
+                                           .namespace = "default",
+                                           .name = "p",
+                                           .node = name,
+                                           .state = STATE_BOUND,
+                                           .origin = ORIGIN_OBSERVED,
+                                           .shares = UNLIKE_GPUS,
+                                           .share = share};
+    const struct allocation *pod = allocation_new(&facts);
+    const struct node_build build = {.name = name,
+                                     .uid = names_intern(names, TEXT("u")),
+                                     .problem_text = names_intern(names, TEXT("")),
+                                     .gpus = UNLIKE_GPUS,
+                                     .gpu = gpu,
+                                     .allocations = 1,
+                                     .allocation = &pod};
+    const struct node *node = node_new(&build);
+    allocation_unref(pod);
+    return node;
+}
+
+static struct unlike *unlike_new(struct core_fixture *core)
+{
+    struct unlike *unlike = xcalloc(1, sizeof *unlike);
+    uint64_t seed = 42;
+
+    unlike->core = core;
+    unlike->snapshot = ledger_publish(core->ledger, NULL, 0);
+    for (uint32_t i = 0; i < UNLIKE_NODES; i++) {
+        const char *name = arena_printf(&core->arena, "unlike-%u", i);
+        unlike->node[i] =
+            unlike_node(core, names_intern(ledger_names(core->ledger), text_of(name)), &seed);
+        unlike->name[i] = text_of(name);
+    }
+    return unlike;
+}
+
+static void unlike_free(struct unlike *unlike)
+{
+    for (uint32_t i = 0; i < UNLIKE_NODES; i++)
+        node_unref(unlike->node[i]);
+    snapshot_unref(unlike->snapshot);
+    xfree(unlike);
+}
+
+static void ask_unlike(const struct unlike *unlike, const struct request *request, uint32_t names,
+                       struct arena *arena, struct filter_answer *out)
+{
+    const struct filter_question question = {.snapshot = unlike->snapshot,
+                                             .request = request,
+                                             .names = names,
+                                             .name = unlike->name,
+                                             .node = unlike->node,
+                                             .shortlist = 16};
+
+    filter_ask(&question, arena, out);
+    assert_true(out->verdict == FILTER_FITS || out->verdict == FILTER_NONE);
+}
+
+/*
+ * For any request, the greedy pass and the bound look at each GPU once per container, or the search
+ * stays within its budget.
+ */
+static void the_dearest_requests_take_no_more_steps_than_are_theirs(void **state)
+{
+    static const struct {
+        uint32_t wants;
+        uint32_t parts;
+        uint32_t milli;
+        uint32_t step;
+    } dear[] = {{6, 2, 211, 37}, {6, 2, 60, 1},  {4, 8, 70, 7},    {120, 1, 2, 1},
+                {128, 4, 1, 0},  {64, 1, 60, 1}, {12, 1, 401, 13}, {12, 2, 215, 20}};
+    static const uint32_t nodes[] = {1000, UNLIKE_NODES};
+    struct unlike *unlike = unlike_new(*state);
+    struct want want[CONTAINERS_MAX];
+    struct arena arena;
+    uint64_t most = 0;
+
+    arena_init(&arena);
+    for (size_t i = 0; i < ARRAY_LEN(dear); i++) {
+        const struct request request = {.wants = dear[i].wants, .want = want};
+        for (uint32_t w = 0; w < dear[i].wants; w++)
+            want[w] = (struct want){.container = "c",
+                                    .parts = dear[i].parts,
+                                    .milli = dear[i].milli + w * dear[i].step};
+        const uint64_t greedy = 1 + dear[i].wants * (2 * UNLIKE_GPUS + dear[i].parts);
+        const uint64_t each = greedy > PLACE_STEPS_MAX ? greedy : PLACE_STEPS_MAX;
+        for (size_t k = 0; k < ARRAY_LEN(nodes); k++) {
+            struct filter_answer answer;
+            struct filter_answer again;
+            ask_unlike(unlike, &request, nodes[k], &arena, &answer);
+            assert_true(answer.steps > 0 && answer.steps <= nodes[k] * each);
+            most = answer.steps > most ? answer.steps : most;
+            ask_unlike(unlike, &request, nodes[k], &arena, &again);
+            assert_int_equal(again.fitting, answer.fitting); /* same answer, same steps */
+            assert_int_equal(again.steps, answer.steps);
+            arena_reset(&arena);
+        }
+    }
+    print_message("at most %llu steps\n", (unsigned long long)most);
+    assert_true(most > (uint64_t)UNLIKE_NODES * PLACE_STEPS_MAX / 4);
+    arena_done(&arena);
+    unlike_free(unlike);
+}
+
+/*
+ * The later searches are as strong as filter's: bind finds what filter accepted on a node, and
+ * wake-up accepts what filter accepts.
+ */
+static void what_filter_takes_bind_finds(void **state)
+{
+    struct unlike *unlike = unlike_new(*state);
+    struct want want[12];
+    const struct request request = {.wants = 12, .want = want};
+    struct arena arena;
+    struct filter_answer answer;
+    uint32_t inexact = 0;
+    uint32_t unsearched = 0;
+
+    arena_init(&arena);
+    for (uint32_t w = 0; w < 12; w++)
+        want[w] = (struct want){.container = "c", .parts = 1 + w % 3, .milli = 160 + 17 * w};
+    ask_unlike(unlike, &request, 1000, &arena, &answer);
+    for (uint32_t i = 0; i < 1000; i++) {
+        struct room room;
+        struct placement placement;
+        room_of(unlike->node[i], &room);
+        const enum reason why = place_search(&room, &request, &placement);
+        assert_int_equal(why, answer.cause[i].why);
+        inexact += why == REASON_NONE && !placement.exact;
+        unsearched += why == REASON_UNSEARCHED;
+    }
+    print_message("%u fit, %u not exactly, %u unsearched\n", answer.fitting, inexact, unsearched);
+    assert_true(inexact > 0 && unsearched > 0);
+    arena_done(&arena);
+    unlike_free(unlike);
+}
+
+static void equal_nodes_cost_one_search(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    for (uint32_t n = 0; n < 20; n++) {
+        const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}};
+        char *node = arena_printf(&core->arena, "n%02u", n);
+        assert_int_equal(core_node(core, node, gpu, 3), VERDICT_OK);
+    }
+    ask_init(&asked, core, "300+600");
+    ask_about(&asked, "n00");
+    ask(&asked);
+    const uint64_t one = asked.answer.steps;
+    assert_true(one > 0);
+    for (uint32_t n = 1; n < 20; n++)
+        ask_about(&asked, arena_printf(&core->arena, "n%02u", n));
+    ask(&asked);
+    assert_int_equal(asked.answer.fitting, 20);
+    assert_int_equal(asked.answer.steps, one);
+    const struct node *touched = snapshot_node(asked.snapshot, TEXT("n07"));
+    struct tentative tentative = {touched->name, touched->gpu[0].id, 300};
+    asked.question.tentatives = 1;
+    asked.question.tentative = &tentative;
+    ask(&asked); /* tentative placements make it a different room */
+    assert_in_range(asked.answer.steps, one + 1, PLACE_STEPS_MAX);
+    ask_done(&asked);
+}
+
+static void one_container_takes_no_search(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}};
+
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    ask_init(&asked, core, "300");
+    ask_about(&asked, "n1");
+    ask(&asked);
+    assert_int_equal(asked.answer.fitting, 1);
+    assert_int_equal(asked.answer.steps, 0);
+    ask_done(&asked);
+}
+
+static void an_explanation_says_what_was_not_searched_to_the_end(void **state)
+{
+    struct unlike *unlike = unlike_new(*state);
+    struct want want[12];
+    const struct request request = {.wants = 12, .want = want};
+    bool fits = false;
+    bool refused = false;
+    for (uint32_t w = 0; w < 12; w++)
+        want[w] = (struct want){.container = "c", .parts = 1 + w % 3, .milli = 160 + 17 * w};
+    for (uint32_t i = 0; i < 1000; i++) {
+        char text[256];
+        filter_explain(NULL, unlike->node[i], &request, text, sizeof text);
+        fits = fits || strstr(text, "fits, not searched to the end: there may be a tighter "
+                                    "place; largest free piece ") == text;
+        refused = refused || strstr(text, "unsearched: no place was found, not searched to the "
+                                          "end; largest free piece ") == text;
+    }
+    assert_true(fits && refused);
+    unlike_free(unlike);
+}
+
+int main(void)
+{
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_CORE(the_best_come_first_and_no_more_than_asked_for),
+        WITH_CORE(whoever_does_not_fit_says_why),
+        WITH_CORE(no_names_fit_nowhere),
+        WITH_CORE(names_that_come_twice_keep_the_order_of_the_question),
+        WITH_CORE(a_pod_with_a_reservation_gets_its_node_alone),
+        WITH_CORE(a_pod_that_is_listed_unbound_gets_no_node),
+        WITH_CORE(a_reservation_is_offered_once_though_its_name_comes_twice),
+        WITH_CORE(hashes_that_are_known_change_nothing),
+        WITH_CORE(full_node_objects_stand_in_for_unknown_names_only),
+        WITH_CORE(tentative_placements_rank_a_node_lower),
+        WITH_CORE(scores_fall_evenly_from_ten),
+        WITH_CORE(preemption_asks_for_the_room_without_the_victims),
+        WITH_CORE(preemption_leaves_gpus_that_others_hold_whole),
+        WITH_CORE(preemption_helps_a_pod_with_a_reservation_on_that_node_alone),
+        WITH_CORE(an_explanation_has_the_numbers_of_the_moment),
+        WITH_CORE(an_explanation_leaves_nothing_free_out_and_adds_nothing),
+        WITH_CORE(an_explanation_counts_the_models_asked_for_only),
+        WITH_CORE(refusals_are_one_each_or_one_for_all_alike),
+        WITH_CORE(answers_are_those_of_a_plain_ranking),
+        WITH_CORE(thousands_of_names_are_ranked_in_passing),
+        WITH_CORE(the_dearest_requests_take_no_more_steps_than_are_theirs),
+        WITH_CORE(what_filter_takes_bind_finds),
+        WITH_CORE(equal_nodes_cost_one_search),
+        WITH_CORE(one_container_takes_no_search),
+        WITH_CORE(an_explanation_says_what_was_not_searched_to_the_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,159 @@
+/* A node with an agent: the next Binding to it says so, and nothing else is another. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/rules/rulebook.h"
+
+#include "support/core_fixture.h"
+#include "support/rules.h"
+
+static enum verdict show(struct core_fixture *core, bool agent)
+{
+    static const struct core_gpu gpu[] = {{.id = "GPU-a", .mib = 16000}};
+    struct inventory *inventory = core_inventory(core, "n", "uid", gpu, 1);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+
+    inventory->agent = agent;
+    return core_do(core, &command);
+}
+
+static bool has_agent(const struct core_fixture *core)
+{
+    return ledger_node(core->ledger, TEXT("n"))->agent;
+}
+
+static void an_agent_comes_and_goes_and_nothing_else_changes(void **state)
+{
+    struct core_fixture *core = *state;
+
+    assert_int_equal(show(core, false), VERDICT_OK);
+    assert_false(has_agent(core));
+    assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
+    for (int agent = 1; agent >= 0; agent--) {
+        CLEANUP(xfreep) char *before = core_dump(core->ledger);
+        assert_int_equal(show(core, agent == 1), VERDICT_OK);
+        const struct change *change = &core->done[core->dones - 1];
+        assert_true(change->unwritten);
+        assert_false(change_gives_room(change)); /* nobody is woken */
+        CLEANUP(xfreep) char *after = core_dump(core->ledger);
+        assert_string_equal(after, before);
+        assert_int_equal(has_agent(core), agent);
+        assert_int_equal(show(core, agent == 1), VERDICT_SAME);
+    }
+    core_undo(core);
+    assert_true(has_agent(core));
+}
+
+static void it_outlives_what_happens_to_its_node(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct host host = {1000, 1000};
+
+    assert_int_equal(show(core, true), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
+    assert_true(has_agent(core));
+    assert_true(ledger_set_host(core->ledger, TEXT("n"), &host));
+    assert_true(has_agent(core));
+    const struct rule any = {.name = "r", .min_milli = 100};
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "test");
+    book->rule = &any;
+    book->rules = 1;
+    struct outlook *outlook = outlook_of_rulebook(book, RULES_ALL, NULL);
+    ledger_set_outlook(core->ledger, outlook);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n"))->rules, 1);
+    assert_true(has_agent(core));
+    ledger_set_outlook(core->ledger, NULL);
+    outlook_unref(outlook);
+    rulebook_unref(book);
+    /* The Node object is gone, and its pods are not. */
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n", .at_ms = 5};
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_true(has_agent(core));
+    assert_int_equal(show(core, false), VERDICT_OK);
+    assert_false(has_agent(core));
+}
+
+/* A pod that was seen before its node: nobody has said anything of an agent. */
+static void a_node_that_nobody_has_shown_has_none(void **state)
+{
+    struct core_fixture *core = *state;
+    struct pod *pod = core_pod(core, "p", "n");
+
+    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+    assert_false(has_agent(core));
+    assert_int_equal(show(core, true), VERDICT_OK);
+    assert_true(has_agent(core));
+}
+
+static void a_node_of_a_question_alone_has_one_too(void **state)
+{
+    static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}};
+    struct core_fixture *core = *state;
+    struct inventory *inventory = core_inventory(core, "n", "uid", gpu, 1);
+    struct names *names = names_new();
+
+    for (int agent = 0; agent < 2; agent++) {
+        inventory->agent = agent == 1;
+        struct node *node = node_from_inventory(inventory, NULL, names);
+        assert_int_equal(node->agent, agent);
+        node_unref(node);
+    }
+    names_free(names);
+}
+
+static void an_unknown_node_says_of_its_gpus_what_its_inventory_says(void **state)
+{
+    static const struct core_gpu gpu[] = {
+        {.index = 0, .mib = 16000, .held = "process"},
+        {.index = 1, .mib = 16000},
+        {.index = 2, .mib = 16000, .sick = true, .ill = "XID 79"}};
+    struct core_fixture *core = *state;
+    struct names *names = names_new();
+    struct node *node = node_from_inventory(core_inventory(core, "n", "uid", gpu, 3), NULL, names);
+
+    assert_int_equal(node->notes, 2);
+    assert_int_equal(gpu_closed(&node->gpu[0]), REASON_HELD);
+    assert_int_equal(gpu_closed(&node->gpu[1]), REASON_NONE);
+    assert_string_equal(node_note_of(node, &node->gpu[0])->held, "process");
+    assert_null(node_note_of(node, &node->gpu[0])->ill);
+    assert_null(node_note_of(node, &node->gpu[1]));
+    assert_string_equal(node_note_of(node, &node->gpu[2])->ill, "XID 79");
+    node_unref(node);
+    names_free(names);
+}
+
+static void an_inventory_says_what_the_node_says(void **state)
+{
+    const struct inventory_rules rules = {.from_labels = true};
+    struct core_fixture *core = *state;
+
+    for (int agent = 0; agent < 2; agent++)
+        for (int mig = 0; mig < 2; mig++) {
+            const struct node_facts facts = {.name = "n",
+                                             .uid = "uid",
+                                             .label_mig = mig == 1 ? "mixed" : NULL,
+                                             .agent = agent == 1};
+            struct inventory inventory;
+            inventory_parse(&facts, &rules, &core->arena, &inventory);
+            assert_int_equal(inventory.agent, agent);
+        }
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(an_agent_comes_and_goes_and_nothing_else_changes),
+        TEST(it_outlives_what_happens_to_its_node),
+        TEST(a_node_that_nobody_has_shown_has_none),
+        TEST(a_node_of_a_question_alone_has_one_too),
+        TEST(an_unknown_node_says_of_its_gpus_what_its_inventory_says),
+        TEST(an_inventory_says_what_the_node_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,1329 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/core/facts/inventory.h"
+
+#include "support/walk.h"
+
+struct fixture {
+    struct arena arena;
+    struct node_facts facts;
+    struct gpu_facts gpu[GPUS_PER_NODE_MAX + 1];
+    char id[GPUS_PER_NODE_MAX + 1][16];
+    struct inventory_rules rules;
+    struct inventory out;
+};
+
+static struct fixture fixture;
+
+static void start(void)
+{
+    arena_reset(&fixture.arena);
+    fixture.facts = (struct node_facts){.name = "n1", .uid = "node-uid"};
+    fixture.facts.gpu = fixture.gpu;
+    fixture.rules = (struct inventory_rules){.from_labels = true};
+}
+
+static void parse(void)
+{
+    inventory_parse(&fixture.facts, &fixture.rules, &fixture.arena, &fixture.out);
+    assert_string_equal(fixture.out.node, "n1");
+    assert_string_equal(fixture.out.uid, "node-uid");
+}
+
+/* Adds a GPU to the annotation, as a working node side writes it. */
+static struct gpu_facts *add(uint32_t index)
+{
+    const uint32_t i = fixture.facts.gpus++;
+    (void)snprintf(fixture.id[i], sizeof fixture.id[i], "GPU-%04u", 1000 + index);
+    fixture.gpu[i] = (struct gpu_facts){.id = fixture.id[i],
+                                        .model = "NVIDIA A100-SXM4-80GB",
+                                        .index = index,
+                                        .milli = 1000,
+                                        .mib = 81920,
+                                        .numa = 1};
+    fixture.facts.has_gpus = true;
+    return &fixture.gpu[i];
+}
+
+static void assert_found(enum inventory_source source, uint32_t gpus)
+{
+    assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+    assert_string_equal(fixture.out.problem_text, "");
+    assert_int_equal(fixture.out.source, source);
+    assert_int_equal(fixture.out.gpus, gpus);
+}
+
+static void assert_left_out(enum inventory_problem problem, const char *text)
+{
+    parse();
+    assert_string_equal(fixture.out.problem_text, text);
+    assert_string_equal(inventory_problem_name(fixture.out.problem),
+                        inventory_problem_name(problem));
+    assert_int_equal(fixture.out.gpus, 0);
+    assert_null(fixture.out.gpu);
+    assert_int_equal(fixture.out.advertise_milli, 0);
+}
+
+static void a_node_without_anything_has_no_gpus(void **state)
+{
+    (void)state;
+    start();
+    fixture.rules.advertise = true;
+    parse();
+    assert_found(SOURCE_NONE, 0);
+    assert_int_equal(fixture.out.advertise_milli, 0);
+}
+
+static void allocatable_is_cut_into_gpus(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *amount;
+        uint32_t gpus;
+        uint32_t last;
+    } row[] = {
+        {"0", 0, 0}, {"8000", 8, 1000}, {"8k", 8, 1000},     {"500", 1, 500},
+        {"1", 1, 1}, {"2500", 3, 500},  {"64000", 64, 1000}, {"63001", 64, 1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        fixture.facts.allocatable_milli = row[i].amount;
+        parse();
+        assert_found(SOURCE_ALLOCATABLE, row[i].gpus);
+        for (uint32_t k = 0; k < row[i].gpus; k++) {
+            const struct gpu_facts *gpu = &fixture.out.gpu[k];
+            char id[32];
+            (void)snprintf(id, sizeof id, "n1/gpu-%u", k);
+            assert_string_equal(gpu->id, id);
+            assert_null(gpu->alias);
+            assert_string_equal(gpu->model, "");
+            assert_int_equal(gpu->index, k);
+            assert_int_equal(gpu->milli, k + 1 == row[i].gpus ? row[i].last : 1000);
+            assert_int_equal(gpu->mib, 0);
+            assert_int_equal(gpu->numa, -1);
+            assert_true(gpu->healthy);
+            assert_false(gpu->cordoned);
+        }
+    }
+}
+
+static void labels_tell_model_and_memory(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.allocatable_milli = "2000";
+    fixture.facts.label_product = " Tesla T4 ";
+    fixture.facts.label_memory = "15360";
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_string_equal(fixture.out.gpu[i].model, "Tesla-T4");
+        assert_int_equal(fixture.out.gpu[i].mib, 15360);
+    }
+    static const char *const no_number[] = {"", "lots", "-1", "1.5", "4294967297"};
+    for (size_t i = 0; i < ARRAY_LEN(no_number); i++) {
+        fixture.facts.label_memory = no_number[i];
+        parse();
+        assert_found(SOURCE_ALLOCATABLE, 2);
+        assert_int_equal(fixture.out.gpu[0].mib, 0);
+    }
+    fixture.facts.label_memory = "4294967295";
+    static char huge[MODEL_BYTES_MAX + 2];
+    memset(huge, 'a', sizeof huge - 1);
+    fixture.facts.label_product = huge;
+    parse();
+    assert_int_equal(fixture.out.gpu[0].mib, UINT32_MAX);
+    assert_string_equal(fixture.out.gpu[0].model, "");
+    huge[MODEL_BYTES_MAX] = '\0';
+    parse();
+    assert_string_equal(fixture.out.gpu[0].model, huge);
+}
+
+static void allocatable_that_is_no_amount_is_a_problem(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "-1000", "0.5", "x", "99E"};
+    char text[160];
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        start();
+        fixture.facts.allocatable_milli = bad[i];
+        (void)snprintf(text, sizeof text,
+                       "status.allocatable: \"%s\" is no whole number of thousandths", bad[i]);
+        assert_left_out(PROBLEM_AMOUNT, text);
+        assert_int_equal(fixture.out.source, SOURCE_ALLOCATABLE);
+    }
+}
+
+static void more_gpus_than_the_limit_are_a_problem(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.allocatable_milli = "64001";
+    assert_left_out(PROBLEM_LIMIT, "status.allocatable: 65 GPUs, at most 64 can be kept");
+    fixture.facts.allocatable_milli = "9223372036854775807";
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_LIMIT);
+    start();
+    fixture.facts.label_count = "65";
+    fixture.rules.advertise = true;
+    assert_left_out(PROBLEM_LIMIT, "label nvidia.com/gpu.count: 65 GPUs, at most 64 can be kept");
+    start();
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+        add(i);
+    parse();
+    assert_found(SOURCE_ANNOTATION, 64);
+    add(64);
+    assert_left_out(PROBLEM_LIMIT, "annotation milligpu.io/gpus: 65 GPUs, at most 64 can be kept");
+}
+
+static void foreign_units_are_no_gpus(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *amount;
+        const char *count;
+        uint32_t gpus; /* 99: foreign */
+    } row[] = {
+        {"8000", "8", 8},
+        {"8001", "8", 99},
+        {"8000", "9", 8},
+        {"800", "8", 1},
+        {"799", "8", 99},
+        {"1", "1", 99},
+        {"99", "1", 99},
+        {"100", "1", 1},
+        {"0", "8", 0},
+        {"0", "0", 0},
+        {"1000", "0", 99},
+        {"1", "0", 99},
+        {"500", "1", 1},
+        {"1500", "2", 2},
+        {"80", "8", 99},
+        {"640000", "8", 99},
+        {"1500", "x", 2},
+        {"1500", "-1", 2},
+        {"1", "9223372036854775807", 99},
+        {"9223372036854775807", "1", 99},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        fixture.facts.allocatable_milli = row[i].amount;
+        fixture.facts.label_count = row[i].count;
+        parse();
+        if (row[i].gpus != 99) {
+            assert_found(SOURCE_ALLOCATABLE, row[i].gpus);
+            continue;
+        }
+        char text[160];
+        (void)snprintf(text, sizeof text,
+                       "status.allocatable says %s, label nvidia.com/gpu.count "
+                       "%s: 100 to 1000 for each GPU would be right",
+                       row[i].amount, row[i].count);
+        assert_left_out(PROBLEM_FOREIGN_UNITS, text);
+    }
+}
+
+static void the_label_counts_where_the_node_shows_nothing(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.label_count = "4";
+    fixture.facts.label_product = "NVIDIA-A100-SXM4-80GB";
+    fixture.facts.label_memory = "81920";
+    parse();
+    assert_found(SOURCE_LABEL, 4);
+    assert_string_equal(fixture.out.gpu[3].id, "n1/gpu-3");
+    assert_string_equal(fixture.out.gpu[3].model, "NVIDIA-A100-SXM4-80GB");
+    assert_int_equal(fixture.out.gpu[3].milli, 1000);
+    assert_int_equal(fixture.out.gpu[3].mib, 81920);
+    assert_int_equal(fixture.out.advertise_milli, 0);
+
+    static const char unused[] = "label nvidia.com/gpu.count is not used: set "
+                                 "inventory_from_labels, or show an amount in status.allocatable";
+    fixture.rules.from_labels = false;
+    assert_left_out(PROBLEM_NO_SOURCE, unused);
+    assert_int_equal(fixture.out.source, SOURCE_NONE);
+
+    fixture.rules.from_labels = true;
+    fixture.facts.allocatable_milli = "0"; /* a restarting plugin shows the resource as 0 */
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 0);
+    fixture.facts.allocatable_milli = NULL;
+    fixture.facts.capacity_milli = "4000";
+    assert_left_out(PROBLEM_NO_SOURCE, unused);
+}
+
+static void the_label_counts_where_we_advertise(void **state)
+{
+    (void)state;
+    start();
+    fixture.rules = (struct inventory_rules){.advertise = true, .from_labels = false};
+    fixture.facts.label_count = "4";
+    fixture.facts.allocatable_milli = "0";
+    fixture.facts.capacity_milli = "0";
+    parse();
+    assert_found(SOURCE_LABEL, 4);
+    assert_int_equal(fixture.out.advertise_milli, 4000);
+    fixture.facts.label_count = "0";
+    parse();
+    assert_found(SOURCE_LABEL, 0);
+    assert_int_equal(fixture.out.advertise_milli, 0);
+    fixture.facts.label_count = "four"; /* unreadable: the next source counts */
+    fixture.facts.allocatable_milli = "3000";
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 3);
+    assert_int_equal(fixture.out.advertise_milli, 0);
+    fixture.facts.allocatable_milli = NULL;
+    assert_left_out(PROBLEM_AMOUNT, "label nvidia.com/gpu.count: \"four\" is no whole number");
+    assert_int_equal(fixture.out.source, SOURCE_LABEL);
+    fixture.facts.label_count = NULL;
+    parse();
+    assert_found(SOURCE_NONE, 0);
+}
+
+static void the_annotation_is_the_best_source(void **state)
+{
+    (void)state;
+    start();
+    add(1)->health = "sick";
+    struct gpu_facts *half = add(0);
+    half->milli = 500;
+    half->mib = 40960;
+    half->cordoned = true; /* the annotation cannot cordon */
+    fixture.facts.label_count = "7";
+    fixture.facts.allocatable_milli = "99999";
+    fixture.rules.advertise = true;
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+    const struct gpu_facts *gpu = fixture.out.gpu;
+    assert_string_equal(gpu[0].id, "GPU-1000");
+    assert_string_equal(gpu[0].alias, "n1/gpu-0");
+    assert_string_equal(gpu[0].model, "NVIDIA-A100-SXM4-80GB");
+    assert_int_equal(gpu[0].milli, 500);
+    assert_int_equal(gpu[0].mib, 40960);
+    assert_int_equal(gpu[0].numa, 1);
+    assert_true(gpu[0].healthy);
+    assert_false(gpu[0].cordoned);
+    assert_string_equal(gpu[1].id, "GPU-1001");
+    assert_string_equal(gpu[1].alias, "n1/gpu-1");
+    assert_false(gpu[1].healthy);
+    assert_int_equal(fixture.out.advertise_milli, 1500); /* all GPUs, healthy or not */
+}
+
+static void an_empty_annotation_says_that_there_are_none(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.has_gpus = true;
+    fixture.facts.allocatable_milli = "8000";
+    parse();
+    assert_found(SOURCE_ANNOTATION, 0);
+}
+
+static void a_made_up_id_may_be_written_down_at_its_own_index_only(void **state)
+{
+    (void)state;
+    start();
+    add(3)->id = "n1/gpu-3";
+    add(0)->id = "n2/gpu-3"; /* any other text is an id */
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+    assert_null(fixture.out.gpu[1].alias);
+    assert_string_equal(fixture.out.gpu[0].alias, "n1/gpu-0");
+    fixture.gpu[0].id = "n1/gpu-0";
+    assert_left_out(PROBLEM_ANNOTATION,
+                    "annotation milligpu.io/gpus: [0].uuid: it is the made-up id of another index");
+    fixture.gpu[0].id = "n1/gpu-03";
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_ANNOTATION);
+    fixture.gpu[0].id = "n1";
+    fixture.gpu[1].id = "n1-gpu-3";
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+}
+
+static void a_broken_annotation_names_the_field(void **state)
+{
+    (void)state;
+    static const char uuid[] = "uuid: 1 to 288 printable characters without blanks, commas and "
+                               "quotes would be right";
+    static char huge[GPU_ID_BYTES_MAX + 2];
+    memset(huge, 'a', sizeof huge - 1);
+    const struct {
+        const char *id;
+        const char *model;
+        uint32_t index;
+        uint32_t milli;
+        int32_t numa;
+        const char *what;
+    } row[] = {
+        {NULL, "m", 1, 1000, -1, uuid},
+        {"", "m", 1, 1000, -1, uuid},
+        {"a,b", "m", 1, 1000, -1, uuid},
+        {",b", "m", 1, 1000, -1, uuid},
+        {"a b", "m", 1, 1000, -1, uuid},
+        {"a\"", "m", 1, 1000, -1, uuid},
+        {"a\x7F", "m", 1, 1000, -1, uuid},
+        {"\xC3\xA4", "m", 1, 1000, -1, uuid},
+        {huge, "m", 1, 1000, -1, uuid},
+        {"GPU-1000", "m", 1, 1000, -1, "uuid: another entry has it too"},
+        {"GPU-1", "m", 0, 1000, -1, "index: another entry has it too"},
+        {"GPU-1", "m", 65536, 1000, -1, "index: 0 to 65535 would be right"},
+        {"GPU-1", "m", 1, 0, -1, "milli: 1 to 1000 would be right"},
+        {"GPU-1", "m", 1, 1001, -1, "milli: 1 to 1000 would be right"},
+        {"GPU-1", "m", 1, 1000, -2, "numa: -1 to 32767 would be right"},
+        {"GPU-1", "m", 1, 1000, 32768, "numa: -1 to 32767 would be right"},
+        {"GPU-1", huge, 1, 1000, -1, "model: at most 128 characters would be right"},
+    };
+    char text[192];
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        fixture.facts.allocatable_milli = "2000"; /* no fallback: the annotation counts */
+        add(0);
+        struct gpu_facts *gpu = add(1);
+        gpu->id = row[i].id;
+        gpu->model = row[i].model;
+        gpu->index = row[i].index;
+        gpu->milli = row[i].milli;
+        gpu->numa = row[i].numa;
+        (void)snprintf(text, sizeof text, "annotation milligpu.io/gpus: [1].%s", row[i].what);
+        assert_left_out(PROBLEM_ANNOTATION, text);
+        assert_int_equal(fixture.out.source, SOURCE_ANNOTATION);
+    }
+    start();
+    add(0)->model = NULL; /* unknown, which is not an error */
+    parse();
+    assert_string_equal(fixture.out.gpu[0].model, "");
+}
+
+static void an_annotation_up_to_the_limits_is_believed(void **state)
+{
+    (void)state;
+    static char id[GPU_ID_BYTES_MAX + 1];
+    static char model[MODEL_BYTES_MAX + 1];
+    memset(id, '~', sizeof id - 1);
+    memset(model, 'm', sizeof model - 1);
+    start();
+    add(0)->milli = 1;
+    struct gpu_facts *last = add(1);
+    last->id = id;
+    last->model = model;
+    last->index = 65535;
+    last->numa = 32767;
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+    assert_int_equal(fixture.out.gpu[0].milli, 1);
+    assert_string_equal(fixture.out.gpu[1].id, id);
+    assert_string_equal(fixture.out.gpu[1].alias, "n1/gpu-65535");
+    assert_string_equal(fixture.out.gpu[1].model, model);
+    assert_int_equal(fixture.out.gpu[1].numa, 32767);
+}
+
+static void no_two_entries_are_the_same_gpu_wherever_they_stand(void **state)
+{
+    (void)state;
+    start();
+    for (uint32_t i = 0; i < 3; i++)
+        add(i);
+    fixture.gpu[2].id = fixture.gpu[1].id;
+    assert_left_out(PROBLEM_ANNOTATION,
+                    "annotation milligpu.io/gpus: [2].uuid: another entry has it too");
+    fixture.gpu[2].index = 1;
+    assert_left_out(PROBLEM_ANNOTATION,
+                    "annotation milligpu.io/gpus: [2].index: another entry has it too");
+}
+
+static void an_annotation_that_is_no_json_is_a_problem(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.gpus_error = "milligpu.io/gpus[2].milli: want a number";
+    fixture.facts.allocatable_milli = "8000";
+    assert_left_out(PROBLEM_ANNOTATION, "annotation milligpu.io/gpus[2].milli: want a number");
+    assert_int_equal(fixture.out.source, SOURCE_ANNOTATION);
+    static char huge[1000];
+    memset(huge, 'x', sizeof huge - 1);
+    fixture.facts.gpus_error = huge;
+    parse();
+    assert_int_equal(strlen(fixture.out.problem_text), sizeof fixture.out.problem_text - 1);
+}
+
+static void a_node_that_cannot_be_read_says_nothing_of_its_gpus(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.allocatable_milli = "8000";
+    fixture.facts.unreadable = "metadata.labels: expected an object";
+    assert_left_out(PROBLEM_ANNOTATION, "metadata.labels: expected an object");
+    assert_true(fixture.out.silent);
+    start();
+    fixture.facts.allocatable_milli = "8000x";
+    assert_left_out(PROBLEM_AMOUNT,
+                    "status.allocatable: \"8000x\" is no whole number of thousandths");
+    assert_true(fixture.out.silent);
+    start();
+    fixture.facts.allocatable_milli = "65000";
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_LIMIT);
+    assert_true(fixture.out.silent);
+    start();
+    fixture.facts.allocatable_milli = "8000";
+    fixture.facts.label_mig = "mixed"; /* that MIG is on can still be read */
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_MIG);
+    assert_false(fixture.out.silent);
+}
+
+static void partitioned_gpus_are_left_out(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.allocatable_milli = "8000";
+    fixture.facts.label_mig = "mixed";
+    fixture.facts.label_sharing = "time-slicing";
+    assert_left_out(PROBLEM_MIG, "the node's labels say MIG: \"mixed\"");
+    fixture.facts.label_mig = NULL;
+    assert_left_out(PROBLEM_SHARING, "the node's labels say time-slicing or MPS: \"time-slicing\"");
+    fixture.facts.label_sharing = "2"; /* replicas */
+    assert_left_out(PROBLEM_SHARING, "the node's labels say time-slicing or MPS: \"2\"");
+    add(0); /* applies to every source */
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
+    static const char *const no[] = {"none", "", "false", "0", "1"};
+    for (size_t i = 0; i < ARRAY_LEN(no); i++) {
+        fixture.facts.label_sharing = no[i];
+        parse();
+        assert_found(SOURCE_ANNOTATION, 1);
+    }
+}
+
+/* An agent that names its GPUs says of each whether MIG has it; labels say it of the node. */
+static void labels_do_not_speak_against_an_agent(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.label_mig = "mixed";
+    fixture.facts.label_sharing = "4";
+    fixture.facts.label_count = "2";
+    add(0)->held = "mig";
+    add(1);
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_MIG); /* no agent wrote this annotation */
+    fixture.facts.agent = true;
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+    assert_string_equal(fixture.out.gpu[0].held, "mig");
+    assert_null(fixture.out.gpu[1].held);
+
+    fixture.facts.gpus_error = "milligpu.io/gpus: no JSON";
+    fixture.facts.has_gpus = false;
+    fixture.facts.gpus = 0;
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_ANNOTATION);
+    assert_true(fixture.out.silent); /* the GPUs that were known stay */
+    fixture.facts.gpus_error = NULL; /* the agent has started, and said nothing yet */
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_MIG);
+    fixture.facts.label_mig = NULL;
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
+}
+
+static void more_whole_gpus_than_there_are_are_shared_by_somebody_else(void **state)
+{
+    static const char shared[] = "the device plugin shows 4 GPUs, and the node has 1: somebody "
+                                 "else shares them (time-slicing, MPS)";
+    (void)state;
+    start();
+    fixture.facts.label_count = "1";
+    fixture.facts.whole_capacity = fixture.facts.whole_allocatable = "4";
+    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
+    assert_int_equal(fixture.out.source, SOURCE_LABEL);
+    assert_int_equal(fixture.out.plugin.state, PLUGIN_NONE);
+    fixture.rules.advertise = true;
+    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
+    fixture.rules = (struct inventory_rules){.from_labels = true, .plugin = PLUGIN_IGNORE};
+    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
+    fixture.facts.whole_allocatable = "0"; /* the plugin restarts */
+    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
+    fixture.facts.whole_allocatable = "4";
+    fixture.facts.whole_capacity = NULL;
+    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
+    fixture.facts.label_count = "4";
+    parse();
+    assert_found(SOURCE_LABEL, 4);
+    fixture.facts.label_count = "3";
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_FOREIGN_UNITS);
+
+    fixture.facts.label_count = NULL; /* the amount alone counts the GPUs */
+    fixture.facts.allocatable_milli = "500";
+    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
+    fixture.facts.allocatable_milli = "4000";
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 4);
+    fixture.facts.label_count = "8"; /* half of the GPUs are for shares */
+    fixture.facts.whole_allocatable = "8";
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 4);
+    fixture.facts.label_count = "many"; /* it counts nothing */
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_FOREIGN_UNITS);
+    fixture.facts.label_count = "0";
+    fixture.facts.allocatable_milli = NULL;
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_FOREIGN_UNITS);
+}
+
+static void more_whole_gpus_than_an_agent_names_are_shared_by_somebody_else(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.agent = true;
+    add(0);
+    add(1);
+    fixture.facts.whole_capacity = fixture.facts.whole_allocatable = "8";
+    assert_left_out(PROBLEM_FOREIGN_UNITS,
+                    "the device plugin shows 8 GPUs, and the node has 2: somebody else shares them "
+                    "(time-slicing, MPS)");
+    assert_int_equal(fixture.out.source, SOURCE_ANNOTATION);
+    fixture.facts.whole_capacity = fixture.facts.whole_allocatable = "2";
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+    fixture.facts.whole_capacity = fixture.facts.whole_allocatable = "14"; /* parts of MIG */
+    fixture.facts.label_count = "14";
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+}
+
+static void parts_under_another_name_are_shared_by_somebody_else(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.label_count = "1";
+    fixture.facts.whole_shared = "4";
+    assert_left_out(PROBLEM_SHARING, "status shows GPUs shared by time-slicing or MPS: \"4\" of "
+                                     "the resource whose name ends in .shared");
+    fixture.facts.agent = true;
+    add(0);
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
+    fixture.facts.whole_shared = "some";
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
+    fixture.facts.whole_shared = "0"; /* what kubelet leaves behind */
+    parse();
+    assert_found(SOURCE_ANNOTATION, 1);
+}
+
+static void a_node_for_virtual_machines_is_left_out(void **state)
+{
+    static const char *const no[] = {"container", "", "vm", "none"};
+    (void)state;
+    start();
+    fixture.facts.label_count = "2";
+    fixture.facts.label_workload = "vm-passthrough";
+    fixture.facts.label_mig = "mixed";
+    assert_left_out(PROBLEM_VIRTUAL_MACHINES, "label nvidia.com/gpu.workload.config gives the GPUs "
+                                              "to virtual machines: \"vm-passthrough\"");
+    assert_false(fixture.out.silent);
+    fixture.facts.label_mig = NULL;
+    fixture.facts.label_workload = "vm-vgpu";
+    fixture.facts.agent = true; /* the host sees these GPUs */
+    add(0);
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_VIRTUAL_MACHINES);
+    for (size_t i = 0; i < ARRAY_LEN(no); i++) {
+        fixture.facts.label_workload = no[i];
+        parse();
+        assert_found(SOURCE_ANNOTATION, 1);
+    }
+    assert_true(inventory_is_excluded(PROBLEM_VIRTUAL_MACHINES));
+    assert_true(inventory_is_excluded(PROBLEM_MIG));
+    assert_true(inventory_is_excluded(PROBLEM_SHARING));
+    assert_false(inventory_is_excluded(PROBLEM_NO_SOURCE));
+    assert_false(inventory_is_excluded(PROBLEM_NONE));
+}
+
+static void gpus_that_no_source_names_are_missed(void **state)
+{
+    static const char missing[] = "no source of shares: label nvidia.com/gpu.count (from feature "
+                                  "discovery) or annotation milligpu.io/gpus (from milligpu-node) "
+                                  "is missing";
+    (void)state;
+    start();
+    fixture.facts.whole_capacity = "8"; /* allocatable: 0 */
+    assert_left_out(PROBLEM_NO_SOURCE, missing);
+    assert_int_equal(fixture.out.source, SOURCE_NONE);
+    assert_false(fixture.out.silent);
+    fixture.facts.whole_capacity = NULL;
+    fixture.facts.whole_allocatable = "8";
+    assert_left_out(PROBLEM_NO_SOURCE, missing);
+    fixture.facts.whole_allocatable = fixture.facts.whole_capacity = "0";
+    parse();
+    assert_found(SOURCE_NONE, 0); /* a plugin was there; there may never have been a GPU */
+    fixture.facts.label_product = "Tesla-T4";
+    assert_left_out(PROBLEM_NO_SOURCE, missing);
+    fixture.facts.label_product = NULL;
+    static struct label labels[] = {{"a", "true"}, {"nvidia.com/gpu.present", "false"}};
+    fixture.facts.label = labels; /* the operator found GPUs, and none of its programs runs yet */
+    fixture.facts.labels = ARRAY_LEN(labels);
+    parse();
+    assert_found(SOURCE_NONE, 0);
+    labels[1].value = "true";
+    assert_left_out(PROBLEM_NO_SOURCE, missing);
+    fixture.facts.label = &labels[1];
+    fixture.facts.labels = 1;
+    assert_left_out(PROBLEM_NO_SOURCE, missing);
+    fixture.facts.label = labels;
+    parse();
+    assert_found(SOURCE_NONE, 0);
+    fixture.facts.agent = true;
+    assert_left_out(PROBLEM_NO_SOURCE, missing);
+    fixture.facts.has_gpus = true; /* the agent says that there is none */
+    parse();
+    assert_found(SOURCE_ANNOTATION, 0);
+    fixture.facts.whole_allocatable = "8";
+    assert_left_out(PROBLEM_NO_SOURCE, "the device plugin shows 8 GPUs, and the source of shares "
+                                       "(annotation) none");
+    fixture.facts.has_gpus = fixture.facts.agent = false;
+    fixture.facts.allocatable_milli = "0";
+    assert_left_out(PROBLEM_NO_SOURCE, "the device plugin shows 8 GPUs, and the source of shares "
+                                       "(allocatable) none");
+}
+
+static enum plugin_state plugin_shown(const char *capacity, const char *allocatable)
+{
+    fixture.facts.whole_capacity = capacity;
+    fixture.facts.whole_allocatable = allocatable;
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+    return fixture.out.plugin.state;
+}
+
+/* auto, expect, ignore */
+static void assert_plugin(const char *capacity, const char *allocatable, const char *states)
+{
+    static const char letter[] = {'-', 'z', 'u', 'd'};
+    static_assert(PLUGIN_NONE == 0 && PLUGIN_ZERO == 1 && PLUGIN_UP == 2 && PLUGIN_DOWN == 3,
+                  "the letters are those of the states");
+    for (int rule = PLUGIN_AUTO; rule <= PLUGIN_IGNORE; rule++) {
+        fixture.rules.plugin = (enum plugin_rule)rule;
+        const char shown = letter[plugin_shown(capacity, allocatable)];
+        if (shown != states[rule])
+            fail_msg("%s, %s, %d: %c", capacity, allocatable, rule, shown);
+    }
+}
+
+static void without_an_agent_a_plugin_that_offers_nothing_closes_the_node(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.label_count = "2";
+    assert_plugin(NULL, NULL, "-d-");
+    assert_plugin("2", "2", "uu-");
+    assert_plugin("2", "1", "uu-");
+    assert_plugin(NULL, "1", "uu-");
+    assert_plugin("2", "0", "dd-");
+    assert_plugin("2", NULL, "dd-");
+    assert_plugin("0", "0", "zd-");
+    assert_plugin("0", NULL, "zd-");
+    assert_plugin("x", "0", "zd-");
+    fixture.facts.plugin_paused = true; /* by labels of NVIDIA's operator */
+    assert_plugin("0", "0", "dd-");
+    assert_plugin(NULL, NULL, "-d-");
+    assert_plugin("2", "1", "uu-");
+    fixture.facts.agent = true; /* which has not named its GPUs */
+    assert_plugin("2", "0", "dd-");
+    add(0);
+    add(1);
+    assert_plugin("2", "0", "---");
+    fixture.facts.agent = false;
+    assert_plugin("2", "0", "dd-");
+    start();
+    fixture.rules.plugin = PLUGIN_EXPECT;
+    assert_int_equal(plugin_shown(NULL, NULL), PLUGIN_NONE); /* no GPUs, so nothing to close */
+}
+
+static void an_amount_of_the_plugin_that_cannot_be_read_closes_the_node(void **state)
+{
+    (void)state;
+    start();
+    fixture.facts.label_count = "2";
+    fixture.facts.whole_capacity = "2";
+    fixture.facts.whole_allocatable = "two";
+    assert_left_out(PROBLEM_AMOUNT, "status.allocatable of whole GPUs: \"two\" is no whole number");
+    assert_true(fixture.out.silent);
+    assert_int_equal(fixture.out.plugin.state, PLUGIN_NONE);
+    fixture.rules.plugin = PLUGIN_IGNORE;
+    parse();
+    assert_found(SOURCE_LABEL, 2);
+    fixture.rules.plugin = PLUGIN_AUTO;
+    fixture.facts.agent = true;
+    add(0);
+    add(1);
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+}
+
+static void a_plugin_offers_as_many_as_are_healthy(void **state)
+{
+    static const struct {
+        const char *capacity;
+        const char *allocatable;
+        uint32_t offered;
+        uint32_t healthy; /* of three, one of which is known to be sick */
+    } row[] = {
+        {"3", "2", 2, 2}, {"3", "1", 1, 2},  {"3", "3", 3, 2}, {"2", "2", 2, 2},
+        {"1", "1", 1, 2}, {NULL, "1", 1, 2}, {"4", "3", 3, 3}, {"99999999999", "3", 3, UINT32_MAX},
+    };
+    (void)state;
+    start();
+    for (uint32_t i = 0; i < 3; i++)
+        add(i);
+    fixture.gpu[1].health = "sick";
+    fixture.facts.label_count = "99999999999";
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        assert_int_equal(plugin_shown(row[i].capacity, row[i].allocatable), PLUGIN_UP);
+        assert_int_equal(fixture.out.plugin.offered, row[i].offered);
+        assert_int_equal(fixture.out.plugin.healthy, row[i].healthy);
+    }
+    fixture.gpu[0].health = fixture.gpu[2].health = "sick"; /* so none should be offered */
+    assert_int_equal(plugin_shown("3", "1"), PLUGIN_UP);
+    assert_int_equal(fixture.out.plugin.healthy, 0);
+    assert_int_equal(plugin_shown("3", "99999999999"), PLUGIN_UP);
+    assert_int_equal(fixture.out.plugin.offered, UINT32_MAX);
+}
+
+static void a_plugin_that_shows_nothing_is_judged_by_what_was_seen(void **state)
+{
+    const struct plugin_report zero = {.state = PLUGIN_ZERO};
+    const struct plugin_report up = {.state = PLUGIN_UP, .offered = 7, .healthy = 8};
+    (void)state;
+    assert_int_equal(plugin_judged(&zero, PLUGIN_NONE).state, PLUGIN_NONE);
+    assert_int_equal(plugin_judged(&zero, PLUGIN_UP).state, PLUGIN_DOWN);
+    assert_int_equal(plugin_judged(&zero, PLUGIN_DOWN).state, PLUGIN_DOWN);
+    assert_int_equal(plugin_judged(&up, PLUGIN_DOWN).state, PLUGIN_UP);
+    assert_int_equal(plugin_judged(&up, PLUGIN_NONE).offered, 7);
+    assert_int_equal(plugin_judged(&up, PLUGIN_NONE).healthy, 8);
+}
+
+static void cordons_name_gpus_or_all(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cordon;
+        const char *which; /* indexes */
+        const char *slip;  /* NULL: every entry names a GPU */
+    } row[] = {
+        {NULL, "", NULL},
+        {"", "", NULL},
+        {"all", "012", NULL},
+        {" all ", "012", NULL},
+        {"GPU-1001", "1", NULL},
+        {"n1/gpu-1", "1", NULL},
+        {"GPU-1000, GPU-1002", "02", NULL},
+        {"GPU-1001,n1/gpu-1", "1", NULL},
+        {",, ,", "", NULL},
+        {"n1/gpu-2,all", "012", NULL},
+        {"GPU-100", "", "\"GPU-100\" names no GPU: ids of this node or \"all\" would be right"},
+        {"gpu-1001", "", "\"gpu-1001\" names no GPU: ids of this node or \"all\" would be right"},
+        {"GPU-1001 GPU-1002", "",
+         "\"GPU-1001 GPU-1002\" names no GPU: ids of this node or \"all\" would be right"},
+        {"n1/gpu-7", "", "\"n1/gpu-7\" names no GPU: ids of this node or \"all\" would be right"},
+        {"0", "", "\"0\" names no GPU: the GPU with this index is GPU-1000"},
+        {"1", "", "\"1\" names no GPU: the GPU with this index is GPU-1001"},
+        {"3", "", "\"3\" names no GPU: ids of this node or \"all\" would be right"},
+        {"-1", "", "\"-1\" names no GPU: ids of this node or \"all\" would be right"},
+        {"All", "", "\"All\" names no GPU: ids of this node or \"all\" would be right"},
+        {"GPU-1000, 2 ,GPU-1001", "01", "\"2\" names no GPU: the GPU with this index is GPU-1002"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        char slip[160] = "";
+        start();
+        for (uint32_t k = 0; k < 3; k++)
+            add(k);
+        fixture.facts.cordon = row[i].cordon;
+        parse();
+        assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+        assert_int_equal(fixture.out.gpus, 3);
+        if (row[i].slip != NULL)
+            (void)snprintf(slip, sizeof slip, "annotation milligpu.io/cordon: %s", row[i].slip);
+        assert_string_equal(fixture.out.problem_text, slip);
+        for (uint32_t k = 0; k < 3; k++)
+            assert_int_equal(fixture.out.gpu[k].cordoned,
+                             strchr(row[i].which, (int)('0' + k)) != NULL);
+    }
+    start();
+    fixture.facts.allocatable_milli = "2000";
+    fixture.facts.cordon = "n1/gpu-1";
+    parse();
+    assert_false(fixture.out.gpu[0].cordoned);
+    assert_true(fixture.out.gpu[1].cordoned);
+    fixture.facts.allocatable_milli = "1000";
+    fixture.facts.cordon = "n1/gpu-0,x";
+    parse();
+    assert_true(fixture.out.gpu[0].cordoned);
+    assert_string_equal(fixture.out.problem_text,
+                        "annotation milligpu.io/cordon: \"x\" names no "
+                        "GPU: ids of this node or \"all\" would be right");
+    start();
+    add(1);
+    fixture.facts.cordon = "0"; /* no GPU has this index */
+    parse();
+    assert_string_equal(fixture.out.problem_text,
+                        "annotation milligpu.io/cordon: \"0\" names no "
+                        "GPU: ids of this node or \"all\" would be right");
+    start();
+    fixture.facts.cordon = "n1/gpu-1";
+    fixture.facts.allocatable_milli = "0"; /* while a plugin restarts there is nothing to name */
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 0);
+}
+
+static void health_has_the_usual_words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *word;
+        bool healthy;
+        bool known;
+    } row[] = {
+        {NULL, true, true},         {"Healthy", true, true},
+        {"healthy", true, true},    {"OK", true, true},
+        {" ok ", true, true},       {"good", true, true},
+        {"Ready", true, true},      {"up", true, true},
+        {"Unhealthy", false, true}, {"UNKNOWN", false, true},
+        {"bad", false, true},       {"degraded", false, true},
+        {"down", false, true},      {"error", false, true},
+        {"failed", false, true},    {"lost", false, true},
+        {"sick", false, true},      {"", false, false},
+        {"okay", false, false},     {"healthy!", false, false},
+        {"*", false, false},        {"not healthy", false, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        char slip[160] = "";
+        start();
+        add(0);
+        add(1)->health = row[i].word;
+        parse();
+        assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+        assert_true(fixture.out.gpu[0].healthy);
+        assert_int_equal(fixture.out.gpu[1].healthy, row[i].healthy);
+        if (!row[i].known)
+            (void)snprintf(slip, sizeof slip,
+                           "annotation milligpu.io/gpus: [1].health: \"%s\" is no known word and "
+                           "closes the GPU: \"healthy\" or \"unhealthy\" would be right",
+                           row[i].word);
+        assert_string_equal(fixture.out.problem_text, slip);
+    }
+}
+
+static void link(uint32_t entry, const char **names, uint32_t count)
+{
+    fixture.gpu[entry].nvlink = names;
+    fixture.gpu[entry].nvlinks = count;
+}
+
+static void a_link_that_either_side_names_is_one(void **state)
+{
+    (void)state;
+    static const char *first[] = {"GPU-1003"};
+    static const char *second[] = {"GPU-1003", "n1/gpu-0", "GPU-1003"}; /* by its made-up id */
+    start();
+    add(3);
+    add(0);
+    add(1);
+    add(2);
+    fixture.gpu[0].peers = UINT64_MAX; /* is set here, whatever it was */
+    link(1, first, 1);
+    link(3, second, 3);
+    parse();
+    assert_found(SOURCE_ANNOTATION, 4);
+    /* in the order of the indexes */
+    assert_int_equal(fixture.out.gpu[0].peers, 1 << 3 | 1 << 2);
+    assert_int_equal(fixture.out.gpu[1].peers, 0);
+    assert_int_equal(fixture.out.gpu[2].peers, 1 << 3 | 1 << 0);
+    assert_int_equal(fixture.out.gpu[3].peers, 1 << 0 | 1 << 2);
+}
+
+static void the_first_gpu_alone_may_name_a_link(void **state)
+{
+    (void)state;
+    static const char *names[] = {"GPU-1001"};
+    start();
+    add(0);
+    add(1);
+    link(0, names, 1);
+    parse();
+    assert_found(SOURCE_ANNOTATION, 2);
+    assert_int_equal(fixture.out.gpu[0].peers, 1 << 1);
+    assert_int_equal(fixture.out.gpu[1].peers, 1 << 0);
+}
+
+static void a_link_that_means_nothing_is_a_slip_and_closes_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        const char *slip;
+    } row[] = {
+        {"GPU-1001", "[1].nvlink: \"GPU-1001\" is the GPU itself"},
+        {"n1/gpu-1", "[1].nvlink: \"n1/gpu-1\" is the GPU itself"},
+        {"GPU-9", "[1].nvlink: \"GPU-9\" names no GPU of the node: uuids of this annotation would "
+                  "be right"},
+        {"", "[1].nvlink: \"\" names no GPU of the node: uuids of this annotation would be right"},
+        {NULL, "[1].nvlink: a list of at most 64 uuids would be right"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const char *names[] = {row[i].name, "GPU-1000"};
+        char slip[160];
+        start();
+        add(0);
+        add(1)->nvlink_odd = row[i].name == NULL;
+        link(1, row[i].name != NULL ? names : &names[1], row[i].name != NULL ? 2 : 1);
+        parse();
+        (void)snprintf(slip, sizeof slip, "annotation milligpu.io/gpus: %s", row[i].slip);
+        assert_string_equal(fixture.out.problem_text, slip);
+        assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+        assert_int_equal(fixture.out.gpus, 2);
+        assert_true(fixture.out.gpu[1].healthy);
+        assert_int_equal(fixture.out.gpu[0].peers, 2);
+        assert_int_equal(fixture.out.gpu[1].peers, 1);
+    }
+}
+
+static void who_holds_a_gpu_whole_is_one_of_five_words(void **state)
+{
+    (void)state;
+    static char longest[HOLD_BYTES_MAX + 1];
+    static char longer[HOLD_BYTES_MAX + 2];
+    static const struct {
+        const char *word;
+        const char *read;
+    } row[] = {
+        {NULL, NULL},           {"pod:4f1d-22", "pod:4f1d-22"},
+        {"env:a", "env:a"},     {"process", "process"},
+        {"unknown", "unknown"}, {longest, longest},
+        {"mig", "mig"},         {"mig:1", "unknown"},
+        {longer, "unknown"},    {"", "unknown"},
+        {"pod:", "unknown"},    {"env:", "unknown"},
+        {"Pod:a", "unknown"},   {"process:1", "unknown"},
+        {"nobody", "unknown"},
+    };
+    memset(longest, 'u', sizeof longest - 1);
+    memcpy(longest, "pod:", 4);
+    memset(longer, 'u', sizeof longer - 1);
+    memcpy(longer, "env:", 4);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const bool slip = row[i].read != row[i].word;
+        start();
+        add(0);
+        add(1)->held = row[i].word;
+        parse();
+        assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+        assert_int_equal(fixture.out.gpus, 2);
+        assert_null(fixture.out.gpu[0].held);
+        if (row[i].read == NULL)
+            assert_null(fixture.out.gpu[1].held);
+        else
+            assert_string_equal(fixture.out.gpu[1].held, row[i].read);
+        assert_int_equal(slip && strcmp(row[i].read, row[i].word) != 0,
+                         fixture.out.problem_text[0] != '\0');
+        if (fixture.out.problem_text[0] != '\0')
+            assert_non_null(
+                strstr(fixture.out.problem_text, "annotation milligpu.io/gpus: [1].held: \""));
+    }
+}
+
+static void a_sick_gpu_says_why_and_since_when(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *health;
+        const char *reason;
+        const char *since;
+        const char *ill;
+    } row[] = {
+        {"failed", "XID 79", "2026-11-24T20:01:02Z", "XID 79, since 2026-11-24T20:01:02Z"},
+        {"failed", "XID 79", NULL, "XID 79"},
+        {"failed", "XID 79", "", "XID 79"},
+        {"failed", NULL, "2026-11-24T20:01:02Z", NULL},
+        {"failed", "", "2026-11-24T20:01:02Z", NULL},
+        {"nonsense", "who\nknows", NULL, "who\\nknows"},
+        {"healthy", "it was", "yesterday", NULL},
+        {NULL, "it was", "yesterday", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        struct gpu_facts *gpu = add(0);
+        gpu->health = row[i].health;
+        gpu->reason = row[i].reason;
+        gpu->since = row[i].since;
+        parse();
+        if (row[i].ill == NULL)
+            assert_null(fixture.out.gpu[0].ill);
+        else
+            assert_string_equal(fixture.out.gpu[0].ill, row[i].ill);
+    }
+    static char long_text[1000];
+    memset(long_text, 'r', sizeof long_text - 1);
+    start();
+    struct gpu_facts *gpu = add(0);
+    gpu->health = "failed";
+    gpu->reason = long_text;
+    gpu->since = long_text;
+    parse();
+    assert_int_equal(strlen(fixture.out.gpu[0].ill), 127 + strlen(", since ") + 39);
+}
+
+static void a_hold_that_means_nothing_says_what_would_be_right(void **state)
+{
+    (void)state;
+    start();
+    add(0)->held = "somebody";
+    parse();
+    assert_string_equal(
+        fixture.out.problem_text,
+        "annotation milligpu.io/gpus: [0].held: \"somebody\" is no known word and "
+        "closes the GPU: \"pod:UID\", \"env:UID\", \"process\" or \"mig\" would be right");
+}
+
+static void links_are_read_from_the_source_alone(void **state)
+{
+    (void)state;
+    static const char *names[] = {"n1/gpu-1", "nobody"};
+    start();
+    add(0);
+    link(0, names, 2);
+    fixture.facts.has_gpus = false;
+    fixture.facts.label_count = "2";
+    parse();
+    assert_found(SOURCE_LABEL, 2);
+    assert_int_equal(fixture.out.gpu[0].peers | fixture.out.gpu[1].peers, 0);
+}
+
+static void sixty_four_gpus_may_all_be_linked(void **state)
+{
+    (void)state;
+    const char *names[64];
+    start();
+    for (uint32_t i = 0; i < 64; i++)
+        names[i] = add(i)->id;
+    for (uint32_t i = 0; i < 64; i++)
+        link(i, names, i); /* those before it: the others follow from them */
+    parse();
+    assert_found(SOURCE_ANNOTATION, 64);
+    for (uint32_t i = 0; i < 64; i++)
+        assert_int_equal(fixture.out.gpu[i].peers, ~((uint64_t)1 << i));
+}
+
+static void several_slips_are_counted_and_the_first_is_told(void **state)
+{
+    (void)state;
+    start();
+    add(0)->health = "fine";
+    add(1)->health = "fine, too";
+    fixture.gpu[2].health = "not of this node";
+    fixture.facts.cordon = "0,GPU-9,GPU-1001";
+    parse();
+    assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+    assert_string_equal(
+        fixture.out.problem_text,
+        "4 mistakes, the first: annotation milligpu.io/gpus: [0].health: \"fine\" is "
+        "no known word and closes the GPU: \"healthy\" or \"unhealthy\" would be "
+        "right");
+    assert_false(fixture.out.gpu[0].cordoned);
+    assert_true(fixture.out.gpu[1].cordoned);
+    fixture.facts.gpu[0].milli = 0; /* a problem comes first */
+    assert_left_out(PROBLEM_ANNOTATION,
+                    "annotation milligpu.io/gpus: [0].milli: 1 to 1000 would be right");
+}
+
+static void words_of_an_annotation_that_is_not_the_source_do_not_matter(void **state)
+{
+    (void)state;
+    start();
+    add(0)->health = "fine";
+    fixture.facts.has_gpus = false;
+    fixture.facts.allocatable_milli = "1000";
+    parse();
+    assert_found(SOURCE_ALLOCATABLE, 1);
+    assert_true(fixture.out.gpu[0].healthy);
+}
+
+static void memory_of_a_share_is_rounded_down(void **state)
+{
+    (void)state;
+    assert_int_equal(inventory_share_mib(16384, 1000, 300), 4915);
+    assert_int_equal(inventory_share_mib(81920, 1000, 1000), 81920);
+    assert_int_equal(inventory_share_mib(40960, 500, 500), 40960);
+    assert_int_equal(inventory_share_mib(40960, 500, 250), 20480);
+    assert_int_equal(inventory_share_mib(0, 1000, 300), 0);
+    assert_int_equal(inventory_share_mib(999, 1000, 1), 0);
+    assert_int_equal(inventory_share_mib(UINT32_MAX, 1000, 1000), UINT32_MAX);
+    assert_int_equal(inventory_share_mib(UINT32_MAX, 1, 1000), UINT32_MAX);
+    assert_int_equal(inventory_share_mib(1000, 500, 1000), 2000); /* adopted, then shrunk */
+    assert_int_equal(inventory_share_mib(1000, 0, 5), 0);
+}
+
+static void names_are_those_of_the_tables(void **state)
+{
+    (void)state;
+    assert_string_equal(inventory_problem_name(PROBLEM_NONE), "none");
+    assert_string_equal(inventory_problem_name(PROBLEM_LIMIT), "limit");
+    assert_string_equal(inventory_source_name(SOURCE_NONE), "none");
+    assert_string_equal(inventory_source_name(SOURCE_ALLOCATABLE), "allocatable");
+}
+
+static uint32_t draw(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(*seed >> 33) % below;
+}
+
+static void assert_keeps_its_word(const struct inventory *out)
+{
+    uint32_t milli = 0;
+    assert_true(out->gpus <= GPUS_PER_NODE_MAX);
+    assert_true(out->problem == PROBLEM_NONE || out->problem_text[0] != '\0');
+    if (out->problem != PROBLEM_NONE)
+        assert_int_equal(out->gpus, 0);
+    assert_true(out->problem != PROBLEM_NONE || !out->silent);
+    for (uint32_t i = 0; i < out->gpus; i++) {
+        const struct gpu_facts *gpu = &out->gpu[i];
+        assert_in_range(gpu->milli, 1, GPU_MILLI);
+        assert_non_null(gpu->model);
+        milli += gpu->milli;
+        for (uint32_t k = 0; k < i; k++) {
+            assert_true(out->gpu[k].index < gpu->index);
+            assert_string_not_equal(out->gpu[k].id, gpu->id);
+            if (gpu->alias != NULL)
+                assert_string_not_equal(out->gpu[k].id, gpu->alias);
+        }
+    }
+    assert_true(out->advertise_milli == 0 || out->advertise_milli == milli);
+}
+
+static void any_node_gets_an_inventory_that_keeps_its_word(void **state)
+{
+    (void)state;
+    static const char *const amount[] = {NULL, "", "0", "500", "8000", "64000", "x", "-1", "1e9"};
+    static const char *const word[] = {NULL,  NULL, NULL, "",   "none",
+                                       "all", "1",  "8",  "T4", "GPU-1001"};
+    static const char *const id[] = {NULL, "", "n1/gpu-0", "n1/gpu-1", "GPU-a", "GPU-b", "GPU-c"};
+    const char *env = getenv("INVENTORY_SEED"); /* NOLINT(concurrency-mt-unsafe) */
+    uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 9;
+    print_message("INVENTORY_SEED=%llu\n", (unsigned long long)seed);
+    uint32_t problem[PROBLEM_LIMIT + 1] = {0};
+    uint32_t source[SOURCE_ALLOCATABLE + 1] = {0};
+    uint32_t plugin[PLUGIN_DOWN + 1] = {0};
+    for (int i = 0; i < walk_steps(50000, 2500); i++) {
+        start();
+        fixture.rules.advertise = draw(&seed, 2) > 0;
+        fixture.rules.from_labels = draw(&seed, 2) > 0;
+        fixture.facts.capacity_milli = amount[draw(&seed, ARRAY_LEN(amount))];
+        fixture.facts.allocatable_milli = amount[draw(&seed, ARRAY_LEN(amount))];
+        fixture.facts.label_count = word[draw(&seed, ARRAY_LEN(word))];
+        fixture.facts.label_memory = word[draw(&seed, ARRAY_LEN(word))];
+        fixture.facts.label_product = word[draw(&seed, ARRAY_LEN(word))];
+        fixture.facts.cordon = word[draw(&seed, ARRAY_LEN(word))];
+        fixture.facts.label_mig = draw(&seed, 9) == 0 ? "single" : NULL;
+        fixture.facts.label_sharing = draw(&seed, 9) == 0 ? "mps" : NULL;
+        fixture.facts.label_workload = draw(&seed, 20) == 0 ? "vm-vgpu" : NULL;
+        fixture.facts.whole_shared =
+            draw(&seed, 9) == 0 ? word[draw(&seed, ARRAY_LEN(word))] : NULL;
+        fixture.facts.whole_capacity = word[draw(&seed, ARRAY_LEN(word))];
+        fixture.facts.whole_allocatable = amount[draw(&seed, 3)];
+        if (draw(&seed, 4) == 0)
+            fixture.facts.whole_allocatable = word[draw(&seed, ARRAY_LEN(word))];
+        fixture.facts.plugin_paused = draw(&seed, 3) == 0;
+        fixture.facts.agent = draw(&seed, 3) == 0;
+        fixture.rules.plugin = (enum plugin_rule)draw(&seed, 3);
+        fixture.facts.gpus_error = draw(&seed, 9) == 0 ? "not JSON" : NULL;
+        fixture.facts.has_gpus = draw(&seed, 2) > 0;
+        const uint32_t gpus = fixture.facts.has_gpus ? draw(&seed, 3) : 0;
+        for (uint32_t k = 0; k < gpus; k++) {
+            struct gpu_facts *gpu = add(draw(&seed, 3));
+            if (draw(&seed, 2) > 0)
+                gpu->id = id[draw(&seed, ARRAY_LEN(id))];
+            gpu->milli = draw(&seed, 1010);
+        }
+        parse();
+        assert_keeps_its_word(&fixture.out);
+        problem[fixture.out.problem]++;
+        source[fixture.out.source]++;
+        plugin[fixture.out.plugin.state]++;
+        assert_true(fixture.out.plugin.state == PLUGIN_NONE || fixture.out.gpus > 0);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(plugin); i++)
+        assert_true(plugin[i] > 10);
+    for (size_t i = 0; i < ARRAY_LEN(problem); i++)
+        assert_true(problem[i] > 10);
+    for (size_t i = 0; i < ARRAY_LEN(source); i++)
+        assert_true(source[i] > 10);
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    arena_done(&fixture.arena);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_node_without_anything_has_no_gpus),
+        cmocka_unit_test(allocatable_is_cut_into_gpus),
+        cmocka_unit_test(labels_tell_model_and_memory),
+        cmocka_unit_test(allocatable_that_is_no_amount_is_a_problem),
+        cmocka_unit_test(more_gpus_than_the_limit_are_a_problem),
+        cmocka_unit_test(foreign_units_are_no_gpus),
+        cmocka_unit_test(the_label_counts_where_the_node_shows_nothing),
+        cmocka_unit_test(the_label_counts_where_we_advertise),
+        cmocka_unit_test(the_annotation_is_the_best_source),
+        cmocka_unit_test(an_empty_annotation_says_that_there_are_none),
+        cmocka_unit_test(a_made_up_id_may_be_written_down_at_its_own_index_only),
+        cmocka_unit_test(a_broken_annotation_names_the_field),
+        cmocka_unit_test(an_annotation_up_to_the_limits_is_believed),
+        cmocka_unit_test(no_two_entries_are_the_same_gpu_wherever_they_stand),
+        cmocka_unit_test(an_annotation_that_is_no_json_is_a_problem),
+        cmocka_unit_test(a_node_that_cannot_be_read_says_nothing_of_its_gpus),
+        cmocka_unit_test(partitioned_gpus_are_left_out),
+        cmocka_unit_test(labels_do_not_speak_against_an_agent),
+        cmocka_unit_test(more_whole_gpus_than_there_are_are_shared_by_somebody_else),
+        cmocka_unit_test(more_whole_gpus_than_an_agent_names_are_shared_by_somebody_else),
+        cmocka_unit_test(parts_under_another_name_are_shared_by_somebody_else),
+        cmocka_unit_test(a_node_for_virtual_machines_is_left_out),
+        cmocka_unit_test(gpus_that_no_source_names_are_missed),
+        cmocka_unit_test(without_an_agent_a_plugin_that_offers_nothing_closes_the_node),
+        cmocka_unit_test(an_amount_of_the_plugin_that_cannot_be_read_closes_the_node),
+        cmocka_unit_test(a_plugin_offers_as_many_as_are_healthy),
+        cmocka_unit_test(a_plugin_that_shows_nothing_is_judged_by_what_was_seen),
+        cmocka_unit_test(cordons_name_gpus_or_all),
+        cmocka_unit_test(health_has_the_usual_words),
+        cmocka_unit_test(a_link_that_either_side_names_is_one),
+        cmocka_unit_test(the_first_gpu_alone_may_name_a_link),
+        cmocka_unit_test(a_link_that_means_nothing_is_a_slip_and_closes_nothing),
+        cmocka_unit_test(who_holds_a_gpu_whole_is_one_of_five_words),
+        cmocka_unit_test(a_sick_gpu_says_why_and_since_when),
+        cmocka_unit_test(a_hold_that_means_nothing_says_what_would_be_right),
+        cmocka_unit_test(links_are_read_from_the_source_alone),
+        cmocka_unit_test(sixty_four_gpus_may_all_be_linked),
+        cmocka_unit_test(several_slips_are_counted_and_the_first_is_told),
+        cmocka_unit_test(words_of_an_annotation_that_is_not_the_source_do_not_matter),
+        cmocka_unit_test(memory_of_a_share_is_rounded_down),
+        cmocka_unit_test(names_are_those_of_the_tables),
+        cmocka_unit_test(any_node_gets_an_inventory_that_keeps_its_word),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean);
+}

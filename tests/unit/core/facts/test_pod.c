@@ -1,0 +1,242 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/core/facts/pod.h"
+
+struct scene {
+    struct pod pod;
+    struct pod_container container[2];
+    struct pod_share share[2];
+    char bytes[256];
+};
+
+/* A pod whose strings all lie in bytes that the test can overwrite. */
+static void fill(struct scene *scene)
+{
+    char *at = scene->bytes;
+
+    scene->container[0] =
+        (struct pod_container){.name = text_lay(&at, "first"), .kind = CONTAINER_INIT};
+    scene->container[1] = (struct pod_container){.name = text_lay(&at, "second"),
+                                                 .amount = text_lay(&at, "300"),
+                                                 .count = text_lay(&at, "2")};
+    scene->share[0] = (struct pod_share){
+        .container = text_lay(&at, "first"), .gpu = text_lay(&at, "GPU-a"), .mib = 4915};
+    scene->share[1] = (struct pod_share){
+        .container = text_lay(&at, "second"), .gpu = text_lay(&at, "GPU-b"), .index = 1};
+    scene->pod = (struct pod){.uid = text_lay(&at, "uid-1"),
+                              .namespace = text_lay(&at, "default"),
+                              .name = text_lay(&at, "a"),
+                              .resource_version = text_lay(&at, "4711"),
+                              .node = text_lay(&at, "n1"),
+                              .unreadable = text_lay(&at, "spec.overhead: no"),
+                              .phase = POD_RUNNING,
+                              .scheduled_ms = 17,
+                              .containers = ARRAY_LEN(scene->container),
+                              .container = scene->container,
+                              .count = text_lay(&at, "3"),
+                              .model = text_lay(&at, "A100"),
+                              .memory = text_lay(&at, "40Gi"),
+                              .topology = text_lay(&at, "numa"),
+                              .odd_keys = ODD_KEYS_MAX,
+                              .odd_key = {text_lay(&at, "x.io/a"), text_lay(&at, "x.io/b"),
+                                          text_lay(&at, "x.io/c"), text_lay(&at, "x.io/d")},
+                              .annotation = NOTE_BROKEN,
+                              .signature = text_lay(&at, "v1:x"),
+                              .note_text = text_lay(&at, "{"),
+                              .note_error = text_lay(&at, "it is no JSON"),
+                              .shares = ARRAY_LEN(scene->share),
+                              .share = scene->share};
+    assert_true(at <= scene->bytes + sizeof scene->bytes);
+}
+
+static void a_kept_pod_needs_nothing_of_the_bytes_it_came_in(void **state)
+{
+    struct arena arena;
+    struct scene scene;
+
+    (void)state;
+    arena_init(&arena);
+    fill(&scene);
+    const struct pod *kept = pod_keep(&scene.pod, &arena);
+    memset(&scene, 'x', sizeof scene);
+    assert_string_equal(kept->uid, "uid-1");
+    assert_string_equal(kept->namespace, "default");
+    assert_string_equal(kept->name, "a");
+    assert_string_equal(kept->resource_version, "4711");
+    assert_string_equal(kept->node, "n1");
+    assert_string_equal(kept->unreadable, "spec.overhead: no");
+    assert_int_equal(kept->phase, POD_RUNNING);
+    assert_int_equal(kept->scheduled_ms, 17);
+    assert_string_equal(kept->count, "3");
+    assert_string_equal(kept->model, "A100");
+    assert_string_equal(kept->memory, "40Gi");
+    assert_string_equal(kept->topology, "numa");
+    assert_int_equal(kept->odd_keys, ODD_KEYS_MAX);
+    assert_string_equal(kept->odd_key[0], "x.io/a");
+    assert_string_equal(kept->odd_key[1], "x.io/b");
+    assert_string_equal(kept->odd_key[2], "x.io/c");
+    assert_string_equal(kept->odd_key[3], "x.io/d");
+    assert_int_equal(kept->annotation, NOTE_BROKEN);
+    assert_string_equal(kept->signature, "v1:x");
+    assert_string_equal(kept->note_text, "{");
+    assert_string_equal(kept->note_error, "it is no JSON");
+    assert_int_equal(kept->containers, 2);
+    assert_string_equal(kept->container[0].name, "first");
+    assert_int_equal(kept->container[0].kind, CONTAINER_INIT);
+    assert_string_equal(kept->container[1].name, "second");
+    assert_string_equal(kept->container[1].amount, "300");
+    assert_string_equal(kept->container[1].count, "2");
+    assert_int_equal(kept->shares, 2);
+    assert_string_equal(kept->share[0].container, "first");
+    assert_string_equal(kept->share[0].gpu, "GPU-a");
+    assert_int_equal(kept->share[0].mib, 4915);
+    assert_string_equal(kept->share[1].container, "second");
+    assert_string_equal(kept->share[1].gpu, "GPU-b");
+    assert_int_equal(kept->share[1].index, 1);
+    arena_done(&arena);
+}
+
+static void what_a_pod_demands_is_copied(void **state)
+{
+    static const struct toleration any = {"", "", TOLERATE_EXISTS, EFFECT_ANY};
+    struct arena arena;
+    struct scene scene;
+
+    (void)state;
+    arena_init(&arena);
+    fill(&scene);
+    scene.pod.demands = (struct node_demands){.tolerations = 1, .toleration = &any};
+    const struct pod *kept = pod_keep(&scene.pod, &arena);
+    assert_int_equal(kept->demands.tolerations, 1);
+    assert_ptr_not_equal(kept->demands.toleration, &any);
+    assert_int_equal(kept->demands.toleration[0].op, TOLERATE_EXISTS);
+    arena_done(&arena);
+}
+
+static void what_is_not_set_stays_not_set(void **state)
+{
+    struct arena arena;
+    struct pod_container container = {.name = "main"};
+    const struct pod pod = {.uid = "uid-1",
+                            .namespace = "default",
+                            .name = "a",
+                            .node = "",
+                            .containers = 1,
+                            .container = &container};
+
+    (void)state;
+    arena_init(&arena);
+    const struct pod *kept = pod_keep(&pod, &arena);
+    assert_string_equal(kept->node, "");
+    assert_null(kept->count);
+    assert_null(kept->model);
+    assert_null(kept->memory);
+    assert_null(kept->topology);
+    assert_null(kept->signature);
+    assert_null(kept->note_text);
+    assert_null(kept->note_error);
+    assert_null(kept->container[0].amount);
+    assert_null(kept->container[0].count);
+    assert_int_equal(kept->shares, 0);
+    arena_done(&arena);
+}
+
+static void a_pod_without_containers_and_shares_is_kept_too(void **state)
+{
+    struct arena arena;
+    const struct pod pod = {.uid = "uid-1", .namespace = "default", .name = "a", .node = "n1"};
+
+    (void)state;
+    arena_init(&arena);
+    const struct pod *kept = pod_keep(&pod, &arena);
+    assert_string_equal(kept->uid, "uid-1");
+    assert_int_equal(kept->containers, 0);
+    assert_int_equal(kept->shares, 0);
+    arena_done(&arena);
+}
+
+static void the_words_about_a_waiting_pod_are_kept(void **state)
+{
+    struct arena arena;
+    char word[8][8] = {"sched", "gate", "reason", "message", "kind", "name", "uid", "rev"};
+    const struct pod pod = {.uid = "uid-1",
+                            .namespace = "default",
+                            .name = "a",
+                            .node = "",
+                            .scheduling = {word[0], word[1], word[2], word[3], 17},
+                            .owner = {word[4], word[5], word[6], word[7], true}};
+
+    (void)state;
+    arena_init(&arena);
+    const struct pod *kept = pod_keep(&pod, &arena);
+    memset(word, 'x', sizeof word);
+    assert_string_equal(kept->scheduling.scheduler, "sched");
+    assert_string_equal(kept->scheduling.gates, "gate");
+    assert_string_equal(kept->scheduling.reason, "reason");
+    assert_string_equal(kept->scheduling.message, "message");
+    assert_int_equal(kept->scheduling.since_ms, 17);
+    assert_string_equal(kept->owner.kind, "kind");
+    assert_string_equal(kept->owner.name, "name");
+    assert_string_equal(kept->owner.uid, "uid");
+    assert_string_equal(kept->owner.revision, "rev");
+    assert_true(kept->owner.argo);
+    arena_done(&arena);
+}
+
+static void owners_are_the_same_by_kind_name_and_uid(void **state)
+{
+    const struct pod_owner a = {"Job", "j", "1", NULL, false};
+    const struct pod_owner equal = {"Job", "j", "1", "r", false};
+    const struct pod_owner other[] = {{"Jab", "j", "1", NULL, false},
+                                      {"Job", "k", "1", NULL, false},
+                                      {"Job", "j", "2", NULL, false},
+                                      {"Job", "j", NULL, NULL, false},
+                                      {NULL, NULL, NULL, NULL, false}};
+    const struct pod_owner none = {.kind = NULL};
+    const struct pod_owner nameless = {"Deployment", "d", NULL, NULL, false};
+
+    (void)state;
+    assert_true(pod_owner_same(&a, &equal));
+    assert_true(pod_owner_same(&nameless, &nameless));
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+        assert_false(pod_owner_same(&a, &other[i]));
+        assert_false(pod_owner_same(&other[i], &a));
+    }
+    assert_false(pod_owner_same(&none, &none));
+}
+
+static void another_revision_of_the_same_owner_replaces(void **state)
+{
+    const struct pod_owner a = {"Deployment", "d", NULL, "1", false};
+    const struct pod_owner next = {"Deployment", "d", NULL, "2", false};
+    const struct pod_owner unknown = {"Deployment", "d", NULL, NULL, false};
+    const struct pod_owner other = {"Deployment", "e", NULL, "2", false};
+
+    (void)state;
+    assert_true(pod_owner_replaces(&a, &next));
+    assert_true(pod_owner_replaces(&next, &a));
+    assert_false(pod_owner_replaces(&a, &a));
+    assert_false(pod_owner_replaces(&a, &unknown));
+    assert_false(pod_owner_replaces(&unknown, &a));
+    assert_false(pod_owner_replaces(&a, &other));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kept_pod_needs_nothing_of_the_bytes_it_came_in),
+        cmocka_unit_test(what_a_pod_demands_is_copied),
+        cmocka_unit_test(what_is_not_set_stays_not_set),
+        cmocka_unit_test(a_pod_without_containers_and_shares_is_kept_too),
+        cmocka_unit_test(the_words_about_a_waiting_pod_are_kept),
+        cmocka_unit_test(owners_are_the_same_by_kind_name_and_uid),
+        cmocka_unit_test(another_revision_of_the_same_owner_replaces),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

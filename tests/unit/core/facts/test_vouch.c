@@ -1,0 +1,226 @@
+/* What the ledger keeps of a node's agent: no row; it stays with the node; its return is room. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/place/place.h"
+#include "milligpu/core/rules/rulebook.h"
+
+#include "support/core_fixture.h"
+#include "support/rules.h"
+
+static enum verdict show(struct core_fixture *core, enum vouch vouch)
+{
+    static const struct core_gpu gpu[] = {{.id = "GPU-a", .mib = 16000}};
+    const struct command command = {.kind = COMMAND_NODE,
+                                    .at_ms = core->now_ms,
+                                    .inventory = core_inventory(core, "n", "uid", gpu, 1),
+                                    .vouch = vouch};
+
+    return core_do(core, &command);
+}
+
+static enum verdict judge(struct core_fixture *core, enum vouch vouch)
+{
+    const struct command command = {.kind = COMMAND_NODE,
+                                    .at_ms = core->now_ms,
+                                    .node = "n",
+                                    .judges_agent = true,
+                                    .vouch = vouch};
+
+    return core_do(core, &command);
+}
+
+static const struct node *shown(const struct core_fixture *core)
+{
+    return ledger_node(core->ledger, TEXT("n"));
+}
+
+static const struct change *newest(const struct core_fixture *core)
+{
+    return &core->done[core->dones - 1];
+}
+
+static void is_closed(const struct core_fixture *core, enum vouch vouch, int64_t since_ms)
+{
+    assert_int_equal(shown(core)->vouch, vouch);
+    assert_int_equal(shown(core)->vouch_ms, since_ms);
+    assert_int_equal(node_closed(shown(core)), REASON_AGENT);
+    assert_int_equal(shown(core)->free_milli, 0);
+}
+
+static void each_word_closes_or_opens_the_node_and_is_no_row(void **state)
+{
+    struct core_fixture *core = *state;
+
+    assert_int_equal(show(core, VOUCH_NONE), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
+    CLEANUP(xfreep) char *before = core_dump(core->ledger);
+    for (int i = 0; i < VOUCHES; i++) {
+        const enum vouch vouch = (enum vouch)i;
+        const bool closes = vouch_closes(vouch);
+        if (vouch != VOUCH_NONE) {
+            core->now_ms += 1000;
+            const bool was_closed = node_closed(shown(core)) != REASON_NONE;
+            assert_int_equal(i % 2 == 0 ? judge(core, vouch) : show(core, vouch), VERDICT_OK);
+            assert_true(newest(core)->unwritten);
+            /* From one reason to another nothing opens. */
+            assert_int_equal(change_gives_room(newest(core)), was_closed && !closes);
+            assert_int_equal(shown(core)->vouch_ms, core->now_ms);
+        }
+        core->now_ms += 1;
+        assert_int_equal(judge(core, vouch), VERDICT_SAME);
+        assert_int_equal(show(core, vouch), VERDICT_SAME);
+        assert_int_equal(shown(core)->vouch, vouch);
+        assert_int_equal(node_closed(shown(core)), closes ? REASON_AGENT : REASON_NONE);
+        assert_int_equal(core_reserve(core, "q", "n", "300"),
+                         closes ? VERDICT_REFUSED : VERDICT_OK);
+        if (closes)
+            assert_int_equal(core->reason, REASON_AGENT);
+        else
+            assert_int_equal(core_step(core, COMMAND_RELEASE, "q"), VERDICT_OK);
+    }
+    assert_int_equal(judge(core, VOUCH_GOOD), VERDICT_OK);
+    assert_true(newest(core)->unwritten);
+    assert_true(change_gives_room(newest(core)));
+    CLEANUP(xfreep) char *after = core_dump(core->ledger);
+    assert_string_equal(after, before);
+    core_undo(core);
+    assert_int_equal(shown(core)->vouch, VOUCHES - 1); /* the last of them */
+}
+
+static void it_outlives_what_happens_to_its_node(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct host host = {1000, 1000};
+
+    assert_int_equal(show(core, VOUCH_GOOD), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
+    assert_int_equal(judge(core, VOUCH_GONE), VERDICT_OK);
+    const int64_t since_ms = shown(core)->vouch_ms;
+    core->now_ms += 1000;
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "p"), VERDICT_OK);
+    is_closed(core, VOUCH_GONE, since_ms);
+    assert_true(ledger_set_host(core->ledger, TEXT("n"), &host));
+    is_closed(core, VOUCH_GONE, since_ms);
+    const struct rule any = {.name = "r", .min_milli = 100};
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "test");
+    book->rule = &any;
+    book->rules = 1;
+    struct outlook *outlook = outlook_of_rulebook(book, RULES_ALL, NULL);
+    ledger_set_outlook(core->ledger, outlook);
+    is_closed(core, VOUCH_GONE, since_ms);
+    ledger_set_outlook(core->ledger, NULL);
+    outlook_unref(outlook);
+    rulebook_unref(book);
+    /* A command that says nothing of the agent. */
+    const struct command again = {.kind = COMMAND_NODE, .node = "n", .vouch = VOUCH_GOOD};
+    assert_int_equal(core_do(core, &again), VERDICT_SAME);
+    is_closed(core, VOUCH_GONE, since_ms);
+    /* The victims of a preemption do not bring it back. */
+    static const struct text pod = {"p", 1};
+    struct room room;
+    room_without(shown(core), &pod, 1, &room);
+    assert_int_equal(room.closed, REASON_AGENT);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "p"), VERDICT_OK);
+    is_closed(core, VOUCH_GONE, since_ms);
+}
+
+/* Its pods stay, and nobody vouches for what is gone. */
+/* "Since when" is of the verdict, and not of what else a Node says. */
+static void a_node_that_changes_otherwise_is_closed_since_the_same_time(void **state)
+{
+    static const struct core_gpu more[] = {{.id = "GPU-a", .mib = 16000},
+                                           {.id = "GPU-b", .index = 1, .mib = 16000}};
+    struct core_fixture *core = *state;
+
+    assert_int_equal(show(core, VOUCH_NOT_READY), VERDICT_OK);
+    const int64_t since_ms = shown(core)->vouch_ms;
+    core->now_ms += 1000;
+    const struct command command = {.kind = COMMAND_NODE,
+                                    .at_ms = core->now_ms,
+                                    .inventory = core_inventory(core, "n", "uid", more, 2),
+                                    .vouch = VOUCH_NOT_READY};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(shown(core)->gpus, 2);
+    is_closed(core, VOUCH_NOT_READY, since_ms);
+}
+
+static void the_end_of_the_node_ends_it(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n", .at_ms = 5};
+
+    assert_int_equal(show(core, VOUCH_GOOD), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
+    assert_int_equal(judge(core, VOUCH_NO_AGENT), VERDICT_OK);
+    assert_true(node_misses_agent(shown(core)));
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_int_equal(shown(core)->vouch, VOUCH_NONE);
+    assert_int_equal(shown(core)->vouch_ms, 5);
+    assert_false(node_misses_agent(shown(core)));
+    assert_int_equal(show(core, VOUCH_NO_AGENT), VERDICT_OK);
+    assert_int_equal(node_closed(shown(core)), REASON_AGENT);
+}
+
+/* The bind that was granted before is completed, and who came by another way is taken in. */
+static void who_has_a_share_keeps_it(void **state)
+{
+    struct core_fixture *core = *state;
+
+    assert_int_equal(show(core, VOUCH_GOOD), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
+    assert_int_equal(judge(core, VOUCH_GONE), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_SAME);
+    assert_int_equal(core_step(core, COMMAND_DOUBT, "p"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "p"), VERDICT_OK);
+    assert_int_equal(core_adopt(core, core_pod(core, "x", "n"), "200"), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n", "GPU-a")->used_milli, 500);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "p"), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n", "GPU-a")->used_milli, 200);
+    assert_false(change_gives_room(newest(core))); /* of which nobody could have anything */
+}
+
+/* A new version of the pod is judged like a new pod: nobody would get that GPU now. */
+static void no_reservation_goes_on_in_a_new_version_while_closed(void **state)
+{
+    struct core_fixture *core = *state;
+    struct command command = {.kind = COMMAND_RESERVE,
+                              .at_ms = core->now_ms,
+                              .uid = "p",
+                              .namespace = "default",
+                              .name = "p",
+                              .node = "n",
+                              .request = core_request(core, "300"),
+                              .version = 7};
+    assert_int_equal(show(core, VOUCH_GOOD), VERDICT_OK);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    command.kind = COMMAND_VERSION;
+    for (int i = 0; i < VOUCHES; i++) {
+        const enum vouch vouch = (enum vouch)i;
+        const bool closes = vouch_closes(vouch);
+        assert_int_not_equal(judge(core, vouch), VERDICT_REFUSED);
+        command.version++;
+        assert_int_equal(core_do(core, &command), closes ? VERDICT_REFUSED : VERDICT_OK);
+        if (closes)
+            assert_int_equal(core->reason, REASON_CHANGED);
+    }
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(each_word_closes_or_opens_the_node_and_is_no_row),
+        TEST(it_outlives_what_happens_to_its_node),
+        TEST(a_node_that_changes_otherwise_is_closed_since_the_same_time),
+        TEST(the_end_of_the_node_ends_it),
+        TEST(who_has_a_share_keeps_it),
+        TEST(no_reservation_goes_on_in_a_new_version_while_closed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,566 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/core/ledger/reconcile.h"
+
+#include "support/core_fixture.h"
+
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
+
+struct sighting {
+    const char *kind;
+    unsigned count;
+    struct drift last;
+};
+
+static void look(void *user, const struct drift *drift)
+{
+    struct sighting *sighting = user;
+    assert_non_null(drift->node);
+    assert_true(strlen(drift->text) > 0);
+    if (strcmp(drift->kind, sighting->kind) != 0)
+        return;
+    sighting->count++;
+    sighting->last = *drift;
+}
+
+static struct sighting see(const struct core_fixture *core, const char *node, const char *kind)
+{
+    struct sighting sighting = {.kind = kind};
+    drift_of(ledger_node(core->ledger, text_of(node)), &sighting, look);
+    return sighting;
+}
+
+static void nothing(void *user, const struct drift *drift)
+{
+    (void)user;
+    fail_msg("%s: %s", drift->kind, drift->text);
+}
+
+static void a_node_in_order_has_no_drift(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
+    gpu[1].sick = true; /* unhealthy is known and refused: no drift */
+    (void)core_node(core, "n1", gpu, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_step(core, COMMAND_CONFIRM, "a");
+    drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
+}
+
+static void a_pod_is_adopted_unless_its_annotation_was_believed(void **state)
+{
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    struct pod *pod = core_pod(core, "a", "n1");
+    pod->scheduled_ms = 4711;
+    core_note(core, pod, "c0 GPU-a 300 24576");
+    (void)core_adopt(core, pod, "300");
+    drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
+    pod = core_pod(core, "b", "n1");
+    pod->scheduled_ms = 1;
+    (void)core_adopt(core, pod, "300");
+    struct sighting adopted = see(core, "n1", "adopted");
+    assert_int_equal(adopted.count, 1);
+    assert_int_equal(adopted.last.since_ms, 1);
+    assert_string_equal(adopted.last.allocation->is.uid, "b");
+    assert_int_equal(see(core, "n1", "annotation").count, 0);
+}
+
+/* At a day to the ms; no other kind ages, and a clock that is behind makes nothing old. */
+static void only_a_pod_that_others_bound_a_day_ago_is_information(void **state)
+{
+    const int64_t day_ms = INT64_C(86400000);
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    struct drift drift = {
+        .kind = "adopted", .since_ms = 5000, .node = ledger_node(core->ledger, TEXT("n1"))};
+
+    assert_string_equal(drift_severity(&drift, 5000 + day_ms - 1), "warning");
+    assert_string_equal(drift_severity(&drift, 5000 + day_ms), "information");
+    assert_false(drift_is_information(&drift, 5000 + day_ms - 1));
+    assert_true(drift_is_information(&drift, 5000 + day_ms));
+    assert_true(drift_is_information(&drift, 5000 + 9 * day_ms));
+    assert_false(drift_is_information(&drift, 5000));
+    assert_false(drift_is_information(&drift, 4000));
+    for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++) {
+        drift.kind = drift_kind_name(kind);
+        assert_int_equal(drift_is_information(&drift, 5000 + day_ms),
+                         strcmp(drift.kind, "adopted") == 0);
+    }
+}
+
+static void kinds_are_found_by_their_whole_names(void **state)
+{
+    (void)state;
+    for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++) {
+        assert_int_equal(drift_kind_find(text_of(drift_kind_name(kind))), kind);
+        assert_true(strlen(drift_kind_help(kind)) > strlen(drift_kind_name(kind)));
+    }
+    assert_int_equal(drift_kind_find(TEXT("adopt")), DRIFT_KIND_COUNT);
+    assert_int_equal(drift_kind_find(TEXT("")), DRIFT_KIND_COUNT);
+    assert_string_equal(drift_kind_name(0), "adopted");
+    assert_string_equal(drift_kind_name(DRIFT_KIND_COUNT - 1), "node_gone");
+}
+
+static void a_pod_that_is_listed_unbound_is_drift(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .unbound = true};
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_step(core, COMMAND_CONFIRM, "a");
+    assert_int_equal(see(core, "n1", "unbound").count, 0);
+    assert_int_equal(core_do(core, &note), VERDICT_OK);
+    struct sighting unbound = see(core, "n1", "unbound");
+    assert_int_equal(unbound.count, 1);
+    assert_string_equal(unbound.last.allocation->is.uid, "a");
+    assert_non_null(strstr(unbound.last.text, "until it is deleted"));
+    assert_int_equal(see(core, "n1", "annotation").count, 0);
+}
+
+static void over_and_absent_name_their_gpu(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu = two_a100[0];
+    (void)core_node(core, "n1", &gpu, 1);
+    (void)core_reserve(core, "a", "n1", "900");
+    gpu.milli = 500;
+    (void)core_node(core, "n1", &gpu, 1);
+    struct sighting over = see(core, "n1", "over");
+    assert_int_equal(over.count, 1);
+    assert_string_equal(over.last.gpu->id->text, "GPU-a");
+    assert_non_null(strstr(over.last.text, "900 of 500 milli"));
+    assert_int_equal(over.last.since_ms, core->now_ms);
+    (void)core_node(core, "n1", NULL, 0);
+    struct sighting absent = see(core, "n1", "absent");
+    assert_int_equal(absent.count, 1);
+    assert_string_equal(absent.last.gpu->id->text, "GPU-a");
+    assert_string_equal(absent.last.text,
+                        "1 pod holds 900 milli of a GPU that the node does not show");
+}
+
+static void a_gpu_that_may_be_held_by_an_index_that_moved_says_so(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu counted[] = {{.index = 0}, {.index = 1}};
+    const struct core_gpu moved[] = {{.id = "GPU-b", .index = 0}, {.id = "GPU-a", .index = 1}};
+    const struct core_gpu first = {.id = "GPU-a", .index = 0};
+    (void)core_node(core, "n1", counted, 2);
+    (void)core_reserve(core, "p0", "n1", "1000");
+    (void)core_reserve(core, "p1", "n1", "400");
+    (void)core_node(core, "n1", &first, 1);
+    assert_int_equal(see(core, "n1", "unsure_gpu").count, 0);
+    (void)core_node(core, "n1", moved, 2);
+    struct sighting unsure = see(core, "n1", "unsure_gpu");
+    assert_int_equal(unsure.count, 1);
+    assert_string_equal(unsure.last.gpu->id->text, "GPU-b");
+    assert_int_equal(see(core, "n1", "absent").count, 1);
+}
+
+static void mixed_needs_both(void **state)
+{
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    struct pod *pod = core_pod(core, "whole", "n1");
+    pod->whole_gpus = 1;
+    (void)core_adopt(core, pod, NULL);
+    assert_int_equal(see(core, "n1", "mixed").count, 0);
+    assert_int_equal(see(core, "n1", "adopted").count, 0); /* it does not ask for shares */
+    (void)core_adopt(core, core_pod(core, "a", "n1"), "300");
+    struct sighting mixed = see(core, "n1", "mixed");
+    assert_int_equal(mixed.count, 1);
+    assert_string_equal(mixed.last.text,
+                        "1 pod with shares beside 1 whole GPU of another resource");
+}
+
+static void mixed_counts_all_pods_and_is_since_the_last_of_them_came(void **state)
+{
+    struct core_fixture *core = *state;
+    static const int64_t scheduled_ms[] = {20, 40, 30};
+    (void)core_node(core, "n1", two_a100, 2);
+    for (size_t i = 0; i < ARRAY_LEN(scheduled_ms); i++) {
+        struct pod *pod = core_pod(core, (char[]){(char)('a' + i), '\0'}, "n1");
+        pod->scheduled_ms = scheduled_ms[i];
+        pod->whole_gpus = i == 0 ? 2 : 0;
+        (void)core_adopt(core, pod, i == 0 ? NULL : "300");
+    }
+    struct sighting mixed = see(core, "n1", "mixed");
+    assert_string_equal(mixed.last.text,
+                        "2 pods with shares beside 2 whole GPUs of another resource");
+    assert_int_equal(mixed.last.since_ms, 40);
+}
+
+static void a_share_on_no_gpu_is_unplaced(void **state)
+{
+    struct core_fixture *core = *state;
+    (void)core_adopt(core, core_pod(core, "a", "n1"), "300");
+    assert_int_equal(see(core, "n1", "unplaced").count, 1);
+    struct sighting gone = see(core, "n1", "node_gone");
+    assert_int_equal(gone.count, 1);
+    assert_string_equal(gone.last.text,
+                        "the Node object is gone, but 1 of its pods is still there");
+    (void)core_adopt(core, core_pod(core, "b", "n1"), "300");
+    assert_string_equal(see(core, "n1", "node_gone").last.text,
+                        "the Node object is gone, but 2 of its pods are still there");
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(see(core, "n1", "node_gone").count, 0);
+}
+
+static void nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not(void **state)
+{
+    struct core_fixture *core = *state;
+    static const struct {
+        enum inventory_problem problem;
+        const char *kind; /* NULL: no drift, for the GPUs are meant to be shared by others */
+    } out[] = {
+        {PROBLEM_MIG, NULL},
+        {PROBLEM_SHARING, NULL},
+        {PROBLEM_VIRTUAL_MACHINES, NULL},
+        {PROBLEM_NO_SOURCE, NULL},
+        {PROBLEM_ANNOTATION, "unreadable"},
+        {PROBLEM_AMOUNT, "unreadable"},
+        {PROBLEM_LIMIT, "unreadable"},
+        {PROBLEM_FOREIGN_UNITS, "foreign_units"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(out); i++) {
+        struct inventory *inventory = core_inventory(core, "n1", "u", NULL, 0);
+        inventory->problem = out[i].problem;
+        memcpy(inventory->problem_text, "why not", sizeof "why not");
+        const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+        assert_int_equal(core_do(core, &command), VERDICT_OK);
+        if (out[i].kind == NULL) {
+            drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
+            continue;
+        }
+        struct sighting sighting = see(core, "n1", out[i].kind);
+        assert_int_equal(sighting.count, 1);
+        assert_string_equal(sighting.last.text, "why not");
+        assert_int_equal(sighting.last.since_ms, core->now_ms);
+    }
+}
+
+static void show_plugin(struct core_fixture *core, enum plugin_state state, uint32_t offered)
+{
+    struct inventory *inventory = core_inventory(core, "n1", "u", two_a100, 2);
+    inventory->plugin = (struct plugin_report){state, offered, offered + 1};
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+}
+
+static void a_gpu_that_the_plugin_holds_back_is_drift_until_it_is_offered(void **state)
+{
+    struct core_fixture *core = *state;
+    show_plugin(core, PLUGIN_UP, 1);
+    const struct sighting sighting = see(core, "n1", "plugin");
+    assert_int_equal(sighting.count, 1);
+    assert_string_equal(sighting.last.text,
+                        "the device plugin offers 1 of 2 GPUs: it holds back 1, and which is not "
+                        "known; it may be sick, and takes shares");
+    show_plugin(core, PLUGIN_DOWN, 0); /* closed, and so no disagreement */
+    assert_int_equal(see(core, "n1", "plugin").count, 0);
+    struct inventory *inventory = core_inventory(core, "n1", "u", two_a100, 2);
+    inventory->plugin = (struct plugin_report){PLUGIN_UP, 2, 2};
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(see(core, "n1", "plugin").count, 0);
+}
+
+static void judge(struct core_fixture *core, enum vouch vouch, int64_t at_ms)
+{
+    const struct command command = {
+        .kind = COMMAND_NODE, .at_ms = at_ms, .node = "n1", .judges_agent = true, .vouch = vouch};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+}
+
+static void a_node_that_nobody_vouches_for_is_drift_unless_the_agent_was_told_to_leave(void **state)
+{
+    struct core_fixture *core = *state;
+
+    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
+    for (int i = VOUCH_GOOD; i < VOUCHES; i++) {
+        const enum vouch vouch = (enum vouch)i;
+        judge(core, vouch, 5000 + i);
+        const struct sighting sighting = see(core, "n1", "not_vouched");
+        assert_int_equal(sighting.count, vouch > VOUCH_LEAVING);
+        if (vouch <= VOUCH_LEAVING)
+            continue;
+        /* This reason may have come long after the node. */
+        assert_int_equal(sighting.last.since_ms, 5000 + i);
+        assert_null(sighting.last.gpu);
+        assert_non_null(strstr(sighting.last.text, "no new shares: "));
+        assert_string_equal(sighting.last.text + strlen("no new shares: "), vouch_help(vouch));
+    }
+}
+
+static void a_node_without_gpus_of_its_own_needs_nobody_to_vouch_for_them(void **state)
+{
+    static const enum inventory_problem problems[] = {PROBLEM_MIG, PROBLEM_NO_SOURCE, PROBLEM_NONE};
+    struct core_fixture *core = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(problems); i++) {
+        struct inventory *inventory = core_inventory(core, "n1", "u", NULL, 0);
+        inventory->problem = problems[i];
+        const struct command command = {
+            .kind = COMMAND_NODE, .inventory = inventory, .vouch = VOUCH_NO_AGENT};
+        assert_int_equal(core_do(core, &command), VERDICT_OK);
+        drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
+    }
+}
+
+/* A node built without a Node object: with one pod, or with a problem. */
+static struct sighting see_built(struct core_fixture *core, const struct allocation_facts *pod,
+                                 const char *problem_text, const char *kind)
+{
+    struct names *names = ledger_names(core->ledger);
+    struct sighting sighting = {.kind = kind};
+    const struct allocation *allocation = pod != NULL ? allocation_new(pod) : NULL;
+    const struct node_build build = {
+        .name = names_intern(names, TEXT("n1")),
+        .uid = names_intern(names, TEXT("u")),
+        .problem = problem_text != NULL ? PROBLEM_LIMIT : PROBLEM_NONE,
+        .problem_text = names_intern(names, text_of(problem_text)),
+        .allocations = pod != NULL ? 1 : 0,
+        .allocation = &allocation,
+    };
+    struct node *node = node_new(&build);
+    drift_of(node, &sighting, look);
+    node_unref(node);
+    allocation_unref(allocation);
+    assert_int_equal(sighting.count, 1);
+    return sighting;
+}
+
+static void a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct allocation_facts pod = {
+        .uid = "a",
+        .namespace = "default",
+        .name = "a",
+        .node = names_intern(ledger_names(core->ledger), TEXT("n1")),
+        .node_uid = names_intern(ledger_names(core->ledger), TEXT("u")),
+        .state = STATE_BOUND,
+        .origin = ORIGIN_OBSERVED,
+        .held_gpus = 1,
+        .unplaced_milli = 1,
+    };
+    assert_int_equal(see_built(core, &pod, NULL, "unplaced").last.since_ms, 0);
+    assert_int_equal(see_built(core, &pod, NULL, "mixed").last.since_ms, 0);
+}
+
+static void the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none(void **state)
+{
+    char text[REASON_BYTES_MAX + 1] = {0};
+    memset(text, '?', sizeof text - 1);
+    struct sighting limit = see_built(*state, NULL, text, "unreadable");
+    assert_int_equal(strlen(limit.last.text), REASON_BYTES_MAX - 1);
+    assert_string_equal(limit.last.text + REASON_BYTES_MAX - 4, "...");
+    assert_string_equal(see_built(*state, NULL, "?", "unreadable").last.text, "?");
+    assert_string_equal(see_built(*state, NULL, "", "unreadable").last.text, "limit");
+}
+
+/* The node's GPUs can be used; slip is what it says that means nothing. */
+static void show_with_slip(struct core_fixture *core, const char *slip)
+{
+    struct inventory *inventory = core_inventory(core, "n1", "u", two_a100, 2);
+    (void)snprintf(inventory->problem_text, sizeof inventory->problem_text, "%s", slip);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+}
+
+static void a_slip_of_a_node_is_drift_for_as_long_as_it_is_there(void **state)
+{
+    struct core_fixture *core = *state;
+    show_with_slip(core, "");
+    const int64_t before_ms = core->now_ms;
+    show_with_slip(core, "\"1\" names no GPU");
+    struct sighting sighting = see(core, "n1", "node_annotation");
+    assert_int_equal(sighting.count, 1);
+    assert_string_equal(sighting.last.text, "\"1\" names no GPU");
+    assert_true(sighting.last.since_ms > before_ms);
+    const int64_t since_ms = sighting.last.since_ms;
+    show_with_slip(core, "?"); /* another text, but a slip as before */
+    sighting = see(core, "n1", "node_annotation");
+    assert_string_equal(sighting.last.text, "?");
+    assert_int_equal(sighting.last.since_ms, since_ms);
+    show_with_slip(core, "!");
+    sighting = see(core, "n1", "node_annotation");
+    assert_string_equal(sighting.last.text, "!");
+    assert_int_equal(sighting.last.since_ms, since_ms);
+    show_with_slip(core, "");
+    drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
+}
+
+static void an_edited_annotation_is_drift_only(void **state)
+{
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .differs = true};
+    (void)core_do(core, &note);
+    assert_int_equal(see(core, "n1", "annotation").count, 1);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 300);
+}
+
+static void a_pod_on_a_sick_gpu_is_told_why(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
+    (void)core_node(core, "n1", gpu, 2);
+    (void)core_reserve(core, "a", "n1", "1000");
+    (void)core_reserve(core, "b", "n1", "300");
+    (void)core_reserve(core, "c", "n1", "200+i1000");
+    gpu[0].sick = true;
+    gpu[0].ill = "XID 79, since 2026-11-24T20:01:02Z";
+    gpu[1].ill = "nobody asks why it is well";
+    (void)core_node(core, "n1", gpu, 2);
+    struct sighting sick = see(core, "n1", "unhealthy");
+    assert_int_equal(sick.count, 1);
+    assert_string_equal(sick.last.allocation->is.uid, "a");
+    assert_string_equal(sick.last.text,
+                        "its GPU GPU-a is unhealthy: XID 79, since 2026-11-24T20:01:02Z");
+    assert_int_equal(sick.last.since_ms, ledger_node(core->ledger, TEXT("n1"))->since_ms);
+    gpu[0].ill = NULL;
+    gpu[1].sick = true;
+    (void)core_node(core, "n1", gpu, 2);
+    sick = see(core, "n1", "unhealthy");
+    assert_int_equal(sick.count, 2); /* c was refused */
+    assert_string_equal(sick.last.text, "its GPU GPU-b is unhealthy: nobody asks why it is well");
+    gpu[1].ill = NULL;
+    (void)core_node(core, "n1", gpu, 2);
+    sick = see(core, "n1", "unhealthy");
+    assert_string_equal(sick.last.text, "its GPU GPU-b is unhealthy");
+    (void)core_node(core, "n1", gpu, 0);
+    assert_int_equal(see(core, "n1", "unhealthy").count, 0); /* they are absent */
+}
+
+static void of_several_sick_gpus_of_a_pod_one_is_told(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
+    (void)core_node(core, "n1", gpu, 2);
+    (void)core_reserve(core, "a", "n1", "600x2");
+    gpu[1].sick = true;
+    (void)core_node(core, "n1", gpu, 2);
+    assert_string_equal(see(core, "n1", "unhealthy").last.text, "its GPU GPU-b is unhealthy");
+    gpu[0].sick = true;
+    (void)core_node(core, "n1", gpu, 2);
+    const struct sighting sick = see(core, "n1", "unhealthy");
+    assert_int_equal(sick.count, 1);
+    assert_string_equal(sick.last.text, "its GPU GPU-a is unhealthy");
+    /* Held whole, it is mixed since the pod of both came, whichever of its GPUs it is. */
+    gpu[1].held = "process";
+    (void)core_node(core, "n1", gpu, 2);
+    assert_int_equal(see(core, "n1", "mixed").last.since_ms,
+                     ledger_find(core->ledger, TEXT("a"))->is.reserved_ms);
+}
+
+static void what_is_said_of_a_gpu_may_change_alone(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
+    gpu[0].sick = true;
+    gpu[0].ill = "XID 79";
+    gpu[0].held = "process";
+    gpu[1].held = "pod:a";
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_SAME);
+    gpu[0].ill = NULL;
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    gpu[0].ill = "XID 48";
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    gpu[1].held = "pod:b";
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_SAME);
+}
+
+/* The last of whom has whole GPUs, or a share of this GPU, counts; who is elsewhere does not. */
+static void a_gpu_is_mixed_since_the_last_of_them_came(void **state)
+{
+    struct core_fixture *core = *state;
+    struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
+    (void)core_node(core, "n1", gpu, 2);
+    (void)core_reserve(core, "a", "n1", "900");
+    (void)core_reserve(core, "b", "n1", "100");
+    (void)core_reserve(core, "c", "n1", "500");
+    gpu[0].held = "process";
+    gpu[1].held = NULL;
+    (void)core_node(core, "n1", gpu, 2);
+    const struct allocation *b = ledger_find(core->ledger, TEXT("b"));
+    struct sighting mixed = see(core, "n1", "mixed");
+    assert_int_equal(mixed.count, 1);
+    assert_string_equal(mixed.last.gpu->id->text, "GPU-a");
+    assert_string_equal(mixed.last.text, "2 pods have shares of a GPU that process holds whole");
+    assert_true(b->is.reserved_ms > 0);
+    assert_int_equal(mixed.last.since_ms, b->is.reserved_ms);
+    (void)core_step(core, COMMAND_RELEASE, "b");
+    mixed = see(core, "n1", "mixed");
+    assert_string_equal(mixed.last.text, "1 pod has shares of a GPU that process holds whole");
+    assert_int_equal(mixed.last.since_ms, ledger_find(core->ledger, TEXT("a"))->is.reserved_ms);
+    struct pod *whole = core_pod(core, "w", "n1");
+    whole->ours = false;
+    whole->whole_gpus = 1;
+    (void)core_adopt(core, whole, NULL);
+    gpu[0].held = "pod:w";
+    (void)core_node(core, "n1", gpu, 2);
+    mixed = see(core, "n1", "mixed");
+    assert_int_equal(mixed.count, 1);
+    assert_int_equal(mixed.last.since_ms, ledger_find(core->ledger, TEXT("w"))->is.bound_ms);
+    assert_string_equal(mixed.last.text, "1 pod has shares of a GPU that pod:w holds whole");
+}
+
+static void one_uuid_on_two_nodes_is_drift_of_both(void **state)
+{
+    struct core_fixture *core = *state;
+    (void)core_node(core, "n1", two_a100, 1);
+    (void)core_node(core, "n2", two_a100, 1);
+    assert_int_equal(see(core, "n2", "duplicate_gpu").count, 1);
+    /* Drift on the first node, too, which stays in use. */
+    const struct node *first = ledger_stale_duplicate(core->ledger);
+    assert_non_null(first);
+    const struct command again = {.kind = COMMAND_NODE, .node = first->name->text};
+    const int64_t since_ms = first->since_ms;
+    assert_int_equal(core_do(core, &again), VERDICT_OK);
+    assert_null(ledger_stale_duplicate(core->ledger));
+    assert_int_equal(see(core, "n1", "duplicate_gpu").count, 1);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->since_ms, since_ms);
+    assert_int_equal(core_reserve(core, "on-first", "n1", "100"), VERDICT_OK);
+}
+
+int main(void)
+{
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_CORE(a_node_in_order_has_no_drift),
+        WITH_CORE(a_pod_is_adopted_unless_its_annotation_was_believed),
+        WITH_CORE(only_a_pod_that_others_bound_a_day_ago_is_information),
+        cmocka_unit_test(kinds_are_found_by_their_whole_names),
+        WITH_CORE(a_pod_that_is_listed_unbound_is_drift),
+        WITH_CORE(over_and_absent_name_their_gpu),
+        WITH_CORE(a_gpu_that_may_be_held_by_an_index_that_moved_says_so),
+        WITH_CORE(mixed_needs_both),
+        WITH_CORE(mixed_counts_all_pods_and_is_since_the_last_of_them_came),
+        WITH_CORE(a_share_on_no_gpu_is_unplaced),
+        WITH_CORE(nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not),
+        WITH_CORE(a_gpu_that_the_plugin_holds_back_is_drift_until_it_is_offered),
+        WITH_CORE(a_node_that_nobody_vouches_for_is_drift_unless_the_agent_was_told_to_leave),
+        WITH_CORE(a_node_without_gpus_of_its_own_needs_nobody_to_vouch_for_them),
+        WITH_CORE(a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows),
+        WITH_CORE(the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none),
+        WITH_CORE(a_slip_of_a_node_is_drift_for_as_long_as_it_is_there),
+        WITH_CORE(an_edited_annotation_is_drift_only),
+        WITH_CORE(a_pod_on_a_sick_gpu_is_told_why),
+        WITH_CORE(of_several_sick_gpus_of_a_pod_one_is_told),
+        WITH_CORE(what_is_said_of_a_gpu_may_change_alone),
+        WITH_CORE(a_gpu_is_mixed_since_the_last_of_them_came),
+        WITH_CORE(one_uuid_on_two_nodes_is_drift_of_both),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,602 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "milligpu/core/rank/policy.h"
+
+#include "core/ledger/ledger_internal.h"
+#include "support/core_fixture.h"
+
+static enum verdict adopt_annotated(struct core_fixture *core, const char *uid, const char *node,
+                                    const char *note, const char *words)
+{
+    struct pod *pod = core_pod(core, uid, node);
+    core_note(core, pod, note);
+    return core_adopt(core, pod, words);
+}
+
+static const struct allocation_facts *held(const struct core_fixture *core, const char *uid)
+{
+    const struct allocation *allocation = ledger_find(core->ledger, text_of(uid));
+    assert_non_null(allocation);
+    return &allocation->is;
+}
+
+static void amounts_that_nobody_may_ask_for_are_added_up(void **state)
+{
+    struct core_fixture *core = *state;
+    struct pod_container container[] = {{.name = "c0", .amount = "1"},
+                                        {.name = "c1", .amount = "nonsense"},
+                                        {.name = "c2"},
+                                        {.name = "c3", .amount = "1500"}};
+    struct pod *pod = core_pod(core, "a", "n1");
+    pod->ours = true;
+    pod->containers = ARRAY_LEN(container);
+    pod->container = container;
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
+    assert_int_equal(held(core, "a")->unplaced_milli, 1502);
+
+    pod->uid = "b";
+    pod->containers = 1;
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
+    assert_int_equal(held(core, "b")->unplaced_milli, 1);
+    assert_true(held(core, "b")->presumed);
+}
+
+static void whole_gpus_are_no_guess(void **state)
+{
+    struct core_fixture *core = *state;
+    struct pod_container container = {.name = "c0", .amount = "0"};
+    struct pod *pod = core_pod(core, "a", "n1");
+    pod->ours = true;
+    pod->containers = 1;
+    pod->container = &container;
+    pod->whole_gpus = 2;
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
+    assert_int_equal(held(core, "a")->held_gpus, 2);
+    assert_int_equal(held(core, "a")->unplaced_milli, 0);
+    assert_false(held(core, "a")->presumed);
+}
+
+/* Nothing follows the last want or the last line; the sanitizer reports a read past them. */
+static void a_request_and_an_annotation_are_read_to_their_end(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
+    struct want want = {.container = "c0", .milli = 300, .parts = 1};
+    const struct request nothing = {.want = &want};
+    const struct request request = {.wants = 1, .want = &want};
+    struct pod_share line = {.container = "c0", .gpu = "GPU-a", .milli = 300, .mib = 300};
+    struct pod *pod = core_pod(core, "a", "n1");
+    struct command command = {.kind = COMMAND_ADOPT,
+                              .uid = "a",
+                              .namespace = "default",
+                              .name = "a",
+                              .node = "n1",
+                              .pod = pod,
+                              .request = &nothing};
+    pod->annotation = NOTE_OK;
+    pod->share = &line;
+    assert_int_equal(core_node(core, "n1", &gpu, 1), VERDICT_OK);
+    assert_int_equal(core_do(core, &command), VERDICT_SAME); /* nothing is asked for */
+
+    pod->shares = 1;
+    command.request = &request;
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_false(held(core, "a")->presumed);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    line.mib = 1001;
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_true(held(core, "a")->presumed);
+    assert_true(held(core, "a")->annotation_differs);
+    command.uid = pod->uid = "b";
+    want.milli = 1000; /* fits nowhere */
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 1300);
+}
+
+static void a_missing_gpu_is_as_its_annotation_says(void **state)
+{
+    struct core_fixture *core = *state;
+    static const uint32_t index[][2] = {{3, 3}, {65535, 65535}, {65536, 0}};
+    char uid[2] = "a";
+    for (size_t i = 0; i < ARRAY_LEN(index); i++, uid[0]++) {
+        struct pod *pod = core_pod(core, uid, "n1");
+        core_note(core, pod, "c0 GPU-gone 300 24576");
+        pod->share[0].index = index[i][0];
+        assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+        const struct gpu *gpu = core_gpu(core, "n1", "GPU-gone");
+        assert_int_equal(gpu->index, index[i][1]);
+        assert_int_equal(gpu->flags, GPU_ABSENT | GPU_DUPLICATE);
+        assert_int_equal(gpu->milli, GPU_MILLI);
+        assert_int_equal(gpu->numa, -1);
+        assert_string_equal(gpu->model->text, "");
+        assert_int_equal(core_step(core, COMMAND_RELEASE, uid), VERDICT_OK);
+    }
+}
+
+static void a_node_that_never_showed_a_gpu_owns_none(void **state)
+{
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "bare", NULL, 0), VERDICT_OK);
+    struct pod *pod = core_pod(core, "a", "bare");
+    core_note(core, pod, "c0 GPU-gone 300 24576");
+    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+    const struct gpu *gpu = core_gpu(core, "bare", "GPU-gone");
+    assert_int_equal(gpu->flags, GPU_ABSENT | GPU_DUPLICATE);
+    assert_int_equal(gpu->used_milli, 300);
+    assert_int_equal(ledger_node(core->ledger, TEXT("bare"))->owned_ids, 0);
+}
+
+static void an_annotation_is_believed_as_far_as_there_is_room(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
+                                   {.id = "GPU-b", .index = 1, .mib = 1000}};
+    static const struct {
+        const char *annotation;
+        const char *words;
+        bool believed;
+    } line[] = {
+        {"c0 GPU-a 400 600", "400", true},
+        {"c0 GPU-a 500 401", "500", false},
+        {"c0 GPU-a 601 1", "601", false},
+        {"c0 GPU-b 100 1,c0 GPU-a 100 401", "100x2", false}, /* the second does not fit */
+        {"c0 GPU-a 600 400", "600", true},                   /* all that is left */
+        {"c0 GPU-b 400 1000", "400", true},
+        {"c0 GPU-b 100 1", "100", false}, /* its memory is all taken */
+        {"c0 GPU-b 100 0", "100", true},
+    };
+    (void)core_node(core, "n1", gpu, 2);
+    char uid[2] = "a";
+    for (size_t i = 0; i < ARRAY_LEN(line); i++, uid[0]++) {
+        assert_int_equal(adopt_annotated(core, uid, "n1", line[i].annotation, line[i].words),
+                         VERDICT_OK);
+        assert_int_equal(held(core, uid)->presumed, !line[i].believed);
+        assert_int_equal(held(core, uid)->annotation_differs, !line[i].believed);
+        if (!line[i].believed)
+            assert_int_equal(core_step(core, COMMAND_RELEASE, uid), VERDICT_OK);
+    }
+}
+
+/* A node that shows counts learns UUIDs from annotations, but none from a disbelieved one. */
+static void the_names_in_an_annotation_that_is_not_believed_are_forgotten(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu[] = {{.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}};
+    (void)core_node(core, "n1", gpu, 2);
+    assert_int_equal(
+        adopt_annotated(core, "a", "n1", "c0 GPU-x 100 1 0,c0 GPU-y 100 1001 1", "100x2"),
+        VERDICT_OK);
+    assert_true(held(core, "a")->presumed);
+    assert_null(core_gpu(core, "n1", "n1/gpu-0")->alias);
+    assert_null(core_gpu(core, "n1", "n1/gpu-1")->alias);
+    assert_int_equal(adopt_annotated(core, "b", "n1", "c0 GPU-x 100 1 0,c0 GPU-y 100 1 1", "100x2"),
+                     VERDICT_OK);
+    assert_false(held(core, "b")->presumed);
+    assert_string_equal(core_gpu(core, "n1", "n1/gpu-0")->alias->text, "GPU-x");
+    assert_string_equal(core_gpu(core, "n1", "n1/gpu-1")->alias->text, "GPU-y");
+}
+
+static void an_annotation_differs_be_it_in_its_last_line(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
+    (void)core_node(core, "n1", &gpu, 1);
+    assert_int_equal(
+        adopt_annotated(core, "a", "n1", "c0 GPU-a 100 100,c1 GPU-a 200 200", "100+200"),
+        VERDICT_OK);
+    assert_false(held(core, "a")->annotation_differs);
+    assert_int_equal(
+        adopt_annotated(core, "b", "n1", "c0 GPU-a 100 100,c1 GPU-a 200 900", "100+200"),
+        VERDICT_OK);
+    assert_true(held(core, "b")->presumed);
+    assert_true(held(core, "b")->annotation_differs);
+}
+
+static void a_pod_is_bound_since_it_was_scheduled_or_since_it_was_seen(void **state)
+{
+    struct core_fixture *core = *state;
+    struct pod *pod = core_pod(core, "a", "n1");
+    pod->scheduled_ms = 1;
+    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+    assert_int_equal(held(core, "a")->bound_ms, 1);
+    assert_int_equal(core_adopt(core, core_pod(core, "b", "n1"), "300"), VERDICT_OK);
+    assert_int_equal(held(core, "b")->bound_ms, core->now_ms);
+}
+
+/* A node used for whole GPUs grants no shares, yet the pod already runs there. */
+static void a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken(void **state)
+{
+    struct core_fixture *core = *state;
+    static const struct {
+        uint32_t milli[2];
+        uint32_t taken[2];
+        const char *words;
+        uint32_t used[2];
+    } line[] = {
+        {{1000, 1000}, {300, 200}, "100", {300, 300}},
+        {{1000, 1000}, {200, 300}, "100", {300, 300}},
+        {{1000, 1000}, {200, 200}, "100", {300, 200}}, /* of equals, the first */
+        {{1000, 500}, {800, 301}, "200", {1000, 301}}, /* over by 0, not by 1 */
+        {{1000, 500}, {700, 300}, "400", {1100, 300}}, /* over by 100, not by 200 */
+        {{1000, 500}, {900, 300}, "400", {900, 700}},  /* over by 200, not by 300 */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(line); i++) {
+        char node[8];
+        char id[2][32];
+        (void)snprintf(node, sizeof node, "n%zu", i);
+        struct core_gpu gpu[2] = {{.index = 0, .milli = line[i].milli[0]},
+                                  {.index = 1, .milli = line[i].milli[1]}};
+        (void)core_node(core, node, gpu, 2);
+        for (uint32_t k = 0; k < 2; k++) {
+            char uid[32];
+            char note[64];
+            char words[16];
+            (void)snprintf(id[k], sizeof id[k], "%s/gpu-%u", node, k);
+            (void)snprintf(uid, sizeof uid, "%s-%u", node, k);
+            (void)snprintf(words, sizeof words, "%u", line[i].taken[k]);
+            (void)snprintf(note, sizeof note, "c0 %s %s 1", id[k], words);
+            (void)adopt_annotated(core, uid, node, note, words);
+        }
+        char uid[2][16];
+        (void)snprintf(uid[0], sizeof uid[0], "%s-whole", node);
+        (void)snprintf(uid[1], sizeof uid[1], "%s-pod", node);
+        struct pod *whole = core_pod(core, uid[0], node);
+        whole->whole_gpus = 1;
+        assert_int_equal(core_adopt(core, whole, NULL), VERDICT_OK);
+        struct pod *pod = core_pod(core, uid[1], node);
+        assert_int_equal(core_adopt(core, pod, line[i].words), VERDICT_OK);
+        for (uint32_t k = 0; k < 2; k++)
+            assert_int_equal(core_gpu(core, node, id[k])->used_milli, line[i].used[k]);
+    }
+}
+
+/*
+ * Raised shares
+ */
+
+static const struct core_gpu large[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
+
+static void set_raise(struct core_fixture *core, bool raise)
+{
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
+    book->raise = raise;
+    struct outlook *outlook = outlook_of_rulebook(book, 0, NULL);
+    ledger_set_outlook(core->ledger, outlook);
+    outlook_unref(outlook);
+    rulebook_unref(book);
+}
+
+static enum verdict adopt_demanding(struct core_fixture *core, const char *uid, const char *note)
+{
+    struct pod *pod = core_pod(core, uid, "n1");
+    pod->memory = "16Gi";
+    if (note != NULL)
+        core_note(core, pod, note);
+    return core_adopt(core, pod, "100");
+}
+
+static void assert_share(const struct core_fixture *core, const char *uid, uint32_t milli,
+                         uint32_t asked, uint32_t mib)
+{
+    assert_int_equal(held(core, uid)->shares, 1);
+    assert_int_equal(held(core, uid)->share[0].milli, milli);
+    assert_int_equal(held(core, uid)->share[0].asked, asked);
+    assert_int_equal(held(core, uid)->share[0].mib, mib);
+}
+
+static void a_share_is_raised_to_what_its_memory_needs_and_charged_so(void **state)
+{
+    struct core_fixture *core = *state;
+    struct request *request = core_request(core, "100");
+    request->memory_mib = 16384;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    assert_int_equal(core_reserve_for(core, "a", "n1", request), VERDICT_REFUSED);
+    assert_int_equal(core->reason, REASON_MEMORY);
+    set_raise(core, true);
+    assert_int_equal(core_reserve_for(core, "a", "n1", request), VERDICT_OK);
+    assert_share(core, "a", 200, 100, 16384);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 200);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_mib, 16384);
+    /* The pod still asks for 100. */
+    struct command again = {.kind = COMMAND_VERSION, .uid = "a", .request = request};
+    set_raise(core, false);
+    const struct allocation *was = ledger_find(core->ledger, TEXT("a"));
+    assert_int_equal(was->is.version, 0);
+    again.version = 5;
+    assert_int_equal(core_do(core, &again), VERDICT_SAME); /* it was reserved without a version */
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    assert_share(core, "a", 200, 100, 16384);
+    request->memory_mib = 0;
+    assert_int_equal(core_reserve_for(core, "b", "n1", request), VERDICT_OK);
+    assert_share(core, "b", 100, 100, 8192);
+}
+
+static void a_version_is_met_by_what_was_asked_for(void **state)
+{
+    struct core_fixture *core = *state;
+    struct request *request = core_request(core, "100");
+    struct command command = {.kind = COMMAND_RESERVE,
+                              .uid = "a",
+                              .namespace = "default",
+                              .name = "a",
+                              .node = "n1",
+                              .version = 1,
+                              .request = request};
+    request->memory_mib = 16384;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    set_raise(core, true);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    command.kind = COMMAND_VERSION;
+    command.version = 2;
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    command.version = 3;
+    command.request = core_request(core, "200"); /* as much as it has, and not what it asked for */
+    assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
+    request->memory_mib = 16385;
+    command.request = request;
+    assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
+}
+
+/* Its own charge takes no place from it; a charge more than a GPU may carry does. */
+static void the_last_pod_of_a_full_gpu_may_be_edited(void **state)
+{
+    struct core_fixture *core = *state;
+    static const struct core_gpu whole = {.id = "GPU-a"};
+    static const struct core_gpu less = {.id = "GPU-a", .milli = 100};
+    struct command command = {.kind = COMMAND_RESERVE,
+                              .uid = "a",
+                              .namespace = "default",
+                              .name = "a",
+                              .node = "n1",
+                              .version = 1,
+                              .request = core_request(core, "1")};
+    (void)core_node(core, "n1", &whole, 1);
+    for (int i = 1; i < CHARGES_PER_GPU_MAX; i++) {
+        char uid[16];
+        (void)snprintf(uid, sizeof uid, "u%d", i);
+        assert_int_equal(core_reserve(core, uid, "n1", "1"), VERDICT_OK);
+    }
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->charges, CHARGES_PER_GPU_MAX);
+    command.kind = COMMAND_VERSION;
+    command.version = 2;
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "more", "n1", "1"), VERDICT_REFUSED);
+
+    command.version = 3;
+    (void)core_node(core, "n1", &less, 1); /* its pods hold more than that */
+    assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
+    (void)core_node(core, "n1", &whole, 1);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+
+    command.version = 4;
+    assert_int_equal(adopt_annotated(core, "more", "n1", "c0 GPU-a 1 0 0", "1"), VERDICT_OK);
+    assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
+}
+
+static void decide_by(struct core_fixture *core, const struct rule *rule, rule_set holding)
+{
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
+    book->raise = true;
+    book->rules = 1;
+    book->rule = rule; /* lives as long as the ledger */
+    struct outlook *outlook = outlook_of_rulebook(book, holding, NULL);
+    ledger_set_outlook(core->ledger, outlook);
+    outlook_unref(outlook);
+    rulebook_unref(book);
+}
+
+/* uid reserves in version 1 what 100 and 16 GiB need, and is judged again with this memory. */
+static enum verdict judge_memory(struct core_fixture *core, const char *uid, const char *words,
+                                 uint32_t memory_mib)
+{
+    struct request *request = core_request(core, words);
+    struct command command = {.kind = COMMAND_RESERVE,
+                              .at_ms = 1,
+                              .uid = uid,
+                              .namespace = "default",
+                              .name = "pod",
+                              .node = "n1",
+                              .version = 1,
+                              .request = request};
+    request->memory_mib = 16384;
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    command.kind = COMMAND_VERSION;
+    command.version = 2;
+    request->memory_mib = memory_mib;
+    const enum verdict verdict = core_do(core, &command);
+    assert_true(verdict == VERDICT_OK || core->reason == REASON_CHANGED);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, uid), VERDICT_OK);
+    return verdict;
+}
+
+/* Whether the pod demands memory is up to its tenant, until it is bound. */
+static void a_raise_that_nothing_demands_any_more_is_not_bound(void **state)
+{
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    set_raise(core, true);
+    assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "100", 16303), VERDICT_OK); /* needs 200 as well */
+    assert_int_equal(judge_memory(core, "a", "100", 16302), VERDICT_REFUSED);
+    assert_int_equal(judge_memory(core, "a", "100", 16385), VERDICT_REFUSED);
+    assert_int_equal(judge_memory(core, "a", "100", 8192), VERDICT_REFUSED);
+    assert_int_equal(judge_memory(core, "a", "100", 1), VERDICT_REFUSED);
+    assert_int_equal(judge_memory(core, "a", "100", 0), VERDICT_REFUSED);
+    /* A charge that was not raised needs no reason. */
+    assert_int_equal(judge_memory(core, "a", "200", 0), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "300", 16302), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "300+100", 16384), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "300+100", 0), VERDICT_REFUSED);
+    assert_int_equal(judge_memory(core, "a", "100+300", 0), VERDICT_REFUSED);
+}
+
+/* The GPU that needs most decides for all smaller shares. */
+static void a_raise_is_due_to_the_gpu_that_needs_most(void **state)
+{
+    static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                          {.id = "GPU-b", .index = 1, .mib = 40960}};
+    static const struct core_gpu turned[] = {{.id = "GPU-a", .index = 0, .mib = 40960},
+                                             {.id = "GPU-b", .index = 1, .mib = 81920}};
+    struct core_fixture *core = *state;
+    set_raise(core, true);
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "100x2", 16384), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "100x2", 16343), VERDICT_REFUSED);
+    assert_int_equal(core_node(core, "n1", turned, 2), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "b", "100x2", 16384), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "b", "100x2", 16343), VERDICT_REFUSED);
+}
+
+/* All memory of a GPU makes a share of all of it. */
+static void a_raise_to_a_whole_gpu_is_due(void **state)
+{
+    static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 16384}};
+    struct core_fixture *core = *state;
+    set_raise(core, true);
+    assert_int_equal(core_node(core, "n1", gpu, 1), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK);
+    assert_int_equal(judge_memory(core, "a", "100", 16367), VERDICT_REFUSED);
+}
+
+static void a_raise_is_judged_by_the_amounts_that_a_rule_hands_out(void **state)
+{
+    static const char *const other[] = {"other"};
+    static const struct rule sizes = {.name = "sizes", .sizes = 3, .size = {100, 250, 500}};
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    decide_by(core, &sizes, 1);
+    assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK); /* 250 */
+    assert_int_equal(judge_memory(core, "a", "100", 8193), VERDICT_OK);  /* and still */
+    assert_int_equal(judge_memory(core, "a", "100", 8192), VERDICT_REFUSED);
+    assert_int_equal(judge_memory(core, "a", "100", 0), VERDICT_REFUSED);
+    /* A rule that does not hold now hands out nothing. */
+    decide_by(core, &sizes, 0);
+    assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK); /* 200 */
+    assert_int_equal(judge_memory(core, "a", "100", 16302), VERDICT_REFUSED);
+    /* Nor does one about other nodes, or other namespaces. */
+    static const struct rule elsewhere = {
+        .name = "sizes", .sizes = 1, .size = {500}, .namespaces = 1, .namespace = other};
+    decide_by(core, &elsewhere, 1);
+    assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK);
+}
+
+/* Memory that the GPU does not show any more raises nothing. */
+static void a_raise_on_a_gpu_whose_memory_is_not_known_now_is_not_bound(void **state)
+{
+    static const struct core_gpu unknown[] = {{.id = "GPU-a", .index = 0}};
+    struct core_fixture *core = *state;
+    struct request *request = core_request(core, "100");
+    struct command command = {.kind = COMMAND_RESERVE,
+                              .at_ms = 1,
+                              .uid = "a",
+                              .namespace = "default",
+                              .name = "pod",
+                              .node = "n1",
+                              .version = 1,
+                              .request = request};
+    request->memory_mib = 16384;
+    set_raise(core, true);
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", unknown, 1), VERDICT_OK);
+    command.kind = COMMAND_VERSION;
+    command.version = 2;
+    assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
+}
+
+/* An unsigned pod that was counted first takes nothing from what was granted. */
+static void what_we_signed_is_charged_beyond_the_room(void **state)
+{
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    assert_int_equal(core_adopt(core, core_pod(core, "liar", "n1"), "900"), VERDICT_OK);
+    struct pod *pod = core_pod(core, "a", "n1");
+    core_note(core, pod, "c0 GPU-a 200 16384 0 100");
+    pod->proof = PROOF_SIGNED;
+    assert_int_equal(core_adopt(core, pod, "100"), VERDICT_OK);
+    assert_share(core, "a", 200, 100, 16384);
+    assert_false(held(core, "a")->presumed || held(core, "a")->annotation_differs);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 1100);
+    struct pod *other = core_pod(core, "b", "n1");
+    core_note(core, other, "c0 GPU-a 100 8192 0");
+    other->proof = PROOF_UNSIGNED;
+    assert_int_equal(core_adopt(core, other, "100"), VERDICT_OK);
+    assert_true(held(core, "b")->presumed);
+}
+
+static void a_raised_share_is_adopted_as_it_was_granted(void **state)
+{
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    assert_int_equal(adopt_demanding(core, "a", "c0 GPU-a 200 16384 0 100"), VERDICT_OK);
+    assert_share(core, "a", 200, 100, 16384);
+    assert_false(held(core, "a")->presumed || held(core, "a")->annotation_differs);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 200);
+
+    /* What cannot be believed is guessed: as a bind would place it now. */
+    static const char *const wrong[] = {"c0 GPU-a 200 16384 0 90", "c0 GPU-a 200 16384 0", NULL};
+    static const char *const uid[] = {"b", "c", "d"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        set_raise(core, i == 1);
+        assert_int_equal(adopt_demanding(core, uid[i], wrong[i]), VERDICT_OK);
+        assert_share(core, uid[i], i == 1 ? 200 : 100, 100, i == 1 ? 16384 : 8192);
+        assert_true(held(core, uid[i])->presumed);
+        assert_int_equal(held(core, uid[i])->annotation_differs, wrong[i] != NULL);
+    }
+}
+
+static void a_note_differs_that_tells_of_another_request(void **state)
+{
+    struct core_fixture *core = *state;
+    assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
+    struct pod *least = core_pod(core, "b", "n1");
+    least->memory = "8Gi";
+    core_note(core, least, "c0 GPU-a 100 8192 0 1");
+    assert_int_equal(core_adopt(core, least, "1"), VERDICT_OK);
+    assert_share(core, "b", 100, 1, 8192);
+    assert_false(held(core, "b")->annotation_differs);
+    assert_int_equal(adopt_demanding(core, "a", "c0 GPU-a 200 16384 0 100"), VERDICT_OK);
+    struct pod *pod = core_pod(core, "a", "n1");
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
+    core_note(core, pod, "c0 GPU-a 200 16384 0 100");
+    assert_false(adopt_differs(node, held(core, "a"), pod));
+    pod->share[0].asked = 0;
+    assert_true(adopt_differs(node, held(core, "a"), pod));
+    pod->share[0].asked = 101;
+    assert_true(adopt_differs(node, held(core, "a"), pod));
+}
+
+int main(void)
+{
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_CORE(amounts_that_nobody_may_ask_for_are_added_up),
+        WITH_CORE(a_share_is_raised_to_what_its_memory_needs_and_charged_so),
+        WITH_CORE(a_version_is_met_by_what_was_asked_for),
+        WITH_CORE(the_last_pod_of_a_full_gpu_may_be_edited),
+        WITH_CORE(a_raise_that_nothing_demands_any_more_is_not_bound),
+        WITH_CORE(a_raise_is_due_to_the_gpu_that_needs_most),
+        WITH_CORE(a_raise_to_a_whole_gpu_is_due),
+        WITH_CORE(a_raise_is_judged_by_the_amounts_that_a_rule_hands_out),
+        WITH_CORE(a_raise_on_a_gpu_whose_memory_is_not_known_now_is_not_bound),
+        WITH_CORE(what_we_signed_is_charged_beyond_the_room),
+        WITH_CORE(a_raised_share_is_adopted_as_it_was_granted),
+        WITH_CORE(a_note_differs_that_tells_of_another_request),
+        WITH_CORE(whole_gpus_are_no_guess),
+        WITH_CORE(a_request_and_an_annotation_are_read_to_their_end),
+        WITH_CORE(a_missing_gpu_is_as_its_annotation_says),
+        WITH_CORE(a_node_that_never_showed_a_gpu_owns_none),
+        WITH_CORE(an_annotation_is_believed_as_far_as_there_is_room),
+        WITH_CORE(the_names_in_an_annotation_that_is_not_believed_are_forgotten),
+        WITH_CORE(an_annotation_differs_be_it_in_its_last_line),
+        WITH_CORE(a_pod_is_bound_since_it_was_scheduled_or_since_it_was_seen),
+        WITH_CORE(a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

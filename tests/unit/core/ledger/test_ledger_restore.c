@@ -1,0 +1,245 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "support/core_fixture.h"
+
+static const struct atom *atom(struct core_fixture *core, const char *name)
+{
+    return names_intern(ledger_names(core->ledger), text_of(name));
+}
+
+static struct gpu row_of_gpu(struct core_fixture *core, const char *id, uint16_t index,
+                             uint16_t flags)
+{
+    return (struct gpu){.id = atom(core, id),
+                        .model = atom(core, ""),
+                        .milli = GPU_MILLI,
+                        .numa = -1,
+                        .index = index,
+                        .flags = flags};
+}
+
+static int restore_node(struct core_fixture *core, const char *name, const struct gpu *gpu,
+                        uint32_t gpus, struct err *err)
+{
+    const struct node_build build = {.name = atom(core, name),
+                                     .uid = atom(core, ""),
+                                     .problem_text = atom(core, ""),
+                                     .gpus = gpus,
+                                     .gpu = gpu};
+    return ledger_restore_node(core->ledger, &build, err);
+}
+
+/* Restores a bound pod of n1 with these shares. */
+static int restore_pod(struct core_fixture *core, const char *uid, const struct share *share,
+                       uint32_t shares, struct err *err)
+{
+    const struct allocation_facts facts = {.uid = uid,
+                                           .namespace = "default",
+                                           .name = "pod",
+                                           .node = atom(core, "n1"),
+                                           .node_uid = atom(core, ""),
+                                           .state = STATE_BOUND,
+                                           .origin = ORIGIN_OBSERVED,
+                                           .shares = shares,
+                                           .share = share};
+    return ledger_restore(core->ledger, &facts, err);
+}
+
+static void names_and_uids_are_as_long_as_they_may_be(void **state)
+{
+    struct core_fixture *core = *state;
+    struct err err;
+    char text[NAME_BYTES_MAX + 2];
+    memset(text, 'n', sizeof text);
+    text[NAME_BYTES_MAX + 1] = '\0';
+    assert_int_equal(restore_node(core, text, NULL, 0, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "node: a name of 254 bytes, not 1 to 253");
+    text[NAME_BYTES_MAX] = '\0';
+    assert_int_equal(restore_node(core, text, NULL, 0, &err), 0);
+
+    const struct gpu gpu = row_of_gpu(core, "GPU-a", 0, 0);
+    const struct share share = {.container = "c0", .gpu = gpu.id, .milli = 300};
+    assert_int_equal(restore_node(core, "n1", &gpu, 1, &err), 0);
+    text[UID_BYTES_MAX + 1] = '\0';
+    assert_int_equal(restore_pod(core, text, &share, 1, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "allocation: a uid of 129 bytes, not 1 to 128");
+    assert_int_equal(restore_pod(core, "", &share, 1, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "allocation: a uid of 0 bytes, not 1 to 128");
+    text[UID_BYTES_MAX] = '\0';
+    assert_int_equal(restore_pod(core, text, &share, 1, &err), 0);
+}
+
+static void the_last_of_a_row_is_judged_like_the_first(void **state)
+{
+    struct core_fixture *core = *state;
+    struct err err;
+    const struct gpu gpu[] = {row_of_gpu(core, "GPU-a", 0, 0), row_of_gpu(core, "GPU-b", 1, 0),
+                              row_of_gpu(core, "GPU-b", 2, 0)};
+    assert_int_equal(restore_node(core, "n1", gpu, 3, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "node n1: GPU GPU-b is there twice");
+    assert_int_equal(restore_node(core, "n1", gpu, 2, &err), 0);
+    const struct share share[] = {{.container = "c0", .gpu = gpu[0].id, .milli = 1000},
+                                  {.container = "c1", .gpu = gpu[1].id, .milli = 1001}};
+    assert_int_equal(restore_pod(core, "a", share, 2, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "allocation a: a share of 1001 milli");
+    assert_int_equal(restore_pod(core, "a", share, 1, &err), 0);
+}
+
+static void a_missing_gpu_may_stand_before_those_that_are_there(void **state)
+{
+    struct core_fixture *core = *state;
+    struct err err;
+    const struct gpu gpu[] = {row_of_gpu(core, "GPU-a", 0, GPU_ABSENT),
+                              row_of_gpu(core, "GPU-b", 1, 0)};
+    assert_int_equal(restore_node(core, "n1", gpu, 2, &err), 0);
+    assert_null(core_gpu(core, "n1", "GPU-a")); /* so far nobody holds it */
+    assert_int_equal(core_gpu(core, "n1", "GPU-b")->flags, 0);
+    const struct share share = {.container = "c0", .gpu = gpu[0].id, .milli = 300};
+    assert_int_equal(restore_pod(core, "a", &share, 1, &err), 0);
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, GPU_ABSENT);
+    assert_int_equal(core_gpu(core, "n1", "GPU-b")->flags, 0);
+}
+
+/* The row of an absent GPU says whether its node owns it or nobody does. */
+static void an_absent_gpu_is_whose_it_was(void **state)
+{
+    struct core_fixture *core = *state;
+    struct err err;
+    const struct gpu gpu[] = {row_of_gpu(core, "GPU-a", 0, GPU_ABSENT),
+                              row_of_gpu(core, "GPU-z", 1, GPU_ABSENT | GPU_DUPLICATE)};
+    const struct core_gpu both[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
+                                    {.id = "GPU-z", .index = 1, .mib = 1000}};
+    assert_int_equal(restore_node(core, "n1", gpu, 2, &err), 0);
+    for (size_t i = 0; i < 2; i++) {
+        const struct share share = {.container = "c0", .gpu = gpu[i].id, .milli = 300};
+        assert_int_equal(restore_pod(core, i == 0 ? "a" : "z", &share, 1, &err), 0);
+    }
+    assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, GPU_ABSENT);
+    assert_int_equal(core_gpu(core, "n1", "GPU-z")->flags, GPU_ABSENT | GPU_DUPLICATE);
+    (void)core_node(core, "n2", both, 2);
+    assert_int_equal(core_gpu(core, "n2", "GPU-a")->flags, GPU_DUPLICATE);
+    assert_int_equal(core_gpu(core, "n2", "GPU-z")->flags, 0);
+}
+
+/* node: the one with the stale duplicate; NULL: there is none. */
+static void assert_stale_after_restart(const struct core_fixture *core, const char *node)
+{
+    CLEANUP(xfreep) char *before = core_dump(core->ledger);
+    struct ledger *copy = core_copy(core->ledger);
+    CLEANUP(xfreep) char *after = core_dump(copy);
+    assert_string_equal(before, after);
+    const struct node *stale = ledger_stale_duplicate(copy);
+    assert_int_equal(stale != NULL, node != NULL);
+    if (stale != NULL && node != NULL)
+        assert_string_equal(stale->name->text, node);
+    ledger_free(copy);
+}
+
+/* The process ended after the owner left, so the heir's turn comes after the restart. */
+static void a_stale_duplicate_is_one_after_a_restart(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
+    (void)core_node(core, "n1", &gpu, 1);
+    (void)core_node(core, "n2", &gpu, 1);
+    struct pod *pod = core_pod(core, "a", "n2");
+    core_note(core, pod, "c0 GPU-a 300 300");
+    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
+    (void)core_node(core, "n1", NULL, 0);
+    assert_stale_after_restart(core, NULL); /* n1 owns it, shown or not */
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n2", "GPU-a")->flags, GPU_DUPLICATE);
+    assert_stale_after_restart(core, "n2");
+
+    (void)core_node(core, "n1", &gpu, 1);   /* not yet claimed, so n1 is the first again */
+    assert_stale_after_restart(core, "n1"); /* n1 must still learn that it is contested */
+    (void)core_node(core, "n2", NULL, 0);
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_int_equal(core_gpu(core, "n2", "GPU-a")->flags, GPU_ABSENT | GPU_DUPLICATE);
+    assert_stale_after_restart(core, NULL); /* no node shows it: there is nothing to grant */
+}
+
+static int restore_owned_ids(struct core_fixture *core, const char *name, bool gone,
+                             const char *const *owned_ids, struct err *err)
+{
+    const struct atom *owned_id[GPUS_PER_NODE_MAX + 1];
+    const uint16_t flags = gone ? GPU_ABSENT : GPU_DUPLICATE;
+    const struct gpu gpu[] = {row_of_gpu(core, "GPU-m", 0, flags),
+                              row_of_gpu(core, "GPU-n", 1, flags)};
+    struct node_build build = {.name = atom(core, name),
+                               .uid = atom(core, ""),
+                               .problem_text = atom(core, ""),
+                               .gone = gone,
+                               .gpus = 2,
+                               .gpu = gpu,
+                               .owned_id = owned_id};
+    for (; owned_ids[build.owned_ids] != NULL; build.owned_ids++)
+        owned_id[build.owned_ids] = atom(core, owned_ids[build.owned_ids]);
+    return ledger_restore_node(core->ledger, &build, err);
+}
+
+static void claims_that_cannot_be_are_refused(void **state)
+{
+    struct core_fixture *core = *state;
+    struct err err;
+    static const struct {
+        bool gone;
+        const char *owned_ids[4];
+        const char *says;
+    } wrong[] = {
+        {true, {"GPU-x"}, "node n2: it cannot claim GPU GPU-x"},
+        {false, {""}, "node n2: it cannot claim GPU "},
+        {false, {"n2/gpu-0"}, "node n2: it cannot claim GPU n2/gpu-0"},
+        {false, {"GPU-x", "GPU-x"}, "node n2: it claims GPU GPU-x twice"},
+        {false, {"GPU-y", "GPU-x"}, "node n2: it claims GPU GPU-x twice"},
+        {false, {"GPU-x", "GPU-a"}, "node n2: it claims GPU GPU-a twice"},
+        {false, {"GPU-a"}, "node n2: it claims GPU GPU-a, which is another node's"},
+        {false, {"GPU-c"}, "node n2: it claims GPU GPU-c, which is another node's"},
+        {false, {"GPU-m"}, "node n2: it claims GPU GPU-m, which it has"},
+        {false, {"GPU-n"}, "node n2: it claims GPU GPU-n, which it has"},
+    };
+    const struct gpu gpu = row_of_gpu(core, "GPU-a", 0, 0);
+    static const char *const good[] = {"GPU-c", "GPU-d", NULL};
+    assert_int_equal(restore_node(core, "n1", &gpu, 1, &err), 0);
+    assert_int_equal(restore_owned_ids(core, "n3", false, good, &err), 0);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n3"))->owned_ids, 2);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        assert_int_equal(restore_owned_ids(core, "n2", wrong[i].gone, wrong[i].owned_ids, &err),
+                         -ERR_CORRUPT);
+        assert_string_equal(err.text, wrong[i].says);
+    }
+    char many[GPUS_PER_NODE_MAX + 1][16];
+    const char *names[GPUS_PER_NODE_MAX + 2] = {NULL};
+    for (int i = 0; i <= GPUS_PER_NODE_MAX; i++) {
+        (void)snprintf(many[i], sizeof many[i], "GPU-%03d", i);
+        names[i] = many[i];
+    }
+    assert_int_equal(restore_owned_ids(core, "n2", false, names, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "node n2: it claims more than 64 GPUs");
+    names[GPUS_PER_NODE_MAX] = NULL;
+    assert_int_equal(restore_owned_ids(core, "n2", false, names, &err), 0);
+    ledger_assert_valid(core->ledger);
+}
+
+int main(void)
+{
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_CORE(names_and_uids_are_as_long_as_they_may_be),
+        WITH_CORE(the_last_of_a_row_is_judged_like_the_first),
+        WITH_CORE(a_missing_gpu_may_stand_before_those_that_are_there),
+        WITH_CORE(an_absent_gpu_is_whose_it_was),
+        WITH_CORE(a_stale_duplicate_is_one_after_a_restart),
+        WITH_CORE(claims_that_cannot_be_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,625 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "core/ledger/ledger_internal.h"
+#include "core/node/snapshot_internal.h"
+#include "support/core_fixture.h"
+
+static const struct core_gpu two_a100[] = {{.id = NULL, .index = 0, .mib = 81920},
+                                           {.id = NULL, .index = 1, .mib = 81920}};
+
+static const struct snapshot *publish(struct core_fixture *core)
+{
+    return ledger_publish(core->ledger, NULL, 0);
+}
+
+enum { AHEAD_OF_ALL = 40 };
+
+static void add_nodes_from(struct core_fixture *core, uint32_t first, uint32_t count)
+{
+    char name[32];
+    for (uint32_t i = first; i < count; i++) {
+        (void)snprintf(name, sizeof name, "node-%u", i);
+        core_show_quickly(core, name, two_a100, 2);
+    }
+}
+
+static void add_nodes(struct core_fixture *core, uint32_t count)
+{
+    add_nodes_from(core, 0, count);
+}
+
+static void an_empty_ledger_has_an_empty_snapshot(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct snapshot *snapshot = publish(core);
+    uint32_t at = 0;
+    assert_int_equal(snapshot->nodes, 0);
+    assert_null(snapshot_next(snapshot, &at));
+    assert_null(snapshot_node(snapshot, TEXT("n1")));
+    assert_null(snapshot_node(snapshot, TEXT("")));
+    assert_null(snapshot_open(snapshot, TEXT("a")));
+    assert_null(snapshot_find(snapshot, TEXT("a")));
+    snapshot_unref(snapshot_ref(snapshot));
+    snapshot_unref(snapshot);
+    snapshot_unref(NULL);
+}
+
+static void every_node_is_found_by_name_over_many_pages(void **state)
+{
+    struct core_fixture *core = *state;
+    char name[32];
+    add_nodes(core, BOOK_NODES + 5);
+    const struct snapshot *snapshot = publish(core);
+    assert_int_equal(snapshot->nodes, BOOK_NODES + 5);
+    assert_int_equal(snapshot->books, 2);
+    for (uint32_t i = 0; i < snapshot->nodes; i++) {
+        const struct text text = {name, (size_t)snprintf(name, sizeof name, "node-%u", i)};
+        assert_string_equal(snapshot_node(snapshot, text)->name->text, name);
+    }
+    assert_null(snapshot_node(snapshot, TEXT("node-")));
+    assert_null(snapshot_node(snapshot, TEXT("node-9999")));
+    uint32_t at = 0;
+    uint32_t seen = 0;
+    while (snapshot_next(snapshot, &at) != NULL)
+        seen++;
+    assert_int_equal(seen, snapshot->nodes);
+    snapshot_unref(snapshot);
+}
+
+static void assert_found_alike(const struct snapshot *snapshot, uint32_t count,
+                               const struct text *name, const uint32_t *hash)
+{
+    const struct node *node[256];
+    uint32_t slot[256];
+    assert_true(count <= ARRAY_LEN(node));
+    snapshot_nodes(snapshot, count, name, hash, node, slot);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_ptr_equal(node[i], snapshot_node(snapshot, name[i]));
+        if (node[i] != NULL)
+            assert_ptr_equal(node[i], slot_node(snapshot->book, slot[i]));
+        else
+            assert_int_equal(slot[i], SNAPSHOT_NO_SLOT);
+    }
+}
+
+static void many_are_found_together_as_they_are_one_by_one(void **state)
+{
+    enum { ASKED = 150 };
+    struct core_fixture *core = *state;
+    char bytes[ASKED][32];
+    struct text name[ASKED];
+    uint32_t hash[ASKED];
+    uint32_t known = 0;
+    add_nodes(core, 100);
+    assert_int_equal(core_do(core, &(struct command){.kind = COMMAND_NODE_GONE,
+                                                     .at_ms = core->now_ms,
+                                                     .node = "node-3"}),
+                     VERDICT_OK);
+    const struct snapshot *snapshot = publish(core);
+    for (uint32_t i = 0; i < ASKED; i++) { /* some twice, some that are not there */
+        const int len = snprintf(bytes[i], sizeof bytes[i], "node-%u", i * 7 % 130);
+        name[i] = (struct text){bytes[i], (size_t)len};
+        hash[i] = text_hash(name[i]);
+    }
+    for (uint32_t count = 0; count <= ASKED; count++)
+        assert_found_alike(snapshot, count, name, hash);
+    for (uint32_t i = 0; i < ASKED; i++)
+        known += snapshot_node(snapshot, name[i]) != NULL;
+    assert_in_range(known, 100, ASKED - 1);
+    snapshot_unref(snapshot);
+}
+
+static void many_are_looked_for_among_none_and_among_few(void **state)
+{
+    enum { ASKED = 40, NODES = 20 };
+    struct core_fixture *core = *state;
+    char bytes[ASKED][32];
+    struct text name[ASKED];
+    uint32_t hash[ASKED];
+    for (uint32_t i = 0; i < ASKED; i++) {
+        const int len = snprintf(bytes[i], sizeof bytes[i], "node-%u", i);
+        name[i] = (struct text){bytes[i], (size_t)len};
+        hash[i] = text_hash(name[i]);
+    }
+    for (uint32_t nodes = 0; nodes < NODES; nodes++) {
+        const struct snapshot *snapshot = publish(core);
+        assert_int_equal(snapshot->nodes, nodes);
+        assert_found_alike(snapshot, ASKED, name, hash);
+        snapshot_unref(snapshot);
+        assert_int_equal(core_node(core, bytes[nodes], two_a100, 2), VERDICT_OK);
+    }
+}
+
+static void a_change_copies_its_page_and_shares_the_others(void **state)
+{
+    struct core_fixture *core = *state;
+    add_nodes(core, 2 * BOOK_NODES + 1);
+    const struct snapshot *before = publish(core);
+    char name[32];
+    (void)snprintf(name, sizeof name, "node-%u", BOOK_NODES + PAGE_NODES);
+    assert_int_equal(core_reserve(core, "a", name, "300"), VERDICT_OK);
+    const struct snapshot *after = publish(core);
+    assert_true(after->generation > before->generation);
+    assert_ptr_equal(before->book[0], after->book[0]);
+    assert_ptr_not_equal(before->book[1], after->book[1]);
+    assert_ptr_equal(before->book[2], after->book[2]);
+    assert_ptr_equal(before->book[1]->page[0], after->book[1]->page[0]);
+    assert_ptr_not_equal(before->book[1]->page[1], after->book[1]->page[1]);
+    assert_ptr_equal(before->book[1]->page[2], after->book[1]->page[2]);
+    assert_int_equal(snapshot_node(before, text_of(name))->allocations, 0);
+    assert_int_equal(snapshot_node(after, text_of(name))->allocations, 1);
+    assert_int_equal(before->allocations, 0);
+    assert_int_equal(after->allocations, 1);
+    snapshot_unref(before);
+    snapshot_unref(after);
+}
+
+static void a_node_that_comes_or_goes_costs_no_new_index(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "new"};
+    add_nodes(core, 3);
+    const struct snapshot *before = publish(core);
+    assert_int_equal(core_node(core, "new", two_a100, 2), VERDICT_OK);
+    const struct snapshot *more = publish(core);
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    const struct snapshot *less = publish(core);
+    assert_int_equal(core_node(core, "heir", two_a100, 2), VERDICT_OK);
+    const struct snapshot *after = publish(core);
+    assert_ptr_equal(before->index, more->index);
+    assert_ptr_equal(before->index, after->index);
+    assert_null(snapshot_node(before, TEXT("new")));
+    assert_non_null(snapshot_node(more, TEXT("new")));
+    assert_null(snapshot_node(more, TEXT("heir")));
+    assert_null(snapshot_node(less, TEXT("new")));
+    assert_null(snapshot_node(after, TEXT("new")));
+    assert_non_null(snapshot_node(after, TEXT("heir")));
+    snapshot_unref(before);
+    snapshot_unref(more);
+    snapshot_unref(less);
+    snapshot_unref(after);
+}
+
+/* The index is rebuilt only when more entries were added than it holds: once per doubling. */
+static void an_index_is_made_anew_seldom(void **state)
+{
+    enum { NODES = 1500 };
+    struct core_fixture *core = *state;
+    char name[32];
+    for (uint32_t i = 0; i < NODES; i++) {
+        (void)snprintf(name, sizeof name, "come-and-go-%u", i);
+        const struct command gone = {.kind = COMMAND_NODE_GONE, .node = name};
+        core_show_quickly(core, name, two_a100, 1);
+        const struct snapshot *snapshot = publish(core);
+        assert_non_null(snapshot_node(snapshot, text_of(name)));
+        snapshot_unref(snapshot);
+        assert_int_equal(core_do_quickly(core, &gone), VERDICT_OK);
+    }
+    assert_in_range(core->ledger->indexed, NODES, NODES + 100);
+    add_nodes(core, NODES);
+    assert_in_range(core->ledger->indexed, 2 * NODES, 5 * NODES);
+}
+
+static void a_publication_touches_what_changed_and_no_more(void **state)
+{
+    enum { NODES = 2 * BOOK_NODES };
+    struct core_fixture *core = *state;
+    const struct node *before;
+    const struct node *after;
+    uint32_t at = 0;
+    add_nodes(core, NODES);
+    const struct snapshot *first = publish(core);
+    uint32_t seen = 0;
+    while (snapshot_next_change(NULL, first, &at, &before, &after)) {
+        assert_null(before);
+        seen++;
+    }
+    assert_int_equal(seen, NODES);
+    assert_int_equal(core_reserve(core, "a", "node-7", "300"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "node-2000", "300"), VERDICT_OK);
+    assert_int_equal(core_node(core, "last", two_a100, 2), VERDICT_OK); /* in a new book */
+    const struct snapshot *second = publish(core);
+    at = 0;
+    assert_true(snapshot_next_change(first, second, &at, &before, &after));
+    assert_string_equal(after->name->text, "node-7");
+    assert_int_equal(before->allocations, 0);
+    assert_int_equal(after->allocations, 1);
+    assert_true(snapshot_next_change(first, second, &at, &before, &after));
+    assert_string_equal(after->name->text, "node-2000");
+    assert_true(snapshot_next_change(first, second, &at, &before, &after));
+    assert_null(before);
+    assert_string_equal(after->name->text, "last");
+    assert_false(snapshot_next_change(first, second, &at, &before, &after));
+    at = 0;
+    assert_false(snapshot_next_change(second, second, &at, &before, &after));
+    snapshot_unref(first);
+    snapshot_unref(second);
+}
+
+/* At the edges of books and pages and within them, the changes found match a plain scan. */
+static void every_place_that_differs_is_found_wherever_it_is(void **state)
+{
+    static const uint32_t places[] = {0,
+                                      1,
+                                      PAGE_NODES - 1,
+                                      PAGE_NODES,
+                                      BOOK_NODES - 1,
+                                      BOOK_NODES,
+                                      2 * BOOK_NODES - PAGE_NODES,
+                                      2 * BOOK_NODES - 1,
+                                      2 * BOOK_NODES,
+                                      2 * BOOK_NODES + PAGE_NODES + 7};
+    struct core_fixture *core = *state;
+    const struct node *before;
+    const struct node *after;
+    add_nodes(core, 2 * BOOK_NODES + 3 * PAGE_NODES);
+    const struct snapshot *old = publish(core);
+    for (uint32_t set = 1; set < 1U << ARRAY_LEN(places); set = set * 2 + set % 3) {
+        uint32_t at = 0;
+        for (uint32_t i = 0; i < ARRAY_LEN(places); i++) {
+            char name[32];
+            (void)snprintf(name, sizeof name, "node-%u", places[i]);
+            if ((set >> i & 1) != 0)
+                core_show_quickly(core, name, two_a100, set % 2 + places[i] % 2);
+        }
+        const struct snapshot *new = publish(core);
+        for (uint32_t slot = 0; slot < new->slots; slot++) {
+            if (slot_node(old->book, slot) == slot_node(new->book, slot))
+                continue;
+            assert_true(snapshot_next_change(old, new, &at, &before, &after));
+            assert_ptr_equal(before, slot_node(old->book, slot));
+            assert_ptr_equal(after, slot_node(new->book, slot));
+        }
+        assert_false(snapshot_next_change(old, new, &at, &before, &after));
+        snapshot_unref(old);
+        old = new;
+    }
+    snapshot_unref(old);
+}
+
+/* All snapshots share the index, so it names places that an older snapshot does not have. */
+static void an_older_snapshot_knows_no_node_of_later_books(void **state)
+{
+    struct core_fixture *core = *state;
+    struct text name[AHEAD_OF_ALL];
+    uint32_t hash[AHEAD_OF_ALL];
+    const struct node *node[AHEAD_OF_ALL];
+    char bytes[AHEAD_OF_ALL][32];
+    add_nodes(core, BOOK_NODES - 4);
+    const struct snapshot *old = publish(core);
+    add_nodes_from(core, BOOK_NODES - 4, BOOK_NODES + 476);
+    (void)core_reserve(core, "late", "node-1400", "300");
+    const struct snapshot *new = publish(core);
+    assert_ptr_equal(old->index, new->index);
+    for (uint32_t i = 0; i < AHEAD_OF_ALL; i++) {
+        const int len = snprintf(bytes[i], sizeof bytes[i], "node-%u", BOOK_NODES + 3 * i);
+        name[i] = (struct text){bytes[i], (size_t)len};
+        hash[i] = text_hash(name[i]);
+        assert_null(snapshot_node(old, name[i]));
+        assert_non_null(snapshot_node(new, name[i]));
+    }
+    uint32_t slot[AHEAD_OF_ALL];
+    snapshot_nodes(old, AHEAD_OF_ALL, name, hash, node, slot);
+    for (uint32_t i = 0; i < AHEAD_OF_ALL; i++)
+        assert_null(node[i]);
+    assert_null(snapshot_open(old, TEXT("late")));
+    assert_non_null(snapshot_open(new, TEXT("late")));
+    snapshot_unref(old);
+    snapshot_unref(new);
+}
+
+static void an_index_has_room_for_three_quarters_and_counts_each_once(void **state)
+{
+    (void)state;
+    struct slot_index *index = slot_index_new(0);
+    for (uint32_t i = 0; i < 768; i++) {
+        assert_true(slot_index_has_room(index, 768 - i));
+        assert_false(slot_index_has_room(index, 769 - i));
+        slot_index_add(index, i * 7, i);
+        slot_index_add(index, i * 7, i);
+    }
+    assert_true(slot_index_has_room(index, 0));
+    assert_false(slot_index_has_room(index, 1));
+    slot_index_unref(index);
+    index = slot_index_new(1000);
+    assert_true(slot_index_has_room(index, 1000));
+    slot_index_unref(index);
+}
+
+static void a_snapshot_outlives_the_change_but_not_the_names(void **state)
+{
+    struct core_fixture *core = *state;
+    add_nodes(core, 2);
+    (void)core_reserve(core, "a", "node-1", "300");
+    const struct snapshot *snapshot = publish(core);
+    CLEANUP(xfreep) char *before = core_dump_snapshot(snapshot);
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-1"};
+    (void)core_do(core, &gone);
+    core_forget_undo(core);
+    CLEANUP(xfreep) char *after = core_dump_snapshot(snapshot);
+    assert_string_equal(before, after);
+    assert_non_null(snapshot_node(snapshot, TEXT("node-1")));
+    snapshot_unref(snapshot);
+}
+
+static void only_open_reservations_are_listed(void **state)
+{
+    struct core_fixture *core = *state;
+    add_nodes(core, 2);
+    (void)core_reserve(core, "a", "node-0", "300");
+    (void)core_reserve(core, "b", "node-1", "300");
+    (void)core_reserve(core, "c", "node-1", "300");
+    (void)core_step(core, COMMAND_CONFIRM, "a");
+    const struct snapshot *snapshot = publish(core);
+    assert_int_equal(snapshot->opens, 2);
+    assert_null(snapshot_open(snapshot, TEXT("a")));
+    assert_string_equal(snapshot_open(snapshot, TEXT("b"))->is.uid, "b");
+    assert_string_equal(snapshot_open(snapshot, TEXT("c"))->is.uid, "c");
+    assert_string_equal(snapshot_find(snapshot, TEXT("a"))->is.node->text, "node-0");
+    assert_null(snapshot_find(snapshot, TEXT("d")));
+    snapshot_unref(snapshot);
+    const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .unbound = true};
+    assert_int_equal(core_do(core, &note), VERDICT_OK);
+    snapshot = publish(core);
+    assert_int_equal(snapshot->opens, 3);
+    assert_string_equal(snapshot_open(snapshot, TEXT("a"))->is.uid, "a");
+    snapshot_unref(snapshot);
+    core_undo(core);
+    snapshot = publish(core);
+    assert_int_equal(snapshot->opens, 2);
+    assert_null(snapshot_open(snapshot, TEXT("a")));
+    snapshot_unref(snapshot);
+}
+
+static void every_open_reservation_is_listed(void **state)
+{
+    struct core_fixture *core = *state;
+    char uid[16];
+    add_nodes(core, 1);
+    for (uint32_t i = 1; i <= 100; i++) {
+        (void)snprintf(uid, sizeof uid, "pod-%u", i);
+        assert_int_equal(core_reserve(core, uid, "node-0", "1"), VERDICT_OK);
+        const struct snapshot *snapshot = publish(core);
+        assert_int_equal(snapshot->opens, i);
+        assert_non_null(snapshot_open(snapshot, text_of(uid)));
+        snapshot_unref(snapshot);
+    }
+}
+
+static void room_tells_when_a_refused_pod_may_ask_again(void **state)
+{
+    struct core_fixture *core = *state;
+    add_nodes(core, 1);
+    const struct snapshot *first = publish(core);
+    assert_int_equal(first->capacity_generation, first->generation); /* a node came */
+    (void)core_reserve(core, "a", "node-0", "300");
+    const struct snapshot *less = publish(core);
+    assert_int_equal(less->capacity_generation, first->capacity_generation);
+    core_undo(core); /* taking back the grant frees capacity, too */
+    const struct snapshot *undone = publish(core);
+    assert_int_equal(undone->capacity_generation, undone->generation);
+    const struct snapshot *same = publish(core);
+    assert_int_equal(same->capacity_generation, undone->capacity_generation);
+    assert_true(same->generation > undone->generation);
+    snapshot_unref(first);
+    snapshot_unref(less);
+    snapshot_unref(undone);
+    snapshot_unref(same);
+}
+
+static void what_gives_room_is_held_back_until_it_is_committed(void **state)
+{
+    struct core_fixture *core = *state;
+    add_nodes(core, 2);
+    (void)core_reserve(core, "a", "node-0", "1000");
+    (void)core_reserve(core, "b", "node-1", "1000");
+    const struct snapshot *first = publish(core);
+    core_forget_undo(core);
+
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    (void)core_reserve(core, "c", "node-1", "300");
+    (void)core_node(core, "new", two_a100, 2);
+    const struct change *const held[] = {&core->done[0], &core->done[2]};
+    assert_true(change_gives_room(held[0]));
+    assert_true(change_gives_room(held[1]));
+    const struct snapshot *less = ledger_publish(core->ledger, held, 2);
+    assert_int_equal(less->capacity_generation, first->capacity_generation);
+    assert_non_null(node_allocation(snapshot_node(less, TEXT("node-0")), TEXT("a")));
+    assert_non_null(node_allocation(snapshot_node(less, TEXT("node-1")), TEXT("c")));
+    assert_null(snapshot_node(less, TEXT("new")));
+    assert_int_equal(less->nodes, 2);
+    assert_int_equal(less->allocations, 3);
+
+    const struct snapshot *all = publish(core);
+    assert_int_equal(all->capacity_generation, all->generation);
+    assert_null(node_allocation(snapshot_node(all, TEXT("node-0")), TEXT("a")));
+    assert_non_null(snapshot_node(all, TEXT("new")));
+    assert_int_equal(all->nodes, 3);
+    assert_int_equal(all->allocations, 2);
+    snapshot_unref(first);
+    snapshot_unref(less);
+    snapshot_unref(all);
+}
+
+static void of_several_held_changes_of_a_node_the_first_decides(void **state)
+{
+    struct core_fixture *core = *state;
+    add_nodes(core, 1);
+    (void)core_reserve(core, "a", "node-0", "300");
+    (void)core_reserve(core, "b", "node-0", "300");
+    core_forget_undo(core);
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    (void)core_step(core, COMMAND_RELEASE, "b");
+    const struct change *const held[] = {&core->done[0], &core->done[1]};
+    const struct snapshot *snapshot = ledger_publish(core->ledger, held, 2);
+    assert_int_equal(snapshot_node(snapshot, TEXT("node-0"))->allocations, 2);
+    assert_int_equal(snapshot->allocations, 2);
+    assert_non_null(snapshot_open(snapshot, TEXT("a"))); /* the node still shows it */
+    assert_int_equal(snapshot->opens, 0);
+    snapshot_unref(snapshot);
+}
+
+static void what_is_held_back_needs_no_index_where_no_node_comes_or_goes(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct command clock = {.kind = COMMAND_CLOCK, .clock_from_ms = 9};
+    add_nodes(core, 2);
+    (void)core_reserve(core, "a", "node-1", "300");
+    core_forget_undo(core);
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    assert_int_equal(core_do(core, &clock), VERDICT_OK); /* not about a node: nothing to hold */
+    const struct change *const held[] = {&core->done[0], &core->done[1]};
+    const struct snapshot *less = ledger_publish(core->ledger, held, 2);
+    const struct snapshot *all = publish(core);
+    assert_ptr_equal(less->index, all->index);
+    assert_non_null(node_allocation(snapshot_node(less, TEXT("node-1")), TEXT("a")));
+    assert_int_equal(less->allocations, 1);
+    assert_int_equal(all->allocations, 0);
+    snapshot_unref(less);
+    snapshot_unref(all);
+}
+
+static void a_node_that_left_is_shown_again_where_its_leave_is_held(void **state)
+{
+    struct core_fixture *core = *state;
+    add_nodes(core, 2);
+    core_forget_undo(core);
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_int_equal(core_node(core, "heir", two_a100, 2), VERDICT_OK); /* takes the freed slot */
+    (void)core_reserve(core, "a", "heir", "300");
+    assert_int_equal(core->done[0].slot, core->done[1].slot);
+    const struct change *const held[] = {&core->done[0], &core->done[1]};
+    const struct snapshot *snapshot = ledger_publish(core->ledger, held, 2);
+    assert_non_null(snapshot_node(snapshot, TEXT("node-0")));
+    assert_null(snapshot_node(snapshot, TEXT("heir")));
+    assert_null(snapshot_open(snapshot, TEXT("a"))); /* its node is not shown */
+    assert_int_equal(snapshot->nodes, 2);
+    snapshot_unref(snapshot);
+}
+
+/* The number of a uid that hashes to the first slot of every table. */
+static uint32_t first_pod(void)
+{
+    char uid[16];
+    for (uint32_t i = 0;; i++) {
+        (void)snprintf(uid, sizeof uid, "pod-%u", i);
+        if (text_hash(text_of(uid)) % 8192 == 0)
+            return i;
+    }
+}
+
+/* Reserves until there are `most` pods, and checks that all of them are found. */
+static void reserve_up_to(struct core_fixture *core, uint32_t *pods, uint32_t most)
+{
+    const uint32_t first = first_pod();
+    char uid[16];
+    for (; *pods < most; ++*pods) {
+        char node[16];
+        (void)snprintf(uid, sizeof uid, "pod-%u", first + *pods);
+        (void)snprintf(node, sizeof node, "node-%u", *pods % 40);
+        const struct command command = {.kind = COMMAND_RESERVE,
+                                        .uid = uid,
+                                        .namespace = "default",
+                                        .name = uid,
+                                        .node = node,
+                                        .request = core_request(core, "1")};
+        assert_int_equal(core_do_quickly(core, &command), VERDICT_OK);
+    }
+    const struct snapshot *snapshot = publish(core);
+    for (uint32_t i = 0; i < *pods; i++) {
+        (void)snprintf(uid, sizeof uid, "pod-%u", first + i);
+        assert_non_null(snapshot_open(snapshot, text_of(uid)));
+    }
+    snapshot_unref(snapshot);
+}
+
+/* Ended pods take index space, too; the table of open pods is not growing at that point. */
+static void the_index_of_reservations_is_made_anew_where_it_has_no_room(void **state)
+{
+    enum { ENDED = 100, ROOM = 768 - ENDED };
+    struct core_fixture *core = *state;
+    struct slot_index *index = slot_index_ref(core->ledger->open_index);
+    uint32_t pods = 0;
+    size_t at = 0;
+    add_nodes(core, 40);
+    for (uint32_t i = 0; i < ENDED; i++) {
+        char uid[16];
+        (void)snprintf(uid, sizeof uid, "ended-%u", i);
+        assert_int_equal(core_reserve(core, uid, "node-0", "1"), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, uid), VERDICT_OK);
+    }
+    reserve_up_to(core, &pods, ROOM);
+    assert_ptr_equal(core->ledger->open_index, index);
+    assert_non_null(map_next(&core->ledger->open, &at));
+    assert_int_equal(at, 1);
+    reserve_up_to(core, &pods, ROOM + 1);
+    assert_ptr_not_equal(core->ledger->open_index, index);
+    slot_index_unref(index);
+}
+
+static void the_index_of_names_is_made_anew_where_it_has_no_room(void **state)
+{
+    struct core_fixture *core = *state;
+    struct slot_index *index = slot_index_ref(core->ledger->index);
+    add_nodes(core, 768);
+    assert_ptr_equal(core->ledger->index, index);
+    core_show_quickly(core, "one-more", two_a100, 2);
+    assert_ptr_not_equal(core->ledger->index, index);
+    slot_index_unref(index);
+}
+
+static void what_is_held_back_has_its_room_in_the_index(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
+    struct slot_index *index = slot_index_ref(core->ledger->index);
+    add_nodes(core, 768);
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_ptr_equal(core->ledger->index, index);
+    const struct change *const held[] = {&core->done[0]};
+    const struct snapshot *snapshot = ledger_publish(core->ledger, held, 1);
+    assert_ptr_not_equal(core->ledger->index, index); /* rebuilt without the node that left */
+    assert_non_null(snapshot_node(snapshot, TEXT("node-0")));
+    snapshot_unref(snapshot);
+    slot_index_unref(index);
+}
+
+int main(void)
+{
+#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_CORE(an_empty_ledger_has_an_empty_snapshot),
+        WITH_CORE(every_node_is_found_by_name_over_many_pages),
+        WITH_CORE(many_are_found_together_as_they_are_one_by_one),
+        WITH_CORE(many_are_looked_for_among_none_and_among_few),
+        WITH_CORE(a_change_copies_its_page_and_shares_the_others),
+        WITH_CORE(a_node_that_comes_or_goes_costs_no_new_index),
+        WITH_CORE(an_index_is_made_anew_seldom),
+        WITH_CORE(a_publication_touches_what_changed_and_no_more),
+        WITH_CORE(every_place_that_differs_is_found_wherever_it_is),
+        WITH_CORE(an_older_snapshot_knows_no_node_of_later_books),
+        WITH_CORE(an_index_has_room_for_three_quarters_and_counts_each_once),
+        WITH_CORE(a_snapshot_outlives_the_change_but_not_the_names),
+        WITH_CORE(only_open_reservations_are_listed),
+        WITH_CORE(every_open_reservation_is_listed),
+        WITH_CORE(room_tells_when_a_refused_pod_may_ask_again),
+        WITH_CORE(what_gives_room_is_held_back_until_it_is_committed),
+        WITH_CORE(of_several_held_changes_of_a_node_the_first_decides),
+        WITH_CORE(what_is_held_back_needs_no_index_where_no_node_comes_or_goes),
+        WITH_CORE(a_node_that_left_is_shown_again_where_its_leave_is_held),
+        WITH_CORE(the_index_of_reservations_is_made_anew_where_it_has_no_room),
+        WITH_CORE(the_index_of_names_is_made_anew_where_it_has_no_room),
+        WITH_CORE(what_is_held_back_has_its_room_in_the_index),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,1661 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/place/place.h"
+
+#include "support/atoms.h"
+#include "support/placements.h"
+#include "support/walk.h"
+
+enum { GPUS = 6, WANTS = 4 }; /* for generated cases: small enough to try everything */
+
+static uint64_t first_seed(void)
+{
+    const char *env = getenv("PLACE_SEED"); /* NOLINT(concurrency-mt-unsafe) */
+    const uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 42;
+    print_message("PLACE_SEED=%llu\n", (unsigned long long)seed);
+    return seed;
+}
+
+static uint32_t draw(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(*seed >> 33) % below;
+}
+
+/*
+ * The oracle tries every way to place a request and checks each against the rules as written
+ */
+
+struct oracle {
+    const struct room *room;
+    const struct request *request;
+    uint32_t on[WANTS]; /* bit g: a part on GPU g */
+    bool found;
+    uint64_t ways;
+    uint32_t best_touches;
+    struct placement best;
+};
+
+/* The formula of request.h, word for word. */
+static uint32_t oracle_peak(const struct oracle *oracle, uint32_t gpu, bool mib)
+{
+    const struct request *request = oracle->request;
+    const struct gpu_room *room = &oracle->room->gpu[gpu];
+    uint32_t taken[WANTS] = {0};
+    uint32_t apps = 0;
+    uint32_t sidecars = 0;
+    uint32_t inits = 0;
+
+    for (uint32_t w = 0; w < request->wants; w++)
+        if ((oracle->on[w] >> gpu & 1) != 0)
+            taken[w] =
+                mib ? room->mib * request->want[w].milli / room->milli : request->want[w].milli;
+    for (uint32_t w = 0; w < request->wants; w++) {
+        apps += request->want[w].kind == CONTAINER_APP ? taken[w] : 0;
+        sidecars += request->want[w].kind == CONTAINER_SIDECAR ? taken[w] : 0;
+        if (request->want[w].kind != CONTAINER_INIT || taken[w] == 0)
+            continue;
+        uint32_t then = taken[w];
+        for (uint32_t before = 0; before < w; before++)
+            then += request->want[before].kind == CONTAINER_SIDECAR ? taken[before] : 0;
+        inits = then > inits ? then : inits;
+    }
+    return apps + sidecars > inits ? apps + sidecars : inits;
+}
+
+static bool part_may_lie(const struct oracle *oracle, uint32_t want, uint32_t gpu)
+{
+    const struct gpu_room *room = &oracle->room->gpu[gpu];
+    const uint32_t milli = oracle->request->want[want].milli;
+
+    return oracle->room->closed == REASON_NONE && room->closed == REASON_NONE && room->milli > 0 &&
+           milli <= room->milli && request_takes_model(oracle->request, atom_text(room->model)) &&
+           room->mib * milli / room->milli >= oracle->request->memory_mib;
+}
+
+static uint32_t touched(const struct oracle *oracle)
+{
+    uint32_t set = 0;
+
+    for (uint32_t w = 0; w < oracle->request->wants; w++)
+        set |= oracle->on[w];
+    return (uint32_t)__builtin_popcount(set);
+}
+
+/* Each whole GPU must be present and hold no share. */
+static bool leaves_whole(const struct oracle *oracle)
+{
+    uint32_t there = 0;
+
+    for (uint32_t gpu = 0; gpu < oracle->room->gpus; gpu++)
+        there += oracle->room->gpu[gpu].closed != REASON_ABSENT &&
+                 oracle->room->gpu[gpu].closed != REASON_HELD;
+    return touched(oracle) + oracle->request->whole <= there;
+}
+
+/* The words of rule b for one want. */
+static enum apart oracle_apart(const struct oracle *oracle, uint32_t want)
+{
+    const struct gpu_room *gpu = oracle->room->gpu;
+    bool linked = true;
+    bool numa = true;
+
+    for (uint32_t a = 0; a < oracle->room->gpus; a++)
+        for (uint32_t b = 0; b < a; b++) {
+            if ((oracle->on[want] >> a & 1) == 0 || (oracle->on[want] >> b & 1) == 0)
+                continue;
+            linked = linked && (gpu[a].peers >> b & 1) != 0;
+            numa = numa && gpu[a].socket != 0 && gpu[a].socket == gpu[b].socket;
+        }
+    return linked ? APART_LINKED : numa ? APART_NUMA : APART_ANYWHERE;
+}
+
+/* Does the want lie as the request demands? */
+static bool lies_well(const struct oracle *oracle, uint32_t want)
+{
+    const struct gpu_room *gpu = oracle->room->gpu;
+
+    if (oracle->request->topology == TOPOLOGY_NVLINK)
+        return oracle_apart(oracle, want) == APART_LINKED;
+    if (oracle->request->topology == TOPOLOGY_ANY || oracle->request->want[want].parts == 1)
+        return true;
+    for (uint32_t a = 0; a < oracle->room->gpus; a++)
+        for (uint32_t b = 0; b < oracle->room->gpus; b++)
+            if ((oracle->on[want] >> a & 1) != 0 && (oracle->on[want] >> b & 1) != 0 &&
+                (gpu[a].socket == 0 || gpu[a].socket != gpu[b].socket))
+                return false;
+    return true;
+}
+
+/* False if it does not fit. */
+static bool write_down(const struct oracle *oracle, struct placement *out)
+{
+    *out = (struct placement){.exact = true, .free_milli = oracle->room->free_milli};
+    for (uint32_t gpu = 0; gpu < oracle->room->gpus; gpu++) {
+        const uint32_t milli = oracle_peak(oracle, gpu, false);
+        if (milli == 0)
+            continue;
+        if (milli > oracle->room->gpu[gpu].free_milli ||
+            oracle_peak(oracle, gpu, true) > oracle->room->gpu[gpu].free_mib)
+            return false;
+        out->charge_milli += milli;
+        out->left_milli += oracle->room->gpu[gpu].free_milli - milli;
+    }
+    for (uint32_t w = 0; w < oracle->request->wants; w++) {
+        const enum apart apart = oracle_apart(oracle, w);
+        out->apart = apart > out->apart ? apart : out->apart;
+        if (!lies_well(oracle, w))
+            return false;
+    }
+    for (uint32_t w = 0; w < oracle->request->wants; w++)
+        for (uint32_t gpu = 0; gpu < oracle->room->gpus; gpu++)
+            if ((oracle->on[w] >> gpu & 1) != 0)
+                out->part[out->parts++] = (struct part){(uint16_t)w, (uint16_t)gpu};
+    return true;
+}
+
+/* Rules b, 1, 2 and 5; next to whole GPUs, the fewest touched GPUs come before rule 1. */
+static bool is_better(const struct oracle *oracle, const struct placement *a)
+{
+    const struct placement *b = &oracle->best;
+
+    if (a->apart != b->apart)
+        return a->apart < b->apart;
+    if (oracle->request->whole > 0 && touched(oracle) != oracle->best_touches)
+        return touched(oracle) < oracle->best_touches;
+    if (a->charge_milli != b->charge_milli)
+        return a->charge_milli < b->charge_milli;
+    if (a->left_milli != b->left_milli)
+        return a->left_milli < b->left_milli;
+    for (uint32_t i = 0; i < a->parts; i++)
+        if (a->part[i].gpu != b->part[i].gpu)
+            return a->part[i].gpu < b->part[i].gpu;
+    fail_msg("two ways are one");
+    return false;
+}
+
+static void try_all(struct oracle *oracle, uint32_t want)
+{
+    if (want == oracle->request->wants) {
+        struct placement placement;
+        if (!write_down(oracle, &placement) || !leaves_whole(oracle))
+            return;
+        oracle->ways++;
+        if (!oracle->found || is_better(oracle, &placement)) {
+            oracle->best = placement;
+            oracle->best_touches = touched(oracle);
+        }
+        oracle->found = true;
+        return;
+    }
+    for (uint32_t set = 1; set < 1U << oracle->room->gpus; set++) {
+        bool may = (uint32_t)__builtin_popcount(set) == oracle->request->want[want].parts;
+        for (uint32_t gpu = 0; may && gpu < oracle->room->gpus; gpu++)
+            may = (set >> gpu & 1) == 0 || part_may_lie(oracle, want, gpu);
+        oracle->on[want] = set;
+        if (may)
+            try_all(oracle, want + 1);
+    }
+    oracle->on[want] = 0;
+}
+
+/*
+ * Generated cases
+ */
+
+struct setting {
+    struct room room;
+    struct request request;
+    struct want want[CONTAINERS_MAX];
+    const char *model[1];
+};
+
+static void draw_gpu(uint64_t *seed, struct gpu_room *out)
+{
+    static const enum reason closed[] = {REASON_ABSENT, REASON_UNHEALTHY, REASON_CORDONED,
+                                         REASON_CROWDED, REASON_ROOM};
+    const uint32_t taken = draw(seed, 11);
+    const uint32_t steps = 10 - taken * draw(seed, 11) / 10; /* mostly free */
+    *out = (struct gpu_room){.milli = GPU_MILLI, .model = atom("A100")};
+    if (draw(seed, 6) == 0)
+        out->milli = 500;
+    if (draw(seed, 5) == 0)
+        out->model = atom("T4");
+    out->mib = draw(seed, 6) == 0 ? 0 : 997; /* 997 is prime, so rounding down matters */
+    out->free_milli = out->milli * steps / 10;
+    const uint32_t more = draw(seed, 8);
+    out->free_mib = out->mib * steps / 10;
+    if (more == 0)
+        out->free_mib /= 2; /* memory is short, not milli */
+    if (draw(seed, 12) == 0)
+        out->closed = closed[draw(seed, ARRAY_LEN(closed))];
+    if (out->closed == REASON_ABSENT && taken % 2 == 0)
+        out->closed = REASON_HELD;
+    if (draw(seed, 40) == 0)
+        *out = (struct gpu_room){.closed = REASON_ABSENT, .model = atom("")};
+}
+
+static void draw_room(uint64_t *seed, uint32_t gpus_max, struct room *out)
+{
+    out->gpus = 1 + draw(seed, gpus_max);
+    out->closed = REASON_NONE;
+    out->shared = false;
+    out->free_milli = 0;
+    const uint32_t closed = draw(seed, 40);
+    if (closed < 2)
+        out->closed = closed == 0 ? REASON_MIXED : REASON_UNPLACED;
+    for (uint32_t i = 0; i < out->gpus; i++) {
+        draw_gpu(seed, &out->gpu[i]);
+        if (out->gpu[i].closed == REASON_NONE)
+            out->free_milli += out->gpu[i].free_milli;
+    }
+}
+
+static void draw_setting(uint64_t *seed, uint32_t gpus_max, uint32_t wants_max, struct setting *out)
+{
+    draw_room(seed, gpus_max, &out->room);
+    out->model[0] = "a100";
+    out->request = (struct request){.want = out->want, .model = out->model};
+    out->request.wants = 1 + draw(seed, wants_max);
+    out->request.whole = draw(seed, 4) == 0 ? 1 + draw(seed, 3) : 0;
+    out->request.models = draw(seed, 6) == 0;
+    const uint32_t memory = draw(seed, 8);
+    out->request.memory_mib = memory == 0 ? 200 : 0;
+    for (uint32_t w = 0; w < out->request.wants; w++) {
+        const uint32_t parts = draw(seed, 10);
+        out->want[w] = (struct want){.container = "c", .parts = 1};
+        out->want[w].kind = (enum container_kind)draw(seed, 3);
+        const uint32_t most = draw(seed, 3) == 0 ? 20 : 8;
+        out->want[w].milli = 50 * (1 + draw(seed, most));
+        if (parts < 3)
+            out->want[w].parts = 1 + parts;
+    }
+}
+
+static void assert_same_placement(const struct placement *a, const struct placement *b)
+{
+    assert_int_equal(a->exact, b->exact);
+    assert_int_equal(a->apart, b->apart);
+    assert_int_equal(a->charge_milli, b->charge_milli);
+    assert_int_equal(a->left_milli, b->left_milli);
+    assert_int_equal(a->free_milli, b->free_milli);
+    assert_int_equal(a->parts, b->parts);
+    for (uint32_t i = 0; i < a->parts; i++) {
+        assert_int_equal(a->part[i].want, b->part[i].want);
+        assert_int_equal(a->part[i].gpu, b->part[i].gpu);
+    }
+}
+
+/* Like place_search(), with the given number of steps. */
+static enum reason search_with(const struct setting *setting, uint32_t steps, struct placement *out)
+{
+    struct plan plan;
+    struct rank rank;
+
+    plan_init(&plan, &setting->request, NULL);
+    plan.steps = steps;
+    memset(out, 0xa5, sizeof *out); /* previous contents must not matter */
+    return place_find(&plan, &setting->room, &rank, out);
+}
+
+enum { ALL_STEPS = 1 << 24 };
+
+/* place_any() finds what place_find() finds, on GPUs that may be others but cost the same. */
+static void assert_any(const struct setting *setting, uint32_t steps, enum reason why,
+                       const struct placement *found)
+{
+    struct plan plan;
+    struct rank judged;
+    struct rank rank;
+    struct placement any;
+    uint32_t next = 0;
+
+    plan_init(&plan, &setting->request, NULL);
+    plan.steps = steps;
+    memset(&any, 0xa5, sizeof any);
+    assert_int_equal(place_judge(&plan, &setting->room, &judged), why);
+    assert_int_equal(place_any(&plan, &setting->room, &rank, &any), why);
+    assert_int_equal(rank.steps, judged.steps);
+    assert_int_equal(rank.exact, judged.exact);
+    if (why != REASON_NONE)
+        return;
+    assert_int_equal(any.exact, judged.exact);
+    assert_int_equal(any.charge_milli, found->charge_milli);
+    assert_int_equal(any.left_milli, found->left_milli);
+    assert_int_equal(any.free_milli, found->free_milli);
+    for (uint32_t w = 0; w < setting->request.wants; w++)
+        for (uint32_t p = 0; p < setting->want[w].parts; p++, next++) {
+            assert_int_equal(any.part[next].want, w);
+            assert_true(p == 0 || any.part[next].gpu > any.part[next - 1].gpu);
+            assert_int_equal(setting->room.gpu[any.part[next].gpu].closed, REASON_NONE);
+        }
+    assert_int_equal(any.parts, next);
+}
+
+static void what_is_found_is_the_best_of_all_ways(void **state)
+{
+    (void)state;
+    uint64_t seed = first_seed();
+    uint64_t fitting[WANTS + 1] = {0};
+    uint64_t refused[WANTS + 1] = {0};
+    uint64_t ways = 0;
+    uint32_t undecided_ids = 0;
+    uint32_t reasons[REASONS] = {0};
+
+    for (int i = 0; i < walk_steps(30000, 9000); i++) {
+        struct setting setting;
+        struct placement found;
+        draw_setting(&seed, i % 10 == 0 ? GPUS : 4, WANTS, &setting);
+        struct oracle oracle = {.room = &setting.room, .request = &setting.request};
+        try_all(&oracle, 0);
+        const enum reason why = search_with(&setting, ALL_STEPS, &found);
+        assert_int_equal(why == REASON_NONE, oracle.found);
+        assert_int_not_equal(why, REASON_UNSEARCHED);
+        assert_any(&setting, ALL_STEPS, why, &found);
+        reasons[why]++;
+        ways += oracle.ways;
+        if (!oracle.found) {
+            refused[setting.request.wants]++;
+            continue;
+        }
+        fitting[setting.request.wants]++;
+        assert_int_equal(found.charge_milli, oracle.best.charge_milli);
+        assert_int_equal(found.left_milli, oracle.best.left_milli);
+        if (found.exact)
+            assert_same_placement(&found, &oracle.best);
+        undecided_ids += !found.exact; /* as good, but perhaps not the first by rule 5 */
+    }
+    print_message("%llu ways judged, %u not settled by rule 5\n", (unsigned long long)ways,
+                  undecided_ids);
+    assert_true(undecided_ids <= 20);
+    for (uint32_t wants = 1; wants <= WANTS; wants++)
+        assert_true(fitting[wants] > 500 && refused[wants] > 500);
+    /* Every reason that a room can give occurred; NO_GPU has its own test, and so have rules. */
+    for (enum reason why = REASON_MODEL; why <= REASON_ROOM; why++)
+        assert_true((reasons[why] > 0) ==
+                    (why != REASON_TOPOLOGY && why != REASON_RULE && why != REASON_RESERVE &&
+                     why != REASON_PLUGIN && why != REASON_AGENT));
+}
+
+/*
+ * Links and NUMA nodes
+ */
+
+static void link(struct room *room, uint32_t a, uint32_t b)
+{
+    room->gpu[a].peers |= (uint64_t)1 << b;
+    room->gpu[b].peers |= (uint64_t)1 << a;
+}
+
+/* Islands, or any links; no NUMA node is known, or some are. */
+static void draw_topology(uint64_t *seed, struct setting *setting)
+{
+    static const enum topology demand[] = {TOPOLOGY_ANY, TOPOLOGY_ANY, TOPOLOGY_NUMA,
+                                           TOPOLOGY_NVLINK};
+    struct room *room = &setting->room;
+    const uint32_t links = draw(seed, 5); /* in three of five cases at random, more or less */
+    const uint32_t island = 1 + draw(seed, 4);
+    const uint32_t sockets = draw(seed, 4);
+
+    for (uint32_t i = 0; i < room->gpus; i++) {
+        room->gpu[i].socket = sockets > 0 ? draw(seed, sockets + 1) : 0;
+        for (uint32_t k = 0; k < i; k++)
+            if (links < 3 ? draw(seed, 4) <= links : i / island == k / island)
+                link(room, i, k);
+    }
+    setting->request.topology = demand[draw(seed, ARRAY_LEN(demand))];
+}
+
+static bool is_able(const struct setting *setting, const struct want *want, uint32_t at)
+{
+    const struct gpu_room *gpu = &setting->room.gpu[at];
+
+    return gpu->milli == 0 || (want->milli <= gpu->milli &&
+                               request_takes_model(&setting->request, atom_text(gpu->model)) &&
+                               gpu->mib * want->milli / gpu->milli >= setting->request.memory_mib);
+}
+
+/* Could the want lie as it demands if the node were empty? */
+static bool could_lie(const struct setting *setting, uint32_t want)
+{
+    struct oracle oracle = {.room = &setting->room, .request = &setting->request};
+
+    for (uint32_t set = 1; set < 1U << setting->room.gpus; set++) {
+        bool may = (uint32_t)__builtin_popcount(set) == setting->want[want].parts;
+        for (uint32_t gpu = 0; may && gpu < setting->room.gpus; gpu++)
+            may = (set >> gpu & 1) == 0 || is_able(setting, &setting->want[want], gpu);
+        oracle.on[want] = set;
+        if (may && lies_well(&oracle, want))
+            return true;
+    }
+    return false;
+}
+
+/* It is the reason where all wants find as many GPUs, and one finds none that lie so. */
+static bool topology_is_why(const struct setting *setting)
+{
+    bool never = false;
+
+    for (uint32_t w = 0; w < setting->request.wants; w++) {
+        uint32_t able = 0;
+        for (uint32_t gpu = 0; gpu < setting->room.gpus; gpu++)
+            able += is_able(setting, &setting->want[w], gpu);
+        never = never || (able >= setting->want[w].parts && !could_lie(setting, w));
+    }
+    return never;
+}
+
+static void what_is_found_lies_as_near_as_any_way(void **state)
+{
+    (void)state;
+    uint64_t seed = first_seed();
+    uint32_t apart[APART_ANYWHERE + 1] = {0};
+    uint32_t never = 0;
+    uint32_t moment = 0;
+    uint32_t undecided = 0;
+
+    for (int i = 0; i < walk_steps(40000, 12000); i++) {
+        struct setting setting;
+        struct placement found;
+        struct rank rank;
+        struct plan plan;
+        draw_setting(&seed, i % 5 == 0 ? GPUS : 4, i % 3 == 0 ? WANTS : 1, &setting);
+        draw_topology(&seed, &setting);
+        if (i % 2 == 0)
+            setting.want[draw(&seed, setting.request.wants)].parts = 2 + draw(&seed, 3);
+        struct oracle oracle = {.room = &setting.room, .request = &setting.request};
+        try_all(&oracle, 0);
+        const enum reason why = search_with(&setting, ALL_STEPS, &found);
+        plan_init(&plan, &setting.request, NULL);
+        plan.steps = ALL_STEPS;
+        assert_int_equal(place_judge(&plan, &setting.room, &rank), why);
+        assert_int_equal(why == REASON_NONE, oracle.found);
+        assert_int_equal(why == REASON_TOPOLOGY, topology_is_why(&setting));
+        if (!oracle.found) {
+            never += why == REASON_TOPOLOGY;
+            moment += reason_class(why) == REASON_CLASS_MOMENT && setting.request.topology > 0;
+            continue;
+        }
+        assert_int_equal(rank.apart, oracle.best.apart);
+        assert_int_equal(rank.charge_milli, oracle.best.charge_milli);
+        assert_int_equal(rank.left_milli, oracle.best.left_milli);
+        assert_int_equal(found.apart, oracle.best.apart);
+        assert_int_equal(found.charge_milli, oracle.best.charge_milli);
+        assert_int_equal(found.left_milli, oracle.best.left_milli);
+        assert_true(found.exact || setting.request.wants > 1);
+        if (found.exact)
+            assert_same_placement(&found, &oracle.best);
+        undecided += !found.exact;
+        apart[found.apart]++;
+    }
+    print_message("%u linked, %u on one NUMA node, %u anywhere; %u never, %u not now, %u not "
+                  "settled by rule 5\n",
+                  apart[0], apart[1], apart[2], never, moment, undecided);
+    for (uint32_t i = 0; i <= APART_ANYWHERE; i++)
+        assert_true(apart[i] > 50);
+    assert_true(never > 100 && moment > 100 && undecided < 20);
+}
+
+/* With as many steps as usual, or fewer: what is said to be exact is, and what is found is true. */
+static void near_or_not_an_answer_that_is_not_exact_says_so(void **state)
+{
+    (void)state;
+    uint64_t seed = first_seed();
+    uint32_t inexact = 0;
+    uint32_t unsearched = 0;
+
+    for (int i = 0; i < walk_steps(30000, 9000); i++) {
+        struct setting setting;
+        struct placement found;
+        draw_setting(&seed, i % 5 == 0 ? GPUS : 4, WANTS, &setting);
+        draw_topology(&seed, &setting);
+        struct oracle oracle = {.room = &setting.room, .request = &setting.request};
+        try_all(&oracle, 0);
+        const uint32_t steps = i % 2 == 0 ? PLACE_STEPS_MAX : draw(&seed, 60);
+        const enum reason why = search_with(&setting, steps, &found);
+        assert_true(why != REASON_NONE || oracle.found);
+        assert_true(why == REASON_NONE || why == REASON_UNSEARCHED || !oracle.found);
+        unsearched += why == REASON_UNSEARCHED;
+        if (why != REASON_NONE)
+            continue;
+        assert_true(found.apart >= oracle.best.apart);
+        if (steps == PLACE_STEPS_MAX && setting.request.wants == 1)
+            assert_true(found.exact);
+        if (found.exact)
+            assert_same_placement(&found, &oracle.best);
+        inexact += !found.exact;
+    }
+    print_message("%u not exact, %u unsearched\n", inexact, unsearched);
+    assert_true(inexact > 10 && unsearched > 10);
+}
+
+/* An answer within the steps is true; an answer that the steps cut short says so. */
+static void an_answer_that_is_not_exact_says_so(void **state)
+{
+    (void)state;
+    uint64_t seed = first_seed();
+    uint32_t inexact = 0;
+    uint32_t unsearched = 0;
+    const int rounds = walk_steps(30000, 9000);
+
+    for (int i = 0; i < rounds; i++) {
+        struct setting setting;
+        struct placement found;
+        draw_setting(&seed, i % 10 == 0 ? GPUS : 4, WANTS, &setting);
+        struct oracle oracle = {.room = &setting.room, .request = &setting.request};
+        try_all(&oracle, 0);
+        const uint32_t steps = i % 2 == 0 ? PLACE_STEPS_MAX : draw(&seed, 100);
+        const enum reason why = search_with(&setting, steps, &found);
+        assert_true(why != REASON_NONE || oracle.found);
+        assert_true(why == REASON_NONE || why == REASON_UNSEARCHED || !oracle.found);
+        unsearched += why == REASON_UNSEARCHED;
+        assert_any(&setting, steps, why, &found);
+        if (why == REASON_UNSEARCHED || setting.request.wants == 1)
+            assert_true(why == REASON_UNSEARCHED ? !found.exact : found.exact);
+        if (why != REASON_NONE)
+            continue;
+        if (found.exact)
+            assert_same_placement(&found, &oracle.best);
+        inexact += !found.exact;
+    }
+    print_message("%u not exact, %u unsearched of %d\n", inexact, unsearched, rounds);
+    assert_true(inexact > 10 && inexact < (uint32_t)rounds / 20);
+    assert_true(unsearched > 10 && unsearched < (uint32_t)rounds / 50);
+}
+
+static void more_steps_never_make_an_answer_worse(void **state)
+{
+    (void)state;
+    static const uint32_t steps[] = {0, 30, 100, 200, 400, PLACE_STEPS_MAX, 4096, ALL_STEPS};
+    uint64_t seed = first_seed();
+    uint32_t better = 0;
+    uint32_t found_later = 0;
+
+    for (int i = 0; i < walk_steps(20000, 5000); i++) {
+        struct setting setting;
+        struct placement before = {0};
+        enum reason why_before = REASONS;
+        draw_setting(&seed, GPUS, 6, &setting);
+        for (size_t k = 0; k < ARRAY_LEN(steps); k++) {
+            struct placement now;
+            const enum reason why = search_with(&setting, steps[k], &now);
+            if (k > 0 && (why_before == REASON_NONE || why_before != REASON_UNSEARCHED))
+                assert_int_equal(why, why_before); /* what was known stays known */
+            if (k > 0 && why_before == REASON_NONE) {
+                if (before.exact)
+                    assert_same_placement(&now, &before);
+                assert_true(now.exact || !before.exact);
+                if (setting.request.whole == 0)
+                    assert_true(placement_cmp(&now, atom("n"), &before, atom("n")) <= 0 ||
+                                now.charge_milli < before.charge_milli ||
+                                now.left_milli <= before.left_milli);
+                better += now.left_milli < before.left_milli;
+            }
+            found_later += why_before == REASON_UNSEARCHED && why == REASON_NONE;
+            why_before = why;
+            before = now;
+        }
+    }
+    assert_true(better > 10 && found_later > 5);
+}
+
+static void the_same_question_has_the_same_answer(void **state)
+{
+    (void)state;
+    uint64_t seed = first_seed();
+    for (int i = 0; i < walk_steps(5000, 1000); i++) {
+        struct setting setting;
+        struct placement found;
+        struct placement again;
+        struct plan plan;
+        struct rank rank;
+        draw_setting(&seed, 8, 12, &setting);
+        const enum reason why = search_with(&setting, PLACE_STEPS_MAX, &found);
+        assert_int_equal(search_with(&setting, PLACE_STEPS_MAX, &again), why);
+        plan_init(&plan, &setting.request, NULL);
+        assert_int_equal(place_judge(&plan, &setting.room, &rank), why);
+        if (why != REASON_NONE)
+            continue;
+        assert_same_placement(&found, &again);
+        assert_int_equal(rank.charge_milli, found.charge_milli);
+        assert_int_equal(rank.left_milli, found.left_milli);
+        assert_int_equal(rank.free_milli, found.free_milli);
+        assert_true(rank.exact || !found.exact);
+    }
+}
+
+static void shuffle(uint64_t *seed, struct room *room)
+{
+    for (uint32_t i = room->gpus; i > 1; i--) {
+        const uint32_t other = draw(seed, i);
+        const struct gpu_room gpu = room->gpu[i - 1];
+        room->gpu[i - 1] = room->gpu[other];
+        room->gpu[other] = gpu;
+    }
+}
+
+/* The same GPUs in another order make an equal room; a result found for one holds for all. */
+static void equal_rooms_are_searched_once(void **state)
+{
+    (void)state;
+    uint64_t seed = first_seed();
+    uint32_t searched = 0;
+    uint32_t known = 0;
+
+    for (int i = 0; i < walk_steps(300, 100); i++) {
+        struct setting setting;
+        struct plan plan;
+        struct plan alone;
+        struct arena arena;
+        draw_setting(&seed, 8, 6, &setting);
+        arena_init(&arena);
+        plan_init(&plan, &setting.request, NULL);
+        plan_init(&alone, &setting.request, NULL);
+        plan_remember(&plan, &arena);
+        for (int k = 0; k < 40; k++) {
+            struct rank rank;
+            struct rank own;
+            if (k % 8 == 0)
+                draw_room(&seed, 8, &setting.room);
+            else
+                shuffle(&seed, &setting.room);
+            const enum reason why = place_judge(&plan, &setting.room, &rank);
+            assert_int_equal(place_judge(&alone, &setting.room, &own), why);
+            if (k % 8 > 0)
+                assert_int_equal(rank.steps, 0);
+            searched += rank.steps > 0;
+            known += own.steps > 0 && rank.steps == 0;
+            assert_int_equal(rank.exact, own.exact);
+            assert_int_equal(rank.charge_milli, own.charge_milli);
+            assert_int_equal(rank.left_milli, own.left_milli);
+            assert_int_equal(rank.free_milli, own.free_milli);
+        }
+        arena_done(&arena);
+    }
+    assert_true(searched > 100 && known > 5 * searched);
+}
+
+/*
+ * Distinct ways: what each GPU carries, with equal GPUs interchangeable
+ */
+
+enum { WAYS_MAX = 20000, EACH_GPUS = 4, EACH_WANTS = 3 };
+
+struct profile {
+    uint8_t count[EACH_GPUS][EACH_WANTS]; /* by GPU and row; equal GPUs in descending order */
+};
+
+struct profiles {
+    const struct setting *setting;
+    enum apart nearest;       /* farther ones are not told */
+    uint32_t row[EACH_WANTS]; /* of each want */
+    uint32_t count;
+    struct profile profile[WAYS_MAX];
+};
+
+static void swap_if_larger(uint8_t a[EACH_WANTS], uint8_t b[EACH_WANTS])
+{
+    uint8_t was[EACH_WANTS];
+
+    if (memcmp(b, a, sizeof was) <= 0)
+        return;
+    memcpy(was, a, sizeof was);
+    memcpy(a, b, sizeof was);
+    memcpy(b, was, sizeof was);
+}
+
+static bool same_gpus(const struct gpu_room *a, const struct gpu_room *b)
+{
+    return a->milli == b->milli && a->mib == b->mib && a->free_milli == b->free_milli &&
+           a->free_mib == b->free_mib && a->closed == b->closed && a->model == b->model;
+}
+
+static void note_profile(struct profiles *profiles, const struct placement *placement)
+{
+    assert_true(profiles->count < WAYS_MAX);
+    struct profile *profile = &profiles->profile[profiles->count++];
+    const struct room *room = &profiles->setting->room;
+
+    *profile = (struct profile){0};
+    for (uint32_t i = 0; i < placement->parts; i++)
+        profile->count[placement->part[i].gpu][profiles->row[placement->part[i].want]]++;
+    for (uint32_t round = 0; round < room->gpus; round++)
+        for (uint32_t a = 0; a < room->gpus; a++)
+            for (uint32_t b = a + 1; b < room->gpus; b++)
+                if (same_gpus(&room->gpu[a], &room->gpu[b]))
+                    swap_if_larger(profile->count[a], profile->count[b]);
+}
+
+static void note_all(struct oracle *oracle, struct profiles *profiles, uint32_t want)
+{
+    if (want == oracle->request->wants) {
+        struct placement placement;
+        if (write_down(oracle, &placement) && leaves_whole(oracle) &&
+            placement.apart <= profiles->nearest)
+            note_profile(profiles, &placement);
+        return;
+    }
+    for (uint32_t set = 1; set < 1U << oracle->room->gpus; set++) {
+        bool may = (uint32_t)__builtin_popcount(set) == oracle->request->want[want].parts;
+        for (uint32_t gpu = 0; may && gpu < oracle->room->gpus; gpu++)
+            may = (set >> gpu & 1) == 0 || part_may_lie(oracle, want, gpu);
+        oracle->on[want] = set;
+        if (may)
+            note_all(oracle, profiles, want + 1);
+    }
+    oracle->on[want] = 0;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(struct profile));
+}
+
+static void sort_profiles(struct profiles *profiles, bool once)
+{
+    uint32_t kept = 0;
+
+    qsort(profiles->profile, profiles->count, sizeof profiles->profile[0], by_bytes);
+    for (uint32_t i = 0; i < profiles->count; i++)
+        if (i == 0 || by_bytes(&profiles->profile[i - 1], &profiles->profile[i]) != 0)
+            profiles->profile[kept++] = profiles->profile[i];
+    assert_true(!once || kept == profiles->count); /* none was reported twice */
+    profiles->count = kept;
+}
+
+static bool note_told(void *user, const struct placement *placement)
+{
+    struct profiles *profiles = user;
+    struct placement whole = *placement;
+
+    assert_false(placement->exact);
+    whole.exact = false;
+    note_profile(profiles, &whole);
+    return true;
+}
+
+static void draw_alike(uint64_t *seed, struct setting *setting)
+{
+    static const char *const model[] = {"A100", "T4"};
+
+    draw_setting(seed, EACH_GPUS, EACH_WANTS, setting);
+    for (uint32_t w = 0; w < setting->request.wants; w++) {
+        setting->want[w].milli = 100 * (1 + draw(seed, 3));
+        setting->want[w].parts = 1 + draw(seed, 2);
+    }
+    if (draw(seed, 3) > 0)
+        return;
+    for (uint32_t i = 0; i < setting->room.gpus; i++) /* more equal GPUs than chance gives */
+        setting->room.gpu[i] = (struct gpu_room){.milli = GPU_MILLI,
+                                                 .free_milli = 300 + 100 * draw(seed, 2),
+                                                 .model = atom(model[draw(seed, 4) == 0])};
+}
+
+static void each_way_that_differs_is_told_once(void **state)
+{
+    (void)state;
+    static struct profiles told;
+    static struct profiles all;
+    uint64_t seed = first_seed();
+    uint64_t ways = 0;
+
+    for (int i = 0; i < walk_steps(4000, 1000); i++) {
+        struct setting setting;
+        struct plan plan;
+        draw_alike(&seed, &setting);
+        struct oracle oracle = {.room = &setting.room, .request = &setting.request};
+        plan_init(&plan, &setting.request, NULL);
+        told.setting = all.setting = &setting;
+        told.nearest = all.nearest = APART_ANYWHERE;
+        told.count = all.count = 0;
+        for (uint32_t r = 0, w = 0; r < plan.rows.count; r++)
+            for (uint32_t k = 0; k < plan.rows.row[r].wants; k++, w++)
+                told.row[plan.rows.want[w]] = all.row[plan.rows.want[w]] = r;
+        note_all(&oracle, &all, 0);
+        assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &told, note_told), PLACE_ALL);
+        sort_profiles(&told, true);
+        sort_profiles(&all, false);
+        assert_int_equal(told.count, all.count);
+        assert_memory_equal(told.profile, all.profile, all.count * sizeof all.profile[0]);
+        ways += all.count;
+    }
+    print_message("%llu ways told\n", (unsigned long long)ways);
+    assert_true(ways > 2000);
+}
+
+/* Where wants lie together some ways are told twice, since equal wants count as different ones. */
+static void each_way_that_lies_nearest_is_told(void **state)
+{
+    (void)state;
+    static struct profiles told;
+    static struct profiles all;
+    uint64_t seed = first_seed();
+    uint64_t ways = 0;
+
+    for (int i = 0; i < walk_steps(4000, 1000); i++) {
+        struct setting setting;
+        struct plan plan;
+        draw_alike(&seed, &setting);
+        draw_topology(&seed, &setting);
+        struct oracle oracle = {.room = &setting.room, .request = &setting.request};
+        try_all(&oracle, 0);
+        plan_init(&plan, &setting.request, NULL);
+        plan.steps = ALL_STEPS;
+        told.setting = all.setting = &setting;
+        all.nearest = oracle.best.apart;
+        told.count = all.count = 0;
+        for (uint32_t r = 0, w = 0; r < plan.rows.count; r++)
+            for (uint32_t k = 0; k < plan.rows.row[r].wants; k++, w++)
+                told.row[plan.rows.want[w]] = all.row[plan.rows.want[w]] = r;
+        note_all(&oracle, &all, 0);
+        assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &told, note_told), PLACE_ALL);
+        sort_profiles(&told, setting.request.wants == 1 && oracle.best.apart == APART_ANYWHERE);
+        sort_profiles(&all, false);
+        assert_int_equal(told.count, all.count);
+        assert_memory_equal(told.profile, all.profile, all.count * sizeof all.profile[0]);
+        ways += all.count;
+    }
+    print_message("%llu ways told\n", (unsigned long long)ways);
+    assert_true(ways > 1000);
+}
+
+static bool count_to_three(void *user, const struct placement *placement)
+{
+    assert_true(placement->parts > 0);
+    return ++*(uint32_t *)user < 3;
+}
+
+static struct gpu_room whole_gpu(void)
+{
+    return (struct gpu_room){
+        .milli = GPU_MILLI,
+        .mib = 81920,
+        .free_milli = GPU_MILLI,
+        .free_mib = 81920,
+        .model = atom("A100-SXM4-80GB"),
+    };
+}
+
+static void set_room(struct room *room, uint32_t gpus)
+{
+    room->closed = REASON_NONE;
+    room->gpus = gpus;
+    room->free_milli = gpus * GPU_MILLI;
+    for (uint32_t i = 0; i < gpus; i++)
+        room->gpu[i] = whole_gpu();
+}
+
+static void the_first_hurdle_of_the_nearest_gpu_is_the_reason(void **state)
+{
+    (void)state;
+    const char *glob[] = {"A100*"};
+    struct want want = {.container = "c", .parts = 1, .milli = 300};
+    struct request request = {
+        .wants = 1, .want = &want, .models = 1, .model = glob, .memory_mib = 16384};
+    struct room room;
+    struct placement placement;
+    set_room(&room, 0);
+    assert_int_equal(place_search(&room, &request, &placement), REASON_NO_GPU);
+
+    /* One GPU has every fault; as they are removed, the reasons appear in the table's order. */
+    set_room(&room, 1);
+    room.closed = REASON_MIXED;
+    room.gpu[0] =
+        (struct gpu_room){.milli = 200, .mib = 100, .closed = REASON_CORDONED, .model = atom("T4")};
+    static const enum reason order[] = {
+        REASON_MODEL,  REASON_SMALL, REASON_MEMORY,   REASON_MEMORY_UNKNOWN, REASON_MIXED,
+        REASON_PLUGIN, REASON_AGENT, REASON_CORDONED, REASON_ROOM,           REASON_NONE};
+    for (size_t i = 0; i < ARRAY_LEN(order); i++) {
+        assert_int_equal(place_search(&room, &request, &placement), order[i]);
+        if (order[i] == REASON_MODEL)
+            room.gpu[0].model = atom("NVIDIA A100 80GB");
+        else if (order[i] == REASON_SMALL)
+            room.gpu[0].milli = GPU_MILLI;
+        else if (order[i] == REASON_MEMORY)
+            room.gpu[0].mib = 0;
+        else if (order[i] == REASON_MEMORY_UNKNOWN)
+            room.gpu[0].mib = 81920;
+        else if (order[i] == REASON_MIXED)
+            room.closed = REASON_PLUGIN;
+        else if (order[i] == REASON_PLUGIN)
+            room.closed = REASON_AGENT;
+        else if (order[i] == REASON_AGENT)
+            room.closed = REASON_NONE;
+        else if (order[i] == REASON_CORDONED)
+            room.gpu[0].closed = REASON_NONE;
+        else
+            room.gpu[0].free_milli = room.gpu[0].free_mib = 81920 * 300 / 1000;
+    }
+}
+
+/* Also where its GPUs are not looked at. */
+static void a_node_that_is_closed_refuses_shares_with_its_own_reason(void **state)
+{
+    (void)state;
+    static const enum reason reasons[] = {REASON_MIXED, REASON_PLUGIN, REASON_AGENT, REASON_NONE};
+    struct want want = {.container = "c", .parts = 1, .milli = 300};
+    const struct request request = {.wants = 1, .want = &want};
+    struct room room;
+    set_room(&room, 1);
+    for (size_t i = 0; i < ARRAY_LEN(reasons); i++) {
+        room.closed = reasons[i];
+        assert_int_equal(place_weigh_node(&room, &request, 1), reasons[i]);
+    }
+}
+
+static void a_gpu_of_unknown_memory_is_nearer_than_one_of_too_little(void **state)
+{
+    (void)state;
+    struct want want = {.container = "c", .parts = 1, .milli = 300};
+    struct request request = {.wants = 1, .want = &want, .memory_mib = 1};
+    struct room room;
+    struct placement placement;
+    set_room(&room, 2);
+    room.gpu[0].mib = room.gpu[0].free_mib = 3; /* 300 milli of it are less than 1 MiB */
+    room.gpu[1].mib = room.gpu[1].free_mib = 0;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_MEMORY_UNKNOWN);
+    room.gpu[1].mib = 1;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_MEMORY);
+    room.gpu[1].mib = 0;
+    request.memory_mib = 0; /* nobody asked */
+    assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
+}
+
+static void of_several_gpus_the_one_nearest_to_fitting_speaks(void **state)
+{
+    (void)state;
+    struct want want = {.container = "c", .parts = 1, .milli = 600};
+    struct request request = {.wants = 1, .want = &want};
+    struct room room;
+    struct placement placement;
+    set_room(&room, 3);
+    room.gpu[0].milli = 500; /* permanently too small */
+    room.gpu[1].closed = REASON_UNHEALTHY;
+    room.gpu[2].closed = REASON_ABSENT;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_UNHEALTHY);
+    want.parts = 3;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_FEW);
+    want.parts = 2;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_UNHEALTHY);
+    want.parts = 4;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_FEW);
+}
+
+static void a_want_that_can_never_be_served_speaks_for_all(void **state)
+{
+    (void)state;
+    struct want want[] = {{.container = "a", .parts = 1, .milli = 800},
+                          {.container = "b", .parts = 2, .milli = 100}};
+    struct request request = {.wants = 2, .want = want};
+    struct room room;
+    struct placement placement;
+    set_room(&room, 1);
+    room.gpu[0].free_milli = 500; /* no room for a now, and never any for b */
+    assert_int_equal(place_search(&room, &request, &placement), REASON_FEW);
+    want[1].parts = 1;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+    /* Each fits alone, but not both. */
+    want[0].milli = 450;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+    room.gpu[0].free_milli = 550;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
+}
+
+static void of_two_wants_the_one_nearest_to_fitting_speaks(void **state)
+{
+    (void)state;
+    struct want want[] = {{.container = "a", .parts = 1, .milli = 800},
+                          {.container = "b", .parts = 1, .milli = 300}};
+    struct request request = {.wants = 2, .want = want};
+    struct room room;
+    struct placement placement;
+    set_room(&room, 2);
+    room.gpu[0].closed = REASON_CORDONED; /* the only GPU large enough for a */
+    room.gpu[1].milli = 500;
+    room.gpu[1].free_milli = 100; /* b would only have to wait */
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+    want[0].milli = 300;
+    want[1].milli = 800;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+}
+
+static void each_gpu_of_the_largest_node_may_be_the_only_one(void **state)
+{
+    (void)state;
+    struct want want = {.container = "c", .parts = 1, .milli = 300};
+    struct request request = {.wants = 1, .want = &want};
+    struct room room;
+    struct placement placement;
+    for (uint32_t gpu = 0; gpu < GPUS_PER_NODE_MAX; gpu++) {
+        set_room(&room, GPUS_PER_NODE_MAX);
+        for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+            room.gpu[i].free_milli = i == gpu ? 300 : 299;
+        assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
+        assert_int_equal(placement.part[0].gpu, gpu);
+        room.gpu[gpu].free_milli = 299;
+        assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+    }
+    const char *glob[] = {"H100"};
+    request.models = 1;
+    request.model = glob; /* no GPU matches, not even the last */
+    assert_int_equal(place_search(&room, &request, &placement), REASON_MODEL);
+}
+
+static void memory_fits_to_the_last_mib(void **state)
+{
+    (void)state;
+    struct want want[] = {{.container = "a", .parts = 1, .milli = 500},
+                          {.container = "b", .parts = 1, .milli = 500}};
+    struct request request = {.wants = 1, .want = want};
+    struct room room;
+    struct placement placement;
+    set_room(&room, 1);
+    room.gpu[0].mib = 1000;
+    room.gpu[0].free_mib = 500;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
+    room.gpu[0].free_mib = 499;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+    /* Two shares of 500 MiB each, though their sum of 1000 milli would come with 1001 MiB. */
+    request.wants = 2;
+    room.gpu[0].mib = 1001;
+    room.gpu[0].free_mib = 1000;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
+    room.gpu[0].free_mib = 999;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+
+    struct want six[6];
+    for (uint32_t w = 0; w < 6; w++)
+        six[w] = (struct want){.container = "c", .parts = 1, .milli = 100};
+    request = (struct request){.wants = 6, .want = six};
+    room.gpu[0].mib = 1009; /* 100 MiB each, though 605 for the sum */
+    room.gpu[0].free_mib = 600;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
+    room.gpu[0].free_mib = 599;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+}
+
+static void a_gpu_of_unknown_size_is_absent_and_not_small(void **state)
+{
+    (void)state;
+    const char *glob[] = {"A100*"};
+    struct want want = {.container = "c", .parts = 1, .milli = 300};
+    struct request request = {.wants = 1, .want = &want, .models = 1, .model = glob};
+    struct room room;
+    struct placement placement;
+    set_room(&room, 1);
+    room.gpu[0] = (struct gpu_room){.closed = REASON_ABSENT, .model = atom("")};
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ABSENT);
+}
+
+/* However it was found, the result is a valid placement and its numbers are right. */
+static void check_written(const struct setting *setting, const struct placement *found)
+{
+    uint32_t at = 0;
+    uint32_t charge = 0;
+    uint32_t left = 0;
+
+    for (uint32_t w = 0; w < setting->request.wants; w++)
+        for (uint32_t part = 0; part < setting->want[w].parts; part++, at++) {
+            assert_int_equal(found->part[at].want, w);
+            assert_true(part == 0 || found->part[at - 1].gpu < found->part[at].gpu);
+        }
+    assert_int_equal(found->parts, at);
+    for (uint32_t gpu = 0; gpu < setting->room.gpus; gpu++) {
+        uint32_t milli[CONTAINERS_MAX] = {0};
+        uint32_t mib[CONTAINERS_MAX] = {0};
+        const struct gpu_room *room = &setting->room.gpu[gpu];
+        for (uint32_t i = 0; i < found->parts; i++) {
+            const uint32_t want = found->part[i].want;
+            if (found->part[i].gpu != gpu)
+                continue;
+            milli[want] = setting->want[want].milli;
+            mib[want] = inventory_share_mib(room->mib, room->milli, milli[want]);
+            assert_true(mib[want] >= setting->request.memory_mib);
+            assert_int_equal(room->closed, REASON_NONE);
+        }
+        const uint32_t peak = request_peak(&setting->request, milli);
+        assert_true(peak <= room->free_milli);
+        assert_true(request_peak(&setting->request, mib) <= room->free_mib);
+        charge += peak;
+        left += peak > 0 ? room->free_milli - peak : 0;
+    }
+    assert_int_equal(found->charge_milli, charge);
+    assert_int_equal(found->left_milli, left);
+}
+
+static void many_wants_are_placed_rightly(void **state)
+{
+    (void)state;
+    uint64_t seed = first_seed();
+    uint32_t fitting = 0;
+    uint32_t refused = 0;
+    for (int i = 0; i < walk_steps(20000, 4000); i++) {
+        struct setting setting;
+        struct placement found;
+        draw_setting(&seed, 12, 1, &setting);
+        setting.request.wants = 6 + 1 + draw(&seed, 6);
+        for (uint32_t w = 0; w < setting.request.wants; w++) {
+            setting.want[w] = (struct want){.container = "c", .parts = 1};
+            setting.want[w].kind = (enum container_kind)draw(&seed, 3);
+            setting.want[w].milli = 20 * (1 + draw(&seed, 20));
+            if (draw(&seed, 5) == 0)
+                setting.want[w].parts = 2;
+        }
+        if (place_search(&setting.room, &setting.request, &found) != REASON_NONE) {
+            refused++;
+            continue;
+        }
+        check_written(&setting, &found);
+        fitting++;
+    }
+    assert_true(fitting > 1000 && refused > 1000);
+}
+
+static void equal_wants_are_searched_as_one(void **state)
+{
+    (void)state;
+    struct setting setting = {.request = {.wants = CONTAINERS_MAX, .want = setting.want}};
+    struct placement found;
+    set_room(&setting.room, 8);
+    for (uint32_t w = 0; w < CONTAINERS_MAX; w++)
+        setting.want[w] = (struct want){.container = "c", .parts = 4, .milli = 15};
+    for (uint32_t i = 0; i < 8; i++)
+        setting.room.gpu[i].free_milli = 967 - i; /* 64 parts fit on each, not 65 */
+    assert_int_equal(search_with(&setting, PLACE_STEPS_MAX, &found), REASON_NONE);
+    check_written(&setting, &found);
+    setting.want[7].milli = 16; /* no longer equal; 15 x 508 + 16 x 4 is 4 too many */
+    for (uint32_t i = 0; i < 8; i++)
+        setting.room.gpu[i].free_milli = 960;
+    assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_ROOM);
+}
+
+static void a_walk_is_ended_by_steps_or_by_who_is_told(void **state)
+{
+    (void)state;
+    struct setting setting = {.request = {.wants = 5, .want = setting.want}};
+    struct plan plan;
+    uint32_t told = 0;
+    set_room(&setting.room, 8);
+    for (uint32_t w = 0; w < 5; w++)
+        setting.want[w] = (struct want){.container = "c", .parts = 1, .milli = 100 + w};
+    plan_init(&plan, &setting.request, NULL);
+    assert_int_equal(place_each(&plan, &setting.room, 10000, &told, count_to_three), PLACE_STOPPED);
+    assert_int_equal(told, 3);
+    /* Each row costs as many steps as there are slots, and each cell one. */
+    assert_in_range(plan.walked, 5 * 8 + 5 * 8 + 1, 200);
+    assert_int_equal(place_each(&plan, &setting.room, 10, &told, count_to_three),
+                     PLACE_OUT_OF_STEPS);
+    assert_int_equal(plan.walked, 10);
+    assert_int_equal(told, 3);
+    setting.room.closed = REASON_MIXED; /* no placement is possible */
+    assert_int_equal(place_each(&plan, &setting.room, 10, &told, count_to_three), PLACE_ALL);
+    assert_int_equal(plan.walked, 0);
+    /* 26 rows on 40 GPUs are too many to walk. */
+    setting.request.wants = 26;
+    set_room(&setting.room, 40);
+    for (uint32_t w = 0; w < 26; w++)
+        setting.want[w] = (struct want){.container = "c", .parts = 1, .milli = 100 + w};
+    plan_init(&plan, &setting.request, NULL);
+    assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &told, count_to_three),
+                     PLACE_OUT_OF_STEPS);
+    setting.room.gpus = 39;
+    assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &told, count_to_three),
+                     PLACE_STOPPED);
+}
+
+/* 120 different containers: the cheapest layout is found at once, the first of its cost is not. */
+static void any_placement_is_found_where_the_first_is_not(void **state)
+{
+    (void)state;
+    static struct want want[120];
+    struct setting setting = {.request = {.wants = ARRAY_LEN(want), .want = want}};
+    struct placement first;
+    struct placement any;
+    struct rank rank;
+    struct plan plan;
+    set_room(&setting.room, 8);
+    for (uint32_t i = 0; i < 8; i++)
+        setting.room.gpu[i].free_milli = 990 - 41 * i % 90;
+    for (uint32_t w = 0; w < ARRAY_LEN(want); w++)
+        want[w] = (struct want){.container = "c", .parts = 1, .milli = 2 + w};
+    plan_init(&plan, &setting.request, NULL);
+    assert_int_equal(place_find(&plan, &setting.room, &rank, &first), REASON_NONE);
+    assert_int_equal(place_any(&plan, &setting.room, &rank, &any), REASON_NONE);
+    assert_false(first.exact);
+    assert_true(any.exact);
+    assert_true(rank.exact);
+    assert_int_equal(any.left_milli, first.left_milli);
+    assert_int_equal(any.parts, ARRAY_LEN(want));
+}
+
+static void wants_are_sorted_into_rows(void **state)
+{
+    (void)state;
+    static const struct want want[] = {
+        {"a", CONTAINER_SIDECAR, 1, 200}, {"b", CONTAINER_APP, 1, 300},
+        {"c", CONTAINER_APP, 2, 200},     {"d", CONTAINER_APP, 1, 200},
+        {"e", CONTAINER_APP, 2, 200},     {"f", CONTAINER_INIT, 1, 200},
+    };
+    struct want own[ARRAY_LEN(want)];
+    struct request request = {.wants = 5, .want = own};
+    struct plan plan;
+    memcpy(own, want, sizeof want);
+
+    /* Without init containers a sidecar is like any other. */
+    plan_init(&plan, &request, NULL);
+    static const uint16_t order[] = {1, 2, 4, 0, 3};
+    assert_int_equal(plan.rows.count, 3);
+    assert_memory_equal(plan.rows.want, order, sizeof order);
+    assert_int_equal(plan.rows.row[1].wants, 2);
+    assert_int_equal(plan.rows.row[1].parts, 2);
+    assert_int_equal(plan.rows.row[2].wants, 2);
+    assert_int_equal(plan.running_milli, 300 + 4 * 200 + 2 * 200);
+    assert_int_equal(plan.most_parts, 2);
+    assert_false(plan.mixed_lives);
+
+    /* With one, init containers and sidecars come first, in start order. */
+    request.wants = 6;
+    plan_init(&plan, &request, NULL);
+    static const uint16_t lives[] = {0, 5, 1, 2, 4, 3};
+    assert_true(plan.mixed_lives);
+    assert_int_equal(plan.rows.count, 5);
+    assert_memory_equal(plan.rows.want, lives, sizeof lives);
+    assert_int_equal(plan.running_milli, 300 + 4 * 200 + 2 * 200);
+}
+
+static void each_model_is_looked_at_once(void **state)
+{
+    (void)state;
+    struct setting setting = {.request = {.wants = 1, .want = setting.want, .models = 1}};
+    struct plan plan;
+    struct rank rank;
+    setting.model[0] = "*7";
+    setting.request.model = setting.model;
+    setting.want[0] = (struct want){.container = "c", .parts = 1, .milli = 100};
+    set_room(&setting.room, 1);
+    plan_init(&plan, &setting.request, NULL);
+    for (uint32_t i = 0; i < 3 * PLAN_MODELS; i++) { /* more models than are remembered */
+        char model[16];
+        (void)snprintf(model, sizeof model, "M%u", i % (2 * PLAN_MODELS));
+        setting.room.gpu[0].model = atom(model);
+        assert_int_equal(place_judge(&plan, &setting.room, &rank),
+                         model[strlen(model) - 1] == '7' ? REASON_NONE : REASON_MODEL);
+    }
+}
+
+/* Nine small wants, so that the search is greedy; the tests change what matters to them. */
+static void start_nine(struct setting *setting, uint32_t gpus)
+{
+    *setting = (struct setting){.request = {.wants = 9, .want = setting->want}};
+    set_room(&setting->room, gpus);
+    for (uint32_t w = 0; w < 9; w++)
+        setting->want[w] = (struct want){.container = "c", .parts = 1, .milli = 1};
+}
+
+/* Where the first part of a want went. */
+static uint32_t place_of(const struct placement *found, uint32_t want)
+{
+    for (uint32_t i = 0; i < found->parts; i++)
+        if (found->part[i].want == want)
+            return found->part[i].gpu;
+    fail_msg("want %u has no part", want);
+    return 0;
+}
+
+static void the_greedy_way_takes_the_tightest_gpu_and_stays_on_it(void **state)
+{
+    (void)state;
+    struct setting setting;
+    struct placement found;
+    start_nine(&setting, 3);
+    setting.room.gpu[0].free_milli = 900;
+    setting.room.gpu[1].free_milli = 500;
+    setting.room.gpu[2].free_milli = 700;
+    assert_int_equal(search_with(&setting, 0, &found), REASON_NONE);
+    check_written(&setting, &found);
+    for (uint32_t w = 0; w < 9; w++)
+        assert_int_equal(place_of(&found, w), 1);
+
+    /* Among GPUs already used at equal cost, the first is taken. */
+    setting.want[0].parts = 2; /* on 1 and 2 */
+    setting.room.gpu[1].free_milli = 700;
+    setting.room.gpu[2].free_milli = 500;
+    assert_int_equal(search_with(&setting, 0, &found), REASON_NONE);
+    check_written(&setting, &found);
+    assert_int_equal(place_of(&found, 0), 1);
+    for (uint32_t w = 1; w < 9; w++)
+        assert_int_equal(place_of(&found, w), 1);
+}
+
+static void a_gpu_of_which_one_thousandth_is_taken_is_a_used_one(void **state)
+{
+    (void)state;
+    struct setting setting;
+    struct placement found;
+    start_nine(&setting, 9);
+    setting.want[0].parts = 9; /* on each; the others stay together */
+    assert_int_equal(search_with(&setting, 0, &found), REASON_NONE);
+    check_written(&setting, &found); /* also checks the sum of what is left */
+}
+
+static void an_init_container_goes_where_it_adds_nothing(void **state)
+{
+    (void)state;
+    struct setting setting;
+    struct placement found;
+    start_nine(&setting, 2);
+    setting.want[0].milli = 500; /* fills GPU 0 */
+    setting.want[1] =
+        (struct want){.container = "s", .kind = CONTAINER_SIDECAR, .parts = 1, .milli = 5};
+    setting.want[2] =
+        (struct want){.container = "i", .kind = CONTAINER_INIT, .parts = 1, .milli = 3};
+    setting.room.gpu[0].free_milli = 500;
+    setting.room.gpu[1].free_milli = 506;
+    assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_NONE);
+    check_written(&setting, &found);
+    assert_true(found.exact);
+    assert_int_equal(found.charge_milli, 500 + 5 + 6);
+    assert_int_equal(place_of(&found, 0), 0);
+    assert_int_equal(place_of(&found, 1), 1);
+    assert_int_equal(place_of(&found, 2), 0); /* adds 0 here, but 3 beside the sidecar */
+}
+
+static void of_equally_large_wants_the_pods_first_goes_first(void **state)
+{
+    (void)state;
+    struct setting setting;
+    struct placement found;
+    start_nine(&setting, 3);
+    setting.want[3].milli = setting.want[4].milli = 100;
+    setting.want[3].parts = 2; /* takes both GPUs first; else want 4 would fill one */
+    setting.room.gpu[0].free_milli = 100;
+    setting.room.gpu[1].free_milli = 200;
+    setting.room.gpu[2].free_milli = 50;
+    assert_int_equal(search_with(&setting, 0, &found), REASON_NONE);
+    check_written(&setting, &found);
+    assert_int_equal(place_of(&found, 3), 0);
+    assert_int_equal(place_of(&found, 4), 1);
+}
+
+static void the_largest_pod_is_placed(void **state)
+{
+    (void)state;
+    struct setting setting = {.request = {.wants = CONTAINERS_MAX, .want = setting.want}};
+    struct placement found;
+    set_room(&setting.room, GPUS_PER_NODE_MAX);
+    for (uint32_t w = 0; w < CONTAINERS_MAX; w++)
+        setting.want[w] =
+            (struct want){.container = "c", .parts = PARTS_MAX / CONTAINERS_MAX, .milli = 125};
+    assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_NONE);
+    assert_int_equal(found.parts, PARTS_MAX);
+    assert_int_equal(found.left_milli, 0);
+    check_written(&setting, &found);
+    setting.want[0].milli = 126;
+    assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_ROOM);
+}
+
+/* The most expensive requests on the largest node must stay within the allowed steps. */
+static void the_worst_case_is_bounded(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t wants;
+        uint32_t parts;
+        uint32_t milli;
+        uint32_t step;
+    } worst[] = {
+        {6, 1, 60, 1},    {6, 2, 60, 1},    {6, 2, 211, 37}, {6, 3, 60, 1},  {12, 5, 150, 31},
+        {16, 1, 501, 2},  {16, 4, 501, 2},  {40, 8, 101, 1}, {64, 8, 90, 1}, {100, 5, 3, 1},
+        {128, 1, 330, 1}, {128, 4, 110, 1}, {128, 4, 1, 1},  {8, 64, 90, 5}, {9, 8, 77, 9},
+        {4, 8, 203, 71},  {128, 1, 501, 0},
+    };
+    uint32_t most = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(worst); i++) {
+        struct setting setting = {.request = {.wants = worst[i].wants, .want = setting.want}};
+        struct plan plan;
+        struct rank rank;
+        set_room(&setting.room, GPUS_PER_NODE_MAX);
+        for (uint32_t g = 0; g < GPUS_PER_NODE_MAX; g++)
+            setting.room.gpu[g].free_milli = 600 + 6 * g; /* all different, all roomy */
+        for (uint32_t w = 0; w < worst[i].wants; w++)
+            setting.want[w] = (struct want){.container = "c",
+                                            .parts = worst[i].parts,
+                                            .milli = worst[i].milli + w * worst[i].step};
+        plan_init(&plan, &setting.request, NULL);
+        const enum reason why = place_judge(&plan, &setting.room, &rank);
+        assert_true(why == REASON_NONE || why == REASON_ROOM || why == REASON_UNSEARCHED);
+        /* The greedy pass looks at each GPU once per want; a bound counts the GPUs of each row. */
+        const uint32_t greedy = worst[i].wants * (2 * GPUS_PER_NODE_MAX + worst[i].parts) + 1;
+        assert_true(rank.steps <= (greedy > PLACE_STEPS_MAX ? greedy : PLACE_STEPS_MAX));
+        most = rank.steps > most ? rank.steps : most;
+    }
+    assert_true(most > PLACE_STEPS_MAX);
+}
+
+/*
+ * Rooms of nodes
+ */
+
+static struct node *two_gpus(const struct allocation *const *allocation, uint32_t allocations)
+{
+    const struct gpu gpu[] = {
+        {.id = atom("GPU-a"), .model = atom("A100"), .milli = 1000, .mib = 81920, .index = 0},
+        {.id = atom("GPU-b"), .model = atom("A100"), .milli = 1000, .mib = 81920, .index = 1}};
+    const struct node_build build = {.name = atom("n1"),
+                                     .uid = atom("u"),
+                                     .problem_text = atom(""),
+                                     .gpus = 2,
+                                     .gpu = gpu,
+                                     .allocations = allocations,
+                                     .allocation = allocation};
+    return node_new(&build);
+}
+
+static const struct allocation *pod(const char *uid, const char *gpu, uint32_t milli)
+{
+    const struct share share = {
+        .container = "c", .gpu = atom(gpu), .milli = milli, .mib = milli * 80};
+    const struct allocation_facts facts = {.uid = uid,
+                                           .namespace = "default",
+                                           .name = uid,
+                                           .node = atom("n1"),
+                                           .state = STATE_BOUND,
+                                           .origin = ORIGIN_OBSERVED,
+                                           .shares = 1,
+                                           .share = &share};
+    return allocation_new(&facts);
+}
+
+static void the_room_of_a_node_is_what_is_left(void **state)
+{
+    (void)state;
+    const struct allocation *pods[] = {pod("a", "GPU-a", 300), pod("b", "GPU-lost", 400)};
+    struct node *node = two_gpus(pods, 2);
+    struct room room;
+    room_of(node, &room);
+    assert_int_equal(room.gpus, 3);
+    assert_int_equal(room.closed, REASON_NONE);
+    assert_int_equal(room.free_milli, 1700);
+    assert_int_equal(room.gpu[0].free_milli, 700);
+    assert_int_equal(room.gpu[0].free_mib, 81920 - 24000);
+    assert_int_equal(room.gpu[2].closed, REASON_ABSENT);
+
+    room_take(&room, 0, 200);
+    assert_int_equal(room.gpu[0].free_milli, 500);
+    assert_int_equal(room.free_milli, 1500);
+    room_take(&room, 0, 9999); /* more than is free leaves 0 */
+    assert_int_equal(room.gpu[0].free_milli, 0);
+    assert_int_equal(room.free_milli, 1000);
+    room_take(&room, 2, 100);
+    assert_int_equal(room.free_milli, 1000);
+    node_unref(node);
+    allocation_unref(pods[0]);
+    allocation_unref(pods[1]);
+}
+
+static void more_missing_gpus_than_a_node_may_have_are_not_seen(void **state)
+{
+    (void)state;
+    const struct allocation *pods[GPUS_PER_NODE_MAX];
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++) {
+        char word[16];
+        (void)snprintf(word, sizeof word, "lost-%02u", i);
+        pods[i] = pod(word, word, 300);
+    }
+    struct node *node = two_gpus(pods, GPUS_PER_NODE_MAX);
+    struct room room;
+    assert_int_equal(node->gpus, GPUS_PER_NODE_MAX + 2);
+    room_of(node, &room);
+    assert_int_equal(room.gpus, GPUS_PER_NODE_MAX);
+    assert_int_equal(room.gpu[0].free_milli, 1000);
+    assert_int_equal(room.gpu[1].closed, REASON_NONE);
+    node_unref(node);
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+        allocation_unref(pods[i]);
+}
+
+static void a_room_without_pods_is_that_of_a_node_without_them(void **state)
+{
+    (void)state;
+    const struct allocation *pods[] = {pod("a", "GPU-a", 300), pod("b", "GPU-a", 800),
+                                       pod("c", "GPU-b", 400)};
+    struct node *node = two_gpus(pods, 3);
+    struct room room;
+    room_of(node, &room);
+    assert_int_equal(room.gpu[0].closed, REASON_ROOM); /* over */
+    assert_int_equal(room.gpu[0].free_milli, 0);
+    assert_int_equal(room.gpu[0].free_mib, 0);
+
+    const struct text both[] = {TEXT("b"), TEXT("nobody"), TEXT("c"), TEXT("b")};
+    room_without(node, both, 4, &room);
+    assert_int_equal(room.gpu[0].closed, REASON_NONE);
+    assert_int_equal(room.gpu[0].free_milli, 700);
+    assert_int_equal(room.gpu[1].free_milli, 1000);
+    assert_int_equal(room.free_milli, 1700);
+    room_without(node, NULL, 0, &room);
+    assert_int_equal(room.free_milli, 600);
+    struct node *empty = two_gpus(NULL, 0);
+    room_without(empty, both, 4, &room);
+    assert_int_equal(room.free_milli, 2000);
+    node_unref(empty);
+    node_assert_valid(node); /* the node itself stays as it is */
+    node_unref(node);
+    for (int i = 0; i < 3; i++)
+        allocation_unref(pods[i]);
+}
+
+static void shares_carry_the_memory_that_comes_with_them(void **state)
+{
+    (void)state;
+    struct want want[] = {{.container = "x", .kind = CONTAINER_INIT, .parts = 2, .milli = 333},
+                          {.container = "y", .parts = 1, .milli = 500}};
+    struct request request = {.wants = 2, .want = want};
+    struct node *node = two_gpus(NULL, 0);
+    struct room room;
+    struct placement placement;
+    struct share share[3];
+    room_of(node, &room);
+    assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
+    assert_int_equal(placement.parts, 3);
+    place_shares(&placement, &request, node, share);
+    assert_string_equal(share[0].container, "x");
+    assert_int_equal(share[0].kind, CONTAINER_INIT);
+    assert_ptr_equal(share[0].gpu, atom("GPU-a"));
+    assert_ptr_equal(share[1].gpu, atom("GPU-b"));
+    assert_int_equal(share[1].order, 0);
+    assert_int_equal(share[1].mib, 81920 * 333 / 1000);
+    assert_string_equal(share[2].container, "y");
+    assert_int_equal(share[2].order, 1);
+    assert_ptr_equal(share[2].gpu, atom("GPU-a"));
+    assert_int_equal(share[2].mib, 40960);
+    node_unref(node);
+}
+
+static void shares_leave_whole_gpus_of_the_same_pod_as_many_as_they_can(void **state)
+{
+    (void)state;
+    struct want wants[] = {{.container = "a", .parts = 1, .milli = 500},
+                           {.container = "b", .parts = 1, .milli = 300}};
+    struct request request = {.wants = 2, .want = wants, .whole = 2};
+    struct room room = {0};
+    struct placement placement;
+
+    /* Both half-size GPUs would fit as tightly as the full one, and they come first. */
+    set_room(&room, 3);
+    room.gpu[0].milli = room.gpu[0].free_milli = 500;
+    room.gpu[1].milli = room.gpu[1].free_milli = 500;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
+    assert_int_equal(placement.part[0].gpu, 2);
+    assert_int_equal(placement.part[1].gpu, 2);
+    request.whole = 3;
+    assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
+}
+
+static void whole_gpus_alone_are_placed_on_no_gpu(void **state)
+{
+    (void)state;
+    const struct request whole = {.whole = 1};
+    struct room room = {.free_milli = 700};
+    struct placement placement;
+    memset(&placement, 0xAA, sizeof placement);
+    placement.exact = false;
+    assert_int_equal(place_search(&room, &whole, &placement), REASON_NONE);
+    assert_true(placement.exact);
+    assert_int_equal(placement.parts, 0);
+    assert_int_equal(placement.charge_milli, 0);
+    assert_int_equal(placement.free_milli, 700);
+    room.shared = true;
+    assert_int_equal(place_search(&room, &whole, &placement), REASON_MIXED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_leave_whole_gpus_of_the_same_pod_as_many_as_they_can),
+        cmocka_unit_test(whole_gpus_alone_are_placed_on_no_gpu),
+        cmocka_unit_test(what_is_found_is_the_best_of_all_ways),
+        cmocka_unit_test(what_is_found_lies_as_near_as_any_way),
+        cmocka_unit_test(near_or_not_an_answer_that_is_not_exact_says_so),
+        cmocka_unit_test(the_first_hurdle_of_the_nearest_gpu_is_the_reason),
+        cmocka_unit_test(a_node_that_is_closed_refuses_shares_with_its_own_reason),
+        cmocka_unit_test(a_gpu_of_unknown_memory_is_nearer_than_one_of_too_little),
+        cmocka_unit_test(of_several_gpus_the_one_nearest_to_fitting_speaks),
+        cmocka_unit_test(a_want_that_can_never_be_served_speaks_for_all),
+        cmocka_unit_test(of_two_wants_the_one_nearest_to_fitting_speaks),
+        cmocka_unit_test(each_gpu_of_the_largest_node_may_be_the_only_one),
+        cmocka_unit_test(memory_fits_to_the_last_mib),
+        cmocka_unit_test(a_gpu_of_unknown_size_is_absent_and_not_small),
+        cmocka_unit_test(many_wants_are_placed_rightly),
+        cmocka_unit_test(equal_wants_are_searched_as_one),
+        cmocka_unit_test(an_answer_that_is_not_exact_says_so),
+        cmocka_unit_test(more_steps_never_make_an_answer_worse),
+        cmocka_unit_test(the_same_question_has_the_same_answer),
+        cmocka_unit_test(equal_rooms_are_searched_once),
+        cmocka_unit_test(each_way_that_differs_is_told_once),
+        cmocka_unit_test(each_way_that_lies_nearest_is_told),
+        cmocka_unit_test(a_walk_is_ended_by_steps_or_by_who_is_told),
+        cmocka_unit_test(any_placement_is_found_where_the_first_is_not),
+        cmocka_unit_test(wants_are_sorted_into_rows),
+        cmocka_unit_test(each_model_is_looked_at_once),
+        cmocka_unit_test(the_greedy_way_takes_the_tightest_gpu_and_stays_on_it),
+        cmocka_unit_test(a_gpu_of_which_one_thousandth_is_taken_is_a_used_one),
+        cmocka_unit_test(an_init_container_goes_where_it_adds_nothing),
+        cmocka_unit_test(of_equally_large_wants_the_pods_first_goes_first),
+        cmocka_unit_test(the_largest_pod_is_placed),
+        cmocka_unit_test(the_worst_case_is_bounded),
+        cmocka_unit_test(the_room_of_a_node_is_what_is_left),
+        cmocka_unit_test(more_missing_gpus_than_a_node_may_have_are_not_seen),
+        cmocka_unit_test(a_room_without_pods_is_that_of_a_node_without_them),
+        cmocka_unit_test(shares_carry_the_memory_that_comes_with_them),
+    };
+    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
+}

@@ -1,0 +1,843 @@
+/*
+ * Prices and raised shares inside one node: what is found is compared with every possible place at
+ * every possible amount, for one container and several, under every policy.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/rank/policy.h"
+
+#include "core/place/place_internal.h"
+#include "support/atoms.h"
+#include "support/walk.h"
+
+enum { GPUS = 4, WANTS = 2, MANY = 7 };
+
+static uint32_t draw(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(*seed >> 33) % below;
+}
+
+/*
+ * Settings
+ */
+
+struct setting {
+    struct rulebook *book;
+    struct rule rule;
+    struct outlook *outlook;
+    struct room room;
+    struct request request;
+    struct want want[MANY];
+    const char *model[1];
+};
+
+static void draw_gpu(uint64_t *seed, struct gpu_room *out)
+{
+    /* Two cards of one price, one that only its memory tells of. */
+    static const char *const model[] = {"T4", "Tesla-T4", "A100-SXM4-80GB", "L4", "card"};
+    static const uint32_t mib[] = {0, 991, 997, 16384, 40960, 81920};
+
+    *out = (struct gpu_room){.model = atom(model[draw(seed, ARRAY_LEN(model))]),
+                             .milli = draw(seed, 6) == 0 ? 500 : GPU_MILLI,
+                             .mib = mib[draw(seed, ARRAY_LEN(mib))]};
+    const uint32_t tenths = 10 - draw(seed, 8) * draw(seed, 2);
+    out->free_milli = out->milli * tenths / 10;
+    out->free_mib = out->mib * tenths / 10 / (draw(seed, 8) == 0 ? 2 : 1);
+    if (draw(seed, 12) == 0)
+        out->closed = REASON_CORDONED;
+    if (draw(seed, 20) == 0)
+        *out = (struct gpu_room){.model = atom(""), .closed = REASON_ABSENT};
+}
+
+static void draw_request(uint64_t *seed, struct setting *out)
+{
+    static const uint32_t memory[] = {0, 300, 9000, 16384, 30000};
+
+    out->request = (struct request){.want = out->want, .model = out->model};
+    out->request.wants = 1 + draw(seed, WANTS);
+    out->request.memory_mib = memory[draw(seed, ARRAY_LEN(memory))];
+    out->request.rules = RULES_ALL;
+    out->model[0] = "A100*";
+    out->request.models = draw(seed, 10) == 0;
+    out->request.whole = draw(seed, 10) == 0;
+    for (uint32_t w = 0; w < out->request.wants; w++)
+        out->want[w] = (struct want){.container = "c",
+                                     .kind = (enum container_kind)draw(seed, 3),
+                                     .parts = 1 + draw(seed, 4) / 3,
+                                     .milli = 100 * (1 + draw(seed, 5))};
+}
+
+static void draw_setting(uint64_t *seed, enum policy_kind policy, struct setting *out)
+{
+    struct workload_class class = {.count = 1, .parts = 1, .milli = 300};
+    struct workload *workload = workload_new(&class, 1);
+
+    *out = (struct setting){.book = rulebook_new(policy, "drawn")};
+    out->book->raise = draw(seed, 3) > 0;
+    out->book->prices_by = draw(seed, 3) > 0 ? PRICES_KNOWN : PRICES_OFF;
+    out->rule = (struct rule){.name = "drawn", .memory = (enum memory_mode)draw(seed, 3)};
+    if (draw(seed, 2) == 0)
+        out->rule.step_milli = 100;
+    out->book->rules = draw(seed, 2);
+    out->book->rule = &out->rule;
+    out->outlook = outlook_of_rulebook(out->book, RULES_ALL, workload);
+    workload_unref(workload);
+    out->room.rules = out->book->rules;
+    out->room.gpus = 1 + draw(seed, GPUS);
+    for (uint32_t i = 0; i < out->room.gpus; i++) {
+        draw_gpu(seed, &out->room.gpu[i]);
+        if (out->room.gpu[i].closed == REASON_NONE)
+            out->room.free_milli += out->room.gpu[i].free_milli;
+    }
+    draw_request(seed, out);
+}
+
+static void setting_done(struct setting *setting)
+{
+    outlook_unref(setting->outlook);
+    rulebook_unref(setting->book);
+}
+
+static bool setting_raises(const struct setting *setting)
+{
+    if (setting->request.memory_mib == 0)
+        return false;
+    if (setting->book->rules > 0 && setting->rule.memory != MEMORY_UNSAID)
+        return setting->rule.memory == MEMORY_RAISE;
+    return setting->book->raise;
+}
+
+/*
+ * The oracle: every set of GPUs for each container, at one amount
+ */
+
+struct oracle {
+    const struct setting *setting;
+    uint32_t raised;
+    uint32_t on[WANTS]; /* bit g: a part on GPU g */
+    bool found;
+    uint32_t price;
+    struct placement best; /* by binpack, of those with the lowest price */
+    uint32_t best_touches;
+};
+
+static uint32_t milli_of(const struct oracle *oracle, uint32_t want)
+{
+    const uint32_t asked = oracle->setting->want[want].milli;
+    return asked > oracle->raised ? asked : oracle->raised;
+}
+
+static uint32_t peak(const struct oracle *oracle, uint32_t gpu, bool mib)
+{
+    const struct gpu_room *room = &oracle->setting->room.gpu[gpu];
+    uint32_t amount[WANTS] = {0};
+
+    for (uint32_t w = 0; w < oracle->setting->request.wants; w++)
+        if ((oracle->on[w] >> gpu & 1) != 0)
+            amount[w] = mib ? room->mib * milli_of(oracle, w) / room->milli : milli_of(oracle, w);
+    return request_peak(&oracle->setting->request, amount);
+}
+
+static bool may_lie(const struct oracle *oracle, uint32_t want, uint32_t gpu)
+{
+    const struct request *request = &oracle->setting->request;
+    const struct gpu_room *room = &oracle->setting->room.gpu[gpu];
+    const uint32_t milli = milli_of(oracle, want);
+
+    return room->closed == REASON_NONE && milli <= room->milli &&
+           request_takes_model(request, atom_text(room->model)) &&
+           room->mib * milli / room->milli >= request->memory_mib;
+}
+
+static uint32_t price_of(const struct setting *setting, uint32_t gpu)
+{
+    const struct gpu_room *room = &setting->room.gpu[gpu];
+    return rulebook_price(setting->book, atom_text(room->model),
+                          room->mib * (GPU_MILLI / room->milli));
+}
+
+static bool is_better(const struct oracle *oracle, uint32_t price, uint32_t touches,
+                      const struct placement *a)
+{
+    const struct placement *b = &oracle->best;
+
+    if (price != oracle->price)
+        return price < oracle->price;
+    if (oracle->setting->request.whole > 0 && touches != oracle->best_touches)
+        return touches < oracle->best_touches;
+    if (a->charge_milli != b->charge_milli)
+        return a->charge_milli < b->charge_milli;
+    if (a->left_milli != b->left_milli)
+        return a->left_milli < b->left_milli;
+    for (uint32_t i = 0; i < a->parts; i++)
+        if (a->part[i].gpu != b->part[i].gpu)
+            return a->part[i].gpu < b->part[i].gpu;
+    return false;
+}
+
+static void write_down(struct oracle *oracle)
+{
+    const struct room *room = &oracle->setting->room;
+    struct placement made = {.parts = 0};
+    uint32_t touches = 0;
+    uint32_t there = 0;
+    uint32_t price = 0;
+
+    for (uint32_t gpu = 0; gpu < room->gpus; gpu++) {
+        there += room->gpu[gpu].closed != REASON_ABSENT && room->gpu[gpu].closed != REASON_HELD;
+        const uint32_t milli = peak(oracle, gpu, false);
+        if (milli == 0)
+            continue;
+        if (milli > room->gpu[gpu].free_milli || peak(oracle, gpu, true) > room->gpu[gpu].free_mib)
+            return;
+        touches++;
+        made.charge_milli += milli;
+        made.left_milli += room->gpu[gpu].free_milli - milli;
+        price = price_of(oracle->setting, gpu) > price ? price_of(oracle->setting, gpu) : price;
+    }
+    if (touches + oracle->setting->request.whole > there)
+        return;
+    for (uint32_t w = 0; w < oracle->setting->request.wants; w++)
+        for (uint32_t gpu = 0; gpu < room->gpus; gpu++)
+            if ((oracle->on[w] >> gpu & 1) != 0)
+                made.part[made.parts++] = (struct part){(uint16_t)w, (uint16_t)gpu};
+    if (!oracle->found || is_better(oracle, price, touches, &made)) {
+        oracle->best = made;
+        oracle->price = price;
+        oracle->best_touches = touches;
+    }
+    oracle->found = true;
+}
+
+static void try_all(struct oracle *oracle, uint32_t want)
+{
+    if (want == oracle->setting->request.wants) {
+        write_down(oracle);
+        return;
+    }
+    for (uint32_t set = 1; set < 1U << oracle->setting->room.gpus; set++) {
+        bool may = (uint32_t)__builtin_popcount(set) == oracle->setting->want[want].parts;
+        for (uint32_t gpu = 0; may && gpu < oracle->setting->room.gpus; gpu++)
+            may = (set >> gpu & 1) == 0 || may_lie(oracle, want, gpu);
+        oracle->on[want] = set;
+        if (may)
+            try_all(oracle, want + 1);
+    }
+    oracle->on[want] = 0;
+}
+
+/* The lowest price at any amount; of the amounts with this price, the smallest. */
+static void ask_oracle(const struct setting *setting, struct oracle *out)
+{
+    const struct rule *rule = setting->book->rules > 0 ? &setting->rule : NULL;
+
+    *out = (struct oracle){.setting = setting};
+    try_all(out, 0);
+    for (uint32_t m = 1; setting_raises(setting) && m <= GPU_MILLI; m++) {
+        struct oracle raised = {.setting = setting, .raised = m};
+        if (rule != NULL && rule->step_milli > 0 && m % rule->step_milli != 0)
+            continue;
+        try_all(&raised, 0);
+        if (raised.found && (!out->found || raised.price < out->price))
+            *out = raised;
+    }
+}
+
+/*
+ * Comparison
+ */
+
+/* An amount that no share is below raises nothing, and no two raises give the same shares. */
+static uint32_t raise_told(const struct oracle *oracle)
+{
+    for (uint32_t w = 0; w < oracle->setting->request.wants; w++)
+        if (oracle->setting->want[w].milli < oracle->raised)
+            return oracle->raised;
+    return 0;
+}
+
+static enum reason find(const struct setting *setting, struct rank *rank, struct placement *out)
+{
+    struct plan plan;
+    struct rank again;
+
+    memset(out, 0xa5, sizeof *out);
+    plan_init(&plan, &setting->request, setting->outlook);
+    const enum reason why = place_judge(&plan, &setting->room, rank);
+    assert_int_equal(place_find(&plan, &setting->room, &again, out), why);
+    assert_int_equal(place_judge(&plan, &setting->room, &again), why);
+    assert_int_equal(again.price, rank->price);
+    assert_int_equal(again.raised_milli, rank->raised_milli);
+    assert_int_equal(again.charge_milli, rank->charge_milli);
+    assert_int_equal(again.left_milli, rank->left_milli);
+    return why;
+}
+
+static void the_cheapest_gpus_and_the_smallest_raise_are_found(void **state)
+{
+    uint64_t seed = 11;
+    uint32_t found = 0;
+    uint32_t raised = 0;
+    uint32_t cheaper = 0;
+    (void)state;
+
+    for (int i = 0; i < walk_steps(700, 250); i++) {
+        struct setting setting;
+        struct oracle oracle;
+        struct placement placement;
+        struct rank rank;
+        draw_setting(&seed, POLICY_BINPACK, &setting);
+        ask_oracle(&setting, &oracle);
+        const enum reason why = find(&setting, &rank, &placement);
+        assert_int_equal(why == REASON_NONE, oracle.found);
+        if (oracle.found) {
+            found++;
+            raised += raise_told(&oracle) > 0;
+            cheaper += oracle.price > 0 && oracle.price < 900;
+            assert_int_equal(rank.price, oracle.price);
+            assert_int_equal(rank.raised_milli, raise_told(&oracle));
+            assert_int_equal(rank.charge_milli, oracle.best.charge_milli);
+            assert_int_equal(rank.left_milli, oracle.best.left_milli);
+            assert_true(rank.exact && placement.exact);
+            assert_int_equal(placement.price, rank.price);
+            assert_int_equal(placement.raised_milli, rank.raised_milli);
+            assert_int_equal(placement.charge_milli, rank.charge_milli);
+            assert_int_equal(placement.left_milli, rank.left_milli);
+            assert_int_equal(placement.free_milli, setting.room.free_milli);
+            assert_int_equal(placement.parts, oracle.best.parts);
+            for (uint32_t p = 0; p < placement.parts; p++)
+                assert_int_equal(placement.part[p].gpu, oracle.best.part[p].gpu);
+        }
+        setting_done(&setting);
+    }
+    assert_true(found > 40 && raised > 5 && cheaper > 10);
+}
+
+/* Which place inside the tier differs; price, raise, and whether it fits, do not. */
+static void every_policy_has_the_same_prices_and_raises(void **state)
+{
+    uint64_t seed = 5;
+    uint32_t found[POLICIES] = {0};
+    (void)state;
+
+    const struct node_build build = {
+        .name = atom("n"), .uid = atom("u"), .problem_text = atom(""), .rules = 1};
+    struct node *bare = node_new(&build);
+    for (int i = 0; i < walk_steps(700, 250); i++) {
+        const enum policy_kind policy = (enum policy_kind)(i % POLICIES);
+        struct setting setting;
+        struct oracle oracle;
+        struct placement placement;
+        struct plan plan;
+        struct rank rank;
+        draw_setting(&seed, policy, &setting);
+        setting.room.rules = setting.book->rules > 0;
+        struct node *node = node_with_rules(bare, setting.room.rules);
+        ask_oracle(&setting, &oracle);
+        const struct policy_question question = {
+            .outlook = setting.outlook, .node = node, .slot = SNAPSHOT_NO_SLOT};
+        plan_init(&plan, &setting.request, setting.outlook);
+        const enum reason why =
+            policy_judge_room(&question, &plan, &setting.room, &rank, &placement);
+        assert_int_equal(why == REASON_NONE, oracle.found);
+        uint32_t price = 0;
+        for (uint32_t p = 0; oracle.found && p < placement.parts; p++) {
+            const uint32_t gpu = placement.part[p].gpu;
+            price = price_of(&setting, gpu) > price ? price_of(&setting, gpu) : price;
+        }
+        if (oracle.found) {
+            found[policy]++;
+            assert_int_equal(rank.price, oracle.price);
+            assert_int_equal(price, oracle.price);
+            assert_int_equal(rank.raised_milli, raise_told(&oracle));
+            assert_int_equal(placement.price, rank.price);
+            assert_int_equal(placement.raised_milli, rank.raised_milli);
+            assert_int_equal(placement.charge_milli, rank.charge_milli);
+        }
+        setting_done(&setting);
+        node_unref(node);
+    }
+    for (size_t k = 0; k < POLICIES; k++)
+        assert_true(found[k] > 5);
+    node_unref(bare);
+}
+
+/*
+ * The steps and the doubts of every level, told by searches that know of none
+ */
+
+struct told {
+    enum reason why;
+    struct rank rank;
+    uint32_t raised;
+    uint32_t on; /* the GPUs of the last attempt that fitted */
+};
+
+/* Prices and raises are unknown to it: shares of at least so many milli, on these GPUs. */
+static enum reason judge_plainly(const struct setting *setting, uint32_t steps, uint32_t on,
+                                 uint32_t raised, struct rank *out)
+{
+    struct request request = setting->request;
+    struct room room = setting->room;
+    struct want want[MANY];
+    struct plan plan;
+
+    request.want = want;
+    for (uint32_t w = 0; w < request.wants; w++) {
+        want[w] = setting->want[w];
+        want[w].milli = want[w].milli > raised ? want[w].milli : raised;
+    }
+    for (uint32_t i = 0; i < room.gpus; i++)
+        if ((on >> i & 1) == 0)
+            room.gpu[i].closed = REASON_CORDONED;
+    plan_init(&plan, &request, NULL);
+    plan.steps = steps;
+    return place_judge(&plan, &room, out);
+}
+
+static bool is_need(const struct setting *setting, uint32_t on, uint32_t milli)
+{
+    const uint64_t memory = setting->request.memory_mib;
+
+    for (uint32_t i = 0; i < setting->room.gpus; i++) {
+        const struct gpu_room *gpu = &setting->room.gpu[i];
+        if ((on >> i & 1) == 0 || milli > gpu->milli ||
+            !request_takes_model(&setting->request, atom_text(gpu->model)))
+            continue;
+        if ((uint64_t)gpu->mib * milli / gpu->milli >= memory &&
+            (uint64_t)gpu->mib * (milli - 1) / gpu->milli < memory)
+            return true;
+    }
+    return false;
+}
+
+static void tell_amounts(const struct setting *setting, uint32_t steps, uint32_t on,
+                         struct told *out)
+{
+    uint32_t least = GPU_MILLI;
+
+    for (uint32_t w = 0; w < setting->request.wants; w++)
+        least = setting->want[w].milli < least ? setting->want[w].milli : least;
+    out->raised = 0;
+    out->on = on;
+    out->why = judge_plainly(setting, steps, on, 0, &out->rank);
+    for (uint32_t m = least + 1; setting_raises(setting) && m <= GPU_MILLI; m++) {
+        struct rank rank;
+        if (out->why == REASON_NONE)
+            return;
+        if (!is_need(setting, on, m))
+            continue;
+        const enum reason why = judge_plainly(setting, steps, on, m, &rank);
+        rank.steps += out->rank.steps;
+        rank.exact = rank.exact && out->rank.exact;
+        out->rank = rank;
+        out->raised = why == REASON_NONE ? m : 0;
+        out->why = why == REASON_NONE || why > out->why ? why : out->why;
+    }
+}
+
+static void tell(const struct setting *setting, uint32_t steps, struct told *out)
+{
+    uint32_t dearest = 0;
+    uint32_t price[GPUS] = {0};
+
+    tell_amounts(setting, steps, UINT32_MAX, out);
+    if (out->why != REASON_NONE || setting->book->prices_by == PRICES_OFF)
+        return;
+    for (uint32_t i = 0; i < setting->room.gpus; i++) {
+        const struct gpu_room *gpu = &setting->room.gpu[i];
+        if (gpu->closed == REASON_NONE && gpu->free_milli > 0 &&
+            request_takes_model(&setting->request, atom_text(gpu->model)))
+            price[i] = price_of(setting, i);
+        dearest = price[i] > dearest ? price[i] : dearest;
+    }
+    for (uint32_t tier = 1; tier < dearest; tier++) {
+        struct told cheaper;
+        uint32_t on = 0;
+        bool any = false;
+        for (uint32_t i = 0; i < setting->room.gpus; i++) {
+            on |= price[i] > 0 && price[i] <= tier ? 1U << i : 0;
+            any = any || price[i] == tier;
+        }
+        if (!any)
+            continue;
+        tell_amounts(setting, steps, on, &cheaper);
+        cheaper.rank.steps += out->rank.steps;
+        cheaper.rank.exact = cheaper.rank.exact && out->rank.exact;
+        if (cheaper.why == REASON_NONE) {
+            *out = cheaper;
+            out->rank.price = tier;
+            return;
+        }
+        out->rank.steps = cheaper.rank.steps;
+        out->rank.exact = cheaper.rank.exact;
+    }
+    out->rank.price = dearest;
+}
+
+/* Where: one more search, at the level that was found. Returns whether that one left no doubt. */
+static bool find_at_level(const struct setting *setting, struct plan *plan, const struct told *told)
+{
+    struct placement found;
+    struct rank last;
+    struct rank rank;
+
+    assert_int_equal(judge_plainly(setting, plan->steps, told->on, told->raised, &last),
+                     REASON_NONE);
+    assert_int_equal(place_find(plan, &setting->room, &rank, &found), REASON_NONE);
+    assert_int_equal(rank.exact, told->rank.exact);
+    assert_int_equal(rank.steps, last.steps + (plan_has_levels(plan) ? told->rank.steps : 0));
+    assert_int_equal(rank.price, told->rank.price);
+    return last.exact;
+}
+
+static void every_attempt_counts_its_steps_and_its_doubts(void **state)
+{
+    uint64_t seed = 23;
+    uint32_t inexact = 0;
+    uint32_t before = 0;
+    uint32_t raised = 0;
+    (void)state;
+
+    for (int i = 0; i < walk_steps(3000, 1500); i++) {
+        struct setting setting;
+        struct told told;
+        struct rank rank;
+        struct plan plan;
+        draw_setting(&seed, POLICY_BINPACK, &setting);
+        setting.book->rules = 0;
+        setting.room.rules = 0;
+        setting.request.wants = 1 + draw(&seed, MANY);
+        setting.request.memory_mib = draw(&seed, 2) * 100 * draw(&seed, 90);
+        for (uint32_t w = 0; w < setting.request.wants; w++)
+            setting.want[w] =
+                (struct want){.container = "c", .parts = 1, .milli = 50 + 10 * draw(&seed, 40)};
+        const uint32_t steps = 1 + draw(&seed, 80);
+        tell(&setting, steps, &told);
+        plan_init(&plan, &setting.request, setting.outlook);
+        plan.steps = steps;
+        assert_int_equal(place_judge(&plan, &setting.room, &rank), told.why);
+        assert_int_equal(rank.exact, told.rank.exact);
+        assert_int_equal(rank.steps, told.rank.steps);
+        if (told.why == REASON_NONE) {
+            assert_int_equal(rank.price, told.rank.price);
+            assert_int_equal(rank.raised_milli, told.raised);
+            assert_int_equal(rank.charge_milli, told.rank.charge_milli);
+            inexact += !rank.exact;
+            raised += told.raised > 0;
+            before += find_at_level(&setting, &plan, &told) && !rank.exact;
+        }
+        setting_done(&setting);
+    }
+    assert_true(inexact > 10 && before > 10 && raised > 10);
+}
+
+/*
+ * Equal rooms are searched once
+ */
+
+static void what_was_searched_at_one_level_is_not_the_answer_at_another(void **state)
+{
+    uint64_t seed = 3;
+    uint32_t several = 0;
+    (void)state;
+
+    for (int i = 0; i < walk_steps(600, 200); i++) {
+        struct setting setting;
+        struct arena arena;
+        struct plan plan;
+        arena_init(&arena);
+        draw_setting(&seed, POLICY_BINPACK, &setting);
+        plan_init(&plan, &setting.request, setting.outlook);
+        plan_remember(&plan, &arena);
+        for (int k = 0; k < 8; k++) {
+            struct plan alone;
+            struct rank rank;
+            struct rank own;
+            struct gpu_room *gpu = &setting.room.gpu[draw(&seed, setting.room.gpus)];
+            const struct gpu_room before = *gpu;
+            plan_init(&alone, &setting.request, setting.outlook);
+            const enum reason why = place_judge(&plan, &setting.room, &rank);
+            assert_int_equal(place_judge(&alone, &setting.room, &own), why);
+            assert_int_equal(rank.price, own.price);
+            assert_int_equal(rank.raised_milli, own.raised_milli);
+            assert_int_equal(rank.charge_milli, own.charge_milli);
+            assert_int_equal(rank.left_milli, own.left_milli);
+            assert_int_equal(rank.exact, own.exact);
+            several += rank.raised_milli > 0 && setting.request.wants > 1;
+            setting.room.free_milli -= gpu->closed == REASON_NONE ? gpu->free_milli : 0;
+            draw_gpu(&seed, gpu);
+            if (draw(&seed, 2) == 0)
+                *gpu = before;
+            setting.room.free_milli += gpu->closed == REASON_NONE ? gpu->free_milli : 0;
+        }
+        arena_done(&arena);
+        setting_done(&setting);
+    }
+    assert_true(several > 5);
+}
+
+/*
+ * One by one
+ */
+
+static struct setting setting_of(uint32_t milli, uint32_t memory_mib)
+{
+    struct setting setting = {.book = rulebook_new(POLICY_BINPACK, "one")};
+    setting.outlook = outlook_of_rulebook(setting.book, RULES_ALL, NULL);
+    setting.request = (struct request){.wants = 1, .memory_mib = memory_mib, .rules = RULES_ALL};
+    setting.want[0] = (struct want){.container = "c", .parts = 1, .milli = milli};
+    return setting;
+}
+
+static void add_gpu(struct setting *setting, const char *model, uint32_t mib, uint32_t free_milli)
+{
+    struct room *room = &setting->room;
+    room->gpu[room->gpus++] = (struct gpu_room){.model = atom(model),
+                                                .milli = GPU_MILLI,
+                                                .mib = mib,
+                                                .free_milli = free_milli,
+                                                .free_mib = mib};
+    room->free_milli += free_milli;
+}
+
+static enum reason judge(struct setting *setting, struct rank *out)
+{
+    struct plan plan;
+    setting->request.want = setting->want;
+    plan_init(&plan, &setting->request, setting->outlook);
+    return place_judge(&plan, &setting->room, out);
+}
+
+/* What passes by itself must not look as if no GPU of this kind could ever do. */
+static void a_full_gpu_with_the_memory_is_waited_for(void **state)
+{
+    struct rank rank;
+    (void)state;
+    struct setting setting = setting_of(100, 16384);
+    add_gpu(&setting, "A100", 81920, 150);
+    assert_int_equal(judge(&setting, &rank), REASON_MEMORY);
+    setting.book->raise = true;
+    assert_int_equal(judge(&setting, &rank), REASON_ROOM);
+    setting.room.gpu[0].free_milli = 199;
+    assert_int_equal(judge(&setting, &rank), REASON_ROOM);
+    setting.room.gpu[0].free_milli = 200;
+    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(rank.raised_milli, 200);
+    assert_int_equal(rank.charge_milli, 200);
+    setting.request.memory_mib = 81921;
+    assert_int_equal(judge(&setting, &rank), REASON_MEMORY);
+    setting.room.gpu[0].milli = 500; /* half of a card, with this memory */
+    setting.request.memory_mib = 81920;
+    assert_int_equal(judge(&setting, &rank), REASON_ROOM);
+    setting_done(&setting);
+}
+
+static void a_raise_is_what_the_rule_hands_out(void **state)
+{
+    static const struct {
+        uint32_t min, step, size; /* 100 is handed out, too */
+        uint32_t raised;
+        enum reason why;
+    } says[] = {
+        {0, 0, 0, 200, REASON_NONE},
+        {50, 0, 0, 200, REASON_NONE},
+        {0, 50, 0, 200, REASON_NONE},
+        {0, 20, 0, 200, REASON_NONE},
+        {0, 0, 250, 250, REASON_NONE},
+        {0, 50, 250, 250, REASON_NONE},
+        {0, 0, 200, 200, REASON_NONE},
+        {0, 0, 199, 0, REASON_MEMORY},
+        /* what was asked for is refused, raised or not */
+        {300, 0, 0, 0, REASON_RULE},
+        {0, 30, 0, 0, REASON_RULE},
+    };
+    struct rank rank;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(says); i++) {
+        struct setting setting = setting_of(100, 16384);
+        const struct rule rule = {.name = "r",
+                                  .memory = MEMORY_RAISE,
+                                  .min_milli = says[i].min,
+                                  .step_milli = says[i].step,
+                                  .sizes = says[i].size > 0 ? 2 : 0,
+                                  .size = {100, (uint16_t)says[i].size}};
+        add_gpu(&setting, "A100", 81920, GPU_MILLI);
+        setting.book->rule = &rule;
+        setting.book->rules = 1;
+        setting.room.rules = 1;
+        assert_int_equal(judge(&setting, &rank), says[i].why);
+        assert_int_equal(rank.raised_milli, says[i].raised);
+        setting_done(&setting);
+    }
+}
+
+static void more_prices_than_are_tried_leave_the_dearest(void **state)
+{
+    static const char *const model[] = {"K80",  "M60", "P4",  "P40", "T4",
+                                        "P100", "L4",  "A30", "A40", "L40"};
+    struct rank rank;
+    (void)state;
+    struct setting setting = setting_of(600, 0);
+    setting.outlook->holding = 0;
+    setting.book->prices_by = PRICES_KNOWN;
+    for (size_t i = 0; i < ARRAY_LEN(model); i++)
+        add_gpu(&setting, model[i], 16384, i < 7 ? 500 : 600);
+    for (uint32_t first = 7; first <= 9; first++) {
+        assert_int_equal(judge(&setting, &rank), REASON_NONE);
+        /* Eight prices are tried, up to the A30; then all GPUs are as dear as the L40. */
+        assert_int_equal(rank.price,
+                         rulebook_price(setting.book, text_of(model[first == 7 ? 7 : 9]), 0));
+        setting.room.gpu[first].free_milli = 500;
+    }
+    assert_int_equal(judge(&setting, &rank), REASON_ROOM);
+    assert_int_equal(rank.price, 0);
+    /* Full GPUs are none of the eight. */
+    for (uint32_t i = 0; i < 7; i++)
+        setting.room.gpu[i].free_milli = 0;
+    setting.room.gpu[8].free_milli = setting.room.gpu[9].free_milli = 600;
+    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(rank.price, rulebook_price(setting.book, TEXT("A40"), 0));
+    setting_done(&setting);
+}
+
+/* The slots are the same at both levels, and what is laid on them is not. */
+static void a_search_that_failed_as_asked_says_nothing_of_a_raise(void **state)
+{
+    struct arena arena;
+    struct plan plan;
+    struct rank rank;
+    (void)state;
+    struct setting setting = setting_of(600, 12000);
+    setting.request.want = setting.want;
+    setting.request.wants = 2;
+    setting.want[1] = setting.want[0];
+    setting.book->raise = true;
+    add_gpu(&setting, "A100", 20000, GPU_MILLI);
+    add_gpu(&setting, "A100", 17200, GPU_MILLI);
+    arena_init(&arena);
+    plan_init(&plan, &setting.request, setting.outlook);
+    plan_remember(&plan, &arena);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(place_judge(&plan, &setting.room, &rank), REASON_NONE);
+        assert_int_equal(rank.raised_milli, 698);
+        assert_int_equal(rank.charge_milli, 2 * 698);
+    }
+    arena_done(&arena);
+    setting_done(&setting);
+}
+
+/* A plan keeps some models; the others cost the same as if they were kept. */
+static void more_models_than_a_plan_keeps_have_their_prices(void **state)
+{
+    struct plan plan;
+    struct rank rank;
+    (void)state;
+    struct setting setting = setting_of(100, 0);
+    setting.request.want = setting.want;
+    setting.book->prices_by = PRICES_KNOWN;
+    add_gpu(&setting, "T4", 16384, GPU_MILLI);
+    plan_init(&plan, &setting.request, setting.outlook);
+    for (uint32_t i = 0; i < 2 * PLAN_MODELS; i++) {
+        char model[16];
+        (void)snprintf(model, sizeof model, "card-%u", i % (PLAN_MODELS + 9));
+        setting.room.gpu[0].model = atom(model);
+        setting.room.gpu[0].mib = 16384 * (1 + i % 3); /* by memory, which is not kept */
+        assert_int_equal(place_judge(&plan, &setting.room, &rank), REASON_NONE);
+        assert_int_equal(rank.price, 100 * (1 + i % 3));
+    }
+    setting_done(&setting);
+}
+
+static void the_last_milli_of_a_cheap_gpu_comes_first(void **state)
+{
+    struct rank rank;
+    (void)state;
+    struct setting setting = setting_of(1, 0);
+    static const struct model_price said[] = {{"L4", 1}};
+    setting.book->prices_by = PRICES_KNOWN;
+    setting.book->prices = 1;
+    setting.book->price = said;
+    add_gpu(&setting, "A100", 16384, GPU_MILLI);
+    add_gpu(&setting, "T4", 16384, 1);
+    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(rank.price, 100);
+    assert_int_equal(rank.left_milli, 0);
+    add_gpu(&setting, "L4", 16384, GPU_MILLI);
+    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(rank.price, 1);
+    setting_done(&setting);
+}
+
+static void the_last_gpu_of_the_largest_node_has_its_price_too(void **state)
+{
+    struct rank rank;
+    (void)state;
+    struct setting setting = setting_of(1000, 0);
+    setting.book->prices_by = PRICES_KNOWN;
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+        add_gpu(&setting, i + 1 < GPUS_PER_NODE_MAX ? "T4" : "A100", 16384,
+                i + 1 < GPUS_PER_NODE_MAX ? 999 : GPU_MILLI);
+    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(rank.price, 700); /* not as if it belonged to the cheap ones */
+    setting.want[0].milli = 900;
+    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(rank.price, 100);
+    setting_done(&setting);
+}
+
+static void a_plan_forgets_the_level_of_another_room(void **state)
+{
+    struct plan plan;
+    struct rank rank;
+    struct placement placement;
+    (void)state;
+    struct setting setting = setting_of(100, 16384);
+    setting.request.want = setting.want;
+    add_gpu(&setting, "A100", 81920, GPU_MILLI);
+    struct rule rule = {.name = "r", .memory = MEMORY_RAISE};
+    setting.book->rule = &rule;
+    setting.book->rules = 1;
+    setting.room.rules = 1;
+    plan_init(&plan, &setting.request, setting.outlook);
+    assert_int_equal(place_judge(&plan, &setting.room, &rank), REASON_NONE);
+    assert_int_equal(plan.raised_milli, 200);
+    struct room plain = setting.room;
+    plain.rules = 0;
+    plain.gpu[0].mib = plain.gpu[0].free_mib = 163840;
+    assert_int_equal(place_find(&plan, &plain, &rank, &placement), REASON_NONE);
+    assert_int_equal(placement.raised_milli, 0);
+    assert_int_equal(placement.charge_milli, 100);
+    assert_int_equal(place_find(&plan, &setting.room, &rank, &placement), REASON_NONE);
+    assert_int_equal(placement.raised_milli, 200);
+    assert_int_equal(place_judge(&plan, &plain, &rank), REASON_NONE);
+    assert_int_equal(rank.charge_milli, 100);
+    setting_done(&setting);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cheapest_gpus_and_the_smallest_raise_are_found),
+        cmocka_unit_test(every_policy_has_the_same_prices_and_raises),
+        cmocka_unit_test(every_attempt_counts_its_steps_and_its_doubts),
+        cmocka_unit_test(a_search_that_failed_as_asked_says_nothing_of_a_raise),
+        cmocka_unit_test(more_models_than_a_plan_keeps_have_their_prices),
+        cmocka_unit_test(the_last_milli_of_a_cheap_gpu_comes_first),
+        cmocka_unit_test(the_last_gpu_of_the_largest_node_has_its_price_too),
+        cmocka_unit_test(what_was_searched_at_one_level_is_not_the_answer_at_another),
+        cmocka_unit_test(a_full_gpu_with_the_memory_is_waited_for),
+        cmocka_unit_test(a_raise_is_what_the_rule_hands_out),
+        cmocka_unit_test(more_prices_than_are_tried_leave_the_dearest),
+        cmocka_unit_test(a_plan_forgets_the_level_of_another_room),
+    };
+    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
+}

@@ -1,0 +1,514 @@
+/* Rule b for one container: large rooms, irregular links, every choice of a policy. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/core/rank/policy.h"
+
+#include "core/place/place_internal.h"
+#include "support/atoms.h"
+#include "support/walk.h"
+
+static uint32_t draw(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(*seed >> 33) % below;
+}
+
+static void open_room(struct room *room, uint32_t gpus)
+{
+    *room = (struct room){.gpus = gpus};
+    for (uint32_t i = 0; i < gpus; i++) {
+        room->gpu[i] =
+            (struct gpu_room){.milli = GPU_MILLI, .free_milli = GPU_MILLI, .model = atom("A100")};
+        room->free_milli += GPU_MILLI;
+    }
+}
+
+static void set_free(struct room *room, uint32_t gpu, uint32_t milli)
+{
+    room->free_milli -= room->gpu[gpu].free_milli - milli;
+    room->gpu[gpu].free_milli = milli;
+}
+
+static void link(struct room *room, uint32_t a, uint32_t b)
+{
+    room->gpu[a].peers |= (uint64_t)1 << b;
+    room->gpu[b].peers |= (uint64_t)1 << a;
+}
+
+static void link_islands(struct room *room, uint32_t size)
+{
+    for (uint32_t i = 0; i < room->gpus; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (i / size == k / size)
+                link(room, i, k);
+}
+
+struct asking {
+    struct want want;
+    struct request request;
+    struct plan plan;
+    struct placement found;
+};
+
+static enum reason ask(struct asking *asking, const struct room *room, uint32_t parts,
+                       uint32_t milli, enum topology topology, enum place_choice choice)
+{
+    struct rank rank;
+
+    asking->want = (struct want){.container = "c", .parts = parts, .milli = milli};
+    asking->request = (struct request){.wants = 1, .want = &asking->want, .topology = topology};
+    plan_init(&asking->plan, &asking->request, NULL);
+    assert_int_equal(asking->plan.topology, topology);
+    asking->plan.choice = choice;
+    const enum reason why = place_find(&asking->plan, room, &rank, &asking->found);
+    assert_int_equal(place_judge(&asking->plan, room, &rank), why);
+    assert_int_equal(rank.exact, asking->found.exact);
+    if (why != REASON_NONE)
+        return why;
+    assert_int_equal(rank.apart, asking->found.apart);
+    assert_int_equal(rank.charge_milli, parts * milli);
+    assert_int_equal(rank.left_milli, asking->found.left_milli);
+    assert_int_equal(asking->found.parts, parts);
+    return why;
+}
+
+static gpu_set set_of(const struct placement *placement)
+{
+    gpu_set set = 0;
+
+    for (uint32_t i = 0; i < placement->parts; i++) {
+        assert_true(i == 0 || placement->part[i - 1].gpu < placement->part[i].gpu);
+        set |= one_gpu(placement->part[i].gpu);
+    }
+    return set;
+}
+
+/*
+ * Each set of GPUs, judged by the words of the rules
+ */
+
+struct best {
+    bool any;
+    enum apart apart;
+    uint32_t weight;
+    gpu_set set;
+};
+
+static bool all_linked(const struct room *room, gpu_set set)
+{
+    for (uint32_t a = 0; a < room->gpus; a++)
+        for (uint32_t b = 0; b < a; b++)
+            if ((set & one_gpu(a)) != 0 && (set & one_gpu(b)) != 0 &&
+                (room->gpu[a].peers >> b & 1) == 0)
+                return false;
+    return true;
+}
+
+static bool one_numa_node(const struct room *room, gpu_set set)
+{
+    const uint32_t socket = room->gpu[first_of(set)].socket;
+
+    for (uint32_t a = 0; a < room->gpus; a++)
+        if ((set & one_gpu(a)) != 0 && (socket == 0 || room->gpu[a].socket != socket))
+            return false;
+    return true;
+}
+
+static uint32_t weight_of(const struct room *room, gpu_set set, enum place_choice choice)
+{
+    uint32_t weight = 0;
+
+    for (; set != 0 && choice != PLACE_FIRST; set &= ~one_gpu(first_of(set))) {
+        const uint32_t milli = room->gpu[first_of(set)].free_milli;
+        weight += choice == PLACE_TIGHTEST ? milli : GPU_MILLI - milli;
+    }
+    return weight;
+}
+
+static void try_sets(const struct room *room, uint32_t parts, uint32_t milli,
+                     enum topology topology, enum place_choice choice, struct best *best)
+{
+    *best = (struct best){.any = false};
+    for (uint32_t bits = 1; bits < 1U << room->gpus; bits++) {
+        gpu_set set = 0;
+        bool fits = (uint32_t)__builtin_popcount(bits) == parts;
+        for (uint32_t i = 0; fits && i < room->gpus; i++) {
+            fits = (bits >> i & 1) == 0 || room->gpu[i].free_milli >= milli;
+            set |= (bits >> i & 1) != 0 ? one_gpu(i) : 0;
+        }
+        if (!fits || (topology == TOPOLOGY_NVLINK && !all_linked(room, set)) ||
+            (topology == TOPOLOGY_NUMA && !one_numa_node(room, set)))
+            continue;
+        const enum apart apart = all_linked(room, set)      ? APART_LINKED
+                                 : one_numa_node(room, set) ? APART_NUMA
+                                                            : APART_ANYWHERE;
+        const uint32_t weight = weight_of(room, set, choice);
+        if (best->any && (apart != best->apart     ? apart > best->apart
+                          : weight != best->weight ? weight > best->weight
+                                                   : set < best->set))
+            continue;
+        *best = (struct best){true, apart, weight, set};
+    }
+}
+
+static void every_choice_takes_the_best_of_all_sets(void **state)
+{
+    static const enum place_choice choices[] = {PLACE_TIGHTEST, PLACE_LOOSEST, PLACE_FIRST};
+    uint64_t seed = 3;
+    uint32_t apart[APART_ANYWHERE + 1] = {0};
+
+    (void)state;
+    for (int i = 0; i < walk_steps(6000, 2000); i++) {
+        struct room room;
+        struct asking asking;
+        struct best best;
+        const uint32_t dense = draw(&seed, 5);
+        const uint32_t parts = 2 + draw(&seed, 3);
+        const enum topology topology = (enum topology)draw(&seed, TOPOLOGIES);
+        const enum place_choice choice = choices[draw(&seed, ARRAY_LEN(choices))];
+        const uint32_t sockets = draw(&seed, 4);
+        open_room(&room, parts + draw(&seed, 5));
+        for (uint32_t a = 0; a < room.gpus; a++) {
+            set_free(&room, a, 300 + 100 * draw(&seed, 4));
+            room.gpu[a].socket = sockets > 0 ? draw(&seed, sockets + 1) : 0;
+            for (uint32_t b = 0; b < a; b++)
+                if (draw(&seed, 5) < dense)
+                    link(&room, a, b);
+        }
+        try_sets(&room, parts, 400, topology, choice, &best);
+        const enum reason why = ask(&asking, &room, parts, 400, topology, choice);
+        assert_int_equal(why == REASON_NONE, best.any);
+        if (!best.any)
+            continue;
+        assert_true(asking.found.exact);
+        assert_int_equal(asking.found.apart, best.apart);
+        assert_int_equal(set_of(&asking.found), best.set);
+        apart[best.apart]++;
+    }
+    print_message("%u linked, %u on one NUMA node, %u anywhere\n", apart[0], apart[1], apart[2]);
+    for (uint32_t i = 0; i <= APART_ANYWHERE; i++)
+        assert_true(apart[i] > 50);
+}
+
+/* However large they are, islands are searched to the end in few steps. */
+static void islands_are_always_searched_to_the_end(void **state)
+{
+    static const enum place_choice choices[] = {PLACE_TIGHTEST, PLACE_LOOSEST, PLACE_FIRST};
+    static const uint32_t sizes[] = {2, 4, 8, 16, 32, 64};
+    uint64_t seed = 5;
+
+    (void)state;
+    for (int i = 0; i < 600; i++) {
+        struct room room;
+        struct asking asking;
+        struct rank rank;
+        const uint32_t size = sizes[draw(&seed, ARRAY_LEN(sizes))];
+        const uint32_t parts = 2 + draw(&seed, size - 1);
+        const uint32_t frees = 1 + draw(&seed, 900);
+        open_room(&room, 64);
+        link_islands(&room, size);
+        for (uint32_t a = 0; a < room.gpus; a++)
+            set_free(&room, a, 100 + draw(&seed, frees));
+        assert_int_equal(ask(&asking, &room, parts, 100, TOPOLOGY_NVLINK, choices[i % 3]),
+                         REASON_NONE);
+        assert_true(asking.found.exact);
+        assert_true(all_linked(&room, set_of(&asking.found)));
+        assert_int_equal(place_judge(&asking.plan, &room, &rank), REASON_NONE);
+        assert_in_range(rank.steps, parts, 600);
+        /* One more than an island has lies anywhere, and that is found out, too. */
+        if (size == 64)
+            continue;
+        assert_int_equal(ask(&asking, &room, size + 1, 100, TOPOLOGY_NVLINK, choices[i % 3]),
+                         REASON_TOPOLOGY);
+        assert_int_equal(ask(&asking, &room, size + 1, 100, TOPOLOGY_ANY, choices[i % 3]),
+                         REASON_NONE);
+        assert_int_equal(asking.found.apart, APART_ANYWHERE);
+        assert_true(asking.found.exact);
+    }
+}
+
+/* Each GPU but its opposite is linked with each: all that is asked for exists, 32 at most. */
+static void link_all_but_opposites(struct room *room)
+{
+    for (uint32_t a = 0; a < room->gpus; a++)
+        for (uint32_t b = 0; b < a; b++)
+            if (a / 2 != b / 2)
+                link(room, a, b);
+}
+
+static void irregular_links_may_end_the_steps_and_then_it_says_so(void **state)
+{
+    struct room room;
+    struct asking asking;
+    uint64_t seed = 11;
+
+    (void)state;
+    open_room(&room, 64);
+    link_all_but_opposites(&room);
+    for (uint32_t i = 0; i < 64; i++)
+        set_free(&room, i, 500 + draw(&seed, 100));
+    assert_int_equal(ask(&asking, &room, 32, 100, TOPOLOGY_NVLINK, PLACE_FIRST), REASON_NONE);
+    assert_true(asking.found.exact);
+    assert_int_equal(asking.found.apart, APART_LINKED);
+    /* 33 do not exist, but to find that out takes 2^32 steps. */
+    assert_int_equal(ask(&asking, &room, 33, 100, TOPOLOGY_NVLINK, PLACE_TIGHTEST),
+                     REASON_UNSEARCHED);
+    assert_false(asking.found.exact);
+    assert_int_equal(ask(&asking, &room, 33, 100, TOPOLOGY_ANY, PLACE_TIGHTEST), REASON_NONE);
+    assert_int_equal(asking.found.apart, APART_ANYWHERE);
+    assert_false(asking.found.exact);
+    for (uint32_t i = 0; i < 64; i++)
+        room.gpu[i].socket = 1 + i / 40;
+    assert_int_equal(ask(&asking, &room, 33, 100, TOPOLOGY_ANY, PLACE_TIGHTEST), REASON_NONE);
+    assert_int_equal(asking.found.apart, APART_NUMA);
+    assert_false(asking.found.exact);
+}
+
+/* The lightest three come last: the least weight is found at once, and where it is first is not. */
+static void what_is_not_settled_by_rule_5_says_so(void **state)
+{
+    struct want want = {.container = "c", .parts = 2, .milli = 100};
+    const struct request request = {.wants = 1, .want = &want};
+    struct placement found;
+    struct plan plan;
+    struct room room;
+    struct rank rank;
+
+    (void)state;
+    open_room(&room, 64);
+    link_islands(&room, 64);
+    for (uint32_t i = 61; i < 64; i++)
+        set_free(&room, i, 400);
+    plan_init(&plan, &request, NULL);
+    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+    assert_true(rank.exact);
+    assert_int_equal(rank.steps, 4 + 61 * 2 + 2); /* two at the leaf, two back; then by GPU */
+    plan.steps = 20;
+    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+    assert_false(rank.exact);
+    assert_int_equal(rank.apart, APART_LINKED);
+    assert_int_equal(rank.steps, 4 + 20);
+    assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
+    assert_false(found.exact);
+    assert_int_equal(set_of(&found), one_gpu(61) | one_gpu(62));
+    plan.steps = 4; /* the last step finds that nothing is left */
+    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+    assert_int_equal(rank.left_milli, 600);
+    assert_int_equal(rank.steps, 4 + 4);
+}
+
+/* Of two sets of which one is heavier by one thousandth, the lighter one, though it comes later. */
+static void a_thousandth_more_is_more(void **state)
+{
+    struct room room;
+    struct asking asking;
+
+    (void)state;
+    open_room(&room, 3);
+    link_islands(&room, 3);
+    set_free(&room, 0, 400);
+    set_free(&room, 1, 401);
+    set_free(&room, 2, 400);
+    assert_int_equal(ask(&asking, &room, 2, 100, TOPOLOGY_ANY, PLACE_TIGHTEST), REASON_NONE);
+    assert_int_equal(set_of(&asking.found), one_gpu(0) | one_gpu(2));
+}
+
+/* A single GPU whose NUMA node is known joins nothing, but it is looked at. */
+static void a_room_tells_if_any_gpu_does(void **state)
+{
+    struct want want = {.container = "c", .parts = 2, .milli = 100};
+    const struct request request = {.wants = 1, .want = &want};
+    struct plan plan;
+    struct room room;
+    struct rank rank;
+
+    (void)state;
+    plan_init(&plan, &request, NULL);
+    for (uint32_t i = 0; i < 3; i++) {
+        open_room(&room, 3);
+        room.gpu[i].socket = 1;
+        assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+        assert_int_equal(rank.apart, APART_ANYWHERE);
+        assert_true(rank.exact);
+        assert_true(rank.steps > 0);
+    }
+}
+
+/* Several wants, and of all GPUs one pair is linked. */
+static void of_many_gpus_two_may_be_the_only_ones_linked(void **state)
+{
+    struct want want[] = {{.container = "a", .parts = 2, .milli = 400},
+                          {.container = "b", .parts = 2, .milli = 500}};
+    const struct request request = {.wants = ARRAY_LEN(want), .want = want};
+    struct placement found;
+    struct plan plan;
+    struct rank rank;
+    struct room room;
+
+    (void)state;
+    open_room(&room, 16); /* rows x GPUs is bounded */
+    link(&room, 14, 15);
+    plan_init(&plan, &request, NULL);
+    assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
+    assert_int_equal(found.apart, APART_LINKED);
+    for (uint32_t i = 0; i < found.parts; i++)
+        assert_int_equal(found.part[i].gpu, 14 + i % 2);
+    open_room(&room, 64);
+    link(&room, 0, 1);
+    for (uint32_t i = 2; i < 64; i++)
+        set_free(&room, i, 450); /* too small for b */
+    want[0].milli = 450;
+    plan_init(&plan, &request, NULL);
+    assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
+    assert_int_equal(found.apart, APART_LINKED);
+    for (uint32_t i = 0; i < found.parts; i++)
+        assert_int_equal(found.part[i].gpu, i % 2);
+}
+
+/* Eight GPUs on a board without a switch: two squares with their diagonals, joined edge by edge. */
+static void a_cube_mesh_gives_its_two_squares(void **state)
+{
+    struct room room;
+    struct asking asking;
+
+    (void)state;
+    open_room(&room, 8);
+    link_islands(&room, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        link(&room, i, i + 4);
+    set_free(&room, 1, 900);
+    assert_int_equal(ask(&asking, &room, 4, 1000, TOPOLOGY_NVLINK, PLACE_TIGHTEST), REASON_NONE);
+    assert_int_equal(set_of(&asking.found), one_gpu(4) | one_gpu(5) | one_gpu(6) | one_gpu(7));
+    set_free(&room, 5, 900);
+    assert_int_equal(ask(&asking, &room, 4, 1000, TOPOLOGY_NVLINK, PLACE_TIGHTEST), REASON_ROOM);
+    assert_int_equal(ask(&asking, &room, 5, 1000, TOPOLOGY_NVLINK, PLACE_TIGHTEST),
+                     REASON_TOPOLOGY);
+    assert_int_equal(ask(&asking, &room, 2, 900, TOPOLOGY_NVLINK, PLACE_TIGHTEST), REASON_NONE);
+    assert_int_equal(set_of(&asking.found), one_gpu(1) | one_gpu(5)); /* the tightest pair */
+}
+
+/* A rule of a policy may demand what the pod does not. */
+static void a_rule_may_demand_more_than_the_pod(void **state)
+{
+    static const struct rule rule = {.name = "r", .topology = TOPOLOGY_NUMA};
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "test");
+    struct room room;
+    struct want want = {.container = "c", .parts = 2, .milli = 100};
+    struct request request = {.wants = 1, .want = &want, .rules = 1};
+    struct refusal refusal;
+    struct plan plan;
+    struct rank rank;
+
+    (void)state;
+    book->rule = &rule;
+    book->rules = 1;
+    struct outlook *outlook = outlook_of_rulebook(book, 1, NULL);
+    open_room(&room, 2);
+    plan_init(&plan, &request, outlook);
+    assert_int_equal(plan.topology, TOPOLOGY_ANY);
+    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+    assert_int_equal(rank.apart, APART_ANYWHERE);
+    assert_int_equal(rank.steps, 0);
+    room.rules = 1;
+    assert_int_equal(place_judge(&plan, &room, &rank), REASON_TOPOLOGY);
+    const struct cause cause = plan_cause(&plan, REASON_TOPOLOGY);
+    assert_int_equal(cause.why, REASON_RULE);
+    policy_refuse(outlook, cause, &request, &refusal);
+    assert_string_equal(refusal.text, "policy rule 1 (r): GPUs of one container, on one NUMA node");
+    /* The next room is none of the rule's; nor is a pod that demands as much by itself. */
+    room.rules = 0;
+    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+    room.rules = 1;
+    request.topology = TOPOLOGY_NVLINK;
+    plan_init(&plan, &request, outlook);
+    assert_int_equal(place_judge(&plan, &room, &rank), REASON_TOPOLOGY);
+    assert_int_equal(plan_cause(&plan, REASON_TOPOLOGY).why, REASON_TOPOLOGY);
+    request.topology = TOPOLOGY_ANY;
+    want.parts = 1; /* lies together by itself */
+    plan_init(&plan, &request, outlook);
+    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+    assert_int_equal(rank.apart, APART_LINKED);
+    outlook_unref(outlook);
+    rulebook_unref(book);
+}
+
+static bool none_told(void *user, const struct placement *placement)
+{
+    (void)placement;
+    ++*(uint32_t *)user;
+    return true;
+}
+
+static void what_does_not_fit_together_is_not_told(void **state)
+{
+    struct room room;
+    struct asking asking;
+    uint32_t told = 0;
+
+    (void)state;
+    open_room(&room, 4);
+    link_islands(&room, 2);
+    assert_int_equal(ask(&asking, &room, 3, 100, TOPOLOGY_NVLINK, PLACE_TIGHTEST), REASON_TOPOLOGY);
+    assert_int_equal(place_each(&asking.plan, &room, 1000, &told, none_told), PLACE_ALL);
+    assert_int_equal(told, 0);
+    assert_int_equal(ask(&asking, &room, 2, 100, TOPOLOGY_ANY, PLACE_TIGHTEST), REASON_NONE);
+    assert_int_equal(place_each(&asking.plan, &room, 1000, &told, none_told), PLACE_ALL);
+    assert_int_equal(told, 2); /* each island once: its two GPUs are equal */
+    open_room(&room, 64);
+    link_all_but_opposites(&room);
+    assert_int_equal(ask(&asking, &room, 33, 100, TOPOLOGY_NVLINK, PLACE_TIGHTEST),
+                     REASON_UNSEARCHED);
+    assert_int_equal(place_each(&asking.plan, &room, 1000, &told, none_told), PLACE_OUT_OF_STEPS);
+    assert_int_equal(ask(&asking, &room, 33, 100, TOPOLOGY_ANY, PLACE_TIGHTEST), REASON_NONE);
+    assert_int_equal(place_each(&asking.plan, &room, 1000000, &told, none_told),
+                     PLACE_OUT_OF_STEPS); /* nearer ones were not ruled out */
+}
+
+/* Several wants: rows of several parts stand alone, others stay together. */
+static void each_want_of_several_parts_has_its_row(void **state)
+{
+    struct want want[] = {{.container = "a", .parts = 1, .milli = 300},
+                          {.container = "b", .parts = 2, .milli = 300},
+                          {.container = "c", .parts = 1, .milli = 300},
+                          {.container = "d", .parts = 2, .milli = 300}};
+    const struct request request = {.wants = ARRAY_LEN(want), .want = want};
+    struct plan plan;
+    struct plan_rows rows;
+
+    (void)state;
+    plan_init(&plan, &request, NULL);
+    assert_int_equal(plan.rows.count, 2);
+    rows_apart(&plan, &rows);
+    assert_int_equal(rows.count, 3);
+    for (uint32_t r = 0; r < 2; r++) {
+        assert_int_equal(rows.row[r].parts, 2);
+        assert_int_equal(rows.row[r].wants, 1);
+    }
+    assert_int_equal(rows.row[2].parts, 1);
+    assert_int_equal(rows.row[2].wants, 2);
+    assert_memory_equal(rows.want, plan.rows.want, 4 * sizeof rows.want[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_choice_takes_the_best_of_all_sets),
+        cmocka_unit_test(islands_are_always_searched_to_the_end),
+        cmocka_unit_test(irregular_links_may_end_the_steps_and_then_it_says_so),
+        cmocka_unit_test(what_is_not_settled_by_rule_5_says_so),
+        cmocka_unit_test(of_many_gpus_two_may_be_the_only_ones_linked),
+        cmocka_unit_test(a_thousandth_more_is_more),
+        cmocka_unit_test(a_room_tells_if_any_gpu_does),
+        cmocka_unit_test(a_cube_mesh_gives_its_two_squares),
+        cmocka_unit_test(a_rule_may_demand_more_than_the_pod),
+        cmocka_unit_test(what_does_not_fit_together_is_not_told),
+        cmocka_unit_test(each_want_of_several_parts_has_its_row),
+    };
+    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
+}

@@ -1,0 +1,178 @@
+/* What of the free GPU the workload cannot use, GPU by GPU. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/rank/fragment.h"
+
+#include "core/rank/policy_internal.h"
+#include "support/atoms.h"
+#include "support/draw.h"
+#include "support/walk.h"
+
+static void the_fragments_of_a_node_add_up_to_what_fgd_judges(void **state)
+{
+    (void)state;
+    static struct kinds kinds;
+    uint64_t seed = 3;
+
+    for (int i = walk_steps(4000, 200); i > 0; i--) {
+        struct workload *workload = draw_workload(&seed, 30);
+        struct room room;
+        struct rest rest;
+        for (uint32_t gpus = 0; gpus < 9; gpus++) {
+            uint64_t each[GPUS_PER_NODE_MAX];
+            uint64_t sum = 0;
+            draw_room_of(&seed, gpus, &room);
+            kinds_done(&kinds);
+            kinds_init(&kinds, workload);
+            rest_of(&room, &kinds, &rest);
+            fragments_of_rest(workload, &rest, each);
+            for (uint32_t g = 0; g < rest.gpus; g++)
+                sum += each[g];
+            assert_int_equal(sum, fgd_fragment(workload, &rest));
+        }
+        workload_unref(workload);
+    }
+}
+
+/* An A100, a T4 of 400 milli, a cordoned A100, and an A100 of 190 milli; nobody holds any of it. */
+static struct node *four_gpus(void)
+{
+    struct gpu_facts gpu[] = {
+        {.id = "GPU-a", .index = 0, .milli = 1000, .model = "A100", .numa = -1, .healthy = true},
+        {.id = "GPU-b", .index = 1, .milli = 400, .model = "T4", .numa = -1, .healthy = true},
+        {.id = "GPU-c",
+         .index = 2,
+         .milli = 1000,
+         .model = "A100",
+         .healthy = true,
+         .cordoned = true},
+        {.id = "GPU-d", .index = 3, .milli = 190, .model = "A100", .numa = -1, .healthy = true}};
+    const struct inventory inventory = {
+        .node = "n", .uid = "n", .source = SOURCE_ANNOTATION, .gpus = 4, .gpu = gpu};
+
+    return node_from_inventory(&inventory, NULL, atoms);
+}
+
+static void assert_fragments(const struct node *node, const struct workload_class *class,
+                             uint32_t classes, const uint32_t expected[4])
+{
+    struct workload *workload = workload_new(class, classes);
+    struct fragments *fragments = fragments_new(workload);
+    uint32_t milli[GPUS_PER_NODE_MAX];
+
+    for (int again = 0; again < 2; again++) {
+        memset(milli, 0xFF, sizeof milli); /* all of it is written */
+        fragments_of_node(fragments, node, milli);
+        for (uint32_t i = 0; i < 4; i++)
+            assert_int_equal(milli[i], expected[i]);
+        for (uint32_t i = 4; i < GPUS_PER_NODE_MAX; i++)
+            assert_int_equal(milli[i], 0);
+    }
+    fragments_free(fragments);
+    workload_unref(workload);
+}
+
+static void what_a_shape_can_use_depends_on_size_model_gpus_and_cpu(void **state)
+{
+    (void)state;
+    const char *a100[] = {"A100"};
+    struct node *node = four_gpus();
+    struct workload_class class = {.parts = 1, .milli = 190, .count = 5};
+
+    assert_fragments(node, &class, 1, (const uint32_t[]){0, 0, 0, 0});
+    class.milli = 191;
+    assert_fragments(node, &class, 1, (const uint32_t[]){0, 0, 0, 190});
+    class.models = 1;
+    class.model = a100;
+    assert_fragments(node, &class, 1, (const uint32_t[]){0, 400, 0, 190});
+    class.parts = 2; /* of A100s, only one has room for it */
+    assert_fragments(node, &class, 1, (const uint32_t[]){1000, 400, 0, 190});
+    class = (struct workload_class){.parts = 0, .count = 1};
+    assert_fragments(node, &class, 1, (const uint32_t[]){1000, 400, 0, 190});
+    class = (struct workload_class){.parts = 1, .milli = 100, .count = 1, .host = {4000, 0}};
+    struct node *full = node_with_host(node, &(struct host){3999, 0});
+    assert_fragments(full, &class, 1, (const uint32_t[]){1000, 400, 0, 190});
+    node_unref(full);
+    full = node_with_host(node, &(struct host){4000, 0});
+    assert_fragments(full, &class, 1, (const uint32_t[]){0, 0, 0, 0});
+    node_unref(full);
+    node_unref(node);
+}
+
+static void each_shape_weighs_as_often_as_it_comes(void **state)
+{
+    (void)state;
+    const struct workload_class class[] = {{.parts = 1, .milli = 100, .count = 2},
+                                           {.parts = 1, .milli = 300, .count = 3},
+                                           {.parts = 1, .milli = 500, .count = 1}};
+    struct node *node = four_gpus();
+
+    /* A sixth of the pods cannot use the T4, two thirds not the smallest GPU: 66.7 and 126.7. */
+    assert_fragments(node, class, 3, (const uint32_t[]){0, 67, 0, 127});
+    const struct workload_class two[] = {{.parts = 1, .milli = 191, .count = 4},
+                                         {.parts = 1, .milli = 100, .count = 3}};
+    assert_fragments(node, two, 2, (const uint32_t[]){0, 0, 0, 109}); /* 108.57 */
+    node_unref(node);
+}
+
+static void without_a_workload_nothing_is_a_fragment(void **state)
+{
+    (void)state;
+    struct node *node = four_gpus();
+
+    assert_fragments(node, NULL, 0, (const uint32_t[]){0, 0, 0, 0});
+    node_unref(node);
+    fragments_free(NULL);
+}
+
+static void a_snapshot_knows_the_workload_or_none(void **state)
+{
+    (void)state;
+    const struct workload_class class = {.parts = 1, .milli = 500, .count = 1};
+    struct workload *workload = workload_new(&class, 1);
+    struct outlook *outlook = outlook_new(POLICY_BINPACK, 0, workload);
+    struct outlook *without = outlook_new(POLICY_BINPACK, 0, NULL);
+    struct node *node = four_gpus();
+    uint32_t milli[GPUS_PER_NODE_MAX];
+
+    assert_null(fragments_new_for(&(struct snapshot){.outlook = NULL}));
+    assert_null(fragments_new_for(&(struct snapshot){.outlook = without}));
+    struct fragments *fragments = fragments_new_for(&(struct snapshot){.outlook = outlook});
+    fragments_of_node(fragments, node, milli);
+    assert_int_equal(milli[1], 400);
+    fragments_of_node(NULL, node, milli);
+    assert_int_equal(milli[1], 0);
+    fragments_free(fragments);
+    node_unref(node);
+    outlook_unref(outlook);
+    outlook_unref(without);
+    workload_unref(workload);
+}
+
+static void gpus_beyond_the_most_have_no_fragment(void **state)
+{
+    (void)state;
+    const uint32_t milli[GPUS_PER_NODE_MAX] = {[0] = 1, [GPUS_PER_NODE_MAX - 1] = 2};
+    assert_int_equal(fragment_at(milli, 0), 1);
+    assert_int_equal(fragment_at(milli, GPUS_PER_NODE_MAX - 1), 2);
+    assert_int_equal(fragment_at(milli, GPUS_PER_NODE_MAX), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpus_beyond_the_most_have_no_fragment),
+        cmocka_unit_test(the_fragments_of_a_node_add_up_to_what_fgd_judges),
+        cmocka_unit_test(what_a_shape_can_use_depends_on_size_model_gpus_and_cpu),
+        cmocka_unit_test(each_shape_weighs_as_often_as_it_comes),
+        cmocka_unit_test(without_a_workload_nothing_is_a_fragment),
+        cmocka_unit_test(a_snapshot_knows_the_workload_or_none),
+    };
+    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
+}

@@ -1,0 +1,487 @@
+/* The orders of all policies over a whole cluster: prices, keys, edges, the budget per question. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/answer/filter.h"
+
+#include "core/rank/judge.h"
+#include "support/core_fixture.h"
+#include "support/draw.h"
+#include "support/policy_fixture.h"
+#include "support/walk.h"
+
+/*
+ * Prices
+ */
+
+/* Dearer nodes rank behind all cheaper ones, however well a pod would fit there. */
+static void nodes_rank_by_the_price_of_their_gpus_first(void **state)
+{
+    static const enum policy_kind kinds[] = {POLICY_BINPACK, POLICY_FIRSTFIT, POLICY_SPREAD,
+                                             POLICY_FGD, POLICY_ROLLOUT};
+    struct core_fixture *core = *state;
+    struct asked asked;
+    uint32_t dearer = 0;
+    cluster_show(core, false);
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+        cluster_set_levels(core, kinds[k], SHAPES);
+        cluster_ask(&asked, core, cluster_shape(core, 0), NULL);
+        assert_true(asked.answer.candidates > 10);
+        for (uint32_t i = 1; i < asked.answer.candidates; i++) {
+            const uint32_t before = asked.answer.candidate[i - 1].rank.price;
+            assert_true(before > 0 && before <= asked.answer.candidate[i].rank.price);
+            dearer += before < asked.answer.candidate[i].rank.price;
+        }
+        cluster_ask_done(&asked);
+    }
+    assert_true(dearer >= ARRAY_LEN(kinds));
+}
+
+static void every_lost_place_has_its_price(void **state)
+{
+    (void)state;
+    struct workload_class class[3] = {{.parts = 2, .milli = 1000, .count = 3},
+                                      {.parts = 4, .milli = 1000, .count = 2},
+                                      {.parts = 8, .milli = 1000, .count = 1}};
+    struct workload *workload = workload_new(class, 3);
+    struct outlook *outlook = outlook_new(POLICY_ROLLOUT, 0, workload);
+    const struct loss loss = {.count = {5, 3, 2}};
+    outlook->price[0] = 1;
+    outlook->price[1] = 100;
+    outlook->price[2] = 10000;
+    assert_int_equal(loss_price(outlook, &loss), 20305);
+    outlook_unref(outlook);
+    workload_unref(workload);
+}
+
+/*
+ * Orders
+ */
+
+static void policies_have_names(void **state)
+{
+    (void)state;
+    enum policy_kind kind;
+    for (enum policy_kind i = 0; i < POLICIES; i++) {
+        assert_true(policy_of_name(text_of(policy_name(i)), &kind));
+        assert_int_equal(kind, i);
+        assert_true(strlen(policy_help(i)) > 0);
+        assert_int_equal(policy_needs_workload(i), i == POLICY_FGD || i == POLICY_ROLLOUT);
+    }
+    assert_string_equal(policy_name(POLICY_ROLLOUT), "rollout");
+    assert_int_equal(policy_served(POLICY_BINPACK), POLICY_BINPACK);
+    assert_int_equal(policy_served(POLICY_FIRSTFIT), POLICY_BINPACK);
+    assert_int_equal(policy_served(POLICY_SPREAD), POLICY_SPREAD);
+    assert_int_equal(policy_served(POLICY_FGD), POLICY_ROLLOUT);
+    assert_int_equal(policy_served(POLICY_ROLLOUT), POLICY_ROLLOUT);
+    assert_false(policy_of_name(TEXT("binpac"), &kind));
+    assert_false(policy_of_name(TEXT(""), &kind));
+}
+
+static void each_rule_decides_before_the_next(void **state)
+{
+    (void)state;
+    struct names *names = names_new();
+    const struct atom *a = names_intern(names, TEXT("a"));
+    const struct atom *b = names_intern(names, TEXT("b"));
+    /* Each is worse than the one before it by one rule, and better by all later ones. */
+    const struct rank worse[] = {
+        {.key = {1, 1, 1}, .order = 1, .node = a, .turn = 1},
+        {.key = {1, 1, 1}, .order = 1, .node = a, .turn = 2},
+        {.key = {1, 1, 1}, .order = 1, .node = b},
+        {.key = {1, 1, 1}, .order = 2, .node = a},
+        {.key = {1, 1, 2}, .node = a},
+        {.key = {1, 2}, .node = a},
+        {.key = {2}, .node = a},
+        {.pool = 1, .node = a},
+        {.apart = APART_NUMA, .node = a},
+        {.price = 1, .node = a},
+        {.unjudged = true, .node = a},
+        {.behind = true, .node = a},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(worse); i++)
+        for (size_t k = 0; k < i; k++) {
+            assert_true(order_cmp(&worse[k], &worse[i]) < 0);
+            assert_true(order_cmp(&worse[i], &worse[k]) > 0);
+        }
+    names_free(names);
+}
+
+static void draw_rank(uint64_t *seed, const struct atom *const node[3], struct rank *out)
+{
+    *out = (struct rank){.node = node[draw_below(seed, 3)]};
+    out->behind = draw_below(seed, 2) == 0;
+    out->unjudged = draw_below(seed, 2) == 0;
+    out->price = draw_below(seed, 2);
+    out->apart = (enum apart)draw_below(seed, 2);
+    out->pool = draw_below(seed, 2);
+    for (size_t i = 0; i < ARRAY_LEN(out->key); i++)
+        out->key[i] = (int64_t)draw_below(seed, 3) - 1;
+    out->order = draw_below(seed, 2);
+}
+
+static void the_order_is_total(void **state)
+{
+    (void)state;
+    struct names *names = names_new();
+    const struct atom *node[] = {names_intern(names, TEXT("a")), names_intern(names, TEXT("a-1")),
+                                 names_intern(names, TEXT("b"))};
+    uint64_t seed = 42;
+    uint32_t ordered = 0;
+    for (int i = 0; i < walk_steps(200000, 20000); i++) {
+        struct rank rank[3];
+        for (uint32_t k = 0; k < 3; k++) {
+            draw_rank(&seed, node, &rank[k]);
+            rank[k].turn = k;
+        }
+        const bool ab = order_cmp(&rank[0], &rank[1]) < 0;
+        const bool bc = order_cmp(&rank[1], &rank[2]) < 0;
+        assert_int_equal(order_cmp(&rank[1], &rank[0]) > 0, ab);
+        if (ab != bc)
+            continue;
+        assert_int_equal(order_cmp(&rank[0], &rank[2]) < 0, ab);
+        ordered++;
+    }
+    assert_true(ordered > 0);
+    names_free(names);
+}
+
+/* Does it abort to compare these? */
+static bool order_aborts(const struct rank *a, const struct rank *b)
+{
+    int status;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)freopen("/dev/null", "w", stderr);
+        (void)signal(SIGABRT, SIG_DFL);
+        _exit(order_cmp(a, b) < 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static void no_two_candidates_are_equal(void **state)
+{
+    (void)state;
+    struct names *names = names_new();
+    const struct atom *a = names_intern(names, TEXT("a"));
+    const struct rank third = {.node = a, .turn = 3};
+    const struct rank fourth = {.node = a, .turn = 4};
+    const struct rank nowhere = {.price = 1};
+    assert_false(order_aborts(&third, &fourth));
+    assert_true(order_aborts(&third, &third));
+    assert_true(order_aborts(&nowhere, &third));
+    assert_true(order_aborts(&third, &nowhere));
+    names_free(names);
+}
+
+static void the_order_of_nodes_is_that_of_the_seed(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked one;
+    struct asked other;
+    cluster_show(core, false);
+    for (uint32_t seed = 0; seed < 2; seed++) {
+        struct outlook *outlook = outlook_new(POLICY_FIRSTFIT, seed, NULL);
+        ledger_set_outlook(core->ledger, outlook);
+        outlook_unref(outlook);
+        cluster_ask(seed == 0 ? &one : &other, core, cluster_shape(core, 0), NULL);
+    }
+    uint32_t moved = 0;
+    assert_int_equal(one.answer.candidates, NODES);
+    for (uint32_t i = 0; i < NODES; i++) {
+        moved += one.answer.candidate[i].name != other.answer.candidate[i].name;
+        assert_true(i == 0 ||
+                    one.answer.candidate[i - 1].rank.order < one.answer.candidate[i].rank.order);
+    }
+    assert_true(moved > NODES / 2);
+    cluster_ask_done(&one);
+    cluster_ask_done(&other);
+}
+
+static int64_t key_of(struct core_fixture *core, const char *wanted)
+{
+    struct request *request = core_request(core, wanted != NULL ? wanted : "1");
+    struct asked asked;
+    request->wants = wanted != NULL;
+    cluster_ask(&asked, core, request, NULL);
+    assert_int_equal(asked.answer.candidates, 1);
+    const int64_t key = asked.answer.candidate[0].rank.key[0];
+    cluster_ask_done(&asked);
+    return key;
+}
+
+static void an_empty_workload_prefers_only_the_fuller_node(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}};
+    const struct core_gpu tiny = {.index = 0, .milli = 1};
+    assert_int_equal(core_node(core, "n-0", gpu, 2), VERDICT_OK);
+    cluster_set_policy(core, POLICY_ROLLOUT, 0);
+    assert_int_equal(key_of(core, "1000"), 150);
+    assert_int_equal(key_of(core, NULL), 300);
+    cluster_set_policy(core, POLICY_FGD, 0);
+    assert_int_equal(key_of(core, "1000"), 0);
+    assert_int_equal(core_node(core, "n-0", &tiny, 1), VERDICT_OK);
+    cluster_set_policy(core, POLICY_ROLLOUT, 0);
+    assert_int_equal(key_of(core, NULL), 300);
+    assert_int_equal(core_node(core, "n-0", NULL, 0), VERDICT_OK);
+    assert_int_equal(key_of(core, NULL), 0);
+}
+
+/* Two GPUs that are no use to pods of 800: the more of them a pod takes, the better. */
+static void the_charge_is_that_of_the_place_that_the_policy_takes(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu[] = {{.index = 0, .milli = 700}, {.index = 1, .milli = 400}};
+    const struct workload_class class = {.parts = 1, .milli = 800, .count = 1};
+    struct workload *workload = workload_new(&class, 1);
+    const struct text name = text_of(cluster_node(core, 0));
+    assert_int_equal(core_node(core, name.at, gpu, 2), VERDICT_OK);
+    for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
+        struct outlook *outlook =
+            outlook_new(kind, SEED, policy_needs_workload(kind) ? workload : NULL);
+        struct asked asked;
+        ledger_set_outlook(core->ledger, outlook);
+        outlook_unref(outlook);
+        cluster_ask(&asked, core, core_request(core, "i700+400"), NULL);
+        assert_int_equal(asked.answer.candidates, 1);
+        const struct candidate *best = &asked.answer.candidate[0];
+        assert_int_equal(best->rank.charge_milli, best->placement->charge_milli);
+        if (policy_needs_workload(kind))
+            assert_int_equal(best->rank.charge_milli, 1100);
+        cluster_ask_done(&asked);
+    }
+    workload_unref(workload);
+}
+
+/* Without a GPU there is nothing to reserve, but the order counts: CPU is taken from GPU hosts. */
+static void a_pod_without_gpus_is_ranked(void **state)
+{
+    struct core_fixture *core = *state;
+    struct asked asked;
+    struct request *request = cluster_shape(core, 2);
+    request->wants = 0;
+    cluster_show(core, false);
+    for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
+        cluster_set_policy(core, kind, SHAPES);
+        cluster_ask(&asked, core, request, NULL);
+        assert_int_equal(asked.answer.verdict, FILTER_FITS);
+        assert_int_equal(asked.answer.candidates, NODES);
+        assert_int_equal(asked.answer.candidate[0].placement->parts, 0);
+        assert_int_equal(asked.answer.candidate[0].rank.judged, policy_needs_workload(kind));
+        assert_true(asked.answer.candidate[0].rank.exact);
+        cluster_ask_done(&asked);
+    }
+}
+
+static void a_node_keeps_what_its_pods_leave_of_the_host(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct host host = cluster_host(5000);
+    cluster_show(core, false);
+    assert_false(ledger_set_host(core->ledger, TEXT("nobody"), &host));
+    assert_true(ledger_set_host(core->ledger, TEXT("n-0"), &host));
+    assert_int_equal(core_reserve(core, "p", "n-0", "300"), VERDICT_OK);
+    cluster_show_node(core, 0, 2, 0);
+    const struct node *node = ledger_node(core->ledger, TEXT("n-0"));
+    struct room room;
+    room_of(node, &room);
+    assert_int_equal(node->gpus, 2);
+    assert_true(room.host_known);
+    assert_int_equal(room.host.cpu_milli, 5000);
+    assert_int_equal(room.host.memory_mib, 64000);
+    room_without(node, NULL, 0, &room);
+    assert_true(room.host_known);
+    assert_int_equal(room.host.cpu_milli, 5000);
+    room_of(ledger_node(core->ledger, TEXT("n-7")), &room);
+    assert_false(room.host_known);
+    ledger_assert_valid(core->ledger);
+}
+
+/*
+ * What is too large to be judged whole
+ */
+
+/* 30 containers on 16 half full GPUs: far more layouts than are judged. */
+static void more_layouts_than_are_judged_still_get_a_place(void **state)
+{
+    struct core_fixture *core = *state;
+    char many[30 * 4] = "";
+    struct core_gpu gpu[16];
+    struct asked asked;
+    for (uint32_t i = 0; i < ARRAY_LEN(gpu); i++)
+        gpu[i] = (struct core_gpu){.index = i, .milli = 500 + 10 * i};
+    assert_int_equal(core_node(core, "n-0", gpu, ARRAY_LEN(gpu)), VERDICT_OK);
+    for (uint32_t i = 0; i < 30; i++)
+        (void)snprintf(many + strlen(many), sizeof many - strlen(many), "%s%u", i > 0 ? "+" : "",
+                       i % 7 < 3 ? 90 : 70);
+    static const enum policy_kind kinds[] = {POLICY_FGD, POLICY_ROLLOUT, POLICY_SPREAD,
+                                             POLICY_FIRSTFIT};
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        cluster_set_policy(core, kinds[i], SHAPES);
+        cluster_ask(&asked, core, core_request(core, many), NULL);
+        assert_int_equal(asked.answer.candidates, 1);
+        const struct candidate *best = &asked.answer.candidate[0];
+        assert_int_equal(best->placement->parts, 30);
+        assert_int_equal(best->rank.exact, kinds[i] == POLICY_FIRSTFIT);
+        assert_int_equal(best->placement->exact, best->rank.exact);
+        assert_int_equal(best->rank.judged, policy_needs_workload(kinds[i]) ? LAYOUTS_MAX + 1 : 0);
+        cluster_ask_done(&asked);
+        /* one container, whose four parts have 1,820 places */
+        cluster_ask(&asked, core, core_request(core, "400x4"), NULL);
+        best = &asked.answer.candidate[0];
+        assert_int_equal(best->placement->parts, 4);
+        assert_int_equal(best->rank.exact, !policy_needs_workload(kinds[i]));
+        assert_int_equal(best->placement->exact, best->rank.exact);
+        cluster_ask_done(&asked);
+    }
+}
+
+/* 17 rows on 64 GPUs: more cells than a walk has. */
+static void a_request_that_is_too_large_to_walk_over_gets_the_greedy_place(void **state)
+{
+    struct core_fixture *core = *state;
+    char many[17 * 4] = "";
+    struct core_gpu gpu[GPUS_PER_NODE_MAX];
+    struct asked asked;
+    for (uint32_t i = 0; i < ARRAY_LEN(gpu); i++)
+        gpu[i] = (struct core_gpu){.index = i};
+    assert_int_equal(core_node(core, "n-0", gpu, ARRAY_LEN(gpu)), VERDICT_OK);
+    for (uint32_t i = 0; i < 17; i++)
+        (void)snprintf(many + strlen(many), sizeof many - strlen(many), "%s%u", i > 0 ? "+" : "",
+                       10 + i);
+    for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
+        cluster_set_policy(core, kind, SHAPES);
+        cluster_ask(&asked, core, core_request(core, many), NULL);
+        assert_int_equal(asked.answer.candidates, 1);
+        const struct candidate *best = &asked.answer.candidate[0];
+        assert_int_equal(best->placement->parts, 17);
+        assert_int_equal(best->rank.charge_milli, best->placement->charge_milli);
+        assert_int_equal(best->rank.judged, policy_needs_workload(kind));
+        cluster_ask_done(&asked);
+    }
+}
+
+/*
+ * The budget of a question
+ */
+
+/* A question that names the nodes of the cluster in turn, many times. */
+static void ask_often(struct core_fixture *core, const struct snapshot *snapshot,
+                      const struct request *request, uint32_t names, struct judge *judge,
+                      struct filter_answer *answer)
+{
+    struct text *name = arena_array(&core->arena, names, sizeof *name);
+    for (uint32_t i = 0; i < names; i++)
+        name[i] = text_of(cluster_node(core, i % NODES));
+    const struct filter_question question = {
+        .snapshot = snapshot, .request = request, .names = names, .name = name, .judge = judge};
+    filter_ask(&question, &core->arena, answer);
+    assert_int_equal(answer->candidates, answer->fitting);
+}
+
+/* How many are judged: those that come first, as long as their work is within the budget. */
+static uint32_t assert_budget(const struct filter_answer *answer, uint32_t names, uint64_t paid)
+{
+    const struct candidate **by_name = xcalloc(names, sizeof(struct candidate *));
+    uint64_t work = paid;
+    uint32_t judged = 0;
+    for (uint32_t i = 0; i < answer->candidates; i++)
+        by_name[answer->candidate[i].name] = &answer->candidate[i];
+    for (uint32_t i = 0; i < names; i++) {
+        if (by_name[i] == NULL)
+            continue; /* it does not fit, and costs nothing */
+        const struct rank *rank = &by_name[i]->rank;
+        assert_int_equal(rank->unjudged, work >= WORK_MAX);
+        assert_true(rank->unjudged ? rank->work == 0 && rank->judged == 0 : rank->work > 0);
+        work += rank->work;
+        judged += !rank->unjudged;
+    }
+    for (uint32_t i = 0; i < answer->candidates; i++)
+        assert_int_equal(answer->candidate[i].rank.unjudged, i >= judged);
+    xfree(by_name);
+    return judged;
+}
+
+static void nodes_beyond_the_budget_of_a_question_rank_behind(void **state)
+{
+    enum { NAMES = 120000 };
+    struct core_fixture *core = *state;
+    struct filter_answer cold;
+    struct filter_answer warm;
+    cluster_show(core, false);
+    static const enum policy_kind kinds[] = {POLICY_ROLLOUT, POLICY_FGD};
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        cluster_set_policy(core, kinds[i], SHAPES);
+        const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+        struct judge *judge = judge_new();
+        const uint32_t names = kinds[i] == POLICY_FGD ? 4 * NAMES : NAMES;
+        const struct request *request = core_request(core, "100");
+        ask_often(core, snapshot, request, names, judge, &cold);
+        const uint32_t judged = assert_budget(&cold, names, 0);
+        assert_true(judged > NODES && judged < cold.candidates);
+        /* Now each node is known, and the answer is the same. */
+        const uint64_t made = judge_counts(judge).made;
+        ask_often(core, snapshot, request, names, judge, &warm);
+        assert_int_equal(judge_counts(judge).made, made);
+        assert_int_equal(assert_budget(&warm, names, 0), judged);
+        for (uint32_t c = 0; c < cold.candidates; c++)
+            assert_int_equal(warm.candidate[c].name, cold.candidate[c].name);
+        judge_free(judge);
+        snapshot_unref(snapshot);
+    }
+}
+
+/* The search for several containers is paid for in advance, on each node that is named. */
+static void a_question_about_several_containers_pays_for_its_search_first(void **state)
+{
+    enum { ALL = WORK_MAX / SEARCH_WORK };
+    struct core_fixture *core = *state;
+    struct filter_answer answer;
+    cluster_show(core, false);
+    const struct request *request = core_request(core, "300+200");
+    for (enum policy_kind kind = POLICY_FIRSTFIT; kind < POLICIES; kind++) {
+        cluster_set_policy(core, kind, SHAPES);
+        const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+        ask_often(core, snapshot, request, ALL - 1, NULL, &answer);
+        const uint32_t judged = assert_budget(&answer, ALL - 1, (ALL - 1) * SEARCH_WORK);
+        assert_true(judged > 0 && judged <= 2 * SEARCH_WORK);
+        ask_often(core, snapshot, request, ALL, NULL, &answer);
+        assert_int_equal(assert_budget(&answer, ALL, (uint64_t)ALL * SEARCH_WORK), 0);
+        snapshot_unref(snapshot);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, core_set_up, core_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(nodes_rank_by_the_price_of_their_gpus_first),
+        cmocka_unit_test(every_lost_place_has_its_price),
+        TEST(policies_have_names),
+        TEST(each_rule_decides_before_the_next),
+        TEST(the_order_is_total),
+        TEST(no_two_candidates_are_equal),
+        TEST(the_order_of_nodes_is_that_of_the_seed),
+        TEST(an_empty_workload_prefers_only_the_fuller_node),
+        TEST(the_charge_is_that_of_the_place_that_the_policy_takes),
+        TEST(a_pod_without_gpus_is_ranked),
+        TEST(a_node_keeps_what_its_pods_leave_of_the_host),
+        TEST(more_layouts_than_are_judged_still_get_a_place),
+        TEST(a_request_that_is_too_large_to_walk_over_gets_the_greedy_place),
+        TEST(nodes_beyond_the_budget_of_a_question_rank_behind),
+        TEST(a_question_about_several_containers_pays_for_its_search_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

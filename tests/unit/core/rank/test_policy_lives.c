@@ -1,0 +1,457 @@
+/*
+ * What a ledger and a judge keep, compared with what is counted anew: the supply that prices
+ * follow; and in random lives of a ledger every answer, rule b by all pairs of GPUs, and merits by
+ * the formulas of policy.h.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/answer/filter.h"
+
+#include "core/ledger/ledger_internal.h"
+#include "support/core_fixture.h"
+#include "support/draw.h"
+#include "support/policy_fixture.h"
+#include "support/walk.h"
+
+/*
+ * Prices
+ */
+
+/* The prices that the ledger's nodes have now, counted anew. */
+static void count_supply(const struct ledger *ledger, struct supply *out)
+{
+    const struct workload *workload = ledger->outlook->workload;
+    struct kinds *kinds = xmalloc(sizeof *kinds);
+    const struct node *node;
+    struct room room;
+    struct rest rest;
+    struct slots slots;
+
+    *out = (struct supply){0};
+    kinds_init(kinds, workload);
+    for (size_t at = 0; (node = ledger_next_node(ledger, &at)) != NULL;) {
+        room_of(node, &room);
+        rest_of(&room, kinds, &rest);
+        slots_of(workload, &rest, &slots);
+        out->nodes += node->gpus > 0;
+        out->free_milli += rest.free_milli;
+        for (uint32_t i = 0; i < workload->scarces; i++)
+            out->slots[i] += slots.count[i];
+    }
+    kinds_freep(&kinds);
+}
+
+static void assert_supply(const struct ledger *ledger)
+{
+    struct supply supply;
+    if (ledger->outlook == NULL || ledger->outlook->kind != POLICY_ROLLOUT)
+        return;
+    count_supply(ledger, &supply);
+    assert_int_equal(ledger->supply.nodes, supply.nodes);
+    assert_int_equal(ledger->supply.free_milli, supply.free_milli);
+    assert_memory_equal(ledger->supply.slots, supply.slots, sizeof supply.slots);
+}
+
+static void prices_follow_after_every_20_grants(void **state)
+{
+    struct core_fixture *core = *state;
+    int64_t price[WORKLOAD_SCARCE_MAX];
+    struct supply supply;
+    cluster_show(core, false);
+    assert_int_equal(core_node(core, "empty", NULL, 0), VERDICT_OK);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    assert_supply(core->ledger);
+    assert_int_equal(core->ledger->supply.nodes, NODES);
+    const struct outlook *first = ledger_outlook(core->ledger);
+    assert_true(first->workload->scarces > 0);
+    count_supply(core->ledger, &supply);
+    scarcity_prices(first->workload, &supply, price);
+    assert_memory_equal(first->price, price, first->workload->scarces * sizeof price[0]);
+
+    for (uint32_t i = 0; i < PRICE_EVERY; i++) {
+        assert_ptr_equal(ledger_outlook(core->ledger), first);
+        const char *uid = arena_printf(&core->arena, "p-%u", i);
+        const char *node = cluster_node(core, 3 + 4 * (i % 5));
+        assert_int_equal(core_reserve(core, uid, node, i < 5 ? "2000" : "100"), VERDICT_OK);
+    }
+    const struct outlook *second = ledger_outlook(core->ledger);
+    assert_ptr_not_equal(second, first);
+    count_supply(core->ledger, &supply);
+    scarcity_prices(second->workload, &supply, price);
+    assert_memory_equal(second->price, price, second->workload->scarces * sizeof price[0]);
+    assert_int_equal(second->kind, POLICY_ROLLOUT);
+    assert_int_equal(second->seed, SEED);
+    for (uint32_t i = 1; i < PRICE_EVERY; i++)
+        assert_int_equal(core_reserve(core, arena_printf(&core->arena, "q-%u", i), "n-3", "10"),
+                         VERDICT_OK);
+    assert_ptr_equal(ledger_outlook(core->ledger), second);
+    assert_int_equal(core_reserve(core, "last", "n-3", "10"), VERDICT_OK);
+    assert_ptr_not_equal(ledger_outlook(core->ledger), second);
+}
+
+static void what_is_undone_counts_no_more(void **state)
+{
+    struct core_fixture *core = *state;
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    const struct supply before = core->ledger->supply;
+    assert_int_equal(core_reserve(core, "p", "n-3", "4000"), VERDICT_OK);
+    assert_memory_not_equal(&core->ledger->supply, &before, sizeof before);
+    core_undo(core);
+    assert_memory_equal(core->ledger->supply.slots, before.slots, sizeof before.slots);
+    assert_int_equal(core->ledger->supply.free_milli, before.free_milli);
+}
+
+static void a_ledger_without_prices_counts_nothing(void **state)
+{
+    struct core_fixture *core = *state;
+    cluster_show(core, false);
+    assert_null(ledger_outlook(core->ledger));
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    assert_non_null(core->ledger->kinds);
+    cluster_set_policy(core, POLICY_ROLLOUT, 5); /* one class of several GPUs */
+    assert_int_equal(ledger_outlook(core->ledger)->workload->scarces, 1);
+    assert_non_null(core->ledger->kinds);
+    cluster_set_policy(core, POLICY_ROLLOUT, 3); /* none */
+    assert_null(core->ledger->kinds);
+    assert_int_equal(core->ledger->supply.nodes, 0);
+    cluster_set_policy(core, POLICY_FGD, SHAPES);
+    assert_null(core->ledger->kinds);
+    cluster_set_policy(core, POLICY_SPREAD, SHAPES);
+    assert_null(core->ledger->kinds);
+    ledger_set_outlook(core->ledger, NULL);
+    assert_null(ledger_outlook(core->ledger));
+}
+
+/*
+ * A random life of a ledger
+ */
+
+struct life {
+    struct core_fixture *core;
+    struct judge *judge;
+    uint64_t seed;
+    uint32_t pods;
+    uint32_t bound;
+    enum policy_kind kind;
+    bool linked; /* nodes tell of links, and pods demand some */
+    uint32_t near[APART_ANYWHERE + 1];
+    bool levels;
+    uint32_t raised; /* pods whose shares were raised */
+};
+
+/* How near a want of two parts can lie, by all pairs of GPUs. */
+static enum apart nearest_pair(const struct node *node, const struct request *request)
+{
+    const struct want *want = &request->want[0];
+    enum apart nearest = APART_ANYWHERE;
+
+    assert_int_equal(want->parts, 2);
+    for (uint32_t a = 0; a < node->gpus; a++)
+        for (uint32_t b = 0; b < a; b++) {
+            const struct gpu *gpu[] = {&node->gpu[a], &node->gpu[b]};
+            bool fits = true;
+            for (uint32_t i = 0; i < 2; i++)
+                fits = fits && gpu_closed(gpu[i]) == REASON_NONE &&
+                       gpu_free(gpu[i]) >= want->milli &&
+                       request_takes_model(request, atom_text(gpu[i]->model));
+            const bool numa = gpu[0]->numa >= 0 && gpu[0]->numa == gpu[1]->numa;
+            if (!fits || (request->topology == TOPOLOGY_NUMA && !numa))
+                continue;
+            const enum apart apart = (gpu[0]->peers >> b & 1) != 0 ? APART_LINKED
+                                     : numa                        ? APART_NUMA
+                                                                   : APART_ANYWHERE;
+            nearest = apart < nearest ? apart : nearest;
+        }
+    return nearest;
+}
+
+/* The nodes that are judged come in the order of rule b, each with the nearest way that it has. */
+static void assert_near(struct life *life, const struct request *request,
+                        const struct filter_answer *answer)
+{
+    if (!life->linked || request->wants != 1 || request->want[0].parts != 2)
+        return;
+    for (uint32_t i = 0; i < answer->candidates; i++) {
+        const struct candidate *candidate = &answer->candidate[i];
+        assert_int_equal(candidate->rank.apart, nearest_pair(candidate->node, request));
+        assert_true(i == 0 || candidate[-1].rank.apart <= candidate->rank.apart);
+        assert_true(request->topology != TOPOLOGY_NVLINK || candidate->rank.apart == APART_LINKED);
+        life->near[candidate->rank.apart]++;
+    }
+    if (answer->candidates > 0)
+        assert_int_equal(answer->candidate[0].placement->apart, answer->candidate[0].rank.apart);
+}
+
+static void place_one(struct life *life)
+{
+    struct core_fixture *core = life->core;
+    struct request *request = cluster_shape(core, draw_below(&life->seed, 23));
+    struct asked with;
+    struct asked without;
+
+    if (draw_below(&life->seed, 12) == 0)
+        request->wants = 0; /* only CPU and memory: ranked, never reserved */
+    else if (life->linked && request->want[0].parts > 1)
+        request->topology = (enum topology)draw_below(&life->seed, TOPOLOGIES);
+    if (life->levels && draw_below(&life->seed, 2) == 0)
+        request->memory_mib = 2000 * (1 + draw_below(&life->seed, 8));
+    cluster_ask(&with, core, request, life->judge);
+    cluster_ask(&without, core, request, NULL);
+    assert_same_answers(&with.answer, &without.answer);
+    assert_near(life, request, &with.answer);
+    if (with.answer.verdict == FILTER_FITS && request->wants > 0) {
+        const char *uid = arena_printf(&core->arena, "p-%u", life->pods++);
+        const struct candidate *best = &with.answer.candidate[0];
+        assert_int_equal(core_reserve_for(core, uid, best->node->name->text, request), VERDICT_OK);
+        const struct allocation *made = ledger_find(core->ledger, text_of(uid));
+        struct share share[PARTS_MAX];
+        place_shares(best->placement, request, best->node, share);
+        assert_int_equal(made->is.shares, best->placement->parts);
+        for (uint32_t i = 0; i < made->is.shares; i++) { /* bind chooses what filter has chosen */
+            assert_ptr_equal(made->is.share[i].gpu, share[i].gpu);
+            assert_int_equal(made->is.share[i].milli, share[i].milli);
+            assert_int_equal(made->is.share[i].asked, share[i].asked);
+        }
+        life->raised += best->placement->raised_milli > 0;
+    }
+    cluster_ask_done(&with);
+    cluster_ask_done(&without);
+}
+
+static void end_one(struct life *life)
+{
+    const uint32_t pod = draw_below(&life->seed, life->pods + 1);
+    const char *uid = arena_printf(&life->core->arena, "p-%u", pod);
+    if (ledger_find(life->core->ledger, text_of(uid)) != NULL)
+        assert_int_equal(core_step(life->core, COMMAND_RELEASE, uid), VERDICT_OK);
+}
+
+static void change_one(struct life *life)
+{
+    const uint32_t node = draw_below(&life->seed, NODES);
+    const struct host host = cluster_host(draw_below(&life->seed, 30000));
+    if (draw_below(&life->seed, 2) == 0)
+        assert_true(
+            ledger_set_host(life->core->ledger, text_of(cluster_node(life->core, node)), &host));
+    else
+        cluster_show_node(life->core, node, draw_below(&life->seed, GPUS + 1),
+                          life->linked ? draw_below(&life->seed, 1000) : 0);
+}
+
+static void live(struct life *life, int steps)
+{
+    for (int i = 0; i < steps; i++) {
+        if (i % 90 == 40) {
+            life->kind = life->linked               ? (life->kind + 1) % POLICIES
+                         : life->kind == POLICY_FGD ? POLICY_ROLLOUT
+                                                    : POLICY_FGD;
+            (life->levels ? cluster_set_levels : cluster_set_policy)(
+                life->core, life->kind, 3 + draw_below(&life->seed, SHAPES - 3));
+        }
+        const uint32_t what = draw_below(&life->seed, 10);
+        if (what < 6)
+            place_one(life);
+        else if (what < 9)
+            end_one(life);
+        else
+            change_one(life);
+        assert_supply(life->core->ledger);
+    }
+}
+
+static void what_is_remembered_never_changes_an_answer(void **state)
+{
+    struct core_fixture *core = *state;
+    struct life life = {.core = core, .judge = judge_new(), .seed = 1, .kind = POLICY_ROLLOUT};
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    live(&life, walk_steps(600, 200));
+    const struct judge_counts counts = judge_counts(life.judge);
+    assert_true(counts.found > 0);
+    assert_true(counts.bytes < JUDGE_BYTES_MAX);
+    judge_free(life.judge);
+}
+
+/* Under each policy, with and without memory; and bind agrees with filter. */
+static void rule_b_comes_first_under_every_policy(void **state)
+{
+    struct core_fixture *core = *state;
+    struct life life = {
+        .core = core, .judge = judge_new(), .seed = 4, .kind = POLICY_ROLLOUT, .linked = true};
+    cluster_show(core, true);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    live(&life, walk_steps(1000, 500));
+    assert_true(judge_counts(life.judge).found > 0);
+    judge_free(life.judge);
+    print_message("%u linked, %u on one NUMA node, %u anywhere\n", life.near[0], life.near[1],
+                  life.near[2]);
+    for (uint32_t i = 0; i <= APART_ANYWHERE; i++)
+        assert_true(life.near[i] > 20);
+}
+
+static void what_is_remembered_of_prices_and_raises_never_changes_an_answer(void **state)
+{
+    struct core_fixture *core = *state;
+    struct life life = {
+        .core = core, .judge = judge_new(), .seed = 5, .kind = POLICY_ROLLOUT, .levels = true};
+    cluster_show(core, false);
+    cluster_set_levels(core, POLICY_ROLLOUT, SHAPES);
+    live(&life, walk_steps(600, 200));
+    const struct judge_counts counts = judge_counts(life.judge);
+    assert_true(counts.found > 0);
+    assert_true(life.raised > 5);
+    judge_free(life.judge);
+}
+
+/*
+ * Merits, by the formulas of policy.h
+ */
+
+struct merits {
+    const struct outlook *outlook;
+    const struct request *request;
+    const struct room *room;
+    struct kinds *kinds;
+    int64_t best;
+    uint32_t best_on; /* a set of GPUs, bit g: GPU g */
+    bool any;
+};
+
+static int64_t merit_of(const struct merits *merits, const struct placement *placement)
+{
+    const struct workload *workload = merits->outlook->workload;
+    struct workload_class class;
+    struct rest before;
+    struct rest after;
+    struct slots were;
+    struct slots are;
+    uint64_t work = 0;
+
+    rest_of(merits->room, merits->kinds, &before);
+    after = before;
+    rest_take(&after, merits->request, placement);
+    if (merits->outlook->kind == POLICY_FGD) {
+        const int64_t less =
+            (int64_t)(fgd_fragment(workload, &before) - fgd_fragment(workload, &after));
+        return 1000 * (int64_t)sigmoid_score(less, workload->typical_count);
+    }
+    const int64_t less =
+        (int64_t)(rollout_idle(workload, &before, &work) - rollout_idle(workload, &after, &work));
+    int64_t merit = 1000 * (int64_t)sigmoid_score(less, WORKLOAD_SEQUENCES);
+    merit -= 300 * after.free_milli / after.total_milli;
+    slots_of(workload, &before, &were);
+    slots_of(workload, &after, &are);
+    workload_class_of(merits->request, &class);
+    for (uint32_t i = 0; i < workload->scarces; i++) {
+        int64_t lost = were.count[i] - are.count[i];
+        if (lost > 0 && workload_alike(&class, &workload->class[workload->scarce[i]]))
+            lost--;
+        merit -= lost * merits->outlook->price[i];
+    }
+    return merit;
+}
+
+/* Every set of GPUs that can take the parts of the one want. */
+static void try_everything(struct merits *merits)
+{
+    const struct want *want = &merits->request->want[0];
+    struct placement placement = {.raised_milli = 0};
+
+    merits->any = false;
+    for (uint32_t set = 0; set < 1U << merits->room->gpus; set++) {
+        bool fits = (uint32_t)__builtin_popcount(set) == want->parts;
+        placement.parts = 0;
+        for (uint32_t i = 0; i < merits->room->gpus; i++) {
+            const struct gpu_room *gpu = &merits->room->gpu[i];
+            if ((set >> i & 1) == 0)
+                continue;
+            fits = fits && gpu->closed == REASON_NONE && gpu->free_milli >= want->milli &&
+                   request_takes_model(merits->request, atom_text(gpu->model));
+            placement.part[placement.parts++] = (struct part){.gpu = (uint16_t)i};
+        }
+        if (!fits)
+            continue;
+        const int64_t merit = merit_of(merits, &placement);
+        if (!merits->any || merit > merits->best)
+            *merits = (struct merits){
+                merits->outlook, merits->request, merits->room, merits->kinds, merit, set, true};
+    }
+}
+
+static void assert_best_merit(struct merits *merits, const struct node *node)
+{
+    const struct policy_question question = {
+        .outlook = merits->outlook, .node = node, .slot = SNAPSHOT_NO_SLOT};
+    struct placement placement;
+    struct plan plan;
+    struct room room;
+    struct rank rank;
+
+    room_of(node, &room);
+    merits->room = &room;
+    try_everything(merits);
+    plan_init(&plan, merits->request, NULL);
+    const enum reason why = policy_judge_room(&question, &plan, &room, &rank, &placement);
+    assert_int_equal(why == REASON_NONE, merits->any);
+    if (!merits->any) {
+        merits->room = NULL;
+        return;
+    }
+    assert_int_equal(rank.key[0], -merits->best);
+    assert_int_equal(rank.key[1], 0);
+    assert_int_equal(rank.key[2], 0);
+    assert_true(rank.exact && placement.exact);
+    assert_int_equal(rank.left_milli, 0);
+    assert_int_equal(rank.free_milli, 0);
+    assert_true(rank.judged > 0);
+    for (uint32_t i = 0; i < placement.parts; i++)
+        merits->best_on &= ~(1U << placement.part[i].gpu);
+    /* or another set that is as good */
+    assert_true(merits->best_on == 0 || merit_of(merits, &placement) == merits->best);
+    merits->room = NULL;
+}
+
+static void the_best_merit_is_that_of_the_formulas(void **state)
+{
+    struct core_fixture *core = *state;
+    struct life life = {.core = core, .seed = 3, .kind = POLICY_ROLLOUT};
+    struct merits merits = {.kinds = xcalloc(1, sizeof(struct kinds))};
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    for (int turn = 0; turn < walk_steps(30, 6); turn++) {
+        live(&life, 20);
+        cluster_set_policy(core, turn % 3 == 0 ? POLICY_FGD : POLICY_ROLLOUT,
+                           SHAPES - (uint32_t)turn % 3);
+        merits.outlook = ledger_outlook(core->ledger);
+        kinds_done(merits.kinds);
+        kinds_init(merits.kinds, merits.outlook->workload);
+        for (uint32_t i = 0; i < 8; i++) {
+            merits.request = cluster_shape(core, i);
+            for (uint32_t n = 0; n < NODES; n++)
+                assert_best_merit(&merits,
+                                  ledger_node(core->ledger, text_of(cluster_node(core, n))));
+        }
+    }
+    kinds_freep(&merits.kinds);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, core_set_up, core_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(prices_follow_after_every_20_grants),
+        TEST(what_is_undone_counts_no_more),
+        TEST(a_ledger_without_prices_counts_nothing),
+        TEST(what_is_remembered_never_changes_an_answer),
+        TEST(rule_b_comes_first_under_every_policy),
+        TEST(what_is_remembered_of_prices_and_raises_never_changes_an_answer),
+        TEST(the_best_merit_is_that_of_the_formulas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

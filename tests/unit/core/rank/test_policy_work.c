@@ -1,0 +1,181 @@
+/* What the judgements of a node count against the budget of their question, by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "core/rank/judge.h"
+#include "support/atoms.h"
+
+enum { WANTS = 5 };
+
+struct setting {
+    struct workload *workload;
+    struct outlook *outlook;
+    struct node *node;
+    struct room room;
+    struct want want[WANTS];
+    struct request request;
+    struct plan plan;
+    struct rank rank;
+};
+
+/* GPUs of one kind, no two with the same room; a workload of two shapes, one of two GPUs. */
+static void set_up(struct setting *setting, enum policy_kind kind, uint32_t gpus, uint32_t wants)
+{
+    const struct workload_class class[] = {{.parts = 1, .milli = 300, .count = 1},
+                                           {.parts = 2, .milli = 500, .count = 1}};
+    const struct node_build build = {.name = atom("n"), .uid = atom("u"), .problem_text = atom("")};
+
+    *setting = (struct setting){.request = {.wants = wants}, .room = {.gpus = gpus}};
+    setting->request.want = setting->want;
+    for (uint32_t w = 0; w < wants; w++)
+        setting->want[w] = (struct want){.container = "c", .parts = 1, .milli = 100 + w};
+    for (uint32_t i = 0; i < gpus; i++) {
+        setting->room.gpu[i] = (struct gpu_room){.milli = GPU_MILLI,
+                                                 .mib = 16000,
+                                                 .free_milli = 600 + i,
+                                                 .free_mib = 16000,
+                                                 .model = atom("T4")};
+        setting->room.free_milli += 600 + i;
+    }
+    setting->node = node_new(&build);
+    setting->workload = workload_new(class, 2);
+    setting->outlook = outlook_new(kind, 0, setting->workload);
+    plan_init(&setting->plan, &setting->request, NULL);
+}
+
+static void tear_down(struct setting *setting)
+{
+    node_unref(setting->node);
+    outlook_unref(setting->outlook);
+    workload_unref(setting->workload);
+}
+
+static void judge(struct setting *setting)
+{
+    const struct policy_question question = {
+        .outlook = setting->outlook, .node = setting->node, .slot = SNAPSHOT_NO_SLOT};
+    assert_int_equal(
+        policy_judge_room(&question, &setting->plan, &setting->room, &setting->rank, NULL),
+        REASON_NONE);
+}
+
+static uint32_t units(uint64_t work)
+{
+    return (uint32_t)((work + 999) / 1000);
+}
+
+/* Of the walk, and of the placements that it shows: parts, containers and more on each GPU. */
+static uint64_t walk_work(const struct setting *setting, uint32_t placements, uint32_t more)
+{
+    uint32_t on_each = 5 * setting->request.wants + more;
+    for (uint32_t w = 0; w < setting->request.wants; w++)
+        on_each += setting->want[w].parts;
+    return 8 * (uint64_t)setting->plan.walked +
+           placements * (100 + (uint64_t)setting->room.gpus * on_each);
+}
+
+static void spread_pays_for_what_it_compares(void **state)
+{
+    (void)state;
+    struct setting setting;
+    set_up(&setting, POLICY_SPREAD, 8, 2);
+    judge(&setting);
+    assert_int_equal(setting.rank.work, units(walk_work(&setting, LAYOUTS_MAX, 0)));
+    assert_true(setting.rank.work > units(8 * setting.plan.walked));
+    tear_down(&setting);
+    set_up(&setting, POLICY_SPREAD, 8, 1);
+    judge(&setting);
+    assert_int_equal(setting.rank.work, 0);
+    tear_down(&setting);
+}
+
+/* The node as it is, each of 8 placements, 2 shapes on 8 GPUs; one of the shapes is scarce. */
+static void fgd_pays_for_shapes_on_gpus(void **state)
+{
+    (void)state;
+    struct setting setting;
+    set_up(&setting, POLICY_FGD, 8, 1);
+    assert_int_equal(setting.workload->typicals, 2);
+    assert_int_equal(setting.workload->scarces, 1);
+    judge(&setting);
+    assert_int_equal(setting.rank.judged, 8);
+    assert_int_equal(setting.rank.work, units(walk_work(&setting, 8, 1) + (1 + 8) * 2 * 8));
+    tear_down(&setting);
+}
+
+/* Too many placements: that of the search comes last, and its steps are paid for. */
+static void the_placement_of_the_search_is_paid_for(void **state)
+{
+    (void)state;
+    struct setting setting;
+    struct placement placement;
+    struct rank rank;
+    set_up(&setting, POLICY_FGD, 8, WANTS);
+    for (uint32_t w = 0; w < WANTS; w++)
+        setting.want[w] = (struct want){.container = "c", .parts = 2, .milli = 211 + 37 * w};
+    plan_init(&setting.plan, &setting.request, NULL);
+    judge(&setting);
+    assert_int_equal(setting.rank.judged, LAYOUTS_MAX + 1);
+    const uint64_t walked = walk_work(&setting, LAYOUTS_MAX + 1, 1);
+    assert_int_equal(place_any(&setting.plan, &setting.room, &rank, &placement), REASON_NONE);
+    assert_true(rank.steps > 500);
+    assert_int_equal(setting.rank.work, units(walked + (uint64_t)(LAYOUTS_MAX + 2) * 2 * 8 +
+                                              8 * (uint64_t)rank.steps));
+    tear_down(&setting);
+}
+
+/* The idle GPU of the node as it is, and after each placement. */
+static void rollout_pays_for_the_pods_that_it_plays(void **state)
+{
+    (void)state;
+    struct setting setting;
+    struct kinds *kinds = xmalloc(sizeof *kinds);
+    struct rest rest;
+    uint64_t work = 0;
+    set_up(&setting, POLICY_ROLLOUT, 4, 1);
+    judge(&setting);
+    assert_int_equal(setting.rank.judged, 4);
+    kinds_init(kinds, setting.workload);
+    rest_of(&setting.room, kinds, &rest);
+    (void)rollout_idle(setting.workload, &rest, &work);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct rest after = rest;
+        after.free[i] -= 100;
+        after.free_milli -= 100;
+        (void)rollout_idle(setting.workload, &after, &work);
+    }
+    assert_int_equal(setting.rank.work, units(walk_work(&setting, 4, 1) + work));
+    assert_true(setting.rank.work > 2);
+    tear_down(&setting);
+    kinds_freep(&kinds);
+}
+
+/* However much a node takes, it counts as no more than can be remembered. */
+static void work_has_a_largest_number(void **state)
+{
+    (void)state;
+    assert_int_equal(work_of(0), 0);
+    assert_int_equal(work_of(1), 1);
+    assert_int_equal(work_of(1000), 1);
+    assert_int_equal(work_of(1001), 2);
+    assert_int_equal(work_of((uint64_t)NODE_WORK_MAX * 1000), NODE_WORK_MAX);
+    assert_int_equal(work_of((uint64_t)NODE_WORK_MAX * 1000 + 1), NODE_WORK_MAX);
+    assert_int_equal(work_of(UINT64_C(1) << 40), NODE_WORK_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spread_pays_for_what_it_compares),
+        cmocka_unit_test(fgd_pays_for_shapes_on_gpus),
+        cmocka_unit_test(the_placement_of_the_search_is_paid_for),
+        cmocka_unit_test(rollout_pays_for_the_pods_that_it_plays),
+        cmocka_unit_test(work_has_a_largest_number),
+    };
+    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
+}

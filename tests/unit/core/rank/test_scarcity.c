@@ -1,0 +1,146 @@
+/*
+ * Places for pods of several GPUs, and what they cost, against plain counting and by hand.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "core/rank/policy_internal.h"
+#include "support/atoms.h"
+#include "support/draw.h"
+#include "support/walk.h"
+
+static struct kinds kinds;
+
+static uint32_t slow_slots(const struct room *room, const struct workload_class *class)
+{
+    uint64_t gpus = 0;
+    uint64_t slots = 0;
+
+    for (uint32_t i = 0; i < room->gpus; i++)
+        gpus += room->closed == REASON_NONE && room->gpu[i].closed == REASON_NONE &&
+                room->gpu[i].free_milli >= class->milli && gpu_may_serve(&room->gpu[i], class);
+    const bool cpu = room->host_known && room->host.cpu_milli != UINT32_MAX;
+    const bool memory = room->host_known && room->host.memory_mib != UINT32_MAX;
+    while ((slots + 1) * class->parts <= gpus &&
+           (!cpu || (slots + 1) * class->host.cpu_milli <= room->host.cpu_milli) &&
+           (!memory || (slots + 1) * class->host.memory_mib <= room->host.memory_mib))
+        slots++;
+    return (uint32_t)slots;
+}
+
+static void slots_are_those_that_one_can_count(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    for (int i = walk_steps(4000, 200); i > 0; i--) {
+        struct workload *workload = draw_workload(&seed, 40);
+        struct room room;
+        struct rest rest;
+        struct slots slots;
+        draw_room_of(&seed, draw_below(&seed, i % 8 == 0 ? GPUS_PER_NODE_MAX + 1 : 9), &room);
+        kinds_done(&kinds);
+        kinds_init(&kinds, workload);
+        rest_of(&room, &kinds, &rest);
+        slots_of(workload, &rest, &slots);
+        for (uint32_t s = 0; s < workload->scarces; s++)
+            assert_int_equal(slots.count[s],
+                             slow_slots(&room, &workload->class[workload->scarce[s]]));
+        workload_unref(workload);
+    }
+}
+
+/* 100 pods of 500 milli, 10 pods of two GPUs and 5 of eight: together 110 GPUs. */
+static struct workload *small_workload(void)
+{
+    static const struct workload_class class[] = {
+        {.parts = 1, .milli = 500, .count = 100},
+        {.parts = 8, .milli = 1000, .count = 5},
+        {.parts = 2, .milli = 1000, .count = 10},
+    };
+    return workload_new(class, ARRAY_LEN(class));
+}
+
+static void a_price_grows_with_the_square_of_what_is_asked_for(void **state)
+{
+    (void)state;
+    struct workload *workload = small_workload();
+    int64_t price[WORKLOAD_SCARCE_MAX] = {0};
+    /* 220 free GPUs: 20 pods of two GPUs and 10 of eight are expected; one of each is stock. */
+    struct supply supply = {.slots = {42, 44}, .free_milli = 220000, .nodes = 40};
+
+    assert_int_equal(workload->gpu_milli, 110000);
+    scarcity_prices(workload, &supply, price);
+    assert_int_equal(price[0], 7500 * 2 / 4);  /* rho is 21 / 42 */
+    assert_int_equal(price[1], 7500 * 8 / 16); /* rho is 11 / 44 */
+    assert_int_equal(price[2], 0);             /* not filled */
+    supply.nodes = 239;
+    scarcity_prices(workload, &supply, price);
+    assert_int_equal(price[1], 7500 * 8 / 16);
+    supply.nodes = 240; /* two are stock */
+    supply.slots[1] = 36;
+    scarcity_prices(workload, &supply, price);
+    assert_int_equal(price[1], 6666); /* rho is a third, rounded down */
+    workload_unref(workload);
+}
+
+static void a_class_that_has_no_more_room_than_it_needs_has_the_full_price(void **state)
+{
+    (void)state;
+    struct workload *workload = small_workload();
+    int64_t price[WORKLOAD_SCARCE_MAX] = {0};
+    struct supply supply = {.slots = {0, 11}, .free_milli = 220000, .nodes = 0};
+
+    scarcity_prices(workload, &supply, price);
+    assert_int_equal(price[0], 7500 * 2);
+    assert_int_equal(price[1], 7500 * 8);
+    supply.slots[0] = 1;
+    supply.slots[1] = 12;
+    scarcity_prices(workload, &supply, price);
+    assert_int_equal(price[0], 7500 * 2);
+    assert_int_equal(price[1], 50416); /* 60000 x (11 / 12)^2, a little below */
+    supply.free_milli = 0;
+    supply.slots[1] = 1000;
+    scarcity_prices(workload, &supply, price);
+    assert_int_equal(price[1], 0); /* 60000 / 10^6, rounded down */
+    workload_unref(workload);
+}
+
+static void the_largest_clusters_have_prices(void **state)
+{
+    (void)state;
+    static const struct workload_class small[] = {
+        {.parts = 2, .milli = 1, .count = WORKLOAD_COUNT_MAX}};
+    static const struct workload_class large[] = {
+        {.parts = GPUS_PER_NODE_MAX, .milli = GPU_MILLI, .count = WORKLOAD_COUNT_MAX}};
+    const uint64_t most = (uint64_t)NODES_MAX * GPUS_PER_NODE_MAX;
+    int64_t price[WORKLOAD_SCARCE_MAX] = {0};
+    /* 2^31 x 1000 / 1024 pods of two milli are expected, and 546 are stock. */
+    struct supply supply = {.slots = {most}, .free_milli = most * GPU_MILLI, .nodes = NODES_MAX};
+
+    struct workload *workload = workload_new(small, 1);
+    scarcity_prices(workload, &supply, price);
+    assert_int_equal(price[0], 7500 * 2);
+    workload_unref(workload);
+    workload = workload_new(large, 1);
+    supply.slots[0] = NODES_MAX;
+    scarcity_prices(workload, &supply, price);
+    assert_int_equal(price[0], 7500 * GPUS_PER_NODE_MAX);
+    supply.slots[0] = 2 * (NODES_MAX + 546);
+    scarcity_prices(workload, &supply, price);
+    assert_int_equal(price[0], 7500 * GPUS_PER_NODE_MAX / 4);
+    workload_unref(workload);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slots_are_those_that_one_can_count),
+        cmocka_unit_test(a_price_grows_with_the_square_of_what_is_asked_for),
+        cmocka_unit_test(a_class_that_has_no_more_room_than_it_needs_has_the_full_price),
+        cmocka_unit_test(the_largest_clusters_have_prices),
+    };
+    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
+}

@@ -1,0 +1,127 @@
+/* When the rules of a rulebook hold, and when that changes next. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "milligpu/core/rules/rulebook.h"
+
+#include "support/zones.h"
+
+/* 2026-01-05T00:00:00Z, a Monday. */
+#define MONDAY_MS INT64_C(1767571200000)
+enum { HOUR_MS = 3600 * 1000, RULES = 3 };
+
+struct hours {
+    struct rulebook *book;
+    struct rule rule[RULES];
+    struct window window[RULES];
+};
+
+static void hours_done(struct hours *hours)
+{
+    rulebook_unref(hours->book);
+}
+
+static void hours_start(struct hours *out)
+{
+    *out = (struct hours){.book = rulebook_new(POLICY_BINPACK, "test")};
+    out->book->rule = out->rule;
+    out->book->zone[out->book->zones++] = zone_utc();
+    out->book->zone[out->book->zones++] = zones_of_rule("East", "<+02>-2");
+}
+
+/* when NULL: always. */
+static void add_rule(struct hours *hours, const char *when)
+{
+    const uint32_t at = hours->book->rules++;
+    struct err err;
+
+    hours->rule[at].name = "test";
+    if (when == NULL)
+        return;
+    assert_int_equal(window_parse(text_of(when), &hours->window[at], &err), 0);
+    hours->rule[at].window = &hours->window[at];
+    hours->rule[at].zone = hours->book->zone[hours->window[at].zone[0] == 'E' ? 1 : 0];
+}
+
+static void an_empty_rulebook_never_changes(void **state)
+{
+    CLEANUP(hours_done) struct hours hours;
+    (void)state;
+    hours_start(&hours);
+    assert_true(rulebook_holding(hours.book, MONDAY_MS) == 0);
+    assert_true(rulebook_next_ms(hours.book, MONDAY_MS) == INT64_MAX);
+    assert_false(rulebook_has_windows(hours.book));
+}
+
+static void a_rule_without_a_window_always_holds(void **state)
+{
+    CLEANUP(hours_done) struct hours hours;
+    (void)state;
+    hours_start(&hours);
+    add_rule(&hours, NULL);
+    add_rule(&hours, NULL);
+    assert_true(rulebook_holding(hours.book, 0) == 3);
+    assert_true(rulebook_next_ms(hours.book, 0) == INT64_MAX);
+    assert_false(rulebook_has_windows(hours.book));
+}
+
+static void a_rule_holds_while_its_window_is_open(void **state)
+{
+    CLEANUP(hours_done) struct hours hours;
+    (void)state;
+    hours_start(&hours);
+    add_rule(&hours, "Mon-Fri 08:00-20:00");
+    add_rule(&hours, NULL);
+    add_rule(&hours, "daily 08:00-20:00 East");
+    assert_true(rulebook_has_windows(hours.book));
+    assert_true(rulebook_holding(hours.book, MONDAY_MS + 6 * HOUR_MS - 1) == 2);
+    assert_true(rulebook_holding(hours.book, MONDAY_MS + 6 * HOUR_MS) == 6);
+    assert_true(rulebook_holding(hours.book, MONDAY_MS + 8 * HOUR_MS) == 7);
+    assert_true(rulebook_holding(hours.book, MONDAY_MS + 18 * HOUR_MS) == 3);
+    assert_true(rulebook_holding(hours.book, MONDAY_MS + 20 * HOUR_MS) == 2);
+}
+
+static void the_first_window_to_change_is_next(void **state)
+{
+    CLEANUP(hours_done) struct hours hours;
+    int64_t at_ms = MONDAY_MS;
+    (void)state;
+    hours_start(&hours);
+    add_rule(&hours, "Mon-Fri 08:00-20:00");
+    add_rule(&hours, NULL);
+    add_rule(&hours, "daily 08:00-20:00 East");
+    static const int hour[] = {6, 8, 18, 20, 24 + 6, 24 + 8};
+    for (size_t i = 0; i < ARRAY_LEN(hour); i++) {
+        const rule_set before = rulebook_holding(hours.book, at_ms);
+        at_ms = rulebook_next_ms(hours.book, at_ms);
+        assert_true(at_ms == MONDAY_MS + hour[i] * (int64_t)HOUR_MS);
+        assert_true(rulebook_holding(hours.book, at_ms - 1) == before);
+        assert_true(rulebook_holding(hours.book, at_ms) != before);
+    }
+}
+
+static void a_window_that_is_always_open_does_not_change(void **state)
+{
+    CLEANUP(hours_done) struct hours hours;
+    (void)state;
+    hours_start(&hours);
+    add_rule(&hours, "daily");
+    assert_true(rulebook_holding(hours.book, MONDAY_MS) == 1);
+    assert_true(rulebook_next_ms(hours.book, MONDAY_MS) == INT64_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_rulebook_never_changes),
+        cmocka_unit_test(a_rule_without_a_window_always_holds),
+        cmocka_unit_test(a_rule_holds_while_its_window_is_open),
+        cmocka_unit_test(the_first_window_to_change_is_next),
+        cmocka_unit_test(a_window_that_is_always_open_does_not_change),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

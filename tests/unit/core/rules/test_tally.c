@@ -1,0 +1,760 @@
+/*
+ * What is learned of the workload: pods counted by class, halved from time to time, and forgotten.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/rules/tally.h"
+
+#include "support/draw.h"
+#include "support/walk.h"
+
+static void tally_freep(struct tally **tally)
+{
+    tally_free(*tally);
+}
+
+static void workload_unrefp(struct workload **workload)
+{
+    workload_unref(*workload);
+}
+
+static void count_with(struct tally *tally, uint32_t milli, uint32_t cpu, const char *model)
+{
+    struct want want = {.container = "c", .parts = 1, .milli = milli};
+    const struct request request = {
+        .wants = 1, .want = &want, .host = {cpu, 0}, .models = model != NULL, .model = &model};
+
+    tally_count(tally, &request);
+}
+
+static void count(struct tally *tally, uint32_t milli, uint32_t pods)
+{
+    for (uint32_t i = 0; i < pods; i++)
+        count_with(tally, milli, 0, NULL);
+}
+
+/* Of all classes of one part of this size. */
+static uint32_t weight_of(const struct tally *tally, uint32_t milli)
+{
+    uint32_t weight = 0;
+
+    for (uint32_t i = 0; i < tally_classes(tally); i++) {
+        const struct workload_class *class = tally_class(tally, i);
+        if (class->parts == 1 && class->milli == milli)
+            weight += class->count;
+    }
+    return weight;
+}
+
+static void a_new_tally_knows_what_most_clusters_serve(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    assert_int_equal(tally_pods(tally), 0);
+    assert_int_equal(tally_classes(tally), 6);
+    assert_int_equal(weight_of(tally, 1000), 4);
+    assert_int_equal(weight_of(tally, 500), 2);
+    assert_int_equal(weight_of(tally, 250), 2);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(tally);
+    assert_int_equal(workload->count, 11);
+    assert_true(workload->count < TALLY_WEIGHT); /* one pod says more than all of it */
+    assert_int_equal(workload->scarces, 3);      /* pods of 2, 4 and 8 GPUs are protected */
+}
+
+static void each_pod_counts_once_in_its_class(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    count(tally, 300, 2);
+    count(tally, 500, 1);
+    count_with(tally, 300, 4000, NULL);
+    count_with(tally, 300, 0, "T4");
+    assert_int_equal(tally_pods(tally), 5);
+    assert_int_equal(tally_classes(tally), 9);
+    assert_int_equal(weight_of(tally, 500), 2 + TALLY_WEIGHT);
+    const struct workload_class *class = tally_class(tally, 6);
+    assert_int_equal(class->count, 2 * TALLY_WEIGHT);
+    assert_int_equal(class->models, 0);
+    assert_null(class->model);
+    class = tally_class(tally, 7); /* in the order in which they came */
+    assert_int_equal(class->host.cpu_milli, 4000);
+    assert_int_equal(class->count, TALLY_WEIGHT);
+    class = tally_class(tally, 8);
+    assert_int_equal(class->models, 1);
+    assert_string_equal(class->model[0], "T4");
+}
+
+static void after_a_few_pods_the_cold_start_is_forgotten(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    count(tally, 500, 1);
+    count(tally, 300, TALLY_COLD - 2);
+    assert_int_equal(tally_classes(tally), 7);
+    count(tally, 300, 1);
+    assert_int_equal(tally_classes(tally), 2);
+    assert_int_equal(weight_of(tally, 500), TALLY_WEIGHT);
+    assert_int_equal(weight_of(tally, 300), (TALLY_COLD - 1) * TALLY_WEIGHT);
+    count(tally, 250, 1);
+    assert_int_equal(weight_of(tally, 250), TALLY_WEIGHT);
+}
+
+static void what_came_long_ago_fades_and_is_forgotten(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    count(tally, 500, 1);
+    count(tally, 250, 1);
+    count(tally, 300, TALLY_HALF - 3);
+    assert_int_equal(weight_of(tally, 300), (TALLY_HALF - 3) * TALLY_WEIGHT);
+    count_with(tally, 300, 1, NULL); /* of another class */
+    assert_int_equal(weight_of(tally, 300), (TALLY_HALF - 2) * TALLY_WEIGHT / 2);
+    assert_int_equal(weight_of(tally, 500), TALLY_WEIGHT / 2);
+    assert_int_equal(tally_classes(tally), 4);
+    count(tally, 700, 3 * TALLY_HALF);
+    assert_int_equal(weight_of(tally, 500), 1);
+    assert_int_equal(weight_of(tally, 250), 1);
+    assert_int_equal(tally_classes(tally), 5);
+    count(tally, 700, TALLY_HALF);
+    assert_int_equal(weight_of(tally, 500), 0);
+    assert_int_equal(weight_of(tally, 250), 0);
+    assert_int_equal(weight_of(tally, 300), (TALLY_HALF - 3) * TALLY_WEIGHT / 32);
+    assert_int_equal(tally_classes(tally), 2);
+    assert_int_equal(tally_pods(tally), 5 * TALLY_HALF);
+}
+
+static void a_full_tally_forgets_the_class_that_came_least_often(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    count(tally, 100, TALLY_COLD);
+    for (uint32_t cpu = 1; tally_classes(tally) < WORKLOAD_CLASSES_MAX; cpu++)
+        count_with(tally, 100, cpu, NULL);
+    count_with(tally, 100, 1, NULL); /* twice, as no other */
+    for (uint32_t i = 0; i < 3; i++)
+        count_with(tally, 900, i, NULL);
+    assert_int_equal(tally_classes(tally), WORKLOAD_CLASSES_MAX);
+    assert_int_equal(tally_class(tally, 0)->count, TALLY_COLD * TALLY_WEIGHT);
+    assert_int_equal(tally_class(tally, 1)->host.cpu_milli, 1);
+    /* Of equals the first went. */
+    assert_int_equal(tally_class(tally, 2)->host.cpu_milli, 5);
+    assert_int_equal(tally_class(tally, WORKLOAD_CLASSES_MAX - 1)->milli, 900);
+    assert_int_equal(tally_class(tally, WORKLOAD_CLASSES_MAX - 1)->host.cpu_milli, 2);
+}
+
+/* The number of pods after which another workload is due. */
+static uint64_t pods_until_due(struct tally *tally)
+{
+    const uint64_t before = tally_pods(tally);
+
+    workload_unref(tally_workload(tally));
+    assert_false(tally_is_due(tally));
+    while (!tally_is_due(tally))
+        count(tally, 300, 1);
+    return tally_pods(tally) - before;
+}
+
+static void workloads_are_due_often_at_first_and_seldom_later(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    assert_true(tally_is_due(tally)); /* there was none yet */
+    assert_int_equal(pods_until_due(tally), TALLY_STEP_MIN);
+    assert_int_equal(pods_until_due(tally), TALLY_STEP_MIN);
+    assert_int_equal(pods_until_due(tally), TALLY_STEP_MIN);
+    assert_int_equal(pods_until_due(tally), 3);
+    count(tally, 300, 91);
+    assert_int_equal(pods_until_due(tally), 50);
+    count(tally, 300, 4 * TALLY_STEP_MAX);
+    assert_int_equal(pods_until_due(tally), TALLY_STEP_MAX);
+}
+
+static void a_full_window_is_still_a_workload(void **state)
+{
+    (void)state;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+
+    count(tally, 300, 40 * TALLY_HALF - 1);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(tally);
+    assert_true(workload->count > TALLY_SUM_MAX - 3 * TALLY_WEIGHT);
+    assert_true(workload->count <= TALLY_SUM_MAX);
+}
+
+/*
+ * What is stored
+ */
+
+static struct tally_rows rows_of(const struct tally *tally)
+{
+    return (struct tally_rows){
+        .pods = tally_pods(tally),
+        .classes = tally_classes(tally),
+        .class = tally_class(tally, 0), /* they are in an array */
+    };
+}
+
+static void assert_same_tally(const struct tally *a, const struct tally *b)
+{
+    assert_int_equal(tally_pods(a), tally_pods(b));
+    assert_int_equal(tally_classes(a), tally_classes(b));
+    for (uint32_t i = 0; i < tally_classes(a); i++) {
+        assert_true(workload_alike(tally_class(a, i), tally_class(b, i)));
+        assert_int_equal(tally_class(a, i)->count, tally_class(b, i)->count);
+    }
+}
+
+static void count_any(struct tally *tally, uint64_t *seed)
+{
+    static const char *const model[] = {"T4", "A100", NULL};
+
+    count_with(tally, 1 + draw_below(seed, 20) * 50, draw_below(seed, 3) * 1000,
+               model[draw_below(seed, 3)]);
+}
+
+static void a_restored_tally_goes_on_like_the_one_that_was_stored(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+    CLEANUP(tally_freep) struct tally *again = NULL;
+    struct err err;
+
+    for (uint32_t i = 0; i < TALLY_HALF + 100; i++)
+        count_any(tally, &seed);
+    const struct tally_rows rows = rows_of(tally);
+    assert_int_equal(tally_restore(&rows, &again, &err), 0);
+    assert_same_tally(tally, again);
+    assert_true(tally_is_due(again)); /* nothing was made of it yet */
+    for (uint32_t i = 0; i < TALLY_HALF; i++) {
+        uint64_t same = seed;
+        count_any(tally, &seed);
+        count_any(again, &same);
+    }
+    assert_same_tally(tally, again);
+}
+
+static void the_cold_start_ends_also_after_a_restart_that_lost_some_of_it(void **state)
+{
+    (void)state;
+    const struct workload_class class[] = {{.parts = 2, .milli = 300, .count = TALLY_WEIGHT},
+                                           {.parts = 1, .milli = 500, .count = 1}};
+    struct tally_rows rows = {.pods = TALLY_COLD - 1, .classes = 1, .class = class};
+    CLEANUP(tally_freep) struct tally *tally = NULL;
+    struct err err;
+
+    assert_int_equal(tally_restore(&rows, &tally, &err), 0);
+    count(tally, 1000, 1);
+    assert_int_equal(tally_classes(tally), 2);
+    tally_free(tally);
+    rows.classes = 2;
+    assert_int_equal(tally_restore(&rows, &tally, &err), 0);
+    count(tally, 1000, 1);
+    assert_int_equal(tally_classes(tally), 2);
+    assert_int_equal(weight_of(tally, 500), 0);
+    assert_int_equal(weight_of(tally, 1000), TALLY_WEIGHT - 4); /* as if it were all there */
+}
+
+/* Two valid classes, changed by the test. */
+struct stored {
+    struct workload_class class[2];
+    struct tally_rows rows;
+};
+
+static struct stored stored_start(void)
+{
+    return (struct stored){
+        .class = {{.parts = 1, .milli = 300, .count = 16}, {.parts = 2, .milli = 300, .count = 16}},
+        .rows = {.pods = 2, .classes = 2},
+    };
+}
+
+static void is_refused(struct stored stored, const char *text)
+{
+    struct tally *tally = NULL;
+    struct err err;
+
+    stored.rows.class = stored.class;
+    assert_int_equal(tally_restore(&stored.rows, &tally, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, text);
+    assert_null(tally);
+}
+
+static void is_restored(struct stored stored)
+{
+    struct tally *tally = NULL;
+    struct err err;
+
+    stored.rows.class = stored.class;
+    assert_int_equal(tally_restore(&stored.rows, &tally, &err), 0);
+    workload_unref(tally_workload(tally));
+    tally_free(tally);
+}
+
+static void what_no_tally_contains_is_not_restored(void **state)
+{
+    (void)state;
+    struct stored stored = stored_start();
+
+    is_restored(stored);
+    stored.class[1].parts = 0;
+    is_refused(stored, "class 1: parts: 1 to 64 would be right");
+    stored.class[1].parts = GPUS_PER_NODE_MAX + 1;
+    is_refused(stored, "class 1: parts: 1 to 64 would be right");
+    stored.class[1].parts = GPUS_PER_NODE_MAX;
+    is_restored(stored);
+    stored.class[0].milli = 0;
+    is_refused(stored, "class 0: milli: 1 to 1000 would be right");
+    stored.class[0].milli = GPU_MILLI + 1;
+    is_refused(stored, "class 0: milli: 1 to 1000 would be right");
+    stored.class[0].milli = GPU_MILLI;
+    is_restored(stored);
+    stored.class[0].count = 0;
+    is_refused(stored, "class 0: weight: at least 1 would be right");
+    stored = stored_start();
+    stored.class[1].parts = 1;
+    is_refused(stored, "class 1 is like class 0");
+    stored.rows.classes = 1; /* it is enough */
+    is_restored(stored);
+    stored.rows.classes = 0;
+    is_refused(stored, "0 classes: 1 to 512 would be right");
+    stored.rows.classes = WORKLOAD_CLASSES_MAX + 1;
+    is_refused(stored, "513 classes: 1 to 512 would be right");
+}
+
+static void alike_classes_are_found_wherever_they_are(void **state)
+{
+    (void)state;
+    struct workload_class class[WORKLOAD_CLASSES_MAX];
+    const struct tally_rows rows = {.pods = 0, .classes = WORKLOAD_CLASSES_MAX, .class = class};
+    struct tally *tally = NULL;
+    struct err err;
+
+    for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX; i++)
+        class[i] = (struct workload_class){.parts = 1, .milli = 1 + i, .count = 1};
+    assert_int_equal(tally_restore(&rows, &tally, &err), 0);
+    assert_int_equal(tally_classes(tally), WORKLOAD_CLASSES_MAX);
+    tally_free(tally);
+    class[7].milli = class[5].milli;
+    assert_int_equal(tally_restore(&rows, &tally, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "class 7 is like class 5");
+}
+
+static void models_are_stored_and_forgotten_with_their_class(void **state)
+{
+    (void)state;
+    const char *model[] = {"T4", "A100", ""};
+    struct workload_class class[WORKLOAD_CLASSES_MAX];
+    const struct tally_rows rows = {
+        .pods = TALLY_COLD, .classes = WORKLOAD_CLASSES_MAX, .class = class};
+    CLEANUP(tally_freep) struct tally *tally = NULL;
+    struct err err;
+
+    for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX; i++)
+        class[i] = (struct workload_class){
+            .parts = 1, .milli = 1 + i, .count = i < 2 ? 1 : 2, .models = 3, .model = model};
+    assert_int_equal(tally_restore(&rows, &tally, &err), 0);
+    assert_string_equal(tally_class(tally, 1)->model[0], "T4");
+    assert_string_equal(tally_class(tally, 1)->model[1], "A100");
+    assert_string_equal(tally_class(tally, 1)->model[2], "");
+    count(tally, 1000, 1); /* the first of the rarest goes */
+    assert_int_equal(tally_class(tally, 0)->milli, 2);
+    count(tally, 999, 1);
+    assert_int_equal(tally_class(tally, 0)->milli, 3);
+    tally_free(NULL);
+}
+
+static void weights_that_would_outgrow_a_workload_are_not_restored(void **state)
+{
+    (void)state;
+    struct stored stored = stored_start();
+
+    stored.rows.pods = TALLY_HALF;
+    stored.class[0].count = TALLY_WEIGHT * TALLY_HALF - 16;
+    is_restored(stored);
+    stored.class[0].count++;
+    is_refused(stored, "the weights add up to 65537; at most 65536 would be right");
+    stored.rows.pods++;
+    is_restored(stored);
+}
+
+/*
+ * What is expected
+ */
+
+struct expecting {
+    struct tally *tally;
+    struct rulebook *book;
+    struct expected_shape shape[RULEBOOK_SHAPES_MAX];
+};
+
+static void expecting_done(struct expecting *expecting)
+{
+    tally_free(expecting->tally);
+    rulebook_unref(expecting->book);
+}
+
+/* One pod was seen, of 600 milli; the cold start is over. */
+static void expecting_start(struct expecting *out)
+{
+    const struct workload_class class = {.parts = 1, .milli = 600, .count = TALLY_WEIGHT};
+    const struct tally_rows rows = {.pods = TALLY_COLD + 1, .classes = 1, .class = &class};
+    struct err err;
+
+    *out = (struct expecting){.book = rulebook_new(POLICY_ROLLOUT, "test")};
+    if (tally_restore(&rows, &out->tally, &err) < 0)
+        fail_msg("%s", err.text);
+    out->book->shape = out->shape;
+}
+
+static void expect(struct expecting *expecting, uint32_t parts, uint32_t milli, uint32_t weight)
+{
+    struct expected_shape *shape = &expecting->shape[expecting->book->shapes++];
+
+    shape->class = (struct workload_class){.parts = parts, .milli = milli, .count = 1 << 20};
+    shape->weight = weight;
+}
+
+static uint32_t count_in(const struct workload *workload, uint32_t parts, uint32_t milli)
+{
+    for (uint32_t i = 0; i < workload->classes; i++)
+        if (workload->class[i].parts == parts && workload->class[i].milli == milli)
+            return workload->class[i].count;
+    return 0;
+}
+
+/* Of a million pods of the workload. */
+static uint64_t part_of(const struct workload *workload, uint32_t parts, uint32_t milli)
+{
+    return UINT64_C(1000000) * count_in(workload, parts, milli) / workload->count;
+}
+
+static void what_is_expected_is_its_weight_of_the_workload(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 8, 1000, 5);
+    expect(&expecting, 4, 1000, 20);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 300, 3);
+    count(expecting.tally, 700, 1);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(workload->classes, 5);
+    assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
+    assert_in_range(part_of(workload, 4, 1000), 20000, 20020);
+    assert_int_equal(count_in(workload, 1, 300), 3 * count_in(workload, 1, 700));
+    assert_int_equal(tally_classes(expecting.tally), 3); /* it is not learned */
+    assert_int_equal(workload->class[1].milli, 300);     /* what was seen comes first */
+    assert_int_equal(workload->class[3].parts, 8);
+}
+
+static void where_all_that_was_seen_is_expected_the_others_are_a_part_of_it(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 8, 1000, 5);
+    expect(&expecting, 1, 600, 1);
+    tally_expect(expecting.tally, expecting.book);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(count_in(workload, 1, 600), 131072);
+    assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
+    assert_int_equal(workload->classes, 2);
+}
+
+static void what_was_seen_more_often_than_expected_stays(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 1, 300, 100);
+    expect(&expecting, 8, 1000, 500 - 100);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 300, 2);
+    count(expecting.tally, 700, 1);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(count_in(workload, 1, 300), 2 * count_in(workload, 1, 700));
+    assert_in_range(part_of(workload, 8, 1000), 400000, 400020);
+}
+
+static void what_was_seen_exactly_as_expected_stays(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 1, 300, 250);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 300, 1);
+    count(expecting.tally, 700, 2);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(2 * count_in(workload, 1, 300), count_in(workload, 1, 700));
+    assert_int_equal(count_in(workload, 1, 300), 32 * 1024);
+}
+
+/* Seen rarely, it is raised; what is seen beyond its weight does not make it too few. */
+static void no_shape_is_less_than_expected(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 1, 200, 100);
+    expect(&expecting, 1, 300, 100);
+    expect(&expecting, 1, 400, 100);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 200, 2);
+    count(expecting.tally, 300, 30);
+    count(expecting.tally, 700, 10);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_in_range(part_of(workload, 1, 200), 100000, 100020);
+    assert_in_range(part_of(workload, 1, 400), 100000, 100020);
+    assert_int_equal(count_in(workload, 1, 300), 3 * count_in(workload, 1, 700));
+    assert_in_range(workload->count, 65537, 262144);
+}
+
+static void a_full_tally_makes_room_for_what_is_expected(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    count(expecting.tally, 600, 1);
+    for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
+        count(expecting.tally, i + 1, i == 0 || i == 7 || i == 11 ? 1 : 2);
+    expect(&expecting, 8, 1000, 5);
+    expect(&expecting, 1, 1, 1); /* the rarest, but it is expected */
+    tally_expect(expecting.tally, expecting.book);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
+    assert_int_equal(count_in(workload, 1, 8), 0); /* the first one of the others is left out */
+    assert_true(count_in(workload, 1, 12) > 0);
+    assert_true(count_in(workload, 1, 1) > 0);
+    assert_true(count_in(workload, 1, 2) > 0);
+    assert_true(count_in(workload, 1, 9) > 0);
+    assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
+    assert_int_equal(tally_classes(expecting.tally), WORKLOAD_CLASSES_MAX);
+}
+
+static void the_first_that_is_expected_stays_though_it_came_least_often(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
+        count(expecting.tally, i + 1, i == 99 ? 1 : 2);
+    count(expecting.tally, 600, 1);
+    expect(&expecting, 1, 100, 1);
+    expect(&expecting, 8, 1000, 5);
+    tally_expect(expecting.tally, expecting.book);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
+    assert_int_equal(count_in(workload, 1, 600), 0); /* the first one of the others is left out */
+    assert_int_equal(workload->class[99].milli, 100);
+    assert_in_range(part_of(workload, 1, 100), 1000, 1020);
+    assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
+}
+
+/* Of equals the first ones go, as many as there are shapes that were not seen. */
+static void a_full_tally_makes_room_for_all_that_is_expected(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
+        count(expecting.tally, i + 1, 2);
+    count(expecting.tally, 600, 1); /* with the one at the start as often as the others */
+    expect(&expecting, 8, 1000, 5);
+    expect(&expecting, 1, 2, 1); /* it was seen */
+    expect(&expecting, 4, 1000, 20);
+    expect(&expecting, 2, 1000, 10);
+    tally_expect(expecting.tally, expecting.book);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
+    assert_int_equal(count_in(workload, 1, 600), 0);
+    assert_int_equal(count_in(workload, 1, 1), 0);
+    assert_true(count_in(workload, 1, 2) > 0);
+    assert_int_equal(count_in(workload, 1, 3), 0);
+    assert_true(count_in(workload, 1, 4) > 0);
+    assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
+    assert_in_range(part_of(workload, 4, 1000), 20000, 20020);
+    assert_in_range(part_of(workload, 2, 1000), 10000, 10020);
+}
+
+static void the_first_class_may_be_the_rarest(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
+        count(expecting.tally, i + 1, 2);
+    expect(&expecting, 8, 1000, 5);
+    tally_expect(expecting.tally, expecting.book);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(count_in(workload, 1, 600), 0);
+    assert_int_equal(workload->class[0].milli, 1);
+    assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
+}
+
+static void all_that_was_seen_often_stays(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 1, 300, 100);
+    expect(&expecting, 1, 400, 1);
+    expect(&expecting, 1, 500, 100);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 300, 3);
+    count(expecting.tally, 400, 3);
+    count(expecting.tally, 500, 3);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(count_in(workload, 1, 300), 3 * count_in(workload, 1, 600));
+    assert_int_equal(count_in(workload, 1, 400), 3 * count_in(workload, 1, 600));
+    assert_int_equal(count_in(workload, 1, 500), 3 * count_in(workload, 1, 600));
+}
+
+/* Compared by count for its weight, not by count. */
+static void a_light_shape_that_was_seen_often_comes_before_a_heavy_one(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 1, 300, 1);
+    expect(&expecting, 1, 400, 100);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 300, 10);
+    count(expecting.tally, 400, 100);
+    count(expecting.tally, 600, 949);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(95 * count_in(workload, 1, 300), count_in(workload, 1, 600));
+    assert_true(count_in(workload, 1, 400) > 10 * count_in(workload, 1, 300));
+}
+
+/* A quarter: 300 of 1,201 are too few, 300 of 1,199 are enough. */
+static void a_shape_is_raised_if_it_was_seen_a_little_too_rarely(void **state)
+{
+    (void)state;
+    for (uint32_t others = 899; others <= 901; others += 2) {
+        CLEANUP(expecting_done) struct expecting expecting;
+        expecting_start(&expecting);
+        expect(&expecting, 1, 300, 250);
+        tally_expect(expecting.tally, expecting.book);
+        count(expecting.tally, 300, 300);
+        count(expecting.tally, 600, others - 1);
+        CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+        const uint32_t seen = count_in(workload, 1, 600) / others * 300;
+        assert_true((count_in(workload, 1, 300) > seen) == (others == 901));
+        assert_true(count_in(workload, 1, 300) >= seen);
+    }
+}
+
+static void a_count_that_is_whole_is_not_rounded(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    expect(&expecting, 8, 1000, 250);
+    tally_expect(expecting.tally, expecting.book);
+    count(expecting.tally, 600, 2);
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_int_equal(3 * count_in(workload, 8, 1000), count_in(workload, 1, 600));
+}
+
+static void an_expectation_is_due_before_the_first_pod(void **state)
+{
+    CLEANUP(tally_freep) struct tally *tally = tally_new();
+    struct rulebook *book = rulebook_new(POLICY_ROLLOUT, "test");
+    (void)state;
+    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(tally);
+    assert_false(tally_is_due(tally));
+    tally_expect(tally, book);
+    assert_true(tally_is_due(tally));
+    rulebook_unref(book);
+    assert_int_equal(workload->classes, 6);
+}
+
+static void a_new_expectation_is_due_and_an_empty_one_changes_nothing(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    count(expecting.tally, 300, 100);
+    CLEANUP(workload_unrefp) struct workload *bare = tally_workload(expecting.tally);
+    assert_false(tally_is_due(expecting.tally));
+    tally_expect(expecting.tally, expecting.book);
+    assert_true(tally_is_due(expecting.tally));
+    CLEANUP(workload_unrefp) struct workload *empty = tally_workload(expecting.tally);
+    assert_int_equal(empty->count, bare->count);
+    assert_false(tally_is_due(expecting.tally));
+    count(expecting.tally, 300, 49);
+    assert_false(tally_is_due(expecting.tally));
+    tally_expect(expecting.tally, NULL);
+    assert_true(tally_is_due(expecting.tally));
+    CLEANUP(workload_unrefp) struct workload *none = tally_workload(expecting.tally);
+    assert_int_equal(none->classes, 2);
+}
+
+static void the_same_pods_and_expectations_make_the_same_workload(void **state)
+{
+    CLEANUP(expecting_done) struct expecting expecting;
+    (void)state;
+    expecting_start(&expecting);
+    for (uint32_t i = 0; i < RULEBOOK_SHAPES_MAX; i++)
+        expect(&expecting, 2 + i, 1000, 1 + i % 15);
+    tally_expect(expecting.tally, expecting.book);
+    for (uint32_t i = 1; i < 200; i++)
+        count(expecting.tally, i, i);
+    CLEANUP(workload_unrefp) struct workload *one = tally_workload(expecting.tally);
+    CLEANUP(workload_unrefp) struct workload *two = tally_workload(expecting.tally);
+    assert_int_equal(one->classes, two->classes);
+    assert_memory_equal(one->sequence, two->sequence, sizeof one->sequence);
+    for (uint32_t i = 0; i < RULEBOOK_SHAPES_MAX; i++)
+        assert_true(part_of(one, 2 + i, 1000) >= 999 * (1 + i % 15)); /* but for rounding */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_new_tally_knows_what_most_clusters_serve),
+        cmocka_unit_test(each_pod_counts_once_in_its_class),
+        cmocka_unit_test(after_a_few_pods_the_cold_start_is_forgotten),
+        cmocka_unit_test(what_came_long_ago_fades_and_is_forgotten),
+        cmocka_unit_test(a_full_tally_forgets_the_class_that_came_least_often),
+        cmocka_unit_test(workloads_are_due_often_at_first_and_seldom_later),
+        cmocka_unit_test(a_full_window_is_still_a_workload),
+        cmocka_unit_test(a_restored_tally_goes_on_like_the_one_that_was_stored),
+        cmocka_unit_test(the_cold_start_ends_also_after_a_restart_that_lost_some_of_it),
+        cmocka_unit_test(what_no_tally_contains_is_not_restored),
+        cmocka_unit_test(alike_classes_are_found_wherever_they_are),
+        cmocka_unit_test(models_are_stored_and_forgotten_with_their_class),
+        cmocka_unit_test(weights_that_would_outgrow_a_workload_are_not_restored),
+        cmocka_unit_test(what_is_expected_is_its_weight_of_the_workload),
+        cmocka_unit_test(where_all_that_was_seen_is_expected_the_others_are_a_part_of_it),
+        cmocka_unit_test(what_was_seen_more_often_than_expected_stays),
+        cmocka_unit_test(what_was_seen_exactly_as_expected_stays),
+        cmocka_unit_test(no_shape_is_less_than_expected),
+        cmocka_unit_test(a_full_tally_makes_room_for_what_is_expected),
+        cmocka_unit_test(the_first_that_is_expected_stays_though_it_came_least_often),
+        cmocka_unit_test(a_full_tally_makes_room_for_all_that_is_expected),
+        cmocka_unit_test(the_first_class_may_be_the_rarest),
+        cmocka_unit_test(all_that_was_seen_often_stays),
+        cmocka_unit_test(a_light_shape_that_was_seen_often_comes_before_a_heavy_one),
+        cmocka_unit_test(a_shape_is_raised_if_it_was_seen_a_little_too_rarely),
+        cmocka_unit_test(a_count_that_is_whole_is_not_rounded),
+        cmocka_unit_test(an_expectation_is_due_before_the_first_pod),
+        cmocka_unit_test(a_new_expectation_is_due_and_an_empty_one_changes_nothing),
+        cmocka_unit_test(the_same_pods_and_expectations_make_the_same_workload),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

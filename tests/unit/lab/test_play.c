@@ -1,0 +1,439 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ctl/client.h"
+#include "ctl/forward.h"
+#include "lab/cluster/manifest.h"
+#include "lab/play/play.h"
+#include "lab/play/play_nodes.h"
+
+static struct arena arena;
+static struct strbuf left_out;
+static struct strbuf heard;
+static struct err err;
+
+static struct doc *json(const char *text)
+{
+    struct doc *value;
+    if (doc_parse_json(text_of(text), "document", &arena, &value, &err) < 0)
+        fail_msg("%s", err.text);
+    return value;
+}
+
+static void note(void *user, const char *kind, const char *name, const char *why)
+{
+    (void)user;
+    assert_true(why[0] != '\0');
+    strbuf_printf(&left_out, "%s %s;", kind, name);
+}
+
+static void hear(void *user, const char *text)
+{
+    (void)user;
+    strbuf_printf(&heard, "%s;", text);
+}
+
+/* All pods that the text stands for. */
+static int read_pods(const char *text, struct doc **out)
+{
+    struct manifest manifest = {.arena = &arena, .namespace = "home", .skip = note};
+
+    *out = doc_new(&arena, DOC_ARRAY);
+    if (manifest_parse(&manifest, text_of(text), "pods.yaml", &err) < 0)
+        return -1;
+    manifest_finish(&manifest);
+    for (const struct pod_maker *at = manifest.first; at != NULL; at = at->next)
+        for (uint32_t i = 0; i < at->pods; i++)
+            doc_append(*out, pod_maker_pod(&arena, at, i));
+    assert_int_equal((*out)->count, manifest.pods);
+    return 0;
+}
+
+static void pods_come_from_documents_lists_and_json(void **state)
+{
+    static const char *const same[] = {
+        "kind: Pod\nmetadata: {name: a, namespace: x}\nspec: {}\n---\n"
+        "kind: Pod\nmetadata: {name: b}\nspec: {}\n---\n",
+        "kind: List\nitems:\n- kind: Pod\n  metadata: {name: a, namespace: x}\n  spec: {}\n"
+        "- kind: Pod\n  metadata: {name: b}\n  spec: {}\n",
+        "{\"kind\":\"PodList\",\"items\":[{\"metadata\":{\"name\":\"a\",\"namespace\":\"x\"},"
+        "\"spec\":{}},{\"metadata\":{\"name\":\"b\"},\"spec\":{}}]}",
+        " \n{kind: PodList, items: [{metadata: {name: a, namespace: x}, spec: {}}, "
+        "{metadata: {name: b}, spec: {}}]}",
+    };
+    struct doc *pods;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(same); i++) {
+        assert_int_equal(read_pods(same[i], &pods), 0);
+        assert_int_equal(pods->count, 2);
+        assert_string_equal(doc_shown(pods->first, "metadata.name"), "a");
+        assert_string_equal(doc_shown(pods->first, "metadata.namespace"), "x");
+        assert_string_equal(doc_shown(pods->last, "metadata.name"), "b");
+        assert_string_equal(doc_shown(pods->last, "metadata.namespace"), "home");
+    }
+}
+
+static void other_kinds_are_named_and_left_out(void **state)
+{
+    struct doc *pods;
+    (void)state;
+    assert_int_equal(
+        read_pods("kind: Service\nmetadata: {name: web}\n---\nkind: List\nitems: "
+                  "[{kind: Node, metadata: {name: n1}}]\n---\napiVersion: apps.example.com/v1\n"
+                  "kind: StatefulSet\nmetadata: {name: theirs}\n",
+                  &pods),
+        0);
+    assert_int_equal(pods->count, 0);
+    assert_string_equal(left_out.data, "Service web;Node n1;StatefulSet theirs;");
+}
+
+/* Without somebody who hears of it, the first of them ends the reading. */
+static void wrong_objects_are_left_out_if_somebody_hears_of_it(void **state)
+{
+    static const char text[] = "kind: DaemonSet\nmetadata: {name: each}\n---\n[]\n---\n{}\n---\n"
+                               "kind: List\nitems: 7\n---\n"
+                               "kind: Pod\nmetadata: {name: a}\nspec: {}\n";
+    struct manifest manifest = {.arena = &arena, .namespace = "home", .skip = note, .wrong = hear};
+    struct doc *pods;
+    (void)state;
+    assert_int_equal(manifest_parse(&manifest, text_of(text), "pods.yaml", &err), 0);
+    assert_string_equal(heard.data,
+                        "pods.yaml: DaemonSet each: spec.template: a pod template is required;"
+                        "pods.yaml: a Pod must be an object;"
+                        "pods.yaml: an object has no kind: it is Pod or List;"
+                        "pods.yaml: the items of a List are an array;");
+    assert_int_equal(manifest.workloads, 1);
+    assert_string_equal(manifest.first->name, "a");
+    assert_int_equal(read_pods(text, &pods), -1);
+}
+
+static void what_another_object_makes_is_played_once(void **state)
+{
+    static const char dump[] =
+        "kind: List\nitems:\n"
+        "- {kind: Pod, metadata: {name: web-1-a, ownerReferences: [{kind: ReplicaSet, name: web-1, "
+        "controller: true}]}, spec: {}}\n"
+        "- {kind: Pod, metadata: {name: alone, ownerReferences: [{kind: ReplicaSet, name: gone, "
+        "controller: true}]}, spec: {}}\n"
+        "- {kind: Pod, metadata: {name: web-1-b, namespace: other, ownerReferences: [{kind: "
+        "ReplicaSet, name: web-1, controller: true}]}, spec: {}}\n"
+        "- {kind: Deployment, apiVersion: apps/v1, metadata: {name: web}, spec: {replicas: 2, "
+        "template: {spec: {}}}}\n"
+        "- {kind: ReplicaSet, apiVersion: apps/v1, metadata: {name: web-1, ownerReferences: [{"
+        "kind: Deployment, name: web, controller: true}]}, spec: {replicas: 2, template: {spec: "
+        "{}}}}\n";
+    struct doc *pods;
+    (void)state;
+    assert_int_equal(read_pods(dump, &pods), 0);
+    assert_string_equal(left_out.data, "Pod web-1-a;ReplicaSet web-1;");
+    assert_int_equal(pods->count, 4);
+    assert_string_equal(doc_str(pods->first, "metadata.name"), "alone");
+}
+
+static void too_many_pods_are_refused_before_they_are_made(void **state)
+{
+    static const char deployment[] =
+        "{kind: Deployment, metadata: {name: %s}, spec: {replicas: %s, "
+        "template: {spec: {}}}}\n---\n";
+    struct doc *pods;
+    (void)state;
+    assert_true(read_pods(arena_printf(&arena, deployment, "web", "1000000000"), &pods) < 0);
+    assert_string_equal(err.text, "pods.yaml: Deployment web: spec.replicas: 1000000000 pods are "
+                                  "too many: play makes at most 100000");
+    const char *two = arena_printf(&arena, "%s%s", arena_printf(&arena, deployment, "a", "60000"),
+                                   arena_printf(&arena, deployment, "b", "60000"));
+    assert_true(read_pods(two, &pods) < 0);
+    assert_string_equal(err.text,
+                        "pods.yaml: Deployment b: its 60000 pods and the 60000 before are "
+                        "too many: play makes at most 100000");
+}
+
+static void broken_manifests_are_named_with_the_reason(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *says;
+    } bad[] = {
+        {"17", "must be an object"},
+        {"- kind: Pod\n", "must be an object"},
+        {"kind: Pod\nspec: {}\n", "metadata.name"},
+        {"kind: Pod\nmetadata: {name: [x]}\nspec: {}\n", "metadata.name"},
+        {"kind: Pod\nmetadata: {name: x}\n", "needs a spec"},
+        {"metadata: {name: x}\n", "no kind"},
+        {"kind: List\nitems: 3\n", "array"},
+        {"kind: List\nitems: [3]\n", "must be an object"},
+        {"{\"kind\":\"Pod\",", "document"},
+        {"kind: Pod\n\tx: 1\n", "line 2"},
+    };
+    struct doc *pods;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_true(read_pods(bad[i].text, &pods) < 0);
+        if (strstr(err.text, "pods.yaml") == NULL || strstr(err.text, bad[i].says) == NULL)
+            fail_msg("%s: %s", bad[i].text, err.text);
+    }
+}
+
+static void the_scheduler_writes_capitalised_bodies(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf out;
+    const struct doc *pod =
+        json("{\"metadata\":{\"name\":\"a\\\"b\",\"namespace\":\"x\",\"uid\":\"u\"},\"spec\":{}}");
+    (void)state;
+    strbuf_init(&out);
+    play_args(&out, pod, json("[\"n1\",\"n2\"]"));
+    assert_string_equal(out.data,
+                        "{\"Pod\":{\"metadata\":{\"name\":\"a\\\"b\",\"namespace\":\"x\",\"uid\":"
+                        "\"u\"},\"spec\":{}},\"Nodes\":null,\"NodeNames\":[\"n1\",\"n2\"]}");
+    strbuf_reset(&out);
+    play_bind_args(&out, pod, "n1");
+    assert_string_equal(out.data, "{\"PodName\":\"a\\\"b\",\"PodNamespace\":\"x\",\"PodUID\":\"u\","
+                                  "\"Node\":\"n1\"}");
+}
+
+static void the_best_score_wins_and_the_first_among_equals(void **state)
+{
+    const struct doc *names = json("[\"a\",\"b\",\"c\"]");
+    (void)state;
+    assert_string_equal(
+        play_best(json("[{\"Host\":\"a\",\"Score\":3},{\"Host\":\"b\",\"Score\":10},"
+                       "{\"Host\":\"c\",\"Score\":10}]"),
+                  names),
+        "b");
+    assert_string_equal(play_best(json("[{\"Host\":\"a\",\"Score\":0}]"), names), "a");
+    assert_string_equal(
+        play_best(json("[{\"Host\":\"stranger\",\"Score\":10},{\"Host\":\"c\",\"Score\":1}]"),
+                  names),
+        "c");
+    assert_null(play_best(json("[]"), names));
+    assert_null(play_best(json("{\"Host\":\"a\"}"), names));
+    assert_null(play_best(NULL, names));
+}
+
+/* Why a pod was refused: names of nodes, the answer of filter, the nodes of the view or NULL. */
+static char *counted(const char *names, const char *filter, const char *view)
+{
+    struct node_reasons reasons = {.arena = &arena};
+    CLEANUP(strbuf_done) struct strbuf out;
+    uint32_t sum = 0;
+
+    strbuf_init(&out);
+    reasons_add(&reasons, "node(s) were unschedulable", true, 1);
+    reasons_take(&reasons, json(names), json(filter), view != NULL ? json(view) : NULL);
+    reasons_write(&reasons, &out);
+    doc_each (reason, reasons_doc(&reasons, &arena))
+        sum += (uint32_t)doc_int(reason, "nodes");
+    assert_int_equal(sum, 1 + json(names)->count);
+    return arena_copy(&arena, (struct text){out.data, out.len});
+}
+
+static void an_entry_for_each_node_is_counted(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        counted("[\"n1\",\"n2\",\"n3\"]",
+                "{\"FailedNodes\":{\"n1\":\"cold\"},\"FailedAndUnresolvableNodes\":{"
+                "\"n2\":\"full\",\"n3\":\"full\"}}",
+                NULL),
+        "2 nodes: full; 1 node: cold; 1 node(s) were unschedulable");
+    assert_string_equal(counted("[]", "{}", NULL), "1 node(s) were unschedulable");
+    assert_string_equal(counted("[\"n1\"]", "{\"FailedNodes\":null}", NULL),
+                        "1 node: no reason was given; 1 node(s) were unschedulable");
+}
+
+static void an_entry_that_speaks_for_many_nodes_is_counted_by_the_view(void **state)
+{
+    static const char many[] = "[\"n1\",\"n2\",\"n3\",\"n4\"]";
+    static const char two[] = "{\"FailedAndUnresolvableNodes\":{"
+                              "\"n1\":\"full (one entry for all such nodes)\","
+                              "\"n3\":\"no GPU (one entry for all such nodes)\"}}";
+    static const char view[] =
+        "[{\"name\":\"n0\",\"text\":\"full\"},{\"name\":\"n1\",\"text\":\"full\"},"
+        "{\"name\":\"n2\",\"text\":\"full\"},{\"name\":\"n3\",\"text\":\"no GPU\"},"
+        "{\"name\":\"n4\",\"text\":\"full\"}]";
+    (void)state;
+    assert_false(reasons_are_counted(json(many), json(two)));
+    assert_string_equal(counted(many, two, view),
+                        "3 nodes: full; 1 node: no GPU; 1 node(s) were unschedulable");
+    /* One text is true of all nodes, whatever a view says: nobody has to ask for it. */
+    assert_true(reasons_are_counted(
+        json(many), json("{\"FailedNodes\":{\"n1\":\"full (one entry for all such nodes)\"}}")));
+    assert_true(reasons_are_counted(json("[\"n1\",\"n2\"]"),
+                                    json("{\"FailedNodes\":{\"n1\":\"a\",\"n2\":\"b\"}}")));
+    assert_string_equal(
+        counted(many, "{\"FailedNodes\":{\"n1\":\"full (one entry for all such nodes)\"}}", "[]"),
+        "4 nodes: full; 1 node(s) were unschedulable");
+    /* A view that is missing, or that lacks nodes, makes no number wrong. */
+    assert_string_equal(counted(many, two, NULL),
+                        "4 nodes: full, or no GPU; 1 node(s) were unschedulable");
+    assert_string_equal(counted(many, two, "[{\"name\":\"n1\",\"text\":\"\"}]"),
+                        "3 nodes: not known to milligpud; 1 node: fits by now; "
+                        "1 node(s) were unschedulable");
+}
+
+static void nodes_are_judged_with_the_pods_that_run_there(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf out;
+    struct node_reasons reasons = {.arena = &arena};
+    struct play_nodes nodes;
+    struct fit_pod pod;
+    (void)state;
+    strbuf_init(&out);
+    play_nodes_init(&nodes, &arena);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(
+            play_nodes_add(&nodes,
+                           json(arena_printf(&arena,
+                                             "{\"metadata\":{\"name\":\"n%d\"},\"spec\":{"
+                                             "\"unschedulable\":%s},\"status\":{"
+                                             "\"allocatable\":{\"cpu\":\"4\"}}}",
+                                             i, i == 2 ? "true" : "false")),
+                           &err),
+            0);
+    static const char *const runs[] = {
+        "{\"spec\":{\"nodeName\":\"n0\",\"containers\":[{\"resources\":{\"requests\":{"
+        "\"cpu\":\"1\"}}}]},\"status\":{\"phase\":\"Running\"}}",
+        "{\"spec\":{\"nodeName\":\"n1\",\"containers\":[{\"resources\":{\"requests\":{"
+        "\"cpu\":\"3\"}}}]},\"status\":{\"phase\":\"Succeeded\"}}",
+        "{\"spec\":{\"nodeName\":\"n1\",\"containers\":[{\"resources\":{\"requests\":{"
+        "\"cpu\":\"3\"}}}]},\"status\":{\"phase\":\"Failed\"}}",
+        "{\"spec\":{\"nodeName\":\"gone\"}}",
+        "{\"spec\":{}}",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(runs); i++)
+        assert_int_equal(play_nodes_run(&nodes, json(runs[i]), &err), 0);
+    const struct doc *wanted = json("{\"spec\":{\"containers\":[{\"resources\":{\"requests\":{"
+                                    "\"cpu\":\"3500m\"}}}]}}");
+    assert_int_equal(fit_pod_read(&arena, wanted, &pod, &err), 0);
+    const struct doc *names = play_nodes_feasible(&nodes, &pod, "nvidia.com/vgpu", &reasons);
+    assert_int_equal(names->count, 1);
+    assert_string_equal(names->first->text.at, "n1");
+    reasons_write(&reasons, &out);
+    assert_string_equal(out.data, "1 Insufficient cpu; 1 node(s) were unschedulable");
+    play_nodes_take(&nodes, "n1", &pod);
+    reasons = (struct node_reasons){.arena = &arena};
+    assert_int_equal(play_nodes_feasible(&nodes, &pod, "nvidia.com/vgpu", &reasons)->count, 0);
+    assert_int_equal(reasons.nodes, 3);
+    assert_true(play_nodes_run(&nodes,
+                               json("{\"metadata\":{\"namespace\":\"x\",\"name\":\"bad\"},"
+                                    "\"spec\":{\"nodeName\":\"n1\",\"containers\":3}}"),
+                               &err) < 0);
+    assert_string_equal(err.text, "Pod x/bad: spec.containers: expected an array, found a number");
+    assert_true(
+        play_nodes_add(&nodes, json("{\"metadata\":{\"name\":\"n9\",\"labels\":3}}"), &err) < 0);
+    assert_string_equal(err.text, "Node n9: metadata.labels: expected an object, found a number");
+    play_nodes_done(&nodes);
+}
+
+static void only_pods_that_name_the_resource_are_asked_about(void **state)
+{
+    static const struct {
+        const char *pod;
+        bool asks;
+    } cases[] = {
+        {"{\"spec\":{\"containers\":[{\"resources\":{\"limits\":{\"nvidia.com/vgpu\":300}}}]}}",
+         true},
+        {"{\"spec\":{\"containers\":[{},{\"resources\":{\"requests\":{"
+         "\"nvidia.com/vgpu\":\"0\"}}}]}}",
+         true},
+        {"{\"spec\":{\"initContainers\":[{\"resources\":{\"limits\":{\"nvidia.com/vgpu\":1}}}]}}",
+         true},
+        {"{\"spec\":{\"containers\":[{\"resources\":{\"limits\":{\"cpu\":1}}}]}}", false},
+        {"{\"spec\":{}}", false},
+        {"{}", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_int_equal(play_asks(json(cases[i].pod), "nvidia.com/vgpu"), cases[i].asks);
+}
+
+static void queries_and_segments_are_escaped(void **state)
+{
+    CLEANUP(strbuf_done) struct strbuf path;
+    (void)state;
+    strbuf_init(&path);
+    strbuf_str(&path, "/x/");
+    url_escape(&path, "a/b c?\xc3\xa4~-._");
+    url_query(&path, "k", "1+2&3");
+    url_query(&path, "none", NULL);
+    url_query(&path, "l", "");
+    assert_string_equal(path.data, "/x/a%2Fb%20c%3F%C3%A4~-._?k=1%2B2%263&l=");
+}
+
+static void problems_become_one_sentence(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        client_problem(404, TEXT("{\"title\":\"not found\",\"detail\":\"no pod x\"}"), &err),
+        -ERR_NOT_FOUND);
+    assert_string_equal(err.text, "no pod x");
+    assert_int_equal(client_problem(503, TEXT("{\"title\":\"starting\"}"), &err), -ERR_UNAVAILABLE);
+    assert_string_equal(err.text, "starting");
+    assert_int_equal(client_problem(500, TEXT("<html>"), &err), -ERR_INTERNAL);
+    assert_non_null(strstr(err.text, "500"));
+    assert_int_equal(client_problem(400, TEXT(""), &err), -ERR_INVALID);
+    assert_int_equal(client_problem(409, TEXT("[]"), &err), -ERR_CONFLICT);
+}
+
+static void the_port_is_found_in_what_kubectl_says(void **state)
+{
+    char address[32];
+    (void)state;
+    assert_true(
+        forward_read_line("Forwarding from 127.0.0.1:43211 -> 8911\n", address, sizeof address));
+    assert_string_equal(address, "127.0.0.1:43211");
+    assert_true(
+        forward_read_line("hello\nForwarding from 127.0.0.1:1 -> 8911\nForwarding from [::1]:1",
+                          address, sizeof address));
+    assert_string_equal(address, "127.0.0.1:1");
+    assert_false(forward_read_line("", address, sizeof address));
+    assert_false(forward_read_line("Forwarding from 127.0.0.1:432", address, sizeof address));
+    assert_false(
+        forward_read_line("Forwarding from 127.0.0.1:432110 -> 1", address, sizeof address));
+    assert_false(forward_read_line("Forwarding from [::1]:43211 -> 8911", address, sizeof address));
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    arena_init(&arena);
+    strbuf_init(&left_out);
+    strbuf_init(&heard);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    arena_done(&arena);
+    strbuf_done(&left_out);
+    strbuf_done(&heard);
+    return 0;
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        TEST(pods_come_from_documents_lists_and_json),
+        TEST(other_kinds_are_named_and_left_out),
+        TEST(wrong_objects_are_left_out_if_somebody_hears_of_it),
+        TEST(what_another_object_makes_is_played_once),
+        TEST(too_many_pods_are_refused_before_they_are_made),
+        TEST(broken_manifests_are_named_with_the_reason),
+        TEST(the_scheduler_writes_capitalised_bodies),
+        TEST(the_best_score_wins_and_the_first_among_equals),
+        TEST(an_entry_for_each_node_is_counted),
+        TEST(an_entry_that_speaks_for_many_nodes_is_counted_by_the_view),
+        TEST(nodes_are_judged_with_the_pods_that_run_there),
+        TEST(only_pods_that_name_the_resource_are_asked_about),
+        TEST(queries_and_segments_are_escaped),
+        TEST(problems_become_one_sentence),
+        TEST(the_port_is_found_in_what_kubectl_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,489 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lab/cluster/pod_maker.h"
+#include "lab/cluster/unconsidered.h"
+
+static struct arena arena;
+static struct err err;
+
+static struct doc *yaml(const char *text)
+{
+    struct doc *documents;
+    if (doc_parse_yaml(text_of(text), &arena, &documents, &err) < 0)
+        fail_msg("%s: %s", text, err.text);
+    return documents->first;
+}
+
+static int read_one(const char *text, struct pod_maker *out)
+{
+    const struct doc *object = yaml(text);
+    const enum workload_kind kind =
+        workload_kind_of(doc_str(object, "kind"), doc_str(object, "apiVersion"));
+    assert_true(kind != WORKLOAD_KINDS);
+    const struct pod_maker_names names = {"home", 7};
+    return pod_maker_read(&arena, object, kind, &names, out, &err);
+}
+
+static struct pod_maker good(const char *text)
+{
+    struct pod_maker workload;
+    if (read_one(text, &workload) < 0)
+        fail_msg("%s: %s", text, err.text);
+    return workload;
+}
+
+static const char *name_of(const struct pod_maker *workload, uint32_t at)
+{
+    const struct doc *pod = pod_maker_pod(&arena, workload, at);
+    assert_string_equal(doc_str(pod, "kind"), "Pod");
+    assert_string_equal(doc_str(pod, "metadata.namespace"), workload->namespace);
+    return doc_str(pod, "metadata.name");
+}
+
+/* A label or annotation, whose key may have dots. */
+static const char *entry(const struct doc *pod, const char *map, const char *key)
+{
+    const struct doc *value = doc_get(doc_at(pod, map), key);
+    return value != NULL ? value->text.at : "none";
+}
+
+#define TEMPLATE                                                                                   \
+    "template: {metadata: {labels: {app: web}, annotations: {milligpu.io/gpu-model: L4}, name: "   \
+    "ignored}, spec: {containers: [{name: c}]}}"
+
+static void a_deployment_makes_pods_of_a_replica_set(void **state)
+{
+    static const char text[] =
+        "{kind: Deployment, apiVersion: apps/v1, metadata: {name: web, "
+        "namespace: shop, labels: {not: copied}}, spec: {replicas: 3, " TEMPLATE "}}";
+    struct pod_maker workload = good(text);
+    const struct doc *pod = pod_maker_pod(&arena, &workload, 2);
+    const struct doc *owner = doc_at(pod, "metadata.ownerReferences")->first;
+    (void)state;
+    assert_int_equal(workload.pods, 3);
+    assert_false(workload.ordered);
+    assert_string_equal(doc_str(pod, "metadata.name"),
+                        arena_printf(&arena, "web-%s-2", workload.hash));
+    assert_string_equal(doc_str(pod, "metadata.generateName"),
+                        arena_printf(&arena, "web-%s-", workload.hash));
+    assert_string_equal(doc_str(pod, "metadata.namespace"), "shop");
+    assert_string_equal(entry(pod, "metadata.labels", "app"), "web");
+    assert_string_equal(entry(pod, "metadata.labels", "not"), "none");
+    assert_string_equal(entry(pod, "metadata.labels", "pod-template-hash"), workload.hash);
+    assert_string_equal(entry(pod, "metadata.annotations", "milligpu.io/gpu-model"), "L4");
+    assert_string_equal(doc_str(owner, "kind"), "ReplicaSet");
+    assert_string_equal(doc_str(owner, "apiVersion"), "apps/v1");
+    assert_string_equal(doc_str(owner, "name"), arena_printf(&arena, "web-%s", workload.hash));
+    assert_int_equal(strlen(doc_str(owner, "uid")), 36);
+    assert_true(doc_true(owner, "controller"));
+    assert_string_equal(doc_str(doc_at(pod, "spec.containers")->first, "name"), "c");
+    /* The same again, and another template has another hash. */
+    const struct pod_maker again = good(text);
+    assert_string_equal(again.hash, workload.hash);
+    const struct pod_maker other =
+        good("{kind: Deployment, metadata: {name: web}, spec: {template: {spec: {containers: [{"
+             "name: d}]}}}}");
+    assert_int_equal(other.pods, 1);
+    assert_string_equal(other.namespace, "home");
+    assert_string_not_equal(other.hash, workload.hash);
+}
+
+static void pods_of_one_template_share_nothing(void **state)
+{
+    const struct pod_maker workload =
+        good("{kind: StatefulSet, metadata: {name: db}, spec: {replicas: 2, " TEMPLATE "}}");
+    struct doc *first = pod_maker_pod(&arena, &workload, 0);
+    const struct doc *second = pod_maker_pod(&arena, &workload, 1);
+    (void)state;
+    doc_set_str(&arena, doc_object(&arena, first, "spec"), "nodeName", "n1");
+    assert_null(doc_at(second, "spec.nodeName"));
+    assert_string_equal(doc_str(first, "spec.hostname"), "db-0");
+    assert_string_equal(doc_str(second, "spec.hostname"), "db-1");
+    assert_null(doc_get(workload.spec, "hostname"));
+}
+
+static void a_stateful_set_counts_from_its_start_and_in_order(void **state)
+{
+    struct pod_maker set =
+        good("{kind: StatefulSet, metadata: {name: db}, spec: {replicas: 3, ordinals: {start: 5}, "
+             "serviceName: db, " TEMPLATE "}}");
+    const struct doc *pod = pod_maker_pod(&arena, &set, 1);
+    (void)state;
+    assert_true(set.ordered);
+    assert_string_equal(name_of(&set, 0), "db-5");
+    assert_string_equal(name_of(&set, 2), "db-7");
+    assert_null(doc_at(pod, "metadata.generateName"));
+    assert_string_equal(entry(pod, "metadata.labels", "statefulset.kubernetes.io/pod-name"),
+                        "db-6");
+    assert_string_equal(entry(pod, "metadata.labels", "apps.kubernetes.io/pod-index"), "6");
+    assert_string_equal(doc_str(doc_at(pod, "metadata.ownerReferences")->first, "kind"),
+                        "StatefulSet");
+    set = good(
+        "{kind: StatefulSet, metadata: {name: db}, spec: {podManagementPolicy: Parallel, " TEMPLATE
+        "}}");
+    assert_false(set.ordered);
+    assert_false(set.claims);
+    assert_int_equal(set.pods, 1);
+    set = good(
+        "{kind: StatefulSet, metadata: {name: db}, spec: {volumeClaimTemplates: [{}], " TEMPLATE
+        "}}");
+    assert_true(set.claims);
+}
+
+static void replica_sets_and_controllers_number_their_pods(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *kind;
+        const char *version;
+    } each[] = {
+        {"{kind: ReplicaSet, apiVersion: apps/v1, metadata: {name: web}, "
+         "spec: {replicas: 2, " TEMPLATE "}}",
+         "ReplicaSet", "apps/v1"},
+        {"{kind: ReplicationController, apiVersion: v1, metadata: {name: web}, "
+         "spec: {replicas: 2, " TEMPLATE "}}",
+         "ReplicationController", "v1"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(each); i++) {
+        const struct pod_maker set = good(each[i].text);
+        const struct doc *owner =
+            doc_at(pod_maker_pod(&arena, &set, 0), "metadata.ownerReferences")->first;
+        assert_int_equal(set.pods, 2);
+        assert_string_equal(name_of(&set, 0), "web-0");
+        assert_string_equal(name_of(&set, 1), "web-1");
+        assert_string_equal(doc_str(owner, "kind"), each[i].kind);
+        assert_string_equal(doc_str(owner, "apiVersion"), each[i].version);
+    }
+}
+
+static void a_job_starts_its_first_pods(void **state)
+{
+    static const struct {
+        const char *spec;
+        uint32_t pods;
+        const char *note; /* a part of it; NULL: none */
+    } each[] = {
+        {"", 1, NULL},
+        {"parallelism: 4, ", 4, NULL},
+        {"completions: 4, ", 1, "the first 1 of 4 pods"},
+        {"parallelism: 4, completions: 10, ", 4, "the first 4 of 10 pods"},
+        {"parallelism: 4, completions: 3, ", 3, NULL},
+        {"parallelism: 0, ", 0, NULL},
+        {"parallelism: 4, suspend: true, ", 0, "suspended"},
+        {"parallelism: 4, suspend: false, ", 4, NULL},
+        {"parallelism: null, completions: null, ", 1, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(each); i++) {
+        const struct pod_maker job = good(arena_printf(
+            &arena, "{kind: Job, apiVersion: batch/v1, metadata: {name: train}, spec: {%s%s}}",
+            each[i].spec, TEMPLATE));
+        if (job.pods != each[i].pods)
+            fail_msg("%s: %u pods", each[i].spec, (unsigned)job.pods);
+        assert_true((job.note == NULL) == (each[i].note == NULL));
+        assert_true(job.note == NULL || strstr(job.note, each[i].note) != NULL);
+        assert_string_equal(name_of(&job, 3), "train-3");
+        assert_string_equal(entry(pod_maker_pod(&arena, &job, 0), "metadata.labels",
+                                  "batch.kubernetes.io/job-name"),
+                            "train");
+    }
+}
+
+static void an_indexed_job_names_the_index(void **state)
+{
+    const struct pod_maker job = good("{kind: Job, metadata: {name: train}, spec: {parallelism: 2, "
+                                      "completions: 2, completionMode: Indexed, " TEMPLATE "}}");
+    const struct doc *pod = pod_maker_pod(&arena, &job, 1);
+    (void)state;
+    assert_string_equal(doc_str(pod, "metadata.name"), "train-1-0");
+    assert_string_equal(doc_str(pod, "spec.hostname"), "train-1");
+    assert_string_equal(entry(pod, "metadata.labels", "batch.kubernetes.io/job-completion-index"),
+                        "1");
+    assert_string_equal(
+        entry(pod, "metadata.annotations", "batch.kubernetes.io/job-completion-index"), "1");
+    assert_string_equal(entry(pod, "metadata.annotations", "milligpu.io/gpu-model"), "L4");
+}
+
+static void a_cron_job_makes_one_job(void **state)
+{
+    struct pod_maker cron =
+        good("{kind: CronJob, apiVersion: batch/v1, metadata: {name: night}, spec: {schedule: "
+             "\"0 3 * * *\", jobTemplate: {spec: {parallelism: 2, " TEMPLATE "}}}}");
+    (void)state;
+    assert_int_equal(cron.pods, 2);
+    assert_string_equal(name_of(&cron, 1), "night-1-1");
+    assert_string_equal(
+        doc_str(doc_at(pod_maker_pod(&arena, &cron, 0), "metadata.ownerReferences")->first, "kind"),
+        "Job");
+    assert_non_null(strstr(cron.note, "one Job"));
+    cron = good("{kind: CronJob, metadata: {name: night}, "
+                "spec: {suspend: true, jobTemplate: {spec: {" TEMPLATE "}}}}");
+    assert_int_equal(cron.pods, 0);
+    cron = good("{kind: CronJob, metadata: {name: night}, "
+                "spec: {jobTemplate: {spec: {suspend: true, " TEMPLATE "}}}}");
+    assert_int_equal(cron.pods, 0);
+}
+
+static void a_pod_stands_for_itself(void **state)
+{
+    struct pod_maker pod =
+        good("{kind: Pod, metadata: {name: one, labels: {a: b}, ownerReferences: ["
+             "{kind: ReplicaSet, name: r, controller: true}]}, spec: {x: 1}, "
+             "status: {phase: Running}}");
+    (void)state;
+    const struct doc *made = pod_maker_pod(&arena, &pod, 0);
+    assert_int_equal(pod.pods, 1);
+    assert_string_equal(name_of(&pod, 0), "one");
+    assert_string_equal(entry(made, "metadata.labels", "a"), "b");
+    assert_int_equal(doc_int(made, "spec.x"), 1);
+    assert_string_equal(pod.owner_kind, "ReplicaSet");
+    assert_string_equal(pod.owner_name, "r");
+    pod = good("{kind: Pod, metadata: {generateName: one-}, spec: {}}");
+    assert_string_equal(name_of(&pod, 0), "one-7");
+}
+
+static void names_are_never_longer_than_a_label(void **state)
+{
+    char name[254];
+    (void)state;
+    (void)memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    const struct pod_maker web = good(arena_printf(
+        &arena, "{kind: Deployment, metadata: {name: %s}, spec: {replicas: 100000, " TEMPLATE "}}",
+        name));
+    assert_int_equal(strlen(name_of(&web, 99999)), 63);
+    const struct pod_maker job =
+        good(arena_printf(&arena,
+                          "{kind: Job, metadata: {name: %s}, spec: {parallelism: 100000, "
+                          "completions: 100000, completionMode: Indexed, " TEMPLATE "}}",
+                          name));
+    const char *last = name_of(&job, 99999);
+    assert_true(strlen(last) <= 63);
+    assert_non_null(strstr(last, "a-99999-0"));
+}
+
+static void kinds_of_other_groups_are_not_ours(void **state)
+{
+    static const struct {
+        const char *kind;
+        const char *version;
+        enum workload_kind is;
+    } each[] = {
+        {"Pod", "v1", WORKLOAD_POD},
+        {"Pod", "", WORKLOAD_POD},
+        {"Pod", "metrics.k8s.io/v1", WORKLOAD_KINDS},
+        {"Deployment", "apps/v1", WORKLOAD_DEPLOYMENT},
+        {"Deployment", "apps/v1beta2", WORKLOAD_DEPLOYMENT},
+        {"Deployment", "v1", WORKLOAD_KINDS},
+        {"Deployment", "app/v1", WORKLOAD_KINDS},
+        {"StatefulSet", "apps.kruise.io/v1", WORKLOAD_KINDS},
+        {"Job", "batch/v1", WORKLOAD_JOB},
+        {"Job", "batch.volcano.sh/v1alpha1", WORKLOAD_KINDS},
+        {"CronJob", "batch/v1beta1", WORKLOAD_CRON_JOB},
+        {"ReplicationController", "v1", WORKLOAD_REPLICATION_CONTROLLER},
+        {"ReplicaSet", "apps/v1", WORKLOAD_REPLICA_SET},
+        {"DaemonSet", "apps/v1", WORKLOAD_DAEMON_SET},
+        {"DaemonSet", "apps.kruise.io/v1", WORKLOAD_KINDS},
+        {"", "v1", WORKLOAD_KINDS},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(each); i++)
+        if (workload_kind_of(each[i].kind, each[i].version) != each[i].is)
+            fail_msg("%s %s", each[i].kind, each[i].version);
+}
+
+static void a_daemon_sets_pod_is_for_its_node(void **state)
+{
+    static const char *const nodes[] = {"n1", "n2"};
+    struct pod_maker maker;
+    (void)state;
+    assert_int_equal(read_one("kind: DaemonSet\nmetadata: {name: each}\nspec: {template: {spec: "
+                              "{tolerations: [{operator: Exists}], affinity: {nodeAffinity: "
+                              "{requiredDuringSchedulingIgnoredDuringExecution: "
+                              "{nodeSelectorTerms: [{matchExpressions: [{key: a, operator: "
+                              "Exists}]}]}}}}}}",
+                              &maker),
+                     0);
+    assert_int_equal(maker.pods, 0); /* until the nodes are known */
+    const struct doc *any = pod_maker_pod(&arena, &maker, 0);
+    assert_int_equal(doc_at(any, "spec.tolerations")->count, 7);
+    const char *terms = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
+                        "nodeSelectorTerms";
+    assert_string_equal(
+        doc_str(doc_at(doc_at(any, terms)->first, "matchExpressions")->first, "key"), "a");
+    maker.node = nodes;
+    maker.pods = 2;
+    const struct doc *pod = pod_maker_pod(&arena, &maker, 1);
+    assert_string_equal(doc_str(pod, "metadata.name"), "each-1");
+    const struct doc *term = doc_at(pod, terms)->first;
+    assert_null(doc_get(term, "matchExpressions"));
+    assert_int_equal(doc_at(pod, terms)->count, 1);
+    const struct doc *rule = doc_get(term, "matchFields")->first;
+    assert_string_equal(doc_str(rule, "key"), "metadata.name");
+    assert_true(text_is(doc_get(rule, "values")->first->text, "n2"));
+    /* The template itself is as it was. */
+    assert_int_equal(doc_get(maker.spec, "tolerations")->count, 1);
+}
+
+static void wrong_fields_are_named(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *says;
+    } bad[] = {
+        {"{kind: Deployment, metadata: {name: w}, spec: {replicas: \"3\", " TEMPLATE "}}",
+         "spec.replicas: expected an integer, found a string; write it without quotes"},
+        {"{kind: Deployment, metadata: {name: w}, spec: {replicas: -1, " TEMPLATE "}}",
+         "spec.replicas: -1 must be greater than or equal to 0"},
+        {"{kind: Deployment, metadata: {name: w}, spec: {replicas: 1.5, " TEMPLATE "}}",
+         "spec.replicas: expected an integer, found 1.5"},
+        {"{kind: Deployment, metadata: {name: w}, spec: {replicas: 99999999999999999999, " TEMPLATE
+         "}}",
+         "spec.replicas: 99999999999999999999 is beyond 2147483647"},
+        {"{kind: Deployment, metadata: {name: w}, spec: {replicas: 100001, " TEMPLATE "}}",
+         "spec.replicas: 100001 pods are too many"},
+        {"{kind: Deployment, metadata: {name: w}, spec: {replicas: [2], " TEMPLATE "}}",
+         "spec.replicas: expected an integer, found an array"},
+        {"{kind: Deployment, metadata: {name: w}}", "spec.template: a pod template is required"},
+        {"{kind: Deployment, metadata: {name: w}, spec: {template: x}}",
+         "spec.template: expected an object, found a string"},
+        {"{kind: Deployment, metadata: {name: w}, spec: {template: {}}}",
+         "spec.template.spec: a pod needs a spec"},
+        {"{kind: Deployment, metadata: {name: w}, spec: {template: {spec: 3}}}",
+         "spec.template.spec: expected an object, found a number"},
+        {"{kind: Deployment, metadata: {name: w}, spec: {template: {metadata: {labels: {a: 1}}, "
+         "spec: {}}}}",
+         "spec.template.metadata.labels[\"a\"]: expected a string, found a number; put it in"},
+        {"{kind: Deployment, metadata: {}, spec: {" TEMPLATE "}}",
+         "metadata.name: a name is required"},
+        {"{kind: Deployment, metadata: {name: Web}, spec: {" TEMPLATE "}}",
+         "metadata.name: expected lower case"},
+        {"{kind: Deployment, metadata: {name: w, namespace: a/b}, spec: {" TEMPLATE "}}",
+         "metadata.namespace: expected lower case"},
+        {"{kind: StatefulSet, metadata: {name: w}, spec: {podManagementPolicy: parallel, " TEMPLATE
+         "}}",
+         "spec.podManagementPolicy: \"parallel\" is not one of OrderedReady and Parallel"},
+        {"{kind: StatefulSet, metadata: {name: w}, spec: {ordinals: {start: -3}, " TEMPLATE "}}",
+         "spec.ordinals.start: -3 must be"},
+        {"{kind: Job, metadata: {name: w}, spec: {parallelism: x, " TEMPLATE "}}",
+         "spec.parallelism: expected an integer"},
+        {"{kind: Job, metadata: {name: w}, spec: {completions: true, " TEMPLATE "}}",
+         "spec.completions: expected an integer"},
+        {"{kind: Job, metadata: {name: w}, spec: {completionMode: Indexed, " TEMPLATE "}}",
+         "spec.completions: a number is required"},
+        {"{kind: Job, metadata: {name: w}, spec: {completionMode: indexed, " TEMPLATE "}}",
+         "spec.completionMode: \"indexed\" is not one of"},
+        {"{kind: Job, metadata: {name: w}, spec: {suspend: \"x\", " TEMPLATE "}}",
+         "spec.suspend: expected true or false, found a string"},
+        {"{kind: CronJob, metadata: {name: w}, spec: {" TEMPLATE "}}",
+         "spec.jobTemplate.spec.template: a pod template is required"},
+        {"{kind: CronJob, metadata: {name: w}, "
+         "spec: {jobTemplate: {spec: {parallelism: z, " TEMPLATE "}}}}",
+         "spec.jobTemplate.spec.parallelism: expected an integer"},
+        {"{kind: Pod, metadata: {name: w, annotations: {a: true}}, spec: {}}",
+         "metadata.annotations[\"a\"]: expected a string"},
+        {"{kind: Pod, metadata: 3, spec: {}}", "metadata: expected an object"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        struct pod_maker workload;
+        if (read_one(bad[i].text, &workload) == 0)
+            fail_msg("%s was read", bad[i].text);
+        if (strncmp(err.text, bad[i].says, strlen(bad[i].says)) != 0)
+            fail_msg("%s: %s", bad[i].text, err.text);
+    }
+}
+
+static void only_rules_that_a_pod_uses_are_named(void **state)
+{
+    static const struct {
+        const char *spec;
+        int what; /* -1: nothing */
+    } each[] = {
+        {"{}", -1},
+        {"{affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{}]}}}",
+         UNCONSIDERED_POD_AFFINITY},
+        {"{affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{}]}}}",
+         UNCONSIDERED_POD_AFFINITY},
+        {"{affinity: {podAffinity: {}, nodeAffinity: {}}}", -1},
+        {"{topologySpreadConstraints: [{}]}", UNCONSIDERED_SPREAD},
+        {"{topologySpreadConstraints: []}", -1},
+        {"{containers: [{}, {ports: [{containerPort: 80}, {hostPort: 80}]}]}",
+         UNCONSIDERED_HOST_PORTS},
+        {"{hostNetwork: true, containers: [{ports: [{containerPort: 80}]}]}",
+         UNCONSIDERED_HOST_PORTS},
+        {"{hostNetwork: true, containers: [{}]}", -1},
+        {"{containers: [{ports: [{containerPort: 80}]}]}", -1},
+        {"{volumes: [{emptyDir: {}}, {configMap: {name: x}}]}", -1},
+        {"{volumes: [{emptyDir: {}}, {persistentVolumeClaim: {claimName: x}}]}",
+         UNCONSIDERED_VOLUMES},
+        {"{volumes: [{ephemeral: {}}]}", UNCONSIDERED_VOLUMES},
+        {"{resourceClaims: [{name: x}]}", UNCONSIDERED_CLAIMS},
+        {"{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{}]}}}",
+         UNCONSIDERED_PREFERRED},
+        {"{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {}}}}", -1},
+        {"{priorityClassName: high}", UNCONSIDERED_PRIORITY},
+        {"{priority: 10}", UNCONSIDERED_PRIORITY},
+        {"{priority: 0}", -1},
+        {"{runtimeClassName: kata}", UNCONSIDERED_RUNTIME_CLASS},
+        {"{workloadRef: {name: x}}", UNCONSIDERED_GANG},
+        {"{schedulerName: mine}", UNCONSIDERED_SCHEDULER},
+        {"{schedulerName: default-scheduler}", -1},
+        {"{affinity: x, volumes: 3, containers: {}, topologySpreadConstraints: y}", -1},
+    };
+    uint32_t met = 0;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(each); i++) {
+        const uint32_t wanted = each[i].what < 0 ? 0 : 1U << each[i].what;
+        const uint32_t found =
+            unconsidered_of(yaml(arena_printf(&arena, "{spec: %s}", each[i].spec)));
+        if (found != wanted)
+            fail_msg("%s: %x", each[i].spec, (unsigned)found);
+        met |= found;
+    }
+    for (unsigned i = 0; i < UNCONSIDEREDS; i++) {
+        assert_true(unconsidered_text((enum unconsidered)i)[0] != '\0');
+        assert_true((met >> i & 1) != 0 || i == UNCONSIDERED_PREFER_NO_SCHEDULE);
+    }
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    arena_init(&arena);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    arena_done(&arena);
+    return 0;
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        TEST(a_deployment_makes_pods_of_a_replica_set),
+        TEST(pods_of_one_template_share_nothing),
+        TEST(a_stateful_set_counts_from_its_start_and_in_order),
+        TEST(replica_sets_and_controllers_number_their_pods),
+        TEST(a_job_starts_its_first_pods),
+        TEST(an_indexed_job_names_the_index),
+        TEST(a_cron_job_makes_one_job),
+        TEST(a_pod_stands_for_itself),
+        TEST(names_are_never_longer_than_a_label),
+        TEST(kinds_of_other_groups_are_not_ours),
+        TEST(a_daemon_sets_pod_is_for_its_node),
+        TEST(wrong_fields_are_named),
+        TEST(only_rules_that_a_pod_uses_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,411 @@
+/*
+ * A backup in the place of a ledger, and the log of a ledger that was replaced (ledger_id.c,
+ * restore_file.c). A kill is a child process that ends without closing the ledger.
+ */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/file.h"
+#include "milligpu/store/verify.h"
+
+#include "store/store_internal.h"
+#include "unit/store/support_released.h"
+#include "unit/store/support_shelf.h"
+
+static const struct core_gpu one[] = {{.index = 0, .mib = 81920}};
+
+static void reserve(struct shelf *shelf, const char *uid)
+{
+    assert_int_equal(core_reserve(&shelf->core, uid, "n1", "100"), VERDICT_OK);
+    shelf_save(shelf);
+}
+
+static void begin(struct shelf *shelf)
+{
+    struct err err;
+
+    (void)core_node(&shelf->core, "n1", one, 1);
+    shelf_save(shelf);
+    reserve(shelf, "first");
+    assert_int_equal(store_set_cluster(shelf->store, "here", &err), 0);
+}
+
+static void beside(const struct shelf *shelf, const char *suffix, char out[160])
+{
+    (void)snprintf(out, 160, "%s%s", shelf->path, suffix);
+}
+
+static void back_up(struct shelf *shelf, char out[160])
+{
+    struct err err;
+
+    (void)snprintf(out, 160, "%s/backup", shelf->folder);
+    assert_int_equal(store_backup(shelf->store, out, &err), 0);
+}
+
+/* In a child that ends as a killed daemon does: the reservation is in the log only. */
+static void reserve_and_be_killed(struct shelf *shelf, const char *uid)
+{
+    shelf_close(shelf);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        shelf_open(shelf);
+        reserve(shelf, uid);
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void copy_over(const char *from, const char *to)
+{
+    CLEANUP(xfreep) char *content = NULL;
+    size_t bytes = 0;
+    struct err err;
+
+    assert_int_equal(file_read(from, 16 << 20, &content, &bytes, &err), 0);
+    assert_int_equal(file_replace(to, (struct text){content, bytes}, &err), 0);
+}
+
+static long long wal_bytes(const struct shelf *shelf)
+{
+    char wal[160];
+    struct stat is;
+
+    beside(shelf, "-wal", wal);
+    return stat(wal, &is) == 0 ? (long long)is.st_size : 0;
+}
+
+static void assert_refused(struct shelf *shelf)
+{
+    const long long before = wal_bytes(shelf);
+    struct err err;
+
+    assert_true(before > 0);
+    assert_int_equal(shelf_try(shelf, &err), -(int)ERR_CONFLICT);
+    assert_non_null(strstr(err.text, "milligpuctl restore BACKUP"));
+    assert_int_equal(wal_bytes(shelf), before);
+}
+
+static void a_backup_over_the_log_of_a_killed_daemon_is_refused(void **state)
+{
+    struct shelf *shelf = *state;
+    char backup[160];
+
+    begin(shelf);
+    back_up(shelf, backup);
+    reserve_and_be_killed(shelf, "second");
+    copy_over(backup, shelf->path);
+    assert_refused(shelf);
+    assert_int_equal(shelf_files(shelf, "corrupt"), 0);
+}
+
+static void corrupt_is_not_what_it_is_called(void **state)
+{
+    struct shelf *shelf = *state;
+    char backup[160];
+
+    shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
+    begin(shelf);
+    back_up(shelf, backup);
+    reserve_and_be_killed(shelf, "second");
+    copy_over(backup, shelf->path);
+    assert_refused(shelf);
+    assert_int_equal(shelf_files(shelf, "corrupt"), 0);
+}
+
+static void take_check(void *user, enum store_check check, const char *wrong)
+{
+    (void)check;
+    *(unsigned *)user += wrong != NULL;
+}
+
+static void a_ledger_with_a_log_may_be_named_from_its_folder(void **state)
+{
+    struct shelf *shelf = *state;
+    const int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    unsigned wrong = 0;
+    struct err err;
+
+    begin(shelf);
+    reserve_and_be_killed(shelf, "second");
+    assert_int_equal(chdir(shelf->folder), 0);
+    assert_int_equal(store_verify_file(strrchr(shelf->path, '/') + 1, &wrong, take_check, &err), 0);
+    assert_int_equal(fchdir(here), 0);
+    (void)close(here);
+    assert_int_equal(wrong, 0);
+}
+
+static void verify_does_not_read_a_foreign_log_either(void **state)
+{
+    struct shelf *shelf = *state;
+    unsigned wrong = 0;
+    char backup[160];
+    struct err err;
+
+    begin(shelf);
+    back_up(shelf, backup);
+    reserve_and_be_killed(shelf, "second");
+    assert_int_equal(store_verify_file(shelf->path, &wrong, take_check, &err), 0);
+    copy_over(backup, shelf->path);
+    assert_int_equal(store_verify_file(shelf->path, &wrong, take_check, &err), -(int)ERR_CONFLICT);
+    assert_int_equal(wrong, 0);
+}
+
+/* cp of a file that was in use: the same id, and less in it than was once in the file. */
+static void an_older_state_of_the_same_file_is_refused(void **state)
+{
+    struct shelf *shelf = *state;
+    char older[160];
+    struct err err;
+
+    begin(shelf);
+    shelf_close(shelf);
+    beside(shelf, ".older", older);
+    copy_over(shelf->path, older);
+    shelf_open(shelf);
+    reserve(shelf, "second");
+    shelf->store->limits.wal_soft = 1;
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 1, &err), 0);
+    reserve_and_be_killed(shelf, "third");
+    copy_over(older, shelf->path);
+    assert_refused(shelf);
+}
+
+static void a_copy_that_an_older_version_made_is_refused(void **state)
+{
+    struct shelf *shelf = *state;
+    size_t bytes = 0;
+    struct err err;
+    CLEANUP(xfreep) char *released = released_file(5, ".db", &bytes);
+
+    assert_non_null(released);
+    begin(shelf);
+    reserve_and_be_killed(shelf, "second");
+    assert_int_equal(file_replace(shelf->path, (struct text){released, bytes}, &err), 0);
+    assert_refused(shelf);
+}
+
+static void a_killed_ledger_opens_as_ever(void **state)
+{
+    struct shelf *shelf = *state;
+
+    begin(shelf);
+    for (int i = 0; i < 3; i++) {
+        char uid[32];
+        (void)snprintf(uid, sizeof uid, "more-%d", i);
+        reserve_and_be_killed(shelf, uid);
+        shelf_open(shelf);
+    }
+    shelf_close(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 4);
+}
+
+static void without_a_log_a_copy_may_take_the_place(void **state)
+{
+    struct shelf *shelf = *state;
+    enum store_owner owner = OWNER_NOBODY;
+    char backup[160];
+    struct err err;
+
+    begin(shelf);
+    assert_int_equal(store_whose(shelf->store, "here", &owner, &err), 0);
+    assert_int_equal(owner, OWNER_THIS);
+    back_up(shelf, backup);
+    shelf_close(shelf);
+    copy_over(backup, shelf->path);
+    shelf_open(shelf);
+    assert_int_equal(store_whose(shelf->store, "here", &owner, &err), 0);
+    assert_int_equal(owner, OWNER_THIS_BY_COPY);
+    assert_int_equal(store_whose(shelf->store, "elsewhere", &owner, &err), -(int)ERR_FOREIGN);
+    /* It has an id of its own, so its own log belongs to it. */
+    reserve_and_be_killed(shelf, "after");
+    shelf_open(shelf);
+    assert_int_equal(store_whose(shelf->store, "here", &owner, &err), 0);
+    assert_int_equal(owner, OWNER_THIS_BY_COPY);
+    assert_int_equal(store_set_cluster(shelf->store, "here", &err), 0);
+    assert_int_equal(store_whose(shelf->store, "here", &owner, &err), 0);
+    assert_int_equal(owner, OWNER_THIS);
+}
+
+static void a_lost_ledger_begins_anew_beside_its_log(void **state)
+{
+    struct shelf *shelf = *state;
+
+    begin(shelf);
+    reserve_and_be_killed(shelf, "second");
+    assert_int_equal(unlink(shelf->path), 0);
+    shelf_open(shelf);
+    shelf_close(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
+}
+
+/* The id cannot be noted: that says nothing about the ledger. */
+static void a_side_file_that_cannot_be_written_stops_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    char id[160];
+
+    begin(shelf);
+    shelf_close(shelf);
+    beside(shelf, ".id", id);
+    assert_int_equal(unlink(id), 0);
+    assert_int_equal(mkdir(id, 0700), 0);
+    shelf_open(shelf);
+    assert_non_null(strstr(shelf->notices.data, "could not be noted"));
+    shelf_close(shelf);
+    assert_int_equal(rmdir(id), 0);
+}
+
+static void what_others_wrote_into_it_says_nothing(void **state)
+{
+    static const char *const texts[] = {"", "x", "0123456789abcdef0123456789abcdeX 1\n",
+                                        "0123456789abcdef0123456789abcdef\n",
+                                        "0123456789abcdef0123456789abcdef -1\n"};
+    struct shelf *shelf = *state;
+    char id[160];
+    struct err err;
+
+    begin(shelf);
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        char uid[32];
+        (void)snprintf(uid, sizeof uid, "more-%zu", i);
+        reserve_and_be_killed(shelf, uid);
+        beside(shelf, ".id", id);
+        assert_int_equal(file_replace(id, text_of(texts[i]), &err), 0);
+        shelf_open(shelf);
+    }
+}
+
+static void restore_moves_the_former_set_aside(void **state)
+{
+    struct shelf *shelf = *state;
+    struct restored restored = {NULL};
+    enum store_owner owner = OWNER_NOBODY;
+    char backup[160];
+    struct err err;
+
+    begin(shelf);
+    back_up(shelf, backup);
+    reserve_and_be_killed(shelf, "second");
+    assert_int_equal(store_restore(backup, shelf->path, &restored, &err), 0);
+    CLEANUP(xfreep) char *aside = restored.aside;
+    assert_non_null(strstr(aside, "ledger.db.replaced-"));
+    assert_int_equal(shelf_number(aside, "SELECT count(*) FROM allocation"), 2);
+    assert_int_equal(shelf_files(shelf, ".restored-"), 0);
+    shelf_open(shelf);
+    assert_int_equal(store_whose(shelf->store, "here", &owner, &err), 0);
+    assert_int_equal(owner, OWNER_THIS_BY_COPY);
+    assert_int_equal(store_verify(shelf->store, &err), 0);
+    shelf_close(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    assert_int_equal(shelf_number(backup, "SELECT count(*) FROM allocation"), 1);
+}
+
+/* After the refusal, too: the file in place is the backup itself, beside the former log. */
+static void restore_mends_what_a_copy_by_hand_did(void **state)
+{
+    struct shelf *shelf = *state;
+    struct restored restored = {NULL};
+    char backup[160];
+    struct err err;
+
+    begin(shelf);
+    back_up(shelf, backup);
+    reserve_and_be_killed(shelf, "second");
+    copy_over(backup, shelf->path);
+    assert_refused(shelf);
+    assert_int_equal(store_restore(backup, shelf->path, &restored, &err), 0);
+    xfree(restored.aside);
+    shelf_open(shelf);
+    assert_int_equal(store_verify(shelf->store, &err), 0);
+}
+
+static void restore_to_where_no_ledger_is(void **state)
+{
+    struct shelf *shelf = *state;
+    struct restored restored = {NULL};
+    char backup[160];
+    struct err err;
+
+    begin(shelf);
+    back_up(shelf, backup);
+    reserve_and_be_killed(shelf, "second");
+    assert_int_equal(unlink(shelf->path), 0);
+    assert_int_equal(store_restore(backup, shelf->path, &restored, &err), 0);
+    xfree(restored.aside);
+    shelf_open(shelf);
+    shelf_close(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+}
+
+static void assert_kept(struct shelf *shelf, const char *backup, enum err_code code,
+                        const char *word)
+{
+    struct restored restored = {NULL};
+    struct err err;
+
+    assert_int_equal(store_restore(backup, shelf->path, &restored, &err), -(int)code);
+    assert_non_null(strstr(err.text, word));
+    assert_null(restored.aside);
+    assert_int_equal(shelf_files(shelf, ".restored-"), 0);
+    assert_int_equal(shelf_files(shelf, ".replaced-"), 0);
+}
+
+static void restore_changes_nothing_where_it_cannot(void **state)
+{
+    struct shelf *shelf = *state;
+    char backup[160], file[160];
+    size_t bytes = 0;
+    struct err err;
+    CLEANUP(xfreep) char *released = released_file(5, ".db", &bytes);
+
+    begin(shelf);
+    back_up(shelf, backup);
+    assert_kept(shelf, backup, ERR_BUSY, "another milligpud");
+    shelf_close(shelf);
+    (void)snprintf(file, sizeof file, "%s/none", shelf->folder);
+    assert_kept(shelf, file, ERR_NOT_FOUND, "none");
+    assert_kept(shelf, shelf->folder, ERR_INVALID, "a folder");
+    assert_int_equal(file_replace(file, (struct text){released, bytes}, &err), 0);
+    assert_kept(shelf, file, ERR_INVALID, "only versions from 6 on can be restored");
+    assert_int_equal(file_replace(file, TEXT("not SQLite's at all"), &err), 0);
+    assert_kept(shelf, file, ERR_FOREIGN, "not a milligpu ledger");
+    shelf_open(shelf);
+    shelf_same(shelf);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define SHELF(f) cmocka_unit_test_setup_teardown(f, shelf_set_up, shelf_tear_down)
+        SHELF(a_backup_over_the_log_of_a_killed_daemon_is_refused),
+        SHELF(corrupt_is_not_what_it_is_called),
+        SHELF(a_ledger_with_a_log_may_be_named_from_its_folder),
+        SHELF(verify_does_not_read_a_foreign_log_either),
+        SHELF(an_older_state_of_the_same_file_is_refused),
+        SHELF(a_copy_that_an_older_version_made_is_refused),
+        SHELF(a_killed_ledger_opens_as_ever),
+        SHELF(without_a_log_a_copy_may_take_the_place),
+        SHELF(a_lost_ledger_begins_anew_beside_its_log),
+        SHELF(a_side_file_that_cannot_be_written_stops_nothing),
+        SHELF(what_others_wrote_into_it_says_nothing),
+        SHELF(restore_moves_the_former_set_aside),
+        SHELF(restore_mends_what_a_copy_by_hand_did),
+        SHELF(restore_to_where_no_ledger_is),
+        SHELF(restore_changes_nothing_where_it_cannot),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

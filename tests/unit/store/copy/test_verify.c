@@ -1,0 +1,542 @@
+/* Verification of a snapshot beside the running writer, and of any file. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "unit/store/support_shelf.h"
+
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
+
+/* An open ledger with two nodes and three pods, one of them released. */
+static int set_up(void **state)
+{
+    static struct shelf shelf;
+    struct core_fixture *core = &shelf.core;
+
+    shelf_init(&shelf);
+    shelf_open(&shelf);
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", NULL, 0);
+    (void)core_reserve(core, "a", "n1", "600x2");
+    (void)core_reserve(core, "b", "n1", "i200+300");
+    (void)core_step(core, COMMAND_CONFIRM, "b");
+    (void)core_reserve(core, "c", "n1", "100");
+    (void)core_step(core, COMMAND_RELEASE, "c");
+    shelf_save(&shelf);
+    *state = &shelf;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    shelf_done(*state);
+    return 0;
+}
+
+/* --- beside the writer --- */
+
+static int compare(struct shelf *shelf, struct err *err)
+{
+    struct store_read *look = NULL;
+
+    int failed = store_read_open(shelf->store, &look, err);
+    if (failed == 0)
+        failed = store_read_pin(look, err);
+    const struct snapshot *snapshot = ledger_publish(shelf->core.ledger, NULL, 0);
+    if (failed == 0)
+        failed = store_read_compare(look, snapshot, err);
+    snapshot_unref(snapshot);
+    store_read_close(look);
+    return failed;
+}
+
+static void memory_and_disk_are_alike(void **state)
+{
+    struct shelf *shelf = *state;
+    struct err err;
+    assert_int_equal(compare(shelf, &err), 0);
+}
+
+static void what_differs_between_memory_and_disk_is_named(void **state)
+{
+    struct shelf *shelf = *state;
+    static const struct {
+        const char *sql;
+        const char *back;
+        const char *says;
+    } wrong[] = {
+        {"UPDATE allocation SET note_differs = 1 WHERE uid = 'a'",
+         "UPDATE allocation SET note_differs = 0 WHERE uid = 'a'",
+         "pod a is one thing on disk and another in memory"},
+        {"UPDATE allocation SET version = 5 WHERE uid = 'a'",
+         "UPDATE allocation SET version = 0 WHERE uid = 'a'",
+         "pod a is one thing on disk and another in memory"},
+        {"UPDATE share SET mib = mib + 1 WHERE allocation = 2",
+         "UPDATE share SET mib = mib - 1 WHERE allocation = 2",
+         "pod b is one thing on disk and another in memory"},
+        {"UPDATE gpu SET flags = 4 WHERE id = 'GPU-b'", "UPDATE gpu SET flags = 0",
+         "node n1 is one thing on disk and another in memory"},
+        {"INSERT INTO claim VALUES ('GPU-q', 'n1')", "DELETE FROM claim",
+         "node n1 is one thing on disk and another in memory"},
+        {"UPDATE allocation SET state = 'bound', released_ms = 0 WHERE uid = 'c'",
+         "UPDATE allocation SET state = 'released' WHERE uid = 'c'",
+         "pod c is on disk and not in memory"},
+        {"INSERT INTO node SELECT 'n9', uid, source, problem, problem_text, gone, since_ms"
+         " FROM node WHERE name = 'n2'",
+         "DELETE FROM node WHERE name = 'n9'", "node n9 is on disk and not in memory"},
+        {"UPDATE allocation SET state = 'released' WHERE uid = 'a'",
+         "UPDATE allocation SET state = 'reserved' WHERE uid = 'a'",
+         "pod a is in memory and not on disk"},
+        {"DELETE FROM node WHERE name = 'n2'", "SELECT 1", "node n2 is in memory and not on disk"},
+    };
+    struct err err;
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        shelf_spoil(shelf, wrong[i].sql);
+        if (compare(shelf, &err) != -(int)ERR_CORRUPT || strstr(err.text, wrong[i].says) == NULL)
+            fail_msg("%s: %s", wrong[i].sql, err.text);
+        shelf_spoil(shelf, wrong[i].back);
+    }
+}
+
+/* What the writer does after the pin is not seen, so both sides are from the same moment. */
+static void a_look_stays_where_it_was_pinned(void **state)
+{
+    struct shelf *shelf = *state;
+    struct store_read *look = NULL;
+    enum store_check which;
+    struct err err;
+
+    assert_int_equal(store_read_open(shelf->store, &look, &err), 0);
+    assert_int_equal(store_read_pin(look, &err), 0);
+    const struct snapshot *then = ledger_publish(shelf->core.ledger, NULL, 0);
+    (void)core_reserve(&shelf->core, "d", "n1", "100");
+    (void)core_step(&shelf->core, COMMAND_RELEASE, "b");
+    shelf_save(shelf);
+    const struct snapshot *now = ledger_publish(shelf->core.ledger, NULL, 0);
+    assert_int_equal(store_read_compare(look, then, &err), 0);
+    assert_int_equal(store_read_compare(look, now, &err), -(int)ERR_CORRUPT);
+    assert_int_equal(store_read_verify(look, &which, &err), 0);
+    store_read_close(look);
+    snapshot_unref(then);
+    snapshot_unref(now);
+}
+
+static void a_ledger_in_memory_is_looked_at_as_a_copy(void **state)
+{
+    struct shelf *shelf = *state;
+    struct store_read *look = NULL;
+    enum store_check which;
+    struct err err;
+
+    shelf_close(shelf);
+    shelf->rules.path = ":memory:";
+    shelf_open(shelf);
+    core_done(&shelf->core);
+    core_init(&shelf->core);
+    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    (void)core_reserve(&shelf->core, "a", "n1", "600");
+    shelf_save(shelf);
+    assert_int_equal(store_read_open(shelf->store, &look, &err), 0);
+    assert_int_equal(store_read_pin(look, &err), 0);
+    const struct snapshot *then = ledger_publish(shelf->core.ledger, NULL, 0);
+    (void)core_reserve(&shelf->core, "b", "n1", "100");
+    shelf_save(shelf);
+    assert_int_equal(store_read_compare(look, then, &err), 0);
+    assert_int_equal(store_read_verify(look, &which, &err), 0);
+    store_read_close(look);
+    snapshot_unref(then);
+}
+
+static void verify_says_which_check_found_it(void **state)
+{
+    struct shelf *shelf = *state;
+    static const struct {
+        const char *sql;
+        const char *back;
+        enum store_check which;
+    } wrong[] = {
+        {"UPDATE charge SET milli = milli + 900 WHERE allocation = 2",
+         "UPDATE charge SET milli = milli - 900 WHERE allocation = 2", CHECK_PRESENT},
+        {"UPDATE charge SET milli = milli - 1 WHERE allocation = 1",
+         "UPDATE charge SET milli = milli + 1 WHERE allocation = 1", CHECK_CHARGES},
+        {"UPDATE journal SET command = '{' WHERE seq = 1", "UPDATE journal SET command = '{}'",
+         CHECK_JOURNAL},
+        {"UPDATE node SET since_ms = since_ms + 1 WHERE name = 'n2'",
+         "UPDATE node SET since_ms = since_ms - 1 WHERE name = 'n2'", CHECK_REPLAY},
+        {"CREATE TABLE more (a)", "DROP TABLE more", CHECK_TABLES},
+        {"UPDATE charge SET milli = milli - 1 WHERE allocation = 3",
+         "UPDATE charge SET milli = milli + 1 WHERE allocation = 3", CHECK_PAST},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        struct store_read *look = NULL;
+        enum store_check which = STORE_CHECKS;
+        struct err err;
+        shelf_spoil(shelf, wrong[i].sql);
+        assert_int_equal(store_read_open(shelf->store, &look, &err), 0);
+        assert_int_equal(store_read_pin(look, &err), 0);
+        assert_int_equal(store_read_verify(look, &which, &err), -(int)ERR_CORRUPT);
+        if (which != wrong[i].which)
+            fail_msg("%s: %s: %s", wrong[i].sql, store_check_name(which), err.text);
+        store_read_close(look);
+        shelf_spoil(shelf, wrong[i].back);
+    }
+}
+
+/* --- a file --- */
+
+struct found {
+    uint32_t checks;
+    uint32_t wrong;
+    enum store_check first;
+    char text[ERR_TEXT_MAX];
+};
+
+static void take_check(void *user, enum store_check check, const char *wrong)
+{
+    struct found *found = user;
+
+    assert_true(strlen(store_check_text(check)) > 0);
+    found->checks++;
+    if (wrong == NULL)
+        return;
+    if (found->wrong++ == 0) {
+        found->first = check;
+        (void)snprintf(found->text, sizeof found->text, "%s", wrong);
+    }
+}
+
+/* A hash of the names, sizes and times of all files in the folder. */
+static uint64_t trace_of(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    struct stat is;
+    uint64_t sum = 0;
+
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL) {
+        /* A reader's mark in a running daemon's shared memory does not change the ledger. */
+        if (entry->d_name[0] == '.' || strstr(entry->d_name, "-shm") != NULL)
+            continue;
+        assert_int_equal(fstatat(dirfd(dir), entry->d_name, &is, 0), 0);
+        sum += text_hash(text_of(entry->d_name)) ^ (uint64_t)is.st_mtim.tv_nsec ^
+               ((uint64_t)is.st_size << 20);
+    }
+    (void)closedir(dir);
+    return sum;
+}
+
+static void verify_file(struct shelf *shelf, const char *path, struct found *out)
+{
+    const uint64_t before = trace_of(shelf->folder);
+    struct err err = {0};
+
+    *out = (struct found){.first = STORE_CHECKS};
+    if (store_verify_file(path, out, take_check, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_true(trace_of(shelf->folder) == before);
+}
+
+static void well(struct shelf *shelf, const char *path)
+{
+    struct found found;
+
+    verify_file(shelf, path, &found);
+    if (found.wrong > 0)
+        fail_msg("%s: %s", store_check_name(found.first), found.text);
+    assert_int_equal(found.checks, STORE_CHECKS);
+}
+
+static void copy(const char *from, const char *to)
+{
+    static char bytes[4 << 20];
+    FILE *in = fopen(from, "rb");
+    FILE *out = fopen(to, "wb");
+
+    assert_true(in != NULL && out != NULL);
+    const size_t size = fread(bytes, 1, sizeof bytes, in);
+    assert_in_range(size, 1, sizeof bytes - 1);
+    assert_int_equal(fwrite(bytes, 1, size, out), size);
+    assert_int_equal(fclose(in), 0);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* As kill -9 leaves it: the log is not checkpointed and no process has it open. */
+static void leave_behind(struct shelf *shelf, char path[128])
+{
+    char from[128];
+    char to[160];
+
+    (void)snprintf(path, 128, "%s/left 100%%?.db", shelf->folder);
+    copy(shelf->path, path);
+    (void)snprintf(from, sizeof from, "%s-wal", shelf->path);
+    (void)snprintf(to, sizeof to, "%s-wal", path);
+    copy(from, to);
+}
+
+static void a_good_ledger_is_well_whoever_has_it(void **state)
+{
+    struct shelf *shelf = *state;
+    char left[128];
+    struct err err;
+
+    well(shelf, shelf->path); /* a daemon is using it */
+    leave_behind(shelf, left);
+    well(shelf, left);
+    char backup[128];
+    (void)snprintf(backup, sizeof backup, "%s/backup", shelf->folder);
+    assert_int_equal(store_backup(shelf->store, backup, &err), 0);
+    well(shelf, backup);
+    shelf_close(shelf);
+    well(shelf, shelf->path);                        /* closed cleanly */
+    assert_int_equal(shelf_files(shelf, "-wal"), 1); /* only what leave_behind() made */
+    assert_int_equal(shelf_files(shelf, "-shm"), 0);
+}
+
+/* Data that is only in the log is verified, too. */
+static void what_stands_in_the_log_is_seen(void **state)
+{
+    struct shelf *shelf = *state;
+    struct found found;
+    char left[128];
+
+    shelf_spoil(shelf, "UPDATE charge SET milli = 1 WHERE allocation = 1 AND gpu = 'GPU-a'");
+    verify_file(shelf, shelf->path, &found);
+    assert_int_equal(found.first, CHECK_CHARGES);
+    leave_behind(shelf, left);
+    verify_file(shelf, left, &found);
+    assert_int_equal(found.first, CHECK_CHARGES);
+    assert_non_null(strstr(found.text, "GPU-a"));
+    assert_non_null(strstr(found.text, "allocation a"));
+}
+
+static void a_read_only_ledger_in_a_read_only_folder_is_read(void **state)
+{
+    struct shelf *shelf = *state;
+    char left[128];
+
+    leave_behind(shelf, left);
+    shelf_close(shelf);
+    assert_int_equal(chmod(shelf->path, 0400), 0);
+    assert_int_equal(chmod(shelf->folder, 0500), 0);
+    well(shelf, shelf->path);
+    well(shelf, left);
+    assert_int_equal(chmod(shelf->folder, 0700), 0);
+}
+
+static void every_check_can_fail(void **state)
+{
+    struct shelf *shelf = *state;
+    static const struct {
+        const char *sql;
+        enum store_check first;
+        const char *says;
+    } wrong[] = {
+        {"DELETE FROM allocation WHERE uid = 'c'", CHECK_REFERENCES, "lost its allocation"},
+        {"DROP INDEX allocation_live; INSERT INTO allocation (uid, namespace, name, node, node_uid,"
+         " state, origin, presumed, in_doubt, note_differs, held_gpus, unplaced_milli, reserved_ms,"
+         " bound_ms, released_ms, terminating_ms) SELECT uid, namespace, name, node, node_uid,"
+         " state, origin, presumed, in_doubt, note_differs, held_gpus, unplaced_milli, reserved_ms,"
+         " bound_ms, released_ms, terminating_ms FROM allocation WHERE uid = 'a'",
+         CHECK_PRESENT, "pod a has two live allocations"},
+        {"UPDATE charge SET milli = 900 WHERE allocation = 2", CHECK_PRESENT,
+         "grants of 1500 milli"},
+        {"DELETE FROM share WHERE allocation = 2", CHECK_CHARGES, "a grant without a share"},
+        {"UPDATE gpu SET idx = 0, flags = 1 WHERE id = 'GPU-b'; UPDATE gpu SET flags = 1",
+         CHECK_REPLAY, "node n1"},
+        {"INSERT INTO node SELECT 'n3', uid, source, problem, problem_text, gone, since_ms"
+         " FROM node WHERE name = 'n1'; INSERT INTO gpu SELECT 'n3', id, alias, model, milli, mib,"
+         " idx, numa, flags, peers FROM gpu WHERE id = 'GPU-a'",
+         CHECK_MEMORY, "another node's already"},
+        {"INSERT INTO claim VALUES ('GPU-a', 'n2')", CHECK_PRESENT,
+         "node n2 claims GPU GPU-a, which node n1 has"},
+        {"UPDATE gpu SET flags = 1 WHERE id = 'GPU-a'; INSERT INTO claim VALUES ('GPU-a', 'n2')",
+         CHECK_PRESENT, "node n2 claims GPU GPU-a, which node n1 has"},
+        {"UPDATE gpu SET flags = 8 WHERE id = 'GPU-a' AND node = 'n1';"
+         " INSERT INTO claim VALUES ('GPU-a', 'n1')",
+         CHECK_PRESENT, "node n1 claims GPU GPU-a, which node n1 has"},
+        {"UPDATE node SET gone = 1 WHERE name = 'n2'; UPDATE gpu SET flags = 1 WHERE node = 'n2';"
+         " INSERT INTO claim VALUES ('GPU-q', 'n2')",
+         CHECK_PRESENT, "node n2 is gone, yet claims GPU GPU-q"},
+        {"INSERT INTO claim VALUES ('n2/gpu-9', 'n2')", CHECK_MEMORY,
+         "node n2: it cannot claim GPU n2/gpu-9"},
+        {"INSERT INTO claim VALUES ('GPU-q', 'n2')", CHECK_REPLAY, "node n2"},
+        {"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 65)"
+         " INSERT INTO claim SELECT 'GPU-' || i, 'n2' FROM n",
+         CHECK_PRESENT, "node n2: it claims more than 64 GPUs"},
+        {"DELETE FROM journal WHERE seq = 2", CHECK_JOURNAL, "gap"},
+        {"UPDATE allocation SET bound_ms = 7 WHERE uid = 'b'", CHECK_REPLAY, "allocation b"},
+        {"UPDATE allocation SET version = 7 WHERE uid = 'b'", CHECK_REPLAY, "allocation b"},
+        {"UPDATE allocation SET version = -7 WHERE uid = 'b'", CHECK_CHARGES, "column version has"},
+        {"DROP INDEX gpu_id", CHECK_TABLES, "its tables are not those"},
+        {"UPDATE share SET mib = 1 WHERE allocation = 3", CHECK_PAST, "allocation c"},
+    };
+    struct found found;
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        char path[128];
+        struct err err;
+        struct shelf spoilt = *shelf;
+        (void)snprintf(path, sizeof path, "%s/%zu", shelf->folder, i);
+        assert_int_equal(store_backup(shelf->store, path, &err), 0);
+        (void)snprintf(spoilt.path, sizeof spoilt.path, "%s/%zu", shelf->folder, i);
+        shelf_spoil(&spoilt, wrong[i].sql);
+        verify_file(shelf, path, &found);
+        if (found.first != wrong[i].first || strstr(found.text, wrong[i].says) == NULL)
+            fail_msg("%s: %u %s", wrong[i].sql, found.first, found.text);
+    }
+}
+
+static void put(const char *path, const void *bytes, size_t count)
+{
+    FILE *file = fopen(path, "wb");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void a_scratched_page_is_found(void **state)
+{
+    struct shelf *shelf = *state;
+    static char bytes[1 << 20];
+    struct found found;
+
+    shelf_close(shelf);
+    FILE *file = fopen(shelf->path, "rb");
+    assert_non_null(file);
+    const size_t size = fread(bytes, 1, sizeof bytes, file);
+    assert_int_equal(fclose(file), 0);
+    for (size_t at = 4096; at < size; at += 4096) {
+        char kept[64];
+        memcpy(kept, bytes + at, sizeof kept);
+        memset(bytes + at, 0x5a, sizeof kept);
+        put(shelf->path, bytes, size);
+        memcpy(bytes + at, kept, sizeof kept);
+        verify_file(shelf, shelf->path, &found);
+        assert_true(found.wrong > 0);
+        assert_int_equal(found.first, CHECK_PAGES);
+    }
+    put(shelf->path, bytes, 5000);
+    verify_file(shelf, shelf->path, &found);
+    assert_true(found.wrong > 0);
+    memset(bytes, 0, 4096);
+    put(shelf->path, bytes, size);
+    verify_file(shelf, shelf->path, &found);
+    assert_true(found.wrong > 0);
+    assert_non_null(strstr(found.text, "header is lost"));
+}
+
+static void what_is_no_ledger_is_said_to_be_none(void **state)
+{
+    struct shelf *shelf = *state;
+    char path[6][128];
+    static const struct {
+        enum err_code code;
+        const char *says;
+    } wanted[] = {
+        {ERR_NOT_FOUND, "No such file"},
+        {ERR_INVALID, "a folder"},
+        {ERR_INVALID, "the file is empty"},
+        {ERR_FOREIGN, "not a milligpu ledger"},
+        {ERR_FOREIGN, "a SQLite database, but not"},
+        {ERR_NEWER, "a newer milligpu"},
+    };
+    struct err err;
+
+    for (size_t i = 0; i < ARRAY_LEN(path); i++)
+        (void)snprintf(path[i], sizeof path[i], i == 1 ? "%s" : "%s/%zu", shelf->folder, i);
+    put(path[2], "", 0);
+    put(path[3], "hello, this is a letter", 23);
+    assert_int_equal(shelf_sql(path[4], "CREATE TABLE t (a)"), SQLITE_OK);
+    assert_int_equal(store_backup(shelf->store, path[5], &err), 0);
+    assert_int_equal(shelf_sql(path[5], "PRAGMA user_version=9"), SQLITE_OK);
+    const uint64_t before = trace_of(shelf->folder);
+    for (size_t i = 0; i < ARRAY_LEN(path); i++) {
+        struct found found = {0};
+        err.text[0] = '\0';
+        if (store_verify_file(path[i], &found, take_check, &err) != -(int)wanted[i].code ||
+            strstr(err.text, wanted[i].says) == NULL)
+            fail_msg("%zu: %s", i, err.text);
+        assert_int_equal(found.checks, 0);
+    }
+    assert_true(trace_of(shelf->folder) == before);
+}
+
+/* Interrupts the read at SQLite's n-th authorizer call from now, while it compiles a statement. */
+static struct {
+    struct store_read *look;
+    int words;
+} interrupter;
+
+static int count_words(void *user, int action, const char *a, const char *b, const char *c,
+                       const char *d)
+{
+    (void)user, (void)action, (void)a, (void)b, (void)c, (void)d;
+    if (interrupter.look != NULL && --interrupter.words == 0)
+        store_read_interrupt(interrupter.look);
+    return SQLITE_OK;
+}
+
+static int listen_in(sqlite3 *db, char **text, const struct sqlite3_api_routines *api)
+{
+    (void)text, (void)api;
+    return sqlite3_set_authorizer(db, count_words, NULL);
+}
+
+/* A verification interrupted by shutdown reports no finding, whatever SQLite returns. */
+static void a_verification_that_is_interrupted_finds_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    bool interrupted = true;
+
+    assert_int_equal(sqlite3_auto_extension((void (*)(void))listen_in), SQLITE_OK);
+    for (int n = 1; interrupted; n++) {
+        struct store_read *look = NULL;
+        enum store_check which = STORE_CHECKS;
+        struct err err = {0};
+        assert_true(n < 5000);
+        assert_int_equal(store_read_open(shelf->store, &look, &err), 0);
+        assert_int_equal(store_read_pin(look, &err), 0);
+        interrupter.look = look;
+        interrupter.words = n;
+        const int failed = store_read_verify(look, &which, &err);
+        interrupted = interrupter.words <= 0;
+        interrupter.look = NULL;
+        if (failed != 0 && failed != -(int)ERR_UNAVAILABLE)
+            fail_msg("word %d: %s: %s", n, err_name(err.code), err.text);
+        store_read_close(look);
+    }
+    sqlite3_reset_auto_extension();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ON_A_SHELF(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+        ON_A_SHELF(memory_and_disk_are_alike),
+        ON_A_SHELF(what_differs_between_memory_and_disk_is_named),
+        ON_A_SHELF(a_look_stays_where_it_was_pinned),
+        ON_A_SHELF(a_ledger_in_memory_is_looked_at_as_a_copy),
+        ON_A_SHELF(verify_says_which_check_found_it),
+        ON_A_SHELF(a_good_ledger_is_well_whoever_has_it),
+        ON_A_SHELF(what_stands_in_the_log_is_seen),
+        ON_A_SHELF(a_read_only_ledger_in_a_read_only_folder_is_read),
+        ON_A_SHELF(every_check_can_fail),
+        ON_A_SHELF(a_scratched_page_is_found),
+        ON_A_SHELF(what_is_no_ledger_is_said_to_be_none),
+        ON_A_SHELF(a_verification_that_is_interrupted_finds_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

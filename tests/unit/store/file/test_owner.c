@@ -1,0 +1,389 @@
+/*
+ * The owner of an older ledger is looked at before a byte is written: a migration needs to know
+ * this cluster. What a file holds is compared byte by byte, with all files of its folder.
+ */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "store/store_internal.h"
+#include "unit/store/support_released.h"
+#include "unit/store/support_shelf.h"
+
+static const char *const forms[] = {"", "-killed"};
+
+/* Of every released ledger. */
+static const char owner[] = "uid-of-kube-system";
+
+/* In place of the API server. */
+struct cluster {
+    const char *uid; /* NULL: it does not answer */
+    unsigned asked;
+    struct shelf *shelf;
+};
+
+static int answer(void *user, char out_uid[UID_BYTES_MAX + 1], struct err *err)
+{
+    struct cluster *cluster = user;
+    struct err busy;
+    int fd = -1;
+
+    cluster->asked++;
+    /* Whoever asks has the ledger to himself. */
+    assert_int_equal(file_lock(cluster->shelf->path, &fd, &busy), -(int)ERR_BUSY);
+    if (cluster->uid == NULL)
+        return err_set(err, ERR_UNAVAILABLE, "no answer within 5 s");
+    (void)snprintf(out_uid, UID_BYTES_MAX + 1, "%s", cluster->uid);
+    return 0;
+}
+
+static void take_notice(void *user, const char *text)
+{
+    struct cluster *cluster = user;
+    strbuf_str(&cluster->shelf->notices, text);
+}
+
+static bool put(const char *to, uint32_t version, const char *form, const char *suffix)
+{
+    char rest[64];
+    char name[160];
+    size_t bytes = 0;
+
+    (void)snprintf(rest, sizeof rest, "%s.db%s", form, suffix);
+    (void)snprintf(name, sizeof name, "%s%s", to, suffix);
+    CLEANUP(xfreep) char *content = released_file(version, rest, &bytes);
+    if (content == NULL)
+        return false;
+    FILE *file = fopen(name, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(content, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+    return true;
+}
+
+/* A released ledger at the shelf's path, for a milligpud that asks this cluster. */
+static void lay(struct shelf *shelf, struct cluster *cluster, uint32_t version, const char *form)
+{
+    shelf_init(shelf);
+    assert_true(put(shelf->path, version, form, ""));
+    (void)put(shelf->path, version, form, "-wal");
+    cluster->shelf = shelf;
+    cluster->asked = 0;
+    shelf->rules.user = cluster;
+    shelf->rules.notice = take_notice;
+    shelf->rules.cluster = answer;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Every file of the folder but the lock, with its bytes. xfree it. */
+static char *folder_text(const struct shelf *shelf)
+{
+    struct dirent **entry = NULL;
+    struct strbuf text;
+    const int count = scandir(shelf->folder, &entry, NULL, by_name);
+
+    assert_true(count > 0);
+    strbuf_init(&text);
+    for (int i = 0; i < count; i++) {
+        char path[512];
+        int byte;
+
+        (void)snprintf(path, sizeof path, "%s/%s", shelf->folder, entry[i]->d_name);
+        const bool skip = entry[i]->d_name[0] == '.' || strstr(path, ".lock") != NULL;
+        FILE *file = skip ? NULL : fopen(path, "rb");
+        if (file != NULL) {
+            strbuf_printf(&text, "%s:", entry[i]->d_name);
+            while ((byte = fgetc(file)) != EOF)
+                strbuf_printf(&text, "%02x", (unsigned)byte);
+            assert_int_equal(fclose(file), 0);
+        }
+        free(entry[i]);
+    }
+    free(entry);
+    return strbuf_steal(&text);
+}
+
+/* Refused with all these words, and nothing in the folder is other than before. */
+static void refused_untouched(struct shelf *shelf, enum err_code code, const char *const *word,
+                              size_t words)
+{
+    struct err err = {0};
+    CLEANUP(xfreep) char *before = folder_text(shelf);
+
+    assert_int_equal(shelf_try(shelf, &err), -(int)code);
+    for (size_t i = 0; i < words; i++)
+        if (strstr(err.text, word[i]) == NULL)
+            fail_msg("no \"%s\" in: %s", word[i], err.text);
+    CLEANUP(xfreep) char *after = folder_text(shelf);
+    assert_string_equal(before, after);
+    assert_string_equal(shelf->notices.data, "");
+}
+
+static void lay_and_refuse(struct cluster cluster, enum err_code code, const char *word)
+{
+    for (uint32_t version = 1; version < store_schema.version; version++) {
+        for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+            struct shelf shelf;
+            char number[32];
+            (void)snprintf(number, sizeof number, "version %u", version);
+            const char *const words[] = {"ledger.db", owner, number, "not migrated", word};
+
+            lay(&shelf, &cluster, version, forms[i]);
+            refused_untouched(&shelf, code, words, ARRAY_LEN(words));
+            assert_int_equal(cluster.asked, 1);
+            shelf_done(&shelf);
+        }
+    }
+}
+
+static void migrate__another_clusters_ledger_is_left_as_it_is(void **state)
+{
+    (void)state;
+    lay_and_refuse((struct cluster){.uid = "somebody-else"}, ERR_FOREIGN, "somebody-else");
+}
+
+static void migrate__an_owned_ledger_is_left_as_it_is_without_an_answer(void **state)
+{
+    (void)state;
+    lay_and_refuse((struct cluster){.uid = NULL}, ERR_UNAVAILABLE, "no answer within 5 s");
+}
+
+/* A callback that breaks its promise is no reason to migrate. */
+static void migrate__an_empty_uid_is_no_answer(void **state)
+{
+    (void)state;
+    lay_and_refuse((struct cluster){.uid = ""}, ERR_FOREIGN, "another cluster");
+}
+
+static void migrate__this_clusters_ledger(void **state)
+{
+    (void)state;
+    for (uint32_t version = 1; version < store_schema.version; version++) {
+        for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+            struct shelf shelf;
+            struct cluster cluster = {.uid = owner};
+
+            lay(&shelf, &cluster, version, forms[i]);
+            shelf_open(&shelf);
+            assert_int_equal(cluster.asked, 1);
+            assert_non_null(strstr(shelf.notices.data, "migrated from version"));
+            shelf_close(&shelf);
+            /* The current version asks nobody. */
+            shelf_open(&shelf);
+            assert_int_equal(cluster.asked, 1);
+            shelf_done(&shelf);
+        }
+    }
+}
+
+static void migrate__a_ledger_without_owner_asks_nobody(void **state)
+{
+    struct shelf shelf;
+    struct cluster cluster = {.uid = NULL};
+
+    (void)state;
+    lay(&shelf, &cluster, 5, "");
+    assert_int_equal(shelf_sql(shelf.path, "UPDATE meta SET cluster = NULL"), SQLITE_OK);
+    shelf_open(&shelf);
+    assert_int_equal(cluster.asked, 0);
+    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), store_schema.version);
+    shelf_done(&shelf);
+}
+
+static void migrate__a_new_file_asks_nobody(void **state)
+{
+    struct shelf shelf;
+    struct cluster cluster = {.uid = NULL};
+
+    (void)state;
+    lay(&shelf, &cluster, 5, "");
+    assert_int_equal(unlink(shelf.path), 0);
+    shelf_open(&shelf);
+    assert_int_equal(cluster.asked, 0);
+    shelf_done(&shelf);
+}
+
+/* The owner counts as it is with the log: here only the log has it. */
+static void migrate__the_owner_is_read_with_the_log(void **state)
+{
+    struct shelf shelf;
+    struct cluster cluster = {.uid = "somebody-else"};
+    sqlite3 *db = NULL;
+    char wal[160];
+    const char *const words[] = {"owner-in-the-log", "somebody-else"};
+
+    (void)state;
+    lay(&shelf, &cluster, 5, "");
+    assert_int_equal(shelf_sql(shelf.path, "UPDATE meta SET cluster = NULL"), SQLITE_OK);
+    assert_int_equal(sqlite3_open(shelf.path, &db), SQLITE_OK);
+    (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    assert_int_equal(
+        sqlite3_exec(db, "UPDATE meta SET cluster = 'owner-in-the-log'", NULL, NULL, NULL),
+        SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    (void)snprintf(wal, sizeof wal, "%s-wal", shelf.path);
+    assert_int_equal(access(wal, F_OK), 0);
+    refused_untouched(&shelf, ERR_FOREIGN, words, ARRAY_LEN(words));
+    shelf_done(&shelf);
+}
+
+/* A copy that a killed migration left is removed by the milligpud of its cluster only. */
+static void migrate__unfinished_copies_of_another_cluster_stay(void **state)
+{
+    struct shelf shelf;
+    struct cluster cluster = {.uid = "somebody-else"};
+    char scrap[160];
+    const char *const words[] = {"somebody-else"};
+
+    (void)state;
+    lay(&shelf, &cluster, 5, "");
+    (void)snprintf(scrap, sizeof scrap, "%s.v5-20260102T030405Z.part-abcdef", shelf.path);
+    FILE *file = fopen(scrap, "wb");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+    refused_untouched(&shelf, ERR_FOREIGN, words, ARRAY_LEN(words));
+    cluster.uid = owner;
+    shelf_open(&shelf);
+    assert_int_not_equal(access(scrap, F_OK), 0);
+    shelf_done(&shelf);
+}
+
+/* Without a column for the owner it is no ledger of ours, and the migration says so, as before. */
+static void migrate__tables_without_an_owner_are_corrupt(void **state)
+{
+    struct shelf shelf;
+    struct cluster cluster = {.uid = NULL};
+    struct err err = {0};
+
+    (void)state;
+    lay(&shelf, &cluster, 5, "");
+    assert_int_equal(shelf_sql(shelf.path, "ALTER TABLE meta DROP COLUMN cluster"), SQLITE_OK);
+    assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_CORRUPT);
+    assert_int_equal(cluster.asked, 0);
+    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), 5);
+    shelf_done(&shelf);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    struct err err;
+    int fd = -1;
+
+    assert_int_equal(backup_bytes(from, to, &fd, &err), 0);
+    assert_int_equal(close(fd), 0);
+}
+
+/*
+ * As another program leaves it that died in a transaction with a rollback journal: the file alone
+ * cannot be read, and SQLite repairs it when it is opened. Afterwards the owner is there, and was
+ * not confirmed.
+ */
+static void lay_with_journal(struct shelf *shelf, struct cluster *cluster, const char *first)
+{
+    static const char begin[] =
+        "PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1; BEGIN; PRAGMA user_version = 4;"
+        "CREATE TABLE much (a); WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
+        " LIMIT 400) INSERT INTO much SELECT randomblob(2000) FROM n";
+    char work[160];
+    char journal[192];
+    char to[192];
+    sqlite3 *db = NULL;
+
+    lay(shelf, cluster, 5, "");
+    (void)snprintf(work, sizeof work, "%s/work", shelf->folder);
+    (void)snprintf(journal, sizeof journal, "%s-journal", work);
+    (void)snprintf(to, sizeof to, "%s-journal", shelf->path);
+    assert_int_equal(shelf_sql(shelf->path, first), SQLITE_OK);
+    assert_int_equal(rename(shelf->path, work), 0);
+    assert_int_equal(sqlite3_open(work, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, begin, NULL, NULL, NULL), SQLITE_OK);
+    copy_file(work, shelf->path);
+    copy_file(journal, to);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    assert_int_equal(unlink(work), 0);
+    FILE *file = fopen(shelf->path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 100, SEEK_SET), 0);
+    for (int i = 100; i < 4096; i++)
+        assert_int_equal(fputc(0xff, file), 0xff);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void migrate__an_owner_that_appears_at_the_opening_waits_for_the_next_start(void **state)
+{
+    struct shelf shelf;
+    struct cluster cluster = {.uid = owner};
+    struct err err = {0};
+
+    (void)state;
+    lay_with_journal(&shelf, &cluster, "");
+    assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_BUSY);
+    assert_non_null(strstr(err.text, "start milligpud again"));
+    assert_int_equal(cluster.asked, 0);
+    assert_int_equal(shelf_files(&shelf, ".v5-"), 0);
+    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), 5);
+    shelf_open(&shelf);
+    assert_int_equal(cluster.asked, 1);
+    shelf_done(&shelf);
+}
+
+/* Likewise, with nobody to whom it would matter. */
+static void migrate__a_ledger_that_turns_out_to_have_no_owner_asks_nobody(void **state)
+{
+    struct shelf shelf;
+    struct cluster cluster = {.uid = NULL};
+
+    (void)state;
+    lay_with_journal(&shelf, &cluster, "UPDATE meta SET cluster = NULL");
+    shelf_open(&shelf);
+    assert_int_equal(cluster.asked, 0);
+    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), store_schema.version);
+    shelf_done(&shelf);
+}
+
+/* Those who give no way to ask: tests, and programs that have no cluster. */
+static void migrate__whoever_owns_it_if_there_is_no_cluster(void **state)
+{
+    struct shelf shelf;
+    struct cluster cluster = {.uid = NULL};
+
+    (void)state;
+    lay(&shelf, &cluster, 5, "");
+    shelf.rules.cluster = NULL;
+    shelf_open(&shelf);
+    assert_int_equal(cluster.asked, 0);
+    shelf_done(&shelf);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(migrate__another_clusters_ledger_is_left_as_it_is),
+        cmocka_unit_test(migrate__an_owned_ledger_is_left_as_it_is_without_an_answer),
+        cmocka_unit_test(migrate__an_empty_uid_is_no_answer),
+        cmocka_unit_test(migrate__this_clusters_ledger),
+        cmocka_unit_test(migrate__a_ledger_without_owner_asks_nobody),
+        cmocka_unit_test(migrate__a_new_file_asks_nobody),
+        cmocka_unit_test(migrate__the_owner_is_read_with_the_log),
+        cmocka_unit_test(migrate__unfinished_copies_of_another_cluster_stay),
+        cmocka_unit_test(migrate__tables_without_an_owner_are_corrupt),
+        cmocka_unit_test(migrate__an_owner_that_appears_at_the_opening_waits_for_the_next_start),
+        cmocka_unit_test(migrate__a_ledger_that_turns_out_to_have_no_owner_asks_nobody),
+        cmocka_unit_test(migrate__whoever_owns_it_if_there_is_no_cluster),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

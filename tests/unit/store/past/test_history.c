@@ -1,0 +1,691 @@
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "store/store_internal.h"
+#include "unit/store/support_shelf.h"
+
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
+static const struct core_gpu two_counted[] = {{.index = 0, .mib = 81920},
+                                              {.index = 1, .mib = 81920}};
+static const int64_t day = 24 * 60 * 60 * 1000;
+
+struct answers {
+    struct strbuf text;
+    uint64_t last;
+    unsigned count;
+};
+
+static void take(void *user, const struct history_row *row)
+{
+    struct answers *answers = user;
+    assert_true(answers->last == 0 || row->row < answers->last);
+    answers->last = row->row;
+    answers->count++;
+    strbuf_printf(&answers->text, "%s/%s on %s/%s %u %u %s;", row->uid, row->name, row->node,
+                  row->gpu, row->milli, row->mib, row->state);
+}
+
+static void answers(struct shelf *shelf, const struct store_history_query *query,
+                    const char *wanted)
+{
+    struct answers got = {.count = 0};
+    struct err err;
+    strbuf_init(&got.text);
+    assert_int_equal(store_history(shelf->store, query, &got, take, &err), 0);
+    assert_string_equal(got.text.data, wanted);
+    /* Reading one by one gives the same. */
+    struct answers piece = {.count = 0};
+    struct store_history_query next = *query;
+    strbuf_init(&piece.text);
+    next.limit = 1;
+    for (unsigned i = 0; i <= got.count; i++) {
+        next.before = piece.last;
+        assert_int_equal(store_history(shelf->store, &next, &piece, take, &err), 0);
+    }
+    assert_string_equal(piece.text.data, wanted);
+    strbuf_done(&got.text);
+    strbuf_done(&piece.text);
+}
+
+static void at(struct core_fixture *core, int64_t ms)
+{
+    core->now_ms = ms - 1; /* the fixture advances its clock before it acts */
+}
+
+static void it_says_who_held_a_gpu_when(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    at(core, 100);
+    (void)core_node(core, "n1", two_a100, 2);
+    at(core, 1000);
+    assert_int_equal(core_reserve(core, "a", "n1", "600x2"), VERDICT_OK);
+    at(core, 2000);
+    assert_int_equal(core_reserve(core, "b", "n1", "300"), VERDICT_OK);
+    at(core, 3000);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    at(core, 4000);
+    assert_int_equal(core_reserve(core, "a", "n1", "100"), VERDICT_OK); /* the same pod again */
+    shelf_save(shelf);
+
+    struct store_history_query query = {.gpu = "GPU-a"};
+    answers(shelf, &query,
+            "a/pod on n1/GPU-a 100 8192 reserved;b/pod on n1/GPU-a 300 24576 reserved;"
+            "a/pod on n1/GPU-a 600 49152 released;");
+    query.at_ms = 999;
+    answers(shelf, &query, "");
+    query.at_ms = 1000;
+    answers(shelf, &query, "a/pod on n1/GPU-a 600 49152 released;");
+    query.at_ms = 2999;
+    answers(shelf, &query,
+            "b/pod on n1/GPU-a 300 24576 reserved;a/pod on n1/GPU-a 600 49152 released;");
+    query.at_ms = 3000;
+    answers(shelf, &query, "b/pod on n1/GPU-a 300 24576 reserved;");
+    query = (struct store_history_query){.gpu = "GPU-b"};
+    answers(shelf, &query, "a/pod on n1/GPU-b 600 49152 released;");
+    query.node = "n2";
+    answers(shelf, &query, "");
+    query = (struct store_history_query){.namespace = "default", .pod = "pod", .at_ms = 1500};
+    answers(shelf, &query,
+            "a/pod on n1/GPU-b 600 49152 released;a/pod on n1/GPU-a 600 49152 released;");
+    query = (struct store_history_query){.gpu = "'; DROP TABLE node; --"};
+    answers(shelf, &query, "");
+    query = (struct store_history_query){.namespace = "other"};
+    answers(shelf, &query, "");
+}
+
+static void it_knows_a_gpu_by_both_names(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", two_counted, 2);
+    (void)core_reserve(core, "a", "n1", "700");
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "b", "n1", "300");
+    shelf_save(shelf);
+    const char *wanted =
+        "b/pod on n1/GPU-a 300 24576 reserved;a/pod on n1/n1/gpu-0 700 57344 reserved;";
+    struct store_history_query query = {.gpu = "GPU-a"};
+    answers(shelf, &query, wanted);
+    query.gpu = "n1/gpu-0";
+    answers(shelf, &query, wanted);
+}
+
+static void a_pod_without_a_gpu_has_a_row(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct pod *pod = core_pod(core, "w", "n1");
+    pod->whole_gpus = 1;
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
+    shelf_save(shelf);
+    const struct store_history_query query = {.namespace = "default", .pod = "pod-w"};
+    answers(shelf, &query, "w/pod-w on n1/ 0 0 bound;");
+}
+
+static void add_up(void *user, const struct store_granted *row)
+{
+    struct strbuf *text = user;
+
+    strbuf_printf(text, "%s %s %llu %llu %llu;", row->namespace, row->model,
+                  (unsigned long long)row->pods, (unsigned long long)row->milli_s,
+                  (unsigned long long)row->mib_s);
+}
+
+static void granted(struct shelf *shelf, int64_t since_ms, int64_t now_ms, const char *wanted)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    struct err err;
+
+    strbuf_init(&text);
+    assert_int_equal(store_granted(shelf->store, since_ms, now_ms, &text, add_up, &err), 0);
+    assert_string_equal(text.data, wanted);
+}
+
+static void what_was_granted_is_counted_from_bound_to_ended(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+
+    at(core, 100);
+    (void)core_node(core, "n1", two_a100, 2);
+    at(core, 1000);
+    assert_int_equal(core_reserve(core, "a", "n1", "600x2"), VERDICT_OK);
+    at(core, 2000);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    at(core, 3000);
+    assert_int_equal(core_reserve(core, "b", "n1", "300"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "b"), VERDICT_OK);
+    at(core, 4000);
+    assert_int_equal(core_reserve(core, "never", "n1", "100"), VERDICT_OK);
+    at(core, 12000);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "never"), VERDICT_OK);
+    shelf_save(shelf);
+    /* a: 1200 milli for 10 s; b: 300 for 19 s, since the fixture's clock goes on by 1 ms. */
+    granted(shelf, 0, 23000, "default NVIDIA A100 2 17700 1449984;");
+    granted(shelf, 7000, 23000, "default NVIDIA A100 2 10800 884736;"); /* 5 s and 16 s */
+    granted(shelf, 12000, 13000, "default NVIDIA A100 1 300 24576;");
+    granted(shelf, 12000, 12000, "");
+    granted(shelf, 30000, 20000, ""); /* the clock was set back */
+}
+
+static void history_does_not_see_an_open_batch(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    (void)core_node(core, "n1", two_a100, 2);
+    shelf_save(shelf);
+    (void)core_reserve(core, "a", "n1", "700");
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+    const struct store_history_query query = {.gpu = "GPU-a"};
+    answers(shelf, &query, "");
+    assert_int_equal(store_verify(shelf->store, &err), 0);
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    answers(shelf, &query, "a/pod on n1/GPU-a 700 57344 reserved;");
+}
+
+static void retention_forgets_the_old_and_keeps_the_present(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct store_facts facts;
+    struct err err;
+    char uid[16];
+    shelf_close(shelf);
+    shelf->rules.retention_days = 30;
+    shelf_open(shelf);
+
+    at(core, day);
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", two_counted, 2);
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    (void)core_reserve(core, "stays", "n1", "100");
+    shelf_save(shelf);
+    for (int i = 0; i < 10; i++) {
+        at(core, (i + 1) * 10 * day);
+        (void)snprintf(uid, sizeof uid, "p%d", i);
+        assert_int_equal(core_reserve(core, uid, "n1", "50"), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, uid), VERDICT_OK);
+        shelf_save(shelf);
+    }
+
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 75 * day, &err), 0); /* before day 45 */
+    shelf_same(shelf);
+    assert_int_equal(store_verify(shelf->store, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 7);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 7);
+    assert_int_equal(shelf_number(shelf->path, "SELECT min(seq) FROM journal"), 13);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM baseline"), 2);
+    assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
+    assert_int_equal(facts.journal_rows, 12);
+
+    /* Everything goes, yet the journal keeps counting. */
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 1000 * day, &err), 0);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    at(core, 1001 * day);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "stays"), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT seq FROM journal"), 25);
+}
+
+static void retention_takes_a_little_at_a_time(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    char uid[16];
+    shelf->store->limits.fold = 4;
+    store_retain(shelf->store, 1);
+    (void)core_node(core, "n1", two_a100, 2);
+    for (int i = 0; i < 10; i++) {
+        (void)snprintf(uid, sizeof uid, "p%d", i);
+        (void)core_reserve(core, uid, "n1", "50");
+        (void)core_step(core, COMMAND_RELEASE, uid);
+    }
+    shelf_save(shelf);
+    for (int round = 0; round < 6; round++) {
+        assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 21 - 4 * round);
+        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 9 * day, &err), 0);
+        shelf_same(shelf);
+        assert_int_equal(store_verify(shelf->store, &err), 0);
+    }
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
+}
+
+static void the_past_is_kept_for_all_of_its_days(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    store_retain(shelf->store, 30);
+    (void)core_node(core, "n1", two_a100, 1);
+    (void)core_reserve(core, "a", "n1", "50");
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    shelf_save(shelf);
+    const int64_t released = shelf_number(shelf->path, "SELECT released_ms FROM allocation");
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, released + 30 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, released + 31 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
+}
+
+/* The kind of the last entry must not matter. */
+static void a_round_of_retention_may_end_with_any_entry(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    shelf->store->limits.fold = 1;
+    store_retain(shelf->store, 1);
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", two_counted, 2);
+    (void)core_reserve(core, "a", "n1", "50");
+    (void)core_step(core, COMMAND_CONFIRM, "a");
+    (void)core_reserve(core, "b", "n1", "50");
+    (void)core_step(core, COMMAND_RELEASE, "b");
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    shelf_save(shelf);
+    for (int left = 7; left > 0; left--) {
+        assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), left);
+        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 9 * day, &err), 0);
+        assert_int_equal(store_verify(shelf->store, &err), 0);
+    }
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM baseline"), 2);
+    shelf_same(shelf);
+}
+
+static void what_came_again_is_not_forgotten_with_what_it_was(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    store_retain(shelf->store, 1);
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", two_counted, 2);
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    (void)core_node(core, "n2", two_counted, 2);
+    (void)core_reserve(core, "a", "n1", "50");
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    (void)core_reserve(core, "a", "n1", "70");
+    shelf_save(shelf);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 9 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM baseline"), 3);
+    assert_int_equal(store_verify(shelf->store, &err), 0);
+    shelf_turn(shelf);
+}
+
+/* The clock was set back after it. */
+static void an_entry_of_this_very_moment_keeps_those_behind_it(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    static const struct {
+        const char *node;
+        int64_t day;
+    } entry[] = {{"n1", 1}, {"n2", 1000}, {"n3", 2}};
+    store_retain(shelf->store, 30);
+    for (size_t i = 0; i < ARRAY_LEN(entry); i++) {
+        at(core, entry[i].day * day);
+        assert_int_equal(core_node(core, entry[i].node, NULL, 0), VERDICT_OK);
+        shelf_save(shelf);
+    }
+    const int64_t now = 1000 * day;
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, now, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, now - 1, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+}
+
+static void no_retention_forgets_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "50");
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    shelf_save(shelf);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 100000 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+}
+
+static void a_clock_set_back_loses_nothing_young(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    store_retain(shelf->store, 10);
+    at(core, 100 * day);
+    (void)core_node(core, "n1", two_a100, 2);
+    shelf_save(shelf);
+    at(core, 5 * day); /* clock set back: these entries only look old */
+    (void)core_reserve(core, "a", "n1", "50");
+    shelf_save(shelf);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 101 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
+    shelf_same(shelf);
+    /* Retention works on although its last round now lies in the future. */
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 120 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    shelf_same(shelf);
+}
+
+static void a_clock_that_is_doubted_drops_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    store_retain(shelf->store, 10);
+    at(core, day);
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "50");
+    (void)core_step(core, COMMAND_RELEASE, "a");
+    shelf_save(shelf);
+    store_doubt_clock(shelf->store, true);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 401 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    store_doubt_clock(shelf->store, false);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 12 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
+}
+
+/* Otherwise a clock 400 days ahead for two seconds would let the journal grow for 400 days. */
+static void an_entry_of_a_time_to_come_holds_up_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct store_facts facts;
+    struct err err;
+    store_retain(shelf->store, 10);
+    at(core, day);
+    (void)core_node(core, "n1", two_a100, 2);
+    shelf_save(shelf);
+    at(core, 401 * day);
+    (void)core_reserve(core, "a", "n1", "50");
+    (void)core_step(core, COMMAND_CONFIRM, "a");
+    shelf_save(shelf);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 12 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2); /* for now */
+    at(core, 2 * day);
+    (void)core_reserve(core, "b", "n1", "50");
+    shelf_save(shelf);
+    at(core, 9 * day);
+    (void)core_reserve(core, "c", "n1", "50");
+    shelf_save(shelf);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 13 * day, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 1);
+    assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
+    assert_int_equal(facts.journal_rows, 1);
+    shelf_turn(shelf);
+}
+
+static void step_clock(struct shelf *shelf, int64_t from_ms, int64_t to_ms)
+{
+    const struct command step = {.kind = COMMAND_CLOCK, .at_ms = to_ms, .clock_from_ms = from_ms};
+    struct change change;
+    struct err err;
+    assert_int_equal(ledger_decide(shelf->core.ledger, &step, &change), VERDICT_OK);
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(shelf->ops.write(shelf->ops.ctx, &step, &change, &err), STORE_OK);
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+}
+
+static void a_step_beyond_a_day_is_known_after_a_start(void **state)
+{
+    struct shelf *shelf = *state;
+    int64_t last, stepped;
+    struct err err;
+    static const struct {
+        int64_t from;
+        int64_t to;
+        bool counts;
+    } steps[] = {{5, 5, false},
+                 {100, 100 + 24 * 3600000, false},
+                 {100, 101 + 24 * 3600000, true},
+                 {200 + 24 * 3600000, 200, false},
+                 {201 + 24 * 3600000, 200, true}};
+    int64_t known = 0;
+    assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
+    assert_int_equal(last, 0);
+    assert_int_equal(stepped, 0);
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        step_clock(shelf, steps[i].from, steps[i].to);
+        shelf_turn(shelf);
+        known = steps[i].counts ? steps[i].to : known;
+        assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
+        assert_int_equal(last, steps[i].to);
+        assert_int_equal(stepped, known);
+    }
+}
+
+static void a_step_is_forgotten_once_the_clock_is_believed_again(void **state)
+{
+    struct shelf *shelf = *state;
+    int64_t last, stepped;
+    struct err err;
+    store_retain(shelf->store, 1);
+    step_clock(shelf, 2 + 24 * 3600000, 1);
+    store_doubt_clock(shelf->store, true);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 102 + 24 * 3600000, &err), 0);
+    assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
+    assert_int_equal(stepped, 1);
+    store_doubt_clock(shelf->store, false);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 102 + 24 * 3600000, &err), 0);
+    assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
+    assert_int_equal(stepped, 0);
+}
+
+static void the_log_is_taken_in_between_batches(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct store_facts facts;
+    struct err err;
+    shelf->store->limits.wal_soft = 8;
+    (void)core_node(core, "n1", two_a100, 2);
+    shelf_save(shelf);
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(core_reserve(core, "a", "n1", "50"), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+        shelf_save(shelf);
+        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, i, &err), 0);
+    }
+    assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
+    assert_string_equal(facts.path, shelf->path);
+    assert_int_equal(facts.schema, 8);
+    assert_int_equal(facts.journal_rows, 401);
+    assert_in_range(facts.bytes, 40000, 1000000);
+    assert_in_range(facts.wal_bytes, 1, 48 * 4152); /* the tables are 42 of these pages */
+    shelf_turn(shelf);
+}
+
+/* A reader that never ends keeps the log growing; at some point writes are refused. */
+static void a_log_without_end_is_refused(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct reader reader;
+    struct err err;
+    shelf->store->limits.wal_soft = 4;
+    shelf->store->limits.wal_hard = 8;
+    shelf->store->limits.wal_max = 40;
+    (void)core_node(core, "n1", two_a100, 2);
+    shelf_save(shelf);
+    assert_int_equal(reader_open(shelf->store, &reader, &err), 0);
+    assert_int_equal(db_exec(reader.db, "BEGIN; SELECT * FROM node", &err), 0);
+    int i = 0;
+    for (; i < 100; i++) {
+        if (shelf->ops.begin(shelf->ops.ctx, &err) < 0)
+            break;
+        (void)core_reserve(core, "a", "n1", "50");
+        (void)core_step(core, COMMAND_RELEASE, "a");
+        assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+        assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, i, &err), 0);
+    }
+    assert_in_range(i, 1, 99);
+    assert_int_equal(err.code, ERR_FULL);
+    assert_non_null(strstr(err.text, "somebody reads the ledger"));
+    reader_done(&reader);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 100000, &err), 0);
+    core_forget_undo(core);
+    shelf->written = 0;
+    (void)core_reserve(core, "a", "n1", "50");
+    shelf_save(shelf);
+    shelf_turn(shelf);
+}
+
+static void a_backup_is_a_ledger_like_the_one_it_was_made_of(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    char copy[128];
+    (void)snprintf(copy, sizeof copy, "%s/copy.db", shelf->folder);
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "600x2");
+    shelf_save(shelf);
+    assert_int_equal(store_set_cluster(shelf->store, "one", &err), 0);
+    assert_int_equal(store_backup(shelf->store, copy, &err), 0);
+    assert_int_equal(shelf_files(shelf, "copy.db"), 1); /* one file, no log beside it */
+
+    assert_int_equal(store_backup(shelf->store, copy, &err), -(int)ERR_CONFLICT);
+    assert_non_null(strstr(err.text, "already"));
+    assert_int_equal(store_backup(shelf->store, shelf->path, &err), -(int)ERR_CONFLICT);
+    assert_int_equal(store_backup(shelf->store, "", &err), -(int)ERR_INVALID);
+    assert_int_equal(store_backup(shelf->store, "/tmp/", &err), -(int)ERR_INVALID);
+    assert_int_equal(store_backup(shelf->store, "/no/such/folder/x", &err), -(int)ERR_IO);
+    assert_int_equal(shelf_files(shelf, "part"), 0);
+
+    shelf_close(shelf);
+    shelf->rules.path = copy;
+    shelf_open(shelf);
+    shelf_same(shelf);
+    assert_int_equal(store_set_cluster(shelf->store, "two", &err), -(int)ERR_FOREIGN);
+    shelf_turn(shelf);
+}
+
+struct asking {
+    struct shelf *shelf;
+    atomic_bool enough;
+    unsigned rounds;
+};
+
+static void ignore(void *user, const struct history_row *row)
+{
+    must(user != NULL && row->uid[0] != '\0');
+}
+
+static void *ask(void *user)
+{
+    struct asking *asking = user;
+    const struct store_history_query query = {.gpu = "GPU-a"};
+    struct store *store = asking->shelf->store;
+    struct store_facts facts;
+    struct err err;
+    char copy[128];
+    for (; !atomic_load(&asking->enough) || asking->rounds < 3; asking->rounds++) {
+        (void)snprintf(copy, sizeof copy, "%s/copy%u.db", asking->shelf->folder, asking->rounds);
+        must(store_history(store, &query, asking, ignore, &err) == 0);
+        must(store_verify(store, &err) == 0);
+        must(store_facts(store, &facts, &err) == 0);
+        must(store_backup(store, copy, &err) == 0);
+        must(unlink(copy) == 0);
+    }
+    return NULL;
+}
+
+static void read_and_write_at_once(struct shelf *shelf)
+{
+    struct core_fixture *core = &shelf->core;
+    struct asking asking = {.shelf = shelf};
+    pthread_t thread;
+    (void)core_node(core, "n1", two_a100, 2);
+    shelf_save(shelf);
+    store_retain(shelf->store, 1);
+    assert_int_equal(pthread_create(&thread, NULL, ask, &asking), 0);
+    for (int i = 0; i < 100; i++) {
+        struct err err;
+        assert_int_equal(core_reserve(core, "a", "n1", "50"), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+        shelf_save(shelf);
+        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, day + core->now_ms / 2, &err), 0);
+    }
+    atomic_store(&asking.enough, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    shelf_same(shelf);
+}
+
+static void anybody_reads_while_the_writer_writes(void **state)
+{
+    struct shelf *shelf = *state;
+    read_and_write_at_once(shelf);
+    shelf_turn(shelf);
+}
+
+static void anybody_reads_a_ledger_in_memory(void **state)
+{
+    struct shelf *shelf = *state;
+    shelf_close(shelf);
+    shelf->rules.path = ":memory:";
+    shelf_open(shelf);
+    read_and_write_at_once(shelf);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, shelf_set_up, shelf_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(it_says_who_held_a_gpu_when),
+        TEST(it_knows_a_gpu_by_both_names),
+        TEST(a_pod_without_a_gpu_has_a_row),
+        TEST(what_was_granted_is_counted_from_bound_to_ended),
+        TEST(history_does_not_see_an_open_batch),
+        TEST(retention_forgets_the_old_and_keeps_the_present),
+        TEST(retention_takes_a_little_at_a_time),
+        TEST(the_past_is_kept_for_all_of_its_days),
+        TEST(a_round_of_retention_may_end_with_any_entry),
+        TEST(an_entry_of_this_very_moment_keeps_those_behind_it),
+        TEST(what_came_again_is_not_forgotten_with_what_it_was),
+        TEST(no_retention_forgets_nothing),
+        TEST(a_clock_set_back_loses_nothing_young),
+        TEST(a_clock_that_is_doubted_drops_nothing),
+        TEST(an_entry_of_a_time_to_come_holds_up_nothing),
+        TEST(a_step_beyond_a_day_is_known_after_a_start),
+        TEST(a_step_is_forgotten_once_the_clock_is_believed_again),
+        TEST(the_log_is_taken_in_between_batches),
+        TEST(a_log_without_end_is_refused),
+        TEST(anybody_reads_while_the_writer_writes),
+        TEST(anybody_reads_a_ledger_in_memory),
+        TEST(a_backup_is_a_ledger_like_the_one_it_was_made_of),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

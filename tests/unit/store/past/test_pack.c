@@ -1,0 +1,338 @@
+/*
+ * A pack: what goes in comes out, and bytes that no packer wrote are an error, whatever they are.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/random.h"
+
+#include "store/db.h"
+#include "store/past/pack.h"
+
+static const char uuid[] = "ca4ab6af-e853-434d-b295-00000000002a";
+static const int64_t noon = INT64_C(1793491200000);
+
+static struct packed a_pod(int64_t id)
+{
+    return (struct packed){.id = id,
+                           .uid = uuid,
+                           .namespace = "team",
+                           .name = "server-7d9c8b6f5-x2k9p",
+                           .node = "n1",
+                           .node_uid = "11111111-2222-3333-4444-555555555555",
+                           .reserved_ms = noon - 2050,
+                           .bound_ms = noon - 2000,
+                           .released_ms = noon,
+                           .charges = 1,
+                           .charge = {{0, "GPU-ca4ab6af-e853-434d-b295-0000000000ff", 300, 24576}}};
+}
+
+static void write_all(const struct packed *is, size_t count, struct strbuf *out)
+{
+    struct packer packer;
+
+    packer_init(&packer);
+    for (size_t i = 0; i < count; i++)
+        packer_add(&packer, &is[i]);
+    packer_finish(&packer, out);
+    packer_done(&packer);
+}
+
+static void assert_same(const struct packed *is, const struct packed *should)
+{
+    assert_int_equal(is->id, should->id);
+    assert_string_equal(is->uid, should->uid);
+    assert_string_equal(is->namespace, should->namespace);
+    assert_string_equal(is->name, should->name);
+    assert_string_equal(is->node, should->node);
+    assert_string_equal(is->node_uid, should->node_uid);
+    assert_int_equal(is->reserved_ms, should->reserved_ms);
+    assert_int_equal(is->bound_ms, should->bound_ms);
+    assert_int_equal(is->released_ms, should->released_ms);
+    assert_int_equal(is->unplaced_milli, should->unplaced_milli);
+    assert_int_equal(is->charges, should->charges);
+    for (uint32_t i = 0; i < should->charges; i++) {
+        assert_int_equal(is->charge[i].at, should->charge[i].at);
+        assert_string_equal(is->charge[i].gpu, should->charge[i].gpu);
+        assert_int_equal(is->charge[i].milli, should->charge[i].milli);
+        assert_int_equal(is->charge[i].mib, should->charge[i].mib);
+    }
+}
+
+static void comes_back(const struct packed *is, size_t count)
+{
+    CLEANUP(strbuf_done) struct strbuf bytes;
+    struct unpacker unpacker;
+    struct err err;
+
+    strbuf_init(&bytes);
+    write_all(is, count, &bytes);
+    unpacker_init(&unpacker);
+    assert_int_equal(unpacker_open(&unpacker, (struct text){bytes.data, bytes.len}, &err), 0);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(unpacker_next(&unpacker, &err), 1);
+        assert_same(&unpacker.is, &is[i]);
+    }
+    assert_int_equal(unpacker_next(&unpacker, &err), 0);
+    unpacker_done(&unpacker);
+}
+
+static void what_goes_in_comes_out(void **state)
+{
+    enum { KINDS = 12 };
+    struct packed *is = xcalloc(KINDS, sizeof *is);
+    char longest[NAME_BYTES_MAX + 1];
+
+    must(state != NULL);
+    memset(longest, 'n', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    for (int i = 0; i < KINDS; i++)
+        is[i] = a_pod(1 + i * (int64_t)1000000);
+    is[1].uid = "not-a-uuid";
+    is[2].uid = "CA4AB6AF-E853-434D-B295-00000000002A"; /* must come back in capitals */
+    is[3].uid = "ca4ab6af-e853-434d-b295-00000000002g";
+    is[4].name = "nohyphen";
+    is[4].node_uid = "";
+    is[5].name = longest;
+    is[5].namespace = "x-";
+    is[6].name = "ends-in-";
+    is[6].bound_ms = 0;
+    is[7].reserved_ms = 0;
+    is[7].bound_ms = noon; /* bound and released at once */
+    is[8].released_ms = noon - 86400000;
+    is[8].bound_ms = noon; /* the clock was set back */
+    is[9].charges = 0;
+    is[9].unplaced_milli = 4000000000;
+    is[10].released_ms = INT64_MIN;
+    is[10].bound_ms = INT64_MAX - 1;
+    is[11].charges = PARTS_MAX;
+    is[11].released_ms = INT64_MAX;
+    for (uint32_t i = 0; i < PARTS_MAX; i++)
+        is[11].charge[i] =
+            (struct packed_charge){i, i % 2 == 0 ? "n1/gpu-0" : "GPU-b", 1 + i, UINT32_MAX - i};
+    comes_back(is, KINDS);
+    for (int i = 0; i < KINDS; i++)
+        comes_back(&is[i], 1);
+    is[0].id = INT64_MAX >> 10; /* the highest that a row's number has room for */
+    comes_back(is, 1);
+    xfree(is);
+}
+
+static void it_says_what_it_has(void **state)
+{
+    struct packed is[] = {a_pod(7), a_pod(9), a_pod(30)};
+    struct packer packer;
+
+    must(state != NULL);
+    is[0].released_ms = noon + 5;
+    is[1].reserved_ms = 0;
+    is[1].bound_ms = noon - 9000;
+    is[1].released_ms = noon - 20;
+    is[2].reserved_ms = noon - 8000;
+    packer_init(&packer);
+    for (size_t i = 0; i < ARRAY_LEN(is); i++)
+        packer_add(&packer, &is[i]);
+    assert_int_equal(packer.facts.rows, 3);
+    assert_int_equal(packer.facts.first, 7);
+    assert_int_equal(packer.facts.last, 30);
+    assert_int_equal(packer.facts.began_ms, noon - 9000);
+    assert_int_equal(packer.facts.oldest_ms, noon - 20);
+    assert_int_equal(packer.facts.ended_ms, noon + 5);
+    packer_done(&packer);
+}
+
+/* As Deployments make them: the texts are there once. */
+static void a_pod_takes_few_bytes(void **state)
+{
+    enum { PODS = 500 };
+    struct packed *is = xcalloc(PODS, sizeof *is);
+    CLEANUP(strbuf_done) struct strbuf bytes;
+
+    must(state != NULL);
+    for (int i = 0; i < PODS; i++) {
+        is[i] = a_pod(1 + i);
+        is[i].released_ms = noon + i * 1700;
+        is[i].bound_ms = is[i].released_ms - 600000;
+        is[i].reserved_ms = is[i].bound_ms - 50;
+    }
+    strbuf_init(&bytes);
+    write_all(is, PODS, &bytes);
+    assert_in_range(bytes.len, (size_t)PODS * 30, (size_t)PODS * 50);
+    xfree(is);
+}
+
+/* Reads to the end or to the first fault; returns whether it was one. */
+static bool is_refused(struct text bytes)
+{
+    struct unpacker unpacker;
+    struct err err;
+    int more;
+
+    unpacker_init(&unpacker);
+    more = unpacker_open(&unpacker, bytes, &err);
+    assert_true(more == 0 || more == -(int)ERR_CORRUPT);
+    if (more == 0)
+        do
+            more = unpacker_next(&unpacker, &err);
+        while (more > 0);
+    assert_true(more == 0 || more == -(int)ERR_CORRUPT);
+    if (more < 0)
+        assert_non_null(strstr(err.text, "a pack of the history is not what milligpu writes"));
+    unpacker_done(&unpacker);
+    return more < 0;
+}
+
+static void bytes_that_no_packer_wrote_are_refused(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t len;
+    } bad[] = {
+        {"", 0},
+        {"\1", 1},                                              /* no count of words */
+        {"\2\0\0", 3},                                          /* another version */
+        {"\1\0\1", 3},                                          /* an allocation is missing */
+        {"\1\0\0x", 4},                                         /* something behind the end */
+        {"\1\177", 2},                                          /* more words than bytes */
+        {"\1\1\4a\0\0", 6},                                     /* a NUL within a word */
+        {"\1\1\1short\0", 8},                                   /* a UUID of five bytes */
+        {"\1\0\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\1", 13}, /* a number of 71 bits */
+        {"\1\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\2", 12},     /* one of 65 bits */
+        {"\1\0\1\0\0\0\0\0\0\0\0\0\0\0\0", 15},                 /* an id that does not grow */
+        {"\1\0\1\1\0\0\0\0\0\0\0\0\0\0\0", 15},                 /* a word of none */
+    };
+
+    must(state != NULL);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (!is_refused((struct text){bad[i].bytes, bad[i].len}))
+            fail_msg("number %zu was read", i);
+    /* The same with a word for each: nothing is wrong with it. */
+    assert_false(is_refused((struct text){"\1\1\0\1\1\0\0\0\0\0\0\0\0\0\0\0", 16}));
+    assert_false(is_refused((struct text){"\1\0\0", 3}));
+}
+
+/* Each place is cut and changed: an error or other texts, and never more than that. */
+static void damage_is_an_error_or_another_history(void **state)
+{
+    struct packed is[] = {a_pod(7), a_pod(9), a_pod(30)};
+    uint64_t random = 7;
+    CLEANUP(strbuf_done) struct strbuf bytes;
+
+    must(state != NULL);
+    is[1].charges = 2;
+    is[1].charge[1] = (struct packed_charge){1, "GPU-b", 1000, 1};
+    is[2].charges = 0;
+    strbuf_init(&bytes);
+    write_all(is, ARRAY_LEN(is), &bytes);
+    const struct text whole = {bytes.data, bytes.len};
+    assert_false(is_refused(whole));
+    for (size_t i = 0; i < whole.len; i++)
+        assert_true(is_refused((struct text){whole.at, i}));
+    for (size_t i = 0; i < whole.len; i++) {
+        const char was = bytes.data[i];
+        for (int j = 0; j < 40; j++) {
+            bytes.data[i] = (char)(random_next(&random) >> 56);
+            (void)is_refused(whole);
+        }
+        bytes.data[i] = was;
+    }
+    assert_false(is_refused(whole));
+}
+
+/* --- as a table --- */
+
+static long long ask(sqlite3 *db, const char *sql, int *out_rc)
+{
+    sqlite3_stmt *stmt = NULL;
+    long long number = -1;
+
+    *out_rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
+    if (*out_rc == SQLITE_OK)
+        *out_rc = sqlite3_step(stmt);
+    if (*out_rc == SQLITE_ROW)
+        number = sqlite3_column_int64(stmt, 0);
+    (void)sqlite3_finalize(stmt); /* returns the error of the step again */
+    return number;
+}
+
+static void every_connection_reads_packs_as_a_table(void **state)
+{
+    struct packed is[] = {a_pod(7), a_pod(9), a_pod(30)};
+    CLEANUP(db_closep) sqlite3 *db = NULL;
+    CLEANUP(strbuf_done) struct strbuf bytes;
+    sqlite3_stmt *stmt = NULL;
+    struct err err;
+    int rc;
+
+    must(state != NULL);
+    is[1].charges = 2;
+    is[1].charge[1] = (struct packed_charge){1, "GPU-b", 1000, 1};
+    is[2].charges = 0;
+    is[2].unplaced_milli = 70;
+    strbuf_init(&bytes);
+    write_all(is, ARRAY_LEN(is), &bytes);
+    assert_int_equal(db_open(":memory:", DB_CREATE, &db, &err), 0);
+    assert_int_equal(db_exec(db, "CREATE TABLE t (body BLOB)", &err), 0);
+    assert_int_equal(db_prepare(db, "INSERT INTO t VALUES (?)", &stmt, &err), 0);
+    struct bind bind = bind_start(stmt);
+    bind_bytes(&bind, (struct text){bytes.data, bytes.len});
+    assert_int_equal(bind_run(&bind, NULL, &err), 0);
+#define FROM " FROM t JOIN unpack AS u ON u.body = t.body "
+    assert_int_equal(ask(db, "SELECT count(*)" FROM, &rc), 4);
+    assert_int_equal(ask(db, "SELECT sum(u.id)" FROM, &rc), 7 + 9 + 9 + 30);
+    assert_int_equal(ask(db, "SELECT u.milli" FROM "WHERE u.gpu = ''", &rc), 70);
+    assert_int_equal(ask(db, "SELECT u.mib" FROM "WHERE u.gpu = 'GPU-b' AND u.at = 1", &rc), 1);
+    assert_int_equal(ask(db, "SELECT count(DISTINCT u.rowid)" FROM, &rc), 4);
+    assert_int_equal(ask(db,
+                         "SELECT u.reserved_ms - u.bound_ms + u.released_ms" FROM
+                         "WHERE u.id = 7 AND u.namespace = 'team' AND u.node = 'n1'"
+                         " AND u.node_uid LIKE '1111%' AND u.name LIKE 'server-%'"
+                         " AND u.uid LIKE 'ca4%' AND u.body = t.body",
+                         &rc),
+                     noon - 50);
+    /* Twice in one statement, and without a body. */
+    assert_int_equal(ask(db,
+                         "SELECT count(*)" FROM "JOIN unpack AS v ON v.body = t.body"
+                         " WHERE v.id = u.id",
+                         &rc),
+                     1 + 4 + 1);
+    (void)ask(db, "SELECT count(*) FROM unpack", &rc);
+    assert_int_not_equal(rc, SQLITE_ROW);
+    /* What is no pack: an error that says so, and the connection goes on. */
+    (void)ask(db, "SELECT count(*) FROM unpack AS u WHERE u.body = x'0203'", &rc);
+    assert_int_equal(rc & 0xff, SQLITE_CORRUPT);
+    assert_non_null(strstr(sqlite3_errmsg(db), "a pack of the history is not what"));
+    (void)ask(db, "SELECT count(*) FROM unpack AS u WHERE u.body = x'010001'", &rc);
+    assert_int_equal(rc & 0xff, SQLITE_CORRUPT);
+    (void)ask(db, "SELECT count(*) FROM unpack AS u WHERE u.body IS NULL", &rc);
+    assert_int_not_equal(rc, SQLITE_ROW);
+    assert_int_equal(ask(db, "SELECT count(*)" FROM, &rc), 4);
+    /* A file cannot use it. */
+    assert_int_equal(db_exec(db,
+                             "CREATE TRIGGER x AFTER INSERT ON t BEGIN DELETE FROM t WHERE"
+                             " EXISTS (SELECT 1 FROM unpack AS u WHERE u.body = t.body); END",
+                             &err),
+                     0);
+    assert_true(db_exec(db, "INSERT INTO t VALUES (x'00')", &err) < 0);
+    assert_non_null(strstr(err.text, "unsafe use of virtual table"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_goes_in_comes_out),
+        cmocka_unit_test(it_says_what_it_has),
+        cmocka_unit_test(a_pod_takes_few_bytes),
+        cmocka_unit_test(bytes_that_no_packer_wrote_are_refused),
+        cmocka_unit_test(damage_is_an_error_or_another_history),
+        cmocka_unit_test(every_connection_reads_packs_as_a_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,571 @@
+/*
+ * What is remembered of agents is kept in the ledger: written by pieces, restored as it was, and a
+ * wrong row is reported while every other one is restored. The ledger's checks do not look at it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "store/store_internal.h"
+#include "unit/store/support_shelf.h"
+
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
+
+static const struct agents_rules rules = {.key = {"", 0}, .value = {"", 0}};
+
+struct memory {
+    const char *node;
+    const char *uid;
+    bool named_gpus;
+    bool vouched;
+};
+
+static void agents_freep(struct agents **agents)
+{
+    agents_free(*agents);
+}
+
+/* Shows what makes this the memory of the node. */
+static void show(struct agents *agents, struct memory memory)
+{
+    const struct node_facts node = {.name = memory.node,
+                                    .uid = memory.uid,
+                                    .agent = true,
+                                    .claim = {.pod = memory.vouched ? "agent" : NULL},
+                                    .has_gpus = memory.named_gpus,
+                                    .gpus = memory.named_gpus};
+    const struct pod pod = {
+        .uid = "agent", .node = memory.node, .is_agent = true, .is_ready = true};
+
+    (void)!agents_see_node(agents, &node);
+    if (memory.vouched)
+        (void)!agents_see_pod(agents, &pod);
+}
+
+static void remember(struct shelf *shelf, struct agents *agents, size_t max, size_t count)
+{
+    size_t is = 77;
+    struct err err;
+
+    if (shelf->ops.remember(shelf->ops.ctx, agents, max, &is, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(is, count);
+    agents_stored(agents, is);
+}
+
+static void remember_one(struct shelf *shelf, struct memory memory)
+{
+    CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
+
+    show(agents, memory);
+    remember(shelf, agents, 10, 1);
+}
+
+static struct agents *restored(struct store *store)
+{
+    struct agents *agents = agents_new(&rules);
+    struct err err;
+
+    if (store_agents(store, agents, &err) < 0)
+        fail_msg("%s", err.text);
+    return agents;
+}
+
+/* Of each node: what it was, told by what the agents answer when the node is shown anew. */
+static void assert_memory(struct agents *agents, const struct memory *should)
+{
+    const struct node_facts bare = {.name = should->node, .uid = should->uid};
+    const struct node_facts other = {.name = should->node, .uid = "another uid"};
+    const struct node_facts unnamed = {.name = should->node, .uid = should->uid, .agent = true};
+
+    assert_int_equal(agents_lost_gpus(agents, &bare), should->named_gpus);
+    assert_false(agents_lost_gpus(agents, &other));
+    (void)!agents_see_node(agents, &unnamed);
+    assert_int_equal(agents_judge(agents, text_of(should->node)),
+                     should->vouched ? VOUCH_UNNAMED : VOUCH_NONE);
+    /* Had another uid been restored, the memory would have lapsed now, and so had to be stored. */
+    struct agent_memory changed;
+    size_t at = 0;
+    assert_false(agents_next_changed(agents, &at, &changed));
+}
+
+static void assert_remembered(struct store *store, const struct memory *should, size_t count)
+{
+    CLEANUP(agents_freep) struct agents *agents = restored(store);
+
+    assert_int_equal(agents_count(agents), count);
+    assert_true(agents_seen(agents) || count == 0);
+    for (size_t i = 0; i < count; i++)
+        assert_memory(agents, &should[i]);
+}
+
+/* --- what is stored --- */
+
+static void a_new_ledger_remembers_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    CLEANUP(agents_freep) struct agents *agents = restored(shelf->store);
+
+    assert_int_equal(agents_count(agents), 0);
+    assert_false(agents_seen(agents));
+    remember(shelf, agents, 1, 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT has_agents FROM meta"), 0);
+}
+
+static const struct memory some[] = {
+    {"n1", "u1", true, false}, {"n2", "u2", false, true}, {"n3", "u3", true, true}};
+
+static void show_some(struct agents *agents)
+{
+    for (size_t i = 0; i < ARRAY_LEN(some); i++)
+        show(agents, some[i]);
+}
+
+static void remember_some(struct shelf *shelf)
+{
+    CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
+
+    show_some(agents);
+    remember(shelf, agents, 100, ARRAY_LEN(some));
+}
+
+static void every_memory_is_restored(void **state)
+{
+    struct shelf *shelf = *state;
+
+    remember_some(shelf);
+    assert_remembered(shelf->store, some, ARRAY_LEN(some));
+    shelf_turn(shelf);
+    assert_remembered(shelf->store, some, ARRAY_LEN(some));
+    assert_remembered(shelf->store, some, ARRAY_LEN(some)); /* as often as one likes */
+}
+
+static void it_is_written_in_pieces_from_the_first_on(void **state)
+{
+    struct shelf *shelf = *state;
+    CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
+
+    show_some(agents);
+    remember(shelf, agents, 2, 2);
+    assert_remembered(shelf->store, some, 2);
+    remember(shelf, agents, 1, 1);
+    assert_remembered(shelf->store, some, 3);
+    remember(shelf, agents, 1, 0);
+    assert_remembered(shelf->store, some, 3);
+}
+
+static void the_longest_names_are_kept(void **state)
+{
+    struct shelf *shelf = *state;
+    char node[NAME_BYTES_MAX + 1];
+    char uid[UID_BYTES_MAX + 1];
+    const struct memory longest = {node, uid, true, true};
+
+    memset(node, 'n', NAME_BYTES_MAX);
+    memset(uid, 'u', UID_BYTES_MAX);
+    node[NAME_BYTES_MAX] = uid[UID_BYTES_MAX] = '\0';
+    remember_one(shelf, longest);
+    assert_remembered(shelf->store, &longest, 1);
+}
+
+static void a_ledger_in_memory_keeps_it_while_it_is_open(void **state)
+{
+    struct shelf *shelf = *state;
+
+    shelf_close(shelf);
+    shelf->rules.path = ":memory:";
+    shelf_open(shelf);
+    remember_some(shelf);
+    assert_remembered(shelf->store, some, ARRAY_LEN(some));
+}
+
+/* An agent whose Node was not shown yet leaves no memory. */
+static void that_agents_were_seen_is_kept_by_itself(void **state)
+{
+    struct shelf *shelf = *state;
+    const struct pod pod = {.uid = "agent", .node = "n1", .is_agent = true, .is_ready = true};
+    CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
+    CLEANUP(agents_freep) struct agents *others = agents_new(&rules);
+
+    assert_true(agents_see_pod(agents, &pod));
+    remember(shelf, agents, 1, 0);
+    shelf_turn(shelf);
+    CLEANUP(agents_freep) struct agents *now = restored(shelf->store);
+    assert_true(agents_seen(now));
+    assert_int_equal(agents_count(now), 0);
+    remember(shelf, others, 1, 0); /* which have seen none */
+    CLEANUP(agents_freep) struct agents *later = restored(shelf->store);
+    assert_true(agents_seen(later));
+}
+
+/* --- it is replaced --- */
+
+static void a_later_memory_replaces_the_former(void **state)
+{
+    struct shelf *shelf = *state;
+    static const struct memory one[] = {
+        {"n2", "u1", true, false}, {"n2", "u1", false, true}, {"n2", "u1", true, false},
+        {"n2", "u1", true, true},  {"n2", "u2", true, true},  {"n2", "u3", false, true},
+    };
+    struct memory all[ARRAY_LEN(some)];
+
+    memcpy(all, some, sizeof all);
+    remember_some(shelf);
+    for (size_t i = 0; i < ARRAY_LEN(one); i++) {
+        remember_one(shelf, one[i]);
+        all[1] = one[i];
+        assert_remembered(shelf->store, all, ARRAY_LEN(all));
+    }
+}
+
+static void a_node_that_is_gone_is_forgotten(void **state)
+{
+    struct shelf *shelf = *state;
+    static const struct memory left[] = {{"n1", "u1", true, false}, {"n3", "u3", true, true}};
+    CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
+
+    show_some(agents);
+    agents_node_gone(agents, text_of("n2")); /* before it was ever stored */
+    remember(shelf, agents, 100, 3);
+    assert_remembered(shelf->store, left, 2);
+    agents_node_gone(agents, text_of("n1"));
+    remember(shelf, agents, 100, 1);
+    shelf_turn(shelf);
+    assert_remembered(shelf->store, &left[1], 1);
+    CLEANUP(agents_freep) struct agents *now = restored(shelf->store);
+    agents_node_gone(now, text_of("n3")); /* while nobody looked */
+    remember(shelf, now, 100, 1);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM agent"), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT has_agents FROM meta"), 1);
+}
+
+static void the_same_again_changes_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    struct store_facts before, after;
+    CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
+    struct err err;
+
+    show_some(agents);
+    remember(shelf, agents, 100, 3);
+    assert_int_equal(store_facts(shelf->store, &before, &err), 0);
+    remember(shelf, agents, 100, 0);
+    assert_int_equal(store_facts(shelf->store, &after, &err), 0);
+    assert_int_equal(after.wal_bytes, before.wal_bytes);
+}
+
+static void a_kill_and_a_backup_do_not_lose_it(void **state)
+{
+    struct shelf *shelf = *state;
+    struct shelf left;
+    struct err err;
+
+    remember_some(shelf);
+    shelf_init(&left);
+    assert_int_equal(store_copy_raw(shelf->store, left.path, &err), 0);
+    shelf_open(&left);
+    assert_remembered(left.store, some, ARRAY_LEN(some));
+    shelf_done(&left);
+    shelf_init(&left);
+    assert_int_equal(store_backup(shelf->store, left.path, &err), 0);
+    shelf_open(&left);
+    assert_remembered(left.store, some, ARRAY_LEN(some));
+    shelf_done(&left);
+}
+
+/* --- it fails --- */
+
+static void cannot_remember(struct shelf *shelf, const struct agents *agents, const char *says)
+{
+    size_t count = 77;
+    struct err err = {0};
+
+    assert_true(shelf->ops.remember(shelf->ops.ctx, agents, 100, &count, &err) < 0);
+    assert_int_equal(count, 0);
+    if (strstr(err.text, says) == NULL)
+        fail_msg("%s", err.text);
+}
+
+/* A trigger of ours stands for whatever makes SQLite refuse a row. */
+static void refuse(struct shelf *shelf, const char *what)
+{
+    char sql[256];
+
+    (void)snprintf(sql, sizeof sql, "CREATE TRIGGER odd %s BEGIN SELECT RAISE(ABORT, 'no'); END",
+                   what);
+    assert_int_equal(shelf_sql(shelf->path, sql), SQLITE_OK);
+}
+
+static void allow(struct shelf *shelf)
+{
+    assert_int_equal(shelf_sql(shelf->path, "DROP TRIGGER odd"), SQLITE_OK);
+}
+
+static void a_write_that_fails_keeps_the_former(void **state)
+{
+    struct shelf *shelf = *state;
+    static const struct {
+        const char *refusing;
+        const char *says;
+    } odd[] = {
+        {"BEFORE INSERT ON agent WHEN NEW.node = 'n5'", "the agent of node n5: "},
+        {"BEFORE UPDATE ON agent", "the agent of node n3: "},
+        {"BEFORE DELETE ON agent", "the agent of node n1: "},
+    };
+    static const struct memory after[] = {
+        {"n2", "u2", false, true}, {"n3", "u4", true, true}, {"n5", "u5", true, false}};
+    CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
+
+    show_some(agents);
+    remember(shelf, agents, 100, 3);
+    show(agents, after[2]);
+    show(agents, after[1]);
+    agents_node_gone(agents, text_of("n1"));
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+        refuse(shelf, odd[i].refusing);
+        cannot_remember(shelf, agents, odd[i].says);
+        assert_remembered(shelf->store, some, ARRAY_LEN(some));
+        allow(shelf);
+    }
+    remember(shelf, agents, 100, 3);
+    assert_remembered(shelf->store, after, ARRAY_LEN(after));
+    shelf_turn(shelf);
+    assert_remembered(shelf->store, after, ARRAY_LEN(after));
+}
+
+static void no_memory_is_stored_without_that_agents_were_seen(void **state)
+{
+    struct shelf *shelf = *state;
+    CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
+
+    show_some(agents);
+    refuse(shelf, "BEFORE UPDATE ON meta");
+    cannot_remember(shelf, agents, "no");
+    allow(shelf);
+    assert_remembered(shelf->store, NULL, 0);
+    CLEANUP(agents_freep) struct agents *now = restored(shelf->store);
+    assert_false(agents_seen(now));
+    remember(shelf, agents, 100, 3);
+    assert_remembered(shelf->store, some, ARRAY_LEN(some));
+}
+
+static void nothing_is_written_while_a_reader_holds_the_log(void **state)
+{
+    struct shelf *shelf = *state;
+    CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
+
+    show_some(agents);
+    shelf->store->limits.wal_max = -1;
+    cannot_remember(shelf, agents, "somebody reads the ledger");
+    assert_remembered(shelf->store, NULL, 0);
+    shelf->store->limits.wal_max = 1000;
+    remember(shelf, agents, 100, 3);
+    assert_remembered(shelf->store, some, ARRAY_LEN(some));
+}
+
+/* --- it is input from outside --- */
+
+/* Agents count as seen, and every right row is restored. */
+static void assert_reported(struct shelf *shelf, const char *what, const char *says,
+                            const struct memory *left, size_t count)
+{
+    CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
+    struct err err = {0};
+
+    const int failed = store_agents(shelf->store, agents, &err);
+    if (failed != -(int)ERR_CORRUPT || strstr(err.text, says) == NULL ||
+        strstr(err.text, ": what is remembered of agents: ") == NULL ||
+        strncmp(err.text, shelf->path, strlen(shelf->path)) != 0)
+        fail_msg("%s: %d, %s", what, failed, err.text);
+    assert_true(agents_seen(agents));
+    assert_int_equal(agents_count(agents), count);
+    for (size_t i = 0; i < count; i++)
+        assert_memory(agents, &left[i]);
+}
+
+static void a_wrong_row_is_named_and_the_others_are_restored(void **state)
+{
+    struct shelf *shelf = *state;
+    static const char name[] = "node: a name of 1 to 253 bytes would be right";
+    static const struct {
+        const char *sql;
+        const char *says;
+    } wrong[] = {
+        {"node = ''", name},
+        {"node = printf('%.*c', 254, 'x')", name},
+        {"node = 'a' || char(0) || 'b'", name},
+        {"uid = 'a' || char(0) || 'b'", "node n2: uid: a text would be right"},
+        {"named_gpus = 2", "node n2: named_gpus: 0 or 1 would be right"},
+        {"named_gpus = -1", "node n2: named_gpus: 0 or 1 would be right"},
+        {"vouched = 2", "node n2: vouched: 0 or 1 would be right"},
+        {"vouched = -1", "node n2: vouched: 0 or 1 would be right"},
+        {"vouched = 0", "node n2: named_gpus and vouched are 0: 1 would be right in one of them"},
+    };
+    static const struct memory left[] = {{"n1", "u1", true, false}, {"n3", "u3", true, true}};
+    char sql[128];
+
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        remember_some(shelf);
+        assert_remembered(shelf->store, some, ARRAY_LEN(some));
+        (void)snprintf(sql, sizeof sql, "UPDATE agent SET %s WHERE node = 'n2'", wrong[i].sql);
+        shelf_spoil(shelf, sql);
+        assert_reported(shelf, wrong[i].sql, wrong[i].says, left, ARRAY_LEN(left));
+        assert_reported(shelf, wrong[i].sql, wrong[i].says, left, ARRAY_LEN(left));
+        shelf_spoil(shelf, "DELETE FROM agent WHERE node NOT IN ('n1', 'n2', 'n3')");
+    }
+    remember_some(shelf); /* a new memory of the node mends its row */
+    assert_remembered(shelf->store, some, ARRAY_LEN(some));
+}
+
+static void whether_agents_were_seen_is_read_with_care(void **state)
+{
+    struct shelf *shelf = *state;
+    static const char *const wrong[] = {
+        "UPDATE meta SET has_agents = 2",
+        "UPDATE meta SET has_agents = -1",
+        "DELETE FROM meta",
+    };
+
+    remember_some(shelf);
+    /* The larger one counts, whichever row is first. */
+    shelf_spoil(shelf,
+                "UPDATE meta SET has_agents = 0;"
+                "INSERT INTO meta (one, created_ms, folded, has_agents) VALUES (2, 0, 0, 1)");
+    assert_remembered(shelf->store, some, ARRAY_LEN(some));
+    shelf_spoil(shelf, "DELETE FROM meta WHERE one = 2");
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        shelf_spoil(shelf, wrong[i]);
+        assert_reported(shelf, wrong[i], "table meta: has_agents: 0 or 1 would be right", some,
+                        ARRAY_LEN(some));
+    }
+}
+
+static void the_first_of_several_wrong_values_is_reported(void **state)
+{
+    struct shelf *shelf = *state;
+
+    remember_some(shelf);
+    shelf_spoil(shelf, "UPDATE agent SET vouched = 2 WHERE node <> 'n2'");
+    assert_reported(shelf, "two", "node n1: vouched: ", &some[1], 1);
+    shelf_spoil(shelf, "UPDATE meta SET has_agents = 2");
+    assert_reported(shelf, "three", "table meta: has_agents: ", &some[1], 1);
+}
+
+/* SQLite refuses a statement whose table or column is gone: that stands for a failing disk. */
+static void what_cannot_be_read_leaves_agents_seen(void **state)
+{
+    struct shelf *shelf = *state;
+    static const struct {
+        const char *sql;
+        const char *back;
+        const char *says;
+        size_t left;
+    } wrong[] = {
+        {"ALTER TABLE meta RENAME COLUMN has_agents TO x",
+         "ALTER TABLE meta RENAME COLUMN x TO has_agents", "no such column: has_agents",
+         ARRAY_LEN(some)},
+        {"UPDATE meta SET has_agents = 0; ALTER TABLE agent RENAME TO x",
+         "ALTER TABLE x RENAME TO agent; UPDATE meta SET has_agents = 1", "no such table: agent",
+         0},
+    };
+
+    remember_some(shelf);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
+        struct err err = {0};
+        assert_int_equal(shelf_sql(shelf->path, wrong[i].sql), SQLITE_OK);
+        const int failed = store_agents(shelf->store, agents, &err);
+        if (failed >= 0 || failed == -(int)ERR_CORRUPT || strstr(err.text, wrong[i].says) == NULL)
+            fail_msg("%d, %s", failed, err.text);
+        assert_true(agents_seen(agents));
+        assert_int_equal(agents_count(agents), wrong[i].left);
+        show(agents, (struct memory){"n9", "u9", true, true});
+        cannot_remember(shelf, agents, wrong[i].says);
+        assert_int_equal(shelf_sql(shelf->path, wrong[i].back), SQLITE_OK);
+        assert_remembered(shelf->store, some, ARRAY_LEN(some));
+    }
+}
+
+static void a_value_that_was_never_written_is_mended(void **state)
+{
+    struct shelf *shelf = *state;
+
+    shelf_spoil(shelf, "UPDATE meta SET has_agents = 2");
+    assert_reported(shelf, "2", "table meta: has_agents: ", NULL, 0);
+    remember_some(shelf);
+    assert_remembered(shelf->store, some, ARRAY_LEN(some));
+}
+
+/* The ledger opens, passes its checks, and the writer goes on. */
+static void a_wrong_row_does_not_make_the_ledger_corrupt(void **state)
+{
+    struct shelf *shelf = *state;
+    static const struct memory left[] = {{"n1", "u1", true, false}, {"n3", "u3", true, true}};
+
+    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    (void)core_reserve(&shelf->core, "a", "n1", "300");
+    shelf_save(shelf);
+    remember_some(shelf);
+    shelf_spoil(shelf, "UPDATE agent SET uid = 'a' || char(0) WHERE node = 'n2'");
+    shelf_turn(shelf);
+    assert_reported(shelf, "uid", "node n2: uid: ", left, ARRAY_LEN(left));
+    (void)core_step(&shelf->core, COMMAND_CONFIRM, "a");
+    shelf_save(shelf);
+    shelf_turn(shelf);
+}
+
+static void it_is_no_part_of_who_holds_what(void **state)
+{
+    struct shelf *shelf = *state;
+    struct store_facts before, after;
+    struct err err;
+
+    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    shelf_save(shelf);
+    assert_int_equal(store_facts(shelf->store, &before, &err), 0);
+    remember_some(shelf);
+    assert_int_equal(store_facts(shelf->store, &after, &err), 0);
+    assert_int_equal(after.journal_rows, before.journal_rows);
+    assert_int_equal(store_replay_check(shelf->store, &err), 0);
+    /* The ledger forgets the node; its memory stays until the writer says that it is gone. */
+    (void)core_do(&shelf->core, &(struct command){.kind = COMMAND_NODE_GONE, .node = "n1"});
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_remembered(shelf->store, some, ARRAY_LEN(some));
+}
+
+int main(void)
+{
+#define ON_A_SHELF(test) cmocka_unit_test_setup_teardown(test, shelf_set_up, shelf_tear_down)
+    const struct CMUnitTest tests[] = {
+        ON_A_SHELF(a_new_ledger_remembers_nothing),
+        ON_A_SHELF(every_memory_is_restored),
+        ON_A_SHELF(it_is_written_in_pieces_from_the_first_on),
+        ON_A_SHELF(the_longest_names_are_kept),
+        ON_A_SHELF(a_ledger_in_memory_keeps_it_while_it_is_open),
+        ON_A_SHELF(that_agents_were_seen_is_kept_by_itself),
+        ON_A_SHELF(a_later_memory_replaces_the_former),
+        ON_A_SHELF(a_node_that_is_gone_is_forgotten),
+        ON_A_SHELF(the_same_again_changes_nothing),
+        ON_A_SHELF(a_kill_and_a_backup_do_not_lose_it),
+        ON_A_SHELF(a_write_that_fails_keeps_the_former),
+        ON_A_SHELF(no_memory_is_stored_without_that_agents_were_seen),
+        ON_A_SHELF(nothing_is_written_while_a_reader_holds_the_log),
+        ON_A_SHELF(a_wrong_row_is_named_and_the_others_are_restored),
+        ON_A_SHELF(whether_agents_were_seen_is_read_with_care),
+        ON_A_SHELF(the_first_of_several_wrong_values_is_reported),
+        ON_A_SHELF(what_cannot_be_read_leaves_agents_seen),
+        ON_A_SHELF(a_value_that_was_never_written_is_mended),
+        ON_A_SHELF(a_wrong_row_does_not_make_the_ledger_corrupt),
+        ON_A_SHELF(it_is_no_part_of_who_holds_what),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,259 @@
+/*
+ * The policy document that the ledger keeps: byte by byte as it was, until another one comes; and
+ * it is nothing that the ledger's checks look at.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "store/store_internal.h"
+#include "unit/store/support_shelf.h"
+
+static void keep(struct shelf *shelf, const char *name, struct text document, int64_t read_ms)
+{
+    const struct store_policy policy = {name, document, read_ms};
+    struct err err;
+
+    if (shelf->ops.keep_policy(shelf->ops.ctx, &policy, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+static void forget(struct shelf *shelf)
+{
+    struct err err;
+
+    assert_int_equal(shelf->ops.keep_policy(shelf->ops.ctx, NULL, &err), 0);
+}
+
+static void assert_kept(const char *path, const char *name, struct text document, int64_t read_ms)
+{
+    CLEANUP(arena_done) struct arena arena;
+    struct store_policy is = {.name = "x"};
+    struct err err;
+
+    arena_init(&arena);
+    if (store_kept_policy(path, &arena, &is, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_string_equal(is.name, name);
+    assert_true(text_eq(is.document, document));
+    assert_int_equal(is.read_ms, read_ms);
+}
+
+static void assert_nothing_kept(const char *path)
+{
+    CLEANUP(arena_done) struct arena arena;
+    struct store_policy is = {.name = "x"};
+    struct err err;
+
+    arena_init(&arena);
+    assert_int_equal(store_kept_policy(path, &arena, &is, &err), 0);
+    assert_null(is.name);
+    assert_int_equal(is.document.len, 0);
+}
+
+static void assert_refused(struct shelf *shelf, const char *says)
+{
+    CLEANUP(arena_done) struct arena arena;
+    struct store_policy is;
+    struct err err = {0};
+
+    arena_init(&arena);
+    assert_int_equal(store_kept_policy(shelf->path, &arena, &is, &err), -ERR_CORRUPT);
+    assert_null(is.name);
+    if (strstr(err.text, says) == NULL || strstr(err.text, ": table policy: ") == NULL ||
+        strncmp(err.text, shelf->path, strlen(shelf->path)) != 0)
+        fail_msg("%s", err.text);
+}
+
+static void a_new_ledger_keeps_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+
+    assert_nothing_kept(shelf->path);
+    forget(shelf);
+    assert_nothing_kept(shelf->path);
+}
+
+static void every_byte_is_kept_until_another_document_comes(void **state)
+{
+    struct shelf *shelf = *state;
+    char bytes[256];
+
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)i;
+    keep(shelf, "/a.yaml", (struct text){bytes, sizeof bytes}, 7);
+    assert_kept(shelf->path, "/a.yaml", (struct text){bytes, sizeof bytes}, 7);
+    shelf_turn(shelf);
+    assert_kept(shelf->path, "/a.yaml", (struct text){bytes, sizeof bytes}, 7);
+    keep(shelf, "/a.yaml", TEXT("b"), -8);
+    assert_kept(shelf->path, "/a.yaml", TEXT("b"), -8);
+    keep(shelf, "/c.yaml", TEXT("b"), 9);
+    assert_kept(shelf->path, "/c.yaml", TEXT("b"), 9);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM policy"), 1);
+    forget(shelf);
+    assert_nothing_kept(shelf->path);
+    shelf_turn(shelf);
+    assert_nothing_kept(shelf->path);
+}
+
+static void the_same_document_changes_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    struct store_facts before, after;
+    struct err err;
+
+    keep(shelf, "/a.yaml", TEXT("b"), 1);
+    assert_int_equal(store_facts(shelf->store, &before, &err), 0);
+    keep(shelf, "/a.yaml", TEXT("b"), 2);
+    assert_kept(shelf->path, "/a.yaml", TEXT("b"), 1);
+    assert_int_equal(store_facts(shelf->store, &after, &err), 0);
+    assert_int_equal(after.wal_bytes, before.wal_bytes);
+    assert_int_equal(after.journal_rows, before.journal_rows);
+}
+
+static void a_document_of_the_largest_size_is_kept(void **state)
+{
+    struct shelf *shelf = *state;
+    CLEANUP(xfreep) char *bytes = xmalloc(STORE_POLICY_BYTES_MAX);
+
+    memset(bytes, '#', STORE_POLICY_BYTES_MAX);
+    keep(shelf, "/a.yaml", (struct text){bytes, STORE_POLICY_BYTES_MAX}, 1);
+    shelf_turn(shelf);
+    assert_kept(shelf->path, "/a.yaml", (struct text){bytes, STORE_POLICY_BYTES_MAX}, 1);
+}
+
+static void a_kill_and_a_backup_do_not_lose_it(void **state)
+{
+    struct shelf *shelf = *state;
+    struct shelf left;
+    struct err err;
+
+    keep(shelf, "/a.yaml", TEXT("b"), 1);
+    shelf_init(&left);
+    assert_int_equal(store_copy_raw(shelf->store, left.path, &err), 0);
+    shelf_open(&left);
+    assert_kept(left.path, "/a.yaml", TEXT("b"), 1);
+    shelf_done(&left);
+    shelf_init(&left);
+    assert_int_equal(store_backup(shelf->store, left.path, &err), 0);
+    shelf_open(&left);
+    assert_kept(left.path, "/a.yaml", TEXT("b"), 1);
+    shelf_done(&left);
+}
+
+static void where_nothing_was_kept_nothing_is_found(void **state)
+{
+    struct shelf *shelf = *state;
+    CLEANUP(strbuf_done) struct strbuf path;
+
+    strbuf_init(&path);
+    strbuf_printf(&path, "%s/none.db", shelf->folder);
+    assert_nothing_kept(path.data);
+    assert_int_equal(shelf_files(shelf, "none.db"), 0);
+}
+
+/* As an older version left it. */
+static void without_the_table_nothing_is_found(void **state)
+{
+    struct shelf *shelf = *state;
+
+    shelf_close(shelf);
+    assert_int_equal(shelf_sql(shelf->path, "DROP TABLE policy"), SQLITE_OK);
+    assert_nothing_kept(shelf->path);
+}
+
+static void reading_leaves_no_trace(void **state)
+{
+    struct shelf *shelf = *state;
+
+    keep(shelf, "/a.yaml", TEXT("b"), 1);
+    shelf_close(shelf);
+    const int files = shelf_files(shelf, "");
+    assert_kept(shelf->path, "/a.yaml", TEXT("b"), 1);
+    assert_int_equal(shelf_files(shelf, ""), files);
+}
+
+static void a_file_that_is_no_ledger_is_told(void **state)
+{
+    struct shelf *shelf = *state;
+    CLEANUP(arena_done) struct arena arena;
+    struct store_policy is = {.name = "x"};
+    struct err err = {0};
+
+    arena_init(&arena);
+    shelf_close(shelf);
+    assert_int_equal(shelf_sql(shelf->path, "PRAGMA application_id = 1"), SQLITE_OK);
+    assert_int_equal(store_kept_policy(shelf->path, &arena, &is, &err), -ERR_FOREIGN);
+    assert_null(is.name);
+    assert_int_equal(store_kept_policy("", &arena, &is, &err), -ERR_INVALID);
+}
+
+static void a_write_that_fails_keeps_the_former(void **state)
+{
+    struct shelf *shelf = *state;
+    const struct store_policy other = {"/b.yaml", TEXT("c"), 2};
+    struct err err;
+
+    keep(shelf, "/a.yaml", TEXT("b"), 1);
+    shelf->store->limits.wal_max = -1;
+    assert_int_equal(shelf->ops.keep_policy(shelf->ops.ctx, &other, &err), -ERR_FULL);
+    assert_int_equal(shelf->ops.keep_policy(shelf->ops.ctx, NULL, &err), -ERR_FULL);
+    assert_kept(shelf->path, "/a.yaml", TEXT("b"), 1);
+    shelf->store->limits.wal_max = 1000;
+    keep(shelf, "/b.yaml", TEXT("c"), 2);
+    assert_kept(shelf->path, "/b.yaml", TEXT("c"), 2);
+}
+
+static void it_is_no_part_of_who_holds_what(void **state)
+{
+    struct shelf *shelf = *state;
+    struct err err;
+
+    keep(shelf, "/a.yaml", TEXT("no policy at all"), 1);
+    assert_int_equal(store_replay_check(shelf->store, &err), 0);
+    assert_int_equal(store_verify(shelf->store, &err), 0);
+}
+
+static void what_we_never_write_is_refused(void **state)
+{
+    struct shelf *shelf = *state;
+
+    shelf_spoil(shelf, "INSERT INTO policy VALUES (1, '/a', x'', 0)");
+    assert_refused(shelf, "column document has a value");
+    shelf_spoil(shelf, "UPDATE policy SET document = zeroblob(1048577)");
+    assert_refused(shelf, "a document of at most 1048576 bytes");
+    shelf_spoil(shelf, "UPDATE policy SET document = x'00', name = ''");
+    assert_refused(shelf, "a name, and a document");
+    shelf_spoil(shelf, "UPDATE policy SET name = 'a' || char(0) || 'b'");
+    assert_refused(shelf, "column name has a value");
+    keep(shelf, "/a.yaml", TEXT("b"), 1);
+    assert_kept(shelf->path, "/a.yaml", TEXT("b"), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST_OF(name) cmocka_unit_test_setup_teardown(name, shelf_set_up, shelf_tear_down)
+        TEST_OF(a_new_ledger_keeps_nothing),
+        TEST_OF(every_byte_is_kept_until_another_document_comes),
+        TEST_OF(the_same_document_changes_nothing),
+        TEST_OF(a_document_of_the_largest_size_is_kept),
+        TEST_OF(a_kill_and_a_backup_do_not_lose_it),
+        TEST_OF(where_nothing_was_kept_nothing_is_found),
+        TEST_OF(without_the_table_nothing_is_found),
+        TEST_OF(reading_leaves_no_trace),
+        TEST_OF(a_file_that_is_no_ledger_is_told),
+        TEST_OF(a_write_that_fails_keeps_the_former),
+        TEST_OF(it_is_no_part_of_who_holds_what),
+        TEST_OF(what_we_never_write_is_refused),
+#undef TEST_OF
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,783 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "core/ledger/ledger_internal.h"
+#include "support/other_thread.h"
+#include "unit/store/support_shelf.h"
+
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
+static const struct core_gpu two_counted[] = {{.index = 0, .mib = 81920},
+                                              {.index = 1, .mib = 81920}};
+
+static void a_new_file_is_ours_and_empty(void **state)
+{
+    struct shelf *shelf = *state;
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA application_id"), 0x6d475055);
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 8);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+}
+
+static void the_writer_uses_a_log_and_leaves_one_file(void **state)
+{
+    struct shelf *shelf = *state;
+    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    shelf_save(shelf);
+    assert_int_equal(shelf_files(shelf, "ledger.db-wal"), 1);
+    shelf_close(shelf);
+    assert_int_equal(shelf_files(shelf, "ledger.db-"), 0);
+    shelf_open(shelf);
+    shelf_same(shelf);
+}
+
+/* Every kind of command, each loaded back. */
+static void every_command_comes_back(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    bool seen[COMMANDS] = {false};
+    struct pod *pod = core_pod(core, "seen", "n1");
+    core_note(core, pod, "c0 GPU-b 200 100");
+    struct pod *whole = core_pod(core, "whole", "n3");
+    whole->whole_gpus = 2;
+    const struct command commands[] = {
+        {.kind = COMMAND_NODE, .inventory = core_inventory(core, "n1", "u1", two_a100, 2)},
+        {.kind = COMMAND_RESERVE,
+         .uid = "a",
+         .namespace = "ns",
+         .name = "a",
+         .node = "n1",
+         .request = core_request(core, "i700+s100+400+300x2"),
+         .version = 190},
+        {.kind = COMMAND_DOUBT, .uid = "a"},
+        {.kind = COMMAND_VERSION,
+         .uid = "a",
+         .request = core_request(core, "i700+s100+400+300x2"),
+         .version = 191},
+        {.kind = COMMAND_CONFIRM, .uid = "a"},
+        {.kind = COMMAND_NOTE, .uid = "a", .differs = true},
+        {.kind = COMMAND_TERMINATING, .uid = "a", .terminating_ms = 1234567890123},
+        {.kind = COMMAND_ADOPT,
+         .uid = "seen",
+         .namespace = "default",
+         .name = "pod-seen",
+         .node = "n1",
+         .pod = pod,
+         .request = core_request(core, "200")},
+        {.kind = COMMAND_ADOPT,
+         .uid = "whole",
+         .namespace = "default",
+         .name = "pod-whole",
+         .node = "n3",
+         .pod = whole},
+        {.kind = COMMAND_CLOCK, .at_ms = 5, .clock_from_ms = 9},
+        {.kind = COMMAND_POLICY, .at_ms = 5},
+        {.kind = COMMAND_OVER, .at_ms = 5, .uid = "a"},
+        {.kind = COMMAND_NODE_GONE, .node = "n1"},
+        {.kind = COMMAND_RELEASE, .uid = "a", .why = "ended"},
+        {.kind = COMMAND_RELEASE, .uid = "seen", .why = "gone"},
+        {.kind = COMMAND_RELEASE, .uid = "whole", .why = "gone"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        assert_int_equal(core_do(core, &commands[i]), VERDICT_OK);
+        seen[commands[i].kind] = true;
+        shelf_save(shelf);
+        shelf_turn(shelf);
+    }
+    for (size_t i = 0; i < COMMANDS; i++)
+        assert_true(seen[i]);
+    /* All nodes are gone: n1 left with its last pod. What they held is history. */
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM node"), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 3);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 6);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM charge WHERE live = 1"), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) = 16 AND count(*) = 16"
+                                               " FROM journal"),
+                     1);
+}
+
+static void what_is_linked_comes_back(void **state)
+{
+    static const struct core_gpu linked[] = {{.id = "GPU-a", .index = 0, .socket = 1, .peers = 4},
+                                             {.id = "GPU-b", .index = 1, .socket = 1},
+                                             {.id = "GPU-c", .index = 2, .socket = 2, .peers = 1}};
+    static const struct core_gpu unlinked[] = {{.id = "GPU-a", .index = 0, .socket = 1},
+                                               {.id = "GPU-b", .index = 1, .socket = 1},
+                                               {.id = "GPU-c", .index = 2, .socket = 2}};
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", linked, 3);
+    shelf_save(shelf);
+    shelf_turn(shelf); /* what was read equals what was written */
+    assert_int_equal(shelf_number(shelf->path, "SELECT sum(peers) FROM gpu"), 4 + 1);
+    assert_int_equal(shelf_number(shelf->path,
+                                  "SELECT json_extract(result, '$.node.gpus[0].peers') = 4"
+                                  " AND json_extract(result, '$.node.gpus[1].peers') IS NULL"
+                                  " FROM journal"),
+                     1);
+    /* GPU-b goes last when it is absent: its peers keep theirs, at other positions. */
+    assert_int_equal(core_reserve(core, "p", "n1", "1000x3"), VERDICT_OK);
+    (void)core_node(core, "n1", (const struct core_gpu[]){linked[0], {.id = "GPU-c", .index = 2}},
+                    2);
+    (void)core_node(core, "n1",
+                    (const struct core_gpu[]){{.id = "GPU-a", .index = 0, .peers = 2},
+                                              {.id = "GPU-c", .index = 2, .peers = 1}},
+                    2);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT peers FROM gpu WHERE id = 'GPU-a'"), 2);
+    assert_int_equal(shelf_number(shelf->path, "SELECT peers FROM gpu WHERE id = 'GPU-b'"), 0);
+    (void)core_node(core, "n1", unlinked, 3);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT sum(peers) FROM gpu"), 0);
+}
+
+static void what_was_asked_for_comes_back_beside_what_it_was_raised_to(void **state)
+{
+    static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
+    struct request *request = core_request(core, "100+300");
+    book->raise = true;
+    struct outlook *outlook = outlook_of_rulebook(book, 0, NULL);
+    ledger_set_outlook(core->ledger, outlook);
+    outlook_unref(outlook);
+    rulebook_unref(book);
+    request->memory_mib = 16384;
+    (void)core_node(core, "n1", gpu, 1);
+    assert_int_equal(core_reserve_for(core, "p", "n1", request), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf); /* what was read equals what was written */
+    const struct allocation *held = ledger_find(core->ledger, TEXT("p"));
+    assert_int_equal(held->is.share[0].milli, 200);
+    assert_int_equal(held->is.share[0].asked, 100);
+    assert_int_equal(held->is.share[1].asked, 300);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share WHERE asked IS NULL"),
+                     1);
+    assert_int_equal(shelf_number(shelf->path, "SELECT asked FROM share WHERE milli = 200"), 100);
+    assert_int_equal(
+        shelf_number(shelf->path,
+                     "SELECT json_extract(result, '$.allocation.shares[0].asked') = 100"
+                     " AND json_extract(result, '$.allocation.shares[1].asked') IS NULL"
+                     " FROM journal WHERE result LIKE '%allocation%'"),
+        1);
+}
+
+static void what_a_node_showed_first_comes_back(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 1); /* GPU-b is now only claimed */
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim WHERE node = 'n1'"
+                                               " AND gpu = 'GPU-b'"),
+                     1);
+    (void)core_node(core, "n1", NULL, 0);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim"), 2);
+    (void)core_node(core, "n1", &two_a100[1], 1);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim"), 1);
+    assert_int_equal(shelf_number(shelf->path,
+                                  "SELECT count(*) FROM journal WHERE"
+                                  " json_extract(result, '$.node.claims') IS '[\"GPU-a\"]'"),
+                     1);
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim"), 0);
+}
+
+/* Writes the change of a DOUBT command that also raises the version. */
+static void raise_version(struct shelf *shelf, const char *uid, uint64_t version)
+{
+    struct ledger *ledger = shelf->core.ledger;
+    const struct allocation *held = ledger_find(ledger, text_of(uid));
+    const struct node *node = ledger_node(ledger, atom_text(held->is.node));
+    const struct command command = {.kind = COMMAND_DOUBT, .at_ms = 1, .uid = uid};
+    struct allocation_facts facts = held->is;
+    struct change change = {.kind = COMMAND_DOUBT, .verdict = VERDICT_OK};
+    struct err err;
+
+    facts.version = version;
+    facts.in_doubt = true;
+    change.slot = ledger_slot(ledger, atom_text(node->name));
+    change.before = allocation_ref(held);
+    change.after = allocation_new(&facts);
+    change.node_before = node_ref(node);
+    change.node_after = node_with(node, held, change.after);
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(shelf->ops.write(shelf->ops.ctx, &command, &change, &err), STORE_OK);
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    ledger_apply(ledger, &change);
+    change_done(&change);
+}
+
+static void the_version_of_a_binding_is_the_reservations(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(ledger_find(core->ledger, TEXT("a"))->is.version, 0);
+    static const uint64_t versions[] = {1, 4711, UINT64_C(1) << 53, VERSION_MAX};
+    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
+        raise_version(shelf, "a", versions[i]);
+        shelf_turn(shelf);
+        struct ledger *loaded = ledger_new();
+        struct err err;
+        assert_int_equal(store_load(shelf->store, loaded, &err), 0);
+        assert_true(ledger_find(loaded, TEXT("a"))->is.version == versions[i]);
+        ledger_free(loaded);
+    }
+    /* The version stays with the row: when bound, released and folded. */
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT version = 9223372036854775807"
+                                               " FROM allocation WHERE uid = 'a'"),
+                     1);
+    assert_int_equal(shelf_number(shelf->path,
+                                  "SELECT count(*) FROM journal WHERE"
+                                  " json_extract(result, '$.allocation.version') = 4711"),
+                     1);
+}
+
+static void the_journal_says_what_was_asked_and_what_came_of_it(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", two_a100, 2);
+    const struct command reserve = {.kind = COMMAND_RESERVE,
+                                    .at_ms = 77,
+                                    .uid = "a",
+                                    .namespace = "ns",
+                                    .name = "web \"0\"",
+                                    .node = "n1",
+                                    .request = core_request(core, "600x2"),
+                                    .created_ms = 70};
+    assert_int_equal(core_do(core, &reserve), VERDICT_OK);
+    struct err err;
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    const struct command node = {.kind = COMMAND_NODE, .at_ms = 76, .node = "n1"};
+    assert_int_equal(shelf->ops.write(shelf->ops.ctx, &node, &core->done[0], &err), STORE_OK);
+    assert_int_equal(shelf->ops.write(shelf->ops.ctx, &reserve, &core->done[1], &err), STORE_OK);
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    static const char *const true_of_it[] = {
+        "at = 77",
+        "command ->> '$.kind' = 'reserve'",
+        "command ->> '$.name' = 'web \"0\"'",
+        "command ->> '$.created_ms' = 70",
+        "json_array_length(command, '$.wants') = 1",
+        "command ->> '$.wants[0].parts' = 2 AND command ->> '$.wants[0].milli' = 600",
+        "result ->> '$.allocation.state' = 'reserved'",
+        "result ->> '$.allocation.shares[1].milli' = 600",
+        "result -> '$.node' IS NULL", /* it did not change */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(true_of_it); i++) {
+        char sql[256];
+        (void)snprintf(sql, sizeof sql, "SELECT %s FROM journal WHERE seq = 2", true_of_it[i]);
+        if (shelf_number(shelf->path, sql) != 1)
+            fail_msg("not so: %s", true_of_it[i]);
+    }
+}
+
+/* Shares never change, so that only the entry of their beginning has them. */
+static void a_step_tells_what_it_changed_and_of_whom(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_DOUBT, "a"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    shelf_save(shelf);
+    static const struct {
+        int seq;
+        const char *is;
+    } true_of_it[] = {
+        {2, "result ->> '$.allocation.shares[0].milli' = 300"},
+        {2, "result ->> '$.allocation.origin' = 'granted'"},
+        {3, "result ->> '$.allocation.in_doubt' = 1"},
+        {3, "result ->> '$.allocation.name' IS NOT NULL"},
+        {3, "result ->> '$.allocation.node' = 'n1'"},
+        {3, "result -> '$.allocation.shares' IS NULL"},
+        {4, "result -> '$.allocation.in_doubt' IS NULL"},
+        {4, "result ->> '$.allocation.state' = 'bound'"},
+        {4, "result -> '$.allocation.node_uid' IS NULL"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(true_of_it); i++) {
+        char sql[256];
+        (void)snprintf(sql, sizeof sql, "SELECT %s FROM journal WHERE seq = %d", true_of_it[i].is,
+                       true_of_it[i].seq);
+        if (shelf_number(shelf->path, sql) != 1)
+            fail_msg("not so: %s", true_of_it[i].is);
+    }
+}
+
+static void counts_become_uuids_while_they_are_held(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", two_counted, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "700"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    /* Fill the same GPU under its other name. */
+    assert_int_equal(core_reserve(core, "c", "n1", "300"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(core_node(core, "n1", two_counted, 2), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "c"), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_turn(shelf);
+}
+
+/* A batch of three, the middle one of which contradicts the database. */
+static void a_write_that_fails_is_rolled_back_alone(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    (void)core_node(core, "n1", two_a100, 2);
+    shelf_save(shelf);
+    /* Someone else edits the file: what memory believes free is taken on disk. */
+    assert_int_equal(shelf_sql(shelf->path, "UPDATE gpu SET milli = 500 WHERE id = 'GPU-a'"),
+                     SQLITE_OK);
+
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(core_reserve(core, "fits", "n1", "500"), VERDICT_OK);
+    assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+    assert_int_equal(core_reserve(core, "beyond", "n1", "400"), VERDICT_OK);
+    assert_int_equal(shelf_write(shelf, &err), STORE_REFUSED);
+    assert_int_equal(err.code, ERR_CONFLICT);
+    assert_non_null(strstr(err.text, "a grant beyond the GPU"));
+    core_undo(core);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "fits"), VERDICT_OK);
+    assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 1);
+    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) FROM journal"), 3);
+    assert_int_equal(shelf_number(shelf->path, "SELECT state = 'bound' FROM allocation"), 1);
+}
+
+static void a_change_of_something_unknown_is_refused(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(shelf_sql(shelf->path, "UPDATE allocation SET state = 'released',"
+                                            " released_ms = 1"),
+                     SQLITE_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(shelf_write(shelf, &err), STORE_REFUSED);
+    assert_non_null(strstr(err.text, "allocation a otherwise"));
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
+}
+
+/* A row in another state or on another node is refused just like a missing one. */
+static void a_change_of_something_that_is_otherwise_is_refused(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n1", "500"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(shelf_sql(shelf->path, "UPDATE allocation SET state = 'bound' WHERE uid = 'a';"
+                                            "PRAGMA foreign_keys=OFF;"
+                                            "DROP TRIGGER allocation_stays;"
+                                            "UPDATE allocation SET node = 'n2' WHERE uid = 'b'"),
+                     SQLITE_OK);
+    static const char *const uid[] = {"a", "b"};
+    for (size_t i = 0; i < ARRAY_LEN(uid); i++) {
+        assert_int_equal(core_step(core, COMMAND_CONFIRM, uid[i]), VERDICT_OK);
+        assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+        assert_int_equal(shelf_write(shelf, &err), STORE_REFUSED);
+        assert_non_null(strstr(err.text, "otherwise than the ledger in memory"));
+        assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+        core_undo(core);
+    }
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
+}
+
+static void a_batch_rolled_back_leaves_nothing(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    (void)core_node(core, "n1", two_a100, 2);
+    shelf_save(shelf);
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "b", "n1", "500"), VERDICT_OK);
+    assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+    shelf->ops.rollback(shelf->ops.ctx);
+    shelf->ops.rollback(shelf->ops.ctx); /* a second time does nothing */
+    core_undo(core);
+    core_undo(core);
+    shelf->written = 0;
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) FROM journal"), 1);
+    assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
+    shelf_save(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) FROM journal"), 2);
+    shelf_turn(shelf);
+}
+
+static void closing_within_a_batch_drops_it(void **state)
+{
+    struct shelf *shelf = *state;
+    struct err err;
+    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+    shelf_close(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM node"), 0);
+}
+
+static void many_changes_are_one_commit(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    char uid[16];
+    (void)core_node(core, "n1", two_a100, 2);
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(uid, sizeof uid, "p%d", i);
+        assert_int_equal(core_reserve(core, uid, "n1", "10"), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_CONFIRM, uid), VERDICT_OK);
+    }
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 201);
+}
+
+/* One batch was committed, another half written: nothing of the second remains. */
+static void a_kill_keeps_what_was_committed_and_nothing_else(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct err err;
+    shelf_close(shelf);
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
+    const pid_t child = fork();
+    if (child == 0) {
+        shelf_open(shelf);
+        shelf_save(shelf);
+        if (shelf->ops.begin(shelf->ops.ctx, &err) < 0 ||
+            core_reserve(core, "b", "n1", "500") != VERDICT_OK ||
+            shelf_write(shelf, &err) != STORE_OK)
+            _exit(1);
+        _exit(0); /* no close, no checkpoint */
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_true(shelf_files(shelf, "ledger.db-wal") == 1);
+    shelf_open(shelf);
+    shelf_same(shelf);
+    shelf_turn(shelf);
+}
+
+/* None of our code does this, and the database itself forbids it. */
+static void the_database_itself_forbids(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "old", "n1", "100"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "old"), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_close(shelf);
+#define NEW_POD(origin)                                                                            \
+    "INSERT INTO allocation (id, uid, namespace, name, node, node_uid, state, origin, presumed,"   \
+    " in_doubt, note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"      \
+    " terminating_ms) VALUES (9, 'x', 'ns', 'x', 'n1', '', 'bound', '" origin                      \
+    "', 0, 0, 0, 0, 0, 1, 1, 0, 0);"
+    static const char *const forbidden[] = {
+        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'GPU-a', 0, 'n1', 401, 0, 1)",
+        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'n1/gpu-0', 0, 'n1', 401, 0, 1)",
+        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'GPU-a', 0, 'n1', 1, 81920, 1)",
+        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'GPU-b', 0, 'n1', 1001, 0, 1)",
+        NEW_POD("granted") "UPDATE gpu SET flags = 4 WHERE id = 'GPU-b';"
+                           "INSERT INTO charge VALUES (9, 'GPU-b', 0, 'n1', 1, 0, 1)",
+        NEW_POD("observed") "INSERT INTO charge VALUES (9, 'GPU-z', 0, 'n1', 1, 0, 1)",
+        NEW_POD("observed") "INSERT INTO charge VALUES (9, 'GPU-a', 0, 'n2', 1, 0, 1)",
+        "UPDATE charge SET milli = 1",
+        "UPDATE charge SET live = 1",
+        "DELETE FROM charge",
+        "UPDATE share SET milli = 1",
+        "DELETE FROM share",
+        "DELETE FROM allocation WHERE uid = 'a'",
+        "UPDATE allocation SET uid = 'b' WHERE uid = 'a'",
+        "UPDATE allocation SET node = 'n2' WHERE uid = 'a'",
+        "UPDATE allocation SET origin = 'observed' WHERE uid = 'a'",
+        "UPDATE allocation SET state = 'bound' WHERE uid = 'old'",
+        "UPDATE allocation SET state = 'sideways' WHERE uid = 'a'",
+        "UPDATE allocation SET in_doubt = 1, state = 'bound' WHERE uid = 'a'",
+        "UPDATE allocation SET held_gpus = 'many' WHERE uid = 'a'",
+        "INSERT INTO share VALUES (1, 'c9', 'GPU-a', 600, 'app', 0, 1, 0, NULL)",
+        "INSERT INTO share VALUES (77, 'c9', 'GPU-a', 1, 'app', 0, 1, 0, NULL)",
+        "DELETE FROM gpu WHERE id = 'GPU-a'",
+        "DELETE FROM node",
+        "DELETE FROM journal",
+        "UPDATE journal SET at = 0",
+        "INSERT INTO meta VALUES (2, NULL, 0, 0, 0, '', 0, 0)",
+        "INSERT INTO gpu VALUES ('n9', 'x', NULL, '', 1, 0, 0, 0, 0, 0)",
+        "UPDATE gpu SET milli = 1001 WHERE id = 'GPU-b'",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(forbidden); i++) {
+        char sql[1024];
+        (void)snprintf(sql, sizeof sql, "PRAGMA foreign_keys=ON; BEGIN; %s; COMMIT", forbidden[i]);
+        const int rc = shelf_sql(shelf->path, sql);
+        if ((rc & 0xff) != SQLITE_CONSTRAINT)
+            fail_msg("%d for: %s", rc, forbidden[i]);
+    }
+    /* And what it must allow. */
+    static const char *const allowed[] = {
+        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'n1/gpu-0', 0, 'n1', 400, 0, 1)",
+        NEW_POD("observed") "INSERT INTO charge VALUES (9, 'GPU-a', 0, 'n1', 9999, 0, 1)",
+        "DELETE FROM allocation WHERE uid = 'old'",
+        "DELETE FROM gpu WHERE id = 'GPU-b'",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(allowed); i++) {
+        char sql[1024];
+        (void)snprintf(sql, sizeof sql, "PRAGMA foreign_keys=ON; BEGIN; %s; ROLLBACK", allowed[i]);
+        const int rc = shelf_sql(shelf->path, sql);
+        if (rc != SQLITE_OK)
+            fail_msg("%d for: %s", rc, allowed[i]);
+    }
+    shelf_open(shelf);
+    shelf_same(shelf);
+}
+
+static void a_ledger_in_memory_is_a_ledger(void **state)
+{
+    struct shelf *shelf = *state;
+    struct core_fixture *core = &shelf->core;
+    struct store_facts facts;
+    struct err err;
+    shelf_close(shelf);
+    shelf->rules.path = ":memory:";
+    shelf_open(shelf);
+    (void)core_node(core, "n1", two_a100, 2);
+    assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
+    shelf_save(shelf);
+    shelf_same(shelf);
+    assert_int_equal(store_verify(shelf->store, &err), 0);
+    assert_int_equal(store_set_cluster(shelf->store, "cluster", &err), 0);
+    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 1000, &err), 0);
+    assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
+    assert_string_equal(facts.path, ":memory:");
+    assert_true(facts.bytes > 0 && facts.wal_bytes == 0);
+    assert_int_equal(facts.volume_free_bytes, -1);
+    assert_int_equal(facts.journal_rows, 2);
+
+    /* Its backup is a file like any other. */
+    char copy[128];
+    (void)snprintf(copy, sizeof copy, "%s/copy.db", shelf->folder);
+    assert_int_equal(store_backup(shelf->store, copy, &err), 0);
+    shelf_close(shelf);
+    shelf->rules.path = copy;
+    shelf_open(shelf);
+    shelf_same(shelf);
+}
+
+static void try_to_begin(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct err err;
+
+    (void)shelf->ops.begin(shelf->ops.ctx, &err);
+}
+
+static void try_to_write(void *arg)
+{
+    struct err err;
+
+    (void)shelf_write(arg, &err);
+}
+
+static void try_to_commit(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct err err;
+
+    (void)shelf->ops.commit(shelf->ops.ctx, &err);
+}
+
+static void try_to_maintain(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct err err;
+
+    (void)shelf->ops.maintain(shelf->ops.ctx, 0, &err);
+}
+
+static void try_the_clock(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct err err;
+    int64_t last_ms;
+    int64_t stepped_ms;
+
+    must(store_clock(shelf->store, &last_ms, &stepped_ms, &err) == 0);
+}
+
+static void try_to_ask_whose(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct err err;
+    enum store_owner owner;
+
+    must(store_whose(shelf->store, "c1", &owner, &err) == 0);
+}
+
+static void try_to_claim(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct err err;
+
+    must(store_set_cluster(shelf->store, "c1", &err) == 0);
+}
+
+static void try_to_load(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct ledger *ledger = ledger_new();
+    struct err err;
+
+    must(store_load(shelf->store, ledger, &err) == 0);
+    ledger_free(ledger);
+}
+
+static void try_the_workload(void *arg)
+{
+    struct shelf *shelf = arg;
+    struct tally *tally;
+    int64_t until_ms;
+    struct err err;
+
+    must(store_learned(shelf->store, &tally, &until_ms, &err) == 0);
+    tally_free(tally);
+}
+
+static void pass_over(void *user, const struct store_idle *idle)
+{
+    (void)user;
+    (void)idle;
+}
+
+static void try_the_idle_shares(void *arg)
+{
+    struct shelf *shelf = arg;
+    int64_t reported_ms;
+    struct err err;
+
+    must(store_idle(shelf->store, &reported_ms, NULL, pass_over, &err) == 0);
+}
+
+static void try_the_agents(void *arg)
+{
+    struct shelf *shelf = arg;
+    const struct agents_rules rules = {.key = TEXT("pool"), .value = TEXT("gpu")};
+    struct agents *agents = agents_new(&rules);
+    struct err err;
+
+    must(store_agents(shelf->store, agents, &err) == 0);
+    agents_free(agents);
+}
+
+/* All use the connection that writes, so another thread would find or leave half a batch. */
+static void only_the_thread_that_wrote_first_may_write(void **state)
+{
+    struct shelf *shelf = *state;
+    struct err err;
+    static void (*const at_start[])(void *) = {try_to_ask_whose, try_to_load, try_the_workload,
+                                               try_the_idle_shares, try_the_agents};
+    static void (*const later[])(void *) = {try_to_begin, try_to_maintain, try_the_clock,
+                                            try_to_claim};
+
+    for (size_t i = 0; i < ARRAY_LEN(at_start); i++)
+        assert_false(other_thread_aborts(at_start[i], shelf)); /* nobody has written yet */
+    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    shelf_save(shelf);
+    for (size_t i = 0; i < ARRAY_LEN(at_start); i++)
+        assert_true(other_thread_aborts(at_start[i], shelf));
+    for (size_t i = 0; i < ARRAY_LEN(later); i++)
+        assert_true(other_thread_aborts(later[i], shelf));
+    (void)core_node(&shelf->core, "n2", two_a100, 2);
+    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    assert_true(other_thread_aborts(try_to_write, shelf));
+    assert_int_equal(shelf_write(shelf, &err), STORE_OK);
+    assert_true(other_thread_aborts(try_to_commit, shelf));
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    shelf_turn(shelf);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, shelf_set_up, shelf_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_new_file_is_ours_and_empty),
+        TEST(only_the_thread_that_wrote_first_may_write),
+        TEST(the_writer_uses_a_log_and_leaves_one_file),
+        TEST(every_command_comes_back),
+        TEST(what_is_linked_comes_back),
+        TEST(what_was_asked_for_comes_back_beside_what_it_was_raised_to),
+        TEST(what_a_node_showed_first_comes_back),
+        TEST(the_version_of_a_binding_is_the_reservations),
+        TEST(the_journal_says_what_was_asked_and_what_came_of_it),
+        TEST(a_step_tells_what_it_changed_and_of_whom),
+        TEST(counts_become_uuids_while_they_are_held),
+        TEST(a_write_that_fails_is_rolled_back_alone),
+        TEST(a_change_of_something_unknown_is_refused),
+        TEST(a_change_of_something_that_is_otherwise_is_refused),
+        TEST(a_batch_rolled_back_leaves_nothing),
+        TEST(closing_within_a_batch_drops_it),
+        TEST(many_changes_are_one_commit),
+        TEST(a_kill_keeps_what_was_committed_and_nothing_else),
+        TEST(the_database_itself_forbids),
+        TEST(a_ledger_in_memory_is_a_ledger),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,544 @@
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "store/store_internal.h"
+#include "unit/store/support_shelf.h"
+
+static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
+
+static int set_up(void **state)
+{
+    static struct shelf shelf;
+    shelf_init(&shelf);
+    *state = &shelf;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    shelf_done(*state);
+    return 0;
+}
+
+/* A closed ledger with a node and three pods, one of them released. */
+static void fill(struct shelf *shelf)
+{
+    struct core_fixture *core = &shelf->core;
+    shelf_open(shelf);
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "600x2");
+    (void)core_reserve(core, "b", "n1", "i200+300");
+    (void)core_step(core, COMMAND_CONFIRM, "b");
+    (void)core_reserve(core, "c", "n1", "100");
+    (void)core_step(core, COMMAND_RELEASE, "c");
+    shelf_save(shelf);
+    shelf_close(shelf);
+}
+
+static void refused(struct shelf *shelf, enum err_code code, const char *words)
+{
+    struct err err = {0};
+    if (shelf_try(shelf, &err) != -(int)code || strstr(err.text, words) == NULL)
+        fail_msg("wanted %s with \"%s\", got %s: %s", err_name(code), words, err_name(err.code),
+                 err.text);
+}
+
+static void spoil(const struct shelf *shelf, const char *sql)
+{
+    char text[2048];
+    (void)snprintf(text, sizeof text, "PRAGMA foreign_keys=OFF; PRAGMA writable_schema=ON; %s",
+                   sql);
+    const int rc = shelf_sql(shelf->path, text);
+    if (rc != SQLITE_OK)
+        fail_msg("%d for %s", rc, sql);
+}
+
+static void write_file(const char *path, const void *bytes, size_t count)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void two_cannot_open_one_file(void **state)
+{
+    struct shelf *shelf = *state;
+    struct store *second = NULL;
+    struct err err;
+    char other[128];
+    fill(shelf);
+    shelf_open(shelf);
+    assert_int_equal(store_open(&shelf->rules, &second, &err), -(int)ERR_BUSY);
+    assert_non_null(strstr(err.text, "another milligpud"));
+    /* Opening by another name is refused, too. */
+    (void)snprintf(other, sizeof other, "%s/link", shelf->folder);
+    assert_int_equal(symlink("ledger.db", other), 0);
+    struct store_rules rules = shelf->rules;
+    rules.path = other;
+    assert_int_equal(store_open(&rules, &second, &err), -(int)ERR_BUSY);
+    assert_null(second);
+    shelf_close(shelf);
+    shelf_open(shelf);
+    shelf_same(shelf);
+}
+
+static void another_clusters_ledger_is_refused(void **state)
+{
+    struct shelf *shelf = *state;
+    struct err err;
+    shelf_open(shelf);
+    assert_int_equal(store_set_cluster(shelf->store, "", &err), -(int)ERR_INVALID);
+    assert_int_equal(store_set_cluster(shelf->store, "cluster-one", &err), 0);
+    assert_int_equal(store_set_cluster(shelf->store, "cluster-one", &err), 0);
+    shelf_turn(shelf);
+    assert_int_equal(store_set_cluster(shelf->store, "cluster-two", &err), -(int)ERR_FOREIGN);
+    assert_non_null(strstr(err.text, "cluster-one"));
+    assert_non_null(strstr(err.text, "cluster-two"));
+    assert_int_equal(store_set_cluster(shelf->store, "cluster-one", &err), 0);
+}
+
+static void an_empty_file_will_do(void **state)
+{
+    struct shelf *shelf = *state;
+    write_file(shelf->path, "", 0);
+    shelf_open(shelf);
+    shelf_turn(shelf);
+    /* The same holds for what a crash right at the start leaves. */
+    shelf_close(shelf);
+    assert_int_equal(unlink(shelf->path), 0);
+    assert_int_equal(shelf_sql(shelf->path, "PRAGMA journal_mode=WAL"), SQLITE_OK);
+    shelf_open(shelf);
+    shelf_turn(shelf);
+}
+
+static void what_is_not_ours_stays_untouched(void **state)
+{
+    struct shelf *shelf = *state;
+    static const char letter[] = "Dear Sir or Madam, this is no database at all.\n";
+    struct stat before, after;
+    shelf->rules.on_corrupt = STORE_MOVE_ASIDE; /* even then */
+
+    write_file(shelf->path, letter, sizeof letter);
+    refused(shelf, ERR_FOREIGN, "nor any SQLite database");
+    write_file(shelf->path, "x", 1);
+    refused(shelf, ERR_FOREIGN, "nor any SQLite database");
+    assert_int_equal(unlink(shelf->path), 0);
+
+    assert_int_equal(shelf_sql(shelf->path, "CREATE TABLE recipes (name TEXT)"), SQLITE_OK);
+    assert_int_equal(stat(shelf->path, &before), 0);
+    refused(shelf, ERR_FOREIGN, "not a milligpu ledger");
+    assert_int_equal(shelf_sql(shelf->path, "PRAGMA application_id=77"), SQLITE_OK);
+    refused(shelf, ERR_FOREIGN, "not a milligpu ledger");
+    assert_int_equal(stat(shelf->path, &after), 0);
+    assert_int_equal(before.st_size, after.st_size);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM recipes"), 0);
+    assert_int_equal(shelf_files(shelf, "corrupt"), 0);
+}
+
+static void a_newer_ledger_is_refused(void **state)
+{
+    struct shelf *shelf = *state;
+    shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
+    fill(shelf);
+    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=9"), SQLITE_OK);
+    refused(shelf, ERR_NEWER, "newer milligpu");
+    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=8"), SQLITE_OK);
+    shelf_open(shelf);
+    shelf_same(shelf);
+}
+
+static void places_that_will_not_do_are_named(void **state)
+{
+    struct shelf *shelf = *state;
+    char path[160];
+    shelf->rules.path = path;
+    (void)snprintf(path, sizeof path, "%s/missing/ledger.db", shelf->folder);
+    refused(shelf, ERR_IO, "must be there");
+    (void)snprintf(path, sizeof path, "%s/", shelf->folder);
+    refused(shelf, ERR_INVALID, "a folder");
+    (void)snprintf(path, sizeof path, "%s", shelf->folder);
+    refused(shelf, ERR_INVALID, "a folder");
+    path[0] = '\0';
+    refused(shelf, ERR_INVALID, "empty");
+    (void)snprintf(path, sizeof path, "%s/file", shelf->folder);
+    write_file(path, "", 0);
+    (void)snprintf(path, sizeof path, "%s/file/ledger.db", shelf->folder);
+    refused(shelf, ERR_IO, "file");
+    (void)snprintf(path, sizeof path, "%s/pipe", shelf->folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    refused(shelf, ERR_INVALID, "not a regular file");
+    char lock[80];
+    (void)snprintf(lock, sizeof lock, "%s.lock", shelf->folder);
+    (void)unlink(lock); /* left because a folder was opened as a ledger */
+}
+
+static void halves_and_scratches_are_seen(void **state)
+{
+    struct shelf *shelf = *state;
+    fill(shelf);
+    FILE *file = fopen(shelf->path, "rb");
+    assert_non_null(file);
+    static unsigned char whole[1 << 20];
+    const size_t size = fread(whole, 1, sizeof whole, file);
+    assert_int_equal(fclose(file), 0);
+    assert_in_range(size, 20000, sizeof whole - 1);
+
+    static const size_t cuts[] = {1, 15, 16, 99, 100, 4095, 4096, 8192};
+    for (size_t i = 0; i < ARRAY_LEN(cuts); i++) {
+        write_file(shelf->path, whole, cuts[i]);
+        refused(shelf, ERR_CORRUPT, "ledger.db");
+    }
+    write_file(shelf->path, whole, size / 2);
+    refused(shelf, ERR_CORRUPT, "ledger.db");
+    write_file(shelf->path, whole, size - 4096);
+    refused(shelf, ERR_CORRUPT, "ledger.db");
+
+    static const unsigned char zeros[8192];
+    write_file(shelf->path, zeros, sizeof zeros);
+    refused(shelf, ERR_CORRUPT, "header is lost");
+    /* Overwrite the head of every page in turn. */
+    for (size_t at = 4096; at < size; at += 4096) {
+        static unsigned char scratched[sizeof whole];
+        memcpy(scratched, whole, size);
+        memset(scratched + at, 0x5a, 64);
+        write_file(shelf->path, scratched, size);
+        refused(shelf, ERR_CORRUPT, "ledger.db");
+    }
+    write_file(shelf->path, whole, size);
+    shelf_open(shelf);
+    shelf_same(shelf);
+}
+
+static void tables_that_are_not_quite_ours_are_seen(void **state)
+{
+    struct shelf *shelf = *state;
+    static const char *const spoilt[] = {
+        "DROP TRIGGER charge_within",
+        "DROP INDEX allocation_live",
+        "CREATE TABLE more (a)",
+        "CREATE TRIGGER more AFTER INSERT ON gpu BEGIN SELECT 1; END",
+        "ALTER TABLE node ADD COLUMN more TEXT",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
+        fill(shelf);
+        spoil(shelf, spoilt[i]);
+        refused(shelf, ERR_CORRUPT, "its tables are not those");
+        assert_int_equal(unlink(shelf->path), 0);
+        core_done(&shelf->core);
+        core_init(&shelf->core);
+    }
+}
+
+static void rows_that_contradict_each_other_are_seen(void **state)
+{
+    struct shelf *shelf = *state;
+    static const struct {
+        const char *sql;
+        const char *words;
+    } spoilt[] = {
+        {"UPDATE charge SET milli = 601 WHERE allocation = 1 AND gpu = 'GPU-a'", "shares come to"},
+        {"UPDATE charge SET mib = 1 WHERE allocation = 1 AND gpu = 'GPU-a'", "shares come to"},
+        {"DELETE FROM charge WHERE allocation = 2", "charges where"},
+        {"UPDATE charge SET live = 0 WHERE allocation = 1", "shares come to"},
+        {"UPDATE charge SET live = 1 WHERE allocation = 3", "its allocation is not"},
+        {"UPDATE charge SET node = 'n2' WHERE allocation = 1", "its allocation is not"},
+        {"UPDATE share SET milli = 1 WHERE allocation = 2", "shares come to"},
+        {"DELETE FROM share WHERE allocation = 2", "a grant without a share"},
+        {"DELETE FROM gpu WHERE id = 'GPU-a'", "does not have GPU GPU-a"},
+        {"INSERT INTO node VALUES ('n2', '', 'none', 'none', '', 0, 0);"
+         "UPDATE gpu SET node = 'n2' WHERE id = 'GPU-a'",
+         "does not have GPU GPU-a"},
+        {"UPDATE charge SET milli = 1001 - (SELECT sum(milli) FROM charge WHERE live = 1"
+         " AND gpu = 'GPU-a' AND allocation <> 1) WHERE allocation = 1 AND gpu = 'GPU-a'",
+         "grants of 1001 milli"},
+        {"UPDATE gpu SET alias = 'GPU-b' WHERE id = 'GPU-a'", "goes by a name of"},
+        {"UPDATE gpu SET alias = 'x'", "goes by a name of"},
+        {"UPDATE node SET gone = 1", "is gone, yet shows"},
+        {"UPDATE node SET source = 'hearsay'", "column source"},
+        {"UPDATE node SET problem = 'toothache'", "column problem"},
+        {"UPDATE node SET problem_text = 'a' || char(0) || 'b'", "column problem_text"},
+        {"UPDATE allocation SET name = 'a' || char(0) || 'b'", "column name"},
+        {"UPDATE allocation SET state = 'reserved' WHERE uid = 'c'", "shares come to"},
+        {"UPDATE allocation SET node = 'n7' WHERE uid = 'a'", "lost its node"},
+        {"DELETE FROM node", "lost its node"},
+        {"DELETE FROM allocation WHERE uid = 'c'", "lost its allocation"},
+        {"DELETE FROM meta", "not one row in meta"},
+        {"UPDATE allocation SET state = 'sideways' WHERE uid = 'a'", "CHECK"},
+        {"UPDATE gpu SET milli = 0", "CHECK"},
+        {"UPDATE share SET at = 1000", "CHECK"},
+        {"INSERT INTO journal VALUES (9223372036854775807, 0, '{}', '{}')", "which cannot be"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
+        fill(shelf);
+        shelf_spoil(shelf, spoilt[i].sql);
+        refused(shelf, ERR_CORRUPT, spoilt[i].words);
+        assert_int_equal(unlink(shelf->path), 0);
+        core_done(&shelf->core);
+        core_init(&shelf->core);
+    }
+}
+
+/* Two nodes may use one name for two GPUs. */
+static void a_name_of_another_nodes_gpu_is_no_contradiction(void **state)
+{
+    struct shelf *shelf = *state;
+    fill(shelf);
+    spoil(shelf, "INSERT INTO node VALUES ('n2', 'u', 'none', 'none', '', 0, 0);"
+                 "INSERT INTO gpu VALUES ('n2', 'GPU-z', 'GPU-a', '', 1000, 0, 0, -1, 0, 0);");
+    struct err err = {0};
+    if (shelf_try(shelf, &err) != 0)
+        fail_msg("%s", err.text);
+}
+
+/* Only the slow verification looks at this. */
+static void a_past_that_contradicts_itself_is_seen(void **state)
+{
+    struct shelf *shelf = *state;
+    static const struct {
+        const char *sql;
+        const char *words;
+    } spoilt[] = {
+        {"UPDATE charge SET milli = 99 WHERE allocation = 3", "shares come to"},
+        {"DELETE FROM journal WHERE seq = 2", "gap"},
+        {"DELETE FROM journal WHERE seq = 1", "gap"},
+        {"DELETE FROM journal WHERE seq < (SELECT max(seq) FROM journal)", "gap"},
+        {"UPDATE journal SET seq = 0 WHERE seq = 1", "gap"},
+        {"UPDATE journal SET result = '{' WHERE seq = 2", "no JSON"},
+        {"UPDATE journal SET result = '{}' WHERE seq = 2", "does not know it"},
+        {"UPDATE journal SET result = json_set(result, '$.allocation.name', 'other')"
+         " WHERE seq = 2",
+         "otherwise than the table"},
+        {"INSERT INTO journal VALUES (7, 0, '{}', '{\"node\":{\"name\":\"n5\"}}')",
+         "the tables do not"},
+        {"INSERT INTO journal VALUES (7, 0, '{}', '{\"node\":{}}')", "nothing that has a name"},
+        {"INSERT INTO baseline VALUES ('node/n1', 3, '{}')", "not folded yet"},
+        {"INSERT INTO baseline VALUES ('n1', 0, '{}')", "neither node nor allocation"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
+        struct err err = {0};
+        fill(shelf);
+        shelf_spoil(shelf, spoilt[i].sql);
+        shelf_open(shelf);
+        shelf->written = 0;
+        if (store_verify(shelf->store, &err) != -(int)ERR_CORRUPT ||
+            strstr(err.text, spoilt[i].words) == NULL)
+            fail_msg("%s: %s", spoilt[i].sql, err.text);
+        shelf_close(shelf);
+        assert_int_equal(unlink(shelf->path), 0);
+        core_done(&shelf->core);
+        core_init(&shelf->core);
+    }
+}
+
+static void a_corrupt_file_is_moved_aside_when_so_configured(void **state)
+{
+    struct shelf *shelf = *state;
+    struct err err;
+    shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
+    for (int times = 1; times <= 2; times++) {
+        core_done(&shelf->core);
+        core_init(&shelf->core);
+        fill(shelf);
+        const int fd = open(shelf->path, O_WRONLY | O_CLOEXEC);
+        assert_true(fd >= 0);
+        assert_int_equal(pwrite(fd, "scratched", 9, 4096), 9);
+        assert_int_equal(close(fd), 0);
+        /* A log is moved aside with its ledger. */
+        char wal[128];
+        (void)snprintf(wal, sizeof wal, "%s-wal", shelf->path);
+        write_file(wal, "not a log either", 16);
+
+        shelf_open(shelf);
+        assert_true(shelf_files(shelf, "ledger.db.corrupt-") >= 2 * times);
+        assert_non_null(strstr(shelf->notices.data, "a new ledger begins"));
+        struct ledger *ledger = ledger_new();
+        assert_int_equal(store_load(shelf->store, ledger, &err), 0);
+        size_t at = 0;
+        assert_null(ledger_next_node(ledger, &at));
+        ledger_free(ledger);
+        shelf_close(shelf);
+        assert_int_equal(unlink(shelf->path), 0);
+    }
+}
+
+/* --- migrations to a made-up next version (released ones: test_released.c) --- */
+
+static const char more_things[] =
+    "CREATE TABLE extra (a INTEGER) STRICT; CREATE INDEX extra_a ON extra (a);";
+
+static int open_next(struct shelf *shelf, const struct store_migration *step, size_t steps,
+                     struct store **out, struct err *err)
+{
+    struct strbuf sql;
+    strbuf_init(&sql);
+    strbuf_str(&sql, store_schema.sql);
+    strbuf_str(&sql, more_things);
+    const struct store_schema next = {.version = store_schema.version + 1,
+                                      .sql = sql.data,
+                                      .migration = step,
+                                      .migrations = steps};
+    const int failed = store_open_as(&shelf->rules, &next, out, err);
+    if (failed == 0)
+        store_close(*out);
+    strbuf_done(&sql);
+    return failed;
+}
+
+static void an_older_ledger_is_migrated_after_a_copy(void **state)
+{
+    struct shelf *shelf = *state;
+    const struct store_migration step = {.from = 8, .sql = more_things};
+    struct store *store = NULL;
+    struct err err;
+    fill(shelf);
+    assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 9);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM extra"), 0);
+    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 3);
+    assert_int_equal(shelf_files(shelf, "ledger.db.v8-"), 1);
+    assert_non_null(strstr(shelf->notices.data, "from version 8 to 9"));
+    /* Forward only. */
+    refused(shelf, ERR_NEWER, "newer milligpu");
+    /* Repeating it does nothing. */
+    assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
+    assert_int_equal(shelf_files(shelf, "ledger.db.v8-"), 1);
+}
+
+static void a_migration_that_fails_leaves_the_old_version(void **state)
+{
+    struct shelf *shelf = *state;
+    struct store *store = NULL;
+    struct err err;
+    static const struct store_migration bad[] = {
+        {.from = 8, .sql = "CREATE TABLE extra (a); CREATE TABLE gpu (a)"},
+        {.from = 8, .sql = "DELETE FROM node"}, /* leaves orphans */
+    };
+    fill(shelf);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_true(open_next(shelf, &bad[i], 1, &store, &err) < 0);
+        assert_non_null(strstr(err.text, "migrate from version 8"));
+        assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 8);
+    }
+    /* A migration whose result differs from a new file is not applied. */
+    const struct store_migration other = {.from = 8, .sql = "CREATE TABLE extra (b)"};
+    const int failed = open_next(shelf, &other, 1, &store, &err);
+    assert_int_equal(failed, -(int)ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "not those of version 9"));
+    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 8);
+    shelf_open(shelf);
+    shelf_same(shelf);
+}
+
+static void no_way_from_that_version(void **state)
+{
+    struct shelf *shelf = *state;
+    struct store *store = NULL;
+    struct err err;
+    fill(shelf);
+    assert_int_equal(open_next(shelf, NULL, 0, &store, &err), -(int)ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "which never was"));
+    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=0"), SQLITE_OK);
+    refused(shelf, ERR_CORRUPT, "which never was");
+}
+
+/* --- what a killed process left --- */
+
+static void make_file(const struct shelf *shelf, const char *name)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", shelf->folder, name);
+    write_file(path, "half a copy", 11);
+}
+
+static void make_folder(const struct shelf *shelf, const char *name)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", shelf->folder, name);
+    assert_int_equal(mkdir(path, 0700), 0);
+}
+
+static void copies_that_nobody_finished_are_swept_away(void **state)
+{
+    struct shelf *shelf = *state;
+    fill(shelf);
+    make_file(shelf, "ledger.db.v1-20260102T030405Z.part-AbCd12");
+    make_file(shelf, "ledger.db.v1-20260102T030405Z.2.part-AbCd12");
+    make_file(shelf, "ledger.db.v1-20260102T030405Z.part-AbCd12-journal");
+    make_folder(shelf, "ledger.db.part-AbCd12");
+    make_file(shelf, "ledger.db.part-AbCd12/ledger.db");
+    make_file(shelf, "ledger.db.part-AbCd12/ledger.db.part-Ef34gH");
+    make_folder(shelf, "ledger.db.part-empty1");
+    shelf_open(shelf);
+    assert_int_equal(shelf_files(shelf, "part-"), 0);
+    assert_non_null(strstr(shelf->notices.data, "ledger.db.part-AbCd12"));
+    shelf_same(shelf);
+}
+
+static void whole_copies_and_what_others_made_stay(void **state)
+{
+    struct shelf *shelf = *state;
+    static const char *const files[] = {
+        "ledger.db.v1-20260102T030405Z",
+        "ledger.db.corrupt-20260102T030405Z",
+        "ledger.db.part-1234567",
+        "ledger.db.part-AbCd12",
+        "other.db.v1-20260102T030405Z.part-AbCd12",
+    };
+    fill(shelf);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        make_file(shelf, files[i]);
+    make_folder(shelf, "other.db.part-AbCd12");
+    make_folder(shelf, "ledger.db.part-mine12");
+    make_file(shelf, "ledger.db.part-mine12/letter");
+    shelf_open(shelf);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        assert_in_range(shelf_files(shelf, files[i]), 1, 2);
+    assert_int_equal(shelf_files(shelf, "other.db.part-AbCd12"), 1);
+    assert_int_equal(shelf_files(shelf, "ledger.db.part-mine12"), 1);
+    assert_null(strstr(shelf->notices.data, "part-"));
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/ledger.db.part-mine12/letter", shelf->folder);
+    assert_int_equal(unlink(path), 0); /* it was left alone */
+    (void)snprintf(path, sizeof path, "%s/ledger.db.part-mine12", shelf->folder);
+    assert_int_equal(rmdir(path), 0);
+    (void)snprintf(path, sizeof path, "%s/other.db.part-AbCd12", shelf->folder);
+    assert_int_equal(rmdir(path), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(two_cannot_open_one_file),
+        TEST(another_clusters_ledger_is_refused),
+        TEST(an_empty_file_will_do),
+        TEST(what_is_not_ours_stays_untouched),
+        TEST(a_newer_ledger_is_refused),
+        TEST(places_that_will_not_do_are_named),
+        TEST(halves_and_scratches_are_seen),
+        TEST(tables_that_are_not_quite_ours_are_seen),
+        TEST(rows_that_contradict_each_other_are_seen),
+        TEST(a_name_of_another_nodes_gpu_is_no_contradiction),
+        TEST(a_past_that_contradicts_itself_is_seen),
+        TEST(a_corrupt_file_is_moved_aside_when_so_configured),
+        TEST(an_older_ledger_is_migrated_after_a_copy),
+        TEST(a_migration_that_fails_leaves_the_old_version),
+        TEST(no_way_from_that_version),
+        TEST(copies_that_nobody_finished_are_swept_away),
+        TEST(whole_copies_and_what_others_made_stay),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

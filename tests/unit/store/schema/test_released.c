@@ -1,0 +1,398 @@
+/*
+ * Ledgers written by older versions (tests/released): each opens, and nothing in it is lost.
+ */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+
+#include "store/store_internal.h"
+#include "support/ledger_text.h"
+#include "unit/store/support_released.h"
+#include "unit/store/support_shelf.h"
+
+static const char *const forms[] = {"", "-killed"};
+
+static bool put(const char *to, uint32_t version, const char *form, const char *suffix)
+{
+    char rest[64];
+    size_t bytes = 0;
+    (void)snprintf(rest, sizeof rest, "%s.db%s", form, suffix);
+    CLEANUP(xfreep) char *content = released_file(version, rest, &bytes);
+    if (content == NULL)
+        return false;
+    char name[256];
+    (void)snprintf(name, sizeof name, "%s%s", to, suffix);
+    FILE *file = fopen(name, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(content, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+    return true;
+}
+
+/* Puts a released ledger at the shelf's path, and an unchanged copy at `was`. */
+static void lay(struct shelf *shelf, uint32_t version, const char *form, char *was, size_t bytes)
+{
+    shelf_init(shelf);
+    (void)snprintf(was, bytes, "%s/was", shelf->folder);
+    if (!put(shelf->path, version, form, "") || !put(was, version, form, ""))
+        fail_msg("tests/released has no %u%s.db: see its README.md", version, form);
+    (void)put(shelf->path, version, form, "-wal");
+    (void)put(was, version, form, "-wal");
+}
+
+static void assert_says(const char *file, const char *was, const char *should)
+{
+    CLEANUP(xfreep) char *text = ledger_text(file, was);
+    if (strcmp(text, should) != 0)
+        fail_msg("%s says:\n%s\nand should say:\n%s", file, text, should);
+}
+
+/* The only file in the folder whose name begins with ledger.db.v<version>-. */
+static void find_copy(const struct shelf *shelf, uint32_t version, char *out, size_t bytes)
+{
+    char part[32];
+    struct dirent *entry;
+    (void)snprintf(part, sizeof part, "ledger.db.v%u-", version);
+    assert_int_equal(shelf_files(shelf, part), 1);
+    DIR *dir = opendir(shelf->folder);
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL) /* NOLINT(concurrency-mt-unsafe) */
+        if (strncmp(entry->d_name, part, strlen(part)) == 0)
+            (void)snprintf(out, bytes, "%s/%s", shelf->folder, entry->d_name);
+    (void)closedir(dir);
+}
+
+static void what_its_text_says_is_kept(uint32_t version, const char *form)
+{
+    struct shelf shelf;
+    char was[128], copy[512];
+    size_t bytes = 0;
+    struct err err;
+    CLEANUP(xfreep) char *should = released_file(version, ".txt", &bytes);
+
+    assert_non_null(should);
+    lay(&shelf, version, form, was, sizeof was);
+    assert_says(was, was, should);
+    shelf_open(&shelf);
+    assert_int_equal(store_verify(shelf.store, &err), 0);
+    assert_says(shelf.path, was, should);
+    find_copy(&shelf, version, copy, sizeof copy);
+    assert_says(copy, was, should);
+    assert_int_equal(shelf_files(&shelf, "ledger.db.v"), 1); /* however many steps there were */
+    /* The ledger now equals a new file, and stays so. */
+    shelf_close(&shelf);
+    shelf_open(&shelf);
+    assert_says(shelf.path, was, should);
+    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), store_schema.version);
+    find_copy(&shelf, version, copy, sizeof copy);
+    shelf_done(&shelf);
+}
+
+static void every_released_version_keeps_its_rows_history_and_journal(void **state)
+{
+    (void)state;
+    for (uint32_t version = 1; version < store_schema.version; version++)
+        for (size_t i = 0; i < ARRAY_LEN(forms); i++)
+            what_its_text_says_is_kept(version, forms[i]);
+}
+
+static void take_row(void *user, const struct history_row *row)
+{
+    unsigned *rows = user;
+    assert_true(row->uid[0] != '\0');
+    (*rows)++;
+}
+
+static unsigned ask_history(struct shelf *shelf, const struct store_history_query *query)
+{
+    unsigned rows = 0;
+    struct err err;
+    assert_int_equal(store_history(shelf->store, query, &rows, take_row, &err), 0);
+    return rows;
+}
+
+static void every_released_version_still_answers_who_held_what_when(void **state)
+{
+    static const unsigned rows[] = {
+        0,  15, 16, 16,
+        17, 17, 17, 18}; /* from version 2 on one pod more, unplaced; in 4, raised; in 7, packed */
+    (void)state;
+    assert_int_equal(ARRAY_LEN(rows), store_schema.version);
+    for (uint32_t version = 1; version < store_schema.version; version++) {
+        struct shelf shelf;
+        char was[128];
+        lay(&shelf, version, "", was, sizeof was);
+        shelf_open(&shelf);
+        const struct store_history_query all = {0};
+        const struct store_history_query then = {.node = "copier", .at_ms = 1793491300000};
+        const struct store_history_query past = {.gpu = "GPU-aaaaaaaa-0001"};
+        assert_int_equal(ask_history(&shelf, &all), rows[version]);
+        assert_int_equal(ask_history(&shelf, &then), 1);
+        assert_int_equal(ask_history(&shelf, &past), 2);
+        shelf_done(&shelf);
+    }
+}
+
+/* Load it, grant once more, advance one row of each kind, and load again. */
+static void every_released_version_goes_on_from_there(void **state)
+{
+    (void)state;
+    for (uint32_t version = 1; version < store_schema.version; version++) {
+        struct shelf shelf;
+        struct err err;
+        char was[128];
+        lay(&shelf, version, "-killed", was, sizeof was);
+        struct core_fixture *core = &shelf.core;
+        shelf_open(&shelf);
+        assert_int_equal(store_load(shelf.store, core->ledger, &err), 0);
+        ledger_assert_valid(core->ledger);
+        assert_int_equal(core_reserve(core, "next", "honest", "500"), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_CONFIRM, "in-doubt"), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, "on-its-way"), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, "believed"), VERDICT_OK);
+        assert_int_equal(core_reserve(core, "much", "honest", "900"), VERDICT_REFUSED);
+        shelf_save(&shelf);
+        shelf_turn(&shelf);
+        shelf_done(&shelf);
+    }
+}
+
+static void its_rows_know_no_version_of_a_binding(void **state)
+{
+    struct shelf shelf;
+    char was[128];
+    (void)state;
+    lay(&shelf, 1, "", was, sizeof was);
+    shelf_open(&shelf);
+    assert_int_equal(shelf_number(shelf.path, "SELECT max(version) FROM allocation"), 0);
+    assert_int_equal(shelf_number(shelf.path, "SELECT count(*) FROM allocation"), 12);
+    shelf_done(&shelf);
+}
+
+/* Before version 3 nothing was learned; what is learned from now on is kept. */
+static void its_workload_is_learned_from_now_on(void **state)
+{
+    (void)state;
+    for (uint32_t version = 1; version <= 2; version++) {
+        struct shelf shelf;
+        struct err err;
+        char was[128];
+        int64_t until_ms = 0;
+        struct tally *restored = NULL;
+        struct tally *tally = tally_new();
+        lay(&shelf, version, "-killed", was, sizeof was);
+        shelf_open(&shelf);
+        assert_int_equal(store_learned(shelf.store, &restored, &until_ms, &err), 0);
+        assert_null(restored);
+        assert_int_equal(shelf.ops.learn(shelf.ops.ctx, tally, 7, &err), 0);
+        shelf_close(&shelf);
+        shelf_open(&shelf);
+        assert_int_equal(store_learned(shelf.store, &restored, &until_ms, &err), 0);
+        assert_int_equal(tally_classes(restored), tally_classes(tally));
+        assert_int_equal(until_ms, 7);
+        tally_free(restored);
+        tally_free(tally);
+        shelf_done(&shelf);
+    }
+}
+
+/* Before version 8 nothing was remembered of agents. */
+static void its_agents_are_remembered_from_now_on(void **state)
+{
+    static const struct agents_rules rules = {.key = {"", 0}, .value = {"", 0}};
+    const struct node_facts node = {
+        .name = "honest", .uid = "uid-honest", .agent = true, .has_gpus = true, .gpus = 1};
+    const struct node_facts without = {.name = "honest", .uid = "uid-honest"};
+    (void)state;
+    for (uint32_t version = 1; version < store_schema.version; version++) {
+        struct shelf shelf;
+        struct err err;
+        char was[128];
+        size_t count = 0;
+        struct agents *agents = agents_new(&rules);
+        struct agents *again = agents_new(&rules);
+        lay(&shelf, version, "-killed", was, sizeof was);
+        shelf_open(&shelf);
+        assert_int_equal(store_agents(shelf.store, agents, &err), 0);
+        assert_false(agents_seen(agents));
+        assert_int_equal(agents_count(agents), 0);
+        assert_true(agents_see_node(agents, &node));
+        assert_int_equal(shelf.ops.remember(shelf.ops.ctx, agents, 9, &count, &err), 0);
+        assert_int_equal(count, 1);
+        shelf_close(&shelf);
+        shelf_open(&shelf);
+        assert_int_equal(store_agents(shelf.store, again, &err), 0);
+        assert_true(agents_seen(again));
+        assert_true(agents_lost_gpus(again, &without));
+        agents_free(again);
+        agents_free(agents);
+        shelf_done(&shelf);
+    }
+}
+
+/* Modified tables stay refused; a new version does not repair them. */
+static void a_changed_one_is_not_migrated(void **state)
+{
+    struct shelf shelf;
+    struct err err;
+    char was[128];
+    (void)state;
+    lay(&shelf, 1, "", was, sizeof was);
+    assert_int_equal(shelf_sql(shelf.path, "DROP TRIGGER charge_within"), 0);
+    assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "not those of version 8"));
+    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), 1);
+    assert_int_equal(shelf_number(shelf.path, "SELECT count(*) FROM allocation"), 12);
+    shelf_done(&shelf);
+}
+
+struct checks {
+    unsigned passed;
+    char wrong[256]; /* "CHECK: what", of the first one that failed */
+};
+
+static void take_check(void *user, enum store_check check, const char *wrong)
+{
+    struct checks *checks = user;
+    if (wrong == NULL)
+        checks->passed++;
+    else if (checks->wrong[0] == '\0')
+        (void)snprintf(checks->wrong, sizeof checks->wrong, "%s: %s", store_check_name(check),
+                       wrong);
+}
+
+static void every_released_version_is_verified_and_left_as_it_is(void **state)
+{
+    (void)state;
+    for (uint32_t version = 1; version < store_schema.version; version++)
+        for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+            struct shelf shelf;
+            struct err err;
+            char was[128];
+            struct checks checks = {0};
+            size_t bytes = 0;
+            CLEANUP(xfreep) char *should = released_file(version, ".txt", &bytes);
+            lay(&shelf, version, forms[i], was, sizeof was);
+            const int files = shelf_files(&shelf, "ledger.db");
+            assert_int_equal(store_verify_file(shelf.path, &checks, take_check, &err), 0);
+            assert_string_equal(checks.wrong, "");
+            assert_int_equal(checks.passed, STORE_CHECKS);
+            assert_int_equal(shelf_files(&shelf, "ledger.db"), files);
+            assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), version);
+            assert_says(shelf.path, was, should);
+            shelf_done(&shelf);
+        }
+}
+
+static void what_is_wrong_with_an_old_one_is_found_before_it_is_migrated(void **state)
+{
+    static const struct {
+        const char *sql, *found;
+    } damages[] = {
+        {"DROP TRIGGER charge_within", "tables: "},
+        {"DROP TRIGGER share_stays;"
+         "UPDATE share SET milli = milli - 1, asked = NULL WHERE milli > 1;"
+         "CREATE TRIGGER share_stays BEFORE UPDATE ON share\nBEGIN\n"
+         "    SELECT RAISE(ABORT, 'a share never changes');\nEND",
+         "charges: "},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(damages); i++) {
+        struct shelf shelf;
+        struct err err;
+        char was[128];
+        struct checks checks = {0};
+        lay(&shelf, 7, "", was, sizeof was);
+        assert_int_equal(shelf_sql(shelf.path, damages[i].sql), 0);
+        assert_int_equal(store_verify_file(shelf.path, &checks, take_check, &err), 0);
+        if (strncmp(checks.wrong, damages[i].found, strlen(damages[i].found)) != 0)
+            fail_msg("%s: %s", damages[i].sql, checks.wrong);
+        assert_true(checks.passed < STORE_CHECKS);
+        shelf_done(&shelf);
+    }
+}
+
+static void pages_of_an_old_one_that_are_damaged_are_said_first(void **state)
+{
+    struct shelf shelf;
+    struct err err;
+    char was[128];
+    struct checks checks = {0};
+    (void)state;
+    lay(&shelf, 7, "", was, sizeof was);
+    FILE *file = fopen(shelf.path, "r+b");
+    assert_non_null(file);
+    for (long page = 4; page < 12; page++) {
+        assert_int_equal(fseek(file, page * 4096, SEEK_SET), 0);
+        assert_int_equal(fwrite("\377\377\377\377\377\377\377\377", 1, 8, file), 8);
+    }
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(store_verify_file(shelf.path, &checks, take_check, &err), 0);
+    assert_true(strncmp(checks.wrong, "pages: ", 7) == 0);
+    assert_int_equal(checks.passed, 0);
+    shelf_done(&shelf);
+}
+
+/* Back to an older milligpu: its own copy takes the place of the migrated ledger, as it was. */
+static void the_copy_before_a_migration_can_be_put_back(void **state)
+{
+    (void)state;
+    for (uint32_t version = 1; version < store_schema.version; version++) {
+        struct shelf shelf;
+        struct err err;
+        struct restored restored = {NULL};
+        char was[128], copy[512];
+        size_t bytes = 0;
+        CLEANUP(xfreep) char *should = released_file(version, ".txt", &bytes);
+        lay(&shelf, version, "-killed", was, sizeof was);
+        shelf_open(&shelf);
+        shelf_close(&shelf);
+        find_copy(&shelf, version, copy, sizeof copy);
+        const int failed = store_restore(copy, shelf.path, &restored, &err);
+        CLEANUP(xfreep) char *aside = restored.aside;
+        if (version < 6) { /* its tables cannot say that it is a copy */
+            assert_int_equal(failed, -(int)ERR_INVALID);
+            assert_non_null(strstr(err.text, "only versions from 6 on can be restored"));
+            assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), store_schema.version);
+        } else {
+            enum store_owner owner = OWNER_NOBODY;
+            assert_int_equal(failed, 0);
+            assert_int_equal(shelf_number(aside, "PRAGMA user_version"), store_schema.version);
+            assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), version);
+            assert_int_equal(shelf_number(shelf.path, "SELECT is_copy FROM meta"), 1);
+            assert_says(shelf.path, was, should);
+            /* A newer milligpu may open it all the same, and waits like the older one. */
+            shelf_open(&shelf);
+            assert_int_equal(store_whose(shelf.store, "uid-of-kube-system", &owner, &err), 0);
+            assert_int_equal(owner, OWNER_THIS_BY_COPY);
+        }
+        shelf_done(&shelf);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_released_version_keeps_its_rows_history_and_journal),
+        cmocka_unit_test(every_released_version_still_answers_who_held_what_when),
+        cmocka_unit_test(every_released_version_goes_on_from_there),
+        cmocka_unit_test(its_rows_know_no_version_of_a_binding),
+        cmocka_unit_test(its_workload_is_learned_from_now_on),
+        cmocka_unit_test(its_agents_are_remembered_from_now_on),
+        cmocka_unit_test(a_changed_one_is_not_migrated),
+        cmocka_unit_test(every_released_version_is_verified_and_left_as_it_is),
+        cmocka_unit_test(what_is_wrong_with_an_old_one_is_found_before_it_is_migrated),
+        cmocka_unit_test(pages_of_an_old_one_that_are_damaged_are_said_first),
+        cmocka_unit_test(the_copy_before_a_migration_can_be_put_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
