@@ -1,8 +1,8 @@
 /*
- * commands - all commands of milligpuctl.
+ * command_table - all commands of milligpuctl.
  */
-#ifndef MILLIGPU_BIN_COMMANDS_H
-#define MILLIGPU_BIN_COMMANDS_H
+#ifndef MILLIGPU_BIN_COMMAND_TABLE_H
+#define MILLIGPU_BIN_COMMAND_TABLE_H
 
 #include "ctl/options.h"
 

@@ -77,7 +77,7 @@ static void admission_key_of(const struct sockaddr *from, uint64_t key[2])
  * The pointer that points to it, or that would if it existed. text_hash() is seeded at random by
  * milligpud, so nobody can choose addresses that share a slot.
  */
-static struct admission_address **admission_slot_of(struct admission *admission,
+static struct admission_address **admission_slot_of(struct http_admission *admission,
                                                     const uint64_t key[2])
 {
     const struct text bytes = {(const char *)key, 2 * sizeof *key};
@@ -90,7 +90,7 @@ static struct admission_address **admission_slot_of(struct admission *admission,
 }
 
 /* top moves down over empty ranks: few on average, and never more than there may be strangers. */
-static void admission_unrank(struct admission *admission, struct admission_address *address)
+static void admission_unrank(struct http_admission *admission, struct admission_address *address)
 {
     must(address->rank <= admission->top);
     if (address->rank == 0)
@@ -110,7 +110,7 @@ static void admission_unrank(struct admission *admission, struct admission_addre
 /* Called after its line or its known clients have changed. */
 static void admission_rank(struct http_server *http, struct admission_address *address)
 {
-    struct admission *admission = &http->admission;
+    struct http_admission *admission = &http->admission;
     uint32_t to = address->idle.count;
 
     /* threads that accept at the same time exceed it by one each */
@@ -134,7 +134,7 @@ static void admission_rank(struct http_server *http, struct admission_address *a
 }
 
 /* Called when one of its connections has stopped counting; does nothing while there are others. */
-static void drop_address(struct admission *admission, struct admission_address *address)
+static void drop_address(struct http_admission *admission, struct admission_address *address)
 {
     if (address->strangers > 0 || address->known > 0)
         return;
@@ -316,7 +316,7 @@ uint32_t admission_most(const struct http_rules *rules)
 
 static bool admission_is_full(const struct http_server *http) REQUIRES(http->lock)
 {
-    const struct admission *admission = &http->admission;
+    const struct http_admission *admission = &http->admission;
 
     must(admission->slot != NULL);
     return admission->known + admission->strangers + admission->dying >=
@@ -330,7 +330,7 @@ static bool admission_is_full(const struct http_server *http) REQUIRES(http->loc
 static bool has_place(struct http_server *http, const struct sockaddr *from) REQUIRES(http->lock)
 {
     const struct http_rules *rules = &http->rules;
-    struct admission *admission = &http->admission;
+    struct http_admission *admission = &http->admission;
     uint64_t key[2];
 
     admission_key_of(from, key);
@@ -406,7 +406,7 @@ void admission_leave(struct connection *connection)
 static bool become_known(struct http_server *http, struct connection *connection)
     REQUIRES(http->lock)
 {
-    struct admission *admission = &http->admission;
+    struct http_admission *admission = &http->admission;
     struct admission_address *address = connection->address;
 
     must(connection->line == NULL && !connection->known);

@@ -14,7 +14,7 @@
  * docs/why/013-what-the-listeners-refuse.md lists what the library does not show us.
  */
 
-enum judged { HOST, LENGTH, ENCODING, EXPECT, ORIGIN, TYPE, JUDGED };
+enum header_verdict { HOST, LENGTH, ENCODING, EXPECT, ORIGIN, TYPE, JUDGED };
 
 static const char *const judged_names[JUDGED] = {"Host",   "Content-Length", "Transfer-Encoding",
                                                  "Expect", "Origin",         "Content-Type"};

@@ -159,7 +159,7 @@ static inline struct connection *connection_of(struct http_call *call)
 }
 
 /* The connected clients; guarded by the lock. */
-struct admission {
+struct http_admission {
     struct admission_address **slot; /* by address */
     struct admission_address **rank; /* by the number of their idle strangers */
     uint32_t top;                    /* the highest rank in use; 0: none */
@@ -194,7 +194,7 @@ struct http_server {
     struct mutex lock; /* guards everything below */
     struct condvar changed;
     struct connection *connections;
-    struct admission admission;
+    struct http_admission admission;
     struct bodies bodies[2]; /* of strangers, of known clients */
     struct http_call *asleep;
     struct http_tls *tls;

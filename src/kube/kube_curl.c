@@ -36,7 +36,7 @@ enum {
     NUDGE = 0,      /* the id of a nudge: callers never use 0 */
 };
 
-enum call_state { CALL_QUEUED, CALL_ACTIVE, CALL_STATES };
+enum curl_call_state { CALL_QUEUED, CALL_ACTIVE, CALL_STATES };
 
 struct curl_call {
     struct curl_call *next; /* in the chain of its state */
@@ -44,7 +44,7 @@ struct curl_call {
     struct curl_call *next_done;
     struct curl_kube *kube;
     uint64_t id;
-    enum call_state state;
+    enum curl_call_state state;
     bool done; /* nothing more is delivered; freed at the end of the turn */
     bool cancelled;
     bool retried; /* after a 401 */
@@ -107,7 +107,7 @@ static struct text id_text(const uint64_t *id)
     return (struct text){(const char *)id, sizeof *id};
 }
 
-static void chain_add(struct curl_call *call, enum call_state state)
+static void chain_add(struct curl_call *call, enum curl_call_state state)
 {
     struct chain *chain = &call->kube->chain[state];
 

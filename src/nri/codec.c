@@ -88,19 +88,19 @@ enum {
 };
 
 /* Of one pod, container or adjustment. */
-struct reader {
+struct nri_reader {
     struct arena *arena;
     size_t left; /* for lists */
     bool too_long;
     bool broken;
 };
 
-static struct reader reader_of(struct arena *arena)
+static struct nri_reader reader_of(struct arena *arena)
 {
-    return (struct reader){.arena = arena, .left = NRI_LISTS_BYTES_MAX};
+    return (struct nri_reader){.arena = arena, .left = NRI_LISTS_BYTES_MAX};
 }
 
-static enum nri_flaw flaw_of(const struct reader *reader)
+static enum nri_flaw flaw_of(const struct nri_reader *reader)
 {
     if (reader->broken)
         return NRI_BROKEN;
@@ -117,14 +117,14 @@ static void take_message(struct wire *wire, const struct wire_field *field, stru
 
 /* The members of a list that are still to be read. */
 struct members {
-    struct reader *reader;
+    struct nri_reader *reader;
     struct wire wire;
     uint32_t number;
     uint32_t left;
 };
 
 /* Room for the members of a list, and their number; none if it does not fit. */
-static void *list_of(struct reader *reader, struct text message, uint32_t number, size_t bytes,
+static void *list_of(struct nri_reader *reader, struct text message, uint32_t number, size_t bytes,
                      uint32_t *out_count, struct members *out)
 {
     struct wire wire = wire_of(message);
@@ -161,7 +161,7 @@ static bool next_in(struct members *members, struct text *out)
 }
 
 /* The last field of this number, which is a text; empty if there is none. */
-static struct text text_in(struct reader *reader, struct text message, uint32_t number)
+static struct text text_in(struct nri_reader *reader, struct text message, uint32_t number)
 {
     struct wire wire = wire_of(message);
     struct wire_field field;
@@ -175,7 +175,7 @@ static struct text text_in(struct reader *reader, struct text message, uint32_t 
 }
 
 /* A message that is there once; at is NULL: not at all. */
-static struct text part_in(struct reader *reader, struct text message, uint32_t number)
+static struct text part_in(struct nri_reader *reader, struct text message, uint32_t number)
 {
     struct wire wire = wire_of(message);
     struct wire_field field;
@@ -189,7 +189,7 @@ static struct text part_in(struct reader *reader, struct text message, uint32_t 
 }
 
 /* The last field of this number, which is a number; 0 if there is none. */
-static uint64_t number_in(struct reader *reader, struct text message, uint32_t number)
+static uint64_t number_in(struct nri_reader *reader, struct text message, uint32_t number)
 {
     struct wire wire = wire_of(message);
     struct wire_field field;
@@ -203,7 +203,7 @@ static uint64_t number_in(struct reader *reader, struct text message, uint32_t n
 }
 
 /* The members of a list: texts, or (inner is not 0) messages with a text in field inner. */
-static struct text *texts_in(struct reader *reader, struct text message, uint32_t number,
+static struct text *texts_in(struct nri_reader *reader, struct text message, uint32_t number,
                              uint32_t inner, uint32_t *out_count)
 {
     struct members members;
@@ -215,7 +215,7 @@ static struct text *texts_in(struct reader *reader, struct text message, uint32_
     return out;
 }
 
-static struct nri_pair *pairs_in(struct reader *reader, struct text message, uint32_t number,
+static struct nri_pair *pairs_in(struct nri_reader *reader, struct text message, uint32_t number,
                                  uint32_t *out_count)
 {
     struct members members;
@@ -228,7 +228,7 @@ static struct nri_pair *pairs_in(struct reader *reader, struct text message, uin
     return out;
 }
 
-static struct nri_device device_in(struct reader *reader, struct text bytes)
+static struct nri_device device_in(struct nri_reader *reader, struct text bytes)
 {
     struct wire wire = wire_of(bytes);
     struct wire_field field;
@@ -248,8 +248,8 @@ static struct nri_device device_in(struct reader *reader, struct text bytes)
     return out;
 }
 
-static struct nri_device *devices_in(struct reader *reader, struct text message, uint32_t number,
-                                     uint32_t *out_count)
+static struct nri_device *devices_in(struct nri_reader *reader, struct text message,
+                                     uint32_t number, uint32_t *out_count)
 {
     struct members members;
     struct nri_device *out = list_of(reader, message, number, sizeof *out, out_count, &members);
@@ -261,7 +261,7 @@ static struct nri_device *devices_in(struct reader *reader, struct text message,
 }
 
 /* A number of a rule: a message of its own, since 0 is one, too. */
-static int64_t rule_number_in(struct reader *reader, struct text optional)
+static int64_t rule_number_in(struct nri_reader *reader, struct text optional)
 {
     if (optional.at == NULL)
         return NRI_ANY_NUMBER;
@@ -269,7 +269,7 @@ static int64_t rule_number_in(struct reader *reader, struct text optional)
     return number >= 0 ? number : NRI_ANY_NUMBER;
 }
 
-static struct nri_device_rule rule_in(struct reader *reader, struct text bytes)
+static struct nri_device_rule rule_in(struct nri_reader *reader, struct text bytes)
 {
     struct wire wire = wire_of(bytes);
     struct wire_field field;
@@ -296,8 +296,8 @@ static struct nri_device_rule rule_in(struct reader *reader, struct text bytes)
 }
 
 /* Those of the message LinuxResources that is in field number. */
-static struct nri_device_rule *rules_in(struct reader *reader, struct text message, uint32_t number,
-                                        uint32_t *out_count)
+static struct nri_device_rule *rules_in(struct nri_reader *reader, struct text message,
+                                        uint32_t number, uint32_t *out_count)
 {
     const struct text resources = part_in(reader, message, number);
     struct members members;
@@ -319,7 +319,7 @@ static int no_message(const char *name, struct err *err)
 
 static void read_pod(struct arena *arena, struct text bytes, struct nri_pod *out)
 {
-    struct reader reader = reader_of(arena);
+    struct nri_reader reader = reader_of(arena);
     struct wire wire = wire_of(bytes);
     struct wire_field field;
 
@@ -386,7 +386,7 @@ static void read_identity(struct wire *wire, struct nri_container *out, struct p
 /* The devices come first: they say more of GPUs than variables, and are few. */
 static void read_container(struct arena *arena, struct text bytes, struct nri_container *out)
 {
-    struct reader reader = reader_of(arena);
+    struct nri_reader reader = reader_of(arena);
     struct wire wire = wire_of(bytes);
     struct parts parts = {0};
 
@@ -410,7 +410,7 @@ static void read_container(struct arena *arena, struct text bytes, struct nri_co
 
 /* --- adjustments --- */
 
-static struct nri_mount mount_in(struct reader *reader, struct text bytes)
+static struct nri_mount mount_in(struct nri_reader *reader, struct text bytes)
 {
     struct nri_mount out = {.destination = text_in(reader, bytes, MOUNT_DESTINATION),
                             .source = text_in(reader, bytes, MOUNT_SOURCE),
@@ -420,7 +420,8 @@ static struct nri_mount mount_in(struct reader *reader, struct text bytes)
     return out;
 }
 
-static struct nri_mount *mounts_in(struct reader *reader, struct text message, uint32_t *out_count)
+static struct nri_mount *mounts_in(struct nri_reader *reader, struct text message,
+                                   uint32_t *out_count)
 {
     struct members members;
     struct nri_mount *out =
@@ -435,7 +436,7 @@ static struct nri_mount *mounts_in(struct reader *reader, struct text message, u
 static int read_adjustment(struct arena *arena, struct text bytes, struct nri_adjustment *out,
                            struct err *err)
 {
-    struct reader reader = reader_of(arena);
+    struct nri_reader reader = reader_of(arena);
     const struct text host = part_in(&reader, bytes, ADJUST_LINUX);
 
     out->env = pairs_in(&reader, bytes, ADJUST_ENV, &out->envs);
@@ -454,7 +455,7 @@ static int read_adjustment(struct arena *arena, struct text bytes, struct nri_ad
 
 int codec_request(struct text bytes, struct codec_request *out, struct err *err)
 {
-    struct reader reader = {0};
+    struct nri_reader reader = {0};
 
     *out = (struct codec_request){.service = text_in(&reader, bytes, REQUEST_SERVICE),
                                   .method = text_in(&reader, bytes, REQUEST_METHOD),
@@ -464,7 +465,7 @@ int codec_request(struct text bytes, struct codec_request *out, struct err *err)
 
 int codec_response(struct text bytes, struct codec_response *out, struct err *err)
 {
-    struct reader reader = {0};
+    struct nri_reader reader = {0};
     const struct text status = part_in(&reader, bytes, RESPONSE_STATUS);
 
     *out = (struct codec_response){.code = (int32_t)number_in(&reader, status, STATUS_CODE),
@@ -475,7 +476,7 @@ int codec_response(struct text bytes, struct codec_response *out, struct err *er
 
 int codec_configure(struct text bytes, struct nri_runtime *out, struct err *err)
 {
-    struct reader reader = {0};
+    struct nri_reader reader = {0};
 
     *out = (struct nri_runtime){.name = text_in(&reader, bytes, CONFIGURE_NAME),
                                 .version = text_in(&reader, bytes, CONFIGURE_VERSION),
@@ -532,7 +533,7 @@ bool codec_next_container(struct codec_sync *sync, struct arena *arena, struct n
 }
 
 /* The runtime's own validator is a plugin that is built in. A list without anybody says nothing. */
-static void see_plugin(struct reader *reader, struct text plugin, enum nri_validator *validator)
+static void see_plugin(struct nri_reader *reader, struct text plugin, enum nri_validator *validator)
 {
     if (text_is(text_in(reader, plugin, PLUGIN_NAME), "default-validator"))
         *validator = NRI_VALIDATOR_ON;
@@ -556,7 +557,7 @@ static int read_call(struct arena *arena, struct text pod, struct text container
 int codec_call(struct arena *arena, struct text bytes, struct codec_call *out, struct err *err)
 {
     static const char name[] = "ContainerRequest";
-    struct reader reader = reader_of(arena);
+    struct nri_reader reader = reader_of(arena);
     struct wire wire = wire_of(bytes);
     struct wire_field field;
     struct text pod = {NULL, 0};

@@ -144,14 +144,14 @@ static enum ttrpc_code serve_configure(struct nri_session *session, struct text 
 }
 
 /* Some members of a list, so that a long one takes no more memory than a short one. */
-struct batch {
+struct nri_batch {
     uint32_t pods;
     uint32_t containers;
     struct nri_pod pod[BATCH_MAX];
     struct nri_container container[BATCH_MAX];
 };
 
-static void tell_batch(struct nri_session *session, struct batch *batch, bool more)
+static void tell_batch(struct nri_session *session, struct nri_batch *batch, bool more)
 {
     const struct nri_handlers *handlers = &session->handlers;
 
@@ -162,7 +162,7 @@ static void tell_batch(struct nri_session *session, struct batch *batch, bool mo
 }
 
 /* Makes room for one more member. */
-static void make_room(struct nri_session *session, struct batch *batch)
+static void make_room(struct nri_session *session, struct nri_batch *batch)
 {
     if (batch->pods == BATCH_MAX || batch->containers == BATCH_MAX ||
         arena_used(&session->arena) > BATCH_BYTES_MAX)
@@ -171,7 +171,7 @@ static void make_room(struct nri_session *session, struct batch *batch)
 
 static void tell_list(struct nri_session *session, struct codec_sync *sync)
 {
-    struct batch batch;
+    struct nri_batch batch;
 
     batch.pods = batch.containers = 0;
     while (codec_next_pod(sync, &session->arena, &batch.pod[batch.pods])) {

@@ -32,12 +32,12 @@ struct held {
     struct gpu_process process[];
 };
 
-enum command_kind { FORGIVE, LIMIT_MEMORY };
+enum nvml_command_kind { FORGIVE, LIMIT_MEMORY };
 enum command_state { WAITING, RUNNING, ENDED };
 
-struct command {
-    struct command *next;
-    enum command_kind kind;
+struct nvml_command {
+    struct nvml_command *next;
+    enum nvml_command_kind kind;
     enum command_state state;
     bool is_awaited; /* else whoever ends it frees it */
     char uuid[NVML_TEXT_MAX];
@@ -63,7 +63,7 @@ struct nvml {
     bool is_released; /* is to be; has_let_go follows */
     bool has_ended;
     bool is_orphan; /* the watcher frees this */
-    struct command *first;
+    struct nvml_command *first;
     uint32_t commands;
 
     struct nvml_library nvml; /* of the watcher, as what follows */
@@ -206,19 +206,19 @@ static void publish(struct nvml *nvml, enum nvml_status status, const char *prob
 
 /* Commands */
 
-static void command_free(struct command *command)
+static void command_free(struct nvml_command *command)
 {
     xfree(command->cgroup);
     xfree(command);
 }
 
-static int command_put(struct nvml *nvml, struct command *command, struct err *err)
+static int command_put(struct nvml *nvml, struct nvml_command *command, struct err *err)
     REQUIRES(nvml->lock)
 {
     if (nvml->commands == NVML_COMMANDS_MAX)
         return err_set(err, ERR_BUSY, "%d requests wait for the NVIDIA driver already",
                        NVML_COMMANDS_MAX);
-    struct command **at = &nvml->first;
+    struct nvml_command **at = &nvml->first;
     while (*at != NULL)
         at = &(*at)->next;
     *at = command;
@@ -227,9 +227,10 @@ static int command_put(struct nvml *nvml, struct command *command, struct err *e
     return 0;
 }
 
-static void command_remove(struct nvml *nvml, const struct command *command) REQUIRES(nvml->lock)
+static void command_remove(struct nvml *nvml, const struct nvml_command *command)
+    REQUIRES(nvml->lock)
 {
-    struct command **at = &nvml->first;
+    struct nvml_command **at = &nvml->first;
     while (*at != command)
         at = &(*at)->next;
     *at = command->next;
@@ -237,10 +238,10 @@ static void command_remove(struct nvml *nvml, const struct command *command) REQ
     nvml->commands--;
 }
 
-static struct command *command_take(struct nvml *nvml)
+static struct nvml_command *command_take(struct nvml *nvml)
 {
     mutex_lock(&nvml->lock);
-    struct command *command = nvml->first;
+    struct nvml_command *command = nvml->first;
     if (command != NULL) {
         command_remove(nvml, command);
         command->state = RUNNING;
@@ -249,7 +250,7 @@ static struct command *command_take(struct nvml *nvml)
     return command;
 }
 
-static void command_end(struct nvml *nvml, struct command *command)
+static void command_end(struct nvml *nvml, struct nvml_command *command)
 {
     mutex_lock(&nvml->lock);
     command->state = ENDED;
@@ -276,8 +277,8 @@ static enum nvml_limit_end end_of(int code)
 }
 
 /* A limit that another program sets meanwhile, or that the driver rounds, is none of ours. */
-static int read_back(const struct nvml *nvml, struct abi_device *device, struct command *command,
-                     struct err *err)
+static int read_back(const struct nvml *nvml, struct abi_device *device,
+                     struct nvml_command *command, struct err *err)
 {
     struct abi_memory_limits_now now = {.cgroup = command->cgroup};
 
@@ -294,7 +295,7 @@ static int read_back(const struct nvml *nvml, struct abi_device *device, struct 
                    (unsigned long long)now.hard_bytes, (unsigned long long)command->hard_bytes);
 }
 
-static int limit_memory(struct nvml *nvml, struct command *command, struct err *err)
+static int limit_memory(struct nvml *nvml, struct nvml_command *command, struct err *err)
 {
     const struct nvml_record *record = nvml_roster_find(&nvml->roster, command->uuid);
 
@@ -324,7 +325,7 @@ static int limit_memory(struct nvml *nvml, struct command *command, struct err *
 static bool run_commands(struct nvml *nvml)
 {
     bool again = false;
-    struct command *command;
+    struct nvml_command *command;
 
     while ((command = command_take(nvml)) != NULL) {
         if (command->kind == LIMIT_MEMORY)
@@ -338,7 +339,7 @@ static bool run_commands(struct nvml *nvml)
 
 static void refuse_commands(struct nvml *nvml)
 {
-    struct command *command;
+    struct nvml_command *command;
 
     while ((command = command_take(nvml)) != NULL) {
         command->rc = err_set(&command->err, ERR_UNAVAILABLE, "milligpu-node is stopping");
@@ -346,9 +347,9 @@ static void refuse_commands(struct nvml *nvml)
     }
 }
 
-static struct command *command_new(enum command_kind kind, const char *uuid)
+static struct nvml_command *command_new(enum nvml_command_kind kind, const char *uuid)
 {
-    struct command *command = xcalloc(1, sizeof *command);
+    struct nvml_command *command = xcalloc(1, sizeof *command);
     command->kind = kind;
     command->end = NVML_LIMIT_FAILED;
     (void)snprintf(command->uuid, sizeof command->uuid, "%s", uuid);
@@ -368,7 +369,7 @@ int nvml_forgive(struct nvml *nvml, const char *uuid, struct err *err)
     mutex_lock(&nvml->lock);
     int rc = 0;
     if (has_uuid(&nvml->latest->reading, uuid)) {
-        struct command *command = command_new(FORGIVE, uuid);
+        struct nvml_command *command = command_new(FORGIVE, uuid);
         rc = command_put(nvml, command, err);
         if (rc < 0)
             command_free(command);
@@ -380,7 +381,7 @@ int nvml_forgive(struct nvml *nvml, const char *uuid, struct err *err)
 }
 
 /* True: the watcher did it, or refused. */
-static bool command_await(struct nvml *nvml, struct command *command, int64_t wait_ms)
+static bool command_await(struct nvml *nvml, struct nvml_command *command, int64_t wait_ms)
     REQUIRES(nvml->lock)
 {
     const struct timespec until = clock_deadline(wait_ms);
@@ -401,7 +402,7 @@ int nvml_limit_memory(struct nvml *nvml, const struct nvml_limit *limit, int64_t
         mutex_unlock(&nvml->lock);
         return err_set(err, ERR_NOT_FOUND, "this node has no GPU %s", limit->uuid);
     }
-    struct command *command = command_new(LIMIT_MEMORY, limit->uuid);
+    struct nvml_command *command = command_new(LIMIT_MEMORY, limit->uuid);
     command->cgroup = xstrdup(limit->cgroup);
     command->soft_bytes = limit->soft_bytes;
     command->hard_bytes = limit->hard_bytes;

@@ -18,7 +18,7 @@
 enum { MESSAGES_MAX = 64, FIELDS_MAX = 12 };
 
 /* The lines of one message; messages without a place of their own share the last. */
-struct tally {
+struct line_count {
     const char *msg;
     int64_t began_ms;
     uint32_t lines;
@@ -28,7 +28,7 @@ struct tally {
 static atomic_int least_level = LOG_INFO;
 static atomic_bool as_json;
 static struct mutex counting = MUTEX_INITIALIZER; /* guards what follows */
-static struct tally tallies[MESSAGES_MAX];
+static struct line_count tallies[MESSAGES_MAX];
 static uint32_t pace_lines = LOG_LINES_MAX;
 static int64_t pace_ms = LOG_PACE_MS;
 
@@ -52,14 +52,14 @@ void log_set_pace(uint32_t lines, int64_t per_ms)
 }
 
 /* msg is kept by pointer: messages are constants. */
-static struct tally *tally_of(const char *msg) REQUIRES(counting)
+static struct line_count *tally_of(const char *msg) REQUIRES(counting)
 {
     size_t at = 0;
 
     while (at + 1 < MESSAGES_MAX && tallies[at].msg != NULL && strcmp(tallies[at].msg, msg) != 0)
         at++;
     if (tallies[at].msg == NULL)
-        tallies[at] = (struct tally){.msg = msg, .began_ms = INT64_MIN / 2};
+        tallies[at] = (struct line_count){.msg = msg, .began_ms = INT64_MIN / 2};
     must(at < MESSAGES_MAX);
     return &tallies[at];
 }
@@ -71,7 +71,7 @@ static bool may_write(const char *msg, int64_t *out_left_out)
     const int64_t now_ms = clock_ns() / 1000000;
 
     mutex_lock(&counting);
-    struct tally *tally = tally_of(msg);
+    struct line_count *tally = tally_of(msg);
     if (now_ms - tally->began_ms >= pace_ms) {
         tally->began_ms = now_ms;
         tally->lines = 0;

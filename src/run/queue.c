@@ -13,7 +13,7 @@ struct queue {
     struct mutex lock; /* guards everything below */
     struct condvar filled;
     struct condvar drained;
-    struct place {
+    struct queue_entry {
         void *item;
         size_t bytes;
     } * ring;
@@ -56,7 +56,8 @@ static void queue_append(struct queue *queue, void *item, size_t bytes) REQUIRES
 {
     must(queue->count < queue->capacity);
 
-    queue->ring[(queue->first + queue->count++) % queue->capacity] = (struct place){item, bytes};
+    queue->ring[(queue->first + queue->count++) % queue->capacity] =
+        (struct queue_entry){item, bytes};
     queue->bytes += bytes;
     condvar_signal(&queue->filled);
 }

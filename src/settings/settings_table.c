@@ -93,7 +93,7 @@ const struct setting_info *setting_nearest(const struct settings_program *progra
 
 /* --- values --- */
 
-struct judged {
+struct setting_text {
     const struct setting_info *info;
     const char *text;
     const char *place;
@@ -102,7 +102,7 @@ struct judged {
 };
 
 /* "config.yaml:3: wake: "x" is not one of: object node off". */
-static int table_wrong(const struct judged *in, const char *right)
+static int table_wrong(const struct setting_text *in, const char *right)
 {
     must(in->place != NULL);
     char shown[80];
@@ -113,7 +113,7 @@ static int table_wrong(const struct judged *in, const char *right)
 }
 
 /* One line of plain text, because --print-config must write a file that loads again. */
-static int judge_text(const struct judged *in)
+static int judge_text(const struct setting_text *in)
 {
     CLEANUP(strbuf_done) struct strbuf json;
 
@@ -133,7 +133,7 @@ static int judge_text(const struct judged *in)
 /*
  * Digits only: strtoul() would take blanks, a sign and 0x. The loop stops before it can overflow.
  */
-static int judge_number(const struct judged *in, uint32_t *out)
+static int judge_number(const struct setting_text *in, uint32_t *out)
 {
     const struct setting_info *info = in->info;
     char right[100];
@@ -156,7 +156,7 @@ static int judge_number(const struct judged *in, uint32_t *out)
 }
 
 /* Not yes, on or 1: variables and flags have no YAML reader, and all sources must agree. */
-static int judge_bool(const struct judged *in, bool *out)
+static int judge_bool(const struct setting_text *in, bool *out)
 {
     must(in->info->type == SETTING_TYPE_BOOL);
     if (strcmp(in->text, "true") != 0 && strcmp(in->text, "false") != 0)
@@ -166,7 +166,7 @@ static int judge_bool(const struct judged *in, bool *out)
 }
 
 /* unit holds the words, with one blank between them. */
-static int judge_choice(const struct judged *in)
+static int judge_choice(const struct setting_text *in)
 {
     struct text rest = text_of(in->info->unit);
     struct text word;
@@ -182,7 +182,7 @@ static int judge_choice(const struct judged *in)
 }
 
 /* Empty means off; whether this listener may be off is for check_listeners(). */
-static int judge_address(const struct judged *in)
+static int judge_address(const struct setting_text *in)
 {
     must(in->err != NULL);
     if (in->text[0] == '\0' || http_address_check(in->text, in->err) == 0)
@@ -194,7 +194,7 @@ static int judge_address(const struct judged *in)
  * Checks a text and stores its value in the program's struct; a failure leaves the old value.
  * A text is stored as the slot's pointer, so the slot must keep it.
  */
-static int table_judge(const struct judged *in, void *values)
+static int table_judge(const struct setting_text *in, void *values)
 {
     const struct setting_info *info = in->info;
     void *value = (char *)values + info->offset;
@@ -219,7 +219,7 @@ int setting_put(struct settings_set *set, const struct setting_info *info,
 {
     struct setting_slot *slot = &set->slot[info - set->program->info];
     CLEANUP(xfreep) char *copy = xstrdup(text);
-    const struct judged in = {
+    const struct setting_text in = {
         .info = info,
         .text = copy,
         .place = place,

@@ -11,7 +11,7 @@
 /* Fixed sizes, so that the writer allocates nothing here; longer names are cut. */
 enum { UID_ROOM = 64, NAME_ROOM = 96, WHY_ROOM = 32 };
 
-struct entry {
+struct trace_entry {
     int64_t at_ms;
     enum command_kind kind;
     const char *outcome;
@@ -26,7 +26,7 @@ struct entry {
 struct command_trace {
     struct mutex lock; /* guards the ring */
     uint64_t added;
-    struct entry entry[RECENT_MAX];
+    struct trace_entry entry[RECENT_MAX];
 };
 
 struct command_trace *command_trace_new(void)
@@ -63,7 +63,7 @@ void command_trace_add(struct command_trace *command_trace, const struct command
         return;
     must(outcome != NULL);
     mutex_lock(&command_trace->lock);
-    struct entry *entry = &command_trace->entry[command_trace->added++ % RECENT_MAX];
+    struct trace_entry *entry = &command_trace->entry[command_trace->added++ % RECENT_MAX];
     entry->at_ms = command->at_ms;
     entry->kind = command->kind;
     entry->outcome = outcome;
@@ -85,7 +85,7 @@ static void put_text(struct json_writer *json, const char *key, const char *text
     json_write_str(json, text);
 }
 
-static void put_entry(struct strbuf *out, const struct entry *entry)
+static void put_entry(struct strbuf *out, const struct trace_entry *entry)
 {
     struct json_writer json;
 
@@ -114,7 +114,7 @@ static void put_entry(struct strbuf *out, const struct entry *entry)
  * false: there is none after it.
  */
 static bool command_trace_copy_entry(struct command_trace *command_trace, uint64_t *number,
-                                     struct entry *out)
+                                     struct trace_entry *out)
 {
     mutex_lock(&command_trace->lock);
     if (command_trace->added > *number + RECENT_MAX)
@@ -129,7 +129,7 @@ static bool command_trace_copy_entry(struct command_trace *command_trace, uint64
 /* The writer waits for the lock, so commands are copied one by one; as many as there are now. */
 void command_trace_write(struct command_trace *command_trace, struct strbuf *out)
 {
-    struct entry entry;
+    struct trace_entry entry;
     size_t written = 0;
 
     must(command_trace != NULL && out != NULL);

@@ -141,7 +141,7 @@ void idle_changes_put_back(struct idle_changes *changes, const struct store_idle
 
 /* --- taking --- */
 
-struct taking {
+struct idle_taking {
     struct store_idle *out;
     uint32_t count;
     uint32_t most;
@@ -150,7 +150,7 @@ struct taking {
 
 static bool leave_change(void *user, void *value)
 {
-    struct taking *taking = user;
+    struct idle_taking *taking = user;
     struct idle_change *change = value;
 
     if (taking->count == taking->most)
@@ -170,7 +170,7 @@ static bool leave_change(void *user, void *value)
 uint32_t idle_changes_take(struct idle_changes *changes, struct store_idle *out, uint32_t most,
                            struct arena *arena)
 {
-    struct taking taking = {.out = out, .most = most, .arena = arena};
+    struct idle_taking taking = {.out = out, .most = most, .arena = arena};
 
     mutex_lock(&changes->lock);
     (void)map_retain(&changes->changes, &taking, leave_change);

@@ -104,7 +104,7 @@ bool measured_sums_add(struct measured_sums *sums, const struct store_measured *
 
 /* --- taking --- */
 
-struct taking {
+struct sums_taking {
     struct store_measured *out;
     uint32_t count;
     uint32_t most;
@@ -113,7 +113,7 @@ struct taking {
 
 static bool leave_sum(void *user, void *value)
 {
-    struct taking *taking = user;
+    struct sums_taking *taking = user;
     struct sum *sum = value;
 
     if (taking->count == taking->most)
@@ -129,7 +129,7 @@ static bool leave_sum(void *user, void *value)
 uint32_t measured_sums_take(struct measured_sums *sums, struct store_measured *out, uint32_t most,
                             struct arena *arena)
 {
-    struct taking taking = {.out = out, .most = most, .arena = arena};
+    struct sums_taking taking = {.out = out, .most = most, .arena = arena};
 
     mutex_lock(&sums->lock);
     (void)map_retain(&sums->rows, &taking, leave_sum);

@@ -186,10 +186,10 @@ void usage_book_node_gone(struct usage_book *book, const char *name)
 
 /* --- reports --- */
 
-enum usage_sender usage_book_key(struct usage_book *book, struct text node,
+enum sender_state usage_book_key(struct usage_book *book, struct text node,
                                  char out[PUBLIC_KEY_TEXT_BYTES])
 {
-    enum usage_sender sender = USAGE_SENDER_UNKNOWN;
+    enum sender_state sender = USAGE_SENDER_UNKNOWN;
 
     mutex_lock(&book->lock);
     const struct usage_node *found = map_find(&book->nodes, node);
@@ -201,7 +201,7 @@ enum usage_sender usage_book_key(struct usage_book *book, struct text node,
     return sender;
 }
 
-struct taking {
+struct report_taking {
     struct usage_book *book;
     const struct measured_how *how;
     const struct measured *before;
@@ -222,7 +222,7 @@ static int64_t take_seconds(struct usage_node *node, uint32_t seconds, int64_t n
 
 /* False: the Node is gone, its key is another one now, or the number was taken. */
 static bool take_number(struct usage_book *book, const struct usage_report *report, const char *key,
-                        struct taking *taking)
+                        struct report_taking *taking)
 {
     const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
 
@@ -240,7 +240,7 @@ static bool take_number(struct usage_book *book, const struct usage_report *repo
 
 static void hear_fact(void *user, const struct measured_fact *fact)
 {
-    struct taking *taking = user;
+    struct report_taking *taking = user;
 
     measured_amounts_hear(&taking->amounts, fact);
     if (taking->how->fact != NULL)
@@ -249,7 +249,7 @@ static void hear_fact(void *user, const struct measured_fact *fact)
 
 static bool hear_idle(void *user, const struct measured_idle *idle)
 {
-    const struct taking *taking = user;
+    const struct report_taking *taking = user;
     const struct allocation_facts *pod = &idle->allocation->is;
     const struct store_idle change = {
         .node = pod->node->text,
@@ -312,7 +312,7 @@ bool usage_book_take(struct usage_book *book, const struct node *node, const cha
                      const struct usage_report *report, const struct measured_how *how,
                      uint32_t *out_unknown)
 {
-    struct taking taking = {
+    struct report_taking taking = {
         .book = book,
         .how = how,
         .amounts = {.sums = book->sums, .node = node, .until_ms = how->now_ms},

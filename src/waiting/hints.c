@@ -402,16 +402,16 @@ uint32_t hints_tentatives(struct hints *hints, struct text uid, int64_t now_ms,
 }
 
 /* Its best place: the milli of all its parts, GPU by GPU. */
-struct place {
+struct best_place {
     const struct node *node; /* NULL: not known */
     uint32_t milli[GPUS_PER_NODE_MAX];
 };
 
 /* Runs before the lock is taken: best belongs to the caller's arena and snapshot. */
 static void hints_place_of(const struct candidate *best, const struct request *request,
-                           struct place *out)
+                           struct best_place *out)
 {
-    *out = (struct place){.node = best != NULL ? best->node : NULL};
+    *out = (struct best_place){.node = best != NULL ? best->node : NULL};
     if (best == NULL)
         return;
     const struct placement *placement = best->placement;
@@ -428,7 +428,7 @@ static void hints_place_of(const struct candidate *best, const struct request *r
  * One tentative placement for each GPU, numbered from kept->offer.tentative on, so that they can be
  * dropped together.
  */
-static void note_place(struct hints *hints, struct kept *kept, const struct place *place)
+static void note_place(struct hints *hints, struct kept *kept, const struct best_place *place)
     REQUIRES(hints->lock)
 {
     must(!kept->offer.stands && kept->offer.tentatives == 0);
@@ -481,7 +481,7 @@ void hints_shortlisted(struct hints *hints, const struct asker *asker,
 {
     must(asker->request != NULL);
 
-    struct place place;
+    struct best_place place;
 
     hints_place_of(offered->best, asker->request, &place);
     mutex_lock(&hints->lock);

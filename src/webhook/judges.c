@@ -9,7 +9,7 @@
 #include "milligpu/run/metric.h"
 #include "milligpu/run/mutex.h"
 
-struct place {
+struct pooled_judge {
     bool taken;                  /* by a question, which may be about to make the judge */
     struct judge *judge;         /* NULL: none */
     uint64_t turn;               /* when it was given back last; 0: never, or none */
@@ -20,7 +20,7 @@ struct judges {
     struct mutex lock; /* guards the places, not the judges that are taken */
     uint32_t max;
     uint64_t turn; /* judges that were given back so far */
-    struct place place[JUDGES_MAX];
+    struct pooled_judge place[JUDGES_MAX];
 };
 
 struct judges *judges_new(uint32_t max)
@@ -47,12 +47,12 @@ void judges_free(struct judges *judges)
 }
 
 /* The free place whose judge was used last, or one without a judge; NULL: there is none. */
-static struct place *take_place(struct judges *judges) REQUIRES(judges->lock)
+static struct pooled_judge *take_place(struct judges *judges) REQUIRES(judges->lock)
 {
-    struct place *best = NULL;
+    struct pooled_judge *best = NULL;
 
     for (uint32_t i = 0; i < judges->max; i++) {
-        struct place *place = &judges->place[i];
+        struct pooled_judge *place = &judges->place[i];
         if (!place->taken && (best == NULL || place->turn > best->turn))
             best = place;
     }
@@ -68,16 +68,16 @@ static void drop_unused(struct judges *judges, bool needed, struct judge *out[JU
     REQUIRES(judges->lock)
 {
     for (uint32_t i = 0; i < judges->max; i++) {
-        struct place *place = &judges->place[i];
+        struct pooled_judge *place = &judges->place[i];
         must(place->turn <= judges->turn);
         if (place->taken || (needed && judges->turn - place->turn <= JUDGES_UNUSED))
             continue;
         out[i] = place->judge;
-        *place = (struct place){0};
+        *place = (struct pooled_judge){0};
     }
 }
 
-static struct judge *fill_place(struct judges *judges, struct place *place)
+static struct judge *fill_place(struct judges *judges, struct pooled_judge *place)
 {
     struct judge *judge = judge_new();
 
@@ -95,7 +95,7 @@ struct judge *judges_take(struct judges *judges, const struct snapshot *snapshot
     struct judge *judge = NULL;
 
     mutex_lock(&judges->lock);
-    struct place *place = needed ? take_place(judges) : NULL;
+    struct pooled_judge *place = needed ? take_place(judges) : NULL;
     if (place != NULL)
         judge = place->judge;
     drop_unused(judges, needed, unused);
@@ -115,7 +115,7 @@ void judges_give(struct judges *judges, struct judge *judge)
     const struct judge_counts now = judge_counts(judge);
     mutex_lock(&judges->lock);
     for (uint32_t i = 0; i < judges->max && !known; i++) {
-        struct place *place = &judges->place[i];
+        struct pooled_judge *place = &judges->place[i];
         known = place->taken && place->judge == judge;
         if (!known)
             continue;

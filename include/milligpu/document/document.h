@@ -1,6 +1,6 @@
 /*
- * document - a document that can be changed: the tree behind kubeconfigs, cluster files, stored objects,
- * and everything that milligpuctl reads and shows.
+ * document - a document that can be changed: the tree behind kubeconfigs, cluster files, stored
+ * objects, and everything that milligpuctl reads and shows.
  *
  * It is read from JSON or YAML, searched, merged, and written as JSON or YAML. Everything is in one
  * arena and is freed with it. A number keeps its digits as they were written. Every value knows its

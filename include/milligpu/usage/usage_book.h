@@ -60,12 +60,12 @@ void usage_book_resume(struct usage_book *book, const char *name,
                        const struct measured *take_measured, int64_t reported_ms);
 
 /* Of any thread. */
-enum usage_sender {
+enum sender_state {
     USAGE_SENDER_UNKNOWN, /* there is no such Node */
     USAGE_SENDER_KEYLESS, /* it shows no key that could be one */
     USAGE_SENDER_KEYED,
 };
-enum usage_sender usage_book_key(struct usage_book *book, struct text node,
+enum sender_state usage_book_key(struct usage_book *book, struct text node,
                                  char out[PUBLIC_KEY_TEXT_BYTES]);
 
 /*

@@ -14,7 +14,7 @@
 
 enum { MOVES_DEFAULT = 10, MIN_GAIN_DEFAULT = 100 };
 
-struct asking {
+struct defrag_call {
     struct pod_cache *pods;
     struct pod_record *record; /* of the last pod that was asked about */
 };
@@ -29,7 +29,7 @@ static bool is_same_pod(const struct pod_record *record, const struct allocation
 
 static const struct request *request_of_pod(void *user, const struct allocation *pod)
 {
-    struct asking *asking = user;
+    struct defrag_call *asking = user;
 
     pod_record_free(asking->record);
     asking->record = pod_cache_copy(asking->pods, pod->is.namespace, pod->is.name);
@@ -41,7 +41,7 @@ static const struct request *request_of_pod(void *user, const struct allocation 
 static void write_defrag_plan(struct api_call *call, const struct snapshot *snapshot)
 {
     const char *min_gain = call->value[PARAMETER_minGain];
-    struct asking asking = {.pods = call->app->pod_cache};
+    struct defrag_call asking = {.pods = call->app->pod_cache};
     const struct defrag_question question = {
         .snapshot = snapshot,
         .moves = call->value[PARAMETER_limit] != NULL ? call->limit : MOVES_DEFAULT,

@@ -1138,7 +1138,7 @@ static const char *const setting_help[] = {
 #undef SETTING
 };
 
-struct setting {
+struct doctor_setting {
     const struct settings_set *set;
     enum setting_id id;
 };
@@ -1156,7 +1156,7 @@ static struct text api_doctor_bare(const char *value)
 /* No setting holds a secret: keys and tokens are files, and only their names are shown here. */
 static void encode_setting(struct json_writer *json, const struct api_item *item)
 {
-    const struct setting *setting = item->what;
+    const struct doctor_setting *setting = item->what;
     char value[4096];
 
     must((size_t)setting->id < ARRAY_LEN(setting_help));
@@ -1177,12 +1177,12 @@ static void encode_setting(struct json_writer *json, const struct api_item *item
 void api_settings(struct api_call *call)
 {
     const struct settings_set *set = atomic_load(&call->app->set);
-    struct setting *setting = arena_array(&call->arena, SETTINGS, sizeof *setting);
+    struct doctor_setting *setting = arena_array(&call->arena, SETTINGS, sizeof *setting);
     struct api_list list = {0};
 
     must(set != NULL);
     for (int id = 0; id < SETTINGS; id++) {
-        setting[id] = (struct setting){set, (enum setting_id)id};
+        setting[id] = (struct doctor_setting){set, (enum setting_id)id};
         /* The order of the table is more useful than the alphabet. */
         api_list_add(call, &list, arena_printf(&call->arena, "%03d", id), &setting[id], NULL);
     }

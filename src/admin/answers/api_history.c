@@ -28,7 +28,7 @@ enum {
 };
 
 /* Rows that outlive the store's callback. */
-struct past {
+struct past_rows {
     struct api_call *call;
     struct history_row *row;
     size_t count;
@@ -41,7 +41,7 @@ struct past {
  */
 static void api_history_keep(void *user, const struct history_row *row)
 {
-    struct past *past = user;
+    struct past_rows *past = user;
     struct arena *arena = &past->call->arena;
 
     must(row->uid != NULL && row->state != NULL);
@@ -58,7 +58,7 @@ static void api_history_keep(void *user, const struct history_row *row)
     kept->state = arena_copy(arena, text_of(row->state));
 }
 
-static void past_done(struct past *past)
+static void past_done(struct past_rows *past)
 {
     xfree(past->row);
     past->count = 0;
@@ -167,7 +167,8 @@ static int64_t read_at(const struct api_call *call)
 /* --- memory over a share --- */
 
 /* The row of this pod and GPU; else the first of this pod, which may name the GPU otherwise. */
-static struct history_row *row_of_over(const struct past *past, const struct history_over *over)
+static struct history_row *row_of_over(const struct past_rows *past,
+                                       const struct history_over *over)
 {
     struct history_row *first = NULL;
 
@@ -187,7 +188,7 @@ static struct history_row *row_of_over(const struct past *past, const struct his
 /* The oldest are left out where there are too many. */
 static void keep_over(void *user, const struct history_over *over)
 {
-    struct past *past = user;
+    struct past_rows *past = user;
     struct arena *arena = &past->call->arena;
     struct history_row *row = row_of_over(past, over);
 
@@ -204,7 +205,7 @@ static void keep_over(void *user, const struct history_over *over)
     kept->how = arena_copy(arena, text_of(over->how));
 }
 
-static bool look_for_overs(struct past *past, const struct store_history_query *of)
+static bool look_for_overs(struct past_rows *past, const struct store_history_query *of)
 {
     const struct store_overs_query query = {.namespace = of->namespace, .pod = of->pod};
     struct err err;
@@ -219,7 +220,7 @@ static bool look_for_overs(struct past *past, const struct store_history_query *
 
 /* --- whose history --- */
 
-static void write_rows(struct api_call *call, const struct past *past)
+static void write_rows(struct api_call *call, const struct past_rows *past)
 {
     const size_t shown = past->count < call->limit ? past->count : call->limit;
     struct json_writer json;
@@ -238,7 +239,7 @@ static void write_rows(struct api_call *call, const struct past *past)
     json_write_object_end(&json);
 }
 
-static bool api_history_look(struct past *past, const struct store_history_query *query)
+static bool api_history_look(struct past_rows *past, const struct store_history_query *query)
 {
     struct err err;
 
@@ -250,7 +251,8 @@ static bool api_history_look(struct past *past, const struct store_history_query
 }
 
 /* Works without a snapshot, too: then the name is taken apart by its form alone. */
-static bool look_for_gpu(struct past *past, struct store_history_query *query, const char *asked)
+static bool look_for_gpu(struct past_rows *past, struct store_history_query *query,
+                         const char *asked)
 {
     struct gpu_names names = {0};
 
@@ -262,7 +264,8 @@ static bool look_for_gpu(struct past *past, struct store_history_query *query, c
     return api_history_look(past, query);
 }
 
-static bool look_for_pod(struct past *past, struct store_history_query *query, const char *asked)
+static bool look_for_pod(struct past_rows *past, struct store_history_query *query,
+                         const char *asked)
 {
     const char *slash = strchr(asked, '/');
 
@@ -279,7 +282,7 @@ void api_history(struct api_call *call)
     const char *pod = call->value[PARAMETER_pod];
     /* One more than is shown tells whether there is more. */
     struct store_history_query query = {.limit = call->limit + 1};
-    struct past past = {.call = call};
+    struct past_rows past = {.call = call};
 
     must(call->limit > 0);
     if ((gpu == NULL) == (pod == NULL)) {
@@ -301,7 +304,7 @@ int api_history_last(struct api_call *call, const char *namespace, const char *n
 {
     const struct store_history_query query = {
         .namespace = namespace, .pod = name, .limit = GPUS_PER_NODE_MAX};
-    struct past past = {.call = call};
+    struct past_rows past = {.call = call};
     size_t rows = 0;
 
     must(namespace != NULL && name != NULL);
@@ -331,7 +334,7 @@ static bool api_history_is_wanted(const struct api_call *call, const struct hist
 }
 
 /* Rows of one allocation stand side by side; how many are there from here on? */
-static size_t api_history_span(const struct past *past, size_t from)
+static size_t api_history_span(const struct past_rows *past, size_t from)
 {
     const struct history_row *first = &past->row[from];
     size_t count = 1;
@@ -348,7 +351,7 @@ static size_t api_history_span(const struct past *past, size_t from)
  * behind the last one that was judged, so the next look begins there.
  */
 static size_t write_released(struct json_writer *json, struct api_call *call,
-                             const struct past *past, size_t room, uint64_t *before)
+                             const struct past_rows *past, size_t room, uint64_t *before)
 {
     const bool last = past->count < SCAN_ROWS;
     size_t written = 0;
@@ -376,7 +379,7 @@ static size_t write_released(struct json_writer *json, struct api_call *call,
 void api_allocations_released(struct api_call *call)
 {
     struct store_history_query query = {.limit = SCAN_ROWS};
-    struct past past = {.call = call};
+    struct past_rows past = {.call = call};
     size_t written = 0;
     bool more = true;
     struct json_writer json;

@@ -20,7 +20,7 @@ static const char *const kinds[] = {"nvidia.com/gpu", "k8s.device-plugin.nvidia.
 static_assert(ARRAY_LEN(kinds) == CDI_KINDS, "each kind has its name");
 
 /* A file of a folder. */
-struct entry {
+struct cdi_entry {
     char *name;
     uint32_t folder; /* of cdi.folder: its priority */
     struct stat stat;
@@ -34,7 +34,7 @@ struct cdi {
     uint32_t folders;
     char *folder[CDI_FOLDERS_MAX];
     uint32_t entries;
-    struct entry *entry[CDI_FILES_MAX];
+    struct cdi_entry *entry[CDI_FILES_MAX];
     uint32_t left_out; /* files beyond CDI_FILES_MAX */
 };
 
@@ -55,7 +55,7 @@ struct cdi *cdi_new(const char *const folder[], uint32_t folders)
     return cdi;
 }
 
-static void entry_free(struct entry *entry)
+static void entry_free(struct cdi_entry *entry)
 {
     if (entry == NULL)
         return;
@@ -82,7 +82,7 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-static void keep_names(struct entry *entry, const struct cdi_spec *spec)
+static void keep_names(struct cdi_entry *entry, const struct cdi_spec *spec)
 {
     struct strbuf names;
 
@@ -98,7 +98,7 @@ static void keep_names(struct entry *entry, const struct cdi_spec *spec)
     entry->names = strbuf_steal(&names);
 }
 
-static int read_entry(struct entry *entry, const char *file, struct err *err)
+static int read_entry(struct cdi_entry *entry, const char *file, struct err *err)
 {
     CLEANUP(xfreep) char *bytes = NULL;
     CLEANUP(arena_done) struct arena arena;
@@ -117,10 +117,10 @@ static int read_entry(struct entry *entry, const char *file, struct err *err)
     return 0;
 }
 
-static struct entry *entry_new(const struct cdi *cdi, uint32_t folder, const char *name,
-                               const struct stat *stat)
+static struct cdi_entry *entry_new(const struct cdi *cdi, uint32_t folder, const char *name,
+                                   const struct stat *stat)
 {
-    struct entry *entry = xcalloc(1, sizeof *entry);
+    struct cdi_entry *entry = xcalloc(1, sizeof *entry);
     struct strbuf file;
     struct err err;
 
@@ -137,11 +137,11 @@ static struct entry *entry_new(const struct cdi *cdi, uint32_t folder, const cha
 }
 
 /* The entry of before, taken out of it, if the file is the same. */
-static struct entry *take_known(struct cdi *before, uint32_t folder, const char *name,
-                                const struct stat *stat)
+static struct cdi_entry *take_known(struct cdi *before, uint32_t folder, const char *name,
+                                    const struct stat *stat)
 {
     for (uint32_t i = 0; i < before->entries; i++) {
-        struct entry *entry = before->entry[i];
+        struct cdi_entry *entry = before->entry[i];
         if (entry != NULL && entry->folder == folder && strcmp(entry->name, name) == 0 &&
             is_same_file(&entry->stat, stat))
             return STEAL(before->entry[i]);
@@ -172,7 +172,7 @@ static void look_at_folder(struct cdi *cdi, struct cdi *before, uint32_t folder)
             cdi->left_out++;
             continue;
         }
-        struct entry *entry = take_known(before, folder, file->d_name, &stat);
+        struct cdi_entry *entry = take_known(before, folder, file->d_name, &stat);
         if (entry == NULL)
             entry = entry_new(cdi, folder, file->d_name, &stat);
         cdi->entry[cdi->entries++] = entry;
@@ -206,7 +206,7 @@ uint32_t cdi_skipped(const struct cdi *cdi, const char **why)
     return count;
 }
 
-static bool has_name(const struct entry *entry, const char *name)
+static bool has_name(const struct cdi_entry *entry, const char *name)
 {
     const size_t len = strlen(name) + 1;
 
@@ -218,13 +218,13 @@ static bool has_name(const struct entry *entry, const char *name)
 
 /* Rules 1 and 2. *clash: two files of one folder have it, if so. */
 static bool is_resolved(const struct cdi *cdi, enum cdi_kind kind, const char *uuid,
-                        const struct entry *clash[2])
+                        const struct cdi_entry *clash[2])
 {
-    const struct entry *of_folder[CDI_FOLDERS_MAX] = {NULL};
+    const struct cdi_entry *of_folder[CDI_FOLDERS_MAX] = {NULL};
     bool is_named = false;
 
     for (uint32_t i = 0; i < cdi->entries; i++) {
-        const struct entry *entry = cdi->entry[i];
+        const struct cdi_entry *entry = cdi->entry[i];
         if (entry->kind != kind || !has_name(entry, uuid))
             continue;
         if (of_folder[entry->folder] != NULL) {
@@ -239,7 +239,7 @@ static bool is_resolved(const struct cdi *cdi, enum cdi_kind kind, const char *u
 }
 
 /* For whoever owns the pod and whoever owns the node. */
-static int refuse(const struct cdi *cdi, const char *uuid, const struct entry *const clash[2],
+static int refuse(const struct cdi *cdi, const char *uuid, const struct cdi_entry *const clash[2],
                   struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf more;
@@ -264,7 +264,7 @@ static int refuse(const struct cdi *cdi, const char *uuid, const struct entry *c
 /* NULL: the kind names all of them. Else one that it does not. */
 static const char *first_unnamed(const struct cdi *cdi, enum cdi_kind kind,
                                  const char *const uuid[], uint32_t uuids,
-                                 const struct entry *clash[2])
+                                 const struct cdi_entry *clash[2])
 {
     for (uint32_t i = 0; i < uuids; i++)
         if (!is_resolved(cdi, kind, uuid[i], clash))
@@ -275,7 +275,7 @@ static const char *first_unnamed(const struct cdi *cdi, enum cdi_kind kind,
 int cdi_find(struct cdi *cdi, const char *const uuid[], uint32_t uuids, enum cdi_kind *out,
              struct err *err)
 {
-    const struct entry *clash[2] = {NULL, NULL};
+    const struct cdi_entry *clash[2] = {NULL, NULL};
     const char *unnamed = NULL;
 
     must(uuids > 0);
@@ -294,7 +294,7 @@ int cdi_find(struct cdi *cdi, const char *const uuid[], uint32_t uuids, enum cdi
 
 uint32_t cdi_named(struct cdi *cdi, const char *const uuid[], uint32_t uuids, enum cdi_kind *out)
 {
-    const struct entry *clash[2];
+    const struct cdi_entry *clash[2];
     uint32_t named = 0;
 
     *out = CDI_KINDS;

@@ -24,7 +24,7 @@ const char *gpus_annotation_health(enum gpu_health health)
 }
 
 /* The GPUs to write, and under which index each. */
-struct places {
+struct gpu_indexes {
     const char *const *held; /* by the reading's order, like the next one */
     const char *const *why;
     uint32_t count;
@@ -32,7 +32,7 @@ struct places {
     uint32_t index[GPUS_PER_NODE_MAX];
 };
 
-static bool is_taken(const struct places *places, uint32_t index)
+static bool is_taken(const struct gpu_indexes *places, uint32_t index)
 {
     for (uint32_t i = 0; i < places->count; i++)
         if (places->index[i] == index)
@@ -41,7 +41,7 @@ static bool is_taken(const struct places *places, uint32_t index)
 }
 
 /* Keeps the order of the index. */
-static void add_place(struct places *places, uint32_t gpu, uint32_t index)
+static void add_place(struct gpu_indexes *places, uint32_t gpu, uint32_t index)
 {
     must(places->count < GPUS_PER_NODE_MAX);
     must(!is_taken(places, index));
@@ -61,7 +61,7 @@ static bool is_there(const struct gpu_state *gpu)
 }
 
 /* GPUs that are there come first: theirs are the true indexes. */
-static void find_places(const struct gpu_reading *reading, bool there, struct places *places)
+static void find_places(const struct gpu_reading *reading, bool there, struct gpu_indexes *places)
 {
     for (uint32_t i = 0; i < reading->gpus; i++) {
         const struct gpu_state *gpu = &reading->gpu[i];
@@ -85,7 +85,7 @@ static bool are_linked(const struct gpu_reading *reading, uint32_t a, uint32_t b
  * node would be more than an annotation may have.
  */
 static void write_peers(struct strbuf *out, const struct gpu_reading *reading,
-                        const struct places *places, uint32_t place)
+                        const struct gpu_indexes *places, uint32_t place)
 {
     const char *separator = "";
 
@@ -117,7 +117,7 @@ static void write_illness(struct strbuf *out, const struct gpu_state *gpu, const
 }
 
 static void write_gpu(struct strbuf *out, const struct gpu_reading *reading,
-                      const struct places *places, uint32_t place)
+                      const struct gpu_indexes *places, uint32_t place)
 {
     const struct gpu_state *gpu = &reading->gpu[places->gpu[place]];
 
@@ -141,7 +141,7 @@ static void write_gpu(struct strbuf *out, const struct gpu_reading *reading,
 bool gpus_annotation_write(const struct gpu_reading *reading, const char *const *held,
                            const char *const *why, struct strbuf *out)
 {
-    struct places places = {.held = held, .why = why};
+    struct gpu_indexes places = {.held = held, .why = why};
 
     must(reading->gpus <= GPUS_PER_NODE_MAX);
     if (reading->status != NVML_READY && reading->gpus == 0)

@@ -18,33 +18,33 @@
 
 enum { ROW_BYTES = 2048 }; /* of the first chunk of a row's memory: most rows fit */
 
-struct row {
+struct container_row {
     struct arena arena; /* holds what the facts point to */
     struct container_facts facts;
     struct container_gpu *gpu; /* those of the facts */
 };
 
-struct table {
+struct container_table {
     uint32_t count;
     uint32_t left_out[CONTAINER_RIGHTS];
-    struct row *row[NODE_CONTAINERS_MAX];
+    struct container_row *row[NODE_CONTAINERS_MAX];
 };
 
 struct containers {
     struct mutex lock; /* guards the following */
     bool is_complete;
     uint64_t number;
-    struct table *shown;
-    struct table *listed; /* NULL: no list has begun; of the main thread */
+    struct container_table *shown;
+    struct container_table *listed; /* NULL: no list has begun; of the main thread */
 };
 
-static void row_free(struct row *row)
+static void row_free(struct container_row *row)
 {
     arena_done(&row->arena);
     xfree(row);
 }
 
-static void table_free(struct table *table)
+static void table_free(struct container_table *table)
 {
     if (table == NULL)
         return;
@@ -85,7 +85,7 @@ void containers_complete(struct containers *containers)
 {
     must(containers->listed != NULL);
 
-    struct table *before = containers->shown;
+    struct container_table *before = containers->shown;
     mutex_lock(&containers->lock);
     containers->shown = containers->listed;
     containers->is_complete = true;
@@ -109,7 +109,7 @@ void containers_lost(struct containers *containers)
 /* --- which GPUs --- */
 
 /* A GPU is taken once, however often it is named. */
-static void take_gpu(struct row *row, struct text name, const struct pod_share *share)
+static void take_gpu(struct container_row *row, struct text name, const struct pod_share *share)
 {
     struct container_facts *facts = &row->facts;
 
@@ -124,7 +124,7 @@ static void take_gpu(struct row *row, struct text name, const struct pod_share *
                                                      .mib = share != NULL ? share->mib : 0};
 }
 
-static void take_name(struct row *row, struct text name)
+static void take_name(struct container_row *row, struct text name)
 {
     if (device_is_uuid(name) || device_is_index(name))
         take_gpu(row, name, NULL);
@@ -160,7 +160,7 @@ static bool is_management(const struct nri_pod *pod, const struct nri_container 
     return is_privileged(container) || is_annotated(pod);
 }
 
-static uint32_t count_nodes(struct row *row, const struct nri_container *container)
+static uint32_t count_nodes(struct container_row *row, const struct nri_container *container)
 {
     uint32_t count = 0;
 
@@ -170,7 +170,7 @@ static uint32_t count_nodes(struct row *row, const struct nri_container *contain
 }
 
 /* The devices for which kubelet asked. */
-static void take_devices(struct row *row, const struct nri_pod *pod,
+static void take_devices(struct container_row *row, const struct nri_pod *pod,
                          const struct nri_container *container)
 {
     bool by_node = false; /* a name does not say which GPU */
@@ -196,7 +196,7 @@ static void take_devices(struct row *row, const struct nri_pod *pod,
 }
 
 /* Of a variable that is there twice, the runtime takes the last. */
-static void take_variable(struct row *row, const struct nri_container *container)
+static void take_variable(struct container_row *row, const struct nri_container *container)
 {
     static const char name[] = "NVIDIA_VISIBLE_DEVICES=";
     struct text rest = {"", 0};
@@ -210,14 +210,14 @@ static void take_variable(struct row *row, const struct nri_container *container
         take_name(row, text_trim(one));
 }
 
-static void begin_gpus(struct row *row)
+static void begin_gpus(struct container_row *row)
 {
     row->gpu = arena_array(&row->arena, CONTAINER_GPUS_MAX, sizeof *row->gpu);
     row->facts.gpu = row->gpu;
     row->facts.gpus = 0;
 }
 
-static void take_gpus(struct row *row, const struct nri_pod *pod,
+static void take_gpus(struct container_row *row, const struct nri_pod *pod,
                       const struct nri_container *container, const struct grant *grant)
 {
     begin_gpus(row);
@@ -241,10 +241,10 @@ static void take_gpus(struct row *row, const struct nri_pod *pod,
 /* --- one container --- */
 
 /* NULL: it has no GPUs. */
-static struct row *row_new(const struct nri_pod *pod, const struct nri_container *container,
-                           const struct grant *grant)
+static struct container_row *
+row_new(const struct nri_pod *pod, const struct nri_container *container, const struct grant *grant)
 {
-    struct row *row = xcalloc(1, sizeof *row);
+    struct container_row *row = xcalloc(1, sizeof *row);
     struct container_facts *facts = &row->facts;
 
     arena_init_of(&row->arena, ROW_BYTES);
@@ -267,13 +267,13 @@ static struct row *row_new(const struct nri_pod *pod, const struct nri_container
 }
 
 /* The table that the main thread writes now. */
-static struct table *written(const struct containers *containers)
+static struct container_table *written(const struct containers *containers)
 {
     return containers->listed != NULL ? containers->listed : containers->shown;
 }
 
 /* A container may be made again before it is seen to end: all but the last of its rows have one. */
-static void mark_successors(struct table *table, const struct container_facts *of)
+static void mark_successors(struct container_table *table, const struct container_facts *of)
 {
     bool has = false;
 
@@ -287,12 +287,12 @@ static void mark_successors(struct table *table, const struct container_facts *o
 }
 
 /* Under the lock. */
-static void take_out(struct containers *containers, struct table *table, uint32_t at)
+static void take_out(struct containers *containers, struct container_table *table, uint32_t at)
     REQUIRES(containers->lock)
 {
     must(at < table->count);
 
-    struct row *row = table->row[at];
+    struct container_row *row = table->row[at];
     table->count--;
     memmove(&table->row[at], &table->row[at + 1], (table->count - at) * sizeof table->row[0]);
     mark_successors(table, &row->facts);
@@ -309,14 +309,14 @@ static bool is_same(const struct container_facts *facts, const struct nri_pod *p
 }
 
 /* One with shares may have whole what others share: it is missed by both sides. */
-static void count_left_out(struct table *table, const struct container_facts *facts)
+static void count_left_out(struct container_table *table, const struct container_facts *facts)
 {
     table->left_out[facts->right]++;
     if (facts->right == RIGHT_SHARE && facts->wholes > 0)
         table->left_out[RIGHT_KUBELET]++;
 }
 
-static bool has_room(const struct table *table, enum container_right right)
+static bool has_room(const struct container_table *table, enum container_right right)
 {
     static const uint32_t most[CONTAINER_RIGHTS] = {[RIGHT_SHARE] = NODE_SHARES_MAX,
                                                     [RIGHT_KUBELET] = NODE_KUBELETS_MAX,
@@ -329,7 +329,7 @@ static bool has_room(const struct table *table, enum container_right right)
     return count < most[right];
 }
 
-static void raise_pod_milli(struct row *row, const char *gpu, uint32_t now)
+static void raise_pod_milli(struct container_row *row, const char *gpu, uint32_t now)
 {
     for (uint32_t i = 0; i < row->facts.gpus; i++)
         if (strcmp(row->gpu[i].name, gpu) == 0 && row->gpu[i].pod_milli < now)
@@ -340,10 +340,10 @@ static void raise_pod_milli(struct row *row, const char *gpu, uint32_t now)
  * Under the lock. Records on the containers of the pod that run what they have together of the GPUs
  * of one of them.
  */
-static void note_pod(struct table *table, const struct container_facts *one)
+static void note_pod(struct container_table *table, const struct container_facts *one)
 {
     const struct container_facts *of[NODE_SHARES_MAX];
-    struct row *row[NODE_SHARES_MAX];
+    struct container_row *row[NODE_SHARES_MAX];
     uint32_t rows = 0;
 
     for (uint32_t i = 0; one->right == RIGHT_SHARE && i < table->count; i++) {
@@ -364,8 +364,8 @@ enum containers_added containers_add(struct containers *containers, const struct
                                      const struct nri_container *container,
                                      const struct grant *grant, enum container_right *out_right)
 {
-    struct table *table = written(containers);
-    struct row *row = row_new(pod, container, grant);
+    struct container_table *table = written(containers);
+    struct container_row *row = row_new(pod, container, grant);
     enum containers_added added = CONTAINERS_NO_GPUS;
 
     mutex_lock(&containers->lock);
@@ -398,7 +398,7 @@ enum containers_added containers_add(struct containers *containers, const struct
 }
 
 /* Returns table->count if there is none. */
-static uint32_t find(const struct table *table, struct text id)
+static uint32_t find(const struct container_table *table, struct text id)
 {
     uint32_t at = 0;
 
@@ -409,7 +409,7 @@ static uint32_t find(const struct table *table, struct text id)
 
 static void set_running(struct containers *containers, struct text id, bool is_running)
 {
-    struct table *table = written(containers);
+    struct container_table *table = written(containers);
     const uint32_t at = find(table, id);
 
     if (at == table->count)
@@ -438,7 +438,7 @@ void containers_stopped(struct containers *containers, struct text id)
 
 void containers_gone(struct containers *containers, struct text id)
 {
-    struct table *table = written(containers);
+    struct container_table *table = written(containers);
     const uint32_t at = find(table, id);
 
     if (at == table->count)
@@ -450,7 +450,7 @@ void containers_gone(struct containers *containers, struct text id)
 
 void containers_pod_gone(struct containers *containers, struct text sandbox)
 {
-    struct table *table = written(containers);
+    struct container_table *table = written(containers);
 
     mutex_lock(&containers->lock);
     for (uint32_t i = table->count; i > 0; i--)
@@ -498,7 +498,7 @@ void containers_copy(struct containers *containers, struct arena *arena,
                      struct containers_copy *out)
 {
     mutex_lock(&containers->lock);
-    const struct table *table = containers->shown;
+    const struct container_table *table = containers->shown;
     struct container_facts *container = arena_array(arena, table->count, sizeof *container);
     *out = (struct containers_copy){.is_complete = containers->is_complete,
                                     .number = containers->number,

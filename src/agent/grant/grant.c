@@ -168,7 +168,7 @@ void grant_judge(const struct grant_rules *rules, const struct nri_pod *pod, str
 
 /* --- what is changed --- */
 
-struct change {
+struct grant_change {
     struct arena *arena;
     const struct nri_container *container;
     struct nri_adjustment *out;
@@ -177,7 +177,7 @@ struct change {
 
 enum { ENV_MAX = 8, MPS_MOUNTS = 2 };
 
-static void set_env(struct change *change, const char *name, const char *value)
+static void set_env(struct grant_change *change, const char *name, const char *value)
 {
     struct nri_adjustment *out = change->out;
 
@@ -217,7 +217,7 @@ static struct pod_share least_of(const struct grant *grant)
  * is set to what was granted; the others are not touched. A client of MPS gets those of MPS in any
  * case; it has one GPU, which it sees as number 0.
  */
-static void override_limits(struct change *change, const struct grant *grant)
+static void override_limits(struct grant_change *change, const struct grant *grant)
 {
     const struct pod_share least = least_of(grant);
     const char *mib = arena_printf(change->arena, "%u", (unsigned)least.mib);
@@ -276,7 +276,7 @@ static int find_mps(const struct grant_rules *rules, const struct grant *grant,
     return rc;
 }
 
-static void add_mount(struct change *change, const char *destination, const char *source)
+static void add_mount(struct grant_change *change, const char *destination, const char *source)
 {
     static const struct text options[] = {TEXT("rbind"), TEXT("rw"), TEXT("nosuid"), TEXT("nodev"),
                                           TEXT("noexec")};
@@ -290,14 +290,14 @@ static void add_mount(struct change *change, const char *destination, const char
                                                    .option = options};
 }
 
-static void add_mps(struct change *change, const struct mps_place *place)
+static void add_mps(struct grant_change *change, const struct mps_place *place)
 {
     change->out->mount = arena_array(change->arena, MPS_MOUNTS, sizeof *change->out->mount);
     add_mount(change, MPS_FOLDER, place->pipe);
     add_mount(change, "/dev/shm", place->shm);
 }
 
-static int add_devices(struct change *change, const struct grant_rules *rules,
+static int add_devices(struct grant_change *change, const struct grant_rules *rules,
                        const struct grant *grant, struct err *err)
 {
     const char **gpu = arena_array(change->arena, grant->shares, sizeof *gpu);
@@ -326,7 +326,7 @@ int grant_adjust(const struct grant_rules *rules, struct grant *grant,
                  const struct nri_container *container, struct arena *arena,
                  struct nri_adjustment *out, struct err *err)
 {
-    struct change change = {arena, container, out, false};
+    struct grant_change change = {arena, container, out, false};
     struct mps_place place;
 
     *out = (struct nri_adjustment){0};

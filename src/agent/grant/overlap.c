@@ -12,7 +12,7 @@
 enum { NAMED_MAX = 3 }; /* pods in a refusal */
 
 /* The containers of a node as pointers. */
-struct view {
+struct container_list {
     uint32_t count;
     const struct container_facts *of[NODE_CONTAINERS_MAX];
 };
@@ -45,7 +45,7 @@ uint32_t overlap_of_pod(const struct container_facts *const *container, uint32_t
 }
 
 /* The most that a pod had of the GPU while those of its containers lived that live now. */
-static uint32_t most_of(const struct view *view, const char *uid, const char *gpu)
+static uint32_t most_of(const struct container_list *view, const char *uid, const char *gpu)
 {
     uint32_t most = 0;
 
@@ -59,7 +59,7 @@ static uint32_t most_of(const struct view *view, const char *uid, const char *gp
 }
 
 /* Is it the first container of its pod that lives on the GPU? */
-static bool is_first(const struct view *view, uint32_t at, const char *gpu)
+static bool is_first(const struct container_list *view, uint32_t at, const char *gpu)
 {
     bool first = share_of(view->of[at], gpu) != NULL;
 
@@ -69,7 +69,7 @@ static bool is_first(const struct view *view, uint32_t at, const char *gpu)
 }
 
 /* The pods that live on the GPU, other than this one: what they have together, and their names. */
-static uint32_t others_on(const struct view *view, const char *uid, const char *gpu,
+static uint32_t others_on(const struct container_list *view, const char *uid, const char *gpu,
                           struct strbuf *names)
 {
     uint32_t milli = 0;
@@ -93,8 +93,8 @@ static uint32_t others_on(const struct view *view, const char *uid, const char *
 }
 
 /* left_out: containers with shares that run and are not in the view */
-static int check_gpu(const struct view *view, const struct container_facts *facts, const char *gpu,
-                     uint32_t left_out, struct err *err)
+static int check_gpu(const struct container_list *view, const struct container_facts *facts,
+                     const char *gpu, uint32_t left_out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf names;
 
@@ -120,7 +120,7 @@ static int check_gpu(const struct view *view, const struct container_facts *fact
 
 int overlap_allow(const struct containers_copy *containers, struct text id, struct err *err)
 {
-    struct view view = {.count = containers->count};
+    struct container_list view = {.count = containers->count};
     const struct container_facts *facts = NULL;
 
     must(containers->count <= NODE_CONTAINERS_MAX);

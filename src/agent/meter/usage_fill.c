@@ -9,7 +9,7 @@
 #include "usage_kills.h"
 
 /* What the meter said at some time. */
-struct mark {
+struct usage_mark {
     struct arena arena;
     int64_t at_ms; /* monotonic */
     struct meter_copy copy;
@@ -18,15 +18,15 @@ struct mark {
 struct usage_fill {
     struct meter *meter;
     int64_t every_ms;
-    struct mark *older; /* the window begins here */
-    struct mark *newer;
-    struct mark *told; /* at the last report: which containers were over their memory */
+    struct usage_mark *older; /* the window begins here */
+    struct usage_mark *newer;
+    struct usage_mark *told; /* at the last report: which containers were over their memory */
     struct usage_kills kills;
 };
 
-static struct mark *mark_new(struct meter *meter)
+static struct usage_mark *mark_new(struct meter *meter)
 {
-    struct mark *mark = xcalloc(1, sizeof *mark);
+    struct usage_mark *mark = xcalloc(1, sizeof *mark);
 
     arena_init(&mark->arena);
     mark->at_ms = clock_ms();
@@ -34,7 +34,7 @@ static struct mark *mark_new(struct meter *meter)
     return mark;
 }
 
-static void mark_free(struct mark *mark)
+static void mark_free(struct usage_mark *mark)
 {
     if (mark == NULL)
         return;
@@ -183,7 +183,7 @@ void usage_fill_between(const struct meter_copy *then, const struct meter_copy *
 bool usage_fill_report(void *user, struct usage_report *out, struct arena *arena)
 {
     struct usage_fill *fill = user;
-    struct mark *now = mark_new(fill->meter);
+    struct usage_mark *now = mark_new(fill->meter);
 
     if (!now->copy.is_metering) {
         mark_free(now);
@@ -209,7 +209,7 @@ bool usage_fill_report(void *user, struct usage_report *out, struct arena *arena
 bool usage_fill_is_urgent(void *user)
 {
     struct usage_fill *fill = user;
-    struct mark *now = mark_new(fill->meter);
+    struct usage_mark *now = mark_new(fill->meter);
 
     usage_kills_note(&fill->kills, &now->copy);
     bool urgent = usage_kills_are_news(&fill->kills);

@@ -38,7 +38,7 @@ enum {
 
 enum state { STATE_DOWN, STATE_STARTING, STATE_UP, STATE_FAULT, STATE_SILENT, STATE_QUITTING };
 
-struct slot {
+struct mps_slot {
     enum state state;       /* under the lock, like the next one */
     char why[ERR_TEXT_MAX]; /* STATE_DOWN: what was wrong; "": nothing yet */
     struct mps_daemon daemon;
@@ -63,7 +63,7 @@ struct mps {
     enum mps_label label;
     bool leaves;
     uint32_t slots;
-    struct slot slot[GPUS_PER_NODE_MAX];
+    struct mps_slot slot[GPUS_PER_NODE_MAX];
 };
 
 static void wake(struct mps *mps)
@@ -72,7 +72,7 @@ static void wake(struct mps *mps)
 }
 
 /* Of other threads, under the lock only. */
-static struct slot *slot_of(struct mps *mps, const char *gpu)
+static struct mps_slot *slot_of(struct mps *mps, const char *gpu)
 {
     for (uint32_t i = 0; i < mps->slots; i++)
         if (strcmp(mps->slot[i].daemon.gpu, gpu) == 0)
@@ -82,7 +82,7 @@ static struct slot *slot_of(struct mps *mps, const char *gpu)
 
 /* --- for the other threads --- */
 
-static int refuse(const struct slot *slot, const char *gpu, struct err *err)
+static int refuse(const struct mps_slot *slot, const char *gpu, struct err *err)
 {
     if (slot == NULL)
         return err_set(err, ERR_UNAVAILABLE,
@@ -111,7 +111,7 @@ int mps_place(struct mps *mps, const char *gpu, struct mps_place *out, struct er
     if (mps == NULL)
         return 0;
     mutex_lock(&mps->lock);
-    const struct slot *slot = slot_of(mps, gpu);
+    const struct mps_slot *slot = slot_of(mps, gpu);
     if (mps->label == LABEL_OFF)
         rc = 0;
     else if (mps->label == LABEL_UNKNOWN)
@@ -161,7 +161,7 @@ uint32_t mps_daemons(struct mps *mps, struct mps_process out[GPUS_PER_NODE_MAX])
 int mps_end_client(struct mps *mps, const char *gpu, uint32_t pid, int64_t wait_ms, struct err *err)
 {
     mutex_lock(&mps->lock);
-    struct slot *slot = slot_of(mps, gpu);
+    struct mps_slot *slot = slot_of(mps, gpu);
     const bool answers = slot != NULL && (slot->state == STATE_UP || slot->state == STATE_FAULT);
     mutex_unlock(&mps->lock);
     if (!answers)
@@ -200,7 +200,7 @@ void mps_leave(struct mps *mps, bool leaves)
 
 /* --- one daemon --- */
 
-static void become(struct mps *mps, struct slot *slot, enum state state, const char *why)
+static void become(struct mps *mps, struct mps_slot *slot, enum state state, const char *why)
 {
     mutex_lock(&mps->lock);
     slot->state = state;
@@ -209,13 +209,14 @@ static void become(struct mps *mps, struct slot *slot, enum state state, const c
     slot->since_ms = clock_ms();
 }
 
-static void tell(enum log_level level, const char *what, const struct slot *slot, const char *why)
+static void tell(enum log_level level, const char *what, const struct mps_slot *slot,
+                 const char *why)
 {
     log_write(level, what, log_str("gpu", slot->daemon.gpu), log_str("why", why));
 }
 
 /* Down, and started again later; each time after twice as long, until it was up for a while. */
-static void falls(struct mps *mps, struct slot *slot, const char *why)
+static void falls(struct mps *mps, struct mps_slot *slot, const char *why)
 {
     const bool held_out = slot->state != STATE_STARTING && slot->state != STATE_DOWN &&
                           clock_ms() - slot->since_ms >= AGAIN_MAX_MS;
@@ -229,7 +230,7 @@ static void falls(struct mps *mps, struct slot *slot, const char *why)
     slot->next_ms = clock_ms() + slot->wait_ms;
 }
 
-static void begin(struct mps *mps, struct slot *slot)
+static void begin(struct mps *mps, struct mps_slot *slot)
 {
     struct err err;
 
@@ -244,7 +245,7 @@ static void begin(struct mps *mps, struct slot *slot)
 }
 
 /* Is a server of it in the state FAULT? Negative: it does not answer. */
-static int ask_servers(struct mps *mps, struct slot *slot, bool *out_fault, struct err *err)
+static int ask_servers(struct mps *mps, struct mps_slot *slot, bool *out_fault, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf list;
     CLEANUP(strbuf_done) struct strbuf answer;
@@ -284,7 +285,7 @@ static bool has_clients(struct mps *mps, const char *gpu)
 }
 
 /* Its server recovers when all clients have ended; one that does not is replaced. */
-static void still_faulty(struct mps *mps, struct slot *slot)
+static void still_faulty(struct mps *mps, struct mps_slot *slot)
 {
     if (clock_ms() - slot->since_ms < LOOKS_MAX * mps->rules.ask_ms ||
         has_clients(mps, slot->daemon.gpu))
@@ -293,7 +294,7 @@ static void still_faulty(struct mps *mps, struct slot *slot)
     mps_daemon_signal(&slot->daemon, SIGKILL);
 }
 
-static void answered(struct mps *mps, struct slot *slot, bool fault)
+static void answered(struct mps *mps, struct mps_slot *slot, bool fault)
 {
     const enum state state = fault ? STATE_FAULT : STATE_UP;
 
@@ -312,7 +313,7 @@ static void answered(struct mps *mps, struct slot *slot, bool fault)
 }
 
 /* One that serves nobody is ended, and one that may have clients is left to them. */
-static void unanswered(struct mps *mps, struct slot *slot, const char *why)
+static void unanswered(struct mps *mps, struct mps_slot *slot, const char *why)
 {
     const bool was_up = slot->state == STATE_UP || slot->state == STATE_FAULT;
     const bool serves =
@@ -330,7 +331,7 @@ static void unanswered(struct mps *mps, struct slot *slot, const char *why)
     }
 }
 
-static void ask(struct mps *mps, struct slot *slot)
+static void ask(struct mps *mps, struct mps_slot *slot)
 {
     struct err err;
     bool fault;
@@ -346,7 +347,7 @@ static void ask(struct mps *mps, struct slot *slot)
         unanswered(mps, slot, err.text);
 }
 
-static void quit(struct mps *mps, struct slot *slot)
+static void quit(struct mps *mps, struct mps_slot *slot)
 {
     CLEANUP(strbuf_done) struct strbuf answer;
     struct err err;
@@ -365,7 +366,7 @@ static void quit(struct mps *mps, struct slot *slot)
     slot->next_ms = clock_ms() + QUIT_MS;
 }
 
-static void ended(struct mps *mps, struct slot *slot)
+static void ended(struct mps *mps, struct mps_slot *slot)
 {
     if (slot->state == STATE_QUITTING) {
         tell(LOG_INFO, "an MPS daemon has quit", slot, "it was told to");
@@ -381,14 +382,14 @@ static void ended(struct mps *mps, struct slot *slot)
                                         : "it ended: clients that ran have lost it");
 }
 
-static void show_process(struct mps *mps, struct slot *slot)
+static void show_process(struct mps *mps, struct mps_slot *slot)
 {
     mutex_lock(&mps->lock);
     slot->runs = (struct mps_process){(uint32_t)slot->daemon.pid, slot->daemon.began};
     mutex_unlock(&mps->lock);
 }
 
-static void slot_turn(struct mps *mps, struct slot *slot)
+static void slot_turn(struct mps *mps, struct mps_slot *slot)
 {
     if (slot->daemon.pidfd >= 0 && mps_daemon_ended(&slot->daemon))
         ended(mps, slot);
@@ -411,7 +412,7 @@ static void slot_turn(struct mps *mps, struct slot *slot)
 /* A daemon that an agent before this one left is found here, too: also where MPS is off now. */
 static void add_slot(struct mps *mps, const char *gpu)
 {
-    struct slot slot = {.state = STATE_DOWN};
+    struct mps_slot slot = {.state = STATE_DOWN};
     struct err err;
 
     if (mps->slots == GPUS_PER_NODE_MAX ||
@@ -443,7 +444,7 @@ static void choose(struct mps *mps)
         const struct gpu_state *gpu = &reading->gpu[i];
         if (slot_of(mps, gpu->uuid) == NULL)
             add_slot(mps, gpu->uuid);
-        struct slot *slot = slot_of(mps, gpu->uuid);
+        struct mps_slot *slot = slot_of(mps, gpu->uuid);
         if (slot == NULL)
             continue;
         const bool runs = slot->daemon.pidfd >= 0;
@@ -460,7 +461,7 @@ static void count(struct mps *mps)
     int64_t states[3] = {0};
 
     for (uint32_t i = 0; i < mps->slots; i++) {
-        const struct slot *slot = &mps->slot[i];
+        const struct mps_slot *slot = &mps->slot[i];
         if (slot->is_wanted || slot->daemon.pidfd >= 0)
             states[slot->state == STATE_UP ? 0 : slot->state == STATE_FAULT ? 1 : 2]++;
     }

@@ -308,7 +308,7 @@ int mps_daemon_start(struct mps_daemon *daemon, const char *shm, struct err *err
 
 /* --- questions --- */
 
-struct question {
+struct mps_question {
     int in[2];
     int out[2];
     pid_t pid;
@@ -321,7 +321,7 @@ static void close_end(int *fd)
     *fd = -1;
 }
 
-static void question_done(struct question *question)
+static void question_done(struct mps_question *question)
 {
     for (int i = 0; i < 2; i++) {
         close_end(&question->in[i]);
@@ -330,9 +330,9 @@ static void question_done(struct question *question)
 }
 
 static int question_put(const struct mps_daemon *daemon, const char *command,
-                        struct question *question, struct err *err)
+                        struct mps_question *question, struct err *err)
 {
-    *question = (struct question){.in = {-1, -1}, .out = {-1, -1}};
+    *question = (struct mps_question){.in = {-1, -1}, .out = {-1, -1}};
     if (pipe2(question->in, O_CLOEXEC) != 0 || pipe2(question->out, O_CLOEXEC) != 0)
         return err_set(err, ERR_IO, "no pipe: %s", strerrordesc_np(errno));
     const struct spawn spawn = {.in = question->in[0], .out = question->out[1]};
@@ -348,7 +348,7 @@ static int question_put(const struct mps_daemon *daemon, const char *command,
 }
 
 /* Until its output ends. */
-static int question_read(const struct question *question, int wake, int64_t until_ms,
+static int question_read(const struct mps_question *question, int wake, int64_t until_ms,
                          struct strbuf *out, struct err *err)
 {
     char bytes[512];
@@ -390,7 +390,7 @@ int mps_daemon_ask(struct mps_daemon *daemon, int wake, int64_t wait_ms, const c
                    struct strbuf *out, struct err *err)
 {
     const int64_t until_ms = clock_ms() + wait_ms;
-    struct question question;
+    struct mps_question question;
     int status = 0;
 
     if (daemon->asked != 0 && waitpid(daemon->asked, NULL, WNOHANG) == 0)

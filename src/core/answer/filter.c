@@ -24,7 +24,7 @@ struct tentative_index {
 };
 
 /* What is the same for every node name of one question. */
-struct asking {
+struct filter_call {
     const struct filter_question *question;
     struct policy_question policy; /* its node and slot are those of the name in turn */
     struct tentative_index index;
@@ -69,7 +69,7 @@ static void index_tentatives(const struct filter_question *question, struct aren
 }
 
 /* The node's room beside its tentative placements; false, and no room, if there are none. */
-static bool room_beside_tentatives(const struct asking *asking, const struct node *node,
+static bool room_beside_tentatives(const struct filter_call *asking, const struct node *node,
                                    struct room *room)
 {
     const struct tentative_index *index = &asking->index;
@@ -94,7 +94,7 @@ static bool room_beside_tentatives(const struct asking *asking, const struct nod
     return any;
 }
 
-static void count_work(struct asking *asking, const struct rank *rank)
+static void count_work(struct filter_call *asking, const struct rank *rank)
 {
     must(rank->work <= NODE_WORK_MAX);
     asking->steps += rank->steps;
@@ -102,7 +102,7 @@ static void count_work(struct asking *asking, const struct rank *rank)
 }
 
 /* Whether a request fits is decided without the tentative placements; they only affect the rank. */
-static enum reason filter_judge(struct asking *asking, struct candidate *candidate)
+static enum reason filter_judge(struct filter_call *asking, struct candidate *candidate)
 {
     const struct node *node = candidate->node;
     struct rank beside_tentatives;
@@ -126,7 +126,7 @@ static enum reason filter_judge(struct asking *asking, struct candidate *candida
 }
 
 /* The placement on the best candidate, which filter_judge() found to fit. */
-static void filter_place(struct asking *asking, struct candidate *best, struct placement *out)
+static void filter_place(struct filter_call *asking, struct candidate *best, struct placement *out)
 {
     struct rank rank;
     UNSET struct room room;
@@ -251,7 +251,7 @@ static uint32_t find_nodes(const struct filter_question *question, uint32_t firs
  * Judges every name, though only the best are kept: fitting counts them all, and where none fits
  * each name needs its reason.
  */
-static void ask_all(struct asking *asking, struct filter_answer *out)
+static void ask_all(struct filter_call *asking, struct filter_answer *out)
 {
     const struct filter_question *question = asking->question;
     const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
@@ -314,7 +314,7 @@ static void ask_held(const struct filter_question *question, struct placement *p
 void filter_ask(const struct filter_question *question, struct arena *arena,
                 struct filter_answer *out)
 {
-    UNSET struct asking asking;
+    UNSET struct filter_call asking;
     const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
     struct placement *placement = arena_alloc(arena, sizeof *placement);
 

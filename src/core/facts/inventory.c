@@ -21,7 +21,7 @@ enum { QUOTE_MAX = 48 };
 enum { INDEX_MAX = UINT16_MAX, NUMA_MAX = INT16_MAX };
 static_assert((int)GPUS_PER_NODE_MAX <= (int)INDEX_MAX, "made-up indexes fit too");
 
-struct judge {
+struct inventory_reading {
     const struct node_facts *facts;
     const struct inventory_rules *rules;
     struct arena *arena;
@@ -33,7 +33,8 @@ struct judge {
  * could not be read, so those known before stay; the other problems mean that they are not ours to
  * share.
  */
-static void leave_out(struct judge *judge, enum inventory_problem problem, struct strbuf *buf)
+static void leave_out(struct inventory_reading *judge, enum inventory_problem problem,
+                      struct strbuf *buf)
 {
     must(problem != PROBLEM_NONE);
     must(judge->out->problem == PROBLEM_NONE); /* the first error ends the parse */
@@ -87,7 +88,7 @@ static bool agent_names_gpus(const struct node_facts *facts)
 }
 
 /* Where MIG or another way of sharing hands out a GPU, its milli would be granted a second time. */
-static bool leave_out_partitioned(struct judge *judge)
+static bool leave_out_partitioned(struct inventory_reading *judge)
 {
     const struct node_facts *facts = judge->facts;
     const bool mig = says_yes(facts->label_mig);
@@ -108,7 +109,7 @@ static bool leave_out_partitioned(struct judge *judge)
  * These exclude a node whatever source names its GPUs: NVIDIA's operator binds them to the driver
  * of virtual machines, or the device plugin renamed its resource because it hands out parts.
  */
-static bool leave_out_given_away(struct judge *judge)
+static bool leave_out_given_away(struct inventory_reading *judge)
 {
     const struct node_facts *facts = judge->facts;
     const bool machines = text_starts(text_of(facts->label_workload), "vm-");
@@ -134,7 +135,7 @@ static bool leave_out_given_away(struct judge *judge)
     return true;
 }
 
-static bool leave_out_limit(struct judge *judge, const char *field, uint64_t gpus)
+static bool leave_out_limit(struct inventory_reading *judge, const char *field, uint64_t gpus)
 {
     must(field != NULL);
     must(judge->out->gpus == 0);
@@ -168,7 +169,7 @@ static const char *inventory_model_of(struct arena *arena, const char *given)
  * Unique in the cluster, because the name of a node contains no '/'. Made for each GPU of each
  * heartbeat, so not by printf.
  */
-static const char *made_up_id(const struct judge *judge, uint32_t index)
+static const char *made_up_id(const struct inventory_reading *judge, uint32_t index)
 {
     CLEANUP(strbuf_done) struct strbuf id;
 
@@ -182,7 +183,7 @@ static const char *made_up_id(const struct judge *judge, uint32_t index)
 }
 
 /* GPUs known only by a number: all equal, except that the last one may be a part of one. */
-static void inventory_make_up(struct judge *judge, uint32_t whole, uint32_t last_milli)
+static void inventory_make_up(struct inventory_reading *judge, uint32_t whole, uint32_t last_milli)
 {
     struct inventory *out = judge->out;
     must(out->gpus == 0);
@@ -206,7 +207,7 @@ static void inventory_make_up(struct judge *judge, uint32_t whole, uint32_t last
 }
 
 /* Always returns false, for `return`. */
-static bool leave_out_entry(struct judge *judge, uint32_t entry, const char *what)
+static bool leave_out_entry(struct inventory_reading *judge, uint32_t entry, const char *what)
 {
     struct strbuf buf;
     must(what != NULL);
@@ -231,7 +232,7 @@ static bool is_id(struct text id)
 }
 
 /* An entry may spell out this node's own made-up id, but only at the matching index. */
-static bool id_suits_index(const struct judge *judge, const struct gpu_facts *gpu)
+static bool id_suits_index(const struct inventory_reading *judge, const struct gpu_facts *gpu)
 {
     const struct text node = text_of(judge->facts->name);
     const struct text id = text_of(gpu->id);
@@ -244,7 +245,7 @@ static bool id_suits_index(const struct judge *judge, const struct gpu_facts *gp
 }
 
 /* Read one entry of the annotation. False: all GPUs are left out. */
-static bool check_entry(struct judge *judge, uint32_t entry)
+static bool check_entry(struct inventory_reading *judge, uint32_t entry)
 {
     const struct gpu_facts *gpu = &judge->facts->gpu[entry];
     must(entry < judge->facts->gpus);
@@ -270,7 +271,7 @@ static bool check_entry(struct judge *judge, uint32_t entry)
 }
 
 /* No two entries name the same GPU. */
-static bool inventory_check_distinct(struct judge *judge, uint32_t entry)
+static bool inventory_check_distinct(struct inventory_reading *judge, uint32_t entry)
 {
     const struct gpu_facts *gpu = judge->facts->gpu;
     must(entry < judge->facts->gpus);
@@ -363,7 +364,8 @@ static const char *read_hold(const char *word)
 }
 
 /* For people: whoever wrote it may have written anything. NULL: nothing is said. */
-static const char *read_illness(const struct judge *judge, const struct gpu_facts *given)
+static const char *read_illness(const struct inventory_reading *judge,
+                                const struct gpu_facts *given)
 {
     enum { REASON_SHOWN = 128, SINCE_SHOWN = 40 };
     char reason[REASON_SHOWN];
@@ -382,8 +384,8 @@ static const char *read_illness(const struct judge *judge, const struct gpu_fact
 }
 
 /* An entry may be known by its made-up id alone: then it has no second name. */
-static void inventory_copy_entry(const struct judge *judge, const struct gpu_facts *given,
-                                 struct gpu_facts *gpu)
+static void inventory_copy_entry(const struct inventory_reading *judge,
+                                 const struct gpu_facts *given, struct gpu_facts *gpu)
 {
     const char *made_up = made_up_id(judge, given->index);
     must(given->milli >= 1 && given->milli <= GPU_MILLI);
@@ -402,7 +404,7 @@ static void inventory_copy_entry(const struct judge *judge, const struct gpu_fac
 }
 
 /* All entries or none: with half of them, the other GPUs would seem to be gone. */
-static void inventory_take_annotation(struct judge *judge)
+static void inventory_take_annotation(struct inventory_reading *judge)
 {
     const struct node_facts *facts = judge->facts;
     struct inventory *out = judge->out;
@@ -422,7 +424,7 @@ static void inventory_take_annotation(struct judge *judge)
     must(out->gpus < 2 || out->gpu[0].index < out->gpu[1].index);
 }
 
-static void take_label(struct judge *judge, uint64_t count)
+static void take_label(struct inventory_reading *judge, uint64_t count)
 {
     must(judge->facts->label_count != NULL);
     must(count <= INT64_MAX);
@@ -433,7 +435,7 @@ static void take_label(struct judge *judge, uint64_t count)
 }
 
 /* More than 1000 milli for each GPU, or implausibly little: the author used another unit. */
-static bool leave_out_foreign(struct judge *judge, uint64_t milli)
+static bool leave_out_foreign(struct inventory_reading *judge, uint64_t milli)
 {
     static const uint64_t least_milli = 100;
     uint64_t count = 0;
@@ -457,7 +459,7 @@ static bool leave_out_foreign(struct judge *judge, uint64_t milli)
 }
 
 /* The last source, and the only one whose unit another program may have chosen. */
-static void take_allocatable(struct judge *judge)
+static void take_allocatable(struct inventory_reading *judge)
 {
     uint64_t milli = 0;
     must(judge->facts->allocatable_milli != NULL);
@@ -481,7 +483,7 @@ static void take_allocatable(struct judge *judge)
 }
 
 /* Report a label that should have been the source and cannot be read. */
-static void leave_out_label(struct judge *judge)
+static void leave_out_label(struct inventory_reading *judge)
 {
     struct strbuf buf;
     must(judge->facts->label_count != NULL);
@@ -495,7 +497,7 @@ static void leave_out_label(struct judge *judge)
     leave_out(judge, PROBLEM_AMOUNT, &buf);
 }
 
-static void leave_out_unreadable(struct judge *judge, enum inventory_source source,
+static void leave_out_unreadable(struct inventory_reading *judge, enum inventory_source source,
                                  const char *what, const char *why)
 {
     struct strbuf buf;
@@ -512,7 +514,7 @@ static void leave_out_unreadable(struct judge *judge, enum inventory_source sour
  * Chooses the best source there is. What cannot be read comes first: a broken annotation must not
  * give way to a label, which may count other GPUs.
  */
-static void take_source(struct judge *judge)
+static void take_source(struct inventory_reading *judge)
 {
     const struct node_facts *facts = judge->facts;
     const bool shown = facts->capacity_milli != NULL || facts->allocatable_milli != NULL;
@@ -537,7 +539,8 @@ static void take_source(struct judge *judge)
 }
 
 /* After all, its GPUs are not ours to share. */
-static void take_back(struct judge *judge, enum inventory_problem problem, struct strbuf *buf)
+static void take_back(struct inventory_reading *judge, enum inventory_problem problem,
+                      struct strbuf *buf)
 {
     must(judge->out->gpus <= GPUS_PER_NODE_MAX);
     must(buf->len > 0);
@@ -569,7 +572,7 @@ static struct whole read_whole(const struct node_facts *facts)
  * Time-slicing and MPS multiply what the device plugin offers, also where labels do not say so: a
  * feature discovery that was started before the plugin's configuration changed shows replicas of 1.
  */
-static void judge_units(struct judge *judge, const struct whole *whole)
+static void judge_units(struct inventory_reading *judge, const struct whole *whole)
 {
     struct inventory *out = judge->out;
     uint64_t known = 0;
@@ -601,7 +604,7 @@ static bool has_gpu_labels(const struct node_facts *facts)
 }
 
 /* The node has GPUs, by its plugin, its labels or its agent, and no source names one of them. */
-static void judge_no_source(struct judge *judge, const struct whole *whole)
+static void judge_no_source(struct inventory_reading *judge, const struct whole *whole)
 {
     const struct node_facts *facts = judge->facts;
     const struct inventory *out = judge->out;
@@ -627,7 +630,7 @@ static void judge_no_source(struct judge *judge, const struct whole *whole)
 }
 
 /* An amount that cannot be read does not say that the plugin is up. */
-static bool leave_out_unread_plugin(struct judge *judge)
+static bool leave_out_unread_plugin(struct inventory_reading *judge)
 {
     const char *amount = judge->facts->whole_allocatable;
     uint64_t value;
@@ -657,7 +660,8 @@ static uint32_t count_healthy(const struct inventory *inventory)
 }
 
 /* None offered: kubelet leaves 0 behind for good, also where the plugin was uninstalled. */
-static enum plugin_state state_of_none(const struct judge *judge, const struct whole *whole)
+static enum plugin_state state_of_none(const struct inventory_reading *judge,
+                                       const struct whole *whole)
 {
     const struct node_facts *facts = judge->facts;
     const bool shown = facts->whole_capacity != NULL || facts->whole_allocatable != NULL;
@@ -675,7 +679,7 @@ static enum plugin_state state_of_none(const struct judge *judge, const struct w
  * Without an agent the device plugin is the one that looks after the GPUs: what it does not offer
  * may be sick, or have no driver.
  */
-static void judge_plugin(struct judge *judge, const struct whole *whole)
+static void judge_plugin(struct inventory_reading *judge, const struct whole *whole)
 {
     struct inventory *out = judge->out;
     const uint32_t own = count_healthy(out);
@@ -731,7 +735,7 @@ static struct strbuf *add_entry_slip(struct slips *slips, uint32_t entry, const 
 }
 
 /* Words that mean nothing: of health, and of who holds the GPU whole. */
-static void judge_words(const struct judge *judge, struct slips *slips)
+static void judge_words(const struct inventory_reading *judge, struct slips *slips)
 {
     const struct node_facts *facts = judge->facts;
     enum hold_kind kind;
@@ -771,8 +775,8 @@ static struct gpu_facts *tell_nvlink_slip(struct slips *slips, uint32_t entry, c
 }
 
 /* The GPU that entry names as linked with its own, which is at this position; NULL: a slip. */
-static struct gpu_facts *find_peer(const struct judge *judge, uint32_t entry, uint32_t own,
-                                   const char *name, struct slips *slips)
+static struct gpu_facts *find_peer(const struct inventory_reading *judge, uint32_t entry,
+                                   uint32_t own, const char *name, struct slips *slips)
 {
     const struct inventory *out = judge->out;
 
@@ -788,7 +792,7 @@ static struct gpu_facts *find_peer(const struct judge *judge, uint32_t entry, ui
                             " names no GPU of the node: uuids of this annotation would be right");
 }
 
-static uint32_t place_of_entry(const struct judge *judge, uint32_t entry)
+static uint32_t place_of_entry(const struct inventory_reading *judge, uint32_t entry)
 {
     uint32_t at = 0;
 
@@ -800,7 +804,7 @@ static uint32_t place_of_entry(const struct judge *judge, uint32_t entry)
 }
 
 /* A link that either side names is one. What means nothing is a slip, and the GPU stays. */
-static void judge_nvlink(struct judge *judge, struct slips *slips)
+static void judge_nvlink(struct inventory_reading *judge, struct slips *slips)
 {
     const struct node_facts *facts = judge->facts;
     struct inventory *out = judge->out;
@@ -848,7 +852,8 @@ static bool names_gpu(struct text entry, const struct gpu_facts *gpu)
            (gpu->alias != NULL && text_is(entry, gpu->alias));
 }
 
-static void judge_cordon_entry(struct judge *judge, struct text entry, struct slips *slips)
+static void judge_cordon_entry(struct inventory_reading *judge, struct text entry,
+                               struct slips *slips)
 {
     struct inventory *out = judge->out;
     const char *written = arena_copy(judge->arena, entry);
@@ -870,7 +875,7 @@ static void judge_cordon_entry(struct judge *judge, struct text entry, struct sl
         tell_cordon_slip(slips, written, meant);
 }
 
-static void judge_cordon(struct judge *judge, struct slips *slips)
+static void judge_cordon(struct inventory_reading *judge, struct slips *slips)
 {
     struct text list = text_of(judge->facts->cordon);
     struct text entry;
@@ -885,7 +890,7 @@ static void judge_cordon(struct judge *judge, struct slips *slips)
     }
 }
 
-static void judge_slips(struct judge *judge)
+static void judge_slips(struct inventory_reading *judge)
 {
     struct slips slips = {0};
     CLEANUP(strbuf_done) struct strbuf text;
@@ -920,7 +925,7 @@ static uint32_t milli_to_advertise(const struct inventory *inventory)
 }
 
 /* Compares the amounts of whole GPUs with the source that was taken. */
-static void judge_status(struct judge *judge)
+static void judge_status(struct inventory_reading *judge)
 {
     const struct whole whole = read_whole(judge->facts);
     const struct inventory *out = judge->out;
@@ -949,7 +954,7 @@ void inventory_parse(const struct node_facts *facts, const struct inventory_rule
                               .label = facts->label,
                               .agent = facts->agent,
                               .taints = facts->taints};
-    struct judge judge = {.facts = facts, .rules = rules, .arena = arena, .out = out};
+    struct inventory_reading judge = {.facts = facts, .rules = rules, .arena = arena, .out = out};
     if (leave_out_given_away(&judge) || leave_out_partitioned(&judge))
         return;
     take_source(&judge);

@@ -17,7 +17,7 @@
 enum { UNJUDGED_MAX = GPU_MILLI * GPUS_PER_NODE_MAX };
 
 /* Where the shares of one observed pod are collected. */
-struct places {
+struct adopted_shares {
     struct share *share;
     uint32_t shares;
     uint32_t unplaced_milli;
@@ -94,7 +94,7 @@ static const struct pod_share *note_line(const struct pod *pod, const char *cont
 }
 
 /* Two names that turn out to be one GPU (an id and its alias) make one container hold it twice. */
-static bool ledger_adopt_twice(const struct places *places, const struct share *next)
+static bool ledger_adopt_twice(const struct adopted_shares *places, const struct share *next)
 {
     must(next->gpu != NULL);
     must(places->shares <= PARTS_MAX);
@@ -106,7 +106,7 @@ static bool ledger_adopt_twice(const struct places *places, const struct share *
 }
 
 /* Does another part of the pod hold a GPU by this name? */
-static bool holds_by(const struct places *places, const struct atom *name)
+static bool holds_by(const struct adopted_shares *places, const struct atom *name)
 {
     must(name != NULL);
     must(places->shares <= PARTS_MAX);
@@ -123,7 +123,7 @@ static bool holds_by(const struct places *places, const struct atom *name)
  */
 static const struct gpu *ledger_adopt_by_index(struct draft *draft, struct ledger *ledger,
                                                const struct pod_share *line,
-                                               const struct places *places)
+                                               const struct adopted_shares *places)
 {
     must(draft->gpus <= draft->capacity);
     must(line->gpu[0] != '\0');
@@ -142,7 +142,7 @@ static const struct gpu *ledger_adopt_by_index(struct draft *draft, struct ledge
 
 /* One name per GPU and pod: a UUID says more than an id that we made up. */
 static const struct atom *name_on(const struct draft *draft, const struct gpu *gpu,
-                                  const struct pod_share *line, const struct places *places)
+                                  const struct pod_share *line, const struct adopted_shares *places)
 {
     must(gpu >= draft->gpu && gpu < draft->gpu + draft->gpus);
     must(gpu->alias != gpu->id);
@@ -193,7 +193,7 @@ static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
 
 /* False: the line cannot be counted as it stands, so none of the annotation is used. */
 static bool add_line(struct draft *draft, struct ledger *ledger, const struct want *want,
-                     uint32_t order, const struct pod_share *line, struct places *places)
+                     uint32_t order, const struct pod_share *line, struct adopted_shares *places)
 {
     must(pod_share_asked(line) == want->milli);
     must(order <= UINT16_MAX);
@@ -226,7 +226,7 @@ static bool add_line(struct draft *draft, struct ledger *ledger, const struct wa
  * annotation may list the containers in any order.
  */
 static bool copy_annotation(struct draft *draft, struct ledger *ledger,
-                            const struct command *command, struct places *places)
+                            const struct command *command, struct adopted_shares *places)
 {
     const struct request *request = command->request;
     must(places->shares == 0);
@@ -272,7 +272,7 @@ static bool ledger_adopt_within(const struct draft *draft, const struct allocati
  */
 static struct allocation *ledger_adopt_make(const struct draft *draft,
                                             const struct command *command,
-                                            const struct places *places)
+                                            const struct adopted_shares *places)
 {
     const struct pod *pod = command->pod;
     struct allocation_facts facts = {
@@ -298,7 +298,8 @@ static struct allocation *ledger_adopt_make(const struct draft *draft,
 }
 
 static struct allocation *ledger_adopt_believe(struct ledger *ledger, struct draft *draft,
-                                               const struct command *command, struct places *places)
+                                               const struct command *command,
+                                               struct adopted_shares *places)
 {
     must(places->shares == 0);
     must(!places->presumed);
@@ -340,7 +341,7 @@ static uint32_t ledger_adopt_over(const struct gpu *gpu, uint32_t taken, uint32_
 
 /* The present GPU that this part overuses least; of equals, the emptier one. */
 static const struct gpu *least_over(const struct draft *draft, const uint32_t *taken,
-                                    const struct share *part, const struct places *places)
+                                    const struct share *part, const struct adopted_shares *places)
 {
     const struct gpu *best = NULL;
     must(part->gpu == NULL);
@@ -380,7 +381,7 @@ static uint32_t shown_milli(const struct draft *draft)
  * what the node has; parts beyond the number of GPUs have no GPU to lie on.
  */
 static void ledger_adopt_squeeze(const struct draft *draft, const struct request *request,
-                                 struct places *places)
+                                 struct adopted_shares *places)
 {
     const uint32_t there = shown_milli(draft);
     uint32_t *taken = xcalloc(draft->gpus + 1, sizeof *taken);
@@ -415,7 +416,7 @@ static void ledger_adopt_squeeze(const struct draft *draft, const struct request
  * that is gone or unknown cannot be searched.
  */
 static void ledger_adopt_guess(const struct ledger *ledger, const struct draft *draft,
-                               const struct request *request, struct places *places)
+                               const struct request *request, struct adopted_shares *places)
 {
     const struct node *node = draft->old;
 
@@ -446,7 +447,7 @@ struct allocation *adopt_place(struct ledger *ledger, struct draft *draft,
     if (!adopt_counts(command->pod, command->request))
         return NULL;
 
-    struct places places = {.share = xcalloc(PARTS_MAX, sizeof(struct share))};
+    struct adopted_shares places = {.share = xcalloc(PARTS_MAX, sizeof(struct share))};
     struct allocation *allocation = NULL;
     if (ledger_adopt_asks(command->request)) {
         allocation = ledger_adopt_believe(ledger, draft, command, &places);

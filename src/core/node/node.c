@@ -760,12 +760,12 @@ uint64_t node_held_milli(const struct node *node)
 }
 
 /* An invariant, and the message if it does not hold. */
-struct rule {
+struct node_invariant {
     bool holds;
     const char *text;
 };
 
-static const char *first_broken(const struct rule *rule, size_t count)
+static const char *first_broken(const struct node_invariant *rule, size_t count)
 {
     must(rule != NULL);
     must(count > 0);
@@ -819,7 +819,7 @@ static int node_check_gpu(const struct node *node, uint32_t i, struct err *err)
 {
     const struct gpu *gpu = &node->gpu[i];
     const struct gpu fresh = node_recount(node, gpu);
-    const struct rule rules[] = {
+    const struct node_invariant rules[] = {
         {gpu->used_milli == fresh.used_milli, "its used milli are not the sum of its charges"},
         {gpu->reserved_milli == fresh.reserved_milli,
          "its reserved milli are not the sum of its charges"},
@@ -876,7 +876,7 @@ static int node_check_allocations(const struct node *node, struct err *err)
         held = node_sum(held, is->held_gpus);
         unplaced = node_sum(unplaced, is->unplaced_milli);
     }
-    const struct rule rules[] = {
+    const struct node_invariant rules[] = {
         {node->held_gpus == held, "its held GPUs are not the sum of its pods"},
         {node->unplaced_milli == unplaced, "its unplaced milli are not the sum of its pods"},
         {node->unnamed_gpus == count_unnamed(node),

@@ -158,7 +158,7 @@ void shape_pair(struct shape *shape, const struct bonds *bonds)
 
 enum { SHAPES_MAX = 1024, SHAPES_TABLE = 2 * SHAPES_MAX };
 
-struct found {
+struct known_shape {
     uint64_t hash;
     uint32_t slots;
     uint32_t raised_milli;
@@ -169,7 +169,7 @@ struct found {
 struct shapes {
     struct arena *arena;
     uint32_t count;
-    struct found found[SHAPES_TABLE];
+    struct known_shape found[SHAPES_TABLE];
 };
 
 static struct shapes *shapes_new(struct arena *arena)
@@ -214,7 +214,7 @@ static uint64_t shape_hash(const struct shape *shape)
 }
 
 /* Compares everything: the result of another shape, however rare, would be a wrong answer. */
-static bool is_found(const struct found *found, uint64_t hash, const struct shape *shape)
+static bool is_found(const struct known_shape *found, uint64_t hash, const struct shape *shape)
 {
     must(found->slot != NULL);
     must(found->result.steps > 0);
@@ -233,7 +233,7 @@ const struct result *shapes_find(const struct shapes *shapes, const struct shape
 
     must(shapes->count <= SHAPES_MAX);
     for (uint32_t i = 0; i < SHAPES_TABLE; i++) {
-        const struct found *found = &shapes->found[(hash + i) % SHAPES_TABLE];
+        const struct known_shape *found = &shapes->found[(hash + i) % SHAPES_TABLE];
         if (found->slot == NULL)
             return NULL;
         if (is_found(found, hash, shape))
@@ -252,7 +252,7 @@ void shapes_keep(struct shapes *shapes, const struct shape *shape, const struct 
         return;
     while (shapes->found[at].slot != NULL)
         at = (at + 1) % SHAPES_TABLE;
-    shapes->found[at] = (struct found){
+    shapes->found[at] = (struct known_shape){
         .hash = hash,
         .slots = shape->slots,
         .raised_milli = shape->raised_milli,

@@ -413,7 +413,7 @@ static uint16_t see_node(struct judge *judge, uint32_t slot, const struct node *
             start_serials_again(judge, slot);
         seen->serial++;
         /* fgd and rollout have the same one. */
-        seen->order = outlook_order(judge->outlook, &policy_rollout, node->name);
+        seen->order = policy_node_order(judge->outlook, &policy_rollout, node->name);
     }
     must(seen->serial > 0);
     return seen->serial;

@@ -68,9 +68,6 @@ enum reason appraise_room(const struct policy_question *question, struct plan *p
                           const struct room *room, struct appraisals *out, struct rank *out_rank,
                           struct placement *out_placement) MUST_USE;
 
-/* policy.c: rule 4 of the policy; 0: by name alone. */
-uint32_t outlook_order(const struct outlook *outlook, const struct policy *policy,
-                       const struct atom *name);
 /* scarcity.c: what the prices of the outlook make of a loss. */
 int64_t loss_price(const struct outlook *outlook, const struct loss *loss);
 

@@ -210,25 +210,13 @@ void policy_refuse(const struct outlook *outlook, struct cause cause, const stru
  * The question
  */
 
-/* Not by the atom's own hash, which is another one in each process. */
-uint32_t outlook_order(const struct outlook *outlook, const struct policy *policy,
-                       const struct atom *name)
-{
-    static const uint64_t spread = 0x9E3779B97F4A7C15U; /* so that seeds 1 and 2 differ a lot */
-
-    must(name->len > 0);
-    if (!policy->shuffles)
-        return 0;
-    return text_hash_by(atom_text(name), (outlook->seed + 1) * spread);
-}
-
 static void set_order(const struct policy_question *question, const struct policy *policy,
                       const struct rule *rule, struct rank *out)
 {
     must(question->outlook != NULL || policy == &policy_binpack);
     out->node = question->node->name;
     out->unjudged = question->unjudged;
-    out->order = outlook_order(question->outlook, policy, question->node->name);
+    out->order = policy_node_order(question->outlook, policy, question->node->name);
     out->pool = rule == NULL || out->unjudged ? 0 : pool_of(question->outlook->rulebook, rule);
     must(!out->unjudged || out->order == 0);
 }

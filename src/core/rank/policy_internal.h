@@ -124,6 +124,10 @@ static inline const struct policy *policy_of(enum policy_kind kind)
     return policy_table[kind];
 }
 
+/* Rule 4 of the policy; 0: by name alone. */
+uint32_t policy_node_order(const struct outlook *outlook, const struct policy *policy,
+                           const struct atom *name);
+
 /* floor(100 sigmoid(by / of / 1000)), 0 .. 99. |by| <= 2^40, 0 < of <= 2^24. */
 uint32_t sigmoid_score(int64_t by, uint64_t of);
 

@@ -60,3 +60,15 @@ bool policy_needs_workload(enum policy_kind kind)
     must(policy->waste == NULL || policy->keys == NULL);
     return policy->waste != NULL;
 }
+
+/* Not by the atom's own hash, which is another one in each process. */
+uint32_t policy_node_order(const struct outlook *outlook, const struct policy *policy,
+                           const struct atom *name)
+{
+    static const uint64_t spread = 0x9E3779B97F4A7C15U; /* so that seeds 1 and 2 differ a lot */
+
+    must(name->len > 0);
+    if (!policy->shuffles)
+        return 0;
+    return text_hash_by(atom_text(name), (outlook->seed + 1) * spread);
+}

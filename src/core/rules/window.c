@@ -370,22 +370,23 @@ static int take_span(struct text begin, struct text end, struct window *window, 
 }
 
 /* The words in their order. */
-enum word { WORD_DATES, WORD_DAYS, WORD_TIMES, WORD_ZONE, WORDS };
+enum window_word { WORD_DATES, WORD_DAYS, WORD_TIMES, WORD_ZONE, WORDS };
 
-static int take_word(struct text word, enum word *next, struct window *window, struct err *err)
+static int take_word(struct text word, enum window_word *next, struct window *window,
+                     struct err *err)
 {
     must(word.len > 0);
     must(*next <= WORDS);
 
-    const enum word is = means_dates(word)      ? WORD_DATES
-                         : is_digit(word.at[0]) ? WORD_TIMES
-                         : means_days(word)     ? WORD_DAYS
-                                                : WORD_ZONE;
+    const enum window_word is = means_dates(word)      ? WORD_DATES
+                                : is_digit(word.at[0]) ? WORD_TIMES
+                                : means_days(word)     ? WORD_DAYS
+                                                       : WORD_ZONE;
     if (is < *next)
         return err_set(err, ERR_INVALID,
                        "\"%.*s\" does not belong there: write dates, days, times, zone, each once",
                        TEXT_ARG(word));
-    *next = (enum word)(is + 1);
+    *next = (enum window_word)(is + 1);
     return is == WORD_DATES   ? take_dates(word, window, err)
            : is == WORD_DAYS  ? take_days(word, window, err)
            : is == WORD_TIMES ? take_times(word, window, err)
@@ -418,7 +419,7 @@ int window_parse(struct text text, struct window *out, struct err *err)
     struct window window = {.days = ALL_DAYS, .minutes = DAY_MIN, .zone = "UTC"};
     struct text rest = text;
     struct text word;
-    enum word next = WORD_DATES;
+    enum window_word next = WORD_DATES;
     must(text.at != NULL || text.len == 0);
 
     while ((word = next_word(&rest)).len > 0) {

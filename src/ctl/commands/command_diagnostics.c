@@ -18,14 +18,14 @@
 /* LIST: all pages of it, as {"items":[...]}. */
 enum part_kind { PART_AS_IT_IS, PART_LIST, PART_LEDGER };
 
-struct part {
+struct bundle_part {
     const char *name;
     const char *path;
     enum part_kind kind;
     const char *text;
 };
 
-static const struct part parts[] = {
+static const struct bundle_part parts[] = {
     {"doctor.json", "/api/v1/doctor", PART_AS_IT_IS, "what milligpud itself finds wrong"},
     {"summary.json", "/api/v1/summary", PART_AS_IT_IS, "the cluster in numbers"},
     {"nodes.json", "/api/v1/nodes", PART_LIST, "nodes and their GPUs, as they are in memory"},
@@ -66,7 +66,7 @@ static int put_item(void *user, const struct doc *item, struct err *err)
     return 0;
 }
 
-static int read_list(const struct bundle *bundle, const struct part *part, FILE *file,
+static int read_list(const struct bundle *bundle, const struct bundle_part *part, FILE *file,
                      struct err *err)
 {
     struct list_file list = {.file = file};
@@ -81,7 +81,7 @@ static int read_list(const struct bundle *bundle, const struct part *part, FILE 
     return failed;
 }
 
-static int read_part(const struct bundle *bundle, const struct part *part, FILE *file,
+static int read_part(const struct bundle *bundle, const struct bundle_part *part, FILE *file,
                      struct err *err)
 {
     int failed = part->kind == PART_LIST ? read_list(bundle, part, file, err)
@@ -108,7 +108,7 @@ static int add_text(const struct bundle *bundle, const char *name, struct text t
 }
 
 /* Fails only if the archive does. */
-static int add_part(struct bundle *bundle, const struct part *part, struct err *err)
+static int add_part(struct bundle *bundle, const struct bundle_part *part, struct err *err)
 {
     struct arena *arena = &bundle->ctl->arena;
     struct err why;

@@ -10,14 +10,14 @@
 #include "ctl/commands.h"
 
 /* The result of a verification in the shape of doctor's answer: a list of checks. */
-struct verifier {
+struct verification {
     struct ctl *ctl;
     struct doc *checks;
 };
 
 static void take_check(void *user, enum store_check check, const char *wrong)
 {
-    const struct verifier *verifier = user;
+    const struct verification *verifier = user;
     struct arena *arena = &verifier->ctl->arena;
     struct doc *item = doc_new(arena, DOC_OBJECT);
 
@@ -31,7 +31,7 @@ static void take_check(void *user, enum store_check check, const char *wrong)
 
 static int verify_answer(struct ctl *ctl, const char *file, struct doc **out, struct err *err)
 {
-    struct verifier verifier = {ctl, doc_new(&ctl->arena, DOC_ARRAY)};
+    struct verification verifier = {ctl, doc_new(&ctl->arena, DOC_ARRAY)};
 
     if (store_verify_file(file, &verifier, take_check, err) < 0)
         return err_same(err);

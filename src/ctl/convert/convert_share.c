@@ -9,7 +9,7 @@
 
 #include "convert.h"
 
-enum word {
+enum share_word {
     HAMI_GPUS,
     HAMI_MEMORY,
     HAMI_MEMORY_PERCENT,
@@ -34,7 +34,7 @@ static const struct {
 };
 
 /* The amounts of a container. */
-struct ask {
+struct share_ask {
     const struct doc *at[WORDS]; /* NULL: not named */
     int64_t amount[WORDS];
 };
@@ -78,8 +78,8 @@ int64_t convert_amount(struct convert_object *in, const struct doc *value)
 }
 
 /* Limits count; requests of such a resource must be equal, or the API server refuses them. */
-static void read_word(struct convert_object *in, const struct doc *container, enum word word,
-                      struct ask *out)
+static void read_word(struct convert_object *in, const struct doc *container, enum share_word word,
+                      struct share_ask *out)
 {
     const struct doc *limit = doc_get(doc_at(container, "resources.limits"), words[word].key);
     const struct doc *request = doc_get(doc_at(container, "resources.requests"), words[word].key);
@@ -92,7 +92,7 @@ static void read_word(struct convert_object *in, const struct doc *container, en
         convert_say(in, CONVERT_FAILED, request, "it differs from the limit");
 }
 
-static void remove_word(struct doc *container, enum word word)
+static void remove_word(struct doc *container, enum share_word word)
 {
     struct doc *resources = doc_get(container, "resources");
     struct doc *requests = doc_get(resources, "requests");
@@ -128,7 +128,8 @@ int64_t convert_memory(struct convert_object *in, const struct doc *about, int64
     return (mib * 1000 + gpu - 1) / gpu;
 }
 
-static int64_t of_percent(struct convert_object *in, const struct ask *ask, enum word word)
+static int64_t of_percent(struct convert_object *in, const struct share_ask *ask,
+                          enum share_word word)
 {
     must(ask->at[word] != NULL);
     if (ask->amount[word] <= 100)
@@ -138,7 +139,7 @@ static int64_t of_percent(struct convert_object *in, const struct ask *ask, enum
 }
 
 /* As HAMi: MiB before percent, and without either the whole memory of the GPU. */
-static int64_t hami_memory(struct convert_object *in, const struct ask *ask)
+static int64_t hami_memory(struct convert_object *in, const struct share_ask *ask)
 {
     if (ask->at[HAMI_MEMORY] != NULL && ask->amount[HAMI_MEMORY] > 0)
         return convert_memory(in, ask->at[HAMI_MEMORY], ask->amount[HAMI_MEMORY]);
@@ -155,7 +156,7 @@ static int64_t larger_of(int64_t memory, int64_t cores)
     return memory > cores ? memory : cores;
 }
 
-static struct convert_share hami_share(struct convert_object *in, const struct ask *ask)
+static struct convert_share hami_share(struct convert_object *in, const struct share_ask *ask)
 {
     struct convert_share share = {.gpus = 1};
 
@@ -168,7 +169,7 @@ static struct convert_share hami_share(struct convert_object *in, const struct a
 }
 
 /* The memory is the sum of all GPUs, of which a label of the pod says how many there are. */
-static struct convert_share aliyun_share(const struct convert_pod *pod, const struct ask *ask)
+static struct convert_share aliyun_share(const struct convert_pod *pod, const struct share_ask *ask)
 {
     static const char label[] = "aliyun.com/gpu-count";
     const struct doc *count = doc_get(doc_at(pod->owner, "metadata.labels"), label);
@@ -262,12 +263,12 @@ void convert_container(const struct convert_pod *pod, struct doc *container, boo
 {
     const bool aliyun =
         convert_reads(pod->in, PEER_ALIYUN) && convert_names(container, PEER_ALIYUN);
-    struct ask ask = {0};
+    struct share_ask ask = {0};
 
     must(container->kind == DOC_OBJECT);
     for (size_t i = 0; i < WORDS; i++)
         if (words[i].peer == PEER_ALIYUN ? aliyun : hami)
-            read_word(pod->in, container, (enum word)i, &ask);
+            read_word(pod->in, container, (enum share_word)i, &ask);
     hami = ask.at[HAMI_GPUS] != NULL || ask.at[HAMI_MEMORY] != NULL ||
            ask.at[HAMI_MEMORY_PERCENT] != NULL || ask.at[HAMI_CORES] != NULL;
     const struct doc *about = NULL;
@@ -287,5 +288,5 @@ void convert_container(const struct convert_pod *pod, struct doc *container, boo
                           hami ? hami_share(pod->in, &ask) : aliyun_share(pod, &ask));
     for (size_t i = 0; i < WORDS && !convert_failed(pod->in); i++)
         if (ask.at[i] != NULL)
-            remove_word(container, (enum word)i);
+            remove_word(container, (enum share_word)i);
 }

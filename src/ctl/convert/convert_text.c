@@ -8,7 +8,7 @@
 #include "convert.h"
 
 /* A document, or several that "..." separates. */
-struct piece {
+struct text_piece {
     struct conversion *conversion;
     const char *file;
     struct text bytes;
@@ -26,7 +26,7 @@ static const char *const level_text[CONVERT_LEVELS] = {
     [CONVERT_FAILED] = "not converted: ",
 };
 
-static void piece_say(const struct piece *piece, uint32_t line, const char *object,
+static void piece_say(const struct text_piece *piece, uint32_t line, const char *object,
                       const char *text)
 {
     CLEANUP(strbuf_done) struct strbuf out;
@@ -39,7 +39,7 @@ static void piece_say(const struct piece *piece, uint32_t line, const char *obje
     piece->conversion->say(piece->conversion->user, out.data);
 }
 
-static void say_level(const struct piece *piece, const struct convert_object *in,
+static void say_level(const struct text_piece *piece, const struct convert_object *in,
                       enum convert_level level)
 {
     const char *kind = doc_shown(in->root, "kind");
@@ -67,7 +67,7 @@ static void say_level(const struct piece *piece, const struct convert_object *in
 }
 
 /* An object that stays as it is has the reasons of that only. */
-static void say_all(const struct piece *piece, const struct convert_object *in)
+static void say_all(const struct text_piece *piece, const struct convert_object *in)
 {
     const bool failed = convert_failed(in);
 
@@ -80,7 +80,7 @@ static void say_all(const struct piece *piece, const struct convert_object *in)
 /* --- objects --- */
 
 /* On a copy, which takes the place of the object if all of it could be converted. */
-static void take_object(struct piece *piece, struct doc *object)
+static void take_object(struct text_piece *piece, struct doc *object)
 {
     struct convert_object in = {.rules = &piece->conversion->rules,
                                 .arena = &piece->arena,
@@ -100,7 +100,7 @@ static void take_object(struct piece *piece, struct doc *object)
         strbuf_done(&in.line[i]);
 }
 
-static void take_document(struct piece *piece, struct doc *document)
+static void take_document(struct text_piece *piece, struct doc *document)
 {
     struct doc *items = doc_get(document, "items");
 
@@ -127,7 +127,7 @@ static bool looks_like_json(struct text bytes)
     return at < bytes.len && bytes.at[at] == '{';
 }
 
-static bool take_json(struct piece *piece, struct strbuf *out, struct err *err)
+static bool take_json(struct text_piece *piece, struct strbuf *out, struct err *err)
 {
     struct doc *document;
 
@@ -145,7 +145,7 @@ static bool take_json(struct piece *piece, struct strbuf *out, struct err *err)
 }
 
 /* If the text cannot be changed in place. */
-static void write_whole(struct piece *piece, const struct doc *documents, struct strbuf *out)
+static void write_whole(struct text_piece *piece, const struct doc *documents, struct strbuf *out)
 {
     CLEANUP(strbuf_done) struct strbuf line;
     bool first = true;
@@ -162,7 +162,7 @@ static void write_whole(struct piece *piece, const struct doc *documents, struct
     }
 }
 
-static void take_yaml(struct piece *piece, struct strbuf *out)
+static void take_yaml(struct text_piece *piece, struct strbuf *out)
 {
     struct doc *before;
     struct err json_err = {0};
@@ -251,11 +251,11 @@ void convert_text(struct conversion *conversion, struct text bytes, const char *
 
     must(bytes.len <= CONVERT_BYTES_MAX);
     while (bytes.len > 0) {
-        struct piece piece = {.conversion = conversion,
-                              .file = file,
-                              .bytes = next_piece(bytes, &lines),
-                              .line = line,
-                              .document = document};
+        struct text_piece piece = {.conversion = conversion,
+                                   .file = file,
+                                   .bytes = next_piece(bytes, &lines),
+                                   .line = line,
+                                   .document = document};
         arena_init(&piece.arena);
         take_yaml(&piece, out);
         arena_done(&piece.arena);

@@ -64,12 +64,12 @@ static bool count_at(const struct doc *value, const char *key, int64_t *out)
     return true;
 }
 
-struct tally {
+struct guess_count {
     int64_t pods;
     struct strbuf text; /* "replicas 2 x parallelism 2" */
 };
 
-static void tally_times(struct tally *tally, int64_t number, const char *key)
+static void tally_times(struct guess_count *tally, int64_t number, const char *key)
 {
     must(number >= 0 && tally->pods >= 0);
     strbuf_printf(&tally->text, "%s%s %lld", tally->text.len > 0 ? " x " : "", key,
@@ -80,7 +80,7 @@ static void tally_times(struct tally *tally, int64_t number, const char *key)
 }
 
 /* One of these says how many there are of all that is below. */
-static void tally_replicas(struct tally *tally, const struct doc *value)
+static void tally_replicas(struct guess_count *tally, const struct doc *value)
 {
     static const char *const keys[] = {"replicas", "minReplicas", "numNodes", "instances", "count"};
     int64_t number;
@@ -98,7 +98,7 @@ static void tally_replicas(struct tally *tally, const struct doc *value)
 }
 
 /* As the Job controller: never more side by side than there are completions. */
-static void tally_job(struct tally *tally, const struct doc *value)
+static void tally_job(struct guess_count *tally, const struct doc *value)
 {
     int64_t parallelism;
     int64_t completions;
@@ -113,7 +113,7 @@ static void tally_job(struct tally *tally, const struct doc *value)
 }
 
 /* A group that has a leader has it beside its workers, and counts it. */
-static void tally_group(struct tally *tally, const struct doc *value, const char *below)
+static void tally_group(struct guess_count *tally, const struct doc *value, const char *below)
 {
     const bool leads = doc_get(value, "leaderTemplate") != NULL;
     int64_t number;
@@ -137,7 +137,7 @@ static bool is_suspended(const struct step *last)
 }
 
 /* From the object down to the value. */
-static void tally_all(struct tally *tally, const struct step *last, const char *below)
+static void tally_all(struct guess_count *tally, const struct step *last, const char *below)
 {
     if (last->up != NULL)
         tally_all(tally, last->up, last->key);
@@ -155,7 +155,7 @@ static void tally_all(struct tally *tally, const struct step *last, const char *
 static int guess_count(struct guess *guess, const struct step *last, struct pod_maker_part *out,
                        struct err *err)
 {
-    struct tally tally = {.pods = 1};
+    struct guess_count tally = {.pods = 1};
 
     strbuf_init(&tally.text);
     tally_all(&tally, last, "");

@@ -15,14 +15,14 @@
 enum { FILE_BYTES_MAX = 256 * 1024 * 1024, READ_BYTES = 64 * 1024 };
 
 /* One object, while it is read. */
-struct taking {
+struct manifest_reading {
     struct manifest *manifest;
     const struct doc *object;
     const char *word; /* its kind */
     const char *file;
 };
 
-static int object_wrong(const struct taking *taking, struct err *err)
+static int object_wrong(const struct manifest_reading *taking, struct err *err)
 {
     const char *name = doc_shown(taking->object, "metadata.name");
 
@@ -41,7 +41,8 @@ static int manifest_wrong(struct manifest *manifest, const struct err *err)
     return 0;
 }
 
-static int add_maker(const struct taking *taking, struct pod_maker *maker, struct err *err)
+static int add_maker(const struct manifest_reading *taking, struct pod_maker *maker,
+                     struct err *err)
 {
     struct manifest *manifest = taking->manifest;
 
@@ -60,7 +61,8 @@ static int add_maker(const struct taking *taking, struct pod_maker *maker, struc
     return 0;
 }
 
-static int take_workload(const struct taking *taking, enum workload_kind kind, struct err *err)
+static int take_workload(const struct manifest_reading *taking, enum workload_kind kind,
+                         struct err *err)
 {
     struct manifest *manifest = taking->manifest;
     struct pod_maker *maker = arena_alloc(manifest->arena, sizeof *maker);
@@ -75,7 +77,7 @@ static int take_workload(const struct taking *taking, enum workload_kind kind, s
 
 static int take_part(void *user, const struct pod_maker_part *part, struct err *err)
 {
-    const struct taking *taking = user;
+    const struct manifest_reading *taking = user;
     struct manifest *manifest = taking->manifest;
     struct pod_maker *maker = arena_alloc(manifest->arena, sizeof *maker);
     const struct pod_maker_names names = {manifest->namespace, manifest->workloads};
@@ -86,7 +88,7 @@ static int take_part(void *user, const struct pod_maker_part *part, struct err *
     return add_maker(taking, maker, err);
 }
 
-static int take_unknown(struct taking *taking, struct err *err)
+static int take_unknown(struct manifest_reading *taking, struct err *err)
 {
     struct manifest *manifest = taking->manifest;
     uint32_t parts = 0;
@@ -162,7 +164,7 @@ static int manifest_take(struct manifest *manifest, struct doc *object, const ch
                       file);
         return manifest_wrong(manifest, err);
     }
-    struct taking taking = {manifest, object, kind, file};
+    struct manifest_reading taking = {manifest, object, kind, file};
     const enum workload_kind known = workload_kind_of(kind, doc_str(object, "apiVersion"));
     if (known != WORKLOAD_KINDS)
         return take_workload(&taking, known, err) < 0 ? manifest_wrong(manifest, err) : 0;

@@ -14,7 +14,7 @@
 #include "store/store_internal.h"
 
 /* The result of trimming one piece. */
-struct piece {
+struct trim_piece {
     struct folded folded;
     int packed; /* rows of the history, which are still there */
     int rows;   /* of the history, or of hours */
@@ -43,7 +43,7 @@ static int trim_find_entries(struct store *store, int64_t *out_upto, struct err 
     return more < 0 ? more : 0;
 }
 
-static int trim_journal(struct store *store, struct piece *out, struct err *err)
+static int trim_journal(struct store *store, struct trim_piece *out, struct err *err)
 {
     int64_t upto = 0;
 
@@ -62,13 +62,13 @@ static int trim_hours(struct store *store, int *out_rows, struct err *err)
     return bind_run(&bind, out_rows, err);
 }
 
-static bool trim_did(const struct piece *piece)
+static bool trim_did(const struct trim_piece *piece)
 {
     must(piece->packed >= 0 && piece->rows >= 0);
     return piece->folded.rows > 0 || piece->packed > 0 || piece->rows > 0;
 }
 
-static int trim_piece(struct store *store, struct piece *out, struct err *err)
+static int trim_piece(struct store *store, struct trim_piece *out, struct err *err)
 {
     const bool is_long = atomic_load(&store->journal_bytes) > store->limits.max_bytes / 4;
     int failed = 0;
@@ -88,11 +88,11 @@ static int trim_piece(struct store *store, struct piece *out, struct err *err)
     return failed;
 }
 
-static int trim_once(struct store *store, struct piece *out, struct err *err)
+static int trim_once(struct store *store, struct trim_piece *out, struct err *err)
 {
     int failed = db_run(store->stmt[ST_BEGIN], err);
 
-    *out = (struct piece){.rows = 0};
+    *out = (struct trim_piece){.rows = 0};
     if (failed == 0)
         failed = trim_piece(store, out, err);
     if (failed == 0)
@@ -119,7 +119,7 @@ int trim_to_limit(struct store *store, int64_t now_ms, struct err *err)
 {
     /* No bind waits for the writer while grants are stopped, so it may do more at once. */
     const int rounds = store_room(store) == ROOM_LIMIT ? 32 : 4;
-    struct piece piece = {.rows = 1}; /* of the round before: the first is due */
+    struct trim_piece piece = {.rows = 1}; /* of the round before: the first is due */
     int failed = 0;
 
     must(!store->in_batch);

@@ -19,13 +19,13 @@ static_assert(PARTS_MAX <= 1 << ROW_BITS, "every charge has a number");
 
 enum { PAGE_ROWS = 4096 };
 
-struct found {
+struct found_row {
     struct history_row is;
     char texts[];
 };
 
 struct newest {
-    struct found **found;
+    struct found_row **found;
     size_t count;
     size_t capacity;
     size_t limit;
@@ -39,7 +39,7 @@ static void newest_add(struct newest *newest, const struct history_row *row)
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         bytes += text_of(texts[i]).len + 1;
-    struct found *found = xmalloc(sizeof *found + bytes);
+    struct found_row *found = xmalloc(sizeof *found + bytes);
     char *at = found->texts;
     found->is = *row;
     found->is.uid = text_lay(&at, row->uid);
@@ -63,8 +63,8 @@ static void newest_cut(struct newest *newest, size_t count)
 
 static int newest_first(const void *a, const void *b)
 {
-    const struct found *const *left = a;
-    const struct found *const *right = b;
+    const struct found_row *const *left = a;
+    const struct found_row *const *right = b;
 
     must(*left != NULL && *right != NULL);
     return ((*left)->is.row < (*right)->is.row) - ((*left)->is.row > (*right)->is.row);
@@ -78,7 +78,7 @@ static void newest_settle(struct newest *newest)
     must(newest->limit > 0);
     if (newest->count == 0)
         return;
-    qsort(newest->found, newest->count, sizeof(struct found *), newest_first);
+    qsort(newest->found, newest->count, sizeof(struct found_row *), newest_first);
     for (size_t i = 1; i < newest->count; i++) {
         if (newest->found[i]->is.row == newest->found[kept]->is.row)
             xfree(newest->found[i]);

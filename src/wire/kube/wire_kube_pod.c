@@ -34,7 +34,7 @@ struct container {
     int64_t request[COUNTED];
 };
 
-struct containers {
+struct pod_containers {
     uint32_t count;
     struct container *item;
 };
@@ -60,8 +60,8 @@ struct pod_reading {
     const char *annotation;
     uint32_t counts;
     struct count_annotation *count;
-    struct containers init;
-    struct containers app;
+    struct pod_containers init;
+    struct pod_containers app;
     /* spec.resources, for the pod as a whole */
     struct amounts pod_level;
     struct amounts overhead;
@@ -345,7 +345,7 @@ static void read_container(struct json_reader *in, const struct pod_reading *rea
 static void keep_container(struct json_reader *in, struct pod_reading *reading, bool init,
                            const struct container *container)
 {
-    struct containers *list = init ? &reading->init : &reading->app;
+    struct pod_containers *list = init ? &reading->init : &reading->app;
 
     must(container->is.name != NULL);
     reading->pod->ours |= container->is.amount != NULL;

@@ -26,7 +26,7 @@ static int64_t now_of(void *ctx)
 
 static const struct clock_ops mono = {.now_ms = now_of};
 
-static enum usage_sender sender_of(struct usage_book *book, const char *node)
+static enum sender_state sender_of(struct usage_book *book, const char *node)
 {
     char key[PUBLIC_KEY_TEXT_BYTES];
 
