@@ -1,8 +1,8 @@
 /*
- * The settings of milligpu-node: its table, the rules between its settings, its --help and its
- * documents. Called by main() before anything else.
+ * The settings of milligpu-node: its table, the rules between its settings, its --help. Called by
+ * main() before anything else.
  */
-#include "milligpu/agent/agent_settings.h"
+#include "agent_settings_internal.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -111,7 +111,7 @@ static int check(const struct settings_set *set, struct err *err)
     return check_lengths(set, err);
 }
 
-static const struct settings_program program = {
+const struct settings_program milligpu_node_settings = {
     .info = settings,
     .settings = ARRAY_LEN(settings),
     .command = actions,
@@ -131,34 +131,22 @@ int agent_settings_load(int argc, char *const *argv, char *const *envp, struct s
     const struct settings_input input = {argc, argv, envp};
     int action = AGENT_RUN;
 
-    const int rc = settings_table_load(&program, &input, out, &action, err);
+    const int rc = settings_table_load(&milligpu_node_settings, &input, out, &action, err);
     *out_action = (enum agent_action)action;
     return rc;
 }
 
-static const char *word_of(const struct setting_info *setting)
+const char *agent_setting_word(const struct setting_info *setting)
 {
     return setting->type == SETTING_TYPE_NUMBER ? "N" : "TEXT";
 }
 
-static void put_bounds(struct strbuf *out, const struct setting_info *setting)
+void agent_setting_bounds(struct strbuf *out, const struct setting_info *setting)
 {
     if (setting->type == SETTING_TYPE_CHOICE)
         strbuf_printf(out, " (one of: %s)", setting->unit);
     if (setting->type == SETTING_TYPE_NUMBER)
         strbuf_printf(out, " (%u to %u %s)", setting->low, setting->high, setting->unit);
-}
-
-void agent_settings_markdown(struct strbuf *out)
-{
-    strbuf_str(out, "| flag | default | meaning |\n| --- | --- | --- |\n");
-    for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
-        char flag[80];
-        setting_flag(&settings[i], flag, sizeof flag);
-        strbuf_printf(out, "| `%s` | %s | %s", flag, settings[i].fallback, settings[i].help);
-        put_bounds(out, &settings[i]);
-        strbuf_str(out, " |\n");
-    }
 }
 
 void agent_settings_help(struct strbuf *out)
@@ -169,8 +157,8 @@ void agent_settings_help(struct strbuf *out)
         const struct setting_info *setting = &settings[i];
         char flag[80];
         setting_flag(setting, flag, sizeof flag);
-        strbuf_printf(out, "  %s %s\n        %s", flag, word_of(setting), setting->help);
-        put_bounds(out, setting);
+        strbuf_printf(out, "  %s %s\n        %s", flag, agent_setting_word(setting), setting->help);
+        agent_setting_bounds(out, setting);
         strbuf_printf(out, "; default: %s\n",
                       setting->fallback[0] != '\0' ? setting->fallback : "none");
     }
@@ -184,61 +172,4 @@ void agent_settings_help(struct strbuf *out)
                   "Each but --config is also a key of the file that --config names: nri_socket.\n"
                   "A variable beats the file.\n",
                   PREFIX);
-}
-
-/* ".B --flag WORD" and the sentence below it; the line does not end. */
-static void man_flag(struct strbuf *out, const char *flag, const char *word, const char *help)
-{
-    strbuf_str(out, ".TP\n.B ");
-    strbuf_roff(out, flag);
-    if (word != NULL)
-        strbuf_printf(out, " \\fI%s\\fR", word);
-    strbuf_char(out, '\n');
-    strbuf_roff(out, help);
-}
-
-static void man_setting(struct strbuf *out, const struct setting_info *setting)
-{
-    char flag[80];
-
-    setting_flag(setting, flag, sizeof flag);
-    man_flag(out, flag, word_of(setting), setting->help);
-    put_bounds(out, setting);
-    if (setting->fallback[0] != '\0') {
-        strbuf_str(out, " (default ");
-        strbuf_roff(out, setting->fallback);
-        strbuf_char(out, ')');
-    }
-    strbuf_char(out, '\n');
-}
-
-/* strbuf_roff() escapes what comes from the tables; the constant parts are roff already. */
-void agent_settings_man(struct strbuf *out)
-{
-    strbuf_str(out,
-               ".\\\" Written by UPDATE=1 unit.agent.agent_settings from agent_settings.def.\n"
-               ".TH MILLIGPU\\-NODE 8\n"
-               ".SH NAME\n"
-               "milligpu\\-node \\- gives the containers of one node the GPUs of their shares\n"
-               ".SH SYNOPSIS\n"
-               ".B milligpu\\-node \\-\\-node\n.I NAME\n.RI [ OPTIONS ]\n"
-               ".SH DESCRIPTION\n"
-               "milligpu\\-node is the agent of one node. It is a plugin of the container\n"
-               "runtime, which asks it about each container. It gives the containers of a pod\n"
-               "the GPUs of the allocation that milligpud signed, and no others.\n"
-               ".SH OPTIONS\n"
-               "Each option is also a variable: \\-\\-nri\\-socket is\n"
-               "MILLIGPU_NODE_NRI_SOCKET. An option beats the variable. Each but\n"
-               "\\-\\-config is also a key of the YAML file that \\-\\-config names\n"
-               "(nri_socket), which the variable beats.\n");
-    for (size_t i = 0; i < ARRAY_LEN(settings); i++)
-        man_setting(out, &settings[i]);
-    for (size_t i = 0; i < ARRAY_LEN(actions); i++) {
-        man_flag(out, actions[i].flag, actions[i].value, actions[i].help);
-        strbuf_char(out, '\n');
-    }
-    strbuf_str(out,
-               ".SH EXIT STATUS\n"
-               "2 if an option, a variable or the settings file is wrong, 1 if the agent failed.\n"
-               ".SH SEE ALSO\n.BR milligpud (8),\n.BR milligpuctl (1)\n");
 }

@@ -201,22 +201,3 @@ void strbuf_shown(struct strbuf *buf, struct text text)
         strbuf_str(buf, shown);
     }
 }
-
-/*
- * A line that begins with a dot or an apostrophe would be a command to roff, and a bare - becomes a
- * hyphen that cannot be pasted as part of an option.
- */
-void strbuf_roff(struct strbuf *buf, const char *text)
-{
-    must(strchr(text, '\n') == NULL);
-
-    if (text[0] == '.' || text[0] == '\'')
-        strbuf_str(buf, "\\&"); /* otherwise it would be a request */
-    for (; *text != '\0'; text++)
-        if (*text == '\\')
-            strbuf_str(buf, "\\e");
-        else if (*text == '-')
-            strbuf_str(buf, "\\-");
-        else
-            strbuf_char(buf, *text);
-}

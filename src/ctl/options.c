@@ -1,10 +1,9 @@
 /*
- * The command line of milligpuctl, its help and docs/CLI.md, from options.def and the table of
- * commands that main() hands in.
- * Called by ctl_main(), by completion, and by the test that writes the document. Pure: it neither
- * prints nor asks. options_parse() stops at the first mistake and says what would be right;
- * options_scan() takes the same steps for an incomplete line and goes on after mistakes. All texts
- * are borrowed from argv and from the tables.
+ * The command line of milligpuctl and its help, from options.def and the table of commands that
+ * main() hands in.
+ * Called by ctl_main() and by completion. Pure: it neither prints nor asks. options_parse() stops
+ * at the first mistake and says what would be right; options_scan() takes the same steps for an
+ * incomplete line and goes on after mistakes. All texts are borrowed from argv and from the tables.
  */
 #include "options.h"
 
@@ -49,16 +48,6 @@ bool option_is_of(size_t id, const struct ctl_command *command)
     return has_word(command != NULL ? command->options : common, options[id].id);
 }
 
-bool option_is_shared(const struct ctl_commands *commands, size_t id)
-{
-    size_t know = 0;
-
-    must(id < OPTIONS);
-    for (size_t i = 0; i < commands->count; i++)
-        know += option_is_of(id, &commands->command[i]);
-    return know > 1;
-}
-
 /* --- the nearest command --- */
 
 enum { NEAR = 3 };
@@ -94,8 +83,8 @@ struct option_line {
     struct err *err;
 };
 
-const struct ctl_command *options_find_command(const struct ctl_commands *commands,
-                                               const char *name)
+static const struct ctl_command *options_find_command(const struct ctl_commands *commands,
+                                                      const char *name)
 {
     must(name != NULL);
     for (size_t i = 0; i < commands->count; i++)
@@ -395,113 +384,4 @@ void options_help(struct strbuf *out, const struct ctl_commands *commands,
     if (command->options[0] != '\0')
         put_options(out, "options", command->options);
     put_options(out, "options of every command", common);
-}
-
-/* --- docs/CLI.md --- */
-
-/* A bar would end the cell of a table. */
-static void put_cell(struct strbuf *out, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        if (*text == '|')
-            strbuf_char(out, '\\');
-        strbuf_char(out, *text);
-    }
-}
-
-static void put_option_row(struct strbuf *out, const struct option *option)
-{
-    char usage[64];
-
-    option_usage(usage, option);
-    must(usage[0] != '\0');
-    const struct text shown = text_trim(text_of(usage));
-    strbuf_printf(out, "| `%.*s` | ", TEXT_ARG(shown));
-    put_cell(out, option->help);
-    strbuf_str(out, " |\n");
-}
-
-/* Those among ids that are options of one command only, or of several. */
-static size_t count_options(const struct ctl_commands *commands, const char *ids, bool shared)
-{
-    size_t count = 0;
-
-    must(ids != NULL);
-    for (size_t id = 0; id < OPTIONS; id++)
-        count += has_word(ids, options[id].id) && option_is_shared(commands, id) == shared;
-    return count;
-}
-
-static void put_option_rows(struct strbuf *out, const struct ctl_commands *commands,
-                            const char *ids, bool shared)
-{
-    must(count_options(commands, ids, shared) > 0);
-    strbuf_str(out, "\n| option | meaning |\n| --- | --- |\n");
-    for (size_t id = 0; id < OPTIONS; id++)
-        if (has_word(ids, options[id].id) && option_is_shared(commands, id) == shared)
-            put_option_row(out, &options[id]);
-}
-
-static void put_every_shared_option(struct strbuf *out, const struct ctl_commands *commands)
-{
-    must(out != NULL);
-    strbuf_str(out, "\n## Options of several commands\n\n"
-                    "Each command below names those that it knows.\n"
-                    "\n| option | meaning |\n| --- | --- |\n");
-    for (size_t id = 0; id < OPTIONS; id++)
-        if (option_is_shared(commands, id))
-            put_option_row(out, &options[id]);
-}
-
-/* One line that names the command's options of several commands. */
-static void put_shared_options(struct strbuf *out, const struct ctl_commands *commands,
-                               const struct ctl_command *command)
-{
-    const char *before = "\n[Shared options](#options-of-several-commands): ";
-
-    must(count_options(commands, command->options, true) > 0);
-    for (size_t id = 0; id < OPTIONS; id++)
-        if (option_is_of(id, command) && option_is_shared(commands, id)) {
-            strbuf_printf(out, "%s`--%s`", before, options[id].name);
-            before = ", ";
-        }
-    strbuf_str(out, ".\n");
-}
-
-static void put_command_section(struct strbuf *out, const struct ctl_commands *commands,
-                                const struct ctl_command *command, options_example *example)
-{
-    must(command->name[0] != '\0');
-    strbuf_printf(out, "\n## %s\n\n`", command->name);
-    put_usage_line(out, command);
-    strbuf_printf(out, "`: %s\n\n%s\n\n```\n", command->summary, command->help);
-    example(out, command->name);
-    strbuf_str(out, "```\n");
-    if (count_options(commands, command->options, false) > 0)
-        put_option_rows(out, commands, command->options, false);
-    if (count_options(commands, command->options, true) > 0)
-        put_shared_options(out, commands, command);
-}
-
-/* The test unit.ctl.options compares docs/CLI.md with this text. */
-void options_markdown(struct strbuf *out, const struct ctl_commands *commands,
-                      options_example *example)
-{
-    must(example != NULL);
-    strbuf_str(
-        out,
-        "# milligpuctl\n\n"
-        "Generated from `src/ctl/commands.def`, `options.def` and `docs/output` with UPDATE=1 "
-        "in the environment\nof the test unit.ctl.options, which compares. The examples are of "
-        "the demo's cluster; the test e2e.output\nruns them.\n\n"
-        "The same binary installed as `kubectl-milligpu` is a kubectl plugin: `kubectl "
-        "milligpu top`. Without a server\nnamed, the plugin starts `kubectl port-forward` to "
-        "the pod of milligpud and ends it again.\n\n"
-        "Exit status: 0 fine; 1 refused, not found or unhealthy; 2 wrong usage. Colours and "
-        "bars appear only on a terminal;\n`NO_COLOR` is honoured. Amounts are thousandths of "
-        "one GPU.\n\n## Options of every command\n");
-    put_option_rows(out, commands, common, false);
-    put_every_shared_option(out, commands);
-    for (size_t i = 0; i < commands->count; i++)
-        put_command_section(out, commands, &commands->command[i], example);
 }

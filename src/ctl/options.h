@@ -1,5 +1,5 @@
 /*
- * options - the command line, its help and its manual, from options.def and a table of commands.
+ * options - the command line and its help, from options.def and a table of commands.
  *
  * Options may stand before and after the command and its arguments. A mistake is an error that says
  * what would be right; for an unknown command it suggests the nearest.
@@ -70,23 +70,11 @@ size_t options_scan(const struct ctl_commands *commands, int argc, char *const *
 int options_choice(const struct ctl_options *given, size_t id, size_t *out,
                    struct err *err) MUST_USE;
 
-const struct option *option_info(size_t id); /* id < OPTIONS */
-/* NULL: there is none of this name. */
-const struct ctl_command *options_find_command(const struct ctl_commands *commands,
-                                               const char *name);
+const struct option *option_info(size_t id);                     /* id < OPTIONS */
 bool option_is_of(size_t id, const struct ctl_command *command); /* NULL: of every command */
-/* Do several commands know it, but not all? */
-bool option_is_shared(const struct ctl_commands *commands, size_t id);
 
 /* command NULL: all of them. */
 void options_help(struct strbuf *out, const struct ctl_commands *commands,
                   const struct ctl_command *command);
-/* Appends the output of the command's example: whole lines, at least one. */
-typedef void options_example(struct strbuf *out, const char *command);
-/* docs/CLI.md */
-void options_markdown(struct strbuf *out, const struct ctl_commands *commands,
-                      options_example *example);
-/* docs/man/milligpuctl.1 */
-void options_man(struct strbuf *out, const struct ctl_commands *commands);
 
 #endif

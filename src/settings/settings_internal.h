@@ -2,7 +2,7 @@
  * settings_internal - what the parts of settings share. Of any program: settings_table.c is names
  * and values, settings_set.c the set, settings_load.c reads flags and environment, settings_yaml.c
  * the file. Of milligpud: settings.c is its table and the rules between its settings,
- * settings_print.c its --help, docs/CONFIG.md and manual page.
+ * settings_print.c its --help.
  */
 #ifndef MILLIGPU_SETTINGS_SETTINGS_INTERNAL_H
 #define MILLIGPU_SETTINGS_SETTINGS_INTERNAL_H
@@ -36,6 +36,11 @@ const struct setting_info *setting_nearest(const struct settings_program *progra
                                            struct text name);
 /* "N", "FILE", "true|false": the argument of the flag. */
 const char *setting_word(const struct setting_info *info);
+/* open, "1..64 threads" or the words, close; or nothing. */
+void setting_range(struct strbuf *out, const struct setting_info *info, const char *open,
+                   const char *close);
+/* The title of the group of milligpud that begins with this setting; NULL: none does. */
+const char *setting_group(size_t id);
 /* "MILLIGPU_WEBHOOK_CERT" */
 void setting_variable(const struct settings_program *program, const struct setting_info *info,
                       char *out, size_t bytes);

@@ -49,3 +49,22 @@ void document_equals(const char *file, void (*write)(struct strbuf *out))
     else if (!document_is(path, text))
         fail_msg("%s is not what its table says: run this test with UPDATE=1", path);
 }
+
+/*
+ * A line that begins with a dot or an apostrophe would be a command to roff, and a bare - becomes a
+ * hyphen that cannot be pasted as part of an option.
+ */
+void strbuf_roff(struct strbuf *buf, const char *text)
+{
+    must(strchr(text, '\n') == NULL);
+
+    if (text[0] == '.' || text[0] == '\'')
+        strbuf_str(buf, "\\&"); /* otherwise it would be a request */
+    for (; *text != '\0'; text++)
+        if (*text == '\\')
+            strbuf_str(buf, "\\e");
+        else if (*text == '-')
+            strbuf_str(buf, "\\-");
+        else
+            strbuf_char(buf, *text);
+}

@@ -12,4 +12,7 @@
  */
 void document_equals(const char *file, void (*write)(struct strbuf *out));
 
+/* One paragraph of a manual page: what roff would interpret is escaped. text has no line breaks. */
+void strbuf_roff(struct strbuf *buf, const char *text);
+
 #endif

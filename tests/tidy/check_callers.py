@@ -7,10 +7,6 @@ from tidy import Files, Finding, code_only, line_of, run, tree
 
 # Functions that only tests call, and why they stay.
 ALLOWED: Dict[str, str] = {
-    "agent_counts_markdown": "a document from a table of its file",
-    "agent_metrics_markdown": "a document from a table of its file",
-    "agent_settings_man": "a document from a table of its file",
-    "agent_settings_markdown": "a document from a table of its file",
     "drift_watch_work": "what a pass over the drift costs",
     "fake_apiserver_compact": "a step of the cluster that milligpud --standalone does not take",
     "fake_apiserver_counts": "what a file with a cluster contained",

@@ -32,7 +32,5 @@ enum agent_action {
 int agent_settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
                         enum agent_action *out_action, struct err *err) MUST_USE;
 void agent_settings_help(struct strbuf *out);
-void agent_settings_markdown(struct strbuf *out); /* a table of docs/NODE_REFERENCE.md */
-void agent_settings_man(struct strbuf *out);      /* docs/man/milligpu-node.8 */
 
 #endif

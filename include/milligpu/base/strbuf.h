@@ -35,9 +35,6 @@ void strbuf_cut(struct strbuf *buf, size_t from, size_t bytes); /* remove bytes 
  */
 void strbuf_json(struct strbuf *buf, struct text text);
 
-/* One paragraph of a manual page: what roff would interpret is escaped. text has no line breaks. */
-void strbuf_roff(struct strbuf *buf, const char *text);
-
 /* Text from others, for people: odd characters are shown as by text_show(). */
 void strbuf_shown(struct strbuf *buf, struct text text);
 

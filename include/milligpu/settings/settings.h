@@ -29,8 +29,6 @@ const struct settings *settings_get(const struct settings_set *set);
 const char *settings_name(enum setting_id id);
 bool settings_reloadable(enum setting_id id);
 
-void settings_help(struct strbuf *out);     /* --help */
-void settings_markdown(struct strbuf *out); /* docs/CONFIG.md */
-void settings_man(struct strbuf *out);      /* docs/man/milligpud.8 */
+void settings_help(struct strbuf *out); /* --help */
 
 #endif

@@ -11,6 +11,7 @@
 #include "milligpu/agent/agent.h"
 #include "milligpu/run/metric.h"
 
+#include "support/agent_settings_document.h"
 #include "support/document.h"
 #include "support/metric_rows.h"
 

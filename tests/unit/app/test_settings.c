@@ -12,6 +12,7 @@
 #include "milligpu/settings/settings.h"
 
 #include "support/document.h"
+#include "support/settings_document.h"
 
 static char file[] = "/tmp/milligpu-settings-XXXXXX";
 static struct settings_set *set;

@@ -10,6 +10,8 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/strbuf.h"
 
+#include "support/document.h"
+
 static void an_empty_buffer_is_a_text(void **state)
 {
     (void)state;

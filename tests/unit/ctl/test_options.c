@@ -12,6 +12,7 @@
 #include "bin/command_table.h"
 #include "support/document.h"
 #include "support/shown.h"
+#include "support_document.h"
 
 static struct shown shown;
 
@@ -269,12 +270,7 @@ static void read_example(struct strbuf *out, const char *command)
 
 static void write_markdown(struct strbuf *out)
 {
-    options_markdown(out, &milligpuctl_commands, read_example);
-}
-
-static void write_manual(struct strbuf *out)
-{
-    options_man(out, &milligpuctl_commands);
+    options_markdown(out, read_example);
 }
 
 /* An option stands once: in a table at the top, or with its only command. */
@@ -287,7 +283,7 @@ static void each_option_stands_once_in_the_documents(void **state)
     strbuf_init(&page);
     strbuf_init(&manual);
     write_markdown(&page);
-    write_manual(&manual);
+    options_man(&manual);
     for (size_t id = 0; id < OPTIONS; id++) {
         char row[128];
         (void)snprintf(row, sizeof row, "--%s%s%s` | ", option_info(id)->name,
@@ -302,7 +298,7 @@ static void the_documents_equal_their_tables(void **state)
 {
     (void)state;
     document_equals("docs/CLI.md", write_markdown);
-    document_equals("docs/man/milligpuctl.1", write_manual);
+    document_equals("docs/man/milligpuctl.1", options_man);
 }
 
 int main(void)
