@@ -35,7 +35,7 @@ static uint32_t etag_asked(const struct api_call *call)
  * Is the tag in the list of If-None-Match? RFC 9110 wants the weak comparison here, so the mark W/
  * of a tag is ignored. A list that cannot be read ends where it is wrong: then the answer is whole.
  */
-bool api_etag_listed(const char *list, const char *tag)
+static bool api_etag_listed(const char *list, const char *tag)
 {
     const size_t len = strlen(tag);
 

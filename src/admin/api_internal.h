@@ -109,8 +109,6 @@ void api_tag_measured(struct api_call *call, uint64_t generation);
 struct admin_measured api_measured(struct api_call *call, const struct node *node) MUST_USE;
 /* Sets the headers about caching, and makes the answer 304 if the client has it already. */
 void api_etag_answer(struct api_call *call);
-/* Is this ETag, with its quotes, in the value of If-None-Match? */
-bool api_etag_listed(const char *list, const char *tag);
 
 /* NULL and a problem before the ledger is loaded. Release it with snapshot_unref(). */
 const struct snapshot *api_snapshot(struct api_call *call) MUST_USE;

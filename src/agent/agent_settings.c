@@ -2,8 +2,6 @@
  * The settings of milligpu-node: its table, the rules between its settings, its --help. Called by
  * main() before anything else.
  */
-#include "agent_settings_internal.h"
-
 #include <stddef.h>
 #include <string.h>
 #include <sys/un.h>
@@ -11,6 +9,7 @@
 #include "milligpu/base/text.h"
 
 #include "agent/gpu/cdi.h"
+#include "agent_settings_internal.h"
 
 static const struct setting_info settings[] = {
 #define SETTING(id, type, value, low, high, unit, help)                                            \

@@ -6,25 +6,6 @@
 
 #include "milligpu/base/text.h"
 
-struct err_row {
-    const char *word;
-    int status;
-    bool again;
-};
-
-static const struct err_row *err_row_of(enum err_code code)
-{
-    static const struct err_row row[] = {[ERR_NONE] = {"ok", 200, false},
-#define X(name, text, http, may) [name] = {text, http, may},
-                                         ERR_TABLE(X)
-#undef X
-    };
-    static_assert(ARRAY_LEN(row) == ERR_CODES, "a code without a row");
-
-    must((unsigned)code < ERR_CODES);
-    return &row[code];
-}
-
 /* Longer than any text, so that a truncation is detected. */
 enum { ROOM = 2 * ERR_TEXT_MAX };
 
@@ -71,17 +52,15 @@ int err_wrap(struct err *err, const char *fmt, ...)
     return -(int)err->code;
 }
 
-const char *err_name(enum err_code code)
-{
-    return err_row_of(code)->word;
-}
-
 int err_status(enum err_code code)
 {
-    return err_row_of(code)->status;
-}
+    static const int row[] = {[ERR_NONE] = 200,
+#define X(name, http) [name] = (http),
+                              ERR_TABLE(X)
+#undef X
+    };
+    static_assert(ARRAY_LEN(row) == ERR_CODES, "a code without a row");
 
-bool err_retry(enum err_code code)
-{
-    return err_row_of(code)->again;
+    must((unsigned)code < ERR_CODES);
+    return row[code];
 }

@@ -97,7 +97,7 @@ void doc_append(struct doc *array, struct doc *value)
 /* ---- places ---- */
 
 /* Bytes after the first of a character count no column. */
-void doc_mark_pass(struct doc_mark *mark, char byte)
+static void doc_mark_pass(struct doc_mark *mark, char byte)
 {
     must(mark->line > 0 && mark->column > 0);
     if (byte == '\n') {

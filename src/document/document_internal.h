@@ -9,8 +9,6 @@
 
 #include "milligpu/document/document.h"
 
-/* Moves the place behind the byte. */
-void doc_mark_pass(struct doc_mark *mark, char byte);
 /* The place of the byte at this offset. */
 struct doc_mark doc_mark_of(struct text bytes, size_t at);
 

@@ -177,7 +177,6 @@ void fake_watch_bookmark(const struct ask *in, struct watching *at, struct strbu
 int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err);
 /* Limits become requests; also for the pods of a file. */
 int fake_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict, struct err *err);
-void fake_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *now);
 int fake_answer_binding(struct ask *in);
 bool fake_name_valid(const char *name);
 /* metadata and its maps have the right types. */

@@ -296,7 +296,7 @@ int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
 /* ---- binding ---- */
 
 /* kube-scheduler left a condition that says why the pod does not fit; binding replaces it. */
-void fake_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *now)
+static void fake_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *now)
 {
     struct doc *status = doc_object(arena, pod, "status");
     struct doc *conditions = doc_get(status, "conditions");

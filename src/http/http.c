@@ -351,11 +351,6 @@ bool http_over_socket(const struct http_call *call)
     return socket_path_of(call->http->rules.listen) != NULL;
 }
 
-const char *http_name(const struct http_server *http)
-{
-    return http->rules.name;
-}
-
 uint32_t http_pending(const struct http_server *http)
 {
     return atomic_load(&http->pending);

@@ -101,12 +101,7 @@ static void compose_problem(struct http_call *call, int status, const char *why)
 /* Before the state changes: afterwards the call may already serve another request. */
 static void call_let_go(struct http_call *call)
 {
-    void (*done)(void *user) = call->done;
-
     must(atomic_load(&call->http->pending) > 0);
-    call->done = NULL;
-    if (done != NULL)
-        done(call->user);
     atomic_fetch_sub(&call->http->pending, 1);
 }
 
@@ -213,7 +208,6 @@ struct http_stream *http_answer_stream(struct http_call *call, int status, const
 
 static const char stopping[] = "the server is stopping";
 
-/* Also calls done(), so that the handler's resources are freed. */
 static void answer_stopping(struct http_call *call)
 {
     compose_problem(call, 503, stopping);
@@ -241,7 +235,7 @@ void call_answer_all(struct http_server *http)
 /* Both at the beginning and at the end of a request: nothing of one may reach the next. */
 static void call_reset(struct http_call *call)
 {
-    must(call->response == NULL && call->done == NULL);
+    must(call->response == NULL);
 
     free_headers(call);
     body_reset(call);
@@ -251,7 +245,6 @@ static void call_reset(struct http_call *call)
     call->unread = false;
     call->refuse = 0;
     call->refuse_why = NULL;
-    call->user = NULL;
 }
 
 void call_drop(struct http_call *call)
@@ -439,26 +432,15 @@ const char *http_path(const struct http_call *call)
     return call->path;
 }
 
-/* libmicrohttpd has no value for "?name" without '='; to handlers it is empty. */
-static const char *call_lookup(struct http_call *call, enum MHD_ValueKind kind, const char *name)
+const char *http_header(struct http_call *call, const char *name)
 {
     const char *value = NULL;
 
     must(call->method != NULL && name != NULL);
-    if (MHD_lookup_connection_value_n(call->peer, kind, name, strlen(name), &value, NULL) !=
-        MHD_YES)
+    if (MHD_lookup_connection_value_n(call->peer, MHD_HEADER_KIND, name, strlen(name), &value,
+                                      NULL) != MHD_YES)
         return NULL;
     return value != NULL ? value : "";
-}
-
-const char *http_query(struct http_call *call, const char *name)
-{
-    return call_lookup(call, MHD_GET_ARGUMENT_KIND, name);
-}
-
-const char *http_header(struct http_call *call, const char *name)
-{
-    return call_lookup(call, MHD_HEADER_KIND, name);
 }
 
 struct visit {
@@ -466,6 +448,7 @@ struct visit {
     void (*name)(void *user, const char *name, const char *value);
 };
 
+/* libmicrohttpd has no value for "?name" without '='; to handlers it is empty. */
 static enum MHD_Result visit_one(void *cls, enum MHD_ValueKind kind, const char *name,
                                  const char *value)
 {
@@ -504,13 +487,6 @@ uint64_t http_id(const struct http_call *call)
 int64_t http_began_ns(const struct http_call *call)
 {
     return call->began_ns;
-}
-
-void http_attach(struct http_call *call, void *user, void (*done)(void *user))
-{
-    must(call->done == NULL && done != NULL);
-    call->user = user;
-    call->done = done;
 }
 
 void http_set_header(struct http_call *call, const char *name, const char *value)

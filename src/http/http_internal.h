@@ -96,8 +96,6 @@ struct http_call {
     uint64_t id;
     int64_t began_ns;
 
-    void *user;
-    void (*done)(void *user);
     struct call_header header[CALL_HEADERS_MAX];
     size_t headers;
     int status;

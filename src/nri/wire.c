@@ -85,13 +85,3 @@ uint64_t wire_number(struct wire *wire, const struct wire_field *field)
     wire->broken = true;
     return 0;
 }
-
-bool wire_is_message(struct text bytes)
-{
-    struct wire wire = wire_of(bytes);
-    struct wire_field field;
-
-    while (wire_next(&wire, &field))
-        continue;
-    return !wire.broken;
-}

@@ -41,7 +41,4 @@ bool wire_next(struct wire *wire, struct wire_field *out);
 struct text wire_text(struct wire *wire, const struct wire_field *field);
 uint64_t wire_number(struct wire *wire, const struct wire_field *field);
 
-/* Are these the bytes of a message? Messages in its fields are not looked into. */
-bool wire_is_message(struct text bytes);
-
 #endif

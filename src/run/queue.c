@@ -151,17 +151,6 @@ void queue_close(struct queue *queue)
     mutex_unlock(&queue->lock);
 }
 
-size_t queue_bytes(const struct queue *queue)
-{
-    struct queue *open = (struct queue *)(uintptr_t)queue; /* const: see queue_depth() */
-
-    mutex_lock(&open->lock);
-    const size_t bytes = open->bytes;
-    must(open->count > 0 || bytes == 0);
-    mutex_unlock(&open->lock);
-    return bytes;
-}
-
 size_t queue_depth(const struct queue *queue)
 {
     /* The lock is not part of the state that a caller sees. */

@@ -8,7 +8,8 @@
  */
 enum { MINUTE_MS = 60000 };
 
-bool event_budget_take_of(struct event_budget *budget, int64_t now_ms, uint32_t per_minute)
+/* The same with another size of the budget. */
+static bool event_budget_take_of(struct event_budget *budget, int64_t now_ms, uint32_t per_minute)
 {
     must(now_ms >= budget->minute_ms);
 

@@ -231,12 +231,6 @@ int store_open(const struct store_rules *rules, struct store **out, struct err *
     return store_open_as(rules, &store_schema, out, err);
 }
 
-void store_retain(struct store *store, uint32_t days)
-{
-    must(store != NULL);
-    atomic_store(&store->retention_days, days);
-}
-
 void store_doubt_clock(struct store *store, bool doubted)
 {
     must(store != NULL);
@@ -485,50 +479,6 @@ int store_load(struct store *store, struct ledger *ledger, struct err *err)
     const int failed = check_load(store->db, ledger, err);
     store_unlock(store);
     return failed != 0 ? err_wrap(err, "%s", store->path) : 0;
-}
-
-typedef int read_fn(sqlite3 *db, const struct store_schema *schema, struct err *err);
-
-/* One consistent snapshot, however long the reading takes. */
-static int store_read_all(struct store *store, read_fn *read, struct err *err)
-{
-    struct reader reader;
-
-    int failed = reader_open(store, &reader, err);
-    if (failed != 0)
-        return failed;
-    failed = db_exec(reader.db, "BEGIN", err);
-    if (failed == 0)
-        failed = read(reader.db, store->schema, err);
-    must(reader.db != NULL);
-    db_rollback(reader.db);
-    reader_done(&reader);
-    return failed;
-}
-
-static int read_tables(sqlite3 *db, const struct store_schema *schema, struct err *err)
-{
-    enum store_check which;
-
-    must(db != NULL);
-    return verify_at_moment(db, schema, &which, err);
-}
-
-/* Called by tests: the daemon verifies in steps (read_transaction.c). */
-int store_verify(struct store *store, struct err *err)
-{
-    return store_read_all(store, read_tables, err);
-}
-
-static int read_replay(sqlite3 *db, const struct store_schema *schema, struct err *err)
-{
-    must(db != NULL);
-    return check_one(db, schema, CHECK_REPLAY, err);
-}
-
-int store_replay_check(struct store *store, struct err *err)
-{
-    return store_read_all(store, read_replay, err);
 }
 
 int store_backup(struct store *store, const char *file, struct err *err)

@@ -567,8 +567,4 @@ int check_load(sqlite3 *db, struct ledger *ledger, struct err *err) MUST_USE;
 int check_one(sqlite3 *db, const struct store_schema *schema, enum store_check which,
               struct err *err) MUST_USE;
 
-/* read_transaction.c: all checks of a running daemon, on one snapshot of db. */
-int verify_at_moment(sqlite3 *db, const struct store_schema *schema, enum store_check *out_which,
-                     struct err *err) MUST_USE;
-
 #endif

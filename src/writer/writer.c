@@ -122,11 +122,6 @@ void writer_end(struct writer *writer)
     writer_store_measured(writer);
 }
 
-bool writer_idle(const struct writer *writer)
-{
-    return writer->binds.inflight.count == 0 && writer->lost.keeps == 0;
-}
-
 void writer_tables(const struct writer *writer, struct writer_tables *out)
 {
     must(sole_thread_admits(&writer->thread));

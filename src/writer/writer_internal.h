@@ -308,7 +308,6 @@ bool writer_check_doubts(struct writer *writer, int64_t now);
 /* writer_pods.c */
 
 bool writer_reconcile(struct writer *writer, const struct pod *pod);
-bool writer_pod_gone(struct writer *writer, const char *uid);
 bool writer_handle_pod(struct writer *writer, const struct pod *pod);
 bool writer_handle_pod_deleted(struct writer *writer, const struct pod *pod);
 void writer_drop_list(struct writer *writer);

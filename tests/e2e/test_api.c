@@ -18,6 +18,7 @@
 
 #include "admin/api_internal.h"
 #include "store/store_internal.h"
+#include "support/store_checks.h"
 #include "support_api_fixture.h"
 
 /* --- requests and answers --- */

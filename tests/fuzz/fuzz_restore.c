@@ -12,6 +12,7 @@
 #include "milligpu/core/ledger/ledger.h"
 
 #include "support.h"
+#include "support/valid.h"
 
 enum { ROWS_MAX = 40, GPUS = 4, SHARES = 4, DONE_MAX = 16 };
 

@@ -15,6 +15,8 @@
 #include "milligpu/waiting/hints.h"
 
 #include "support/rules.h"
+#include "support/store_checks.h"
+#include "support/valid.h"
 #include "support_pool.h"
 
 /* --- the cluster --- */

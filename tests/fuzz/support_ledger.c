@@ -11,6 +11,8 @@
 #include "milligpu/core/ledger/reconcile.h"
 #include "milligpu/store/store.h"
 
+#include "support/store_checks.h"
+#include "support/valid.h"
 #include "support_pool.h"
 
 static char folder[64];

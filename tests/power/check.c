@@ -11,6 +11,7 @@
 
 #include "store/store_internal.h"
 #include "support/core_fixture.h"
+#include "support/store_checks.h"
 
 static void PRINTF_LIKE(2, 3) broken(struct check_found *found, const char *fmt, ...)
 {

@@ -15,6 +15,8 @@
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
+#include "support/store_checks.h"
+#include "support/valid.h"
 
 /* As a real migration would do: one more table, filled from existing rows. */
 #define MORE_TABLE                                                                                 \

@@ -23,6 +23,7 @@
 
 #include "sim_lay.h"
 #include "sim_run.h"
+#include "support/store_checks.h"
 
 /* --- a grant --- */
 

@@ -6,6 +6,8 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/strbuf.h"
 
+#include "support/valid.h"
+
 void core_init(struct core_fixture *core)
 {
     *core = (struct core_fixture){.ledger = ledger_new(), .now_ms = 1000};

@@ -11,6 +11,7 @@
 #include "milligpu/core/rank/policy.h"
 
 #include "core/rank/policy_internal.h"
+#include "support/valid.h"
 
 enum { WORDS_MAX = 96, NODES = 16, GPUS = 8, PODS = 160, CLASSES = 16, PRICES = 16 };
 

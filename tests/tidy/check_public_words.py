@@ -1,7 +1,7 @@
 """The words that users and their scripts depend on are those of tests/golden/public_words.txt.
 
 Metrics, settings and their values, flags, commands, routes, fields of answers, annotations, names of objects, reasons,
-kinds of drift, errors and the words of the journal come from the tables that make them. If a word vanishes or appears,
+kinds of drift and the words of the journal come from the tables that make them. If a word vanishes or appears,
 this fails; if that is meant, UPDATE=1 in the environment writes the file: python3 tests/tidy/check_public_words.py
 """
 
@@ -18,7 +18,7 @@ HEAD = "# Written by UPDATE=1 python3 tests/tidy/check_public_words.py; do not e
 STRING = r'"((?:\\.|[^"\\\n])*)"'
 # X macros with a public word: macro -> what it is, and the number of the string that is the word
 TABLES = {
-    "VOUCH_TABLE": "vouch", "SAFE_TABLE": "safe mode", "ERR_TABLE": "error", "ACCOUNT_TABLE": "account",
+    "VOUCH_TABLE": "vouch", "SAFE_TABLE": "safe mode", "ACCOUNT_TABLE": "account",
     "HEALTH_WORDS": "health", "INVENTORY_PROBLEMS": "inventory problem", "CONDITION_TABLE": "condition",
     "UNUSABLE_TABLE": "unusable", "WELL_KNOWN_TAINTS": "taint", "DRIFT_KINDS": "drift", "REASON_TABLE": "reason",
     "POLICY_TABLE": "policy", "COMMAND_TABLE": "journal command", "STORE_CHECK_TABLE": "check",

@@ -10,28 +10,28 @@
 
 #include "milligpu/base/base.h"
 
-/* code, word in logs and answers, HTTP status on the admin port, whether a retry may help */
+/* code, HTTP status on the admin port */
 #define ERR_TABLE(X)                                                                               \
-    X(ERR_INVALID, "invalid", 400, false) /* the input cannot be right */                          \
-    X(ERR_UNAUTHORIZED, "unauthorized", 401, false)                                                \
-    X(ERR_FORBIDDEN, "forbidden", 403, false)                                                      \
-    X(ERR_NOT_FOUND, "not_found", 404, false)                                                      \
-    X(ERR_CONFLICT, "conflict", 409, false)                                                        \
-    X(ERR_GONE, "gone", 410, false)           /* the resourceVersion was compacted */              \
-    X(ERR_TOO_LARGE, "too_large", 413, false) /* exceeds one of limits.h */                        \
-    X(ERR_BUSY, "busy", 429, true)                                                                 \
-    X(ERR_INTERNAL, "internal", 500, false)                                                        \
-    X(ERR_UNAVAILABLE, "unavailable", 503, true) /* not ready, or no answer */                     \
-    X(ERR_TIMEOUT, "timeout", 504, true)                                                           \
-    X(ERR_IO, "io", 500, true)            /* a disk or network operation failed */                 \
-    X(ERR_FULL, "full", 507, true)        /* disk full */                                          \
-    X(ERR_CORRUPT, "corrupt", 500, false) /* the database contradicts itself */                    \
-    X(ERR_FOREIGN, "foreign", 500, false) /* not a ledger, or the ledger of another cluster */     \
-    X(ERR_NEWER, "newer", 500, false)     /* written by a newer milligpu */
+    X(ERR_INVALID, 400) /* the input cannot be right */                                            \
+    X(ERR_UNAUTHORIZED, 401)                                                                       \
+    X(ERR_FORBIDDEN, 403)                                                                          \
+    X(ERR_NOT_FOUND, 404)                                                                          \
+    X(ERR_CONFLICT, 409)                                                                           \
+    X(ERR_GONE, 410)      /* the resourceVersion was compacted */                                  \
+    X(ERR_TOO_LARGE, 413) /* exceeds one of limits.h */                                            \
+    X(ERR_BUSY, 429)                                                                               \
+    X(ERR_INTERNAL, 500)                                                                           \
+    X(ERR_UNAVAILABLE, 503) /* not ready, or no answer */                                          \
+    X(ERR_TIMEOUT, 504)                                                                            \
+    X(ERR_IO, 500)      /* a disk or network operation failed */                                   \
+    X(ERR_FULL, 507)    /* disk full */                                                            \
+    X(ERR_CORRUPT, 500) /* the database contradicts itself */                                      \
+    X(ERR_FOREIGN, 500) /* not a ledger, or the ledger of another cluster */                       \
+    X(ERR_NEWER, 500)   /* written by a newer milligpu */
 
 enum err_code {
     ERR_NONE,
-#define X(code, word, status, again) code,
+#define X(code, status) code,
     ERR_TABLE(X)
 #undef X
         ERR_CODES
@@ -57,8 +57,6 @@ UNUSED static inline int err_same(const struct err *err)
     return -(int)err->code;
 }
 
-const char *err_name(enum err_code code);
 int err_status(enum err_code code);
-bool err_retry(enum err_code code);
 
 #endif

@@ -107,7 +107,6 @@ int http_start(const struct http_rules *rules, struct http_server **out, struct 
 
 /* The port that was bound; not for a Unix socket. */
 uint16_t http_port(const struct http_server *http);
-const char *http_name(const struct http_server *http);
 
 /* Accepts no new connections; the others are closed after their answer. */
 void http_quiesce(struct http_server *http);
@@ -151,9 +150,7 @@ bool http_over_socket(const struct http_call *call);
 const char *http_method(const struct http_call *call);
 /* Decoded, without the query; begins with '/'. */
 const char *http_path(const struct http_call *call);
-/* Decoded; NULL if absent; "" if empty. */
-const char *http_query(struct http_call *call, const char *name);
-/* Visits the names in the query, so that unknown ones can be refused. */
+/* Visits the names in the query, decoded, so that unknown ones can be refused. */
 void http_query_each(struct http_call *call, void *user,
                      void (*name)(void *user, const char *name, const char *value));
 const char *http_header(struct http_call *call, const char *name); /* NULL if absent */
@@ -162,12 +159,6 @@ struct text http_body(const struct http_call *call);
 bool http_body_unread(const struct http_call *call);
 uint64_t http_id(const struct http_call *call);      /* request id, unique in the process */
 int64_t http_began_ns(const struct http_call *call); /* monotonic, when the request was complete */
-
-/*
- * done(user) is called when the call is answered, by http_answer() or by http_stop(), to free
- * resources. If the peer disconnects before that, nothing changes; the answer is dropped.
- */
-void http_attach(struct http_call *call, void *user, void (*done)(void *user));
 
 /* Takes the content of body (it is reset). type: "application/json". Any thread, exactly once. */
 void http_answer(struct http_call *call, int status, const char *type, struct strbuf *take_body);

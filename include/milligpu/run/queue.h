@@ -40,6 +40,5 @@ void queue_wake(struct queue *queue); /* queue_take() returns */
  */
 void queue_close(struct queue *queue);
 size_t queue_depth(const struct queue *queue);
-size_t queue_bytes(const struct queue *queue);
 
 #endif

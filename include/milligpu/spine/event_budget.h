@@ -37,7 +37,5 @@ bool node_budget_take(struct node_budget *budget, struct text node, int64_t now_
 
 /* Takes one Event out of the budget; false: this minute's are spent. */
 bool event_budget_take(struct event_budget *budget, int64_t now_ms);
-/* The same with another size of the budget. */
-bool event_budget_take_of(struct event_budget *budget, int64_t now_ms, uint32_t per_minute);
 
 #endif

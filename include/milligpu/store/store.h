@@ -17,7 +17,7 @@
  * Promises:
  *   I3. What load() gives after a crash is what was committed, nothing else.
  *   I4. A commit() that returned 0 survives kill -9 and power loss (if the disk honours fsync).
- *   I6. baseline + journal = present: store_replay_check(). The learned workload is no part of the
+ *   I6. baseline + journal = present: CHECK_REPLAY. The learned workload is no part of the
  *       present: it only orders placements, so no journal entry tells of it, no check reads it, and
  *       without it milligpud learns anew. Nor is what was measured, or is idle, or the policy
  *       document, or what is remembered of agents: it says nothing of who holds what.
@@ -192,9 +192,6 @@ enum store_room {
 /* Any thread. */
 enum store_room store_room(const struct store *store);
 
-/* Changes the retention; any thread. */
-void store_retain(struct store *store, uint32_t days);
-
 /*
  * For the clock check: the time of the newest journal entry, and of the clock's last step beyond
  * STORE_CLOCK_STEP_MS (COMMAND_CLOCK); 0: there was none since retention last ran, which it does
@@ -259,13 +256,11 @@ int store_kept_policy(const char *path, struct arena *arena, struct store_policy
 
 void store_ops(struct store *store, struct store_ops *out);
 
-/* Runs every check except CHECK_MEMORY, on a connection of its own: slow. */
-int store_verify(struct store *store, struct err *err) MUST_USE;
-
 /*
- * The same in three steps, so that the ledger in memory can be compared with the file as both were
- * at one moment: open and close on the thread that verifies; pin in the writer, between two
- * batches, and take a snapshot there. Until it is closed, SQLite's log keeps growing.
+ * Every check except CHECK_MEMORY, on a connection of its own: slow. In three steps, so that the
+ * ledger in memory can be compared with the file as both were at one moment: open and close on the
+ * thread that verifies; pin in the writer, between two batches, and take a snapshot there. Until it
+ * is closed, SQLite's log keeps growing.
  *
  * CORRUPT and INTERNAL mean that something is wrong, and *out_which says what; other codes mean
  * that the check was not completed. Interrupt: from any thread, while it is open.
@@ -280,9 +275,6 @@ int store_read_compare(struct store_read *read, const struct snapshot *snapshot,
                        struct err *err) MUST_USE;
 void store_read_interrupt(struct store_read *read);
 void store_read_close(struct store_read *read);
-
-/* Folds baseline and journal and compares the result with the live tables (I6). */
-int store_replay_check(struct store *store, struct err *err) MUST_USE;
 
 /*
  * SQLite's online backup to a new file; fsynced, then renamed into place. The copy has an id of its

@@ -32,9 +32,6 @@ size_t writer_step(struct writer *writer, int64_t wait_ms);
 /* The process ends in order: there will be no more step. */
 void writer_end(struct writer *writer);
 
-/* Nothing is in flight: no bind waits for an answer. */
-bool writer_idle(const struct writer *writer);
-
 /*
  * The sizes of its tables: entries must not outlive what they are about. The writer's thread only.
  */

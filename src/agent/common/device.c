@@ -63,7 +63,8 @@ bool device_is_gpu_path(struct text path)
     return text_starts(path, NODE);
 }
 
-bool device_is_one_gpu_path(struct text path)
+/* /dev/nvidia<N>: one GPU, and not what all share */
+static bool device_is_one_gpu_path(struct text path)
 {
     return device_is_gpu_path(path) &&
            device_is_index((struct text){path.at + strlen(NODE), path.len - strlen(NODE)});

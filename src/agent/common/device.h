@@ -29,8 +29,6 @@ struct text device_name(struct text device); /* empty: it has none */
 
 /* /dev/nvidia and whatever follows */
 bool device_is_gpu_path(struct text path);
-/* /dev/nvidia<N>: one GPU, and not what all share */
-bool device_is_one_gpu_path(struct text path);
 
 /*
  * NVIDIA's major number, which never changes. The driver has others, which the kernel chooses when

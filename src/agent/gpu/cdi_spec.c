@@ -1,6 +1,4 @@
 /* Reads one specification: its kind and the names of its devices. */
-#include "cdi_spec.h"
-
 #include <string.h>
 
 #include "milligpu/document/document.h"
@@ -12,7 +10,8 @@ static bool is_alphanumeric(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-bool cdi_is_name(struct text name, const char *others)
+/* Letters, digits, and in between also the others: how CDI writes the parts of a name. */
+static bool cdi_is_name(struct text name, const char *others)
 {
     if (name.len == 0 || !is_alphanumeric(name.at[0]) || !is_alphanumeric(name.at[name.len - 1]))
         return false;

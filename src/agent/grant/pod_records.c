@@ -44,8 +44,6 @@ struct pod_records {
     int pods;
     bool is_new;
     uint64_t next;
-    size_t damaged;
-    size_t unread;
     size_t unproven;
     struct map by_uid;
 };
@@ -121,7 +119,6 @@ static void record_take(struct pod_records *records, const char *path, const cha
     struct err why;
 
     if (file_read(path, RECORD_BYTES_MAX, &data, &len, &why) < 0) {
-        records->unread++;
         log_write(LOG_WARN, "the record of a pod cannot be read", log_str("why", why.text));
         return;
     }
@@ -132,7 +129,6 @@ static void record_take(struct pod_records *records, const char *path, const cha
         (void)unlinkat(records->pods, uid, 0);
         return;
     }
-    records->damaged++;
     log_write(LOG_WARN, "the record of a pod is damaged: it is dropped", log_str("uid", uid));
     (void)unlinkat(records->pods, uid, 0);
 }
@@ -327,19 +323,4 @@ void pod_records_runs(struct pod_records *records, struct text uid)
 size_t pod_records_count(const struct pod_records *records)
 {
     return records->by_uid.count;
-}
-
-size_t pod_records_unread(const struct pod_records *records)
-{
-    return records->unread;
-}
-
-size_t pod_records_unproven(const struct pod_records *records)
-{
-    return records->unproven;
-}
-
-size_t pod_records_damaged(const struct pod_records *records)
-{
-    return records->damaged;
 }

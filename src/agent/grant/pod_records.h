@@ -60,8 +60,5 @@ void pod_records_runs(struct pod_records *records, struct text uid);
 size_t pod_records_flush(struct pod_records *records);
 
 size_t pod_records_count(const struct pod_records *records);
-size_t pod_records_damaged(const struct pod_records *records);  /* dropped when it was opened */
-size_t pod_records_unproven(const struct pod_records *records); /* of format 1, dropped then */
-size_t pod_records_unread(const struct pod_records *records);   /* left there then */
 
 #endif

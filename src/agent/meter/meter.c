@@ -41,14 +41,6 @@ struct meter {
     bool told_blind;             /* the log has said that nothing can be metered */
 };
 
-const char *meter_over_name(enum meter_over over)
-{
-    static const char *const name[] = {"not", "seen", "killed"};
-
-    must((size_t)over < ARRAY_LEN(name));
-    return name[over];
-}
-
 /* --- the machine --- */
 
 static bool proc_read(void *user, uint32_t pid, const char *name, struct strbuf *out)

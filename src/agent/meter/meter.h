@@ -139,6 +139,4 @@ void meter_copy(struct meter *meter, struct arena *arena, struct meter_copy *out
  */
 uint32_t meter_outside(struct meter *meter, struct arena *arena, const char *const **out);
 
-const char *meter_over_name(enum meter_over over);
-
 #endif

@@ -454,8 +454,8 @@ static void let_names_go(struct ledger *ledger, const struct node *from, const s
  * One step of apply or, with from and to exchanged, of undo. The place must hold exactly from:
  * changes are applied and undone in strict order.
  */
-void ledger_swap_node(struct ledger *ledger, uint32_t slot, const struct node *from,
-                      const struct node *to)
+static void ledger_swap_node(struct ledger *ledger, uint32_t slot, const struct node *from,
+                             const struct node *to)
 {
     must(from != to);
     must(from == NULL || to == NULL || from->name == to->name);

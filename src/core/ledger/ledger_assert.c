@@ -238,12 +238,3 @@ int ledger_check(const struct ledger *ledger, struct err *err)
         return failed;
     return check_totals(ledger, err) != 0 ? err_same(err) : check_idle(ledger, err);
 }
-
-void ledger_assert_valid(const struct ledger *ledger)
-{
-    struct err err;
-
-    must(ledger != NULL);
-    if (ledger_check(ledger, &err) < 0)
-        must_fail(__FILE__, __LINE__, err.text);
-}

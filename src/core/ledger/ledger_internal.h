@@ -94,10 +94,6 @@ uint32_t ledger_slot(const struct ledger *ledger, struct text name);
 const struct node *ledger_at(const struct ledger *ledger, uint32_t slot);
 uint32_t ledger_free_slot(const struct ledger *ledger);
 
-/* Replaces a node in its slot. from: what is there; NULL: nothing. to: NULL: the node goes. */
-void ledger_swap_node(struct ledger *ledger, uint32_t slot, const struct node *from,
-                      const struct node *to);
-
 /* ledger_outlook.c: a new outlook, without nodes at first; their supply; prices for it. */
 void ledger_start_prices(struct ledger *ledger, const struct outlook *outlook);
 void ledger_swap_supply(struct ledger *ledger, const struct node *from, const struct node *to);

@@ -6,27 +6,17 @@
 
 static_assert(ACCOUNT_CLOSED_FIRST == ACCOUNT_HELD + 1, "closed parts follow those with an owner");
 
-static const struct {
-    const char *name;
-    const char *help;
-} account_rows[] = {
-#define X(code, word, help) [code] = {word, help},
+static const char *const account_names[] = {
+#define X(code, word) [code] = (word),
     ACCOUNT_TABLE(X)
 #undef X
 };
 
 const char *account_name(enum account_part part)
 {
-    must((unsigned)part < ARRAY_LEN(account_rows));
-    must(account_rows[part].name[0] != '\0');
-    return account_rows[part].name;
-}
-
-const char *account_help(enum account_part part)
-{
-    must((unsigned)part < ARRAY_LEN(account_rows));
-    must(account_rows[part].help[0] != '\0');
-    return account_rows[part].help;
+    must((unsigned)part < ARRAY_LEN(account_names));
+    must(account_names[part][0] != '\0');
+    return account_names[part];
 }
 
 /* Lower is likelier to be held whole: a device plugin offers no sick GPU, and few pods mix. */

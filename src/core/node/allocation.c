@@ -329,14 +329,6 @@ const char *allocation_unsound(const struct allocation *allocation)
     return charges_fit(allocation) ? NULL : "its charges are not what its shares come to";
 }
 
-void allocation_assert_valid(const struct allocation *allocation)
-{
-    const char *fault = allocation_unsound(allocation);
-
-    if (fault != NULL)
-        must_fail(__FILE__, __LINE__, fault);
-}
-
 const char *allocation_state_name(enum allocation_state state)
 {
     switch (state) {

@@ -957,12 +957,3 @@ int node_check(const struct node *node, struct err *err)
     return fault == NULL ? failed
                          : err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, fault);
 }
-
-void node_assert_valid(const struct node *node)
-{
-    struct err err;
-
-    must(node != NULL);
-    if (node_check(node, &err) < 0)
-        must_fail(__FILE__, __LINE__, err.text);
-}

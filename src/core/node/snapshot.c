@@ -387,19 +387,6 @@ const struct allocation *snapshot_open(const struct snapshot *snapshot, struct t
     return NULL;
 }
 
-const struct allocation *snapshot_find(const struct snapshot *snapshot, struct text uid)
-{
-    const struct node *node;
-    uint32_t at = 0;
-    while ((node = snapshot_next(snapshot, &at)) != NULL) {
-        const struct allocation *allocation = node_allocation(node, uid);
-        must(allocation == NULL || allocation->is.node == node->name);
-        if (allocation != NULL)
-            return allocation;
-    }
-    return NULL;
-}
-
 const struct node *snapshot_next(const struct snapshot *snapshot, uint32_t *at)
 {
     must(snapshot != NULL);

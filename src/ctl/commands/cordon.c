@@ -137,7 +137,8 @@ int cordon_merge(const struct cordon_change *change, const char *have, struct st
     return 0;
 }
 
-void cordon_shown(struct strbuf *out, const struct doc *node)
+/* The value as milligpud shows it: without GPUs that are away. */
+static void cordon_shown(struct strbuf *out, const struct doc *node)
 {
     doc_each (gpu, doc_get(node, "gpus"))
         if (doc_true(gpu, "cordoned"))

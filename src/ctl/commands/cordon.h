@@ -25,7 +25,4 @@ struct cordon_change {
 int cordon_merge(const struct cordon_change *change, const char *have, struct strbuf *out,
                  bool *out_same, struct err *err) MUST_USE;
 
-/* The value as milligpud shows it: without GPUs that are away. */
-void cordon_shown(struct strbuf *out, const struct doc *node);
-
 #endif

@@ -34,8 +34,8 @@ const char *store_check_text(enum store_check check)
 }
 
 /* CHECK_MEMORY would load a second ledger; in a daemon store_read_compare() takes its place. */
-int verify_at_moment(sqlite3 *db, const struct store_schema *schema, enum store_check *out_which,
-                     struct err *err)
+static int verify_at_moment(sqlite3 *db, const struct store_schema *schema,
+                            enum store_check *out_which, struct err *err)
 {
     int failed = 0;
 

@@ -76,7 +76,8 @@ void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
     amounts->fragment_milli += fragment_milli;
 }
 
-uint64_t admin_closed_milli(const struct admin_amounts *amounts)
+/* The sum of the closed parts. */
+static uint64_t admin_closed_milli(const struct admin_amounts *amounts)
 {
     uint64_t milli = 0;
 

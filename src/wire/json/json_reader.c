@@ -668,15 +668,6 @@ bool json_read_raw(struct json_reader *in, struct text *out)
     return true;
 }
 
-int json_reader_consumed(struct json_reader *in, size_t *out_bytes)
-{
-    if (in->failed)
-        return -(int)in->err->code;
-    must(in->depth == 0);
-    *out_bytes = json_reader_position(in, in->at);
-    return 0;
-}
-
 /* Bytes after the value are an error: another parser might take those for the request. */
 int json_reader_finish(struct json_reader *in)
 {

@@ -62,7 +62,7 @@ bool writer_reconcile(struct writer *writer, const struct pod *pod)
     return true;
 }
 
-bool writer_pod_gone(struct writer *writer, const char *uid)
+static bool writer_pod_gone(struct writer *writer, const char *uid)
 {
     must(uid[0] != '\0');
 

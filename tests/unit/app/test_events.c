@@ -19,6 +19,7 @@
 
 #include "store/store_internal.h"
 #include "support/patience.h"
+#include "support/store_checks.h"
 #include "support_fixture.h"
 
 static const int64_t three_days_ms = INT64_C(3) * 86400 * 1000;

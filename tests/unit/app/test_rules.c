@@ -17,6 +17,7 @@
 #include "milligpu/waiting/hints.h"
 
 #include "support/patience.h"
+#include "support/store_checks.h"
 #include "support_fixture.h"
 
 enum { MINUTE_MS = 60000, HOUR_MS = 60 * MINUTE_MS };

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "support/store_checks.h"
 #include "support_fixture.h"
 
 #define ONE_WHOLE "\"nvidia.com/gpu\":\"1\""

@@ -15,6 +15,7 @@
 
 #include "store/store_internal.h"
 #include "support/other_thread.h"
+#include "support/store_checks.h"
 #include "support_fixture.h"
 
 static void a_bind_ends_on_the_api_server_and_in_the_ledger(void **state)

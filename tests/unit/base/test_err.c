@@ -70,19 +70,12 @@ static void err_is_not_cut_inside_a_character(void **state)
     }
 }
 
-static void every_code_has_a_word_a_status_and_a_retry(void **state)
+static void every_code_has_a_status(void **state)
 {
     (void)state;
-    for (int a = ERR_NONE; a < ERR_CODES; a++) {
-        assert_true(strlen(err_name((enum err_code)a)) > 0);
-        assert_true(err_status((enum err_code)a) >= 200 && err_status((enum err_code)a) < 600);
-        for (int b = ERR_NONE; b < a; b++)
-            assert_string_not_equal(err_name((enum err_code)a), err_name((enum err_code)b));
-    }
-    assert_string_equal(err_name(ERR_TIMEOUT), "timeout");
+    for (int code = ERR_NONE; code < ERR_CODES; code++)
+        assert_in_range(err_status((enum err_code)code), 200, 599);
     assert_int_equal(err_status(ERR_CONFLICT), 409);
-    assert_true(err_retry(ERR_UNAVAILABLE));
-    assert_false(err_retry(ERR_CONFLICT));
 }
 
 int main(void)
@@ -92,7 +85,7 @@ int main(void)
         cmocka_unit_test(err_wrap_puts_the_noun_before_and_keeps_the_code),
         cmocka_unit_test(err_that_is_too_long_says_that_it_was_cut),
         cmocka_unit_test(err_is_not_cut_inside_a_character),
-        cmocka_unit_test(every_code_has_a_word_a_status_and_a_retry),
+        cmocka_unit_test(every_code_has_a_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

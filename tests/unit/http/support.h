@@ -6,7 +6,7 @@
  *   /later   answered by another thread after a while
  *   /race    answered by another thread at once: before or after the handler returned
  *   /file    what is in site->file
- *   /hold    not answered before site_release(), with an attachment that site->attached counts
+ *   /hold    not answered before site_release()
  *   else     404
  */
 #ifndef MILLIGPU_TESTS_UNIT_HTTP_SUPPORT_H
@@ -26,7 +26,6 @@ struct site {
     pthread_mutex_t lock; /* guards held */
     struct http_call *held[HELD_MAX];
     size_t held_count;
-    atomic_int attached; /* how often what was attached was freed */
     atomic_int handled;
     atomic_int refused;
     atomic_int last_status;

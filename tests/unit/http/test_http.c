@@ -49,7 +49,6 @@ static void one_connection_serves_many_requests(void **state)
 {
     (void)state;
     site_start(&site);
-    assert_string_equal(http_name(site.http), "test");
     const int fd = client_open(&site);
     for (int i = 0; i < 20; i++) {
         client_ask(fd, "GET /hello HTTP/1.1\r\n" HEAD, &answer);
@@ -91,13 +90,13 @@ static void a_handler_sees_the_request_decoded(void **state)
     site_start(&site);
     ask_once("GET /about/n%20%2Fx?a=1%262&b&c= HTTP/1.1\r\nX-Test: yes\r\n" HEAD);
     assert_status(203);
-    assert_contains("\r\n\r\nGET /about/n /x a=1&2 test=yes [a=1&2][b=][c=]");
+    assert_contains("\r\n\r\nGET /about/n /x test=yes [a=1&2][b=][c=]");
     assert_contains("\r\nX-Answer: 42\r\n");
     assert_null(strcasestr(answer.data, "\r\nX-Injected"));
     ask_once("DELETE /about?b HTTP/1.1\r\n" HEAD);
-    assert_contains("DELETE /about a=(none) test=(none) [b=]");
+    assert_contains("DELETE /about test=(none) [b=]");
     ask_once("GET /about?a HTTP/1.1\r\n" HEAD);
-    assert_contains("GET /about a= test");
+    assert_contains("GET /about test=(none) [a=]");
 }
 
 static void an_empty_answer_has_a_length_too(void **state)
@@ -445,7 +444,6 @@ static void many_calls_sleep_and_wake(void **state)
         (void)close(fd[i]);
     }
     assert_int_equal(http_pending(site.http), 0);
-    assert_int_equal(atomic_load(&site.attached), ARRAY_LEN(fd));
 }
 
 static void an_answer_may_race_with_the_end_of_the_handler(void **state)
@@ -476,7 +474,6 @@ static void a_peer_that_is_gone_before_its_answer_does_no_harm(void **state)
     }
     sleep_ms(50);
     site_release(&site);
-    assert_int_equal(atomic_load(&site.attached), 8);
     assert_int_equal(http_pending(site.http), 0);
     ask_once("GET /hello HTTP/1.1\r\n" HEAD);
     assert_status(200);
@@ -520,7 +517,6 @@ static void stopping_answers_what_is_left(void **state)
     client_read_end(idle, &answer);
     assert_int_equal(answer.len, 0);
     (void)close(idle);
-    assert_int_equal(atomic_load(&site.attached), ARRAY_LEN(fd));
 }
 
 static void stopping_waits_for_nobody_that_is_slow(void **state)

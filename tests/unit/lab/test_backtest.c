@@ -21,6 +21,7 @@
 #include "lab/backtest/backtest.h"
 #include "support/core_fixture.h"
 #include "support/shown.h"
+#include "support/store_checks.h"
 
 /* 2026-01-01T00:00:00Z; the program says what time it is (support.h), and here it is earlier. */
 static const int64_t first_ms = 1767225600000;

@@ -15,6 +15,7 @@
 
 #include "lab/simulate/simulate.h"
 #include "support/shown.h"
+#include "support/valid.h"
 
 #define NODE_HEAD "sn,cpu_milli,memory_mib,gpu,model\n"
 #define POD_HEAD  "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"

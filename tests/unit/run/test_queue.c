@@ -151,7 +151,6 @@ static void who_has_large_things_to_say_waits_until_less_is_in_it(void **state)
     void *result;
     assert_true(queue_put_below(queue, &item[0], 999, share));
     assert_true(queue_put_below(queue, &item[1], 5000, share));
-    assert_int_equal(queue_bytes(queue), 5999);
     assert_int_equal(pthread_create(&thread, NULL, put_more, queue), 0);
     sleep_ms(20);
     assert_int_equal(queue_depth(queue), 2); /* it waits */
@@ -162,10 +161,8 @@ static void who_has_large_things_to_say_waits_until_less_is_in_it(void **state)
     assert_int_equal(queue_take(queue, taken, 1, 0), 1);
     assert_int_equal(pthread_join(thread, &result), 0);
     assert_ptr_equal(result, &item[2]);
-    assert_int_equal(queue_bytes(queue), 1);
     while (queue_take(queue, taken, 1, 0) == 1)
         continue;
-    assert_int_equal(queue_bytes(queue), 0);
     queue_free(queue);
 }
 

@@ -9,6 +9,9 @@
 
 #include "milligpu/base/alloc.h"
 
+#include "support/store_checks.h"
+#include "support/valid.h"
+
 static void take_notice(void *user, const char *text)
 {
     struct shelf *shelf = user;

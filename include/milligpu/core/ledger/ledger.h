@@ -241,7 +241,5 @@ int ledger_check(const struct ledger *ledger, struct err *err) MUST_USE;
 int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t places,
                       struct err *err) MUST_USE;
 uint32_t ledger_places(const struct ledger *ledger);
-/* Like ledger_check(), but aborts. */
-void ledger_assert_valid(const struct ledger *ledger);
 
 #endif

@@ -19,30 +19,30 @@
  * hold, they are taken to be the first ones of the node that are healthy and that nobody shares.
  */
 #define ACCOUNT_TABLE(X)                                                                           \
-    X(ACCOUNT_USED, "used", "held by bound pods")                                                  \
-    X(ACCOUNT_RESERVED, "reserved", "held by reservations of pods that are not bound yet")         \
-    X(ACCOUNT_FREE, "free", "what new shares can take")                                            \
-    X(ACCOUNT_HELD, "held", "whole GPUs that others hold: pods of the other resource, processes")  \
-    X(ACCOUNT_GONE, "gone", "the Node object is gone")                                             \
-    X(ACCOUNT_ABSENT, "absent", "the node does not show the GPU now")                              \
-    X(ACCOUNT_DUPLICATE, "duplicate", "another node showed this UUID first")                       \
-    X(ACCOUNT_UNSURE, "unsure", "indexes moved, and pods may hold this GPU by its index")          \
-    X(ACCOUNT_UNREADABLE, "unreadable", "what the node says about its GPUs cannot be read")        \
-    X(ACCOUNT_OVER, "over", "charged beyond its milli or MiB")                                     \
-    X(ACCOUNT_UNHEALTHY, "unhealthy", "reported unhealthy")                                        \
-    X(ACCOUNT_CORDONED, "cordoned", "cordoned, by milligpu.io/cordon or kubectl cordon")           \
-    X(ACCOUNT_CROWDED, "crowded", "as many pods share the GPU as may")                             \
-    X(ACCOUNT_MIXED, "mixed", "a pod with whole GPUs of the other resource lives on the node")     \
-    X(ACCOUNT_UNPLACED, "unplaced", "a pod lives on the node whose GPUs are not known")            \
-    X(ACCOUNT_PLUGIN, "plugin", "the node's device plugin offers no GPU now")                      \
-    X(ACCOUNT_AGENT, "agent", "the node's agent does not vouch for its GPUs now")                  \
-    X(ACCOUNT_LEAVING, "leaving", "an autoscaler is about to delete the node")                     \
-    X(ACCOUNT_NOT_READY, "not_ready", "the node is not Ready")                                     \
-    X(ACCOUNT_TAINTED, "tainted", "the node has a taint that no known pod tolerates")              \
-    X(ACCOUNT_TAINTS_UNREADABLE, "taints_unreadable", "the node's taints cannot be read")
+    X(ACCOUNT_USED, "used")         /* held by bound pods */                                       \
+    X(ACCOUNT_RESERVED, "reserved") /* held by reservations of pods that are not bound yet */      \
+    X(ACCOUNT_FREE, "free")         /* what new shares can take */                                 \
+    X(ACCOUNT_HELD, "held")         /* whole GPUs of pods of the other resource or of processes */ \
+    X(ACCOUNT_GONE, "gone")         /* the Node object is gone */                                  \
+    X(ACCOUNT_ABSENT, "absent")     /* the node does not show the GPU now */                       \
+    X(ACCOUNT_DUPLICATE, "duplicate") /* another node showed this UUID first */                    \
+    X(ACCOUNT_UNSURE, "unsure")       /* indexes moved, and pods may hold this GPU by its index */ \
+    X(ACCOUNT_UNREADABLE, "unreadable") /* what the node says about its GPUs cannot be read */     \
+    X(ACCOUNT_OVER, "over")             /* charged beyond its milli or MiB */                      \
+    X(ACCOUNT_UNHEALTHY, "unhealthy")   /* reported unhealthy */                                   \
+    X(ACCOUNT_CORDONED, "cordoned")     /* cordoned, by milligpu.io/cordon or kubectl cordon */    \
+    X(ACCOUNT_CROWDED, "crowded")       /* as many pods share the GPU as may */                    \
+    X(ACCOUNT_MIXED, "mixed") /* a pod with whole GPUs of the other resource lives on the node */  \
+    X(ACCOUNT_UNPLACED, "unplaced")   /* a pod lives on the node whose GPUs are not known */       \
+    X(ACCOUNT_PLUGIN, "plugin")       /* the node's device plugin offers no GPU now */             \
+    X(ACCOUNT_AGENT, "agent")         /* the node's agent does not vouch for its GPUs now */       \
+    X(ACCOUNT_LEAVING, "leaving")     /* an autoscaler is about to delete the node */              \
+    X(ACCOUNT_NOT_READY, "not_ready") /* the node is not Ready */                                  \
+    X(ACCOUNT_TAINTED, "tainted")     /* the node has a taint that no known pod tolerates */       \
+    X(ACCOUNT_TAINTS_UNREADABLE, "taints_unreadable") /* the node's taints cannot be read */
 
 enum account_part {
-#define X(code, word, help) code,
+#define X(code, word) code,
     ACCOUNT_TABLE(X)
 #undef X
         ACCOUNT_PARTS
@@ -61,6 +61,5 @@ struct gpu_account {
 void gpu_account(const struct node *node, const struct gpu *gpu, struct gpu_account *out);
 
 const char *account_name(enum account_part part);
-const char *account_help(enum account_part part);
 
 #endif

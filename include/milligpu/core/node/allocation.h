@@ -114,8 +114,6 @@ bool allocation_same_shares(const struct allocation *a, const struct allocation 
 
 /* Recomputes the charges and returns the invariant that is broken; NULL if none. */
 const char *allocation_unsound(const struct allocation *allocation);
-/* The same, but aborts. */
-void allocation_assert_valid(const struct allocation *allocation);
 
 const char *allocation_state_name(enum allocation_state state);
 const char *allocation_origin_name(enum allocation_origin origin);

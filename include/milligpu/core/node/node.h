@@ -237,7 +237,5 @@ bool node_holds_names(const struct node *node);
 
 /* Recomputes all the others: an error names the first that is broken, with node, GPU or pod. */
 int node_check(const struct node *node, struct err *err) MUST_USE;
-/* The same, but aborts. */
-void node_assert_valid(const struct node *node);
 
 #endif

@@ -63,8 +63,6 @@ void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struc
                     const uint32_t *hash, const struct node **out, uint32_t *slot);
 /* The open allocation (allocation_is_open()) of this pod; NULL if none, or bound and undisputed. */
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid);
-const struct allocation *snapshot_find(const struct snapshot *snapshot,
-                                       struct text uid); /* O(all) */
 
 /* *at starts at 0; NULL at the end. */
 const struct node *snapshot_next(const struct snapshot *snapshot, uint32_t *at);

@@ -41,8 +41,6 @@ void admin_closed(struct json_writer *json, const struct admin_amounts *amounts)
 /* Two members, why kube-scheduler may not use a node; none if it may. */
 void admin_unusable(struct json_writer *json, const char *key, const char *text_key,
                     const struct unusable_cause *cause);
-/* The sum of the closed parts. */
-uint64_t admin_closed_milli(const struct admin_amounts *amounts);
 
 /* What a new share can take on this GPU now. */
 uint32_t admin_gpu_free(const struct node *node, const struct gpu *gpu);

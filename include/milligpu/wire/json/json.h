@@ -64,11 +64,6 @@ void json_reader_init(struct json_reader *in, struct text bytes, const char *roo
 
 /* Call it after the top-level value: no bytes may follow. 0, or negative with err set. */
 int json_reader_finish(struct json_reader *in) MUST_USE;
-/*
- * Like json_reader_finish(), but more bytes may follow, as in a stream of values: *out_bytes is how
- * many were consumed.
- */
-int json_reader_consumed(struct json_reader *in, size_t *out_bytes) MUST_USE;
 
 enum json_reader_type json_read_peek(struct json_reader *in);
 

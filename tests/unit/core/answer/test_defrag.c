@@ -15,6 +15,7 @@
 
 #include "support/core_fixture.h"
 #include "support/draw.h"
+#include "support/valid.h"
 #include "support/walk.h"
 
 /*

@@ -12,6 +12,7 @@
 #include "core/ledger/ledger_internal.h"
 #include "support/core_fixture.h"
 #include "support/placements.h"
+#include "support/valid.h"
 #include "support/walk.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},

@@ -12,6 +12,7 @@
 #include "core/ledger/ledger_internal.h"
 #include "support/core_fixture.h"
 #include "support/rules.h"
+#include "support/valid.h"
 
 /* n1: GPU-a with reserved pod a, GPU-b with bound pod b; n2, n4: no pods; n3: GPU-a again. */
 static int set_up(void **state)

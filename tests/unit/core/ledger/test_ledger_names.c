@@ -14,6 +14,7 @@
 
 #include "core/ledger/ledger_internal.h"
 #include "support/core_fixture.h"
+#include "support/valid.h"
 #include "support/walk.h"
 
 enum { PARTS = 8, CONSTANT = 64 };

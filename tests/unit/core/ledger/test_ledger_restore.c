@@ -9,6 +9,7 @@
 #include "milligpu/base/alloc.h"
 
 #include "support/core_fixture.h"
+#include "support/valid.h"
 
 static const struct atom *atom(struct core_fixture *core, const char *name)
 {

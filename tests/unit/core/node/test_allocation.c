@@ -81,7 +81,7 @@ static void the_charge_is_the_peak_of_the_life(void **state)
                                      step[i].life[count].milli);
         const struct allocation_facts facts = facts_of(shares, count);
         const struct allocation *made = allocation_new(&facts);
-        allocation_assert_valid(made);
+        assert_null(allocation_unsound(made));
         assert_int_equal(made->charges, 1);
         assert_int_equal(made->charge[0].milli, step[i].peak);
         assert_int_equal(made->charge[0].mib, step[i].peak * 80);
@@ -129,7 +129,7 @@ static void shares_come_to_stand_in_the_order_of_life(void **state)
                                    share_of(CONTAINER_SIDECAR, 0, "GPU-a", 200)};
     const struct allocation_facts facts = facts_of(shares, 3);
     const struct allocation *made = allocation_new(&facts);
-    allocation_assert_valid(made);
+    assert_null(allocation_unsound(made));
     assert_string_equal(made->is.share[0].container, "c0");
     assert_string_equal(made->is.share[2].container, "c2");
     assert_int_equal(made->charge[0].milli, 700);
@@ -153,7 +153,7 @@ static void an_allocation_keeps_its_own_copies(void **state)
     assert_string_equal(made->is.name, "web-0");
     assert_string_equal(made->is.share[0].container, "main");
     assert_int_equal(made->is.share[0].milli, 300);
-    allocation_assert_valid(made);
+    assert_null(allocation_unsound(made));
     allocation_unref(made);
 }
 
@@ -165,7 +165,7 @@ static void the_last_to_let_go_frees_it(void **state)
     const struct allocation *made = allocation_new(&facts);
     assert_ptr_equal(allocation_ref(made), made);
     allocation_unref(made);
-    allocation_assert_valid(made); /* still there */
+    assert_null(allocation_unsound(made)); /* still there */
     allocation_unref(made);
     allocation_unref(NULL);
 }
@@ -178,7 +178,7 @@ static void what_the_cluster_imposed_needs_no_share(void **state)
     facts.unplaced_milli = 300;
     facts.held_gpus = 2;
     const struct allocation *made = allocation_new(&facts);
-    allocation_assert_valid(made);
+    assert_null(allocation_unsound(made));
     assert_int_equal(made->charges, 0);
     assert_int_equal(allocation_milli(made), 0);
     allocation_unref(made);

@@ -14,6 +14,7 @@
 #include "milligpu/core/node/node.h"
 
 #include "support/atoms.h"
+#include "support/valid.h"
 #include "support/walk.h"
 
 /* A whole GPU of 80 GiB. */

@@ -12,6 +12,19 @@
 #include "core/node/snapshot_internal.h"
 #include "support/core_fixture.h"
 
+static const struct allocation *snapshot_find(const struct snapshot *snapshot, struct text uid)
+{
+    const struct node *node;
+    uint32_t at = 0;
+    while ((node = snapshot_next(snapshot, &at)) != NULL) {
+        const struct allocation *allocation = node_allocation(node, uid);
+        must(allocation == NULL || allocation->is.node == node->name);
+        if (allocation != NULL)
+            return allocation;
+    }
+    return NULL;
+}
+
 static const struct core_gpu two_a100[] = {{.id = NULL, .index = 0, .mib = 81920},
                                            {.id = NULL, .index = 1, .mib = 81920}};
 

@@ -15,6 +15,7 @@
 #include "milligpu/core/rules/rulebook.h"
 
 #include "support/core_fixture.h"
+#include "support/valid.h"
 
 #define core_test(f) cmocka_unit_test_setup_teardown(f, core_set_up, core_tear_down)
 

@@ -12,6 +12,7 @@
 
 #include "support/atoms.h"
 #include "support/placements.h"
+#include "support/valid.h"
 #include "support/walk.h"
 
 enum { GPUS = 6, WANTS = 4 }; /* for generated cases: small enough to try everything */

@@ -17,6 +17,7 @@
 #include "support/core_fixture.h"
 #include "support/draw.h"
 #include "support/policy_fixture.h"
+#include "support/valid.h"
 #include "support/walk.h"
 
 /*

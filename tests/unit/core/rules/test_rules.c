@@ -18,6 +18,7 @@
 
 #include "support/core_fixture.h"
 #include "support/rules.h"
+#include "support/valid.h"
 #include "support/zones.h"
 
 enum { RULES = 8, NODES = 3 };

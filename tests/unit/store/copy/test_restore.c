@@ -19,6 +19,7 @@
 #include "milligpu/store/verify.h"
 
 #include "store/store_internal.h"
+#include "support/store_checks.h"
 #include "unit/store/support_released.h"
 #include "unit/store/support_shelf.h"
 

@@ -515,7 +515,7 @@ static void a_verification_that_is_interrupted_finds_nothing(void **state)
         interrupted = interrupter.words <= 0;
         interrupter.look = NULL;
         if (failed != 0 && failed != -(int)ERR_UNAVAILABLE)
-            fail_msg("word %d: %s: %s", n, err_name(err.code), err.text);
+            fail_msg("word %d: %d: %s", n, err.code, err.text);
         store_read_close(look);
     }
     sqlite3_reset_auto_extension();

@@ -18,6 +18,7 @@
 #include "store/store_internal.h"
 #include "support/disk.h"
 #include "support/points.h"
+#include "support/store_checks.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},

@@ -17,6 +17,7 @@
 #include "store/store_internal.h"
 #include "support/disk.h"
 #include "support/points.h"
+#include "support/store_checks.h"
 #include "unit/store/support_shelf.h"
 
 enum { BATCHES = 2, N_MAX = 2000 };

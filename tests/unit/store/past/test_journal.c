@@ -10,6 +10,7 @@
 #include "milligpu/store/past/journal_file.h"
 
 #include "store/store_internal.h"
+#include "support/store_checks.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu one_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};

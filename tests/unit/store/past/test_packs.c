@@ -14,6 +14,7 @@
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
+#include "support/store_checks.h"
 #include "unit/store/support_shelf.h"
 
 static const int64_t day = INT64_C(24) * 60 * 60 * 1000;

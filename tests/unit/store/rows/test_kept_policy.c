@@ -14,6 +14,7 @@
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
+#include "support/store_checks.h"
 #include "unit/store/support_shelf.h"
 
 static void keep(struct shelf *shelf, const char *name, struct text document, int64_t read_ms)

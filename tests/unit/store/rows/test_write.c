@@ -13,6 +13,7 @@
 
 #include "core/ledger/ledger_internal.h"
 #include "support/other_thread.h"
+#include "support/store_checks.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},

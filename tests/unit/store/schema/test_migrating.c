@@ -19,6 +19,7 @@
 #include "support/ledger_text.h"
 #include "support/points.h"
 #include "support/seen.h"
+#include "support/store_checks.h"
 #include "unit/store/support_released.h"
 #include "unit/store/support_shelf.h"
 

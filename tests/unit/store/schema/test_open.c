@@ -13,6 +13,7 @@
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
+#include "support/store_checks.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -51,8 +52,7 @@ static void refused(struct shelf *shelf, enum err_code code, const char *words)
 {
     struct err err = {0};
     if (shelf_try(shelf, &err) != -(int)code || strstr(err.text, words) == NULL)
-        fail_msg("wanted %s with \"%s\", got %s: %s", err_name(code), words, err_name(err.code),
-                 err.text);
+        fail_msg("wanted %d with \"%s\", got %d: %s", code, words, err.code, err.text);
 }
 
 static void spoil(const struct shelf *shelf, const char *sql)

@@ -16,6 +16,8 @@
 
 #include "store/store_internal.h"
 #include "support/ledger_text.h"
+#include "support/store_checks.h"
+#include "support/valid.h"
 #include "unit/store/support_released.h"
 #include "unit/store/support_shelf.h"
 

@@ -11,6 +11,7 @@
 #include "milligpu/base/strbuf.h"
 
 #include "store/store_internal.h"
+#include "support/store_checks.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu two[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
