@@ -66,14 +66,15 @@ static void ask(struct webhook_fixture *fixture, const struct greedy *greedy)
 
     arena_init(&arena);
     must(request_parse(&greedy->pod, &cluster_requests, &arena, &request, &refusal) == REQUEST_OK);
-    const struct asker asker = {.uid = greedy->uid,
-                                .namespace = "tenant",
-                                .name = greedy->pod_name,
-                                .request = &request,
-                                .now_ms = fixture->app.clock.now_ms(fixture->app.clock.ctx),
-                                .wall_ms = 1};
+    const struct asking_pod asking_pod = {.uid = greedy->uid,
+                                          .namespace = "tenant",
+                                          .name = greedy->pod_name,
+                                          .request = &request,
+                                          .now_ms =
+                                              fixture->app.clock.now_ms(fixture->app.clock.ctx),
+                                          .wall_ms = 1};
     request_refuse(&request, REASON_MODEL, &refusal);
-    hints_refused(fixture->app.hints, &asker, REASON_MODEL, refusal.text);
+    hints_refused(fixture->app.hints, &asking_pod, REASON_MODEL, refusal.text);
     arena_done(&arena);
 }
 

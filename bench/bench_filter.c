@@ -11,7 +11,7 @@
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/waiting/hints.h"
-#include "milligpu/webhook/judges.h"
+#include "milligpu/webhook/score_caches.h"
 #include "milligpu/wire/extender/wire_extender.h"
 
 #include "cluster.h"
@@ -19,7 +19,7 @@
 #include "webhook_fixture.h"
 #include "writer/batch.h"
 
-enum { WINDOWS = 32, UIDS = 64, TENTATIVES = 600, WARM_UP = WINDOWS, KINDS = 790 };
+enum { WINDOWS = 32, UIDS = 64, OFFERS = 600, WARM_UP = WINDOWS, KINDS = 790 };
 
 struct scene {
     struct webhook_fixture fixture;
@@ -28,7 +28,7 @@ struct scene {
     uint32_t names;
     uint32_t calls;
     bool full;
-    bool cold; /* each call meets a judge that knows nothing */
+    bool cold; /* each call meets a score cache that knows nothing */
     char prefix[64];
 };
 
@@ -77,8 +77,8 @@ static void pod_was_bound(struct scene *scene, uint32_t number)
 /* As after a start: nothing is remembered. */
 static void forget(struct scene *scene)
 {
-    judges_free(scene->fixture.app.judges);
-    scene->fixture.app.judges = judges_new(JUDGES_MAX);
+    score_caches_free(scene->fixture.app.score_caches);
+    scene->fixture.app.score_caches = score_caches_new(SCORE_CACHES_MAX);
 }
 
 static void report(const struct scene *scene, struct series *series, const char *what)
@@ -130,7 +130,7 @@ static void measure_calls(struct scene *scene, const char *path, const char *wha
 }
 
 /* TENTATIVES pods were offered nodes within the last two seconds and are not bound yet. */
-static void subtract_tentatives(struct scene *scene)
+static void subtract_offers(struct scene *scene)
 {
     struct strbuf body;
     struct http_call call;
@@ -139,7 +139,7 @@ static void subtract_tentatives(struct scene *scene)
 
     strbuf_init(&body);
     http_call_init(&call, "/scheduler/filter");
-    for (uint32_t i = 0; i < TENTATIVES; i++) {
+    for (uint32_t i = 0; i < OFFERS; i++) {
         (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-0000000905e5", i);
         const struct cluster_question question = {
             .uid = uid, .amount = "300", .nodes = scene->nodes, .first = i * names, .names = names};
@@ -151,7 +151,7 @@ static void subtract_tentatives(struct scene *scene)
     strbuf_done(&body);
 }
 
-static void measure_tentatives(struct scene *scene)
+static void measure_offers(struct scene *scene)
 {
     struct series series;
     struct strbuf window[WINDOWS];
@@ -160,9 +160,9 @@ static void measure_tentatives(struct scene *scene)
     series_init(&series);
     make_windows(scene, window);
     http_call_init(&call, "/scheduler/filter");
-    const int64_t tentative_until = wall_ns() + (int64_t)SHORTLIST_LIVE_MS * 1000000;
-    subtract_tentatives(scene);
-    for (uint32_t i = 0; i < scene->calls && wall_ns() < tentative_until; i++) {
+    const int64_t offer_until = wall_ns() + (int64_t)SHORTLIST_LIVE_MS * 1000000;
+    subtract_offers(scene);
+    for (uint32_t i = 0; i < scene->calls && wall_ns() < offer_until; i++) {
         const int64_t begun = cpu_ns();
         webhook_fixture_ask(&scene->fixture, &call, bytes_of(&window[i % WINDOWS]));
         series_add(&series, cpu_ns() - begun);
@@ -292,7 +292,7 @@ static void measure_half_full(uint32_t nodes, uint32_t scale)
     scene_open(&scene, nodes, false);
     ask_for(&scene, 500, 200 * scale);
     measure_calls(&scene, "/scheduler/filter", "fits");
-    measure_tentatives(&scene);
+    measure_offers(&scene);
     measure_all_reading(&scene);
     ask_for(&scene, 5000, 40 * scale);
     measure_calls(&scene, "/scheduler/filter", "fits");
@@ -335,8 +335,8 @@ static void measure_policies(uint32_t nodes, uint32_t scale)
     scene_close(&scene);
 }
 
-/* What a judge takes that has met this many different requests. */
-static void measure_judge(uint32_t nodes, uint32_t requests)
+/* What a score cache takes that has met this many different requests. */
+static void measure_score_cache(uint32_t nodes, uint32_t requests)
 {
     struct scene scene;
     struct strbuf body;
@@ -356,7 +356,7 @@ static void measure_judge(uint32_t nodes, uint32_t requests)
         webhook_fixture_ask(&scene.fixture, &call, bytes_of(&body));
     }
     (void)snprintf(name, sizeof name, "filter.%u_nodes.judge_of_%u_requests", nodes, requests);
-    say(name, (double)judges_bytes(scene.fixture.app.judges) / (1 << 20), "MiB");
+    say(name, (double)score_caches_bytes(scene.fixture.app.score_caches) / (1 << 20), "MiB");
     http_call_done(&call);
     scene_close(&scene);
     strbuf_done(&body);
@@ -388,8 +388,8 @@ int main(int argc, char **argv)
         measure_half_full(nodes[i], scale);
         measure_full(nodes[i], scale);
         measure_policies(nodes[i], scale);
-        measure_judge(nodes[i], 100);
+        measure_score_cache(nodes[i], 100);
     }
-    measure_judge(1213, 100);
+    measure_score_cache(1213, 100);
     return 0;
 }

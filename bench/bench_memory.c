@@ -52,18 +52,18 @@ static void fill_pods(struct pod_cache *pods, const struct ledger *ledger)
     strbuf_init(&note);
     arena_init(&arena);
     for (size_t at = 0; (allocation = ledger_next(ledger, &at)) != NULL;) {
-        const struct allocation_facts *is = &allocation->is;
+        const struct allocation_facts *facts = &allocation->facts;
         char amount[16];
         struct pod pod;
 
         strbuf_reset(&json);
         strbuf_reset(&note);
         arena_reset(&arena);
-        annotation_encode(&note, allocation, ledger_node(ledger, atom_text(is->node)));
+        annotation_encode(&note, allocation, ledger_node(ledger, atom_text(facts->node)));
         (void)snprintf(amount, sizeof amount, "%u", allocation_milli(allocation));
-        cluster_pod_json(&json, &(struct cluster_pod){.name = is->name,
-                                                      .uid = is->uid,
-                                                      .node = is->node->text,
+        cluster_pod_json(&json, &(struct cluster_pod){.name = facts->name,
+                                                      .uid = facts->uid,
+                                                      .node = facts->node->text,
                                                       .amount = amount,
                                                       .annotations = {note.data, note.len}});
         must(pod_decode((struct text){json.data, json.len}, &cluster_wire, &arena, &pod, &err) ==

@@ -36,10 +36,10 @@ static void fill(struct hints *hints, uint32_t pods, uint32_t kinds)
         struct want want = {
             .container = "c", .kind = CONTAINER_APP, .parts = 9, .milli = 1 + i % kinds};
         const struct request request = {.wants = 1, .want = &want};
-        const struct asker asker = {
+        const struct asking_pod asking_pod = {
             .uid = uid, .namespace = "default", .name = uid, .request = &request, .wall_ms = 1};
         (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-000000000000", i);
-        hints_refused(hints, &asker, REASON_FEW, "too few");
+        hints_refused(hints, &asking_pod, REASON_FEW, "too few");
     }
     must(hints_waiting(hints) == pods);
 }
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
     const uint32_t rounds = options.quick ? 200 : 2000;
     measure(node, 1000, 1, rounds);
     measure(node, WAITING_MAX, 1, rounds);
-    measure(node, WAITING_MAX, WISHES_TRIED_MAX, rounds);
+    measure(node, WAITING_MAX, REQUEST_CLASSES_TRIED_MAX, rounds);
     node_unref(node);
     names_free(names);
     return 0;

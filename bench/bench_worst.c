@@ -3,8 +3,8 @@
  *
  * CPU time of the calling thread for one filter_ask(); the best of a few runs, so that other load
  * on the machine counts less. The limits: 20 ms at 1,000 nodes, 60 ms at 5,000. Then all policies
- * at 15,000 nodes: under one that judges nodes, each question meets a judge that knows nothing. The
- * last lines are the worst of each policy.
+ * at 15,000 nodes: under one that judges nodes, each question meets a score cache that knows
+ * nothing. The last lines are the worst of each policy.
  */
 #include <stdio.h>
 #include <string.h>
@@ -36,11 +36,11 @@ static const struct fill fills[] = {
 struct scene {
     struct ledger *ledger;
     const struct snapshot *snapshot;
-    bool cold; /* with a new judge for each question */
+    bool cold; /* with a new score cache for each question */
     struct text name[NODES];
 };
 
-struct wish {
+struct request_class {
     struct request request;
     struct want want[CONTAINERS_MAX];
 };
@@ -84,7 +84,7 @@ static void add_pod(struct scene *scene, const struct fill *fill, const struct a
                                            .node = node,
                                            .node_uid = node,
                                            .state = STATE_BOUND,
-                                           .origin = ORIGIN_OBSERVED,
+                                           .origin = ORIGIN_ADOPTED,
                                            .shares = GPUS,
                                            .share = share};
     must(ledger_restore(scene->ledger, &facts, &err) == 0);
@@ -151,11 +151,11 @@ static int64_t ask(const struct scene *scene, const struct request *request, uin
     arena_init(&arena);
     for (int i = 0; i < ROUNDS; i++) {
         const int64_t begun = cpu_ns();
-        question.judge = scene->cold ? judge_new() : NULL;
+        question.cache = scene->cold ? score_cache_new() : NULL;
         filter_ask(&question, &arena, &answer);
         const int64_t took = cpu_ns() - begun;
         best = took < best ? took : best;
-        judge_free(question.judge);
+        score_cache_free(question.cache);
         arena_reset(&arena);
     }
     arena_done(&arena);
@@ -166,101 +166,103 @@ static int64_t ask(const struct scene *scene, const struct request *request, uin
  * The requests
  */
 
-static void wish_init(struct wish *wish, uint32_t wants)
+static void request_class_init(struct request_class *request_class, uint32_t wants)
 {
-    *wish = (struct wish){.request = {.wants = wants, .want = wish->want}};
+    *request_class =
+        (struct request_class){.request = {.wants = wants, .want = request_class->want}};
     for (uint32_t w = 0; w < wants; w++)
-        wish->want[w] = (struct want){.container = "c", .parts = 1, .milli = 1};
+        request_class->want[w] = (struct want){.container = "c", .parts = 1, .milli = 1};
 }
 
 /* One amount per want: from, from + step and so on, each with this many parts. */
-static void climb(struct wish *wish, uint32_t wants, uint32_t parts, uint32_t from, uint32_t step)
+static void climb(struct request_class *request_class, uint32_t wants, uint32_t parts,
+                  uint32_t from, uint32_t step)
 {
-    wish_init(wish, wants);
+    request_class_init(request_class, wants);
     for (uint32_t w = 0; w < wants; w++) {
-        wish->want[w].parts = parts;
-        wish->want[w].milli = from + w * step;
+        request_class->want[w].parts = parts;
+        request_class->want[w].milli = from + w * step;
     }
 }
 
-static void one_share(struct wish *wish)
+static void one_share(struct request_class *request_class)
 {
-    climb(wish, 1, 1, 300, 0);
+    climb(request_class, 1, 1, 300, 0);
 }
 
-static void six_of_two(struct wish *wish)
+static void six_of_two(struct request_class *request_class)
 {
-    climb(wish, 6, 2, 211, 37);
+    climb(request_class, 6, 2, 211, 37);
 }
 
-static void six_of_two_small(struct wish *wish)
+static void six_of_two_small(struct request_class *request_class)
 {
-    climb(wish, 6, 2, 60, 1);
+    climb(request_class, 6, 2, 60, 1);
 }
 
-static void six_of_two_beside_whole(struct wish *wish)
+static void six_of_two_beside_whole(struct request_class *request_class)
 {
-    climb(wish, 6, 2, 311, 23);
-    wish->request.whole = 2;
+    climb(request_class, 6, 2, 311, 23);
+    request_class->request.whole = 2;
 }
 
-static void four_of_eight(struct wish *wish)
+static void four_of_eight(struct request_class *request_class)
 {
-    climb(wish, 4, 8, 70, 7);
+    climb(request_class, 4, 8, 70, 7);
 }
 
-static void many(struct wish *wish)
+static void many(struct request_class *request_class)
 {
-    climb(wish, 120, 1, 2, 1);
+    climb(request_class, 120, 1, 2, 1);
 }
 
-static void many_of_four(struct wish *wish)
+static void many_of_four(struct request_class *request_class)
 {
-    climb(wish, CONTAINERS_MAX, 4, 2, 0);
+    climb(request_class, CONTAINERS_MAX, 4, 2, 0);
     for (uint32_t w = 0; w < CONTAINERS_MAX; w++)
-        wish->want[w].milli = 1 + w % 23;
+        request_class->want[w].milli = 1 + w % 23;
 }
 
-static void many_that_do_not_fit(struct wish *wish)
+static void many_that_do_not_fit(struct request_class *request_class)
 {
-    climb(wish, 64, 1, 60, 1);
+    climb(request_class, 64, 1, 60, 1);
 }
 
-static void many_lives(struct wish *wish)
+static void many_lives(struct request_class *request_class)
 {
-    climb(wish, CONTAINERS_MAX, 1, 20, 0);
+    climb(request_class, CONTAINERS_MAX, 1, 20, 0);
     for (uint32_t w = 0; w < CONTAINERS_MAX; w++) {
-        wish->want[w].kind = (enum container_kind)(w % 3);
-        wish->want[w].milli = 11 + w % 53;
+        request_class->want[w].kind = (enum container_kind)(w % 3);
+        request_class->want[w].milli = 11 + w % 53;
     }
 }
 
-static void many_with_memory(struct wish *wish)
+static void many_with_memory(struct request_class *request_class)
 {
-    many(wish);
-    wish->request.memory_mib = 100;
+    many(request_class);
+    request_class->request.memory_mib = 100;
 }
 
-static void many_with_models(struct wish *wish)
+static void many_with_models(struct request_class *request_class)
 {
     static const char *glob[MODELS_MAX];
 
-    many(wish);
+    many(request_class);
     for (uint32_t i = 0; i < MODELS_MAX; i++)
         glob[i] = i + 1 < MODELS_MAX ? "*a*0*0*s*x*m*4*8*0*g*b*x*" : "*0*";
-    wish->request.models = MODELS_MAX;
-    wish->request.model = glob;
+    request_class->request.models = MODELS_MAX;
+    request_class->request.model = glob;
 }
 
-static void twelve_that_nearly_fit(struct wish *wish)
+static void twelve_that_nearly_fit(struct request_class *request_class)
 {
-    climb(wish, 12, 1, 401, 13);
+    climb(request_class, 12, 1, 401, 13);
 }
 
 static const struct {
     const char *name;
-    void (*make)(struct wish *wish);
-} wishes[] = {
+    void (*make)(struct request_class *request_class);
+} request_classes[] = {
     {"one_share", one_share},
     {"6_of_2", six_of_two},
     {"6_of_2_small", six_of_two_small},
@@ -276,49 +278,49 @@ static const struct {
 };
 
 /* Anything that a pod may ask for, in sizes of which some fit and some do not. */
-static void draw_wish(struct wish *wish, uint64_t *seed)
+static void draw_request_class(struct request_class *request_class, uint64_t *seed)
 {
     const uint32_t wants = 2 + draw(seed, draw(seed, 3) > 0 ? DRAWN_WANTS : CONTAINERS_MAX - 1);
     const uint32_t width = 1 + draw(seed, draw(seed, 2) > 0 ? 2 : GPUS);
     const uint32_t most = 16000 / (wants * width) < 990 ? 10 + 16000 / (wants * width) : 1000;
     const bool lives = draw(seed, 4) == 0;
 
-    wish_init(wish, wants);
+    request_class_init(request_class, wants);
     for (uint32_t w = 0; w < wants; w++) {
-        struct want *want = &wish->want[w];
+        struct want *want = &request_class->want[w];
         want->parts = wants * width <= PARTS_MAX ? 1 + draw(seed, width) : 1;
         want->milli = 1 + draw(seed, most);
         want->kind = lives ? (enum container_kind)draw(seed, 3) : CONTAINER_APP;
     }
-    wish->request.whole = draw(seed, 8) == 0;
-    wish->request.memory_mib = draw(seed, 8) == 0 ? 1000 : 0;
+    request_class->request.whole = draw(seed, 8) == 0;
+    request_class->request.memory_mib = draw(seed, 8) == 0 ? 1000 : 0;
 }
 
-static void say_ms(const char *fill, uint32_t nodes, const char *wish, int64_t ns)
+static void say_ms(const char *fill, uint32_t nodes, const char *request_class, int64_t ns)
 {
     char name[128];
 
-    (void)snprintf(name, sizeof name, "worst.%u_nodes.%s.%s", nodes, fill, wish);
+    (void)snprintf(name, sizeof name, "worst.%u_nodes.%s.%s", nodes, fill, request_class);
     say(name, (double)ns / 1e6, "ms");
 }
 
 /* Returns the worst of all. */
 static int64_t measure(const struct scene *scene, const char *fill, uint32_t nodes, uint32_t drawn)
 {
-    static struct wish wish;
+    static struct request_class request_class;
     uint64_t seed = 7;
     int64_t worst = 0;
     int64_t worst_drawn = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(wishes); i++) {
-        wishes[i].make(&wish);
-        const int64_t took = ask(scene, &wish.request, nodes);
-        say_ms(fill, nodes, wishes[i].name, took);
+    for (size_t i = 0; i < ARRAY_LEN(request_classes); i++) {
+        request_classes[i].make(&request_class);
+        const int64_t took = ask(scene, &request_class.request, nodes);
+        say_ms(fill, nodes, request_classes[i].name, took);
         worst = took > worst ? took : worst;
     }
     for (uint32_t i = 0; i < drawn; i++) {
-        draw_wish(&wish, &seed);
-        const int64_t took = ask(scene, &wish.request, nodes);
+        draw_request_class(&request_class, &seed);
+        const int64_t took = ask(scene, &request_class.request, nodes);
         worst_drawn = took > worst_drawn ? took : worst_drawn;
     }
     say_ms(fill, nodes, "worst_of_those_drawn", worst_drawn);

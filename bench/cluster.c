@@ -277,26 +277,26 @@ static struct workload *cluster_workload(void)
 void cluster_set_policy(struct ledger *ledger, enum policy_kind kind)
 {
     struct workload *workload = policy_needs_workload(kind) ? cluster_workload() : NULL;
-    struct outlook *outlook = outlook_new(kind, 0, workload);
+    struct policy_context *context = policy_context_new(kind, 0, workload);
 
-    ledger_set_outlook(ledger, outlook);
-    outlook_unref(outlook);
+    ledger_set_policy_context(ledger, context);
+    policy_context_unref(context);
     workload_unref(workload);
 }
 
 void cluster_bound_json(struct strbuf *out, const struct allocation *allocation,
                         const struct node *node)
 {
-    const struct allocation_facts *is = &allocation->is;
+    const struct allocation_facts *facts = &allocation->facts;
     struct strbuf note;
     char amount[16];
 
     strbuf_init(&note);
     annotation_encode(&note, allocation, node);
     (void)snprintf(amount, sizeof amount, "%u", allocation_milli(allocation));
-    const struct cluster_pod pod = {.name = is->name,
-                                    .uid = is->uid,
-                                    .node = is->node->text,
+    const struct cluster_pod pod = {.name = facts->name,
+                                    .uid = facts->uid,
+                                    .node = facts->node->text,
                                     .amount = amount,
                                     .annotations = {note.data, note.len}};
     cluster_pod_json(out, &pod);
@@ -309,6 +309,6 @@ void cluster_pods_json(struct strbuf *out, const struct ledger *ledger)
 
     for (size_t at = 0; (allocation = ledger_next(ledger, &at)) != NULL;) {
         strbuf_char(out, ',');
-        cluster_bound_json(out, allocation, ledger_node(ledger, atom_text(allocation->is.node)));
+        cluster_bound_json(out, allocation, ledger_node(ledger, atom_text(allocation->facts.node)));
     }
 }

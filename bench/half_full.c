@@ -18,7 +18,8 @@ static void fill_pods(struct app *app, const struct ledger *ledger)
 
         strbuf_reset(&json);
         arena_reset(&arena);
-        cluster_bound_json(&json, allocation, ledger_node(ledger, atom_text(allocation->is.node)));
+        cluster_bound_json(&json, allocation,
+                           ledger_node(ledger, atom_text(allocation->facts.node)));
         must(pod_decode((struct text){json.data, json.len}, &cluster_wire, &arena, &pod, &err) ==
              0);
         pod_cache_put(app->pod_cache, &pod, &cluster_requests, 1);

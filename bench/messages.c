@@ -85,10 +85,10 @@ struct message *message_of_bind(uint32_t pod, uint32_t node, int64_t now_ms,
     char host[NODE_NAME_BYTES];
 
     cluster_node_name(node, host);
-    message->bind.asks.pod = arena_copy(&message->arena, text_of(words.name));
-    message->bind.asks.namespace = arena_copy(&message->arena, TEXT("default"));
-    message->bind.asks.uid = arena_copy(&message->arena, text_of(words.uid));
-    message->bind.asks.node = arena_copy(&message->arena, text_of(host));
+    message->bind.args.pod = arena_copy(&message->arena, text_of(words.name));
+    message->bind.args.namespace = arena_copy(&message->arena, TEXT("default"));
+    message->bind.args.uid = arena_copy(&message->arena, text_of(words.uid));
+    message->bind.args.node = arena_copy(&message->arena, text_of(host));
     message->bind.deadline_ms = now_ms + 30000;
     message->bind.reply = reply;
     return message;
@@ -101,7 +101,7 @@ struct message *message_of_outcome(uint32_t pod, enum bind_outcome outcome)
 
     message->outcome =
         (struct binding_outcome){.uid = arena_copy(&message->arena, text_of(words.uid)),
-                                 .is = outcome,
+                                 .result = outcome,
                                  .version = version,
                                  .text = outcome == OUTCOME_BOUND ? NULL : "no answer"};
     return message;

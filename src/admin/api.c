@@ -278,9 +278,9 @@ static void api_serve(struct app *app, struct http_call *http, bool probe)
             call.route->handler(&call);
     }
     must(call.status >= 200);
-    if (!call.streams)
+    if (!call.is_streaming)
         api_etag_answer(&call);
-    if (call.streams)
+    if (call.is_streaming)
         must(call.body.len == 0);
     else if (call.file >= 0)
         http_answer_file(http, call.status, call.type, call.file);

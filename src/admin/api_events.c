@@ -70,9 +70,9 @@ void api_events(struct api_call *call)
                  (unsigned long long)since, (unsigned long long)folded);
         return;
     }
-    call->streams = events_open(app->events, call->http, since);
-    if (!call->streams)
+    call->is_streaming = events_open(app->events, call->http, since);
+    if (!call->is_streaming)
         api_fail(call, 503, "%d streams are open already, or milligpud is stopping: try again",
                  EVENTS_STREAMS_MAX);
-    must(call->streams || call->status == 503);
+    must(call->is_streaming || call->status == 503);
 }

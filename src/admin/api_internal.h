@@ -79,7 +79,7 @@ struct api_call {
     struct strbuf body;
     const char *etag;    /* NULL: the answer has none */
     int64_t measured_ms; /* UTC: the moment by which what agents reported is judged */
-    bool streams;        /* it is answered by a stream already */
+    bool is_streaming;   /* it is answered by a stream already */
     int file;            /* if not negative, the content of this file is the answer */
 };
 

@@ -54,7 +54,7 @@ struct events {
     struct event_client client[EVENTS_STREAMS_MAX];
     struct event_piece piece;
     struct bell *bell; /* a stream began, or all are to end */
-    atomic_bool stops;
+    atomic_bool is_stopping;
 };
 
 struct events *events_new(struct app *app)
@@ -253,7 +253,8 @@ bool events_open(struct events *events, struct http_call *call, uint64_t after)
     strbuf_printf(&hello, "id: %llu\nevent: start\ndata: {\"seq\":%llu}\n\n",
                   (unsigned long long)after, (unsigned long long)after);
     mutex_lock(&events->lock);
-    for (size_t i = 0; i < EVENTS_STREAMS_MAX && !opened && !atomic_load(&events->stops); i++) {
+    for (size_t i = 0; i < EVENTS_STREAMS_MAX && !opened && !atomic_load(&events->is_stopping);
+         i++) {
         struct event_client *client = &events->client[i];
         if (client->stream != NULL)
             continue;
@@ -275,7 +276,7 @@ void events_main(struct events *events)
     uint64_t told = 0;
     size_t count = 0;
 
-    while (!atomic_load(&events->stops)) {
+    while (!atomic_load(&events->is_stopping)) {
         const bool behind = events_round(events, &count);
         if (count == 0) {
             bell_wait(events->bell, BELL_WAIT_MS_MAX);
@@ -297,7 +298,7 @@ void events_main(struct events *events)
 void events_stop(struct events *events)
 {
     must(events != NULL);
-    atomic_store(&events->stops, true);
+    atomic_store(&events->is_stopping, true);
     bell_ring(events->bell);
     commits_end(events->app->commits);
 }

@@ -29,8 +29,8 @@
 #include "milligpu/run/metric.h"
 #include "milligpu/sign/signing.h"
 
+#include "agent/gpu/clear_fault.h"
 #include "agent/gpu/driver_release.h"
-#include "agent/gpu/forgiveness.h"
 #include "agent/gpu/gpus_annotation.h"
 #include "agent/grant/holders.h"
 #include "agent/meter/limit_probe.h"
@@ -53,14 +53,14 @@ struct agent {
     struct nri_session *session; /* of the connection; NULL without one */
     int socket;                  /* -1: none */
     int signals;
-    bool told;                         /* the reporter knows of this connection */
-    enum nri_validator told_validator; /* what the Node says of it */
-    char last[ERR_TEXT_MAX];           /* the failure that was logged last */
-    struct arena arena;                /* of the process */
-    struct cdi *own_cdi;               /* the reporter's, like the next three */
-    const char *own_folder;            /* the last of --cdi-dirs */
-    uint64_t own_reading;              /* for which our specification was written */
-    char driver[ERR_TEXT_MAX];         /* what was logged of it last */
+    bool is_reported;                      /* the reporter knows of this connection */
+    enum nri_validator reported_validator; /* what the Node says of it */
+    char last[ERR_TEXT_MAX];               /* the failure that was logged last */
+    struct arena arena;                    /* of the process */
+    struct cdi *own_cdi;                   /* the reporter's, like the next three */
+    const char *own_folder;                /* the last of --cdi-dirs */
+    uint64_t own_reading;                  /* for which our specification was written */
+    char driver[ERR_TEXT_MAX];             /* what was logged of it last */
     struct kube_config *config;
     struct kube_ops ops;
     struct nvml *nvml;   /* NULL: others tell of the GPUs */
@@ -76,7 +76,7 @@ struct agent {
     struct agent_probe *probe;
     struct readiness *readiness;
     struct driver_release *release;
-    bool takes; /* the driver, again, and it has not answered yet */
+    bool is_reclaiming; /* the driver, again, and it has not answered yet */
     enum validator_rule validator;
     char boot[BOOT_BYTES_MAX]; /* of this machine; "": not known */
 };
@@ -90,7 +90,7 @@ static void hang_up(struct agent *agent)
     nri_session_free(agent->session);
     agent->session = NULL;
     agent->socket = -1;
-    agent->told = false;
+    agent->is_reported = false;
     agent_calls_lost(&agent->calls);
     metric_set(COUNT_CONNECTED, NULL, 0);
     if (agent->readiness != NULL)
@@ -149,7 +149,7 @@ static void report_runtime(struct agent *agent)
 {
     const struct agent_calls *calls = &agent->calls;
 
-    agent->told_validator = calls->validator;
+    agent->reported_validator = calls->validator;
     readiness_set(agent->readiness, READY_TABLE,
                   calls->left_out > 0
                       ? "more containers with shares run than the agent can tell apart: end some, "
@@ -174,7 +174,7 @@ static bool pull(struct agent *agent)
                (lost(agent, "receive", strerrordesc_np(errno)), false);
     if (n == 0) {
         lost(agent, "the runtime",
-             agent->told || agent->calls.runtime[0] == '\0'
+             agent->is_reported || agent->calls.runtime[0] == '\0'
                  ? "closed the connection"
                  : "closed the connection before it had told what runs; containerd does so if "
                    "eight pods and containers are larger than 4 MiB together (docs/NODE.md)");
@@ -184,15 +184,15 @@ static bool pull(struct agent *agent)
         lost(agent, "the runtime", err.text);
         return false;
     }
-    if (nri_is_synchronized(agent->session) && !agent->told) {
-        agent->told = true;
+    if (nri_is_synchronized(agent->session) && !agent->is_reported) {
+        agent->is_reported = true;
         agent->last[0] = '\0';
         metric_set(COUNT_CONNECTED, NULL, 1);
         log_write(LOG_INFO, "asked about each container from now on",
                   log_str("runtime", agent->calls.runtime));
         report_runtime(agent);
     }
-    if (agent->told && agent->calls.validator != agent->told_validator)
+    if (agent->is_reported && agent->calls.validator != agent->reported_validator)
         report_runtime(agent);
     return push(agent);
 }
@@ -300,12 +300,12 @@ static void write_own_cdi(struct agent *agent, const struct gpu_reading *reading
 }
 
 /* In the reporter's thread. Its health changes with the next reading. */
-static void forgive(void *user, const char *uuid)
+static void clear_fault(void *user, const char *uuid)
 {
     const struct agent *agent = user;
     struct err err;
 
-    if (nvml_forgive(agent->nvml, uuid, &err) < 0)
+    if (nvml_clear_fault(agent->nvml, uuid, &err) < 0)
         log_write(LOG_WARN, "cannot clear the fault of a GPU", log_str("gpu", uuid),
                   log_str("why", err.text));
     else
@@ -355,7 +355,7 @@ static bool write_gpus(void *user, struct strbuf *out)
     char told[ERR_TEXT_MAX];
 
     arena_init(&arena);
-    forgiveness_take(agent->settings->state_dir, agent, forgive);
+    clear_fault_take(agent->settings->state_dir, agent, clear_fault);
     const struct gpu_reading *reading = nvml_latest(agent->nvml);
     containers_copy(agent->calls.containers, &arena, &containers);
     const char *const *outside = NULL;
@@ -562,9 +562,9 @@ static enum nvml_status driver_status(const struct agent *agent)
  */
 static void renew_container(struct agent *agent, enum nvml_status status)
 {
-    if (!agent->takes || (status != NVML_NO_DRIVER && status != NVML_READY))
+    if (!agent->is_reclaiming || (status != NVML_NO_DRIVER && status != NVML_READY))
         return;
-    agent->takes = false;
+    agent->is_reclaiming = false;
     if (status == NVML_READY || agent->settings->pod_uid[0] == '\0')
         return;
     log_plain(LOG_WARN, "the driver cannot be taken again with the libraries that this container "
@@ -587,7 +587,7 @@ static void stay_or_leave(struct agent *agent)
         nvml_release(agent->nvml, leaves);
     if (agent->mps != NULL)
         mps_leave(agent->mps, leaves);
-    agent->takes = !leaves && (agent->takes || before != RELEASE_NOT);
+    agent->is_reclaiming = !leaves && (agent->is_reclaiming || before != RELEASE_NOT);
     renew_container(agent, status);
     (void)snprintf(why, sizeof why, "%s%s", leaves ? release_cause_sentence(cause) : "",
                    daemons > 0 ? "; MPS daemons run, which keep the driver while they have clients"

@@ -246,7 +246,7 @@ static void meet_pod(struct agent_calls *calls, const struct nri_pod *pod)
         tell_unread(COUNT_UNREAD_PODS, pod, TEXT(""), pod->flaw);
     if (!nri_annotation(pod, ANNOTATION_ALLOCATION, &allocation) || !pod_records_takes(pod->uid))
         return;
-    grant_judge(&calls->rules, pod, TEXT(""), &calls->arena, &grant);
+    grant_check(&calls->rules, pod, TEXT(""), &calls->arena, &grant);
     if (grant.verdict != GRANT_REFUSED)
         met_keep(calls, met, pod);
     if (pod_records_find(calls->records, pod->uid, &recorded)) {
@@ -298,7 +298,7 @@ static void meet_container(struct agent_calls *calls, const struct nri_container
         check_passed(met, container);
     if (container->state == NRI_STOPPED)
         return;
-    grant_judge(&calls->rules, &met->pod, container->name, &calls->arena, &grant);
+    grant_check(&calls->rules, &met->pod, container->name, &calls->arena, &grant);
     (void)containers_add(calls->containers, &met->pod, container, &grant, &right);
 }
 
@@ -519,7 +519,7 @@ static int agent_create(void *user, const struct nri_pod *pod,
     arena_reset(&calls->arena); /* of the call before, whose answer was sent */
     if (check_whole(pod, container, COUNT_REFUSED, err) < 0)
         return err_same(err);
-    grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
+    grant_check(&calls->rules, pod, container->name, &calls->arena, &grant);
     int rc = check_driver(calls, &grant, err);
     if (rc == 0)
         rc = grant_adjust(&calls->rules, &grant, container, &calls->arena, out, err);
@@ -593,7 +593,7 @@ static int agent_start(void *user, const struct nri_pod *pod, const struct nri_c
     arena_reset(&calls->arena);
     if (check_whole(pod, container, COUNT_REFUSED, err) < 0)
         return err_same(err);
-    grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
+    grant_check(&calls->rules, pod, container->name, &calls->arena, &grant);
     /* Whether one without GPUs may run at all was judged when it was made. */
     if (grant.verdict == GRANT_GPUS && (check_again(calls, pod, container, &grant, err) < 0 ||
                                         limit_memory(calls, pod, container, &grant, err) < 0))
@@ -630,7 +630,7 @@ static int agent_validate(void *user, const struct nri_pod *pod,
     arena_reset(&calls->arena);
     if (check_whole(pod, container, COUNT_INVALID, err) < 0)
         return err_same(err);
-    grant_judge(&calls->rules, pod, container->name, &calls->arena, &grant);
+    grant_check(&calls->rules, pod, container->name, &calls->arena, &grant);
     if (grant_validate(&calls->rules, &grant, container, all, err) == 0) {
         metric_add(COUNT_VALID, NULL, 1);
         return 0;

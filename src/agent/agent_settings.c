@@ -36,7 +36,7 @@ static const struct settings_command actions[] = {
     {"--uninstall", AGENT_UNINSTALL,
      "write to the Node that its agent is uninstalled, then end: pods need none there any more",
      NULL, 0, NULL},
-    {"--clear-fault", AGENT_FORGIVE,
+    {"--clear-fault", AGENT_CLEAR_FAULT,
      "tell the agent that runs here (same --state-dir) that this GPU is healthy, whatever XIDs and "
      "memory errors it had, then end",
      "GPU", offsetof(struct agent_settings, gpu), "--forgive"},

@@ -3,15 +3,15 @@
 
 #include "milligpu/agent/agent.h"
 
+#include "agent/gpu/clear_fault.h"
 #include "agent/gpu/driver_release.h"
-#include "agent/gpu/forgiveness.h"
 #include "agent/mps/mps.h"
 #include "milligpu_version.h"
 
 /* Not EXIT_FAILURE, for an agent that failed: whoever starts it can tell them apart. */
 enum { WRONG_SETTINGS = 2 };
 
-enum { FORGIVE_MS = 10000, RELEASE_MS = 30000 };
+enum { CLEAR_FAULT_MS = 10000, RELEASE_MS = 30000 };
 
 extern char **environ;
 
@@ -50,8 +50,8 @@ static int node_act(const struct settings_set *set, enum agent_action action)
     case AGENT_UNINSTALL:
         rc = agent_uninstall(settings, &err);
         break;
-    case AGENT_FORGIVE:
-        rc = forgiveness_ask(settings->state_dir, settings->gpu, FORGIVE_MS, &err);
+    case AGENT_CLEAR_FAULT:
+        rc = clear_fault_ask(settings->state_dir, settings->gpu, CLEAR_FAULT_MS, &err);
         break;
     case AGENT_RELEASE_DRIVER:
     case AGENT_TAKE_DRIVER:

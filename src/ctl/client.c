@@ -254,14 +254,14 @@ static enum err_code client_code_of(long status)
 int client_problem(long status, struct text body, struct err *err)
 {
     struct arena arena;
-    struct doc *problem = NULL;
+    struct document *problem = NULL;
     struct err ignored;
 
     arena_init(&arena);
-    const bool json = doc_parse_json(body, "problem", &arena, &problem, &ignored) == 0;
-    const char *detail = json ? doc_shown(problem, "detail") : "";
+    const bool json = document_parse_json(body, "problem", &arena, &problem, &ignored) == 0;
+    const char *detail = json ? document_shown(problem, "detail") : "";
     if (detail[0] == '\0' && json)
-        detail = doc_shown(problem, "title");
+        detail = document_shown(problem, "title");
     const int found = detail[0] != '\0'
                           ? err_set(err, client_code_of(status), "%.450s", detail)
                           : err_set(err, client_code_of(status),
@@ -274,7 +274,7 @@ int client_problem(long status, struct text body, struct err *err)
 }
 
 int client_call(struct client *client, const struct client_request *call, struct arena *arena,
-                struct doc **out, struct err *err)
+                struct document **out, struct err *err)
 {
     long status;
 
@@ -284,7 +284,7 @@ int client_call(struct client *client, const struct client_request *call, struct
     const struct text body = {client->body.data, client->body.len};
     if (!is_good(status))
         return client_problem(status, body, err);
-    if (doc_parse_json(body, "answer", arena, out, err) < 0)
+    if (document_parse_json(body, "answer", arena, out, err) < 0)
         return err_wrap(err, "%.200s%.200s", call->base, call->path);
     return 0;
 }
@@ -295,21 +295,21 @@ int client_call(struct client *client, const struct client_request *call, struct
  * Moves the page's items to those of the list. Of the page's other members, which are about the
  * whole list, the latest ones count.
  */
-static void take_page(const struct doc *page, struct arena *arena, struct doc *list)
+static void take_page(const struct document *page, struct arena *arena, struct document *list)
 {
-    const struct doc *found = doc_get(page, "items");
-    struct doc *items = doc_get(list, "items");
+    const struct document *found = document_get(page, "items");
+    struct document *items = document_get(list, "items");
 
-    must(items->kind == DOC_ARRAY);
+    must(items->kind == DOCUMENT_ARRAY);
     /* The page's own array is not used again, so its items may change their parent. */
-    for (struct doc *item = found->first, *next; item != NULL; item = next) {
+    for (struct document *item = found->first, *next; item != NULL; item = next) {
         next = item->next;
         item->next = NULL;
-        doc_append(items, item);
+        document_append(items, item);
     }
-    doc_each (member, page)
+    document_each (member, page)
         if (!text_is(member->key, "items") && !text_is(member->key, "continue"))
-            doc_set(arena, list, member->key, doc_copy(arena, member));
+            document_set(arena, list, member->key, document_copy(arena, member));
 }
 
 /*
@@ -317,7 +317,7 @@ static void take_page(const struct doc *page, struct arena *arena, struct doc *l
  * server's maximum: as few round trips as possible.
  */
 static int get_page(struct client *client, const struct client_request *list, const char *next,
-                    struct arena *arena, struct doc **out, struct err *err)
+                    struct arena *arena, struct document **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf target;
     struct client_request call = *list;
@@ -330,26 +330,26 @@ static int get_page(struct client *client, const struct client_request *list, co
     call.path = target.data;
     if (client_call(client, &call, arena, out, err) < 0)
         return err_same(err);
-    const struct doc *items = doc_get(*out, "items");
-    if (items == NULL || items->kind != DOC_ARRAY)
+    const struct document *items = document_get(*out, "items");
+    if (items == NULL || items->kind != DOCUMENT_ARRAY)
         return err_set(err, ERR_INTERNAL, "the answer to %.200s is not a list: is this milligpud?",
                        list->path);
     return 0;
 }
 
 int client_list(struct client *client, const char *base, const char *path, struct arena *arena,
-                struct doc **out, struct err *err)
+                struct document **out, struct err *err)
 {
     const struct client_request call = {.base = base, .method = "GET", .path = path};
-    struct doc *list = doc_new(arena, DOC_OBJECT);
+    struct document *list = document_new(arena, DOCUMENT_OBJECT);
     const char *next = "";
 
-    doc_set(arena, list, TEXT("items"), doc_new(arena, DOC_ARRAY));
+    document_set(arena, list, TEXT("items"), document_new(arena, DOCUMENT_ARRAY));
     for (int page = 0; page < PAGES_MAX; page++) {
-        struct doc *answer = NULL;
+        struct document *answer = NULL;
         if (get_page(client, &call, next, arena, &answer, err) < 0)
             return err_same(err);
-        next = doc_str(answer, "continue");
+        next = document_str(answer, "continue");
         take_page(answer, arena, list);
         if (next[0] == '\0') {
             *out = list;
@@ -369,15 +369,15 @@ int client_each(struct client *client, const char *base, const struct client_eac
     arena_init(&arena);
     strbuf_init(&next);
     for (int page = 0; page < PAGES_MAX; page++) {
-        struct doc *answer = NULL;
+        struct document *answer = NULL;
         arena_reset(&arena);
         if (get_page(client, &call, next.data, &arena, &answer, err) < 0)
             return err_same(err);
-        doc_each (item, doc_get(answer, "items"))
+        document_each (item, document_get(answer, "items"))
             if (list->each(list->user, item, err) < 0)
                 return err_same(err);
         strbuf_reset(&next);
-        strbuf_str(&next, doc_str(answer, "continue"));
+        strbuf_str(&next, document_str(answer, "continue"));
         if (next.len == 0)
             return 0;
     }

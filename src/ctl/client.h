@@ -28,10 +28,10 @@ struct client_request {
 
 /* The answer as JSON. */
 int client_call(struct client *client, const struct client_request *call, struct arena *arena,
-                struct doc **out, struct err *err) MUST_USE;
+                struct document **out, struct err *err) MUST_USE;
 /* All pages of a list in one: {"items":[...]}.  path may have a query. */
 int client_list(struct client *client, const char *base, const char *path, struct arena *arena,
-                struct doc **out, struct err *err) MUST_USE;
+                struct document **out, struct err *err) MUST_USE;
 /*
  * Calls each for every item of a list. A page is read and forgotten at a time, so an item is valid
  * during its call only. The first failure of each ends it.
@@ -39,7 +39,7 @@ int client_list(struct client *client, const char *base, const char *path, struc
 struct client_each {
     const char *path;
     void *user;
-    int (*each)(void *user, const struct doc *item, struct err *err);
+    int (*each)(void *user, const struct document *item, struct err *err);
 };
 int client_each(struct client *client, const char *base, const struct client_each *list,
                 struct err *err) MUST_USE;

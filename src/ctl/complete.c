@@ -24,7 +24,7 @@ struct completion {
     struct ctl *ctl;
     /* the word at the cursor, as far as it is typed */
     const char *prefix;
-    bool asks;
+    bool can_ask;
     /* FILES: the shell completes file names, too */
     int directive;
     struct map seen; /* names, which several items may have */
@@ -52,72 +52,72 @@ static void complete_once(struct completion *completion, const char *word)
 /* --- names that milligpud knows --- */
 
 /* NULL: it cannot be asked, which is no error here. */
-static const struct doc *complete_ask(struct completion *completion, const char *path)
+static const struct document *complete_ask(struct completion *completion, const char *path)
 {
-    struct doc *answer;
+    struct document *answer;
     struct err err;
 
     must(path[0] == '/');
-    if (!completion->asks || ctl_get(completion->ctl, path, &answer, &err) < 0)
+    if (!completion->can_ask || ctl_get(completion->ctl, path, &answer, &err) < 0)
         return NULL;
-    return doc_get(answer, "items");
+    return document_get(answer, "items");
 }
 
 static void complete_nodes(struct completion *completion)
 {
-    const struct doc *items = complete_ask(completion, nodes_path);
+    const struct document *items = complete_ask(completion, nodes_path);
 
     if (items == NULL)
         return;
-    doc_each (node, items)
-        complete_offer(completion, doc_shown(node, "name"), "");
+    document_each (node, items)
+        complete_offer(completion, document_shown(node, "name"), "");
 }
 
 /* Namespaces of pods that hold something: milligpud does not know the others. */
 static void complete_namespaces(struct completion *completion)
 {
-    const struct doc *items = complete_ask(completion, "/api/v1/allocations?limit=1000");
+    const struct document *items = complete_ask(completion, "/api/v1/allocations?limit=1000");
 
     if (items == NULL)
         return;
-    doc_each (allocation, items)
-        complete_once(completion, doc_shown(allocation, "namespace"));
+    document_each (allocation, items)
+        complete_once(completion, document_shown(allocation, "namespace"));
 }
 
 /* NAMESPACE/NAME, or with -n the name alone. */
 static void complete_pods(struct completion *completion, const char *path)
 {
     const char *namespace = completion->ctl->options.given[OPTION_namespace];
-    const struct doc *items = complete_ask(completion, path);
+    const struct document *items = complete_ask(completion, path);
     CLEANUP(strbuf_done) struct strbuf word;
 
     strbuf_init(&word);
     if (items == NULL)
         return;
-    doc_each (pod, items) {
-        if (namespace != NULL && strcmp(doc_shown(pod, "namespace"), namespace) != 0)
+    document_each (pod, items) {
+        if (namespace != NULL && strcmp(document_shown(pod, "namespace"), namespace) != 0)
             continue;
         strbuf_reset(&word);
         if (namespace == NULL)
-            strbuf_printf(&word, "%s/", doc_shown(pod, "namespace"));
-        strbuf_str(&word, doc_shown(pod, "name"));
+            strbuf_printf(&word, "%s/", document_shown(pod, "namespace"));
+        strbuf_str(&word, document_shown(pod, "name"));
         complete_once(completion, word.data);
     }
 }
 
 static void complete_gpus(struct completion *completion)
 {
-    const struct doc *items = complete_ask(completion, nodes_path);
+    const struct document *items = complete_ask(completion, nodes_path);
     CLEANUP(strbuf_done) struct strbuf word;
 
     strbuf_init(&word);
     if (items == NULL)
         return;
-    doc_each (node, items) {
-        doc_each (gpu, doc_get(node, "gpus")) {
+    document_each (node, items) {
+        document_each (gpu, document_get(node, "gpus")) {
             strbuf_reset(&word);
-            strbuf_printf(&word, "%s/%s", doc_shown(node, "name"), doc_shown(gpu, "id"));
-            complete_offer(completion, word.data, doc_shown(gpu, "model"));
+            strbuf_printf(&word, "%s/%s", document_shown(node, "name"), document_shown(gpu, "id"));
+            complete_offer(completion, word.data, document_shown(gpu, "model"));
         }
     }
 }
@@ -125,18 +125,18 @@ static void complete_gpus(struct completion *completion)
 /* Those of one node: their indexes, and their ids to tell them apart. */
 static void complete_gpus_of(struct completion *completion, const char *node_name)
 {
-    const struct doc *items = complete_ask(completion, nodes_path);
+    const struct document *items = complete_ask(completion, nodes_path);
     char index[24];
 
     if (items == NULL)
         return;
-    doc_each (node, items) {
-        if (strcmp(doc_shown(node, "name"), node_name) != 0)
+    document_each (node, items) {
+        if (strcmp(document_shown(node, "name"), node_name) != 0)
             continue;
-        doc_each (gpu, doc_get(node, "gpus")) {
-            (void)snprintf(index, sizeof index, "%lld", (long long)doc_int(gpu, "index"));
-            complete_offer(completion, index, doc_shown(gpu, "id"));
-            complete_offer(completion, doc_shown(gpu, "id"), doc_shown(gpu, "model"));
+        document_each (gpu, document_get(node, "gpus")) {
+            (void)snprintf(index, sizeof index, "%lld", (long long)document_int(gpu, "index"));
+            complete_offer(completion, index, document_shown(gpu, "id"));
+            complete_offer(completion, document_shown(gpu, "id"), document_shown(gpu, "model"));
         }
     }
 }
@@ -285,9 +285,9 @@ int complete_line(struct ctl *ctl, const struct ctl_commands *commands, int argc
     if (argc > 1)
         completion.prefix = argv[--argc];
     const size_t wants = options_scan(commands, argc, argv, &ctl->options);
-    completion.asks = asks || ctl->environment_server != NULL ||
-                      ctl->options.given[OPTION_server] != NULL ||
-                      ctl->options.given[OPTION_port_file] != NULL;
+    completion.can_ask = asks || ctl->environment_server != NULL ||
+                         ctl->options.given[OPTION_server] != NULL ||
+                         ctl->options.given[OPTION_port_file] != NULL;
     if (wants < OPTIONS)
         complete_value(&completion, wants);
     else if (completion.prefix[0] == '-')

@@ -121,7 +121,7 @@ struct client *ctl_client(struct ctl *ctl)
     return ctl->client;
 }
 
-int ctl_get(struct ctl *ctl, const char *path, struct doc **out, struct err *err)
+int ctl_get(struct ctl *ctl, const char *path, struct document **out, struct err *err)
 {
     struct client_request call = {.method = "GET", .path = path};
 
@@ -130,7 +130,7 @@ int ctl_get(struct ctl *ctl, const char *path, struct doc **out, struct err *err
     return status < 0 ? status : client_call(ctl_client(ctl), &call, &ctl->arena, out, err);
 }
 
-int ctl_list(struct ctl *ctl, const char *path, struct doc **out, struct err *err)
+int ctl_list(struct ctl *ctl, const char *path, struct document **out, struct err *err)
 {
     const char *base;
 
@@ -219,20 +219,20 @@ bool ctl_is_filtered(const struct ctl *ctl)
 
 /* --- showing --- */
 
-static void ctl_write_document(struct ctl *ctl, const struct doc *answer)
+static void ctl_write_document(struct ctl *ctl, const struct document *answer)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
     must(answer != NULL);
     strbuf_init(&text);
     if (ctl->format == FORMAT_JSON)
-        doc_write_pretty(&text, answer);
+        document_write_pretty(&text, answer);
     else
-        doc_write_yaml(&text, answer);
+        document_write_yaml(&text, answer);
     (void)fwrite(text.data, 1, text.len, ctl->screen.out); /* judged at the end */
 }
 
-bool ctl_document(struct ctl *ctl, const struct doc *answer)
+bool ctl_document(struct ctl *ctl, const struct document *answer)
 {
     must(answer != NULL);
     if (ctl->format != FORMAT_JSON && ctl->format != FORMAT_YAML)
@@ -241,13 +241,13 @@ bool ctl_document(struct ctl *ctl, const struct doc *answer)
     return true;
 }
 
-static void write_names(struct ctl *ctl, const struct doc *items, const struct list_view *view)
+static void write_names(struct ctl *ctl, const struct document *items, const struct list_view *view)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
     must(view->name != NULL);
     strbuf_init(&text);
-    doc_each (item, items) {
+    document_each (item, items) {
         view->name(&text, item);
         strbuf_char(&text, '\n');
     }
@@ -258,14 +258,14 @@ static void write_names(struct ctl *ctl, const struct doc *items, const struct l
  * A row function that adds too few or too many cells would shift all that follow: hence the check.
  * A wrong --sort-by is found only here, because columns belong to the view.
  */
-int ctl_show_rows(struct ctl *ctl, const struct doc *items, const struct list_view *view)
+int ctl_show_rows(struct ctl *ctl, const struct document *items, const struct list_view *view)
 {
     CLEANUP(table_done) struct table table;
     struct err err;
 
     must(view->row != NULL);
     table_init(&table, &ctl->screen, &ctl->arena, view->column, view->columns);
-    doc_each (item, items) {
+    document_each (item, items) {
         view->row(&table, item);
         must(table.cells % view->columns == 0);
     }
@@ -273,9 +273,9 @@ int ctl_show_rows(struct ctl *ctl, const struct doc *items, const struct list_vi
 }
 
 /* That a list is empty is said on standard error, so that a script still reads an empty table. */
-int ctl_show_list(struct ctl *ctl, const struct doc *answer, const struct list_view *view)
+int ctl_show_list(struct ctl *ctl, const struct document *answer, const struct list_view *view)
 {
-    const struct doc *items = doc_get(answer, "items");
+    const struct document *items = document_get(answer, "items");
 
     must(view->columns > 0);
     if (ctl_document(ctl, answer))

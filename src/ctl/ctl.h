@@ -54,8 +54,8 @@ int ctl_fail(struct ctl *ctl, const struct err *err);
 /* The same with a hint at --help; returns CTL_USAGE. */
 int ctl_misused(struct ctl *ctl, const struct err *err);
 
-int ctl_get(struct ctl *ctl, const char *path, struct doc **out, struct err *err) MUST_USE;
-int ctl_list(struct ctl *ctl, const char *path, struct doc **out, struct err *err) MUST_USE;
+int ctl_get(struct ctl *ctl, const char *path, struct document **out, struct err *err) MUST_USE;
+int ctl_list(struct ctl *ctl, const char *path, struct document **out, struct err *err) MUST_USE;
 /*
  * The address of the admin listener, determined once: --server, --port-file, MILLIGPU_SERVER,
  * kubectl, the default.
@@ -76,14 +76,15 @@ int ctl_check_filters(struct ctl *ctl, struct err *err) MUST_USE;
 enum ctl_selects { SELECT_NOTHING, SELECT_NODES, SELECT_PODS };
 int ctl_check_selector(struct ctl *ctl, struct err *err) MUST_USE;
 /* Keeps the items that --selector chooses; without it, all. */
-int ctl_select(struct ctl *ctl, enum ctl_selects what, struct doc **list, struct err *err) MUST_USE;
+int ctl_select(struct ctl *ctl, enum ctl_selects what, struct document **list,
+               struct err *err) MUST_USE;
 /* Is any of --node, --namespace, --model, --state, --selector, --idle and --kind given? */
 bool ctl_is_filtered(const struct ctl *ctl);
 /* Adds --namespace, --model, --state, --node and --idle to the query of a list. */
 void ctl_add_filters(const struct ctl *ctl, struct strbuf *path);
 
 /* -o json and yaml: writes answer and returns true. */
-bool ctl_document(struct ctl *ctl, const struct doc *answer);
+bool ctl_document(struct ctl *ctl, const struct document *answer);
 
 /*
  * NAMESPACE/NAME, or NAME in -n, else in the namespace of kubectl's context (as a plugin), else in
@@ -100,41 +101,41 @@ int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out,
 struct list_view {
     const struct table_column *column;
     size_t columns;
-    void (*row)(struct table *table, const struct doc *item);
-    void (*name)(struct strbuf *out, const struct doc *item);
+    void (*row)(struct table *table, const struct document *item);
+    void (*name)(struct strbuf *out, const struct document *item);
     const char *none; /* printed on standard error if the list is empty */
 };
 /* In the requested format. answer has items. Returns the exit status. */
-int ctl_show_list(struct ctl *ctl, const struct doc *answer, const struct list_view *view);
+int ctl_show_list(struct ctl *ctl, const struct document *answer, const struct list_view *view);
 /* Only the table; items is an array, or NULL. */
-int ctl_show_rows(struct ctl *ctl, const struct doc *items, const struct list_view *view);
+int ctl_show_rows(struct ctl *ctl, const struct document *items, const struct list_view *view);
 
 /* Why no share is placed here: the GPU's reason takes precedence over the node's. */
-const char *top_state_of(const struct doc *node, const struct doc *gpu);
+const char *top_state_of(const struct document *node, const struct document *gpu);
 /* The remark about that state, and since when; "" if none. */
-const char *gpu_why(const struct doc *node, const struct doc *gpu);
+const char *gpu_why(const struct document *node, const struct document *gpu);
 /* The sick GPUs of the node, and what its state means; nothing if there is nothing to say. */
-void put_node_why(struct strbuf *out, const struct doc *node);
+void put_node_why(struct strbuf *out, const struct document *node);
 /* The state of the node, or "unhealthy" or "cordoned" if that is ok. */
-const char *node_word(const struct doc *node);
-bool gpu_is_sick(const struct doc *gpu);
+const char *node_word(const struct document *node);
+bool gpu_is_sick(const struct document *gpu);
 
 /* What each command prints for an answer; returns the exit status. */
-int show_top(struct ctl *ctl, const struct doc *nodes, const struct doc *summary);
-int show_nodes(struct ctl *ctl, const struct doc *nodes);
-int show_node(struct ctl *ctl, const struct doc *node);
-int show_allocations(struct ctl *ctl, const struct doc *list);
-int show_pod(struct ctl *ctl, const struct doc *pod);
-int show_waiting(struct ctl *ctl, const struct doc *list);
-int show_usage(struct ctl *ctl, const struct doc *list);
-int show_usage_past(struct ctl *ctl, const struct doc *list);
-int show_history(struct ctl *ctl, const struct doc *list);
-int show_summary(struct ctl *ctl, const struct doc *summary);
-int show_defrag(struct ctl *ctl, const struct doc *plan);
-int show_keys(struct ctl *ctl, const struct doc *list);
-int show_drift(struct ctl *ctl, const struct doc *list);
-int show_doctor(struct ctl *ctl, const struct doc *doctor);
-int show_policy(struct ctl *ctl, const struct doc *policy);
+int show_top(struct ctl *ctl, const struct document *nodes, const struct document *summary);
+int show_nodes(struct ctl *ctl, const struct document *nodes);
+int show_node(struct ctl *ctl, const struct document *node);
+int show_allocations(struct ctl *ctl, const struct document *list);
+int show_pod(struct ctl *ctl, const struct document *pod);
+int show_waiting(struct ctl *ctl, const struct document *list);
+int show_usage(struct ctl *ctl, const struct document *list);
+int show_usage_past(struct ctl *ctl, const struct document *list);
+int show_history(struct ctl *ctl, const struct document *list);
+int show_summary(struct ctl *ctl, const struct document *summary);
+int show_defrag(struct ctl *ctl, const struct document *plan);
+int show_keys(struct ctl *ctl, const struct document *list);
+int show_drift(struct ctl *ctl, const struct document *list);
+int show_doctor(struct ctl *ctl, const struct document *doctor);
+int show_policy(struct ctl *ctl, const struct document *policy);
 
 /* Prints "NAME: text", aligned. */
 void put_field(struct ctl *ctl, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);
@@ -147,6 +148,6 @@ int at_refuse(const struct ctl *ctl, size_t option, struct err *err);
 int at_read(const struct ctl *ctl, size_t option, int64_t *out_ms, struct err *err) MUST_USE;
 
 /* "0:300,1:300": charges by the index of their GPU; an id without one, "?" without a place. */
-void put_charges(struct strbuf *out, const struct doc *allocation);
+void put_charges(struct strbuf *out, const struct document *allocation);
 
 #endif

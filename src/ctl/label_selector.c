@@ -11,29 +11,29 @@
 
 /* --- rules in a document --- */
 
-enum node_rule_operator label_rule_operator(const struct doc *rule)
+enum node_rule_operator label_rule_operator(const struct document *rule)
 {
     must(rule != NULL);
-    return node_rule_operator_of(text_of(doc_str(rule, "operator")));
+    return node_rule_operator_of(text_of(document_str(rule, "operator")));
 }
 
-struct node_rule label_rule_of(const struct doc *rule, const char **values)
+struct node_rule label_rule_of(const struct document *rule, const char **values)
 {
     struct node_rule out = {
-        .key = doc_str(rule, "key"), .op = label_rule_operator(rule), .value = values};
+        .key = document_str(rule, "key"), .op = label_rule_operator(rule), .value = values};
 
     must(values != NULL);
-    doc_each (value, doc_get(rule, "values"))
+    document_each (value, document_get(rule, "values"))
         values[out.values++] = value->text.at;
     return out;
 }
 
 bool label_find(const void *ctx, const char *key, struct text *out)
 {
-    const struct doc *labels = ctx;
+    const struct document *labels = ctx;
 
     must(key != NULL);
-    doc_each (label, labels)
+    document_each (label, labels)
         if (text_is(label->key, key)) {
             *out = label->text;
             return true;
@@ -41,12 +41,12 @@ bool label_find(const void *ctx, const char *key, struct text *out)
     return false;
 }
 
-bool label_selector_holds(const struct doc *rules, const struct doc *labels)
+bool label_selector_holds(const struct document *rules, const struct document *labels)
 {
     bool holds = true;
 
-    doc_each (rule, rules) {
-        const struct doc *values = doc_get(rule, "values");
+    document_each (rule, rules) {
+        const struct document *values = document_get(rule, "values");
         CLEANUP(xfreep)
         const char **room =
             xcalloc((values != NULL ? values->count : 0) + (size_t)1, sizeof(char *));
@@ -104,13 +104,13 @@ static bool label_take(struct label_reader *in, const char *sign)
     return true;
 }
 
-static void label_add_value(struct label_reader *in, struct doc *values)
+static void label_add_value(struct label_reader *in, struct document *values)
 {
-    doc_append(values, doc_new_str(in->arena, text_of(label_word(in))));
+    document_append(values, document_new_str(in->arena, text_of(label_word(in))));
 }
 
 /* "(a,b)" */
-static int label_values(struct label_reader *in, struct doc *values)
+static int label_values(struct label_reader *in, struct document *values)
 {
     skip_blanks(in);
     if (!label_take(in, "("))
@@ -122,7 +122,7 @@ static int label_values(struct label_reader *in, struct doc *values)
 }
 
 /* What follows a key: the operator, and its values. */
-static int label_operator(struct label_reader *in, struct doc *rule, struct doc *values)
+static int label_operator(struct label_reader *in, struct document *rule, struct document *values)
 {
     static const struct {
         const char *sign;
@@ -145,37 +145,37 @@ static int label_operator(struct label_reader *in, struct doc *rule, struct doc 
         if (label_values(in, values) < 0)
             return err_same(in->err);
     }
-    doc_set_str(in->arena, rule, "operator", name);
+    document_set_str(in->arena, rule, "operator", name);
     return 0;
 }
 
-static int label_rule(struct label_reader *in, struct doc *rules)
+static int label_rule(struct label_reader *in, struct document *rules)
 {
-    struct doc *rule = doc_new(in->arena, DOC_OBJECT);
-    struct doc *values = doc_new(in->arena, DOC_ARRAY);
+    struct document *rule = document_new(in->arena, DOCUMENT_OBJECT);
+    struct document *values = document_new(in->arena, DOCUMENT_ARRAY);
 
     skip_blanks(in);
     const bool absent = label_take(in, "!");
     const char *key = label_word(in);
     if (key[0] == '\0')
         return labels_fail(in, "a label's key is expected");
-    doc_set_str(in->arena, rule, "key", key);
+    document_set_str(in->arena, rule, "key", key);
     if (absent)
-        doc_set_str(in->arena, rule, "operator", "DoesNotExist");
+        document_set_str(in->arena, rule, "operator", "DoesNotExist");
     else if (label_operator(in, rule, values) < 0)
         return err_same(in->err);
-    doc_set(in->arena, rule, TEXT("values"), values);
-    doc_append(rules, rule);
+    document_set(in->arena, rule, TEXT("values"), values);
+    document_append(rules, rule);
     return 0;
 }
 
-int label_selector_read(const char *selector, struct arena *arena, struct doc **out,
+int label_selector_read(const char *selector, struct arena *arena, struct document **out,
                         struct err *err)
 {
     struct label_reader in = {.at = selector, .all = selector, .arena = arena, .err = err};
 
     must(selector != NULL);
-    *out = doc_new(arena, DOC_ARRAY);
+    *out = document_new(arena, DOCUMENT_ARRAY);
     do {
         if (label_rule(&in, *out) < 0)
             return err_same(err);

@@ -15,14 +15,14 @@
  * Rules are an array of key, operator and values, as in matchExpressions. An error quotes the part
  * of the selector that cannot be read.
  */
-int label_selector_read(const char *selector, struct arena *arena, struct doc **out,
+int label_selector_read(const char *selector, struct arena *arena, struct document **out,
                         struct err *err) MUST_USE;
 /* Do the labels fulfil all rules? NULL: no rules, no labels. */
-bool label_selector_holds(const struct doc *rules, const struct doc *labels);
+bool label_selector_holds(const struct document *rules, const struct document *labels);
 
-enum node_rule_operator label_rule_operator(const struct doc *rule);
+enum node_rule_operator label_rule_operator(const struct document *rule);
 /* values: room for the texts of the rule; they stay the document's. */
-struct node_rule label_rule_of(const struct doc *rule, const char **values);
+struct node_rule label_rule_of(const struct document *rule, const char **values);
 /* For a label_view: ctx is the labels; NULL: there are none. */
 bool label_find(const void *ctx, const char *key, struct text *out);
 

@@ -43,6 +43,6 @@ void policies_done(struct policy_choices *choices);
 int policies_read_at(const struct ctl *ctl, int64_t *out_ms, struct err *err) MUST_USE;
 
 /* As a table behind a heading; nothing if there are none. Returns the exit status. */
-int policies_put_rules(struct ctl *ctl, const struct doc *rules);
+int policies_put_rules(struct ctl *ctl, const struct document *rules);
 
 #endif

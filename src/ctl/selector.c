@@ -27,7 +27,7 @@ static bool comes_by_kubectl(const struct ctl *ctl)
 int ctl_check_selector(struct ctl *ctl, struct err *err)
 {
     const char *selector = ctl->options.given[OPTION_selector];
-    struct doc *rules;
+    struct document *rules;
 
     if (selector == NULL || comes_by_kubectl(ctl)) /* kubectl checks it itself */
         return 0;
@@ -58,22 +58,22 @@ static int ask_kubectl(struct ctl *ctl, enum ctl_selects what, struct strbuf *ou
 
 /* Where the names of what is chosen go. */
 struct selecting {
-    const struct doc *rules;
+    const struct document *rules;
     enum ctl_selects what;
     struct strbuf *out;
 };
 
-static int select_object(void *user, const struct doc *object, struct err *err)
+static int select_object(void *user, const struct document *object, struct err *err)
 {
     const struct selecting *selecting = user;
     struct strbuf *out = selecting->out;
 
     (void)err; /* nothing can fail */
-    if (!label_selector_holds(selecting->rules, doc_at(object, "metadata.labels")))
+    if (!label_selector_holds(selecting->rules, document_at(object, "metadata.labels")))
         return 0;
     if (selecting->what == SELECT_PODS)
-        strbuf_printf(out, "%s/", doc_str(object, "metadata.namespace"));
-    strbuf_printf(out, "%s\n", doc_str(object, "metadata.name"));
+        strbuf_printf(out, "%s/", document_str(object, "metadata.namespace"));
+    strbuf_printf(out, "%s\n", document_str(object, "metadata.name"));
     return 0;
 }
 
@@ -86,7 +86,7 @@ static int ask_standalone(struct ctl *ctl, enum ctl_selects what, struct strbuf 
                                                           : "/api/v1/standalone/pods",
                                      &selecting, select_object};
     const char *base;
-    struct doc *rules;
+    struct document *rules;
 
     if (label_selector_read(ctl->options.given[OPTION_selector], &ctl->arena, &rules, err) < 0 ||
         ctl_base(ctl, &base, err) < 0)
@@ -100,18 +100,19 @@ static int ask_standalone(struct ctl *ctl, enum ctl_selects what, struct strbuf 
     return status;
 }
 
-static const char *name_of_item(struct ctl *ctl, enum ctl_selects what, const struct doc *item)
+static const char *name_of_item(struct ctl *ctl, enum ctl_selects what, const struct document *item)
 {
-    must(item->kind == DOC_OBJECT);
-    return what == SELECT_NODES ? doc_str(item, "name")
-                                : arena_printf(&ctl->arena, "%s/%s", doc_str(item, "namespace"),
-                                               doc_str(item, "name"));
+    must(item->kind == DOCUMENT_OBJECT);
+    return what == SELECT_NODES
+               ? document_str(item, "name")
+               : arena_printf(&ctl->arena, "%s/%s", document_str(item, "namespace"),
+                              document_str(item, "name"));
 }
 
-int ctl_select(struct ctl *ctl, enum ctl_selects what, struct doc **list, struct err *err)
+int ctl_select(struct ctl *ctl, enum ctl_selects what, struct document **list, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf lines;
-    struct doc *items = doc_new(&ctl->arena, DOC_ARRAY);
+    struct document *items = document_new(&ctl->arena, DOCUMENT_ARRAY);
     struct text rest;
     struct text line;
     struct map chosen;
@@ -126,10 +127,10 @@ int ctl_select(struct ctl *ctl, enum ctl_selects what, struct doc **list, struct
     while (text_cut(&rest, '\n', &line))
         if (line.len > 0)
             (void)map_put(&chosen, line, items);
-    doc_each (item, doc_get(*list, "items"))
+    document_each (item, document_get(*list, "items"))
         if (map_find(&chosen, text_of(name_of_item(ctl, what, item))) != NULL)
-            doc_append(items, doc_copy(&ctl->arena, item));
+            document_append(items, document_copy(&ctl->arena, item));
     map_done(&chosen);
-    doc_set(&ctl->arena, *list, TEXT("items"), items);
+    document_set(&ctl->arena, *list, TEXT("items"), items);
     return 0;
 }

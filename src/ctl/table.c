@@ -2,8 +2,8 @@
  * Rows and columns for people, drawn by libsmartcols, which aligns, wraps and colours. Called by
  * the commands that show tables, in the only thread. Cells are collected row by row and nothing is
  * printed before table_print(), because sorting and the width of columns need all of them. A row is
- * complete before the next one begins. Texts come from doc_shown(), so no cell contains anything
- * that a terminal would obey. Ages and bars follow at the end.
+ * complete before the next one begins. Texts come from document_shown(), so no cell contains
+ * anything that a terminal would obey. Ages and bars follow at the end.
  */
 #include "table.h"
 
@@ -77,34 +77,35 @@ void table_number(struct table *table, int64_t number)
     add_number(table, "", number);
 }
 
-void table_known(struct table *table, const struct doc *object, const char *field)
+void table_known(struct table *table, const struct document *object, const char *field)
 {
-    if (doc_get(object, field) != NULL)
-        table_number(table, doc_int(object, field));
+    if (document_get(object, field) != NULL)
+        table_number(table, document_int(object, field));
     else
         table_text(table, "");
 }
 
-void table_measured(struct table *table, const struct doc *object)
+void table_measured(struct table *table, const struct document *object)
 {
-    if (doc_get(object, "measuredMilli") != NULL)
-        add_number(table, doc_true(object, "scaled") ? "~" : "", doc_int(object, "measuredMilli"));
+    if (document_get(object, "measuredMilli") != NULL)
+        add_number(table, document_true(object, "scaled") ? "~" : "",
+                   document_int(object, "measuredMilli"));
     else
         table_text(table, "");
 }
 
-void table_measured_sum(struct table *table, const struct doc *objects)
+void table_measured_sum(struct table *table, const struct document *objects)
 {
     bool known = false;
     bool scaled = false;
     int64_t sum = 0;
 
-    doc_each (object, objects) {
-        if (doc_get(object, "measuredMilli") == NULL)
+    document_each (object, objects) {
+        if (document_get(object, "measuredMilli") == NULL)
             continue;
         known = true;
-        scaled = scaled || doc_true(object, "scaled");
-        sum += doc_int(object, "measuredMilli");
+        scaled = scaled || document_true(object, "scaled");
+        sum += document_int(object, "measuredMilli");
     }
     if (known)
         add_number(table, scaled ? "~" : "", sum);

@@ -93,14 +93,14 @@ void table_text(struct table *table, const char *text);
 void table_printf(struct table *table, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void table_number(struct table *table, int64_t number);
 /* Blank if the object has no such field. */
-void table_known(struct table *table, const struct doc *object, const char *field);
+void table_known(struct table *table, const struct document *object, const char *field);
 /*
  * Milli measured by agents: of one object, or the sum of all in a list that have it. "~" in
  * front says that one of these amounts was scaled; the cell sorts as a number all the same. Blank
  * if there is none.
  */
-void table_measured(struct table *table, const struct doc *object);
-void table_measured_sum(struct table *table, const struct doc *objects);
+void table_measured(struct table *table, const struct document *object);
+void table_measured_sum(struct table *table, const struct document *objects);
 void table_age(struct table *table, const char *rfc3339); /* "": unknown */
 void table_color(struct table *table, const char *color); /* of the last cell */
 

@@ -19,9 +19,9 @@
 #include "milligpu/sync/key_publisher.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/usage/usage_book.h"
+#include "milligpu/usage/usage_table.h"
 #include "milligpu/waiting/hints.h"
-#include "milligpu/webhook/judges.h"
+#include "milligpu/webhook/score_caches.h"
 #include "milligpu/webhook/webhooks.h"
 #include "milligpu/writer/writer.h"
 
@@ -103,7 +103,7 @@ static void fill_rules(struct app *app, const struct settings *settings)
 static void fill_edges(struct app *app, const struct app_edges *edges)
 {
     app->clock = edges->clock;
-    app->between = edges->between;
+    app->yield = edges->yield;
     app->store = edges->store;
     app->rulebook = rulebook_ref(edges->rulebook);
     if (edges->store_ops.begin != NULL)
@@ -134,8 +134,8 @@ void app_open(struct app *app, const struct settings *settings, const struct app
     app->policy_reload = policy_reload_new();
     app->pod_cache = pod_cache_new();
     app->hints = hints_new();
-    app->judges = judges_new(JUDGES_MAX);
-    app->usage_book = usage_book_new(&app->clock);
+    app->score_caches = score_caches_new(SCORE_CACHES_MAX);
+    app->usage_table = usage_table_new(&app->clock);
     app->command_trace = command_trace_new();
     app->verifier = verifier_new(app);
     const struct outbox_rules rules = {.ops = edges->calls,
@@ -182,8 +182,8 @@ void app_close(struct app *app, struct app_parts *parts)
     command_trace_free(STEAL(app->command_trace));
     webhooks_free(STEAL(parts->webhooks));
     free_queue(STEAL(app->queue));
-    usage_book_free(STEAL(app->usage_book));
-    judges_free(STEAL(app->judges));
+    usage_table_free(STEAL(app->usage_table));
+    score_caches_free(STEAL(app->score_caches));
     hints_free(STEAL(app->hints));
     pod_cache_free(STEAL(app->pod_cache));
     policy_reload_free(STEAL(app->policy_reload));

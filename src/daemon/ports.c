@@ -40,9 +40,10 @@ static uint32_t each_of(uint32_t strangers)
 void ports_limits(struct http_rules *rules, uint32_t connections)
 {
     must(connections >= PORTS_CONNECTIONS_LEAST);
-    rules->request_proves =
+    rules->has_request_proof =
         rules->client_ca_file == NULL && http_address_is_loopback(rules->listen);
-    rules->connections = rules->request_proves || rules->client_ca_file != NULL ? connections : 0;
+    rules->connections =
+        rules->has_request_proof || rules->client_ca_file != NULL ? connections : 0;
     rules->strangers = connections;
     rules->strangers_each = each_of(connections);
     rules->first_ms = FIRST_MS;
@@ -150,12 +151,12 @@ void ports_dropped(struct ports_news *news, size_t port, const char *name, enum 
 
     must(port < PORTS_MAX && cause < HTTP_CAUSES);
     metric_add(M_HTTP_DROPPED, LABEL_VALUES(name, http_cause_word(cause)), count);
-    news->untold[port][cause] += count;
-    if (news->told_ms[port][cause] != 0 && now_ms - news->told_ms[port][cause] < TELL_MS)
+    news->n_unreported[port][cause] += count;
+    if (news->reported_ms[port][cause] != 0 && now_ms - news->reported_ms[port][cause] < TELL_MS)
         return;
-    news->told_ms[port][cause] = now_ms;
+    news->reported_ms[port][cause] = now_ms;
     log_write(LOG_WARN, "connections were closed", log_str("port", name),
               log_str("cause", http_cause_word(cause)),
-              log_i64("count", news->untold[port][cause]));
-    news->untold[port][cause] = 0;
+              log_i64("count", news->n_unreported[port][cause]));
+    news->n_unreported[port][cause] = 0;
 }

@@ -29,8 +29,8 @@ int ports_fit(struct http_rules *rules, size_t count, struct err *err) MUST_USE;
 
 /* Reports of the listeners about connections that they closed; one log line a minute for each. */
 struct ports_news {
-    int64_t told_ms[PORTS_MAX][HTTP_CAUSES]; /* monotonic; 0: never */
-    uint64_t untold[PORTS_MAX][HTTP_CAUSES];
+    int64_t reported_ms[PORTS_MAX][HTTP_CAUSES]; /* monotonic; 0: never */
+    uint64_t n_unreported[PORTS_MAX][HTTP_CAUSES];
 };
 /* From one thread per port. */
 void ports_dropped(struct ports_news *news, size_t port, const char *name, enum http_cause cause,

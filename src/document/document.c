@@ -21,31 +21,32 @@ enum { KEYS_FEW = 16 };
 /* Bytes of each key in a path. */
 enum { PATH_KEY_MAX = 64 };
 
-const char *doc_kind_name(enum doc_kind kind)
+const char *document_kind_name(enum document_kind kind)
 {
     static const char *const name[] = {
-        [DOC_NULL] = "null",       [DOC_BOOL] = "true or false", [DOC_NUMBER] = "a number",
-        [DOC_STRING] = "a string", [DOC_ARRAY] = "an array",     [DOC_OBJECT] = "an object",
+        [DOCUMENT_NULL] = "null",       [DOCUMENT_BOOL] = "true or false",
+        [DOCUMENT_NUMBER] = "a number", [DOCUMENT_STRING] = "a string",
+        [DOCUMENT_ARRAY] = "an array",  [DOCUMENT_OBJECT] = "an object",
     };
     must((unsigned)kind < ARRAY_LEN(name));
     return name[kind];
 }
 
 /* No text is NULL, so callers can print and compare without a check. */
-struct doc *doc_new(struct arena *arena, enum doc_kind kind)
+struct document *document_new(struct arena *arena, enum document_kind kind)
 {
-    struct doc *doc = arena_alloc(arena, sizeof *doc);
-    doc->kind = kind;
-    doc->text = TEXT("");
-    doc->shown = "";
-    return doc;
+    struct document *document = arena_alloc(arena, sizeof *document);
+    document->kind = kind;
+    document->text = TEXT("");
+    document->shown = "";
+    return document;
 }
 
 /*
  * Foreign text may hold anything, and a terminal would obey it. Nearly all text is plain ASCII and
  * is its own form for people, without a copy.
  */
-static const char *doc_show(struct arena *arena, struct text kept)
+static const char *document_show(struct arena *arena, struct text kept)
 {
     CLEANUP(strbuf_done) struct strbuf shown;
     size_t plain = 0;
@@ -62,28 +63,28 @@ static const char *doc_show(struct arena *arena, struct text kept)
 }
 
 /* Copied, because the text may borrow from input that ends before the tree does. */
-struct doc *doc_new_str(struct arena *arena, struct text text)
+struct document *document_new_str(struct arena *arena, struct text text)
 {
-    struct doc *doc = doc_new(arena, DOC_STRING);
-    doc->text = (struct text){arena_copy(arena, text), text.len};
-    doc->shown = doc_show(arena, doc->text);
-    return doc;
+    struct document *document = document_new(arena, DOCUMENT_STRING);
+    document->text = (struct text){arena_copy(arena, text), text.len};
+    document->shown = document_show(arena, document->text);
+    return document;
 }
 
-struct doc *doc_new_int(struct arena *arena, int64_t number)
+struct document *document_new_int(struct arena *arena, int64_t number)
 {
-    struct doc *doc = doc_new(arena, DOC_NUMBER);
-    doc->text = text_of(arena_printf(arena, "%" PRId64, number));
-    return doc;
+    struct document *document = document_new(arena, DOCUMENT_NUMBER);
+    document->text = text_of(arena_printf(arena, "%" PRId64, number));
+    return document;
 }
 
 /*
  * last makes it constant time; the next of value must be NULL, or a part of another tree would
  * follow.
  */
-void doc_append(struct doc *array, struct doc *value)
+void document_append(struct document *array, struct document *value)
 {
-    must(array->kind == DOC_ARRAY || array->kind == DOC_OBJECT);
+    must(array->kind == DOCUMENT_ARRAY || array->kind == DOCUMENT_OBJECT);
     must(value->next == NULL);
 
     if (array->last != NULL)
@@ -97,7 +98,7 @@ void doc_append(struct doc *array, struct doc *value)
 /* ---- places ---- */
 
 /* Bytes after the first of a character count no column. */
-static void doc_mark_pass(struct doc_mark *mark, char byte)
+static void document_mark_pass(struct document_mark *mark, char byte)
 {
     must(mark->line > 0 && mark->column > 0);
     if (byte == '\n') {
@@ -108,12 +109,12 @@ static void doc_mark_pass(struct doc_mark *mark, char byte)
     }
 }
 
-struct doc_mark doc_mark_of(struct text bytes, size_t at)
+struct document_mark document_mark_of(struct text bytes, size_t at)
 {
-    struct doc_mark mark = {.line = 1, .column = 1};
+    struct document_mark mark = {.line = 1, .column = 1};
 
     for (size_t i = 0; i < at && i < bytes.len; i++)
-        doc_mark_pass(&mark, bytes.at[i]);
+        document_mark_pass(&mark, bytes.at[i]);
     must(mark.line > 0);
     return mark;
 }
@@ -125,55 +126,56 @@ struct json_reading {
     struct arena *arena;
     struct text bytes;
     const char *counted; /* lines and columns are counted up to here */
-    struct doc_mark now;
+    struct document_mark now;
 };
 
 /* Counts on from where it stopped, so all places together cost one walk over the input. */
-static struct doc_mark mark_at(struct json_reading *in, const char *at)
+static struct document_mark mark_at(struct json_reading *in, const char *at)
 {
     must(at >= in->counted);
     for (; in->counted < at; in->counted++)
-        doc_mark_pass(&in->now, *in->counted);
+        document_mark_pass(&in->now, *in->counted);
     return in->now;
 }
 
-static struct doc_mark mark_now(struct json_reading *in)
+static struct document_mark mark_now(struct json_reading *in)
 {
     must(in->now.line > 0);
     return mark_at(in, in->json.at);
 }
 
 /* Hashed, so that an object with thousands of keys costs linear time. */
-static bool key_is_new_slow(const struct doc *object, struct text key, struct map *seen)
+static bool key_is_new_slow(const struct document *object, struct text key, struct map *seen)
 {
     if (seen->count == 0)
-        for (struct doc *at = object->first; at != NULL; at = at->next)
+        for (struct document *at = object->first; at != NULL; at = at->next)
             map_put(seen, at->key, at);
     return map_find(seen, key) == NULL;
 }
 
-static bool key_is_new(const struct doc *object, struct text key, struct map *seen)
+static bool key_is_new(const struct document *object, struct text key, struct map *seen)
 {
     must(seen->count == 0 || seen->count == object->count);
     if (object->count >= KEYS_FEW)
         return key_is_new_slow(object, key, seen);
-    for (const struct doc *at = object->first; at != NULL; at = at->next)
+    for (const struct document *at = object->first; at != NULL; at = at->next)
         if (text_eq(at->key, key))
             return false;
     return true;
 }
 
 /* Once there are many keys they go into a map: add those that came since. */
-static void key_seen(struct doc *value, struct map *seen)
+static void key_seen(struct document *value, struct map *seen)
 {
     if (seen->count > 0)
         map_put(seen, value->key, value);
 }
 
-static struct doc *read_value(struct json_reading *in);
+static struct document *read_value(struct json_reading *in);
 
 /* Only blanks and a comma are before a key. */
-static bool doc_read_key(struct json_reading *in, struct text *out, struct doc_mark *out_at)
+static bool document_read_key(struct json_reading *in, struct text *out,
+                              struct document_mark *out_at)
 {
     const char *before = in->json.at;
 
@@ -186,90 +188,90 @@ static bool doc_read_key(struct json_reading *in, struct text *out, struct doc_m
 }
 
 /* A key may borrow from the input, which may end before the tree does: it is copied. */
-static struct doc *doc_read_object(struct json_reading *in)
+static struct document *document_read_object(struct json_reading *in)
 {
     must(in->arena != NULL && in->now.line > 0);
-    struct doc *object = doc_new(in->arena, DOC_OBJECT);
+    struct document *object = document_new(in->arena, DOCUMENT_OBJECT);
     struct map seen;
-    struct doc_mark key_at;
+    struct document_mark key_at;
     struct text key;
 
     object->at = mark_now(in);
     map_init(&seen);
     json_read_object(&in->json);
-    while (doc_read_key(in, &key, &key_at)) {
+    while (document_read_key(in, &key, &key_at)) {
         if (!key_is_new(object, key, &seen)) {
             json_reader_fail(&in->json, "the key \"%.*s\" is there twice", TEXT_ARG(key));
             break;
         }
-        struct doc *value = read_value(in);
+        struct document *value = read_value(in);
         if (value == NULL)
             break;
         value->key = (struct text){arena_copy(in->arena, key), key.len};
         value->key_at = key_at;
-        doc_append(object, value);
+        document_append(object, value);
         key_seen(value, &seen);
     }
     map_done(&seen);
     return in->json.failed ? NULL : object;
 }
 
-static struct doc *read_array(struct json_reading *in)
+static struct document *read_array(struct json_reading *in)
 {
-    struct doc *array = doc_new(in->arena, DOC_ARRAY);
+    struct document *array = document_new(in->arena, DOCUMENT_ARRAY);
 
     array->at = mark_now(in);
     json_read_array(&in->json);
     while (json_read_element(&in->json)) {
-        struct doc *value = read_value(in);
+        struct document *value = read_value(in);
         if (value == NULL)
             return NULL;
-        doc_append(array, value);
+        document_append(array, value);
     }
     return in->json.failed ? NULL : array;
 }
 
-static struct doc *doc_read_string(struct json_reading *in)
+static struct document *document_read_string(struct json_reading *in)
 {
-    const struct doc_mark at = mark_now(in);
+    const struct document_mark at = mark_now(in);
     struct text text;
     if (!json_read_string(&in->json, &text))
         return NULL;
-    struct doc *doc = doc_new_str(in->arena, text);
-    doc->at = at;
-    return doc;
+    struct document *document = document_new_str(in->arena, text);
+    document->at = at;
+    return document;
 }
 
 /* The raw bytes: a number keeps its digits, so writing it again changes nothing. */
-static struct doc *read_scalar(struct json_reading *in, enum doc_kind kind)
+static struct document *read_scalar(struct json_reading *in, enum document_kind kind)
 {
-    struct doc *doc = doc_new(in->arena, kind);
+    struct document *document = document_new(in->arena, kind);
     struct text raw;
 
-    doc->at = mark_now(in);
+    document->at = mark_now(in);
     if (!json_read_raw(&in->json, &raw))
         return NULL;
-    doc->text = (struct text){arena_copy(in->arena, raw), raw.len};
-    return doc;
+    document->text = (struct text){arena_copy(in->arena, raw), raw.len};
+    return document;
 }
 
 /* The reader bounds the depth. */
-static struct doc *read_value(struct json_reading *in)
+static struct document *read_value(struct json_reading *in)
 {
     switch (json_read_peek(&in->json)) {
     case JSON_TYPE_OBJECT:
-        return doc_read_object(in);
+        return document_read_object(in);
     case JSON_TYPE_ARRAY:
         return read_array(in);
     case JSON_TYPE_STRING:
-        return doc_read_string(in);
+        return document_read_string(in);
     case JSON_TYPE_NUMBER:
-        return read_scalar(in, DOC_NUMBER);
+        return read_scalar(in, DOCUMENT_NUMBER);
     case JSON_TYPE_TRUE:
     case JSON_TYPE_FALSE:
-        return read_scalar(in, DOC_BOOL);
+        return read_scalar(in, DOCUMENT_BOOL);
     case JSON_TYPE_NULL:
-        return read_scalar(in, DOC_NULL);
+        return read_scalar(in, DOCUMENT_NULL);
     case JSON_TYPE_END:
     case JSON_TYPE_BAD:
         break;
@@ -278,30 +280,30 @@ static struct doc *read_value(struct json_reading *in)
     return NULL;
 }
 
-int doc_json_parse(struct text bytes, const char *root, struct arena *arena, struct doc **out,
-                   struct doc_mark *out_fault, struct err *err)
+int document_json_parse(struct text bytes, const char *root, struct arena *arena,
+                        struct document **out, struct document_mark *out_fault, struct err *err)
 {
     struct json_reading in = {
         .arena = arena, .bytes = bytes, .counted = bytes.at, .now = {.line = 1, .column = 1}};
 
     json_reader_init(&in.json, bytes, root, arena, err);
-    struct doc *doc = read_value(&in);
+    struct document *document = read_value(&in);
     const int rc = json_reader_finish(&in.json);
     if (rc < 0) {
-        *out_fault = doc_mark_of(bytes, (size_t)(in.json.at - in.json.begin));
+        *out_fault = document_mark_of(bytes, (size_t)(in.json.at - in.json.begin));
         return rc;
     }
-    *out = doc;
+    *out = document;
     return 0;
 }
 
-int doc_parse_json(struct text bytes, const char *root, struct arena *arena, struct doc **out,
-                   struct err *err)
+int document_parse_json(struct text bytes, const char *root, struct arena *arena,
+                        struct document **out, struct err *err)
 {
-    struct doc_mark unused;
+    struct document_mark unused;
 
     must(root[0] != '\0');
-    return doc_json_parse(bytes, root, arena, out, &unused, err);
+    return document_json_parse(bytes, root, arena, out, &unused, err);
 }
 
 /* ---- paths ---- */
@@ -331,15 +333,15 @@ static void add_path_key(struct strbuf *out, struct text key)
 }
 
 /* Bounded by the depth of the tree. Leaves out as it was if the value is elsewhere. */
-static bool find_path(struct strbuf *out, const struct doc *from, const struct doc *value)
+static bool find_path(struct strbuf *out, const struct document *from, const struct document *value)
 {
     const size_t before = out->len;
     uint32_t index = 0;
 
     if (from == value)
         return true;
-    doc_each (child, from) {
-        if (from->kind == DOC_ARRAY)
+    document_each (child, from) {
+        if (from->kind == DOCUMENT_ARRAY)
             strbuf_printf(out, "[%u]", index++);
         else
             add_path_key(out, child->key);
@@ -351,7 +353,8 @@ static bool find_path(struct strbuf *out, const struct doc *from, const struct d
     return false;
 }
 
-void doc_write_path(struct strbuf *out, const struct doc *root, const struct doc *value)
+void document_write_path(struct strbuf *out, const struct document *root,
+                         const struct document *value)
 {
     CLEANUP(strbuf_done) struct strbuf path;
 
@@ -362,99 +365,101 @@ void doc_write_path(struct strbuf *out, const struct doc *root, const struct doc
 
 /* ---- looking ---- */
 
-/* Finds a null, too: doc_merge() and doc_set() need it, while doc_get() hides it. */
-static struct doc *doc_find(const struct doc *doc, struct text key)
+/* Finds a null, too: document_merge() and document_set() need it, while document_get() hides it. */
+static struct document *document_find(const struct document *document, struct text key)
 {
-    if (doc == NULL || doc->kind != DOC_OBJECT)
+    if (document == NULL || document->kind != DOCUMENT_OBJECT)
         return NULL;
-    for (struct doc *at = doc->first; at != NULL; at = at->next)
+    for (struct document *at = document->first; at != NULL; at = at->next)
         if (text_eq(at->key, key))
             return at;
     return NULL;
 }
 
-struct doc *doc_get(const struct doc *doc, const char *key)
+struct document *document_get(const struct document *document, const char *key)
 {
-    struct doc *found = doc_find(doc, text_of(key));
-    return found == NULL || found->kind == DOC_NULL ? NULL : found;
+    struct document *found = document_find(document, text_of(key));
+    return found == NULL || found->kind == DOCUMENT_NULL ? NULL : found;
 }
 
 /*
  * A key that contains a dot, such as that of an annotation, cannot be part of a path: use
- * doc_get().
+ * document_get().
  */
-struct doc *doc_at(const struct doc *doc, const char *path)
+struct document *document_at(const struct document *document, const char *path)
 {
-    struct doc *found = NULL;
+    struct document *found = NULL;
 
     must(path[0] != '\0');
     while (*path != '\0') {
         const size_t len = strcspn(path, ".");
-        found = doc_find(found != NULL ? found : doc, (struct text){path, len});
-        if (found == NULL || found->kind == DOC_NULL)
+        found = document_find(found != NULL ? found : document, (struct text){path, len});
+        if (found == NULL || found->kind == DOCUMENT_NULL)
             return NULL;
         path += len + (path[len] == '.');
     }
     return found;
 }
 
-const char *doc_str(const struct doc *doc, const char *path)
+const char *document_str(const struct document *document, const char *path)
 {
-    const struct doc *found = doc_at(doc, path);
-    return found != NULL && found->kind == DOC_STRING && !doc_has_nul(found) ? found->text.at : "";
+    const struct document *found = document_at(document, path);
+    return found != NULL && found->kind == DOCUMENT_STRING && !document_has_nul(found)
+               ? found->text.at
+               : "";
 }
 
-const char *doc_shown(const struct doc *doc, const char *path)
+const char *document_shown(const struct document *document, const char *path)
 {
-    const struct doc *found = doc_at(doc, path);
-    return found != NULL && found->kind == DOC_STRING ? found->shown : "";
+    const struct document *found = document_at(document, path);
+    return found != NULL && found->kind == DOCUMENT_STRING ? found->shown : "";
 }
 
-int64_t doc_int(const struct doc *doc, const char *path)
+int64_t document_int(const struct document *document, const char *path)
 {
-    const struct doc *found = doc_at(doc, path);
-    return found != NULL && found->kind == DOC_NUMBER
+    const struct document *found = document_at(document, path);
+    return found != NULL && found->kind == DOCUMENT_NUMBER
                ? (int64_t)strtoll(found->text.at, NULL, 10) /* saturates */
                : 0;
 }
 
-bool doc_true(const struct doc *doc, const char *path)
+bool document_true(const struct document *document, const char *path)
 {
-    const struct doc *found = doc_at(doc, path);
-    return found != NULL && found->kind == DOC_BOOL && text_is(found->text, "true");
+    const struct document *found = document_at(document, path);
+    return found != NULL && found->kind == DOCUMENT_BOOL && text_is(found->text, "true");
 }
 
-bool doc_has_nul(const struct doc *doc)
+bool document_has_nul(const struct document *document)
 {
-    must(doc->text.at != NULL);
-    return memchr(doc->text.at, '\0', doc->text.len) != NULL;
+    must(document->text.at != NULL);
+    return memchr(document->text.at, '\0', document->text.len) != NULL;
 }
 
 /* ---- changing ---- */
 
 /* Keys and texts are shared with the original, so the copy must not outlive its arena. */
-struct doc *doc_copy(struct arena *arena, const struct doc *doc)
+struct document *document_copy(struct arena *arena, const struct document *document)
 {
-    struct doc *copy = doc_new(arena, doc->kind);
+    struct document *copy = document_new(arena, document->kind);
 
-    copy->at = doc->at;
-    copy->key_at = doc->key_at;
-    copy->key = doc->key;
-    copy->text = doc->text;
-    copy->shown = doc->shown;
-    for (const struct doc *at = doc->first; at != NULL; at = at->next)
-        doc_append(copy, doc_copy(arena, at));
-    must(copy->count == doc->count);
+    copy->at = document->at;
+    copy->key_at = document->key_at;
+    copy->key = document->key;
+    copy->text = document->text;
+    copy->shown = document->shown;
+    for (const struct document *at = document->first; at != NULL; at = at->next)
+        document_append(copy, document_copy(arena, at));
+    must(copy->count == document->count);
     return copy;
 }
 
 /* Nothing happens if there is no such key: RFC 7396 allows a patch to remove what is not there. */
-static void unlink_child(struct doc *object, struct text key)
+static void unlink_child(struct document *object, struct text key)
 {
-    struct doc *before = NULL;
+    struct document *before = NULL;
 
-    must(object->kind == DOC_OBJECT);
-    for (struct doc *at = object->first; at != NULL; before = at, at = at->next) {
+    must(object->kind == DOCUMENT_OBJECT);
+    for (struct document *at = object->first; at != NULL; before = at, at = at->next) {
         if (!text_eq(at->key, key))
             continue;
         if (before != NULL)
@@ -473,44 +478,46 @@ static void unlink_child(struct doc *object, struct text key)
  * value moves into the tree: if the key exists, its content is copied into the old place, so
  * callers must not keep a pointer to it.
  */
-void doc_set(struct arena *arena, struct doc *object, struct text key, struct doc *value)
+void document_set(struct arena *arena, struct document *object, struct text key,
+                  struct document *value)
 {
-    must(object->kind == DOC_OBJECT && value->next == NULL);
+    must(object->kind == DOCUMENT_OBJECT && value->next == NULL);
 
-    struct doc *old = doc_find(object, key);
+    struct document *old = document_find(object, key);
     if (old == NULL) {
         value->key = (struct text){arena_copy(arena, key), key.len};
-        doc_append(object, value);
+        document_append(object, value);
         return;
     }
     /* In its place, to keep the order of keys. */
-    struct doc *next = old->next;
+    struct document *next = old->next;
     const struct text kept = old->key;
     *old = *value;
     old->key = kept;
     old->next = next;
 }
 
-void doc_set_str(struct arena *arena, struct doc *object, const char *key, const char *value)
+void document_set_str(struct arena *arena, struct document *object, const char *key,
+                      const char *value)
 {
     must(value != NULL);
-    doc_set(arena, object, text_of(key), doc_new_str(arena, text_of(value)));
+    document_set(arena, object, text_of(key), document_new_str(arena, text_of(value)));
 }
 
-void doc_remove(struct doc *object, const char *key)
+void document_remove(struct document *object, const char *key)
 {
     must(object != NULL);
     unlink_child(object, text_of(key));
 }
 
-struct doc *doc_object(struct arena *arena, struct doc *object, const char *key)
+struct document *document_object(struct arena *arena, struct document *object, const char *key)
 {
-    struct doc *found = doc_get(object, key);
-    if (found == NULL || found->kind != DOC_OBJECT) {
-        doc_set(arena, object, text_of(key), doc_new(arena, DOC_OBJECT));
-        found = doc_get(object, key);
+    struct document *found = document_get(object, key);
+    if (found == NULL || found->kind != DOCUMENT_OBJECT) {
+        document_set(arena, object, text_of(key), document_new(arena, DOCUMENT_OBJECT));
+        found = document_get(object, key);
     }
-    must(found != NULL && found->kind == DOC_OBJECT);
+    must(found != NULL && found->kind == DOCUMENT_OBJECT);
     return found;
 }
 
@@ -518,27 +525,27 @@ struct doc *doc_object(struct arena *arena, struct doc *object, const char *key)
  * Kubernetes has the same rules for application/merge-patch+json: null removes, objects are merged,
  * everything else replaces.
  */
-void doc_merge(struct arena *arena, struct doc *target, const struct doc *patch)
+void document_merge(struct arena *arena, struct document *target, const struct document *patch)
 {
-    must(target->kind == DOC_OBJECT && patch->kind == DOC_OBJECT);
+    must(target->kind == DOCUMENT_OBJECT && patch->kind == DOCUMENT_OBJECT);
 
-    for (const struct doc *at = patch->first; at != NULL; at = at->next) {
-        if (at->kind == DOC_NULL) {
+    for (const struct document *at = patch->first; at != NULL; at = at->next) {
+        if (at->kind == DOCUMENT_NULL) {
             unlink_child(target, at->key);
             continue;
         }
-        if (at->kind != DOC_OBJECT) {
-            doc_set(arena, target, at->key, doc_copy(arena, at));
+        if (at->kind != DOCUMENT_OBJECT) {
+            document_set(arena, target, at->key, document_copy(arena, at));
             continue;
         }
         /* Even into nothing: nulls inside the patch must not be kept. */
-        struct doc *old = doc_find(target, at->key);
-        if (old == NULL || old->kind != DOC_OBJECT) {
-            doc_set(arena, target, at->key, doc_new(arena, DOC_OBJECT));
-            old = doc_find(target, at->key);
+        struct document *old = document_find(target, at->key);
+        if (old == NULL || old->kind != DOCUMENT_OBJECT) {
+            document_set(arena, target, at->key, document_new(arena, DOCUMENT_OBJECT));
+            old = document_find(target, at->key);
         }
         must(old != NULL);
-        doc_merge(arena, old, at);
+        document_merge(arena, old, at);
     }
 }
 
@@ -546,19 +553,19 @@ void doc_merge(struct arena *arena, struct doc *target, const struct doc *patch)
  * Keys may come in any order, elements of an array may not. Numbers are compared by their digits:
  * 1.0 is not 1.
  */
-bool doc_equal(const struct doc *a, const struct doc *b)
+bool document_equal(const struct document *a, const struct document *b)
 {
     if (a->kind != b->kind || a->count != b->count)
         return false;
     /* YAML has several words for null. */
-    if (a->kind != DOC_NULL && !text_eq(a->text, b->text))
+    if (a->kind != DOCUMENT_NULL && !text_eq(a->text, b->text))
         return false;
-    const struct doc *other = b->first;
-    for (const struct doc *at = a->first; at != NULL; at = at->next) {
+    const struct document *other = b->first;
+    for (const struct document *at = a->first; at != NULL; at = at->next) {
         /* Keys are mostly in the same order, so that many of them cost linear time. */
-        if (a->kind == DOC_OBJECT && (other == NULL || !text_eq(other->key, at->key)))
-            other = doc_find(b, at->key);
-        if (other == NULL || !doc_equal(at, other))
+        if (a->kind == DOCUMENT_OBJECT && (other == NULL || !text_eq(other->key, at->key)))
+            other = document_find(b, at->key);
+        if (other == NULL || !document_equal(at, other))
             return false;
         other = other->next;
     }
@@ -580,60 +587,60 @@ static void new_line(struct strbuf *out, int level)
         strbuf_str(out, "  ");
 }
 
-static void doc_write_value(struct strbuf *out, const struct doc *doc, int level);
+static void document_write_value(struct strbuf *out, const struct document *document, int level);
 
 /* An empty object or array stays on one line even when indented: {} and []. */
-static void write_children(struct strbuf *out, const struct doc *doc, int level)
+static void write_children(struct strbuf *out, const struct document *document, int level)
 {
-    const bool object = doc->kind == DOC_OBJECT;
+    const bool object = document->kind == DOCUMENT_OBJECT;
     const int inner = level == ON_ONE_LINE ? ON_ONE_LINE : level + 1;
 
-    must(object || doc->kind == DOC_ARRAY);
+    must(object || document->kind == DOCUMENT_ARRAY);
     strbuf_char(out, object ? '{' : '[');
-    doc_each (child, doc) {
+    document_each (child, document) {
         new_line(out, inner);
         if (object) {
             strbuf_json(out, child->key);
             strbuf_str(out, level == ON_ONE_LINE ? ":" : ": ");
         }
-        doc_write_value(out, child, inner);
+        document_write_value(out, child, inner);
         if (child->next != NULL)
             strbuf_char(out, ',');
     }
-    if (doc->count > 0)
+    if (document->count > 0)
         new_line(out, level);
     strbuf_char(out, object ? '}' : ']');
 }
 
 /* Numbers and bools are written as they were read. */
-static void doc_write_value(struct strbuf *out, const struct doc *doc, int level)
+static void document_write_value(struct strbuf *out, const struct document *document, int level)
 {
     must(level <= JSON_DEPTH_MAX);
-    switch (doc->kind) {
-    case DOC_NULL:
+    switch (document->kind) {
+    case DOCUMENT_NULL:
         strbuf_str(out, "null");
         return;
-    case DOC_BOOL:
-    case DOC_NUMBER:
-        must(doc->text.len > 0);
-        strbuf_text(out, doc->text);
+    case DOCUMENT_BOOL:
+    case DOCUMENT_NUMBER:
+        must(document->text.len > 0);
+        strbuf_text(out, document->text);
         return;
-    case DOC_STRING:
-        strbuf_json(out, doc->text);
+    case DOCUMENT_STRING:
+        strbuf_json(out, document->text);
         return;
-    case DOC_ARRAY:
-    case DOC_OBJECT:
-        write_children(out, doc, level);
+    case DOCUMENT_ARRAY:
+    case DOCUMENT_OBJECT:
+        write_children(out, document, level);
     }
 }
 
-void doc_write(struct strbuf *out, const struct doc *doc)
+void document_write(struct strbuf *out, const struct document *document)
 {
-    doc_write_value(out, doc, ON_ONE_LINE);
+    document_write_value(out, document, ON_ONE_LINE);
 }
 
-void doc_write_pretty(struct strbuf *out, const struct doc *doc)
+void document_write_pretty(struct strbuf *out, const struct document *document)
 {
-    doc_write_value(out, doc, 0);
+    document_write_value(out, document, 0);
     strbuf_char(out, '\n');
 }

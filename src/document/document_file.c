@@ -15,21 +15,21 @@ static bool begins_as_json(struct text bytes)
     return at < bytes.len && bytes.at[at] == '{';
 }
 
-int doc_parse_file(struct text bytes, const char *file, struct arena *arena, struct doc **out,
-                   struct err *err)
+int document_parse_file(struct text bytes, const char *file, struct arena *arena,
+                        struct document **out, struct err *err)
 {
-    struct doc_fault fault = {.at = {.line = 1, .column = 1}};
-    struct doc *documents = doc_new(arena, DOC_ARRAY);
-    struct doc *only = NULL;
+    struct document_fault fault = {.at = {.line = 1, .column = 1}};
+    struct document *documents = document_new(arena, DOCUMENT_ARRAY);
+    struct document *only = NULL;
     int rc;
 
     must(file[0] != '\0');
     if (begins_as_json(bytes)) {
-        rc = doc_json_parse(bytes, "JSON", arena, &only, &fault.at, err);
+        rc = document_json_parse(bytes, "JSON", arena, &only, &fault.at, err);
         if (rc == 0)
-            doc_append(documents, only);
+            document_append(documents, only);
     } else {
-        rc = doc_yaml_parse(bytes, arena, &documents, &fault, err);
+        rc = document_yaml_parse(bytes, arena, &documents, &fault, err);
     }
     if (rc < 0)
         return err_wrap(err, "%.200s:%u:%u", file, fault.at.line, fault.at.column);

@@ -77,7 +77,7 @@ static void find_lines(struct rewriting *in)
 }
 
 /* libyaml counts characters, and none for a byte order mark at the beginning. */
-static bool place_of(const struct rewriting *in, struct doc_mark mark, size_t *out)
+static bool place_of(const struct rewriting *in, struct document_mark mark, size_t *out)
 {
     if (mark.line == 0 || mark.line > in->lines || mark.column > COLUMN_MAX)
         return false;
@@ -120,13 +120,13 @@ static bool is_flow(const struct rewriting *in, size_t at)
 }
 
 /* Behind the last token of a value. */
-static bool end_of(const struct rewriting *in, const struct doc *value, size_t *out)
+static bool end_of(const struct rewriting *in, const struct document *value, size_t *out)
 {
     size_t at;
 
     if (!place_of(in, value->at, &at))
         return false;
-    if (value->kind != DOC_OBJECT && value->kind != DOC_ARRAY)
+    if (value->kind != DOCUMENT_OBJECT && value->kind != DOCUMENT_ARRAY)
         return stands_at(in, value->text, at, out);
     const bool flow = is_flow(in, at);
     if (byte_at(in, at) == '&' || byte_at(in, at) == '!')
@@ -167,7 +167,7 @@ static bool line_end(const struct rewriting *in, size_t at, size_t *out)
 }
 
 /* The beginning of the member's line, if only blanks are before its key. */
-static bool line_begin(const struct rewriting *in, const struct doc *member, size_t *out)
+static bool line_begin(const struct rewriting *in, const struct document *member, size_t *out)
 {
     size_t at;
 
@@ -245,14 +245,14 @@ static void put_key(struct strbuf *out, struct text key)
     strbuf_str(out, ": ");
 }
 
-static void put_flow(struct strbuf *out, const struct doc *value)
+static void put_flow(struct strbuf *out, const struct document *value)
 {
-    if (value->kind != DOC_OBJECT) {
-        doc_write(out, value);
+    if (value->kind != DOCUMENT_OBJECT) {
+        document_write(out, value);
         return;
     }
     strbuf_char(out, '{');
-    doc_each (child, value) {
+    document_each (child, value) {
         put_key(out, child->key);
         put_flow(out, child);
         if (child->next != NULL)
@@ -268,12 +268,12 @@ static void put_indent(struct strbuf *out, uint32_t indent)
 }
 
 /* Lines of a block mapping. */
-static void put_block(const struct rewriting *in, struct strbuf *out, const struct doc *member,
+static void put_block(const struct rewriting *in, struct strbuf *out, const struct document *member,
                       uint32_t indent)
 {
     put_indent(out, indent);
     put_key(out, member->key);
-    if (member->kind != DOC_OBJECT || member->count == 0) {
+    if (member->kind != DOCUMENT_OBJECT || member->count == 0) {
         put_flow(out, member);
         strbuf_str(out, in->line_break);
         return;
@@ -281,7 +281,7 @@ static void put_block(const struct rewriting *in, struct strbuf *out, const stru
     must(out->len > 0);
     strbuf_cut(out, out->len - 1, 1); /* the blank behind the colon */
     strbuf_str(out, in->line_break);
-    doc_each (child, member)
+    document_each (child, member)
         put_block(in, out, child, indent + INDENT);
 }
 
@@ -296,12 +296,12 @@ static struct text kept(const struct rewriting *in, const struct strbuf *text)
  * The member with that key; NULL: there is none. *hint is where to look first, and then the member
  * behind the one found: keys are mostly in the same order, so all of them cost linear time.
  */
-static const struct doc *member_of(const struct doc *object, struct text key,
-                                   const struct doc **hint)
+static const struct document *member_of(const struct document *object, struct text key,
+                                        const struct document **hint)
 {
-    const struct doc *found = *hint;
+    const struct document *found = *hint;
 
-    must(object->kind == DOC_OBJECT);
+    must(object->kind == DOCUMENT_OBJECT);
     if (found == NULL || !text_eq(found->key, key)) {
         found = object->first;
         while (found != NULL && !text_eq(found->key, key))
@@ -312,17 +312,17 @@ static const struct doc *member_of(const struct doc *object, struct text key,
     return found;
 }
 
-static bool put_changed_flow(const struct rewriting *in, const struct doc *before,
-                             const struct doc *after, struct strbuf *out);
+static bool put_changed_flow(const struct rewriting *in, const struct document *before,
+                             const struct document *after, struct strbuf *out);
 
-static bool put_changed_items(const struct rewriting *in, const struct doc *before,
-                              const struct doc *after, struct strbuf *out)
+static bool put_changed_items(const struct rewriting *in, const struct document *before,
+                              const struct document *after, struct strbuf *out)
 {
-    const struct doc *old = before->first;
+    const struct document *old = before->first;
 
     must(before->count == after->count);
     strbuf_char(out, '[');
-    doc_each (item, after) {
+    document_each (item, after) {
         if (!put_changed_flow(in, old, item, out))
             return false;
         if (item->next != NULL)
@@ -333,17 +333,17 @@ static bool put_changed_items(const struct rewriting *in, const struct doc *befo
     return true;
 }
 
-static bool put_changed_members(const struct rewriting *in, const struct doc *before,
-                                const struct doc *after, struct strbuf *out)
+static bool put_changed_members(const struct rewriting *in, const struct document *before,
+                                const struct document *after, struct strbuf *out)
 {
-    const struct doc *hint = before->first;
+    const struct document *hint = before->first;
     size_t begin;
     size_t end;
 
-    must(before->kind == DOC_OBJECT);
+    must(before->kind == DOCUMENT_OBJECT);
     strbuf_char(out, '{');
-    doc_each (member, after) {
-        const struct doc *old = member_of(before, member->key, &hint);
+    document_each (member, after) {
+        const struct document *old = member_of(before, member->key, &hint);
         if (old == NULL) {
             put_key(out, member->key);
         } else {
@@ -365,20 +365,20 @@ static bool put_changed_members(const struct rewriting *in, const struct doc *be
  * Writes a flow value anew; what of it is the same keeps its bytes. before: NULL if there was
  * none.
  */
-static bool put_changed_flow(const struct rewriting *in, const struct doc *before,
-                             const struct doc *after, struct strbuf *out)
+static bool put_changed_flow(const struct rewriting *in, const struct document *before,
+                             const struct document *after, struct strbuf *out)
 {
     size_t begin;
     size_t end;
 
-    if (before != NULL && doc_equal(before, after) && place_of(in, before->at, &begin) &&
+    if (before != NULL && document_equal(before, after) && place_of(in, before->at, &begin) &&
         end_of(in, before, &end)) {
         strbuf_add(out, in->bytes.at + begin, end - begin);
         return true;
     }
-    if (before != NULL && before->kind == DOC_OBJECT && after->kind == DOC_OBJECT)
+    if (before != NULL && before->kind == DOCUMENT_OBJECT && after->kind == DOCUMENT_OBJECT)
         return put_changed_members(in, before, after, out);
-    if (before != NULL && before->kind == DOC_ARRAY && after->kind == DOC_ARRAY &&
+    if (before != NULL && before->kind == DOCUMENT_ARRAY && after->kind == DOCUMENT_ARRAY &&
         before->count == after->count)
         return put_changed_items(in, before, after, out);
     put_flow(out, after);
@@ -392,7 +392,8 @@ static bool may_have_comment(struct text text)
 }
 
 /* A scalar, or a flow value, becomes another value. */
-static bool replace_value(struct rewriting *in, const struct doc *before, const struct doc *after)
+static bool replace_value(struct rewriting *in, const struct document *before,
+                          const struct document *after)
 {
     CLEANUP(strbuf_done) struct strbuf text;
     size_t at;
@@ -417,7 +418,7 @@ struct gap {
     bool found;
 };
 
-static bool remove_member(struct rewriting *in, const struct doc *member, struct gap *gap)
+static bool remove_member(struct rewriting *in, const struct document *member, struct gap *gap)
 {
     size_t begin;
     size_t end;
@@ -431,7 +432,7 @@ static bool remove_member(struct rewriting *in, const struct doc *member, struct
 }
 
 /* Behind the last member, else before the first that begins its line. */
-static bool find_gap(const struct rewriting *in, const struct doc *before, struct gap *gap)
+static bool find_gap(const struct rewriting *in, const struct document *before, struct gap *gap)
 {
     size_t end;
 
@@ -439,20 +440,20 @@ static bool find_gap(const struct rewriting *in, const struct doc *before, struc
     gap->indent = before->first->key_at.column - 1;
     if (end_of(in, before->last, &end) && line_end(in, end, &gap->at))
         return true;
-    doc_each (member, before)
+    document_each (member, before)
         if (line_begin(in, member, &gap->at))
             return true;
     return false;
 }
 
-static bool insert_members(struct rewriting *in, const struct doc *before, const struct doc *after,
-                           struct gap *gap)
+static bool insert_members(struct rewriting *in, const struct document *before,
+                           const struct document *after, struct gap *gap)
 {
     CLEANUP(strbuf_done) struct strbuf lines;
-    const struct doc *hint = before->first;
+    const struct document *hint = before->first;
 
     strbuf_init(&lines);
-    doc_each (member, after) {
+    document_each (member, after) {
         if (member_of(before, member->key, &hint) != NULL)
             continue;
         if (!gap->found && !find_gap(in, before, gap))
@@ -475,30 +476,33 @@ static bool insert_members(struct rewriting *in, const struct doc *before, const
     return true;
 }
 
-static bool change(struct rewriting *in, const struct doc *before, const struct doc *after);
+static bool change(struct rewriting *in, const struct document *before,
+                   const struct document *after);
 
-static bool change_block(struct rewriting *in, const struct doc *before, const struct doc *after)
+static bool change_block(struct rewriting *in, const struct document *before,
+                         const struct document *after)
 {
-    const struct doc *hint = after->first;
+    const struct document *hint = after->first;
     struct gap gap = {0};
 
-    must(before->kind == DOC_OBJECT);
-    doc_each (member, before) {
-        const struct doc *now = member_of(after, member->key, &hint);
+    must(before->kind == DOCUMENT_OBJECT);
+    document_each (member, before) {
+        const struct document *now = member_of(after, member->key, &hint);
         if (now != NULL ? !change(in, member, now) : !remove_member(in, member, &gap))
             return false;
     }
     return insert_members(in, before, after, &gap);
 }
 
-static bool change_items(struct rewriting *in, const struct doc *before, const struct doc *after)
+static bool change_items(struct rewriting *in, const struct document *before,
+                         const struct document *after)
 {
-    const struct doc *now = after->first;
+    const struct document *now = after->first;
 
-    must(before->kind == DOC_ARRAY);
-    if (after->kind != DOC_ARRAY || after->count != before->count)
+    must(before->kind == DOCUMENT_ARRAY);
+    if (after->kind != DOCUMENT_ARRAY || after->count != before->count)
         return false;
-    doc_each (item, before) {
+    document_each (item, before) {
         if (!change(in, item, now))
             return false;
         now = now->next;
@@ -506,15 +510,16 @@ static bool change_items(struct rewriting *in, const struct doc *before, const s
     return true;
 }
 
-static bool change(struct rewriting *in, const struct doc *before, const struct doc *after)
+static bool change(struct rewriting *in, const struct document *before,
+                   const struct document *after)
 {
     size_t at;
 
-    if (doc_equal(before, after))
+    if (document_equal(before, after))
         return true;
-    if (before->kind == DOC_ARRAY)
+    if (before->kind == DOCUMENT_ARRAY)
         return change_items(in, before, after);
-    if (before->kind == DOC_OBJECT && after->kind == DOC_OBJECT) {
+    if (before->kind == DOCUMENT_OBJECT && after->kind == DOCUMENT_OBJECT) {
         if (!place_of(in, before->at, &at) || byte_at(in, at) == '&' || byte_at(in, at) == '!')
             return false;
         if (!is_flow(in, at))
@@ -523,23 +528,23 @@ static bool change(struct rewriting *in, const struct doc *before, const struct 
     return replace_value(in, before, after);
 }
 
-static bool is_read_as(const struct strbuf *text, const struct doc *after, struct arena *arena)
+static bool is_read_as(const struct strbuf *text, const struct document *after, struct arena *arena)
 {
-    struct doc *again = NULL;
+    struct document *again = NULL;
     struct err err;
 
-    must(after->kind == DOC_ARRAY);
-    return doc_parse_yaml((struct text){text->data, text->len}, arena, &again, &err) == 0 &&
-           doc_equal(again, after);
+    must(after->kind == DOCUMENT_ARRAY);
+    return document_parse_yaml((struct text){text->data, text->len}, arena, &again, &err) == 0 &&
+           document_equal(again, after);
 }
 
-bool doc_rewrite_yaml(struct text bytes, const struct doc *before, const struct doc *after,
-                      struct arena *arena, struct strbuf *out)
+bool document_rewrite_yaml(struct text bytes, const struct document *before,
+                           const struct document *after, struct arena *arena, struct strbuf *out)
 {
     CLEANUP(strbuf_done) struct strbuf text;
     struct rewriting in = {.bytes = bytes, .arena = arena};
 
-    must(before->kind == DOC_ARRAY && after->kind == DOC_ARRAY);
+    must(before->kind == DOCUMENT_ARRAY && after->kind == DOCUMENT_ARRAY);
     strbuf_init(&text);
     if (bytes.len >= UINT32_MAX)
         return false;

@@ -1,9 +1,9 @@
 /*
  * YAML to documents and back, by libyaml's events. Called by the readers of kubeconfigs, manifests
  * and cluster files, and by milligpuctl for its output. Depth is bounded, and aliases are refused;
- * words mean what they mean to kubectl (doc_yaml_resolve). Whoever gets an event from libyaml must
- * delete it on every path; the functions that receive one by pointer leave that to their caller.
- * First reading, then writing.
+ * words mean what they mean to kubectl (document_yaml_resolve). Whoever gets an event from libyaml
+ * must delete it on every path; the functions that receive one by pointer leave that to their
+ * caller. First reading, then writing.
  */
 #include <string.h>
 
@@ -23,50 +23,50 @@ struct yaml_loading {
     yaml_parser_t parser;
     struct arena *arena;
     struct text bytes;
-    struct doc_fault fault;
+    struct document_fault fault;
     struct err *err;
     /* values that are open; the recursion of load_value() */
     uint32_t depth;
 };
 
 /* libyaml counts from 0. */
-static uint32_t doc_yaml_count(size_t from_0)
+static uint32_t document_yaml_count(size_t from_0)
 {
     return from_0 < UINT32_MAX ? (uint32_t)from_0 + 1 : UINT32_MAX;
 }
 
-static struct doc_mark doc_yaml_mark(yaml_mark_t mark)
+static struct document_mark document_yaml_mark(yaml_mark_t mark)
 {
-    return (struct doc_mark){doc_yaml_count(mark.line), doc_yaml_count(mark.column)};
+    return (struct document_mark){document_yaml_count(mark.line), document_yaml_count(mark.column)};
 }
 
 /* The text does not name the place. */
-#define doc_yaml_fail(in, why, mark, ...)                                                          \
-    ((in)->fault.kind = (why), (in)->fault.at = doc_yaml_mark(mark),                               \
+#define document_yaml_fail(in, why, mark, ...)                                                     \
+    ((in)->fault.kind = (why), (in)->fault.at = document_yaml_mark(mark),                          \
      err_set((in)->err, ERR_INVALID, __VA_ARGS__))
 
 /* An error in the encoding has an offset but no mark. problem and context may be NULL. */
-static int doc_yaml_syntax(struct yaml_loading *in)
+static int document_yaml_syntax(struct yaml_loading *in)
 {
     must(in->depth <= JSON_DEPTH_MAX);
     const yaml_parser_t *parser = &in->parser;
     const char *problem = parser->problem != NULL ? parser->problem : "not YAML";
 
     if (parser->error == YAML_READER_ERROR) {
-        in->fault.kind = DOC_FAULT_SYNTAX;
-        in->fault.at = doc_mark_of(in->bytes, parser->problem_offset);
+        in->fault.kind = DOCUMENT_FAULT_SYNTAX;
+        in->fault.at = document_mark_of(in->bytes, parser->problem_offset);
         return err_set(in->err, ERR_INVALID, "%s", problem);
     }
-    return doc_yaml_fail(in, DOC_FAULT_SYNTAX, parser->problem_mark, "%s%s%s", problem,
-                         parser->context != NULL ? ", " : "",
-                         parser->context != NULL ? parser->context : "");
+    return document_yaml_fail(in, DOCUMENT_FAULT_SYNTAX, parser->problem_mark, "%s%s%s", problem,
+                              parser->context != NULL ? ", " : "",
+                              parser->context != NULL ? parser->context : "");
 }
 
 /* On failure there is no event to delete. */
 static int next_event(struct yaml_loading *in, yaml_event_t *out)
 {
     if (!yaml_parser_parse(&in->parser, out))
-        return doc_yaml_syntax(in);
+        return document_yaml_syntax(in);
     return 0;
 }
 
@@ -79,7 +79,7 @@ static bool one_of(struct text text, const char *const *words, size_t count)
     return false;
 }
 
-static size_t doc_yaml_digits(const char *at)
+static size_t document_yaml_digits(const char *at)
 {
     return strspn(at, "0123456789");
 }
@@ -96,21 +96,21 @@ static bool is_number(struct text text)
     if (strlen(at) != text.len)
         return false;
     at += *at == '-';
-    const size_t whole = doc_yaml_digits(at);
+    const size_t whole = document_yaml_digits(at);
     if (whole == 0 || (whole > 1 && *at == '0'))
         return false;
     at += whole;
     if (*at == '.') {
-        if (doc_yaml_digits(at + 1) == 0)
+        if (document_yaml_digits(at + 1) == 0)
             return false;
-        at += 1 + doc_yaml_digits(at + 1);
+        at += 1 + document_yaml_digits(at + 1);
     }
     if (*at == 'e' || *at == 'E') {
         at++;
         at += *at == '+' || *at == '-';
-        if (doc_yaml_digits(at) == 0)
+        if (document_yaml_digits(at) == 0)
             return false;
-        at += doc_yaml_digits(at);
+        at += document_yaml_digits(at);
     }
     return *at == '\0';
 }
@@ -119,7 +119,7 @@ static bool is_number(struct text text)
  * Words mean what they mean to go-yaml v2 (resolve.go), and so to kubectl, which reads YAML with
  * sigs.k8s.io/yaml: null and the bools of YAML 1.1. For a bool *out is its word in JSON.
  */
-static enum doc_kind doc_yaml_resolve(struct text text, struct text *out)
+static enum document_kind document_yaml_resolve(struct text text, struct text *out)
 {
     static const char *const nothing[] = {"", "~", "null", "Null", "NULL"};
     static const char *const yes[] = {"true", "True", "TRUE", "yes", "Yes", "YES",
@@ -130,68 +130,69 @@ static enum doc_kind doc_yaml_resolve(struct text text, struct text *out)
     *out = text;
     /* No word below is longer. */
     if (text.len > strlen("false"))
-        return is_number(text) ? DOC_NUMBER : DOC_STRING;
+        return is_number(text) ? DOCUMENT_NUMBER : DOCUMENT_STRING;
     if (one_of(text, nothing, ARRAY_LEN(nothing)))
-        return DOC_NULL;
+        return DOCUMENT_NULL;
     if (one_of(text, yes, ARRAY_LEN(yes))) {
         *out = TEXT("true");
-        return DOC_BOOL;
+        return DOCUMENT_BOOL;
     }
     if (one_of(text, no, ARRAY_LEN(no))) {
         *out = TEXT("false");
-        return DOC_BOOL;
+        return DOCUMENT_BOOL;
     }
-    return is_number(text) ? DOC_NUMBER : DOC_STRING;
+    return is_number(text) ? DOCUMENT_NUMBER : DOCUMENT_STRING;
 }
 
 /*
  * A tag that names a kind decides it, but the word must be of that kind; with any other tag it is
  * text.
  */
-static int load_tagged(struct yaml_loading *in, const yaml_event_t *event, struct doc *doc)
+static int load_tagged(struct yaml_loading *in, const yaml_event_t *event,
+                       struct document *document)
 {
     static const struct {
         const char *tag;
-        enum doc_kind kind;
-    } known[] = {{YAML_NULL_TAG, DOC_NULL},
-                 {YAML_BOOL_TAG, DOC_BOOL},
-                 {YAML_INT_TAG, DOC_NUMBER},
-                 {YAML_FLOAT_TAG, DOC_NUMBER}};
+        enum document_kind kind;
+    } known[] = {{YAML_NULL_TAG, DOCUMENT_NULL},
+                 {YAML_BOOL_TAG, DOCUMENT_BOOL},
+                 {YAML_INT_TAG, DOCUMENT_NUMBER},
+                 {YAML_FLOAT_TAG, DOCUMENT_NUMBER}};
     const char *tag = (const char *)event->data.scalar.tag;
 
-    must(doc->kind == DOC_STRING);
+    must(document->kind == DOCUMENT_STRING);
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
         if (strcmp(tag, known[i].tag) != 0)
             continue;
-        doc->kind = doc_yaml_resolve(doc->text, &doc->text);
-        if (doc->kind != known[i].kind)
-            return doc_yaml_fail(in, DOC_FAULT_OTHER, event->start_mark,
-                                 "\"%.100s\" is tagged !!%s, but is %s", doc->shown,
-                                 strrchr(tag, ':') + 1, doc_kind_name(doc->kind));
+        document->kind = document_yaml_resolve(document->text, &document->text);
+        if (document->kind != known[i].kind)
+            return document_yaml_fail(in, DOCUMENT_FAULT_OTHER, event->start_mark,
+                                      "\"%.100s\" is tagged !!%s, but is %s", document->shown,
+                                      strrchr(tag, ':') + 1, document_kind_name(document->kind));
     }
     return 0;
 }
 
-static int load_scalar(struct yaml_loading *in, const yaml_event_t *event, struct doc **out)
+static int load_scalar(struct yaml_loading *in, const yaml_event_t *event, struct document **out)
 {
     const char *bytes = (const char *)event->data.scalar.value;
     const struct text text = {bytes, event->data.scalar.length};
 
     must(event->type == YAML_SCALAR_EVENT);
-    *out = doc_new_str(in->arena, text);
+    *out = document_new_str(in->arena, text);
     /*
      * Quoted text is a string whatever it looks like; only a plain word without a tag is resolved.
      */
     if (event->data.scalar.plain_implicit)
-        (*out)->kind = doc_yaml_resolve((*out)->text, &(*out)->text);
+        (*out)->kind = document_yaml_resolve((*out)->text, &(*out)->text);
     else if (event->data.scalar.tag != NULL)
         return load_tagged(in, event, *out);
     return 0;
 }
 
-static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct doc **out);
+static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct document **out);
 
-static int load_items(struct yaml_loading *in, struct doc *array)
+static int load_items(struct yaml_loading *in, struct document *array)
 {
     for (;;) {
         yaml_event_t event;
@@ -202,12 +203,12 @@ static int load_items(struct yaml_loading *in, struct doc *array)
             yaml_event_delete(&event);
             return 0;
         }
-        struct doc *value = NULL;
+        struct document *value = NULL;
         const int rc = load_value(in, &event, &value);
         yaml_event_delete(&event);
         if (rc < 0)
             return rc;
-        doc_append(array, value);
+        document_append(array, value);
     }
 }
 
@@ -216,29 +217,30 @@ static int load_key(struct yaml_loading *in, const yaml_event_t *event, struct m
                     struct text *out)
 {
     if (event->type != YAML_SCALAR_EVENT)
-        return doc_yaml_fail(in, DOC_FAULT_KEY, event->start_mark, "a key must be a plain word");
+        return document_yaml_fail(in, DOCUMENT_FAULT_KEY, event->start_mark,
+                                  "a key must be a plain word");
     const struct text raw = {(const char *)event->data.scalar.value, event->data.scalar.length};
     const struct text key = {arena_copy(in->arena, raw), raw.len};
-    const struct doc *first = map_find(seen, key);
+    const struct document *first = map_find(seen, key);
     in->fault.key = key;
     if (first == NULL) {
         *out = key;
         return 0;
     }
     in->fault.first = first->key_at;
-    return doc_yaml_fail(in, DOC_FAULT_TWICE, event->start_mark, "the key \"%.*s\" is there twice",
-                         TEXT_ARG(key));
+    return document_yaml_fail(in, DOCUMENT_FAULT_TWICE, event->start_mark,
+                              "the key \"%.*s\" is there twice", TEXT_ARG(key));
 }
 
 /*
  * The caller owns key_event; the event of the value is deleted here, whether it could be loaded or
  * not.
  */
-static int doc_yaml_load_pair(struct yaml_loading *in, const yaml_event_t *key_event,
-                              struct map *seen, struct doc *object)
+static int document_yaml_load_pair(struct yaml_loading *in, const yaml_event_t *key_event,
+                                   struct map *seen, struct document *object)
 {
     struct text key = {0};
-    struct doc *value = NULL;
+    struct document *value = NULL;
     yaml_event_t event;
 
     int rc = load_key(in, key_event, seen, &key);
@@ -251,14 +253,14 @@ static int doc_yaml_load_pair(struct yaml_loading *in, const yaml_event_t *key_e
     if (rc < 0)
         return rc;
     value->key = key;
-    value->key_at = doc_yaml_mark(key_event->start_mark);
-    doc_append(object, value);
+    value->key_at = document_yaml_mark(key_event->start_mark);
+    document_append(object, value);
     map_put(seen, key, value);
     return 0;
 }
 
 /* The keys go into a map, so that a mapping with many keys costs linear time. */
-static int load_pairs(struct yaml_loading *in, struct doc *object)
+static int load_pairs(struct yaml_loading *in, struct document *object)
 {
     struct map seen;
     int rc = 0;
@@ -271,42 +273,42 @@ static int load_pairs(struct yaml_loading *in, struct doc *object)
             break;
         more = event.type != YAML_MAPPING_END_EVENT;
         if (more)
-            rc = doc_yaml_load_pair(in, &event, &seen, object);
+            rc = document_yaml_load_pair(in, &event, &seen, object);
         yaml_event_delete(&event);
     }
     map_done(&seen);
     return rc;
 }
 
-static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct doc **out)
+static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct document **out)
 {
-    struct doc *doc = NULL;
+    struct document *document = NULL;
     int rc;
 
     if (event->type == YAML_ALIAS_EVENT)
-        return doc_yaml_fail(in, DOC_FAULT_ALIAS, event->start_mark,
-                             "the alias *%s: aliases are not read, write the value out",
-                             (const char *)event->data.alias.anchor);
+        return document_yaml_fail(in, DOCUMENT_FAULT_ALIAS, event->start_mark,
+                                  "the alias *%s: aliases are not read, write the value out",
+                                  (const char *)event->data.alias.anchor);
     /* Before the recursion: each level of the input would otherwise be a level of the stack. */
     if (in->depth == JSON_DEPTH_MAX) {
-        in->fault.at = doc_yaml_mark(event->start_mark);
+        in->fault.at = document_yaml_mark(event->start_mark);
         return err_set(in->err, ERR_TOO_LARGE, "nested deeper than %d", JSON_DEPTH_MAX);
     }
     in->depth++;
     if (event->type == YAML_SEQUENCE_START_EVENT) {
-        doc = doc_new(in->arena, DOC_ARRAY);
-        rc = load_items(in, doc);
+        document = document_new(in->arena, DOCUMENT_ARRAY);
+        rc = load_items(in, document);
     } else if (event->type == YAML_MAPPING_START_EVENT) {
-        doc = doc_new(in->arena, DOC_OBJECT);
-        rc = load_pairs(in, doc);
+        document = document_new(in->arena, DOCUMENT_OBJECT);
+        rc = load_pairs(in, document);
     } else {
-        rc = load_scalar(in, event, &doc);
+        rc = load_scalar(in, event, &document);
     }
     in->depth--;
     if (rc < 0)
         return rc;
-    doc->at = doc_yaml_mark(event->start_mark);
-    *out = doc;
+    document->at = document_yaml_mark(event->start_mark);
+    *out = document;
     return 0;
 }
 
@@ -314,9 +316,9 @@ static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct
  * Start and end of stream and documents carry no data. An empty document between two "---" is a
  * null.
  */
-static int load_stream(struct yaml_loading *in, struct doc *documents)
+static int load_stream(struct yaml_loading *in, struct document *documents)
 {
-    struct doc_mark begins = {0};
+    struct document_mark begins = {0};
 
     for (bool more = true; more;) {
         yaml_event_t event;
@@ -325,15 +327,15 @@ static int load_stream(struct yaml_loading *in, struct doc *documents)
             return rc;
         more = event.type != YAML_STREAM_END_EVENT;
         if (event.type == YAML_DOCUMENT_START_EVENT)
-            begins = doc_yaml_mark(event.start_mark);
+            begins = document_yaml_mark(event.start_mark);
         if (event.type != YAML_STREAM_START_EVENT && event.type != YAML_DOCUMENT_START_EVENT &&
             event.type != YAML_DOCUMENT_END_EVENT && more) {
-            struct doc *value = NULL;
+            struct document *value = NULL;
             rc = load_value(in, &event, &value);
             must(rc < 0 || value != NULL);
             if (rc == 0) {
                 value->key_at = begins;
-                doc_append(documents, value);
+                document_append(documents, value);
             }
         }
         yaml_event_delete(&event);
@@ -344,12 +346,12 @@ static int load_stream(struct yaml_loading *in, struct doc *documents)
 }
 
 /* *out is written only on success; the parser is freed in both cases. */
-int doc_yaml_parse(struct text bytes, struct arena *arena, struct doc **out,
-                   struct doc_fault *out_fault, struct err *err)
+int document_yaml_parse(struct text bytes, struct arena *arena, struct document **out,
+                        struct document_fault *out_fault, struct err *err)
 {
     struct yaml_loading in = {
         .arena = arena, .bytes = bytes, .fault = {.key = TEXT("")}, .err = err};
-    struct doc *documents = doc_new(arena, DOC_ARRAY);
+    struct document *documents = document_new(arena, DOCUMENT_ARRAY);
 
     must(bytes.at != NULL);
     if (!yaml_parser_initialize(&in.parser))
@@ -365,12 +367,13 @@ int doc_yaml_parse(struct text bytes, struct arena *arena, struct doc **out,
     return rc;
 }
 
-int doc_parse_yaml(struct text bytes, struct arena *arena, struct doc **out, struct err *err)
+int document_parse_yaml(struct text bytes, struct arena *arena, struct document **out,
+                        struct err *err)
 {
-    struct doc_fault fault = {0};
+    struct document_fault fault = {0};
 
     must(arena != NULL);
-    if (doc_yaml_parse(bytes, arena, out, &fault, err) < 0)
+    if (document_yaml_parse(bytes, arena, out, &fault, err) < 0)
         return err_wrap(err, "line %u", fault.at.line);
     return 0;
 }
@@ -389,7 +392,7 @@ static int append_bytes(void *user, unsigned char *bytes, size_t count)
  * An emitter fails on invalid UTF-8, which emit_string() has excluded, and if memory runs out. It
  * takes the event over, so nobody deletes it.
  */
-static void doc_yaml_emit(yaml_emitter_t *emitter, yaml_event_t *event, bool made)
+static void document_yaml_emit(yaml_emitter_t *emitter, yaml_event_t *event, bool made)
 {
     must(made);
     must(yaml_emitter_emit(emitter, event) != 0);
@@ -400,12 +403,12 @@ static bool needs_quotes(struct text text)
     struct text ignored;
 
     /* Other readers take 0x1f and 12:30 for numbers and 2026-01-02 for a time. */
-    return doc_yaml_resolve(text, &ignored) != DOC_STRING ||
+    return document_yaml_resolve(text, &ignored) != DOCUMENT_STRING ||
            strchr("0123456789.+-", text.at[0]) != NULL;
 }
 
 /* False for invalid UTF-8: libyaml checks it when it copies the text. */
-static bool doc_yaml_scalar(yaml_event_t *event, struct text text, yaml_scalar_style_t style)
+static bool document_yaml_scalar(yaml_event_t *event, struct text text, yaml_scalar_style_t style)
 {
     yaml_char_t *bytes;
 
@@ -422,65 +425,68 @@ static void emit_string(yaml_emitter_t *emitter, struct text text, const char *s
     yaml_event_t event;
 
     /* Invalid UTF-8 comes from the caller: the name of a file, say. */
-    const bool made =
-        doc_yaml_scalar(&event, text, style) || doc_yaml_scalar(&event, text_of(shown), style);
-    doc_yaml_emit(emitter, &event, made);
+    const bool made = document_yaml_scalar(&event, text, style) ||
+                      document_yaml_scalar(&event, text_of(shown), style);
+    document_yaml_emit(emitter, &event, made);
 }
 
-static void emit_value(yaml_emitter_t *emitter, const struct doc *doc)
+static void emit_value(yaml_emitter_t *emitter, const struct document *document)
 {
     yaml_event_t event;
 
-    must(doc->text.at != NULL);
-    switch (doc->kind) {
-    case DOC_NULL:
-        doc_yaml_emit(emitter, &event,
-                      doc_yaml_scalar(&event, TEXT("null"), YAML_PLAIN_SCALAR_STYLE));
+    must(document->text.at != NULL);
+    switch (document->kind) {
+    case DOCUMENT_NULL:
+        document_yaml_emit(emitter, &event,
+                           document_yaml_scalar(&event, TEXT("null"), YAML_PLAIN_SCALAR_STYLE));
         return;
-    case DOC_BOOL:
-    case DOC_NUMBER:
-        doc_yaml_emit(emitter, &event, doc_yaml_scalar(&event, doc->text, YAML_PLAIN_SCALAR_STYLE));
+    case DOCUMENT_BOOL:
+    case DOCUMENT_NUMBER:
+        document_yaml_emit(emitter, &event,
+                           document_yaml_scalar(&event, document->text, YAML_PLAIN_SCALAR_STYLE));
         return;
-    case DOC_STRING:
-        emit_string(emitter, doc->text, doc->shown);
+    case DOCUMENT_STRING:
+        emit_string(emitter, document->text, document->shown);
         return;
-    case DOC_ARRAY:
-        doc_yaml_emit(
+    case DOCUMENT_ARRAY:
+        document_yaml_emit(
             emitter, &event,
             yaml_sequence_start_event_initialize(&event, NULL, NULL, 1, YAML_ANY_SEQUENCE_STYLE));
-        doc_each (child, doc)
+        document_each (child, document)
             emit_value(emitter, child);
-        doc_yaml_emit(emitter, &event, yaml_sequence_end_event_initialize(&event));
+        document_yaml_emit(emitter, &event, yaml_sequence_end_event_initialize(&event));
         return;
-    case DOC_OBJECT:
-        doc_yaml_emit(
+    case DOCUMENT_OBJECT:
+        document_yaml_emit(
             emitter, &event,
             yaml_mapping_start_event_initialize(&event, NULL, NULL, 1, YAML_ANY_MAPPING_STYLE));
-        doc_each (child, doc) {
+        document_each (child, document) {
             emit_string(emitter, child->key, "");
             emit_value(emitter, child);
         }
-        doc_yaml_emit(emitter, &event, yaml_mapping_end_event_initialize(&event));
+        document_yaml_emit(emitter, &event, yaml_mapping_end_event_initialize(&event));
     }
 }
 
-static void doc_yaml_write_document(struct strbuf *out, const struct doc *doc, bool unicode)
+static void document_yaml_write_document(struct strbuf *out, const struct document *document,
+                                         bool unicode)
 {
     yaml_emitter_t emitter;
     yaml_event_t event;
 
-    must(doc != NULL);
+    must(document != NULL);
     must(yaml_emitter_initialize(&emitter) != 0); /* fails only if memory runs out */
     yaml_emitter_set_output(&emitter, append_bytes, out);
     yaml_emitter_set_unicode(&emitter, unicode);
     /* No folding: a long line stays one line, as a message is easier to search then. */
     yaml_emitter_set_width(&emitter, -1);
-    doc_yaml_emit(&emitter, &event, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING));
-    doc_yaml_emit(&emitter, &event,
-                  yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1));
-    emit_value(&emitter, doc);
-    doc_yaml_emit(&emitter, &event, yaml_document_end_event_initialize(&event, 1));
-    doc_yaml_emit(&emitter, &event, yaml_stream_end_event_initialize(&event));
+    document_yaml_emit(&emitter, &event,
+                       yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING));
+    document_yaml_emit(&emitter, &event,
+                       yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1));
+    emit_value(&emitter, document);
+    document_yaml_emit(&emitter, &event, yaml_document_end_event_initialize(&event, 1));
+    document_yaml_emit(&emitter, &event, yaml_stream_end_event_initialize(&event));
     yaml_emitter_delete(&emitter);
 }
 
@@ -501,15 +507,15 @@ static bool is_odd(struct text text)
  * libyaml takes characters that change the text's direction for printable, so all but ASCII is
  * escaped then.
  */
-void doc_write_yaml(struct strbuf *out, const struct doc *doc)
+void document_write_yaml(struct strbuf *out, const struct document *document)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
     strbuf_init(&text);
-    doc_yaml_write_document(&text, doc, true);
+    document_yaml_write_document(&text, document, true);
     if (is_odd((struct text){text.data, text.len})) {
         strbuf_reset(&text);
-        doc_yaml_write_document(&text, doc, false);
+        document_yaml_write_document(&text, document, false);
     }
     strbuf_text(out, (struct text){text.data, text.len});
 }

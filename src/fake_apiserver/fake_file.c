@@ -18,7 +18,7 @@ enum { FILE_BYTES_MAX = 512 * 1024 * 1024 };
 
 /* Pointers into the arena, grouped by resource. */
 struct docs {
-    struct doc **doc;
+    struct document **document;
     size_t count;
     size_t capacity;
 };
@@ -35,14 +35,14 @@ struct file_loading {
 };
 
 /* The line and the path, as people find them in the file. */
-static int file_wrong(struct file_loading *in, const struct doc *at, const char *text)
+static int file_wrong(struct file_loading *in, const struct document *at, const char *text)
 {
     must(text[0] != '\0');
     return err_set(in->err, ERR_INVALID, "%s: line %u: %s%s%s", in->file, at->at.line, in->where,
                    in->where[0] != '\0' ? "." : "", text);
 }
 
-static int wrong_type(struct file_loading *in, const struct doc *at, const char *field,
+static int wrong_type(struct file_loading *in, const struct document *at, const char *field,
                       const char *expected)
 {
     char text[256];
@@ -50,55 +50,56 @@ static int wrong_type(struct file_loading *in, const struct doc *at, const char 
     must(expected[0] != '\0');
     (void)snprintf(text, sizeof text, "%s%sexpected %s, found %s", field,
                    field[0] != '\0' ? ": " : "", expected,
-                   doc_kind_name(at->kind)); /* truncation is fine */
+                   document_kind_name(at->kind)); /* truncation is fine */
     return file_wrong(in, at, text);
 }
 
-static void docs_add(struct docs *docs, struct doc *doc)
+static void docs_add(struct docs *docs, struct document *document)
 {
-    must(doc->kind == DOC_OBJECT);
-    docs->doc = xgrow(docs->doc, docs->count, &docs->capacity, sizeof(struct doc *));
-    docs->doc[docs->count++] = doc;
+    must(document->kind == DOCUMENT_OBJECT);
+    docs->document = xgrow(docs->document, docs->count, &docs->capacity, sizeof(struct document *));
+    docs->document[docs->count++] = document;
 }
 
-static int check_field(struct file_loading *in, const struct doc *item, const char *path,
-                       enum doc_kind kind)
+static int check_field(struct file_loading *in, const struct document *item, const char *path,
+                       enum document_kind kind)
 {
-    const struct doc *found = doc_at(item, path);
+    const struct document *found = document_at(item, path);
 
     if (found == NULL)
         return 0;
     if (found->kind != kind)
-        return wrong_type(in, found, path, doc_kind_name(kind));
+        return wrong_type(in, found, path, document_kind_name(kind));
     /* The API server checks the node and the phase; a scheduler may have any name. */
-    if (kind == DOC_STRING && doc_has_nul(found) && strcmp(path, "spec.schedulerName") != 0)
+    if (kind == DOCUMENT_STRING && document_has_nul(found) &&
+        strcmp(path, "spec.schedulerName") != 0)
         return file_wrong(in, found, "a NUL where a node or a phase should be");
     return 0;
 }
 
 /* What the fake API server itself reads; everything else is checked by its clients. */
-static int check_item(struct file_loading *in, const struct doc *item)
+static int check_item(struct file_loading *in, const struct document *item)
 {
     static const struct {
         const char *path;
-        enum doc_kind kind;
+        enum document_kind kind;
     } field[] = {
-        {"spec", DOC_OBJECT},
-        {"status", DOC_OBJECT},
-        {"spec.nodeName", DOC_STRING},
-        {"spec.schedulerName", DOC_STRING},
-        {"status.phase", DOC_STRING},
-        {"spec.containers", DOC_ARRAY},
-        {"status.capacity", DOC_OBJECT},
-        {"status.allocatable", DOC_OBJECT},
+        {"spec", DOCUMENT_OBJECT},
+        {"status", DOCUMENT_OBJECT},
+        {"spec.nodeName", DOCUMENT_STRING},
+        {"spec.schedulerName", DOCUMENT_STRING},
+        {"status.phase", DOCUMENT_STRING},
+        {"spec.containers", DOCUMENT_ARRAY},
+        {"status.capacity", DOCUMENT_OBJECT},
+        {"status.allocatable", DOCUMENT_OBJECT},
     };
     struct err err;
 
     if (fake_check_metadata(item, &err) < 0)
         return file_wrong(in, item, err.text);
-    if (!fake_name_valid(doc_str(item, "metadata.name")))
+    if (!fake_name_valid(document_str(item, "metadata.name")))
         return file_wrong(in, item,
-                          doc_str(item, "metadata.name")[0] == '\0'
+                          document_str(item, "metadata.name")[0] == '\0'
                               ? "metadata.name: expected a name, found nothing"
                               : "metadata.name: expected lower case letters, digits, '-' and '.'");
     for (size_t i = 0; i < ARRAY_LEN(field); i++) {
@@ -113,31 +114,32 @@ static int check_item(struct file_loading *in, const struct doc *item)
  * Adds what an API server would have filled in, so that a file written by hand is enough. uids are
  * added later, in file_store(), because they draw on a counter of the fake API server.
  */
-static void fill_item(struct file_loading *in, enum resource_id id, struct doc *item)
+static void fill_item(struct file_loading *in, enum resource_id id, struct document *item)
 {
     const struct resource *resource = fake_resource(id);
-    struct doc *meta = doc_object(&in->arena, item, "metadata");
+    struct document *meta = document_object(&in->arena, item, "metadata");
     struct err ignored;
 
-    doc_set_str(&in->arena, item, "kind", resource->kind);
-    doc_set_str(&in->arena, item, "apiVersion", resource->group_version);
-    if (resource->namespaced && doc_str(meta, "namespace")[0] == '\0')
-        doc_set_str(&in->arena, meta, "namespace", "default");
+    document_set_str(&in->arena, item, "kind", resource->kind);
+    document_set_str(&in->arena, item, "apiVersion", resource->group_version);
+    if (resource->namespaced && document_str(meta, "namespace")[0] == '\0')
+        document_set_str(&in->arena, meta, "namespace", "default");
     if (!resource->namespaced)
-        doc_remove(meta, "namespace");
-    if (doc_str(meta, "creationTimestamp")[0] == '\0')
-        doc_set_str(&in->arena, meta, "creationTimestamp", fake_time(in->fake, &in->arena));
+        document_remove(meta, "namespace");
+    if (document_str(meta, "creationTimestamp")[0] == '\0')
+        document_set_str(&in->arena, meta, "creationTimestamp", fake_time(in->fake, &in->arena));
     if (id == RES_PODS) {
-        struct doc *status = doc_object(&in->arena, item, "status");
-        if (doc_str(status, "phase")[0] == '\0')
-            doc_set_str(&in->arena, status, "phase", "Pending");
+        struct document *status = document_object(&in->arena, item, "status");
+        if (document_str(status, "phase")[0] == '\0')
+            document_set_str(&in->arena, status, "phase", "Pending");
         /* Amounts that are not quantities are left to the decoders to report. */
         (void)fake_pod_fill_requests(&in->arena, item, false, &ignored);
     } else {
-        struct doc *status = doc_object(&in->arena, item, "status");
-        const struct doc *capacity = doc_get(status, "capacity");
-        if (capacity != NULL && doc_get(status, "allocatable") == NULL)
-            doc_set(&in->arena, status, TEXT("allocatable"), doc_copy(&in->arena, capacity));
+        struct document *status = document_object(&in->arena, item, "status");
+        const struct document *capacity = document_get(status, "capacity");
+        if (capacity != NULL && document_get(status, "allocatable") == NULL)
+            document_set(&in->arena, status, TEXT("allocatable"),
+                         document_copy(&in->arena, capacity));
     }
 }
 
@@ -145,11 +147,11 @@ static void fill_item(struct file_loading *in, enum resource_id id, struct doc *
  * kind may be omitted in the items of a NodeList. Objects of other kinds are counted and skipped,
  * since `kubectl get` prints what it was asked for.
  */
-static int load_item(struct file_loading *in, struct doc *item, const char *list_of)
+static int load_item(struct file_loading *in, struct document *item, const char *list_of)
 {
-    if (item->kind != DOC_OBJECT)
+    if (item->kind != DOCUMENT_OBJECT)
         return wrong_type(in, item, "", "an object");
-    const char *kind = doc_str(item, "kind");
+    const char *kind = document_str(item, "kind");
     if (kind[0] == '\0')
         kind = list_of;
     if (kind[0] == '\0')
@@ -169,22 +171,22 @@ static int load_item(struct file_loading *in, struct doc *item, const char *list
 }
 
 /* where becomes the path of each item in turn; prefix keeps the list's own. */
-static int load_list(struct file_loading *in, struct doc *list, const char *kind)
+static int load_list(struct file_loading *in, struct document *list, const char *kind)
 {
-    struct doc *items = doc_get(list, "items");
+    struct document *items = document_get(list, "items");
     char prefix[sizeof in->where];
     char of[16];
     size_t index = 0;
 
     if (items == NULL)
         return file_wrong(in, list, "items: expected an array, found nothing");
-    if (items->kind != DOC_ARRAY)
+    if (items->kind != DOCUMENT_ARRAY)
         return wrong_type(in, items, "items", "an array");
     /* "PodList" is a list of "Pod". */
     const size_t len = strlen(kind) - strlen("List");
     (void)snprintf(of, sizeof of, "%.*s", (int)len, kind); /* a longer one is not one of ours */
     memcpy(prefix, in->where, sizeof prefix);
-    for (struct doc *at = items->first; at != NULL; at = at->next) {
+    for (struct document *at = items->first; at != NULL; at = at->next) {
         (void)snprintf(in->where, sizeof in->where, "%.20s%sitems[%zu]", prefix,
                        prefix[0] != '\0' ? "." : "", index++); /* fits */
         const int rc = load_item(in, at, of);
@@ -201,25 +203,25 @@ static bool ends_in_list(const char *kind)
     return len >= 4 && strcmp(kind + len - 4, "List") == 0;
 }
 
-static int load_document(struct file_loading *in, struct doc *document)
+static int load_document(struct file_loading *in, struct document *document)
 {
-    const char *kind = doc_str(document, "kind");
+    const char *kind = document_str(document, "kind");
 
-    if (document->kind == DOC_NULL)
+    if (document->kind == DOCUMENT_NULL)
         return 0; /* no "--" with nothing between */
-    if (document->kind != DOC_OBJECT || kind[0] == '\0') {
+    if (document->kind != DOCUMENT_OBJECT || kind[0] == '\0') {
         char text[192];
         (void)snprintf(text, sizeof text,
                        "expected a List, as `kubectl get nodes,pods -A -o json` prints it, found "
                        "%s%s",
-                       doc_kind_name(document->kind),
-                       document->kind == DOC_OBJECT ? " without a kind" : ""); /* fits */
+                       document_kind_name(document->kind),
+                       document->kind == DOCUMENT_OBJECT ? " without a kind" : ""); /* fits */
         return file_wrong(in, document, text);
     }
     return ends_in_list(kind) ? load_list(in, document, kind) : load_item(in, document, "");
 }
 
-static int load_documents(struct file_loading *in, struct doc *documents)
+static int load_documents(struct file_loading *in, struct document *documents)
 {
     unsigned number = 0;
 
@@ -228,7 +230,7 @@ static int load_documents(struct file_loading *in, struct doc *documents)
                        "%s: is empty: expected a List, as `kubectl get nodes,pods -A -o json` "
                        "prints it",
                        in->file);
-    for (struct doc *at = documents->first; at != NULL; at = at->next) {
+    for (struct document *at = documents->first; at != NULL; at = at->next) {
         in->where[0] = '\0';
         if (documents->count > 1)
             (void)snprintf(in->where, sizeof in->where, "document %u", ++number); /* fits */
@@ -244,12 +246,13 @@ static int load_documents(struct file_loading *in, struct doc *documents)
 /* Any order would do that puts objects of the same name side by side. */
 static int compare_docs(const void *a, const void *b)
 {
-    const struct doc *const *left = a;
-    const struct doc *const *right = b;
-    const int first =
-        strcmp(doc_str(*left, "metadata.namespace"), doc_str(*right, "metadata.namespace"));
+    const struct document *const *left = a;
+    const struct document *const *right = b;
+    const int first = strcmp(document_str(*left, "metadata.namespace"),
+                             document_str(*right, "metadata.namespace"));
     return first != 0 ? first
-                      : strcmp(doc_str(*left, "metadata.name"), doc_str(*right, "metadata.name"));
+                      : strcmp(document_str(*left, "metadata.name"),
+                               document_str(*right, "metadata.name"));
 }
 
 /* Also against what an earlier file brought: a second object of a name would replace the first. */
@@ -259,16 +262,17 @@ static int file_check_names(struct file_loading *in, enum resource_id id)
 
     if (docs->count == 0)
         return 0;
-    qsort(docs->doc, docs->count, sizeof(struct doc *), compare_docs);
+    qsort(docs->document, docs->count, sizeof(struct document *), compare_docs);
     for (size_t i = 0; i < docs->count; i++) {
-        const struct doc *doc = docs->doc[i];
-        const char *namespace = doc_str(doc, "metadata.namespace");
-        const char *name = doc_str(doc, "metadata.name");
-        const bool twice = (i > 0 && compare_docs(&docs->doc[i - 1], &docs->doc[i]) == 0) ||
-                           fake_shelf_find(in->fake, id, namespace, name) != NULL;
+        const struct document *document = docs->document[i];
+        const char *namespace = document_str(document, "metadata.namespace");
+        const char *name = document_str(document, "metadata.name");
+        const bool twice =
+            (i > 0 && compare_docs(&docs->document[i - 1], &docs->document[i]) == 0) ||
+            fake_shelf_find(in->fake, id, namespace, name) != NULL;
         if (twice)
             return err_set(in->err, ERR_INVALID, "%s: line %u: the %s %s%s%s is there twice",
-                           in->file, doc->at.line, fake_resource(id)->kind, namespace,
+                           in->file, document->at.line, fake_resource(id)->kind, namespace,
                            namespace[0] != '\0' ? "/" : "", name);
     }
     return 0;
@@ -282,12 +286,12 @@ static void file_store(struct file_loading *in)
     for (enum resource_id id = RES_NODES; id <= RES_PODS; id++) {
         struct docs *docs = &in->docs[id];
         for (size_t i = 0; i < docs->count; i++) {
-            struct doc *meta = doc_get(docs->doc[i], "metadata");
+            struct document *meta = document_get(docs->document[i], "metadata");
             must(meta != NULL);
-            if (doc_str(meta, "uid")[0] == '\0')
-                doc_set_str(&in->arena, meta, "uid", fake_uid(fake, &in->arena));
+            if (document_str(meta, "uid")[0] == '\0')
+                document_set_str(&in->arena, meta, "uid", fake_uid(fake, &in->arena));
         }
-        fake_shelf_fill(fake, id, docs->doc, docs->count, &in->arena);
+        fake_shelf_fill(fake, id, docs->document, docs->count, &in->arena);
     }
     fake->counts.nodes += in->docs[RES_NODES].count;
     fake->counts.pods += in->docs[RES_PODS].count;
@@ -303,16 +307,16 @@ static bool file_looks_like_json(struct text text)
 }
 
 /* JSON is YAML, too, but its own reader is ten times faster and stricter. */
-static int file_parse(struct file_loading *in, struct text text, struct doc **out)
+static int file_parse(struct file_loading *in, struct text text, struct document **out)
 {
     if (!file_looks_like_json(text))
-        return doc_parse_yaml(text, &in->arena, out, in->err);
-    struct doc *document;
-    const int rc = doc_parse_json(text, "cluster", &in->arena, &document, in->err);
+        return document_parse_yaml(text, &in->arena, out, in->err);
+    struct document *document;
+    const int rc = document_parse_json(text, "cluster", &in->arena, &document, in->err);
     if (rc < 0)
         return rc;
-    *out = doc_new(&in->arena, DOC_ARRAY);
-    doc_append(*out, document);
+    *out = document_new(&in->arena, DOCUMENT_ARRAY);
+    document_append(*out, document);
     must((*out)->count == 1);
     return 0;
 }
@@ -322,7 +326,7 @@ int fake_apiserver_load_text(struct fake_apiserver *fake, const char *name, stru
                              struct err *err)
 {
     struct file_loading in = {.fake = fake, .file = name, .err = err};
-    struct doc *documents = NULL;
+    struct document *documents = NULL;
 
     must(name[0] != '\0');
     arena_init(&in.arena);
@@ -338,7 +342,7 @@ int fake_apiserver_load_text(struct fake_apiserver *fake, const char *name, stru
         file_store(&in);
     mutex_unlock(&fake->lock);
     for (int id = 0; id < RESOURCES; id++)
-        xfree(in.docs[id].doc);
+        xfree(in.docs[id].document);
     arena_done(&in.arena);
     return rc;
 }

@@ -136,10 +136,10 @@ const struct resource *fake_resource(enum resource_id id);
 struct object *fake_shelf_find(struct fake_apiserver *fake, enum resource_id id,
                                const char *namespace, const char *name);
 /* Gives doc its version and stores it in place of the old object. */
-struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id, struct doc *doc,
-                              struct arena *arena);
+struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id,
+                              struct document *document, struct arena *arena);
 /* The same for many objects at once, in any order. */
-void fake_shelf_fill(struct fake_apiserver *fake, enum resource_id id, struct doc *const *docs,
+void fake_shelf_fill(struct fake_apiserver *fake, enum resource_id id, struct document *const *docs,
                      size_t count, struct arena *arena);
 /* Returns the last state; valid until the next write. */
 struct object *fake_shelf_take(struct fake_apiserver *fake, enum resource_id id,
@@ -174,12 +174,12 @@ void fake_watch_bookmark(const struct ask *in, struct watching *at, struct strbu
  * What the API server does to a new pod, or why it refuses it: an HTTP status with the reason in
  * err; otherwise 0.
  */
-int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err);
+int fake_pod_admit(struct arena *arena, struct document *pod, struct err *err);
 /* Limits become requests; also for the pods of a file. */
-int fake_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict, struct err *err);
+int fake_pod_fill_requests(struct arena *arena, struct document *pod, bool strict, struct err *err);
 int fake_answer_binding(struct ask *in);
 bool fake_name_valid(const char *name);
 /* metadata and its maps have the right types. */
-int fake_check_metadata(const struct doc *object, struct err *err) MUST_USE;
+int fake_check_metadata(const struct document *object, struct err *err) MUST_USE;
 
 #endif

@@ -27,39 +27,39 @@ bool fake_name_valid(const char *name)
 }
 
 /* In YAML an annotation like 500 is a number; the API server refuses it, and so must the fake. */
-static int check_string_map(const struct doc *meta, const char *key, struct err *err)
+static int check_string_map(const struct document *meta, const char *key, struct err *err)
 {
-    must(meta->kind == DOC_OBJECT);
-    const struct doc *map = doc_get(meta, key);
+    must(meta->kind == DOCUMENT_OBJECT);
+    const struct document *map = document_get(meta, key);
 
     if (map == NULL)
         return 0;
-    if (map->kind != DOC_OBJECT)
+    if (map->kind != DOCUMENT_OBJECT)
         return err_set(err, ERR_INVALID, "metadata.%s: expected an object, found %s", key,
-                       doc_kind_name(map->kind));
-    for (const struct doc *at = map->first; at != NULL; at = at->next)
-        if (at->kind != DOC_STRING)
+                       document_kind_name(map->kind));
+    for (const struct document *at = map->first; at != NULL; at = at->next)
+        if (at->kind != DOCUMENT_STRING)
             return err_set(err, ERR_INVALID,
                            "metadata.%s[\"%s\"]: expected a string, found %s; put it in quotes",
-                           key, at->key.at, doc_kind_name(at->kind));
+                           key, at->key.at, document_kind_name(at->kind));
     return 0;
 }
 
-int fake_check_metadata(const struct doc *object, struct err *err)
+int fake_check_metadata(const struct document *object, struct err *err)
 {
     static const char *const string[] = {"name", "namespace", "uid", "generateName"};
-    const struct doc *meta = doc_get(object, "metadata");
+    const struct document *meta = document_get(object, "metadata");
 
-    must(object->kind == DOC_OBJECT);
-    if (meta == NULL || meta->kind != DOC_OBJECT)
+    must(object->kind == DOCUMENT_OBJECT);
+    if (meta == NULL || meta->kind != DOCUMENT_OBJECT)
         return err_set(err, ERR_INVALID, "metadata: expected an object, found %s",
-                       meta == NULL ? "nothing" : doc_kind_name(meta->kind));
+                       meta == NULL ? "nothing" : document_kind_name(meta->kind));
     for (size_t i = 0; i < ARRAY_LEN(string); i++) {
-        const struct doc *value = doc_get(meta, string[i]);
-        if (value != NULL && value->kind != DOC_STRING)
+        const struct document *value = document_get(meta, string[i]);
+        if (value != NULL && value->kind != DOCUMENT_STRING)
             return err_set(err, ERR_INVALID, "metadata.%s: expected a string, found %s", string[i],
-                           doc_kind_name(value->kind));
-        if (value != NULL && doc_has_nul(value))
+                           document_kind_name(value->kind));
+        if (value != NULL && document_has_nul(value))
             return err_set(err, ERR_INVALID, "metadata.%s: must not hold a NUL", string[i]);
     }
     const int rc = check_string_map(meta, "annotations", err);
@@ -108,16 +108,17 @@ static struct text pod_canonical(struct arena *arena, int64_t value)
  * Syntax is checked for every resource, whole numbers only for extended ones. A number becomes
  * text, as in the API server's JSON.
  */
-static int check_amount(struct arena *arena, const char *where, struct doc *amount, struct err *err)
+static int check_amount(struct arena *arena, const char *where, struct document *amount,
+                        struct err *err)
 {
     must(arena != NULL);
     const bool extended = is_extended(amount->key);
     int64_t value = 0;
 
-    if (amount->kind != DOC_STRING && amount->kind != DOC_NUMBER)
+    if (amount->kind != DOCUMENT_STRING && amount->kind != DOCUMENT_NUMBER)
         return pod_refuse(err, 400, "%s.%s: expected a quantity, found %s", where, amount->key.at,
-                          doc_kind_name(amount->kind));
-    amount->kind = DOC_STRING;
+                          document_kind_name(amount->kind));
+    amount->kind = DOCUMENT_STRING;
     const enum quantity_verdict verdict = quantity_parse(amount->text, extended ? 0 : 9, &value);
     if (verdict == QUANTITY_SYNTAX)
         return pod_refuse(err, 400,
@@ -135,7 +136,7 @@ static int check_amount(struct arena *arena, const char *where, struct doc *amou
     return 0;
 }
 
-static int pod_check_amounts(struct arena *arena, const char *where, struct doc *amounts,
+static int pod_check_amounts(struct arena *arena, const char *where, struct document *amounts,
                              struct err *err)
 {
     must(where[0] != '\0');
@@ -143,16 +144,16 @@ static int pod_check_amounts(struct arena *arena, const char *where, struct doc 
 
     if (amounts == NULL)
         return 0;
-    if (amounts->kind != DOC_OBJECT)
+    if (amounts->kind != DOCUMENT_OBJECT)
         return pod_refuse(err, 400, "%s: expected an object, found %s", where,
-                          doc_kind_name(amounts->kind));
-    for (struct doc *at = amounts->first; at != NULL && status == 0; at = at->next)
+                          document_kind_name(amounts->kind));
+    for (struct document *at = amounts->first; at != NULL && status == 0; at = at->next)
         status = check_amount(arena, where, at, err);
     return status;
 }
 
 /* The same amount may be written in two ways: 1Ki and 1024. */
-static bool is_equal(const struct doc *a, const struct doc *b)
+static bool is_equal(const struct document *a, const struct document *b)
 {
     int64_t value[2];
 
@@ -162,12 +163,12 @@ static bool is_equal(const struct doc *a, const struct doc *b)
 }
 
 /* Extended resources cannot be overcommitted: the request equals the limit. */
-static int check_overcommit(const char *where, const struct doc *limits, const struct doc *requests,
-                            struct err *err)
+static int check_overcommit(const char *where, const struct document *limits,
+                            const struct document *requests, struct err *err)
 {
-    must(requests->kind == DOC_OBJECT || requests->count == 0);
-    for (const struct doc *at = requests->first; at != NULL; at = at->next) {
-        const struct doc *limit = doc_get(limits, at->key.at);
+    must(requests->kind == DOCUMENT_OBJECT || requests->count == 0);
+    for (const struct document *at = requests->first; at != NULL; at = at->next) {
+        const struct document *limit = document_get(limits, at->key.at);
         if (!is_extended(at->key) || (limit != NULL && is_equal(limit, at)))
             continue;
         return pod_refuse(err, 422,
@@ -184,45 +185,45 @@ static int check_overcommit(const char *where, const struct doc *limits, const s
  * The API server's defaulting: a limit without a request becomes the request. strict also checks
  * the amounts, as for a pod that is created; a file may contain anything.
  */
-static int fill_container(struct arena *arena, const char *where, struct doc *container,
+static int fill_container(struct arena *arena, const char *where, struct document *container,
                           bool strict, struct err *err)
 {
     must(arena != NULL);
-    struct doc *resources = doc_get(container, "resources");
-    struct doc *limits = doc_get(resources, "limits");
+    struct document *resources = document_get(container, "resources");
+    struct document *limits = document_get(resources, "limits");
     char at_limits[96];
     char at_requests[96];
 
-    if (resources == NULL || resources->kind != DOC_OBJECT)
+    if (resources == NULL || resources->kind != DOCUMENT_OBJECT)
         return 0;
     (void)snprintf(at_limits, sizeof at_limits, "%s.resources.limits", where);       /* fits */
     (void)snprintf(at_requests, sizeof at_requests, "%s.resources.requests", where); /* fits */
     int status = strict ? pod_check_amounts(arena, at_limits, limits, err) : 0;
     if (status == 0 && strict)
-        status = pod_check_amounts(arena, at_requests, doc_get(resources, "requests"), err);
+        status = pod_check_amounts(arena, at_requests, document_get(resources, "requests"), err);
     if (status != 0)
         return status;
-    const bool limited = limits != NULL && limits->kind == DOC_OBJECT;
-    struct doc *requests =
-        limited ? doc_object(arena, resources, "requests") : doc_get(resources, "requests");
-    for (const struct doc *at = limited ? limits->first : NULL; at != NULL; at = at->next)
-        if (doc_get(requests, at->key.at) == NULL)
-            doc_set(arena, requests, at->key, doc_copy(arena, at));
+    const bool limited = limits != NULL && limits->kind == DOCUMENT_OBJECT;
+    struct document *requests = limited ? document_object(arena, resources, "requests")
+                                        : document_get(resources, "requests");
+    for (const struct document *at = limited ? limits->first : NULL; at != NULL; at = at->next)
+        if (document_get(requests, at->key.at) == NULL)
+            document_set(arena, requests, at->key, document_copy(arena, at));
     return strict && requests != NULL ? check_overcommit(where, limits, requests, err) : 0;
 }
 
-int fake_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict, struct err *err)
+int fake_pod_fill_requests(struct arena *arena, struct document *pod, bool strict, struct err *err)
 {
     static const char *const list[] = {"initContainers", "containers"};
     int status = 0;
 
-    must(pod->kind == DOC_OBJECT);
+    must(pod->kind == DOCUMENT_OBJECT);
     for (size_t i = 0; i < ARRAY_LEN(list); i++) {
-        const struct doc *containers = doc_get(doc_get(pod, "spec"), list[i]);
+        const struct document *containers = document_get(document_get(pod, "spec"), list[i]);
         unsigned index = 0;
-        if (containers == NULL || containers->kind != DOC_ARRAY)
+        if (containers == NULL || containers->kind != DOCUMENT_ARRAY)
             continue;
-        for (struct doc *at = containers->first; at != NULL && status == 0; at = at->next) {
+        for (struct document *at = containers->first; at != NULL && status == 0; at = at->next) {
             char where[48];
             (void)snprintf(where, sizeof where, "spec.%s[%u]", list[i], index++); /* fits */
             status = fill_container(arena, where, at, strict, err);
@@ -232,34 +233,34 @@ int fake_pod_fill_requests(struct arena *arena, struct doc *pod, bool strict, st
 }
 
 /* The few required fields without which a test would pass a pod that no cluster accepts. */
-static int check_containers(const struct doc *spec, struct err *err)
+static int check_containers(const struct document *spec, struct err *err)
 {
-    must(spec->kind == DOC_OBJECT);
-    const struct doc *containers = doc_get(spec, "containers");
+    must(spec->kind == DOCUMENT_OBJECT);
+    const struct document *containers = document_get(spec, "containers");
     unsigned index = 0;
 
-    if (containers == NULL || containers->kind != DOC_ARRAY || containers->count == 0)
+    if (containers == NULL || containers->kind != DOCUMENT_ARRAY || containers->count == 0)
         return pod_refuse(err, 422, "spec.containers: Required value");
-    for (const struct doc *at = containers->first; at != NULL; at = at->next, index++)
-        if (doc_str(at, "name")[0] == '\0')
+    for (const struct document *at = containers->first; at != NULL; at = at->next, index++)
+        if (document_str(at, "name")[0] == '\0')
             return pod_refuse(err, 422, "spec.containers[%u].name: Required value", index);
     return 0;
 }
 
 /* A pod as a whole has amounts of few resources; extended ones are those of containers. */
-static int check_pod_level(struct arena *arena, const struct doc *spec, struct err *err)
+static int check_pod_level(struct arena *arena, const struct document *spec, struct err *err)
 {
     static const char *const list[] = {"limits", "requests"};
 
-    must(spec->kind == DOC_OBJECT);
+    must(spec->kind == DOCUMENT_OBJECT);
     for (size_t i = 0; i < ARRAY_LEN(list); i++) {
         char where[32];
-        struct doc *amounts = doc_get(doc_get(spec, "resources"), list[i]);
+        struct document *amounts = document_get(document_get(spec, "resources"), list[i]);
         (void)snprintf(where, sizeof where, "spec.resources.%s", list[i]); /* fits */
         const int status = pod_check_amounts(arena, where, amounts, err);
         if (status != 0)
             return status;
-        doc_each (at, amounts)
+        document_each (at, amounts)
             if (!text_is(at->key, "cpu") && !text_is(at->key, "memory") &&
                 !text_starts(at->key, "hugepages-"))
                 return pod_refuse(err, 422,
@@ -271,12 +272,12 @@ static int check_pod_level(struct arena *arena, const struct doc *spec, struct e
 }
 
 /* In the API server's order: required fields, amounts, defaults. */
-int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
+int fake_pod_admit(struct arena *arena, struct document *pod, struct err *err)
 {
-    struct doc *spec = doc_get(pod, "spec");
+    struct document *spec = document_get(pod, "spec");
 
-    must(pod->kind == DOC_OBJECT);
-    if (spec == NULL || spec->kind != DOC_OBJECT)
+    must(pod->kind == DOCUMENT_OBJECT);
+    if (spec == NULL || spec->kind != DOCUMENT_OBJECT)
         return pod_refuse(err, 422, "spec: Required value");
     int status = check_containers(spec, err);
     if (status == 0)
@@ -285,40 +286,40 @@ int fake_pod_admit(struct arena *arena, struct doc *pod, struct err *err)
         status = check_pod_level(arena, spec, err);
     if (status != 0)
         return status;
-    if (doc_str(spec, "schedulerName")[0] == '\0')
-        doc_set_str(arena, spec, "schedulerName", "default-scheduler");
+    if (document_str(spec, "schedulerName")[0] == '\0')
+        document_set_str(arena, spec, "schedulerName", "default-scheduler");
     /* What a client writes there is ignored. */
-    doc_set(arena, pod, TEXT("status"), doc_new(arena, DOC_OBJECT));
-    doc_set_str(arena, doc_object(arena, pod, "status"), "phase", "Pending");
+    document_set(arena, pod, TEXT("status"), document_new(arena, DOCUMENT_OBJECT));
+    document_set_str(arena, document_object(arena, pod, "status"), "phase", "Pending");
     return 0;
 }
 
 /* ---- binding ---- */
 
 /* kube-scheduler left a condition that says why the pod does not fit; binding replaces it. */
-static void fake_pod_set_scheduled(struct arena *arena, struct doc *pod, const char *now)
+static void fake_pod_set_scheduled(struct arena *arena, struct document *pod, const char *now)
 {
-    struct doc *status = doc_object(arena, pod, "status");
-    struct doc *conditions = doc_get(status, "conditions");
-    struct doc *found = NULL;
+    struct document *status = document_object(arena, pod, "status");
+    struct document *conditions = document_get(status, "conditions");
+    struct document *found = NULL;
 
-    if (conditions == NULL || conditions->kind != DOC_ARRAY) {
-        doc_set(arena, status, TEXT("conditions"), doc_new(arena, DOC_ARRAY));
-        conditions = doc_get(status, "conditions");
+    if (conditions == NULL || conditions->kind != DOCUMENT_ARRAY) {
+        document_set(arena, status, TEXT("conditions"), document_new(arena, DOCUMENT_ARRAY));
+        conditions = document_get(status, "conditions");
     }
     must(conditions != NULL);
-    for (struct doc *at = conditions->first; at != NULL; at = at->next)
-        if (strcmp(doc_str(at, "type"), "PodScheduled") == 0)
+    for (struct document *at = conditions->first; at != NULL; at = at->next)
+        if (strcmp(document_str(at, "type"), "PodScheduled") == 0)
             found = at;
     if (found == NULL) {
-        found = doc_new(arena, DOC_OBJECT);
-        doc_append(conditions, found);
+        found = document_new(arena, DOCUMENT_OBJECT);
+        document_append(conditions, found);
     }
-    doc_set_str(arena, found, "type", "PodScheduled");
-    doc_set_str(arena, found, "status", "True");
-    doc_set_str(arena, found, "lastTransitionTime", now);
-    doc_remove(found, "reason");
-    doc_remove(found, "message");
+    document_set_str(arena, found, "type", "PodScheduled");
+    document_set_str(arena, found, "status", "True");
+    document_set_str(arena, found, "lastTransitionTime", now);
+    document_remove(found, "reason");
+    document_remove(found, "message");
 }
 
 /* The outbox tells these 409s from precondition_failed() by asking for the pod, not by the text. */
@@ -343,12 +344,12 @@ static int precondition_failed(struct ask *in, const char *what, const char *wan
 }
 
 /* What does not depend on the pod. */
-static int check_binding(struct ask *in, const struct doc *binding)
+static int check_binding(struct ask *in, const struct document *binding)
 {
-    const char *namespace = doc_str(binding, "metadata.namespace");
-    const char *kind = doc_str(binding, "target.kind");
+    const char *namespace = document_str(binding, "metadata.namespace");
+    const char *kind = document_str(binding, "target.kind");
 
-    if (strcmp(doc_str(binding, "metadata.name"), in->name) != 0)
+    if (strcmp(document_str(binding, "metadata.name"), in->name) != 0)
         return fake_answer_status(in, 400, "BadRequest",
                                   "name in URL does not match name in Binding object");
     if (namespace[0] != '\0' && strcmp(namespace, in->namespace) != 0)
@@ -359,7 +360,7 @@ static int check_binding(struct ask *in, const struct doc *binding)
         return fake_answer_status(
             in, 500, "InternalError",
             "target.kind: Unsupported value: \"%s\": supported values: \"Node\"", kind);
-    if (doc_str(binding, "target.name")[0] == '\0')
+    if (document_str(binding, "target.name")[0] == '\0')
         return fake_answer_status(in, 500, "InternalError", "target.name: Required value");
     return 0;
 }
@@ -368,19 +369,20 @@ static int check_binding(struct ask *in, const struct doc *binding)
  * The order is the API server's: preconditions first, then deletion, node, gates. So the answer for
  * a pod that is both newer and bound is the same as there.
  */
-static int pod_check_unbound(struct ask *in, const struct doc *binding, const struct doc *pod)
+static int pod_check_unbound(struct ask *in, const struct document *binding,
+                             const struct document *pod)
 {
-    const char *uid = doc_str(binding, "metadata.uid");
-    const char *rv = doc_str(binding, "metadata.resourceVersion");
-    const char *node = doc_str(pod, "spec.nodeName");
-    const struct doc *gates = doc_at(pod, "spec.schedulingGates");
+    const char *uid = document_str(binding, "metadata.uid");
+    const char *rv = document_str(binding, "metadata.resourceVersion");
+    const char *node = document_str(pod, "spec.nodeName");
+    const struct document *gates = document_at(pod, "spec.schedulingGates");
 
-    if (uid[0] != '\0' && strcmp(uid, doc_str(pod, "metadata.uid")) != 0)
-        return precondition_failed(in, "UID", uid, doc_str(pod, "metadata.uid"));
-    if (rv[0] != '\0' && strcmp(rv, doc_str(pod, "metadata.resourceVersion")) != 0)
+    if (uid[0] != '\0' && strcmp(uid, document_str(pod, "metadata.uid")) != 0)
+        return precondition_failed(in, "UID", uid, document_str(pod, "metadata.uid"));
+    if (rv[0] != '\0' && strcmp(rv, document_str(pod, "metadata.resourceVersion")) != 0)
         return precondition_failed(in, "ResourceVersion", rv,
-                                   doc_str(pod, "metadata.resourceVersion"));
-    if (doc_str(pod, "metadata.deletionTimestamp")[0] != '\0')
+                                   document_str(pod, "metadata.resourceVersion"));
+    if (document_str(pod, "metadata.deletionTimestamp")[0] != '\0')
         return pod_conflict(
             in, arena_printf(in->arena, "pod %s is being deleted, cannot be assigned to a host",
                              in->name));
@@ -397,24 +399,27 @@ static int pod_check_unbound(struct ask *in, const struct doc *binding, const st
  * A Binding's annotations and labels end up on the pod, in the same write as its node
  * (docs/why/003).
  */
-static void merge_map(struct ask *in, struct doc *pod, const struct doc *binding, const char *key)
+static void merge_map(struct ask *in, struct document *pod, const struct document *binding,
+                      const char *key)
 {
-    struct doc *from = doc_get(doc_get(binding, "metadata"), key);
+    struct document *from = document_get(document_get(binding, "metadata"), key);
 
-    if (from == NULL || from->kind != DOC_OBJECT || from->count == 0)
+    if (from == NULL || from->kind != DOCUMENT_OBJECT || from->count == 0)
         return;
-    doc_merge(in->arena, doc_object(in->arena, doc_object(in->arena, pod, "metadata"), key), from);
+    document_merge(in->arena,
+                   document_object(in->arena, document_object(in->arena, pod, "metadata"), key),
+                   from);
 }
 
 /* One write: no watch sees the node without the annotations. */
 int fake_answer_binding(struct ask *in)
 {
-    struct doc *binding;
-    struct doc *pod;
+    struct document *binding;
+    struct document *pod;
     struct err err;
 
     must(in->resource->id == RES_PODS && in->name[0] != '\0');
-    if (doc_parse_json(in->body, "Binding", in->arena, &binding, &err) < 0)
+    if (document_parse_json(in->body, "Binding", in->arena, &binding, &err) < 0)
         return fake_answer_status(in, 400, "BadRequest", "%s", err.text);
     int status = check_binding(in, binding);
     if (status != 0)
@@ -422,15 +427,15 @@ int fake_answer_binding(struct ask *in)
     const struct object *object = fake_shelf_find(in->fake, RES_PODS, in->namespace, in->name);
     if (object == NULL)
         return fake_answer_status(in, 404, "NotFound", "pods \"%s\" not found", in->name);
-    must(doc_parse_json(object->text, "Pod", in->arena, &pod, &err) == 0);
+    must(document_parse_json(object->text, "Pod", in->arena, &pod, &err) == 0);
     status = pod_check_unbound(in, binding, pod);
     if (status != 0)
         return status;
-    doc_set_str(in->arena, doc_object(in->arena, pod, "spec"), "nodeName",
-                doc_str(binding, "target.name"));
+    document_set_str(in->arena, document_object(in->arena, pod, "spec"), "nodeName",
+                     document_str(binding, "target.name"));
     merge_map(in, pod, binding, "annotations");
     merge_map(in, pod, binding, "labels");
-    doc_remove(doc_object(in->arena, pod, "status"), "nominatedNodeName");
+    document_remove(document_object(in->arena, pod, "status"), "nominatedNodeName");
     fake_pod_set_scheduled(in->arena, pod, fake_time(in->fake, in->arena));
     (void)fake_shelf_put(in->fake, RES_PODS, pod, in->arena); /* the object is not requested */
     return fake_answer_status(in, 201, "", "%s", "");

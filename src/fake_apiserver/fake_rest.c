@@ -339,24 +339,24 @@ static int answer_object(struct ask *in, int code, const struct object *object)
     return code;
 }
 
-/* A tree of its own, which the caller may change; it parses, because doc_write() wrote it. */
-static struct doc *parse_stored(struct ask *in, const struct object *object)
+/* A tree of its own, which the caller may change; it parses, because document_write() wrote it. */
+static struct document *parse_stored(struct ask *in, const struct object *object)
 {
-    struct doc *doc;
+    struct document *document;
     struct err err;
-    must(doc_parse_json(object->text, "object", in->arena, &doc, &err) == 0);
-    return doc;
+    must(document_parse_json(object->text, "object", in->arena, &document, &err) == 0);
+    return document;
 }
 
-static int parse_body(struct ask *in, struct doc **out)
+static int parse_body(struct ask *in, struct document **out)
 {
     struct err err;
 
-    if (doc_parse_json(in->body, "body", in->arena, out, &err) < 0)
+    if (document_parse_json(in->body, "body", in->arena, out, &err) < 0)
         return bad_request(in, err.text);
-    if ((*out)->kind != DOC_OBJECT)
+    if ((*out)->kind != DOCUMENT_OBJECT)
         return fake_answer_status(in, 400, "BadRequest", "body: expected an object, found %s",
-                                  doc_kind_name((*out)->kind));
+                                  document_kind_name((*out)->kind));
     return 0;
 }
 
@@ -377,11 +377,11 @@ static const char *generate_name(struct ask *in, const char *prefix)
  * Name, namespace and kind as the URL has them. uid, time and version are the server's: what the
  * client wrote there is ignored.
  */
-static int fit_metadata(struct ask *in, struct doc *doc)
+static int fit_metadata(struct ask *in, struct document *document)
 {
-    struct doc *meta = doc_object(in->arena, doc, "metadata");
-    const char *namespace = doc_str(meta, "namespace");
-    const char *kind = doc_str(doc, "kind");
+    struct document *meta = document_object(in->arena, document, "metadata");
+    const char *namespace = document_str(meta, "namespace");
+    const char *kind = document_str(document, "kind");
 
     if (kind[0] != '\0' && strcmp(kind, in->resource->kind) != 0)
         return fake_answer_status(in, 400, "BadRequest", "kind: expected \"%s\", got \"%s\"",
@@ -389,133 +389,137 @@ static int fit_metadata(struct ask *in, struct doc *doc)
     if (namespace[0] != '\0' && strcmp(namespace, in->namespace) != 0)
         return bad_request(in, "the namespace of the provided object does not match the "
                                "namespace sent on the request");
-    if (doc_str(meta, "name")[0] == '\0' && doc_str(meta, "generateName")[0] != '\0')
-        doc_set_str(in->arena, meta, "name", generate_name(in, doc_str(meta, "generateName")));
-    if (!fake_name_valid(doc_str(meta, "name")))
+    if (document_str(meta, "name")[0] == '\0' && document_str(meta, "generateName")[0] != '\0')
+        document_set_str(in->arena, meta, "name",
+                         generate_name(in, document_str(meta, "generateName")));
+    if (!fake_name_valid(document_str(meta, "name")))
         return rest_invalid(
-            in, doc_str(meta, "name"),
+            in, document_str(meta, "name"),
             "metadata.name: Invalid value: expected lower case letters, digits, '-' "
             "and '.', at most 253");
-    doc_set_str(in->arena, doc, "kind", in->resource->kind);
-    doc_set_str(in->arena, doc, "apiVersion", in->resource->group_version);
+    document_set_str(in->arena, document, "kind", in->resource->kind);
+    document_set_str(in->arena, document, "apiVersion", in->resource->group_version);
     if (in->resource->namespaced)
-        doc_set_str(in->arena, meta, "namespace", in->namespace);
-    doc_set_str(in->arena, meta, "uid", fake_uid(in->fake, in->arena));
-    doc_set_str(in->arena, meta, "creationTimestamp", fake_time(in->fake, in->arena));
-    doc_remove(meta, "deletionTimestamp");
+        document_set_str(in->arena, meta, "namespace", in->namespace);
+    document_set_str(in->arena, meta, "uid", fake_uid(in->fake, in->arena));
+    document_set_str(in->arena, meta, "creationTimestamp", fake_time(in->fake, in->arena));
+    document_remove(meta, "deletionTimestamp");
     return 0;
 }
 
 /* What a kubelet with no reservations of its own would report. */
-static void fill_allocatable(struct ask *in, struct doc *node)
+static void fill_allocatable(struct ask *in, struct document *node)
 {
-    struct doc *status = doc_object(in->arena, node, "status");
-    const struct doc *capacity = doc_get(status, "capacity");
+    struct document *status = document_object(in->arena, node, "status");
+    const struct document *capacity = document_get(status, "capacity");
 
-    if (capacity != NULL && capacity->kind == DOC_OBJECT && doc_get(status, "allocatable") == NULL)
-        doc_set(in->arena, status, TEXT("allocatable"), doc_copy(in->arena, capacity));
+    if (capacity != NULL && capacity->kind == DOCUMENT_OBJECT &&
+        document_get(status, "allocatable") == NULL)
+        document_set(in->arena, status, TEXT("allocatable"), document_copy(in->arena, capacity));
 }
 
 /* All checks come before fake_shelf_put(), so a refused object uses up no version. */
 static int rest_create(struct ask *in)
 {
-    struct doc *doc;
+    struct document *document;
     struct err err;
 
     if (in->resource->namespaced && in->namespace[0] == '\0')
         return not_allowed(in);
-    int status = parse_body(in, &doc);
-    if (status == 0 && fake_check_metadata(doc, &err) < 0)
+    int status = parse_body(in, &document);
+    if (status == 0 && fake_check_metadata(document, &err) < 0)
         status = bad_request(in, err.text);
     if (status == 0)
-        status = fit_metadata(in, doc);
+        status = fit_metadata(in, document);
     if (status != 0)
         return status;
-    const char *name = doc_str(doc, "metadata.name");
+    const char *name = document_str(document, "metadata.name");
     if (fake_shelf_find(in->fake, in->resource->id, in->namespace, name) != NULL)
         return fake_answer_status(in, 409, "AlreadyExists", "%s \"%s\" already exists",
                                   in->resource->plural, name);
     if (in->resource->id == RES_PODS) {
-        status = fake_pod_admit(in->arena, doc, &err);
+        status = fake_pod_admit(in->arena, document, &err);
         if (status == 422)
             return rest_invalid(in, name, err.text);
         if (status != 0)
             return bad_request(in, err.text);
     }
     if (in->resource->id == RES_NODES)
-        fill_allocatable(in, doc);
-    return answer_object(in, 201, fake_shelf_put(in->fake, in->resource->id, doc, in->arena));
+        fill_allocatable(in, document);
+    return answer_object(in, 201, fake_shelf_put(in->fake, in->resource->id, document, in->arena));
 }
 
 /* A patch of capacity shows in allocatable, too, unless the patch sets that itself. */
-static void kubelet_follows(struct ask *in, struct doc *node, const struct doc *patch)
+static void kubelet_follows(struct ask *in, struct document *node, const struct document *patch)
 {
-    const struct doc *capacity = doc_at(patch, "status.capacity");
+    const struct document *capacity = document_at(patch, "status.capacity");
 
-    if (in->resource->id != RES_NODES || capacity == NULL || capacity->kind != DOC_OBJECT ||
-        doc_at(patch, "status.allocatable") != NULL)
+    if (in->resource->id != RES_NODES || capacity == NULL || capacity->kind != DOCUMENT_OBJECT ||
+        document_at(patch, "status.allocatable") != NULL)
         return;
-    struct doc *allocatable =
-        doc_object(in->arena, doc_object(in->arena, node, "status"), "allocatable");
-    doc_merge(in->arena, allocatable, capacity);
+    struct document *allocatable =
+        document_object(in->arena, document_object(in->arena, node, "status"), "allocatable");
+    document_merge(in->arena, allocatable, capacity);
 }
 
 /*
  * Restores the part of the object that this path must not change; a part that old lacks is removed.
  */
-static void rest_put_back(struct ask *in, struct doc *doc, const struct doc *old, const char *key)
+static void rest_put_back(struct ask *in, struct document *document, const struct document *old,
+                          const char *key)
 {
-    const struct doc *part = doc_get(old, key);
+    const struct document *part = document_get(old, key);
 
     if (part != NULL)
-        doc_set(in->arena, doc, text_of(key), doc_copy(in->arena, part));
+        document_set(in->arena, document, text_of(key), document_copy(in->arena, part));
     else
-        doc_remove(doc, key);
+        document_remove(document, key);
 }
 
 /*
  * A patch of the main path cannot change status, and one of /status cannot change spec, as in the
  * API server: each ignores the other half silently.
  */
-static void put_identity_back(struct ask *in, struct doc *doc, const struct doc *old)
+static void put_identity_back(struct ask *in, struct document *document, const struct document *old)
 {
     static const char *const key[] = {"name", "namespace", "uid", "creationTimestamp",
                                       "deletionTimestamp"};
-    struct doc *meta = doc_object(in->arena, doc, "metadata");
+    struct document *meta = document_object(in->arena, document, "metadata");
 
-    must(doc_get(old, "metadata") != NULL);
+    must(document_get(old, "metadata") != NULL);
     for (size_t i = 0; i < ARRAY_LEN(key); i++)
-        rest_put_back(in, meta, doc_get(old, "metadata"), key[i]);
-    rest_put_back(in, doc, old, "kind");
-    rest_put_back(in, doc, old, "apiVersion");
+        rest_put_back(in, meta, document_get(old, "metadata"), key[i]);
+    rest_put_back(in, document, old, "kind");
+    rest_put_back(in, document, old, "apiVersion");
     if (strcmp(in->sub, "status") == 0)
-        rest_put_back(in, doc, old, "spec");
+        rest_put_back(in, document, old, "spec");
     else if (in->resource->status)
-        rest_put_back(in, doc, old, "status");
+        rest_put_back(in, document, old, "status");
 }
 
 /*
  * A uid or resourceVersion in a patch is a precondition; the last check keeps a pod from being
  * bound by a patch.
  */
-static int check_patch(struct ask *in, const struct doc *patch, const struct doc *old)
+static int check_patch(struct ask *in, const struct document *patch, const struct document *old)
 {
-    const char *rv = doc_str(patch, "metadata.resourceVersion");
-    const char *uid = doc_str(patch, "metadata.uid");
-    const char *node = doc_str(patch, "spec.nodeName");
+    const char *rv = document_str(patch, "metadata.resourceVersion");
+    const char *uid = document_str(patch, "metadata.uid");
+    const char *node = document_str(patch, "spec.nodeName");
 
-    if (rv[0] != '\0' && strcmp(rv, doc_str(old, "metadata.resourceVersion")) != 0)
+    if (rv[0] != '\0' && strcmp(rv, document_str(old, "metadata.resourceVersion")) != 0)
         return fake_answer_status(in, 409, "Conflict",
                                   "Operation cannot be fulfilled on %s \"%s\": the object has "
                                   "been modified; please apply your changes to the latest "
                                   "version and try again",
                                   in->resource->plural, in->name);
-    if (uid[0] != '\0' && strcmp(uid, doc_str(old, "metadata.uid")) != 0)
+    if (uid[0] != '\0' && strcmp(uid, document_str(old, "metadata.uid")) != 0)
         return fake_answer_status(in, 409, "Conflict",
                                   "Precondition failed: UID in precondition: %s, UID in object "
                                   "meta: %s",
-                                  uid, doc_str(old, "metadata.uid"));
-    if (node[0] != '\0' && in->sub[0] == '\0' && strcmp(node, doc_str(old, "spec.nodeName")) != 0)
+                                  uid, document_str(old, "metadata.uid"));
+    if (node[0] != '\0' && in->sub[0] == '\0' &&
+        strcmp(node, document_str(old, "spec.nodeName")) != 0)
         return rest_invalid(in, in->name,
                             "spec: Forbidden: pod updates may not change spec.nodeName");
     return 0;
@@ -528,38 +532,39 @@ static int check_patch(struct ask *in, const struct doc *patch, const struct doc
 static int rest_patch(struct ask *in)
 {
     struct object *object = rest_find_named(in);
-    struct doc *patch_doc;
+    struct document *patch_document;
     struct err err;
 
     if (object == NULL)
         return not_found(in);
-    int status = parse_body(in, &patch_doc);
+    int status = parse_body(in, &patch_document);
     if (status != 0)
         return status;
-    const struct doc *old = parse_stored(in, object);
-    struct doc *doc = parse_stored(in, object);
-    status = check_patch(in, patch_doc, old);
+    const struct document *old = parse_stored(in, object);
+    struct document *document = parse_stored(in, object);
+    status = check_patch(in, patch_document, old);
     if (status != 0)
         return status;
-    doc_merge(in->arena, doc, patch_doc);
+    document_merge(in->arena, document, patch_document);
     if (in->sub[0] != '\0')
-        kubelet_follows(in, doc, patch_doc);
-    put_identity_back(in, doc, old);
-    if (fake_check_metadata(doc, &err) < 0)
+        kubelet_follows(in, document, patch_document);
+    put_identity_back(in, document, old);
+    if (fake_check_metadata(document, &err) < 0)
         return bad_request(in, err.text);
-    if (doc_equal(doc, old)) /* no write and no event, like the real one */
+    if (document_equal(document, old)) /* no write and no event, like the real one */
         return answer_object(in, 200, object);
-    return answer_object(in, 200, fake_shelf_put(in->fake, in->resource->id, doc, in->arena));
+    return answer_object(in, 200, fake_shelf_put(in->fake, in->resource->id, document, in->arena));
 }
 
 /* In seconds. In order: the query, the body, the pod, the API server's default of 30. */
-static int64_t grace_of(const struct ask *in, const struct doc *options, const struct doc *pod)
+static int64_t grace_of(const struct ask *in, const struct document *options,
+                        const struct document *pod)
 {
-    const struct doc *asked = doc_get(options, "gracePeriodSeconds");
-    const struct doc *given = doc_at(pod, "spec.terminationGracePeriodSeconds");
+    const struct document *asked = document_get(options, "gracePeriodSeconds");
+    const struct document *given = document_at(pod, "spec.terminationGracePeriodSeconds");
     int64_t seconds = GRACE_DEFAULT_S;
 
-    if (doc_str(pod, "spec.nodeName")[0] == '\0')
+    if (document_str(pod, "spec.nodeName")[0] == '\0')
         return 0; /* no kubelet has ever seen it */
     if (in->grace_s >= 0)
         return in->grace_s;
@@ -588,7 +593,7 @@ static int delete_now(struct ask *in, struct object *object)
 static int remove_object(struct ask *in)
 {
     struct object *object = rest_find_named(in);
-    struct doc *options = NULL;
+    struct document *options = NULL;
 
     if (object == NULL)
         return not_found(in);
@@ -597,22 +602,24 @@ static int remove_object(struct ask *in)
         if (status != 0)
             return status;
     }
-    const char *uid = doc_str(options, "preconditions.uid");
+    const char *uid = document_str(options, "preconditions.uid");
     if (uid[0] != '\0' && strcmp(uid, object->uid) != 0)
         return fake_answer_status(in, 409, "Conflict",
                                   "Operation cannot be fulfilled on %s \"%s\": Precondition "
                                   "failed: UID in precondition: %s, UID in object meta: %s",
                                   in->resource->plural, in->name, uid, object->uid);
-    struct doc *doc = parse_stored(in, object);
-    const int64_t grace_s = in->resource->id == RES_PODS ? grace_of(in, options, doc) : (int64_t)0;
+    struct document *document = parse_stored(in, object);
+    const int64_t grace_s =
+        in->resource->id == RES_PODS ? grace_of(in, options, document) : (int64_t)0;
     if (grace_s == 0)
         return delete_now(in, object);
-    struct doc *meta = doc_object(in->arena, doc, "metadata");
-    if (doc_str(meta, "deletionTimestamp")[0] != '\0')
+    struct document *meta = document_object(in->arena, document, "metadata");
+    if (document_str(meta, "deletionTimestamp")[0] != '\0')
         return answer_object(in, 200, object);
-    doc_set_str(in->arena, meta, "deletionTimestamp", fake_time(in->fake, in->arena));
-    doc_set(in->arena, meta, TEXT("deletionGracePeriodSeconds"), doc_new_int(in->arena, grace_s));
-    return answer_object(in, 200, fake_shelf_put(in->fake, in->resource->id, doc, in->arena));
+    document_set_str(in->arena, meta, "deletionTimestamp", fake_time(in->fake, in->arena));
+    document_set(in->arena, meta, TEXT("deletionGracePeriodSeconds"),
+                 document_new_int(in->arena, grace_s));
+    return answer_object(in, 200, fake_shelf_put(in->fake, in->resource->id, document, in->arena));
 }
 
 /* For callers of fake_apiserver_request(), which cannot keep a stream open. */
@@ -675,16 +682,16 @@ static int answer_namespace(struct ask *in, const char *name)
 /* Everything is allowed: a standalone cluster has no permissions. */
 static int answer_review(struct ask *in)
 {
-    struct doc *doc;
+    struct document *document;
 
-    const int status = parse_body(in, &doc);
+    const int status = parse_body(in, &document);
     if (status != 0)
         return status;
-    doc_set(in->arena, doc, TEXT("status"), doc_new(in->arena, DOC_OBJECT));
-    struct doc *allowed = doc_new(in->arena, DOC_BOOL);
+    document_set(in->arena, document, TEXT("status"), document_new(in->arena, DOCUMENT_OBJECT));
+    struct document *allowed = document_new(in->arena, DOCUMENT_BOOL);
     allowed->text = TEXT("true");
-    doc_set(in->arena, doc_get(doc, "status"), TEXT("allowed"), allowed);
-    doc_write(in->out, doc);
+    document_set(in->arena, document_get(document, "status"), TEXT("allowed"), allowed);
+    document_write(in->out, document);
     return 201;
 }
 

@@ -85,20 +85,20 @@ static const char *store_pack(char **at, const char *text)
  * One allocation: the fields that selectors ask for, and then the JSON. So a selector costs no
  * parsing per object.
  */
-static struct object *object_new(const struct doc *doc, uint64_t rv)
+static struct object *object_new(const struct document *document, uint64_t rv)
 {
-    must(doc->kind == DOC_OBJECT);
+    must(document->kind == DOCUMENT_OBJECT);
     const char *const part[] = {
-        doc_str(doc, "metadata.namespace"), doc_str(doc, "metadata.name"),
-        doc_str(doc, "metadata.uid"),       doc_str(doc, "spec.nodeName"),
-        doc_str(doc, "status.phase"),       doc_str(doc, "spec.schedulerName"),
+        document_str(document, "metadata.namespace"), document_str(document, "metadata.name"),
+        document_str(document, "metadata.uid"),       document_str(document, "spec.nodeName"),
+        document_str(document, "status.phase"),       document_str(document, "spec.schedulerName"),
     };
-    const struct doc *cordon = doc_at(doc, "spec.unschedulable");
+    const struct document *cordon = document_at(document, "spec.unschedulable");
     struct strbuf text;
     size_t bytes = 0;
 
     strbuf_init(&text);
-    doc_write(&text, doc);
+    document_write(&text, document);
     for (size_t i = 0; i < ARRAY_LEN(part); i++)
         bytes += strlen(part[i]) + 1;
     struct object *object = xmalloc(sizeof *object + bytes + text.len + 1);
@@ -274,26 +274,26 @@ static void drop_oldest(struct shelf *shelf)
 }
 
 /* The only place where versions are given out: one per write. */
-static struct object *store_versioned(struct fake_apiserver *fake, struct doc *doc,
+static struct object *store_versioned(struct fake_apiserver *fake, struct document *document,
                                       struct arena *arena)
 {
     must(fake->compacted <= fake->rv);
     const uint64_t rv = ++fake->rv;
-    struct doc *meta = doc_object(arena, doc, "metadata");
+    struct document *meta = document_object(arena, document, "metadata");
 
-    doc_set_str(arena, meta, "resourceVersion",
-                arena_printf(arena, "%llu", (unsigned long long)rv));
-    return object_new(doc, rv);
+    document_set_str(arena, meta, "resourceVersion",
+                     arena_printf(arena, "%llu", (unsigned long long)rv));
+    return object_new(document, rv);
 }
 
 /*
  * The shelf's reference to the old object moves to the log; the new one gets a reference for each.
  */
-struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id, struct doc *doc,
-                              struct arena *arena)
+struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id,
+                              struct document *document, struct arena *arena)
 {
     struct shelf *shelf = &fake->shelf[id];
-    struct object *object = store_versioned(fake, doc, arena);
+    struct object *object = store_versioned(fake, document, arena);
     const size_t at = store_seek(shelf, object->namespace, object->name);
     const size_t kept_max = fake_resource(id)->kept_max;
 
@@ -314,7 +314,7 @@ struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id, 
  * Sorted once at the end: inserting 100,000 pods one by one would move them again and again. Names
  * are checked before; two equal ones are a bug.
  */
-void fake_shelf_fill(struct fake_apiserver *fake, enum resource_id id, struct doc *const *docs,
+void fake_shelf_fill(struct fake_apiserver *fake, enum resource_id id, struct document *const *docs,
                      size_t count, struct arena *arena)
 {
     struct shelf *shelf = &fake->shelf[id];
@@ -339,13 +339,13 @@ struct object *fake_shelf_take(struct fake_apiserver *fake, enum resource_id id,
                                struct object *object, struct arena *arena)
 {
     struct shelf *shelf = &fake->shelf[id];
-    struct doc *doc;
+    struct document *document;
     struct err err;
 
     const size_t at = store_seek(shelf, object->namespace, object->name);
     must(at < shelf->count && shelf->item[at] == object);
-    must(doc_parse_json(object->text, "object", arena, &doc, &err) == 0);
-    struct object *last = store_versioned(fake, doc, arena);
+    must(document_parse_json(object->text, "object", arena, &document, &err) == 0);
+    struct object *last = store_versioned(fake, document, arena);
     shelf_remove(shelf, at);
     if (!fake_resource(id)->watched) { /* otherwise the log keeps it */
         fake_object_unref(object);

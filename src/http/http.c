@@ -274,8 +274,8 @@ static int http_start_listener(struct http_server *http, struct err *err)
 /* Is there a way for clients to become known? */
 static bool http_knows(const struct http_rules *rules)
 {
-    must(!rules->request_proves || rules->client_ca_file == NULL);
-    return rules->request_proves || rules->client_ca_file != NULL;
+    must(!rules->has_request_proof || rules->client_ca_file == NULL);
+    return rules->has_request_proof || rules->client_ca_file != NULL;
 }
 
 /* A rule that contradicts another one is a bug of ours, not of an operator: it ends the process. */

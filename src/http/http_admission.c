@@ -448,7 +448,7 @@ bool admission_asks(struct connection *connection)
     mutex_lock(&http->lock);
     if (!connection->gone) {
         step_out(http, connection);
-        if (http->rules.request_proves && !connection->known)
+        if (http->rules.has_request_proof && !connection->known)
             place = become_known(http, connection);
     }
     mutex_unlock(&http->lock);

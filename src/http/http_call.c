@@ -340,7 +340,7 @@ static enum MHD_Result call_begin(struct http_call *call, const char *version)
 {
     must(call->path != NULL && call->method != NULL);
 
-    if (!judge_headers(call, version))
+    if (!check_headers(call, version))
         return call_refuse(call, call->refuse, call->refuse_why);
     return call->unread ? hand_over(call) : MHD_YES;
 }

@@ -108,7 +108,7 @@ static enum MHD_Result read_header(void *cls, enum MHD_ValueKind kind, const cha
 /*
  * Two readers that disagree about the end of a body disagree about where the next request begins.
  */
-static bool judge_framing(struct http_call *call, const struct headers *headers, bool old)
+static bool check_framing(struct http_call *call, const struct headers *headers, bool old)
 {
     const size_t *count = headers->count;
 
@@ -187,7 +187,7 @@ static bool headers_is_known(const char *host, const char *more)
 }
 
 /* A page in a browser sends Origin, and Host if a name was rebound to loopback. */
-static bool judge_sender(struct http_call *call, const struct headers *headers)
+static bool check_sender(struct http_call *call, const struct headers *headers)
 {
     const struct http_rules *rules = &call->http->rules;
 
@@ -222,7 +222,7 @@ static bool is_json(const char *type)
 }
 
 /* Runs before libmicrohttpd sends 100 Continue, so a client that asks first keeps its body. */
-static bool judge_body(struct http_call *call, const struct headers *headers)
+static bool check_body(struct http_call *call, const struct headers *headers)
 {
     const struct http_rules *rules = &call->http->rules;
     const char *length = headers->value[LENGTH];
@@ -247,7 +247,7 @@ static bool judge_body(struct http_call *call, const struct headers *headers)
 }
 
 /* The form first, then the sender: a body matters only if its sender may send one. */
-bool judge_headers(struct http_call *call, const char *version)
+bool check_headers(struct http_call *call, const char *version)
 {
     const bool old = strcmp(version, "HTTP/1.0") == 0;
     struct headers headers = {0};
@@ -258,6 +258,6 @@ bool judge_headers(struct http_call *call, const char *version)
     if (!old && strcmp(version, "HTTP/1.1") != 0)
         return headers_refuse(call, 505, "this server speaks HTTP/1.1");
     (void)MHD_get_connection_values(call->peer, MHD_HEADER_KIND, read_header, &headers);
-    return judge_framing(call, &headers, old) && judge_sender(call, &headers) &&
-           judge_body(call, &headers);
+    return check_framing(call, &headers, old) && check_sender(call, &headers) &&
+           check_body(call, &headers);
 }

@@ -109,7 +109,7 @@ struct http_call {
 struct http_tls {
     atomic_uint refs;
     gnutls_certificate_credentials_t credentials;
-    bool asks_client;
+    bool has_client_auth;
     int64_t ends_s; /* UTC: when the first certificate of the chain ends */
 };
 
@@ -228,7 +228,7 @@ void tls_unref(struct http_tls *tls); /* NULL is fine */
  */
 void tls_install(struct connection *connection, gnutls_session_t session);
 /* Records whose certificate was just verified. */
-void names_judge(struct connection *connection, gnutls_session_t session);
+void names_check(struct connection *connection, gnutls_session_t session);
 /* NULL: a name of the client is accepted, or none is required; else the reason. */
 const char *names_refuse(const struct connection *connection);
 uint64_t tls_files_print(const struct http_rules *rules);
@@ -255,7 +255,7 @@ void call_drop(struct http_call *call);
 void call_answer_all(struct http_server *http) REQUIRES(http->lock);
 
 /* For a request whose headers are complete: false sets call->refuse, or call->unread. */
-bool judge_headers(struct http_call *call, const char *version) MUST_USE;
+bool check_headers(struct http_call *call, const char *version) MUST_USE;
 
 /*
  * Is there memory for this many bytes, possibly by dropping another body? It is counted as the

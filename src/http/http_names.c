@@ -21,7 +21,7 @@ struct judged_names {
 };
 
 /* A name that contains a NUL is never accepted. */
-static void judge_name(struct judged_names *names, const char *kind, const char *name, size_t bytes)
+static void check_name(struct judged_names *names, const char *kind, const char *name, size_t bytes)
 {
     must(names->rules->admits != NULL && bytes <= NAME_BYTES);
     if (bytes == 0 || strlen(name) != bytes)
@@ -32,7 +32,7 @@ static void judge_name(struct judged_names *names, const char *kind, const char 
 }
 
 /* The name with this number. False: there is none; one that is too long is skipped. */
-static bool judge_common(struct judged_names *names, gnutls_x509_crt_t cert, unsigned number)
+static bool check_common(struct judged_names *names, gnutls_x509_crt_t cert, unsigned number)
 {
     char name[NAME_BYTES + 1] = "";
     size_t bytes = NAME_BYTES;
@@ -41,12 +41,12 @@ static bool judge_common(struct judged_names *names, gnutls_x509_crt_t cert, uns
 
     must(number < NAMES_MAX);
     if (rc == 0)
-        judge_name(names, "CN", name, bytes);
+        check_name(names, "CN", name, bytes);
     return rc == 0 || rc == GNUTLS_E_SHORT_MEMORY_BUFFER;
 }
 
 /* Other kinds of names (addresses, mail, URIs) are skipped: a client is named by its DNS names. */
-static bool judge_alternative(struct judged_names *names, gnutls_x509_crt_t cert, unsigned number)
+static bool check_alternative(struct judged_names *names, gnutls_x509_crt_t cert, unsigned number)
 {
     char name[NAME_BYTES + 1] = "";
     size_t bytes = NAME_BYTES;
@@ -54,7 +54,7 @@ static bool judge_alternative(struct judged_names *names, gnutls_x509_crt_t cert
 
     must(number < NAMES_MAX);
     if (rc == GNUTLS_SAN_DNSNAME)
-        judge_name(names, "DNS", name, bytes);
+        check_name(names, "DNS", name, bytes);
     return rc >= 0 || rc == GNUTLS_E_SHORT_MEMORY_BUFFER;
 }
 
@@ -68,9 +68,9 @@ static void judge_all(struct judged_names *names, gnutls_session_t session)
     must(chain != NULL && count > 0); /* it has been verified */
     must(gnutls_x509_crt_init(&cert) == 0);
     if (gnutls_x509_crt_import(cert, &chain[0], GNUTLS_X509_FMT_DER) == 0) {
-        for (unsigned i = 0; i < NAMES_MAX && judge_common(names, cert, i); i++)
+        for (unsigned i = 0; i < NAMES_MAX && check_common(names, cert, i); i++)
             continue;
-        for (unsigned i = 0; i < NAMES_MAX && judge_alternative(names, cert, i); i++)
+        for (unsigned i = 0; i < NAMES_MAX && check_alternative(names, cert, i); i++)
             continue;
     }
     gnutls_x509_crt_deinit(cert);
@@ -93,7 +93,7 @@ static char *why_not(struct strbuf *shown)
     return text;
 }
 
-void names_judge(struct connection *connection, gnutls_session_t session)
+void names_check(struct connection *connection, gnutls_session_t session)
 {
     struct judged_names names = {.rules = &connection->call.http->rules};
 
@@ -113,7 +113,7 @@ void names_judge(struct connection *connection, gnutls_session_t session)
 const char *names_refuse(const struct connection *connection)
 {
     must(connection->call.http != NULL);
-    if (connection->tls == NULL || !connection->tls->asks_client || connection->named)
+    if (connection->tls == NULL || !connection->tls->has_client_auth || connection->named)
         return NULL;
     return connection->nameless_why != NULL ? connection->nameless_why
                                             : "the client's certificate has not been checked";

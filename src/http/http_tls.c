@@ -65,7 +65,7 @@ static int load_ca(struct http_tls *tls, const char *file, struct err *err)
     gnutls_free(ca.data);
     if (found <= 0)
         return err_set(err, ERR_INVALID, "client CA %s holds no certificate in PEM form", file);
-    tls->asks_client = true;
+    tls->has_client_auth = true;
     must(tls->credentials != NULL);
     return 0;
 }
@@ -149,17 +149,17 @@ static int note_finished(gnutls_session_t session, unsigned type, unsigned when,
  * The certificate must be good for clients (extended key usage), not only be signed by the CA. The
  * names are judged here once, and not for each request.
  */
-static int judge_client(gnutls_session_t session)
+static int check_client(gnutls_session_t session)
 {
     static char client_purpose[] = GNUTLS_KP_TLS_WWW_CLIENT;
     gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
                                      .data = (unsigned char *)client_purpose};
     unsigned doubts = 0;
 
-    must(tls_behind(session)->tls->asks_client);
+    must(tls_behind(session)->tls->has_client_auth);
     if (gnutls_certificate_verify_peers(session, &purpose, 1, &doubts) == 0 && doubts == 0) {
         tls_behind(session)->verified = true;
-        names_judge(tls_behind(session), session);
+        names_check(tls_behind(session), session);
         return 0;
     }
     tls_behind(session)->doubted = true;
@@ -176,10 +176,10 @@ void tls_install(struct connection *connection, gnutls_session_t session)
     gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
                                        note_finished);
     must(gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, tls->credentials) == 0);
-    if (!tls->asks_client)
+    if (!tls->has_client_auth)
         return;
     gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
-    gnutls_session_set_verify_function(session, judge_client);
+    gnutls_session_set_verify_function(session, check_client);
 }
 
 /*

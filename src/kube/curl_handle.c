@@ -43,7 +43,7 @@ struct handles {
     struct makeup *now;            /* for the latest credentials; NULL: there were none yet */
     /* free handles, the one that was given back last first; at most SPARES_MAX */
     struct curl_handle *spare;
-    uint32_t spares;
+    uint32_t n_spare;
     int *socket; /* the sockets that libcurl has open */
     size_t sockets;
     size_t capacity;
@@ -328,9 +328,9 @@ static struct curl_handle *curl_handle_pick(struct handles *handles)
     struct curl_handle *handle = handles->spare;
 
     if (handle != NULL) {
-        must(handles->spares > 0);
+        must(handles->n_spare > 0);
         handles->spare = handle->next;
-        handles->spares--;
+        handles->n_spare--;
         handle->next = NULL;
         return handle;
     }
@@ -374,13 +374,13 @@ void handles_give(struct handles *handles, struct curl_handle *handle)
     must(handle->next == NULL);
     xfree(handle->first.data);
     handle->first.data = NULL;
-    if (handles->spares >= SPARES_MAX) {
+    if (handles->n_spare >= SPARES_MAX) {
         handle_free(handle);
         return;
     }
     handle->next = handles->spare;
     handles->spare = handle;
-    handles->spares++;
+    handles->n_spare++;
 }
 
 void handles_free(struct handles *handles)

@@ -30,8 +30,9 @@ struct kubeconfig_reading {
 };
 
 /* Records the first error only. at gives the line; NULL, or a node without a line, means line 1. */
-__attribute__((format(printf, 4, 5))) static void
-wrong(struct kubeconfig_reading *in, const struct doc *at, const char *key, const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void wrong(struct kubeconfig_reading *in,
+                                                        const struct document *at, const char *key,
+                                                        const char *fmt, ...)
 {
     struct strbuf text;
     va_list args;
@@ -62,11 +63,11 @@ static void set_where(struct kubeconfig_reading *in, const char *where)
  * An unknown key is a typing error, and the intended key is missing. The lists are those of
  * client-go's v1.Config; "extensions" may contain anything.
  */
-static void kube_config_check_keys(struct kubeconfig_reading *in, const struct doc *object,
+static void kube_config_check_keys(struct kubeconfig_reading *in, const struct document *object,
                                    const char *known)
 {
-    must(object->kind == DOC_OBJECT);
-    for (const struct doc *at = object->first; at != NULL && in->rc == 0; at = at->next) {
+    must(object->kind == DOCUMENT_OBJECT);
+    for (const struct document *at = object->first; at != NULL && in->rc == 0; at = at->next) {
         char padded[80];
         char key[64];
         (void)snprintf(key, sizeof key, "%.*s", TEXT_ARG(at->key)); /* cut is fine */
@@ -88,51 +89,53 @@ static const char user_keys[] =
     "as-uid as-groups as-user-extra username password auth-provider exec extensions ";
 
 /* NULL if absent or empty; a wrong type is an error. */
-static const char *get_string(struct kubeconfig_reading *in, const struct doc *object,
+static const char *get_string(struct kubeconfig_reading *in, const struct document *object,
                               const char *key)
 {
-    const struct doc *found = doc_get(object, key);
+    const struct document *found = document_get(object, key);
 
     if (found == NULL)
         return NULL;
-    if (found->kind != DOC_STRING) {
+    if (found->kind != DOCUMENT_STRING) {
         wrong(in, found, key, "expected a string, found %s; put it in quotes",
-              doc_kind_name(found->kind));
+              document_kind_name(found->kind));
         return NULL;
     }
-    if (doc_has_nul(found)) {
+    if (document_has_nul(found)) {
         wrong(in, found, key, "must not hold a NUL");
         return NULL;
     }
     return found->text.len > 0 ? found->text.at : NULL;
 }
 
-static char *copy_string(struct kubeconfig_reading *in, const struct doc *object, const char *key)
+static char *copy_string(struct kubeconfig_reading *in, const struct document *object,
+                         const char *key)
 {
     const char *text = get_string(in, object, key);
     return text != NULL ? xstrdup(text) : NULL;
 }
 
-static bool get_bool(struct kubeconfig_reading *in, const struct doc *object, const char *key)
+static bool get_bool(struct kubeconfig_reading *in, const struct document *object, const char *key)
 {
-    const struct doc *found = doc_get(object, key);
+    const struct document *found = document_get(object, key);
 
     if (found == NULL)
         return false;
-    if (found->kind != DOC_BOOL)
-        wrong(in, found, key, "expected true or false, found %s", doc_kind_name(found->kind));
+    if (found->kind != DOCUMENT_BOOL)
+        wrong(in, found, key, "expected true or false, found %s", document_kind_name(found->kind));
     return text_is(found->text, "true");
 }
 
 /* NULL both if it is absent and if its kind is wrong; in->rc tells them apart. */
-static const struct doc *get_kind(struct kubeconfig_reading *in, const struct doc *object,
-                                  const char *key, enum doc_kind kind)
+static const struct document *get_kind(struct kubeconfig_reading *in, const struct document *object,
+                                       const char *key, enum document_kind kind)
 {
-    const struct doc *found = doc_get(object, key);
+    const struct document *found = document_get(object, key);
 
     if (found == NULL || found->kind == kind)
         return found;
-    wrong(in, found, key, "expected %s, found %s", doc_kind_name(kind), doc_kind_name(found->kind));
+    wrong(in, found, key, "expected %s, found %s", document_kind_name(kind),
+          document_kind_name(found->kind));
     return NULL;
 }
 
@@ -140,26 +143,26 @@ static const struct doc *get_kind(struct kubeconfig_reading *in, const struct do
  * Finds {name: NAME, <key>: {...}} in the list and returns the object under key. Afterwards
  * in->where is its path, so the readers that follow need not know it.
  */
-static const struct doc *get_named(struct kubeconfig_reading *in, const struct doc *root,
-                                   const char *list, const char *name, const char *key)
+static const struct document *get_named(struct kubeconfig_reading *in, const struct document *root,
+                                        const char *list, const char *name, const char *key)
 {
     must(name != NULL);
-    const struct doc *entries = get_kind(in, root, list, DOC_ARRAY);
+    const struct document *entries = get_kind(in, root, list, DOCUMENT_ARRAY);
     unsigned index = 0;
 
-    for (const struct doc *at = entries != NULL ? entries->first : NULL; at != NULL;
+    for (const struct document *at = entries != NULL ? entries->first : NULL; at != NULL;
          at = at->next, index++) {
         char where[64];
         (void)snprintf(where, sizeof where, "%s[%u]", list, index); /* fits */
         set_where(in, where);
-        if (at->kind != DOC_OBJECT)
-            wrong(in, at, "", "expected an object, found %s", doc_kind_name(at->kind));
+        if (at->kind != DOCUMENT_OBJECT)
+            wrong(in, at, "", "expected an object, found %s", document_kind_name(at->kind));
         const char *its = get_string(in, at, "name");
         if (in->rc < 0)
             return NULL;
         if (its == NULL || strcmp(its, name) != 0)
             continue;
-        const struct doc *found = get_kind(in, at, key, DOC_OBJECT);
+        const struct document *found = get_kind(in, at, key, DOCUMENT_OBJECT);
         (void)snprintf(where, sizeof where, "%s[%u].%s", list, index, key); /* fits */
         set_where(in, where);
         if (found == NULL)
@@ -183,7 +186,7 @@ static char *resolve_path(const struct kubeconfig_reading *in, const char *path)
 }
 
 /* Inline bytes take precedence over a file, as in kubectl. */
-static void kube_config_read_source(struct kubeconfig_reading *in, const struct doc *object,
+static void kube_config_read_source(struct kubeconfig_reading *in, const struct document *object,
                                     const char *file_key, const char *data_key, struct source *out)
 {
     const char *data = get_string(in, object, data_key);
@@ -192,13 +195,13 @@ static void kube_config_read_source(struct kubeconfig_reading *in, const struct 
     if (data != NULL) {
         out->data = base64_decode(data, &out->len);
         if (out->data == NULL)
-            wrong(in, doc_get(object, data_key), data_key, "is not base64");
+            wrong(in, document_get(object, data_key), data_key, "is not base64");
     } else if (file != NULL) {
         out->file = resolve_path(in, file);
     }
 }
 
-static void read_cluster(struct kubeconfig_reading *in, const struct doc *cluster)
+static void read_cluster(struct kubeconfig_reading *in, const struct document *cluster)
 {
     struct kube_config *config = in->config;
 
@@ -216,11 +219,11 @@ static void read_cluster(struct kubeconfig_reading *in, const struct doc *cluste
     }
     char *server = config->server;
     if (strncmp(server, "https://", 8) != 0 && strncmp(server, "http://", 7) != 0)
-        wrong(in, doc_get(cluster, "server"), "server",
+        wrong(in, document_get(cluster, "server"), "server",
               "\"%s\": expected https://HOST:PORT or http://HOST:PORT", server);
     /* Paths are appended to it; a user in the address would be a second way to log in. */
     if (strpbrk(server, "?# \t\r\n") != NULL || strchr(server, '@') != NULL)
-        wrong(in, doc_get(cluster, "server"), "server",
+        wrong(in, document_get(cluster, "server"), "server",
               "\"%s\": expected an address without user, query or blanks", server);
     /* Every path begins with a slash of its own. */
     size_t len = strlen(server);
@@ -232,7 +235,7 @@ static void read_cluster(struct kubeconfig_reading *in, const struct doc *cluste
  * A kubeconfig may name several ways to log in. All are kept, and make_header() chooses; what this
  * program cannot do (auth-provider, exec, impersonation) is refused instead of ignored.
  */
-static void read_user(struct kubeconfig_reading *in, const struct doc *user)
+static void read_user(struct kubeconfig_reading *in, const struct document *user)
 {
     struct kube_config *config = in->config;
     const char *token = get_string(in, user, "token");
@@ -255,39 +258,40 @@ static void read_user(struct kubeconfig_reading *in, const struct doc *user)
         config->token.len = strlen(token);
     }
     if (token != NULL && strpbrk(token, "\r\n") != NULL)
-        wrong(in, doc_get(user, "token"), "token", "a line break inside");
+        wrong(in, document_get(user, "token"), "token", "a line break inside");
     config->username = copy_string(in, user, "username");
     config->password = copy_string(in, user, "password");
     if (config->username != NULL && config->password == NULL)
         config->password = xstrdup("");
-    if (doc_get(user, "auth-provider") != NULL)
-        wrong(in, doc_get(user, "auth-provider"), "auth-provider",
+    if (document_get(user, "auth-provider") != NULL)
+        wrong(in, document_get(user, "auth-provider"), "auth-provider",
               "was removed from Kubernetes in 1.26: use tokenFile or a client certificate");
-    if (doc_get(user, "exec") != NULL)
-        wrong(in, doc_get(user, "exec"), "exec",
+    if (document_get(user, "exec") != NULL)
+        wrong(in, document_get(user, "exec"), "exec",
               "credential plugins are not supported: run \"kubectl proxy\" and name the server "
               "http://127.0.0.1:8001 without a user, or use tokenFile or a client certificate");
-    if (doc_get(user, "as") != NULL)
-        wrong(in, doc_get(user, "as"), "as", "impersonation is not supported");
+    if (document_get(user, "as") != NULL)
+        wrong(in, document_get(user, "as"), "as", "impersonation is not supported");
 }
 
 /*
  * context NULL: current-context. Only the chosen context is read, so errors in others do not
  * matter. A context without a user is valid and sends no credentials.
  */
-static void read_root(struct kubeconfig_reading *in, const struct doc *root, const char *context)
+static void read_root(struct kubeconfig_reading *in, const struct document *root,
+                      const char *context)
 {
     kube_config_check_keys(in, root, root_keys);
     const char *kind = get_string(in, root, "kind");
     const char *current = context != NULL ? context : get_string(in, root, "current-context");
 
     if (kind != NULL && strcmp(kind, "Config") != 0)
-        wrong(in, doc_get(root, "kind"), "kind", "expected \"Config\", found \"%s\"", kind);
+        wrong(in, document_get(root, "kind"), "kind", "expected \"Config\", found \"%s\"", kind);
     if (current == NULL)
         wrong(in, root, "current-context", "is not set: name a context");
     if (in->rc < 0)
         return;
-    const struct doc *chosen = get_named(in, root, "contexts", current, "context");
+    const struct document *chosen = get_named(in, root, "contexts", current, "context");
     if (chosen != NULL)
         kube_config_check_keys(in, chosen, context_keys);
     const char *cluster = get_string(in, chosen, "cluster");
@@ -301,7 +305,7 @@ static void read_root(struct kubeconfig_reading *in, const struct doc *root, con
         xfree(in->config->namespace);
         in->config->namespace = xstrdup(namespace);
     }
-    const struct doc *found = get_named(in, root, "clusters", cluster, "cluster");
+    const struct document *found = get_named(in, root, "clusters", cluster, "cluster");
     if (found != NULL)
         read_cluster(in, found);
     if (user == NULL || in->rc < 0)
@@ -333,16 +337,16 @@ int kube_config_parse(struct text text, const char *file, const char *context,
     CLEANUP(xfreep) char *folder = folder_of(file);
     struct kubeconfig_reading in = {.file = file, .folder = folder, .config = config, .err = err};
     struct arena arena;
-    struct doc *documents;
+    struct document *documents;
 
     arena_init(&arena);
-    in.rc = doc_parse_yaml(text, &arena, &documents, err);
+    in.rc = document_parse_yaml(text, &arena, &documents, err);
     if (in.rc < 0)
         in.rc = err_wrap(err, "%s", file);
-    else if (documents->count != 1 || documents->first->kind != DOC_OBJECT)
+    else if (documents->count != 1 || documents->first->kind != DOCUMENT_OBJECT)
         in.rc = err_set(err, ERR_INVALID, "%s: expected one kubeconfig, found %s", file,
                         documents->count == 0   ? "nothing"
-                        : documents->count == 1 ? doc_kind_name(documents->first->kind)
+                        : documents->count == 1 ? document_kind_name(documents->first->kind)
                                                 : "several documents");
     else
         read_root(&in, documents->first, context);

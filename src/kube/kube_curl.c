@@ -58,7 +58,7 @@ struct curl_call {
     int64_t begun_ms;
     int64_t deadline_ms; /* 0: none */
     int64_t silence_ms;
-    int64_t heard_ms;
+    int64_t last_byte_ms;
     char *method;
     char *path;
     char *content_type;
@@ -82,10 +82,10 @@ struct curl_kube {
     struct handles *handles;
     struct chain chain[CALL_STATES];
     struct curl_call *done;
-    struct map by_id; /* calls that are not done */
-    int64_t look_ms;  /* no deadline is due before */
-    int64_t heard_ms; /* the last byte of any call */
-    unsigned inside;  /* nesting depth of curl's callbacks */
+    struct map by_id;     /* calls that are not done */
+    int64_t look_ms;      /* no deadline is due before */
+    int64_t last_byte_ms; /* the last byte of any call */
+    unsigned inside;      /* nesting depth of curl's callbacks */
     /* pieces, ever: poll() returns early when it has grown */
     uint64_t delivered;
     void *user;
@@ -155,8 +155,8 @@ static struct curl_call *curl_call_new(struct curl_kube *kube, const struct kube
     call->kube = kube;
     call->id = request->id;
     call->watch = strstr(request->path, "watch=") != NULL;
-    call->begun_ms = call->heard_ms = kube_curl_clock_now_ms();
-    call->deadline_ms = request->timeout_ms > 0 ? call->heard_ms + request->timeout_ms : 0;
+    call->begun_ms = call->last_byte_ms = kube_curl_clock_now_ms();
+    call->deadline_ms = request->timeout_ms > 0 ? call->last_byte_ms + request->timeout_ms : 0;
     call->silence_ms = request->silence_ms;
     call->method = xstrdup(request->method);
     call->path = xstrdup(request->path);
@@ -172,8 +172,8 @@ static int64_t limit_of(const struct curl_call *call)
 {
     int64_t limit_ms = call->deadline_ms != 0 ? call->deadline_ms : INT64_MAX;
 
-    if (call->silence_ms != 0 && call->heard_ms + call->silence_ms < limit_ms)
-        limit_ms = call->heard_ms + call->silence_ms;
+    if (call->silence_ms != 0 && call->last_byte_ms + call->silence_ms < limit_ms)
+        limit_ms = call->last_byte_ms + call->silence_ms;
     must(limit_ms > 0);
     return limit_ms;
 }
@@ -261,7 +261,8 @@ static void head_is_complete(struct curl_call *call)
     if (status < 200)
         return; /* for example 100 Continue: the final status follows */
     call->status = (int)status;
-    if (status == 401 && !call->retried && kube_auth_refuse(call->kube->config, call->heard_ms)) {
+    if (status == 401 && !call->retried &&
+        kube_auth_refuse(call->kube->config, call->last_byte_ms)) {
         call->swallow = true;
         return;
     }
@@ -275,7 +276,7 @@ static void kube_curl_heard(struct curl_call *call)
     const int64_t now_ms = kube_curl_clock_now_ms();
 
     must(!call->done || call->cancelled);
-    call->heard_ms = call->kube->heard_ms = now_ms;
+    call->last_byte_ms = call->kube->last_byte_ms = now_ms;
     call->nudged = false;
     if (!call->watch)
         look_by(call->kube, now_ms + STALL_MS);
@@ -488,7 +489,7 @@ static void cut_if_silent(struct curl_call *call)
     struct curl_kube *kube = call->kube;
 
     must(!call->done);
-    if (call->state == CALL_ACTIVE && kube->heard_ms <= call->begun_ms)
+    if (call->state == CALL_ACTIVE && kube->last_byte_ms <= call->begun_ms)
         handles_cut(kube->handles);
 }
 
@@ -503,7 +504,7 @@ static void kube_curl_expire(struct curl_call *call, int64_t now_ms)
                       call->kube->config->server);
     else
         (void)err_set(&err, ERR_TIMEOUT, "%s: not a byte for %lld ms", call->kube->config->server,
-                      (long long)(now_ms - call->heard_ms));
+                      (long long)(now_ms - call->last_byte_ms));
     cut_if_silent(call);
     kube_curl_fail(call, nothing_was_sent(call), &err);
 }
@@ -555,11 +556,11 @@ static void kube_curl_nudge(struct curl_call *stalled)
 static void look_for_stall(struct curl_call *call, int64_t now_ms)
 {
     must(!call->done);
-    if (may_stall(call) && now_ms >= call->heard_ms + STALL_MS)
+    if (may_stall(call) && now_ms >= call->last_byte_ms + STALL_MS)
         kube_curl_nudge(call);
     if (!may_stall(call))
         return;
-    const int64_t stalls_ms = call->heard_ms + STALL_MS;
+    const int64_t stalls_ms = call->last_byte_ms + STALL_MS;
     look_by(call->kube, stalls_ms > now_ms ? stalls_ms : now_ms + STALL_MS);
 }
 

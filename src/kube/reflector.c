@@ -382,7 +382,7 @@ static int list_item(void *user, struct text object, struct err *err)
     if (object.len > EVENT_BYTES_MAX)
         return err_set(err, ERR_TOO_LARGE, "an object of %zu bytes, more than %d", object.len,
                        EVENT_BYTES_MAX);
-    r->stats.heard_ms = listing->now_ms;
+    r->stats.last_seen_ms = listing->now_ms;
     return r->sink.listed(r->sink.user, object, err);
 }
 
@@ -398,7 +398,7 @@ static void list_is_complete(struct reflector *r, int64_t now_ms)
     r->phase = PHASE_WATCH;
     r->bad_line = false;
     r->stats.synced = true;
-    r->stats.heard_ms = now_ms;
+    r->stats.last_seen_ms = now_ms;
     r->due_ms = now_ms;
     r->sink.list_end(r->sink.user, r->list_rv);
 }
@@ -576,7 +576,7 @@ static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
     r->gone = false;
     r->watch_events++;
     r->stats.events++;
-    r->stats.heard_ms = now_ms;
+    r->stats.last_seen_ms = now_ms;
     /* Something happened to an unknown object: only a list can show to which. */
     if (give_event(r, &event, &err) < 0)
         reflector_relist(r, now_ms, &err);
@@ -729,7 +729,7 @@ bool reflector_answer(struct reflector *r, int64_t now_ms, const struct kube_ans
         r->retry_after_s = answer->retry_after_s;
         r->last_byte_ms = now_ms;
         if (r->status == 200)
-            r->stats.heard_ms = now_ms;
+            r->stats.last_seen_ms = now_ms;
         break;
     case KUBE_DATA:
         on_data(r, answer->data, now_ms);

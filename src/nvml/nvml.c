@@ -1,7 +1,7 @@
 /*
  * The watcher thread and what it shares with the readers. One lock guards the latest reading and
- * the commands; it is never held while NVML is called. The library, the event set, and the roster
- * belong to the watcher.
+ * the commands; it is never held while NVML is called. The library, the event set, and the device
+ * list belong to the watcher.
  */
 #include "milligpu/nvml/nvml.h"
 
@@ -13,7 +13,7 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/mutex.h"
 
-#include "nvml_roster.h"
+#include "nvml_devices.h"
 
 enum {
     SLICE_MS = 100,      /* of a wait: for so long, stop and commands wait for us */
@@ -32,7 +32,7 @@ struct held {
     struct gpu_process process[];
 };
 
-enum nvml_command_kind { FORGIVE, LIMIT_MEMORY };
+enum nvml_command_kind { CLEAR_FAULT, LIMIT_MEMORY };
 enum command_state { WAITING, RUNNING, ENDED };
 
 struct nvml_command {
@@ -71,7 +71,7 @@ struct nvml {
     struct abi_event_set *set;
     bool has_events;
     uint64_t loads;
-    struct nvml_roster roster;
+    struct nvml_devices devices;
     int64_t reload_at_ms; /* if a GPU is lost; 0: none is */
 };
 
@@ -186,13 +186,13 @@ const struct gpu_reading *nvml_latest(struct nvml *nvml)
 
 static void publish(struct nvml *nvml, enum nvml_status status, const char *problem)
 {
-    const struct nvml_roster *roster = &nvml->roster;
-    struct held *held = held_new(roster->processes);
+    const struct nvml_devices *devices = &nvml->devices;
+    struct held *held = held_new(devices->processes);
     struct gpu_reading *reading = &held->reading;
 
-    nvml_roster_write(roster, reading);
-    if (roster->processes > 0)
-        memcpy(held->process, roster->process, roster->processes * sizeof held->process[0]);
+    nvml_devices_write(devices, reading);
+    if (devices->processes > 0)
+        memcpy(held->process, devices->process, devices->processes * sizeof held->process[0]);
     reading->status = status;
     (void)snprintf(reading->problem, sizeof reading->problem, "%s", problem);
     reading->has_events = nvml->has_events;
@@ -297,7 +297,7 @@ static int read_back(const struct nvml *nvml, struct abi_device *device,
 
 static int limit_memory(struct nvml *nvml, struct nvml_command *command, struct err *err)
 {
-    const struct nvml_record *record = nvml_roster_find(&nvml->roster, command->uuid);
+    const struct nvml_record *record = nvml_devices_find(&nvml->devices, command->uuid);
 
     if (nvml->has_let_go)
         return err_set(err, ERR_UNAVAILABLE, RELEASED);
@@ -307,7 +307,7 @@ static int limit_memory(struct nvml *nvml, struct nvml_command *command, struct 
         command->end = NVML_LIMIT_ABSENT;
         return err_set(err, ERR_NOT_FOUND,
                        "the NVIDIA driver %s has no memory limits; R615 and later have",
-                       nvml->roster.driver);
+                       nvml->devices.driver);
     }
     struct abi_memory_limits limits = {.cgroup = command->cgroup,
                                        .soft_bytes = command->soft_bytes,
@@ -331,7 +331,7 @@ static bool run_commands(struct nvml *nvml)
         if (command->kind == LIMIT_MEMORY)
             command->rc = limit_memory(nvml, command, &command->err);
         else
-            again = nvml_roster_forgive(&nvml->roster, command->uuid) || again;
+            again = nvml_devices_forgive(&nvml->devices, command->uuid) || again;
         command_end(nvml, command);
     }
     return again;
@@ -364,12 +364,12 @@ static bool has_uuid(const struct gpu_reading *reading, const char *uuid)
     return false;
 }
 
-int nvml_forgive(struct nvml *nvml, const char *uuid, struct err *err)
+int nvml_clear_fault(struct nvml *nvml, const char *uuid, struct err *err)
 {
     mutex_lock(&nvml->lock);
     int rc = 0;
     if (has_uuid(&nvml->latest->reading, uuid)) {
-        struct nvml_command *command = command_new(FORGIVE, uuid);
+        struct nvml_command *command = command_new(CLEAR_FAULT, uuid);
         rc = command_put(nvml, command, err);
         if (rc < 0)
             command_free(command);
@@ -474,8 +474,8 @@ static void unload(struct nvml *nvml)
         (void)nvml->nvml.EventSetFree(nvml->set); /* there is nothing to do about a failure */
     nvml->set = NULL;
     nvml->has_events = false;
-    for (uint32_t i = 0; i < nvml->roster.gpus; i++)
-        nvml->roster.record[i].is_registered = false;
+    for (uint32_t i = 0; i < nvml->devices.gpus; i++)
+        nvml->devices.record[i].is_registered = false;
     nvml_library_close(&nvml->nvml);
 }
 
@@ -494,8 +494,8 @@ static void open_events(struct nvml *nvml)
 static void register_events(struct nvml *nvml)
 {
     nvml->has_events = nvml->set != NULL;
-    for (uint32_t i = 0; nvml->set != NULL && i < nvml->roster.gpus; i++) {
-        struct nvml_record *record = &nvml->roster.record[i];
+    for (uint32_t i = 0; nvml->set != NULL && i < nvml->devices.gpus; i++) {
+        struct nvml_record *record = &nvml->devices.record[i];
         if (record->presence != PRESENT || record->is_registered)
             continue;
         int code = nvml->nvml.DeviceRegisterEvents(
@@ -521,10 +521,10 @@ static int load_and_read(struct nvml *nvml, struct err *err)
         nvml->loads++;
         open_events(nvml);
     }
-    if (nvml_roster_round(&nvml->roster, &nvml->nvml, now, err) < 0)
+    if (nvml_devices_round(&nvml->devices, &nvml->nvml, now, err) < 0)
         return err_same(err);
     register_events(nvml);
-    if (!nvml_roster_misses_any(&nvml->roster))
+    if (!nvml_devices_misses_any(&nvml->devices))
         nvml->reload_at_ms = 0;
     else if (nvml->reload_at_ms == 0)
         nvml->reload_at_ms = now.ms + RETRIES_LOST * nvml->settings.retry_ms;
@@ -545,7 +545,7 @@ static int64_t read_once(struct nvml *nvml)
         publish(nvml, NVML_READY, "");
         return nvml->settings.every_ms;
     }
-    nvml_roster_no_driver(&nvml->roster, err.text, clocks(nvml));
+    nvml_devices_no_driver(&nvml->devices, err.text, clocks(nvml));
     publish(nvml, NVML_NO_DRIVER, err.text);
     return nvml->settings.retry_ms;
 }
@@ -558,7 +558,7 @@ static int64_t let_go(struct nvml *nvml)
     nvml->has_let_go = true;
     if (is_stopping(nvml)) /* as in read_once(): it may have hung */
         return 0;
-    nvml_roster_let_go(&nvml->roster);
+    nvml_devices_let_go(&nvml->devices);
     publish(nvml, NVML_RELEASED, RELEASED);
     return nvml->settings.every_ms;
 }
@@ -581,15 +581,15 @@ static bool take_event(struct nvml *nvml, struct abi_event *event)
     char uuid[ABI_TEXT_BYTES];
     bool is_known = false;
 
-    for (uint32_t i = 0; i < nvml->roster.gpus; i++)
-        is_known = is_known || nvml->roster.record[i].device == event->device;
+    for (uint32_t i = 0; i < nvml->devices.gpus; i++)
+        is_known = is_known || nvml->devices.record[i].device == event->device;
     if (!is_known) {
         if (event->device != NULL &&
             nvml->nvml.DeviceGetUUID(event->device, uuid, sizeof uuid) == NVML_SUCCESS)
             return false;
         event->device = NULL;
     }
-    nvml_roster_event(&nvml->roster, event, clocks(nvml));
+    nvml_devices_event(&nvml->devices, event, clocks(nvml));
     return (event->type & ABI_EVENT_DOUBLE_BIT_ECC) != 0 || nvml_xid_is_critical(event->data);
 }
 
@@ -637,7 +637,7 @@ static void nvml_destroy(struct nvml *nvml)
     must(nvml->first == NULL);
     held_drop(nvml->latest);
     held_drop(nvml->silent);
-    nvml_roster_done(&nvml->roster);
+    nvml_devices_done(&nvml->devices);
     condvar_done(&nvml->changed);
     mutex_done(&nvml->lock);
     xfree(nvml->library_name);
@@ -683,7 +683,7 @@ struct nvml *nvml_open(const struct nvml_settings *settings, struct err *err)
     nvml->settings.library = NULL; /* borrowed */
     nvml->library_name = xstrdup(settings->library);
     nvml->is_released = settings->is_released;
-    nvml_roster_init(&nvml->roster, settings->quiet_ms);
+    nvml_devices_init(&nvml->devices, settings->quiet_ms);
     init_shared(nvml);
     nvml->latest = held_new(0);
     nvml->latest->reading.taken_ms = clocks(nvml).ms;

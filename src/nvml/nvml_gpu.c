@@ -100,13 +100,13 @@ static void read_meters(const struct nvml_library *nvml, struct nvml_record *rec
     nvml_health_ecc(record, not_corrected, now);
 }
 
-static void add_process(struct nvml_roster *roster, const struct abi_process *from, bool is_mps)
+static void add_process(struct nvml_devices *devices, const struct abi_process *from, bool is_mps)
 {
     const bool is_known = from->used_bytes != UINT64_MAX;
 
-    roster->process = xgrow(roster->process, roster->processes, &roster->process_capacity,
-                            sizeof *roster->process);
-    roster->process[roster->processes++] =
+    devices->process = xgrow(devices->process, devices->processes, &devices->process_capacity,
+                             sizeof *devices->process);
+    devices->process[devices->processes++] =
         (struct gpu_process){.pid = from->pid,
                              .mib = is_known ? mib_of(from->used_bytes) : 0,
                              .is_known = is_known,
@@ -116,29 +116,29 @@ static void add_process(struct nvml_roster *roster, const struct abi_process *fr
 
 typedef int read_processes(struct abi_device *device, unsigned *count, struct abi_process *process);
 
-static void read_some_processes(struct nvml_roster *roster, struct nvml_record *record,
+static void read_some_processes(struct nvml_devices *devices, struct nvml_record *record,
                                 read_processes *read, bool is_mps)
 {
     unsigned count = NVML_PROCESSES_MAX;
 
     if (read == NULL)
         return;
-    const int code = read(record->device, &count, roster->scratch);
+    const int code = read(record->device, &count, devices->scratch);
     if (code == NVML_INSUFFICIENT_SIZE) {
         record->state.known |= GPU_KNOWS_PROCESSES;
         record->state.processes_left_out += count;
     } else if (answers(record, code)) {
         record->state.known |= GPU_KNOWS_PROCESSES;
         for (unsigned i = 0; i < count && i < NVML_PROCESSES_MAX; i++)
-            add_process(roster, &roster->scratch[i], is_mps);
+            add_process(devices, &devices->scratch[i], is_mps);
     }
 }
 
 /* It may also be in the list of the other processes. */
-static bool is_client_of_mps(const struct nvml_roster *roster, uint32_t from, uint32_t pid)
+static bool is_client_of_mps(const struct nvml_devices *devices, uint32_t from, uint32_t pid)
 {
-    for (uint32_t i = from; i < roster->processes; i++)
-        if (roster->process[i].pid == pid && roster->process[i].is_mps)
+    for (uint32_t i = from; i < devices->processes; i++)
+        if (devices->process[i].pid == pid && devices->process[i].is_mps)
             return true;
     return false;
 }
@@ -165,7 +165,7 @@ static int32_t sm_milli_of(const struct abi_utilization *sample, unsigned count,
  * The mean of what is new, rounded up: a GPU that was hardly used has one milli. GPU_MILLI if the
  * driver does not tell, or tells nonsense.
  */
-static uint32_t read_busy(struct nvml_roster *roster, const struct nvml_library *nvml,
+static uint32_t read_busy(struct nvml_devices *devices, const struct nvml_library *nvml,
                           struct nvml_record *record, struct nvml_now now)
 {
     unsigned count = NVML_SAMPLES_MAX;
@@ -177,12 +177,12 @@ static uint32_t read_busy(struct nvml_roster *roster, const struct nvml_library 
         record->busy_us = 0; /* as in read_utilization() */
     if (nvml->DeviceGetSamples == NULL ||
         !answers(record, nvml->DeviceGetSamples(record->device, ABI_SAMPLES_GPU, record->busy_us,
-                                                &type, &count, roster->busy)) ||
+                                                &type, &count, devices->busy)) ||
         type != ABI_VALUE_U32 || count > NVML_SAMPLES_MAX)
         return GPU_MILLI;
     const uint64_t since_us = record->busy_us;
     for (unsigned i = 0; i < count; i++) {
-        const struct abi_sample *sample = &roster->busy[i];
+        const struct abi_sample *sample = &devices->busy[i];
         if (sample->time_us <= since_us || sample->value.u32 > 100)
             continue;
         percent += sample->value.u32;
@@ -229,7 +229,7 @@ static void share_busy(struct gpu_process *process, uint32_t processes, uint32_t
  * The time is the wall clock's: if that went back, nothing would be newer than the newest sample
  * until it is there again.
  */
-static void read_utilization(struct nvml_roster *roster, const struct nvml_library *nvml,
+static void read_utilization(struct nvml_devices *devices, const struct nvml_library *nvml,
                              struct nvml_record *record, struct nvml_now now)
 {
     const struct gpu_state *gpu = &record->state;
@@ -237,55 +237,55 @@ static void read_utilization(struct nvml_roster *roster, const struct nvml_libra
 
     if (now.wall_ms >= 0 && record->sampled_us / 1000 > (uint64_t)now.wall_ms)
         record->sampled_us = 0; /* all samples that there are */
-    if (nvml->DeviceGetProcessUtilization == NULL || roster->processes == gpu->process ||
-        !answers(record, nvml->DeviceGetProcessUtilization(record->device, roster->samples, &count,
+    if (nvml->DeviceGetProcessUtilization == NULL || devices->processes == gpu->process ||
+        !answers(record, nvml->DeviceGetProcessUtilization(record->device, devices->samples, &count,
                                                            record->sampled_us)) ||
         count == 0 || count > NVML_PROCESSES_MAX)
         return;
     for (unsigned i = 0; i < count; i++)
-        if (roster->samples[i].time_us > record->sampled_us)
-            record->sampled_us = roster->samples[i].time_us;
-    for (uint32_t i = gpu->process; i < roster->processes; i++) {
-        struct gpu_process *process = &roster->process[i];
-        const bool is_client = is_client_of_mps(roster, gpu->process, process->pid);
-        process->sm_milli = sm_milli_of(roster->samples, count, process->pid, is_client ? -1 : 0);
+        if (devices->samples[i].time_us > record->sampled_us)
+            record->sampled_us = devices->samples[i].time_us;
+    for (uint32_t i = gpu->process; i < devices->processes; i++) {
+        struct gpu_process *process = &devices->process[i];
+        const bool is_client = is_client_of_mps(devices, gpu->process, process->pid);
+        process->sm_milli = sm_milli_of(devices->samples, count, process->pid, is_client ? -1 : 0);
     }
-    share_busy(&roster->process[gpu->process], roster->processes - gpu->process,
-               read_busy(roster, nvml, record, now));
+    share_busy(&devices->process[gpu->process], devices->processes - gpu->process,
+               read_busy(devices, nvml, record, now));
 }
 
-void nvml_gpu_read(struct nvml_roster *roster, const struct nvml_library *nvml,
+void nvml_gpu_read(struct nvml_devices *devices, const struct nvml_library *nvml,
                    struct nvml_record *record, struct nvml_now now)
 {
     must(record->device != NULL);
 
     struct gpu_state *gpu = &record->state;
-    gpu->process = roster->processes;
+    gpu->process = devices->processes;
     read_identity(nvml, record);
     read_memory(nvml, record);
     read_meters(nvml, record, now);
-    read_some_processes(roster, record, nvml->DeviceGetComputeRunningProcesses_v3, false);
-    read_some_processes(roster, record, nvml->DeviceGetMPSComputeRunningProcesses_v3, true);
-    read_utilization(roster, nvml, record, now);
-    gpu->processes = roster->processes - gpu->process;
+    read_some_processes(devices, record, nvml->DeviceGetComputeRunningProcesses_v3, false);
+    read_some_processes(devices, record, nvml->DeviceGetMPSComputeRunningProcesses_v3, true);
+    read_utilization(devices, nvml, record, now);
+    gpu->processes = devices->processes - gpu->process;
 }
 
 /* Bit i: the bus id is that of record i. Case differs between versions of NVML. */
-static uint64_t gpus_at(const struct nvml_roster *roster, const struct abi_pci *pci)
+static uint64_t gpus_at(const struct nvml_devices *devices, const struct abi_pci *pci)
 {
-    char bus_id[sizeof roster->record[0].state.bus_id];
+    char bus_id[sizeof devices->record[0].state.bus_id];
 
     nvml_text(bus_id, sizeof bus_id, pci->bus_id, sizeof pci->bus_id);
     if (bus_id[0] == '\0')
         return 0;
-    for (uint32_t i = 0; i < roster->gpus; i++)
-        if (roster->record[i].presence != MISSING &&
-            strcasecmp(roster->record[i].state.bus_id, bus_id) == 0)
+    for (uint32_t i = 0; i < devices->gpus; i++)
+        if (devices->record[i].presence != MISSING &&
+            strcasecmp(devices->record[i].state.bus_id, bus_id) == 0)
             return UINT64_C(1) << i;
     return 0;
 }
 
-static uint64_t read_links(const struct nvml_roster *roster, const struct nvml_library *nvml,
+static uint64_t read_links(const struct nvml_devices *devices, const struct nvml_library *nvml,
                            struct nvml_record *record)
 {
     uint64_t peers = 0;
@@ -305,29 +305,29 @@ static uint64_t read_links(const struct nvml_roster *roster, const struct nvml_l
             record->has_links_to_switch = true;
         else if (nvml->DeviceGetNvLinkRemotePciInfo_v2 != NULL &&
                  answers(record, nvml->DeviceGetNvLinkRemotePciInfo_v2(record->device, link, &pci)))
-            peers |= gpus_at(roster, &pci);
+            peers |= gpus_at(devices, &pci);
     }
     return peers;
 }
 
-void nvml_gpu_link(struct nvml_roster *roster, const struct nvml_library *nvml)
+void nvml_gpu_link(struct nvml_devices *devices, const struct nvml_library *nvml)
 {
     uint64_t switched = 0;
 
     if (nvml->DeviceGetNvLinkState == NULL)
         return;
-    for (uint32_t i = 0; i < roster->gpus; i++) {
-        struct nvml_record *record = &roster->record[i];
+    for (uint32_t i = 0; i < devices->gpus; i++) {
+        struct nvml_record *record = &devices->record[i];
         if (record->presence != PRESENT)
             continue; /* its links stay as last seen */
         record->has_links_to_switch = false;
-        record->state.peers = read_links(roster, nvml, record);
+        record->state.peers = read_links(devices, nvml, record);
     }
-    for (uint32_t i = 0; i < roster->gpus; i++)
-        if (roster->record[i].has_links_to_switch)
+    for (uint32_t i = 0; i < devices->gpus; i++)
+        if (devices->record[i].has_links_to_switch)
             switched |= UINT64_C(1) << i;
-    for (uint32_t i = 0; i < roster->gpus; i++) {
-        struct gpu_state *gpu = &roster->record[i].state;
+    for (uint32_t i = 0; i < devices->gpus; i++) {
+        struct gpu_state *gpu = &devices->record[i].state;
         if ((switched >> i & 1) != 0)
             gpu->peers |= switched;
         gpu->peers &= ~(UINT64_C(1) << i);

@@ -79,12 +79,12 @@ void nvml_health_ecc(struct nvml_record *record, uint64_t uncorrected, struct nv
     record->ecc = uncorrected;
 }
 
-void nvml_health_forgive(struct nvml_record *record)
+void nvml_health_clear_fault(struct nvml_record *record)
 {
     record->sick = GPU_HEALTHY;
 }
 
-static void judge_present(struct nvml_record *record, int64_t wall_ms)
+static void check_present(struct nvml_record *record, int64_t wall_ms)
 {
     char reason[NVML_REASON_MAX];
 
@@ -104,7 +104,7 @@ static void judge_present(struct nvml_record *record, int64_t wall_ms)
     }
 }
 
-void nvml_health_judge(struct nvml_record *record, int64_t quiet_ms, struct nvml_now now)
+void nvml_health_check(struct nvml_record *record, int64_t quiet_ms, struct nvml_now now)
 {
     if (record->sick != GPU_HEALTHY && now.ms - record->sick_ms >= quiet_ms)
         record->sick = GPU_HEALTHY;
@@ -121,7 +121,7 @@ void nvml_health_judge(struct nvml_record *record, int64_t quiet_ms, struct nvml
                         now.wall_ms);
         return;
     case PRESENT:
-        judge_present(record, now.wall_ms);
+        check_present(record, now.wall_ms);
         return;
     }
     must_not_reach("presence is one of the above");

@@ -10,9 +10,9 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/spine/policy_reload.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/usage/usage_book.h"
+#include "milligpu/usage/usage_table.h"
 #include "milligpu/waiting/hints.h"
-#include "milligpu/webhook/judges.h"
+#include "milligpu/webhook/score_caches.h"
 
 #include "milligpu_version.h"
 #include "namespace_metrics.h"
@@ -118,8 +118,8 @@ static void add_measured(const struct measured *measured, const struct node *nod
 {
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
-        for (uint32_t k = 0; k < allocation->is.shares; k++) {
-            const struct share *share = &allocation->is.share[k];
+        for (uint32_t k = 0; k < allocation->facts.shares; k++) {
+            const struct share *share = &allocation->facts.share[k];
             const struct measured_share *is = measured_find(measured, node, allocation, share);
             if (is == NULL || is->milli <= 0 || !measured_is_fresh(is, now_ms))
                 continue;
@@ -142,7 +142,7 @@ static void put_measured(struct strbuf *out, const struct app *app, const struct
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
         CLEANUP(measured_unrefp)
         const struct measured *measured =
-            usage_book_measured(app->usage_book, atom_text(node->name));
+            usage_table_measured(app->usage_table, atom_text(node->name));
         if (measured != NULL)
             add_measured(measured, node, now_ms, models, milli);
     }
@@ -155,7 +155,7 @@ static void set_usage(const struct app *app)
 {
     struct usage_totals totals;
 
-    usage_book_totals(app->usage_book, app->clock.wall_ms(app->clock.ctx), &totals);
+    usage_table_totals(app->usage_table, app->clock.wall_ms(app->clock.ctx), &totals);
     metric_set(M_REPORTING_NODES, NULL, totals.reporting);
     metric_set(M_MEASURED_SHARES, NULL, totals.shares);
 }
@@ -175,12 +175,12 @@ static void set_table_bytes(const struct app *app)
     const struct hints_bytes hints = hints_bytes(app->hints);
     const struct pod_cache_bytes pods = pod_cache_bytes(app->pod_cache);
 
-    must(hints.askers <= INT64_MAX);
-    metric_set(M_TABLE_BYTES, LABEL_VALUES("askers"), (int64_t)hints.askers);
-    metric_set(M_TABLE_BYTES, LABEL_VALUES("wishes"), (int64_t)hints.wishes);
+    must(hints.waiting_pods <= INT64_MAX);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("askers"), (int64_t)hints.waiting_pods);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("wishes"), (int64_t)hints.request_classes);
     metric_set(M_TABLE_BYTES, LABEL_VALUES("refusals"), (int64_t)hints.refusals);
     metric_set(M_TABLE_BYTES, LABEL_VALUES("requests"), (int64_t)pods.requests);
-    metric_set(M_TABLE_BYTES, LABEL_VALUES("told"), (int64_t)pods.told);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("told"), (int64_t)pods.seen);
     metric_set(M_TABLE_BYTES, LABEL_VALUES("demands"), (int64_t)pods.demands);
     metric_set(M_TABLE_BYTES, LABEL_VALUES("contexts"), (int64_t)pods.contexts);
     metric_set(M_TABLE_BYTES, LABEL_VALUES("names"), (int64_t)atomic_load(&app->names_bytes));
@@ -215,13 +215,13 @@ static void set_gauges(const struct app *app)
     set_table_bytes(app);
     set_ledger_bytes(app);
     set_usage(app);
-    metric_set(M_JUDGE_BYTES, NULL, (int64_t)judges_bytes(app->judges));
+    metric_set(M_JUDGE_BYTES, NULL, (int64_t)score_caches_bytes(app->score_caches));
     metric_set(M_READY, NULL, app_ready(app, NULL) && !atomic_load(&app->draining));
     metric_set(M_SAFE_MODE, NULL, atomic_load(&app->health.safe_mode));
     if (atomic_load(&app->health.safe_mode))
         metric_set(M_SAFE_MODE_INFO, LABEL_VALUES(safe_mode_word(app)), 1);
-    set_age(app, "nodes", atomic_load(&app->watch.nodes_heard_ms));
-    set_age(app, "pods", atomic_load(&app->watch.pods_heard_ms));
+    set_age(app, "nodes", atomic_load(&app->watch.nodes_seen_ms));
+    set_age(app, "pods", atomic_load(&app->watch.pods_seen_ms));
     metric_set(M_BUILD_INFO, LABEL_VALUES(MILLIGPU_VERSION, MILLIGPU_COMMIT), 1);
 }
 
@@ -232,16 +232,16 @@ static const char *policy_label(const struct rulebook *book)
     return strpbrk(book->name, "/.") != NULL ? "file" : book->name;
 }
 
-static void set_policy(const struct app *app, const struct outlook *outlook)
+static void set_policy(const struct app *app, const struct policy_context *context)
 {
     char failed[ERR_TEXT_MAX];
     int64_t since_ms;
     int64_t holding = 0;
 
-    must(outlook->rulebook != NULL);
-    for (uint32_t i = 0; i < outlook->rulebook->rules; i++)
-        holding += (outlook->holding & one_rule(i)) != 0;
-    metric_set(M_POLICY_RULES, NULL, outlook->rulebook->rules);
+    must(context->rulebook != NULL);
+    for (uint32_t i = 0; i < context->rulebook->rules; i++)
+        holding += (context->holding & one_rule(i)) != 0;
+    metric_set(M_POLICY_RULES, NULL, context->rulebook->rules);
     metric_set(M_POLICY_HOLDING, NULL, holding);
     metric_set(M_POLICY_FAILED, NULL, policy_reload_failed(app->policy_reload, failed, &since_ms));
 }
@@ -255,14 +255,14 @@ void metrics_page(struct app *app, struct strbuf *out, enum metric_format format
     if (snapshot != NULL) {
         must(snapshot->generation <= INT64_MAX);
         metric_set(M_GENERATION, NULL, (int64_t)snapshot->generation);
-        set_policy(app, snapshot->outlook);
+        set_policy(app, snapshot->context);
         amounts_by_model(snapshot, &models);
     }
     waiting_metrics_set(app->hints, app->clock.wall_ms(app->clock.ctx), &models);
     metric_expose(out, milligpud_metrics, format);
     if (snapshot != NULL) {
         metric_head(out, M_POLICY_INFO, format);
-        metric_sample(out, M_POLICY_INFO, LABEL_VALUES(policy_label(snapshot->outlook->rulebook)),
+        metric_sample(out, M_POLICY_INFO, LABEL_VALUES(policy_label(snapshot->context->rulebook)),
                       1);
     }
     metrics_page_put_models(out, &models, format);

@@ -48,7 +48,7 @@ static void add_up(struct namespace_sums *sums, const struct snapshot *snapshot)
             for (uint32_t k = 0; k < allocation->charges; k++)
                 milli += allocation->charge[k].milli;
             if (milli > 0) /* a pod of whole GPUs of the other resource has no charge */
-                namespace_sum_of(sums, allocation->is.namespace)->milli += milli;
+                namespace_sum_of(sums, allocation->facts.namespace)->milli += milli;
         }
 }
 

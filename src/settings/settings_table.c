@@ -113,7 +113,7 @@ static int table_wrong(const struct setting_text *in, const char *right)
 }
 
 /* One line of plain text, because --print-config must write a file that loads again. */
-static int judge_text(const struct setting_text *in)
+static int check_text(const struct setting_text *in)
 {
     CLEANUP(strbuf_done) struct strbuf json;
 
@@ -133,7 +133,7 @@ static int judge_text(const struct setting_text *in)
 /*
  * Digits only: strtoul() would take blanks, a sign and 0x. The loop stops before it can overflow.
  */
-static int judge_number(const struct setting_text *in, uint32_t *out)
+static int check_number(const struct setting_text *in, uint32_t *out)
 {
     const struct setting_info *info = in->info;
     char right[100];
@@ -156,7 +156,7 @@ static int judge_number(const struct setting_text *in, uint32_t *out)
 }
 
 /* Not yes, on or 1: variables and flags have no YAML reader, and all sources must agree. */
-static int judge_bool(const struct setting_text *in, bool *out)
+static int check_bool(const struct setting_text *in, bool *out)
 {
     must(in->info->type == SETTING_TYPE_BOOL);
     if (strcmp(in->text, "true") != 0 && strcmp(in->text, "false") != 0)
@@ -166,7 +166,7 @@ static int judge_bool(const struct setting_text *in, bool *out)
 }
 
 /* unit holds the words, with one blank between them. */
-static int judge_choice(const struct setting_text *in)
+static int check_choice(const struct setting_text *in)
 {
     struct text rest = text_of(in->info->unit);
     struct text word;
@@ -182,7 +182,7 @@ static int judge_choice(const struct setting_text *in)
 }
 
 /* Empty means off; whether this listener may be off is for check_listeners(). */
-static int judge_address(const struct setting_text *in)
+static int check_address(const struct setting_text *in)
 {
     must(in->err != NULL);
     if (in->text[0] == '\0' || http_address_check(in->text, in->err) == 0)
@@ -194,21 +194,21 @@ static int judge_address(const struct setting_text *in)
  * Checks a text and stores its value in the program's struct; a failure leaves the old value.
  * A text is stored as the slot's pointer, so the slot must keep it.
  */
-static int table_judge(const struct setting_text *in, void *values)
+static int table_check(const struct setting_text *in, void *values)
 {
     const struct setting_info *info = in->info;
     void *value = (char *)values + info->offset;
-    int rc = judge_text(in);
+    int rc = check_text(in);
 
     must(in->text != NULL);
     if (rc == 0 && info->type == SETTING_TYPE_NUMBER)
-        return judge_number(in, value);
+        return check_number(in, value);
     if (rc == 0 && info->type == SETTING_TYPE_BOOL)
-        return judge_bool(in, value);
+        return check_bool(in, value);
     if (rc == 0 && info->type == SETTING_TYPE_CHOICE)
-        rc = judge_choice(in);
+        rc = check_choice(in);
     if (rc == 0 && info->type == SETTING_TYPE_ADDRESS)
-        rc = judge_address(in);
+        rc = check_address(in);
     if (rc == 0)
         *(const char **)value = in->text;
     return rc;
@@ -229,7 +229,7 @@ int setting_put(struct settings_set *set, const struct setting_info *info,
 
     must(slot->text == NULL || source >= slot->source);
     /* values keeps a pointer to the copy. If the check fails, it still points to the old text. */
-    const int rc = table_judge(&in, set->values);
+    const int rc = table_check(&in, set->values);
     if (rc < 0)
         return rc;
     xfree(slot->text);

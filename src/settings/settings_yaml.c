@@ -27,25 +27,25 @@ struct settings_reading {
      err_wrap((in)->err, "%s:%u", (in)->file, (mark).line))
 
 /* A key that comes twice is refused: YAML readers disagree on which one counts. */
-static int settings_not_read(const struct settings_reading *in, const struct doc_fault *fault)
+static int settings_not_read(const struct settings_reading *in, const struct document_fault *fault)
 {
     char key[80];
 
     text_clip(fault->key, key, sizeof key);
     switch (fault->kind) {
-    case DOC_FAULT_KEY:
+    case DOCUMENT_FAULT_KEY:
         return settings_fault(in, fault->at, "a key that is not a name");
-    case DOC_FAULT_TWICE:
+    case DOCUMENT_FAULT_TWICE:
         return settings_fault(in, fault->at, "%s is set a second time, first in line %u", key,
                               fault->first.line);
-    case DOC_FAULT_ALIAS:
+    case DOCUMENT_FAULT_ALIAS:
         if (fault->key.len == 0)
             break;
         return settings_fault(in, fault->at, "%s: an alias where a value should be", key);
-    case DOC_FAULT_SYNTAX:
+    case DOCUMENT_FAULT_SYNTAX:
         (void)err_wrap(in->err, "not YAML");
         break;
-    case DOC_FAULT_OTHER:
+    case DOCUMENT_FAULT_OTHER:
         break;
     }
     return err_wrap(in->err, "%s:%u", in->file, fault->at.line);
@@ -53,23 +53,23 @@ static int settings_not_read(const struct settings_reading *in, const struct doc
 
 /*
  * A text for what is there instead of one value: NULL if it is one. A key without a value is
- * refused: it may be a forgotten value as well as a wish for the default.
+ * refused: it may be a forgotten value as well as a request class for the default.
  */
-static const char *not_a_value(const struct doc *value)
+static const char *not_a_value(const struct document *value)
 {
-    if (value->kind == DOC_ARRAY)
+    if (value->kind == DOCUMENT_ARRAY)
         return "a list where one value should be";
-    if (value->kind == DOC_OBJECT)
+    if (value->kind == DOCUMENT_OBJECT)
         return "a nested mapping where one value should be";
-    if (value->kind == DOC_NULL)
+    if (value->kind == DOCUMENT_NULL)
         return "no value: leave the line out for the default, write \"\" for empty";
     /* "\0" in double quotes; what follows it would be cut off. */
-    if (doc_has_nul(value))
+    if (document_has_nul(value))
         return "a NUL inside the value";
     return NULL;
 }
 
-static int yaml_unknown(const struct settings_reading *in, const struct doc *value)
+static int yaml_unknown(const struct settings_reading *in, const struct document *value)
 {
     const struct setting_info *nearest = setting_nearest(in->set->program, value->key);
     char shown[80];
@@ -82,7 +82,7 @@ static int yaml_unknown(const struct settings_reading *in, const struct doc *val
 }
 
 /* The text is used as written: setting_put() gives it its type, not YAML. */
-static int take_value(const struct settings_reading *in, const struct doc *value)
+static int take_value(const struct settings_reading *in, const struct document *value)
 {
     const struct settings_program *program = in->set->program;
     const struct setting_info *info = setting_find(program, value->key, '_');
@@ -99,20 +99,21 @@ static int take_value(const struct settings_reading *in, const struct doc *value
         return settings_fault(in, value->at, "%s: %s", info->name, fault);
     (void)snprintf(place, sizeof place, "%s:%u", in->file, value->at.line);
     return setting_put(in->set, info, SETTING_YAML,
-                       value->kind == DOC_BOOL ? value->shown : value->text.at, place, in->err);
+                       value->kind == DOCUMENT_BOOL ? value->shown : value->text.at, place,
+                       in->err);
 }
 
 /* An empty file contains no document; nor does one with comments only. Both set nothing. */
-static int take_documents(const struct settings_reading *in, const struct doc *documents)
+static int take_documents(const struct settings_reading *in, const struct document *documents)
 {
-    const struct doc *first = documents->first;
+    const struct document *first = documents->first;
 
     if (first == NULL)
         return 0;
-    if (first->kind != DOC_OBJECT)
+    if (first->kind != DOCUMENT_OBJECT)
         return settings_fault(in, first->at,
                               "not a mapping: write lines like \"log_level: debug\"");
-    doc_each (value, first) {
+    document_each (value, first) {
         const int rc = take_value(in, value);
         if (rc < 0)
             return rc;
@@ -127,8 +128,8 @@ int settings_read_file(struct settings_set *set, const char *file, struct err *e
     const struct settings_reading in = {.file = file, .set = set, .err = err};
     CLEANUP(arena_done) struct arena arena;
     CLEANUP(xfreep) char *bytes = NULL;
-    struct doc *documents = NULL;
-    struct doc_fault fault = {0};
+    struct document *documents = NULL;
+    struct document_fault fault = {0};
     size_t len = 0;
 
     arena_init(&arena);
@@ -139,6 +140,6 @@ int settings_read_file(struct settings_set *set, const char *file, struct err *e
         err->code = ERR_IO;
         return err_same(err);
     }
-    rc = doc_yaml_parse((struct text){bytes, len}, &arena, &documents, &fault, err);
+    rc = document_yaml_parse((struct text){bytes, len}, &arena, &documents, &fault, err);
     return rc < 0 ? settings_not_read(&in, &fault) : take_documents(&in, documents);
 }

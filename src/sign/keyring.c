@@ -36,7 +36,7 @@ struct keyring {
     struct key_entry entry[KEYRING_MAX];
     size_t count;
     char other[KEYRING_OTHERS][PUBLIC_KEY_TEXT_BYTES]; /* public keys that the ConfigMap shows */
-    size_t others;
+    size_t n_others;
 };
 
 static const char *const state_names[] = {"next", "signing", "retiring"};
@@ -319,8 +319,8 @@ static bool key_of(struct keyring *keyring, const char *id, char out[PUBLIC_KEY_
     mutex_lock(&keyring->lock);
     const struct key_entry *entry = entry_of(keyring->entry, keyring->count, id);
     const char *key = entry != NULL ? entry->key : NULL;
-    must(keyring->others <= KEYRING_OTHERS);
-    for (size_t i = 0; i < keyring->others && key == NULL; i++)
+    must(keyring->n_others <= KEYRING_OTHERS);
+    for (size_t i = 0; i < keyring->n_others && key == NULL; i++)
         if (public_key_has_id(text_of(keyring->other[i]), id))
             key = keyring->other[i];
     if (key != NULL)
@@ -344,11 +344,11 @@ void keyring_learn(struct keyring *keyring, const char *const *key, size_t count
 {
     must(count == 0 || key != NULL);
     mutex_lock(&keyring->lock);
-    keyring->others = 0;
-    for (size_t i = 0; i < count && keyring->others < KEYRING_OTHERS; i++) {
+    keyring->n_others = 0;
+    for (size_t i = 0; i < count && keyring->n_others < KEYRING_OTHERS; i++) {
         if (strlen(key[i]) != PUBLIC_KEY_TEXT_BYTES - 1)
             continue; /* something else that somebody wrote there */
-        memcpy(keyring->other[keyring->others++], key[i], PUBLIC_KEY_TEXT_BYTES);
+        memcpy(keyring->other[keyring->n_others++], key[i], PUBLIC_KEY_TEXT_BYTES);
     }
     mutex_unlock(&keyring->lock);
 }

@@ -120,7 +120,7 @@ static int open_db(struct store *store, struct err *err)
     if (failed == 0)
         failed = count_journal(store, err);
     if (failed == 0)
-        failed = room_look(store, err);
+        failed = space_look(store, err);
     if (failed != 0)
         close_db(store);
     else
@@ -151,7 +151,7 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
     must(store->path == NULL);
     if (store->memory) {
         store->path = xstrdup(rules->path);
-        room_open(store, rules);
+        space_open(store, rules);
         return open_db(store, err);
     }
     int failed = file_find(rules->path, &store->path, err);
@@ -162,14 +162,14 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
     if (failed != 0)
         return failed;
     store_remove_stale_copies(store);
-    room_open(store, rules);
+    space_open(store, rules);
     failed = open_db(store, err);
     if (failed == -(int)ERR_CORRUPT && store->on_corrupt == STORE_MOVE_ASIDE) {
         const struct err why = *err;
         failed = start_anew(store, &why, err);
     }
     if (failed == 0)
-        room_first_ballast(store);
+        space_first_ballast(store);
     return failed;
 }
 
@@ -212,7 +212,7 @@ int store_open_as(const struct store_rules *rules, const struct store_schema *sc
     atomic_init(&store->retention_days, rules->retention_days);
     atomic_init(&store->journal_rows, 0);
     atomic_init(&store->clock_doubted, false);
-    atomic_init(&store->room, ROOM_ENOUGH);
+    atomic_init(&store->space, SPACE_ENOUGH);
     atomic_init(&store->used_bytes, 0);
     atomic_init(&store->journal_bytes, 0);
     atomic_init(&store->trimmed_ms, 0);
@@ -310,13 +310,13 @@ static enum store_outcome write_one(void *ctx, const struct command *command,
     if (failed == 0)
         failed = db_run(store->stmt[ST_RELEASE], err);
     if (failed != 0) {
-        room_hear_failure(store, failed);
+        space_take_failure(store, failed);
         return STORE_FAILED;
     }
     store->seq++;
     const int64_t bytes = (int64_t)(store->command.len + store->result.len) + JOURNAL_ROW_BYTES;
     store->batch_bytes += bytes;
-    room_count(store, bytes);
+    space_count(store, bytes);
     return STORE_OK;
 }
 
@@ -331,7 +331,7 @@ NO_THREAD_SAFETY_ANALYSIS static int store_commit(void *ctx, struct err *err)
     if (sqlite3_get_autocommit(store->db) != 0)
         return err_set(err, ERR_IO, "%s: the batch was lost before its end", store->path);
     const int failed = db_run(store->stmt[ST_COMMIT], err);
-    room_hear_failure(store, failed);
+    space_take_failure(store, failed);
     if (failed != 0)
         return failed;
     must(sqlite3_get_autocommit(store->db) != 0);
@@ -355,7 +355,7 @@ NO_THREAD_SAFETY_ANALYSIS static void store_rollback(void *ctx)
     db_rollback(store->db);
     store->seq = store->seq_stable;
     store->batch_bytes = 0;
-    store->is_stale = true; /* nothing of what room_count() was told is there */
+    store->is_stale = true; /* nothing of what space_count() was told is there */
     store->in_batch = false;
     store_unlock(store);
 }
@@ -367,17 +367,17 @@ static int store_maintain(void *ctx, int64_t now_ms, struct err *err)
 
     must(sole_thread_enter(&store->writer));
     store_lock(store);
-    room_keep_ballast(store, now_ms);
+    space_keep_ballast(store, now_ms);
     int failed = maintain_retention(store, now_ms, err);
     if (failed == 0 && store->is_stale)
-        failed = room_look(store, err);
+        failed = space_look(store, err);
     store->is_stale = store->is_stale && failed != 0;
     if (failed == 0)
         failed = trim_to_limit(store, now_ms, err);
-    room_hear_failure(store, failed);
+    space_take_failure(store, failed);
     if (failed == 0)
         failed = maintain_checkpoint(store, now_ms, err);
-    room_judge(store); /* the log may be shorter now */
+    space_check(store); /* the log may be shorter now */
     store_unlock(store);
     return failed;
 }
@@ -391,7 +391,7 @@ static int store_end(void *ctx, int failed, struct err *err)
     if (failed == 0)
         failed = store_commit(ctx, err);
     else
-        room_hear_failure(store, failed);
+        space_take_failure(store, failed);
     if (failed != 0)
         store_rollback(ctx);
     return failed;

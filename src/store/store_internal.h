@@ -10,14 +10,14 @@
  *   verify.c            every check, and replay       verify_file.c   of any ledger file
  *   read_transaction.c  one moment, for the verifier  backup.c        a copy
  *   maintain.c          checkpoints, retention        stale_copies.c  what a killed backup left
- *   room.c              how many bytes it may take    trim.c          retention by bytes
+ *   disk_space.c              how many bytes it may take    trim.c          retention by bytes
  *   past.c              the history by namespace      ballast.c       room for a full disk
  *   packs.c             older history, packed         pack.c          bytes of a pack
  *   unpack_table.c      a pack as a table
  *   wal.c               the bytes of the write-ahead log
  *   learned.c           the workload that was learned
  *   granted.c           what was granted over time
- *   overs.c             whose memory was over its share
+ *   over_events.c             whose memory was over its share
  *   measured_hours.c    what was measured in each hour
  *   idle_shares.c       since when shares are idle
  *   kept_policy.c       the policy document that decides
@@ -67,7 +67,7 @@ struct store_limits {
     int fold;          /* rows that one round of retention deletes at most */
     int64_t retain_ms; /* between rounds if nothing is left to delete */
 
-    /* Bytes, of pages in use and of the log; see room.c. */
+    /* Bytes, of pages in use and of the log; see disk_space.c. */
     int64_t max_bytes;
     int64_t trim_at;
     int64_t stop_at;
@@ -267,16 +267,16 @@ struct store {
     int64_t retain_at_ms;  /* UTC: when the next round of retention is due */
     struct strbuf command; /* the journal entry that is being written */
     struct strbuf result;
-    int64_t batch_bytes; /* of the journal entries of this batch */
-    int64_t unseen;      /* bytes that this batch has written, about, since room_look() */
-    int64_t ballast_ms;  /* when it was last tried to make the ballast */
-    bool has_ballast;    /* one is wanted beside the file */
-    bool lacks_ballast;  /* the disk has no room for it */
-    bool said_no_ballast;
-    bool is_stale; /* there were commits since room_look() */
+    int64_t batch_bytes;     /* of the journal entries of this batch */
+    int64_t unseen;          /* bytes that this batch has written, about, since space_look() */
+    int64_t ballast_ms;      /* when it was last tried to make the ballast */
+    bool has_ballast;        /* one is wanted beside the file */
+    bool is_missing_ballast; /* the disk has no room for it */
+    bool has_reported_ballast;
+    bool is_stale; /* there were commits since space_look() */
 
     /* Written by the writer, read by any thread. */
-    _Atomic(enum store_room) room;
+    _Atomic(enum store_space) space;
     atomic_int_fast64_t used_bytes;
     atomic_int_fast64_t journal_bytes;
     atomic_int_fast64_t trimmed_ms; /* UTC: when retention by bytes last took something; 0: never */
@@ -313,7 +313,7 @@ int file_lock(const char *path, int *out_fd, struct err *err) MUST_USE;
 /* Creates the file if it does not exist; refuses what cannot be SQLite's. */
 int file_prepare(const char *path, struct err *err) MUST_USE;
 /* Can these first bytes be a ledger's? CORRUPT, FOREIGN. */
-int file_judge_head(int fd, const char *path, struct err *err) MUST_USE;
+int file_check_head(int fd, const char *path, struct err *err) MUST_USE;
 int file_sync_folder(const char *path, struct err *err) MUST_USE;
 /* Renames the file with its side files to <path>.<word>-<UTC>; *out_name is yours to xfree. */
 int file_move_aside(const char *path, const char *word, char **out_name, struct err *err) MUST_USE;
@@ -439,25 +439,25 @@ struct folded {
 int maintain_fold(struct store *store, int64_t upto, struct folded *out, struct err *err) MUST_USE;
 void maintain_folded(struct store *store, const struct folded *folded);
 
-/* room.c */
+/* disk_space.c */
 /* Sets the limits. Before the file is opened. */
-void room_open(struct store *store, const struct store_rules *rules);
+void space_open(struct store *store, const struct store_rules *rules);
 /* Makes the ballast if the rules want one; after the opening, so a foreign file gets none. */
-void room_first_ballast(struct store *store);
+void space_first_ballast(struct store *store);
 /* Counts the pages in use, then judges. Not within a batch. */
-int room_look(struct store *store, struct err *err) MUST_USE;
+int space_look(struct store *store, struct err *err) MUST_USE;
 /* May more be granted? By what was counted last, and the log as it is now. */
-void room_judge(struct store *store);
+void space_check(struct store *store);
 /* Within a batch: an entry of the journal of this length was written, with its rows. */
-void room_count(struct store *store, int64_t journal_bytes);
+void space_count(struct store *store, int64_t journal_bytes);
 /* Is it time to trim? */
-bool room_is_short(const struct store *store);
+bool space_is_short(const struct store *store);
 /* A write failed (a negative code, or 0): gives the ballast up if the disk is full. */
-void room_hear_failure(struct store *store, int failed);
+void space_take_failure(struct store *store, int failed);
 /* Makes a ballast that was given up again, if there is room. */
-void room_keep_ballast(struct store *store, int64_t now_ms);
+void space_keep_ballast(struct store *store, int64_t now_ms);
 /* FULL: a copy of so many bytes does not fit on the disk of this path. */
-int room_for_copy(const char *path, int64_t bytes, const char *what, struct err *err) MUST_USE;
+int space_for_copy(const char *path, int64_t bytes, const char *what, struct err *err) MUST_USE;
 
 /* trim.c: a few pieces, if it is time; now_ms is UTC. */
 int trim_to_limit(struct store *store, int64_t now_ms, struct err *err) MUST_USE;

@@ -15,7 +15,7 @@
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/key_publisher.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/usage/usage_book.h"
+#include "milligpu/usage/usage_table.h"
 
 enum {
     PAGE_ITEMS = 500,
@@ -47,10 +47,10 @@ struct stream {
     enum message_kind failed;
     enum message_kind changed;
     enum message_kind deleted;
-    atomic_int_fast64_t *heard;
-    uint64_t watches;        /* as last counted in the metric */
-    uint32_t told[TOLD_MAX]; /* hashes of what was logged already; the latest stay */
-    bool after_grace;        /* the list began after a new ledger's grace period */
+    atomic_int_fast64_t *last_seen_ms;
+    uint64_t watches;            /* as last counted in the metric */
+    uint32_t reported[TOLD_MAX]; /* hashes of what was logged already; the latest stay */
+    bool after_grace;            /* the list began after a new ledger's grace period */
 };
 
 struct informer {
@@ -86,7 +86,7 @@ static void informer_complain(struct stream *stream, const char *uid, const char
                               const char *unreadable)
 {
     const uint32_t told = text_hash(text_of(uid)) * 31 + text_hash(text_of(unreadable));
-    uint32_t *slot = &stream->told[told % TOLD_MAX];
+    uint32_t *slot = &stream->reported[told % TOLD_MAX];
 
     must(unreadable[0] != '\0');
     metric_add(M_UNREADABLE, LABEL_VALUES(stream->resource), 1);
@@ -139,12 +139,12 @@ static int decode_node(struct stream *stream, struct message *message, struct te
 /* The keys of agents do not pass through the ledger: nothing is granted by them. */
 static void note_agent(const struct stream *stream, const struct message *message)
 {
-    struct usage_book *book = stream->informer->app->usage_book;
+    struct usage_table *book = stream->informer->app->usage_table;
 
     if (message->kind == stream->deleted)
-        usage_book_node_gone(book, message->node.name);
+        usage_table_node_gone(book, message->node.name);
     else
-        usage_book_node(book, message->node.name, message->node.agent_key);
+        usage_table_node(book, message->node.name, message->node.agent_key);
 }
 
 /*
@@ -180,7 +180,7 @@ static void list_begin(void *user)
     if (stream->begin == MESSAGE_PODS_BEGIN)
         message->asked_ms = stats.asked_ms;
     else
-        usage_book_list_begin(stream->informer->app->usage_book);
+        usage_table_list_begin(stream->informer->app->usage_table);
     informer_put(stream, message);
 }
 
@@ -203,7 +203,7 @@ static void list_end(void *user, const char *resource_version)
         message->pods_end =
             (struct pod_list_end){version_number(resource_version), stream->after_grace};
     else
-        usage_book_list_end(stream->informer->app->usage_book);
+        usage_table_list_end(stream->informer->app->usage_table);
     informer_put(stream, message);
 }
 
@@ -294,7 +294,7 @@ struct informer *informer_new(struct app *app, const struct kube_ops *ops)
         .failed = MESSAGE_NODES_FAILED,
         .changed = MESSAGE_NODE,
         .deleted = MESSAGE_NODE_DELETED,
-        .heard = &app->watch.nodes_heard_ms,
+        .last_seen_ms = &app->watch.nodes_seen_ms,
     };
     informer->pods = (struct stream){
         .informer = informer,
@@ -306,7 +306,7 @@ struct informer *informer_new(struct app *app, const struct kube_ops *ops)
         .failed = MESSAGE_PODS_FAILED,
         .changed = MESSAGE_POD,
         .deleted = MESSAGE_POD_DELETED,
-        .heard = &app->watch.pods_heard_ms,
+        .last_seen_ms = &app->watch.pods_seen_ms,
     };
     open_stream(&informer->nodes, ops, "/api/v1/nodes", NULL, (uint64_t)1 << 32);
     open_pods(informer, (uint64_t)2 << 32);
@@ -329,7 +329,7 @@ static void note_stats(struct stream *stream)
     struct reflector_stats stats;
 
     reflector_stats(stream->reflector, &stats);
-    atomic_store(stream->heard, stats.heard_ms);
+    atomic_store(stream->last_seen_ms, stats.last_seen_ms);
     if (stats.watches > stream->watches + 1 ||
         (stream->watches > 0 && stats.watches > stream->watches))
         metric_add(M_WATCH_RESTARTS, LABEL_VALUES(stream->resource),

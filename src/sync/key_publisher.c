@@ -49,8 +49,8 @@ struct key_publisher {
     int64_t change_ms; /* when a key changes its state by time; INT64_MAX: none does */
     /* what the request in flight says */
     struct key_entry sent[KEYRING_MAX];
-    bool takes[KEYRING_MAX]; /* that key away */
-    size_t sents;
+    bool is_removing[KEYRING_MAX]; /* that key away */
+    size_t n_sent;
     /* of our keys, those that an operator has revoked: taken away as soon as they sign no more */
     char revoked[KEYRING_MAX][KEY_ID_BYTES];
     size_t n_revoked;
@@ -188,7 +188,7 @@ static bool is_in_doubt(const struct snapshot *snapshot)
         return false;
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         for (uint32_t i = 0; i < node->allocations; i++)
-            if (node->allocation[i]->is.in_doubt)
+            if (node->allocation[i]->facts.in_doubt)
                 return true;
     return false;
 }
@@ -200,14 +200,14 @@ static bool knows_pods(const struct app *app, int64_t now_ms)
 
     return snapshot != NULL && atomic_load(&app->watch.pods_synced) &&
            !atomic_load(&app->health.safe_mode) &&
-           now_ms - atomic_load(&app->watch.pods_heard_ms) < HEARD_MS && !is_in_doubt(snapshot);
+           now_ms - atomic_load(&app->watch.pods_seen_ms) < HEARD_MS && !is_in_doubt(snapshot);
 }
 
 static void count_pod(const struct app *app, const struct allocation *allocation,
                       struct key_pods *of, size_t count)
 {
-    const struct pod_signer signer = pod_cache_signer(app->pod_cache, text_of(allocation->is.uid),
-                                                      atom_text(allocation->is.node));
+    const struct pod_signer signer = pod_cache_signer(
+        app->pod_cache, text_of(allocation->facts.uid), atom_text(allocation->facts.node));
 
     must(signer.key != 0 || !signer.is_verified);
     for (size_t i = 0; signer.key != 0 && i < count; i++) {
@@ -263,20 +263,20 @@ static void find_spent(struct key_publisher *publisher, int64_t now_ms)
     struct key_pods of[KEYRING_MAX];
     size_t n_due = 0;
 
-    must(publisher->sents <= KEYRING_MAX);
-    for (size_t i = 0; i < publisher->sents; i++) {
+    must(publisher->n_sent <= KEYRING_MAX);
+    for (size_t i = 0; i < publisher->n_sent; i++) {
         const struct key_entry *key = &publisher->sent[i];
-        publisher->takes[i] = key->state == KEY_RETIRING && is_revoked(publisher, key->id);
+        publisher->is_removing[i] = key->state == KEY_RETIRING && is_revoked(publisher, key->id);
         of[i] = (struct key_pods){.number = key_number(text_of(key->id))};
         n_due += key->state == KEY_RETIRING && now_ms >= key->due_ms;
     }
     if (n_due == 0 || !knows_pods(publisher->app, now_ms))
         return;
-    key_pods_count(publisher->app, of, publisher->sents);
-    for (size_t i = 0; i < publisher->sents; i++) {
+    key_pods_count(publisher->app, of, publisher->n_sent);
+    for (size_t i = 0; i < publisher->n_sent; i++) {
         const struct key_entry *key = &publisher->sent[i];
         if (key->state == KEY_RETIRING && now_ms >= key->due_ms && of[i].verified == 0)
-            publisher->takes[i] = true;
+            publisher->is_removing[i] = true;
     }
 }
 
@@ -293,19 +293,19 @@ static void publish(struct key_publisher *publisher, int64_t now_ms)
     must(!publisher->in_flight);
     arena_init(&arena);
     strbuf_init(&body);
-    publisher->sents = keyring_list(publisher->app->keyring, publisher->sent);
+    publisher->n_sent = keyring_list(publisher->app->keyring, publisher->sent);
     find_spent(publisher, now_ms);
-    for (size_t i = 0; i < publisher->sents; i++) {
+    for (size_t i = 0; i < publisher->n_sent; i++) {
         const struct key_entry *entry = &publisher->sent[i];
-        key[i] = (struct published_key){entry->id, publisher->takes[i] ? NULL : entry->key};
+        key[i] = (struct published_key){entry->id, publisher->is_removing[i] ? NULL : entry->key};
     }
     const char *path = configmaps_path(&arena, namespace);
     for (size_t i = 0; i < publisher->n_strays; i++)
-        key[publisher->sents + i] = (struct published_key){publisher->stray[i], NULL};
+        key[publisher->n_sent + i] = (struct published_key){publisher->stray[i], NULL};
     if (publisher->creates)
-        keys_encode(&body, namespace, key, publisher->sents);
+        keys_encode(&body, namespace, key, publisher->n_sent);
     else
-        keys_patch(&body, key, publisher->sents + publisher->n_strays);
+        keys_patch(&body, key, publisher->n_sent + publisher->n_strays);
     const struct kube_request request = {
         .id = id_base + ++publisher->ids,
         .method = publisher->creates ? "POST" : "PATCH",
@@ -339,8 +339,8 @@ static bool forget_keys(struct key_publisher *publisher)
 {
     struct err err;
 
-    for (size_t i = 0; i < publisher->sents; i++) {
-        if (!publisher->takes[i])
+    for (size_t i = 0; i < publisher->n_sent; i++) {
+        if (!publisher->is_removing[i])
             continue;
         if (keyring_forget(publisher->app->keyring, publisher->sent[i].id, &err) < 0) {
             change_failed(publisher, &err);
@@ -515,8 +515,8 @@ static void published(struct key_publisher *publisher, int64_t now_ms)
     publisher->failures = 0;
     publisher->looked = true;
     publisher->due_ms = now_ms + again_ms(publisher->app);
-    for (size_t i = 0; i < publisher->sents; i++)
-        if (!publisher->takes[i])
+    for (size_t i = 0; i < publisher->n_sent; i++)
+        if (!publisher->is_removing[i])
             kept[count++] = publisher->sent[i];
     mutex_lock(&publisher->lock);
     const bool news = !publisher->facts.published || publisher->facts.error[0] != '\0';

@@ -99,8 +99,8 @@ static enum binding_answer answer_of_unbound(const struct outbox_call *call, con
     must(pod->node[0] == '\0');
     if (call->binding.version > 0 && version_number(pod->resource_version) > call->binding.version)
         return ANSWER_UNBOUND_LATER;
-    return call->binding.version == 0 && call->binding.asks ? ANSWER_UNBOUND_TIME_IS_UP
-                                                            : ANSWER_UNBOUND;
+    return call->binding.version == 0 && call->binding.is_query ? ANSWER_UNBOUND_TIME_IS_UP
+                                                                : ANSWER_UNBOUND;
 }
 
 /*
@@ -157,7 +157,7 @@ void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
     call->deadline_ms = binding->deadline_ms;
     call->binding.version = binding->version;
     call->binding.maybe_sent = binding->sending != SENDING_FIRST;
-    call->binding.asks = binding->sending == SENDING_NOTHING;
+    call->binding.is_query = binding->sending == SENDING_NOTHING;
     call->namespace = arena_copy(&call->arena, text_of(binding->namespace));
     if (binding->sending == SENDING_NOTHING)
         become_check(call);
@@ -168,23 +168,23 @@ void outbox_fetch(struct outbox *outbox, struct bind_call *bind)
 {
     must(bind->reply.to != NULL);
 
-    const struct extender_bind *asks = &bind->asks;
+    const struct extender_bind *args = &bind->args;
     struct outbox_call *call = outbox_call_new(CALL_FETCH, "GET");
     struct message *fetched = message_new(MESSAGE_FETCHED);
 
     fetched->fetched.bind = (struct bind_call){
-        .asks = {.uid = arena_copy(&fetched->arena, text_of(asks->uid)),
-                 .namespace = arena_copy(&fetched->arena, text_of(asks->namespace)),
-                 .pod = arena_copy(&fetched->arena, text_of(asks->pod)),
-                 .node = arena_copy(&fetched->arena, text_of(asks->node))},
+        .args = {.uid = arena_copy(&fetched->arena, text_of(args->uid)),
+                 .namespace = arena_copy(&fetched->arena, text_of(args->namespace)),
+                 .pod = arena_copy(&fetched->arena, text_of(args->pod)),
+                 .node = arena_copy(&fetched->arena, text_of(args->node))},
         .deadline_ms = bind->deadline_ms,
         .reply = bind->reply,
     };
     bind->reply.to = NULL;
     call->fetched = fetched;
     call->request.path =
-        arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s", asks->namespace, asks->pod);
-    call->namespace = arena_copy(&call->arena, text_of(asks->namespace));
+        arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s", args->namespace, args->pod);
+    call->namespace = arena_copy(&call->arena, text_of(args->namespace));
     call->deadline_ms = bind->deadline_ms;
     outbox_put(outbox, call);
 }
@@ -209,7 +209,7 @@ static void bind_ends(struct outbox *outbox, struct outbox_call *call, enum bind
     must(end != MOVED || strcmp(pod->uid, call->binding.uid) == 0);
     result->outcome = (struct binding_outcome){
         .uid = arena_copy(&result->arena, text_of(call->binding.uid)),
-        .is = ends[end].is,
+        .result = ends[end].is,
         .version = call->binding.version,
         .reason = ends[end].reason,
         .text = end != BOUND ? arena_copy(&result->arena, text_of(text)) : NULL,

@@ -150,9 +150,9 @@ static void take_slot(struct outbox *outbox, struct outbox_call *call)
 {
     size_t slot = outbox->calls;
 
-    must(outbox->spares <= outbox->calls);
-    if (outbox->spares > 0) {
-        slot = outbox->spare[--outbox->spares];
+    must(outbox->n_spare <= outbox->calls);
+    if (outbox->n_spare > 0) {
+        slot = outbox->spare[--outbox->n_spare];
     } else {
         outbox->call = xgrow(outbox->call, outbox->calls, &outbox->capacity, sizeof(void *));
         outbox->calls++;
@@ -207,8 +207,8 @@ void outbox_drop_call(struct outbox *outbox, struct outbox_call *call)
     flow_leave(outbox->flow, &call->ticket);
     outbox->call[slot] = NULL;
     outbox->spare =
-        xgrow(outbox->spare, outbox->spares, &outbox->spare_capacity, sizeof *outbox->spare);
-    outbox->spare[outbox->spares++] = slot;
+        xgrow(outbox->spare, outbox->n_spare, &outbox->spare_capacity, sizeof *outbox->spare);
+    outbox->spare[outbox->n_spare++] = slot;
     mutex_lock(&outbox->lock);
     if (call->kind == CALL_EVENT || call->kind == CALL_ADVERTISE)
         outbox->side_calls--;

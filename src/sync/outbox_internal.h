@@ -61,7 +61,7 @@ struct outbox_call {
         uint64_t version;
         size_t bytes;    /* of the call */
         bool maybe_sent; /* a copy of it, sent by any process, may still take effect */
-        bool asks;       /* nothing is sent */
+        bool is_query;   /* nothing is sent */
     } binding;
     /* The tries until now. */
     struct {
@@ -97,7 +97,7 @@ struct outbox {
     size_t calls;
     size_t capacity;
     size_t *spare; /* slots that are free */
-    size_t spares;
+    size_t n_spare;
     size_t spare_capacity;
     uint64_t serial; /* never wraps: an id contains 44 bits of it */
     bool waking;

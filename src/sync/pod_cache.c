@@ -17,7 +17,7 @@
 #include "milligpu/core/node/allocation.h"
 #include "milligpu/run/mutex.h"
 #include "milligpu/sign/signing.h"
-#include "milligpu/waiting/wishes.h"
+#include "milligpu/waiting/request_classes.h"
 #include "milligpu/wire/kube/wire_kube.h"
 
 struct pod_cache {
@@ -28,9 +28,9 @@ struct pod_cache {
     struct map unbound;     /* by uid: pods that ask for a share and are on no node */
     struct cached_key *key; /* public keys that verify signatures */
     size_t keys;
-    struct wishes wishes;
+    struct request_classes request_classes;
     struct known_demands demands;
-    size_t told_bytes;
+    size_t seen_bytes;
     size_t context_bytes;
     struct host_sums *host_sums; /* the writer's; NULL: nobody sums */
 };
@@ -54,11 +54,11 @@ struct pod_cache *pod_cache_new(void)
 /* What the tables hold for a record that is removed. */
 static void pod_cache_let_go(struct pod_cache *pods, struct pod_record *record)
 {
-    must((record->wish == NULL) == (record->request == NULL));
-    if (record->wish != NULL)
-        wishes_let_go(&pods->wishes, record->wish);
+    must((record->request_class == NULL) == (record->request == NULL));
+    if (record->request_class != NULL)
+        request_classes_let_go(&pods->request_classes, record->request_class);
     if (record->memory != NULL)
-        pods->told_bytes -= arena_bytes(record->memory);
+        pods->seen_bytes -= arena_bytes(record->memory);
     if (record->kept != NULL)
         known_demands_let_go(&pods->demands, record->kept);
     record->kept = NULL;
@@ -66,8 +66,8 @@ static void pod_cache_let_go(struct pod_cache *pods, struct pod_record *record)
     if (record->context != NULL)
         pods->context_bytes -= record->context->bytes;
     if (record->advice != NULL)
-        pods->told_bytes -= strlen(record->advice) + 1;
-    record->wish = NULL;
+        pods->seen_bytes -= strlen(record->advice) + 1;
+    record->request_class = NULL;
     record->request = NULL;
 }
 
@@ -80,7 +80,7 @@ void pod_cache_free(struct pod_cache *pods)
         pod_cache_let_go(pods, record);
         pod_record_free(record);
     }
-    must(pods->wishes.bytes == 0 && pods->told_bytes == 0 && pods->context_bytes == 0);
+    must(pods->request_classes.bytes == 0 && pods->seen_bytes == 0 && pods->context_bytes == 0);
     known_demands_done(&pods->demands);
     xfree(pods->key);
     map_done(&pods->by_uid);
@@ -90,12 +90,12 @@ void pod_cache_free(struct pod_cache *pods)
     xfree(pods);
 }
 
-/* A copy owns its request; a record of the table has given its wish back before. */
+/* A copy owns its request; a record of the table has given its request class back before. */
 void pod_record_free(struct pod_record *record)
 {
     if (record == NULL)
         return;
-    must(record->wish == NULL && record->kept == NULL);
+    must(record->request_class == NULL && record->kept == NULL);
     xfree((struct request *)(uintptr_t)record->request);
     xfree(record->refusal);
     xfree(record->context);
@@ -122,11 +122,11 @@ static struct pod_record *record_copy(const struct pod_record *from)
     record->name = text_lay(&text, from->name);
     record->node = text_lay(&text, from->node);
     record->request = from->request != NULL ? request_clone(from->request) : NULL;
-    record->wish = NULL;
+    record->request_class = NULL;
     record->refusal = from->refusal != NULL ? xstrdup(from->refusal) : NULL;
     record->context = from->context != NULL ? pod_context_clone(from->context) : NULL;
     record->advice = from->advice != NULL ? xstrdup(from->advice) : NULL;
-    record->told = NULL;
+    record->seen = NULL;
     record->memory = NULL;
     record->kept = NULL;
     if (from->demands == NULL)
@@ -290,11 +290,11 @@ static void share_request(struct pod_cache *pods, struct pod_record *record) REQ
 {
     struct request *own = (struct request *)(uintptr_t)record->request;
 
-    must(record->wish == NULL);
+    must(record->request_class == NULL);
     if (own == NULL)
         return;
-    record->wish = wishes_hold(&pods->wishes, own);
-    record->request = record->wish != NULL ? record->wish->request : NULL;
+    record->request_class = request_classes_hold(&pods->request_classes, own);
+    record->request = record->request_class != NULL ? record->request_class->request : NULL;
     xfree(own);
 }
 
@@ -313,7 +313,7 @@ static void share_demands(struct pod_cache *pods, struct pod_record *record,
     if (bound ? record->verdict != REQUEST_OK : !pod_record_asks(record))
         return;
     record->kept = known_demands_hold(&pods->demands, bound ? &tolerated : demands);
-    record->demands = record->kept != NULL ? record->kept->is : NULL;
+    record->demands = record->kept != NULL ? record->kept->demands : NULL;
 }
 
 /* Without room it is left out: nothing is decided by it. */
@@ -333,9 +333,9 @@ static void count_advice(struct pod_cache *pods, struct pod_record *record) REQU
 {
     const size_t bytes = record->advice != NULL ? strlen(record->advice) + 1 : 0;
 
-    must(pods->told_bytes <= TOLD_BYTES_MAX);
-    if (bytes <= TOLD_BYTES_MAX - pods->told_bytes) {
-        pods->told_bytes += bytes;
+    must(pods->seen_bytes <= SEEN_BYTES_MAX);
+    if (bytes <= SEEN_BYTES_MAX - pods->seen_bytes) {
+        pods->seen_bytes += bytes;
         return;
     }
     xfree(record->advice);
@@ -350,7 +350,7 @@ static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record,
     must(pod_record_asks(record) == (record->request != NULL));
     mutex_lock(&pods->lock);
     struct pod_record *before = pod_cache_leave(pods, record->uid);
-    record->advised = before != NULL ? before->advised : 0;
+    record->reported_advice = before != NULL ? before->reported_advice : 0;
     share_request(pods, record);
     share_demands(pods, record, demands);
     count_context(pods, record);
@@ -491,13 +491,13 @@ void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
     struct pod *told = keep_tightly(pod, memory, &bytes);
     mutex_lock(&pods->lock); /* other threads copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
-    must(record != NULL && record->told == NULL);
-    const bool fits = bytes <= TOLD_BYTES_MAX - pods->told_bytes;
-    record->untold = !fits;
+    must(record != NULL && record->seen == NULL);
+    const bool fits = bytes <= SEEN_BYTES_MAX - pods->seen_bytes;
+    record->is_unstored = !fits;
     if (fits) {
-        record->told = told;
+        record->seen = told;
         record->memory = memory;
-        pods->told_bytes += bytes;
+        pods->seen_bytes += bytes;
     }
     mutex_unlock(&pods->lock);
     if (fits)
@@ -512,7 +512,7 @@ void pod_cache_advised(struct pod_cache *pods, const char *uid, enum advice_kind
     mutex_lock(&pods->lock); /* other threads copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(uid));
     must(record != NULL);
-    record->advised |= 1U << kind;
+    record->reported_advice |= 1U << kind;
     mutex_unlock(&pods->lock);
 }
 
@@ -525,12 +525,12 @@ const struct tolerations *pod_cache_tolerations(const struct pod_cache *pods)
 struct pod_cache_bytes pod_cache_bytes(struct pod_cache *pods)
 {
     mutex_lock(&pods->lock);
-    const struct pod_cache_bytes bytes = {.requests = pods->wishes.bytes,
-                                          .told = pods->told_bytes,
+    const struct pod_cache_bytes bytes = {.requests = pods->request_classes.bytes,
+                                          .seen = pods->seen_bytes,
                                           .demands = pods->demands.bytes,
                                           .contexts = pods->context_bytes};
     mutex_unlock(&pods->lock);
-    must(bytes.requests <= WISHES_BYTES_MAX && bytes.told <= TOLD_BYTES_MAX);
+    must(bytes.requests <= REQUEST_CLASSES_BYTES_MAX && bytes.seen <= SEEN_BYTES_MAX);
     must(bytes.contexts <= CONTEXTS_BYTES_MAX);
     return bytes;
 }
@@ -617,7 +617,7 @@ struct pod_signer pod_cache_signer(struct pod_cache *pods, struct text uid, stru
 struct pod_predecessor pod_cache_predecessor(struct pod_cache *pods, struct text uid,
                                              const struct pod_owner *owner)
 {
-    struct pod_predecessor answer = {.is = false};
+    struct pod_predecessor answer = {.exists = false};
 
     must(uid.len > 0);
     mutex_lock(&pods->lock);
@@ -625,7 +625,7 @@ struct pod_predecessor pod_cache_predecessor(struct pod_cache *pods, struct text
     if (record != NULL && record->context != NULL && record->node[0] != '\0' &&
         pod_owner_same(&record->context->owner, owner)) {
         answer.terminating = record->terminating_ms != 0;
-        answer.is = answer.terminating || pod_owner_replaces(&record->context->owner, owner);
+        answer.exists = answer.terminating || pod_owner_replaces(&record->context->owner, owner);
     }
     mutex_unlock(&pods->lock);
     return answer;

@@ -44,7 +44,7 @@ enum need {
 
 struct right {
     enum need need;
-    struct review_facts is; /* for objects of our own, without namespace and name */
+    struct review_facts review; /* for objects of our own, without namespace and name */
     const char *what_for;
 };
 
@@ -82,7 +82,7 @@ struct rights {
 
     struct rights_facts now; /* the round in progress */
     size_t next;             /* its current right */
-    bool runs;
+    bool is_running;
     bool again; /* a denial is being checked again */
     bool in_flight;
     uint64_t id; /* of the review in flight; answers to older ones are ignored */
@@ -153,7 +153,7 @@ static void begin_round(struct rights *rights)
     must(!rights->in_flight);
     rights->now = (struct rights_facts){.asked = 0};
     rights->next = 0;
-    rights->runs = true;
+    rights->is_running = true;
 }
 
 /* A second round: an API server that has just started denies everybody everything. */
@@ -161,8 +161,8 @@ static void end_round(struct rights *rights, int64_t now_ms)
 {
     const bool unsure = rights->now.denied > 0 || rights->now.error[0] != '\0';
 
-    must(rights->runs && !rights->in_flight);
-    rights->runs = false;
+    must(rights->is_running && !rights->in_flight);
+    rights->is_running = false;
     if (unsure && !rights->again) {
         rights->again = true;
         rights->due_ms = now_ms + CONFIRM_MS;
@@ -197,7 +197,7 @@ static bool is_in_namespace(enum need need)
 static void ask_next(struct rights *rights, int64_t now_ms)
 {
     const struct right *right = &rights_needed[rights->next];
-    struct review_facts facts = right->is;
+    struct review_facts facts = right->review;
     struct strbuf body;
     struct err err;
 
@@ -233,13 +233,13 @@ static void note_denied(struct rights *rights, const struct right *right)
 {
     struct rights_facts *now = &rights->now;
     const size_t used = strlen(now->words);
-    const char *sub = right->is.subresource;
+    const char *sub = right->review.subresource;
 
     must(used < sizeof now->words);
     now->denied++;
     (void)snprintf(now->words + used, sizeof now->words - used, "%s%s %s%s%s (%s)",
-                   used > 0 ? ", " : "", right->is.verb, right->is.resource, sub != NULL ? "/" : "",
-                   sub != NULL ? sub : "", right->what_for);
+                   used > 0 ? ", " : "", right->review.verb, right->review.resource,
+                   sub != NULL ? "/" : "", sub != NULL ? sub : "", right->what_for);
 }
 
 /* What cannot be read is neither allowed nor denied: the round ends with an error. */
@@ -280,9 +280,9 @@ static bool rights_is_wanted(struct rights *rights)
 int64_t rights_step(struct rights *rights, int64_t now_ms)
 {
     must(now_ms >= 0);
-    if (!rights->runs && rights_is_wanted(rights))
+    if (!rights->is_running && rights_is_wanted(rights))
         begin_round(rights);
-    if (!rights->runs || rights->in_flight)
+    if (!rights->is_running || rights->in_flight)
         return IDLE_MS;
     if (now_ms < rights->due_ms)
         return rights->due_ms - now_ms;

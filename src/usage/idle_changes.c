@@ -13,7 +13,7 @@
 /* --- changes --- */
 
 struct idle_change {
-    struct store_idle is; /* its names are in text */
+    struct store_idle idle; /* its names are in text */
     uint32_t key_len;
     char text[]; /* the key: node, uid, container and GPU, each with its NUL */
 };
@@ -59,7 +59,7 @@ static struct idle_change *change_new(const struct store_idle *idle)
         memcpy(change->text + change->key_len, name[i], strlen(name[i]) + 1);
         change->key_len += (uint32_t)strlen(name[i]) + 1;
     }
-    change->is = (struct store_idle){copy[0], copy[1], copy[2], copy[3], idle->since_ms};
+    change->idle = (struct store_idle){copy[0], copy[1], copy[2], copy[3], idle->since_ms};
     return change;
 }
 
@@ -82,7 +82,7 @@ static bool is_elsewhere(void *user, void *value)
     const struct store_idle *node = user;
     struct idle_change *change = value;
 
-    if (strcmp(change->is.node, node->node) != 0)
+    if (strcmp(change->idle.node, node->node) != 0)
         return true;
     xfree(change);
     return false;
@@ -100,7 +100,7 @@ bool idle_changes_put(struct idle_changes *changes, const struct store_idle *idl
     struct idle_change *waits = map_find(&changes->changes, key_of(change));
     const bool taken = waits != NULL || of_node || changes->changes.count < IDLE_CHANGES_MAX;
     if (waits != NULL)
-        waits->is.since_ms = idle->since_ms;
+        waits->idle.since_ms = idle->since_ms;
     else if (taken)
         must(map_put(&changes->changes, key_of(change), change) == NULL);
     mutex_unlock(&changes->lock);
@@ -155,7 +155,7 @@ static bool leave_change(void *user, void *value)
 
     if (taking->count == taking->most)
         return true;
-    const struct store_idle *is = &change->is;
+    const struct store_idle *is = &change->idle;
     taking->out[taking->count++] = (struct store_idle){
         .node = arena_copy(taking->arena, text_of(is->node)),
         .uid = arena_copy(taking->arena, text_of(is->uid)),

@@ -1,4 +1,4 @@
-/* Adds up what one report says. Called by usage_book_take(). In order: hours, charges, facts. */
+/* Adds up what one report says. Called by usage_table_take(). In order: hours, charges, facts. */
 #include "measured_amounts.h"
 
 /* More MiB than any GPU has: a report that says so lies, and must not make a sum overflow. */
@@ -53,10 +53,10 @@ static struct measured_charge *charge_on(struct measured_amounts *amounts, const
 static void add_charge(struct measured_amounts *amounts, const struct charge *charge,
                        const struct measured_charge *is)
 {
-    struct store_measured each = {.namespace = amounts->allocation->is.namespace,
+    struct store_measured each = {.namespace = amounts->allocation->facts.namespace,
                                   .model = is->gpu->model->text};
     /* What is granted is counted from then on; a clock that was set back says nothing. */
-    const int64_t held_s = (amounts->until_ms - amounts->allocation->is.bound_ms) / 1000;
+    const int64_t held_s = (amounts->until_ms - amounts->allocation->facts.bound_ms) / 1000;
 
     if (is->milli != USAGE_UNKNOWN) {
         each.milli_s = (uint64_t)is->milli;
@@ -90,9 +90,9 @@ void measured_amounts_hear(struct measured_amounts *amounts, const struct measur
         measured_amounts_end(amounts);
     amounts->allocation = fact->allocation;
     struct measured_charge *charge = charge_on(amounts, fact->gpu);
-    charge->milli = together(charge->milli, fact->is->milli);
-    charge->mib =
-        together(charge->mib, fact->is->mib < MIB_BELIEVED_MAX ? fact->is->mib : MIB_BELIEVED_MAX);
+    charge->milli = together(charge->milli, fact->measured->milli);
+    charge->mib = together(charge->mib, fact->measured->mib < MIB_BELIEVED_MAX ? fact->measured->mib
+                                                                               : MIB_BELIEVED_MAX);
 }
 
 void measured_amounts_end(struct measured_amounts *amounts)

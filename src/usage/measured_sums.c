@@ -12,7 +12,7 @@
 /* --- rows --- */
 
 struct sum {
-    struct store_measured is; /* its names are in text */
+    struct store_measured row; /* its names are in text */
     uint32_t key_len;
     char text[]; /* the key: the hour, then both names, each with its NUL */
 };
@@ -56,7 +56,7 @@ static struct sum *sum_new(const struct store_measured *row)
     memcpy(sum->text, &row->hour_ms, sizeof row->hour_ms);
     memcpy(sum->text + sizeof row->hour_ms, row->namespace, namespace);
     memcpy(sum->text + sizeof row->hour_ms + namespace, row->model, model);
-    sum->is = (struct store_measured){
+    sum->row = (struct store_measured){
         .hour_ms = row->hour_ms,
         .namespace = sum->text + sizeof row->hour_ms,
         .model = sum->text + sizeof row->hour_ms + namespace,
@@ -93,10 +93,10 @@ bool measured_sums_add(struct measured_sums *sums, const struct store_measured *
     if (sum == NULL)
         sum = sum_of(sums, &beyond, MEASURED_SUMS_MAX + MEASURED_SUMS_HOURS_MAX);
     if (sum != NULL) {
-        sum->is.milli_s += row->milli_s;
-        sum->is.of_milli_s += row->of_milli_s;
-        sum->is.mib_s += row->mib_s;
-        sum->is.of_mib_s += row->of_mib_s;
+        sum->row.milli_s += row->milli_s;
+        sum->row.of_milli_s += row->of_milli_s;
+        sum->row.mib_s += row->mib_s;
+        sum->row.of_mib_s += row->of_mib_s;
     }
     mutex_unlock(&sums->lock);
     return sum != NULL;
@@ -119,9 +119,9 @@ static bool leave_sum(void *user, void *value)
     if (taking->count == taking->most)
         return true;
     struct store_measured *out = &taking->out[taking->count++];
-    *out = sum->is;
-    out->namespace = arena_copy(taking->arena, text_of(sum->is.namespace));
-    out->model = arena_copy(taking->arena, text_of(sum->is.model));
+    *out = sum->row;
+    out->namespace = arena_copy(taking->arena, text_of(sum->row.namespace));
+    out->model = arena_copy(taking->arena, text_of(sum->row.model));
     xfree(sum);
     return false;
 }

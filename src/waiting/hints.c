@@ -11,27 +11,27 @@
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/waiting/wishes.h"
+#include "milligpu/waiting/request_classes.h"
 
 #include "hints_internal.h"
 
-enum kept_state {
-    KEPT_IDLE,    /* nothing to wait for: it is being bound, or holds a reservation */
-    KEPT_REFUSED, /* waits for capacity */
-    KEPT_OFFERED, /* was offered a list less than a second ago */
-    KEPT_LATE,    /* no bind followed: another plugin refused the list */
+enum waiting_pod_state {
+    WAITING_POD_IDLE,    /* nothing to wait for: it is being bound, or holds a reservation */
+    WAITING_POD_REFUSED, /* waits for capacity */
+    WAITING_POD_OFFERED, /* was offered a list less than a second ago */
+    WAITING_POD_LATE,    /* no bind followed: another plugin refused the list */
 };
 
-/* What is remembered of an asker: under the lock, like the table. */
-struct kept {
-    enum kept_state state;
+/* What is remembered of a waiting pod: under the lock, like the table. */
+struct waiting_pod {
+    enum waiting_pod_state state;
     const char *uid; /* all three are in this block */
     const char *namespace;
     const char *name;
     uint32_t bytes; /* size of an entry with the longest text */
     uint16_t slot;
-    struct wish *wish; /* NULL: the request itself is refused, or */
-    bool wishless;     /* there was no room for it */
+    struct request_class *request_class; /* NULL: the request itself is refused, or */
+    bool unclassed;                      /* there was no room for it */
     /* The last refusal. */
     struct {
         char *text; /* NULL: there was none */
@@ -41,7 +41,7 @@ struct kept {
     struct {
         int64_t since_ms; /* UTC */
         int64_t last_ms;
-        uint64_t asks;
+        uint64_t n_asks;
         int64_t asked_ms; /* monotonic */
     } asked;
     /* The last list, and by what factor that shortlist was longer. */
@@ -59,11 +59,11 @@ struct kept {
         bool stands;
         int64_t at_ms;
         const struct atom *node; /* a reference */
-        uint64_t tentative;      /* the first of its tentative placements */
-        uint32_t tentatives;
-        struct kept *older;
-        struct kept *newer;
-    } offer;
+        uint64_t first_offer;    /* the first of its offers */
+        uint32_t n_offers;
+        struct waiting_pod *older;
+        struct waiting_pod *newer;
+    } first_offer;
 };
 
 struct hints *hints_new(void)
@@ -73,14 +73,14 @@ struct hints *hints_new(void)
     answers_init(&hints->answers);
     hints->schedulers = schedulers_new();
     mutex_init(&hints->lock);
-    map_init(&hints->askers);
+    map_init(&hints->waiting_pods);
     map_init(&hints->resolved.by_uid);
     return hints;
 }
 
 void hints_look_with(struct hints *hints, void *user, hints_look *look)
 {
-    must(hints->askers.count == 0 || look == NULL);
+    must(hints->waiting_pods.count == 0 || look == NULL);
     hints->look_user = user;
     hints->look = look;
 }
@@ -93,139 +93,142 @@ struct schedulers *hints_schedulers(const struct hints *hints)
 
 /* --- states --- */
 
-static bool hints_waits(const struct kept *kept)
+static bool hints_waits(const struct waiting_pod *pod)
 {
-    return kept->state == KEPT_REFUSED || kept->state == KEPT_LATE;
+    return pod->state == WAITING_POD_REFUSED || pod->state == WAITING_POD_LATE;
 }
 
 /* Keeps the sums in step with the states, so that the writer asks what waits without a walk. */
-static void count_waiting(struct hints *hints, const struct kept *kept, bool more)
+static void count_waiting(struct hints *hints, const struct waiting_pod *pod, bool more)
 {
     must(more || hints->waiting > 0);
     hints->waiting = more ? hints->waiting + 1 : hints->waiting - 1;
-    if (kept->wishless)
-        hints->wishless = more ? hints->wishless + 1 : hints->wishless - 1;
-    if (kept->wish == NULL)
+    if (pod->unclassed)
+        hints->unclassed = more ? hints->unclassed + 1 : hints->unclassed - 1;
+    if (pod->request_class == NULL)
         return;
     if (more)
-        wishes_wait(&hints->wishes, kept->wish);
+        request_classes_wait(&hints->request_classes, pod->request_class);
     else
-        wishes_rest(&hints->wishes, kept->wish);
+        request_classes_unwait(&hints->request_classes, pod->request_class);
 }
 
 /* The only function that changes a state: whatever the old state counted leaves the sums first. */
-static void hints_become(struct hints *hints, struct kept *kept, enum kept_state state)
+static void hints_become(struct hints *hints, struct waiting_pod *pod, enum waiting_pod_state state)
 {
-    if (hints_waits(kept))
-        count_waiting(hints, kept, false);
-    kept->state = state;
-    if (hints_waits(kept))
-        count_waiting(hints, kept, true);
-    must(hints->waiting <= hints->askers.count);
+    if (hints_waits(pod))
+        count_waiting(hints, pod, false);
+    pod->state = state;
+    if (hints_waits(pod))
+        count_waiting(hints, pod, true);
+    must(hints->waiting <= hints->waiting_pods.count);
 }
 
 /*
- * Offers stand in a list by age. One that leaves takes its tentative placements along, and fresh
+ * Offers stand in a list by age. One that leaves takes its offers along, and fresh
  * moves on, so that hints_late() never meets an entry that is gone.
  */
-static void stand_down(struct hints *hints, struct kept *kept)
+static void stand_down(struct hints *hints, struct waiting_pod *pod)
 {
-    if (!kept->offer.stands)
+    if (!pod->first_offer.stands)
         return;
-    tentatives_drop(&hints->tentatives, kept->offer.tentative, kept->offer.tentatives);
-    kept->offer.tentatives = 0;
+    offers_drop(&hints->offers, pod->first_offer.first_offer, pod->first_offer.n_offers);
+    pod->first_offer.n_offers = 0;
     must(hints->oldest != NULL && hints->newest != NULL);
-    if (hints->fresh == kept)
-        hints->fresh = kept->offer.newer;
-    *(kept->offer.older != NULL ? &kept->offer.older->offer.newer : &hints->oldest) =
-        kept->offer.newer;
-    *(kept->offer.newer != NULL ? &kept->offer.newer->offer.older : &hints->newest) =
-        kept->offer.older;
-    kept->offer.older = kept->offer.newer = NULL;
-    kept->offer.stands = false;
+    if (hints->fresh == pod)
+        hints->fresh = pod->first_offer.newer;
+    *(pod->first_offer.older != NULL ? &pod->first_offer.older->first_offer.newer
+                                     : &hints->oldest) = pod->first_offer.newer;
+    *(pod->first_offer.newer != NULL ? &pod->first_offer.newer->first_offer.older
+                                     : &hints->newest) = pod->first_offer.older;
+    pod->first_offer.older = pod->first_offer.newer = NULL;
+    pod->first_offer.stands = false;
 }
 
-static void hints_stand(struct hints *hints, struct kept *kept) REQUIRES(hints->lock)
+static void hints_stand(struct hints *hints, struct waiting_pod *pod) REQUIRES(hints->lock)
 {
-    must(!kept->offer.stands && kept->offer.older == NULL && kept->offer.newer == NULL);
-    kept->offer.older = hints->newest;
-    *(hints->newest != NULL ? &hints->newest->offer.newer : &hints->oldest) = kept;
-    hints->newest = kept;
+    must(!pod->first_offer.stands && pod->first_offer.older == NULL &&
+         pod->first_offer.newer == NULL);
+    pod->first_offer.older = hints->newest;
+    *(hints->newest != NULL ? &hints->newest->first_offer.newer : &hints->oldest) = pod;
+    hints->newest = pod;
     if (hints->fresh == NULL)
-        hints->fresh = kept;
-    kept->offer.stands = true;
+        hints->fresh = pod;
+    pod->first_offer.stands = true;
 }
 
 /* --- the table --- */
 
-static size_t hints_strings_of(const struct asker *asker)
+static size_t hints_strings_of(const struct asking_pod *asking_pod)
 {
-    must(asker->uid[0] != '\0');
-    return strlen(asker->uid) + strlen(asker->namespace) + strlen(asker->name) + 3;
+    must(asking_pod->uid[0] != '\0');
+    return strlen(asking_pod->uid) + strlen(asking_pod->namespace) + strlen(asking_pod->name) + 3;
 }
 
 /* With its text, and what the allocator adds to two blocks. */
-static size_t hints_bytes_of(const struct asker *asker)
+static size_t hints_bytes_of(const struct asking_pod *asking_pod)
 {
     enum { BLOCK_BYTES = 16 };
-    const size_t fixed = sizeof(struct kept) + REASON_BYTES_MAX + 2 * (size_t)BLOCK_BYTES;
+    const size_t fixed = sizeof(struct waiting_pod) + REASON_BYTES_MAX + 2 * (size_t)BLOCK_BYTES;
 
-    return fixed + hints_strings_of(asker);
+    return fixed + hints_strings_of(asking_pod);
 }
 
 /*
  * One block for the entry and its strings; the text of a refusal is a second one. bytes counts the
  * longest text, so that a new text never needs room.
  */
-static struct kept *kept_new(const struct asker *asker)
+static struct waiting_pod *kept_new(const struct asking_pod *asking_pod)
 {
-    must(hints_bytes_of(asker) <= ASKERS_BYTES_MAX);
-    struct kept *kept = xmalloc(sizeof *kept + hints_strings_of(asker));
-    char *text = (char *)(kept + 1);
+    must(hints_bytes_of(asking_pod) <= WAITING_PODS_BYTES_MAX);
+    struct waiting_pod *pod = xmalloc(sizeof *pod + hints_strings_of(asking_pod));
+    char *text = (char *)(pod + 1);
 
-    *kept = (struct kept){.list.growth = 1,
-                          .asked.since_ms = asker->wall_ms,
-                          .bytes = (uint32_t)hints_bytes_of(asker)};
-    kept->uid = text_lay(&text, asker->uid);
-    kept->namespace = text_lay(&text, asker->namespace);
-    kept->name = text_lay(&text, asker->name);
-    return kept;
+    *pod = (struct waiting_pod){.list.growth = 1,
+                                .asked.since_ms = asking_pod->wall_ms,
+                                .bytes = (uint32_t)hints_bytes_of(asking_pod)};
+    pod->uid = text_lay(&text, asking_pod->uid);
+    pod->namespace = text_lay(&text, asking_pod->namespace);
+    pod->name = text_lay(&text, asking_pod->name);
+    return pod;
 }
 
-/* Also takes back what the entry counts for elsewhere: sums, offers, wish, slot and bytes. */
-static void kept_free(struct hints *hints, struct kept *kept)
+/*
+ * Also takes back what the entry counts for elsewhere: sums, offers, request class, slot and bytes.
+ */
+static void kept_free(struct hints *hints, struct waiting_pod *pod)
 {
-    hints_become(hints, kept, KEPT_IDLE);
-    stand_down(hints, kept);
-    if (kept->wish != NULL)
-        wishes_let_go(&hints->wishes, kept->wish);
-    must(hints->slot[kept->slot] == kept && hints->bytes >= kept->bytes);
-    hints->slot[kept->slot] = NULL;
-    hints->spare[hints->spares++] = kept->slot;
-    hints->bytes -= kept->bytes;
-    atom_unref(kept->offer.node);
-    xfree(kept->refusal.text);
-    xfree(kept);
+    hints_become(hints, pod, WAITING_POD_IDLE);
+    stand_down(hints, pod);
+    if (pod->request_class != NULL)
+        request_classes_let_go(&hints->request_classes, pod->request_class);
+    must(hints->slot[pod->slot] == pod && hints->bytes >= pod->bytes);
+    hints->slot[pod->slot] = NULL;
+    hints->spare[hints->n_spare++] = pod->slot;
+    hints->bytes -= pod->bytes;
+    atom_unref(pod->first_offer.node);
+    xfree(pod->refusal.text);
+    xfree(pod);
 }
 
 /* For an entry for which hints_make_room() has made room. */
-static void hints_enter(struct hints *hints, struct kept *kept) REQUIRES(hints->lock)
+static void hints_enter(struct hints *hints, struct waiting_pod *pod) REQUIRES(hints->lock)
 {
-    must(hints->spares > 0 || hints->slots < WAITING_MAX);
-    kept->slot = hints->spares > 0 ? hints->spare[--hints->spares] : (uint16_t)hints->slots++;
-    must(hints->slot[kept->slot] == NULL);
-    hints->slot[kept->slot] = kept;
-    hints->bytes += kept->bytes;
-    must(hints->bytes <= ASKERS_BYTES_MAX);
-    (void)map_put(&hints->askers, text_of(kept->uid), kept);
+    must(hints->n_spare > 0 || hints->slots < WAITING_MAX);
+    pod->slot = hints->n_spare > 0 ? hints->spare[--hints->n_spare] : (uint16_t)hints->slots++;
+    must(hints->slot[pod->slot] == NULL);
+    hints->slot[pod->slot] = pod;
+    hints->bytes += pod->bytes;
+    must(hints->bytes <= WAITING_PODS_BYTES_MAX);
+    (void)map_put(&hints->waiting_pods, text_of(pod->uid), pod);
 }
 
-static void hints_drop(struct hints *hints, struct kept *kept) REQUIRES(hints->lock)
+static void hints_drop(struct hints *hints, struct waiting_pod *pod) REQUIRES(hints->lock)
 {
-    must(map_find(&hints->askers, text_of(kept->uid)) == kept);
-    hints_become(hints, kept, KEPT_IDLE);
-    (void)map_take(&hints->askers, text_of(kept->uid));
-    kept_free(hints, kept);
+    must(map_find(&hints->waiting_pods, text_of(pod->uid)) == pod);
+    hints_become(hints, pod, WAITING_POD_IDLE);
+    (void)map_take(&hints->waiting_pods, text_of(pod->uid));
+    kept_free(hints, pod);
 }
 
 static void forget_resolved(struct resolved *resolved, size_t at)
@@ -240,19 +243,19 @@ static void forget_resolved(struct resolved *resolved, size_t at)
 
 void hints_free(struct hints *hints)
 {
-    struct kept *kept;
+    struct waiting_pod *pod;
 
     if (hints == NULL)
         return;
-    for (size_t at = 0; (kept = map_next(&hints->askers, &at)) != NULL;)
-        kept_free(hints, kept);
-    must(hints->waiting == 0 && hints->wishes.waited == NULL);
-    must(hints->bytes == 0 && hints->wishes.bytes == 0);
+    for (size_t at = 0; (pod = map_next(&hints->waiting_pods, &at)) != NULL;)
+        kept_free(hints, pod);
+    must(hints->waiting == 0 && hints->request_classes.waited == NULL);
+    must(hints->bytes == 0 && hints->request_classes.bytes == 0);
     for (size_t i = 0; i < RESOLVED_MAX; i++)
         forget_resolved(&hints->resolved, i);
     answers_done(&hints->answers);
     schedulers_free(hints->schedulers);
-    map_done(&hints->askers);
+    map_done(&hints->waiting_pods);
     map_done(&hints->resolved.by_uid);
     mutex_done(&hints->lock);
     xfree(hints);
@@ -275,18 +278,19 @@ static void hints_note_overflow(struct hints *hints, int64_t now_ms) REQUIRES(hi
  */
 static bool hints_make_room(struct hints *hints, size_t bytes, int64_t now_ms) REQUIRES(hints->lock)
 {
-    struct kept *oldest;
+    struct waiting_pod *oldest;
 
-    while (hints->askers.count == WAITING_MAX || bytes > ASKERS_BYTES_MAX - hints->bytes) {
+    while (hints->waiting_pods.count == WAITING_MAX ||
+           bytes > WAITING_PODS_BYTES_MAX - hints->bytes) {
         oldest = hints->oldest;
         if (oldest == NULL)
             return false; /* all were refused: none can be replaced */
-        if (oldest->state != KEPT_IDLE)
+        if (oldest->state != WAITING_POD_IDLE)
             hints_note_overflow(hints, now_ms);
-        hints->late_went = hints->late_went || oldest->state == KEPT_OFFERED;
+        hints->late_went = hints->late_went || oldest->state == WAITING_POD_OFFERED;
         hints_drop(hints, oldest);
     }
-    must(hints->askers.count < WAITING_MAX);
+    must(hints->waiting_pods.count < WAITING_MAX);
     return true;
 }
 
@@ -297,33 +301,34 @@ static bool hints_is_bound(const struct hints *hints, struct text uid) REQUIRES(
 }
 
 /* NULL: it is bound, was bound or deleted meanwhile, or the table is full. */
-static struct kept *kept_of(struct hints *hints, const struct asker *asker) REQUIRES(hints->lock)
+static struct waiting_pod *kept_of(struct hints *hints, const struct asking_pod *asking_pod)
+    REQUIRES(hints->lock)
 {
-    const struct text uid = text_of(asker->uid);
+    const struct text uid = text_of(asking_pod->uid);
 
     must(uid.len > 0);
     /* A filter call that began before the bind may end after it: the pod must not come back. */
     if (map_find(&hints->resolved.by_uid, uid) != NULL)
         return NULL;
-    struct kept *kept = map_find(&hints->askers, uid);
-    if (kept == NULL && hints_is_bound(hints, uid))
+    struct waiting_pod *pod = map_find(&hints->waiting_pods, uid);
+    if (pod == NULL && hints_is_bound(hints, uid))
         return NULL;
-    if (kept == NULL && !hints_make_room(hints, hints_bytes_of(asker), asker->now_ms)) {
-        hints_note_overflow(hints, asker->now_ms);
+    if (pod == NULL && !hints_make_room(hints, hints_bytes_of(asking_pod), asking_pod->now_ms)) {
+        hints_note_overflow(hints, asking_pod->now_ms);
         return NULL;
     }
-    if (kept == NULL) {
-        kept = kept_new(asker);
-        hints_enter(hints, kept);
+    if (pod == NULL) {
+        pod = kept_new(asking_pod);
+        hints_enter(hints, pod);
     }
-    return kept;
+    return pod;
 }
 
 /*
  * The request without the containers' names and without the host: it is used to see whether it
  * fits, not for binding or judging.
  */
-static struct wish *hold_wish(struct hints *hints, const struct request *request)
+static struct request_class *hold_request_class(struct hints *hints, const struct request *request)
     REQUIRES(hints->lock)
 {
     struct want want[CONTAINERS_MAX];
@@ -336,41 +341,42 @@ static struct wish *hold_wish(struct hints *hints, const struct request *request
         want[i] = request->want[i];
         want[i].container = "";
     }
-    return wishes_hold(&hints->wishes, &nameless);
+    return request_classes_hold(&hints->request_classes, &nameless);
 }
 
 /* It asked again: what it waited for before is obsolete. */
-static void note_ask(struct hints *hints, struct kept *kept, const struct asker *asker)
-    REQUIRES(hints->lock)
+static void note_ask(struct hints *hints, struct waiting_pod *pod,
+                     const struct asking_pod *asking_pod) REQUIRES(hints->lock)
 {
-    must(asker->now_ms >= 0);
+    must(asking_pod->now_ms >= 0);
 
-    /* Held before the old one is let go: usually it is the same wish. */
-    struct wish *wish = asker->request != NULL ? hold_wish(hints, asker->request) : NULL;
+    /* Held before the old one is let go: usually it is the same request class. */
+    struct request_class *request_class =
+        asking_pod->request != NULL ? hold_request_class(hints, asking_pod->request) : NULL;
 
-    hints_become(hints, kept, KEPT_IDLE);
-    stand_down(hints, kept);
-    if (kept->wish != NULL)
-        wishes_let_go(&hints->wishes, kept->wish);
-    kept->wish = wish;
-    kept->wishless = wish == NULL && asker->request != NULL;
-    kept->asked.last_ms = asker->wall_ms;
-    kept->asked.asked_ms = asker->now_ms;
-    if (!asker->again || kept->asked.asks == 0)
-        kept->asked.asks++;
+    hints_become(hints, pod, WAITING_POD_IDLE);
+    stand_down(hints, pod);
+    if (pod->request_class != NULL)
+        request_classes_let_go(&hints->request_classes, pod->request_class);
+    pod->request_class = request_class;
+    pod->unclassed = request_class == NULL && asking_pod->request != NULL;
+    pod->asked.last_ms = asking_pod->wall_ms;
+    pod->asked.asked_ms = asking_pod->now_ms;
+    if (!asking_pod->again || pod->asked.n_asks == 0)
+        pod->asked.n_asks++;
 }
 
 /* --- offers --- */
 
 /* How many times the shortlist the next list may be long. */
-static uint32_t next_growth(const struct kept *kept)
+static uint32_t next_growth(const struct waiting_pod *pod)
 {
-    must(kept->list.growth > 0);
+    must(pod->list.growth > 0);
     const bool refused_by_others =
-        kept->list.listed < kept->list.fitting && kept->state != KEPT_IDLE;
+        pod->list.listed < pod->list.fitting && pod->state != WAITING_POD_IDLE;
 
-    return refused_by_others && kept->list.growth < NODES_MAX ? kept->list.growth * SHORTLIST_GROWTH
-                                                              : kept->list.growth;
+    return refused_by_others && pod->list.growth < NODES_MAX ? pod->list.growth * SHORTLIST_GROWTH
+                                                             : pod->list.growth;
 }
 
 uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlist)
@@ -378,25 +384,25 @@ uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlis
     if (shortlist == 0)
         return 0;
     mutex_lock(&hints->lock);
-    const struct kept *kept = map_find(&hints->askers, uid);
+    const struct waiting_pod *pod = map_find(&hints->waiting_pods, uid);
     /* For a pod that cannot be remembered it will not be known that its list was too short. */
-    const uint64_t growth = kept != NULL                        ? next_growth(kept)
-                            : hints->askers.count < WAITING_MAX ? 1
-                                                                : 0;
+    const uint64_t growth = pod != NULL                               ? next_growth(pod)
+                            : hints->waiting_pods.count < WAITING_MAX ? 1
+                                                                      : 0;
     mutex_unlock(&hints->lock);
     const uint64_t longer = shortlist * growth;
     must(growth == 0 || longer >= shortlist);
     return longer < NODES_MAX ? (uint32_t)longer : NODES_MAX;
 }
 
-uint32_t hints_tentatives(struct hints *hints, struct text uid, int64_t now_ms,
-                          struct tentative tentative[TENTATIVES_MAX])
+uint32_t hints_offers(struct hints *hints, struct text uid, int64_t now_ms,
+                      struct offer offer[OFFERS_MAX])
 {
     must(uid.at != NULL || uid.len == 0);
 
     mutex_lock(&hints->lock);
-    const struct kept *asker = map_find(&hints->askers, uid);
-    const uint32_t count = tentatives_copy(&hints->tentatives, asker, now_ms, tentative);
+    const struct waiting_pod *asking_pod = map_find(&hints->waiting_pods, uid);
+    const uint32_t count = offers_copy(&hints->offers, asking_pod, now_ms, offer);
     mutex_unlock(&hints->lock);
     return count;
 }
@@ -425,75 +431,75 @@ static void hints_place_of(const struct candidate *best, const struct request *r
 }
 
 /*
- * One tentative placement for each GPU, numbered from kept->offer.tentative on, so that they can be
+ * One offer for each GPU, numbered from kept->offer.tentative on, so that they can be
  * dropped together.
  */
-static void note_place(struct hints *hints, struct kept *kept, const struct best_place *place)
+static void note_place(struct hints *hints, struct waiting_pod *pod, const struct best_place *place)
     REQUIRES(hints->lock)
 {
-    must(!kept->offer.stands && kept->offer.tentatives == 0);
+    must(!pod->first_offer.stands && pod->first_offer.n_offers == 0);
 
-    kept->offer.tentative = hints->tentatives.next;
-    atom_unref(kept->offer.node);
-    kept->offer.node = place->node != NULL ? atom_ref(place->node->name) : NULL;
+    pod->first_offer.first_offer = hints->offers.next;
+    atom_unref(pod->first_offer.node);
+    pod->first_offer.node = place->node != NULL ? atom_ref(place->node->name) : NULL;
     const uint32_t gpus = place->node != NULL ? place->node->gpus : 0;
     for (uint32_t i = 0; i < gpus && i < GPUS_PER_NODE_MAX; i++) { /* those beyond are absent */
         if (place->milli[i] == 0)
             continue;
-        const struct tentative tentative = {
-            .node = kept->offer.node, .gpu = place->node->gpu[i].id, .milli = place->milli[i]};
-        tentatives_add(&hints->tentatives, kept, kept->offer.at_ms, tentative);
-        kept->offer.tentatives++;
+        const struct offer offer = {
+            .node = pod->first_offer.node, .gpu = place->node->gpu[i].id, .milli = place->milli[i]};
+        offers_add(&hints->offers, pod, pod->first_offer.at_ms, offer);
+        pod->first_offer.n_offers++;
     }
 }
 
 /* Was it everything that fits? If not, asking again leads to other nodes. */
-static bool is_short(struct kept *kept, const struct shortlist *offered)
+static bool is_short(struct waiting_pod *pod, const struct shortlist *offered)
 {
     if (offered->listed < offered->fitting)
         return true;
     const uint32_t enough = SAMPLES_COVER * offered->nodes;
     if (offered->names < SAMPLE_MIN || offered->names >= offered->nodes ||
-        kept->list.covered >= enough)
+        pod->list.covered >= enough)
         return false;
-    kept->list.covered += offered->names;
-    must(kept->list.covered >= offered->names);
-    return kept->list.covered < enough;
+    pod->list.covered += offered->names;
+    must(pod->list.covered >= offered->names);
+    return pod->list.covered < enough;
 }
 
 /* Notes what the next list and a late offer depend on; growth is the factor of this list. */
-static void note_list(struct kept *kept, uint32_t growth, const struct shortlist *offered)
+static void note_list(struct waiting_pod *pod, uint32_t growth, const struct shortlist *offered)
 {
     must(offered->listed > 0 && offered->listed <= offered->fitting);
     must(offered->fitting <= offered->names);
 
-    kept->list.capacity_generation = offered->capacity_generation;
-    if (offered->names == 1 && kept->list.listed < kept->list.fitting)
+    pod->list.capacity_generation = offered->capacity_generation;
+    if (offered->names == 1 && pod->list.listed < pod->list.fitting)
         return; /* the list that was too short is still the last one, and it is late */
-    kept->list.due = is_short(kept, offered);
-    kept->list.growth = growth;
-    kept->list.listed = offered->listed;
-    kept->list.fitting = offered->fitting;
+    pod->list.due = is_short(pod, offered);
+    pod->list.growth = growth;
+    pod->list.listed = offered->listed;
+    pod->list.fitting = offered->fitting;
 }
 
-void hints_shortlisted(struct hints *hints, const struct asker *asker,
+void hints_shortlisted(struct hints *hints, const struct asking_pod *asking_pod,
                        const struct shortlist *offered)
 {
-    must(asker->request != NULL);
+    must(asking_pod->request != NULL);
 
     struct best_place place;
 
-    hints_place_of(offered->best, asker->request, &place);
+    hints_place_of(offered->best, asking_pod->request, &place);
     mutex_lock(&hints->lock);
-    struct kept *kept = kept_of(hints, asker);
-    if (kept != NULL) {
-        const uint32_t growth = next_growth(kept);
-        note_ask(hints, kept, asker);
-        note_list(kept, growth, offered);
-        kept->offer.at_ms = asker->now_ms;
-        note_place(hints, kept, &place);
-        hints_stand(hints, kept);
-        hints_become(hints, kept, KEPT_OFFERED);
+    struct waiting_pod *pod = kept_of(hints, asking_pod);
+    if (pod != NULL) {
+        const uint32_t growth = next_growth(pod);
+        note_ask(hints, pod, asking_pod);
+        note_list(pod, growth, offered);
+        pod->first_offer.at_ms = asking_pod->now_ms;
+        note_place(hints, pod, &place);
+        hints_stand(hints, pod);
+        hints_become(hints, pod, WAITING_POD_OFFERED);
     }
     mutex_unlock(&hints->lock);
 }
@@ -501,28 +507,28 @@ void hints_shortlisted(struct hints *hints, const struct asker *asker,
 bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generation,
                 const struct atom **out_node)
 {
-    struct kept *kept;
+    struct waiting_pod *pod;
 
     *out_node = NULL;
     mutex_lock(&hints->lock);
     bool wake = hints->late_went;
     hints->late_went = false;
     /* From the first offer that was not late at the last look: an offer is examined once. */
-    for (kept = hints->fresh; kept != NULL && now_ms - kept->offer.at_ms >= SHORTLIST_LATE_MS;
-         kept = kept->offer.newer) {
-        must(kept->offer.stands);
-        if (kept->state != KEPT_OFFERED)
+    for (pod = hints->fresh; pod != NULL && now_ms - pod->first_offer.at_ms >= SHORTLIST_LATE_MS;
+         pod = pod->first_offer.newer) {
+        must(pod->first_offer.stands);
+        if (pod->state != WAITING_POD_OFFERED)
             continue;
-        hints_become(hints, kept, KEPT_LATE);
-        if (!kept->list.due && kept->list.capacity_generation == capacity_generation)
+        hints_become(hints, pod, WAITING_POD_LATE);
+        if (!pod->list.due && pod->list.capacity_generation == capacity_generation)
             continue;
         wake = true;
-        if (kept->offer.node == NULL)
+        if (pod->first_offer.node == NULL)
             continue;
         atom_unref(*out_node);
-        *out_node = atom_ref(kept->offer.node);
+        *out_node = atom_ref(pod->first_offer.node);
     }
-    hints->fresh = kept;
+    hints->fresh = pod;
     mutex_unlock(&hints->lock);
     return wake;
 }
@@ -534,7 +540,7 @@ int64_t hints_late_in_ms(struct hints *hints, int64_t now_ms)
     must(now_ms >= 0);
     mutex_lock(&hints->lock);
     if (hints->fresh != NULL) {
-        const int64_t left = hints->fresh->offer.at_ms + SHORTLIST_LATE_MS - now_ms;
+        const int64_t left = hints->fresh->first_offer.at_ms + SHORTLIST_LATE_MS - now_ms;
         wait = left > 0 ? left : 0;
     }
     if (hints->late_went)
@@ -547,30 +553,30 @@ int64_t hints_late_in_ms(struct hints *hints, int64_t now_ms)
 /* --- refusals --- */
 
 /* Most refusals repeat the text before, and then nothing is allocated. */
-static void note_refusal(struct kept *kept, enum reason reason, const char *text)
+static void note_refusal(struct waiting_pod *pod, enum reason reason, const char *text)
 {
     char clipped[REASON_BYTES_MAX];
 
     must(reason != REASON_NONE);
-    kept->refusal.reason = reason;
+    pod->refusal.reason = reason;
     text_clip(text_of(text), clipped, sizeof clipped);
-    if (kept->refusal.text != NULL && strcmp(kept->refusal.text, clipped) == 0)
+    if (pod->refusal.text != NULL && strcmp(pod->refusal.text, clipped) == 0)
         return;
-    xfree(kept->refusal.text);
-    kept->refusal.text = xstrdup(clipped);
+    xfree(pod->refusal.text);
+    pod->refusal.text = xstrdup(clipped);
 }
 
-void hints_refused(struct hints *hints, const struct asker *asker, enum reason reason,
+void hints_refused(struct hints *hints, const struct asking_pod *asking_pod, enum reason reason,
                    const char *text)
 {
     must(text != NULL);
 
     mutex_lock(&hints->lock);
-    struct kept *kept = kept_of(hints, asker);
-    if (kept != NULL) {
-        note_ask(hints, kept, asker);
-        note_refusal(kept, reason, text);
-        hints_become(hints, kept, KEPT_REFUSED);
+    struct waiting_pod *pod = kept_of(hints, asking_pod);
+    if (pod != NULL) {
+        note_ask(hints, pod, asking_pod);
+        note_refusal(pod, reason, text);
+        hints_become(hints, pod, WAITING_POD_REFUSED);
     }
     mutex_unlock(&hints->lock);
 }
@@ -578,10 +584,10 @@ void hints_refused(struct hints *hints, const struct asker *asker, enum reason r
 void hints_binding(struct hints *hints, struct text uid)
 {
     mutex_lock(&hints->lock);
-    struct kept *kept = map_find(&hints->askers, uid);
+    struct waiting_pod *pod = map_find(&hints->waiting_pods, uid);
     /* A pod that was refused after the list that this bind follows still waits. */
-    if (kept != NULL && kept->state != KEPT_REFUSED)
-        hints_become(hints, kept, KEPT_IDLE);
+    if (pod != NULL && pod->state != WAITING_POD_REFUSED)
+        hints_become(hints, pod, WAITING_POD_IDLE);
     mutex_unlock(&hints->lock);
 }
 
@@ -590,9 +596,9 @@ void hints_fits(struct hints *hints, struct text uid)
     must(uid.len > 0);
 
     mutex_lock(&hints->lock);
-    struct kept *kept = map_find(&hints->askers, uid);
-    if (kept != NULL)
-        hints_become(hints, kept, KEPT_IDLE);
+    struct waiting_pod *pod = map_find(&hints->waiting_pods, uid);
+    if (pod != NULL)
+        hints_become(hints, pod, WAITING_POD_IDLE);
     mutex_unlock(&hints->lock);
 }
 
@@ -619,9 +625,9 @@ void hints_resolved(struct hints *hints, struct text uid)
     must(uid.len > 0);
 
     mutex_lock(&hints->lock);
-    struct kept *kept = map_find(&hints->askers, uid);
-    if (kept != NULL)
-        hints_drop(hints, kept);
+    struct waiting_pod *pod = map_find(&hints->waiting_pods, uid);
+    if (pod != NULL)
+        hints_drop(hints, pod);
     remember_resolved(&hints->resolved, uid);
     mutex_unlock(&hints->lock);
 }
@@ -639,7 +645,7 @@ size_t hints_waiting(struct hints *hints)
 /* An overflow counts for UNHEARD_MAX_MS: by then kube-scheduler has asked again about each pod. */
 static bool hints_overflows(const struct hints *hints, int64_t now_ms) REQUIRES(hints->lock)
 {
-    return hints->wishless > 0 ||
+    return hints->unclassed > 0 ||
            (hints->overflowed && now_ms - hints->overflow_ms < UNHEARD_MAX_MS);
 }
 
@@ -654,7 +660,7 @@ bool hints_overflow(struct hints *hints, int64_t now_ms)
 /*
  * The same evaluation as in filter, step by step; otherwise pods would be woken in vain, or never.
  */
-static bool fits_any(const struct outlook *outlook, const struct request *request,
+static bool fits_any(const struct policy_context *context, const struct request *request,
                      const struct node *const *node, size_t nodes, uint64_t *steps)
 {
     UNSET struct plan plan;
@@ -662,20 +668,20 @@ static bool fits_any(const struct outlook *outlook, const struct request *reques
     bool fits = false;
 
     must(request_asks(request));
-    plan_init(&plan, request, outlook);
+    plan_init(&plan, request, context);
     for (size_t i = 0; i < nodes && !fits && *steps < WAKE_STEPS_MAX; i++) {
         UNSET struct room room;
         room_of(node[i], &room);
-        fits = place_judge(&plan, &room, &rank) == REASON_NONE;
+        fits = place_evaluate(&plan, &room, &rank) == REASON_NONE;
         *steps += rank.steps;
     }
     return fits;
 }
 
-bool hints_would_fit(struct hints *hints, const struct outlook *outlook, int64_t now_ms,
+bool hints_would_fit(struct hints *hints, const struct policy_context *context, int64_t now_ms,
                      const struct node *const *node, size_t nodes)
 {
-    struct wish *wish[WISHES_TRIED_MAX + 1];
+    struct request_class *request_class[REQUEST_CLASSES_TRIED_MAX + 1];
 
     if (nodes == 0)
         return false;
@@ -685,16 +691,18 @@ bool hints_would_fit(struct hints *hints, const struct outlook *outlook, int64_t
      * The references keep the requests alive without the lock. One more than the limit shows that
      * there are too many.
      */
-    const size_t count = wishes_waited(&hints->wishes, wish, WISHES_TRIED_MAX + 1);
+    const size_t count = request_classes_waiting(&hints->request_classes, request_class,
+                                                 REQUEST_CLASSES_TRIED_MAX + 1);
     mutex_unlock(&hints->lock);
-    bool fits = doubt || count > WISHES_TRIED_MAX;
+    bool fits = doubt || count > REQUEST_CLASSES_TRIED_MAX;
     uint64_t steps = 0;
     for (size_t i = 0; i < count && !fits; i++)
         /* Out of steps counts as a fit: a wake-up in vain is cheaper than one that is missing. */
-        fits = fits_any(outlook, wish[i]->request, node, nodes, &steps) || steps >= WAKE_STEPS_MAX;
+        fits = fits_any(context, request_class[i]->request, node, nodes, &steps) ||
+               steps >= WAKE_STEPS_MAX;
     mutex_lock(&hints->lock);
     for (size_t i = 0; i < count; i++)
-        wishes_let_go(&hints->wishes, wish[i]);
+        request_classes_let_go(&hints->request_classes, request_class[i]);
     mutex_unlock(&hints->lock);
     return fits;
 }
@@ -704,15 +712,16 @@ bool hints_would_fit(struct hints *hints, const struct outlook *outlook, int64_t
 /*
  * An unknown pod may be one that our watch has not shown yet: it lives if it asked after before_ms.
  */
-static bool hints_lives(const struct kept *kept, int64_t before_ms, void *user, hints_look *look)
+static bool hints_lives(const struct waiting_pod *pod, int64_t before_ms, void *user,
+                        hints_look *look)
 {
-    switch (look(user, text_of(kept->uid))) {
+    switch (look(user, text_of(pod->uid))) {
     case HINTS_POD_UNBOUND:
         return true;
     case HINTS_POD_BOUND:
         return false;
     case HINTS_POD_UNKNOWN:
-        return kept->asked.asked_ms >= before_ms;
+        return pod->asked.asked_ms >= before_ms;
     }
     must_not_reach("every state is listed");
 }
@@ -752,33 +761,33 @@ void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look 
 /* --- for people --- */
 
 /* Copies into arena, because the entry may go as soon as the lock is released. */
-static void hints_show(const struct kept *kept, struct arena *arena, struct waiting *out)
+static void hints_show(const struct waiting_pod *pod, struct arena *arena, struct waiting *out)
 {
-    const bool refused = kept->state == KEPT_REFUSED;
+    const bool refused = pod->state == WAITING_POD_REFUSED;
 
-    must(kept->asked.asks > 0);
-    must(!refused || kept->refusal.text != NULL);
+    must(pod->asked.n_asks > 0);
+    must(!refused || pod->refusal.text != NULL);
     *out = (struct waiting){
-        .uid = arena_copy(arena, text_of(kept->uid)),
-        .namespace = arena_copy(arena, text_of(kept->namespace)),
-        .name = arena_copy(arena, text_of(kept->name)),
-        .text = refused ? arena_copy(arena, text_of(kept->refusal.text))
-                        : arena_printf(arena, "offered %u of %u, not bound", kept->list.listed,
-                                       kept->list.fitting),
-        .wishless = kept->wishless,
-        .reason = refused ? kept->refusal.reason : REASON_NONE,
-        .offered = refused ? 0 : kept->list.listed,
-        .fitting = refused ? 0 : kept->list.fitting,
-        .since_ms = kept->asked.since_ms,
-        .last_ms = kept->asked.last_ms,
-        .asks = kept->asked.asks,
+        .uid = arena_copy(arena, text_of(pod->uid)),
+        .namespace = arena_copy(arena, text_of(pod->namespace)),
+        .name = arena_copy(arena, text_of(pod->name)),
+        .text = refused ? arena_copy(arena, text_of(pod->refusal.text))
+                        : arena_printf(arena, "offered %u of %u, not bound", pod->list.listed,
+                                       pod->list.fitting),
+        .unclassed = pod->unclassed,
+        .reason = refused ? pod->refusal.reason : REASON_NONE,
+        .offered = refused ? 0 : pod->list.listed,
+        .fitting = refused ? 0 : pod->list.fitting,
+        .since_ms = pod->asked.since_ms,
+        .last_ms = pod->asked.last_ms,
+        .n_asks = pod->asked.n_asks,
     };
 }
 
 /* "namespace/name/uid": the order in which REST lists and continues. */
-static char *hints_key_of(const struct kept *kept, struct arena *arena)
+static char *hints_key_of(const struct waiting_pod *pod, struct arena *arena)
 {
-    const char *const part[] = {kept->namespace, kept->name, kept->uid};
+    const char *const part[] = {pod->namespace, pod->name, pod->uid};
     size_t bytes = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(part); i++)
@@ -802,11 +811,11 @@ bool hints_names(struct hints *hints, size_t *place, struct arena *arena, struct
         return false;
     mutex_lock(&hints->lock);
     for (size_t i = *place; i < *place + SLICE_MAX && i < hints->slots; i++) {
-        const struct kept *kept = hints->slot[i];
-        if (kept == NULL || !hints_waits(kept))
+        const struct waiting_pod *pod = hints->slot[i];
+        if (pod == NULL || !hints_waits(pod))
             continue;
-        out->key[out->count] = hints_key_of(kept, arena);
-        out->uid[out->count++] = arena_copy(arena, text_of(kept->uid));
+        out->key[out->count] = hints_key_of(pod, arena);
+        out->uid[out->count++] = arena_copy(arena, text_of(pod->uid));
     }
     mutex_unlock(&hints->lock);
     *place += SLICE_MAX;
@@ -816,12 +825,12 @@ bool hints_names(struct hints *hints, size_t *place, struct arena *arena, struct
 bool hints_hold(struct hints *hints, struct text uid, struct arena *arena, struct waiting *out)
 {
     mutex_lock(&hints->lock);
-    const struct kept *kept = map_find(&hints->askers, uid);
-    const bool found = kept != NULL && hints_waits(kept);
+    const struct waiting_pod *pod = map_find(&hints->waiting_pods, uid);
+    const bool found = pod != NULL && hints_waits(pod);
     if (found) {
-        hints_show(kept, arena, out);
-        if (kept->wish != NULL)
-            out->held = wishes_hold(&hints->wishes, kept->wish->request);
+        hints_show(pod, arena, out);
+        if (pod->request_class != NULL)
+            out->held = request_classes_hold(&hints->request_classes, pod->request_class->request);
         out->request = out->held != NULL ? out->held->request : NULL;
     }
     mutex_unlock(&hints->lock);
@@ -834,7 +843,7 @@ void hints_let_go(struct hints *hints, struct waiting *waiting)
     if (waiting->held == NULL)
         return;
     mutex_lock(&hints->lock);
-    wishes_let_go(&hints->wishes, waiting->held);
+    request_classes_let_go(&hints->request_classes, waiting->held);
     mutex_unlock(&hints->lock);
     waiting->held = NULL;
     waiting->request = NULL;
@@ -844,7 +853,7 @@ void hints_let_go(struct hints *hints, struct waiting *waiting)
 struct brief_slice {
     size_t count;
     struct waiting_brief brief[SLICE_MAX];
-    struct wish *held[SLICE_MAX]; /* NULL: none */
+    struct request_class *held[SLICE_MAX]; /* NULL: none */
 };
 
 static void take_briefs(struct hints *hints, size_t first, struct brief_slice *out)
@@ -853,15 +862,17 @@ static void take_briefs(struct hints *hints, size_t first, struct brief_slice *o
     must(first % SLICE_MAX == 0);
     out->count = 0;
     for (size_t i = first; i < first + SLICE_MAX && i < hints->slots; i++) {
-        const struct kept *kept = hints->slot[i];
-        if (kept == NULL || !hints_waits(kept))
+        const struct waiting_pod *pod = hints->slot[i];
+        if (pod == NULL || !hints_waits(pod))
             continue;
-        struct wish *held =
-            kept->wish != NULL ? wishes_hold(&hints->wishes, kept->wish->request) : NULL;
+        struct request_class *held =
+            pod->request_class != NULL
+                ? request_classes_hold(&hints->request_classes, pod->request_class->request)
+                : NULL;
         out->held[out->count] = held;
         out->brief[out->count++] = (struct waiting_brief){
-            .reason = kept->state == KEPT_REFUSED ? kept->refusal.reason : REASON_NONE,
-            .since_ms = kept->asked.since_ms,
+            .reason = pod->state == WAITING_POD_REFUSED ? pod->refusal.reason : REASON_NONE,
+            .since_ms = pod->asked.since_ms,
             .request = held != NULL ? held->request : NULL,
         };
     }
@@ -882,7 +893,7 @@ void hints_visit(struct hints *hints, void *user,
         mutex_lock(&hints->lock);
         for (size_t i = 0; i < slice->count; i++)
             if (slice->held[i] != NULL)
-                wishes_let_go(&hints->wishes, slice->held[i]);
+                request_classes_let_go(&hints->request_classes, slice->held[i]);
         mutex_unlock(&hints->lock);
     }
 }
@@ -892,8 +903,8 @@ bool hints_has_verdict(struct hints *hints, struct text uid)
     must(uid.len > 0);
 
     mutex_lock(&hints->lock);
-    const struct kept *kept = map_find(&hints->askers, uid);
-    const bool found = kept != NULL && kept->state != KEPT_IDLE;
+    const struct waiting_pod *pod = map_find(&hints->waiting_pods, uid);
+    const bool found = pod != NULL && pod->state != WAITING_POD_IDLE;
     mutex_unlock(&hints->lock);
     return found;
 }
@@ -903,7 +914,7 @@ bool hints_has_asked(struct hints *hints, struct text uid)
     must(uid.len > 0);
 
     mutex_lock(&hints->lock);
-    const bool found = map_find(&hints->askers, uid) != NULL;
+    const bool found = map_find(&hints->waiting_pods, uid) != NULL;
     mutex_unlock(&hints->lock);
     return found;
 }
@@ -913,10 +924,10 @@ bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struc
     must(out != NULL);
 
     mutex_lock(&hints->lock);
-    const struct kept *kept = map_find(&hints->askers, uid);
-    const bool found = kept != NULL && kept->state != KEPT_IDLE;
+    const struct waiting_pod *pod = map_find(&hints->waiting_pods, uid);
+    const bool found = pod != NULL && pod->state != WAITING_POD_IDLE;
     if (found)
-        hints_show(kept, arena, out);
+        hints_show(pod, arena, out);
     mutex_unlock(&hints->lock);
     return found;
 }
@@ -924,10 +935,12 @@ bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struc
 struct hints_bytes hints_bytes(struct hints *hints)
 {
     mutex_lock(&hints->lock);
-    struct hints_bytes bytes = {.askers = hints->bytes, .wishes = hints->wishes.bytes};
+    struct hints_bytes bytes = {.waiting_pods = hints->bytes,
+                                .request_classes = hints->request_classes.bytes};
     mutex_unlock(&hints->lock);
     /* After the unlock: answers have a lock of their own, and no function holds both. */
     bytes.refusals = answers_bytes(&hints->answers);
-    must(bytes.askers <= ASKERS_BYTES_MAX && bytes.wishes <= WISHES_BYTES_MAX);
+    must(bytes.waiting_pods <= WAITING_PODS_BYTES_MAX &&
+         bytes.request_classes <= REQUEST_CLASSES_BYTES_MAX);
     return bytes;
 }

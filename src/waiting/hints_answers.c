@@ -1,6 +1,6 @@
 /*
  * The bytes of refusals, to be sent again as they are. Under a lock of their own, so that a full
- * cluster's repeated questions do not wait for the table of askers.
+ * cluster's repeated questions do not wait for the table of waiting pods.
  */
 #include <string.h>
 

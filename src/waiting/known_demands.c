@@ -51,12 +51,12 @@ static struct kept_demands *kept_new(const struct node_demands *demands, struct 
     kept->memory = xmalloc(sizeof *kept->memory);
     arena_init_of(kept->memory, arena_used(&loose));
     arena_done(&loose);
-    kept->is = node_demands_keep(demands, kept->memory);
+    kept->demands = node_demands_keep(demands, kept->memory);
     kept->known = xcalloc((size_t)demands->tolerations + 1, sizeof(struct known_toleration *));
     kept->key_bytes = key->len;
     kept->key = strbuf_steal(key);
     kept->bytes = sizeof *kept + sizeof *kept->memory + arena_bytes(kept->memory) +
-                  kept->key_bytes + kept->is->tolerations * sizeof(struct known_toleration *);
+                  kept->key_bytes + kept->demands->tolerations * sizeof(struct known_toleration *);
     return kept;
 }
 
@@ -72,8 +72,8 @@ static void enter(struct known_demands *known, struct kept_demands *kept)
     known->bytes += kept->bytes;
     known->large_bytes += large(kept);
     must(map_put(&known->by_key, (struct text){kept->key, kept->key_bytes}, kept) == NULL);
-    for (uint32_t i = 0; i < kept->is->tolerations; i++)
-        kept->known[i] = tolerations_add(known->tolerations, &kept->is->toleration[i]);
+    for (uint32_t i = 0; i < kept->demands->tolerations; i++)
+        kept->known[i] = tolerations_add(known->tolerations, &kept->demands->toleration[i]);
     must(known->bytes <= DEMANDS_BYTES_MAX);
 }
 
@@ -104,7 +104,7 @@ void known_demands_let_go(struct known_demands *known, struct kept_demands *kept
     if (--kept->holders > 0)
         return;
     must(map_take(&known->by_key, (struct text){kept->key, kept->key_bytes}) == kept);
-    for (uint32_t i = 0; i < kept->is->tolerations; i++)
+    for (uint32_t i = 0; i < kept->demands->tolerations; i++)
         if (kept->known[i] != NULL)
             tolerations_drop(known->tolerations, kept->known[i]);
     known->bytes -= kept->bytes;

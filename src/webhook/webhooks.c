@@ -21,7 +21,7 @@
 #include "milligpu/run/mutex.h"
 #include "milligpu/spine/message.h"
 #include "milligpu/waiting/hints.h"
-#include "milligpu/webhook/judges.h"
+#include "milligpu/webhook/score_caches.h"
 
 /* the chunk size for many small allocations */
 enum { SCRATCH_KEEP_BYTES = 1024 * 1024 };
@@ -31,14 +31,14 @@ enum { SCRATCH_KEEP_BYTES = 1024 * 1024 };
  */
 struct scratch {
     struct arena arena;
-    struct tentative tentative[TENTATIVES_MAX];
+    struct offer offer[OFFERS_MAX];
     struct scratch *next;
 };
 
 struct webhooks {
     struct app *app;
     struct mutex lock; /* guards the list of scratches */
-    struct scratch *pile;
+    struct scratch *free_scratch;
 };
 
 struct question {
@@ -57,7 +57,7 @@ struct question {
 };
 
 /* Does it ask for something for which a node may have no place? */
-static bool webhooks_judged(const struct question *question)
+static bool request_needs_placement(const struct question *question)
 {
     must(question->verdict != REQUEST_OK || question->request.wants > 0);
     return question->verdict == REQUEST_OK || question->verdict == REQUEST_WHOLE;
@@ -78,9 +78,9 @@ void webhooks_free(struct webhooks *webhooks)
 {
     if (webhooks == NULL)
         return;
-    while (webhooks->pile != NULL) {
-        struct scratch *scratch = webhooks->pile;
-        webhooks->pile = scratch->next;
+    while (webhooks->free_scratch != NULL) {
+        struct scratch *scratch = webhooks->free_scratch;
+        webhooks->free_scratch = scratch->next;
         arena_done(&scratch->arena);
         xfree(scratch);
     }
@@ -95,9 +95,9 @@ void webhooks_free(struct webhooks *webhooks)
 static struct scratch *take_scratch(struct webhooks *webhooks)
 {
     mutex_lock(&webhooks->lock);
-    struct scratch *scratch = webhooks->pile;
+    struct scratch *scratch = webhooks->free_scratch;
     if (scratch != NULL)
-        webhooks->pile = scratch->next;
+        webhooks->free_scratch = scratch->next;
     mutex_unlock(&webhooks->lock);
     if (scratch == NULL) {
         scratch = xcalloc(1, sizeof *scratch);
@@ -111,8 +111,8 @@ static void give_scratch(struct webhooks *webhooks, struct scratch *scratch)
 {
     arena_trim(&scratch->arena, SCRATCH_KEEP_BYTES);
     mutex_lock(&webhooks->lock);
-    scratch->next = webhooks->pile;
-    webhooks->pile = scratch;
+    scratch->next = webhooks->free_scratch;
+    webhooks->free_scratch = scratch;
     mutex_unlock(&webhooks->lock);
 }
 
@@ -121,7 +121,7 @@ size_t webhooks_bytes(struct webhooks *webhooks)
     size_t bytes = 0;
 
     mutex_lock(&webhooks->lock);
-    for (const struct scratch *at = webhooks->pile; at != NULL; at = at->next)
+    for (const struct scratch *at = webhooks->free_scratch; at != NULL; at = at->next)
         bytes += sizeof *at + arena_bytes(&at->arena);
     mutex_unlock(&webhooks->lock);
     return bytes;
@@ -217,7 +217,7 @@ static void send_chosen(struct question *question, const uint32_t *choice, uint3
 /* Every name passes: the pod asks for nothing of ours. */
 static void pass_all(struct question *question)
 {
-    must(!webhooks_judged(question));
+    must(!request_needs_placement(question));
 
     const uint32_t names = question->args.names;
     uint32_t *choice = arena_array(&question->scratch->arena, names + 1, sizeof *choice);
@@ -243,17 +243,17 @@ static void add_refusal(void *user, struct text name, const char *text)
         (struct extender_refusal){name, arena_copy(refusals->arena, text_of(text))};
 }
 
-static struct asker asker_of(const struct question *question)
+static struct asking_pod asking_pod_of(const struct question *question)
 {
     const struct pod *pod = &question->args.pod;
     const struct clock_ops *clock = &question->app->clock;
 
     must(pod->uid[0] != '\0');
-    return (struct asker){
+    return (struct asking_pod){
         .uid = pod->uid,
         .namespace = pod->namespace,
         .name = pod->name,
-        .request = webhooks_judged(question) ? &question->request : NULL,
+        .request = request_needs_placement(question) ? &question->request : NULL,
         .now_ms = clock->now_ms(clock->ctx),
         .wall_ms = clock->wall_ms(clock->ctx),
         .again = question->again,
@@ -275,8 +275,8 @@ static void webhooks_remember(struct question *question, enum reason reason, con
         app_count_refusal(reason);
     if (question->args.pod.uid[0] == '\0')
         return;
-    const struct asker asker = asker_of(question);
-    hints_refused(question->app->hints, &asker, reason, text);
+    const struct asking_pod asking_pod = asking_pod_of(question);
+    hints_refused(question->app->hints, &asking_pod, reason, text);
 }
 
 /*
@@ -293,12 +293,12 @@ static bool refusal_stands(struct question *question, const struct snapshot *sna
 
     if (question->simulated)
         return true; /* nobody waits for the answer */
-    policy_refuse(snapshot->outlook, cause, &question->request, &refusal);
+    policy_refuse(snapshot->context, cause, &question->request, &refusal);
     webhooks_remember(question, cause.why, refusal.text);
-    app_between(question->app, BETWEEN_RECORD_AND_READING);
+    app_yield(question->app, YIELD_RECORD_AND_READING);
     const bool stands = question->last || view_capacity_generation(question->app->view) ==
                                               snapshot->capacity_generation;
-    app_between(question->app, BETWEEN_READING_AND_ANSWER);
+    app_yield(question->app, YIELD_READING_AND_ANSWER);
     return stands;
 }
 
@@ -401,7 +401,7 @@ static const struct candidate *lasting_best(const struct question *question,
     return snapshot_node(asked->snapshot, atom_text(best->node->name)) == best->node ? best : NULL;
 }
 
-/* A pod with a reservation does not wait, and its node needs no tentative placement. */
+/* A pod with a reservation does not wait, and its node needs no offer. */
 static void remember_shortlist(struct question *question, const struct filter_question *asked,
                                const struct filter_answer *answer)
 {
@@ -412,14 +412,14 @@ static void remember_shortlist(struct question *question, const struct filter_qu
         hints_fits(hints, text_of(question->args.pod.uid));
         return;
     }
-    const struct asker asker = asker_of(question);
+    const struct asking_pod asking_pod = asking_pod_of(question);
     const struct shortlist offered = {.nodes = asked->snapshot->nodes,
                                       .names = asked->names,
                                       .fitting = answer->fitting,
                                       .listed = answer->candidates,
                                       .capacity_generation = asked->snapshot->capacity_generation,
                                       .best = lasting_best(question, asked, answer)};
-    hints_shortlisted(hints, &asker, &offered);
+    hints_shortlisted(hints, &asking_pod, &offered);
 }
 
 static void answer_shortlist(struct question *question, const struct filter_question *asked,
@@ -446,7 +446,7 @@ static const struct node *const *nodes_of(struct question *question,
     must(question->args.full_nodes);
 
     const struct extender_args *args = &question->args;
-    const struct rulebook *book = snapshot->outlook == NULL ? NULL : snapshot->outlook->rulebook;
+    const struct rulebook *book = snapshot->context == NULL ? NULL : snapshot->context->rulebook;
     const struct node **node =
         arena_array(&question->scratch->arena, args->names + 1, sizeof *node);
 
@@ -472,10 +472,10 @@ static void set_rules(struct question *question, const struct snapshot *snapshot
 {
     must(snapshot != NULL);
     question->request.rules =
-        outlook_rules(snapshot->outlook, text_of(question->args.pod.namespace));
+        policy_context_rules(snapshot->context, text_of(question->args.pod.namespace));
 }
 
-enum { JUDGE_TRIES = 4 };
+enum { SCORE_TRIES = 4 };
 
 /* State of one attempt. */
 enum ending {
@@ -487,7 +487,7 @@ enum ending {
 /* The bytes of the last refusal of the same question, with the same capacity. */
 static enum ending answer_again(struct question *question, const struct snapshot *snapshot)
 {
-    must(webhooks_judged(question));
+    must(request_needs_placement(question));
 
     const struct refusal_key key = {.request = &question->request,
                                     .names = digest_names(&question->args),
@@ -515,26 +515,29 @@ static uint32_t shortlist_of(const struct question *question)
 {
     struct app *app = question->app;
 
-    must(webhooks_judged(question));
+    must(request_needs_placement(question));
     if (question->verdict == REQUEST_WHOLE || question->simulated)
         return 0; /* an autoscaler compares nodes by itself */
     return hints_shortlist(app->hints, text_of(question->args.pod.uid), app->settings->shortlist);
 }
 
-/* The judge is lent for the search only: the next question may have it while this one answers. */
-static void ask_judge(struct question *question, struct filter_question *asked,
-                      struct filter_answer *out)
+/*
+ * The score cache is lent for the search only: the next question may have it while this one
+ * answers.
+ */
+static void ask_with_cache(struct question *question, struct filter_question *asked,
+                           struct filter_answer *out)
 {
-    must(asked->judge == NULL);
-    asked->judge = judges_take(question->app->judges, asked->snapshot);
+    must(asked->cache == NULL);
+    asked->cache = score_caches_take(question->app->score_caches, asked->snapshot);
     filter_ask(asked, &question->scratch->arena, out);
-    judges_give(question->app->judges, STEAL(asked->judge));
+    score_caches_give(question->app->score_caches, STEAL(asked->cache));
 }
 
 /* One attempt on one snapshot. The nodes that were built for the question end with it. */
-static enum ending webhooks_judge(struct question *question, const struct snapshot *snapshot)
+static enum ending webhooks_evaluate(struct question *question, const struct snapshot *snapshot)
 {
-    must(webhooks_judged(question));
+    must(request_needs_placement(question));
 
     struct app *app = question->app;
     const struct text uid = text_of(question->args.pod.uid);
@@ -549,14 +552,14 @@ static enum ending webhooks_judge(struct question *question, const struct snapsh
         .hash = question->args.hash,
         .node = names != NULL ? nodes_of(question, snapshot, names) : NULL,
         .shortlist = shortlist_of(question),
-        .tentatives = hints_tentatives(app->hints, uid, now, question->scratch->tentative),
-        .tentative = question->scratch->tentative,
+        .n_offers = hints_offers(app->hints, uid, now, question->scratch->offer),
+        .offer = question->scratch->offer,
     };
     struct filter_answer answer;
     struct refusal refusal;
     enum ending ending = ENDING_ANSWERED;
 
-    ask_judge(question, &asked, &answer);
+    ask_with_cache(question, &asked, &answer);
     switch (answer.verdict) {
     case FILTER_FITS:
     case FILTER_RESERVED:
@@ -565,12 +568,12 @@ static enum ending webhooks_judge(struct question *question, const struct snapsh
     case FILTER_HELD_ELSEWHERE:
         (void)snprintf(refusal.text, sizeof refusal.text,
                        "elsewhere: the pod holds a reservation on node %.180s",
-                       answer.held->is.node->text);
+                       answer.held->facts.node->text);
         filter_error(question->call, refusal.text);
         break;
     case FILTER_LISTED_UNBOUND:
         (void)snprintf(refusal.text, sizeof refusal.text, LISTED_UNBOUND,
-                       answer.held->is.node->text);
+                       answer.held->facts.node->text);
         filter_error(question->call, refusal.text);
         break;
     case FILTER_NONE:
@@ -600,23 +603,23 @@ static enum ending filter_once(struct question *question, const struct snapshot 
     if (!question->args.full_nodes &&
         snapshot_open(snapshot, text_of(question->args.pod.uid)) == NULL)
         ending = answer_again(question, snapshot);
-    return ending != ENDING_NONE ? ending : webhooks_judge(question, snapshot);
+    return ending != ENDING_NONE ? ending : webhooks_evaluate(question, snapshot);
 }
 
 /*
  * Each attempt takes a newer snapshot. The number of attempts is bounded, because on a busy cluster
  * capacity may come free all the time.
  */
-static void filter_judged(struct question *question)
+static void filter_placed(struct question *question)
 {
-    must(webhooks_judged(question));
+    must(request_needs_placement(question));
 
     for (int i = 1;; i++) {
         CLEANUP(snapshot_unrefp)
         const struct snapshot *snapshot = view_take(question->app->view);
         question->again = i > 1;
-        question->last = i == JUDGE_TRIES;
-        app_between(question->app, BETWEEN_SNAPSHOT_AND_JUDGEMENT);
+        question->last = i == SCORE_TRIES;
+        app_yield(question->app, YIELD_SNAPSHOT_AND_ANSWER);
         if (filter_once(question, snapshot) == ENDING_ANSWERED)
             return;
     }
@@ -629,7 +632,7 @@ static void webhooks_filter(struct question *question)
     switch (question->verdict) {
     case REQUEST_OK:
     case REQUEST_WHOLE:
-        filter_judged(question);
+        filter_placed(question);
         return;
     case REQUEST_REFUSED:
         /* The request itself is refused: no room helps, only a change of the pod. */
@@ -664,18 +667,18 @@ static void webhooks_prioritize(struct question *question)
         set_rules(question, snapshot);
         const struct filter_question asked = {
             .snapshot = snapshot,
-            .judge = judges_take(app->judges, snapshot),
+            .cache = score_caches_take(app->score_caches, snapshot),
             .request = &question->request,
             .uid = uid,
             .names = question->args.names,
             .name = question->args.name,
             .hash = question->args.hash,
-            .tentatives = hints_tentatives(app->hints, uid, app->clock.now_ms(app->clock.ctx),
-                                           question->scratch->tentative),
-            .tentative = question->scratch->tentative,
+            .n_offers = hints_offers(app->hints, uid, app->clock.now_ms(app->clock.ctx),
+                                     question->scratch->offer),
+            .offer = question->scratch->offer,
         };
         filter_score(&asked, &question->scratch->arena, score);
-        judges_give(app->judges, asked.judge);
+        score_caches_give(app->score_caches, asked.cache);
     }
     webhooks_count(question->call, "prioritize", "ok");
     strbuf_init(&body);
@@ -686,7 +689,7 @@ static void webhooks_prioritize(struct question *question)
 
 /* --- routes --- */
 
-static void judge_request(struct question *question)
+static void check_request(struct question *question)
 {
     must(question->scratch != NULL);
 
@@ -722,7 +725,7 @@ static void note_scheduler(struct question *question, bool scoring)
     const enum ask_form form = question->args.full_nodes ? ASK_NODES : ASK_NAMES;
     const int64_t now_ms = app->clock.now_ms(app->clock.ctx);
 
-    if (!webhooks_judged(question) && question->verdict != REQUEST_REFUSED)
+    if (!request_needs_placement(question) && question->verdict != REQUEST_REFUSED)
         return; /* it asks for nothing of ours */
     if (scoring) {
         schedulers_scored(schedulers, pod->scheduling.scheduler, form, now_ms);
@@ -761,7 +764,7 @@ static void open_args(struct webhooks *webhooks, struct http_call *call, bool sc
             filter_error(call, err.text);
         }
     } else {
-        judge_request(&question);
+        check_request(&question);
         note_scheduler(&question, scoring);
         if (scoring)
             webhooks_prioritize(&question);
@@ -793,13 +796,13 @@ static void open_bind(struct webhooks *webhooks, struct http_call *call)
     struct err err;
     const char *why;
 
-    if (extender_bind_decode(http_body(call), &message->arena, &bind->asks, &err) < 0) {
+    if (extender_bind_decode(http_body(call), &message->arena, &bind->args, &err) < 0) {
         answer_bind(call, err.text);
         message_free(message);
         return;
     }
     /* Before anything can fail: no other plugin refused the list. */
-    hints_binding(app->hints, text_of(bind->asks.uid));
+    hints_binding(app->hints, text_of(bind->args.uid));
     /* Of kube-scheduler's timeout, a fifth is left for the answer: later it would not be read. */
     bind->deadline_ms =
         app->clock.now_ms(app->clock.ctx) + (int64_t)app->settings->http_timeout_ms * 8 / 10;
@@ -832,13 +835,13 @@ static void preempt_ask_all(struct question *question, const struct extender_pre
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
     const struct allocation *held = snapshot_open(snapshot, text_of(args->pod.uid));
 
-    if (webhooks_judged(question))
+    if (request_needs_placement(question))
         set_rules(question, snapshot);
     for (uint32_t i = 0; i < args->nodes; i++) {
         const struct extender_victims *victims = &args->node[i];
         const struct node *node = snapshot_node(snapshot, victims->node);
-        if (webhooks_judged(question))
-            keep[i] = node != NULL && preempt_ask(snapshot->outlook, node, &question->request, held,
+        if (request_needs_placement(question))
+            keep[i] = node != NULL && preempt_ask(snapshot->context, node, &question->request, held,
                                                   victims->uid, victims->uids) == REASON_NONE;
         else
             keep[i] = question->verdict != REQUEST_REFUSED;
@@ -870,7 +873,7 @@ static void open_preempt(struct webhooks *webhooks, struct http_call *call)
         struct strbuf body;
         bool *keep = arena_array(arena, args.nodes + 1, sizeof *keep);
         question.args.pod = args.pod;
-        judge_request(&question);
+        check_request(&question);
         preempt_ask_all(&question, &args, keep);
         webhooks_count(call, "preempt", "ok");
         strbuf_init(&body);
@@ -884,7 +887,7 @@ static void open_preempt(struct webhooks *webhooks, struct http_call *call)
 static const struct {
     const char *verb;
     void (*open)(struct webhooks *webhooks, struct http_call *call);
-} doors[] = {
+} routes[] = {
     {"/filter", open_filter},
     {"/prioritize", open_prioritize},
     {"/bind", open_bind},
@@ -892,7 +895,7 @@ static const struct {
 };
 
 /* The route at this path, or the number of routes. */
-static size_t door_at(const struct webhooks *webhooks, const char *path)
+static size_t route_at(const struct webhooks *webhooks, const char *path)
 {
     const char *base = webhooks->app->settings->base_path;
     const size_t length = strlen(base);
@@ -900,8 +903,8 @@ static size_t door_at(const struct webhooks *webhooks, const char *path)
 
     must(length > 0 && path != NULL);
     if (strncmp(path, base, length) != 0)
-        return ARRAY_LEN(doors);
-    while (at < ARRAY_LEN(doors) && strcmp(path + length, doors[at].verb) != 0)
+        return ARRAY_LEN(routes);
+    while (at < ARRAY_LEN(routes) && strcmp(path + length, routes[at].verb) != 0)
         at++;
     return at;
 }
@@ -909,20 +912,20 @@ static size_t door_at(const struct webhooks *webhooks, const char *path)
 bool webhooks_takes_body(const struct webhooks *webhooks, const char *method, const char *path)
 {
     must(method != NULL);
-    return strcmp(method, "POST") == 0 && door_at(webhooks, path) < ARRAY_LEN(doors);
+    return strcmp(method, "POST") == 0 && route_at(webhooks, path) < ARRAY_LEN(routes);
 }
 
 void webhooks_handle(struct webhooks *webhooks, struct http_call *call)
 {
-    const size_t at = door_at(webhooks, http_path(call));
+    const size_t at = route_at(webhooks, http_path(call));
 
-    if (at == ARRAY_LEN(doors)) {
+    if (at == ARRAY_LEN(routes)) {
         answer_problem(call, 404, "not found",
                        "webhooks are filter, prioritize, bind and preempt below base_path");
     } else if (strcmp(http_method(call), "POST") != 0) {
         http_set_header(call, "Allow", "POST");
         answer_problem(call, 405, "method not allowed", "webhooks are called by POST");
     } else {
-        doors[at].open(webhooks, call);
+        routes[at].open(webhooks, call);
     }
 }

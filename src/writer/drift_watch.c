@@ -31,7 +31,7 @@ enum {
 struct drift_watch {
     struct app *app;
     /* the snapshot whose drift was reported; NULL: none yet */
-    const struct snapshot *told;
+    const struct snapshot *reported;
     /* the snapshot being compared with it; NULL between two comparisons */
     const struct snapshot *looks;
     uint32_t place; /* where the comparison continues */
@@ -45,9 +45,9 @@ struct drift_watch {
     /* present drift of each kind, as far as the comparison has come */
     uint32_t count[DRIFT_KIND_COUNT];
     /* new drift of each kind in this comparison, without and with a line of its own */
-    uint32_t untold[DRIFT_KIND_COUNT];
+    uint32_t n_unreported[DRIFT_KIND_COUNT];
     uint32_t lines;
-    bool untold_warns; /* some of untold is more than information */
+    bool has_unreported_warning; /* some of untold is more than information */
     struct drift_watch_work work;
 };
 
@@ -72,7 +72,7 @@ void drift_watch_free(struct drift_watch *watch)
 {
     if (watch == NULL)
         return;
-    snapshot_unref(watch->told);
+    snapshot_unref(watch->reported);
     snapshot_unref(watch->looks);
     xfree(watch);
 }
@@ -93,11 +93,11 @@ static void send_event(struct drift_watch *watch, const struct drift *drift)
     (void)snprintf(name, sizeof name, "milligpu-drift-%llx-%llx",
                    (unsigned long long)watch->wall_ms, (unsigned long long)++watch->serial);
     const struct kube_event_facts facts = {
-        .namespace = pod != NULL ? pod->is.namespace : "default",
+        .namespace = pod != NULL ? pod->facts.namespace : "default",
         .name = name,
         .kind = pod != NULL ? "Pod" : "Node",
-        .regarding = pod != NULL ? pod->is.name : drift->node->name->text,
-        .uid = pod != NULL ? pod->is.uid : drift->node->uid->text,
+        .regarding = pod != NULL ? pod->facts.name : drift->node->name->text,
+        .uid = pod != NULL ? pod->facts.uid : drift->node->uid->text,
         .reason = "GPULedgerDrift",
         .action = drift->kind,
         .annotation = drift->text,
@@ -116,13 +116,13 @@ static void drift_watch_tell(struct drift_watch *watch, const struct drift *drif
 {
     const size_t kind = drift_kind_find(text_of(drift->kind));
     const bool information = drift_is_information(drift, watch->wall_ms);
-    const bool at_start = watch->told == NULL && strcmp(drift->kind, "adopted") == 0;
+    const bool at_start = watch->reported == NULL && strcmp(drift->kind, "adopted") == 0;
 
     must(drift->text[0] != '\0');
     must(kind < DRIFT_KIND_COUNT);
     if (information || at_start || watch->lines >= LINES_MAX) {
-        watch->untold[kind]++;
-        watch->untold_warns = watch->untold_warns || !information;
+        watch->n_unreported[kind]++;
+        watch->has_unreported_warning = watch->has_unreported_warning || !information;
     } else {
         watch->lines++;
         log_write(LOG_WARN, "drift", log_str("kind", drift->kind),
@@ -140,19 +140,19 @@ static void drift_watch_sum_up(struct drift_watch *watch)
 
     strbuf_init(&kinds);
     for (size_t i = 0; i < DRIFT_KIND_COUNT; i++) {
-        if (watch->untold[i] > 0)
-            strbuf_printf(&kinds, "%s%u %s", kinds.len > 0 ? ", " : "", watch->untold[i],
+        if (watch->n_unreported[i] > 0)
+            strbuf_printf(&kinds, "%s%u %s", kinds.len > 0 ? ", " : "", watch->n_unreported[i],
                           drift_kind_name(i));
-        sum += watch->untold[i];
-        watch->untold[i] = 0;
+        sum += watch->n_unreported[i];
+        watch->n_unreported[i] = 0;
     }
     must((sum > 0) == (kinds.len > 0));
     if (sum > 0)
-        log_write(watch->untold_warns ? LOG_WARN : LOG_INFO,
+        log_write(watch->has_unreported_warning ? LOG_WARN : LOG_INFO,
                   "drift without a line of its own: milligpuctl drift --kind KIND lists it",
                   log_i64("count", sum), log_str("kinds", kinds.data));
     watch->lines = 0;
-    watch->untold_warns = false;
+    watch->has_unreported_warning = false;
 }
 
 /* The list of kinds is closed. */
@@ -174,7 +174,7 @@ static struct text drift_watch_key_of(struct comparison *comparison, const struc
     const char *key =
         arena_printf(&comparison->arena, "%s/%s/%s/%s", drift->kind, drift->node->name->text,
                      drift->gpu != NULL ? drift->gpu->id->text : "",
-                     drift->allocation != NULL ? drift->allocation->is.uid : "");
+                     drift->allocation != NULL ? drift->allocation->facts.uid : "");
     must(key[0] != '\0');
     return text_of(key);
 }
@@ -239,7 +239,7 @@ static void drift_watch_compare(struct drift_watch *watch, const struct node *be
  */
 static void drift_watch_expose(const struct drift_watch *watch)
 {
-    must(watch->told != NULL);
+    must(watch->reported != NULL);
 
     for (size_t i = 0; i < DRIFT_KIND_COUNT; i++)
         metric_set(M_DRIFT, LABEL_VALUES(drift_kind_name(i)), watch->count[i]);
@@ -253,7 +253,7 @@ static bool look_on(struct drift_watch *watch)
 
     must(watch->looks != NULL);
     for (uint32_t i = 0; i < NODES_A_TURN; i++) {
-        if (!snapshot_next_change(watch->told, watch->looks, &watch->place, &before, &after))
+        if (!snapshot_next_change(watch->reported, watch->looks, &watch->place, &before, &after))
             return true;
         drift_watch_compare(watch, before, after);
     }
@@ -269,7 +269,7 @@ static bool begin_look(struct drift_watch *watch)
     watch->look_ms = watch->now_ms + LOOK_MS;
     watch->looks = view_take(watch->app->view);
     watch->place = 0;
-    if (watch->told == NULL || watch->told->generation != watch->looks->generation)
+    if (watch->reported == NULL || watch->reported->generation != watch->looks->generation)
         return true;
     snapshot_unref(watch->looks);
     watch->looks = NULL;
@@ -286,8 +286,8 @@ void drift_watch_step(struct drift_watch *watch, int64_t now_ms, int64_t wall_ms
         return;
     if (!look_on(watch))
         return;
-    snapshot_unref(watch->told);
-    watch->told = watch->looks;
+    snapshot_unref(watch->reported);
+    watch->reported = watch->looks;
     watch->looks = NULL;
     drift_watch_sum_up(watch);
     drift_watch_expose(watch);

@@ -75,7 +75,7 @@ void writer_free(struct writer *writer)
         doubt_free(doubt);
     for (size_t i = 0; i < writer->after_commit.actions; i++)
         writer_action_done(&writer->after_commit.action[i]);
-    for (size_t i = 0; i < writer->lost.keeps; i++)
+    for (size_t i = 0; i < writer->lost.n_kept; i++)
         message_abandon(writer->lost.kept[i]);
     arena_done(&writer->pod_list.list);
     replies_drop(writer);
@@ -127,8 +127,8 @@ void writer_tables(const struct writer *writer, struct writer_tables *out)
     must(sole_thread_admits(&writer->thread));
     *out = (struct writer_tables){.inflight = writer->binds.inflight.count,
                                   .doubts = writer->binds.doubts.count,
-                                  .kept = writer->lost.keeps,
-                                  .listed = writer->pod_list.lists,
+                                  .n_kept = writer->lost.n_kept,
+                                  .n_listed = writer->pod_list.n_listed,
                                   .nodes_seen = writer->node_list.nodes_seen.count,
                                   .host_sums = host_sums_count(writer->host_sums),
                                   .agents = agents_count(writer->vouching.agents),
@@ -137,50 +137,50 @@ void writer_tables(const struct writer *writer, struct writer_tables *out)
 }
 
 /* False if the batch is lost. */
-static bool writer_handle(struct writer *writer, struct message *is)
+static bool writer_handle(struct writer *writer, struct message *msg)
 {
-    switch (is->kind) {
+    switch (msg->kind) {
     case MESSAGE_BIND:
-        return writer_handle_bind(writer, &is->bind, &is->arena);
+        return writer_handle_bind(writer, &msg->bind, &msg->arena);
     case MESSAGE_FETCHED:
-        return writer_handle_fetched(writer, &is->fetched, &is->arena);
+        return writer_handle_fetched(writer, &msg->fetched, &msg->arena);
     case MESSAGE_OUTCOME:
-        return writer_handle_outcome(writer, &is->outcome);
+        return writer_handle_outcome(writer, &msg->outcome);
     case MESSAGE_PODS_BEGIN:
-        writer_begin_list(writer, is->asked_ms);
+        writer_begin_list(writer, msg->asked_ms);
         return true;
     case MESSAGE_POD_LISTED:
-        return writer_handle_listed(writer, &is->pod);
+        return writer_handle_listed(writer, &msg->pod);
     case MESSAGE_PODS_END:
-        return writer_end_list(writer, &is->pods_end);
+        return writer_end_list(writer, &msg->pods_end);
     case MESSAGE_PODS_FAILED:
         writer_drop_list(writer);
         return true;
     case MESSAGE_POD:
-        writer_hear_version(writer, &is->pod);
-        return writer_handle_pod(writer, &is->pod);
+        writer_hear_version(writer, &msg->pod);
+        return writer_handle_pod(writer, &msg->pod);
     case MESSAGE_POD_DELETED:
-        writer_hear_version(writer, &is->pod);
-        return writer_handle_pod_deleted(writer, &is->pod);
+        writer_hear_version(writer, &msg->pod);
+        return writer_handle_pod_deleted(writer, &msg->pod);
     case MESSAGE_NODES_BEGIN:
         writer->node_list.node_epoch++;
         agents_begin_nodes(writer->vouching.agents);
         return true;
     case MESSAGE_NODE_LISTED:
     case MESSAGE_NODE:
-        return writer_handle_node(writer, &is->node);
+        return writer_handle_node(writer, &msg->node);
     case MESSAGE_NODES_END:
         return writer_end_nodes(writer);
     /* Nothing was taken for gone yet, and the next list begins a new epoch. */
     case MESSAGE_NODES_FAILED:
         return true;
     case MESSAGE_NODE_DELETED:
-        return writer_node_gone(writer, is->node.name);
+        return writer_node_gone(writer, msg->node.name);
     case MESSAGE_POLICY:
-        writer_handle_policy(writer, is->rulebook);
+        writer_handle_policy(writer, msg->rulebook);
         return true;
     case MESSAGE_OVER:
-        return writer_handle_over(writer, &is->over);
+        return writer_handle_over(writer, &msg->over);
     }
     must_not_reach("every kind is listed");
 }
@@ -194,9 +194,9 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
     must(count <= BATCH_MAX);
     must(!writer->batch.open);
 
-    writer->lost.writes = writer->lost.writes || writer->batch.changes > 0;
+    writer->lost.is_writing = writer->lost.is_writing || writer->batch.changes > 0;
     /* A message that was kept may be about the very pods that would be granted. */
-    if (writer->lost.writes && writer->lost.keeps == 0 &&
+    if (writer->lost.is_writing && writer->lost.n_kept == 0 &&
         atomic_exchange(&writer->app->health.disk_broken, false))
         log_plain(LOG_WARN, "the ledger can be written again");
     if (writer->node_list.nodes_ended)
@@ -301,7 +301,7 @@ static void after_batch(struct writer *writer)
     struct err err;
 
     writer_set_hosts(writer);
-    writer_judge_taints(writer);
+    writer_check_taints(writer);
     writer_own_ledger(writer);
     const bool ready = app_ready(writer->app, NULL);
     /*
@@ -346,13 +346,13 @@ static size_t writer_collect(struct writer *writer, struct message **message, in
 
     struct queue *queue = writer->app->queue;
 
-    if (writer->lost.keeps == 0)
+    if (writer->lost.n_kept == 0)
         return queue_take(queue, (void **)message, BATCH_MAX, wait_ms);
     const int64_t left = writer->lost.retry_ms - writer_now_ms(writer);
     if (left <= 0)
         return writer_take_kept(writer, message);
     const int64_t wait = left < wait_ms ? left : wait_ms;
-    if (writer->lost.keeps >= KEEP_MAX || writer->lost.keep_bytes >= NEWS_BYTES_MAX) {
+    if (writer->lost.n_kept >= KEEP_MAX || writer->lost.kept_bytes >= NEWS_BYTES_MAX) {
         writer_pause_ms(wait);
         return 0;
     }
@@ -397,7 +397,7 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
      * First, because a step of the clock must be in the journal before the commands that follow it.
      */
     bool whole =
-        note_clock(writer) && writer_note_policy(writer) && writer_judge_unsure_agents(writer);
+        note_clock(writer) && writer_note_policy(writer) && writer_check_unsure_agents(writer);
     while (count < taken && whole && !batch_is_full(writer))
         whole = writer_handle(writer, message[count++]);
     whole = whole && writer_tick(writer) && writer_heal_duplicates(writer);

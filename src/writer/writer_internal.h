@@ -51,7 +51,7 @@ struct inflight_bind {
     size_t replies;
     size_t capacity;
     int64_t deadline_ms; /* of the bind that began it */
-    bool asks;           /* nothing is sent: the API server is asked about an old doubt */
+    bool is_query;       /* nothing is sent: the API server is asked about an old doubt */
 };
 
 /* The outcome of a Binding, to be answered after the batch. */
@@ -115,7 +115,7 @@ struct writer {
         const struct rulebook *rulebook;  /* a reference; by which the ledger decides */
         rule_set holding;                 /* those of its rules that hold */
         const struct rulebook *next_book; /* from the next batch on; NULL: the same */
-        bool rules_told;                  /* the journal says which rules decide */
+        bool has_reported_rules;          /* the journal says which rules decide */
         bool rules_matched;               /* it was looked whether its rules match any node */
         bool rules_kept;                  /* the ledger keeps its document, if it has one */
         int64_t keep_rules_ms;            /* monotonic: not again before this time */
@@ -125,7 +125,7 @@ struct writer {
     } policy;
     /* writer_wake.c */
     struct {
-        uint32_t idle[RULES_MAX];     /* of the outlook, when it last looked whom to wake */
+        uint32_t idle[RULES_MAX];     /* of the policy context, when it last looked whom to wake */
         uint64_t tolerations_version; /* that the ledger was told (tolerations.h) */
     } wake;
     /* writer_learn.c */
@@ -144,7 +144,7 @@ struct writer {
     /* writer_agents.c */
     struct {
         struct agents *agents;
-        bool agents_unsure;      /* nodes may say otherwise than agents_judge() */
+        bool agents_unsure;      /* nodes may say otherwise than agents_check() */
         bool agents_stored;      /* that an agent was seen */
         int64_t store_agents_ms; /* monotonic: not again before this time */
     } vouching;
@@ -170,13 +170,13 @@ struct writer {
     struct {
         /* messages of a lost batch, to be handled again, and those that a batch left over */
         struct message **kept;
-        size_t keeps;
-        size_t keep_capacity;
+        size_t n_kept;
+        size_t kept_capacity;
         /* with what the messages own; at NEWS_BYTES_MAX nothing is taken from the queue */
-        size_t keep_bytes;
+        size_t kept_bytes;
         /* monotonic: kept messages are not tried again before this time */
         int64_t retry_ms;
-        bool writes; /* something was written since the last lost batch */
+        bool is_writing; /* something was written since the last lost batch */
     } lost;
     /* writer_pods.c, writer_bound.c */
     struct {
@@ -186,16 +186,17 @@ struct writer {
          */
         struct arena list;
         const struct pod **listed;
-        size_t lists;
-        size_t list_capacity;
+        size_t n_listed;
+        size_t listed_capacity;
         bool listing;
         int64_t listed_ms; /* when that list was requested */
         uint64_t epoch;    /* of pod lists */
         /* uid to struct bound_since: rows that became bound after the request of that list */
         struct map bound_since;
-        uint64_t heard;   /* the pod version up to which the watch has reported everything */
-        bool pods_ended;  /* this batch ends a list */
-        bool after_grace; /* the list began after a new ledger's grace period */
+        uint64_t
+            last_seen_version; /* the pod version up to which the watch has reported everything */
+        bool pods_ended;       /* this batch ends a list */
+        bool after_grace;      /* the list began after a new ledger's grace period */
     } pod_list;
     /* writer_nodes.c */
     struct {
@@ -209,8 +210,8 @@ struct writer {
     struct {
         int64_t start_ms;
         bool granted_before; /* a pod has an annotation of ours */
-        bool may_own;        /* the ledger waits for nothing more and may belong to this cluster */
-        int64_t own_ms;      /* the last attempt failed: not before then */
+        bool can_claim;      /* the ledger waits for nothing more and may belong to this cluster */
+        int64_t claim_retry_ms; /* the last attempt failed: not before then */
     } new_ledger;
     /* writer_advice.c */
     struct {
@@ -351,8 +352,8 @@ bool writer_end_nodes(struct writer *writer);
 void writer_load_agents(struct writer *writer);
 void writer_store_agents(struct writer *writer);
 /* Every node anew: after the first agent of the cluster; and where that is not sure. */
-bool writer_judge_agents(struct writer *writer);
-bool writer_judge_unsure_agents(struct writer *writer);
+bool writer_check_agents(struct writer *writer);
+bool writer_check_unsure_agents(struct writer *writer);
 /* A living pod, whatever it is: one that was an agent's may have lost the label. */
 bool writer_see_agent(struct writer *writer, const struct pod *pod);
 bool writer_agent_gone(struct writer *writer, const char *node, const char *uid);
@@ -397,7 +398,7 @@ void writer_begin_to_learn(struct writer *writer);
 bool writer_is_new_pod(const struct writer *writer, const struct pod *pod);
 /* Counts a pod that the watch has shown for the first time. pod: in the pod cache. */
 void writer_learn(struct writer *writer, const struct pod *pod);
-/* Between two batches: publishes another outlook when enough was learned. */
+/* Between two batches: publishes another policy context when enough was learned. */
 void writer_use_what_was_learned(struct writer *writer);
 /* At the start: goes on with what is stored. */
 void writer_load_learned(struct writer *writer);
@@ -423,8 +424,8 @@ void writer_store_measured(struct writer *writer);
 /* Before the first batch: the policy with which the process began. */
 void writer_begin_policy(struct writer *writer);
 void writer_end_policy(struct writer *writer);
-/* Between two batches: an outlook of the rulebook and of what is known of the workload. */
-void writer_set_outlook(struct writer *writer);
+/* Between two batches: a policy context of the rulebook and of what is known of the workload. */
+void writer_set_policy_context(struct writer *writer);
 void writer_handle_policy(struct writer *writer, const struct rulebook *book);
 /* At most wait_ms, and not beyond the moment at which other rules begin to hold. */
 int64_t writer_wait_for_rules(const struct writer *writer, int64_t wait_ms);
@@ -448,7 +449,7 @@ void writer_wake_if_it_helps(struct writer *writer);
  * Between two batches: where pods tolerate other taints now, which nodes are usable is judged anew,
  * and who waits for one more idle host is woken.
  */
-void writer_judge_taints(struct writer *writer);
+void writer_check_taints(struct writer *writer);
 /* Any node: pods that can be woken only by a node accept each. */
 const struct atom *writer_some_node(const struct writer *writer);
 /*

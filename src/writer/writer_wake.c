@@ -40,18 +40,18 @@ void writer_wake(struct writer *writer, const struct atom *node)
  */
 static bool more_are_idle(struct writer *writer)
 {
-    const struct outlook *outlook = ledger_outlook(writer->ledger);
+    const struct policy_context *context = ledger_policy_context(writer->ledger);
     bool more = false;
 
-    must(outlook != NULL);
-    for (uint32_t i = 0; outlook->rulebook != NULL && i < outlook->rulebook->rules; i++) {
-        more = more || outlook->idle[i] > writer->wake.idle[i];
-        writer->wake.idle[i] = outlook->idle[i];
+    must(context != NULL);
+    for (uint32_t i = 0; context->rulebook != NULL && i < context->rulebook->rules; i++) {
+        more = more || context->idle[i] > writer->wake.idle[i];
+        writer->wake.idle[i] = context->idle[i];
     }
     return more;
 }
 
-void writer_judge_taints(struct writer *writer)
+void writer_check_taints(struct writer *writer)
 {
     const struct tolerations *tolerations = pod_cache_tolerations(writer->app->pod_cache);
     const uint64_t version = tolerations_version(tolerations);
@@ -79,9 +79,9 @@ void writer_wake_if_it_helps(struct writer *writer)
      * (docs/why/004).
      */
     if (count > 0)
-        app_between(writer->app, BETWEEN_ROOM_AND_WAKE_UP);
+        app_yield(writer->app, YIELD_ROOM_AND_WAKE_UP);
     const bool opens = more_are_idle(writer) && hints_waiting(writer->app->hints) > 0;
-    if (opens || hints_would_fit(writer->app->hints, ledger_outlook(writer->ledger),
+    if (opens || hints_would_fit(writer->app->hints, ledger_policy_context(writer->ledger),
                                  writer_now_ms(writer), node, count))
         writer_wake(writer, count > 0 ? node[0]->name : writer_some_node(writer));
     xfree(node);

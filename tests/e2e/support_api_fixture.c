@@ -417,18 +417,18 @@ void api_fixture_bind(struct api_fixture *fixture, const char *name, const char 
 
 /* --- documents, and cmocka --- */
 
-const struct doc *api_fixture_parse(struct api_fixture *fixture, const struct answer *answer)
+const struct document *api_fixture_parse(struct api_fixture *fixture, const struct answer *answer)
 {
     const struct text bytes = {answer->body.data, answer->body.len};
-    struct doc *doc = NULL;
+    struct document *document = NULL;
     struct err err;
 
-    if (doc_parse_json(bytes, "answer", &fixture->arena, &doc, &err) < 0)
+    if (document_parse_json(bytes, "answer", &fixture->arena, &document, &err) < 0)
         fail_msg("%s in %s", err.text, answer->body.data);
-    return doc;
+    return document;
 }
 
-const struct doc *api_fixture_get(struct api_fixture *fixture, const char *target)
+const struct document *api_fixture_get(struct api_fixture *fixture, const char *target)
 {
     struct answer answer;
 
@@ -436,15 +436,15 @@ const struct doc *api_fixture_get(struct api_fixture *fixture, const char *targe
     if (answer.status != 200)
         fail_msg("GET %s: %d %s", target, answer.status, answer.body.data);
     assert_string_equal(answer.type, "application/json");
-    const struct doc *doc = api_fixture_parse(fixture, &answer);
+    const struct document *document = api_fixture_parse(fixture, &answer);
     answer_done(&answer);
-    return doc;
+    return document;
 }
 
-int64_t number_of(const struct doc *object, const char *key)
+int64_t number_of(const struct document *object, const char *key)
 {
-    const struct doc *value = doc_get(object, key);
-    if (value == NULL || value->kind != DOC_NUMBER)
+    const struct document *value = document_get(object, key);
+    if (value == NULL || value->kind != DOCUMENT_NUMBER)
         fail_msg("no number %s", key);
     return strtoll(value->text.at, NULL, 10);
 }

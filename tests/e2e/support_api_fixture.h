@@ -66,9 +66,9 @@ void api_fixture_ask(const struct http_server *http, const char *method, const c
 void answer_done(struct answer *answer);
 
 /* Documents live as long as the fixture. A GET must be answered with 200 and JSON. */
-const struct doc *api_fixture_parse(struct api_fixture *fixture, const struct answer *answer);
-const struct doc *api_fixture_get(struct api_fixture *fixture, const char *target);
-int64_t number_of(const struct doc *object, const char *key); /* it must be there */
+const struct document *api_fixture_parse(struct api_fixture *fixture, const struct answer *answer);
+const struct document *api_fixture_get(struct api_fixture *fixture, const char *target);
+int64_t number_of(const struct document *object, const char *key); /* it must be there */
 
 /* For cmocka: a test with a fixture of its own. */
 int api_fixture_set_up(void **state);

@@ -23,32 +23,33 @@
 
 /* --- requests and answers --- */
 
-static size_t size_of(const struct doc *doc)
+static size_t size_of(const struct document *document)
 {
-    return doc != NULL ? doc->count : 0;
+    return document != NULL ? document->count : 0;
 }
 
-static const struct doc *nth(const struct doc *doc, size_t at)
+static const struct document *nth(const struct document *document, size_t at)
 {
-    assert_non_null(doc);
-    assert_int_equal(doc->kind, DOC_ARRAY);
-    const struct doc *child = doc->first;
+    assert_non_null(document);
+    assert_int_equal(document->kind, DOCUMENT_ARRAY);
+    const struct document *child = document->first;
     for (size_t i = 0; i < at && child != NULL; i++)
         child = child->next;
     if (child == NULL)
-        fail_msg("an array of %u has no element %zu", doc->count, at);
+        fail_msg("an array of %u has no element %zu", document->count, at);
     return child;
 }
 
 /* NULL if it is not a string. */
-static const char *string_of(const struct doc *doc)
+static const char *string_of(const struct document *document)
 {
-    return doc != NULL && doc->kind == DOC_STRING ? doc->text.at : NULL;
+    return document != NULL && document->kind == DOCUMENT_STRING ? document->text.at : NULL;
 }
 
-static bool is_bool(const struct doc *doc, bool value)
+static bool is_bool(const struct document *document, bool value)
 {
-    return doc != NULL && doc->kind == DOC_BOOL && text_is(doc->text, value ? "true" : "false");
+    return document != NULL && document->kind == DOCUMENT_BOOL &&
+           text_is(document->text, value ? "true" : "false");
 }
 
 /* The request is refused with this status, as a problem whose detail contains this part. */
@@ -68,25 +69,25 @@ static void refuses(const struct http_server *http, const char *method, const ch
     answer_done(&answer);
 }
 
-static const char *str(const struct doc *object, const char *key)
+static const char *str(const struct document *object, const char *key)
 {
-    const char *value = string_of(doc_get(object, key));
+    const char *value = string_of(document_get(object, key));
     if (value == NULL)
         fail_msg("no text %s", key);
     return value != NULL ? value : "";
 }
 
-static size_t items(const struct doc *list)
+static size_t items(const struct document *list)
 {
-    const struct doc *array = doc_get(list, "items");
+    const struct document *array = document_get(list, "items");
     assert_non_null(array);
-    assert_int_equal(array->kind, DOC_ARRAY);
+    assert_int_equal(array->kind, DOCUMENT_ARRAY);
     return array->count;
 }
 
-static const struct doc *item(const struct doc *list, size_t at)
+static const struct document *item(const struct document *list, size_t at)
 {
-    return nth(doc_get(list, "items"), at);
+    return nth(document_get(list, "items"), at);
 }
 
 /* Two bound pods, one waiting, one ended, and one that was bound without us. */
@@ -108,28 +109,30 @@ static void fill(struct api_fixture *fixture)
 /* --- answers compared with their description --- */
 
 struct page_reader {
-    const struct doc *schemas;
+    const struct document *schemas;
     char path[512];
 };
 
-static void matches(struct page_reader *reader, const struct doc *schema, const struct doc *value);
+static void matches(struct page_reader *reader, const struct document *schema,
+                    const struct document *value);
 
-static const struct doc *resolve(const struct page_reader *reader, const struct doc *schema)
+static const struct document *resolve(const struct page_reader *reader,
+                                      const struct document *schema)
 {
     static const char prefix[] = "#/components/schemas/";
-    const char *ref = string_of(doc_get(schema, "$ref"));
+    const char *ref = string_of(document_get(schema, "$ref"));
 
     if (ref == NULL)
         return schema;
     assert_int_equal(strncmp(ref, prefix, strlen(prefix)), 0);
-    const struct doc *target = doc_get(reader->schemas, ref + strlen(prefix));
+    const struct document *target = document_get(reader->schemas, ref + strlen(prefix));
     if (target == NULL)
         fail_msg("%s is nowhere", ref);
     return target;
 }
 
-static void inside(struct page_reader *reader, const char *word, const struct doc *schema,
-                   const struct doc *value)
+static void inside(struct page_reader *reader, const char *word, const struct document *schema,
+                   const struct document *value)
 {
     const size_t used = strlen(reader->path);
 
@@ -138,35 +141,35 @@ static void inside(struct page_reader *reader, const char *word, const struct do
     reader->path[used] = '\0';
 }
 
-static void matches_object(struct page_reader *reader, const struct doc *schema,
-                           const struct doc *value)
+static void matches_object(struct page_reader *reader, const struct document *schema,
+                           const struct document *value)
 {
-    const struct doc *properties = doc_get(schema, "properties");
-    const struct doc *required = doc_get(schema, "required");
+    const struct document *properties = document_get(schema, "properties");
+    const struct document *required = document_get(schema, "required");
 
     if (properties == NULL)
         return; /* any object */
     for (size_t i = 0; i < size_of(required); i++) {
         const char *name = string_of(nth(required, i));
-        if (doc_get(value, name) == NULL)
+        if (document_get(value, name) == NULL)
             fail_msg("%s lacks %s", reader->path, name);
-        assert_non_null(doc_get(properties, name));
+        assert_non_null(document_get(properties, name));
     }
-    for (const struct doc *member = value->first; member != NULL; member = member->next) {
+    for (const struct document *member = value->first; member != NULL; member = member->next) {
         char key[64];
         text_clip(member->key, key, sizeof key);
-        const struct doc *of = doc_get(properties, key);
+        const struct document *of = document_get(properties, key);
         if (of == NULL)
             fail_msg("%s has %s, which nobody described", reader->path, key);
         inside(reader, key, of, member);
     }
 }
 
-static void matches_text(const struct page_reader *reader, const struct doc *schema,
+static void matches_text(const struct page_reader *reader, const struct document *schema,
                          const char *value)
 {
-    const struct doc *words = doc_get(schema, "enum");
-    const char *format = string_of(doc_get(schema, "format"));
+    const struct document *words = document_get(schema, "enum");
+    const char *format = string_of(document_get(schema, "format"));
     bool found = words == NULL;
     int64_t ms;
 
@@ -180,16 +183,17 @@ static void matches_text(const struct page_reader *reader, const struct doc *sch
         assert_true(time_parse(text_of(value), &ms));
 }
 
-static void matches(struct page_reader *reader, const struct doc *schema, const struct doc *value)
+static void matches(struct page_reader *reader, const struct document *schema,
+                    const struct document *value)
 {
     static const struct {
         const char *type;
-        enum doc_kind kind;
-    } types[] = {{"object", DOC_OBJECT},
-                 {"array", DOC_ARRAY},
-                 {"string", DOC_STRING},
-                 {"integer", DOC_NUMBER},
-                 {"boolean", DOC_BOOL}};
+        enum document_kind kind;
+    } types[] = {{"object", DOCUMENT_OBJECT},
+                 {"array", DOCUMENT_ARRAY},
+                 {"string", DOCUMENT_STRING},
+                 {"integer", DOCUMENT_NUMBER},
+                 {"boolean", DOCUMENT_BOOL}};
     bool known = false;
 
     schema = resolve(reader, schema);
@@ -199,30 +203,30 @@ static void matches(struct page_reader *reader, const struct doc *schema, const 
             continue;
         known = true;
         if (value->kind != types[i].kind)
-            fail_msg("%s is %s, not %s", reader->path, doc_kind_name(value->kind), type);
+            fail_msg("%s is %s, not %s", reader->path, document_kind_name(value->kind), type);
     }
     assert_true(known);
-    if (value->kind == DOC_OBJECT)
+    if (value->kind == DOCUMENT_OBJECT)
         matches_object(reader, schema, value);
-    if (value->kind == DOC_STRING)
+    if (value->kind == DOCUMENT_STRING)
         matches_text(reader, schema, string_of(value));
-    if (value->kind == DOC_NUMBER && strspn(value->text.at, "0123456789") != value->text.len)
+    if (value->kind == DOCUMENT_NUMBER && strspn(value->text.at, "0123456789") != value->text.len)
         fail_msg("%s is %s: no number from 0", reader->path, value->text.at);
-    for (size_t i = 0; value->kind == DOC_ARRAY && i < value->count; i++)
-        inside(reader, "#", doc_get(schema, "items"), nth(value, i));
+    for (size_t i = 0; value->kind == DOCUMENT_ARRAY && i < value->count; i++)
+        inside(reader, "#", document_get(schema, "items"), nth(value, i));
 }
 
 static void shows(struct api_fixture *fixture, const char *target, const char *schema)
 {
-    const struct doc *api = api_fixture_get(fixture, "/openapi.json");
-    const struct doc *answer = api_fixture_get(fixture, target);
-    struct page_reader reader = {.schemas = doc_at(api, "components.schemas")};
-    const struct doc *of = doc_get(reader.schemas, schema);
+    const struct document *api = api_fixture_get(fixture, "/openapi.json");
+    const struct document *answer = api_fixture_get(fixture, target);
+    struct page_reader reader = {.schemas = document_at(api, "components.schemas")};
+    const struct document *of = document_get(reader.schemas, schema);
 
     assert_non_null(of);
     (void)snprintf(reader.path, sizeof reader.path, "%s", target);
     matches(&reader, of, answer);
-    if (doc_get(answer, "items") != NULL && items(answer) == 0)
+    if (document_get(answer, "items") != NULL && items(answer) == 0)
         fail_msg("%s is empty: nothing was compared", target);
 }
 
@@ -311,11 +315,11 @@ static void every_route_answers(void **state)
     }
 }
 
-static size_t count_operations(const struct doc *paths)
+static size_t count_operations(const struct document *paths)
 {
     size_t count = 0;
 
-    for (const struct doc *path = paths->first; path != NULL; path = path->next)
+    for (const struct document *path = paths->first; path != NULL; path = path->next)
         count += path->count;
     return count;
 }
@@ -323,9 +327,9 @@ static size_t count_operations(const struct doc *paths)
 static void the_description_names_exactly_the_routes(void **state)
 {
     struct api_fixture *fixture = *state;
-    const struct doc *api = api_fixture_get(fixture, "/openapi.json");
-    const struct doc *paths = doc_get(api, "paths");
-    const struct doc *schemas = doc_at(api, "components.schemas");
+    const struct document *api = api_fixture_get(fixture, "/openapi.json");
+    const struct document *paths = document_get(api, "paths");
+    const struct document *schemas = document_at(api, "components.schemas");
     const struct api_route *route;
     size_t routes = 0;
 
@@ -334,43 +338,45 @@ static void the_description_names_exactly_the_routes(void **state)
         char method[16] = "";
         for (size_t k = 0; route->method[k] != '\0'; k++)
             method[k] = (char)(route->method[k] | 0x20);
-        const struct doc *operation = doc_get(doc_get(paths, route->path), method);
+        const struct document *operation = document_get(document_get(paths, route->path), method);
         if (operation == NULL)
             fail_msg("%s %s is not described", route->method, route->path);
         assert_string_equal(str(operation, "summary"), route->summary);
         if (route->schema[0] != '\0')
-            assert_non_null(doc_get(schemas, route->schema));
+            assert_non_null(document_get(schemas, route->schema));
     }
     assert_int_equal(count_operations(paths), routes);
 }
 
 /* Marks the schemas that are referred to; visits each once. */
-static void find_refs(const struct doc *value, const struct doc *schemas, bool *seen)
+static void find_refs(const struct document *value, const struct document *schemas, bool *seen)
 {
-    const char *ref = string_of(doc_get(value, "$ref"));
+    const char *ref = string_of(document_get(value, "$ref"));
 
     if (ref != NULL) {
         const char *name = strrchr(ref, '/') + 1;
-        if (doc_get(schemas, name) == NULL)
+        if (document_get(schemas, name) == NULL)
             fail_msg("%s is nowhere", ref);
         size_t at = 0;
-        for (const struct doc *schema = schemas->first; schema != NULL; schema = schema->next, at++)
+        for (const struct document *schema = schemas->first; schema != NULL;
+             schema = schema->next, at++)
             seen[at] = seen[at] || text_is(schema->key, name);
     }
-    for (const struct doc *child = value->first; child != NULL; child = child->next)
+    for (const struct document *child = value->first; child != NULL; child = child->next)
         find_refs(child, schemas, seen);
 }
 
 static void every_shape_is_used_and_every_reference_leads_to_one(void **state)
 {
-    const struct doc *api = api_fixture_get(*state, "/openapi.json");
-    const struct doc *schemas = doc_at(api, "components.schemas");
+    const struct document *api = api_fixture_get(*state, "/openapi.json");
+    const struct document *schemas = document_at(api, "components.schemas");
     bool seen[64] = {false};
     size_t at = 0;
 
     assert_true(schemas->count > 0 && schemas->count <= ARRAY_LEN(seen));
     find_refs(api, schemas, seen);
-    for (const struct doc *schema = schemas->first; schema != NULL; schema = schema->next, at++)
+    for (const struct document *schema = schemas->first; schema != NULL;
+         schema = schema->next, at++)
         if (!seen[at])
             fail_msg("nothing is a %.*s", TEXT_ARG(schema->key));
 }
@@ -382,10 +388,10 @@ static void the_description_knows_every_kind_of_drift(void **state)
         DRIFT_KINDS(X)
 #undef X
     };
-    const struct doc *api = api_fixture_get(*state, "/openapi.json");
-    const struct doc *schemas = doc_at(api, "components.schemas");
-    const struct doc *drift = doc_get(doc_get(schemas, "Drift"), "properties");
-    const struct doc *words = doc_get(doc_get(drift, "kind"), "enum");
+    const struct document *api = api_fixture_get(*state, "/openapi.json");
+    const struct document *schemas = document_at(api, "components.schemas");
+    const struct document *drift = document_get(document_get(schemas, "Drift"), "properties");
+    const struct document *words = document_get(document_get(drift, "kind"), "enum");
 
     assert_int_equal(size_of(words), ARRAY_LEN(kinds));
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
@@ -513,11 +519,11 @@ static void a_bad_continue_is_refused(void **state)
 
 /* --- lists --- */
 
-static const struct doc *page(struct api_fixture *fixture, const char *target,
-                              const struct doc *before)
+static const struct document *page(struct api_fixture *fixture, const char *target,
+                                   const struct document *before)
 {
     char text[1024];
-    const char *token = string_of(doc_get(before, "continue"));
+    const char *token = string_of(document_get(before, "continue"));
 
     (void)snprintf(text, sizeof text, "%s%s%s", target, token != NULL ? "&continue=" : "",
                    token != NULL ? token : "");
@@ -527,25 +533,25 @@ static const struct doc *page(struct api_fixture *fixture, const char *target,
 static void pages_go_on_where_the_last_ended(void **state)
 {
     struct api_fixture *fixture = *state;
-    const struct doc *first = page(fixture, "/api/v1/nodes?limit=1", NULL);
-    const struct doc *second = page(fixture, "/api/v1/nodes?limit=1", first);
-    const struct doc *third = page(fixture, "/api/v1/nodes?limit=1", second);
+    const struct document *first = page(fixture, "/api/v1/nodes?limit=1", NULL);
+    const struct document *second = page(fixture, "/api/v1/nodes?limit=1", first);
+    const struct document *third = page(fixture, "/api/v1/nodes?limit=1", second);
 
     assert_int_equal(items(first), 1);
     assert_string_equal(str(item(first, 0), "name"), "n1");
     assert_string_equal(str(item(second, 0), "name"), "n2");
     assert_string_equal(str(item(third, 0), "name"), "n3");
-    assert_null(doc_get(third, "continue"));
+    assert_null(document_get(third, "continue"));
 }
 
 static void what_goes_between_two_pages_shifts_nothing(void **state)
 {
     struct api_fixture *fixture = *state;
-    const struct doc *first = page(fixture, "/api/v1/nodes?limit=1", NULL);
+    const struct document *first = page(fixture, "/api/v1/nodes?limit=1", NULL);
 
     api_fixture_tell(fixture, "DELETE", "/api/v1/nodes/n1", "");
     api_fixture_run(fixture);
-    const struct doc *second = page(fixture, "/api/v1/nodes?limit=1", first);
+    const struct document *second = page(fixture, "/api/v1/nodes?limit=1", first);
     assert_string_equal(str(item(second, 0), "name"), "n2");
 }
 
@@ -554,19 +560,20 @@ static void allocations_can_be_told_apart(void **state)
     struct api_fixture *fixture = *state;
 
     fill(fixture);
-    const struct doc *all = api_fixture_get(fixture, "/api/v1/allocations");
-    const struct doc *on_n1 = api_fixture_get(fixture, "/api/v1/allocations?node=n1");
-    const struct doc *elsewhere =
+    const struct document *all = api_fixture_get(fixture, "/api/v1/allocations");
+    const struct document *on_n1 = api_fixture_get(fixture, "/api/v1/allocations?node=n1");
+    const struct document *elsewhere =
         api_fixture_get(fixture, "/api/v1/allocations?namespace=kube-system");
-    const struct doc *reserved = api_fixture_get(fixture, "/api/v1/allocations?state=reserved");
-    const struct doc *past = api_fixture_get(fixture, "/api/v1/allocations?state=released");
+    const struct document *reserved =
+        api_fixture_get(fixture, "/api/v1/allocations?state=reserved");
+    const struct document *past = api_fixture_get(fixture, "/api/v1/allocations?state=released");
     assert_int_equal(items(all), 3);
     assert_string_equal(str(item(all, 0), "name"), "stray");
     assert_string_equal(str(item(all, 0), "origin"), "observed");
-    assert_true(is_bool(doc_get(item(all, 0), "presumed"), true));
+    assert_true(is_bool(document_get(item(all, 0), "presumed"), true));
     assert_int_equal(items(on_n1), 1);
     assert_string_equal(str(item(on_n1, 0), "name"), "web-0");
-    assert_int_equal(number_of(nth(doc_get(item(on_n1, 0), "charges"), 0), "milli"), 300);
+    assert_int_equal(number_of(nth(document_get(item(on_n1, 0), "charges"), 0), "milli"), 300);
     assert_int_equal(items(elsewhere), 0);
     assert_int_equal(items(reserved), 0);
     assert_int_equal(items(past), 1);
@@ -577,7 +584,7 @@ static void allocations_can_be_told_apart(void **state)
 static void released_allocations_come_in_pages(void **state)
 {
     struct api_fixture *fixture = *state;
-    const struct doc *last = NULL;
+    const struct document *last = NULL;
     size_t seen = 0;
 
     for (int i = 0; i < 5; i++) {
@@ -588,20 +595,20 @@ static void released_allocations_come_in_pages(void **state)
         api_fixture_end(fixture, name);
     }
     for (int i = 0; i < 5; i++) {
-        const struct doc *now =
+        const struct document *now =
             page(fixture, "/api/v1/allocations?state=released&node=n1&limit=2", last);
         last = now;
         for (size_t k = 0; k < items(now); k++, seen++) {
             char name[16];
             (void)snprintf(name, sizeof name, "p%zu", 4 - seen);
             assert_string_equal(str(item(now, k), "name"), name);
-            assert_int_equal(size_of(doc_get(item(now, k), "charges")), 2);
+            assert_int_equal(size_of(document_get(item(now, k), "charges")), 2);
         }
-        if (doc_get(now, "continue") == NULL)
+        if (document_get(now, "continue") == NULL)
             break;
     }
     assert_int_equal(seen, 5);
-    assert_null(doc_get(last, "continue"));
+    assert_null(document_get(last, "continue"));
 }
 
 /* --- views --- */
@@ -611,11 +618,11 @@ static void the_summary_adds_up(void **state)
     struct api_fixture *fixture = *state;
 
     fill(fixture);
-    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
-    const struct doc *allocations = doc_get(summary, "allocations");
+    const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
+    const struct document *allocations = document_get(summary, "allocations");
     assert_string_equal(str(summary, "cluster"), "0b8f");
     assert_string_equal(str(summary, "mode"), "standalone");
-    assert_true(is_bool(doc_get(summary, "ready"), true));
+    assert_true(is_bool(document_get(summary, "ready"), true));
     assert_int_equal(number_of(summary, "nodes"), 3);
     assert_int_equal(number_of(summary, "gpus"), 4);
     assert_int_equal(number_of(summary, "capacityMilli"), 3500);
@@ -626,7 +633,7 @@ static void the_summary_adds_up(void **state)
     assert_int_equal(number_of(allocations, "reserved"), 0);
     assert_int_equal(number_of(summary, "waitingPods"), 1);
     assert_int_equal(number_of(summary, "drift"), 1); /* the adopted pod */
-    const struct doc *models = doc_get(summary, "models");
+    const struct document *models = document_get(summary, "models");
     assert_int_equal(size_of(models), 2);
     assert_string_equal(str(nth(models, 0), "model"), "A100");
     assert_int_equal(number_of(nth(models, 0), "gpus"), 3);
@@ -639,22 +646,22 @@ static void fragments_add_up(void **state)
     int64_t gpus = 0;
 
     fill(fixture);
-    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
-    doc_each (node, doc_get(api_fixture_get(fixture, "/api/v1/nodes"), "items")) {
+    const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
+    document_each (node, document_get(api_fixture_get(fixture, "/api/v1/nodes"), "items")) {
         nodes += number_of(node, "fragmentMilli");
         assert_true(number_of(node, "fragmentMilli") <= number_of(node, "freeMilli"));
-        doc_each (gpu, doc_get(node, "gpus"))
+        document_each (gpu, document_get(node, "gpus"))
             gpus += number_of(gpu, "fragmentMilli");
     }
     assert_true(gpus > 0);
     assert_int_equal(nodes, gpus);
     assert_int_equal(number_of(summary, "fragmentMilli"), gpus);
-    const struct doc *models = doc_get(summary, "models");
+    const struct document *models = document_get(summary, "models");
     assert_int_equal(number_of(nth(models, 0), "fragmentMilli") +
                          number_of(nth(models, 1), "fragmentMilli"),
                      gpus);
     /* Pods of several GPUs, which a cold start expects, cannot use half of a T4. */
-    const struct doc *n3 = api_fixture_get(fixture, "/api/v1/nodes/n3");
+    const struct document *n3 = api_fixture_get(fixture, "/api/v1/nodes/n3");
     assert_true(number_of(n3, "fragmentMilli") > 0);
 }
 
@@ -663,9 +670,9 @@ static void a_node_says_who_holds_it(void **state)
     struct api_fixture *fixture = *state;
 
     fill(fixture);
-    const struct doc *node = api_fixture_get(fixture, "/api/v1/nodes/n2");
-    const struct doc *gpu = nth(doc_get(node, "gpus"), 0);
-    const struct doc *holder = nth(doc_get(gpu, "holders"), 0);
+    const struct document *node = api_fixture_get(fixture, "/api/v1/nodes/n2");
+    const struct document *gpu = nth(document_get(node, "gpus"), 0);
+    const struct document *holder = nth(document_get(gpu, "holders"), 0);
     assert_string_equal(str(gpu, "id"), "GPU-5f");
     assert_string_equal(str(node, "source"), "annotation");
     assert_string_equal(str(node, "state"), "ok");
@@ -683,11 +690,11 @@ static void a_cordoned_gpu_has_nothing_free(void **state)
     api_fixture_tell(fixture, "PATCH", "/api/v1/nodes/n1",
                      "{\"metadata\":{\"annotations\":{\"milligpu.io/cordon\":\"all\"}}}");
     api_fixture_run(fixture);
-    const struct doc *node = api_fixture_get(fixture, "/api/v1/nodes/n1");
-    assert_true(is_bool(doc_get(node, "cordoned"), true));
+    const struct document *node = api_fixture_get(fixture, "/api/v1/nodes/n1");
+    assert_true(is_bool(document_get(node, "cordoned"), true));
     assert_int_equal(number_of(node, "freeMilli"), 0);
     assert_int_equal(number_of(node, "capacityMilli"), 2000);
-    assert_string_equal(str(nth(doc_get(node, "gpus"), 0), "state"), "cordoned");
+    assert_string_equal(str(nth(document_get(node, "gpus"), 0), "state"), "cordoned");
 }
 
 static void a_waiting_pod_says_why_node_by_node(void **state)
@@ -696,17 +703,17 @@ static void a_waiting_pod_says_why_node_by_node(void **state)
 
     fill(fixture);
     api_fixture_filter(fixture, "big");
-    const struct doc *pod = api_fixture_get(fixture, "/api/v1/pods/default/big");
-    const struct doc *waiting = doc_get(pod, "waiting");
-    const struct doc *nodes = doc_get(pod, "nodes");
+    const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/big");
+    const struct document *waiting = document_get(pod, "waiting");
+    const struct document *nodes = document_get(pod, "nodes");
     assert_string_equal(str(pod, "phase"), "Pending");
     assert_string_equal(str(pod, "node"), "");
     assert_string_equal(str(pod, "request"), "3 whole GPUs");
-    assert_null(doc_get(pod, "allocation"));
+    assert_null(document_get(pod, "allocation"));
     assert_int_equal(number_of(waiting, "asks"), 2);
     assert_int_equal(size_of(nodes), 3);
     assert_string_equal(str(nth(nodes, 0), "name"), "n1");
-    assert_true(is_bool(doc_get(nth(nodes, 0), "fits"), false));
+    assert_true(is_bool(document_get(nth(nodes, 0), "fits"), false));
     assert_string_equal(str(nth(nodes, 0), "reason"), "few");
     assert_true(strlen(str(nth(nodes, 0), "detail")) > 0);
 }
@@ -716,10 +723,10 @@ static void a_pod_that_fits_somewhere_says_where(void **state)
     struct api_fixture *fixture = *state;
 
     api_fixture_pod(fixture, "new", "600", "");
-    const struct doc *pod = api_fixture_get(fixture, "/api/v1/pods/default/new");
-    const struct doc *nodes = doc_get(pod, "nodes");
-    assert_null(doc_get(pod, "waiting"));
-    assert_true(is_bool(doc_get(nth(nodes, 0), "fits"), true));
+    const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/new");
+    const struct document *nodes = document_get(pod, "nodes");
+    assert_null(document_get(pod, "waiting"));
+    assert_true(is_bool(document_get(nth(nodes, 0), "fits"), true));
     assert_string_equal(str(nth(nodes, 0), "reason"), "fits");
     assert_string_equal(str(nth(nodes, 0), "text"), "");
     assert_string_equal(str(nth(nodes, 2), "reason"), "small");
@@ -731,10 +738,10 @@ static void a_request_that_nobody_can_grant_is_explained(void **state)
 
     api_fixture_pod(fixture, "odd", "1500", "");
     api_fixture_filter(fixture, "odd");
-    const struct doc *pod = api_fixture_get(fixture, "/api/v1/pods/default/odd");
+    const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/odd");
     assert_non_null(strstr(str(pod, "request"), "2000"));
-    assert_null(doc_get(pod, "nodes"));
-    const struct doc *waiting = api_fixture_get(fixture, "/api/v1/waiting");
+    assert_null(document_get(pod, "nodes"));
+    const struct document *waiting = api_fixture_get(fixture, "/api/v1/waiting");
     assert_string_equal(str(item(waiting, 0), "request"), "cannot be granted anywhere");
 }
 
@@ -743,12 +750,12 @@ static void an_ended_pod_is_remembered_and_an_unknown_one_is_404(void **state)
     struct api_fixture *fixture = *state;
 
     fill(fixture);
-    const struct doc *pod = api_fixture_get(fixture, "/api/v1/pods/default/past");
-    const struct doc *allocation = doc_get(pod, "allocation");
+    const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/past");
+    const struct document *allocation = document_get(pod, "allocation");
     assert_string_equal(str(pod, "phase"), "Ended");
     assert_string_equal(str(pod, "node"), "n2");
     assert_string_equal(str(allocation, "state"), "released");
-    assert_non_null(doc_get(allocation, "releasedAt"));
+    assert_non_null(document_get(allocation, "releasedAt"));
     refuses(fixture->admin, "GET", "/api/v1/pods/default/none", NULL, 404,
             "no pod none in namespace default");
     refuses(fixture->admin, "GET", "/api/v1/pods/none/past", NULL, 404, "in namespace none");
@@ -765,16 +772,16 @@ static void history_knows_a_gpu_by_each_of_its_names(void **state)
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         char target[80];
         (void)snprintf(target, sizeof target, "/api/v1/history?gpu=%s", names[i]);
-        const struct doc *history = api_fixture_get(fixture, target);
+        const struct document *history = api_fixture_get(fixture, target);
         if (items(history) != 2)
             fail_msg("%s: %zu rows", names[i], items(history));
         assert_string_equal(str(item(history, 0), "name"), "past");
         assert_string_equal(str(item(history, 1), "name"), "web-1");
         assert_int_equal(number_of(item(history, 1), "milli"), 600);
     }
-    const struct doc *made_up = api_fixture_get(fixture, "/api/v1/history?gpu=n3/gpu-0");
+    const struct document *made_up = api_fixture_get(fixture, "/api/v1/history?gpu=n3/gpu-0");
     assert_string_equal(str(item(made_up, 0), "name"), "stray");
-    const struct doc *none = api_fixture_get(fixture, "/api/v1/history?gpu=GPU-none");
+    const struct document *none = api_fixture_get(fixture, "/api/v1/history?gpu=GPU-none");
     assert_int_equal(items(none), 0);
 }
 
@@ -787,8 +794,8 @@ static void history_outlives_the_node(void **state)
     api_fixture_tell(fixture, "DELETE", "/api/v1/nodes/n2", "");
     api_fixture_run(fixture);
     refuses(fixture->admin, "GET", "/api/v1/nodes/n2", NULL, 404, "does not know");
-    const struct doc *by_both = api_fixture_get(fixture, "/api/v1/history?gpu=n2/GPU-5f");
-    const struct doc *by_id = api_fixture_get(fixture, "/api/v1/history?gpu=GPU-5f");
+    const struct document *by_both = api_fixture_get(fixture, "/api/v1/history?gpu=n2/GPU-5f");
+    const struct document *by_id = api_fixture_get(fixture, "/api/v1/history?gpu=GPU-5f");
     assert_int_equal(items(by_both), 2);
     assert_int_equal(items(by_id), 2);
 }
@@ -800,17 +807,17 @@ static void history_of_a_pod_and_of_a_moment(void **state)
     char target[200];
 
     fill(fixture);
-    const struct doc *pod = api_fixture_get(fixture, "/api/v1/history?pod=default/past");
+    const struct document *pod = api_fixture_get(fixture, "/api/v1/history?pod=default/past");
     assert_int_equal(items(pod), 1);
     assert_string_equal(str(item(pod, 0), "state"), "released");
     assert_string_equal(str(item(pod, 0), "gpu"), "GPU-5f");
     time_format(fixture->app.clock.wall_ms(fixture->app.clock.ctx) + 1000, now);
     (void)snprintf(target, sizeof target, "/api/v1/history?gpu=GPU-5f&at=%s", now);
-    const struct doc *held = api_fixture_get(fixture, target);
+    const struct document *held = api_fixture_get(fixture, target);
     assert_int_equal(items(held), 1);
     assert_string_equal(str(item(held, 0), "name"), "web-1");
     /* An offset whose '+' was not escaped. */
-    const struct doc *before =
+    const struct document *before =
         api_fixture_get(fixture, "/api/v1/history?gpu=GPU-5f&at=2001-01-02T03:04:05+02:00");
     assert_int_equal(items(before), 0);
 }
@@ -820,12 +827,12 @@ static void history_comes_in_pages(void **state)
     struct api_fixture *fixture = *state;
 
     fill(fixture);
-    const struct doc *first = page(fixture, "/api/v1/history?gpu=GPU-5f&limit=1", NULL);
-    const struct doc *second = page(fixture, "/api/v1/history?gpu=GPU-5f&limit=1", first);
+    const struct document *first = page(fixture, "/api/v1/history?gpu=GPU-5f&limit=1", NULL);
+    const struct document *second = page(fixture, "/api/v1/history?gpu=GPU-5f&limit=1", first);
     assert_string_equal(str(item(first, 0), "name"), "past");
     assert_string_equal(str(item(second, 0), "name"), "web-1");
-    assert_non_null(doc_get(first, "continue"));
-    assert_null(doc_get(second, "continue"));
+    assert_non_null(document_get(first, "continue"));
+    assert_null(document_get(second, "continue"));
 }
 
 static void history_says_what_it_wants(void **state)
@@ -970,11 +977,11 @@ static void metrics_show_what_the_volume_of_the_ledger_still_has(void **state)
 static void finds(struct api_fixture *fixture, const char *name, const char *status,
                   const char *part)
 {
-    const struct doc *doctor = api_fixture_get(fixture, "/api/v1/doctor");
-    const struct doc *checks = doc_get(doctor, "checks");
+    const struct document *doctor = api_fixture_get(fixture, "/api/v1/doctor");
+    const struct document *checks = document_get(doctor, "checks");
     bool found = false;
 
-    for (const struct doc *check = checks->first; check != NULL; check = check->next) {
+    for (const struct document *check = checks->first; check != NULL; check = check->next) {
         const bool good = strcmp(str(check, "status"), "ok") == 0;
         assert_int_equal(good, str(check, "fix")[0] == '\0');
         if (strcmp(str(check, "name"), name) != 0)
@@ -989,9 +996,10 @@ static void finds(struct api_fixture *fixture, const char *name, const char *sta
 
 static void advises(struct api_fixture *fixture, const char *name, const char *part)
 {
-    const struct doc *checks = doc_get(api_fixture_get(fixture, "/api/v1/doctor"), "checks");
+    const struct document *checks =
+        document_get(api_fixture_get(fixture, "/api/v1/doctor"), "checks");
 
-    for (const struct doc *check = checks->first; check != NULL; check = check->next)
+    for (const struct document *check = checks->first; check != NULL; check = check->next)
         if (strcmp(str(check, "name"), name) == 0 && strstr(str(check, "fix"), part) != NULL)
             return;
     fail_msg("%s does not advise: %s", name, part);
@@ -1030,14 +1038,14 @@ static void doctor_finds_what_is_broken(void **state)
     finds(fixture, "ledger", "failed", "nothing has been granted");
     atomic_store(&fixture->app.watch.nodes_synced, false);
     finds(fixture, "nodes", "failed", "no complete list of nodes");
-    atomic_store(&fixture->app.watch.pods_heard_ms, 1);
+    atomic_store(&fixture->app.watch.pods_seen_ms, 1);
     finds(fixture, "pods", "warning", "has not answered a watch of pods for");
-    atomic_store(&fixture->app.watch.nodes_heard_ms, 1);
+    atomic_store(&fixture->app.watch.nodes_seen_ms, 1);
     atomic_store(&fixture->app.watch.api_error_ms,
                  fixture->app.clock.now_ms(fixture->app.clock.ctx));
     finds(fixture, "api", "warning", "a call failed 0 s ago");
-    atomic_store(&fixture->app.watch.nodes_heard_ms, 0);
-    atomic_store(&fixture->app.watch.pods_heard_ms, 0);
+    atomic_store(&fixture->app.watch.nodes_seen_ms, 0);
+    atomic_store(&fixture->app.watch.pods_seen_ms, 0);
     finds(fixture, "api", "failed", "has not answered yet");
     atomic_store(&fixture->app.draining, true);
     finds(fixture, "daemon", "warning", "stopping");
@@ -1052,14 +1060,14 @@ static void doctor_says_what_a_full_ledger_needs(void **state)
     atomic_store(&store->trimmed_ms, 1);
     finds(fixture, "ledger", "ok", "journal entries");
     finds(fixture, "ledger-size", "warning", "so its history goes back 0 days and 0 hours only");
-    atomic_store(&store->room, ROOM_LIMIT);
+    atomic_store(&store->space, SPACE_LIMIT);
     finds(fixture, "ledger", "failed", "the ledger has reached its limit (ledger_max_bytes)");
     finds(fixture, "daemon", "failed", "not ready: the ledger has reached its limit");
     says(fixture->admin, "/readyz", 503, "[-]ledger-size failed: the ledger has reached its limit");
     says(fixture->probe, "/metrics", 200, "milligpu_ready 0\n");
-    atomic_store(&store->room, ROOM_DISK);
+    atomic_store(&store->space, SPACE_DISK);
     finds(fixture, "ledger", "failed", "the disk of the ledger is full");
-    atomic_store(&store->room, ROOM_ENOUGH);
+    atomic_store(&store->space, SPACE_ENOUGH);
     says(fixture->probe, "/metrics", 200, "milligpu_ledger_bytes{of=\"copies\"} 0\n");
     says(fixture->probe, "/metrics", 200, "milligpu_ledger_max_bytes ");
     says(fixture->admin, "/readyz?verbose", 200, "[+]ledger-size ok\n");
@@ -1131,10 +1139,10 @@ static void a_pod_that_no_scheduler_has_asked_about_waits_for_its_turn(void **st
     old_pod(fixture, "lonely", "3000");
     /* Its scheduler asks about others: its turn has not come. */
     finds(fixture, "scheduler", "ok", "filter calls");
-    const struct doc *pod = api_fixture_get(fixture, "/api/v1/pods/default/lonely");
-    assert_string_equal(doc_str(pod, "scheduling.text"),
+    const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/lonely");
+    assert_string_equal(document_str(pod, "scheduling.text"),
                         "default-scheduler has not asked about it yet");
-    const struct doc *waiting = api_fixture_get(fixture, "/api/v1/waiting?state=unasked");
+    const struct document *waiting = api_fixture_get(fixture, "/api/v1/waiting?state=unasked");
     assert_int_equal(items(waiting), 1);
     assert_string_equal(str(item(waiting, 0), "name"), "lonely");
     assert_string_equal(str(item(waiting, 0), "reason"), "unasked");
@@ -1182,23 +1190,23 @@ static void the_kinds_of_drift_can_be_asked_for(void **state)
     for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++) {
         strbuf_reset(&path);
         strbuf_printf(&path, "/api/v1/drift?kind=%s", drift_kind_name(kind));
-        const struct doc *list = api_fixture_get(fixture, path.data);
+        const struct document *list = api_fixture_get(fixture, path.data);
         const bool adopted = strcmp(drift_kind_name(kind), "adopted") == 0;
-        assert_int_equal(size_of(doc_get(list, "items")), adopted ? 1 : 0);
-        const struct doc *count = nth(doc_get(list, "counts"), kind);
+        assert_int_equal(size_of(document_get(list, "items")), adopted ? 1 : 0);
+        const struct document *count = nth(document_get(list, "counts"), kind);
         assert_string_equal(str(count, "kind"), drift_kind_name(kind));
         assert_string_equal(str(count, "meaning"), drift_kind_help(kind));
         assert_int_equal(number_of(count, "warnings"), adopted ? 1 : 0);
     }
-    const struct doc *both = api_fixture_get(fixture, "/api/v1/drift?kind=over,adopted");
-    assert_int_equal(size_of(doc_get(both, "items")), 1);
+    const struct document *both = api_fixture_get(fixture, "/api/v1/drift?kind=over,adopted");
+    assert_int_equal(size_of(document_get(both, "items")), 1);
     refuses(fixture->admin, "GET", "/api/v1/drift?kind=over,", NULL, 400, "one or more of adopted");
     refuses(fixture->admin, "GET", "/api/v1/drift?kind=adopt", NULL, 400, "one or more of adopted");
-    const struct doc *other = api_fixture_get(fixture, "/api/v1/drift?node=n1");
-    assert_int_equal(size_of(doc_get(other, "items")), 0);
-    assert_int_equal(number_of(nth(doc_get(other, "counts"), 0), "warnings"), 0);
-    assert_int_equal(size_of(doc_get(api_fixture_get(fixture, "/api/v1/drift?node=n3"), "items")),
-                     1);
+    const struct document *other = api_fixture_get(fixture, "/api/v1/drift?node=n1");
+    assert_int_equal(size_of(document_get(other, "items")), 0);
+    assert_int_equal(number_of(nth(document_get(other, "counts"), 0), "warnings"), 0);
+    assert_int_equal(
+        size_of(document_get(api_fixture_get(fixture, "/api/v1/drift?node=n3"), "items")), 1);
 }
 
 static int64_t a_day_later(void *ctx)
@@ -1216,21 +1224,21 @@ static void an_adopted_pod_becomes_information(void **state)
     struct api_fixture *fixture = *state;
 
     api_fixture_pod(fixture, "stray", "200", "n3");
-    const struct doc *list = api_fixture_get(fixture, "/api/v1/drift");
-    assert_int_equal(size_of(doc_get(list, "items")), 1);
-    assert_string_equal(str(nth(doc_get(list, "items"), 0), "severity"), "warning");
+    const struct document *list = api_fixture_get(fixture, "/api/v1/drift");
+    assert_int_equal(size_of(document_get(list, "items")), 1);
+    assert_string_equal(str(nth(document_get(list, "items"), 0), "severity"), "warning");
     fixture->app.clock.wall_ms = a_day_later;
     list = api_fixture_get(fixture, "/api/v1/drift?severity=warning");
-    assert_int_equal(size_of(doc_get(list, "items")), 0);
-    assert_int_equal(number_of(nth(doc_get(list, "counts"), 0), "warnings"), 0);
-    assert_int_equal(number_of(nth(doc_get(list, "counts"), 0), "information"), 1);
+    assert_int_equal(size_of(document_get(list, "items")), 0);
+    assert_int_equal(number_of(nth(document_get(list, "counts"), 0), "warnings"), 0);
+    assert_int_equal(number_of(nth(document_get(list, "counts"), 0), "information"), 1);
     list = api_fixture_get(fixture, "/api/v1/drift?severity=information&kind=over");
-    assert_int_equal(size_of(doc_get(list, "items")), 0);
+    assert_int_equal(size_of(document_get(list, "items")), 0);
     list = api_fixture_get(fixture, "/api/v1/drift?severity=information");
-    assert_int_equal(size_of(doc_get(list, "items")), 1);
+    assert_int_equal(size_of(document_get(list, "items")), 1);
     list = api_fixture_get(fixture, "/api/v1/drift");
-    assert_string_equal(str(nth(doc_get(list, "items"), 0), "severity"), "information");
-    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
+    assert_string_equal(str(nth(document_get(list, "items"), 0), "severity"), "information");
+    const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
     assert_int_equal(number_of(summary, "drift"), 0);
     assert_int_equal(number_of(summary, "driftInformation"), 1);
     finds(fixture, "drift", "ok", "agree; 1 adopted pod was bound more than a day ago");
@@ -1240,7 +1248,7 @@ static void an_adopted_pod_becomes_information(void **state)
 
 static void settings_say_where_they_come_from(void **state)
 {
-    const struct doc *list = api_fixture_get(*state, "/api/v1/settings?limit=1000");
+    const struct document *list = api_fixture_get(*state, "/api/v1/settings?limit=1000");
     bool found = false;
 
     assert_int_equal(items(list), SETTINGS);
@@ -1322,14 +1330,14 @@ static void raw_objects_come_in_pages_of_one_moment(void **state)
     struct api_fixture *fixture = *state;
     struct answer answer;
 
-    const struct doc *first = page(fixture, "/api/v1/standalone/nodes?limit=2", NULL);
-    const struct doc *second = page(fixture, "/api/v1/standalone/nodes?limit=2", first);
+    const struct document *first = page(fixture, "/api/v1/standalone/nodes?limit=2", NULL);
+    const struct document *second = page(fixture, "/api/v1/standalone/nodes?limit=2", first);
     assert_int_equal(items(first), 2);
-    assert_string_equal(doc_str(item(first, 0), "metadata.name"), "n1");
-    assert_string_equal(doc_str(item(first, 0), "kind"), "Node");
-    assert_non_null(doc_at(item(first, 0), "status.allocatable"));
+    assert_string_equal(document_str(item(first, 0), "metadata.name"), "n1");
+    assert_string_equal(document_str(item(first, 0), "kind"), "Node");
+    assert_non_null(document_at(item(first, 0), "status.allocatable"));
     assert_int_equal(items(second), 1);
-    assert_null(doc_get(second, "continue"));
+    assert_null(document_get(second, "continue"));
     for (int i = 0; i < 2; i++) {
         const char *body = i == 0 ? pod_body
                                   : "{\"metadata\":{\"name\":\"later\"},\"spec\":{"
@@ -1339,14 +1347,14 @@ static void raw_objects_come_in_pages_of_one_moment(void **state)
         answer_done(&answer);
     }
     first = page(fixture, "/api/v1/standalone/pods?limit=1", NULL);
-    assert_string_equal(doc_str(item(first, 0), "metadata.name"), "later");
+    assert_string_equal(document_str(item(first, 0), "metadata.name"), "later");
     api_fixture_ask(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/played", NULL,
                     &answer);
     assert_int_equal(answer.status, 200);
     answer_done(&answer);
     second = page(fixture, "/api/v1/standalone/pods?limit=1", first);
-    assert_string_equal(doc_str(item(second, 0), "metadata.name"), "played");
-    assert_null(doc_get(second, "continue"));
+    assert_string_equal(document_str(item(second, 0), "metadata.name"), "played");
+    assert_null(document_get(second, "continue"));
     api_fixture_run(fixture);
     refuses(fixture->admin, "GET", "/api/v1/standalone/nodes?continue=6e31", NULL, 400,
             "it is a token of this list");
@@ -1382,7 +1390,7 @@ static void in_a_cluster_there_is_no_standalone(void **state)
             "use kubectl");
     refuses(fixture->admin, "GET", "/api/v1/standalone/pods", NULL, 404, "use kubectl");
     refuses(fixture->admin, "GET", "/api/v1/standalone/nodes", NULL, 404, "use kubectl");
-    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
+    const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
     assert_string_equal(str(summary, "mode"), "cluster");
     fixture->app.fake = fake;
 }

@@ -35,12 +35,12 @@ static void fill(struct api_fixture *fixture)
 
 /* --- summary --- */
 
-static int64_t sum_of_closed(const struct doc *amounts)
+static int64_t sum_of_closed(const struct document *amounts)
 {
     int64_t sum = 0;
     uint32_t parts = 0;
 
-    doc_each (part, doc_get(amounts, "closed")) {
+    document_each (part, document_get(amounts, "closed")) {
         sum += strtoll(part->text.at, NULL, 10);
         parts++;
     }
@@ -48,7 +48,7 @@ static int64_t sum_of_closed(const struct doc *amounts)
     return sum;
 }
 
-static void adds_up(const struct doc *amounts)
+static void adds_up(const struct document *amounts)
 {
     assert_int_equal(number_of(amounts, "totalMilli"),
                      number_of(amounts, "usedMilli") + number_of(amounts, "reservedMilli") +
@@ -62,8 +62,8 @@ static void the_summary_says_by_name_what_is_not_free(void **state)
     int64_t total = 0;
 
     fill(fixture);
-    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
-    const struct doc *closed = doc_get(summary, "closed");
+    const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
+    const struct document *closed = document_get(summary, "closed");
     adds_up(summary);
     assert_int_equal(number_of(summary, "totalMilli"), 3500);
     assert_int_equal(number_of(summary, "usedMilli"), 1100);
@@ -75,7 +75,7 @@ static void the_summary_says_by_name_what_is_not_free(void **state)
     assert_int_equal(number_of(closed, "unhealthy"), 400);
     assert_int_equal(number_of(closed, "cordoned"), 300);
     assert_int_equal(sum_of_closed(summary), number_of(summary, "closedMilli"));
-    doc_each (model, doc_get(summary, "models")) {
+    document_each (model, document_get(summary, "models")) {
         adds_up(model);
         assert_int_equal(sum_of_closed(model), number_of(model, "closedMilli"));
         total += number_of(model, "totalMilli");
@@ -90,11 +90,11 @@ static void the_summary_counts_nodes_by_state(void **state)
     int64_t nodes = 0;
 
     fill(fixture);
-    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
-    doc_each (entry, doc_get(summary, "nodeStates")) {
+    const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
+    document_each (entry, document_get(summary, "nodeStates")) {
         bool listed = false;
         for (size_t i = 0; i < ARRAY_LEN(some); i++)
-            listed = listed || strcmp(doc_shown(entry, "state"), some[i]) == 0;
+            listed = listed || strcmp(document_shown(entry, "state"), some[i]) == 0;
         assert_int_equal(number_of(entry, "nodes"), listed);
         nodes += number_of(entry, "nodes");
     }
@@ -130,8 +130,8 @@ static const char *names_of(struct api_fixture *fixture, const char *target)
     CLEANUP(strbuf_done) struct strbuf names;
 
     strbuf_init(&names);
-    doc_each (item, doc_get(api_fixture_get(fixture, target), "items"))
-        strbuf_printf(&names, "%s%s", names.len > 0 ? " " : "", doc_shown(item, "name"));
+    document_each (item, document_get(api_fixture_get(fixture, target), "items"))
+        strbuf_printf(&names, "%s%s", names.len > 0 ? " " : "", document_shown(item, "name"));
     return arena_copy(&fixture->arena, (struct text){names.data, names.len});
 }
 
@@ -238,19 +238,19 @@ static void a_filter_goes_on_over_pages(void **state)
     struct api_fixture *fixture = *state;
 
     fill(fixture);
-    const struct doc *page = api_fixture_get(fixture, NODES "model=A100&limit=1");
-    assert_int_equal(doc_get(page, "items")->count, 1);
+    const struct document *page = api_fixture_get(fixture, NODES "model=A100&limit=1");
+    assert_int_equal(document_get(page, "items")->count, 1);
     const char *next = arena_printf(&fixture->arena, NODES "model=A100&limit=1&continue=%s",
-                                    doc_shown(page, "continue"));
+                                    document_shown(page, "continue"));
     assert_string_equal(names_of(fixture, next), "n2");
-    assert_null(doc_get(api_fixture_get(fixture, next), "continue"));
+    assert_null(document_get(api_fixture_get(fixture, next), "continue"));
     waiting_pod(fixture, "any", "3000", NULL);
     waiting_pod(fixture, "big-t4", "600", "T4");
     waiting_pod(fixture, "none", "100", "H100*");
     page = api_fixture_get(fixture, WAITING "model=T4,H100&limit=2");
-    assert_int_equal(doc_get(page, "items")->count, 2);
+    assert_int_equal(document_get(page, "items")->count, 2);
     next = arena_printf(&fixture->arena, WAITING "model=T4,H100&limit=2&continue=%s",
-                        doc_shown(page, "continue"));
+                        document_shown(page, "continue"));
     assert_string_equal(names_of(fixture, next), "none");
 }
 
@@ -295,20 +295,21 @@ static void a_waiting_pod_has_each_reason_once(void **state)
     fill(fixture);
     waiting_pod(fixture, "big-t4", "600", "T4");
     waiting_pod(fixture, "any", "900", NULL);
-    const struct doc *pod = api_fixture_get(fixture, "/api/v1/pods/default/any");
-    assert_null(doc_get(pod, "never"));
-    doc_each (reason, doc_get(pod, "reasons")) {
+    const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/any");
+    assert_null(document_get(pod, "never"));
+    document_each (reason, document_get(pod, "reasons")) {
         nodes += number_of(reason, "nodes");
-        if (strcmp(doc_shown(reason, "reason"), "unhealthy") == 0) {
-            assert_string_equal(doc_shown(reason, "text"), "the GPU is reported unhealthy");
-            assert_non_null(strstr(doc_shown(reason, "detail"), "0 milli free on 0 of 1 GPUs"));
+        if (strcmp(document_shown(reason, "reason"), "unhealthy") == 0) {
+            assert_string_equal(document_shown(reason, "text"), "the GPU is reported unhealthy");
+            assert_non_null(
+                strstr(document_shown(reason, "detail"), "0 milli free on 0 of 1 GPUs"));
         }
     }
-    assert_int_equal(nodes, doc_get(pod, "nodes")->count);
-    assert_int_equal(doc_get(pod, "reasons")->count, 3); /* small, unhealthy, mixed */
+    assert_int_equal(nodes, document_get(pod, "nodes")->count);
+    assert_int_equal(document_get(pod, "reasons")->count, 3); /* small, unhealthy, mixed */
     pod = api_fixture_get(fixture, "/api/v1/pods/default/big-t4");
     assert_string_equal(
-        doc_shown(pod, "never"),
+        document_shown(pod, "never"),
         "no node of this cluster, as it is, can ever serve it: no GPU of 600 milli; "
         "the largest has 500 milli");
 }
@@ -316,19 +317,19 @@ static void a_waiting_pod_has_each_reason_once(void **state)
 /* --- usage --- */
 
 /* "namespace/model pods gpus bound reserved whole", for one row. */
-static const char *usage_of(struct api_fixture *fixture, const struct doc *row)
+static const char *usage_of(struct api_fixture *fixture, const struct document *row)
 {
     return arena_printf(
-        &fixture->arena, "%s/%s %lld %lld %lld %lld %lld", doc_shown(row, "namespace"),
-        doc_shown(row, "model"), (long long)number_of(row, "pods"),
+        &fixture->arena, "%s/%s %lld %lld %lld %lld %lld", document_shown(row, "namespace"),
+        document_shown(row, "model"), (long long)number_of(row, "pods"),
         (long long)number_of(row, "gpus"), (long long)number_of(row, "boundMilli"),
         (long long)number_of(row, "reservedMilli"), (long long)number_of(row, "heldGpus"));
 }
 
 static void totals_are_those_of_the_summary(struct api_fixture *fixture)
 {
-    const struct doc *total = doc_get(api_fixture_get(fixture, "/api/v1/usage"), "total");
-    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
+    const struct document *total = document_get(api_fixture_get(fixture, "/api/v1/usage"), "total");
+    const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
 
     assert_int_equal(number_of(total, "boundMilli"), number_of(summary, "usedMilli"));
     assert_int_equal(number_of(total, "reservedMilli"), number_of(summary, "reservedMilli"));
@@ -344,13 +345,13 @@ static void usage_adds_up_to_the_summary(void **state)
     fill(fixture);
     api_fixture_pod(fixture, "too-large", "900", "n3"); /* bound by others, and no GPU has it */
     totals_are_those_of_the_summary(fixture);
-    const struct doc *usage = api_fixture_get(fixture, "/api/v1/usage");
-    const struct doc *items = doc_get(usage, "items");
+    const struct document *usage = api_fixture_get(fixture, "/api/v1/usage");
+    const struct document *items = document_get(usage, "items");
     assert_int_equal(items->count, 2);
     assert_string_equal(usage_of(fixture, items->first), "default/A100 3 2 900 0 1");
     assert_int_equal(number_of(items->first, "mib"), 24576 + 49152);
-    assert_int_equal(number_of(doc_get(usage, "total"), "pods"), 5);
-    assert_int_equal(number_of(doc_get(usage, "total"), "gpus"), 3);
+    assert_int_equal(number_of(document_get(usage, "total"), "pods"), 5);
+    assert_int_equal(number_of(document_get(usage, "total"), "gpus"), 3);
 }
 
 /* Two pods of one namespace on one GPU, and a third of another: one GPU each, and one in total. */
@@ -367,23 +368,23 @@ static void a_shared_gpu_counts_once(void **state)
                      "\"nvidia.com/vgpu\":\"300\"},\"requests\":{\"nvidia.com/vgpu\":\"300\"}}}]},"
                      "\"status\":{\"phase\":\"Running\"}}");
     api_fixture_run(fixture);
-    const struct doc *usage = api_fixture_get(fixture, "/api/v1/usage?limit=1");
-    const struct doc *total = doc_get(usage, "total");
-    assert_string_equal(usage_of(fixture, doc_get(usage, "items")->first),
+    const struct document *usage = api_fixture_get(fixture, "/api/v1/usage?limit=1");
+    const struct document *total = document_get(usage, "total");
+    assert_string_equal(usage_of(fixture, document_get(usage, "items")->first),
                         "default/A100 2 1 200 0 0");
     assert_int_equal(number_of(total, "gpus"), 1);
     assert_int_equal(number_of(total, "boundMilli"), 500); /* of all pages */
     usage =
         api_fixture_get(fixture, arena_printf(&fixture->arena, "/api/v1/usage?limit=1&continue=%s",
-                                              doc_shown(usage, "continue")));
-    assert_string_equal(usage_of(fixture, doc_get(usage, "items")->first),
+                                              document_shown(usage, "continue")));
+    assert_string_equal(usage_of(fixture, document_get(usage, "items")->first),
                         "other/A100 1 1 300 0 0");
-    assert_null(doc_get(usage, "continue"));
+    assert_null(document_get(usage, "continue"));
     usage = api_fixture_get(fixture, "/api/v1/usage?namespace=other&model=a100");
-    assert_int_equal(doc_get(usage, "items")->count, 1);
-    assert_int_equal(number_of(doc_get(usage, "total"), "boundMilli"), 300);
-    assert_int_equal(doc_get(api_fixture_get(fixture, "/api/v1/usage?model=T4"), "items")->count,
-                     0);
+    assert_int_equal(document_get(usage, "items")->count, 1);
+    assert_int_equal(number_of(document_get(usage, "total"), "boundMilli"), 300);
+    assert_int_equal(
+        document_get(api_fixture_get(fixture, "/api/v1/usage?model=T4"), "items")->count, 0);
 }
 
 /* --- plans of moves --- */
@@ -406,40 +407,41 @@ static void a_plan_of_moves_is_where_bind_puts_the_pods(void **state)
     struct api_fixture *fixture = *state;
 
     scatter(fixture);
-    const struct doc *plan = api_fixture_get(fixture, "/api/v1/defrag?limit=1&minGain=1");
-    const struct doc *move = doc_get(plan, "moves")->first;
-    const struct doc *summary = api_fixture_get(fixture, "/api/v1/summary");
+    const struct document *plan = api_fixture_get(fixture, "/api/v1/defrag?limit=1&minGain=1");
+    const struct document *move = document_get(plan, "moves")->first;
+    const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
     assert_int_equal(number_of(plan, "generation"), number_of(summary, "generation"));
     assert_int_equal(number_of(plan, "fragmentMilli"), number_of(summary, "fragmentMilli"));
     assert_int_equal(number_of(plan, "freeMilli"), number_of(summary, "freeMilli"));
-    assert_int_equal(doc_get(plan, "moves")->count, 1);
+    assert_int_equal(document_get(plan, "moves")->count, 1);
     assert_int_equal(number_of(plan, "pods"), 3);
-    assert_string_equal(doc_shown(move, "name"), "a");
-    assert_string_equal(doc_shown(move, "from.node"), "n1");
-    assert_string_equal(doc_shown(move, "to.node"), "n2");
-    assert_string_equal(doc_shown(doc_at(move, "to.charges")->first, "gpu"), "GPU-5f");
-    assert_int_equal(number_of(doc_at(move, "to.charges")->first, "milli"), 500);
+    assert_string_equal(document_shown(move, "name"), "a");
+    assert_string_equal(document_shown(move, "from.node"), "n1");
+    assert_string_equal(document_shown(move, "to.node"), "n2");
+    assert_string_equal(document_shown(document_at(move, "to.charges")->first, "gpu"), "GPU-5f");
+    assert_int_equal(number_of(document_at(move, "to.charges")->first, "milli"), 500);
     assert_int_equal(number_of(plan, "fragmentMilli") - number_of(move, "gainMilli"),
                      number_of(plan, "fragmentMilliAfter"));
-    assert_true(doc_get(plan, "shapes")->count > 0);
+    assert_true(document_get(plan, "shapes")->count > 0);
     api_fixture_end(fixture, "a");
     api_fixture_pod(fixture, "again", "500", "");
     api_fixture_bind(fixture, "again", "n2");
-    const struct doc *again = api_fixture_get(fixture, "/api/v1/pods/default/again");
-    assert_string_equal(doc_shown(doc_at(again, "allocation.charges")->first, "gpu"), "GPU-5f");
+    const struct document *again = api_fixture_get(fixture, "/api/v1/pods/default/again");
+    assert_string_equal(document_shown(document_at(again, "allocation.charges")->first, "gpu"),
+                        "GPU-5f");
 }
 
 static void a_move_gains_100_milli_unless_less_is_asked_for(void **state)
 {
     struct api_fixture *fixture = *state;
-    const struct doc *plan;
+    const struct document *plan;
 
     scatter(fixture);
     plan = api_fixture_get(fixture, "/api/v1/defrag?minGain=1000000");
-    assert_int_equal(doc_get(plan, "moves")->count, 0);
+    assert_int_equal(document_get(plan, "moves")->count, 0);
     assert_int_equal(number_of(plan, "fragmentMilli"), number_of(plan, "fragmentMilliAfter"));
     plan = api_fixture_get(fixture, "/api/v1/defrag");
-    doc_each (move, doc_get(plan, "moves"))
+    document_each (move, document_get(plan, "moves"))
         assert_true(number_of(move, "gainMilli") >= 100);
 }
 
@@ -450,10 +452,10 @@ static void a_pod_that_is_about_to_end_does_not_move(void **state)
     scatter(fixture);
     api_fixture_tell(fixture, "DELETE", "/api/v1/namespaces/default/pods/c", "");
     api_fixture_run(fixture);
-    const struct doc *plan = api_fixture_get(fixture, "/api/v1/defrag?minGain=1");
+    const struct document *plan = api_fixture_get(fixture, "/api/v1/defrag?minGain=1");
     assert_int_equal(number_of(plan, "pods"), 2);
-    doc_each (move, doc_get(plan, "moves"))
-        assert_string_not_equal(doc_shown(move, "name"), "c");
+    document_each (move, document_get(plan, "moves"))
+        assert_string_not_equal(document_shown(move, "name"), "c");
 }
 
 static void one_plan_is_made_at_a_time(void **state)
@@ -468,7 +470,7 @@ static void one_plan_is_made_at_a_time(void **state)
     answer_done(&answer);
     atomic_store(&fixture->app.planning, false);
     for (int i = 0; i < 2; i++)
-        assert_non_null(doc_get(api_fixture_get(fixture, "/api/v1/defrag"), "moves"));
+        assert_non_null(document_get(api_fixture_get(fixture, "/api/v1/defrag"), "moves"));
 }
 
 int main(void)

@@ -9,64 +9,64 @@
 
 #include "support.h"
 
-static struct doc *read_json(struct text bytes, struct arena *arena)
+static struct document *read_json(struct text bytes, struct arena *arena)
 {
-    struct doc *doc = NULL;
+    struct document *document = NULL;
     struct err err;
-    if (doc_parse_json(bytes, "document", arena, &doc, &err) == 0) {
-        must(doc != NULL);
-        return doc;
+    if (document_parse_json(bytes, "document", arena, &document, &err) == 0) {
+        must(document != NULL);
+        return document;
     }
     must(strncmp(err.text, "document", strlen("document")) == 0);
     return NULL;
 }
 
-static void write_and_read(const struct doc *doc, struct arena *arena)
+static void write_and_read(const struct document *document, struct arena *arena)
 {
     CLEANUP(strbuf_done) struct strbuf once;
     CLEANUP(strbuf_done) struct strbuf twice;
     strbuf_init(&once);
     strbuf_init(&twice);
-    doc_write(&once, doc);
-    const struct doc *again = read_json((struct text){once.data, once.len}, arena);
-    must(again != NULL && doc_equal(doc, again) && doc_equal(again, doc));
-    doc_write(&twice, again);
+    document_write(&once, document);
+    const struct document *again = read_json((struct text){once.data, once.len}, arena);
+    must(again != NULL && document_equal(document, again) && document_equal(again, document));
+    document_write(&twice, again);
     must(once.len == twice.len && memcmp(once.data, twice.data, once.len) == 0);
-    must(doc_equal(doc, doc_copy(arena, doc)));
+    must(document_equal(document, document_copy(arena, document)));
     strbuf_reset(&twice);
-    doc_write_pretty(&twice, doc);
+    document_write_pretty(&twice, document);
     again = read_json((struct text){twice.data, twice.len}, arena);
-    must(again != NULL && doc_equal(doc, again));
+    must(again != NULL && document_equal(document, again));
 }
 
-static void write_and_read_yaml(const struct doc *doc, struct arena *arena)
+static void write_and_read_yaml(const struct document *document, struct arena *arena)
 {
     CLEANUP(strbuf_done) struct strbuf text;
-    struct doc *documents = NULL;
+    struct document *documents = NULL;
     struct err err;
     strbuf_init(&text);
-    doc_write_yaml(&text, doc);
-    const int rc = doc_parse_yaml((struct text){text.data, text.len}, arena, &documents, &err);
+    document_write_yaml(&text, document);
+    const int rc = document_parse_yaml((struct text){text.data, text.len}, arena, &documents, &err);
     if (rc == -ERR_TOO_LARGE) /* in YAML a scalar counts as a level */
         return;
-    must(rc == 0 && documents->count == 1 && doc_equal(doc, documents->first));
+    must(rc == 0 && documents->count == 1 && document_equal(document, documents->first));
 }
 
 /* JSON is nearly YAML: what both readers accept, they read alike. */
-static void read_as_yaml(struct text bytes, const struct doc *json, struct arena *arena)
+static void read_as_yaml(struct text bytes, const struct document *json, struct arena *arena)
 {
-    struct doc *documents = NULL;
+    struct document *documents = NULL;
     struct err err;
-    if (doc_parse_yaml(bytes, arena, &documents, &err) != 0) {
+    if (document_parse_yaml(bytes, arena, &documents, &err) != 0) {
         must(strncmp(err.text, "line ", 5) == 0 || strncmp(err.text, "byte ", 5) == 0);
         return;
     }
-    for (const struct doc *at = documents->first; at != NULL; at = at->next) {
+    for (const struct document *at = documents->first; at != NULL; at = at->next) {
         write_and_read(at, arena);
         write_and_read_yaml(at, arena);
     }
     if (json != NULL)
-        must(documents->count == 1 && doc_equal(json, documents->first));
+        must(documents->count == 1 && document_equal(json, documents->first));
 }
 
 /* MergePatch(Target, Patch) of RFC 7396, section 2. */
@@ -87,17 +87,17 @@ static json_t *merge(json_t *target, json_t *patch)
 
 static void patch(struct text bytes, struct text patch_bytes, struct arena *arena)
 {
-    struct doc *target = read_json(bytes, arena);
-    const struct doc *change = read_json(patch_bytes, arena);
+    struct document *target = read_json(bytes, arena);
+    const struct document *change = read_json(patch_bytes, arena);
     const struct second before = second_read(bytes);
     const struct second with = second_read(patch_bytes);
     CLEANUP(strbuf_done) struct strbuf out;
     strbuf_init(&out);
-    if (target != NULL && change != NULL && target->kind == DOC_OBJECT &&
-        change->kind == DOC_OBJECT) {
-        doc_merge(arena, target, change);
+    if (target != NULL && change != NULL && target->kind == DOCUMENT_OBJECT &&
+        change->kind == DOCUMENT_OBJECT) {
+        document_merge(arena, target, change);
         write_and_read(target, arena);
-        doc_write(&out, target);
+        document_write(&out, target);
         const struct second after = second_read((struct text){out.data, out.len});
         if (before.value != NULL && with.value != NULL) {
             json_t *expected = merge(before.value, with.value);
@@ -117,13 +117,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const size_t before = heap_bytes();
     struct arena arena;
     arena_init(&arena);
-    const struct doc *doc = read_json(bytes, &arena);
+    const struct document *document = read_json(bytes, &arena);
     heap_is_bounded(before, size);
-    if (doc != NULL) {
-        write_and_read(doc, &arena);
-        write_and_read_yaml(doc, &arena);
+    if (document != NULL) {
+        write_and_read(document, &arena);
+        write_and_read_yaml(document, &arena);
     }
-    read_as_yaml(bytes, doc, &arena);
+    read_as_yaml(bytes, document, &arena);
     patch(bytes, pieces_rest(&pieces), &arena);
     arena_done(&arena);
     return 0;

@@ -236,8 +236,8 @@ static void all_is_counted(struct cluster *cluster)
         must((held != NULL) == counts);
         if (held == NULL)
             continue;
-        must(asks->milli == 0 || allocation_milli(held) > 0 || held->is.unplaced_milli > 0);
-        must(held->is.held_gpus == asks->whole);
+        must(asks->milli == 0 || allocation_milli(held) > 0 || held->facts.unplaced_milli > 0);
+        must(held->facts.held_gpus == asks->whole);
         taken += asks->milli;
         whole = whole > UINT32_MAX - asks->whole ? UINT32_MAX : whole + asks->whole;
     }

@@ -55,19 +55,19 @@ static void check(const struct kube_config *config)
 static void read_as_json(struct text text, const struct kube_config *config)
 {
     struct kube_config *again = NULL;
-    struct doc *documents = NULL;
+    struct document *documents = NULL;
     struct arena arena;
     struct err err;
     CLEANUP(strbuf_done) struct strbuf json;
     arena_init(&arena);
     strbuf_init(&json);
-    must(doc_parse_yaml(text, &arena, &documents, &err) == 0 && documents->count == 1);
-    doc_write(&json, documents->first);
+    must(document_parse_yaml(text, &arena, &documents, &err) == 0 && documents->count == 1);
+    document_write(&json, documents->first);
     const struct text written = {json.data, json.len};
-    struct doc *same = NULL;
+    struct document *same = NULL;
     /* What only YAML refuses in JSON (a control character beyond ASCII) does not matter here. */
-    if (doc_parse_yaml(written, &arena, &same, &err) == 0) {
-        must(doc_equal(documents, same));
+    if (document_parse_yaml(written, &arena, &same, &err) == 0) {
+        must(document_equal(documents, same));
         must(kube_config_parse(written, file, NULL, &again, &err) == 0);
         same_config(config, again);
     }

@@ -33,7 +33,7 @@ static void check_inventory(const struct inventory *inventory)
     must((inventory->plugin.state == PLUGIN_UP) == (inventory->plugin.offered > 0));
 }
 
-static void judge(const struct node_facts *node, struct arena *arena)
+static void check(const struct node_facts *node, struct arena *arena)
 {
     for (unsigned i = 0; i < 12; i++) {
         const struct inventory_rules how = {.advertise = (i & 1) != 0,
@@ -126,7 +126,7 @@ static void vouch(const struct node_facts *node)
         size_t at = 0;
         const bool first = agents_see_node(agents, node);
         must(!first || node->agent);
-        const enum vouch is = agents_judge(agents, text_of(node->name));
+        const enum vouch is = agents_check(agents, text_of(node->name));
         must(is != VOUCH_GOOD); /* no pod was shown */
         must(how.required != REQUIRE_NEVER || is == VOUCH_NONE);
         must(!agents_lost_gpus(agents, node));
@@ -153,7 +153,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(!(node.has_gpus && node.gpus_error != NULL));
         must(node.gpus <= GPUS_PER_NODE_MAX + 1);
         must(node.name[0] != '\0' && strlen(node.name) <= NAME_BYTES_MAX);
-        judge(&node, &arena);
+        check(&node, &arena);
         check_claim(&node);
         vouch(&node);
         const struct second second = second_read(bytes);

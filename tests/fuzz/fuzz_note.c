@@ -74,7 +74,7 @@ static void write_and_read(const struct pod *pod, struct arena *arena)
                                            .name = "p",
                                            .node = build.name,
                                            .node_uid = empty,
-                                           .origin = ORIGIN_OBSERVED,
+                                           .origin = ORIGIN_ADOPTED,
                                            .shares = pod->shares,
                                            .share = share};
     if (allocation_fault(&facts) == NULL) {

@@ -58,7 +58,7 @@ static void result(void *user, struct message *take_message)
     struct script *script = user;
     must(take_message->kind == MESSAGE_OUTCOME && strcmp(take_message->outcome.uid, "u1") == 0);
     script->results++;
-    script->outcome = take_message->outcome.is;
+    script->outcome = take_message->outcome.result;
     message_free(take_message);
 }
 

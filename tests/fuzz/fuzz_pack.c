@@ -9,15 +9,15 @@
 #include "store/past/pack.h"
 #include "support.h"
 
-static void write_out(const struct packed *is, struct strbuf *out)
+static void write_out(const struct packed *packed, struct strbuf *out)
 {
-    strbuf_printf(out, "%lld %s %s/%s on %s %s %lld %lld %lld %u %u", (long long)is->id, is->uid,
-                  is->namespace, is->name, is->node, is->node_uid, (long long)is->reserved_ms,
-                  (long long)is->bound_ms, (long long)is->released_ms, is->unplaced_milli,
-                  is->charges);
-    for (uint32_t i = 0; i < is->charges; i++)
-        strbuf_printf(out, " %u:%s:%u:%u", is->charge[i].at, is->charge[i].gpu, is->charge[i].milli,
-                      is->charge[i].mib);
+    strbuf_printf(out, "%lld %s %s/%s on %s %s %lld %lld %lld %u %u", (long long)packed->id,
+                  packed->uid, packed->namespace, packed->name, packed->node, packed->node_uid,
+                  (long long)packed->reserved_ms, (long long)packed->bound_ms,
+                  (long long)packed->released_ms, packed->unplaced_milli, packed->charges);
+    for (uint32_t i = 0; i < packed->charges; i++)
+        strbuf_printf(out, " %u:%s:%u:%u", packed->charge[i].at, packed->charge[i].gpu,
+                      packed->charge[i].milli, packed->charge[i].mib);
     strbuf_char(out, '\n');
 }
 
@@ -32,10 +32,10 @@ static bool read_all(struct text bytes, struct strbuf *out, struct packer *packe
     more = unpacker_open(&unpacker, bytes, &err);
     if (more == 0)
         while ((more = unpacker_next(&unpacker, &err)) > 0) {
-            must(unpacker.is.charges <= PARTS_MAX && unpacker.is.id > 0);
-            write_out(&unpacker.is, out);
+            must(unpacker.packed.charges <= PARTS_MAX && unpacker.packed.id > 0);
+            write_out(&unpacker.packed, out);
             if (packer != NULL)
-                packer_add(packer, &unpacker.is);
+                packer_add(packer, &unpacker.packed);
         }
     must(more == 0 || more == -(int)ERR_CORRUPT);
     must(more == 0 || err.text[0] != '\0');

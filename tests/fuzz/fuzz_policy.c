@@ -136,15 +136,15 @@ static void json_says_the_same(struct text bytes, int rc, const struct rulebook 
     CLEANUP(strbuf_done) struct strbuf json;
     CLEANUP(arena_done) struct arena arena;
     struct rulebook *second;
-    struct doc *documents;
+    struct document *documents;
     struct err err;
 
     strbuf_init(&json);
     arena_init(&arena);
-    if (doc_parse_file(bytes, "x", &arena, &documents, &err) < 0 || documents->count != 1 ||
-        documents->first->kind != DOC_OBJECT)
+    if (document_parse_file(bytes, "x", &arena, &documents, &err) < 0 || documents->count != 1 ||
+        documents->first->kind != DOCUMENT_OBJECT)
         return;
-    doc_write(&json, documents->first);
+    document_write(&json, documents->first);
     const int again = read_policy((struct text){json.data, json.len}, &second, &err);
     must(again == rc || again == -ERR_TOO_LARGE);
     must(again < 0 || say_the_same(book, second));

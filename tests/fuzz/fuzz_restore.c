@@ -111,7 +111,7 @@ static void restore_allocation(struct rows *rows)
     facts.node_uid = names_intern(ledger_names(rows->ledger), TEXT(""));
     const uint8_t bits = next(rows);
     facts.state = (enum allocation_state)(bits % 3);
-    facts.origin = (bits & 4) != 0 ? ORIGIN_OBSERVED : ORIGIN_GRANTED;
+    facts.origin = (bits & 4) != 0 ? ORIGIN_ADOPTED : ORIGIN_GRANTED;
     facts.in_doubt = (bits & 8) != 0 && facts.state == STATE_RESERVED;
     facts.presumed = (bits & 16) != 0;
     facts.held_gpus = bits >> 6;
@@ -165,8 +165,8 @@ static void describe(const struct ledger *ledger, struct strbuf *out)
             strbuf_printf(out, " %s %u %u %u %u\n", node->gpu[i].id->text, node->gpu[i].milli,
                           node->gpu[i].used_milli, node->gpu[i].reserved_milli, node->gpu[i].flags);
         for (uint32_t i = 0; i < node->allocations; i++)
-            strbuf_printf(out, " %s %d\n", node->allocation[i]->is.uid,
-                          node->allocation[i]->is.state);
+            strbuf_printf(out, " %s %d\n", node->allocation[i]->facts.uid,
+                          node->allocation[i]->facts.state);
     }
 }
 

@@ -234,8 +234,9 @@ static void describe(const struct ledger *ledger, struct strbuf *out)
     }
     at = 0;
     while ((allocation = ledger_next(ledger, &at)) != NULL)
-        strbuf_printf(out, "%s %s %d %u %u\n", allocation->is.uid, allocation->is.node->text,
-                      allocation->is.state, allocation->is.shares, allocation_milli(allocation));
+        strbuf_printf(out, "%s %s %d %u %u\n", allocation->facts.uid, allocation->facts.node->text,
+                      allocation->facts.state, allocation->facts.shares,
+                      allocation_milli(allocation));
 }
 
 /* One more command, as the writer does it. False: refused or failed, and nothing of it stays. */
@@ -300,7 +301,7 @@ static void restore_agents(struct store *store, bool writes)
 
     const int failed = store_agents(store, agents, &err);
     must(failed == 0 || (agents_seen(agents) && strstr(err.text, "l.db: ") != NULL));
-    (void)agents_judge(agents, text_of("n1"));
+    (void)agents_check(agents, text_of("n1"));
     (void)!agents_see_node(agents, &node);
     store_ops(store, &ops);
     if (writes && ops.remember(ops.ctx, agents, 1, &count, &err) == 0) {

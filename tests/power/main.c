@@ -90,7 +90,7 @@ static void violate(struct power *power, const char *what)
 /* found: the state, what was learned, and a bit that is set if the cluster identity is there. */
 enum { CLAIMED = 1 << 30, LEARNED_SHIFT = 15, STATES_MAX = 1 << LEARNED_SHIFT };
 
-static void judge(struct power *power, uint32_t found)
+static void check(struct power *power, uint32_t found)
 {
     const struct trace_event *is = &power->trace.event[power->point];
     const struct trace_event *next = promise(power);
@@ -196,7 +196,7 @@ static void one_image(struct power *power, size_t torn, size_t tear)
             seen_put(&power->images, hash, found);
     }
     if (whole)
-        judge(power, found);
+        check(power, found);
     look_at_copies(power);
     disk_image_forget(&power->image);
 }

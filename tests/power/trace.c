@@ -233,9 +233,9 @@ static void write_all(struct load *load)
             change->node_after != NULL ? change->node_after : change->node_before;
         struct command command = {.kind = change->kind, .at_ms = core->now_ms, .why = "test"};
         if (allocation != NULL) {
-            command.uid = allocation->is.uid;
-            command.namespace = allocation->is.namespace;
-            command.name = allocation->is.name;
+            command.uid = allocation->facts.uid;
+            command.namespace = allocation->facts.namespace;
+            command.name = allocation->facts.name;
         }
         if (node != NULL)
             command.node = node->name->text;

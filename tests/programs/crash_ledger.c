@@ -45,7 +45,7 @@ static const struct store_schema *next_schema(void)
  * The store's verification, which replays the journal too; then what it loads must pass the
  * ledger's own.
  */
-static int judge(unsigned version, const char *file, struct err *err)
+static int check(unsigned version, const char *file, struct err *err)
 {
     const struct store_rules rules = {.path = file};
     struct store_schema schema = version == store_schema.version ? store_schema : *next_schema();
@@ -79,7 +79,7 @@ static int serve(void)
     while (fgets(line, sizeof line, stdin) != NULL) {
         if (sscanf(line, "%u %4095s", &version, file) != 2)
             return 2;
-        const int failed = judge(version, file, &err);
+        const int failed = check(version, file, &err);
         (void)printf("%s\n", failed == 0 ? "ok" : err.text);
         (void)fflush(stdout);
     }

@@ -171,9 +171,9 @@ static void make_linked(struct maker *maker)
     request->memory_mib = 12288; /* of 40960: 300 milli */
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
     book->raise = true;
-    struct outlook *outlook = outlook_of_rulebook(book, 0, NULL);
-    ledger_set_outlook(maker->core.ledger, outlook);
-    outlook_unref(outlook);
+    struct policy_context *context = policy_context_of_rulebook(book, 0, NULL);
+    ledger_set_policy_context(maker->core.ledger, context);
+    policy_context_unref(context);
     rulebook_unref(book);
     make(maker, (struct command){.kind = COMMAND_RESERVE,
                                  .uid = "raised",
@@ -276,7 +276,7 @@ static void measure(struct maker *maker)
                                     .gpu = "GPU-aaaaaaaa-0001",
                                     .since_ms = maker->core.now_ms - day_ms};
     const struct store_chunk chunk = {
-        .row = &hour, .rows = 1, .idles = 1, .idle = &idle, .reported_ms = maker->core.now_ms};
+        .row = &hour, .rows = 1, .n_idle = 1, .idle = &idle, .reported_ms = maker->core.now_ms};
     struct err err;
 
     if (maker->ops.measure(maker->ops.ctx, &chunk, &err) < 0)

@@ -37,7 +37,7 @@ BUGS: List[Bug] = [
         "no_uid",
         "drop the uid check: the Binding names the pod without its uid",
         "src/wire/kube/wire_kube_encode.c",
-        'json_write_key(&json, "uid");\n    json_write_str(&json, allocation->is.uid);\n    write_version',
+        'json_write_key(&json, "uid");\n    json_write_str(&json, allocation->facts.uid);\n    write_version',
         "write_version",
         "unit.wire.wire_kube_encode",
     ),
@@ -86,7 +86,7 @@ BUGS: List[Bug] = [
         "struct allocation *allocation = allocation_new(facts);",
         "struct allocation_facts again = *facts;\n"
         "        again.unplaced_milli += again.state == STATE_BOUND ? 1 : 0;\n"
-        "        again.origin = ORIGIN_OBSERVED;\n"
+        "        again.origin = ORIGIN_ADOPTED;\n"
         "        struct allocation *allocation = allocation_new(&again);",
         "unit.core.ledger_restore",
     ),
@@ -154,8 +154,8 @@ BUGS: List[Bug] = [
         "    keep_first(writer, message, keeps);\n    writer->lost.retry_ms",
         "    for (size_t i = 0; i < keeps; i++) {\n"
         "        writer->lost.kept =\n"
-        "            xgrow(writer->lost.kept, writer->lost.keeps, &writer->lost.keep_capacity, sizeof(void *));\n"
-        "        writer->lost.kept[writer->lost.keeps++] = message[i];\n"
+        "            xgrow(writer->lost.kept, writer->lost.n_kept, &writer->lost.kept_capacity, sizeof(void *));\n"
+        "        writer->lost.kept[writer->lost.n_kept++] = message[i];\n"
         "    }\n    writer->lost.retry_ms",
         "unit.app.writer",
     ),
@@ -220,16 +220,16 @@ BUGS: List[Bug] = [
         "plain_init",
         "a sidecar is read as an init container",
         "src/wire/kube/wire_kube_pod.c",
-        "    out->is.kind = sidecar ? CONTAINER_SIDECAR : init ? CONTAINER_INIT : CONTAINER_APP;",
-        "    out->is.kind = init && !(sidecar && false) ? CONTAINER_INIT : CONTAINER_APP;",
+        "    out->facts.kind = sidecar ? CONTAINER_SIDECAR : init ? CONTAINER_INIT : CONTAINER_APP;",
+        "    out->facts.kind = init && !(sidecar && false) ? CONTAINER_INIT : CONTAINER_APP;",
         "unit.wire.wire_kube_pod",
     ),
     Bug(
         "surely",
         "a reservation in doubt is stored as one without doubt",
         "src/store/rows/write.c",
-        "    bind_number(&bind, after->is.in_doubt);",
-        "    bind_number(&bind, after->is.in_doubt && after->is.state == STATE_BOUND);",
+        "    bind_number(&bind, after->facts.in_doubt);",
+        "    bind_number(&bind, after->facts.in_doubt && after->facts.state == STATE_BOUND);",
         "sim 1-300",
     ),
     Bug(
@@ -276,8 +276,8 @@ BUGS: List[Bug] = [
         "short_list",
         "a pod that was offered fewer nodes than fit is not woken to ask again",
         "src/waiting/hints.c",
-        "    kept->list.due = is_short(kept, offered);",
-        "    kept->list.due = is_short(kept, offered) && false;",
+        "    pod->list.due = is_short(pod, offered);",
+        "    pod->list.due = is_short(pod, offered) && false;",
         "sim 1-300",
     ),
     Bug(
@@ -389,10 +389,10 @@ BUGS: List[Bug] = [
         "odd_is_gone",
         "a Node that cannot be read counts as gone",
         "src/writer/writer.c",
-        "        return writer_handle_node(writer, &is->node);",
-        "        return is->node.gpus_error != NULL || is->node.unreadable != NULL\n"
-        "                   ? writer_node_gone(writer, is->node.name)\n"
-        "                   : writer_handle_node(writer, &is->node);",
+        "        return writer_handle_node(writer, &msg->node);",
+        "        return msg->node.gpus_error != NULL || msg->node.unreadable != NULL\n"
+        "                   ? writer_node_gone(writer, msg->node.name)\n"
+        "                   : writer_handle_node(writer, &msg->node);",
         "sim 1-60",
     ),
     Bug(
@@ -431,8 +431,8 @@ BUGS: List[Bug] = [
         "first_in_list",
         "in a new ledger, the first Node in the list gets the UUID instead of the older Node",
         "src/writer/cluster/writer_nodes.c",
-        ".elder = inventory};",
-        ".elder = NULL};",
+        ".first_owner = inventory};",
+        ".first_owner = NULL};",
         "sim 1-150",
     ),
     Bug(
@@ -472,8 +472,8 @@ BUGS: List[Bug] = [
         "across",
         "linked GPUs do for a demand for one NUMA node",
         "src/core/place/place_together.c",
-        "plan->topology == TOPOLOGY_NUMA ? links & numa : links;",
-        "links;",
+        "plan->topology == TOPOLOGY_NUMA ? nvlinks & numa : nvlinks;",
+        "nvlinks;",
         "sim 1-60",
     ),
     Bug(
@@ -488,8 +488,8 @@ BUGS: List[Bug] = [
         "only_if_demanded",
         "several containers lie as near as they can only if they demand it",
         "src/core/place/place.c",
-        "together_matters(plan, room) ? APART_LINKED : untold;",
-        "plan->topology != TOPOLOGY_ANY ? APART_LINKED : untold;",
+        "together_matters(plan, room) ? DISTANCE_LINKED : untold;",
+        "plan->topology != TOPOLOGY_ANY ? DISTANCE_LINKED : untold;",
         "sim 1-60",
     ),
     Bug(
@@ -512,8 +512,8 @@ BUGS: List[Bug] = [
         "one_too_few",
         "the last host that a rule keeps takes small pods",
         "src/core/place/place_rule.c",
-        "plan->outlook->idle[at] + room->leaves <= rule->reserve;",
-        "plan->outlook->idle[at] + room->leaves < rule->reserve;",
+        "plan->context->idle[at] + room->is_leaving <= rule->reserve;",
+        "plan->context->idle[at] + room->is_leaving < rule->reserve;",
         "sim 1-60",
     ),
     Bug(
@@ -528,8 +528,8 @@ BUGS: List[Bug] = [
         "nobody_leaves",
         "preempt counts a host as kept that its victims would leave to the others",
         "src/core/place/place.c",
-        "    out->leaves = out->idle && !node_is_idle(node);",
-        "    out->leaves = false;",
+        "    out->is_leaving = out->idle && !node_is_idle(node);",
+        "    out->is_leaving = false;",
         "sim 1-600",
     ),
     Bug(
@@ -577,8 +577,8 @@ BUGS: List[Bug] = [
         "named_for_nothing",
         "a pod with whole GPUs closes its node, although the agent names them",
         "src/core/node/node.c",
-        "named < pod->is.held_gpus ? pod->is.held_gpus - named : 0);",
-        "pod->is.held_gpus + (named > UINT32_MAX - 1));",
+        "named < pod->facts.held_gpus ? pod->facts.held_gpus - named : 0);",
+        "pod->facts.held_gpus + (named > UINT32_MAX - 1));",
         "sim 1-60",
     ),
     Bug(
@@ -617,8 +617,8 @@ BUGS: List[Bug] = [
         "signed_for_another",
         "an allocation is signed for the pod's name instead of its uid",
         "src/wire/kube/wire_kube_encode.c",
-        "signer->sign(signer->ctx, text_of(is->uid),",
-        "signer->sign(signer->ctx, text_of(is->name),",
+        "signer->sign(signer->ctx, text_of(facts->uid),",
+        "signer->sign(signer->ctx, text_of(facts->name),",
         "sim 1-60",
     ),
     Bug(
@@ -642,7 +642,7 @@ BUGS: List[Bug] = [
         "trimmed_never",
         "retention by bytes never takes anything: the ledger grows to its limit",
         "src/store/file/trim.c",
-        "i < rounds && room_is_short(store); i++",
+        "i < rounds && space_is_short(store); i++",
         "i < rounds && false; i++",
         "sim 1-60",
     ),
@@ -681,18 +681,18 @@ BUGS: List[Bug] = [
     Bug(
         "granted_at_the_limit",
         "grants go on when the ledger has reached its limit",
-        "src/store/file/room.c",
-        "limits.go_at : store->limits.stop_at))\n        room_set(store, ROOM_LIMIT);",
-        "limits.go_at : store->limits.stop_at))\n        room_set(store, ROOM_ENOUGH);",
-        "unit.store.room",
+        "src/store/file/disk_space.c",
+        "limits.go_at : store->limits.stop_at))\n        space_set(store, SPACE_LIMIT);",
+        "limits.go_at : store->limits.stop_at))\n        space_set(store, SPACE_ENOUGH);",
+        "unit.store.disk_space",
     ),
     Bug(
         "ballast_kept",
         "the ballast is not given up when the disk is full",
-        "src/store/file/room.c",
-        "    ballast_drop(store->path);\n    store->lacks_ballast = true;",
-        "    store->lacks_ballast = false;",
-        "unit.store.room",
+        "src/store/file/disk_space.c",
+        "    ballast_drop(store->path);\n    store->is_missing_ballast = true;",
+        "    store->is_missing_ballast = false;",
+        "unit.store.disk_space",
     ),
     Bug(
         "names_kept",
@@ -772,8 +772,8 @@ BUGS: List[Bug] = [
         "tolerated_later",
         "a taint that a pod tolerates that came later closes its node to the end",
         "src/core/ledger/ledger.c",
-        "taints_close(&node->taints->is, tolerations);",
-        "taints_close(&node->taints->is, NULL);",
+        "taints_close(&node->taints->facts, tolerations);",
+        "taints_close(&node->taints->facts, NULL);",
         "sim 1-60",
     ),
     Bug(
@@ -854,14 +854,14 @@ BUGS: List[Bug] = [
         "learned_unused",
         "the workload that was stored is loaded, and nodes are judged by the one of a cold start",
         "src/writer/cluster/writer_learn.c",
-        "    writer->learning.stored_pods = tally_pods(tally);\n    writer_set_outlook(writer);",
+        "    writer->learning.stored_pods = tally_pods(tally);\n    writer_set_policy_context(writer);",
         "    writer->learning.stored_pods = tally_pods(tally);",
         "sim 1-60",
     ),
     Bug(
         "seconds_twice",
         "seconds that two reports of usage cover are counted twice",
-        "src/usage/usage_book.c",
+        "src/usage/usage_table.c",
         "    node->counted_ms += count * 1000;",
         "",
         "sim 1-60",
@@ -869,7 +869,7 @@ BUGS: List[Bug] = [
     Bug(
         "reporter_kept",
         "the agent of a Node that is gone stays known",
-        "src/usage/usage_book.c",
+        "src/usage/usage_table.c",
         "    struct usage_node *node = map_take(&book->nodes, text_of(name));",
         "    struct usage_node *node = NULL;\n    (void)name;",
         "sim 1-60",
@@ -885,18 +885,18 @@ BUGS: List[Bug] = [
     Bug(
         "reported_twice",
         "a usage report that comes a second time counts a second time",
-        "src/usage/usage_book.c",
+        "src/usage/usage_table.c",
         "report->number > node->number;",
         "report->number >= node->number;",
-        "unit.app.usage_book",
+        "unit.app.usage_table",
     ),
     Bug(
         "reported_for_another",
         "an agent that was installed anew has to count on from the numbers of the former one",
-        "src/usage/usage_book.c",
+        "src/usage/usage_table.c",
         "        memcpy(node->key, key, len);\n    node->number = 0;",
         "        memcpy(node->key, key, len);",
-        "unit.app.usage_book",
+        "unit.app.usage_table",
     ),
     Bug(
         "no_copy",
@@ -976,9 +976,9 @@ BUGS: List[Bug] = [
         "flaps_wake_everybody",
         "kube-scheduler is woken each time an agent's node is judged anew, also when it takes no shares now",
         "src/writer/cluster/writer_agents.c",
-        "    return writer_run(writer, &command);\n}\n\nstatic bool judge_agent_of",
+        "    return writer_run(writer, &command);\n}\n\nstatic bool check_agent_of",
         "    writer_wake(writer, node->name);\n"
-        "    return writer_run(writer, &command);\n}\n\nstatic bool judge_agent_of",
+        "    return writer_run(writer, &command);\n}\n\nstatic bool check_agent_of",
         "sim 1-150",
     ),
     Bug(
@@ -1050,7 +1050,7 @@ BUGS: List[Bug] = [
         "first_agent_closes_its_own_node",
         "the first agent of the cluster, named by a Node, closes no other node without one",
         "src/writer/cluster/writer_nodes.c",
-        " &&\n                       (!first_agent || writer_judge_agents(writer));",
+        " &&\n                       (!first_agent || writer_check_agents(writer));",
         " &&\n                       (!first_agent || true);",
         "unit.app.agents",
     ),

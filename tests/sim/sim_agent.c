@@ -231,9 +231,9 @@ static void land(struct sim *sim, struct model_node *node, const struct agent_wo
 
 static void fly(struct sim_agent *agent, int64_t due_ms)
 {
-    for (uint32_t i = 0; i < AGENT_FLIGHTS; i++)
-        if (agent->flight[i].due_ms == 0) {
-            agent->flight[i] = (struct agent_flight){.due_ms = due_ms, .words = agent->sending};
+    for (uint32_t i = 0; i < AGENT_CALLS_MAX; i++)
+        if (agent->call[i].due_ms == 0) {
+            agent->call[i] = (struct agent_call){.due_ms = due_ms, .words = agent->sending};
             return;
         }
     sim_met("agent/lost"); /* as many as that are on their way already */
@@ -507,12 +507,12 @@ void agents_trouble(struct sim *sim, uint32_t step)
 
 static void turn(struct sim *sim, struct model_node *node, struct sim_agent *agent)
 {
-    for (uint32_t i = 0; i < AGENT_FLIGHTS; i++) {
-        struct agent_flight *flight = &agent->flight[i];
-        if (flight->due_ms == 0 || sim->now_ms < flight->due_ms)
+    for (uint32_t i = 0; i < AGENT_CALLS_MAX; i++) {
+        struct agent_call *call = &agent->call[i];
+        if (call->due_ms == 0 || sim->now_ms < call->due_ms)
             continue;
-        flight->due_ms = 0;
-        land(sim, node, &flight->words);
+        call->due_ms = 0;
+        land(sim, node, &call->words);
     }
     vouch_turn(sim, node);
     if (!agent->up && agent->installed && node->is.there && sim->now_ms >= agent->boot_ms &&
@@ -548,9 +548,9 @@ static int64_t next_of(const struct sim *sim, const struct model_node *node,
 {
     int64_t next = vouch_next(sim, node);
 
-    for (uint32_t i = 0; i < AGENT_FLIGHTS; i++)
-        if (agent->flight[i].due_ms != 0)
-            next = sooner(next, agent->flight[i].due_ms);
+    for (uint32_t i = 0; i < AGENT_CALLS_MAX; i++)
+        if (agent->call[i].due_ms != 0)
+            next = sooner(next, agent->call[i].due_ms);
     if (!agent->up)
         return agent->installed && node->is.there && vouch_can_start(sim, node)
                    ? sooner(next, agent->boot_ms)

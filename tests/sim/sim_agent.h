@@ -16,7 +16,7 @@
 #include "sim_model.h"
 #include "sim_vouch.h"
 
-enum { AGENT_FLIGHTS = 4 };
+enum { AGENT_CALLS_MAX = 4 };
 
 /* A GPU as it is. */
 struct true_gpu {
@@ -37,7 +37,7 @@ struct agent_words {
 };
 
 /* A write that the API server takes when it is due. */
-struct agent_flight {
+struct agent_call {
     int64_t due_ms; /* 0: none */
     struct agent_words words;
 };
@@ -58,7 +58,7 @@ struct sim_agent {
     bool has_sent;
     struct agent_words sending;
     struct agent_words sent; /* what the API server took last, as far as it knows */
-    struct agent_flight flight[AGENT_FLIGHTS];
+    struct agent_call call[AGENT_CALLS_MAX];
     struct true_gpu gpu[MODEL_GPUS];
     struct true_gpu read[MODEL_GPUS]; /* as it was at its last reading */
 };

@@ -41,7 +41,7 @@ static void show(const struct sim *sim, const struct node *node, const struct mo
     for (uint32_t i = 0; node != NULL && i < node->allocations; i++) {
         const struct model_pod *pod =
             proposal != NULL
-                ? model_find((struct model *)(uintptr_t)&sim->model, node->allocation[i]->is.uid)
+                ? model_find((struct model *)(uintptr_t)&sim->model, node->allocation[i]->facts.uid)
                 : NULL;
         out->leaves[i] =
             pod != NULL && proposes(proposal, sim, (uint32_t)(pod - sim->model.pod), model);
@@ -134,12 +134,12 @@ static bool is_closed(const struct shown *shown, const struct model_pod *pod)
                  held_unnamed(shown->node, shown->leaves) > 0))
         return true;
     for (uint32_t i = 0; i < shown->node->allocations; i++) {
-        const struct allocation_facts *is = &shown->node->allocation[i]->is;
+        const struct allocation_facts *facts = &shown->node->allocation[i]->facts;
         if (shown->leaves[i])
             continue;
-        if (asks && is->unplaced_milli > 0)
+        if (asks && facts->unplaced_milli > 0)
             return true;
-        if (pod->shape->whole > 0 && (is->shares > 0 || is->unplaced_milli > 0))
+        if (pod->shape->whole > 0 && (facts->shares > 0 || facts->unplaced_milli > 0))
             return true;
     }
     return false;
@@ -350,7 +350,8 @@ static void oracle_name(const struct shown *shown, const struct model_pod *pod,
 }
 
 void oracle_filter(const struct sim *sim, const struct model_pod *pod,
-                   const struct snapshot *snapshot, const struct offer *offer, const json_t *answer)
+                   const struct snapshot *snapshot, const struct sim_offer *offer,
+                   const json_t *answer)
 {
     if (snapshot == NULL || pod->unlike || snapshot_open(snapshot, text_of(pod->uid)) != NULL)
         return; /* it runs and requests something else now, or is offered what it holds */
@@ -395,24 +396,24 @@ struct granted {
 };
 
 static void lay_granted(const struct sim *sim, const struct lay_room *room,
-                        const struct allocation_facts *is, struct granted *out)
+                        const struct allocation_facts *facts, struct granted *out)
 {
     *out = (struct granted){.wants = 0};
-    for (uint32_t i = 0; i < is->shares; i++) {
+    for (uint32_t i = 0; i < facts->shares; i++) {
         uint32_t w = 0;
         uint32_t at = 0;
-        while (w < out->wants && strcmp(out->container[w], is->share[i].container) != 0)
+        while (w < out->wants && strcmp(out->container[w], facts->share[i].container) != 0)
             w++;
-        while (at < room->gpus && strcmp(room->gpu[at].id, is->share[i].gpu->text) != 0)
+        while (at < room->gpus && strcmp(room->gpu[at].id, facts->share[i].gpu->text) != 0)
             at++;
         if (at == room->gpus || w == MODEL_SHARES)
-            sim_violation(sim, "%s was granted GPU %s, which %s does not have", is->name,
-                          is->share[i].gpu->text, is->node->text);
-        out->container[w] = is->share[i].container;
+            sim_violation(sim, "%s was granted GPU %s, which %s does not have", facts->name,
+                          facts->share[i].gpu->text, facts->node->text);
+        out->container[w] = facts->share[i].container;
         out->on[w] |= 1U << at;
         out->wants += w == out->wants ? 1 : 0;
-        if (is->share[i].milli != is->share[i].asked)
-            out->raised = is->share[i].milli;
+        if (facts->share[i].milli != facts->share[i].asked)
+            out->raised = facts->share[i].milli;
     }
 }
 
@@ -490,24 +491,24 @@ static bool is_right(struct lay_room *room, const struct granted *granted,
 void oracle_reserved(struct sim *sim, const struct command *command, const struct change *change)
 {
     static const char *const word[] = {"linked", "on_numa", "anywhere"};
-    const struct allocation_facts *is = &change->after->is;
-    const struct model_node *model = model_node(&sim->model, is->node->text);
+    const struct allocation_facts *facts = &change->after->facts;
+    const struct model_node *model = model_node(&sim->model, facts->node->text);
     struct model_pod *pod = model_find(&sim->model, command->uid);
     const struct model_pod *known =
         pod != NULL && command->version >= pod->edited_version ? pod : NULL;
-    const struct sim_rule *rule = rules_granting(sim, command, is->node->text);
+    const struct sim_rule *rule = rules_granting(sim, command, facts->node->text);
     struct shown shown;
     struct granted granted;
     struct lay_room room;
     struct lay_room then = {.gpus = 0};
     bool right = false;
 
-    if (model == NULL || is->shares == 0)
+    if (model == NULL || facts->shares == 0)
         return;
     show(sim, change->node_before, model, NULL, &shown);
     room_of_shown(&shown, &room);
-    room.raise = rules_raise_granting(sim, command, is->node->text);
-    lay_granted(sim, &room, is, &granted);
+    room.raise = rules_raise_granting(sim, command, facts->node->text);
+    lay_granted(sim, &room, facts, &granted);
     for (uint32_t i = 0; i < room.gpus; i++)
         room.gpu[i].price = rules_price_granting(sim, room.gpu[i].model);
     for (uint32_t v = model_first_known(model, sim->daemon.applied_nodes);
@@ -521,12 +522,12 @@ void oracle_reserved(struct sim *sim, const struct command *command, const struc
             sim,
             "%s (%s) was granted GPUs of %s, and they do not lie as demanded, or others "
             "that fit are cheaper or nearer together, or its shares are raised to %u without need",
-            command->name, pod != NULL ? pod->shape->word : "", is->node->text, granted.raised);
+            command->name, pod != NULL ? pod->shape->word : "", facts->node->text, granted.raised);
     if (pod != NULL) {
         pod->told_nvlink = rule != NULL && rule->lie == LIE_LINKED;
         topology_reserved(sim, pod);
     }
-    if (granted.wants < is->shares)
+    if (granted.wants < facts->shares)
         sim_met("lies/%s", word[apart_of(&then, &granted)]);
     if (granted.raised > 0)
         sim_met(rule != NULL ? "raise/with_a_rule" : "raise/without_a_rule");

@@ -34,13 +34,13 @@ static void others(struct sim *sim, const char *where)
     sim_interleave(sim);
 }
 
-static void between(void *ctx, enum between where)
+static void yield(void *ctx, enum yield where)
 {
     static const char *const word[] = {
-        [BETWEEN_SNAPSHOT_AND_JUDGEMENT] = "snapshot_and_judgement",
-        [BETWEEN_RECORD_AND_READING] = "record_and_reading",
-        [BETWEEN_READING_AND_ANSWER] = "reading_and_answer",
-        [BETWEEN_ROOM_AND_WAKE_UP] = "room_and_wake_up",
+        [YIELD_SNAPSHOT_AND_ANSWER] = "snapshot_and_judgement",
+        [YIELD_RECORD_AND_READING] = "record_and_reading",
+        [YIELD_READING_AND_ANSWER] = "reading_and_answer",
+        [YIELD_ROOM_AND_WAKE_UP] = "room_and_wake_up",
     };
 
     others(ctx, word[where]);
@@ -189,7 +189,7 @@ static void open_parts(struct sim *sim)
     keys_boot(sim);
     struct rulebook *book = rules_document(sim);
     const struct app_edges edges = {.clock = {.ctx = sim, .now_ms = now_of, .wall_ms = wall_of},
-                                    .between = {.ctx = sim, .at = between},
+                                    .yield = {.ctx = sim, .at = yield},
                                     .store = daemon->app.store,
                                     .rulebook = book,
                                     .store_ops = {.ctx = sim,
@@ -420,7 +420,7 @@ static bool has_applied_all(const struct sim_daemon *daemon)
     struct writer_tables is;
 
     writer_tables(daemon->parts.writer, &is);
-    return queue_depth(daemon->app.queue) == 0 && is.kept == 0;
+    return queue_depth(daemon->app.queue) == 0 && is.n_kept == 0;
 }
 
 static void judge_vouched(struct sim *sim)

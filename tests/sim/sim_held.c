@@ -123,12 +123,12 @@ bool held_shown(const struct node *node, const struct gpu *gpu, const bool *leav
     if (held[0] == '\0')
         return false;
     for (uint32_t i = 0; i < node->allocations; i++) {
-        const struct allocation_facts *is = &node->allocation[i]->is;
-        if (!names_pod(held, is->uid))
+        const struct allocation_facts *facts = &node->allocation[i]->facts;
+        if (!names_pod(held, facts->uid))
             continue;
         if (leaves != NULL && leaves[i])
             return false;
-        return claimant(held) == NULL || is->held_gpus > 0;
+        return claimant(held) == NULL || facts->held_gpus > 0;
     }
     return claimant(held) == NULL;
 }
@@ -143,12 +143,12 @@ uint32_t held_unnamed(const struct node *node, const bool *leaves)
     uint64_t unnamed = 0;
 
     for (uint32_t i = 0; i < node->allocations; i++) {
-        const struct allocation_facts *is = &node->allocation[i]->is;
+        const struct allocation_facts *facts = &node->allocation[i]->facts;
         uint32_t named = 0;
         for (uint32_t k = 0; k < node->gpus; k++)
-            named += names_pod(word_of(node, &node->gpu[k]), is->uid) ? 1 : 0;
-        if ((leaves == NULL || !leaves[i]) && named < is->held_gpus)
-            unnamed += is->held_gpus - named;
+            named += names_pod(word_of(node, &node->gpu[k]), facts->uid) ? 1 : 0;
+        if ((leaves == NULL || !leaves[i]) && named < facts->held_gpus)
+            unnamed += facts->held_gpus - named;
     }
     return unnamed < UINT32_MAX ? (uint32_t)unnamed : UINT32_MAX;
 }
@@ -386,9 +386,9 @@ static void oracle_drift_told(const struct sim *sim, const struct model_node *no
     drift_of(shown, &told, note_drift);
     for (uint32_t i = 0; i < shown->allocations; i++) {
         const struct allocation *allocation = shown->allocation[i];
-        shares = shares || allocation->is.shares > 0 || allocation->is.unplaced_milli > 0;
+        shares = shares || allocation->facts.shares > 0 || allocation->facts.unplaced_milli > 0;
         if (told.unhealthy[i] != is_on_sick(node, allocation))
-            sim_violation(sim, "%s on %s %s said to be on a sick GPU", allocation->is.name,
+            sim_violation(sim, "%s on %s %s said to be on a sick GPU", allocation->facts.name,
                           node->name, told.unhealthy[i] ? "is wrongly" : "is not");
         if (told.unhealthy[i])
             sim_met("told/share_on_sick");

@@ -3,8 +3,8 @@
  *
  * After a kill or a stop milligpud goes on with what store_ops.learn() stored last, or with what it
  * was told to store when it died in the middle; after the loss of the ledger, with nothing. That
- * very workload is in the outlook of its first snapshot. At every quiet moment the file can be
- * loaded.
+ * very workload is in the policy context of its first snapshot. At every quiet moment the file can
+ * be loaded.
  */
 #include "milligpu/core/rules/tally.h"
 
@@ -81,7 +81,7 @@ static bool may_be(const struct sim_learned *learned, uint64_t hash)
 static void oracle_used(const struct sim *sim, struct tally *tally)
 {
     const struct snapshot *snapshot = daemon_view(sim);
-    const struct workload *used = snapshot->outlook->workload;
+    const struct workload *used = snapshot->context->workload;
     struct workload *stored = tally_workload(tally);
 
     if (used->classes != stored->classes || used->count != stored->count)

@@ -401,7 +401,7 @@ static bool is_reserved_on(const struct snapshot *snapshot, const struct model_n
     const struct node *shown = snapshot_node(snapshot, text_of(node->name));
 
     for (uint32_t i = 0; shown != NULL && i < shown->allocations; i++)
-        if (shown->allocation[i]->is.state == STATE_RESERVED)
+        if (shown->allocation[i]->facts.state == STATE_RESERVED)
             return true;
     return false;
 }
@@ -433,9 +433,9 @@ void oracle_preempt(struct sim *sim, const struct model_pod *pod, const struct p
             sim_met("preempt/beside a doubt");
         else if (held == NULL)
             oracle_kept(sim, pod, node, proposal, kept[n]);
-        else if (kept[n] != (allowed && strcmp(held->is.node->text, node->name) == 0))
+        else if (kept[n] != (allowed && strcmp(held->facts.node->text, node->name) == 0))
             sim_violation(sim, "p%u holds a reservation on %s, and preempt %s %s", pod->name,
-                          held->is.node->text, kept[n] ? "kept" : "dropped", node->name);
+                          held->facts.node->text, kept[n] ? "kept" : "dropped", node->name);
     }
     if (json_object_get(map, "stranger") != NULL && proposal->stranger && !oracle_asks(pod))
         known++; /* requests without our resource are not judged here */
@@ -474,8 +474,8 @@ static bool imposed(const struct node *before, const struct node *after)
 {
     for (uint32_t i = 0; i < after->allocations; i++) {
         const struct allocation *is = after->allocation[i];
-        const struct allocation *was = node_allocation(before, text_of(is->is.uid));
-        if (is->is.origin == ORIGIN_OBSERVED && (was == NULL || was->charges != is->charges))
+        const struct allocation *was = node_allocation(before, text_of(is->facts.uid));
+        if (is->facts.origin == ORIGIN_ADOPTED && (was == NULL || was->charges != is->charges))
             return true;
     }
     return false;
@@ -505,21 +505,21 @@ static void oracle_gpu(const struct sim *sim, const struct node *before, const s
 static void oracle_held(const struct sim *sim, const struct model_pod *pod,
                         const struct allocation *held)
 {
-    if (held->is.held_gpus != pod->shape->whole)
+    if (held->facts.held_gpus != pod->shape->whole)
         sim_violation(sim, "p%u holds %u whole GPUs in the ledger, it asked %u", pod->name,
-                      held->is.held_gpus, pod->shape->whole);
-    if (held->is.shares != pod->shares)
+                      held->facts.held_gpus, pod->shape->whole);
+    if (held->facts.shares != pod->shares)
         sim_violation(sim, "p%u holds %u shares in the ledger, granted were %u", pod->name,
-                      held->is.shares, pod->shares);
+                      held->facts.shares, pod->shares);
     for (uint32_t i = 0; i < pod->shares; i++) {
         const struct model_share *share = &pod->share[i];
         bool found = false;
-        for (uint32_t k = 0; k < held->is.shares; k++)
-            found =
-                found ||
-                (strcmp(held->is.share[k].gpu->text, share->gpu) == 0 &&
-                 held->is.share[k].milli == share->milli && held->is.share[k].mib == share->mib &&
-                 strcmp(held->is.share[k].container, pod->shape->want[share->want].container) == 0);
+        for (uint32_t k = 0; k < held->facts.shares; k++)
+            found = found || (strcmp(held->facts.share[k].gpu->text, share->gpu) == 0 &&
+                              held->facts.share[k].milli == share->milli &&
+                              held->facts.share[k].mib == share->mib &&
+                              strcmp(held->facts.share[k].container,
+                                     pod->shape->want[share->want].container) == 0);
         if (!found)
             sim_violation(sim, "p%u: the ledger has lost %u milli of %s", pod->name, share->milli,
                           share->gpu);
@@ -581,7 +581,7 @@ void oracle_snapshot(struct sim *sim)
             oracle_gpu(sim, before, node, &node->gpu[i]);
         oracle_holds(sim, node);
         for (uint32_t i = 0; i < node->allocations; i++)
-            oracle_once(sim, snapshot, node, node->allocation[i]->is.uid);
+            oracle_once(sim, snapshot, node, node->allocation[i]->facts.uid);
     }
     if (!sim->daemon.rebuilds)
         oracle_grants_are_held(sim, snapshot);
@@ -682,7 +682,7 @@ static uint32_t countable(const struct sim *sim, const struct model_pod *pod,
         gpus += (node->gpu[i].flags & GPU_ABSENT) == 0 ? 1 : 0;
     if (!pod->shape->grantable)
         return 1; /* it closes the node, whatever the number */
-    if (held->is.unplaced_milli >
+    if (held->facts.unplaced_milli >
         0) { /* an amount that cannot be judged is at most what its node has */
         const uint32_t least = squat_least(sim, pod);
         return least < model_peak(pod->shape) ? least : model_peak(pod->shape);
@@ -697,19 +697,19 @@ static void oracle_adopted(const struct sim *sim, const struct model_pod *pod,
                            const struct node *node, const struct allocation *held)
 {
     const uint32_t asked = model_peak(pod->shape);
-    const uint32_t counted = allocation_milli(held) + held->is.unplaced_milli;
+    const uint32_t counted = allocation_milli(held) + held->facts.unplaced_milli;
     const bool raised = sim->rules.raises && pod->shape->memory != NULL;
 
-    if (held->is.held_gpus != pod->shape->whole)
+    if (held->facts.held_gpus != pod->shape->whole)
         sim_violation(sim, "p%u was bound by hand and asks %u whole GPUs, the ledger counts %u",
-                      pod->name, pod->shape->whole, held->is.held_gpus);
+                      pod->name, pod->shape->whole, held->facts.held_gpus);
     if (pod->shape->wants != 1 || asked == 0)
         return; /* init containers and sidecars may lie on other GPUs than the rest */
     if ((counted > asked && !raised) || counted < countable(sim, pod, node, held))
         sim_violation(sim,
                       "p%u was bound by hand and asks %u milli, the ledger counts %u + %u unplaced",
-                      pod->name, asked, allocation_milli(held), held->is.unplaced_milli);
-    if (held->is.unplaced_milli > 0)
+                      pod->name, asked, allocation_milli(held), held->facts.unplaced_milli);
+    if (held->facts.unplaced_milli > 0)
         sim_met("quiet/unplaced");
 }
 
@@ -728,9 +728,9 @@ static uint32_t oracle_cluster_is_held(struct sim *sim, const struct snapshot *s
         if (held == NULL)
             sim_violation(sim, "p%u (%s, %s) lives on %s, and the ledger does not know it",
                           pod->name, pod->shape->word, pod->uid, pod->node);
-        if (held->is.state != STATE_BOUND)
+        if (held->facts.state != STATE_BOUND)
             sim_violation(sim, "p%u lives on %s, and the ledger says %s", pod->name, pod->node,
-                          allocation_state_name(held->is.state));
+                          allocation_state_name(held->facts.state));
         if (!pod->ours)
             oracle_adopted(sim, pod, node, held);
         if (!pod->ours)
@@ -749,12 +749,12 @@ static void met_drift(void *user, const struct drift *drift)
  * A reservation whose Binding has an unknown outcome stays as long as there is no evidence: its pod
  * is unbound in that very version.
  */
-static bool is_honest_doubt(const struct sim *sim, const struct allocation_facts *is)
+static bool is_honest_doubt(const struct sim *sim, const struct allocation_facts *facts)
 {
-    const struct model_pod *pod = model_find((struct model *)(uintptr_t)&sim->model, is->uid);
+    const struct model_pod *pod = model_find((struct model *)(uintptr_t)&sim->model, facts->uid);
 
-    return is->state == STATE_RESERVED && pod != NULL && model_alive(pod) && pod->node[0] == '\0' &&
-           is->version == pod->version;
+    return facts->state == STATE_RESERVED && pod != NULL && model_alive(pod) &&
+           pod->node[0] == '\0' && facts->version == pod->version;
 }
 
 /* The number of doubts; everything else that no pod holds is a leak. */
@@ -766,17 +766,17 @@ static uint32_t say_leaks(struct sim *sim, const struct snapshot *snapshot)
 
     while ((node = snapshot_next(snapshot, &at)) != NULL)
         for (uint32_t i = 0; i < node->allocations; i++) {
-            const struct allocation_facts *is = &node->allocation[i]->is;
-            const struct model_pod *pod = model_find(&sim->model, is->uid);
-            const bool doubt = is_honest_doubt(sim, is);
+            const struct allocation_facts *facts = &node->allocation[i]->facts;
+            const struct model_pod *pod = model_find(&sim->model, facts->uid);
+            const bool doubt = is_honest_doubt(sim, facts);
             doubts += doubt;
             if (doubt)
                 sim_met("quiet/in doubt");
             else if (pod == NULL || !oracle_should_hold(pod) ||
                      strcmp(pod->node, node->name->text) != 0)
                 sim_violation(sim, "leaked: %s (%s, %s%s) on %s, and no such pod lives there",
-                              is->name, is->uid, allocation_state_name(is->state),
-                              is->in_doubt ? " in doubt" : "", node->name->text);
+                              facts->name, facts->uid, allocation_state_name(facts->state),
+                              facts->in_doubt ? " in doubt" : "", node->name->text);
         }
     return doubts;
 }
@@ -796,13 +796,14 @@ static void oracle_proposals(struct sim *sim)
 /* Their atoms belong to two tables, so names are compared as text. */
 static bool same_shares(const struct allocation *a, const struct allocation *b)
 {
-    bool same = a->is.shares == b->is.shares && strcmp(a->is.node->text, b->is.node->text) == 0;
+    bool same =
+        a->facts.shares == b->facts.shares && strcmp(a->facts.node->text, b->facts.node->text) == 0;
 
-    for (uint32_t i = 0; same && i < a->is.shares; i++)
-        same = strcmp(a->is.share[i].container, b->is.share[i].container) == 0 &&
-               strcmp(a->is.share[i].gpu->text, b->is.share[i].gpu->text) == 0 &&
-               a->is.share[i].milli == b->is.share[i].milli &&
-               a->is.share[i].mib == b->is.share[i].mib;
+    for (uint32_t i = 0; same && i < a->facts.shares; i++)
+        same = strcmp(a->facts.share[i].container, b->facts.share[i].container) == 0 &&
+               strcmp(a->facts.share[i].gpu->text, b->facts.share[i].gpu->text) == 0 &&
+               a->facts.share[i].milli == b->facts.share[i].milli &&
+               a->facts.share[i].mib == b->facts.share[i].mib;
     return same;
 }
 
@@ -838,13 +839,13 @@ static void oracle_file(struct sim *sim, const struct snapshot *snapshot)
                               shown->gpu[i].id->text);
         for (uint32_t i = 0; i < node->allocations; i++) {
             const struct allocation *a = node->allocation[i];
-            const struct allocation *b = node_allocation(shown, text_of(a->is.uid));
+            const struct allocation *b = node_allocation(shown, text_of(a->facts.uid));
             if (b == NULL)
-                sim_violation(sim, "the file has %s, memory has not", a->is.name);
-            if (a->is.state != b->is.state || !same_shares(a, b))
+                sim_violation(sim, "the file has %s, memory has not", a->facts.name);
+            if (a->facts.state != b->facts.state || !same_shares(a, b))
                 sim_violation(sim, "memory says %s is %s with %u shares, the file %s with %u",
-                              a->is.name, allocation_state_name(b->is.state), b->is.shares,
-                              allocation_state_name(a->is.state), a->is.shares);
+                              a->facts.name, allocation_state_name(b->facts.state), b->facts.shares,
+                              allocation_state_name(a->facts.state), a->facts.shares);
         }
         kept++;
     }

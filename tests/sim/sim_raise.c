@@ -231,14 +231,14 @@ void oracle_amounts(const struct sim *sim, const struct model_pod *pod)
 /* --- what is written --- */
 
 /* What the GPUs of the raised shares need for that memory at most, and what those shares are. */
-static uint32_t most_needed(const struct node *node, const struct allocation_facts *is,
+static uint32_t most_needed(const struct node *node, const struct allocation_facts *facts,
                             uint32_t memory_mib, uint32_t *out_raised)
 {
     uint32_t most = 0;
 
     *out_raised = 0;
-    for (uint32_t i = 0; i < is->shares; i++) {
-        const struct share *share = &is->share[i];
+    for (uint32_t i = 0; i < facts->shares; i++) {
+        const struct share *share = &facts->share[i];
         const struct gpu *gpu = node_gpu(node, text_of(share->gpu->text));
         if (share->milli == share->asked || gpu == NULL)
             continue;
@@ -257,14 +257,14 @@ static uint32_t most_needed(const struct node *node, const struct allocation_fac
 static void oracle_version(const struct sim *sim, const struct command *command,
                            const struct change *change)
 {
-    const struct allocation_facts *is = &change->after->is;
+    const struct allocation_facts *facts = &change->after->facts;
     const struct model_pod *pod = model_find((struct model *)(uintptr_t)&sim->model, command->uid);
-    const struct lay_raise raise = rules_raise_granting(sim, command, is->node->text);
+    const struct lay_raise raise = rules_raise_granting(sim, command, facts->node->text);
     uint32_t raised = 0;
 
     if (pod == NULL || command->version < pod->edited_version)
         return;
-    const uint32_t need = most_needed(change->node_before, is, pod->shape->memory_mib, &raised);
+    const uint32_t need = most_needed(change->node_before, facts, pod->shape->memory_mib, &raised);
     if (raised == 0)
         return;
     if (pod->shape->memory == NULL)
@@ -276,10 +276,10 @@ static void oracle_version(const struct sim *sim, const struct command *command,
     sim_met("raise/kept_by_version");
 }
 
-static bool is_raised(const struct allocation_facts *is)
+static bool is_raised(const struct allocation_facts *facts)
 {
-    for (uint32_t i = 0; i < is->shares; i++)
-        if (is->share[i].milli != is->share[i].asked)
+    for (uint32_t i = 0; i < facts->shares; i++)
+        if (facts->share[i].milli != facts->share[i].asked)
             return true;
     return false;
 }
@@ -292,5 +292,6 @@ void raise_written(struct sim *sim, const struct command *command, const struct 
         oracle_version(sim, command, change);
     if (command->kind == COMMAND_ADOPT && pod != NULL && pod->ours && pod->unlike &&
         change->after != NULL)
-        sim_met(is_raised(&change->after->is) ? "raise/believed_edited" : "raise/edited_unraised");
+        sim_met(is_raised(&change->after->facts) ? "raise/believed_edited"
+                                                 : "raise/edited_unraised");
 }

@@ -83,7 +83,7 @@ static bool is_idle_shown(const struct sim *sim, const struct node *shown,
     if (shown == NULL || shown->gone || shown->unusable.why != USABLE || vouch_closes(shown->vouch))
         return false;
     for (uint32_t i = 0; i < shown->allocations; i++)
-        if (!leaves(sim, node, proposal, shown->allocation[i]->is.uid))
+        if (!leaves(sim, node, proposal, shown->allocation[i]->facts.uid))
             return false;
     return open_gpus(shown) >= HOST_GPUS;
 }
@@ -145,7 +145,7 @@ void reserve_shown(struct sim *sim, const struct snapshot *snapshot)
 static void judge_grant(struct sim *sim, const struct command *command, const struct change *change,
                         uint32_t n)
 {
-    const char *name = change->after->is.node->text;
+    const char *name = change->after->facts.node->text;
     const struct sim_rule *rule = rules_granting(sim, command, name);
     const struct model_pod *pod = model_find(&sim->model, command->uid);
     uint32_t idle = 0;
@@ -228,7 +228,7 @@ static bool is_doubted(const struct sim *sim, const struct model_node *node)
     bool doubted = false;
 
     for (uint32_t i = 0; shown != NULL && i < shown->allocations; i++)
-        doubted = doubted || shown->allocation[i]->is.state == STATE_RESERVED;
+        doubted = doubted || shown->allocation[i]->facts.state == STATE_RESERVED;
     snapshot_unref(snapshot);
     return doubted;
 }

@@ -314,16 +314,16 @@ static uint32_t number_of(const char *name)
 const struct sim_rule *rules_shown(const struct sim *sim, const struct snapshot *snapshot,
                                    const struct model_node *node)
 {
-    const struct outlook *outlook = snapshot->outlook;
+    const struct policy_context *context = snapshot->context;
 
-    return winner(book_of(sim, number_of(outlook->rulebook->name)), rules_even(node),
-                  outlook->holding);
+    return winner(book_of(sim, number_of(context->rulebook->name)), rules_even(node),
+                  context->holding);
 }
 
 struct lay_raise rules_raise_shown(const struct sim *sim, const struct snapshot *snapshot,
                                    const struct model_node *node)
 {
-    return raise_by(book_of(sim, number_of(snapshot->outlook->rulebook->name)),
+    return raise_by(book_of(sim, number_of(snapshot->context->rulebook->name)),
                     rules_shown(sim, snapshot, node));
 }
 
@@ -341,14 +341,14 @@ void rules_written(struct sim *sim, const struct command *command, const struct 
     if (command->kind != COMMAND_RESERVE)
         return;
     const struct sim_book *book = book_of(sim, sim->deciding_book);
-    const char *node = change->after->is.node->text;
+    const char *node = change->after->facts.node->text;
     const struct sim_rule *rule = rules_granting(sim, command, node);
     if (rule == NULL)
         return;
-    for (uint32_t i = 0; i < change->after->is.shares; i++)
-        if (!allows(rule, change->after->is.share[i].milli))
+    for (uint32_t i = 0; i < change->after->facts.shares; i++)
+        if (!allows(rule, change->after->facts.share[i].milli))
             sim_violation(sim, "%s was granted %u milli on %s, against rule %u of book %u",
-                          command->name, change->after->is.share[i].milli, node,
+                          command->name, change->after->facts.share[i].milli, node,
                           (uint32_t)(rule - book->rule) + 1, book->number);
     sim_met("rules/granted");
 }
@@ -437,12 +437,12 @@ void oracle_rules(const struct sim *sim, const struct snapshot *snapshot)
     char name[32];
 
     (void)snprintf(name, sizeof name, "book %u", sim->books);
-    if (strcmp(snapshot->outlook->rulebook->name, name) != 0)
+    if (strcmp(snapshot->context->rulebook->name, name) != 0)
         sim_violation(sim, "%s decides when everything is quiet, and %s is the policy",
-                      snapshot->outlook->rulebook->name, name);
-    if (snapshot->outlook->holding != open_rules(book, sim->wall_ms) &&
+                      snapshot->context->rulebook->name, name);
+    if (snapshot->context->holding != open_rules(book, sim->wall_ms) &&
         open_rules(book, sim->wall_ms) == open_rules(book, sim->wall_ms - MINUTE_MS / 4))
         sim_violation(sim, "rules %llx hold when everything is quiet, %llx are due",
-                      (unsigned long long)snapshot->outlook->holding,
+                      (unsigned long long)snapshot->context->holding,
                       (unsigned long long)open_rules(book, sim->wall_ms));
 }

@@ -19,7 +19,7 @@ enum {
     WAIT_MS = 420000,
     EVENTS_MAX = 2000000,
     START_MS = 1000000,
-    BETWEEN_MAX = 3,
+    YIELD_MAX = 3,
     LOOK_MS = 250,
     WAIT_WITHIN_MS = 8,
     LONG_WAIT_MS = 400,
@@ -210,9 +210,9 @@ void sim_interleave(struct sim *sim)
     struct sim_daemon *daemon = &sim->daemon;
 
     usage_between(sim);
-    if (daemon->between >= BETWEEN_MAX || !draw_chance(&sim->draw, sim->pressing ? 800 : 300))
+    if (daemon->yield >= YIELD_MAX || !draw_chance(&sim->draw, sim->pressing ? 800 : 300))
         return;
-    daemon->between++;
+    daemon->yield++;
     const uint32_t pieces = 1 + draw_below(&sim->draw, 6);
     for (uint32_t i = 0; i < pieces && !disk_is_cut(); i++) {
         const bool news = draw_chance(&sim->draw, 500);
@@ -225,7 +225,7 @@ void sim_interleave(struct sim *sim)
         else
             scheduler_step(sim, &sim->scheduler[draw_below(&sim->draw, sim->rules.schedulers)]);
     }
-    daemon->between--;
+    daemon->yield--;
 }
 
 /* --- a run --- */

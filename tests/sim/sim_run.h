@@ -161,7 +161,7 @@ struct sim_daemon {
     struct app_parts parts;
     bool up;
     bool turning[TURNS]; /* a thread that waits in the middle of its turn */
-    uint32_t between;    /* how deep threads are nested in the middle of something */
+    uint32_t yield;      /* how deep threads are nested in the middle of something */
     bool rebuilds;       /* on a new ledger, which has not seen a list yet */
     struct app app;
     struct settings settings;
@@ -548,12 +548,12 @@ void oracle_agents(struct sim *sim, const struct snapshot *snapshot); /* all is 
 void oracle_signed(struct sim *sim, struct model_pod *pod, const json_t *notes);
 
 /* answers: by the snapshot that was shown when they were given */
-struct offer {
+struct sim_offer {
     uint32_t names;
     const char (*name)[MODEL_NAME];
 };
 void oracle_filter(const struct sim *sim, const struct model_pod *pod,
-                   const struct snapshot *snapshot, const struct offer *offer,
+                   const struct snapshot *snapshot, const struct sim_offer *offer,
                    const json_t *answer);
 /* Without the victims, if there are any: did preempt keep the node, and should it have? */
 void oracle_kept_there(const struct sim *sim, const struct model_pod *pod,

@@ -326,7 +326,7 @@ static bool filter(struct sim *sim, struct scheduler *scheduler, const struct mo
         if (out->names > 0)
             wakes_offered(sim);
         if (same)
-            oracle_filter(sim, pod, after, &(struct offer){count, name}, answer);
+            oracle_filter(sim, pod, after, &(struct sim_offer){count, name}, answer);
         out->left = out->names == 0;
         second_extender(sim, pod, out);
     }

@@ -117,7 +117,7 @@ static void oracle_most(const struct sim *sim, const struct model_pod *pod,
                         const struct model_node *node, const struct allocation *held)
 {
     const uint32_t most = most_gpus(node, pod) * GPU_MILLI_MAX;
-    const uint32_t counted = allocation_milli(held) + held->is.unplaced_milli;
+    const uint32_t counted = allocation_milli(held) + held->facts.unplaced_milli;
 
     if (pod->shape->wants != 1 || most == 0 || pod->makes_up)
         return;
@@ -176,7 +176,7 @@ static bool is_ours_alone(const struct sim *sim, const struct model_node *node,
                           const struct node *shown)
 {
     for (uint32_t i = 0; i < shown->allocations; i++)
-        if (shown->allocation[i]->is.state == STATE_RESERVED)
+        if (shown->allocation[i]->facts.state == STATE_RESERVED)
             return false;
     for (uint32_t i = 0; i < sim->model.pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];

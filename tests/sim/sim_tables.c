@@ -9,7 +9,7 @@
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/waiting/hints.h"
-#include "milligpu/waiting/wishes.h"
+#include "milligpu/waiting/request_classes.h"
 
 #include "sim_run.h"
 #include "store/store_internal.h"
@@ -60,22 +60,24 @@ static void oracle_bytes(const struct sim *sim)
         const char *name;
         size_t bytes;
         size_t most;
-    } table[] = {{"askers", hints.askers, ASKERS_BYTES_MAX},
-                 {"wishes", hints.wishes, WISHES_BYTES_MAX},
+    } table[] = {{"askers", hints.waiting_pods, WAITING_PODS_BYTES_MAX},
+                 {"wishes", hints.request_classes, REQUEST_CLASSES_BYTES_MAX},
                  {"refusals", hints.refusals, REFUSALS_BYTES_MAX},
-                 {"requests", pods.requests, WISHES_BYTES_MAX},
-                 {"told", pods.told, TOLD_BYTES_MAX},
+                 {"requests", pods.requests, REQUEST_CLASSES_BYTES_MAX},
+                 {"told", pods.seen, SEEN_BYTES_MAX},
                  {"demands", pods.demands, DEMANDS_BYTES_MAX}};
 
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         if (table[i].bytes > table[i].most)
             sim_violation(sim, "the table of %s takes %zu bytes, at most %zu are its own",
                           table[i].name, table[i].bytes, table[i].most);
-    if (hints_waiting(sim->daemon.app.hints) == 0 && hints.askers == 0 && hints.wishes > 0)
-        sim_violation(sim, "nobody is remembered, and wishes take %zu bytes", hints.wishes);
-    if (pod_cache_count(sim->daemon.app.pod_cache) == 0 && pods.requests + pods.told > 0)
+    if (hints_waiting(sim->daemon.app.hints) == 0 && hints.waiting_pods == 0 &&
+        hints.request_classes > 0)
+        sim_violation(sim, "nobody is remembered, and wishes take %zu bytes",
+                      hints.request_classes);
+    if (pod_cache_count(sim->daemon.app.pod_cache) == 0 && pods.requests + pods.seen > 0)
         sim_violation(sim, "no pod is known, and requests take %zu bytes, what was told %zu",
-                      pods.requests, pods.told);
+                      pods.requests, pods.seen);
 }
 
 static void count_drift(void *user, const struct drift *drift)
@@ -180,16 +182,16 @@ static void shown_names(struct map *shown, const struct node *node)
         shown_name(shown, node->labels->text[i]);
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
-        shown_name(shown, allocation->is.node);
-        shown_name(shown, allocation->is.node_uid);
-        for (uint32_t k = 0; k < allocation->is.shares; k++)
-            shown_name(shown, allocation->is.share[k].gpu);
+        shown_name(shown, allocation->facts.node);
+        shown_name(shown, allocation->facts.node_uid);
+        for (uint32_t k = 0; k < allocation->facts.shares; k++)
+            shown_name(shown, allocation->facts.share[k].gpu);
     }
 }
 
 /*
- * A judge of fgd or rollout remembers a node as it was last judged: with the GPUs that were made up
- * for pods that somebody else bound there.
+ * A score cache of fgd or rollout remembers a node as it was last judged: with the GPUs that were
+ * made up for pods that somebody else bound there.
  */
 static size_t remembered_names(const struct sim *sim)
 {
@@ -209,7 +211,7 @@ static size_t remembered_names(const struct sim *sim)
 /*
  * The writer has swept since everything became quiet. Beside what the snapshot shows, judges and
  * hints may hold names that nodes had before; what a pod made up is gone with the pod, or with what
- * a judge remembers.
+ * a score cache remembers.
  */
 static void oracle_names(const struct sim *sim, const struct writer_tables *is)
 {
@@ -242,11 +244,11 @@ static void oracle_writer(const struct sim *sim)
     const struct snapshot *snapshot = daemon_view(sim);
     const size_t open = snapshot->opens; /* without evidence a doubt stays */
     snapshot_unref(snapshot);
-    if (is.doubts > open || is.inflight + is.kept + is.listed > 0)
+    if (is.doubts > open || is.inflight + is.n_kept + is.n_listed > 0)
         sim_violation(sim,
                       "all is quiet, and the writer keeps %zu flights, %zu doubts, %zu news, "
                       "%zu listed",
-                      is.inflight, is.doubts, is.kept, is.listed);
+                      is.inflight, is.doubts, is.n_kept, is.n_listed);
     oracle_drift(sim, &is);
     if (is.nodes_seen > sim->model.nodes)
         sim_violation(sim, "%zu nodes are known, %u were there ever", is.nodes_seen,

@@ -21,7 +21,7 @@
 
 #include "milligpu/admin/usage/reports.h"
 #include "milligpu/base/alloc.h"
-#include "milligpu/usage/usage_book.h"
+#include "milligpu/usage/usage_table.h"
 #include "milligpu/wire/usage/usage_report.h"
 
 #include "sim_run.h"
@@ -29,7 +29,7 @@
 #include "support/disk.h"
 
 enum {
-    OVERS_A_MINUTE = 60, /* entries of the journal that one node may cause (reports.c) */
+    OVER_EVENTS_A_MINUTE = 60, /* entries of the journal that one node may cause (reports.c) */
     FLAPS = 64,
     ROUNDS = 6, /* of reports, each with ROUND_MS since the last: an hour and more */
     ROUND_MS = 13 * 60 * 1000,
@@ -330,10 +330,10 @@ void usage_written(struct sim *sim, const struct command *command, const struct 
         sim_violation(sim, "a report of usage has changed what %s holds", command->name);
     const size_t at = (size_t)(node - sim->model.node);
     const uint32_t count = sim->usage.over[at] + ++sim->usage.over_open[at];
-    if (count > minutes * OVERS_A_MINUTE)
+    if (count > minutes * OVER_EVENTS_A_MINUTE)
         sim_violation(sim, "%s has caused %u entries of the journal within %lld minutes",
                       node->name, count, (long long)minutes);
-    if (count == minutes * OVERS_A_MINUTE)
+    if (count == minutes * OVER_EVENTS_A_MINUTE)
         sim_met("usage/silenced");
     sim_met("usage/over");
 }
@@ -409,7 +409,7 @@ static void oracle_idle_known(void *user, const struct store_idle *idle)
     const struct node *node = snapshot_node(snapshot, text_of(idle->node));
     const struct allocation *held = node != NULL ? node_allocation(node, text_of(idle->uid)) : NULL;
 
-    if (held == NULL || held->is.state != STATE_BOUND)
+    if (held == NULL || held->facts.state != STATE_BOUND)
         sim_violation(sim, "%s is stored as idle on %s, and is not bound there", idle->uid,
                       idle->node);
     snapshot_unref(snapshot);
@@ -436,7 +436,7 @@ static void oracle_word(struct sim *sim, const struct model_node *node, struct d
     char key[PUBLIC_KEY_TEXT_BYTES];
     const int expected = !node->is.there ? 404 : node->is.agent ? 204 : 401;
 
-    if (!node->is.there && usage_book_key(sim->daemon.app.usage_book, text_of(node->name), key) !=
+    if (!node->is.there && usage_table_key(sim->daemon.app.usage_table, text_of(node->name), key) !=
                                USAGE_SENDER_UNKNOWN)
         sim_violation(sim, "%s is gone, and its agent is still known", node->name);
     if (node->was_odd)

@@ -155,7 +155,7 @@ static bool is_uninstalled(const struct vouch_word *word)
     return word->named && strcmp(word->claim.leaving, "uninstalled") == 0;
 }
 
-static unsigned judge_claim(const struct vouch_word *word, const struct vouch_pods *pods)
+static unsigned check_claim(const struct vouch_word *word, const struct vouch_pods *pods)
 {
     if (differ(word->claim.node, word->uid) || differ(word->claim.boot, word->boot))
         return CLOSED;
@@ -176,7 +176,7 @@ static bool may_have_named(const struct vouch_table *table, const struct vouch_w
 }
 
 /* Nobody vouches for numbers. */
-static unsigned judge_gpus(const struct vouch_table *table, const struct vouch_word *word,
+static unsigned check_gpus(const struct vouch_table *table, const struct vouch_word *word,
                            unsigned bits)
 {
     if ((bits & OPEN) == 0 || word->gpus ||
@@ -186,7 +186,7 @@ static unsigned judge_gpus(const struct vouch_table *table, const struct vouch_w
 }
 
 /* pods NULL: there never was one. */
-static unsigned judge(const struct sim *sim, const struct vouch_table *table,
+static unsigned check(const struct sim *sim, const struct vouch_table *table,
                       const struct vouch_word *word, const struct vouch_pods *pods)
 {
     const bool always = sim->rules.required == REQUIRE_ALWAYS;
@@ -202,11 +202,11 @@ static unsigned judge(const struct sim *sim, const struct vouch_table *table,
                           must_remember(table, word, false),
                       (word->selected && sim->agent_seen) || may_remember(table, word, false));
     if (sim->rules.by_annotation)
-        return judge_gpus(table, word, NOBODY);
+        return check_gpus(table, word, NOBODY);
     if (word->claim.pod[0] == '\0')
-        return judge_gpus(
+        return check_gpus(
             table, word, either(must_remember(table, word, true), may_remember(table, word, true)));
-    return judge_gpus(table, word, judge_claim(word, pods));
+    return check_gpus(table, word, check_claim(word, pods));
 }
 
 /* In any of the states that milligpud may have known. */
@@ -226,10 +226,10 @@ static unsigned could_be(const struct sim *sim, const struct vouch_table *table)
             break;
         /* Before the first one there was none. */
         if (table->changes == 0 || table->pods[first].version > daemon->applied_pods)
-            bits |= judge(sim, table, &table->word[w], NULL);
+            bits |= check(sim, table, &table->word[w], NULL);
         for (size_t p = first; p < table->changes; p++)
             if (p == first || table->pods[p].version <= daemon->told_pods)
-                bits |= judge(sim, table, &table->word[w], &table->pods[p]);
+                bits |= check(sim, table, &table->word[w], &table->pods[p]);
     }
     return bits;
 }
@@ -240,7 +240,7 @@ int vouched_fit(const struct sim *sim, const struct model_node *node)
 
     if (!sim->rules.agents || table->words == 0)
         return FIT_YES;
-    const unsigned is = judge(sim, table, &table->word[table->words - 1],
+    const unsigned is = check(sim, table, &table->word[table->words - 1],
                               table->changes > 0 ? &table->pods[table->changes - 1] : NULL);
     if ((is & OPEN) == 0)
         return FIT_NO;
@@ -257,18 +257,19 @@ static bool must_name(const struct vouch_table *table)
 
 static void oracle_named(const struct sim *sim, const struct allocation *granted)
 {
-    for (uint32_t i = 0; i < granted->is.shares; i++)
-        if (strncmp(granted->is.share[i].gpu->text, "GPU-", 4) != 0)
+    for (uint32_t i = 0; i < granted->facts.shares; i++)
+        if (strncmp(granted->facts.share[i].gpu->text, "GPU-", 4) != 0)
             sim_violation(sim, "%s is granted %s, and an agent has named the GPUs of %s",
-                          granted->is.name, granted->is.share[i].gpu->text, granted->is.node->text);
+                          granted->facts.name, granted->facts.share[i].gpu->text,
+                          granted->facts.node->text);
 }
 
 void vouched_reserved(struct sim *sim, const struct allocation *granted)
 {
-    const struct model_node *node = model_node(&sim->model, granted->is.node->text);
+    const struct model_node *node = model_node(&sim->model, granted->facts.node->text);
 
     if (!sim->rules.agents || node == NULL || (node->was_odd && !node->by_agent) ||
-        granted->is.shares == 0)
+        granted->facts.shares == 0)
         return;
     const unsigned bits = could_be(sim, looked_at(sim, node));
     if ((bits & OPEN) == 0)

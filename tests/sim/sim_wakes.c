@@ -75,7 +75,7 @@ void wakes_shown(struct sim *sim, const struct snapshot *before, const struct sn
         opens = node != NULL && may_have_room(node_before, node);
     if (opens)
         sim->wakes.room_ms = sim->now_ms;
-    if (before == NULL || before->outlook != now->outlook)
+    if (before == NULL || before->context != now->context)
         has_reason(sim);
 }
 

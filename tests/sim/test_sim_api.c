@@ -47,7 +47,7 @@ struct fixture {
     char effect_path[256];
     uint64_t told_pods;
     unsigned tellings;
-    struct strbuf diary; /* everything that was delivered */
+    struct strbuf journal; /* everything that was delivered */
     struct strbuf out;
 };
 
@@ -68,7 +68,7 @@ static void on_effect(void *user, const struct sim_effect *effect)
     fixture->effect_ms = fixture->now_ms;
     fixture->effect_status = effect->status;
     (void)snprintf(fixture->effect_path, sizeof fixture->effect_path, "%s", effect->path);
-    strbuf_printf(&fixture->diary, "effect %s %s %d %.*s\n", effect->method, effect->path,
+    strbuf_printf(&fixture->journal, "effect %s %s %d %.*s\n", effect->method, effect->path,
                   effect->status, TEXT_ARG(effect->answer));
 }
 
@@ -79,14 +79,14 @@ static void on_told(void *user, const char *resource, uint64_t version)
     if (strcmp(resource, "pods") == 0)
         fixture->told_pods = version;
     fixture->tellings++;
-    strbuf_printf(&fixture->diary, "told %s %llu\n", resource, (unsigned long long)version);
+    strbuf_printf(&fixture->journal, "told %s %llu\n", resource, (unsigned long long)version);
 }
 
 static void deliver(void *user, const struct kube_answer *answer)
 {
     struct fixture *fixture = user;
 
-    strbuf_printf(&fixture->diary, "%lld %llu %d %d %.*s\n", (long long)fixture->now_ms,
+    strbuf_printf(&fixture->journal, "%lld %llu %d %d %.*s\n", (long long)fixture->now_ms,
                   (unsigned long long)answer->id, (int)answer->piece, answer->status,
                   TEXT_ARG(answer->data));
     if (answer->id != fixture->id)
@@ -114,7 +114,7 @@ static struct fixture *fixture_new(uint64_t seed, uint32_t per_mille)
     fixture->fake = fake_apiserver_new("sim");
     fake_apiserver_set_clock(fixture->fake, fixed_wall, NULL);
     strbuf_init(&fixture->heard);
-    strbuf_init(&fixture->diary);
+    strbuf_init(&fixture->journal);
     strbuf_init(&fixture->out);
     const struct sim_api_rules rules = {.seed = seed,
                                         .fake = fixture->fake,
@@ -132,7 +132,7 @@ static void bench_free(struct fixture *fixture)
     sim_api_free(fixture->api);
     fake_apiserver_free(fixture->fake);
     strbuf_done(&fixture->heard);
-    strbuf_done(&fixture->diary);
+    strbuf_done(&fixture->journal);
     strbuf_done(&fixture->out);
     xfree(fixture);
 }
@@ -1291,10 +1291,10 @@ static char *life(uint64_t seed)
         }
     }
     for (enum sim_fault fault = 0; fault < SIM_FAULTS; fault++)
-        strbuf_printf(&fixture->diary, "%llu ", (unsigned long long)met(fixture, fault));
-    char *diary = strbuf_steal(&fixture->diary);
+        strbuf_printf(&fixture->journal, "%llu ", (unsigned long long)met(fixture, fault));
+    char *journal = strbuf_steal(&fixture->journal);
     bench_free(fixture);
-    return diary;
+    return journal;
 }
 
 static void the_same_seed_gives_the_same_bytes(void **state)

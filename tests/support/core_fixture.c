@@ -312,18 +312,19 @@ static void dump_gpu(struct strbuf *out, const struct gpu *gpu)
 
 static void dump_allocation(struct strbuf *out, const struct allocation *allocation)
 {
-    const struct allocation_facts *is = &allocation->is;
+    const struct allocation_facts *facts = &allocation->facts;
 
-    strbuf_printf(out, "  pod %s %s/%s node %s %s %s %s presumed %d doubt %d differs %d", is->uid,
-                  is->namespace, is->name, is->node->text, is->node_uid->text,
-                  allocation_state_name(is->state), allocation_origin_name(is->origin),
-                  is->presumed, is->in_doubt, is->annotation_differs);
-    strbuf_printf(out, " held %u unplaced %u at %lld %lld %lld %lld version %llu\n", is->held_gpus,
-                  is->unplaced_milli, (long long)is->reserved_ms, (long long)is->bound_ms,
-                  (long long)is->released_ms, (long long)is->terminating_ms,
-                  (unsigned long long)is->version);
-    for (uint32_t i = 0; i < is->shares; i++) {
-        const struct share *share = &is->share[i];
+    strbuf_printf(out, "  pod %s %s/%s node %s %s %s %s presumed %d doubt %d differs %d",
+                  facts->uid, facts->namespace, facts->name, facts->node->text,
+                  facts->node_uid->text, allocation_state_name(facts->state),
+                  allocation_origin_name(facts->origin), facts->presumed, facts->in_doubt,
+                  facts->annotation_differs);
+    strbuf_printf(out, " held %u unplaced %u at %lld %lld %lld %lld version %llu\n",
+                  facts->held_gpus, facts->unplaced_milli, (long long)facts->reserved_ms,
+                  (long long)facts->bound_ms, (long long)facts->released_ms,
+                  (long long)facts->terminating_ms, (unsigned long long)facts->version);
+    for (uint32_t i = 0; i < facts->shares; i++) {
+        const struct share *share = &facts->share[i];
         strbuf_printf(out, "    share %s %s %d %s %u %u", share->container,
                       container_kind_name(share->kind), share->order, share->gpu->text,
                       share->milli, share->mib);
@@ -443,7 +444,7 @@ static void copy_node(struct ledger *copy, const struct node *node)
 static void copy_allocation(struct ledger *copy, const struct allocation *allocation)
 {
     struct err err;
-    struct allocation_facts facts = allocation->is;
+    struct allocation_facts facts = allocation->facts;
     struct share *share = xcalloc(facts.shares + 1, sizeof *share);
     for (uint32_t i = 0; i < facts.shares; i++) {
         share[i] = facts.share[i];

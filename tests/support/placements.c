@@ -39,8 +39,8 @@ int placement_cmp(const struct placement *a, const struct atom *node_a, const st
 
     if (a->price != b->price) /* rule a */
         return place_compare(a->price, b->price);
-    if (a->apart != b->apart) /* rule b */
-        return place_compare(a->apart, b->apart);
+    if (a->distance != b->distance) /* rule b */
+        return place_compare(a->distance, b->distance);
     if (a->charge_milli != b->charge_milli) /* rule 1 */
         return place_compare(a->charge_milli, b->charge_milli);
     if (a->left_milli != b->left_milli) /* rule 2 */

@@ -83,9 +83,9 @@ struct workload *cluster_workload(struct core_fixture *core, uint32_t classes)
 void cluster_set_policy(struct core_fixture *core, enum policy_kind kind, uint32_t classes)
 {
     struct workload *workload = cluster_workload(core, classes);
-    struct outlook *outlook = outlook_new(kind, SEED, workload);
-    ledger_set_outlook(core->ledger, outlook);
-    outlook_unref(outlook);
+    struct policy_context *context = policy_context_new(kind, SEED, workload);
+    ledger_set_policy_context(core->ledger, context);
+    policy_context_unref(context);
     workload_unref(workload);
 }
 
@@ -96,9 +96,9 @@ void cluster_set_levels(struct core_fixture *core, enum policy_kind kind, uint32
     book->seed = SEED;
     book->raise = true;
     book->prices_by = PRICES_KNOWN;
-    struct outlook *outlook = outlook_of_rulebook(book, 0, workload);
-    ledger_set_outlook(core->ledger, outlook);
-    outlook_unref(outlook);
+    struct policy_context *context = policy_context_of_rulebook(book, 0, workload);
+    ledger_set_policy_context(core->ledger, context);
+    policy_context_unref(context);
     rulebook_unref(book);
     workload_unref(workload);
 }
@@ -108,7 +108,7 @@ void cluster_set_levels(struct core_fixture *core, enum policy_kind kind, uint32
  */
 
 void cluster_ask(struct asked *asked, struct core_fixture *core, const struct request *request,
-                 struct judge *judge)
+                 struct score_cache *cache)
 {
     *asked = (struct asked){.snapshot = ledger_publish(core->ledger, NULL, 0)};
     arena_init(&asked->arena);
@@ -119,7 +119,7 @@ void cluster_ask(struct asked *asked, struct core_fixture *core, const struct re
                                                .uid = TEXT("asking"),
                                                .names = NODES,
                                                .name = asked->name,
-                                               .judge = judge};
+                                               .cache = cache};
     filter_ask(&asked->question, &asked->arena, &asked->answer);
 }
 
@@ -141,8 +141,8 @@ void assert_same_answers(const struct filter_answer *a, const struct filter_answ
         other.steps = 0;
         assert_int_equal(a->candidate[i].name, b->candidate[i].name);
         assert_int_equal(one.exact, other.exact);
-        assert_int_equal(one.unjudged, other.unjudged);
-        assert_int_equal(one.apart, other.apart);
+        assert_int_equal(one.is_unscored, other.is_unscored);
+        assert_int_equal(one.distance, other.distance);
         assert_int_equal(one.price, other.price);
         assert_int_equal(one.raised_milli, other.raised_milli);
         assert_int_equal(one.charge_milli, other.charge_milli);

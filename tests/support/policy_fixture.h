@@ -1,7 +1,7 @@
 /*
  * policy_fixture - a cluster, a workload of nine shapes, policies over it, and a question about it.
  *
- *   cluster_show() --> cluster_set_policy() --> cluster_ask() with a judge --\
+ *   cluster_show() --> cluster_set_policy() --> cluster_ask() with a score cache --\
  *                                           \-> cluster_ask() without one ----+
  *                                               assert_same_answers() <------/
  *
@@ -54,7 +54,7 @@ struct asked {
 
 /* judge: NULL: nothing is remembered */
 void cluster_ask(struct asked *asked, struct core_fixture *core, const struct request *request,
-                 struct judge *judge);
+                 struct score_cache *cache);
 void cluster_ask_done(struct asked *asked);
 
 /*

@@ -82,12 +82,12 @@ void shown_free(struct shown *shown)
     free(shown->err);
 }
 
-struct doc *answer(struct shown *shown, const char *json)
+struct document *answer(struct shown *shown, const char *json)
 {
-    struct doc *value;
+    struct document *value;
     struct err err;
 
-    if (doc_parse_json(text_of(json), "answer", &shown->ctl.arena, &value, &err) < 0)
+    if (document_parse_json(text_of(json), "answer", &shown->ctl.arena, &value, &err) < 0)
         fail_msg("%s", err.text);
     return value;
 }

@@ -24,7 +24,7 @@ void shown_end(struct shown *shown);
 void shown_free(struct shown *shown);
 
 /* The answer in the form that a view takes. */
-struct doc *answer(struct shown *shown, const char *json);
+struct document *answer(struct shown *shown, const char *json);
 
 /* Runs the whole program and returns its exit status; its output is in out and err. */
 int run_program(struct shown *shown, const char *words);

@@ -90,7 +90,7 @@ static void do_vouch(struct table *table, const struct line *line)
 {
     const struct command command = {.kind = COMMAND_NODE,
                                     .node = line->word[1],
-                                    .judges_agent = true,
+                                    .has_vouch = true,
                                     .vouch = vouch_of(line->word[2])};
     say_verdict(table, core_do(&table->core, &command));
 }
@@ -214,7 +214,7 @@ static void see_version(struct table *table, const struct line *line)
 {
     const struct allocation *held = ledger_find(table->core.ledger, text_of(line->word[1]));
     assert_non_null(held);
-    say_number(table, (uint32_t)held->is.version);
+    say_number(table, (uint32_t)held->facts.version);
 }
 
 static void do_observe(struct table *table, const struct line *line)
@@ -345,14 +345,14 @@ static const struct allocation *pod_of(const struct table *table, const struct l
 static void see_state(struct table *table, const struct line *line)
 {
     const struct allocation *pod = pod_of(table, line);
-    say(table, pod == NULL ? "none" : allocation_state_name(pod->is.state));
+    say(table, pod == NULL ? "none" : allocation_state_name(pod->facts.state));
 }
 
 static void see_presumed(struct table *table, const struct line *line)
 {
     const struct allocation *pod = pod_of(table, line);
     assert_non_null(pod);
-    say(table, pod->is.presumed ? "yes" : "no");
+    say(table, pod->facts.presumed ? "yes" : "no");
 }
 
 static void see_on(struct table *table, const struct line *line)

@@ -117,7 +117,7 @@ static void need(struct table *table, const char *word)
 static void split(struct table *table, char *text)
 {
     uint32_t words = 0;
-    char *rest = NULL;
+    char *remaining = NULL;
     char *spaced = arena_alloc(&table->arena, 2 * strlen(text) + 1);
     char *out = spaced;
 
@@ -127,8 +127,8 @@ static void split(struct table *table, char *text)
             *out++ = ' ';
         *out++ = *c;
     }
-    for (char *word = strtok_r(spaced, " ", &rest); word != NULL;
-         word = strtok_r(NULL, " ", &rest)) {
+    for (char *word = strtok_r(spaced, " ", &remaining); word != NULL;
+         word = strtok_r(NULL, " ", &remaining)) {
         assert_true(words < WORDS_MAX);
         table->word[words++] = word;
     }
@@ -158,7 +158,7 @@ static void add_pod(struct table *table, struct made *made, const struct share *
         .name = uid,
         .node = atom(table, made->name),
         .state = STATE_BOUND,
-        .origin = ORIGIN_OBSERVED,
+        .origin = ORIGIN_ADOPTED,
         .held_gpus = held,
         .unplaced_milli = unplaced,
         .shares = share != NULL,
@@ -397,28 +397,28 @@ static void read_request(struct table *table, struct request *out)
 }
 
 /* As in a ledger of these nodes. */
-static void set_prices(const struct table *table, struct outlook *outlook)
+static void set_prices(const struct table *table, struct policy_context *context)
 {
     struct supply supply = {.nodes = table->nodes};
     struct kinds *kinds = xmalloc(sizeof *kinds);
     struct room room;
-    struct rest rest;
-    struct slots slots;
+    struct remaining remaining;
+    struct class_capacity slots;
 
-    kinds_init(kinds, outlook->workload);
+    kinds_init(kinds, context->workload);
     for (uint32_t i = 0; i < table->nodes; i++) {
         room_of(table->made[i].node, &room);
-        rest_of(&room, kinds, &rest);
-        slots_of(outlook->workload, &rest, &slots);
-        supply.free_milli += rest.free_milli;
-        for (uint32_t c = 0; c < outlook->workload->scarces; c++)
+        remaining_of(&room, kinds, &remaining);
+        class_capacity_of(context->workload, &remaining, &slots);
+        supply.free_milli += remaining.free_milli;
+        for (uint32_t c = 0; c < context->workload->n_scarce; c++)
             supply.slots[c] += slots.count[c];
     }
-    scarcity_prices(outlook->workload, &supply, outlook->price);
+    scarcity_prices(context->workload, &supply, context->price);
     kinds_freep(&kinds);
 }
 
-static struct outlook *outlook_of(const struct table *table)
+static struct policy_context *policy_context_of(const struct table *table)
 {
     struct workload *workload = workload_new(table->class, table->classes);
     struct rulebook *book = rulebook_new(table->policy, "table");
@@ -428,25 +428,25 @@ static struct outlook *outlook_of(const struct table *table)
     book->prices = table->prices;
     book->price = table->price;
     book->raise = table->raise;
-    struct outlook *outlook = outlook_of_rulebook(book, 0, workload);
+    struct policy_context *context = policy_context_of_rulebook(book, 0, workload);
     if (policy_needs_workload(table->policy))
-        set_prices(table, outlook);
+        set_prices(table, context);
     rulebook_unref(book);
     workload_unref(workload);
-    return outlook;
+    return context;
 }
 
-static enum reason search(const struct outlook *outlook, const struct node *node,
+static enum reason search(const struct policy_context *context, const struct node *node,
                           const struct request *request, struct rank *rank, struct placement *out)
 {
     const struct policy_question question = {
-        .outlook = outlook, .node = node, .slot = SNAPSHOT_NO_SLOT};
+        .context = context, .node = node, .slot = SNAPSHOT_NO_SLOT};
     struct plan plan;
     struct room room;
 
     room_of(node, &room);
-    plan_init(&plan, request, outlook);
-    return policy_judge_room(&question, &plan, &room, rank, out);
+    plan_init(&plan, request, context);
+    return policy_score_room(&question, &plan, &room, rank, out);
 }
 
 static const char *places_of(struct table *table, const struct node *node,
@@ -464,7 +464,7 @@ static const char *places_of(struct table *table, const struct node *node,
 static void expect_places(struct table *table, const struct request *request)
 {
     const struct node *best_node = NULL;
-    struct outlook *outlook = outlook_of(table);
+    struct policy_context *context = policy_context_of(table);
     struct placement best;
     struct placement placement;
     struct rank best_rank;
@@ -476,7 +476,7 @@ static void expect_places(struct table *table, const struct request *request)
                                 next(table));
     for (uint32_t i = 0; i < table->nodes; i++) {
         const struct node *node = table->made[i].node;
-        if (search(outlook, node, request, &rank, &placement) != REASON_NONE)
+        if (search(context, node, request, &rank, &placement) != REASON_NONE)
             continue;
         if (best_node == NULL || order_cmp(&rank, &best_rank) < 0) {
             best_node = node;
@@ -484,7 +484,7 @@ static void expect_places(struct table *table, const struct request *request)
             best = placement;
         }
     }
-    outlook_unref(outlook);
+    policy_context_unref(context);
     const char *found = best_node != NULL ? places_of(table, best_node, &best) : "nowhere";
     if (best_node != NULL && best.parts == 0)
         found = best_node->name->text;
@@ -496,11 +496,11 @@ static void expect_places(struct table *table, const struct request *request)
 static void expect_reason(struct table *table, const struct node *node,
                           const struct request *request, const char *expected)
 {
-    struct outlook *outlook = outlook_of(table);
+    struct policy_context *context = policy_context_of(table);
     struct placement placement;
     struct rank rank;
-    const enum reason why = search(outlook, node, request, &rank, &placement);
-    outlook_unref(outlook);
+    const enum reason why = search(context, node, request, &rank, &placement);
+    policy_context_unref(context);
     if (strcmp(reason_name(why), expected) != 0)
         WRONG(table, "node %s: %s, not %s", node->name->text, reason_name(why), expected);
     table->reached[why]++;

@@ -1,11 +1,7 @@
 """The words that users and their scripts depend on are those of tests/golden/public_words.txt.
 
 Metrics, settings and their values, flags, commands, routes, fields of answers, annotations, names of objects, reasons,
-<<<<<<< HEAD
 kinds of drift and the words of the journal come from the tables that make them. If a word vanishes or appears,
-=======
-kinds of drift, errors and the words of the journal come from the tables that make them. If a word vanishes or appears,
->>>>>>> d61266ba (tests/tidy: keep a list of all public words)
 this fails; if that is meant, UPDATE=1 in the environment writes the file: python3 tests/tidy/check_public_words.py
 """
 
@@ -22,20 +18,11 @@ HEAD = "# Written by UPDATE=1 python3 tests/tidy/check_public_words.py; do not e
 STRING = r'"((?:\\.|[^"\\\n])*)"'
 # X macros with a public word: macro -> what it is, and the number of the string that is the word
 TABLES = {
-<<<<<<< HEAD
     "VOUCH_TABLE": "vouch", "SAFE_TABLE": "safe mode", "ACCOUNT_TABLE": "account",
     "HEALTH_WORDS": "health", "INVENTORY_PROBLEMS": "inventory problem", "CONDITION_TABLE": "condition",
     "UNUSABLE_TABLE": "unusable", "WELL_KNOWN_TAINTS": "taint", "DRIFT_KINDS": "drift", "REASON_TABLE": "reason",
     "POLICY_TABLE": "policy", "COMMAND_TABLE": "journal command", "STORE_CHECK_TABLE": "check",
     "TOPOLOGY_TABLE": "topology", "CALL_TABLE": "call",
-=======
-    "VOUCH_TABLE": "vouch", "SAFE_TABLE": "safe mode", "ERR_TABLE": "error", "ACCOUNT_TABLE": "account",
-    "HEALTH_WORDS": "health", "INVENTORY_PROBLEMS": "inventory problem", "CONDITION_TABLE": "condition",
-    "UNUSABLE_TABLE": "unusable", "WELL_KNOWN_TAINTS": "taint", "DRIFT_KINDS": "drift", "REASON_TABLE": "reason",
-    "POLICY_TABLE": "policy", "COMMAND_TABLE": "journal command", "STORE_CHECK_TABLE": "check",
-    "TOPOLOGY_TABLE": "topology", "CALL_TABLE": "call", "AGENT_COUNTS": "agent metric",
-    "AGENT_CONTAINER_FAMILIES": "agent metric", "AGENT_GPU_FAMILIES": "agent metric",
->>>>>>> d61266ba (tests/tidy: keep a list of all public words)
 }
 
 
@@ -58,15 +45,9 @@ def of_settings(path: str, text: str) -> Iterator[str]:
 
 
 def of_table(name: str, text: str) -> Iterator[str]:
-<<<<<<< HEAD
     if name in ("metrics.def", "node_metrics.def"):
         for row in rows("METRIC", text):
             yield f"{'agent ' if name[0] == 'n' else ''}metric {row[1]}{{{','.join(row[3:-1])}}}"
-=======
-    if name == "metrics.def":
-        for row in rows("METRIC", text):
-            yield f"metric {row[1]}{{{','.join(row[3:-1])}}}"
->>>>>>> d61266ba (tests/tidy: keep a list of all public words)
     elif name == "options.def":
         for row in rows("OPTION", text):
             yield f"flag --{row[2]}"
@@ -100,11 +81,7 @@ def of_macros(text: str) -> Iterator[str]:
     for match in re.finditer(r"^#define (\w+)\(X\)((?:.*\\\n)*.*)", text, re.MULTILINE):
         what = TABLES.get(match.group(1))
         for row in re.split(r"\bX\(", match.group(2))[1:] if what else []:
-<<<<<<< HEAD
             words = re.findall(STRING, row) or re.findall(r"^[A-Z_]+, ([a-z]+),", row)
-=======
-            words = re.findall(STRING, row)
->>>>>>> d61266ba (tests/tidy: keep a list of all public words)
             if words:
                 yield f"{what} {words[0]}"
 
@@ -165,10 +142,7 @@ REASON = '#define REASON_TABLE(X) \\\n    X(REASON_ROOM, "room", STATE, "no room
 SCHEMA = '{"Pod": {"type": "object", "properties": {"name": {"type": "string", "enum": ["a"]}}}}'
 SAMPLES = [
     ("include/metrics.def", METRIC, ["metric milligpu_a{x,y}"]),
-<<<<<<< HEAD
     ("include/node_metrics.def", METRIC, ["agent metric milligpu_a{x,y}"]),
-=======
->>>>>>> d61266ba (tests/tidy: keep a list of all public words)
     ("include/settings.def", SETTING, ["setting wake", "setting wake=no", "setting wake=object"]),
     ("src/x/agent_settings.def", 'SETTING(node, TEXT, "", 0, 0, "", "help")\n', ["agent setting node"]),
     ("src/x/options.def", "OPTION(by_x, 0, \"by-x\", \"WHAT\", \"\", \"help\")\n", ["flag --by-x"]),
@@ -177,10 +151,7 @@ SAMPLES = [
     ("src/x/routes.def", 'PARAMETER(limit, "{}", "help")\n', ["parameter limit"]),
     ("src/x/schemas.json", SCHEMA, ["field Pod.name", "field Pod.name=a"]),
     ("include/reason.h", REASON, ["reason a", "reason room"]),
-<<<<<<< HEAD
     ("include/kind.h", "#define POLICY_TABLE(X) \\\n    X(POLICY_A, word, POLICY_A)\n", ["policy word"]),
-=======
->>>>>>> d61266ba (tests/tidy: keep a list of all public words)
     ("src/x/y.h", '#define A "milligpu.io/agent"\n', ["key milligpu.io/agent"]),
     ("src/x/y.c", 'const char NAME[] = "milligpu-bell";\n', ["object milligpu-bell"]),
     ("src/x/y.c", '    {"--help", AGENT_HELP, NULL, "help"},\n', ["flag of a daemon --help"]),

@@ -12,7 +12,7 @@ struct agent_settings {
 #define SETTING(id, type, value, low, high, unit, help) SETTING_FIELD_##type(id)
 #include "milligpu/agent/agent_settings.def"
 #undef SETTING
-    const char *gpu; /* with AGENT_FORGIVE */
+    const char *gpu; /* with AGENT_CLEAR_FAULT */
 };
 
 enum agent_action {
@@ -22,7 +22,7 @@ enum agent_action {
     AGENT_CHECK = SETTINGS_CHECK,
     AGENT_PRINT = SETTINGS_PRINT,
     AGENT_UNINSTALL,
-    AGENT_FORGIVE,
+    AGENT_CLEAR_FAULT,
     AGENT_RELEASE_DRIVER,
     AGENT_TAKE_DRIVER,
     AGENT_PREPARE_MPS,

@@ -19,7 +19,7 @@ struct writer;
 /* The interfaces between the application and everything outside it. Borrowed until app_close(). */
 struct app_edges {
     struct clock_ops clock;
-    struct between_ops between;      /* NULL: no other thread needs to run in between */
+    struct yield_ops yield;          /* NULL: no other thread needs to run in between */
     struct store *store;             /* open */
     struct store_ops store_ops;      /* begin NULL: use the store's own functions */
     const struct rulebook *rulebook; /* by which milligpud begins to decide; referenced */

@@ -62,7 +62,7 @@ struct http_rules {
     uint32_t strangers;   /* maximum of strangers */
     /* maximum of strangers for one address; in IPv6 for one /64 network */
     uint32_t strangers_each;
-    bool request_proves; /* a client that has completed a request is known */
+    bool has_request_proof; /* a client that has completed a request is known */
     /*
      * Does any route accept a body? Any other body is not read: the request is handed over after
      * its headers (http_body_unread), and its connection ends. NULL: no route does.

@@ -58,8 +58,8 @@ bool reflector_answer(struct reflector *reflector, int64_t now_ms,
                       const struct kube_answer *answer);
 
 struct reflector_stats {
-    bool synced;      /* a list is complete */
-    int64_t heard_ms; /* monotonic, of the last 200, item, event or bookmark */
+    bool synced;          /* a list is complete */
+    int64_t last_seen_ms; /* monotonic, of the last 200, item, event or bookmark */
     /* when the last list to begin was requested: its data are not older */
     int64_t asked_ms;
     uint64_t lists;

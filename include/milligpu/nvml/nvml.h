@@ -182,7 +182,7 @@ void gpu_reading_unref(const struct gpu_reading *reading); /* NULL is fine */
  * An operator's word: whatever XIDs and ECC errors this GPU had, it is healthy now. Takes effect
  * with the next reading. ERR_NOT_FOUND, or ERR_BUSY if too much waits for the watcher.
  */
-int nvml_forgive(struct nvml *nvml, const char *uuid, struct err *err) MUST_USE;
+int nvml_clear_fault(struct nvml *nvml, const char *uuid, struct err *err) MUST_USE;
 
 /* How a limit of memory ended, and what that says of the driver. */
 enum nvml_limit_end {

@@ -32,14 +32,14 @@ struct commits;
 struct events;
 struct fake_apiserver;
 struct hints;
-struct judges;
+struct score_caches;
 struct key_publisher;
 struct keyring;
 struct outbox;
 struct pod_cache;
 struct policy_reload;
 struct rights;
-struct usage_book;
+struct usage_table;
 struct verifier;
 
 enum {
@@ -56,17 +56,17 @@ enum {
  * Points at which another thread may run and at which the order matters. The daemon has threads and
  * leaves this at NULL; the simulator has one thread and runs the others there.
  */
-enum between {
-    BETWEEN_SNAPSHOT_AND_JUDGEMENT, /* in filter */
+enum yield {
+    YIELD_SNAPSHOT_AND_ANSWER, /* in filter */
     /* the refusal is recorded, but the generation has not been read again yet */
-    BETWEEN_RECORD_AND_READING,
-    BETWEEN_READING_AND_ANSWER,
+    YIELD_RECORD_AND_READING,
+    YIELD_READING_AND_ANSWER,
     /* the writer has published more room, but has not checked the waiting pods yet */
-    BETWEEN_ROOM_AND_WAKE_UP,
+    YIELD_ROOM_AND_WAKE_UP,
 };
-struct between_ops {
+struct yield_ops {
     void *ctx;
-    void (*at)(void *ctx, enum between where);
+    void (*at)(void *ctx, enum yield where);
 };
 
 struct app {
@@ -74,15 +74,15 @@ struct app {
     /* the settings in set; SIGHUP replaces them, and the old ones stay valid */
     _Atomic(const struct settings *) settings;
     struct clock_ops clock;
-    struct between_ops between;
+    struct yield_ops yield;
     struct queue *queue;
     struct view *view;
     struct commits *commits;
     struct events *events; /* NULL: nobody feeds streams of events */
     struct pod_cache *pod_cache;
     struct hints *hints;
-    struct judges *judges;
-    struct usage_book *usage_book;
+    struct score_caches *score_caches;
+    struct usage_table *usage_table;
     struct store *store;
     struct store_ops store_ops;      /* the functions that the writer writes through */
     const struct rulebook *rulebook; /* with which the writer begins; see MESSAGE_POLICY */
@@ -141,8 +141,8 @@ struct app {
         atomic_bool pods_synced;
         /* the pod table had no room for all that the last list contained */
         atomic_bool list_again;
-        atomic_int_fast64_t nodes_heard_ms; /* monotonic */
-        atomic_int_fast64_t pods_heard_ms;
+        atomic_int_fast64_t nodes_seen_ms; /* monotonic */
+        atomic_int_fast64_t pods_seen_ms;
         atomic_int_fast64_t api_error_ms; /* monotonic time of the last failed call; 0: none */
     } watch;
     /* May the ledger be trusted, and written? The writer and the verifier find out. */
@@ -156,10 +156,10 @@ struct app {
 };
 
 /* Lets other threads run here (see struct between). */
-static inline void app_between(const struct app *app, enum between where)
+static inline void app_yield(const struct app *app, enum yield where)
 {
-    if (app->between.at != NULL)
-        app->between.at(app->between.ctx, where);
+    if (app->yield.at != NULL)
+        app->yield.at(app->yield.ctx, where);
 }
 
 /*
@@ -182,7 +182,7 @@ bool app_ready(const struct app *app, const char **out_why);
 /* The reason to give while the list of pods is not complete. */
 const char *app_grace_why(const struct app *app); /* while the grace period runs */
 const char *app_pods_why(const struct app *app);
-/* The reason to give while store_room() is not ROOM_ENOUGH. */
+/* The reason to give while store_space() is not SPACE_ENOUGH. */
 const char *app_room_why(const struct app *app);
 
 /* Counts one refusal in the metrics. */

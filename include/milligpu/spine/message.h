@@ -49,7 +49,7 @@ struct bind_reply {
 
 /* A call of the bind webhook. */
 struct bind_call {
-    struct extender_bind asks;
+    struct extender_bind args;
     int64_t deadline_ms; /* monotonic */
     struct bind_reply reply;
 };
@@ -66,7 +66,7 @@ struct fetched_pod {
 /* What became of a Binding. */
 struct binding_outcome {
     const char *uid;
-    enum bind_outcome is;
+    enum bind_outcome result;
     uint64_t version;   /* the pod's version in the Binding; 0: none */
     enum reason reason; /* VOID */
     const char *text;   /* the reason, for people; BOUND: NULL */

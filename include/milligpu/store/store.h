@@ -83,7 +83,7 @@ struct store_idle {
 struct store_chunk {
     const struct store_measured *row;
     uint32_t rows;
-    uint32_t idles;
+    uint32_t n_idle;
     const struct store_idle *idle;
     int64_t reported_ms; /* UTC: with idle, all reports up to then were told of; 0: as before */
 };
@@ -147,8 +147,8 @@ struct store_rules {
     enum store_corrupt_policy on_corrupt;
     uint32_t retention_days; /* 0: for ever, as far as the limit in bytes lets it */
     /*
-     * Maximum size in bytes: pages in use plus the log. Near it history is packed, then the
-     * oldest is trimmed, whatever its age; grants stop at it (store_room()). 0: 30 % of the volume,
+     * Maximum size in bytes: pages in use plus the log. Near it history is packed, then the oldest
+     * is trimmed, whatever its age; grants stop at it (store_space()). 0: 30 % of the volume,
      * LEDGER_BYTES_MIN at least and 2 GiB at most; in memory 256 MiB.
      */
     int64_t max_bytes;
@@ -184,13 +184,13 @@ int store_open(const struct store_rules *rules, struct store **out, struct err *
 void store_close(struct store *store); /* Runs a checkpoint; NULL is fine. */
 
 /* Can the ledger take grants? It takes releases and observed pods in every state. */
-enum store_room {
-    ROOM_ENOUGH, /* yes */
-    ROOM_LIMIT,  /* no: its size is at the limit, and trimming has not made room yet */
-    ROOM_DISK,   /* no: its disk is full, and the ballast that was given up cannot be made again */
+enum store_space {
+    SPACE_ENOUGH, /* yes */
+    SPACE_LIMIT,  /* no: its size is at the limit, and trimming has not made room yet */
+    SPACE_DISK,   /* no: its disk is full, and the ballast that was given up cannot be made again */
 };
 /* Any thread. */
-enum store_room store_room(const struct store *store);
+enum store_space store_space(const struct store *store);
 
 /*
  * For the clock check: the time of the newest journal entry, and of the clock's last step beyond
@@ -329,7 +329,7 @@ int store_history(struct store *store, const struct store_history_query *query, 
                   void (*row)(void *user, const struct history_row *row), struct err *err) MUST_USE;
 
 /* Whose memory over a share. */
-struct store_overs_query {
+struct store_over_events_query {
     const char *namespace;
     const char *pod; /* name */
 };
@@ -339,9 +339,9 @@ struct store_overs_query {
  * back. The cost is that of reading all such entries, which are few; an index has them. The texts
  * are valid during the call only. Any thread.
  */
-int store_overs(struct store *store, const struct store_overs_query *query, void *user,
-                void (*each)(void *user, const struct history_over *over),
-                struct err *err) MUST_USE;
+int store_over_events(struct store *store, const struct store_over_events_query *query, void *user,
+                      void (*each)(void *user, const struct history_over_event *over),
+                      struct err *err) MUST_USE;
 
 /*
  * An entry of the journal; the texts are JSON objects. In the result, an allocation that is new is

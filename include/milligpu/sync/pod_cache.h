@@ -7,8 +7,8 @@
  *
  * Every living pod has an entry, because only evidence about a pod releases its reservation; the
  * number of entries has no limit here. What a tenant can make large has one: equal requests are
- * stored once, and all of them take at most WISHES_BYTES_MAX; so are demands on nodes
- * (known_demands.h); whole pods (pod_cache_remember) and advice take at most TOLD_BYTES_MAX. Beyond
+ * stored once, and all of them take at most REQUEST_CLASSES_BYTES_MAX; so are demands on nodes
+ * (known_demands.h); whole pods (pod_cache_remember) and advice take at most SEEN_BYTES_MAX. Beyond
  * that, a pod is stored without its request: a bind then gets the pod from the API server, and a
  * bound pod is reconciled from the event or list that shows it. What is only told to people takes
  * at most CONTEXTS_BYTES_MAX; beyond that it is left out.
@@ -25,7 +25,7 @@
 #include "milligpu/sync/host_sums.h"
 #include "milligpu/sync/pod_context.h"
 #include "milligpu/waiting/known_demands.h"
-#include "milligpu/waiting/wishes.h"
+#include "milligpu/waiting/request_classes.h"
 
 struct pod_record {
     const char *uid;
@@ -48,8 +48,9 @@ struct pod_record {
     unsigned char signature_digest[SIGNATURE_DIGEST_BYTES]; /* with SIGNATURE_GOOD and BAD */
     enum request_verdict verdict;
     const struct request *request; /* REQUEST_OK, REQUEST_WHOLE; NULL: no room for it */
-    struct wish *wish;             /* of a record in the table: holds a reference to the request */
-    char *refusal;                 /* REQUEST_REFUSED: the text */
+    struct request_class
+        *request_class; /* of a record in the table: holds a reference to the request */
+    char *refusal;      /* REQUEST_REFUSED: the text */
     /*
      * Of an unbound pod that asks, what it demands of its node; of a bound one with shares, what it
      * tolerates. NULL: no room for it. A copy has its own, in memory.
@@ -62,13 +63,13 @@ struct pod_record {
      */
     struct pod_context *context;
     /* the whole pod, if pod_cache_remember() was called for it; else NULL */
-    struct pod *told;
+    struct pod *seen;
     struct arena *memory; /* of told, or in a copy of demands */
-    bool untold;          /* it should have been remembered, and there was no room */
+    bool is_unstored;     /* it should have been remembered, and there was no room */
     /* what pod says that is probably meant otherwise, a line for each; NULL: nothing, or no room */
     char *advice;
     /* one bit for each enum advice_kind that was sent about this pod, or need not be */
-    uint32_t advised;
+    uint32_t reported_advice;
 };
 
 /* Does it ask for a share or for whole GPUs? */
@@ -78,7 +79,7 @@ static inline bool pod_record_asks(const struct pod_record *record)
 }
 
 /* a pod with one container takes 600 bytes */
-enum { TOLD_BYTES_MAX = 16 * 1024 * 1024 };
+enum { SEEN_BYTES_MAX = 16 * 1024 * 1024 };
 /* a pod that waits takes 300 bytes, or 1,800 with the longest texts */
 enum { CONTEXTS_BYTES_MAX = 16 * 1024 * 1024 };
 
@@ -173,7 +174,7 @@ const struct tolerations *pod_cache_tolerations(const struct pod_cache *pods);
  * the same controller, and of another revision or on its way out? Any thread.
  */
 struct pod_predecessor {
-    bool is;
+    bool exists;
     bool terminating;
 };
 struct pod_predecessor pod_cache_predecessor(struct pod_cache *pods, struct text uid,
@@ -189,7 +190,7 @@ const char *pod_cache_scheduler(struct pod_cache *pods, struct text uid,
 /* Bytes of requests, of whole pods and advice, of demands, and of contexts. */
 struct pod_cache_bytes {
     size_t requests;
-    size_t told;
+    size_t seen;
     size_t demands;
     size_t contexts;
 };

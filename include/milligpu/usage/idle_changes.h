@@ -7,7 +7,7 @@
  * One entry for each share, and for each node all of whose shares it is about: the newest wins,
  * and of a node and one of its shares that wait together, the share is the newer (idle_shares.c).
  * Bounded: where IDLE_CHANGES_MAX shares wait (the disk has been full for long), no further one is
- * taken, and usage_book.h asks again with its next report. Nodes are always taken: there is one
+ * taken, and usage_table.h asks again with its next report. Nodes are always taken: there is one
  * entry for each at most. That is 8 MB, with names of 200 bytes.
  *
  * One lock, held for one look-up, or for a walk over all of them when a node is put or some are

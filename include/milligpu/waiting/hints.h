@@ -1,7 +1,7 @@
 /*
  * hints - what filter remembers between calls. Two locks; tables bounded in entries and in bytes.
  *
- *   asker     a pod that asked and is not bound, as long as it lives:
+ *   waiting pod     a pod that asked and is not bound, as long as it lives:
  *
  *               refused --fits--> offered --a second without a bind--> late
  *                  ^  waits for room \                                /   waits for room, and for
@@ -21,16 +21,16 @@
  *
  * No lost wake-up: filter records the refusal and then reads the capacity generation again; the
  * writer publishes and then checks the waiting pods. Whichever comes second sees the other's write.
- * If the table of askers or of their requests is full, a pod that could not be recorded is woken by
- * any capacity that comes free.
+ * If the table of waiting pods or of their requests is full, a pod that could not be recorded is
+ * woken by any capacity that comes free.
  */
 #ifndef MILLIGPU_HINTS_H
 #define MILLIGPU_HINTS_H
 
 #include "milligpu/base/strbuf.h"
 #include "milligpu/core/answer/filter.h"
+#include "milligpu/waiting/request_classes.h"
 #include "milligpu/waiting/schedulers.h"
-#include "milligpu/waiting/wishes.h"
 
 enum {
     WAITING_MAX = 16384,
@@ -41,17 +41,17 @@ enum {
     /* with more fitting nodes kube-scheduler may evaluate only some of them, with fewer never */
     SAMPLE_MIN = 100,
     SAMPLES_COVER = 3,
-    TENTATIVES_MAX = 1024,
+    OFFERS_MAX = 1024,
     ANSWERS_MAX = 64, /* distinct refused questions */
     /* distinct requests that are tried when capacity comes free */
-    WISHES_TRIED_MAX = 64,
+    REQUEST_CLASSES_TRIED_MAX = 64,
     /* search steps for all of these: some milliseconds of the writer's time */
     WAKE_STEPS_MAX = 1 << 20,
     UNHEARD_MAX_MS = 600000, /* kube-scheduler retries every pod within 330 s */
     RESOLVED_MAX = 2048,     /* how many pods that were bound or deleted are remembered */
-    SLICE_MAX = 256,         /* askers examined before the lock is released */
+    SLICE_MAX = 256,         /* waiting pods examined before the lock is released */
     /* an entry takes 600 bytes, or 900 with the longest names */
-    ASKERS_BYTES_MAX = 16 * 1024 * 1024,
+    WAITING_PODS_BYTES_MAX = 16 * 1024 * 1024,
     REFUSAL_BYTES_MAX = 64 * 1024, /* a longer question is not remembered */
     REFUSALS_BYTES_MAX = 2 * 1024 * 1024,
 };
@@ -76,7 +76,7 @@ void hints_look_with(struct hints *hints, void *user, hints_look *look);
 struct schedulers *hints_schedulers(const struct hints *hints);
 
 /* The pod that asks, and its request. Everything is borrowed for the call. */
-struct asker {
+struct asking_pod {
     const char *uid;
     const char *namespace;
     const char *name;
@@ -88,9 +88,9 @@ struct asker {
 
 /* The maximum length of this pod's next list; 0: no limit. */
 uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlist);
-/* The tentative placements to consider when this pod is ranked. */
-uint32_t hints_tentatives(struct hints *hints, struct text uid, int64_t now_ms,
-                          struct tentative tentative[TENTATIVES_MAX]);
+/* The offers to consider when this pod is ranked. */
+uint32_t hints_offers(struct hints *hints, struct text uid, int64_t now_ms,
+                      struct offer offer[OFFERS_MAX]);
 
 /* A list that filter returns. */
 struct shortlist {
@@ -102,9 +102,9 @@ struct shortlist {
     uint64_t capacity_generation; /* of the snapshot */
     const struct candidate *best; /* NULL: its node was built for this question */
 };
-void hints_shortlisted(struct hints *hints, const struct asker *asker,
+void hints_shortlisted(struct hints *hints, const struct asking_pod *asking_pod,
                        const struct shortlist *offered);
-void hints_refused(struct hints *hints, const struct asker *asker, enum reason reason,
+void hints_refused(struct hints *hints, const struct asking_pod *asking_pod, enum reason reason,
                    const char *text);
 
 /* A bind was requested: whatever its outcome, no other plugin refused the list. */
@@ -136,11 +136,11 @@ size_t hints_waiting(struct hints *hints);
 /* More pods wait than can be remembered, now or recently, or a request could not be stored. */
 bool hints_overflow(struct hints *hints, int64_t now_ms);
 /*
- * Does any waiting pod fit on one of these nodes, by the rules of this outlook? True when in doubt:
- * too many or too expensive distinct requests, or more askers than can be remembered. The searches
- * run without the lock.
+ * Does any waiting pod fit on one of these nodes, by the rules of this policy context? True when in
+ * doubt: too many or too expensive distinct requests, or more waiting pods than can be remembered.
+ * The searches run without the lock.
  */
-bool hints_would_fit(struct hints *hints, const struct outlook *outlook, int64_t now_ms,
+bool hints_would_fit(struct hints *hints, const struct policy_context *context, int64_t now_ms,
                      const struct node *const *node, size_t nodes);
 /*
  * Offers that have become late: true if kube-scheduler should be woken for one of them, because its
@@ -173,18 +173,18 @@ struct waiting {
     const char *name;
     /*
      * without container names and host; NULL: the request itself is refused, it was not stored
-     * (wishless), or hints_find() filled this
+     * (unclassed), or hints_find() filled this
      */
     const struct request *request;
-    bool wishless;     /* there was no room to store the request */
-    struct wish *held; /* a reference to the request; NULL: none */
+    bool unclassed;             /* there was no room to store the request */
+    struct request_class *held; /* a reference to the request; NULL: none */
     const char *text;
     enum reason reason; /* NONE: it was offered nodes, see the next two */
     uint32_t offered;
     uint32_t fitting;
     int64_t since_ms; /* UTC */
     int64_t last_ms;  /* UTC */
-    uint64_t asks;
+    uint64_t n_asks;
 };
 
 /*
@@ -230,8 +230,8 @@ bool hints_find(struct hints *hints, struct text uid, struct arena *arena, struc
 
 /* What the tables occupy in addition to their fixed size. */
 struct hints_bytes {
-    size_t askers;
-    size_t wishes;
+    size_t waiting_pods;
+    size_t request_classes;
     size_t refusals;
 };
 struct hints_bytes hints_bytes(struct hints *hints);

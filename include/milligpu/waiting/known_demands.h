@@ -22,7 +22,7 @@ enum {
 };
 
 struct kept_demands {
-    const struct node_demands *is;
+    const struct node_demands *demands;
     size_t bytes; /* of all that it takes */
     uint64_t holders;
     char *key; /* node_demands_key() */

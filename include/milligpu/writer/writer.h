@@ -38,8 +38,8 @@ void writer_end(struct writer *writer);
 struct writer_tables {
     size_t inflight;
     size_t doubts;
-    size_t kept; /* messages kept from a lost batch */
-    size_t listed;
+    size_t n_kept; /* messages kept from a lost batch */
+    size_t n_listed;
     size_t nodes_seen;
     size_t host_sums;
     size_t agents;

@@ -22,9 +22,9 @@ struct defrag_call {
 /* The pod that the ledger means, as the watch shows it: bound there, and not about to end. */
 static bool is_same_pod(const struct pod_record *record, const struct allocation *pod)
 {
-    must(pod->is.state == STATE_BOUND);
-    return strcmp(record->uid, pod->is.uid) == 0 && strcmp(record->node, pod->is.node->text) == 0 &&
-           record->terminating_ms == 0;
+    must(pod->facts.state == STATE_BOUND);
+    return strcmp(record->uid, pod->facts.uid) == 0 &&
+           strcmp(record->node, pod->facts.node->text) == 0 && record->terminating_ms == 0;
 }
 
 static const struct request *request_of_pod(void *user, const struct allocation *pod)
@@ -32,7 +32,7 @@ static const struct request *request_of_pod(void *user, const struct allocation 
     struct defrag_call *asking = user;
 
     pod_record_free(asking->record);
-    asking->record = pod_cache_copy(asking->pods, pod->is.namespace, pod->is.name);
+    asking->record = pod_cache_copy(asking->pods, pod->facts.namespace, pod->facts.name);
     if (asking->record == NULL || !is_same_pod(asking->record, pod))
         return NULL;
     return asking->record->request;

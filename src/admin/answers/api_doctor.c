@@ -14,7 +14,7 @@
 
 #include "milligpu/base/annotations.h"
 #include "milligpu/base/strbuf.h"
-#include "milligpu/core/answer/survey.h"
+#include "milligpu/core/answer/unschedulable.h"
 #include "milligpu/run/metric.h"
 #include "milligpu/selfcheck/verifier.h"
 #include "milligpu/spine/policy_reload.h"
@@ -22,7 +22,7 @@
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/sync/rights.h"
-#include "milligpu/usage/usage_book.h"
+#include "milligpu/usage/usage_table.h"
 #include "milligpu/waiting/hints.h"
 
 #include "api_unserved.h"
@@ -60,9 +60,9 @@ static void check_daemon(struct doctor *doctor)
 static void check_room(struct doctor *doctor)
 {
     const struct app *app = doctor->app;
-    const bool is_disk = store_room(app->store) == ROOM_DISK;
+    const bool is_disk = store_space(app->store) == SPACE_DISK;
 
-    must(store_room(app->store) != ROOM_ENOUGH);
+    must(store_space(app->store) != SPACE_ENOUGH);
     api_doctor_say(
         doctor, "ledger", HEALTH_FAILED,
         is_disk
@@ -161,7 +161,7 @@ static void check_ledger(struct doctor *doctor)
         api_doctor_say(doctor, "ledger", HEALTH_FAILED,
                        "free space on the disk, or repair it; milligpud retries by itself",
                        "the ledger cannot be written");
-    else if (store_room(app->store) != ROOM_ENOUGH)
+    else if (store_space(app->store) != SPACE_ENOUGH)
         check_room(doctor);
     else
         check_ledger_file(doctor);
@@ -209,8 +209,8 @@ static void check_history(struct doctor *doctor)
  */
 static void check_policy(struct doctor *doctor)
 {
-    const struct outlook *outlook = doctor->snapshot->outlook;
-    const struct rulebook *book = outlook->rulebook;
+    const struct policy_context *context = doctor->snapshot->context;
+    const struct rulebook *book = context->rulebook;
     char failed[ERR_TEXT_MAX];
     char at[TIME_TEXT_BYTES];
     uint32_t holding = 0;
@@ -218,7 +218,7 @@ static void check_policy(struct doctor *doctor)
 
     must(book != NULL);
     for (uint32_t i = 0; i < book->rules; i++)
-        holding += (outlook->holding & one_rule(i)) != 0;
+        holding += (context->holding & one_rule(i)) != 0;
     if (policy_reload_failed(doctor->app->policy_reload, failed, &since_ms)) {
         time_format(since_ms, at);
         api_doctor_say(
@@ -237,9 +237,9 @@ static void check_rules(struct doctor *doctor)
 {
     CLEANUP(strbuf_done) struct strbuf unmatched;
 
-    must(doctor->snapshot->outlook->rulebook != NULL);
+    must(doctor->snapshot->context->rulebook != NULL);
     strbuf_init(&unmatched);
-    survey_unmatched_rules(doctor->snapshot, &unmatched);
+    cluster_unmatched_rules(doctor->snapshot, &unmatched);
     if (unmatched.len == 0)
         return;
     for (size_t i = 0; i < unmatched.len; i++)
@@ -266,8 +266,8 @@ static int64_t api_doctor_later(int64_t a, int64_t b)
 static void check_api(struct doctor *doctor)
 {
     const struct app *app = doctor->app;
-    const int64_t heard_ms = api_doctor_later(atomic_load(&app->watch.nodes_heard_ms),
-                                              atomic_load(&app->watch.pods_heard_ms));
+    const int64_t heard_ms = api_doctor_later(atomic_load(&app->watch.nodes_seen_ms),
+                                              atomic_load(&app->watch.pods_seen_ms));
     const int64_t error_ms = atomic_load(&app->watch.api_error_ms);
     const int64_t error_age_s = (doctor->now_ms - error_ms) / 1000;
 
@@ -551,7 +551,7 @@ static void check_usage(struct doctor *doctor)
 
     for (uint32_t at = 0; (node = snapshot_next(doctor->snapshot, &at)) != NULL;)
         agents += node->agent && !node->gone;
-    usage_book_totals(app->usage_book, wall_ms, &totals);
+    usage_table_totals(app->usage_table, wall_ms, &totals);
     if (agents == 0)
         api_doctor_say(doctor, "usage", HEALTH_OK, "", "no node has an agent that could report");
     else if (doctor->settings->report_listen[0] == '\0')
@@ -662,7 +662,7 @@ static void sort_unasked(const struct doctor *doctor, const struct unbound_pod *
         lot->refused++;
         lot->refused_pod = pod;
         lot->refused_word = unasked.word;
-    } else if (unasked.serves || lot->any_served) {
+    } else if (unasked.can_serve || lot->any_served) {
         return; /* its turn has not come, or milligpud has just started */
     } else if (unasked.is_told ||
                strcmp(unbound_scheduler(&pod->scheduling), SCHEDULER_DEFAULT) == 0) {
@@ -1109,9 +1109,9 @@ void api_doctor(struct api_call *call)
     check_rules(&doctor);
     check_api(&doctor);
     check_watch(&doctor, "nodes", atomic_load(&app->watch.nodes_synced),
-                atomic_load(&app->watch.nodes_heard_ms));
+                atomic_load(&app->watch.nodes_seen_ms));
     check_watch(&doctor, "pods", atomic_load(&app->watch.pods_synced),
-                atomic_load(&app->watch.pods_heard_ms));
+                atomic_load(&app->watch.pods_seen_ms));
     check_rights(&doctor);
     check_usage(&doctor);
     check_signing(&doctor);

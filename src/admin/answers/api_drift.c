@@ -109,7 +109,7 @@ static void add_drift(void *user, const struct drift *drift)
     struct drifting *drifting = user;
     struct arena *arena = &drifting->call->arena;
     const char *gpu = drift->gpu != NULL ? drift->gpu->id->text : "";
-    const char *pod = drift->allocation != NULL ? drift->allocation->is.uid : "";
+    const char *pod = drift->allocation != NULL ? drift->allocation->facts.uid : "";
 
     must(drift->gpu == NULL || drift->allocation == NULL);
     drift_counts_add(&drifting->counts, drift, drifting->now_ms);

@@ -24,7 +24,7 @@ enum {
     /* a filter without matches ends after this many queries, and the page is short */
     SCAN_LOOKS = 20,
     BACKUP_MIB_MAX = 256,
-    OVERS_MAX = 100, /* of one row */
+    OVER_EVENTS_MAX = 100, /* of one row */
 };
 
 /* Rows that outlive the store's callback. */
@@ -168,7 +168,7 @@ static int64_t read_at(const struct api_call *call)
 
 /* The row of this pod and GPU; else the first of this pod, which may name the GPU otherwise. */
 static struct history_row *row_of_over(const struct past_rows *past,
-                                       const struct history_over *over)
+                                       const struct history_over_event *over)
 {
     struct history_row *first = NULL;
 
@@ -186,18 +186,18 @@ static struct history_row *row_of_over(const struct past_rows *past,
 }
 
 /* The oldest are left out where there are too many. */
-static void keep_over(void *user, const struct history_over *over)
+static void keep_over(void *user, const struct history_over_event *over)
 {
     struct past_rows *past = user;
     struct arena *arena = &past->call->arena;
     struct history_row *row = row_of_over(past, over);
 
-    if (row == NULL || row->overs >= OVERS_MAX)
+    if (row == NULL || row->n_over_events >= OVER_EVENTS_MAX)
         return;
-    struct history_over *list = (struct history_over *)(uintptr_t)row->over;
+    struct history_over_event *list = (struct history_over_event *)(uintptr_t)row->over_event;
     if (list == NULL)
-        row->over = list = arena_alloc(arena, OVERS_MAX * sizeof *list);
-    struct history_over *kept = &list[row->overs++];
+        row->over_event = list = arena_alloc(arena, OVER_EVENTS_MAX * sizeof *list);
+    struct history_over_event *kept = &list[row->n_over_events++];
     *kept = *over;
     kept->uid = row->uid;
     kept->container = arena_copy(arena, text_of(over->container));
@@ -205,14 +205,15 @@ static void keep_over(void *user, const struct history_over *over)
     kept->how = arena_copy(arena, text_of(over->how));
 }
 
-static bool look_for_overs(struct past_rows *past, const struct store_history_query *of)
+static bool look_for_over_events(struct past_rows *past, const struct store_history_query *of)
 {
-    const struct store_overs_query query = {.namespace = of->namespace, .pod = of->pod};
+    const struct store_over_events_query query = {.namespace = of->namespace, .pod = of->pod};
     struct err err;
 
     for (size_t i = 0; i < past->count; i++)
-        past->row[i].overs_known = true;
-    if (past->count == 0 || store_overs(past->call->app->store, &query, past, keep_over, &err) == 0)
+        past->row[i].has_over_events = true;
+    if (past->count == 0 ||
+        store_over_events(past->call->app->store, &query, past, keep_over, &err) == 0)
         return true;
     api_fail_err(past->call, &err);
     return false;
@@ -273,7 +274,7 @@ static bool look_for_pod(struct past_rows *past, struct store_history_query *que
     const struct text namespace = {asked, (size_t)(slash - asked)};
     query->namespace = arena_copy(&past->call->arena, namespace);
     query->pod = slash + 1;
-    return api_history_look(past, query) && look_for_overs(past, query);
+    return api_history_look(past, query) && look_for_over_events(past, query);
 }
 
 void api_history(struct api_call *call)

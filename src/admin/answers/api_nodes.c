@@ -52,7 +52,7 @@ static void api_nodes_sum_up(const struct snapshot *snapshot, struct node_totals
         out->unplaced_milli += node->unplaced_milli;
         out->nodes[place_of_word(admin_node_shown(node))]++;
         for (uint32_t i = 0; i < node->allocations; i++) {
-            const bool open = node->allocation[i]->is.state == STATE_RESERVED;
+            const bool open = node->allocation[i]->facts.state == STATE_RESERVED;
             out->reserved += open;
             out->bound += !open;
         }
@@ -159,7 +159,7 @@ static void put_daemon(struct json_writer *json, const struct app *app,
     json_write_key(json, "generation");
     json_write_u64(json, snapshot->generation);
     json_write_key(json, "policy");
-    json_write_str(json, snapshot->outlook->rulebook->name);
+    json_write_str(json, snapshot->context->rulebook->name);
     must(snapshot->nodes <= snapshot->slots);
 }
 
@@ -211,7 +211,7 @@ static void encode_node(struct json_writer *json, const struct api_item *item)
     must(node != NULL && answer != NULL);
     const struct admin_measured measured = api_measured(answer->call, node);
     admin_node(json, node, answer->fragments, &measured, false);
-    measured_unref(measured.is);
+    measured_unref(measured.measured);
 }
 
 static bool node_has_model(const struct node *node, const struct model_filter *models)
@@ -227,7 +227,7 @@ static bool node_has_model(const struct node *node, const struct model_filter *m
 static bool node_has_namespace(const struct node *node, const char *namespace)
 {
     for (uint32_t i = 0; i < node->allocations && namespace != NULL; i++)
-        if (strcmp(node->allocation[i]->is.namespace, namespace) == 0)
+        if (strcmp(node->allocation[i]->facts.namespace, namespace) == 0)
             return true;
     return namespace == NULL;
 }
@@ -275,5 +275,5 @@ void api_node(struct api_call *call)
     const struct admin_measured measured = api_measured(call, node);
     json_writer_init(&json, &call->body);
     admin_node(&json, node, fragments, &measured, true);
-    measured_unref(measured.is);
+    measured_unref(measured.measured);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/core/answer/survey.h"
+#include "milligpu/core/answer/unschedulable.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/waiting/hints.h"
 
@@ -30,7 +30,7 @@ static void put_allocation(struct json_writer *json, struct api_call *call,
     const struct admin_measured measured = api_measured(call, node);
 
     admin_allocation(json, allocation, node, &measured);
-    measured_unref(measured.is);
+    measured_unref(measured.measured);
 }
 
 static void encode_allocation(struct json_writer *json, const struct api_item *item)
@@ -45,9 +45,9 @@ static void encode_allocation(struct json_writer *json, const struct api_item *i
 static bool is_idle_since(const struct admin_measured *measured, const struct node *node,
                           const struct allocation *allocation, int64_t since_ms)
 {
-    for (uint32_t i = 0; i < allocation->is.shares; i++) {
+    for (uint32_t i = 0; i < allocation->facts.shares; i++) {
         const struct measured_share *share =
-            measured_find(measured->is, node, allocation, &allocation->is.share[i]);
+            measured_find(measured->measured, node, allocation, &allocation->facts.share[i]);
         if (share != NULL && measured_is_fresh(share, measured->now_ms) &&
             share->idle_since_ms > 0 && share->idle_since_ms <= since_ms)
             return true;
@@ -89,18 +89,19 @@ static void add_allocations(struct api_call *call, struct api_list *list, const 
     *place = (struct allocations_place){call, node};
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
-        const struct allocation_facts *is = &allocation->is;
-        must(is->node == node->name);
-        if (api_is_wanted(value[PARAMETER_namespace], is->namespace) &&
-            api_is_wanted(value[PARAMETER_state], allocation_state_name(is->state)) &&
+        const struct allocation_facts *facts = &allocation->facts;
+        must(facts->node == node->name);
+        if (api_is_wanted(value[PARAMETER_namespace], facts->namespace) &&
+            api_is_wanted(value[PARAMETER_state], allocation_state_name(facts->state)) &&
             holds_model(allocation, node, models) &&
             (value[PARAMETER_idleSince] == NULL ||
              is_idle_since(&measured, node, allocation, since_ms)))
-            api_list_add(call, list,
-                         arena_printf(&call->arena, "%s/%s/%s", is->namespace, is->name, is->uid),
-                         allocation, place);
+            api_list_add(
+                call, list,
+                arena_printf(&call->arena, "%s/%s/%s", facts->namespace, facts->name, facts->uid),
+                allocation, place);
     }
-    measured_unref(measured.is);
+    measured_unref(measured.measured);
 }
 
 static void list_live(struct api_call *call, const struct model_filter *models)
@@ -161,12 +162,12 @@ static void find_allocation(const struct snapshot *snapshot, struct sought *soug
         for (uint32_t i = 0; i < node->allocations; i++) {
             const struct allocation *allocation = node->allocation[i];
             const bool same = sought->record != NULL
-                                  ? strcmp(allocation->is.uid, sought->record->uid) == 0
-                                  : strcmp(allocation->is.name, sought->name) == 0 &&
-                                        strcmp(allocation->is.namespace, sought->namespace) == 0;
+                                  ? strcmp(allocation->facts.uid, sought->record->uid) == 0
+                                  : strcmp(allocation->facts.name, sought->name) == 0 &&
+                                        strcmp(allocation->facts.namespace, sought->namespace) == 0;
             if (!same)
                 continue;
-            must(allocation->is.node == node->name);
+            must(allocation->facts.node == node->name);
             sought->allocation = allocation;
             sought->node = node;
             return;
@@ -198,7 +199,7 @@ static void describe_request(const struct api_call *call, const struct pod_recor
         if (record->request != NULL)
             request_format(record->request, out, bytes);
         else
-            (void)snprintf(out, bytes, "%s", ADMIN_WISHLESS);
+            (void)snprintf(out, bytes, "%s", ADMIN_UNCLASSED);
         return;
     case REQUEST_REFUSED:
         (void)snprintf(out, bytes, "cannot be granted: %s", record->refusal);
@@ -220,8 +221,8 @@ static void describe_request(const struct api_call *call, const struct pod_recor
  * `detail` has the numbers of this moment, which filter leaves out so that its texts stay constant
  * (docs/why/005).
  */
-static void put_verdict(struct json_writer *json, const struct outlook *outlook,
-                        const struct node *node, const struct survey_question *question)
+static void put_verdict(struct json_writer *json, const struct policy_context *context,
+                        const struct node *node, const struct unschedulable_question *question)
 {
     const struct request *request = question->request;
     const struct unusable_cause bar = node_bar(node, question->demands);
@@ -232,13 +233,13 @@ static void put_verdict(struct json_writer *json, const struct outlook *outlook,
     char detail[512];
 
     room_of(node, &room);
-    plan_init(&plan, request, outlook);
-    const struct cause cause = plan_cause(&plan, place_judge(&plan, &room, &rank));
+    plan_init(&plan, request, context);
+    const struct cause cause = plan_cause(&plan, place_evaluate(&plan, &room, &rank));
     const enum reason why = cause.why;
     if (why != REASON_NONE)
-        policy_refuse(outlook, cause, request, &refusal);
+        policy_refuse(context, cause, request, &refusal);
     must((why == REASON_NONE) == (refusal.text[0] == '\0'));
-    filter_explain(outlook, node, request, detail, sizeof detail);
+    filter_explain(context, node, request, detail, sizeof detail);
     json_write_object(json);
     json_write_member(json, "name", node->name->text);
     json_write_key(json, "fits");
@@ -264,7 +265,8 @@ static int by_node_name(const void *a, const void *b)
  * steps, but too much for a thread that grants.
  */
 static void put_verdicts(struct json_writer *json, struct api_call *call,
-                         const struct snapshot *snapshot, const struct survey_question *question)
+                         const struct snapshot *snapshot,
+                         const struct unschedulable_question *question)
 {
     const struct node **all =
         arena_array(&call->arena, (size_t)snapshot->nodes + 1, sizeof(const struct node *));
@@ -278,12 +280,12 @@ static void put_verdicts(struct json_writer *json, struct api_call *call,
     json_write_key(json, "nodes");
     json_write_array(json);
     for (size_t i = 0; i < count; i++)
-        put_verdict(json, snapshot->outlook, all[i], question);
+        put_verdict(json, snapshot->context, all[i], question);
     json_write_array_end(json);
 }
 
 /* Of no node: nothing. */
-static void put_reason(struct json_writer *json, const struct outlook *outlook,
+static void put_reason(struct json_writer *json, const struct policy_context *context,
                        const struct request *request, struct cause cause, uint32_t nodes,
                        const char *detail)
 {
@@ -292,7 +294,7 @@ static void put_reason(struct json_writer *json, const struct outlook *outlook,
     must(cause.why < REASONS);
     if (nodes == 0)
         return;
-    survey_reason_text(outlook, request, cause, text);
+    unschedulable_reason_text(context, request, cause, text);
     json_write_object(json);
     json_write_member(json, "reason", reason_name(cause.why));
     json_write_key(json, "nodes");
@@ -302,31 +304,31 @@ static void put_reason(struct json_writer *json, const struct outlook *outlook,
     json_write_object_end(json);
 }
 
-static void put_reason_of_rule(struct json_writer *json, const struct outlook *outlook,
+static void put_reason_of_rule(struct json_writer *json, const struct policy_context *context,
                                const struct request *request, struct cause cause,
-                               const struct survey *survey)
+                               const struct unschedulable *unschedulable)
 {
     CLEANUP(strbuf_done) struct strbuf detail;
-    const struct survey_kept *kept = &survey->kept[cause.rule];
+    const struct unschedulable_reserved *kept = &unschedulable->reserved[cause.rule];
 
     must(cause.why == REASON_RULE || cause.why == REASON_RESERVE);
     strbuf_init(&detail);
     if (cause.why == REASON_RULE) {
-        put_reason(json, outlook, request, cause, survey->rule_nodes[cause.rule], "");
+        put_reason(json, context, request, cause, unschedulable->rule_nodes[cause.rule], "");
         return;
     }
     moment_format(&detail, &kept->moment);
-    put_reason(json, outlook, request, cause, kept->nodes, detail.data);
+    put_reason(json, context, request, cause, kept->nodes, detail.data);
 }
 
 /* Which nodes fit and the pod may not use: most nodes first. */
-static void put_bars(struct json_writer *json, const struct survey *survey)
+static void put_bars(struct json_writer *json, const struct unschedulable *unschedulable)
 {
-    must(survey->bars == 0 || survey_barred(survey) > 0);
+    must(unschedulable->bars == 0 || unschedulable_barred(unschedulable) > 0);
     json_write_key(json, "unusable");
     json_write_array(json);
-    for (uint32_t i = 0; i < survey->bars; i++) {
-        const struct survey_bar *bar = &survey->bar[i];
+    for (uint32_t i = 0; i < unschedulable->bars; i++) {
+        const struct unschedulable_bar *bar = &unschedulable->bar[i];
         json_write_object(json);
         json_write_member(json, "reason", unusable_name(bar->why));
         if (bar->taint != NULL)
@@ -350,35 +352,37 @@ static void put_bars(struct json_writer *json, const struct survey *survey)
  * may use.
  */
 static bool put_reasons(struct json_writer *json, struct api_call *call,
-                        const struct snapshot *snapshot, const struct survey_question *question)
+                        const struct snapshot *snapshot,
+                        const struct unschedulable_question *question)
 {
     const struct request *request = question->request;
     CLEANUP(strbuf_done) struct strbuf detail;
-    struct survey *survey = arena_alloc(&call->arena, sizeof *survey);
+    struct unschedulable *unschedulable = arena_alloc(&call->arena, sizeof *unschedulable);
 
     strbuf_init(&detail);
-    survey_cluster(snapshot, question, &call->arena, survey);
-    must(survey->never == (survey->never_text[0] != '\0'));
-    if (survey->never)
-        json_write_member(json, "never", survey->never_text);
+    unschedulable_of(snapshot, question, &call->arena, unschedulable);
+    must(unschedulable->never == (unschedulable->never_text[0] != '\0'));
+    if (unschedulable->never)
+        json_write_member(json, "never", unschedulable->never_text);
     json_write_key(json, "reasons");
     json_write_array(json);
     for (uint32_t at = 0; at < REASONS; at++) {
         const enum reason why = at == 0 ? REASON_NONE : (enum reason)(REASONS - at);
         const bool by_rule = why == REASON_RULE || why == REASON_RESERVE;
         for (uint32_t rule = 0; by_rule && rule < RULES_MAX; rule++)
-            put_reason_of_rule(json, snapshot->outlook, request, (struct cause){why, rule}, survey);
+            put_reason_of_rule(json, snapshot->context, request, (struct cause){why, rule},
+                               unschedulable);
         if (by_rule)
             continue;
         strbuf_reset(&detail);
-        if (survey_has_moment(why))
-            moment_format(&detail, &survey->moment[why]);
-        put_reason(json, snapshot->outlook, request, (struct cause){.why = why}, survey->nodes[why],
-                   detail.data);
+        if (unschedulable_has_moment(why))
+            moment_format(&detail, &unschedulable->moment[why]);
+        put_reason(json, snapshot->context, request, (struct cause){.why = why},
+                   unschedulable->nodes[why], detail.data);
     }
     json_write_array_end(json);
-    put_bars(json, survey);
-    return survey->nodes[REASON_NONE] > 0;
+    put_bars(json, unschedulable);
+    return unschedulable->nodes[REASON_NONE] > 0;
 }
 
 /*
@@ -401,10 +405,10 @@ static void api_pods_put_waiting(struct json_writer *json, struct api_call *call
 static void put_models(struct json_writer *json, const struct snapshot *snapshot,
                        const struct request *request)
 {
-    struct survey_models models;
+    struct cluster_models models;
 
     must(request->models > 0);
-    survey_models(snapshot, &models);
+    cluster_models(snapshot, &models);
     json_write_key(json, "models");
     json_write_array(json);
     for (uint32_t name = 0; name < request->models; name++) {
@@ -445,7 +449,7 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     /*
      * The watch may still show a reserved pod as unbound; then the allocation below has the node.
      */
-    const char *node = record != NULL ? record->node : allocation->is.node->text;
+    const char *node = record != NULL ? record->node : allocation->facts.node->text;
     char request[1024];
     struct json_writer json;
 
@@ -454,7 +458,7 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     json_write_object(&json);
     json_write_member(&json, "namespace", sought->namespace);
     json_write_member(&json, "name", sought->name);
-    json_write_member(&json, "uid", record != NULL ? record->uid : allocation->is.uid);
+    json_write_member(&json, "uid", record != NULL ? record->uid : allocation->facts.uid);
     json_write_member(&json, "phase", phase_of(sought));
     json_write_member(&json, "node", node);
     json_write_member(&json, "request", request);
@@ -474,8 +478,8 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
         api_why_put_scheduling(&json, call, record);
         if (record->request != NULL) {
             struct request asked = *record->request;
-            asked.rules = outlook_rules(snapshot->outlook, text_of(record->namespace));
-            const struct survey_question question = {&asked, record->demands};
+            asked.rules = policy_context_rules(snapshot->context, text_of(record->namespace));
+            const struct unschedulable_question question = {&asked, record->demands};
             if (!put_reasons(&json, call, snapshot, &question))
                 api_why_put_predecessor(&json, call, snapshot, record, &asked);
             put_verdicts(&json, call, snapshot, &question);

@@ -15,8 +15,8 @@ void api_policy(struct api_call *call)
 
     if (snapshot == NULL)
         return;
-    must(snapshot->outlook != NULL);
-    struct admin_policy policy = {.outlook = snapshot->outlook,
+    must(snapshot->context != NULL);
+    struct admin_policy policy = {.context = snapshot->context,
                                   .now_ms = clock->wall_ms(clock->ctx)};
     if (policy_reload_failed(call->app->policy_reload, failed, &policy.failed_ms))
         policy.failed = failed;

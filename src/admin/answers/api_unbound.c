@@ -83,14 +83,14 @@ static void say_unasked(const struct app *app, const struct pod_scheduling *sche
     size_t count;
 
     out->by = UNASKED_BY_NOBODY;
-    out->word = out->serves ? "unasked" : "scheduler";
+    out->word = out->can_serve ? "unasked" : "scheduler";
     arena_init(&arena);
     const char *served = api_served_names(app, &arena, &count);
-    if (app->fake != NULL && !out->serves)
+    if (app->fake != NULL && !out->can_serve)
         (void)snprintf(out->text, sizeof out->text,
                        "milligpud is standalone, so no scheduler is there: milligpuctl play "
                        "schedules the pods of a manifest");
-    else if (out->serves)
+    else if (out->can_serve)
         (void)snprintf(out->text, sizeof out->text, "%s has not asked about it yet", name);
     else if (count == 0)
         (void)snprintf(out->text, sizeof out->text,
@@ -112,7 +112,7 @@ void api_unasked(const struct app *app, const struct pod_scheduling *scheduling,
         condition_read(scheduling->reason, scheduling->message, settings->resource);
 
     *out = (struct unasked){
-        .serves = schedulers_serves(hints_schedulers(app->hints), unbound_scheduler(scheduling)),
+        .can_serve = schedulers_serves(hints_schedulers(app->hints), unbound_scheduler(scheduling)),
         .is_explained = condition.is_explained,
         .is_told = condition.kind != CONDITION_NONE,
     };

@@ -49,7 +49,7 @@ const char *api_served_names(const struct app *app, struct arena *arena, size_t 
 struct unasked {
     const char *by;
     const char *word;
-    bool serves;       /* a scheduler of this name has asked about some pod */
+    bool can_serve;    /* a scheduler of this name has asked about some pod */
     bool is_told;      /* the pod has a condition */
     bool is_explained; /* by the condition, or by scheduling gates */
     char text[1024];

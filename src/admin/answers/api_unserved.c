@@ -51,7 +51,7 @@ static void add_unserved(struct unserved *out, struct unserved_pod pod)
 static bool is_adopted(const struct allocation *allocation)
 {
     must(allocation != NULL);
-    return allocation->is.presumed || allocation->is.unplaced_milli > 0;
+    return allocation->facts.presumed || allocation->facts.unplaced_milli > 0;
 }
 
 /*
@@ -86,19 +86,19 @@ static void find_bound(struct api_call *call, const struct node *node, struct un
     const int64_t wall_ms = call->app->clock.wall_ms(call->app->clock.ctx);
 
     for (uint32_t i = 0; i < node->allocations; i++) {
-        const struct allocation_facts *is = &node->allocation[i]->is;
+        const struct allocation_facts *facts = &node->allocation[i]->facts;
         if (!is_adopted(node->allocation[i]))
             continue;
         const char *scheduler =
-            pod_cache_scheduler(call->app->pod_cache, text_of(is->uid), &call->arena);
+            pod_cache_scheduler(call->app->pod_cache, text_of(facts->uid), &call->arena);
         if (scheduler == NULL || is_served(call, scheduler))
             continue;
         add_unserved(out, (struct unserved_pod){
-                              .namespace = is->namespace,
-                              .name = is->name,
+                              .namespace = facts->namespace,
+                              .name = facts->name,
                               .scheduler = scheduler,
                               .node = node->name->text,
-                              .is_alarm = wall_ms - is->bound_ms < DRIFT_ADOPTED_MS,
+                              .is_alarm = wall_ms - facts->bound_ms < DRIFT_ADOPTED_MS,
                           });
     }
 }

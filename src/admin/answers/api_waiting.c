@@ -21,7 +21,7 @@ struct admin_waiting api_waiting_view(const struct waiting *is)
         .namespace = is->namespace,
         .name = is->name,
         .request = is->request,
-        .wishless = is->wishless,
+        .unclassed = is->unclassed,
         .by = "milligpu",
         .reason = is->reason != REASON_NONE ? reason_name(is->reason) : "offered",
         .text = is->text,
@@ -29,7 +29,7 @@ struct admin_waiting api_waiting_view(const struct waiting *is)
         .fitting = is->fitting,
         .since_ms = is->since_ms,
         .last_ms = is->last_ms,
-        .asks = is->asks,
+        .n_asks = is->n_asks,
     };
 }
 
@@ -77,7 +77,7 @@ static void encode_unasked(struct json_writer *json, struct api_call *call,
             .namespace = pod->namespace,
             .name = pod->name,
             .request = record->request,
-            .wishless = record->request == NULL,
+            .unclassed = record->request == NULL,
             .by = item->by,
             .reason = item->reason,
             .text = unasked.text,

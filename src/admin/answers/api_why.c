@@ -54,7 +54,7 @@ void api_why_put_scheduling(struct json_writer *json, struct api_call *call,
     json_write_key(json, "scheduling");
     json_write_object(json);
     json_write_member(json, "scheduler", unbound_scheduler(scheduling));
-    why_put_bool(json, "serves", unasked->serves);
+    why_put_bool(json, "serves", unasked->can_serve);
     why_put_bool(json, "asked", asked);
     if (!asked) {
         json_write_member(json, "by", unasked->by);
@@ -86,12 +86,12 @@ static void find_on_node(struct api_call *call, const struct node *node,
     out->count = 0;
     for (uint32_t i = 0; i < node->allocations && out->count < PREDECESSORS_MAX; i++) {
         const struct allocation *allocation = node->allocation[i];
-        const struct text uid = text_of(allocation->is.uid);
-        if (strcmp(allocation->is.namespace, record->namespace) != 0)
+        const struct text uid = text_of(allocation->facts.uid);
+        if (strcmp(allocation->facts.namespace, record->namespace) != 0)
             continue;
         const struct pod_predecessor predecessor =
             pod_cache_predecessor(call->app->pod_cache, uid, &record->context->owner);
-        if (!predecessor.is)
+        if (!predecessor.exists)
             continue;
         out->allocation[out->count] = allocation;
         out->uid[out->count] = uid;
@@ -104,10 +104,10 @@ static int who_is_enough(const struct snapshot *snapshot, const struct request *
                          const struct predecessors *found)
 {
     for (uint32_t i = 0; i < found->count; i++)
-        if (preempt_ask(snapshot->outlook, found->node, request, NULL, &found->uid[i], 1) ==
+        if (preempt_ask(snapshot->context, found->node, request, NULL, &found->uid[i], 1) ==
             REASON_NONE)
             return (int)i;
-    if (found->count > 1 && preempt_ask(snapshot->outlook, found->node, request, NULL, found->uid,
+    if (found->count > 1 && preempt_ask(snapshot->context, found->node, request, NULL, found->uid,
                                         found->count) == REASON_NONE)
         return 0;
     return -1;
@@ -138,8 +138,8 @@ static void put_predecessor(struct json_writer *json, struct arena *arena,
     must(at < found->count);
     json_write_key(json, "predecessor");
     json_write_object(json);
-    json_write_member(json, "namespace", allocation->is.namespace);
-    json_write_member(json, "name", allocation->is.name);
+    json_write_member(json, "namespace", allocation->facts.namespace);
+    json_write_member(json, "name", allocation->facts.name);
     json_write_member(json, "node", found->node->name->text);
     json_write_key(json, "milli");
     json_write_u64(json, milli);
@@ -150,7 +150,7 @@ static void put_predecessor(struct json_writer *json, struct arena *arena,
         arena_printf(arena,
                      "the older pod %s of the same %s holds %u milli on node %s, where this "
                      "one fits once it is gone: %s",
-                     allocation->is.name, owner->kind, milli, found->node->name->text,
+                     allocation->facts.name, owner->kind, milli, found->node->name->text,
                      advice_for(owner->kind, found->terminating[at])));
     json_write_object_end(json);
 }

@@ -3,7 +3,7 @@
  * thread. Reports come between two snapshots, so they are a part of the ETag; and since what is too
  * old is left out, their age is judged as of a whole minute, which is a part of it, too.
  */
-#include "milligpu/usage/usage_book.h"
+#include "milligpu/usage/usage_table.h"
 
 #include "admin/api_internal.h"
 
@@ -21,7 +21,7 @@ static int64_t moment_of(struct api_call *call)
 
 void api_tag_measured(struct api_call *call, uint64_t generation)
 {
-    const uint64_t version = usage_book_version(call->app->usage_book);
+    const uint64_t version = usage_table_version(call->app->usage_table);
 
     must(call->etag == NULL);
     api_tag(call, generation,
@@ -33,7 +33,7 @@ void api_tag_measured(struct api_call *call, uint64_t generation)
 struct admin_measured api_measured(struct api_call *call, const struct node *node)
 {
     return (struct admin_measured){
-        .is = usage_book_measured(call->app->usage_book, atom_text(node->name)),
+        .measured = usage_table_measured(call->app->usage_table, atom_text(node->name)),
         .now_ms = moment_of(call),
     };
 }

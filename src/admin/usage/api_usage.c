@@ -91,7 +91,7 @@ static void add_touch(struct usage_sum *sum, uint32_t gpu, struct usage_row *row
 static void add_charges(struct usage_sum *sum, const struct node *node,
                         const struct allocation *allocation)
 {
-    const struct allocation_facts *is = &allocation->is;
+    const struct allocation_facts *facts = &allocation->facts;
 
     for (uint32_t i = 0; i < allocation->charges; i++) {
         const struct charge *charge = &allocation->charge[i];
@@ -99,10 +99,10 @@ static void add_charges(struct usage_sum *sum, const struct node *node,
         must(gpu != NULL); /* a node lists whatever is charged on it */
         if (!api_model_taken(&sum->models, gpu->model))
             continue;
-        struct usage_row *row = row_of(sum, is->namespace, gpu->model);
+        struct usage_row *row = row_of(sum, facts->namespace, gpu->model);
         count_pod(sum, row, allocation);
-        usage_add_charge(&row->usage, charge, is->state);
-        usage_add_charge(&sum->total, charge, is->state);
+        usage_add_charge(&row->usage, charge, facts->state);
+        usage_add_charge(&sum->total, charge, facts->state);
         add_touch(sum, (uint32_t)(gpu - node->gpu), row);
     }
 }
@@ -120,17 +120,18 @@ static const struct atom *only_model(const struct node *node)
 static void add_placeless(struct usage_sum *sum, const struct node *node,
                           const struct allocation *allocation)
 {
-    const struct allocation_facts *is = &allocation->is;
+    const struct allocation_facts *facts = &allocation->facts;
     const struct atom *model = only_model(node);
 
-    if ((is->held_gpus == 0 && is->unplaced_milli == 0) || !api_model_taken(&sum->models, model))
+    if ((facts->held_gpus == 0 && facts->unplaced_milli == 0) ||
+        !api_model_taken(&sum->models, model))
         return;
-    struct usage_row *row = row_of(sum, is->namespace, model);
+    struct usage_row *row = row_of(sum, facts->namespace, model);
     count_pod(sum, row, allocation);
-    row->usage.held_gpus += is->held_gpus;
-    row->usage.unplaced_milli += is->unplaced_milli;
-    sum->total.held_gpus += is->held_gpus;
-    sum->total.unplaced_milli += is->unplaced_milli;
+    row->usage.held_gpus += facts->held_gpus;
+    row->usage.unplaced_milli += facts->unplaced_milli;
+    sum->total.held_gpus += facts->held_gpus;
+    sum->total.unplaced_milli += facts->unplaced_milli;
 }
 
 static int touch_cmp(const void *a, const void *b)
@@ -163,7 +164,7 @@ static void usage_add_node(struct usage_sum *sum, const struct node *node)
     must(sum->touches == 0);
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
-        if (!api_is_wanted(sum->namespace, allocation->is.namespace))
+        if (!api_is_wanted(sum->namespace, allocation->facts.namespace))
             continue;
         add_charges(sum, node, allocation);
         add_placeless(sum, node, allocation);

@@ -1,6 +1,6 @@
 /*
  * The report listener: each call is judged from outside in (is it a report, of which node, signed
- * by whom, new), then merged into the book of usage. Called in the one thread of that listener,
+ * by whom, new), then merged into the usage table. Called in the one thread of that listener,
  * which waits for nobody. In order: answers, Events, the report.
  */
 #include "milligpu/admin/usage/reports.h"
@@ -17,7 +17,7 @@
 #include "milligpu/spine/event_budget.h"
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/outbox.h"
-#include "milligpu/usage/usage_book.h"
+#include "milligpu/usage/usage_table.h"
 
 /* in a minute: what one node may cause, so that an agent that lies silences no other, and all */
 enum {
@@ -37,7 +37,7 @@ struct reports *reports_new(struct app *app)
 {
     struct reports *reports = xcalloc(1, sizeof *reports);
 
-    must(app->usage_book != NULL);
+    must(app->usage_table != NULL);
     reports->app = app;
     arena_init(&reports->arena);
     node_budget_init(&reports->events, EVENTS_PER_NODE, EVENTS_PER_MINUTE);
@@ -104,14 +104,14 @@ static void refuse_report(struct http_call *call, int status, const char *outcom
 /* The name depends on the container and on what happened alone: there is one Event of each. */
 static void tell_over(struct reports *reports, const struct measured_fact *fact)
 {
-    const struct allocation_facts *pod = &fact->allocation->is;
+    const struct allocation_facts *pod = &fact->allocation->facts;
     const bool killed = fact->new_over == USAGE_OVER_KILLED;
     char name[UID_BYTES_MAX + NAME_BYTES_MAX + 64];
     char peak[64] = "";
     char text[512];
 
-    if (fact->is->peak_mib != USAGE_UNKNOWN)
-        (void)snprintf(peak, sizeof peak, " (%d MiB)", fact->is->peak_mib);
+    if (fact->measured->peak_mib != USAGE_UNKNOWN)
+        (void)snprintf(peak, sizeof peak, " (%d MiB)", fact->measured->peak_mib);
     (void)snprintf(text, sizeof text,
                    "container %.100s %s more memory of GPU %.100s%s than its %u MiB",
                    fact->share->container, killed ? "was ended because it held" : "holds",
@@ -129,7 +129,7 @@ static void tell_over(struct reports *reports, const struct measured_fact *fact)
         .action = killed ? "killed" : "seen",
         .annotation = text,
         .instance = "milligpud",
-        .at_ms = fact->is->at_ms,
+        .at_ms = fact->measured->at_ms,
         .warning = true,
     };
     log_write(LOG_WARN, "a container holds more memory than its share",
@@ -144,7 +144,7 @@ static void tell_over(struct reports *reports, const struct measured_fact *fact)
  */
 static void note_over(struct reports *reports, const struct measured_fact *fact, int64_t now_ms)
 {
-    const struct allocation_facts *pod = &fact->allocation->is;
+    const struct allocation_facts *pod = &fact->allocation->facts;
     struct queue *queue = reports->app->queue;
 
     if (!node_budget_take(&reports->journal, atom_text(pod->node), now_ms) ||
@@ -163,7 +163,7 @@ static void note_over(struct reports *reports, const struct measured_fact *fact,
         .gpu = arena_copy(arena, atom_text(fact->gpu->id)),
         .how = usage_over_name(fact->new_over),
         .mib = fact->share->mib,
-        .peak_mib = fact->is->peak_mib > 0 ? (uint32_t)fact->is->peak_mib : 0,
+        .peak_mib = fact->measured->peak_mib > 0 ? (uint32_t)fact->measured->peak_mib : 0,
     };
     if (!queue_put(queue, message)) {
         metric_add(M_OVER_DROPPED, NULL, 1);
@@ -181,7 +181,7 @@ static void heard_of_share(void *user, const struct measured_fact *fact)
     const int64_t now_ms = app->clock.now_ms(app->clock.ctx);
     note_over(reports, fact, now_ms);
     if (atomic_load(&app->settings)->events &&
-        node_budget_take(&reports->events, atom_text(fact->allocation->is.node), now_ms))
+        node_budget_take(&reports->events, atom_text(fact->allocation->facts.node), now_ms))
         tell_over(reports, fact);
 }
 
@@ -195,7 +195,7 @@ static bool is_of_its_node(const struct reports *reports, struct http_call *call
     const struct signed_facts facts = {
         .node = report->node, .bytes = http_body(call), .kind = SIGNED_USAGE};
 
-    switch (usage_book_key(reports->app->usage_book, report->node, key)) {
+    switch (usage_table_key(reports->app->usage_table, report->node, key)) {
     case USAGE_SENDER_UNKNOWN:
         refuse_report(call, 404, "unknown_node", "there is no Node \"%.*s\"",
                       TEXT_ARG(report->node));
@@ -237,7 +237,7 @@ static void take_report(struct reports *reports, struct http_call *call,
                       TEXT_ARG(report->node));
         return;
     }
-    if (!usage_book_take(app->usage_book, node, key, report, &how, &unknown)) {
+    if (!usage_table_take(app->usage_table, node, key, report, &how, &unknown)) {
         refuse_report(call, 409, "replayed",
                       "report.number: %llu is not above that of the last report of this node",
                       (unsigned long long)report->number);

@@ -34,13 +34,13 @@ static bool is_kind(struct text kind)
            text_lower(vendor.at[0]) >= 'a' && text_lower(rest.at[0]) >= 'a';
 }
 
-static bool has_edits(const struct doc *device)
+static bool has_edits(const struct document *device)
 {
-    const struct doc *edits = doc_get(device, "containerEdits");
-    return edits != NULL && edits->kind == DOC_OBJECT && edits->count > 0;
+    const struct document *edits = document_get(device, "containerEdits");
+    return edits != NULL && edits->kind == DOCUMENT_OBJECT && edits->count > 0;
 }
 
-static int fail(const char *file, const struct doc *at, const char *what, struct err *err)
+static int fail(const char *file, const struct document *at, const char *what, struct err *err)
 {
     return err_set(err, ERR_INVALID, "%s:%u:%u: %s", file, at->at.line, at->at.column, what);
 }
@@ -52,13 +52,13 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*first, *second);
 }
 
-static int read_devices(const struct doc *devices, const char *file, struct arena *arena,
+static int read_devices(const struct document *devices, const char *file, struct arena *arena,
                         struct cdi_spec *out, struct err *err)
 {
     out->name = arena_array(arena, devices->count, sizeof *out->name);
-    doc_each (device, devices) {
-        const struct doc *name = doc_get(device, "name");
-        if (name == NULL || name->kind != DOC_STRING || !cdi_is_name(name->text, "_-.:"))
+    document_each (device, devices) {
+        const struct document *name = document_get(device, "name");
+        if (name == NULL || name->kind != DOCUMENT_STRING || !cdi_is_name(name->text, "_-.:"))
             return fail(file, device, "a device has no name, or one that CDI does not allow", err);
         if (!has_edits(device))
             return fail(file, device, "a device has no containerEdits", err);
@@ -75,20 +75,20 @@ static int read_devices(const struct doc *devices, const char *file, struct aren
 int cdi_spec_read(struct text bytes, const char *file, struct arena *arena, struct cdi_spec *out,
                   struct err *err)
 {
-    struct doc *stream;
+    struct document *stream;
 
-    if (doc_parse_file(bytes, file, arena, &stream, err) < 0)
+    if (document_parse_file(bytes, file, arena, &stream, err) < 0)
         return err_same(err);
-    const struct doc *spec = stream->first;
-    if (spec == NULL || spec->kind != DOC_OBJECT)
+    const struct document *spec = stream->first;
+    if (spec == NULL || spec->kind != DOCUMENT_OBJECT)
         return err_set(err, ERR_INVALID, "%s: no CDI specification", file);
-    const struct doc *kind = doc_get(spec, "kind");
-    const struct doc *devices = doc_get(spec, "devices");
-    if (doc_str(spec, "cdiVersion")[0] == '\0')
+    const struct document *kind = document_get(spec, "kind");
+    const struct document *devices = document_get(spec, "devices");
+    if (document_str(spec, "cdiVersion")[0] == '\0')
         return fail(file, spec, "there is no cdiVersion", err);
-    if (kind == NULL || kind->kind != DOC_STRING || !is_kind(kind->text))
+    if (kind == NULL || kind->kind != DOCUMENT_STRING || !is_kind(kind->text))
         return fail(file, kind != NULL ? kind : spec, "kind is not vendor/class", err);
-    if (devices == NULL || devices->kind != DOC_ARRAY || devices->count == 0)
+    if (devices == NULL || devices->kind != DOCUMENT_ARRAY || devices->count == 0)
         return fail(file, devices != NULL ? devices : spec, "there are no devices", err);
     *out = (struct cdi_spec){.kind = kind->text.at};
     return read_devices(devices, file, arena, out, err);

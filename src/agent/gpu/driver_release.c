@@ -146,16 +146,16 @@ int driver_release_ask(const char *state_dir, bool release, int64_t wait_ms, str
 
 struct driver_release {
     const char *state_dir;
-    bool upgrades;   /* by the label as it was read last */
-    bool has_let_go; /* and it is written down */
+    bool is_upgrading; /* by the label as it was read last */
+    bool has_let_go;   /* and it is written down */
     atomic_int cause;
 };
 
-static enum release_cause judge(const struct driver_release *release)
+static enum release_cause check(const struct driver_release *release)
 {
     if (is_there(release->state_dir, "asked"))
         return RELEASE_TOLD;
-    return release->upgrades ? RELEASE_UPGRADE : RELEASE_NOT;
+    return release->is_upgrading ? RELEASE_UPGRADE : RELEASE_NOT;
 }
 
 /* An agent before this one had let go, and did not come back: it was told to, or by the label. */
@@ -165,8 +165,8 @@ struct driver_release *driver_release_new(const char *state_dir)
 
     release->state_dir = state_dir;
     release->has_let_go = is_there(state_dir, "released");
-    release->upgrades = release->has_let_go && !is_there(state_dir, "asked");
-    atomic_init(&release->cause, (int)judge(release));
+    release->is_upgrading = release->has_let_go && !is_there(state_dir, "asked");
+    atomic_init(&release->cause, (int)check(release));
     return release;
 }
 
@@ -177,7 +177,7 @@ void driver_release_free(struct driver_release *release)
 
 void driver_release_label(struct driver_release *release, struct text label)
 {
-    release->upgrades = driver_upgrade_releases(label, release->upgrades);
+    release->is_upgrading = driver_upgrade_releases(label, release->is_upgrading);
 }
 
 static void tell(const struct driver_release *release, enum release_cause before)
@@ -214,7 +214,7 @@ static void write_down(struct driver_release *release, bool has_let_go)
 enum release_cause driver_release_turn(struct driver_release *release, bool has_let_go)
 {
     const enum release_cause before = driver_release_cause(release);
-    const enum release_cause cause = judge(release);
+    const enum release_cause cause = check(release);
 
     atomic_store(&release->cause, (int)cause);
     tell(release, before);

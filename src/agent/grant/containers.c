@@ -222,7 +222,7 @@ static void take_gpus(struct container_row *row, const struct nri_pod *pod,
 {
     begin_gpus(row);
     take_devices(row, pod, container);
-    row->facts.wholes = row->facts.gpus;
+    row->facts.n_whole = row->facts.gpus;
     row->facts.whole = row->gpu;
     if (grant->verdict == GRANT_GPUS) {
         row->facts.right = RIGHT_SHARE;
@@ -312,7 +312,7 @@ static bool is_same(const struct container_facts *facts, const struct nri_pod *p
 static void count_left_out(struct container_table *table, const struct container_facts *facts)
 {
     table->left_out[facts->right]++;
-    if (facts->right == RIGHT_SHARE && facts->wholes > 0)
+    if (facts->right == RIGHT_SHARE && facts->n_whole > 0)
         table->left_out[RIGHT_KUBELET]++;
 }
 
@@ -483,7 +483,7 @@ static struct container_facts keep_facts(struct arena *arena, const struct conta
     struct container_facts kept = *facts;
 
     kept.gpu = keep_gpus(arena, facts->gpu, facts->gpus);
-    kept.whole = keep_gpus(arena, facts->whole, facts->wholes);
+    kept.whole = keep_gpus(arena, facts->whole, facts->n_whole);
     kept.id = keep(arena, facts->id);
     kept.sandbox = keep(arena, facts->sandbox);
     kept.uid = keep(arena, facts->uid);

@@ -72,7 +72,7 @@ struct container_facts {
      * Those that kubelet gave it whole: with RIGHT_KUBELET the same, with RIGHT_SHARE what it got
      * beside its shares. In a list of what runs, GPUs of its shares may be among the latter.
      */
-    uint32_t wholes;
+    uint32_t n_whole;
     const struct container_gpu *whole;
 };
 

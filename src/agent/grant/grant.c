@@ -147,7 +147,7 @@ static void grant_pick(struct text container, const struct pod *read, struct are
     }
 }
 
-void grant_judge(const struct grant_rules *rules, const struct nri_pod *pod, struct text container,
+void grant_check(const struct grant_rules *rules, const struct nri_pod *pod, struct text container,
                  struct arena *arena, struct grant *out)
 {
     struct pod *read = arena_alloc(arena, sizeof *read);
@@ -466,7 +466,7 @@ static int check_nodes(const struct grant_rules *rules, const struct nri_contain
     return 0;
 }
 
-/* Each GPU that somebody adds must be granted here, or kubelet's wish. */
+/* Each GPU that somebody adds must be granted here, or kubelet's request class. */
 static int check_added(const struct grant_rules *rules, const struct grant *grant,
                        const struct nri_container *container, const struct nri_adjustment *all,
                        struct err *err)

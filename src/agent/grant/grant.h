@@ -95,7 +95,7 @@ struct grant {
 };
 
 /* *out lives in arena and borrows from pod. */
-void grant_judge(const struct grant_rules *rules, const struct nri_pod *pod, struct text container,
+void grant_check(const struct grant_rules *rules, const struct nri_pod *pod, struct text container,
                  struct arena *arena, struct grant *out);
 
 /*

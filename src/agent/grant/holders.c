@@ -45,7 +45,7 @@ static bool has_share(const struct gpu_reading *reading, const struct container_
 static bool has_whole(const struct gpu_reading *reading, const struct container_facts *facts,
                       const char *name)
 {
-    return has_gpu(reading, facts->whole, facts->wholes, name) && !has_share(reading, facts, name);
+    return has_gpu(reading, facts->whole, facts->n_whole, name) && !has_share(reading, facts, name);
 }
 
 static void name_holder(const struct gpu_reading *reading, const struct container_facts *facts,
@@ -63,7 +63,7 @@ static void name_wholes(const struct gpu_reading *reading, const struct containe
 {
     for (uint32_t i = 0; i < containers->count; i++) {
         const struct container_facts *facts = &containers->container[i];
-        for (uint32_t k = 0; k < facts->wholes; k++)
+        for (uint32_t k = 0; k < facts->n_whole; k++)
             if (has_whole(reading, facts, facts->whole[k].name))
                 name_holder(reading, facts, facts->whole[k].name, "pod:", arena, out);
     }
@@ -117,7 +117,7 @@ static const char *whole_with_share(const struct gpu_reading *reading,
 {
     const bool claims = facts->right == RIGHT_VARIABLE;
     const struct container_gpu *gpu = claims ? facts->gpu : facts->whole;
-    const uint32_t gpus = claims ? facts->gpus : facts->wholes;
+    const uint32_t gpus = claims ? facts->gpus : facts->n_whole;
 
     for (uint32_t i = 0; i < gpus; i++)
         if (!has_share(reading, facts, gpu[i].name) && has_share(reading, other, gpu[i].name))
@@ -167,7 +167,7 @@ static int check_known(const struct containers_copy *containers,
 
     if (shares && check_none_left_out(containers, RIGHT_KUBELET, err) < 0)
         return err_same(err);
-    if (!shares || facts->wholes > 0)
+    if (!shares || facts->n_whole > 0)
         return check_none_left_out(containers, RIGHT_SHARE, err);
     return 0;
 }

@@ -181,9 +181,9 @@ static void tell(struct limit_probe *probe, const struct err *err)
     const enum limit_state state = limit_probe_state(probe);
     const bool good = state == LIMITS_OK || state == LIMITS_ABSENT || state == LIMITS_OFF;
 
-    if (state == probe->told || state == LIMITS_UNKNOWN)
+    if (state == probe->reported || state == LIMITS_UNKNOWN)
         return;
-    probe->told = state;
+    probe->reported = state;
     log_write(good ? LOG_INFO : LOG_WARN, "limits of GPU memory by the driver",
               log_str("are", limit_state_word(state)), log_str("why", err->text));
 }
@@ -214,7 +214,7 @@ void limit_probe_look(struct limit_probe *probe)
     if (reading->status == NVML_READY && reading->loads != probe->loads) {
         probe->loads = reading->loads;
         probe->next_ms = 0;
-        probe->told = LIMITS_UNKNOWN;
+        probe->reported = LIMITS_UNKNOWN;
         atomic_store(&probe->by_scratch, LIMITS_UNKNOWN);
         atomic_store(&probe->by_container, LIMITS_UNKNOWN);
     }

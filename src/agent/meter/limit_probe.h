@@ -47,7 +47,7 @@ struct limit_probe {
     /* of limit_probe_look() */
     uint64_t loads; /* of the library, for which the above was found */
     int64_t next_ms;
-    enum limit_state told; /* by the log */
+    enum limit_state reported; /* by the log */
 };
 
 /*

@@ -38,7 +38,7 @@ struct meter {
     struct arena arena;          /* of one look */
     struct strbuf text;          /* of one file */
     uint64_t containers;         /* their number at the last look */
-    bool told_blind;             /* the log has said that nothing can be metered */
+    bool has_reported_blind;     /* the log has said that nothing can be metered */
 };
 
 /* --- the machine --- */
@@ -105,7 +105,7 @@ static bool read_proc(struct meter *meter, uint32_t pid, const char *name, struc
 /* The control daemons of MPS that are ours. */
 struct daemons {
     uint32_t count;
-    struct mps_process is[GPUS_PER_NODE_MAX];
+    struct mps_process process[GPUS_PER_NODE_MAX];
 };
 
 /* A process that cannot be read has mostly ended: nobody is accused of it. */
@@ -118,8 +118,9 @@ static int32_t owner_of(struct meter *meter, uint32_t pid, const struct containe
         return OWNER_DISPUTED;
     *out_read = true;
     const int32_t owner = proc_owner(text, containers);
-    return owner != OWNER_NONE ? owner
-                               : proc_owner_outside(&meter->io, pid, daemons->is, daemons->count);
+    return owner != OWNER_NONE
+               ? owner
+               : proc_owner_outside(&meter->io, pid, daemons->process, daemons->count);
 }
 
 /* NULL: not one of them can be read. */
@@ -133,7 +134,7 @@ static const int32_t *find_owners(struct meter *meter, const struct gpu_reading 
     if (!meter->io.sees_host)
         return NULL;
     if (meter->rules.daemons != NULL)
-        daemons.count = meter->rules.daemons(meter->rules.user, daemons.is);
+        daemons.count = meter->rules.daemons(meter->rules.user, daemons.process);
     must(daemons.count <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < reading->processes; i++)
         owner[i] = owner_of(meter, reading->process[i].pid, containers, &daemons, &any_read);
@@ -278,12 +279,12 @@ static void tell_metering(struct meter *meter, const struct gpu_reading *reading
     metric_set(COUNT_METERING, NULL, table->is_metering ? 1 : 0);
     if (reading->status != NVML_READY)
         return; /* the reporter tells of the driver */
-    if (!table->is_metering && !meter->told_blind)
+    if (!table->is_metering && !meter->has_reported_blind)
         log_plain(LOG_WARN, "what containers use cannot be metered: the processes of the host are "
                             "not seen (set hostPID for the agent, or --meter-s=0)");
-    if (table->is_metering && meter->told_blind)
+    if (table->is_metering && meter->has_reported_blind)
         log_plain(LOG_INFO, "what containers use is metered again");
-    meter->told_blind = !table->is_metering;
+    meter->has_reported_blind = !table->is_metering;
 }
 
 static void show(struct meter *meter, struct meter_table *table)
@@ -316,7 +317,7 @@ static void look(struct meter *meter)
         };
         meter_table_done(next);
         meter_table_init(next);
-        meter_table_judge(before, &facts, next);
+        meter_table_check(before, &facts, next);
         act(meter, &facts, before, next);
         tell_metering(meter, reading, next);
         meter->containers = containers.number;
@@ -400,7 +401,7 @@ void meter_copy(struct meter *meter, struct arena *arena, struct meter_copy *out
     meter_table_copy(meter->shown, arena, out);
     out->number = meter->number;
     mutex_unlock(&meter->lock);
-    out->tells = meter->rules.policy != METER_REPORT;
+    out->can_report = meter->rules.policy != METER_REPORT;
 }
 
 uint32_t meter_outside(struct meter *meter, struct arena *arena, const char *const **out)

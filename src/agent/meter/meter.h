@@ -85,7 +85,7 @@ struct meter_container {
 struct meter_copy {
     bool is_complete; /* the containers are all that run (containers.h) */
     bool is_metering; /* processes of the host can be seen, and NVML tells of them */
-    bool tells;       /* the policy is METER_EVENT or METER_KILL: over is milligpud's business */
+    bool can_report;  /* the policy is METER_EVENT or METER_KILL: over is milligpud's business */
     uint64_t number;  /* another one whenever something was measured again */
     uint32_t count;
     const struct meter_container *container;

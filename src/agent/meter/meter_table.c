@@ -73,7 +73,7 @@ static void measure(const struct meter_facts *facts, uint32_t container,
 
 /* --- over its memory --- */
 
-static void judge_cell(const struct meter_facts *facts, struct meter_cell *cell)
+static void check_cell(const struct meter_facts *facts, struct meter_cell *cell)
 {
     struct meter_gpu *gpu = &cell->gpu;
     const int64_t now_ms = facts->reading->taken_ms;
@@ -188,7 +188,7 @@ static void make_row(const struct meter_facts *facts, const struct meter_table *
         if (is_new_reading(before, facts)) {
             if (earlier != NULL)
                 add_sums(facts, before, &cell->gpu);
-            judge_cell(facts, cell);
+            check_cell(facts, cell);
         }
         if (cell->gpu.is_over)
             row->container.over = OVER_SEEN;
@@ -267,7 +267,7 @@ static uint32_t count_unread(const struct meter_table *before, const struct mete
     return facts->owner == NULL ? before->unread + 1 : 0;
 }
 
-void meter_table_judge(const struct meter_table *before, const struct meter_facts *facts,
+void meter_table_check(const struct meter_table *before, const struct meter_facts *facts,
                        struct meter_table *next)
 {
     must(next->count == 0 && next->row == NULL);

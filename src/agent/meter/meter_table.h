@@ -64,7 +64,7 @@ struct meter_facts {
 };
 
 /* Fills next, which is empty. Cells are due only in the first table of a reading. */
-void meter_table_judge(const struct meter_table *before, const struct meter_facts *facts,
+void meter_table_check(const struct meter_table *before, const struct meter_facts *facts,
                        struct meter_table *next);
 
 /*

@@ -20,7 +20,7 @@ struct usage_fill {
     int64_t every_ms;
     struct usage_mark *older; /* the window begins here */
     struct usage_mark *newer;
-    struct usage_mark *told; /* at the last report: which containers were over their memory */
+    struct usage_mark *reported; /* at the last report: which containers were over their memory */
     struct usage_kills kills;
 };
 
@@ -51,8 +51,8 @@ struct usage_fill *usage_fill_new(struct meter *meter, int64_t every_ms)
     fill->every_ms = every_ms;
     fill->older = mark_new(meter);
     fill->newer = mark_new(meter);
-    fill->told = mark_new(meter);
-    fill->told->copy.count = 0; /* nothing was told yet */
+    fill->reported = mark_new(meter);
+    fill->reported->copy.count = 0; /* nothing was told yet */
     return fill;
 }
 
@@ -62,7 +62,7 @@ void usage_fill_free(struct usage_fill *fill)
         return;
     mark_free(fill->older);
     mark_free(fill->newer);
-    mark_free(fill->told);
+    mark_free(fill->reported);
     usage_kills_done(&fill->kills);
     xfree(fill);
 }
@@ -155,7 +155,7 @@ static enum usage_over over_of(const struct meter_copy *copy, const struct meter
                                            [OVER_KILLED] = USAGE_OVER_KILLED};
 
     must((size_t)is->over < ARRAY_LEN(over));
-    return copy->tells ? over[is->over] : USAGE_OVER_NOT;
+    return copy->can_report ? over[is->over] : USAGE_OVER_NOT;
 }
 
 void usage_fill_between(const struct meter_copy *then, const struct meter_copy *now,
@@ -201,8 +201,8 @@ bool usage_fill_report(void *user, struct usage_report *out, struct arena *arena
     usage_fill_between(&fill->older->copy, &now->copy, arena, out);
     usage_kills_note(&fill->kills, &now->copy);
     usage_kills_tell(&fill->kills, out);
-    mark_free(fill->told);
-    fill->told = now; /* the report borrows from it, until the next one */
+    mark_free(fill->reported);
+    fill->reported = now; /* the report borrows from it, until the next one */
     return true;
 }
 
@@ -215,9 +215,9 @@ bool usage_fill_is_urgent(void *user)
     bool urgent = usage_kills_are_news(&fill->kills);
     for (uint32_t i = 0; i < now->copy.count && !urgent; i++) {
         const struct meter_container *is = &now->copy.container[i];
-        const struct meter_container *told = same_container(&fill->told->copy, is->id);
+        const struct meter_container *told = same_container(&fill->reported->copy, is->id);
         urgent = over_of(&now->copy, is) >
-                 (told != NULL ? over_of(&fill->told->copy, told) : USAGE_OVER_NOT);
+                 (told != NULL ? over_of(&fill->reported->copy, told) : USAGE_OVER_NOT);
     }
     mark_free(now);
     return urgent;

@@ -43,7 +43,7 @@ void usage_kills_note(struct usage_kills *kills, const struct meter_copy *copy)
             drop(kills, i - 1);
     for (uint32_t i = 0; i < copy->count && kills->count < USAGE_KILLS_MAX; i++) {
         const struct meter_container *is = &copy->container[i];
-        if (copy->tells && is->over == OVER_KILLED && !knows(kills, is->id))
+        if (copy->can_report && is->over == OVER_KILLED && !knows(kills, is->id))
             kills->kill[kills->count++] = (struct usage_kill){
                 .id = xstrdup(is->id), .uid = xstrdup(is->uid), .name = xstrdup(is->name)};
     }

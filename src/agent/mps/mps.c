@@ -61,7 +61,7 @@ struct mps {
     atomic_bool stop;
     struct mutex lock; /* guards label, leaves, slots, and what the slots say above */
     enum mps_label label;
-    bool leaves;
+    bool is_leaving;
     uint32_t slots;
     struct mps_slot slot[GPUS_PER_NODE_MAX];
 };
@@ -191,8 +191,8 @@ void mps_label(struct mps *mps, bool on)
 void mps_leave(struct mps *mps, bool leaves)
 {
     mutex_lock(&mps->lock);
-    const bool is_new = mps->leaves != leaves;
-    mps->leaves = leaves;
+    const bool is_new = mps->is_leaving != leaves;
+    mps->is_leaving = leaves;
     mutex_unlock(&mps->lock);
     if (is_new)
         wake(mps);
@@ -438,7 +438,7 @@ static void choose(struct mps *mps)
 
     mutex_lock(&mps->lock);
     const enum mps_label label = mps->label;
-    const bool leaves = mps->leaves;
+    const bool leaves = mps->is_leaving;
     mutex_unlock(&mps->lock);
     for (uint32_t i = 0; i < reading->gpus; i++) {
         const struct gpu_state *gpu = &reading->gpu[i];

@@ -54,7 +54,7 @@ struct pod_there {
     bool knows_home;
     uint32_t left_fragment_milli;
     uint32_t given_milli; /* to what is free */
-    bool returns;         /* it fits there again */
+    bool is_returning;    /* it fits there again */
     struct rank home;
     uint32_t home_fragment_milli;
     uint32_t home_taken_milli;
@@ -71,7 +71,7 @@ struct defrag {
     const struct defrag_question *question;
     struct defrag_plan *plan;
     struct fragments *fragments;
-    struct judge *judge; /* NULL: the policy needs none */
+    struct score_cache *cache; /* NULL: the policy needs none */
     struct spot *spot;
     uint32_t spots;
     struct pod_there *pod;
@@ -200,8 +200,8 @@ static const struct node *node_left(const struct node *node, const struct alloca
     const struct host host = {host_more(node->host.cpu_milli, request->host.cpu_milli),
                               host_more(node->host.memory_mib, request->host.memory_mib)};
 
-    must(pod->is.node == node->name);
-    must(node_allocation(node, text_of(pod->is.uid)) == pod);
+    must(pod->facts.node == node->name);
+    must(node_allocation(node, text_of(pod->facts.uid)) == pod);
     return with_host(node_with(node, pod, NULL), host);
 }
 
@@ -212,8 +212,8 @@ static const struct node *node_joined(const struct node *node, const struct allo
     const struct host host = {host_less(node->host.cpu_milli, request->host.cpu_milli),
                               host_less(node->host.memory_mib, request->host.memory_mib)};
 
-    must(pod->is.node == node->name);
-    must(node_allocation(node, text_of(pod->is.uid)) == NULL);
+    must(pod->facts.node == node->name);
+    must(node_allocation(node, text_of(pod->facts.uid)) == NULL);
     return with_host(node_with(node, NULL, pod), host);
 }
 
@@ -222,12 +222,12 @@ static const struct node *node_joined(const struct node *node, const struct allo
  */
 
 /* In doubt are only reservations, and presumed only what was adopted. */
-static bool is_candidate(const struct allocation_facts *is)
+static bool is_candidate(const struct allocation_facts *facts)
 {
-    must(is->uid != NULL);
-    must(is->state != STATE_RELEASED);
-    return is->state == STATE_BOUND && is->origin == ORIGIN_GRANTED && is->terminating_ms == 0 &&
-           !is->annotation_differs;
+    must(facts->uid != NULL);
+    must(facts->state != STATE_RELEASED);
+    return facts->state == STATE_BOUND && facts->origin == ORIGIN_GRANTED &&
+           facts->terminating_ms == 0 && !facts->annotation_differs;
 }
 
 static bool is_aim(const struct aim *aim, const struct request *request)
@@ -252,7 +252,7 @@ static uint32_t find_aim(struct defrag *defrag, const struct request *request)
         return at;
     struct aim *aim = &defrag->aim[defrag->aims++];
     aim->request = request_clone(request);
-    plan_init(&aim->plan, aim->request, defrag->question->snapshot->outlook);
+    plan_init(&aim->plan, aim->request, defrag->question->snapshot->context);
     return at;
 }
 
@@ -263,14 +263,15 @@ static bool add_candidate(struct defrag *defrag, uint32_t at, const struct alloc
 
     must(at < defrag->spots);
     must(defrag->pods <= DEFRAG_PODS_MAX);
-    if (!is_candidate(&allocation->is))
+    if (!is_candidate(&allocation->facts))
         return true;
     const struct request *request = question->request_of(question->user, allocation);
     /* Whole GPUs of the other resource are not ours to place. */
     if (request == NULL || request->wants == 0 || request->whole > 0)
         return true;
     struct request asked = *request;
-    asked.rules = outlook_rules(question->snapshot->outlook, text_of(allocation->is.namespace));
+    asked.rules =
+        policy_context_rules(question->snapshot->context, text_of(allocation->facts.namespace));
     const uint32_t aim = find_aim(defrag, &asked);
     if (aim == DEFRAG_REQUESTS_MAX) {
         defrag->plan->left_out = true;
@@ -336,10 +337,10 @@ static struct policy_question question_about(const struct defrag *defrag, const 
     must(at < defrag->spots);
     must(node->name == defrag->spot[at].node->name);
     return (struct policy_question){
-        .outlook = defrag->question->snapshot->outlook,
-        .judge = defrag->judge,
+        .context = defrag->question->snapshot->context,
+        .cache = defrag->cache,
         .node = node,
-        .slot = at, /* the judge only has to see the same spot in the same slot */
+        .slot = at, /* the score cache only has to see the same spot in the same slot */
     };
 }
 
@@ -381,7 +382,7 @@ static void rank_spot(struct defrag *defrag, struct aim *aim, uint32_t at)
     must(aim->count <= RANKED_MAX);
     must(at < defrag->spots);
     if (host_suffices(node, aim->request) && !is_in_reserve(aim, node))
-        why = policy_judge(&question, &aim->plan, &ranked.rank);
+        why = policy_score(&question, &aim->plan, &ranked.rank);
     defrag_spend(defrag, 1 + ranked.rank.steps / STEPS_EACH + ranked.rank.judged);
     if (why == REASON_NONE)
         keep_ranked(aim, &ranked);
@@ -392,7 +393,7 @@ static void rank_all(struct defrag *defrag, struct aim *aim)
 {
     must(!is_ranked(aim));
     must(defrag->spots > 0);
-    policy_begin(defrag->judge, defrag->question->snapshot, aim->request);
+    policy_begin(defrag->cache, defrag->question->snapshot, aim->request);
     aim->count = 0;
     aim->all = true;
     for (uint32_t at = 0; at < defrag->spots; at++) {
@@ -428,7 +429,7 @@ static void rank_again(struct defrag *defrag, struct aim *aim, uint32_t at)
     must(aim->count >= kept);
     must(aim->count - kept <= 1); /* a node is among them once */
     aim->count = kept;
-    policy_begin(defrag->judge, defrag->question->snapshot, aim->request);
+    policy_begin(defrag->cache, defrag->question->snapshot, aim->request);
     rank_spot(defrag, aim, at);
 }
 
@@ -443,14 +444,14 @@ static struct allocation *place_on(struct defrag *defrag, struct aim *aim,
 
     must(aim->request->wants > 0);
     room_of(question->node, &room);
-    room.leaves = room.idle; /* by the move, so the outlook does not count it */
-    const enum reason why = policy_judge_room(question, &aim->plan, &room, out, placement);
+    room.is_leaving = room.idle; /* by the move, so the policy context does not count it */
+    const enum reason why = policy_score_room(question, &aim->plan, &room, out, placement);
     defrag_spend(defrag, 1 + out->steps / STEPS_EACH + out->judged);
     if (why != REASON_NONE)
         return NULL;
     must(placement->parts > 0 && placement->parts <= PARTS_MAX);
     place_shares(placement, aim->request, question->node, share);
-    struct allocation_facts facts = pod->is;
+    struct allocation_facts facts = pod->facts;
     facts.node = question->node->name;
     facts.node_uid = question->node->uid;
     facts.shares = placement->parts;
@@ -476,8 +477,8 @@ static void look_home(struct defrag *defrag, struct pod_there *pod)
     pod->left_fragment_milli = measure(defrag, left);
     pod->given_milli = left->free_milli - spot->node->free_milli;
     struct allocation *back = place_on(defrag, aim, &question, pod->allocation, &pod->home);
-    pod->returns = back != NULL;
-    if (pod->returns) {
+    pod->is_returning = back != NULL;
+    if (pod->is_returning) {
         const struct node *joined = node_joined(left, back, aim->request);
         pod->home_fragment_milli = measure(defrag, joined);
         pod->home_taken_milli = left->free_milli - joined->free_milli;
@@ -536,7 +537,7 @@ static struct chance chance_of(struct defrag *defrag, struct pod_there *pod)
     must(pod->knows_home);
     struct chance chance = {.pod = pod, .to = pod->at};
     must(!pod->moved);
-    if (pod->returns && (best == NULL || order_cmp(&pod->home, &best->rank) < 0)) {
+    if (pod->is_returning && (best == NULL || order_cmp(&pod->home, &best->rank) < 0)) {
         if (pod->home_taken_milli == pod->given_milli)
             chance.gain_milli = (int64_t)spot->fragment_milli - pod->home_fragment_milli;
     } else if (best != NULL) {
@@ -659,7 +660,7 @@ static void count_shapes(struct defrag *defrag, bool after)
     uint64_t count[DEFRAG_SHAPES] = {0};
 
     must(plan->learned);
-    shape_counter_init(counter, defrag->question->snapshot->outlook->workload);
+    shape_counter_init(counter, defrag->question->snapshot->context->workload);
     for (uint32_t at = 0; at < defrag->spots; at++)
         shape_counter_add(counter, defrag->spot[at].node, count);
     plan->shapes = counter->shapes;
@@ -683,12 +684,12 @@ static void defrag_done(struct defrag *defrag)
     xfree(defrag->pod);
     xfree(defrag->aim);
     fragments_free(defrag->fragments);
-    judge_free(defrag->judge);
+    score_cache_free(defrag->cache);
 }
 
 struct defrag_plan *defrag_plan_new(const struct defrag_question *question)
 {
-    const struct outlook *outlook = question->snapshot->outlook;
+    const struct policy_context *context = question->snapshot->context;
     struct defrag defrag = {.question = question, .plan = xcalloc(1, sizeof *defrag.plan)};
 
     must(question->request_of != NULL);
@@ -697,8 +698,8 @@ struct defrag_plan *defrag_plan_new(const struct defrag_question *question)
     defrag.plan->learned = defrag.fragments != NULL;
     gather_nodes(&defrag);
     if (defrag.plan->learned) {
-        if (outlook_needs_workload(outlook))
-            defrag.judge = judge_new();
+        if (policy_context_needs_workload(context))
+            defrag.cache = score_cache_new();
         count_shapes(&defrag, false);
         gather_pods(&defrag);
         make_moves(&defrag);

@@ -8,7 +8,7 @@ void shape_counter_init(struct shape_counter *counter, const struct workload *wo
 {
     must(workload != NULL);
     counter->shapes = 0;
-    for (uint32_t t = 0; t < workload->typicals && counter->shapes < DEFRAG_SHAPES; t++)
+    for (uint32_t t = 0; t < workload->n_typical && counter->shapes < DEFRAG_SHAPES; t++)
         if (workload->typical[t].parts > 0)
             counter->shape[counter->shapes++] = &workload->typical[t];
     kinds_init(&counter->kinds, workload);
@@ -44,24 +44,24 @@ static bool have_parts(const uint32_t *parts, uint32_t gpus, uint64_t pods, uint
 }
 
 /* If there are parts for that many pods, there are for fewer: so halves are enough. */
-static uint64_t count_on(const struct rest *rest, const struct workload_typical *shape)
+static uint64_t count_on(const struct remaining *remaining, const struct workload_typical *shape)
 {
     uint32_t parts[GPUS_PER_NODE_MAX];
     uint64_t all = 0;
 
     must(shape->milli > 0);
-    for (uint32_t i = 0; i < rest->gpus; i++) {
-        parts[i] = rest_takes(rest, i, shape) ? rest->free[i] / shape->milli : 0;
+    for (uint32_t i = 0; i < remaining->gpus; i++) {
+        parts[i] = remaining_takes(remaining, i, shape) ? remaining->free[i] / shape->milli : 0;
         all += parts[i];
     }
     uint64_t least = 0;
     uint64_t most = all / shape->parts;
-    if (rest->host.cpu_milli != HOST_UNKNOWN && shape->cpu_milli > 0 &&
-        rest->host.cpu_milli / shape->cpu_milli < most)
-        most = rest->host.cpu_milli / shape->cpu_milli;
+    if (remaining->host.cpu_milli != HOST_UNKNOWN && shape->cpu_milli > 0 &&
+        remaining->host.cpu_milli / shape->cpu_milli < most)
+        most = remaining->host.cpu_milli / shape->cpu_milli;
     while (least < most) {
         const uint64_t middle = least + (most - least + 1) / 2;
-        if (have_parts(parts, rest->gpus, middle, shape->parts))
+        if (have_parts(parts, remaining->gpus, middle, shape->parts))
             least = middle;
         else
             most = middle - 1;
@@ -73,12 +73,12 @@ void shape_counter_add(struct shape_counter *counter, const struct node *node,
                        uint64_t count[DEFRAG_SHAPES])
 {
     UNSET struct room room;
-    struct rest rest;
+    struct remaining remaining;
 
     must(counter->shapes <= DEFRAG_SHAPES);
     room_of(node, &room);
-    rest_of(&room, &counter->kinds, &rest);
-    must(rest.gpus <= GPUS_PER_NODE_MAX);
+    remaining_of(&room, &counter->kinds, &remaining);
+    must(remaining.gpus <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < counter->shapes; i++)
-        count[i] += count_on(&rest, counter->shape[i]);
+        count[i] += count_on(&remaining, counter->shape[i]);
 }

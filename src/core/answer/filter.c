@@ -2,9 +2,9 @@
  * Which nodes fit a request and in what order: for filter, prioritize, preempt and the view of one
  * pod. Called by webhooks.c and api_pods.c in HTTP threads, on a snapshot that the caller holds and
  * with memory from its arena. Whether a node fits depends on snapshot and request alone; hints
- * (tentative placements) only change the order. A question names up to thousands of nodes, so each
+ * (offers) only change the order. A question names up to thousands of nodes, so each
  * costs one look-up and one judgement, only the best are kept, and only the very best is placed.
- * Parts: tentative placements, judging, ranking, asking, texts for people, refusals.
+ * Parts: offers, judging, ranking, asking, texts for people, refusals.
  */
 #include "milligpu/core/answer/filter.h"
 
@@ -12,14 +12,14 @@
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/strbuf.h"
-#include "milligpu/core/answer/survey.h"
+#include "milligpu/core/answer/unschedulable.h"
 
 const char FILTER_SPEAKS_FOR_ALL[] = " (one entry for all such nodes)";
 
-/* Tentative placements by node: a hash table with chaining. */
-struct tentative_index {
-    uint32_t mask;  /* length of the table, a power of two; 0: no tentative placements */
-    uint32_t *head; /* index of a tentative placement + 1; 0: end of the chain */
+/* Offers by node: a hash table with chaining. */
+struct offer_index {
+    uint32_t mask;  /* length of the table, a power of two; 0: no offers */
+    uint32_t *head; /* index of an offer + 1; 0: end of the chain */
     uint32_t *next;
 };
 
@@ -27,52 +27,52 @@ struct tentative_index {
 struct filter_call {
     const struct filter_question *question;
     struct policy_question policy; /* its node and slot are those of the name in turn */
-    struct tentative_index index;
+    struct offer_index index;
     struct plan plan;
     uint64_t steps;
     uint64_t work; /* of judgements */
 };
 
 /*
- * Hashes the address alone: a tentative placement may have ended since it was copied, and then no
+ * Hashes the address alone: an offer may have ended since it was copied, and then no
  * structure holds the name of its node. The snapshot is older than the copy, so a node that it
  * shows at this address is that node.
  */
-static uint32_t place_in_index(const struct tentative_index *index, const struct atom *node)
+static uint32_t place_in_index(const struct offer_index *index, const struct atom *node)
 {
     must(node != NULL);
     must((index->mask & (index->mask + 1)) == 0);
     return (uint32_t)((uintptr_t)node / 16) & index->mask;
 }
 
-/* A table, because each of the question's nodes asks for its own tentative placements. */
-static void index_tentatives(const struct filter_question *question, struct arena *arena,
-                             struct tentative_index *out)
+/* A table, because each of the question's nodes asks for its own offers. */
+static void index_offers(const struct filter_question *question, struct arena *arena,
+                         struct offer_index *out)
 {
     uint32_t slots = 16;
 
-    *out = (struct tentative_index){0};
-    must(question->tentatives == 0 || question->tentative != NULL);
-    must(question->tentatives < UINT32_MAX / 4);
-    if (question->tentatives == 0)
+    *out = (struct offer_index){0};
+    must(question->n_offers == 0 || question->offer != NULL);
+    must(question->n_offers < UINT32_MAX / 4);
+    if (question->n_offers == 0)
         return;
-    while (slots < 2 * question->tentatives)
+    while (slots < 2 * question->n_offers)
         slots *= 2;
     out->mask = slots - 1;
     out->head = arena_array(arena, slots, sizeof *out->head);
-    out->next = arena_array(arena, question->tentatives, sizeof *out->next);
-    for (uint32_t i = 0; i < question->tentatives; i++) {
-        uint32_t *head = &out->head[place_in_index(out, question->tentative[i].node)];
+    out->next = arena_array(arena, question->n_offers, sizeof *out->next);
+    for (uint32_t i = 0; i < question->n_offers; i++) {
+        uint32_t *head = &out->head[place_in_index(out, question->offer[i].node)];
         out->next[i] = *head;
         *head = i + 1;
     }
 }
 
-/* The node's room beside its tentative placements; false, and no room, if there are none. */
-static bool room_beside_tentatives(const struct filter_call *asking, const struct node *node,
-                                   struct room *room)
+/* The node's room beside its offers; false, and no room, if there are none. */
+static bool room_beside_offers(const struct filter_call *asking, const struct node *node,
+                               struct room *room)
 {
-    const struct tentative_index *index = &asking->index;
+    const struct offer_index *index = &asking->index;
     bool any = false;
 
     must(node != NULL);
@@ -80,16 +80,16 @@ static bool room_beside_tentatives(const struct filter_call *asking, const struc
         return false;
     uint32_t at = index->head[place_in_index(index, node->name)];
     for (; at > 0; at = index->next[at - 1]) {
-        must(at <= asking->question->tentatives);
-        const struct tentative *tentative = &asking->question->tentative[at - 1];
-        if (tentative->node != node->name)
+        must(at <= asking->question->n_offers);
+        const struct offer *offer = &asking->question->offer[at - 1];
+        if (offer->node != node->name)
             continue;
         if (!any)
             room_of(node, room);
         any = true;
         for (uint32_t i = 0; i < room->gpus; i++)
-            if (node->gpu[i].id == tentative->gpu)
-                room_take(room, i, tentative->milli);
+            if (node->gpu[i].id == offer->gpu)
+                room_take(room, i, offer->milli);
     }
     return any;
 }
@@ -101,31 +101,31 @@ static void count_work(struct filter_call *asking, const struct rank *rank)
     asking->work += rank->work;
 }
 
-/* Whether a request fits is decided without the tentative placements; they only affect the rank. */
-static enum reason filter_judge(struct filter_call *asking, struct candidate *candidate)
+/* Whether a request fits is decided without the offers; they only affect the rank. */
+static enum reason filter_evaluate(struct filter_call *asking, struct candidate *candidate)
 {
     const struct node *node = candidate->node;
-    struct rank beside_tentatives;
+    struct rank beside_offers;
     UNSET struct room room;
 
     must(node != NULL);
     asking->policy.node = node;
     asking->policy.slot = candidate->slot;
-    asking->policy.unjudged = asking->work >= WORK_MAX;
-    const enum reason why = policy_judge(&asking->policy, &asking->plan, &candidate->rank);
+    asking->policy.is_unscored = asking->work >= WORK_MAX;
+    const enum reason why = policy_score(&asking->policy, &asking->plan, &candidate->rank);
     count_work(asking, &candidate->rank);
-    if (why != REASON_NONE || !room_beside_tentatives(asking, node, &room))
+    if (why != REASON_NONE || !room_beside_offers(asking, node, &room))
         return why;
-    candidate->rank.behind = policy_judge_room(&asking->policy, &asking->plan, &room,
-                                               &beside_tentatives, NULL) != REASON_NONE;
-    count_work(asking, &beside_tentatives);
+    candidate->rank.behind = policy_score_room(&asking->policy, &asking->plan, &room,
+                                               &beside_offers, NULL) != REASON_NONE;
+    count_work(asking, &beside_offers);
     if (!candidate->rank.behind)
-        candidate->rank = beside_tentatives;
+        candidate->rank = beside_offers;
     must(candidate->rank.charge_milli > 0 || asking->plan.request->wants == 0);
     return REASON_NONE;
 }
 
-/* The placement on the best candidate, which filter_judge() found to fit. */
+/* The placement on the best candidate, which filter_evaluate() found to fit. */
 static void filter_place(struct filter_call *asking, struct candidate *best, struct placement *out)
 {
     struct rank rank;
@@ -133,15 +133,15 @@ static void filter_place(struct filter_call *asking, struct candidate *best, str
 
     must(best->placement == NULL);
     must(best->node != NULL);
-    if (best->rank.behind || !room_beside_tentatives(asking, best->node, &room))
+    if (best->rank.behind || !room_beside_offers(asking, best->node, &room))
         room_of(best->node, &room);
     asking->policy.node = best->node;
     asking->policy.slot = best->slot;
-    asking->policy.unjudged = best->rank.unjudged;
-    must(policy_judge_room(&asking->policy, &asking->plan, &room, &rank, out) == REASON_NONE);
+    asking->policy.is_unscored = best->rank.is_unscored;
+    must(policy_score_room(&asking->policy, &asking->plan, &room, &rank, out) == REASON_NONE);
     must(out->charge_milli == best->rank.charge_milli);
     must(rank.key[0] == best->rank.key[0] && rank.order == best->rank.order);
-    must(out->apart == best->rank.apart);
+    must(out->distance == best->rank.distance);
     best->placement = out;
 }
 
@@ -212,12 +212,12 @@ static void sort_best_first(struct filter_answer *out)
 enum { AT_ONCE = 32, CACHE_LINE = 64 };
 
 /* Those of the nodes whose judgement is not remembered. */
-static void send_for_gpus(const struct judge *judge, uint32_t count, const struct node *const *node,
-                          const uint32_t *slot)
+static void send_for_gpus(const struct score_cache *cache, uint32_t count,
+                          const struct node *const *node, const uint32_t *slot)
 {
     must(count <= AT_ONCE);
     for (uint32_t i = 0; i < count; i++) {
-        if (node[i] == NULL || judge_knows(judge, node[i], slot[i]))
+        if (node[i] == NULL || score_cache_has(cache, node[i], slot[i]))
             continue;
         for (size_t at = 0; at < node[i]->gpus * sizeof node[i]->gpu[0]; at += CACHE_LINE)
             __builtin_prefetch((const char *)node[i]->gpu + at);
@@ -243,7 +243,7 @@ static uint32_t find_nodes(const struct filter_question *question, uint32_t firs
     for (uint32_t i = 0; i < count && question->node != NULL; i++)
         if (node[i] == NULL)
             node[i] = question->node[first + i];
-    send_for_gpus(question->judge, count, node, slot);
+    send_for_gpus(question->cache, count, node, slot);
     return count;
 }
 
@@ -263,13 +263,13 @@ static void ask_all(struct filter_call *asking, struct filter_answer *out)
     for (uint32_t i = 0; i < question->names; i++) {
         if (i == found)
             found += find_nodes(question, i, node, slot);
-        UNSET struct candidate candidate; /* the judge writes its rank */
+        UNSET struct candidate candidate; /* the score cache writes its rank */
         candidate.name = i;
         candidate.slot = slot[i % AT_ONCE];
         candidate.node = node[i % AT_ONCE];
         candidate.placement = NULL;
         const enum reason why =
-            candidate.node != NULL ? filter_judge(asking, &candidate) : REASON_UNKNOWN_NODE;
+            candidate.node != NULL ? filter_evaluate(asking, &candidate) : REASON_UNKNOWN_NODE;
         out->cause[i] = plan_cause(&asking->plan, why);
         if (why != REASON_NONE)
             continue;
@@ -287,12 +287,12 @@ static void ask_held(const struct filter_question *question, struct placement *p
 {
     must(out->held != NULL);
     must(allocation_is_open(out->held));
-    const bool disputed = out->held->is.listed_unbound;
+    const bool disputed = out->held->facts.listed_unbound;
     out->verdict = disputed ? FILTER_LISTED_UNBOUND : FILTER_HELD_ELSEWHERE;
     for (uint32_t i = 0; i < question->names; i++) {
         out->cause[i].why = REASON_ELSEWHERE;
         if (disputed || out->candidates > 0 ||
-            !text_eq(question->name[i], atom_text(out->held->is.node)))
+            !text_eq(question->name[i], atom_text(out->held->facts.node)))
             continue;
         out->verdict = FILTER_RESERVED;
         out->cause[i].why = REASON_NONE;
@@ -308,7 +308,7 @@ static void ask_held(const struct filter_question *question, struct placement *p
              NULL); /* a snapshot always contains the nodes of open reservations */
     }
     *placement = (struct placement){.charge_milli = allocation_milli(out->held)};
-    must(placement->charge_milli > 0 || out->held->is.held_gpus > 0);
+    must(placement->charge_milli > 0 || out->held->facts.held_gpus > 0);
 }
 
 void filter_ask(const struct filter_question *question, struct arena *arena,
@@ -333,14 +333,14 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
     }
     asking.question = question;
     asking.policy =
-        (struct policy_question){.outlook = question->snapshot->outlook, .judge = question->judge};
+        (struct policy_question){.context = question->snapshot->context, .cache = question->cache};
     asking.steps = 0;
     /* What the search for several containers takes on each node comes first. */
     asking.work = question->request->wants > 1 ? (uint64_t)question->names * SEARCH_WORK : 0;
-    policy_begin(question->judge, question->snapshot, question->request);
-    plan_init(&asking.plan, question->request, question->snapshot->outlook);
+    policy_begin(question->cache, question->snapshot, question->request);
+    plan_init(&asking.plan, question->request, question->snapshot->context);
     plan_remember(&asking.plan, arena);
-    index_tentatives(question, arena, &asking.index);
+    index_offers(question, arena, &asking.index);
     ask_all(&asking, out);
     out->steps = asking.steps;
     out->verdict = out->candidates > 0 ? FILTER_FITS : FILTER_NONE;
@@ -368,7 +368,7 @@ void filter_score(const struct filter_question *question, struct arena *arena, u
     }
 }
 
-enum reason preempt_ask(const struct outlook *outlook, const struct node *node,
+enum reason preempt_ask(const struct policy_context *context, const struct node *node,
                         const struct request *request, const struct allocation *held,
                         const struct text *victims, uint32_t count)
 {
@@ -378,15 +378,15 @@ enum reason preempt_ask(const struct outlook *outlook, const struct node *node,
 
     must(request_asks(request));
     if (held != NULL)
-        return held->is.node == node->name && !held->is.listed_unbound ? REASON_NONE
-                                                                       : REASON_ELSEWHERE;
+        return held->facts.node == node->name && !held->facts.listed_unbound ? REASON_NONE
+                                                                             : REASON_ELSEWHERE;
     room_without(node, victims, count, &room);
     must(room.gpus <= GPUS_PER_NODE_MAX);
-    plan_init(&plan, request, outlook);
-    return place_judge(&plan, &room, &rank);
+    plan_init(&plan, request, context);
+    return place_evaluate(&plan, &room, &rank);
 }
 
-void filter_explain(const struct outlook *outlook, const struct node *node,
+void filter_explain(const struct policy_context *context, const struct node *node,
                     const struct request *request, char *out, size_t bytes)
 {
     CLEANUP(strbuf_done) struct strbuf text;
@@ -399,25 +399,25 @@ void filter_explain(const struct outlook *outlook, const struct node *node,
     must(out != NULL);
     must(bytes > 0);
     room_of(node, &room);
-    plan_init(&plan, request, outlook);
-    const struct cause cause = plan_cause(&plan, place_judge(&plan, &room, &rank));
+    plan_init(&plan, request, context);
+    const struct cause cause = plan_cause(&plan, place_evaluate(&plan, &room, &rank));
     const enum reason why = cause.why;
     moment_add(&moment, &room, node->unusable.why, request);
     strbuf_init(&text);
     strbuf_str(&text, reason_name(why));
     if (why == REASON_RULE) {
-        policy_refuse(outlook, cause, request, &refusal);
+        policy_refuse(context, cause, request, &refusal);
         strbuf_printf(&text, ": %s", refusal.text);
     } else if (why == REASON_RESERVE) {
         strbuf_str(&text, ": ");
-        policy_say_reserve(outlook, cause.rule, &text);
+        policy_say_reserve(context, cause.rule, &text);
     } else if (why != REASON_NONE) {
         strbuf_printf(&text, ": %s", reason_help(why));
     } else if (!rank.exact) {
         strbuf_str(&text, ", not searched to the end: there may be a tighter place");
     }
     /* Current numbers are allowed here, because no pod's condition contains this text. */
-    if (survey_has_moment(why)) {
+    if (unschedulable_has_moment(why)) {
         strbuf_str(&text, "; ");
         moment_format(&text, &moment);
     }
@@ -455,7 +455,7 @@ static const char *text_for(struct texts *texts, uint32_t at)
 
     must(at < TEXTS_MAX);
     if (!texts->made[at]) {
-        policy_refuse(texts->question->snapshot->outlook, cause, texts->question->request,
+        policy_refuse(texts->question->snapshot->context, cause, texts->question->request,
                       &texts->refusal[at]);
         texts->made[at] = true;
     }

@@ -227,7 +227,7 @@ static struct agent_pod *find_pod(const struct agent_entry *entry, struct text u
 }
 
 /* Of an agent that names its pod. */
-static enum vouch judge_claim(const struct agent_entry *entry)
+static enum vouch check_claim(const struct agent_entry *entry)
 {
     must(entry->claim != NULL);
     must(entry->named && !entry->leaving);
@@ -248,7 +248,7 @@ static enum vouch judge_claim(const struct agent_entry *entry)
  * An agent that names no pod counts by its annotation, as before there were claims, unless a pod
  * vouched for this Node before: what such an annotation says may be old.
  */
-static enum vouch judge_agent(const struct agents *agents, const struct agent_entry *entry)
+static enum vouch check_agent(const struct agents *agents, const struct agent_entry *entry)
 {
     const struct agents_rules *rules = &agents->rules;
     const bool required = rules->required == REQUIRE_ALWAYS || (entry->selected && agents->seen);
@@ -263,7 +263,7 @@ static enum vouch judge_agent(const struct agents *agents, const struct agent_en
         return VOUCH_NONE;
     if (entry->claim == NULL)
         return entry->vouched ? VOUCH_UNNAMED : VOUCH_NONE;
-    return judge_claim(entry);
+    return check_claim(entry);
 }
 
 /*
@@ -271,16 +271,16 @@ static enum vouch judge_agent(const struct agents *agents, const struct agent_en
  * number. So a node with an agent waits until that names them; from then on they stay
  * (agents_lost_gpus()).
  */
-static enum vouch agents_judge_entry(const struct agents *agents, const struct agent_entry *entry)
+static enum vouch agents_check_entry(const struct agents *agents, const struct agent_entry *entry)
 {
-    const enum vouch vouch = judge_agent(agents, entry);
+    const enum vouch vouch = check_agent(agents, entry);
 
     must(vouch < VOUCHES);
     must(vouch != VOUCH_GOOD || entry->named);
     return entry->named && !entry->named_gpus && !vouch_closes(vouch) ? VOUCH_NO_GPUS : vouch;
 }
 
-enum vouch agents_judge(const struct agents *agents, struct text node)
+enum vouch agents_check(const struct agents *agents, struct text node)
 {
     const struct agent_entry *entry = agents_find(agents, node);
 
@@ -289,7 +289,7 @@ enum vouch agents_judge(const struct agents *agents, struct text node)
         return VOUCH_NONE;
     if (entry == NULL)
         return agents->rules.required == REQUIRE_ALWAYS ? VOUCH_NO_AGENT : VOUCH_NONE;
-    return agents_judge_entry(agents, entry);
+    return agents_check_entry(agents, entry);
 }
 
 /* A pod that vouches is remembered, GPUs or not: its annotation alone is no longer enough. */
@@ -297,7 +297,7 @@ static void remember_verdict(struct agents *agents, struct agent_entry *entry)
 {
     must(entry != NULL);
     must(entry->node[0] != '\0');
-    if (agents->rules.required != REQUIRE_NEVER && judge_agent(agents, entry) == VOUCH_GOOD)
+    if (agents->rules.required != REQUIRE_NEVER && check_agent(agents, entry) == VOUCH_GOOD)
         agents_set_memory(agents, entry, entry->named_gpus, true);
 }
 

@@ -33,19 +33,19 @@ struct inventory_reading {
  * could not be read, so those known before stay; the other problems mean that they are not ours to
  * share.
  */
-static void leave_out(struct inventory_reading *judge, enum inventory_problem problem,
+static void leave_out(struct inventory_reading *reading, enum inventory_problem problem,
                       struct strbuf *buf)
 {
     must(problem != PROBLEM_NONE);
-    must(judge->out->problem == PROBLEM_NONE); /* the first error ends the parse */
-    must(judge->out->gpus == 0 && judge->out->gpu == NULL);
+    must(reading->out->problem == PROBLEM_NONE); /* the first error ends the parse */
+    must(reading->out->gpus == 0 && reading->out->gpu == NULL);
     must(buf->len > 0);
 
-    judge->out->problem = problem;
-    judge->out->silent =
+    reading->out->problem = problem;
+    reading->out->silent =
         problem == PROBLEM_ANNOTATION || problem == PROBLEM_AMOUNT || problem == PROBLEM_LIMIT;
-    text_clip((struct text){buf->data, buf->len}, judge->out->problem_text,
-              sizeof judge->out->problem_text);
+    text_clip((struct text){buf->data, buf->len}, reading->out->problem_text,
+              sizeof reading->out->problem_text);
     strbuf_done(buf);
 }
 
@@ -88,11 +88,11 @@ static bool agent_names_gpus(const struct node_facts *facts)
 }
 
 /* Where MIG or another way of sharing hands out a GPU, its milli would be granted a second time. */
-static bool leave_out_partitioned(struct inventory_reading *judge)
+static bool leave_out_partitioned(struct inventory_reading *reading)
 {
-    const struct node_facts *facts = judge->facts;
+    const struct node_facts *facts = reading->facts;
     const bool mig = says_yes(facts->label_mig);
-    must(judge->out->source == SOURCE_NONE);
+    must(reading->out->source == SOURCE_NONE);
     if (agent_names_gpus(facts) || (!mig && !says_yes(facts->label_sharing)))
         return false;
     must(mig || facts->label_sharing != NULL);
@@ -101,7 +101,7 @@ static bool leave_out_partitioned(struct inventory_reading *judge)
     strbuf_init(&buf);
     strbuf_printf(&buf, "the node's labels say %s: ", mig ? "MIG" : "time-slicing or MPS");
     add_quoted(&buf, mig ? facts->label_mig : facts->label_sharing);
-    leave_out(judge, mig ? PROBLEM_MIG : PROBLEM_SHARING, &buf);
+    leave_out(reading, mig ? PROBLEM_MIG : PROBLEM_SHARING, &buf);
     return true;
 }
 
@@ -109,13 +109,13 @@ static bool leave_out_partitioned(struct inventory_reading *judge)
  * These exclude a node whatever source names its GPUs: NVIDIA's operator binds them to the driver
  * of virtual machines, or the device plugin renamed its resource because it hands out parts.
  */
-static bool leave_out_given_away(struct inventory_reading *judge)
+static bool leave_out_given_away(struct inventory_reading *reading)
 {
-    const struct node_facts *facts = judge->facts;
+    const struct node_facts *facts = reading->facts;
     const bool machines = text_starts(text_of(facts->label_workload), "vm-");
     uint64_t shared = facts->whole_shared != NULL; /* what cannot be read is not 0 */
     (void)parse_whole(facts->whole_shared, &shared);
-    must(judge->out->source == SOURCE_NONE);
+    must(reading->out->source == SOURCE_NONE);
     if (!machines && shared == 0)
         return false;
 
@@ -131,14 +131,14 @@ static bool leave_out_given_away(struct inventory_reading *judge)
         add_quoted(&buf, facts->whole_shared);
         strbuf_str(&buf, " of the resource whose name ends in .shared");
     }
-    leave_out(judge, machines ? PROBLEM_VIRTUAL_MACHINES : PROBLEM_SHARING, &buf);
+    leave_out(reading, machines ? PROBLEM_VIRTUAL_MACHINES : PROBLEM_SHARING, &buf);
     return true;
 }
 
-static bool leave_out_limit(struct inventory_reading *judge, const char *field, uint64_t gpus)
+static bool leave_out_limit(struct inventory_reading *reading, const char *field, uint64_t gpus)
 {
     must(field != NULL);
-    must(judge->out->gpus == 0);
+    must(reading->out->gpus == 0);
     if (gpus <= GPUS_PER_NODE_MAX)
         return false;
 
@@ -146,7 +146,7 @@ static bool leave_out_limit(struct inventory_reading *judge, const char *field, 
     strbuf_init(&buf);
     strbuf_printf(&buf, "%s: %llu GPUs, at most %d can be kept", field, (unsigned long long)gpus,
                   GPUS_PER_NODE_MAX);
-    leave_out(judge, PROBLEM_LIMIT, &buf);
+    leave_out(reading, PROBLEM_LIMIT, &buf);
     return true;
 }
 
@@ -169,35 +169,36 @@ static const char *inventory_model_of(struct arena *arena, const char *given)
  * Unique in the cluster, because the name of a node contains no '/'. Made for each GPU of each
  * heartbeat, so not by printf.
  */
-static const char *made_up_id(const struct inventory_reading *judge, uint32_t index)
+static const char *made_up_id(const struct inventory_reading *reading, uint32_t index)
 {
     CLEANUP(strbuf_done) struct strbuf id;
 
-    must(judge->facts->name != NULL);
+    must(reading->facts->name != NULL);
     must(index <= INDEX_MAX);
     strbuf_init(&id);
-    strbuf_str(&id, judge->facts->name);
+    strbuf_str(&id, reading->facts->name);
     strbuf_str(&id, "/gpu-");
     strbuf_u64(&id, index);
-    return arena_copy(judge->arena, (struct text){id.data, id.len});
+    return arena_copy(reading->arena, (struct text){id.data, id.len});
 }
 
 /* GPUs known only by a number: all equal, except that the last one may be a part of one. */
-static void inventory_make_up(struct inventory_reading *judge, uint32_t whole, uint32_t last_milli)
+static void inventory_make_up(struct inventory_reading *reading, uint32_t whole,
+                              uint32_t last_milli)
 {
-    struct inventory *out = judge->out;
+    struct inventory *out = reading->out;
     must(out->gpus == 0);
     must(last_milli < GPU_MILLI);
     must(whole + (last_milli > 0) <= GPUS_PER_NODE_MAX);
 
     uint64_t mib = 0;
-    if (!parse_whole(judge->facts->label_memory, &mib) || mib > UINT32_MAX)
+    if (!parse_whole(reading->facts->label_memory, &mib) || mib > UINT32_MAX)
         mib = 0;
-    const char *model = inventory_model_of(judge->arena, judge->facts->label_product);
+    const char *model = inventory_model_of(reading->arena, reading->facts->label_product);
     out->gpus = whole + (last_milli > 0);
-    out->gpu = arena_array(judge->arena, out->gpus, sizeof *out->gpu);
+    out->gpu = arena_array(reading->arena, out->gpus, sizeof *out->gpu);
     for (uint32_t i = 0; i < out->gpus; i++)
-        out->gpu[i] = (struct gpu_facts){.id = made_up_id(judge, i),
+        out->gpu[i] = (struct gpu_facts){.id = made_up_id(reading, i),
                                          .model = model,
                                          .index = i,
                                          .milli = i < whole ? GPU_MILLI : last_milli,
@@ -207,14 +208,14 @@ static void inventory_make_up(struct inventory_reading *judge, uint32_t whole, u
 }
 
 /* Always returns false, for `return`. */
-static bool leave_out_entry(struct inventory_reading *judge, uint32_t entry, const char *what)
+static bool leave_out_entry(struct inventory_reading *reading, uint32_t entry, const char *what)
 {
     struct strbuf buf;
     must(what != NULL);
-    must(entry < judge->facts->gpus);
+    must(entry < reading->facts->gpus);
     strbuf_init(&buf);
     strbuf_printf(&buf, "annotation milligpu.io/gpus: [%u].%s", entry, what);
-    leave_out(judge, PROBLEM_ANNOTATION, &buf);
+    leave_out(reading, PROBLEM_ANNOTATION, &buf);
     return false;
 }
 
@@ -232,56 +233,56 @@ static bool is_id(struct text id)
 }
 
 /* An entry may spell out this node's own made-up id, but only at the matching index. */
-static bool id_suits_index(const struct inventory_reading *judge, const struct gpu_facts *gpu)
+static bool id_suits_index(const struct inventory_reading *reading, const struct gpu_facts *gpu)
 {
-    const struct text node = text_of(judge->facts->name);
+    const struct text node = text_of(reading->facts->name);
     const struct text id = text_of(gpu->id);
     must(gpu->id != NULL);
     must(gpu->index <= INDEX_MAX);
 
-    if (!text_starts(id, judge->facts->name) || id.len == node.len || id.at[node.len] != '/')
+    if (!text_starts(id, reading->facts->name) || id.len == node.len || id.at[node.len] != '/')
         return true;
-    return text_is(id, made_up_id(judge, gpu->index));
+    return text_is(id, made_up_id(reading, gpu->index));
 }
 
 /* Read one entry of the annotation. False: all GPUs are left out. */
-static bool check_entry(struct inventory_reading *judge, uint32_t entry)
+static bool check_entry(struct inventory_reading *reading, uint32_t entry)
 {
-    const struct gpu_facts *gpu = &judge->facts->gpu[entry];
-    must(entry < judge->facts->gpus);
+    const struct gpu_facts *gpu = &reading->facts->gpu[entry];
+    must(entry < reading->facts->gpus);
     static_assert(GPU_ID_BYTES_MAX == 288 && MODEL_BYTES_MAX == 128 && GPU_MILLI == 1000 &&
                       INDEX_MAX == 65535 && NUMA_MAX == 32767,
                   "the texts below say these numbers");
 
     if (!is_id(text_of(gpu->id)))
-        return leave_out_entry(judge, entry,
+        return leave_out_entry(reading, entry,
                                "uuid: 1 to 288 printable characters without blanks, commas and "
                                "quotes would be right");
     if (gpu->index > INDEX_MAX)
-        return leave_out_entry(judge, entry, "index: 0 to 65535 would be right");
-    if (!id_suits_index(judge, gpu))
-        return leave_out_entry(judge, entry, "uuid: it is the made-up id of another index");
+        return leave_out_entry(reading, entry, "index: 0 to 65535 would be right");
+    if (!id_suits_index(reading, gpu))
+        return leave_out_entry(reading, entry, "uuid: it is the made-up id of another index");
     if (gpu->milli < 1 || gpu->milli > GPU_MILLI)
-        return leave_out_entry(judge, entry, "milli: 1 to 1000 would be right");
+        return leave_out_entry(reading, entry, "milli: 1 to 1000 would be right");
     if (gpu->numa < -1 || gpu->numa > NUMA_MAX)
-        return leave_out_entry(judge, entry, "numa: -1 to 32767 would be right");
+        return leave_out_entry(reading, entry, "numa: -1 to 32767 would be right");
     if (text_of(gpu->model).len > MODEL_BYTES_MAX)
-        return leave_out_entry(judge, entry, "model: at most 128 characters would be right");
+        return leave_out_entry(reading, entry, "model: at most 128 characters would be right");
     return true;
 }
 
 /* No two entries name the same GPU. */
-static bool inventory_check_distinct(struct inventory_reading *judge, uint32_t entry)
+static bool inventory_check_distinct(struct inventory_reading *reading, uint32_t entry)
 {
-    const struct gpu_facts *gpu = judge->facts->gpu;
-    must(entry < judge->facts->gpus);
+    const struct gpu_facts *gpu = reading->facts->gpu;
+    must(entry < reading->facts->gpus);
     must(gpu[entry].id != NULL);
 
     for (uint32_t i = 0; i < entry; i++) {
         if (gpu[i].index == gpu[entry].index)
-            return leave_out_entry(judge, entry, "index: another entry has it too");
+            return leave_out_entry(reading, entry, "index: another entry has it too");
         if (strcmp(gpu[i].id, gpu[entry].id) == 0)
-            return leave_out_entry(judge, entry, "uuid: another entry has it too");
+            return leave_out_entry(reading, entry, "uuid: another entry has it too");
     }
     return true;
 }
@@ -364,82 +365,82 @@ static const char *read_hold(const char *word)
 }
 
 /* For people: whoever wrote it may have written anything. NULL: nothing is said. */
-static const char *read_illness(const struct inventory_reading *judge,
+static const char *read_illness(const struct inventory_reading *reading,
                                 const struct gpu_facts *given)
 {
     enum { REASON_SHOWN = 128, SINCE_SHOWN = 40 };
     char reason[REASON_SHOWN];
     char since[SINCE_SHOWN];
 
-    must(judge->arena != NULL);
+    must(reading->arena != NULL);
     must(!is_healthy(given->health));
     if (given->reason == NULL || given->reason[0] == '\0')
         return NULL;
     text_clip(text_of(given->reason), reason, sizeof reason);
     if (given->since == NULL || given->since[0] == '\0')
-        return arena_copy(judge->arena, text_of(reason));
+        return arena_copy(reading->arena, text_of(reason));
     text_clip(text_of(given->since), since, sizeof since);
     must(since[0] != '\0');
-    return arena_printf(judge->arena, "%s, since %s", reason, since);
+    return arena_printf(reading->arena, "%s, since %s", reason, since);
 }
 
 /* An entry may be known by its made-up id alone: then it has no second name. */
-static void inventory_copy_entry(const struct inventory_reading *judge,
+static void inventory_copy_entry(const struct inventory_reading *reading,
                                  const struct gpu_facts *given, struct gpu_facts *gpu)
 {
-    const char *made_up = made_up_id(judge, given->index);
+    const char *made_up = made_up_id(reading, given->index);
     must(given->milli >= 1 && given->milli <= GPU_MILLI);
     must(given->numa >= -1 && given->numa <= NUMA_MAX);
 
     *gpu = *given;
     gpu->alias = strcmp(made_up, given->id) == 0 ? NULL : made_up;
-    gpu->model = inventory_model_of(judge->arena, given->model);
+    gpu->model = inventory_model_of(reading->arena, given->model);
     gpu->healthy = is_healthy(given->health);
     gpu->held = read_hold(given->held);
-    gpu->ill = gpu->healthy ? NULL : read_illness(judge, given);
-    gpu->cordoned = false; /* judge_cordon() says which are */
-    gpu->peers = 0;        /* judge_nvlink(), too; it reads the names from the facts */
+    gpu->ill = gpu->healthy ? NULL : read_illness(reading, given);
+    gpu->cordoned = false; /* check_cordon() says which are */
+    gpu->peers = 0;        /* check_nvlink(), too; it reads the names from the facts */
     gpu->nvlinks = 0;
     gpu->nvlink = NULL;
 }
 
 /* All entries or none: with half of them, the other GPUs would seem to be gone. */
-static void inventory_take_annotation(struct inventory_reading *judge)
+static void inventory_take_annotation(struct inventory_reading *reading)
 {
-    const struct node_facts *facts = judge->facts;
-    struct inventory *out = judge->out;
+    const struct node_facts *facts = reading->facts;
+    struct inventory *out = reading->out;
     must(facts->gpus == 0 || facts->gpu != NULL);
 
     out->source = SOURCE_ANNOTATION;
-    if (leave_out_limit(judge, "annotation milligpu.io/gpus", facts->gpus))
+    if (leave_out_limit(reading, "annotation milligpu.io/gpus", facts->gpus))
         return;
     for (uint32_t i = 0; i < facts->gpus; i++)
-        if (!check_entry(judge, i) || !inventory_check_distinct(judge, i))
+        if (!check_entry(reading, i) || !inventory_check_distinct(reading, i))
             return;
     out->gpus = facts->gpus;
-    out->gpu = arena_array(judge->arena, out->gpus, sizeof *out->gpu);
+    out->gpu = arena_array(reading->arena, out->gpus, sizeof *out->gpu);
     for (uint32_t i = 0; i < out->gpus; i++)
-        inventory_copy_entry(judge, &facts->gpu[i], &out->gpu[i]);
+        inventory_copy_entry(reading, &facts->gpu[i], &out->gpu[i]);
     qsort(out->gpu, out->gpus, sizeof *out->gpu, inventory_by_index);
     must(out->gpus < 2 || out->gpu[0].index < out->gpu[1].index);
 }
 
-static void take_label(struct inventory_reading *judge, uint64_t count)
+static void take_label(struct inventory_reading *reading, uint64_t count)
 {
-    must(judge->facts->label_count != NULL);
+    must(reading->facts->label_count != NULL);
     must(count <= INT64_MAX);
 
-    judge->out->source = SOURCE_LABEL;
-    if (!leave_out_limit(judge, "label nvidia.com/gpu.count", count))
-        inventory_make_up(judge, (uint32_t)count, 0);
+    reading->out->source = SOURCE_LABEL;
+    if (!leave_out_limit(reading, "label nvidia.com/gpu.count", count))
+        inventory_make_up(reading, (uint32_t)count, 0);
 }
 
 /* More than 1000 milli for each GPU, or implausibly little: the author used another unit. */
-static bool leave_out_foreign(struct inventory_reading *judge, uint64_t milli)
+static bool leave_out_foreign(struct inventory_reading *reading, uint64_t milli)
 {
     static const uint64_t least_milli = 100;
     uint64_t count = 0;
-    if (!parse_whole(judge->facts->label_count, &count))
+    if (!parse_whole(reading->facts->label_count, &count))
         return false;
     must(count <= INT64_MAX);
     must(milli <= INT64_MAX);
@@ -454,99 +455,99 @@ static bool leave_out_foreign(struct inventory_reading *judge, uint64_t milli)
     strbuf_printf(&buf, "status.allocatable says %llu, label nvidia.com/gpu.count %llu: ",
                   (unsigned long long)milli, (unsigned long long)count);
     strbuf_str(&buf, "100 to 1000 for each GPU would be right");
-    leave_out(judge, PROBLEM_FOREIGN_UNITS, &buf);
+    leave_out(reading, PROBLEM_FOREIGN_UNITS, &buf);
     return true;
 }
 
 /* The last source, and the only one whose unit another program may have chosen. */
-static void take_allocatable(struct inventory_reading *judge)
+static void take_allocatable(struct inventory_reading *reading)
 {
     uint64_t milli = 0;
-    must(judge->facts->allocatable_milli != NULL);
+    must(reading->facts->allocatable_milli != NULL);
 
-    judge->out->source = SOURCE_ALLOCATABLE;
-    if (!parse_whole(judge->facts->allocatable_milli, &milli)) {
+    reading->out->source = SOURCE_ALLOCATABLE;
+    if (!parse_whole(reading->facts->allocatable_milli, &milli)) {
         struct strbuf buf;
         strbuf_init(&buf);
         strbuf_str(&buf, "status.allocatable: ");
-        add_quoted(&buf, judge->facts->allocatable_milli);
+        add_quoted(&buf, reading->facts->allocatable_milli);
         strbuf_str(&buf, " is no whole number of thousandths");
-        leave_out(judge, PROBLEM_AMOUNT, &buf);
+        leave_out(reading, PROBLEM_AMOUNT, &buf);
         return;
     }
     /* What exceeds a multiple of 1000 becomes one smaller GPU. */
     const uint64_t gpus = milli / GPU_MILLI + (milli % GPU_MILLI != 0);
     must(gpus <= milli);
-    if (leave_out_foreign(judge, milli) || leave_out_limit(judge, "status.allocatable", gpus))
+    if (leave_out_foreign(reading, milli) || leave_out_limit(reading, "status.allocatable", gpus))
         return;
-    inventory_make_up(judge, (uint32_t)(milli / GPU_MILLI), (uint32_t)(milli % GPU_MILLI));
+    inventory_make_up(reading, (uint32_t)(milli / GPU_MILLI), (uint32_t)(milli % GPU_MILLI));
 }
 
 /* Report a label that should have been the source and cannot be read. */
-static void leave_out_label(struct inventory_reading *judge)
+static void leave_out_label(struct inventory_reading *reading)
 {
     struct strbuf buf;
-    must(judge->facts->label_count != NULL);
-    must(judge->out->source == SOURCE_NONE);
+    must(reading->facts->label_count != NULL);
+    must(reading->out->source == SOURCE_NONE);
 
-    judge->out->source = SOURCE_LABEL;
+    reading->out->source = SOURCE_LABEL;
     strbuf_init(&buf);
     strbuf_str(&buf, "label nvidia.com/gpu.count: ");
-    add_quoted(&buf, judge->facts->label_count);
+    add_quoted(&buf, reading->facts->label_count);
     strbuf_str(&buf, " is no whole number");
-    leave_out(judge, PROBLEM_AMOUNT, &buf);
+    leave_out(reading, PROBLEM_AMOUNT, &buf);
 }
 
-static void leave_out_unreadable(struct inventory_reading *judge, enum inventory_source source,
+static void leave_out_unreadable(struct inventory_reading *reading, enum inventory_source source,
                                  const char *what, const char *why)
 {
     struct strbuf buf;
-    must(judge->out->source == SOURCE_NONE);
+    must(reading->out->source == SOURCE_NONE);
     must(why[0] != '\0');
 
-    judge->out->source = source;
+    reading->out->source = source;
     strbuf_init(&buf);
     strbuf_printf(&buf, "%s%s", what, why);
-    leave_out(judge, PROBLEM_ANNOTATION, &buf);
+    leave_out(reading, PROBLEM_ANNOTATION, &buf);
 }
 
 /*
  * Chooses the best source there is. What cannot be read comes first: a broken annotation must not
  * give way to a label, which may count other GPUs.
  */
-static void take_source(struct inventory_reading *judge)
+static void take_source(struct inventory_reading *reading)
 {
-    const struct node_facts *facts = judge->facts;
+    const struct node_facts *facts = reading->facts;
     const bool shown = facts->capacity_milli != NULL || facts->allocatable_milli != NULL;
-    const bool label_counts = judge->rules->advertise || (!shown && judge->rules->from_labels);
+    const bool label_counts = reading->rules->advertise || (!shown && reading->rules->from_labels);
     uint64_t count = 0;
-    must(judge->out->source == SOURCE_NONE);
-    must(judge->out->problem == PROBLEM_NONE);
+    must(reading->out->source == SOURCE_NONE);
+    must(reading->out->problem == PROBLEM_NONE);
 
     if (facts->gpus_error != NULL) {
-        leave_out_unreadable(judge, SOURCE_ANNOTATION, "annotation ", facts->gpus_error);
+        leave_out_unreadable(reading, SOURCE_ANNOTATION, "annotation ", facts->gpus_error);
     } else if (facts->unreadable != NULL) {
-        leave_out_unreadable(judge, SOURCE_NONE, "", facts->unreadable);
+        leave_out_unreadable(reading, SOURCE_NONE, "", facts->unreadable);
     } else if (facts->has_gpus) {
-        inventory_take_annotation(judge);
+        inventory_take_annotation(reading);
     } else if (label_counts && parse_whole(facts->label_count, &count)) {
-        take_label(judge, count);
+        take_label(reading, count);
     } else if (facts->allocatable_milli != NULL) {
-        take_allocatable(judge);
+        take_allocatable(reading);
     } else if (label_counts && facts->label_count != NULL) {
-        leave_out_label(judge);
+        leave_out_label(reading);
     }
 }
 
 /* After all, its GPUs are not ours to share. */
-static void take_back(struct inventory_reading *judge, enum inventory_problem problem,
+static void take_back(struct inventory_reading *reading, enum inventory_problem problem,
                       struct strbuf *buf)
 {
-    must(judge->out->gpus <= GPUS_PER_NODE_MAX);
+    must(reading->out->gpus <= GPUS_PER_NODE_MAX);
     must(buf->len > 0);
-    judge->out->gpus = 0;
-    judge->out->gpu = NULL;
-    leave_out(judge, problem, buf);
+    reading->out->gpus = 0;
+    reading->out->gpu = NULL;
+    leave_out(reading, problem, buf);
 }
 
 /* The amounts of whole GPUs; 0: not there, or not to be read. */
@@ -572,11 +573,11 @@ static struct whole read_whole(const struct node_facts *facts)
  * Time-slicing and MPS multiply what the device plugin offers, also where labels do not say so: a
  * feature discovery that was started before the plugin's configuration changed shows replicas of 1.
  */
-static void judge_units(struct inventory_reading *judge, const struct whole *whole)
+static void check_units(struct inventory_reading *reading, const struct whole *whole)
 {
-    struct inventory *out = judge->out;
+    struct inventory *out = reading->out;
     uint64_t known = 0;
-    const bool counted = parse_whole(judge->facts->label_count, &known);
+    const bool counted = parse_whole(reading->facts->label_count, &known);
 
     must(out->problem == PROBLEM_NONE);
     known = known < out->gpus ? out->gpus : known;
@@ -588,7 +589,7 @@ static void judge_units(struct inventory_reading *judge, const struct whole *who
                   (unsigned long long)whole->units, (unsigned long long)known);
     strbuf_str(&buf, "somebody else shares them (time-slicing, MPS)");
     must(whole->units > 0);
-    take_back(judge, PROBLEM_FOREIGN_UNITS, &buf);
+    take_back(reading, PROBLEM_FOREIGN_UNITS, &buf);
 }
 
 /* Labels or an annotation that only a node with GPUs has. */
@@ -604,10 +605,10 @@ static bool has_gpu_labels(const struct node_facts *facts)
 }
 
 /* The node has GPUs, by its plugin, its labels or its agent, and no source names one of them. */
-static void judge_no_source(struct inventory_reading *judge, const struct whole *whole)
+static void check_no_source(struct inventory_reading *reading, const struct whole *whole)
 {
-    const struct node_facts *facts = judge->facts;
-    const struct inventory *out = judge->out;
+    const struct node_facts *facts = reading->facts;
+    const struct inventory *out = reading->out;
     const bool named = out->source != SOURCE_NONE;
 
     must(out->problem == PROBLEM_NONE);
@@ -626,17 +627,17 @@ static void judge_no_source(struct inventory_reading *judge, const struct whole 
                          "discovery) or annotation milligpu.io/gpus (from milligpu-node) is "
                          "missing");
     must(out->source != SOURCE_NONE || !named);
-    take_back(judge, PROBLEM_NO_SOURCE, &buf);
+    take_back(reading, PROBLEM_NO_SOURCE, &buf);
 }
 
 /* An amount that cannot be read does not say that the plugin is up. */
-static bool leave_out_unread_plugin(struct inventory_reading *judge)
+static bool leave_out_unread_plugin(struct inventory_reading *reading)
 {
-    const char *amount = judge->facts->whole_allocatable;
+    const char *amount = reading->facts->whole_allocatable;
     uint64_t value;
 
-    must(judge->out->problem == PROBLEM_NONE);
-    must(!agent_names_gpus(judge->facts));
+    must(reading->out->problem == PROBLEM_NONE);
+    must(!agent_names_gpus(reading->facts));
     if (amount == NULL || parse_whole(amount, &value))
         return false;
     struct strbuf buf;
@@ -644,7 +645,7 @@ static bool leave_out_unread_plugin(struct inventory_reading *judge)
     strbuf_str(&buf, "status.allocatable of whole GPUs: ");
     add_quoted(&buf, amount);
     strbuf_str(&buf, " is no whole number");
-    take_back(judge, PROBLEM_AMOUNT, &buf);
+    take_back(reading, PROBLEM_AMOUNT, &buf);
     return true;
 }
 
@@ -660,14 +661,14 @@ static uint32_t count_healthy(const struct inventory *inventory)
 }
 
 /* None offered: kubelet leaves 0 behind for good, also where the plugin was uninstalled. */
-static enum plugin_state state_of_none(const struct inventory_reading *judge,
+static enum plugin_state state_of_none(const struct inventory_reading *reading,
                                        const struct whole *whole)
 {
-    const struct node_facts *facts = judge->facts;
+    const struct node_facts *facts = reading->facts;
     const bool shown = facts->whole_capacity != NULL || facts->whole_allocatable != NULL;
 
     must(whole->allocatable == 0);
-    if (judge->rules->plugin == PLUGIN_EXPECT || whole->capacity > 0)
+    if (reading->rules->plugin == PLUGIN_EXPECT || whole->capacity > 0)
         return PLUGIN_DOWN;
     must(whole->units == 0);
     if (!shown)
@@ -679,21 +680,21 @@ static enum plugin_state state_of_none(const struct inventory_reading *judge,
  * Without an agent the device plugin is the one that looks after the GPUs: what it does not offer
  * may be sick, or have no driver.
  */
-static void judge_plugin(struct inventory_reading *judge, const struct whole *whole)
+static void check_plugin(struct inventory_reading *reading, const struct whole *whole)
 {
-    struct inventory *out = judge->out;
+    struct inventory *out = reading->out;
     const uint32_t own = count_healthy(out);
     const uint32_t sick = out->gpus - own;
 
     must(out->problem == PROBLEM_NONE);
-    if (out->gpus == 0 || agent_names_gpus(judge->facts) || judge->rules->plugin == PLUGIN_IGNORE ||
-        leave_out_unread_plugin(judge))
+    if (out->gpus == 0 || agent_names_gpus(reading->facts) ||
+        reading->rules->plugin == PLUGIN_IGNORE || leave_out_unread_plugin(reading))
         return;
     if (whole->allocatable == 0) {
-        out->plugin.state = state_of_none(judge, whole);
+        out->plugin.state = state_of_none(reading, whole);
         return;
     }
-    /* judge_units() left at most as many as some source counts, and labels may hold any number. */
+    /* check_units() left at most as many as some source counts, and labels may hold any number. */
     const uint64_t rest = whole->capacity > sick ? whole->capacity - sick : 0;
     const uint64_t healthy = rest > own ? rest : own;
     out->plugin = (struct plugin_report){
@@ -735,17 +736,17 @@ static struct strbuf *add_entry_slip(struct slips *slips, uint32_t entry, const 
 }
 
 /* Words that mean nothing: of health, and of who holds the GPU whole. */
-static void judge_words(const struct inventory_reading *judge, struct slips *slips)
+static void check_words(const struct inventory_reading *reading, struct slips *slips)
 {
-    const struct node_facts *facts = judge->facts;
+    const struct node_facts *facts = reading->facts;
     enum hold_kind kind;
     struct text uid;
 
     must(slips->count == 0); /* the first judges, so that of several slips the words are told */
-    must(judge->out->problem == PROBLEM_NONE);
-    if (judge->out->source != SOURCE_ANNOTATION)
+    must(reading->out->problem == PROBLEM_NONE);
+    if (reading->out->source != SOURCE_ANNOTATION)
         return;
-    must(facts->gpus == judge->out->gpus);
+    must(facts->gpus == reading->out->gpus);
     for (uint32_t i = 0; i < facts->gpus; i++) {
         const struct gpu_facts *gpu = &facts->gpu[i];
         struct strbuf *text = NULL;
@@ -775,10 +776,10 @@ static struct gpu_facts *tell_nvlink_slip(struct slips *slips, uint32_t entry, c
 }
 
 /* The GPU that entry names as linked with its own, which is at this position; NULL: a slip. */
-static struct gpu_facts *find_peer(const struct inventory_reading *judge, uint32_t entry,
+static struct gpu_facts *find_peer(const struct inventory_reading *reading, uint32_t entry,
                                    uint32_t own, const char *name, struct slips *slips)
 {
-    const struct inventory *out = judge->out;
+    const struct inventory *out = reading->out;
 
     must(own < out->gpus);
     must(name != NULL);
@@ -792,33 +793,33 @@ static struct gpu_facts *find_peer(const struct inventory_reading *judge, uint32
                             " names no GPU of the node: uuids of this annotation would be right");
 }
 
-static uint32_t place_of_entry(const struct inventory_reading *judge, uint32_t entry)
+static uint32_t place_of_entry(const struct inventory_reading *reading, uint32_t entry)
 {
     uint32_t at = 0;
 
-    must(entry < judge->facts->gpus);
-    while (judge->out->gpu[at].index != judge->facts->gpu[entry].index)
+    must(entry < reading->facts->gpus);
+    while (reading->out->gpu[at].index != reading->facts->gpu[entry].index)
         at++;
-    must(at < judge->out->gpus);
+    must(at < reading->out->gpus);
     return at;
 }
 
 /* A link that either side names is one. What means nothing is a slip, and the GPU stays. */
-static void judge_nvlink(struct inventory_reading *judge, struct slips *slips)
+static void check_nvlink(struct inventory_reading *reading, struct slips *slips)
 {
-    const struct node_facts *facts = judge->facts;
-    struct inventory *out = judge->out;
+    const struct node_facts *facts = reading->facts;
+    struct inventory *out = reading->out;
 
     if (out->source != SOURCE_ANNOTATION)
         return;
     must(facts->gpus == out->gpus);
     for (uint32_t i = 0; i < facts->gpus; i++) {
-        const uint32_t own = place_of_entry(judge, i);
+        const uint32_t own = place_of_entry(reading, i);
         must(facts->gpu[i].nvlinks <= GPUS_PER_NODE_MAX);
         if (facts->gpu[i].nvlink_odd)
             (void)tell_nvlink_slip(slips, i, NULL, "a list of at most 64 uuids would be right");
         for (uint32_t k = 0; k < facts->gpu[i].nvlinks; k++) {
-            struct gpu_facts *peer = find_peer(judge, i, own, facts->gpu[i].nvlink[k], slips);
+            struct gpu_facts *peer = find_peer(reading, i, own, facts->gpu[i].nvlink[k], slips);
             if (peer == NULL)
                 continue;
             peer->peers |= (uint64_t)1 << own;
@@ -852,11 +853,11 @@ static bool names_gpu(struct text entry, const struct gpu_facts *gpu)
            (gpu->alias != NULL && text_is(entry, gpu->alias));
 }
 
-static void judge_cordon_entry(struct inventory_reading *judge, struct text entry,
+static void check_cordon_entry(struct inventory_reading *reading, struct text entry,
                                struct slips *slips)
 {
-    struct inventory *out = judge->out;
-    const char *written = arena_copy(judge->arena, entry);
+    struct inventory *out = reading->out;
+    const char *written = arena_copy(reading->arena, entry);
     const struct gpu_facts *meant = NULL;
     bool named = false;
     uint64_t index = 0;
@@ -875,39 +876,39 @@ static void judge_cordon_entry(struct inventory_reading *judge, struct text entr
         tell_cordon_slip(slips, written, meant);
 }
 
-static void judge_cordon(struct inventory_reading *judge, struct slips *slips)
+static void check_cordon(struct inventory_reading *reading, struct slips *slips)
 {
-    struct text list = text_of(judge->facts->cordon);
+    struct text list = text_of(reading->facts->cordon);
     struct text entry;
 
-    must(judge->out->problem == PROBLEM_NONE);
-    must(judge->out->gpus <= GPUS_PER_NODE_MAX);
+    must(reading->out->problem == PROBLEM_NONE);
+    must(reading->out->gpus <= GPUS_PER_NODE_MAX);
     /* Without GPUs there is nothing to name: a plugin that restarts shows none for a while. */
-    while (judge->out->gpus > 0 && text_cut(&list, ',', &entry)) {
+    while (reading->out->gpus > 0 && text_cut(&list, ',', &entry)) {
         entry = text_trim(entry);
         if (entry.len > 0)
-            judge_cordon_entry(judge, entry, slips);
+            check_cordon_entry(reading, entry, slips);
     }
 }
 
-static void judge_slips(struct inventory_reading *judge)
+static void check_slips(struct inventory_reading *reading)
 {
     struct slips slips = {0};
     CLEANUP(strbuf_done) struct strbuf text;
 
     strbuf_init(&slips.text);
     strbuf_init(&text);
-    must(judge->out->problem_text[0] == '\0');
-    judge_words(judge, &slips);
-    judge_nvlink(judge, &slips);
-    judge_cordon(judge, &slips);
+    must(reading->out->problem_text[0] == '\0');
+    check_words(reading, &slips);
+    check_nvlink(reading, &slips);
+    check_cordon(reading, &slips);
     must((slips.count == 0) == (slips.text.len == 0));
     /* Before the sentence, so that a long one does not cut it off. */
     if (slips.count > 1)
         strbuf_printf(&text, "%u mistakes, the first: ", slips.count);
     strbuf_text(&text, (struct text){slips.text.data, slips.text.len});
-    text_clip((struct text){text.data, text.len}, judge->out->problem_text,
-              sizeof judge->out->problem_text);
+    text_clip((struct text){text.data, text.len}, reading->out->problem_text,
+              sizeof reading->out->problem_text);
     strbuf_done(&slips.text);
 }
 
@@ -925,18 +926,18 @@ static uint32_t milli_to_advertise(const struct inventory *inventory)
 }
 
 /* Compares the amounts of whole GPUs with the source that was taken. */
-static void judge_status(struct inventory_reading *judge)
+static void check_status(struct inventory_reading *reading)
 {
-    const struct whole whole = read_whole(judge->facts);
-    const struct inventory *out = judge->out;
+    const struct whole whole = read_whole(reading->facts);
+    const struct inventory *out = reading->out;
 
     must(out->plugin.state == PLUGIN_NONE);
     if (out->problem == PROBLEM_NONE)
-        judge_units(judge, &whole);
+        check_units(reading, &whole);
     if (out->problem == PROBLEM_NONE)
-        judge_no_source(judge, &whole);
+        check_no_source(reading, &whole);
     if (out->problem == PROBLEM_NONE)
-        judge_plugin(judge, &whole);
+        check_plugin(reading, &whole);
     must(out->plugin.state == PLUGIN_NONE || out->gpus > 0);
     must(out->problem == PROBLEM_NONE || out->gpus == 0);
 }
@@ -954,13 +955,13 @@ void inventory_parse(const struct node_facts *facts, const struct inventory_rule
                               .label = facts->label,
                               .agent = facts->agent,
                               .taints = facts->taints};
-    struct inventory_reading judge = {.facts = facts, .rules = rules, .arena = arena, .out = out};
-    if (leave_out_given_away(&judge) || leave_out_partitioned(&judge))
+    struct inventory_reading reading = {.facts = facts, .rules = rules, .arena = arena, .out = out};
+    if (leave_out_given_away(&reading) || leave_out_partitioned(&reading))
         return;
-    take_source(&judge);
-    judge_status(&judge);
+    take_source(&reading);
+    check_status(&reading);
     if (out->problem == PROBLEM_NONE)
-        judge_slips(&judge);
+        check_slips(&reading);
     if (rules->advertise)
         out->advertise_milli = milli_to_advertise(out);
     must(out->gpus <= GPUS_PER_NODE_MAX);

@@ -655,7 +655,7 @@ static bool parse_topology(const struct parser *parser, struct request *out)
 }
 
 /* If they cannot be used and the pod is running anyway, treat them as absent. */
-static bool parse_wishes(const struct parser *parser, struct arena *arena, struct request *out)
+static bool parse_preferences(const struct parser *parser, struct arena *arena, struct request *out)
 {
     struct refusal passed_over;
     struct parser lenient = *parser;
@@ -720,7 +720,7 @@ static enum request_verdict request_parse_pod(struct parser *parser, struct aren
         return REQUEST_REFUSED;
     }
     if (!parse_wants(parser, arena, out) || !parse_others(parser, arena, out) ||
-        !parse_wishes(parser, arena, out))
+        !parse_preferences(parser, arena, out))
         return REQUEST_REFUSED;
     return REQUEST_OK;
 }

@@ -92,17 +92,17 @@ const struct taints *taints_new(const struct node_taints *from)
     char *text = (char *)taint + array;
 
     atomic_init(&taints->refs, 1);
-    taints->is = *from;
-    taints->is.unreadable = from->unreadable || !fits;
-    taints->is.taints = fits ? from->taints : 0;
-    taints->is.taint = taint;
-    for (uint32_t i = 0; i < taints->is.taints; i++) {
+    taints->facts = *from;
+    taints->facts.unreadable = from->unreadable || !fits;
+    taints->facts.taints = fits ? from->taints : 0;
+    taints->facts.taint = taint;
+    for (uint32_t i = 0; i < taints->facts.taints; i++) {
         taint[i].effect = from->taint[i].effect;
         taint[i].key = text_lay(&text, from->taint[i].key);
         taint[i].value = text_lay(&text, from->taint[i].value);
     }
     must(!fits || text == (char *)(taints + 1) + bytes);
-    must(fits || taints->is.unreadable);
+    must(fits || taints->facts.unreadable);
     return taints;
 }
 
@@ -120,7 +120,7 @@ const struct taints *taints_ref(const struct taints *taints)
     const unsigned before =
         atomic_fetch_add_explicit(taints_refs_of(taints), 1, memory_order_relaxed);
     must(before > 0 && before < UINT32_MAX);
-    must(taints->is.taints == 0 || taints->is.taint != NULL);
+    must(taints->facts.taints == 0 || taints->facts.taint != NULL);
     return taints;
 }
 
@@ -131,7 +131,7 @@ void taints_unref(const struct taints *taints)
     const unsigned before =
         atomic_fetch_sub_explicit(taints_refs_of(taints), 1, memory_order_acq_rel);
     must(before > 0);
-    must(taints->is.taints == 0 || taints->is.taint != NULL);
+    must(taints->facts.taints == 0 || taints->facts.taint != NULL);
     if (before == 1)
         xfree((void *)(uintptr_t)taints);
 }
@@ -140,15 +140,15 @@ bool taints_eq(const struct taints *a, const struct taints *b)
 {
     if (a == b)
         return true;
-    if (a == NULL || b == NULL || a->is.taints != b->is.taints ||
-        a->is.unschedulable != b->is.unschedulable || a->is.not_ready != b->is.not_ready ||
-        a->is.unreadable != b->is.unreadable)
+    if (a == NULL || b == NULL || a->facts.taints != b->facts.taints ||
+        a->facts.unschedulable != b->facts.unschedulable ||
+        a->facts.not_ready != b->facts.not_ready || a->facts.unreadable != b->facts.unreadable)
         return false;
-    must(a->is.taints == 0 || a->is.taint != NULL);
-    must(b->is.taints == 0 || b->is.taint != NULL);
-    for (uint32_t i = 0; i < a->is.taints; i++) {
-        const struct taint *left = &a->is.taint[i];
-        const struct taint *right = &b->is.taint[i];
+    must(a->facts.taints == 0 || a->facts.taint != NULL);
+    must(b->facts.taints == 0 || b->facts.taint != NULL);
+    for (uint32_t i = 0; i < a->facts.taints; i++) {
+        const struct taint *left = &a->facts.taint[i];
+        const struct taint *right = &b->facts.taint[i];
         if (left->effect != right->effect || strcmp(left->key, right->key) != 0 ||
             strcmp(left->value, right->value) != 0)
             return false;

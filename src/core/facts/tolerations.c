@@ -9,7 +9,7 @@
 #include "milligpu/base/alloc.h"
 
 struct known_toleration {
-    struct toleration is; /* its texts follow */
+    struct toleration toleration; /* its texts follow */
     uint64_t pods;
 };
 
@@ -54,9 +54,9 @@ static struct known_toleration *known_new(const struct toleration *toleration, s
 
     must(bytes <= TOLERATION_BYTES_MAX);
     known->pods = 0;
-    known->is = *toleration;
-    known->is.key = text_lay(&text, toleration->key);
-    known->is.value = text_lay(&text, toleration->value);
+    known->toleration = *toleration;
+    known->toleration.key = text_lay(&text, toleration->key);
+    known->toleration.value = text_lay(&text, toleration->value);
     must(text == (char *)(known + 1) + bytes);
     return known;
 }
@@ -68,7 +68,8 @@ struct known_toleration *tolerations_add(struct tolerations *tolerations,
     uint32_t at = 0;
 
     must(tolerations->count <= TOLERATIONS_MAX);
-    while (at < tolerations->count && !toleration_eq(&tolerations->known[at]->is, toleration))
+    while (at < tolerations->count &&
+           !toleration_eq(&tolerations->known[at]->toleration, toleration))
         at++;
     if (at == TOLERATIONS_MAX || bytes > TOLERATION_BYTES_MAX)
         return NULL;
@@ -76,7 +77,7 @@ struct known_toleration *tolerations_add(struct tolerations *tolerations,
         tolerations->known[tolerations->count++] = known_new(toleration, bytes);
         tolerations->version++;
     }
-    must(toleration_eq(&tolerations->known[at]->is, toleration));
+    must(toleration_eq(&tolerations->known[at]->toleration, toleration));
     tolerations->known[at]->pods++;
     return tolerations->known[at];
 }
@@ -108,7 +109,7 @@ bool tolerations_cover(const struct tolerations *tolerations, const struct taint
     must(taint->key != NULL);
     must(tolerations->count <= TOLERATIONS_MAX);
     for (uint32_t i = 0; i < tolerations->count; i++)
-        if (toleration_covers(&tolerations->known[i]->is, taint))
+        if (toleration_covers(&tolerations->known[i]->toleration, taint))
             return true;
     return false;
 }

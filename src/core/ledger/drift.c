@@ -114,10 +114,10 @@ static void of_node(struct report *report)
 }
 
 /* An observed allocation was never reserved, and a reserved one is not bound yet. */
-static int64_t came_ms(const struct allocation_facts *is)
+static int64_t came_ms(const struct allocation_facts *facts)
 {
-    must(is->state != STATE_RELEASED);
-    return is->bound_ms != 0 ? is->bound_ms : is->reserved_ms;
+    must(facts->state != STATE_RELEASED);
+    return facts->bound_ms != 0 ? facts->bound_ms : facts->reserved_ms;
 }
 
 /* No later than when the last pod with whole GPUs, or with a share of this GPU, came. */
@@ -129,10 +129,10 @@ static int64_t mixed_since(const struct node *node, const struct gpu *gpu)
     must((gpu->flags & GPU_HELD) != 0);
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *pod = node->allocation[i];
-        bool on = pod->is.held_gpus > 0;
+        bool on = pod->facts.held_gpus > 0;
         for (uint32_t k = 0; k < pod->charges && !on; k++)
             on = node_gpu(node, atom_text(pod->charge[k].gpu)) == gpu;
-        const int64_t came = came_ms(&pod->is);
+        const int64_t came = came_ms(&pod->facts);
         since = on && came > since ? came : since;
     }
     return since;
@@ -185,10 +185,10 @@ static void of_gpu(struct report *report, const struct gpu *gpu)
     must(text->len == 0);
 }
 
-static bool shares_gpus(const struct allocation_facts *is)
+static bool shares_gpus(const struct allocation_facts *facts)
 {
-    must(is->shares <= PARTS_MAX);
-    return is->shares > 0 || is->unplaced_milli > 0;
+    must(facts->shares <= PARTS_MAX);
+    return facts->shares > 0 || facts->unplaced_milli > 0;
 }
 
 /* The first of its GPUs that is sick; one that the node does not show is absent. */
@@ -197,7 +197,7 @@ static void of_health(struct report *report, const struct allocation *allocation
     const struct node *node = report->node;
 
     must(report->text.len == 0);
-    must(allocation->is.node == node->name);
+    must(allocation->facts.node == node->name);
     for (uint32_t i = 0; i < allocation->charges; i++) {
         const struct gpu *gpu = node_gpu(node, atom_text(allocation->charge[i].gpu));
         must(gpu != NULL); /* a node lists whatever is charged on it */
@@ -215,32 +215,32 @@ static void of_health(struct report *report, const struct allocation *allocation
 
 static void of_allocation(struct report *report, const struct allocation *allocation)
 {
-    const struct allocation_facts *is = &allocation->is;
-    const struct drift drift = {.allocation = allocation, .since_ms = came_ms(is)};
+    const struct allocation_facts *facts = &allocation->facts;
+    const struct drift drift = {.allocation = allocation, .since_ms = came_ms(facts)};
     struct strbuf *text = &report->text;
 
-    must(is->node == report->node->name);
+    must(facts->node == report->node->name);
     /*
      * A pod whose annotation was believed is where the annotation says. That is no disagreement:
      * after the loss of a ledger it is true of every pod.
      */
-    if (is->presumed) {
-        must(is->origin == ORIGIN_OBSERVED && shares_gpus(is));
+    if (facts->presumed) {
+        must(facts->origin == ORIGIN_ADOPTED && shares_gpus(facts));
         strbuf_str(text, "bound without us, with no annotation that can be believed: which GPUs "
                          "it uses is a guess");
         drift_say(report, "adopted", drift);
     }
-    if (is->unplaced_milli > 0) {
-        must(is->origin == ORIGIN_OBSERVED);
-        strbuf_printf(text, "%u milli are on no GPU that is known", is->unplaced_milli);
+    if (facts->unplaced_milli > 0) {
+        must(facts->origin == ORIGIN_ADOPTED);
+        strbuf_printf(text, "%u milli are on no GPU that is known", facts->unplaced_milli);
         drift_say(report, "unplaced", drift);
     }
-    if (is->annotation_differs) {
+    if (facts->annotation_differs) {
         strbuf_str(text, "its annotation milligpu.io/allocation differs from the ledger");
         drift_say(report, "annotation", drift);
     }
-    if (is->listed_unbound) {
-        must(is->state == STATE_BOUND);
+    if (facts->listed_unbound) {
+        must(facts->state == STATE_BOUND);
         strbuf_str(text, "it was bound, and the API server lists it unbound, as after a restore of "
                          "etcd; its container may run still: its share stays charged, and it is "
                          "not bound again until it is deleted");
@@ -258,9 +258,9 @@ static void of_mixture(struct report *report)
     uint32_t sharing = 0;
 
     for (uint32_t i = 0; i < node->allocations; i++) {
-        const struct allocation_facts *is = &node->allocation[i]->is;
-        const int64_t since = came_ms(is);
-        if (shares_gpus(is))
+        const struct allocation_facts *facts = &node->allocation[i]->facts;
+        const int64_t since = came_ms(facts);
+        if (shares_gpus(facts))
             sharing++;
         if (since > drift.since_ms)
             drift.since_ms = since; /* no later than the time when the last of them came */

@@ -52,19 +52,19 @@ struct ledger *ledger_new(void)
     map_init(&ledger->live);
     map_init(&ledger->open);
     map_init(&ledger->owners);
-    map_init(&ledger->rivals);
+    map_init(&ledger->duplicate_owners);
     ledger->index = slot_index_new(0);
     ledger->open_index = slot_index_new(0);
     must(ledger->names != NULL);
     return ledger;
 }
 
-static void rivals_free(struct rivals *rivals)
+static void duplicate_owners_free(struct duplicate_owners *duplicate_owners)
 {
-    must(rivals != NULL);
-    must(rivals->id != NULL);
-    xfree(rivals->slot);
-    xfree(rivals);
+    must(duplicate_owners != NULL);
+    must(duplicate_owners->id != NULL);
+    xfree(duplicate_owners->slot);
+    xfree(duplicate_owners);
 }
 
 void ledger_free(struct ledger *ledger)
@@ -74,11 +74,11 @@ void ledger_free(struct ledger *ledger)
 
     must(ledger->open.count <= ledger->live.count);
     const struct allocation *allocation;
-    struct rivals *rivals;
+    struct duplicate_owners *duplicate_owners;
     for (size_t at = 0; (allocation = map_next(&ledger->live, &at)) != NULL;)
         allocation_unref(allocation);
-    for (size_t at = 0; (rivals = map_next(&ledger->rivals, &at)) != NULL;)
-        rivals_free(rivals);
+    for (size_t at = 0; (duplicate_owners = map_next(&ledger->duplicate_owners, &at)) != NULL;)
+        duplicate_owners_free(duplicate_owners);
     for (uint32_t i = 0; i < ledger->books; i++)
         book_unref(ledger->book[i]);
     slot_index_unref(ledger->index);
@@ -87,15 +87,15 @@ void ledger_free(struct ledger *ledger)
     map_done(&ledger->live);
     map_done(&ledger->open);
     map_done(&ledger->owners);
-    map_done(&ledger->rivals);
+    map_done(&ledger->duplicate_owners);
     xfree(ledger->book);
     xfree(ledger->free_slot);
-    for (size_t i = 0; i < ledger->undecided_count; i++)
+    for (size_t i = 0; i < ledger->n_undecided; i++)
         atom_unref(ledger->undecided_ids[i]);
     xfree(ledger->undecided_ids);
     xfree(ledger->kept);
     kinds_freep(&ledger->kinds);
-    outlook_unref(ledger->outlook);
+    policy_context_unref(ledger->context);
     names_free(ledger->names);
     xfree(ledger);
 }
@@ -106,11 +106,11 @@ void ledger_sweep(struct ledger *ledger, bool idle)
 {
     const size_t count = names_count(ledger->names);
 
-    must(ledger->undecided_count <= ledger->undecided_capacity);
+    must(ledger->n_undecided <= ledger->undecided_capacity);
     /* GPUs of restored nodes waited for allocations of the same file, and hold no names. */
     xfree(ledger->kept);
     ledger->kept = NULL;
-    ledger->kepts = 0;
+    ledger->n_kept = 0;
     ledger->kept_capacity = 0;
     names_sweep(ledger->names, SWEEP_LEAST + (idle ? count / SWEEP_IDLE_PARTS : 0));
     must(names_count(ledger->names) <= count);
@@ -142,8 +142,8 @@ const struct node *ledger_at(const struct ledger *ledger, uint32_t slot)
 uint32_t ledger_free_slot(const struct ledger *ledger)
 {
     must(ledger->slots.count < NODES_MAX);
-    must(ledger->slots.count + ledger->frees == ledger->places);
-    return ledger->frees > 0 ? ledger->free_slot[ledger->frees - 1] : ledger->places;
+    must(ledger->slots.count + ledger->n_free_slots == ledger->places);
+    return ledger->n_free_slots > 0 ? ledger->free_slot[ledger->n_free_slots - 1] : ledger->places;
 }
 
 const struct node *ledger_node(const struct ledger *ledger, struct text name)
@@ -195,8 +195,9 @@ static bool ledger_owns(const struct node *node, const struct gpu *gpu)
 }
 
 /*
- * Nearly every change (a grant, a release) leaves owners and rivals as they are. Finding that out
- * saves taking every UUID of the node out of the tables, and keeps a rival's place in line.
+ * Nearly every change (a grant, a release) leaves owners and duplicate owners as they are. Finding
+ * that out saves taking every UUID of the node out of the tables, and keeps a duplicate owner's
+ * place in line.
  */
 static bool same_owned_ids(const struct node *a, const struct node *b)
 {
@@ -215,24 +216,27 @@ static void look_again(struct ledger *ledger, const struct atom *id)
 {
     must(id != NULL);
     must(id->len > 0);
-    for (size_t i = 0; i < ledger->undecided_count; i++)
+    for (size_t i = 0; i < ledger->n_undecided; i++)
         if (ledger->undecided_ids[i] == id)
             return;
-    ledger->undecided_ids = xgrow(ledger->undecided_ids, ledger->undecided_count,
+    ledger->undecided_ids = xgrow(ledger->undecided_ids, ledger->n_undecided,
                                   &ledger->undecided_capacity, sizeof(struct atom *));
-    ledger->undecided_ids[ledger->undecided_count++] = atom_ref(id);
-    must(ledger->undecided_count <= ledger->undecided_capacity);
+    ledger->undecided_ids[ledger->n_undecided++] = atom_ref(id);
+    must(ledger->n_undecided <= ledger->undecided_capacity);
 }
 
-/* An id that only one node shows has no rivals. */
+/* An id that only one node shows has no duplicate owners. */
 static void mark_undecided(struct ledger *ledger, const struct atom *id)
 {
     must(ledger != NULL);
-    if (map_find(&ledger->rivals, atom_text(id)) != NULL)
+    if (map_find(&ledger->duplicate_owners, atom_text(id)) != NULL)
         look_again(ledger, id);
 }
 
-/* The owner stays the same, but what it says about its rivals may be outdated: it was undone. */
+/*
+ * The owner stays the same, but what it says about its duplicate owners may be outdated: it was
+ * undone.
+ */
 static void mark_words_undecided(struct ledger *ledger, const struct node *from,
                                  const struct node *to)
 {
@@ -248,44 +252,47 @@ static void mark_words_undecided(struct ledger *ledger, const struct node *from,
  * An absent duplicate is counted but does not stand in line: a node can only take over what it
  * shows.
  */
-static void come_as_rival(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
+static void add_duplicate_owner(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
 {
-    struct rivals *rivals = map_find(&ledger->rivals, atom_text(gpu->id));
+    struct duplicate_owners *duplicate_owners =
+        map_find(&ledger->duplicate_owners, atom_text(gpu->id));
 
     must((gpu->flags & GPU_DUPLICATE) != 0);
     must(slot < ledger->places);
     ledger->duplicates++;
     if ((gpu->flags & GPU_ABSENT) != 0)
         return; /* it is not shown */
-    if (rivals == NULL) {
-        rivals = xcalloc(1, sizeof *rivals);
-        rivals->id = gpu->id;
-        must(map_put(&ledger->rivals, atom_text(gpu->id), rivals) == NULL);
+    if (duplicate_owners == NULL) {
+        duplicate_owners = xcalloc(1, sizeof *duplicate_owners);
+        duplicate_owners->id = gpu->id;
+        must(map_put(&ledger->duplicate_owners, atom_text(gpu->id), duplicate_owners) == NULL);
     }
-    rivals->slot = xgrow(rivals->slot, rivals->count, &rivals->capacity, sizeof *rivals->slot);
-    rivals->slot[rivals->count++] = slot;
+    duplicate_owners->slot = xgrow(duplicate_owners->slot, duplicate_owners->count,
+                                   &duplicate_owners->capacity, sizeof *duplicate_owners->slot);
+    duplicate_owners->slot[duplicate_owners->count++] = slot;
     mark_undecided(ledger, gpu->id);
 }
 
 /* Those behind it move up, because their order decides who takes over when the owner lets go. */
-static void leave_as_rival(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
+static void drop_duplicate_owner(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
 {
     must(ledger->duplicates > 0);
     ledger->duplicates--;
     if ((gpu->flags & GPU_ABSENT) != 0)
         return;
-    struct rivals *rivals = map_find(&ledger->rivals, atom_text(gpu->id));
+    struct duplicate_owners *duplicate_owners =
+        map_find(&ledger->duplicate_owners, atom_text(gpu->id));
     size_t at = 0;
-    mark_undecided(ledger, gpu->id); /* the owner may have no rivals any more */
-    must(rivals != NULL && rivals->count > 0);
-    while (rivals->slot[at] != slot) {
+    mark_undecided(ledger, gpu->id); /* the owner may have no duplicate owners any more */
+    must(duplicate_owners != NULL && duplicate_owners->count > 0);
+    while (duplicate_owners->slot[at] != slot) {
         at++;
-        must(at < rivals->count);
+        must(at < duplicate_owners->count);
     }
-    for (rivals->count--; at < rivals->count; at++)
-        rivals->slot[at] = rivals->slot[at + 1];
-    if (rivals->count == 0)
-        rivals_free(map_take(&ledger->rivals, atom_text(gpu->id)));
+    for (duplicate_owners->count--; at < duplicate_owners->count; at++)
+        duplicate_owners->slot[at] = duplicate_owners->slot[at + 1];
+    if (duplicate_owners->count == 0)
+        duplicate_owners_free(map_take(&ledger->duplicate_owners, atom_text(gpu->id)));
 }
 
 /* Aborts unless exactly this node owned the id: with two owners one GPU would be granted twice. */
@@ -308,7 +315,7 @@ static void drop_owned_ids(struct ledger *ledger, uint32_t slot, const struct no
     for (uint32_t i = 0; node != NULL && i < node->gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
         if ((gpu->flags & GPU_DUPLICATE) != 0)
-            leave_as_rival(ledger, slot, gpu);
+            drop_duplicate_owner(ledger, slot, gpu);
         else if (ledger_owns(node, gpu))
             drop_owner(ledger, gpu->id, slot);
     }
@@ -321,7 +328,7 @@ static void take_owned_ids(struct ledger *ledger, uint32_t slot, const struct no
     for (uint32_t i = 0; node != NULL && i < node->gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
         if ((gpu->flags & GPU_DUPLICATE) != 0)
-            come_as_rival(ledger, slot, gpu);
+            add_duplicate_owner(ledger, slot, gpu);
         else if (ledger_owns(node, gpu))
             take_owner(ledger, gpu->id, slot);
     }
@@ -399,16 +406,16 @@ static void index_open(struct ledger *ledger, const struct allocation *open, uin
     const struct allocation *each;
 
     must(allocation_is_open(open));
-    must(map_find(&ledger->open, text_of(open->is.uid)) == open);
+    must(map_find(&ledger->open, text_of(open->facts.uid)) == open);
     if (slot_index_has_room(ledger->open_index, 1)) {
-        put_into(ledger, ledger->open_index, text_of(open->is.uid), slot);
+        put_into(ledger, ledger->open_index, text_of(open->facts.uid), slot);
         return;
     }
     slot_index_unref(ledger->open_index);
     ledger->open_index = slot_index_new((uint32_t)ledger->open.count);
     for (size_t at = 0; (each = map_next(&ledger->open, &at)) != NULL;)
-        put_into(ledger, ledger->open_index, text_of(each->is.uid),
-                 ledger_slot(ledger, atom_text(each->is.node)));
+        put_into(ledger, ledger->open_index, text_of(each->facts.uid),
+                 ledger_slot(ledger, atom_text(each->facts.node)));
 }
 
 /*
@@ -422,16 +429,16 @@ static void list_node(struct ledger *ledger, uint32_t slot, const struct node *f
 
     if (to == NULL) {
         must(value_slot(map_take(&ledger->slots, atom_text(from->name))) == slot);
-        ledger->free_slot = xgrow(ledger->free_slot, ledger->frees, &ledger->free_capacity,
-                                  sizeof *ledger->free_slot);
-        ledger->free_slot[ledger->frees++] = slot;
-        must(ledger->frees <= ledger->places);
+        ledger->free_slot = xgrow(ledger->free_slot, ledger->n_free_slots,
+                                  &ledger->free_slot_capacity, sizeof *ledger->free_slot);
+        ledger->free_slot[ledger->n_free_slots++] = slot;
+        must(ledger->n_free_slots <= ledger->places);
         return;
     }
     /* Undo runs backwards, so the slot is the last freed one then, too. */
     must(slot == ledger_free_slot(ledger));
-    if (ledger->frees > 0)
-        ledger->frees--;
+    if (ledger->n_free_slots > 0)
+        ledger->n_free_slots--;
     else
         ledger->places++;
     room_in_index(ledger, 1);
@@ -475,7 +482,7 @@ static void ledger_swap_node(struct ledger *ledger, uint32_t slot, const struct 
 
 static bool ledger_lives(const struct allocation *allocation)
 {
-    return allocation != NULL && allocation->is.state != STATE_RELEASED;
+    return allocation != NULL && allocation->facts.state != STATE_RELEASED;
 }
 
 /*
@@ -487,17 +494,17 @@ static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct a
                             const struct allocation *to)
 {
     must(ledger_lives(from) || ledger_lives(to));
-    must(from == NULL || to == NULL || strcmp(from->is.uid, to->is.uid) == 0);
+    must(from == NULL || to == NULL || strcmp(from->facts.uid, to->facts.uid) == 0);
 
     if (ledger_lives(from)) {
-        const struct text uid = text_of(from->is.uid);
+        const struct text uid = text_of(from->facts.uid);
         must(map_take(&ledger->live, uid) == from);
         must((map_take(&ledger->open, uid) == from) == allocation_is_open(from));
     }
     if (ledger_lives(to)) {
         /* The map returns the pointer that it was given, and nobody writes through it. */
         void *value = (void *)(uintptr_t)allocation_ref(to); /* NOLINT(performance-no-int-to-ptr) */
-        const struct text uid = text_of(to->is.uid);
+        const struct text uid = text_of(to->facts.uid);
         must(map_put(&ledger->live, uid, value) == NULL);
         if (allocation_is_open(to)) {
             must(map_put(&ledger->open, uid, value) == NULL);
@@ -558,30 +565,30 @@ static void set_rules(struct ledger *ledger, const struct rulebook *book)
     }
 }
 
-static const struct rulebook *rulebook_of(const struct outlook *outlook)
+static const struct rulebook *rulebook_of(const struct policy_context *context)
 {
-    return outlook == NULL ? NULL : outlook->rulebook;
+    return context == NULL ? NULL : context->rulebook;
 }
 
-void ledger_set_outlook(struct ledger *ledger, const struct outlook *outlook)
+void ledger_set_policy_context(struct ledger *ledger, const struct policy_context *context)
 {
-    const struct rulebook *former = rulebook_of(ledger->outlook);
-    const rule_set held = former == NULL ? 0 : ledger->outlook->holding;
+    const struct rulebook *former = rulebook_of(ledger->context);
+    const rule_set held = former == NULL ? 0 : ledger->context->holding;
     const struct node *node;
 
     must(ledger != NULL);
-    if (rulebook_of(outlook) != former) {
+    if (rulebook_of(context) != former) {
         ledger->reserving = 0; /* idle hosts are counted below */
-        set_rules(ledger, rulebook_of(outlook));
+        set_rules(ledger, rulebook_of(context));
     }
     /* What no rule forbids any more may fit. */
-    if (rulebook_of(outlook) != former || (former != NULL && outlook->holding != held))
+    if (rulebook_of(context) != former || (former != NULL && context->holding != held))
         ledger->room_came = true;
-    ledger_start_prices(ledger, outlook);
+    ledger_start_prices(ledger, context);
     for (size_t at = 0; (node = ledger_next_node(ledger, &at)) != NULL;)
         ledger_swap_supply(ledger, NULL, node);
     ledger_set_prices(ledger);
-    must(ledger->outlook != NULL || outlook == NULL);
+    must(ledger->context != NULL || context == NULL);
 }
 
 uint32_t ledger_set_tolerations(struct ledger *ledger, const struct tolerations *tolerations)
@@ -594,7 +601,7 @@ uint32_t ledger_set_tolerations(struct ledger *ledger, const struct tolerations 
         const struct node *node = ledger_at(ledger, slot);
         if (node == NULL || node->taints == NULL)
             continue;
-        const struct unusable_cause cause = taints_close(&node->taints->is, tolerations);
+        const struct unusable_cause cause = taints_close(&node->taints->facts, tolerations);
         if (unusable_eq(&cause, &node->unusable))
             continue;
         struct node *with = node_with_unusable(node, cause);
@@ -773,29 +780,31 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
     hold_back(ledger, snapshot, held_back, count);
     snapshot->index = slot_index_ref(ledger->index);
     snapshot->open = slot_index_ref(ledger->open_index);
-    snapshot->outlook = ledger->outlook != NULL ? outlook_ref(ledger->outlook) : NULL;
+    snapshot->context = ledger->context != NULL ? policy_context_ref(ledger->context) : NULL;
     must(snapshot->capacity_generation <= snapshot->generation);
     return snapshot;
 }
 
 /*
- * The node whose flags are wrong; NULL: none. Without an owner it is the first rival in line, which
- * takes over; otherwise an owner that is contested without rivals, or the reverse.
+ * The node whose flags are wrong; NULL: none. Without an owner it is the first duplicate owner in
+ * line, which takes over; otherwise an owner that is contested without duplicate owners, or the
+ * reverse.
  */
 static const struct node *node_of_undecided(const struct ledger *ledger, const struct atom *id)
 {
     const uint32_t slot = value_slot(map_find(&ledger->owners, atom_text(id)));
-    const struct rivals *rivals = map_find(&ledger->rivals, atom_text(id));
+    const struct duplicate_owners *duplicate_owners =
+        map_find(&ledger->duplicate_owners, atom_text(id));
 
     must(id->len > 0);
-    must(rivals == NULL || rivals->count > 0);
+    must(duplicate_owners == NULL || duplicate_owners->count > 0);
     if (slot == SLOT_NONE)
-        return rivals == NULL ? NULL : ledger_at(ledger, rivals->slot[0]);
+        return duplicate_owners == NULL ? NULL : ledger_at(ledger, duplicate_owners->slot[0]);
     const struct node *owner = ledger_at(ledger, slot);
     for (uint32_t i = 0; i < owner->gpus; i++) {
         const struct gpu *gpu = &owner->gpu[i];
         if (gpu->id == id && (gpu->flags & GPU_ABSENT) == 0 &&
-            ((gpu->flags & GPU_CONTESTED) != 0) != (rivals != NULL))
+            ((gpu->flags & GPU_CONTESTED) != 0) != (duplicate_owners != NULL))
             return owner;
     }
     return NULL;
@@ -804,17 +813,17 @@ static const struct node *node_of_undecided(const struct ledger *ledger, const s
 const struct node *ledger_stale_duplicate(struct ledger *ledger)
 {
     must(ledger != NULL);
-    must(ledger->undecided_count <= ledger->undecided_capacity);
+    must(ledger->n_undecided <= ledger->undecided_capacity);
     /*
      * An id leaves the list only when its nodes are right: the answer is the same until a NODE
      * command corrects the node.
      */
-    while (ledger->undecided_count > 0) {
-        const struct atom *id = ledger->undecided_ids[ledger->undecided_count - 1];
+    while (ledger->n_undecided > 0) {
+        const struct atom *id = ledger->undecided_ids[ledger->n_undecided - 1];
         const struct node *node = node_of_undecided(ledger, id);
         if (node != NULL)
             return node;
-        ledger->undecided_count--;
+        ledger->n_undecided--;
         atom_unref(id);
     }
     return NULL;

@@ -14,7 +14,7 @@
 #include "ledger_internal.h"
 
 /* All that a node can hold: an absurd amount counts as this, so that sums stay in range. */
-enum { UNJUDGED_MAX = GPU_MILLI * GPUS_PER_NODE_MAX };
+enum { UNCHECKED_MAX = GPU_MILLI * GPUS_PER_NODE_MAX };
 
 /* Where the shares of one observed pod are collected. */
 struct adopted_shares {
@@ -25,16 +25,16 @@ struct adopted_shares {
 };
 
 /* An amount that is not a number still counts, with the least that it can mean. */
-static int64_t unjudged_amount(const char *text)
+static int64_t unchecked_amount(const char *text)
 {
     int64_t amount = 0;
 
     must(text != NULL);
     switch (quantity_ceil(text_of(text), 0, &amount)) {
     case QUANTITY_OK:
-        return amount < 0 ? 0 : amount < UNJUDGED_MAX ? amount : UNJUDGED_MAX;
+        return amount < 0 ? 0 : amount < UNCHECKED_MAX ? amount : UNCHECKED_MAX;
     case QUANTITY_RANGE:
-        return text[0] == '-' ? 0 : UNJUDGED_MAX;
+        return text[0] == '-' ? 0 : UNCHECKED_MAX;
     case QUANTITY_SYNTAX:
     case QUANTITY_FRACTION:
         return 1;
@@ -43,15 +43,15 @@ static int64_t unjudged_amount(const char *text)
 }
 
 /* What a pod takes that should never have been bound: 1500, say, placed by its own nodeName. */
-static uint32_t unjudged_milli(const struct pod *pod)
+static uint32_t unchecked_milli(const struct pod *pod)
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i < pod->containers; i++)
         if (pod->container[i].amount != NULL)
-            sum += unjudged_amount(pod->container[i].amount);
+            sum += unchecked_amount(pod->container[i].amount);
     must(sum >= 0);
-    must(sum <= (int64_t)UNJUDGED_MAX * pod->containers);
-    return sum < UNJUDGED_MAX ? (uint32_t)sum : UNJUDGED_MAX;
+    must(sum <= (int64_t)UNCHECKED_MAX * pod->containers);
+    return sum < UNCHECKED_MAX ? (uint32_t)sum : UNCHECKED_MAX;
 }
 
 static bool ledger_adopt_asks(const struct request *request)
@@ -64,7 +64,7 @@ bool adopt_counts(const struct pod *pod, const struct request *request)
 {
     must(pod != NULL);
     return ledger_adopt_asks(request) || pod->whole_gpus > 0 ||
-           (pod->ours && unjudged_milli(pod) > 0);
+           (pod->ours && unchecked_milli(pod) > 0);
 }
 
 static const struct gpu *draft_gpu(const struct draft *draft, const char *id)
@@ -282,7 +282,7 @@ static struct allocation *ledger_adopt_make(const struct draft *draft,
         .node = draft->build.name,
         .node_uid = draft->build.uid,
         .state = STATE_BOUND,
-        .origin = ORIGIN_OBSERVED,
+        .origin = ORIGIN_ADOPTED,
         .presumed = places->presumed,
         .held_gpus = pod->whole_gpus,
         .unplaced_milli = places->unplaced_milli,
@@ -372,7 +372,7 @@ static uint32_t shown_milli(const struct draft *draft)
     must(draft->gpus <= draft->capacity);
     for (uint32_t i = 0; i < draft->gpus; i++)
         milli += (draft->gpu[i].flags & GPU_ABSENT) == 0 ? draft->gpu[i].milli : 0;
-    must(milli <= UNJUDGED_MAX);
+    must(milli <= UNCHECKED_MAX);
     return milli;
 }
 
@@ -454,15 +454,15 @@ struct allocation *adopt_place(struct ledger *ledger, struct draft *draft,
         if (allocation == NULL)
             ledger_adopt_guess(ledger, draft, command->request, &places);
     } else if (command->pod->ours) {
-        const uint32_t asked = unjudged_milli(command->pod);
+        const uint32_t asked = unchecked_milli(command->pod);
         const uint32_t there = shown_milli(draft);
         places.unplaced_milli = there > 0 && there < asked ? there : asked;
         places.presumed = asked > 0;
     }
     if (allocation == NULL)
         allocation = ledger_adopt_make(draft, command, &places);
-    must(allocation->is.state == STATE_BOUND);
-    must(allocation->is.origin == ORIGIN_OBSERVED);
+    must(allocation->facts.state == STATE_BOUND);
+    must(allocation->facts.origin == ORIGIN_ADOPTED);
     xfree(places.share);
     return allocation;
 }
@@ -497,20 +497,20 @@ static bool ledger_adopt_notes(const struct node *node, const struct pod *pod,
     return false;
 }
 
-bool adopt_differs(const struct node *node, const struct allocation_facts *is,
+bool adopt_differs(const struct node *node, const struct allocation_facts *facts,
                    const struct pod *pod)
 {
-    must(is != NULL);
+    must(facts != NULL);
     must(pod != NULL);
 
     /* A pod adopted without an annotation is drift of another kind already. */
     if (pod->annotation == NOTE_NONE)
-        return is->origin == ORIGIN_GRANTED && is->shares > 0;
-    if (pod->annotation == NOTE_BROKEN || pod->shares != is->shares)
+        return facts->origin == ORIGIN_GRANTED && facts->shares > 0;
+    if (pod->annotation == NOTE_BROKEN || pod->shares != facts->shares)
         return true;
     must(pod->annotation == NOTE_OK);
-    for (uint32_t i = 0; i < is->shares; i++)
-        if (!ledger_adopt_notes(node, pod, &is->share[i]))
+    for (uint32_t i = 0; i < facts->shares; i++)
+        if (!ledger_adopt_notes(node, pod, &facts->share[i]))
             return true;
     return false;
 }

@@ -14,7 +14,7 @@ struct ledger_totals {
     size_t allocations;
     size_t open;
     size_t owners;
-    size_t rivals;
+    size_t duplicate_owners;
     uint32_t duplicates;
 };
 
@@ -30,18 +30,18 @@ static int ledger_assert_broken(const struct node *node, const char *kind, const
 static const char *ledger_assert_broken_allocation(const struct ledger *ledger,
                                                    const struct allocation *allocation)
 {
-    const struct text uid = text_of(allocation->is.uid);
-    const bool reserved = allocation->is.state == STATE_RESERVED;
+    const struct text uid = text_of(allocation->facts.uid);
+    const bool reserved = allocation->facts.state == STATE_RESERVED;
 
-    must(allocation->is.node_uid != NULL);
+    must(allocation->facts.node_uid != NULL);
     must(ledger->open.count <= ledger->live.count);
-    if (allocation->is.state == STATE_RELEASED)
+    if (allocation->facts.state == STATE_RELEASED)
         return "it is released";
-    if (allocation->is.origin != ORIGIN_GRANTED && reserved)
+    if (allocation->facts.origin != ORIGIN_GRANTED && reserved)
         return "it is reserved, and nobody granted it";
-    if (!reserved && allocation->is.in_doubt)
+    if (!reserved && allocation->facts.in_doubt)
         return "it is in doubt, and not reserved";
-    if (allocation->is.state != STATE_BOUND && allocation->is.listed_unbound)
+    if (allocation->facts.state != STATE_BOUND && allocation->facts.listed_unbound)
         return "it is listed unbound, and not bound";
     if (map_find(&ledger->live, uid) != allocation)
         return "the pod cache has another for it, or none";
@@ -50,12 +50,12 @@ static const char *ledger_assert_broken_allocation(const struct ledger *ledger,
     return NULL;
 }
 
-static bool is_rival(const struct rivals *rivals, uint32_t slot)
+static bool is_duplicate_owner(const struct duplicate_owners *duplicate_owners, uint32_t slot)
 {
-    must(rivals == NULL || rivals->count > 0);
+    must(duplicate_owners == NULL || duplicate_owners->count > 0);
     must(slot != SLOT_NONE);
-    for (uint32_t i = 0; rivals != NULL && i < rivals->count; i++)
-        if (rivals->slot[i] == slot)
+    for (uint32_t i = 0; duplicate_owners != NULL && i < duplicate_owners->count; i++)
+        if (duplicate_owners->slot[i] == slot)
             return true;
     return false;
 }
@@ -76,8 +76,8 @@ static const char *broken_gpu(const struct ledger *ledger, const struct node *no
         value_slot(map_find(&ledger->owners, atom_text(gpu->id))) != slot)
         return "the table of owners has another node for it, or none";
     if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE &&
-        !is_rival(map_find(&ledger->rivals, atom_text(gpu->id)), slot))
-        return "the table of rivals does not have it";
+        !is_duplicate_owner(map_find(&ledger->duplicate_owners, atom_text(gpu->id)), slot))
+        return "the table of duplicate owners does not have it";
     return NULL;
 }
 
@@ -96,7 +96,7 @@ static void ledger_assert_count(const struct ledger *ledger, const struct node *
         totals->open += allocation_is_open(node->allocation[i]);
     for (uint32_t i = 0; i < node->gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
-        totals->rivals += (gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE;
+        totals->duplicate_owners += (gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE;
         if ((gpu->flags & GPU_DUPLICATE) != 0)
             totals->duplicates++;
         else if (gpu_id_is_real(gpu->id, atom_text(node->name)))
@@ -133,7 +133,7 @@ static int ledger_assert_check_node(const struct ledger *ledger, uint32_t slot,
     for (uint32_t i = 0; i < node->allocations; i++) {
         const char *fault = ledger_assert_broken_allocation(ledger, node->allocation[i]);
         if (fault != NULL)
-            return ledger_assert_broken(node, "pod", node->allocation[i]->is.uid, fault, err);
+            return ledger_assert_broken(node, "pod", node->allocation[i]->facts.uid, fault, err);
     }
     if (!node_holds_names(node))
         return err_set(err, ERR_CORRUPT, "node %s: it does not hold its names", node->name->text);
@@ -163,15 +163,15 @@ int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t place
 }
 
 /* To be compared with the shown duplicates: absent ones do not stand in line. */
-static size_t count_rivals(const struct ledger *ledger)
+static size_t count_duplicate_owners(const struct ledger *ledger)
 {
-    const struct rivals *rivals;
+    const struct duplicate_owners *duplicate_owners;
     size_t count = 0;
 
-    for (size_t at = 0; (rivals = map_next(&ledger->rivals, &at)) != NULL;)
-        count += rivals->count;
-    must(count >= ledger->rivals.count);
-    must(ledger->rivals.count <= NODES_MAX * (size_t)GPUS_PER_NODE_MAX);
+    for (size_t at = 0; (duplicate_owners = map_next(&ledger->duplicate_owners, &at)) != NULL;)
+        count += duplicate_owners->count;
+    must(count >= ledger->duplicate_owners.count);
+    must(ledger->duplicate_owners.count <= NODES_MAX * (size_t)GPUS_PER_NODE_MAX);
     return count;
 }
 
@@ -192,12 +192,12 @@ static int check_totals(const struct ledger *ledger, struct err *err)
         const char *what;
     } all[] = {
         {ledger->slots.count, totals.nodes, "nodes"},
-        {ledger->frees, ledger->places - totals.nodes, "free places"},
+        {ledger->n_free_slots, ledger->places - totals.nodes, "free places"},
         {ledger->live.count, totals.allocations, "allocations"},
         {ledger->open.count, totals.open, "reservations"},
         {ledger->owners.count, totals.owners, "GPUs with an owner"},
         {ledger->duplicates, totals.duplicates, "duplicate GPUs"},
-        {count_rivals(ledger), totals.rivals, "shown duplicates"},
+        {count_duplicate_owners(ledger), totals.duplicate_owners, "shown duplicates"},
     };
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         if (all[i].is != all[i].should)
@@ -216,15 +216,15 @@ static int check_idle(const struct ledger *ledger, struct err *err)
     must(err != NULL);
     if (ledger->reserving == 0)
         return 0;
-    must(ledger->outlook != NULL && ledger->outlook->rulebook != NULL);
+    must(ledger->context != NULL && ledger->context->rulebook != NULL);
     while ((node = ledger_next_node(ledger, &at)) != NULL)
         for (uint32_t i = 0; node_is_idle(node) && i < RULES_MAX; i++)
             idle[i] += (node->rules & ledger->reserving & one_rule(i)) != 0;
     for (uint32_t i = 0; i < RULES_MAX; i++)
-        if (idle[i] != ledger->outlook->idle[i])
+        if (idle[i] != ledger->context->idle[i])
             return err_set(err, ERR_CORRUPT,
                            "the ledger counts %u idle hosts of rule %u where there are %u",
-                           ledger->outlook->idle[i], i + 1, idle[i]);
+                           ledger->context->idle[i], i + 1, idle[i]);
     return 0;
 }
 

@@ -35,7 +35,7 @@ static void ledger_decide_replace(struct draft *draft, struct change *out,
                                   const struct allocation *before, const struct allocation *after,
                                   int64_t at_ms)
 {
-    const bool stays = after != NULL && after->is.state != STATE_RELEASED;
+    const bool stays = after != NULL && after->facts.state != STATE_RELEASED;
 
     out->slot = draft->slot;
     out->before = before != NULL ? allocation_ref(before) : NULL;
@@ -44,7 +44,7 @@ static void ledger_decide_replace(struct draft *draft, struct change *out,
     out->node_after = draft_node(draft, before, stays ? after : NULL, at_ms);
     must(out->node_after != NULL || !stays);
     must(out->node_after != out->node_before);
-    must(before == NULL || before->is.state != STATE_RELEASED);
+    must(before == NULL || before->facts.state != STATE_RELEASED);
 }
 
 /* A step in the life of an allocation that already has its place. */
@@ -52,9 +52,9 @@ static enum verdict ledger_decide_step(const struct ledger *ledger, const struct
                                        const struct allocation *held,
                                        const struct allocation_facts *facts, struct change *out)
 {
-    const uint32_t slot = ledger_slot(ledger, atom_text(held->is.node));
+    const uint32_t slot = ledger_slot(ledger, atom_text(held->facts.node));
     must(slot != SLOT_NONE);
-    must(facts->shares == held->is.shares);
+    must(facts->shares == held->facts.shares);
 
     struct draft draft;
     draft_init(&draft, ledger_at(ledger, slot), slot, 0);
@@ -70,7 +70,8 @@ static const struct allocation *ledger_decide_meant(const struct ledger *ledger,
     must(command->uid != NULL);
 
     const struct allocation *held = ledger_find(ledger, text_of(command->uid));
-    if (held != NULL && command->node != NULL && !text_is(atom_text(held->is.node), command->node))
+    if (held != NULL && command->node != NULL &&
+        !text_is(atom_text(held->facts.node), command->node))
         return NULL;
     return held;
 }
@@ -86,7 +87,7 @@ static enum verdict decide_step(const struct ledger *ledger, const struct comman
     if (held == NULL)
         return VERDICT_UNKNOWN;
 
-    const struct allocation_facts was = held->is;
+    const struct allocation_facts was = held->facts;
     struct allocation_facts facts = was;
     switch (command->kind) {
     case COMMAND_CONFIRM:
@@ -193,14 +194,14 @@ static bool want_is_met(const struct node *node, const struct allocation_facts *
 static const struct rule *ledger_decide_rule(const struct ledger *ledger, const struct node *node,
                                              const struct allocation_facts *held)
 {
-    const struct outlook *outlook = ledger->outlook;
-    const rule_set rules = outlook_rules(outlook, text_of(held->namespace)) & node->rules;
+    const struct policy_context *context = ledger->context;
+    const rule_set rules = policy_context_rules(context, text_of(held->namespace)) & node->rules;
 
     must(held->node == node->name);
     if (rules == 0)
         return NULL;
-    must(outlook != NULL && outlook->rulebook != NULL);
-    return rulebook_first(outlook->rulebook, rules & outlook->holding);
+    must(context != NULL && context->rulebook != NULL);
+    return rulebook_first(context->rulebook, rules & context->holding);
 }
 
 /*
@@ -254,11 +255,11 @@ static bool wants_are_met(const struct node *node, const struct allocation_facts
 static bool node_takes_again(const struct node *node, const struct allocation *held,
                              const struct request *request)
 {
-    const struct text uid = text_of(held->is.uid);
+    const struct text uid = text_of(held->facts.uid);
     struct room room;
 
-    must(held->charges <= held->is.shares);
-    must(held->is.node == node->name);
+    must(held->charges <= held->facts.shares);
+    must(held->facts.node == node->name);
     room_without(node, &uid, 1, &room);
     return place_weigh_node(&room, request, held->charges) == REASON_NONE;
 }
@@ -269,8 +270,8 @@ static bool request_is_met(const struct node *node, const struct allocation *hel
 {
     must(node != NULL);
     must(request_asks(request));
-    return !node->gone && held->is.held_gpus == request->whole &&
-           wants_are_met(node, &held->is, request) && node_takes_again(node, held, request);
+    return !node->gone && held->facts.held_gpus == request->whole &&
+           wants_are_met(node, &held->facts, request) && node_takes_again(node, held, request);
 }
 
 /*
@@ -288,17 +289,17 @@ static enum verdict decide_version(const struct ledger *ledger, const struct com
     const struct allocation *held = ledger_decide_meant(ledger, command);
     if (held == NULL)
         return VERDICT_UNKNOWN;
-    if (held->is.state != STATE_RESERVED || held->is.version == 0 ||
-        held->is.version >= command->version) {
+    if (held->facts.state != STATE_RESERVED || held->facts.version == 0 ||
+        held->facts.version >= command->version) {
         out->held = held;
         return VERDICT_SAME;
     }
-    const struct node *node = ledger_node(ledger, atom_text(held->is.node));
+    const struct node *node = ledger_node(ledger, atom_text(held->facts.node));
     if (!request_is_met(node, held, command->request) ||
-        !raise_is_due(ledger, node, &held->is, command->request))
+        !raise_is_due(ledger, node, &held->facts, command->request))
         return ledger_decide_refuse(out, REASON_CHANGED);
 
-    struct allocation_facts facts = held->is;
+    struct allocation_facts facts = held->facts;
     facts.version = command->version;
     facts.in_doubt = false;
     return ledger_decide_step(ledger, command, held, &facts, out);
@@ -334,7 +335,7 @@ static struct cause ledger_decide_search(const struct ledger *ledger, const stru
         return (struct cause){.why = REASON_NO_GPU};
 
     /* By the rules of today, whatever the request was judged by before. */
-    request.rules = outlook_rules(ledger->outlook, text_of(command->namespace));
+    request.rules = policy_context_rules(ledger->context, text_of(command->namespace));
     const struct cause cause = ledger_place(ledger, node, &request, placement);
     must(cause.why < REASONS);
     must(cause.why != REASON_UNKNOWN_NODE);
@@ -370,7 +371,7 @@ static struct allocation *ledger_decide_grant(const struct node *node,
     };
     must(allocation_fault(&facts) == NULL);
     struct allocation *allocation = allocation_new(&facts);
-    must(allocation->charges > 0 || allocation->is.held_gpus > 0);
+    must(allocation->charges > 0 || allocation->facts.held_gpus > 0);
     xfree(share);
     return allocation;
 }
@@ -388,7 +389,7 @@ static bool held_already(const struct ledger *ledger, const struct command *comm
     out->held = ledger_find(ledger, text_of(command->uid));
     if (out->held == NULL)
         return false;
-    const bool here = text_is(atom_text(out->held->is.node), command->node);
+    const bool here = text_is(atom_text(out->held->facts.node), command->node);
     *verdict = here ? VERDICT_SAME : VERDICT_ELSEWHERE;
     return true;
 }
@@ -493,7 +494,7 @@ static enum verdict decide_node(struct ledger *ledger, const struct command *com
     must(name != NULL);
     must(name[0] != '\0');
     must(inventory == NULL || command->node == NULL || strcmp(command->node, name) == 0);
-    must(inventory == NULL || command->elder == NULL);
+    must(inventory == NULL || command->first_owner == NULL);
 
     uint32_t slot = ledger_slot(ledger, text_of(name));
     if (slot == SLOT_NONE) {
@@ -507,10 +508,10 @@ static enum verdict decide_node(struct ledger *ledger, const struct command *com
     draft_init(&draft, ledger_at(ledger, slot), slot, inventory != NULL ? inventory->gpus : 0);
     if (inventory != NULL)
         draft_inventory(&draft, ledger, inventory);
-    if (inventory != NULL || command->judges_agent)
+    if (inventory != NULL || command->has_vouch)
         draft_vouch(&draft, command->vouch, command->at_ms);
     /* After the inventory, because it judges the GPUs that the node shows. */
-    draft_assign_owner(&draft, ledger, command->elder);
+    draft_assign_owner(&draft, ledger, command->first_owner);
     const enum verdict verdict = decide_node_change(&draft, command, out);
     draft_done(&draft);
     return verdict;

@@ -381,7 +381,7 @@ static void keep_absent(struct draft *draft, const struct inventory *inventory,
 static void show_labels(struct draft *draft, struct ledger *ledger,
                         const struct inventory *inventory)
 {
-    const struct rulebook *book = ledger->outlook != NULL ? ledger->outlook->rulebook : NULL;
+    const struct rulebook *book = ledger->context != NULL ? ledger->context->rulebook : NULL;
     const bool counts = inventory->gpus > 0 || inventory->silent;
 
     must(draft->labels == NULL);
@@ -410,7 +410,7 @@ static void show_taints(struct draft *draft, const struct ledger *ledger,
     }
     draft->build.taints = draft->taints;
     draft->build.unusable =
-        taints_close(draft->taints != NULL ? &draft->taints->is : NULL, ledger->tolerations);
+        taints_close(draft->taints != NULL ? &draft->taints->facts : NULL, ledger->tolerations);
 }
 
 /* Borrows the texts. */
@@ -487,7 +487,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
  * and cannot collide. What elder shows belongs to elder, unless a pod holds it here.
  */
 static unsigned ledger_draft_owned_id(const struct draft *draft, const struct ledger *ledger,
-                                      const struct gpu *gpu, const struct inventory *elder)
+                                      const struct gpu *gpu, const struct inventory *first_owner)
 {
     const struct text id = atom_text(gpu->id);
 
@@ -498,17 +498,19 @@ static unsigned ledger_draft_owned_id(const struct draft *draft, const struct le
     must(owner == SLOT_NONE || owner < ledger->places);
     if (owner != SLOT_NONE && owner != draft->slot)
         return GPU_DUPLICATE;
-    if (elder != NULL && ledger_draft_shows(elder, id) &&
+    if (first_owner != NULL && ledger_draft_shows(first_owner, id) &&
         (draft->old == NULL || !ledger_draft_charged(draft->old, gpu)))
         return GPU_DUPLICATE;
-    const struct rivals *rivals = map_find(&ledger->rivals, id);
+    const struct duplicate_owners *duplicate_owners = map_find(&ledger->duplicate_owners, id);
     /* until now it may have been absent itself */
-    return rivals != NULL && (rivals->count > 1 || rivals->slot[0] != draft->slot) ? GPU_CONTESTED
-                                                                                   : 0;
+    return duplicate_owners != NULL &&
+                   (duplicate_owners->count > 1 || duplicate_owners->slot[0] != draft->slot)
+               ? GPU_CONTESTED
+               : 0;
 }
 
 void draft_assign_owner(struct draft *draft, const struct ledger *ledger,
-                        const struct inventory *elder)
+                        const struct inventory *first_owner)
 {
     must(draft->slot <= ledger->places);
     must(draft->gpus <= draft->capacity);
@@ -518,9 +520,9 @@ void draft_assign_owner(struct draft *draft, const struct ledger *ledger,
         const unsigned kept = gpu->flags & ~(unsigned)(GPU_DUPLICATE | GPU_CONTESTED);
         /* What a node does not show keeps its owner. */
         if ((gpu->flags & GPU_ABSENT) == 0)
-            gpu->flags = (uint16_t)(kept | ledger_draft_owned_id(draft, ledger, gpu, elder));
+            gpu->flags = (uint16_t)(kept | ledger_draft_owned_id(draft, ledger, gpu, first_owner));
     }
-    draft->elder = elder;
+    draft->first_owner = first_owner;
 }
 
 void draft_vouch(struct draft *draft, enum vouch vouch, int64_t at_ms)
@@ -607,7 +609,7 @@ static bool left_with(const struct draft *draft, const struct allocation *before
 {
     must(gpu->id != NULL);
     must((gpu->flags & GPU_ABSENT) != 0);
-    if (before == NULL || before->is.node_uid == draft->build.uid)
+    if (before == NULL || before->facts.node_uid == draft->build.uid)
         return false;
     for (uint32_t i = 0; i < before->charges; i++)
         if (before->charge[i].gpu == gpu->id || before->charge[i].gpu == gpu->alias)
@@ -630,7 +632,8 @@ static uint32_t ledger_draft_remember(const struct draft *draft, const struct al
     if (old == NULL || draft->build.gone || draft->another)
         return 0;
     for (uint32_t i = 0; i < old->owned_ids; i++)
-        if (draft->elder == NULL || !ledger_draft_shows(draft->elder, atom_text(old->owned_id[i])))
+        if (draft->first_owner == NULL ||
+            !ledger_draft_shows(draft->first_owner, atom_text(old->owned_id[i])))
             owned_ids = add_owned_id(out, owned_ids, old->owned_id[i]);
     for (uint32_t i = 0; i < draft->gpus; i++) {
         const struct gpu *gpu = &draft->gpu[i];
@@ -724,7 +727,7 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
     must(build->name != NULL);
     must(build->uid != NULL);
     must(build->problem_text != NULL);
-    must(before == NULL || after == NULL || strcmp(before->is.uid, after->is.uid) == 0);
+    must(before == NULL || after == NULL || strcmp(before->facts.uid, after->facts.uid) == 0);
     const struct allocation **list = xcalloc(most, sizeof(struct allocation *));
     build->allocations = ledger_draft_merge(old, before, after, list);
     build->allocation = list;

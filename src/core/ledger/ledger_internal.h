@@ -7,7 +7,7 @@
  *   ledger_adopt.c    where a pod goes that was bound without us
  *   ledger_believe.c  which annotations are believed
  *   ledger_restore.c  rows of a database, judged
- *   ledger_outlook.c  the policy of grants, and what it knows of the cluster
+ *   ledger_policy_context.c  the policy of grants, and what it knows of the cluster
  *   ledger_assert.c   every invariant, recomputed
  */
 #ifndef MILLIGPU_CORE_LEDGER_INTERNAL_H
@@ -26,7 +26,7 @@ struct kept_gpu {
 };
 
 /* The nodes that show a UUID owned by another node, in the order in which they came to show it. */
-struct rivals {
+struct duplicate_owners {
     const struct atom *id;
     uint32_t *slot;
     size_t count;
@@ -44,20 +44,21 @@ struct ledger {
     size_t book_capacity;
     uint32_t places;     /* number of slots ever taken: all below it */
     uint32_t *free_slot; /* those of them that are free; taken last in, first out */
-    size_t frees;
-    size_t free_capacity;
-    struct map slots;    /* node name: slot + 1 */
-    struct map live;     /* pod uid: allocation, counted */
-    struct map open;     /* pod uid: reserved allocation, borrowed from live */
-    struct map owners;   /* real GPU id: slot + 1 of the one node that may grant it */
-    struct map rivals;   /* real GPU id: struct rivals, owned; no entry without a slot */
-    uint32_t duplicates; /* GPUs with that flag, over all nodes */
+    size_t n_free_slots;
+    size_t free_slot_capacity;
+    struct map slots;  /* node name: slot + 1 */
+    struct map live;   /* pod uid: allocation, counted */
+    struct map open;   /* pod uid: reserved allocation, borrowed from live */
+    struct map owners; /* real GPU id: slot + 1 of the one node that may grant it */
+    struct map
+        duplicate_owners; /* real GPU id: struct duplicate owners, owned; no entry without a slot */
+    uint32_t duplicates;  /* GPUs with that flag, over all nodes */
     /*
-     * Ids that several nodes show, and whose owner or rivals changed since they were last checked;
-     * references.
+     * Ids that several nodes show, and whose owner or duplicate owners changed since they were last
+     * checked; references.
      */
     const struct atom **undecided_ids;
-    size_t undecided_count;
+    size_t n_undecided;
     size_t undecided_capacity;
     bool room_came; /* since the last publication that held nothing back */
     /* Of the last publication, and of the last one that showed new room. */
@@ -67,13 +68,13 @@ struct ledger {
     struct slot_index *open_index; /* of uids of reservations, perhaps including ended ones */
     uint64_t indexed;              /* entries ever made, in all of them */
     struct kept_gpu *kept;
-    uint32_t kepts;
+    uint32_t n_kept;
     size_t kept_capacity;
-    const struct outlook *outlook;         /* NULL: binpack */
-    rule_set reserving;                    /* rules of the outlook that keep idle hosts */
+    const struct policy_context *context;  /* NULL: binpack */
+    rule_set reserving;                    /* rules of the policy context that keep idle hosts */
     const struct tolerations *tolerations; /* of known pods, borrowed; NULL: none */
-    struct supply supply;                  /* only where the outlook has prices */
-    struct kinds *kinds;                   /* of the outlook's workload; NULL: no prices */
+    struct supply supply;                  /* only where the policy context has prices */
+    struct kinds *kinds;                   /* of the policy context's workload; NULL: no prices */
     uint32_t grants;                       /* since the prices were calculated */
 };
 
@@ -94,8 +95,11 @@ uint32_t ledger_slot(const struct ledger *ledger, struct text name);
 const struct node *ledger_at(const struct ledger *ledger, uint32_t slot);
 uint32_t ledger_free_slot(const struct ledger *ledger);
 
-/* ledger_outlook.c: a new outlook, without nodes at first; their supply; prices for it. */
-void ledger_start_prices(struct ledger *ledger, const struct outlook *outlook);
+/*
+ * ledger_policy_context.c: a new policy context, without nodes at first; their supply; prices for
+ * it.
+ */
+void ledger_start_prices(struct ledger *ledger, const struct policy_context *context);
 void ledger_swap_supply(struct ledger *ledger, const struct node *from, const struct node *to);
 void ledger_set_prices(struct ledger *ledger);
 /* A pod was granted what it asked for. */
@@ -121,7 +125,8 @@ struct draft {
     const struct taints *taints; /* as labels */
     bool moved;   /* indexes are unreliable: an index that a pod holds means another GPU */
     bool another; /* the Node object was replaced: what the former one owned lapses */
-    const struct inventory *elder; /* or NULL: what it shows and nobody holds here is given up */
+    const struct inventory
+        *first_owner; /* or NULL: what it shows and nobody holds here is given up */
 };
 
 /* Copies all of old, with room for more GPUs. If old is NULL: gone and empty. */
@@ -139,7 +144,7 @@ void draft_absent(struct draft *draft, const struct gpu *gpu);
  * elder shows (NULL: nothing) and nobody holds here is given up.
  */
 void draft_assign_owner(struct draft *draft, const struct ledger *ledger,
-                        const struct inventory *elder);
+                        const struct inventory *first_owner);
 /* With before replaced by after (NULL: added, removed); count 1. NULL: gone and empty. */
 struct node *draft_node(struct draft *draft, const struct allocation *before,
                         const struct allocation *after, int64_t at_ms) MUST_USE;
@@ -161,7 +166,7 @@ bool adopt_believes(const struct pod *pod, const struct request *request);
 /* Would ADOPT count anything? */
 bool adopt_counts(const struct pod *pod, const struct request *request);
 /* Does the pod's annotation differ from the allocation? */
-bool adopt_differs(const struct node *node, const struct allocation_facts *is,
+bool adopt_differs(const struct node *node, const struct allocation_facts *facts,
                    const struct pod *pod);
 
 #endif

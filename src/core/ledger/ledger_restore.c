@@ -105,9 +105,10 @@ static void ledger_restore_put_back(struct ledger *ledger, const struct change *
 /* Kept aside until an allocation charges it: node_new() drops an absent GPU that nobody charges. */
 static void keep_gpu(struct ledger *ledger, const struct atom *node, const struct gpu *gpu)
 {
-    ledger->kept = xgrow(ledger->kept, ledger->kepts, &ledger->kept_capacity, sizeof *ledger->kept);
-    ledger->kept[ledger->kepts++] = (struct kept_gpu){.node = node, .gpu = *gpu};
-    must(ledger->kepts <= ledger->kept_capacity);
+    ledger->kept =
+        xgrow(ledger->kept, ledger->n_kept, &ledger->kept_capacity, sizeof *ledger->kept);
+    ledger->kept[ledger->n_kept++] = (struct kept_gpu){.node = node, .gpu = *gpu};
+    must(ledger->n_kept <= ledger->kept_capacity);
 }
 
 int ledger_restore_node(struct ledger *ledger, const struct node_build *build, struct err *err)
@@ -146,7 +147,7 @@ static int ledger_restore_check_amounts(const struct allocation_facts *facts, st
     const char *fault = allocation_fault(facts);
     if (fault != NULL)
         return err_set(err, ERR_CORRUPT, "allocation %s: %s", facts->uid, fault);
-    if (facts->origin == ORIGIN_OBSERVED && facts->state != STATE_BOUND)
+    if (facts->origin == ORIGIN_ADOPTED && facts->state != STATE_BOUND)
         return err_set(err, ERR_CORRUPT, "allocation %s: observed, but not bound", facts->uid);
     if (facts->shares == 0 && facts->unplaced_milli == 0 && facts->held_gpus == 0)
         return err_set(err, ERR_CORRUPT, "allocation %s: holds nothing", facts->uid);
@@ -183,7 +184,7 @@ static const struct gpu *kept_gpu(const struct ledger *ledger, const struct atom
 {
     must(node != NULL);
     must(name != NULL);
-    for (uint32_t i = 0; i < ledger->kepts; i++) {
+    for (uint32_t i = 0; i < ledger->n_kept; i++) {
         const struct kept_gpu *kept = &ledger->kept[i];
         if (kept->node == node && (kept->gpu.id == name || kept->gpu.alias == name))
             return &kept->gpu;

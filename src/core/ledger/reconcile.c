@@ -58,8 +58,8 @@ static uint32_t parts_on(const struct request *request, uint32_t gpus)
 bool reconcile_lacks(const struct allocation *row, const struct request *request)
 {
     must(row != NULL);
-    return row->is.presumed && request != NULL && request->wants > 0 &&
-           parts_on(request, GPUS_PER_NODE_MAX) > row->is.shares;
+    return row->facts.presumed && request != NULL && request->wants > 0 &&
+           parts_on(request, GPUS_PER_NODE_MAX) > row->facts.shares;
 }
 
 /*
@@ -69,13 +69,13 @@ static bool can_be_placed(const struct node *node, const struct allocation *row,
                           const struct request *request)
 {
     uint32_t gpus = 0;
-    must(row->is.node == node->name);
+    must(row->facts.node == node->name);
     if (!reconcile_lacks(row, request))
         return false;
     for (uint32_t i = 0; i < node->gpus; i++)
         if ((node->gpu[i].flags & GPU_ABSENT) == 0)
             gpus++;
-    return parts_on(request, gpus) > row->is.shares;
+    return parts_on(request, gpus) > row->facts.shares;
 }
 
 /* The row stays; its facts about the pod follow the pod. */
@@ -86,19 +86,19 @@ static size_t reconcile_follow(const struct node *node, const struct allocation 
     const bool bound = pod->node[0] != '\0';
     size_t count = 0;
 
-    must(strcmp(row->is.uid, pod->uid) == 0);
-    must(!bound || text_is(atom_text(row->is.node), pod->node));
-    if (bound && row->is.state == STATE_RESERVED) {
+    must(strcmp(row->facts.uid, pod->uid) == 0);
+    must(!bound || text_is(atom_text(row->facts.node), pod->node));
+    if (bound && row->facts.state == STATE_RESERVED) {
         command[count] = reconcile_about(COMMAND_CONFIRM, pod, now_ms);
         command[count++].node = pod->node;
     }
     /* A deletion timestamp is never taken back: an event without one is just older. */
-    if (pod->terminating_ms != 0 && pod->terminating_ms != row->is.terminating_ms) {
+    if (pod->terminating_ms != 0 && pod->terminating_ms != row->facts.terminating_ms) {
         command[count] = reconcile_about(COMMAND_TERMINATING, pod, now_ms);
         command[count++].terminating_ms = pod->terminating_ms;
     }
-    const bool differs = bound && adopt_differs(node, &row->is, pod);
-    if (bound && (differs != row->is.annotation_differs || row->is.listed_unbound)) {
+    const bool differs = bound && adopt_differs(node, &row->facts, pod);
+    if (bound && (differs != row->facts.annotation_differs || row->facts.listed_unbound)) {
         command[count] = reconcile_about(COMMAND_NOTE, pod, now_ms);
         command[count++].differs = differs;
     }
@@ -122,10 +122,10 @@ size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
     }
     const bool bound = pod->node[0] != '\0';
     if (row != NULL) {
-        const struct node *node = ledger_node(ledger, atom_text(row->is.node));
+        const struct node *node = ledger_node(ledger, atom_text(row->facts.node));
         must(node != NULL);
         /* An unbound pod proves nothing: its Binding may be on the way, or the event may be old. */
-        const bool elsewhere = bound && !text_is(atom_text(row->is.node), pod->node);
+        const bool elsewhere = bound && !text_is(atom_text(row->facts.node), pod->node);
         if (!elsewhere && !(bound && can_be_placed(node, row, request)))
             return reconcile_follow(node, row, pod, now_ms, command);
         command[count++] = reconcile_release(pod, elsewhere ? "elsewhere" : "placed", now_ms);
@@ -139,13 +139,13 @@ size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
 static struct command release_row(const struct allocation *row, const char *uid, const char *why,
                                   int64_t now_ms)
 {
-    must(strcmp(row->is.uid, uid) == 0);
+    must(strcmp(row->facts.uid, uid) == 0);
     must(why[0] != '\0');
     return (struct command){.kind = COMMAND_RELEASE,
                             .at_ms = now_ms,
                             .uid = uid,
-                            .namespace = row->is.namespace,
-                            .name = row->is.name,
+                            .namespace = row->facts.namespace,
+                            .name = row->facts.name,
                             .why = why};
 }
 
@@ -156,10 +156,10 @@ size_t reconcile_unbound(const struct ledger *ledger, const char *uid, uint64_t 
     must(uid[0] != '\0');
 
     const struct allocation *row = ledger_find(ledger, text_of(uid));
-    if (row == NULL || row->is.state != STATE_RESERVED || row->is.version == 0 ||
-        version <= row->is.version)
+    if (row == NULL || row->facts.state != STATE_RESERVED || row->facts.version == 0 ||
+        version <= row->facts.version)
         return 0;
-    must(row->is.origin == ORIGIN_GRANTED);
+    must(row->facts.origin == ORIGIN_GRANTED);
     command[0] = release_row(row, uid, "unbound", now_ms);
     return 1;
 }
@@ -171,10 +171,10 @@ size_t reconcile_listed_unbound(const struct ledger *ledger, const struct pod *p
     must(pod->node[0] == '\0' && !pod_ended(pod));
 
     const struct allocation *row = ledger_find(ledger, text_of(pod->uid));
-    if (row == NULL || row->is.state != STATE_BOUND || row->is.listed_unbound)
+    if (row == NULL || row->facts.state != STATE_BOUND || row->facts.listed_unbound)
         return 0;
     command[0] = reconcile_about(COMMAND_NOTE, pod, now_ms);
-    command[0].differs = row->is.annotation_differs;
+    command[0].differs = row->facts.annotation_differs;
     command[0].unbound = true;
     return 1;
 }

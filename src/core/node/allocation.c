@@ -155,7 +155,7 @@ const char *allocation_fault(const struct allocation_facts *facts)
         return "a grant whose GPU is not known";
     if (facts->version > VERSION_MAX)
         return "a version beyond 63 bits";
-    if (facts->origin == ORIGIN_OBSERVED && facts->version > 0)
+    if (facts->origin == ORIGIN_ADOPTED && facts->version > 0)
         return "a version of a Binding that we never sent";
     for (uint32_t i = 0; i < facts->shares; i++) {
         const char *fault = share_fault(facts, i);
@@ -200,12 +200,12 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
     struct charge *charge = (struct charge *)(share + facts->shares);
     char *text = (char *)(charge + facts->shares);
 
-    made->is = *facts;
+    made->facts = *facts;
     (void)atom_ref(facts->node);
     (void)atom_ref(facts->node_uid);
-    made->is.uid = lay_down(&text, facts->uid);
-    made->is.namespace = lay_down(&text, facts->namespace);
-    made->is.name = lay_down(&text, facts->name);
+    made->facts.uid = lay_down(&text, facts->uid);
+    made->facts.namespace = lay_down(&text, facts->namespace);
+    made->facts.name = lay_down(&text, facts->name);
     for (uint32_t i = 0; i < facts->shares; i++) {
         share[i] = facts->share[i];
         (void)atom_ref(share[i].gpu); /* charges name no others */
@@ -215,9 +215,9 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
     must(text == (char *)made + bytes);
     /* Before the charges: charge_of() relies on the order of life. */
     sort_by_life(share, facts->shares);
-    made->is.share = share;
+    made->facts.share = share;
     made->charge = charge;
-    made->charges = allocation_charges(&made->is, charge);
+    made->charges = allocation_charges(&made->facts, charge);
     atomic_init(&made->refs, 1);
     return made;
 }
@@ -246,10 +246,10 @@ void allocation_unref(const struct allocation *allocation)
     must(before > 0);
     if (before > 1)
         return;
-    atom_unref(allocation->is.node);
-    atom_unref(allocation->is.node_uid);
-    for (uint32_t i = 0; i < allocation->is.shares; i++)
-        atom_unref(allocation->is.share[i].gpu);
+    atom_unref(allocation->facts.node);
+    atom_unref(allocation->facts.node_uid);
+    for (uint32_t i = 0; i < allocation->facts.shares; i++)
+        atom_unref(allocation->facts.share[i].gpu);
     xfree((void *)(uintptr_t)allocation);
 }
 
@@ -278,24 +278,24 @@ static bool has_share(const struct allocation_facts *facts, const struct share *
 
 bool allocation_same_shares(const struct allocation *a, const struct allocation *b)
 {
-    must(a->is.node != NULL);
-    must(b->is.node != NULL);
-    if (a->is.node != b->is.node || a->is.shares != b->is.shares)
+    must(a->facts.node != NULL);
+    must(b->facts.node != NULL);
+    if (a->facts.node != b->facts.node || a->facts.shares != b->facts.shares)
         return false;
     /* No share occurs twice, so equal counts and every share found mean equal sets. */
-    for (uint32_t i = 0; i < a->is.shares; i++)
-        if (!has_share(&b->is, &a->is.share[i]))
+    for (uint32_t i = 0; i < a->facts.shares; i++)
+        if (!has_share(&b->facts, &a->facts.share[i]))
             return false;
     must(a->charges == b->charges);
     return true;
 }
 
-static bool in_order(const struct allocation_facts *is)
+static bool in_order(const struct allocation_facts *facts)
 {
-    must(is->shares <= PARTS_MAX);
-    must(is->shares == 0 || is->share != NULL);
-    for (uint32_t i = 1; i < is->shares; i++)
-        if (is->share[i - 1].order > is->share[i].order)
+    must(facts->shares <= PARTS_MAX);
+    must(facts->shares == 0 || facts->share != NULL);
+    for (uint32_t i = 1; i < facts->shares; i++)
+        if (facts->share[i - 1].order > facts->share[i].order)
             return false;
     return true;
 }
@@ -305,9 +305,9 @@ static bool charges_fit(const struct allocation *allocation)
 {
     struct charge charge[PARTS_MAX];
 
-    must(allocation->is.shares <= PARTS_MAX);
+    must(allocation->facts.shares <= PARTS_MAX);
     must(allocation->charges <= PARTS_MAX);
-    if (allocation_charges(&allocation->is, charge) != allocation->charges)
+    if (allocation_charges(&allocation->facts, charge) != allocation->charges)
         return false;
     for (uint32_t i = 0; i < allocation->charges; i++)
         if (charge[i].gpu != allocation->charge[i].gpu ||
@@ -321,10 +321,10 @@ const char *allocation_unsound(const struct allocation *allocation)
 {
     must(allocation != NULL);
     must(atomic_load_explicit(allocation_refs_of(allocation), memory_order_relaxed) > 0);
-    const char *fault = allocation_fault(&allocation->is);
+    const char *fault = allocation_fault(&allocation->facts);
     if (fault != NULL)
         return fault;
-    if (!in_order(&allocation->is))
+    if (!in_order(&allocation->facts))
         return "its shares are not in the order of their lives";
     return charges_fit(allocation) ? NULL : "its charges are not what its shares come to";
 }
@@ -347,7 +347,7 @@ const char *allocation_origin_name(enum allocation_origin origin)
     switch (origin) {
     case ORIGIN_GRANTED:
         return "granted";
-    case ORIGIN_OBSERVED:
+    case ORIGIN_ADOPTED:
         return "observed";
     }
     must_not_reach("an allocation is granted or observed");

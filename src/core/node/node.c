@@ -165,13 +165,13 @@ static struct node *node_make_room(const struct node_build *build, const struct 
 /* Insert it where its uid sorts, for the binary search of node_allocation(). */
 static void node_add_allocation(struct node *node, const struct allocation *allocation)
 {
-    must(allocation->is.state != STATE_RELEASED);
-    must(allocation->is.node == node->name);
+    must(allocation->facts.state != STATE_RELEASED);
+    must(allocation->facts.node == node->name);
 
     uint32_t at = node->allocations++;
-    for (; at > 0 && strcmp(node->allocation[at - 1]->is.uid, allocation->is.uid) > 0; at--)
+    for (; at > 0 && strcmp(node->allocation[at - 1]->facts.uid, allocation->facts.uid) > 0; at--)
         node->allocation[at] = node->allocation[at - 1];
-    must(at == 0 || strcmp(node->allocation[at - 1]->is.uid, allocation->is.uid) != 0);
+    must(at == 0 || strcmp(node->allocation[at - 1]->facts.uid, allocation->facts.uid) != 0);
     node->allocation[at] = allocation_ref(allocation);
 }
 
@@ -258,10 +258,10 @@ static void node_add_charges(struct node *node)
     must(node->unplaced_milli == 0);
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
-        node->held_gpus = node_sum(node->held_gpus, allocation->is.held_gpus);
-        node->unplaced_milli = node_sum(node->unplaced_milli, allocation->is.unplaced_milli);
+        node->held_gpus = node_sum(node->held_gpus, allocation->facts.held_gpus);
+        node->unplaced_milli = node_sum(node->unplaced_milli, allocation->facts.unplaced_milli);
         for (uint32_t k = 0; k < allocation->charges; k++)
-            add_charge(node, &allocation->charge[k], allocation->is.state);
+            add_charge(node, &allocation->charge[k], allocation->facts.state);
     }
 }
 
@@ -434,8 +434,8 @@ static const struct allocation *holder_of(const struct node *node, const struct 
 
     must(known); /* inventory_parse() leaves no other word */
     const struct allocation *pod = node_allocation(node, uid);
-    must(pod == NULL || pod->is.node == node->name);
-    return pod != NULL && pod->is.held_gpus > 0 ? pod : NULL;
+    must(pod == NULL || pod->facts.node == node->name);
+    return pod != NULL && pod->facts.held_gpus > 0 ? pod : NULL;
 }
 
 /* A variable is a claim of its author: it counts for a pod that has a right to whole GPUs. */
@@ -462,9 +462,10 @@ static uint32_t count_unnamed(const struct node *node)
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *pod = node->allocation[i];
         uint32_t named = 0;
-        for (uint32_t k = 0; pod->is.held_gpus > 0 && k < node->notes; k++)
+        for (uint32_t k = 0; pod->facts.held_gpus > 0 && k < node->notes; k++)
             named += node->note[k].held != NULL && holder_of(node, &node->note[k], &kind) == pod;
-        unnamed = node_sum(unnamed, named < pod->is.held_gpus ? pod->is.held_gpus - named : 0);
+        unnamed =
+            node_sum(unnamed, named < pod->facts.held_gpus ? pod->facts.held_gpus - named : 0);
     }
     must(node->notes == 0 || node->note != NULL);
     return unnamed;
@@ -583,8 +584,8 @@ struct node *node_with(const struct node *node, const struct allocation *before,
                        const struct allocation *after)
 {
     must(before != NULL || after != NULL);
-    must(before == NULL || after == NULL || strcmp(before->is.uid, after->is.uid) == 0);
-    must(before == NULL || node_allocation(node, text_of(before->is.uid)) == before);
+    must(before == NULL || after == NULL || strcmp(before->facts.uid, after->facts.uid) == 0);
+    must(before == NULL || node_allocation(node, text_of(before->facts.uid)) == before);
 
     const struct node_build build = build_of(node);
     return node_assemble(&build, before, after);
@@ -683,7 +684,7 @@ const struct allocation *node_allocation(const struct node *node, struct text ui
     must(uid.at != NULL || uid.len == 0);
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        const struct text found = text_of(node->allocation[middle]->is.uid);
+        const struct text found = text_of(node->allocation[middle]->facts.uid);
         const size_t shorter = found.len < uid.len ? found.len : uid.len;
         const int differs = shorter > 0 ? memcmp(found.at, uid.at, shorter) : 0;
         if (differs == 0 && found.len == uid.len)
@@ -788,7 +789,7 @@ static struct gpu node_recount(const struct node *node, const struct gpu *gpu)
             const struct charge *charge = &allocation->charge[k];
             if (node_find_gpu(node->gpu, node->gpus, charge->gpu) != gpu)
                 continue;
-            const bool reserved = allocation->is.state == STATE_RESERVED;
+            const bool reserved = allocation->facts.state == STATE_RESERVED;
             fresh.reserved_milli = node_sum(fresh.reserved_milli, reserved ? charge->milli : 0);
             fresh.used_milli = node_sum(fresh.used_milli, reserved ? 0 : charge->milli);
             fresh.used_mib = node_sum(fresh.used_mib, charge->mib);
@@ -852,9 +853,9 @@ static const char *node_broken_allocation(const struct node *node, uint32_t i)
 
     must(i < node->allocations);
     must(allocation != NULL);
-    if (allocation->is.node != node->name)
+    if (allocation->facts.node != node->name)
         return "it is on another node";
-    if (i > 0 && strcmp(node->allocation[i - 1]->is.uid, allocation->is.uid) >= 0)
+    if (i > 0 && strcmp(node->allocation[i - 1]->facts.uid, allocation->facts.uid) >= 0)
         return "it stands in the wrong place, or twice";
     for (uint32_t k = 0; k < allocation->charges; k++)
         if (node_find_gpu(node->gpu, node->gpus, allocation->charge[k].gpu) == NULL)
@@ -868,13 +869,13 @@ static int node_check_allocations(const struct node *node, struct err *err)
     uint32_t unplaced = 0;
 
     for (uint32_t i = 0; i < node->allocations; i++) {
-        const struct allocation_facts *is = &node->allocation[i]->is;
+        const struct allocation_facts *facts = &node->allocation[i]->facts;
         const char *fault = node_broken_allocation(node, i);
         if (fault != NULL)
             return err_set(err, ERR_CORRUPT, "node %s: pod %s/%s (%s): %s", node->name->text,
-                           is->namespace, is->name, is->uid, fault);
-        held = node_sum(held, is->held_gpus);
-        unplaced = node_sum(unplaced, is->unplaced_milli);
+                           facts->namespace, facts->name, facts->uid, fault);
+        held = node_sum(held, facts->held_gpus);
+        unplaced = node_sum(unplaced, facts->unplaced_milli);
     }
     const struct node_invariant rules[] = {
         {node->held_gpus == held, "its held GPUs are not the sum of its pods"},

@@ -55,7 +55,7 @@ struct node *node_from_inventory(const struct inventory *inventory, const struct
         .plugin = plugin_judged(&inventory->plugin, PLUGIN_NONE),
         .labels = labels,
         .taints = taints,
-        .unusable = taints_close(taints != NULL ? &taints->is : NULL, NULL),
+        .unusable = taints_close(taints != NULL ? &taints->facts : NULL, NULL),
         .rules = rulebook_of_node(book, labels),
         .gpus = inventory->gpus,
         .gpu = gpu,
@@ -86,7 +86,7 @@ struct unusable_cause node_bar(const struct node *node, const struct node_demand
     if (demands == NULL || demands->unreadable)
         return (struct unusable_cause){.why = UNUSABLE_UNKNOWN};
     const struct unusable_cause cause =
-        taints_bar(node->taints != NULL ? &node->taints->is : NULL, demands);
+        taints_bar(node->taints != NULL ? &node->taints->facts : NULL, demands);
     if (cause.why != USABLE)
         return cause;
     const bool matches = node_demands_match(demands, node->name->text, &labels);

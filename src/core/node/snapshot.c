@@ -9,7 +9,7 @@
 #include "milligpu/core/node/snapshot.h"
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/core/rules/outlook.h"
+#include "milligpu/core/rules/policy_context.h"
 
 #include "snapshot_internal.h"
 
@@ -259,7 +259,7 @@ void snapshot_unref(const struct snapshot *snapshot)
         book_unref(snapshot->book[i]);
     slot_index_unref((struct slot_index *)(uintptr_t)snapshot->index);
     slot_index_unref((struct slot_index *)(uintptr_t)snapshot->open);
-    outlook_unref(snapshot->outlook);
+    policy_context_unref(snapshot->context);
     xfree(snapshot->book);
     xfree(snapshot_counted(snapshot));
 }
@@ -380,7 +380,7 @@ const struct allocation *snapshot_open(const struct snapshot *snapshot, struct t
     must(snapshot != NULL);
     while ((node = next_hashed(snapshot, snapshot->open, hash, &at)) != NULL) {
         const struct allocation *found = node_allocation(node, uid);
-        must(found == NULL || found->is.node == node->name);
+        must(found == NULL || found->facts.node == node->name);
         if (found != NULL && allocation_is_open(found))
             return found;
     }

@@ -31,7 +31,7 @@ void room_of(const struct node *node, struct room *out)
     out->host = node->host;
     out->rules = node->rules;
     out->idle = node->rules != 0 && node_is_idle(node);
-    out->leaves = false;
+    out->is_leaving = false;
     out->free_milli = node->free_milli;
     out->gpus = gpus;
     for (uint32_t i = 0; i < gpus; i++) {
@@ -108,14 +108,14 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
 
     must(count == 0 || uids != NULL);
     for (uint32_t i = 0; i < node->allocations; i++)
-        if (!is_among(node->allocation[i]->is.uid, uids, count))
+        if (!is_among(node->allocation[i]->facts.uid, uids, count))
             staying[build.allocations++] = node->allocation[i];
     must(build.allocations + count >= node->allocations); /* a uid occurs once */
 
     /* Rebuilt, not subtracted: what closes a GPU or the node may leave with the victims. */
     struct node *without = node_new(&build);
     room_of(without, out);
-    out->leaves = out->idle && !node_is_idle(node);
+    out->is_leaving = out->idle && !node_is_idle(node);
     must(out->gpus <= GPUS_PER_NODE_MAX);
     node_unref(without);
 }
@@ -298,8 +298,8 @@ static bool choose_one(const struct room *room, const struct plan *plan, gpu_set
 
     must(set_count(fits) >= want->parts);
     if (!together_matters(plan, room) || !together_choose(plan, room, fits, out, chosen)) {
-        out->apart = together_untold(plan);
-        if (out->apart > together_last(plan))
+        out->distance = together_untold(plan);
+        if (out->distance > together_last(plan))
             return false;
         *chosen = choose_anywhere(room, plan, fits);
     }
@@ -353,8 +353,8 @@ enum reason place_weigh_node(const struct room *room, const struct request *requ
  * A want touches as many GPUs as it has parts, whichever they are, so whole GPUs can be judged
  * after the choice.
  */
-static enum reason judge_one(struct plan *plan, const struct room *room, struct rank *out,
-                             gpu_set *chosen)
+static enum reason evaluate_one(struct plan *plan, const struct room *room, struct rank *out,
+                                gpu_set *chosen)
 {
     const struct want *want = &plan->request->want[0];
     gpu_set fits;
@@ -435,41 +435,42 @@ static void search_shape(struct plan *plan, const struct shape *shape, uint8_t *
 }
 
 /*
- * Pairs the slots for this distance. The bonds that keep wants as near, in own; NULL: they may lie
+ * Pairs the slots for this distance. The links that keep wants as near, in own; NULL: they may lie
  * anywhere.
  */
-static const struct bonds *pair_at(const struct plan *plan, const struct room *room,
-                                   enum apart apart, struct shape *shape, struct bonds *own)
+static const struct gpu_links *pair_at(const struct plan *plan, const struct room *room,
+                                       enum distance distance, struct shape *shape,
+                                       struct gpu_links *own)
 {
-    const bool bonded = apart < together_untold(plan);
-    UNSET struct bonds by_gpu;
+    const bool is_linked = distance < together_untold(plan);
+    UNSET struct gpu_links by_gpu;
 
-    must(apart <= APART_ANYWHERE);
-    if (bonded) {
-        bonds_of_room(plan, room, apart, &by_gpu);
-        bonds_of_shape(&by_gpu, shape, own);
+    must(distance <= DISTANCE_ANYWHERE);
+    if (is_linked) {
+        links_of_room(plan, room, distance, &by_gpu);
+        links_of_shape(&by_gpu, shape, own);
     }
-    shape_pair(shape, bonded ? own : NULL);
-    return bonded ? own : NULL;
+    shape_pair(shape, is_linked ? own : NULL);
+    return is_linked ? own : NULL;
 }
 
 /* The cheapest layout at this distance. The shape is sorted. */
-static enum reason judge_at(struct plan *plan, const struct room *room, enum apart apart,
-                            struct shape *shape, uint8_t *cell, struct result *out)
+static enum reason evaluate_at(struct plan *plan, const struct room *room, enum distance distance,
+                               struct shape *shape, uint8_t *cell, struct result *out)
 {
     UNSET uint8_t own_cell[CELLS_ALL];
     UNSET struct plan_rows rows;
-    UNSET struct bonds own;
-    const struct bonds *bonds = pair_at(plan, room, apart, shape, &own);
+    UNSET struct gpu_links own;
+    const struct gpu_links *links = pair_at(plan, room, distance, shape, &own);
 
-    if (bonds == NULL) {
+    if (links == NULL) {
         search_shape(plan, shape, cell, out);
     } else {
         /* Equal rooms with other links have other results: none is remembered. */
-        rows_apart(plan, &rows);
-        best_way_together(plan, &rows, shape, bonds, cell != NULL ? cell : own_cell, out);
+        rows_separate(plan, &rows);
+        best_way_together(plan, &rows, shape, links, cell != NULL ? cell : own_cell, out);
     }
-    out->apart = apart;
+    out->distance = distance;
     must(out->any || out->cost == UINT64_MAX);
     return out->any ? weigh_whole(room, plan->request, cost_touched(out->cost)) : REASON_ROOM;
 }
@@ -478,20 +479,20 @@ static enum reason judge_at(struct plan *plan, const struct room *room, enum apa
  * Rule b: the nearest distance at which the pod fits. If there is none, what was searched last
  * decides, because all that lies nearer lies within that distance, too.
  */
-static enum reason judge_each_distance(struct plan *plan, const struct room *room,
-                                       struct shape *shape, uint8_t *cell, struct result *out)
+static enum reason evaluate_each_distance(struct plan *plan, const struct room *room,
+                                          struct shape *shape, uint8_t *cell, struct result *out)
 {
-    const enum apart untold = together_untold(plan);
-    const enum apart last = together_last(plan) < untold ? together_last(plan) : untold;
-    enum apart apart = together_matters(plan, room) ? APART_LINKED : untold;
-    enum reason why = judge_at(plan, room, apart, shape, cell, out);
+    const enum distance untold = together_untold(plan);
+    const enum distance last = together_last(plan) < untold ? together_last(plan) : untold;
+    enum distance distance = together_matters(plan, room) ? DISTANCE_LINKED : untold;
+    enum reason why = evaluate_at(plan, room, distance, shape, cell, out);
     uint32_t steps = out->steps;
     bool exact = true;
 
-    must(apart <= last);
-    while (why != REASON_NONE && apart < last) {
+    must(distance <= last);
+    while (why != REASON_NONE && distance < last) {
         exact = exact && out->exact;
-        why = judge_at(plan, room, ++apart, shape, cell, out);
+        why = evaluate_at(plan, room, ++distance, shape, cell, out);
         steps += out->steps;
     }
     out->exact = out->exact && (exact || why != REASON_NONE);
@@ -500,8 +501,8 @@ static enum reason judge_each_distance(struct plan *plan, const struct room *roo
 }
 
 /* cell NULL: the caller does not ask where. */
-static enum reason judge_many(struct plan *plan, const struct room *room, struct shape *shape,
-                              uint8_t *cell, struct result *out)
+static enum reason evaluate_many(struct plan *plan, const struct room *room, struct shape *shape,
+                                 uint8_t *cell, struct result *out)
 {
     must(plan->request->wants > 1);
     *out = (struct result){.exact = true};
@@ -513,7 +514,7 @@ static enum reason judge_many(struct plan *plan, const struct room *room, struct
         return why;
     }
     shape_sort(shape);
-    why = judge_each_distance(plan, room, shape, cell, out);
+    why = evaluate_each_distance(plan, room, shape, cell, out);
     /* Each want fits, but not as near as is demanded. */
     if (why != REASON_NONE && together_last(plan) < together_untold(plan)) {
         const enum reason each = weigh_each(plan, room);
@@ -527,7 +528,7 @@ static enum reason judge_many(struct plan *plan, const struct room *room, struct
 static void rank_way(const struct result *result, struct rank *out)
 {
     out->exact = result->exact;
-    out->apart = result->apart;
+    out->distance = result->distance;
     out->steps = result->steps;
     if (!result->any)
         return;
@@ -537,7 +538,7 @@ static void rank_way(const struct result *result, struct rank *out)
     must(result->cost != UINT64_MAX);
 }
 
-static enum reason judge_level(struct plan *plan, const struct room *room, struct rank *out)
+static enum reason evaluate_level(struct plan *plan, const struct room *room, struct rank *out)
 {
     UNSET struct shape shape;
     struct result result;
@@ -546,22 +547,23 @@ static enum reason judge_level(struct plan *plan, const struct room *room, struc
     must(room->gpus <= GPUS_PER_NODE_MAX);
     must(plan->request->wants > 0);
     if (plan->request->wants == 1)
-        return judge_one(plan, room, out, &chosen);
-    const enum reason why = judge_many(plan, room, &shape, NULL, &result);
+        return evaluate_one(plan, room, out, &chosen);
+    const enum reason why = evaluate_many(plan, room, &shape, NULL, &result);
     rank_way(&result, out);
     must(why != REASON_UNSEARCHED || !out->exact);
     return why;
 }
 
-enum reason place_judge(struct plan *plan, const struct room *room, struct rank *out)
+enum reason place_evaluate(struct plan *plan, const struct room *room, struct rank *out)
 {
     must(room->gpus <= GPUS_PER_NODE_MAX);
     *out = (struct rank){.exact = true, .free_milli = room->free_milli};
     const enum reason refused = plan_admit(plan, room);
     if (refused != REASON_NONE)
         return refused;
-    const enum reason why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
-                                                      : plan_settle(plan, room, judge_level, out);
+    const enum reason why = plan->request->wants == 0
+                                ? weigh_whole(room, plan->request, 0)
+                                : plan_settle(plan, room, evaluate_level, out);
     return plan_keep(plan, room, why);
 }
 
@@ -574,7 +576,7 @@ static void start_placement(struct placement *out, const struct rank *rank)
 {
     must(out != NULL && rank != NULL);
     out->exact = rank->exact;
-    out->apart = rank->apart;
+    out->distance = rank->distance;
     out->price = rank->price;
     out->raised_milli = rank->raised_milli;
     out->charge_milli = rank->charge_milli;
@@ -604,17 +606,17 @@ static bool find_first(struct plan *plan, const struct room *room, const struct 
     UNSET struct shape shape;
     UNSET struct plan_rows rows;
     UNSET struct walk walk;
-    UNSET struct bonds own;
+    UNSET struct gpu_links own;
 
     must(plan->request->wants > 1);
     shape_of(plan, room, false, &shape);
-    const struct bonds *bonds = pair_at(plan, room, found->apart, &shape, &own);
+    const struct gpu_links *links = pair_at(plan, room, found->distance, &shape, &own);
     rows_of_wants(plan, &rows);
     if (rows.count * shape.slots > CELLS_MAX)
         return false;
     walk.rows = &rows;
     walk.shape = &shape;
-    walk.bonds = bonds;
+    walk.links = links;
     walk.touch = touch_of(plan);
     walk.bound = found->cost + 1;
     walk.steps = FIRST_STEPS_MAX;
@@ -640,7 +642,7 @@ static enum reason find_many(struct plan *plan, const struct room *room, bool an
     struct result result;
     const bool exact = rank->exact;     /* so far */
     const uint32_t steps = rank->steps; /* the same */
-    const enum reason why = judge_many(plan, room, &shape, cell, &result);
+    const enum reason why = evaluate_many(plan, room, &shape, cell, &result);
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
     must(why != REASON_NONE || result.any);
@@ -652,8 +654,8 @@ static enum reason find_many(struct plan *plan, const struct room *room, bool an
         return why;
     must(result.any);
     out->exact = out->exact && any;
-    if (result.apart < together_untold(plan))
-        rows_apart(plan, &rows);
+    if (result.distance < together_untold(plan))
+        rows_separate(plan, &rows);
     else
         rows = plan->rows;
     way_write(&rows, &shape, cell, out);
@@ -667,7 +669,7 @@ static enum reason find_level(struct plan *plan, const struct room *room, struct
     if (plan->request->wants == 0)
         return REASON_NONE;
     if (plan_has_levels(plan))
-        return plan_settle(plan, room, judge_level, out);
+        return plan_settle(plan, room, evaluate_level, out);
     plan->price = 0;
     plan->usable = ~(gpu_set)0;
     plan_raise(plan, 0);
@@ -696,7 +698,7 @@ static enum reason find_in_room(struct plan *plan, const struct room *room, bool
     if (plan->request->wants > 1)
         return find_many(plan, room, any, out_rank, out);
     why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
-                                    : judge_one(plan, room, out_rank, &chosen);
+                                    : evaluate_one(plan, room, out_rank, &chosen);
     start_placement(out, out_rank);
     for (; why == REASON_NONE && chosen != 0; chosen &= ~one_gpu(first_of(chosen)))
         out->part[out->parts++] = (struct part){.gpu = (uint16_t)first_of(chosen)};
@@ -738,7 +740,7 @@ struct each {
     const struct room *room;
     void *user;
     place_visit *visit;
-    enum apart apart;
+    enum distance distance;
     struct placement placement;
 };
 
@@ -748,7 +750,7 @@ static bool place_tell(struct walk *walk)
     struct each *each = walk->user;
     const uint64_t cost = walk_cost(walk);
     const struct rank rank = {
-        .apart = each->apart,
+        .distance = each->distance,
         .price = each->plan->price,
         .raised_milli = each->plan->raised_milli,
         .charge_milli = cost_charge(cost),
@@ -771,9 +773,9 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
     UNSET struct each each;
     UNSET struct shape shape;
     UNSET struct plan_rows rows;
-    UNSET struct bonds own;
+    UNSET struct gpu_links own;
     UNSET struct walk walk;
-    struct rank nearest = {.exact = true, .apart = together_untold(plan)};
+    struct rank nearest = {.exact = true, .distance = together_untold(plan)};
 
     must(visit != NULL);
     must(plan->request->wants > 0);
@@ -782,13 +784,13 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
     if (!fits_each(plan, room, &shape))
         return PLACE_ALL;
     if (together_matters(plan, room)) {
-        const enum reason why = place_judge(plan, room, &nearest);
+        const enum reason why = place_evaluate(plan, room, &nearest);
         if (why != REASON_NONE)
             return why == REASON_UNSEARCHED ? PLACE_OUT_OF_STEPS : PLACE_ALL;
     }
-    const struct bonds *bonds = pair_at(plan, room, nearest.apart, &shape, &own);
-    rows_apart(plan, &rows);
-    if (bonds == NULL)
+    const struct gpu_links *links = pair_at(plan, room, nearest.distance, &shape, &own);
+    rows_separate(plan, &rows);
+    if (links == NULL)
         rows = plan->rows;
     if (rows.count * shape.slots > CELLS_MAX)
         return PLACE_OUT_OF_STEPS;
@@ -796,10 +798,10 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
     each.room = room;
     each.user = user;
     each.visit = visit;
-    each.apart = nearest.apart;
+    each.distance = nearest.distance;
     walk.rows = &rows;
     walk.shape = &shape;
-    walk.bonds = bonds;
+    walk.links = links;
     walk.touch = touch_of(plan);
     walk.bound = UINT64_MAX;
     walk.steps = steps;

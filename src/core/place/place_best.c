@@ -224,7 +224,7 @@ static bool keep_cheapest(struct walk *walk)
 }
 
 static void look_further(const struct plan *plan, const struct plan_rows *rows,
-                         const struct shape *shape, const struct bonds *bonds, uint8_t *cell,
+                         const struct shape *shape, const struct gpu_links *links, uint8_t *cell,
                          struct result *out)
 {
     UNSET struct walk walk;
@@ -235,7 +235,7 @@ static void look_further(const struct plan *plan, const struct plan_rows *rows,
     search.cell = cell;
     walk.rows = rows;
     walk.shape = shape;
-    walk.bonds = bonds;
+    walk.links = links;
     walk.touch = touch_of(plan);
     /* The greedy cost, or no bound: only what is cheaper is of interest. */
     walk.bound = out->cost;
@@ -271,17 +271,17 @@ void best_way(const struct plan *plan, const struct shape *shape, uint8_t cell[C
 }
 
 void best_way_together(const struct plan *plan, const struct plan_rows *rows,
-                       const struct shape *shape, const struct bonds *bonds,
+                       const struct shape *shape, const struct gpu_links *links,
                        uint8_t cell[CELLS_ALL], struct result *out)
 {
     must(shape->slots > 0);
-    must(bonds != NULL);
+    must(links != NULL);
 
     *out = (struct result){.exact = true, .cost = UINT64_MAX, .steps = 1};
     if (plan->running_milli > shape->free_milli)
         return;
     out->exact = false;
     if (rows->count * shape->slots <= CELLS_MAX)
-        look_further(plan, rows, shape, bonds, cell, out);
+        look_further(plan, rows, shape, links, cell, out);
     must(out->any || out->cost == UINT64_MAX);
 }

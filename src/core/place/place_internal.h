@@ -73,15 +73,16 @@ struct shape {
     uint32_t raised_milli; /* of the plan: rows are larger then */
     uint32_t free_milli;   /* of all slots */
     struct slot slot[GPUS_PER_NODE_MAX];
-    uint8_t gpu[GPUS_PER_NODE_MAX];  /* index into room.gpu */
-    uint8_t twin[GPUS_PER_NODE_MAX]; /* the nearest equal slot before this one, + 1; 0: none */
+    uint8_t gpu[GPUS_PER_NODE_MAX]; /* index into room.gpu */
+    uint8_t
+        equal_slot[GPUS_PER_NODE_MAX]; /* the nearest equal slot before this one, + 1; 0: none */
 };
 
 /*
  * Rule b: what may lie beside a GPU in one want, of which every two GPUs are in linked, or every
  * two in numa. By GPU of a room, or by slot of a shape.
  */
-struct bonds {
+struct gpu_links {
     gpu_set linked[GPUS_PER_NODE_MAX];
     gpu_set numa[GPUS_PER_NODE_MAX];
 };
@@ -99,7 +100,7 @@ static inline uint32_t plan_milli(const struct plan *plan, const struct want *wa
 /* One row per want, in the pod's order, which is the order of rule 5. */
 void rows_of_wants(const struct plan *plan, struct plan_rows *out);
 /* The plan's own rows, with one row for each want of several parts. */
-void rows_apart(const struct plan *plan, struct plan_rows *out);
+void rows_separate(const struct plan *plan, struct plan_rows *out);
 /* Raises all smaller parts to this; 0: as asked. */
 void plan_raise(struct plan *plan, uint32_t milli);
 /* The price of a GPU, with plan->priced. */
@@ -118,12 +119,12 @@ bool plan_takes(struct plan *plan, const struct atom *model);
 
 /* place_level.c */
 /* Judges a room at the level that is set in the plan; *out has exact and free_milli. */
-typedef enum reason level_judge(struct plan *plan, const struct room *room, struct rank *out);
+typedef enum reason level_evaluate(struct plan *plan, const struct room *room, struct rank *out);
 /*
- * place_judge() for an admitted request with wants: finds the level, which stays set in the plan,
- * and judges by it.
+ * place_evaluate() for an admitted request with wants: finds the level, which stays set in the
+ * plan, and judges by it.
  */
-enum reason plan_settle(struct plan *plan, const struct room *room, level_judge *judge,
+enum reason plan_settle(struct plan *plan, const struct room *room, level_evaluate *evaluate,
                         struct rank *out) MUST_USE;
 /* False: one level, as asked and with all GPUs. */
 bool plan_has_levels(const struct plan *plan);
@@ -132,11 +133,11 @@ bool plan_has_levels(const struct plan *plan);
 /* The least share of a GPU that comes with so much memory; beyond GPU_MILLI: none does. */
 uint32_t least_with_memory(const struct gpu_room *gpu, uint32_t memory_mib);
 /* Slots in the order of the GPUs. apart: slots are equal only if their room and model are equal. */
-void shape_of(struct plan *plan, const struct room *room, bool apart, struct shape *out);
+void shape_of(struct plan *plan, const struct room *room, bool distance, struct shape *out);
 /* The tightest slot first: rooms with equal GPUs in any order get the same shape. */
 void shape_sort(struct shape *shape);
-/* Pair equal slots. bonds, by slot: with equal bonds only; NULL: they do not matter. */
-void shape_pair(struct shape *shape, const struct bonds *bonds);
+/* Pair equal slots. links, by slot: with equal links only; NULL: they do not matter. */
+void shape_pair(struct shape *shape, const struct gpu_links *links);
 
 static inline bool slot_takes(const struct slot *slot, uint32_t milli)
 {
@@ -175,7 +176,7 @@ static inline uint32_t cost_left(uint64_t cost)
 struct result {
     bool any;
     bool exact; /* nothing better, or nothing at all, was left unvisited */
-    enum apart apart;
+    enum distance distance;
     uint64_t cost;
     uint32_t steps; /* steps taken */
 };
@@ -293,7 +294,7 @@ enum {
 struct walk {
     const struct plan_rows *rows;
     const struct shape *shape;
-    const struct bonds *bonds; /* by slot; each want of several parts has its row. NULL: none */
+    const struct gpu_links *links; /* by slot; each want of several parts has its row. NULL: none */
     uint64_t touch;
     uint64_t bound;
     uint32_t steps; /* steps left */
@@ -308,7 +309,8 @@ struct walk {
     uint16_t rest[CELLS_MAX]; /* capacities of the later slots of the row */
     uint16_t left[CELLS_MAX]; /* parts of the row that are not laid yet */
     uint64_t cost[CELLS_MAX + 1];
-    uint64_t alike[CONTAINERS_MAX]; /* slots that carry what their twin carries, before the row */
+    uint64_t
+        alike[CONTAINERS_MAX]; /* slots that carry what their equal slot carries, before the row */
     struct load load[CELLS_MAX + GPUS_PER_NODE_MAX]; /* load before the cell's row */
 };
 
@@ -323,22 +325,22 @@ void way_write(const struct plan_rows *rows, const struct shape *shape, const ui
 /* The cheapest layout; cell NULL: only its cost is asked for. */
 void best_way(const struct plan *plan, const struct shape *shape, uint8_t cell[CELLS_ALL],
               struct result *out);
-/* The same where bonds keep wants together; rows by rows_apart(), without a greedy way. */
+/* The same where links keep wants together; rows by rows_separate(), without a greedy way. */
 void best_way_together(const struct plan *plan, const struct plan_rows *rows,
-                       const struct shape *shape, const struct bonds *bonds,
+                       const struct shape *shape, const struct gpu_links *links,
                        uint8_t cell[CELLS_ALL], struct result *out);
 
 /* place_together.c */
 /* Does rule b tell placements in this room apart, or does the plan make a demand of it? */
 bool together_matters(const struct plan *plan, const struct room *room);
 /* The farthest apart that the plan allows. */
-enum apart together_last(const struct plan *plan);
+enum distance together_last(const struct plan *plan);
 /* How far apart the wants lie where nothing is told: one part lies together by itself. */
-enum apart together_untold(const struct plan *plan);
-/* The bonds that make wants lie this near. apart: not ANYWHERE. */
-void bonds_of_room(const struct plan *plan, const struct room *room, enum apart apart,
-                   struct bonds *out);
-void bonds_of_shape(const struct bonds *room, const struct shape *shape, struct bonds *out);
+enum distance together_untold(const struct plan *plan);
+/* The links that make wants lie this near. distance: not ANYWHERE. */
+void links_of_room(const struct plan *plan, const struct room *room, enum distance distance,
+                   struct gpu_links *out);
+void links_of_shape(const struct gpu_links *room, const struct shape *shape, struct gpu_links *out);
 /* May a want of this many parts lie as the plan demands? False: certainly not. */
 bool together_may(const struct plan *plan, const struct room *room, gpu_set among, uint32_t parts);
 /*

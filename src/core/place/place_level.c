@@ -11,7 +11,7 @@
  * more, so the first that fits is the best. All GPUs come first, because prices order placements
  * and never refuse any: what follows is asked only of rooms in which the request fits.
  */
-#include "milligpu/core/rules/outlook.h"
+#include "milligpu/core/rules/policy_context.h"
 
 #include "place_internal.h"
 
@@ -26,7 +26,7 @@ static const gpu_set all_gpus = ~(gpu_set)0;
 
 bool plan_raises(const struct plan *plan)
 {
-    const struct rulebook *book = plan->outlook != NULL ? plan->outlook->rulebook : NULL;
+    const struct rulebook *book = plan->context != NULL ? plan->context->rulebook : NULL;
 
     must(plan->request != NULL);
     must(plan->rule == NULL || book != NULL);
@@ -83,7 +83,7 @@ static void add_attempt(const struct rank *before, struct rank *out)
  * As asked, then raised as little as possible. If it does not fit, the reason is that of the
  * attempt which came nearest, as among the GPUs of a node.
  */
-static enum reason try_amounts(struct plan *plan, const struct room *room, level_judge *judge,
+static enum reason try_amounts(struct plan *plan, const struct room *room, level_evaluate *evaluate,
                                struct rank *out)
 {
     const struct rank blank = {.exact = true, .free_milli = room->free_milli};
@@ -91,14 +91,14 @@ static enum reason try_amounts(struct plan *plan, const struct room *room, level
     uint32_t next;
 
     must(plan->request->wants > 0);
-    must(judge != NULL);
+    must(evaluate != NULL);
     plan_raise(plan, 0);
     *out = blank;
-    nearest = judge(plan, room, out);
+    nearest = evaluate(plan, room, out);
     while (nearest != REASON_NONE && plan_raises(plan) && (next = next_raise(plan, room)) > 0) {
         struct rank raised = blank;
         plan_raise(plan, next);
-        const enum reason why = judge(plan, room, &raised);
+        const enum reason why = evaluate(plan, room, &raised);
         nearest = why == REASON_NONE || why > nearest ? why : nearest;
         add_attempt(out, &raised);
         *out = raised;
@@ -156,7 +156,7 @@ static gpu_set gpus_up_to(const uint32_t *price, uint32_t gpus, uint32_t most)
 }
 
 /* It fits with all GPUs, by *out: does it fit with cheaper ones alone? */
-static void try_prices(struct plan *plan, const struct room *room, level_judge *judge,
+static void try_prices(struct plan *plan, const struct room *room, level_evaluate *evaluate,
                        struct rank *out)
 {
     const uint32_t raised_milli = plan->raised_milli;
@@ -169,7 +169,7 @@ static void try_prices(struct plan *plan, const struct room *room, level_judge *
     for (uint32_t t = 0; t < TIERS_MAX && tier < dearest; t++) {
         struct rank cheaper;
         plan->usable = gpus_up_to(price, room->gpus, tier);
-        const enum reason why = try_amounts(plan, room, judge, &cheaper);
+        const enum reason why = try_amounts(plan, room, evaluate, &cheaper);
         if (why == REASON_NONE) {
             add_attempt(out, &cheaper);
             *out = cheaper;
@@ -187,19 +187,19 @@ static void try_prices(struct plan *plan, const struct room *room, level_judge *
 bool plan_has_levels(const struct plan *plan)
 {
     must(plan->request->wants > 0);
-    must(!plan->priced || plan->outlook != NULL);
+    must(!plan->priced || plan->context != NULL);
     return plan->priced || plan_raises(plan);
 }
 
-enum reason plan_settle(struct plan *plan, const struct room *room, level_judge *judge,
+enum reason plan_settle(struct plan *plan, const struct room *room, level_evaluate *evaluate,
                         struct rank *out)
 {
     must(plan->request->wants > 0);
     plan->usable = all_gpus;
     plan->price = 0;
-    const enum reason why = try_amounts(plan, room, judge, out);
+    const enum reason why = try_amounts(plan, room, evaluate, out);
     if (why == REASON_NONE && plan->priced)
-        try_prices(plan, room, judge, out);
+        try_prices(plan, room, evaluate, out);
     out->price = plan->price;
     must(why == REASON_NONE || plan->raised_milli == 0);
     return why;

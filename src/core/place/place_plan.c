@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "milligpu/core/rules/outlook.h"
+#include "milligpu/core/rules/policy_context.h"
 
 #include "place_internal.h"
 
@@ -112,7 +112,7 @@ void rows_of_wants(const struct plan *plan, struct plan_rows *out)
     }
 }
 
-void rows_apart(const struct plan *plan, struct plan_rows *out)
+void rows_separate(const struct plan *plan, struct plan_rows *out)
 {
     uint32_t wants = 0;
 
@@ -150,15 +150,16 @@ static void set_rows(struct plan *plan)
     must(plan->running_milli <= PARTS_MAX * GPU_MILLI);
 }
 
-static bool has_prices(const struct outlook *outlook)
+static bool has_prices(const struct policy_context *context)
 {
-    const struct rulebook *book = outlook != NULL ? outlook->rulebook : NULL;
+    const struct rulebook *book = context != NULL ? context->rulebook : NULL;
 
     must(book == NULL || book->prices_by == PRICES_OFF || book->prices_by == PRICES_KNOWN);
     return book != NULL && book->prices_by != PRICES_OFF;
 }
 
-void plan_init(struct plan *out, const struct request *request, const struct outlook *outlook)
+void plan_init(struct plan *out, const struct request *request,
+               const struct policy_context *context)
 {
     must(request->wants <= CONTAINERS_MAX);
 
@@ -173,11 +174,11 @@ void plan_init(struct plan *out, const struct request *request, const struct out
     out->mixed_lives =
         count_kind(request, CONTAINER_INIT) > 0 && count_kind(request, CONTAINER_SIDECAR) > 0;
     out->shapes = NULL;
-    out->outlook = outlook;
-    out->rules = outlook != NULL ? outlook->holding & request->rules : 0;
+    out->context = context;
+    out->rules = context != NULL ? context->holding & request->rules : 0;
     out->rule = NULL;
     out->allowed.rule = NULL;
-    out->priced = has_prices(outlook);
+    out->priced = has_prices(context);
     out->usable = ~(gpu_set)0;
     out->price = 0;
     out->raised_milli = 0;
@@ -209,7 +210,7 @@ static struct plan_model *model_of(struct plan *plan, const struct atom *model)
         if (known->model != NULL)
             continue;
         known->model = model;
-        known->takes = request_takes_model(plan->request, atom_text(model));
+        known->can_take = request_takes_model(plan->request, atom_text(model));
         return known;
     }
     must(plan->model[0].model != NULL);
@@ -223,13 +224,13 @@ bool plan_asks_for(struct plan *plan, const struct atom *model)
         return true;
     const struct plan_model *known = model_of(plan, model);
     must(known == NULL || known->model == model);
-    return known != NULL ? known->takes : request_takes_model(plan->request, atom_text(model));
+    return known != NULL ? known->can_take : request_takes_model(plan->request, atom_text(model));
 }
 
 /* What a part of a GPU has, the whole one has in proportion. */
 uint32_t plan_price(struct plan *plan, const struct gpu_room *gpu)
 {
-    const struct rulebook *book = plan->outlook->rulebook;
+    const struct rulebook *book = plan->context->rulebook;
     struct plan_model *known = model_of(plan, gpu->model);
 
     must(plan->priced);

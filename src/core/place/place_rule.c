@@ -3,7 +3,7 @@
  * among the rules that match both, what it demands, and the idle hosts that it keeps. Called by
  * place.c for every room, so that whoever asks gets the same answer.
  */
-#include "milligpu/core/rules/outlook.h"
+#include "milligpu/core/rules/policy_context.h"
 
 #include "place_internal.h"
 
@@ -12,9 +12,9 @@ const struct rule *plan_rule(const struct plan *plan, rule_set of_node)
 {
     const rule_set rules = plan->rules & of_node;
 
-    must(rules == 0 || plan->outlook != NULL);
-    must(rules == 0 || plan->outlook->rulebook != NULL);
-    return rules == 0 ? NULL : rulebook_first(plan->outlook->rulebook, rules);
+    must(rules == 0 || plan->context != NULL);
+    must(rules == 0 || plan->context->rulebook != NULL);
+    return rules == 0 ? NULL : rulebook_first(plan->context->rulebook, rules);
 }
 
 /* The GPUs of a node are mostly of one model, so the last answer is mostly the next. */
@@ -26,11 +26,11 @@ static bool is_allowed(struct plan *plan, const struct atom *model)
     if (rule == NULL || rule->models == 0)
         return true;
     if (plan->allowed.rule != rule || plan->allowed.model != model) {
-        plan->allowed.takes = rule_takes_model(rule, atom_text(model));
+        plan->allowed.can_take = rule_takes_model(rule, atom_text(model));
         plan->allowed.rule = rule;
         plan->allowed.model = model;
     }
-    return plan->allowed.takes;
+    return plan->allowed.can_take;
 }
 
 bool plan_takes(struct plan *plan, const struct atom *model)
@@ -72,10 +72,10 @@ static bool is_reserved(const struct plan *plan, const struct room *room)
 
     if (!plan_reserve_matters(plan, rule) || !room->idle)
         return false;
-    const uint32_t at = rulebook_number(plan->outlook->rulebook, rule) - 1;
+    const uint32_t at = rulebook_number(plan->context->rulebook, rule) - 1;
     must(at < RULES_MAX);
-    must(plan->outlook->idle[at] <= NODES_MAX);
-    return plan->outlook->idle[at] + room->leaves <= rule->reserve;
+    must(plan->context->idle[at] <= NODES_MAX);
+    return plan->context->idle[at] + room->is_leaving <= rule->reserve;
 }
 
 struct cause plan_cause(const struct plan *plan, enum reason why)
@@ -89,8 +89,8 @@ struct cause plan_cause(const struct plan *plan, enum reason why)
     if (cause.why != REASON_RULE && cause.why != REASON_RESERVE)
         return cause;
     must(plan->rule != NULL);
-    must(plan->outlook != NULL);
-    cause.rule = rulebook_number(plan->outlook->rulebook, plan->rule) - 1;
+    must(plan->context != NULL);
+    cause.rule = rulebook_number(plan->context->rulebook, plan->rule) - 1;
     return cause;
 }
 
@@ -109,7 +109,7 @@ enum reason plan_admit(struct plan *plan, const struct room *room)
     plan_obey(plan, plan_rule(plan, room->rules));
     if (plan->rule == NULL || room->gpus == 0)
         return REASON_NONE;
-    must(plan->outlook != NULL && plan->outlook->rulebook != NULL);
+    must(plan->context != NULL && plan->context->rulebook != NULL);
     return rule_takes(plan->rule, plan->request) && allows_a_model(plan, room) ? REASON_NONE
                                                                                : REASON_RULE;
 }
@@ -117,7 +117,7 @@ enum reason plan_admit(struct plan *plan, const struct room *room)
 enum reason plan_keep(const struct plan *plan, const struct room *room, enum reason why)
 {
     must(why < REASONS);
-    must(plan->rule == NULL || plan->outlook != NULL);
+    must(plan->rule == NULL || plan->context != NULL);
     if (!is_reserved(plan, room))
         return why;
     const bool is_never = why != REASON_NONE && reason_class(why) == REASON_CLASS_KIND;

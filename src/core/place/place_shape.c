@@ -56,7 +56,7 @@ static void place_shape_slot_of(const struct gpu_room *gpu, uint32_t memory_mib,
 }
 
 /* By all properties of the GPU, not only those that matter to the request. */
-static void tell_apart(const struct gpu_room *gpu, struct slot *slot)
+static void set_apart(const struct gpu_room *gpu, struct slot *slot)
 {
     must(gpu->model != NULL);
     must(slot->model == NULL);
@@ -80,7 +80,7 @@ void shape_of(struct plan *plan, const struct room *room, bool apart, struct sha
         struct slot *slot = &out->slot[out->slots];
         place_shape_slot_of(gpu, plan->request->memory_mib, slot);
         if (apart)
-            tell_apart(gpu, slot);
+            set_apart(gpu, slot);
         out->gpu[out->slots++] = (uint8_t)i;
         out->free_milli += slot->free_milli;
     }
@@ -130,24 +130,24 @@ void shape_sort(struct shape *shape)
 }
 
 /* Swapping the two leaves every want together that was together. */
-static bool bonds_are_equal(const struct bonds *bonds, uint32_t a, uint32_t b)
+static bool links_are_equal(const struct gpu_links *links, uint32_t a, uint32_t b)
 {
     const gpu_set others = ~(one_gpu(a) | one_gpu(b));
 
     must(a != b);
-    return ((bonds->linked[a] ^ bonds->linked[b]) & others) == 0 &&
-           ((bonds->numa[a] ^ bonds->numa[b]) & others) == 0;
+    return ((links->linked[a] ^ links->linked[b]) & others) == 0 &&
+           ((links->numa[a] ^ links->numa[b]) & others) == 0;
 }
 
-void shape_pair(struct shape *shape, const struct bonds *bonds)
+void shape_pair(struct shape *shape, const struct gpu_links *links)
 {
     must(shape->slots <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < shape->slots; i++) {
         uint32_t before = i;
         while (before > 0 && (!place_shape_are_equal(&shape->slot[before - 1], &shape->slot[i]) ||
-                              (bonds != NULL && !bonds_are_equal(bonds, before - 1, i))))
+                              (links != NULL && !links_are_equal(links, before - 1, i))))
             before--;
-        shape->twin[i] = (uint8_t)before;
+        shape->equal_slot[i] = (uint8_t)before;
         must(before <= i);
     }
 }

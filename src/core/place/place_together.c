@@ -3,8 +3,8 @@
  * each room in which some want has several parts, in any thread. Which GPUs may lie in one want is
  * a graph, and a want is a clique in it: a NUMA node is one, and so is what a switch joins, but on
  * boards without a switch the links are irregular. One want is searched here; where several wants
- * are laid, the walk (place_walk.c) looks at the same graph, struct bonds. Parts: what a room
- * tells, bonds, cliques, the choice for one want.
+ * are laid, the walk (place_walk.c) looks at the same graph, struct gpu_links. Parts: what a room
+ * tells, links, cliques, the choice for one want.
  */
 #include "place_internal.h"
 
@@ -12,11 +12,11 @@
  * What a room tells
  */
 
-enum apart together_untold(const struct plan *plan)
+enum distance together_untold(const struct plan *plan)
 {
     must(plan->request->wants > 0);
     must(plan->most_parts > 0);
-    return plan->most_parts > 1 ? APART_ANYWHERE : APART_LINKED;
+    return plan->most_parts > 1 ? DISTANCE_ANYWHERE : DISTANCE_LINKED;
 }
 
 bool together_matters(const struct plan *plan, const struct room *room)
@@ -32,11 +32,11 @@ bool together_matters(const struct plan *plan, const struct room *room)
     return false;
 }
 
-enum apart together_last(const struct plan *plan)
+enum distance together_last(const struct plan *plan)
 {
-    static const enum apart last[] = {[TOPOLOGY_ANY] = APART_ANYWHERE,
-                                      [TOPOLOGY_NUMA] = APART_NUMA,
-                                      [TOPOLOGY_NVLINK] = APART_LINKED};
+    static const enum distance last[] = {[TOPOLOGY_ANY] = DISTANCE_ANYWHERE,
+                                         [TOPOLOGY_NUMA] = DISTANCE_NUMA,
+                                         [TOPOLOGY_NVLINK] = DISTANCE_LINKED};
 
     static_assert(ARRAY_LEN(last) == TOPOLOGIES, "each demand has its end");
     must(plan->topology < TOPOLOGIES);
@@ -72,20 +72,20 @@ static gpu_set links_of(const struct room *room, uint32_t gpu)
 }
 
 /* A demand for one NUMA node holds for links, too: those within one are then the nearest. */
-void bonds_of_room(const struct plan *plan, const struct room *room, enum apart apart,
-                   struct bonds *out)
+void links_of_room(const struct plan *plan, const struct room *room, enum distance distance,
+                   struct gpu_links *out)
 {
-    must(apart < APART_ANYWHERE);
-    must(apart <= together_last(plan));
+    must(distance < DISTANCE_ANYWHERE);
+    must(distance <= together_last(plan));
     for (uint32_t i = 0; i < room->gpus; i++) {
-        const gpu_set links = links_of(room, i);
+        const gpu_set nvlinks = links_of(room, i);
         const gpu_set numa = numa_of(room, i);
-        out->linked[i] = plan->topology == TOPOLOGY_NUMA ? links & numa : links;
-        out->numa[i] = apart == APART_NUMA ? numa : 0;
+        out->linked[i] = plan->topology == TOPOLOGY_NUMA ? nvlinks & numa : nvlinks;
+        out->numa[i] = distance == DISTANCE_NUMA ? numa : 0;
     }
 }
 
-void bonds_of_shape(const struct bonds *room, const struct shape *shape, struct bonds *out)
+void links_of_shape(const struct gpu_links *room, const struct shape *shape, struct gpu_links *out)
 {
     must(shape->slots <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < shape->slots; i++) {
@@ -176,14 +176,14 @@ static void clique_lightest_first(struct clique *clique)
 }
 
 /* By GPU of the room: one of linked and numa, whichever decides at this distance. */
-static void clique_bond(struct clique *clique, const gpu_set *bonded)
+static void clique_bond(struct clique *clique, const gpu_set *is_linked)
 {
     must(clique->count > 0);
-    must(bonded != NULL);
+    must(is_linked != NULL);
     for (uint32_t i = 0; i < clique->count; i++) {
         clique->beside[i] = 0;
         for (uint32_t k = 0; k < clique->count; k++)
-            if ((bonded[clique->gpu[i]] & one_gpu(clique->gpu[k])) != 0)
+            if ((is_linked[clique->gpu[i]] & one_gpu(clique->gpu[k])) != 0)
                 clique->beside[i] |= one_gpu(k);
         must((clique->beside[i] & one_gpu(i)) == 0);
     }
@@ -285,25 +285,25 @@ static enum place_end clique_search(struct clique *clique, bool once)
  * The choice for one want
  */
 
-static const gpu_set *bonds_at(const struct bonds *bonds, enum apart apart)
+static const gpu_set *links_at(const struct gpu_links *links, enum distance distance)
 {
-    must(apart < APART_ANYWHERE);
-    return apart == APART_LINKED ? bonds->linked : bonds->numa;
+    must(distance < DISTANCE_ANYWHERE);
+    return distance == DISTANCE_LINKED ? links->linked : links->numa;
 }
 
 bool together_may(const struct plan *plan, const struct room *room, gpu_set among, uint32_t parts)
 {
-    const enum apart apart = together_last(plan);
+    const enum distance distance = together_last(plan);
     UNSET struct clique clique;
-    UNSET struct bonds bonds;
+    UNSET struct gpu_links links;
 
-    if (parts == 1 || apart == APART_ANYWHERE)
+    if (parts == 1 || distance == DISTANCE_ANYWHERE)
         return true;
     must(set_count(among) >= parts);
-    bonds_of_room(plan, room, apart, &bonds);
+    links_of_room(plan, room, distance, &links);
     clique_start(plan, room, among, parts, &clique);
     clique_lightest_first(&clique);
-    clique_bond(&clique, bonds_at(&bonds, apart));
+    clique_bond(&clique, links_at(&links, distance));
     return clique_search(&clique, true) != PLACE_ALL;
 }
 
@@ -312,15 +312,15 @@ bool together_may(const struct plan *plan, const struct room *room, gpu_set amon
  * as rule 5 wants it. False: there is none, or out->exact is false.
  */
 static bool choose_at(const struct plan *plan, const struct room *room, gpu_set fits,
-                      enum apart apart, struct rank *out, gpu_set *chosen)
+                      enum distance distance, struct rank *out, gpu_set *chosen)
 {
     UNSET struct clique clique;
-    UNSET struct bonds bonds;
+    UNSET struct gpu_links links;
 
-    bonds_of_room(plan, room, apart, &bonds);
+    links_of_room(plan, room, distance, &links);
     clique_start(plan, room, fits, plan->most_parts, &clique);
     clique_lightest_first(&clique);
-    clique_bond(&clique, bonds_at(&bonds, apart));
+    clique_bond(&clique, links_at(&links, distance));
     enum place_end end = clique_search(&clique, false);
     out->steps += plan->steps - clique.steps;
     out->exact = out->exact && end == PLACE_ALL;
@@ -329,7 +329,7 @@ static bool choose_at(const struct plan *plan, const struct room *room, gpu_set 
     *chosen = clique.found;
     const uint32_t least = clique.limit;
     clique_start(plan, room, fits, plan->most_parts, &clique);
-    clique_bond(&clique, bonds_at(&bonds, apart));
+    clique_bond(&clique, links_at(&links, distance));
     clique.limit = least + 1;
     end = clique_search(&clique, true);
     out->steps += plan->steps - clique.steps;
@@ -342,13 +342,14 @@ static bool choose_at(const struct plan *plan, const struct room *room, gpu_set 
 bool together_choose(const struct plan *plan, const struct room *room, gpu_set fits,
                      struct rank *out, gpu_set *chosen)
 {
-    const enum apart last = together_last(plan);
+    const enum distance last = together_last(plan);
 
     must(plan->request->wants == 1);
     must(set_count(fits) >= plan->most_parts);
-    for (enum apart apart = APART_LINKED; apart <= last && apart < APART_ANYWHERE; apart++) {
-        out->apart = apart;
-        if (choose_at(plan, room, fits, apart, out, chosen))
+    for (enum distance distance = DISTANCE_LINKED; distance <= last && distance < DISTANCE_ANYWHERE;
+         distance++) {
+        out->distance = distance;
+        if (choose_at(plan, room, fits, distance, out, chosen))
             return true;
     }
     return false;

@@ -44,7 +44,7 @@ static void step_back(const struct walk *walk, struct place_at *at)
     at->slot--;
 }
 
-/* Which slots carry the same as their twin, now that the previous row is laid. */
+/* Which slots carry the same as their equal slot, now that the previous row is laid. */
 static uint64_t still_alike(const struct walk *walk, const struct place_at *at)
 {
     const uint32_t slots = walk->shape->slots;
@@ -57,8 +57,8 @@ static uint64_t still_alike(const struct walk *walk, const struct place_at *at)
     alike = walk->alike[at->row - 1];
     const uint8_t *before = &walk->cell[at->cell - slots];
     for (uint32_t i = 0; i < slots; i++) {
-        const uint32_t twin = walk->shape->twin[i];
-        if (twin > 0 && before[twin - 1] != before[i])
+        const uint32_t equal_slot = walk->shape->equal_slot[i];
+        if (equal_slot > 0 && before[equal_slot - 1] != before[i])
             alike &= ~one_gpu(i);
     }
     return alike;
@@ -94,11 +94,11 @@ static void open_cell(struct walk *walk, const struct place_at *at)
         open_row(walk, at);
     const uint32_t left = walk->left[cell];
     const uint32_t rest = walk->rest[cell];
-    const uint32_t twin = walk->shape->twin[at->slot];
+    const uint32_t equal_slot = walk->shape->equal_slot[at->slot];
     uint32_t most = walk->cap[cell] < left ? walk->cap[cell] : left;
     /* Of equal slots with equal loads the first takes no less than the others. */
-    if (twin > 0 && (walk->alike[at->row] & one_gpu(at->slot)) != 0) {
-        const uint32_t its = walk->cell[cell - at->slot + twin - 1];
+    if (equal_slot > 0 && (walk->alike[at->row] & one_gpu(at->slot)) != 0) {
+        const uint32_t its = walk->cell[cell - at->slot + equal_slot - 1];
         most = its < most ? its : most;
     }
     const uint32_t low = left > rest ? left - rest : 0;
@@ -134,13 +134,13 @@ static gpu_set laid_of(const struct walk *walk, const struct place_at *at)
 }
 
 /* Are all of laid bonded with each other, and with as many later slots as are missing? */
-static bool bonds_suffice(const gpu_set *bonded, gpu_set laid, gpu_set later, uint32_t parts)
+static bool links_suffice(const gpu_set *is_linked, gpu_set laid, gpu_set later, uint32_t parts)
 {
     gpu_set common = ~(gpu_set)0;
 
     must_debug(laid != 0);
     for (gpu_set rest = laid; rest != 0; rest &= ~one_gpu(first_of(rest)))
-        common &= bonded[first_of(rest)] | one_gpu(first_of(rest));
+        common &= is_linked[first_of(rest)] | one_gpu(first_of(rest));
     return (laid & ~common) == 0 && set_count(laid) + set_count(common & later) >= parts;
 }
 
@@ -149,13 +149,13 @@ static bool still_together(const struct walk *walk, const struct place_at *at)
 {
     const struct plan_row *row = &walk->rows->row[at->row];
 
-    if (walk->bonds == NULL || row->parts == 1)
+    if (walk->links == NULL || row->parts == 1)
         return true;
     must_debug(row->wants == 1);
     const gpu_set laid = laid_of(walk, at);
     const gpu_set later = one_gpu(at->slot) - 1;
-    return laid == 0 || bonds_suffice(walk->bonds->linked, laid, later, row->parts) ||
-           bonds_suffice(walk->bonds->numa, laid, later, row->parts);
+    return laid == 0 || links_suffice(walk->links->linked, laid, later, row->parts) ||
+           links_suffice(walk->links->numa, laid, later, row->parts);
 }
 
 /* Try the next smaller count in the cell, if there is one that is not too expensive. */

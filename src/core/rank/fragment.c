@@ -13,7 +13,7 @@
 struct fragments {
     struct kinds kinds;
     struct room room; /* both are large */
-    struct rest rest;
+    struct remaining remaining;
 };
 
 struct fragments *fragments_new(const struct workload *workload)
@@ -28,9 +28,9 @@ struct fragments *fragments_new(const struct workload *workload)
 struct fragments *fragments_new_for(const struct snapshot *snapshot)
 {
     must(snapshot != NULL);
-    if (snapshot->outlook == NULL || snapshot->outlook->workload == NULL)
+    if (snapshot->context == NULL || snapshot->context->workload == NULL)
         return NULL;
-    return fragments_new(snapshot->outlook->workload);
+    return fragments_new(snapshot->context->workload);
 }
 
 void fragments_free(struct fragments *fragments)
@@ -43,30 +43,31 @@ void fragments_free(struct fragments *fragments)
 }
 
 /* Adds, for each GPU, the free milli that pods of this shape cannot use, times their count. */
-static void add_shape(const struct rest *rest, const struct workload_typical *shape, uint64_t *sum)
+static void add_shape(const struct remaining *remaining, const struct workload_typical *shape,
+                      uint64_t *sum)
 {
     uint32_t able = 0;
     bool fits[GPUS_PER_NODE_MAX];
 
     must(shape->count > 0);
-    must(rest->gpus <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < rest->gpus; i++) {
-        fits[i] = rest_takes(rest, i, shape);
+    must(remaining->gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < remaining->gpus; i++) {
+        fits[i] = remaining_takes(remaining, i, shape);
         able += fits[i];
     }
-    const bool none = able < shape->parts || rest->host.cpu_milli < shape->cpu_milli;
-    for (uint32_t i = 0; i < rest->gpus; i++)
+    const bool none = able < shape->parts || remaining->host.cpu_milli < shape->cpu_milli;
+    for (uint32_t i = 0; i < remaining->gpus; i++)
         if (none || !fits[i])
-            sum[i] += (uint64_t)shape->count * rest->free[i];
+            sum[i] += (uint64_t)shape->count * remaining->free[i];
 }
 
-void fragments_of_rest(const struct workload *workload, const struct rest *rest,
-                       uint64_t sum[GPUS_PER_NODE_MAX])
+void fragments_of_remaining(const struct workload *workload, const struct remaining *remaining,
+                            uint64_t sum[GPUS_PER_NODE_MAX])
 {
-    must(rest->gpus <= GPUS_PER_NODE_MAX);
-    memset(sum, 0, rest->gpus * sizeof *sum);
-    for (uint32_t t = 0; t < workload->typicals; t++)
-        add_shape(rest, &workload->typical[t], sum);
+    must(remaining->gpus <= GPUS_PER_NODE_MAX);
+    memset(sum, 0, remaining->gpus * sizeof *sum);
+    for (uint32_t t = 0; t < workload->n_typical; t++)
+        add_shape(remaining, &workload->typical[t], sum);
 }
 
 void fragments_of_node(struct fragments *fragments, const struct node *node,
@@ -80,13 +81,14 @@ void fragments_of_node(struct fragments *fragments, const struct node *node,
         return;
     const struct workload *workload = fragments->kinds.workload;
     const uint64_t pods = workload->typical_count;
-    struct rest *rest = &fragments->rest;
+    struct remaining *remaining = &fragments->remaining;
     room_of(node, &fragments->room);
-    rest_of(&fragments->room, &fragments->kinds, rest); /* of a closed node: without GPUs */
-    fragments_of_rest(workload, rest, sum);
-    for (uint32_t i = 0; i < rest->gpus; i++) {
-        must(rest->gpu[i] < node->gpus);
-        must(sum[i] <= pods * rest->free[i]);
-        milli[rest->gpu[i]] = (uint32_t)((sum[i] + pods / 2) / pods);
+    remaining_of(&fragments->room, &fragments->kinds,
+                 remaining); /* of a closed node: without GPUs */
+    fragments_of_remaining(workload, remaining, sum);
+    for (uint32_t i = 0; i < remaining->gpus; i++) {
+        must(remaining->gpu[i] < node->gpus);
+        must(sum[i] <= pods * remaining->free[i]);
+        milli[remaining->gpu[i]] = (uint32_t)((sum[i] + pods / 2) / pods);
     }
 }

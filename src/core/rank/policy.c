@@ -1,16 +1,16 @@
 /*
  * The rules of the policies: which placement of a node is best, and which node. Called by filter
  * and by the ledger (bind, adoption), in their threads; what it needs to know beyond the node is in
- * the outlook, which never changes, and what it remembers is in the caller's judge. binpack,
- * firstfit and spread follow from the numbers of the search itself. fgd and rollout judge the node
- * as a whole, so every placement that differs is looked at (place_each()), as many as the limits in
- * policy.h allow. Parts: order of nodes, keys, placements one by one, the question.
+ * the policy context, which never changes, and what it remembers is in the caller's score cache.
+ * binpack, firstfit and spread follow from the numbers of the search itself. fgd and rollout judge
+ * the node as a whole, so every placement that differs is looked at (place_each()), as many as the
+ * limits in policy.h allow. Parts: order of nodes, keys, placements one by one, the question.
  */
 #include "milligpu/core/rank/policy.h"
 
 #include "milligpu/base/alloc.h"
 
-#include "judge.h"
+#include "score_cache.h"
 
 /*
  * The order of nodes
@@ -24,12 +24,12 @@ int order_cmp(const struct rank *a, const struct rank *b)
 
     if (a->behind != b->behind)
         return a->behind ? 1 : -1;
-    if (a->unjudged != b->unjudged)
-        return a->unjudged ? 1 : -1;
+    if (a->is_unscored != b->is_unscored)
+        return a->is_unscored ? 1 : -1;
     if (a->price != b->price) /* rule a */
         return a->price < b->price ? -1 : 1;
-    if (a->apart != b->apart) /* rule b */
-        return a->apart < b->apart ? -1 : 1;
+    if (a->distance != b->distance) /* rule b */
+        return a->distance < b->distance ? -1 : 1;
     if (a->pool != b->pool) /* rule c */
         return a->pool < b->pool ? -1 : 1;
     for (uint32_t i = 0; i < ARRAY_LEN(a->key); i++) /* rules 1 to 3 */
@@ -53,10 +53,10 @@ static const struct policy *policy_asked(const struct policy_question *question,
                                          const struct rule *rule)
 {
     must(question->node != NULL);
-    must(rule == NULL || question->outlook != NULL);
-    if (question->outlook == NULL || question->unjudged)
+    must(rule == NULL || question->context != NULL);
+    if (question->context == NULL || question->is_unscored)
         return &policy_binpack;
-    return policy_of(outlook_kind(question->outlook, rule));
+    return policy_of(policy_context_kind(question->context, rule));
 }
 
 /*
@@ -67,9 +67,9 @@ static uint32_t pool_of(const struct rulebook *book, const struct rule *rule)
 {
     uint32_t at = 0;
 
-    if (rule == NULL || !rule->orders || rule->policy == book->policy)
+    if (rule == NULL || !rule->has_order || rule->policy == book->policy)
         return 0;
-    while (!book->rule[at].orders || book->rule[at].policy != rule->policy)
+    while (!book->rule[at].has_order || book->rule[at].policy != rule->policy)
         at++;
     must(at < book->rules);
     must(&book->rule[at] <= rule);
@@ -180,12 +180,12 @@ static void browse_all(const struct policy *policy, const struct node *node, str
         out_placement->exact = out->exact;
 }
 
-void policy_say_reserve(const struct outlook *outlook, uint32_t rule, struct strbuf *out)
+void policy_say_reserve(const struct policy_context *context, uint32_t rule, struct strbuf *out)
 {
-    must(outlook->rulebook != NULL && rule < outlook->rulebook->rules);
+    must(context->rulebook != NULL && rule < context->rulebook->rules);
 
-    const struct rule *keeper = &outlook->rulebook->rule[rule];
-    const uint32_t idle = outlook->idle[rule];
+    const struct rule *keeper = &context->rulebook->rule[rule];
+    const uint32_t idle = context->idle[rule];
     must(keeper->reserve > 0);
     must(idle <= keeper->reserve);
     strbuf_printf(out,
@@ -194,16 +194,16 @@ void policy_say_reserve(const struct outlook *outlook, uint32_t rule, struct str
                   idle, idle == 1 ? "is" : "are");
 }
 
-void policy_refuse(const struct outlook *outlook, struct cause cause, const struct request *request,
-                   struct refusal *out)
+void policy_refuse(const struct policy_context *context, struct cause cause,
+                   const struct request *request, struct refusal *out)
 {
     must(cause.why > REASON_NONE);
     if (cause.why != REASON_RULE) {
         request_refuse(request, cause.why, out);
         return;
     }
-    must(cause.rule < outlook->rulebook->rules);
-    rulebook_refuse(outlook->rulebook, &outlook->rulebook->rule[cause.rule], request, out);
+    must(cause.rule < context->rulebook->rules);
+    rulebook_refuse(context->rulebook, &context->rulebook->rule[cause.rule], request, out);
 }
 
 /*
@@ -213,21 +213,21 @@ void policy_refuse(const struct outlook *outlook, struct cause cause, const stru
 static void set_order(const struct policy_question *question, const struct policy *policy,
                       const struct rule *rule, struct rank *out)
 {
-    must(question->outlook != NULL || policy == &policy_binpack);
+    must(question->context != NULL || policy == &policy_binpack);
     out->node = question->node->name;
-    out->unjudged = question->unjudged;
-    out->order = policy_node_order(question->outlook, policy, question->node->name);
-    out->pool = rule == NULL || out->unjudged ? 0 : pool_of(question->outlook->rulebook, rule);
-    must(!out->unjudged || out->order == 0);
+    out->is_unscored = question->is_unscored;
+    out->order = policy_node_order(question->context, policy, question->node->name);
+    out->pool = rule == NULL || out->is_unscored ? 0 : pool_of(question->context->rulebook, rule);
+    must(!out->is_unscored || out->order == 0);
 }
 
 /* By the numbers of a placement. One search, whether it is asked where or not. */
-static enum reason judge_plainly(const struct policy *policy, const struct node *node,
+static enum reason score_plainly(const struct policy *policy, const struct node *node,
                                  struct plan *plan, const struct room *room, struct rank *out,
                                  struct placement *out_placement)
 {
     plan->choice = policy->choice;
-    const enum reason why = out_placement == NULL ? place_judge(plan, room, out)
+    const enum reason why = out_placement == NULL ? place_evaluate(plan, room, out)
                                                   : place_find(plan, room, out, out_placement);
     if (out_placement != NULL)
         out->exact = out_placement->exact;
@@ -241,9 +241,9 @@ static enum reason judge_plainly(const struct policy *policy, const struct node 
     return REASON_NONE;
 }
 
-/* By plan->rule. appraisals: only fgd and rollout write them. */
-static enum reason judge_anew(const struct policy_question *question, struct plan *plan,
-                              const struct room *room, struct appraisals *appraisals,
+/* By plan->rule. scores: only fgd and rollout write them. */
+static enum reason score_anew(const struct policy_question *question, struct plan *plan,
+                              const struct room *room, struct placement_scores *scores,
                               struct rank *out, struct placement *out_placement)
 {
     const struct policy *policy = policy_asked(question, plan->rule);
@@ -251,44 +251,44 @@ static enum reason judge_anew(const struct policy_question *question, struct pla
     must(out != NULL);
     const enum reason why =
         policy->waste != NULL
-            ? appraise_room(question, plan, room, appraisals, out, out_placement)
-            : judge_plainly(policy, question->node, plan, room, out, out_placement);
+            ? score_room(question, plan, room, scores, out, out_placement)
+            : score_plainly(policy, question->node, plan, room, out, out_placement);
     set_order(question, policy, plan->rule, out);
     return why;
 }
 
-enum reason policy_judge_room(const struct policy_question *question, struct plan *plan,
+enum reason policy_score_room(const struct policy_question *question, struct plan *plan,
                               const struct room *room, struct rank *out,
                               struct placement *out_placement)
 {
-    struct appraisals appraisals;
+    struct placement_scores scores;
 
     must(room != NULL);
     must(room->gpus <= GPUS_PER_NODE_MAX);
     plan_obey(plan, plan_rule(plan, question->node->rules));
-    return judge_anew(question, plan, room, &appraisals, out, out_placement);
+    return score_anew(question, plan, room, &scores, out, out_placement);
 }
 
-enum reason policy_judge(const struct policy_question *question, struct plan *plan,
+enum reason policy_score(const struct policy_question *question, struct plan *plan,
                          struct rank *out)
 {
     const struct rule *rule = plan_rule(plan, question->node->rules);
     /* How many hosts are idle is no property of the node, so the answer is not remembered. */
     const bool remembered =
         policy_asked(question, rule)->waste != NULL && !plan_reserve_matters(plan, rule);
-    UNSET struct appraisals appraisals;
+    UNSET struct placement_scores scores;
     UNSET struct room room;
     enum reason why;
 
     must(out != NULL);
     plan_obey(plan, rule);
-    if (remembered && judge_find(question, &why, out)) {
-        out->pool = pool_of(question->outlook->rulebook, rule);
+    if (remembered && score_cache_find(question, &why, out)) {
+        out->pool = pool_of(question->context->rulebook, rule);
         return why;
     }
     room_of(question->node, &room);
-    why = judge_anew(question, plan, &room, &appraisals, out, NULL);
+    why = score_anew(question, plan, &room, &scores, out, NULL);
     if (remembered)
-        judge_keep(question, &appraisals);
+        score_cache_keep(question, &scores);
     return why;
 }

@@ -6,52 +6,53 @@
 #include "policy_internal.h"
 
 /* The free milli on GPUs where a part does not fit; all of them if the shape does not fit. */
-static uint32_t fgd_wasted(const struct rest *rest, const struct workload_typical *shape)
+static uint32_t fgd_wasted(const struct remaining *remaining, const struct workload_typical *shape)
 {
     uint32_t able = 0;
     uint32_t wasted = 0;
 
     must(shape->parts > 0);
     must(shape->milli > 0);
-    for (uint32_t i = 0; i < rest->gpus; i++) {
-        const bool fits = rest_takes(rest, i, shape);
+    for (uint32_t i = 0; i < remaining->gpus; i++) {
+        const bool fits = remaining_takes(remaining, i, shape);
         able += fits;
-        wasted += fits ? 0 : rest->free[i];
+        wasted += fits ? 0 : remaining->free[i];
     }
-    must(wasted <= rest->free_milli);
-    return able < shape->parts ? rest->free_milli : wasted;
+    must(wasted <= remaining->free_milli);
+    return able < shape->parts ? remaining->free_milli : wasted;
 }
 
-uint64_t fgd_fragment(const struct workload *workload, const struct rest *rest)
+uint64_t fgd_fragment(const struct workload *workload, const struct remaining *remaining)
 {
     uint64_t sum = 0;
 
-    must(rest->gpus <= GPUS_PER_NODE_MAX);
-    must(workload->typicals <= workload->classes);
-    for (uint32_t t = 0; t < workload->typicals; t++) {
+    must(remaining->gpus <= GPUS_PER_NODE_MAX);
+    must(workload->n_typical <= workload->classes);
+    for (uint32_t t = 0; t < workload->n_typical; t++) {
         const struct workload_typical *shape = &workload->typical[t];
         /* Memory of hosts is no part of the measure; an unknown CPU is never too little. */
-        const bool none = shape->parts == 0 || rest->host.cpu_milli < shape->cpu_milli;
-        sum += (uint64_t)shape->count * (none ? rest->free_milli : fgd_wasted(rest, shape));
+        const bool none = shape->parts == 0 || remaining->host.cpu_milli < shape->cpu_milli;
+        sum +=
+            (uint64_t)shape->count * (none ? remaining->free_milli : fgd_wasted(remaining, shape));
     }
-    must(sum <= workload->typical_count * rest->free_milli);
+    must(sum <= workload->typical_count * remaining->free_milli);
     return sum;
 }
 
-static uint64_t fgd_waste(struct judge *judge, const struct workload *workload,
-                          const struct rest *rest, uint64_t *work)
+static uint64_t fgd_waste(struct score_cache *cache, const struct workload *workload,
+                          const struct remaining *remaining, uint64_t *work)
 {
-    (void)judge;
+    (void)cache;
     must(work != NULL);
-    must(rest->gpus <= GPUS_PER_NODE_MAX);
-    *work += (uint64_t)rest->gpus * workload->typicals;
-    return fgd_fragment(workload, rest);
+    must(remaining->gpus <= GPUS_PER_NODE_MAX);
+    *work += (uint64_t)remaining->gpus * workload->n_typical;
+    return fgd_fragment(workload, remaining);
 }
 
-static int64_t fgd_score(const struct workload *workload, int64_t by, const struct rest *after)
+static int64_t fgd_score(const struct workload *workload, int64_t by, const struct remaining *after)
 {
     must(after->free_milli <= after->total_milli);
-    must(workload->typicals <= workload->classes);
+    must(workload->n_typical <= workload->classes);
     return sigmoid_merit(by, workload->typical_count);
 }
 

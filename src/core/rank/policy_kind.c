@@ -62,7 +62,7 @@ bool policy_needs_workload(enum policy_kind kind)
 }
 
 /* Not by the atom's own hash, which is another one in each process. */
-uint32_t policy_node_order(const struct outlook *outlook, const struct policy *policy,
+uint32_t policy_node_order(const struct policy_context *context, const struct policy *policy,
                            const struct atom *name)
 {
     static const uint64_t spread = 0x9E3779B97F4A7C15U; /* so that seeds 1 and 2 differ a lot */
@@ -70,5 +70,5 @@ uint32_t policy_node_order(const struct outlook *outlook, const struct policy *p
     must(name->len > 0);
     if (!policy->shuffles)
         return 0;
-    return text_hash_by(atom_text(name), (outlook->seed + 1) * spread);
+    return text_hash_by(atom_text(name), (context->seed + 1) * spread);
 }

@@ -9,14 +9,14 @@
  */
 #include <string.h>
 
-#include "judge.h"
+#include "score_cache.h"
 
 struct rollout {
     const struct workload *workload;
-    const struct rest *rest;
+    const struct remaining *remaining;
     struct host host;
     uint32_t taken; /* milli */
-    uint32_t work;  /* in ns, as measured (appraise.c) */
+    uint32_t work;  /* in ns, as measured (score.c) */
     uint32_t holes;
     uint16_t hole[GPUS_PER_NODE_MAX]; /* sorted if the GPUs are of one kind */
 };
@@ -35,7 +35,7 @@ static void host_take(struct rollout *rollout, const struct workload_class *clas
     rollout->host.cpu_milli = host_less(rollout->host.cpu_milli, class->host.cpu_milli);
     rollout->host.memory_mib = host_less(rollout->host.memory_mib, class->host.memory_mib);
     rollout->taken += class->parts * class->milli;
-    must(rollout->taken <= rollout->rest->free_milli);
+    must(rollout->taken <= rollout->remaining->free_milli);
 }
 
 /*
@@ -86,14 +86,14 @@ static void sort_holes(struct rollout *rollout)
 /* The tightest GPU for a part, not among those taken; of equals the first. holes: there is none. */
 static uint32_t tightest_hole(const struct rollout *rollout, uint32_t class, uint64_t taken)
 {
-    const struct rest *rest = rollout->rest;
+    const struct remaining *remaining = rollout->remaining;
     const uint32_t milli = rollout->workload->class[class].milli;
     uint32_t best = rollout->holes;
 
     must(class < rollout->workload->classes);
     for (uint32_t i = 0; i < rollout->holes; i++) {
         const bool fits = rollout->hole[i] >= milli && (taken >> i & 1) == 0 &&
-                          gpu_kind_takes(&rest->kinds[rest->kind[i]], class);
+                          gpu_kind_takes(&remaining->kinds[remaining->kind[i]], class);
         if (fits && (best == rollout->holes || rollout->hole[i] < rollout->hole[best]))
             best = i;
     }
@@ -151,7 +151,7 @@ static uint64_t small_steps(const struct workload *workload, uint32_t sequence, 
 static void play_sorted(struct rollout *rollout, uint32_t sequence)
 {
     const struct workload *workload = rollout->workload;
-    const struct gpu_kind *kind = &rollout->rest->kinds[rollout->rest->kind[0]];
+    const struct gpu_kind *kind = &rollout->remaining->kinds[rollout->remaining->kind[0]];
     const uint16_t *largest = &rollout->hole[rollout->holes - 1];
 
     must(rollout->holes > 0);
@@ -193,35 +193,36 @@ static void play_mixed(struct rollout *rollout, uint32_t sequence)
     must(largest <= GPU_MILLI);
 }
 
-static bool is_one_kind(const struct rest *rest)
+static bool is_one_kind(const struct remaining *remaining)
 {
-    must(rest->gpus > 0);
-    must(rest->kinds != NULL);
-    for (uint32_t i = 1; i < rest->gpus; i++)
-        if (rest->kind[i] != rest->kind[0])
+    must(remaining->gpus > 0);
+    must(remaining->kinds != NULL);
+    for (uint32_t i = 1; i < remaining->gpus; i++)
+        if (remaining->kind[i] != remaining->kind[0])
             return false;
     return true;
 }
 
-uint64_t rollout_idle(const struct workload *workload, const struct rest *rest, uint64_t *work)
+uint64_t rollout_idle(const struct workload *workload, const struct remaining *remaining,
+                      uint64_t *work)
 {
-    const uint64_t all = (uint64_t)rest->free_milli * WORKLOAD_SEQUENCES;
+    const uint64_t all = (uint64_t)remaining->free_milli * WORKLOAD_SEQUENCES;
     UNSET struct rollout start;
     UNSET struct rollout rollout;
     uint64_t taken = 0;
 
-    must(rest->gpus <= GPUS_PER_NODE_MAX);
+    must(remaining->gpus <= GPUS_PER_NODE_MAX);
     must(workload->sequences <= WORKLOAD_SEQUENCES);
-    if (rest->free_milli == 0)
+    if (remaining->free_milli == 0)
         return all;
     start.workload = workload;
-    start.rest = rest;
-    start.host = rest->host;
+    start.remaining = remaining;
+    start.host = remaining->host;
     start.taken = 0;
     start.work = 0;
-    start.holes = rest->gpus;
-    memcpy(start.hole, rest->free, rest->gpus * sizeof *start.hole);
-    const bool sorted = is_one_kind(rest);
+    start.holes = remaining->gpus;
+    memcpy(start.hole, remaining->free, remaining->gpus * sizeof *start.hole);
+    const bool sorted = is_one_kind(remaining);
     if (sorted)
         sort_holes(&start);
     for (uint32_t s = 0; s < workload->sequences; s++) {
@@ -237,7 +238,8 @@ uint64_t rollout_idle(const struct workload *workload, const struct rest *rest, 
     return all - taken;
 }
 
-static int64_t rollout_score(const struct workload *workload, int64_t by, const struct rest *after)
+static int64_t rollout_score(const struct workload *workload, int64_t by,
+                             const struct remaining *after)
 {
     const int64_t score = sigmoid_merit(by, workload->sequences);
 
@@ -252,7 +254,7 @@ const struct policy policy_rollout = {
     .name = "rollout",
     .help = "least idle GPU once the workload has filled the node",
     .shuffles = true,
-    .waste = judge_idle,
+    .waste = score_cache_idle,
     .score = rollout_score,
     .prices_places = true,
 };

@@ -4,7 +4,7 @@
  * Places are counted for each placement that the policy rollout judges; prices for the whole
  * cluster, every PRICE_EVERY grants.
  */
-#include "judge.h"
+#include "score_cache.h"
 
 enum { IN_THOUSANDTHS = 1000, IN_MILLIONTHS = 1000000 };
 
@@ -18,25 +18,29 @@ static uint32_t slots_by(uint32_t limit, uint32_t free, uint32_t amount)
     return pods < limit ? pods : limit;
 }
 
-static uint32_t slots_for(const struct workload *workload, const struct rest *rest, uint32_t class)
+static uint32_t slots_for(const struct workload *workload, const struct remaining *remaining,
+                          uint32_t class)
 {
     const struct workload_class *pod = &workload->class[class];
     uint32_t able = 0;
 
     must(class < workload->classes);
     must(pod->parts > 1);
-    for (uint32_t i = 0; i < rest->gpus; i++)
-        able += rest->free[i] >= pod->milli && gpu_kind_takes(&rest->kinds[rest->kind[i]], class);
-    const uint32_t by_cpu = slots_by(able / pod->parts, rest->host.cpu_milli, pod->host.cpu_milli);
-    return slots_by(by_cpu, rest->host.memory_mib, pod->host.memory_mib);
+    for (uint32_t i = 0; i < remaining->gpus; i++)
+        able += remaining->free[i] >= pod->milli &&
+                gpu_kind_takes(&remaining->kinds[remaining->kind[i]], class);
+    const uint32_t by_cpu =
+        slots_by(able / pod->parts, remaining->host.cpu_milli, pod->host.cpu_milli);
+    return slots_by(by_cpu, remaining->host.memory_mib, pod->host.memory_mib);
 }
 
-void slots_of(const struct workload *workload, const struct rest *rest, struct slots *out)
+void class_capacity_of(const struct workload *workload, const struct remaining *remaining,
+                       struct class_capacity *out)
 {
-    must(workload->scarces <= WORKLOAD_SCARCE_MAX);
-    must(rest->gpus <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < workload->scarces; i++)
-        out->count[i] = (uint16_t)slots_for(workload, rest, workload->scarce[i]);
+    must(workload->n_scarce <= WORKLOAD_SCARCE_MAX);
+    must(remaining->gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < workload->n_scarce; i++)
+        out->count[i] = (uint16_t)slots_for(workload, remaining, workload->scarce[i]);
 }
 
 /*
@@ -62,9 +66,9 @@ static uint64_t scarcity_rho(const struct workload *workload, const struct suppl
 
 void scarcity_prices(const struct workload *workload, const struct supply *supply, int64_t *price)
 {
-    must(workload->scarces <= WORKLOAD_SCARCE_MAX);
+    must(workload->n_scarce <= WORKLOAD_SCARCE_MAX);
     must(supply->free_milli <= (uint64_t)NODES_MAX * GPUS_PER_NODE_MAX * GPU_MILLI);
-    for (uint32_t i = 0; i < workload->scarces; i++) {
+    for (uint32_t i = 0; i < workload->n_scarce; i++) {
         const uint64_t rho = scarcity_rho(workload, supply, i);
         must(rho <= IN_MILLIONTHS);
         const uint64_t whole = (uint64_t)SCARCE_COST * workload->class[workload->scarce[i]].parts;
@@ -75,14 +79,14 @@ void scarcity_prices(const struct workload *workload, const struct supply *suppl
 }
 
 /* Does not overflow: at most 32 classes of at most 64 places, and prices of 64 x SCARCE_COST. */
-int64_t loss_price(const struct outlook *outlook, const struct loss *loss)
+int64_t loss_price(const struct policy_context *context, const struct loss *loss)
 {
     int64_t price = 0;
 
-    must(outlook->workload != NULL);
-    must(outlook->workload->scarces <= WORKLOAD_SCARCE_MAX);
-    for (uint32_t i = 0; i < outlook->workload->scarces; i++)
-        price += outlook->price[i] * loss->count[i];
+    must(context->workload != NULL);
+    must(context->workload->n_scarce <= WORKLOAD_SCARCE_MAX);
+    for (uint32_t i = 0; i < context->workload->n_scarce; i++)
+        price += context->price[i] * loss->count[i];
     must(price >= 0);
     return price;
 }

@@ -173,7 +173,7 @@ bool rulebook_needs_workload(const struct rulebook *book)
     must(book->rules <= RULES_MAX);
     must(book->rules == 0 || book->rule != NULL);
     for (uint32_t i = 0; i < book->rules; i++)
-        needs = needs || (book->rule[i].orders && policy_needs_workload(book->rule[i].policy));
+        needs = needs || (book->rule[i].has_order && policy_needs_workload(book->rule[i].policy));
     return needs;
 }
 

@@ -64,7 +64,7 @@ void rule_add_demands(struct strbuf *out, const struct rule *rule)
 
     must(rule->models <= RULE_GLOBS_MAX);
     must(rule->reserve <= RULE_RESERVE_MAX);
-    if (rule->orders)
+    if (rule->has_order)
         strbuf_printf(out, "orders by %s", policy_name(rule->policy));
     words_add_shares(out, rule, begin);
     if (rule->reserve > 0)

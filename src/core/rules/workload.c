@@ -192,8 +192,8 @@ static void choose_typicals(struct workload *workload)
 
     sort_shapes(workload->typical, shapes);
     while (workload->typical_count * 100 < workload->count * TYPICAL_PERCENT) {
-        must(workload->typicals < shapes);
-        workload->typical_count += workload->typical[workload->typicals++].count;
+        must(workload->n_typical < shapes);
+        workload->typical_count += workload->typical[workload->n_typical++].count;
     }
     must(workload->typical_count <= workload->count);
 }
@@ -256,26 +256,26 @@ static void draw_sequences(struct workload *workload)
 static void insert_scarce(struct workload *workload, uint32_t class)
 {
     const uint32_t count = workload->class[class].count;
-    const bool full = workload->scarces == WORKLOAD_SCARCE_MAX;
-    uint32_t at = workload->scarces;
+    const bool full = workload->n_scarce == WORKLOAD_SCARCE_MAX;
+    uint32_t at = workload->n_scarce;
 
     must(workload->class[class].parts > 1);
-    must(workload->scarces <= WORKLOAD_SCARCE_MAX);
+    must(workload->n_scarce <= WORKLOAD_SCARCE_MAX);
     if (full && workload->class[workload->scarce[--at]].count >= count)
         return;
     for (; at > 0 && workload->class[workload->scarce[at - 1]].count < count; at--)
         workload->scarce[at] = workload->scarce[at - 1];
     workload->scarce[at] = (uint16_t) class;
-    workload->scarces += !full;
+    workload->n_scarce += !full;
 }
 
 static void choose_scarces(struct workload *workload)
 {
-    must(workload->scarces == 0);
+    must(workload->n_scarce == 0);
     for (uint32_t i = 0; i < workload->classes; i++)
         if (workload->class[i].parts > 1)
             insert_scarce(workload, i);
-    must(workload->scarces <= workload->classes);
+    must(workload->n_scarce <= workload->classes);
 }
 
 struct workload *workload_new(const struct workload_class *class, uint32_t classes)
@@ -300,8 +300,8 @@ struct workload *workload_new(const struct workload_class *class, uint32_t class
     choose_typicals(workload);
     draw_sequences(workload);
     choose_scarces(workload);
-    must(workload->typicals > 0 || classes == 0);
-    must(workload->sequences > 0 || workload->scarces == 0);
+    must(workload->n_typical > 0 || classes == 0);
+    must(workload->sequences > 0 || workload->n_scarce == 0);
     return workload;
 }
 

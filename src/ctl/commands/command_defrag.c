@@ -22,68 +22,69 @@ static const struct table_column move_columns[] = {
 };
 
 /* "500", or "500,500" for two GPUs: one cell without blanks, so that scripts can count columns. */
-static void add_shares(struct table *table, const struct doc *charges)
+static void add_shares(struct table *table, const struct document *charges)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
     must(table != NULL);
     strbuf_init(&text);
-    doc_each (charge, charges)
+    document_each (charge, charges)
         strbuf_printf(&text, "%s%lld", text.len > 0 ? "," : "",
-                      (long long)doc_int(charge, "milli"));
+                      (long long)document_int(charge, "milli"));
     table_text(table, text.data);
 }
 
 /* "n1/0", or "n1/0,3". */
-static void add_move_place(struct table *table, const struct doc *place)
+static void add_move_place(struct table *table, const struct document *place)
 {
     CLEANUP(strbuf_done) struct strbuf text;
     bool first = true;
 
     must(table != NULL);
     strbuf_init(&text);
-    strbuf_str(&text, doc_shown(place, "node"));
-    doc_each (charge, doc_get(place, "charges")) {
-        strbuf_printf(&text, "%s%lld", first ? "/" : ",", (long long)doc_int(charge, "index"));
+    strbuf_str(&text, document_shown(place, "node"));
+    document_each (charge, document_get(place, "charges")) {
+        strbuf_printf(&text, "%s%lld", first ? "/" : ",", (long long)document_int(charge, "index"));
         first = false;
     }
     table_text(table, text.data);
 }
 
-static void move_row(struct table *table, const struct doc *move)
+static void move_row(struct table *table, const struct document *move)
 {
     must(table->columns == ARRAY_LEN(move_columns));
-    table_text(table, doc_shown(move, "namespace"));
-    table_text(table, doc_shown(move, "name"));
-    add_shares(table, doc_at(move, "from.charges"));
-    add_move_place(table, doc_get(move, "from"));
-    add_move_place(table, doc_get(move, "to"));
-    table_text(table, doc_shown(move, "uid"));
-    table_number(table, doc_int(move, "gainMilli"));
+    table_text(table, document_shown(move, "namespace"));
+    table_text(table, document_shown(move, "name"));
+    add_shares(table, document_at(move, "from.charges"));
+    add_move_place(table, document_get(move, "from"));
+    add_move_place(table, document_get(move, "to"));
+    table_text(table, document_shown(move, "uid"));
+    table_number(table, document_int(move, "gainMilli"));
 }
 
 /* --- what the moves come to --- */
 
 /* "pods of 2 x 500 milli (A100*): 3 more fit now, 4 after" */
-static void put_shape(struct ctl *ctl, const struct doc *shape)
+static void put_shape(struct ctl *ctl, const struct document *shape)
 {
-    const char *models = doc_shown(shape, "models");
+    const char *models = document_shown(shape, "models");
     FILE *out = ctl->screen.out;
 
     must(out != NULL);
     (void)fprintf(out, "pods of ");
-    if (doc_int(shape, "gpus") > 1)
-        (void)fprintf(out, "%lld x ", (long long)doc_int(shape, "gpus"));
-    (void)fprintf(out, "%lld milli", (long long)doc_int(shape, "milli"));
+    if (document_int(shape, "gpus") > 1)
+        (void)fprintf(out, "%lld x ", (long long)document_int(shape, "gpus"));
+    (void)fprintf(out, "%lld milli", (long long)document_int(shape, "milli"));
     if (models[0] != '\0')
         (void)fprintf(out, " (%s)", models);
-    (void)fprintf(out, ": %lld more fit now, %lld after\n", (long long)doc_int(shape, "before"),
-                  (long long)doc_int(shape, "after"));
+    (void)fprintf(out, ": %lld more fit now, %lld after\n",
+                  (long long)document_int(shape, "before"),
+                  (long long)document_int(shape, "after"));
 }
 
-static void put_totals(struct ctl *ctl, const struct doc *plan)
+static void put_totals(struct ctl *ctl, const struct document *plan)
 {
-    const struct doc *moves = doc_get(plan, "moves");
+    const struct document *moves = document_get(plan, "moves");
     FILE *out = ctl->screen.out;
 
     must(out != NULL);
@@ -91,35 +92,36 @@ static void put_totals(struct ctl *ctl, const struct doc *plan)
                   "%sfragment: %lld of %lld free milli now, %lld after; moves %u, pods looked "
                   "at %lld\n",
                   moves != NULL && moves->count > 0 ? "\n" : "",
-                  (long long)doc_int(plan, "fragmentMilli"), (long long)doc_int(plan, "freeMilli"),
-                  (long long)doc_int(plan, "fragmentMilliAfter"), moves != NULL ? moves->count : 0,
-                  (long long)doc_int(plan, "pods"));
-    doc_each (shape, doc_get(plan, "shapes"))
+                  (long long)document_int(plan, "fragmentMilli"),
+                  (long long)document_int(plan, "freeMilli"),
+                  (long long)document_int(plan, "fragmentMilliAfter"),
+                  moves != NULL ? moves->count : 0, (long long)document_int(plan, "pods"));
+    document_each (shape, document_get(plan, "shapes"))
         put_shape(ctl, shape);
-    if (doc_true(plan, "cutShort"))
+    if (document_true(plan, "cutShort"))
         (void)fprintf(out, "The search ended at its bound: there may be better or more moves.\n");
-    if (doc_true(plan, "leftOut"))
+    if (document_true(plan, "leftOut"))
         (void)fprintf(out, "There are more pods or different requests than were looked at.\n");
     if (moves != NULL && moves->count > 0)
         (void)fprintf(out, "Nothing was moved. Evict one pod after the other, in this order; TO is "
                            "where each fits by GPU,\nand kube-scheduler decides where it goes.\n");
 }
 
-static const char *why_none(const struct doc *plan)
+static const char *why_none(const struct document *plan)
 {
     must(plan != NULL);
-    if (!doc_true(plan, "learned"))
+    if (!document_true(plan, "learned"))
         return "no moves: the workload is not known yet, so nothing is a fragment";
-    if (doc_int(plan, "fragmentMilli") == 0)
+    if (document_int(plan, "fragmentMilli") == 0)
         return "no moves: nothing that is free is a fragment";
     return "no moves: none gains as much as --min-gain, 100 milli unless it is given";
 }
 
-int show_defrag(struct ctl *ctl, const struct doc *plan)
+int show_defrag(struct ctl *ctl, const struct document *plan)
 {
     static const struct list_view view = {move_columns, ARRAY_LEN(move_columns), move_row, NULL,
                                           ""};
-    const struct doc *moves = doc_get(plan, "moves");
+    const struct document *moves = document_get(plan, "moves");
     const bool none = moves == NULL || moves->count == 0;
     int status = CTL_FINE;
 
@@ -127,9 +129,9 @@ int show_defrag(struct ctl *ctl, const struct doc *plan)
     if (ctl_document(ctl, plan))
         return CTL_FINE;
     if (ctl->format == FORMAT_NAME) {
-        doc_each (move, moves)
-            (void)fprintf(ctl->screen.out, "pod/%s/%s\n", doc_shown(move, "namespace"),
-                          doc_shown(move, "name"));
+        document_each (move, moves)
+            (void)fprintf(ctl->screen.out, "pod/%s/%s\n", document_shown(move, "namespace"),
+                          document_shown(move, "name"));
         return CTL_FINE;
     }
     if (!none)
@@ -164,7 +166,7 @@ static int add_number(const struct ctl *ctl, size_t option, uint32_t most, struc
 int command_defrag(struct ctl *ctl)
 {
     CLEANUP(strbuf_done) struct strbuf path;
-    struct doc *plan;
+    struct document *plan;
     struct err err;
 
     must(ctl->options.command != NULL);

@@ -54,13 +54,13 @@ struct list_file {
     size_t items;
 };
 
-static int put_item(void *user, const struct doc *item, struct err *err)
+static int put_item(void *user, const struct document *item, struct err *err)
 {
     struct list_file *list = user;
 
     strbuf_reset(&list->text);
     strbuf_str(&list->text, list->items++ == 0 ? "\n" : ",\n");
-    doc_write(&list->text, item);
+    document_write(&list->text, item);
     if (fwrite(list->text.data, 1, list->text.len, list->file) != list->text.len)
         return err_set(err, ERR_IO, "a temporary file: %m");
     return 0;

@@ -19,7 +19,7 @@ struct history_question {
 };
 
 static int history_ask_server(const struct history_question *question, const char *key,
-                              const char *value, struct doc **out, struct err *err)
+                              const char *value, struct document **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
 
@@ -31,7 +31,8 @@ static int history_ask_server(const struct history_question *question, const cha
     return ctl_list(question->ctl, path.data, out, err);
 }
 
-static int ask_for_pod(const struct history_question *question, struct doc **out, struct err *err)
+static int ask_for_pod(const struct history_question *question, struct document **out,
+                       struct err *err)
 {
     struct pod_name pod;
 
@@ -43,19 +44,19 @@ static int ask_for_pod(const struct history_question *question, struct doc **out
                               out, err);
 }
 
-static bool history_is_empty(const struct doc *list)
+static bool history_is_empty(const struct document *list)
 {
-    const struct doc *items = doc_get(list, "items");
+    const struct document *items = document_get(list, "items");
 
     must(list != NULL);
     return items == NULL || items->count == 0;
 }
 
-static bool node_has(const struct doc *node, const char *gpu)
+static bool node_has(const struct document *node, const char *gpu)
 {
-    doc_each (item, doc_get(node, "gpus")) {
-        const char *id = doc_shown(item, "id");
-        const char *name = doc_shown(node, "name");
+    document_each (item, document_get(node, "gpus")) {
+        const char *id = document_shown(item, "id");
+        const char *name = document_shown(node, "name");
         const size_t length = strlen(name);
         if (strcmp(id, gpu) == 0 || (strncmp(gpu, name, length) == 0 && gpu[length] == '/' &&
                                      strcmp(gpu + length + 1, id) == 0))
@@ -72,13 +73,13 @@ static bool history_exists(const struct history_question *question, bool as_gpu,
 {
     CLEANUP(strbuf_done) struct strbuf path;
     struct pod_name pod;
-    struct doc *found;
+    struct document *found;
     struct err ignored;
 
     must(as_gpu || as_pod);
     strbuf_init(&path);
     if (as_gpu && ctl_list(question->ctl, "/api/v1/nodes", &found, &ignored) == 0)
-        doc_each (node, doc_get(found, "items"))
+        document_each (node, document_get(found, "items"))
             if (node_has(node, question->argument))
                 return true;
     if (!as_pod || ctl_pod_name(question->ctl, question->argument, &pod, &ignored) < 0)
@@ -99,8 +100,8 @@ static int resolve_index(struct history_question *question, struct err *err)
     struct ctl *ctl = question->ctl;
     const char *slash = strrchr(question->argument, '/');
     CLEANUP(strbuf_done) struct strbuf path;
-    struct doc *node;
-    const struct doc *gpu;
+    struct document *node;
+    const struct document *gpu;
 
     strbuf_init(&path);
     if (slash == NULL || !gpu_name_is_index(slash + 1))
@@ -116,7 +117,7 @@ static int resolve_index(struct history_question *question, struct err *err)
         return err->code == ERR_NOT_FOUND ? 0 : status;
     if (gpu_name_find(node, slash + 1, &gpu, err) < 0)
         return err_same(err);
-    question->argument = arena_copy(&ctl->kept, text_of(doc_shown(gpu, "id")));
+    question->argument = arena_copy(&ctl->kept, text_of(document_shown(gpu, "id")));
     (void)fprintf(ctl->err, "milligpuctl: GPU %s of node %s is %s now\n", slash + 1, name,
                   question->argument);
     return 0;
@@ -126,7 +127,8 @@ static int resolve_index(struct history_question *question, struct err *err)
  * First as a GPU, then as a pod, unless an option says which. An id of a GPU such as "n1/gpu-0" has
  * the form of a pod's name, too, so only the history can tell them apart.
  */
-static int history_find(const struct history_question *question, struct doc **out, struct err *err)
+static int history_find(const struct history_question *question, struct document **out,
+                        struct err *err)
 {
     const char *const *given = question->ctl->options.given;
     const bool as_gpu = given[OPTION_pod] == NULL && given[OPTION_namespace] == NULL;
@@ -176,7 +178,7 @@ int command_history(struct ctl *ctl)
     const char *const *given = ctl->options.given;
     struct history_question question = {.ctl = ctl, .argument = ctl->options.argument[0]};
     char at[AGE_BYTES + 32];
-    struct doc *list = NULL;
+    struct document *list = NULL;
     struct err err;
 
     must(ctl->options.arguments == 1);

@@ -12,32 +12,32 @@
 /* The result of a verification in the shape of doctor's answer: a list of checks. */
 struct verification {
     struct ctl *ctl;
-    struct doc *checks;
+    struct document *checks;
 };
 
 static void take_check(void *user, enum store_check check, const char *wrong)
 {
     const struct verification *verifier = user;
     struct arena *arena = &verifier->ctl->arena;
-    struct doc *item = doc_new(arena, DOC_OBJECT);
+    struct document *item = document_new(arena, DOCUMENT_OBJECT);
 
     must(verifier->checks != NULL);
-    doc_set_str(arena, item, "name", store_check_name(check));
-    doc_set_str(arena, item, "status", wrong == NULL ? "ok" : "failed");
-    doc_set_str(arena, item, "text",
-                wrong == NULL ? store_check_text(check) : arena_copy(arena, text_of(wrong)));
-    doc_append(verifier->checks, item);
+    document_set_str(arena, item, "name", store_check_name(check));
+    document_set_str(arena, item, "status", wrong == NULL ? "ok" : "failed");
+    document_set_str(arena, item, "text",
+                     wrong == NULL ? store_check_text(check) : arena_copy(arena, text_of(wrong)));
+    document_append(verifier->checks, item);
 }
 
-static int verify_answer(struct ctl *ctl, const char *file, struct doc **out, struct err *err)
+static int verify_answer(struct ctl *ctl, const char *file, struct document **out, struct err *err)
 {
-    struct verification verifier = {ctl, doc_new(&ctl->arena, DOC_ARRAY)};
+    struct verification verifier = {ctl, document_new(&ctl->arena, DOCUMENT_ARRAY)};
 
     if (store_verify_file(file, &verifier, take_check, err) < 0)
         return err_same(err);
-    *out = doc_new(&ctl->arena, DOC_OBJECT);
-    doc_set_str(&ctl->arena, *out, "ledger", file);
-    doc_set(&ctl->arena, *out, TEXT("checks"), verifier.checks);
+    *out = document_new(&ctl->arena, DOCUMENT_OBJECT);
+    document_set_str(&ctl->arena, *out, "ledger", file);
+    document_set(&ctl->arena, *out, TEXT("checks"), verifier.checks);
     return 0;
 }
 
@@ -46,7 +46,7 @@ static int verify_answer(struct ctl *ctl, const char *file, struct doc **out, st
  */
 int command_verify(struct ctl *ctl)
 {
-    struct doc *answer = NULL;
+    struct document *answer = NULL;
     struct err err;
 
     must(ctl->options.arguments == 1);
@@ -74,7 +74,7 @@ int command_restore(struct ctl *ctl)
     const char *backup;
     const char *ledger = ctl->options.argument[1];
     struct restored restored = {NULL};
-    struct doc *answer = NULL;
+    struct document *answer = NULL;
     struct err err;
 
     must(ctl->options.arguments == 2);

@@ -51,13 +51,14 @@ static void add_entry(struct strbuf *list, struct text entry)
 }
 
 /* By its id, or by the made-up id that it had before its UUID was known. */
-static bool names_gpu(struct text entry, const struct cordon_change *change, const struct doc *gpu)
+static bool names_gpu(struct text entry, const struct cordon_change *change,
+                      const struct document *gpu)
 {
     char made_up[NAME_BYTES_MAX + 32];
 
     (void)snprintf(made_up, sizeof made_up, "%.*s/gpu-%lld", NAME_BYTES_MAX,
-                   doc_shown(change->node, "name"), (long long)doc_int(gpu, "index"));
-    return text_is(entry, doc_shown(gpu, "id")) || text_is(entry, made_up);
+                   document_shown(change->node, "name"), (long long)document_int(gpu, "index"));
+    return text_is(entry, document_shown(gpu, "id")) || text_is(entry, made_up);
 }
 
 static bool is_chosen(struct text entry, const struct cordon_change *change)
@@ -105,8 +106,8 @@ static void lift_some(const struct cordon_change *change, struct text entries, b
             add_entry(out, entry);
     if (!all)
         return;
-    doc_each (gpu, doc_get(change->node, "gpus")) {
-        const struct text id = text_of(doc_shown(gpu, "id"));
+    document_each (gpu, document_get(change->node, "gpus")) {
+        const struct text id = text_of(document_shown(gpu, "id"));
         if (id.len > 0 && !is_chosen(id, change))
             add_entry(out, id);
     }
@@ -130,7 +131,7 @@ int cordon_merge(const struct cordon_change *change, const char *have, struct st
     } else if (!change->lift) {
         strbuf_text(out, before);
         for (size_t i = 0; i < change->gpus; i++)
-            add_entry(out, text_of(doc_shown(change->gpu[i], "id")));
+            add_entry(out, text_of(document_shown(change->gpu[i], "id")));
     }
     *out_same = all ? text_is((struct text){out->data, out->len}, "all")
                     : text_eq((struct text){out->data, out->len}, before);
@@ -138,11 +139,11 @@ int cordon_merge(const struct cordon_change *change, const char *have, struct st
 }
 
 /* The value as milligpud shows it: without GPUs that are away. */
-static void cordon_shown(struct strbuf *out, const struct doc *node)
+static void cordon_shown(struct strbuf *out, const struct document *node)
 {
-    doc_each (gpu, doc_get(node, "gpus"))
-        if (doc_true(gpu, "cordoned"))
-            add_entry(out, text_of(doc_shown(gpu, "id")));
+    document_each (gpu, document_get(node, "gpus"))
+        if (document_true(gpu, "cordoned"))
+            add_entry(out, text_of(document_shown(gpu, "id")));
 }
 
 /* --- kubectl --- */
@@ -165,10 +166,10 @@ static void begin_kubectl(const struct ctl *ctl, struct kubectl *out)
 }
 
 /* Three lines: uid, resourceVersion, value. */
-static int take_lines(struct ctl *ctl, const struct doc *node, struct text said,
+static int take_lines(struct ctl *ctl, const struct document *node, struct text said,
                       struct cordon_now *out, struct err *err)
 {
-    const char *ours = doc_shown(node, "uid");
+    const char *ours = document_shown(node, "uid");
     struct text uid = TEXT("");
     struct text version = TEXT("");
 
@@ -178,7 +179,7 @@ static int take_lines(struct ctl *ctl, const struct doc *node, struct text said,
         return err_set(err, ERR_FOREIGN,
                        "kubectl and milligpud know different nodes %.100s, so probably different "
                        "clusters: see --context and --server",
-                       doc_shown(node, "name"));
+                       document_shown(node, "name"));
     /* A version is a number; anything else would be a word of its own to kubectl. */
     out->version = arena_copy(&ctl->kept, version);
     if (!gpu_name_is_index(out->version))
@@ -190,12 +191,12 @@ static int take_lines(struct ctl *ctl, const struct doc *node, struct text said,
 /* Users of a dry run on a copy of a cluster may have that cluster, or none. */
 static bool is_standalone(struct ctl *ctl)
 {
-    struct doc *summary;
+    struct document *summary;
     struct err ignored;
 
     must(ctl->options.arguments > 0);
     return ctl_get(ctl, "/api/v1/summary", &summary, &ignored) == 0 &&
-           strcmp(doc_shown(summary, "mode"), "standalone") == 0;
+           strcmp(document_shown(summary, "mode"), "standalone") == 0;
 }
 
 static int fail_standalone(const struct ctl *ctl, struct err *err)
@@ -207,7 +208,7 @@ static int fail_standalone(const struct ctl *ctl, struct err *err)
                    ctl->options.argument[0], ANNOTATION);
 }
 
-static int read_now(struct ctl *ctl, const struct doc *node, struct cordon_now *out,
+static int read_now(struct ctl *ctl, const struct document *node, struct cordon_now *out,
                     struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf said;
@@ -294,7 +295,7 @@ static int write_value(struct ctl *ctl, const struct cordon_now *now, const char
 static int choose_gpus(struct ctl *ctl, struct cordon_change *change, struct err *err)
 {
     const size_t gpus = ctl->options.arguments - 1;
-    const struct doc **chosen = arena_array(&ctl->kept, gpus, sizeof(struct doc *));
+    const struct document **chosen = arena_array(&ctl->kept, gpus, sizeof(struct document *));
 
     for (size_t i = 0; i < gpus; i++) {
         const char *name = ctl->options.argument[i + 1];
@@ -356,7 +357,7 @@ static int change_cordon(struct ctl *ctl, bool lift)
 {
     const char *name = ctl->options.argument[0];
     struct cordon_change change = {.lift = lift};
-    struct doc *node;
+    struct document *node;
     struct err err;
 
     must(ctl->options.arguments > 0);

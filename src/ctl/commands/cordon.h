@@ -12,10 +12,10 @@
 #include "milligpu/document/document.h"
 
 struct cordon_change {
-    const struct doc *node;       /* an answer of /api/v1/nodes/NODE */
-    const struct doc *const *gpu; /* of that node */
-    size_t gpus;                  /* 0: the whole node */
-    bool lift;                    /* uncordon */
+    const struct document *node;       /* an answer of /api/v1/nodes/NODE */
+    const struct document *const *gpu; /* of that node */
+    size_t gpus;                       /* 0: the whole node */
+    bool lift;                         /* uncordon */
 };
 
 /*

@@ -33,16 +33,16 @@ static struct look look_of(const struct screen *screen, const char *status)
     return (struct look){"FAILED", screen->colors ? "\033[31m" : ""};
 }
 
-static void doctor_put_check(const struct ctl *ctl, const struct doc *check)
+static void doctor_put_check(const struct ctl *ctl, const struct document *check)
 {
     FILE *out = ctl->screen.out;
-    const struct look look = look_of(&ctl->screen, doc_shown(check, "status"));
-    const char *fix = doc_shown(check, "fix");
+    const struct look look = look_of(&ctl->screen, document_shown(check, "status"));
+    const char *fix = document_shown(check, "fix");
 
     must(check != NULL);
     (void)fprintf(out, "%s%-7s%s  %-10s  ", look.color, look.word,
-                  look.color[0] != '\0' ? "\033[0m" : "", doc_shown(check, "name"));
-    text_fill(&ctl->screen, doc_shown(check, "text"), TEXT_BEGIN, TEXT_BEGIN);
+                  look.color[0] != '\0' ? "\033[0m" : "", document_shown(check, "name"));
+    text_fill(&ctl->screen, document_shown(check, "text"), TEXT_BEGIN, TEXT_BEGIN);
     if (fix[0] == '\0')
         return;
     (void)fprintf(out, "%*sdo: ", TEXT_BEGIN, ""); /* judged at the end, as all output is */
@@ -53,19 +53,19 @@ static void doctor_put_check(const struct ctl *ctl, const struct doc *check)
  * Warnings do not change the exit status, so that a script can alert on failures alone. An answer
  * without checks is a failure, too.
  */
-int show_doctor(struct ctl *ctl, const struct doc *doctor)
+int show_doctor(struct ctl *ctl, const struct document *doctor)
 {
-    const struct doc *checks = doc_get(doctor, "checks");
+    const struct document *checks = document_get(doctor, "checks");
     bool failed = checks == NULL || checks->count == 0;
     const bool document = ctl_document(ctl, doctor);
 
     must(doctor != NULL);
-    doc_each (check, checks) {
-        if (strcmp(doc_shown(check, "status"), "ok") != 0 &&
-            strcmp(doc_shown(check, "status"), "warning") != 0)
+    document_each (check, checks) {
+        if (strcmp(document_shown(check, "status"), "ok") != 0 &&
+            strcmp(document_shown(check, "status"), "warning") != 0)
             failed = true;
         if (ctl->format == FORMAT_NAME)
-            (void)fprintf(ctl->screen.out, "check/%s\n", doc_shown(check, "name"));
+            (void)fprintf(ctl->screen.out, "check/%s\n", document_shown(check, "name"));
         else if (!document)
             doctor_put_check(ctl, check);
     }
@@ -73,26 +73,26 @@ int show_doctor(struct ctl *ctl, const struct doc *doctor)
 }
 
 /* No answer is a finding as well, and the first one to fix. */
-static struct doc *not_reached(struct ctl *ctl, const struct err *err)
+static struct document *not_reached(struct ctl *ctl, const struct err *err)
 {
-    struct doc *doctor = doc_new(&ctl->arena, DOC_OBJECT);
-    struct doc *checks = doc_new(&ctl->arena, DOC_ARRAY);
-    struct doc *check = doc_new(&ctl->arena, DOC_OBJECT);
+    struct document *doctor = document_new(&ctl->arena, DOCUMENT_OBJECT);
+    struct document *checks = document_new(&ctl->arena, DOCUMENT_ARRAY);
+    struct document *check = document_new(&ctl->arena, DOCUMENT_OBJECT);
 
     must(err->text[0] != '\0');
-    doc_set_str(&ctl->arena, check, "name", "daemon");
-    doc_set_str(&ctl->arena, check, "status", "failed");
-    doc_set_str(&ctl->arena, check, "text", err->text);
-    doc_set_str(&ctl->arena, check, "fix",
-                "start milligpud, or say where its admin listener is: --server ADDRESS");
-    doc_append(checks, check);
-    doc_set(&ctl->arena, doctor, TEXT("checks"), checks);
+    document_set_str(&ctl->arena, check, "name", "daemon");
+    document_set_str(&ctl->arena, check, "status", "failed");
+    document_set_str(&ctl->arena, check, "text", err->text);
+    document_set_str(&ctl->arena, check, "fix",
+                     "start milligpud, or say where its admin listener is: --server ADDRESS");
+    document_append(checks, check);
+    document_set(&ctl->arena, doctor, TEXT("checks"), checks);
     return doctor;
 }
 
 /* One kind of object, as kubectl prints all of them. */
-static int ask_objects(struct ctl *ctl, const char *kind, const char *selector, struct doc **out,
-                       struct err *err)
+static int ask_objects(struct ctl *ctl, const char *kind, const char *selector,
+                       struct document **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf said;
     const char *const *given = ctl->options.given;
@@ -111,15 +111,15 @@ static int ask_objects(struct ctl *ctl, const char *kind, const char *selector, 
     if (kubectl_run(&kubectl, &said, err) < 0)
         return err_same(err);
     const char *kept = arena_copy(&ctl->arena, (struct text){said.data, said.len});
-    return doc_parse_json((struct text){kept, said.len}, kind, &ctl->arena, out, err);
+    return document_parse_json((struct text){kept, said.len}, kind, &ctl->arena, out, err);
 }
 
 /* milligpud does not know what runs on the nodes; the API server does, through kubectl. */
 static int doctor_of_nodes(struct ctl *ctl)
 {
-    struct doc *doctor = doc_new(&ctl->arena, DOC_OBJECT);
-    struct doc *nodes = NULL;
-    struct doc *pods = NULL;
+    struct document *doctor = document_new(&ctl->arena, DOCUMENT_OBJECT);
+    struct document *nodes = NULL;
+    struct document *pods = NULL;
     struct err err;
 
     must(ctl->options.given[OPTION_node_checks] != NULL);
@@ -128,13 +128,13 @@ static int doctor_of_nodes(struct ctl *ctl)
                     "--selector=app.kubernetes.io/name=milligpu,app.kubernetes.io/component=node",
                     &pods, &err) < 0)
         return ctl_fail(ctl, &err);
-    doc_set(&ctl->arena, doctor, TEXT("checks"), doctor_nodes(nodes, pods, &ctl->arena));
+    document_set(&ctl->arena, doctor, TEXT("checks"), doctor_nodes(nodes, pods, &ctl->arena));
     return show_doctor(ctl, doctor);
 }
 
 int command_doctor(struct ctl *ctl)
 {
-    struct doc *doctor;
+    struct document *doctor;
     struct err err;
 
     must(ctl->options.command != NULL);

@@ -23,27 +23,27 @@ struct finding {
 };
 
 /* A key with dots and slashes, below an object. */
-static const char *member(const struct doc *node, const char *object, const char *key)
+static const char *member(const struct document *node, const char *object, const char *key)
 {
-    const struct doc *value = doc_get(doc_at(node, object), key);
+    const struct document *value = document_get(document_at(node, object), key);
 
-    return value != NULL && value->kind == DOC_STRING ? value->shown : NULL;
+    return value != NULL && value->kind == DOCUMENT_STRING ? value->shown : NULL;
 }
 
-static const char *annotation_of(const struct doc *node, const char *key)
+static const char *annotation_of(const struct document *node, const char *key)
 {
     return member(node, "metadata.annotations", key);
 }
 
 /* "8", and also "8k" or "1.5", which is not 0 either. */
-static bool shows_some(const struct doc *node, const char *resource)
+static bool shows_some(const struct document *node, const char *resource)
 {
     const char *amount = member(node, "status.allocatable", resource);
 
     return amount != NULL && strcmp(amount, "0") != 0;
 }
 
-static bool has_gpus(const struct doc *node)
+static bool has_gpus(const struct document *node)
 {
     return annotation_of(node, "milligpu.io/gpus") != NULL ||
            annotation_of(node, ANNOTATION_AGENT) != NULL ||
@@ -53,10 +53,10 @@ static bool has_gpus(const struct doc *node)
 }
 
 /* "containerd://2.3.7": false if it is not containerd. */
-static bool containerd_version(const struct doc *node, long *out_major, long *out_minor)
+static bool containerd_version(const struct document *node, long *out_major, long *out_minor)
 {
     static const char prefix[] = "containerd://";
-    const char *runtime = doc_str(node, "status.nodeInfo.containerRuntimeVersion");
+    const char *runtime = document_str(node, "status.nodeInfo.containerRuntimeVersion");
     char *end;
 
     *out_major = 0;
@@ -70,37 +70,37 @@ static bool containerd_version(const struct doc *node, long *out_major, long *ou
 }
 
 /* The agent's pod on this node; NULL: there is none. */
-static const struct doc *agent_pod(const struct doc *pods, const char *node)
+static const struct document *agent_pod(const struct document *pods, const char *node)
 {
-    doc_each (pod, doc_get(pods, "items"))
-        if (strcmp(doc_str(pod, "spec.nodeName"), node) == 0)
+    document_each (pod, document_get(pods, "items"))
+        if (strcmp(document_str(pod, "spec.nodeName"), node) == 0)
             return pod;
     return NULL;
 }
 
 /* The fix with namespace and name of this pod; NULL: of the agent that is to be. */
-static const char *with_pod(const char *fix, const struct doc *pod, struct arena *arena)
+static const char *with_pod(const char *fix, const struct document *pod, struct arena *arena)
 {
     const char *at = strstr(fix, AGENT_POD);
 
-    if (at == NULL || pod == NULL || doc_str(pod, "metadata.name")[0] == '\0')
+    if (at == NULL || pod == NULL || document_str(pod, "metadata.name")[0] == '\0')
         return fix;
     return arena_printf(arena, "%.*s-n %s %s%s", (int)(at - fix), fix,
-                        doc_shown(pod, "metadata.namespace"), doc_shown(pod, "metadata.name"),
-                        at + strlen(AGENT_POD));
+                        document_shown(pod, "metadata.namespace"),
+                        document_shown(pod, "metadata.name"), at + strlen(AGENT_POD));
 }
 
-static bool is_ready(const struct doc *pod)
+static bool is_ready(const struct document *pod)
 {
-    doc_each (condition, doc_at(pod, "status.conditions"))
-        if (strcmp(doc_str(condition, "type"), "Ready") == 0)
-            return strcmp(doc_str(condition, "status"), "True") == 0;
+    document_each (condition, document_at(pod, "status.conditions"))
+        if (strcmp(document_str(condition, "type"), "Ready") == 0)
+            return strcmp(document_str(condition, "status"), "True") == 0;
     return false;
 }
 
-static bool judge_runtime(const struct doc *node, struct arena *arena, struct finding *out)
+static bool check_runtime(const struct document *node, struct arena *arena, struct finding *out)
 {
-    const char *runtime = doc_shown(node, "status.nodeInfo.containerRuntimeVersion");
+    const char *runtime = document_shown(node, "status.nodeInfo.containerRuntimeVersion");
     long major;
     long minor;
 
@@ -128,7 +128,7 @@ static bool judge_runtime(const struct doc *node, struct arena *arena, struct fi
 }
 
 /* As milligpud reads it. NULL: it cannot be read. */
-static struct node_facts *facts_of(const struct doc *node, struct arena *arena)
+static struct node_facts *facts_of(const struct document *node, struct arena *arena)
 {
     static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
                                             .whole_resource = "nvidia.com/gpu"};
@@ -137,22 +137,22 @@ static struct node_facts *facts_of(const struct doc *node, struct arena *arena)
     struct err err;
 
     strbuf_init(&bytes);
-    doc_write(&bytes, node);
+    document_write(&bytes, node);
     const char *copy = arena_copy(arena, (struct text){bytes.data, bytes.len});
     return node_decode(text_of(copy), &rules, arena, facts, &err) == 0 ? facts : NULL;
 }
 
 /* Of all pods of agents, once, since there may be thousands. */
-static struct agents *see_pods(const struct doc *pods)
+static struct agents *see_pods(const struct document *pods)
 {
     const struct agents_rules rules = {
         .required = REQUIRE_ALWAYS, .key = TEXT(""), .value = TEXT("")};
     struct agents *agents = agents_new(&rules);
 
-    doc_each (pod, doc_get(pods, "items")) {
-        const bool leaves = doc_str(pod, "metadata.deletionTimestamp")[0] != '\0';
-        const struct pod is = {.uid = doc_str(pod, "metadata.uid"),
-                               .node = doc_str(pod, "spec.nodeName"),
+    document_each (pod, document_get(pods, "items")) {
+        const bool leaves = document_str(pod, "metadata.deletionTimestamp")[0] != '\0';
+        const struct pod is = {.uid = document_str(pod, "metadata.uid"),
+                               .node = document_str(pod, "spec.nodeName"),
                                .is_agent = true,
                                .is_ready = is_ready(pod),
                                .terminating_ms = leaves};
@@ -189,14 +189,14 @@ static const struct finding vouch_findings[VOUCHES] = {
 };
 
 /* As milligpud judges it where the node needs an agent. */
-static bool judge_agent(const struct doc *node, const struct node_facts *facts,
-                        const struct doc *pods, struct agents *agents, struct finding *out)
+static bool check_agent(const struct document *node, const struct node_facts *facts,
+                        const struct document *pods, struct agents *agents, struct finding *out)
 {
     enum vouch vouch = VOUCH_NONE;
 
     if (facts != NULL) {
         (void)agents_see_node(agents, facts);
-        vouch = agents_judge(agents, text_of(facts->name));
+        vouch = agents_check(agents, text_of(facts->name));
     }
     /* The check of named GPUs comes last. */
     if (vouch == VOUCH_NO_GPUS)
@@ -205,7 +205,7 @@ static bool judge_agent(const struct doc *node, const struct node_facts *facts,
     if (vouch != VOUCH_NONE && vouch != VOUCH_NO_AGENT)
         return vouch == VOUCH_GOOD;
     /* An agent that names no pod: it is of before, or runs outside of pods. */
-    const struct doc *pod = agent_pod(pods, doc_str(node, "metadata.name"));
+    const struct document *pod = agent_pod(pods, document_str(node, "metadata.name"));
     if (vouch == VOUCH_NONE && pod != NULL && !is_ready(pod))
         *out = vouch_findings[VOUCH_NOT_READY];
     else if (vouch == VOUCH_NONE && pod == NULL)
@@ -218,7 +218,8 @@ static bool judge_agent(const struct doc *node, const struct node_facts *facts,
 }
 
 /* milligpud takes this for a reason where a pod vouched before, which only milligpud knows. */
-static bool judge_name(const struct node_facts *facts, const struct doc *pod, struct finding *out)
+static bool check_name(const struct node_facts *facts, const struct document *pod,
+                       struct finding *out)
 {
     if (pod == NULL || facts->claim.pod != NULL)
         return true;
@@ -227,7 +228,7 @@ static bool judge_name(const struct node_facts *facts, const struct doc *pod, st
 }
 
 /* Made-up ids are no devices. */
-static bool judge_inventory(const struct node_facts *facts, struct finding *out)
+static bool check_inventory(const struct node_facts *facts, struct finding *out)
 {
     if (facts != NULL && facts->has_gpus && facts->gpus > 0)
         return true;
@@ -239,7 +240,7 @@ static bool judge_inventory(const struct node_facts *facts, struct finding *out)
     return false;
 }
 
-static bool judge_neighbor(const struct doc *node, struct arena *arena, struct finding *out)
+static bool check_neighbor(const struct document *node, struct arena *arena, struct finding *out)
 {
     if (!shows_some(node, "nvidia.com/gpu"))
         return true;
@@ -253,38 +254,40 @@ static bool judge_neighbor(const struct doc *node, struct arena *arena, struct f
 }
 
 /* What it says of itself; an older or newer one may say it otherwise. NULL: cannot be read. */
-static const struct doc *agent_words(const struct doc *node, struct arena *arena)
+static const struct document *agent_words(const struct document *node, struct arena *arena)
 {
-    struct doc *agent;
+    struct document *agent;
     struct err err;
     const char *text = annotation_of(node, ANNOTATION_AGENT);
 
-    return text != NULL && doc_parse_json(text_of(text), ANNOTATION_AGENT, arena, &agent, &err) == 0
+    return text != NULL &&
+                   document_parse_json(text_of(text), ANNOTATION_AGENT, arena, &agent, &err) == 0
                ? agent
                : NULL;
 }
 
-static const char *agent_version(const struct doc *agent)
+static const char *agent_version(const struct document *agent)
 {
-    return agent != NULL && doc_shown(agent, "version")[0] != '\0' ? doc_shown(agent, "version")
-                                                                   : "of an unknown version";
+    return agent != NULL && document_shown(agent, "version")[0] != '\0'
+               ? document_shown(agent, "version")
+               : "of an unknown version";
 }
 
 /* ", driver 570.124.06, CDI nvidia.com/gpu" */
-static const char *driver_shown(const struct doc *agent, struct arena *arena)
+static const char *driver_shown(const struct document *agent, struct arena *arena)
 {
-    const char *driver = doc_shown(agent, "driver");
-    const char *kind = doc_shown(agent, "cdi.kind");
+    const char *driver = document_shown(agent, "driver");
+    const char *kind = document_shown(agent, "cdi.kind");
 
     return arena_printf(arena, "%s%s%s%s", driver[0] != '\0' ? ", driver " : "", driver,
                         kind[0] != '\0' ? ", CDI " : "", kind);
 }
 
-static bool judge_cdi(const struct doc *agent, struct arena *arena, struct finding *out)
+static bool check_cdi(const struct document *agent, struct arena *arena, struct finding *out)
 {
-    const struct doc *cdi = doc_get(agent, "cdi");
-    const int64_t gpus = cdi != NULL ? doc_int(cdi, "gpus") : 0;
-    const int64_t named = cdi != NULL ? doc_int(cdi, "named") : 0;
+    const struct document *cdi = document_get(agent, "cdi");
+    const int64_t gpus = cdi != NULL ? document_int(cdi, "gpus") : 0;
+    const int64_t named = cdi != NULL ? document_int(cdi, "named") : 0;
 
     if (named == gpus)
         return true;
@@ -298,20 +301,20 @@ static bool judge_cdi(const struct doc *agent, struct arena *arena, struct findi
 }
 
 /* ", MPS on 8 GPUs" */
-static const char *mps_shown(const struct doc *agent, struct arena *arena)
+static const char *mps_shown(const struct document *agent, struct arena *arena)
 {
-    const struct doc *mps = doc_get(agent, "mps");
+    const struct document *mps = document_get(agent, "mps");
 
     if (mps == NULL)
         return "";
-    return arena_printf(arena, ", MPS on %lld GPUs", (long long)doc_int(mps, "gpus"));
+    return arena_printf(arena, ", MPS on %lld GPUs", (long long)document_int(mps, "gpus"));
 }
 
-static bool judge_mps(const struct doc *agent, struct arena *arena, struct finding *out)
+static bool check_mps(const struct document *agent, struct arena *arena, struct finding *out)
 {
-    const struct doc *mps = doc_get(agent, "mps");
-    const int64_t gpus = mps != NULL ? doc_int(mps, "gpus") : 0;
-    const int64_t up = mps != NULL ? doc_int(mps, "up") : 0;
+    const struct document *mps = document_get(agent, "mps");
+    const int64_t gpus = mps != NULL ? document_int(mps, "gpus") : 0;
+    const int64_t up = mps != NULL ? document_int(mps, "up") : 0;
 
     if (up == gpus)
         return true;
@@ -324,9 +327,10 @@ static bool judge_mps(const struct doc *agent, struct arena *arena, struct findi
 }
 
 /* True also while nobody knows it: no container was made since the agent connected. */
-static bool judge_validator(const struct doc *agent, struct finding *out)
+static bool check_validator(const struct document *agent, struct finding *out)
 {
-    if (agent == NULL || doc_get(agent, "validator") == NULL || doc_true(agent, "validator"))
+    if (agent == NULL || document_get(agent, "validator") == NULL ||
+        document_true(agent, "validator"))
         return true;
     *out = (struct finding){
         "warning",
@@ -338,7 +342,7 @@ static bool judge_validator(const struct doc *agent, struct finding *out)
 }
 
 /* By the words of src/agent/reporter.h; those that are not here need no hand. */
-static bool judge_limits(const struct doc *agent, struct finding *out)
+static bool check_limits(const struct document *agent, struct finding *out)
 {
     static const struct {
         const char *word;
@@ -354,7 +358,7 @@ static bool judge_limits(const struct doc *agent, struct finding *out)
         {"unread", "limits of GPU memory cannot be read back", LOGS ", which says why"},
         {"failed", "limits of GPU memory cannot be set", LOGS ", which says why"},
     };
-    const char *word = agent != NULL ? doc_str(agent, "limits") : "";
+    const char *word = agent != NULL ? document_str(agent, "limits") : "";
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (strcmp(word, rows[i].word) == 0) {
@@ -364,63 +368,65 @@ static bool judge_limits(const struct doc *agent, struct finding *out)
     return true;
 }
 
-static const char *validator_words(const struct doc *agent)
+static const char *validator_words(const struct document *agent)
 {
-    return agent != NULL && doc_get(agent, "validator") != NULL
+    return agent != NULL && document_get(agent, "validator") != NULL
                ? ", validator on"
                : ", validator not known until a container is made";
 }
 
-static void judge_node(const struct doc *node, const struct doc *pods, struct agents *agents,
-                       struct arena *arena, struct doc *checks)
+static void judge_node(const struct document *node, const struct document *pods,
+                       struct agents *agents, struct arena *arena, struct document *checks)
 {
-    const struct doc *agent = agent_words(node, arena);
+    const struct document *agent = agent_words(node, arena);
     const struct node_facts *facts = facts_of(node, arena);
-    const struct doc *pod = agent_pod(pods, doc_str(node, "metadata.name"));
-    struct doc *check = doc_new(arena, DOC_OBJECT);
+    const struct document *pod = agent_pod(pods, document_str(node, "metadata.name"));
+    struct document *check = document_new(arena, DOCUMENT_OBJECT);
     struct finding runtime = {.status = "ok"};
     struct finding finding;
 
-    const bool was_tried = judge_runtime(node, arena, &runtime);
+    const bool was_tried = check_runtime(node, arena, &runtime);
     const bool can = was_tried || strcmp(runtime.status, "failed") != 0;
-    const bool has_all = can && judge_agent(node, facts, pods, agents, &finding) &&
-                         judge_inventory(facts, &finding) && judge_cdi(agent, arena, &finding) &&
-                         judge_mps(agent, arena, &finding);
+    const bool has_all = can && check_agent(node, facts, pods, agents, &finding) &&
+                         check_inventory(facts, &finding) && check_cdi(agent, arena, &finding) &&
+                         check_mps(agent, arena, &finding);
     if (!can || (has_all && !was_tried))
         finding = runtime;
-    else if (has_all && judge_name(facts, pod, &finding) && judge_validator(agent, &finding) &&
-             judge_limits(agent, &finding) && judge_neighbor(node, arena, &finding))
+    else if (has_all && check_name(facts, pod, &finding) && check_validator(agent, &finding) &&
+             check_limits(agent, &finding) && check_neighbor(node, arena, &finding))
         finding = (struct finding){
             "ok",
             arena_printf(arena, "%s, agent %s%s%s%s",
-                         doc_shown(node, "status.nodeInfo.containerRuntimeVersion"),
+                         document_shown(node, "status.nodeInfo.containerRuntimeVersion"),
                          agent_version(agent), driver_shown(agent, arena), mps_shown(agent, arena),
                          validator_words(agent)),
             ""};
-    doc_set_str(arena, check, "name", doc_shown(node, "metadata.name"));
-    doc_set_str(arena, check, "status", finding.status);
-    doc_set_str(arena, check, "text", finding.text);
-    doc_set_str(arena, check, "fix", with_pod(finding.fix, pod, arena));
-    doc_append(checks, check);
+    document_set_str(arena, check, "name", document_shown(node, "metadata.name"));
+    document_set_str(arena, check, "status", finding.status);
+    document_set_str(arena, check, "text", finding.text);
+    document_set_str(arena, check, "fix", with_pod(finding.fix, pod, arena));
+    document_append(checks, check);
 }
 
-struct doc *doctor_nodes(const struct doc *nodes, const struct doc *pods, struct arena *arena)
+struct document *doctor_nodes(const struct document *nodes, const struct document *pods,
+                              struct arena *arena)
 {
-    struct doc *checks = doc_new(arena, DOC_ARRAY);
+    struct document *checks = document_new(arena, DOCUMENT_ARRAY);
     struct agents *agents = see_pods(pods);
 
-    doc_each (node, doc_get(nodes, "items"))
+    document_each (node, document_get(nodes, "items"))
         if (has_gpus(node))
             judge_node(node, pods, agents, arena, checks);
     agents_free(agents);
     if (checks->count > 0)
         return checks;
-    struct doc *check = doc_new(arena, DOC_OBJECT);
-    doc_set_str(arena, check, "name", "nodes");
-    doc_set_str(arena, check, "status", "failed");
-    doc_set_str(arena, check, "text", "no node shows GPUs");
-    doc_set_str(arena, check, "fix",
-                "install GPU feature discovery, which labels nodes nvidia.com/gpu.present=true");
-    doc_append(checks, check);
+    struct document *check = document_new(arena, DOCUMENT_OBJECT);
+    document_set_str(arena, check, "name", "nodes");
+    document_set_str(arena, check, "status", "failed");
+    document_set_str(arena, check, "text", "no node shows GPUs");
+    document_set_str(
+        arena, check, "fix",
+        "install GPU feature discovery, which labels nodes nvidia.com/gpu.present=true");
+    document_append(checks, check);
     return checks;
 }

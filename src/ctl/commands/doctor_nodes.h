@@ -9,6 +9,7 @@
 #include "milligpu/document/document.h"
 
 /* An array of checks: name, status, text, fix. nodes, pods: what kubectl get -o json prints. */
-struct doc *doctor_nodes(const struct doc *nodes, const struct doc *pods, struct arena *arena);
+struct document *doctor_nodes(const struct document *nodes, const struct document *pods,
+                              struct arena *arena);
 
 #endif

@@ -44,33 +44,33 @@ bool gpu_name_is_index(const char *name)
     return name[0] != '\0' && name[strspn(name, "0123456789")] == '\0';
 }
 
-static bool has_id(const struct doc *gpu, const char *name)
+static bool has_id(const struct document *gpu, const char *name)
 {
-    return strcmp(doc_shown(gpu, "id"), name) == 0;
+    return strcmp(document_shown(gpu, "id"), name) == 0;
 }
 
 /* Leading zeros are no other index; nine digits at most, so that nothing overflows. */
-static bool has_index(const struct doc *gpu, const char *name)
+static bool has_index(const struct document *gpu, const char *name)
 {
     return gpu_name_is_index(name) && strlen(name) <= 9 &&
-           doc_int(gpu, "index") == strtoll(name, NULL, 10);
+           document_int(gpu, "index") == strtoll(name, NULL, 10);
 }
 
-static bool id_begins(const struct doc *gpu, const char *name)
+static bool id_begins(const struct document *gpu, const char *name)
 {
-    return strlen(name) >= GPU_PREFIX_MIN && text_starts(text_of(doc_shown(gpu, "id")), name);
+    return strlen(name) >= GPU_PREFIX_MIN && text_starts(text_of(document_shown(gpu, "id")), name);
 }
 
-typedef bool (*gpu_matches)(const struct doc *gpu, const char *name);
+typedef bool (*gpu_matches)(const struct document *gpu, const char *name);
 
 /* "0 (GPU-1a2b), 1 (GPU-3c4d, absent)": those that match, or all of them. */
-static void put_gpus(struct strbuf *out, const struct doc *node, const char *name,
+static void put_gpus(struct strbuf *out, const struct document *node, const char *name,
                      gpu_matches matches)
 {
     size_t named = 0;
 
-    doc_each (gpu, doc_get(node, "gpus")) {
-        const char *state = doc_shown(gpu, "state");
+    document_each (gpu, document_get(node, "gpus")) {
+        const char *state = document_shown(gpu, "state");
         if (matches != NULL && !matches(gpu, name))
             continue;
         if (named == NAMED_MAX) {
@@ -78,21 +78,21 @@ static void put_gpus(struct strbuf *out, const struct doc *node, const char *nam
             return;
         }
         strbuf_printf(out, "%s%lld (%.60s%s)", named++ > 0 ? ", " : "",
-                      (long long)doc_int(gpu, "index"), doc_shown(gpu, "id"),
+                      (long long)document_int(gpu, "index"), document_shown(gpu, "id"),
                       strcmp(state, "absent") == 0 ? ", absent" : "");
     }
 }
 
 /* As people write it first: kubectl and docker take fewer letters than we do. */
-static bool begins_too_short(const struct doc *node, const char *name)
+static bool begins_too_short(const struct document *node, const char *name)
 {
-    doc_each (gpu, doc_get(node, "gpus"))
-        if (strlen(name) < GPU_PREFIX_MIN && text_starts(text_of(doc_shown(gpu, "id")), name))
+    document_each (gpu, document_get(node, "gpus"))
+        if (strlen(name) < GPU_PREFIX_MIN && text_starts(text_of(document_shown(gpu, "id")), name))
             return true;
     return false;
 }
 
-static int refuse_gpu(const struct doc *node, const char *name, gpu_matches matches,
+static int refuse_gpu(const struct document *node, const char *name, gpu_matches matches,
                       struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf gpus;
@@ -103,30 +103,31 @@ static int refuse_gpu(const struct doc *node, const char *name, gpu_matches matc
         return err_set(err, ERR_INVALID,
                        "%.60s means several GPUs of node %.100s, name one by its "
                        "id: %s",
-                       name, doc_shown(node, "name"), gpus.data);
+                       name, document_shown(node, "name"), gpus.data);
     if (gpus.len == 0)
         return err_set(err, ERR_NOT_FOUND, "node %.100s has no GPU %.60s: it has none",
-                       doc_shown(node, "name"), name);
+                       document_shown(node, "name"), name);
     if (name[0] == '\0')
         return err_set(err, ERR_INVALID, "the name of a GPU is empty; node %.100s has %s",
-                       doc_shown(node, "name"), gpus.data);
+                       document_shown(node, "name"), gpus.data);
     if (begins_too_short(node, name))
         return err_set(err, ERR_INVALID,
                        "%.60s is too short for the beginning of an id, which needs %d letters; "
                        "node %.100s has %s",
-                       name, GPU_PREFIX_MIN, doc_shown(node, "name"), gpus.data);
+                       name, GPU_PREFIX_MIN, document_shown(node, "name"), gpus.data);
     return err_set(err, ERR_NOT_FOUND, "node %.100s has no GPU %.60s; it has %s",
-                   doc_shown(node, "name"), name, gpus.data);
+                   document_shown(node, "name"), name, gpus.data);
 }
 
-int gpu_name_find(const struct doc *node, const char *name, const struct doc **out, struct err *err)
+int gpu_name_find(const struct document *node, const char *name, const struct document **out,
+                  struct err *err)
 {
     static const gpu_matches ways[] = {has_id, has_index, id_begins};
 
     must(name != NULL);
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
         size_t found = 0;
-        doc_each (gpu, doc_get(node, "gpus")) {
+        document_each (gpu, document_get(node, "gpus")) {
             if (!ways[i](gpu, name))
                 continue;
             *out = gpu;

@@ -26,7 +26,7 @@ bool gpu_name_is_index(const char *name);
  * The GPU of node (an answer of /api/v1/nodes/NODE) that name means: its id, its index, or the
  * beginning of its id, if no other begins so. An error says which GPUs there are.
  */
-int gpu_name_find(const struct doc *node, const char *name, const struct doc **out,
+int gpu_name_find(const struct document *node, const char *name, const struct document **out,
                   struct err *err) MUST_USE;
 
 #endif

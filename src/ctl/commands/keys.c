@@ -16,25 +16,25 @@ static const struct table_column keys_columns[] = {
     {"KEY", 0}, {"STATE", 0}, {"PUBLISHED", 0}, {"PODS", COLUMN_RIGHT}, {"SINCE", COLUMN_RIGHT},
 };
 
-static void keys_row(struct table *table, const struct doc *item)
+static void keys_row(struct table *table, const struct document *item)
 {
     must(table->columns == ARRAY_LEN(keys_columns));
-    table_text(table, doc_shown(item, "id"));
-    table_text(table, doc_shown(item, "state"));
-    table_text(table, doc_true(item, "published") ? "yes" : "no");
-    table_number(table, doc_int(item, "pods"));
-    if (doc_get(item, "since") != NULL)
-        table_age(table, doc_shown(item, "since"));
+    table_text(table, document_shown(item, "id"));
+    table_text(table, document_shown(item, "state"));
+    table_text(table, document_true(item, "published") ? "yes" : "no");
+    table_number(table, document_int(item, "pods"));
+    if (document_get(item, "since") != NULL)
+        table_age(table, document_shown(item, "since"));
     else
         table_text(table, "");
 }
 
-static void keys_name(struct strbuf *out, const struct doc *item)
+static void keys_name(struct strbuf *out, const struct document *item)
 {
-    strbuf_printf(out, "key/%s", doc_shown(item, "id"));
+    strbuf_printf(out, "key/%s", document_shown(item, "id"));
 }
 
-int show_keys(struct ctl *ctl, const struct doc *list)
+int show_keys(struct ctl *ctl, const struct document *list)
 {
     static const struct list_view view = {
         keys_columns,
@@ -45,14 +45,14 @@ int show_keys(struct ctl *ctl, const struct doc *list)
     };
     const int status = ctl_show_list(ctl, list, &view);
 
-    if (doc_get(list, "trouble") != NULL)
-        (void)fprintf(ctl->err, "The keys cannot change: %s\n", doc_shown(list, "trouble"));
+    if (document_get(list, "trouble") != NULL)
+        (void)fprintf(ctl->err, "The keys cannot change: %s\n", document_shown(list, "trouble"));
     return status;
 }
 
 int command_keys(struct ctl *ctl)
 {
-    struct doc *list;
+    struct document *list;
     struct err err;
 
     must(ctl->options.command != NULL);
@@ -62,18 +62,18 @@ int command_keys(struct ctl *ctl)
 }
 
 /* The one that signs is the first; an error if a next one waits already. */
-static int choose_key(const struct doc *list, const char **out, struct err *err)
+static int choose_key(const struct document *list, const char **out, struct err *err)
 {
     *out = "";
-    doc_each (key, doc_get(list, "items")) {
-        const char *state = doc_shown(key, "state");
+    document_each (key, document_get(list, "items")) {
+        const char *state = document_shown(key, "state");
         if (strcmp(state, "next") == 0)
             return err_set(err, ERR_CONFLICT,
                            "key %.40s is next and does not sign yet: wait until it does, see "
                            "milligpuctl keys",
-                           doc_shown(key, "id"));
+                           document_shown(key, "id"));
         if (strcmp(state, "signing") == 0)
-            *out = doc_shown(key, "id");
+            *out = document_shown(key, "id");
     }
     if ((*out)[0] == '\0')
         return err_set(err, ERR_NOT_FOUND, "no key signs: milligpud is standalone");
@@ -128,13 +128,13 @@ int command_replace_key(struct ctl *ctl)
 {
     struct kubectl kubectl;
     const char *id;
-    struct doc *list;
+    struct document *list;
     struct err err;
 
     must(ctl->options.command != NULL);
     if (ctl_get(ctl, "/api/v1/keys", &list, &err) < 0 || choose_key(list, &id, &err) < 0)
         return ctl_fail(ctl, &err);
-    annotate_keys(ctl, &kubectl, doc_shown(list, "namespace"), id);
+    annotate_keys(ctl, &kubectl, document_shown(list, "namespace"), id);
     const int status = change_keys(ctl, &kubectl);
     if (status == CTL_FINE && ctl->options.given[OPTION_dry_run] == NULL)
         (void)fprintf(ctl->screen.out,
@@ -146,20 +146,20 @@ int command_replace_key(struct ctl *ctl)
 /* --- revoking --- */
 
 /* Only a key that signs no more, or one that is not of this milligpud. */
-static int find_revocable(const struct doc *list, const char *id, const struct doc **out,
+static int find_revocable(const struct document *list, const char *id, const struct document **out,
                           struct err *err)
 {
-    const struct doc *found = NULL;
+    const struct document *found = NULL;
 
-    doc_each (key, doc_get(list, "items"))
-        if (strcmp(doc_shown(key, "id"), id) == 0)
+    document_each (key, document_get(list, "items"))
+        if (strcmp(document_shown(key, "id"), id) == 0)
             found = key;
     if (found == NULL)
         return err_set(err, ERR_NOT_FOUND,
                        "milligpud has seen no key %.40s in the ConfigMap; milligpuctl keys shows "
                        "all, within a minute of a change",
                        id);
-    const char *state = doc_shown(found, "state");
+    const char *state = document_shown(found, "state");
     if (strcmp(state, "signing") == 0)
         return err_set(err, ERR_CONFLICT,
                        "key %s signs: run milligpuctl replace-key first, and revoke this key once "
@@ -174,14 +174,14 @@ static int find_revocable(const struct doc *list, const char *id, const struct d
     return 0;
 }
 
-static void say_cost(FILE *out, const struct doc *key)
+static void say_cost(FILE *out, const struct document *key)
 {
-    const long long pods = (long long)doc_int(key, "pods");
-    const bool other = strcmp(doc_shown(key, "state"), "other") == 0;
+    const long long pods = (long long)document_int(key, "pods");
+    const bool other = strcmp(document_shown(key, "state"), "other") == 0;
 
     must(pods >= 0);
     (void)fprintf(out, "key %s: %s%lld running pod%s will not restart containers without it\n",
-                  doc_shown(key, "id"), other && pods > 0 ? "up to " : "", pods,
+                  document_shown(key, "id"), other && pods > 0 ? "up to " : "", pods,
                   pods == 1 ? "" : "s");
     if (other)
         (void)fprintf(out,
@@ -205,9 +205,9 @@ static void patch_keys(struct ctl *ctl, struct kubectl *kubectl, const char *nam
 int command_revoke_key(struct ctl *ctl)
 {
     const char *id = ctl->options.argument[0];
-    const struct doc *key = NULL;
+    const struct document *key = NULL;
     struct kubectl kubectl;
-    struct doc *list;
+    struct document *list;
     struct err err;
 
     must(id != NULL);
@@ -215,7 +215,7 @@ int command_revoke_key(struct ctl *ctl)
         return ctl_fail(ctl, &err);
     /* With --dry-run, standard output is the command alone. */
     say_cost(ctl->options.given[OPTION_dry_run] != NULL ? ctl->err : ctl->screen.out, key);
-    patch_keys(ctl, &kubectl, doc_shown(list, "namespace"), doc_shown(key, "id"));
+    patch_keys(ctl, &kubectl, document_shown(list, "namespace"), document_shown(key, "id"));
     if (ctl->options.given[OPTION_yes] == NULL && ctl->options.given[OPTION_dry_run] == NULL) {
         (void)fprintf(ctl->screen.out, "Nothing is changed; to revoke it, add --yes.\n");
         return CTL_FINE;
@@ -224,6 +224,6 @@ int command_revoke_key(struct ctl *ctl)
     if (status == CTL_FINE && ctl->options.given[OPTION_dry_run] == NULL)
         (void)fprintf(ctl->screen.out,
                       "key %s is revoked: agents trust it no more within two minutes\n",
-                      doc_shown(key, "id"));
+                      document_shown(key, "id"));
     return status;
 }

@@ -18,46 +18,46 @@
  * "0:300,1:300": one cell without blanks, so that scripts can count columns. A GPU without an index
  * is shown by its id, and what has no known place as "?".
  */
-void put_charges(struct strbuf *out, const struct doc *allocation)
+void put_charges(struct strbuf *out, const struct document *allocation)
 {
     bool first = true;
 
     must(out != NULL);
-    doc_each (charge, doc_get(allocation, "charges")) {
+    document_each (charge, document_get(allocation, "charges")) {
         strbuf_str(out, first ? "" : ",");
-        if (doc_get(charge, "index") != NULL)
-            strbuf_printf(out, "%lld", (long long)doc_int(charge, "index"));
+        if (document_get(charge, "index") != NULL)
+            strbuf_printf(out, "%lld", (long long)document_int(charge, "index"));
         else
-            strbuf_str(out, doc_shown(charge, "gpu"));
-        strbuf_printf(out, ":%lld", (long long)doc_int(charge, "milli"));
+            strbuf_str(out, document_shown(charge, "gpu"));
+        strbuf_printf(out, ":%lld", (long long)document_int(charge, "milli"));
         first = false;
     }
-    if (doc_int(allocation, "unplacedMilli") > 0)
+    if (document_int(allocation, "unplacedMilli") > 0)
         strbuf_printf(out, "%s?:%lld", first ? "" : ",",
-                      (long long)doc_int(allocation, "unplacedMilli"));
+                      (long long)document_int(allocation, "unplacedMilli"));
 }
 
 /* Charges and not shares: containers may use the same part of a GPU one after the other. */
-static int64_t sum_of(const struct doc *allocation, const char *field)
+static int64_t sum_of(const struct document *allocation, const char *field)
 {
     int64_t sum = 0;
 
     must(field[0] != '\0');
-    doc_each (charge, doc_get(allocation, "charges"))
-        sum += doc_int(charge, field);
+    document_each (charge, document_get(allocation, "charges"))
+        sum += document_int(charge, field);
     return sum;
 }
 
 /* Of what agents reported; blank if nothing is known of any share. */
-static void add_measured_mib(struct table *table, const struct doc *allocation)
+static void add_measured_mib(struct table *table, const struct document *allocation)
 {
     bool known = false;
     int64_t sum = 0;
 
     must(table->columns > 0);
-    doc_each (share, doc_get(allocation, "shares")) {
-        known = known || doc_get(share, "measuredMib") != NULL;
-        sum += doc_int(share, "measuredMib");
+    document_each (share, document_get(allocation, "shares")) {
+        known = known || document_get(share, "measuredMib") != NULL;
+        sum += document_int(share, "measuredMib");
     }
     if (known)
         table_number(table, sum);
@@ -66,12 +66,12 @@ static void add_measured_mib(struct table *table, const struct doc *allocation)
 }
 
 /* Of the share that is idle for longest: times of one form are ordered as texts. */
-static void add_idle(struct table *table, const struct doc *allocation)
+static void add_idle(struct table *table, const struct document *allocation)
 {
     const char *since = "";
 
-    doc_each (share, doc_get(allocation, "shares")) {
-        const char *of_share = doc_shown(share, "idleSince");
+    document_each (share, document_get(allocation, "shares")) {
+        const char *of_share = document_shown(share, "idleSince");
         if (of_share[0] != '\0' && (since[0] == '\0' || strcmp(of_share, since) < 0))
             since = of_share;
     }
@@ -82,31 +82,32 @@ static void add_idle(struct table *table, const struct doc *allocation)
 }
 
 /* Marks follow the state as in kubectl's STATUS, so one column can be searched for each of them. */
-static void add_state(struct table *table, const struct doc *item)
+static void add_state(struct table *table, const struct document *item)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
     must(table != NULL);
     strbuf_init(&text);
-    strbuf_str(&text, doc_shown(item, "state"));
-    if (doc_true(item, "inDoubt"))
+    strbuf_str(&text, document_shown(item, "state"));
+    if (document_true(item, "inDoubt"))
         strbuf_str(&text, ",in-doubt");
-    if (doc_true(item, "presumed"))
+    if (document_true(item, "presumed"))
         strbuf_str(&text, ",presumed");
-    if (doc_get(item, "terminatingSince") != NULL)
+    if (document_get(item, "terminatingSince") != NULL)
         strbuf_str(&text, ",terminating");
     table_text(table, text.data);
 }
 
-static void add_pod(struct table *table, const struct doc *item)
+static void add_pod(struct table *table, const struct document *item)
 {
-    table_text(table, doc_shown(item, "namespace"));
-    table_text(table, doc_shown(item, "name"));
+    table_text(table, document_shown(item, "namespace"));
+    table_text(table, document_shown(item, "name"));
 }
 
-static void pod_name(struct strbuf *out, const struct doc *item)
+static void pod_name(struct strbuf *out, const struct document *item)
 {
-    strbuf_printf(out, "pod/%s/%s", doc_shown(item, "namespace"), doc_shown(item, "name"));
+    strbuf_printf(out, "pod/%s/%s", document_shown(item, "namespace"),
+                  document_shown(item, "name"));
 }
 
 /* Up to the second: what people compare with their own notes. */
@@ -122,20 +123,20 @@ static void add_time(struct table *table, const char *rfc3339)
 }
 
 /* An adopted allocation was never reserved here. */
-static const char *since_of(const struct doc *item)
+static const char *since_of(const struct document *item)
 {
-    const char *reserved = doc_shown(item, "reservedAt");
+    const char *reserved = document_shown(item, "reservedAt");
 
-    return reserved[0] != '\0' ? reserved : doc_shown(item, "boundAt");
+    return reserved[0] != '\0' ? reserved : document_shown(item, "boundAt");
 }
 
 /* --- filters --- */
 
 static int lists_filter_and_show(struct ctl *ctl, const char *path, enum ctl_selects what,
-                                 int (*show)(struct ctl *ctl, const struct doc *list))
+                                 int (*show)(struct ctl *ctl, const struct document *list))
 {
     CLEANUP(strbuf_done) struct strbuf target;
-    struct doc *list;
+    struct document *list;
     struct err err;
 
     must(path[0] == '/');
@@ -175,7 +176,7 @@ static const struct table_column node_columns[] = {
     {"REASON", COLUMN_NOTE},
 };
 
-static void put_node_state(struct table *table, const struct doc *node)
+static void put_node_state(struct table *table, const struct document *node)
 {
     const char *state = node_word(node);
 
@@ -185,41 +186,41 @@ static void put_node_state(struct table *table, const struct doc *node)
         table_color(table, "red");
 }
 
-static void node_row(struct table *table, const struct doc *node)
+static void node_row(struct table *table, const struct document *node)
 {
     CLEANUP(strbuf_done) struct strbuf why;
-    const struct doc *gpus = doc_get(node, "gpus");
+    const struct document *gpus = document_get(node, "gpus");
 
     must(table->columns == ARRAY_LEN(node_columns));
     strbuf_init(&why);
     put_node_why(&why, node);
-    table_text(table, doc_shown(node, "name"));
-    table_text(table, doc_shown(node, "model"));
+    table_text(table, document_shown(node, "name"));
+    table_text(table, document_shown(node, "model"));
     table_number(table, gpus != NULL ? gpus->count : 0);
-    table_number(table, doc_int(node, "totalMilli"));
-    table_number(table, doc_int(node, "usedMilli"));
-    table_number(table, doc_int(node, "reservedMilli"));
-    table_number(table, doc_int(node, "freeMilli"));
-    table_number(table, doc_int(node, "heldMilli"));
-    table_number(table, doc_int(node, "closedMilli"));
-    table_number(table, doc_int(node, "beyondMilli"));
-    table_number(table, doc_int(node, "largestFreeMilli"));
-    table_number(table, doc_int(node, "fragmentMilli"));
-    table_number(table, doc_int(node, "capacityMilli"));
-    table_number(table, doc_int(node, "heldGpus"));
-    table_text(table, doc_shown(node, "source"));
-    table_text(table, doc_shown(node, "uid"));
+    table_number(table, document_int(node, "totalMilli"));
+    table_number(table, document_int(node, "usedMilli"));
+    table_number(table, document_int(node, "reservedMilli"));
+    table_number(table, document_int(node, "freeMilli"));
+    table_number(table, document_int(node, "heldMilli"));
+    table_number(table, document_int(node, "closedMilli"));
+    table_number(table, document_int(node, "beyondMilli"));
+    table_number(table, document_int(node, "largestFreeMilli"));
+    table_number(table, document_int(node, "fragmentMilli"));
+    table_number(table, document_int(node, "capacityMilli"));
+    table_number(table, document_int(node, "heldGpus"));
+    table_text(table, document_shown(node, "source"));
+    table_text(table, document_shown(node, "uid"));
     put_node_state(table, node);
     table_text(table, why.data);
 }
 
-static void node_name(struct strbuf *out, const struct doc *node)
+static void node_name(struct strbuf *out, const struct document *node)
 {
     must(node != NULL);
-    strbuf_printf(out, "node/%s", doc_shown(node, "name"));
+    strbuf_printf(out, "node/%s", document_shown(node, "name"));
 }
 
-int show_nodes(struct ctl *ctl, const struct doc *nodes)
+int show_nodes(struct ctl *ctl, const struct document *nodes)
 {
     static const struct list_view view = {
         node_columns, ARRAY_LEN(node_columns), node_row, node_name, "no nodes: none shows GPUs",
@@ -252,7 +253,7 @@ static const struct table_column allocation_columns[] = {
     {"AGE", COLUMN_RIGHT},
 };
 
-static void allocation_row(struct table *table, const struct doc *item)
+static void allocation_row(struct table *table, const struct document *item)
 {
     CLEANUP(strbuf_done) struct strbuf charges;
 
@@ -260,20 +261,20 @@ static void allocation_row(struct table *table, const struct doc *item)
     strbuf_init(&charges);
     put_charges(&charges, item);
     add_pod(table, item);
-    table_text(table, doc_shown(item, "node"));
+    table_text(table, document_shown(item, "node"));
     table_text(table, charges.data);
-    table_number(table, sum_of(item, "milli") + doc_int(item, "unplacedMilli"));
-    table_measured_sum(table, doc_get(item, "shares"));
+    table_number(table, sum_of(item, "milli") + document_int(item, "unplacedMilli"));
+    table_measured_sum(table, document_get(item, "shares"));
     table_number(table, sum_of(item, "mib"));
     add_measured_mib(table, item);
     add_idle(table, item);
-    table_text(table, doc_shown(item, "origin"));
-    table_text(table, doc_shown(item, "uid"));
+    table_text(table, document_shown(item, "origin"));
+    table_text(table, document_shown(item, "uid"));
     add_state(table, item);
     table_age(table, since_of(item));
 }
 
-int show_allocations(struct ctl *ctl, const struct doc *list)
+int show_allocations(struct ctl *ctl, const struct document *list)
 {
     static const struct list_view view = {
         allocation_columns, ARRAY_LEN(allocation_columns), allocation_row, pod_name,
@@ -298,34 +299,34 @@ static const struct table_column waiting_columns[] = {
 };
 
 /* If another filter refuses the pod, kube-scheduler's own words say more. */
-static const char *waiting_reason(const struct doc *item)
+static const char *waiting_reason(const struct document *item)
 {
-    const char *condition = doc_shown(item, "condition");
+    const char *condition = document_shown(item, "condition");
 
     must(item != NULL);
-    const bool others =
-        doc_int(item, "offered") > 0 || strcmp(doc_shown(item, "by"), "kube-scheduler") == 0;
-    return others && condition[0] != '\0' ? condition : doc_shown(item, "text");
+    const bool others = document_int(item, "offered") > 0 ||
+                        strcmp(document_shown(item, "by"), "kube-scheduler") == 0;
+    return others && condition[0] != '\0' ? condition : document_shown(item, "text");
 }
 
-static void waiting_row(struct table *table, const struct doc *item)
+static void waiting_row(struct table *table, const struct document *item)
 {
     must(table->columns == ARRAY_LEN(waiting_columns));
     add_pod(table, item);
-    table_text(table, doc_shown(item, "request"));
-    table_number(table, doc_int(item, "asks"));
+    table_text(table, document_shown(item, "request"));
+    table_number(table, document_int(item, "asks"));
     table_text(table, waiting_reason(item));
-    table_text(table, doc_shown(item, "uid"));
-    table_age(table, doc_shown(item, "since"));
+    table_text(table, document_shown(item, "uid"));
+    table_age(table, document_shown(item, "since"));
 }
 
 /* "7 room", "2 refused by kube-scheduler: taint" */
-static void put_count(struct strbuf *out, const struct doc *count)
+static void put_count(struct strbuf *out, const struct document *count)
 {
-    const char *by = doc_shown(count, "by");
-    const char *reason = doc_shown(count, "reason");
+    const char *by = document_shown(count, "by");
+    const char *reason = document_shown(count, "reason");
 
-    strbuf_printf(out, "%s%lld ", out->len > 0 ? ", " : "", (long long)doc_int(count, "pods"));
+    strbuf_printf(out, "%s%lld ", out->len > 0 ? ", " : "", (long long)document_int(count, "pods"));
     if (strcmp(by, "kube-scheduler") == 0)
         strbuf_printf(out, "refused by kube-scheduler: %s", reason);
     else if (strcmp(reason, "unasked") == 0)
@@ -337,7 +338,7 @@ static void put_count(struct strbuf *out, const struct doc *count)
 }
 
 /* "12 wait: 7 room, 3 model, 2 refused by kube-scheduler: taint". A program wants none of it. */
-static void put_counts(struct ctl *ctl, const struct doc *list)
+static void put_counts(struct ctl *ctl, const struct document *list)
 {
     CLEANUP(strbuf_done) struct strbuf counts;
     long long pods = 0;
@@ -347,8 +348,8 @@ static void put_counts(struct ctl *ctl, const struct doc *list)
         ctl->options.given[OPTION_no_headers] != NULL ||
         ctl->options.given[OPTION_selector] != NULL)
         return;
-    doc_each (count, doc_get(list, "counts")) {
-        pods += (long long)doc_int(count, "pods");
+    document_each (count, document_get(list, "counts")) {
+        pods += (long long)document_int(count, "pods");
         put_count(&counts, count);
     }
     if (pods > 0)
@@ -357,7 +358,7 @@ static void put_counts(struct ctl *ctl, const struct doc *list)
 }
 
 /* On standard error, so that the table and its -o json form stay readable for programs. */
-int show_waiting(struct ctl *ctl, const struct doc *list)
+int show_waiting(struct ctl *ctl, const struct document *list)
 {
     static const struct list_view view = {
         waiting_columns, ARRAY_LEN(waiting_columns), waiting_row, pod_name, "no pod waits",
@@ -365,7 +366,7 @@ int show_waiting(struct ctl *ctl, const struct doc *list)
 
     put_counts(ctl, list);
     const int status = ctl_show_list(ctl, list, &view);
-    if (doc_true(list, "overflow"))
+    if (document_true(list, "overflow"))
         (void)fprintf(ctl->err,
                       "More pods wait than milligpud remembers; this is a part of them.\n");
     return status;
@@ -390,54 +391,55 @@ static const struct table_column usage_columns[] = {
     {"UNPLACED", COLUMN_RIGHT | COLUMN_WIDE},
 };
 
-static void usage_row(struct table *table, const struct doc *item)
+static void usage_row(struct table *table, const struct document *item)
 {
-    const char *model = doc_shown(item, "model");
+    const char *model = document_shown(item, "model");
 
     must(table->columns == ARRAY_LEN(usage_columns));
-    table_text(table, doc_shown(item, "namespace"));
+    table_text(table, document_shown(item, "namespace"));
     table_text(table, model[0] != '\0' ? model : "unknown");
-    table_number(table, doc_int(item, "pods"));
-    table_number(table, doc_int(item, "gpus"));
-    table_number(table, doc_int(item, "boundMilli"));
-    table_number(table, doc_int(item, "reservedMilli"));
-    table_number(table, doc_int(item, "mib"));
-    table_number(table, doc_int(item, "heldGpus"));
-    table_number(table, doc_int(item, "unplacedMilli"));
+    table_number(table, document_int(item, "pods"));
+    table_number(table, document_int(item, "gpus"));
+    table_number(table, document_int(item, "boundMilli"));
+    table_number(table, document_int(item, "reservedMilli"));
+    table_number(table, document_int(item, "mib"));
+    table_number(table, document_int(item, "heldGpus"));
+    table_number(table, document_int(item, "unplacedMilli"));
 }
 
-static void usage_name(struct strbuf *out, const struct doc *item)
+static void usage_name(struct strbuf *out, const struct document *item)
 {
     must(item != NULL);
-    strbuf_printf(out, "%s/%s", doc_shown(item, "namespace"), doc_shown(item, "model"));
+    strbuf_printf(out, "%s/%s", document_shown(item, "namespace"), document_shown(item, "model"));
 }
 
 /* Below the table, so that a script that reads columns with --no-headers does not meet it. */
-static void put_usage_total(const struct ctl *ctl, const struct doc *total)
+static void put_usage_total(const struct ctl *ctl, const struct document *total)
 {
     FILE *out = ctl->screen.out;
 
     must(total != NULL);
-    (void)fprintf(out, "\ntotal: pods %lld, GPUs %lld, %lld bound + %lld reserved = %lld milli",
-                  (long long)doc_int(total, "pods"), (long long)doc_int(total, "gpus"),
-                  (long long)doc_int(total, "boundMilli"),
-                  (long long)doc_int(total, "reservedMilli"),
-                  (long long)(doc_int(total, "boundMilli") + doc_int(total, "reservedMilli")));
-    if (doc_int(total, "heldGpus") > 0)
-        (void)fprintf(out, "; %lld held whole", (long long)doc_int(total, "heldGpus"));
-    if (doc_int(total, "unplacedMilli") > 0)
+    (void)fprintf(
+        out, "\ntotal: pods %lld, GPUs %lld, %lld bound + %lld reserved = %lld milli",
+        (long long)document_int(total, "pods"), (long long)document_int(total, "gpus"),
+        (long long)document_int(total, "boundMilli"),
+        (long long)document_int(total, "reservedMilli"),
+        (long long)(document_int(total, "boundMilli") + document_int(total, "reservedMilli")));
+    if (document_int(total, "heldGpus") > 0)
+        (void)fprintf(out, "; %lld held whole", (long long)document_int(total, "heldGpus"));
+    if (document_int(total, "unplacedMilli") > 0)
         (void)fprintf(out, "; %lld milli of GPUs that are not known",
-                      (long long)doc_int(total, "unplacedMilli"));
+                      (long long)document_int(total, "unplacedMilli"));
     (void)fputc('\n', out); /* judged at the end, as all output is */
 }
 
-int show_usage(struct ctl *ctl, const struct doc *list)
+int show_usage(struct ctl *ctl, const struct document *list)
 {
     static const struct list_view view = {
         usage_columns, ARRAY_LEN(usage_columns), usage_row, usage_name, "nobody holds anything",
     };
-    const struct doc *items = doc_get(list, "items");
-    const struct doc *total = doc_get(list, "total");
+    const struct document *items = document_get(list, "items");
+    const struct document *total = document_get(list, "total");
     const bool table = ctl->format == FORMAT_TABLE || ctl->format == FORMAT_WIDE;
     const int status = ctl_show_list(ctl, list, &view);
 
@@ -479,13 +481,13 @@ static void add_percent(struct table *table, int64_t part, int64_t of)
  * USED is of what was granted while it was measured, and COVERED says how much of all that was.
  * After a step of the clock more may seem to be measured than was granted.
  */
-static void add_usage_measured(struct table *table, const struct doc *item)
+static void add_usage_measured(struct table *table, const struct document *item)
 {
-    const int64_t granted = doc_int(item, "grantedMilliHours");
-    const int64_t measured = doc_int(item, "measuredMilliHours");
-    const int64_t of = doc_int(item, "measuredOfMilliHours");
+    const int64_t granted = document_int(item, "grantedMilliHours");
+    const int64_t measured = document_int(item, "measuredMilliHours");
+    const int64_t of = document_int(item, "measuredOfMilliHours");
 
-    if (doc_get(item, "measuredMilliHours") == NULL)
+    if (document_get(item, "measuredMilliHours") == NULL)
         table_text(table, "");
     else
         add_hours(table, measured);
@@ -493,20 +495,20 @@ static void add_usage_measured(struct table *table, const struct doc *item)
     add_percent(table, of < granted ? of : granted, of > 0 ? granted : 0);
 }
 
-static void usage_past_row(struct table *table, const struct doc *item)
+static void usage_past_row(struct table *table, const struct document *item)
 {
-    const char *model = doc_shown(item, "model");
+    const char *model = document_shown(item, "model");
 
     must(table->columns == ARRAY_LEN(usage_past_columns));
-    table_text(table, doc_shown(item, "namespace"));
+    table_text(table, document_shown(item, "namespace"));
     table_text(table, model[0] != '\0' ? model : "unknown");
-    table_number(table, doc_int(item, "pods"));
-    add_hours(table, doc_int(item, "grantedMilliHours"));
+    table_number(table, document_int(item, "pods"));
+    add_hours(table, document_int(item, "grantedMilliHours"));
     add_usage_measured(table, item);
-    table_number(table, doc_int(item, "grantedMibHours") / 1024);
+    table_number(table, document_int(item, "grantedMibHours") / 1024);
 }
 
-int show_usage_past(struct ctl *ctl, const struct doc *list)
+int show_usage_past(struct ctl *ctl, const struct document *list)
 {
     static const struct list_view view = {
         usage_past_columns, ARRAY_LEN(usage_past_columns),    usage_past_row,
@@ -558,58 +560,58 @@ static const struct table_column count_columns[] = {
 };
 
 /* There may be hundreds of this kind, and what their text says is in the counts above the list. */
-static bool counts_say(const struct screen *screen, const struct doc *item)
+static bool counts_say(const struct screen *screen, const struct document *item)
 {
     must(screen != NULL);
     return screen->terminal && screen->headers && !screen->wide &&
-           strcmp(doc_shown(item, "kind"), "adopted") == 0;
+           strcmp(document_shown(item, "kind"), "adopted") == 0;
 }
 
-static void drift_row(struct table *table, const struct doc *item)
+static void drift_row(struct table *table, const struct document *item)
 {
-    const char *name = doc_shown(item, "name");
+    const char *name = document_shown(item, "name");
 
     must(table->columns == ARRAY_LEN(drift_columns));
-    table_text(table, doc_shown(item, "kind"));
-    table_text(table, doc_shown(item, "node"));
-    table_text(table, doc_shown(item, "gpu"));
+    table_text(table, document_shown(item, "kind"));
+    table_text(table, document_shown(item, "node"));
+    table_text(table, document_shown(item, "gpu"));
     if (name[0] != '\0')
-        table_printf(table, "%s/%s", doc_shown(item, "namespace"), name);
+        table_printf(table, "%s/%s", document_shown(item, "namespace"), name);
     else
         table_text(table, "");
-    table_text(table, counts_say(table->screen, item) ? "" : doc_shown(item, "text"));
-    table_age(table, doc_shown(item, "since"));
+    table_text(table, counts_say(table->screen, item) ? "" : document_shown(item, "text"));
+    table_age(table, document_shown(item, "since"));
 }
 
-static void drift_name(struct strbuf *out, const struct doc *item)
+static void drift_name(struct strbuf *out, const struct document *item)
 {
-    strbuf_printf(out, "%s/%s", doc_shown(item, "kind"), doc_shown(item, "node"));
+    strbuf_printf(out, "%s/%s", document_shown(item, "kind"), document_shown(item, "node"));
 }
 
-static void count_row(struct table *table, const struct doc *count)
+static void count_row(struct table *table, const struct document *count)
 {
     must(table->columns == ARRAY_LEN(count_columns));
-    table_text(table, doc_shown(count, "kind"));
-    table_number(table, doc_int(count, "warnings"));
-    table_number(table, doc_int(count, "information"));
-    table_text(table, doc_shown(count, "meaning"));
+    table_text(table, document_shown(count, "kind"));
+    table_number(table, document_int(count, "warnings"));
+    table_number(table, document_int(count, "information"));
+    table_text(table, document_shown(count, "meaning"));
 }
 
 /*
  * Each kind of which there is any, before the list; a script does without it, as without headings.
  * A milligpud of an older version does not count.
  */
-static int show_counts(struct ctl *ctl, const struct doc *list)
+static int show_counts(struct ctl *ctl, const struct document *list)
 {
     static const struct list_view view = {count_columns, ARRAY_LEN(count_columns), count_row, NULL,
                                           ""};
-    struct doc *some = doc_new(&ctl->arena, DOC_ARRAY);
+    struct document *some = document_new(&ctl->arena, DOCUMENT_ARRAY);
     const char *sort_by = ctl->screen.sort_by;
 
     must(list != NULL);
-    doc_each (count, doc_get(list, "counts"))
-        if (doc_int(count, "warnings") + doc_int(count, "information") > 0)
-            doc_append(some, doc_copy(&ctl->arena, count));
+    document_each (count, document_get(list, "counts"))
+        if (document_int(count, "warnings") + document_int(count, "information") > 0)
+            document_append(some, document_copy(&ctl->arena, count));
     if (some->count == 0 || !ctl->screen.headers)
         return CTL_FINE;
     ctl->screen.sort_by = NULL; /* that is about the list */
@@ -619,7 +621,7 @@ static int show_counts(struct ctl *ctl, const struct doc *list)
     return status;
 }
 
-int show_drift(struct ctl *ctl, const struct doc *list)
+int show_drift(struct ctl *ctl, const struct document *list)
 {
     static const struct list_view view = {
         drift_columns,
@@ -628,14 +630,14 @@ int show_drift(struct ctl *ctl, const struct doc *list)
         drift_name,
         "no drift: ledger and cluster agree",
     };
-    const struct doc *items = doc_get(list, "items");
+    const struct document *items = document_get(list, "items");
     const bool table = ctl->format == FORMAT_TABLE || ctl->format == FORMAT_WIDE;
     const int status = table ? show_counts(ctl, list) : CTL_FINE;
     int64_t information = 0;
 
     must(list != NULL);
-    doc_each (count, doc_get(list, "counts"))
-        information += doc_int(count, "information");
+    document_each (count, document_get(list, "counts"))
+        information += document_int(count, "information");
     /* Kinds that the user left out are not missing: the counts have named them. */
     if (status != CTL_FINE || !table || information == 0 || (items != NULL && items->count > 0) ||
         ctl->options.given[OPTION_kind] != NULL)
@@ -649,7 +651,7 @@ int command_drift(struct ctl *ctl)
 {
     CLEANUP(strbuf_done) struct strbuf path;
     const char *const *given = ctl->options.given;
-    struct doc *list;
+    struct document *list;
     struct err err;
 
     must(ctl->options.command != NULL);
@@ -685,22 +687,22 @@ static const struct table_column history_columns[] = {
 };
 
 /* "killed:6000/4915:2026-01-02T14:05:00Z,+2": the newest time, and how many more there are. */
-static void add_over(struct table *table, const struct doc *item)
+static void add_over(struct table *table, const struct document *item)
 {
-    const struct doc *overs = doc_get(item, "over");
-    const struct doc *over = overs != NULL ? overs->first : NULL;
+    const struct document *overs = document_get(item, "over");
+    const struct document *over = overs != NULL ? overs->first : NULL;
     CLEANUP(strbuf_done) struct strbuf text;
 
     strbuf_init(&text);
     if (over != NULL) {
-        const char *at = doc_shown(over, "at");
-        strbuf_printf(&text, "%s:", doc_shown(over, "how"));
-        if (doc_get(over, "peakMib") != NULL)
-            strbuf_printf(&text, "%lld", (long long)doc_int(over, "peakMib"));
+        const char *at = document_shown(over, "at");
+        strbuf_printf(&text, "%s:", document_shown(over, "how"));
+        if (document_get(over, "peakMib") != NULL)
+            strbuf_printf(&text, "%lld", (long long)document_int(over, "peakMib"));
         else
             strbuf_char(&text, '?');
-        strbuf_printf(&text, "/%lld:%.*s", (long long)doc_int(over, "mib"), (int)strcspn(at, "."),
-                      at);
+        strbuf_printf(&text, "/%lld:%.*s", (long long)document_int(over, "mib"),
+                      (int)strcspn(at, "."), at);
         strbuf_str(&text, strchr(at, '.') != NULL ? "Z" : "");
         if (overs->count > 1)
             strbuf_printf(&text, ",+%zu", (size_t)overs->count - 1);
@@ -708,29 +710,29 @@ static void add_over(struct table *table, const struct doc *item)
     table_text(table, text.data);
 }
 
-static void history_row(struct table *table, const struct doc *item)
+static void history_row(struct table *table, const struct document *item)
 {
     must(table->columns == ARRAY_LEN(history_columns) ||
          table->columns == ARRAY_LEN(history_columns) - 1);
     add_pod(table, item);
-    table_text(table, doc_shown(item, "node"));
-    table_text(table, doc_shown(item, "gpu"));
-    table_number(table, doc_int(item, "milli"));
-    table_number(table, doc_int(item, "mib"));
+    table_text(table, document_shown(item, "node"));
+    table_text(table, document_shown(item, "gpu"));
+    table_number(table, document_int(item, "milli"));
+    table_number(table, document_int(item, "mib"));
     add_state(table, item);
     add_time(table, since_of(item));
-    add_time(table, doc_shown(item, "releasedAt"));
-    table_text(table, doc_shown(item, "uid"));
-    table_text(table, doc_shown(item, "nodeUid"));
+    add_time(table, document_shown(item, "releasedAt"));
+    table_text(table, document_shown(item, "uid"));
+    table_text(table, document_shown(item, "nodeUid"));
     table_age(table, since_of(item));
     if (table->columns == ARRAY_LEN(history_columns))
         add_over(table, item);
 }
 
-int show_history(struct ctl *ctl, const struct doc *list)
+int show_history(struct ctl *ctl, const struct document *list)
 {
-    const struct doc *items = doc_get(list, "items");
-    const bool overs = items != NULL && doc_get(items->first, "over") != NULL;
+    const struct document *items = document_get(list, "items");
+    const bool overs = items != NULL && document_get(items->first, "over") != NULL;
     const struct list_view view = {
         .column = history_columns,
         .columns = ARRAY_LEN(history_columns) - (overs ? 0 : 1),

@@ -62,54 +62,54 @@ static const struct table_column gpu_columns[] = {
 };
 
 /* The indexes of its peers: "1,2,3". */
-static void put_peers(struct ctl *ctl, struct table *table, const struct doc *node,
-                      const struct doc *gpu)
+static void put_peers(struct ctl *ctl, struct table *table, const struct document *node,
+                      const struct document *gpu)
 {
     CLEANUP(strbuf_done) struct strbuf peers;
 
     strbuf_init(&peers);
     must(gpu != NULL);
-    doc_each (other, doc_get(node, "gpus"))
-        doc_each (id, doc_get(gpu, "nvlink"))
-            if (text_is(id->text, doc_str(other, "id")))
+    document_each (other, document_get(node, "gpus"))
+        document_each (id, document_get(gpu, "nvlink"))
+            if (text_is(id->text, document_str(other, "id")))
                 strbuf_printf(&peers, "%s%lld", peers.len > 0 ? "," : "",
-                              (long long)doc_int(other, "index"));
+                              (long long)document_int(other, "index"));
     table_text(table, peers.len > 0 ? arena_copy(&ctl->arena, text_of(peers.data)) : "-");
 }
 
-static void gpu_row(struct ctl *ctl, struct table *table, const struct doc *node,
-                    const struct doc *gpu)
+static void gpu_row(struct ctl *ctl, struct table *table, const struct document *node,
+                    const struct document *gpu)
 {
     const char *state = top_state_of(node, gpu);
 
     must(table->columns == ARRAY_LEN(gpu_columns));
-    table_number(table, doc_int(gpu, "index"));
-    table_text(table, doc_shown(gpu, "id"));
-    table_text(table, doc_shown(gpu, "model"));
-    table_number(table, doc_int(gpu, "mib"));
-    table_number(table, doc_int(gpu, "milli"));
-    table_number(table, doc_int(gpu, "usedMilli"));
-    table_number(table, doc_int(gpu, "reservedMilli"));
-    table_number(table, doc_int(gpu, "freeMilli"));
-    table_number(table, doc_int(gpu, "fragmentMilli"));
-    table_text(table, doc_get(gpu, "numa") != NULL
-                          ? arena_printf(&ctl->arena, "%lld", (long long)doc_int(gpu, "numa"))
+    table_number(table, document_int(gpu, "index"));
+    table_text(table, document_shown(gpu, "id"));
+    table_text(table, document_shown(gpu, "model"));
+    table_number(table, document_int(gpu, "mib"));
+    table_number(table, document_int(gpu, "milli"));
+    table_number(table, document_int(gpu, "usedMilli"));
+    table_number(table, document_int(gpu, "reservedMilli"));
+    table_number(table, document_int(gpu, "freeMilli"));
+    table_number(table, document_int(gpu, "fragmentMilli"));
+    table_text(table, document_get(gpu, "numa") != NULL
+                          ? arena_printf(&ctl->arena, "%lld", (long long)document_int(gpu, "numa"))
                           : "-");
     put_peers(ctl, table, node, gpu);
     table_text(table, state);
     if (strcmp(state, "ok") != 0)
         table_color(table, "red");
     /* The state of the node is above the table, once. */
-    table_text(table, strcmp(doc_shown(gpu, "state"), "ok") != 0 ? gpu_why(node, gpu) : "");
+    table_text(table, strcmp(document_shown(gpu, "state"), "ok") != 0 ? gpu_why(node, gpu) : "");
 }
 
-static int show_gpus(struct ctl *ctl, const struct doc *node)
+static int show_gpus(struct ctl *ctl, const struct document *node)
 {
     CLEANUP(table_done) struct table table;
     struct err err;
 
     table_init(&table, &ctl->screen, &ctl->arena, gpu_columns, ARRAY_LEN(gpu_columns));
-    doc_each (gpu, doc_get(node, "gpus"))
+    document_each (gpu, document_get(node, "gpus"))
         gpu_row(ctl, &table, node, gpu);
     must(table.cells > 0);
     return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
@@ -121,7 +121,7 @@ static const struct table_column holder_columns[] = {
 };
 
 /* --sort-by names a column of the first table, so it is not applied to this one. */
-static int show_holders(struct ctl *ctl, const struct doc *node)
+static int show_holders(struct ctl *ctl, const struct document *node)
 {
     CLEANUP(table_done) struct table table;
     struct err err;
@@ -130,14 +130,14 @@ static int show_holders(struct ctl *ctl, const struct doc *node)
     must(node != NULL);
     plain.sort_by = NULL; /* that is about the GPUs */
     table_init(&table, &plain, &ctl->arena, holder_columns, ARRAY_LEN(holder_columns));
-    doc_each (gpu, doc_get(node, "gpus")) {
-        doc_each (holder, doc_get(gpu, "holders")) {
-            table_text(&table, doc_shown(holder, "namespace"));
-            table_text(&table, doc_shown(holder, "name"));
-            table_number(&table, doc_int(gpu, "index"));
-            table_number(&table, doc_int(holder, "milli"));
-            table_number(&table, doc_int(holder, "mib"));
-            table_text(&table, doc_shown(holder, "state"));
+    document_each (gpu, document_get(node, "gpus")) {
+        document_each (holder, document_get(gpu, "holders")) {
+            table_text(&table, document_shown(holder, "namespace"));
+            table_text(&table, document_shown(holder, "name"));
+            table_number(&table, document_int(gpu, "index"));
+            table_number(&table, document_int(holder, "milli"));
+            table_number(&table, document_int(holder, "mib"));
+            table_text(&table, document_shown(holder, "state"));
         }
     }
     (void)fputs(table.cells > 0 ? "\n" : "\nno pod holds a share of them\n", ctl->screen.out);
@@ -145,10 +145,10 @@ static int show_holders(struct ctl *ctl, const struct doc *node)
 }
 
 /* Only the parts that are not 0, but always used and free; then what is BEYOND. */
-static void put_node_milli(struct ctl *ctl, const struct doc *node)
+static void put_node_milli(struct ctl *ctl, const struct document *node)
 {
     CLEANUP(strbuf_done) struct strbuf text;
-    const long long beyond = (long long)doc_int(node, "beyondMilli");
+    const long long beyond = (long long)document_int(node, "beyondMilli");
     static const struct {
         const char *field;
         const char *word;
@@ -160,39 +160,41 @@ static void put_node_milli(struct ctl *ctl, const struct doc *node)
 
     must(node != NULL);
     strbuf_init(&text);
-    strbuf_printf(&text, "%lld: %lld used, %lld free", (long long)doc_int(node, "capacityMilli"),
-                  (long long)doc_int(node, "usedMilli"), (long long)doc_int(node, "freeMilli"));
+    strbuf_printf(
+        &text, "%lld: %lld used, %lld free", (long long)document_int(node, "capacityMilli"),
+        (long long)document_int(node, "usedMilli"), (long long)document_int(node, "freeMilli"));
     for (size_t i = 0; i < ARRAY_LEN(part); i++)
-        if (doc_int(node, part[i].field) > 0)
-            strbuf_printf(&text, ", %lld %s", (long long)doc_int(node, part[i].field),
+        if (document_int(node, part[i].field) > 0)
+            strbuf_printf(&text, ", %lld %s", (long long)document_int(node, part[i].field),
                           part[i].word);
     if (beyond > 0)
         strbuf_printf(&text, "; %lld of what is used exceeds the size of its GPU", beyond);
     put_field(ctl, "Milli", "%s", text.data);
     put_field(ctl, "Largest", "%lld milli free in one piece",
-              (long long)doc_int(node, "largestFreeMilli"));
-    if (doc_int(node, "fragmentMilli") > 0)
+              (long long)document_int(node, "largestFreeMilli"));
+    if (document_int(node, "fragmentMilli") > 0)
         put_field(ctl, "Fragment", "%lld of %lld free milli: of no use to the pods that come",
-                  (long long)doc_int(node, "fragmentMilli"), (long long)doc_int(node, "freeMilli"));
+                  (long long)document_int(node, "fragmentMilli"),
+                  (long long)document_int(node, "freeMilli"));
 }
 
 /*
  * Beside "ok" the text is no reason: it tells what else there is to know. Sick GPUs are counted, as
  * the table says which they are.
  */
-static void put_state(struct ctl *ctl, const struct doc *node)
+static void put_state(struct ctl *ctl, const struct document *node)
 {
     CLEANUP(strbuf_done) struct strbuf text;
-    const char *state = doc_shown(node, "state");
-    const char *state_text = doc_shown(node, "stateText");
+    const char *state = document_shown(node, "state");
+    const char *state_text = document_shown(node, "stateText");
     long long sick = 0;
 
     must(node != NULL);
     strbuf_init(&text);
-    doc_each (gpu, doc_get(node, "gpus"))
+    document_each (gpu, document_get(node, "gpus"))
         sick += gpu_is_sick(gpu);
     strbuf_str(&text, state);
-    if (doc_true(node, "cordoned"))
+    if (document_true(node, "cordoned"))
         strbuf_str(&text, ", cordoned");
     if (sick > 0)
         strbuf_printf(&text, ", %lld unhealthy %s", sick, sick == 1 ? "GPU" : "GPUs");
@@ -201,20 +203,20 @@ static void put_state(struct ctl *ctl, const struct doc *node)
     put_field(ctl, "State", "%s", text.data);
 }
 
-int show_node(struct ctl *ctl, const struct doc *node)
+int show_node(struct ctl *ctl, const struct document *node)
 {
-    const struct doc *gpus = doc_get(node, "gpus");
-    const long long held = (long long)doc_int(node, "heldGpus");
+    const struct document *gpus = document_get(node, "gpus");
+    const long long held = (long long)document_int(node, "heldGpus");
 
     must(node != NULL);
     if (ctl_document(ctl, node))
         return CTL_FINE;
     if (ctl->format == FORMAT_NAME)
-        return show_name(ctl, "node", doc_shown(node, "name"));
-    put_field(ctl, "Node", "%s", doc_shown(node, "name"));
-    put_field(ctl, "Model", "%s", or_unknown(doc_shown(node, "model")));
-    put_field(ctl, "Inventory", "%s", or_unknown(doc_shown(node, "source")));
-    if (doc_true(node, "agent"))
+        return show_name(ctl, "node", document_shown(node, "name"));
+    put_field(ctl, "Node", "%s", document_shown(node, "name"));
+    put_field(ctl, "Model", "%s", or_unknown(document_shown(node, "model")));
+    put_field(ctl, "Inventory", "%s", or_unknown(document_shown(node, "source")));
+    if (document_true(node, "agent"))
         put_field(ctl, "Agent", "milligpu-node gives containers their GPUs");
     put_state(ctl, node);
     put_node_milli(ctl, node);
@@ -226,7 +228,7 @@ int show_node(struct ctl *ctl, const struct doc *node)
     if (gpus == NULL || gpus->count == 0) {
         (void)fprintf(ctl->screen.out,
                       "no GPUs are known here; what its pods hold: allocations --node %s\n",
-                      doc_shown(node, "name"));
+                      document_shown(node, "name"));
         return CTL_FINE;
     }
     const int status = show_gpus(ctl, node);
@@ -236,7 +238,7 @@ int show_node(struct ctl *ctl, const struct doc *node)
 int command_node(struct ctl *ctl)
 {
     CLEANUP(strbuf_done) struct strbuf path;
-    struct doc *node;
+    struct document *node;
     struct err err;
 
     must(ctl->options.arguments == 1);
@@ -263,21 +265,21 @@ static const struct table_column share_columns[] = {
 };
 
 /* What the container used of it in the last minutes, where agents report it. */
-static void add_measured(struct table *table, const struct doc *share)
+static void add_measured(struct table *table, const struct document *share)
 {
     table_measured(table, share);
     table_known(table, share, "measuredMib");
 }
 
-static void share_row(struct table *table, const struct doc *share)
+static void share_row(struct table *table, const struct document *share)
 {
     must(table->columns == ARRAY_LEN(share_columns));
-    table_text(table, doc_shown(share, "container"));
-    table_text(table, doc_shown(share, "kind"));
-    table_number(table, doc_int(share, "index"));
-    table_text(table, doc_shown(share, "gpu"));
-    table_number(table, doc_int(share, "milli"));
-    table_number(table, doc_int(share, "mib"));
+    table_text(table, document_shown(share, "container"));
+    table_text(table, document_shown(share, "kind"));
+    table_number(table, document_int(share, "index"));
+    table_text(table, document_shown(share, "gpu"));
+    table_number(table, document_int(share, "milli"));
+    table_number(table, document_int(share, "mib"));
     add_measured(table, share);
 }
 
@@ -294,22 +296,22 @@ static const struct table_column raised_columns[] = {
     {"MEASUREDMIB", COLUMN_RIGHT | COLUMN_BLANK},
 };
 
-static void raised_row(struct table *table, const struct doc *share)
+static void raised_row(struct table *table, const struct document *share)
 {
-    const bool raised = doc_get(share, "asked") != NULL;
+    const bool raised = document_get(share, "asked") != NULL;
 
     must(table->columns == ARRAY_LEN(raised_columns));
-    table_text(table, doc_shown(share, "container"));
-    table_text(table, doc_shown(share, "kind"));
-    table_number(table, doc_int(share, "index"));
-    table_text(table, doc_shown(share, "gpu"));
-    table_number(table, doc_int(share, raised ? "asked" : "milli"));
-    table_number(table, doc_int(share, "milli"));
-    table_number(table, doc_int(share, "mib"));
+    table_text(table, document_shown(share, "container"));
+    table_text(table, document_shown(share, "kind"));
+    table_number(table, document_int(share, "index"));
+    table_text(table, document_shown(share, "gpu"));
+    table_number(table, document_int(share, raised ? "asked" : "milli"));
+    table_number(table, document_int(share, "milli"));
+    table_number(table, document_int(share, "mib"));
     add_measured(table, share);
 }
 
-static int show_shares(struct ctl *ctl, const struct doc *shares)
+static int show_shares(struct ctl *ctl, const struct document *shares)
 {
     static const struct list_view plain = {share_columns, ARRAY_LEN(share_columns), share_row, NULL,
                                            ""};
@@ -318,8 +320,8 @@ static int show_shares(struct ctl *ctl, const struct doc *shares)
     bool raised = false;
 
     must(shares->count > 0);
-    doc_each (share, shares)
-        raised = raised || doc_get(share, "asked") != NULL;
+    document_each (share, shares)
+        raised = raised || document_get(share, "asked") != NULL;
     return ctl_show_rows(ctl, shares, raised ? &with_asked : &plain);
 }
 
@@ -333,16 +335,16 @@ static const struct table_column verdict_columns[] = {
     {"DETAIL", COLUMN_WRAP},
 };
 
-static void verdict_row(struct table *table, const struct doc *verdict)
+static void verdict_row(struct table *table, const struct document *verdict)
 {
-    const bool fits = doc_true(verdict, "fits");
+    const bool fits = document_true(verdict, "fits");
 
     must(table->columns == ARRAY_LEN(verdict_columns));
-    table_text(table, doc_shown(verdict, "name"));
+    table_text(table, document_shown(verdict, "name"));
     table_text(table, fits ? "yes" : "no");
     table_color(table, fits ? "green" : "red");
-    table_text(table, doc_shown(verdict, "text"));
-    table_text(table, doc_shown(verdict, "detail"));
+    table_text(table, document_shown(verdict, "text"));
+    table_text(table, document_shown(verdict, "detail"));
 }
 
 static const struct table_column group_columns[] = {
@@ -354,21 +356,22 @@ static const struct table_column group_columns[] = {
 };
 
 /* Nodes with one answer, in the order of their names. */
-static void group_add(struct ctl *ctl, struct row_groups *groups, const struct doc *verdict)
+static void group_add(struct ctl *ctl, struct row_groups *groups, const struct document *verdict)
 {
-    const char *key = arena_printf(&ctl->arena, "%d\n%s\n%s", doc_true(verdict, "fits"),
-                                   doc_shown(verdict, "text"), doc_shown(verdict, "detail"));
+    const char *key =
+        arena_printf(&ctl->arena, "%d\n%s\n%s", document_true(verdict, "fits"),
+                     document_shown(verdict, "text"), document_shown(verdict, "detail"));
     struct strbuf *names = row_groups_add(groups, key, verdict);
 
     if (names != NULL)
-        strbuf_str(names, doc_shown(verdict, "name"));
+        strbuf_str(names, document_shown(verdict, "name"));
 }
 
 static void group_row(struct table *table, const struct row_group *group)
 {
     CLEANUP(strbuf_done) struct strbuf which;
-    const struct doc *first = group->said;
-    const bool fits = doc_true(first, "fits");
+    const struct document *first = group->said;
+    const bool fits = document_true(first, "fits");
 
     must(table->columns == ARRAY_LEN(group_columns));
     strbuf_init(&which);
@@ -378,12 +381,12 @@ static void group_row(struct table *table, const struct row_group *group)
     table_text(table, fits ? "yes" : "no");
     table_color(table, fits ? "green" : "red");
     table_text(table, which.data);
-    table_text(table, doc_shown(first, "text"));
-    table_text(table, doc_shown(first, "detail"));
+    table_text(table, document_shown(first, "text"));
+    table_text(table, document_shown(first, "detail"));
 }
 
 /* Each answer once, and which nodes give it: 184 nodes say the same in one row. */
-static int show_groups(struct ctl *ctl, const struct doc *nodes)
+static int show_groups(struct ctl *ctl, const struct document *nodes)
 {
     CLEANUP(table_done) struct table table;
     CLEANUP(row_groups_done) struct row_groups groups;
@@ -392,14 +395,14 @@ static int show_groups(struct ctl *ctl, const struct doc *nodes)
     must(nodes != NULL);
     row_groups_init(&groups);
     table_init(&table, &ctl->screen, &ctl->arena, group_columns, ARRAY_LEN(group_columns));
-    doc_each (verdict, nodes)
+    document_each (verdict, nodes)
         group_add(ctl, &groups, verdict);
     for (size_t i = 0; i < groups.count; i++)
         group_row(&table, &groups.group[i]);
     return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }
 
-static int show_verdicts(struct ctl *ctl, const struct doc *nodes)
+static int show_verdicts(struct ctl *ctl, const struct document *nodes)
 {
     static const struct list_view view = {verdict_columns, ARRAY_LEN(verdict_columns), verdict_row,
                                           NULL, ""};
@@ -416,16 +419,16 @@ static const struct table_column reason_columns[] = {
     {"NOW", COLUMN_WRAP},
 };
 
-static void reason_row(struct table *table, const struct doc *reason)
+static void reason_row(struct table *table, const struct document *reason)
 {
-    const char *word = doc_shown(reason, "reason");
+    const char *word = document_shown(reason, "reason");
 
     must(table->columns == ARRAY_LEN(reason_columns));
-    table_number(table, doc_int(reason, "nodes"));
+    table_number(table, document_int(reason, "nodes"));
     table_text(table, word);
     table_color(table, strcmp(word, "fits") == 0 ? "green" : "red");
-    table_text(table, doc_shown(reason, "text"));
-    table_text(table, doc_shown(reason, "detail"));
+    table_text(table, document_shown(reason, "text"));
+    table_text(table, document_shown(reason, "detail"));
 }
 
 static void put_since(struct ctl *ctl, const char *name, const char *what, const char *rfc3339)
@@ -441,30 +444,30 @@ static void put_since(struct ctl *ctl, const char *name, const char *what, const
 }
 
 /* Shows the latest event that is known: released, else bound, else reserved. */
-static int show_allocation(struct ctl *ctl, const struct doc *allocation)
+static int show_allocation(struct ctl *ctl, const struct document *allocation)
 {
     CLEANUP(strbuf_done) struct strbuf charges;
-    const struct doc *shares = doc_get(allocation, "shares");
-    const char *bound = doc_shown(allocation, "boundAt");
-    const char *released = doc_shown(allocation, "releasedAt");
+    const struct document *shares = document_get(allocation, "shares");
+    const char *bound = document_shown(allocation, "boundAt");
+    const char *released = document_shown(allocation, "releasedAt");
     const char *since = released[0] != '\0' ? released : bound;
 
     must(allocation != NULL);
     strbuf_init(&charges);
     put_charges(&charges, allocation);
-    put_since(ctl, "State", doc_shown(allocation, "state"),
-              since[0] != '\0' ? since : doc_shown(allocation, "reservedAt"));
-    if (doc_true(allocation, "presumed"))
+    put_since(ctl, "State", document_shown(allocation, "state"),
+              since[0] != '\0' ? since : document_shown(allocation, "reservedAt"));
+    if (document_true(allocation, "presumed"))
         put_field(ctl, "Presumed", "it was bound without us, and its place is a guess");
-    if (doc_true(allocation, "inDoubt"))
+    if (document_true(allocation, "inDoubt"))
         put_field(ctl, "In doubt", "a Binding was sent and its outcome is not known yet");
-    if (doc_get(allocation, "terminatingSince") != NULL)
+    if (document_get(allocation, "terminatingSince") != NULL)
         put_since(ctl, "Terminating", "frees nothing before it has ended,",
-                  doc_shown(allocation, "terminatingSince"));
+                  document_shown(allocation, "terminatingSince"));
     put_field(ctl, "GPU:milli", "%s", charges.len > 0 ? charges.data : "-");
-    if (doc_int(allocation, "heldGpus") > 0)
+    if (document_int(allocation, "heldGpus") > 0)
         put_field(ctl, "Whole GPUs", "%lld of another resource",
-                  (long long)doc_int(allocation, "heldGpus"));
+                  (long long)document_int(allocation, "heldGpus"));
     if (shares == NULL || shares->count == 0)
         return CTL_FINE;
     (void)fputc('\n', ctl->screen.out);
@@ -472,22 +475,22 @@ static int show_allocation(struct ctl *ctl, const struct doc *allocation)
 }
 
 /* How many nodes fit and the pod may use. */
-static long long count_usable(const struct doc *pod)
+static long long count_usable(const struct document *pod)
 {
     long long nodes = 0;
 
     must(pod != NULL);
-    doc_each (reason, doc_get(pod, "reasons"))
-        if (strcmp(doc_shown(reason, "reason"), "fits") == 0)
-            nodes += (long long)doc_int(reason, "nodes");
+    document_each (reason, document_get(pod, "reasons"))
+        if (strcmp(document_shown(reason, "reason"), "fits") == 0)
+            nodes += (long long)document_int(reason, "nodes");
     return nodes;
 }
 
 /* "2 nodes fit, the pod may use none: 2 tainted nvidia.com/gpu (g1, g2)" */
-static void put_unusable(struct ctl *ctl, const struct doc *pod)
+static void put_unusable(struct ctl *ctl, const struct document *pod)
 {
     CLEANUP(strbuf_done) struct strbuf why;
-    const struct doc *unusable = doc_get(pod, "unusable");
+    const struct document *unusable = document_get(pod, "unusable");
     const long long usable = count_usable(pod);
     long long nodes = usable;
 
@@ -495,14 +498,14 @@ static void put_unusable(struct ctl *ctl, const struct doc *pod)
     strbuf_init(&why);
     if (unusable == NULL || unusable->count == 0)
         return;
-    doc_each (bar, unusable) {
-        const char *taint = doc_shown(bar, "taint");
-        const long long count = (long long)doc_int(bar, "nodes");
+    document_each (bar, unusable) {
+        const char *taint = document_shown(bar, "taint");
+        const long long count = (long long)document_int(bar, "nodes");
         uint32_t named = 0;
         nodes += count;
         strbuf_printf(&why, "%s%lld %s%s%s (", why.len > 0 ? ", " : "", count,
-                      doc_shown(bar, "reason"), taint[0] != '\0' ? " " : "", taint);
-        doc_each (name, doc_get(bar, "names")) {
+                      document_shown(bar, "reason"), taint[0] != '\0' ? " " : "", taint);
+        document_each (name, document_get(bar, "names")) {
             strbuf_str(&why, named++ > 0 ? ", " : "");
             strbuf_shown(&why, name->text);
         }
@@ -517,31 +520,31 @@ static void put_unusable(struct ctl *ctl, const struct doc *pod)
 }
 
 /* Since when it waits and for whom: milligpud refused it, or its scheduler has not asked. */
-static void put_waiting(struct ctl *ctl, const struct doc *pod)
+static void put_waiting(struct ctl *ctl, const struct document *pod)
 {
-    const struct doc *waiting = doc_get(pod, "waiting");
-    const struct doc *scheduling = doc_get(pod, "scheduling");
-    const char *unasked = doc_shown(scheduling, "text");
-    const char *condition = doc_shown(scheduling, "condition");
-    const long long asks = (long long)doc_int(waiting, "asks");
+    const struct document *waiting = document_get(pod, "waiting");
+    const struct document *scheduling = document_get(pod, "scheduling");
+    const char *unasked = document_shown(scheduling, "text");
+    const char *condition = document_shown(scheduling, "condition");
+    const long long asks = (long long)document_int(waiting, "asks");
     char age[AGE_BYTES];
 
     must(pod != NULL);
     if (waiting != NULL) {
-        age_of(&ctl->screen, doc_shown(waiting, "since"), age);
-        put_field(ctl, "Waiting", "since %s (%s), asked %lld %s", doc_shown(waiting, "since"), age,
-                  asks, asks == 1 ? "time" : "times");
-        put_field(ctl, "Why", "%s", doc_shown(waiting, "text"));
-    } else if (doc_true(scheduling, "asked")) {
+        age_of(&ctl->screen, document_shown(waiting, "since"), age);
+        put_field(ctl, "Waiting", "since %s (%s), asked %lld %s", document_shown(waiting, "since"),
+                  age, asks, asks == 1 ? "time" : "times");
+        put_field(ctl, "Why", "%s", document_shown(waiting, "text"));
+    } else if (document_true(scheduling, "asked")) {
         put_field(ctl, "Waiting", "a bind is in progress");
     } else {
         put_field(ctl, "Waiting", "%s",
                   unasked[0] != '\0' ? unasked : "kube-scheduler has not asked about it yet");
     }
     if (condition[0] != '\0')
-        put_since(ctl, "Condition", condition, doc_shown(scheduling, "since"));
-    if (doc_get(pod, "predecessor") != NULL)
-        put_field(ctl, "Predecessor", "%s", doc_shown(pod, "predecessor.text"));
+        put_since(ctl, "Condition", condition, document_shown(scheduling, "since"));
+    if (document_get(pod, "predecessor") != NULL)
+        put_field(ctl, "Predecessor", "%s", document_shown(pod, "predecessor.text"));
 }
 
 /*
@@ -549,18 +552,18 @@ static void put_waiting(struct ctl *ctl, const struct doc *pod)
  * Nodes are judged by milligpud alone; of other plugins, those for taints and node affinity are in
  * it.
  */
-static int show_why_not(struct ctl *ctl, const struct doc *pod)
+static int show_why_not(struct ctl *ctl, const struct document *pod)
 {
     static const struct list_view counted = {reason_columns, ARRAY_LEN(reason_columns), reason_row,
                                              NULL, ""};
-    const struct doc *reasons = doc_get(pod, "reasons");
-    const struct doc *nodes = doc_get(pod, "nodes");
+    const struct document *reasons = document_get(pod, "reasons");
+    const struct document *nodes = document_get(pod, "nodes");
     const bool each = reasons == NULL || ctl->options.given[OPTION_verbose] != NULL;
 
     must(pod != NULL);
     put_waiting(ctl, pod);
-    if (doc_shown(pod, "never")[0] != '\0')
-        put_field(ctl, "Never", "%s", doc_shown(pod, "never"));
+    if (document_shown(pod, "never")[0] != '\0')
+        put_field(ctl, "Never", "%s", document_shown(pod, "never"));
     put_unusable(ctl, pod);
     if (reasons != NULL && reasons->count > 0) {
         (void)fputc('\n', ctl->screen.out);
@@ -575,10 +578,10 @@ static int show_why_not(struct ctl *ctl, const struct doc *pod)
 }
 
 /* A pod that was placed is Pending until its containers have started. */
-static void put_phase(struct ctl *ctl, const struct doc *pod)
+static void put_phase(struct ctl *ctl, const struct document *pod)
 {
-    const char *phase = or_unknown(doc_shown(pod, "phase"));
-    const char *state = doc_shown(pod, "allocation.state");
+    const char *phase = or_unknown(document_shown(pod, "phase"));
+    const char *state = document_shown(pod, "allocation.state");
 
     must(pod != NULL);
     if (strcmp(phase, "Pending") != 0 || strcmp(state, "bound") != 0)
@@ -588,42 +591,42 @@ static void put_phase(struct ctl *ctl, const struct doc *pod)
 }
 
 /* The models that a name matches, or the name that the pod probably means. */
-static void show_hints(struct ctl *ctl, const struct doc *pod)
+static void show_hints(struct ctl *ctl, const struct document *pod)
 {
     must(pod != NULL);
-    doc_each (entry, doc_get(pod, "models")) {
+    document_each (entry, document_get(pod, "models")) {
         CLEANUP(strbuf_done) struct strbuf models;
         strbuf_init(&models);
-        doc_each (model, doc_get(entry, "standsFor"))
+        document_each (model, document_get(entry, "standsFor"))
             strbuf_printf(&models, "%s%s", models.len > 0 ? ", " : "", model->shown);
-        put_field(ctl, "Model", "%s %s%s", doc_shown(entry, "name"),
+        put_field(ctl, "Model", "%s %s%s", document_shown(entry, "name"),
                   models.len > 0 ? "stands for " : "stands for no GPU of the cluster", models.data);
     }
-    doc_each (line, doc_get(pod, "advice"))
+    document_each (line, document_get(pod, "advice"))
         put_field(ctl, "Advice", "%s", line->shown);
 }
 
-int show_pod(struct ctl *ctl, const struct doc *pod)
+int show_pod(struct ctl *ctl, const struct document *pod)
 {
-    const struct doc *allocation = doc_get(pod, "allocation");
-    const char *node = doc_shown(pod, "node");
+    const struct document *allocation = document_get(pod, "allocation");
+    const char *node = document_shown(pod, "node");
 
     must(pod != NULL);
     if (ctl_document(ctl, pod))
         return CTL_FINE;
     if (ctl->format == FORMAT_NAME)
         return show_name(ctl, "pod",
-                         arena_printf(&ctl->arena, "%s/%s", doc_shown(pod, "namespace"),
-                                      doc_shown(pod, "name")));
+                         arena_printf(&ctl->arena, "%s/%s", document_shown(pod, "namespace"),
+                                      document_shown(pod, "name")));
     if (node[0] == '\0')
-        node = doc_shown(allocation, "node");
-    put_field(ctl, "Pod", "%s/%s", doc_shown(pod, "namespace"), doc_shown(pod, "name"));
-    put_field(ctl, "Request", "%s", or_unknown(doc_shown(pod, "request")));
+        node = document_shown(allocation, "node");
+    put_field(ctl, "Pod", "%s/%s", document_shown(pod, "namespace"), document_shown(pod, "name"));
+    put_field(ctl, "Request", "%s", or_unknown(document_shown(pod, "request")));
     show_hints(ctl, pod);
     put_phase(ctl, pod);
     put_field(ctl, "Node", "%s", node[0] != '\0' ? node : "none");
-    if (doc_shown(pod, "otherScheduler")[0] != '\0')
-        put_field(ctl, "Scheduler", "%s", doc_shown(pod, "otherScheduler"));
+    if (document_shown(pod, "otherScheduler")[0] != '\0')
+        put_field(ctl, "Scheduler", "%s", document_shown(pod, "otherScheduler"));
     if (allocation != NULL)
         return show_allocation(ctl, allocation);
     return node[0] == '\0' ? show_why_not(ctl, pod) : CTL_FINE;
@@ -633,7 +636,7 @@ int command_pod(struct ctl *ctl)
 {
     CLEANUP(strbuf_done) struct strbuf path;
     struct pod_name name;
-    struct doc *pod;
+    struct document *pod;
     struct err err;
 
     must(ctl->options.arguments == 1);
@@ -663,53 +666,53 @@ static const struct table_column model_columns[] = {
 };
 
 /* "500 unhealthy, 200 cordoned": the closed parts that are not empty. */
-static void put_closed_by(struct strbuf *out, const struct doc *amounts)
+static void put_closed_by(struct strbuf *out, const struct document *amounts)
 {
     must(out != NULL);
-    doc_each (part, doc_get(amounts, "closed")) {
-        if (part->kind != DOC_NUMBER || text_is(part->text, "0"))
+    document_each (part, document_get(amounts, "closed")) {
+        if (part->kind != DOCUMENT_NUMBER || text_is(part->text, "0"))
             continue;
         strbuf_printf(out, "%s%.*s ", out->len > 0 ? ", " : "", TEXT_ARG(part->text));
         strbuf_shown(out, part->key);
     }
 }
 
-static void model_row(struct table *table, const struct doc *model)
+static void model_row(struct table *table, const struct document *model)
 {
     CLEANUP(strbuf_done) struct strbuf closed_by;
 
     must(table->columns == ARRAY_LEN(model_columns));
     strbuf_init(&closed_by);
     put_closed_by(&closed_by, model);
-    table_text(table, or_unknown(doc_shown(model, "model")));
-    table_number(table, doc_int(model, "gpus"));
-    table_number(table, doc_int(model, "totalMilli"));
-    table_number(table, doc_int(model, "usedMilli"));
-    table_number(table, doc_int(model, "reservedMilli"));
-    table_number(table, doc_int(model, "freeMilli"));
-    table_number(table, doc_int(model, "heldMilli"));
-    table_number(table, doc_int(model, "closedMilli"));
-    table_number(table, doc_int(model, "largestFreeMilli"));
+    table_text(table, or_unknown(document_shown(model, "model")));
+    table_number(table, document_int(model, "gpus"));
+    table_number(table, document_int(model, "totalMilli"));
+    table_number(table, document_int(model, "usedMilli"));
+    table_number(table, document_int(model, "reservedMilli"));
+    table_number(table, document_int(model, "freeMilli"));
+    table_number(table, document_int(model, "heldMilli"));
+    table_number(table, document_int(model, "closedMilli"));
+    table_number(table, document_int(model, "largestFreeMilli"));
     table_text(table, closed_by.data);
 }
 
 /* "2 with 3 GPUs: 1 ok, 1 mixed" */
-static void put_nodes(struct ctl *ctl, const struct doc *summary)
+static void put_nodes(struct ctl *ctl, const struct document *summary)
 {
     CLEANUP(strbuf_done) struct strbuf states;
 
     must(summary != NULL);
     strbuf_init(&states);
-    doc_each (state, doc_get(summary, "nodeStates"))
-        if (doc_int(state, "nodes") > 0)
+    document_each (state, document_get(summary, "nodeStates"))
+        if (document_int(state, "nodes") > 0)
             strbuf_printf(&states, "%s%lld %s", states.len > 0 ? ", " : ": ",
-                          (long long)doc_int(state, "nodes"), doc_shown(state, "state"));
-    put_field(ctl, "Nodes", "%lld with %lld GPUs%s", (long long)doc_int(summary, "nodes"),
-              (long long)doc_int(summary, "gpus"), states.data);
+                          (long long)document_int(state, "nodes"), document_shown(state, "state"));
+    put_field(ctl, "Nodes", "%lld with %lld GPUs%s", (long long)document_int(summary, "nodes"),
+              (long long)document_int(summary, "gpus"), states.data);
 }
 
 /* Every milli is in one of the five numbers, so they add up to the total. */
-static void put_milli(struct ctl *ctl, const struct doc *summary)
+static void put_milli(struct ctl *ctl, const struct document *summary)
 {
     CLEANUP(strbuf_done) struct strbuf closed_by;
 
@@ -718,64 +721,66 @@ static void put_milli(struct ctl *ctl, const struct doc *summary)
     put_closed_by(&closed_by, summary);
     put_field(ctl, "Milli",
               "%lld = %lld used + %lld reserved + %lld free + %lld held whole + %lld closed",
-              (long long)doc_int(summary, "totalMilli"), (long long)doc_int(summary, "usedMilli"),
-              (long long)doc_int(summary, "reservedMilli"),
-              (long long)doc_int(summary, "freeMilli"), (long long)doc_int(summary, "heldMilli"),
-              (long long)doc_int(summary, "closedMilli"));
-    if (doc_int(summary, "beyondMilli") > 0)
+              (long long)document_int(summary, "totalMilli"),
+              (long long)document_int(summary, "usedMilli"),
+              (long long)document_int(summary, "reservedMilli"),
+              (long long)document_int(summary, "freeMilli"),
+              (long long)document_int(summary, "heldMilli"),
+              (long long)document_int(summary, "closedMilli"));
+    if (document_int(summary, "beyondMilli") > 0)
         put_field(ctl, "Beyond", "%lld of what is held exceeds the size of its GPU",
-                  (long long)doc_int(summary, "beyondMilli"));
+                  (long long)document_int(summary, "beyondMilli"));
     if (closed_by.len > 0)
         put_field(ctl, "Closed", "%s", closed_by.data);
-    if (doc_int(summary, "heldGpus") > 0)
+    if (document_int(summary, "heldGpus") > 0)
         put_field(ctl, "Held whole", "%lld %s by pods of another resource",
-                  (long long)doc_int(summary, "heldGpus"),
-                  doc_int(summary, "heldGpus") == 1 ? "GPU" : "GPUs");
-    if (doc_int(summary, "unplacedMilli") > 0)
+                  (long long)document_int(summary, "heldGpus"),
+                  document_int(summary, "heldGpus") == 1 ? "GPU" : "GPUs");
+    if (document_int(summary, "unplacedMilli") > 0)
         put_field(ctl, "Unplaced", "%lld milli of pods whose GPUs are not known",
-                  (long long)doc_int(summary, "unplacedMilli"));
+                  (long long)document_int(summary, "unplacedMilli"));
     put_field(ctl, "Largest", "%lld milli free in one piece",
-              (long long)doc_int(summary, "largestFreeMilli"));
+              (long long)document_int(summary, "largestFreeMilli"));
     put_field(ctl, "Fragment", "%lld of %lld free milli: of no use to the pods that come",
-              (long long)doc_int(summary, "fragmentMilli"),
-              (long long)doc_int(summary, "freeMilli"));
+              (long long)document_int(summary, "fragmentMilli"),
+              (long long)document_int(summary, "freeMilli"));
 }
 
-int show_summary(struct ctl *ctl, const struct doc *summary)
+int show_summary(struct ctl *ctl, const struct document *summary)
 {
     static const struct list_view view = {model_columns, ARRAY_LEN(model_columns), model_row, NULL,
                                           ""};
-    const char *cluster = or_unknown(doc_shown(summary, "cluster"));
+    const char *cluster = or_unknown(document_shown(summary, "cluster"));
 
     must(summary != NULL);
     if (ctl_document(ctl, summary))
         return CTL_FINE;
     if (ctl->format == FORMAT_NAME)
         return show_name(ctl, "cluster", cluster);
-    put_field(ctl, "Cluster", "%s, %s", cluster, doc_shown(summary, "mode"));
-    put_field(ctl, "milligpud", "%s, %s%s", doc_shown(summary, "version"),
-              doc_true(summary, "ready") ? "ready" : "NOT READY",
-              doc_true(summary, "safeMode") ? ", SAFE MODE: nothing is granted" : "");
-    put_field(ctl, "Policy", "%s", or_unknown(doc_shown(summary, "policy")));
+    put_field(ctl, "Cluster", "%s, %s", cluster, document_shown(summary, "mode"));
+    put_field(ctl, "milligpud", "%s, %s%s", document_shown(summary, "version"),
+              document_true(summary, "ready") ? "ready" : "NOT READY",
+              document_true(summary, "safeMode") ? ", SAFE MODE: nothing is granted" : "");
+    put_field(ctl, "Policy", "%s", or_unknown(document_shown(summary, "policy")));
     put_nodes(ctl, summary);
     put_milli(ctl, summary);
     put_field(ctl, "Allocations", "%lld bound, %lld reserved",
-              (long long)doc_int(summary, "allocations.bound"),
-              (long long)doc_int(summary, "allocations.reserved"));
-    put_field(ctl, "Waiting pods", "%lld", (long long)doc_int(summary, "waitingPods"));
-    if (doc_int(summary, "driftInformation") > 0)
+              (long long)document_int(summary, "allocations.bound"),
+              (long long)document_int(summary, "allocations.reserved"));
+    put_field(ctl, "Waiting pods", "%lld", (long long)document_int(summary, "waitingPods"));
+    if (document_int(summary, "driftInformation") > 0)
         put_field(ctl, "Drift", "%lld, and %lld as information",
-                  (long long)doc_int(summary, "drift"),
-                  (long long)doc_int(summary, "driftInformation"));
+                  (long long)document_int(summary, "drift"),
+                  (long long)document_int(summary, "driftInformation"));
     else
-        put_field(ctl, "Drift", "%lld", (long long)doc_int(summary, "drift"));
+        put_field(ctl, "Drift", "%lld", (long long)document_int(summary, "drift"));
     (void)fputc('\n', ctl->screen.out);
-    return ctl_show_rows(ctl, doc_get(summary, "models"), &view);
+    return ctl_show_rows(ctl, document_get(summary, "models"), &view);
 }
 
 int command_summary(struct ctl *ctl)
 {
-    struct doc *summary;
+    struct document *summary;
     struct err err;
 
     must(ctl->options.command != NULL);
@@ -805,11 +810,11 @@ static int show_version(struct ctl *ctl, const char *server)
 /* Its own version is shown even if milligpud does not answer, but the exit status tells. */
 int command_version(struct ctl *ctl)
 {
-    struct doc *summary;
+    struct document *summary;
     struct err err;
 
     if (ctl_get(ctl, "/api/v1/summary", &summary, &err) >= 0)
-        return show_version(ctl, doc_shown(summary, "version"));
+        return show_version(ctl, document_shown(summary, "version"));
     (void)show_version(ctl, "unknown"); /* a status of its own follows */
     return ctl_fail(ctl, &err);
 }

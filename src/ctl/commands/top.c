@@ -68,54 +68,54 @@ static const struct table_column node_columns[] = {
 
 /* --- states --- */
 
-const char *top_state_of(const struct doc *node, const struct doc *gpu)
+const char *top_state_of(const struct document *node, const struct document *gpu)
 {
-    const char *state = doc_shown(gpu, "state");
+    const char *state = document_shown(gpu, "state");
 
     must(node != NULL);
-    return strcmp(state, "ok") == 0 ? doc_shown(node, "state") : state;
+    return strcmp(state, "ok") == 0 ? document_shown(node, "state") : state;
 }
 
-bool gpu_is_sick(const struct doc *gpu)
+bool gpu_is_sick(const struct document *gpu)
 {
-    return strcmp(doc_shown(gpu, "state"), "unhealthy") == 0;
+    return strcmp(document_shown(gpu, "state"), "unhealthy") == 0;
 }
 
-const char *gpu_why(const struct doc *node, const struct doc *gpu)
+const char *gpu_why(const struct document *node, const struct document *gpu)
 {
-    const char *state = doc_shown(gpu, "state");
+    const char *state = document_shown(gpu, "state");
 
     must(node != NULL);
     if (strcmp(state, "unhealthy") == 0)
-        return doc_shown(gpu, "healthText");
+        return document_shown(gpu, "healthText");
     if (strcmp(state, "held") == 0)
-        return doc_shown(gpu, "heldBy");
-    if (strcmp(state, "ok") == 0 && strcmp(doc_shown(node, "state"), "ok") != 0)
-        return doc_shown(node, "stateText");
+        return document_shown(gpu, "heldBy");
+    if (strcmp(state, "ok") == 0 && strcmp(document_shown(node, "state"), "ok") != 0)
+        return document_shown(node, "stateText");
     return "";
 }
 
 /* "2 of 8 GPUs unhealthy: XID 79, since ...": the first of them that says why. */
-static void put_sick(struct strbuf *out, const struct doc *node)
+static void put_sick(struct strbuf *out, const struct document *node)
 {
-    const struct doc *gpus = doc_get(node, "gpus");
+    const struct document *gpus = document_get(node, "gpus");
     const char *why = "";
     size_t sick = 0;
 
     must(out->len == 0);
-    doc_each (gpu, gpus) {
+    document_each (gpu, gpus) {
         sick += gpu_is_sick(gpu);
         if (gpu_is_sick(gpu) && why[0] == '\0')
-            why = doc_shown(gpu, "healthText");
+            why = document_shown(gpu, "healthText");
     }
     if (sick > 0)
         strbuf_printf(out, "%zu of %zu GPUs unhealthy%s%s", sick, (size_t)gpus->count,
                       why[0] != '\0' ? ": " : "", why);
 }
 
-void put_node_why(struct strbuf *out, const struct doc *node)
+void put_node_why(struct strbuf *out, const struct document *node)
 {
-    const char *state_text = doc_shown(node, "stateText");
+    const char *state_text = document_shown(node, "stateText");
 
     must(out->len == 0);
     put_sick(out, node);
@@ -124,40 +124,40 @@ void put_node_why(struct strbuf *out, const struct doc *node)
 }
 
 /* As the node's state, where that says nothing of a single GPU. */
-const char *node_word(const struct doc *node)
+const char *node_word(const struct document *node)
 {
-    const char *state = doc_shown(node, "state");
+    const char *state = document_shown(node, "state");
 
     must(state != NULL);
     if (strcmp(state, "ok") != 0)
         return state;
-    doc_each (gpu, doc_get(node, "gpus"))
+    document_each (gpu, document_get(node, "gpus"))
         if (gpu_is_sick(gpu))
             return "unhealthy";
-    return doc_true(node, "cordoned") ? "cordoned" : state;
+    return document_true(node, "cordoned") ? "cordoned" : state;
 }
 
 /* --- rows --- */
 
-static const char *bar_color(const struct doc *amounts, bool bad)
+static const char *bar_color(const struct document *amounts, bool bad)
 {
     must(amounts != NULL);
     if (bad)
         return "red";
-    if (doc_int(amounts, "reservedMilli") > 0)
+    if (document_int(amounts, "reservedMilli") > 0)
         return "yellow";
-    return doc_int(amounts, "usedMilli") > 0 ? "green" : "darkgray";
+    return document_int(amounts, "usedMilli") > 0 ? "green" : "darkgray";
 }
 
 /* amounts: a GPU, or a node. */
-static void add_bar(struct table *table, const struct doc *amounts, const char *size, bool bad)
+static void add_bar(struct table *table, const struct document *amounts, const char *size, bool bad)
 {
     CLEANUP(strbuf_done) struct strbuf bar;
 
     must(amounts != NULL);
     strbuf_init(&bar);
-    bar_format(&bar, table->screen, BAR_CELLS, doc_int(amounts, "usedMilli"),
-               doc_int(amounts, "reservedMilli"), doc_int(amounts, size));
+    bar_format(&bar, table->screen, BAR_CELLS, document_int(amounts, "usedMilli"),
+               document_int(amounts, "reservedMilli"), document_int(amounts, size));
     table_text(table, bar.data);
     table_color(table, bar_color(amounts, bad));
 }
@@ -171,33 +171,34 @@ static void add_state(struct table *table, const char *state, bool bad, const ch
     table_text(table, why);
 }
 
-static void top_add_gpu(struct table *table, const struct doc *node, const struct doc *gpu)
+static void top_add_gpu(struct table *table, const struct document *node,
+                        const struct document *gpu)
 {
     const char *state = top_state_of(node, gpu);
     const bool bad = strcmp(state, "ok") != 0;
 
     must(table->cells % table->columns == 0);
-    table_text(table, doc_shown(node, "name"));
-    table_number(table, doc_int(gpu, "index"));
-    table_text(table, doc_shown(gpu, "model"));
+    table_text(table, document_shown(node, "name"));
+    table_number(table, document_int(gpu, "index"));
+    table_text(table, document_shown(gpu, "model"));
     add_bar(table, gpu, "milli", bad);
-    table_number(table, doc_int(gpu, "usedMilli"));
-    table_number(table, doc_int(gpu, "reservedMilli"));
+    table_number(table, document_int(gpu, "usedMilli"));
+    table_number(table, document_int(gpu, "reservedMilli"));
     table_measured(table, gpu);
-    table_number(table, doc_int(gpu, "freeMilli"));
-    table_number(table, doc_int(gpu, "fragmentMilli"));
-    table_number(table, doc_int(gpu, "pods"));
-    table_number(table, doc_int(gpu, "milli"));
-    table_number(table, doc_int(gpu, "usedMib"));
+    table_number(table, document_int(gpu, "freeMilli"));
+    table_number(table, document_int(gpu, "fragmentMilli"));
+    table_number(table, document_int(gpu, "pods"));
+    table_number(table, document_int(gpu, "milli"));
+    table_number(table, document_int(gpu, "usedMib"));
     table_known(table, gpu, "measuredMib");
-    table_number(table, doc_int(gpu, "mib"));
-    table_text(table, doc_shown(gpu, "id"));
+    table_number(table, document_int(gpu, "mib"));
+    table_text(table, document_shown(gpu, "id"));
     add_state(table, state, bad, gpu_why(node, gpu));
     must(table->cells % table->columns == 0);
 }
 
 /* Does the node need a look? Others hand out the GPUs of an excluded one, and nothing is wrong. */
-static bool node_is_bad(const struct doc *node)
+static bool node_is_bad(const struct document *node)
 {
     const char *word = node_word(node);
 
@@ -205,26 +206,26 @@ static bool node_is_bad(const struct doc *node)
     return strcmp(word, "ok") != 0 && strcmp(word, "excluded") != 0;
 }
 
-static void top_add_node(struct table *table, const struct doc *node)
+static void top_add_node(struct table *table, const struct document *node)
 {
     CLEANUP(strbuf_done) struct strbuf why;
-    const struct doc *gpus = doc_get(node, "gpus");
+    const struct document *gpus = document_get(node, "gpus");
     const bool bad = node_is_bad(node);
 
     must(table->cells % table->columns == 0);
     strbuf_init(&why);
     put_node_why(&why, node);
-    table_text(table, doc_shown(node, "name"));
+    table_text(table, document_shown(node, "name"));
     table_number(table, gpus != NULL ? gpus->count : 0);
-    table_text(table, doc_shown(node, "model"));
+    table_text(table, document_shown(node, "model"));
     add_bar(table, node, "totalMilli", bad);
-    table_number(table, doc_int(node, "totalMilli"));
-    table_number(table, doc_int(node, "usedMilli"));
-    table_number(table, doc_int(node, "reservedMilli"));
+    table_number(table, document_int(node, "totalMilli"));
+    table_number(table, document_int(node, "usedMilli"));
+    table_number(table, document_int(node, "reservedMilli"));
     table_measured_sum(table, gpus);
-    table_number(table, doc_int(node, "freeMilli"));
-    table_number(table, doc_int(node, "heldMilli"));
-    table_number(table, doc_int(node, "closedMilli"));
+    table_number(table, document_int(node, "freeMilli"));
+    table_number(table, document_int(node, "heldMilli"));
+    table_number(table, document_int(node, "closedMilli"));
     add_state(table, node_word(node), bad, why.data);
     must(table->cells % table->columns == 0);
 }
@@ -232,10 +233,10 @@ static void top_add_node(struct table *table, const struct doc *node)
 /* --- the legend --- */
 
 /* Only what is not 0, but always what is used and free. */
-static void add_part(struct strbuf *out, const struct doc *summary, const char *field,
+static void add_part(struct strbuf *out, const struct document *summary, const char *field,
                      const char *word)
 {
-    const long long milli = (long long)doc_int(summary, field);
+    const long long milli = (long long)document_int(summary, field);
 
     must(word[0] != '\0');
     if (milli > 0)
@@ -243,18 +244,19 @@ static void add_part(struct strbuf *out, const struct doc *summary, const char *
 }
 
 /* Amounts that pods hold beyond the size of their GPUs are shown apart from it. */
-static void put_amounts(struct strbuf *out, const struct doc *summary)
+static void put_amounts(struct strbuf *out, const struct document *summary)
 {
-    const long long total = (long long)doc_int(summary, "totalMilli");
-    const long long beyond = (long long)doc_int(summary, "beyondMilli");
-    const long long fragment = (long long)doc_int(summary, "fragmentMilli");
+    const long long total = (long long)document_int(summary, "totalMilli");
+    const long long beyond = (long long)document_int(summary, "beyondMilli");
+    const long long fragment = (long long)document_int(summary, "fragmentMilli");
 
     must(summary != NULL);
     strbuf_printf(out, "%lld nodes, %lld GPUs: %lld used, %lld reserved, %lld free",
-                  (long long)doc_int(summary, "nodes"), (long long)doc_int(summary, "gpus"),
-                  (long long)doc_int(summary, "usedMilli"),
-                  (long long)doc_int(summary, "reservedMilli"),
-                  (long long)doc_int(summary, "freeMilli"));
+                  (long long)document_int(summary, "nodes"),
+                  (long long)document_int(summary, "gpus"),
+                  (long long)document_int(summary, "usedMilli"),
+                  (long long)document_int(summary, "reservedMilli"),
+                  (long long)document_int(summary, "freeMilli"));
     if (fragment > 0)
         strbuf_printf(out, " (%lld of it of no use to the pods that come)", fragment);
     add_part(out, summary, "heldMilli", "held whole");
@@ -265,17 +267,17 @@ static void put_amounts(struct strbuf *out, const struct doc *summary)
 }
 
 /* The totals come from a second request and may be of a later moment than the table. */
-static void put_legend(const struct ctl *ctl, const struct doc *summary)
+static void put_legend(const struct ctl *ctl, const struct document *summary)
 {
     CLEANUP(strbuf_done) struct strbuf text;
-    const long long waiting = (long long)doc_int(summary, "waitingPods");
+    const long long waiting = (long long)document_int(summary, "waitingPods");
 
     must(summary != NULL);
     strbuf_init(&text);
     put_amounts(&text, summary);
     if (waiting > 0)
         strbuf_printf(&text, "; %lld %s", waiting, waiting == 1 ? "pod waits" : "pods wait");
-    if (!doc_true(summary, "ready"))
+    if (!document_true(summary, "ready"))
         strbuf_str(&text, "; NOT READY");
     if (ctl->screen.bars)
         strbuf_str(&text, ctl->screen.utf8 ? "   (█ used  ▒ reserved  ░ free)"
@@ -284,12 +286,12 @@ static void put_legend(const struct ctl *ctl, const struct doc *summary)
     text_fill(&ctl->screen, text.data, 0, 0);
 }
 
-static void put_gpu_names(const struct ctl *ctl, const struct doc *nodes)
+static void put_gpu_names(const struct ctl *ctl, const struct document *nodes)
 {
     must(ctl->format == FORMAT_NAME);
-    doc_each (node, doc_get(nodes, "items"))
-        doc_each (gpu, doc_get(node, "gpus"))
-            (void)fprintf(ctl->screen.out, "gpu/%s\n", doc_shown(gpu, "id"));
+    document_each (node, document_get(nodes, "items"))
+        document_each (gpu, document_get(node, "gpus"))
+            (void)fprintf(ctl->screen.out, "gpu/%s\n", document_shown(gpu, "id"));
 }
 
 /* --- the table --- */
@@ -308,7 +310,7 @@ static bool chooses_gpus(const struct ctl *ctl)
  * One line for each node on a terminal with more GPUs than fit. A script gets the GPUs, however
  * many there are, unless it asks for nodes.
  */
-static bool is_by_node(struct ctl *ctl, const struct doc *nodes)
+static bool is_by_node(struct ctl *ctl, const struct document *nodes)
 {
     size_t by = BY_AUTO;
     size_t gpus = 0;
@@ -318,26 +320,26 @@ static bool is_by_node(struct ctl *ctl, const struct doc *nodes)
         must(options_choice(&ctl->options, OPTION_by, &by, &err) == 0); /* it was checked */
     if (by != BY_AUTO)
         return by == BY_NODE;
-    doc_each (node, doc_get(nodes, "items"))
-        gpus += doc_get(node, "gpus") != NULL ? doc_get(node, "gpus")->count : 0;
+    document_each (node, document_get(nodes, "items"))
+        gpus += document_get(node, "gpus") != NULL ? document_get(node, "gpus")->count : 0;
     return ctl->screen.terminal && !ctl->screen.wide && !chooses_gpus(ctl) && gpus > GPUS_LINES_MAX;
 }
 
 /* bad first: where not all lines fit, those that need a look are seen. */
-static void add_nodes(struct table *table, const struct doc *nodes, bool bad_first)
+static void add_nodes(struct table *table, const struct document *nodes, bool bad_first)
 {
     for (int turn = 0; turn < (bad_first ? 2 : 1); turn++)
-        doc_each (node, doc_get(nodes, "items"))
+        document_each (node, document_get(nodes, "items"))
             if (!bad_first || node_is_bad(node) == (turn == 0))
                 top_add_node(table, node);
 }
 
-static void add_gpus(struct table *table, const struct doc *nodes, bool bad_first)
+static void add_gpus(struct table *table, const struct document *nodes, bool bad_first)
 {
     must(table->columns > 0);
     for (int turn = 0; turn < (bad_first ? 2 : 1); turn++)
-        doc_each (node, doc_get(nodes, "items"))
-            doc_each (gpu, doc_get(node, "gpus"))
+        document_each (node, document_get(nodes, "items"))
+            document_each (gpu, document_get(node, "gpus"))
                 if (!bad_first || (strcmp(top_state_of(node, gpu), "ok") != 0) == (turn == 0))
                     top_add_gpu(table, node, gpu);
 }
@@ -384,7 +386,7 @@ static void say_left_out(struct ctl *ctl, const struct table *table, bool by_nod
 }
 
 /* summary NULL: only some GPUs were asked for, so totals of the cluster would mislead. */
-int show_top(struct ctl *ctl, const struct doc *nodes, const struct doc *summary)
+int show_top(struct ctl *ctl, const struct document *nodes, const struct document *summary)
 {
     CLEANUP(table_done) struct table table = {0};
     const bool by_node = is_by_node(ctl, nodes);
@@ -415,11 +417,11 @@ int show_top(struct ctl *ctl, const struct doc *nodes, const struct doc *summary
 }
 
 /* One node as a list of one, to be printed like many. */
-static int get_one_node(struct ctl *ctl, const char *name, struct doc **out, struct err *err)
+static int get_one_node(struct ctl *ctl, const char *name, struct document **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
-    struct doc *items = doc_new(&ctl->arena, DOC_ARRAY);
-    struct doc *node;
+    struct document *items = document_new(&ctl->arena, DOCUMENT_ARRAY);
+    struct document *node;
 
     must(name[0] != '\0');
     strbuf_init(&path);
@@ -428,9 +430,9 @@ static int get_one_node(struct ctl *ctl, const char *name, struct doc **out, str
     const int status = ctl_get(ctl, path.data, &node, err);
     if (status < 0)
         return status;
-    doc_append(items, node);
-    *out = doc_new(&ctl->arena, DOC_OBJECT);
-    doc_set(&ctl->arena, *out, TEXT("items"), items);
+    document_append(items, node);
+    *out = document_new(&ctl->arena, DOCUMENT_OBJECT);
+    document_set(&ctl->arena, *out, TEXT("items"), items);
     return 0;
 }
 
@@ -454,7 +456,7 @@ static const char *key_of(struct ctl *ctl, const char *node, const char *gpu)
 static int find_held(struct ctl *ctl, struct top_filter *filter, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
-    struct doc *list;
+    struct document *list;
 
     must(filter->by_holder);
     strbuf_init(&path);
@@ -463,16 +465,17 @@ static int find_held(struct ctl *ctl, struct top_filter *filter, struct err *err
     url_query(&path, "node", ctl->options.given[OPTION_node]);
     if (ctl_list(ctl, path.data, &list, err) < 0)
         return -1;
-    doc_each (allocation, doc_get(list, "items"))
-        doc_each (charge, doc_get(allocation, "charges")) {
-            const char *key = key_of(ctl, doc_shown(allocation, "node"), doc_shown(charge, "gpu"));
+    document_each (allocation, document_get(list, "items"))
+        document_each (charge, document_get(allocation, "charges")) {
+            const char *key =
+                key_of(ctl, document_shown(allocation, "node"), document_shown(charge, "gpu"));
             (void)map_put(&filter->held, text_of(key), list);
         }
     return 0;
 }
 
 /* closed and open are about the column STATE; any other word may be the node's or the GPU's. */
-static bool has_state(const struct doc *node, const struct doc *gpu, const char *state)
+static bool has_state(const struct document *node, const struct document *gpu, const char *state)
 {
     const bool ok = strcmp(top_state_of(node, gpu), "ok") == 0;
 
@@ -480,47 +483,48 @@ static bool has_state(const struct doc *node, const struct doc *gpu, const char 
     if (strcmp(state, "open") == 0 || strcmp(state, "ok") == 0)
         return ok;
     return strcmp(state, "closed") == 0 ? !ok
-                                        : strcmp(doc_shown(gpu, "state"), state) == 0 ||
-                                              strcmp(doc_shown(node, "state"), state) == 0;
+                                        : strcmp(document_shown(gpu, "state"), state) == 0 ||
+                                              strcmp(document_shown(node, "state"), state) == 0;
 }
 
-static bool top_is_wanted(struct ctl *ctl, const struct top_filter *filter, const struct doc *node,
-                          const struct doc *gpu)
+static bool top_is_wanted(struct ctl *ctl, const struct top_filter *filter,
+                          const struct document *node, const struct document *gpu)
 {
-    if (!request_takes_model(&filter->models, text_of(doc_str(gpu, "model"))))
+    if (!request_takes_model(&filter->models, text_of(document_str(gpu, "model"))))
         return false;
     if (filter->state != NULL && !has_state(node, gpu, filter->state))
         return false;
     return !filter->by_holder ||
-           map_find(&filter->held,
-                    text_of(key_of(ctl, doc_shown(node, "name"), doc_shown(gpu, "id")))) != NULL;
+           map_find(&filter->held, text_of(key_of(ctl, document_shown(node, "name"),
+                                                  document_shown(gpu, "id")))) != NULL;
 }
 
 /* Nodes with the GPUs that match; a node without any is left out. */
-static struct doc *keep_wanted(struct ctl *ctl, const struct top_filter *filter,
-                               const struct doc *nodes)
+static struct document *keep_wanted(struct ctl *ctl, const struct top_filter *filter,
+                                    const struct document *nodes)
 {
-    struct doc *answer = doc_new(&ctl->arena, DOC_OBJECT);
-    struct doc *items = doc_new(&ctl->arena, DOC_ARRAY);
+    struct document *answer = document_new(&ctl->arena, DOCUMENT_OBJECT);
+    struct document *items = document_new(&ctl->arena, DOCUMENT_ARRAY);
 
     must(nodes != NULL);
-    doc_each (node, doc_get(nodes, "items")) {
-        struct doc *gpus = doc_new(&ctl->arena, DOC_ARRAY);
-        doc_each (gpu, doc_get(node, "gpus"))
+    document_each (node, document_get(nodes, "items")) {
+        struct document *gpus = document_new(&ctl->arena, DOCUMENT_ARRAY);
+        document_each (gpu, document_get(node, "gpus"))
             if (top_is_wanted(ctl, filter, node, gpu))
-                doc_append(gpus, doc_copy(&ctl->arena, gpu));
+                document_append(gpus, document_copy(&ctl->arena, gpu));
         if (gpus->count == 0)
             continue;
-        struct doc *copy = doc_copy(&ctl->arena, node);
-        doc_set(&ctl->arena, copy, TEXT("gpus"), gpus);
-        doc_append(items, copy);
+        struct document *copy = document_copy(&ctl->arena, node);
+        document_set(&ctl->arena, copy, TEXT("gpus"), gpus);
+        document_append(items, copy);
     }
-    doc_set(&ctl->arena, answer, TEXT("items"), items);
+    document_set(&ctl->arena, answer, TEXT("items"), items);
     return answer;
 }
 
 /* The arguments were checked by command_top(). */
-static int top_choose(struct ctl *ctl, const struct doc *nodes, struct doc **out, struct err *err)
+static int top_choose(struct ctl *ctl, const struct document *nodes, struct document **out,
+                      struct err *err)
 {
     const char *const *given = ctl->options.given;
     struct top_filter filter = {.state = given[OPTION_state],
@@ -541,7 +545,7 @@ static int top_choose(struct ctl *ctl, const struct doc *nodes, struct doc **out
  * The state is not asked of milligpud: a closed GPU may be on an open node. The filters that are
  * asked only make the answer shorter.
  */
-static int top_ask(struct ctl *ctl, struct doc **out, struct err *err)
+static int top_ask(struct ctl *ctl, struct document **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
     const char *const *given = ctl->options.given;
@@ -563,8 +567,8 @@ static int top_ask(struct ctl *ctl, struct doc **out, struct err *err)
 /* The screen is cleared only when both answers are there: a slow server leaves the last picture. */
 static int top_ask_and_show(struct ctl *ctl, bool clear)
 {
-    struct doc *summary = NULL;
-    struct doc *nodes = NULL;
+    struct document *summary = NULL;
+    struct document *nodes = NULL;
     struct err err;
 
     must(ctl->screen.out != NULL);

@@ -41,13 +41,13 @@ enum convert_level {
 struct convert_object {
     const struct convert_rules *rules;
     struct arena *arena;
-    struct doc *root; /* the object, which is changed */
+    struct document *root; /* the object, which is changed */
     uint32_t said[CONVERT_LEVELS];
     struct strbuf line[CONVERT_LEVELS]; /* "PATH: text\n" */
 };
 
 /* at: a value of the object. Beyond CONVERT_LINES_MAX it is only counted. */
-void convert_say(struct convert_object *in, enum convert_level level, const struct doc *at,
+void convert_say(struct convert_object *in, enum convert_level level, const struct document *at,
                  const char *fmt, ...) PRINTF_LIKE(4, 5);
 /* Has a remark been made by which the object stays as it is? */
 bool convert_failed(const struct convert_object *in);
@@ -60,16 +60,16 @@ void convert_object(struct convert_object *in);
 /* A pod, or the template of one. */
 struct convert_pod {
     struct convert_object *in;
-    struct doc *spec;
-    struct doc *owner; /* has the pod's metadata; NULL: metadata cannot be written */
+    struct document *spec;
+    struct document *owner; /* has the pod's metadata; NULL: metadata cannot be written */
 };
 void convert_pod(const struct convert_pod *pod);
 /* The string of an annotation; NULL: there is none, or it is no string. */
 const char *convert_annotation(const struct convert_pod *pod, const char *key);
 /* The annotation itself, for convert_say(); NULL: there is none. */
-const struct doc *convert_annotation_at(const struct convert_pod *pod, const char *key);
+const struct document *convert_annotation_at(const struct convert_pod *pod, const char *key);
 /* Fails if there is no place for it, or it is there already. about: what it comes from. */
-void convert_annotate(const struct convert_pod *pod, const struct doc *about, const char *key,
+void convert_annotate(const struct convert_pod *pod, const struct document *about, const char *key,
                       const char *value);
 void convert_drop_annotation(const struct convert_pod *pod, const char *key);
 
@@ -79,18 +79,18 @@ struct convert_share {
     int64_t gpus;  /* 0: it asks for nothing */
 };
 /* Converts the words of HAMi and Aliyun in the container's resources. hami: see convert_pod.c. */
-void convert_container(const struct convert_pod *pod, struct doc *container, bool hami);
+void convert_container(const struct convert_pod *pod, struct document *container, bool hami);
 /* Does a container name a resource that only this sharer has? */
-bool convert_names(const struct doc *container, enum convert_peer peer);
+bool convert_names(const struct document *container, enum convert_peer peer);
 /* Is it the name of such a resource, perhaps as in a ResourceQuota? NULL: it is none. */
 bool convert_is_word(const struct convert_object *in, struct text key);
 /* Writes the share as the container's limit. about: what it comes from. */
-void convert_put_share(const struct convert_pod *pod, struct doc *container,
-                       const struct doc *about, struct convert_share share);
+void convert_put_share(const struct convert_pod *pod, struct document *container,
+                       const struct document *about, struct convert_share share);
 /* Thousandths of a GPU for this memory, rounded up; fails and returns -1 if it is too much. */
-int64_t convert_memory(struct convert_object *in, const struct doc *about, int64_t mib);
+int64_t convert_memory(struct convert_object *in, const struct document *about, int64_t mib);
 /* An integer from 0; fails, and returns -1, if it is none. */
-int64_t convert_amount(struct convert_object *in, const struct doc *value);
+int64_t convert_amount(struct convert_object *in, const struct document *value);
 
 struct conversion {
     struct convert_rules rules;

@@ -6,37 +6,37 @@
 
 #include "convert.h"
 
-static bool is_list_of_objects(const struct doc *list)
+static bool is_list_of_objects(const struct document *list)
 {
-    if (list == NULL || list->kind != DOC_ARRAY || list->count == 0)
+    if (list == NULL || list->kind != DOCUMENT_ARRAY || list->count == 0)
         return false;
-    doc_each (item, list)
-        if (item->kind != DOC_OBJECT)
+    document_each (item, list)
+        if (item->kind != DOCUMENT_OBJECT)
             return false;
     return true;
 }
 
-static bool is_status(const struct doc *value)
+static bool is_status(const struct document *value)
 {
     return text_is(value->key, "status");
 }
 
 /* Whatever has containers is the spec of a pod; its metadata stands beside a field named spec. */
-static void find_pods(struct convert_object *in, struct doc *value, struct doc *parent)
+static void find_pods(struct convert_object *in, struct document *value, struct document *parent)
 {
-    if (is_list_of_objects(doc_get(value, "containers"))) {
+    if (is_list_of_objects(document_get(value, "containers"))) {
         const bool beside = parent != NULL && text_is(value->key, "spec");
         convert_pod(&(struct convert_pod){in, value, beside ? parent : NULL});
     }
-    for (struct doc *at = value->first; at != NULL; at = at->next)
+    for (struct document *at = value->first; at != NULL; at = at->next)
         if (!is_status(at))
             find_pods(in, at, value);
 }
 
-static void find_left(struct convert_object *in, const struct doc *value)
+static void find_left(struct convert_object *in, const struct document *value)
 {
-    doc_each (at, value) {
-        const bool scalar = at->kind == DOC_STRING || at->kind == DOC_NUMBER;
+    document_each (at, value) {
+        const bool scalar = at->kind == DOCUMENT_STRING || at->kind == DOCUMENT_NUMBER;
         if (scalar && convert_is_word(in, at->key))
             convert_say(in, CONVERT_LOST, at,
                         "this is not a container of a pod: convert it by hand");
@@ -50,7 +50,7 @@ static void find_left(struct convert_object *in, const struct doc *value)
 
 void convert_object(struct convert_object *in)
 {
-    must(in->root->kind == DOC_OBJECT);
+    must(in->root->kind == DOCUMENT_OBJECT);
     find_pods(in, in->root, NULL);
     if (!convert_failed(in))
         find_left(in, in->root);

@@ -63,7 +63,7 @@ static const struct {
 static void convert_others(const struct convert_pod *pod)
 {
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
-        const struct doc *found = convert_annotation_at(pod, others[i].key);
+        const struct document *found = convert_annotation_at(pod, others[i].key);
         if (found == NULL || !convert_reads(pod->in, others[i].peer))
             continue;
         convert_say(pod->in, others[i].level, found, "%s", others[i].text);
@@ -90,7 +90,7 @@ static struct text model_word(struct text piece)
 }
 
 /* HAMi looks for each word anywhere in the name of the card. False: every card will do. */
-static bool put_models(const struct convert_pod *pod, const struct doc *at, struct strbuf *out)
+static bool put_models(const struct convert_pod *pod, const struct document *at, struct strbuf *out)
 {
     struct text rest = at->text;
     struct text piece;
@@ -116,12 +116,12 @@ static bool put_models(const struct convert_pod *pod, const struct doc *at, stru
 static void convert_models(const struct convert_pod *pod)
 {
     CLEANUP(strbuf_done) struct strbuf models;
-    const struct doc *at = convert_annotation_at(pod, hami_models);
+    const struct document *at = convert_annotation_at(pod, hami_models);
 
     strbuf_init(&models);
     if (at == NULL)
         return;
-    if (at->kind != DOC_STRING) {
+    if (at->kind != DOCUMENT_STRING) {
         convert_say(pod->in, CONVERT_FAILED, at, "it is not a string");
         return;
     }
@@ -130,7 +130,7 @@ static void convert_models(const struct convert_pod *pod)
     convert_drop_annotation(pod, hami_models);
 }
 
-static bool is_true(const struct doc *value)
+static bool is_true(const struct document *value)
 {
     static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True"}; /* of Go */
 
@@ -142,8 +142,8 @@ static bool is_true(const struct doc *value)
 
 static void convert_hami(const struct convert_pod *pod)
 {
-    const struct doc *numa = convert_annotation_at(pod, hami_numa);
-    const struct doc *mode = convert_annotation_at(pod, hami_mode);
+    const struct document *numa = convert_annotation_at(pod, hami_numa);
+    const struct document *mode = convert_annotation_at(pod, hami_mode);
 
     convert_models(pod);
     if (numa != NULL) {
@@ -163,33 +163,34 @@ static void convert_hami(const struct convert_pod *pod)
 
 /* --- KAI --- */
 
-static struct doc *find_container(const struct doc *list, const char *name)
+static struct document *find_container(const struct document *list, const char *name)
 {
-    for (struct doc *at = list != NULL ? list->first : NULL; at != NULL; at = at->next)
-        if (at->kind == DOC_OBJECT && (name == NULL || strcmp(doc_str(at, "name"), name) == 0))
+    for (struct document *at = list != NULL ? list->first : NULL; at != NULL; at = at->next)
+        if (at->kind == DOCUMENT_OBJECT &&
+            (name == NULL || strcmp(document_str(at, "name"), name) == 0))
             return at;
     return NULL;
 }
 
 /* The container that has the share: the first one, unless an annotation names one. */
-static struct doc *kai_target(const struct convert_pod *pod)
+static struct document *kai_target(const struct convert_pod *pod)
 {
     const char *name = convert_annotation(pod, kai_container);
-    struct doc *found = find_container(doc_get(pod->spec, "containers"), name);
+    struct document *found = find_container(document_get(pod->spec, "containers"), name);
 
     if (found == NULL)
-        found = find_container(doc_get(pod->spec, "initContainers"), name);
+        found = find_container(document_get(pod->spec, "initContainers"), name);
     if (found == NULL)
         convert_say(pod->in, CONVERT_FAILED, convert_annotation_at(pod, kai_container),
                     "there is no container of this name");
     return found;
 }
 
-static int64_t kai_thousandths(const struct convert_pod *pod, const struct doc *at)
+static int64_t kai_thousandths(const struct convert_pod *pod, const struct document *at)
 {
     int64_t milli;
 
-    if ((at->kind == DOC_STRING || at->kind == DOC_NUMBER) &&
+    if ((at->kind == DOCUMENT_STRING || at->kind == DOCUMENT_NUMBER) &&
         quantity_ceil(text_trim(at->text), 3, &milli) == QUANTITY_OK && milli > 0 && milli <= 1000)
         return milli;
     convert_say(pod->in, CONVERT_FAILED, at, "it must be a number above 0 and at most 1");
@@ -200,7 +201,7 @@ static int64_t kai_thousandths(const struct convert_pod *pod, const struct doc *
 static int64_t kai_amount(const struct convert_pod *pod, const char *key, int64_t none,
                           int64_t most)
 {
-    const struct doc *at = convert_annotation_at(pod, key);
+    const struct document *at = convert_annotation_at(pod, key);
 
     if (at == NULL)
         return none;
@@ -210,8 +211,9 @@ static int64_t kai_amount(const struct convert_pod *pod, const char *key, int64_
     return amount;
 }
 
-static struct convert_share kai_share(const struct convert_pod *pod, const struct doc *fraction,
-                                      const struct doc *memory)
+static struct convert_share kai_share(const struct convert_pod *pod,
+                                      const struct document *fraction,
+                                      const struct document *memory)
 {
     struct convert_share share = {.gpus = kai_amount(pod, kai_gpus, 1, GPUS_PER_NODE_MAX)};
     const int64_t cores = kai_amount(pod, kai_cores, 0, 100) * 10;
@@ -231,18 +233,18 @@ static void convert_kai(const struct convert_pod *pod)
 {
     static const char *const consumed[] = {kai_fraction, kai_memory,    kai_cores,
                                            kai_gpus,     kai_container, "mps"};
-    const struct doc *fraction = convert_annotation_at(pod, kai_fraction);
-    const struct doc *memory = convert_annotation_at(pod, kai_memory);
-    const struct doc *about = fraction != NULL ? fraction : memory;
+    const struct document *fraction = convert_annotation_at(pod, kai_fraction);
+    const struct document *memory = convert_annotation_at(pod, kai_memory);
+    const struct document *about = fraction != NULL ? fraction : memory;
 
     if (about == NULL)
         return;
     if (fraction != NULL && memory != NULL)
         convert_say(pod->in, CONVERT_FAILED, memory, "KAI takes gpu-fraction or gpu-memory");
-    struct doc *container = kai_target(pod);
+    struct document *container = kai_target(pod);
     if (container == NULL || convert_failed(pod->in))
         return;
-    if (doc_get(doc_at(container, "resources.limits"), "nvidia.com/gpu") != NULL)
+    if (document_get(document_at(container, "resources.limits"), "nvidia.com/gpu") != NULL)
         convert_say(pod->in, CONVERT_FAILED, about, "the container asks for nvidia.com/gpu, too");
     if (convert_annotation_at(pod, "mps") != NULL)
         convert_say(pod->in, CONVERT_NOTE, convert_annotation_at(pod, "mps"),
@@ -255,11 +257,11 @@ static void convert_kai(const struct convert_pod *pod)
 static void note_queue(const struct convert_pod *pod)
 {
     static const char *const keys[] = {"kai.scheduler/queue", "runai/queue"};
-    const struct doc *labels = doc_at(pod->owner, "metadata.labels");
+    const struct document *labels = document_at(pod->owner, "metadata.labels");
 
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-        if (doc_get(labels, keys[i]) != NULL)
-            convert_say(pod->in, CONVERT_NOTE, doc_get(labels, keys[i]),
+        if (document_get(labels, keys[i]) != NULL)
+            convert_say(pod->in, CONVERT_NOTE, document_get(labels, keys[i]),
                         "stays, and nobody reads it: milligpu has no queues, a ResourceQuota on "
                         "requests.%s bounds a namespace",
                         pod->in->rules->resource);
@@ -273,21 +275,21 @@ static void convert_scheduler(const struct convert_pod *pod)
         const char *name;
         enum convert_peer peer;
     } schedulers[] = {{"hami-scheduler", PEER_HAMI}, {"kai-scheduler", PEER_KAI}};
-    const char *name = doc_str(pod->spec, "schedulerName");
+    const char *name = document_str(pod->spec, "schedulerName");
 
     for (size_t i = 0; i < ARRAY_LEN(schedulers); i++) {
         if (strcmp(name, schedulers[i].name) != 0 || !convert_reads(pod->in, schedulers[i].peer))
             continue;
-        convert_say(pod->in, CONVERT_NOTE, doc_get(pod->spec, "schedulerName"),
+        convert_say(pod->in, CONVERT_NOTE, document_get(pod->spec, "schedulerName"),
                     "%s removed: milligpu extends the cluster's own scheduler", name);
-        doc_remove(pod->spec, "schedulerName");
+        document_remove(pod->spec, "schedulerName");
         return;
     }
 }
 
-static bool any_names(const struct doc *containers, enum convert_peer peer)
+static bool any_names(const struct document *containers, enum convert_peer peer)
 {
-    doc_each (container, containers)
+    document_each (container, containers)
         if (convert_names(container, peer))
             return true;
     return false;
@@ -306,9 +308,9 @@ static bool is_of_hami(const struct convert_pod *pod)
     if (!convert_reads(pod->in, PEER_HAMI))
         return false;
     if (pod->in->rules->from == PEER_HAMI ||
-        strcmp(doc_str(pod->spec, "schedulerName"), "hami-scheduler") == 0 ||
-        any_names(doc_get(pod->spec, "containers"), PEER_HAMI) ||
-        any_names(doc_get(pod->spec, "initContainers"), PEER_HAMI))
+        strcmp(document_str(pod->spec, "schedulerName"), "hami-scheduler") == 0 ||
+        any_names(document_get(pod->spec, "containers"), PEER_HAMI) ||
+        any_names(document_get(pod->spec, "initContainers"), PEER_HAMI))
         return true;
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
         if (convert_annotation_at(pod, keys[i]) != NULL)
@@ -318,12 +320,12 @@ static bool is_of_hami(const struct convert_pod *pod)
 
 static void convert_list(const struct convert_pod *pod, const char *key, bool hami)
 {
-    struct doc *list = doc_get(pod->spec, key);
+    struct document *list = document_get(pod->spec, key);
 
-    if (list == NULL || list->kind != DOC_ARRAY)
+    if (list == NULL || list->kind != DOCUMENT_ARRAY)
         return;
-    for (struct doc *at = list->first; at != NULL; at = at->next)
-        if (at->kind == DOC_OBJECT)
+    for (struct document *at = list->first; at != NULL; at = at->next)
+        if (at->kind == DOCUMENT_OBJECT)
             convert_container(pod, at, hami);
 }
 
@@ -331,7 +333,7 @@ void convert_pod(const struct convert_pod *pod)
 {
     const bool hami = is_of_hami(pod);
 
-    must(pod->spec->kind == DOC_OBJECT);
+    must(pod->spec->kind == DOCUMENT_OBJECT);
     convert_list(pod, "initContainers", hami);
     convert_list(pod, "containers", hami);
     if (hami)

@@ -12,7 +12,7 @@ bool convert_reads(const struct convert_object *in, enum convert_peer peer)
     return in->rules->from == PEER_ANY || in->rules->from == peer;
 }
 
-void convert_say(struct convert_object *in, enum convert_level level, const struct doc *at,
+void convert_say(struct convert_object *in, enum convert_level level, const struct document *at,
                  const char *fmt, ...)
 {
     struct strbuf *line = &in->line[level];
@@ -25,7 +25,7 @@ void convert_say(struct convert_object *in, enum convert_level level, const stru
     va_start(arguments, fmt);
     (void)vsnprintf(text, sizeof text, fmt, arguments); /* for people: a longer one is cut */
     va_end(arguments);
-    doc_write_path(line, in->root, at);
+    document_write_path(line, in->root, at);
     strbuf_str(line, ": ");
     strbuf_shown(line, text_of(text));
     strbuf_char(line, '\n');
@@ -36,52 +36,54 @@ bool convert_failed(const struct convert_object *in)
     return in->said[CONVERT_FAILED] > 0;
 }
 
-static struct doc *annotations_of(const struct convert_pod *pod)
+static struct document *annotations_of(const struct convert_pod *pod)
 {
-    return doc_at(pod->owner, "metadata.annotations");
+    return document_at(pod->owner, "metadata.annotations");
 }
 
-const struct doc *convert_annotation_at(const struct convert_pod *pod, const char *key)
+const struct document *convert_annotation_at(const struct convert_pod *pod, const char *key)
 {
-    return doc_get(annotations_of(pod), key);
+    return document_get(annotations_of(pod), key);
 }
 
 const char *convert_annotation(const struct convert_pod *pod, const char *key)
 {
-    const struct doc *found = convert_annotation_at(pod, key);
+    const struct document *found = convert_annotation_at(pod, key);
 
-    return found != NULL && found->kind == DOC_STRING && !doc_has_nul(found) ? found->text.at
-                                                                             : NULL;
+    return found != NULL && found->kind == DOCUMENT_STRING && !document_has_nul(found)
+               ? found->text.at
+               : NULL;
 }
 
-void convert_annotate(const struct convert_pod *pod, const struct doc *about, const char *key,
+void convert_annotate(const struct convert_pod *pod, const struct document *about, const char *key,
                       const char *value)
 {
-    struct doc *metadata = doc_get(pod->owner, "metadata");
-    const struct doc *annotations = doc_get(metadata, "annotations");
+    struct document *metadata = document_get(pod->owner, "metadata");
+    const struct document *annotations = document_get(metadata, "annotations");
 
     must(key[0] != '\0');
-    if (pod->owner == NULL || (metadata != NULL && metadata->kind != DOC_OBJECT) ||
-        (annotations != NULL && annotations->kind != DOC_OBJECT)) {
+    if (pod->owner == NULL || (metadata != NULL && metadata->kind != DOCUMENT_OBJECT) ||
+        (annotations != NULL && annotations->kind != DOCUMENT_OBJECT)) {
         convert_say(pod->in, CONVERT_FAILED, about,
                     "it becomes annotation %s, for which the pod has no place", key);
         return;
     }
-    if (doc_get(annotations, key) != NULL) {
+    if (document_get(annotations, key) != NULL) {
         convert_say(pod->in, CONVERT_FAILED, about, "annotation %s is there already", key);
         return;
     }
-    metadata = doc_object(pod->in->arena, pod->owner, "metadata");
-    doc_set_str(pod->in->arena, doc_object(pod->in->arena, metadata, "annotations"), key, value);
+    metadata = document_object(pod->in->arena, pod->owner, "metadata");
+    document_set_str(pod->in->arena, document_object(pod->in->arena, metadata, "annotations"), key,
+                     value);
 }
 
 void convert_drop_annotation(const struct convert_pod *pod, const char *key)
 {
-    struct doc *annotations = annotations_of(pod);
+    struct document *annotations = annotations_of(pod);
 
-    if (annotations == NULL || annotations->kind != DOC_OBJECT)
+    if (annotations == NULL || annotations->kind != DOCUMENT_OBJECT)
         return;
-    doc_remove(annotations, key);
+    document_remove(annotations, key);
     if (annotations->count == 0)
-        doc_remove(doc_get(pod->owner, "metadata"), "annotations");
+        document_remove(document_get(pod->owner, "metadata"), "annotations");
 }

@@ -35,17 +35,17 @@ static const struct {
 
 /* The amounts of a container. */
 struct share_ask {
-    const struct doc *at[WORDS]; /* NULL: not named */
+    const struct document *at[WORDS]; /* NULL: not named */
     int64_t amount[WORDS];
 };
 
-bool convert_names(const struct doc *container, enum convert_peer peer)
+bool convert_names(const struct document *container, enum convert_peer peer)
 {
     must(peer != PEER_ANY);
     for (size_t i = 0; i < WORDS; i++)
         if (words[i].peer == peer &&
-            (doc_get(doc_at(container, "resources.limits"), words[i].key) != NULL ||
-             doc_get(doc_at(container, "resources.requests"), words[i].key) != NULL))
+            (document_get(document_at(container, "resources.limits"), words[i].key) != NULL ||
+             document_get(document_at(container, "resources.requests"), words[i].key) != NULL))
             return true;
     return false;
 }
@@ -64,12 +64,12 @@ bool convert_is_word(const struct convert_object *in, struct text key)
     return false;
 }
 
-int64_t convert_amount(struct convert_object *in, const struct doc *value)
+int64_t convert_amount(struct convert_object *in, const struct document *value)
 {
     int64_t amount = -1;
 
     must(value != NULL);
-    if ((value->kind != DOC_STRING && value->kind != DOC_NUMBER) ||
+    if ((value->kind != DOCUMENT_STRING && value->kind != DOCUMENT_NUMBER) ||
         quantity_parse(value->text, 0, &amount) != QUANTITY_OK || amount < 0) {
         convert_say(in, CONVERT_FAILED, value, "it is not a whole number");
         return -1;
@@ -78,11 +78,13 @@ int64_t convert_amount(struct convert_object *in, const struct doc *value)
 }
 
 /* Limits count; requests of such a resource must be equal, or the API server refuses them. */
-static void read_word(struct convert_object *in, const struct doc *container, enum share_word word,
-                      struct share_ask *out)
+static void read_word(struct convert_object *in, const struct document *container,
+                      enum share_word word, struct share_ask *out)
 {
-    const struct doc *limit = doc_get(doc_at(container, "resources.limits"), words[word].key);
-    const struct doc *request = doc_get(doc_at(container, "resources.requests"), words[word].key);
+    const struct document *limit =
+        document_get(document_at(container, "resources.limits"), words[word].key);
+    const struct document *request =
+        document_get(document_at(container, "resources.requests"), words[word].key);
 
     out->at[word] = limit != NULL ? limit : request;
     if (out->at[word] == NULL)
@@ -92,24 +94,24 @@ static void read_word(struct convert_object *in, const struct doc *container, en
         convert_say(in, CONVERT_FAILED, request, "it differs from the limit");
 }
 
-static void remove_word(struct doc *container, enum share_word word)
+static void remove_word(struct document *container, enum share_word word)
 {
-    struct doc *resources = doc_get(container, "resources");
-    struct doc *requests = doc_get(resources, "requests");
-    struct doc *limits = doc_get(resources, "limits");
+    struct document *resources = document_get(container, "resources");
+    struct document *requests = document_get(resources, "requests");
+    struct document *limits = document_get(resources, "limits");
 
-    if (limits != NULL && limits->kind == DOC_OBJECT)
-        doc_remove(limits, words[word].key);
-    if (requests == NULL || requests->kind != DOC_OBJECT)
+    if (limits != NULL && limits->kind == DOCUMENT_OBJECT)
+        document_remove(limits, words[word].key);
+    if (requests == NULL || requests->kind != DOCUMENT_OBJECT)
         return;
-    doc_remove(requests, words[word].key);
+    document_remove(requests, words[word].key);
     if (requests->count == 0)
-        doc_remove(resources, "requests");
+        document_remove(resources, "requests");
 }
 
 /* --- thousandths --- */
 
-int64_t convert_memory(struct convert_object *in, const struct doc *about, int64_t mib)
+int64_t convert_memory(struct convert_object *in, const struct document *about, int64_t mib)
 {
     const int64_t gpu = in->rules->gpu_mib;
 
@@ -172,8 +174,8 @@ static struct convert_share hami_share(struct convert_object *in, const struct s
 static struct convert_share aliyun_share(const struct convert_pod *pod, const struct share_ask *ask)
 {
     static const char label[] = "aliyun.com/gpu-count";
-    const struct doc *count = doc_get(doc_at(pod->owner, "metadata.labels"), label);
-    const struct doc *memory = ask->at[ALIYUN_MEMORY];
+    const struct document *count = document_get(document_at(pod->owner, "metadata.labels"), label);
+    const struct document *memory = ask->at[ALIYUN_MEMORY];
     struct convert_share share = {.gpus = 1};
 
     if (count != NULL)
@@ -198,30 +200,30 @@ static struct convert_share aliyun_share(const struct convert_pod *pod, const st
 
 /* --- the container --- */
 
-static struct doc *limits_of(const struct convert_pod *pod, struct doc *container)
+static struct document *limits_of(const struct convert_pod *pod, struct document *container)
 {
-    const struct doc *resources = doc_get(container, "resources");
-    const struct doc *limits = doc_get(resources, "limits");
+    const struct document *resources = document_get(container, "resources");
+    const struct document *limits = document_get(resources, "limits");
 
-    must(container->kind == DOC_OBJECT);
-    if ((resources != NULL && resources->kind != DOC_OBJECT) ||
-        (limits != NULL && limits->kind != DOC_OBJECT)) {
+    must(container->kind == DOCUMENT_OBJECT);
+    if ((resources != NULL && resources->kind != DOCUMENT_OBJECT) ||
+        (limits != NULL && limits->kind != DOCUMENT_OBJECT)) {
         convert_say(pod->in, CONVERT_FAILED, limits != NULL ? limits : resources,
                     "it must be an object");
         return NULL;
     }
     struct arena *arena = pod->in->arena;
-    return doc_object(arena, doc_object(arena, container, "resources"), "limits");
+    return document_object(arena, document_object(arena, container, "resources"), "limits");
 }
 
-static bool can_put(const struct convert_pod *pod, const struct doc *about,
-                    const struct doc *limits, struct convert_share share)
+static bool can_put(const struct convert_pod *pod, const struct document *about,
+                    const struct document *limits, struct convert_share share)
 {
     const char *resource = pod->in->rules->resource;
 
-    must(limits->kind == DOC_OBJECT);
-    if (doc_get(limits, resource) != NULL)
-        convert_say(pod->in, CONVERT_FAILED, doc_get(limits, resource),
+    must(limits->kind == DOCUMENT_OBJECT);
+    if (document_get(limits, resource) != NULL)
+        convert_say(pod->in, CONVERT_FAILED, document_get(limits, resource),
                     "the container asks for %s already; if a HAMi of yours counts GPUs by this "
                     "name, call it nvidia.com/gpu first",
                     resource);
@@ -235,22 +237,22 @@ static bool can_put(const struct convert_pod *pod, const struct doc *about,
     return !convert_failed(pod->in);
 }
 
-void convert_put_share(const struct convert_pod *pod, struct doc *container,
-                       const struct doc *about, struct convert_share share)
+void convert_put_share(const struct convert_pod *pod, struct document *container,
+                       const struct document *about, struct convert_share share)
 {
     struct arena *arena = pod->in->arena;
 
     if (convert_failed(pod->in))
         return;
     must(share.milli >= 0 && share.milli <= 1000 && share.gpus >= 0);
-    struct doc *limits = limits_of(pod, container);
+    struct document *limits = limits_of(pod, container);
     if (limits == NULL || !can_put(pod, about, limits, share))
         return;
-    doc_set(arena, limits, text_of(pod->in->rules->resource),
-            doc_new_int(arena, share.milli * share.gpus));
+    document_set(arena, limits, text_of(pod->in->rules->resource),
+                 document_new_int(arena, share.milli * share.gpus));
     if (share.gpus <= 1 || share.milli == 1000)
         return;
-    const char *name = doc_str(container, "name");
+    const char *name = document_str(container, "name");
     if (name[0] == '\0') {
         convert_say(pod->in, CONVERT_FAILED, about, "several GPUs of a container without a name");
         return;
@@ -259,19 +261,19 @@ void convert_put_share(const struct convert_pod *pod, struct doc *container,
                      arena_printf(arena, "%lld", (long long)share.gpus));
 }
 
-void convert_container(const struct convert_pod *pod, struct doc *container, bool hami)
+void convert_container(const struct convert_pod *pod, struct document *container, bool hami)
 {
     const bool aliyun =
         convert_reads(pod->in, PEER_ALIYUN) && convert_names(container, PEER_ALIYUN);
     struct share_ask ask = {0};
 
-    must(container->kind == DOC_OBJECT);
+    must(container->kind == DOCUMENT_OBJECT);
     for (size_t i = 0; i < WORDS; i++)
         if (words[i].peer == PEER_ALIYUN ? aliyun : hami)
             read_word(pod->in, container, (enum share_word)i, &ask);
     hami = ask.at[HAMI_GPUS] != NULL || ask.at[HAMI_MEMORY] != NULL ||
            ask.at[HAMI_MEMORY_PERCENT] != NULL || ask.at[HAMI_CORES] != NULL;
-    const struct doc *about = NULL;
+    const struct document *about = NULL;
     for (size_t i = WORDS; i-- > 0;)
         about = ask.at[i] != NULL ? ask.at[i] : about;
     if (about == NULL || convert_failed(pod->in))

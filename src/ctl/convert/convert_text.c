@@ -42,8 +42,8 @@ static void piece_say(const struct text_piece *piece, uint32_t line, const char 
 static void say_level(const struct text_piece *piece, const struct convert_object *in,
                       enum convert_level level)
 {
-    const char *kind = doc_shown(in->root, "kind");
-    const char *name = doc_shown(in->root, "metadata.name");
+    const char *kind = document_shown(in->root, "kind");
+    const char *name = document_shown(in->root, "metadata.name");
     const uint32_t line = piece->line + (in->root->at.line > 0 ? in->root->at.line - 1 : 0);
     struct text rest = {in->line[level].data, in->line[level].len};
     struct text each;
@@ -80,17 +80,17 @@ static void say_all(const struct text_piece *piece, const struct convert_object 
 /* --- objects --- */
 
 /* On a copy, which takes the place of the object if all of it could be converted. */
-static void take_object(struct text_piece *piece, struct doc *object)
+static void take_object(struct text_piece *piece, struct document *object)
 {
     struct convert_object in = {.rules = &piece->conversion->rules,
                                 .arena = &piece->arena,
-                                .root = doc_copy(&piece->arena, object)};
+                                .root = document_copy(&piece->arena, object)};
 
     for (size_t i = 0; i < CONVERT_LEVELS; i++)
         strbuf_init(&in.line[i]);
     convert_object(&in);
     say_all(piece, &in);
-    if (!convert_failed(&in) && !doc_equal(object, in.root)) {
+    if (!convert_failed(&in) && !document_equal(object, in.root)) {
         piece->changed = true;
         object->first = in.root->first;
         object->last = in.root->last;
@@ -100,19 +100,19 @@ static void take_object(struct text_piece *piece, struct doc *object)
         strbuf_done(&in.line[i]);
 }
 
-static void take_document(struct text_piece *piece, struct doc *document)
+static void take_document(struct text_piece *piece, struct document *document)
 {
-    struct doc *items = doc_get(document, "items");
+    struct document *items = document_get(document, "items");
 
-    if (document->kind != DOC_OBJECT)
+    if (document->kind != DOCUMENT_OBJECT)
         return;
-    if (!text_ends(text_of(doc_str(document, "kind")), "List") || items == NULL ||
-        items->kind != DOC_ARRAY) {
+    if (!text_ends(text_of(document_str(document, "kind")), "List") || items == NULL ||
+        items->kind != DOCUMENT_ARRAY) {
         take_object(piece, document);
         return;
     }
-    for (struct doc *at = items->first; at != NULL; at = at->next)
-        if (at->kind == DOC_OBJECT)
+    for (struct document *at = items->first; at != NULL; at = at->next)
+        if (at->kind == DOCUMENT_OBJECT)
             take_document(piece, at);
 }
 
@@ -129,10 +129,10 @@ static bool looks_like_json(struct text bytes)
 
 static bool take_json(struct text_piece *piece, struct strbuf *out, struct err *err)
 {
-    struct doc *document;
+    struct document *document;
 
     if (!looks_like_json(piece->bytes) ||
-        doc_parse_json(piece->bytes, "document", &piece->arena, &document, err) < 0)
+        document_parse_json(piece->bytes, "document", &piece->arena, &document, err) < 0)
         return false;
     take_document(piece, document);
     piece->document++;
@@ -140,12 +140,13 @@ static bool take_json(struct text_piece *piece, struct strbuf *out, struct err *
         strbuf_text(out, piece->bytes);
         return true;
     }
-    doc_write_pretty(out, document);
+    document_write_pretty(out, document);
     return true;
 }
 
 /* If the text cannot be changed in place. */
-static void write_whole(struct text_piece *piece, const struct doc *documents, struct strbuf *out)
+static void write_whole(struct text_piece *piece, const struct document *documents,
+                        struct strbuf *out)
 {
     CLEANUP(strbuf_done) struct strbuf line;
     bool first = true;
@@ -154,23 +155,23 @@ static void write_whole(struct text_piece *piece, const struct doc *documents, s
     strbuf_printf(&line, "%s: line %u: written anew: comments and layout of this document are lost",
                   piece->file, piece->line);
     piece->conversion->say(piece->conversion->user, line.data);
-    doc_each (document, documents) {
+    document_each (document, documents) {
         if (!first || text_starts(piece->bytes, "---"))
             strbuf_str(out, "---\n");
         first = false;
-        doc_write_yaml(out, document);
+        document_write_yaml(out, document);
     }
 }
 
 static void take_yaml(struct text_piece *piece, struct strbuf *out)
 {
-    struct doc *before;
+    struct document *before;
     struct err json_err = {0};
     struct err err;
 
     if (take_json(piece, out, &json_err))
         return;
-    if (doc_parse_yaml(piece->bytes, &piece->arena, &before, &err) < 0) {
+    if (document_parse_yaml(piece->bytes, &piece->arena, &before, &err) < 0) {
         char text[ERR_TEXT_MAX + 64];
         (void)snprintf(text, sizeof text, "not converted: %s%s",
                        json_err.code != ERR_NONE ? "" : "counted from there, ",
@@ -181,14 +182,14 @@ static void take_yaml(struct text_piece *piece, struct strbuf *out)
         strbuf_text(out, piece->bytes);
         return;
     }
-    struct doc *after = doc_copy(&piece->arena, before);
-    for (struct doc *at = after->first; at != NULL; at = at->next) {
+    struct document *after = document_copy(&piece->arena, before);
+    for (struct document *at = after->first; at != NULL; at = at->next) {
         take_document(piece, at);
-        piece->document += at->kind != DOC_NULL;
+        piece->document += at->kind != DOCUMENT_NULL;
     }
     if (!piece->changed)
         strbuf_text(out, piece->bytes);
-    else if (!doc_rewrite_yaml(piece->bytes, before, after, &piece->arena, out))
+    else if (!document_rewrite_yaml(piece->bytes, before, after, &piece->arena, out))
         write_whole(piece, after, out);
 }
 

@@ -16,7 +16,7 @@
 
 /* --- what every object has --- */
 
-static int read_api_version(struct policy_reader *in, const struct doc *value, void *unused)
+static int read_api_version(struct policy_reader *in, const struct document *value, void *unused)
 {
     static const char *const word[] = {POLICY_API_VERSION};
     size_t at = 0;
@@ -25,7 +25,7 @@ static int read_api_version(struct policy_reader *in, const struct doc *value, v
     return policy_read_word(in, value, word, ARRAY_LEN(word), &at);
 }
 
-static int read_object_kind(struct policy_reader *in, const struct doc *value, void *unused)
+static int read_object_kind(struct policy_reader *in, const struct document *value, void *unused)
 {
     static const char *const word[] = {"Policy"};
     size_t at = 0;
@@ -36,19 +36,19 @@ static int read_object_kind(struct policy_reader *in, const struct doc *value, v
 
 /* --- the order of placements --- */
 
-static int read_policy(struct policy_reader *in, const struct doc *value, void *unused)
+static int read_policy(struct policy_reader *in, const struct document *value, void *unused)
 {
     must(unused == NULL);
     return policy_read_kind(in, value, &in->book->policy);
 }
 
-static int read_seed(struct policy_reader *in, const struct doc *value, void *unused)
+static int read_seed(struct policy_reader *in, const struct document *value, void *unused)
 {
     must(unused == NULL);
     return policy_read_number(in, value, (struct policy_range){0, UINT32_MAX}, &in->book->seed);
 }
 
-static int read_memory(struct policy_reader *in, const struct doc *value, void *unused)
+static int read_memory(struct policy_reader *in, const struct document *value, void *unused)
 {
     enum memory_mode mode;
 
@@ -61,7 +61,7 @@ static int read_memory(struct policy_reader *in, const struct doc *value, void *
 
 /* --- prices --- */
 
-static int read_price(struct policy_reader *in, const struct doc *value,
+static int read_price(struct policy_reader *in, const struct document *value,
                       const struct model_price *before, struct model_price *out)
 {
     if (policy_read_model(in, value->key, value, &out->model) < 0 ||
@@ -76,7 +76,7 @@ static int read_price(struct policy_reader *in, const struct doc *value,
     return 0;
 }
 
-static int read_price_table(struct policy_reader *in, const struct doc *value)
+static int read_price_table(struct policy_reader *in, const struct document *value)
 {
     struct rulebook *book = in->book;
 
@@ -86,7 +86,7 @@ static int read_price_table(struct policy_reader *in, const struct doc *value)
         return policy_wrong(in, value, "has %u prices; at most %d are allowed", value->count,
                             PRICES_MAX);
     struct model_price *price = arena_array(&book->arena, value->count, sizeof *price);
-    doc_each (item, value)
+    document_each (item, value)
         if (read_price(in, item, price, &price[book->prices++]) < 0)
             return err_same(in->err);
     must(book->prices == value->count);
@@ -95,20 +95,20 @@ static int read_price_table(struct policy_reader *in, const struct doc *value)
 }
 
 /* To YAML, a plain off is the same word as false. */
-static int read_prices(struct policy_reader *in, const struct doc *value, void *unused)
+static int read_prices(struct policy_reader *in, const struct document *value, void *unused)
 {
     static const char *const word[] = {"off", "known"};
     size_t at = 0;
 
     must(unused == NULL);
-    if (value->kind == DOC_BOOL && text_is(value->text, "false"))
+    if (value->kind == DOCUMENT_BOOL && text_is(value->text, "false"))
         return 0;
     in->book->prices_by = PRICES_KNOWN;
-    if (value->kind == DOC_OBJECT)
+    if (value->kind == DOCUMENT_OBJECT)
         return read_price_table(in, value);
-    if (value->kind != DOC_STRING)
+    if (value->kind != DOCUMENT_STRING)
         return policy_wrong(in, value, "is %s; write off, known, or a mapping of models to prices",
-                            doc_kind_name(value->kind));
+                            document_kind_name(value->kind));
     if (policy_read_word(in, value, word, ARRAY_LEN(word), &at) < 0)
         return err_same(in->err);
     in->book->prices_by = at == 0 ? PRICES_OFF : PRICES_KNOWN;
@@ -117,7 +117,7 @@ static int read_prices(struct policy_reader *in, const struct doc *value, void *
 
 /* --- shapes that are expected --- */
 
-static int read_gpus(struct policy_reader *in, const struct doc *value, void *into)
+static int read_gpus(struct policy_reader *in, const struct document *value, void *into)
 {
     struct expected_shape *shape = into;
 
@@ -126,7 +126,7 @@ static int read_gpus(struct policy_reader *in, const struct doc *value, void *in
                               &shape->class.parts);
 }
 
-static int read_milli(struct policy_reader *in, const struct doc *value, void *into)
+static int read_milli(struct policy_reader *in, const struct document *value, void *into)
 {
     struct expected_shape *shape = into;
 
@@ -141,15 +141,15 @@ struct amount_kind {
 };
 
 /* A quantity, of which *out counts units, rounded up. */
-static int read_amount(struct policy_reader *in, const struct doc *value,
+static int read_amount(struct policy_reader *in, const struct document *value,
                        const struct amount_kind *kind, uint32_t *out)
 {
     int64_t amount = 0;
 
     must(kind->unit > 0);
-    if (value->kind != DOC_STRING && value->kind != DOC_NUMBER)
+    if (value->kind != DOCUMENT_STRING && value->kind != DOCUMENT_NUMBER)
         return policy_wrong(in, value, "is %s; write an amount, such as %s",
-                            doc_kind_name(value->kind), kind->example);
+                            document_kind_name(value->kind), kind->example);
     const enum quantity_verdict verdict = quantity_ceil(value->text, kind->decimals, &amount);
     if (verdict == QUANTITY_SYNTAX)
         return policy_wrong(in, value, "\"%.60s\" is not an amount; write one such as %s",
@@ -162,7 +162,7 @@ static int read_amount(struct policy_reader *in, const struct doc *value,
     return 0;
 }
 
-static int read_cpu(struct policy_reader *in, const struct doc *value, void *into)
+static int read_cpu(struct policy_reader *in, const struct document *value, void *into)
 {
     static const struct amount_kind cpu = {3, 1, "64 or 500m"};
     struct expected_shape *shape = into;
@@ -171,7 +171,7 @@ static int read_cpu(struct policy_reader *in, const struct doc *value, void *int
     return read_amount(in, value, &cpu, &shape->class.host.cpu_milli);
 }
 
-static int read_host_memory(struct policy_reader *in, const struct doc *value, void *into)
+static int read_host_memory(struct policy_reader *in, const struct document *value, void *into)
 {
     static const struct amount_kind memory = {0, HOST_MIB_BYTES, "512Gi"};
     struct expected_shape *shape = into;
@@ -180,7 +180,7 @@ static int read_host_memory(struct policy_reader *in, const struct doc *value, v
     return read_amount(in, value, &memory, &shape->class.host.memory_mib);
 }
 
-static int read_weight(struct policy_reader *in, const struct doc *value, void *into)
+static int read_weight(struct policy_reader *in, const struct document *value, void *into)
 {
     struct expected_shape *shape = into;
 
@@ -189,7 +189,7 @@ static int read_weight(struct policy_reader *in, const struct doc *value, void *
                               &shape->weight);
 }
 
-static int read_shape_models(struct policy_reader *in, const struct doc *value, void *into)
+static int read_shape_models(struct policy_reader *in, const struct document *value, void *into)
 {
     struct expected_shape *shape = into;
 
@@ -200,7 +200,8 @@ static int read_shape_models(struct policy_reader *in, const struct doc *value, 
     return 0;
 }
 
-static int read_shape(struct policy_reader *in, const struct doc *item, struct expected_shape *out)
+static int read_shape(struct policy_reader *in, const struct document *item,
+                      struct expected_shape *out)
 {
     static const struct policy_key key[] = {
         {"gpus", read_gpus, true},
@@ -217,7 +218,7 @@ static int read_shape(struct policy_reader *in, const struct doc *item, struct e
     return policy_read_keys(in, item, &keys, out);
 }
 
-static int read_workload(struct policy_reader *in, const struct doc *value, void *unused)
+static int read_workload(struct policy_reader *in, const struct document *value, void *unused)
 {
     struct rulebook *book = in->book;
     uint32_t weight = 0;
@@ -226,7 +227,7 @@ static int read_workload(struct policy_reader *in, const struct doc *value, void
     if (policy_check_list(in, value, RULEBOOK_SHAPES_MAX) < 0)
         return err_same(in->err);
     struct expected_shape *shape = arena_array(&book->arena, value->count, sizeof *shape);
-    doc_each (item, value) {
+    document_each (item, value) {
         struct expected_shape *own = &shape[book->shapes];
         if (read_shape(in, item, own) < 0)
             return err_same(in->err);
@@ -258,7 +259,7 @@ static const char *digest_of(struct text bytes, struct arena *arena)
                         text_hash_by(bytes, low));
 }
 
-static int read_root(struct policy_reader *in, const struct doc *documents)
+static int read_root(struct policy_reader *in, const struct document *documents)
 {
     static const struct policy_key key[] = {
         {"apiVersion", read_api_version, true}, {"kind", read_object_kind, true},
@@ -268,7 +269,7 @@ static int read_root(struct policy_reader *in, const struct doc *documents)
     };
     static const struct policy_keys keys = {key, ARRAY_LEN(key), "a policy document"};
 
-    must(documents->kind == DOC_ARRAY);
+    must(documents->kind == DOCUMENT_ARRAY);
     if (documents->count == 0)
         return err_set(in->err, ERR_INVALID,
                        "%.200s:1:1: is empty; a policy document begins with \"apiVersion: "
@@ -277,7 +278,7 @@ static int read_root(struct policy_reader *in, const struct doc *documents)
     in->root = documents->first;
     if (documents->count == 1)
         return policy_read_keys(in, in->root, &keys, NULL);
-    const struct doc_mark second = documents->first->next->at;
+    const struct document_mark second = documents->first->next->at;
     return err_set(in->err, ERR_INVALID,
                    "%.200s:%u:%u: a second document; a file has one policy document", in->file,
                    second.line, second.column);
@@ -286,13 +287,13 @@ static int read_root(struct policy_reader *in, const struct doc *documents)
 static int read_document(struct policy_reader *in, struct text bytes)
 {
     CLEANUP(arena_done) struct arena arena;
-    struct doc *documents;
+    struct document *documents;
 
     arena_init(&arena);
     if (bytes.len > POLICY_BYTES_MAX)
         return err_set(in->err, ERR_TOO_LARGE,
                        "%.200s:1:1: is larger than 1 MiB; is it a policy document?", in->file);
-    if (doc_parse_file(bytes, in->file, &arena, &documents, in->err) < 0)
+    if (document_parse_file(bytes, in->file, &arena, &documents, in->err) < 0)
         return err_same(in->err);
     must(documents != NULL);
     in->book->digest = digest_of(bytes, &in->book->arena);

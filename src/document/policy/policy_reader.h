@@ -3,8 +3,8 @@
  * what is about the whole document, policy_rules.c the rules, policy_values.c single values;
  * policy_shadow.c finds rules that never match.
  */
-#ifndef MILLIGPU_DOC_POLICY_READER_H
-#define MILLIGPU_DOC_POLICY_READER_H
+#ifndef MILLIGPU_DOCUMENT_POLICY_READER_H
+#define MILLIGPU_DOCUMENT_POLICY_READER_H
 
 #include "milligpu/core/rules/window.h"
 #include "milligpu/document/document.h"
@@ -13,7 +13,7 @@
 struct policy_reader {
     const char *file;
     const struct policy_edges *edges;
-    const struct doc *root;
+    const struct document *root;
     struct rulebook *book;
     struct strbuf *warnings;
     struct err *err;
@@ -22,7 +22,7 @@ struct policy_reader {
 /* One key of an object; into is the caller's. */
 struct policy_key {
     const char *name;
-    int (*read)(struct policy_reader *in, const struct doc *value, void *into);
+    int (*read)(struct policy_reader *in, const struct document *value, void *into);
     bool required;
 };
 
@@ -40,27 +40,28 @@ struct policy_keys {
     ((void)err_set((in)->err, ERR_INVALID, __VA_ARGS__),                                           \
      policy_wrong_at((in), (value), (value)->at))
 /* in->err is written: puts place and path before its text. */
-int policy_wrong_at(struct policy_reader *in, const struct doc *value, struct doc_mark at);
-void policy_warn(struct policy_reader *in, const struct doc *value, const char *fmt, ...)
+int policy_wrong_at(struct policy_reader *in, const struct document *value,
+                    struct document_mark at);
+void policy_warn(struct policy_reader *in, const struct document *value, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
 
 /* Calls the function of each key that is there, in the order of the table. */
-int policy_read_keys(struct policy_reader *in, const struct doc *object,
+int policy_read_keys(struct policy_reader *in, const struct document *object,
                      const struct policy_keys *keys, void *into) MUST_USE;
 
 struct policy_range {
     uint32_t low;
     uint32_t high;
 };
-int policy_read_number(struct policy_reader *in, const struct doc *value, struct policy_range range,
-                       uint32_t *out) MUST_USE;
-int policy_read_bool(struct policy_reader *in, const struct doc *value, bool *out) MUST_USE;
+int policy_read_number(struct policy_reader *in, const struct document *value,
+                       struct policy_range range, uint32_t *out) MUST_USE;
+int policy_read_bool(struct policy_reader *in, const struct document *value, bool *out) MUST_USE;
 /* Not empty, at most max bytes, and nothing that a terminal would interpret. Borrowed. */
-int policy_read_text(struct policy_reader *in, const struct doc *value, size_t max,
+int policy_read_text(struct policy_reader *in, const struct document *value, size_t max,
                      struct text *out) MUST_USE;
 /* *out: the position of the word. */
-int policy_read_word(struct policy_reader *in, const struct doc *value, const char *const *words,
-                     size_t count, size_t *out) MUST_USE;
+int policy_read_word(struct policy_reader *in, const struct document *value,
+                     const char *const *words, size_t count, size_t *out) MUST_USE;
 /* Is the policy a baseline that is read as another one, by policy_served()? */
 static inline bool policy_is_replaced(const struct policy_edges *edges, enum policy_kind kind)
 {
@@ -71,27 +72,27 @@ static inline bool policy_is_replaced(const struct policy_edges *edges, enum pol
 #define POLICY_REPLACED                                                                            \
     "%s is only a baseline of milligpuctl simulate: milligpud orders by %s instead, and its next " \
     "version refuses the name"
-int policy_read_kind(struct policy_reader *in, const struct doc *value,
+int policy_read_kind(struct policy_reader *in, const struct document *value,
                      enum policy_kind *out) MUST_USE;
 /* memory: filter or raise. */
-int policy_read_memory(struct policy_reader *in, const struct doc *value,
+int policy_read_memory(struct policy_reader *in, const struct document *value,
                        enum memory_mode *out) MUST_USE;
 /* A list of 1 to max entries. */
-int policy_check_list(struct policy_reader *in, const struct doc *list, uint32_t max) MUST_USE;
+int policy_check_list(struct policy_reader *in, const struct document *list, uint32_t max) MUST_USE;
 /* A glob, as model_bare() makes it, in the arena of the rulebook. */
-int policy_read_model(struct policy_reader *in, struct text text, const struct doc *value,
+int policy_read_model(struct policy_reader *in, struct text text, const struct document *value,
                       const char **out) MUST_USE;
 /* A list of such globs. */
-int policy_read_models(struct policy_reader *in, const struct doc *list, uint32_t max,
+int policy_read_models(struct policy_reader *in, const struct document *list, uint32_t max,
                        const char ***out) MUST_USE;
 /* The texts are distinct; case does not matter. */
-int policy_check_distinct(struct policy_reader *in, const struct doc *list) MUST_USE;
+int policy_check_distinct(struct policy_reader *in, const struct document *list) MUST_USE;
 
-int policy_read_rules(struct policy_reader *in, const struct doc *list, void *unused) MUST_USE;
+int policy_read_rules(struct policy_reader *in, const struct document *list, void *unused) MUST_USE;
 
 /* Does the first glob match whatever the second one does? False if that is not certain. */
 bool glob_covers(struct text wide, struct text narrow);
 /* A warning for each rule that can never match. list: the rules as they are written. */
-void policy_warn_shadows(struct policy_reader *in, const struct doc *list);
+void policy_warn_shadows(struct policy_reader *in, const struct document *list);
 
 #endif

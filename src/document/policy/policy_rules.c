@@ -29,7 +29,7 @@ static bool one_of_chars(struct text text, const char *more)
 
 /* --- where and when it applies --- */
 
-static int read_name(struct policy_reader *in, const struct doc *value, void *into)
+static int read_name(struct policy_reader *in, const struct document *value, void *into)
 {
     struct rule *rule = into;
     struct text name;
@@ -42,7 +42,7 @@ static int read_name(struct policy_reader *in, const struct doc *value, void *in
 }
 
 /* Loads each zone once. */
-static int take_zone(struct policy_reader *in, const struct doc *value, const char *name,
+static int take_zone(struct policy_reader *in, const struct document *value, const char *name,
                      const struct zone **out)
 {
     struct rulebook *book = in->book;
@@ -59,7 +59,7 @@ static int take_zone(struct policy_reader *in, const struct doc *value, const ch
     return 0;
 }
 
-static int read_when(struct policy_reader *in, const struct doc *value, void *into)
+static int read_when(struct policy_reader *in, const struct document *value, void *into)
 {
     struct window *window = arena_alloc(&in->book->arena, sizeof *window);
     struct rule *rule = into;
@@ -78,14 +78,14 @@ static int read_when(struct policy_reader *in, const struct doc *value, void *in
     return 0;
 }
 
-static int read_label(struct policy_reader *in, const struct doc *value, struct label *out)
+static int read_label(struct policy_reader *in, const struct document *value, struct label *out)
 {
     struct text glob;
 
     if (value->key.len == 0 || value->key.len > LABEL_KEY_BYTES_MAX ||
         !one_of_chars(value->key, "-_./"))
         return policy_wrong(in, value, "is not the key of a label");
-    if (value->kind == DOC_STRING && value->text.len == 0) {
+    if (value->kind == DOCUMENT_STRING && value->text.len == 0) {
         glob = TEXT("");
     } else if (policy_read_text(in, value, LABEL_VALUE_BYTES_MAX, &glob) < 0) {
         return err_same(in->err);
@@ -98,28 +98,28 @@ static int read_label(struct policy_reader *in, const struct doc *value, struct 
     return 0;
 }
 
-static int read_nodes(struct policy_reader *in, const struct doc *value, void *into)
+static int read_nodes(struct policy_reader *in, const struct document *value, void *into)
 {
     struct rule *rule = into;
 
     must(rule->labels == 0);
-    if (value->kind != DOC_OBJECT)
+    if (value->kind != DOCUMENT_OBJECT)
         return policy_wrong(in, value, "is %s; write a mapping of labels to values",
-                            doc_kind_name(value->kind));
+                            document_kind_name(value->kind));
     if (value->count == 0)
         return policy_wrong(in, value, "is empty; write a label, or leave it out for every node");
     if (value->count > RULE_LABELS_MAX)
         return policy_wrong(in, value, "has %u labels; at most %d are allowed", value->count,
                             RULE_LABELS_MAX);
     struct label *label = arena_array(&in->book->arena, value->count, sizeof *label);
-    doc_each (item, value)
+    document_each (item, value)
         if (read_label(in, item, &label[rule->labels++]) < 0)
             return err_same(in->err);
     rule->label = label;
     return 0;
 }
 
-static int read_namespaces(struct policy_reader *in, const struct doc *value, void *into)
+static int read_namespaces(struct policy_reader *in, const struct document *value, void *into)
 {
     struct rule *rule = into;
 
@@ -127,7 +127,7 @@ static int read_namespaces(struct policy_reader *in, const struct doc *value, vo
     if (policy_check_list(in, value, RULE_GLOBS_MAX) < 0)
         return err_same(in->err);
     const char **glob = arena_array(&in->book->arena, value->count, sizeof *glob);
-    doc_each (item, value) {
+    document_each (item, value) {
         struct text text = {0};
         if (policy_read_text(in, item, NAMESPACE_BYTES_MAX, &text) < 0)
             return err_same(in->err);
@@ -141,16 +141,16 @@ static int read_namespaces(struct policy_reader *in, const struct doc *value, vo
 
 /* --- what it says --- */
 
-static int read_order(struct policy_reader *in, const struct doc *value, void *into)
+static int read_order(struct policy_reader *in, const struct document *value, void *into)
 {
     struct rule *rule = into;
 
-    must(!rule->orders);
-    rule->orders = true;
+    must(!rule->has_order);
+    rule->has_order = true;
     return policy_read_kind(in, value, &rule->policy);
 }
 
-static int read_whole(struct policy_reader *in, const struct doc *value, void *into)
+static int read_whole(struct policy_reader *in, const struct document *value, void *into)
 {
     struct rule *rule = into;
 
@@ -158,7 +158,7 @@ static int read_whole(struct policy_reader *in, const struct doc *value, void *i
     return policy_read_bool(in, value, &rule->whole);
 }
 
-static int read_reserve(struct policy_reader *in, const struct doc *value, void *into)
+static int read_reserve(struct policy_reader *in, const struct document *value, void *into)
 {
     struct rule *rule = into;
 
@@ -167,7 +167,7 @@ static int read_reserve(struct policy_reader *in, const struct doc *value, void 
                               &rule->reserve);
 }
 
-static int read_min(struct policy_reader *in, const struct doc *value, void *into)
+static int read_min(struct policy_reader *in, const struct document *value, void *into)
 {
     struct rule *rule = into;
 
@@ -175,7 +175,7 @@ static int read_min(struct policy_reader *in, const struct doc *value, void *int
     return policy_read_number(in, value, (struct policy_range){1, GPU_MILLI}, &rule->min_milli);
 }
 
-static int read_step(struct policy_reader *in, const struct doc *value, void *into)
+static int read_step(struct policy_reader *in, const struct document *value, void *into)
 {
     struct rule *rule = into;
 
@@ -189,13 +189,13 @@ static int read_step(struct policy_reader *in, const struct doc *value, void *in
 }
 
 /* "4 equal": each GPU in four shares of one size. */
-static int read_equal(struct policy_reader *in, const struct doc *value, struct rule *rule)
+static int read_equal(struct policy_reader *in, const struct document *value, struct rule *rule)
 {
     struct text rest = value->text;
     struct text count;
     uint32_t parts = 0;
 
-    must(value->kind == DOC_STRING);
+    must(value->kind == DOCUMENT_STRING);
     const bool two = text_cut(&rest, ' ', &count) && text_is(text_trim(rest), "equal");
     for (size_t i = 0; i < count.len && parts <= EQUAL_MAX; i++) {
         if (count.at[i] < '0' || count.at[i] > '9')
@@ -213,7 +213,7 @@ static int read_equal(struct policy_reader *in, const struct doc *value, struct 
 }
 
 /* Ascending, however they are written. */
-static int read_size(struct policy_reader *in, const struct doc *value, struct rule *rule)
+static int read_size(struct policy_reader *in, const struct document *value, struct rule *rule)
 {
     uint32_t size;
     uint32_t at = rule->sizes;
@@ -231,22 +231,22 @@ static int read_size(struct policy_reader *in, const struct doc *value, struct r
     return 0;
 }
 
-static int read_sizes(struct policy_reader *in, const struct doc *value, void *into)
+static int read_sizes(struct policy_reader *in, const struct document *value, void *into)
 {
     struct rule *rule = into;
 
     must(rule->sizes == 0);
-    if (value->kind == DOC_STRING)
+    if (value->kind == DOCUMENT_STRING)
         return read_equal(in, value, rule);
     if (policy_check_list(in, value, RULE_SIZES_MAX) < 0)
         return err_same(in->err);
-    doc_each (item, value)
+    document_each (item, value)
         if (read_size(in, item, rule) < 0)
             return err_same(in->err);
     return 0;
 }
 
-static int read_rule_models(struct policy_reader *in, const struct doc *value, void *into)
+static int read_rule_models(struct policy_reader *in, const struct document *value, void *into)
 {
     struct rule *rule = into;
     const char **model;
@@ -259,7 +259,7 @@ static int read_rule_models(struct policy_reader *in, const struct doc *value, v
     return 0;
 }
 
-static int read_rule_memory(struct policy_reader *in, const struct doc *value, void *into)
+static int read_rule_memory(struct policy_reader *in, const struct document *value, void *into)
 {
     struct rule *rule = into;
 
@@ -267,7 +267,7 @@ static int read_rule_memory(struct policy_reader *in, const struct doc *value, v
     return policy_read_memory(in, value, &rule->memory);
 }
 
-static int read_topology(struct policy_reader *in, const struct doc *value, void *into)
+static int read_topology(struct policy_reader *in, const struct document *value, void *into)
 {
     static const char *const word[] = {"numa", "nvlink"};
     struct rule *rule = into;
@@ -295,18 +295,18 @@ static const struct policy_key rule_key[] = {
 enum { FIRST_SAID = 4 };
 
 /* A key counts even if its value is the usual one: so a rule can exempt from those after it. */
-static int check_says(struct policy_reader *in, const struct doc *item)
+static int check_says(struct policy_reader *in, const struct document *item)
 {
     must(strcmp(rule_key[FIRST_SAID].name, "policy") == 0);
     for (size_t i = FIRST_SAID; i < ARRAY_LEN(rule_key); i++)
-        if (doc_get(item, rule_key[i].name) != NULL)
+        if (document_get(item, rule_key[i].name) != NULL)
             return 0;
     return policy_wrong(in, item,
                         "says nothing; to exempt from the rules after it, write \"whole: false\"");
 }
 
 static int check_size(struct policy_reader *in, const struct rule *rule, uint32_t size,
-                      const struct doc *value)
+                      const struct document *value)
 {
     must(size > 0);
     if (size < rule->min_milli)
@@ -318,28 +318,30 @@ static int check_size(struct policy_reader *in, const struct rule *rule, uint32_
 }
 
 /* Sizes against each of the other demands. */
-static int check_sizes(struct policy_reader *in, const struct rule *rule, const struct doc *sizes)
+static int check_sizes(struct policy_reader *in, const struct rule *rule,
+                       const struct document *sizes)
 {
     must(rule->sizes > 0);
     if (rule->whole && rule->size[rule->sizes - 1] != GPU_MILLI)
         return policy_wrong(in, sizes, "has no %d, but the rule's whole is true", GPU_MILLI);
-    if (sizes->kind != DOC_ARRAY)
+    if (sizes->kind != DOCUMENT_ARRAY)
         return check_size(in, rule, rule->size[0], sizes);
-    doc_each (item, sizes)
+    document_each (item, sizes)
         if (check_size(in, rule, (uint32_t)strtoul(item->text.at, NULL, 10), item) < 0)
             return err_same(in->err);
     return 0;
 }
 
-static int check_rule(struct policy_reader *in, const struct rule *rule, const struct doc *item)
+static int check_rule(struct policy_reader *in, const struct rule *rule,
+                      const struct document *item)
 {
-    const struct doc *sizes = doc_get(item, "sizes");
+    const struct document *sizes = document_get(item, "sizes");
 
     if (check_says(in, item) < 0 || (sizes != NULL && check_sizes(in, rule, sizes) < 0))
         return err_same(in->err);
     must(rule->step_milli == 0 || GPU_MILLI % rule->step_milli == 0);
     if (rule->step_milli > 0 && rule->min_milli % rule->step_milli != 0)
-        policy_warn(in, doc_get(item, "min"),
+        policy_warn(in, document_get(item, "min"),
                     "%u is not a multiple of the rule's step, so shares begin at %u",
                     rule->min_milli, (rule->min_milli / rule->step_milli + 1) * rule->step_milli);
     return 0;
@@ -348,16 +350,16 @@ static int check_rule(struct policy_reader *in, const struct rule *rule, const s
 /* --- all of them --- */
 
 /* Rules without a name are called by their number. */
-static int name_rules(struct policy_reader *in, struct rule *rule, const struct doc *list)
+static int name_rules(struct policy_reader *in, struct rule *rule, const struct document *list)
 {
     uint32_t at = 0;
 
-    doc_each (item, list) {
+    document_each (item, list) {
         if (rule[at].name == NULL)
             rule[at].name = arena_printf(&in->book->arena, "rule %u", at + 1);
         must(rule[at].name[0] != '\0');
         for (uint32_t i = 0; i < at; i++) {
-            const struct doc *name = doc_get(item, "name");
+            const struct document *name = document_get(item, "name");
             if (strcmp(rule[i].name, rule[at].name) == 0)
                 return policy_wrong(in, name != NULL ? name : item,
                                     "rules[%u] is called \"%s\", too; names are distinct", i,
@@ -368,7 +370,7 @@ static int name_rules(struct policy_reader *in, struct rule *rule, const struct 
     return 0;
 }
 
-int policy_read_rules(struct policy_reader *in, const struct doc *list, void *unused)
+int policy_read_rules(struct policy_reader *in, const struct document *list, void *unused)
 {
     static const struct policy_keys keys = {rule_key, ARRAY_LEN(rule_key), "a rule"};
     uint32_t at = 0;
@@ -377,7 +379,7 @@ int policy_read_rules(struct policy_reader *in, const struct doc *list, void *un
     if (policy_check_list(in, list, RULES_MAX) < 0)
         return err_same(in->err);
     struct rule *rule = arena_array(&in->book->arena, list->count, sizeof *rule);
-    doc_each (item, list) {
+    document_each (item, list) {
         if (policy_read_keys(in, item, &keys, &rule[at]) < 0 || check_rule(in, &rule[at], item) < 0)
             return err_same(in->err);
         at++;

@@ -89,13 +89,13 @@ static bool covers_hours(const struct rule *wide, const struct rule *narrow)
             (b->dated && a->first_date <= b->first_date && a->last_date >= b->last_date));
 }
 
-void policy_warn_shadows(struct policy_reader *in, const struct doc *list)
+void policy_warn_shadows(struct policy_reader *in, const struct document *list)
 {
     const struct rule *rule = in->book->rule;
     uint32_t at = 0;
 
     must(list->count == in->book->rules);
-    doc_each (item, list) {
+    document_each (item, list) {
         for (uint32_t i = 0; i < at; i++) {
             if (!covers_nodes(&rule[i], &rule[at]) || !covers_namespaces(&rule[i], &rule[at]) ||
                 !covers_hours(&rule[i], &rule[at]))

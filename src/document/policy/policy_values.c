@@ -13,8 +13,8 @@
 /* --- what is wrong --- */
 
 /* "policy.yaml:7:10: rules[1].min"; nothing is a path to the root. */
-static void add_place(struct policy_reader *in, struct strbuf *out, const struct doc *value,
-                      struct doc_mark at)
+static void add_place(struct policy_reader *in, struct strbuf *out, const struct document *value,
+                      struct document_mark at)
 {
     must(at.line > 0);
     strbuf_shown(out, text_first(text_of(in->file), 200));
@@ -22,10 +22,10 @@ static void add_place(struct policy_reader *in, struct strbuf *out, const struct
     if (value == in->root)
         return;
     strbuf_str(out, ": ");
-    doc_write_path(out, in->root, value);
+    document_write_path(out, in->root, value);
 }
 
-int policy_wrong_at(struct policy_reader *in, const struct doc *value, struct doc_mark at)
+int policy_wrong_at(struct policy_reader *in, const struct document *value, struct document_mark at)
 {
     CLEANUP(strbuf_done) struct strbuf place;
 
@@ -35,7 +35,7 @@ int policy_wrong_at(struct policy_reader *in, const struct doc *value, struct do
     return err_wrap(in->err, "%.300s", place.data);
 }
 
-void policy_warn(struct policy_reader *in, const struct doc *value, const char *fmt, ...)
+void policy_warn(struct policy_reader *in, const struct document *value, const char *fmt, ...)
 {
     char text[ERR_TEXT_MAX];
     va_list arguments;
@@ -80,7 +80,7 @@ static const char *nearest_key(const struct policy_keys *keys, struct text name)
 }
 
 static int unknown_key(struct policy_reader *in, const struct policy_keys *keys,
-                       const struct doc *value)
+                       const struct document *value)
 {
     CLEANUP(strbuf_done) struct strbuf known;
     const char *nearest = nearest_key(keys, value->key);
@@ -96,34 +96,34 @@ static int unknown_key(struct policy_reader *in, const struct policy_keys *keys,
     return policy_wrong_at(in, value, value->key_at);
 }
 
-static int check_keys(struct policy_reader *in, const struct doc *object,
+static int check_keys(struct policy_reader *in, const struct document *object,
                       const struct policy_keys *keys)
 {
-    if (object->kind != DOC_OBJECT)
+    if (object->kind != DOCUMENT_OBJECT)
         return policy_wrong(in, object, "is %s; %s is a mapping of keys to values",
-                            doc_kind_name(object->kind), keys->what);
-    doc_each (value, object) {
+                            document_kind_name(object->kind), keys->what);
+    document_each (value, object) {
         if (key_of(keys, value->key) == NULL)
             return unknown_key(in, keys, value);
-        if (value->kind != DOC_NULL)
+        if (value->kind != DOCUMENT_NULL)
             continue;
         (void)err_set(in->err, ERR_INVALID, "has no value; write one, or remove the key");
         return policy_wrong_at(in, value, value->key_at);
     }
     for (size_t i = 0; i < keys->keys; i++)
-        if (keys->key[i].required && doc_get(object, keys->key[i].name) == NULL)
+        if (keys->key[i].required && document_get(object, keys->key[i].name) == NULL)
             return policy_wrong(in, object, "%s is missing; %s must have it", keys->key[i].name,
                                 keys->what);
     return 0;
 }
 
-int policy_read_keys(struct policy_reader *in, const struct doc *object,
+int policy_read_keys(struct policy_reader *in, const struct document *object,
                      const struct policy_keys *keys, void *into)
 {
     if (check_keys(in, object, keys) < 0)
         return err_same(in->err);
     for (size_t i = 0; i < keys->keys; i++) {
-        const struct doc *value = doc_get(object, keys->key[i].name);
+        const struct document *value = document_get(object, keys->key[i].name);
         must(value != NULL || !keys->key[i].required);
         if (value != NULL && keys->key[i].read(in, value, into) < 0)
             return err_same(in->err);
@@ -133,16 +133,16 @@ int policy_read_keys(struct policy_reader *in, const struct doc *object,
 
 /* --- values --- */
 
-int policy_read_number(struct policy_reader *in, const struct doc *value, struct policy_range range,
-                       uint32_t *out)
+int policy_read_number(struct policy_reader *in, const struct document *value,
+                       struct policy_range range, uint32_t *out)
 {
     const char *digits = value->text.at;
     uint64_t number = 0;
 
     must(range.low <= range.high);
-    if (value->kind != DOC_NUMBER)
+    if (value->kind != DOCUMENT_NUMBER)
         return policy_wrong(in, value, "is %s; write a number, %u to %u",
-                            doc_kind_name(value->kind), range.low, range.high);
+                            document_kind_name(value->kind), range.low, range.high);
     if (digits[0] == '-')
         return policy_wrong(in, value, "%.40s is below %u; write %u to %u", digits, range.low,
                             range.low, range.high);
@@ -160,23 +160,24 @@ int policy_read_number(struct policy_reader *in, const struct doc *value, struct
     return 0;
 }
 
-int policy_read_bool(struct policy_reader *in, const struct doc *value, bool *out)
+int policy_read_bool(struct policy_reader *in, const struct document *value, bool *out)
 {
-    if (value->kind != DOC_BOOL)
-        return policy_wrong(in, value, "is %s; write true or false", doc_kind_name(value->kind));
+    if (value->kind != DOCUMENT_BOOL)
+        return policy_wrong(in, value, "is %s; write true or false",
+                            document_kind_name(value->kind));
     must(value->text.len > 0);
     *out = text_is(value->text, "true");
     return 0;
 }
 
-int policy_read_text(struct policy_reader *in, const struct doc *value, size_t max,
+int policy_read_text(struct policy_reader *in, const struct document *value, size_t max,
                      struct text *out)
 {
     must(max > 0);
-    if (value->kind != DOC_STRING)
-        return policy_wrong(in, value, "is %s; write a string%s", doc_kind_name(value->kind),
-                            value->kind == DOC_BOOL || value->kind == DOC_NUMBER ? ", in quotes"
-                                                                                 : "");
+    if (value->kind != DOCUMENT_STRING)
+        return policy_wrong(
+            in, value, "is %s; write a string%s", document_kind_name(value->kind),
+            value->kind == DOCUMENT_BOOL || value->kind == DOCUMENT_NUMBER ? ", in quotes" : "");
     if (value->text.len == 0)
         return policy_wrong(in, value, "is empty; write a value");
     if (value->text.len > max)
@@ -187,32 +188,33 @@ int policy_read_text(struct policy_reader *in, const struct doc *value, size_t m
     return 0;
 }
 
-int policy_read_word(struct policy_reader *in, const struct doc *value, const char *const *words,
-                     size_t count, size_t *out)
+int policy_read_word(struct policy_reader *in, const struct document *value,
+                     const char *const *words, size_t count, size_t *out)
 {
     CLEANUP(strbuf_done) struct strbuf known;
 
     must(count > 0);
     strbuf_init(&known);
     for (size_t i = 0; i < count; i++) {
-        if (value->kind == DOC_STRING && text_is(value->text, words[i])) {
+        if (value->kind == DOCUMENT_STRING && text_is(value->text, words[i])) {
             *out = i;
             return 0;
         }
         strbuf_printf(&known, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", words[i]);
     }
-    if (value->kind != DOC_STRING)
-        return policy_wrong(in, value, "is %s; write %s", doc_kind_name(value->kind), known.data);
+    if (value->kind != DOCUMENT_STRING)
+        return policy_wrong(in, value, "is %s; write %s", document_kind_name(value->kind),
+                            known.data);
     return policy_wrong(in, value, "\"%.60s\" is unknown; write %s", value->shown, known.data);
 }
 
-int policy_read_kind(struct policy_reader *in, const struct doc *value, enum policy_kind *out)
+int policy_read_kind(struct policy_reader *in, const struct document *value, enum policy_kind *out)
 {
     const char *word[POLICIES];
     size_t words = 0;
     size_t at;
 
-    if (value->kind == DOC_STRING && policy_of_name(value->text, out)) {
+    if (value->kind == DOCUMENT_STRING && policy_of_name(value->text, out)) {
         const enum policy_kind named = *out;
         if (policy_is_replaced(in->edges, named)) {
             *out = policy_served(named);
@@ -228,7 +230,8 @@ int policy_read_kind(struct policy_reader *in, const struct doc *value, enum pol
     return rc;
 }
 
-int policy_read_memory(struct policy_reader *in, const struct doc *value, enum memory_mode *out)
+int policy_read_memory(struct policy_reader *in, const struct document *value,
+                       enum memory_mode *out)
 {
     static const char *const word[] = {"filter", "raise"};
     size_t at = 0;
@@ -242,11 +245,11 @@ int policy_read_memory(struct policy_reader *in, const struct doc *value, enum m
 
 /* --- lists --- */
 
-int policy_check_list(struct policy_reader *in, const struct doc *list, uint32_t max)
+int policy_check_list(struct policy_reader *in, const struct document *list, uint32_t max)
 {
     must(max > 0);
-    if (list->kind != DOC_ARRAY)
-        return policy_wrong(in, list, "is %s; write a list", doc_kind_name(list->kind));
+    if (list->kind != DOCUMENT_ARRAY)
+        return policy_wrong(in, list, "is %s; write a list", document_kind_name(list->kind));
     if (list->count == 0)
         return policy_wrong(in, list, "is an empty list; write an entry, or remove the key");
     if (list->count > max)
@@ -265,17 +268,17 @@ static bool same_text(struct text a, struct text b)
     return true;
 }
 
-int policy_check_distinct(struct policy_reader *in, const struct doc *list)
+int policy_check_distinct(struct policy_reader *in, const struct document *list)
 {
-    must(list->kind == DOC_ARRAY);
-    doc_each (value, list)
-        for (const struct doc *before = list->first; before != value; before = before->next)
+    must(list->kind == DOCUMENT_ARRAY);
+    document_each (value, list)
+        for (const struct document *before = list->first; before != value; before = before->next)
             if (same_text(value->text, before->text))
                 return policy_wrong(in, value, "%.60s is there twice", value->shown);
     return 0;
 }
 
-int policy_read_model(struct policy_reader *in, struct text text, const struct doc *value,
+int policy_read_model(struct policy_reader *in, struct text text, const struct document *value,
                       const char **out)
 {
     struct request one = {0};
@@ -291,7 +294,7 @@ int policy_read_model(struct policy_reader *in, struct text text, const struct d
     return 0;
 }
 
-int policy_read_models(struct policy_reader *in, const struct doc *list, uint32_t max,
+int policy_read_models(struct policy_reader *in, const struct document *list, uint32_t max,
                        const char ***out)
 {
     uint32_t count = 0;
@@ -299,7 +302,7 @@ int policy_read_models(struct policy_reader *in, const struct doc *list, uint32_
     if (policy_check_list(in, list, max) < 0)
         return err_same(in->err);
     const char **model = arena_array(&in->book->arena, list->count, sizeof *model);
-    doc_each (value, list) {
+    document_each (value, list) {
         struct text text = {0};
         if (policy_read_text(in, value, MODEL_BYTES_MAX, &text) < 0 ||
             policy_read_model(in, text, value, &model[count++]) < 0)

@@ -32,9 +32,9 @@ static_assert((int)BACKTEST_PODS_MAX <= (int)WORKLOAD_COUNT_MAX, "its pods are a
 /* --- what is read --- */
 
 enum past_role {
-    PAST_HELD,     /* stands at the beginning */
-    PAST_ARRIVED,  /* milligpud chose its place */
-    PAST_OBSERVED, /* others bound it */
+    PAST_HELD,    /* stands at the beginning */
+    PAST_ARRIVED, /* milligpud chose its place */
+    PAST_ADOPTED, /* others bound it */
 };
 
 struct past_pod {
@@ -78,15 +78,15 @@ struct past {
     struct node_build *node;
     uint64_t capacity_milli; /* at the beginning */
     uint32_t pods;
-    size_t pods_room;
+    size_t pod_capacity;
     struct past_pod *pod; /* those that stand at the beginning first, then as they began */
     uint32_t events;
-    size_t events_room;
+    size_t event_capacity;
     struct past_event *event; /* in order of time */
     /* for people */
     uint32_t held;
     uint32_t arrived;
-    uint32_t observed;
+    uint32_t adopted;
     uint32_t dropped;
     uint32_t unknown_arrivals; /* of arrived: when they were created is not recorded */
     int64_t set_ms;            /* by how much the journal says that the clock was set */
@@ -105,12 +105,12 @@ void past_done(struct past *past);
 
 /* --- states of the journal: JSON back into facts, in the arena, with atoms of names --- */
 
-int past_read_node(struct past *past, const struct doc *state, struct node_build *out,
+int past_read_node(struct past *past, const struct document *state, struct node_build *out,
                    struct err *err) MUST_USE;
-int past_read_allocation(struct past *past, const struct doc *state, struct allocation_facts *out,
-                         struct err *err) MUST_USE;
+int past_read_allocation(struct past *past, const struct document *state,
+                         struct allocation_facts *out, struct err *err) MUST_USE;
 /* What a command asked for. False: it does not say, or nothing that any pod can ask for. */
-bool past_read_request(struct past *past, const struct doc *command,
+bool past_read_request(struct past *past, const struct document *command,
                        const struct allocation_facts *granted, struct request *out);
 /* What a pod holds, in whole GPUs of the other resource (as many as a node has), too. */
 uint32_t past_milli(const struct allocation *allocation);

@@ -98,10 +98,10 @@ static int64_t past_moved(const struct past_reader *reader, int64_t at_ms)
 }
 
 static int past_tick(struct past_reader *reader, const struct journal_row *row,
-                     const struct doc *command, struct err *err)
+                     const struct document *command, struct err *err)
 {
     const bool is_clock = strcmp(row->kind, "clock") == 0;
-    const int64_t from = is_clock ? doc_int(command, "clock_from_ms") : row->at_ms;
+    const int64_t from = is_clock ? document_int(command, "clock_from_ms") : row->at_ms;
 
     must(past_is_time(reader->set_ms) && past_is_time(reader->span.set_ms));
     if (!past_is_time(row->at_ms) || !past_is_time(from) ||
@@ -116,9 +116,9 @@ static int past_tick(struct past_reader *reader, const struct journal_row *row,
 
 /* --- what stood --- */
 
-static const char *past_key(const struct doc *state, bool is_node)
+static const char *past_key(const struct document *state, bool is_node)
 {
-    return doc_str(state, is_node ? "name" : "uid");
+    return document_str(state, is_node ? "name" : "uid");
 }
 
 /* The key of a map lies in front of its text. */
@@ -133,7 +133,8 @@ static void past_forget_standing(struct past_reader *reader, bool is_node, const
     xfree(map_take(&reader->standing[is_node], text_of(key)));
 }
 
-static void past_keep_standing(struct past_reader *reader, bool is_node, const struct doc *state)
+static void past_keep_standing(struct past_reader *reader, bool is_node,
+                               const struct document *state)
 {
     const char *key = past_key(state, is_node);
     CLEANUP(strbuf_done) struct strbuf text;
@@ -141,9 +142,9 @@ static void past_keep_standing(struct past_reader *reader, bool is_node, const s
     must(!reader->begun);
     strbuf_init(&text);
     past_forget_standing(reader, is_node, key);
-    if (doc_true(state, "removed") || strcmp(doc_str(state, "state"), "released") == 0)
+    if (document_true(state, "removed") || strcmp(document_str(state, "state"), "released") == 0)
         return;
-    doc_write(&text, state);
+    document_write(&text, state);
     const size_t key_bytes = strlen(key) + 1;
     struct past_standing *standing = xmalloc(sizeof *standing + key_bytes + text.len + 1);
     standing->key_bytes = key_bytes;
@@ -177,7 +178,7 @@ static struct past_pod *past_add_pod(struct past_reader *reader,
 {
     struct past *past = reader->past;
 
-    past->pod = xgrow(past->pod, past->pods, &past->pods_room, sizeof *past->pod);
+    past->pod = xgrow(past->pod, past->pods, &past->pod_capacity, sizeof *past->pod);
     struct past_pod *pod = &past->pod[past->pods++];
     struct allocation *allocation = allocation_new(facts);
     const uint32_t milli = past_milli(allocation);
@@ -203,8 +204,8 @@ static int past_stand(struct past_reader *reader, bool is_node, const char *text
 {
     struct past *past = reader->past;
     struct allocation_facts facts;
-    struct doc *state;
-    int status = doc_parse_json(text_of(text), "state", &past->arena, &state, err);
+    struct document *state;
+    int status = document_parse_json(text_of(text), "state", &past->arena, &state, err);
 
     if (status == 0 && is_node) {
         status = past_read_node(past, state, &past->node[past->nodes], err);
@@ -258,10 +259,10 @@ static int past_begin(struct past_reader *reader, struct err *err)
 static int past_take_object(void *user, bool is_node, const char *state, struct err *err)
 {
     struct past_reader *reader = user;
-    struct doc *parsed;
+    struct document *parsed;
 
     arena_reset(&reader->arena);
-    if (doc_parse_json(text_of(state), "state", &reader->arena, &parsed, err) < 0)
+    if (document_parse_json(text_of(state), "state", &reader->arena, &parsed, err) < 0)
         return err_wrap(err, "%.200s: the baseline", reader->file);
     past_keep_standing(reader, is_node, parsed);
     return 0;
@@ -272,7 +273,7 @@ static int past_take_object(void *user, bool is_node, const char *state, struct 
 static void past_add_event(struct past *past, const struct past_event *event)
 {
     must(event->at_ms >= past->from_ms);
-    past->event = xgrow(past->event, past->events, &past->events_room, sizeof *past->event);
+    past->event = xgrow(past->event, past->events, &past->event_capacity, sizeof *past->event);
     past->event[past->events++] = *event;
 }
 
@@ -280,7 +281,7 @@ static uint32_t past_new_shape(struct world *world, const struct request *reques
 {
     char text[REASON_BYTES_MAX];
 
-    world->shape = xgrow(world->shape, world->shapes, &world->shapes_room, sizeof *world->shape);
+    world->shape = xgrow(world->shape, world->shapes, &world->shape_capacity, sizeof *world->shape);
     request_format(request, text, sizeof text);
     world->shape[world->shapes] =
         (struct world_shape){.request = *request, .text = arena_copy(&world->arena, text_of(text))};
@@ -311,7 +312,7 @@ static uint32_t past_shape(struct past_reader *reader, const struct request *req
 
 /* What milligpud did not place may have asked for what it cannot place. */
 static int past_set_request(struct past_reader *reader, const struct journal_row *row,
-                            struct past_pod *pod, const struct doc *command, struct err *err)
+                            struct past_pod *pod, const struct document *command, struct err *err)
 {
     struct request request;
 
@@ -328,9 +329,9 @@ static int past_set_request(struct past_reader *reader, const struct journal_row
 
 /* It waited since it was created, or, if that is not recorded, not at all. */
 static void past_set_arrival(struct past_reader *reader, struct past_pod *pod,
-                             const struct doc *command)
+                             const struct document *command)
 {
-    const int64_t created = doc_int(command, "created_ms");
+    const int64_t created = document_int(command, "created_ms");
 
     pod->created_known = created > 0 && past_is_time(created);
     pod->arrived_ms = pod->began_ms;
@@ -341,11 +342,11 @@ static void past_set_arrival(struct past_reader *reader, struct past_pod *pod,
 }
 
 static int past_take_new(struct past_reader *reader, const struct journal_row *row,
-                         const struct doc *command, const struct allocation_facts *facts,
+                         const struct document *command, const struct allocation_facts *facts,
                          struct err *err)
 {
     const enum past_role role =
-        facts->origin == ORIGIN_GRANTED && facts->reserved_ms != 0 ? PAST_ARRIVED : PAST_OBSERVED;
+        facts->origin == ORIGIN_GRANTED && facts->reserved_ms != 0 ? PAST_ARRIVED : PAST_ADOPTED;
 
     if (reader->past->pods == BACKTEST_PODS_MAX)
         return err_set(err, ERR_TOO_LARGE,
@@ -362,7 +363,7 @@ static int past_take_new(struct past_reader *reader, const struct journal_row *r
 
 /* Its first Binding failed, and this is its next one: it has waited all the time. */
 static int past_take_again(struct past_reader *reader, const struct journal_row *row,
-                           struct past_pod *pod, const struct doc *command,
+                           struct past_pod *pod, const struct document *command,
                            const struct allocation_facts *facts, struct err *err)
 {
     struct allocation_facts *kept = arena_alloc(&reader->past->arena, sizeof *kept);
@@ -378,7 +379,7 @@ static int past_take_again(struct past_reader *reader, const struct journal_row 
 }
 
 static int past_take_step(struct past_reader *reader, const struct journal_row *row,
-                          struct past_pod *pod, const struct doc *command,
+                          struct past_pod *pod, const struct document *command,
                           const struct allocation_facts *facts, struct err *err)
 {
     if (facts->state == STATE_BOUND)
@@ -395,9 +396,9 @@ static int past_take_step(struct past_reader *reader, const struct journal_row *
 }
 
 /* It got its place behind the end, and was there before: it waits at the end. */
-static bool past_waits_at_end(const struct past_reader *reader, const struct doc *command)
+static bool past_waits_at_end(const struct past_reader *reader, const struct document *command)
 {
-    const int64_t created = doc_int(command, "created_ms");
+    const int64_t created = document_int(command, "created_ms");
 
     must(reader->now_ms > reader->past->to_ms);
     return created > 0 && past_is_time(created) &&
@@ -405,9 +406,10 @@ static bool past_waits_at_end(const struct past_reader *reader, const struct doc
 }
 
 static int past_take_allocation(struct past_reader *reader, const struct journal_row *row,
-                                const struct doc *command, const struct doc *state, struct err *err)
+                                const struct document *command, const struct document *state,
+                                struct err *err)
 {
-    const struct text uid = text_of(doc_str(state, "uid"));
+    const struct text uid = text_of(document_str(state, "uid"));
     const uintptr_t at = (uintptr_t)map_find(&reader->pod_by_uid, uid);
     const bool over = reader->now_ms > reader->past->to_ms;
     struct past_pod *pod = at != 0 ? &reader->past->pod[at - 1] : NULL;
@@ -438,16 +440,16 @@ static int past_take_allocation(struct past_reader *reader, const struct journal
 /* --- nodes --- */
 
 static int past_take_node(struct past_reader *reader, const struct journal_row *row,
-                          const struct doc *state, struct err *err)
+                          const struct document *state, struct err *err)
 {
     struct past *past = reader->past;
     struct past_event event = {.at_ms = reader->now_ms, .seq = row->seq};
     struct node_build node;
 
     must(reader->begun);
-    if (doc_true(state, "removed")) {
+    if (document_true(state, "removed")) {
         event.kind = PAST_NODE_GONE;
-        event.node = arena_copy(&past->arena, text_of(doc_str(state, "name")));
+        event.node = arena_copy(&past->arena, text_of(document_str(state, "name")));
         past_set_node(reader, event.node, 0);
     } else {
         if (past_read_node(past, state, &node, err) < 0)
@@ -467,10 +469,11 @@ static int past_take_node(struct past_reader *reader, const struct journal_row *
 /* --- entries --- */
 
 static int past_take_result(struct past_reader *reader, const struct journal_row *row,
-                            const struct doc *command, const struct doc *result, struct err *err)
+                            const struct document *command, const struct document *result,
+                            struct err *err)
 {
-    const struct doc *allocation = doc_get(result, "allocation");
-    const struct doc *node = doc_get(result, "node");
+    const struct document *allocation = document_get(result, "allocation");
+    const struct document *node = document_get(result, "node");
 
     if (reader->now_ms >= reader->past->from_ms && !reader->begun && past_begin(reader, err) < 0)
         return err_wrap(err, "%.200s", reader->file);
@@ -492,13 +495,13 @@ static int past_take_result(struct past_reader *reader, const struct journal_row
 static int past_take_entry(void *user, const struct journal_row *row, struct err *err)
 {
     struct past_reader *reader = user;
-    struct doc *command;
-    struct doc *result;
+    struct document *command;
+    struct document *result;
 
     must(row->seq > 0);
     arena_reset(&reader->arena);
-    if (doc_parse_json(text_of(row->command), "command", &reader->arena, &command, err) < 0 ||
-        doc_parse_json(text_of(row->result), "result", &reader->arena, &result, err) < 0)
+    if (document_parse_json(text_of(row->command), "command", &reader->arena, &command, err) < 0 ||
+        document_parse_json(text_of(row->result), "result", &reader->arena, &result, err) < 0)
         return err_wrap(err, "%.200s: journal entry %" PRIu64, reader->file, row->seq);
     if (past_tick(reader, row, command, err) < 0)
         return err_same(err);
@@ -525,8 +528,8 @@ static int past_by_time(const void *left, const void *right)
 
 static void past_count(struct past *past, const struct past_pod *pod)
 {
-    if (pod->role == PAST_OBSERVED)
-        past->observed++;
+    if (pod->role == PAST_ADOPTED)
+        past->adopted++;
     if (pod->shape != UINT32_MAX)
         past->world.shape[pod->shape].count++;
     if (pod->role != PAST_ARRIVED)

@@ -30,7 +30,7 @@ struct backtest_sim {
     struct backtest_result *result;
     struct ledger *ledger;
     struct snapshot *snapshot;
-    struct judge *judge;
+    struct score_cache *cache;
     struct tally *tally; /* NULL: the workload is known from the start */
     struct arena arena;  /* of one decision */
     struct backtest_meter meter;
@@ -45,22 +45,22 @@ struct backtest_sim {
     uint32_t waiting;
     uint32_t *wait; /* in the order of arrival */
     size_t ends;
-    size_t ends_room;
+    size_t end_capacity;
     struct backtest_end *end; /* a heap: the next one first */
     size_t events;            /* that are behind us */
 };
 
 /* --- setting up --- */
 
-static void backtest_set_outlook(struct backtest_sim *sim, const struct workload *workload)
+static void backtest_set_policy_context(struct backtest_sim *sim, const struct workload *workload)
 {
     const struct rulebook *book = sim->policy->book;
-    struct outlook *outlook =
-        outlook_of_rulebook(book, sim->holding, rulebook_needs_workload(book) ? workload : NULL);
+    struct policy_context *context = policy_context_of_rulebook(
+        book, sim->holding, rulebook_needs_workload(book) ? workload : NULL);
 
-    must(outlook != NULL);
-    ledger_set_outlook(sim->ledger, outlook);
-    outlook_unref(outlook);
+    must(context != NULL);
+    ledger_set_policy_context(sim->ledger, context);
+    policy_context_unref(context);
     sim->published = false;
 }
 
@@ -74,10 +74,10 @@ static void backtest_read_rules(struct backtest_sim *sim, int64_t now_ms)
 /* Who waits is asked again: another rule may let it in. */
 static void backtest_change_rules(struct backtest_sim *sim, int64_t now_ms)
 {
-    const struct outlook *outlook = ledger_outlook(sim->ledger);
+    const struct policy_context *context = ledger_policy_context(sim->ledger);
 
     backtest_read_rules(sim, now_ms);
-    backtest_set_outlook(sim, outlook->workload);
+    backtest_set_policy_context(sim, context->workload);
     memset(sim->refused, 0, sim->past->world.shapes * sizeof *sim->refused);
     sim->room = true;
 }
@@ -87,7 +87,7 @@ static void backtest_use_tally(struct backtest_sim *sim)
     struct workload *workload = tally_workload(sim->tally);
 
     must(sim->options->learn);
-    backtest_set_outlook(sim, workload);
+    backtest_set_policy_context(sim, workload);
     workload_unref(workload);
 }
 
@@ -99,7 +99,7 @@ static int backtest_start(struct backtest_sim *sim, const struct workload *workl
     must(past->arrived > 0);
     arena_init(&sim->arena);
     sim->ledger = ledger_new();
-    sim->judge = judge_new();
+    sim->cache = score_cache_new();
     sim->name = xcalloc(NODES_MAX, sizeof *sim->name);
     sim->hash = xcalloc(NODES_MAX, sizeof *sim->hash);
     sim->refused = xcalloc(past->world.shapes, sizeof *sim->refused);
@@ -115,7 +115,7 @@ static int backtest_start(struct backtest_sim *sim, const struct workload *workl
     if (sim->tally != NULL)
         backtest_use_tally(sim);
     else
-        backtest_set_outlook(sim, workload);
+        backtest_set_policy_context(sim, workload);
     for (uint32_t i = 0; i < past->held; i++)
         sim->meter.granted_milli += past->pod[i].milli;
     sim->meter.capacity_milli = past->capacity_milli;
@@ -126,7 +126,7 @@ static int backtest_start(struct backtest_sim *sim, const struct workload *workl
 static void backtest_stop(struct backtest_sim *sim)
 {
     snapshot_unref(sim->snapshot);
-    judge_free(sim->judge);
+    score_cache_free(sim->cache);
     tally_free(sim->tally);
     ledger_free(sim->ledger);
     xfree(sim->name);
@@ -141,7 +141,7 @@ static void backtest_stop(struct backtest_sim *sim)
 
 static uint64_t backtest_milli(const struct allocation *allocation)
 {
-    if (allocation == NULL || allocation->is.state == STATE_RELEASED)
+    if (allocation == NULL || allocation->facts.state == STATE_RELEASED)
         return 0;
     return past_milli(allocation);
 }
@@ -280,7 +280,7 @@ static bool backtest_place(struct backtest_sim *sim, uint32_t pod)
         return false;
     backtest_publish(sim);
     past_uid(pod, uid);
-    request.rules = outlook_rules(sim->snapshot->outlook, text_of(of->facts->namespace));
+    request.rules = policy_context_rules(sim->snapshot->context, text_of(of->facts->namespace));
     const struct filter_question question = {
         .snapshot = sim->snapshot,
         .request = &request,
@@ -289,7 +289,7 @@ static bool backtest_place(struct backtest_sim *sim, uint32_t pod)
         .name = sim->name,
         .hash = sim->hash,
         .shortlist = 1,
-        .judge = sim->judge,
+        .cache = sim->cache,
     };
     filter_ask(&question, &sim->arena, &answer);
     const bool fits = answer.verdict == FILTER_FITS;
@@ -334,7 +334,7 @@ static bool backtest_sooner(const struct backtest_end *a, const struct backtest_
 static void backtest_push_end(struct backtest_sim *sim, int64_t at_ms, uint32_t pod)
 {
     must(at_ms >= sim->meter.now_ms);
-    sim->end = xgrow(sim->end, sim->ends, &sim->ends_room, sizeof *sim->end);
+    sim->end = xgrow(sim->end, sim->ends, &sim->end_capacity, sizeof *sim->end);
     size_t at = sim->ends++;
     const struct backtest_end end = {at_ms, pod};
     for (; at > 0 && backtest_sooner(&end, &sim->end[(at - 1) / 2]); at = (at - 1) / 2)

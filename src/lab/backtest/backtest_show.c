@@ -29,7 +29,7 @@ static void backtest_time(int64_t ms, char out[TIME_TEXT_BYTES])
 
 /* --- areas --- */
 
-static void backtest_set_percent(struct arena *arena, struct doc *object, const char *key,
+static void backtest_set_percent(struct arena *arena, struct document *object, const char *key,
                                  backtest_area part, backtest_area whole)
 {
     while (part > UINT64_MAX / 100 || whole > UINT64_MAX / 100) {
@@ -41,7 +41,7 @@ static void backtest_set_percent(struct arena *arena, struct doc *object, const 
 }
 
 /* Rounded to a tenth. */
-static void backtest_set_hours(struct arena *arena, struct doc *object, const char *key,
+static void backtest_set_hours(struct arena *arena, struct document *object, const char *key,
                                backtest_area area)
 {
     static const uint64_t tenth = UINT64_C(360) * 1000 * GPU_MILLI;
@@ -53,7 +53,7 @@ static void backtest_set_hours(struct arena *arena, struct doc *object, const ch
     simulate_set_digits(arena, object, key, digits);
 }
 
-static void backtest_set_more(struct arena *arena, struct doc *object,
+static void backtest_set_more(struct arena *arena, struct document *object,
                               const struct backtest_result *result,
                               const struct backtest_result *recorded)
 {
@@ -100,7 +100,7 @@ static int64_t backtest_differs(const struct backtest_report *report,
     return by > -BACKTEST_AT_ONCE_MS && by < BACKTEST_AT_ONCE_MS ? 0 : by;
 }
 
-static void backtest_set_counts(struct arena *arena, struct doc *item,
+static void backtest_set_counts(struct arena *arena, struct document *item,
                                 const struct backtest_report *report,
                                 const struct backtest_result *result)
 {
@@ -155,55 +155,55 @@ static uint32_t backtest_find_differences(const struct backtest_report *report,
     return count;
 }
 
-static struct doc *backtest_pod(struct arena *arena, const struct backtest_report *report,
-                                uint32_t pod)
+static struct document *backtest_pod(struct arena *arena, const struct backtest_report *report,
+                                     uint32_t pod)
 {
-    struct doc *item = doc_new(arena, DOC_OBJECT);
-    struct doc *waits = doc_new(arena, DOC_ARRAY);
+    struct document *item = document_new(arena, DOCUMENT_OBJECT);
+    struct document *waits = document_new(arena, DOCUMENT_ARRAY);
     char arrived[TIME_TEXT_BYTES];
 
     must(report->past->pod[pod].role == PAST_ARRIVED);
     backtest_time(report->past->pod[pod].arrived_ms, arrived);
-    doc_set_str(arena, item, "pod", report->past->pod[pod].name);
-    doc_set_str(arena, item, "arrived", arena_copy(arena, text_of(arrived)));
+    document_set_str(arena, item, "pod", report->past->pod[pod].name);
+    document_set_str(arena, item, "arrived", arena_copy(arena, text_of(arrived)));
     for (size_t r = 0; r < report->results; r++) {
-        struct doc *wait = doc_new(arena, DOC_OBJECT);
-        doc_set_str(arena, wait, "policy", backtest_name(&report->result[r]));
+        struct document *wait = document_new(arena, DOCUMENT_OBJECT);
+        document_set_str(arena, wait, "policy", backtest_name(&report->result[r]));
         /* Without a number: it never got a place. */
         if (report->result[r].wait[pod] >= 0)
             simulate_set_int(arena, wait, "seconds", (uint64_t)report->result[r].wait[pod] / 1000);
-        doc_append(waits, wait);
+        document_append(waits, wait);
     }
-    doc_set(arena, item, TEXT("waits"), waits);
+    document_set(arena, item, TEXT("waits"), waits);
     return item;
 }
 
-static void backtest_set_pods(struct arena *arena, struct doc *answer,
+static void backtest_set_pods(struct arena *arena, struct document *answer,
                               const struct backtest_report *report)
 {
     struct backtest_difference *all = xcalloc(report->past->pods, sizeof *all);
-    struct doc *list = doc_new(arena, DOC_ARRAY);
+    struct document *list = document_new(arena, DOCUMENT_ARRAY);
     const uint32_t count = backtest_find_differences(report, all);
 
     for (uint32_t i = 0; i < count && i < BACKTEST_LISTED; i++)
-        doc_append(list, backtest_pod(arena, report, all[i].pod));
+        document_append(list, backtest_pod(arena, report, all[i].pod));
     must(list->count <= BACKTEST_LISTED);
     simulate_set_int(arena, answer, "podsThatDiffer", count);
-    doc_set(arena, answer, TEXT("pods"), list);
+    document_set(arena, answer, TEXT("pods"), list);
     xfree(all);
 }
 
 /* --- the document --- */
 
-static struct doc *backtest_item(struct arena *arena, const struct backtest_report *report,
-                                 const struct backtest_result *result)
+static struct document *backtest_item(struct arena *arena, const struct backtest_report *report,
+                                      const struct backtest_result *result)
 {
-    struct doc *item = doc_new(arena, DOC_OBJECT);
+    struct document *item = document_new(arena, DOCUMENT_OBJECT);
     const uint64_t waiting = (uint64_t)result->waited + result->never;
     char peak[SIMULATE_PERCENT_BYTES];
 
     must(result->at_once + waiting == report->past->arrived);
-    doc_set_str(arena, item, "policy", backtest_name(result));
+    document_set_str(arena, item, "policy", backtest_name(result));
     simulate_set_int(arena, item, "atOnce", result->at_once);
     simulate_set_int(arena, item, "waited", result->waited);
     simulate_set_int(arena, item, "never", result->never);
@@ -223,34 +223,34 @@ static struct doc *backtest_item(struct arena *arena, const struct backtest_repo
     return item;
 }
 
-static struct doc *backtest_document(struct arena *arena, const struct backtest_report *report)
+static struct document *backtest_document(struct arena *arena, const struct backtest_report *report)
 {
     const struct past *past = report->past;
-    struct doc *answer = doc_new(arena, DOC_OBJECT);
-    struct doc *items = doc_new(arena, DOC_ARRAY);
-    struct doc *target = doc_object(arena, answer, "targetWorkload");
+    struct document *answer = document_new(arena, DOCUMENT_OBJECT);
+    struct document *items = document_new(arena, DOCUMENT_ARRAY);
+    struct document *target = document_object(arena, answer, "targetWorkload");
     char from[TIME_TEXT_BYTES];
     char to[TIME_TEXT_BYTES];
 
     must(report->results > 1 && report->result[0].recorded);
-    doc_set_str(arena, target, "source", report->options->learn ? "learned" : "arrivals");
+    document_set_str(arena, target, "source", report->options->learn ? "learned" : "arrivals");
     simulate_set_int(arena, target, "shapes", report->workload->classes);
     simulate_set_int(arena, target, "shapesLeftOut", report->dropped);
     backtest_time(past->from_ms, from);
     backtest_time(past->to_ms, to);
-    doc_set_str(arena, answer, "ledger", report->file);
-    doc_set_str(arena, answer, "from", arena_copy(arena, text_of(from)));
-    doc_set_str(arena, answer, "to", arena_copy(arena, text_of(to)));
+    document_set_str(arena, answer, "ledger", report->file);
+    document_set_str(arena, answer, "from", arena_copy(arena, text_of(from)));
+    document_set_str(arena, answer, "to", arena_copy(arena, text_of(to)));
     simulate_set_int(arena, answer, "seed", report->options->seed);
     simulate_set_int(arena, answer, "arrivals", past->arrived);
     simulate_set_int(arena, answer, "heldPods", past->held);
-    simulate_set_int(arena, answer, "boundByOthers", past->observed);
+    simulate_set_int(arena, answer, "boundByOthers", past->adopted);
     simulate_set_int(arena, answer, "neverRan", past->dropped);
     simulate_set_int(arena, answer, "unknownArrivals", past->unknown_arrivals);
     simulate_set_int(arena, answer, "unknownEnds", past->unknown_ends);
     for (size_t i = 0; i < report->results; i++)
-        doc_append(items, backtest_item(arena, report, &report->result[i]));
-    doc_set(arena, answer, TEXT("items"), items);
+        document_append(items, backtest_item(arena, report, &report->result[i]));
+    document_set(arena, answer, TEXT("items"), items);
     backtest_set_pods(arena, answer, report);
     return answer;
 }
@@ -278,34 +278,34 @@ static void backtest_add_wait(struct table *table, int64_t seconds)
     table_text(table, wait);
 }
 
-static void backtest_row(struct table *table, const struct doc *item)
+static void backtest_row(struct table *table, const struct document *item)
 {
     must(table->columns == ARRAY_LEN(backtest_columns));
-    table_text(table, doc_shown(item, "policy"));
-    table_number(table, doc_int(item, "atOnce"));
-    table_number(table, doc_int(item, "waited"));
-    table_number(table, doc_int(item, "never"));
-    backtest_add_wait(table, doc_int(item, "meanWaitSeconds"));
-    backtest_add_wait(table, doc_int(item, "waitSeconds"));
-    table_printf(table, "%.*s", TEXT_ARG(doc_get(item, "gpuHours")->text));
+    table_text(table, document_shown(item, "policy"));
+    table_number(table, document_int(item, "atOnce"));
+    table_number(table, document_int(item, "waited"));
+    table_number(table, document_int(item, "never"));
+    backtest_add_wait(table, document_int(item, "meanWaitSeconds"));
+    backtest_add_wait(table, document_int(item, "waitSeconds"));
+    table_printf(table, "%.*s", TEXT_ARG(document_get(item, "gpuHours")->text));
     simulate_add_percent(table, item, "meanPercent");
     simulate_add_percent(table, item, "peakPercent");
 }
 
-static void backtest_item_name(struct strbuf *out, const struct doc *item)
+static void backtest_item_name(struct strbuf *out, const struct document *item)
 {
     must(item != NULL);
-    strbuf_str(out, doc_shown(item, "policy"));
+    strbuf_str(out, document_shown(item, "policy"));
 }
 
-static void backtest_pod_row(struct table *table, const struct doc *item)
+static void backtest_pod_row(struct table *table, const struct document *item)
 {
-    must(table->columns == 2 + doc_get(item, "waits")->count);
-    table_text(table, doc_shown(item, "pod"));
-    table_text(table, doc_shown(item, "arrived"));
-    doc_each (wait, doc_get(item, "waits")) {
-        if (doc_get(wait, "seconds") != NULL)
-            backtest_add_wait(table, doc_int(wait, "seconds"));
+    must(table->columns == 2 + document_get(item, "waits")->count);
+    table_text(table, document_shown(item, "pod"));
+    table_text(table, document_shown(item, "arrived"));
+    document_each (wait, document_get(item, "waits")) {
+        if (document_get(wait, "seconds") != NULL)
+            backtest_add_wait(table, document_int(wait, "seconds"));
         else
             table_text(table, "never");
     }
@@ -324,7 +324,7 @@ static const char *backtest_heading(struct arena *arena, const struct backtest_r
 }
 
 /* One column for each policy. In its own order, whatever --sort-by says: that is about policies. */
-static int backtest_show_pods(struct ctl *ctl, const struct doc *answer,
+static int backtest_show_pods(struct ctl *ctl, const struct document *answer,
                               const struct backtest_report *report)
 {
     struct table_column columns[2 + 1 + POLICY_CHOICES_MAX] = {{"POD", 0},
@@ -332,7 +332,7 @@ static int backtest_show_pods(struct ctl *ctl, const struct doc *answer,
     const struct list_view view = {
         columns, 2 + report->results, backtest_pod_row, backtest_item_name, "",
     };
-    const struct doc *rows = doc_get(answer, "pods");
+    const struct document *rows = document_get(answer, "pods");
 
     must(report->results <= 1 + POLICY_CHOICES_MAX);
     if (rows->count == 0)
@@ -343,8 +343,9 @@ static int backtest_show_pods(struct ctl *ctl, const struct doc *answer,
     (void)fputs("\n", ctl->screen.out);
     if (ctl->screen.headers)
         (void)fprintf(ctl->screen.out, "waits that differ most, %u of %" PRId64 "%s:\n",
-                      rows->count, doc_int(answer, "podsThatDiffer"),
-                      rows->count < doc_int(answer, "podsThatDiffer") ? " (--csv writes all)" : "");
+                      rows->count, document_int(answer, "podsThatDiffer"),
+                      rows->count < document_int(answer, "podsThatDiffer") ? " (--csv writes all)"
+                                                                           : "");
     const char *sort_by = ctl->screen.sort_by;
     ctl->screen.sort_by = NULL;
     const int status = ctl_show_rows(ctl, rows, &view);
@@ -371,7 +372,7 @@ static void backtest_put_head(const struct ctl *ctl, const struct backtest_repor
     (void)fprintf(out,
                   "not played again: %" PRIu32 " %s at the beginning, %" PRIu32 " bound by others",
                   past->held, past->held == 1 ? "pod that stands there" : "pods that stand there",
-                  past->observed);
+                  past->adopted);
     if (past->dropped > 0)
         (void)fprintf(out, ", %" PRIu32 " that never ran", past->dropped);
     (void)fprintf(out, "\ntarget workload: %" PRIu32 " %s", report->workload->classes,
@@ -383,10 +384,10 @@ static void backtest_put_head(const struct ctl *ctl, const struct backtest_repor
     (void)fputs("\n\n", out); /* judged at the end, as all output is */
 }
 
-static void backtest_put_hours(FILE *out, const struct doc *item)
+static void backtest_put_hours(FILE *out, const struct document *item)
 {
-    const struct doc *more = doc_get(item, "moreGpuHoursPercent");
-    const struct doc *fewer = doc_get(item, "fewerGpuHoursPercent");
+    const struct document *more = document_get(item, "moreGpuHoursPercent");
+    const struct document *fewer = document_get(item, "fewerGpuHoursPercent");
     char percent[SIMULATE_PERCENT_BYTES];
 
     must(more == NULL || fewer == NULL);
@@ -399,33 +400,33 @@ static void backtest_put_hours(FILE *out, const struct doc *item)
         (void)fprintf(out, "; %s %% %s GPU hours", percent, more != NULL ? "more" : "fewer");
 }
 
-static void backtest_put_item(FILE *out, const struct doc *item)
+static void backtest_put_item(FILE *out, const struct document *item)
 {
-    const int64_t less = doc_int(item, "waitLess");
-    const int64_t longer = doc_int(item, "waitLonger");
-    const int64_t displaced = doc_int(item, "displaced");
+    const int64_t less = document_int(item, "waitLess");
+    const int64_t longer = document_int(item, "waitLonger");
+    const int64_t displaced = document_int(item, "displaced");
 
     must(less >= 0 && longer >= 0);
-    (void)fprintf(out, "%-8s  ", doc_shown(item, "policy"));
+    (void)fprintf(out, "%-8s  ", document_shown(item, "policy"));
     if (less == 0 && longer == 0)
         (void)fputs("every pod waits as it did", out);
     else
         (void)fprintf(out,
                       "%" PRId64 " wait less (%" PRId64 " not at all), %" PRId64 " wait longer",
-                      less, doc_int(item, "waitNoMore"), longer);
+                      less, document_int(item, "waitNoMore"), longer);
     backtest_put_hours(out, item);
     if (displaced > 0)
         (void)fprintf(out, "; %" PRId64 " on nodes that went away", displaced);
     (void)fputc('\n', out); /* judged at the end, as all output is */
 }
 
-static void backtest_put_differences(const struct ctl *ctl, const struct doc *answer)
+static void backtest_put_differences(const struct ctl *ctl, const struct document *answer)
 {
-    must(answer->kind == DOC_OBJECT);
+    must(answer->kind == DOCUMENT_OBJECT);
     (void)fputs(ctl->screen.headers ? "\ncompared with what was recorded:\n" : "\n",
                 ctl->screen.out);
-    doc_each (item, doc_get(answer, "items"))
-        if (doc_get(item, "waitLess") != NULL)
+    document_each (item, document_get(answer, "items"))
+        if (document_get(item, "waitLess") != NULL)
             backtest_put_item(ctl->screen.out, item);
 }
 
@@ -462,10 +463,10 @@ int backtest_show(struct ctl *ctl, const struct backtest_report *report)
     static const struct list_view view = {
         backtest_columns, ARRAY_LEN(backtest_columns), backtest_row, backtest_item_name, "",
     };
-    const struct doc *answer = backtest_document(&ctl->arena, report);
+    const struct document *answer = backtest_document(&ctl->arena, report);
     const bool table = ctl->format == FORMAT_TABLE || ctl->format == FORMAT_WIDE;
 
-    must(answer->kind == DOC_OBJECT);
+    must(answer->kind == DOCUMENT_OBJECT);
     if (table && ctl->screen.headers)
         backtest_put_head(ctl, report);
     int status = ctl_show_list(ctl, answer, &view);

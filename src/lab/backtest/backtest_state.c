@@ -14,19 +14,19 @@
 /* The members of one object; the first one that is wrong is remembered. */
 struct past_fields {
     struct past *past;
-    const struct doc *object;
+    const struct document *object;
     const char *wrong; /* NULL: all are fine */
 };
 
 static int64_t past_number(struct past_fields *fields, const char *key, int64_t least, int64_t most)
 {
-    const struct doc *found = doc_get(fields->object, key);
+    const struct document *found = document_get(fields->object, key);
 
     must(least <= 0 && most >= 0);
     if (found == NULL)
         return 0;
-    const int64_t number = doc_int(fields->object, key);
-    if (found->kind == DOC_NUMBER && number >= least && number <= most)
+    const int64_t number = document_int(fields->object, key);
+    if (found->kind == DOCUMENT_NUMBER && number >= least && number <= most)
         return number;
     fields->wrong = key;
     return 0;
@@ -35,12 +35,12 @@ static int64_t past_number(struct past_fields *fields, const char *key, int64_t 
 static const struct atom *past_atom(struct past_fields *fields, const char *key)
 {
     must(key[0] != '\0');
-    return names_intern(fields->past->names, text_of(doc_str(fields->object, key)));
+    return names_intern(fields->past->names, text_of(document_str(fields->object, key)));
 }
 
 static const char *past_text(struct past_fields *fields, const char *key, size_t most)
 {
-    const struct text text = text_of(doc_str(fields->object, key));
+    const struct text text = text_of(document_str(fields->object, key));
 
     must(most > 0);
     if (text.len == 0 || text.len > most)
@@ -51,7 +51,7 @@ static const char *past_text(struct past_fields *fields, const char *key, size_t
 static int past_word(struct past_fields *fields, const char *key, const char *(*name)(int),
                      int words)
 {
-    const char *word = doc_str(fields->object, key);
+    const char *word = document_str(fields->object, key);
 
     must(words > 0);
     for (int i = 0; i < words; i++)
@@ -65,7 +65,7 @@ static int past_wrong(const struct past_fields *fields, const char *what, struct
 {
     must(fields->wrong != NULL);
     return err_set(err, ERR_CORRUPT, "%s %.100s: %s is not what a daemon writes", what,
-                   doc_shown(fields->object, "name"), fields->wrong);
+                   document_shown(fields->object, "name"), fields->wrong);
 }
 
 /* --- nodes --- */
@@ -80,13 +80,13 @@ static const char *past_problem_name(int problem)
     return inventory_problem_name((enum inventory_problem)problem);
 }
 
-static void past_read_gpu(struct past_fields *node, const struct doc *state, struct gpu *out)
+static void past_read_gpu(struct past_fields *node, const struct document *state, struct gpu *out)
 {
     static const unsigned kept = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE;
     struct past_fields fields = {.past = node->past, .object = state};
 
     *out = (struct gpu){.id = past_atom(&fields, "id"), .model = past_atom(&fields, "model")};
-    out->alias = doc_get(state, "alias") != NULL ? past_atom(&fields, "alias") : NULL;
+    out->alias = document_get(state, "alias") != NULL ? past_atom(&fields, "alias") : NULL;
     out->milli = (uint32_t)past_number(&fields, "milli", 0, GPU_MILLI);
     out->mib = (uint32_t)past_number(&fields, "mib", 0, UINT32_MAX);
     out->index = (uint16_t)past_number(&fields, "index", 0, UINT16_MAX);
@@ -100,12 +100,12 @@ static void past_read_gpu(struct past_fields *node, const struct doc *state, str
         node->wrong = fields.wrong;
 }
 
-int past_read_node(struct past *past, const struct doc *state, struct node_build *out,
+int past_read_node(struct past *past, const struct document *state, struct node_build *out,
                    struct err *err)
 {
     struct past_fields fields = {.past = past, .object = state};
-    const struct doc *gpus = doc_get(state, "gpus");
-    const struct doc *owned = doc_get(state, "claims");
+    const struct document *gpus = document_get(state, "gpus");
+    const struct document *owned = document_get(state, "claims");
     const uint32_t count = gpus != NULL ? gpus->count : 0;
 
     struct gpu *gpu = arena_array(&past->arena, count, sizeof *gpu);
@@ -114,7 +114,7 @@ int past_read_node(struct past *past, const struct doc *state, struct node_build
     *out = (struct node_build){.name = past_atom(&fields, "name"),
                                .uid = past_atom(&fields, "uid"),
                                .problem_text = past_atom(&fields, "problem_text"),
-                               .gone = doc_true(state, "gone"),
+                               .gone = document_true(state, "gone"),
                                .gpu = gpu,
                                .owned_id = id};
     out->source = (enum inventory_source)past_word(&fields, "source", past_source_name,
@@ -122,10 +122,10 @@ int past_read_node(struct past *past, const struct doc *state, struct node_build
     out->problem =
         (enum inventory_problem)past_word(&fields, "problem", past_problem_name, PROBLEM_LIMIT + 1);
     out->since_ms = past_number(&fields, "since_ms", INT64_MIN, INT64_MAX);
-    doc_each (item, gpus)
+    document_each (item, gpus)
         past_read_gpu(&fields, item, &gpu[out->gpus++]);
-    doc_each (item, owned) {
-        if (item->kind != DOC_STRING || doc_has_nul(item))
+    document_each (item, owned) {
+        if (item->kind != DOCUMENT_STRING || document_has_nul(item))
             fields.wrong = "claims";
         else
             id[out->owned_ids++] = names_intern(past->names, item->text);
@@ -225,7 +225,7 @@ static const char *past_kind_name(int kind)
     return container_kind_name((enum container_kind)kind);
 }
 
-static void past_read_share(struct past_fields *allocation, const struct doc *state,
+static void past_read_share(struct past_fields *allocation, const struct document *state,
                             struct share *out)
 {
     struct past_fields fields = {.past = allocation->past, .object = state};
@@ -244,11 +244,11 @@ static void past_read_share(struct past_fields *allocation, const struct doc *st
         allocation->wrong = fields.wrong;
 }
 
-int past_read_allocation(struct past *past, const struct doc *state, struct allocation_facts *out,
-                         struct err *err)
+int past_read_allocation(struct past *past, const struct document *state,
+                         struct allocation_facts *out, struct err *err)
 {
     struct past_fields fields = {.past = past, .object = state};
-    const struct doc *shares = doc_get(state, "shares");
+    const struct document *shares = document_get(state, "shares");
     const uint32_t count = shares != NULL ? shares->count : 0;
 
     struct share *share = arena_array(&past->arena, count, sizeof *share);
@@ -257,12 +257,12 @@ int past_read_allocation(struct past *past, const struct doc *state, struct allo
                                      .name = past_text(&fields, "name", NAME_BYTES_MAX),
                                      .node = past_atom(&fields, "node"),
                                      .node_uid = past_atom(&fields, "node_uid"),
-                                     .presumed = doc_true(state, "presumed"),
+                                     .presumed = document_true(state, "presumed"),
                                      .share = share};
     out->state =
         (enum allocation_state)past_word(&fields, "state", past_state_name, STATE_RELEASED + 1);
     out->origin =
-        (enum allocation_origin)past_word(&fields, "origin", past_origin_name, ORIGIN_OBSERVED + 1);
+        (enum allocation_origin)past_word(&fields, "origin", past_origin_name, ORIGIN_ADOPTED + 1);
     out->held_gpus = (uint32_t)past_number(&fields, "held_gpus", 0, UINT32_MAX);
     out->unplaced_milli = (uint32_t)past_number(&fields, "unplaced_milli", 0, UINT32_MAX);
     out->reserved_ms = past_number(&fields, "reserved_ms", INT64_MIN, INT64_MAX);
@@ -271,7 +271,7 @@ int past_read_allocation(struct past *past, const struct doc *state, struct allo
         fields.wrong = "shares";
     if (out->node->len == 0 || out->node->len > NAME_BYTES_MAX)
         fields.wrong = "node";
-    for (const struct doc *item = count > PARTS_MAX || shares == NULL ? NULL : shares->first;
+    for (const struct document *item = count > PARTS_MAX || shares == NULL ? NULL : shares->first;
          item != NULL; item = item->next)
         past_read_share(&fields, item, &share[out->shares++]);
     if (fields.wrong == NULL)
@@ -281,7 +281,8 @@ int past_read_allocation(struct past *past, const struct doc *state, struct allo
 
 /* --- requests --- */
 
-static bool past_read_want(struct past_fields *command, const struct doc *state, struct want *out)
+static bool past_read_want(struct past_fields *command, const struct document *state,
+                           struct want *out)
 {
     struct past_fields fields = {.past = command->past, .object = state};
 
@@ -306,12 +307,12 @@ static bool past_follows(const struct request *request)
     return true;
 }
 
-bool past_read_request(struct past *past, const struct doc *command,
+bool past_read_request(struct past *past, const struct document *command,
                        const struct allocation_facts *granted, struct request *out)
 {
     struct past_fields fields = {.past = past, .object = command};
-    const struct doc *wants = doc_get(command, "wants");
-    const struct doc *models = doc_get(command, "models");
+    const struct document *wants = document_get(command, "wants");
+    const struct document *models = document_get(command, "models");
     uint32_t parts = 0;
 
     *out = (struct request){.whole = granted->held_gpus};
@@ -320,13 +321,13 @@ bool past_read_request(struct past *past, const struct doc *command,
         return false;
     out->want = arena_array(&past->arena, wants->count, sizeof *out->want);
     out->model = arena_array(&past->arena, models != NULL ? models->count : 0, sizeof *out->model);
-    doc_each (item, wants) {
+    document_each (item, wants) {
         if (!past_read_want(&fields, item, &out->want[out->wants]) || !past_follows(out))
             return false;
         parts += out->want[out->wants++].parts;
     }
-    doc_each (item, models) {
-        if (item->kind != DOC_STRING || doc_has_nul(item))
+    document_each (item, models) {
+        if (item->kind != DOCUMENT_STRING || document_has_nul(item))
             return false;
         out->model[out->models++] = arena_copy(&past->arena, item->text);
     }
@@ -336,8 +337,9 @@ bool past_read_request(struct past *past, const struct doc *command,
 
 uint32_t past_milli(const struct allocation *allocation)
 {
-    const uint32_t whole =
-        allocation->is.held_gpus < GPUS_PER_NODE_MAX ? allocation->is.held_gpus : GPUS_PER_NODE_MAX;
+    const uint32_t whole = allocation->facts.held_gpus < GPUS_PER_NODE_MAX
+                               ? allocation->facts.held_gpus
+                               : GPUS_PER_NODE_MAX;
 
     must(allocation->charges <= PARTS_MAX);
     return whole * GPU_MILLI + allocation_milli(allocation);

@@ -24,11 +24,11 @@ static bool is_extended(const char *resource)
 }
 
 /* CPU in thousandths, all else in wholes. 0: it cannot be read, which others refuse. */
-static int64_t admission_amount(const struct doc *amount, const char *resource)
+static int64_t admission_amount(const struct document *amount, const char *resource)
 {
     int64_t value = 0;
 
-    if (amount == NULL || (amount->kind != DOC_STRING && amount->kind != DOC_NUMBER))
+    if (amount == NULL || (amount->kind != DOCUMENT_STRING && amount->kind != DOCUMENT_NUMBER))
         return 0;
     must(resource[0] != '\0');
     switch (quantity_ceil(amount->text, strcmp(resource, "cpu") == 0 ? 3 : 0, &value)) {
@@ -72,17 +72,17 @@ static int64_t admission_sum(int64_t a, int64_t b)
 
 /* --- rules of the API server itself --- */
 
-static int check_container(const struct doc *container, const char *path, struct err *err)
+static int check_container(const struct document *container, const char *path, struct err *err)
 {
-    const struct doc *limits = doc_at(container, "resources.limits");
+    const struct document *limits = document_at(container, "resources.limits");
 
     must(path[0] != '\0');
-    doc_each (request, doc_at(container, "resources.requests")) {
+    document_each (request, document_at(container, "resources.requests")) {
         const char *resource = request->key.at;
         char shown[FIELD_KEY_BYTES];
-        if (!field_is_named(request) || request->kind == DOC_NULL || !is_extended(resource))
+        if (!field_is_named(request) || request->kind == DOCUMENT_NULL || !is_extended(resource))
             continue;
-        const struct doc *limit = doc_get(limits, resource);
+        const struct document *limit = document_get(limits, resource);
         if (limit == NULL)
             return err_set(err, ERR_INVALID,
                            "%s.resources.limits[%s]: Required value: Limit must be set for non "
@@ -110,23 +110,23 @@ static bool is_container_name(const char *name)
 }
 
 /* Has a container before this one the same name? Those of the app come first here. */
-static bool name_is_taken(const struct doc *pod, const struct doc *own, const char *name)
+static bool name_is_taken(const struct document *pod, const struct document *own, const char *name)
 {
     must(name[0] != '\0');
     for (size_t i = 0; i < ARRAY_LEN(container_lists); i++)
-        doc_each (container, doc_at(pod, container_lists[i])) {
+        document_each (container, document_at(pod, container_lists[i])) {
             if (container == own)
                 return false;
-            if (strcmp(doc_str(container, "name"), name) == 0)
+            if (strcmp(document_str(container, "name"), name) == 0)
                 return true;
         }
     return false;
 }
 
-static int check_name(const struct doc *pod, const struct doc *container, const char *path,
-                      struct err *err)
+static int check_name(const struct document *pod, const struct document *container,
+                      const char *path, struct err *err)
 {
-    const char *name = doc_str(container, "name");
+    const char *name = document_str(container, "name");
 
     must(path[0] != '\0');
     if (name[0] == '\0')
@@ -135,19 +135,19 @@ static int check_name(const struct doc *pod, const struct doc *container, const 
         return err_set(err, ERR_INVALID,
                        "%s.name: Invalid value: \"%.80s\": lower case letters, digits and '-' make "
                        "a name",
-                       path, doc_shown(container, "name"));
+                       path, document_shown(container, "name"));
     if (name_is_taken(pod, container, name))
         return err_set(err, ERR_INVALID, "%s.name: Duplicate value: \"%s\"", path, name);
     return 0;
 }
 
-static int check_whole_pod(const struct doc *pod, const char *list, struct err *err)
+static int check_whole_pod(const struct document *pod, const char *list, struct err *err)
 {
     char path[FIELD_PATH_BYTES];
 
     FIELD_PATH(path, "spec.resources.%s", list);
     must(pod != NULL);
-    doc_each (amount, doc_at(pod, path)) {
+    document_each (amount, document_at(pod, path)) {
         char shown[FIELD_KEY_BYTES];
         if (text_is(amount->key, "cpu") || text_is(amount->key, "memory") ||
             text_starts(amount->key, "hugepages-"))
@@ -160,12 +160,12 @@ static int check_whole_pod(const struct doc *pod, const char *list, struct err *
     return 0;
 }
 
-int admission_check(const struct doc *pod, struct err *err)
+int admission_check(const struct document *pod, struct err *err)
 {
-    must(pod->kind == DOC_OBJECT);
+    must(pod->kind == DOCUMENT_OBJECT);
     for (size_t i = 0; i < ARRAY_LEN(container_lists); i++) {
         unsigned index = 0;
-        doc_each (container, doc_at(pod, container_lists[i])) {
+        document_each (container, document_at(pod, container_lists[i])) {
             char path[FIELD_PATH_BYTES];
             FIELD_PATH(path, "%s[%u]", container_lists[i], index++);
             if (check_name(pod, container, path, err) < 0 ||
@@ -183,7 +183,7 @@ int admission_check(const struct doc *pod, struct err *err)
 struct limit_range {
     const char *namespace;
     const char *name;
-    const struct doc *items; /* spec.limits */
+    const struct document *items; /* spec.limits */
     struct limit_range *next;
 };
 
@@ -198,41 +198,42 @@ static const struct limit_source limit_sources[] = {
     {"requests", {"defaultRequest", "default", "max", "min"}},
 };
 
-static struct doc *resources_list(struct arena *arena, struct doc *container, const char *list)
+static struct document *resources_list(struct arena *arena, struct document *container,
+                                       const char *list)
 {
-    must(container->kind == DOC_OBJECT);
-    return doc_object(arena, doc_object(arena, container, "resources"), list);
+    must(container->kind == DOCUMENT_OBJECT);
+    return document_object(arena, document_object(arena, container, "resources"), list);
 }
 
-static void add_missing(struct arena *arena, const struct doc *amounts, struct doc *list)
+static void add_missing(struct arena *arena, const struct document *amounts, struct document *list)
 {
-    must(list->kind == DOC_OBJECT);
-    doc_each (amount, amounts)
-        if (field_is_named(amount) && doc_get(list, amount->key.at) == NULL)
-            doc_set(arena, list, amount->key, doc_copy(arena, amount));
+    must(list->kind == DOCUMENT_OBJECT);
+    document_each (amount, amounts)
+        if (field_is_named(amount) && document_get(list, amount->key.at) == NULL)
+            document_set(arena, list, amount->key, document_copy(arena, amount));
 }
 
 /* Before any plugin: a limit without a request is the request, too. */
-static void fill_requests(struct arena *arena, struct doc *container)
+static void fill_requests(struct arena *arena, struct document *container)
 {
-    const struct doc *limits = doc_at(container, "resources.limits");
+    const struct document *limits = document_at(container, "resources.limits");
 
-    must(container->kind == DOC_OBJECT);
+    must(container->kind == DOCUMENT_OBJECT);
     if (limits != NULL && limits->count > 0)
         add_missing(arena, limits, resources_list(arena, container, "requests"));
 }
 
 static void fill_container(const struct limit_range *range, struct arena *arena,
-                           struct doc *container)
+                           struct document *container)
 {
-    must(container->kind == DOC_OBJECT);
-    doc_each (item, range->items) {
-        if (strcmp(doc_str(item, "type"), "Container") != 0)
+    must(container->kind == DOCUMENT_OBJECT);
+    document_each (item, range->items) {
+        if (strcmp(document_str(item, "type"), "Container") != 0)
             continue;
         for (size_t i = 0; i < ARRAY_LEN(limit_sources); i++)
             for (size_t k = 0; k < ARRAY_LEN(limit_sources[i].from); k++) {
                 const char *from = limit_sources[i].from[k];
-                const struct doc *amounts = from != NULL ? doc_get(item, from) : NULL;
+                const struct document *amounts = from != NULL ? document_get(item, from) : NULL;
                 if (amounts != NULL && amounts->count > 0)
                     add_missing(arena, amounts,
                                 resources_list(arena, container, limit_sources[i].kept));
@@ -241,16 +242,17 @@ static void fill_container(const struct limit_range *range, struct arena *arena,
 }
 
 /* Values of a wrong type stay, to be refused with their path. */
-static bool can_be_filled(const struct doc *container)
+static bool can_be_filled(const struct document *container)
 {
-    const struct doc *resources = doc_get(container, "resources");
+    const struct document *resources = document_get(container, "resources");
 
     must(container != NULL);
-    if (container->kind != DOC_OBJECT || (resources != NULL && resources->kind != DOC_OBJECT))
+    if (container->kind != DOCUMENT_OBJECT ||
+        (resources != NULL && resources->kind != DOCUMENT_OBJECT))
         return false;
     for (size_t i = 0; i < ARRAY_LEN(limit_sources); i++) {
-        const struct doc *list = doc_get(resources, limit_sources[i].kept);
-        if (list != NULL && list->kind != DOC_OBJECT)
+        const struct document *list = document_get(resources, limit_sources[i].kept);
+        if (list != NULL && list->kind != DOCUMENT_OBJECT)
             return false;
     }
     return true;
@@ -258,7 +260,7 @@ static bool can_be_filled(const struct doc *container)
 
 /* The same as a LimitRange of the namespace, for a quota alone: requests are what it counts. */
 static void fill_one(const struct admission *admission, struct arena *arena, const char *namespace,
-                     struct doc *container)
+                     struct document *container)
 {
     must(namespace[0] != '\0');
     if (!can_be_filled(container))
@@ -269,16 +271,16 @@ static void fill_one(const struct admission *admission, struct arena *arena, con
             fill_container(at, arena, container);
 }
 
-void admission_fill(const struct admission *admission, struct arena *arena, struct doc *pod)
+void admission_fill(const struct admission *admission, struct arena *arena, struct document *pod)
 {
-    const char *namespace = doc_str(pod, "metadata.namespace");
+    const char *namespace = document_str(pod, "metadata.namespace");
 
-    must(pod->kind == DOC_OBJECT);
+    must(pod->kind == DOCUMENT_OBJECT);
     if (admission->range == NULL && admission->quota == NULL)
         return;
     for (size_t i = 0; i < ARRAY_LEN(container_lists); i++) {
-        struct doc *list = doc_at(pod, container_lists[i]);
-        struct doc *at = list != NULL && list->kind == DOC_ARRAY ? list->first : NULL;
+        struct document *list = document_at(pod, container_lists[i]);
+        struct document *at = list != NULL && list->kind == DOCUMENT_ARRAY ? list->first : NULL;
         for (; at != NULL; at = at->next)
             fill_one(admission, arena, namespace, at);
     }
@@ -292,7 +294,7 @@ struct limited {
 };
 
 /* least: is it a minimum? Then what is compared must not be less, else not more. */
-static bool limit_broken(const struct limited *what, const struct doc *bound, bool least,
+static bool limit_broken(const struct limited *what, const struct document *bound, bool least,
                          struct strbuf *out)
 {
     const char *resource = bound->key.at;
@@ -321,34 +323,34 @@ static bool limit_broken(const struct limited *what, const struct doc *bound, bo
     return false;
 }
 
-static bool item_broken(const struct doc *item, const struct limited *what, struct strbuf *out)
+static bool item_broken(const struct document *item, const struct limited *what, struct strbuf *out)
 {
     must(out->len == 0);
-    if (strcmp(doc_str(item, "type"), what->type) != 0)
+    if (strcmp(document_str(item, "type"), what->type) != 0)
         return false;
-    doc_each (bound, doc_get(item, "min"))
+    document_each (bound, document_get(item, "min"))
         if (field_is_named(bound) && limit_broken(what, bound, true, out))
             return true;
-    doc_each (bound, doc_get(item, "max"))
+    document_each (bound, document_get(item, "max"))
         if (field_is_named(bound) && limit_broken(what, bound, false, out))
             return true;
     return false;
 }
 
 /* The sum of the containers, and no less than an init container has. */
-static void pod_amounts(struct arena *arena, const struct doc *pod, const char *list,
+static void pod_amounts(struct arena *arena, const struct document *pod, const char *list,
                         struct amount **out)
 {
     char path[FIELD_PATH_BYTES];
 
     FIELD_PATH(path, "resources.%s", list);
     *out = NULL;
-    must(pod->kind == DOC_OBJECT);
+    must(pod->kind == DOCUMENT_OBJECT);
     for (size_t i = 0; i < ARRAY_LEN(container_lists); i++)
-        doc_each (container, doc_at(pod, container_lists[i])) {
+        document_each (container, document_at(pod, container_lists[i])) {
             const bool beside =
-                i == 0 || strcmp(doc_str(container, "restartPolicy"), "Always") == 0;
-            doc_each (amount, doc_at(container, path)) {
+                i == 0 || strcmp(document_str(container, "restartPolicy"), "Always") == 0;
+            document_each (amount, document_at(container, path)) {
                 if (!field_is_named(amount))
                     continue;
                 struct amount *slot = amounts_slot(arena, out, amount->key.at);
@@ -360,18 +362,18 @@ static void pod_amounts(struct arena *arena, const struct doc *pod, const char *
             }
         }
     FIELD_PATH(path, "spec.resources.%s", list);
-    doc_each (amount, doc_at(pod, path))
+    document_each (amount, document_at(pod, path))
         if (field_is_named(amount))
             amounts_slot(arena, out, amount->key.at)->value =
                 admission_amount(amount, amount->key.at);
 }
 
-static void container_amounts(struct arena *arena, const struct doc *container, const char *list,
-                              struct amount **out)
+static void container_amounts(struct arena *arena, const struct document *container,
+                              const char *list, struct amount **out)
 {
     *out = NULL;
     must(container != NULL);
-    doc_each (amount, doc_get(doc_get(container, "resources"), list))
+    document_each (amount, document_get(document_get(container, "resources"), list))
         if (field_is_named(amount))
             amounts_slot(arena, out, amount->key.at)->value =
                 admission_amount(amount, amount->key.at);
@@ -381,14 +383,14 @@ static bool what_is_broken(const struct limit_range *range, const struct limited
                            struct strbuf *out)
 {
     must(what->type[0] != '\0');
-    doc_each (item, range->items)
+    document_each (item, range->items)
         if (item_broken(item, what, out))
             return true;
     return false;
 }
 
 static bool range_is_broken(const struct limit_range *range, struct arena *arena,
-                            const struct doc *pod, struct strbuf *out)
+                            const struct document *pod, struct strbuf *out)
 {
     struct limited what = {.type = "Container"};
     struct amount *requests;
@@ -396,7 +398,7 @@ static bool range_is_broken(const struct limit_range *range, struct arena *arena
 
     must(out->len == 0);
     for (size_t i = 0; i < ARRAY_LEN(container_lists); i++)
-        doc_each (container, doc_at(pod, container_lists[i])) {
+        document_each (container, document_at(pod, container_lists[i])) {
             container_amounts(arena, container, "requests", &requests);
             container_amounts(arena, container, "limits", &limits);
             what.requests = requests;
@@ -460,21 +462,21 @@ static void quota_classify(struct quota_line *line)
     line->demanded = is_compute(rest) && line->what != QUOTA_OTHER;
 }
 
-static int quota_read(struct admission *admission, const struct doc *object, struct quota *out,
+static int quota_read(struct admission *admission, const struct document *object, struct quota *out,
                       struct err *err)
 {
-    const struct doc *hard;
+    const struct document *hard;
 
-    if (field_member(object, "spec.hard", DOC_OBJECT, &hard, err) < 0)
+    if (field_member(object, "spec.hard", DOCUMENT_OBJECT, &hard, err) < 0)
         return err_same(err);
     out->line =
         arena_array(admission->arena, hard != NULL ? hard->count + 1 : 1, sizeof *out->line);
-    doc_each (amount, hard) {
+    document_each (amount, hard) {
         int64_t ignored = 0;
         char shown[FIELD_KEY_BYTES];
         if (!field_is_named(amount))
             continue;
-        if ((amount->kind != DOC_STRING && amount->kind != DOC_NUMBER) ||
+        if ((amount->kind != DOCUMENT_STRING && amount->kind != DOCUMENT_NUMBER) ||
             quantity_ceil(amount->text, 3, &ignored) == QUANTITY_SYNTAX)
             return err_set(err, ERR_INVALID, "spec.hard[%s]: expected a quantity",
                            field_key(amount, shown));
@@ -483,9 +485,9 @@ static int quota_read(struct admission *admission, const struct doc *object, str
         quota_classify(line);
         line->hard = admission_amount(amount, line->resource);
     }
-    const struct doc *scopes = doc_at(object, "spec.scopes");
+    const struct document *scopes = document_at(object, "spec.scopes");
     out->scoped =
-        (scopes != NULL && scopes->count > 0) || doc_at(object, "spec.scopeSelector") != NULL;
+        (scopes != NULL && scopes->count > 0) || document_at(object, "spec.scopeSelector") != NULL;
     must(hard == NULL || out->lines <= hard->count);
     return 0;
 }
@@ -495,11 +497,11 @@ struct pod_usage {
     struct amount *limits;
 };
 
-static void pod_usage(struct arena *arena, const struct doc *pod, struct pod_usage *out)
+static void pod_usage(struct arena *arena, const struct document *pod, struct pod_usage *out)
 {
     struct err ignored;
 
-    must(pod->kind == DOC_OBJECT);
+    must(pod->kind == DOCUMENT_OBJECT);
     if (amounts_requested(arena, pod, &out->requests, &ignored) < 0)
         out->requests = NULL; /* others refuse it */
     pod_amounts(arena, pod, "limits", &out->limits);
@@ -522,18 +524,19 @@ static int64_t usage_of(const struct pod_usage *usage, const struct quota_line *
 }
 
 /* A quota of CPU or memory makes each container say how much. */
-static bool quota_misses(const struct quota *quota, const struct doc *pod, struct strbuf *out)
+static bool quota_misses(const struct quota *quota, const struct document *pod, struct strbuf *out)
 {
     must(out->len == 0);
     for (uint32_t i = 0; i < quota->lines; i++) {
         const struct quota_line *line = &quota->line[i];
         const char *list = line->what == QUOTA_LIMITS ? "limits" : "requests";
         for (size_t k = 0; line->demanded && k < ARRAY_LEN(container_lists); k++)
-            doc_each (container, doc_at(pod, container_lists[k])) {
-                if (doc_get(doc_get(doc_get(container, "resources"), list), line->resource) != NULL)
+            document_each (container, document_at(pod, container_lists[k])) {
+                if (document_get(document_get(document_get(container, "resources"), list),
+                                 line->resource) != NULL)
                     continue;
                 strbuf_printf(out, "failed quota: %s: must specify %s for: %s", quota->name,
-                              line->key, doc_shown(container, "name"));
+                              line->key, document_shown(container, "name"));
                 return true;
             }
     }
@@ -584,19 +587,19 @@ static bool quota_is_exceeded(const struct quota *quota, const struct pod_usage 
     return true;
 }
 
-static bool counts_for(const struct quota *quota, const struct doc *pod)
+static bool counts_for(const struct quota *quota, const struct document *pod)
 {
     must(quota->namespace[0] != '\0');
-    return !quota->scoped && strcmp(quota->namespace, doc_str(pod, "metadata.namespace")) == 0;
+    return !quota->scoped && strcmp(quota->namespace, document_str(pod, "metadata.namespace")) == 0;
 }
 
-void admission_count(struct admission *admission, const struct doc *pod)
+void admission_count(struct admission *admission, const struct document *pod)
 {
     CLEANUP(arena_done) struct arena arena;
-    const char *phase = doc_str(pod, "status.phase");
+    const char *phase = document_str(pod, "status.phase");
     struct pod_usage usage;
 
-    must(pod->kind == DOC_OBJECT);
+    must(pod->kind == DOCUMENT_OBJECT);
     arena_init(&arena);
     if (admission->quota == NULL || strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0)
         return;
@@ -608,28 +611,28 @@ void admission_count(struct admission *admission, const struct doc *pod)
 
 /* --- both --- */
 
-bool admission_is_rule(const struct doc *object)
+bool admission_is_rule(const struct document *object)
 {
-    const char *kind = doc_str(object, "kind");
+    const char *kind = document_str(object, "kind");
 
-    must(object->kind == DOC_OBJECT);
-    return strcmp(doc_str(object, "apiVersion"), "v1") == 0 &&
+    must(object->kind == DOCUMENT_OBJECT);
+    return strcmp(document_str(object, "apiVersion"), "v1") == 0 &&
            (strcmp(kind, "LimitRange") == 0 || strcmp(kind, "ResourceQuota") == 0);
 }
 
-static int range_read(const struct doc *object, struct limit_range *out, struct err *err)
+static int range_read(const struct document *object, struct limit_range *out, struct err *err)
 {
     static const char *const lists[] = {"max", "min", "default", "defaultRequest"};
     unsigned index = 0;
 
-    if (field_member(object, "spec.limits", DOC_ARRAY, &out->items, err) < 0)
+    if (field_member(object, "spec.limits", DOCUMENT_ARRAY, &out->items, err) < 0)
         return err_same(err);
-    doc_each (item, out->items) {
+    document_each (item, out->items) {
         for (size_t i = 0; i < ARRAY_LEN(lists); i++)
-            doc_each (amount, doc_get(item, lists[i])) {
+            document_each (amount, document_get(item, lists[i])) {
                 int64_t ignored = 0;
                 char shown[FIELD_KEY_BYTES];
-                if ((amount->kind == DOC_STRING || amount->kind == DOC_NUMBER) &&
+                if ((amount->kind == DOCUMENT_STRING || amount->kind == DOCUMENT_NUMBER) &&
                     quantity_ceil(amount->text, 3, &ignored) != QUANTITY_SYNTAX)
                     continue;
                 return err_set(err, ERR_INVALID, "spec.limits[%u].%s[%s]: expected a quantity",
@@ -642,17 +645,17 @@ static int range_read(const struct doc *object, struct limit_range *out, struct 
 }
 
 /* In the order of the files, as an API server has them in that of their names. */
-int admission_add(struct admission *admission, const struct doc *object, struct err *err)
+int admission_add(struct admission *admission, const struct document *object, struct err *err)
 {
     struct arena *arena = admission->arena;
-    const char *given = doc_shown(object, "metadata.namespace");
+    const char *given = document_shown(object, "metadata.namespace");
     const char *namespace = given[0] != '\0' ? given : admission->namespace;
-    const char *name = doc_shown(object, "metadata.name");
+    const char *name = document_shown(object, "metadata.name");
 
     must(admission_is_rule(object));
     if (name[0] == '\0')
         return err_set(err, ERR_INVALID, "metadata.name: a name is required");
-    if (strcmp(doc_str(object, "kind"), "LimitRange") == 0) {
+    if (strcmp(document_str(object, "kind"), "LimitRange") == 0) {
         struct limit_range *range = arena_alloc(arena, sizeof *range);
         *range =
             (struct limit_range){.namespace = namespace, .name = name, .next = admission->range};
@@ -669,18 +672,18 @@ int admission_add(struct admission *admission, const struct doc *object, struct 
     return 0;
 }
 
-int admission_judge(const struct admission *admission, const struct doc *pod, struct err *err)
+int admission_review(const struct admission *admission, const struct document *pod, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf why;
     CLEANUP(arena_done) struct arena arena;
-    const char *name = doc_shown(pod, "metadata.name");
+    const char *name = document_shown(pod, "metadata.name");
     struct pod_usage usage;
 
-    must(pod->kind == DOC_OBJECT);
+    must(pod->kind == DOCUMENT_OBJECT);
     strbuf_init(&why);
     arena_init(&arena);
     for (const struct limit_range *at = admission->range; at != NULL; at = at->next)
-        if (strcmp(at->namespace, doc_str(pod, "metadata.namespace")) == 0 &&
+        if (strcmp(at->namespace, document_str(pod, "metadata.namespace")) == 0 &&
             range_is_broken(at, &arena, pod, &why))
             return err_set(err, ERR_FORBIDDEN,
                            "pods \"%.100s\" is forbidden: %s (LimitRange %.80s)", name, why.data,
@@ -729,8 +732,8 @@ void admission_say(const struct admission *admission, bool counts, FILE *out)
     for (const struct quota *at = admission->quota; at != NULL; at = at->next)
         quota_say(at, counts, out);
     for (const struct limit_range *at = admission->range; at != NULL; at = at->next)
-        doc_each (item, at->items) {
-            const struct doc *ratio = doc_get(item, "maxLimitRequestRatio");
+        document_each (item, at->items) {
+            const struct document *ratio = document_get(item, "maxLimitRequestRatio");
             if (ratio != NULL && ratio->count > 0)
                 (void)fprintf(out, "not considered: LimitRange %s/%s: maxLimitRequestRatio\n",
                               at->namespace, at->name);

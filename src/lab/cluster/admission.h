@@ -28,20 +28,21 @@ struct admission {
  * An API server accepts no containers without a name of their own, no requests of an extended
  * resource that differ from its limit, and in spec.resources only CPU, memory and huge pages.
  */
-int admission_check(const struct doc *pod, struct err *err) MUST_USE;
+int admission_check(const struct document *pod, struct err *err) MUST_USE;
 
 /* Is it a LimitRange or a ResourceQuota? */
-bool admission_is_rule(const struct doc *object);
+bool admission_is_rule(const struct document *object);
 /* Such an object, from which the rule borrows. */
-int admission_add(struct admission *admission, const struct doc *object, struct err *err) MUST_USE;
+int admission_add(struct admission *admission, const struct document *object,
+                  struct err *err) MUST_USE;
 
 /* Writes what LimitRanges give to containers that do not say it themselves. */
-void admission_fill(const struct admission *admission, struct arena *arena, struct doc *pod);
+void admission_fill(const struct admission *admission, struct arena *arena, struct document *pod);
 /* Why the pod may not be created: ERR_FORBIDDEN. */
-int admission_judge(const struct admission *admission, const struct doc *pod,
-                    struct err *err) MUST_USE;
+int admission_review(const struct admission *admission, const struct document *pod,
+                     struct err *err) MUST_USE;
 /* One more pod that quotas count, unless it has ended. */
-void admission_count(struct admission *admission, const struct doc *pod);
+void admission_count(struct admission *admission, const struct document *pod);
 
 /* counts: are quotas considered here at all? */
 void admission_say(const struct admission *admission, bool counts, FILE *out);

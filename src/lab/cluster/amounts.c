@@ -100,7 +100,8 @@ static void amounts_raise(struct arena *arena, struct amount **to, const struct 
 /* --- quantities --- */
 
 /* Rounded up, as kube-scheduler does; what 63 bits cannot hold fits nowhere anyway. */
-static int amount_read(const struct doc *amount, const char *path, int64_t *out, struct err *err)
+static int amount_read(const struct document *amount, const char *path, int64_t *out,
+                       struct err *err)
 {
     const char *resource = amount->key.at;
     char key[FIELD_KEY_BYTES];
@@ -108,11 +109,11 @@ static int amount_read(const struct doc *amount, const char *path, int64_t *out,
     enum quantity_verdict verdict;
 
     *out = 0;
-    if (amount->kind == DOC_NULL)
+    if (amount->kind == DOCUMENT_NULL)
         return 0;
-    if (amount->kind != DOC_STRING && amount->kind != DOC_NUMBER)
+    if (amount->kind != DOCUMENT_STRING && amount->kind != DOCUMENT_NUMBER)
         return err_set(err, ERR_INVALID, "%.200s.%.60s: expected a quantity, found %s", path, name,
-                       doc_kind_name(amount->kind));
+                       document_kind_name(amount->kind));
     if (is_extended_resource(resource))
         verdict = quantity_parse(amount->text, 0, out);
     else
@@ -134,14 +135,14 @@ static int amount_read(const struct doc *amount, const char *path, int64_t *out,
 }
 
 /* Of each resource that is not in the list yet: so limits fill in for requests. */
-int amounts_read(struct arena *arena, const struct doc *amounts, const char *path,
+int amounts_read(struct arena *arena, const struct document *amounts, const char *path,
                  struct amount **list, struct err *err)
 {
     const struct amount *before = *list;
 
-    if (field_expect(amounts, DOC_OBJECT, path, err) < 0)
+    if (field_expect(amounts, DOCUMENT_OBJECT, path, err) < 0)
         return err_same(err);
-    doc_each (amount, amounts) {
+    document_each (amount, amounts) {
         int64_t value;
         if (amount_read(amount, path, &value, err) < 0)
             return err_same(err);
@@ -153,33 +154,33 @@ int amounts_read(struct arena *arena, const struct doc *amounts, const char *pat
 
 /* --- what a pod requests --- */
 
-static int amounts_container(struct arena *arena, const struct doc *container, const char *path,
-                             struct amount **out, struct err *err)
+static int amounts_container(struct arena *arena, const struct document *container,
+                             const char *path, struct amount **out, struct err *err)
 {
-    const struct doc *resources = doc_get(container, "resources");
+    const struct document *resources = document_get(container, "resources");
     char at[FIELD_PATH_BYTES];
 
     *out = NULL;
     must(path[0] != '\0');
-    if (field_expect(container, DOC_OBJECT, path, err) < 0)
+    if (field_expect(container, DOCUMENT_OBJECT, path, err) < 0)
         return err_same(err);
     FIELD_PATH(at, "%.200s.resources", path);
-    if (field_expect(resources, DOC_OBJECT, at, err) < 0)
+    if (field_expect(resources, DOCUMENT_OBJECT, at, err) < 0)
         return err_same(err);
     FIELD_PATH(at, "%.200s.resources.requests", path);
-    if (amounts_read(arena, doc_get(resources, "requests"), at, out, err) < 0)
+    if (amounts_read(arena, document_get(resources, "requests"), at, out, err) < 0)
         return err_same(err);
     FIELD_PATH(at, "%.200s.resources.limits", path);
-    return amounts_read(arena, doc_get(resources, "limits"), at, out, err);
+    return amounts_read(arena, document_get(resources, "limits"), at, out, err);
 }
 
-static int amounts_sum(struct arena *arena, const struct doc *containers, struct amount **out,
+static int amounts_sum(struct arena *arena, const struct document *containers, struct amount **out,
                        struct err *err)
 {
     unsigned index = 0;
 
     must(out != NULL);
-    doc_each (container, containers) {
+    document_each (container, containers) {
         struct amount *one;
         char path[FIELD_PATH_BYTES];
         FIELD_PATH(path, "spec.containers[%u]", index++);
@@ -194,7 +195,7 @@ static int amounts_sum(struct arena *arena, const struct doc *containers, struct
  * An init container runs beside the sidecars that started before it; a sidecar runs to the end.
  * *out: the sum that runs to the end; becomes the peak.
  */
-static int amounts_peak(struct arena *arena, const struct doc *containers, struct amount **out,
+static int amounts_peak(struct arena *arena, const struct document *containers, struct amount **out,
                         struct err *err)
 {
     struct amount *sidecars = NULL;
@@ -202,7 +203,7 @@ static int amounts_peak(struct arena *arena, const struct doc *containers, struc
     unsigned index = 0;
 
     must(out != NULL);
-    doc_each (container, containers) {
+    document_each (container, containers) {
         struct amount *one;
         const char *restart = "";
         char path[FIELD_PATH_BYTES];
@@ -228,17 +229,17 @@ static int amounts_peak(struct arena *arena, const struct doc *containers, struc
  * its limits count where neither it nor a container requests anything. Only of resources that a pod
  * as a whole can have.
  */
-static int amounts_whole_pod(struct arena *arena, const struct doc *pod, struct amount **list,
+static int amounts_whole_pod(struct arena *arena, const struct document *pod, struct amount **list,
                              struct err *err)
 {
-    const struct doc *requests;
-    const struct doc *limits;
+    const struct document *requests;
+    const struct document *limits;
     struct amount *requested = NULL;
     struct amount *limited = NULL;
 
     must(list != NULL);
-    if (field_member(pod, "spec.resources.requests", DOC_OBJECT, &requests, err) < 0 ||
-        field_member(pod, "spec.resources.limits", DOC_OBJECT, &limits, err) < 0 ||
+    if (field_member(pod, "spec.resources.requests", DOCUMENT_OBJECT, &requests, err) < 0 ||
+        field_member(pod, "spec.resources.limits", DOCUMENT_OBJECT, &limits, err) < 0 ||
         amounts_read(arena, requests, "spec.resources.requests", &requested, err) < 0 ||
         amounts_read(arena, limits, "spec.resources.limits", &limited, err) < 0)
         return err_same(err);
@@ -252,19 +253,19 @@ static int amounts_whole_pod(struct arena *arena, const struct doc *pod, struct 
     return 0;
 }
 
-int amounts_requested(struct arena *arena, const struct doc *pod, struct amount **out,
+int amounts_requested(struct arena *arena, const struct document *pod, struct amount **out,
                       struct err *err)
 {
-    const struct doc *containers;
-    const struct doc *init;
-    const struct doc *overhead;
+    const struct document *containers;
+    const struct document *init;
+    const struct document *overhead;
     struct amount *more = NULL;
 
     must(pod != NULL);
     *out = NULL;
-    if (field_member(pod, "spec.containers", DOC_ARRAY, &containers, err) < 0 ||
-        field_member(pod, "spec.initContainers", DOC_ARRAY, &init, err) < 0 ||
-        field_member(pod, "spec.overhead", DOC_OBJECT, &overhead, err) < 0 ||
+    if (field_member(pod, "spec.containers", DOCUMENT_ARRAY, &containers, err) < 0 ||
+        field_member(pod, "spec.initContainers", DOCUMENT_ARRAY, &init, err) < 0 ||
+        field_member(pod, "spec.overhead", DOCUMENT_OBJECT, &overhead, err) < 0 ||
         amounts_sum(arena, containers, out, err) < 0 || amounts_peak(arena, init, out, err) < 0 ||
         amounts_whole_pod(arena, pod, out, err) < 0 ||
         amounts_read(arena, overhead, "spec.overhead", &more, err) < 0)

@@ -31,11 +31,11 @@ void amounts_add(struct arena *arena, struct amount **to, const struct amount *m
  * Reads an object such as status.allocatable at path, but nothing of what the list has already: so
  * limits fill in for requests.
  */
-int amounts_read(struct arena *arena, const struct doc *amounts, const char *path,
+int amounts_read(struct arena *arena, const struct document *amounts, const char *path,
                  struct amount **list, struct err *err) MUST_USE;
 
 /* What a pod takes of its node: the peak over its life, and its overhead. */
-int amounts_requested(struct arena *arena, const struct doc *pod, struct amount **out,
+int amounts_requested(struct arena *arena, const struct document *pod, struct amount **out,
                       struct err *err) MUST_USE;
 
 #endif

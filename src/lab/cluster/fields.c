@@ -3,43 +3,45 @@
  */
 #include "fields.h"
 
-const char *field_key(const struct doc *value, char out[FIELD_KEY_BYTES])
+const char *field_key(const struct document *value, char out[FIELD_KEY_BYTES])
 {
     must(value != NULL);
     text_clip(value->key, out, FIELD_KEY_BYTES);
     return out;
 }
 
-int field_expect(const struct doc *value, enum doc_kind kind, const char *path, struct err *err)
+int field_expect(const struct document *value, enum document_kind kind, const char *path,
+                 struct err *err)
 {
     must(path[0] != '\0');
-    if (value == NULL || value->kind == kind || value->kind == DOC_NULL)
+    if (value == NULL || value->kind == kind || value->kind == DOCUMENT_NULL)
         return 0;
-    return err_set(err, ERR_INVALID, "%.250s: expected %s, found %s%s", path, doc_kind_name(kind),
-                   doc_kind_name(value->kind),
-                   kind == DOC_STRING && value->kind != DOC_OBJECT && value->kind != DOC_ARRAY
+    return err_set(err, ERR_INVALID, "%.250s: expected %s, found %s%s", path,
+                   document_kind_name(kind), document_kind_name(value->kind),
+                   kind == DOCUMENT_STRING && value->kind != DOCUMENT_OBJECT &&
+                           value->kind != DOCUMENT_ARRAY
                        ? "; put it in quotes"
                        : "");
 }
 
-int field_string(const struct doc *object, const char *path, const char *key, const char **out,
+int field_string(const struct document *object, const char *path, const char *key, const char **out,
                  struct err *err)
 {
     char at[FIELD_PATH_BYTES];
 
     must(key[0] != '\0');
     FIELD_PATH(at, "%.200s.%s", path, key);
-    if (field_expect(doc_get(object, key), DOC_STRING, at, err) < 0)
+    if (field_expect(document_get(object, key), DOCUMENT_STRING, at, err) < 0)
         return err_same(err);
-    *out = doc_str(object, key);
+    *out = document_str(object, key);
     return 0;
 }
 
 /* Each object on the way is checked, too. */
-int field_member(const struct doc *root, const char *path, enum doc_kind kind,
-                 const struct doc **out, struct err *err)
+int field_member(const struct document *root, const char *path, enum document_kind kind,
+                 const struct document **out, struct err *err)
 {
-    const struct doc *at = root;
+    const struct document *at = root;
     struct text rest = text_of(path);
     struct text key;
 
@@ -49,10 +51,10 @@ int field_member(const struct doc *root, const char *path, enum doc_kind kind,
         char done[FIELD_PATH_BYTES];
         (void)snprintf(name, sizeof name, "%.*s", TEXT_ARG(key)); /* our own paths fit */
         FIELD_PATH(done, "%.*s", (int)(key.at - path + (ptrdiff_t)key.len), path);
-        at = doc_get(at, name);
+        at = document_get(at, name);
         if (at == NULL)
             return 0;
-        if (field_expect(at, rest.len == 0 ? kind : DOC_OBJECT, done, err) < 0)
+        if (field_expect(at, rest.len == 0 ? kind : DOCUMENT_OBJECT, done, err) < 0)
             return err_same(err);
     }
     must(at != root);

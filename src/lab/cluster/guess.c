@@ -14,7 +14,7 @@
 
 struct step {
     const struct step *up; /* NULL: the value is the object */
-    const struct doc *value;
+    const struct document *value;
     const char *key;  /* of the value, or of the array that it is in */
     uint32_t index;   /* in the array, from 1; 0: it is in none */
     const char *path; /* "spec.workerGroupSpecs[0]"; of the object: "" */
@@ -22,7 +22,7 @@ struct step {
 
 struct guess {
     struct arena *arena;
-    const struct doc *object;
+    const struct document *object;
     guess_take *take;
     void *user;
     uint32_t parts;
@@ -30,7 +30,7 @@ struct guess {
 };
 
 static struct step step_into(const struct guess *guess, const struct step *up,
-                             const struct doc *value, const char *key, uint32_t index)
+                             const struct document *value, const char *key, uint32_t index)
 {
     const char *dot = up->path[0] != '\0' ? "." : "";
     char shown[64]; /* the path is for people */
@@ -51,15 +51,15 @@ static struct step step_into(const struct guess *guess, const struct step *up,
 /* --- counts --- */
 
 /* A count that is no number is something else: the size of a volume, a range. */
-static bool count_at(const struct doc *value, const char *key, int64_t *out)
+static bool count_at(const struct document *value, const char *key, int64_t *out)
 {
-    const struct doc *found = doc_get(value, key);
+    const struct document *found = document_get(value, key);
 
     must(key[0] != '\0');
-    if (found == NULL || found->kind != DOC_NUMBER ||
+    if (found == NULL || found->kind != DOCUMENT_NUMBER ||
         strspn(found->text.at, "0123456789") != found->text.len)
         return false;
-    const int64_t number = doc_int(value, key);
+    const int64_t number = document_int(value, key);
     *out = number > INT32_MAX ? INT32_MAX : number;
     return true;
 }
@@ -80,7 +80,7 @@ static void tally_times(struct guess_count *tally, int64_t number, const char *k
 }
 
 /* One of these says how many there are of all that is below. */
-static void tally_replicas(struct guess_count *tally, const struct doc *value)
+static void tally_replicas(struct guess_count *tally, const struct document *value)
 {
     static const char *const keys[] = {"replicas", "minReplicas", "numNodes", "instances", "count"};
     int64_t number;
@@ -98,7 +98,7 @@ static void tally_replicas(struct guess_count *tally, const struct doc *value)
 }
 
 /* As the Job controller: never more side by side than there are completions. */
-static void tally_job(struct guess_count *tally, const struct doc *value)
+static void tally_job(struct guess_count *tally, const struct document *value)
 {
     int64_t parallelism;
     int64_t completions;
@@ -113,9 +113,9 @@ static void tally_job(struct guess_count *tally, const struct doc *value)
 }
 
 /* A group that has a leader has it beside its workers, and counts it. */
-static void tally_group(struct guess_count *tally, const struct doc *value, const char *below)
+static void tally_group(struct guess_count *tally, const struct document *value, const char *below)
 {
-    const bool leads = doc_get(value, "leaderTemplate") != NULL;
+    const bool leads = document_get(value, "leaderTemplate") != NULL;
     int64_t number;
 
     must(below[0] != '\0');
@@ -131,7 +131,8 @@ static bool is_suspended(const struct step *last)
 {
     must(last != NULL);
     for (; last != NULL; last = last->up)
-        if (doc_true(last->value, "suspend") || doc_true(last->value, "runPolicy.suspend"))
+        if (document_true(last->value, "suspend") ||
+            document_true(last->value, "runPolicy.suspend"))
             return true;
     return false;
 }
@@ -141,7 +142,7 @@ static void tally_all(struct guess_count *tally, const struct step *last, const 
 {
     if (last->up != NULL)
         tally_all(tally, last->up, last->key);
-    if (last->value->kind != DOC_OBJECT)
+    if (last->value->kind != DOCUMENT_OBJECT)
         return;
     must(below != NULL);
     tally_replicas(tally, last->value);
@@ -217,10 +218,10 @@ static const char *part_word(struct arena *arena, const struct step *last)
 
     must(last != NULL);
     for (; last->up != NULL; last = last->up) {
-        const char *name = doc_str(last->value, "groupName");
+        const char *name = document_str(last->value, "groupName");
         bool is_plain = false;
         if (name[0] == '\0' && last->index > 0)
-            name = doc_str(last->value, "name");
+            name = document_str(last->value, "name");
         if (name[0] != '\0')
             return word_of(arena, name);
         for (size_t i = 0; i < ARRAY_LEN(plain); i++)
@@ -250,43 +251,44 @@ static const char *distinct_word(struct guess *guess, const char *word)
 
 /* --- what a pod is made of --- */
 
-static bool names_extended(const struct doc *amounts)
+static bool names_extended(const struct document *amounts)
 {
-    doc_each (amount, amounts)
+    document_each (amount, amounts)
         if (field_is_named(amount) && strchr(amount->key.at, '/') != NULL)
             return true;
     return false;
 }
 
 /* The resources of what is a container, or has one, under whatever name; NULL: it is none. */
-static const struct doc *resources_of(const struct doc *value)
+static const struct document *resources_of(const struct document *value)
 {
     static const char *const keys[] = {"resources", "resourcesPerNode"};
 
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        const struct doc *found = doc_get(value, keys[i]);
-        if (names_extended(doc_get(found, "limits")) || names_extended(doc_get(found, "requests")))
+        const struct document *found = document_get(value, keys[i]);
+        if (names_extended(document_get(found, "limits")) ||
+            names_extended(document_get(found, "requests")))
             return found;
     }
     must(value != NULL);
     return NULL;
 }
 
-static bool is_pod_spec(const struct doc *value)
+static bool is_pod_spec(const struct document *value)
 {
-    const struct doc *containers = doc_get(value, "containers");
+    const struct document *containers = document_get(value, "containers");
 
-    if (containers == NULL || containers->kind != DOC_ARRAY || containers->count == 0)
+    if (containers == NULL || containers->kind != DOCUMENT_ARRAY || containers->count == 0)
         return false;
-    doc_each (container, containers)
-        if (container->kind != DOC_OBJECT)
+    document_each (container, containers)
+        if (container->kind != DOCUMENT_OBJECT)
             return false;
-    must(value->kind == DOC_OBJECT);
+    must(value->kind == DOCUMENT_OBJECT);
     return true;
 }
 
 /* Fields of a pod that decide where it may be, in the object that is no pod. */
-static void copy_pod_fields(struct arena *arena, const struct doc *from, struct doc *spec)
+static void copy_pod_fields(struct arena *arena, const struct document *from, struct document *spec)
 {
     static const char *const keys[] = {
         "nodeSelector",      "tolerations", "affinity",         "containers",
@@ -295,42 +297,42 @@ static void copy_pod_fields(struct arena *arena, const struct doc *from, struct 
         "schedulingGates",   "overhead",    "resourceClaims",   "nodeName",
         "serviceAccountName"};
 
-    must(spec->kind == DOC_OBJECT);
+    must(spec->kind == DOCUMENT_OBJECT);
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        const struct doc *found = doc_get(from, keys[i]);
-        if (found != NULL && doc_get(spec, keys[i]) == NULL)
-            doc_set(arena, spec, text_of(keys[i]), doc_copy(arena, found));
+        const struct document *found = document_get(from, keys[i]);
+        if (found != NULL && document_get(spec, keys[i]) == NULL)
+            document_set(arena, spec, text_of(keys[i]), document_copy(arena, found));
     }
 }
 
-static void add_container(struct arena *arena, const struct doc *given, const char *key,
-                          struct doc *spec)
+static void add_container(struct arena *arena, const struct document *given, const char *key,
+                          struct document *spec)
 {
-    struct doc *containers = doc_get(spec, "containers");
-    struct doc *container = doc_new(arena, DOC_OBJECT);
-    const char *image = doc_str(given, "image");
+    struct document *containers = document_get(spec, "containers");
+    struct document *container = document_new(arena, DOCUMENT_OBJECT);
+    const char *image = document_str(given, "image");
 
-    must(spec->kind == DOC_OBJECT);
-    if (containers == NULL || containers->kind != DOC_ARRAY) {
-        containers = doc_new(arena, DOC_ARRAY);
-        doc_set(arena, spec, TEXT("containers"), containers);
+    must(spec->kind == DOCUMENT_OBJECT);
+    if (containers == NULL || containers->kind != DOCUMENT_ARRAY) {
+        containers = document_new(arena, DOCUMENT_ARRAY);
+        document_set(arena, spec, TEXT("containers"), containers);
     }
     const char *name = word_of(arena, key);
-    doc_set_str(arena, container, "name", name[0] != '\0' ? name : "main");
-    doc_set_str(arena, container, "image", image[0] != '\0' ? image : "unknown");
-    doc_set(arena, container, TEXT("resources"), doc_copy(arena, resources_of(given)));
-    doc_append(containers, container);
+    document_set_str(arena, container, "name", name[0] != '\0' ? name : "main");
+    document_set_str(arena, container, "image", image[0] != '\0' ? image : "unknown");
+    document_set(arena, container, TEXT("resources"), document_copy(arena, resources_of(given)));
+    document_append(containers, container);
 }
 
-static void merge_metadata(struct arena *arena, const struct doc *from, struct doc *meta)
+static void merge_metadata(struct arena *arena, const struct document *from, struct document *meta)
 {
     static const char *const keys[] = {"labels", "annotations"};
 
-    must(meta->kind == DOC_OBJECT);
+    must(meta->kind == DOCUMENT_OBJECT);
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        const struct doc *given = doc_get(from, keys[i]);
-        if (given != NULL && given->kind == DOC_OBJECT)
-            doc_merge(arena, doc_object(arena, meta, keys[i]), given);
+        const struct document *given = document_get(from, keys[i]);
+        if (given != NULL && given->kind == DOCUMENT_OBJECT)
+            document_merge(arena, document_object(arena, meta, keys[i]), given);
     }
 }
 
@@ -342,35 +344,35 @@ static bool is_in_template(const struct step *last)
 }
 
 /* A part without a template of its own has the labels and annotations of the object. */
-static const struct doc *meta_of(struct guess *guess, const struct step *last)
+static const struct document *meta_of(struct guess *guess, const struct step *last)
 {
-    struct doc *meta = doc_new(guess->arena, DOC_OBJECT);
+    struct document *meta = document_new(guess->arena, DOCUMENT_OBJECT);
 
     must(last->up != NULL);
     if (is_in_template(last))
-        return doc_get(last->up->value, "metadata");
-    merge_metadata(guess->arena, doc_get(guess->object, "metadata"), meta);
+        return document_get(last->up->value, "metadata");
+    merge_metadata(guess->arena, document_get(guess->object, "metadata"), meta);
     merge_metadata(guess->arena, last->value, meta);
-    doc_remove(doc_object(guess->arena, meta, "annotations"),
-               "kubectl.kubernetes.io/last-applied-configuration");
+    document_remove(document_object(guess->arena, meta, "annotations"),
+                    "kubectl.kubernetes.io/last-applied-configuration");
     return meta;
 }
 
 /* --- search --- */
 
-static int guess_emit(struct guess *guess, const struct step *last, const struct doc *spec,
+static int guess_emit(struct guess *guess, const struct step *last, const struct document *spec,
                       struct err *err)
 {
     struct pod_maker_part part = {
-        .kind = doc_shown(guess->object, "kind"),
-        .api_version = doc_str(guess->object, "apiVersion"),
+        .kind = document_shown(guess->object, "kind"),
+        .api_version = document_str(guess->object, "apiVersion"),
         .prefix = is_in_template(last) ? arena_printf(guess->arena, "%s.", last->up->path)
                                        : arena_printf(guess->arena, "%s as a pod: ", last->path),
         .meta = meta_of(guess, last),
         .spec = spec,
     };
 
-    must(spec->kind == DOC_OBJECT);
+    must(spec->kind == DOCUMENT_OBJECT);
     part.word = distinct_word(guess, part_word(guess->arena, last));
     guess->parts++;
     if (guess_count(guess, last, &part, err) < 0)
@@ -379,15 +381,15 @@ static int guess_emit(struct guess *guess, const struct step *last, const struct
 }
 
 /* A controller that makes the pod's spec names those that have no name. */
-static void name_containers(struct arena *arena, struct doc *spec)
+static void name_containers(struct arena *arena, struct document *spec)
 {
-    struct doc *list = doc_get(spec, "containers");
+    struct document *list = document_get(spec, "containers");
     unsigned index = 0;
 
     must(list != NULL);
-    for (struct doc *at = list->first; at != NULL; at = at->next, index++)
-        if (doc_get(at, "name") == NULL)
-            doc_set_str(arena, at, "name", arena_printf(arena, "container-%u", index));
+    for (struct document *at = list->first; at != NULL; at = at->next, index++)
+        if (document_get(at, "name") == NULL)
+            document_set_str(arena, at, "name", arena_printf(arena, "container-%u", index));
 }
 
 /* A pod, with what beside its containers is one, too. A template is as it shall be. */
@@ -396,11 +398,11 @@ static int guess_pod(struct guess *guess, const struct step *last, struct err *e
     must(is_pod_spec(last->value));
     if (is_in_template(last))
         return guess_emit(guess, last, last->value, err);
-    struct doc *spec = doc_new(guess->arena, DOC_OBJECT);
+    struct document *spec = document_new(guess->arena, DOCUMENT_OBJECT);
     copy_pod_fields(guess->arena, last->value, spec);
     name_containers(guess->arena, spec);
-    doc_each (child, last->value)
-        if (child->kind == DOC_OBJECT && resources_of(child) != NULL)
+    document_each (child, last->value)
+        if (child->kind == DOCUMENT_OBJECT && resources_of(child) != NULL)
             add_container(guess->arena, child, child->key.at, spec);
     return guess_emit(guess, last, spec, err);
 }
@@ -408,7 +410,7 @@ static int guess_pod(struct guess *guess, const struct step *last, struct err *e
 /* A container without a pod: fields of the pod are in it, or around it. */
 static int guess_container(struct guess *guess, const struct step *last, struct err *err)
 {
-    struct doc *spec = doc_new(guess->arena, DOC_OBJECT);
+    struct document *spec = document_new(guess->arena, DOCUMENT_OBJECT);
 
     must(last->up != NULL);
     copy_pod_fields(guess->arena, last->value, spec);
@@ -420,15 +422,15 @@ static int guess_container(struct guess *guess, const struct step *last, struct 
 
 static int guess_walk(struct guess *guess, const struct step *last, struct err *err);
 
-static int walk_array(struct guess *guess, const struct step *up, const struct doc *array,
+static int walk_array(struct guess *guess, const struct step *up, const struct document *array,
                       struct err *err)
 {
     uint32_t index = 0;
 
-    must(array->kind == DOC_ARRAY);
-    doc_each (item, array) {
+    must(array->kind == DOCUMENT_ARRAY);
+    document_each (item, array) {
         const struct step step = step_into(guess, up, item, array->key.at, ++index);
-        if (item->kind == DOC_OBJECT && guess_walk(guess, &step, err) < 0)
+        if (item->kind == DOCUMENT_OBJECT && guess_walk(guess, &step, err) < 0)
             return err_same(err);
     }
     return 0;
@@ -437,35 +439,35 @@ static int walk_array(struct guess *guess, const struct step *up, const struct d
 /* The parser bounds the depth of documents. status and metadata are about the object, or a copy. */
 static int guess_walk(struct guess *guess, const struct step *last, struct err *err)
 {
-    must(last->value->kind == DOC_OBJECT);
+    must(last->value->kind == DOCUMENT_OBJECT);
     if (last->up != NULL && is_pod_spec(last->value))
         return guess_pod(guess, last, err);
     if (last->up != NULL && resources_of(last->value) != NULL)
         return guess_container(guess, last, err);
-    doc_each (child, last->value) {
+    document_each (child, last->value) {
         const bool apart =
             last->up == NULL && (text_is(child->key, "status") || text_is(child->key, "metadata"));
         if (apart || !field_is_named(child)) /* nothing that a path could show */
             continue;
-        if (child->kind == DOC_ARRAY) {
+        if (child->kind == DOCUMENT_ARRAY) {
             if (walk_array(guess, last, child, err) < 0)
                 return err_same(err);
             continue;
         }
         const struct step step = step_into(guess, last, child, child->key.at, 0);
-        if (child->kind == DOC_OBJECT && guess_walk(guess, &step, err) < 0)
+        if (child->kind == DOCUMENT_OBJECT && guess_walk(guess, &step, err) < 0)
             return err_same(err);
     }
     return 0;
 }
 
 /* Other objects may hold templates of pods, too, about which nobody would ask milligpud. */
-static bool asks_extended(const struct doc *value)
+static bool asks_extended(const struct document *value)
 {
     must(value != NULL);
-    if (value->kind == DOC_OBJECT && resources_of(value) != NULL)
+    if (value->kind == DOCUMENT_OBJECT && resources_of(value) != NULL)
         return true;
-    doc_each (child, value)
+    document_each (child, value)
         if (child->count > 0 && asks_extended(child))
             return true;
     return false;
@@ -486,15 +488,15 @@ static bool makes_none(const char *kind)
     return false;
 }
 
-int guess_parts(struct arena *arena, const struct doc *object, guess_take *take, void *user,
+int guess_parts(struct arena *arena, const struct document *object, guess_take *take, void *user,
                 uint32_t *out_parts, struct err *err)
 {
     const struct step root = {.value = object, .key = "", .path = ""};
     struct guess guess = {.arena = arena, .object = object, .take = take, .user = user};
 
-    must(object->kind == DOC_OBJECT);
+    must(object->kind == DOCUMENT_OBJECT);
     *out_parts = 0;
-    if (makes_none(doc_str(object, "kind")) || !asks_extended(object))
+    if (makes_none(document_str(object, "kind")) || !asks_extended(object))
         return 0;
     const int status = guess_walk(&guess, &root, err);
     *out_parts = guess.parts;

@@ -20,7 +20,7 @@ typedef int guess_take(void *user, const struct pod_maker_part *part, struct err
  * Calls take for each part of the object; its first failure ends the search. *out_parts: how many
  * there are. Parts borrow from the object.
  */
-int guess_parts(struct arena *arena, const struct doc *object, guess_take *take, void *user,
+int guess_parts(struct arena *arena, const struct document *object, guess_take *take, void *user,
                 uint32_t *out_parts, struct err *err) MUST_USE;
 
 #endif

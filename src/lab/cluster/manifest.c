@@ -17,14 +17,14 @@ enum { FILE_BYTES_MAX = 256 * 1024 * 1024, READ_BYTES = 64 * 1024 };
 /* One object, while it is read. */
 struct manifest_reading {
     struct manifest *manifest;
-    const struct doc *object;
+    const struct document *object;
     const char *word; /* its kind */
     const char *file;
 };
 
 static int object_wrong(const struct manifest_reading *taking, struct err *err)
 {
-    const char *name = doc_shown(taking->object, "metadata.name");
+    const char *name = document_shown(taking->object, "metadata.name");
 
     must(err->text[0] != '\0');
     return err_wrap(err, "%.120s: %.63s%s%.120s", taking->file, taking->word,
@@ -68,7 +68,7 @@ static int take_workload(const struct manifest_reading *taking, enum workload_ki
     struct pod_maker *maker = arena_alloc(manifest->arena, sizeof *maker);
     const struct pod_maker_names names = {manifest->namespace, manifest->workloads};
 
-    must(taking->object->kind == DOC_OBJECT);
+    must(taking->object->kind == DOCUMENT_OBJECT);
     if (pod_maker_read(manifest->arena, taking->object, kind, &names, maker, err) < 0 ||
         add_maker(taking, maker, err) < 0)
         return object_wrong(taking, err);
@@ -99,28 +99,29 @@ static int take_unknown(struct manifest_reading *taking, struct err *err)
         return object_wrong(taking, err);
     must(manifest->skip != NULL);
     if (parts == 0)
-        manifest->skip(manifest->user, taking->word, doc_shown(taking->object, "metadata.name"),
+        manifest->skip(manifest->user, taking->word,
+                       document_shown(taking->object, "metadata.name"),
                        "it makes no pods that are known here");
     return 0;
 }
 
-static int manifest_take(struct manifest *manifest, struct doc *object, const char *implied,
+static int manifest_take(struct manifest *manifest, struct document *object, const char *implied,
                          const char *file, struct err *err);
 
 /* The list cannot be used any more afterwards: a document has one parent. */
-static int take_items(struct manifest *manifest, const struct doc *list, const char *implied,
+static int take_items(struct manifest *manifest, const struct document *list, const char *implied,
                       const char *file, struct err *err)
 {
-    const struct doc *items = doc_get(list, "items");
+    const struct document *items = document_get(list, "items");
 
     must(implied != NULL);
-    if (items != NULL && items->kind != DOC_ARRAY) {
+    if (items != NULL && items->kind != DOCUMENT_ARRAY) {
         (void)err_set(err, ERR_INVALID, "%.200s: the items of a List are an array", file);
         return manifest_wrong(manifest, err);
     }
-    struct doc *item = items != NULL ? items->first : NULL;
+    struct document *item = items != NULL ? items->first : NULL;
     while (item != NULL) {
-        struct doc *next = item->next;
+        struct document *next = item->next;
         item->next = NULL; /* it moves to another array; this one is not used again */
         if (manifest_take(manifest, item, implied, file, err) < 0)
             return err_same(err);
@@ -146,26 +147,27 @@ static const char *list_of(struct manifest *manifest, const char *kind)
  * implied: the kind of an item that says none, in a PodList; the API server's own lists have such
  * items. Lists may contain lists, no deeper than the parser lets any document be.
  */
-static int manifest_take(struct manifest *manifest, struct doc *object, const char *implied,
+static int manifest_take(struct manifest *manifest, struct document *object, const char *implied,
                          const char *file, struct err *err)
 {
-    const char *kind = doc_shown(object, "kind");
+    const char *kind = document_shown(object, "kind");
 
     must(object->next == NULL);
-    if (object->kind == DOC_NULL)
+    if (object->kind == DOCUMENT_NULL)
         return 0; /* an empty document, such as after a last --- */
     if (kind[0] == '\0')
         kind = implied;
-    if (object->kind != DOC_OBJECT || kind[0] == '\0') {
+    if (object->kind != DOCUMENT_OBJECT || kind[0] == '\0') {
         (void)err_set(err, ERR_INVALID,
-                      object->kind != DOC_OBJECT ? "%.200s: a Pod must be an object"
-                                                 : "%.200s: an object has no kind: it is Pod or "
-                                                   "List",
+                      object->kind != DOCUMENT_OBJECT
+                          ? "%.200s: a Pod must be an object"
+                          : "%.200s: an object has no kind: it is Pod or "
+                            "List",
                       file);
         return manifest_wrong(manifest, err);
     }
     struct manifest_reading taking = {manifest, object, kind, file};
-    const enum workload_kind known = workload_kind_of(kind, doc_str(object, "apiVersion"));
+    const enum workload_kind known = workload_kind_of(kind, document_str(object, "apiVersion"));
     if (known != WORKLOAD_KINDS)
         return take_workload(&taking, known, err) < 0 ? manifest_wrong(manifest, err) : 0;
     if (strcmp(kind, "List") == 0)
@@ -241,25 +243,25 @@ static bool manifest_looks_like_json(struct text bytes)
 
 int manifest_parse(struct manifest *manifest, struct text bytes, const char *file, struct err *err)
 {
-    struct doc *document;
+    struct document *document;
     struct err json_err;
 
     must(manifest->arena != NULL);
     if (manifest_looks_like_json(bytes)) {
-        if (doc_parse_json(bytes, "document", manifest->arena, &document, &json_err) == 0)
+        if (document_parse_json(bytes, "document", manifest->arena, &document, &json_err) == 0)
             return manifest_take(manifest, document, "", file, err);
         /*
          * It may be YAML that begins with a brace; if it is neither, the error of the JSON reader
          * is better.
          */
     }
-    struct doc *documents;
-    if (doc_parse_yaml(bytes, manifest->arena, &documents, err) < 0) {
+    struct document *documents;
+    if (document_parse_yaml(bytes, manifest->arena, &documents, err) < 0) {
         if (manifest_looks_like_json(bytes))
             *err = json_err;
         return err_wrap(err, "%.200s", file);
     }
-    for (struct doc *at = documents->first, *next; at != NULL; at = next) {
+    for (struct document *at = documents->first, *next; at != NULL; at = next) {
         next = at->next;
         at->next = NULL;
         if (manifest_take(manifest, at, "", file, err) < 0)

@@ -21,7 +21,7 @@ struct manifest {
     /* An object that cannot be read; the others are. NULL: it ends the reading. */
     void (*wrong)(void *user, const char *text);
     /* Is the object, which is no workload, one that the caller wants itself? NULL: none is. */
-    bool (*other)(void *user, const struct doc *object);
+    bool (*other)(void *user, const struct document *object);
 };
 
 /* "-" is standard input. */

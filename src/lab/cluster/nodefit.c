@@ -20,23 +20,23 @@ static const char REQUIRED[] = "spec.affinity.nodeAffinity."
 /* --- affinity --- */
 
 /* As many values as the operator takes. */
-static int check_values(const struct doc *rule, enum node_rule_operator op, const char *path,
+static int check_values(const struct document *rule, enum node_rule_operator op, const char *path,
                         struct err *err)
 {
-    const struct doc *values = doc_get(rule, "values");
+    const struct document *values = document_get(rule, "values");
     char at[FIELD_PATH_BYTES];
     uint32_t count = 0;
 
     must(op < RULE_OTHER);
     FIELD_PATH(at, "%.200s.values", path);
-    if (field_expect(values, DOC_ARRAY, at, err) < 0)
+    if (field_expect(values, DOCUMENT_ARRAY, at, err) < 0)
         return err_same(err);
-    doc_each (value, values) {
+    document_each (value, values) {
         FIELD_PATH(at, "%.200s.values[%u]", path, (unsigned)count++);
-        if (field_expect(value, DOC_STRING, at, err) < 0)
+        if (field_expect(value, DOCUMENT_STRING, at, err) < 0)
             return err_same(err);
     }
-    const char *name = doc_str(rule, "operator");
+    const char *name = document_str(rule, "operator");
     if ((op == RULE_IN || op == RULE_NOT_IN) && count == 0)
         return err_set(err, ERR_INVALID, "%.200s.values: the operator %s needs at least one value",
                        path, name);
@@ -49,13 +49,13 @@ static int check_values(const struct doc *rule, enum node_rule_operator op, cons
     return 0;
 }
 
-static int check_rule(const struct doc *rule, bool field, const char *path, struct err *err)
+static int check_rule(const struct document *rule, bool field, const char *path, struct err *err)
 {
     const char *key = "";
     const char *op = "";
 
     must(path[0] != '\0');
-    if (field_expect(rule, DOC_OBJECT, path, err) < 0 ||
+    if (field_expect(rule, DOCUMENT_OBJECT, path, err) < 0 ||
         field_string(rule, path, "key", &key, err) < 0 ||
         field_string(rule, path, "operator", &op, err) < 0)
         return err_same(err);
@@ -66,15 +66,15 @@ static int check_rule(const struct doc *rule, bool field, const char *path, stru
         return err_set(err, ERR_INVALID,
                        "%.200s.operator: \"%.40s\" is not one of In, NotIn, Exists, DoesNotExist, "
                        "Gt and Lt",
-                       path, doc_shown(rule, "operator"));
+                       path, document_shown(rule, "operator"));
     if (field && strcmp(key, "metadata.name") != 0)
         return err_set(err, ERR_INVALID,
                        "%.200s.key: \"%.60s\" is no field of a node: it is "
                        "metadata.name",
-                       path, doc_shown(rule, "key"));
+                       path, document_shown(rule, "key"));
     if (check_values(rule, is, path, err) < 0)
         return err_same(err);
-    const struct doc *values = doc_get(rule, "values");
+    const struct document *values = document_get(rule, "values");
     if (field && ((is != RULE_IN && is != RULE_NOT_IN) || values == NULL || values->count != 1))
         return err_set(err, ERR_INVALID,
                        "%.200s: a field takes the operator In or NotIn with exactly one value",
@@ -82,21 +82,21 @@ static int check_rule(const struct doc *rule, bool field, const char *path, stru
     return 0;
 }
 
-static int check_term(const struct doc *term, const char *path, struct err *err)
+static int check_term(const struct document *term, const char *path, struct err *err)
 {
     static const char *const list[] = {"matchExpressions", "matchFields"};
 
     must(path[0] != '\0');
-    if (field_expect(term, DOC_OBJECT, path, err) < 0)
+    if (field_expect(term, DOCUMENT_OBJECT, path, err) < 0)
         return err_same(err);
     for (size_t i = 0; i < ARRAY_LEN(list); i++) {
-        const struct doc *rules = doc_get(term, list[i]);
+        const struct document *rules = document_get(term, list[i]);
         char at[FIELD_PATH_BYTES];
         unsigned index = 0;
         FIELD_PATH(at, "%.200s.%s", path, list[i]);
-        if (field_expect(rules, DOC_ARRAY, at, err) < 0)
+        if (field_expect(rules, DOCUMENT_ARRAY, at, err) < 0)
             return err_same(err);
-        doc_each (rule, rules) {
+        document_each (rule, rules) {
             FIELD_PATH(at, "%.200s.%s[%u]", path, list[i], index++);
             if (check_rule(rule, i == 1, at, err) < 0)
                 return err_same(err);
@@ -105,14 +105,14 @@ static int check_term(const struct doc *term, const char *path, struct err *err)
     return 0;
 }
 
-static const struct node_rule *fit_rules(struct arena *arena, const struct doc *rules,
+static const struct node_rule *fit_rules(struct arena *arena, const struct document *rules,
                                          uint32_t *out_count)
 {
     struct node_rule *rule = arena_array(arena, rules != NULL ? rules->count : 0, sizeof *rule);
 
     *out_count = 0;
-    doc_each (each, rules) {
-        const struct doc *values = doc_get(each, "values");
+    document_each (each, rules) {
+        const struct document *values = document_get(each, "values");
         const size_t count = values != NULL ? values->count : 0;
         rule[(*out_count)++] = label_rule_of(each, arena_array(arena, count + 1, sizeof(char *)));
     }
@@ -120,34 +120,35 @@ static const struct node_rule *fit_rules(struct arena *arena, const struct doc *
     return rule;
 }
 
-static void take_terms(struct arena *arena, const struct doc *terms, struct node_demands *out)
+static void take_terms(struct arena *arena, const struct document *terms, struct node_demands *out)
 {
     struct node_term *term = arena_array(arena, terms->count, sizeof *term);
 
     must(out->terms == 0);
-    doc_each (each, terms) {
+    document_each (each, terms) {
         struct node_term *next = &term[out->terms++];
-        next->expression = fit_rules(arena, doc_get(each, "matchExpressions"), &next->expressions);
-        next->field = fit_rules(arena, doc_get(each, "matchFields"), &next->fields);
+        next->expression =
+            fit_rules(arena, document_get(each, "matchExpressions"), &next->expressions);
+        next->field = fit_rules(arena, document_get(each, "matchFields"), &next->fields);
     }
     out->affine = true;
     out->term = term;
 }
 
-static int selector_read(struct arena *arena, const struct doc *pod, struct node_demands *out,
+static int selector_read(struct arena *arena, const struct document *pod, struct node_demands *out,
                          struct err *err)
 {
-    const struct doc *selector;
+    const struct document *selector;
     char path[FIELD_PATH_BYTES];
 
     must(out->selectors == 0);
-    if (field_member(pod, "spec.nodeSelector", DOC_OBJECT, &selector, err) < 0)
+    if (field_member(pod, "spec.nodeSelector", DOCUMENT_OBJECT, &selector, err) < 0)
         return err_same(err);
     struct label *label = arena_array(arena, selector != NULL ? selector->count : 0, sizeof *label);
-    doc_each (wanted, selector) {
+    document_each (wanted, selector) {
         char key[FIELD_KEY_BYTES];
         FIELD_PATH(path, "spec.nodeSelector[\"%s\"]", field_key(wanted, key));
-        if (field_expect(wanted, DOC_STRING, path, err) < 0)
+        if (field_expect(wanted, DOCUMENT_STRING, path, err) < 0)
             return err_same(err);
         label[out->selectors++] = (struct label){arena_copy(arena, wanted->key), wanted->text.at};
     }
@@ -155,25 +156,25 @@ static int selector_read(struct arena *arena, const struct doc *pod, struct node
     return 0;
 }
 
-static int affinity_read(struct arena *arena, const struct doc *pod, struct node_demands *out,
+static int affinity_read(struct arena *arena, const struct document *pod, struct node_demands *out,
                          struct err *err)
 {
-    const struct doc *required;
-    const struct doc *terms;
+    const struct document *required;
+    const struct document *terms;
     char path[FIELD_PATH_BYTES];
     unsigned index = 0;
 
     if (selector_read(arena, pod, out, err) < 0 ||
-        field_member(pod, REQUIRED, DOC_OBJECT, &required, err) < 0)
+        field_member(pod, REQUIRED, DOCUMENT_OBJECT, &required, err) < 0)
         return err_same(err);
     if (required == NULL)
         return 0;
     FIELD_PATH(path, "%s.nodeSelectorTerms", REQUIRED);
-    if (field_member(pod, path, DOC_ARRAY, &terms, err) < 0)
+    if (field_member(pod, path, DOCUMENT_ARRAY, &terms, err) < 0)
         return err_same(err);
     if (terms == NULL || terms->count == 0)
         return err_set(err, ERR_INVALID, "%s: at least one term is required", path);
-    doc_each (term, terms) {
+    document_each (term, terms) {
         FIELD_PATH(path, "%s.nodeSelectorTerms[%u]", REQUIRED, index++);
         if (check_term(term, path, err) < 0)
             return err_same(err);
@@ -202,7 +203,7 @@ static bool is_effect(const char *effect)
 }
 
 /* The rules of the API server between the fields of one toleration. */
-static int toleration_check(const struct doc *toleration, const char *path, struct err *err)
+static int toleration_check(const struct document *toleration, const char *path, struct err *err)
 {
     const char *key = "";
     const char *op = "";
@@ -210,18 +211,18 @@ static int toleration_check(const struct doc *toleration, const char *path, stru
     const char *effect = "";
 
     must(path[0] != '\0');
-    if (field_expect(toleration, DOC_OBJECT, path, err) < 0 ||
+    if (field_expect(toleration, DOCUMENT_OBJECT, path, err) < 0 ||
         field_string(toleration, path, "key", &key, err) < 0 ||
         field_string(toleration, path, "operator", &op, err) < 0 ||
         field_string(toleration, path, "value", &value, err) < 0 ||
         field_string(toleration, path, "effect", &effect, err) < 0)
         return err_same(err);
     const bool exists = strcmp(op, "Exists") == 0;
-    const struct doc *seconds = doc_get(toleration, "tolerationSeconds");
+    const struct document *seconds = document_get(toleration, "tolerationSeconds");
     if (!exists && op[0] != '\0' && strcmp(op, "Equal") != 0)
         return err_set(err, ERR_INVALID,
                        "%.200s.operator: \"%.40s\" is not one of Exists and Equal", path,
-                       doc_shown(toleration, "operator"));
+                       document_shown(toleration, "operator"));
     if (key[0] == '\0' && !exists)
         return err_set(err, ERR_INVALID,
                        "%.200s.operator: it must be Exists where the key is empty", path);
@@ -232,10 +233,10 @@ static int toleration_check(const struct doc *toleration, const char *path, stru
         return err_set(err, ERR_INVALID,
                        "%.200s.effect: \"%.40s\" is not one of NoSchedule, PreferNoSchedule and "
                        "NoExecute",
-                       path, doc_shown(toleration, "effect"));
-    if (seconds != NULL && seconds->kind != DOC_NUMBER)
+                       path, document_shown(toleration, "effect"));
+    if (seconds != NULL && seconds->kind != DOCUMENT_NUMBER)
         return err_set(err, ERR_INVALID, "%.200s.tolerationSeconds: expected a number, found %s",
-                       path, doc_kind_name(seconds->kind));
+                       path, document_kind_name(seconds->kind));
     if (seconds != NULL && strcmp(effect, "NoExecute") != 0)
         return err_set(err, ERR_INVALID,
                        "%.200s.effect: it must be NoExecute where tolerationSeconds is set", path);
@@ -243,12 +244,12 @@ static int toleration_check(const struct doc *toleration, const char *path, stru
 }
 
 /* The API server adds a toleration for this taint, unless the pod has one of its own. */
-static bool has_own(const struct doc *tolerations, const char *taint)
+static bool has_own(const struct document *tolerations, const char *taint)
 {
     must(taint[0] != '\0');
-    doc_each (toleration, tolerations) {
-        const char *key = doc_str(toleration, "key");
-        const char *effect = doc_str(toleration, "effect");
+    document_each (toleration, tolerations) {
+        const char *key = document_str(toleration, "key");
+        const char *effect = document_str(toleration, "effect");
         if ((key[0] == '\0' || strcmp(key, taint) == 0) &&
             (effect[0] == '\0' || strcmp(effect, "NoExecute") == 0))
             return true;
@@ -257,30 +258,30 @@ static bool has_own(const struct doc *tolerations, const char *taint)
 }
 
 /* In the document's texts. */
-static struct toleration fit_toleration(const struct doc *toleration)
+static struct toleration fit_toleration(const struct document *toleration)
 {
     must(toleration != NULL);
     return (struct toleration){
-        .key = doc_str(toleration, "key"),
-        .value = doc_str(toleration, "value"),
-        .op = toleration_operator_of(text_of(doc_str(toleration, "operator"))),
-        .effect = taint_effect_of(text_of(doc_str(toleration, "effect"))),
+        .key = document_str(toleration, "key"),
+        .value = document_str(toleration, "value"),
+        .op = toleration_operator_of(text_of(document_str(toleration, "operator"))),
+        .effect = taint_effect_of(text_of(document_str(toleration, "effect"))),
     };
 }
 
-static int tolerations_read(struct arena *arena, const struct doc *pod, struct node_demands *out,
-                            struct err *err)
+static int tolerations_read(struct arena *arena, const struct document *pod,
+                            struct node_demands *out, struct err *err)
 {
     static const char *const given[] = {"node.kubernetes.io/not-ready",
                                         "node.kubernetes.io/unreachable"};
-    const struct doc *tolerations;
+    const struct document *tolerations;
     unsigned index = 0;
 
-    if (field_member(pod, "spec.tolerations", DOC_ARRAY, &tolerations, err) < 0)
+    if (field_member(pod, "spec.tolerations", DOCUMENT_ARRAY, &tolerations, err) < 0)
         return err_same(err);
     const size_t count = tolerations != NULL ? tolerations->count : 0;
     struct toleration *to = arena_array(arena, count + ARRAY_LEN(given), sizeof *to);
-    doc_each (toleration, tolerations) {
+    document_each (toleration, tolerations) {
         char path[FIELD_PATH_BYTES];
         FIELD_PATH(path, "spec.tolerations[%u]", index++);
         if (toleration_check(toleration, path, err) < 0)
@@ -310,7 +311,8 @@ bool fit_avoids(const struct fit_pod *pod, const struct fit_node *node)
 
 /* --- pods and nodes --- */
 
-int fit_pod_read(struct arena *arena, const struct doc *pod, struct fit_pod *out, struct err *err)
+int fit_pod_read(struct arena *arena, const struct document *pod, struct fit_pod *out,
+                 struct err *err)
 {
     must(pod != NULL);
     *out = (struct fit_pod){.requests = NULL};
@@ -320,16 +322,16 @@ int fit_pod_read(struct arena *arena, const struct doc *pod, struct fit_pod *out
     return amounts_requested(arena, pod, &out->requests, err);
 }
 
-static int taints_check(const struct doc *taints, struct err *err)
+static int taints_check(const struct document *taints, struct err *err)
 {
     static const char *const field[] = {"key", "value", "effect"};
     const char *ignored;
     unsigned index = 0;
 
-    doc_each (taint, taints) {
+    document_each (taint, taints) {
         char path[FIELD_PATH_BYTES];
         FIELD_PATH(path, "spec.taints[%u]", index++);
-        if (field_expect(taint, DOC_OBJECT, path, err) < 0)
+        if (field_expect(taint, DOCUMENT_OBJECT, path, err) < 0)
             return err_same(err);
         for (size_t i = 0; i < ARRAY_LEN(field); i++)
             if (field_string(taint, path, field[i], &ignored, err) < 0)
@@ -339,62 +341,62 @@ static int taints_check(const struct doc *taints, struct err *err)
     return 0;
 }
 
-/* With texts of its own, unlike doc_copy(): the page that the node came in is freed. */
-static struct doc *fit_keep(struct arena *arena, const struct doc *doc)
+/* With texts of its own, unlike document_copy(): the page that the node came in is freed. */
+static struct document *fit_keep(struct arena *arena, const struct document *document)
 {
-    if (doc == NULL)
+    if (document == NULL)
         return NULL;
-    struct doc *kept = doc_new(arena, doc->kind);
-    kept->key = (struct text){arena_copy(arena, doc->key), doc->key.len};
-    kept->text = (struct text){arena_copy(arena, doc->text), doc->text.len};
-    doc_each (child, doc)
-        doc_append(kept, fit_keep(arena, child));
-    must(kept->count == doc->count);
+    struct document *kept = document_new(arena, document->kind);
+    kept->key = (struct text){arena_copy(arena, document->key), document->key.len};
+    kept->text = (struct text){arena_copy(arena, document->text), document->text.len};
+    document_each (child, document)
+        document_append(kept, fit_keep(arena, child));
+    must(kept->count == document->count);
     return kept;
 }
 
 /* With texts of its own. */
-static void take_taints(struct arena *arena, const struct doc *taints, struct node_taints *out)
+static void take_taints(struct arena *arena, const struct document *taints, struct node_taints *out)
 {
     struct taint *to = arena_array(arena, taints != NULL ? taints->count : 0, sizeof *to);
 
     must(out->taints == 0);
-    doc_each (taint, taints)
-        to[out->taints++] = (struct taint){arena_copy(arena, text_of(doc_str(taint, "key"))),
-                                           arena_copy(arena, text_of(doc_str(taint, "value"))),
-                                           taint_effect_of(text_of(doc_str(taint, "effect")))};
+    document_each (taint, taints)
+        to[out->taints++] = (struct taint){arena_copy(arena, text_of(document_str(taint, "key"))),
+                                           arena_copy(arena, text_of(document_str(taint, "value"))),
+                                           taint_effect_of(text_of(document_str(taint, "effect")))};
     out->taint = to;
 }
 
 /* As the node controller does, which makes a taint of it. */
-static bool says_not_ready(const struct doc *node)
+static bool says_not_ready(const struct document *node)
 {
     bool not_ready = false;
 
     must(node != NULL);
-    doc_each (condition, doc_at(node, "status.conditions"))
-        if (strcmp(doc_str(condition, "type"), "Ready") == 0)
-            not_ready = strcmp(doc_str(condition, "status"), "True") != 0;
+    document_each (condition, document_at(node, "status.conditions"))
+        if (strcmp(document_str(condition, "type"), "Ready") == 0)
+            not_ready = strcmp(document_str(condition, "status"), "True") != 0;
     return not_ready;
 }
 
 /* "pods" is always in used: each judgement reads it. */
-int fit_node_read(struct arena *arena, const struct doc *node, struct fit_node *out,
+int fit_node_read(struct arena *arena, const struct document *node, struct fit_node *out,
                   struct err *err)
 {
-    const struct doc *labels;
-    const struct doc *taints;
-    const struct doc *cordon;
-    const struct doc *allocatable;
-    const char *name = doc_str(node, "metadata.name");
+    const struct document *labels;
+    const struct document *taints;
+    const struct document *cordon;
+    const struct document *allocatable;
+    const char *name = document_str(node, "metadata.name");
 
     *out = (struct fit_node){.name = ""};
     if (name[0] == '\0')
         return err_set(err, ERR_INVALID, "metadata.name: a name is required");
-    if (field_member(node, "metadata.labels", DOC_OBJECT, &labels, err) < 0 ||
-        field_member(node, "spec.unschedulable", DOC_BOOL, &cordon, err) < 0 ||
-        field_member(node, "spec.taints", DOC_ARRAY, &taints, err) < 0 ||
-        field_member(node, "status.allocatable", DOC_OBJECT, &allocatable, err) < 0 ||
+    if (field_member(node, "metadata.labels", DOCUMENT_OBJECT, &labels, err) < 0 ||
+        field_member(node, "spec.unschedulable", DOCUMENT_BOOL, &cordon, err) < 0 ||
+        field_member(node, "spec.taints", DOCUMENT_ARRAY, &taints, err) < 0 ||
+        field_member(node, "status.allocatable", DOCUMENT_OBJECT, &allocatable, err) < 0 ||
         taints_check(taints, err) < 0 ||
         amounts_read(arena, allocatable, "status.allocatable", &out->room, err) < 0)
         return err_same(err);
@@ -436,7 +438,7 @@ static bool has_left(const struct fit_node *node, const char *resource, int64_t 
     return used <= room->value && wanted <= room->value - used;
 }
 
-static void resource_judge(const struct fit_node *node, const struct amount *wanted,
+static void resource_check(const struct fit_node *node, const struct amount *wanted,
                            struct strbuf *why)
 {
     must(node->name[0] != '\0');
@@ -445,7 +447,7 @@ static void resource_judge(const struct fit_node *node, const struct amount *wan
 }
 
 /* All that is lacking, in kube-scheduler's order: first what every node has. */
-static void resources_judge(const struct fit_pod *pod, const struct fit_node *node,
+static void resources_check(const struct fit_pod *pod, const struct fit_node *node,
                             const char *managed, struct strbuf *why)
 {
     static const char *const first[] = {"cpu", "memory", "ephemeral-storage"};
@@ -454,14 +456,14 @@ static void resources_judge(const struct fit_pod *pod, const struct fit_node *no
     if (!has_left(node, "pods", 1))
         fit_lacks(why, "Too many pods", "");
     for (size_t i = 0; i < ARRAY_LEN(first); i++)
-        resource_judge(node, amounts_find(pod->requests, first[i]), why);
+        resource_check(node, amounts_find(pod->requests, first[i]), why);
     for (const struct amount *at = pod->requests; at != NULL; at = at->next)
         if (!amount_is_basic(at->resource) && amount_counts(at->resource) &&
             strcmp(at->resource, managed) != 0)
-            resource_judge(node, at, why);
+            resource_check(node, at, why);
 }
 
-bool fit_judge(const struct fit_pod *pod, const struct fit_node *node, const char *managed,
+bool fit_check(const struct fit_pod *pod, const struct fit_node *node, const char *managed,
                struct strbuf *why)
 {
     must(managed[0] != '\0');
@@ -477,6 +479,6 @@ bool fit_judge(const struct fit_pod *pod, const struct fit_node *node, const cha
     else if (!affinity_holds(pod, node))
         strbuf_str(why, "node(s) didn't match Pod's node affinity/selector");
     else
-        resources_judge(pod, node, managed, why);
+        resources_check(pod, node, managed, why);
     return why->len == 0;
 }

@@ -23,14 +23,14 @@ struct fit_pod {
 struct fit_node {
     const char *name;
     struct node_taints taints;
-    const struct doc *labels; /* or NULL */
-    struct amount *room;      /* status.allocatable */
-    struct amount *used;      /* by the pods of the node; "pods" is their number */
+    const struct document *labels; /* or NULL */
+    struct amount *room;           /* status.allocatable */
+    struct amount *used;           /* by the pods of the node; "pods" is their number */
 };
 
-int fit_pod_read(struct arena *arena, const struct doc *pod, struct fit_pod *out,
+int fit_pod_read(struct arena *arena, const struct document *pod, struct fit_pod *out,
                  struct err *err) MUST_USE;
-int fit_node_read(struct arena *arena, const struct doc *node, struct fit_node *out,
+int fit_node_read(struct arena *arena, const struct document *node, struct fit_node *out,
                   struct err *err) MUST_USE;
 
 /* One more pod on this node. */
@@ -41,7 +41,7 @@ void fit_node_take(struct arena *arena, struct fit_node *node, const struct amou
  * managed are left to the extender. CPU, memory, ephemeral storage and pods that a node says
  * nothing about have no limit there.
  */
-bool fit_judge(const struct fit_pod *pod, const struct fit_node *node, const char *managed,
+bool fit_check(const struct fit_pod *pod, const struct fit_node *node, const char *managed,
                struct strbuf *why);
 
 /* Does the node have a taint of the effect PreferNoSchedule that the pod does not tolerate? */

@@ -61,30 +61,30 @@ enum workload_kind workload_kind_of(const char *kind, const char *api_version)
 
 /* --- fields --- */
 
-static int workload_text(const struct doc *object, const char *path, const char **out,
+static int workload_text(const struct document *object, const char *path, const char **out,
                          struct err *err)
 {
-    if (field_expect(doc_at(object, path), DOC_STRING, path, err) < 0)
+    if (field_expect(document_at(object, path), DOCUMENT_STRING, path, err) < 0)
         return err_same(err);
-    *out = doc_str(object, path);
+    *out = document_str(object, path);
     must(*out != NULL);
     return 0;
 }
 
 /* As Kubernetes reads an int32 that must not be negative; *out keeps its value if there is none. */
-static int workload_number(const struct doc *object, const char *path, int64_t *out,
+static int workload_number(const struct document *object, const char *path, int64_t *out,
                            struct err *err)
 {
-    const struct doc *value = doc_at(object, path);
+    const struct document *value = document_at(object, path);
     int64_t number = 0;
 
     must(*out >= 0);
     if (value == NULL)
         return 0;
-    if (value->kind != DOC_NUMBER)
+    if (value->kind != DOCUMENT_NUMBER)
         return err_set(err, ERR_INVALID, "%s: expected an integer, found %s%s", path,
-                       doc_kind_name(value->kind),
-                       value->kind == DOC_STRING ? "; write it without quotes" : "");
+                       document_kind_name(value->kind),
+                       value->kind == DOCUMENT_STRING ? "; write it without quotes" : "");
     if (text_starts(value->text, "-"))
         return err_set(err, ERR_INVALID, "%s: %.40s must be greater than or equal to 0", path,
                        value->text.at);
@@ -102,16 +102,16 @@ static int workload_number(const struct doc *object, const char *path, int64_t *
     return 0;
 }
 
-static int workload_strings(const struct doc *map, const char *path, struct err *err)
+static int workload_strings(const struct document *map, const char *path, struct err *err)
 {
     must(path[0] != '\0');
-    if (field_expect(map, DOC_OBJECT, path, err) < 0)
+    if (field_expect(map, DOCUMENT_OBJECT, path, err) < 0)
         return err_same(err);
-    doc_each (value, map) {
+    document_each (value, map) {
         char at[FIELD_PATH_BYTES];
         char key[FIELD_KEY_BYTES];
         FIELD_PATH(at, "%.150s[\"%s\"]", path, field_key(value, key));
-        if (field_expect(value, DOC_STRING, at, err) < 0)
+        if (field_expect(value, DOCUMENT_STRING, at, err) < 0)
             return err_same(err);
     }
     return 0;
@@ -129,7 +129,7 @@ static int count_checked(struct pod_maker *out, int64_t pods, const char *path, 
     return 0;
 }
 
-static int replicas_count(const struct doc *object, struct pod_maker *out, struct err *err)
+static int replicas_count(const struct document *object, struct pod_maker *out, struct err *err)
 {
     int64_t replicas = 1;
 
@@ -139,7 +139,7 @@ static int replicas_count(const struct doc *object, struct pod_maker *out, struc
     return count_checked(out, replicas, "spec.replicas", err);
 }
 
-static int stateful_count(const struct doc *object, struct pod_maker *out, struct err *err)
+static int stateful_count(const struct document *object, struct pod_maker *out, struct err *err)
 {
     const char *policy = "";
     int64_t start = 0;
@@ -153,11 +153,11 @@ static int stateful_count(const struct doc *object, struct pod_maker *out, struc
         return err_set(
             err, ERR_INVALID,
             "spec.podManagementPolicy: \"%.40s\" is not one of OrderedReady and Parallel",
-            doc_shown(object, "spec.podManagementPolicy"));
-    const struct doc *claims = doc_at(object, "spec.volumeClaimTemplates");
-    if (field_expect(claims, DOC_ARRAY, "spec.volumeClaimTemplates", err) < 0)
+            document_shown(object, "spec.podManagementPolicy"));
+    const struct document *claims = document_at(object, "spec.volumeClaimTemplates");
+    if (field_expect(claims, DOCUMENT_ARRAY, "spec.volumeClaimTemplates", err) < 0)
         return err_same(err);
-    out->claims = claims != NULL && claims->count > 0;
+    out->has_claims = claims != NULL && claims->count > 0;
     out->first = (uint32_t)start;
     out->ordered = strcmp(policy, "Parallel") != 0;
     return 0;
@@ -167,7 +167,7 @@ static int stateful_count(const struct doc *object, struct pod_maker *out, struc
  * As many pods as the controller starts at first: parallelism, and never more than there are
  * completions.
  */
-static int job_count(struct arena *arena, const struct doc *job, const char *prefix,
+static int job_count(struct arena *arena, const struct document *job, const char *prefix,
                      struct pod_maker *out, struct err *err)
 {
     const char *mode = "";
@@ -181,12 +181,12 @@ static int job_count(struct arena *arena, const struct doc *job, const char *pre
         workload_number(job, at_completions, &completions, err) < 0 ||
         workload_text(job, arena_printf(arena, "%scompletionMode", prefix), &mode, err) < 0)
         return err_same(err);
-    const bool counted = doc_at(job, at_completions) != NULL;
+    const bool counted = document_at(job, at_completions) != NULL;
     out->indexed = strcmp(mode, "Indexed") == 0;
     if (mode[0] != '\0' && !out->indexed && strcmp(mode, "NonIndexed") != 0)
         return err_set(err, ERR_INVALID,
                        "%scompletionMode: \"%.40s\" is not one of NonIndexed and Indexed", prefix,
-                       doc_shown(job, arena_printf(arena, "%scompletionMode", prefix)));
+                       document_shown(job, arena_printf(arena, "%scompletionMode", prefix)));
     if (out->indexed && !counted)
         return err_set(err, ERR_INVALID, "%s: a number is required where completionMode is Indexed",
                        at_completions);
@@ -202,20 +202,20 @@ static int job_count(struct arena *arena, const struct doc *job, const char *pre
 }
 
 /* Both a CronJob and the Job that it would make may be suspended. */
-static int suspend_read(const struct doc *object, const char *path, struct pod_maker *out,
+static int suspend_read(const struct document *object, const char *path, struct pod_maker *out,
                         struct err *err)
 {
     must(path[0] != '\0');
-    if (field_expect(doc_at(object, path), DOC_BOOL, path, err) < 0)
+    if (field_expect(document_at(object, path), DOCUMENT_BOOL, path, err) < 0)
         return err_same(err);
-    if (doc_true(object, path)) {
+    if (document_true(object, path)) {
         out->pods = 0;
         out->note = "no pods: it is suspended";
     }
     return 0;
 }
 
-static int cron_count(struct arena *arena, const struct doc *object, struct pod_maker *out,
+static int cron_count(struct arena *arena, const struct document *object, struct pod_maker *out,
                       struct err *err)
 {
     must(out->kind == WORKLOAD_CRON_JOB);
@@ -228,7 +228,7 @@ static int cron_count(struct arena *arena, const struct doc *object, struct pod_
     return suspend_read(object, "spec.suspend", out, err);
 }
 
-static int workload_count(struct arena *arena, const struct doc *object, struct pod_maker *out,
+static int workload_count(struct arena *arena, const struct document *object, struct pod_maker *out,
                           struct err *err)
 {
     switch (out->kind) {
@@ -260,14 +260,14 @@ static int workload_count(struct arena *arena, const struct doc *object, struct 
 /* --- reading --- */
 
 /* As kube-controller-manager writes a hash: its digits, in letters that form no words. */
-static const char *workload_hash(struct arena *arena, const struct doc *template)
+static const char *workload_hash(struct arena *arena, const struct document *template)
 {
     static const char letters[] = "bcdfghjklmnpqrstvwxz2456789";
     CLEANUP(strbuf_done) struct strbuf bytes;
     uint32_t hash = 2166136261U; /* FNV-1a: the same in every run */
 
     strbuf_init(&bytes);
-    doc_write(&bytes, template);
+    document_write(&bytes, template);
     for (size_t i = 0; i < bytes.len; i++)
         hash = (hash ^ (unsigned char)bytes.data[i]) * 16777619U;
     char *text = arena_printf(arena, "%u", (unsigned)hash);
@@ -277,14 +277,14 @@ static const char *workload_hash(struct arena *arena, const struct doc *template
     return text;
 }
 
-static void read_owner(const struct doc *object, struct pod_maker *out)
+static void read_owner(const struct document *object, struct pod_maker *out)
 {
     must(out->owner_kind[0] == '\0');
-    doc_each (owner, doc_at(object, "metadata.ownerReferences")) {
-        if (!doc_true(owner, "controller"))
+    document_each (owner, document_at(object, "metadata.ownerReferences")) {
+        if (!document_true(owner, "controller"))
             continue;
-        out->owner_kind = doc_str(owner, "kind");
-        out->owner_name = doc_str(owner, "name");
+        out->owner_kind = document_str(owner, "kind");
+        out->owner_name = document_str(owner, "name");
     }
 }
 
@@ -307,12 +307,12 @@ static int name_check(const char *name, const char *path, struct err *err)
  * name: a Pod may have a generateName instead, as `kubectl create` takes it. The names of all
  * objects become parts of the pods' names.
  */
-static int names_read(struct arena *arena, const struct doc *object,
+static int names_read(struct arena *arena, const struct document *object,
                       const struct pod_maker_names *names, struct pod_maker *out, struct err *err)
 {
     const char *prefix = "";
 
-    if (field_expect(doc_get(object, "metadata"), DOC_OBJECT, "metadata", err) < 0 ||
+    if (field_expect(document_get(object, "metadata"), DOCUMENT_OBJECT, "metadata", err) < 0 ||
         workload_text(object, "metadata.name", &out->name, err) < 0 ||
         workload_text(object, "metadata.generateName", &prefix, err) < 0 ||
         workload_text(object, "metadata.namespace", &out->namespace, err) < 0)
@@ -334,35 +334,36 @@ static int check_template(struct arena *arena, const struct pod_maker *out, stru
     const char *prefix = out->prefix;
 
     must(out->spec != NULL);
-    if (field_expect(out->spec, DOC_OBJECT, arena_printf(arena, "%sspec", prefix), err) < 0 ||
-        field_expect(out->meta, DOC_OBJECT, arena_printf(arena, "%smetadata", prefix), err) < 0 ||
-        workload_strings(doc_get(out->meta, "labels"),
+    if (field_expect(out->spec, DOCUMENT_OBJECT, arena_printf(arena, "%sspec", prefix), err) < 0 ||
+        field_expect(out->meta, DOCUMENT_OBJECT, arena_printf(arena, "%smetadata", prefix), err) <
+            0 ||
+        workload_strings(document_get(out->meta, "labels"),
                          arena_printf(arena, "%smetadata.labels", prefix), err) < 0)
         return err_same(err);
-    return workload_strings(doc_get(out->meta, "annotations"),
+    return workload_strings(document_get(out->meta, "annotations"),
                             arena_printf(arena, "%smetadata.annotations", prefix), err);
 }
 
-static int read_template(struct arena *arena, const struct doc *object, struct pod_maker *out,
+static int read_template(struct arena *arena, const struct document *object, struct pod_maker *out,
                          struct err *err)
 {
     const char *path = kinds[out->kind].path;
-    const struct doc *template = path[0] != '\0' ? doc_at(object, path) : object;
+    const struct document *template = path[0] != '\0' ? document_at(object, path) : object;
 
     if (template == NULL)
         return err_set(err, ERR_INVALID, "%s: a pod template is required", path);
-    if (path[0] != '\0' && field_expect(template, DOC_OBJECT, path, err) < 0)
+    if (path[0] != '\0' && field_expect(template, DOCUMENT_OBJECT, path, err) < 0)
         return err_same(err);
-    out->meta = doc_get(template, "metadata");
-    out->spec = doc_get(template, "spec");
+    out->meta = document_get(template, "metadata");
+    out->spec = document_get(template, "spec");
     if (out->spec == NULL)
         return err_set(err, ERR_INVALID, "%sspec: a pod needs a spec", out->prefix);
     out->hash = path[0] != '\0' ? workload_hash(arena, template) : "";
-    must(template->kind == DOC_OBJECT);
+    must(template->kind == DOCUMENT_OBJECT);
     return check_template(arena, out, err);
 }
 
-int pod_maker_read(struct arena *arena, const struct doc *object, enum workload_kind kind,
+int pod_maker_read(struct arena *arena, const struct document *object, enum workload_kind kind,
                    const struct pod_maker_names *names, struct pod_maker *out, struct err *err)
 {
     must(kind < WORKLOAD_KINDS);
@@ -381,7 +382,7 @@ int pod_maker_read(struct arena *arena, const struct doc *object, enum workload_
     return 0;
 }
 
-int pod_maker_read_part(struct arena *arena, const struct doc *object,
+int pod_maker_read_part(struct arena *arena, const struct document *object,
                         const struct pod_maker_part *part, const struct pod_maker_names *names,
                         struct pod_maker *out, struct err *err)
 {
@@ -439,80 +440,80 @@ static const char *owner_name(struct arena *arena, const struct pod_maker *workl
 }
 
 static void make_owner(struct arena *arena, const struct pod_maker *workload, const char *owner,
-                       struct doc *meta)
+                       struct document *meta)
 {
-    struct doc *list = doc_new(arena, DOC_ARRAY);
-    struct doc *one = doc_new(arena, DOC_OBJECT);
+    struct document *list = document_new(arena, DOCUMENT_ARRAY);
+    struct document *one = document_new(arena, DOCUMENT_OBJECT);
 
     const bool guess = workload->kind == WORKLOAD_GUESS;
-    must(meta->kind == DOC_OBJECT);
-    doc_set_str(arena, one, "apiVersion", workload->api_version);
-    doc_set_str(arena, one, "kind", guess ? workload->word : kinds[workload->kind].owner);
-    doc_set_str(arena, one, "name", owner);
-    doc_set_str(arena, one, "uid", owner_uid(arena, workload, owner));
+    must(meta->kind == DOCUMENT_OBJECT);
+    document_set_str(arena, one, "apiVersion", workload->api_version);
+    document_set_str(arena, one, "kind", guess ? workload->word : kinds[workload->kind].owner);
+    document_set_str(arena, one, "name", owner);
+    document_set_str(arena, one, "uid", owner_uid(arena, workload, owner));
     for (int i = 0; i < 2; i++) {
-        struct doc *yes = doc_new(arena, DOC_BOOL);
+        struct document *yes = document_new(arena, DOCUMENT_BOOL);
         yes->text = TEXT("true");
-        doc_set(arena, one, text_of(i == 0 ? "controller" : "blockOwnerDeletion"), yes);
+        document_set(arena, one, text_of(i == 0 ? "controller" : "blockOwnerDeletion"), yes);
     }
-    doc_append(list, one);
-    doc_set(arena, meta, TEXT("ownerReferences"), list);
+    document_append(list, one);
+    document_set(arena, meta, TEXT("ownerReferences"), list);
 }
 
 /* What a controller adds to the labels of its template. */
 static void make_labels(struct arena *arena, const struct pod_maker *workload, const char *owner,
-                        const char *name, const char *ordinal, struct doc *meta)
+                        const char *name, const char *ordinal, struct document *meta)
 {
-    struct doc *labels = doc_object(arena, meta, "labels");
+    struct document *labels = document_object(arena, meta, "labels");
 
     must(name[0] != '\0');
     if (workload->kind == WORKLOAD_DEPLOYMENT)
-        doc_set_str(arena, labels, "pod-template-hash", workload->hash);
+        document_set_str(arena, labels, "pod-template-hash", workload->hash);
     if (workload->kind == WORKLOAD_STATEFUL_SET) {
-        doc_set_str(arena, labels, "apps.kubernetes.io/pod-index", ordinal);
-        doc_set_str(arena, labels, "controller-revision-hash",
-                    arena_printf(arena, "%s-%s", workload->name, workload->hash));
-        doc_set_str(arena, labels, "statefulset.kubernetes.io/pod-name", name);
+        document_set_str(arena, labels, "apps.kubernetes.io/pod-index", ordinal);
+        document_set_str(arena, labels, "controller-revision-hash",
+                         arena_printf(arena, "%s-%s", workload->name, workload->hash));
+        document_set_str(arena, labels, "statefulset.kubernetes.io/pod-name", name);
     }
     if (workload->kind != WORKLOAD_JOB && workload->kind != WORKLOAD_CRON_JOB)
         return;
-    doc_set_str(arena, labels, "batch.kubernetes.io/controller-uid",
-                owner_uid(arena, workload, owner));
-    doc_set_str(arena, labels, "batch.kubernetes.io/job-name", owner);
-    doc_set_str(arena, labels, "job-name", owner);
+    document_set_str(arena, labels, "batch.kubernetes.io/controller-uid",
+                     owner_uid(arena, workload, owner));
+    document_set_str(arena, labels, "batch.kubernetes.io/job-name", owner);
+    document_set_str(arena, labels, "job-name", owner);
     if (!workload->indexed)
         return;
-    doc_set_str(arena, labels, "batch.kubernetes.io/job-completion-index", ordinal);
-    doc_set_str(arena, doc_object(arena, meta, "annotations"),
-                "batch.kubernetes.io/job-completion-index", ordinal);
+    document_set_str(arena, labels, "batch.kubernetes.io/job-completion-index", ordinal);
+    document_set_str(arena, document_object(arena, meta, "annotations"),
+                     "batch.kubernetes.io/job-completion-index", ordinal);
 }
 
 /* A copy of the template's metadata, but for what names the template itself. */
-static struct doc *make_meta(struct arena *arena, const struct pod_maker *workload)
+static struct document *make_meta(struct arena *arena, const struct pod_maker *workload)
 {
-    struct doc *meta = doc_new(arena, DOC_OBJECT);
+    struct document *meta = document_new(arena, DOCUMENT_OBJECT);
     static const char *const kept[] = {"labels", "annotations"};
 
     must(workload->kind != WORKLOAD_POD);
     for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
-        const struct doc *map = doc_get(workload->meta, kept[i]);
+        const struct document *map = document_get(workload->meta, kept[i]);
         if (map != NULL)
-            doc_set(arena, meta, text_of(kept[i]), doc_copy(arena, map));
+            document_set(arena, meta, text_of(kept[i]), document_copy(arena, map));
     }
     return meta;
 }
 
 /* A StatefulSet's pods and those of an indexed Job have a name in DNS. */
 static void make_host(struct arena *arena, const struct pod_maker *workload, const char *name,
-                      struct doc *spec)
+                      struct document *spec)
 {
-    must(spec->kind == DOC_OBJECT);
+    must(spec->kind == DOCUMENT_OBJECT);
     if ((workload->kind == WORKLOAD_STATEFUL_SET || workload->indexed) && strlen(name) <= 63)
-        doc_set_str(arena, spec, "hostname", name);
+        document_set_str(arena, spec, "hostname", name);
 }
 
 /* The tolerations that the DaemonSet controller adds to its pods. */
-static void make_tolerations(struct arena *arena, struct doc *spec)
+static void make_tolerations(struct arena *arena, struct document *spec)
 {
     static const struct {
         const char *key;
@@ -525,21 +526,21 @@ static void make_tolerations(struct arena *arena, struct doc *spec)
                {"node.kubernetes.io/pid-pressure", "NoSchedule", false},
                {"node.kubernetes.io/unschedulable", "NoSchedule", false},
                {"node.kubernetes.io/network-unavailable", "NoSchedule", true}};
-    struct doc *list = doc_get(spec, "tolerations");
+    struct document *list = document_get(spec, "tolerations");
 
-    must(spec->kind == DOC_OBJECT);
+    must(spec->kind == DOCUMENT_OBJECT);
     if (list == NULL) {
-        list = doc_new(arena, DOC_ARRAY);
-        doc_set(arena, spec, TEXT("tolerations"), list);
+        list = document_new(arena, DOCUMENT_ARRAY);
+        document_set(arena, spec, TEXT("tolerations"), list);
     }
-    for (size_t i = 0; list->kind == DOC_ARRAY && i < ARRAY_LEN(row); i++) {
-        if (row[i].host_network && !doc_true(spec, "hostNetwork"))
+    for (size_t i = 0; list->kind == DOCUMENT_ARRAY && i < ARRAY_LEN(row); i++) {
+        if (row[i].host_network && !document_true(spec, "hostNetwork"))
             continue;
-        struct doc *one = doc_new(arena, DOC_OBJECT);
-        doc_set_str(arena, one, "key", row[i].key);
-        doc_set_str(arena, one, "operator", "Exists");
-        doc_set_str(arena, one, "effect", row[i].effect);
-        doc_append(list, one);
+        struct document *one = document_new(arena, DOCUMENT_OBJECT);
+        document_set_str(arena, one, "key", row[i].key);
+        document_set_str(arena, one, "operator", "Exists");
+        document_set_str(arena, one, "effect", row[i].effect);
+        document_append(list, one);
     }
 }
 
@@ -548,46 +549,46 @@ static void make_tolerations(struct arena *arena, struct doc *spec)
  * decided whether the node gets one. A part of the template that is of a wrong type stays, to be
  * refused with its path.
  */
-static void make_daemon(struct arena *arena, const char *node, struct doc *spec)
+static void make_daemon(struct arena *arena, const char *node, struct document *spec)
 {
     static const char *const outer[] = {"affinity", "nodeAffinity",
                                         "requiredDuringSchedulingIgnoredDuringExecution"};
-    struct doc *at = spec;
+    struct document *at = spec;
 
-    must(spec->kind == DOC_OBJECT);
+    must(spec->kind == DOCUMENT_OBJECT);
     make_tolerations(arena, spec);
     if (node == NULL)
         return;
     for (size_t i = 0; i < ARRAY_LEN(outer); i++) {
-        const struct doc *given = doc_get(at, outer[i]);
-        if (given != NULL && given->kind != DOC_OBJECT)
+        const struct document *given = document_get(at, outer[i]);
+        if (given != NULL && given->kind != DOCUMENT_OBJECT)
             return;
-        at = doc_object(arena, at, outer[i]);
+        at = document_object(arena, at, outer[i]);
     }
-    struct doc *terms = doc_new(arena, DOC_ARRAY);
-    struct doc *term = doc_new(arena, DOC_OBJECT);
-    struct doc *fields = doc_new(arena, DOC_ARRAY);
-    struct doc *rule = doc_new(arena, DOC_OBJECT);
-    struct doc *values = doc_new(arena, DOC_ARRAY);
-    doc_append(values, doc_new_str(arena, text_of(node)));
-    doc_set_str(arena, rule, "key", "metadata.name");
-    doc_set_str(arena, rule, "operator", "In");
-    doc_set(arena, rule, TEXT("values"), values);
-    doc_append(fields, rule);
-    doc_set(arena, term, TEXT("matchFields"), fields);
-    doc_append(terms, term);
-    doc_set(arena, at, TEXT("nodeSelectorTerms"), terms);
+    struct document *terms = document_new(arena, DOCUMENT_ARRAY);
+    struct document *term = document_new(arena, DOCUMENT_OBJECT);
+    struct document *fields = document_new(arena, DOCUMENT_ARRAY);
+    struct document *rule = document_new(arena, DOCUMENT_OBJECT);
+    struct document *values = document_new(arena, DOCUMENT_ARRAY);
+    document_append(values, document_new_str(arena, text_of(node)));
+    document_set_str(arena, rule, "key", "metadata.name");
+    document_set_str(arena, rule, "operator", "In");
+    document_set(arena, rule, TEXT("values"), values);
+    document_append(fields, rule);
+    document_set(arena, term, TEXT("matchFields"), fields);
+    document_append(terms, term);
+    document_set(arena, at, TEXT("nodeSelectorTerms"), terms);
 }
 
-static struct doc *make_bare(struct arena *arena, const struct pod_maker *workload)
+static struct document *make_bare(struct arena *arena, const struct pod_maker *workload)
 {
-    struct doc *pod = doc_new(arena, DOC_OBJECT);
-    struct doc *meta = doc_copy(arena, workload->meta);
+    struct document *pod = document_new(arena, DOCUMENT_OBJECT);
+    struct document *meta = document_copy(arena, workload->meta);
 
-    must(meta->kind == DOC_OBJECT);
-    doc_set_str(arena, meta, "name", workload->name);
-    doc_set_str(arena, meta, "namespace", workload->namespace);
-    doc_set(arena, pod, TEXT("metadata"), meta);
+    must(meta->kind == DOCUMENT_OBJECT);
+    document_set_str(arena, meta, "name", workload->name);
+    document_set_str(arena, meta, "namespace", workload->namespace);
+    document_set(arena, pod, TEXT("metadata"), meta);
     return pod;
 }
 
@@ -603,10 +604,10 @@ static const char *make_stem(struct arena *arena, const struct pod_maker *worklo
     return arena_printf(arena, "%.*s-%s-", STEM_BYTES - 2 - (int)strlen(ordinal), owner, ordinal);
 }
 
-struct doc *pod_maker_pod(struct arena *arena, const struct pod_maker *workload, uint32_t at)
+struct document *pod_maker_pod(struct arena *arena, const struct pod_maker *workload, uint32_t at)
 {
-    struct doc *pod = NULL;
-    struct doc *spec = doc_copy(arena, workload->spec);
+    struct document *pod = NULL;
+    struct document *spec = document_copy(arena, workload->spec);
 
     must(workload->kind < WORKLOAD_KINDS);
     if (workload->kind == WORKLOAD_POD) {
@@ -620,22 +621,22 @@ struct doc *pod_maker_pod(struct arena *arena, const struct pod_maker *workload,
         const char *name =
             exact ? arena_printf(arena, "%s-%s", owner, ordinal)
                   : arena_printf(arena, "%s%s", stem, workload->indexed ? "0" : ordinal);
-        struct doc *meta = make_meta(arena, workload);
-        doc_set_str(arena, meta, "name", name);
+        struct document *meta = make_meta(arena, workload);
+        document_set_str(arena, meta, "name", name);
         if (!exact)
-            doc_set_str(arena, meta, "generateName", stem);
-        doc_set_str(arena, meta, "namespace", workload->namespace);
+            document_set_str(arena, meta, "generateName", stem);
+        document_set_str(arena, meta, "namespace", workload->namespace);
         make_labels(arena, workload, owner, name, ordinal, meta);
         make_owner(arena, workload, owner, meta);
         make_host(arena, workload,
                   workload->indexed ? arena_printf(arena, "%s-%s", owner, ordinal) : name, spec);
         if (workload->kind == WORKLOAD_DAEMON_SET)
             make_daemon(arena, workload->node != NULL ? workload->node[at] : NULL, spec);
-        pod = doc_new(arena, DOC_OBJECT);
-        doc_set(arena, pod, TEXT("metadata"), meta);
+        pod = document_new(arena, DOCUMENT_OBJECT);
+        document_set(arena, pod, TEXT("metadata"), meta);
     }
-    doc_set_str(arena, pod, "apiVersion", "v1");
-    doc_set_str(arena, pod, "kind", "Pod");
-    doc_set(arena, pod, TEXT("spec"), spec);
+    document_set_str(arena, pod, "apiVersion", "v1");
+    document_set_str(arena, pod, "kind", "Pod");
+    document_set(arena, pod, TEXT("spec"), spec);
     return pod;
 }

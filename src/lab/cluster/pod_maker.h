@@ -41,14 +41,14 @@ struct pod_maker {
     const char *prefix;      /* where the pod's own fields begin: "" or "spec.template." */
     const char *namespace;
     const char *name;
-    const char *stem;       /* of a guess: the pods' names before their number */
-    const struct doc *meta; /* metadata of the pod or of the template; NULL: there is none */
-    const struct doc *spec; /* of the pod */
+    const char *stem;            /* of a guess: the pods' names before their number */
+    const struct document *meta; /* metadata of the pod or of the template; NULL: there is none */
+    const struct document *spec; /* of the pod */
     uint32_t pods;
     uint32_t first;   /* of the ordinals in the names */
     bool ordered;     /* the next pod is made when the one before runs */
     bool indexed;     /* a Job whose pods have an index */
-    bool claims;      /* a StatefulSet that gives each pod volumes of its own */
+    bool has_claims;  /* a StatefulSet that gives each pod volumes of its own */
     const char *hash; /* of a template, as in pod-template-hash */
     /* A DaemonSet: the node of each pod. NULL: not known, and then a pod is for any node. */
     const char *const *node;
@@ -75,22 +75,22 @@ struct pod_maker_part {
     const char *prefix; /* "spec.workerGroupSpecs[0].template." */
     const char *word;   /* follows the object's name in those of the pods; "": nothing does */
     const char *note;
-    const struct doc *meta; /* NULL: there is none */
-    const struct doc *spec;
+    const struct document *meta; /* NULL: there is none */
+    const struct document *spec;
     uint32_t pods;
 };
 
-int pod_maker_read_part(struct arena *arena, const struct doc *object,
+int pod_maker_read_part(struct arena *arena, const struct document *object,
                         const struct pod_maker_part *part, const struct pod_maker_names *names,
                         struct pod_maker *out, struct err *err) MUST_USE;
 
 /* Borrows from object. */
-int pod_maker_read(struct arena *arena, const struct doc *object, enum workload_kind kind,
+int pod_maker_read(struct arena *arena, const struct document *object, enum workload_kind kind,
                    const struct pod_maker_names *names, struct pod_maker *out,
                    struct err *err) MUST_USE;
 
 /* The pod with this number, from 0, as the API server would be asked to create it. */
-struct doc *pod_maker_pod(struct arena *arena, const struct pod_maker *workload,
-                          uint32_t at) MUST_USE;
+struct document *pod_maker_pod(struct arena *arena, const struct pod_maker *workload,
+                               uint32_t at) MUST_USE;
 
 #endif

@@ -46,14 +46,14 @@ static const char *without_suffix(struct arena *arena, const char *text)
 static const char *const entry_maps[] = {"FailedNodes", "FailedAndUnresolvableNodes"};
 
 /* The entries of both maps; *out_same: all of them have one text. */
-static uint32_t count_entries(const struct doc *answer, bool *out_same)
+static uint32_t count_entries(const struct document *answer, bool *out_same)
 {
-    const struct doc *first = NULL;
+    const struct document *first = NULL;
     uint32_t count = 0;
 
     *out_same = true;
     for (size_t i = 0; i < ARRAY_LEN(entry_maps); i++)
-        doc_each (node, doc_get(answer, entry_maps[i])) {
+        document_each (node, document_get(answer, entry_maps[i])) {
             if (first == NULL)
                 first = node;
             if (!text_eq(first->text, node->text))
@@ -64,20 +64,20 @@ static uint32_t count_entries(const struct doc *answer, bool *out_same)
     return count;
 }
 
-bool reasons_are_counted(const struct doc *names, const struct doc *answer)
+bool reasons_are_counted(const struct document *names, const struct document *answer)
 {
     bool same;
 
-    must(names->kind == DOC_ARRAY);
+    must(names->kind == DOCUMENT_ARRAY);
     return count_entries(answer, &same) >= names->count || same;
 }
 
 /* Every text of the answer, each node of which is counted once. */
-static void take_entries(const struct doc *answer, struct node_reasons *out)
+static void take_entries(const struct document *answer, struct node_reasons *out)
 {
     must(out->nodes == 0);
     for (size_t i = 0; i < ARRAY_LEN(entry_maps); i++)
-        doc_each (node, doc_get(answer, entry_maps[i])) {
+        document_each (node, document_get(answer, entry_maps[i])) {
             const char *text = node->shown != NULL ? node->shown : "";
             reasons_add(out, text[0] != '\0' ? without_suffix(out->arena, text) : "no reason",
                         false, 1);
@@ -97,36 +97,36 @@ static void take_together(struct node_reasons *reasons, const struct node_reason
     reasons_add(reasons, text.len > 0 ? text.data : "no reason was given", false, nodes);
 }
 
-static const char *verdict_text(const struct doc *verdict)
+static const char *verdict_text(const struct document *verdict)
 {
     if (verdict == NULL)
         return "not known to milligpud";
-    const char *text = doc_shown(verdict, "text");
+    const char *text = document_shown(verdict, "text");
     must(text != NULL);
     return text[0] != '\0' ? text : "fits by now";
 }
 
-static void take_verdicts(struct node_reasons *reasons, const struct doc *names,
-                          const struct doc *verdicts)
+static void take_verdicts(struct node_reasons *reasons, const struct document *names,
+                          const struct document *verdicts)
 {
     struct map by_name;
 
-    must(verdicts->kind == DOC_ARRAY);
+    must(verdicts->kind == DOCUMENT_ARRAY);
     map_init(&by_name);
-    for (struct doc *at = verdicts->first; at != NULL; at = at->next)
-        (void)map_put(&by_name, text_of(doc_str(at, "name")), at); /* names are distinct */
-    doc_each (name, names)
+    for (struct document *at = verdicts->first; at != NULL; at = at->next)
+        (void)map_put(&by_name, text_of(document_str(at, "name")), at); /* names are distinct */
+    document_each (name, names)
         reasons_add(reasons, verdict_text(map_find(&by_name, name->text)), false, 1);
     map_done(&by_name);
 }
 
-void reasons_take(struct node_reasons *reasons, const struct doc *names, const struct doc *answer,
-                  const struct doc *verdicts)
+void reasons_take(struct node_reasons *reasons, const struct document *names,
+                  const struct document *answer, const struct document *verdicts)
 {
     struct node_reasons found = {.arena = reasons->arena};
     const uint32_t before = reasons->nodes;
 
-    must(names->kind == DOC_ARRAY);
+    must(names->kind == DOCUMENT_ARRAY);
     if (names->count == 0)
         return;
     take_entries(answer, &found);
@@ -178,17 +178,17 @@ void reasons_write(struct node_reasons *reasons, struct strbuf *out)
     }
 }
 
-struct doc *reasons_doc(struct node_reasons *reasons, struct arena *arena)
+struct document *reasons_document(struct node_reasons *reasons, struct arena *arena)
 {
-    struct doc *list = doc_new(arena, DOC_ARRAY);
+    struct document *list = document_new(arena, DOCUMENT_ARRAY);
 
     reasons_sort(reasons);
     for (const struct node_reason *at = reasons->first; at != NULL; at = at->next) {
-        struct doc *one = doc_new(arena, DOC_OBJECT);
-        doc_set(arena, one, TEXT("nodes"), doc_new_int(arena, at->nodes));
-        doc_set_str(arena, one, "text", at->text);
-        doc_append(list, one);
+        struct document *one = document_new(arena, DOCUMENT_OBJECT);
+        document_set(arena, one, TEXT("nodes"), document_new_int(arena, at->nodes));
+        document_set_str(arena, one, "text", at->text);
+        document_append(list, one);
     }
-    must(list->kind == DOC_ARRAY);
+    must(list->kind == DOCUMENT_ARRAY);
     return list;
 }

@@ -29,14 +29,14 @@ void reasons_add(struct node_reasons *reasons, const char *text, bool own, uint3
  * answer beyond refusal_names nodes has one entry for many nodes; verdicts, the nodes of the view
  * of the pod, then says which node has which reason. NULL: there is no such view.
  */
-void reasons_take(struct node_reasons *reasons, const struct doc *names, const struct doc *answer,
-                  const struct doc *verdicts);
+void reasons_take(struct node_reasons *reasons, const struct document *names,
+                  const struct document *answer, const struct document *verdicts);
 /* Can reasons_take() count exactly without the view of the pod? */
-bool reasons_are_counted(const struct doc *names, const struct doc *answer);
+bool reasons_are_counted(const struct document *names, const struct document *answer);
 
 /* "3 node(s) were unschedulable; 2 nodes: no GPU of model H100": most first. */
 void reasons_write(struct node_reasons *reasons, struct strbuf *out);
 /* [{"nodes":3,"text":"..."}] in the same order. */
-struct doc *reasons_doc(struct node_reasons *reasons, struct arena *arena) MUST_USE;
+struct document *reasons_document(struct node_reasons *reasons, struct arena *arena) MUST_USE;
 
 #endif

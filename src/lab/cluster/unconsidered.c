@@ -28,32 +28,32 @@ const char *unconsidered_text(enum unconsidered what)
     return unconsidered_texts[what];
 }
 
-static bool has_items(const struct doc *pod, const char *path)
+static bool has_items(const struct document *pod, const char *path)
 {
-    const struct doc *found = doc_at(pod, path);
+    const struct document *found = document_at(pod, path);
 
     must(path[0] != '\0');
     return found != NULL && found->count > 0 &&
-           (found->kind == DOC_ARRAY || found->kind == DOC_OBJECT);
+           (found->kind == DOCUMENT_ARRAY || found->kind == DOCUMENT_OBJECT);
 }
 
 /* On the host's network every port of a container is one of the host. */
-static bool has_host_ports(const struct doc *pod)
+static bool has_host_ports(const struct document *pod)
 {
     static const char *const list[] = {"spec.containers", "spec.initContainers"};
-    const bool host = doc_true(pod, "spec.hostNetwork");
+    const bool host = document_true(pod, "spec.hostNetwork");
 
     must(pod != NULL);
     for (size_t i = 0; i < ARRAY_LEN(list); i++)
-        doc_each (container, doc_at(pod, list[i]))
-            doc_each (port, doc_get(container, "ports"))
-                if (host || doc_int(port, "hostPort") > 0)
+        document_each (container, document_at(pod, list[i]))
+            document_each (port, document_get(container, "ports"))
+                if (host || document_int(port, "hostPort") > 0)
                     return true;
     return false;
 }
 
 /* Those that a node must be able to reach, or of which it can hold only so many. */
-static bool has_volumes(const struct doc *pod)
+static bool has_volumes(const struct document *pod)
 {
     static const char *const kind[] = {"persistentVolumeClaim",
                                        "ephemeral",
@@ -66,21 +66,21 @@ static bool has_volumes(const struct doc *pod)
                                        "rbd"};
 
     must(pod != NULL);
-    doc_each (volume, doc_at(pod, "spec.volumes"))
+    document_each (volume, document_at(pod, "spec.volumes"))
         for (size_t i = 0; i < ARRAY_LEN(kind); i++)
-            if (doc_get(volume, kind[i]) != NULL)
+            if (document_get(volume, kind[i]) != NULL)
                 return true;
     return false;
 }
 
-static bool has_other_scheduler(const struct doc *pod)
+static bool has_other_scheduler(const struct document *pod)
 {
-    const char *name = doc_str(pod, "spec.schedulerName");
+    const char *name = document_str(pod, "spec.schedulerName");
     must(name != NULL);
     return name[0] != '\0' && strcmp(name, "default-scheduler") != 0;
 }
 
-uint32_t unconsidered_of(const struct doc *pod)
+uint32_t unconsidered_of(const struct document *pod)
 {
     const bool used[UNCONSIDEREDS] = {
         [UNCONSIDERED_POD_AFFINITY] = has_items(pod, "spec.affinity.podAffinity") ||
@@ -92,9 +92,9 @@ uint32_t unconsidered_of(const struct doc *pod)
         [UNCONSIDERED_PREFERRED] =
             has_items(pod, "spec.affinity.nodeAffinity."
                            "preferredDuringSchedulingIgnoredDuringExecution"),
-        [UNCONSIDERED_PRIORITY] =
-            doc_str(pod, "spec.priorityClassName")[0] != '\0' || doc_int(pod, "spec.priority") != 0,
-        [UNCONSIDERED_RUNTIME_CLASS] = doc_str(pod, "spec.runtimeClassName")[0] != '\0',
+        [UNCONSIDERED_PRIORITY] = document_str(pod, "spec.priorityClassName")[0] != '\0' ||
+                                  document_int(pod, "spec.priority") != 0,
+        [UNCONSIDERED_RUNTIME_CLASS] = document_str(pod, "spec.runtimeClassName")[0] != '\0',
         [UNCONSIDERED_GANG] = has_items(pod, "spec.workloadRef"),
         [UNCONSIDERED_SCHEDULER] = has_other_scheduler(pod),
     };

@@ -24,7 +24,7 @@ enum unconsidered {
 };
 
 /* A bit for each that the pod uses; PREFER_NO_SCHEDULE depends on nodes and is never among them. */
-uint32_t unconsidered_of(const struct doc *pod);
+uint32_t unconsidered_of(const struct document *pod);
 
 /* "host ports" */
 const char *unconsidered_text(enum unconsidered what);

@@ -24,13 +24,13 @@
 /* --- bodies --- */
 
 /* Nodes is null, as kube-scheduler has it with nodeCacheCapable: true. */
-void play_args(struct strbuf *out, const struct doc *pod, const struct doc *names)
+void play_args(struct strbuf *out, const struct document *pod, const struct document *names)
 {
-    must(names->kind == DOC_ARRAY);
+    must(names->kind == DOCUMENT_ARRAY);
     strbuf_str(out, "{\"Pod\":");
-    doc_write(out, pod);
+    document_write(out, pod);
     strbuf_str(out, ",\"Nodes\":null,\"NodeNames\":");
-    doc_write(out, names);
+    document_write(out, names);
     strbuf_char(out, '}');
 }
 
@@ -41,21 +41,21 @@ static void put_member(struct strbuf *out, const char *key, const char *text)
     strbuf_json(out, text_of(text));
 }
 
-void play_bind_args(struct strbuf *out, const struct doc *pod, const char *node)
+void play_bind_args(struct strbuf *out, const struct document *pod, const char *node)
 {
     must(out->len == 0);
     strbuf_char(out, '{');
-    put_member(out, "PodName", doc_str(pod, "metadata.name"));
-    put_member(out, "PodNamespace", doc_str(pod, "metadata.namespace"));
-    put_member(out, "PodUID", doc_str(pod, "metadata.uid"));
+    put_member(out, "PodName", document_str(pod, "metadata.name"));
+    put_member(out, "PodNamespace", document_str(pod, "metadata.namespace"));
+    put_member(out, "PodUID", document_str(pod, "metadata.uid"));
     put_member(out, "Node", node);
     strbuf_char(out, '}');
 }
 
-static bool has_name(const struct doc *names, const char *name)
+static bool has_name(const struct document *names, const char *name)
 {
     must(name != NULL);
-    doc_each (item, names)
+    document_each (item, names)
         if (text_is(item->text, name))
             return true;
     return false;
@@ -65,15 +65,15 @@ static bool has_name(const struct doc *names, const char *name)
  * The extender's score alone: kube-scheduler would add those of its own plugins. A score for a node
  * that was not asked about is ignored.
  */
-const char *play_best(const struct doc *scores, const struct doc *names)
+const char *play_best(const struct document *scores, const struct document *names)
 {
     const char *found = NULL;
     int64_t best = 0;
 
-    must(names->kind == DOC_ARRAY);
-    doc_each (score, scores) {
-        const char *host = doc_str(score, "Host");
-        const int64_t points = doc_int(score, "Score");
+    must(names->kind == DOCUMENT_ARRAY);
+    document_each (score, scores) {
+        const char *host = document_str(score, "Host");
+        const int64_t points = document_int(score, "Score");
         if ((found == NULL || points > best) && has_name(names, host)) {
             found = host;
             best = points;
@@ -83,21 +83,21 @@ const char *play_best(const struct doc *scores, const struct doc *names)
 }
 
 /* Requests or limits, as kube-scheduler decides whether an extender is interested. */
-static bool container_asks(const struct doc *containers, const char *resource)
+static bool container_asks(const struct document *containers, const char *resource)
 {
     must(resource[0] != '\0');
-    doc_each (container, containers)
-        if (doc_get(doc_at(container, "resources.limits"), resource) != NULL ||
-            doc_get(doc_at(container, "resources.requests"), resource) != NULL)
+    document_each (container, containers)
+        if (document_get(document_at(container, "resources.limits"), resource) != NULL ||
+            document_get(document_at(container, "resources.requests"), resource) != NULL)
             return true;
     return false;
 }
 
-bool play_asks(const struct doc *pod, const char *resource)
+bool play_asks(const struct document *pod, const char *resource)
 {
     must(pod != NULL);
-    return container_asks(doc_at(pod, "spec.containers"), resource) ||
-           container_asks(doc_at(pod, "spec.initContainers"), resource);
+    return container_asks(document_at(pod, "spec.containers"), resource) ||
+           container_asks(document_at(pod, "spec.initContainers"), resource);
 }
 
 /* --- scheduling --- */
@@ -114,9 +114,9 @@ struct play {
     const char *resource;
     struct play_nodes nodes;
     struct admission admission;
-    struct arena arena;  /* for the present pod */
-    struct doc *results; /* an array */
-    int width;           /* of the longest name */
+    struct arena arena;       /* for the present pod */
+    struct document *results; /* an array */
+    int width;                /* of the longest name */
     uint32_t count[OUTCOMES];
     uint32_t wrong;            /* objects that are not played, because they cannot be read */
     uint32_t existing;         /* pods that could not be made, because they are there */
@@ -128,31 +128,31 @@ struct played {
     enum outcome outcome;
     const char *node; /* "" if none */
     const char *text;
-    struct doc *reasons; /* of a refusal, or NULL; it lives to the end */
+    struct document *reasons; /* of a refusal, or NULL; it lives to the end */
 };
 
 /*
  * Each pod has its line as soon as it is decided; JSON and YAML need all results and are written at
  * the end.
  */
-static void play_report(struct play *play, const struct doc *pod, const struct played *played)
+static void play_report(struct play *play, const struct document *pod, const struct played *played)
 {
     struct arena *arena = &play->ctl->arena;
-    struct doc *result = doc_new(arena, DOC_OBJECT);
-    const char *namespace = doc_shown(pod, "metadata.namespace");
-    const char *name = doc_shown(pod, "metadata.name");
+    struct document *result = document_new(arena, DOCUMENT_OBJECT);
+    const char *namespace = document_shown(pod, "metadata.namespace");
+    const char *name = document_shown(pod, "metadata.name");
     const char *outcome = outcome_name[played->outcome];
 
     must(played->outcome < OUTCOMES);
     play->count[played->outcome]++;
-    doc_set_str(arena, result, "namespace", namespace);
-    doc_set_str(arena, result, "name", name);
-    doc_set_str(arena, result, "outcome", outcome);
-    doc_set_str(arena, result, "node", played->node);
-    doc_set_str(arena, result, "text", played->text);
+    document_set_str(arena, result, "namespace", namespace);
+    document_set_str(arena, result, "name", name);
+    document_set_str(arena, result, "outcome", outcome);
+    document_set_str(arena, result, "node", played->node);
+    document_set_str(arena, result, "text", played->text);
     if (played->reasons != NULL)
-        doc_set(arena, result, TEXT("reasons"), played->reasons);
-    doc_append(play->results, result);
+        document_set(arena, result, TEXT("reasons"), played->reasons);
+    document_append(play->results, result);
     if (play->ctl->format == FORMAT_NAME && played->outcome == PLACED)
         (void)fprintf(play->ctl->screen.out, "pod/%s/%s\n", namespace, name);
     if (play->ctl->format == FORMAT_TABLE || play->ctl->format == FORMAT_WIDE)
@@ -163,7 +163,7 @@ static void play_report(struct play *play, const struct doc *pod, const struct p
 }
 
 static int play_post(struct play *play, const char *base, const char *path,
-                     const struct strbuf *body, struct doc **out, struct err *err)
+                     const struct strbuf *body, struct document **out, struct err *err)
 {
     const struct client_request call = {
         .base = base, .method = "POST", .path = path, .body = {body->data, body->len}};
@@ -172,7 +172,7 @@ static int play_post(struct play *play, const char *base, const char *path,
 }
 
 static int play_ask(struct play *play, const char *verb, const struct strbuf *body,
-                    struct doc **out, struct err *err)
+                    struct document **out, struct err *err)
 {
     must(verb[0] != '\0');
     const char *path = arena_printf(&play->arena, "%s/%s", play->base_path, verb);
@@ -182,26 +182,27 @@ static int play_ask(struct play *play, const char *verb, const struct strbuf *bo
 /*
  * The pod as it came back, with its uid: kube-scheduler, too, sends what the API server stored.
  */
-static int make_pod(struct play *play, const struct doc *pod, struct doc **out, struct err *err)
+static int make_pod(struct play *play, const struct document *pod, struct document **out,
+                    struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
 
-    must(pod->kind == DOC_OBJECT);
+    must(pod->kind == DOCUMENT_OBJECT);
     strbuf_init(&body);
-    doc_write(&body, pod);
+    document_write(&body, pod);
     if (play_post(play, play->admin, "/api/v1/standalone/pods", &body, out, err) < 0) {
         if (err->code == ERR_CONFLICT && play->existing++ == 0)
             play->existing_path =
-                arena_printf(&play->ctl->arena, "%s/%s", doc_shown(pod, "metadata.namespace"),
-                             doc_shown(pod, "metadata.name"));
+                arena_printf(&play->ctl->arena, "%s/%s", document_shown(pod, "metadata.namespace"),
+                             document_shown(pod, "metadata.name"));
         return err_same(err);
     }
     admission_count(&play->admission, *out);
-    if ((*out)->kind != DOC_OBJECT || doc_shown(*out, "metadata.uid")[0] == '\0')
+    if ((*out)->kind != DOCUMENT_OBJECT || document_shown(*out, "metadata.uid")[0] == '\0')
         return err_set(err, ERR_INTERNAL, "the pod was made, but came back without a uid");
     /* Pods from an informer have neither. */
-    doc_remove(*out, "kind");
-    doc_remove(*out, "apiVersion");
+    document_remove(*out, "kind");
+    document_remove(*out, "apiVersion");
     return 0;
 }
 
@@ -209,8 +210,8 @@ static int make_pod(struct play *play, const struct doc *pod, struct doc **out, 
  * An answer with Error, or with a node that was not asked about, ends kube-scheduler's attempt, so
  * it is a failure here, too.
  */
-static int play_filter(struct play *play, const struct doc *pod, const struct doc *names,
-                       struct doc **out, struct err *err)
+static int play_filter(struct play *play, const struct document *pod, const struct document *names,
+                       struct document **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
 
@@ -219,10 +220,10 @@ static int play_filter(struct play *play, const struct doc *pod, const struct do
     play_args(&body, pod, names);
     if (play_ask(play, "filter", &body, out, err) < 0)
         return err_wrap(err, "filter");
-    const char *error = doc_shown(*out, "Error");
+    const char *error = document_shown(*out, "Error");
     if (error[0] != '\0')
         return err_set(err, ERR_UNAVAILABLE, "filter answered with an error: %.400s", error);
-    doc_each (name, doc_get(*out, "NodeNames")) {
+    document_each (name, document_get(*out, "NodeNames")) {
         if (!has_name(names, name->text.at))
             return err_set(err, ERR_INTERNAL, "filter named %.253s, which it was not asked about",
                            name->text.at);
@@ -231,11 +232,11 @@ static int play_filter(struct play *play, const struct doc *pod, const struct do
 }
 
 /* kube-scheduler takes the only node without asking, and so does play. */
-static int play_choose(struct play *play, const struct doc *pod, const struct doc *names,
+static int play_choose(struct play *play, const struct document *pod, const struct document *names,
                        const char **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
-    struct doc *scores;
+    struct document *scores;
 
     must(names->count > 0);
     strbuf_init(&body);
@@ -253,10 +254,11 @@ static int play_choose(struct play *play, const struct doc *pod, const struct do
 }
 
 /* Blocks until the Binding has an outcome. */
-static int play_bind(struct play *play, const struct doc *pod, const char *node, struct err *err)
+static int play_bind(struct play *play, const struct document *pod, const char *node,
+                     struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
-    struct doc *answer;
+    struct document *answer;
 
     must(node != NULL);
     must(node[0] != '\0');
@@ -264,32 +266,33 @@ static int play_bind(struct play *play, const struct doc *pod, const char *node,
     play_bind_args(&body, pod, node);
     if (play_ask(play, "bind", &body, &answer, err) < 0)
         return err_wrap(err, "bind");
-    const char *error = doc_shown(answer, "Error");
+    const char *error = document_shown(answer, "Error");
     if (error[0] != '\0')
         return err_set(err, ERR_CONFLICT, "bind to %.253s: %.400s", node, error);
     return 0;
 }
 
 /* What milligpud knows about the pod. */
-static int play_view(struct play *play, const struct doc *pod, struct doc **out, struct err *err)
+static int play_view(struct play *play, const struct document *pod, struct document **out,
+                     struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
 
     strbuf_init(&path);
     strbuf_str(&path, "/api/v1/pods/");
-    url_escape(&path, doc_str(pod, "metadata.namespace"));
+    url_escape(&path, document_str(pod, "metadata.namespace"));
     strbuf_char(&path, '/');
-    url_escape(&path, doc_str(pod, "metadata.name"));
+    url_escape(&path, document_str(pod, "metadata.name"));
     must(path.len > 0);
     const struct client_request call = {.base = play->admin, .method = "GET", .path = path.data};
     return client_call(ctl_client(play->ctl), &call, &play->arena, out, err);
 }
 
 /* "a100-0 0:300,1:300", from the ledger. */
-static const char *play_where(struct play *play, const struct doc *pod, const char *node)
+static const char *play_where(struct play *play, const struct document *pod, const char *node)
 {
     CLEANUP(strbuf_done) struct strbuf text;
-    struct doc *view;
+    struct document *view;
     struct err ignored;
 
     must(node[0] != '\0');
@@ -297,7 +300,7 @@ static const char *play_where(struct play *play, const struct doc *pod, const ch
     strbuf_str(&text, node);
     if (play_view(play, pod, &view, &ignored) == 0) {
         strbuf_str(&text, "  GPU:milli ");
-        put_charges(&text, doc_get(view, "allocation"));
+        put_charges(&text, document_get(view, "allocation"));
     }
     return arena_copy(&play->arena, (struct text){text.data, text.len});
 }
@@ -308,17 +311,17 @@ enum { VIEW_TRIES = 100, VIEW_PAUSE_MS = 20 };
  * The view of a pod that waits, with all nodes; NULL if it cannot be had. filter takes the pod from
  * its own request, so it may know the pod a moment before the watch has shown it to the view.
  */
-static const struct doc *play_waiting_view(struct play *play, const struct doc *pod)
+static const struct document *play_waiting_view(struct play *play, const struct document *pod)
 {
     static const struct timespec pause = {.tv_nsec = VIEW_PAUSE_MS * 1000000L};
-    struct doc *view;
+    struct document *view;
     struct err ignored;
 
-    must(pod->kind == DOC_OBJECT);
+    must(pod->kind == DOCUMENT_OBJECT);
     for (int i = 0; i < VIEW_TRIES; i++) {
         if (play_view(play, pod, &view, &ignored) == 0) {
-            const struct doc *nodes = doc_get(view, "nodes");
-            if (nodes != NULL && nodes->kind == DOC_ARRAY)
+            const struct document *nodes = document_get(view, "nodes");
+            if (nodes != NULL && nodes->kind == DOCUMENT_ARRAY)
                 return view;
         }
         (void)nanosleep(&pause, NULL); /* a signal makes it shorter */
@@ -330,14 +333,14 @@ static const struct doc *play_waiting_view(struct play *play, const struct doc *
  * "; the nearest are Tesla-T4, L4": how milligpud ends its sentence about a model that no node has.
  * kube-scheduler's reason cannot say it, because it must not change with the cluster.
  */
-static const char *nearest_models(const struct doc *view)
+static const char *nearest_models(const struct document *view)
 {
-    const char *nearest = strstr(doc_shown(view, "never"), "; the nearest ");
+    const char *nearest = strstr(document_shown(view, "never"), "; the nearest ");
     return nearest != NULL ? nearest : "";
 }
 
-static void play_refused(struct play *play, struct node_reasons *reasons, const struct doc *view,
-                         struct played *out)
+static void play_refused(struct play *play, struct node_reasons *reasons,
+                         const struct document *view, struct played *out)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
@@ -347,7 +350,7 @@ static void play_refused(struct play *play, struct node_reasons *reasons, const 
     strbuf_str(&text, nearest_models(view));
     out->outcome = REFUSED;
     out->text = arena_copy(&play->arena, (struct text){text.data, text.len});
-    out->reasons = reasons_doc(reasons, &play->ctl->arena);
+    out->reasons = reasons_document(reasons, &play->ctl->arena);
 }
 
 /*
@@ -355,31 +358,31 @@ static void play_refused(struct play *play, struct node_reasons *reasons, const 
  * cluster. Nodes that kube-scheduler's own filters refuse are not shown to the extender, and
  * without any node left it is not asked.
  */
-static int play_schedule(struct play *play, const struct doc *pod, struct played *out,
+static int play_schedule(struct play *play, const struct document *pod, struct played *out,
                          struct err *err)
 {
     struct node_reasons reasons = {.arena = &play->arena};
     struct fit_pod fit;
-    struct doc *made;
-    struct doc *answer;
+    struct document *made;
+    struct document *answer;
 
-    must(pod->kind == DOC_OBJECT);
+    must(pod->kind == DOCUMENT_OBJECT);
     if (make_pod(play, pod, &made, err) < 0 || fit_pod_read(&play->arena, made, &fit, err) < 0)
         return err_same(err);
-    struct doc *names = play_nodes_feasible(&play->nodes, &fit, play->resource, &reasons);
+    struct document *names = play_nodes_feasible(&play->nodes, &fit, play->resource, &reasons);
     if (names->count == 0) {
         play_refused(play, &reasons, NULL, out);
         return 0;
     }
     if (play_filter(play, made, names, &answer, err) < 0)
         return err_same(err);
-    const struct doc *left = doc_get(answer, "NodeNames");
-    if (left == NULL || left->kind != DOC_ARRAY || left->count == 0) {
+    const struct document *left = document_get(answer, "NodeNames");
+    if (left == NULL || left->kind != DOCUMENT_ARRAY || left->count == 0) {
         const bool counted = reasons_are_counted(names, answer);
-        const bool named =
-            doc_get(doc_at(made, "metadata.annotations"), "milligpu.io/gpu-model") != NULL;
-        const struct doc *view = counted && !named ? NULL : play_waiting_view(play, made);
-        reasons_take(&reasons, names, answer, counted ? NULL : doc_get(view, "nodes"));
+        const bool named = document_get(document_at(made, "metadata.annotations"),
+                                        "milligpu.io/gpu-model") != NULL;
+        const struct document *view = counted && !named ? NULL : play_waiting_view(play, made);
+        reasons_take(&reasons, names, answer, counted ? NULL : document_get(view, "nodes"));
         play_refused(play, &reasons, view, out);
         return 0;
     }
@@ -393,10 +396,10 @@ static int play_schedule(struct play *play, const struct doc *pod, struct played
 }
 
 /* Why kube-scheduler would not ask about the pod; NULL if it would. */
-static const char *play_unasked(struct play *play, const struct doc *pod)
+static const char *play_unasked(struct play *play, const struct document *pod)
 {
-    const struct doc *gates = doc_at(pod, "spec.schedulingGates");
-    const char *node = doc_shown(pod, "spec.nodeName");
+    const struct document *gates = document_at(pod, "spec.schedulingGates");
+    const char *node = document_shown(pod, "spec.nodeName");
 
     must(play->resource[0] != '\0');
     if (!play_asks(pod, play->resource))
@@ -406,29 +409,29 @@ static const char *play_unasked(struct play *play, const struct doc *pod)
     if (node[0] != '\0')
         return arena_printf(
             &play->arena, "spec.nodeName is %s: its kubelet takes it without any scheduler", node);
-    if (gates != NULL && gates->kind == DOC_ARRAY && gates->count > 0)
+    if (gates != NULL && gates->kind == DOCUMENT_ARRAY && gates->count > 0)
         return "spec.schedulingGates: kube-scheduler waits until they are removed";
     return NULL;
 }
 
 /* As it is when the API server has filled in what LimitRanges say. */
-static struct doc *play_make(struct play *play, const struct pod_maker *workload, uint32_t at)
+static struct document *play_make(struct play *play, const struct pod_maker *workload, uint32_t at)
 {
-    struct doc *pod = pod_maker_pod(&play->arena, workload, at);
+    struct document *pod = pod_maker_pod(&play->arena, workload, at);
 
     must(at == 0 || at < workload->pods);
     admission_fill(&play->admission, &play->arena, pod);
     return pod;
 }
 
-static enum outcome play_pod(struct play *play, const struct doc *pod)
+static enum outcome play_pod(struct play *play, const struct document *pod)
 {
     struct played played = {.outcome = SKIPPED, .node = ""};
     struct err err;
 
     must(play->resource != NULL);
     played.text = play_unasked(play, pod);
-    if (played.text == NULL && admission_judge(&play->admission, pod, &err) < 0) {
+    if (played.text == NULL && admission_review(&play->admission, pod, &err) < 0) {
         played.outcome = REFUSED;
         played.text = arena_printf(&play->arena, "not created: %s", err.text);
     }
@@ -455,7 +458,7 @@ static void play_workload(struct play *play, const struct pod_maker *workload)
     must(workload->pods <= WORKLOAD_PODS_MAX);
     for (uint32_t i = 0; i < workload->pods; i++) {
         arena_reset(&play->arena);
-        const struct doc *pod = play_make(play, workload, i);
+        const struct document *pod = play_make(play, workload, i);
         if (stuck != NULL) {
             const struct played waits = {
                 .outcome = SKIPPED,
@@ -470,7 +473,7 @@ static void play_workload(struct play *play, const struct pod_maker *workload)
         }
         const enum outcome outcome = play_pod(play, pod);
         if (workload->ordered && (outcome == REFUSED || outcome == FAILED))
-            stuck = arena_copy(&play->ctl->arena, text_of(doc_shown(pod, "metadata.name")));
+            stuck = arena_copy(&play->ctl->arena, text_of(document_shown(pod, "metadata.name")));
     }
 }
 
@@ -506,7 +509,7 @@ static void reading_wrong(void *user, const char *text)
     play_wrong(reading->play, text);
 }
 
-static bool reading_other(void *user, const struct doc *object)
+static bool reading_other(void *user, const struct document *object)
 {
     const struct play_reading *reading = user;
     struct play *play = reading->play;
@@ -516,8 +519,9 @@ static bool reading_other(void *user, const struct doc *object)
         return false;
     must(play->admission.arena != NULL);
     if (admission_add(&play->admission, object, &err) < 0)
-        play_wrong(play, arena_printf(&play->ctl->arena, "%s %s: %s", doc_shown(object, "kind"),
-                                      doc_shown(object, "metadata.name"), err.text));
+        play_wrong(play,
+                   arena_printf(&play->ctl->arena, "%s %s: %s", document_shown(object, "kind"),
+                                document_shown(object, "metadata.name"), err.text));
     return true;
 }
 
@@ -557,10 +561,10 @@ static int need_workload(const struct manifest *manifest, struct err *err)
 }
 
 /* One absurdly long name must not widen every line. */
-static void play_widen(struct play *play, const struct doc *pod)
+static void play_widen(struct play *play, const struct document *pod)
 {
-    const size_t bytes =
-        strlen(doc_shown(pod, "metadata.namespace")) + 1 + strlen(doc_shown(pod, "metadata.name"));
+    const size_t bytes = strlen(document_shown(pod, "metadata.namespace")) + 1 +
+                         strlen(document_shown(pod, "metadata.name"));
     must(bytes > 0);
     if (bytes < 200 && (int)bytes > play->width)
         play->width = (int)bytes;
@@ -569,7 +573,7 @@ static void play_widen(struct play *play, const struct doc *pod)
 /* Why an API server accepts no pod of this workload. */
 static int check_workload(struct play *play, const struct pod_maker *workload, struct err *err)
 {
-    struct doc *pod = play_make(play, workload, 0);
+    struct document *pod = play_make(play, workload, 0);
     struct fit_pod ignored;
     struct err inner;
 
@@ -640,16 +644,16 @@ static int spread_daemons(struct play *play, struct manifest *manifest, struct e
  */
 static int play_read_resource(struct play *play, struct err *err)
 {
-    struct doc *settings;
+    struct document *settings;
 
     must(play->resource == NULL);
     if (ctl_list(play->ctl, "/api/v1/settings", &settings, err) < 0)
         return err_same(err);
     play->resource = "nvidia.com/vgpu";
-    doc_each (setting, doc_get(settings, "items"))
-        if (strcmp(doc_str(setting, "name"), "resource") == 0 &&
-            doc_str(setting, "value")[0] != '\0')
-            play->resource = doc_str(setting, "value");
+    document_each (setting, document_get(settings, "items"))
+        if (strcmp(document_str(setting, "name"), "resource") == 0 &&
+            document_str(setting, "value")[0] != '\0')
+            play->resource = document_str(setting, "value");
     return 0;
 }
 
@@ -659,13 +663,13 @@ static int play_read_resource(struct play *play, struct err *err)
  */
 static const char *webhook_of_summary(struct play *play)
 {
-    struct doc *summary;
+    struct document *summary;
     struct err ignored;
 
     must(play->admin != NULL);
     if (ctl_get(play->ctl, "/api/v1/summary", &summary, &ignored) < 0)
         return NULL;
-    const char *address = doc_str(summary, "webhookAddress");
+    const char *address = document_str(summary, "webhookAddress");
     const char *port = strrchr(address, ':');
     if (port == NULL)
         return NULL;
@@ -702,10 +706,10 @@ static int find_webhook(struct play *play, struct err *err)
 static int play_finish(struct play *play)
 {
     struct ctl *ctl = play->ctl;
-    struct doc *document = doc_new(&ctl->arena, DOC_OBJECT);
+    struct document *document = document_new(&ctl->arena, DOCUMENT_OBJECT);
 
-    must(play->results->kind == DOC_ARRAY);
-    doc_set(&ctl->arena, document, TEXT("items"), play->results);
+    must(play->results->kind == DOCUMENT_ARRAY);
+    document_set(&ctl->arena, document, TEXT("items"), play->results);
     if (!ctl_document(ctl, document) && ctl->format != FORMAT_NAME && ctl->screen.headers) {
         (void)fprintf(ctl->screen.out, "%u placed, %u refused", play->count[PLACED],
                       play->count[REFUSED]);
@@ -744,12 +748,12 @@ static void play_tell(struct play *play, const struct manifest *manifest)
             (void)fprintf(play->ctl->err, "%s %s/%s: %s\n", at->word, at->namespace, at->name,
                           at->note);
         arena_reset(&play->arena);
-        const struct doc *pod = play_make(play, at, 0);
+        const struct document *pod = play_make(play, at, 0);
         if (at->pods == 0 || play_unasked(play, pod) != NULL ||
             fit_pod_read(&play->arena, pod, &fit, &ignored) < 0)
             continue;
         uint32_t bits = unconsidered_of(pod);
-        if (at->claims)
+        if (at->has_claims)
             bits |= 1U << UNCONSIDERED_VOLUMES;
         if (play_nodes_avoided(&play->nodes, &fit))
             bits |= 1U << UNCONSIDERED_PREFER_NO_SCHEDULE;
@@ -762,7 +766,7 @@ static void play_tell(struct play *play, const struct manifest *manifest)
     admission_say(&play->admission, true, play->ctl->err);
 }
 
-static int count_pod(void *user, const struct doc *pod, struct err *err)
+static int count_pod(void *user, const struct document *pod, struct err *err)
 {
     must(pod != NULL);
     (void)err; /* nothing can fail */
@@ -804,7 +808,7 @@ static int play_all(struct play *play, struct err *err)
 /* In a real cluster it ends at its first question: the nodes are shown in standalone mode only. */
 int command_play(struct ctl *ctl)
 {
-    struct play play = {.ctl = ctl, .results = doc_new(&ctl->arena, DOC_ARRAY)};
+    struct play play = {.ctl = ctl, .results = document_new(&ctl->arena, DOCUMENT_ARRAY)};
     struct err err;
 
     must(ctl->options.arguments > 0);

@@ -9,16 +9,16 @@
 #include "milligpu/document/document.h"
 
 /* ExtenderArgs with nodeCacheCapable: names, not nodes. names: an array of strings. */
-void play_args(struct strbuf *out, const struct doc *pod, const struct doc *names);
+void play_args(struct strbuf *out, const struct document *pod, const struct document *names);
 /* ExtenderBindingArgs. */
-void play_bind_args(struct strbuf *out, const struct doc *pod, const char *node);
+void play_bind_args(struct strbuf *out, const struct document *pod, const char *node);
 
 /*
  * The node with the best score, the first among equals; NULL if no score belongs to one of names.
  */
-const char *play_best(const struct doc *scores, const struct doc *names);
+const char *play_best(const struct document *scores, const struct document *names);
 
 /* Does a container of the pod name the resource? */
-bool play_asks(const struct doc *pod, const char *resource);
+bool play_asks(const struct document *pod, const char *resource);
 
 #endif

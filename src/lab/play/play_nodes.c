@@ -22,12 +22,12 @@ void play_nodes_done(struct play_nodes *nodes)
     map_done(&nodes->by_name);
 }
 
-int play_nodes_add(struct play_nodes *nodes, const struct doc *node, struct err *err)
+int play_nodes_add(struct play_nodes *nodes, const struct document *node, struct err *err)
 {
     struct fit_node *read = arena_alloc(nodes->arena, sizeof *read);
 
     if (fit_node_read(nodes->arena, node, read, err) < 0)
-        return err_wrap(err, "Node %.253s", doc_shown(node, "metadata.name"));
+        return err_wrap(err, "Node %.253s", document_shown(node, "metadata.name"));
     must(read->name[0] != '\0');
     nodes->node = xgrow(nodes->node, nodes->count, &nodes->capacity, sizeof *nodes->node);
     nodes->node[nodes->count++] = read;
@@ -36,10 +36,10 @@ int play_nodes_add(struct play_nodes *nodes, const struct doc *node, struct err 
 }
 
 /* A pod that has ended takes nothing, and neither does one of a node that is gone. */
-int play_nodes_run(struct play_nodes *nodes, const struct doc *pod, struct err *err)
+int play_nodes_run(struct play_nodes *nodes, const struct document *pod, struct err *err)
 {
-    const char *phase = doc_str(pod, "status.phase");
-    struct fit_node *node = map_find(&nodes->by_name, text_of(doc_str(pod, "spec.nodeName")));
+    const char *phase = document_str(pod, "status.phase");
+    struct fit_node *node = map_find(&nodes->by_name, text_of(document_str(pod, "spec.nodeName")));
     struct amount *requests;
     struct arena arena;
 
@@ -51,20 +51,20 @@ int play_nodes_run(struct play_nodes *nodes, const struct doc *pod, struct err *
     if (status == 0)
         fit_node_take(nodes->arena, node, requests);
     else
-        (void)err_wrap(err, "Pod %.253s/%.253s", doc_shown(pod, "metadata.namespace"),
-                       doc_shown(pod, "metadata.name"));
+        (void)err_wrap(err, "Pod %.253s/%.253s", document_shown(pod, "metadata.namespace"),
+                       document_shown(pod, "metadata.name"));
     arena_done(&arena);
     return status;
 }
 
 /* --- reading --- */
 
-static int fetch_node(void *user, const struct doc *node, struct err *err)
+static int fetch_node(void *user, const struct document *node, struct err *err)
 {
     return play_nodes_add(user, node, err);
 }
 
-static int fetch_pod(void *user, const struct doc *pod, struct err *err)
+static int fetch_pod(void *user, const struct document *pod, struct err *err)
 {
     return play_nodes_run(user, pod, err);
 }
@@ -85,16 +85,16 @@ int play_nodes_fetch(struct play_nodes *nodes, struct client *client, const char
 
 /* --- asking --- */
 
-struct doc *play_nodes_feasible(const struct play_nodes *nodes, const struct fit_pod *pod,
-                                const char *managed, struct node_reasons *reasons)
+struct document *play_nodes_feasible(const struct play_nodes *nodes, const struct fit_pod *pod,
+                                     const char *managed, struct node_reasons *reasons)
 {
     CLEANUP(strbuf_done) struct strbuf why;
-    struct doc *names = doc_new(reasons->arena, DOC_ARRAY);
+    struct document *names = document_new(reasons->arena, DOCUMENT_ARRAY);
 
     strbuf_init(&why);
     for (size_t i = 0; i < nodes->count; i++) {
-        if (fit_judge(pod, nodes->node[i], managed, &why))
-            doc_append(names, doc_new_str(reasons->arena, text_of(nodes->node[i]->name)));
+        if (fit_check(pod, nodes->node[i], managed, &why))
+            document_append(names, document_new_str(reasons->arena, text_of(nodes->node[i]->name)));
         else
             reasons_add(reasons, why.data, true, 1);
     }
@@ -117,7 +117,7 @@ size_t play_nodes_matching(const struct play_nodes *nodes, const struct fit_pod 
         const struct fit_node bare = {.name = nodes->node[i]->name,
                                       .labels = nodes->node[i]->labels,
                                       .taints = nodes->node[i]->taints};
-        if (fit_judge(&small, &bare, "none", &why))
+        if (fit_check(&small, &bare, "none", &why))
             name[count++] = bare.name;
     }
     must(count <= nodes->count);

@@ -28,12 +28,12 @@ void play_nodes_done(struct play_nodes *nodes);
 int play_nodes_fetch(struct play_nodes *nodes, struct client *client, const char *base,
                      struct err *err) MUST_USE;
 /* One Node, or one Pod that may run on a node. The document is not needed afterwards. */
-int play_nodes_add(struct play_nodes *nodes, const struct doc *node, struct err *err) MUST_USE;
-int play_nodes_run(struct play_nodes *nodes, const struct doc *pod, struct err *err) MUST_USE;
+int play_nodes_add(struct play_nodes *nodes, const struct document *node, struct err *err) MUST_USE;
+int play_nodes_run(struct play_nodes *nodes, const struct document *pod, struct err *err) MUST_USE;
 
 /* The names of the nodes that the pod may go to; the others are added to reasons. */
-struct doc *play_nodes_feasible(const struct play_nodes *nodes, const struct fit_pod *pod,
-                                const char *managed, struct node_reasons *reasons) MUST_USE;
+struct document *play_nodes_feasible(const struct play_nodes *nodes, const struct fit_pod *pod,
+                                     const char *managed, struct node_reasons *reasons) MUST_USE;
 /* The nodes whose labels and taints let the pod be there, whatever it asks for; their number. */
 size_t play_nodes_matching(const struct play_nodes *nodes, const struct fit_pod *pod,
                            struct arena *arena, const char *const **out);

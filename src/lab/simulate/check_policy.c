@@ -19,40 +19,41 @@ struct policy_check {
     int64_t at_ms; /* the time that is meant */
 };
 
-static void policy_set_int(struct arena *arena, struct doc *object, const char *key, int64_t number)
+static void policy_set_int(struct arena *arena, struct document *object, const char *key,
+                           int64_t number)
 {
     must(key[0] != '\0');
-    doc_set(arena, object, text_of(key), doc_new_int(arena, number));
+    document_set(arena, object, text_of(key), document_new_int(arena, number));
 }
 
-static struct doc *policy_list(struct arena *arena, const char *const *text, uint32_t count)
+static struct document *policy_list(struct arena *arena, const char *const *text, uint32_t count)
 {
-    struct doc *list = doc_new(arena, DOC_ARRAY);
+    struct document *list = document_new(arena, DOCUMENT_ARRAY);
 
     must(count == 0 || text != NULL);
     for (uint32_t i = 0; i < count; i++)
-        doc_append(list, doc_new_str(arena, text_of(text[i])));
+        document_append(list, document_new_str(arena, text_of(text[i])));
     return list;
 }
 
 /* --- prices --- */
 
-static void policy_add_price(struct arena *arena, struct doc *list, const struct model_price *price,
-                             const char *source)
+static void policy_add_price(struct arena *arena, struct document *list,
+                             const struct model_price *price, const char *source)
 {
-    struct doc *item = doc_new(arena, DOC_OBJECT);
+    struct document *item = document_new(arena, DOCUMENT_OBJECT);
 
     must(price->price > 0);
-    doc_set_str(arena, item, "model", price->model);
+    document_set_str(arena, item, "model", price->model);
     policy_set_int(arena, item, "price", price->price);
-    doc_set_str(arena, item, "source", source);
-    doc_append(list, item);
+    document_set_str(arena, item, "source", source);
+    document_append(list, item);
 }
 
 /* In the order in which they are tried. */
-static struct doc *policy_prices(struct arena *arena, const struct rulebook *book)
+static struct document *policy_prices(struct arena *arena, const struct rulebook *book)
 {
-    struct doc *list = doc_new(arena, DOC_ARRAY);
+    struct document *list = document_new(arena, DOCUMENT_ARRAY);
     const struct product *known;
 
     must(book->prices <= PRICES_MAX);
@@ -67,25 +68,25 @@ static struct doc *policy_prices(struct arena *arena, const struct rulebook *boo
 
 /* --- shapes that are expected --- */
 
-static struct doc *policy_shapes(struct arena *arena, const struct rulebook *book)
+static struct document *policy_shapes(struct arena *arena, const struct rulebook *book)
 {
-    struct doc *list = doc_new(arena, DOC_ARRAY);
+    struct document *list = document_new(arena, DOCUMENT_ARRAY);
 
     must(book->shapes <= RULEBOOK_SHAPES_MAX);
     for (uint32_t i = 0; i < book->shapes; i++) {
         const struct workload_class *class = &book->shape[i].class;
-        struct doc *item = doc_new(arena, DOC_OBJECT);
+        struct document *item = document_new(arena, DOCUMENT_OBJECT);
         policy_set_int(arena, item, "gpus", class->parts);
         policy_set_int(arena, item, "milli", class->milli);
         if (class->models > 0)
-            doc_set(arena, item, TEXT("models"),
-                    policy_list(arena, (const char *const *)class->model, class->models));
+            document_set(arena, item, TEXT("models"),
+                         policy_list(arena, (const char *const *)class->model, class->models));
         if (class->host.cpu_milli > 0)
             policy_set_int(arena, item, "cpuMilli", class->host.cpu_milli);
         if (class->host.memory_mib > 0)
             policy_set_int(arena, item, "memoryMiB", class->host.memory_mib);
         policy_set_int(arena, item, "weight", book->shape[i].weight);
-        doc_append(list, item);
+        document_append(list, item);
     }
     return list;
 }
@@ -93,7 +94,7 @@ static struct doc *policy_shapes(struct arena *arena, const struct rulebook *boo
 /* --- rules --- */
 
 static void policy_set_window(const struct policy_check *check, const struct rule *rule,
-                              struct doc *item)
+                              struct document *item)
 {
     CLEANUP(strbuf_done) struct strbuf text;
     struct arena *arena = &check->ctl->arena;
@@ -102,89 +103,89 @@ static void policy_set_window(const struct policy_check *check, const struct rul
     must(rule->window != NULL);
     strbuf_init(&text);
     window_format(rule->window, &text);
-    doc_set_str(arena, item, "when", text.data);
+    document_set_str(arena, item, "when", text.data);
     const int64_t next_ms = window_next_ms(rule->window, rule->zone, check->at_ms);
     if (next_ms == INT64_MAX)
         return;
     time_format(next_ms, time);
-    doc_set_str(arena, item, "changesAt", time);
+    document_set_str(arena, item, "changesAt", time);
 }
 
-static struct doc *policy_rule(const struct policy_check *check, const struct rule *rule,
-                               rule_set holding)
+static struct document *policy_rule(const struct policy_check *check, const struct rule *rule,
+                                    rule_set holding)
 {
     CLEANUP(strbuf_done) struct strbuf says;
     struct arena *arena = &check->ctl->arena;
-    struct doc *item = doc_new(arena, DOC_OBJECT);
+    struct document *item = document_new(arena, DOCUMENT_OBJECT);
     const uint32_t number = rulebook_number(check->book, rule);
-    struct doc *holds = doc_new(arena, DOC_BOOL);
+    struct document *holds = document_new(arena, DOCUMENT_BOOL);
 
     must(number > 0);
     strbuf_init(&says);
     policy_set_int(arena, item, "number", number);
-    doc_set_str(arena, item, "name", rule->name);
+    document_set_str(arena, item, "name", rule->name);
     rule_add_nodes(&says, rule);
-    doc_set_str(arena, item, "nodes", says.data);
+    document_set_str(arena, item, "nodes", says.data);
     strbuf_reset(&says);
     rule_add_namespaces(&says, rule);
-    doc_set_str(arena, item, "namespaces", says.data);
+    document_set_str(arena, item, "namespaces", says.data);
     holds->text = (holding & one_rule(number - 1)) != 0 ? TEXT("true") : TEXT("false");
     holds->shown = holds->text.at;
-    doc_set(arena, item, TEXT("holds"), holds);
+    document_set(arena, item, TEXT("holds"), holds);
     if (rule->window != NULL)
         policy_set_window(check, rule, item);
     strbuf_reset(&says);
     rule_add_demands(&says, rule);
-    doc_set_str(arena, item, "says", says.data);
+    document_set_str(arena, item, "says", says.data);
     return item;
 }
 
-static struct doc *policy_rules(const struct policy_check *check)
+static struct document *policy_rules(const struct policy_check *check)
 {
     const rule_set holding = rulebook_holding(check->book, check->at_ms);
-    struct doc *list = doc_new(&check->ctl->arena, DOC_ARRAY);
+    struct document *list = document_new(&check->ctl->arena, DOCUMENT_ARRAY);
 
     must(check->book->rules <= RULES_MAX);
     for (uint32_t i = 0; i < check->book->rules; i++)
-        doc_append(list, policy_rule(check, &check->book->rule[i], holding));
+        document_append(list, policy_rule(check, &check->book->rule[i], holding));
     return list;
 }
 
 /* --- the document --- */
 
-static struct doc *policy_warnings(struct arena *arena, const char *warnings)
+static struct document *policy_warnings(struct arena *arena, const char *warnings)
 {
-    struct doc *list = doc_new(arena, DOC_ARRAY);
+    struct document *list = document_new(arena, DOCUMENT_ARRAY);
     struct text rest = text_of(warnings);
     struct text line;
 
     must(warnings != NULL);
     while (text_cut(&rest, '\n', &line))
         if (line.len > 0)
-            doc_append(list, doc_new_str(arena, line));
+            document_append(list, document_new_str(arena, line));
     return list;
 }
 
-static struct doc *policy_answer(const struct policy_check *check)
+static struct document *policy_answer(const struct policy_check *check)
 {
     const struct rulebook *book = check->book;
     struct arena *arena = &check->ctl->arena;
-    struct doc *answer = doc_new(arena, DOC_OBJECT);
+    struct document *answer = document_new(arena, DOCUMENT_OBJECT);
     char at[TIME_TEXT_BYTES];
 
     must(book->name[0] != '\0');
     time_format(check->at_ms, at);
-    doc_set_str(arena, answer, "name", book->name);
-    doc_set_str(arena, answer, "digest", book->digest);
-    doc_set_str(arena, answer, "policy", policy_name(book->policy));
+    document_set_str(arena, answer, "name", book->name);
+    document_set_str(arena, answer, "digest", book->digest);
+    document_set_str(arena, answer, "policy", policy_name(book->policy));
     policy_set_int(arena, answer, "seed", book->seed);
-    doc_set_str(arena, answer, "memory", book->raise ? "raise" : "filter");
-    doc_set_str(arena, answer, "prices", book->prices_by == PRICES_OFF ? "off" : "known");
-    doc_set(arena, answer, TEXT("models"), policy_prices(arena, book));
-    doc_set(arena, answer, TEXT("workload"), policy_shapes(arena, book));
-    doc_set_str(arena, answer, "at", at);
-    doc_set(arena, answer, TEXT("rules"), policy_rules(check));
-    doc_set(arena, answer, TEXT("warnings"), policy_warnings(arena, check->warnings));
+    document_set_str(arena, answer, "memory", book->raise ? "raise" : "filter");
+    document_set_str(arena, answer, "prices", book->prices_by == PRICES_OFF ? "off" : "known");
+    document_set(arena, answer, TEXT("models"), policy_prices(arena, book));
+    document_set(arena, answer, TEXT("workload"), policy_shapes(arena, book));
+    document_set_str(arena, answer, "at", at);
+    document_set(arena, answer, TEXT("rules"), policy_rules(check));
+    document_set(arena, answer, TEXT("warnings"), policy_warnings(arena, check->warnings));
     return answer;
 }
 
@@ -193,12 +194,12 @@ static struct doc *policy_answer(const struct policy_check *check)
 static const struct table_column price_columns[] = {
     {"MODEL", 0}, {"PRICE", COLUMN_RIGHT}, {"SOURCE", 0}};
 
-static void policy_price_row(struct table *table, const struct doc *item)
+static void policy_price_row(struct table *table, const struct document *item)
 {
     must(table->columns == ARRAY_LEN(price_columns));
-    table_text(table, doc_shown(item, "model"));
-    table_number(table, doc_int(item, "price"));
-    table_text(table, doc_shown(item, "source"));
+    table_text(table, document_shown(item, "model"));
+    table_number(table, document_int(item, "price"));
+    table_text(table, document_shown(item, "source"));
 }
 
 static const struct table_column expected_columns[] = {
@@ -206,29 +207,29 @@ static const struct table_column expected_columns[] = {
     {"CPU-MILLI", COLUMN_RIGHT}, {"MEMORY-MIB", COLUMN_RIGHT}, {"OF-1000-PODS", COLUMN_RIGHT},
 };
 
-static void policy_add_known(struct table *table, const struct doc *item, const char *key)
+static void policy_add_known(struct table *table, const struct document *item, const char *key)
 {
     must(key[0] != '\0');
-    if (doc_get(item, key) != NULL)
-        table_number(table, doc_int(item, key));
+    if (document_get(item, key) != NULL)
+        table_number(table, document_int(item, key));
     else
         table_text(table, "");
 }
 
-static void policy_shape_row(struct table *table, const struct doc *item)
+static void policy_shape_row(struct table *table, const struct document *item)
 {
     CLEANUP(strbuf_done) struct strbuf models;
 
     must(table->columns == ARRAY_LEN(expected_columns));
     strbuf_init(&models);
-    doc_each (model, doc_get(item, "models"))
+    document_each (model, document_get(item, "models"))
         strbuf_printf(&models, "%s%s", models.len > 0 ? ", " : "", model->shown);
-    table_number(table, doc_int(item, "gpus"));
-    table_number(table, doc_int(item, "milli"));
+    table_number(table, document_int(item, "gpus"));
+    table_number(table, document_int(item, "milli"));
     table_text(table, models.data);
     policy_add_known(table, item, "cpuMilli");
     policy_add_known(table, item, "memoryMiB");
-    table_number(table, doc_int(item, "weight"));
+    table_number(table, document_int(item, "weight"));
 }
 
 static const struct table_column rule_columns[] = {
@@ -236,29 +237,29 @@ static const struct table_column rule_columns[] = {
     {"WHEN", COLUMN_WRAP},  {"HOLDS", 0}, {"SAYS", COLUMN_WRAP},
 };
 
-static void policy_rule_row(struct table *table, const struct doc *item)
+static void policy_rule_row(struct table *table, const struct document *item)
 {
-    const bool holds = doc_true(item, "holds");
-    const char *changes = doc_shown(item, "changesAt");
+    const bool holds = document_true(item, "holds");
+    const char *changes = document_shown(item, "changesAt");
 
     must(table->columns == ARRAY_LEN(rule_columns));
-    table_number(table, doc_int(item, "number"));
-    table_text(table, doc_shown(item, "name"));
-    table_text(table, doc_shown(item, "nodes"));
-    table_text(table, doc_shown(item, "namespaces"));
-    table_text(table, doc_get(item, "when") != NULL ? doc_shown(item, "when") : "always");
+    table_number(table, document_int(item, "number"));
+    table_text(table, document_shown(item, "name"));
+    table_text(table, document_shown(item, "nodes"));
+    table_text(table, document_shown(item, "namespaces"));
+    table_text(table, document_get(item, "when") != NULL ? document_shown(item, "when") : "always");
     if (changes[0] != '\0')
         table_printf(table, "%s %s", holds ? "until" : "from", changes);
     else
         table_text(table, holds ? "yes" : "no");
-    table_text(table, doc_shown(item, "says"));
+    table_text(table, document_shown(item, "says"));
 }
 
 /* Behind a blank line and a heading. */
-static int policy_put_table(struct ctl *ctl, const struct doc *rows, const char *heading,
+static int policy_put_table(struct ctl *ctl, const struct document *rows, const char *heading,
                             const struct list_view *view)
 {
-    must(rows != NULL && rows->kind == DOC_ARRAY);
+    must(rows != NULL && rows->kind == DOCUMENT_ARRAY);
     if (rows->count == 0)
         return CTL_FINE;
     (void)fputc('\n', ctl->screen.out);
@@ -267,12 +268,13 @@ static int policy_put_table(struct ctl *ctl, const struct doc *rows, const char 
     return ctl_show_rows(ctl, rows, view);
 }
 
-static void policy_put_head(struct ctl *ctl, const struct doc *answer, const struct rulebook *book)
+static void policy_put_head(struct ctl *ctl, const struct document *answer,
+                            const struct rulebook *book)
 {
-    const char *digest = doc_shown(answer, "digest");
+    const char *digest = document_shown(answer, "digest");
 
-    must(answer->kind == DOC_OBJECT);
-    put_field(ctl, "Policy", "%s%s%s%s", doc_shown(answer, "name"),
+    must(answer->kind == DOCUMENT_OBJECT);
+    put_field(ctl, "Policy", "%s%s%s%s", document_shown(answer, "name"),
               digest[0] != '\0' ? " (digest " : " (bare)", digest, digest[0] != '\0' ? ")" : "");
     put_field(ctl, "Order", "%s: %s", policy_name(book->policy), policy_help(book->policy));
     put_field(ctl, "Seed", "%" PRIu32, book->seed);
@@ -286,7 +288,7 @@ static void policy_put_head(struct ctl *ctl, const struct doc *answer, const str
             : "known: an exact name, else the first model that matches; of others, the memory");
 }
 
-int policies_put_rules(struct ctl *ctl, const struct doc *rules)
+int policies_put_rules(struct ctl *ctl, const struct document *rules)
 {
     static const struct list_view view = {rule_columns, ARRAY_LEN(rule_columns), policy_rule_row,
                                           NULL, ""};
@@ -296,7 +298,7 @@ int policies_put_rules(struct ctl *ctl, const struct doc *rules)
         &view);
 }
 
-static int policy_show(struct ctl *ctl, const struct doc *answer, const struct rulebook *book)
+static int policy_show(struct ctl *ctl, const struct document *answer, const struct rulebook *book)
 {
     static const struct list_view prices = {price_columns, ARRAY_LEN(price_columns),
                                             policy_price_row, NULL, ""};
@@ -307,16 +309,16 @@ static int policy_show(struct ctl *ctl, const struct doc *answer, const struct r
     if (ctl_document(ctl, answer))
         return CTL_FINE;
     if (ctl->format == FORMAT_NAME) {
-        (void)fprintf(ctl->screen.out, "policy/%s\n", doc_shown(answer, "name"));
+        (void)fprintf(ctl->screen.out, "policy/%s\n", document_shown(answer, "name"));
         return CTL_FINE;
     }
     policy_put_head(ctl, answer, book);
-    int status = policy_put_table(ctl, doc_get(answer, "models"), "prices", &prices);
+    int status = policy_put_table(ctl, document_get(answer, "models"), "prices", &prices);
     if (status == CTL_FINE)
-        status =
-            policy_put_table(ctl, doc_get(answer, "workload"), "shapes that are expected", &shapes);
+        status = policy_put_table(ctl, document_get(answer, "workload"), "shapes that are expected",
+                                  &shapes);
     if (status == CTL_FINE)
-        status = policies_put_rules(ctl, doc_get(answer, "rules"));
+        status = policies_put_rules(ctl, document_get(answer, "rules"));
     return status;
 }
 

@@ -28,7 +28,7 @@
 #include "lab/cluster/reasons.h"
 
 struct ctl;
-struct doc;
+struct document;
 struct filter_answer;
 struct filter_question;
 struct ledger;
@@ -79,20 +79,20 @@ struct world_pod {
 struct world {
     struct arena arena;
     uint32_t nodes;
-    size_t nodes_room;
+    size_t node_capacity;
     struct world_node *node;
     uint32_t shapes;
-    size_t shapes_room;
+    size_t shape_capacity;
     struct world_shape *shape;
     uint32_t pods;
-    size_t pods_room;
+    size_t pod_capacity;
     struct world_pod *pod;
     char *names;        /* the file that the pods' names point into */
     uint64_t gpus;      /* of all nodes */
     uint64_t gpu_milli; /* of all nodes */
     bool is_cluster;    /* read from a cluster file */
-    uint32_t helds;
-    size_t helds_room;
+    uint32_t n_held;
+    size_t held_capacity;
     struct pod **held; /* pods that are bound already, in the order in which they are counted */
     struct map node_by_name;
     struct map shape_by_key;
@@ -179,7 +179,7 @@ struct simulate_result {
     struct node_reasons reasons;
     const char *never; /* why no node could serve it even if it were empty, or "" */
     size_t levels;     /* 0 if no curve is wanted */
-    size_t levels_room;
+    size_t level_capacity;
     struct simulate_level *level; /* ascending */
 };
 
@@ -236,14 +236,15 @@ void simulate_write_curve(FILE *out, const struct simulate_report *report);
 /* The curves as a picture. The same report makes the same bytes. */
 void simulate_write_plot(FILE *out, const struct simulate_report *report);
 /* Numbers of a document, and of a table's row: with a point, as they are written. */
-void simulate_set_int(struct arena *arena, struct doc *object, const char *key, uint64_t number);
-void simulate_set_digits(struct arena *arena, struct doc *object, const char *key,
+void simulate_set_int(struct arena *arena, struct document *object, const char *key,
+                      uint64_t number);
+void simulate_set_digits(struct arena *arena, struct document *object, const char *key,
                          const char *digits);
-void simulate_set_percent(struct arena *arena, struct doc *object, const char *key, uint64_t part,
-                          uint64_t whole);
+void simulate_set_percent(struct arena *arena, struct document *object, const char *key,
+                          uint64_t part, uint64_t whole);
 /* Two digits behind the point. */
 void simulate_short_percent(struct text percent, char out[SIMULATE_PERCENT_BYTES]);
-void simulate_add_percent(struct table *table, const struct doc *item, const char *key);
+void simulate_add_percent(struct table *table, const struct document *item, const char *key);
 /* Shapes that were refused most often. */
 enum { SIMULATE_WORST = 10 };
 int simulate_show_rounds(struct ctl *ctl, const struct simulate_report *report) MUST_USE;

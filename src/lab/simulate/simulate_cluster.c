@@ -48,7 +48,7 @@ struct cluster {
     const char *file;
     struct fake_apiserver *fake;
     struct arena arena; /* for the present object */
-    size_t rooms_room;
+    size_t room_capacity;
     struct cluster_room *room; /* of each node of the world */
     struct map room_by_name;   /* a node's number, plus 1 */
     struct agents *agents;
@@ -90,19 +90,19 @@ static int cluster_read_room(struct cluster *cluster, struct text bytes, struct 
                              struct err *err)
 {
     struct amount *allocatable = NULL;
-    struct doc *node;
+    struct document *node;
 
     must(bytes.len > 0);
-    if (doc_parse_json(bytes, "node", &cluster->arena, &node, err) < 0)
+    if (document_parse_json(bytes, "node", &cluster->arena, &node, err) < 0)
         return err_same(err);
-    const char *name = doc_shown(node, "metadata.name");
-    if (amounts_read(&cluster->arena, doc_at(node, "status.allocatable"), "status.allocatable",
+    const char *name = document_shown(node, "metadata.name");
+    if (amounts_read(&cluster->arena, document_at(node, "status.allocatable"), "status.allocatable",
                      &allocatable, err) < 0)
         return err_wrap(err, "%.200s: Node %.253s", cluster->file, name);
     *out = (struct cluster_room){.cpu_milli = cluster_amount(allocatable, "cpu"),
                                  .memory_bytes = cluster_amount(allocatable, "memory")};
-    const struct doc *taints = doc_at(node, "spec.taints");
-    if (doc_true(node, "spec.unschedulable") || (taints != NULL && taints->count > 0))
+    const struct document *taints = document_at(node, "spec.taints");
+    if (document_true(node, "spec.unschedulable") || (taints != NULL && taints->count > 0))
         cluster_note(cluster, &cluster->tainted, "", name);
     return 0;
 }
@@ -122,7 +122,8 @@ static int cluster_add_node(void *user, struct text bytes, struct err *err)
         return err_wrap(err, "%.200s", cluster->file);
     if (cluster_read_room(cluster, bytes, &room, err) < 0)
         return err_same(err);
-    cluster->room = xgrow(cluster->room, world->nodes, &cluster->rooms_room, sizeof *cluster->room);
+    cluster->room =
+        xgrow(cluster->room, world->nodes, &cluster->room_capacity, sizeof *cluster->room);
     cluster->room[world->nodes] = room;
     (void)agents_see_node(cluster->agents, &facts);
     const struct world_node *node = world_take_node(world, &facts);
@@ -146,7 +147,7 @@ static int cluster_add_node(void *user, struct text bytes, struct err *err)
  */
 static void cluster_judge_agent(struct cluster *cluster, struct world_node *node)
 {
-    const enum vouch vouch = agents_judge(cluster->agents, text_of(node->name));
+    const enum vouch vouch = agents_check(cluster->agents, text_of(node->name));
 
     must(node->vouch == VOUCH_NONE);
     if (cluster->agent_pods == 0 && vouch != VOUCH_LEAVING)
@@ -198,8 +199,8 @@ static void cluster_hold(struct cluster *cluster, const struct pod *pod)
     cluster_use(&cluster->room[at - 1].memory_used, pod->memory_bytes);
     if (!pod->ours && pod->whole_gpus == 0)
         return;
-    world->held = xgrow(world->held, world->helds, &world->helds_room, sizeof(struct pod *));
-    world->held[world->helds++] = pod_keep(pod, &world->arena);
+    world->held = xgrow(world->held, world->n_held, &world->held_capacity, sizeof(struct pod *));
+    world->held[world->n_held++] = pod_keep(pod, &world->arena);
 }
 
 static int cluster_add_pod(void *user, struct text bytes, struct err *err)
@@ -266,10 +267,10 @@ static void cluster_order(struct cluster *cluster)
     struct world *world = cluster->world;
     struct ledger *ledger = ledger_new();
 
-    if (world->helds > 0)
-        qsort_r(world->held, world->helds, sizeof(struct pod *), cluster_by_order, ledger);
+    if (world->n_held > 0)
+        qsort_r(world->held, world->n_held, sizeof(struct pod *), cluster_by_order, ledger);
     ledger_free(ledger);
-    for (uint32_t i = 0; i < world->helds; i++)
+    for (uint32_t i = 0; i < world->n_held; i++)
         cluster_rename(cluster, world->held[i], i);
 }
 

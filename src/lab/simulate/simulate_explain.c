@@ -4,7 +4,7 @@
  * for the first refusal of a run.
  */
 #include "milligpu/core/answer/filter.h"
-#include "milligpu/core/answer/survey.h"
+#include "milligpu/core/answer/unschedulable.h"
 
 #include "lab/cluster/nodefit.h"
 #include "simulate.h"
@@ -21,7 +21,7 @@ static bool explain_in_tree(const struct world_node *node, const struct host *le
     const struct fit_pod pod = {.requests = &requests};
 
     must(node->name[0] != '\0');
-    return !fit_judge(&pod, &fit, SIMULATE_RESOURCE, why);
+    return !fit_check(&pod, &fit, SIMULATE_RESOURCE, why);
 }
 
 static void explain_take(void *user, struct text name, const char *text)
@@ -33,15 +33,15 @@ static void explain_take(void *user, struct text name, const char *text)
 /* Only where an empty cluster would not help, either. */
 static void explain_never(const struct simulate_refusal *refusal, struct simulate_result *out)
 {
-    struct survey *survey = arena_alloc(&out->arena, sizeof *survey);
+    struct unschedulable *unschedulable = arena_alloc(&out->arena, sizeof *unschedulable);
 
     must(out->never[0] == '\0');
     if (!request_asks(&refusal->shape->request))
         return;
-    const struct survey_question question = {.request = &refusal->shape->request};
-    survey_cluster(refusal->question->snapshot, &question, &out->arena, survey);
-    if (survey->never)
-        out->never = survey->never_text;
+    const struct unschedulable_question question = {.request = &refusal->shape->request};
+    unschedulable_of(refusal->question->snapshot, &question, &out->arena, unschedulable);
+    if (unschedulable->never)
+        out->never = unschedulable->never_text;
 }
 
 void simulate_explain(const struct simulate_refusal *refusal, struct simulate_result *out)

@@ -82,7 +82,7 @@ uint64_t simulate_fill(struct ledger *ledger, const struct world *world, struct 
 
     for (uint32_t i = 0; i < world->nodes; i++)
         fill_node(ledger, &world->node[i]);
-    for (uint32_t i = 0; i < world->helds; i++)
+    for (uint32_t i = 0; i < world->n_held; i++)
         fill_pod(ledger, world->held[i], arena);
     for (const struct node *node = ledger_next_node(ledger, &at); node != NULL;
          node = ledger_next_node(ledger, &at))

@@ -48,7 +48,7 @@ static void manifest_leave(void *user, const char *text)
     reader->world->wrong++;
 }
 
-static bool manifest_other(void *user, const struct doc *object)
+static bool manifest_other(void *user, const struct document *object)
 {
     struct manifest_reader *reader = user;
     struct err err;
@@ -58,8 +58,8 @@ static bool manifest_other(void *user, const struct doc *object)
     must(reader->admission.arena != NULL);
     if (admission_add(&reader->admission, object, &err) < 0)
         manifest_leave(reader, arena_printf(&reader->arena, "%.200s: %s %s: %s", reader->file,
-                                            doc_shown(object, "kind"),
-                                            doc_shown(object, "metadata.name"), err.text));
+                                            document_shown(object, "kind"),
+                                            document_shown(object, "metadata.name"), err.text));
     return true;
 }
 
@@ -86,7 +86,8 @@ static void manifest_read_host(const struct fit_pod *fit, struct host *out)
 }
 
 static int manifest_read_request(struct manifest_reader *reader, const struct pod_maker *maker,
-                                 struct doc *document, struct world_shape *out, struct err *err)
+                                 struct document *document, struct world_shape *out,
+                                 struct err *err)
 {
     static const struct wire_rules wire = {.resource = SIMULATE_RESOURCE,
                                            .whole_resource = SIMULATE_WHOLE_RESOURCE};
@@ -98,8 +99,8 @@ static int manifest_read_request(struct manifest_reader *reader, const struct po
     struct pod pod;
 
     strbuf_init(&bytes);
-    doc_set_str(&reader->arena, doc_at(document, "metadata"), "uid", "simulated");
-    doc_write(&bytes, document);
+    document_set_str(&reader->arena, document_at(document, "metadata"), "uid", "simulated");
+    document_write(&bytes, document);
     const struct text text = {bytes.data, bytes.len};
     if (pod_decode(text, &wire, &reader->arena, &pod, err) < 0)
         return manifest_wrong(reader, maker, err->text, err);
@@ -119,25 +120,25 @@ static int manifest_read_request(struct manifest_reader *reader, const struct po
 }
 
 /* Why no scheduler places the pod; NULL if one does. */
-static const char *manifest_unasked(const struct doc *pod)
+static const char *manifest_unasked(const struct document *pod)
 {
-    const struct doc *gates = doc_at(pod, "spec.schedulingGates");
+    const struct document *gates = document_at(pod, "spec.schedulingGates");
 
-    must(pod->kind == DOC_OBJECT);
-    if (doc_shown(pod, "spec.nodeName")[0] != '\0')
+    must(pod->kind == DOCUMENT_OBJECT);
+    if (document_shown(pod, "spec.nodeName")[0] != '\0')
         return "spec.nodeName is set: its kubelet takes it without any scheduler";
-    if (gates != NULL && gates->kind == DOC_ARRAY && gates->count > 0)
+    if (gates != NULL && gates->kind == DOCUMENT_ARRAY && gates->count > 0)
         return "spec.schedulingGates: kube-scheduler waits until they are removed";
     return NULL;
 }
 
 static void manifest_notice(struct manifest_reader *reader, const struct pod_maker *maker,
-                            const struct doc *pod, const struct fit_pod *fit)
+                            const struct document *pod, const struct fit_pod *fit)
 {
     uint32_t bits = unconsidered_of(pod);
 
-    must(pod->kind == DOC_OBJECT);
-    if (maker->claims)
+    must(pod->kind == DOCUMENT_OBJECT);
+    if (maker->has_claims)
         bits |= 1U << UNCONSIDERED_VOLUMES;
     for (unsigned i = 0; i < UNCONSIDEREDS; i++)
         if ((bits >> i & 1) != 0)
@@ -152,7 +153,7 @@ static int manifest_take_shape(struct manifest_reader *reader, const struct pod_
 {
     struct world *world = reader->world;
     struct world_shape shape = {.count = maker->pods};
-    struct doc *pod = pod_maker_pod(&reader->arena, maker, 0);
+    struct document *pod = pod_maker_pod(&reader->arena, maker, 0);
     struct workload_class class;
     struct fit_pod fit;
     struct err inner;
@@ -171,10 +172,10 @@ static int manifest_take_shape(struct manifest_reader *reader, const struct pod_
     shape.text =
         arena_printf(&world->arena, "%s %s/%s", maker->word, maker->namespace, maker->name);
     shape.namespace = arena_copy(&world->arena, text_of(maker->namespace));
-    world->shape = xgrow(world->shape, world->shapes, &world->shapes_room, sizeof *world->shape);
+    world->shape = xgrow(world->shape, world->shapes, &world->shape_capacity, sizeof *world->shape);
     world->shape[world->shapes++] = shape;
     for (uint32_t i = 0; i < maker->pods; i++) {
-        world->pod = xgrow(world->pod, world->pods, &world->pods_room, sizeof *world->pod);
+        world->pod = xgrow(world->pod, world->pods, &world->pod_capacity, sizeof *world->pod);
         world->pod[world->pods++] =
             (struct world_pod){.name = text_of(shape.text), .shape = world->shapes - 1};
     }
@@ -194,16 +195,16 @@ static void manifest_spread(struct manifest_reader *reader, struct pod_maker *ma
 }
 
 /* By LimitRanges only: how many pods may be made is not asked. NULL: it is not. */
-static const char *manifest_forbidden(struct manifest_reader *reader, struct doc *pod)
+static const char *manifest_forbidden(struct manifest_reader *reader, struct document *pod)
 {
     const struct admission ranges = {.arena = &reader->arena,
                                      .namespace = reader->admission.namespace,
                                      .range = reader->admission.range};
     struct err err;
 
-    must(pod->kind == DOC_OBJECT);
+    must(pod->kind == DOCUMENT_OBJECT);
     admission_fill(&reader->admission, &reader->arena, pod);
-    if (admission_judge(&ranges, pod, &err) == 0)
+    if (admission_review(&ranges, pod, &err) == 0)
         return NULL;
     return arena_printf(&reader->arena, "%s", err.text);
 }
@@ -220,7 +221,7 @@ static void manifest_take_one(struct manifest_reader *reader, struct pod_maker *
                       maker->name, maker->note);
     if (maker->pods == 0)
         return;
-    struct doc *pod = pod_maker_pod(&reader->arena, maker, 0);
+    struct document *pod = pod_maker_pod(&reader->arena, maker, 0);
     const char *why = manifest_unasked(pod);
     if (why == NULL)
         why = manifest_forbidden(reader, pod);

@@ -31,7 +31,7 @@ struct simulation {
     struct simulate_result *result;
     struct ledger *ledger;
     struct snapshot *snapshot;
-    struct judge *judge;
+    struct score_cache *cache;
     struct tally *tally; /* NULL: the workload is known from the start */
     struct arena arena;  /* of one decision */
     struct host *left;   /* what the pods of each node leave */
@@ -44,10 +44,10 @@ struct simulation {
     uint64_t random_arrivals;
     uint64_t random_ends;
     size_t running;
-    size_t running_room;
+    size_t running_capacity;
     struct simulate_running *run;
-    int64_t tells_at_ns; /* when to say next how far it is */
-    bool told;
+    int64_t report_at_ns; /* when to say next how far it is */
+    bool is_reported;
 };
 
 /* Where a pod is placed. */
@@ -80,15 +80,15 @@ static void simulate_publish(struct simulation *sim)
     snapshot_unref(before);
 }
 
-static void simulate_set_outlook(struct simulation *sim, const struct workload *workload)
+static void simulate_set_policy_context(struct simulation *sim, const struct workload *workload)
 {
     const struct policy_choice *policy = sim->result->policy;
-    struct outlook *outlook = outlook_of_rulebook(
+    struct policy_context *context = policy_context_of_rulebook(
         policy->book, policy->holding, rulebook_needs_workload(policy->book) ? workload : NULL);
 
-    must(outlook != NULL);
-    ledger_set_outlook(sim->ledger, outlook);
-    outlook_unref(outlook);
+    must(context != NULL);
+    ledger_set_policy_context(sim->ledger, context);
+    policy_context_unref(context);
 }
 
 static void simulate_use_tally(struct simulation *sim)
@@ -96,7 +96,7 @@ static void simulate_use_tally(struct simulation *sim)
     struct workload *workload = tally_workload(sim->tally);
 
     must(sim->options->learn);
-    simulate_set_outlook(sim, workload);
+    simulate_set_policy_context(sim, workload);
     workload_unref(workload);
 }
 
@@ -107,7 +107,7 @@ static void simulate_start(struct simulation *sim, const struct workload *worklo
     must(world->nodes > 0 && world->pods > 0);
     arena_init(&sim->arena);
     sim->ledger = ledger_new();
-    sim->judge = judge_new();
+    sim->cache = score_cache_new();
     sim->tally = sim->options->learn ? tally_new() : NULL;
     sim->left = xcalloc(world->nodes, sizeof *sim->left);
     sim->name = xcalloc(world->nodes, sizeof *sim->name);
@@ -123,16 +123,16 @@ static void simulate_start(struct simulation *sim, const struct workload *worklo
         tally_expect(sim->tally, sim->result->policy->book);
         simulate_use_tally(sim);
     } else {
-        simulate_set_outlook(sim, workload);
+        simulate_set_policy_context(sim, workload);
     }
     simulate_publish(sim);
-    sim->tells_at_ns = clock_ns() + 1000000000;
+    sim->report_at_ns = clock_ns() + 1000000000;
 }
 
 static void simulate_stop(struct simulation *sim)
 {
     snapshot_unref(sim->snapshot);
-    judge_free(sim->judge);
+    score_cache_free(sim->cache);
     tally_free(sim->tally);
     ledger_free(sim->ledger);
     xfree(sim->left);
@@ -198,7 +198,7 @@ static void simulate_give_back(struct simulation *sim, uint32_t node,
 static void simulate_read_gpus(const struct change *change, const struct candidate *best,
                                struct simulate_place *out)
 {
-    const struct allocation_facts *granted = &change->after->is;
+    const struct allocation_facts *granted = &change->after->facts;
 
     must(granted->shares == best->placement->parts);
     must(granted->shares <= GPUS_PER_NODE_MAX);
@@ -220,7 +220,7 @@ static void simulate_decide(struct simulation *sim, uint32_t serial,
     struct request request = shape->request;
 
     simulate_uid(serial, uid);
-    request.rules = outlook_rules(sim->snapshot->outlook, text_of(shape->namespace));
+    request.rules = policy_context_rules(sim->snapshot->context, text_of(shape->namespace));
     const struct filter_question question = {
         .snapshot = sim->snapshot,
         .request = &request,
@@ -229,7 +229,7 @@ static void simulate_decide(struct simulation *sim, uint32_t serial,
         .name = sim->name,
         .hash = sim->hash,
         .shortlist = 1,
-        .judge = sim->judge,
+        .cache = sim->cache,
     };
     const int64_t start_ns = clock_thread_ns(); /* others on the machine do not count */
     filter_ask(&question, &sim->arena, &answer);
@@ -352,19 +352,19 @@ static void simulate_tell(struct simulation *sim, uint32_t done, uint32_t of)
     FILE *progress = sim->options->progress;
 
     must(done <= of);
-    if (progress == NULL || done % 64 != 0 || clock_ns() < sim->tells_at_ns)
+    if (progress == NULL || done % 64 != 0 || clock_ns() < sim->report_at_ns)
         return;
     (void)fprintf(progress, "\r%s: %" PRIu32 " of %" PRIu32 " pods ", sim->result->policy->word,
                   done, of);
     (void)fflush(progress); /* it is only for people */
-    sim->tells_at_ns = clock_ns() + 1000000000;
-    sim->told = true;
+    sim->report_at_ns = clock_ns() + 1000000000;
+    sim->is_reported = true;
 }
 
 static void simulate_tell_end(const struct simulation *sim)
 {
     must(sim->result != NULL);
-    if (sim->told)
+    if (sim->is_reported)
         (void)fprintf(sim->options->progress, "\r%60s\r", ""); /* it is only for people */
 }
 
@@ -393,7 +393,7 @@ static void simulate_add_level(const struct simulation *sim)
         return;
     if (result->levels == 0 || result->level[result->levels - 1].percent != percent) {
         result->level =
-            xgrow(result->level, result->levels, &result->levels_room, sizeof *result->level);
+            xgrow(result->level, result->levels, &result->level_capacity, sizeof *result->level);
         result->level[result->levels++] = (struct simulate_level){.percent = percent};
     }
     struct simulate_level *level = &result->level[result->levels - 1];
@@ -489,7 +489,7 @@ static void simulate_churn(struct simulation *sim)
         if (i >= events / 2)
             simulate_count(sim, shape, place.placed);
         if (place.placed) {
-            sim->run = xgrow(sim->run, sim->running, &sim->running_room, sizeof *sim->run);
+            sim->run = xgrow(sim->run, sim->running, &sim->running_capacity, sizeof *sim->run);
             sim->run[sim->running++] = (struct simulate_running){i, shape, place.node};
             simulate_depart(sim);
         }

@@ -13,26 +13,27 @@
 
 /* --- the document --- */
 
-void simulate_set_int(struct arena *arena, struct doc *object, const char *key, uint64_t number)
+void simulate_set_int(struct arena *arena, struct document *object, const char *key,
+                      uint64_t number)
 {
     must(number <= INT64_MAX);
-    doc_set(arena, object, text_of(key), doc_new_int(arena, (int64_t)number));
+    document_set(arena, object, text_of(key), document_new_int(arena, (int64_t)number));
 }
 
 /* A number with a point: documents keep the digits of numbers. */
-void simulate_set_digits(struct arena *arena, struct doc *object, const char *key,
+void simulate_set_digits(struct arena *arena, struct document *object, const char *key,
                          const char *digits)
 {
-    struct doc *number = doc_new(arena, DOC_NUMBER);
+    struct document *number = document_new(arena, DOCUMENT_NUMBER);
 
     must(digits[0] >= '0' && digits[0] <= '9');
     number->text = text_of(arena_copy(arena, text_of(digits)));
     number->shown = number->text.at;
-    doc_set(arena, object, text_of(key), number);
+    document_set(arena, object, text_of(key), number);
 }
 
-void simulate_set_percent(struct arena *arena, struct doc *object, const char *key, uint64_t part,
-                          uint64_t whole)
+void simulate_set_percent(struct arena *arena, struct document *object, const char *key,
+                          uint64_t part, uint64_t whole)
 {
     char percent[SIMULATE_PERCENT_BYTES];
 
@@ -41,7 +42,7 @@ void simulate_set_percent(struct arena *arena, struct doc *object, const char *k
     simulate_set_digits(arena, object, key, percent);
 }
 
-static void simulate_set_micros(struct arena *arena, struct doc *object, const char *key,
+static void simulate_set_micros(struct arena *arena, struct document *object, const char *key,
                                 uint64_t ns)
 {
     char micros[32];
@@ -67,12 +68,12 @@ static int simulate_by_refused(const void *left, const void *right)
     return (a->shape > b->shape) - (a->shape < b->shape);
 }
 
-static struct doc *simulate_worst(struct arena *arena, const struct simulate_report *report,
-                                  const struct simulate_result *result)
+static struct document *simulate_worst(struct arena *arena, const struct simulate_report *report,
+                                       const struct simulate_result *result)
 {
     const uint32_t shapes = report->world->shapes;
     struct simulate_refused_shape *refused = xcalloc(shapes, sizeof *refused);
-    struct doc *list = doc_new(arena, DOC_ARRAY);
+    struct document *list = document_new(arena, DOCUMENT_ARRAY);
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < shapes; i++)
@@ -81,38 +82,38 @@ static struct doc *simulate_worst(struct arena *arena, const struct simulate_rep
     must(count <= shapes);
     qsort(refused, count, sizeof *refused, simulate_by_refused);
     for (uint32_t i = 0; i < count && i < SIMULATE_WORST; i++) {
-        struct doc *item = doc_new(arena, DOC_OBJECT);
-        doc_set_str(arena, item, "shape", report->world->shape[refused[i].shape].text);
+        struct document *item = document_new(arena, DOCUMENT_OBJECT);
+        document_set_str(arena, item, "shape", report->world->shape[refused[i].shape].text);
         simulate_set_int(arena, item, "arrived", result->shape_arrived[refused[i].shape]);
         simulate_set_int(arena, item, "refused", refused[i].refused);
-        doc_append(list, item);
+        document_append(list, item);
     }
     xfree(refused);
     return list;
 }
 
 /* Which document it is, and its rules that hold. */
-static void simulate_set_policy(struct arena *arena, struct doc *item,
+static void simulate_set_policy(struct arena *arena, struct document *item,
                                 const struct policy_choice *policy)
 {
-    struct doc *holding = doc_new(arena, DOC_ARRAY);
+    struct document *holding = document_new(arena, DOCUMENT_ARRAY);
 
     must(policy->book->rules <= RULES_MAX);
-    doc_set_str(arena, item, "policy", policy->word);
+    document_set_str(arena, item, "policy", policy->word);
     if (policy->bare)
         return;
-    doc_set_str(arena, item, "digest", policy->book->digest);
+    document_set_str(arena, item, "digest", policy->book->digest);
     for (uint32_t rule = 0; rule < policy->book->rules; rule++)
         if ((policy->holding & one_rule(rule)) != 0)
-            doc_append(holding, doc_new_int(arena, rule + 1));
-    doc_set(arena, item, TEXT("rulesHolding"), holding);
+            document_append(holding, document_new_int(arena, rule + 1));
+    document_set(arena, item, TEXT("rulesHolding"), holding);
 }
 
-static struct doc *simulate_item(struct arena *arena, const struct simulate_report *report,
-                                 const struct simulate_result *result)
+static struct document *simulate_item(struct arena *arena, const struct simulate_report *report,
+                                      const struct simulate_result *result)
 {
     const uint64_t capacity = report->world->gpu_milli;
-    struct doc *item = doc_new(arena, DOC_OBJECT);
+    struct document *item = document_new(arena, DOCUMENT_OBJECT);
     const uint64_t decisions = result->decisions > 0 ? result->decisions : 1;
 
     must(capacity > 0);
@@ -135,22 +136,22 @@ static struct doc *simulate_item(struct arena *arena, const struct simulate_repo
     simulate_set_micros(arena, item, "decisionMeanUs", result->decision_ns / decisions);
     simulate_set_micros(arena, item, "decisionP99Us", simulate_p99(result));
     simulate_set_micros(arena, item, "decisionLastMeanUs", simulate_last_mean(result));
-    doc_set(arena, item, TEXT("refusedShapes"), simulate_worst(arena, report, result));
+    document_set(arena, item, TEXT("refusedShapes"), simulate_worst(arena, report, result));
     return item;
 }
 
-static void simulate_set_target(struct arena *arena, struct doc *answer,
+static void simulate_set_target(struct arena *arena, struct document *answer,
                                 const struct simulate_report *report, const char *source)
 {
-    struct doc *target = doc_object(arena, answer, "targetWorkload");
+    struct document *target = document_object(arena, answer, "targetWorkload");
 
     must(report->workload != NULL);
-    doc_set_str(arena, target, "source", source);
+    document_set_str(arena, target, "source", source);
     simulate_set_int(arena, target, "shapes", report->workload->classes);
     simulate_set_int(arena, target, "shapesLeftOut", report->dropped);
 }
 
-static void simulate_set_world(struct arena *arena, struct doc *answer,
+static void simulate_set_world(struct arena *arena, struct document *answer,
                                const struct simulate_report *report)
 {
     const struct world *world = report->world;
@@ -160,16 +161,16 @@ static void simulate_set_world(struct arena *arena, struct doc *answer,
     simulate_set_int(arena, answer, "gpus", world->gpus);
     if (!world->is_cluster)
         return;
-    simulate_set_int(arena, answer, "heldPods", world->helds);
+    simulate_set_int(arena, answer, "heldPods", world->n_held);
     simulate_set_percent(arena, answer, "heldPercent", report->result[0].held_milli,
                          world->gpu_milli);
 }
 
-static struct doc *simulate_document(struct arena *arena, const struct simulate_report *report)
+static struct document *simulate_document(struct arena *arena, const struct simulate_report *report)
 {
     const struct world *world = report->world;
-    struct doc *answer = doc_new(arena, DOC_OBJECT);
-    struct doc *items = doc_new(arena, DOC_ARRAY);
+    struct document *answer = document_new(arena, DOCUMENT_OBJECT);
+    struct document *items = document_new(arena, DOCUMENT_ARRAY);
 
     must(report->results > 0);
     simulate_set_target(arena, answer, report, report->options->learn ? "learned" : "arrivals");
@@ -184,8 +185,8 @@ static struct doc *simulate_document(struct arena *arena, const struct simulate_
                              world->gpu_milli);
     }
     for (size_t i = 0; i < report->results; i++)
-        doc_append(items, simulate_item(arena, report, &report->result[i]));
-    doc_set(arena, answer, TEXT("items"), items);
+        document_append(items, simulate_item(arena, report, &report->result[i]));
+    document_set(arena, answer, TEXT("items"), items);
     return answer;
 }
 
@@ -219,37 +220,37 @@ void simulate_short_percent(struct text percent, char out[SIMULATE_PERCENT_BYTES
                    digits % 100);
 }
 
-void simulate_add_percent(struct table *table, const struct doc *item, const char *key)
+void simulate_add_percent(struct table *table, const struct document *item, const char *key)
 {
-    const struct doc *number = doc_get(item, key);
+    const struct document *number = document_get(item, key);
     char shown[SIMULATE_PERCENT_BYTES] = "";
 
-    must(number == NULL || number->kind == DOC_NUMBER);
+    must(number == NULL || number->kind == DOCUMENT_NUMBER);
     if (number != NULL)
         simulate_short_percent(number->text, shown);
     table_text(table, shown);
 }
 
-static void simulate_row(struct table *table, const struct doc *item)
+static void simulate_row(struct table *table, const struct document *item)
 {
     must(table->columns == ARRAY_LEN(simulate_columns));
-    table_text(table, doc_shown(item, "policy"));
+    table_text(table, document_shown(item, "policy"));
     simulate_add_percent(table, item, "allocatedPercent");
     simulate_add_percent(table, item, "idlePercent");
     simulate_add_percent(table, item, "strandedPercent");
-    table_number(table, doc_int(item, "refused"));
+    table_number(table, document_int(item, "refused"));
     simulate_add_percent(table, item, "demandRefusedPercent");
-    table_number(table, doc_int(item, "multiRefused"));
+    table_number(table, document_int(item, "multiRefused"));
     simulate_add_percent(table, item, "multiRefusedPercent");
     simulate_add_percent(table, item, "firstMultiRefusalLoadPercent");
-    table_printf(table, "%.*s", TEXT_ARG(doc_get(item, "decisionMeanUs")->text));
-    table_printf(table, "%.*s", TEXT_ARG(doc_get(item, "decisionP99Us")->text));
+    table_printf(table, "%.*s", TEXT_ARG(document_get(item, "decisionMeanUs")->text));
+    table_printf(table, "%.*s", TEXT_ARG(document_get(item, "decisionP99Us")->text));
 }
 
-static void simulate_name(struct strbuf *out, const struct doc *item)
+static void simulate_name(struct strbuf *out, const struct document *item)
 {
     must(item != NULL);
-    strbuf_str(out, doc_shown(item, "policy"));
+    strbuf_str(out, document_shown(item, "policy"));
 }
 
 static const struct table_column shape_columns[] = {
@@ -259,29 +260,29 @@ static const struct table_column shape_columns[] = {
     {"REFUSED", COLUMN_RIGHT},
 };
 
-static void simulate_shape_row(struct table *table, const struct doc *item)
+static void simulate_shape_row(struct table *table, const struct document *item)
 {
     must(table->columns == ARRAY_LEN(shape_columns));
-    table_text(table, doc_shown(item, "policy"));
-    table_text(table, doc_shown(item, "shape"));
-    table_number(table, doc_int(item, "arrived"));
-    table_number(table, doc_int(item, "refused"));
+    table_text(table, document_shown(item, "policy"));
+    table_text(table, document_shown(item, "shape"));
+    table_number(table, document_int(item, "arrived"));
+    table_number(table, document_int(item, "refused"));
 }
 
 /* In the order of the policies, whatever --sort-by says: that is about the first table. */
-static int simulate_show_shapes(struct ctl *ctl, const struct doc *answer)
+static int simulate_show_shapes(struct ctl *ctl, const struct document *answer)
 {
     static const struct list_view view = {
         shape_columns, ARRAY_LEN(shape_columns), simulate_shape_row, simulate_name, "",
     };
-    struct doc *rows = doc_new(&ctl->arena, DOC_ARRAY);
+    struct document *rows = document_new(&ctl->arena, DOCUMENT_ARRAY);
 
-    must(answer->kind == DOC_OBJECT);
-    doc_each (item, doc_get(answer, "items"))
-        doc_each (shape, doc_get(item, "refusedShapes")) {
-            struct doc *row = doc_copy(&ctl->arena, shape);
-            doc_set_str(&ctl->arena, row, "policy", doc_shown(item, "policy"));
-            doc_append(rows, row);
+    must(answer->kind == DOCUMENT_OBJECT);
+    document_each (item, document_get(answer, "items"))
+        document_each (shape, document_get(item, "refusedShapes")) {
+            struct document *row = document_copy(&ctl->arena, shape);
+            document_set_str(&ctl->arena, row, "policy", document_shown(item, "policy"));
+            document_append(rows, row);
         }
     if (rows->count == 0)
         return CTL_FINE;
@@ -331,8 +332,8 @@ static void simulate_put_cluster(FILE *out, const struct simulate_report *report
     (void)fprintf(out, "%" PRIu32 " nodes with %" PRIu64 " GPUs", world->nodes, world->gpus);
     simulate_load(report->result[0].held_milli, world->gpu_milli, held);
     if (world->is_cluster)
-        (void)fprintf(out, ", of which %" PRIu32 " %s %s %%", world->helds,
-                      world->helds == 1 ? "pod holds" : "pods hold", held);
+        (void)fprintf(out, ", of which %" PRIu32 " %s %s %%", world->n_held,
+                      world->n_held == 1 ? "pod holds" : "pods hold", held);
     (void)fputs("; ", out); /* judged at the end, as all output is */
 }
 
@@ -370,10 +371,10 @@ int simulate_show(struct ctl *ctl, const struct simulate_report *report)
     static const struct list_view view = {
         simulate_columns, ARRAY_LEN(simulate_columns), simulate_row, simulate_name, "",
     };
-    const struct doc *answer = simulate_document(&ctl->arena, report);
+    const struct document *answer = simulate_document(&ctl->arena, report);
     const bool table = ctl->format == FORMAT_TABLE || ctl->format == FORMAT_WIDE;
 
-    must(answer->kind == DOC_OBJECT);
+    must(answer->kind == DOCUMENT_OBJECT);
     if (table && ctl->screen.headers)
         simulate_put_head(ctl, report);
     const int status = ctl_show_list(ctl, answer, &view);
@@ -382,11 +383,11 @@ int simulate_show(struct ctl *ctl, const struct simulate_report *report)
 
 /* --- how many more fit --- */
 
-static struct doc *rounds_refused(struct arena *arena, const struct simulate_report *report,
-                                  struct simulate_result *result)
+static struct document *rounds_refused(struct arena *arena, const struct simulate_report *report,
+                                       struct simulate_result *result)
 {
     CLEANUP(strbuf_done) struct strbuf text;
-    struct doc *refused = doc_new(arena, DOC_OBJECT);
+    struct document *refused = document_new(arena, DOCUMENT_OBJECT);
 
     must(result->refused > 0);
     strbuf_init(&text);
@@ -396,19 +397,19 @@ static struct doc *rounds_refused(struct arena *arena, const struct simulate_rep
     if (result->never[0] != '\0')
         strbuf_printf(&text, "%s%s", nearest != NULL ? "" : "; ",
                       nearest != NULL ? nearest : result->never);
-    doc_set_str(arena, refused, "pod", report->world->shape[result->first_shape].text);
-    doc_set_str(arena, refused, "text", arena_copy(arena, (struct text){text.data, text.len}));
-    doc_set(arena, refused, TEXT("reasons"), reasons_doc(&result->reasons, arena));
+    document_set_str(arena, refused, "pod", report->world->shape[result->first_shape].text);
+    document_set_str(arena, refused, "text", arena_copy(arena, (struct text){text.data, text.len}));
+    document_set(arena, refused, TEXT("reasons"), reasons_document(&result->reasons, arena));
     if (result->never[0] != '\0')
-        doc_set_str(arena, refused, "never", result->never);
+        document_set_str(arena, refused, "never", result->never);
     return refused;
 }
 
-static struct doc *rounds_document(struct arena *arena, const struct simulate_report *report)
+static struct document *rounds_document(struct arena *arena, const struct simulate_report *report)
 {
     const struct world *world = report->world;
-    struct doc *answer = doc_new(arena, DOC_OBJECT);
-    struct doc *items = doc_new(arena, DOC_ARRAY);
+    struct document *answer = document_new(arena, DOCUMENT_OBJECT);
+    struct document *items = document_new(arena, DOCUMENT_ARRAY);
 
     must(world->rounds > 0);
     simulate_set_target(arena, answer, report, "pods");
@@ -418,17 +419,17 @@ static struct doc *rounds_document(struct arena *arena, const struct simulate_re
     simulate_set_int(arena, answer, "seed", report->options->seed);
     for (size_t i = 0; i < report->results; i++) {
         struct simulate_result *result = &report->result[i];
-        struct doc *item = doc_new(arena, DOC_OBJECT);
+        struct document *item = document_new(arena, DOCUMENT_OBJECT);
         simulate_set_policy(arena, item, result->policy);
         simulate_set_int(arena, item, "fittedBeforeRefusal", result->fitted_before);
         simulate_set_int(arena, item, "fitted", result->arrived - result->refused);
         simulate_set_percent(arena, item, "allocatedPercent", result->allocated_milli,
                              world->gpu_milli);
         if (result->refused > 0)
-            doc_set(arena, item, TEXT("firstRefused"), rounds_refused(arena, report, result));
-        doc_append(items, item);
+            document_set(arena, item, TEXT("firstRefused"), rounds_refused(arena, report, result));
+        document_append(items, item);
     }
-    doc_set(arena, answer, TEXT("items"), items);
+    document_set(arena, answer, TEXT("items"), items);
     return answer;
 }
 
@@ -439,12 +440,12 @@ static const struct table_column rounds_columns[] = {
     {"ALLOCATED-%", COLUMN_RIGHT},
 };
 
-static void rounds_row(struct table *table, const struct doc *item)
+static void rounds_row(struct table *table, const struct document *item)
 {
     must(table->columns == ARRAY_LEN(rounds_columns));
-    table_text(table, doc_shown(item, "policy"));
-    table_number(table, doc_int(item, "fittedBeforeRefusal"));
-    table_number(table, doc_int(item, "fitted"));
+    table_text(table, document_shown(item, "policy"));
+    table_number(table, document_int(item, "fittedBeforeRefusal"));
+    table_number(table, document_int(item, "fitted"));
     simulate_add_percent(table, item, "allocatedPercent");
 }
 
@@ -464,17 +465,18 @@ static void rounds_put_head(const struct ctl *ctl, const struct simulate_report 
 }
 
 /* Sentences, because a reason is longer than a column. */
-static void rounds_put_refused(const struct ctl *ctl, const struct doc *answer)
+static void rounds_put_refused(const struct ctl *ctl, const struct document *answer)
 {
     FILE *out = ctl->screen.out;
 
-    must(answer->kind == DOC_OBJECT);
+    must(answer->kind == DOCUMENT_OBJECT);
     (void)fputs(ctl->screen.headers ? "\nrefused first:\n" : "\n", out);
-    doc_each (item, doc_get(answer, "items")) {
-        const struct doc *refused = doc_get(item, "firstRefused");
-        (void)fprintf(out, "%-8s  ", doc_shown(item, "policy"));
+    document_each (item, document_get(answer, "items")) {
+        const struct document *refused = document_get(item, "firstRefused");
+        (void)fprintf(out, "%-8s  ", document_shown(item, "policy"));
         if (refused != NULL)
-            (void)fprintf(out, "%s: %s\n", doc_shown(refused, "pod"), doc_shown(refused, "text"));
+            (void)fprintf(out, "%s: %s\n", document_shown(refused, "pod"),
+                          document_shown(refused, "text"));
         else
             (void)fputs("nothing: all of them fit\n", out);
     }
@@ -485,10 +487,10 @@ int simulate_show_rounds(struct ctl *ctl, const struct simulate_report *report)
     static const struct list_view view = {
         rounds_columns, ARRAY_LEN(rounds_columns), rounds_row, simulate_name, "",
     };
-    const struct doc *answer = rounds_document(&ctl->arena, report);
+    const struct document *answer = rounds_document(&ctl->arena, report);
     const bool table = ctl->format == FORMAT_TABLE || ctl->format == FORMAT_WIDE;
 
-    must(answer->kind == DOC_OBJECT);
+    must(answer->kind == DOCUMENT_OBJECT);
     if (table && ctl->screen.headers)
         rounds_put_head(ctl, report);
     const int status = ctl_show_list(ctl, answer, &view);

@@ -83,7 +83,7 @@ struct world_node *world_take_node(struct world *world, const struct node_facts 
     inventory_parse(facts, &rules, &world->arena, inventory);
     inventory->taints = (struct node_taints){0}; /* no pod of a simulation has tolerations */
     must(inventory->gpus <= GPUS_PER_NODE_MAX);
-    world->node = xgrow(world->node, world->nodes, &world->nodes_room, sizeof *world->node);
+    world->node = xgrow(world->node, world->nodes, &world->node_capacity, sizeof *world->node);
     struct world_node *node = &world->node[world->nodes++];
     *node = (struct world_node){.name = inventory->node,
                                 .hash = text_hash(text_of(inventory->node)),
@@ -330,7 +330,7 @@ static uint32_t world_take_shape(struct world_reader *reader, const struct world
         known = arena_alloc(&world->arena, sizeof *known);
         known->shape = world->shapes;
         world->shape =
-            xgrow(world->shape, world->shapes, &world->shapes_room, sizeof *world->shape);
+            xgrow(world->shape, world->shapes, &world->shape_capacity, sizeof *world->shape);
         world->shape[world->shapes] = *shape;
         world->shape[world->shapes].text = arena_copy(&world->arena, key);
         (void)map_put(&world->shape_by_key, text_of(world->shape[world->shapes].text), known);
@@ -352,7 +352,7 @@ static int world_add_pod(struct world_reader *reader, struct err *err)
         return csv_wrong(&reader->csv, 0, err, "more than %d arrivals", SIMULATE_ARRIVALS_MAX);
     const uint32_t taken = world_take_shape(reader, &shape);
     world->shape[taken].count++;
-    world->pod = xgrow(world->pod, world->pods, &world->pods_room, sizeof *world->pod);
+    world->pod = xgrow(world->pod, world->pods, &world->pod_capacity, sizeof *world->pod);
     world->pod[world->pods++] = (struct world_pod){
         .name = reader->csv.field[reader->at[POD_NAME]].text,
         .shape = taken,

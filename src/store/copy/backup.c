@@ -39,7 +39,8 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
     int failed = db_bytes(from, &bytes, err);
     /* Refused before it begins: a copy that fills the disk would take the ledger's room. */
     if (failed == 0)
-        failed = room_for_copy(sqlite3_db_filename(to, "main"), bytes, "a copy of the ledger", err);
+        failed =
+            space_for_copy(sqlite3_db_filename(to, "main"), bytes, "a copy of the ledger", err);
     if (failed == 0)
         failed = backup_pages(from, to, err);
     if (failed != 0)

@@ -203,7 +203,7 @@ static int like_allocation(void *user, int64_t id, const struct allocation_facts
     strbuf_reset(&like->disk);
     strbuf_reset(&like->memory);
     state_allocation(&like->disk, facts);
-    state_allocation(&like->memory, &mine->is);
+    state_allocation(&like->memory, &mine->facts);
     return read_transaction_same(like)
                ? 0
                : read_transaction_unlike(like, "the allocation of pod", facts->uid, true, err);
@@ -245,7 +245,7 @@ static int find_missing(const struct likeness *like, struct err *err)
         failed = read_transaction_missing(like, nodes, "node", node->name->text, err);
         for (uint32_t i = 0; failed == 0 && i < node->allocations; i++)
             failed = read_transaction_missing(like, pods, "the allocation of pod",
-                                              node->allocation[i]->is.uid, err);
+                                              node->allocation[i]->facts.uid, err);
     }
     return failed != 0 ? failed
                        : err_set(err, ERR_CORRUPT, "memory counts what neither it nor %s has",

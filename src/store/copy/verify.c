@@ -97,12 +97,12 @@ static int check_charge(struct row *row, const struct allocation *should, uint32
     bool same = text_is(atom_text(charge->gpu), row_text(row));
     same &= row_number(row, 1, UINT32_MAX) == charge->milli;
     same &= row_number(row, 0, UINT32_MAX) == charge->mib;
-    same &= text_is(atom_text(should->is.node), row_text(row));
-    same &= (row_number(row, 0, 1) != 0) == (should->is.state != STATE_RELEASED);
+    same &= text_is(atom_text(should->facts.node), row_text(row));
+    same &= (row_number(row, 0, 1) != 0) == (should->facts.state != STATE_RELEASED);
     const int failed = row_check(row, "charge", err);
     if (failed != 0 || same)
         return failed;
-    text_clip(text_of(should->is.uid), wrong, sizeof wrong);
+    text_clip(text_of(should->facts.uid), wrong, sizeof wrong);
     return err_set(err, ERR_CORRUPT,
                    "the ledger is corrupt: the charge of allocation %s on GPU %s is not what its "
                    "shares come to",

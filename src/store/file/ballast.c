@@ -1,7 +1,8 @@
 /*
  * The ballast: a file of a few MiB beside the ledger, whose blocks are allocated and never used.
  * When the disk is full it is removed, so that releases can still be written; before anything is
- * granted again it is made again. Called by room.c in the writer, and when a ledger is opened.
+ * granted again it is made again. Called by disk_space.c in the writer, and when a ledger is
+ * opened.
  *
  * Best effort: on file systems that copy on write (Btrfs, ZFS) a removed file may free its blocks
  * late, or not at all while a snapshot has them.

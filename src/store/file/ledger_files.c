@@ -182,7 +182,7 @@ static bool all_zero(const char *bytes, size_t count)
  * changed, whatever on_corrupt says. CORRUPT: a header that was zeroed or cut, as a crash of the
  * disk leaves it.
  */
-static int judge_head(const char *path, const char *head, size_t got, struct err *err)
+static int check_head(const char *path, const char *head, size_t got, struct err *err)
 {
     must(got <= sizeof sqlite_magic);
     if (got == 0)
@@ -195,7 +195,7 @@ static int judge_head(const char *path, const char *head, size_t got, struct err
                    "%s: not a milligpu ledger, nor any SQLite database; name another file", path);
 }
 
-int file_judge_head(int fd, const char *path, struct err *err)
+int file_check_head(int fd, const char *path, struct err *err)
 {
     char head[sizeof sqlite_magic];
 
@@ -204,7 +204,7 @@ int file_judge_head(int fd, const char *path, struct err *err)
     if (got < 0)
         return err_set(err, ERR_IO, "%s: %m", path);
     must((size_t)got <= sizeof head);
-    return judge_head(path, head, (size_t)got, err);
+    return check_head(path, head, (size_t)got, err);
 }
 
 int file_prepare(const char *path, struct err *err)
@@ -221,7 +221,7 @@ int file_prepare(const char *path, struct err *err)
         return err_set(err, ERR_IO, "%s: %m", path);
     if (!S_ISREG(is.st_mode))
         return err_set(err, ERR_INVALID, "%s: not a regular file; the ledger is one", path);
-    return file_judge_head(fd, path, err);
+    return file_check_head(fd, path, err);
 }
 
 /* Until then a power loss may take back that the file was created or renamed. */

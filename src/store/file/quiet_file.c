@@ -86,7 +86,7 @@ static int look_at_file(const char *path, struct err *err)
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_set(err, ERR_IO, "%s: %m", path);
-    const int failed = file_judge_head(fd, path, err);
+    const int failed = file_check_head(fd, path, err);
     (void)close(fd); /* only read */
     return failed;
 }

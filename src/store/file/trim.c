@@ -118,12 +118,12 @@ static void trim_note(struct store *store, int64_t now_ms)
 int trim_to_limit(struct store *store, int64_t now_ms, struct err *err)
 {
     /* No bind waits for the writer while grants are stopped, so it may do more at once. */
-    const int rounds = store_room(store) == ROOM_LIMIT ? 32 : 4;
+    const int rounds = store_space(store) == SPACE_LIMIT ? 32 : 4;
     struct trim_piece piece = {.rows = 1}; /* of the round before: the first is due */
     int failed = 0;
 
     must(!store->in_batch);
-    for (int i = 0; failed == 0 && trim_did(&piece) && i < rounds && room_is_short(store); i++) {
+    for (int i = 0; failed == 0 && trim_did(&piece) && i < rounds && space_is_short(store); i++) {
         /* A reader holds the log: what is trimmed now would only make it longer. */
         if (store->wal_pages >= store->limits.wal_hard)
             return 0;
@@ -132,7 +132,7 @@ int trim_to_limit(struct store *store, int64_t now_ms, struct err *err)
         if (failed == 0 && piece.folded.rows + piece.rows > 0)
             trim_note(store, now_ms);
         if (failed == 0)
-            failed = room_look(store, err);
+            failed = space_look(store, err);
     }
     return failed;
 }

@@ -167,21 +167,22 @@ void packer_done(struct packer *packer)
     arena_done(&packer->arena);
 }
 
-static void packer_count(struct pack_facts *facts, const struct packed *is)
+static void packer_count(struct pack_facts *facts, const struct packed *packed)
 {
     /* An adopted allocation was never reserved: it begins when it was bound. */
-    const int64_t began_ms = is->reserved_ms != 0 ? is->reserved_ms : is->bound_ms;
+    const int64_t began_ms = packed->reserved_ms != 0 ? packed->reserved_ms : packed->bound_ms;
 
     must(facts->rows < UINT32_MAX);
     if (facts->rows++ == 0)
-        *facts = (struct pack_facts){1, is->id, is->id, began_ms, is->released_ms, is->released_ms};
-    facts->last = is->id;
+        *facts = (struct pack_facts){1,        packed->id,          packed->id,
+                                     began_ms, packed->released_ms, packed->released_ms};
+    facts->last = packed->id;
     if (began_ms < facts->began_ms)
         facts->began_ms = began_ms;
-    if (is->released_ms < facts->oldest_ms)
-        facts->oldest_ms = is->released_ms;
-    if (is->released_ms > facts->ended_ms)
-        facts->ended_ms = is->released_ms;
+    if (packed->released_ms < facts->oldest_ms)
+        facts->oldest_ms = packed->released_ms;
+    if (packed->released_ms > facts->ended_ms)
+        facts->ended_ms = packed->released_ms;
 }
 
 void packer_add(struct packer *packer, const struct packed *allocation)
@@ -346,7 +347,7 @@ int unpacker_open(struct unpacker *unpacker, struct text bytes, struct err *err)
     arena_reset(&unpacker->arena);
     unpacker->at = (const uint8_t *)bytes.at;
     unpacker->end = unpacker->at + bytes.len;
-    unpacker->is = (struct packed){.id = 0};
+    unpacker->packed = (struct packed){.id = 0};
     if (unpack_number(unpacker, PACK_VERSION) != PACK_VERSION)
         unpack_fail(unpacker);
     unpacker->n_words = unpack_number(unpacker, bytes_left(unpacker));
@@ -388,7 +389,7 @@ static int64_t unpack_id(struct unpacker *unpacker, int64_t before)
 
 int unpacker_next(struct unpacker *unpacker, struct err *err)
 {
-    struct packed *is = &unpacker->is;
+    struct packed *packed = &unpacker->packed;
 
     must(unpacker->end != NULL && err != NULL);
     if (!has_failed(unpacker) && unpacker->n_rows == 0 && unpacker->at == unpacker->end)
@@ -396,19 +397,19 @@ int unpacker_next(struct unpacker *unpacker, struct err *err)
     if (unpacker->n_rows == 0)
         return unpack_refuse(err);
     unpacker->n_rows--;
-    is->id = unpack_id(unpacker, is->id);
+    packed->id = unpack_id(unpacker, packed->id);
     unpack_text(unpacker, &unpacker->uid);
-    is->namespace = unpack_word(unpacker);
-    is->node = unpack_word(unpacker);
-    is->node_uid = unpack_word(unpacker);
+    packed->namespace = unpack_word(unpacker);
+    packed->node = unpack_word(unpacker);
+    packed->node_uid = unpack_word(unpacker);
     strbuf_reset(&unpacker->name);
     strbuf_str(&unpacker->name, unpack_word(unpacker));
     unpack_bytes(unpacker, unpack_number(unpacker, UINT32_MAX), &unpacker->name);
-    is->uid = unpacker->uid.data;
-    is->name = unpacker->name.data;
-    is->released_ms = pack_unzigzag(unpack_number(unpacker, UINT64_MAX), is->released_ms);
-    is->bound_ms = unpack_time(unpacker, is->released_ms);
-    is->reserved_ms = unpack_time(unpacker, is->released_ms);
-    unpack_charges(unpacker, is);
+    packed->uid = unpacker->uid.data;
+    packed->name = unpacker->name.data;
+    packed->released_ms = pack_unzigzag(unpack_number(unpacker, UINT64_MAX), packed->released_ms);
+    packed->bound_ms = unpack_time(unpacker, packed->released_ms);
+    packed->reserved_ms = unpack_time(unpacker, packed->released_ms);
+    unpack_charges(unpacker, packed);
     return has_failed(unpacker) ? unpack_refuse(err) : 1;
 }

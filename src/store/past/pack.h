@@ -81,10 +81,10 @@ struct unpacker {
     struct arena arena; /* the words */
     const char **word;
     uint64_t n_words;
-    uint64_t n_rows;    /* that are left */
-    struct strbuf uid;  /* of the current allocation */
-    struct strbuf name; /* likewise */
-    struct packed is;   /* the current allocation, until the next call */
+    uint64_t n_rows;      /* that are left */
+    struct strbuf uid;    /* of the current allocation */
+    struct strbuf name;   /* likewise */
+    struct packed packed; /* the current allocation, until the next call */
 };
 
 void unpacker_init(struct unpacker *unpacker);

@@ -55,19 +55,19 @@ static int packs_read_charges(struct store *store, struct arena *arena, struct p
 }
 
 static int packs_take(struct store *store, struct packer *packer, struct arena *arena,
-                      struct packed *is, struct err *err)
+                      struct packed *packed, struct err *err)
 {
     sqlite3_stmt *stmt = store->stmt[ST_PACK_ROWS];
     struct row row = row_start(stmt);
 
     must(sqlite3_column_count(stmt) == 10);
     arena_reset(arena);
-    packs_read(&row, is);
+    packs_read(&row, packed);
     int failed = row_check(&row, "allocation", err);
     if (failed == 0)
-        failed = packs_read_charges(store, arena, is, err);
+        failed = packs_read_charges(store, arena, packed, err);
     if (failed == 0)
-        packer_add(packer, is);
+        packer_add(packer, packed);
     return failed;
 }
 
@@ -75,7 +75,7 @@ static int packs_collect(struct store *store, const struct past_most *most, stru
                          struct err *err)
 {
     struct bind bind = bind_start(store->stmt[ST_PACK_ROWS]);
-    struct packed *is = xcalloc(1, sizeof *is);
+    struct packed *packed = xcalloc(1, sizeof *packed);
     struct arena arena;
     int more;
 
@@ -84,11 +84,11 @@ static int packs_collect(struct store *store, const struct past_most *most, stru
     bind_number(&bind, most->piece);
     must(bind.rc == SQLITE_OK);
     while ((more = db_step(bind.stmt, err)) > 0)
-        if ((more = packs_take(store, packer, &arena, is, err)) < 0)
+        if ((more = packs_take(store, packer, &arena, packed, err)) < 0)
             break;
     (void)sqlite3_reset(bind.stmt); /* repeats the error of the step */
     arena_done(&arena);
-    xfree(is);
+    xfree(packed);
     return more;
 }
 

@@ -14,14 +14,14 @@ enum { ALLOCATION_BYTES = 120, SHARE_BYTES = 30, CHARGE_BYTES = 45 };
 
 int64_t past_bytes_of(const struct allocation *allocation)
 {
-    const struct allocation_facts *is = &allocation->is;
-    size_t bytes = ALLOCATION_BYTES + strlen(is->uid) + 3 * strlen(is->namespace) +
-                   2 * strlen(is->name) + is->node->len + is->node_uid->len;
+    const struct allocation_facts *facts = &allocation->facts;
+    size_t bytes = ALLOCATION_BYTES + strlen(facts->uid) + 3 * strlen(facts->namespace) +
+                   2 * strlen(facts->name) + facts->node->len + facts->node_uid->len;
 
-    for (uint32_t i = 0; i < is->shares; i++)
-        bytes += SHARE_BYTES + strlen(is->share[i].container) + is->share[i].gpu->len;
+    for (uint32_t i = 0; i < facts->shares; i++)
+        bytes += SHARE_BYTES + strlen(facts->share[i].container) + facts->share[i].gpu->len;
     for (uint32_t i = 0; i < allocation->charges; i++)
-        bytes += CHARGE_BYTES + 2 * (size_t)allocation->charge[i].gpu->len + is->node->len;
+        bytes += CHARGE_BYTES + 2 * (size_t)allocation->charge[i].gpu->len + facts->node->len;
     must(bytes > 0 && bytes < INT64_MAX);
     return (int64_t)bytes;
 }

@@ -159,7 +159,7 @@ static int unpack_next(sqlite3_vtab_cursor *base)
 
     must(cursor->has_row);
     cursor->row++;
-    if (++cursor->charge < cursor->unpacker.is.charges)
+    if (++cursor->charge < cursor->unpacker.packed.charges)
         return SQLITE_OK;
     return unpack_take(cursor);
 }
@@ -178,17 +178,18 @@ static void unpack_say_text(sqlite3_context *context, const char *text)
 static void unpack_say_charge(sqlite3_context *context, const struct unpack_cursor *cursor,
                               enum unpack_column column)
 {
-    const struct packed *is = &cursor->unpacker.is;
+    const struct packed *packed = &cursor->unpacker.packed;
     static const struct packed_charge none = {.gpu = ""};
-    const struct packed_charge *charge = is->charges > 0 ? &is->charge[cursor->charge] : &none;
+    const struct packed_charge *charge =
+        packed->charges > 0 ? &packed->charge[cursor->charge] : &none;
 
-    must(is->charges == 0 || cursor->charge < is->charges);
+    must(packed->charges == 0 || cursor->charge < packed->charges);
     if (column == UNPACK_AT)
         sqlite3_result_int64(context, charge->at);
     else if (column == UNPACK_GPU)
         unpack_say_text(context, charge->gpu);
     else if (column == UNPACK_MILLI)
-        sqlite3_result_int64(context, is->charges > 0 ? charge->milli : is->unplaced_milli);
+        sqlite3_result_int64(context, packed->charges > 0 ? charge->milli : packed->unplaced_milli);
     else
         sqlite3_result_int64(context, charge->mib);
 }
@@ -196,37 +197,37 @@ static void unpack_say_charge(sqlite3_context *context, const struct unpack_curs
 static int unpack_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int number)
 {
     const struct unpack_cursor *cursor = unpack_cursor_of(base);
-    const struct packed *is = &cursor->unpacker.is;
+    const struct packed *packed = &cursor->unpacker.packed;
     const enum unpack_column column = (enum unpack_column)number;
 
     must(cursor->has_row);
     switch (column) {
     case UNPACK_ID:
-        sqlite3_result_int64(context, is->id);
+        sqlite3_result_int64(context, packed->id);
         break;
     case UNPACK_UID:
-        unpack_say_text(context, is->uid);
+        unpack_say_text(context, packed->uid);
         break;
     case UNPACK_NAMESPACE:
-        unpack_say_text(context, is->namespace);
+        unpack_say_text(context, packed->namespace);
         break;
     case UNPACK_NAME:
-        unpack_say_text(context, is->name);
+        unpack_say_text(context, packed->name);
         break;
     case UNPACK_NODE:
-        unpack_say_text(context, is->node);
+        unpack_say_text(context, packed->node);
         break;
     case UNPACK_NODE_UID:
-        unpack_say_text(context, is->node_uid);
+        unpack_say_text(context, packed->node_uid);
         break;
     case UNPACK_RESERVED_MS:
-        sqlite3_result_int64(context, is->reserved_ms);
+        sqlite3_result_int64(context, packed->reserved_ms);
         break;
     case UNPACK_BOUND_MS:
-        sqlite3_result_int64(context, is->bound_ms);
+        sqlite3_result_int64(context, packed->bound_ms);
         break;
     case UNPACK_RELEASED_MS:
-        sqlite3_result_int64(context, is->released_ms);
+        sqlite3_result_int64(context, packed->released_ms);
         break;
     case UNPACK_AT:
     case UNPACK_GPU:

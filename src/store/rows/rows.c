@@ -250,7 +250,7 @@ static void read_facts(struct row *row, struct names *names, struct allocation_f
 
     static_assert(STATE_RESERVED == 0 && STATE_BOUND == 1 && STATE_RELEASED == 2,
                   "the words stand in the order of the states");
-    static_assert(ORIGIN_GRANTED == 0 && ORIGIN_OBSERVED == 1, "and so do the origins");
+    static_assert(ORIGIN_GRANTED == 0 && ORIGIN_ADOPTED == 1, "and so do the origins");
     *out = (struct allocation_facts){.uid = row_text(row)};
     out->namespace = row_text(row);
     out->name = row_text(row);

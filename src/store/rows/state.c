@@ -267,7 +267,7 @@ void state_command(struct strbuf *out, const struct command *command)
     add_request(out, command->request);
     add_number(out, "version", (int64_t)command->version);
     add_number(out, "created_ms", command->created_ms);
-    add_text(out, "elder", command->elder != NULL ? command->elder->node : NULL);
+    add_text(out, "elder", command->first_owner != NULL ? command->first_owner->node : NULL);
     add_text(out, "why", command->why);
     add_number(out, "terminating_ms", command->terminating_ms);
     add_flag(out, "differs", command->differs);

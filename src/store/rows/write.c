@@ -179,9 +179,9 @@ static int add_shares(struct store *store, int64_t id, const struct allocation *
 {
     int failed = 0;
 
-    must(allocation->is.shares <= PARTS_MAX);
-    for (uint32_t i = 0; failed == 0 && i < allocation->is.shares; i++) {
-        const struct share *share = &allocation->is.share[i];
+    must(allocation->facts.shares <= PARTS_MAX);
+    for (uint32_t i = 0; failed == 0 && i < allocation->facts.shares; i++) {
+        const struct share *share = &allocation->facts.share[i];
         struct bind bind = bind_start(store->stmt[ST_SHARE_ADD]);
         bind_number(&bind, id);
         bind_number(&bind, i);
@@ -203,17 +203,17 @@ static int write_add_charges(struct store *store, int64_t id, const struct alloc
 {
     int failed = 0;
 
-    must(allocation->charges <= allocation->is.shares);
+    must(allocation->charges <= allocation->facts.shares);
     for (uint32_t i = 0; failed == 0 && i < allocation->charges; i++) {
         const struct charge *charge = &allocation->charge[i];
         struct bind bind = bind_start(store->stmt[ST_CHARGE_ADD]);
         bind_number(&bind, id);
         bind_number(&bind, i);
-        bind_text(&bind, allocation->is.node->text);
+        bind_text(&bind, allocation->facts.node->text);
         bind_text(&bind, charge->gpu->text);
         bind_number(&bind, charge->milli);
         bind_number(&bind, charge->mib);
-        bind_number(&bind, allocation->is.state != STATE_RELEASED);
+        bind_number(&bind, allocation->facts.state != STATE_RELEASED);
         failed = run_one(&bind, "charge of", charge->gpu->text, err);
     }
     return failed;
@@ -223,29 +223,29 @@ static int write_add_charges(struct store *store, int64_t id, const struct alloc
 static int write_add_allocation(struct store *store, const struct allocation *allocation,
                                 struct err *err)
 {
-    const struct allocation_facts *is = &allocation->is;
+    const struct allocation_facts *facts = &allocation->facts;
 
-    must(is->state != STATE_RELEASED);
-    must(is->version <= VERSION_MAX);
+    must(facts->state != STATE_RELEASED);
+    must(facts->version <= VERSION_MAX);
     struct bind bind = bind_start(store->stmt[ST_ALLOCATION_ADD]);
-    bind_text(&bind, is->uid);
-    bind_text(&bind, is->namespace);
-    bind_text(&bind, is->name);
-    bind_text(&bind, is->node->text);
-    bind_text(&bind, is->node_uid->text);
-    bind_text(&bind, allocation_state_name(is->state));
-    bind_text(&bind, allocation_origin_name(is->origin));
-    bind_number(&bind, is->presumed);
-    bind_number(&bind, is->in_doubt);
-    bind_number(&bind, is->annotation_differs);
-    bind_number(&bind, is->held_gpus);
-    bind_number(&bind, is->unplaced_milli);
-    bind_number(&bind, is->reserved_ms);
-    bind_number(&bind, is->bound_ms);
-    bind_number(&bind, is->released_ms);
-    bind_number(&bind, is->terminating_ms);
-    bind_number(&bind, (int64_t)is->version);
-    int failed = run_one(&bind, "allocation", is->uid, err);
+    bind_text(&bind, facts->uid);
+    bind_text(&bind, facts->namespace);
+    bind_text(&bind, facts->name);
+    bind_text(&bind, facts->node->text);
+    bind_text(&bind, facts->node_uid->text);
+    bind_text(&bind, allocation_state_name(facts->state));
+    bind_text(&bind, allocation_origin_name(facts->origin));
+    bind_number(&bind, facts->presumed);
+    bind_number(&bind, facts->in_doubt);
+    bind_number(&bind, facts->annotation_differs);
+    bind_number(&bind, facts->held_gpus);
+    bind_number(&bind, facts->unplaced_milli);
+    bind_number(&bind, facts->reserved_ms);
+    bind_number(&bind, facts->bound_ms);
+    bind_number(&bind, facts->released_ms);
+    bind_number(&bind, facts->terminating_ms);
+    bind_number(&bind, (int64_t)facts->version);
+    int failed = run_one(&bind, "allocation", facts->uid, err);
     const int64_t id = sqlite3_last_insert_rowid(store->db);
     if (failed == 0)
         failed = add_shares(store, id, allocation, err);
@@ -261,31 +261,31 @@ static int write_add_allocation(struct store *store, const struct allocation *al
 static int step_allocation(struct store *store, const struct allocation *before,
                            const struct allocation *after, struct err *err)
 {
-    must(strcmp(before->is.uid, after->is.uid) == 0);
-    must(after->is.version <= VERSION_MAX);
+    must(strcmp(before->facts.uid, after->facts.uid) == 0);
+    must(after->facts.version <= VERSION_MAX);
     must_debug(allocation_same_shares(before, after));
-    const bool ends = after->is.state == STATE_RELEASED;
+    const bool ends = after->facts.state == STATE_RELEASED;
     const int64_t bytes = ends ? past_bytes_of(after) : 0;
     bool is_other = false;
 
-    const int failed = ends ? past_count(store, after->is.namespace, bytes, &is_other, err) : 0;
+    const int failed = ends ? past_count(store, after->facts.namespace, bytes, &is_other, err) : 0;
     if (failed != 0)
         return failed;
     struct bind bind = bind_start(store->stmt[ST_ALLOCATION_SET]);
-    bind_text(&bind, allocation_state_name(after->is.state));
-    bind_number(&bind, after->is.in_doubt);
-    bind_number(&bind, after->is.annotation_differs);
-    bind_number(&bind, after->is.reserved_ms);
-    bind_number(&bind, after->is.bound_ms);
-    bind_number(&bind, after->is.released_ms);
-    bind_number(&bind, after->is.terminating_ms);
-    bind_number(&bind, (int64_t)after->is.version);
+    bind_text(&bind, allocation_state_name(after->facts.state));
+    bind_number(&bind, after->facts.in_doubt);
+    bind_number(&bind, after->facts.annotation_differs);
+    bind_number(&bind, after->facts.reserved_ms);
+    bind_number(&bind, after->facts.bound_ms);
+    bind_number(&bind, after->facts.released_ms);
+    bind_number(&bind, after->facts.terminating_ms);
+    bind_number(&bind, (int64_t)after->facts.version);
     bind_number(&bind, bytes);
     bind_number(&bind, is_other);
-    bind_text(&bind, after->is.uid);
-    bind_text(&bind, after->is.node->text);
-    bind_text(&bind, allocation_state_name(before->is.state));
-    return run_one(&bind, "allocation", after->is.uid, err);
+    bind_text(&bind, after->facts.uid);
+    bind_text(&bind, after->facts.node->text);
+    bind_text(&bind, allocation_state_name(before->facts.state));
+    return run_one(&bind, "allocation", after->facts.uid, err);
 }
 
 static int put_allocation(struct store *store, const struct allocation *before,
@@ -311,9 +311,9 @@ static void describe_result(struct strbuf *out, const struct change *change)
     if (change->after != NULL) {
         strbuf_str(out, "\"allocation\":");
         if (change->before == NULL)
-            state_allocation(out, &change->after->is);
+            state_allocation(out, &change->after->facts);
         else
-            state_step(out, &change->after->is);
+            state_step(out, &change->after->facts);
     }
     if (!same_rows(change->node_before, change->node_after) &&
         (change->node_before != NULL || change->node_after != NULL)) {

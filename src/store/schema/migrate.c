@@ -63,8 +63,8 @@ static int migrate_from(const struct store *store, uint32_t version, struct err 
 
     CLEANUP(xfreep) char *copy = store->memory ? NULL : file_free_name(store->path, word);
     /* The copy, and a log that may contain every page anew. */
-    int failed = copy != NULL ? room_for_copy(store->path, 2 * file_bytes(store->path, ""),
-                                              "a migration, with the copy before it,", err)
+    int failed = copy != NULL ? space_for_copy(store->path, 2 * file_bytes(store->path, ""),
+                                               "a migration, with the copy before it,", err)
                               : 0;
     if (failed == 0 && copy != NULL)
         failed = backup_to(store->db, copy, err);

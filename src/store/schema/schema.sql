@@ -169,7 +169,7 @@ CREATE TABLE journal (
                            -- only what its steps change, with its names), the node
 ) STRICT;
 
--- few of many: overs.c finds them by it. kind is always the first member (state_command())
+-- few of many: over_events.c finds them by it. kind is always the first member (state_command())
 CREATE INDEX journal_over ON journal (seq) WHERE substr(command, 1, 14) = '{"kind":"over"';
 
 CREATE TABLE baseline (

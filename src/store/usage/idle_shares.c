@@ -36,10 +36,10 @@ int idle_write(struct store *store, const struct store_chunk *chunk, struct err 
     int failed = 0;
 
     must(store->in_batch);
-    for (uint32_t i = 0; failed == 0 && i < chunk->idles; i++)
+    for (uint32_t i = 0; failed == 0 && i < chunk->n_idle; i++)
         if (chunk->idle[i].uid[0] == '\0')
             failed = idle_drop_node(store, chunk->idle[i].node, err);
-    for (uint32_t i = 0; failed == 0 && i < chunk->idles; i++)
+    for (uint32_t i = 0; failed == 0 && i < chunk->n_idle; i++)
         if (chunk->idle[i].uid[0] != '\0')
             failed = idle_put(store, &chunk->idle[i], err);
     if (failed != 0 || chunk->reported_ms == 0)

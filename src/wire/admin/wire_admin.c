@@ -321,10 +321,10 @@ static void put_holders(struct json_writer *json, const struct node *node, const
                 continue;
             must(charge->milli > 0);
             json_write_object(json);
-            json_write_member(json, "uid", allocation->is.uid);
-            json_write_member(json, "namespace", allocation->is.namespace);
-            json_write_member(json, "name", allocation->is.name);
-            json_write_member(json, "state", allocation_state_name(allocation->is.state));
+            json_write_member(json, "uid", allocation->facts.uid);
+            json_write_member(json, "namespace", allocation->facts.namespace);
+            json_write_member(json, "name", allocation->facts.name);
+            json_write_member(json, "state", allocation_state_name(allocation->facts.state));
             put_u64(json, "milli", charge->milli);
             put_u64(json, "mib", charge->mib);
             json_write_object_end(json);
@@ -358,7 +358,7 @@ static void put_held_by(struct json_writer *json, const struct node *node, const
     strbuf_init(&name);
     const struct allocation *pod = hold_kind(held, &kind, &uid) ? node_allocation(node, uid) : NULL;
     if (pod != NULL)
-        strbuf_printf(&name, "%s/%s", pod->is.namespace, pod->is.name);
+        strbuf_printf(&name, "%s/%s", pod->facts.namespace, pod->facts.name);
     json_write_member(json, "heldBy", pod != NULL ? name.data : held);
 }
 
@@ -393,9 +393,9 @@ static void put_measured_sum(struct json_writer *json, const struct node *node,
 {
     struct measured_sum sum;
 
-    if (measured == NULL || measured->is == NULL)
+    if (measured == NULL || measured->measured == NULL)
         return;
-    measured_sum(measured->is, node, gpu, measured->now_ms, &sum);
+    measured_sum(measured->measured, node, gpu, measured->now_ms, &sum);
     if (sum.shares == 0)
         return;
     put_measured_milli(json, sum.milli, sum.is_scaled);
@@ -522,11 +522,11 @@ static void admin_charges(struct json_writer *json, const struct allocation *all
 static void put_shares(struct json_writer *json, const struct allocation *allocation,
                        const struct node *node, const struct admin_measured *measured)
 {
-    must(allocation->is.shares <= PARTS_MAX);
+    must(allocation->facts.shares <= PARTS_MAX);
     json_write_key(json, "shares");
     json_write_array(json);
-    for (uint32_t i = 0; i < allocation->is.shares; i++) {
-        const struct share *share = &allocation->is.share[i];
+    for (uint32_t i = 0; i < allocation->facts.shares; i++) {
+        const struct share *share = &allocation->facts.share[i];
         json_write_object(json);
         json_write_member(json, "container", share->container);
         json_write_member(json, "kind", container_kind_name(share->kind));
@@ -535,7 +535,7 @@ static void put_shares(struct json_writer *json, const struct allocation *alloca
         if (share->asked != share->milli)
             put_u64(json, "asked", share->asked);
         if (measured != NULL && node != NULL)
-            put_measured_share(json, measured_find(measured->is, node, allocation, share),
+            put_measured_share(json, measured_find(measured->measured, node, allocation, share),
                                measured->now_ms);
         json_write_object_end(json);
     }
@@ -545,24 +545,24 @@ static void put_shares(struct json_writer *json, const struct allocation *alloca
 void admin_allocation(struct json_writer *json, const struct allocation *allocation,
                       const struct node *node, const struct admin_measured *measured)
 {
-    const struct allocation_facts *is = &allocation->is;
+    const struct allocation_facts *facts = &allocation->facts;
 
-    must(node == NULL || node->name == is->node);
+    must(node == NULL || node->name == facts->node);
     json_write_object(json);
-    json_write_member(json, "uid", is->uid);
-    json_write_member(json, "namespace", is->namespace);
-    json_write_member(json, "name", is->name);
-    put_atom(json, "node", is->node);
-    json_write_member(json, "state", allocation_state_name(is->state));
-    json_write_member(json, "origin", allocation_origin_name(is->origin));
-    put_bool(json, "presumed", is->presumed);
-    put_bool(json, "inDoubt", is->in_doubt);
-    put_time(json, "reservedAt", is->reserved_ms);
-    put_time(json, "boundAt", is->bound_ms);
-    put_time(json, "releasedAt", is->released_ms);
-    put_time(json, "terminatingSince", is->terminating_ms);
-    put_u64(json, "heldGpus", is->held_gpus);
-    put_u64(json, "unplacedMilli", is->unplaced_milli);
+    json_write_member(json, "uid", facts->uid);
+    json_write_member(json, "namespace", facts->namespace);
+    json_write_member(json, "name", facts->name);
+    put_atom(json, "node", facts->node);
+    json_write_member(json, "state", allocation_state_name(facts->state));
+    json_write_member(json, "origin", allocation_origin_name(facts->origin));
+    put_bool(json, "presumed", facts->presumed);
+    put_bool(json, "inDoubt", facts->in_doubt);
+    put_time(json, "reservedAt", facts->reserved_ms);
+    put_time(json, "boundAt", facts->bound_ms);
+    put_time(json, "releasedAt", facts->released_ms);
+    put_time(json, "terminatingSince", facts->terminating_ms);
+    put_u64(json, "heldGpus", facts->held_gpus);
+    put_u64(json, "unplacedMilli", facts->unplaced_milli);
     admin_charges(json, allocation, node);
     put_shares(json, allocation, node, measured);
     json_write_object_end(json);
@@ -621,7 +621,7 @@ void admin_usage(struct json_writer *json, const struct admin_usage *usage)
 static void put_move_place(struct json_writer *json, const char *key,
                            const struct allocation *allocation, const struct node *node)
 {
-    must(node->name == allocation->is.node);
+    must(node->name == allocation->facts.node);
     json_write_key(json, key);
     json_write_object(json);
     put_atom(json, "node", node->name);
@@ -633,9 +633,9 @@ static void put_move(struct json_writer *json, const struct defrag_move *move)
 {
     must(move->gain_milli > 0);
     json_write_object(json);
-    json_write_member(json, "uid", move->from->is.uid);
-    json_write_member(json, "namespace", move->from->is.namespace);
-    json_write_member(json, "name", move->from->is.name);
+    json_write_member(json, "uid", move->from->facts.uid);
+    json_write_member(json, "namespace", move->from->facts.namespace);
+    json_write_member(json, "name", move->from->facts.name);
     put_move_place(json, "from", move->from, move->from_node);
     put_move_place(json, "to", move->to, move->to_node);
     put_u64(json, "gainMilli", move->gain_milli);
@@ -696,9 +696,9 @@ void admin_drift(struct json_writer *json, const struct drift *drift, int64_t no
     if (drift->gpu != NULL)
         put_atom(json, "gpu", drift->gpu->id);
     if (allocation != NULL) {
-        json_write_member(json, "namespace", allocation->is.namespace);
-        json_write_member(json, "name", allocation->is.name);
-        json_write_member(json, "uid", allocation->is.uid);
+        json_write_member(json, "namespace", allocation->facts.namespace);
+        json_write_member(json, "name", allocation->facts.name);
+        json_write_member(json, "uid", allocation->facts.uid);
     }
     json_write_member(json, "text", drift->text);
     put_time(json, "since", drift->since_ms);
@@ -709,11 +709,11 @@ void admin_drift(struct json_writer *json, const struct drift *drift, int64_t no
 /* since and asks begin again when the hints forget the pod. */
 static void admin_put_waiting(struct json_writer *json, const struct admin_waiting *waiting)
 {
-    must(waiting->asks > 0 || waiting->last_ms == 0);
+    must(waiting->n_asks > 0 || waiting->last_ms == 0);
     put_time(json, "since", waiting->since_ms);
-    if (waiting->asks > 0)
+    if (waiting->n_asks > 0)
         put_time(json, "lastAsked", waiting->last_ms);
-    put_u64(json, "asks", waiting->asks);
+    put_u64(json, "asks", waiting->n_asks);
     json_write_member(json, "by", waiting->by);
     json_write_member(json, "reason", waiting->reason);
     json_write_member(json, "text", waiting->text);
@@ -740,11 +740,11 @@ void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting
     char request[REQUEST_TEXT_MAX] = "cannot be granted anywhere";
 
     must(waiting->uid != NULL);
-    must(waiting->request == NULL || !waiting->wishless);
+    must(waiting->request == NULL || !waiting->unclassed);
     if (waiting->request != NULL)
         request_format(waiting->request, request, sizeof request);
-    else if (waiting->wishless)
-        text_clip(text_of(ADMIN_WISHLESS), request, sizeof request);
+    else if (waiting->unclassed)
+        text_clip(text_of(ADMIN_UNCLASSED), request, sizeof request);
     json_write_object(json);
     json_write_member(json, "uid", waiting->uid);
     json_write_member(json, "namespace", waiting->namespace);
@@ -754,13 +754,13 @@ void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting
     json_write_object_end(json);
 }
 
-static void put_overs(struct json_writer *json, const struct history_row *row)
+static void put_over_events(struct json_writer *json, const struct history_row *row)
 {
-    must(row->overs == 0 || row->over != NULL);
+    must(row->n_over_events == 0 || row->over_event != NULL);
     json_write_key(json, "over");
     json_write_array(json);
-    for (uint32_t i = 0; i < row->overs; i++) {
-        const struct history_over *over = &row->over[i];
+    for (uint32_t i = 0; i < row->n_over_events; i++) {
+        const struct history_over_event *over = &row->over_event[i];
         json_write_object(json);
         put_time(json, "at", over->at_ms);
         json_write_member(json, "container", over->container);
@@ -790,7 +790,7 @@ void admin_history(struct json_writer *json, const struct history_row *row)
     put_time(json, "reservedAt", row->reserved_ms);
     put_time(json, "boundAt", row->bound_ms);
     put_time(json, "releasedAt", row->released_ms);
-    if (row->overs_known)
-        put_overs(json, row);
+    if (row->has_over_events)
+        put_over_events(json, row);
     json_write_object_end(json);
 }

@@ -1,6 +1,6 @@
 /*
- * The policy that decides, as JSON. Called by the handler of its route, on an admin thread; an
- * outlook never changes.
+ * The policy that decides, as JSON. Called by the handler of its route, on an admin thread; a
+ * policy context never changes.
  */
 #include "milligpu/wire/admin/wire_admin.h"
 #include "milligpu/wire/kube/wire_kube.h"
@@ -47,12 +47,12 @@ static void put_window(struct json_writer *json, const struct rule *rule, int64_
     policy_put_time(json, "changesAt", window_next_ms(rule->window, rule->zone, now_ms));
 }
 
-static void put_rule(struct json_writer *json, const struct outlook *outlook, uint32_t at,
+static void put_rule(struct json_writer *json, const struct policy_context *context, uint32_t at,
                      int64_t now_ms)
 {
-    const struct rule *rule = &outlook->rulebook->rule[at];
+    const struct rule *rule = &context->rulebook->rule[at];
 
-    must(at < outlook->rulebook->rules);
+    must(at < context->rulebook->rules);
     json_write_object(json);
     policy_put_u64(json, "number", at + 1);
     json_write_member(json, "name", rule->name);
@@ -61,10 +61,10 @@ static void put_rule(struct json_writer *json, const struct outlook *outlook, ui
     put_words(json, "says", rule, rule_add_demands);
     put_window(json, rule, now_ms);
     json_write_key(json, "holds");
-    json_write_bool(json, (outlook->holding & one_rule(at)) != 0);
+    json_write_bool(json, (context->holding & one_rule(at)) != 0);
     if (rule->reserve > 0) {
         policy_put_u64(json, "reserve", rule->reserve);
-        policy_put_u64(json, "idle", outlook->idle[at]);
+        policy_put_u64(json, "idle", context->idle[at]);
     }
     json_write_object_end(json);
 }
@@ -82,7 +82,7 @@ static void put_failure(struct json_writer *json, const struct admin_policy *pol
 
 void admin_policy(struct json_writer *json, const struct admin_policy *policy)
 {
-    const struct rulebook *book = policy->outlook->rulebook;
+    const struct rulebook *book = policy->context->rulebook;
 
     must(book != NULL);
     json_write_object(json);
@@ -95,7 +95,7 @@ void admin_policy(struct json_writer *json, const struct admin_policy *policy)
     json_write_key(json, "rules");
     json_write_array(json);
     for (uint32_t i = 0; i < book->rules; i++)
-        put_rule(json, policy->outlook, i, policy->now_ms);
+        put_rule(json, policy->context, i, policy->now_ms);
     json_write_array_end(json);
     policy_put_time(json, "changesAt", rulebook_next_ms(book, policy->now_ms));
     put_failure(json, policy);

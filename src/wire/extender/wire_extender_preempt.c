@@ -19,14 +19,14 @@ static void read_uid(struct json_reader *in, bool whole, struct text *out)
     struct meta_reading reading = {.user = NULL};
     int key;
     *out = (struct text){NULL, 0};
-    meta_clear(&reading.is);
+    meta_clear(&reading.meta);
     if (!json_read_object(in))
         return;
     /* Of a whole pod only metadata.uid counts; the rest is checked as JSON and skipped. */
     if (whole) {
         while (json_read_field(in, &pod, &key))
             read_meta(in, &reading);
-        *out = text_of(reading.is.uid);
+        *out = text_of(reading.meta.uid);
     } else {
         while (json_read_field(in, &meta, &key))
             (void)json_read_name(in, UID_BYTES_MAX, out); /* a failure is kept */

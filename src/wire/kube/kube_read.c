@@ -253,7 +253,7 @@ static void read_values(struct json_reader *in, const struct meta_reading *out,
     const struct json_reader_mark whole = json_reader_mark(in);
     struct text key;
 
-    must(out->is.name != NULL);
+    must(out->meta.name != NULL);
     if (member == NULL) {
         (void)json_read_skip(in); /* a failure is kept */
         return;
@@ -296,16 +296,16 @@ static void meta_member(struct json_reader *in, struct meta_reading *out, int ke
 
     switch (key) {
     case META_NAME:
-        (void)read_string(in, NAME_BYTES_MAX, &out->is.name); /* failures are kept */
+        (void)read_string(in, NAME_BYTES_MAX, &out->meta.name); /* failures are kept */
         break;
     case META_NAMESPACE:
-        (void)read_string(in, NAME_BYTES_MAX, &out->is.namespace);
+        (void)read_string(in, NAME_BYTES_MAX, &out->meta.namespace);
         break;
     case META_UID:
-        (void)read_string(in, UID_BYTES_MAX, &out->is.uid);
+        (void)read_string(in, UID_BYTES_MAX, &out->meta.uid);
         break;
     case META_VERSION:
-        (void)read_string(in, UID_BYTES_MAX, &out->is.resource_version);
+        (void)read_string(in, UID_BYTES_MAX, &out->meta.resource_version);
         break;
     case META_LABELS:
         read_values(in, out, out->label, out->labels_decide ? &out->unreadable : &left_out);
@@ -333,7 +333,7 @@ static void meta_member(struct json_reader *in, struct meta_reading *out, int ke
 
 void read_meta(struct json_reader *in, struct meta_reading *out)
 {
-    must(out->is.name != NULL);
+    must(out->meta.name != NULL);
 
     struct json_read_fields fields = JSON_TYPE_FIELDS(meta_keys);
     int key;

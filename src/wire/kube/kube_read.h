@@ -17,7 +17,7 @@
  * why.
  */
 struct meta_reading {
-    struct object_meta is;
+    struct object_meta meta;
     int64_t created_ms;
     int64_t deleted_ms; /* 0: not deleted; TIME_UNKNOWN_MS: the time cannot be read */
     const char *unreadable;

@@ -29,7 +29,7 @@ struct seen {
 /* An allocation with its shares in the order in which they are written. */
 struct annotation {
     const struct allocation *allocation;
-    /* of seen[]; equals allocation->is.shares */
+    /* of seen[]; equals allocation->facts.shares */
     uint32_t count;
     struct seen seen[PARTS_MAX];
 };
@@ -80,12 +80,12 @@ static bool encode_before(const struct seen *a, const struct seen *b)
 static void note_init(struct annotation *annotation, const struct allocation *allocation,
                       const struct node *node)
 {
-    must(allocation->is.shares <= PARTS_MAX);
+    must(allocation->facts.shares <= PARTS_MAX);
 
     annotation->allocation = allocation;
     annotation->count = 0;
-    for (uint32_t i = 0; i < allocation->is.shares; i++) {
-        const struct seen seen = encode_see(&allocation->is.share[i], node);
+    for (uint32_t i = 0; i < allocation->facts.shares; i++) {
+        const struct seen seen = encode_see(&allocation->facts.share[i], node);
         uint32_t at = annotation->count++;
         for (; at > 0 && encode_before(&seen, &annotation->seen[at - 1]); at--)
             annotation->seen[at] = annotation->seen[at - 1];
@@ -96,9 +96,9 @@ static void note_init(struct annotation *annotation, const struct allocation *al
 /* Share i of the allocation is the first of its container. */
 static bool opens_container(const struct allocation *allocation, uint32_t i)
 {
-    must(i < allocation->is.shares);
+    must(i < allocation->facts.shares);
     for (uint32_t j = 0; j < i; j++)
-        if (strcmp(allocation->is.share[j].container, allocation->is.share[i].container) == 0)
+        if (strcmp(allocation->facts.share[j].container, allocation->facts.share[i].container) == 0)
             return false;
     return true;
 }
@@ -146,7 +146,7 @@ static void write_container(struct json_writer *json, const struct annotation *a
 
 static void encode_write_value(struct strbuf *out, const struct annotation *annotation)
 {
-    must(annotation->count == annotation->allocation->is.shares);
+    must(annotation->count == annotation->allocation->facts.shares);
 
     struct json_writer json;
     json_writer_init(&json, out);
@@ -155,16 +155,16 @@ static void encode_write_value(struct strbuf *out, const struct annotation *anno
     json_write_u64(&json, 1);
     json_write_key(&json, "containers");
     json_write_object(&json);
-    for (uint32_t i = 0; i < annotation->allocation->is.shares; i++)
+    for (uint32_t i = 0; i < annotation->allocation->facts.shares; i++)
         if (opens_container(annotation->allocation, i))
-            write_container(&json, annotation, annotation->allocation->is.share[i].container);
+            write_container(&json, annotation, annotation->allocation->facts.share[i].container);
     json_write_object_end(&json);
     json_write_object_end(&json);
 }
 
 void note_value(struct strbuf *out, const struct allocation *allocation, const struct node *node)
 {
-    must(allocation->is.shares > 0);
+    must(allocation->facts.shares > 0);
 
     struct annotation annotation;
     note_init(&annotation, allocation, node);
@@ -221,7 +221,7 @@ static struct text text_in(const struct strbuf *buf)
 static int annotate_allocation(struct annotations *all, const struct annotation *annotation,
                                const struct binding_signer *signer, struct err *err)
 {
-    const struct allocation_facts *is = &annotation->allocation->is;
+    const struct allocation_facts *facts = &annotation->allocation->facts;
     CLEANUP(strbuf_done) struct strbuf value;
     CLEANUP(strbuf_done) struct strbuf signature;
     strbuf_init(&value);
@@ -232,7 +232,7 @@ static int annotate_allocation(struct annotations *all, const struct annotation 
     encode_annotate(all, TEXT(ANNOTATION_ALLOCATION), text_in(&value));
     if (signer == NULL)
         return 0;
-    if (signer->sign(signer->ctx, text_of(is->uid), atom_text(is->node), text_in(&value),
+    if (signer->sign(signer->ctx, text_of(facts->uid), atom_text(facts->node), text_in(&value),
                      &signature, err) < 0)
         return err_same(err);
     must(signature.len > 0);
@@ -281,12 +281,12 @@ static void annotate_required_by(struct annotations *all, const char *container)
 static void annotate_required(struct annotations *all, const struct allocation *allocation,
                               const struct request *request)
 {
-    must(allocation->is.shares > 0);
+    must(allocation->facts.shares > 0);
 
     encode_annotate(all, TEXT(ANNOTATION_REQUIRED_POD), TEXT(REQUIRED_PLUGINS));
-    for (uint32_t i = 0; i < allocation->is.shares; i++)
+    for (uint32_t i = 0; i < allocation->facts.shares; i++)
         if (opens_container(allocation, i))
-            annotate_required_by(all, allocation->is.share[i].container);
+            annotate_required_by(all, allocation->facts.share[i].container);
     for (uint32_t i = 0; request != NULL && i < request->others; i++)
         annotate_required_by(all, request->other[i]);
 }
@@ -303,8 +303,8 @@ static void annotate_visible(struct annotations *all, const struct annotation *a
 
     encode_visible(&value, annotation, NULL);
     encode_annotate(all, text_of(visible_key), text_in(&value));
-    for (uint32_t i = 0; i < annotation->allocation->is.shares; i++) {
-        const char *container = annotation->allocation->is.share[i].container;
+    for (uint32_t i = 0; i < annotation->allocation->facts.shares; i++) {
+        const char *container = annotation->allocation->facts.share[i].container;
         if (!opens_container(annotation->allocation, i))
             continue;
         strbuf_reset(&key);
@@ -342,7 +342,7 @@ void annotation_encode(struct strbuf *out, const struct allocation *allocation,
     struct json_writer json;
     size_t bytes;
     struct err err;
-    must(allocation->is.shares > 0);
+    must(allocation->facts.shares > 0);
     note_init(&annotation, allocation, node);
     json_writer_init(&json, out);
     /* binding_encode() checks the size; without a signer nothing can fail */
@@ -352,10 +352,10 @@ void annotation_encode(struct strbuf *out, const struct allocation *allocation,
 /* A container's name becomes part of a key, and nobody else checks the keys of a Binding. */
 static int encode_check_keys(const struct allocation *allocation, struct err *err)
 {
-    must(allocation->is.shares <= PARTS_MAX);
+    must(allocation->facts.shares <= PARTS_MAX);
 
-    for (uint32_t i = 0; i < allocation->is.shares; i++) {
-        const char *container = allocation->is.share[i].container;
+    for (uint32_t i = 0; i < allocation->facts.shares; i++) {
+        const char *container = allocation->facts.share[i].container;
         if (!is_key_name(container))
             return err_set(err, ERR_INVALID,
                            "annotation %s%.100s: the container's name must be 1 to %d letters, "
@@ -367,7 +367,7 @@ static int encode_check_keys(const struct allocation *allocation, struct err *er
 
 static void write_target(struct json_writer *json, const struct allocation *allocation)
 {
-    must(allocation->is.node->len > 0);
+    must(allocation->facts.node->len > 0);
     json_write_key(json, "target");
     json_write_object(json);
     json_write_key(json, "apiVersion");
@@ -375,7 +375,7 @@ static void write_target(struct json_writer *json, const struct allocation *allo
     json_write_key(json, "kind");
     json_write_str(json, "Node");
     json_write_key(json, "name");
-    json_write_text(json, atom_text(allocation->is.node));
+    json_write_text(json, atom_text(allocation->facts.node));
     json_write_object_end(json);
 }
 
@@ -418,7 +418,7 @@ int binding_encode(struct strbuf *out, const struct allocation *allocation, cons
                    const struct binding_terms *terms, struct err *err)
 {
     must(node != NULL);
-    must(allocation->is.uid[0] != '\0');
+    must(allocation->facts.uid[0] != '\0');
 
     struct annotation annotation;
     struct json_writer json;
@@ -428,9 +428,9 @@ int binding_encode(struct strbuf *out, const struct allocation *allocation, cons
 
     note_init(&annotation, allocation, node);
     json_writer_init(&json, out);
-    open_object(&json, "v1", "Binding", allocation->is.namespace, allocation->is.name);
+    open_object(&json, "v1", "Binding", allocation->facts.namespace, allocation->facts.name);
     json_write_key(&json, "uid");
-    json_write_str(&json, allocation->is.uid);
+    json_write_str(&json, allocation->facts.uid);
     write_version(&json, terms->version);
     if (annotation.count > 0) {
         json_write_key(&json, "annotations");

@@ -17,7 +17,7 @@ static void list_read_object(struct json_reader *in, struct object_meta *out)
     struct meta_reading meta = {.user = NULL};
     const char *kind = "";
     int key;
-    meta_clear(&meta.is);
+    meta_clear(&meta.meta);
     if (!json_read_object(in))
         return;
     while (json_read_field(in, &fields, &key)) {
@@ -26,7 +26,7 @@ static void list_read_object(struct json_reader *in, struct object_meta *out)
         else
             read_meta(in, &meta);
     }
-    *out = meta.is;
+    *out = meta.meta;
     out->kind = kind;
 }
 
@@ -242,7 +242,7 @@ static const char *list_version_of(struct text object, struct arena *arena, stru
     struct json_read_fields fields = JSON_TYPE_FIELDS(object_keys);
     struct meta_reading meta = {.user = NULL};
     int key;
-    meta_clear(&meta.is);
+    meta_clear(&meta.meta);
     json_reader_init(in, object, "event.object", arena, in->err);
     if (!json_read_object(in))
         return "";
@@ -253,7 +253,7 @@ static const char *list_version_of(struct text object, struct arena *arena, stru
         }
         (void)json_read_skip(in); /* a failure is kept */
     }
-    return meta.is.resource_version;
+    return meta.meta.resource_version;
 }
 
 static const char *const watch_keys[] = {"type", "object"};

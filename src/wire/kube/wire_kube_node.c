@@ -468,11 +468,11 @@ static void node_member(struct json_reader *in, struct meta_reading *meta,
 /* If several parts cannot be read, metadata is named, whatever the order of the members. */
 static void node_take_meta(struct node_facts *out, const struct meta_reading *meta)
 {
-    must(meta->is.name != NULL && meta->is.uid != NULL);
+    must(meta->meta.name != NULL && meta->meta.uid != NULL);
 
-    out->name = meta->is.name;
-    out->uid = meta->is.uid;
-    out->resource_version = meta->is.resource_version;
+    out->name = meta->meta.name;
+    out->uid = meta->meta.uid;
+    out->resource_version = meta->meta.resource_version;
     out->created_ms = meta->created_ms;
     if (meta->unreadable != NULL)
         out->unreadable = meta->unreadable;
@@ -491,7 +491,7 @@ bool node_read(struct json_reader *in, const struct wire_rules *rules, struct no
                                 .annotation = node_read_annotation};
     int key;
     *out = (struct node_facts){.name = ""};
-    meta_clear(&meta.is);
+    meta_clear(&meta.meta);
     if (!json_read_object(in))
         return false;
     while (json_read_field(in, &fields, &key))

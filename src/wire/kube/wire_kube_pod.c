@@ -29,7 +29,7 @@ struct amounts {
 };
 
 struct container {
-    struct pod_container is;
+    struct pod_container facts;
     /* requests, else limits; after apply_resize() what kube-scheduler counts */
     int64_t request[COUNTED];
 };
@@ -299,9 +299,9 @@ static const char *const container_keys[] = {"name", "resources", "restartPolicy
 static void take_amounts(const struct amounts *limits, const struct amounts *requests,
                          struct container *out)
 {
-    must(out->is.name != NULL);
+    must(out->facts.name != NULL);
 
-    out->is.amount = limits->ours != NULL ? limits->ours : requests->ours;
+    out->facts.amount = limits->ours != NULL ? limits->ours : requests->ours;
     for (int i = 0; i < COUNTED; i++) {
         const struct amounts *from = requests->given[i] ? requests : limits;
         out->request[i] = from->value[i];
@@ -318,23 +318,23 @@ static void read_container(struct json_reader *in, const struct pod_reading *rea
     struct amounts requests = {.ours = NULL};
     struct text policy = TEXT("");
     int key;
-    *out = (struct container){.is = {.name = ""}};
+    *out = (struct container){.facts = {.name = ""}};
     if (!json_read_object(in))
         return;
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)read_string(in, NAME_BYTES_MAX, &out->is.name); /* failures are kept */
+            (void)read_string(in, NAME_BYTES_MAX, &out->facts.name); /* failures are kept */
         else if (key == 1)
             read_resources(in, reading->rules, &limits, &requests);
         else
             (void)json_read_string(in, &policy);
     }
-    if (!in->failed && out->is.name[0] == '\0')
+    if (!in->failed && out->facts.name[0] == '\0')
         json_reader_fail(in, "has no \"name\"");
 
     /* An init container with restartPolicy Always keeps running beside the app containers. */
     const bool sidecar = init && text_is(policy, "Always");
-    out->is.kind = sidecar ? CONTAINER_SIDECAR : init ? CONTAINER_INIT : CONTAINER_APP;
+    out->facts.kind = sidecar ? CONTAINER_SIDECAR : init ? CONTAINER_INIT : CONTAINER_APP;
     take_amounts(&limits, &requests, out);
 }
 
@@ -347,8 +347,8 @@ static void keep_container(struct json_reader *in, struct pod_reading *reading, 
 {
     struct pod_containers *list = init ? &reading->init : &reading->app;
 
-    must(container->is.name != NULL);
-    reading->pod->ours |= container->is.amount != NULL;
+    must(container->facts.name != NULL);
+    reading->pod->ours |= container->facts.amount != NULL;
     list->item = arena_grow(in->arena, list->item, list->count, ANY_NUMBER, sizeof *list->item);
     list->item[list->count++] = *container;
 }
@@ -364,9 +364,9 @@ static void pass_over_container(struct json_reader *in, struct json_reader_mark 
                                 struct pod_reading *reading, bool init)
 {
     const struct container unknown = {
-        .is = {.name = "",
-               .kind = init ? CONTAINER_INIT : CONTAINER_APP,
-               .amount = unreadable_amount},
+        .facts = {.name = "",
+                  .kind = init ? CONTAINER_INIT : CONTAINER_APP,
+                  .amount = unreadable_amount},
     };
 
     pass_over(in, mark, &reading->pod->unreadable);
@@ -639,10 +639,10 @@ static const struct container_status *status_of(const struct pod_reading *readin
 /* A resize in place counts with the largest of the requested, allocated and actual amounts. */
 static void apply_resize(const struct pod_reading *reading, struct container *container)
 {
-    must(container->is.name != NULL);
+    must(container->facts.name != NULL);
 
-    const struct container_status *status = status_of(reading, container->is.name);
-    if (status == NULL || container->is.kind == CONTAINER_INIT)
+    const struct container_status *status = status_of(reading, container->facts.name);
+    if (status == NULL || container->facts.kind == CONTAINER_INIT)
         return;
     for (int i = 0; i < RESIZABLE; i++) {
         const int64_t asked = reading->resize_infeasible ? 0 : container->request[i];
@@ -668,7 +668,7 @@ static int64_t pod_effective(const struct pod_reading *reading, enum counted whi
     for (uint32_t i = 0; i < reading->init.count; i++) {
         const struct container *container = &reading->init.item[i];
         const int64_t asked = container->request[which];
-        if (container->is.kind == CONTAINER_SIDECAR) {
+        if (container->facts.kind == CONTAINER_SIDECAR) {
             together = pod_add(together, asked);
             sidecars = pod_add(sidecars, asked);
             peak = pod_max(peak, sidecars);
@@ -761,8 +761,8 @@ static void join_containers(struct json_reader *in, struct pod_reading *reading)
         const bool init = i < reading->init.count;
         const struct container *from =
             init ? &reading->init.item[i] : &reading->app.item[i - reading->init.count];
-        pod->container[i] = from->is;
-        pod->container[i].count = pod_count_of(reading, from->is.name);
+        pod->container[i] = from->facts;
+        pod->container[i].count = pod_count_of(reading, from->facts.name);
     }
     keep_odd_counts(in->arena, reading);
 }
@@ -770,11 +770,11 @@ static void join_containers(struct json_reader *in, struct pod_reading *reading)
 /* If several parts cannot be read, metadata is named, whatever the order of the members. */
 static void pod_take_meta(struct pod *out, const struct meta_reading *meta)
 {
-    must(meta->is.uid != NULL && meta->is.name != NULL);
-    out->uid = meta->is.uid;
-    out->namespace = meta->is.namespace;
-    out->name = meta->is.name;
-    out->resource_version = meta->is.resource_version;
+    must(meta->meta.uid != NULL && meta->meta.name != NULL);
+    out->uid = meta->meta.uid;
+    out->namespace = meta->meta.namespace;
+    out->name = meta->meta.name;
+    out->resource_version = meta->meta.resource_version;
     out->created_ms = meta->created_ms;
     out->terminating_ms = meta->deleted_ms;
     if (meta->unreadable != NULL)
@@ -810,7 +810,7 @@ bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod
                                 .owners = pod_owners};
     int key;
     *out = (struct pod){.node = "", .signature = "", .note_text = "", .note_error = ""};
-    meta_clear(&meta.is);
+    meta_clear(&meta.meta);
     if (!json_read_object(in))
         return false;
     while (json_read_field(in, &fields, &key)) {

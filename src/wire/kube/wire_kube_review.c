@@ -126,7 +126,7 @@ int keys_decode(struct text bytes, struct arena *arena, struct keys_read *out, s
     int key;
 
     *out = (struct keys_read){.replace = NULL};
-    meta_clear(&meta.is);
+    meta_clear(&meta.meta);
     json_reader_init(&in, bytes, "ConfigMap", arena, err);
     json_read_object(&in);
     while (json_read_field(&in, &fields, &key)) {

@@ -21,7 +21,7 @@ static uint64_t key_with(uint64_t key, struct text part)
 static uint64_t key_of(const struct allocation *allocation, const struct share *share,
                        const struct gpu *gpu)
 {
-    const struct text uid = text_of(allocation->is.uid);
+    const struct text uid = text_of(allocation->facts.uid);
     const uint64_t pod = (uint64_t)text_hash(uid) << 32 | text_hash_by(uid, text_hash(uid));
 
     return key_with(key_with(pod, text_of(share->container)), atom_text(gpu->id));
@@ -69,7 +69,8 @@ static int64_t idle_since(const struct measured_share *was, const struct allocat
                           int32_t milli, int64_t now_ms)
 {
     must(now_ms > 0);
-    if (milli == USAGE_UNKNOWN || milli >= MEASURED_IDLE_MILLI || now_ms < allocation->is.bound_ms)
+    if (milli == USAGE_UNKNOWN || milli >= MEASURED_IDLE_MILLI ||
+        now_ms < allocation->facts.bound_ms)
         return 0;
     return was != NULL && was->idle_since_ms > 0 && was->idle_since_ms <= now_ms &&
                    measured_is_fresh(was, now_ms)
@@ -100,7 +101,7 @@ static void tell_idle(const struct measured_how *how, const struct measured_idle
 /* A container with several GPUs has several shares, and its news is told with the first. */
 static bool is_first_share(const struct allocation *allocation, const struct share *share)
 {
-    for (const struct share *at = allocation->is.share; at < share; at++)
+    for (const struct share *at = allocation->facts.share; at < share; at++)
         if (strcmp(at->container, share->container) == 0)
             return false;
     return true;
@@ -145,7 +146,7 @@ static void merge_share(struct merging *merging, const struct allocation *alloca
         .allocation = allocation,
         .share = share,
         .gpu = gpu,
-        .is = is,
+        .measured = is,
         .new_over =
             is->over > over && is_first_share(allocation, share) ? is->over : USAGE_OVER_NOT,
     };
@@ -158,8 +159,8 @@ static uint32_t bound_shares(const struct node *node)
     uint32_t shares = 0;
 
     for (uint32_t i = 0; i < node->allocations; i++)
-        if (node->allocation[i]->is.state == STATE_BOUND)
-            shares += node->allocation[i]->is.shares;
+        if (node->allocation[i]->facts.state == STATE_BOUND)
+            shares += node->allocation[i]->facts.shares;
     return shares;
 }
 
@@ -180,12 +181,12 @@ struct measured *measured_merge(const struct measured *before, const struct node
     merging.after->refs = 1;
     for (uint32_t i = 0; i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
-        if (allocation->is.state != STATE_BOUND)
+        if (allocation->facts.state != STATE_BOUND)
             continue;
-        const struct usage_pod *pod = map_find(&pods, text_of(allocation->is.uid));
+        const struct usage_pod *pod = map_find(&pods, text_of(allocation->facts.uid));
         known += pod != NULL;
-        for (uint32_t k = 0; k < allocation->is.shares; k++)
-            merge_share(&merging, allocation, &allocation->is.share[k], pod);
+        for (uint32_t k = 0; k < allocation->facts.shares; k++)
+            merge_share(&merging, allocation, &allocation->facts.share[k], pod);
     }
     map_done(&pods);
     must(known <= report->pods);
@@ -207,12 +208,12 @@ struct measured *measured_resume(const struct node *node, const struct measured_
         const struct allocation *allocation = idle[i].allocation;
         const struct gpu *gpu = node_gpu(node, atom_text(idle[i].share->gpu));
         const int64_t since_ms = idle[i].since_ms;
-        must(allocation->is.state == STATE_BOUND && gpu != NULL);
+        must(allocation->facts.state == STATE_BOUND && gpu != NULL);
         measured->share[measured->shares++] = (struct measured_share){
             .key = key_of(allocation, idle[i].share, gpu),
             .at_ms = reported_ms > 0 ? reported_ms : 1,
             .idle_since_ms =
-                allocation->is.bound_ms <= since_ms && since_ms <= last_ms ? since_ms : 0,
+                allocation->facts.bound_ms <= since_ms && since_ms <= last_ms ? since_ms : 0,
             .milli = USAGE_UNKNOWN,
             .mib = USAGE_UNKNOWN,
             .peak_mib = USAGE_UNKNOWN,
@@ -313,8 +314,8 @@ void measured_sum(const struct measured *measured, const struct node *node, cons
     *out = (struct measured_sum){.milli = USAGE_UNKNOWN, .mib = USAGE_UNKNOWN};
     for (uint32_t i = 0; measured != NULL && i < node->allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
-        for (uint32_t k = 0; k < allocation->is.shares; k++) {
-            const struct share *share = &allocation->is.share[k];
+        for (uint32_t k = 0; k < allocation->facts.shares; k++) {
+            const struct share *share = &allocation->facts.share[k];
             if (node_gpu(node, atom_text(share->gpu)) != gpu)
                 continue;
             const struct measured_share *is = measured_find(measured, node, allocation, share);

@@ -28,7 +28,7 @@ void writer_action_done(struct post_commit_action *action)
 /* The bound states that one message, listed pod, node or in-flight bind adds one action at most. */
 static struct post_commit_action *add_action(struct writer *writer)
 {
-    must(writer->after_commit.actions <= BATCH_MAX + writer->pod_list.lists +
+    must(writer->after_commit.actions <= BATCH_MAX + writer->pod_list.n_listed +
                                              writer->node_list.nodes_seen.count +
                                              writer->binds.inflight.count);
 
@@ -59,15 +59,15 @@ static int sign_binding(const void *ctx, struct text uid, struct text node, stru
 int writer_queue_binding(struct writer *writer, const struct allocation *allocation,
                          struct dispatch how, struct err *err)
 {
-    const struct node *node = ledger_node(writer->ledger, atom_text(allocation->is.node));
+    const struct node *node = ledger_node(writer->ledger, atom_text(allocation->facts.node));
     struct post_commit_action *action = add_action(writer);
 
     must(node != NULL);
     action->kind = ACTION_BIND;
-    action->uid = xstrdup(allocation->is.uid);
-    action->namespace = xstrdup(allocation->is.namespace);
-    action->name = xstrdup(allocation->is.name);
-    action->node = xstrdup(allocation->is.node->text);
+    action->uid = xstrdup(allocation->facts.uid);
+    action->namespace = xstrdup(allocation->facts.namespace);
+    action->name = xstrdup(allocation->facts.name);
+    action->node = xstrdup(allocation->facts.node->text);
     action->version = how.version;
     action->deadline_ms = how.deadline_ms;
     action->sending = how.sending;

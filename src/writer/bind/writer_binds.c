@@ -39,22 +39,22 @@ void writer_refuse_bind(struct bind_call *bind, const char *fmt, ...)
 /* A pod that asks for 0 is bound, and nothing is written down. */
 static void send_plain_binding(struct writer *writer, struct bind_call *bind, uint64_t version)
 {
-    const struct node *node = ledger_node(writer->ledger, text_of(bind->asks.node));
+    const struct node *node = ledger_node(writer->ledger, text_of(bind->args.node));
     struct err err;
 
     must(node != NULL);
-    const struct allocation_facts nothing = {.uid = bind->asks.uid,
-                                             .namespace = bind->asks.namespace,
-                                             .name = bind->asks.pod,
+    const struct allocation_facts nothing = {.uid = bind->args.uid,
+                                             .namespace = bind->args.namespace,
+                                             .name = bind->args.pod,
                                              .node = node->name,
                                              .node_uid = node->uid,
-                                             .origin = ORIGIN_OBSERVED};
+                                             .origin = ORIGIN_ADOPTED};
     struct allocation *allocation = allocation_new(&nothing);
     const struct dispatch how = {version, bind->deadline_ms, SENDING_FIRST, NULL};
     const int rc = writer_queue_binding(writer, allocation, how, &err);
     must(rc == 0); /* nothing in it can be too large */
     allocation_unref(allocation);
-    inflight_join(inflight_begin(writer, bind->asks.uid, node->name, bind->deadline_ms), bind);
+    inflight_join(inflight_begin(writer, bind->args.uid, node->name, bind->deadline_ms), bind);
 }
 
 /* Undoes a grant whose Binding cannot be written, unless it was sent before. */
@@ -65,7 +65,7 @@ static bool binds_take_back(struct writer *writer, struct bind_call *bind,
 
     const struct command command = {.kind = COMMAND_RELEASE,
                                     .at_ms = writer->wall_ms,
-                                    .uid = bind->asks.uid,
+                                    .uid = bind->args.uid,
                                     .why = "annotation"};
     writer_refuse_bind(bind, "%s", err->text);
     return sending != SENDING_FIRST || writer_run(writer, &command);
@@ -76,15 +76,16 @@ static bool send_binding(struct writer *writer, struct bind_call *bind,
                          const struct allocation *allocation, const struct request *request,
                          enum outbox_sending sending)
 {
-    must(allocation->is.state != STATE_RELEASED);
+    must(allocation->facts.state != STATE_RELEASED);
 
-    const struct dispatch how = {allocation->is.version, bind->deadline_ms, sending, request};
+    const struct dispatch how = {allocation->facts.version, bind->deadline_ms, sending, request};
     struct err err;
 
     if (writer_queue_binding(writer, allocation, how, &err) < 0)
         return binds_take_back(writer, bind, sending, &err);
     inflight_join(
-        inflight_begin(writer, allocation->is.uid, allocation->is.node, bind->deadline_ms), bind);
+        inflight_begin(writer, allocation->facts.uid, allocation->facts.node, bind->deadline_ms),
+        bind);
     return true;
 }
 
@@ -114,7 +115,7 @@ static bool judged_again(struct writer *writer, struct bind_call *bind,
     const struct command command = {.kind = COMMAND_VERSION,
                                     .at_ms = writer->wall_ms,
                                     .uid = record->uid,
-                                    .node = bind->asks.node,
+                                    .node = bind->args.node,
                                     .request = request,
                                     .version = record->version};
     const struct change *change;
@@ -141,8 +142,8 @@ static bool judged_again(struct writer *writer, struct bind_call *bind,
 bool writer_is_void(const struct allocation *held, const struct pod_record *record)
 {
     must(record->uid != NULL);
-    return held != NULL && held->is.state == STATE_RESERVED && held->is.version > 0 &&
-           record->node[0] == '\0' && record->version > held->is.version;
+    return held != NULL && held->facts.state == STATE_RESERVED && held->facts.version > 0 &&
+           record->node[0] == '\0' && record->version > held->facts.version;
 }
 
 /*
@@ -159,7 +160,7 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
                                     .uid = record->uid,
                                     .namespace = record->namespace,
                                     .name = record->name,
-                                    .node = bind->asks.node,
+                                    .node = bind->args.node,
                                     .request = request,
                                     .version = record->version,
                                     .created_ms = record->created_ms};
@@ -193,12 +194,12 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
     case VERDICT_ELSEWHERE:
         app_count_refusal(REASON_ELSEWHERE);
         writer_refuse_bind(bind, "elsewhere: the pod holds a reservation on node %s",
-                           answer.held->is.node->text);
+                           answer.held->facts.node->text);
         return true;
     case VERDICT_REFUSED:
         app_count_refusal(answer.reason);
-        policy_refuse(ledger_outlook(writer->ledger), (struct cause){answer.reason, answer.rule},
-                      request, &refusal);
+        policy_refuse(ledger_policy_context(writer->ledger),
+                      (struct cause){answer.reason, answer.rule}, request, &refusal);
         writer_refuse_bind(bind, "%s: %s", reason_name(answer.reason), refusal.text);
         return true;
     case VERDICT_UNKNOWN:
@@ -215,39 +216,39 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
 static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
                                  const struct pod_record *record)
 {
-    must(strcmp(record->uid, bind->asks.uid) == 0);
+    must(strcmp(record->uid, bind->args.uid) == 0);
 
-    const struct extender_bind *asks = &bind->asks;
-    const struct allocation *held = ledger_find(writer->ledger, text_of(asks->uid));
-    struct inflight_bind *bind_inflight = map_find(&writer->binds.inflight, text_of(asks->uid));
+    const struct extender_bind *args = &bind->args;
+    const struct allocation *held = ledger_find(writer->ledger, text_of(args->uid));
+    struct inflight_bind *bind_inflight = map_find(&writer->binds.inflight, text_of(args->uid));
 
     /* The table has no name for such a pod. */
     if (record->verdict == REQUEST_NOT_OURS) {
         writer_refuse_bind(bind, "not_ours: the pod does not name %s",
                            writer->app->settings->resource);
-    } else if (strcmp(record->namespace, asks->namespace) != 0 ||
-               strcmp(record->name, asks->pod) != 0) {
-        writer_refuse_bind(bind, "unknown_pod: uid %s is not the uid of %s/%s", asks->uid,
-                           asks->namespace, asks->pod);
-    } else if (bind_inflight != NULL && strcmp(bind_inflight->node->text, asks->node) != 0) {
+    } else if (strcmp(record->namespace, args->namespace) != 0 ||
+               strcmp(record->name, args->pod) != 0) {
+        writer_refuse_bind(bind, "unknown_pod: uid %s is not the uid of %s/%s", args->uid,
+                           args->namespace, args->pod);
+    } else if (bind_inflight != NULL && strcmp(bind_inflight->node->text, args->node) != 0) {
         writer_refuse_bind(bind, "elsewhere: the pod is being bound to node %s",
                            bind_inflight->node->text);
     } else if (bind_inflight != NULL) {
         inflight_join(bind_inflight, bind);
-    } else if (held != NULL && held->is.listed_unbound) {
-        writer_refuse_bind(bind, LISTED_UNBOUND, held->is.node->text);
-    } else if (record->node[0] != '\0' && strcmp(record->node, asks->node) != 0) {
+    } else if (held != NULL && held->facts.listed_unbound) {
+        writer_refuse_bind(bind, LISTED_UNBOUND, held->facts.node->text);
+    } else if (record->node[0] != '\0' && strcmp(record->node, args->node) != 0) {
         writer_refuse_bind(bind, BOUND_ALREADY, record->node);
-    } else if ((held != NULL && held->is.state == STATE_BOUND &&
-                text_is(atom_text(held->is.node), asks->node)) ||
+    } else if ((held != NULL && held->facts.state == STATE_BOUND &&
+                text_is(atom_text(held->facts.node), args->node)) ||
                (held == NULL && record->node[0] != '\0')) {
         bind->reply.answer(bind->reply.to, NULL); /* the API server has confirmed it */
         bind->reply.to = NULL;
     } else if (record->verdict == REQUEST_REFUSED) {
         writer_refuse_bind(bind, "%s", record->refusal);
-    } else if (ledger_node(writer->ledger, text_of(asks->node)) == NULL) {
+    } else if (ledger_node(writer->ledger, text_of(args->node)) == NULL) {
         app_count_refusal(REASON_UNKNOWN_NODE);
-        writer_refuse_bind(bind, "unknown_node: there is no node %s", asks->node);
+        writer_refuse_bind(bind, "unknown_node: there is no node %s", args->node);
     } else if (record->version == 0) {
         writer_refuse_bind(bind,
                            "not ready: the pod's resourceVersion is no number to judge it by");
@@ -260,14 +261,14 @@ static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
 /* A GET has been made, and there is no pod to bind. */
 static void refuse_unknown(struct bind_call *bind, const struct fetched_pod *fetched)
 {
-    const struct extender_bind *asks = &bind->asks;
+    const struct extender_bind *args = &bind->args;
 
     if (!fetched->found && fetched->reason == REASON_NONE)
         writer_refuse_bind(bind, "not ready: the API server could not be asked for pod %s/%s: %s",
-                           asks->namespace, asks->pod, fetched->text);
+                           args->namespace, args->pod, fetched->text);
     else
         writer_refuse_bind(
-            bind, "unknown_pod: %s/%s with uid %s: %s", asks->namespace, asks->pod, asks->uid,
+            bind, "unknown_pod: %s/%s with uid %s: %s", args->namespace, args->pod, args->uid,
             fetched->found ? "it has ended, or another uid has its name" : fetched->text);
 }
 
@@ -316,7 +317,7 @@ static bool bind_pod(struct writer *writer, struct bind_call *bind,
         writer_refuse_bind(bind, "not ready: %s", why);
         return true;
     }
-    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, bind->asks.uid);
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, bind->args.uid);
     /*
      * No record: kube-scheduler's watch may be ahead of ours. No request: the pod cache had no
      * room. Either way one GET asks for the pod, and its answer comes back as a message.
@@ -337,7 +338,7 @@ static bool bind_pod(struct writer *writer, struct bind_call *bind,
         writer_refuse_bind(bind, "not ready: too many Bindings wait to be sent");
         return true;
     }
-    if (record->verdict == REQUEST_OK && lacks_key(writer, bind->asks.node)) {
+    if (record->verdict == REQUEST_OK && lacks_key(writer, bind->args.node)) {
         writer_refuse_bind(
             bind, "not ready: the node has an agent, and the key that signs allocations is "
                   "not published yet (milligpuctl doctor)");
@@ -361,8 +362,8 @@ void writer_hear_version(struct writer *writer, const struct pod *pod)
     const uint64_t version = version_number(pod->resource_version);
 
     must(pod->uid[0] != '\0');
-    if (version <= VERSION_MAX && version > writer->pod_list.heard)
-        writer->pod_list.heard = version;
+    if (version <= VERSION_MAX && version > writer->pod_list.last_seen_version)
+        writer->pod_list.last_seen_version = version;
 }
 
 /*
@@ -377,7 +378,7 @@ static bool is_yet_to_come(const struct writer *writer, const struct pod *fetche
     must(fetched->uid[0] != '\0');
     if (record != NULL)
         return pod_record_asks(record) && record->request == NULL;
-    return version == 0 || version > writer->pod_list.heard;
+    return version == 0 || version > writer->pod_list.last_seen_version;
 }
 
 /* bind_pod() evaluates what the pod cache shows, so the pod is put there first. */
@@ -385,7 +386,7 @@ bool writer_handle_fetched(struct writer *writer, struct fetched_pod *fetched, s
 {
     must(fetched->bind.reply.to != NULL);
 
-    if (fetched->found && strcmp(fetched->pod.uid, fetched->bind.asks.uid) == 0 &&
+    if (fetched->found && strcmp(fetched->pod.uid, fetched->bind.args.uid) == 0 &&
         !pod_ended(&fetched->pod) && is_yet_to_come(writer, &fetched->pod))
         (void)pod_cache_put_fetched(writer->app->pod_cache, &fetched->pod,
                                     &writer->app->rules.request_rules);
@@ -397,7 +398,7 @@ static struct bind_call bind_again(const struct inflight_bind *bind_inflight, si
                                    const struct pod *pod)
 {
     must(at < bind_inflight->replies && strcmp(bind_inflight->uid, pod->uid) == 0);
-    return (struct bind_call){.asks = {.uid = pod->uid,
+    return (struct bind_call){.args = {.uid = pod->uid,
                                        .namespace = pod->namespace,
                                        .pod = pod->name,
                                        .node = bind_inflight->node->text},
@@ -434,7 +435,7 @@ static bool handle_moved(struct writer *writer, const struct binding_outcome *ou
     struct inflight_bind *bind_inflight = map_take(&writer->binds.inflight, text_of(outcome->uid));
     bool whole = true;
 
-    must(outcome->is == OUTCOME_MOVED && outcome->pod.node[0] == '\0');
+    must(outcome->result == OUTCOME_MOVED && outcome->pod.node[0] == '\0');
     /* The GET does not bring back a pod that the watch has shown to be gone. */
     if (!pod_ended(&outcome->pod) && pod_cache_find(writer->app->pod_cache, outcome->uid) != NULL)
         (void)pod_cache_put_fetched(writer->app->pod_cache, &outcome->pod,
@@ -456,7 +457,7 @@ static bool handle_moved(struct writer *writer, const struct binding_outcome *ou
  */
 static void say_doubt(const struct binding_outcome *outcome, char *out, size_t bytes)
 {
-    must(outcome->is == OUTCOME_UNKNOWN);
+    must(outcome->result == OUTCOME_UNKNOWN);
     if (outcome->version == 0)
         (void)snprintf(out, bytes, "in doubt: %s; the pod keeps its reservation", outcome->text);
     else
@@ -470,31 +471,31 @@ static void say_doubt(const struct binding_outcome *outcome, char *out, size_t b
 static void shown_meanwhile(struct writer *writer, const struct allocation *held,
                             const struct inflight_bind *bind_inflight)
 {
-    const char *node = held->is.node->text;
+    const char *node = held->facts.node->text;
     char text[ERR_TEXT_MAX];
 
-    must(held->is.state == STATE_BOUND);
+    must(held->facts.state == STATE_BOUND);
     (void)snprintf(text, sizeof text, BOUND_ALREADY, node);
     const bool there = bind_inflight == NULL || strcmp(bind_inflight->node->text, node) == 0;
-    replies_add(writer, held->is.uid, there ? NULL : text);
+    replies_add(writer, held->facts.uid, there ? NULL : text);
 }
 
 bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *outcome)
 {
     must(outcome->uid != NULL);
-    must(outcome->is == OUTCOME_BOUND || outcome->text != NULL);
+    must(outcome->result == OUTCOME_BOUND || outcome->text != NULL);
 
     const struct allocation *held = ledger_find(writer->ledger, text_of(outcome->uid));
     const struct inflight_bind *bind_inflight =
         map_find(&writer->binds.inflight, text_of(outcome->uid));
-    const bool asked = bind_inflight != NULL && bind_inflight->asks;
+    const bool asked = bind_inflight != NULL && bind_inflight->is_query;
     struct command command = {.at_ms = writer->wall_ms, .uid = outcome->uid};
     char text[ERR_TEXT_MAX];
 
     /* The only outcome that may reserve again instead of ending the bind. */
-    if (outcome->is == OUTCOME_MOVED)
+    if (outcome->result == OUTCOME_MOVED)
         return handle_moved(writer, outcome);
-    switch (outcome->is) {
+    switch (outcome->result) {
     case OUTCOME_BOUND:
         command.kind = COMMAND_CONFIRM;
         hints_resolved(writer->app->hints, text_of(outcome->uid));
@@ -510,7 +511,7 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
         replies_add(writer, outcome->uid, text);
         break;
     case OUTCOME_UNKNOWN:
-        if (held != NULL && held->is.state == STATE_BOUND) {
+        if (held != NULL && held->facts.state == STATE_BOUND) {
             shown_meanwhile(writer, held, bind_inflight);
             return true;
         }
@@ -521,10 +522,10 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
     case OUTCOME_MOVED:
         must_not_reach("it was handled");
     }
-    if (held == NULL || held->is.state != STATE_RESERVED)
+    if (held == NULL || held->facts.state != STATE_RESERVED)
         return true; /* the watch was faster, or there was nothing to reserve */
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, outcome->uid);
-    if (outcome->is == OUTCOME_UNKNOWN && record != NULL && writer_is_void(held, record)) {
+    if (outcome->result == OUTCOME_UNKNOWN && record != NULL && writer_is_void(held, record)) {
         command.kind = COMMAND_RELEASE; /* the watch has shown this as well */
         command.why = "unbound";
     }

@@ -28,15 +28,16 @@ void writer_note_bound(struct writer *writer, const struct change *change, int64
     struct bound_since *since;
 
     must(change->verdict == VERDICT_OK);
-    if (after == NULL || (change->before != NULL && change->before->is.state == after->is.state))
+    if (after == NULL ||
+        (change->before != NULL && change->before->facts.state == after->facts.state))
         return;
-    since = map_take(&writer->pod_list.bound_since, text_of(after->is.uid));
+    since = map_take(&writer->pod_list.bound_since, text_of(after->facts.uid));
     if (since != NULL)
         bound_since_free(since);
-    if (after->is.state != STATE_BOUND)
+    if (after->facts.state != STATE_BOUND)
         return;
     since = xmalloc(sizeof *since);
-    *since = (struct bound_since){.uid = xstrdup(after->is.uid), .ms = now_ms};
+    *since = (struct bound_since){.uid = xstrdup(after->facts.uid), .ms = now_ms};
     must(map_put(&writer->pod_list.bound_since, text_of(since->uid), since) == NULL);
 }
 

@@ -27,14 +27,15 @@ enum {
  */
 static void ask_about(struct writer *writer, const struct allocation *allocation, int64_t now)
 {
-    must(allocation->is.state == STATE_RESERVED);
+    must(allocation->facts.state == STATE_RESERVED);
 
     struct err err;
 
-    const struct dispatch how = {allocation->is.version, now + ASK_MS, SENDING_NOTHING, NULL};
+    const struct dispatch how = {allocation->facts.version, now + ASK_MS, SENDING_NOTHING, NULL};
     /* A Binding that could be written once can be written again; otherwise the next doubt tries. */
     if (writer_queue_binding(writer, allocation, how, &err) == 0)
-        inflight_begin(writer, allocation->is.uid, allocation->is.node, now + ASK_MS)->asks = true;
+        inflight_begin(writer, allocation->facts.uid, allocation->facts.node, now + ASK_MS)
+            ->is_query = true;
 }
 
 /*
@@ -43,29 +44,29 @@ static void ask_about(struct writer *writer, const struct allocation *allocation
  */
 static bool expire_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
 {
-    must(allocation->is.state == STATE_RESERVED);
+    must(allocation->facts.state == STATE_RESERVED);
 
-    struct doubt *doubt = map_find(&writer->binds.doubts, text_of(allocation->is.uid));
+    struct doubt *doubt = map_find(&writer->binds.doubts, text_of(allocation->facts.uid));
     const struct command command = {
-        .kind = COMMAND_DOUBT, .at_ms = writer->wall_ms, .uid = allocation->is.uid};
+        .kind = COMMAND_DOUBT, .at_ms = writer->wall_ms, .uid = allocation->facts.uid};
 
     if (doubt == NULL) {
         doubt = xcalloc(1, sizeof *doubt);
-        doubt->uid = xstrdup(allocation->is.uid);
+        doubt->uid = xstrdup(allocation->facts.uid);
         doubt->since_ms = now;
         (void)map_put(&writer->binds.doubts, text_of(doubt->uid), doubt);
     }
     must(now >= doubt->since_ms);
     doubt->mark = writer->binds.mark;
-    if (now - doubt->since_ms >= (allocation->is.version > 0 ? DOUBT_ASK_MS : DOUBT_OLD_MS))
+    if (now - doubt->since_ms >= (allocation->facts.version > 0 ? DOUBT_ASK_MS : DOUBT_OLD_MS))
         ask_about(writer, allocation, now);
-    return allocation->is.in_doubt || writer_run(writer, &command);
+    return allocation->facts.in_doubt || writer_run(writer, &command);
 }
 
 /* Evidence that the watch has already shown comes before any question. */
 static bool tick_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
 {
-    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, allocation->is.uid);
+    const struct pod_record *record = pod_cache_find(writer->app->pod_cache, allocation->facts.uid);
 
     must(now >= 0);
     return record != NULL && writer_is_void(allocation, record)
@@ -98,8 +99,8 @@ static const struct allocation **open_reservations(const struct writer *writer, 
 
     *out_count = 0;
     for (size_t at = 0; (allocation = ledger_next_open(writer->ledger, &at)) != NULL;) {
-        if (allocation->is.state != STATE_RESERVED ||
-            map_find(&writer->binds.inflight, text_of(allocation->is.uid)) != NULL)
+        if (allocation->facts.state != STATE_RESERVED ||
+            map_find(&writer->binds.inflight, text_of(allocation->facts.uid)) != NULL)
             continue;
         open = xgrow(open, *out_count, &capacity, sizeof *open);
         open[(*out_count)++] = allocation_ref(allocation);

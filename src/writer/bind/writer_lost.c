@@ -46,13 +46,13 @@ static void keep_first(struct writer *writer, struct message **message, size_t c
     if (count == 0)
         return;
     for (size_t i = 0; i < count; i++)
-        writer->lost.kept = xgrow(writer->lost.kept, writer->lost.keeps + i,
-                                  &writer->lost.keep_capacity, sizeof(void *));
+        writer->lost.kept = xgrow(writer->lost.kept, writer->lost.n_kept + i,
+                                  &writer->lost.kept_capacity, sizeof(void *));
     for (size_t i = 0; i < count; i++)
-        writer->lost.keep_bytes += message_bytes(message[i]);
-    memmove(writer->lost.kept + count, writer->lost.kept, writer->lost.keeps * sizeof(void *));
+        writer->lost.kept_bytes += message_bytes(message[i]);
+    memmove(writer->lost.kept + count, writer->lost.kept, writer->lost.n_kept * sizeof(void *));
     memcpy(writer->lost.kept, message, count * sizeof(void *));
-    writer->lost.keeps += count;
+    writer->lost.n_kept += count;
 }
 
 void writer_leave_over(struct writer *writer, struct message **message, size_t count)
@@ -77,7 +77,7 @@ void writer_batch_lost(struct writer *writer, struct message **message, size_t c
     writer_drop_actions(writer);
     /* Its journal row was lost with the batch. */
     wallclock_look_again(&writer->clock.wallclock, &writer->clock.looked);
-    writer->lost.writes = false;
+    writer->lost.is_writing = false;
     /* The verdicts of nodes were taken back, and what is known of agents was not. */
     writer->vouching.agents_unsure = true;
     size_t keeps = 0;
@@ -99,7 +99,7 @@ static bool is_news(struct message *message)
 
 size_t writer_put_behind(struct writer *writer, struct message **message, size_t count)
 {
-    must(writer->lost.keeps > 0 && count <= BATCH_MAX);
+    must(writer->lost.n_kept > 0 && count <= BATCH_MAX);
 
     size_t left = 0;
 
@@ -108,25 +108,25 @@ size_t writer_put_behind(struct writer *writer, struct message **message, size_t
             message[left++] = message[i];
             continue;
         }
-        writer->lost.kept = xgrow(writer->lost.kept, writer->lost.keeps,
-                                  &writer->lost.keep_capacity, sizeof(void *));
-        writer->lost.kept[writer->lost.keeps++] = message[i];
-        writer->lost.keep_bytes += message_bytes(message[i]);
+        writer->lost.kept = xgrow(writer->lost.kept, writer->lost.n_kept,
+                                  &writer->lost.kept_capacity, sizeof(void *));
+        writer->lost.kept[writer->lost.n_kept++] = message[i];
+        writer->lost.kept_bytes += message_bytes(message[i]);
     }
     return left;
 }
 
 size_t writer_take_kept(struct writer *writer, struct message **message)
 {
-    must(writer->lost.keeps > 0);
+    must(writer->lost.n_kept > 0);
 
-    const size_t count = writer->lost.keeps < BATCH_MAX ? writer->lost.keeps : BATCH_MAX;
+    const size_t count = writer->lost.n_kept < BATCH_MAX ? writer->lost.n_kept : BATCH_MAX;
 
     memcpy(message, writer->lost.kept, count * sizeof *message);
     for (size_t i = 0; i < count; i++)
-        writer->lost.keep_bytes -= message_bytes(message[i]);
+        writer->lost.kept_bytes -= message_bytes(message[i]);
     memmove(writer->lost.kept, writer->lost.kept + count,
-            (writer->lost.keeps - count) * sizeof *message);
-    writer->lost.keeps -= count;
+            (writer->lost.n_kept - count) * sizeof *message);
+    writer->lost.n_kept -= count;
     return count;
 }

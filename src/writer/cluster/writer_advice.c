@@ -1,6 +1,6 @@
 #include <stdio.h>
 
-#include "milligpu/core/answer/survey.h"
+#include "milligpu/core/answer/unschedulable.h"
 #include "milligpu/core/facts/advice.h"
 #include "milligpu/run/log.h"
 #include "milligpu/spine/view.h"
@@ -58,7 +58,7 @@ static bool advise_on_model(struct writer *writer, const struct pod_record *reco
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(writer->app->view);
     must(snapshot != NULL);
     out->word = "model";
-    survey_missing_model(snapshot, record->request, out->text, sizeof out->text);
+    unschedulable_missing_model(snapshot, record->request, out->text, sizeof out->text);
     if (out->text[0] == '\0')
         pod_cache_advised(writer->app->pod_cache, record->uid, ADVICE_MODEL);
     return out->text[0] != '\0';
@@ -79,7 +79,7 @@ void writer_advise(struct writer *writer, const struct pod *pod)
         return;
     for (enum advice_kind kind = 0; kind < ADVICES; kind++) {
         struct advice advice;
-        if ((record->advised & 1U << kind) != 0)
+        if ((record->reported_advice & 1U << kind) != 0)
             continue;
         const bool given = kind == ADVICE_MODEL
                                ? advise_on_model(writer, record, &advice)

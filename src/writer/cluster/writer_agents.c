@@ -32,14 +32,14 @@ void writer_load_agents(struct writer *writer)
     writer->vouching.agents_stored = agents_seen(writer->vouching.agents);
 }
 
-static bool judge_agent(struct writer *writer, const struct node *node)
+static bool check_agent(struct writer *writer, const struct node *node)
 {
     const struct command command = {
         .kind = COMMAND_NODE,
         .at_ms = writer->wall_ms,
         .node = node->name->text,
-        .judges_agent = true,
-        .vouch = agents_judge(writer->vouching.agents, atom_text(node->name))};
+        .has_vouch = true,
+        .vouch = agents_check(writer->vouching.agents, atom_text(node->name))};
 
     must(!writer->batch.lost);
     /* The Node is shown first: the pods of its agents are judged with it. */
@@ -48,29 +48,29 @@ static bool judge_agent(struct writer *writer, const struct node *node)
     return writer_run(writer, &command);
 }
 
-static bool judge_agent_of(struct writer *writer, const char *name)
+static bool check_agent_of(struct writer *writer, const char *name)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(name));
 
     must(name[0] != '\0');
-    return node == NULL || judge_agent(writer, node);
+    return node == NULL || check_agent(writer, node);
 }
 
-bool writer_judge_agents(struct writer *writer)
+bool writer_check_agents(struct writer *writer)
 {
     const struct node *node;
     bool whole = true;
 
     /* A command replaces the node in its place, so the order stays. */
     for (size_t at = 0; whole && (node = ledger_next_node(writer->ledger, &at)) != NULL;)
-        whole = judge_agent(writer, node);
+        whole = check_agent(writer, node);
     return whole;
 }
 
-bool writer_judge_unsure_agents(struct writer *writer)
+bool writer_check_unsure_agents(struct writer *writer)
 {
     must(!writer->batch.lost);
-    writer->vouching.agents_unsure = writer->vouching.agents_unsure && !writer_judge_agents(writer);
+    writer->vouching.agents_unsure = writer->vouching.agents_unsure && !writer_check_agents(writer);
     return !writer->vouching.agents_unsure;
 }
 
@@ -81,15 +81,15 @@ bool writer_see_agent(struct writer *writer, const struct pod *pod)
         return true;
     if (!pod->is_agent)
         return writer_agent_gone(writer, pod->node, pod->uid);
-    if (agents_see_pod(writer->vouching.agents, pod) && !writer_judge_agents(writer))
+    if (agents_see_pod(writer->vouching.agents, pod) && !writer_check_agents(writer))
         return false;
-    return judge_agent_of(writer, pod->node);
+    return check_agent_of(writer, pod->node);
 }
 
 bool writer_agent_gone(struct writer *writer, const char *node, const char *uid)
 {
     return !agents_pod_gone(writer->vouching.agents, text_of(node), text_of(uid)) ||
-           judge_agent_of(writer, node);
+           check_agent_of(writer, node);
 }
 
 void writer_store_agents(struct writer *writer)

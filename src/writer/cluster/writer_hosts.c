@@ -8,7 +8,7 @@
  * CPU and memory that pods leave of the nodes with GPUs, for the policies that look at them; for
  * the others nothing is summed and nothing published. Called by writer.c between two batches, since
  * nothing may be undone then, and by writer_nodes.c. A node of the ledger is replaced only if its
- * amounts differ: what judges remember of it is void with it.
+ * amounts differ: what score caches remember of it is void with it.
  */
 
 void writer_show_host(struct writer *writer, const struct node_facts *facts)
@@ -24,9 +24,10 @@ void writer_show_host(struct writer *writer, const struct node_facts *facts)
 /* A ledger that is still being told of the cluster would judge by half of it. */
 static bool hosts_matter(const struct writer *writer)
 {
-    const struct outlook *outlook = ledger_outlook(writer->ledger);
+    const struct policy_context *context = ledger_policy_context(writer->ledger);
 
-    return outlook_needs_workload(outlook) && atomic_load(&writer->app->watch.nodes_synced) &&
+    return policy_context_needs_workload(context) &&
+           atomic_load(&writer->app->watch.nodes_synced) &&
            atomic_load(&writer->app->watch.pods_synced);
 }
 

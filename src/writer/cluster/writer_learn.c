@@ -20,7 +20,7 @@ void writer_begin_to_learn(struct writer *writer)
 {
     must(writer->learning.tally == NULL);
     writer->learning.tally = tally_new();
-    writer_set_outlook(writer);
+    writer_set_policy_context(writer);
 }
 
 /* A workload that cannot be read is no reason not to start: it only orders. */
@@ -38,7 +38,7 @@ void writer_load_learned(struct writer *writer)
     writer->learning.tally = tally;
     writer->learning.learned_ms = writer->learning.learned_until_ms;
     writer->learning.stored_pods = tally_pods(tally);
-    writer_set_outlook(writer);
+    writer_set_policy_context(writer);
 }
 
 bool writer_is_new_pod(const struct writer *writer, const struct pod *pod)
@@ -75,7 +75,7 @@ void writer_use_what_was_learned(struct writer *writer)
     must(writer->learning.tally != NULL);
     if (!tally_is_due(writer->learning.tally))
         return;
-    writer_set_outlook(writer);
+    writer_set_policy_context(writer);
     batch_publish(writer->app, writer->ledger);
 }
 

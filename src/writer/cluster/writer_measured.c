@@ -12,7 +12,7 @@
 #include "milligpu/run/metric.h"
 #include "milligpu/usage/idle_changes.h"
 #include "milligpu/usage/measured_sums.h"
-#include "milligpu/usage/usage_book.h"
+#include "milligpu/usage/usage_table.h"
 
 #include "writer/writer_internal.h"
 
@@ -41,8 +41,8 @@ static bool may_store(const struct writer *writer)
 static bool store_chunk(struct writer *writer)
 {
     const struct store_ops *ops = &writer->app->store_ops;
-    struct usage_book *book = writer->app->usage_book;
-    const int64_t reported_ms = usage_book_last(book);
+    struct usage_table *book = writer->app->usage_table;
+    const int64_t reported_ms = usage_table_last(book);
     struct store_measured row[CHUNK_ROWS];
     struct store_idle idle[CHUNK_ROWS];
     struct store_chunk chunk = {.row = row, .idle = idle};
@@ -51,20 +51,20 @@ static bool store_chunk(struct writer *writer)
     struct err err;
 
     arena_init(&arena);
-    chunk.rows = measured_sums_take(usage_book_sums(book), row, CHUNK_ROWS, &arena);
-    chunk.idles = idle_changes_take(usage_book_idle(book), idle, CHUNK_ROWS, &arena);
-    if (chunk.idles < CHUNK_ROWS && reported_ms != writer->measuring.reported_ms)
+    chunk.rows = measured_sums_take(usage_table_sums(book), row, CHUNK_ROWS, &arena);
+    chunk.n_idle = idle_changes_take(usage_table_idle(book), idle, CHUNK_ROWS, &arena);
+    if (chunk.n_idle < CHUNK_ROWS && reported_ms != writer->measuring.reported_ms)
         chunk.reported_ms = reported_ms;
-    if (chunk.rows == 0 && chunk.idles == 0 && chunk.reported_ms == 0)
+    if (chunk.rows == 0 && chunk.n_idle == 0 && chunk.reported_ms == 0)
         return false;
     if (ops->measure(ops->ctx, &chunk, &err) == 0) {
         if (chunk.reported_ms > 0)
             writer->measuring.reported_ms = chunk.reported_ms;
-        return chunk.rows == CHUNK_ROWS || chunk.idles == CHUNK_ROWS;
+        return chunk.rows == CHUNK_ROWS || chunk.n_idle == CHUNK_ROWS;
     }
     for (uint32_t i = 0; i < chunk.rows; i++)
-        dropped += !measured_sums_add(usage_book_sums(book), &row[i]);
-    idle_changes_put_back(usage_book_idle(book), idle, chunk.idles);
+        dropped += !measured_sums_add(usage_table_sums(book), &row[i]);
+    idle_changes_put_back(usage_table_idle(book), idle, chunk.n_idle);
     metric_add(M_MEASURED_DROPPED, NULL, dropped);
     log_write(LOG_WARN, "what was measured could not be stored, and is kept for the next time",
               log_str("error", err.text));
@@ -88,19 +88,19 @@ static void resume_node(struct idle_load *load)
     const struct app *app = load->writer->app;
 
     if (load->shares > 0)
-        usage_book_resume(app->usage_book, load->node->text,
-                          measured_resume(ledger_node(load->writer->ledger, atom_text(load->node)),
-                                          load->idle, load->shares, load->reported_ms,
-                                          app->clock.wall_ms(app->clock.ctx)),
-                          load->reported_ms);
+        usage_table_resume(app->usage_table, load->node->text,
+                           measured_resume(ledger_node(load->writer->ledger, atom_text(load->node)),
+                                           load->idle, load->shares, load->reported_ms,
+                                           app->clock.wall_ms(app->clock.ctx)),
+                           load->reported_ms);
     load->shares = 0;
 }
 
 static const struct share *share_of(const struct allocation *allocation,
                                     const struct store_idle *idle)
 {
-    for (uint32_t i = 0; allocation != NULL && i < allocation->is.shares; i++) {
-        const struct share *share = &allocation->is.share[i];
+    for (uint32_t i = 0; allocation != NULL && i < allocation->facts.shares; i++) {
+        const struct share *share = &allocation->facts.share[i];
         if (strcmp(share->container, idle->container) == 0 &&
             strcmp(share->gpu->text, idle->gpu) == 0)
             return share;
@@ -115,12 +115,12 @@ static void load_share(void *user, const struct store_idle *idle)
     const struct share *share = share_of(allocation, idle);
 
     /* The file is outside input: only bound shares are ever stored, and rows come by node. */
-    if (share == NULL || allocation->is.state != STATE_BOUND ||
-        strcmp(allocation->is.node->text, idle->node) != 0)
+    if (share == NULL || allocation->facts.state != STATE_BOUND ||
+        strcmp(allocation->facts.node->text, idle->node) != 0)
         return;
-    if (load->node != allocation->is.node)
+    if (load->node != allocation->facts.node)
         resume_node(load);
-    load->node = allocation->is.node;
+    load->node = allocation->facts.node;
     if (load->shares == load->room) {
         load->room = load->room > 0 ? 2 * load->room : 64;
         load->idle = xrealloc(load->idle, load->room, sizeof *load->idle);

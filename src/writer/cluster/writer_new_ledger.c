@@ -30,7 +30,7 @@ void writer_pods_are_in(struct writer *writer)
     } else if (app->grace.grace_ms == 0 || writer->pod_list.after_grace ||
                (!writer->new_ledger.granted_before &&
                 !atomic_load(&app->grace.wake_object_existed))) {
-        writer->new_ledger.may_own = true;
+        writer->new_ledger.can_claim = true;
     } else if (atomic_exchange(&app->grace.grace_ends_ms,
                                writer->new_ledger.start_ms + app->grace.grace_ms) == 0) {
         log_write(LOG_WARN, app_grace_why(app), log_i64("ms", app->grace.grace_ms));
@@ -43,18 +43,18 @@ void writer_own_ledger(struct writer *writer)
     struct err err;
 
     must(!writer->batch.open);
-    if (!writer->new_ledger.may_own || writer_now_ms(writer) < writer->new_ledger.own_ms)
+    if (!writer->new_ledger.can_claim || writer_now_ms(writer) < writer->new_ledger.claim_retry_ms)
         return;
     if (atomic_load(&app->health.safe_mode))
         return; /* the file is left as it is, for whoever looks into it */
     if (store_set_cluster(app->store, app->instance.cluster, &err) < 0) {
         log_write(LOG_ERROR, "the ledger cannot be claimed", log_str("error", err.text));
         atomic_store(&app->health.disk_broken, true);
-        writer->new_ledger.own_ms = writer_now_ms(writer) + RETRY_MS;
+        writer->new_ledger.claim_retry_ms = writer_now_ms(writer) + RETRY_MS;
         return;
     }
     /* The ages only serve give_way() on a new ledger. pods_synced comes last: it makes us ready. */
-    writer->new_ledger.may_own = false;
+    writer->new_ledger.can_claim = false;
     writer_done_seen(&writer->node_list.ages);
     map_init(&writer->node_list.ages);
     atomic_store(&app->grace.new_ledger, false);

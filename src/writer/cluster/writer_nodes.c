@@ -29,12 +29,12 @@ static bool place_the_unplaced(struct writer *writer, const char *name)
         return true;
     told = xcalloc(node->allocations, sizeof *told);
     for (uint32_t i = 0; i < node->allocations; i++) {
-        const struct allocation_facts *is = &node->allocation[i]->is;
+        const struct allocation_facts *facts = &node->allocation[i]->facts;
         const struct pod_record *record =
-            is->presumed ? pod_cache_find(writer->app->pod_cache, is->uid) : NULL;
-        if (record != NULL && record->told != NULL)
-            told[count++] = record->told;
-        if (record != NULL && record->untold)
+            facts->presumed ? pod_cache_find(writer->app->pod_cache, facts->uid) : NULL;
+        if (record != NULL && record->seen != NULL)
+            told[count++] = record->seen;
+        if (record != NULL && record->is_unstored)
             atomic_store(&writer->app->watch.list_again, true);
     }
     must(count <= node->allocations);
@@ -78,7 +78,7 @@ static bool give_way(struct writer *writer, const struct node_facts *facts,
         const struct command command = {.kind = COMMAND_NODE,
                                         .at_ms = writer->wall_ms,
                                         .node = node->name->text,
-                                        .elder = inventory};
+                                        .first_owner = inventory};
         whole = writer_run(writer, &command);
     }
     return whole;
@@ -116,14 +116,14 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts)
         .at_ms = writer->wall_ms,
         .node = facts->name,
         .inventory = &inventory,
-        .vouch = agents_judge(writer->vouching.agents, text_of(facts->name))};
+        .vouch = agents_check(writer->vouching.agents, text_of(facts->name))};
     /*
      * First the younger node lets go, then this one takes; healing passes on what this one let go;
      * only then are GPUs known for pods without a place.
      */
     const bool whole = give_way(writer, facts, &inventory) && writer_run(writer, &command) &&
                        writer_heal_duplicates(writer) && place_the_unplaced(writer, facts->name) &&
-                       (!first_agent || writer_judge_agents(writer));
+                       (!first_agent || writer_check_agents(writer));
     if (whole)
         writer_queue_advertise(writer, &inventory, facts);
     arena_done(&arena);

@@ -57,7 +57,7 @@ bool writer_reconcile(struct writer *writer, const struct pod *pod)
         return false;
     /* An adopted pod without a place: place_the_unplaced() needs the whole pod when GPUs appear. */
     const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
-    if (held != NULL && record != NULL && record->told == NULL && reconcile_lacks(held, request))
+    if (held != NULL && record != NULL && record->seen == NULL && reconcile_lacks(held, request))
         pod_cache_remember(writer->app->pod_cache, pod);
     return true;
 }
@@ -124,10 +124,10 @@ bool writer_handle_pod_deleted(struct writer *writer, const struct pod *pod)
 
 void writer_drop_list(struct writer *writer)
 {
-    must(writer->pod_list.listing || writer->pod_list.lists == 0);
+    must(writer->pod_list.listing || writer->pod_list.n_listed == 0);
     arena_done(&writer->pod_list.list);
     arena_init(&writer->pod_list.list);
-    writer->pod_list.lists = 0;
+    writer->pod_list.n_listed = 0;
     writer->pod_list.listing = false;
 }
 
@@ -151,11 +151,11 @@ static void keep_listed(struct writer *writer, const struct pod *pod)
 {
     must(writer->pod_list.listing);
 
-    writer->pod_list.listed = xgrow(writer->pod_list.listed, writer->pod_list.lists,
-                                    &writer->pod_list.list_capacity, sizeof(void *));
+    writer->pod_list.listed = xgrow(writer->pod_list.listed, writer->pod_list.n_listed,
+                                    &writer->pod_list.listed_capacity, sizeof(void *));
     struct pod *kept = pod_keep(pod, &writer->pod_list.list);
     kept->proof = proof_of(writer, pod); /* their order depends on it */
-    writer->pod_list.listed[writer->pod_list.lists++] = kept;
+    writer->pod_list.listed[writer->pod_list.n_listed++] = kept;
 }
 
 /*
@@ -174,7 +174,8 @@ static bool is_disputed(const struct writer *writer, const struct pod *pod)
 {
     const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
 
-    return held != NULL && held->is.state == STATE_BOUND && pod->node[0] == '\0' && !pod_ended(pod);
+    return held != NULL && held->facts.state == STATE_BOUND && pod->node[0] == '\0' &&
+           !pod_ended(pod);
 }
 
 bool writer_handle_listed(struct writer *writer, const struct pod *pod)
@@ -239,11 +240,11 @@ static bool release_orphans(struct writer *writer, uint64_t list_version)
     bool whole = true;
 
     for (size_t at = 0; (allocation = ledger_next(writer->ledger, &at)) != NULL;) {
-        if (pod_cache_find(writer->app->pod_cache, allocation->is.uid) != NULL ||
-            allocation->is.version > list_version)
+        if (pod_cache_find(writer->app->pod_cache, allocation->facts.uid) != NULL ||
+            allocation->facts.version > list_version)
             continue;
         orphan = xgrow(orphan, orphans, &capacity, sizeof *orphan);
-        orphan[orphans++] = xstrdup(allocation->is.uid);
+        orphan[orphans++] = xstrdup(allocation->facts.uid);
     }
     for (size_t i = 0; i < orphans; i++) {
         char *uid = (char *)(uintptr_t)orphan[i];
@@ -269,11 +270,11 @@ static bool keep_what_is_held(struct writer *writer, const struct node *node)
             continue;
         must(owner != node);
         struct gpu_facts held = {.id = gpu->id->text};
-        const struct inventory elder = {.gpus = 1, .gpu = &held};
+        const struct inventory first_owner = {.gpus = 1, .gpu = &held};
         const struct command command = {.kind = COMMAND_NODE,
                                         .at_ms = writer->wall_ms,
                                         .node = owner->name->text,
-                                        .elder = &elder};
+                                        .first_owner = &first_owner};
         whole = writer_run(writer, &command);
     }
     return whole;
@@ -325,7 +326,7 @@ static bool mark_unbound(struct writer *writer, const struct pod *pod)
 
 bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
 {
-    must(writer->pod_list.listing || writer->pod_list.lists == 0);
+    must(writer->pod_list.listing || writer->pod_list.n_listed == 0);
 
     /* The list failed and was dropped: it proves nothing. */
     if (!writer->pod_list.listing)
@@ -334,10 +335,10 @@ bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
      * Pods with grants of ours are taken before pods without, signed ones first: what a grant names
      * is not guessed away.
      */
-    if (writer->pod_list.lists > 0)
-        qsort_r(writer->pod_list.listed, writer->pod_list.lists, sizeof(void *), pods_by_order,
+    if (writer->pod_list.n_listed > 0)
+        qsort_r(writer->pod_list.listed, writer->pod_list.n_listed, sizeof(void *), pods_by_order,
                 writer->ledger);
-    for (size_t i = 0; i < writer->pod_list.lists; i++)
+    for (size_t i = 0; i < writer->pod_list.n_listed; i++)
         if (!mark_unbound(writer, writer->pod_list.listed[i]) ||
             !writer_handle_pod(writer, writer->pod_list.listed[i]))
             return false;
@@ -349,7 +350,7 @@ bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
                            (struct pod_cache_list){writer->pod_list.epoch, end->version}, writer,
                            pod_swept);
     hints_listed(writer->app->hints, writer->pod_list.listed_ms, writer, writer_pod_state);
-    if (!writer_judge_unsure_agents(writer) || !release_orphans(writer, end->version) ||
+    if (!writer_check_unsure_agents(writer) || !release_orphans(writer, end->version) ||
         !holders_go_on(writer))
         return false;
     writer->pod_list.pods_ended = true;

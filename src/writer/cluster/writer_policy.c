@@ -1,13 +1,13 @@
 /*
  * Which rules decide. They change when a policy document was read again (MESSAGE_POLICY), and when
  * a calendar window opens or closes. Either way the writer first writes a batch that holds nothing
- * but that entry of the journal, and then goes on with another outlook: so the journal says for
- * each grant by which rules it was decided, and a snapshot contains the rules by which it answers.
- * Called by writer.c. The document by which it decides is kept in the ledger.
+ * but that entry of the journal, and then goes on with another policy context: so the journal says
+ * for each grant by which rules it was decided, and a snapshot contains the rules by which it
+ * answers. Called by writer.c. The document by which it decides is kept in the ledger.
  *
  * Time is the wall clock: which rules hold follows a step of it at once, in either direction.
  */
-#include "milligpu/core/answer/survey.h"
+#include "milligpu/core/answer/unschedulable.h"
 #include "milligpu/run/log.h"
 #include "milligpu/run/metric.h"
 #include "milligpu/spine/view.h"
@@ -16,15 +16,15 @@
 
 enum { KEEP_RULES_MS = 60000 }; /* between two tries */
 
-void writer_set_outlook(struct writer *writer)
+void writer_set_policy_context(struct writer *writer)
 {
     must(!writer->batch.open);
     tally_expect(writer->learning.tally, writer->policy.rulebook);
     struct workload *workload = tally_workload(writer->learning.tally);
-    struct outlook *outlook =
-        outlook_of_rulebook(writer->policy.rulebook, writer->policy.holding, workload);
-    ledger_set_outlook(writer->ledger, outlook);
-    outlook_unref(outlook);
+    struct policy_context *context =
+        policy_context_of_rulebook(writer->policy.rulebook, writer->policy.holding, workload);
+    ledger_set_policy_context(writer->ledger, context);
+    policy_context_unref(context);
     workload_unref(workload);
     metric_set(M_WORKLOAD_CLASSES, NULL, tally_classes(writer->learning.tally));
 }
@@ -67,7 +67,7 @@ int64_t writer_wait_for_rules(const struct writer *writer, int64_t wait_ms)
     must(wait_ms >= 0);
     if (atomic_load(&writer->app->health.disk_broken))
         return wait_ms;
-    if (!writer->policy.rules_told || writer->policy.next_book != NULL || left <= 0)
+    if (!writer->policy.has_reported_rules || writer->policy.next_book != NULL || left <= 0)
         return 0;
     return left < wait_ms ? left : wait_ms;
 }
@@ -100,7 +100,7 @@ bool writer_note_policy(struct writer *writer)
     /* Nothing is granted until something can be written, so the entry waits, too. */
     if (atomic_load(&writer->app->health.disk_broken))
         return true;
-    if (writer->policy.rules_told && book == writer->policy.rulebook &&
+    if (writer->policy.has_reported_rules && book == writer->policy.rulebook &&
         command.holding == writer->policy.holding) {
         if (is_outside(writer))
             hold_rules(writer, writer->wall_ms);
@@ -135,7 +135,7 @@ void writer_match_rules(struct writer *writer)
     must(!writer->batch.open);
     writer->policy.rules_matched = true;
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(writer->app->view);
-    survey_unmatched_rules(snapshot, &unmatched);
+    cluster_unmatched_rules(snapshot, &unmatched);
     struct text rest = {unmatched.data, unmatched.len};
     while (unmatched.len > 0 && text_cut(&rest, '\n', &line)) {
         char text[ERR_TEXT_MAX];
@@ -157,7 +157,7 @@ void writer_keep_policy(struct writer *writer)
     struct err err;
 
     must(!writer->batch.open);
-    if (writer->policy.rules_kept || !writer->policy.rules_told ||
+    if (writer->policy.rules_kept || !writer->policy.has_reported_rules ||
         writer_now_ms(writer) < writer->policy.keep_rules_ms)
         return;
     if (atomic_load(&writer->app->health.safe_mode) ||
@@ -174,7 +174,7 @@ void writer_keep_policy(struct writer *writer)
 
 void writer_take_policy(struct writer *writer)
 {
-    const bool first = !writer->policy.rules_told;
+    const bool first = !writer->policy.has_reported_rules;
     const rule_set held = writer->policy.holding;
     const struct rulebook *former = writer->policy.rulebook;
 
@@ -184,11 +184,11 @@ void writer_take_policy(struct writer *writer)
     if (writer->policy.next_book != NULL)
         writer->policy.rulebook = STEAL(writer->policy.next_book);
     hold_rules(writer, writer->wall_ms);
-    writer->policy.rules_told = true;
+    writer->policy.has_reported_rules = true;
     tell_of_rules(writer);
     /* At the start they decide already. */
     if (!first || writer->policy.rulebook != former || writer->policy.holding != held) {
-        writer_set_outlook(writer);
+        writer_set_policy_context(writer);
         batch_publish(writer->app, writer->ledger);
         writer_wake(writer, writer_some_node(writer));
     }

@@ -945,7 +945,7 @@ static void one_with_a_share_may_look_after_gpus(void **state)
         assert_int_equal(copy.count, 1);
         assert_int_equal(copy.container[0].right, RIGHT_SHARE);
         assert_string_equal(copy.container[0].gpu[0].name, "GPU-a");
-        assert_int_equal(copy.container[0].wholes, i == 0 ? 1 : 0);
+        assert_int_equal(copy.container[0].n_whole, i == 0 ? 1 : 0);
         site->pair[site->pod.annotations++] =
             (struct nri_pair){TEXT("nvidia.cdi.k8s.io/pod"), TEXT("management.nvidia.com/gpu=all")};
     }

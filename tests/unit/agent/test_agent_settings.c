@@ -109,11 +109,11 @@ static void a_former_flag_is_accepted_and_noted(void **state)
     char *before[] = {text("x"), text("--node=n"), text("--forgive"), text("GPU-b"), NULL};
 
     assert_int_equal(load(now, none), 0);
-    assert_int_equal(action, AGENT_FORGIVE);
+    assert_int_equal(action, AGENT_CLEAR_FAULT);
     assert_string_equal(of_agent()->gpu, "GPU-a");
     assert_null(settings_renamed(set));
     assert_int_equal(load(before, none), 0);
-    assert_int_equal(action, AGENT_FORGIVE);
+    assert_int_equal(action, AGENT_CLEAR_FAULT);
     assert_string_equal(of_agent()->gpu, "GPU-b");
     assert_non_null(settings_renamed(set));
     assert_string_equal(settings_renamed(set)->former, "--forgive");
@@ -268,11 +268,11 @@ static void an_action_may_have_an_argument(void **state)
     char *help[] = {text("x"), text("--help"), text("--forgive"), text("GPU-1"), NULL};
 
     assert_int_equal(load(given, none), 0);
-    assert_int_equal(action, AGENT_FORGIVE);
+    assert_int_equal(action, AGENT_CLEAR_FAULT);
     assert_string_equal(of_agent()->gpu, "GPU-1");
     assert_int_equal(of_agent()->quiet_s, 3);
     assert_int_equal(load(missing, none), 0);
-    assert_int_equal(action, AGENT_FORGIVE);
+    assert_int_equal(action, AGENT_CLEAR_FAULT);
     assert_string_equal(of_agent()->gpu, "");
     assert_int_equal(load(help, none), 0);
     assert_int_equal(action, AGENT_HELP);

@@ -670,7 +670,7 @@ static void doctor_says(struct app_fixture *fixture, const char *status, const c
 {
     struct http_call call;
     struct arena arena;
-    struct doc *doctor;
+    struct document *doctor;
     struct err err;
     bool found = false;
 
@@ -680,16 +680,16 @@ static void doctor_says(struct app_fixture *fixture, const char *status, const c
     call.method = "GET";
     api_handle(&fixture->app, &call);
     assert_int_equal(call.status, 200);
-    assert_int_equal(doc_parse_json((struct text){call.answer.data, call.answer.len}, "doctor",
-                                    &arena, &doctor, &err),
+    assert_int_equal(document_parse_json((struct text){call.answer.data, call.answer.len}, "doctor",
+                                         &arena, &doctor, &err),
                      0);
-    doc_each (check, doc_get(doctor, "checks")) {
-        if (strcmp(doc_str(check, "name"), "agents") != 0)
+    document_each (check, document_get(doctor, "checks")) {
+        if (strcmp(document_str(check, "name"), "agents") != 0)
             continue;
         found = true;
-        assert_string_equal(doc_str(check, "status"), status);
-        assert_string_equal(doc_str(check, "text"), text);
-        assert_string_equal(doc_str(check, "fix"), fix);
+        assert_string_equal(document_str(check, "status"), status);
+        assert_string_equal(document_str(check, "text"), text);
+        assert_string_equal(document_str(check, "fix"), fix);
     }
     assert_true(found);
     http_call_done(&call);
@@ -879,7 +879,7 @@ static void what_is_remembered_of_no_node_is_forgotten(void **state)
     assert_true(fixture_pass_until_ready(fixture, 60000));
     fixture_run(fixture);
     assert_int_equal(table(fixture), 1);
-    assert_int_equal(agents_judge(fixture->parts.writer->vouching.agents, TEXT("gone")),
+    assert_int_equal(agents_check(fixture->parts.writer->vouching.agents, TEXT("gone")),
                      VOUCH_NONE);
 }
 

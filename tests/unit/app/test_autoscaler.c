@@ -59,12 +59,12 @@ static struct pod_verdict verdict_of(struct app_fixture *fixture, const char *po
 {
     struct pod_record *record = pod_cache_copy(fixture->app.pod_cache, "default", pod);
     struct arena arena;
-    struct waiting waiting = {.asks = 0};
+    struct waiting waiting = {.n_asks = 0};
 
     arena_init(&arena);
     assert_non_null(record);
     const bool known = hints_find(fixture->app.hints, text_of(record->uid), &arena, &waiting);
-    const struct pod_verdict verdict = {known, waiting.asks, waiting.offered, waiting.reason,
+    const struct pod_verdict verdict = {known, waiting.n_asks, waiting.offered, waiting.reason,
                                         waiting.last_ms};
     pod_record_free(record);
     arena_done(&arena);

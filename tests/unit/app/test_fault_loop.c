@@ -60,8 +60,8 @@ static int state_of(struct app_fixture *fixture, const char *pod, const char *no
     int state = -1;
 
     for (uint32_t i = 0; home != NULL && i < home->allocations; i++)
-        if (strcmp(home->allocation[i]->is.name, pod) == 0)
-            state = (int)home->allocation[i]->is.state;
+        if (strcmp(home->allocation[i]->facts.name, pod) == 0)
+            state = (int)home->allocation[i]->facts.state;
     snapshot_unref(snapshot);
     return state;
 }
@@ -182,7 +182,7 @@ static void nobody_waits_for_an_answer(struct app_fixture *fixture)
     struct writer_tables tables;
 
     writer_tables(fixture->parts.writer, &tables);
-    CHECK(tables.inflight == 0 && tables.kept == 0);
+    CHECK(tables.inflight == 0 && tables.n_kept == 0);
     CHECK(outbox_open(fixture->app.outbox) == 0);
     for (size_t i = 0; i < fixture->call_count; i++)
         CHECK(fixture->calls[i]->http.status == 200 || fixture->calls[i]->cut);
@@ -215,7 +215,7 @@ static bool is_noted(const struct node *node, const struct allocation *allocatio
     note_value(&note, allocation, node);
     const bool same = pod->annotation != NOTE_NONE && strcmp(pod->note_text, note.data) == 0;
     strbuf_done(&note);
-    return same || allocation->is.presumed;
+    return same || allocation->facts.presumed;
 }
 
 /* How many allocations the pod must have, 0 or 1; checks that it has it. */
@@ -244,7 +244,7 @@ static size_t pod_has_what_it_shows(struct app_fixture *fixture, const char *nam
         CHECK(node != NULL);
         const struct allocation *held = node_allocation(node, text_of(pod.uid));
         CHECK(held != NULL);
-        CHECK(held->is.state == STATE_BOUND);
+        CHECK(held->facts.state == STATE_BOUND);
         CHECK(is_noted(node, held, &pod));
         snapshot_unref(snapshot);
     }

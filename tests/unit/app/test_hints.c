@@ -55,14 +55,14 @@ static int tear_down(void **state)
     return 0;
 }
 
-static struct asker who(const char *uid, const struct request *request, int64_t now_ms)
+static struct asking_pod who(const char *uid, const struct request *request, int64_t now_ms)
 {
-    return (struct asker){.uid = uid,
-                          .namespace = "default",
-                          .name = uid,
-                          .request = request,
-                          .now_ms = now_ms,
-                          .wall_ms = now_ms};
+    return (struct asking_pod){.uid = uid,
+                               .namespace = "default",
+                               .name = uid,
+                               .request = request,
+                               .now_ms = now_ms,
+                               .wall_ms = now_ms};
 }
 
 /* Offers a list that names listed of the fitting nodes; the best is the scene's node. */
@@ -74,15 +74,15 @@ static void offer_of(struct scene *scene, const char *uid, int64_t now_ms, uint3
     struct placement *placement = xcalloc(1, sizeof *placement);
     placement->parts = 1;
     const struct candidate best = {.node = scene->node, .placement = placement};
-    const struct asker asker = who(uid, &request, now_ms);
+    const struct asking_pod asking_pod = who(uid, &request, now_ms);
     const struct shortlist offered = {
         .names = fitting, .fitting = fitting, .listed = listed, .best = &best};
 
-    hints_shortlisted(scene->hints, &asker, &offered);
+    hints_shortlisted(scene->hints, &asking_pod, &offered);
     xfree(placement);
 }
 
-static void offer(struct scene *scene, const char *uid, int64_t now_ms)
+static void make_offer(struct scene *scene, const char *uid, int64_t now_ms)
 {
     offer_of(scene, uid, now_ms, 16, 300);
 }
@@ -91,9 +91,9 @@ static void refuse(struct scene *scene, const char *uid, uint32_t milli, int64_t
 {
     struct want want = one_want(milli);
     const struct request request = {.wants = 1, .want = &want};
-    const struct asker asker = who(uid, &request, now_ms);
+    const struct asking_pod asking_pod = who(uid, &request, now_ms);
 
-    hints_refused(scene->hints, &asker, REASON_ROOM, "no GPU with so many milli free");
+    hints_refused(scene->hints, &asking_pod, REASON_ROOM, "no GPU with so many milli free");
 }
 
 static bool would_fit(struct scene *scene, int64_t now_ms)
@@ -117,9 +117,9 @@ static void ask_with_cpu(struct scene *scene, const char *uid, uint32_t cpu_mill
 {
     struct want want = one_want(300);
     const struct request request = {.wants = 1, .want = &want, .host = {cpu_milli, 0}};
-    const struct asker asker = who(uid, &request, 1000);
+    const struct asking_pod asking_pod = who(uid, &request, 1000);
 
-    hints_refused(scene->hints, &asker, REASON_ROOM, "no GPU with 300 milli free");
+    hints_refused(scene->hints, &asking_pod, REASON_ROOM, "no GPU with 300 milli free");
 }
 
 /* Whether it fits does not depend on the host: else each pod could cost a search of its own. */
@@ -128,10 +128,10 @@ static void pods_that_differ_in_cpu_wait_for_the_same(void **state)
     struct scene *scene = *state;
 
     ask_with_cpu(scene, "a", 1000);
-    const size_t bytes = hints_bytes(scene->hints).wishes;
+    const size_t bytes = hints_bytes(scene->hints).request_classes;
     ask_with_cpu(scene, "b", 2000);
     assert_true(bytes > 0);
-    assert_int_equal(hints_bytes(scene->hints).wishes, bytes);
+    assert_int_equal(hints_bytes(scene->hints).request_classes, bytes);
 }
 
 static void a_refusal_of_one_answers_all_that_differ_in_cpu(void **state)
@@ -155,33 +155,33 @@ static void a_refusal_of_one_answers_all_that_differ_in_cpu(void **state)
 static void an_offer_stands_against_its_place_for_two_seconds(void **state)
 {
     struct scene *scene = *state;
-    static struct tentative tentative[TENTATIVES_MAX];
+    static struct offer offer[OFFERS_MAX];
 
-    offer(scene, "a", 1000);
-    assert_int_equal(hints_tentatives(scene->hints, TEXT("b"), 1000, tentative), 1);
-    assert_int_equal(tentative[0].milli, 300);
-    assert_ptr_equal(tentative[0].gpu, scene->node->gpu[0].id);
-    assert_int_equal(hints_tentatives(scene->hints, TEXT("b"), 2999, tentative), 1);
-    assert_int_equal(hints_tentatives(scene->hints, TEXT("b"), 3000, tentative), 0);
+    make_offer(scene, "a", 1000);
+    assert_int_equal(hints_offers(scene->hints, TEXT("b"), 1000, offer), 1);
+    assert_int_equal(offer[0].milli, 300);
+    assert_ptr_equal(offer[0].gpu, scene->node->gpu[0].id);
+    assert_int_equal(hints_offers(scene->hints, TEXT("b"), 2999, offer), 1);
+    assert_int_equal(hints_offers(scene->hints, TEXT("b"), 3000, offer), 0);
 }
 
 static void a_pods_own_tentative_placement_does_not_count_for_it(void **state)
 {
     struct scene *scene = *state;
-    static struct tentative tentative[TENTATIVES_MAX];
+    static struct offer offer[OFFERS_MAX];
 
-    offer(scene, "a", 1000);
-    assert_int_equal(hints_tentatives(scene->hints, TEXT("a"), 1000, tentative), 0);
+    make_offer(scene, "a", 1000);
+    assert_int_equal(hints_offers(scene->hints, TEXT("a"), 1000, offer), 0);
 }
 
 static void a_bound_pod_leaves_no_tentative_placement(void **state)
 {
     struct scene *scene = *state;
-    static struct tentative tentative[TENTATIVES_MAX];
+    static struct offer offer[OFFERS_MAX];
 
-    offer(scene, "a", 1000);
+    make_offer(scene, "a", 1000);
     hints_resolved(scene->hints, TEXT("a"));
-    assert_int_equal(hints_tentatives(scene->hints, TEXT("b"), 1000, tentative), 0);
+    assert_int_equal(hints_offers(scene->hints, TEXT("b"), 1000, offer), 0);
 }
 
 static void a_list_that_led_to_no_bind_makes_the_next_one_four_times_longer(void **state)
@@ -189,7 +189,7 @@ static void a_list_that_led_to_no_bind_makes_the_next_one_four_times_longer(void
     struct scene *scene = *state;
 
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 16);
-    offer(scene, "a", 0);
+    make_offer(scene, "a", 0);
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 64);
     offer_of(scene, "a", 1, 64, 300);
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 256);
@@ -200,7 +200,7 @@ static void asking_for_the_length_makes_no_list_longer(void **state)
 {
     struct scene *scene = *state;
 
-    offer(scene, "a", 0);
+    make_offer(scene, "a", 0);
     for (int i = 0; i < 5; i++)
         assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 64);
 }
@@ -217,7 +217,7 @@ static void a_bind_that_came_was_no_refusal_of_the_list(void **state)
 {
     struct scene *scene = *state;
 
-    offer(scene, "a", 0);
+    make_offer(scene, "a", 0);
     hints_binding(scene->hints, TEXT("a"));
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 16);
     assert_false(late(scene, 5000, 0));
@@ -229,7 +229,7 @@ static void a_list_never_grows_beyond_all_nodes(void **state)
     struct scene *scene = *state;
 
     for (int64_t now = 0; now < 100000; now += 2000) {
-        offer(scene, "a", now);
+        make_offer(scene, "a", now);
         assert_true(hints_shortlist(scene->hints, TEXT("a"), 16) <= NODES_MAX);
     }
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 0), 0);
@@ -239,7 +239,7 @@ static void who_is_late_is_told_once_for_each_list_that_was_too_short(void **sta
 {
     struct scene *scene = *state;
 
-    offer(scene, "a", 1000);
+    make_offer(scene, "a", 1000);
     offer_of(scene, "b", 1500, 12, 12);
     assert_false(late(scene, 1999, 0));
     assert_int_equal(hints_waiting(scene->hints), 0);
@@ -257,8 +257,8 @@ static void it_is_known_when_the_next_offer_is_late(void **state)
     struct scene *scene = *state;
 
     assert_int_equal(hints_late_in_ms(scene->hints, 1000), INT64_MAX);
-    offer(scene, "a", 1000);
-    offer(scene, "b", 1500);
+    make_offer(scene, "a", 1000);
+    make_offer(scene, "b", 1500);
     assert_int_equal(hints_late_in_ms(scene->hints, 1000), 1000);
     assert_int_equal(hints_late_in_ms(scene->hints, 1999), 1);
     assert_int_equal(hints_late_in_ms(scene->hints, 2000), 0);
@@ -274,7 +274,7 @@ static void a_question_about_one_node_does_not_end_the_wait_for_a_longer_list(vo
 {
     struct scene *scene = *state;
 
-    offer(scene, "a", 1000);
+    make_offer(scene, "a", 1000);
     offer_of(scene, "a", 1500, 1, 1);
     assert_true(late(scene, 2500, 0));
     offer_of(scene, "b", 3000, 1, 1);
@@ -293,11 +293,11 @@ static void offer_sample(struct scene *scene, int64_t now_ms, uint32_t names, ui
 {
     struct want want = one_want(300);
     const struct request request = {.wants = 1, .want = &want};
-    const struct asker asker = who("a", &request, now_ms);
+    const struct asking_pod asking_pod = who("a", &request, now_ms);
     const struct shortlist offered = {
         .nodes = nodes, .names = names, .fitting = names, .listed = names};
 
-    hints_shortlisted(scene->hints, &asker, &offered);
+    hints_shortlisted(scene->hints, &asking_pod, &offered);
 }
 
 static void of_a_large_cluster_every_node_is_offered_before_nobody_is_woken_any_more(void **state)
@@ -341,19 +341,18 @@ static void fill(struct scene *scene, int64_t from_ms, bool refused)
         if (refused)
             refuse(scene, uid, 1000, from_ms + i);
         else
-            offer(scene, uid, from_ms + i);
+            make_offer(scene, uid, from_ms + i);
     }
 }
 
 static void offers_are_bounded_and_the_oldest_go_first(void **state)
 {
     struct scene *scene = *state;
-    static struct tentative tentative[TENTATIVES_MAX];
+    static struct offer offer[OFFERS_MAX];
 
     fill(scene, 0, false);
-    offer(scene, "one-more", WAITING_MAX);
-    assert_int_equal(hints_tentatives(scene->hints, TEXT("x"), WAITING_MAX, tentative),
-                     TENTATIVES_MAX);
+    make_offer(scene, "one-more", WAITING_MAX);
+    assert_int_equal(hints_offers(scene->hints, TEXT("x"), WAITING_MAX, offer), OFFERS_MAX);
     assert_int_equal(hints_shortlist(scene->hints, TEXT("pod-1"), 16), 64);
     /*
      * A pod whose list cannot be remembered gets every node, because its next list would be no
@@ -371,11 +370,11 @@ static void an_offer_makes_room_for_a_refusal_and_not_the_other_way_round(void *
     struct arena arena;
 
     arena_init(&arena);
-    offer(scene, "offered", 0);
+    make_offer(scene, "offered", 0);
     fill(scene, 1, true);
     assert_false(hints_find(scene->hints, TEXT("offered"), &arena, &found));
     assert_true(hints_find(scene->hints, TEXT("pod-16383"), &arena, &found));
-    offer(scene, "offered", 20000);
+    make_offer(scene, "offered", 20000);
     assert_false(hints_find(scene->hints, TEXT("offered"), &arena, &found));
     assert_int_equal(hints_waiting(scene->hints), WAITING_MAX);
     arena_done(&arena);
@@ -391,8 +390,8 @@ static void a_full_table_is_woken_by_any_room_until_all_have_asked_again(void **
     for (int i = 0; i < WAITING_MAX; i++) {
         char uid[32];
         (void)snprintf(uid, sizeof uid, "pod-%d", i);
-        const struct asker asker = who(uid, &never, 0);
-        hints_refused(scene->hints, &asker, REASON_FEW, "too few");
+        const struct asking_pod asking_pod = who(uid, &never, 0);
+        hints_refused(scene->hints, &asking_pod, REASON_FEW, "too few");
     }
     assert_false(would_fit(scene, 1000));
     assert_false(hints_overflow(scene->hints, 1000));
@@ -418,7 +417,7 @@ static void a_refused_pod_waits_until_it_is_settled(void **state)
     assert_true(hints_find(scene->hints, TEXT("a"), &arena, &found));
     assert_int_equal(found.since_ms, 5000);
     assert_int_equal(found.last_ms, 9000);
-    assert_int_equal(found.asks, 2);
+    assert_int_equal(found.n_asks, 2);
     arena_done(&arena);
     hints_fits(scene->hints, TEXT("a"));
     assert_int_equal(hints_waiting(scene->hints), 0);
@@ -447,7 +446,7 @@ static void who_waits_is_shown_while_it_is_held_and_may_go_meanwhile(void **stat
 
     arena_init(&arena);
     refuse(scene, "a", 300, 1000);
-    offer(scene, "b", 1000);
+    make_offer(scene, "b", 1000);
     assert_int_equal(named(scene, &arena), 1); /* b is not late yet */
     assert_false(hints_hold(scene->hints, TEXT("b"), &arena, &b));
     (void)late(scene, 2000, 0);
@@ -504,7 +503,7 @@ static void who_has_settled_never_waits_again(void **state)
 
     hints_resolved(scene->hints, TEXT("a"));
     refuse(scene, "a", 300, 1000);
-    offer(scene, "a", 1000);
+    make_offer(scene, "a", 1000);
     assert_int_equal(hints_waiting(scene->hints), 0);
     assert_false(late(scene, 3000, 0));
     for (int i = 0; i < RESOLVED_MAX; i++) { /* only this many are remembered */
@@ -535,7 +534,7 @@ static void a_list_ends_the_wait_of_whom_it_does_not_know_and_who_asked_before_i
     refuse(scene, "a", 300, 1000);
     refuse(scene, "b", 300, 1000);
     refuse(scene, "c", 300, 1000);
-    offer(scene, "d", 1000);
+    make_offer(scene, "d", 1000);
     refuse(scene, "e", 300, 2000);
     hints_listed(scene->hints, 2000, NULL, only_b_is_there);
     assert_int_equal(hints_waiting(scene->hints), 2);
@@ -568,7 +567,7 @@ static void there_is_a_reason_to_wake_only_where_a_waiting_request_fits(void **s
     struct scene *scene = *state;
     struct want whole = {.container = "c", .kind = CONTAINER_APP, .parts = 2, .milli = 1000};
     const struct request never = {.wants = 1, .want = &whole};
-    const struct asker big = who("big", &never, 0);
+    const struct asking_pod big = who("big", &never, 0);
 
     assert_false(would_fit(scene, 0));
     hints_refused(scene->hints, &big, REASON_FEW, "too few");
@@ -588,8 +587,8 @@ static void refuse_kinds(struct scene *scene, int kinds, int pods)
                             .milli = (uint32_t)(1 + i % kinds)};
         const struct request request = {.wants = 1, .want = &want};
         (void)snprintf(uid, sizeof uid, "kind-%d", i);
-        const struct asker asker = who(uid, &request, 0);
-        hints_refused(scene->hints, &asker, REASON_FEW, "too few");
+        const struct asking_pod asking_pod = who(uid, &request, 0);
+        hints_refused(scene->hints, &asking_pod, REASON_FEW, "too few");
     }
 }
 
@@ -597,14 +596,15 @@ static void a_freed_gpu_costs_the_distinct_requests_and_not_the_pods(void **stat
 {
     struct scene *scene = *state;
 
-    refuse_kinds(scene, WISHES_TRIED_MAX, 5000);
+    refuse_kinds(scene, REQUEST_CLASSES_TRIED_MAX, 5000);
     assert_false(would_fit(scene, 0));
-    refuse_kinds(scene, WISHES_TRIED_MAX + 1, 5000); /* too many kinds to try: in doubt, wake */
+    refuse_kinds(scene, REQUEST_CLASSES_TRIED_MAX + 1,
+                 5000); /* too many kinds to try: in doubt, wake */
     assert_true(would_fit(scene, 0));
     for (int i = 0; i < 5000; i++) { /* a kind goes with the last pod that asked for it */
         char uid[32];
         (void)snprintf(uid, sizeof uid, "kind-%d", i);
-        if (i % (WISHES_TRIED_MAX + 1) == WISHES_TRIED_MAX)
+        if (i % (REQUEST_CLASSES_TRIED_MAX + 1) == REQUEST_CLASSES_TRIED_MAX)
             hints_resolved(scene->hints, text_of(uid));
     }
     assert_false(would_fit(scene, 0));
@@ -618,13 +618,13 @@ static void the_search_for_who_is_to_be_woken_is_bounded(void **state)
     struct want want[SMALL];
     /* Each share fits alone, but with all of them no GPU is left for the whole one. */
     const struct request request = {.wants = SMALL, .want = want, .whole = 1};
-    const struct asker asker = who("dear", &request, 0);
+    const struct asking_pod asking_pod = who("dear", &request, 0);
     const struct node **node = xcalloc(NODES, sizeof *node);
     for (uint32_t w = 0; w < SMALL; w++)
         want[w] = one_want(1);
     for (uint32_t i = 0; i < NODES; i++)
         node[i] = scene->node;
-    hints_refused(scene->hints, &asker, REASON_ROOM, "no");
+    hints_refused(scene->hints, &asking_pod, REASON_ROOM, "no");
     assert_false(hints_would_fit(scene->hints, NULL, 0, node, FEW));
     assert_true(hints_would_fit(scene->hints, NULL, 0, node, NODES));
     xfree(node);
@@ -639,18 +639,18 @@ static void who_wakes_a_pod_judges_as_filter_did(void **state)
     struct scene *scene = *state;
     struct want want[3] = {one_want(600), one_want(300), one_want(101)};
     const struct request request = {.wants = 3, .want = want};
-    const struct asker asker = who("several", &request, 0);
+    const struct asking_pod asking_pod = who("several", &request, 0);
     struct room room;
     struct plan plan;
     struct rank rank;
-    hints_refused(scene->hints, &asker, REASON_ROOM, "no");
+    hints_refused(scene->hints, &asking_pod, REASON_ROOM, "no");
     for (int fits = 0; fits < 2; fits++) {
         want[2].milli = fits == 0 ? 101 : 100;
-        const struct asker again = who("several", &request, 0);
+        const struct asking_pod again = who("several", &request, 0);
         hints_refused(scene->hints, &again, REASON_ROOM, "no");
         room_of(scene->node, &room);
         plan_init(&plan, &request, NULL);
-        assert_int_equal(place_judge(&plan, &room, &rank) == REASON_NONE, fits);
+        assert_int_equal(place_evaluate(&plan, &room, &rank) == REASON_NONE, fits);
         assert_int_equal(would_fit(scene, 0), fits);
     }
 }
@@ -669,7 +669,7 @@ static void *come_and_go(void *user)
         char uid[32];
         (void)snprintf(uid, sizeof uid, "pod-%d", i % 200);
         if (i % 3 == 0)
-            offer(crowd->scene, uid, i);
+            make_offer(crowd->scene, uid, i);
         else
             refuse(crowd->scene, uid, (uint32_t)(1 + i % 70), i);
         if (i % 5 == 0)
@@ -773,18 +773,18 @@ static void room_that_never_came_is_a_key_like_any_other(void **state)
 static void what_hints_keep_of_a_node_stays_named(void **state)
 {
     struct scene *scene = *state;
-    struct tentative tentative[TENTATIVES_MAX];
+    struct offer offer[OFFERS_MAX];
     const struct atom *node;
 
-    offer(scene, "a", 1000);
-    offer(scene, "b", 1000);
-    offer(scene, "b", 1001); /* the place before goes, and its names stay counted once */
+    make_offer(scene, "a", 1000);
+    make_offer(scene, "b", 1000);
+    make_offer(scene, "b", 1001); /* the place before goes, and its names stay counted once */
     node_unref(scene->node);
     scene->node = NULL;
     names_sweep(scene->names, SIZE_MAX / 4);
     assert_int_equal(names_count(scene->names), 2); /* node and GPU */
-    assert_int_equal(hints_tentatives(scene->hints, TEXT("c"), 1002, tentative), 2);
-    assert_ptr_equal(tentative[0].gpu, names_find(scene->names, TEXT("n/gpu-0")));
+    assert_int_equal(hints_offers(scene->hints, TEXT("c"), 1002, offer), 2);
+    assert_ptr_equal(offer[0].gpu, names_find(scene->names, TEXT("n/gpu-0")));
     assert_true(hints_late(scene->hints, 1000000, 0, &node)); /* both are late */
     hints_free(scene->hints);
     scene->hints = NULL;

@@ -31,9 +31,9 @@ static void set_policy(struct app_fixture *fixture, enum policy_kind kind)
     for (uint32_t i = 0; i < TALLY_HALF; i++)
         tally_count(tally, &request);
     struct workload *workload = tally_workload(tally);
-    struct outlook *outlook = outlook_new(kind, 1, workload);
-    ledger_set_outlook(ledger_of(fixture), outlook);
-    outlook_unref(outlook);
+    struct policy_context *context = policy_context_new(kind, 1, workload);
+    ledger_set_policy_context(ledger_of(fixture), context);
+    policy_context_unref(context);
     workload_unref(workload);
 }
 

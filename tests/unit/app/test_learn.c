@@ -42,7 +42,7 @@ static void take_up(struct app_fixture *fixture, const char *policy)
 static uint32_t weight(struct app_fixture *fixture, uint32_t milli)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
-    const struct workload *workload = snapshot->outlook->workload;
+    const struct workload *workload = snapshot->context->workload;
     uint32_t sum = 0;
 
     for (uint32_t i = 0; i < workload->classes; i++)
@@ -129,7 +129,7 @@ static void the_workload_is_known_under_every_policy(void **state)
     fixture_pod(fixture, "b", "300");
     fixture_run(fixture);
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
-    assert_int_equal(snapshot->outlook->kind, POLICY_BINPACK);
+    assert_int_equal(snapshot->context->kind, POLICY_BINPACK);
     assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
 }
 

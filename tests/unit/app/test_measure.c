@@ -9,7 +9,7 @@
 
 #include "milligpu/usage/idle_changes.h"
 #include "milligpu/usage/measured_sums.h"
-#include "milligpu/usage/usage_book.h"
+#include "milligpu/usage/usage_table.h"
 #include "milligpu/writer/writer.h"
 
 #include "support_fixture.h"
@@ -22,7 +22,7 @@ static void add(struct app_fixture *fixture, int hour, uint64_t milli_s)
                                        .milli_s = milli_s,
                                        .of_milli_s = milli_s};
 
-    assert_true(measured_sums_add(usage_book_sums(fixture->app.usage_book), &row));
+    assert_true(measured_sums_add(usage_table_sums(fixture->app.usage_table), &row));
 }
 
 static void add_up(void *user, const struct store_measured *row)
@@ -114,21 +114,22 @@ static void report(struct app_fixture *fixture, int64_t minutes, int32_t milli)
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, TEXT("n1"));
     const struct allocation *pod = node->allocation[0];
-    const struct share *share = pod->is.share;
+    const struct share *share = pod->facts.share;
     struct usage_gpu gpu = {.gpu = atom_text(share->gpu), .milli = milli};
     struct usage_container container = {.name = text_of(share->container), .gpus = 1, .gpu = &gpu};
-    struct usage_pod told = {.uid = text_of(pod->is.uid), .containers = 1, .container = &container};
+    struct usage_pod told = {
+        .uid = text_of(pod->facts.uid), .containers = 1, .container = &container};
     const struct usage_report report = {.node = TEXT("n1"),
                                         .number = (uint64_t)minutes + 1,
                                         .seconds = 300,
                                         .pods = 1,
                                         .pod = &told};
-    const struct measured_how how = {.now_ms = pod->is.bound_ms + minutes * MINUTE};
+    const struct measured_how how = {.now_ms = pod->facts.bound_ms + minutes * MINUTE};
     uint32_t unknown;
 
     assert_int_equal(node->allocations, 1);
-    usage_book_node(fixture->app.usage_book, "n1", key);
-    assert_true(usage_book_take(fixture->app.usage_book, node, key, &report, &how, &unknown));
+    usage_table_node(fixture->app.usage_table, "n1", key);
+    assert_true(usage_table_take(fixture->app.usage_table, node, key, &report, &how, &unknown));
     assert_int_equal(unknown, 0);
 }
 
@@ -177,12 +178,12 @@ static int64_t idle_since(struct app_fixture *fixture)
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, TEXT("n1"));
     const struct allocation *pod = node->allocation[0];
-    const struct measured *is = usage_book_measured(fixture->app.usage_book, TEXT("n1"));
-    const struct measured_share *share = measured_find(is, node, pod, pod->is.share);
+    const struct measured *is = usage_table_measured(fixture->app.usage_table, TEXT("n1"));
+    const struct measured_share *share = measured_find(is, node, pod, pod->facts.share);
     const int64_t since_ms = share != NULL ? share->idle_since_ms : 0;
 
     measured_unref(is);
-    return since_ms > 0 ? (since_ms - pod->is.bound_ms) / MINUTE : -1;
+    return since_ms > 0 ? (since_ms - pod->facts.bound_ms) / MINUTE : -1;
 }
 
 static void since_when_a_share_is_idle_survives_a_restart(void **state)
@@ -266,7 +267,7 @@ static void many_that_become_idle_are_stored_a_chunk_at_a_time(void **state)
     for (int i = 0; i < 300; i++) {
         (void)snprintf(uid, sizeof uid, "%d", i);
         const struct store_idle ended = {"n1", uid, "c", "GPU-x", 5};
-        assert_true(idle_changes_put(usage_book_idle(fixture->app.usage_book), &ended));
+        assert_true(idle_changes_put(usage_table_idle(fixture->app.usage_table), &ended));
     }
     fixture_break(fixture, &second);
     fixture_pass(fixture, 61000);

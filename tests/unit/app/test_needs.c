@@ -36,7 +36,7 @@ static void the_first_need_that_is_not_met_is_the_reason(void **state)
             atomic_store(&app->health.disk_broken, true);
             break;
         case 4:
-            atomic_store(&app->store->room, ROOM_LIMIT);
+            atomic_store(&app->store->space, SPACE_LIMIT);
             break;
         default:
             atomic_store(&app->health.safe_mode, true);
@@ -66,7 +66,7 @@ static void every_need_has_a_reason_of_its_own(void **state)
             assert_string_not_equal(need[i].why, need[k].why);
     assert_string_equal(need[2].why, "the list of pods is not complete yet");
     assert_non_null(strstr(need[4].why, "ledger_max_bytes"));
-    atomic_store(&app->store->room, ROOM_DISK);
+    atomic_store(&app->store->space, SPACE_DISK);
     atomic_store(&app->grace.grace_ends_ms, 1);
     app_needs(app, need);
     assert_non_null(strstr(need[2].why, "grace_period_s"));

@@ -84,7 +84,7 @@ static void script_result(void *user, struct message *take_message)
     message_free(script->result);
     script->result = take_message;
     script->results++;
-    script->outcomes[take_message->outcome.is]++;
+    script->outcomes[take_message->outcome.result]++;
 }
 
 static const struct wire_rules wire = {.resource = "nvidia.com/vgpu",
@@ -218,7 +218,7 @@ static void ends(const struct script *script, enum bind_outcome outcome)
     assert_int_equal(script->results, 1);
     assert_int_equal(script->result->kind, MESSAGE_OUTCOME);
     assert_string_equal(script->result->outcome.uid, "u1");
-    assert_int_equal(script->result->outcome.is, outcome);
+    assert_int_equal(script->result->outcome.result, outcome);
     assert_int_equal(outbox_open(script->outbox), 0);
 }
 

@@ -225,7 +225,7 @@ static void expect_outcome(const struct api *api, enum deed deed, const char *te
 
     assert_int_equal(api->result->kind, MESSAGE_OUTCOME);
     assert_string_equal(outcome->uid, "u1");
-    assert_int_equal(outcome->is, outcomes[deed].outcome);
+    assert_int_equal(outcome->result, outcomes[deed].outcome);
     assert_int_equal(outcome->reason, outcomes[deed].reason);
     if (deed == BOUND)
         assert_null(outcome->text);
@@ -247,7 +247,7 @@ static void expect_doubt(struct api *api, bool maybe)
                 "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"pod\",\"namespace\":\"ns\"," UNBOUND(
                     "u1", "190") "\"containers\":[]},\"status\":{}}");
     assert_non_null(api->result);
-    assert_int_equal(api->result->outcome.is, maybe ? OUTCOME_UNKNOWN : OUTCOME_VOID);
+    assert_int_equal(api->result->outcome.result, maybe ? OUTCOME_UNKNOWN : OUTCOME_VOID);
 }
 
 static void expect(struct api *api, enum state state, const struct row *row)

@@ -278,7 +278,7 @@ static void scheduler__is_kept_of_a_pod_that_somebody_else_bound(void **state)
     assert_string_equal(pod_cache_scheduler(pods, TEXT("u5"), &arena), "s");
     assert_false(
         pod_cache_predecessor(pods, TEXT("u2"), &(struct pod_owner){.kind = "Job", .name = "j"})
-            .is);
+            .exists);
     arena_done(&arena);
 }
 
@@ -342,16 +342,16 @@ static void predecessor__is_bound_and_of_another_revision_or_terminating(void **
 
     put_waiting(pods, "old", "", "n1");
     put_waiting(pods, "unbound", "", "");
-    assert_true(pod_cache_predecessor(pods, TEXT("old"), &owner).is);
+    assert_true(pod_cache_predecessor(pods, TEXT("old"), &owner).exists);
     assert_false(pod_cache_predecessor(pods, TEXT("old"), &owner).terminating);
-    assert_false(pod_cache_predecessor(pods, TEXT("old"), &other).is);
-    assert_false(pod_cache_predecessor(pods, TEXT("old"), &same).is);
-    assert_false(pod_cache_predecessor(pods, TEXT("unbound"), &owner).is);
-    assert_false(pod_cache_predecessor(pods, TEXT("unknown"), &owner).is);
+    assert_false(pod_cache_predecessor(pods, TEXT("old"), &other).exists);
+    assert_false(pod_cache_predecessor(pods, TEXT("old"), &same).exists);
+    assert_false(pod_cache_predecessor(pods, TEXT("unbound"), &owner).exists);
+    assert_false(pod_cache_predecessor(pods, TEXT("unknown"), &owner).exists);
     pod_cache_put(pods, &ending, &rules, 1);
-    assert_true(pod_cache_predecessor(pods, TEXT("old"), &same).is);
+    assert_true(pod_cache_predecessor(pods, TEXT("old"), &same).exists);
     assert_true(pod_cache_predecessor(pods, TEXT("old"), &same).terminating);
-    assert_false(pod_cache_predecessor(pods, TEXT("old"), &other).is);
+    assert_false(pod_cache_predecessor(pods, TEXT("old"), &other).exists);
 }
 
 static void named(struct pod_cache *pods, const char *name, const char *uid)
@@ -618,11 +618,11 @@ static void advice__is_kept_with_the_pod(void **state)
 
     put_amount(pods, "a", "1", NULL, 0);
     advises(pods, "a", tiny);
-    assert_int_equal(pod_cache_bytes(pods).told, sizeof tiny);
+    assert_int_equal(pod_cache_bytes(pods).seen, sizeof tiny);
     put_amount(pods, "a", "1", "milligpu.io/gpu_model", 1);
     (void)snprintf(both, sizeof both, "%s\n%s", tiny, odd);
     advises(pods, "a", both);
-    assert_int_equal(pod_cache_bytes(pods).told, sizeof tiny + sizeof odd);
+    assert_int_equal(pod_cache_bytes(pods).seen, sizeof tiny + sizeof odd);
     put_amount(pods, "a", "300", "milligpu.io/gpu_model", 1);
     advises(pods, "a", odd);
     put_amount(pods, "b", "300", NULL, 0);
@@ -630,7 +630,7 @@ static void advice__is_kept_with_the_pod(void **state)
     put_amount(pods, "b", "1500", NULL, 0); /* the refusal says it already */
     advises(pods, "b", NULL);
     pod_cache_remove(pods, "a");
-    assert_int_equal(pod_cache_bytes(pods).told, 0);
+    assert_int_equal(pod_cache_bytes(pods).seen, 0);
 }
 
 /* Tenants write it, so it has a bound, together with whole pods. */
@@ -638,7 +638,7 @@ static void advice__ends_where_its_table_does(void **state)
 {
     struct pod_cache *pods = *state;
     enum { LEFT = 10000 };
-    char *note = xmalloc(TOLD_BYTES_MAX - LEFT);
+    char *note = xmalloc(SEEN_BYTES_MAX - LEFT);
     const struct pod large = {.uid = "large",
                               .namespace = "default",
                               .name = "large",
@@ -647,17 +647,17 @@ static void advice__ends_where_its_table_does(void **state)
                               .note_text = note};
     unsigned without = 0;
 
-    memset(note, 'x', TOLD_BYTES_MAX - LEFT);
-    note[TOLD_BYTES_MAX - LEFT - 1] = '\0';
+    memset(note, 'x', SEEN_BYTES_MAX - LEFT);
+    note[SEEN_BYTES_MAX - LEFT - 1] = '\0';
     pod_cache_put(pods, &large, &rules, 1);
     pod_cache_remember(pods, &large);
-    assert_in_range(pod_cache_bytes(pods).told, TOLD_BYTES_MAX - LEFT, TOLD_BYTES_MAX);
+    assert_in_range(pod_cache_bytes(pods).seen, SEEN_BYTES_MAX - LEFT, SEEN_BYTES_MAX);
     for (unsigned i = 0; i < 100; i++) {
         char uid[16];
         (void)snprintf(uid, sizeof uid, "%u", i);
         put_amount(pods, uid, "1", "milligpu.io/gpu_model", ODD_KEYS_MAX);
         without += pod_cache_find(pods, uid)->advice == NULL;
-        assert_true(pod_cache_bytes(pods).told <= TOLD_BYTES_MAX);
+        assert_true(pod_cache_bytes(pods).seen <= SEEN_BYTES_MAX);
     }
     assert_in_range(without, 80, 99);
     pod_cache_remove(pods, "large");

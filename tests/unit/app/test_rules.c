@@ -435,7 +435,7 @@ static void a_change_waits_for_the_disk(void **state)
 static uint32_t idle_hosts(struct app_fixture *fixture)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
-    return snapshot->outlook->idle[0];
+    return snapshot->context->idle[0];
 }
 
 /* Two hosts with two GPUs each: a and b. */

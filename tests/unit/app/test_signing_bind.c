@@ -70,10 +70,10 @@ static int tear_down(void **state)
 }
 
 /* metadata of the pod as the API server has it now; in the arena. */
-static const struct doc *meta_of(struct scene *scene, const char *pod)
+static const struct document *meta_of(struct scene *scene, const char *pod)
 {
     struct strbuf object;
-    struct doc *root = NULL;
+    struct document *root = NULL;
     struct err err;
 
     strbuf_init(&object);
@@ -81,23 +81,24 @@ static const struct doc *meta_of(struct scene *scene, const char *pod)
     const struct text kept = {arena_copy(&scene->arena, (struct text){object.data, object.len}),
                               object.len};
     strbuf_done(&object);
-    assert_int_equal(doc_parse_json(kept, "pod", &scene->arena, &root, &err), 0);
-    return doc_get(root, "metadata");
+    assert_int_equal(document_parse_json(kept, "pod", &scene->arena, &root, &err), 0);
+    return document_get(root, "metadata");
 }
 
 /* An annotation of it; NULL: it has none. */
 static const char *note_of(struct scene *scene, const char *pod, const char *key)
 {
-    const struct doc *note = doc_get(doc_get(meta_of(scene, pod), "annotations"), key);
+    const struct document *note =
+        document_get(document_get(meta_of(scene, pod), "annotations"), key);
 
     return note == NULL ? NULL : note->text.at;
 }
 
 static bool believes(struct scene *scene, const char *pod, const char *node)
 {
-    const struct signed_facts what = {text_of(doc_str(meta_of(scene, pod), "uid")), text_of(node),
-                                      text_of(note_of(scene, pod, "milligpu.io/allocation")),
-                                      SIGNED_ALLOCATION};
+    const struct signed_facts what = {
+        text_of(document_str(meta_of(scene, pod), "uid")), text_of(node),
+        text_of(note_of(scene, pod, "milligpu.io/allocation")), SIGNED_ALLOCATION};
 
     const struct key_entry key = signer(scene);
     return signature_is_good(text_of(key.key),

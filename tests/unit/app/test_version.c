@@ -19,7 +19,7 @@ static uint64_t version_on_n1(struct app_fixture *fixture)
     const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, TEXT("n1"));
     assert_int_equal(node->allocations, 1);
-    const uint64_t version = node->allocation[0]->is.version;
+    const uint64_t version = node->allocation[0]->facts.version;
     snapshot_unref(snapshot);
     return version;
 }
@@ -157,7 +157,7 @@ static void a_pod_that_has_gone_meanwhile_is_not_brought_back(void **state)
     struct message *outcome = message_new(MESSAGE_OUTCOME);
     const char *uid = arena_copy(&outcome->arena, text_of(known->uid));
     outcome->outcome = (struct binding_outcome){.uid = uid,
-                                                .is = OUTCOME_MOVED,
+                                                .result = OUTCOME_MOVED,
                                                 .text = "the pod is not bound",
                                                 .pod = {.uid = uid,
                                                         .namespace = "default",

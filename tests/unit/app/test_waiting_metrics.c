@@ -165,13 +165,13 @@ static void wait_greedily(struct app_fixture *fixture, uint32_t models, int numb
     for (uint32_t i = 0; i < GREEDY_MODELS; i++)
         names[i] = "another";
     (void)snprintf(uid, sizeof uid, "u%d", number);
-    const struct asker asker = {.uid = uid,
-                                .namespace = "tenant",
-                                .name = uid,
-                                .request = &request,
-                                .now_ms = fixture->now_ms,
-                                .wall_ms = wall_ms};
-    hints_refused(fixture->app.hints, &asker, REASON_ROOM, "no room");
+    const struct asking_pod asking_pod = {.uid = uid,
+                                          .namespace = "tenant",
+                                          .name = uid,
+                                          .request = &request,
+                                          .now_ms = fixture->now_ms,
+                                          .wall_ms = wall_ms};
+    hints_refused(fixture->app.hints, &asking_pod, REASON_ROOM, "no room");
 }
 
 /* What tenants write makes no scrape expensive: from then on, nothing is said to have room. */

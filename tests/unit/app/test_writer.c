@@ -605,8 +605,8 @@ static const char *open_uid(struct app_fixture *fixture)
     assert_int_equal(snapshot->opens, 1);
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         for (uint32_t i = 0; i < node->allocations; i++)
-            if (node->allocation[i]->is.state == STATE_RESERVED)
-                return node->allocation[i]->is.uid;
+            if (node->allocation[i]->facts.state == STATE_RESERVED)
+                return node->allocation[i]->facts.uid;
     return NULL;
 }
 
@@ -775,7 +775,7 @@ static void a_list_without_the_pod_of_a_binding_on_its_way_releases_it(void **st
     tell(fixture, MESSAGE_PODS_END, NULL, 1000000);
     struct message *outcome = message_new(MESSAGE_OUTCOME);
     outcome->outcome = (struct binding_outcome){
-        .uid = arena_copy(&outcome->arena, text_of(open_uid(fixture))), .is = OUTCOME_BOUND};
+        .uid = arena_copy(&outcome->arena, text_of(open_uid(fixture))), .result = OUTCOME_BOUND};
     assert_true(queue_put(fixture->app.queue, outcome));
     (void)writer_step(fixture->parts.writer, 0);
     assert_int_equal(fixture_taken(fixture, "n1"), 0);

@@ -40,17 +40,17 @@ static int tear_down(void **state)
 
 static void finds(const char *name, const char *id)
 {
-    const struct doc *gpu = NULL;
+    const struct document *gpu = NULL;
     struct err err;
 
     if (gpu_name_find(answer(&shown, node_json), name, &gpu, &err) < 0)
         fail_msg("%s: %s", name, err.text);
-    assert_string_equal(doc_shown(gpu, "id"), id);
+    assert_string_equal(document_shown(gpu, "id"), id);
 }
 
 static void finds_none(const char *name, const char *says)
 {
-    const struct doc *gpu;
+    const struct document *gpu;
     struct err err;
 
     assert_true(gpu_name_find(answer(&shown, node_json), name, &gpu, &err) < 0);
@@ -78,7 +78,7 @@ static void what_names_no_gpu_or_several_is_told_which_there_are(void **state)
     static const char *const none[] = {"3",          "GPU-x", "GPU-aab",  "-1",
                                        "4294967296", "0x0",   "GPU-bbbbb"};
     struct err err;
-    const struct doc *gpu;
+    const struct document *gpu;
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(none); i++) {
@@ -105,7 +105,7 @@ static void an_error_names_no_more_gpus_than_fit_into_it(void **state)
 {
     char json[8192] = "{\"name\":\"n1\",\"gpus\":[";
     struct err err;
-    const struct doc *gpu;
+    const struct document *gpu;
 
     (void)state;
     for (int i = 0; i < 64; i++)
@@ -141,8 +141,8 @@ static void names_of_nodes_are_names_of_kubernetes(void **state)
 /* words: GPUs of the node, separated by blanks; "": the whole node. */
 static void becomes(const char *have, bool lift, const char *words, const char *value)
 {
-    struct doc *node = answer(&shown, node_json);
-    const struct doc *gpu[8];
+    struct document *node = answer(&shown, node_json);
+    const struct document *gpu[8];
     struct cordon_change change = {.node = node, .gpu = gpu, .lift = lift};
     struct text rest = text_of(words);
     struct text word;
@@ -198,12 +198,12 @@ static void an_uncordon_leaves_the_others_cordoned(void **state)
 static void an_annotation_that_is_no_list_is_not_written_over(void **state)
 {
     static const char *const odd[] = {"GPU-a b", "GPU-a,\x1b[2J", "\xc3\xa4", "a\nb"};
-    const struct doc *gpu = NULL;
+    const struct document *gpu = NULL;
     struct err err;
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
-        struct doc *node = answer(&shown, node_json);
+        struct document *node = answer(&shown, node_json);
         struct cordon_change change = {.node = node, .gpu = &gpu, .gpus = 1};
         struct strbuf out;
         bool same;

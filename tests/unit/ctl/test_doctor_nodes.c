@@ -41,7 +41,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static struct doc *node(const char *runtime, const char *annotations, const char *allocatable)
+static struct document *node(const char *runtime, const char *annotations, const char *allocatable)
 {
     char json[1024];
 
@@ -53,7 +53,7 @@ static struct doc *node(const char *runtime, const char *annotations, const char
     return answer(&shown, json);
 }
 
-static struct doc *pod(const char *name, const char *ready)
+static struct document *pod(const char *name, const char *ready)
 {
     char json[512];
 
@@ -78,18 +78,18 @@ static bool is_told_to_do(const char *fix)
     return false;
 }
 
-static void finds(const struct doc *nodes, const struct doc *pods, const char *status,
+static void finds(const struct document *nodes, const struct document *pods, const char *status,
                   const char *words)
 {
-    const struct doc *checks = doctor_nodes(nodes, pods, &shown.ctl.arena);
+    const struct document *checks = doctor_nodes(nodes, pods, &shown.ctl.arena);
     char text[1024];
 
     assert_int_equal(checks->count, 1);
-    (void)snprintf(text, sizeof text, "%s: %s", doc_str(checks->first, "text"),
-                   doc_str(checks->first, "fix"));
-    assert_string_equal(doc_str(checks->first, "status"), status);
+    (void)snprintf(text, sizeof text, "%s: %s", document_str(checks->first, "text"),
+                   document_str(checks->first, "fix"));
+    assert_string_equal(document_str(checks->first, "status"), status);
     const bool is_ok = strcmp(status, "ok") == 0;
-    const char *fix = doc_str(checks->first, "fix");
+    const char *fix = document_str(checks->first, "fix");
     if (is_ok ? fix[0] != '\0' : !is_told_to_do(fix))
         fail_msg("\"%s\" is no instruction", fix);
     if (strstr(text, words) == NULL)
@@ -103,8 +103,8 @@ static void finds(const struct doc *nodes, const struct doc *pods, const char *s
 static void what_is_missing_is_named_in_the_order_of_installing(void **state)
 {
     (void)state;
-    const struct doc *none = answer(&shown, "{\"items\":[]}");
-    const struct doc *ready = pod("n1", "True");
+    const struct document *none = answer(&shown, "{\"items\":[]}");
+    const struct document *ready = pod("n1", "True");
 
     finds(node("cri-o://1.34", "", ""), none, "failed", "no agent");
     finds(node("cri-o://1.34", AGENT, ""), ready, "failed", "no GPU with a UUID");
@@ -262,12 +262,12 @@ static void each_word_about_an_agent_is_told_with_what_to_do(void **state)
     for (int i = 0; i < VOUCHES; i++) {
         char items[1024];
         (void)snprintf(items, sizeof items, "{\"items\":[%s]}", vouch_row[i].pods);
-        const struct doc *checks =
+        const struct document *checks =
             doctor_nodes(node("containerd://2.3.7", vouch_row[i].annotations, ""),
                          answer(&shown, items), &shown.ctl.arena);
-        assert_string_equal(doc_str(checks->first, "status"), vouch_row[i].status);
-        assert_string_equal(doc_str(checks->first, "text"), vouch_row[i].text);
-        assert_string_equal(doc_str(checks->first, "fix"), vouch_row[i].fix);
+        assert_string_equal(document_str(checks->first, "status"), vouch_row[i].status);
+        assert_string_equal(document_str(checks->first, "text"), vouch_row[i].text);
+        assert_string_equal(document_str(checks->first, "fix"), vouch_row[i].fix);
     }
 }
 
@@ -289,8 +289,8 @@ static void every_word_about_limits_that_needs_a_hand_is_told(void **state)
 static void nodes_without_gpus_are_left_out(void **state)
 {
     (void)state;
-    const struct doc *none = answer(&shown, "{\"items\":[]}");
-    const struct doc *plain =
+    const struct document *none = answer(&shown, "{\"items\":[]}");
+    const struct document *plain =
         answer(&shown, "{\"items\":[{\"metadata\":{\"name\":\"n1\"},\"status\":{}}]}");
 
     finds(plain, none, "failed", "no node shows GPUs");

@@ -26,14 +26,14 @@ static int tear_down(void **state)
 
 static bool chooses(const char *selector, const char *labels)
 {
-    struct doc *rules;
-    struct doc *have = NULL;
+    struct document *rules;
+    struct document *have = NULL;
     struct err err;
 
     if (label_selector_read(selector, &arena, &rules, &err) < 0)
         fail_msg("%s: %s", selector, err.text);
     if (labels != NULL)
-        assert_int_equal(doc_parse_json(text_of(labels), "labels", &arena, &have, &err), 0);
+        assert_int_equal(document_parse_json(text_of(labels), "labels", &arena, &have, &err), 0);
     return label_selector_holds(rules, have);
 }
 
@@ -109,7 +109,7 @@ static void what_is_no_selector_is_quoted(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct doc *rules;
+        struct document *rules;
         struct err err;
         assert_true(label_selector_read(row[i].selector, &arena, &rules, &err) < 0);
         if (strstr(err.text, row[i].says) == NULL)

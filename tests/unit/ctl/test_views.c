@@ -10,7 +10,7 @@
 static struct shown shown;
 
 /* Shows a recorded answer as the command `words` would. */
-static int show(const char *words, int (*view)(struct ctl *ctl, const struct doc *value),
+static int show(const char *words, int (*view)(struct ctl *ctl, const struct document *value),
                 const char *json)
 {
     shown_begin(&shown, words);
@@ -25,7 +25,8 @@ struct shown_row {
     const char *want;
 };
 
-static void each_shows(const char *words, int (*view)(struct ctl *ctl, const struct doc *value),
+static void each_shows(const char *words,
+                       int (*view)(struct ctl *ctl, const struct document *value),
                        const struct shown_row *row, size_t rows)
 {
     for (size_t i = 0; i < rows; i++) {
@@ -241,7 +242,7 @@ static void nodes_show_what_decides(void **state)
 
 /* As a person sees it: in a terminal of 80 columns. */
 static void show_on_terminal(const char *words,
-                             int (*view)(struct ctl *ctl, const struct doc *value),
+                             int (*view)(struct ctl *ctl, const struct document *value),
                              const char *json)
 {
     shown_begin(&shown, words);
@@ -251,7 +252,7 @@ static void show_on_terminal(const char *words,
     shown_end(&shown);
 }
 
-static int show_top_alone(struct ctl *ctl, const struct doc *nodes_answer)
+static int show_top_alone(struct ctl *ctl, const struct document *nodes_answer)
 {
     return show_top(ctl, nodes_answer, NULL);
 }
@@ -1073,7 +1074,7 @@ static void text_of_others_does_not_steer_the_terminal(void **state)
         "\",\"over\":[{\"how\":\"" ODD "\",\"at\":\"" ODD "\"}]}]}";
     static const struct {
         const char *words;
-        int (*view)(struct ctl *ctl, const struct doc *value);
+        int (*view)(struct ctl *ctl, const struct document *value);
         const char *json;
     } row[] = {
         {"node n", show_node, node},
@@ -1119,7 +1120,7 @@ static void answers_of_another_shape_are_shown_without_harm(void **state)
         "{\"checks\":[1],\"gpus\":[1],\"models\":[1],\"allocation\":17,\"waiting\":[],\"nodes\":1}",
         "{\"rules\":[17,{}],\"failed\":17}",
     };
-    int (*const views[])(struct ctl *, const struct doc *) = {
+    int (*const views[])(struct ctl *, const struct document *) = {
         show_nodes, show_node,    show_allocations, show_pod,    show_waiting, show_history,
         show_drift, show_summary, show_doctor,      show_defrag, show_policy,  show_keys,
     };

@@ -10,27 +10,27 @@
 static struct arena arena;
 static struct err err;
 
-static struct doc *json(const char *text)
+static struct document *json(const char *text)
 {
-    struct doc *value;
-    if (doc_parse_json(text_of(text), "document", &arena, &value, &err) < 0)
+    struct document *value;
+    if (document_parse_json(text_of(text), "document", &arena, &value, &err) < 0)
         fail_msg("%s", err.text);
     return value;
 }
 
-static struct doc *yaml(const char *text)
+static struct document *yaml(const char *text)
 {
-    struct doc *value;
-    if (doc_parse_yaml(text_of(text), &arena, &value, &err) < 0)
+    struct document *value;
+    if (document_parse_yaml(text_of(text), &arena, &value, &err) < 0)
         fail_msg("%s", err.text);
     return value;
 }
 
-static void assert_json(const struct doc *value, const char *want)
+static void assert_json(const struct document *value, const char *want)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     strbuf_init(&out);
-    doc_write(&out, value);
+    document_write(&out, value);
     assert_string_equal(out.data, want);
 }
 
@@ -49,7 +49,7 @@ static void pretty_json_has_a_line_for_each_member(void **state)
     CLEANUP(strbuf_done) struct strbuf out;
     (void)state;
     strbuf_init(&out);
-    doc_write_pretty(&out, json("{\"a\":[1,{\"b\":2}],\"c\":[],\"d\":{}}"));
+    document_write_pretty(&out, json("{\"a\":[1,{\"b\":2}],\"c\":[],\"d\":{}}"));
     assert_string_equal(out.data, "{\n  \"a\": [\n    1,\n    {\n      \"b\": 2\n    }\n  ],\n"
                                   "  \"c\": [],\n  \"d\": {}\n}\n");
 }
@@ -59,11 +59,11 @@ static void broken_json_names_the_place(void **state)
     static const char *const bad[] = {"",      "{",          "[1,]",     "{\"a\"}", "nul",
                                       "1 2",   "{\"a\":1,}", "\"\xff\"", "'a'",     "[1",
                                       "{1:2}", "01",         "\"\x01\"", "+1",      "\"\\ud800\""};
-    struct doc *value;
+    struct document *value;
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         err.text[0] = '\0';
-        assert_true(doc_parse_json(text_of(bad[i]), "document", &arena, &value, &err) < 0);
+        assert_true(document_parse_json(text_of(bad[i]), "document", &arena, &value, &err) < 0);
         assert_non_null(strstr(err.text, "document"));
     }
 }
@@ -71,45 +71,46 @@ static void broken_json_names_the_place(void **state)
 static void deep_nesting_is_refused_in_both_notations(void **state)
 {
     char text[100001];
-    struct doc *value;
+    struct document *value;
     (void)state;
     memset(text, '[', sizeof text - 1);
     text[sizeof text - 1] = '\0';
-    assert_true(doc_parse_json(text_of(text), "document", &arena, &value, &err) < 0);
+    assert_true(document_parse_json(text_of(text), "document", &arena, &value, &err) < 0);
     text[1000] = '\0';
-    assert_true(doc_parse_yaml(text_of(text), &arena, &value, &err) < 0);
+    assert_true(document_parse_yaml(text_of(text), &arena, &value, &err) < 0);
 }
 
 static void what_is_not_there_is_empty(void **state)
 {
-    const struct doc *value = json("{\"a\":{\"b\":\"x\",\"n\":7,\"t\":true,\"z\":null},\"x.y\":1}");
+    const struct document *value =
+        json("{\"a\":{\"b\":\"x\",\"n\":7,\"t\":true,\"z\":null},\"x.y\":1}");
     (void)state;
-    assert_string_equal(doc_shown(value, "a.b"), "x");
-    assert_string_equal(doc_str(value, "a.b"), "x");
-    assert_int_equal(doc_int(value, "a.n"), 7);
-    assert_true(doc_true(value, "a.t"));
-    assert_null(doc_at(value, "a.z"));
-    assert_null(doc_at(value, "a.b.c"));
-    assert_null(doc_at(NULL, "a"));
-    assert_string_equal(doc_shown(value, "a.n"), "");
-    assert_string_equal(doc_str(value, "a.n"), "");
-    assert_int_equal(doc_int(value, "a.b"), 0);
-    assert_false(doc_true(value, "a.b"));
-    assert_non_null(doc_get(value, "x.y"));
+    assert_string_equal(document_shown(value, "a.b"), "x");
+    assert_string_equal(document_str(value, "a.b"), "x");
+    assert_int_equal(document_int(value, "a.n"), 7);
+    assert_true(document_true(value, "a.t"));
+    assert_null(document_at(value, "a.z"));
+    assert_null(document_at(value, "a.b.c"));
+    assert_null(document_at(NULL, "a"));
+    assert_string_equal(document_shown(value, "a.n"), "");
+    assert_string_equal(document_str(value, "a.n"), "");
+    assert_int_equal(document_int(value, "a.b"), 0);
+    assert_false(document_true(value, "a.b"));
+    assert_non_null(document_get(value, "x.y"));
 }
 
 static void an_object_is_changed_in_place(void **state)
 {
-    struct doc *value = json("{\"a\":1,\"b\":2,\"c\":3}");
+    struct document *value = json("{\"a\":1,\"b\":2,\"c\":3}");
     (void)state;
-    doc_set_str(&arena, value, "b", "two");
+    document_set_str(&arena, value, "b", "two");
     assert_json(value, "{\"a\":1,\"b\":\"two\",\"c\":3}");
-    doc_remove(value, "a");
-    doc_remove(value, "b");
-    doc_remove(value, "nobody");
+    document_remove(value, "a");
+    document_remove(value, "b");
+    document_remove(value, "nobody");
     assert_json(value, "{\"c\":3}");
-    doc_remove(value, "c");
-    doc_set_str(&arena, value, "d", "");
+    document_remove(value, "c");
+    document_set_str(&arena, value, "d", "");
     assert_json(value, "{\"d\":\"\"}");
 }
 
@@ -170,10 +171,10 @@ static void broken_yaml_names_its_line(void **state)
         {"\t- a\n", "line 1"},           {"a: {b: {c: 1, c: 2}}\n", "twice"},
         {"\n- !!int x\n", "line 2"},     {"!!bool 3", "\"3\" is tagged !!bool"},
     };
-    struct doc *value;
+    struct document *value;
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_true(doc_parse_yaml(text_of(bad[i].text), &arena, &value, &err) < 0);
+        assert_true(document_parse_yaml(text_of(bad[i].text), &arena, &value, &err) < 0);
         if (strstr(err.text, bad[i].says) == NULL)
             fail_msg("%s: %s", bad[i].text, err.text);
     }
@@ -183,26 +184,26 @@ static void a_fault_of_yaml_has_a_kind_and_a_place(void **state)
 {
     static const struct {
         const char *text;
-        enum doc_fault_kind kind;
-        struct doc_mark at;
+        enum document_fault_kind kind;
+        struct document_mark at;
         const char *key;
         uint32_t first;
     } bad[] = {
-        {"a: 1\nb: \"x\n", DOC_FAULT_SYNTAX, {3, 1}, "b", 0},
-        {"\xff", DOC_FAULT_SYNTAX, {1, 1}, "", 0},
-        {"? [1]\n: 2\n", DOC_FAULT_KEY, {1, 3}, "", 0},
-        {"\na: 1\nb: {a: 2}\n a: 3\n", DOC_FAULT_SYNTAX, {4, 2}, "a", 0},
-        {"\na: 1\nb: {c: 2}\na: 3\n", DOC_FAULT_TWICE, {4, 1}, "a", 2},
-        {"a: &x 1\nb: [1, *x]\n", DOC_FAULT_ALIAS, {2, 8}, "b", 0},
-        {"- &x 1\n- *x\n", DOC_FAULT_ALIAS, {2, 3}, "", 0},
-        {"a: !!int x\n", DOC_FAULT_OTHER, {1, 4}, "a", 0},
+        {"a: 1\nb: \"x\n", DOCUMENT_FAULT_SYNTAX, {3, 1}, "b", 0},
+        {"\xff", DOCUMENT_FAULT_SYNTAX, {1, 1}, "", 0},
+        {"? [1]\n: 2\n", DOCUMENT_FAULT_KEY, {1, 3}, "", 0},
+        {"\na: 1\nb: {a: 2}\n a: 3\n", DOCUMENT_FAULT_SYNTAX, {4, 2}, "a", 0},
+        {"\na: 1\nb: {c: 2}\na: 3\n", DOCUMENT_FAULT_TWICE, {4, 1}, "a", 2},
+        {"a: &x 1\nb: [1, *x]\n", DOCUMENT_FAULT_ALIAS, {2, 8}, "b", 0},
+        {"- &x 1\n- *x\n", DOCUMENT_FAULT_ALIAS, {2, 3}, "", 0},
+        {"a: !!int x\n", DOCUMENT_FAULT_OTHER, {1, 4}, "a", 0},
     };
-    struct doc *value;
+    struct document *value;
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        struct doc_fault fault;
+        struct document_fault fault;
         print_message("%s\n", bad[i].text);
-        assert_true(doc_yaml_parse(text_of(bad[i].text), &arena, &value, &fault, &err) < 0);
+        assert_true(document_yaml_parse(text_of(bad[i].text), &arena, &value, &fault, &err) < 0);
         assert_int_equal(fault.kind, bad[i].kind);
         assert_int_equal(fault.at.line, bad[i].at.line);
         assert_int_equal(fault.at.column, bad[i].at.column);
@@ -213,28 +214,28 @@ static void a_fault_of_yaml_has_a_kind_and_a_place(void **state)
 
 static void a_document_knows_where_it_begins_and_a_bool_its_word(void **state)
 {
-    const struct doc *documents = yaml("# a comment\na: off\n---\n\nb: true\n");
+    const struct document *documents = yaml("# a comment\na: off\n---\n\nb: true\n");
     (void)state;
     assert_int_equal(documents->first->key_at.line, 2);
     assert_int_equal(documents->last->key_at.line, 3);
     assert_int_equal(documents->last->at.line, 5);
-    assert_string_equal(doc_get(documents->first, "a")->shown, "off");
-    assert_string_equal(doc_get(documents->last, "b")->shown, "true");
+    assert_string_equal(document_get(documents->first, "a")->shown, "off");
+    assert_string_equal(document_get(documents->last, "b")->shown, "true");
 }
 
-static struct doc *file(const char *text)
+static struct document *file(const char *text)
 {
-    struct doc *value;
-    if (doc_parse_file(text_of(text), "x", &arena, &value, &err) < 0)
+    struct document *value;
+    if (document_parse_file(text_of(text), "x", &arena, &value, &err) < 0)
         fail_msg("%s", err.text);
-    assert_int_equal(value->kind, DOC_ARRAY);
+    assert_int_equal(value->kind, DOCUMENT_ARRAY);
     return value;
 }
 
-static void assert_places(const struct doc *root)
+static void assert_places(const struct document *root)
 {
-    const struct doc *b = doc_get(root, "b");
-    const struct doc *c = b->last;
+    const struct document *b = document_get(root, "b");
+    const struct document *c = b->last;
     assert_int_equal(root->first->key_at.line, 1);
     assert_int_equal(root->first->key_at.column, 2);
     assert_int_equal(root->first->at.column, 7);
@@ -252,11 +253,11 @@ static void assert_places(const struct doc *root)
 static void a_value_and_its_key_know_their_places(void **state)
 {
     static const char text[] = "{\"a\": 1,\n  \"b\": [\"x\xc3\xa4\", 2, {\"c\":\n4}]}\n";
-    struct doc *yaml_root = yaml(text)->first;
+    struct document *yaml_root = yaml(text)->first;
     (void)state;
     assert_places(json(text));
     assert_places(yaml_root);
-    assert_places(doc_copy(&arena, yaml_root));
+    assert_places(document_copy(&arena, yaml_root));
     assert_int_equal(json("{\"\\u0061\": 1,  \"\\u0062\": 2}")->last->key_at.column, 16);
 }
 
@@ -280,10 +281,10 @@ static void a_broken_file_names_its_place(void **state)
         {"{\"a\": 1,\n \"b\": ]}", "x:2:7: JSON.b: "},
         {"{\"a\": 1,\n \"a\": 2}", "x:2:6: JSON.a: the key \"a\" is there twice"},
     };
-    struct doc *value;
+    struct document *value;
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_true(doc_parse_file(text_of(bad[i].text), "x", &arena, &value, &err) < 0);
+        assert_true(document_parse_file(text_of(bad[i].text), "x", &arena, &value, &err) < 0);
         if (strncmp(err.text, bad[i].says, strlen(bad[i].says)) != 0)
             fail_msg("%s: %s", bad[i].text, err.text);
     }
@@ -292,19 +293,19 @@ static void a_broken_file_names_its_place(void **state)
 static void a_path_leads_to_a_value(void **state)
 {
     CLEANUP(strbuf_done) struct strbuf out;
-    struct doc *root = json("{\"a\": [1, {\"b\": {\"c\": 1}}], \"d\": 2}");
+    struct document *root = json("{\"a\": [1, {\"b\": {\"c\": 1}}], \"d\": 2}");
     (void)state;
     strbuf_init(&out);
-    doc_write_path(&out, root, root);
+    document_write_path(&out, root, root);
     assert_string_equal(out.data, "");
-    doc_write_path(&out, root, doc_at(doc_get(root, "a")->last, "b.c"));
+    document_write_path(&out, root, document_at(document_get(root, "a")->last, "b.c"));
     strbuf_char(&out, ' ');
-    doc_write_path(&out, root, doc_get(root, "d"));
+    document_write_path(&out, root, document_get(root, "d"));
     assert_string_equal(out.data, "a[1].b.c d");
     root = json("{\"a.b/c\": {\"\": 1, \"d_E-1\": 2}}");
     strbuf_reset(&out);
-    doc_write_path(&out, root, root->first->first);
-    doc_write_path(&out, root, root->first->last);
+    document_write_path(&out, root, root->first->first);
+    document_write_path(&out, root, root->first->last);
     assert_string_equal(out.data, "[\"a.b/c\"][\"\"][\"a.b/c\"].d_E-1");
 }
 
@@ -318,7 +319,7 @@ static void yaml_that_is_written_reads_back_the_same(void **state)
     CLEANUP(strbuf_done) struct strbuf out;
     (void)state;
     strbuf_init(&out);
-    doc_write_yaml(&out, json(text));
+    document_write_yaml(&out, json(text));
     assert_json(yaml(out.data)->first, text);
     assert_non_null(strstr(out.data, "\"2026-01-02T03:04:05Z\""));
     assert_non_null(strstr(out.data, "\"yes\""));
@@ -327,16 +328,16 @@ static void yaml_that_is_written_reads_back_the_same(void **state)
 static void odd_text_is_shown_and_written_escaped_and_stays_what_it_was(void **state)
 {
     static const char text[] = "{\"a\":\"\\u001b[31m\\u202e\xc3\xa4\"}";
-    const struct doc *value = json(text);
+    const struct document *value = json(text);
     CLEANUP(strbuf_done) struct strbuf out;
     (void)state;
-    assert_string_equal(doc_shown(value, "a"), "\\u001b[31m\\u202e\xc3\xa4");
-    assert_string_equal(doc_at(value, "a")->text.at, "\x1b[31m\xe2\x80\xae\xc3\xa4");
+    assert_string_equal(document_shown(value, "a"), "\\u001b[31m\\u202e\xc3\xa4");
+    assert_string_equal(document_at(value, "a")->text.at, "\x1b[31m\xe2\x80\xae\xc3\xa4");
     strbuf_init(&out);
-    doc_write(&out, value);
+    document_write(&out, value);
     assert_string_equal(out.data, text);
     strbuf_reset(&out);
-    doc_write_yaml(&out, value);
+    document_write_yaml(&out, value);
     assert_null(strchr(out.data, '\x1b'));
     assert_null(strstr(out.data, "\xe2\x80\xae"));
     assert_json(yaml(out.data)->first, text);
@@ -344,31 +345,31 @@ static void odd_text_is_shown_and_written_escaped_and_stays_what_it_was(void **s
 
 static void a_nul_is_shown_and_no_string_of_c(void **state)
 {
-    const struct doc *value = json("{\"a\":\"x\\u0000y\"}");
+    const struct document *value = json("{\"a\":\"x\\u0000y\"}");
     (void)state;
-    assert_string_equal(doc_shown(value, "a"), "x\\u0000y");
-    assert_string_equal(doc_str(value, "a"), "");
+    assert_string_equal(document_shown(value, "a"), "x\\u0000y");
+    assert_string_equal(document_str(value, "a"), "");
 }
 
 static void numbers_are_whole_and_saturate(void **state)
 {
-    const struct doc *value = json("{\"a\":-2.9,\"b\":99999999999999999999,\"c\":7}");
+    const struct document *value = json("{\"a\":-2.9,\"b\":99999999999999999999,\"c\":7}");
     (void)state;
-    assert_int_equal(doc_int(value, "a"), -2);
-    assert_true(doc_int(value, "b") == INT64_MAX);
-    assert_int_equal(doc_int(value, "c"), 7);
+    assert_int_equal(document_int(value, "a"), -2);
+    assert_true(document_int(value, "b") == INT64_MAX);
+    assert_int_equal(document_int(value, "c"), 7);
 }
 
 /* Such as a file name that one of our answers quotes. */
 static void what_is_no_utf8_is_written_replaced(void **state)
 {
-    struct doc *value = doc_new(&arena, DOC_OBJECT);
+    struct document *value = document_new(&arena, DOCUMENT_OBJECT);
     CLEANUP(strbuf_done) struct strbuf out;
     (void)state;
-    doc_set_str(&arena, value, "a", "/x\xff");
-    assert_string_equal(doc_shown(value, "a"), "/x\xef\xbf\xbd");
+    document_set_str(&arena, value, "a", "/x\xff");
+    assert_string_equal(document_shown(value, "a"), "/x\xef\xbf\xbd");
     strbuf_init(&out);
-    doc_write_yaml(&out, value);
+    document_write_yaml(&out, value);
     assert_json(yaml(out.data)->first, "{\"a\":\"/x\xef\xbf\xbd\"}");
 }
 

@@ -55,7 +55,7 @@ struct example {
 };
 
 /* What the reader says, in the words of the file; the warnings in one line. */
-static void judge(const struct example *example, struct strbuf *out)
+static void check(const struct example *example, struct strbuf *out)
 {
     CLEANUP(strbuf_done) struct strbuf bytes;
     CLEANUP(strbuf_done) struct strbuf warnings;
@@ -89,7 +89,7 @@ static bool is_said(struct example *example)
     CLEANUP(strbuf_done) struct strbuf says;
 
     strbuf_init(&says);
-    judge(example, &says);
+    check(example, &says);
     if (strcmp(says.data, example->says) == 0)
         return true;
     print_error("tests/policy/documents.txt:%u:\n## %s\n", example->line, says.data);
@@ -242,7 +242,7 @@ static void each_key_of_a_rule_is_read(void **state)
     assert_string_equal(rule->label[1].value, "A100*");
     assert_int_equal(rule->namespaces, 2);
     assert_string_equal(rule->namespace[1], "research");
-    assert_true(rule->orders);
+    assert_true(rule->has_order);
     assert_int_equal(rule->policy, POLICY_SPREAD);
     assert_true(rule->whole);
     assert_int_equal(rule->reserve, 2);
@@ -265,7 +265,7 @@ static void what_a_rule_does_not_say_is_unsaid(void **state)
     (void)state;
     assert_string_equal(rule->name, "rule 2");
     assert_int_equal(rule->labels + rule->namespaces + rule->models, 0);
-    assert_false(rule->orders || rule->whole);
+    assert_false(rule->has_order || rule->whole);
     assert_int_equal(rule->reserve + rule->min_milli + rule->step_milli, 0);
     assert_int_equal(rule->sizes, 1);
     assert_int_equal(rule->size[0], 333);

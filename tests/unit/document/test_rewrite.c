@@ -14,16 +14,16 @@ static struct err err;
 static const char *rewritten(const char *text, const char *patch)
 {
     CLEANUP(strbuf_done) struct strbuf out;
-    struct doc *before;
-    struct doc *change;
+    struct document *before;
+    struct document *change;
 
     strbuf_init(&out);
-    if (doc_parse_yaml(text_of(text), &arena, &before, &err) < 0 ||
-        doc_parse_json(text_of(patch), "patch", &arena, &change, &err) < 0)
+    if (document_parse_yaml(text_of(text), &arena, &before, &err) < 0 ||
+        document_parse_json(text_of(patch), "patch", &arena, &change, &err) < 0)
         fail_msg("%s: %s", text, err.text);
-    struct doc *after = doc_copy(&arena, before);
-    doc_merge(&arena, after->first, change);
-    if (!doc_rewrite_yaml(text_of(text), before, after, &arena, &out))
+    struct document *after = document_copy(&arena, before);
+    document_merge(&arena, after->first, change);
+    if (!document_rewrite_yaml(text_of(text), before, after, &arena, &out))
         return NULL;
     return arena_copy(&arena, (struct text){out.data, out.len});
 }
@@ -134,24 +134,24 @@ static void what_cannot_be_changed_in_place_is_refused(void **state)
 static void the_first_line_of_an_item_is_not_removed(void **state)
 {
     CLEANUP(strbuf_done) struct strbuf out;
-    struct doc *before;
+    struct document *before;
 
     (void)state;
     strbuf_init(&out);
     const struct text text = TEXT("- a: 1\n  b: 2\n");
-    assert_int_equal(doc_parse_yaml(text, &arena, &before, &err), 0);
-    struct doc *after = doc_copy(&arena, before);
-    doc_remove(after->first->first, "a");
-    assert_false(doc_rewrite_yaml(text, before, after, &arena, &out));
-    after = doc_copy(&arena, before);
-    doc_remove(after->first->first, "b");
-    doc_set(&arena, after->first->first, TEXT("second"), doc_new_int(&arena, 3));
-    assert_true(doc_rewrite_yaml(text, before, after, &arena, &out));
+    assert_int_equal(document_parse_yaml(text, &arena, &before, &err), 0);
+    struct document *after = document_copy(&arena, before);
+    document_remove(after->first->first, "a");
+    assert_false(document_rewrite_yaml(text, before, after, &arena, &out));
+    after = document_copy(&arena, before);
+    document_remove(after->first->first, "b");
+    document_set(&arena, after->first->first, TEXT("second"), document_new_int(&arena, 3));
+    assert_true(document_rewrite_yaml(text, before, after, &arena, &out));
     assert_string_equal(out.data, "- a: 1\n  second: 3\n");
-    after = doc_copy(&arena, before);
-    doc_append(after->first, doc_new_int(&arena, 3)); /* items do not come and go */
+    after = document_copy(&arena, before);
+    document_append(after->first, document_new_int(&arena, 3)); /* items do not come and go */
     strbuf_reset(&out);
-    assert_false(doc_rewrite_yaml(text, before, after, &arena, &out));
+    assert_false(document_rewrite_yaml(text, before, after, &arena, &out));
     assert_int_equal(out.len, 0);
 }
 

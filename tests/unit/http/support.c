@@ -187,7 +187,7 @@ void site_start(struct site *site)
     struct err err;
 
     if (site->rules.connections == 0 &&
-        (site->rules.request_proves || site->rules.client_ca_file != NULL))
+        (site->rules.has_request_proof || site->rules.client_ca_file != NULL))
         site->rules.connections = 64;
     if (http_start(&site->rules, &site->http, &err) < 0)
         fail_msg("%s", err.text);

@@ -265,7 +265,7 @@ static void who_brought_a_request_to_its_end_gives_way_to_no_stranger(void **sta
     (void)state;
     int strangers[10];
     few(2);
-    site.rules.request_proves = true;
+    site.rules.has_request_proof = true;
     site.rules.connections = 2;
     site_start(&site);
     const int first = open_from(1);
@@ -293,7 +293,7 @@ static void where_all_who_are_known_are_answered_a_request_is_503(void **state)
 {
     (void)state;
     few(4);
-    site.rules.request_proves = true;
+    site.rules.has_request_proof = true;
     site.rules.connections = 1;
     site_start(&site);
     const int known = open_from(1);
@@ -442,7 +442,7 @@ static void strangers_never_have_all_the_memory_of_bodies(void **state)
     int slow[3];
     few(16);
     site.rules.request_ms = 10000;
-    site.rules.request_proves = true;
+    site.rules.has_request_proof = true;
     site.rules.connections = 4;
     site.rules.body_bytes_max = 64 * KIB;
     site.rules.bodies_bytes_max = 128 * KIB;
@@ -491,7 +491,7 @@ static void thousands_of_requests_at_once_are_answered(void **state)
     site.rules.threads = 2;
     site.rules.request_ms = 10000;
     site.rules.strangers_each = 3072;
-    site.rules.request_proves = true;
+    site.rules.has_request_proof = true;
     site.rules.connections = 4096;
     site_start(&site);
     for (size_t i = 0; i < MANY; i++) {
@@ -561,7 +561,7 @@ static void a_crowd_that_comes_and_goes_is_counted_right(void **state)
     few(12);
     site.rules.threads = 2;
     site.rules.strangers_each = 7;
-    site.rules.request_proves = true;
+    site.rules.has_request_proof = true;
     site.rules.connections = 6;
     site.rules.request_ms = 300;
     site.rules.bodies_bytes_max = 256 * KIB;

@@ -816,9 +816,9 @@ static void a_watch_in_which_nothing_happens_is_begun_anew_without_a_word(void *
         assert_true(fixture->busy);
         assert_non_null(strstr(fixture->path, "watch=1"));
         assert_non_null(strstr(fixture->path, "resourceVersion=100&"));
-        assert_int_equal(stats_of(fixture).heard_ms, before.heard_ms);
+        assert_int_equal(stats_of(fixture).last_seen_ms, before.last_seen_ms);
         head(fixture, 200); /* the server is up and lets us watch */
-        assert_int_equal(stats_of(fixture).heard_ms, fixture->now_ms);
+        assert_int_equal(stats_of(fixture).last_seen_ms, fixture->now_ms);
         step(fixture);
     }
     assert_int_equal(fixture->troubles, 0);
@@ -833,7 +833,7 @@ static void a_watch_that_is_not_answered_is_trouble(void **state)
 
     be_watching(fixture);
     later(fixture, 180 * SECOND);
-    const int64_t heard_ms = stats_of(fixture).heard_ms;
+    const int64_t heard_ms = stats_of(fixture).last_seen_ms;
     assert_int_equal(fixture->troubles, 0);
     assert_true(fixture->wait_ms <= 30 * SECOND);
     later(fixture, 30 * SECOND);
@@ -844,7 +844,7 @@ static void a_watch_that_is_not_answered_is_trouble(void **state)
     later(fixture, fixture->wait_ms);
     assert_true(fixture->busy);
     assert_non_null(strstr(fixture->path, "resourceVersion=100&"));
-    assert_int_equal(stats_of(fixture).heard_ms, heard_ms);
+    assert_int_equal(stats_of(fixture).last_seen_ms, heard_ms);
 }
 
 /* A kube-apiserver that has just started denies everything to everybody for some milliseconds. */

@@ -31,7 +31,7 @@ static const struct core_gpu one[] = {{.id = "GPU-a"}};
 static const struct core_gpu another[] = {{.id = "GPU-b"}};
 static const struct core_gpu cordoned[] = {{.id = "GPU-b", .cordoned = true}};
 
-struct diary {
+struct journal {
     struct core_fixture core;
     struct store *store;
     struct store_ops ops;
@@ -47,193 +47,193 @@ static void fail_with(const struct err *err)
     fail_msg("%s", err->text);
 }
 
-static void diary_open(struct diary *diary)
+static void journal_open(struct journal *journal)
 {
-    const struct store_rules rules = {.path = diary->ledger};
+    const struct store_rules rules = {.path = journal->ledger};
     struct err err;
 
-    if (store_open(&rules, &diary->store, &err) < 0)
+    if (store_open(&rules, &journal->store, &err) < 0)
         fail_with(&err);
-    store_ops(diary->store, &diary->ops);
+    store_ops(journal->store, &journal->ops);
 }
 
 static int set_up(void **state)
 {
-    static struct diary diary;
+    static struct journal journal;
 
-    diary = (struct diary){.folder = "/tmp/milligpu-backtest-XXXXXX"};
-    if (mkdtemp(diary.folder) == NULL)
+    journal = (struct journal){.folder = "/tmp/milligpu-backtest-XXXXXX"};
+    if (mkdtemp(journal.folder) == NULL)
         return -1;
-    (void)snprintf(diary.ledger, sizeof diary.ledger, "%s/ledger.db", diary.folder);
-    (void)snprintf(diary.csv, sizeof diary.csv, "%s/csv", diary.folder);
-    (void)snprintf(diary.other, sizeof diary.other, "%s/other", diary.folder);
-    core_init(&diary.core);
-    diary_open(&diary);
-    *state = &diary;
+    (void)snprintf(journal.ledger, sizeof journal.ledger, "%s/ledger.db", journal.folder);
+    (void)snprintf(journal.csv, sizeof journal.csv, "%s/csv", journal.folder);
+    (void)snprintf(journal.other, sizeof journal.other, "%s/other", journal.folder);
+    core_init(&journal.core);
+    journal_open(&journal);
+    *state = &journal;
     return 0;
 }
 
-static void diary_close(struct diary *diary)
+static void journal_close(struct journal *journal)
 {
-    store_close(diary->store);
-    diary->store = NULL;
+    store_close(journal->store);
+    journal->store = NULL;
 }
 
 static int tear_down(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
     char beside[128];
 
-    diary_close(diary);
-    core_done(&diary->core);
-    (void)snprintf(beside, sizeof beside, "%s.lock", diary->ledger);
+    journal_close(journal);
+    core_done(&journal->core);
+    (void)snprintf(beside, sizeof beside, "%s.lock", journal->ledger);
     (void)unlink(beside);
-    (void)snprintf(beside, sizeof beside, "%s.id", diary->ledger);
+    (void)snprintf(beside, sizeof beside, "%s.id", journal->ledger);
     (void)unlink(beside);
-    (void)unlink(diary->ledger);
-    (void)unlink(diary->csv);
-    (void)unlink(diary->other);
-    return rmdir(diary->folder);
+    (void)unlink(journal->ledger);
+    (void)unlink(journal->csv);
+    (void)unlink(journal->other);
+    return rmdir(journal->folder);
 }
 
 /* --- what happens --- */
 
-static void tell(struct diary *diary, int64_t minutes, struct command command)
+static void tell(struct journal *journal, int64_t minutes, struct command command)
 {
     struct change change;
     struct err err;
 
     command.at_ms = first_ms + minutes * minute_ms;
-    assert_int_equal(ledger_decide(diary->core.ledger, &command, &change), VERDICT_OK);
-    if (diary->ops.begin(diary->ops.ctx, &err) < 0 ||
-        diary->ops.write(diary->ops.ctx, &command, &change, &err) != STORE_OK ||
-        diary->ops.commit(diary->ops.ctx, &err) < 0)
+    assert_int_equal(ledger_decide(journal->core.ledger, &command, &change), VERDICT_OK);
+    if (journal->ops.begin(journal->ops.ctx, &err) < 0 ||
+        journal->ops.write(journal->ops.ctx, &command, &change, &err) != STORE_OK ||
+        journal->ops.commit(journal->ops.ctx, &err) < 0)
         fail_with(&err);
-    ledger_apply(diary->core.ledger, &change);
+    ledger_apply(journal->core.ledger, &change);
     change_done(&change);
 }
 
-static void node_shows(struct diary *diary, int64_t minutes, const char *node,
+static void node_shows(struct journal *journal, int64_t minutes, const char *node,
                        const struct core_gpu *gpu, uint32_t gpus)
 {
-    tell(diary, minutes,
+    tell(journal, minutes,
          (struct command){.kind = COMMAND_NODE,
-                          .inventory = core_inventory(&diary->core, node, node, gpu, gpus)});
+                          .inventory = core_inventory(&journal->core, node, node, gpu, gpus)});
 }
 
 /* words are those of core_request(); created: minutes, or -1 if nothing says when. */
-static void reserves(struct diary *diary, int64_t minutes, const char *pod, const char *node,
+static void reserves(struct journal *journal, int64_t minutes, const char *pod, const char *node,
                      const char *words, int64_t created)
 {
-    tell(diary, minutes,
+    tell(journal, minutes,
          (struct command){.kind = COMMAND_RESERVE,
                           .uid = pod,
                           .namespace = "team",
                           .name = pod,
                           .node = node,
-                          .request = core_request(&diary->core, words),
+                          .request = core_request(&journal->core, words),
                           .created_ms = created >= 0 ? first_ms + created * minute_ms : 0});
 }
 
-static void steps(struct diary *diary, int64_t minutes, enum command_kind kind, const char *pod)
+static void steps(struct journal *journal, int64_t minutes, enum command_kind kind, const char *pod)
 {
-    tell(diary, minutes,
+    tell(journal, minutes,
          (struct command){
              .kind = kind, .uid = pod, .namespace = "team", .name = pod, .why = "test"});
 }
 
-static void binds(struct diary *diary, int64_t minutes, const char *pod, const char *node,
+static void binds(struct journal *journal, int64_t minutes, const char *pod, const char *node,
                   const char *words, int64_t created)
 {
-    reserves(diary, minutes, pod, node, words, created);
-    steps(diary, minutes, COMMAND_CONFIRM, pod);
+    reserves(journal, minutes, pod, node, words, created);
+    steps(journal, minutes, COMMAND_CONFIRM, pod);
 }
 
-static void ends(struct diary *diary, int64_t minutes, const char *pod)
+static void ends(struct journal *journal, int64_t minutes, const char *pod)
 {
-    steps(diary, minutes, COMMAND_RELEASE, pod);
+    steps(journal, minutes, COMMAND_RELEASE, pod);
 }
 
 /*
  * Two small pods lie on a GPU each, so that the whole pod, which comes 20 minutes later, waits for
  * the end of one of them: 40 minutes.
  */
-static void small_pods_lie_apart(struct diary *diary)
+static void small_pods_lie_apart(struct journal *journal)
 {
-    node_shows(diary, 0, "n1", one, 1);
-    node_shows(diary, 0, "n2", another, 1);
-    binds(diary, 1, "first", "n1", "300", 1);
-    binds(diary, 10, "second", "n2", "300", 10);
-    ends(diary, 60, "second");
-    binds(diary, 60, "whole", "n2", "1000", 20);
-    ends(diary, 100, "first");
-    ends(diary, 120, "whole");
+    node_shows(journal, 0, "n1", one, 1);
+    node_shows(journal, 0, "n2", another, 1);
+    binds(journal, 1, "first", "n1", "300", 1);
+    binds(journal, 10, "second", "n2", "300", 10);
+    ends(journal, 60, "second");
+    binds(journal, 60, "whole", "n2", "1000", 20);
+    ends(journal, 100, "first");
+    ends(journal, 120, "whole");
 }
 
 /* --- what is made of it --- */
 
-static int run_on(struct diary *diary, const char *file, const char *words)
+static int run_on(struct journal *journal, const char *file, const char *words)
 {
     char line[512];
 
     (void)snprintf(line, sizeof line, "simulate --ledger %s%s%s", file, words[0] != '\0' ? " " : "",
                    words);
-    return run_program(&diary->shown, line);
+    return run_program(&journal->shown, line);
 }
 
 /* The last of the words is the option of the file. */
-static void expect_written(struct diary *diary, const char *words, const char *expected)
+static void expect_written(struct journal *journal, const char *words, const char *expected)
 {
     char all[256];
     char *bytes;
     size_t count;
     struct err err;
 
-    (void)snprintf(all, sizeof all, "%s %s", words, diary->csv);
-    const int status = run_on(diary, diary->ledger, all);
+    (void)snprintf(all, sizeof all, "%s %s", words, journal->csv);
+    const int status = run_on(journal, journal->ledger, all);
     if (status != CTL_FINE)
-        fail_msg("%d: %s", status, diary->shown.err);
-    shown_free(&diary->shown);
-    if (file_read(diary->csv, 1 << 20, &bytes, &count, &err) < 0)
+        fail_msg("%d: %s", status, journal->shown.err);
+    shown_free(&journal->shown);
+    if (file_read(journal->csv, 1 << 20, &bytes, &count, &err) < 0)
         fail_with(&err);
     assert_string_equal(bytes, expected);
     xfree(bytes);
 }
 
-static void expect_lines(struct diary *diary, const char *words, const char *expected)
+static void expect_lines(struct journal *journal, const char *words, const char *expected)
 {
-    expect_written(diary, arena_printf(&diary->core.arena, "%s --csv", words), expected);
+    expect_written(journal, arena_printf(&journal->core.arena, "%s --csv", words), expected);
 }
 
-static void expect_said(struct diary *diary, const char *words, const char *said)
+static void expect_said(struct journal *journal, const char *words, const char *said)
 {
-    const int status = run_on(diary, diary->ledger, words);
+    const int status = run_on(journal, journal->ledger, words);
 
-    if (status != CTL_FINE || strstr(diary->shown.out, said) == NULL)
-        fail_msg("%d: no \"%s\" in: %s%s", status, said, diary->shown.out, diary->shown.err);
-    shown_free(&diary->shown);
+    if (status != CTL_FINE || strstr(journal->shown.out, said) == NULL)
+        fail_msg("%d: no \"%s\" in: %s%s", status, said, journal->shown.out, journal->shown.err);
+    shown_free(&journal->shown);
 }
 
-static void expect_refused(struct diary *diary, int wanted, const char *file, const char *words,
+static void expect_refused(struct journal *journal, int wanted, const char *file, const char *words,
                            const char *said)
 {
-    const int status = run_on(diary, file, words);
+    const int status = run_on(journal, file, words);
 
-    if (status != wanted || strstr(diary->shown.err, said) == NULL)
-        fail_msg("%s: %d: %s", words, status, diary->shown.err);
-    assert_string_equal(diary->shown.out, "");
-    shown_free(&diary->shown);
+    if (status != wanted || strstr(journal->shown.err, said) == NULL)
+        fail_msg("%s: %d: %s", words, status, journal->shown.err);
+    assert_string_equal(journal->shown.out, "");
+    shown_free(&journal->shown);
 }
 
 /* --- the tests --- */
 
 static void a_pod_waits_under_one_policy_and_not_under_another(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    small_pods_lie_apart(diary);
-    diary_close(diary);
-    expect_lines(diary, "--policy binpack,spread",
+    small_pods_lie_apart(journal);
+    journal_close(journal);
+    expect_lines(journal, "--policy binpack,spread",
                  "pod,arrived,recorded_wait_ms,binpack_wait_ms,spread_wait_ms\n"
                  "team/first,2026-01-01T00:01:00.000Z,0,0,0\n"
                  "team/second,2026-01-01T00:10:00.000Z,0,0,0\n"
@@ -261,92 +261,92 @@ static const char table_expected[] =
 
 static void the_table_compares_with_what_was_recorded(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    small_pods_lie_apart(diary);
-    diary_close(diary);
+    small_pods_lie_apart(journal);
+    journal_close(journal);
     assert_int_equal(
-        run_on(diary, diary->ledger, "--policy binpack,spread --to 2026-01-01T01:10:00Z"),
+        run_on(journal, journal->ledger, "--policy binpack,spread --to 2026-01-01T01:10:00Z"),
         CTL_FINE);
-    assert_memory_equal(diary->shown.out, diary->ledger, strlen(diary->ledger));
-    assert_string_equal(diary->shown.out + strlen(diary->ledger) + 1, table_expected);
-    shown_free(&diary->shown);
+    assert_memory_equal(journal->shown.out, journal->ledger, strlen(journal->ledger));
+    assert_string_equal(journal->shown.out + strlen(journal->ledger) + 1, table_expected);
+    shown_free(&journal->shown);
 }
 
 /* milligpud notes its policy before it knows any node. */
 static void the_past_begins_with_the_cluster(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    tell(diary, -60, (struct command){.kind = COMMAND_POLICY});
-    small_pods_lie_apart(diary);
-    diary_close(diary);
+    tell(journal, -60, (struct command){.kind = COMMAND_POLICY});
+    small_pods_lie_apart(journal);
+    journal_close(journal);
     assert_int_equal(
-        run_on(diary, diary->ledger, "--policy binpack,spread --to 2026-01-01T01:10:00Z"),
+        run_on(journal, journal->ledger, "--policy binpack,spread --to 2026-01-01T01:10:00Z"),
         CTL_FINE);
-    assert_string_equal(diary->shown.out + strlen(diary->ledger) + 1, table_expected);
-    shown_free(&diary->shown);
+    assert_string_equal(journal->shown.out + strlen(journal->ledger) + 1, table_expected);
+    shown_free(&journal->shown);
 }
 
 static void what_stands_at_the_beginning_stays_where_it_was(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    small_pods_lie_apart(diary);
-    diary_close(diary);
-    expect_lines(diary, "--policy binpack --from 2026-01-01T00:15:00Z",
+    small_pods_lie_apart(journal);
+    journal_close(journal);
+    expect_lines(journal, "--policy binpack --from 2026-01-01T00:15:00Z",
                  "pod,arrived,recorded_wait_ms,binpack_wait_ms\n"
                  "team/whole,2026-01-01T00:20:00.000Z,2400000,2400000\n");
     /* It was created before, and waits already. */
-    expect_lines(diary, "--policy binpack --from 2026-01-01T00:30:00Z",
+    expect_lines(journal, "--policy binpack --from 2026-01-01T00:30:00Z",
                  "pod,arrived,recorded_wait_ms,binpack_wait_ms\n"
                  "team/whole,2026-01-01T00:30:00.000Z,1800000,1800000\n");
-    expect_said(diary, "--from 2026-01-01T00:15:00Z --policy fgd",
+    expect_said(journal, "--from 2026-01-01T00:15:00Z --policy fgd",
                 "not played again: 2 pods that stand there at the beginning,");
 }
 
 static void who_gets_a_place_behind_the_end_was_waiting(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    small_pods_lie_apart(diary);
-    diary_close(diary);
-    expect_lines(diary, "--policy binpack,spread --to 2026-01-01T00:50:00Z",
+    small_pods_lie_apart(journal);
+    journal_close(journal);
+    expect_lines(journal, "--policy binpack,spread --to 2026-01-01T00:50:00Z",
                  "pod,arrived,recorded_wait_ms,binpack_wait_ms,spread_wait_ms\n"
                  "team/first,2026-01-01T00:01:00.000Z,0,0,0\n"
                  "team/second,2026-01-01T00:10:00.000Z,0,0,0\n"
                  "team/whole,2026-01-01T00:20:00.000Z,,0,\n");
-    expect_said(diary, "--policy binpack,spread --to 2026-01-01T00:50:00Z",
+    expect_said(journal, "--policy binpack,spread --to 2026-01-01T00:50:00Z",
                 "binpack   1 wait less (1 not at all), 0 wait longer;");
     /* And before it came, nobody knows of it. */
-    expect_said(diary, "--policy binpack --to 2026-01-01T00:19:00Z", ": 2 pods arrive\n");
+    expect_said(journal, "--policy binpack --to 2026-01-01T00:19:00Z", ": 2 pods arrive\n");
 }
 
 static void an_end_behind_the_end_of_the_time_counts_for_a_pod_that_is_placed_earlier(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    small_pods_lie_apart(diary);
-    diary_close(diary);
+    small_pods_lie_apart(journal);
+    journal_close(journal);
     /* It ran from minute 60 to 120. Placed at 20, it ends at 80, and the mean falls again. */
-    expect_said(diary, "--policy binpack --to 2026-01-01T01:30:00Z", "   56.50   80.00\n");
+    expect_said(journal, "--policy binpack --to 2026-01-01T01:30:00Z", "   56.50   80.00\n");
 }
 
 static void waiting_pods_are_tried_in_the_order_of_arrival_and_pass_each_other(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    node_shows(diary, 0, "n1", one, 1);
-    binds(diary, 1, "long", "n1", "700", 1);
-    binds(diary, 6, "small", "n1", "200", 4);
-    ends(diary, 60, "long");
-    binds(diary, 60, "large", "n1", "800", 2);
-    ends(diary, 70, "small");
-    ends(diary, 90, "large");
-    binds(diary, 91, "late", "n1", "800", 3);
-    ends(diary, 99, "late");
-    diary_close(diary);
-    expect_lines(diary, "--policy binpack",
+    node_shows(journal, 0, "n1", one, 1);
+    binds(journal, 1, "long", "n1", "700", 1);
+    binds(journal, 6, "small", "n1", "200", 4);
+    ends(journal, 60, "long");
+    binds(journal, 60, "large", "n1", "800", 2);
+    ends(journal, 70, "small");
+    ends(journal, 90, "large");
+    binds(journal, 91, "late", "n1", "800", 3);
+    ends(journal, 99, "late");
+    journal_close(journal);
+    expect_lines(journal, "--policy binpack",
                  "pod,arrived,recorded_wait_ms,binpack_wait_ms\n"
                  "team/long,2026-01-01T00:01:00.000Z,0,0\n"
                  "team/small,2026-01-01T00:04:00.000Z,120000,0\n"
@@ -356,109 +356,109 @@ static void waiting_pods_are_tried_in_the_order_of_arrival_and_pass_each_other(v
 
 static void nodes_come_change_and_go_as_they_did(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    node_shows(diary, 0, "n1", one, 1);
-    node_shows(diary, 0, "n2", cordoned, 1);
-    binds(diary, 1, "first", "n1", "1000", 1);
-    node_shows(diary, 10, "n2", another, 1); /* the cordon is lifted */
-    binds(diary, 11, "second", "n2", "1000", 2);
-    ends(diary, 20, "second");
-    tell(diary, 20, (struct command){.kind = COMMAND_NODE_GONE, .node = "n2"});
-    ends(diary, 30, "first");
-    binds(diary, 31, "third", "n1", "1000", 21);
-    ends(diary, 40, "third");
-    diary_close(diary);
-    expect_lines(diary, "--policy rollout",
+    node_shows(journal, 0, "n1", one, 1);
+    node_shows(journal, 0, "n2", cordoned, 1);
+    binds(journal, 1, "first", "n1", "1000", 1);
+    node_shows(journal, 10, "n2", another, 1); /* the cordon is lifted */
+    binds(journal, 11, "second", "n2", "1000", 2);
+    ends(journal, 20, "second");
+    tell(journal, 20, (struct command){.kind = COMMAND_NODE_GONE, .node = "n2"});
+    ends(journal, 30, "first");
+    binds(journal, 31, "third", "n1", "1000", 21);
+    ends(journal, 40, "third");
+    journal_close(journal);
+    expect_lines(journal, "--policy rollout",
                  "pod,arrived,recorded_wait_ms,rollout_wait_ms\n"
                  "team/first,2026-01-01T00:01:00.000Z,0,0\n"
                  "team/second,2026-01-01T00:02:00.000Z,540000,480000\n"
                  "team/third,2026-01-01T00:21:00.000Z,600000,540000\n");
     /* The second pod came later than it would have, so it still runs when its node goes. */
-    expect_said(diary, "--policy rollout", "GPU hours\n");
+    expect_said(journal, "--policy rollout", "GPU hours\n");
 }
 
 static void a_pod_on_a_node_that_goes_away_under_it_is_counted(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    node_shows(diary, 0, "n1", one, 1);
-    node_shows(diary, 0, "n2", another, 1);
-    binds(diary, 1, "first", "n2", "500", 1); /* binpack takes n1 */
-    tell(diary, 40, (struct command){.kind = COMMAND_NODE_GONE, .node = "n1"});
-    ends(diary, 50, "first");
-    diary_close(diary);
-    expect_said(diary, "--policy binpack", "1 on nodes that went away\n");
+    node_shows(journal, 0, "n1", one, 1);
+    node_shows(journal, 0, "n2", another, 1);
+    binds(journal, 1, "first", "n2", "500", 1); /* binpack takes n1 */
+    tell(journal, 40, (struct command){.kind = COMMAND_NODE_GONE, .node = "n1"});
+    ends(journal, 50, "first");
+    journal_close(journal);
+    expect_said(journal, "--policy binpack", "1 on nodes that went away\n");
 }
 
 static void what_others_bound_stays_where_they_bound_it(void **state)
 {
-    struct diary *diary = *state;
-    struct pod *pod = core_pod(&diary->core, "foreign", "n1");
+    struct journal *journal = *state;
+    struct pod *pod = core_pod(&journal->core, "foreign", "n1");
 
-    node_shows(diary, 0, "n1", one, 1);
-    node_shows(diary, 0, "n2", another, 1);
-    core_note(&diary->core, pod, "c0 GPU-a 600 0 0");
-    tell(diary, 1,
+    node_shows(journal, 0, "n1", one, 1);
+    node_shows(journal, 0, "n2", another, 1);
+    core_note(&journal->core, pod, "c0 GPU-a 600 0 0");
+    tell(journal, 1,
          (struct command){.kind = COMMAND_ADOPT,
                           .uid = "foreign",
                           .namespace = "team",
                           .name = "foreign",
                           .node = "n1",
                           .pod = pod,
-                          .request = core_request(&diary->core, "600")});
-    binds(diary, 2, "mine", "n2", "300", 2);
-    ends(diary, 3, "foreign");
-    ends(diary, 9, "mine");
-    diary_close(diary);
-    expect_written(diary, "--policy binpack --placements", "team/mine,n1,0\n");
-    expect_said(diary, "--policy binpack", "beginning, 1 bound by others\n");
+                          .request = core_request(&journal->core, "600")});
+    binds(journal, 2, "mine", "n2", "300", 2);
+    ends(journal, 3, "foreign");
+    ends(journal, 9, "mine");
+    journal_close(journal);
+    expect_written(journal, "--policy binpack --placements", "team/mine,n1,0\n");
+    expect_said(journal, "--policy binpack", "beginning, 1 bound by others\n");
 }
 
 static void a_binding_that_failed_is_no_pod_and_a_second_one_has_waited(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    node_shows(diary, 0, "n1", one, 1);
-    reserves(diary, 1, "never", "n1", "300", 1);
-    ends(diary, 2, "never");
-    reserves(diary, 3, "again", "n1", "300", -1);
-    ends(diary, 4, "again");
-    binds(diary, 7, "again", "n1", "300", -1);
-    ends(diary, 9, "again");
-    diary_close(diary);
-    expect_lines(diary, "--policy spread",
+    node_shows(journal, 0, "n1", one, 1);
+    reserves(journal, 1, "never", "n1", "300", 1);
+    ends(journal, 2, "never");
+    reserves(journal, 3, "again", "n1", "300", -1);
+    ends(journal, 4, "again");
+    binds(journal, 7, "again", "n1", "300", -1);
+    ends(journal, 9, "again");
+    journal_close(journal);
+    expect_lines(journal, "--policy spread",
                  "pod,arrived,recorded_wait_ms,spread_wait_ms\n"
                  "team/again,2026-01-01T00:03:00.000Z,240000,0\n");
-    expect_said(diary, "--policy spread", "0 bound by others, 1 that never ran\n");
+    expect_said(journal, "--policy spread", "0 bound by others, 1 that never ran\n");
 }
 
 static void without_the_time_of_creation_a_pod_arrives_when_it_gets_its_place(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    node_shows(diary, 0, "n1", one, 1);
-    binds(diary, 5, "old", "n1", "300", -1);
-    binds(diary, 6, "new", "n1", "300", 6);
-    diary_close(diary);
-    expect_said(diary, "--policy spread",
+    node_shows(journal, 0, "n1", one, 1);
+    binds(journal, 5, "old", "n1", "300", -1);
+    binds(journal, 6, "new", "n1", "300", 6);
+    journal_close(journal);
+    expect_said(journal, "--policy spread",
                 "- how long 1 of the 2 pods had waited: they arrive when they got their place\n"
                 "- when 2 pods end that still ran: here, to the end\n");
 }
 
 static void models_and_memory_are_asked_for_again(void **state)
 {
-    struct diary *diary = *state;
-    struct inventory *other = core_inventory(&diary->core, "n2", "n2", another, 1);
+    struct journal *journal = *state;
+    struct inventory *other = core_inventory(&journal->core, "n2", "n2", another, 1);
     static const char *model[] = {"H100"};
-    struct request *request = core_request(&diary->core, "300");
+    struct request *request = core_request(&journal->core, "300");
 
-    node_shows(diary, 0, "n1", one, 1);
+    node_shows(journal, 0, "n1", one, 1);
     other->gpu[0].model = "NVIDIA H100";
-    tell(diary, 0, (struct command){.kind = COMMAND_NODE, .inventory = other});
+    tell(journal, 0, (struct command){.kind = COMMAND_NODE, .inventory = other});
     request->models = 1;
     request->model = model;
-    tell(diary, 1,
+    tell(journal, 1,
          (struct command){.kind = COMMAND_RESERVE,
                           .uid = "picky",
                           .namespace = "team",
@@ -466,124 +466,125 @@ static void models_and_memory_are_asked_for_again(void **state)
                           .node = "n2",
                           .request = request,
                           .created_ms = first_ms});
-    steps(diary, 1, COMMAND_CONFIRM, "picky");
-    diary_close(diary);
-    expect_written(diary, "--policy binpack --placements", "team/picky,n2,0\n");
+    steps(journal, 1, COMMAND_CONFIRM, "picky");
+    journal_close(journal);
+    expect_written(journal, "--policy binpack --placements", "team/picky,n2,0\n");
 }
 
 static void a_clock_that_was_set_back_does_not_turn_the_past_around(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    node_shows(diary, 100, "n1", one, 1);
-    binds(diary, 101, "first", "n1", "1000", 101);
+    node_shows(journal, 100, "n1", one, 1);
+    binds(journal, 101, "first", "n1", "1000", 101);
     /* At minute 110 of the wrong clock it is minute 10. */
-    tell(diary, 10,
+    tell(journal, 10,
          (struct command){.kind = COMMAND_CLOCK, .clock_from_ms = first_ms + 110 * minute_ms});
-    ends(diary, 20, "first");
-    binds(diary, 20, "second", "n1", "1000", 5);
-    ends(diary, 30, "second");
-    diary_close(diary);
-    expect_lines(diary, "--policy binpack",
+    ends(journal, 20, "first");
+    binds(journal, 20, "second", "n1", "1000", 5);
+    ends(journal, 30, "second");
+    journal_close(journal);
+    expect_lines(journal, "--policy binpack",
                  "pod,arrived,recorded_wait_ms,binpack_wait_ms\n"
                  "team/first,2026-01-01T00:01:00.000Z,0,0\n"
                  "team/second,2026-01-01T00:05:00.000Z,900000,900000\n");
-    expect_said(diary, "", "from 2026-01-01T00:00:00Z to 2026-01-01T00:30:00Z (30m): 2 pods");
-    expect_said(diary, "", "- the true time: its clock was set back by 100m, and times before are");
+    expect_said(journal, "", "from 2026-01-01T00:00:00Z to 2026-01-01T00:30:00Z (30m): 2 pods");
+    expect_said(journal, "",
+                "- the true time: its clock was set back by 100m, and times before are");
 }
 
 static void what_is_folded_away_stands_at_the_beginning(void **state)
 {
     const int64_t day_ms = INT64_C(24) * 60 * minute_ms;
-    struct diary *diary = *state;
+    struct journal *journal = *state;
     struct err err;
 
-    node_shows(diary, 0, "n1", one, 1);
-    binds(diary, 1, "old", "n1", "600", 1);
-    store_retain(diary->store, 1);
-    assert_int_equal(diary->ops.maintain(diary->ops.ctx, first_ms + 2 * day_ms, &err), 0);
-    binds(diary, 3000, "new", "n1", "400", 3000);
-    ends(diary, 3001, "old");
-    diary_close(diary);
-    expect_lines(diary, "--policy binpack",
+    node_shows(journal, 0, "n1", one, 1);
+    binds(journal, 1, "old", "n1", "600", 1);
+    store_retain(journal->store, 1);
+    assert_int_equal(journal->ops.maintain(journal->ops.ctx, first_ms + 2 * day_ms, &err), 0);
+    binds(journal, 3000, "new", "n1", "400", 3000);
+    ends(journal, 3001, "old");
+    journal_close(journal);
+    expect_lines(journal, "--policy binpack",
                  "pod,arrived,recorded_wait_ms,binpack_wait_ms\n"
                  "team/new,2026-01-03T02:00:00.000Z,0,0\n");
-    expect_refused(diary, CTL_NO, diary->ledger, "--from 2026-01-01T00:00:00Z",
+    expect_refused(journal, CTL_NO, journal->ledger, "--from 2026-01-01T00:00:00Z",
                    "ledger.db begins at 2026-01-03T02:00:00.000Z; what was before is folded away");
 }
 
-static char *output_of(struct diary *diary, const char *file, const char *words)
+static char *output_of(struct journal *journal, const char *file, const char *words)
 {
-    const int status = run_on(diary, file, words);
+    const int status = run_on(journal, file, words);
 
     if (status != CTL_FINE)
-        fail_msg("%d: %s", status, diary->shown.err);
-    char *out = arena_copy(&diary->core.arena, text_of(diary->shown.out));
-    shown_free(&diary->shown);
+        fail_msg("%d: %s", status, journal->shown.err);
+    char *out = arena_copy(&journal->core.arena, text_of(journal->shown.out));
+    shown_free(&journal->shown);
     return out;
 }
 
 static void the_same_file_gives_the_same_bytes(void **state)
 {
     static const char *const words[] = {"", "-o json", "-o yaml", "-o wide --learn --seed 7"};
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    small_pods_lie_apart(diary);
-    diary_close(diary);
+    small_pods_lie_apart(journal);
+    journal_close(journal);
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        assert_string_equal(output_of(diary, diary->ledger, words[i]),
-                            output_of(diary, diary->ledger, words[i]));
-    expect_said(diary, "--learn", "; fgd and rollout know what has arrived so far\n");
+        assert_string_equal(output_of(journal, journal->ledger, words[i]),
+                            output_of(journal, journal->ledger, words[i]));
+    expect_said(journal, "--learn", "; fgd and rollout know what has arrived so far\n");
 }
 
 static void a_ledger_in_use_and_a_backup_of_it_are_read_and_left_alone(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
     struct err err;
 
-    small_pods_lie_apart(diary);
-    const char *in_use = output_of(diary, diary->ledger, "--no-headers");
-    if (store_backup(diary->store, diary->other, &err) < 0)
+    small_pods_lie_apart(journal);
+    const char *in_use = output_of(journal, journal->ledger, "--no-headers");
+    if (store_backup(journal->store, journal->other, &err) < 0)
         fail_with(&err);
-    assert_string_equal(output_of(diary, diary->other, "--no-headers"), in_use);
+    assert_string_equal(output_of(journal, journal->other, "--no-headers"), in_use);
     /* Nothing was written, and work goes on. */
-    node_shows(diary, 200, "n3", NULL, 0);
+    node_shows(journal, 200, "n3", NULL, 0);
 }
 
 static void ledgers_of_released_versions_are_read(void **state)
 {
     static const char *const names[] = {"1.db", "1-killed.db", "2.db", "2-killed.db"};
     const char *source = getenv("MILLIGPU_SOURCE_DIR");
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        const char *file = arena_printf(&diary->core.arena, "%s/tests/released/%s",
+        const char *file = arena_printf(&journal->core.arena, "%s/tests/released/%s",
                                         source != NULL ? source : ".", names[i]);
-        assert_non_null(strstr(output_of(diary, file, ""), ": 4 pods arrive\n"));
+        assert_non_null(strstr(output_of(journal, file, ""), ": 4 pods arrive\n"));
     }
 }
 
 static void every_number_of_the_table_is_in_the_document(void **state)
 {
-    struct diary *diary = *state;
-    struct doc *document;
+    struct journal *journal = *state;
+    struct document *document;
     struct err err;
 
-    small_pods_lie_apart(diary);
-    diary_close(diary);
-    const char *json = output_of(diary, diary->ledger, "--policy binpack -o json");
-    if (doc_parse_json(text_of(json), "output", &diary->core.arena, &document, &err) < 0)
+    small_pods_lie_apart(journal);
+    journal_close(journal);
+    const char *json = output_of(journal, journal->ledger, "--policy binpack -o json");
+    if (document_parse_json(text_of(json), "output", &journal->core.arena, &document, &err) < 0)
         fail_with(&err);
-    const struct doc *recorded = doc_get(document, "items")->first;
-    const struct doc *binpack = recorded->next;
-    assert_int_equal(doc_int(document, "arrivals"), 3);
-    assert_string_equal(doc_str(document, "targetWorkload.source"), "arrivals");
-    assert_string_equal(doc_str(recorded, "policy"), "recorded");
-    assert_int_equal(doc_int(recorded, "waitSeconds"), 2400);
-    assert_int_equal(doc_int(recorded, "waited"), 1);
-    assert_int_equal(doc_int(binpack, "atOnce"), 3);
-    assert_int_equal(doc_int(binpack, "waitNoMore"), 1);
-    assert_string_equal(doc_str(doc_get(document, "pods")->first, "pod"), "team/whole");
+    const struct document *recorded = document_get(document, "items")->first;
+    const struct document *binpack = recorded->next;
+    assert_int_equal(document_int(document, "arrivals"), 3);
+    assert_string_equal(document_str(document, "targetWorkload.source"), "arrivals");
+    assert_string_equal(document_str(recorded, "policy"), "recorded");
+    assert_int_equal(document_int(recorded, "waitSeconds"), 2400);
+    assert_int_equal(document_int(recorded, "waited"), 1);
+    assert_int_equal(document_int(binpack, "atOnce"), 3);
+    assert_int_equal(document_int(binpack, "waitNoMore"), 1);
+    assert_string_equal(document_str(document_get(document, "pods")->first, "pod"), "team/whole");
 }
 
 static void what_cannot_be_played_again_is_refused_with_a_sentence(void **state)
@@ -610,39 +611,39 @@ static void what_cannot_be_played_again_is_refused_with_a_sentence(void **state)
         {"--policy best", CTL_USAGE, "--policy: there is no policy \"best\""},
         {"--placements p", CTL_USAGE, "--placements wants one --policy"},
     };
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    small_pods_lie_apart(diary);
-    diary_close(diary);
+    small_pods_lie_apart(journal);
+    journal_close(journal);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        expect_refused(diary, bad[i].status, diary->ledger, bad[i].words, bad[i].said);
-    expect_refused(diary, CTL_NO, diary->ledger,
-                   arena_printf(&diary->core.arena, "--csv %s", diary->ledger),
+        expect_refused(journal, bad[i].status, journal->ledger, bad[i].words, bad[i].said);
+    expect_refused(journal, CTL_NO, journal->ledger,
+                   arena_printf(&journal->core.arena, "--csv %s", journal->ledger),
                    "is the file of --ledger: write another one");
-    assert_int_equal(run_program(&diary->shown, "simulate --from 5d --nodes n --arrivals a"),
+    assert_int_equal(run_program(&journal->shown, "simulate --from 5d --nodes n --arrivals a"),
                      CTL_USAGE);
-    assert_non_null(strstr(diary->shown.err, "--from is for --ledger"));
-    shown_free(&diary->shown);
+    assert_non_null(strstr(journal->shown.err, "--from is for --ledger"));
+    shown_free(&journal->shown);
 }
 
 static void a_file_that_is_no_ledger_is_refused(void **state)
 {
-    struct diary *diary = *state;
+    struct journal *journal = *state;
 
-    expect_refused(diary, CTL_NO, "/nonexistent", "", "/nonexistent: No such file");
-    expect_refused(diary, CTL_NO, diary->folder, "", "a folder; the ledger is a file in one");
-    write_file(diary->other, "nothing of ours, but long enough for that\n");
-    expect_refused(diary, CTL_NO, diary->other, "", "not a milligpu ledger");
-    diary_close(diary);
-    expect_refused(diary, CTL_NO, diary->ledger, "", "its journal is empty");
+    expect_refused(journal, CTL_NO, "/nonexistent", "", "/nonexistent: No such file");
+    expect_refused(journal, CTL_NO, journal->folder, "", "a folder; the ledger is a file in one");
+    write_file(journal->other, "nothing of ours, but long enough for that\n");
+    expect_refused(journal, CTL_NO, journal->other, "", "not a milligpu ledger");
+    journal_close(journal);
+    expect_refused(journal, CTL_NO, journal->ledger, "", "its journal is empty");
 }
 
 /* Past the store, and past what it forbids. */
-static void spoil(struct diary *diary, const char *sql)
+static void spoil(struct journal *journal, const char *sql)
 {
     sqlite3 *db = NULL;
 
-    assert_int_equal(sqlite3_open(diary->ledger, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_open(journal->ledger, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "DROP TRIGGER IF EXISTS journal_stays", NULL, NULL, NULL),
                      SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
@@ -673,20 +674,20 @@ static void what_no_daemon_writes_is_refused_with_the_number_of_its_entry(void *
         {"at = 9223372036854775807 WHERE seq = 4", "journal entry 4: its time is none"},
         {"at = -9223372036854775808 WHERE seq = 1", "the times of its journal are none"},
     };
-    struct diary *diary = *state;
+    struct journal *journal = *state;
     char sql[256];
 
-    small_pods_lie_apart(diary);
-    diary_close(diary);
-    spoil(diary, "CREATE TABLE kept AS SELECT * FROM journal");
+    small_pods_lie_apart(journal);
+    journal_close(journal);
+    spoil(journal, "CREATE TABLE kept AS SELECT * FROM journal");
     for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
         (void)snprintf(sql, sizeof sql, "UPDATE journal SET %s", spoilt[i].set);
-        spoil(diary, sql);
-        expect_refused(diary, CTL_NO, diary->ledger, "", spoilt[i].said);
-        spoil(diary, "UPDATE journal SET at = k.at, command = k.command, result = k.result"
-                     " FROM kept AS k WHERE k.seq = journal.seq");
+        spoil(journal, sql);
+        expect_refused(journal, CTL_NO, journal->ledger, "", spoilt[i].said);
+        spoil(journal, "UPDATE journal SET at = k.at, command = k.command, result = k.result"
+                       " FROM kept AS k WHERE k.seq = journal.seq");
     }
-    expect_said(diary, "--policy binpack", "3 pods arrive\n");
+    expect_said(journal, "--policy binpack", "3 pods arrive\n");
 }
 
 #define TOLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

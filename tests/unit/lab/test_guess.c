@@ -22,12 +22,12 @@ static int take(void *user, const struct pod_maker_part *part, struct err *ignor
 /* "head:1 gpu:2": the parts of an object with this spec. */
 static const char *parts_of(const char *spec)
 {
-    struct doc *documents;
+    struct document *documents;
     uint32_t parts;
 
     strbuf_reset(&found);
     const char *text = arena_printf(&arena, "kind: Any\nmetadata: {name: x}\nspec: %s\n", spec);
-    if (doc_parse_yaml(text_of(text), &arena, &documents, &err) < 0)
+    if (document_parse_yaml(text_of(text), &arena, &documents, &err) < 0)
         fail_msg("%s: %s", text, err.text);
     if (guess_parts(&arena, documents->first, take, NULL, &parts, &err) < 0)
         return err.text;

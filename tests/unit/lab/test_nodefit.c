@@ -34,12 +34,12 @@ struct table {
         fail_msg("\n%s:%d", file, (table)->line);                                                  \
     } while (0)
 
-static struct doc *yaml(struct table *table, const char *text)
+static struct document *yaml(struct table *table, const char *text)
 {
-    struct doc *documents;
+    struct document *documents;
     struct err err;
 
-    if (doc_parse_yaml(text_of(text), &table->arena, &documents, &err) < 0)
+    if (document_parse_yaml(text_of(text), &table->arena, &documents, &err) < 0)
         WRONG(table, "%s: %s", text, err.text);
     if (documents->count != 1)
         WRONG(table, "'%s' is not one document", text);
@@ -52,32 +52,33 @@ static const char *after(const char *text, const char *word)
     return strncmp(text, word, strlen(word)) == 0 ? text + strlen(word) : NULL;
 }
 
-static void move(struct table *table, const struct doc *from, const char *key, struct doc *to)
+static void move(struct table *table, const struct document *from, const char *key,
+                 struct document *to)
 {
-    const struct doc *value = doc_get(from, key);
+    const struct document *value = document_get(from, key);
     if (value != NULL)
-        doc_set(&table->arena, to, text_of(key), doc_copy(&table->arena, value));
+        document_set(&table->arena, to, text_of(key), document_copy(&table->arena, value));
 }
 
-static struct doc *make_node(struct table *table, const char *name, const char *text)
+static struct document *make_node(struct table *table, const char *name, const char *text)
 {
-    const struct doc *brief = yaml(table, text);
-    struct doc *node = doc_new(&table->arena, DOC_OBJECT);
-    struct doc *meta = doc_object(&table->arena, node, "metadata");
-    struct doc *spec = doc_object(&table->arena, node, "spec");
+    const struct document *brief = yaml(table, text);
+    struct document *node = document_new(&table->arena, DOCUMENT_OBJECT);
+    struct document *meta = document_object(&table->arena, node, "metadata");
+    struct document *spec = document_object(&table->arena, node, "spec");
 
-    doc_set_str(&table->arena, meta, "name", name);
+    document_set_str(&table->arena, meta, "name", name);
     move(table, brief, "labels", meta);
     move(table, brief, "unschedulable", spec);
     move(table, brief, "taints", spec);
-    move(table, brief, "allocatable", doc_object(&table->arena, node, "status"));
+    move(table, brief, "allocatable", document_object(&table->arena, node, "status"));
     return node;
 }
 
-static struct doc *pod_of(struct table *table, const char *spec)
+static struct document *pod_of(struct table *table, const char *spec)
 {
-    struct doc *pod = doc_new(&table->arena, DOC_OBJECT);
-    doc_set(&table->arena, pod, TEXT("spec"), yaml(table, spec));
+    struct document *pod = document_new(&table->arena, DOCUMENT_OBJECT);
+    document_set(&table->arena, pod, TEXT("spec"), yaml(table, spec));
     return pod;
 }
 
@@ -144,7 +145,7 @@ static void judge_all(struct table *table, char *names, const char *why, bool av
     for (char *name = strtok_r(names, " ", &rest); name != NULL;
          name = strtok_r(NULL, " ", &rest)) {
         const struct fit_node *node = node_named(table, name);
-        const bool fits = fit_judge(&table->pod, node, managed, &text);
+        const bool fits = fit_check(&table->pod, node, managed, &text);
         table->judged++;
         if (avoids && !fit_avoids(&table->pod, node))
             WRONG(table, "%s is not avoided", name);

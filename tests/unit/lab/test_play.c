@@ -16,10 +16,10 @@ static struct strbuf left_out;
 static struct strbuf heard;
 static struct err err;
 
-static struct doc *json(const char *text)
+static struct document *json(const char *text)
 {
-    struct doc *value;
-    if (doc_parse_json(text_of(text), "document", &arena, &value, &err) < 0)
+    struct document *value;
+    if (document_parse_json(text_of(text), "document", &arena, &value, &err) < 0)
         fail_msg("%s", err.text);
     return value;
 }
@@ -38,17 +38,17 @@ static void hear(void *user, const char *text)
 }
 
 /* All pods that the text stands for. */
-static int read_pods(const char *text, struct doc **out)
+static int read_pods(const char *text, struct document **out)
 {
     struct manifest manifest = {.arena = &arena, .namespace = "home", .skip = note};
 
-    *out = doc_new(&arena, DOC_ARRAY);
+    *out = document_new(&arena, DOCUMENT_ARRAY);
     if (manifest_parse(&manifest, text_of(text), "pods.yaml", &err) < 0)
         return -1;
     manifest_finish(&manifest);
     for (const struct pod_maker *at = manifest.first; at != NULL; at = at->next)
         for (uint32_t i = 0; i < at->pods; i++)
-            doc_append(*out, pod_maker_pod(&arena, at, i));
+            document_append(*out, pod_maker_pod(&arena, at, i));
     assert_int_equal((*out)->count, manifest.pods);
     return 0;
 }
@@ -65,21 +65,21 @@ static void pods_come_from_documents_lists_and_json(void **state)
         " \n{kind: PodList, items: [{metadata: {name: a, namespace: x}, spec: {}}, "
         "{metadata: {name: b}, spec: {}}]}",
     };
-    struct doc *pods;
+    struct document *pods;
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(same); i++) {
         assert_int_equal(read_pods(same[i], &pods), 0);
         assert_int_equal(pods->count, 2);
-        assert_string_equal(doc_shown(pods->first, "metadata.name"), "a");
-        assert_string_equal(doc_shown(pods->first, "metadata.namespace"), "x");
-        assert_string_equal(doc_shown(pods->last, "metadata.name"), "b");
-        assert_string_equal(doc_shown(pods->last, "metadata.namespace"), "home");
+        assert_string_equal(document_shown(pods->first, "metadata.name"), "a");
+        assert_string_equal(document_shown(pods->first, "metadata.namespace"), "x");
+        assert_string_equal(document_shown(pods->last, "metadata.name"), "b");
+        assert_string_equal(document_shown(pods->last, "metadata.namespace"), "home");
     }
 }
 
 static void other_kinds_are_named_and_left_out(void **state)
 {
-    struct doc *pods;
+    struct document *pods;
     (void)state;
     assert_int_equal(
         read_pods("kind: Service\nmetadata: {name: web}\n---\nkind: List\nitems: "
@@ -98,7 +98,7 @@ static void wrong_objects_are_left_out_if_somebody_hears_of_it(void **state)
                                "kind: List\nitems: 7\n---\n"
                                "kind: Pod\nmetadata: {name: a}\nspec: {}\n";
     struct manifest manifest = {.arena = &arena, .namespace = "home", .skip = note, .wrong = hear};
-    struct doc *pods;
+    struct document *pods;
     (void)state;
     assert_int_equal(manifest_parse(&manifest, text_of(text), "pods.yaml", &err), 0);
     assert_string_equal(heard.data,
@@ -126,12 +126,12 @@ static void what_another_object_makes_is_played_once(void **state)
         "- {kind: ReplicaSet, apiVersion: apps/v1, metadata: {name: web-1, ownerReferences: [{"
         "kind: Deployment, name: web, controller: true}]}, spec: {replicas: 2, template: {spec: "
         "{}}}}\n";
-    struct doc *pods;
+    struct document *pods;
     (void)state;
     assert_int_equal(read_pods(dump, &pods), 0);
     assert_string_equal(left_out.data, "Pod web-1-a;ReplicaSet web-1;");
     assert_int_equal(pods->count, 4);
-    assert_string_equal(doc_str(pods->first, "metadata.name"), "alone");
+    assert_string_equal(document_str(pods->first, "metadata.name"), "alone");
 }
 
 static void too_many_pods_are_refused_before_they_are_made(void **state)
@@ -139,7 +139,7 @@ static void too_many_pods_are_refused_before_they_are_made(void **state)
     static const char deployment[] =
         "{kind: Deployment, metadata: {name: %s}, spec: {replicas: %s, "
         "template: {spec: {}}}}\n---\n";
-    struct doc *pods;
+    struct document *pods;
     (void)state;
     assert_true(read_pods(arena_printf(&arena, deployment, "web", "1000000000"), &pods) < 0);
     assert_string_equal(err.text, "pods.yaml: Deployment web: spec.replicas: 1000000000 pods are "
@@ -169,7 +169,7 @@ static void broken_manifests_are_named_with_the_reason(void **state)
         {"{\"kind\":\"Pod\",", "document"},
         {"kind: Pod\n\tx: 1\n", "line 2"},
     };
-    struct doc *pods;
+    struct document *pods;
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_true(read_pods(bad[i].text, &pods) < 0);
@@ -181,7 +181,7 @@ static void broken_manifests_are_named_with_the_reason(void **state)
 static void the_scheduler_writes_capitalised_bodies(void **state)
 {
     CLEANUP(strbuf_done) struct strbuf out;
-    const struct doc *pod =
+    const struct document *pod =
         json("{\"metadata\":{\"name\":\"a\\\"b\",\"namespace\":\"x\",\"uid\":\"u\"},\"spec\":{}}");
     (void)state;
     strbuf_init(&out);
@@ -197,7 +197,7 @@ static void the_scheduler_writes_capitalised_bodies(void **state)
 
 static void the_best_score_wins_and_the_first_among_equals(void **state)
 {
-    const struct doc *names = json("[\"a\",\"b\",\"c\"]");
+    const struct document *names = json("[\"a\",\"b\",\"c\"]");
     (void)state;
     assert_string_equal(
         play_best(json("[{\"Host\":\"a\",\"Score\":3},{\"Host\":\"b\",\"Score\":10},"
@@ -225,8 +225,8 @@ static char *counted(const char *names, const char *filter, const char *view)
     reasons_add(&reasons, "node(s) were unschedulable", true, 1);
     reasons_take(&reasons, json(names), json(filter), view != NULL ? json(view) : NULL);
     reasons_write(&reasons, &out);
-    doc_each (reason, reasons_doc(&reasons, &arena))
-        sum += (uint32_t)doc_int(reason, "nodes");
+    document_each (reason, reasons_document(&reasons, &arena))
+        sum += (uint32_t)document_int(reason, "nodes");
     assert_int_equal(sum, 1 + json(names)->count);
     return arena_copy(&arena, (struct text){out.data, out.len});
 }
@@ -306,10 +306,10 @@ static void nodes_are_judged_with_the_pods_that_run_there(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(runs); i++)
         assert_int_equal(play_nodes_run(&nodes, json(runs[i]), &err), 0);
-    const struct doc *wanted = json("{\"spec\":{\"containers\":[{\"resources\":{\"requests\":{"
-                                    "\"cpu\":\"3500m\"}}}]}}");
+    const struct document *wanted = json("{\"spec\":{\"containers\":[{\"resources\":{\"requests\":{"
+                                         "\"cpu\":\"3500m\"}}}]}}");
     assert_int_equal(fit_pod_read(&arena, wanted, &pod, &err), 0);
-    const struct doc *names = play_nodes_feasible(&nodes, &pod, "nvidia.com/vgpu", &reasons);
+    const struct document *names = play_nodes_feasible(&nodes, &pod, "nvidia.com/vgpu", &reasons);
     assert_int_equal(names->count, 1);
     assert_string_equal(names->first->text.at, "n1");
     reasons_write(&reasons, &out);

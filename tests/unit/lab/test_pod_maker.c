@@ -11,19 +11,19 @@
 static struct arena arena;
 static struct err err;
 
-static struct doc *yaml(const char *text)
+static struct document *yaml(const char *text)
 {
-    struct doc *documents;
-    if (doc_parse_yaml(text_of(text), &arena, &documents, &err) < 0)
+    struct document *documents;
+    if (document_parse_yaml(text_of(text), &arena, &documents, &err) < 0)
         fail_msg("%s: %s", text, err.text);
     return documents->first;
 }
 
 static int read_one(const char *text, struct pod_maker *out)
 {
-    const struct doc *object = yaml(text);
+    const struct document *object = yaml(text);
     const enum workload_kind kind =
-        workload_kind_of(doc_str(object, "kind"), doc_str(object, "apiVersion"));
+        workload_kind_of(document_str(object, "kind"), document_str(object, "apiVersion"));
     assert_true(kind != WORKLOAD_KINDS);
     const struct pod_maker_names names = {"home", 7};
     return pod_maker_read(&arena, object, kind, &names, out, &err);
@@ -39,16 +39,16 @@ static struct pod_maker good(const char *text)
 
 static const char *name_of(const struct pod_maker *workload, uint32_t at)
 {
-    const struct doc *pod = pod_maker_pod(&arena, workload, at);
-    assert_string_equal(doc_str(pod, "kind"), "Pod");
-    assert_string_equal(doc_str(pod, "metadata.namespace"), workload->namespace);
-    return doc_str(pod, "metadata.name");
+    const struct document *pod = pod_maker_pod(&arena, workload, at);
+    assert_string_equal(document_str(pod, "kind"), "Pod");
+    assert_string_equal(document_str(pod, "metadata.namespace"), workload->namespace);
+    return document_str(pod, "metadata.name");
 }
 
 /* A label or annotation, whose key may have dots. */
-static const char *entry(const struct doc *pod, const char *map, const char *key)
+static const char *entry(const struct document *pod, const char *map, const char *key)
 {
-    const struct doc *value = doc_get(doc_at(pod, map), key);
+    const struct document *value = document_get(document_at(pod, map), key);
     return value != NULL ? value->text.at : "none";
 }
 
@@ -62,26 +62,26 @@ static void a_deployment_makes_pods_of_a_replica_set(void **state)
         "{kind: Deployment, apiVersion: apps/v1, metadata: {name: web, "
         "namespace: shop, labels: {not: copied}}, spec: {replicas: 3, " TEMPLATE "}}";
     struct pod_maker workload = good(text);
-    const struct doc *pod = pod_maker_pod(&arena, &workload, 2);
-    const struct doc *owner = doc_at(pod, "metadata.ownerReferences")->first;
+    const struct document *pod = pod_maker_pod(&arena, &workload, 2);
+    const struct document *owner = document_at(pod, "metadata.ownerReferences")->first;
     (void)state;
     assert_int_equal(workload.pods, 3);
     assert_false(workload.ordered);
-    assert_string_equal(doc_str(pod, "metadata.name"),
+    assert_string_equal(document_str(pod, "metadata.name"),
                         arena_printf(&arena, "web-%s-2", workload.hash));
-    assert_string_equal(doc_str(pod, "metadata.generateName"),
+    assert_string_equal(document_str(pod, "metadata.generateName"),
                         arena_printf(&arena, "web-%s-", workload.hash));
-    assert_string_equal(doc_str(pod, "metadata.namespace"), "shop");
+    assert_string_equal(document_str(pod, "metadata.namespace"), "shop");
     assert_string_equal(entry(pod, "metadata.labels", "app"), "web");
     assert_string_equal(entry(pod, "metadata.labels", "not"), "none");
     assert_string_equal(entry(pod, "metadata.labels", "pod-template-hash"), workload.hash);
     assert_string_equal(entry(pod, "metadata.annotations", "milligpu.io/gpu-model"), "L4");
-    assert_string_equal(doc_str(owner, "kind"), "ReplicaSet");
-    assert_string_equal(doc_str(owner, "apiVersion"), "apps/v1");
-    assert_string_equal(doc_str(owner, "name"), arena_printf(&arena, "web-%s", workload.hash));
-    assert_int_equal(strlen(doc_str(owner, "uid")), 36);
-    assert_true(doc_true(owner, "controller"));
-    assert_string_equal(doc_str(doc_at(pod, "spec.containers")->first, "name"), "c");
+    assert_string_equal(document_str(owner, "kind"), "ReplicaSet");
+    assert_string_equal(document_str(owner, "apiVersion"), "apps/v1");
+    assert_string_equal(document_str(owner, "name"), arena_printf(&arena, "web-%s", workload.hash));
+    assert_int_equal(strlen(document_str(owner, "uid")), 36);
+    assert_true(document_true(owner, "controller"));
+    assert_string_equal(document_str(document_at(pod, "spec.containers")->first, "name"), "c");
     /* The same again, and another template has another hash. */
     const struct pod_maker again = good(text);
     assert_string_equal(again.hash, workload.hash);
@@ -97,14 +97,14 @@ static void pods_of_one_template_share_nothing(void **state)
 {
     const struct pod_maker workload =
         good("{kind: StatefulSet, metadata: {name: db}, spec: {replicas: 2, " TEMPLATE "}}");
-    struct doc *first = pod_maker_pod(&arena, &workload, 0);
-    const struct doc *second = pod_maker_pod(&arena, &workload, 1);
+    struct document *first = pod_maker_pod(&arena, &workload, 0);
+    const struct document *second = pod_maker_pod(&arena, &workload, 1);
     (void)state;
-    doc_set_str(&arena, doc_object(&arena, first, "spec"), "nodeName", "n1");
-    assert_null(doc_at(second, "spec.nodeName"));
-    assert_string_equal(doc_str(first, "spec.hostname"), "db-0");
-    assert_string_equal(doc_str(second, "spec.hostname"), "db-1");
-    assert_null(doc_get(workload.spec, "hostname"));
+    document_set_str(&arena, document_object(&arena, first, "spec"), "nodeName", "n1");
+    assert_null(document_at(second, "spec.nodeName"));
+    assert_string_equal(document_str(first, "spec.hostname"), "db-0");
+    assert_string_equal(document_str(second, "spec.hostname"), "db-1");
+    assert_null(document_get(workload.spec, "hostname"));
 }
 
 static void a_stateful_set_counts_from_its_start_and_in_order(void **state)
@@ -112,27 +112,27 @@ static void a_stateful_set_counts_from_its_start_and_in_order(void **state)
     struct pod_maker set =
         good("{kind: StatefulSet, metadata: {name: db}, spec: {replicas: 3, ordinals: {start: 5}, "
              "serviceName: db, " TEMPLATE "}}");
-    const struct doc *pod = pod_maker_pod(&arena, &set, 1);
+    const struct document *pod = pod_maker_pod(&arena, &set, 1);
     (void)state;
     assert_true(set.ordered);
     assert_string_equal(name_of(&set, 0), "db-5");
     assert_string_equal(name_of(&set, 2), "db-7");
-    assert_null(doc_at(pod, "metadata.generateName"));
+    assert_null(document_at(pod, "metadata.generateName"));
     assert_string_equal(entry(pod, "metadata.labels", "statefulset.kubernetes.io/pod-name"),
                         "db-6");
     assert_string_equal(entry(pod, "metadata.labels", "apps.kubernetes.io/pod-index"), "6");
-    assert_string_equal(doc_str(doc_at(pod, "metadata.ownerReferences")->first, "kind"),
+    assert_string_equal(document_str(document_at(pod, "metadata.ownerReferences")->first, "kind"),
                         "StatefulSet");
     set = good(
         "{kind: StatefulSet, metadata: {name: db}, spec: {podManagementPolicy: Parallel, " TEMPLATE
         "}}");
     assert_false(set.ordered);
-    assert_false(set.claims);
+    assert_false(set.has_claims);
     assert_int_equal(set.pods, 1);
     set = good(
         "{kind: StatefulSet, metadata: {name: db}, spec: {volumeClaimTemplates: [{}], " TEMPLATE
         "}}");
-    assert_true(set.claims);
+    assert_true(set.has_claims);
 }
 
 static void replica_sets_and_controllers_number_their_pods(void **state)
@@ -152,13 +152,13 @@ static void replica_sets_and_controllers_number_their_pods(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(each); i++) {
         const struct pod_maker set = good(each[i].text);
-        const struct doc *owner =
-            doc_at(pod_maker_pod(&arena, &set, 0), "metadata.ownerReferences")->first;
+        const struct document *owner =
+            document_at(pod_maker_pod(&arena, &set, 0), "metadata.ownerReferences")->first;
         assert_int_equal(set.pods, 2);
         assert_string_equal(name_of(&set, 0), "web-0");
         assert_string_equal(name_of(&set, 1), "web-1");
-        assert_string_equal(doc_str(owner, "kind"), each[i].kind);
-        assert_string_equal(doc_str(owner, "apiVersion"), each[i].version);
+        assert_string_equal(document_str(owner, "kind"), each[i].kind);
+        assert_string_equal(document_str(owner, "apiVersion"), each[i].version);
     }
 }
 
@@ -199,10 +199,10 @@ static void an_indexed_job_names_the_index(void **state)
 {
     const struct pod_maker job = good("{kind: Job, metadata: {name: train}, spec: {parallelism: 2, "
                                       "completions: 2, completionMode: Indexed, " TEMPLATE "}}");
-    const struct doc *pod = pod_maker_pod(&arena, &job, 1);
+    const struct document *pod = pod_maker_pod(&arena, &job, 1);
     (void)state;
-    assert_string_equal(doc_str(pod, "metadata.name"), "train-1-0");
-    assert_string_equal(doc_str(pod, "spec.hostname"), "train-1");
+    assert_string_equal(document_str(pod, "metadata.name"), "train-1-0");
+    assert_string_equal(document_str(pod, "spec.hostname"), "train-1");
     assert_string_equal(entry(pod, "metadata.labels", "batch.kubernetes.io/job-completion-index"),
                         "1");
     assert_string_equal(
@@ -219,7 +219,9 @@ static void a_cron_job_makes_one_job(void **state)
     assert_int_equal(cron.pods, 2);
     assert_string_equal(name_of(&cron, 1), "night-1-1");
     assert_string_equal(
-        doc_str(doc_at(pod_maker_pod(&arena, &cron, 0), "metadata.ownerReferences")->first, "kind"),
+        document_str(
+            document_at(pod_maker_pod(&arena, &cron, 0), "metadata.ownerReferences")->first,
+            "kind"),
         "Job");
     assert_non_null(strstr(cron.note, "one Job"));
     cron = good("{kind: CronJob, metadata: {name: night}, "
@@ -237,11 +239,11 @@ static void a_pod_stands_for_itself(void **state)
              "{kind: ReplicaSet, name: r, controller: true}]}, spec: {x: 1}, "
              "status: {phase: Running}}");
     (void)state;
-    const struct doc *made = pod_maker_pod(&arena, &pod, 0);
+    const struct document *made = pod_maker_pod(&arena, &pod, 0);
     assert_int_equal(pod.pods, 1);
     assert_string_equal(name_of(&pod, 0), "one");
     assert_string_equal(entry(made, "metadata.labels", "a"), "b");
-    assert_int_equal(doc_int(made, "spec.x"), 1);
+    assert_int_equal(document_int(made, "spec.x"), 1);
     assert_string_equal(pod.owner_kind, "ReplicaSet");
     assert_string_equal(pod.owner_name, "r");
     pod = good("{kind: Pod, metadata: {generateName: one-}, spec: {}}");
@@ -311,24 +313,25 @@ static void a_daemon_sets_pod_is_for_its_node(void **state)
                               &maker),
                      0);
     assert_int_equal(maker.pods, 0); /* until the nodes are known */
-    const struct doc *any = pod_maker_pod(&arena, &maker, 0);
-    assert_int_equal(doc_at(any, "spec.tolerations")->count, 7);
+    const struct document *any = pod_maker_pod(&arena, &maker, 0);
+    assert_int_equal(document_at(any, "spec.tolerations")->count, 7);
     const char *terms = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
                         "nodeSelectorTerms";
     assert_string_equal(
-        doc_str(doc_at(doc_at(any, terms)->first, "matchExpressions")->first, "key"), "a");
+        document_str(document_at(document_at(any, terms)->first, "matchExpressions")->first, "key"),
+        "a");
     maker.node = nodes;
     maker.pods = 2;
-    const struct doc *pod = pod_maker_pod(&arena, &maker, 1);
-    assert_string_equal(doc_str(pod, "metadata.name"), "each-1");
-    const struct doc *term = doc_at(pod, terms)->first;
-    assert_null(doc_get(term, "matchExpressions"));
-    assert_int_equal(doc_at(pod, terms)->count, 1);
-    const struct doc *rule = doc_get(term, "matchFields")->first;
-    assert_string_equal(doc_str(rule, "key"), "metadata.name");
-    assert_true(text_is(doc_get(rule, "values")->first->text, "n2"));
+    const struct document *pod = pod_maker_pod(&arena, &maker, 1);
+    assert_string_equal(document_str(pod, "metadata.name"), "each-1");
+    const struct document *term = document_at(pod, terms)->first;
+    assert_null(document_get(term, "matchExpressions"));
+    assert_int_equal(document_at(pod, terms)->count, 1);
+    const struct document *rule = document_get(term, "matchFields")->first;
+    assert_string_equal(document_str(rule, "key"), "metadata.name");
+    assert_true(text_is(document_get(rule, "values")->first->text, "n2"));
     /* The template itself is as it was. */
-    assert_int_equal(doc_get(maker.spec, "tolerations")->count, 1);
+    assert_int_equal(document_get(maker.spec, "tolerations")->count, 1);
 }
 
 static void wrong_fields_are_named(void **state)

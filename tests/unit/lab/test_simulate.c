@@ -294,7 +294,7 @@ static void a_cluster_begins_with_what_its_pods_hold(void **state)
     assert_int_equal(world.nodes, 1);
     assert_int_equal(world.gpus, 2);
     assert_int_equal(world.gpu_milli, 2000);
-    assert_int_equal(world.helds, 1);
+    assert_int_equal(world.n_held, 1);
     assert_int_equal(world.node[0].host.cpu_milli, 2500);
     assert_int_equal(world.node[0].host.memory_mib, 1024);
 

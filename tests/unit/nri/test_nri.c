@@ -14,7 +14,7 @@
 /* --- an agent that writes down how it is called --- */
 
 struct agent {
-    struct strbuf told;
+    struct strbuf is_reported;
     struct strbuf payload; /* of the next call */
     struct strbuf part;
     struct strbuf bytes; /* for the session */
@@ -40,7 +40,7 @@ static int configure(void *user, const struct nri_runtime *runtime, uint32_t *ou
                      struct err *err)
 {
     struct agent *agent = user;
-    strbuf_printf(&agent->told, "configure %.*s %.*s nri=%.*s\n", TEXT_ARG(runtime->name),
+    strbuf_printf(&agent->is_reported, "configure %.*s %.*s nri=%.*s\n", TEXT_ARG(runtime->name),
                   TEXT_ARG(runtime->version), TEXT_ARG(runtime->nri));
     assert_int_equal(*out_events, NRI_EVENTS);
     if (agent->events != 0)
@@ -111,31 +111,32 @@ static void synchronize(void *user, const struct nri_pod *pod, uint32_t pods,
     agent->pieces++;
     agent->ends += !more;
     if (agent->ids_only) {
-        tell_ids(&agent->told, pod, pods, container, containers);
+        tell_ids(&agent->is_reported, pod, pods, container, containers);
         return;
     }
     if (agent->counts_only) {
-        strbuf_printf(&agent->told, "synchronize %u pods", pods);
+        strbuf_printf(&agent->is_reported, "synchronize %u pods", pods);
         for (uint32_t i = 0; i < containers; i++)
-            strbuf_printf(&agent->told, ", container %.*s has %u%s", TEXT_ARG(container[i].id),
-                          container[i].envs, container[i].flaw == NRI_WHOLE ? "" : " flawed");
-        strbuf_char(&agent->told, '\n');
+            strbuf_printf(&agent->is_reported, ", container %.*s has %u%s",
+                          TEXT_ARG(container[i].id), container[i].envs,
+                          container[i].flaw == NRI_WHOLE ? "" : " flawed");
+        strbuf_char(&agent->is_reported, '\n');
         return;
     }
-    strbuf_str(&agent->told, "synchronize");
+    strbuf_str(&agent->is_reported, "synchronize");
     for (uint32_t i = 0; i < pods; i++)
-        tell_pod(&agent->told, &pod[i]);
+        tell_pod(&agent->is_reported, &pod[i]);
     for (uint32_t i = 0; i < containers; i++)
-        tell_container(&agent->told, &container[i]);
-    strbuf_str(&agent->told, more ? " more\n" : "\n");
+        tell_container(&agent->is_reported, &container[i]);
+    strbuf_str(&agent->is_reported, more ? " more\n" : "\n");
 }
 
 static void tell(struct agent *agent, const char *what, const struct nri_pod *pod,
                  const struct nri_container *container)
 {
-    strbuf_str(&agent->told, what);
-    tell_pod(&agent->told, pod);
-    strbuf_printf(&agent->told, " container %.*s\n", TEXT_ARG(container->id));
+    strbuf_str(&agent->is_reported, what);
+    tell_pod(&agent->is_reported, pod);
+    strbuf_printf(&agent->is_reported, " container %.*s\n", TEXT_ARG(container->id));
 }
 
 static int create(void *user, const struct nri_pod *pod, const struct nri_container *container,
@@ -167,9 +168,9 @@ static void removed(void *user, const struct nri_pod *pod, const struct nri_cont
 static void pod_stopped(void *user, const struct nri_pod *pod)
 {
     struct agent *agent = user;
-    strbuf_str(&agent->told, "pod stopped");
-    tell_pod(&agent->told, pod);
-    strbuf_char(&agent->told, '\n');
+    strbuf_str(&agent->is_reported, "pod stopped");
+    tell_pod(&agent->is_reported, pod);
+    strbuf_char(&agent->is_reported, '\n');
 }
 
 static int validate(void *user, const struct nri_pod *pod, const struct nri_container *container,
@@ -178,23 +179,23 @@ static int validate(void *user, const struct nri_pod *pod, const struct nri_cont
     struct agent *agent = user;
     tell(agent, "validate", pod, container);
     if (validator != NRI_VALIDATOR_UNKNOWN)
-        strbuf_printf(&agent->told, "  validator %s\n",
+        strbuf_printf(&agent->is_reported, "  validator %s\n",
                       validator == NRI_VALIDATOR_ON ? "on" : "off");
     for (uint32_t i = 0; i < all->envs; i++)
-        strbuf_printf(&agent->told, "  env %.*s=%.*s\n", TEXT_ARG(all->env[i].key),
+        strbuf_printf(&agent->is_reported, "  env %.*s=%.*s\n", TEXT_ARG(all->env[i].key),
                       TEXT_ARG(all->env[i].value));
     for (uint32_t i = 0; i < all->cdi_devices; i++)
-        strbuf_printf(&agent->told, "  cdi %.*s\n", TEXT_ARG(all->cdi_device[i]));
+        strbuf_printf(&agent->is_reported, "  cdi %.*s\n", TEXT_ARG(all->cdi_device[i]));
     for (uint32_t i = 0; i < all->devices; i++) {
-        tell_device(&agent->told, "  dev ", &all->device[i]);
-        strbuf_char(&agent->told, '\n');
+        tell_device(&agent->is_reported, "  dev ", &all->device[i]);
+        strbuf_char(&agent->is_reported, '\n');
     }
     for (uint32_t i = 0; i < all->rules; i++) {
-        tell_rule(&agent->told, "  rule ", &all->rule[i]);
-        strbuf_char(&agent->told, '\n');
+        tell_rule(&agent->is_reported, "  rule ", &all->rule[i]);
+        strbuf_char(&agent->is_reported, '\n');
     }
     for (uint32_t i = 0; i < all->mounts; i++)
-        strbuf_printf(&agent->told, "  mount %.*s from %.*s type %.*s, %u options\n",
+        strbuf_printf(&agent->is_reported, "  mount %.*s from %.*s type %.*s, %u options\n",
                       TEXT_ARG(all->mount[i].destination), TEXT_ARG(all->mount[i].source),
                       TEXT_ARG(all->mount[i].type), all->mount[i].options);
     return answer(agent, err);
@@ -205,7 +206,7 @@ static void agent_init(struct agent *agent)
     const struct nri_handlers handlers = {agent,   configure, synchronize, create,  start,
                                           stopped, removed,   pod_stopped, validate};
     *agent = (struct agent){.stream = 1};
-    strbuf_init(&agent->told);
+    strbuf_init(&agent->is_reported);
     strbuf_init(&agent->payload);
     strbuf_init(&agent->part);
     strbuf_init(&agent->bytes);
@@ -217,7 +218,7 @@ static void agent_done(struct agent *agent)
 {
     nri_session_free(agent->session);
     runtime_reader_done(&agent->reader);
-    strbuf_done(&agent->told);
+    strbuf_done(&agent->is_reported);
     strbuf_done(&agent->payload);
     strbuf_done(&agent->part);
     strbuf_done(&agent->bytes);
@@ -287,8 +288,8 @@ static void expect_error(const struct agent *agent, int code, const char *text)
 
 static void expect_told(struct agent *agent, const char *told)
 {
-    assert_string_equal(agent->told.data, told);
-    strbuf_reset(&agent->told);
+    assert_string_equal(agent->is_reported.data, told);
+    strbuf_reset(&agent->is_reported);
 }
 
 static void put_configure(struct agent *agent)
@@ -324,7 +325,7 @@ static void connect(struct agent *agent)
     assert_true(call(agent, "Configure"));
     assert_true(call(agent, "Synchronize"));
     assert_true(nri_is_synchronized(agent->session));
-    strbuf_reset(&agent->told);
+    strbuf_reset(&agent->is_reported);
 }
 
 #define TOLD_OF " pod sandbox-1=default/web-0/3f0b9b6e-uid[gpu0] container c1\n"
@@ -424,7 +425,7 @@ static void a_runtime_that_is_too_old_is_told(void **state)
     agent.refusal = "containerd 1.7.28 has no CDI";
     assert_false(call(&agent, "Configure"));
     expect_error(&agent, 2, "containerd 1.7.28 has no CDI");
-    strbuf_reset(&agent.told);
+    strbuf_reset(&agent.is_reported);
     assert_false(call(&agent, "Synchronize"));
     expect_error(&agent, 9, "called before Configure");
     expect_told(&agent, "");
@@ -437,7 +438,7 @@ static void the_node_is_told_in_two_pieces(void **state)
     agent_init(&agent);
     nri_sent(agent.session, nri_output(agent.session).len);
     assert_true(call(&agent, "Configure"));
-    strbuf_reset(&agent.told);
+    strbuf_reset(&agent.is_reported);
     runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
     runtime_put_pod(&agent.payload, 1, "sandbox-2", "gpu1");
     pb_number(&agent.payload, 3, 1);
@@ -612,13 +613,13 @@ static void the_end_of_a_pod_is_told_by_old_and_new_runtimes(void **state)
     assert_true(call(&agent, "StopPodSandbox"));
     CLEANUP(strbuf_done) struct strbuf once;
     strbuf_init(&once);
-    strbuf_add(&once, agent.told.data, agent.told.len);
+    strbuf_add(&once, agent.is_reported.data, agent.is_reported.len);
     assert_non_null(strstr(once.data, "pod stopped pod sandbox-1="));
-    strbuf_reset(&agent.told);
+    strbuf_reset(&agent.is_reported);
     put_state_change(&agent, 2);
     assert_true(call(&agent, "StateChange"));
-    assert_non_null(strstr(agent.told.data, "pod stopped pod "));
-    strbuf_reset(&agent.told);
+    assert_non_null(strstr(agent.is_reported.data, "pod stopped pod "));
+    strbuf_reset(&agent.is_reported);
     assert_false(call(&agent, "StopPodSandbox"));
     expect_error(&agent, 3, "the call names no pod");
     expect_told(&agent, "");
@@ -876,9 +877,9 @@ static void fields_that_are_not_read_cost_nothing(void **state)
     put_empty(&agent.payload, 9, 10); /* of the list itself */
     runtime_put_container(&agent.payload, 2, "c1", "A=1");
     assert_true(call(&agent, "Synchronize"));
-    assert_non_null(strstr(agent.told.data, "container long=sandbox-1/ "));
-    assert_non_null(strstr(agent.told.data, "container c1=sandbox-1/app "));
-    strbuf_reset(&agent.told);
+    assert_non_null(strstr(agent.is_reported.data, "container long=sandbox-1/ "));
+    assert_non_null(strstr(agent.is_reported.data, "container c1=sandbox-1/app "));
+    strbuf_reset(&agent.is_reported);
     runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
     pb_str(&agent.part, 1, "c1");
     put_empty(&agent.part, ARGS, MANY);
@@ -1230,7 +1231,7 @@ static void play(struct text session, size_t first, size_t step, struct strbuf *
         strbuf_add(&agent.bytes, session.at + at, bytes);
         feed_ok(&agent);
     }
-    strbuf_text(out, text_in(&agent.told));
+    strbuf_text(out, text_in(&agent.is_reported));
     strbuf_text(out, nri_output(agent.session));
 }
 

@@ -254,8 +254,8 @@ static void a_critical_xid_makes_sick_and_one_of_an_application_does_not(void **
     assert_true(a->since_ms > 0);
     assert_int_equal(gpu_of(reading, "GPU-b")->health, GPU_HEALTHY);
     gpu_reading_unref(reading);
-    assert_int_equal(nvml_forgive(nvml, "GPU-z", &err), -ERR_NOT_FOUND);
-    assert_int_equal(nvml_forgive(nvml, "GPU-a", &err), 0);
+    assert_int_equal(nvml_clear_fault(nvml, "GPU-z", &err), -ERR_NOT_FOUND);
+    assert_int_equal(nvml_clear_fault(nvml, "GPU-a", &err), 0);
     gpu_reading_unref(await_reading(nvml, a_is_healthy));
     nvml_close(nvml);
 }
@@ -382,8 +382,8 @@ static void a_driver_that_hangs_does_not_keep_us(void **state)
     assert_int_equal(nvml_limit_memory(nvml, &limit, 50, &end, &err), -ERR_TIMEOUT);
     assert_int_equal(end, NVML_LIMIT_FAILED);
     for (int i = 0; i < NVML_COMMANDS_MAX; i++)
-        assert_int_equal(nvml_forgive(nvml, "GPU-a", &err), 0);
-    assert_int_equal(nvml_forgive(nvml, "GPU-a", &err), -ERR_BUSY);
+        assert_int_equal(nvml_clear_fault(nvml, "GPU-a", &err), 0);
+    assert_int_equal(nvml_clear_fault(nvml, "GPU-a", &err), -ERR_BUSY);
     assert_int_equal(nvml_limit_memory(nvml, &limit, 50, &end, &err), -ERR_BUSY);
     nvml_close(nvml);
     assert_true(clock_ns() - start < PATIENCE_S * INT64_C(1000000000));
@@ -585,22 +585,22 @@ static void of_two_sicknesses_the_worse_stays(void **state)
     struct nvml_record record = {.presence = PRESENT};
     const struct abi_event xid = {.type = ABI_EVENT_XID, .data = 94};
     nvml_health_ecc(&record, 5, (struct nvml_now){0, 1000});
-    nvml_health_judge(&record, 100, (struct nvml_now){0, 1000});
+    nvml_health_check(&record, 100, (struct nvml_now){0, 1000});
     assert_int_equal(record.state.health, GPU_HEALTHY);
     nvml_health_ecc(&record, 6, (struct nvml_now){10, 1010});
     nvml_health_event(&record, &xid, (struct nvml_now){20, 1020});
-    nvml_health_judge(&record, 100, (struct nvml_now){119, 1119});
+    nvml_health_check(&record, 100, (struct nvml_now){119, 1119});
     assert_int_equal(record.state.health, GPU_ECC);
     assert_int_equal(record.state.since_ms, 1119);
     record.presence = LOST;
-    nvml_health_judge(&record, 100, (struct nvml_now){119, 1120});
+    nvml_health_check(&record, 100, (struct nvml_now){119, 1120});
     assert_int_equal(record.state.health, GPU_LOST);
     assert_int_equal(record.state.since_ms, 1120);
     record.presence = PRESENT;
-    nvml_health_judge(&record, 100, (struct nvml_now){120, 1121});
+    nvml_health_check(&record, 100, (struct nvml_now){120, 1121});
     assert_int_equal(record.state.health, GPU_HEALTHY);
     nvml_health_ecc(&record, 0, (struct nvml_now){130, 1130}); /* reset */
-    nvml_health_judge(&record, 100, (struct nvml_now){130, 1130});
+    nvml_health_check(&record, 100, (struct nvml_now){130, 1130});
     assert_int_equal(record.state.health, GPU_HEALTHY);
     assert_string_equal(record.state.reason, "");
 }

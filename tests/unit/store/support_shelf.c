@@ -105,9 +105,9 @@ static struct command asked(const struct core_fixture *core, const struct change
     const struct node *node = change->node_after != NULL ? change->node_after : change->node_before;
     struct command command = {.kind = change->kind, .at_ms = core->now_ms, .why = "test"};
     if (allocation != NULL) {
-        command.uid = allocation->is.uid;
-        command.namespace = allocation->is.namespace;
-        command.name = allocation->is.name;
+        command.uid = allocation->facts.uid;
+        command.namespace = allocation->facts.namespace;
+        command.name = allocation->facts.name;
     }
     if (node != NULL)
         command.node = node->name->text;

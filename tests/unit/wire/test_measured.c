@@ -44,7 +44,7 @@ static void bind(struct core_fixture *core, const char *uid, const char *words)
 static const struct allocation *pod_of(const struct node *node, const char *uid)
 {
     for (uint32_t i = 0; i < node->allocations; i++)
-        if (strcmp(node->allocation[i]->is.uid, uid) == 0)
+        if (strcmp(node->allocation[i]->facts.uid, uid) == 0)
             return node->allocation[i];
     fail_msg("no pod %s", uid);
     return NULL;
@@ -61,11 +61,11 @@ struct one {
 static const struct usage_report *about(struct one *one, const struct allocation *allocation,
                                         int32_t milli, enum usage_over over)
 {
-    const struct share *share = &allocation->is.share[0];
+    const struct share *share = &allocation->facts.share[0];
 
     one->gpu = (struct usage_gpu){atom_text(share->gpu), milli, 100, 200, false};
     one->container = (struct usage_container){text_of(share->container), 1, &one->gpu, over};
-    one->pod = (struct usage_pod){text_of(allocation->is.uid), 1, &one->container};
+    one->pod = (struct usage_pod){text_of(allocation->facts.uid), 1, &one->container};
     one->report = (struct usage_report){TEXT("n1"), 1, 300, 1, &one->pod};
     return &one->report;
 }
@@ -94,7 +94,7 @@ static void a_bound_share_is_measured(void **state)
     const struct node *node = node_of(core);
     const struct allocation *a = pod_of(node, "a");
     const struct measured *is = merge(NULL, node, about(&one, a, 120, USAGE_OVER_NOT), T0, &seen);
-    const struct measured_share *share = measured_find(is, node, a, &a->is.share[0]);
+    const struct measured_share *share = measured_find(is, node, a, &a->facts.share[0]);
     assert_non_null(share);
     assert_int_equal(share->milli, 120);
     assert_int_equal(share->mib, 100);
@@ -123,7 +123,7 @@ static void what_is_not_bound_here_is_dropped(void **state)
     assert_int_equal(unknown, 1);
     assert_int_equal(is->shares, 0);
     measured_unref(is);
-    assert_null(measured_find(NULL, node, pod_of(node, "r"), pod_of(node, "r")->is.share));
+    assert_null(measured_find(NULL, node, pod_of(node, "r"), pod_of(node, "r")->facts.share));
 }
 
 static void an_entry_stays_without_news_and_goes_with_its_pod(void **state)
@@ -141,7 +141,7 @@ static void an_entry_stays_without_news_and_goes_with_its_pod(void **state)
     is = merge(is, node, about(&one, pod_of(node, "b"), 5, USAGE_OVER_NOT), T0 + 1, &seen);
     assert_int_equal(is->shares, 2);
     const struct allocation *a = pod_of(node, "a");
-    assert_int_equal(measured_find(is, node, a, a->is.share)->at_ms, T0);
+    assert_int_equal(measured_find(is, node, a, a->facts.share)->at_ms, T0);
     assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
     node = node_of(core);
     is = merge(is, node, about(&one, pod_of(node, "b"), 5, USAGE_OVER_NOT), T0 + 2, &seen);
@@ -176,7 +176,8 @@ static void idle_is_what_each_report_since_says(void **state)
     const struct allocation *a = pod_of(node, "a");
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
         is = merge(is, node, about(&one, a, steps[i].milli, USAGE_OVER_NOT), steps[i].at_ms, &seen);
-        assert_int_equal(measured_find(is, node, a, a->is.share)->idle_since_ms, steps[i].since_ms);
+        assert_int_equal(measured_find(is, node, a, a->facts.share)->idle_since_ms,
+                         steps[i].since_ms);
     }
     measured_unref(is);
 }
@@ -218,7 +219,7 @@ static void a_gpu_is_the_sum_of_what_is_known(void **state)
     bind(core, "b", "300");
     const struct node *node = node_of(core);
     const struct allocation *a = pod_of(node, "a");
-    const struct gpu *gpu = node_gpu(node, atom_text(a->is.share[0].gpu));
+    const struct gpu *gpu = node_gpu(node, atom_text(a->facts.share[0].gpu));
     measured_sum(NULL, node, gpu, T0, &sum);
     assert_int_equal(sum.shares, 0);
     assert_int_equal(sum.milli, USAGE_UNKNOWN);
@@ -253,7 +254,7 @@ static void what_is_not_known_of_one_share_is_not_known_of_its_gpu(void **state)
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         bind(core, names[i], "300");
     const struct node *node = node_of(core);
-    const struct gpu *gpu = node_gpu(node, atom_text(pod_of(node, "a")->is.share[0].gpu));
+    const struct gpu *gpu = node_gpu(node, atom_text(pod_of(node, "a")->facts.share[0].gpu));
     for (size_t i = 0; i < ARRAY_LEN(names); i++) { /* a client of MPS among others */
         is = merge(is, node,
                    about(&one, pod_of(node, names[i]), i == 1 ? USAGE_UNKNOWN : 7, USAGE_OVER_NOT),
@@ -309,11 +310,12 @@ static void a_gpu_is_scaled_while_one_of_its_shares_is(void **state)
     bind(core, "a", "300");
     bind(core, "b", "300");
     const struct node *node = node_of(core);
-    const struct gpu *gpu = node_gpu(node, atom_text(pod_of(node, "a")->is.share[0].gpu));
+    const struct gpu *gpu = node_gpu(node, atom_text(pod_of(node, "a")->facts.share[0].gpu));
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
         const struct allocation *pod = pod_of(node, steps[i].uid);
         is = merge_scaled(is, node, steps[i].uid, steps[i].milli, steps[i].scaled, steps[i].at_ms);
-        assert_int_equal(measured_find(is, node, pod, pod->is.share)->is_scaled, steps[i].scaled);
+        assert_int_equal(measured_find(is, node, pod, pod->facts.share)->is_scaled,
+                         steps[i].scaled);
         measured_sum(is, node, gpu, steps[i].at_ms, &sum);
         assert_int_equal(sum.is_scaled, steps[i].gpu_scaled);
         assert_true(!sum.is_scaled || sum.milli != USAGE_UNKNOWN);
@@ -338,8 +340,8 @@ static bool see_idle(void *user, const struct measured_idle *idle)
 {
     struct idle_seen *seen = user;
 
-    assert_string_equal(idle->allocation->is.uid, "a");
-    assert_ptr_equal(idle->share, idle->allocation->is.share);
+    assert_string_equal(idle->allocation->facts.uid, "a");
+    assert_ptr_equal(idle->share, idle->allocation->facts.share);
     if (seen->full)
         return false;
     seen->told++;
@@ -373,7 +375,7 @@ static const struct node *node_with_pod(struct core_fixture *core)
 static const struct measured_share *share_of(const struct measured *is, const struct node *node)
 {
     const struct allocation *a = pod_of(node, "a");
-    const struct measured_share *share = measured_find(is, node, a, a->is.share);
+    const struct measured_share *share = measured_find(is, node, a, a->facts.share);
 
     assert_non_null(share);
     return share;
@@ -458,7 +460,7 @@ static void no_clock_makes_an_idle_time_that_cannot_be(void **state)
 
     core->now_ms = T0;
     const struct node *node = node_with_pod(core);
-    const int64_t bound_ms = pod_of(node, "a")->is.bound_ms;
+    const int64_t bound_ms = pod_of(node, "a")->facts.bound_ms;
     const struct measured *is = hear(NULL, node, 0, bound_ms - 1, &seen);
     assert_int_equal(share_of(is, node)->idle_since_ms, 0);
     is = hear(is, node, 0, bound_ms, &seen);
@@ -502,7 +504,7 @@ static void what_another_process_knew_goes_on_or_begins_anew(void **state)
     const struct node *node = node_with_pod(core);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct allocation *a = pod_of(node, "a");
-        const struct measured_idle idle = {a, a->is.share, cases[i].since_ms};
+        const struct measured_idle idle = {a, a->facts.share, cases[i].since_ms};
         struct idle_seen seen = {.since_ms = -1};
         const struct measured *is =
             measured_resume(node, &idle, 1, cases[i].reported_ms, cases[i].now_ms);
@@ -524,7 +526,7 @@ static void without_idle_the_rest_stays(void **state)
 {
     const struct node *node = node_with_pod(*state);
     const struct allocation *a = pod_of(node, "a");
-    const struct measured_idle idle = {a, a->is.share, T0};
+    const struct measured_idle idle = {a, a->facts.share, T0};
     const struct measured *is = measured_resume(node, &idle, 1, T0 + KEPT, T0 + KEPT);
     const struct measured *after = measured_without_idle(is);
 

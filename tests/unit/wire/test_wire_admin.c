@@ -185,7 +185,7 @@ static void a_node_that_nobody_vouches_for_says_why(void **state)
     for (int i = VOUCH_GOOD; i < VOUCHES; i++) {
         const enum vouch vouch = (enum vouch)i;
         const struct command judge = {
-            .kind = COMMAND_NODE, .node = "n1", .judges_agent = true, .vouch = vouch};
+            .kind = COMMAND_NODE, .node = "n1", .has_vouch = true, .vouch = vouch};
         assert_int_equal(core_do(core, &judge), VERDICT_OK);
         const char *word = vouch == VOUCH_GOOD      ? "ok"
                            : vouch == VOUCH_LEAVING ? "agent_leaving"
@@ -300,8 +300,8 @@ static void shows_measured(struct core_fixture *core, struct usage_gpu *said, in
     struct json_writer json;
     uint32_t unknown = 0;
 
-    container.name = text_of(allocation->is.share[0].container);
-    said->gpu = atom_text(allocation->is.share[0].gpu);
+    container.name = text_of(allocation->facts.share[0].container);
+    said->gpu = atom_text(allocation->facts.share[0].gpu);
     struct admin_measured measured = {measured_merge(NULL, node, &report, &how, &unknown),
                                       how.now_ms + age_ms};
     assert_int_equal(unknown, 0);
@@ -315,7 +315,7 @@ static void shows_measured(struct core_fixture *core, struct usage_gpu *said, in
     admin_node(&json, node, NULL, &measured, false);
     if (strstr(out.data, of_gpu) == NULL)
         fail_msg("no %s in %s", of_gpu, out.data);
-    measured_unref(measured.is);
+    measured_unref(measured.measured);
 }
 
 static void what_was_scaled_is_marked(void **state)

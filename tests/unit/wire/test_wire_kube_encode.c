@@ -56,7 +56,7 @@ static void place_pod(struct place *place, const struct share *shares, uint32_t 
                                            .name = "web-0",
                                            .node = place->node->name,
                                            .node_uid = place->node->uid,
-                                           .origin = count > 0 ? ORIGIN_GRANTED : ORIGIN_OBSERVED,
+                                           .origin = count > 0 ? ORIGIN_GRANTED : ORIGIN_ADOPTED,
                                            .reserved_ms = 1,
                                            .shares = count,
                                            .share = shares};

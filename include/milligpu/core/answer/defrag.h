@@ -8,7 +8,7 @@
  *
  * A plan for people: nothing here moves a pod. A move means that the pod is evicted and created
  * anew, so its old place is free when the new one is chosen, and the new one is chosen by the
- * functions that answer filter and bind: the best node by policy_judge_room() and order_cmp(), and
+ * functions that answer filter and bind: the best node by policy_score_room() and order_cmp(), and
  * on it the placement of the policy. Each move is planned on the nodes as the former moves leave
  * them, so the moves fit in this order.
  *

@@ -1,11 +1,11 @@
 /*
  * filter - which nodes fit a request, and in what order.
  *
- *   names --> node --> policy_judge --> rank --> the shortlist, best first
+ *   names --> node --> policy_score --> rank --> the shortlist, best first
  *                  \-> reason, name by name, if none fits
  *
  * Invariants:
- *   1. Whether a node fits is a function of snapshot and request alone: tentative placements and
+ *   1. Whether a node fits is a function of snapshot and request alone: offers and
  *      the shortlist change the order and the length of the list only.
  *   2. Same question, same answer (I5). The order is that of the snapshot's policy (policy.h); a
  *      name that is given twice is listed in the order of the question.
@@ -22,7 +22,7 @@
  * A pod that was offered a list and is not bound yet: its best place, for ranking only. Its names
  * are compared by address and never read: they may be gone.
  */
-struct tentative {
+struct offer {
     const struct atom *node;
     const struct atom *gpu;
     uint32_t milli;
@@ -37,10 +37,10 @@ struct filter_question {
     const uint32_t *hash; /* text_hash() of each name; NULL: not known */
     /* for each name unknown to the ledger, a node built from its Node object; or NULL */
     const struct node *const *node;
-    uint32_t shortlist;  /* maximum length of the list; 0: no limit */
-    struct judge *judge; /* what was judged before; NULL: nothing is remembered */
-    uint32_t tentatives;
-    const struct tentative *tentative; /* copied after the snapshot was taken */
+    uint32_t shortlist;        /* maximum length of the list; 0: no limit */
+    struct score_cache *cache; /* what was judged before; NULL: nothing is remembered */
+    uint32_t n_offers;
+    const struct offer *offer; /* copied after the snapshot was taken */
 };
 
 struct candidate {
@@ -90,7 +90,7 @@ void filter_score(const struct filter_question *question, struct arena *arena, u
  * Would the pod fit on node if these pods were gone (preempt, design 4)? held: its own reservation,
  * NULL if it has none; a pod with a reservation fits only there, one listed unbound nowhere.
  */
-enum reason preempt_ask(const struct outlook *outlook, const struct node *node,
+enum reason preempt_ask(const struct policy_context *context, const struct node *node,
                         const struct request *request, const struct allocation *held,
                         const struct text *victims, uint32_t count) MUST_USE;
 
@@ -98,7 +98,7 @@ enum reason preempt_ask(const struct outlook *outlook, const struct node *node,
  * The reason for people, with current numbers: "room: not enough milli or MiB left in one piece;
  * largest free piece 220 milli, 640 milli free on 4 of 8 GPUs, 1 cordoned".
  */
-void filter_explain(const struct outlook *outlook, const struct node *node,
+void filter_explain(const struct policy_context *context, const struct node *node,
                     const struct request *request, char *out, size_t bytes);
 
 /*

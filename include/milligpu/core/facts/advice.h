@@ -17,7 +17,7 @@
 enum advice_kind {
     ADVICE_AMOUNT,
     ADVICE_ANNOTATION,
-    ADVICE_MODEL, /* the cluster has no such model; only survey.h can tell */
+    ADVICE_MODEL, /* the cluster has no such model; only unschedulable.h can tell */
     ADVICES
 };
 

@@ -2,7 +2,7 @@
  * agents - which nodes their agents vouch for.
  *
  *   pods of agents: Ready, on which node --------\
- *   Node: annotation milligpu.io/agent, boot id --+--> agents_judge() --> node->vouch
+ *   Node: annotation milligpu.io/agent, boot id --+--> agents_check() --> node->vouch
  *   settings: which nodes need an agent ---------/
  *
  * An agent is Ready only while its node's GPUs may be handed out (docs/NODE.md), and kubelet and
@@ -90,7 +90,7 @@ bool agents_see_pod(struct agents *agents, const struct pod *pod);
 /* False: it was no agent's. */
 bool agents_pod_gone(struct agents *agents, struct text node, struct text uid);
 
-enum vouch agents_judge(const struct agents *agents, struct text node);
+enum vouch agents_check(const struct agents *agents, struct text node);
 
 /*
  * Did an agent name this Node's GPUs, and does the Node not show them any more? Then they stay, and

@@ -104,7 +104,7 @@ enum { TAINTS_BYTES_MAX = 16 * 1024 };
 /* Immutable and reference-counted: the versions of a node share it. */
 struct taints {
     atomic_uint refs;
-    struct node_taints is;
+    struct node_taints facts;
 };
 
 /* A copy with one reference. NULL if they say nothing. */

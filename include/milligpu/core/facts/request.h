@@ -128,7 +128,7 @@ size_t request_bytes(const struct request *request); /* of that block */
 /*
  * Do both ask the ledger for the same, so that both fit or neither, for the same reason? The names
  * of the containers and the host do not matter: whoever stores a request to bind or to judge by it
- * compares these as well (wishes.c, judge.c).
+ * compares these as well (request_classes.c, score_cache.c).
  */
 bool request_eq(const struct request *a, const struct request *b);
 uint32_t request_hash(const struct request *request);

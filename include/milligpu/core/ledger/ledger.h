@@ -73,16 +73,16 @@ struct command {
     const char *namespace;
     const char *name;
     const char *node;
-    const struct request *request;     /* RESERVE, VERSION, ADOPT (NULL: no amounts to place) */
-    uint64_t version;                  /* RESERVE, VERSION: of the pod that was evaluated */
-    const struct pod *pod;             /* ADOPT: its annotation, proof and whole_gpus */
-    const struct inventory *inventory; /* NODE */
-    const struct inventory *elder;     /* NODE without inventory: see above; or NULL */
-    bool judges_agent;                 /* NODE without inventory: vouch counts, too */
-    enum vouch vouch;                  /* NODE with inventory, or judges_agent */
-    int64_t terminating_ms;            /* TERMINATING */
-    bool differs;                      /* NOTE: the annotation does */
-    bool unbound;                      /* NOTE: a list shows a bound pod unbound; in memory only */
+    const struct request *request;       /* RESERVE, VERSION, ADOPT (NULL: no amounts to place) */
+    uint64_t version;                    /* RESERVE, VERSION: of the pod that was evaluated */
+    const struct pod *pod;               /* ADOPT: its annotation, proof and whole_gpus */
+    const struct inventory *inventory;   /* NODE */
+    const struct inventory *first_owner; /* NODE without inventory: see above; or NULL */
+    bool has_vouch;                      /* NODE without inventory: vouch counts, too */
+    enum vouch vouch;                    /* NODE with inventory, or has_vouch */
+    int64_t terminating_ms;              /* TERMINATING */
+    bool differs;                        /* NOTE: the annotation does */
+    bool unbound;          /* NOTE: a list shows a bound pod unbound; in memory only */
     int64_t created_ms;    /* RESERVE: when the pod was created; 0: not known; for the journal */
     const char *why;       /* RELEASE: "ended", "gone", "refused", ...; for the journal */
     int64_t clock_from_ms; /* CLOCK: the wall clock before the step */
@@ -159,13 +159,14 @@ bool change_gives_room(const struct change *change);
 
 /*
  * Placements are ordered by this policy from now on: grants at once, filters from the next snapshot
- * on. NULL: binpack, as in a new ledger. The ledger keeps the prices of the outlook up to date, and
- * its numbers of idle hosts: it replaces the outlook after every PRICE_EVERY grants, and when a
- * host that a rule keeps idle gets its first pod or loses its last. With another rulebook every
- * node is replaced that other rules match now. Must not be called while changes may be undone.
+ * on. NULL: binpack, as in a new ledger. The ledger keeps the prices of the policy context up to
+ * date, and its numbers of idle hosts: it replaces the policy context after every PRICE_EVERY
+ * grants, and when a host that a rule keeps idle gets its first pod or loses its last. With another
+ * rulebook every node is replaced that other rules match now. Must not be called while changes may
+ * be undone.
  */
-void ledger_set_outlook(struct ledger *ledger, const struct outlook *outlook);
-const struct outlook *ledger_outlook(const struct ledger *ledger);
+void ledger_set_policy_context(struct ledger *ledger, const struct policy_context *context);
+const struct policy_context *ledger_policy_context(const struct ledger *ledger);
 
 /*
  * What the pods of a node leave of its CPU and memory. It only orders placements; it is in memory

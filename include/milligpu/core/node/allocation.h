@@ -26,7 +26,7 @@
 #include "milligpu/core/facts/request.h"
 
 enum allocation_state { STATE_RESERVED, STATE_BOUND, STATE_RELEASED };
-enum allocation_origin { ORIGIN_GRANTED, ORIGIN_OBSERVED };
+enum allocation_origin { ORIGIN_GRANTED, ORIGIN_ADOPTED };
 
 /*
  * etcd counts its revisions in 63 bits, and so does the ledger's file. A version above this limit
@@ -84,7 +84,7 @@ struct allocation_facts {
 
 struct allocation {
     atomic_uint refs;
-    struct allocation_facts is; /* its strings and shares are in this same block */
+    struct allocation_facts facts; /* its strings and shares are in this same block */
     uint32_t charges;
     struct charge *charge;
 };
@@ -103,7 +103,7 @@ void allocation_unref(const struct allocation *allocation); /* NULL is fine */
 /* Reserved, or listed unbound: kube-scheduler may ask for this pod. */
 static inline bool allocation_is_open(const struct allocation *allocation)
 {
-    return allocation->is.state == STATE_RESERVED || allocation->is.listed_unbound;
+    return allocation->facts.state == STATE_RESERVED || allocation->facts.listed_unbound;
 }
 
 /* The sum of the charges' milli: everything that the pod takes. */
@@ -120,7 +120,7 @@ const char *allocation_origin_name(enum allocation_origin origin);
 const char *container_kind_name(enum container_kind kind);
 
 /* That a container held more memory than its share, as the journal has it. */
-struct history_over {
+struct history_over_event {
     int64_t at_ms; /* wall clock: when the agent's report was taken */
     const char *uid;
     const char *container;
@@ -145,9 +145,9 @@ struct history_row {
     int64_t reserved_ms; /* wall clock, like the next two; 0: not yet */
     int64_t bound_ms;
     int64_t released_ms;
-    bool overs_known; /* whoever filled the row looked for them */
-    uint32_t overs;
-    const struct history_over *over; /* of this GPU, newest first */
+    bool has_over_events; /* whoever filled the row looked for them */
+    uint32_t n_over_events;
+    const struct history_over_event *over_event; /* of this GPU, newest first */
 };
 
 #endif

@@ -32,7 +32,7 @@ struct book {
 };
 
 struct slot_index;
-struct outlook; /* policy.h */
+struct policy_context; /* policy.h */
 
 struct snapshot {
     atomic_uint refs;
@@ -46,7 +46,7 @@ struct snapshot {
     struct book **book;
     const struct slot_index *index;
     const struct slot_index *open;
-    const struct outlook *outlook; /* NULL: binpack */
+    const struct policy_context *context; /* NULL: binpack */
 };
 
 const struct snapshot *snapshot_ref(const struct snapshot *snapshot);

@@ -53,10 +53,10 @@
 #include "milligpu/core/node/node.h"
 #include "milligpu/core/rules/rulebook.h"
 
-struct outlook; /* policy.h */
+struct policy_context; /* policy.h */
 
 /*
- * What is left on one GPU for this evaluation: preempt adds capacity, tentative placements take
+ * What is left on one GPU for this evaluation: preempt adds capacity, offers take
  * some.
  */
 struct gpu_room {
@@ -77,7 +77,7 @@ struct room {
     struct host host;    /* what the pods here leave of CPU and memory */
     rule_set rules;      /* of the policy that match the node */
     bool idle;           /* nobody is here, and a pod of several GPUs could be */
-    bool leaves;         /* idle now, and the node is not: victims leave */
+    bool is_leaving;     /* idle now, and the node is not: victims leave */
     uint32_t free_milli; /* rule 3 */
     uint32_t gpus;
     struct gpu_room gpu[GPUS_PER_NODE_MAX];
@@ -89,17 +89,17 @@ struct part {
 };
 
 /* Rule b. */
-enum apart { APART_LINKED, APART_NUMA, APART_ANYWHERE };
+enum distance { DISTANCE_LINKED, DISTANCE_NUMA, DISTANCE_ANYWHERE };
 
 struct placement {
-    bool exact;            /* searched to the end: none is better */
-    uint32_t price;        /* rule a */
-    enum apart apart;      /* rule b */
-    uint32_t raised_milli; /* smaller shares are raised to this; 0: none is (place_level.c) */
-    uint32_t charge_milli; /* rule 1 */
-    uint32_t left_milli;   /* rule 2 */
-    uint32_t free_milli;   /* rule 3 */
-    uint32_t parts;        /* ordered by want, then gpu */
+    bool exact;             /* searched to the end: none is better */
+    uint32_t price;         /* rule a */
+    enum distance distance; /* rule b */
+    uint32_t raised_milli;  /* smaller shares are raised to this; 0: none is (place_level.c) */
+    uint32_t charge_milli;  /* rule 1 */
+    uint32_t left_milli;    /* rule 2 */
+    uint32_t free_milli;    /* rule 3 */
+    uint32_t parts;         /* ordered by want, then gpu */
     struct part part[PARTS_MAX];
 };
 
@@ -133,7 +133,7 @@ enum { PLAN_MODELS = 64 };
 /* What is known of a model so far. */
 struct plan_model {
     const struct atom *model; /* NULL: free */
-    bool takes;
+    bool can_take;
     bool named;               /* named_price is known */
     struct named_price price; /* rulebook_named_price() */
 };
@@ -156,10 +156,10 @@ struct plan {
     uint32_t running_milli;   /* of all parts that run at once */
     bool mixed_lives;         /* sidecars run beside init containers: their order matters */
     struct shapes *shapes;    /* NULL: each room is searched again */
-    const struct outlook *outlook; /* whose rules apply; NULL: none */
-    rule_set rules;                /* that hold, and match the pod */
-    const struct rule *rule;       /* the winner in the room that was judged last; NULL: none */
-    bool priced;                   /* models have prices: rule a */
+    const struct policy_context *context; /* whose rules apply; NULL: none */
+    rule_set rules;                       /* that hold, and match the pod */
+    const struct rule *rule; /* the winner in the room that was judged last; NULL: none */
+    bool priced;             /* models have prices: rule a */
     /* the level at which the room that was judged last was searched (place_level.c) */
     uint64_t usable;       /* a gpu_set of the room: the others may not be used */
     uint32_t price;        /* of the dearest of them; 0 if nothing has a price, or nothing fits */
@@ -169,19 +169,22 @@ struct plan {
     struct {
         const struct rule *rule; /* the one that was asked last, and about what */
         const struct atom *model;
-        bool takes;
+        bool can_take;
     } allowed;
 };
 
 /*
- * outlook: the rules of its policy decide, too, with request->rules (rulebook.h); NULL: none do, as
- * for what runs already. It is borrowed.
+ * policy context: the rules of its policy decide, too, with request->rules (rulebook.h); NULL: none
+ * do, as for what runs already. It is borrowed.
  */
-void plan_init(struct plan *out, const struct request *request, const struct outlook *outlook);
+void plan_init(struct plan *out, const struct request *request,
+               const struct policy_context *context);
 
-/* From now on this rule (NULL: none) is the one that won, as place_judge() finds it by itself. */
+/*
+ * From now on this rule (NULL: none) is the one that won, as place_evaluate() finds it by itself.
+ */
 void plan_obey(struct plan *plan, const struct rule *rule);
-/* The reason that place_judge() gave last, or policy_judge(), with its rule. */
+/* The reason that place_evaluate() gave last, or policy_score(), with its rule. */
 struct cause plan_cause(const struct plan *plan, enum reason why);
 /* The rule that wins on a node which these rules match (node.rules); NULL: there is none. */
 const struct rule *plan_rule(const struct plan *plan, rule_set of_node);
@@ -196,15 +199,15 @@ void plan_remember(struct plan *plan, struct arena *arena);
 /* Where a placement stands in the order of policy.h, without the placement itself. */
 struct rank {
     bool exact;
-    bool behind;           /* filter.h: tentative placements fill the node */
-    bool unjudged;         /* policy.h: ranked by binpack, behind what was judged */
-    uint32_t price;        /* rule a */
-    uint32_t raised_milli; /* as in a placement */
-    enum apart apart;      /* rule b */
-    uint32_t charge_milli; /* rule 1 */
-    uint32_t left_milli;   /* rule 2 */
-    uint32_t free_milli;   /* rule 3 */
-    uint32_t steps;        /* that the search took; 0: an equal room was searched before */
+    bool behind;            /* filter.h: offers fill the node */
+    bool is_unscored;       /* policy.h: ranked by binpack, behind what was judged */
+    uint32_t price;         /* rule a */
+    uint32_t raised_milli;  /* as in a placement */
+    enum distance distance; /* rule b */
+    uint32_t charge_milli;  /* rule 1 */
+    uint32_t left_milli;    /* rule 2 */
+    uint32_t free_milli;    /* rule 3 */
+    uint32_t steps;         /* that the search took; 0: an equal room was searched before */
     /* what a policy judged, whether it was remembered or not: placements, and their work */
     uint32_t judged;
     uint32_t work;
@@ -212,15 +215,15 @@ struct rank {
     uint32_t order;          /* policy.h, rule 4: of nodes; equals go by name */
     uint32_t turn;           /* policy.h, rule 5: of candidates on one node */
     int64_t key[3];          /* policy.h, rules 1 to 3 */
-    const struct atom *node; /* borrowed name; policy_judge() sets it, place_judge() does not */
+    const struct atom *node; /* borrowed name; policy_score() sets it, place_evaluate() does not */
 };
 
 /* Does it fit, and how well? *out is always set. */
-enum reason place_judge(struct plan *plan, const struct room *room, struct rank *out) MUST_USE;
+enum reason place_evaluate(struct plan *plan, const struct room *room, struct rank *out) MUST_USE;
 
 /*
  * The same, and where. REASON_NONE and *out (without parts if the request has no wants), or the
- * reason. The result is that of place_judge(), and *out contains the numbers of the rank.
+ * reason. The result is that of place_evaluate(), and *out contains the numbers of the rank.
  */
 enum reason place_find(struct plan *plan, const struct room *room, struct rank *out_rank,
                        struct placement *out) MUST_USE;
@@ -234,7 +237,7 @@ enum reason place_any(struct plan *plan, const struct room *room, struct rank *o
 
 /*
  * Why the node refuses a request whose shares lie on so many of its GPUs, whichever they are;
- * REASON_NONE: it does not. place_judge() gives the same reasons.
+ * REASON_NONE: it does not. place_evaluate() gives the same reasons.
  */
 enum reason place_weigh_node(const struct room *room, const struct request *request,
                              uint32_t touched) MUST_USE;
@@ -246,8 +249,8 @@ enum reason place_weigh_node(const struct room *room, const struct request *requ
  * in room, model and links; which one of these is visited is deterministic. visit returns false to
  * stop; the placements that it gets have exact = false. The request must have wants; one that is
  * too large to walk over (more than PLACE_STEPS_MAX rows x GPUs) is out of steps at once. If prices
- * or raised shares matter, place_judge() or place_find() must have found a place in this room last:
- * only the GPUs and the amounts are visited with which it did.
+ * or raised shares matter, place_evaluate() or place_find() must have found a place in this room
+ * last: only the GPUs and the amounts are visited with which it did.
  */
 enum place_end { PLACE_ALL, PLACE_STOPPED, PLACE_OUT_OF_STEPS };
 typedef bool place_visit(void *user, const struct placement *placement);

@@ -14,7 +14,7 @@
  *
  * Under every policy, before these:
  *
- *   behind     nodes that tentative placements fill come after all others (filter.h)
+ *   behind     nodes that offers fill come after all others (filter.h)
  *   unjudged   nodes after WORK_MAX come after those that were judged, see below
  *   rule a     the price of the dearest GPU that is touched (rulebook.h); 0 where none has a price
  *   rule b     how far apart the GPUs of a want lie (place.h)
@@ -37,8 +37,8 @@
  * end with when random pods of the workload fill it. Merit, in thousandths of a score:
  *   1000 floor(100 sigmoid(d / 1000)) - 300 (free share of the node's GPUs, afterwards)
  *     - price of each pod of several GPUs for which the placement takes the room
- * rule 1 compares the negated merit. The prices belong to the outlook: 7500 x GPUs x rho^2 for a
- * class c of several GPUs, where
+ * rule 1 compares the negated merit. The prices belong to the policy context: 7500 x GPUs x rho^2
+ * for a class c of several GPUs, where
  *   rho = min(1, (expected pods of c in the free room + stock) / pods of c that all nodes can take)
  * and stock = max(1, nodes / 120). A pod does not pay for its own class's first place.
  *
@@ -50,7 +50,7 @@
  * question about several containers also pays for the search on each name, in advance. So neither
  * limit depends on what a cache knows.
  *
- * No floating point: the thresholds of the sigmoid are whole numbers. A judge is the caller's
+ * No floating point: the thresholds of the sigmoid are whole numbers. A score cache is the caller's
  * cache, and never changes an answer.
  */
 #ifndef MILLIGPU_POLICY_H
@@ -58,7 +58,7 @@
 
 #include "milligpu/core/node/snapshot.h"
 #include "milligpu/core/place/place.h"
-#include "milligpu/core/rules/outlook.h"
+#include "milligpu/core/rules/policy_context.h"
 
 enum {
     LAYOUTS_MAX = 64,       /* placements of one node that are judged */
@@ -73,50 +73,52 @@ enum {
 
 /*
  * What was judged before, for one caller at a time: it belongs to the thread that uses it. It keeps
- * at most JUDGE_BYTES_MAX, and a reference to the nodes that it remembers.
+ * at most SCORE_CACHE_BYTES_MAX, and a reference to the nodes that it remembers.
  */
-enum { JUDGE_BYTES_MAX = 48 << 20 };
-struct judge;
-struct judge *judge_new(void) MUST_USE;
-void judge_free(struct judge *judge); /* NULL is fine */
+enum { SCORE_CACHE_BYTES_MAX = 48 << 20 };
+struct score_cache;
+struct score_cache *score_cache_new(void) MUST_USE;
+void score_cache_free(struct score_cache *cache); /* NULL is fine */
 
-struct judge_counts {
+struct score_cache_counts {
     uint64_t found;      /* nodes whose judgement was known */
     uint64_t made;       /* nodes that were judged */
     uint64_t idle_found; /* the same for what a node may have left (rollout) */
     uint64_t idle_made;
     size_t bytes;
 };
-struct judge_counts judge_counts(const struct judge *judge);
+struct score_cache_counts score_cache_counts(const struct score_cache *cache);
 
 /* One node of a question. */
 struct policy_question {
-    const struct outlook *outlook; /* NULL: binpack */
-    struct judge *judge;           /* NULL: nothing is remembered */
+    const struct policy_context *context; /* NULL: binpack */
+    struct score_cache *cache;            /* NULL: nothing is remembered */
     const struct node *node;
     /* in the snapshot (snapshot_nodes()); SNAPSHOT_NO_SLOT: not remembered, nor its names */
     uint32_t slot;
-    bool unjudged; /* the question's judgements are used up: by binpack, behind the others */
+    bool is_unscored; /* the question's judgements are used up: by binpack, behind the others */
 };
 
-/* Before the first node of a question: what the judge remembers of this request from now on. */
-void policy_begin(struct judge *judge, const struct snapshot *snapshot,
+/*
+ * Before the first node of a question: what the score cache remembers of this request from now on.
+ */
+void policy_begin(struct score_cache *cache, const struct snapshot *snapshot,
                   const struct request *request);
-/* Is this node's judgement remembered? judge may be NULL. */
-bool judge_knows(const struct judge *judge, const struct node *node, uint32_t slot);
+/* Is this node's judgement remembered? cache may be NULL. */
+bool score_cache_has(const struct score_cache *cache, const struct node *node, uint32_t slot);
 
 /*
- * Judges the placements on a node by the policy: place_judge(), but the best is the policy's. A
+ * Judges the placements on a node by the policy: place_evaluate(), but the best is the policy's. A
  * request that asks for no GPU fits everywhere.
  */
-enum reason policy_judge(const struct policy_question *question, struct plan *plan,
+enum reason policy_score(const struct policy_question *question, struct plan *plan,
                          struct rank *out) MUST_USE;
 
 /*
  * The same in another room than the node has by itself, and not remembered; or place_find() with
  * out_placement, which may be NULL.
  */
-enum reason policy_judge_room(const struct policy_question *question, struct plan *plan,
+enum reason policy_score_room(const struct policy_question *question, struct plan *plan,
                               const struct room *room, struct rank *out,
                               struct placement *out_placement) MUST_USE;
 
@@ -124,13 +126,15 @@ enum reason policy_judge_room(const struct policy_question *question, struct pla
  * For people: "policy rule 1 (big): keeps 2 idle hosts for pods of several GPUs, and 1 is idle".
  * rule: of REASON_RESERVE. It has numbers of the moment, so kube-scheduler never gets it.
  */
-void policy_say_reserve(const struct outlook *outlook, uint32_t rule, struct strbuf *out);
-/* request_refuse(), but REASON_RULE names the rule. outlook: of the snapshot that refused. */
-void policy_refuse(const struct outlook *outlook, struct cause cause, const struct request *request,
-                   struct refusal *out);
+void policy_say_reserve(const struct policy_context *context, uint32_t rule, struct strbuf *out);
+/*
+ * request_refuse(), but REASON_RULE names the rule. policy context: of the snapshot that refused.
+ */
+void policy_refuse(const struct policy_context *context, struct cause cause,
+                   const struct request *request, struct refusal *out);
 /*
  * The order of candidates, of all rules: negative if a is better, else positive. Both ranks are of
- * policy_judge(). Two candidates on one node must differ in turn.
+ * policy_score(). Two candidates on one node must differ in turn.
  */
 int order_cmp(const struct rank *a, const struct rank *b);
 

@@ -3,7 +3,7 @@
  * the rules by which nodes and namespaces differ.
  *
  *   policy document --------> rulebook --\
- *   clock --> which rules hold now -------+--> outlook (policy.h) --> snapshot
+ *   clock --> which rules hold now -------+--> policy context (policy.h) --> snapshot
  *   workload ----------------------------/
  *
  *            nodes            namespaces   window     says
@@ -60,7 +60,7 @@ struct rule {
     const struct window *window;  /* NULL: always */
     const struct zone *zone;      /* of the window; belongs to the rulebook */
     /* what it says; 0, or what is called unsaid, if nothing */
-    bool orders; /* by policy, instead of by the rulebook's */
+    bool has_order; /* by policy, instead of by the rulebook's */
     enum policy_kind policy;
     bool whole;          /* whole GPUs only */
     uint32_t reserve;    /* idle hosts that are kept for pods of several GPUs */

@@ -2,7 +2,7 @@
  * tally - learns the workload that a cluster serves: how often each class of pods came lately.
  *
  *   pod, once --> its class: + TALLY_WEIGHT --after every TALLY_HALF pods--> all classes halved
- *                     \--when tally_is_due()--> workload_new() --> outlook (policy.h)
+ *                     \--when tally_is_due()--> workload_new() --> policy context (policy.h)
  *
  * Only pods that ask for a share count, each once: webhook calls never count, because one waiting
  * pod is asked about thousands of times. A class that came last 4 x TALLY_HALF pods ago is

@@ -60,7 +60,7 @@ struct workload {
      * The commonest typical shapes, by falling count (of equals, the one that was seen first), as
      * many as it takes to cover 95 % of the count.
      */
-    uint32_t typicals;
+    uint32_t n_typical;
     uint64_t typical_count;
     struct workload_typical *typical;
 
@@ -71,7 +71,7 @@ struct workload {
     uint64_t small[WORKLOAD_SEQUENCES][WORKLOAD_SIZES][WORKLOAD_STEP_WORDS];
 
     /* Classes of two and more GPUs, by falling count; of equals the first. */
-    uint32_t scarces;
+    uint32_t n_scarce;
     uint16_t scarce[WORKLOAD_SCARCE_MAX];
 };
 

@@ -62,7 +62,7 @@ const char *admin_node_filter(size_t at);
 
 /* What the node's agent reported; is NULL: nothing. Parameters of this type may be NULL, too. */
 struct admin_measured {
-    const struct measured *is;
+    const struct measured *measured;
     int64_t now_ms; /* UTC: what is too old by then is left out, with the time that it is of */
 };
 
@@ -93,14 +93,14 @@ void admin_defrag(struct json_writer *json, const struct defrag_plan *plan);
 void admin_drift(struct json_writer *json, const struct drift *drift, int64_t now_ms);
 
 /* The text when the tables that remember requests are full. */
-#define ADMIN_WISHLESS "not remembered: too many pods wait that ask for too many different things"
+#define ADMIN_UNCLASSED "not remembered: too many pods wait that ask for too many different things"
 
 struct admin_waiting {
     const char *uid;
     const char *namespace;
     const char *name;
-    const struct request *request; /* NULL: the request itself is refused, or wishless */
-    bool wishless;                 /* the request was not remembered */
+    const struct request *request; /* NULL: the request itself is refused, or unclassed */
+    bool unclassed;                /* the request was not remembered */
     const char *by;     /* who keeps it waiting: milligpu, gate, kube-scheduler, nobody */
     const char *reason; /* one word */
     const char *text;
@@ -109,17 +109,17 @@ struct admin_waiting {
     uint32_t fitting;
     int64_t since_ms;
     int64_t last_ms; /* 0: nobody has asked */
-    uint64_t asks;
+    uint64_t n_asks;
 };
 void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting);
 /* The same as a part of the view of one pod. */
 void admin_waiting_brief(struct json_writer *json, const struct admin_waiting *waiting);
 
 struct admin_policy {
-    const struct outlook *outlook; /* with a rulebook */
-    int64_t now_ms;                /* UTC */
-    const char *failed;            /* why the document could not be read again; NULL: it could */
-    int64_t failed_ms;             /* UTC, the first time */
+    const struct policy_context *context; /* with a rulebook */
+    int64_t now_ms;                       /* UTC */
+    const char *failed; /* why the document could not be read again; NULL: it could */
+    int64_t failed_ms;  /* UTC, the first time */
 };
 void admin_policy(struct json_writer *json, const struct admin_policy *policy);
 

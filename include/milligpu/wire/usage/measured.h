@@ -22,7 +22,7 @@
 enum {
     MEASURED_FRESH_MS = 15 * 60 * 1000, /* what is older is shown as unknown, with its time */
     MEASURED_IDLE_MILLI = 10,           /* below this a share is idle */
-    /* What has been idle for this long stays known over a restart (usage_book.h). */
+    /* What has been idle for this long stays known over a restart (usage_table.h). */
     MEASURED_KEPT_MS = 60 * 60 * 1000,
 };
 
@@ -61,7 +61,7 @@ struct measured_fact {
     const struct allocation *allocation;
     const struct share *share;
     const struct gpu *gpu;
-    const struct measured_share *is;
+    const struct measured_share *measured;
     enum usage_over new_over; /* worse than before, told once for each container; or NOT */
 };
 

@@ -308,7 +308,7 @@ static void what_kubelet_gives_beside_a_share_is_kept_apart(void **state)
     assert_int_equal(facts->gpus, 1);
     assert_string_equal(facts->gpu[0].name, "GPU-a");
     assert_int_equal(facts->gpu[0].milli, 300);
-    assert_int_equal(facts->wholes, 3);
+    assert_int_equal(facts->n_whole, 3);
     assert_string_equal(facts->whole[0].name, "GPU-b");
     assert_string_equal(facts->whole[2].name, "/dev/nvidia2");
     assert_int_equal(containers_add(site->containers, &pod, &container, &foreign, &right),
@@ -317,11 +317,11 @@ static void what_kubelet_gives_beside_a_share_is_kept_apart(void **state)
     facts = &look(site)->container[0];
     assert_int_equal(facts->right, RIGHT_KUBELET);
     assert_int_equal(facts->gpus, 3);
-    assert_int_equal(facts->wholes, 3);
+    assert_int_equal(facts->n_whole, 3);
     assert_string_equal(facts->whole[2].name, "/dev/nvidia2");
     (void)add(site, "x", "main", &foreign); /* by a variable */
     assert_int_equal(look(site)->container[0].gpus, 1);
-    assert_int_equal(site->copy.container[0].wholes, 0);
+    assert_int_equal(site->copy.container[0].n_whole, 0);
 }
 
 /* They have the nodes of all GPUs, and would close each node on which they run. */

@@ -144,7 +144,7 @@ static void bound_with(struct world *world, const char *annotation)
 
 static enum grant_verdict judged(struct world *world, const char *container)
 {
-    grant_judge(&world->rules, &world->pod, text_of(container), &world->arena, &world->grant);
+    grant_check(&world->rules, &world->pod, text_of(container), &world->arena, &world->grant);
     return world->grant.verdict;
 }
 

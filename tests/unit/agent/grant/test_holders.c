@@ -55,7 +55,7 @@ static void add(const char *pod, enum container_right right, const char *first, 
                                              .gpu = gpus[at]};
     if (right != RIGHT_KUBELET)
         return;
-    container[at].wholes = container[at].gpus;
+    container[at].n_whole = container[at].gpus;
     container[at].whole = gpus[at];
 }
 
@@ -63,7 +63,7 @@ static void add(const char *pod, enum container_right right, const char *first, 
 static void gets_whole(const struct container_gpu *whole, uint32_t wholes)
 {
     container[copy.count - 1].whole = whole;
-    container[copy.count - 1].wholes = wholes;
+    container[copy.count - 1].n_whole = wholes;
 }
 
 /* "word,-,-": who holds GPU-a, GPU-b and GPU-c. */

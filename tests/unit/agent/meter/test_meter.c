@@ -172,7 +172,7 @@ static const struct meter_table *read_after(struct world *world, int64_t ms)
     world->reading.taken_ms += ms;
     meter_table_done(next);
     meter_table_init(next);
-    meter_table_judge(before, &world->facts, next);
+    meter_table_check(before, &world->facts, next);
     world->at = 1 - world->at;
     return next;
 }
@@ -619,7 +619,7 @@ static bool is_killed(const struct meter_copy *copy)
 
 static bool is_seen_over(const struct meter_copy *copy)
 {
-    return copy->tells && copy->count == 1 && copy->container[0].over == OVER_SEEN;
+    return copy->can_report && copy->count == 1 && copy->container[0].over == OVER_SEEN;
 }
 
 static bool is_blind(const struct meter_copy *copy)

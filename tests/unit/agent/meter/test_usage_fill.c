@@ -22,7 +22,7 @@ static int begin(void **state)
     arena_init(&arena);
     memset(gpus, 0, sizeof gpus);
     memset(containers, 0, sizeof containers);
-    now = (struct meter_copy){.is_metering = true, .tells = true, .container = containers};
+    now = (struct meter_copy){.is_metering = true, .can_report = true, .container = containers};
     return 0;
 }
 
@@ -173,7 +173,7 @@ static void containers_are_sorted_into_their_pods(void **state)
     assert_int_equal(report.pod[0].container[1].over, USAGE_OVER_SEEN);
     assert_int_equal(report.pod[1].containers, 1);
     assert_int_equal(report.pod[1].container[0].over, USAGE_OVER_NOT);
-    now.tells = false;
+    now.can_report = false;
     usage_fill_between(&nothing, &now, &arena, &report);
     assert_int_equal(report.pod[0].container[1].over, USAGE_OVER_NOT);
 }

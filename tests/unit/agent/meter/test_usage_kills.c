@@ -22,7 +22,7 @@ static int begin(void **state)
 {
     (void)state;
     memset(&kills, 0, sizeof kills);
-    copy = (struct meter_copy){.tells = true, .count = 1, .container = shown};
+    copy = (struct meter_copy){.can_report = true, .count = 1, .container = shown};
     shown[0] =
         (struct meter_container){.id = "first", .uid = "u1", .name = "main", .over = OVER_KILLED};
     pod = (struct usage_pod){.uid = TEXT("u1"), .containers = 1, .container = &container};
@@ -98,9 +98,9 @@ static void only_that_container_of_that_pod_is_told_of(void **state)
 static void what_is_not_milligpuds_business_is_not_kept(void **state)
 {
     (void)state;
-    copy.tells = false;
+    copy.can_report = false;
     (void)told(USAGE_OVER_NOT);
-    copy.tells = true;
+    copy.can_report = true;
     shown[0].over = OVER_SEEN;
     (void)told(USAGE_OVER_NOT);
     assert_int_equal(kills.count, 0);

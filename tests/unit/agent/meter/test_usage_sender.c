@@ -106,7 +106,7 @@ static int set_up(void **state)
                                      .connections = 16,
                                      .strangers = 16,
                                      .strangers_each = 16,
-                                     .request_proves = true,
+                                     .has_request_proof = true,
                                      .takes_body = takes_body,
                                      .body_bytes_max = USAGE_BODY_BYTES_MAX,
                                      .bodies_bytes_max = 2 * USAGE_BODY_BYTES_MAX,

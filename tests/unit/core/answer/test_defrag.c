@@ -34,7 +34,7 @@ static const struct request *asks(void *user, const struct allocation *pod)
 {
     (void)user;
     for (uint32_t i = 0; i < askings; i++)
-        if (strcmp(asking[i].uid, pod->is.uid) == 0)
+        if (strcmp(asking[i].uid, pod->facts.uid) == 0)
             return asking[i].request;
     return NULL;
 }
@@ -49,10 +49,10 @@ static void learn(struct core_fixture *core, enum policy_kind kind,
                   const struct workload_class *class, uint32_t classes)
 {
     struct workload *workload = workload_new(class, classes);
-    struct outlook *outlook = outlook_new(kind, 0, workload);
+    struct policy_context *context = policy_context_new(kind, 0, workload);
 
-    ledger_set_outlook(core->ledger, outlook);
-    outlook_unref(outlook);
+    ledger_set_policy_context(core->ledger, context);
+    policy_context_unref(context);
     workload_unref(workload);
 }
 
@@ -146,7 +146,7 @@ static void write_plan(struct planned *planned)
         write_place(to, sizeof to, move->to, move->to_node);
         used +=
             (size_t)snprintf(planned->text + used, sizeof planned->text - used, "%s%s %s %s +%u",
-                             i > 0 ? "; " : "", move->from->is.uid, from, to, move->gain_milli);
+                             i > 0 ? "; " : "", move->from->facts.uid, from, to, move->gain_milli);
         assert_true(used < sizeof planned->text);
     }
 }
@@ -219,7 +219,7 @@ static void three_half_used_gpus_become_two(void **state)
     assert_false(planned.plan->cut_short);
     assert_int_equal(planned.plan->move[0].from_node->free_milli, 500);
     assert_int_equal(planned.plan->move[0].to_node->free_milli, 0);
-    assert_string_equal(planned.plan->move[0].to->is.node->text, "n2");
+    assert_string_equal(planned.plan->move[0].to->facts.node->text, "n2");
     assert_int_equal(planned.plan->shapes, 1);
     assert_int_equal(planned.plan->shape[0].class->milli, 1000);
     assert_int_equal(planned.plan->shape[0].before, 0);
@@ -496,8 +496,8 @@ static void a_pod_moves_as_it_asks_now(void **state)
     plan_init_for(&planned, core);
     make_plan(&planned);
     assert_string_equal(planned.text, "a n1/0,n1/1 n2/0 +2000");
-    assert_int_equal(planned.plan->move[0].to->is.shares, 1);
-    assert_ptr_equal(planned.plan->move[0].to->is.node_uid, planned.plan->move[0].to_node->uid);
+    assert_int_equal(planned.plan->move[0].to->facts.shares, 1);
+    assert_ptr_equal(planned.plan->move[0].to->facts.node_uid, planned.plan->move[0].to_node->uid);
     plan_done(&planned);
 }
 
@@ -634,9 +634,9 @@ static void enforce(struct core_fixture *core, enum policy_kind kind, const stru
 
     book->rule = rule;
     book->rules = 1;
-    struct outlook *outlook = outlook_of_rulebook(book, RULES_ALL, workload);
-    ledger_set_outlook(core->ledger, outlook);
-    outlook_unref(outlook);
+    struct policy_context *context = policy_context_of_rulebook(book, RULES_ALL, workload);
+    ledger_set_policy_context(core->ledger, context);
+    policy_context_unref(context);
     rulebook_unref(book);
     workload_unref(workload);
 }
@@ -769,10 +769,10 @@ static void each_node_costs_what_its_search_takes(void **state)
     plan_init_for(&planned, core);
     planned.question.steps = 2; /* enough for one node */
     make_plan(&planned);
-    question.outlook = planned.snapshot->outlook;
+    question.context = planned.snapshot->context;
     question.node = snapshot_node(planned.snapshot, TEXT("n1"));
     plan_init(&plan, request, NULL);
-    assert_int_equal(policy_judge(&question, &plan, &rank), REASON_NONE);
+    assert_int_equal(policy_score(&question, &plan, &rank), REASON_NONE);
     assert_true(rank.steps >= 32);
     assert_int_equal(planned.plan->steps, 1 + rank.steps / 16);
     plan_done(&planned);
@@ -1061,20 +1061,20 @@ static enum reason judge_slowly(struct slow *slow, const struct node *node,
                                 struct placement *placement)
 {
     const struct policy_question question = {
-        .outlook = slow->snapshot->outlook, .node = node, .slot = SNAPSHOT_NO_SLOT};
+        .context = slow->snapshot->context, .node = node, .slot = SNAPSHOT_NO_SLOT};
     struct plan plan;
     struct room room;
 
     plan_init(&plan, request, NULL);
     room_of(node, &room);
-    return policy_judge_room(&question, &plan, &room, rank, placement);
+    return policy_score_room(&question, &plan, &room, rank, placement);
 }
 
 static struct allocation *moved_to(const struct node *node, const struct mover *mover,
                                    const struct placement *placement)
 {
     struct share share[PARTS_MAX];
-    struct allocation_facts facts = mover->pod->is;
+    struct allocation_facts facts = mover->pod->facts;
 
     place_shares(placement, mover->request, node, share);
     facts.node = node->name;
@@ -1140,7 +1140,7 @@ static void slow_move(struct slow *slow, struct mover *mover, struct outcome *ou
     write_place(to, sizeof to, outcome->pod, outcome->joined);
     slow->used += (size_t)snprintf(slow->text + slow->used, sizeof slow->text - slow->used,
                                    "%s%s %s %s +%lld", slow->used > 0 ? "; " : "",
-                                   mover->pod->is.uid, from, to, (long long)outcome->gain);
+                                   mover->pod->facts.uid, from, to, (long long)outcome->gain);
     mover->moved = true;
     node_unref(slow->node[mover->at]);
     slow->node[mover->at] = node_ref(outcome->left);
@@ -1180,7 +1180,7 @@ static void slow_add_pods(struct slow *slow, uint32_t at)
 
     for (uint32_t i = 0; i < node->allocations && fragments_of(slow, node) > 0; i++) {
         const struct allocation *pod = node->allocation[i];
-        if (pod->is.state != STATE_BOUND || pod->is.origin != ORIGIN_GRANTED)
+        if (pod->facts.state != STATE_BOUND || pod->facts.origin != ORIGIN_GRANTED)
             continue;
         assert_true(slow->movers < MOVERS);
         slow->mover[slow->movers++] = (struct mover){pod, asks(NULL, pod), at, false};
@@ -1293,12 +1293,12 @@ static void draw_cluster(struct core_fixture *core, uint64_t *seed)
     const uint32_t nodes = 2 + draw_below(seed, NODES - 1);
     const enum policy_kind kind = (enum policy_kind)draw_below(seed, POLICIES);
     struct workload *workload = draw_workload(seed, 12);
-    struct outlook *outlook = outlook_new(kind, 7, workload);
+    struct policy_context *context = policy_context_new(kind, 7, workload);
 
     draw_nodes(core, seed, nodes);
     draw_pods(core, seed, nodes);
-    ledger_set_outlook(core->ledger, outlook);
-    outlook_unref(outlook);
+    ledger_set_policy_context(core->ledger, context);
+    policy_context_unref(context);
     workload_unref(workload);
 }
 
@@ -1336,26 +1336,26 @@ static void play_the_plan(struct core_fixture *core, const struct defrag_plan *p
 
     for (uint32_t i = 0; i < plan->moves; i++) {
         const struct defrag_move *move = &plan->move[i];
-        const char *to = move->to->is.node->text;
+        const char *to = move->to->facts.node->text;
         const struct request *request = asks(NULL, move->from);
         const struct command leaves = {
-            .kind = COMMAND_RELEASE, .uid = move->from->is.uid, .why = "test"};
+            .kind = COMMAND_RELEASE, .uid = move->from->facts.uid, .why = "test"};
         const struct command comes = {.kind = COMMAND_RESERVE,
-                                      .uid = move->from->is.uid,
+                                      .uid = move->from->facts.uid,
                                       .namespace = "default",
                                       .name = "pod",
                                       .node = to,
                                       .request = request};
-        const struct command confirmed = {.kind = COMMAND_CONFIRM, .uid = move->from->is.uid};
+        const struct command confirmed = {.kind = COMMAND_CONFIRM, .uid = move->from->facts.uid};
         assert_int_equal(core_do_quickly(core, &leaves), VERDICT_OK);
-        give_host(core, ledger_node(core->ledger, atom_text(move->from->is.node)), request, 1);
+        give_host(core, ledger_node(core->ledger, atom_text(move->from->facts.node)), request, 1);
         assert_int_equal(core_do_quickly(core, &comes), VERDICT_OK);
         assert_int_equal(core_do_quickly(core, &confirmed), VERDICT_OK);
         const struct node *node = ledger_node(core->ledger, text_of(to));
         give_host(core, node, request, -1);
         node = ledger_node(core->ledger, text_of(to));
-        assert_true(
-            allocation_same_shares(node_allocation(node, text_of(move->from->is.uid)), move->to));
+        assert_true(allocation_same_shares(node_allocation(node, text_of(move->from->facts.uid)),
+                                           move->to));
         for (uint32_t g = 0; g < node->gpus; g++)
             assert_true(node->gpu[g].used_milli + node->gpu[g].reserved_milli <= GPU_MILLI);
         node_assert_valid(node);

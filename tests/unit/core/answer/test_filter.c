@@ -13,7 +13,7 @@
 #include "support/core_fixture.h"
 #include "support/placements.h"
 
-enum { NAMES_MAX = 64, TENTATIVES = 24 };
+enum { NAMES_MAX = 64, OFFERS = 24 };
 
 static uint32_t draw(uint64_t *seed, uint32_t below)
 {
@@ -183,7 +183,7 @@ static void a_pod_with_a_reservation_gets_its_node_alone(void **state)
     static const char *const order[] = {"n1"};
     assert_int_equal(asked.answer.verdict, FILTER_RESERVED);
     assert_candidates(&asked, order, 1);
-    assert_string_equal(asked.answer.held->is.uid, "asking");
+    assert_string_equal(asked.answer.held->facts.uid, "asking");
     assert_int_equal(asked.answer.candidate[0].placement->charge_milli, 700);
     assert_int_equal(asked.answer.candidate[0].placement->parts, 0);
     assert_int_equal(asked.answer.cause[0].why, REASON_ELSEWHERE);
@@ -196,7 +196,7 @@ static void a_pod_with_a_reservation_gets_its_node_alone(void **state)
     ask(&asked);
     assert_int_equal(asked.answer.verdict, FILTER_HELD_ELSEWHERE);
     assert_int_equal(asked.answer.candidates, 0);
-    assert_string_equal(asked.answer.held->is.node->text, "n1");
+    assert_string_equal(asked.answer.held->facts.node->text, "n1");
     filter_score(&asked.question, &asked.arena, score);
     assert_int_equal(score[0], 0);
 
@@ -225,7 +225,7 @@ static void a_pod_that_is_listed_unbound_gets_no_node(void **state)
     assert_int_equal(asked.answer.verdict, FILTER_LISTED_UNBOUND);
     assert_int_equal(asked.answer.candidates, 0);
     assert_int_equal(asked.answer.fitting, 0);
-    assert_string_equal(asked.answer.held->is.node->text, "n1");
+    assert_string_equal(asked.answer.held->facts.node->text, "n1");
     assert_int_equal(asked.answer.cause[1].why, REASON_ELSEWHERE);
     uint8_t score[2];
     filter_score(&asked.question, &asked.arena, score);
@@ -316,7 +316,7 @@ static void full_node_objects_stand_in_for_unknown_names_only(void **state)
     names_free(names);
 }
 
-static void tentative_placements_rank_a_node_lower(void **state)
+static void offers_rank_a_node_lower(void **state)
 {
     struct core_fixture *core = *state;
     struct asked asked;
@@ -327,11 +327,11 @@ static void tentative_placements_rank_a_node_lower(void **state)
     ask_about(&asked, "n3");
     const struct node *n2 = snapshot_node(asked.snapshot, TEXT("n2"));
     const struct node *n3 = snapshot_node(asked.snapshot, TEXT("n3"));
-    struct tentative tentative[] = {{n3->name, n3->gpu[0].id, 300},
-                                    {n2->name, n2->gpu[0].id, 300},
-                                    {n2->name, n3->gpu[0].id, 999}}; /* no such GPU: no effect */
-    asked.question.tentatives = 3;
-    asked.question.tentative = tentative;
+    struct offer offer[] = {{n3->name, n3->gpu[0].id, 300},
+                            {n2->name, n2->gpu[0].id, 300},
+                            {n2->name, n3->gpu[0].id, 999}}; /* no such GPU: no effect */
+    asked.question.n_offers = 3;
+    asked.question.offer = offer;
     ask(&asked);
     static const char *const order[] = {"n2", "n1", "n3"}; /* n2 is tight now; n3 no longer fits */
     assert_candidates(&asked, order, 3);
@@ -636,11 +636,11 @@ static uint32_t judge_all(const struct asked *asked, struct judged *judged)
         room_of(one->node, &room);
         if (place_search(&room, question->request, &one->placement) != REASON_NONE)
             continue;
-        for (uint32_t g = 0; g < question->tentatives; g++)
+        for (uint32_t g = 0; g < question->n_offers; g++)
             for (uint32_t k = 0; k < one->node->gpus; k++)
-                if (question->tentative[g].node == one->node->name &&
-                    question->tentative[g].gpu == one->node->gpu[k].id)
-                    room_take(&room, k, question->tentative[g].milli);
+                if (question->offer[g].node == one->node->name &&
+                    question->offer[g].gpu == one->node->gpu[k].id)
+                    room_take(&room, k, question->offer[g].milli);
         struct placement touched;
         if (place_search(&room, question->request, &touched) == REASON_NONE)
             one->placement = touched;
@@ -674,21 +674,21 @@ static void draw_world(uint64_t *seed, struct core_fixture *core, uint32_t nodes
     }
 }
 
-static void draw_question(uint64_t *seed, struct asked *asked, struct tentative *tentative)
+static void draw_question(uint64_t *seed, struct asked *asked, struct offer *offer)
 {
     const uint32_t names = 1 + draw(seed, 30);
     for (uint32_t i = 0; i < names; i++)
         ask_about(asked, arena_printf(&asked->arena, "node-%02u", (i * 7 + names) % 32));
-    asked->question.tentative = tentative;
-    const uint32_t tentatives = draw(seed, 2) * draw(seed, TENTATIVES + 1);
-    for (uint32_t i = 0; i < tentatives; i++) {
+    asked->question.offer = offer;
+    const uint32_t offers = draw(seed, 2) * draw(seed, OFFERS + 1);
+    for (uint32_t i = 0; i < offers; i++) {
         const uint32_t at = draw(seed, names);
         const struct node *node = snapshot_node(asked->snapshot, asked->name[at]);
         if (node == NULL || node->gpus == 0)
             continue;
         const struct gpu *gpu = &node->gpu[draw(seed, node->gpus)];
         const uint32_t milli = 100 * (1 + draw(seed, 9));
-        tentative[asked->question.tentatives++] = (struct tentative){node->name, gpu->id, milli};
+        offer[asked->question.n_offers++] = (struct offer){node->name, gpu->id, milli};
     }
 }
 
@@ -717,9 +717,9 @@ static void assert_as_judged(const struct asked *asked, const struct judged *jud
 static void answers_are_those_of_a_plain_ranking(void **state)
 {
     struct core_fixture *core = *state;
-    static const char *const wishes[] = {"100",   "300",     "600",           "1000",
-                                         "2000",  "300x2",   "400+400",       "i700+400+400",
-                                         "200x3", "900+100", "s100+i500+300", "4000"};
+    static const char *const request_classes[] = {
+        "100",     "300",          "600",   "1000",    "2000",          "300x2",
+        "400+400", "i700+400+400", "200x3", "900+100", "s100+i500+300", "4000"};
     static struct judged judged[NAMES_MAX];
     const char *env = getenv("FILTER_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 42;
@@ -731,9 +731,9 @@ static void answers_are_those_of_a_plain_ranking(void **state)
     uint32_t reordered = 0;
     for (int i = 0; i < 3000; i++) {
         struct asked asked;
-        struct tentative tentative[TENTATIVES];
-        ask_init(&asked, core, wishes[draw(&seed, ARRAY_LEN(wishes))]);
-        draw_question(&seed, &asked, tentative);
+        struct offer offer[OFFERS];
+        ask_init(&asked, core, request_classes[draw(&seed, ARRAY_LEN(request_classes))]);
+        draw_question(&seed, &asked, offer);
         asked.question.shortlist = draw(&seed, 6);
         const uint32_t fitting = judge_all(&asked, judged);
         ask(&asked);
@@ -743,7 +743,7 @@ static void answers_are_those_of_a_plain_ranking(void **state)
         assert_as_judged(&asked, judged, fitting);
         assert_memory_equal(first.cause, asked.answer.cause,
                             asked.question.names * sizeof first.cause[0]);
-        asked.question.tentatives = 0; /* tentative placements change only the order */
+        asked.question.n_offers = 0; /* offers change only the order */
         ask(&asked);
         assert_int_equal(asked.answer.fitting, fitting);
         assert_memory_equal(first.cause, asked.answer.cause,
@@ -776,10 +776,10 @@ static void thousands_of_names_are_ranked_in_passing(void **state)
     for (uint32_t i = 0; i < MANY; i++)
         name[i] = text_of(arena_printf(&core->arena, "node-%03u", i % 200));
     struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
-    static const char *const wish[] = {"300", "300+300", "i700+400+400", "8000", "9000"};
-    for (size_t w = 0; w < ARRAY_LEN(wish); w++) {
+    static const char *const request_class[] = {"300", "300+300", "i700+400+400", "8000", "9000"};
+    for (size_t w = 0; w < ARRAY_LEN(request_class); w++) {
         const struct filter_question question = {.snapshot = snapshot,
-                                                 .request = core_request(core, wish[w]),
+                                                 .request = core_request(core, request_class[w]),
                                                  .names = MANY,
                                                  .name = name,
                                                  .shortlist = 16};
@@ -793,7 +793,7 @@ static void thousands_of_names_are_ranked_in_passing(void **state)
         (void)clock_gettime(CLOCK_MONOTONIC, &end);
         const double ns =
             (double)(end.tv_sec - start.tv_sec) * 1e9 + (double)(end.tv_nsec - start.tv_nsec);
-        print_message("%s: %.0f ns a name, %u fit\n", wish[w], ns / MANY, answer.fitting);
+        print_message("%s: %.0f ns a name, %u fit\n", request_class[w], ns / MANY, answer.fitting);
         assert_int_equal(answer.candidates, w < 3 ? 16 : 0);
         assert_int_equal(answer.fitting, w < 3 ? MANY : 0);
     }
@@ -838,7 +838,7 @@ static const struct node *unlike_node(struct core_fixture *core, const struct at
                                            .name = "p",
                                            .node = name,
                                            .state = STATE_BOUND,
-                                           .origin = ORIGIN_OBSERVED,
+                                           .origin = ORIGIN_ADOPTED,
                                            .shares = UNLIKE_GPUS,
                                            .share = share};
     const struct allocation *pod = allocation_new(&facts);
@@ -991,10 +991,10 @@ static void equal_nodes_cost_one_search(void **state)
     assert_int_equal(asked.answer.fitting, 20);
     assert_int_equal(asked.answer.steps, one);
     const struct node *touched = snapshot_node(asked.snapshot, TEXT("n07"));
-    struct tentative tentative = {touched->name, touched->gpu[0].id, 300};
-    asked.question.tentatives = 1;
-    asked.question.tentative = &tentative;
-    ask(&asked); /* tentative placements make it a different room */
+    struct offer offer = {touched->name, touched->gpu[0].id, 300};
+    asked.question.n_offers = 1;
+    asked.question.offer = &offer;
+    ask(&asked); /* offers make it a different room */
     assert_in_range(asked.answer.steps, one + 1, PLACE_STEPS_MAX);
     ask_done(&asked);
 }
@@ -1048,7 +1048,7 @@ int main(void)
         WITH_CORE(a_reservation_is_offered_once_though_its_name_comes_twice),
         WITH_CORE(hashes_that_are_known_change_nothing),
         WITH_CORE(full_node_objects_stand_in_for_unknown_names_only),
-        WITH_CORE(tentative_placements_rank_a_node_lower),
+        WITH_CORE(offers_rank_a_node_lower),
         WITH_CORE(scores_fall_evenly_from_ten),
         WITH_CORE(preemption_asks_for_the_room_without_the_victims),
         WITH_CORE(preemption_leaves_gpus_that_others_hold_whole),

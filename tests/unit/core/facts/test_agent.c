@@ -63,12 +63,12 @@ static void it_outlives_what_happens_to_its_node(void **state)
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "test");
     book->rule = &any;
     book->rules = 1;
-    struct outlook *outlook = outlook_of_rulebook(book, RULES_ALL, NULL);
-    ledger_set_outlook(core->ledger, outlook);
+    struct policy_context *context = policy_context_of_rulebook(book, RULES_ALL, NULL);
+    ledger_set_policy_context(core->ledger, context);
     assert_int_equal(ledger_node(core->ledger, TEXT("n"))->rules, 1);
     assert_true(has_agent(core));
-    ledger_set_outlook(core->ledger, NULL);
-    outlook_unref(outlook);
+    ledger_set_policy_context(core->ledger, NULL);
+    policy_context_unref(context);
     rulebook_unref(book);
     /* The Node object is gone, and its pods are not. */
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n", .at_ms = 5};

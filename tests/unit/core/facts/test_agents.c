@@ -67,7 +67,7 @@ static bool pod_gone(struct agents *agents, const char *node, const char *uid)
 
 static enum vouch judged(const struct agents *agents, const char *node)
 {
-    return agents_judge(agents, text_of(node));
+    return agents_check(agents, text_of(node));
 }
 
 /* Shows the Node and judges it. */

@@ -219,11 +219,11 @@ static void a_copy_says_the_same_and_is_shared(void **state)
 
     (void)state;
     assert_null(taints_new(&(struct node_taints){0}));
-    assert_ptr_not_equal(taints->is.taint, two);
-    assert_string_equal(taints->is.taint[1].key, "dedicated");
-    assert_string_equal(taints->is.taint[1].value, "a");
-    assert_int_equal(taints->is.taint[1].effect, EFFECT_NO_EXECUTE);
-    assert_false(taints->is.unreadable);
+    assert_ptr_not_equal(taints->facts.taint, two);
+    assert_string_equal(taints->facts.taint[1].key, "dedicated");
+    assert_string_equal(taints->facts.taint[1].value, "a");
+    assert_int_equal(taints->facts.taint[1].effect, EFFECT_NO_EXECUTE);
+    assert_false(taints->facts.unreadable);
     assert_ptr_equal(taints_ref(taints), taints);
     taints_unref(taints);
     assert_null(taints_ref(NULL));
@@ -290,13 +290,13 @@ static void taints_beyond_the_bound_are_not_read(void **state)
     (void)state;
     memset(key, 'k', TAINTS_BYTES_MAX - EACH);
     const struct taints *fits = taints_new(&from);
-    assert_false(fits->is.unreadable);
-    assert_int_equal(fits->is.taints, 1);
+    assert_false(fits->facts.unreadable);
+    assert_int_equal(fits->facts.taints, 1);
     key[TAINTS_BYTES_MAX - EACH] = 'k';
     const struct taints *beyond = taints_new(&from);
-    assert_true(beyond->is.unreadable);
-    assert_int_equal(beyond->is.taints, 0);
-    assert_int_equal(taints_close(&beyond->is, NULL).why, UNUSABLE_UNREADABLE);
+    assert_true(beyond->facts.unreadable);
+    assert_int_equal(beyond->facts.taints, 0);
+    assert_int_equal(taints_close(&beyond->facts, NULL).why, UNUSABLE_UNREADABLE);
     taints_unref(fits);
     taints_unref(beyond);
     xfree(key);

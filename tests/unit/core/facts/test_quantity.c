@@ -42,7 +42,7 @@ struct row {
     }
 #define UNTOUCHED (-77)
 
-static void judge(const struct row *row)
+static void check(const struct row *row)
 {
     int64_t exact = UNTOUCHED;
     int64_t up = UNTOUCHED;
@@ -104,7 +104,7 @@ static void whole_numbers_have_many_spellings(void **state)
         WHOLE("0e-9", 0),
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
-        judge(&row[i]);
+        check(&row[i]);
 }
 
 static void what_is_not_whole_is_a_fraction(void **state)
@@ -130,7 +130,7 @@ static void what_is_not_whole_is_a_fraction(void **state)
         FRACTION("1.0000000000000000000000000000000000001Ki", 1025),
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
-        judge(&row[i]);
+        check(&row[i]);
 }
 
 static void thousandths_are_counted_as_well(void **state)
@@ -141,12 +141,12 @@ static void thousandths_are_counted_as_well(void **state)
         MILLI("1500m", 1500), MILLI("2k", 2000000), MILLI("1e-3", 1),
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
-        judge(&row[i]);
-    judge(&(struct row){"100u", 3, QUANTITY_FRACTION, 0, 1});
-    judge(&(struct row){"0.0005", 3, QUANTITY_FRACTION, 0, 1});
-    judge(&(struct row){"1n", 9, QUANTITY_OK, 1, 1});
-    judge(&(struct row){"9", 18, QUANTITY_OK, 9000000000000000000, 9000000000000000000});
-    judge(&(struct row){"10", 18, QUANTITY_RANGE, 0, 0});
+        check(&row[i]);
+    check(&(struct row){"100u", 3, QUANTITY_FRACTION, 0, 1});
+    check(&(struct row){"0.0005", 3, QUANTITY_FRACTION, 0, 1});
+    check(&(struct row){"1n", 9, QUANTITY_OK, 1, 1});
+    check(&(struct row){"9", 18, QUANTITY_OK, 9000000000000000000, 9000000000000000000});
+    check(&(struct row){"10", 18, QUANTITY_RANGE, 0, 0});
 }
 
 static void what_is_no_quantity_is_refused(void **state)
@@ -164,7 +164,7 @@ static void what_is_no_quantity_is_refused(void **state)
         WRONG("1e 2"), WRONG("\xC2\xB2"),
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
-        judge(&row[i]);
+        check(&row[i]);
     int64_t value = UNTOUCHED;
     assert_int_equal(quantity_parse(TEXT("1\0"), 0, &value), QUANTITY_SYNTAX);
     assert_int_equal(quantity_parse(TEXT("1\0i"), 0, &value), QUANTITY_SYNTAX);
@@ -208,7 +208,7 @@ static void the_border_of_63_bits_is_sharp(void **state)
         BEYOND("9223372036854775808.5"),
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
-        judge(&row[i]);
+        check(&row[i]);
     /* The whole part is at the limit and a fraction follows: only rounding up exceeds it. */
     int64_t value = UNTOUCHED;
     assert_int_equal(quantity_parse(TEXT("9223372036854775807.5"), 0, &value), QUANTITY_FRACTION);
@@ -286,7 +286,7 @@ static void quantities_agree_with_plain_arithmetic(void **state)
                        point > 0 ? (int)point : 1, (long long)(digits % unit), suffix[power]);
         const int64_t scaled = digits << (10 * power);
         const bool whole = scaled % unit == 0;
-        judge(&(struct row){text, 0, whole ? QUANTITY_OK : QUANTITY_FRACTION, scaled / unit,
+        check(&(struct row){text, 0, whole ? QUANTITY_OK : QUANTITY_FRACTION, scaled / unit,
                             scaled / unit + !whole});
         seen[whole]++;
     }

@@ -24,12 +24,12 @@ static enum verdict show(struct core_fixture *core, enum vouch vouch)
     return core_do(core, &command);
 }
 
-static enum verdict judge(struct core_fixture *core, enum vouch vouch)
+static enum verdict check(struct core_fixture *core, enum vouch vouch)
 {
     const struct command command = {.kind = COMMAND_NODE,
                                     .at_ms = core->now_ms,
                                     .node = "n",
-                                    .judges_agent = true,
+                                    .has_vouch = true,
                                     .vouch = vouch};
 
     return core_do(core, &command);
@@ -66,14 +66,14 @@ static void each_word_closes_or_opens_the_node_and_is_no_row(void **state)
         if (vouch != VOUCH_NONE) {
             core->now_ms += 1000;
             const bool was_closed = node_closed(shown(core)) != REASON_NONE;
-            assert_int_equal(i % 2 == 0 ? judge(core, vouch) : show(core, vouch), VERDICT_OK);
+            assert_int_equal(i % 2 == 0 ? check(core, vouch) : show(core, vouch), VERDICT_OK);
             assert_true(newest(core)->unwritten);
             /* From one reason to another nothing opens. */
             assert_int_equal(change_gives_room(newest(core)), was_closed && !closes);
             assert_int_equal(shown(core)->vouch_ms, core->now_ms);
         }
         core->now_ms += 1;
-        assert_int_equal(judge(core, vouch), VERDICT_SAME);
+        assert_int_equal(check(core, vouch), VERDICT_SAME);
         assert_int_equal(show(core, vouch), VERDICT_SAME);
         assert_int_equal(shown(core)->vouch, vouch);
         assert_int_equal(node_closed(shown(core)), closes ? REASON_AGENT : REASON_NONE);
@@ -84,7 +84,7 @@ static void each_word_closes_or_opens_the_node_and_is_no_row(void **state)
         else
             assert_int_equal(core_step(core, COMMAND_RELEASE, "q"), VERDICT_OK);
     }
-    assert_int_equal(judge(core, VOUCH_GOOD), VERDICT_OK);
+    assert_int_equal(check(core, VOUCH_GOOD), VERDICT_OK);
     assert_true(newest(core)->unwritten);
     assert_true(change_gives_room(newest(core)));
     CLEANUP(xfreep) char *after = core_dump(core->ledger);
@@ -100,7 +100,7 @@ static void it_outlives_what_happens_to_its_node(void **state)
 
     assert_int_equal(show(core, VOUCH_GOOD), VERDICT_OK);
     assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
-    assert_int_equal(judge(core, VOUCH_GONE), VERDICT_OK);
+    assert_int_equal(check(core, VOUCH_GONE), VERDICT_OK);
     const int64_t since_ms = shown(core)->vouch_ms;
     core->now_ms += 1000;
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "p"), VERDICT_OK);
@@ -111,11 +111,11 @@ static void it_outlives_what_happens_to_its_node(void **state)
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "test");
     book->rule = &any;
     book->rules = 1;
-    struct outlook *outlook = outlook_of_rulebook(book, RULES_ALL, NULL);
-    ledger_set_outlook(core->ledger, outlook);
+    struct policy_context *context = policy_context_of_rulebook(book, RULES_ALL, NULL);
+    ledger_set_policy_context(core->ledger, context);
     is_closed(core, VOUCH_GONE, since_ms);
-    ledger_set_outlook(core->ledger, NULL);
-    outlook_unref(outlook);
+    ledger_set_policy_context(core->ledger, NULL);
+    policy_context_unref(context);
     rulebook_unref(book);
     /* A command that says nothing of the agent. */
     const struct command again = {.kind = COMMAND_NODE, .node = "n", .vouch = VOUCH_GOOD};
@@ -157,7 +157,7 @@ static void the_end_of_the_node_ends_it(void **state)
 
     assert_int_equal(show(core, VOUCH_GOOD), VERDICT_OK);
     assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
-    assert_int_equal(judge(core, VOUCH_NO_AGENT), VERDICT_OK);
+    assert_int_equal(check(core, VOUCH_NO_AGENT), VERDICT_OK);
     assert_true(node_misses_agent(shown(core)));
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
     assert_int_equal(shown(core)->vouch, VOUCH_NONE);
@@ -174,7 +174,7 @@ static void who_has_a_share_keeps_it(void **state)
 
     assert_int_equal(show(core, VOUCH_GOOD), VERDICT_OK);
     assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
-    assert_int_equal(judge(core, VOUCH_GONE), VERDICT_OK);
+    assert_int_equal(check(core, VOUCH_GONE), VERDICT_OK);
     assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_SAME);
     assert_int_equal(core_step(core, COMMAND_DOUBT, "p"), VERDICT_OK);
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "p"), VERDICT_OK);
@@ -203,7 +203,7 @@ static void no_reservation_goes_on_in_a_new_version_while_closed(void **state)
     for (int i = 0; i < VOUCHES; i++) {
         const enum vouch vouch = (enum vouch)i;
         const bool closes = vouch_closes(vouch);
-        assert_int_not_equal(judge(core, vouch), VERDICT_REFUSED);
+        assert_int_not_equal(check(core, vouch), VERDICT_REFUSED);
         command.version++;
         assert_int_equal(core_do(core, &command), closes ? VERDICT_REFUSED : VERDICT_OK);
         if (closes)

@@ -69,7 +69,7 @@ static void a_pod_is_adopted_unless_its_annotation_was_believed(void **state)
     struct sighting adopted = see(core, "n1", "adopted");
     assert_int_equal(adopted.count, 1);
     assert_int_equal(adopted.last.since_ms, 1);
-    assert_string_equal(adopted.last.allocation->is.uid, "b");
+    assert_string_equal(adopted.last.allocation->facts.uid, "b");
     assert_int_equal(see(core, "n1", "annotation").count, 0);
 }
 
@@ -120,7 +120,7 @@ static void a_pod_that_is_listed_unbound_is_drift(void **state)
     assert_int_equal(core_do(core, &note), VERDICT_OK);
     struct sighting unbound = see(core, "n1", "unbound");
     assert_int_equal(unbound.count, 1);
-    assert_string_equal(unbound.last.allocation->is.uid, "a");
+    assert_string_equal(unbound.last.allocation->facts.uid, "a");
     assert_non_null(strstr(unbound.last.text, "until it is deleted"));
     assert_int_equal(see(core, "n1", "annotation").count, 0);
 }
@@ -272,10 +272,10 @@ static void a_gpu_that_the_plugin_holds_back_is_drift_until_it_is_offered(void *
     assert_int_equal(see(core, "n1", "plugin").count, 0);
 }
 
-static void judge(struct core_fixture *core, enum vouch vouch, int64_t at_ms)
+static void check(struct core_fixture *core, enum vouch vouch, int64_t at_ms)
 {
     const struct command command = {
-        .kind = COMMAND_NODE, .at_ms = at_ms, .node = "n1", .judges_agent = true, .vouch = vouch};
+        .kind = COMMAND_NODE, .at_ms = at_ms, .node = "n1", .has_vouch = true, .vouch = vouch};
     assert_int_equal(core_do(core, &command), VERDICT_OK);
 }
 
@@ -286,7 +286,7 @@ static void a_node_that_nobody_vouches_for_is_drift_unless_the_agent_was_told_to
     assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
     for (int i = VOUCH_GOOD; i < VOUCHES; i++) {
         const enum vouch vouch = (enum vouch)i;
-        judge(core, vouch, 5000 + i);
+        check(core, vouch, 5000 + i);
         const struct sighting sighting = see(core, "n1", "not_vouched");
         assert_int_equal(sighting.count, vouch > VOUCH_LEAVING);
         if (vouch <= VOUCH_LEAVING)
@@ -347,7 +347,7 @@ static void a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows(voi
         .node = names_intern(ledger_names(core->ledger), TEXT("n1")),
         .node_uid = names_intern(ledger_names(core->ledger), TEXT("u")),
         .state = STATE_BOUND,
-        .origin = ORIGIN_OBSERVED,
+        .origin = ORIGIN_ADOPTED,
         .held_gpus = 1,
         .unplaced_milli = 1,
     };
@@ -423,7 +423,7 @@ static void a_pod_on_a_sick_gpu_is_told_why(void **state)
     (void)core_node(core, "n1", gpu, 2);
     struct sighting sick = see(core, "n1", "unhealthy");
     assert_int_equal(sick.count, 1);
-    assert_string_equal(sick.last.allocation->is.uid, "a");
+    assert_string_equal(sick.last.allocation->facts.uid, "a");
     assert_string_equal(sick.last.text,
                         "its GPU GPU-a is unhealthy: XID 79, since 2026-11-24T20:01:02Z");
     assert_int_equal(sick.last.since_ms, ledger_node(core->ledger, TEXT("n1"))->since_ms);
@@ -459,7 +459,7 @@ static void of_several_sick_gpus_of_a_pod_one_is_told(void **state)
     gpu[1].held = "process";
     (void)core_node(core, "n1", gpu, 2);
     assert_int_equal(see(core, "n1", "mixed").last.since_ms,
-                     ledger_find(core->ledger, TEXT("a"))->is.reserved_ms);
+                     ledger_find(core->ledger, TEXT("a"))->facts.reserved_ms);
 }
 
 static void what_is_said_of_a_gpu_may_change_alone(void **state)
@@ -498,12 +498,12 @@ static void a_gpu_is_mixed_since_the_last_of_them_came(void **state)
     assert_int_equal(mixed.count, 1);
     assert_string_equal(mixed.last.gpu->id->text, "GPU-a");
     assert_string_equal(mixed.last.text, "2 pods have shares of a GPU that process holds whole");
-    assert_true(b->is.reserved_ms > 0);
-    assert_int_equal(mixed.last.since_ms, b->is.reserved_ms);
+    assert_true(b->facts.reserved_ms > 0);
+    assert_int_equal(mixed.last.since_ms, b->facts.reserved_ms);
     (void)core_step(core, COMMAND_RELEASE, "b");
     mixed = see(core, "n1", "mixed");
     assert_string_equal(mixed.last.text, "1 pod has shares of a GPU that process holds whole");
-    assert_int_equal(mixed.last.since_ms, ledger_find(core->ledger, TEXT("a"))->is.reserved_ms);
+    assert_int_equal(mixed.last.since_ms, ledger_find(core->ledger, TEXT("a"))->facts.reserved_ms);
     struct pod *whole = core_pod(core, "w", "n1");
     whole->ours = false;
     whole->whole_gpus = 1;
@@ -512,7 +512,7 @@ static void a_gpu_is_mixed_since_the_last_of_them_came(void **state)
     (void)core_node(core, "n1", gpu, 2);
     mixed = see(core, "n1", "mixed");
     assert_int_equal(mixed.count, 1);
-    assert_int_equal(mixed.last.since_ms, ledger_find(core->ledger, TEXT("w"))->is.bound_ms);
+    assert_int_equal(mixed.last.since_ms, ledger_find(core->ledger, TEXT("w"))->facts.bound_ms);
     assert_string_equal(mixed.last.text, "1 pod has shares of a GPU that pod:w holds whole");
 }
 

@@ -46,19 +46,19 @@ static void a_life_goes_reserved_bound_released(void **state)
     assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
 
     const struct allocation *a = ledger_find(core->ledger, TEXT("a"));
-    assert_int_equal(a->is.state, STATE_RESERVED);
-    assert_int_equal(a->is.reserved_ms, core->now_ms);
+    assert_int_equal(a->facts.state, STATE_RESERVED);
+    assert_int_equal(a->facts.reserved_ms, core->now_ms);
     assert_int_equal(core_step(core, COMMAND_DOUBT, "a"), VERDICT_OK);
     assert_int_equal(core_step(core, COMMAND_DOUBT, "a"), VERDICT_SAME);
-    assert_true(ledger_find(core->ledger, TEXT("a"))->is.in_doubt);
+    assert_true(ledger_find(core->ledger, TEXT("a"))->facts.in_doubt);
 
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_SAME);
     assert_int_equal(core_step(core, COMMAND_DOUBT, "a"), VERDICT_SAME); /* nothing to doubt */
     a = ledger_find(core->ledger, TEXT("a"));
-    assert_int_equal(a->is.state, STATE_BOUND);
-    assert_int_equal(a->is.bound_ms, core->now_ms - 2);
-    assert_false(a->is.in_doubt);
+    assert_int_equal(a->facts.state, STATE_BOUND);
+    assert_int_equal(a->facts.bound_ms, core->now_ms - 2);
+    assert_false(a->facts.in_doubt);
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 300);
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 0);
 
@@ -70,9 +70,9 @@ static void a_life_goes_reserved_bound_released(void **state)
 
     assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
     const struct change *last = &core->done[core->dones - 1];
-    assert_int_equal(last->after->is.state, STATE_RELEASED);
-    assert_int_equal(last->after->is.released_ms, core->now_ms);
-    assert_int_equal(last->after->is.terminating_ms, 777);
+    assert_int_equal(last->after->facts.state, STATE_RELEASED);
+    assert_int_equal(last->after->facts.released_ms, core->now_ms);
+    assert_int_equal(last->after->facts.terminating_ms, 777);
     assert_null(ledger_find(core->ledger, TEXT("a")));
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 0);
     assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_UNKNOWN);
@@ -86,7 +86,7 @@ static void a_release_ends_every_doubt(void **state)
     (void)core_reserve(core, "a", "n1", "300");
     assert_int_equal(core_step(core, COMMAND_DOUBT, "a"), VERDICT_OK);
     assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
-    assert_false(core->done[core->dones - 1].after->is.in_doubt);
+    assert_false(core->done[core->dones - 1].after->facts.in_doubt);
 }
 
 static void whoever_hears_same_is_shown_what_is_there(void **state)
@@ -355,21 +355,21 @@ static void no_look_for_duplicates_is_made_in_vain(void **state)
 {
     struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
-    assert_int_equal(core->ledger->undecided_count, 0);
+    assert_int_equal(core->ledger->n_undecided, 0);
     (void)core_node(core, "n2", two_a100, 2);
-    assert_int_equal(core->ledger->undecided_count, 2);
+    assert_int_equal(core->ledger->n_undecided, 2);
     heal(core);
-    assert_int_equal(core->ledger->undecided_count, 0);
+    assert_int_equal(core->ledger->n_undecided, 0);
     (void)core_reserve(core, "a", "n1", "300");
     (void)core_step(core, COMMAND_RELEASE, "a");
-    assert_int_equal(core->ledger->undecided_count, 0);
+    assert_int_equal(core->ledger->n_undecided, 0);
     (void)go(core, "n1");
-    assert_int_equal(core->ledger->undecided_count, 2);
+    assert_int_equal(core->ledger->n_undecided, 2);
     assert_non_null(ledger_stale_duplicate(core->ledger));
-    assert_int_not_equal(core->ledger->undecided_count, 0); /* remains until it is healed */
+    assert_int_not_equal(core->ledger->n_undecided, 0); /* remains until it is healed */
     heal(core);
-    assert_int_equal(core->ledger->undecided_count, 0);
-    assert_int_equal(core->ledger->rivals.count, 0);
+    assert_int_equal(core->ledger->n_undecided, 0);
+    assert_int_equal(core->ledger->duplicate_owners.count, 0);
 }
 
 static void an_id_waits_once_however_often_it_changes_hands(void **state)
@@ -380,7 +380,7 @@ static void an_id_waits_once_however_often_it_changes_hands(void **state)
         (void)core_node(core, "n2", two_a100, 2);
         (void)core_node(core, "n2", NULL, 0);
     }
-    assert_int_equal(core->ledger->undecided_count, 2);
+    assert_int_equal(core->ledger->n_undecided, 2);
 }
 
 static void an_owner_is_shown_its_rival_on_whichever_gpu(void **state)
@@ -395,19 +395,19 @@ static void an_owner_is_shown_its_rival_on_whichever_gpu(void **state)
 
 static void rivals_leave_one_by_one(void **state)
 {
-    enum { RIVALS = 64 };
+    enum { DUPLICATE_OWNERS = 64 };
     struct core_fixture *core = *state;
     char name[16];
     (void)core_node(core, "owner", two_a100, 1);
-    for (uint32_t i = 0; i < RIVALS; i++) {
+    for (uint32_t i = 0; i < DUPLICATE_OWNERS; i++) {
         (void)snprintf(name, sizeof name, "n%u", i);
         (void)core_node(core, name, two_a100, 1);
     }
-    for (uint32_t i = 0; i < RIVALS; i++) {
+    for (uint32_t i = 0; i < DUPLICATE_OWNERS; i++) {
         (void)snprintf(name, sizeof name, "n%u", i);
         assert_int_equal(go(core, name), VERDICT_OK);
     }
-    assert_int_equal(core->ledger->rivals.count, 0);
+    assert_int_equal(core->ledger->duplicate_owners.count, 0);
 }
 
 static void say_again(struct core_fixture *core, const char *node)
@@ -422,8 +422,8 @@ static void say_again(struct core_fixture *core, const char *node)
 }
 
 /*
- * If a COMMIT fails, what it recorded about the owner's rivals is undone and must be recorded
- * again.
+ * If a COMMIT fails, what it recorded about the owner's duplicate owners is undone and must be
+ * recorded again.
  */
 static void a_word_about_rivals_that_is_undone_is_said_again(void **state)
 {
@@ -588,7 +588,7 @@ static void where_a_ledger_begins_the_younger_node_gives_way(void **state)
     (void)node_of(core, "spare", "u3", &two_a100[1], 1);
     (void)node_of(core, "copier", "u2", two_a100, 1); /* GPU-b is only claimed */
     const struct inventory *honest = core_inventory(core, "honest", "u1", two_a100, 2);
-    const struct command give_way = {.kind = COMMAND_NODE, .node = "copier", .elder = honest};
+    const struct command give_way = {.kind = COMMAND_NODE, .node = "copier", .first_owner = honest};
     const struct command comes = {.kind = COMMAND_NODE, .inventory = honest};
     assert_int_equal(core_do(core, &give_way), VERDICT_OK);
     assert_int_equal(core_do(core, &give_way), VERDICT_SAME);
@@ -608,7 +608,7 @@ static void what_a_pod_holds_gives_way_to_no_older_node(void **state)
     const struct command give_way = {
         .kind = COMMAND_NODE,
         .node = "n1",
-        .elder = core_inventory(core, "n2", "u2", two_a100, 2),
+        .first_owner = core_inventory(core, "n2", "u2", two_a100, 2),
     };
     assert_int_equal(core_do(core, &give_way), VERDICT_OK);
     const bool on_a = core_gpu(core, "n1", "GPU-a")->charges > 0;
@@ -768,9 +768,9 @@ static void the_heir_of_a_gpu_is_found_without_looking_at_the_cluster(void **sta
     for (uint32_t i = 0; i + 1 < NODES; i++) {
         (void)snprintf(name, sizeof name, "n%u", i);
         heal(core);
-        assert_int_equal(core->ledger->undecided_count, 0);
+        assert_int_equal(core->ledger->n_undecided, 0);
         assert_int_equal(go(core, name), VERDICT_OK);
-        assert_int_equal(core->ledger->undecided_count, 1);
+        assert_int_equal(core->ledger->n_undecided, 1);
         (void)snprintf(name, sizeof name, "n%u", i + 1);
         assert_string_equal(ledger_stale_duplicate(core->ledger)->name->text, name);
     }
@@ -813,7 +813,7 @@ static void a_free_place_is_found_at_once(void **state)
         (void)snprintf(name, sizeof name, "n%u", i * 7);
         const struct command gone = {.kind = COMMAND_NODE_GONE, .node = name};
         assert_int_equal(core_do_quickly(core, &gone), VERDICT_OK);
-        assert_int_equal(core->ledger->frees, 1);
+        assert_int_equal(core->ledger->n_free_slots, 1);
         const struct snapshot *without = ledger_publish(core->ledger, NULL, 0);
         assert_null(snapshot_node(without, text_of(name)));
         core_show_quickly(core, name, two_a100, 0);
@@ -870,7 +870,7 @@ static void a_name_that_comes_again_keeps_the_pods_counted(void **state)
     assert_int_equal(core_do(core, &again), VERDICT_OK);
     assert_string_equal(ledger_node(core->ledger, TEXT("n1"))->uid->text, "second");
     const struct allocation *a = ledger_find(core->ledger, TEXT("a"));
-    assert_string_equal(a->is.node_uid->text, "node-uid"); /* the Node it was granted on */
+    assert_string_equal(a->facts.node_uid->text, "node-uid"); /* the Node it was granted on */
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 300);
 
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
@@ -889,11 +889,11 @@ static void a_believable_annotation_is_believed(void **state)
     core_note(core, pod, "c0 GPU-b 300 24576");
     assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
     const struct allocation *a = ledger_find(core->ledger, TEXT("a"));
-    assert_int_equal(a->is.state, STATE_BOUND);
-    assert_int_equal(a->is.origin, ORIGIN_OBSERVED);
-    assert_int_equal(a->is.bound_ms, 555);
-    assert_false(a->is.presumed);
-    assert_false(a->is.annotation_differs);
+    assert_int_equal(a->facts.state, STATE_BOUND);
+    assert_int_equal(a->facts.origin, ORIGIN_ADOPTED);
+    assert_int_equal(a->facts.bound_ms, 555);
+    assert_false(a->facts.presumed);
+    assert_false(a->facts.annotation_differs);
     assert_int_equal(core_gpu(core, "n1", "GPU-b")->used_milli, 300);
     assert_int_equal(core_gpu(core, "n1", "GPU-b")->used_mib, 24576);
     assert_int_equal(core_adopt(core, pod, "300"), VERDICT_SAME); /* a row always wins */
@@ -905,7 +905,7 @@ static void a_believable_annotation_is_believed(void **state)
     assert_int_equal(core_gpu(core, "n1", "GPU-b")->used_milli, 600);
     assert_int_equal(core_gpu(core, "n1", "GPU-gone")->flags, GPU_ABSENT | GPU_DUPLICATE);
     assert_int_equal(core_gpu(core, "n1", "GPU-gone")->used_milli, 200);
-    assert_false(ledger_find(core->ledger, TEXT("b"))->is.presumed);
+    assert_false(ledger_find(core->ledger, TEXT("b"))->facts.presumed);
 
     pod = core_pod(core, "c", "n2");
     assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
@@ -932,8 +932,8 @@ static void what_cannot_be_believed_is_adopted(void **state)
         core_note(core, pod, note[i]);
         assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
         const struct allocation *a = ledger_find(core->ledger, TEXT("a"));
-        assert_true(a->is.presumed);
-        assert_true(a->is.annotation_differs);
+        assert_true(a->facts.presumed);
+        assert_true(a->facts.annotation_differs);
         assert_int_equal(a->charges, 1);
         assert_int_equal(allocation_milli(a), 300);
         assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
@@ -943,7 +943,7 @@ static void what_cannot_be_believed_is_adopted(void **state)
     struct pod *pod = core_pod(core, "a", "n1");
     core_note(core, pod, "c0 GPU-a 300 1,c0 n1/gpu-0 300 1");
     assert_int_equal(core_adopt(core, pod, "300x2"), VERDICT_OK);
-    assert_true(ledger_find(core->ledger, TEXT("a"))->is.presumed);
+    assert_true(ledger_find(core->ledger, TEXT("a"))->facts.presumed);
     assert_int_equal(ledger_find(core->ledger, TEXT("a"))->charges, 2);
 }
 
@@ -957,7 +957,7 @@ static void an_adopted_pod_is_squeezed_in_where_nothing_fits(void **state)
     const struct gpu *gpu = core_gpu(core, "n1", "GPU-b"); /* overused by 100, not by 300 */
     assert_int_equal(gpu->used_milli, 400);
     assert_int_equal(gpu->flags, GPU_OVER);
-    assert_int_equal(ledger_find(core->ledger, TEXT("c"))->is.share[0].mib, 32768);
+    assert_int_equal(ledger_find(core->ledger, TEXT("c"))->facts.share[0].mib, 32768);
     assert_int_equal(core_reserve(core, "d", "n1", "200"), VERDICT_REFUSED);
     assert_int_equal(core->reason, REASON_ROOM);
 
@@ -1026,24 +1026,24 @@ static void an_amount_nobody_may_ask_for_is_counted_as_unplaced(void **state)
     assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->unplaced_milli,
                      1501); /* unreadable amounts together count as 1 */
-    assert_true(ledger_find(core->ledger, TEXT("a"))->is.presumed);
+    assert_true(ledger_find(core->ledger, TEXT("a"))->facts.presumed);
 
     container[0].amount = "9223372036854775807";
     pod->uid = "b";
     assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
-    assert_int_equal(ledger_find(core->ledger, TEXT("b"))->is.unplaced_milli,
+    assert_int_equal(ledger_find(core->ledger, TEXT("b"))->facts.unplaced_milli,
                      2000); /* at most what the node has */
     const struct core_gpu small = {.id = "GPU-s", .milli = 1};
     (void)core_node(core, "n2", &small, 1);
     pod->uid = "d";
     pod->node = "n2";
     assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
-    assert_int_equal(ledger_find(core->ledger, TEXT("d"))->is.unplaced_milli, 1);
+    assert_int_equal(ledger_find(core->ledger, TEXT("d"))->facts.unplaced_milli, 1);
     container[0].amount = "1e99";
     pod->uid = "e";
     pod->node = "n3"; /* nothing is known of this node */
     assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
-    assert_int_equal(ledger_find(core->ledger, TEXT("e"))->is.unplaced_milli, 64000);
+    assert_int_equal(ledger_find(core->ledger, TEXT("e"))->facts.unplaced_milli, 64000);
     container[0].amount = "-1e99";
     container[1].amount = NULL;
     pod->uid = "c";
@@ -1087,7 +1087,7 @@ static void a_node_may_remember_more_gpus_than_it_may_show(void **state)
     struct pod *pod = core_pod(core, "d", "n1");
     core_note(core, pod, "c0 GPU-forged 100 1"); /* otherwise GPUs would grow without limit */
     assert_int_equal(core_adopt(core, pod, "100"), VERDICT_OK);
-    assert_true(ledger_find(core->ledger, TEXT("d"))->is.presumed);
+    assert_true(ledger_find(core->ledger, TEXT("d"))->facts.presumed);
 }
 
 static void room_is_given_by_what_frees_and_repairs_only(void **state)
@@ -1333,8 +1333,8 @@ static void rows_that_contradict_the_invariants_are_named(void **state)
         {{.shares = 1, .state = STATE_RELEASED}, "released"},
         {{.shares = 0}, "without a share"},
         {{.shares = 1, .unplaced_milli = 1}, "grant"},
-        {{.shares = 0, .origin = ORIGIN_OBSERVED, .state = STATE_BOUND}, "holds nothing"},
-        {{.shares = 1, .origin = ORIGIN_OBSERVED}, "not bound"},
+        {{.shares = 0, .origin = ORIGIN_ADOPTED, .state = STATE_BOUND}, "holds nothing"},
+        {{.shares = 1, .origin = ORIGIN_ADOPTED}, "not bound"},
         {{.shares = 2, .share = twice}, "two shares"},
         {{.shares = 1, .share = &empty}, "0 milli"},
         {{.shares = 1, .share = &huge}, "1001 milli"},
@@ -1474,7 +1474,7 @@ static void a_wrong_word_in_memory_is_found_and_named(void **state)
     struct allocation *a = (struct allocation *)(uintptr_t)node->allocation[0];
     struct allocation *b = (struct allocation *)(uintptr_t)node->allocation[1];
     struct gpu *gpu = &node->gpu[0];
-    struct share *share = (struct share *)(uintptr_t)&a->is.share[0];
+    struct share *share = (struct share *)(uintptr_t)&a->facts.share[0];
     uint16_t order = 9;
     uint16_t absent = GPU_ABSENT;
     uint16_t duplicate = GPU_DUPLICATE;
@@ -1485,7 +1485,7 @@ static void a_wrong_word_in_memory_is_found_and_named(void **state)
     char uid = 'c';
     enum allocation_state released = STATE_RELEASED;
     enum allocation_state bound = STATE_BOUND;
-    enum allocation_origin observed = ORIGIN_OBSERVED;
+    enum allocation_origin observed = ORIGIN_ADOPTED;
     const struct atom *other = ledger_node(core->ledger, TEXT("n2"))->name;
 
     const struct {
@@ -1512,12 +1512,12 @@ static void a_wrong_word_in_memory_is_found_and_named(void **state)
         {&a->charges, &none, sizeof none, "pod"},
         {&share->milli, &large, sizeof large, "what its shares come to"},
         {&share->order, &order, sizeof order, "order of their lives"},
-        {&a->is.node, &other, sizeof other, "another node"},
-        {(char *)(uintptr_t)a->is.uid, &uid, 1, "wrong place, or twice"},
-        {&a->is.state, &bound, sizeof bound, "used milli"},
-        {&b->is.state, &released, sizeof released, "released"},
-        {&b->is.in_doubt, &yes, sizeof yes, "doubt"},
-        {&a->is.origin, &observed, sizeof observed, "granted"},
+        {&a->facts.node, &other, sizeof other, "another node"},
+        {(char *)(uintptr_t)a->facts.uid, &uid, 1, "wrong place, or twice"},
+        {&a->facts.state, &bound, sizeof bound, "used milli"},
+        {&b->facts.state, &released, sizeof released, "released"},
+        {&b->facts.in_doubt, &yes, sizeof yes, "doubt"},
+        {&a->facts.origin, &observed, sizeof observed, "granted"},
         {&gpu->milli, &large, sizeof large, "free milli"},
     };
     struct err err;

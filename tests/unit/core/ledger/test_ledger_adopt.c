@@ -22,7 +22,7 @@ static const struct allocation_facts *held(const struct core_fixture *core, cons
 {
     const struct allocation *allocation = ledger_find(core->ledger, text_of(uid));
     assert_non_null(allocation);
-    return &allocation->is;
+    return &allocation->facts;
 }
 
 static void amounts_that_nobody_may_ask_for_are_added_up(void **state)
@@ -265,9 +265,9 @@ static void set_raise(struct core_fixture *core, bool raise)
 {
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
     book->raise = raise;
-    struct outlook *outlook = outlook_of_rulebook(book, 0, NULL);
-    ledger_set_outlook(core->ledger, outlook);
-    outlook_unref(outlook);
+    struct policy_context *context = policy_context_of_rulebook(book, 0, NULL);
+    ledger_set_policy_context(core->ledger, context);
+    policy_context_unref(context);
     rulebook_unref(book);
 }
 
@@ -306,7 +306,7 @@ static void a_share_is_raised_to_what_its_memory_needs_and_charged_so(void **sta
     struct command again = {.kind = COMMAND_VERSION, .uid = "a", .request = request};
     set_raise(core, false);
     const struct allocation *was = ledger_find(core->ledger, TEXT("a"));
-    assert_int_equal(was->is.version, 0);
+    assert_int_equal(was->facts.version, 0);
     again.version = 5;
     assert_int_equal(core_do(core, &again), VERDICT_SAME); /* it was reserved without a version */
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
@@ -385,9 +385,9 @@ static void decide_by(struct core_fixture *core, const struct rule *rule, rule_s
     book->raise = true;
     book->rules = 1;
     book->rule = rule; /* lives as long as the ledger */
-    struct outlook *outlook = outlook_of_rulebook(book, holding, NULL);
-    ledger_set_outlook(core->ledger, outlook);
-    outlook_unref(outlook);
+    struct policy_context *context = policy_context_of_rulebook(book, holding, NULL);
+    ledger_set_policy_context(core->ledger, context);
+    policy_context_unref(context);
     rulebook_unref(book);
 }
 

@@ -65,17 +65,17 @@ static void idle_hosts_are_counted_again(void **state)
     const uint32_t two = 2, one = 1;
     struct err err;
     struct rulebook *book = rulebook_with(POLICY_BINPACK, "book", keeps, 2);
-    struct outlook *outlook = outlook_of_rulebook(book, 3, NULL);
+    struct policy_context *context = policy_context_of_rulebook(book, 3, NULL);
     core_forget_undo(core);
-    ledger_set_outlook(core->ledger, outlook);
-    const struct outlook *now = ledger_outlook(core->ledger);
+    ledger_set_policy_context(core->ledger, context);
+    const struct policy_context *now = ledger_policy_context(core->ledger);
     assert_int_equal(ledger_check(core->ledger, &err), 0);
     assert_int_equal(now->idle[1], 1);
     assert_found_at(core, &now->idle[1], &two, sizeof two,
                     "the ledger counts 2 idle hosts of rule 2 where there are 1");
     assert_found_at(core, &now->idle[0], &one, sizeof one,
                     "the ledger counts 1 idle hosts of rule 1 where there are 0");
-    outlook_unref(outlook);
+    policy_context_unref(context);
     rulebook_unref(book);
 }
 
@@ -132,11 +132,11 @@ static void a_node_or_pod_that_cannot_be_looked_up_is_named(void **state)
     const struct node *n3 = ledger_node(core->ledger, TEXT("n3"));
     assert_found_at(core, &n2->name, &n3->name, sizeof n2->name,
                     "node n3: it is not found by its name");
-    assert_found_at(core, ledger_find(core->ledger, TEXT("b"))->is.uid, "c", 1,
+    assert_found_at(core, ledger_find(core->ledger, TEXT("b"))->facts.uid, "c", 1,
                     "node n1: pod c: the pod cache has another for it, or none");
 
     static const bool unbound = true;
-    assert_found_at(core, &ledger_find(core->ledger, TEXT("a"))->is.listed_unbound, &unbound,
+    assert_found_at(core, &ledger_find(core->ledger, TEXT("a"))->facts.listed_unbound, &unbound,
                     sizeof unbound, "node n1: pod a: it is listed unbound, and not bound");
 
     const struct node *n1 = ledger_node(core->ledger, TEXT("n1"));
@@ -154,7 +154,7 @@ static void a_free_place_is_known(void **state)
     struct core_fixture *core = *state;
     const size_t one = 1;
     assert_int_equal(core->ledger->places, 4);
-    assert_found_at(core, &core->ledger->frees, &one, sizeof one,
+    assert_found_at(core, &core->ledger->n_free_slots, &one, sizeof one,
                     "the ledger counts 1 free places where there are 0");
 }
 
@@ -223,13 +223,14 @@ static void who_shows_anothers_uuid_stands_among_its_rivals(void **state)
     const size_t one = 1;
     static const struct core_gpu again = {.id = "GPU-a"};
     (void)core_node(core, "n8", &again, 1);
-    const struct rivals *rivals = map_find(&ledger->rivals, TEXT("GPU-a"));
-    assert_int_equal(rivals->count, 2);
-    assert_found_at(core, &rivals->count, &one, sizeof one,
-                    "node n8: GPU GPU-a: the table of rivals does not have it");
-    void *taken = map_take(&ledger->rivals, TEXT("GPU-a"));
-    assert_found(core, "node n3: GPU GPU-a: the table of rivals does not have it");
-    assert_null(map_put(&ledger->rivals, TEXT("GPU-a"), taken));
+    const struct duplicate_owners *duplicate_owners =
+        map_find(&ledger->duplicate_owners, TEXT("GPU-a"));
+    assert_int_equal(duplicate_owners->count, 2);
+    assert_found_at(core, &duplicate_owners->count, &one, sizeof one,
+                    "node n8: GPU GPU-a: the table of duplicate owners does not have it");
+    void *taken = map_take(&ledger->duplicate_owners, TEXT("GPU-a"));
+    assert_found(core, "node n3: GPU GPU-a: the table of duplicate owners does not have it");
+    assert_null(map_put(&ledger->duplicate_owners, TEXT("GPU-a"), taken));
     assert_int_equal(ledger_check(ledger, &err), 0);
 }
 
@@ -249,7 +250,7 @@ static void every_rival_is_counted(void **state)
             (void)core_node(core, name[k], &gpu, 1);
         }
         at = 0;
-        assert_non_null(map_next(&ledger->rivals, &at));
+        assert_non_null(map_next(&ledger->duplicate_owners, &at));
     }
     assert_int_equal(at, 1);
     ledger_assert_valid(ledger);

@@ -463,8 +463,9 @@ static void what_nobody_holds_gives_way_to_an_older_node(void **state)
 {
     struct core_fixture *core = *state;
     (void)core_node(core, "n1", a_then_b, 2);
-    const struct command give_way = {
-        .kind = COMMAND_NODE, .node = "n1", .elder = core_inventory(core, "n2", "u2", a_then_b, 1)};
+    const struct command give_way = {.kind = COMMAND_NODE,
+                                     .node = "n1",
+                                     .first_owner = core_inventory(core, "n2", "u2", a_then_b, 1)};
     assert_int_equal(core_do(core, &give_way), VERDICT_OK);
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, GPU_DUPLICATE);
     assert_int_equal(core_gpu(core, "n1", "GPU-b")->flags, 0);
@@ -494,8 +495,9 @@ static void what_a_pod_holds_by_another_name_it_holds(void **state)
     (void)core_node(core, "n1", counted, 1);
     assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
     (void)core_node(core, "n1", a_then_b, 1);
-    const struct command give_way = {
-        .kind = COMMAND_NODE, .node = "n1", .elder = core_inventory(core, "n2", "u2", a_then_b, 1)};
+    const struct command give_way = {.kind = COMMAND_NODE,
+                                     .node = "n1",
+                                     .first_owner = core_inventory(core, "n2", "u2", a_then_b, 1)};
     assert_int_equal(core_do(core, &give_way), VERDICT_SAME);
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, 0);
     assert_int_equal(show_anew(core, "anew"), VERDICT_OK);

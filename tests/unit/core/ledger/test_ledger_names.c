@@ -44,7 +44,7 @@ static void squat(struct core_fixture *core, const char *uid, int number)
     core_note(core, pod, note);
     assert_int_equal(core_adopt(core, pod, "800x8"), VERDICT_OK);
     assert_int_equal(ledger_find(core->ledger, text_of(uid))->charges, PARTS);
-    assert_false(ledger_find(core->ledger, text_of(uid))->is.presumed);
+    assert_false(ledger_find(core->ledger, text_of(uid))->facts.presumed);
     core_forget_undo(core);
 }
 
@@ -263,7 +263,7 @@ static void undecided__ids_are_held(void **state)
     }
     core_forget_undo(core);
     rest(core);
-    assert_true(core->ledger->undecided_count > 0);
+    assert_true(core->ledger->n_undecided > 0);
     assert_string_equal(core->ledger->undecided_ids[0]->text, "GPU-twice");
     assert_null(ledger_stale_duplicate(core->ledger));
     rest(core);
@@ -271,7 +271,7 @@ static void undecided__ids_are_held(void **state)
 
     assert_int_equal(core_node(core, "n1", &gpu, 1), VERDICT_OK);
     assert_int_equal(core_node(core, "n2", &gpu, 1), VERDICT_OK);
-    assert_true(core->ledger->undecided_count > 0); /* freed with the ledger */
+    assert_true(core->ledger->n_undecided > 0); /* freed with the ledger */
 }
 
 /* GPUs that waited for allocations of the same file hold no names. */
@@ -281,9 +281,9 @@ static void restored__gpus_that_waited_are_forgotten(void **state)
 
     squat(core, "a", 1);
     struct ledger *copy = core_copy(core->ledger);
-    assert_int_equal(copy->kepts, PARTS);
+    assert_int_equal(copy->n_kept, PARTS);
     ledger_sweep(copy, false);
-    assert_int_equal(copy->kepts, 0);
+    assert_int_equal(copy->n_kept, 0);
     assert_null(copy->kept);
     ledger_assert_valid(copy);
     ledger_free(copy);

@@ -48,7 +48,7 @@ static int restore_pod(struct core_fixture *core, const char *uid, const struct 
                                            .node = atom(core, "n1"),
                                            .node_uid = atom(core, ""),
                                            .state = STATE_BOUND,
-                                           .origin = ORIGIN_OBSERVED,
+                                           .origin = ORIGIN_ADOPTED,
                                            .shares = shares,
                                            .share = share};
     return ledger_restore(core->ledger, &facts, err);

@@ -49,7 +49,7 @@ static void a_reservation_is_confirmed_where_its_pod_is_bound(void **state)
     struct pod *pod = core_pod(core, "a", "n1");
     core_note(core, pod, "c0 GPU-a 300 24576");
     assert_string_equal(reconcile(core, pod, "300"), "confirm");
-    assert_int_equal(row(core, "a")->is.state, STATE_BOUND);
+    assert_int_equal(row(core, "a")->facts.state, STATE_BOUND);
     assert_string_equal(reconcile(core, pod, "300"), "");
     /* An old event from before the Binding changes nothing. */
     assert_string_equal(reconcile(core, core_pod(core, "a", ""), "300"), "");
@@ -65,7 +65,7 @@ static void a_pod_that_ended_frees_and_a_deletion_timestamp_does_not(void **stat
     pod->terminating_ms = 99;
     assert_string_equal(reconcile(core, pod, "300"), "terminating");
     assert_string_equal(reconcile(core, pod, "300"), "");
-    assert_int_equal(row(core, "a")->is.terminating_ms, 99);
+    assert_int_equal(row(core, "a")->facts.terminating_ms, 99);
     pod->terminating_ms = 0; /* an old event */
     assert_string_equal(reconcile(core, pod, "300"), "");
     pod->phase = POD_FAILED;
@@ -99,25 +99,25 @@ static void a_bound_row_whose_pod_is_listed_unbound_is_marked_until_it_is_bound(
     struct pod *pod = core_pod(core, "a", "n1");
     core_note(core, pod, "c0 GPU-b 300 24576");
     assert_string_equal(reconcile(core, pod, "300"), "confirm note");
-    assert_false(row(core, "a")->is.listed_unbound);
+    assert_false(row(core, "a")->facts.listed_unbound);
     assert_true(list_unbound(core, "a"));
     assert_false(list_unbound(core, "a"));
-    assert_true(row(core, "a")->is.listed_unbound);
-    assert_true(row(core, "a")->is.annotation_differs);
-    assert_int_equal(row(core, "a")->is.state, STATE_BOUND);
+    assert_true(row(core, "a")->facts.listed_unbound);
+    assert_true(row(core, "a")->facts.annotation_differs);
+    assert_int_equal(row(core, "a")->facts.state, STATE_BOUND);
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 300);
     assert_string_equal(reconcile(core, core_pod(core, "a", ""), "300"), "");
     assert_string_equal(reconcile(core, pod, "300"), "note");
     assert_true(core->done[core->dones - 1].unwritten);
-    assert_false(row(core, "a")->is.listed_unbound);
-    assert_true(row(core, "a")->is.annotation_differs);
+    assert_false(row(core, "a")->facts.listed_unbound);
+    assert_true(row(core, "a")->facts.annotation_differs);
     assert_string_equal(reconcile(core, pod, "300"), "");
     /* Both at once: the annotation is written. */
     assert_true(list_unbound(core, "a"));
     core_note(core, pod, "c0 GPU-a 300 24576");
     assert_string_equal(reconcile(core, pod, "300"), "note");
     assert_false(core->done[core->dones - 1].unwritten);
-    assert_false(row(core, "a")->is.listed_unbound || row(core, "a")->is.annotation_differs);
+    assert_false(row(core, "a")->facts.listed_unbound || row(core, "a")->facts.annotation_differs);
 }
 
 static void a_row_that_is_listed_unbound_ends_as_others_do(void **state)
@@ -134,10 +134,10 @@ static void a_row_that_is_listed_unbound_ends_as_others_do(void **state)
     pod->phase = POD_FAILED;
     assert_string_equal(reconcile(core, pod, "300"), "release(ended)");
     assert_false(core->done[core->dones - 1].unwritten);
-    assert_false(core->done[core->dones - 1].after->is.listed_unbound);
+    assert_false(core->done[core->dones - 1].after->facts.listed_unbound);
     assert_string_equal(reconcile(core, core_pod(core, "b", "n2"), "300"),
                         "release(elsewhere) observe");
-    assert_false(row(core, "b")->is.listed_unbound);
+    assert_false(row(core, "b")->facts.listed_unbound);
     (void)core_reserve(core, "c", "n1", "300");
     assert_int_equal(core_do(core, &note), VERDICT_SAME); /* a reservation is not marked */
 }
@@ -152,7 +152,7 @@ static void a_pod_that_is_gone_is_released(void **state)
     assert_string_equal(command[0].why, "gone");
     assert_string_equal(command[0].name, "pod");
     assert_int_equal(core_do(core, &command[0]), VERDICT_OK);
-    assert_int_equal(core->done[core->dones - 1].after->is.released_ms, 5000);
+    assert_int_equal(core->done[core->dones - 1].after->facts.released_ms, 5000);
     assert_int_equal(reconcile_gone(core->ledger, "a", 5000, command), 0);
 }
 
@@ -164,8 +164,8 @@ static void the_api_server_is_the_truth_about_the_node(void **state)
     (void)core_reserve(core, "a", "n1", "300");
     struct pod *pod = core_pod(core, "a", "n2");
     assert_string_equal(reconcile(core, pod, "300"), "release(elsewhere) observe");
-    assert_string_equal(row(core, "a")->is.node->text, "n2");
-    assert_int_equal(row(core, "a")->is.origin, ORIGIN_OBSERVED);
+    assert_string_equal(row(core, "a")->facts.node->text, "n2");
+    assert_int_equal(row(core, "a")->facts.origin, ORIGIN_ADOPTED);
     assert_string_equal(reconcile(core, pod, "300"), "");
     assert_string_equal(reconcile(core, core_pod(core, "a", "n1"), NULL), "release(elsewhere)");
 }
@@ -178,12 +178,12 @@ static void a_row_wins_over_the_annotation(void **state)
     struct pod *pod = core_pod(core, "a", "n1");
     core_note(core, pod, "c0 GPU-b 300 24576");
     assert_string_equal(reconcile(core, pod, "300"), "confirm note");
-    assert_true(row(core, "a")->is.annotation_differs);
+    assert_true(row(core, "a")->facts.annotation_differs);
     assert_int_equal(core_gpu(core, "n1", "GPU-b")->used_milli, 0);
     assert_string_equal(reconcile(core, pod, "300"), "");
     core_note(core, pod, "c0 n1/gpu-0 300 24576"); /* the same GPU by its other name */
     assert_string_equal(reconcile(core, pod, "300"), "note");
-    assert_false(row(core, "a")->is.annotation_differs);
+    assert_false(row(core, "a")->facts.annotation_differs);
     pod->annotation = NOTE_BROKEN;
     assert_string_equal(reconcile(core, pod, "300"), "note");
     pod->annotation = NOTE_NONE; /* granted pods always have one */
@@ -229,16 +229,16 @@ static void what_had_no_gpu_is_placed_when_the_node_shows_one(void **state)
     struct core_fixture *core = *state;
     struct pod *pod = core_pod(core, "a", "n1");
     assert_string_equal(reconcile(core, pod, "300x2"), "observe");
-    assert_int_equal(row(core, "a")->is.unplaced_milli, 600);
+    assert_int_equal(row(core, "a")->facts.unplaced_milli, 600);
     (void)core_node(core, "n1", two_a100, 1);
     assert_string_equal(reconcile(core, pod, "300x2"), "release(placed) observe");
-    assert_int_equal(row(core, "a")->is.unplaced_milli, 0);
+    assert_int_equal(row(core, "a")->facts.unplaced_milli, 0);
     assert_int_equal(row(core, "a")->charges, 1); /* it cannot have more than the node has */
     assert_string_equal(reconcile(core, pod, "300x2"), "");
     (void)core_node(core, "n1", two_a100, 2);
     assert_string_equal(reconcile(core, pod, "300x2"), "release(placed) observe");
     assert_int_equal(row(core, "a")->charges, 2);
-    assert_true(row(core, "a")->is.presumed);
+    assert_true(row(core, "a")->facts.presumed);
     assert_string_equal(reconcile(core, pod, "300x2"), "");
     (void)core_node(core, "n1", two_a100, 1);
     assert_string_equal(reconcile(core, pod, "300x2"), ""); /* fewer GPUs do not move a row */
@@ -251,11 +251,11 @@ static void each_container_of_an_adopted_pod_gets_the_gpus_that_there_are(void *
     assert_string_equal(reconcile(core, pod, "300+200x2"), "observe");
     (void)core_node(core, "n1", two_a100, 1);
     assert_string_equal(reconcile(core, pod, "300+200x2"), "release(placed) observe");
-    assert_int_equal(row(core, "a")->is.shares, 2);
+    assert_int_equal(row(core, "a")->facts.shares, 2);
     assert_string_equal(reconcile(core, pod, "300+200x2"), "");
     (void)core_node(core, "n1", two_a100, 2);
     assert_string_equal(reconcile(core, pod, "300+200x2"), "release(placed) observe");
-    assert_int_equal(row(core, "a")->is.shares, 3);
+    assert_int_equal(row(core, "a")->facts.shares, 3);
 }
 
 static void who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks(void **state)
@@ -310,8 +310,8 @@ static void a_list_is_taken_rows_first_then_annotations_then_by_time(void **stat
     early->scheduled_ms = 10;
     struct pod *late = core_pod(core, "c", "n1");
     late->scheduled_ms = 20;
-    struct pod *twin = core_pod(core, "d", "n1");
-    twin->scheduled_ms = 20;
+    struct pod *equal_slot = core_pod(core, "d", "n1");
+    equal_slot->scheduled_ms = 20;
     struct pod *never = core_pod(core, "b", "n1");
     struct pod *broken = core_pod(core, "zz", "n1");
     broken->annotation = NOTE_BROKEN;
@@ -325,7 +325,8 @@ static void a_list_is_taken_rows_first_then_annotations_then_by_time(void **stat
     proven->scheduled_ms = 850;
     noted->proof = PROOF_UNSIGNED;
     early->proof = PROOF_SIGNED; /* of nothing */
-    const struct pod *order[] = {rowed, proven, noted, first, early, late, twin, never, broken};
+    const struct pod *order[] = {rowed, proven,     noted, first, early,
+                                 late,  equal_slot, never, broken};
     for (size_t i = 0; i < ARRAY_LEN(order); i++)
         for (size_t k = 0; k < ARRAY_LEN(order); k++) {
             const int cmp = reconcile_order(core->ledger, order[i], order[k]);

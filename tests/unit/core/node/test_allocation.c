@@ -130,8 +130,8 @@ static void shares_come_to_stand_in_the_order_of_life(void **state)
     const struct allocation_facts facts = facts_of(shares, 3);
     const struct allocation *made = allocation_new(&facts);
     assert_null(allocation_unsound(made));
-    assert_string_equal(made->is.share[0].container, "c0");
-    assert_string_equal(made->is.share[2].container, "c2");
+    assert_string_equal(made->facts.share[0].container, "c0");
+    assert_string_equal(made->facts.share[2].container, "c2");
     assert_int_equal(made->charge[0].milli, 700);
     allocation_unref(made);
 }
@@ -148,11 +148,11 @@ static void an_allocation_keeps_its_own_copies(void **state)
     memset(uid, 'x', 5);
     memset(container, 'x', 4);
     shares[0].milli = 1;
-    assert_string_equal(made->is.uid, "uid-1");
-    assert_string_equal(made->is.namespace, "default");
-    assert_string_equal(made->is.name, "web-0");
-    assert_string_equal(made->is.share[0].container, "main");
-    assert_int_equal(made->is.share[0].milli, 300);
+    assert_string_equal(made->facts.uid, "uid-1");
+    assert_string_equal(made->facts.namespace, "default");
+    assert_string_equal(made->facts.name, "web-0");
+    assert_string_equal(made->facts.share[0].container, "main");
+    assert_int_equal(made->facts.share[0].milli, 300);
     assert_null(allocation_unsound(made));
     allocation_unref(made);
 }
@@ -174,7 +174,7 @@ static void what_the_cluster_imposed_needs_no_share(void **state)
 {
     (void)state;
     struct allocation_facts facts = facts_of(NULL, 0);
-    facts.origin = ORIGIN_OBSERVED;
+    facts.origin = ORIGIN_ADOPTED;
     facts.unplaced_milli = 300;
     facts.held_gpus = 2;
     const struct allocation *made = allocation_new(&facts);
@@ -194,7 +194,7 @@ static void absurd_amounts_do_not_wrap_around(void **state)
         shares[i].mib = UINT32_MAX - 1;
     }
     struct allocation_facts facts = facts_of(shares, 3);
-    facts.origin = ORIGIN_OBSERVED;
+    facts.origin = ORIGIN_ADOPTED;
     const struct allocation *made = allocation_new(&facts);
     assert_int_equal(made->charge[0].milli, UINT32_MAX);
     assert_int_equal(made->charge[0].mib, UINT32_MAX);
@@ -231,7 +231,7 @@ static void every_broken_invariant_is_named(void **state)
     FAULT(facts.shares = 0, "a grant without a share");
     FAULT(facts.unplaced_milli = 1, "a grant whose GPU is not known");
     FAULT(facts.version = VERSION_MAX + 1, "a version beyond 63 bits");
-    FAULT((facts.origin = ORIGIN_OBSERVED, facts.version = 1),
+    FAULT((facts.origin = ORIGIN_ADOPTED, facts.version = 1),
           "a version of a Binding that we never sent");
     FAULT(shares[1].container = "", "a share without a container");
     FAULT(shares[1].container = NULL, "a share without a container");
@@ -253,9 +253,9 @@ static void what_was_asked_for_is_what_a_share_has_unless_it_was_raised(void **s
     const struct allocation_facts facts = facts_of(shares, 3);
     assert_null(allocation_fault(&facts));
     const struct allocation *made = allocation_new(&facts);
-    assert_int_equal(made->is.share[0].asked, 300);
-    assert_int_equal(made->is.share[1].asked, 1);
-    assert_int_equal(made->is.share[2].asked, 300);
+    assert_int_equal(made->facts.share[0].asked, 300);
+    assert_int_equal(made->facts.share[1].asked, 1);
+    assert_int_equal(made->facts.share[2].asked, 300);
     assert_int_equal(allocation_milli(made), 900); /* what is charged is what it has */
     allocation_unref(made);
 }
@@ -286,9 +286,9 @@ static void what_is_unsound_is_named(void **state)
     assert_null(allocation_unsound(made));
     made->charge[1].milli++;
     assert_string_equal(allocation_unsound(made), "its charges are not what its shares come to");
-    made->is.node = NULL;
+    made->facts.node = NULL;
     assert_string_equal(allocation_unsound(made), "an allocation on no node");
-    made->is.node = facts.node; /* of which it holds a reference */
+    made->facts.node = facts.node; /* of which it holds a reference */
     allocation_unref(made);
 }
 
@@ -374,7 +374,7 @@ static void states_origins_and_kinds_have_their_words(void **state)
     assert_string_equal(allocation_state_name(STATE_BOUND), "bound");
     assert_string_equal(allocation_state_name(STATE_RELEASED), "released");
     assert_string_equal(allocation_origin_name(ORIGIN_GRANTED), "granted");
-    assert_string_equal(allocation_origin_name(ORIGIN_OBSERVED), "observed");
+    assert_string_equal(allocation_origin_name(ORIGIN_ADOPTED), "observed");
     assert_string_equal(container_kind_name(CONTAINER_APP), "app");
     assert_string_equal(container_kind_name(CONTAINER_INIT), "init");
     assert_string_equal(container_kind_name(CONTAINER_SIDECAR), "sidecar");

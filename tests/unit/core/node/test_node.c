@@ -123,8 +123,8 @@ static void sums_are_the_sums_of_the_charges(void **state)
     assert_int_equal(gpu_free(&node->gpu[1]), 500);
     assert_int_equal(node->free_milli, 1000);
     assert_int_equal(node->since_ms, 17);
-    assert_string_equal(node->allocation[0]->is.uid, "a"); /* ascending */
-    assert_string_equal(node->allocation[2]->is.uid, "c");
+    assert_string_equal(node->allocation[0]->facts.uid, "a"); /* ascending */
+    assert_string_equal(node->allocation[2]->facts.uid, "c");
     assert_ptr_equal(node_allocation(node, TEXT("b")), node->allocation[1]);
     assert_null(node_allocation(node, TEXT("aa")));
     assert_null(node_allocation(node, TEXT("")));
@@ -405,7 +405,7 @@ static void whole_nodes_close_too(void **state)
 
     scene = (struct scene){.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     struct allocation_facts facts = facts_of("a", NULL, 0);
-    facts.origin = ORIGIN_OBSERVED;
+    facts.origin = ORIGIN_ADOPTED;
     facts.unplaced_milli = 1;
     scene.pod[scene.pods++] = allocation_new(&facts);
     node = node_of(&scene);
@@ -415,7 +415,7 @@ static void whole_nodes_close_too(void **state)
     node_unref(node);
 
     facts = facts_of("b", NULL, 0);
-    facts.origin = ORIGIN_OBSERVED;
+    facts.origin = ORIGIN_ADOPTED;
     facts.held_gpus = 2;
     scene.pod[scene.pods++] = allocation_new(&facts);
     node = node_of(&scene);
@@ -434,7 +434,7 @@ static const struct node *held_node(struct scene *scene, const char *a, const ch
     struct allocation_facts facts = facts_of("w", NULL, 0);
 
     *scene = (struct scene){.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
-    facts.origin = ORIGIN_OBSERVED;
+    facts.origin = ORIGIN_ADOPTED;
     facts.held_gpus = held;
     if (held > 0)
         scene->pod[scene->pods++] = allocation_new(&facts);
@@ -588,7 +588,7 @@ static void absurd_amounts_do_not_wrap_around(void **state)
         const struct share share = {
             .container = "main", .gpu = atom("GPU-a"), .milli = UINT32_MAX - 1, .mib = UINT32_MAX};
         struct allocation_facts facts = facts_of(i == 0 ? "a" : "b", &share, 1);
-        facts.origin = ORIGIN_OBSERVED;
+        facts.origin = ORIGIN_ADOPTED;
         facts.state = i == 0 ? STATE_BOUND : STATE_RESERVED;
         scene.pod[scene.pods++] = allocation_new(&facts);
     }
@@ -717,7 +717,7 @@ static const struct allocation *draw_pod(uint64_t *seed, const char *uid)
         share[i].kind = (enum container_kind)draw(seed, 3);
     }
     struct allocation_facts facts = facts_of(uid, share, draw(seed, 3));
-    facts.origin = ORIGIN_OBSERVED;
+    facts.origin = ORIGIN_ADOPTED;
     facts.state = draw(seed, 2) == 0 ? STATE_RESERVED : STATE_BOUND;
     facts.held_gpus = draw(seed, 20) == 0;
     facts.unplaced_milli = draw(seed, 20) == 0 ? 300 : 0;
@@ -948,7 +948,7 @@ static void what_is_held_is_bound_and_reserved_and_unplaced(void **state)
     node_unref(node);
 
     struct allocation_facts facts = facts_of("d", NULL, 0);
-    facts.origin = ORIGIN_OBSERVED;
+    facts.origin = ORIGIN_ADOPTED;
     facts.unplaced_milli = 40;
     scene.pod[scene.pods++] = pod("a", "GPU-a", 200, STATE_RESERVED);
     scene.pod[scene.pods++] = pod("b", "GPU-b", 500, STATE_BOUND);
@@ -977,7 +977,7 @@ static void a_node_has_shares_where_a_pod_has_some(void **state)
     }
 
     struct allocation_facts facts = facts_of("b", NULL, 0);
-    facts.origin = ORIGIN_OBSERVED;
+    facts.origin = ORIGIN_ADOPTED;
     facts.unplaced_milli = 1;
     const struct allocation *lost = allocation_new(&facts);
     struct node *somewhere = node_with(empty, NULL, lost);

@@ -18,7 +18,7 @@ static const struct allocation *snapshot_find(const struct snapshot *snapshot, s
     uint32_t at = 0;
     while ((node = snapshot_next(snapshot, &at)) != NULL) {
         const struct allocation *allocation = node_allocation(node, uid);
-        must(allocation == NULL || allocation->is.node == node->name);
+        must(allocation == NULL || allocation->facts.node == node->name);
         if (allocation != NULL)
             return allocation;
     }
@@ -375,16 +375,16 @@ static void only_open_reservations_are_listed(void **state)
     const struct snapshot *snapshot = publish(core);
     assert_int_equal(snapshot->opens, 2);
     assert_null(snapshot_open(snapshot, TEXT("a")));
-    assert_string_equal(snapshot_open(snapshot, TEXT("b"))->is.uid, "b");
-    assert_string_equal(snapshot_open(snapshot, TEXT("c"))->is.uid, "c");
-    assert_string_equal(snapshot_find(snapshot, TEXT("a"))->is.node->text, "node-0");
+    assert_string_equal(snapshot_open(snapshot, TEXT("b"))->facts.uid, "b");
+    assert_string_equal(snapshot_open(snapshot, TEXT("c"))->facts.uid, "c");
+    assert_string_equal(snapshot_find(snapshot, TEXT("a"))->facts.node->text, "node-0");
     assert_null(snapshot_find(snapshot, TEXT("d")));
     snapshot_unref(snapshot);
     const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .unbound = true};
     assert_int_equal(core_do(core, &note), VERDICT_OK);
     snapshot = publish(core);
     assert_int_equal(snapshot->opens, 3);
-    assert_string_equal(snapshot_open(snapshot, TEXT("a"))->is.uid, "a");
+    assert_string_equal(snapshot_open(snapshot, TEXT("a"))->facts.uid, "a");
     snapshot_unref(snapshot);
     core_undo(core);
     snapshot = publish(core);

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/core/answer/survey.h"
+#include "milligpu/core/answer/unschedulable.h"
 #include "milligpu/core/facts/tolerations.h"
 #include "milligpu/core/node/account.h"
 #include "milligpu/core/rank/policy.h"
@@ -129,7 +129,7 @@ static void what_closes_a_gpu_itself_comes_first(void **state)
 
 static uint32_t idle_of(const struct core_fixture *core)
 {
-    return ledger_outlook(core->ledger)->idle[0];
+    return ledger_policy_context(core->ledger)->idle[0];
 }
 
 /* reserve: 1 of each node, as a document would say it. */
@@ -140,9 +140,9 @@ static void keep_one(struct core_fixture *core)
 
     book->rules = 1;
     book->rule = &rule;
-    struct outlook *outlook = outlook_of_rulebook(book, RULES_ALL, NULL);
-    ledger_set_outlook(core->ledger, outlook);
-    outlook_unref(outlook);
+    struct policy_context *context = policy_context_of_rulebook(book, RULES_ALL, NULL);
+    ledger_set_policy_context(core->ledger, context);
+    policy_context_unref(context);
     rulebook_unref(book);
 }
 
@@ -265,20 +265,20 @@ static void what_pods_tolerate_opens_and_closes_nodes(void **state)
     tolerations_free(known);
 }
 
-static void survey_for(struct core_fixture *core, const struct node_demands *demands,
-                       struct survey *out)
+static void unschedulable_for(struct core_fixture *core, const struct node_demands *demands,
+                              struct unschedulable *out)
 {
     const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
-    const struct survey_question question = {core_request(core, "600"), demands};
+    const struct unschedulable_question question = {core_request(core, "600"), demands};
 
-    survey_cluster(snapshot, &question, &core->arena, out);
+    unschedulable_of(snapshot, &question, &core->arena, out);
     snapshot_unref(snapshot);
 }
 
 static void nodes_that_fit_and_may_not_be_used_are_counted_by_reason(void **state)
 {
     struct core_fixture *core = *state;
-    struct survey *survey = arena_alloc(&core->arena, sizeof *survey);
+    struct unschedulable *unschedulable = arena_alloc(&core->arena, sizeof *unschedulable);
     const struct node_demands plain = {0};
     const struct node_demands tolerant = {.tolerations = 1, .toleration = &any};
     const struct node_demands unread = {.tolerations = 1, .toleration = &any, .unreadable = true};
@@ -292,36 +292,36 @@ static void nodes_that_fit_and_may_not_be_used_are_counted_by_reason(void **stat
         (void)show(core, arena_printf(&core->arena, "t%u", i), &tainted);
     (void)show(core, "full", &tainted);
     assert_int_equal(core_reserve(core, "p", "full", "900x2"), VERDICT_OK);
-    survey_for(core, &plain, survey);
-    assert_int_equal(survey->nodes[REASON_NONE], 1);
-    assert_int_equal(survey->nodes[REASON_ROOM], 1);
-    assert_int_equal(survey_barred(survey), 5);
-    assert_int_equal(survey->bars, 2);
-    assert_int_equal(survey->bar[0].why, UNUSABLE_TAINTED); /* most nodes first */
-    assert_string_equal(survey->bar[0].taint, "team");
-    assert_int_equal(survey->bar[0].nodes, 4);
-    assert_int_equal(survey->bar[0].names, SURVEY_NAMES_MAX);
-    assert_int_equal(survey->bar[1].why, UNUSABLE_CORDONED);
-    assert_int_equal(survey->bar[1].names, 1);
-    assert_string_equal(survey->bar[1].name[0]->text, "c1");
-    assert_int_equal(survey->moment[REASON_NONE].gpus, 12);
-    assert_int_equal(survey->moment[REASON_NONE].open, 2);
-    assert_int_equal(survey->moment[REASON_NONE].free_milli, 2000);
-    assert_int_equal(survey->moment[REASON_NONE].unusable[UNUSABLE_TAINTED], 8);
-    assert_false(survey->never);
-    survey_for(core, &tolerant, survey);
-    assert_int_equal(survey->nodes[REASON_NONE], 6);
-    assert_int_equal(survey->bars, 0);
-    assert_int_equal(survey_barred(survey), 0);
-    survey_for(core, &unread, survey);
-    assert_int_equal(survey->bar[0].why, UNUSABLE_UNKNOWN);
-    assert_int_equal(survey_barred(survey), 6);
-    survey_for(core, NULL, survey);
-    assert_int_equal(survey->bar[0].why, UNUSABLE_UNKNOWN);
-    assert_null(survey->bar[0].taint);
-    survey_for(core, &zoned, survey);
-    assert_int_equal(survey->bar[0].why, UNUSABLE_AFFINITY);
-    assert_int_equal(survey->bars, 1);
+    unschedulable_for(core, &plain, unschedulable);
+    assert_int_equal(unschedulable->nodes[REASON_NONE], 1);
+    assert_int_equal(unschedulable->nodes[REASON_ROOM], 1);
+    assert_int_equal(unschedulable_barred(unschedulable), 5);
+    assert_int_equal(unschedulable->bars, 2);
+    assert_int_equal(unschedulable->bar[0].why, UNUSABLE_TAINTED); /* most nodes first */
+    assert_string_equal(unschedulable->bar[0].taint, "team");
+    assert_int_equal(unschedulable->bar[0].nodes, 4);
+    assert_int_equal(unschedulable->bar[0].names, UNSCHEDULABLE_NAMES_MAX);
+    assert_int_equal(unschedulable->bar[1].why, UNUSABLE_CORDONED);
+    assert_int_equal(unschedulable->bar[1].names, 1);
+    assert_string_equal(unschedulable->bar[1].name[0]->text, "c1");
+    assert_int_equal(unschedulable->moment[REASON_NONE].gpus, 12);
+    assert_int_equal(unschedulable->moment[REASON_NONE].open, 2);
+    assert_int_equal(unschedulable->moment[REASON_NONE].free_milli, 2000);
+    assert_int_equal(unschedulable->moment[REASON_NONE].unusable[UNUSABLE_TAINTED], 8);
+    assert_false(unschedulable->never);
+    unschedulable_for(core, &tolerant, unschedulable);
+    assert_int_equal(unschedulable->nodes[REASON_NONE], 6);
+    assert_int_equal(unschedulable->bars, 0);
+    assert_int_equal(unschedulable_barred(unschedulable), 0);
+    unschedulable_for(core, &unread, unschedulable);
+    assert_int_equal(unschedulable->bar[0].why, UNUSABLE_UNKNOWN);
+    assert_int_equal(unschedulable_barred(unschedulable), 6);
+    unschedulable_for(core, NULL, unschedulable);
+    assert_int_equal(unschedulable->bar[0].why, UNUSABLE_UNKNOWN);
+    assert_null(unschedulable->bar[0].taint);
+    unschedulable_for(core, &zoned, unschedulable);
+    assert_int_equal(unschedulable->bar[0].why, UNUSABLE_AFFINITY);
+    assert_int_equal(unschedulable->bars, 1);
 }
 
 /* A cluster with a taint of its own for each node must not need a line for each. */
@@ -329,50 +329,50 @@ static void taints_without_end_are_counted_together(void **state)
 {
     enum { MORE = 3 };
     struct core_fixture *core = *state;
-    struct survey *survey = arena_alloc(&core->arena, sizeof *survey);
+    struct unschedulable *unschedulable = arena_alloc(&core->arena, sizeof *unschedulable);
     const struct node_demands plain = {0};
 
-    for (uint32_t i = 0; i < SURVEY_BARS_MAX + MORE; i++) {
+    for (uint32_t i = 0; i < UNSCHEDULABLE_BARS_MAX + MORE; i++) {
         const struct taint own = {arena_printf(&core->arena, "k%02u", i), "", EFFECT_NO_SCHEDULE};
         const struct node_taints taints = {.taints = 1, .taint = &own};
         (void)show(core, arena_printf(&core->arena, "n%02u", i), &taints);
     }
     (void)show(core, "z", &cordoned);
-    survey_for(core, &plain, survey);
-    assert_int_equal(survey->bars, SURVEY_BARS_MAX + 2);
-    assert_int_equal(survey->bar[0].nodes, MORE);
-    assert_null(survey->bar[0].taint);
-    assert_int_equal(survey->bar[1].why, UNUSABLE_CORDONED);
-    for (uint32_t i = 2; i < survey->bars; i++) {
-        assert_int_equal(survey->bar[i].nodes, 1);
-        assert_string_equal(survey->bar[i].taint,
+    unschedulable_for(core, &plain, unschedulable);
+    assert_int_equal(unschedulable->bars, UNSCHEDULABLE_BARS_MAX + 2);
+    assert_int_equal(unschedulable->bar[0].nodes, MORE);
+    assert_null(unschedulable->bar[0].taint);
+    assert_int_equal(unschedulable->bar[1].why, UNUSABLE_CORDONED);
+    for (uint32_t i = 2; i < unschedulable->bars; i++) {
+        assert_int_equal(unschedulable->bar[i].nodes, 1);
+        assert_string_equal(unschedulable->bar[i].taint,
                             arena_printf(&core->arena, "k%02u", (unsigned)i - 2));
     }
-    assert_int_equal(survey_barred(survey), SURVEY_BARS_MAX + MORE + 1);
+    assert_int_equal(unschedulable_barred(unschedulable), UNSCHEDULABLE_BARS_MAX + MORE + 1);
 }
 
 /* Of as many nodes each: by their keys, and those of any key at the end. */
 static void taints_of_as_many_nodes_are_in_order_of_their_keys(void **state)
 {
     struct core_fixture *core = *state;
-    struct survey *survey = arena_alloc(&core->arena, sizeof *survey);
+    struct unschedulable *unschedulable = arena_alloc(&core->arena, sizeof *unschedulable);
     const struct node_demands plain = {0};
 
-    for (uint32_t i = 0; i <= SURVEY_BARS_MAX; i++) {
-        const char *key = arena_printf(&core->arena, "k%02u", SURVEY_BARS_MAX - i);
+    for (uint32_t i = 0; i <= UNSCHEDULABLE_BARS_MAX; i++) {
+        const char *key = arena_printf(&core->arena, "k%02u", UNSCHEDULABLE_BARS_MAX - i);
         const struct taint own = {key, "", EFFECT_NO_SCHEDULE};
         const struct node_taints taints = {.taints = 1, .taint = &own};
         (void)show(core, arena_printf(&core->arena, "n%02u", i), &taints);
     }
-    survey_for(core, &plain, survey);
-    assert_int_equal(survey->bars, SURVEY_BARS_MAX + 1);
-    for (uint32_t i = 0; i < SURVEY_BARS_MAX; i++)
-        assert_string_equal(survey->bar[i].taint,
+    unschedulable_for(core, &plain, unschedulable);
+    assert_int_equal(unschedulable->bars, UNSCHEDULABLE_BARS_MAX + 1);
+    for (uint32_t i = 0; i < UNSCHEDULABLE_BARS_MAX; i++)
+        assert_string_equal(unschedulable->bar[i].taint,
                             arena_printf(&core->arena, "k%02u", (unsigned)i + 1));
-    assert_null(survey->bar[SURVEY_BARS_MAX].taint);
-    assert_int_equal(survey->bar[SURVEY_BARS_MAX].nodes, 1);
-    survey->bars = 1; /* what is behind the last does not count */
-    assert_int_equal(survey_barred(survey), 1);
+    assert_null(unschedulable->bar[UNSCHEDULABLE_BARS_MAX].taint);
+    assert_int_equal(unschedulable->bar[UNSCHEDULABLE_BARS_MAX].nodes, 1);
+    unschedulable->bars = 1; /* what is behind the last does not count */
+    assert_int_equal(unschedulable_barred(unschedulable), 1);
 }
 
 static void what_is_unusable_is_told_with_the_moment(void **state)

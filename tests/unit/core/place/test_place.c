@@ -103,7 +103,7 @@ static bool leaves_whole(const struct oracle *oracle)
 }
 
 /* The words of rule b for one want. */
-static enum apart oracle_apart(const struct oracle *oracle, uint32_t want)
+static enum distance oracle_apart(const struct oracle *oracle, uint32_t want)
 {
     const struct gpu_room *gpu = oracle->room->gpu;
     bool linked = true;
@@ -116,7 +116,7 @@ static enum apart oracle_apart(const struct oracle *oracle, uint32_t want)
             linked = linked && (gpu[a].peers >> b & 1) != 0;
             numa = numa && gpu[a].socket != 0 && gpu[a].socket == gpu[b].socket;
         }
-    return linked ? APART_LINKED : numa ? APART_NUMA : APART_ANYWHERE;
+    return linked ? DISTANCE_LINKED : numa ? DISTANCE_NUMA : DISTANCE_ANYWHERE;
 }
 
 /* Does the want lie as the request demands? */
@@ -125,7 +125,7 @@ static bool lies_well(const struct oracle *oracle, uint32_t want)
     const struct gpu_room *gpu = oracle->room->gpu;
 
     if (oracle->request->topology == TOPOLOGY_NVLINK)
-        return oracle_apart(oracle, want) == APART_LINKED;
+        return oracle_apart(oracle, want) == DISTANCE_LINKED;
     if (oracle->request->topology == TOPOLOGY_ANY || oracle->request->want[want].parts == 1)
         return true;
     for (uint32_t a = 0; a < oracle->room->gpus; a++)
@@ -151,8 +151,8 @@ static bool write_down(const struct oracle *oracle, struct placement *out)
         out->left_milli += oracle->room->gpu[gpu].free_milli - milli;
     }
     for (uint32_t w = 0; w < oracle->request->wants; w++) {
-        const enum apart apart = oracle_apart(oracle, w);
-        out->apart = apart > out->apart ? apart : out->apart;
+        const enum distance distance = oracle_apart(oracle, w);
+        out->distance = distance > out->distance ? distance : out->distance;
         if (!lies_well(oracle, w))
             return false;
     }
@@ -168,8 +168,8 @@ static bool is_better(const struct oracle *oracle, const struct placement *a)
 {
     const struct placement *b = &oracle->best;
 
-    if (a->apart != b->apart)
-        return a->apart < b->apart;
+    if (a->distance != b->distance)
+        return a->distance < b->distance;
     if (oracle->request->whole > 0 && touched(oracle) != oracle->best_touches)
         return touched(oracle) < oracle->best_touches;
     if (a->charge_milli != b->charge_milli)
@@ -284,7 +284,7 @@ static void draw_setting(uint64_t *seed, uint32_t gpus_max, uint32_t wants_max, 
 static void assert_same_placement(const struct placement *a, const struct placement *b)
 {
     assert_int_equal(a->exact, b->exact);
-    assert_int_equal(a->apart, b->apart);
+    assert_int_equal(a->distance, b->distance);
     assert_int_equal(a->charge_milli, b->charge_milli);
     assert_int_equal(a->left_milli, b->left_milli);
     assert_int_equal(a->free_milli, b->free_milli);
@@ -322,7 +322,7 @@ static void assert_any(const struct setting *setting, uint32_t steps, enum reaso
     plan_init(&plan, &setting->request, NULL);
     plan.steps = steps;
     memset(&any, 0xa5, sizeof any);
-    assert_int_equal(place_judge(&plan, &setting->room, &judged), why);
+    assert_int_equal(place_evaluate(&plan, &setting->room, &judged), why);
     assert_int_equal(place_any(&plan, &setting->room, &rank, &any), why);
     assert_int_equal(rank.steps, judged.steps);
     assert_int_equal(rank.exact, judged.exact);
@@ -458,7 +458,7 @@ static void what_is_found_lies_as_near_as_any_way(void **state)
 {
     (void)state;
     uint64_t seed = first_seed();
-    uint32_t apart[APART_ANYWHERE + 1] = {0};
+    uint32_t distance[DISTANCE_ANYWHERE + 1] = {0};
     uint32_t never = 0;
     uint32_t moment = 0;
     uint32_t undecided = 0;
@@ -477,7 +477,7 @@ static void what_is_found_lies_as_near_as_any_way(void **state)
         const enum reason why = search_with(&setting, ALL_STEPS, &found);
         plan_init(&plan, &setting.request, NULL);
         plan.steps = ALL_STEPS;
-        assert_int_equal(place_judge(&plan, &setting.room, &rank), why);
+        assert_int_equal(place_evaluate(&plan, &setting.room, &rank), why);
         assert_int_equal(why == REASON_NONE, oracle.found);
         assert_int_equal(why == REASON_TOPOLOGY, topology_is_why(&setting));
         if (!oracle.found) {
@@ -485,23 +485,23 @@ static void what_is_found_lies_as_near_as_any_way(void **state)
             moment += reason_class(why) == REASON_CLASS_MOMENT && setting.request.topology > 0;
             continue;
         }
-        assert_int_equal(rank.apart, oracle.best.apart);
+        assert_int_equal(rank.distance, oracle.best.distance);
         assert_int_equal(rank.charge_milli, oracle.best.charge_milli);
         assert_int_equal(rank.left_milli, oracle.best.left_milli);
-        assert_int_equal(found.apart, oracle.best.apart);
+        assert_int_equal(found.distance, oracle.best.distance);
         assert_int_equal(found.charge_milli, oracle.best.charge_milli);
         assert_int_equal(found.left_milli, oracle.best.left_milli);
         assert_true(found.exact || setting.request.wants > 1);
         if (found.exact)
             assert_same_placement(&found, &oracle.best);
         undecided += !found.exact;
-        apart[found.apart]++;
+        distance[found.distance]++;
     }
     print_message("%u linked, %u on one NUMA node, %u anywhere; %u never, %u not now, %u not "
                   "settled by rule 5\n",
-                  apart[0], apart[1], apart[2], never, moment, undecided);
-    for (uint32_t i = 0; i <= APART_ANYWHERE; i++)
-        assert_true(apart[i] > 50);
+                  distance[0], distance[1], distance[2], never, moment, undecided);
+    for (uint32_t i = 0; i <= DISTANCE_ANYWHERE; i++)
+        assert_true(distance[i] > 50);
     assert_true(never > 100 && moment > 100 && undecided < 20);
 }
 
@@ -527,7 +527,7 @@ static void near_or_not_an_answer_that_is_not_exact_says_so(void **state)
         unsearched += why == REASON_UNSEARCHED;
         if (why != REASON_NONE)
             continue;
-        assert_true(found.apart >= oracle.best.apart);
+        assert_true(found.distance >= oracle.best.distance);
         if (steps == PLACE_STEPS_MAX && setting.request.wants == 1)
             assert_true(found.exact);
         if (found.exact)
@@ -622,7 +622,7 @@ static void the_same_question_has_the_same_answer(void **state)
         const enum reason why = search_with(&setting, PLACE_STEPS_MAX, &found);
         assert_int_equal(search_with(&setting, PLACE_STEPS_MAX, &again), why);
         plan_init(&plan, &setting.request, NULL);
-        assert_int_equal(place_judge(&plan, &setting.room, &rank), why);
+        assert_int_equal(place_evaluate(&plan, &setting.room, &rank), why);
         if (why != REASON_NONE)
             continue;
         assert_same_placement(&found, &again);
@@ -668,8 +668,8 @@ static void equal_rooms_are_searched_once(void **state)
                 draw_room(&seed, 8, &setting.room);
             else
                 shuffle(&seed, &setting.room);
-            const enum reason why = place_judge(&plan, &setting.room, &rank);
-            assert_int_equal(place_judge(&alone, &setting.room, &own), why);
+            const enum reason why = place_evaluate(&plan, &setting.room, &rank);
+            assert_int_equal(place_evaluate(&alone, &setting.room, &own), why);
             if (k % 8 > 0)
                 assert_int_equal(rank.steps, 0);
             searched += rank.steps > 0;
@@ -696,7 +696,7 @@ struct profile {
 
 struct profiles {
     const struct setting *setting;
-    enum apart nearest;       /* farther ones are not told */
+    enum distance nearest;    /* farther ones are not told */
     uint32_t row[EACH_WANTS]; /* of each want */
     uint32_t count;
     struct profile profile[WAYS_MAX];
@@ -740,7 +740,7 @@ static void note_all(struct oracle *oracle, struct profiles *profiles, uint32_t 
     if (want == oracle->request->wants) {
         struct placement placement;
         if (write_down(oracle, &placement) && leaves_whole(oracle) &&
-            placement.apart <= profiles->nearest)
+            placement.distance <= profiles->nearest)
             note_profile(profiles, &placement);
         return;
     }
@@ -815,7 +815,7 @@ static void each_way_that_differs_is_told_once(void **state)
         struct oracle oracle = {.room = &setting.room, .request = &setting.request};
         plan_init(&plan, &setting.request, NULL);
         told.setting = all.setting = &setting;
-        told.nearest = all.nearest = APART_ANYWHERE;
+        told.nearest = all.nearest = DISTANCE_ANYWHERE;
         told.count = all.count = 0;
         for (uint32_t r = 0, w = 0; r < plan.rows.count; r++)
             for (uint32_t k = 0; k < plan.rows.row[r].wants; k++, w++)
@@ -851,14 +851,15 @@ static void each_way_that_lies_nearest_is_told(void **state)
         plan_init(&plan, &setting.request, NULL);
         plan.steps = ALL_STEPS;
         told.setting = all.setting = &setting;
-        all.nearest = oracle.best.apart;
+        all.nearest = oracle.best.distance;
         told.count = all.count = 0;
         for (uint32_t r = 0, w = 0; r < plan.rows.count; r++)
             for (uint32_t k = 0; k < plan.rows.row[r].wants; k++, w++)
                 told.row[plan.rows.want[w]] = all.row[plan.rows.want[w]] = r;
         note_all(&oracle, &all, 0);
         assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &told, note_told), PLACE_ALL);
-        sort_profiles(&told, setting.request.wants == 1 && oracle.best.apart == APART_ANYWHERE);
+        sort_profiles(&told,
+                      setting.request.wants == 1 && oracle.best.distance == DISTANCE_ANYWHERE);
         sort_profiles(&all, false);
         assert_int_equal(told.count, all.count);
         assert_memory_equal(told.profile, all.profile, all.count * sizeof all.profile[0]);
@@ -1287,7 +1288,7 @@ static void each_model_is_looked_at_once(void **state)
         char model[16];
         (void)snprintf(model, sizeof model, "M%u", i % (2 * PLAN_MODELS));
         setting.room.gpu[0].model = atom(model);
-        assert_int_equal(place_judge(&plan, &setting.room, &rank),
+        assert_int_equal(place_evaluate(&plan, &setting.room, &rank),
                          model[strlen(model) - 1] == '7' ? REASON_NONE : REASON_MODEL);
     }
 }
@@ -1432,7 +1433,7 @@ static void the_worst_case_is_bounded(void **state)
                                             .parts = worst[i].parts,
                                             .milli = worst[i].milli + w * worst[i].step};
         plan_init(&plan, &setting.request, NULL);
-        const enum reason why = place_judge(&plan, &setting.room, &rank);
+        const enum reason why = place_evaluate(&plan, &setting.room, &rank);
         assert_true(why == REASON_NONE || why == REASON_ROOM || why == REASON_UNSEARCHED);
         /* The greedy pass looks at each GPU once per want; a bound counts the GPUs of each row. */
         const uint32_t greedy = worst[i].wants * (2 * GPUS_PER_NODE_MAX + worst[i].parts) + 1;
@@ -1470,7 +1471,7 @@ static const struct allocation *pod(const char *uid, const char *gpu, uint32_t m
                                            .name = uid,
                                            .node = atom("n1"),
                                            .state = STATE_BOUND,
-                                           .origin = ORIGIN_OBSERVED,
+                                           .origin = ORIGIN_ADOPTED,
                                            .shares = 1,
                                            .share = &share};
     return allocation_new(&facts);

@@ -38,7 +38,7 @@ static void open_islands(struct room *room, uint32_t gpus, uint32_t free_milli)
             room->gpu[k].peers &= ~peer(i);
 }
 
-static void forget_bonds(struct room *room)
+static void forget_links(struct room *room)
 {
     for (uint32_t i = 0; i < room->gpus; i++) {
         room->gpu[i].peers = 0;
@@ -81,12 +81,12 @@ static void each_distance_that_was_searched_counts_its_steps(void **state)
     room.gpu[0].peers = peer(1);
     room.gpu[1].peers = peer(0);
     ask_pairs(&asking, 3, 301, 1, TOPOLOGY_NVLINK);
-    assert_int_equal(place_judge(&asking.plan, &room, &linked), REASON_ROOM);
+    assert_int_equal(place_evaluate(&asking.plan, &room, &linked), REASON_ROOM);
     ask_pairs(&asking, 3, 301, 1, TOPOLOGY_ANY);
-    assert_int_equal(place_judge(&asking.plan, &room, &all), REASON_NONE);
-    assert_int_equal(all.apart, APART_ANYWHERE);
-    forget_bonds(&room);
-    assert_int_equal(place_judge(&asking.plan, &room, &plain), REASON_NONE);
+    assert_int_equal(place_evaluate(&asking.plan, &room, &all), REASON_NONE);
+    assert_int_equal(all.distance, DISTANCE_ANYWHERE);
+    forget_links(&room);
+    assert_int_equal(place_evaluate(&asking.plan, &room, &plain), REASON_NONE);
     assert_true(plain.steps > 0);
     assert_int_equal(all.charge_milli, plain.charge_milli);
     assert_true(all.steps > linked.steps + plain.steps);
@@ -102,11 +102,11 @@ static void more_than_a_room_has_in_all_takes_one_step_at_each_distance(void **s
     (void)state;
     open_islands(&room, 2, 500);
     ask_pairs(&asking, 2, 300, 1, TOPOLOGY_ANY);
-    assert_int_equal(place_judge(&asking.plan, &room, &rank), REASON_ROOM);
+    assert_int_equal(place_evaluate(&asking.plan, &room, &rank), REASON_ROOM);
     assert_int_equal(rank.steps, 3);
     assert_true(rank.exact);
     ask_pairs(&asking, 2, 300, 1, TOPOLOGY_NVLINK);
-    assert_int_equal(place_judge(&asking.plan, &room, &rank), REASON_ROOM);
+    assert_int_equal(place_evaluate(&asking.plan, &room, &rank), REASON_ROOM);
     assert_int_equal(rank.steps, 1);
     assert_true(rank.exact);
 }
@@ -124,17 +124,17 @@ static void what_is_too_large_to_walk_over_is_not_refused_for_good(void **state)
     static_assert((MANY - 1) * GPUS_PER_NODE_MAX == CELLS_MAX, "one more container is too large");
     ask_pairs(&asking, MANY, 10, 1, TOPOLOGY_NVLINK);
     asking.plan.steps = ALL_STEPS;
-    assert_int_equal(place_judge(&asking.plan, &room, &rank), REASON_UNSEARCHED);
+    assert_int_equal(place_evaluate(&asking.plan, &room, &rank), REASON_UNSEARCHED);
     assert_false(rank.exact);
     assert_int_equal(rank.steps, 1);
     ask_pairs(&asking, MANY - 1, 10, 1, TOPOLOGY_NVLINK);
     asking.plan.steps = ALL_STEPS;
-    assert_int_equal(place_judge(&asking.plan, &room, &rank), REASON_NONE);
-    assert_int_equal(rank.apart, APART_LINKED);
+    assert_int_equal(place_evaluate(&asking.plan, &room, &rank), REASON_NONE);
+    assert_int_equal(rank.distance, DISTANCE_LINKED);
     /* Without a demand it fits, and that nothing nearer does is not known. */
     ask_pairs(&asking, MANY, 10, 1, TOPOLOGY_ANY);
     assert_int_equal(place_find(&asking.plan, &room, &rank, &found), REASON_NONE);
-    assert_int_equal(found.apart, APART_ANYWHERE);
+    assert_int_equal(found.distance, DISTANCE_ANYWHERE);
     assert_false(found.exact);
 }
 
@@ -152,7 +152,7 @@ static void any_place_that_lies_together_is_written_want_by_want(void **state)
     open_islands(&room, 16, GPU_MILLI);
     ask_pairs(&asking, 2, 700, 0, TOPOLOGY_NVLINK);
     assert_int_equal(place_any(&asking.plan, &room, &rank, &found), REASON_NONE);
-    assert_int_equal(found.apart, APART_LINKED);
+    assert_int_equal(found.distance, DISTANCE_LINKED);
     assert_int_equal(found.parts, 4);
     for (uint32_t i = 0; i < found.parts; i++) {
         const uint32_t want = found.part[i].want;
@@ -164,7 +164,7 @@ static void any_place_that_lies_together_is_written_want_by_want(void **state)
     assert_int_equal(parts[0], 2);
     assert_int_equal(parts[1], 2);
     /* Anywhere: they are written as one row. */
-    forget_bonds(&room);
+    forget_links(&room);
     ask_pairs(&asking, 2, 700, 0, TOPOLOGY_ANY);
     assert_int_equal(place_any(&asking.plan, &room, &rank, &found), REASON_NONE);
     assert_int_equal(found.parts, 4);
@@ -182,7 +182,7 @@ static void fill_two_gpus(struct asking *asking, struct room *room, uint64_t *se
     uint32_t left = 2 * GPU_MILLI;
 
     open_islands(room, 6, GPU_MILLI);
-    forget_bonds(room);
+    forget_links(room);
     for (uint32_t i = 0; i < MANY; i++) {
         const uint32_t milli = 40 + draw_below(seed, 140);
         asking->want[i] = (struct want){.container = "c", .parts = 1, .milli = milli};
@@ -214,9 +214,9 @@ static void a_place_that_rule_5_has_not_settled_is_not_exact_to_anybody(void **s
     (void)state;
     for (int i = 0; i < 60; i++) {
         fill_two_gpus(&asking, &room, &seed);
-        assert_int_equal(policy_judge_room(&question, &asking.plan, &room, &without, NULL),
+        assert_int_equal(policy_score_room(&question, &asking.plan, &room, &without, NULL),
                          REASON_NONE);
-        assert_int_equal(policy_judge_room(&question, &asking.plan, &room, &rank, &found),
+        assert_int_equal(policy_score_room(&question, &asking.plan, &room, &rank, &found),
                          REASON_NONE);
         assert_int_equal(rank.exact, found.exact);
         assert_int_equal(rank.charge_milli, without.charge_milli);

@@ -32,7 +32,7 @@ static uint32_t draw(uint64_t *seed, uint32_t below)
 struct setting {
     struct rulebook *book;
     struct rule rule;
-    struct outlook *outlook;
+    struct policy_context *context;
     struct room room;
     struct request request;
     struct want want[MANY];
@@ -88,7 +88,7 @@ static void draw_setting(uint64_t *seed, enum policy_kind policy, struct setting
         out->rule.step_milli = 100;
     out->book->rules = draw(seed, 2);
     out->book->rule = &out->rule;
-    out->outlook = outlook_of_rulebook(out->book, RULES_ALL, workload);
+    out->context = policy_context_of_rulebook(out->book, RULES_ALL, workload);
     workload_unref(workload);
     out->room.rules = out->book->rules;
     out->room.gpus = 1 + draw(seed, GPUS);
@@ -102,7 +102,7 @@ static void draw_setting(uint64_t *seed, enum policy_kind policy, struct setting
 
 static void setting_done(struct setting *setting)
 {
-    outlook_unref(setting->outlook);
+    policy_context_unref(setting->context);
     rulebook_unref(setting->book);
 }
 
@@ -270,10 +270,10 @@ static enum reason find(const struct setting *setting, struct rank *rank, struct
     struct rank again;
 
     memset(out, 0xa5, sizeof *out);
-    plan_init(&plan, &setting->request, setting->outlook);
-    const enum reason why = place_judge(&plan, &setting->room, rank);
+    plan_init(&plan, &setting->request, setting->context);
+    const enum reason why = place_evaluate(&plan, &setting->room, rank);
     assert_int_equal(place_find(&plan, &setting->room, &again, out), why);
-    assert_int_equal(place_judge(&plan, &setting->room, &again), why);
+    assert_int_equal(place_evaluate(&plan, &setting->room, &again), why);
     assert_int_equal(again.price, rank->price);
     assert_int_equal(again.raised_milli, rank->raised_milli);
     assert_int_equal(again.charge_milli, rank->charge_milli);
@@ -343,10 +343,10 @@ static void every_policy_has_the_same_prices_and_raises(void **state)
         struct node *node = node_with_rules(bare, setting.room.rules);
         ask_oracle(&setting, &oracle);
         const struct policy_question question = {
-            .outlook = setting.outlook, .node = node, .slot = SNAPSHOT_NO_SLOT};
-        plan_init(&plan, &setting.request, setting.outlook);
+            .context = setting.context, .node = node, .slot = SNAPSHOT_NO_SLOT};
+        plan_init(&plan, &setting.request, setting.context);
         const enum reason why =
-            policy_judge_room(&question, &plan, &setting.room, &rank, &placement);
+            policy_score_room(&question, &plan, &setting.room, &rank, &placement);
         assert_int_equal(why == REASON_NONE, oracle.found);
         uint32_t price = 0;
         for (uint32_t p = 0; oracle.found && p < placement.parts; p++) {
@@ -382,7 +382,7 @@ struct told {
 };
 
 /* Prices and raises are unknown to it: shares of at least so many milli, on these GPUs. */
-static enum reason judge_plainly(const struct setting *setting, uint32_t steps, uint32_t on,
+static enum reason score_plainly(const struct setting *setting, uint32_t steps, uint32_t on,
                                  uint32_t raised, struct rank *out)
 {
     struct request request = setting->request;
@@ -400,7 +400,7 @@ static enum reason judge_plainly(const struct setting *setting, uint32_t steps, 
             room.gpu[i].closed = REASON_CORDONED;
     plan_init(&plan, &request, NULL);
     plan.steps = steps;
-    return place_judge(&plan, &room, out);
+    return place_evaluate(&plan, &room, out);
 }
 
 static bool is_need(const struct setting *setting, uint32_t on, uint32_t milli)
@@ -428,14 +428,14 @@ static void tell_amounts(const struct setting *setting, uint32_t steps, uint32_t
         least = setting->want[w].milli < least ? setting->want[w].milli : least;
     out->raised = 0;
     out->on = on;
-    out->why = judge_plainly(setting, steps, on, 0, &out->rank);
+    out->why = score_plainly(setting, steps, on, 0, &out->rank);
     for (uint32_t m = least + 1; setting_raises(setting) && m <= GPU_MILLI; m++) {
         struct rank rank;
         if (out->why == REASON_NONE)
             return;
         if (!is_need(setting, on, m))
             continue;
-        const enum reason why = judge_plainly(setting, steps, on, m, &rank);
+        const enum reason why = score_plainly(setting, steps, on, m, &rank);
         rank.steps += out->rank.steps;
         rank.exact = rank.exact && out->rank.exact;
         out->rank = rank;
@@ -490,7 +490,7 @@ static bool find_at_level(const struct setting *setting, struct plan *plan, cons
     struct rank last;
     struct rank rank;
 
-    assert_int_equal(judge_plainly(setting, plan->steps, told->on, told->raised, &last),
+    assert_int_equal(score_plainly(setting, plan->steps, told->on, told->raised, &last),
                      REASON_NONE);
     assert_int_equal(place_find(plan, &setting->room, &rank, &found), REASON_NONE);
     assert_int_equal(rank.exact, told->rank.exact);
@@ -522,9 +522,9 @@ static void every_attempt_counts_its_steps_and_its_doubts(void **state)
                 (struct want){.container = "c", .parts = 1, .milli = 50 + 10 * draw(&seed, 40)};
         const uint32_t steps = 1 + draw(&seed, 80);
         tell(&setting, steps, &told);
-        plan_init(&plan, &setting.request, setting.outlook);
+        plan_init(&plan, &setting.request, setting.context);
         plan.steps = steps;
-        assert_int_equal(place_judge(&plan, &setting.room, &rank), told.why);
+        assert_int_equal(place_evaluate(&plan, &setting.room, &rank), told.why);
         assert_int_equal(rank.exact, told.rank.exact);
         assert_int_equal(rank.steps, told.rank.steps);
         if (told.why == REASON_NONE) {
@@ -556,7 +556,7 @@ static void what_was_searched_at_one_level_is_not_the_answer_at_another(void **s
         struct plan plan;
         arena_init(&arena);
         draw_setting(&seed, POLICY_BINPACK, &setting);
-        plan_init(&plan, &setting.request, setting.outlook);
+        plan_init(&plan, &setting.request, setting.context);
         plan_remember(&plan, &arena);
         for (int k = 0; k < 8; k++) {
             struct plan alone;
@@ -564,9 +564,9 @@ static void what_was_searched_at_one_level_is_not_the_answer_at_another(void **s
             struct rank own;
             struct gpu_room *gpu = &setting.room.gpu[draw(&seed, setting.room.gpus)];
             const struct gpu_room before = *gpu;
-            plan_init(&alone, &setting.request, setting.outlook);
-            const enum reason why = place_judge(&plan, &setting.room, &rank);
-            assert_int_equal(place_judge(&alone, &setting.room, &own), why);
+            plan_init(&alone, &setting.request, setting.context);
+            const enum reason why = place_evaluate(&plan, &setting.room, &rank);
+            assert_int_equal(place_evaluate(&alone, &setting.room, &own), why);
             assert_int_equal(rank.price, own.price);
             assert_int_equal(rank.raised_milli, own.raised_milli);
             assert_int_equal(rank.charge_milli, own.charge_milli);
@@ -592,7 +592,7 @@ static void what_was_searched_at_one_level_is_not_the_answer_at_another(void **s
 static struct setting setting_of(uint32_t milli, uint32_t memory_mib)
 {
     struct setting setting = {.book = rulebook_new(POLICY_BINPACK, "one")};
-    setting.outlook = outlook_of_rulebook(setting.book, RULES_ALL, NULL);
+    setting.context = policy_context_of_rulebook(setting.book, RULES_ALL, NULL);
     setting.request = (struct request){.wants = 1, .memory_mib = memory_mib, .rules = RULES_ALL};
     setting.want[0] = (struct want){.container = "c", .parts = 1, .milli = milli};
     return setting;
@@ -609,12 +609,12 @@ static void add_gpu(struct setting *setting, const char *model, uint32_t mib, ui
     room->free_milli += free_milli;
 }
 
-static enum reason judge(struct setting *setting, struct rank *out)
+static enum reason check(struct setting *setting, struct rank *out)
 {
     struct plan plan;
     setting->request.want = setting->want;
-    plan_init(&plan, &setting->request, setting->outlook);
-    return place_judge(&plan, &setting->room, out);
+    plan_init(&plan, &setting->request, setting->context);
+    return place_evaluate(&plan, &setting->room, out);
 }
 
 /* What passes by itself must not look as if no GPU of this kind could ever do. */
@@ -624,20 +624,20 @@ static void a_full_gpu_with_the_memory_is_waited_for(void **state)
     (void)state;
     struct setting setting = setting_of(100, 16384);
     add_gpu(&setting, "A100", 81920, 150);
-    assert_int_equal(judge(&setting, &rank), REASON_MEMORY);
+    assert_int_equal(check(&setting, &rank), REASON_MEMORY);
     setting.book->raise = true;
-    assert_int_equal(judge(&setting, &rank), REASON_ROOM);
+    assert_int_equal(check(&setting, &rank), REASON_ROOM);
     setting.room.gpu[0].free_milli = 199;
-    assert_int_equal(judge(&setting, &rank), REASON_ROOM);
+    assert_int_equal(check(&setting, &rank), REASON_ROOM);
     setting.room.gpu[0].free_milli = 200;
-    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(check(&setting, &rank), REASON_NONE);
     assert_int_equal(rank.raised_milli, 200);
     assert_int_equal(rank.charge_milli, 200);
     setting.request.memory_mib = 81921;
-    assert_int_equal(judge(&setting, &rank), REASON_MEMORY);
+    assert_int_equal(check(&setting, &rank), REASON_MEMORY);
     setting.room.gpu[0].milli = 500; /* half of a card, with this memory */
     setting.request.memory_mib = 81920;
-    assert_int_equal(judge(&setting, &rank), REASON_ROOM);
+    assert_int_equal(check(&setting, &rank), REASON_ROOM);
     setting_done(&setting);
 }
 
@@ -674,7 +674,7 @@ static void a_raise_is_what_the_rule_hands_out(void **state)
         setting.book->rule = &rule;
         setting.book->rules = 1;
         setting.room.rules = 1;
-        assert_int_equal(judge(&setting, &rank), says[i].why);
+        assert_int_equal(check(&setting, &rank), says[i].why);
         assert_int_equal(rank.raised_milli, says[i].raised);
         setting_done(&setting);
     }
@@ -687,24 +687,24 @@ static void more_prices_than_are_tried_leave_the_dearest(void **state)
     struct rank rank;
     (void)state;
     struct setting setting = setting_of(600, 0);
-    setting.outlook->holding = 0;
+    setting.context->holding = 0;
     setting.book->prices_by = PRICES_KNOWN;
     for (size_t i = 0; i < ARRAY_LEN(model); i++)
         add_gpu(&setting, model[i], 16384, i < 7 ? 500 : 600);
     for (uint32_t first = 7; first <= 9; first++) {
-        assert_int_equal(judge(&setting, &rank), REASON_NONE);
+        assert_int_equal(check(&setting, &rank), REASON_NONE);
         /* Eight prices are tried, up to the A30; then all GPUs are as dear as the L40. */
         assert_int_equal(rank.price,
                          rulebook_price(setting.book, text_of(model[first == 7 ? 7 : 9]), 0));
         setting.room.gpu[first].free_milli = 500;
     }
-    assert_int_equal(judge(&setting, &rank), REASON_ROOM);
+    assert_int_equal(check(&setting, &rank), REASON_ROOM);
     assert_int_equal(rank.price, 0);
     /* Full GPUs are none of the eight. */
     for (uint32_t i = 0; i < 7; i++)
         setting.room.gpu[i].free_milli = 0;
     setting.room.gpu[8].free_milli = setting.room.gpu[9].free_milli = 600;
-    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(check(&setting, &rank), REASON_NONE);
     assert_int_equal(rank.price, rulebook_price(setting.book, TEXT("A40"), 0));
     setting_done(&setting);
 }
@@ -724,10 +724,10 @@ static void a_search_that_failed_as_asked_says_nothing_of_a_raise(void **state)
     add_gpu(&setting, "A100", 20000, GPU_MILLI);
     add_gpu(&setting, "A100", 17200, GPU_MILLI);
     arena_init(&arena);
-    plan_init(&plan, &setting.request, setting.outlook);
+    plan_init(&plan, &setting.request, setting.context);
     plan_remember(&plan, &arena);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(place_judge(&plan, &setting.room, &rank), REASON_NONE);
+        assert_int_equal(place_evaluate(&plan, &setting.room, &rank), REASON_NONE);
         assert_int_equal(rank.raised_milli, 698);
         assert_int_equal(rank.charge_milli, 2 * 698);
     }
@@ -745,13 +745,13 @@ static void more_models_than_a_plan_keeps_have_their_prices(void **state)
     setting.request.want = setting.want;
     setting.book->prices_by = PRICES_KNOWN;
     add_gpu(&setting, "T4", 16384, GPU_MILLI);
-    plan_init(&plan, &setting.request, setting.outlook);
+    plan_init(&plan, &setting.request, setting.context);
     for (uint32_t i = 0; i < 2 * PLAN_MODELS; i++) {
         char model[16];
         (void)snprintf(model, sizeof model, "card-%u", i % (PLAN_MODELS + 9));
         setting.room.gpu[0].model = atom(model);
         setting.room.gpu[0].mib = 16384 * (1 + i % 3); /* by memory, which is not kept */
-        assert_int_equal(place_judge(&plan, &setting.room, &rank), REASON_NONE);
+        assert_int_equal(place_evaluate(&plan, &setting.room, &rank), REASON_NONE);
         assert_int_equal(rank.price, 100 * (1 + i % 3));
     }
     setting_done(&setting);
@@ -768,11 +768,11 @@ static void the_last_milli_of_a_cheap_gpu_comes_first(void **state)
     setting.book->price = said;
     add_gpu(&setting, "A100", 16384, GPU_MILLI);
     add_gpu(&setting, "T4", 16384, 1);
-    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(check(&setting, &rank), REASON_NONE);
     assert_int_equal(rank.price, 100);
     assert_int_equal(rank.left_milli, 0);
     add_gpu(&setting, "L4", 16384, GPU_MILLI);
-    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(check(&setting, &rank), REASON_NONE);
     assert_int_equal(rank.price, 1);
     setting_done(&setting);
 }
@@ -786,10 +786,10 @@ static void the_last_gpu_of_the_largest_node_has_its_price_too(void **state)
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
         add_gpu(&setting, i + 1 < GPUS_PER_NODE_MAX ? "T4" : "A100", 16384,
                 i + 1 < GPUS_PER_NODE_MAX ? 999 : GPU_MILLI);
-    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(check(&setting, &rank), REASON_NONE);
     assert_int_equal(rank.price, 700); /* not as if it belonged to the cheap ones */
     setting.want[0].milli = 900;
-    assert_int_equal(judge(&setting, &rank), REASON_NONE);
+    assert_int_equal(check(&setting, &rank), REASON_NONE);
     assert_int_equal(rank.price, 100);
     setting_done(&setting);
 }
@@ -807,8 +807,8 @@ static void a_plan_forgets_the_level_of_another_room(void **state)
     setting.book->rule = &rule;
     setting.book->rules = 1;
     setting.room.rules = 1;
-    plan_init(&plan, &setting.request, setting.outlook);
-    assert_int_equal(place_judge(&plan, &setting.room, &rank), REASON_NONE);
+    plan_init(&plan, &setting.request, setting.context);
+    assert_int_equal(place_evaluate(&plan, &setting.room, &rank), REASON_NONE);
     assert_int_equal(plan.raised_milli, 200);
     struct room plain = setting.room;
     plain.rules = 0;
@@ -818,7 +818,7 @@ static void a_plan_forgets_the_level_of_another_room(void **state)
     assert_int_equal(placement.charge_milli, 100);
     assert_int_equal(place_find(&plan, &setting.room, &rank, &placement), REASON_NONE);
     assert_int_equal(placement.raised_milli, 200);
-    assert_int_equal(place_judge(&plan, &plain, &rank), REASON_NONE);
+    assert_int_equal(place_evaluate(&plan, &plain, &rank), REASON_NONE);
     assert_int_equal(rank.charge_milli, 100);
     setting_done(&setting);
 }

@@ -141,7 +141,7 @@ static void fold_shape(uint64_t *sum, const struct shape *shape)
         fold(sum, (uint64_t)slot->free_milli << 32 | slot->least_milli);
         fold(sum, (uint64_t)slot->most_milli << 32 | slot->milli);
         fold(sum, (uint64_t)slot->mib << 32 | slot->free_mib);
-        fold(sum, (uint64_t)shape->gpu[i] << 8 | shape->twin[i]);
+        fold(sum, (uint64_t)shape->gpu[i] << 8 | shape->equal_slot[i]);
     }
 }
 
@@ -195,7 +195,7 @@ static void fold_question(uint64_t *sum, const struct setting *setting, uint32_t
     fold_rows(sum, &plan);
     if (setting->request.wants > 1)
         fold_way(sum, &plan, &setting->room);
-    fold_reason(sum, place_judge(&plan, &setting->room, &rank));
+    fold_reason(sum, place_evaluate(&plan, &setting->room, &rank));
     fold(sum, rank.exact);
     fold(sum, rank.steps);
     const enum reason why = place_find(&plan, &setting->room, &rank, &placement);
@@ -257,7 +257,7 @@ static void each_model_has_its_place_in_a_plan(void **state)
         assert_true(plan_takes(&plan, model));
         assert_ptr_equal(plan.model[model->hash % PLAN_MODELS].model, model);
     }
-    assert_true(plan.model[model->hash % PLAN_MODELS].takes);
+    assert_true(plan.model[model->hash % PLAN_MODELS].can_take);
     names_free(names);
 }
 

@@ -67,11 +67,11 @@ static enum reason ask(struct asking *asking, const struct room *room, uint32_t 
     assert_int_equal(asking->plan.topology, topology);
     asking->plan.choice = choice;
     const enum reason why = place_find(&asking->plan, room, &rank, &asking->found);
-    assert_int_equal(place_judge(&asking->plan, room, &rank), why);
+    assert_int_equal(place_evaluate(&asking->plan, room, &rank), why);
     assert_int_equal(rank.exact, asking->found.exact);
     if (why != REASON_NONE)
         return why;
-    assert_int_equal(rank.apart, asking->found.apart);
+    assert_int_equal(rank.distance, asking->found.distance);
     assert_int_equal(rank.charge_milli, parts * milli);
     assert_int_equal(rank.left_milli, asking->found.left_milli);
     assert_int_equal(asking->found.parts, parts);
@@ -95,7 +95,7 @@ static gpu_set set_of(const struct placement *placement)
 
 struct best {
     bool any;
-    enum apart apart;
+    enum distance distance;
     uint32_t weight;
     gpu_set set;
 };
@@ -145,15 +145,15 @@ static void try_sets(const struct room *room, uint32_t parts, uint32_t milli,
         if (!fits || (topology == TOPOLOGY_NVLINK && !all_linked(room, set)) ||
             (topology == TOPOLOGY_NUMA && !one_numa_node(room, set)))
             continue;
-        const enum apart apart = all_linked(room, set)      ? APART_LINKED
-                                 : one_numa_node(room, set) ? APART_NUMA
-                                                            : APART_ANYWHERE;
+        const enum distance distance = all_linked(room, set)      ? DISTANCE_LINKED
+                                       : one_numa_node(room, set) ? DISTANCE_NUMA
+                                                                  : DISTANCE_ANYWHERE;
         const uint32_t weight = weight_of(room, set, choice);
-        if (best->any && (apart != best->apart     ? apart > best->apart
-                          : weight != best->weight ? weight > best->weight
-                                                   : set < best->set))
+        if (best->any && (distance != best->distance ? distance > best->distance
+                          : weight != best->weight   ? weight > best->weight
+                                                     : set < best->set))
             continue;
-        *best = (struct best){true, apart, weight, set};
+        *best = (struct best){true, distance, weight, set};
     }
 }
 
@@ -161,7 +161,7 @@ static void every_choice_takes_the_best_of_all_sets(void **state)
 {
     static const enum place_choice choices[] = {PLACE_TIGHTEST, PLACE_LOOSEST, PLACE_FIRST};
     uint64_t seed = 3;
-    uint32_t apart[APART_ANYWHERE + 1] = {0};
+    uint32_t distance[DISTANCE_ANYWHERE + 1] = {0};
 
     (void)state;
     for (int i = 0; i < walk_steps(6000, 2000); i++) {
@@ -187,13 +187,14 @@ static void every_choice_takes_the_best_of_all_sets(void **state)
         if (!best.any)
             continue;
         assert_true(asking.found.exact);
-        assert_int_equal(asking.found.apart, best.apart);
+        assert_int_equal(asking.found.distance, best.distance);
         assert_int_equal(set_of(&asking.found), best.set);
-        apart[best.apart]++;
+        distance[best.distance]++;
     }
-    print_message("%u linked, %u on one NUMA node, %u anywhere\n", apart[0], apart[1], apart[2]);
-    for (uint32_t i = 0; i <= APART_ANYWHERE; i++)
-        assert_true(apart[i] > 50);
+    print_message("%u linked, %u on one NUMA node, %u anywhere\n", distance[0], distance[1],
+                  distance[2]);
+    for (uint32_t i = 0; i <= DISTANCE_ANYWHERE; i++)
+        assert_true(distance[i] > 50);
 }
 
 /* However large they are, islands are searched to the end in few steps. */
@@ -219,7 +220,7 @@ static void islands_are_always_searched_to_the_end(void **state)
                          REASON_NONE);
         assert_true(asking.found.exact);
         assert_true(all_linked(&room, set_of(&asking.found)));
-        assert_int_equal(place_judge(&asking.plan, &room, &rank), REASON_NONE);
+        assert_int_equal(place_evaluate(&asking.plan, &room, &rank), REASON_NONE);
         assert_in_range(rank.steps, parts, 600);
         /* One more than an island has lies anywhere, and that is found out, too. */
         if (size == 64)
@@ -228,7 +229,7 @@ static void islands_are_always_searched_to_the_end(void **state)
                          REASON_TOPOLOGY);
         assert_int_equal(ask(&asking, &room, size + 1, 100, TOPOLOGY_ANY, choices[i % 3]),
                          REASON_NONE);
-        assert_int_equal(asking.found.apart, APART_ANYWHERE);
+        assert_int_equal(asking.found.distance, DISTANCE_ANYWHERE);
         assert_true(asking.found.exact);
     }
 }
@@ -255,18 +256,18 @@ static void irregular_links_may_end_the_steps_and_then_it_says_so(void **state)
         set_free(&room, i, 500 + draw(&seed, 100));
     assert_int_equal(ask(&asking, &room, 32, 100, TOPOLOGY_NVLINK, PLACE_FIRST), REASON_NONE);
     assert_true(asking.found.exact);
-    assert_int_equal(asking.found.apart, APART_LINKED);
+    assert_int_equal(asking.found.distance, DISTANCE_LINKED);
     /* 33 do not exist, but to find that out takes 2^32 steps. */
     assert_int_equal(ask(&asking, &room, 33, 100, TOPOLOGY_NVLINK, PLACE_TIGHTEST),
                      REASON_UNSEARCHED);
     assert_false(asking.found.exact);
     assert_int_equal(ask(&asking, &room, 33, 100, TOPOLOGY_ANY, PLACE_TIGHTEST), REASON_NONE);
-    assert_int_equal(asking.found.apart, APART_ANYWHERE);
+    assert_int_equal(asking.found.distance, DISTANCE_ANYWHERE);
     assert_false(asking.found.exact);
     for (uint32_t i = 0; i < 64; i++)
         room.gpu[i].socket = 1 + i / 40;
     assert_int_equal(ask(&asking, &room, 33, 100, TOPOLOGY_ANY, PLACE_TIGHTEST), REASON_NONE);
-    assert_int_equal(asking.found.apart, APART_NUMA);
+    assert_int_equal(asking.found.distance, DISTANCE_NUMA);
     assert_false(asking.found.exact);
 }
 
@@ -286,19 +287,19 @@ static void what_is_not_settled_by_rule_5_says_so(void **state)
     for (uint32_t i = 61; i < 64; i++)
         set_free(&room, i, 400);
     plan_init(&plan, &request, NULL);
-    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+    assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
     assert_true(rank.exact);
     assert_int_equal(rank.steps, 4 + 61 * 2 + 2); /* two at the leaf, two back; then by GPU */
     plan.steps = 20;
-    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+    assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
     assert_false(rank.exact);
-    assert_int_equal(rank.apart, APART_LINKED);
+    assert_int_equal(rank.distance, DISTANCE_LINKED);
     assert_int_equal(rank.steps, 4 + 20);
     assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
     assert_false(found.exact);
     assert_int_equal(set_of(&found), one_gpu(61) | one_gpu(62));
     plan.steps = 4; /* the last step finds that nothing is left */
-    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+    assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
     assert_int_equal(rank.left_milli, 600);
     assert_int_equal(rank.steps, 4 + 4);
 }
@@ -333,8 +334,8 @@ static void a_room_tells_if_any_gpu_does(void **state)
     for (uint32_t i = 0; i < 3; i++) {
         open_room(&room, 3);
         room.gpu[i].socket = 1;
-        assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
-        assert_int_equal(rank.apart, APART_ANYWHERE);
+        assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
+        assert_int_equal(rank.distance, DISTANCE_ANYWHERE);
         assert_true(rank.exact);
         assert_true(rank.steps > 0);
     }
@@ -356,7 +357,7 @@ static void of_many_gpus_two_may_be_the_only_ones_linked(void **state)
     link(&room, 14, 15);
     plan_init(&plan, &request, NULL);
     assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
-    assert_int_equal(found.apart, APART_LINKED);
+    assert_int_equal(found.distance, DISTANCE_LINKED);
     for (uint32_t i = 0; i < found.parts; i++)
         assert_int_equal(found.part[i].gpu, 14 + i % 2);
     open_room(&room, 64);
@@ -366,7 +367,7 @@ static void of_many_gpus_two_may_be_the_only_ones_linked(void **state)
     want[0].milli = 450;
     plan_init(&plan, &request, NULL);
     assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
-    assert_int_equal(found.apart, APART_LINKED);
+    assert_int_equal(found.distance, DISTANCE_LINKED);
     for (uint32_t i = 0; i < found.parts; i++)
         assert_int_equal(found.part[i].gpu, i % 2);
 }
@@ -408,33 +409,33 @@ static void a_rule_may_demand_more_than_the_pod(void **state)
     (void)state;
     book->rule = &rule;
     book->rules = 1;
-    struct outlook *outlook = outlook_of_rulebook(book, 1, NULL);
+    struct policy_context *context = policy_context_of_rulebook(book, 1, NULL);
     open_room(&room, 2);
-    plan_init(&plan, &request, outlook);
+    plan_init(&plan, &request, context);
     assert_int_equal(plan.topology, TOPOLOGY_ANY);
-    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
-    assert_int_equal(rank.apart, APART_ANYWHERE);
+    assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
+    assert_int_equal(rank.distance, DISTANCE_ANYWHERE);
     assert_int_equal(rank.steps, 0);
     room.rules = 1;
-    assert_int_equal(place_judge(&plan, &room, &rank), REASON_TOPOLOGY);
+    assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_TOPOLOGY);
     const struct cause cause = plan_cause(&plan, REASON_TOPOLOGY);
     assert_int_equal(cause.why, REASON_RULE);
-    policy_refuse(outlook, cause, &request, &refusal);
+    policy_refuse(context, cause, &request, &refusal);
     assert_string_equal(refusal.text, "policy rule 1 (r): GPUs of one container, on one NUMA node");
     /* The next room is none of the rule's; nor is a pod that demands as much by itself. */
     room.rules = 0;
-    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
+    assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
     room.rules = 1;
     request.topology = TOPOLOGY_NVLINK;
-    plan_init(&plan, &request, outlook);
-    assert_int_equal(place_judge(&plan, &room, &rank), REASON_TOPOLOGY);
+    plan_init(&plan, &request, context);
+    assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_TOPOLOGY);
     assert_int_equal(plan_cause(&plan, REASON_TOPOLOGY).why, REASON_TOPOLOGY);
     request.topology = TOPOLOGY_ANY;
     want.parts = 1; /* lies together by itself */
-    plan_init(&plan, &request, outlook);
-    assert_int_equal(place_judge(&plan, &room, &rank), REASON_NONE);
-    assert_int_equal(rank.apart, APART_LINKED);
-    outlook_unref(outlook);
+    plan_init(&plan, &request, context);
+    assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
+    assert_int_equal(rank.distance, DISTANCE_LINKED);
+    policy_context_unref(context);
     rulebook_unref(book);
 }
 
@@ -484,7 +485,7 @@ static void each_want_of_several_parts_has_its_row(void **state)
     (void)state;
     plan_init(&plan, &request, NULL);
     assert_int_equal(plan.rows.count, 2);
-    rows_apart(&plan, &rows);
+    rows_separate(&plan, &rows);
     assert_int_equal(rows.count, 3);
     for (uint32_t r = 0; r < 2; r++) {
         assert_int_equal(rows.row[r].parts, 2);

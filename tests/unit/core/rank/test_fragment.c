@@ -23,18 +23,18 @@ static void the_fragments_of_a_node_add_up_to_what_fgd_judges(void **state)
     for (int i = walk_steps(4000, 200); i > 0; i--) {
         struct workload *workload = draw_workload(&seed, 30);
         struct room room;
-        struct rest rest;
+        struct remaining remaining;
         for (uint32_t gpus = 0; gpus < 9; gpus++) {
             uint64_t each[GPUS_PER_NODE_MAX];
             uint64_t sum = 0;
             draw_room_of(&seed, gpus, &room);
             kinds_done(&kinds);
             kinds_init(&kinds, workload);
-            rest_of(&room, &kinds, &rest);
-            fragments_of_rest(workload, &rest, each);
-            for (uint32_t g = 0; g < rest.gpus; g++)
+            remaining_of(&room, &kinds, &remaining);
+            fragments_of_remaining(workload, &remaining, each);
+            for (uint32_t g = 0; g < remaining.gpus; g++)
                 sum += each[g];
-            assert_int_equal(sum, fgd_fragment(workload, &rest));
+            assert_int_equal(sum, fgd_fragment(workload, &remaining));
         }
         workload_unref(workload);
     }
@@ -136,22 +136,22 @@ static void a_snapshot_knows_the_workload_or_none(void **state)
     (void)state;
     const struct workload_class class = {.parts = 1, .milli = 500, .count = 1};
     struct workload *workload = workload_new(&class, 1);
-    struct outlook *outlook = outlook_new(POLICY_BINPACK, 0, workload);
-    struct outlook *without = outlook_new(POLICY_BINPACK, 0, NULL);
+    struct policy_context *context = policy_context_new(POLICY_BINPACK, 0, workload);
+    struct policy_context *without = policy_context_new(POLICY_BINPACK, 0, NULL);
     struct node *node = four_gpus();
     uint32_t milli[GPUS_PER_NODE_MAX];
 
-    assert_null(fragments_new_for(&(struct snapshot){.outlook = NULL}));
-    assert_null(fragments_new_for(&(struct snapshot){.outlook = without}));
-    struct fragments *fragments = fragments_new_for(&(struct snapshot){.outlook = outlook});
+    assert_null(fragments_new_for(&(struct snapshot){.context = NULL}));
+    assert_null(fragments_new_for(&(struct snapshot){.context = without}));
+    struct fragments *fragments = fragments_new_for(&(struct snapshot){.context = context});
     fragments_of_node(fragments, node, milli);
     assert_int_equal(milli[1], 400);
     fragments_of_node(NULL, node, milli);
     assert_int_equal(milli[1], 0);
     fragments_free(fragments);
     node_unref(node);
-    outlook_unref(outlook);
-    outlook_unref(without);
+    policy_context_unref(context);
+    policy_context_unref(without);
     workload_unref(workload);
 }
 

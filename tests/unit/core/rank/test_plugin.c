@@ -94,11 +94,11 @@ static void it_outlives_what_happens_to_its_node(void **state)
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "test");
     book->rule = &any;
     book->rules = 1;
-    struct outlook *outlook = outlook_of_rulebook(book, RULES_ALL, NULL);
-    ledger_set_outlook(core->ledger, outlook);
+    struct policy_context *context = policy_context_of_rulebook(book, RULES_ALL, NULL);
+    ledger_set_policy_context(core->ledger, context);
     is_down(core);
-    ledger_set_outlook(core->ledger, NULL);
-    outlook_unref(outlook);
+    ledger_set_policy_context(core->ledger, NULL);
+    policy_context_unref(context);
     rulebook_unref(book);
     /* The victims of a preemption do not bring the plugin back. */
     static const struct text pod = {"p", 1};

@@ -13,7 +13,7 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/answer/filter.h"
 
-#include "core/rank/judge.h"
+#include "core/rank/score_cache.h"
 #include "support/core_fixture.h"
 #include "support/draw.h"
 #include "support/policy_fixture.h"
@@ -54,13 +54,13 @@ static void every_lost_place_has_its_price(void **state)
                                       {.parts = 4, .milli = 1000, .count = 2},
                                       {.parts = 8, .milli = 1000, .count = 1}};
     struct workload *workload = workload_new(class, 3);
-    struct outlook *outlook = outlook_new(POLICY_ROLLOUT, 0, workload);
+    struct policy_context *context = policy_context_new(POLICY_ROLLOUT, 0, workload);
     const struct loss loss = {.count = {5, 3, 2}};
-    outlook->price[0] = 1;
-    outlook->price[1] = 100;
-    outlook->price[2] = 10000;
-    assert_int_equal(loss_price(outlook, &loss), 20305);
-    outlook_unref(outlook);
+    context->price[0] = 1;
+    context->price[1] = 100;
+    context->price[2] = 10000;
+    assert_int_equal(loss_price(context, &loss), 20305);
+    policy_context_unref(context);
     workload_unref(workload);
 }
 
@@ -104,9 +104,9 @@ static void each_rule_decides_before_the_next(void **state)
         {.key = {1, 2}, .node = a},
         {.key = {2}, .node = a},
         {.pool = 1, .node = a},
-        {.apart = APART_NUMA, .node = a},
+        {.distance = DISTANCE_NUMA, .node = a},
         {.price = 1, .node = a},
-        {.unjudged = true, .node = a},
+        {.is_unscored = true, .node = a},
         {.behind = true, .node = a},
     };
     for (size_t i = 0; i < ARRAY_LEN(worse); i++)
@@ -121,9 +121,9 @@ static void draw_rank(uint64_t *seed, const struct atom *const node[3], struct r
 {
     *out = (struct rank){.node = node[draw_below(seed, 3)]};
     out->behind = draw_below(seed, 2) == 0;
-    out->unjudged = draw_below(seed, 2) == 0;
+    out->is_unscored = draw_below(seed, 2) == 0;
     out->price = draw_below(seed, 2);
-    out->apart = (enum apart)draw_below(seed, 2);
+    out->distance = (enum distance)draw_below(seed, 2);
     out->pool = draw_below(seed, 2);
     for (size_t i = 0; i < ARRAY_LEN(out->key); i++)
         out->key[i] = (int64_t)draw_below(seed, 3) - 1;
@@ -193,9 +193,9 @@ static void the_order_of_nodes_is_that_of_the_seed(void **state)
     struct asked other;
     cluster_show(core, false);
     for (uint32_t seed = 0; seed < 2; seed++) {
-        struct outlook *outlook = outlook_new(POLICY_FIRSTFIT, seed, NULL);
-        ledger_set_outlook(core->ledger, outlook);
-        outlook_unref(outlook);
+        struct policy_context *context = policy_context_new(POLICY_FIRSTFIT, seed, NULL);
+        ledger_set_policy_context(core->ledger, context);
+        policy_context_unref(context);
         cluster_ask(seed == 0 ? &one : &other, core, cluster_shape(core, 0), NULL);
     }
     uint32_t moved = 0;
@@ -250,11 +250,11 @@ static void the_charge_is_that_of_the_place_that_the_policy_takes(void **state)
     const struct text name = text_of(cluster_node(core, 0));
     assert_int_equal(core_node(core, name.at, gpu, 2), VERDICT_OK);
     for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
-        struct outlook *outlook =
-            outlook_new(kind, SEED, policy_needs_workload(kind) ? workload : NULL);
+        struct policy_context *context =
+            policy_context_new(kind, SEED, policy_needs_workload(kind) ? workload : NULL);
         struct asked asked;
-        ledger_set_outlook(core->ledger, outlook);
-        outlook_unref(outlook);
+        ledger_set_policy_context(core->ledger, context);
+        policy_context_unref(context);
         cluster_ask(&asked, core, core_request(core, "i700+400"), NULL);
         assert_int_equal(asked.answer.candidates, 1);
         const struct candidate *best = &asked.answer.candidate[0];
@@ -380,14 +380,14 @@ static void a_request_that_is_too_large_to_walk_over_gets_the_greedy_place(void 
 
 /* A question that names the nodes of the cluster in turn, many times. */
 static void ask_often(struct core_fixture *core, const struct snapshot *snapshot,
-                      const struct request *request, uint32_t names, struct judge *judge,
+                      const struct request *request, uint32_t names, struct score_cache *cache,
                       struct filter_answer *answer)
 {
     struct text *name = arena_array(&core->arena, names, sizeof *name);
     for (uint32_t i = 0; i < names; i++)
         name[i] = text_of(cluster_node(core, i % NODES));
     const struct filter_question question = {
-        .snapshot = snapshot, .request = request, .names = names, .name = name, .judge = judge};
+        .snapshot = snapshot, .request = request, .names = names, .name = name, .cache = cache};
     filter_ask(&question, &core->arena, answer);
     assert_int_equal(answer->candidates, answer->fitting);
 }
@@ -404,13 +404,13 @@ static uint32_t assert_budget(const struct filter_answer *answer, uint32_t names
         if (by_name[i] == NULL)
             continue; /* it does not fit, and costs nothing */
         const struct rank *rank = &by_name[i]->rank;
-        assert_int_equal(rank->unjudged, work >= WORK_MAX);
-        assert_true(rank->unjudged ? rank->work == 0 && rank->judged == 0 : rank->work > 0);
+        assert_int_equal(rank->is_unscored, work >= WORK_MAX);
+        assert_true(rank->is_unscored ? rank->work == 0 && rank->judged == 0 : rank->work > 0);
         work += rank->work;
-        judged += !rank->unjudged;
+        judged += !rank->is_unscored;
     }
     for (uint32_t i = 0; i < answer->candidates; i++)
-        assert_int_equal(answer->candidate[i].rank.unjudged, i >= judged);
+        assert_int_equal(answer->candidate[i].rank.is_unscored, i >= judged);
     xfree(by_name);
     return judged;
 }
@@ -426,20 +426,20 @@ static void nodes_beyond_the_budget_of_a_question_rank_behind(void **state)
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         cluster_set_policy(core, kinds[i], SHAPES);
         const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
-        struct judge *judge = judge_new();
+        struct score_cache *cache = score_cache_new();
         const uint32_t names = kinds[i] == POLICY_FGD ? 4 * NAMES : NAMES;
         const struct request *request = core_request(core, "100");
-        ask_often(core, snapshot, request, names, judge, &cold);
+        ask_often(core, snapshot, request, names, cache, &cold);
         const uint32_t judged = assert_budget(&cold, names, 0);
         assert_true(judged > NODES && judged < cold.candidates);
         /* Now each node is known, and the answer is the same. */
-        const uint64_t made = judge_counts(judge).made;
-        ask_often(core, snapshot, request, names, judge, &warm);
-        assert_int_equal(judge_counts(judge).made, made);
+        const uint64_t made = score_cache_counts(cache).made;
+        ask_often(core, snapshot, request, names, cache, &warm);
+        assert_int_equal(score_cache_counts(cache).made, made);
         assert_int_equal(assert_budget(&warm, names, 0), judged);
         for (uint32_t c = 0; c < cold.candidates; c++)
             assert_int_equal(warm.candidate[c].name, cold.candidate[c].name);
-        judge_free(judge);
+        score_cache_free(cache);
         snapshot_unref(snapshot);
     }
 }

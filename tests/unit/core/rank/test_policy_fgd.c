@@ -17,11 +17,11 @@ static struct kinds kinds;
 
 static uint64_t fragment_of(const struct workload *workload, const struct room *room)
 {
-    struct rest rest;
+    struct remaining remaining;
     kinds_done(&kinds);
     kinds_init(&kinds, workload);
-    rest_of(room, &kinds, &rest);
-    return fgd_fragment(workload, &rest);
+    remaining_of(room, &kinds, &remaining);
+    return fgd_fragment(workload, &remaining);
 }
 
 static uint32_t unusable_by(const struct room *room, const struct workload_class *class)
@@ -47,7 +47,7 @@ static uint32_t unusable_by(const struct room *room, const struct workload_class
 static uint64_t slow_fragment(const struct workload *workload, const struct room *room)
 {
     uint64_t sum = 0;
-    for (uint32_t t = 0; t < workload->typicals; t++) {
+    for (uint32_t t = 0; t < workload->n_typical; t++) {
         const struct workload_typical *shape = &workload->typical[t];
         sum += (uint64_t)shape->count * unusable_by(room, &workload->class[shape->class]);
     }

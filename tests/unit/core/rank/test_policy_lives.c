@@ -1,5 +1,5 @@
 /*
- * What a ledger and a judge keep, compared with what is counted anew: the supply that prices
+ * What a ledger and a score cache keep, compared with what is counted anew: the supply that prices
  * follow; and in random lives of a ledger every answer, rule b by all pairs of GPUs, and merits by
  * the formulas of policy.h.
  */
@@ -25,22 +25,22 @@
 /* The prices that the ledger's nodes have now, counted anew. */
 static void count_supply(const struct ledger *ledger, struct supply *out)
 {
-    const struct workload *workload = ledger->outlook->workload;
+    const struct workload *workload = ledger->context->workload;
     struct kinds *kinds = xmalloc(sizeof *kinds);
     const struct node *node;
     struct room room;
-    struct rest rest;
-    struct slots slots;
+    struct remaining remaining;
+    struct class_capacity slots;
 
     *out = (struct supply){0};
     kinds_init(kinds, workload);
     for (size_t at = 0; (node = ledger_next_node(ledger, &at)) != NULL;) {
         room_of(node, &room);
-        rest_of(&room, kinds, &rest);
-        slots_of(workload, &rest, &slots);
+        remaining_of(&room, kinds, &remaining);
+        class_capacity_of(workload, &remaining, &slots);
         out->nodes += node->gpus > 0;
-        out->free_milli += rest.free_milli;
-        for (uint32_t i = 0; i < workload->scarces; i++)
+        out->free_milli += remaining.free_milli;
+        for (uint32_t i = 0; i < workload->n_scarce; i++)
             out->slots[i] += slots.count[i];
     }
     kinds_freep(&kinds);
@@ -49,7 +49,7 @@ static void count_supply(const struct ledger *ledger, struct supply *out)
 static void assert_supply(const struct ledger *ledger)
 {
     struct supply supply;
-    if (ledger->outlook == NULL || ledger->outlook->kind != POLICY_ROLLOUT)
+    if (ledger->context == NULL || ledger->context->kind != POLICY_ROLLOUT)
         return;
     count_supply(ledger, &supply);
     assert_int_equal(ledger->supply.nodes, supply.nodes);
@@ -67,31 +67,31 @@ static void prices_follow_after_every_20_grants(void **state)
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     assert_supply(core->ledger);
     assert_int_equal(core->ledger->supply.nodes, NODES);
-    const struct outlook *first = ledger_outlook(core->ledger);
-    assert_true(first->workload->scarces > 0);
+    const struct policy_context *first = ledger_policy_context(core->ledger);
+    assert_true(first->workload->n_scarce > 0);
     count_supply(core->ledger, &supply);
     scarcity_prices(first->workload, &supply, price);
-    assert_memory_equal(first->price, price, first->workload->scarces * sizeof price[0]);
+    assert_memory_equal(first->price, price, first->workload->n_scarce * sizeof price[0]);
 
     for (uint32_t i = 0; i < PRICE_EVERY; i++) {
-        assert_ptr_equal(ledger_outlook(core->ledger), first);
+        assert_ptr_equal(ledger_policy_context(core->ledger), first);
         const char *uid = arena_printf(&core->arena, "p-%u", i);
         const char *node = cluster_node(core, 3 + 4 * (i % 5));
         assert_int_equal(core_reserve(core, uid, node, i < 5 ? "2000" : "100"), VERDICT_OK);
     }
-    const struct outlook *second = ledger_outlook(core->ledger);
+    const struct policy_context *second = ledger_policy_context(core->ledger);
     assert_ptr_not_equal(second, first);
     count_supply(core->ledger, &supply);
     scarcity_prices(second->workload, &supply, price);
-    assert_memory_equal(second->price, price, second->workload->scarces * sizeof price[0]);
+    assert_memory_equal(second->price, price, second->workload->n_scarce * sizeof price[0]);
     assert_int_equal(second->kind, POLICY_ROLLOUT);
     assert_int_equal(second->seed, SEED);
     for (uint32_t i = 1; i < PRICE_EVERY; i++)
         assert_int_equal(core_reserve(core, arena_printf(&core->arena, "q-%u", i), "n-3", "10"),
                          VERDICT_OK);
-    assert_ptr_equal(ledger_outlook(core->ledger), second);
+    assert_ptr_equal(ledger_policy_context(core->ledger), second);
     assert_int_equal(core_reserve(core, "last", "n-3", "10"), VERDICT_OK);
-    assert_ptr_not_equal(ledger_outlook(core->ledger), second);
+    assert_ptr_not_equal(ledger_policy_context(core->ledger), second);
 }
 
 static void what_is_undone_counts_no_more(void **state)
@@ -111,11 +111,11 @@ static void a_ledger_without_prices_counts_nothing(void **state)
 {
     struct core_fixture *core = *state;
     cluster_show(core, false);
-    assert_null(ledger_outlook(core->ledger));
+    assert_null(ledger_policy_context(core->ledger));
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     assert_non_null(core->ledger->kinds);
     cluster_set_policy(core, POLICY_ROLLOUT, 5); /* one class of several GPUs */
-    assert_int_equal(ledger_outlook(core->ledger)->workload->scarces, 1);
+    assert_int_equal(ledger_policy_context(core->ledger)->workload->n_scarce, 1);
     assert_non_null(core->ledger->kinds);
     cluster_set_policy(core, POLICY_ROLLOUT, 3); /* none */
     assert_null(core->ledger->kinds);
@@ -124,8 +124,8 @@ static void a_ledger_without_prices_counts_nothing(void **state)
     assert_null(core->ledger->kinds);
     cluster_set_policy(core, POLICY_SPREAD, SHAPES);
     assert_null(core->ledger->kinds);
-    ledger_set_outlook(core->ledger, NULL);
-    assert_null(ledger_outlook(core->ledger));
+    ledger_set_policy_context(core->ledger, NULL);
+    assert_null(ledger_policy_context(core->ledger));
 }
 
 /*
@@ -134,22 +134,22 @@ static void a_ledger_without_prices_counts_nothing(void **state)
 
 struct life {
     struct core_fixture *core;
-    struct judge *judge;
+    struct score_cache *cache;
     uint64_t seed;
     uint32_t pods;
     uint32_t bound;
     enum policy_kind kind;
     bool linked; /* nodes tell of links, and pods demand some */
-    uint32_t near[APART_ANYWHERE + 1];
+    uint32_t near[DISTANCE_ANYWHERE + 1];
     bool levels;
     uint32_t raised; /* pods whose shares were raised */
 };
 
 /* How near a want of two parts can lie, by all pairs of GPUs. */
-static enum apart nearest_pair(const struct node *node, const struct request *request)
+static enum distance nearest_pair(const struct node *node, const struct request *request)
 {
     const struct want *want = &request->want[0];
-    enum apart nearest = APART_ANYWHERE;
+    enum distance nearest = DISTANCE_ANYWHERE;
 
     assert_int_equal(want->parts, 2);
     for (uint32_t a = 0; a < node->gpus; a++)
@@ -163,10 +163,10 @@ static enum apart nearest_pair(const struct node *node, const struct request *re
             const bool numa = gpu[0]->numa >= 0 && gpu[0]->numa == gpu[1]->numa;
             if (!fits || (request->topology == TOPOLOGY_NUMA && !numa))
                 continue;
-            const enum apart apart = (gpu[0]->peers >> b & 1) != 0 ? APART_LINKED
-                                     : numa                        ? APART_NUMA
-                                                                   : APART_ANYWHERE;
-            nearest = apart < nearest ? apart : nearest;
+            const enum distance distance = (gpu[0]->peers >> b & 1) != 0 ? DISTANCE_LINKED
+                                           : numa                        ? DISTANCE_NUMA
+                                                                         : DISTANCE_ANYWHERE;
+            nearest = distance < nearest ? distance : nearest;
         }
     return nearest;
 }
@@ -179,13 +179,15 @@ static void assert_near(struct life *life, const struct request *request,
         return;
     for (uint32_t i = 0; i < answer->candidates; i++) {
         const struct candidate *candidate = &answer->candidate[i];
-        assert_int_equal(candidate->rank.apart, nearest_pair(candidate->node, request));
-        assert_true(i == 0 || candidate[-1].rank.apart <= candidate->rank.apart);
-        assert_true(request->topology != TOPOLOGY_NVLINK || candidate->rank.apart == APART_LINKED);
-        life->near[candidate->rank.apart]++;
+        assert_int_equal(candidate->rank.distance, nearest_pair(candidate->node, request));
+        assert_true(i == 0 || candidate[-1].rank.distance <= candidate->rank.distance);
+        assert_true(request->topology != TOPOLOGY_NVLINK ||
+                    candidate->rank.distance == DISTANCE_LINKED);
+        life->near[candidate->rank.distance]++;
     }
     if (answer->candidates > 0)
-        assert_int_equal(answer->candidate[0].placement->apart, answer->candidate[0].rank.apart);
+        assert_int_equal(answer->candidate[0].placement->distance,
+                         answer->candidate[0].rank.distance);
 }
 
 static void place_one(struct life *life)
@@ -201,7 +203,7 @@ static void place_one(struct life *life)
         request->topology = (enum topology)draw_below(&life->seed, TOPOLOGIES);
     if (life->levels && draw_below(&life->seed, 2) == 0)
         request->memory_mib = 2000 * (1 + draw_below(&life->seed, 8));
-    cluster_ask(&with, core, request, life->judge);
+    cluster_ask(&with, core, request, life->cache);
     cluster_ask(&without, core, request, NULL);
     assert_same_answers(&with.answer, &without.answer);
     assert_near(life, request, &with.answer);
@@ -212,11 +214,12 @@ static void place_one(struct life *life)
         const struct allocation *made = ledger_find(core->ledger, text_of(uid));
         struct share share[PARTS_MAX];
         place_shares(best->placement, request, best->node, share);
-        assert_int_equal(made->is.shares, best->placement->parts);
-        for (uint32_t i = 0; i < made->is.shares; i++) { /* bind chooses what filter has chosen */
-            assert_ptr_equal(made->is.share[i].gpu, share[i].gpu);
-            assert_int_equal(made->is.share[i].milli, share[i].milli);
-            assert_int_equal(made->is.share[i].asked, share[i].asked);
+        assert_int_equal(made->facts.shares, best->placement->parts);
+        for (uint32_t i = 0; i < made->facts.shares;
+             i++) { /* bind chooses what filter has chosen */
+            assert_ptr_equal(made->facts.share[i].gpu, share[i].gpu);
+            assert_int_equal(made->facts.share[i].milli, share[i].milli);
+            assert_int_equal(made->facts.share[i].asked, share[i].asked);
         }
         life->raised += best->placement->raised_milli > 0;
     }
@@ -268,45 +271,52 @@ static void live(struct life *life, int steps)
 static void what_is_remembered_never_changes_an_answer(void **state)
 {
     struct core_fixture *core = *state;
-    struct life life = {.core = core, .judge = judge_new(), .seed = 1, .kind = POLICY_ROLLOUT};
+    struct life life = {
+        .core = core, .cache = score_cache_new(), .seed = 1, .kind = POLICY_ROLLOUT};
     cluster_show(core, false);
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     live(&life, walk_steps(600, 200));
-    const struct judge_counts counts = judge_counts(life.judge);
+    const struct score_cache_counts counts = score_cache_counts(life.cache);
     assert_true(counts.found > 0);
-    assert_true(counts.bytes < JUDGE_BYTES_MAX);
-    judge_free(life.judge);
+    assert_true(counts.bytes < SCORE_CACHE_BYTES_MAX);
+    score_cache_free(life.cache);
 }
 
 /* Under each policy, with and without memory; and bind agrees with filter. */
 static void rule_b_comes_first_under_every_policy(void **state)
 {
     struct core_fixture *core = *state;
-    struct life life = {
-        .core = core, .judge = judge_new(), .seed = 4, .kind = POLICY_ROLLOUT, .linked = true};
+    struct life life = {.core = core,
+                        .cache = score_cache_new(),
+                        .seed = 4,
+                        .kind = POLICY_ROLLOUT,
+                        .linked = true};
     cluster_show(core, true);
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     live(&life, walk_steps(1000, 500));
-    assert_true(judge_counts(life.judge).found > 0);
-    judge_free(life.judge);
+    assert_true(score_cache_counts(life.cache).found > 0);
+    score_cache_free(life.cache);
     print_message("%u linked, %u on one NUMA node, %u anywhere\n", life.near[0], life.near[1],
                   life.near[2]);
-    for (uint32_t i = 0; i <= APART_ANYWHERE; i++)
+    for (uint32_t i = 0; i <= DISTANCE_ANYWHERE; i++)
         assert_true(life.near[i] > 20);
 }
 
 static void what_is_remembered_of_prices_and_raises_never_changes_an_answer(void **state)
 {
     struct core_fixture *core = *state;
-    struct life life = {
-        .core = core, .judge = judge_new(), .seed = 5, .kind = POLICY_ROLLOUT, .levels = true};
+    struct life life = {.core = core,
+                        .cache = score_cache_new(),
+                        .seed = 5,
+                        .kind = POLICY_ROLLOUT,
+                        .levels = true};
     cluster_show(core, false);
     cluster_set_levels(core, POLICY_ROLLOUT, SHAPES);
     live(&life, walk_steps(600, 200));
-    const struct judge_counts counts = judge_counts(life.judge);
+    const struct score_cache_counts counts = score_cache_counts(life.cache);
     assert_true(counts.found > 0);
     assert_true(life.raised > 5);
-    judge_free(life.judge);
+    score_cache_free(life.cache);
 }
 
 /*
@@ -314,7 +324,7 @@ static void what_is_remembered_of_prices_and_raises_never_changes_an_answer(void
  */
 
 struct merits {
-    const struct outlook *outlook;
+    const struct policy_context *context;
     const struct request *request;
     const struct room *room;
     struct kinds *kinds;
@@ -325,18 +335,18 @@ struct merits {
 
 static int64_t merit_of(const struct merits *merits, const struct placement *placement)
 {
-    const struct workload *workload = merits->outlook->workload;
+    const struct workload *workload = merits->context->workload;
     struct workload_class class;
-    struct rest before;
-    struct rest after;
-    struct slots were;
-    struct slots are;
+    struct remaining before;
+    struct remaining after;
+    struct class_capacity were;
+    struct class_capacity are;
     uint64_t work = 0;
 
-    rest_of(merits->room, merits->kinds, &before);
+    remaining_of(merits->room, merits->kinds, &before);
     after = before;
-    rest_take(&after, merits->request, placement);
-    if (merits->outlook->kind == POLICY_FGD) {
+    remaining_take(&after, merits->request, placement);
+    if (merits->context->kind == POLICY_FGD) {
         const int64_t less =
             (int64_t)(fgd_fragment(workload, &before) - fgd_fragment(workload, &after));
         return 1000 * (int64_t)sigmoid_score(less, workload->typical_count);
@@ -345,14 +355,14 @@ static int64_t merit_of(const struct merits *merits, const struct placement *pla
         (int64_t)(rollout_idle(workload, &before, &work) - rollout_idle(workload, &after, &work));
     int64_t merit = 1000 * (int64_t)sigmoid_score(less, WORKLOAD_SEQUENCES);
     merit -= 300 * after.free_milli / after.total_milli;
-    slots_of(workload, &before, &were);
-    slots_of(workload, &after, &are);
+    class_capacity_of(workload, &before, &were);
+    class_capacity_of(workload, &after, &are);
     workload_class_of(merits->request, &class);
-    for (uint32_t i = 0; i < workload->scarces; i++) {
+    for (uint32_t i = 0; i < workload->n_scarce; i++) {
         int64_t lost = were.count[i] - are.count[i];
         if (lost > 0 && workload_alike(&class, &workload->class[workload->scarce[i]]))
             lost--;
-        merit -= lost * merits->outlook->price[i];
+        merit -= lost * merits->context->price[i];
     }
     return merit;
 }
@@ -380,14 +390,14 @@ static void try_everything(struct merits *merits)
         const int64_t merit = merit_of(merits, &placement);
         if (!merits->any || merit > merits->best)
             *merits = (struct merits){
-                merits->outlook, merits->request, merits->room, merits->kinds, merit, set, true};
+                merits->context, merits->request, merits->room, merits->kinds, merit, set, true};
     }
 }
 
 static void assert_best_merit(struct merits *merits, const struct node *node)
 {
     const struct policy_question question = {
-        .outlook = merits->outlook, .node = node, .slot = SNAPSHOT_NO_SLOT};
+        .context = merits->context, .node = node, .slot = SNAPSHOT_NO_SLOT};
     struct placement placement;
     struct plan plan;
     struct room room;
@@ -397,7 +407,7 @@ static void assert_best_merit(struct merits *merits, const struct node *node)
     merits->room = &room;
     try_everything(merits);
     plan_init(&plan, merits->request, NULL);
-    const enum reason why = policy_judge_room(&question, &plan, &room, &rank, &placement);
+    const enum reason why = policy_score_room(&question, &plan, &room, &rank, &placement);
     assert_int_equal(why == REASON_NONE, merits->any);
     if (!merits->any) {
         merits->room = NULL;
@@ -428,9 +438,9 @@ static void the_best_merit_is_that_of_the_formulas(void **state)
         live(&life, 20);
         cluster_set_policy(core, turn % 3 == 0 ? POLICY_FGD : POLICY_ROLLOUT,
                            SHAPES - (uint32_t)turn % 3);
-        merits.outlook = ledger_outlook(core->ledger);
+        merits.context = ledger_policy_context(core->ledger);
         kinds_done(merits.kinds);
-        kinds_init(merits.kinds, merits.outlook->workload);
+        kinds_init(merits.kinds, merits.context->workload);
         for (uint32_t i = 0; i < 8; i++) {
             merits.request = cluster_shape(core, i);
             for (uint32_t n = 0; n < NODES; n++)

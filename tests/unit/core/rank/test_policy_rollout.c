@@ -17,12 +17,12 @@ static struct kinds kinds;
 
 static uint64_t idle_of(const struct workload *workload, const struct room *room)
 {
-    struct rest rest;
+    struct remaining remaining;
     uint64_t work = 0;
     kinds_done(&kinds);
     kinds_init(&kinds, workload);
-    rest_of(room, &kinds, &rest);
-    return rollout_idle(workload, &rest, &work);
+    remaining_of(room, &kinds, &remaining);
+    return rollout_idle(workload, &remaining, &work);
 }
 
 /* Puts each part on the tightest GPU that has none of the others; false, and no change, if not. */
@@ -121,14 +121,14 @@ static void gpus_of_several_kinds_give_what_equal_ones_give(void **state)
         }
         struct workload *workload = workload_new(class, classes);
         struct room room;
-        struct rest equal;
+        struct remaining equal;
         draw_room_of(&seed, 2 + draw_below(&seed, 8), &room);
         for (uint32_t g = 0; g < room.gpus; g++)
             room.gpu[g].milli = GPU_MILLI;
         kinds_done(&kinds);
         kinds_init(&kinds, workload);
-        rest_of(&room, &kinds, &equal);
-        struct rest several = equal;
+        remaining_of(&room, &kinds, &equal);
+        struct remaining several = equal;
         if (equal.gpus > 1) {
             const uint32_t other = kinds.count;
             kinds.kind[other] = kinds.kind[equal.kind[0]];
@@ -172,12 +172,12 @@ static void each_try_is_work(void **state)
     (void)state;
     const struct workload_class class[] = {{.parts = 2, .milli = 500, .count = 1}};
     struct workload *workload = workload_new(class, 1);
-    struct rest rest = {.host = {HOST_UNKNOWN, HOST_UNKNOWN},
-                        .gpus = 4,
-                        .free_milli = 4000,
-                        .total_milli = 4000,
-                        .free = {1000, 1000, 1000, 1000},
-                        .kinds = kinds.kind};
+    struct remaining remaining = {.host = {HOST_UNKNOWN, HOST_UNKNOWN},
+                                  .gpus = 4,
+                                  .free_milli = 4000,
+                                  .total_milli = 4000,
+                                  .free = {1000, 1000, 1000, 1000},
+                                  .kinds = kinds.kind};
     uint64_t work = 7;
     kinds_done(&kinds);
     kinds_init(&kinds, workload);
@@ -186,19 +186,19 @@ static void each_try_is_work(void **state)
         gpu_kind_make(workload, &kinds.kind[i]);
     }
     /* Four pods fill the node, and then no other is tried. */
-    assert_int_equal(rollout_idle(workload, &rest, &work), 0);
+    assert_int_equal(rollout_idle(workload, &remaining, &work), 0);
     assert_int_equal(work, 7 + WORKLOAD_SEQUENCES * 4 * (10 + 4 / 2));
-    rest.kind[2] = 1;
+    remaining.kind[2] = 1;
     work = 0;
-    assert_int_equal(rollout_idle(workload, &rest, &work), 0);
+    assert_int_equal(rollout_idle(workload, &remaining, &work), 0);
     assert_int_equal(work, WORKLOAD_SEQUENCES * 4 * (8 + 4 * (1 + 2)));
-    rest.kind[2] = 0;
-    kinds.kind[0].takes[0] = 0; /* what may lie nowhere is not tried */
+    remaining.kind[2] = 0;
+    kinds.kind[0].allowed_classes[0] = 0; /* what may lie nowhere is not tried */
     work = 0;
-    assert_int_equal(rollout_idle(workload, &rest, &work), 4000 * WORKLOAD_SEQUENCES);
+    assert_int_equal(rollout_idle(workload, &remaining, &work), 4000 * WORKLOAD_SEQUENCES);
     assert_int_equal(work, 0);
-    rest.free_milli = 0;
-    assert_int_equal(rollout_idle(workload, &rest, &work), 0);
+    remaining.free_milli = 0;
+    assert_int_equal(rollout_idle(workload, &remaining, &work), 0);
     assert_int_equal(work, 0);
     workload_unref(workload);
 }

@@ -7,14 +7,14 @@
 
 #include "milligpu/base/alloc.h"
 
-#include "core/rank/judge.h"
+#include "core/rank/score_cache.h"
 #include "support/atoms.h"
 
 enum { WANTS = 5 };
 
 struct setting {
     struct workload *workload;
-    struct outlook *outlook;
+    struct policy_context *context;
     struct node *node;
     struct room room;
     struct want want[WANTS];
@@ -44,23 +44,23 @@ static void set_up(struct setting *setting, enum policy_kind kind, uint32_t gpus
     }
     setting->node = node_new(&build);
     setting->workload = workload_new(class, 2);
-    setting->outlook = outlook_new(kind, 0, setting->workload);
+    setting->context = policy_context_new(kind, 0, setting->workload);
     plan_init(&setting->plan, &setting->request, NULL);
 }
 
 static void tear_down(struct setting *setting)
 {
     node_unref(setting->node);
-    outlook_unref(setting->outlook);
+    policy_context_unref(setting->context);
     workload_unref(setting->workload);
 }
 
-static void judge(struct setting *setting)
+static void check(struct setting *setting)
 {
     const struct policy_question question = {
-        .outlook = setting->outlook, .node = setting->node, .slot = SNAPSHOT_NO_SLOT};
+        .context = setting->context, .node = setting->node, .slot = SNAPSHOT_NO_SLOT};
     assert_int_equal(
-        policy_judge_room(&question, &setting->plan, &setting->room, &setting->rank, NULL),
+        policy_score_room(&question, &setting->plan, &setting->room, &setting->rank, NULL),
         REASON_NONE);
 }
 
@@ -84,12 +84,12 @@ static void spread_pays_for_what_it_compares(void **state)
     (void)state;
     struct setting setting;
     set_up(&setting, POLICY_SPREAD, 8, 2);
-    judge(&setting);
+    check(&setting);
     assert_int_equal(setting.rank.work, units(walk_work(&setting, LAYOUTS_MAX, 0)));
     assert_true(setting.rank.work > units(8 * setting.plan.walked));
     tear_down(&setting);
     set_up(&setting, POLICY_SPREAD, 8, 1);
-    judge(&setting);
+    check(&setting);
     assert_int_equal(setting.rank.work, 0);
     tear_down(&setting);
 }
@@ -100,9 +100,9 @@ static void fgd_pays_for_shapes_on_gpus(void **state)
     (void)state;
     struct setting setting;
     set_up(&setting, POLICY_FGD, 8, 1);
-    assert_int_equal(setting.workload->typicals, 2);
-    assert_int_equal(setting.workload->scarces, 1);
-    judge(&setting);
+    assert_int_equal(setting.workload->n_typical, 2);
+    assert_int_equal(setting.workload->n_scarce, 1);
+    check(&setting);
     assert_int_equal(setting.rank.judged, 8);
     assert_int_equal(setting.rank.work, units(walk_work(&setting, 8, 1) + (1 + 8) * 2 * 8));
     tear_down(&setting);
@@ -119,7 +119,7 @@ static void the_placement_of_the_search_is_paid_for(void **state)
     for (uint32_t w = 0; w < WANTS; w++)
         setting.want[w] = (struct want){.container = "c", .parts = 2, .milli = 211 + 37 * w};
     plan_init(&setting.plan, &setting.request, NULL);
-    judge(&setting);
+    check(&setting);
     assert_int_equal(setting.rank.judged, LAYOUTS_MAX + 1);
     const uint64_t walked = walk_work(&setting, LAYOUTS_MAX + 1, 1);
     assert_int_equal(place_any(&setting.plan, &setting.room, &rank, &placement), REASON_NONE);
@@ -135,16 +135,16 @@ static void rollout_pays_for_the_pods_that_it_plays(void **state)
     (void)state;
     struct setting setting;
     struct kinds *kinds = xmalloc(sizeof *kinds);
-    struct rest rest;
+    struct remaining remaining;
     uint64_t work = 0;
     set_up(&setting, POLICY_ROLLOUT, 4, 1);
-    judge(&setting);
+    check(&setting);
     assert_int_equal(setting.rank.judged, 4);
     kinds_init(kinds, setting.workload);
-    rest_of(&setting.room, kinds, &rest);
-    (void)rollout_idle(setting.workload, &rest, &work);
+    remaining_of(&setting.room, kinds, &remaining);
+    (void)rollout_idle(setting.workload, &remaining, &work);
     for (uint32_t i = 0; i < 4; i++) {
-        struct rest after = rest;
+        struct remaining after = remaining;
         after.free[i] -= 100;
         after.free_milli -= 100;
         (void)rollout_idle(setting.workload, &after, &work);

@@ -38,14 +38,14 @@ static void slots_are_those_that_one_can_count(void **state)
     for (int i = walk_steps(4000, 200); i > 0; i--) {
         struct workload *workload = draw_workload(&seed, 40);
         struct room room;
-        struct rest rest;
-        struct slots slots;
+        struct remaining remaining;
+        struct class_capacity slots;
         draw_room_of(&seed, draw_below(&seed, i % 8 == 0 ? GPUS_PER_NODE_MAX + 1 : 9), &room);
         kinds_done(&kinds);
         kinds_init(&kinds, workload);
-        rest_of(&room, &kinds, &rest);
-        slots_of(workload, &rest, &slots);
-        for (uint32_t s = 0; s < workload->scarces; s++)
+        remaining_of(&room, &kinds, &remaining);
+        class_capacity_of(workload, &remaining, &slots);
+        for (uint32_t s = 0; s < workload->n_scarce; s++)
             assert_int_equal(slots.count[s],
                              slow_slots(&room, &workload->class[workload->scarce[s]]));
         workload_unref(workload);

@@ -20,7 +20,7 @@ static void a_rule_says_each_of_its_demands(void **state)
 {
     static const char *const model[] = {"A100*", "H100*"};
     (void)state;
-    says(&(struct rule){.orders = true, .policy = POLICY_FGD}, "orders by fgd");
+    says(&(struct rule){.has_order = true, .policy = POLICY_FGD}, "orders by fgd");
     says(&(struct rule){.whole = true}, "only whole GPUs");
     says(&(struct rule){.min_milli = 5}, "shares of at least 5 milli");
     says(&(struct rule){.step_milli = 5}, "shares in steps of 5 milli");

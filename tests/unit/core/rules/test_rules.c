@@ -1,6 +1,6 @@
 /*
- * The rules of a policy document, as every question meets them: filter, bind, preempt, the survey,
- * with and without what a judge remembers.
+ * The rules of a policy document, as every question meets them: filter, bind, preempt, the summary,
+ * with and without what a score cache remembers.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/answer/filter.h"
-#include "milligpu/core/answer/survey.h"
+#include "milligpu/core/answer/unschedulable.h"
 #include "milligpu/core/rules/rulebook.h"
 #include "milligpu/core/rules/window.h"
 
@@ -29,7 +29,7 @@ struct scene {
     struct rulebook *book;
     struct rule rule[RULES];
     struct workload *workload;
-    struct judge *judge;
+    struct score_cache *cache;
 };
 
 static int set_up(void **state)
@@ -40,7 +40,7 @@ static int set_up(void **state)
 
     core_init(&scene->core);
     scene->workload = workload_new(class, ARRAY_LEN(class));
-    scene->judge = judge_new();
+    scene->cache = score_cache_new();
     scene->book = rulebook_new(POLICY_BINPACK, "test");
     scene->book->rule = scene->rule;
     *state = scene;
@@ -51,7 +51,7 @@ static int tear_down(void **state)
 {
     struct scene *scene = *state;
 
-    judge_free(scene->judge);
+    score_cache_free(scene->cache);
     core_done(&scene->core);
     rulebook_unref(scene->book);
     workload_unref(scene->workload);
@@ -69,10 +69,11 @@ static void say(struct scene *scene, struct rule rule)
 
 static void enforce(struct scene *scene, rule_set holding)
 {
-    struct outlook *outlook = outlook_of_rulebook(scene->book, holding, scene->workload);
+    struct policy_context *context =
+        policy_context_of_rulebook(scene->book, holding, scene->workload);
 
-    ledger_set_outlook(scene->core.ledger, outlook);
-    outlook_unref(outlook);
+    ledger_set_policy_context(scene->core.ledger, context);
+    policy_context_unref(context);
     ledger_assert_valid(scene->core.ledger);
 }
 
@@ -115,7 +116,7 @@ static void ask(struct scene *scene, const char *words, const char *namespace, b
     arena_init(&out->arena);
     out->snapshot = ledger_publish(scene->core.ledger, NULL, 0);
     out->request = core_request(&scene->core, words);
-    out->request->rules = outlook_rules(out->snapshot->outlook, text_of(namespace));
+    out->request->rules = policy_context_rules(out->snapshot->context, text_of(namespace));
     for (uint32_t i = 0; i < NODES; i++)
         out->name[i] = text_of(names[i]);
     const struct filter_question question = {
@@ -123,7 +124,7 @@ static void ask(struct scene *scene, const char *words, const char *namespace, b
         .request = out->request,
         .names = NODES,
         .name = out->name,
-        .judge = remembered ? scene->judge : NULL,
+        .cache = remembered ? scene->cache : NULL,
     };
     filter_ask(&question, &out->arena, &out->answer);
 }
@@ -135,8 +136,8 @@ static void asked_done(struct asked *asked)
 }
 
 /*
- * The nodes on which it fits, best first: "ab". Cold and twice with a judge it is the same, and
- * bind, the survey and the wake-up's question agree with it about each node.
+ * The nodes on which it fits, best first: "ab". Cold and twice with a score cache it is the same,
+ * and bind, the summary and the wake-up's question agree with it about each node.
  */
 static const char *fits(struct scene *scene, const char *words, const char *namespace)
 {
@@ -280,7 +281,7 @@ static void what_changes_when_rules_change_may_fit(void **state)
     after = ledger_publish(scene->core.ledger, NULL, 0);
     assert_true(after->capacity_generation > before->capacity_generation);
     snapshot_unref(before);
-    ledger_set_outlook(scene->core.ledger, NULL);
+    ledger_set_policy_context(scene->core.ledger, NULL);
     before = ledger_publish(scene->core.ledger, NULL, 0);
     assert_true(before->capacity_generation > after->capacity_generation);
     snapshot_unref(before);
@@ -535,7 +536,7 @@ static void a_book_begins_empty(void **state)
     rule[0].window = NULL;
     rule[1].window = &window;
     assert_true(rulebook_has_windows(book));
-    rule[1].orders = true;
+    rule[1].has_order = true;
     rule[1].policy = POLICY_FGD;
     assert_true(rulebook_needs_workload(book));
     assert_int_equal(rulebook_of_namespace(book, TEXT("x")), 3);
@@ -587,10 +588,10 @@ static void what_was_remembered_of_other_rules_is_void(void **state)
     enforce(scene, RULES_ALL);
     three_pools(scene);
     assert_int_equal(strlen(fits(scene, "300", "x")), 3);
-    struct outlook *outlook = outlook_of_rulebook(other, RULES_ALL, scene->workload);
-    ledger_set_outlook(scene->core.ledger, outlook);
+    struct policy_context *context = policy_context_of_rulebook(other, RULES_ALL, scene->workload);
+    ledger_set_policy_context(scene->core.ledger, context);
     assert_string_equal(fits(scene, "300", "x"), "");
-    outlook_unref(outlook);
+    policy_context_unref(context);
     rulebook_unref(other);
 }
 
@@ -641,7 +642,7 @@ static void assert_refusal(struct scene *scene, const char *words, const char *e
 
     ask(scene, words, "x", true, &asked);
     assert_int_equal(asked.answer.cause[0].why, REASON_RULE);
-    policy_refuse(asked.snapshot->outlook, asked.answer.cause[0], asked.request, &refusal);
+    policy_refuse(asked.snapshot->context, asked.answer.cause[0], asked.request, &refusal);
     assert_int_equal(refusal.why, REASON_RULE);
     assert_string_equal(refusal.text, expected);
     asked_done(&asked);
@@ -712,7 +713,7 @@ static void each_rule_has_a_text_of_its_own(void **state)
 static void an_operator_reads_which_rules_keep_a_pod_from_how_many_nodes(void **state)
 {
     struct scene *scene = *state;
-    struct survey survey;
+    struct unschedulable unschedulable;
     struct asked asked;
     char text[REASON_BYTES_MAX];
     say(scene, (struct rule){.name = "one", .labels = 1, .label = training, .whole = true});
@@ -720,33 +721,33 @@ static void an_operator_reads_which_rules_keep_a_pod_from_how_many_nodes(void **
     enforce(scene, RULES_ALL);
     three_pools(scene);
     ask(scene, "300", "x", false, &asked);
-    survey_cluster(asked.snapshot,
-                   &(struct survey_question){asked.request, &(struct node_demands){0}},
-                   &asked.arena, &survey);
-    assert_int_equal(survey.nodes[REASON_RULE], 3);
-    assert_int_equal(survey.rule_nodes[0], 1);
-    assert_int_equal(survey.rule_nodes[1], 2);
-    survey_reason_text(asked.snapshot->outlook, asked.request, (struct cause){REASON_RULE, 1},
-                       text);
+    unschedulable_of(asked.snapshot,
+                     &(struct unschedulable_question){asked.request, &(struct node_demands){0}},
+                     &asked.arena, &unschedulable);
+    assert_int_equal(unschedulable.nodes[REASON_RULE], 3);
+    assert_int_equal(unschedulable.rule_nodes[0], 1);
+    assert_int_equal(unschedulable.rule_nodes[1], 2);
+    unschedulable_reason_text(asked.snapshot->context, asked.request,
+                              (struct cause){REASON_RULE, 1}, text);
     assert_string_equal(text, "policy rule 2 (two): shares of at least 400 milli here");
-    assert_true(survey.never);
-    assert_non_null(strstr(survey.never_text, "policy rule 1 (one)"));
-    filter_explain(asked.snapshot->outlook, snapshot_node(asked.snapshot, TEXT("a")), asked.request,
+    assert_true(unschedulable.never);
+    assert_non_null(strstr(unschedulable.never_text, "policy rule 1 (one)"));
+    filter_explain(asked.snapshot->context, snapshot_node(asked.snapshot, TEXT("a")), asked.request,
                    text, sizeof text);
     assert_string_equal(text, "rule: policy rule 1 (one): only whole GPUs here");
     asked_done(&asked);
 }
 
-static struct survey survey_of(struct scene *scene, const char *words)
+static struct unschedulable unschedulable_from(struct scene *scene, const char *words)
 {
-    struct survey survey;
+    struct unschedulable unschedulable;
     struct asked asked;
     ask(scene, words, "x", false, &asked);
-    survey_cluster(asked.snapshot,
-                   &(struct survey_question){asked.request, &(struct node_demands){0}},
-                   &asked.arena, &survey);
+    unschedulable_of(asked.snapshot,
+                     &(struct unschedulable_question){asked.request, &(struct node_demands){0}},
+                     &asked.arena, &unschedulable);
     asked_done(&asked);
-    return survey;
+    return unschedulable;
 }
 
 static void what_only_the_hour_or_a_reserve_forbids_is_not_never(void **state)
@@ -756,13 +757,13 @@ static void what_only_the_hour_or_a_reserve_forbids_is_not_never(void **state)
     say(scene, (struct rule){.reserve = 3});
     enforce(scene, RULES_ALL);
     three_pools(scene);
-    assert_int_equal(survey_of(scene, "300").nodes[REASON_RESERVE], 3);
-    assert_false(survey_of(scene, "300").never);
+    assert_int_equal(unschedulable_from(scene, "300").nodes[REASON_RESERVE], 3);
+    assert_false(unschedulable_from(scene, "300").never);
     scene->rule[0] = (struct rule){.name = "r", .whole = true, .window = &window};
-    assert_int_equal(survey_of(scene, "300").nodes[REASON_RULE], 3);
-    assert_false(survey_of(scene, "300").never);
+    assert_int_equal(unschedulable_from(scene, "300").nodes[REASON_RULE], 3);
+    assert_false(unschedulable_from(scene, "300").never);
     scene->rule[0].window = NULL;
-    assert_true(survey_of(scene, "300").never);
+    assert_true(unschedulable_from(scene, "300").never);
     scene->rule[0] = (struct rule){.name = "r"};
 }
 
@@ -809,15 +810,16 @@ static void a_reserve_counts_the_hosts_of_its_rule(void **state)
     enforce(scene, RULES_ALL);
     three_pools(scene);
     assert_int_equal(bind_in(scene, "o", "x", "c", "300"), VERDICT_OK);
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 2);
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[1], 2);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 2);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[1], 2);
     assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "o"), VERDICT_OK);
-    /* The same outlook again counts nothing twice. */
-    const struct outlook *same = outlook_ref(ledger_outlook(scene->core.ledger));
-    ledger_set_outlook(scene->core.ledger, same);
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 2);
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[1], 3);
-    outlook_unref(same);
+    /* The same policy context again counts nothing twice. */
+    const struct policy_context *same =
+        policy_context_ref(ledger_policy_context(scene->core.ledger));
+    ledger_set_policy_context(scene->core.ledger, same);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 2);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[1], 3);
+    policy_context_unref(same);
     /* All three count for the second rule, which wins on c alone. */
     assert_string_equal(fits(scene, "300", "x"), "abc");
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
@@ -839,16 +841,16 @@ static void the_last_of_as_many_rules_as_there_may_be_keeps_its_reserve(void **s
     scene->book = rulebook_with(POLICY_BINPACK, "full", rule, RULES_MAX);
     enforce(scene, RULES_ALL);
     three_pools(scene);
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[RULES_MAX - 1], 3);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[RULES_MAX - 1], 3);
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[RULES_MAX - 1], 2);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[RULES_MAX - 1], 2);
     assert_string_equal(fits(scene, "300", "x"), "a");
     assert_int_equal(cause_on(scene, "300", "x", 1).why, REASON_RESERVE);
     assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "p"), VERDICT_OK);
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[RULES_MAX - 1], 3);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[RULES_MAX - 1], 3);
     assert_string_equal(fits(scene, "300", "x"), "abc");
     for (uint32_t i = 0; i < RULES_MAX - 1; i++)
-        assert_int_equal(ledger_outlook(scene->core.ledger)->idle[i], 0);
+        assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[i], 0);
 }
 
 static bool last_gave_room(const struct scene *scene)
@@ -880,18 +882,19 @@ static void the_first_answer_of_a_policy_that_remembers_is_not_the_last(void **s
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
     three_pools(scene);
-    const struct outlook *before = outlook_ref(ledger_outlook(scene->core.ledger));
+    const struct policy_context *before =
+        policy_context_ref(ledger_policy_context(scene->core.ledger));
     assert_int_equal(before->idle[0], 3);
     assert_true(before->price[0] > 0);
     (void)fits(scene, "300", "x");
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
     assert_int_equal(bind_in(scene, "q", "x", "b", "300"), VERDICT_OK);
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 1);
     assert_int_equal(before->idle[0], 3); /* a filter may still read it */
-    assert_int_equal(ledger_outlook(scene->core.ledger)->price[0], before->price[0]);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->price[0], before->price[0]);
     assert_int_equal(cause_on(scene, "300", "x", 2).why, REASON_RESERVE);
     assert_int_equal(strlen(fits(scene, "300", "x")), 2);
-    outlook_unref(before);
+    policy_context_unref(before);
 }
 
 static void victims_that_leave_a_host_idle_do_not_open_the_reserve(void **state)
@@ -903,7 +906,7 @@ static void victims_that_leave_a_host_idle_do_not_open_the_reserve(void **state)
     enforce(scene, RULES_ALL);
     show(scene, "a", "");
     ask(scene, "300", "x", false, &asked);
-    assert_int_equal(preempt_ask(asked.snapshot->outlook, snapshot_node(asked.snapshot, TEXT("a")),
+    assert_int_equal(preempt_ask(asked.snapshot->context, snapshot_node(asked.snapshot, TEXT("a")),
                                  asked.request, NULL, victim, 1),
                      REASON_RESERVE); /* it is idle already */
     asked_done(&asked);
@@ -911,12 +914,12 @@ static void victims_that_leave_a_host_idle_do_not_open_the_reserve(void **state)
     ask(scene, "300", "x", false, &asked);
     const struct node *node = snapshot_node(asked.snapshot, TEXT("a"));
     /* Without p one host is idle, and that one is kept. */
-    assert_int_equal(preempt_ask(asked.snapshot->outlook, node, asked.request, NULL, victim, 1),
+    assert_int_equal(preempt_ask(asked.snapshot->context, node, asked.request, NULL, victim, 1),
                      REASON_RESERVE);
     asked_done(&asked);
     show(scene, "b", "");
     ask(scene, "300", "x", false, &asked);
-    assert_int_equal(preempt_ask(asked.snapshot->outlook, snapshot_node(asked.snapshot, TEXT("a")),
+    assert_int_equal(preempt_ask(asked.snapshot->context, snapshot_node(asked.snapshot, TEXT("a")),
                                  asked.request, NULL, victim, 1),
                      REASON_NONE);
     asked_done(&asked);
@@ -938,7 +941,7 @@ static void a_host_that_victims_leave_is_no_reserve_while_it_is_cordoned(void **
     assert_string_equal(fits(scene, "300", "x"), "a");
     assert_int_equal(bind_in(scene, "p", "x", "a", "2000"), VERDICT_OK);
     ask(scene, "300", "x", false, &asked);
-    assert_int_equal(preempt_ask(asked.snapshot->outlook, snapshot_node(asked.snapshot, TEXT("a")),
+    assert_int_equal(preempt_ask(asked.snapshot->context, snapshot_node(asked.snapshot, TEXT("a")),
                                  asked.request, NULL, victim, 1),
                      REASON_NONE);
     asked_done(&asked);
@@ -947,7 +950,7 @@ static void a_host_that_victims_leave_is_no_reserve_while_it_is_cordoned(void **
 /* Why a bind to node a is refused; filter says the same. */
 static enum reason why_asked(struct scene *scene, struct request *request)
 {
-    const struct outlook *outlook = ledger_outlook(scene->core.ledger);
+    const struct policy_context *context = ledger_policy_context(scene->core.ledger);
     struct placement placement = {.parts = 1};
     struct room room;
     struct plan plan;
@@ -958,10 +961,10 @@ static enum reason why_asked(struct scene *scene, struct request *request)
                                  .name = "w",
                                  .node = "a",
                                  .request = request};
-    request->rules = outlook_rules(outlook, TEXT("x"));
+    request->rules = policy_context_rules(context, TEXT("x"));
     room_of(ledger_node(scene->core.ledger, TEXT("a")), &room);
-    plan_init(&plan, request, outlook);
-    const enum reason judged = place_judge(&plan, &room, &rank);
+    plan_init(&plan, request, context);
+    const enum reason judged = place_evaluate(&plan, &room, &rank);
     assert_int_equal(place_find(&plan, &room, &rank, &placement), judged);
     assert_true((placement.parts > 0) == (judged == REASON_NONE && request->wants > 0));
     const enum verdict verdict = core_do(&scene->core, &bind);
@@ -1050,7 +1053,7 @@ static void show_mixture(struct scene *scene, uint32_t milli)
     for (uint32_t i = 0; i < 3; i++)
         inventory->gpu[i].model = i < 2 ? "T4" : "A100";
     assert_int_equal(core_do(&scene->core, &command), VERDICT_OK);
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 1);
 }
 
 /* Never is not later: the reserve is the reason only where the host would do, now or later. */
@@ -1082,8 +1085,8 @@ static void what_a_kept_host_can_never_serve_is_not_kept_from_it(void **state)
     assert_int_equal(why_asked(scene, core_request(&scene->core, "400")), REASON_RESERVE);
     assert_int_equal(why_asked(scene, core_request(&scene->core, "300+300")), REASON_RESERVE);
     assert_int_equal(why_asked(scene, core_request(&scene->core, "300+300+300")), REASON_ROOM);
-    assert_int_equal(survey_of(scene, "401").nodes[REASON_SMALL], 1);
-    assert_true(survey_of(scene, "401").never);
+    assert_int_equal(unschedulable_from(scene, "401").nodes[REASON_SMALL], 1);
+    assert_true(unschedulable_from(scene, "401").never);
     scene->rule[0].min_milli = 350;
     assert_int_equal(why_asked(scene, core_request(&scene->core, "300")), REASON_RULE);
     assert_int_equal(why_asked(scene, core_request(&scene->core, "350")), REASON_RESERVE);
@@ -1104,17 +1107,17 @@ static void a_kept_host_that_is_not_searched_to_the_end_is_kept(void **state)
     request->rules = RULES_ALL;
     plan_init(&plan, request, NULL);
     plan.steps = 1;
-    assert_int_equal(place_judge(&plan, &room, &rank), REASON_UNSEARCHED);
-    plan_init(&plan, request, ledger_outlook(scene->core.ledger));
+    assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_UNSEARCHED);
+    plan_init(&plan, request, ledger_policy_context(scene->core.ledger));
     plan.steps = 1;
-    assert_int_equal(place_judge(&plan, &room, &rank), REASON_RESERVE);
+    assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_RESERVE);
 }
 
 static void an_operator_reads_which_rule_keeps_which_hosts(void **state)
 {
     static const struct label big[] = {{"pool", "training"}};
     struct scene *scene = *state;
-    struct survey survey;
+    struct unschedulable unschedulable;
     struct asked asked;
     char text[REASON_BYTES_MAX];
     struct refusal refusal;
@@ -1125,30 +1128,30 @@ static void an_operator_reads_which_rule_keeps_which_hosts(void **state)
     assert_int_equal(cause_on(scene, "300", "x", 0).rule, 0);
     assert_int_equal(cause_on(scene, "300", "x", 1).rule, 1);
     ask(scene, "300", "x", false, &asked);
-    survey_cluster(asked.snapshot,
-                   &(struct survey_question){asked.request, &(struct node_demands){0}},
-                   &asked.arena, &survey);
-    assert_int_equal(survey.nodes[REASON_RESERVE], 3);
-    assert_int_equal(survey.kept[0].nodes, 1);
-    assert_int_equal(survey.kept[1].nodes, 2);
-    assert_int_equal(survey.kept[0].moment.gpus, 2);
-    assert_int_equal(survey.kept[1].moment.gpus, 4);
-    assert_int_equal(survey.moment[REASON_RESERVE].gpus, 0);
-    assert_int_equal(survey.rule_nodes[0] + survey.rule_nodes[1], 0);
-    const struct outlook *outlook = asked.snapshot->outlook;
-    survey_reason_text(outlook, asked.request, (struct cause){REASON_RESERVE, 0}, text);
+    unschedulable_of(asked.snapshot,
+                     &(struct unschedulable_question){asked.request, &(struct node_demands){0}},
+                     &asked.arena, &unschedulable);
+    assert_int_equal(unschedulable.nodes[REASON_RESERVE], 3);
+    assert_int_equal(unschedulable.reserved[0].nodes, 1);
+    assert_int_equal(unschedulable.reserved[1].nodes, 2);
+    assert_int_equal(unschedulable.reserved[0].moment.gpus, 2);
+    assert_int_equal(unschedulable.reserved[1].moment.gpus, 4);
+    assert_int_equal(unschedulable.moment[REASON_RESERVE].gpus, 0);
+    assert_int_equal(unschedulable.rule_nodes[0] + unschedulable.rule_nodes[1], 0);
+    const struct policy_context *context = asked.snapshot->context;
+    unschedulable_reason_text(context, asked.request, (struct cause){REASON_RESERVE, 0}, text);
     assert_string_equal(text, "policy rule 1 (big): keeps 1 idle host for pods of several GPUs, "
                               "and 1 is idle");
-    survey_reason_text(outlook, asked.request, (struct cause){REASON_RESERVE, 1}, text);
+    unschedulable_reason_text(context, asked.request, (struct cause){REASON_RESERVE, 1}, text);
     assert_string_equal(text, "policy rule 2 (rest): keeps 3 idle hosts for pods of several GPUs, "
                               "and 3 are idle");
-    filter_explain(outlook, snapshot_node(asked.snapshot, TEXT("a")), asked.request, text,
+    filter_explain(context, snapshot_node(asked.snapshot, TEXT("a")), asked.request, text,
                    sizeof text);
     assert_string_equal(text, "reserve: policy rule 1 (big): keeps 1 idle host for pods of several "
                               "GPUs, and 1 is idle; largest free piece 1000 milli, 2000 milli free "
                               "on 2 of 2 GPUs, at most 16000 MiB on one");
     /* The answer to kube-scheduler depends on the request alone. */
-    policy_refuse(outlook, (struct cause){REASON_RESERVE, 1}, asked.request, &refusal);
+    policy_refuse(context, (struct cause){REASON_RESERVE, 1}, asked.request, &refusal);
     assert_string_equal(refusal.text, "no GPU with 300 milli free");
     asked_done(&asked);
     /* The ledger names the rule, too. */
@@ -1174,21 +1177,21 @@ static void a_host_with_whole_gpus_of_the_other_resource_is_not_idle(void **stat
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
     show(scene, "a", "");
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 1);
     assert_int_equal(core_do(&scene->core, &adopt), VERDICT_OK);
     assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->held_gpus, 1);
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 0);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 0);
     /* Its agent names the GPU: the others take shares, and still nobody could have the host. */
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000, .held = "pod:p"},
                                           {.index = 1, .mib = 16000},
                                           {.index = 2, .mib = 16000}};
     assert_int_equal(core_node(&scene->core, "a", gpu, 3), VERDICT_OK);
     assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->unnamed_gpus, 0);
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 0);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 0);
     assert_string_equal(fits(scene, "300", "x"), "a");
     /* The agent is late, but the others are free. */
     assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "p"), VERDICT_OK);
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 1);
     assert_string_equal(fits(scene, "300", "x"), "");
 }
 
@@ -1203,15 +1206,15 @@ static void what_nobody_could_have_for_itself_is_not_idle(void **state)
     assert_int_equal(core_node(&scene->core, "a", one, 1), VERDICT_OK);
     assert_int_equal(core_node(&scene->core, "b", sick, 2), VERDICT_OK);
     show(scene, "c", "");
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 1);
     assert_string_equal(fits(scene, "300", "x"), "ab");
     show_of(scene, "b", "", "T4", VERDICT_OK); /* repaired */
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 2);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 2);
     assert_string_equal(fits(scene, "300", "x"), "a");
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "b"};
     assert_int_equal(core_do(&scene->core, &gone), VERDICT_OK);
-    assert_int_equal(ledger_outlook(scene->core.ledger)->idle[0], 1);
-    ledger_set_outlook(scene->core.ledger, NULL); /* and its slot is empty */
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 1);
+    ledger_set_policy_context(scene->core.ledger, NULL); /* and its slot is empty */
     assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->rules, 0);
 }
 
@@ -1223,7 +1226,7 @@ static void a_pool_can_be_ordered_by_another_policy(void **state)
 {
     struct scene *scene = *state;
     say(scene,
-        (struct rule){.labels = 1, .label = training, .orders = true, .policy = POLICY_SPREAD});
+        (struct rule){.labels = 1, .label = training, .has_order = true, .policy = POLICY_SPREAD});
     enforce(scene, RULES_ALL);
     show(scene, "a", "training");
     show(scene, "b", "training");
@@ -1248,10 +1251,10 @@ static void nodes_under_the_policy_of_the_document_come_before_those_of_rules(vo
     static const struct label inference[] = {{"pool", "inference"}};
     struct scene *scene = *state;
     say(scene,
-        (struct rule){.labels = 1, .label = training, .orders = true, .policy = POLICY_ROLLOUT});
+        (struct rule){.labels = 1, .label = training, .has_order = true, .policy = POLICY_ROLLOUT});
     say(scene,
-        (struct rule){.labels = 1, .label = inference, .orders = true, .policy = POLICY_SPREAD});
-    say(scene, (struct rule){.orders = true, .policy = POLICY_BINPACK});
+        (struct rule){.labels = 1, .label = inference, .has_order = true, .policy = POLICY_SPREAD});
+    say(scene, (struct rule){.has_order = true, .policy = POLICY_BINPACK});
     enforce(scene, RULES_ALL);
     three_pools(scene);
     assert_int_equal(bind_in(scene, "p", "x", "a", "500"), VERDICT_OK);
@@ -1275,22 +1278,22 @@ static void a_policy_of_a_rule_gets_its_workload(void **state)
     struct scene *scene = *state;
     assert_false(rulebook_needs_workload(scene->book));
     say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
-    say(scene, (struct rule){.orders = true, .policy = POLICY_FGD});
+    say(scene, (struct rule){.has_order = true, .policy = POLICY_FGD});
     assert_true(rulebook_needs_workload(scene->book));
     enforce(scene, RULES_ALL);
-    assert_true(outlook_needs_workload(ledger_outlook(scene->core.ledger)));
-    assert_true(outlook_uses(ledger_outlook(scene->core.ledger), POLICY_FGD));
-    assert_false(outlook_uses(ledger_outlook(scene->core.ledger), POLICY_ROLLOUT));
-    scene->rule[1].orders = false;
+    assert_true(policy_context_needs_workload(ledger_policy_context(scene->core.ledger)));
+    assert_true(policy_context_uses(ledger_policy_context(scene->core.ledger), POLICY_FGD));
+    assert_false(policy_context_uses(ledger_policy_context(scene->core.ledger), POLICY_ROLLOUT));
+    scene->rule[1].has_order = false;
     assert_false(rulebook_needs_workload(scene->book));
-    scene->rule[0].orders = true;
+    scene->rule[0].has_order = true;
     scene->rule[0].policy = POLICY_ROLLOUT;
     assert_true(rulebook_needs_workload(scene->book));
-    assert_true(outlook_uses(ledger_outlook(scene->core.ledger), POLICY_ROLLOUT));
-    scene->rule[0].orders = false;
+    assert_true(policy_context_uses(ledger_policy_context(scene->core.ledger), POLICY_ROLLOUT));
+    scene->rule[0].has_order = false;
     scene->book->policy = POLICY_ROLLOUT;
     assert_true(rulebook_needs_workload(scene->book));
-    assert_false(outlook_needs_workload(NULL));
+    assert_false(policy_context_needs_workload(NULL));
     scene->book->policy = POLICY_BINPACK;
     enforce(scene, 0);
 }
@@ -1333,16 +1336,16 @@ static void labels_outlive_what_happens_to_their_node(void **state)
     struct rule rule = {.name = "r", .labels = 1, .label = any_pool, .min_milli = 900};
     other->rule = &rule;
     other->rules = 1;
-    struct outlook *outlook = outlook_of_rulebook(other, RULES_ALL, NULL);
-    ledger_set_outlook(scene->core.ledger, outlook);
+    struct policy_context *context = policy_context_of_rulebook(other, RULES_ALL, NULL);
+    ledger_set_policy_context(scene->core.ledger, context);
     assert_string_equal(fits(scene, "100", "x"), "c");
     assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->rules, 1);
     assert_int_equal(ledger_node(scene->core.ledger, TEXT("c"))->rules, 0);
     ledger_assert_valid(scene->core.ledger);
-    ledger_set_outlook(scene->core.ledger, NULL);
+    ledger_set_policy_context(scene->core.ledger, NULL);
     assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->rules, 0);
     assert_string_equal(fits(scene, "100", "x"), "abc");
-    outlook_unref(outlook);
+    policy_context_unref(context);
     rulebook_unref(other);
 }
 

@@ -66,7 +66,7 @@ static void a_new_tally_knows_what_most_clusters_serve(void **state)
     CLEANUP(workload_unrefp) struct workload *workload = tally_workload(tally);
     assert_int_equal(workload->count, 11);
     assert_true(workload->count < TALLY_WEIGHT); /* one pod says more than all of it */
-    assert_int_equal(workload->scarces, 3);      /* pods of 2, 4 and 8 GPUs are protected */
+    assert_int_equal(workload->n_scarce, 3);     /* pods of 2, 4 and 8 GPUs are protected */
 }
 
 static void each_pod_counts_once_in_its_class(void **state)

@@ -171,10 +171,10 @@ static void an_empty_workload_has_nothing(void **state)
     assert_int_equal(workload->classes, 0);
     assert_int_equal(workload->count, 0);
     assert_int_equal(workload->gpu_milli, 0);
-    assert_int_equal(workload->typicals, 0);
+    assert_int_equal(workload->n_typical, 0);
     assert_int_equal(workload->typical_count, 0);
     assert_int_equal(workload->sequences, 0);
-    assert_int_equal(workload->scarces, 0);
+    assert_int_equal(workload->n_scarce, 0);
     workload_unref(workload);
 }
 
@@ -208,7 +208,7 @@ static void shapes_leave_host_memory_and_memory_of_shares_out(void **state)
     };
     struct workload *workload = workload_new(class, ARRAY_LEN(class));
 
-    assert_int_equal(workload->typicals, ARRAY_LEN(expected));
+    assert_int_equal(workload->n_typical, ARRAY_LEN(expected));
     assert_memory_equal(workload->typical, expected, sizeof expected);
     assert_int_equal(workload->typical_count, 491);
     workload_unref(workload);
@@ -222,7 +222,7 @@ static uint32_t typicals_of(uint32_t first, uint32_t second, uint32_t third)
         {.parts = 1, .milli = 3, .count = third},
     };
     struct workload *workload = workload_new(class, ARRAY_LEN(class));
-    const uint32_t typicals = workload->typicals;
+    const uint32_t typicals = workload->n_typical;
 
     uint64_t covered = 0;
     for (uint32_t t = 0; t < typicals; t++)
@@ -268,14 +268,14 @@ static void check_typicals(const struct workload *workload)
         uint32_t best = 0;
         for (uint32_t i = 1; i < workload->classes; i++)
             best = count[i] > count[best] ? i : best;
-        assert_true(t < workload->typicals);
+        assert_true(t < workload->n_typical);
         assert_int_equal(workload->typical[t].class, best);
         assert_int_equal(workload->typical[t].count, count[best]);
         covered += count[best];
         count[best] = 0;
         t++;
     }
-    assert_int_equal(workload->typicals, t);
+    assert_int_equal(workload->n_typical, t);
     assert_true(t <= left);
     assert_int_equal(workload->typical_count, covered);
 }
@@ -357,7 +357,7 @@ static void without_gpu_classes_there_are_no_sequences(void **state)
 
     assert_int_equal(workload->sequences, 0);
     assert_int_equal(workload->gpu_milli, 0);
-    assert_int_equal(workload->typicals, 1);
+    assert_int_equal(workload->n_typical, 1);
     workload_unref(workload);
 }
 
@@ -377,7 +377,7 @@ static void the_commonest_classes_of_several_gpus_have_a_price(void **state)
     static const uint16_t expected[] = {2, 5, 6, 1, 4};
     struct workload *workload = workload_new(class, ARRAY_LEN(class));
 
-    assert_int_equal(workload->scarces, ARRAY_LEN(expected));
+    assert_int_equal(workload->n_scarce, ARRAY_LEN(expected));
     assert_memory_equal(workload->scarce, expected, sizeof expected);
     workload_unref(workload);
 }
@@ -392,7 +392,7 @@ static void check_scarces(const uint32_t *count, uint32_t classes)
     for (uint32_t i = 0; i < classes; i++)
         class[i] = (struct workload_class){.parts = 2, .milli = 1 + i, .count = count[i]};
     struct workload *workload = workload_new(class, classes);
-    assert_int_equal(workload->scarces, scarces);
+    assert_int_equal(workload->n_scarce, scarces);
     for (uint32_t s = 0; s < scarces; s++) {
         uint32_t best = classes;
         for (uint32_t i = 0; i < classes; i++)

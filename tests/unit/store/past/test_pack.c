@@ -34,51 +34,51 @@ static struct packed a_pod(int64_t id)
                            .charge = {{0, "GPU-ca4ab6af-e853-434d-b295-0000000000ff", 300, 24576}}};
 }
 
-static void write_all(const struct packed *is, size_t count, struct strbuf *out)
+static void write_all(const struct packed *packed, size_t count, struct strbuf *out)
 {
     struct packer packer;
 
     packer_init(&packer);
     for (size_t i = 0; i < count; i++)
-        packer_add(&packer, &is[i]);
+        packer_add(&packer, &packed[i]);
     packer_finish(&packer, out);
     packer_done(&packer);
 }
 
-static void assert_same(const struct packed *is, const struct packed *should)
+static void assert_same(const struct packed *packed, const struct packed *should)
 {
-    assert_int_equal(is->id, should->id);
-    assert_string_equal(is->uid, should->uid);
-    assert_string_equal(is->namespace, should->namespace);
-    assert_string_equal(is->name, should->name);
-    assert_string_equal(is->node, should->node);
-    assert_string_equal(is->node_uid, should->node_uid);
-    assert_int_equal(is->reserved_ms, should->reserved_ms);
-    assert_int_equal(is->bound_ms, should->bound_ms);
-    assert_int_equal(is->released_ms, should->released_ms);
-    assert_int_equal(is->unplaced_milli, should->unplaced_milli);
-    assert_int_equal(is->charges, should->charges);
+    assert_int_equal(packed->id, should->id);
+    assert_string_equal(packed->uid, should->uid);
+    assert_string_equal(packed->namespace, should->namespace);
+    assert_string_equal(packed->name, should->name);
+    assert_string_equal(packed->node, should->node);
+    assert_string_equal(packed->node_uid, should->node_uid);
+    assert_int_equal(packed->reserved_ms, should->reserved_ms);
+    assert_int_equal(packed->bound_ms, should->bound_ms);
+    assert_int_equal(packed->released_ms, should->released_ms);
+    assert_int_equal(packed->unplaced_milli, should->unplaced_milli);
+    assert_int_equal(packed->charges, should->charges);
     for (uint32_t i = 0; i < should->charges; i++) {
-        assert_int_equal(is->charge[i].at, should->charge[i].at);
-        assert_string_equal(is->charge[i].gpu, should->charge[i].gpu);
-        assert_int_equal(is->charge[i].milli, should->charge[i].milli);
-        assert_int_equal(is->charge[i].mib, should->charge[i].mib);
+        assert_int_equal(packed->charge[i].at, should->charge[i].at);
+        assert_string_equal(packed->charge[i].gpu, should->charge[i].gpu);
+        assert_int_equal(packed->charge[i].milli, should->charge[i].milli);
+        assert_int_equal(packed->charge[i].mib, should->charge[i].mib);
     }
 }
 
-static void comes_back(const struct packed *is, size_t count)
+static void comes_back(const struct packed *packed, size_t count)
 {
     CLEANUP(strbuf_done) struct strbuf bytes;
     struct unpacker unpacker;
     struct err err;
 
     strbuf_init(&bytes);
-    write_all(is, count, &bytes);
+    write_all(packed, count, &bytes);
     unpacker_init(&unpacker);
     assert_int_equal(unpacker_open(&unpacker, (struct text){bytes.data, bytes.len}, &err), 0);
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(unpacker_next(&unpacker, &err), 1);
-        assert_same(&unpacker.is, &is[i]);
+        assert_same(&unpacker.packed, &packed[i]);
     }
     assert_int_equal(unpacker_next(&unpacker, &err), 0);
     unpacker_done(&unpacker);
@@ -87,42 +87,42 @@ static void comes_back(const struct packed *is, size_t count)
 static void what_goes_in_comes_out(void **state)
 {
     enum { KINDS = 12 };
-    struct packed *is = xcalloc(KINDS, sizeof *is);
+    struct packed *packed = xcalloc(KINDS, sizeof *packed);
     char longest[NAME_BYTES_MAX + 1];
 
     must(state != NULL);
     memset(longest, 'n', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
     for (int i = 0; i < KINDS; i++)
-        is[i] = a_pod(1 + i * (int64_t)1000000);
-    is[1].uid = "not-a-uuid";
-    is[2].uid = "CA4AB6AF-E853-434D-B295-00000000002A"; /* must come back in capitals */
-    is[3].uid = "ca4ab6af-e853-434d-b295-00000000002g";
-    is[4].name = "nohyphen";
-    is[4].node_uid = "";
-    is[5].name = longest;
-    is[5].namespace = "x-";
-    is[6].name = "ends-in-";
-    is[6].bound_ms = 0;
-    is[7].reserved_ms = 0;
-    is[7].bound_ms = noon; /* bound and released at once */
-    is[8].released_ms = noon - 86400000;
-    is[8].bound_ms = noon; /* the clock was set back */
-    is[9].charges = 0;
-    is[9].unplaced_milli = 4000000000;
-    is[10].released_ms = INT64_MIN;
-    is[10].bound_ms = INT64_MAX - 1;
-    is[11].charges = PARTS_MAX;
-    is[11].released_ms = INT64_MAX;
+        packed[i] = a_pod(1 + i * (int64_t)1000000);
+    packed[1].uid = "not-a-uuid";
+    packed[2].uid = "CA4AB6AF-E853-434D-B295-00000000002A"; /* must come back in capitals */
+    packed[3].uid = "ca4ab6af-e853-434d-b295-00000000002g";
+    packed[4].name = "nohyphen";
+    packed[4].node_uid = "";
+    packed[5].name = longest;
+    packed[5].namespace = "x-";
+    packed[6].name = "ends-in-";
+    packed[6].bound_ms = 0;
+    packed[7].reserved_ms = 0;
+    packed[7].bound_ms = noon; /* bound and released at once */
+    packed[8].released_ms = noon - 86400000;
+    packed[8].bound_ms = noon; /* the clock was set back */
+    packed[9].charges = 0;
+    packed[9].unplaced_milli = 4000000000;
+    packed[10].released_ms = INT64_MIN;
+    packed[10].bound_ms = INT64_MAX - 1;
+    packed[11].charges = PARTS_MAX;
+    packed[11].released_ms = INT64_MAX;
     for (uint32_t i = 0; i < PARTS_MAX; i++)
-        is[11].charge[i] =
+        packed[11].charge[i] =
             (struct packed_charge){i, i % 2 == 0 ? "n1/gpu-0" : "GPU-b", 1 + i, UINT32_MAX - i};
-    comes_back(is, KINDS);
+    comes_back(packed, KINDS);
     for (int i = 0; i < KINDS; i++)
-        comes_back(&is[i], 1);
-    is[0].id = INT64_MAX >> 10; /* the highest that a row's number has room for */
-    comes_back(is, 1);
-    xfree(is);
+        comes_back(&packed[i], 1);
+    packed[0].id = INT64_MAX >> 10; /* the highest that a row's number has room for */
+    comes_back(packed, 1);
+    xfree(packed);
 }
 
 static void it_says_what_it_has(void **state)
@@ -152,20 +152,20 @@ static void it_says_what_it_has(void **state)
 static void a_pod_takes_few_bytes(void **state)
 {
     enum { PODS = 500 };
-    struct packed *is = xcalloc(PODS, sizeof *is);
+    struct packed *packed = xcalloc(PODS, sizeof *packed);
     CLEANUP(strbuf_done) struct strbuf bytes;
 
     must(state != NULL);
     for (int i = 0; i < PODS; i++) {
-        is[i] = a_pod(1 + i);
-        is[i].released_ms = noon + i * 1700;
-        is[i].bound_ms = is[i].released_ms - 600000;
-        is[i].reserved_ms = is[i].bound_ms - 50;
+        packed[i] = a_pod(1 + i);
+        packed[i].released_ms = noon + i * 1700;
+        packed[i].bound_ms = packed[i].released_ms - 600000;
+        packed[i].reserved_ms = packed[i].bound_ms - 50;
     }
     strbuf_init(&bytes);
-    write_all(is, PODS, &bytes);
+    write_all(packed, PODS, &bytes);
     assert_in_range(bytes.len, (size_t)PODS * 30, (size_t)PODS * 50);
-    xfree(is);
+    xfree(packed);
 }
 
 /* Reads to the end or to the first fault; returns whether it was one. */

@@ -90,7 +90,7 @@ static void assert_memory(struct agents *agents, const struct memory *should)
     assert_int_equal(agents_lost_gpus(agents, &bare), should->named_gpus);
     assert_false(agents_lost_gpus(agents, &other));
     (void)!agents_see_node(agents, &unnamed);
-    assert_int_equal(agents_judge(agents, text_of(should->node)),
+    assert_int_equal(agents_check(agents, text_of(should->node)),
                      should->vouched ? VOUCH_UNNAMED : VOUCH_NONE);
     /* Had another uid been restored, the memory would have lapsed now, and so had to be stored. */
     struct agent_memory changed;

@@ -153,9 +153,9 @@ static void what_was_asked_for_comes_back_beside_what_it_was_raised_to(void **st
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
     struct request *request = core_request(core, "100+300");
     book->raise = true;
-    struct outlook *outlook = outlook_of_rulebook(book, 0, NULL);
-    ledger_set_outlook(core->ledger, outlook);
-    outlook_unref(outlook);
+    struct policy_context *context = policy_context_of_rulebook(book, 0, NULL);
+    ledger_set_policy_context(core->ledger, context);
+    policy_context_unref(context);
     rulebook_unref(book);
     request->memory_mib = 16384;
     (void)core_node(core, "n1", gpu, 1);
@@ -163,9 +163,9 @@ static void what_was_asked_for_comes_back_beside_what_it_was_raised_to(void **st
     shelf_save(shelf);
     shelf_turn(shelf); /* what was read equals what was written */
     const struct allocation *held = ledger_find(core->ledger, TEXT("p"));
-    assert_int_equal(held->is.share[0].milli, 200);
-    assert_int_equal(held->is.share[0].asked, 100);
-    assert_int_equal(held->is.share[1].asked, 300);
+    assert_int_equal(held->facts.share[0].milli, 200);
+    assert_int_equal(held->facts.share[0].asked, 100);
+    assert_int_equal(held->facts.share[1].asked, 300);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share WHERE asked IS NULL"),
                      1);
     assert_int_equal(shelf_number(shelf->path, "SELECT asked FROM share WHERE milli = 200"), 100);
@@ -213,9 +213,9 @@ static void raise_version(struct shelf *shelf, const char *uid, uint64_t version
 {
     struct ledger *ledger = shelf->core.ledger;
     const struct allocation *held = ledger_find(ledger, text_of(uid));
-    const struct node *node = ledger_node(ledger, atom_text(held->is.node));
+    const struct node *node = ledger_node(ledger, atom_text(held->facts.node));
     const struct command command = {.kind = COMMAND_DOUBT, .at_ms = 1, .uid = uid};
-    struct allocation_facts facts = held->is;
+    struct allocation_facts facts = held->facts;
     struct change change = {.kind = COMMAND_DOUBT, .verdict = VERDICT_OK};
     struct err err;
 
@@ -240,7 +240,7 @@ static void the_version_of_a_binding_is_the_reservations(void **state)
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
     shelf_save(shelf);
-    assert_int_equal(ledger_find(core->ledger, TEXT("a"))->is.version, 0);
+    assert_int_equal(ledger_find(core->ledger, TEXT("a"))->facts.version, 0);
     static const uint64_t versions[] = {1, 4711, UINT64_C(1) << 53, VERSION_MAX};
     for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
         raise_version(shelf, "a", versions[i]);
@@ -248,7 +248,7 @@ static void the_version_of_a_binding_is_the_reservations(void **state)
         struct ledger *loaded = ledger_new();
         struct err err;
         assert_int_equal(store_load(shelf->store, loaded, &err), 0);
-        assert_true(ledger_find(loaded, TEXT("a"))->is.version == versions[i]);
+        assert_true(ledger_find(loaded, TEXT("a"))->facts.version == versions[i]);
         ledger_free(loaded);
     }
     /* The version stays with the row: when bound, released and folded. */

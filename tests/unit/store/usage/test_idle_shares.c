@@ -43,25 +43,25 @@ static int try_set(struct shelf *shelf, const char *words, int64_t reported_ms, 
     struct store_chunk chunk = {.idle = idle, .reported_ms = reported_ms};
 
     for (const char *at = words; *at != '\0'; at += strcspn(at, ",") + (strchr(at, ',') != NULL)) {
-        struct store_idle *to = &idle[chunk.idles];
+        struct store_idle *to = &idle[chunk.n_idle];
         at += strspn(at, " ");
         if (*at == 'n') {
             *to = (struct store_idle){at[1] == '1' ? "n1" : "n2", "", "", "", 0};
-            chunk.idles++;
+            chunk.n_idle++;
             continue;
         }
         const struct allocation *pod =
             ledger_find(shelf->core.ledger, (struct text){.at = at, .len = 1});
-        uid[chunk.idles][0] = at[0];
-        uid[chunk.idles][1] = '\0';
+        uid[chunk.n_idle][0] = at[0];
+        uid[chunk.n_idle][1] = '\0';
         *to = (struct store_idle){
-            .node = "?", .uid = uid[chunk.idles], .container = "c0", .gpu = "GPU-c"};
+            .node = "?", .uid = uid[chunk.n_idle], .container = "c0", .gpu = "GPU-c"};
         if (pod != NULL) {
-            to->container = pod->is.share[at[1] - '0'].container;
-            to->gpu = pod->is.share[at[1] - '0'].gpu->text;
+            to->container = pod->facts.share[at[1] - '0'].container;
+            to->gpu = pod->facts.share[at[1] - '0'].gpu->text;
         }
         to->since_ms = strtoll(at + 2, NULL, 10);
-        chunk.idles++;
+        chunk.n_idle++;
     }
     return shelf->ops.measure(shelf->ops.ctx, &chunk, err);
 }

@@ -1,0 +1,508 @@
+/*
+ * What fgd and rollout remember between questions: for each request and node the scores, and for
+ * what a node may have left the idle GPU that is expected. Belongs to one caller at a time. Nothing
+ * here changes an answer: an entry holds for one node object, which never changes and cannot be
+ * freed while its slot is remembered, and prices are added when a rank is read. Every table has a
+ * fixed size; what is full is forgotten as a whole, except that of the requests the one that was
+ * not asked about for longest goes. Parts: the score cache, nodes, requests, losses, ranks, idle
+ * GPU.
+ */
+#include "score_cache.h"
+
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+
+enum {
+    SHAPES_MAX = 256,
+    LOSSES_MAX = 255,
+    LEVELS_MAX = 256,
+    IDLE_ENTRIES = 1 << 16,
+    IDLE_GPUS_MAX = 16, /* what larger nodes have left is not remembered */
+    ENTRY_BYTES_MAX = SCORE_CACHE_BYTES_MAX - (8 << 20),
+};
+
+struct cached_node {
+    const struct node *node; /* a reference */
+    uint32_t order;          /* rule 4 */
+    uint16_t serial;         /* of the entries that hold for this object; 0: none */
+};
+
+/* What is the same for all placements of a node that are judged; there are few of them. */
+struct cached_level {
+    uint32_t price;         /* rule a */
+    uint32_t raised_milli;  /* as in a rank */
+    enum distance distance; /* rule b */
+};
+
+/* One node for one request. */
+struct score_cache_entry {
+    int32_t base[SCORES_MAX];
+    uint16_t serial;
+    uint16_t work;
+    uint8_t why;
+    uint8_t judged;           /* the highest bit: not exact */
+    uint8_t level;            /* index into cache.level */
+    uint8_t loss[SCORES_MAX]; /* LOSSES_MAX: no more */
+};
+static_assert(LOSSES_MAX <= UINT8_MAX && LEVELS_MAX <= UINT8_MAX + 1, "indexes fit");
+static_assert(sizeof(struct score_cache_entry) == 20,
+              "there are as many as nodes for each request");
+
+struct cached_request {
+    struct request *request; /* NULL: free */
+    uint32_t hash;
+    uint64_t turn;
+    struct score_cache_entry *entry; /* by slot */
+};
+
+/* The free milli in ascending order, all GPUs of one kind. */
+struct idle_key {
+    struct host host;
+    uint16_t kind;
+    uint16_t gpus;
+    uint16_t free[IDLE_GPUS_MAX];
+};
+static_assert(sizeof(struct idle_key) ==
+                  sizeof(struct host) + (2 + IDLE_GPUS_MAX) * sizeof(uint16_t),
+              "no padding");
+
+struct idle_entry {
+    struct idle_key key;
+    uint32_t idle; /* + 1; 0: free */
+    uint32_t work;
+};
+
+struct score_cache {
+    const struct policy_context *context; /* a reference; NULL: nothing was judged yet */
+    struct kinds kinds;
+    uint32_t slots;
+    struct cached_node *node;
+    uint32_t requests_max; /* as many as fit into ENTRY_BYTES_MAX */
+    uint64_t turn;
+    struct cached_request request[SHAPES_MAX];
+    struct cached_request *now; /* that of the question; NULL: it is not remembered */
+    uint32_t levels;
+    struct cached_level level[LEVELS_MAX];
+    uint32_t losses;
+    struct loss loss[LOSSES_MAX];
+    int64_t price[LOSSES_MAX];
+    struct idle_entry *idle;
+    struct score_cache_counts counts;
+};
+
+/*
+ * The score cache
+ */
+
+static void forget_requests(struct score_cache *cache)
+{
+    must(cache != NULL);
+    for (uint32_t i = 0; i < SHAPES_MAX; i++) {
+        xfree(cache->request[i].request);
+        xfree(cache->request[i].entry);
+        cache->request[i] = (struct cached_request){0};
+    }
+    cache->losses = 0;
+    cache->levels = 0;
+}
+
+static void forget_nodes(struct score_cache *cache)
+{
+    must(cache->slots == 0 || cache->node != NULL);
+    for (uint32_t i = 0; i < cache->slots; i++)
+        node_unref(cache->node[i].node);
+    xfree(cache->node);
+    cache->node = NULL;
+    cache->slots = 0;
+}
+
+static void forget_kinds(struct score_cache *cache)
+{
+    must(cache->context != NULL);
+    must(cache->idle != NULL);
+    kinds_done(&cache->kinds);
+    kinds_init(&cache->kinds, cache->context->workload);
+    memset(cache->idle, 0, IDLE_ENTRIES * sizeof *cache->idle);
+}
+
+struct score_cache *score_cache_new(void)
+{
+    struct score_cache *cache = xcalloc(1, sizeof *cache);
+    cache->idle = xcalloc(IDLE_ENTRIES, sizeof *cache->idle);
+    must(cache->context == NULL);
+    must(sizeof *cache + IDLE_ENTRIES * sizeof *cache->idle <
+         SCORE_CACHE_BYTES_MAX - ENTRY_BYTES_MAX);
+    return cache;
+}
+
+void score_cache_free(struct score_cache *cache)
+{
+    if (cache == NULL)
+        return;
+
+    must(cache->idle != NULL);
+    forget_requests(cache);
+    forget_nodes(cache);
+    kinds_done(&cache->kinds);
+    policy_context_unref(cache->context);
+    xfree(cache->idle);
+    xfree(cache);
+}
+
+struct score_cache_counts score_cache_counts(const struct score_cache *cache)
+{
+    struct score_cache_counts counts = cache->counts;
+
+    must(cache->idle != NULL);
+    counts.bytes =
+        sizeof *cache + IDLE_ENTRIES * sizeof *cache->idle + cache->slots * sizeof *cache->node;
+    for (uint32_t i = 0; i < SHAPES_MAX; i++)
+        if (cache->request[i].entry != NULL)
+            counts.bytes += cache->slots * sizeof *cache->request[i].entry;
+    must(counts.bytes <= SCORE_CACHE_BYTES_MAX);
+    return counts;
+}
+
+struct kinds *score_cache_kinds(struct score_cache *cache)
+{
+    must(cache->context != NULL);
+    if (cache->kinds.count + GPUS_PER_NODE_MAX > KINDS_MAX)
+        forget_kinds(cache);
+    must(cache->kinds.workload == cache->context->workload);
+    return &cache->kinds;
+}
+
+/*
+ * Requests
+ */
+
+static bool is_request(const struct cached_request *known, const struct request *request,
+                       uint32_t hash)
+{
+    must(request != NULL);
+    return known->request != NULL && known->hash == hash &&
+           known->request->host.cpu_milli == request->host.cpu_milli &&
+           known->request->host.memory_mib == request->host.memory_mib &&
+           request_eq(known->request, request);
+}
+
+/* Its place, or the one that was not used for longest. */
+static struct cached_request *request_place(struct score_cache *cache,
+                                            const struct request *request, uint32_t hash)
+{
+    struct cached_request *oldest = &cache->request[0];
+
+    must(cache->requests_max > 0);
+    must(cache->requests_max <= SHAPES_MAX);
+    for (uint32_t i = 0; i < cache->requests_max; i++) {
+        if (is_request(&cache->request[i], request, hash))
+            return &cache->request[i];
+        if (cache->request[i].turn < oldest->turn)
+            oldest = &cache->request[i];
+    }
+    return oldest;
+}
+
+static uint32_t charge_of(const struct request *request, uint32_t raised_milli)
+{
+    must(request->wants <= 1);
+    if (request->wants == 0)
+        return 0;
+    const struct want *want = &request->want[0];
+    must(raised_milli <= GPU_MILLI);
+    return want->parts * (want->milli > raised_milli ? want->milli : raised_milli);
+}
+
+static void find_request(struct score_cache *cache, const struct request *request)
+{
+    const uint32_t hash = request_hash(request);
+    struct cached_request *place = request_place(cache, request, hash);
+
+    must(cache->slots > 0);
+    if (!is_request(place, request, hash)) {
+        xfree(place->request);
+        place->request = request_clone(request);
+        place->hash = hash;
+        if (place->entry == NULL)
+            place->entry = xcalloc(cache->slots, sizeof *place->entry);
+        else
+            memset(place->entry, 0, cache->slots * sizeof *place->entry);
+    }
+    place->turn = ++cache->turn;
+    cache->now = place;
+    must(is_request(place, request, hash));
+}
+
+static void make_room_for(struct score_cache *cache, uint32_t slots)
+{
+    must(slots > 0);
+    must(slots <= NODES_MAX);
+    forget_requests(cache);
+    forget_nodes(cache);
+    cache->slots = slots;
+    cache->node = xcalloc(slots, sizeof *cache->node);
+    const size_t fit =
+        (ENTRY_BYTES_MAX - slots * sizeof *cache->node) / (slots * sizeof *cache->request[0].entry);
+    cache->requests_max = fit < SHAPES_MAX ? (uint32_t)fit : SHAPES_MAX;
+    must(cache->requests_max > 0);
+}
+
+/* Prices are part of a policy context, so another one has others. */
+static void set_policy_context(struct score_cache *cache, const struct policy_context *context)
+{
+    const struct policy_context *former = cache->context;
+
+    must(context->workload != NULL);
+    if (former == context)
+        return;
+    cache->context = policy_context_ref(context);
+    if (former == NULL || former->workload != context->workload || former->kind != context->kind ||
+        former->seed != context->seed || former->rulebook != context->rulebook ||
+        former->holding != context->holding) {
+        forget_nodes(cache); /* and thereby, in policy_begin(), the requests */
+        forget_kinds(cache);
+    }
+    policy_context_unref(former);
+    for (uint32_t i = 0; i < cache->losses; i++)
+        cache->price[i] = loss_price(context, &cache->loss[i]);
+    must(cache->kinds.workload == context->workload);
+}
+
+void policy_begin(struct score_cache *cache, const struct snapshot *snapshot,
+                  const struct request *request)
+{
+    if (cache == NULL)
+        return;
+
+    must(request->wants <= CONTAINERS_MAX);
+    cache->now = NULL;
+    if (!policy_context_needs_workload(snapshot->context))
+        return;
+    set_policy_context(cache, snapshot->context);
+    if (snapshot->slots > cache->slots)
+        make_room_for(cache, snapshot->slots);
+    if (cache->losses == LOSSES_MAX || cache->levels == LEVELS_MAX)
+        forget_requests(cache);
+    /* The charge of several wants is not the same in every place. */
+    if (cache->node != NULL && request->wants <= 1)
+        find_request(cache, request);
+    must(cache->now == NULL || cache->now->entry != NULL);
+}
+
+/*
+ * Losses
+ */
+
+/* The index of this loss, new or known; LOSSES_MAX: the table is full. There are few. */
+static uint32_t index_loss(struct score_cache *cache, const struct loss *loss)
+{
+    uint32_t at = 0;
+
+    must(cache->losses <= LOSSES_MAX);
+    while (at < cache->losses && memcmp(&cache->loss[at], loss, sizeof *loss) != 0)
+        at++;
+    if (at == cache->losses && at < LOSSES_MAX) {
+        cache->loss[at] = *loss;
+        cache->price[at] = loss_price(cache->context, loss);
+        cache->losses++;
+    }
+    must(at <= LOSSES_MAX);
+    return at;
+}
+
+/* The same of a level; LEVELS_MAX: the table is full. */
+static uint32_t index_level(struct score_cache *cache, const struct cached_level *level)
+{
+    uint32_t at = 0;
+
+    must(cache->levels <= LEVELS_MAX);
+    must(level->price <= PRICE_MAX);
+    must(level->raised_milli <= GPU_MILLI);
+    while (at < cache->levels && (cache->level[at].price != level->price ||
+                                  cache->level[at].distance != level->distance ||
+                                  cache->level[at].raised_milli != level->raised_milli))
+        at++;
+    if (at == cache->levels && at < LEVELS_MAX)
+        cache->level[cache->levels++] = *level;
+    must(at <= LEVELS_MAX);
+    return at;
+}
+
+/*
+ * Ranks
+ */
+
+enum { NOT_EXACT = 1 << 7 };
+static_assert(LAYOUTS_MAX + 1 < NOT_EXACT, "the number of judged placements fits beside the bit");
+static_assert(NODE_WORK_MAX <= UINT16_MAX, "the work of a node fits");
+
+/* Of the present request; NULL: the node is not to be remembered. */
+static struct score_cache_entry *entry_at_slot(const struct score_cache *cache, uint32_t slot)
+{
+    if (cache == NULL || cache->now == NULL || slot == SNAPSHOT_NO_SLOT)
+        return NULL;
+    must(cache->now->entry != NULL);
+    must(slot < cache->slots);
+    return &cache->now->entry[slot];
+}
+
+bool score_cache_has(const struct score_cache *cache, const struct node *node, uint32_t slot)
+{
+    const struct score_cache_entry *entry = entry_at_slot(cache, slot);
+
+    must(node != NULL);
+    return entry != NULL && cache->node[slot].node == node &&
+           cache->node[slot].serial == entry->serial;
+}
+
+bool score_cache_find(const struct policy_question *question, enum reason *out_why,
+                      struct rank *out)
+{
+    struct score_cache *cache = question->cache;
+
+    if (!score_cache_has(cache, question->node, question->slot))
+        return false;
+    must(question->context == cache->context);
+    must(cache->node[question->slot].serial > 0); /* what is known was seen */
+    const struct score_cache_entry *entry = &cache->now->entry[question->slot];
+    const struct cached_node *seen = &cache->node[question->slot];
+    cache->counts.found++;
+    *out_why = (enum reason)entry->why;
+    *out = (struct rank){.exact = (entry->judged & NOT_EXACT) == 0,
+                         .order = seen->order,
+                         .node = question->node->name};
+    if (*out_why != REASON_NONE)
+        return true;
+    must(entry->loss[0] < LOSSES_MAX);
+    must(entry->level < cache->levels);
+    const struct cached_level *level = &cache->level[entry->level];
+    out->distance = level->distance;
+    int64_t merit = entry->base[0] - cache->price[entry->loss[0]];
+    for (uint32_t i = 1; i < SCORES_MAX && entry->loss[i] < LOSSES_MAX; i++) {
+        const int64_t other = entry->base[i] - cache->price[entry->loss[i]];
+        merit = other > merit ? other : merit;
+    }
+    out->price = level->price;
+    out->raised_milli = level->raised_milli;
+    out->charge_milli = charge_of(cache->now->request, out->raised_milli);
+    out->judged = entry->judged & ~(uint32_t)NOT_EXACT;
+    out->work = entry->work;
+    out->key[0] = -merit;
+    return true;
+}
+
+/* No serial is given twice while an entry may have it. */
+static void start_serials_again(struct score_cache *cache, uint32_t slot)
+{
+    must(slot < cache->slots);
+    must(cache->node[slot].serial == UINT16_MAX);
+    for (uint32_t i = 0; i < cache->requests_max; i++)
+        if (cache->request[i].entry != NULL)
+            cache->request[i].entry[slot].serial = 0;
+    cache->node[slot].serial = 0;
+}
+
+/* Another object in the slot: what was known of the former one is void. */
+static uint16_t see_node(struct score_cache *cache, uint32_t slot, const struct node *node)
+{
+    struct cached_node *seen = &cache->node[slot];
+
+    must(slot < cache->slots);
+    if (seen->node != node) {
+        node_unref(seen->node);
+        seen->node = node_ref(node);
+        if (seen->serial == UINT16_MAX)
+            start_serials_again(cache, slot);
+        seen->serial++;
+        /* fgd and rollout have the same one. */
+        seen->order = policy_node_order(cache->context, &policy_rollout, node->name);
+    }
+    must(seen->serial > 0);
+    return seen->serial;
+}
+
+void score_cache_keep(const struct policy_question *question, const struct placement_scores *scores)
+{
+    struct score_cache_entry *entry = entry_at_slot(question->cache, question->slot);
+    struct score_cache *cache = question->cache;
+    struct score_cache_entry kept;
+
+    must(question->node != NULL);
+    if (cache != NULL)
+        cache->counts.made++;
+    if (entry == NULL || scores->more)
+        return;
+    must(scores->count <= SCORES_MAX);
+    const struct cached_level is = {scores->price, scores->raised_milli, scores->distance};
+    const uint32_t level = index_level(cache, &is);
+    if (level == LEVELS_MAX)
+        return;
+    kept = (struct score_cache_entry){
+        .serial = see_node(cache, question->slot, question->node),
+        .why = (uint8_t)scores->why,
+        .judged = (uint8_t)(scores->judged | (scores->exact ? 0U : NOT_EXACT)),
+        .work = (uint16_t)work_of(scores->work),
+        .level = (uint8_t)level,
+        .loss = {LOSSES_MAX, LOSSES_MAX},
+    };
+    static_assert(ARRAY_LEN(kept.loss) == 2, "all are named");
+    for (uint32_t i = 0; i < scores->count; i++) {
+        const uint32_t loss = index_loss(cache, &scores->best[i].loss);
+        if (loss == LOSSES_MAX)
+            return;
+        kept.base[i] = (int32_t)scores->best[i].base;
+        kept.loss[i] = (uint8_t)loss;
+        must(kept.base[i] == scores->best[i].base);
+    }
+    *entry = kept;
+}
+
+/*
+ * Idle GPU
+ */
+
+/* False: too many GPUs, or of several kinds. */
+static bool idle_key_of(const struct remaining *remaining, struct idle_key *out)
+{
+    must(remaining->gpus <= GPUS_PER_NODE_MAX);
+    if (remaining->gpus > IDLE_GPUS_MAX)
+        return false;
+    /* What is not named is 0: keys are compared bytewise. */
+    *out = (struct idle_key){.host = remaining->host, .gpus = (uint16_t)remaining->gpus};
+    for (uint32_t i = 0; i < remaining->gpus; i++) {
+        uint32_t at = i;
+        if (remaining->kind[i] != remaining->kind[0])
+            return false;
+        for (; at > 0 && out->free[at - 1] > remaining->free[i]; at--)
+            out->free[at] = out->free[at - 1];
+        out->free[at] = remaining->free[i];
+        out->kind = remaining->kind[i];
+    }
+    return true;
+}
+
+uint64_t score_cache_idle(struct score_cache *cache, const struct workload *workload,
+                          const struct remaining *remaining, uint64_t *work)
+{
+    struct idle_key key;
+    uint64_t its_work = 0;
+
+    must(cache == NULL || cache->kinds.workload == workload);
+    if (cache == NULL || !idle_key_of(remaining, &key))
+        return rollout_idle(workload, remaining, work);
+    const struct text bytes = {(const char *)&key, sizeof key};
+    struct idle_entry *entry = &cache->idle[text_hash(bytes) % IDLE_ENTRIES];
+    if (entry->idle > 0 && memcmp(&entry->key, &key, sizeof key) == 0) {
+        cache->counts.idle_found++;
+        *work += entry->work;
+        return entry->idle - 1;
+    }
+    const uint64_t idle = rollout_idle(workload, remaining, &its_work);
+    must(idle <= (uint64_t)WORKLOAD_SEQUENCES * IDLE_GPUS_MAX * GPU_MILLI);
+    must(its_work <= UINT32_MAX);
+    *entry = (struct idle_entry){key, (uint32_t)idle + 1, (uint32_t)its_work};
+    *work += its_work;
+    cache->counts.idle_made++;
+    return idle;
+}

@@ -1,0 +1,205 @@
+/*
+ * The limit of the ledger in bytes. Pages in use and the log count; free pages do not, because the
+ * file reuses them and never shrinks. store.c calls this in the writer, after commits and in
+ * maintenance, which trims (trim.c) long before grants have to stop.
+ *
+ *   0 ........................ trim_at ........... stop_at ........ max
+ *      nothing is trimmed       | trimmed by bytes   | no grants      |
+ *
+ * Writes beyond stop_at are small: releases and observed pods. go_at is slightly below stop_at, so
+ * that granting does not begin and end with every batch.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "store/store_internal.h"
+
+static const int64_t mib = INT64_C(1) << 20;
+
+/* Margins of the smallest ledger in proportion; tests use smaller ones. */
+static int64_t space_margin(int64_t max_bytes, int64_t of_mib)
+{
+    const int64_t part = max_bytes * of_mib / (LEDGER_BYTES_MIN / mib);
+
+    must(of_mib > 0);
+    return part < of_mib * mib ? part : of_mib * mib;
+}
+
+/* Three tenths: a backup, the copy before a migration and the log take as much again each. */
+static int64_t space_usual_bytes(const struct store *store)
+{
+    struct volume volume;
+
+    if (store->memory || !volume_look(store->path, &volume))
+        return 256 * mib;
+    const int64_t part = volume.bytes / 10 * 3;
+    if (part < LEDGER_BYTES_MIN)
+        return LEDGER_BYTES_MIN;
+    return part < STORE_BYTES_AUTO ? part : STORE_BYTES_AUTO;
+}
+
+static int least(int a, int64_t b)
+{
+    must(a > 0 && b > 0);
+    return b < a ? (int)b : a;
+}
+
+static void space_limits(struct store *store, int64_t max_bytes)
+{
+    struct store_limits *limits = &store->limits;
+    const int64_t max = max_bytes > 0 ? max_bytes : space_usual_bytes(store);
+    const int64_t pages = max / STORE_PAGE_BYTES;
+
+    must(pages >= 16);
+    limits->max_bytes = max;
+    limits->trim_at = max - space_margin(max, 20);
+    limits->stop_at = max - space_margin(max, 8);
+    limits->go_at = limits->stop_at - space_margin(max, 2);
+    limits->piece = space_margin(max, 1);
+    limits->wal_max = least(limits->wal_max, pages);
+    limits->wal_hard = least(limits->wal_hard, pages / 8);
+    limits->wal_soft = least(limits->wal_soft, pages / 16);
+}
+
+static int64_t space_log_bytes(const struct store *store)
+{
+    enum { FRAME_HEAD = 24 };
+
+    must(store->wal_pages >= 0);
+    return (int64_t)store->wal_pages * (STORE_PAGE_BYTES + FRAME_HEAD);
+}
+
+static void space_set(struct store *store, enum store_space room)
+{
+    static const char *const says[] = {
+        [SPACE_ENOUGH] = "there is room in it again: granting goes on",
+        [SPACE_LIMIT] = "it has reached its limit (ledger_max_bytes): nothing is granted until "
+                        "history or released pods make room",
+        [SPACE_DISK] =
+            "its disk is full, and the ballast beside it is given up: nothing is granted "
+            "until there is room to make it again",
+    };
+
+    must((size_t)room < ARRAY_LEN(says));
+    if ((enum store_space)atomic_exchange(&store->space, room) != room)
+        store_notice(store, "%s: %s", store->path, says[room]);
+}
+
+void space_check(struct store *store)
+{
+    const int64_t bytes = atomic_load(&store->used_bytes) + space_log_bytes(store) + store->unseen;
+    const bool was_full = store_space(store) == SPACE_LIMIT;
+
+    if (store->is_missing_ballast)
+        space_set(store, SPACE_DISK);
+    else if (bytes > (was_full ? store->limits.go_at : store->limits.stop_at))
+        space_set(store, SPACE_LIMIT);
+    else
+        space_set(store, SPACE_ENOUGH);
+}
+
+int space_look(struct store *store, struct err *err)
+{
+    int64_t pages = 0;
+    int64_t free_pages = 0;
+
+    must(!store->in_batch);
+    int failed = db_ask(store->stmt[ST_PAGES], &pages, err);
+    if (failed == 0)
+        failed = db_ask(store->stmt[ST_PAGES_FREE], &free_pages, err);
+    if (failed == 0) {
+        atomic_store(&store->used_bytes, (pages - free_pages) * STORE_PAGE_BYTES);
+        store->unseen = 0;
+    }
+    space_check(store);
+    return failed;
+}
+
+/* Rows and indexes take about as many bytes as the journal entry. */
+void space_count(struct store *store, int64_t journal_bytes)
+{
+    must(store->in_batch && journal_bytes > 0);
+    store->unseen += 2 * journal_bytes;
+    space_check(store);
+}
+
+bool space_is_short(const struct store *store)
+{
+    must(!store->in_batch);
+    return atomic_load(&store->used_bytes) > store->limits.trim_at;
+}
+
+/* A quota is a full disk, too. Elsewhere a ballast cannot be made, and its lack stops nothing. */
+static void space_make_ballast(struct store *store)
+{
+    const int failed = ballast_make(store->path);
+
+    must(!store->in_batch);
+    store->is_missing_ballast = failed == ENOSPC || failed == EDQUOT;
+    if (failed != 0 && !store->is_missing_ballast && !store->has_reported_ballast) {
+        store_notice(store, "%s: no ballast can be kept beside it: %s", store->path,
+                     strerrordesc_np(failed));
+        store->has_reported_ballast = true;
+    }
+    space_check(store);
+}
+
+void space_take_failure(struct store *store, int failed)
+{
+    struct volume volume;
+
+    must(failed <= 0);
+    if (!store->has_ballast || store->is_missing_ballast || failed == 0)
+        return;
+    /* SQLite calls some writes that found no room an I/O error. */
+    if (failed != -(int)ERR_FULL &&
+        (failed != -(int)ERR_IO || !volume_look(store->path, &volume) || volume.free_bytes >= mib))
+        return;
+    ballast_drop(store->path);
+    store->is_missing_ballast = true;
+    space_check(store);
+}
+
+void space_keep_ballast(struct store *store, int64_t now_ms)
+{
+    enum { PAUSE_MS = 1000 };
+    const int64_t since = now_ms - store->ballast_ms;
+
+    /* The wall clock may go back: a negative time counts as long ago. */
+    if (!store->is_missing_ballast || (since >= 0 && since < PAUSE_MS))
+        return;
+    store->ballast_ms = now_ms;
+    space_make_ballast(store);
+}
+
+void space_open(struct store *store, const struct store_rules *rules)
+{
+    must(rules->max_bytes >= 0);
+    store->has_ballast = rules->has_ballast && !store->memory;
+    store->ballast_ms = INT64_MIN / 2;
+    space_limits(store, rules->max_bytes);
+}
+
+void space_first_ballast(struct store *store)
+{
+    must(store->db != NULL);
+    if (store->has_ballast)
+        space_make_ballast(store);
+}
+
+int space_for_copy(const char *path, int64_t bytes, const char *what, struct err *err)
+{
+    struct volume volume;
+
+    must(bytes >= 0);
+    if (!volume_look(path, &volume) || volume.free_bytes >= bytes + mib)
+        return 0;
+    return err_set(err, ERR_FULL, "%s: %s takes %lld MiB on this disk, and %lld MiB are free", path,
+                   what, (long long)(bytes / mib + 1), (long long)(volume.free_bytes / mib));
+}
+
+enum store_space store_space(const struct store *store)
+{
+    must(store != NULL);
+    return (enum store_space)atomic_load(&store->space);
+}

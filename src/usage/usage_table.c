@@ -1,0 +1,387 @@
+/*
+ * The table of Nodes with what their agents reported. The informer thread adds and drops Nodes, the
+ * thread of the report listener puts what it merged, all others take references. In order: nodes,
+ * reports, silent nodes, taking, reading.
+ */
+#include "milligpu/usage/usage_table.h"
+
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/map.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/run/mutex.h"
+#include "milligpu/usage/idle_changes.h"
+#include "milligpu/usage/measured_sums.h"
+
+#include "measured_amounts.h"
+
+/* How many nodes one report looks at, and of how many it forgets, so that it is never slow. */
+enum { LOOKED_AT_MAX = 1024, FORGOTTEN_MAX = 16 };
+
+struct usage_node {
+    uint64_t list; /* the last list that contained it */
+    uint64_t number;
+    int64_t taken_ms;   /* UTC, of the last report; 0: there was none */
+    int64_t counted_ms; /* monotonic: up to then reports were counted, or lost */
+    int64_t kept_ms;    /* UTC, of the last report if one of its shares is kept; 0: none is */
+    const struct measured *measured; /* a reference; NULL: there was none */
+    char key[PUBLIC_KEY_TEXT_BYTES]; /* "": none */
+    char name[];
+};
+
+struct usage_table {
+    struct clock_ops clock;
+    struct measured_sums *sums; /* with a lock of its own */
+    struct idle_changes *idle;  /* likewise; taken within the book's */
+    struct mutex lock;          /* guards everything below */
+    struct map nodes;           /* by name */
+    uint64_t list;              /* grows with each list that begins */
+    uint64_t version;
+    int64_t last_ms;
+    size_t looked_at; /* where the search for silent nodes goes on */
+};
+
+struct usage_table *usage_table_new(const struct clock_ops *clock)
+{
+    struct usage_table *book = xcalloc(1, sizeof *book);
+
+    book->clock = *clock;
+    book->sums = measured_sums_new();
+    book->idle = idle_changes_new();
+    mutex_init(&book->lock);
+    map_init(&book->nodes);
+    return book;
+}
+
+static void usage_node_free(struct usage_node *node)
+{
+    measured_unref(node->measured);
+    xfree(node);
+}
+
+static bool free_all(void *user, void *value)
+{
+    (void)user;
+    usage_node_free(value);
+    return false;
+}
+
+void usage_table_free(struct usage_table *book)
+{
+    if (book == NULL)
+        return;
+    (void)map_retain(&book->nodes, NULL, free_all);
+    map_done(&book->nodes);
+    measured_sums_free(book->sums);
+    idle_changes_free(book->idle);
+    mutex_done(&book->lock);
+    xfree(book);
+}
+
+/* --- nodes --- */
+
+void usage_table_list_begin(struct usage_table *book)
+{
+    mutex_lock(&book->lock);
+    book->list++;
+    mutex_unlock(&book->lock);
+}
+
+/* What is stored of its shares would be believed after a restart. */
+static void forget_idle(struct usage_table *book, struct usage_node *node)
+{
+    const struct store_idle none = {.node = node->name, .uid = "", .container = "", .gpu = ""};
+
+    if (node->kept_ms > 0)
+        must(idle_changes_put(book->idle, &none)); /* there is always room for a node */
+    node->kept_ms = 0;
+}
+
+static bool is_listed(void *user, void *value)
+{
+    struct usage_table *book = user;
+    struct usage_node *node = value;
+
+    must(node->list <= book->list);
+    if (node->list == book->list)
+        return true;
+    forget_idle(book, node);
+    usage_node_free(node);
+    return false;
+}
+
+void usage_table_list_end(struct usage_table *book)
+{
+    mutex_lock(&book->lock);
+    book->version += map_retain(&book->nodes, book, is_listed);
+    mutex_unlock(&book->lock);
+}
+
+/* Of another key, a number that was taken says nothing: the agent was installed anew. */
+static void set_key(struct usage_node *node, const char *key)
+{
+    const size_t len = key != NULL ? strlen(key) : 0;
+
+    if (len >= sizeof node->key)
+        key = NULL; /* it cannot be one */
+    if (strcmp(node->key, key != NULL ? key : "") == 0)
+        return;
+    memset(node->key, 0, sizeof node->key);
+    if (key != NULL)
+        memcpy(node->key, key, len);
+    node->number = 0;
+}
+
+static struct usage_node *find_or_add(struct usage_table *book, const char *name, int64_t now_ms)
+    REQUIRES(book->lock)
+{
+    struct usage_node *node = map_find(&book->nodes, text_of(name));
+
+    must(name[0] != '\0');
+    if (node == NULL) {
+        node = xcalloc(1, sizeof *node + strlen(name) + 1);
+        node->counted_ms = now_ms;
+        memcpy(node->name, name, strlen(name) + 1);
+        must(map_put(&book->nodes, text_of(node->name), node) == NULL);
+    }
+    node->list = book->list;
+    return node;
+}
+
+void usage_table_node(struct usage_table *book, const char *name, const char *key)
+{
+    const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
+
+    mutex_lock(&book->lock);
+    set_key(find_or_add(book, name, now_ms), key);
+    mutex_unlock(&book->lock);
+}
+
+void usage_table_resume(struct usage_table *book, const char *name,
+                        const struct measured *take_measured, int64_t reported_ms)
+{
+    const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
+
+    mutex_lock(&book->lock);
+    struct usage_node *node = find_or_add(book, name, now_ms);
+    must(node->measured == NULL);
+    node->measured = take_measured;
+    node->kept_ms = reported_ms > 0 ? reported_ms : 1;
+    book->version++;
+    mutex_unlock(&book->lock);
+}
+
+void usage_table_node_gone(struct usage_table *book, const char *name)
+{
+    mutex_lock(&book->lock);
+    struct usage_node *node = map_take(&book->nodes, text_of(name));
+    book->version += node != NULL;
+    if (node != NULL)
+        forget_idle(book, node);
+    mutex_unlock(&book->lock);
+    if (node != NULL)
+        usage_node_free(node);
+}
+
+/* --- reports --- */
+
+enum sender_state usage_table_key(struct usage_table *book, struct text node,
+                                  char out[PUBLIC_KEY_TEXT_BYTES])
+{
+    enum sender_state sender = USAGE_SENDER_UNKNOWN;
+
+    mutex_lock(&book->lock);
+    const struct usage_node *found = map_find(&book->nodes, node);
+    if (found != NULL) {
+        sender = found->key[0] != '\0' ? USAGE_SENDER_KEYED : USAGE_SENDER_KEYLESS;
+        memcpy(out, found->key, sizeof found->key);
+    }
+    mutex_unlock(&book->lock);
+    return sender;
+}
+
+struct report_taking {
+    struct usage_table *book;
+    const struct measured_how *how;
+    const struct measured *before;
+    struct measured_amounts amounts;
+};
+
+/* Whole seconds; the rest counts with the next report. */
+static int64_t take_seconds(struct usage_node *node, uint32_t seconds, int64_t now_ms)
+{
+    const int64_t begin_ms = now_ms - (int64_t)seconds * 1000;
+
+    if (node->counted_ms < begin_ms)
+        node->counted_ms = begin_ms;
+    const int64_t count = now_ms > node->counted_ms ? (now_ms - node->counted_ms) / 1000 : 0;
+    node->counted_ms += count * 1000;
+    return count;
+}
+
+/* False: the Node is gone, its key is another one now, or the number was taken. */
+static bool take_number(struct usage_table *book, const struct usage_report *report,
+                        const char *key, struct report_taking *taking)
+{
+    const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
+
+    mutex_lock(&book->lock);
+    struct usage_node *node = map_find(&book->nodes, report->node);
+    const bool good = node != NULL && strcmp(node->key, key) == 0 && report->number > node->number;
+    if (good) {
+        node->number = report->number;
+        taking->amounts.seconds = take_seconds(node, report->seconds, now_ms);
+        taking->before = node->measured != NULL ? measured_ref(node->measured) : NULL;
+    }
+    mutex_unlock(&book->lock);
+    return good;
+}
+
+static void hear_fact(void *user, const struct measured_fact *fact)
+{
+    struct report_taking *taking = user;
+
+    measured_amounts_hear(&taking->amounts, fact);
+    if (taking->how->fact != NULL)
+        taking->how->fact(taking->how->user, fact);
+}
+
+static bool hear_idle(void *user, const struct measured_idle *idle)
+{
+    const struct report_taking *taking = user;
+    const struct allocation_facts *pod = &idle->allocation->facts;
+    const struct store_idle change = {
+        .node = pod->node->text,
+        .uid = pod->uid,
+        .container = idle->share->container,
+        .gpu = idle->share->gpu->text,
+        .since_ms = idle->since_ms,
+    };
+
+    return idle_changes_put(taking->book->idle, &change);
+}
+
+static void put_measured(struct usage_table *book, struct text name,
+                         const struct measured *take_measured, int64_t now_ms)
+{
+    const struct measured *old = take_measured;
+
+    mutex_lock(&book->lock);
+    struct usage_node *node = map_find(&book->nodes, name);
+    if (node != NULL) { /* it may have gone meanwhile */
+        old = node->measured;
+        node->measured = take_measured;
+        node->taken_ms = now_ms;
+        node->kept_ms = measured_keeps(take_measured) ? now_ms : 0;
+        book->last_ms = now_ms;
+        book->version++;
+    }
+    mutex_unlock(&book->lock);
+    measured_unref(old);
+}
+
+/* --- silent nodes --- */
+
+static void forget_silent(struct usage_table *book, int64_t now_ms)
+{
+    uint32_t forgotten = 0;
+
+    mutex_lock(&book->lock);
+    for (uint32_t i = 0; i < LOOKED_AT_MAX && forgotten < FORGOTTEN_MAX; i++) {
+        struct usage_node *node = map_next(&book->nodes, &book->looked_at);
+        if (node == NULL) {
+            book->looked_at = 0;
+            break;
+        }
+        if (node->kept_ms == 0 || now_ms - node->kept_ms <= MEASURED_FRESH_MS)
+            continue;
+        const struct measured *old = node->measured;
+        forget_idle(book, node);
+        node->measured = measured_without_idle(old);
+        measured_unref(old);
+        book->version++;
+        forgotten++;
+    }
+    mutex_unlock(&book->lock);
+}
+
+/* --- taking --- */
+
+bool usage_table_take(struct usage_table *book, const struct node *node, const char *key,
+                      const struct usage_report *report, const struct measured_how *how,
+                      uint32_t *out_unknown)
+{
+    struct report_taking taking = {
+        .book = book,
+        .how = how,
+        .amounts = {.sums = book->sums, .node = node, .until_ms = how->now_ms},
+    };
+    const struct measured_how hear = {
+        .now_ms = how->now_ms, .user = &taking, .fact = hear_fact, .idle = hear_idle};
+
+    must(text_eq(atom_text(node->name), report->node));
+    if (!take_number(book, report, key, &taking))
+        return false;
+    put_measured(book, report->node,
+                 measured_merge(taking.before, node, report, &hear, out_unknown), how->now_ms);
+    measured_amounts_end(&taking.amounts);
+    metric_add(M_MEASURED_DROPPED, NULL, taking.amounts.dropped);
+    measured_unref(taking.before);
+    forget_silent(book, how->now_ms);
+    return true;
+}
+
+struct measured_sums *usage_table_sums(struct usage_table *book)
+{
+    must(book->sums != NULL);
+    return book->sums;
+}
+
+struct idle_changes *usage_table_idle(struct usage_table *book)
+{
+    must(book->idle != NULL);
+    return book->idle;
+}
+
+/* --- reading --- */
+
+const struct measured *usage_table_measured(struct usage_table *book, struct text node)
+{
+    mutex_lock(&book->lock);
+    const struct usage_node *found = map_find(&book->nodes, node);
+    const struct measured *measured =
+        found != NULL && found->measured != NULL ? measured_ref(found->measured) : NULL;
+    mutex_unlock(&book->lock);
+    return measured;
+}
+
+void usage_table_totals(struct usage_table *book, int64_t now_ms, struct usage_totals *out)
+{
+    const struct usage_node *node;
+    size_t place = 0;
+
+    mutex_lock(&book->lock);
+    *out = (struct usage_totals){.version = book->version, .last_ms = book->last_ms};
+    while ((node = map_next(&book->nodes, &place)) != NULL) {
+        out->reporting += node->taken_ms > 0 && now_ms - node->taken_ms <= MEASURED_FRESH_MS;
+        out->shares += node->measured != NULL ? node->measured->shares : 0;
+    }
+    mutex_unlock(&book->lock);
+}
+
+int64_t usage_table_last(struct usage_table *book)
+{
+    mutex_lock(&book->lock);
+    const int64_t last_ms = book->last_ms;
+    mutex_unlock(&book->lock);
+    return last_ms;
+}
+
+uint64_t usage_table_version(struct usage_table *book)
+{
+    mutex_lock(&book->lock);
+    const uint64_t version = book->version;
+    mutex_unlock(&book->lock);
+    return version;
+}

@@ -1,0 +1,152 @@
+/*
+ * The pool of score caches. Taken and given by webhook threads, once for each filter and
+ * prioritize; the metrics page reads the size. Judges are made and freed outside of the lock,
+ * because that takes longer than a look at a few places.
+ */
+#include "milligpu/webhook/score_caches.h"
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/run/mutex.h"
+
+struct pooled_judge {
+    bool taken;                /* by a question, which may be about to make the score cache */
+    struct score_cache *cache; /* NULL: none */
+    uint64_t turn;             /* when it was given back last; 0: never, or none */
+    struct score_cache_counts counted; /* as of then */
+};
+
+struct score_caches {
+    struct mutex lock; /* guards the places, not the score caches that are taken */
+    uint32_t max;
+    uint64_t turn; /* score caches that were given back so far */
+    struct pooled_judge place[SCORE_CACHES_MAX];
+};
+
+struct score_caches *score_caches_new(uint32_t max)
+{
+    must(max > 0 && max <= SCORE_CACHES_MAX);
+
+    struct score_caches *score_caches = xcalloc(1, sizeof *score_caches);
+
+    score_caches->max = max;
+    mutex_init(&score_caches->lock);
+    return score_caches;
+}
+
+void score_caches_free(struct score_caches *score_caches)
+{
+    if (score_caches == NULL)
+        return;
+    for (uint32_t i = 0; i < score_caches->max; i++) {
+        must(!score_caches->place[i].taken);
+        score_cache_free(score_caches->place[i].cache);
+    }
+    mutex_done(&score_caches->lock);
+    xfree(score_caches);
+}
+
+/*
+ * The free place whose score cache was used last, or one without a score cache; NULL: there is
+ * none.
+ */
+static struct pooled_judge *take_place(struct score_caches *score_caches)
+    REQUIRES(score_caches->lock)
+{
+    struct pooled_judge *best = NULL;
+
+    for (uint32_t i = 0; i < score_caches->max; i++) {
+        struct pooled_judge *place = &score_caches->place[i];
+        if (!place->taken && (best == NULL || place->turn > best->turn))
+            best = place;
+    }
+    if (best != NULL) {
+        must((best->cache != NULL) == (best->turn > 0));
+        best->taken = true;
+    }
+    return best;
+}
+
+/*
+ * Moves out the score caches that no question has, if no question needs one or they are long
+ * unused.
+ */
+static void drop_unused(struct score_caches *score_caches, bool needed,
+                        struct score_cache *out[SCORE_CACHES_MAX]) REQUIRES(score_caches->lock)
+{
+    for (uint32_t i = 0; i < score_caches->max; i++) {
+        struct pooled_judge *place = &score_caches->place[i];
+        must(place->turn <= score_caches->turn);
+        if (place->taken || (needed && score_caches->turn - place->turn <= SCORE_CACHES_UNUSED))
+            continue;
+        out[i] = place->cache;
+        *place = (struct pooled_judge){0};
+    }
+}
+
+static struct score_cache *fill_place(struct score_caches *score_caches, struct pooled_judge *place)
+{
+    struct score_cache *cache = score_cache_new();
+
+    mutex_lock(&score_caches->lock);
+    must(place->taken && place->cache == NULL);
+    place->cache = cache;
+    mutex_unlock(&score_caches->lock);
+    return cache;
+}
+
+struct score_cache *score_caches_take(struct score_caches *score_caches,
+                                      const struct snapshot *snapshot)
+{
+    const bool needed = policy_context_needs_workload(snapshot->context);
+    struct score_cache *unused[SCORE_CACHES_MAX] = {NULL};
+    struct score_cache *cache = NULL;
+
+    mutex_lock(&score_caches->lock);
+    struct pooled_judge *place = needed ? take_place(score_caches) : NULL;
+    if (place != NULL)
+        cache = place->cache;
+    drop_unused(score_caches, needed, unused);
+    mutex_unlock(&score_caches->lock);
+    for (uint32_t i = 0; i < SCORE_CACHES_MAX; i++)
+        score_cache_free(unused[i]);
+    return place != NULL && cache == NULL ? fill_place(score_caches, place) : cache;
+}
+
+void score_caches_give(struct score_caches *score_caches, struct score_cache *cache)
+{
+    struct score_cache_counts before = {0};
+    bool known = false;
+
+    if (cache == NULL)
+        return;
+    const struct score_cache_counts now = score_cache_counts(cache);
+    mutex_lock(&score_caches->lock);
+    for (uint32_t i = 0; i < score_caches->max && !known; i++) {
+        struct pooled_judge *place = &score_caches->place[i];
+        known = place->taken && place->cache == cache;
+        if (!known)
+            continue;
+        before = place->counted;
+        place->counted = now;
+        place->turn = ++score_caches->turn;
+        place->taken = false;
+    }
+    mutex_unlock(&score_caches->lock);
+    must(known);
+    must(now.found >= before.found && now.made >= before.made);
+    metric_add(M_JUDGED_NODES, LABEL_VALUES("found"), now.found - before.found);
+    metric_add(M_JUDGED_NODES, LABEL_VALUES("made"), now.made - before.made);
+}
+
+size_t score_caches_bytes(struct score_caches *score_caches)
+{
+    size_t bytes = 0;
+
+    mutex_lock(&score_caches->lock);
+    for (uint32_t i = 0; i < score_caches->max; i++)
+        bytes += score_caches->place[i].counted.bytes;
+    mutex_unlock(&score_caches->lock);
+    must(bytes <= (size_t)SCORE_CACHES_MAX * SCORE_CACHE_BYTES_MAX);
+    return bytes;
+}

@@ -1,0 +1,495 @@
+/*
+ * Any number of pods, each asking as much as a pod can, no two of them alike: what is remembered of
+ * them is bounded in bytes, and pods that are not remembered are served all the same.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/admin/api.h"
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/selfcheck/metrics_page.h"
+#include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
+#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/request_classes.h"
+
+#include "support_fixture.h"
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_set_up, fixture_tear_down)
+
+enum { NAME_BYTES = 64, MODELS_BYTES = 8192, MIB = 1024 * 1024 };
+
+static const struct request_rules rules = {
+    .resource = "nvidia.com/vgpu", .min_milli = 1, .step_milli = 1};
+
+struct greedy {
+    struct pod_container container[CONTAINERS_MAX];
+    char name[CONTAINERS_MAX][NAME_BYTES];
+    char models[MODELS_BYTES];
+    char uid[40];
+    struct pod pod;
+};
+
+/*
+ * 128 containers with names of 63 bytes, 32 models of 128; the number makes each request different.
+ */
+static struct greedy *greedy_new(unsigned number)
+{
+    struct greedy *greedy = xcalloc(1, sizeof *greedy);
+    size_t used = 0;
+
+    for (unsigned i = 0; i < MODELS_MAX; i++)
+        used += (size_t)snprintf(greedy->models + used, sizeof greedy->models - used, "%s%0*u*",
+                                 i > 0 ? "," : "", MODEL_BYTES_MAX - 1, i + number * MODELS_MAX);
+    for (unsigned i = 0; i < CONTAINERS_MAX; i++) {
+        (void)snprintf(greedy->name[i], NAME_BYTES, "c%0*u", NAME_BYTES - 2, i);
+        greedy->container[i] = (struct pod_container){.name = greedy->name[i], .amount = "1"};
+    }
+    (void)snprintf(greedy->uid, sizeof greedy->uid, "%08x-0000-4000-8000-00000000f00d", number);
+    greedy->pod = (struct pod){.uid = greedy->uid,
+                               .namespace = "tenant",
+                               .name = greedy->uid,
+                               .node = "",
+                               .resource_version = "1",
+                               .ours = true,
+                               .containers = CONTAINERS_MAX,
+                               .container = greedy->container,
+                               .model = greedy->models};
+    return greedy;
+}
+
+static void refused(struct hints *hints, const struct pod *pod)
+{
+    struct arena arena;
+    struct request request;
+    struct refusal refusal;
+
+    arena_init(&arena);
+    assert_int_equal(request_parse(pod, &rules, &arena, &request, &refusal), REQUEST_OK);
+    request_refuse(&request, REASON_MODEL, &refusal);
+    const struct asking_pod asking_pod = {.uid = pod->uid,
+                                          .namespace = pod->namespace,
+                                          .name = pod->name,
+                                          .request = &request,
+                                          .wall_ms = 1};
+    hints_refused(hints, &asking_pod, REASON_MODEL, refusal.text);
+    arena_done(&arena);
+}
+
+/* This many pods of a tenant wait: the watch has shown them, and kube-scheduler has asked. */
+static void crowd(struct app_fixture *fixture, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct greedy *greedy = greedy_new(i);
+        (void)pod_cache_put(fixture->app.pod_cache, &greedy->pod, &rules, 1);
+        refused(fixture->app.hints, &greedy->pod);
+        xfree(greedy);
+    }
+}
+
+static void disperse(struct app_fixture *fixture, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct greedy *greedy = greedy_new(i);
+        pod_cache_remove(fixture->app.pod_cache, greedy->uid);
+        hints_resolved(fixture->app.hints, text_of(greedy->uid));
+        xfree(greedy);
+    }
+}
+
+static void as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    crowd(fixture, WAITING_MAX);
+    const struct hints_bytes hints = hints_bytes(fixture->app.hints);
+    const struct pod_cache_bytes pods = pod_cache_bytes(fixture->app.pod_cache);
+    assert_int_equal(hints_waiting(fixture->app.hints), WAITING_MAX);
+    assert_true(hints.request_classes > 0 && hints.request_classes <= REQUEST_CLASSES_BYTES_MAX);
+    assert_true(hints.waiting_pods > 0 && hints.waiting_pods <= WAITING_PODS_BYTES_MAX);
+    assert_true(pods.requests > 0 && pods.requests <= REQUEST_CLASSES_BYTES_MAX);
+    /* A record of the pod cache takes less than 512 bytes besides its request. */
+    assert_true(hints.request_classes + hints.waiting_pods + pods.requests +
+                    WAITING_MAX * (size_t)512 <
+                32 * MIB);
+    disperse(fixture, WAITING_MAX);
+    assert_int_equal(hints_bytes(fixture->app.hints).request_classes, 0);
+    assert_int_equal(hints_bytes(fixture->app.hints).waiting_pods, 0);
+    assert_int_equal(pod_cache_bytes(fixture->app.pod_cache).requests, 0);
+}
+
+static void who_asks_the_same_as_another_takes_no_room_for_it(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct greedy *greedy = greedy_new(7);
+
+    refused(fixture->app.hints, &greedy->pod);
+    (void)pod_cache_put(fixture->app.pod_cache, &greedy->pod, &rules, 1);
+    const size_t request_classes = hints_bytes(fixture->app.hints).request_classes;
+    const size_t requests = pod_cache_bytes(fixture->app.pod_cache).requests;
+    for (unsigned i = 0; i < 1000; i++) {
+        (void)snprintf(greedy->uid, sizeof greedy->uid, "copy-%u", i);
+        for (unsigned k = 0; k < CONTAINERS_MAX; k++)
+            greedy->name[k][0] = i % 2 == 0 ? 'c' : 'd'; /* names do not matter */
+        refused(fixture->app.hints, &greedy->pod);
+        greedy->name[0][0] = 'c';
+        for (unsigned k = 0; k < CONTAINERS_MAX; k++)
+            greedy->name[k][0] = 'c';
+        (void)pod_cache_put(fixture->app.pod_cache, &greedy->pod, &rules, 1);
+    }
+    assert_int_equal(hints_bytes(fixture->app.hints).request_classes, request_classes);
+    assert_int_equal(pod_cache_bytes(fixture->app.pod_cache).requests, requests);
+    xfree(greedy);
+}
+
+/* Binding needs the names of the containers. */
+static void who_asks_the_same_for_containers_of_other_names_keeps_its_own(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct pod_container container = {.name = "one", .amount = "300"};
+    struct pod pod = {.uid = "u1",
+                      .namespace = "default",
+                      .name = "first",
+                      .node = "",
+                      .resource_version = "1",
+                      .ours = true,
+                      .containers = 1,
+                      .container = &container};
+
+    (void)pod_cache_put(fixture->app.pod_cache, &pod, &rules, 1);
+    pod.uid = "u2";
+    pod.name = "second";
+    container.name = "two";
+    (void)pod_cache_put(fixture->app.pod_cache, &pod, &rules, 1);
+    assert_string_equal(pod_cache_find(fixture->app.pod_cache, "u1")->request->want[0].container,
+                        "one");
+    assert_string_equal(pod_cache_find(fixture->app.pod_cache, "u2")->request->want[0].container,
+                        "two");
+    pod_cache_remove(fixture->app.pod_cache, "u1");
+    pod_cache_remove(fixture->app.pod_cache, "u2");
+}
+
+enum { ENOUGH = 1000 }; /* enough to fill the part of the tables for large requests */
+
+static void who_asks_little_is_remembered_beside_a_tenant_who_asks_much(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct waiting waiting;
+    struct arena arena;
+
+    crowd(fixture, ENOUGH);
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    struct pod_record *record = pod_cache_copy(fixture->app.pod_cache, "default", "a");
+    assert_non_null(record->request);
+    (void)fixture_filter(fixture, "a", "");
+    struct pod_container container = {.name = "c", .amount = "300"};
+    const struct pod pod = {.uid = "small",
+                            .namespace = "default",
+                            .name = "small",
+                            .node = "",
+                            .resource_version = "1",
+                            .ours = true,
+                            .containers = 1,
+                            .container = &container};
+    refused(fixture->app.hints, &pod);
+    arena_init(&arena);
+    assert_true(hints_hold(fixture->app.hints, TEXT("small"), &arena, &waiting));
+    assert_non_null(waiting.request);
+    assert_false(waiting.unclassed);
+    hints_let_go(fixture->app.hints, &waiting);
+    arena_done(&arena);
+    pod_record_free(record);
+}
+
+static bool asked_in_vain(struct app_fixture *fixture)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
+    const struct node *node = snapshot_node(snapshot, TEXT("n1"));
+
+    return hints_would_fit(fixture->app.hints, NULL, fixture->now_ms, &node, 1);
+}
+
+static int64_t shown_overflow(struct app_fixture *fixture)
+{
+    struct strbuf text;
+    long long value = -1;
+
+    strbuf_init(&text);
+    metrics_page(&fixture->app, &text, METRIC_PLAIN);
+    const char *line = strstr(text.data, "\nmilligpu_waiting_overflow ");
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "\nmilligpu_waiting_overflow %lld", &value), 1);
+    strbuf_done(&text);
+    return value;
+}
+
+/* No node has the crowd's models, so none of its pods fits. */
+static void whose_wish_found_no_room_is_woken_by_any_room_and_only_so_long(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    crowd(fixture, 10);
+    assert_false(hints_overflow(fixture->app.hints, fixture->now_ms));
+    assert_false(asked_in_vain(fixture));
+    assert_int_equal(shown_overflow(fixture), 0);
+    crowd(fixture, ENOUGH);
+    assert_true(hints_overflow(fixture->app.hints, fixture->now_ms));
+    assert_true(asked_in_vain(fixture));
+    assert_int_equal(shown_overflow(fixture), 1);
+    disperse(fixture, ENOUGH);
+    assert_false(hints_overflow(fixture->app.hints, fixture->now_ms));
+}
+
+static const char *waiting_page(struct app_fixture *fixture, struct http_call *call,
+                                const char *query)
+{
+    http_call_init(call, "/api/v1/waiting");
+    call->method = "GET";
+    call->query = query;
+    api_handle(&fixture->app, call);
+    assert_int_equal(call->status, 200);
+    return call->answer.data;
+}
+
+static void the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_ask(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct http_call call;
+
+    crowd(fixture, 10);
+    const char *few = waiting_page(fixture, &call, "limit=1000");
+    assert_null(strstr(few, "\"overflow\""));
+    assert_null(strstr(few, "not remembered"));
+    http_call_done(&call);
+    crowd(fixture, ENOUGH);
+    const char *many = waiting_page(fixture, &call, "limit=1000");
+    assert_non_null(strstr(many, "\"overflow\":true"));
+    assert_non_null(strstr(many, "not remembered: too many pods wait"));
+    assert_null(strstr(many, "\"continue\""));
+    http_call_done(&call);
+    assert_non_null(strstr(waiting_page(fixture, &call, "limit=999"), "\"continue\""));
+    http_call_done(&call);
+}
+
+/* "*" and others: 32 globs, the first of which matches anything. */
+static void large_pod_of(struct app_fixture *fixture, const char *name, unsigned milli,
+                         const char *node)
+{
+    char limits[64];
+    char models[1200] = "\"milligpu.io/gpu-model\":\"*";
+    size_t used = strlen(models);
+
+    for (unsigned i = 1; i < MODELS_MAX; i++)
+        used +=
+            (size_t)snprintf(models + used, sizeof models - used, ",a-long-name-of-a-model-%u", i);
+    (void)snprintf(models + used, sizeof models - used, "\"");
+    (void)snprintf(limits, sizeof limits, "\"nvidia.com/vgpu\":\"%u\"", milli);
+    fixture_pod_of(fixture, name, limits, models, node);
+}
+
+static void large_pod(struct app_fixture *fixture, const char *name, const char *node)
+{
+    large_pod_of(fixture, name, 300, node);
+}
+
+static const struct pod_record *known(struct app_fixture *fixture, const char *name)
+{
+    struct pod_record *copy = pod_cache_copy(fixture->app.pod_cache, "default", name);
+
+    assert_non_null(copy);
+    const struct pod_record *record = pod_cache_find(fixture->app.pod_cache, copy->uid);
+    pod_record_free(copy);
+    return record;
+}
+
+/* The greedy ones leave less room than one of them takes; then as many large ones as still fit. */
+static void crowd_to_the_last_place(struct app_fixture *fixture)
+{
+    char name[32];
+    unsigned i = 0;
+
+    crowd(fixture, ENOUGH);
+    do {
+        assert_true(i < 100);
+        (void)snprintf(name, sizeof name, "filler-%u", ++i);
+        large_pod_of(fixture, name, i, NULL); /* equal requests would be stored once */
+        fixture_run(fixture);
+    } while (known(fixture, name)->request != NULL);
+}
+
+static void whose_request_found_no_room_is_bound_as_the_api_server_tells_it(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    crowd_to_the_last_place(fixture);
+    large_pod(fixture, "a", NULL);
+    fixture_run(fixture);
+    assert_int_equal(known(fixture, "a")->verdict, REQUEST_OK);
+    assert_null(known(fixture, "a")->request);
+    assert_non_null(strstr(fixture_filter(fixture, "a", "n1 n2"), "n1"));
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_run(fixture);
+    assert_string_equal(fixture_where(fixture, "a"), "n1");
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+}
+
+static void whose_request_found_no_room_is_bound_in_the_version_that_was_told_last(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    crowd_to_the_last_place(fixture);
+    large_pod(fixture, "a", NULL);
+    fixture_run(fixture);
+    /* The watch has not shown this yet. */
+    fixture_annotate(fixture, "a", "\"milligpu.io/gpu-memory\":\"1Ki\"");
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_run(fixture);
+    assert_string_equal(fixture_where(fixture, "a"), "n1");
+    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+}
+
+static void a_bound_pod_whose_request_found_no_room_holds_its_share(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    crowd_to_the_last_place(fixture);
+    large_pod(fixture, "x", "n2");
+    fixture_run(fixture);
+    assert_null(known(fixture, "x")->request);
+    assert_int_equal(fixture_taken(fixture, "n2"), 300);
+    fixture_annotate(fixture, "x", "\"other\":\"thing\"");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n2"), 300);
+    fixture_delete_pod(fixture, "x");
+    fixture_run(fixture);
+    assert_int_equal(fixture_taken(fixture, "n2"), 0);
+}
+
+static void tell_long(struct app_fixture *fixture, unsigned number, size_t bytes)
+{
+    char *text = xmalloc(bytes + 1);
+    char uid[32];
+
+    memset(text, 'x', bytes);
+    text[bytes] = '\0';
+    (void)snprintf(uid, sizeof uid, "long-%u", number);
+    const struct pod pod = {.uid = uid,
+                            .namespace = "tenant",
+                            .name = uid,
+                            .node = "elsewhere",
+                            .resource_version = "9000000",
+                            .unreadable = text};
+    (void)pod_cache_put(fixture->app.pod_cache, &pod, &rules, 1);
+    pod_cache_remember(fixture->app.pod_cache, &pod);
+    xfree(text);
+}
+
+/* Pods that found no GPU, with texts so long that nothing more can be remembered. */
+static void fill_told(struct app_fixture *fixture)
+{
+    size_t told;
+    unsigned i = 0;
+
+    for (size_t bytes = 200000; bytes > 0; bytes /= 2)
+        do {
+            told = pod_cache_bytes(fixture->app.pod_cache).seen;
+            tell_long(fixture, i++, bytes);
+        } while (pod_cache_bytes(fixture->app.pod_cache).seen > told);
+    assert_true(told > SEEN_BYTES_MAX / 2);
+}
+
+static void who_could_not_be_remembered_gets_its_place_by_another_list(void **state)
+{
+    struct app_fixture *fixture = *state;
+
+    fill_told(fixture);
+    fixture_node_with(fixture, "n3", "");
+    large_pod(fixture, "x", "n3");
+    fixture_run(fixture);
+    assert_true(known(fixture, "x")->is_unstored);
+    const uint32_t lists = fixture->pod_lists;
+    fixture_node_with(fixture, "n3", "GPU-1");
+    fixture_run(fixture);
+    assert_int_equal(fixture->pod_lists, lists + 1);
+    assert_int_equal(fixture_taken(fixture, "n3"), 300);
+    assert_false(atomic_load(&fixture->app.watch.list_again));
+}
+
+/* A waiting Binding is of use to nobody until the API server hears of it, so no more are made. */
+static void while_bindings_fill_their_memory_no_more_are_made(void **state)
+{
+    struct app_fixture *fixture = *state;
+    char *large = xmalloc(OUTBOX_BYTES_MAX);
+
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    memset(large, 'x', OUTBOX_BYTES_MAX);
+    assert_int_equal(outbox_bytes(fixture->app.outbox), 0);
+    const struct outbox_binding binding = {.uid = "u",
+                                           .namespace = "tenant",
+                                           .name = "large",
+                                           .node = "n1",
+                                           .body = {large, OUTBOX_BYTES_MAX},
+                                           .version = 1,
+                                           .deadline_ms = fixture->now_ms + 1000};
+    outbox_bind(fixture->app.outbox, &binding);
+    assert_true(outbox_bytes(fixture->app.outbox) >= OUTBOX_BYTES_MAX);
+    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    (void)writer_step(fixture->parts.writer, 0);
+    assert_non_null(strstr(fixture_error(call), "too many Bindings wait"));
+    assert_int_equal(fixture_taken(fixture, "n1"), 0);
+    fixture_run_until_idle(fixture);
+    assert_int_equal(outbox_bytes(fixture->app.outbox), 0);
+    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    xfree(large);
+}
+
+/* kube-scheduler sends whatever a tenant wrote. */
+static void a_large_question_leaves_no_large_memory_behind(void **state)
+{
+    struct app_fixture *fixture = *state;
+    struct strbuf object;
+
+    strbuf_init(&object);
+    strbuf_str(&object, "{\"metadata\":{\"name\":\"a\",\"namespace\":\"default\",\"uid\":\"u\","
+                        "\"annotations\":{\"milligpu.io/gpu-model\":\"");
+    for (unsigned i = 0; i < 100000; i++)
+        strbuf_printf(&object, "a-model-with-a-rather-long-name-%u,", i);
+    strbuf_str(&object, "\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":"
+                        "{\"limits\":{\"nvidia.com/vgpu\":\"300\"}}}]}}");
+    fixture_run(fixture);
+    assert_non_null(
+        strstr(fixture_filter_of(fixture, object.data, "n1 n2"), "more than 32 models"));
+    assert_true(webhooks_bytes(fixture->parts.webhooks) < 5 * MIB / 4);
+    strbuf_done(&object);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib),
+        TEST(who_asks_the_same_as_another_takes_no_room_for_it),
+        TEST(who_asks_the_same_for_containers_of_other_names_keeps_its_own),
+        TEST(who_asks_little_is_remembered_beside_a_tenant_who_asks_much),
+        TEST(whose_wish_found_no_room_is_woken_by_any_room_and_only_so_long),
+        TEST(the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_ask),
+        TEST(whose_request_found_no_room_is_bound_as_the_api_server_tells_it),
+        TEST(whose_request_found_no_room_is_bound_in_the_version_that_was_told_last),
+        TEST(a_bound_pod_whose_request_found_no_room_holds_its_share),
+        TEST(who_could_not_be_remembered_gets_its_place_by_another_list),
+        TEST(while_bindings_fill_their_memory_no_more_are_made),
+        TEST(a_large_question_leaves_no_large_memory_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

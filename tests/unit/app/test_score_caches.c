@@ -1,0 +1,372 @@
+/* What filter and prioritize remember under a policy that judges whole nodes. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/metric.h"
+#include "milligpu/webhook/score_caches.h"
+
+#include "support_fixture.h"
+
+/*
+ * The pool
+ */
+
+struct pool {
+    struct score_caches *score_caches;
+    struct workload *workload;
+    struct policy_context *context; /* of the policy rollout */
+    struct snapshot snapshot;
+};
+
+static int pool_set_up(void **state)
+{
+    struct pool *pool = xcalloc(1, sizeof *pool);
+
+    pool->score_caches = score_caches_new(SCORE_CACHES_MAX);
+    pool->workload = workload_new(NULL, 0);
+    pool->context = policy_context_new(POLICY_ROLLOUT, 0, pool->workload);
+    pool->snapshot.context = pool->context;
+    *state = pool;
+    return 0;
+}
+
+static int pool_tear_down(void **state)
+{
+    struct pool *pool = *state;
+
+    score_caches_free(pool->score_caches);
+    policy_context_unref(pool->context);
+    workload_unref(pool->workload);
+    xfree(pool);
+    return 0;
+}
+
+static struct score_cache *take(struct pool *pool)
+{
+    return score_caches_take(pool->score_caches, &pool->snapshot);
+}
+
+static void no_judge_is_made_for_a_policy_that_needs_no_workload(void **state)
+{
+    struct pool *pool = *state;
+    struct policy_context *spread = policy_context_new(POLICY_SPREAD, 0, NULL);
+
+    pool->snapshot.context = NULL;
+    assert_null(take(pool));
+    pool->snapshot.context = spread;
+    assert_null(take(pool));
+    score_caches_give(pool->score_caches, NULL);
+    assert_int_equal(score_caches_bytes(pool->score_caches), 0);
+    policy_context_unref(spread);
+}
+
+static void the_judge_that_was_used_last_is_lent_first(void **state)
+{
+    struct pool *pool = *state;
+    struct score_cache *first = take(pool);
+    struct score_cache *second = take(pool);
+
+    assert_ptr_not_equal(first, second);
+    score_caches_give(pool->score_caches, second);
+    score_caches_give(pool->score_caches, first);
+    assert_ptr_equal(take(pool), first);
+    assert_ptr_equal(take(pool), second);
+    score_caches_give(pool->score_caches, first);
+    score_caches_give(pool->score_caches, second);
+    assert_ptr_equal(take(pool), second);
+    score_caches_give(pool->score_caches, second);
+}
+
+static void a_question_beyond_the_last_judge_does_without_one(void **state)
+{
+    struct pool *pool = *state;
+    struct score_cache *cache[SCORE_CACHES_MAX];
+
+    for (int i = 0; i < SCORE_CACHES_MAX; i++) {
+        cache[i] = take(pool);
+        assert_non_null(cache[i]);
+    }
+    assert_null(take(pool));
+    score_caches_give(pool->score_caches, cache[2]);
+    assert_ptr_equal(take(pool), cache[2]);
+    for (int i = 0; i < SCORE_CACHES_MAX; i++)
+        score_caches_give(pool->score_caches, cache[i]);
+}
+
+static void judges_are_freed_when_the_policy_needs_none_any_more(void **state)
+{
+    struct pool *pool = *state;
+    struct score_cache *open = take(pool);
+
+    score_caches_give(pool->score_caches, take(pool));
+    assert_int_equal(score_caches_bytes(pool->score_caches), score_cache_counts(open).bytes);
+    pool->snapshot.context = NULL;
+    assert_null(take(pool));
+    assert_int_equal(score_caches_bytes(pool->score_caches), 0);
+    score_caches_give(pool->score_caches,
+                      open); /* one that was lent lasts until the next question */
+    assert_true(score_caches_bytes(pool->score_caches) > 0);
+    assert_null(take(pool));
+    assert_int_equal(score_caches_bytes(pool->score_caches), 0);
+}
+
+static void a_judge_that_is_long_unused_is_freed(void **state)
+{
+    struct pool *pool = *state;
+    struct score_cache *busy = take(pool);
+    struct score_cache *spare = take(pool);
+    const size_t bytes = score_cache_counts(busy).bytes;
+
+    score_caches_give(pool->score_caches, spare);
+    score_caches_give(pool->score_caches, busy);
+    for (int i = 0; i < SCORE_CACHES_UNUSED; i++) {
+        assert_int_equal(score_caches_bytes(pool->score_caches), 2 * bytes);
+        assert_ptr_equal(take(pool), busy);
+        score_caches_give(pool->score_caches, busy);
+    }
+    assert_int_equal(score_caches_bytes(pool->score_caches), 2 * bytes);
+    assert_ptr_equal(take(pool), busy);
+    score_caches_give(pool->score_caches, busy);
+    assert_int_equal(score_caches_bytes(pool->score_caches), bytes);
+}
+
+/*
+ * The webhooks
+ */
+
+static const char *const five_nodes[] = {"n1", "1000", "n2", "2000", "n3", "1000",
+                                         "n4", "3000", "n5", "4000", NULL};
+static const char names[] = "n1 n2 n3 n4 n5";
+enum { NODES = 5, PODS = 6, TURNS = 200 };
+
+static struct app_fixture *daemon_of(const char *policy)
+{
+    struct app_fixture *fixture = fixture_new(five_nodes);
+
+    fixture->settings.policy = policy;
+    fixture_restart(fixture);
+    fixture_run(fixture);
+    assert_true(app_ready(&fixture->app, NULL));
+    return fixture;
+}
+
+static void first_value(void *user, const char *labels, int64_t value)
+{
+    struct score_cache_counts *counts = user;
+
+    if (strcmp(labels, "outcome=\"found\"") == 0)
+        counts->found = (uint64_t)value;
+    if (strcmp(labels, "outcome=\"made\"") == 0)
+        counts->made = (uint64_t)value;
+}
+
+/* The metrics, since the last call. */
+static struct score_cache_counts judged(void)
+{
+    static struct score_cache_counts before;
+    struct score_cache_counts now = {0};
+
+    metric_each(M_JUDGED_NODES, &now, first_value);
+    const struct score_cache_counts since = {.found = now.found - before.found,
+                                             .made = now.made - before.made};
+    before = now;
+    return since;
+}
+
+static void prioritize_body(struct app_fixture *fixture, const char *pod, struct strbuf *out)
+{
+    struct strbuf object;
+
+    strbuf_init(&object);
+    fixture_object(fixture, pod, &object);
+    strbuf_printf(out, "{\"Pod\":%s,\"Nodes\":null,\"NodeNames\":[", object.data);
+    strbuf_str(out, "\"n1\",\"n2\",\"n3\",\"n4\",\"n5\"]}");
+    strbuf_done(&object);
+}
+
+/* The text of the answer, for xfree(). May run in any thread. */
+static char *prioritize(struct app_fixture *fixture, struct text body)
+{
+    struct http_call call;
+
+    http_call_init(&call, "/scheduler/prioritize");
+    call.body = body;
+    call.began_ns = clock_ns();
+    webhooks_handle(fixture->parts.webhooks, &call);
+    must(call.status == 200);
+    char *answer = xstrdup(call.answer.data);
+    http_call_done(&call);
+    return answer;
+}
+
+static void what_filter_has_judged_is_known_to_prioritize_and_to_the_next_pod(void **state)
+{
+    struct app_fixture *fixture = daemon_of("rollout");
+    struct strbuf body;
+
+    (void)state;
+    strbuf_init(&body);
+    fixture_pod(fixture, "a", "300");
+    fixture_pod(fixture, "b", "300");
+    fixture_run(fixture);
+    (void)judged();
+    (void)fixture_filter(fixture, "a", names);
+    struct score_cache_counts counts = judged();
+    assert_int_equal(counts.made, NODES);
+    assert_int_equal(counts.found, 0);
+    prioritize_body(fixture, "a", &body);
+    xfree(prioritize(fixture, (struct text){body.data, body.len}));
+    counts = judged();
+    assert_int_equal(counts.made, 0);
+    assert_int_equal(counts.found, NODES);
+    (void)fixture_filter(fixture, "b", names);
+    counts = judged();
+    assert_int_equal(counts.made, 0);
+    assert_int_equal(counts.found, NODES);
+    /* One node is another one now. */
+    assert_string_equal(fixture_bind(fixture, "b", "n4"), "");
+    (void)fixture_filter(fixture, "a", names);
+    counts = judged();
+    assert_int_equal(counts.made, 1);
+    assert_int_equal(counts.found, NODES - 1);
+    assert_true(score_caches_bytes(fixture->app.score_caches) > 0);
+    strbuf_done(&body);
+    fixture_free(fixture);
+}
+
+static void binpack_judges_nothing(void **state)
+{
+    struct app_fixture *fixture = daemon_of("binpack");
+
+    (void)state;
+    fixture_pod(fixture, "a", "300");
+    fixture_run(fixture);
+    (void)judged();
+    (void)fixture_filter(fixture, "a", names);
+    assert_int_equal(judged().made, 0);
+    assert_int_equal(score_caches_bytes(fixture->app.score_caches), 0);
+    fixture_free(fixture);
+}
+
+/* The name that comes first in filter's answer. */
+static void first_of(const char *answer, char out[8])
+{
+    const char *at = strstr(answer, "\"NodeNames\":[\"");
+
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "\"NodeNames\":[\"%7[^\"]", out), 1);
+}
+
+static void prioritize_gives_ten_to_the_node_that_filter_lists_first(void **state)
+{
+    static const char *const amount[] = {"300", "1000", "2000", "450"};
+    static const char *const policy[] = {"binpack", "firstfit", "spread", "fgd", "rollout"};
+
+    (void)state;
+    for (size_t p = 0; p < ARRAY_LEN(policy); p++) {
+        struct app_fixture *fixture = daemon_of(policy[p]);
+        fixture_bound_pod(fixture, "x", "700", "n2");
+        fixture_bound_pod(fixture, "y", "400", "n5");
+        for (size_t i = 0; i < ARRAY_LEN(amount); i++)
+            fixture_pod(fixture, amount[i], amount[i]);
+        fixture_run(fixture);
+        for (size_t i = 0; i < ARRAY_LEN(amount); i++) {
+            struct strbuf body;
+            char best[8];
+            char wanted[64];
+            strbuf_init(&body);
+            prioritize_body(fixture, amount[i], &body);
+            char *scores = prioritize(fixture, (struct text){body.data, body.len});
+            first_of(fixture_filter(fixture, amount[i], names), best);
+            fixture_pass(fixture, 3000); /* its best place does not count as taken any more */
+            (void)snprintf(wanted, sizeof wanted, "{\"Host\":\"%s\",\"Score\":10}", best);
+            assert_non_null(strstr(scores, wanted));
+            xfree(scores);
+            strbuf_done(&body);
+        }
+        fixture_free(fixture);
+    }
+}
+
+/*
+ * Two threads
+ */
+
+struct asking {
+    struct app_fixture *fixture;
+    struct text body[PODS];
+    char *wanted[PODS];
+    uint32_t first;
+    uint32_t wrong;
+};
+
+static void *ask_often(void *user)
+{
+    struct asking *asking = user;
+
+    for (uint32_t i = 0; i < TURNS; i++) {
+        const uint32_t at = (asking->first + i) % PODS;
+        char *answer = prioritize(asking->fixture, asking->body[at]);
+        asking->wrong += strcmp(answer, asking->wanted[at]) != 0;
+        xfree(answer);
+    }
+    return NULL;
+}
+
+static void threads_that_ask_at_once_get_the_answers_that_one_gets(void **state)
+{
+    static const char *const amount[PODS] = {"300", "1000", "2000", "450", "100", "1500"};
+    struct app_fixture *fixture = daemon_of("rollout");
+    struct asking asking[2] = {{.fixture = fixture}, {.fixture = fixture, .first = 3}};
+    struct strbuf body[PODS];
+    pthread_t thread[ARRAY_LEN(asking)];
+
+    (void)state;
+    for (uint32_t i = 0; i < PODS; i++)
+        fixture_pod(fixture, amount[i], amount[i]);
+    fixture_run(fixture);
+    for (uint32_t i = 0; i < PODS; i++) {
+        strbuf_init(&body[i]);
+        prioritize_body(fixture, amount[i], &body[i]);
+        asking[0].body[i] = asking[1].body[i] = (struct text){body[i].data, body[i].len};
+        asking[0].wanted[i] = prioritize(fixture, asking[0].body[i]);
+        asking[1].wanted[i] = asking[0].wanted[i];
+    }
+    for (size_t t = 0; t < ARRAY_LEN(asking); t++)
+        assert_int_equal(pthread_create(&thread[t], NULL, ask_often, &asking[t]), 0);
+    for (size_t t = 0; t < ARRAY_LEN(asking); t++) {
+        assert_int_equal(pthread_join(thread[t], NULL), 0);
+        assert_int_equal(asking[t].wrong, 0);
+    }
+    for (uint32_t i = 0; i < PODS; i++) {
+        strbuf_done(&body[i]);
+        xfree(asking[0].wanted[i]);
+    }
+    fixture_free(fixture);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define POOL(name) cmocka_unit_test_setup_teardown(name, pool_set_up, pool_tear_down)
+        POOL(no_judge_is_made_for_a_policy_that_needs_no_workload),
+        POOL(the_judge_that_was_used_last_is_lent_first),
+        POOL(a_question_beyond_the_last_judge_does_without_one),
+        POOL(judges_are_freed_when_the_policy_needs_none_any_more),
+        POOL(a_judge_that_is_long_unused_is_freed),
+#undef POOL
+        cmocka_unit_test(what_filter_has_judged_is_known_to_prioritize_and_to_the_next_pod),
+        cmocka_unit_test(binpack_judges_nothing),
+        cmocka_unit_test(prioritize_gives_ten_to_the_node_that_filter_lists_first),
+        cmocka_unit_test(threads_that_ask_at_once_get_the_answers_that_one_gets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

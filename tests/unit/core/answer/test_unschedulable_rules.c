@@ -1,0 +1,180 @@
+/* Which rules of the policy match no node of the cluster. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/core/answer/unschedulable.h"
+#include "milligpu/core/rank/policy.h"
+
+#include "support/core_fixture.h"
+
+#define core_test(f) cmocka_unit_test_setup_teardown(f, core_set_up, core_tear_down)
+
+/* A node with label pool=NAME, and a GPU of each of these models. */
+static void show(struct core_fixture *core, const char *name, const char *const *model,
+                 uint32_t gpus)
+{
+    struct core_gpu gpu[4] = {{0}};
+    const struct label label = {"pool", name};
+
+    assert_in_range(gpus, 1, ARRAY_LEN(gpu));
+    for (uint32_t i = 0; i < gpus; i++)
+        gpu[i] = (struct core_gpu){.index = i, .mib = 1000};
+    struct inventory *inventory = core_inventory(core, name, "uid", gpu, gpus);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    for (uint32_t i = 0; i < gpus; i++)
+        inventory->gpu[i].model = model[i];
+    inventory->labels = 1;
+    inventory->label = &label;
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+}
+
+static void unmatched(struct core_fixture *core, const struct rule *rule, uint32_t rules,
+                      const char *want)
+{
+    CLEANUP(strbuf_done) struct strbuf text;
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "p");
+
+    strbuf_init(&text);
+    book->rule = rule;
+    book->rules = rules;
+    struct policy_context *context = policy_context_of_rulebook(book, 0, NULL);
+    ledger_set_policy_context(core->ledger, context);
+    struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+    cluster_unmatched_rules(snapshot, &text);
+    assert_int_equal(text.len, strlen(want));
+    if (text.len > 0)
+        assert_string_equal(text.data, want);
+    snapshot_unref(snapshot);
+    policy_context_unref(context);
+    rulebook_unref(book);
+}
+
+static const char *const abc[] = {"A", "B", "C"};
+static const char *const ac[] = {"A", "C"};
+static const char *const c[] = {"C"};
+static const struct label n1[] = {{"pool", "n1"}};
+static const struct label n2[] = {{"pool", "n2"}};
+static const struct label n3[] = {{"pool", "n3"}};
+static const struct label n4[] = {{"pool", "n4"}};
+
+static void each_rule_that_matches_nothing_is_said(void **state)
+{
+    /* The third is behind the end of the book. */
+    static const struct rule rule[] = {{.name = "a", .labels = 1, .label = n2},
+                                       {.name = "b", .labels = 1, .label = n3},
+                                       {.name = "c", .labels = 1, .label = n4}};
+    struct core_fixture *core = *state;
+
+    unmatched(core, rule, 2, ""); /* of a cluster without nodes nothing is said */
+    show(core, "n1", abc, 1);
+    unmatched(core, rule, 0, "");
+    unmatched(core, rule, 2,
+              "rule 1 (a), nodes: pool=n2 matches 0 nodes\n"
+              "rule 2 (b), nodes: pool=n3 matches 0 nodes");
+    show(core, "n2", abc, 1);
+    unmatched(core, rule, 2, "rule 2 (b), nodes: pool=n3 matches 0 nodes");
+    show(core, "n3", abc, 1);
+    unmatched(core, rule, 2, "");
+}
+
+static void without_a_policy_nothing_is_said(void **state)
+{
+    struct core_fixture *core = *state;
+    CLEANUP(strbuf_done) struct strbuf text;
+
+    strbuf_init(&text);
+    show(core, "n1", abc, 1);
+    struct snapshot *published = ledger_publish(core->ledger, NULL, 0);
+    struct snapshot bare = {.nodes = published->nodes};
+    cluster_unmatched_rules(&bare, &text);
+    assert_int_equal(text.len, 0);
+    snapshot_unref(published);
+}
+
+/* One array takes the models of each node in turn: none may be seen on the next. */
+static void a_node_has_its_own_models_and_no_others(void **state)
+{
+    static const struct rule rule[] = {
+        {.name = "1", .labels = 1, .label = n1, .models = 3, .model = abc},
+        {.name = "2", .labels = 1, .label = n2, .models = 1, .model = c},
+        {.name = "3", .labels = 1, .label = n3, .models = 1, .model = c},
+        {.name = "4", .labels = 1, .label = n4, .models = 1, .model = c},
+        {.name = "5", .labels = 1, .label = n4, .models = 1, .model = abc},
+    };
+    struct core_fixture *core = *state;
+
+    show(core, "n1", abc, 3);
+    show(core, "n2", ac, 2);
+    show(core, "n3", ac, 2);
+    show(core, "n4", ac, 1);
+    unmatched(core, rule, ARRAY_LEN(rule), "rule 4 (4), models: matches 0 of its 1 node");
+}
+
+static void a_node_that_is_gone_matches_no_rule(void **state)
+{
+    static const struct rule rule[] = {{.name = "a", .labels = 1, .label = n1},
+                                       {.name = "b", .labels = 1, .label = n2}};
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
+    struct core_fixture *core = *state;
+
+    show(core, "n1", abc, 1);
+    show(core, "n2", abc, 1);
+    assert_int_equal(core_reserve(core, "p", "n1", "300"), VERDICT_OK);
+    unmatched(core, rule, 2, "");
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    unmatched(core, rule, 2, "rule 1 (a), nodes: pool=n1 matches 0 nodes");
+}
+
+/* GPUs that pods made up before the node showed its own: it lists more than it may show. */
+static void a_node_may_list_more_gpus_than_it_may_show(void **state)
+{
+    static const char *model_a[] = {"A"};
+    static const char *model_b[] = {"B"};
+    static const struct rule rule[] = {{.name = "a", .models = 1, .model = model_a},
+                                       {.name = "b", .models = 1, .model = model_b}};
+    struct core_fixture *core = *state;
+
+    core_make_up_gpus(core, "n1", GPUS_PER_NODE_MAX);
+    show(core, "n1", ac, 2);
+    assert_true(ledger_node(core->ledger, TEXT("n1"))->gpus > GPUS_PER_NODE_MAX);
+    unmatched(core, rule, 2, "rule 2 (b), models: B matches 0 nodes");
+}
+
+/* Each GPU that it shows of another model, and one more that a pod made up, of none. */
+static void a_node_may_have_as_many_models_as_gpus(void **state)
+{
+    struct core_gpu gpu[GPUS_PER_NODE_MAX];
+    static const char *last[] = {"M63"};
+    static const struct rule rule[] = {{.name = "a", .models = 1, .model = last}};
+    struct core_fixture *core = *state;
+
+    core_make_up_gpus(core, "n1", 1);
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+        gpu[i] = (struct core_gpu){
+            .id = arena_printf(&core->arena, "GPU-%u", i), .index = i, .mib = 1000};
+    struct inventory *inventory = core_inventory(core, "n1", "uid", gpu, GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+        inventory->gpu[i].model = arena_printf(&core->arena, "M%u", i);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, GPUS_PER_NODE_MAX + 1);
+    unmatched(core, rule, 1, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        core_test(a_node_may_list_more_gpus_than_it_may_show),
+        core_test(a_node_may_have_as_many_models_as_gpus),
+        core_test(each_rule_that_matches_nothing_is_said),
+        core_test(without_a_policy_nothing_is_said),
+        core_test(a_node_has_its_own_models_and_no_others),
+        core_test(a_node_that_is_gone_matches_no_rule),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,629 @@
+/*
+ * What a score cache remembers of nodes and of what they have left, and forgets where a table is
+ * full.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/answer/filter.h"
+
+#include "core/ledger/ledger_internal.h"
+#include "core/rank/score_cache.h"
+#include "support/core_fixture.h"
+#include "support/policy_fixture.h"
+
+/*
+ * What is remembered of nodes
+ */
+
+static void other_prices(struct core_fixture *core, int64_t price)
+{
+    const struct policy_context *former = core->ledger->context;
+    struct policy_context *context =
+        policy_context_new(former->kind, former->seed, former->workload);
+    for (uint32_t i = 0; i < context->workload->n_scarce; i++)
+        context->price[i] = price * (i + 1);
+    policy_context_unref(former);
+    core->ledger->context = context;
+}
+
+/* The answer is that of one who remembers nothing. */
+static void assert_right(struct core_fixture *core, struct score_cache *cache,
+                         const struct request *request)
+{
+    struct asked with;
+    struct asked without;
+    cluster_ask(&with, core, request, cache);
+    cluster_ask(&without, core, request, NULL);
+    assert_same_answers(&with.answer, &without.answer);
+    cluster_ask_done(&with);
+    cluster_ask_done(&without);
+}
+
+/* What is remembered holds for all nodes, and the answer is the right one. */
+static void assert_remembered(struct core_fixture *core, struct score_cache *cache,
+                              const char *wanted)
+{
+    const struct score_cache_counts before = score_cache_counts(cache);
+    assert_right(core, cache, core_request(core, wanted));
+    assert_int_equal(score_cache_counts(cache).made, before.made);
+    assert_int_equal(score_cache_counts(cache).found, before.found + NODES);
+}
+
+/*
+ * Two losses on each node: with and without the place of a pod of two GPUs. On every other node the
+ * idle GPUs come first.
+ */
+static void all_nodes_of_a_question_are_remembered(void **state)
+{
+    static const char *const wanted[] = {"250", "1000"};
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}, {.index = 3}};
+    struct asked first;
+    for (uint32_t i = 0; i < NODES; i++) {
+        const char *node = cluster_node(core, i);
+        assert_int_equal(core_node(core, node, gpu, 4), VERDICT_OK);
+        if (i % 2 == 0)
+            assert_int_equal(core_reserve(core, node, node, "2000"), VERDICT_OK);
+        const char *uid = arena_printf(&core->arena, "p-%u", i);
+        assert_int_equal(core_reserve(core, uid, node, "600+700"), VERDICT_OK);
+        if (i % 2 == 0)
+            assert_int_equal(core_step(core, COMMAND_RELEASE, node), VERDICT_OK);
+    }
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    for (uint32_t i = 0; i < ARRAY_LEN(wanted); i++) {
+        struct score_cache *cache = score_cache_new();
+        cluster_ask(&first, core, core_request(core, wanted[i]), cache);
+        assert_int_equal(score_cache_counts(cache).made, NODES);
+        assert_int_equal(first.answer.candidate[0].rank.judged, i == 0 ? 3 : 1);
+        cluster_ask_done(&first);
+        assert_remembered(core, cache, wanted[i]);
+        /* Other prices are another policy context; what is remembered holds. */
+        other_prices(core, 1234);
+        assert_remembered(core, cache, wanted[i]);
+        other_prices(core, 0);
+        assert_remembered(core, cache, wanted[i]);
+        score_cache_free(cache);
+    }
+}
+
+static void what_is_refused_is_remembered_too(void **state)
+{
+    struct core_fixture *core = *state;
+    struct score_cache *cache = score_cache_new();
+    struct asked asked;
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    for (uint32_t turn = 0; turn < 2; turn++) {
+        cluster_ask(&asked, core, cluster_shape(core, 5),
+                    cache); /* 4 GPUs: a quarter of the nodes */
+        assert_int_equal(asked.answer.candidates, NODES / GPUS);
+        cluster_ask_done(&asked);
+    }
+    assert_int_equal(score_cache_counts(cache).made, NODES);
+    assert_int_equal(score_cache_counts(cache).found, NODES);
+    score_cache_free(cache);
+}
+
+static void another_order_of_nodes_is_another_answer(void **state)
+{
+    struct core_fixture *core = *state;
+    struct score_cache *cache = score_cache_new();
+    struct workload *workload = cluster_workload(core, SHAPES);
+    cluster_show(core, false);
+    static const struct {
+        enum policy_kind kind;
+        uint32_t seed;
+    } order[] = {{POLICY_FGD, 0}, {POLICY_FGD, 1}, {POLICY_ROLLOUT, 1}, {POLICY_FGD, 1}};
+    for (uint32_t i = 0; i < ARRAY_LEN(order); i++) {
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            struct policy_context *context =
+                policy_context_new(order[i].kind, order[i].seed, workload);
+            ledger_set_policy_context(core->ledger,
+                                      context); /* another object, which says the same */
+            policy_context_unref(context);
+            assert_right(core, cache, cluster_shape(core, 3));
+        }
+    }
+    assert_int_equal(score_cache_counts(cache).found, 4 * NODES);
+    workload_unref(workload);
+    score_cache_free(cache);
+}
+
+static void a_judge_is_not_asked_by_policies_that_judge_no_nodes(void **state)
+{
+    struct core_fixture *core = *state;
+    struct score_cache *cache = score_cache_new();
+    struct asked asked;
+    cluster_set_policy(core, POLICY_FGD, SHAPES);
+    cluster_ask(&asked, core, cluster_shape(core, 0), cache); /* before there is any node */
+    assert_int_equal(asked.answer.verdict, FILTER_NONE);
+    cluster_ask_done(&asked);
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_SPREAD, SHAPES);
+    cluster_ask(&asked, core, cluster_shape(core, 0), cache);
+    cluster_ask_done(&asked);
+    ledger_set_policy_context(core->ledger, NULL);
+    cluster_ask(&asked, core, cluster_shape(core, 0), cache);
+    assert_int_equal(asked.answer.candidates, NODES);
+    cluster_ask_done(&asked);
+    assert_int_equal(score_cache_counts(cache).made, 0);
+    cluster_set_policy(core, POLICY_FGD, SHAPES);
+    cluster_ask(&asked, core, cluster_shape(core, 8),
+                cache); /* several containers are judged, not remembered */
+    cluster_ask_done(&asked);
+    cluster_ask(&asked, core, cluster_shape(core, 8), cache);
+    cluster_ask_done(&asked);
+    assert_int_equal(score_cache_counts(cache).made, 2 * NODES);
+    assert_int_equal(score_cache_counts(cache).found, 0);
+    score_cache_free(cache);
+}
+
+/* A Node object that the ledger does not know, in the question itself. */
+static void an_unknown_node_is_judged_each_time(void **state)
+{
+    struct core_fixture *core = *state;
+    struct score_cache *cache = score_cache_new();
+    const struct core_gpu gpu = {.index = 0, .mib = 16000};
+    struct node *node = node_from_inventory(core_inventory(core, "new", "uid", &gpu, 1), NULL,
+                                            ledger_names(core->ledger));
+    const struct node *nodes[NODES + 1] = {[NODES] = node};
+    struct asked asked;
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_ask(&asked, core, cluster_shape(core, 0), NULL);
+    asked.name[NODES] = TEXT("new");
+    asked.question.names++;
+    asked.question.node = nodes;
+    asked.question.cache = cache;
+    for (uint32_t turn = 0; turn < 2; turn++) {
+        filter_ask(&asked.question, &asked.arena, &asked.answer);
+        assert_int_equal(asked.answer.cause[NODES].why, REASON_NONE);
+        assert_int_equal(score_cache_counts(cache).made, NODES + 1 + turn);
+    }
+    node_unref(node);
+    cluster_ask_done(&asked);
+    score_cache_free(cache);
+}
+
+/*
+ * The names of such a node end with the question, and those of the next one may come to lie in the
+ * same place: here the model at one address is another one from the second question on.
+ */
+static void an_unknown_node_leaves_nothing_behind(void **state)
+{
+    struct core_fixture *core = *state;
+    struct score_cache *cache = score_cache_new();
+    struct names *names = names_new();
+    const struct core_gpu gpu = {.index = 0, .mib = 16000};
+    struct inventory *inventory = core_inventory(core, "new", "uid", &gpu, 1);
+    struct asked asked;
+    struct filter_answer fresh;
+    struct workload_class class;
+    cluster_show(core, false);
+    assert_int_equal(core_reserve(core, "full", cluster_node(core, 0), "1000"), VERDICT_OK);
+    workload_class_of(cluster_shape(core, 3), &class); /* 1000 milli, not of a T4 */
+    class.count = 1;
+    struct workload *workload = workload_new(&class, 1);
+    struct policy_context *context = policy_context_new(POLICY_ROLLOUT, SEED, workload);
+    ledger_set_policy_context(core->ledger, context);
+    inventory->gpu[0].model = "T4";
+    struct node *node = node_from_inventory(inventory, NULL, names);
+    const struct node *nodes[2] = {node, NULL};
+    cluster_ask(&asked, core, cluster_shape(core, 0), NULL);
+    asked.name[0] = TEXT("new");
+    asked.name[1] = text_of(cluster_node(core, 0));
+    asked.question.names = 2;
+    asked.question.node = nodes;
+    asked.question.cache = cache;
+    filter_ask(&asked.question, &asked.arena, &asked.answer);
+    char *model_text = (char *)(uintptr_t)names_find(names, TEXT("T4"))->text;
+    memcpy(model_text, "A1", 2);
+    filter_ask(&asked.question, &asked.arena, &asked.answer);
+    asked.question.cache = NULL;
+    filter_ask(&asked.question, &asked.arena, &fresh);
+    assert_int_equal(asked.answer.candidates, 1);
+    assert_ptr_equal(asked.answer.candidate[0].node, node);
+    assert_int_equal(asked.answer.candidate[0].rank.key[0], fresh.candidate[0].rank.key[0]);
+    policy_context_unref(context);
+    workload_unref(workload);
+    node_unref(node);
+    names_free(names);
+    cluster_ask_done(&asked);
+    score_cache_free(cache);
+}
+
+/*
+ * What a node may have left
+ */
+
+/* The same idle GPU for the same work, whether it was remembered or not. */
+static void assert_idle(struct score_cache *cache, const struct workload *workload,
+                        const struct remaining *remaining)
+{
+    uint64_t work[] = {1, 1};
+    assert_int_equal(score_cache_idle(cache, workload, remaining, &work[0]),
+                     rollout_idle(workload, remaining, &work[1]));
+    assert_int_equal(work[0], work[1]);
+}
+
+static void note_idle(struct score_cache *cache, const struct workload *workload,
+                      const struct remaining *remaining, bool found)
+{
+    const struct score_cache_counts before = score_cache_counts(cache);
+    assert_idle(cache, workload, remaining);
+    const struct score_cache_counts after = score_cache_counts(cache);
+    assert_int_equal(after.idle_found - before.idle_found, found);
+    assert_int_equal(after.idle_made - before.idle_made, !found);
+}
+
+static void equal_rests_are_rolled_out_once(void **state)
+{
+    struct core_fixture *core = *state;
+    struct score_cache *cache = score_cache_new();
+    struct asked asked;
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_ask(&asked, core, cluster_shape(core, 0), cache);
+    const struct workload *workload = asked.snapshot->context->workload;
+    struct remaining remaining = {.host = {8000, 900},
+                                  .gpus = 3,
+                                  .free_milli = 1500,
+                                  .total_milli = 3000,
+                                  .free = {300, 1000, 200},
+                                  .kinds = score_cache_kinds(cache)->kind};
+    note_idle(cache, workload, &remaining, false);
+    note_idle(cache, workload, &remaining, true);
+    const struct remaining other_order = {.host = {8000, 900},
+                                          .gpus = 3,
+                                          .free_milli = 1500,
+                                          .total_milli = 3000,
+                                          .free = {1000, 200, 300},
+                                          .kinds = remaining.kinds};
+    note_idle(cache, workload, &other_order, true);
+    remaining.kind[0] = remaining.kind[1] = remaining.kind[2] = 1;
+    note_idle(cache, workload, &remaining, false);
+    note_idle(cache, workload, &remaining, true);
+    remaining.host.cpu_milli = 7000;
+    note_idle(cache, workload, &remaining, false);
+    remaining.host.memory_mib = 800;
+    note_idle(cache, workload, &remaining, false);
+    remaining.free[0] = 299;
+    remaining.free_milli--;
+    note_idle(cache, workload, &remaining, false);
+    note_idle(cache, workload, &remaining, true);
+    remaining.free[2] = 0; /* not the same as one GPU less */
+    remaining.free_milli -= 200;
+    note_idle(cache, workload, &remaining, false);
+    remaining.gpus = 2;
+    note_idle(cache, workload, &remaining, false);
+    note_idle(cache, workload, &remaining, true);
+    remaining.gpus = 1;
+    remaining.kind[0] = 1;
+    remaining.kind[1] = 0;
+    remaining.free_milli = 299;
+    note_idle(cache, workload, &remaining, false);
+    note_idle(cache, workload, &remaining, true);
+    remaining.gpus = 0;
+    remaining.free_milli = 0;
+    note_idle(cache, workload, &remaining, false);
+    note_idle(cache, workload, &remaining, true);
+    remaining.host = (struct host){0, 0};
+    note_idle(cache, workload, &remaining, false);
+    note_idle(cache, workload, &remaining, true);
+    remaining.gpus = 1; /* enough of them to fall on the same entries now and then */
+    remaining.free_milli = 299;
+    for (uint32_t i = 1; i < 3000; i++) {
+        remaining.host.cpu_milli = 10 * i;
+        assert_idle(cache, workload, &remaining);
+    }
+    cluster_ask_done(&asked);
+    score_cache_free(cache);
+}
+
+static void large_and_mixed_rests_are_not_remembered(void **state)
+{
+    struct core_fixture *core = *state;
+    struct score_cache *cache = score_cache_new();
+    struct asked asked;
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    cluster_ask(&asked, core, cluster_shape(core, 0), cache);
+    const struct workload *workload = asked.snapshot->context->workload;
+    struct remaining remaining = {
+        .host = {8000, 900}, .gpus = 16, .kinds = score_cache_kinds(cache)->kind};
+    remaining.free_milli = remaining.total_milli = 1600;
+    for (uint32_t i = 0; i < 17; i++)
+        remaining.free[i] = 100;
+    note_idle(cache, workload, &remaining, false);
+    note_idle(cache, workload, &remaining, true);
+    const struct score_cache_counts before = score_cache_counts(cache);
+    remaining.kind[15] = 1;
+    assert_idle(cache, workload, &remaining);
+    remaining.kind[15] = 0;
+    remaining.gpus = 17;
+    remaining.free_milli = remaining.total_milli = 1700;
+    assert_idle(cache, workload, &remaining);
+    assert_int_equal(score_cache_counts(cache).idle_found, before.idle_found);
+    assert_int_equal(score_cache_counts(cache).idle_made, before.idle_made);
+    cluster_ask_done(&asked);
+    score_cache_free(cache);
+}
+
+/*
+ * More than there is room for
+ */
+
+/* Nodes of 1 to 24 GPUs, and classes of 2 to 33: each takes other places from each. */
+static void more_losses_than_are_remembered_change_nothing(void **state)
+{
+    struct core_fixture *core = *state;
+    struct workload_class class[32];
+    struct core_gpu gpu[2 * NODES];
+    struct score_cache *cache = score_cache_new();
+    struct asked with;
+    for (uint32_t i = 0; i < ARRAY_LEN(gpu); i++)
+        gpu[i] = (struct core_gpu){.index = i};
+    for (uint32_t i = 0; i < NODES; i++)
+        assert_int_equal(core_node(core, cluster_node(core, i), gpu, NODES + i), VERDICT_OK);
+    for (uint32_t i = 0; i < ARRAY_LEN(class); i++)
+        class[i] = (struct workload_class){.parts = 2 + i, .milli = GPU_MILLI, .count = 40 - i};
+    struct workload *workload = workload_new(class, ARRAY_LEN(class));
+    struct policy_context *context = policy_context_new(POLICY_ROLLOUT, 0, workload);
+    ledger_set_policy_context(core->ledger, context);
+    policy_context_unref(context);
+    workload_unref(workload);
+    for (uint32_t turn = 0; turn < 2; turn++)
+        for (uint32_t parts = 1; parts <= NODES; parts += 2) {
+            struct request *request = core_request(core, "1000");
+            request->want[0].parts = parts;
+            assert_right(core, cache, request);
+        }
+    /* What was full was forgotten, again and again; each time what came next was remembered. */
+    const struct score_cache_counts counts = score_cache_counts(cache);
+    assert_int_equal(counts.found + counts.made, NODES * NODES);
+    assert_true(counts.made > NODES * NODES / 2);
+    for (uint32_t turn = 0; turn < 3; turn++) {
+        struct request *request = core_request(core, "1000");
+        request->want[0].parts = NODES - 1;
+        cluster_ask(&with, core, request, cache);
+        cluster_ask_done(&with);
+    }
+    assert_true(score_cache_counts(cache).found >= counts.found + NODES);
+    score_cache_free(cache);
+}
+
+static void judge_node(const struct snapshot *snapshot, struct score_cache *cache,
+                       const struct node *node, const struct request *request, struct rank *out)
+{
+    const struct policy_question question = {
+        .context = snapshot->context, .cache = cache, .node = node};
+    struct plan plan;
+    policy_begin(cache, snapshot, request);
+    plan_init(&plan, request, snapshot->context);
+    assert_int_equal(policy_score(&question, &plan, out), REASON_NONE);
+}
+
+/*
+ * Serials of a node's objects are short: the 65,535th object after the first one has its serial.
+ * Between the two nobody asks about the requests that are asked about then.
+ */
+static void an_object_with_the_serial_of_a_former_one_is_not_taken_for_it(void **state)
+{
+    struct core_fixture *core = *state;
+    const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
+    const struct request *request[] = {core_request(core, "300"), core_request(core, "500"),
+                                       core_request(core, "200")};
+    struct score_cache *cache = score_cache_new();
+    const struct node *object[2];
+    struct rank first[ARRAY_LEN(request)];
+    struct rank last;
+    struct rank alone;
+    assert_int_equal(core_node(core, "n", gpu, 2), VERDICT_OK);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    object[0] = node_ref(ledger_node(core->ledger, TEXT("n")));
+    assert_int_equal(core_reserve(core, "p", "n", "600"), VERDICT_OK);
+    object[1] = node_ref(ledger_node(core->ledger, TEXT("n")));
+    const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+    for (uint32_t r = 0; r < ARRAY_LEN(request); r++)
+        judge_node(snapshot, cache, object[0], request[r], &first[r]);
+    for (uint32_t i = 1; i <= UINT16_MAX; i++)
+        judge_node(snapshot, cache, object[i % 2], request[1], &last);
+    assert_int_equal(score_cache_counts(cache).found, 0);
+    for (uint32_t r = 0; r < ARRAY_LEN(request); r++) {
+        judge_node(snapshot, cache, object[1], request[r], &last);
+        judge_node(snapshot, NULL, object[1], request[r], &alone);
+        assert_memory_equal(last.key, alone.key, sizeof last.key);
+        assert_memory_not_equal(last.key, first[r].key, sizeof last.key);
+    }
+    assert_int_equal(score_cache_counts(cache).found, 1);
+    snapshot_unref(snapshot);
+    node_unref(object[0]);
+    node_unref(object[1]);
+    score_cache_free(cache);
+}
+
+/*
+ * 300 nodes of one GPU, each of which has less memory than the one before: a share of 50 milli is
+ * raised to another one on each of them.
+ */
+static void more_levels_than_a_judge_keeps_change_nothing(void **state)
+{
+    enum { LEVELS = 300, FIT = 255 }; /* with one more the table is full */
+    struct core_fixture *core = *state;
+    struct request *request = core_request(core, "50");
+    struct text *name = arena_array(&core->arena, LEVELS, sizeof *name);
+    struct score_cache *cache = score_cache_new();
+    struct filter_answer with;
+    struct filter_answer without;
+    request->memory_mib = 16000;
+    for (uint32_t i = 0; i < LEVELS; i++) {
+        const uint32_t least = 100 + i; /* milli that have the memory */
+        const struct core_gpu gpu = {.index = 0, .mib = (16000 * GPU_MILLI + least - 1) / least};
+        name[i] = text_of(cluster_node(core, i));
+        core_show_quickly(core, name[i].at, &gpu, 1);
+    }
+    cluster_set_levels(core, POLICY_FGD, SHAPES);
+    const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+    struct filter_question question = {
+        .snapshot = snapshot, .request = request, .names = LEVELS, .name = name};
+    for (uint32_t turn = 0; turn < 4; turn++) {
+        if (turn == 2) { /* now without the first nodes */
+            question.names = FIT;
+            question.name = &name[LEVELS - FIT];
+        }
+        question.cache = cache;
+        filter_ask(&question, &core->arena, &with);
+        question.cache = NULL;
+        filter_ask(&question, &core->arena, &without);
+        assert_same_answers(&with, &without);
+        assert_int_equal(with.candidates, question.names);
+        for (uint32_t i = 0; i < with.candidates; i++)
+            assert_int_equal(with.candidate[i].rank.raised_milli,
+                             100 + LEVELS - question.names + with.candidate[i].name);
+        /* A full table is forgotten as a whole, and then there is room for others. */
+        assert_int_equal(score_cache_counts(cache).found, turn < 3 ? 0 : FIT);
+    }
+    assert_int_equal(score_cache_counts(cache).made, 2 * LEVELS + FIT);
+    snapshot_unref(snapshot);
+    score_cache_free(cache);
+}
+
+/* 300 nodes, no two of whose GPUs are alike; pods of one class ask for memory. */
+static void more_kinds_of_gpus_than_are_known_at_once_change_nothing(void **state)
+{
+    enum { KINDS = 300 };
+    struct core_fixture *core = *state;
+    struct workload_class class[2] = {{.parts = 1, .milli = 700, .share_mib = 805, .count = 1},
+                                      {.parts = 1, .milli = 150, .count = 1}};
+    struct text *name = xcalloc(KINDS, sizeof *name);
+    struct score_cache *cache = score_cache_new();
+    struct workload *workload = workload_new(class, 2);
+    struct policy_context *context = policy_context_new(POLICY_ROLLOUT, 0, workload);
+    struct filter_answer answer;
+    struct arena arena;
+    for (uint32_t i = 0; i < KINDS; i++) {
+        const struct core_gpu gpu = {.index = 0, .mib = 1000 + (i * 7919) % KINDS};
+        name[i] = text_of(cluster_node(core, i));
+        core_show_quickly(core, name[i].at, &gpu, 1);
+    }
+    ledger_set_policy_context(core->ledger, context);
+    arena_init(&arena);
+    const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+    for (uint32_t milli = 100; milli < 500; milli += 100) {
+        struct rank rank[KINDS];
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            const struct filter_question question = {
+                .snapshot = snapshot,
+                .request = core_request(core, arena_printf(&core->arena, "%u", milli)),
+                .names = KINDS,
+                .name = name,
+                .cache = turn == 0 ? cache : NULL};
+            filter_ask(&question, &arena, &answer);
+            assert_int_equal(answer.candidates, KINDS);
+            for (uint32_t i = 0; i < KINDS; i++) {
+                const struct candidate *candidate = &answer.candidate[i];
+                if (turn == 1)
+                    assert_int_equal(rank[candidate->name].key[0], candidate->rank.key[0]);
+                rank[candidate->name] = candidate->rank;
+            }
+        }
+    }
+    snapshot_unref(snapshot);
+    arena_done(&arena);
+    policy_context_unref(context);
+    workload_unref(workload);
+    score_cache_free(cache);
+    xfree(name);
+}
+
+/* More requests than are remembered, and a cluster that grows. */
+static void what_was_asked_longest_ago_is_forgotten(void **state)
+{
+    struct core_fixture *core = *state;
+    struct score_cache *cache = score_cache_new();
+    struct asked asked;
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_FGD, SHAPES);
+    for (uint32_t turn = 0; turn < 2; turn++)
+        for (uint32_t i = 1; i <= 257; i++) {
+            cluster_ask(&asked, core, core_request(core, arena_printf(&core->arena, "%u", i)),
+                        cache);
+            cluster_ask_done(&asked);
+        }
+    assert_int_equal(score_cache_counts(cache).found, 0);
+    for (uint32_t i = 257; i > 2; i--) {
+        cluster_ask(&asked, core, core_request(core, arena_printf(&core->arena, "%u", i)), cache);
+        cluster_ask_done(&asked);
+        assert_int_equal(score_cache_counts(cache).found, (258 - i) * NODES);
+    }
+    const size_t bytes = score_cache_counts(cache).bytes;
+    for (uint32_t i = NODES; i < BOOK_NODES + 1; i++)
+        cluster_show_node(core, i, 1, 0);
+    cluster_ask(&asked, core, cluster_shape(core, 0), cache);
+    cluster_ask_done(&asked);
+    assert_true(score_cache_counts(cache).bytes <
+                bytes); /* one request, for twice as many places */
+    score_cache_free(cache);
+    score_cache_free(NULL);
+}
+
+static void a_judge_takes_no_more_memory_than_it_may(void **state)
+{
+    struct core_fixture *core = *state;
+    struct score_cache *cache = score_cache_new();
+    const size_t empty = score_cache_counts(cache).bytes;
+    size_t bytes[3];
+    cluster_set_policy(core, POLICY_FGD, SHAPES);
+    struct snapshot snapshot = {.context = ledger_policy_context(core->ledger),
+                                .slots = BOOK_NODES};
+    assert_true(empty > 3 << 20 && empty < 8 << 20);
+    for (uint32_t i = 0; i < 2; i++) {
+        policy_begin(cache, &snapshot, cluster_shape(core, i));
+        bytes[i] = score_cache_counts(cache).bytes;
+    }
+    const size_t entries = bytes[1] - bytes[0]; /* of one request */
+    const size_t nodes = bytes[0] - empty - entries;
+    assert_true(entries >= BOOK_NODES * sizeof(uint64_t));
+    assert_true(nodes >= BOOK_NODES * sizeof(void *) && nodes < (size_t)64 * BOOK_NODES);
+    const size_t most = SCORE_CACHE_BYTES_MAX - (8 << 20);
+    for (uint32_t books = 16; books <= 64; books += 48) {
+        snapshot.slots = books * BOOK_NODES;
+        const size_t fit = (most - books * nodes) / (books * entries);
+        assert_true(fit > 8 && fit < 256);
+        for (uint32_t i = 1; i <= fit + 8; i++) {
+            policy_begin(cache, &snapshot, core_request(core, arena_printf(&core->arena, "%u", i)));
+            const size_t kept = i < fit ? i : fit;
+            bytes[2] = empty + books * (nodes + kept * entries);
+            assert_int_equal(score_cache_counts(cache).bytes, bytes[2]);
+        }
+    }
+    score_cache_free(cache);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, core_set_up, core_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(all_nodes_of_a_question_are_remembered),
+        TEST(what_is_refused_is_remembered_too),
+        TEST(another_order_of_nodes_is_another_answer),
+        TEST(a_judge_is_not_asked_by_policies_that_judge_no_nodes),
+        TEST(an_unknown_node_is_judged_each_time),
+        TEST(an_unknown_node_leaves_nothing_behind),
+        TEST(equal_rests_are_rolled_out_once),
+        TEST(large_and_mixed_rests_are_not_remembered),
+        TEST(more_losses_than_are_remembered_change_nothing),
+        TEST(more_levels_than_a_judge_keeps_change_nothing),
+        TEST(an_object_with_the_serial_of_a_former_one_is_not_taken_for_it),
+        TEST(more_kinds_of_gpus_than_are_known_at_once_change_nothing),
+        TEST(what_was_asked_longest_ago_is_forgotten),
+        TEST(a_judge_takes_no_more_memory_than_it_may),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
