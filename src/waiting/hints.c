@@ -430,10 +430,7 @@ static void hints_place_of(const struct candidate *best, const struct request *r
     }
 }
 
-/*
- * One offer for each GPU, numbered from kept->offer.tentative on, so that they can be
- * dropped together.
- */
+/* One offer for each GPU; their numbers follow that of the first, so that all go together. */
 static void note_place(struct hints *hints, struct waiting_pod *pod, const struct best_place *place)
     REQUIRES(hints->lock)
 {
