@@ -12,7 +12,7 @@ import full_cluster
 import harness
 
 CTL = harness.BIN / "milligpuctl"
-WIRE = harness.SOURCE / "src/wire"
+WIRE = harness.SOURCE / "src/wire/kube"
 READERS = ["kube_read.c", "wire_kube_node.c", "wire_kube_pod.c", "wire_kube_annotation.c"]
 ARRIVALS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + "".join(
     f"p{at},100,100,{1 + at % 2},{300 if at % 2 == 0 else 1000},\n" for at in range(40))
