@@ -133,7 +133,7 @@ bool plan_has_levels(const struct plan *plan);
 /* The least share of a GPU that comes with so much memory; beyond GPU_MILLI: none does. */
 uint32_t least_with_memory(const struct gpu_room *gpu, uint32_t memory_mib);
 /* Slots in the order of the GPUs. apart: slots are equal only if their room and model are equal. */
-void shape_of(struct plan *plan, const struct room *room, bool distance, struct shape *out);
+void shape_of(struct plan *plan, const struct room *room, bool apart, struct shape *out);
 /* The tightest slot first: rooms with equal GPUs in any order get the same shape. */
 void shape_sort(struct shape *shape);
 /* Pair equal slots. links, by slot: with equal links only; NULL: they do not matter. */
