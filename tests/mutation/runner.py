@@ -188,7 +188,8 @@ class MutantRunner:
             schema, owner = mutants_c.schema_of(text, path, mine, self.reached)
             made.write_text(schema)
             # What a mutant leaves uninitialized must not be right by luck.
-            done = self.gcc("-ftrivial-auto-var-init=pattern", "-fmax-errors=0", "-c", made, "-o", self.object_of(path))
+            done = self.gcc("-ftrivial-auto-var-init=pattern", "-fmax-errors=0", "-iquote", pathlib.PurePath(path).parent,
+                            "-c", made, "-o", self.object_of(path))
             if done.returncode == 0:
                 return bad
             wrong = {owner[int(line) - 1] for line in

@@ -576,7 +576,6 @@ void ledger_set_policy_context(struct ledger *ledger, const struct policy_contex
     const rule_set held = former == NULL ? 0 : ledger->context->holding;
     const struct node *node;
 
-    must(ledger != NULL);
     if (rulebook_of(context) != former) {
         ledger->reserving = 0; /* idle hosts are counted below */
         set_rules(ledger, rulebook_of(context));

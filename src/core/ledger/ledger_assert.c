@@ -44,7 +44,7 @@ static const char *ledger_assert_broken_allocation(const struct ledger *ledger,
     if (allocation->facts.state != STATE_BOUND && allocation->facts.listed_unbound)
         return "it is listed unbound, and not bound";
     if (map_find(&ledger->live, uid) != allocation)
-        return "the pod cache has another for it, or none";
+        return "the table of live allocations has another for it, or none";
     if (map_find(&ledger->open, uid) != (allocation_is_open(allocation) ? allocation : NULL))
         return "the table of reservations is wrong about it";
     return NULL;

@@ -172,7 +172,7 @@ static_assert(REASON_NO_GPU < REASON_MODEL && REASON_MODEL < REASON_SMALL &&
                   REASON_HELD < REASON_ABSENT && REASON_ABSENT < REASON_UNHEALTHY &&
                   REASON_UNHEALTHY < REASON_CORDONED && REASON_CORDONED < REASON_CROWDED &&
                   REASON_CROWDED < REASON_RESERVE && REASON_RESERVE < REASON_ROOM,
-              "the kinds come before the moments, in the order in which hurdle() looks");
+              "the kinds come before the moments, in the order in which place_hurdle() looks");
 
 /*
  * By the order of the table: what comes after REASON_TOPOLOGY ends with a pod, a repair or an

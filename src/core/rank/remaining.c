@@ -10,7 +10,7 @@
 
 #include "policy_internal.h"
 
-static_assert(GPU_MILLI <= UINT16_MAX, "rest.free holds any GPU");
+static_assert(GPU_MILLI <= UINT16_MAX, "remaining.free holds any GPU");
 static_assert((int)GPUS_PER_NODE_MAX <= UINT8_MAX && (int)KINDS_MAX <= UINT8_MAX + 1,
               "indexes fit");
 static_assert((int)KINDS_MAX >= (int)GPUS_PER_NODE_MAX, "one room fits into empty kinds");

@@ -133,7 +133,7 @@ static void a_node_or_pod_that_cannot_be_looked_up_is_named(void **state)
     assert_found_at(core, &n2->name, &n3->name, sizeof n2->name,
                     "node n3: it is not found by its name");
     assert_found_at(core, ledger_find(core->ledger, TEXT("b"))->facts.uid, "c", 1,
-                    "node n1: pod c: the pod cache has another for it, or none");
+                    "node n1: pod c: the table of live allocations has another for it, or none");
 
     static const bool unbound = true;
     assert_found_at(core, &ledger_find(core->ledger, TEXT("a"))->facts.listed_unbound, &unbound,
