@@ -689,7 +689,7 @@ def values_text(variants):
 
 def settings_schema():
     """Properties of `config`, from the table of settings."""
-    with open(os.path.join(TOP, "include", "milligpu", "settings.def"), encoding="utf-8") as file:
+    with open(os.path.join(TOP, "include", "milligpu", "settings", "settings.def"), encoding="utf-8") as file:
         rows = re.findall(r'^SETTING\((\w+), (\w+), "[^"]*", (\d+), (\d+), \w+, "([^"]*)", "([^"]*)"\)', file.read(), re.M)
     properties = {}
     for name, kind, low, high, unit, words in rows:

@@ -68,14 +68,14 @@ def check_runbooks():
         need(re.findall(r"^\*\*[^*]+\*\*", text, re.M) == PARTS, f"runbooks.md, {name}: the parts are not {PARTS}")
     for metric in re.findall(r"\bmilligpu_\w+", text_of("docs", "operate", "runbooks.md")):
         need(metric in metric_labels(TOP), f"runbooks.md: there is no metric {metric}")
-    for kind in re.findall(r'^ +X\("(\w+)", "', text_of("include", "milligpu", "reconcile.h"), re.M):
+    for kind in re.findall(r'^ +X\("(\w+)", "', text_of("include", "milligpu", "core", "ledger", "reconcile.h"), re.M):
         need(f"| `{kind}`" in sections.get("MilligpuDrift", ""), f"runbooks.md does not say what to do about drift {kind}")
 
 
 def command_table():
     """Of each command of milligpuctl: the least and most arguments, and its options."""
     rows = re.findall(r'^COMMAND\(\w+, "([^"]+)", "[^"]*", (\d+), (\d+), "([^"]*)"',
-                      text_of("src", "bin", "ctl", "commands.def"), re.M)
+                      text_of("src", "ctl", "commands.def"), re.M)
     return {name: (int(least), int(most), options.split()) for name, least, most, options in rows}
 
 
@@ -83,7 +83,7 @@ def option_table(commands):
     """The spellings of the options that a command may have: whether an argument follows."""
     some = {option for _, _, options in commands.values() for option in options}
     rows = re.findall(r"^OPTION\((\w+), (0|'.'), \"([^\"]+)\", \"([^\"]*)\"",
-                      text_of("src", "bin", "ctl", "options.def"), re.M)
+                      text_of("src", "ctl", "options.def"), re.M)
     return [(identifier, identifier in some, [f"--{long}"] + ([] if short == "0" else [f"-{short[1]}"]), bool(argument))
             for identifier, short, long, argument in rows]
 

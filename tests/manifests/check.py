@@ -193,7 +193,7 @@ def check_rights_of_the_agent():
 
 def check_required_plugin():
     """New pods that ask require what our Binding requires; guard and restores leave that, and nothing else."""
-    with open(os.path.join(TOP, "include", "milligpu", "annotations.h"), encoding="utf-8") as file:
+    with open(os.path.join(TOP, "include", "milligpu", "base", "annotations.h"), encoding="utf-8") as file:
         header = file.read()
     key = re.search(r'ANNOTATION_REQUIRED +"([^"]+)"', header).group(1)
     value = re.search(r'REQUIRED_PLUGINS +"(.+)"\n', header).group(1).replace("\\", "")
@@ -295,7 +295,7 @@ def check_the_validators_file():
 
 def agent_settings():
     """The settings of milligpu-node and their defaults."""
-    with open(os.path.join(TOP, "include", "milligpu", "agent_settings.def"), encoding="utf-8") as file:
+    with open(os.path.join(TOP, "include", "milligpu", "agent", "agent_settings.def"), encoding="utf-8") as file:
         return dict(re.findall(r'^SETTING\((\w+), \w+, "([^"]*)"', file.read(), re.M))
 
 
@@ -557,7 +557,7 @@ def check_cert_manager_agrees():
 
 def check_settings_exist():
     """The configuration files set only existing settings, and a network listener asks for certificates."""
-    with open(os.path.join(TOP, "include", "milligpu", "settings.def"), encoding="utf-8") as file:
+    with open(os.path.join(TOP, "include", "milligpu", "settings", "settings.def"), encoding="utf-8") as file:
         known = set(re.findall(r"^SETTING\((\w+),", file.read(), re.M))
     for file in (("base", "config.yaml"), ("overlays", "default-scheduler", "config.yaml")):
         config = documents(text_of(*file))[0]
@@ -592,7 +592,7 @@ def check_the_silence_alert():
     most_s = int(re.search(r"> ([0-9]+)$", rule["expr"]).group(1))
     quiet_ms = milliseconds(("src", "sync", "informer.c"), "SILENCE_MS")
     answer_ms = milliseconds(("src", "kube", "reflector.c"), "ANSWER_MS")
-    late_ms = milliseconds(("src", "admin", "api_doctor.c"), "HEARD_LATE_MS")
+    late_ms = milliseconds(("src", "admin", "answers", "api_doctor.c"), "HEARD_LATE_MS")
     need(quiet_ms + answer_ms + 30000 <= most_s * 1000, "MilligpuWatchSilent fires on a quiet cluster")
     need(most_s * 1000 <= 2 * (quiet_ms + answer_ms), "MilligpuWatchSilent fires late")
     need(late_ms == most_s * 1000, "doctor and MilligpuWatchSilent disagree")

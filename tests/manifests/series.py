@@ -8,7 +8,7 @@ FUNCTION_SUFFIXES = ("_bucket", "_sum", "_count")  # of the series of a histogra
 
 def metric_labels(top, table="metrics.def"):
     """The labels of each metric of the table; le and the three series of a histogram too."""
-    with open(os.path.join(top, "include", "milligpu", table), encoding="utf-8") as file:
+    with open(os.path.join(top, "include", "milligpu", "run", table), encoding="utf-8") as file:
         table = re.findall(r'^METRIC\(\w+, "(\w+)", (\w+), "([^"]*)"', file.read(), re.M)
     known = {}
     for name, kind, labels in table:
