@@ -504,9 +504,10 @@ static int check_driver(const struct agent_calls *calls, const struct grant *gra
 
     if (cause == RELEASE_NOT || grant->verdict != GRANT_GPUS)
         return 0;
-    return err_set(err, ERR_UNAVAILABLE,
-                   "no container with a share of a GPU starts now: %s; tried again by itself",
-                   release_cause_sentence(cause));
+    return err_set(
+        err, ERR_UNAVAILABLE,
+        "no container with a share of a GPU starts now: %s; will be retried automatically",
+        release_cause_sentence(cause));
 }
 
 static int agent_create(void *user, const struct nri_pod *pod,

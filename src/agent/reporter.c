@@ -526,6 +526,8 @@ int reporter_start(const struct reporter_rules *rules, struct reporter **out, st
     condvar_init(&reporter->changed);
     const int rc = pthread_create(&reporter->thread, NULL, reporter_main, reporter);
     if (rc != 0) {
+        condvar_done(&reporter->changed);
+        mutex_done(&reporter->lock);
         xfree(reporter);
         return err_set(err, ERR_IO, "no thread for the report: %s", strerrordesc_np(rc));
     }

@@ -331,7 +331,7 @@ static bool run_commands(struct nvml *nvml)
         if (command->kind == LIMIT_MEMORY)
             command->rc = limit_memory(nvml, command, &command->err);
         else
-            again = nvml_devices_forgive(&nvml->devices, command->uuid) || again;
+            again = nvml_devices_clear_fault(&nvml->devices, command->uuid) || again;
         command_end(nvml, command);
     }
     return again;

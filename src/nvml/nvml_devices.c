@@ -216,7 +216,7 @@ void nvml_devices_event(struct nvml_devices *devices, const struct abi_event *ev
             nvml_health_event(&devices->record[i], event, now);
 }
 
-bool nvml_devices_forgive(struct nvml_devices *devices, const char *uuid)
+bool nvml_devices_clear_fault(struct nvml_devices *devices, const char *uuid)
 {
     struct nvml_record *record = find_uuid(devices, uuid);
     if (record != NULL)

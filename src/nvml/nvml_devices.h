@@ -76,7 +76,7 @@ void nvml_devices_let_go(struct nvml_devices *devices);
 void nvml_devices_event(struct nvml_devices *devices, const struct abi_event *event,
                         struct nvml_now now);
 /* False: no such GPU. */
-bool nvml_devices_forgive(struct nvml_devices *devices, const char *uuid);
+bool nvml_devices_clear_fault(struct nvml_devices *devices, const char *uuid);
 /* NULL: no such GPU, or it is not there. */
 struct nvml_record *nvml_devices_find(struct nvml_devices *devices, const char *uuid);
 bool nvml_devices_misses_any(const struct nvml_devices *devices);

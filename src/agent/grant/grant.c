@@ -74,7 +74,7 @@ static bool grant_prove(const struct grant_rules *rules, const struct nri_pod *p
     if (key == NULL) {
         (void)err_set(&out->why, ERR_UNAVAILABLE,
                       "its GPUs are signed with key %s, which node %s does not know (yet): "
-                      "ConfigMap " KEYS_CONFIGMAP " must have it; tried again by itself",
+                      "ConfigMap " KEYS_CONFIGMAP " must have it; will be retried automatically",
                       id, rules->node);
         return false;
     }
@@ -496,7 +496,7 @@ static int check_lacking(const struct grant *grant, const struct nri_adjustment 
         if (!found)
             return err_set(err, ERR_UNAVAILABLE,
                            "it would run without its GPU %.100s: the agent of the node did not "
-                           "answer in time; tried again by itself",
+                           "answer in time; will be retried automatically",
                            grant->share[i]->gpu);
     }
     return 0;
@@ -557,10 +557,11 @@ static int check_mps(const struct grant_rules *rules, const struct grant *grant,
     if (rc > 0 && is_client && is_mounted(all, MPS_FOLDER, place.pipe) &&
         is_mounted(all, "/dev/shm", place.shm))
         return 0;
-    return err_set(err, ERR_UNAVAILABLE,
-                   "it would run without the MPS of its GPUs (one is %.100s): MPS was turned on or "
-                   "off a moment ago, or another NRI plugin took it away; tried again by itself",
-                   grant->share[0]->gpu);
+    return err_set(
+        err, ERR_UNAVAILABLE,
+        "it would run without the MPS of its GPUs (one is %.100s): MPS was turned on or "
+        "off a moment ago, or another NRI plugin took it away; will be retried automatically",
+        grant->share[0]->gpu);
 }
 
 int grant_validate(const struct grant_rules *rules, const struct grant *grant,

@@ -73,7 +73,7 @@ static enum limit_outcome fail(const struct memory_limit *limit, struct err *err
     if (limit->mode == LIMIT_REQUIRE)
         (void)err_wrap(
             err, "its GPU memory cannot be limited, and --memory-limit of the node's agent is "
-                 "require: tried again by itself; the operator can update the driver or "
+                 "require: will be retried automatically; the operator can update the driver or "
                  "allow it unlimited (--memory-limit=auto)");
     return LIMIT_FAILED;
 }

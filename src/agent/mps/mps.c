@@ -87,7 +87,7 @@ static int refuse(const struct mps_slot *slot, const char *gpu, struct err *err)
     if (slot == NULL)
         return err_set(err, ERR_UNAVAILABLE,
                        "its GPU %.100s has no MPS daemon: the driver shows no such GPU, or only "
-                       "in parts (MIG); tried again by itself",
+                       "in parts (MIG); will be retried automatically",
                        gpu);
     if (slot->state == STATE_FAULT)
         return err_set(err, ERR_UNAVAILABLE,
@@ -96,12 +96,13 @@ static int refuse(const struct mps_slot *slot, const char *gpu, struct err *err)
                        "itself",
                        gpu);
     if (slot->state == STATE_SILENT)
-        return err_set(err, ERR_UNAVAILABLE,
-                       "the MPS daemon of its GPU %.100s does not answer; tried again by itself",
-                       gpu);
-    return err_set(err, ERR_UNAVAILABLE,
-                   "the MPS daemon of its GPU %.100s is not up yet%s%.250s; tried again by itself",
-                   gpu, slot->why[0] != '\0' ? ": " : "", slot->why);
+        return err_set(
+            err, ERR_UNAVAILABLE,
+            "the MPS daemon of its GPU %.100s does not answer; will be retried automatically", gpu);
+    return err_set(
+        err, ERR_UNAVAILABLE,
+        "the MPS daemon of its GPU %.100s is not up yet%s%.250s; will be retried automatically",
+        gpu, slot->why[0] != '\0' ? ": " : "", slot->why);
 }
 
 int mps_place(struct mps *mps, const char *gpu, struct mps_place *out, struct err *err)
@@ -117,7 +118,7 @@ int mps_place(struct mps *mps, const char *gpu, struct mps_place *out, struct er
     else if (mps->label == LABEL_UNKNOWN)
         rc = err_set(err, ERR_UNAVAILABLE,
                      "it is not known yet whether this node has the label " MPS_LABEL
-                     "=on: the API server was not reached; tried again by itself");
+                     "=on: the API server was not reached; will be retried automatically");
     else if (slot == NULL || slot->state != STATE_UP)
         rc = refuse(slot, gpu, err);
     else
@@ -534,6 +535,7 @@ int mps_start(const struct mps_rules *rules, struct mps **out, struct err *err)
     if (rc != 0) {
         if (mps->wake >= 0)
             (void)close(mps->wake);
+        mutex_done(&mps->lock);
         xfree(mps);
         return err_set(err, ERR_IO, "no thread for MPS: %s", strerrordesc_np(rc));
     }

@@ -293,9 +293,9 @@ static void a_key_that_is_mounted_later_heals_by_itself(void **state)
     pod_with(site, ON("GPU-a"), ON("GPU-a"));
     (void)snprintf(path, sizeof path, "%s/%s", site->path[1], signing_key_id(site->key));
     assert_int_equal(unlink(path), 0);
-    refused(site, "tried again by itself");
+    refused(site, "will be retried automatically");
     put(site->path[1], signing_key_id(site->key), "AAAA");
-    refused(site, "tried again by itself");
+    refused(site, "will be retried automatically");
     put(site->path[1], signing_key_id(site->key), signing_key_public(site->key));
     assert_true(created(site));
 }
@@ -312,7 +312,7 @@ static void a_key_that_was_taken_away_proves_nothing_new(void **state)
     assert_true(created(site)); /* it was recorded when it proved itself */
     site->pod.uid = TEXT("another");
     pod_with(site, ON("GPU-a"), ON("GPU-a"));
-    refused(site, "tried again by itself");
+    refused(site, "will be retried automatically");
 }
 
 static void a_container_that_did_not_pass_is_found_in_any_piece_of_the_list(void **state)

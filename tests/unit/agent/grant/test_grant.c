@@ -407,7 +407,7 @@ static void only_a_gpu_that_nvml_has_shown_is_injected(void **state)
         assert_true(grant_adjust(&world->rules, &world->grant, &plain, &world->arena, &out, &err) <
                     0);
         assert_string_equal(err.text, "its GPU GPU-b is not known to NVIDIA's driver on node n1 "
-                                      "(yet); tried again by itself");
+                                      "(yet); will be retried automatically");
         assert_int_equal(out.cdi_devices, 0);
         world->unknown = NULL;
         assert_int_equal(adjusted(world, &plain, &out), 0);
