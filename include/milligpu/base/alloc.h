@@ -14,10 +14,10 @@ void *xcalloc(size_t count, size_t bytes) MUST_USE;
 /* allocates count x bytes; an overflow aborts */
 void *xrealloc(void *old, size_t count, size_t bytes) MUST_USE;
 char *xstrdup(const char *text) MUST_USE;
-/* free(), under our own name: core then calls no allocator but this one */
+/* free() under our own name, so that core calls no other allocator */
 void xfree(void *memory);
 
-/* Makes room for one more element: doubles items when count reaches *capacity. */
+/* Doubles items when count reaches *capacity, so that one more element fits. */
 void *xgrow(void *items, size_t count, size_t *capacity, size_t bytes) MUST_USE;
 
 void xfreep(void *pointer_to_pointer); /* for CLEANUP(xfreep) */

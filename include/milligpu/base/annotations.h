@@ -1,8 +1,8 @@
 /*
- * annotations - the keys by which milligpud and milligpu-node talk through the API server.
+ * annotations - the keys that milligpud and milligpu-node exchange through the API server.
  *
- * On a pod, written by our Binding in its one write; on a Node, written by the agent. The ConfigMap
- * is in milligpud's namespace: for each public key of a milligpud, its id and the key in base64.
+ * Our Binding annotates a pod in its one write; the agent annotates its Node. The ConfigMap is in
+ * milligpud's namespace and maps the id of each public key to the key in base64.
  */
 #ifndef MILLIGPU_ANNOTATIONS_H
 #define MILLIGPU_ANNOTATIONS_H
@@ -11,21 +11,21 @@
 #define ANNOTATION_ALLOCATION "milligpu.io/allocation"
 #define ANNOTATION_SIGNATURE  "milligpu.io/signature" /* signing.h */
 /*
- * Plugins without which the runtime makes no container: a YAML list. The runtime looks at
- * KEY/container.NAME first, then at KEY/pod, then at KEY.
+ * A YAML list of the plugins without which the runtime creates no container. The runtime looks
+ * for KEY/container.NAME first, then KEY/pod, then KEY.
  */
 #define ANNOTATION_REQUIRED           "required-plugins.noderesource.dev"
 #define ANNOTATION_REQUIRED_POD       ANNOTATION_REQUIRED "/pod"
 #define ANNOTATION_REQUIRED_CONTAINER ANNOTATION_REQUIRED "/container."
 #define REQUIRED_PLUGINS              "[\"milligpu\"]"
 
-/* On Nodes: written when the agent starts, and when it is uninstalled (AGENT_UNINSTALLED). */
+/* On Nodes, written at the agent's start and when it is uninstalled (AGENT_UNINSTALLED). */
 #define ANNOTATION_AGENT "milligpu.io/agent"
 
 #define KEYS_CONFIGMAP "milligpu-keys"
-/* On the ConfigMap, written by an operator: the id of a key that shall sign no more (keyring.h). */
+/* On the ConfigMap, set by an operator: the id of a key that must stop signing (keyring.h). */
 #define ANNOTATION_REPLACE_KEY "milligpu.io/replace-key"
-/* The same, with the id of a key behind it that shall be trusted no more; any value. */
+/* On the ConfigMap, prefix of the id of a key that is no longer trusted; any value. */
 #define ANNOTATION_REVOKED_KEY "revoked-key.milligpu.io/"
 
 #endif

@@ -13,20 +13,20 @@
 struct arena_chunk;
 struct arena {
     struct arena_chunk *chunk;
-    size_t used; /* of the newest chunk */
+    size_t used; /* bytes of the newest chunk */
 };
 
 void arena_init(struct arena *arena);
-/* with a first chunk of this size */
+/* The first chunk has this size. */
 void arena_init_of(struct arena *arena, size_t bytes);
 void arena_done(struct arena *arena);
 void arena_reset(struct arena *arena);
-/* resets, and frees every chunk larger than keep_max */
+/* Resets, and frees every chunk larger than keep_max. */
 void arena_trim(struct arena *arena, size_t keep_max);
-size_t arena_bytes(const struct arena *arena); /* bytes allocated now */
+size_t arena_bytes(const struct arena *arena); /* bytes allocated by chunks */
 size_t arena_used(const struct arena *arena);  /* bytes handed out, or a little more */
 
-/* zeroed, aligned for any type */
+/* Zeroed, aligned for any type. */
 void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE;
 void *arena_array(struct arena *arena, size_t count, size_t bytes) MUST_USE;
 char *arena_copy(struct arena *arena, struct text text) MUST_USE; /* terminated */

@@ -1,12 +1,11 @@
 /*
- * base - what every other file uses.
+ * base - macros that every other file uses.
  *
- * must() states a condition that only a bug of ours can make false: it stays on in release builds,
- * prints the place and aborts. Input from outside never reaches a must(): it is refused where it is
- * read.
+ * must() asserts a condition that only a bug of ours can make false, also in release builds: it
+ * prints the place and aborts. Outside input never reaches a must(); it is refused on reading.
  *
- * CLEANUP and STEAL make ownership readable: the declaration of a local that owns something says
- * how it is released, and STEAL marks where it is handed over.
+ * CLEANUP and STEAL make ownership visible: CLEANUP at the declaration of an owning local names its
+ * destructor, and STEAL marks the transfer.
  *
  *     CLEANUP(freep) char *name = xstrdup(given);
  *     ...
@@ -29,9 +28,8 @@
 #define UNUSED                   __attribute__((unused))
 
 /*
- * For a large variable that is always filled before it is read, in code that runs once per node:
- * the compiler does not zero it, as it does with all others in a release build
- * (cmake/Options.cmake).
+ * Exempts a large local from the zeroing of locals in release builds (cmake/Options.cmake), in code
+ * that runs once per node. The local must be filled before it is read.
  */
 #if __has_attribute(uninitialized)
 #define UNSET __attribute__((uninitialized))
@@ -39,7 +37,7 @@
 #define UNSET
 #endif
 
-/* Accepts arrays only: a pointer does not compile. */
+/* A pointer does not compile. */
 #define ARRAY_LEN(a)                                                                               \
     (sizeof(a) / sizeof((a)[0]) +                                                                  \
      0 * sizeof(struct {                                                                           \
@@ -48,16 +46,16 @@
          int unused_;                                                                              \
      }))
 
-/* Reports a bug: prints the place and the condition, then aborts. */
+/* Prints the place and the condition of a bug, then aborts. */
 _Noreturn void must_fail(const char *file, int line, const char *what);
 
 #define must(condition)                                                                            \
     (__builtin_expect(!!(condition), 1) ? (void)0 : must_fail(__FILE__, __LINE__, #condition))
 
-/* Marks a place that no state of the program reaches; why names the rule that forbids it. */
+/* Marks an unreachable place; why names the rule that forbids it. */
 #define must_not_reach(why) must_fail(__FILE__, __LINE__, why)
 
-/* For checks that cost more than O(1): active in every build except release. */
+/* For checks that cost more than O(1): disabled in release builds. */
 #ifdef MILLIGPU_MUST_DEBUG
 #define must_debug(condition) must(condition)
 #else
@@ -67,7 +65,7 @@ _Noreturn void must_fail(const char *file, int line, const char *what);
 /* Runs fn(&local) when the local goes out of scope. */
 #define CLEANUP(fn) __attribute__((cleanup(fn)))
 
-/* Takes the pointer out of a local that owns it, so that nothing is left to clean up. */
+/* Moves the pointer out of its owning local, which becomes NULL. */
 #define STEAL(pointer)                                                                             \
     __extension__({                                                                                \
         __typeof__(&(pointer)) steal_from_ = &(pointer);                                           \
@@ -77,8 +75,8 @@ _Noreturn void must_fail(const char *file, int line, const char *what);
     })
 
 /*
- * DEFINE_FREEP(struct store, store_close) defines store_closep(struct store **), which CLEANUP
- * needs. It does nothing for NULL, so a half-built object is fine.
+ * DEFINE_FREEP(struct store, store_close) defines store_closep(struct store **) for CLEANUP, a
+ * no-op for NULL.
  */
 #define DEFINE_FREEP(type, fn)                                                                     \
     UNUSED static inline void fn##p(type **at) /* NOLINT(bugprone-macro-parentheses) */            \

@@ -1,5 +1,5 @@
 /*
- * base64 - bytes as letters, RFC 4648 section 4.
+ * base64 - base64 encoding and decoding, RFC 4648 section 4.
  *
  * Pure.
  */
@@ -9,12 +9,12 @@
 #include "milligpu/base/text.h"
 
 /*
- * NULL if it is not base64. White space anywhere and missing padding are accepted. The result is
- * terminated and belongs to the caller (xfree).
+ * Returns the decoded bytes, NUL-terminated and owned by the caller (xfree), or NULL if text is not
+ * base64. White space and missing padding are accepted.
  */
 char *base64_decode(const char *text, size_t *out_len) MUST_USE;
 
-/* On one line, with padding; terminated, and the caller's (xfree). */
+/* Returns one line with padding, NUL-terminated and owned by the caller (xfree). */
 char *base64_encode(struct text bytes) MUST_USE;
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * err - a runtime error (not a bug): something outside failed, or the input is wrong.
  *
- * It is on the caller's stack and never allocates. 0 is success, negative is failure; err is
- * written only on failure and is never NULL. Each layer adds the noun that its caller knows, once:
- * "bind default/web-0: ...".
+ * It lives on the caller's stack and never allocates. Functions return 0 on success and a negative
+ * value on failure; they write err only on failure, and err is never NULL. Each layer prepends the
+ * object that it works on, once: "bind default/web-0: ...".
  */
 #ifndef MILLIGPU_ERR_H
 #define MILLIGPU_ERR_H
@@ -47,10 +47,10 @@ struct err {
 /* Sets code and text; returns -code. */
 int err_set(struct err *err, enum err_code code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
-/* Puts "fmt: " in front of the text; returns -code. */
+/* Prepends "fmt: " to the text; returns -code. */
 int err_wrap(struct err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-/* The return value of the call that set err. */
+/* Returns -code, as the call that set err did. */
 UNUSED static inline int err_same(const struct err *err)
 {
     must(err->code != ERR_NONE);

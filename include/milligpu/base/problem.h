@@ -1,5 +1,5 @@
 /*
- * problem - what went wrong, as the body of an HTTP answer (RFC 9457).
+ * problem - an error as the body of an HTTP response (RFC 9457).
  */
 #ifndef MILLIGPU_PROBLEM_H
 #define MILLIGPU_PROBLEM_H
@@ -8,7 +8,7 @@
 
 #define PROBLEM_TYPE "application/problem+json"
 
-/* status: 400 to 599. title: NULL for the usual one of this status. Appends to out. */
+/* Appends to out. status: 400 to 599. title: NULL for the default of this status. */
 void problem_encode(struct strbuf *out, int status, const char *title, const char *detail);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * random - numbers that look random, the same on every machine: splitmix64 (Steele, Lea, Flood
- * 2014). Every state will do, also 0. Not for secrets.
+ * random - pseudo-random numbers, the same on every machine: splitmix64 (Steele, Lea, Flood 2014).
+ * Any seed is valid, also 0. Not for secrets.
  *
  * Pure.
  */

@@ -1,8 +1,8 @@
 /*
- * strbuf - growing text.
+ * strbuf - a growable string buffer.
  *
- * Always terminated; data is never NULL, even when empty. strbuf_reset() keeps the memory, so that
- * buffers can be reused.
+ * Always NUL-terminated; data is never NULL, even when empty. strbuf_reset() keeps the memory for
+ * reuse.
  */
 #ifndef MILLIGPU_STRBUF_H
 #define MILLIGPU_STRBUF_H
@@ -18,24 +18,24 @@ struct strbuf {
 void strbuf_init(struct strbuf *buf);
 void strbuf_done(struct strbuf *buf);
 void strbuf_reset(struct strbuf *buf);
-char *strbuf_steal(struct strbuf *buf) MUST_USE; /* yours to xfree; buf is empty again */
+char *strbuf_steal(struct strbuf *buf) MUST_USE; /* owned by the caller (xfree) */
 
-void strbuf_reserve(struct strbuf *buf, size_t capacity); /* at least; the terminator counts */
+void strbuf_reserve(struct strbuf *buf, size_t capacity); /* includes the terminator */
 void strbuf_add(struct strbuf *buf, const void *bytes, size_t len);
 void strbuf_char(struct strbuf *buf, char c);
 void strbuf_str(struct strbuf *buf, const char *text);
 void strbuf_text(struct strbuf *buf, struct text text);
 void strbuf_u64(struct strbuf *buf, uint64_t number);
 void strbuf_printf(struct strbuf *buf, const char *fmt, ...) PRINTF_LIKE(2, 3);
-void strbuf_cut(struct strbuf *buf, size_t from, size_t bytes); /* remove bytes at from */
+void strbuf_cut(struct strbuf *buf, size_t from, size_t bytes); /* removes */
 
 /*
- * A JSON string with its quotes; invalid UTF-8 becomes U+FFFD, and odd characters (text.h) are
+ * Appends a quoted JSON string: invalid UTF-8 becomes U+FFFD, and odd characters (text.h) are
  * escaped.
  */
 void strbuf_json(struct strbuf *buf, struct text text);
 
-/* Text from others, for people: odd characters are shown as by text_show(). */
+/* Appends untrusted text for display: odd characters are shown as by text_show(). */
 void strbuf_shown(struct strbuf *buf, struct text text);
 
 #endif
