@@ -1,10 +1,9 @@
 /*
- * advice - what a waiting pod says that its author probably did not mean.
+ * advice - warnings about probable mistakes in a pod's request.
  *
- * Milligpu grants what is written. Some of it is allowed and nearly always wrong: an amount of 1
- * where a whole GPU is meant, an annotation with a misspelled key, which therefore has no effect.
- * Advice is a sentence about that, for an Event on the pod and its view in REST; no decision
- * depends on it.
+ * milligpu grants a request as it is written. Some valid requests are nearly always wrong: an
+ * amount of 1 where a whole GPU is meant, or a misspelled annotation key, which has no effect.
+ * Advice is a sentence for an Event on the pod and its view in REST; no decision depends on it.
  *
  * Pure.
  */
@@ -17,27 +16,27 @@
 enum advice_kind {
     ADVICE_AMOUNT,
     ADVICE_ANNOTATION,
-    ADVICE_MODEL, /* the cluster has no such model; only unschedulable.h can tell */
+    ADVICE_MODEL, /* no such model in the cluster; only found by unschedulable.h */
     ADVICES
 };
 
 enum { ADVICE_BYTES_MAX = 960 }; /* an Event may have 1,000 */
 
 struct advice {
-    /* "amount", "minimum", "step": why it is refused; "tiny": it is granted; "annotation" */
+    /* "amount", "minimum" or "step" (refused), "tiny" (granted anyway), or "annotation" */
     const char *word;
     char text[ADVICE_BYTES_MAX];
 };
 
 /*
- * Is the key of a pod's annotation one that milligpu neither reads nor writes, but nearly one of
- * those that it reads? Fast, because all annotations of all pods are asked about.
+ * Is the annotation key unknown to milligpu, but close to a key that it reads? Fast: called for
+ * every annotation of every pod.
  */
 bool annotation_is_odd(struct text key);
 
 /*
- * About a pod of ours, by what it says itself; of a bound one nothing that would be refused now.
- * False: there is nothing to say.
+ * Returns true and sets *out if there is advice of this kind, from the pod alone. A bound pod gets
+ * no advice about an amount that is refused now.
  */
 bool advice_of(enum advice_kind kind, const struct pod *pod, const struct request_rules *rules,
                struct advice *out) MUST_USE;

@@ -1,24 +1,24 @@
 /*
- * agents - which nodes their agents vouch for.
+ * agents - the verdict for each node: does its agent vouch for its GPUs?
  *
  *   pods of agents: Ready, on which node --------\
  *   Node: annotation milligpu.io/agent, boot id --+--> agents_check() --> node->vouch
  *   settings: which nodes need an agent ---------/
  *
- * An agent is Ready only while its node's GPUs may be handed out (docs/NODE.md), and kubelet and
- * the node controller turn Ready off when it, or its machine, is gone. So no clock is needed here,
- * and an API server that is slow or away changes nothing. The pod counts that the Node's annotation
- * names, for this very Node object and boot: tenants can write neither.
+ * An agent is Ready only while its node's GPUs may be granted (docs/NODE.md), and kubelet and the
+ * node controller clear Ready when the agent or its machine is gone. So no clock is needed here,
+ * and a slow or unreachable API server changes no verdict. Only the pod that the Node's annotation
+ * names counts, for the same Node object and boot: tenants can write neither.
  *
- * An agent vouches for the GPUs that it named by UUIDs. Where it named none, those of labels or of
- * an amount take no shares, because it gives no container a GPU by a number.
+ * An agent vouches for the GPUs that it listed by UUID. If it listed none, GPUs known from labels
+ * or an amount take no shares, because an agent assigns no GPU by index.
  *
- * A node needs an agent once one vouched for it or named its GPUs and, with REQUIRE_WHERE_SELECTED,
- * once any agent was seen in the cluster, if the Node has the label. What is remembered outlives a
- * restart (store.h).
+ * A node needs an agent once one vouched for it or listed its GPUs and, with
+ * REQUIRE_WHERE_SELECTED, once any agent was seen in the cluster, if the Node has the label. This
+ * memory is stored (store.h).
  *
- * One entry for each Node that has such an annotation, the label, or a pod of an agent. Pure; the
- * writer's thread.
+ * The table has one entry for each Node with such an annotation, the label, or an agent pod. Pure;
+ * the writer's thread.
  */
 #ifndef MILLIGPU_AGENTS_H
 #define MILLIGPU_AGENTS_H
@@ -26,7 +26,7 @@
 #include "milligpu/core/facts/inventory.h"
 #include "milligpu/core/facts/pod.h"
 
-/* id, word, help. Those from VOUCH_LEAVING on close the node for new shares. */
+/* id, word, help. Verdicts from VOUCH_LEAVING on close the node for new shares. */
 #define VOUCH_TABLE(X)                                                                             \
     X(VOUCH_NONE, "none", "no agent is needed here")                                               \
     X(VOUCH_GOOD, "vouched", "its agent is Ready")                                                 \
@@ -52,7 +52,7 @@ enum vouch {
 const char *vouch_name(enum vouch vouch);
 const char *vouch_help(enum vouch vouch);
 
-/* Does the node take no new shares for this reason? */
+/* Does this verdict close the node for new shares? */
 static inline bool vouch_closes(enum vouch vouch)
 {
     return vouch >= VOUCH_LEAVING;
@@ -62,9 +62,9 @@ enum agents_required { REQUIRE_WHERE_SELECTED, REQUIRE_ALWAYS, REQUIRE_NEVER };
 
 struct agents_rules {
     enum agents_required required;
-    /* The setting agents: an annotation is enough, since agents run outside of pods. */
+    /* setting agents: agents run outside of pods, so an annotation is enough */
     bool by_annotation;
-    /* The label of Nodes that need one; key "": none. Borrowed. */
+    /* label of the Nodes that need an agent, borrowed; key "": none */
     struct text key;
     struct text value;
 };
@@ -74,48 +74,49 @@ struct agents;
 struct agents *agents_new(const struct agents_rules *rules) MUST_USE;
 void agents_free(struct agents *agents); /* NULL is fine */
 
-/* Has the agent of the Node been uninstalled? Then the node needs none, unless all nodes do. */
+/* Was the Node's agent uninstalled? If so, the node needs none, except with REQUIRE_ALWAYS. */
 bool agent_is_uninstalled(const struct node_facts *facts);
 
 /*
- * The watch shows a Node, a bound pod of an agent, or their end. Strings are copied. True: it was
- * the first agent of the cluster, so every node has to be judged anew; else only this one.
+ * Record a Node, a bound agent pod, or their deletion, from the watch. Strings are copied. Returns
+ * true if it is the first agent of the cluster, so that every node must be checked again; else only
+ * this node.
  */
 bool agents_see_node(struct agents *agents, const struct node_facts *facts);
 void agents_node_gone(struct agents *agents, struct text node);
-/* A list of Nodes begins. Those that are not shown before its end are gone. */
+/* Begins a list of Nodes. Nodes that are not shown before its end are gone. */
 void agents_begin_nodes(struct agents *agents);
 void agents_end_nodes(struct agents *agents);
 bool agents_see_pod(struct agents *agents, const struct pod *pod);
-/* False: it was no agent's. */
+/* Returns false if it was no agent pod. */
 bool agents_pod_gone(struct agents *agents, struct text node, struct text uid);
 
 enum vouch agents_check(const struct agents *agents, struct text node);
 
 /*
- * Did an agent name this Node's GPUs, and does the Node not show them any more? Then they stay, and
- * labels do not count in their place. Not after an agent was uninstalled.
+ * Did an agent list this Node's GPUs, and does the Node no longer show the list? The GPUs then
+ * stay, and labels do not replace them. False after an agent was uninstalled.
  */
 bool agents_lost_gpus(const struct agents *agents, const struct node_facts *facts);
 
-/* A node as it is remembered. */
+/* The stored state of a node. */
 struct agent_memory {
     const char *node;
     const char *uid; /* of the Node object */
-    bool named_gpus; /* an agent named its GPUs by UUIDs */
-    bool vouched;    /* a pod of an agent vouched for it */
+    bool named_gpus; /* an agent listed its GPUs by UUID */
+    bool vouched;    /* an agent pod vouched for it */
 };
 
-/* From the store, before anything is seen. */
+/* Restore from the store, before the first event. */
 void agents_remember_seen(struct agents *agents);
 void agents_remember(struct agents *agents, const struct agent_memory *memory);
 
-/* Was any agent ever seen in this cluster? */
+/* Was an agent ever seen in this cluster? */
 bool agents_seen(const struct agents *agents);
 /*
- * The memories that changed since they were stored: *at starts at 0; false at the end. With both
- * false nothing is remembered of the node. Borrowed until the next call. agents_stored() drops the
- * first of them.
+ * Iterates over the states that changed since they were stored. Start with *at = 0; returns false
+ * at the end. *out is valid until the next call; with both flags false, delete the stored state.
+ * agents_stored() drops the first count states from the list.
  */
 bool agents_next_changed(const struct agents *agents, size_t *at, struct agent_memory *out);
 void agents_stored(struct agents *agents, size_t count);

@@ -1,11 +1,11 @@
 /*
- * condition - what a PodScheduled condition says, in one word.
+ * condition - the kind of a PodScheduled condition, in one word.
  *
  * kube-scheduler writes "0/3 nodes are available: 1 node(s) had untolerated taint {...}, 2
- * Insufficient cpu." and then what preemption would do. The kind is that of most nodes. Plugins of
- * others write what they like.
+ * Insufficient cpu.", followed by the result of preemption. The kind is the one of most nodes.
+ * Third-party plugins write free text.
  *
- * For people only. Pure.
+ * For display only. Pure.
  */
 #ifndef MILLIGPU_CONDITION_H
 #define MILLIGPU_CONDITION_H
@@ -27,7 +27,7 @@
     X(CONDITION_OTHER, "other")
 
 enum condition_kind {
-    CONDITION_NONE, /* there is none */
+    CONDITION_NONE, /* no condition */
 #define X(code, word) code,
     CONDITION_TABLE(X)
 #undef X
@@ -39,13 +39,13 @@ const char *condition_word(enum condition_kind kind); /* "" for CONDITION_NONE *
 struct condition {
     enum condition_kind kind;
     /*
-     * kube-scheduler's own filters or a scheduling gate are in the way, so nobody asks an extender.
-     * False where our resource is missing on some node: that is for an extender to judge.
+     * kube-scheduler's own filters or a scheduling gate reject the pod, so no extender is called.
+     * False if our resource is missing on some node: an extender decides there.
      */
     bool is_explained;
 };
 
-/* reason and message as in the condition, clipped (pod.h); NULL: absent. resource: ours. */
+/* reason and message: as in the condition, clipped (pod.h); NULL: absent. resource: ours. */
 struct condition condition_read(const char *reason, const char *message, const char *resource);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * host - CPU and memory, of a node or of a pod.
  *
- * kube-scheduler counts and grants them. Here they only order placements: GPU that no pod can reach
- * for want of CPU is a hole (policy.h).
+ * kube-scheduler counts and grants them. Here they only order placements: GPU room that no pod can
+ * use for lack of CPU is a hole (policy.h).
  */
 #ifndef MILLIGPU_HOST_H
 #define MILLIGPU_HOST_H
@@ -14,12 +14,12 @@ struct host {
     uint32_t memory_mib;
 };
 
-/* Of what is left of a node: not known, and never runs out. No amount that is known is this. */
+/* The free amount of a node if it is unknown: never runs out. Known amounts are below it. */
 #define HOST_UNKNOWN UINT32_MAX
 
 enum { HOST_MIB_BYTES = 1024 * 1024 };
 
-/* An amount from outside, clamped to 0 .. HOST_UNKNOWN - 1. */
+/* Clamps an outside amount to 0 .. HOST_UNKNOWN - 1. */
 static inline uint32_t host_amount(int64_t amount)
 {
     if (amount < 0)

@@ -5,14 +5,14 @@
  * if inventory_from_labels is set and the node's status does not show our resource);
  * status.allocatable of our resource. Without UUIDs, ids are made up and stable: "<node>/gpu-<i>".
  *
- * A node is never an error: unusable values are left out, with a problem that drift shows. A value
- * that cannot be read says nothing about the GPUs: those that the node showed before stay, and take
- * no new shares until it can be read again.
+ * Parsing a node never fails: unusable values are left out, with a problem that drift shows. After
+ * an unreadable value, the GPUs that the node showed before stay, and take no new shares until the
+ * value can be read again.
  *
- * Sources that contradict each other: an agent that names its GPUs is believed rather than labels
- * about MIG and sharing, and rather than what the device plugin offers (it sees both on each GPU).
- * More whole GPUs in the node's status than there are GPUs are parts that somebody else hands out,
- * whoever names the GPUs; a node for virtual machines is none of ours.
+ * Contradicting sources: an agent that lists its GPUs takes precedence over labels about MIG and
+ * sharing, and over the amount that the device plugin offers (the agent sees both on each GPU). If
+ * the status counts more whole GPUs than exist, another component hands out parts of them, with or
+ * without an agent. Nodes for virtual machines are excluded.
  */
 #ifndef MILLIGPU_INVENTORY_H
 #define MILLIGPU_INVENTORY_H
@@ -24,56 +24,55 @@
 #include "milligpu/core/facts/node_filter.h"
 
 /*
- * The annotation milligpu.io/agent about the agent that wrote it. NULL: it is silent there, or
- * cannot be read. An agent outside of pods names no pod, nor does an older agent.
+ * The identity of an agent in its annotation milligpu.io/agent. NULL: absent or unreadable. Older
+ * agents and agents outside of pods name no pod.
  */
 struct agent_claim {
     const char *pod;     /* uid of the agent's pod */
     const char *node;    /* uid of the Node object that it serves */
-    const char *boot;    /* the boot id of its machine */
-    const char *leaving; /* why it lets go of the GPUs */
+    const char *boot;    /* boot id of its machine */
+    const char *leaving; /* why it releases the GPUs */
 };
 
-/* The value of leaving with which the agent of a node has been uninstalled. */
+/* The value of leaving after the node's agent was uninstalled. */
 #define AGENT_UNINSTALLED "uninstalled"
 
-/* What wire decodes from a Node. Strings are terminated; NULL: absent. */
+/* A Node as decoded by wire. Borrowed; strings are NUL-terminated; NULL: absent. */
 struct node_facts {
     const char *name;
     const char *uid;
     const char *resource_version;
-    int64_t created_ms; /* creationTimestamp, UTC; 0: not known */
+    int64_t created_ms; /* creationTimestamp, UTC; 0: unknown */
     struct node_taints taints;
-    struct host host;           /* status.allocatable, rounded down; each is 0 if it is not known */
-    const char *capacity_milli; /* status.capacity[resource], as written */
+    struct host host;              /* status.allocatable, rounded down; 0: unknown */
+    const char *capacity_milli;    /* status.capacity[resource], as written */
     const char *allocatable_milli; /* status.allocatable[resource] */
-    /* The same of the resource of whole GPUs, which a device plugin offers. */
+    /* status.capacity and .allocatable of the whole-GPU resource of a device plugin, as written */
     const char *whole_capacity;
     const char *whole_allocatable;
-    const char *whole_shared;  /* an amount of it and ".shared" other than 0: its name if sliced */
+    const char *whole_shared;  /* amount of RESOURCE.shared (time-slicing); 0 only if both are */
     const char *label_count;   /* nvidia.com/gpu.count */
     const char *label_product; /* nvidia.com/gpu.product */
-    const char *label_memory;  /* nvidia.com/gpu.memory, MiB of one GPU */
-    const char *label_mig;     /* nvidia.com/mig.strategy or a mig.* product: set if MIG */
+    const char *label_memory;  /* nvidia.com/gpu.memory: MiB of one GPU */
+    const char *label_mig;     /* nvidia.com/mig.strategy or a MIG product: set if MIG */
     /* nvidia.com/gpu.sharing-strategy, .replicas or mps.capable: set if time-slicing or MPS */
     const char *label_sharing;
     const char *label_workload; /* nvidia.com/gpu.workload.config */
-    bool plugin_paused;         /* labels of NVIDIA's operator say that it has stopped the plugin */
-    uint32_t labels;            /* all of them, for the rules of a policy; borrowed like all else */
+    bool plugin_paused;         /* NVIDIA's operator stopped the device plugin, by its labels */
+    uint32_t labels;            /* all labels, for the rules of a policy */
     const struct label *label;
-    /*
-     * annotation milligpu.io/cordon: "all" (also if it cannot be read) or ids, separated by commas
-     */
+    /* annotation milligpu.io/cordon: "all" (also if unreadable) or ids separated by commas */
     const char *cordon;
-    bool agent;            /* annotation milligpu.io/agent, whatever its value */
-    const char *agent_key; /* its member key, as written; NULL: none that can be read */
+    bool agent;            /* annotation milligpu.io/agent is present, with any value */
+    const char *agent_key; /* its member key, as written; NULL: absent or unreadable */
     struct agent_claim claim;
-    const char *boot;       /* status.nodeInfo.bootID: of the machine on which kubelet runs */
-    const char *gpus_error; /* why it is invalid: milligpu.io/gpus[0].milli: ... */
-    uint32_t gpus;          /* in the annotation */
+    const char *boot; /* status.nodeInfo.bootID: boot id of kubelet's machine */
+    /* why annotation milligpu.io/gpus is invalid: "milligpu.io/gpus[0].milli: ..."; NULL: valid */
+    const char *gpus_error;
+    uint32_t gpus; /* in the annotation */
     struct gpu_facts *gpu;
     bool has_gpus; /* the annotation is present and well-formed, possibly empty */
-    /* Which label, annotation or status field cannot be read, and why; NULL: all can be read. */
+    /* the unreadable label, annotation or status field, and why; NULL: none */
     const char *unreadable;
 };
 
@@ -83,24 +82,25 @@ struct gpu_facts {
     const char *model;
     uint32_t index;
     uint32_t milli;      /* 1 .. GPU_MILLI */
-    uint32_t mib;        /* 0: not known; then shares have 0 MiB */
-    int32_t numa;        /* -1: not known */
+    uint32_t mib;        /* 0: unknown, and shares have 0 MiB */
+    int32_t numa;        /* NUMA node; -1: unknown */
     uint32_t nvlinks;    /* at most GPUS_PER_NODE_MAX are kept */
-    const char **nvlink; /* the GPUs that NVLink joins with this one, as written */
-    bool nvlink_odd;     /* it was no list of texts; what could be read is above */
-    uint64_t peers;      /* bit i: inventory.gpu[i], if either of the two names the other */
-    const char *health;  /* as written, judged by HEALTH_WORDS; NULL: nothing said, so healthy */
-    const char *reason;  /* why it is unhealthy, and since when (RFC 3339), as written; or NULL */
-    const char *since;
-    const char *held; /* as written, then as hold_kind() reads it; NULL: nobody holds it whole */
-    const char *ill;  /* set by inventory_parse(): reason and since, if it is not healthy */
-    bool healthy;     /* set by inventory_parse(), like cordoned and peers */
+    const char **nvlink; /* ids of the GPUs linked by NVLink, as written */
+    bool nvlink_odd;     /* nvlink was no list of strings, or too long: incomplete */
+    uint64_t peers;      /* bit i: this GPU or inventory.gpu[i] lists the other */
+    const char *health;  /* one of HEALTH_WORDS, as written; NULL: unset, so healthy */
+    const char *reason;  /* why it is unhealthy, as written; or NULL */
+    const char *since;   /* since when it is unhealthy (RFC 3339), as written; or NULL */
+    const char *held;    /* as written, then as hold_kind() reads it; NULL: not held whole */
+    /* set by inventory_parse(), as peers */
+    const char *ill; /* reason and since; NULL if healthy */
+    bool healthy;
     bool cordoned;
 };
 
 /*
- * What a node may say of a GPU's health, in any case. Every other word closes the GPU, too, and is
- * a slip that drift shows.
+ * The words for a GPU's health, case-insensitive. Any other word also closes the GPU, and drift
+ * shows it as a mistake.
  */
 #define HEALTH_WORDS(X)                                                                            \
     X("healthy", true)                                                                             \
@@ -119,28 +119,28 @@ struct gpu_facts {
     X("unknown", false)
 
 /*
- * Who holds a GPU whole, other than by shares of ours. The node's agent sees what NVIDIA's device
- * plugin, a DRA driver or a process took; so that GPU is closed, and not the whole node.
+ * The holder of a whole GPU, other than shares of ours. The node's agent sees the GPUs taken by
+ * NVIDIA's device plugin, a DRA driver or a process, so that only these close, not the whole node.
  *
- *     "pod:UID"      kubelet gave it to this pod
- *     "env:UID"      only a variable of this pod says so, which its author may have written: it
- *                    counts for a pod that asks for whole GPUs
+ *     "pod:UID"      kubelet assigned it to this pod
+ *     "env:UID"      claimed only by an environment variable of this pod, possibly written by its
+ *                    author: counts if the pod requests whole GPUs
  *     "process"      a process outside of Kubernetes
- *     "mig"          MIG cuts it up, and whoever hands out its parts has it
- *     "unknown"      somebody; also what inventory_parse() makes of any other word, a slip
+ *     "mig"          partitioned by MIG; its instances are handed out by another component
+ *     "unknown"      an unknown holder; inventory_parse() maps any other word to it, a mistake
  */
 enum hold_kind { HOLD_POD, HOLD_VARIABLE, HOLD_PROCESS, HOLD_MIG, HOLD_UNKNOWN };
 
 enum { HOLD_BYTES_MAX = UID_BYTES_MAX + 4 };
 
-/* *out_uid: empty unless a pod is named. False: none of these words, and nothing is set. */
+/* *out_uid is empty unless a pod is named. Returns false, and sets nothing, for any other word. */
 bool hold_kind(const char *word, enum hold_kind *out, struct text *out_uid);
 
 enum inventory_source { SOURCE_NONE, SOURCE_ANNOTATION, SOURCE_LABEL, SOURCE_ALLOCATABLE };
 
 /*
- * MIG, sharing, virtual machines and no source are how a node may be meant to be; the others are
- * faults that somebody must mend.
+ * MIG, sharing, virtual machines and no source can be intended; the other problems are faults to be
+ * repaired.
  */
 #define INVENTORY_PROBLEMS(X)                                                                      \
     X(PROBLEM_NONE, "none", "")                                                                    \
@@ -159,11 +159,11 @@ enum inventory_problem {
 #undef X
 };
 
-/* Does a device plugin belong on nodes with GPUs? The setting "plugin". */
+/* Is a device plugin expected on nodes with GPUs? The setting "plugin". */
 enum plugin_rule {
     PLUGIN_AUTO,   /* where it was seen, or where NVIDIA's operator has stopped it */
-    PLUGIN_EXPECT, /* on every one */
-    PLUGIN_IGNORE  /* on none */
+    PLUGIN_EXPECT, /* on every node */
+    PLUGIN_IGNORE  /* on no node */
 };
 
 struct inventory_rules {
@@ -173,17 +173,17 @@ struct inventory_rules {
 };
 
 enum plugin_state {
-    PLUGIN_NONE, /* no plugin is known, or an agent is believed instead */
-    PLUGIN_ZERO, /* offers no GPU; DOWN if it was UP or DOWN before. Not the state of a node */
+    PLUGIN_NONE, /* no plugin is known, or an agent takes precedence */
+    PLUGIN_ZERO, /* offers no GPU; never stored in a node, plugin_judged() makes it NONE or DOWN */
     PLUGIN_UP,   /* offers GPUs */
-    PLUGIN_DOWN  /* offers no GPU, and should: no new shares */
+    PLUGIN_DOWN  /* offers no GPU, but should: no new shares */
 };
 
-/* Amounts of whole GPUs in the status, as a device plugin checks and offers them. */
+/* Whole GPUs in the node's status, as a device plugin checks and offers them. */
 struct plugin_report {
     enum plugin_state state;
     uint32_t offered; /* allocatable */
-    uint32_t healthy; /* of those that it has, or that the node shows, if these are more */
+    uint32_t healthy; /* of the plugin's GPUs, or of the node's if these are more */
 };
 
 struct inventory {
@@ -192,33 +192,33 @@ struct inventory {
     enum inventory_source source;
     enum inventory_problem problem; /* if there is a problem, gpus is 0 */
     /*
-     * Names the field and the numbers; for drift, not for filter. Without a problem: what the node
-     * says that means nothing although its GPUs can be used; mostly empty.
+     * The field and the numbers; for drift, not for filter. Without a problem: ignored mistakes on
+     * a node whose GPUs can be used; mostly empty.
      */
     char problem_text[160];
-    /* with a problem: the GPUs are unknown, so those known before stay, closed */
+    /* with a problem: the GPUs are unknown, so the GPUs known before stay, closed */
     bool silent;
     uint32_t gpus;
     struct gpu_facts *gpu; /* ascending index, distinct ids */
     uint32_t labels;
     const struct label *label;
-    bool agent; /* milligpu-node runs there, and lets nobody have a GPU without it */
+    bool agent; /* milligpu-node runs there, and no container gets a GPU without it */
     struct plugin_report plugin; /* PLUGIN_NONE without GPUs */
     struct node_taints taints;
     /* with rules.advertise: the correct value of status.capacity; else 0 */
     uint32_t advertise_milli;
 };
 
-/* Evaluates a node. *out lives in arena and borrows from facts. */
+/* *out lives in arena and borrows from facts. */
 void inventory_parse(const struct node_facts *facts, const struct inventory_rules *rules,
                      struct arena *arena, struct inventory *out);
 
-/* The state that follows, given the previous state of the node's plugin. */
+/* Resolves PLUGIN_ZERO by the previous state: NONE stays NONE, UP and DOWN become DOWN. */
 struct plugin_report plugin_judged(const struct plugin_report *shown, enum plugin_state before);
 
 const char *inventory_problem_name(enum inventory_problem problem);
 
-/* Does the node say that others hand out its GPUs, so that it is none of ours? */
+/* Are the node's GPUs handed out by another component, so that we exclude the node? */
 static inline bool inventory_is_excluded(enum inventory_problem problem)
 {
     return problem == PROBLEM_MIG || problem == PROBLEM_SHARING ||

@@ -1,13 +1,12 @@
 /*
- * node_filter - which nodes kube-scheduler's own filter plugins leave for a pod, GPUs apart:
- * NodeUnschedulable, TaintToleration and NodeAffinity.
+ * node_filter - kube-scheduler's NodeUnschedulable, TaintToleration and NodeAffinity, re-evaluated.
  *
  *   Node: spec.unschedulable, taints, condition Ready --> struct node_taints, in memory only
  *   Pod: tolerations, nodeSelector, required affinity --> struct node_demands
  *
- * kube-scheduler decides, so filter and bind do not ask here. Asked are views of room, the reserve
- * of a policy (rulebook.h) and the answer to why a pod waits: room on a node that nobody can use is
- * not free.
+ * kube-scheduler enforces these filters itself, so filter and bind do not use this file. Views of
+ * room, the reserve of a policy (rulebook.h) and explanations of waiting pods do: room on a node
+ * that no pod can use is not free.
  *
  * Pure.
  */
@@ -21,11 +20,11 @@
 #include "milligpu/core/facts/labels.h"
 
 /*
- * Why kube-scheduler may not use a node. If several reasons apply, the first of the table counts.
- * For a pod, a taint counts that the pod does not tolerate. For sums and the reserve, LEAVING,
- * CORDONED and NOT_READY count whoever tolerates them: DaemonSets tolerate a cordon, and a node
- * that is about to be deleted is no room. TAINTED counts there if no known pod tolerates the taint
- * (tolerations.h). AFFINITY and UNKNOWN depend on a pod.
+ * Why kube-scheduler does not use a node. If several reasons apply, the first in the table counts.
+ * For a pod, only taints count that it does not tolerate. For sums and the reserve, LEAVING,
+ * CORDONED and NOT_READY always count: DaemonSets tolerate a cordon, and a node that is about to be
+ * deleted has no room; TAINTED counts if no known pod tolerates the taint (tolerations.h). AFFINITY
+ * and UNKNOWN occur for pods only.
  */
 #define UNUSABLE_TABLE(X)                                                                          \
     X(USABLE, "usable", "kube-scheduler may use it")                                               \
@@ -45,8 +44,8 @@ enum unusable {
 };
 
 /*
- * The taints that mean more than "tainted", by who sets them. Only those with the effect NoSchedule
- * or NoExecute count.
+ * The taints with a meaning beyond "tainted", by the component that sets them. Only the effects
+ * NoSchedule and NoExecute count.
  */
 #define WELL_KNOWN_TAINTS(X)                                                                       \
     /* cluster-autoscaler */                                                                       \
@@ -73,13 +72,12 @@ const char *unusable_help(enum unusable why);
 
 /* --- nodes --- */
 
-/* EFFECT_OTHER: a word that is not known; as in kube-scheduler, such a taint keeps nobody away. */
 enum taint_effect {
-    EFFECT_ANY, /* of a toleration: the field is empty */
+    EFFECT_ANY, /* only of a toleration: the field is empty */
     EFFECT_NO_SCHEDULE,
     EFFECT_PREFER_NO_SCHEDULE,
     EFFECT_NO_EXECUTE,
-    EFFECT_OTHER,
+    EFFECT_OTHER, /* an unknown word: repels no pod, as in kube-scheduler */
 };
 
 enum taint_effect taint_effect_of(struct text word);
@@ -93,21 +91,21 @@ struct taint {
 /* The taints and the readiness of a Node. Borrowed, unless it is in a struct taints. */
 struct node_taints {
     bool unschedulable; /* spec.unschedulable */
-    bool not_ready;     /* it has a condition Ready, and that is not True */
-    bool unreadable;    /* a taint cannot be read, or they take more than TAINTS_BYTES_MAX */
+    bool not_ready;     /* its condition Ready is present and not True */
+    bool unreadable;    /* a taint cannot be read, or all exceed TAINTS_BYTES_MAX */
     uint32_t taints;
     const struct taint *taint;
 };
 
 enum { TAINTS_BYTES_MAX = 16 * 1024 };
 
-/* Immutable and reference-counted: the versions of a node share it. */
+/* Immutable and reference-counted; shared by the versions of a node. */
 struct taints {
     atomic_uint refs;
     struct node_taints facts;
 };
 
-/* A copy with one reference. NULL if they say nothing. */
+/* Returns a copy with one reference; NULL if no field is set. */
 const struct taints *taints_new(const struct node_taints *from) MUST_USE;
 const struct taints *taints_ref(const struct taints *taints); /* NULL is fine */
 void taints_unref(const struct taints *taints);               /* NULL is fine */
@@ -116,11 +114,11 @@ bool taints_eq(const struct taints *a, const struct taints *b);
 /* --- pods --- */
 
 enum toleration_operator {
-    TOLERATE_EQUAL, /* also if the field is empty */
+    TOLERATE_EQUAL, /* also for an empty field */
     TOLERATE_EXISTS,
     TOLERATE_GT, /* the taint's value is a greater integer */
     TOLERATE_LT,
-    TOLERATE_OTHER, /* a word that is not known tolerates nothing */
+    TOLERATE_OTHER, /* an unknown word: tolerates nothing */
 };
 
 enum toleration_operator toleration_operator_of(struct text word);
@@ -141,7 +139,7 @@ enum node_rule_operator {
     RULE_NOT_EXISTS,
     RULE_GT,
     RULE_LT,
-    RULE_OTHER, /* a word that is not known matches nothing */
+    RULE_OTHER, /* an unknown word: matches nothing */
 };
 
 enum node_rule_operator node_rule_operator_of(struct text word);
@@ -154,10 +152,10 @@ struct node_rule {
     const char *const *value;
 };
 
-/* have NULL: the node has no such label or field. */
+/* have: value of the label or field; NULL: the node has none. */
 bool node_rule_holds(const struct node_rule *rule, const struct text *have);
 
-/* All of its rules hold; a term without rules matches no node. */
+/* A conjunction of rules; a term without rules matches no node. */
 struct node_term {
     uint32_t expressions;
     const struct node_rule *expression;
@@ -165,31 +163,31 @@ struct node_term {
     const struct node_rule *field;
 };
 
-/* A pod's demands of its node. */
+/* A pod's demands on its node. */
 struct node_demands {
-    bool unreadable; /* some of it cannot be read */
+    bool unreadable; /* some demand cannot be read */
     uint32_t tolerations;
     const struct toleration *toleration;
-    uint32_t selectors; /* of nodeSelector: key and value, no glob */
+    uint32_t selectors; /* nodeSelector: keys and values, no globs */
     const struct label *selector;
-    bool affine; /* node affinity is required: one of the terms has to match */
+    bool affine; /* has required node affinity: one of the terms must match */
     uint32_t terms;
     const struct node_term *term;
 };
 
-/* A copy with all its strings, which needs only the arena. */
+/* Returns a deep copy in arena. */
 const struct node_demands *node_demands_keep(const struct node_demands *demands,
                                              struct arena *arena) MUST_USE;
 
-/* Does one of the tolerations cover the taint? */
+/* Does any of its tolerations cover the taint? */
 bool node_demands_tolerate(const struct node_demands *demands, const struct taint *taint);
 
-/* Bytes that are equal exactly for demands that are equal. */
+/* Appends a key: equal for equal demands, and only for these. */
 void node_demands_key(const struct node_demands *demands, struct strbuf *out);
 
 /* --- judging --- */
 
-/* A node's labels: sets *out, or returns false if there is none of this key. */
+/* Access to a node's labels; find() sets *out, or returns false if the key is missing. */
 struct label_view {
     const void *ctx;
     bool (*find)(const void *ctx, const char *key, struct text *out);
@@ -198,7 +196,7 @@ struct label_view {
 bool node_demands_match(const struct node_demands *demands, const char *node,
                         const struct label_view *labels);
 
-/* Is the effect one that keeps pods away? */
+/* Does the taint repel pods that do not tolerate it? */
 static inline bool taint_is_hard(const struct taint *taint)
 {
     return taint->effect == EFFECT_NO_SCHEDULE || taint->effect == EFFECT_NO_EXECUTE;
@@ -206,22 +204,22 @@ static inline bool taint_is_hard(const struct taint *taint)
 
 struct unusable_cause {
     enum unusable why;
-    const struct taint *taint; /* LEAVING to TAINTED; else NULL. Lives as long as the taints. */
+    const struct taint *taint; /* borrowed from the taints; NULL unless LEAVING .. TAINTED */
 };
 
-/* Of the same taints. */
+/* Both causes must be of the same taints. */
 static inline bool unusable_eq(const struct unusable_cause *a, const struct unusable_cause *b)
 {
     return a->why == b->why && a->taint == b->taint;
 }
 
-/* For a pod with these tolerations. taints NULL: the Node says nothing. */
+/* The cause for a pod with these tolerations. taints NULL: none. */
 struct unusable_cause taints_bar(const struct node_taints *taints,
                                  const struct node_demands *demands);
 
 struct tolerations; /* tolerations.h */
 
-/* For sums and the reserve. known: what pods tolerate; NULL: nothing. */
+/* The cause for sums and the reserve. known: the tolerations of pods; NULL: none. */
 struct unusable_cause taints_close(const struct node_taints *taints,
                                    const struct tolerations *known);
 

@@ -1,19 +1,18 @@
 /*
- * reason - why a pod is refused, as a closed list.
+ * reason - the closed list of reasons to refuse a pod.
  *
- * kube-scheduler writes our text into the pod, that write wakes the pod up, and we are asked again:
- * a text that changes would make a hot loop. So a text depends on the request alone. The class
- * decides the text:
+ * kube-scheduler writes our text into the pod's status, and that write makes it retry the pod: a
+ * text that changes would cause a hot loop. So a text depends on the request alone. The class
+ * selects the text:
  *
- *   request   the request itself cannot be granted anywhere: the text says what to write
- *   kind      this kind of node can never grant it: its own text
- *   moment    may change while the pod waits: one text for all of these reasons
+ *   request   no node can grant the request: the text says how to correct it
+ *   kind      this kind of node can never grant it: a text of its own
+ *   moment    may change while the pod waits: one text for all these reasons
  *   state     answers of bind; never in the maps of filter
  *
- * The word is the label in metrics and the "reason" in REST. The order is the order of precedence:
- * if the GPUs of a node are refused for several reasons, the last of these in the table is the
- * reason for the node, because it is the one nearest to fitting. What the kind of the node rules
- * out is said before what only the moment does.
+ * The word is the label in metrics and the "reason" in REST. Rows are in order of precedence: if
+ * the GPUs of a node are refused for several reasons, the last of these in the table is the reason
+ * of the node, because it is nearest to fitting. Kind reasons come before moment reasons.
  */
 #ifndef MILLIGPU_REASON_H
 #define MILLIGPU_REASON_H

@@ -6,7 +6,7 @@
 
 #include "milligpu/base/base.h"
 
-enum { RULES_MAX = 64 }; /* of one document */
+enum { RULES_MAX = 64 }; /* per policy document */
 typedef uint64_t rule_set;
 static const rule_set RULES_ALL = UINT64_MAX;
 static_assert(RULES_MAX <= 64, "a set of rules is one word");
@@ -17,7 +17,7 @@ static inline rule_set one_rule(uint32_t at)
     return (rule_set)1 << at;
 }
 
-/* The position of the first rule; the set must not be empty. */
+/* Returns the position of the first rule in a non-empty set. */
 static inline uint32_t rules_first(rule_set rules)
 {
     uint32_t at = 0;
