@@ -1,11 +1,11 @@
 /*
- * account - where every milli of a GPU is: in exactly one part.
+ * account - the partition of a GPU: each milli is in exactly one part.
  *
  *   total = used + reserved + free + held + all closed parts
  *
- * The total of a GPU is its size, or what pods hold of it if that is more (the GPU shrank, or its
- * size is not known). What pods hold comes first; what is left goes to the first part of the table
- * that applies, so the parts add up on every kind of node.
+ * The total of a GPU is its size, or the amount that pods hold of it if that is more (the GPU
+ * shrank, or its size is unknown). Held amounts are counted first; the rest goes to the first part
+ * of the table that applies, so the parts add up on every node.
  *
  * Pure.
  */
@@ -15,13 +15,13 @@
 #include "milligpu/core/node/node.h"
 
 /*
- * held: GPUs that are named (node.h). Where nobody says which GPUs the pods of the other resource
- * hold, they are taken to be the first ones of the node that are healthy and that nobody shares.
+ * held: GPUs named by a note (node.h). If it is unknown which GPUs the pods of the other resource
+ * hold, the first healthy GPUs of the node without shares count as held.
  */
 #define ACCOUNT_TABLE(X)                                                                           \
     X(ACCOUNT_USED, "used")         /* held by bound pods */                                       \
     X(ACCOUNT_RESERVED, "reserved") /* held by reservations of pods that are not bound yet */      \
-    X(ACCOUNT_FREE, "free")         /* what new shares can take */                                 \
+    X(ACCOUNT_FREE, "free")         /* available to new shares */                                  \
     X(ACCOUNT_HELD, "held")         /* whole GPUs of pods of the other resource or of processes */ \
     X(ACCOUNT_GONE, "gone")         /* the Node object is gone */                                  \
     X(ACCOUNT_ABSENT, "absent")     /* the node does not show the GPU now */                       \
@@ -31,7 +31,7 @@
     X(ACCOUNT_OVER, "over")             /* charged beyond its milli or MiB */                      \
     X(ACCOUNT_UNHEALTHY, "unhealthy")   /* reported unhealthy */                                   \
     X(ACCOUNT_CORDONED, "cordoned")     /* cordoned, by milligpu.io/cordon or kubectl cordon */    \
-    X(ACCOUNT_CROWDED, "crowded")       /* as many pods share the GPU as may */                    \
+    X(ACCOUNT_CROWDED, "crowded")       /* CHARGES_PER_GPU_MAX pods share the GPU */               \
     X(ACCOUNT_MIXED, "mixed") /* a pod with whole GPUs of the other resource lives on the node */  \
     X(ACCOUNT_UNPLACED, "unplaced")   /* a pod lives on the node whose GPUs are not known */       \
     X(ACCOUNT_PLUGIN, "plugin")       /* the node's device plugin offers no GPU now */             \
@@ -48,16 +48,16 @@ enum account_part {
         ACCOUNT_PARTS
 };
 
-/* The parts from here on are closed: nobody holds them, and no new share can take them. */
+/* The first closed part: not held, and not available to new shares. */
 enum { ACCOUNT_CLOSED_FIRST = ACCOUNT_GONE };
 
 struct gpu_account {
     uint64_t total_milli;
-    uint64_t beyond_milli; /* of used and reserved: what exceeds the size */
+    uint64_t beyond_milli; /* excess of used and reserved over the size */
     uint64_t milli[ACCOUNT_PARTS];
 };
 
-/* gpu is one of the node's. */
+/* gpu must belong to node. */
 void gpu_account(const struct node *node, const struct gpu *gpu, struct gpu_account *out);
 
 const char *account_name(enum account_part part);

@@ -1,5 +1,5 @@
 /*
- * snapshot - the ledger as it was at one moment, for any number of readers.
+ * snapshot - the ledger at one moment, for any number of readers.
  *
  *   snapshot --> book[0] --> page[0] --> 32 nodes     books and pages are counted and shared
  *           |           \--> page[1] --> 32 nodes     between snapshots: publishing copies only
@@ -7,8 +7,8 @@
  *            \-> index: node name -> slot              indexes are shared by all snapshots: an
  *             \> open:  uid of a reservation -> slot    entry says only where to look
  *
- * Immutable and reference-counted. Take it, read it, release it; a slow reader copies what it needs
- * and releases, because a held snapshot keeps old pages alive.
+ * Immutable and reference-counted. A held snapshot keeps old pages alive: a slow reader should copy
+ * its data and release the snapshot.
  */
 #ifndef MILLIGPU_SNAPSHOT_H
 #define MILLIGPU_SNAPSHOT_H
@@ -36,12 +36,12 @@ struct policy_context; /* policy.h */
 
 struct snapshot {
     atomic_uint refs;
-    uint64_t generation;          /* grows with every publication */
+    uint64_t generation;          /* increases with every publication */
     uint64_t capacity_generation; /* of the last change that may make a refused request fit */
     uint32_t slots;               /* books x BOOK_NODES */
     uint32_t nodes;
     uint32_t allocations;
-    uint32_t opens; /* reservations not bound yet, whether a node shows them or not */
+    uint32_t opens; /* reservations not bound yet, on a node or not */
     uint32_t books;
     struct book **book;
     const struct slot_index *index;
@@ -55,23 +55,22 @@ void snapshot_unref(const struct snapshot *snapshot); /* NULL is fine */
 const struct node *snapshot_node(const struct snapshot *snapshot, struct text name);
 #define SNAPSHOT_NO_SLOT UINT32_MAX
 /*
- * The same for many names, NULL where there is no such node. hash[i] is text_hash(name[i]). slot[i]
- * is where the node is among the snapshot's slots, or SNAPSHOT_NO_SLOT. In a large cluster memory
- * latency dominates, so what later names need is prefetched: the nodes, but not their GPUs.
+ * Looks up many nodes: out[i] is NULL if there is no such node. hash[i] is text_hash(name[i]);
+ * slot[i] is the node's slot in the snapshot, or SNAPSHOT_NO_SLOT. In a large cluster memory
+ * latency dominates, so the nodes of later names are prefetched, without their GPUs.
  */
 void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struct text *name,
                     const uint32_t *hash, const struct node **out, uint32_t *slot);
-/* The open allocation (allocation_is_open()) of this pod; NULL if none, or bound and undisputed. */
+/* Returns the open allocation (allocation_is_open()) of this pod; NULL if none. */
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid);
 
-/* *at starts at 0; NULL at the end. */
+/* Start with *at = 0; returns NULL at the end. */
 const struct node *snapshot_next(const struct snapshot *snapshot, uint32_t *at);
 
 /*
- * The next place where two snapshots of one ledger differ (before NULL: an empty one): the node
- * that was there and the one that is there now, either may be NULL. *at starts at 0; false at the
- * end. Shared parts are skipped without being read, so the cost depends only on what changed
- * between them.
+ * Iterates over the slots where two snapshots of one ledger differ (before NULL: an empty one).
+ * Sets the old and the new node of the slot; either may be NULL. Start with *at = 0; returns false
+ * at the end. Shared parts are skipped unread, so the cost depends on the number of changes only.
  */
 bool snapshot_next_change(const struct snapshot *before, const struct snapshot *after, uint32_t *at,
                           const struct node **out_before, const struct node **out_after);

@@ -1,5 +1,5 @@
 /*
- * policy_kind - the policies by name. What each of them prefers: policy.h.
+ * policy_kind - the policies by name; policy.h describes them.
  */
 #ifndef MILLIGPU_POLICY_KIND_H
 #define MILLIGPU_POLICY_KIND_H
@@ -7,8 +7,8 @@
 #include "milligpu/base/text.h"
 
 /*
- * The last column is the policy by which milligpud orders where this one is named: another one for
- * a baseline of milligpuctl simulate.
+ * The last column is the policy that milligpud uses where this one is configured: a different one
+ * if this is only a baseline of milligpuctl simulate.
  */
 #define POLICY_TABLE(X)                                                                            \
     X(POLICY_BINPACK, binpack, POLICY_BINPACK)                                                     \
@@ -26,11 +26,11 @@ enum policy_kind {
 
 const char *policy_name(enum policy_kind kind);
 const char *policy_help(enum policy_kind kind);
-/* False: there is no such policy. */
+/* Returns false if there is no such policy. */
 bool policy_of_name(struct text name, enum policy_kind *out);
-/* What milligpud takes for it. */
+/* The policy that milligpud uses for it. */
 enum policy_kind policy_served(enum policy_kind kind);
-/* Does it judge what a placement leaves of a node for the pods that are expected? */
+/* Does it rate the remaining room of a node by the expected pods? */
 bool policy_needs_workload(enum policy_kind kind);
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * rulebook - what a policy document says: which policy orders placements, what GPU models cost, and
- * the rules by which nodes and namespaces differ.
+ * rulebook - a policy document in memory: the policy, the prices of GPU models, and the rules.
  *
  *   policy document --------> rulebook --\
  *   clock --> which rules hold now -------+--> policy context (policy.h) --> snapshot
@@ -10,16 +9,16 @@
  *   rule 1   pool=training    *            nights     whole GPUs only, 2 idle hosts in reserve
  *   rule 2   pool=training    team-*       always     at least 100, in steps of 50
  *
- * Of the rules that hold at the moment, the first whose nodes and namespaces match wins for this
- * pod on this node: all that it says applies, and nothing of any later rule. What a rule says
- * decides new grants only, never what runs. A pod that a rule keeps off a node gets REASON_RULE,
- * which names the rule, or REASON_RESERVE, which passes by itself and names it to people only.
+ * The first rule that holds now and matches both node and namespace wins for this pod on this node:
+ * it applies completely, and later rules do not. Rules restrict new grants only, never running
+ * pods. A pod that a rule keeps off a node gets REASON_RULE, whose text names the rule, or
+ * REASON_RESERVE, which is temporary and names the rule for display only.
  *
- * A set of rules is a word: bit i is rule i + 1. Which rules match a node is part of the node
- * (node.h), which match a pod is part of its request.
+ * The node stores the set of rules that match it (node.h), and the request the set that match its
+ * pod.
  *
- * Immutable and reference-counted. Pure: which rules hold is asked with a time, and the answer is
- * part of the snapshot, so that the same snapshot gives the same answer.
+ * Immutable and reference-counted. Pure: the caller passes the time, and the set of rules that hold
+ * is part of the snapshot, so that the same snapshot gives the same answer.
  */
 #ifndef MILLIGPU_RULEBOOK_H
 #define MILLIGPU_RULEBOOK_H
@@ -33,8 +32,9 @@
 #include "milligpu/core/rules/workload.h"
 
 enum {
-    RULE_LABELS_MAX = 16, /* of one rule, like the next two */
-    RULE_GLOBS_MAX = 64,  /* namespaces, and models */
+    /* per rule */
+    RULE_LABELS_MAX = 16,
+    RULE_GLOBS_MAX = 64, /* namespaces, and models */
     RULE_SIZES_MAX = 16,
     RULE_RESERVE_MAX = 1000, /* idle hosts */
     PRICES_MAX = 64,
@@ -43,63 +43,62 @@ enum {
     SHAPE_WEIGHT_MAX = 500, /* of all shapes together */
 };
 
-/* How gpu-memory is met where the share that was asked for comes with too little memory. */
+/* The effect of gpu-memory on a GPU where the requested share has too little memory. */
 enum memory_mode {
     MEMORY_UNSAID,
-    MEMORY_FILTER, /* the GPU does not do */
-    MEMORY_RAISE,  /* the share is raised to what the memory needs */
+    MEMORY_FILTER, /* excludes the GPU */
+    MEMORY_RAISE,  /* raises the share until its memory suffices */
 };
 
 struct rule {
-    const char *name; /* never empty: "rule 3" if the document gives none */
+    const char *name; /* never empty: "rule 3" if unset in the document */
     /* where it applies */
     uint32_t labels;              /* all must match; 0: every node */
-    const struct label *label;    /* no '=' in keys; values are globs; "*": whatever it says */
+    const struct label *label;    /* no '=' in keys; values are globs; "*": any value */
     uint32_t namespaces;          /* one must match; 0: every namespace */
     const char *const *namespace; /* globs */
     const struct window *window;  /* NULL: always */
-    const struct zone *zone;      /* of the window; belongs to the rulebook */
-    /* what it says; 0, or what is called unsaid, if nothing */
-    bool has_order; /* by policy, instead of by the rulebook's */
+    const struct zone *zone;      /* of the window; owned by the rulebook */
+    /* its effects; zero (MEMORY_UNSAID, TOPOLOGY_ANY): none */
+    bool has_order; /* orders by policy below, instead of by the rulebook's */
     enum policy_kind policy;
     bool whole;          /* whole GPUs only */
-    uint32_t reserve;    /* idle hosts that are kept for pods of several GPUs */
-    uint32_t min_milli;  /* of each share */
+    uint32_t reserve;    /* idle hosts kept for pods of several GPUs */
+    uint32_t min_milli;  /* minimum of each share */
     uint32_t step_milli; /* shares are multiples of it */
-    uint32_t sizes;      /* shares that the nodes hand out, ascending */
+    uint32_t sizes;      /* allowed shares in milli, ascending */
     uint16_t size[RULE_SIZES_MAX];
-    uint32_t models; /* models that may be used: globs, as model_bare() makes them; 0: any */
+    uint32_t models; /* allowed models: bare globs (model_bare()); 0: any */
     const char *const *model;
     enum memory_mode memory;
-    enum topology topology; /* demanded of wants of several GPUs, or more by the pod itself */
+    enum topology topology; /* minimum for wants of several GPUs; a pod may demand more */
 };
 
-/* The price of a GPU of a model; an exact name counts before the first that matches. */
+/* The price of GPUs of a model; an exact name takes precedence over the first match. */
 struct model_price {
-    const char *model; /* a glob, as model_bare() makes it */
+    const char *model; /* a bare glob (model_bare()) */
     uint32_t price;    /* 1 .. PRICE_MAX */
 };
 
 enum price_mode {
     PRICES_OFF,   /* all models cost the same */
-    PRICES_KNOWN, /* by price[], else by the table of known products, else by memory */
+    PRICES_KNOWN, /* from price[], else the table of known products, else memory */
 };
 
-/* A shape of several GPUs that is expected although it may come rarely. */
+/* A shape of several GPUs that counts as expected even if it comes rarely. */
 struct expected_shape {
-    struct workload_class class; /* its count is not used */
+    struct workload_class class; /* its count is unused */
     uint32_t weight;             /* of 1,000 pods; 1 .. SHAPE_WEIGHT_MAX */
 };
 
 struct rulebook {
     atomic_uint refs;
-    const char *name;   /* of the document, for people: "mixed", "/etc/milligpu/policy.yaml" */
-    const char *digest; /* of its bytes, in hexadecimal digits; "": it is bare */
-    /* the bytes of a file, as they were read; of a bare or a ready policy it is empty */
-    struct text document;
+    const char *name;     /* of the document: "mixed", "/etc/milligpu/policy.yaml" */
+    const char *digest;   /* of the document, hexadecimal; "": a bare policy */
+    struct text document; /* bytes of the file, as read; empty for a bare or a ready policy */
     enum policy_kind policy;
     uint32_t seed; /* of the node order */
-    bool raise;    /* memory: raise, where no rule says otherwise */
+    bool raise;    /* default memory mode is MEMORY_RAISE */
     enum price_mode prices_by;
     uint32_t prices;
     const struct model_price *price;
@@ -107,100 +106,100 @@ struct rulebook {
     const struct expected_shape *shape;
     uint32_t rules;
     const struct rule *rule;
-    struct arena arena; /* of everything above */
+    struct arena arena; /* owns everything above */
     uint32_t zones;
-    struct zone *zone[RULES_MAX]; /* of the windows, each once */
+    struct zone *zone[RULES_MAX]; /* the distinct zones of the windows, owned */
 };
 
-/* An empty rulebook of one policy, to be filled before it is shared. One reference. */
+/* Returns an empty rulebook with one reference, to be filled before it is shared. */
 struct rulebook *rulebook_new(enum policy_kind policy, const char *name) MUST_USE;
 const struct rulebook *rulebook_ref(const struct rulebook *book);
 void rulebook_unref(const struct rulebook *book); /* NULL is fine */
 
-/* Do both have the same name, come from the same bytes, and know their zones by the same bytes? */
+/* Have both the same name, document bytes and zone file bytes? */
 bool rulebook_alike(const struct rulebook *a, const struct rulebook *b);
 
-/* The rules whose labels match; a node without labels (NULL) matches where none are demanded. */
+/* The rules whose labels match. labels NULL: none, which matches rules without labels. */
 rule_set rulebook_of_node(const struct rulebook *book, const struct labels *labels);
 rule_set rulebook_of_namespace(const struct rulebook *book, struct text namespace);
 /*
- * The rules that hold at this time, and the first moment at which one of them begins or ends
- * (INT64_MAX: never). UTC.
+ * rulebook_holding() returns the rules that hold at now_ms; rulebook_next_ms() the next time at
+ * which a window begins or ends (INT64_MAX: never). UTC.
  */
 rule_set rulebook_holding(const struct rulebook *book, int64_t now_ms);
 int64_t rulebook_next_ms(const struct rulebook *book, int64_t now_ms);
-/* Does any rule have one? */
+/* Does any rule have a window? */
 bool rulebook_has_windows(const struct rulebook *book);
 
-/* Does its own policy, or that of any rule, need a workload? */
+/* Does its policy, or the policy of any rule, need a workload? */
 bool rulebook_needs_workload(const struct rulebook *book);
 
 /*
- * The price of a GPU, 1 .. PRICE_MAX; 0 with PRICES_OFF. mib: of the whole physical GPU, 0 if not
- * known. The first of these that has one: the rulebook, the table of known products (model.h), the
- * memory, at a T4's price for 16 GiB. A part of a known GPU costs its part by memory. A GPU of
- * which neither is known costs PRICE_MAX, so that it comes last.
+ * The price of a GPU, 1 .. PRICE_MAX; 0 with PRICES_OFF. mib: of the whole physical GPU, 0 if
+ * unknown. Taken from the rulebook, else from the table of known products (model.h), else from the
+ * memory, at a T4's price for 16 GiB. A part of a known GPU is priced by its fraction of the
+ * memory. A GPU of unknown model and memory costs PRICE_MAX, so that it is used last.
  */
 uint32_t rulebook_price(const struct rulebook *book, struct text model, uint32_t mib);
 
 /* The price by name alone, with PRICES_KNOWN. */
 struct named_price {
-    uint32_t price;     /* 0: the name is not known */
-    uint32_t whole_mib; /* of a part of a GPU: memory of the GPU that has this price; else 0 */
-    uint32_t part_mib;  /* of the part, by its name; 0: not known */
+    uint32_t price;     /* 0: the name is unknown */
+    uint32_t whole_mib; /* for a part of a GPU: memory of the whole GPU with this price; else 0 */
+    uint32_t part_mib;  /* memory of the part, from its name; 0: unknown */
 };
 struct named_price rulebook_named_price(const struct rulebook *book, struct text model);
-/* And the price, with the GPU's memory; mib: 0 if not known. */
+/* The price from both name and memory; mib: 0 if unknown. */
 uint32_t price_by_memory(const struct named_price *named, uint32_t mib);
 
-/* The winner among rules; NULL: the set is empty. */
+/* The winning rule of a set; NULL: the set is empty. */
 static inline const struct rule *rulebook_first(const struct rulebook *book, rule_set rules)
 {
     return rules == 0 ? NULL : &book->rule[rules_first(rules)];
 }
 
-/* The rule's number, as people write it: from 1. */
+/* The rule's number, from 1. */
 uint32_t rulebook_number(const struct rulebook *book, const struct rule *rule);
 
 /*
- * May a pod with this request get shares where the rule applies, as far as the request alone tells?
- * Models and reserve depend on the node (place.h).
+ * Does the rule allow the request, apart from models and reserve, which depend on the node
+ * (place.h)?
  */
 bool rule_takes(const struct rule *rule, const struct request *request);
 bool rule_takes_model(const struct rule *rule, struct text model);
-/* The smallest share from this one on that the rule hands out; 0: there is none. */
+/* The smallest share >= milli that the rule allows; 0: none. */
 uint32_t rule_next(const struct rule *rule, uint32_t milli);
 
-/* How many nodes of a cluster a rule matches, by each of its fields. */
+/* Numbers of nodes in a cluster that a rule matches, by each of its fields. */
 struct rule_matches {
-    uint32_t nodes;                  /* that have all of its labels */
-    uint32_t allowed;                /* of these, with a GPU of any of its models */
-    uint32_t label[RULE_LABELS_MAX]; /* that have this label */
-    uint32_t model[RULE_GLOBS_MAX];  /* with a GPU that this one takes */
+    uint32_t nodes;                  /* nodes with all of its labels */
+    uint32_t allowed;                /* nodes of these with a GPU of any of its models */
+    uint32_t label[RULE_LABELS_MAX]; /* nodes with this label */
+    uint32_t model[RULE_GLOBS_MAX];  /* nodes with a GPU of this model */
 };
 
-/* Counts one node: its labels (NULL: none), and the models of its GPUs. */
+/* Adds one node to *out. labels NULL: none. model: of its GPUs. */
 void rule_match_node(const struct rule *rule, const struct labels *labels,
                      const struct atom *const *model, uint32_t models, struct rule_matches *out);
 /*
- * A line for each field that matches nothing, without a newline at the end: "rule 1 (night), nodes:
- * pool=traning matches 0 nodes".
+ * Appends a line for each field that matches nothing, without a trailing newline: "rule 1 (night),
+ * nodes: pool=traning matches 0 nodes".
  */
 void rule_add_unmatched(struct strbuf *out, const struct rulebook *book, const struct rule *rule,
                         const struct rule_matches *matches);
 
-/* Why a pod does not get a node. */
+/* The cause of a refusal. */
 struct cause {
     enum reason why;
     uint32_t rule; /* with REASON_RULE and REASON_RESERVE: its position in the rulebook */
 };
-/* In words, for people: "pool=training, disk=ssd*"; "all". */
+/* Append text for display: "pool=training, disk=ssd*"; "all". */
 void rule_add_nodes(struct strbuf *out, const struct rule *rule);
 void rule_add_namespaces(struct strbuf *out, const struct rule *rule);
 /* "only whole GPUs; keeps 2 idle hosts" */
 void rule_add_demands(struct strbuf *out, const struct rule *rule);
 
-/* What the rule wants instead, for REASON_RULE: "rule 2 (night): only whole GPUs". */
+/* Makes the refusal for REASON_RULE: "rule 2 (night): only whole GPUs". */
 void rulebook_refuse(const struct rulebook *book, const struct rule *rule,
                      const struct request *request, struct refusal *out);
 

@@ -1,20 +1,21 @@
 /*
- * tally - learns the workload that a cluster serves: how often each class of pods came lately.
+ * tally - learns the workload of a cluster: the recent frequency of each class of pods.
  *
  *   pod, once --> its class: + TALLY_WEIGHT --after every TALLY_HALF pods--> all classes halved
  *                     \--when tally_is_due()--> workload_new() --> policy context (policy.h)
  *
- * Only pods that ask for a share count, each once: webhook calls never count, because one waiting
- * pod is asked about thousands of times. A class that came last 4 x TALLY_HALF pods ago is
- * forgotten, and if there are more than WORKLOAD_CLASSES_MAX, the one that came least often.
+ * Each pod that requests a share counts once, and webhook calls do not count, because one waiting
+ * pod causes thousands. A class last seen 4 x TALLY_HALF pods ago is dropped, and beyond
+ * WORKLOAD_CLASSES_MAX the least frequent class.
  *
- * A new tally knows a few shapes that most clusters serve, with the weight of a few pods. After
- * TALLY_COLD pods it forgets them: what nobody asks for must not hold GPUs back.
+ * A new tally starts with a few common shapes, weighted as a few pods. They are dropped after
+ * TALLY_COLD pods: shapes that no pod requests must not keep GPUs free.
  *
- * What a policy document expects (rulebook.h) is added to the workload, not to what was learned: a
- * shape of weight 5 is at least 5 of 1,000 pods of the workload, and never less than it was seen.
+ * The expected shapes of a policy document (rulebook.h) are added to the workload, not to the
+ * tally: a shape of weight 5 is at least 5 of 1,000 pods of the workload, or more if it was seen
+ * more often.
  *
- * Pure: what is learned follows from the pods and their order alone. Single owner.
+ * Pure: the result depends only on the pods and their order. Single owner.
  */
 #ifndef MILLIGPU_TALLY_H
 #define MILLIGPU_TALLY_H
@@ -27,9 +28,9 @@ enum {
     TALLY_WEIGHT = 16,
     TALLY_COLD = 64,
     TALLY_HALF = 4096,
-    /* of all counts: at most half of it is left after halving */
+    /* maximum sum of all counts; halving leaves at most half of it */
     TALLY_SUM_MAX = 2 * TALLY_WEIGHT * TALLY_HALF,
-    /* pods between two workloads: half of all so far, within these bounds */
+    /* bounds of the pods between two workloads, which is half of all pods so far */
     TALLY_STEP_MIN = 2,
     TALLY_STEP_MAX = 2048,
 };
@@ -41,27 +42,26 @@ struct tally;
 struct tally *tally_new(void) MUST_USE; /* the cold start */
 void tally_free(struct tally *tally);   /* NULL is fine */
 
-/* From the next workload on, which is due. Keeps a reference. NULL: nothing is expected. */
+/* Expects the shapes of book from the next workload on, now due. Keeps a reference. NULL: none. */
 void tally_expect(struct tally *tally, const struct rulebook *book);
 
-/* Counts a pod. The request has a want: whole GPUs of the other resource are nobody's to place. */
+/* Counts a pod. Its request must have a want: we do not place whole GPUs of the other resource. */
 void tally_count(struct tally *tally, const struct request *request);
 
-/* Was there no tally_workload() yet, or have enough pods been counted since the last? */
+/* Were enough pods counted since the last tally_workload(), or was there none yet? */
 bool tally_is_due(const struct tally *tally);
 struct workload *tally_workload(struct tally *tally) MUST_USE;
 
 /*
- * What is stored: how many pods were counted ever, and the classes in their order. The counts of
- * the classes are weights.
+ * The state to store: the number of pods ever counted, and the classes in order, with weights as
+ * counts.
  */
 uint64_t tally_pods(const struct tally *tally);
 uint32_t tally_classes(const struct tally *tally);
 const struct workload_class *tally_class(const struct tally *tally, uint32_t at);
 
 /*
- * The same tally again. An error names the class that no tally can contain; a database is input
- * from outside.
+ * Restores a tally from the database, as outside input: an error names the impossible class.
  */
 struct tally_rows {
     uint64_t pods;

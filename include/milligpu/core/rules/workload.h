@@ -1,12 +1,12 @@
 /*
- * workload - the shapes of pods that a cluster serves, and how often each of them comes.
+ * workload - the shapes of a cluster's pods and their frequencies.
  *
- *   classes, counted --> typical shapes, for fgd           (policy.h says what for)
+ *   classes, counted --> typical shapes, for fgd           (see policy.h)
  *                    \-> fixed random sequences, for rollout
- *                     \> shapes of several GPUs, which have a price
+ *                     \> shapes of several GPUs, with prices
  *
- * A pod of several asking containers counts as its largest want. Immutable and reference-counted:
- * any thread may read it, and everything in it follows from the classes and their order alone.
+ * A pod with several wants counts as its largest want. Immutable and reference-counted: any thread
+ * may read it. Its content depends only on the classes and their order.
  */
 #ifndef MILLIGPU_WORKLOAD_H
 #define MILLIGPU_WORKLOAD_H
@@ -18,31 +18,31 @@
 
 enum {
     WORKLOAD_CLASSES_MAX = 512,
-    WORKLOAD_COUNT_MAX = 1 << 20, /* of all classes together */
+    WORKLOAD_COUNT_MAX = 1 << 20, /* sum over all classes */
     WORKLOAD_SEQUENCES = 16,
     WORKLOAD_LENGTH = 100,
-    /* classes of several GPUs that have a price: those that come most often */
+    /* classes of several GPUs with a price: the most frequent ones */
     WORKLOAD_SCARCE_MAX = 32,
     WORKLOAD_WORDS = WORKLOAD_CLASSES_MAX / 64,
-    /* sizes of a part that are told apart when a sequence is searched for what still fits */
+    /* size steps of a part, and their width, in the search of a sequence for fitting pods */
     WORKLOAD_SIZES = 16,
     WORKLOAD_SIZE_MILLI = 64,
     WORKLOAD_STEP_WORDS = (WORKLOAD_LENGTH + 63) / 64,
 };
 
 struct workload_class {
-    struct host host;   /* CPU and memory that the pod requests; 0: none */
+    struct host host;   /* requested CPU and memory; 0: none */
     uint32_t parts;     /* GPUs; 0: none */
     uint32_t milli;     /* of each GPU */
-    uint32_t share_mib; /* least memory of each share; 0: any */
+    uint32_t share_mib; /* minimum memory of each share; 0: any */
     uint32_t models;    /* as in struct request */
     const char **model;
-    uint32_t count; /* how often it was seen; at least 1 */
+    uint32_t count; /* times seen; at least 1 */
 };
 
-/* A class as fgd tells classes apart: without host memory and share_mib. */
+/* A class as distinguished by fgd: without host memory and share_mib. */
 struct workload_typical {
-    uint32_t class; /* the first of its classes, for the models */
+    uint32_t class; /* index of its first class, for the models */
     uint32_t cpu_milli;
     uint32_t parts;
     uint32_t milli;
@@ -53,47 +53,46 @@ struct workload {
     atomic_uint refs;
     uint32_t classes;
     struct workload_class *class;
-    uint64_t count;     /* of all classes */
-    uint64_t gpu_milli; /* that all counted pods request together */
+    uint64_t count;     /* sum over all classes */
+    uint64_t gpu_milli; /* sum over all counted pods */
 
     /*
-     * The commonest typical shapes, by falling count (of equals, the one that was seen first), as
-     * many as it takes to cover 95 % of the count.
+     * The most frequent typical shapes that cover 95 % of the count, by descending count (ties:
+     * first seen first).
      */
     uint32_t n_typical;
     uint64_t typical_count;
     struct workload_typical *typical;
 
-    /* Classes that request GPUs, drawn by their counts. sequences is 0 if there is none. */
+    /* Indexes of classes with GPUs, drawn by their counts. sequences is 0 if no class has GPUs. */
     uint32_t sequences;
     uint16_t sequence[WORKLOAD_SEQUENCES][WORKLOAD_LENGTH];
-    /* bit i of small[s][z]: step i of sequence s asks for less than 64 x (z + 1) milli per part */
+    /* bit i of small[s][z]: step i of sequence s requests < 64 x (z + 1) milli per part */
     uint64_t small[WORKLOAD_SEQUENCES][WORKLOAD_SIZES][WORKLOAD_STEP_WORDS];
 
-    /* Classes of two and more GPUs, by falling count; of equals the first. */
+    /* Indexes of classes of several GPUs, by descending count (ties: first class first). */
     uint32_t n_scarce;
     uint16_t scarce[WORKLOAD_SCARCE_MAX];
 };
 
 /*
- * Copies the classes, strings included. There are at most WORKLOAD_CLASSES_MAX, no two of them
- * alike, each with a count of at least 1, at most GPUS_PER_NODE_MAX parts, and milli in 1 ..
- * GPU_MILLI if it has parts, and their counts add up to at most WORKLOAD_COUNT_MAX. No class at all
- * is fine. One reference.
+ * Copies the classes, strings included, and returns one reference. Preconditions: at most
+ * WORKLOAD_CLASSES_MAX classes (0 is fine), no two alike, each with count >= 1, at most
+ * GPUS_PER_NODE_MAX parts, and milli in 1 .. GPU_MILLI if it has parts; the counts add up to at
+ * most WORKLOAD_COUNT_MAX.
  */
 struct workload *workload_new(const struct workload_class *class, uint32_t classes) MUST_USE;
 struct workload *workload_ref(const struct workload *workload);
 void workload_unref(const struct workload *workload); /* NULL is fine */
 
 /*
- * Do both ask for the same? The counts do not matter; nor do milli, share_mib and models without
- * parts.
+ * Are both the same class? Ignores the counts, and without parts also milli, share_mib and models.
  */
 bool workload_alike(const struct workload_class *a, const struct workload_class *b);
 
 /*
- * The class of a request, with count 1: its largest want by parts x milli, of equals the first. It
- * borrows from the request. Without wants it is a class without parts, share_mib and models.
+ * Sets *out to the class of a request, with count 1: its largest want by parts x milli (ties: the
+ * first). Borrows from the request. Without wants, the class has no parts, share_mib and models.
  */
 void workload_class_of(const struct request *request, struct workload_class *out);
 
