@@ -1,8 +1,12 @@
+/*
+ * Allocation that aborts when memory runs out or a size overflows. Called everywhere, from any
+ * thread.
+ */
 #include "milligpu/base/alloc.h"
 
 #include <string.h>
 
-/* A larger amount is a bug of ours: no input may cause a request for it. */
+/* A larger amount is a bug of ours: input sizes are checked before. */
 static const size_t BYTES_MAX = SIZE_MAX / 4;
 
 static void *alloc_got(void *memory)
@@ -11,7 +15,7 @@ static void *alloc_got(void *memory)
     return memory;
 }
 
-/* The overflow check belongs here, so that no caller multiplies by itself. */
+/* The only multiplication of sizes, with its overflow check. */
 static size_t alloc_product(size_t count, size_t bytes)
 {
     size_t all;
@@ -50,7 +54,7 @@ void xfree(void *memory)
     free(memory);
 }
 
-/* Doubling keeps the cost of each element constant; arrays that grow never shrink. */
+/* Doubling keeps the cost per element constant; arrays never shrink. */
 void *xgrow(void *items, size_t count, size_t *capacity, size_t bytes)
 {
     must(count <= *capacity);

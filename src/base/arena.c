@@ -1,6 +1,6 @@
 /*
- * Chunks in a list, the newest first; only the newest is filled further. A chunk never moves or
- * grows, so addresses stay valid until the arena is reset or ended.
+ * A list of chunks, newest first; only the newest is filled. Chunks never move or grow, so
+ * addresses stay valid until the arena is reset or released.
  */
 #include "milligpu/base/arena.h"
 
@@ -40,8 +40,7 @@ void arena_done(struct arena *arena)
 }
 
 /*
- * Keeps the largest chunk, so that after a few uses one chunk is enough for all that an arena is
- * used for.
+ * Keeps the largest chunk, so that after a few uses one chunk is enough.
  */
 void arena_reset(struct arena *arena)
 {
@@ -80,7 +79,7 @@ size_t arena_bytes(const struct arena *arena)
     return bytes;
 }
 
-/* What is left of the chunk before stays unused; memory is zeroed when it is handed out. */
+/* The rest of the previous chunk stays unused. Memory is zeroed in arena_alloc(). */
 static void push_chunk(struct arena *arena, size_t bytes)
 {
     struct arena_chunk *chunk = xmalloc(sizeof *chunk + bytes);
@@ -92,8 +91,7 @@ static void push_chunk(struct arena *arena, size_t bytes)
 }
 
 /*
- * Chunks double, so that their number stays small, up to a limit: beyond it doubling only wastes
- * memory.
+ * Doubling keeps the number of chunks small; beyond a limit it would only waste memory.
  */
 static void add_chunk(struct arena *arena, size_t need)
 {
@@ -132,7 +130,7 @@ void *arena_alloc(struct arena *arena, size_t bytes)
     char *memory = arena->chunk->data + arena->used;
     arena->used += need;
     must(arena->used <= arena->chunk->bytes);
-    /* A chunk that was reset contains what the call before left there. */
+    /* A reused chunk contains old data. */
     memset(memory, 0, need);
     return memory;
 }
@@ -154,7 +152,7 @@ char *arena_copy(struct arena *arena, struct text text)
     return copy;
 }
 
-/* Formats twice: first to learn the length. */
+/* Formats twice, first to get the length. */
 char *arena_printf(struct arena *arena, const char *fmt, ...)
 {
     va_list args;

@@ -1,5 +1,5 @@
 /*
- * Base64 of kubeconfigs, credentials and signatures. Called by kube and sign.
+ * Encodes and decodes base64 in kubeconfigs, credentials and signatures. Called by kube and sign.
  */
 #include "milligpu/base/base64.h"
 
@@ -12,7 +12,7 @@ static_assert(sizeof letters == 65, "base64 has 64 letters");
 
 static int value_of(char c)
 {
-    /* strchr() finds the terminator, too. */
+    /* strchr() would also find the terminator. */
     const char *at = c != '\0' ? strchr(letters, c) : NULL;
     return at != NULL ? (int)(at - letters) : -1;
 }
@@ -47,7 +47,7 @@ char *base64_decode(const char *text, size_t *out_len)
             out[len++] = (char)(bits >> held & 0xff);
         }
     }
-    /* Six bits left over are one letter of four: the text was cut. Missing padding is accepted. */
+    /* Six remaining bits are one letter of four: the text is truncated. Padding is optional. */
     if (padding > 2 || held >= 6)
         return NULL;
     out[len] = '\0';

@@ -1,3 +1,7 @@
+/*
+ * Formats error texts and maps codes to HTTP statuses. Called everywhere, from any thread; never
+ * allocates.
+ */
 #include "milligpu/base/err.h"
 
 #include <stdarg.h>
@@ -10,8 +14,8 @@
 enum { ROOM = 2 * ERR_TEXT_MAX };
 
 /*
- * Returns the length of what is in out; a text that is too long for it is cut, and text_clip()
- * marks that.
+ * Returns the length of the text in out. A longer text is truncated, and marked later by
+ * text_clip().
  */
 __attribute__((format(printf, 2, 0))) static size_t format(char *out, const char *fmt, va_list args)
 {
@@ -44,7 +48,7 @@ int err_wrap(struct err *err, const char *fmt, ...)
     const size_t noun = format(text, fmt, args);
     va_end(args);
 
-    /* Into a buffer of its own first: err->text is both source and destination. */
+    /* Built in a separate buffer: err->text is both source and destination. */
     const size_t old = strlen(err->text);
     memcpy(text + noun, ": ", 2);
     memcpy(text + noun + 2, err->text, old);

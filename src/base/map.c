@@ -1,6 +1,7 @@
 /*
- * Linear probing in a table of at most three quarters, without tombstones: a removal closes its
- * gap. While a table grows there are two, and a key is in one of them only. Tables never shrink.
+ * A hash table with linear probing, at most three quarters full, without tombstones: a removal
+ * closes its gap. During a rehash there are two tables, and each key is in one of them only. Tables
+ * never shrink.
  */
 #include "milligpu/base/map.h"
 
@@ -21,7 +22,7 @@ void map_done(struct map *map)
     map_init(map);
 }
 
-/* The slot that holds key, or the free slot where it belongs. */
+/* Returns the slot of key, or the free slot for it. */
 static struct map_entry *map_slot_of(struct map_entry *table, size_t slots, struct text key,
                                      uint32_t hash)
 {
@@ -38,7 +39,7 @@ static struct map_entry *map_slot_of(struct map_entry *table, size_t slots, stru
     return &table[at];
 }
 
-/* Close the gap, so that no search ends before a key that was pushed past it. */
+/* Backward-shift deletion, so that no search ends before a displaced key. */
 static void close_gap(struct map_entry *table, size_t slots, size_t gap)
 {
     const size_t mask = slots - 1;
@@ -46,7 +47,7 @@ static void close_gap(struct map_entry *table, size_t slots, size_t gap)
 
     for (size_t at = (gap + 1) & mask; table[at].value != NULL; at = (at + 1) & mask) {
         const size_t home = table[at].hash & mask;
-        /* It may move only if its home is not between the gap and its slot. */
+        /* May move into the gap unless its home lies between the gap and its slot. */
         if (((at - home) & mask) < ((at - gap) & mask))
             continue;
         table[gap] = table[at];
@@ -55,7 +56,7 @@ static void close_gap(struct map_entry *table, size_t slots, size_t gap)
     table[gap] = (struct map_entry){0};
 }
 
-/* Move a few over from the old table, in its order: closing a gap there pulls from behind. */
+/* Moves a few entries from the old table, in slot order, because gaps close from behind. */
 static void map_move_some(struct map *map)
 {
     if (map->old == NULL)
@@ -83,12 +84,12 @@ static void move_all(struct map *map)
     must(map->moved == 0);
 }
 
-/* Called when the table is full to three quarters; only this allocates. */
+/* Called when the table is three quarters full; the only allocation. */
 static void map_grow(struct map *map)
 {
     must(map->slots <= SIZE_MAX / 4);
 
-    move_all(map); /* all moved long ago: it takes an eighth of the changes that fill the table */
+    move_all(map); /* normally a no-op: rehashing ends after 1/8 of the changes until full */
     map->old = map->entry;
     map->old_slots = map->slots;
     map->slots = map->slots > 0 ? map->slots * 2 : SLOTS_MIN;
@@ -96,7 +97,7 @@ static void map_grow(struct map *map)
     must(map->slots > map->count);
 }
 
-/* Remove the key from the old table if it is still there; NULL if it is not. */
+/* Removes the key from the old table; returns its value, or NULL if not found. */
 static void *take_old(struct map *map, struct text key, uint32_t hash)
 {
     if (map->old == NULL)
@@ -116,7 +117,7 @@ void *map_find(const struct map *map, struct text key)
         return NULL;
     const uint32_t hash = text_hash(key);
     void *value = map_slot_of(map->entry, map->slots, key, hash)->value;
-    /* What has not moved yet is in the old table. */
+    /* Entries not moved yet are in the old table. */
     if (value == NULL && map->old != NULL)
         value = map_slot_of(map->old, map->old_slots, key, hash)->value;
     return value;
@@ -134,13 +135,13 @@ void *map_put(struct map *map, struct text key, void *value)
     void *before = entry->value != NULL ? entry->value : take_old(map, key, hash);
     if (before == NULL)
         map->count++;
-    /* The key, too: the old one may be a member of the value that is removed. */
+    /* Replaces the key too: the old one may be a member of the old value. */
     must(map->count < map->slots);
     *entry = (struct map_entry){key, hash, value};
     return before;
 }
 
-/* Moves some entries, too, so that a map that only shrinks also gets rid of its old table. */
+/* Moves some entries as well, so that a map that only shrinks also frees its old table. */
 void *map_take(struct map *map, struct text key)
 {
     if (map->count == 0)
@@ -167,9 +168,9 @@ size_t map_retain(struct map *map, void *user, bool (*keep)(void *user, void *va
     must(keep != NULL);
     if (map->count == 0)
         return 0;
-    /* The pass below needs one table, and costs as much as moving all. */
+    /* The pass below needs a single table, and costs as much as moving all entries. */
     move_all(map);
-    /* Closing a gap behind a free slot never pulls anything over the position reached. */
+    /* Starts after a free slot: then closing a gap never moves an entry to a visited slot. */
     while (map->entry[free_slot].value != NULL)
         free_slot++;
     for (size_t i = 1; i < map->slots; i++) {

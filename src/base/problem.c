@@ -1,8 +1,9 @@
+/* Encodes RFC 9457 error bodies. Called by HTTP servers in their threads. */
 #include "milligpu/base/problem.h"
 
 /*
- * RFC 9457 wants the title of about:blank to say what the status says; an unlisted one gets that of
- * its class.
+ * RFC 9457 recommends the status phrase as the title of about:blank; an unlisted status gets the
+ * title of its class.
  */
 static const char *problem_title(int status)
 {

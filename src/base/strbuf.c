@@ -1,6 +1,6 @@
 /*
- * Growing text. Data is always terminated and never NULL: an empty buffer without memory shows a
- * shared terminator, which is why capacity, not data, says whether there is something to free.
+ * A growable string buffer. Data is always terminated and never NULL: an empty buffer without
+ * memory points to a shared terminator, so it must be freed only if capacity > 0.
  */
 #include "milligpu/base/strbuf.h"
 
@@ -10,7 +10,7 @@
 
 #include "milligpu/base/alloc.h"
 
-/* What an empty buffer shows; shared by all threads, so it is never written. */
+/* The data of empty buffers; shared by all threads, never written. */
 static char nothing[1];
 
 void strbuf_init(struct strbuf *buf)
@@ -54,7 +54,7 @@ void strbuf_reserve(struct strbuf *buf, size_t capacity)
     buf->data[buf->len] = '\0';
 }
 
-/* Room for more bytes and the terminator. */
+/* Reserves room for more bytes and the terminator. */
 static void strbuf_make_room(struct strbuf *buf, size_t more)
 {
     must(more < SIZE_MAX / 8);
@@ -140,8 +140,8 @@ void strbuf_cut(struct strbuf *buf, size_t from, size_t bytes)
 }
 
 /*
- * Like text_show(), except for the characters that only JSON has a letter for; returns how many
- * bytes of text were used.
+ * As text_show(), with JSON's short escapes for further characters. Returns the number of bytes of
+ * text consumed.
  */
 static size_t strbuf_escape(struct strbuf *buf, struct text text, size_t at)
 {
@@ -160,8 +160,8 @@ static size_t strbuf_escape(struct strbuf *buf, struct text text, size_t at)
 }
 
 /*
- * Does the character have to be written in another way? All the odd ones do: a terminal that shows
- * our JSON must not obey it.
+ * Must the character be escaped? Odd characters must: a terminal that shows our JSON must not
+ * interpret them.
  */
 static bool is_escaped(struct text text, size_t at, size_t bytes)
 {
@@ -175,7 +175,7 @@ void strbuf_json(struct strbuf *buf, struct text text)
     must(text.at != NULL || text.len == 0);
 
     strbuf_char(buf, '"');
-    size_t plain = 0; /* start of the run of bytes that need no change */
+    size_t plain = 0; /* start of the current run of unescaped bytes */
     size_t at = 0;
     while (at < text.len) {
         const size_t bytes = text_sequence(text, at);

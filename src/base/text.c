@@ -1,15 +1,14 @@
 /*
- * Borrowed bytes: compare, cut, hash, show to people. Called everywhere, from any thread. A text
- * may hold any bytes, also zero bytes and broken UTF-8, and its pointer may be NULL if it is empty,
- * so nothing here hands an empty text to memcmp() or memchr(). The output of text_show() and
- * text_clip() holds nothing that a terminal would obey. The parts: pieces and comparisons, text for
- * people, hash, glob, distance.
+ * Operations on borrowed bytes. Called everywhere, from any thread. A text may contain any bytes,
+ * also zero bytes and invalid UTF-8. The pointer of an empty text may be NULL, so it is never
+ * passed to memcmp() or memchr(). The output of text_show() and text_clip() contains no terminal
+ * control sequences. Parts: pieces and comparisons, text for people, hash, glob, distance.
  */
 #include "milligpu/base/text.h"
 
 #include <string.h>
 
-/* Set at start, so that nobody can choose names that collide in our tables. */
+/* Set at start, so that tenants cannot choose names that collide in our tables. */
 static uint64_t hash_seed = 0x9E3779B97F4A7C15U;
 
 void text_seed(uint64_t seed)
@@ -112,7 +111,7 @@ static bool text_continues(struct text text, size_t at, unsigned char least, uns
 }
 
 /*
- * The bounds of the second byte exclude overlong forms, surrogates and everything beyond U+10FFFF.
+ * The limits of the second byte exclude overlong forms, surrogates and code points above U+10FFFF.
  */
 size_t text_sequence(struct text text, size_t at)
 {
@@ -141,7 +140,7 @@ size_t text_sequence(struct text text, size_t at)
     return 0;
 }
 
-/* Of two and three bytes: no odd character is longer. */
+/* Returns INT32_MAX for four bytes: no odd character is that long. */
 static int32_t text_code_of(struct text text, size_t at, size_t bytes)
 {
     const unsigned char *c = (const unsigned char *)text.at + at;
@@ -161,13 +160,13 @@ int32_t text_odd(struct text text, size_t at, size_t bytes)
         int32_t last;
     } odd[] = {
         {0x0000, 0x001F}, /* control characters */
-        {0x007F, 0x009F}, /* and the C1 ones: U+009B begins an escape sequence */
+        {0x007F, 0x009F}, /* DEL and C1 controls: U+009B begins an escape sequence */
         {0x061C, 0x061C}, /* the Arabic letter mark */
-        {0x200B, 0x200F}, /* no width; marks of direction */
-        {0x2028, 0x202E}, /* ends of lines and paragraphs; embeddings and overrides */
-        {0x2060, 0x206F}, /* no width; isolates */
-        {0xFEFF, 0xFEFF}, /* no width */
-        {0xFFF9, 0xFFFB}, /* annotations that are not shown */
+        {0x200B, 0x200F}, /* zero width; directional marks */
+        {0x2028, 0x202E}, /* line and paragraph separators; embeddings and overrides */
+        {0x2060, 0x206F}, /* zero width; isolates */
+        {0xFEFF, 0xFEFF}, /* zero width */
+        {0xFFF9, 0xFFFB}, /* interlinear annotations */
     };
 
     must(at < text.len && bytes > 0);
@@ -195,7 +194,7 @@ static void show_odd(unsigned code, char out[TEXT_SHOWN_MAX])
            TEXT_SHOWN_MAX);
 }
 
-/* Returns at least 1, so that a loop over broken bytes ends. */
+/* Returns at least 1, so that a loop over invalid bytes ends. */
 size_t text_show(struct text text, size_t at, char out[TEXT_SHOWN_MAX])
 {
     static const char none[] = "\xEF\xBF\xBD";
@@ -218,7 +217,7 @@ void text_clip(struct text text, char *out, size_t bytes)
     static const char mark[] = "...";
     char shown[TEXT_SHOWN_MAX];
     size_t len = 0;
-    size_t kept = 0; /* up to here the mark still fits after it */
+    size_t kept = 0; /* longest length after which the mark still fits */
 
     must(text.at != NULL || text.len == 0);
     must(bytes >= sizeof mark);
@@ -237,7 +236,7 @@ void text_clip(struct text text, char *out, size_t bytes)
     out[len] = '\0';
 }
 
-/* Multiply to twice the width and fold: every bit of either side affects every bit. */
+/* Folded 128-bit product: each bit of the result depends on all bits of a and b. */
 static uint64_t text_fold(uint64_t a, uint64_t b)
 {
     const unsigned __int128 wide = (unsigned __int128)a * b;
@@ -281,7 +280,7 @@ bool text_glob(struct text glob, struct text text)
     must(glob.at != NULL || glob.len == 0);
     must(text.at != NULL || text.len == 0);
 
-    /* Only the last '*' may need a second try: what an earlier one matched is never too long. */
+    /* Backtracks to the last '*' only: the shortest match of an earlier one always suffices. */
     size_t g = 0;
     size_t t = 0;
     size_t star = SIZE_MAX;
@@ -314,7 +313,7 @@ static size_t least_of(size_t a, size_t b, size_t c)
     return ab < c ? ab : c;
 }
 
-/* The usual table, one row at a time. */
+/* Dynamic programming with one row of the table. */
 size_t text_distance(struct text a, struct text b)
 {
     size_t row[TEXT_DISTANCE_MAX + 1];
@@ -334,7 +333,7 @@ size_t text_distance(struct text a, struct text b)
     return row[b.len];
 }
 
-/* Most names of a cluster end at the comparison of lengths. */
+/* The comparison of lengths rejects most names. */
 size_t text_slips(struct text a, struct text b, size_t most)
 {
     char plain[TEXT_DISTANCE_MAX + TEXT_SLIPS_MAX];
