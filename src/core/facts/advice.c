@@ -1,7 +1,7 @@
 /*
- * Sentences about requests that are probably meant otherwise. wire asks about the keys of
- * annotations while it reads a pod; the writer asks for the sentences, once per pod. Tenants write
- * all of it: a key of any length is looked at for a bounded time and shown clipped.
+ * Detects probable mistakes in requests and formats advice. wire checks annotation keys while it
+ * reads a pod; the writer gets the advice, once per pod. All input is from tenants: the time per
+ * key is bounded, and keys are clipped.
  */
 #include "milligpu/core/facts/advice.h"
 
@@ -10,17 +10,17 @@
 #include "milligpu/base/strbuf.h"
 #include "milligpu/core/facts/quantity.h"
 
-/* More slips than this make another word. */
+/* Maximum edit distance of a misspelled word. */
 enum { SLIPS_MAX = 2 };
 
-/* How many bytes of a key or a name a sentence repeats. */
+/* Limits of the bytes of a key or a name quoted in a sentence. */
 enum { KEY_SHOWN_MAX = 80, NAME_SHOWN_MAX = 72 };
 
-/* Under milligpu.io/: what pods may say. People leave out "gpu-", or put it before all. */
+/* Keys of pods under milligpu.io/. Common mistakes: a missing "gpu-", or an extra one. */
 static const char *const read_words[] = {"gpu-count", "gpu-model", "gpu-memory", "topology"};
 enum { GPU_LEN = sizeof "gpu-" - 1, BEGIN_MIN = sizeof "gpu-me" - 1 };
 
-/* Under milligpu.io/: what milligpud, the node side or an operator writes, copied along. */
+/* Keys under milligpu.io/ of milligpud, the agent or an operator, which pods may have copied. */
 static const char *const written_words[] = {"allocation", "visible-devices", "gpus", "cordon",
                                             "bell"};
 
@@ -32,7 +32,7 @@ struct key_parts {
     struct text name;   /* "web" */
 };
 
-/* False: a key without a prefix is nobody's, and not ours. */
+/* Returns false for a key without a prefix, which is not ours. */
 static bool key_cut(struct text key, struct key_parts *out)
 {
     must(key.at != NULL || key.len == 0);
@@ -62,7 +62,7 @@ static struct text without_gpu(struct text text)
     return text_starts(text, "gpu-") ? (struct text){text.at + GPU_LEN, text.len - GPU_LEN} : text;
 }
 
-/* "gpu_model" by its letters, "gpu-mem" by its beginning, "model" without "gpu-". */
+/* Matches "gpu_model" by edit distance, "gpu-mem" as a prefix, "model" without "gpu-". */
 static bool means_word(struct text text, const char *word)
 {
     const struct text begin = text_first(text_of(word), text.len);
@@ -74,11 +74,11 @@ static bool means_word(struct text text, const char *word)
         return true;
     if (bare.len == strlen(word))
         return is_near(without_gpu(text), word, SLIPS_MAX);
-    /* A short word has many neighbors: one slip is enough. */
+    /* Edit distance 1 for a short word, which has many neighbors. */
     return is_near(text, word, SLIPS_MAX) || is_near(text, bare.at, 1);
 }
 
-/* The word under milligpu.io/ that is meant; NULL: none. No text is near two of them. */
+/* The intended word under milligpu.io/; NULL: none. No text is near two words. */
 static const char *nearest_word(struct text text)
 {
     must(text.at != NULL || text.len == 0);
@@ -111,7 +111,7 @@ static bool is_known(const struct key_parts *key)
            text_is(key->prefix, "visible-devices.milligpu.io");
 }
 
-/* Whoever writes this domain means us, whatever stands before or behind it. */
+/* Does the prefix contain our domain, with anything before or after it? */
 static bool is_ours(struct text prefix)
 {
     must(prefix.at != NULL);
@@ -149,7 +149,7 @@ bool annotation_is_odd(struct text text)
 
 /* Sentences. */
 
-/* Text of a tenant, clipped and without control characters. */
+/* Appends tenant text, clipped and escaped. */
 static void advice_add_shown(struct strbuf *buf, struct text text, size_t most)
 {
     char shown[KEY_SHOWN_MAX];
@@ -160,7 +160,7 @@ static void advice_add_shown(struct strbuf *buf, struct text text, size_t most)
     strbuf_str(buf, shown);
 }
 
-/* The container that is nearest to the name, of those that ask; NULL: none is near. */
+/* The requesting container with the nearest name; NULL: none is near. */
 static const char *nearest_container(const struct pod *pod, struct text name)
 {
     const char *best = NULL;
@@ -237,7 +237,7 @@ static bool advise_on_annotations(const struct pod *pod, struct strbuf *buf)
     return pod->odd_keys > 0;
 }
 
-/* "container web: nvidia.com/vgpu: 1 is 1 thousandth of a GPU; ...": the first such container. */
+/* "container web: nvidia.com/vgpu: 1 is 1 thousandth of a GPU; ...", for the first one only. */
 static bool advise_on_tiny(const struct pod *pod, const char *resource, struct strbuf *buf)
 {
     must(resource != NULL);
@@ -262,7 +262,7 @@ static bool advise_on_tiny(const struct pod *pod, const char *resource, struct s
     return false;
 }
 
-/* The amount is refused, or granted and tiny. What else is refused, kube-scheduler says. */
+/* Advice on a refused or tiny amount. Other refusals are already shown by kube-scheduler. */
 static bool advise_on_amount(const struct pod *pod, const struct request_rules *rules,
                              const char **out_word, struct strbuf *buf)
 {
@@ -280,7 +280,7 @@ static bool advise_on_amount(const struct pod *pod, const struct request_rules *
         return advise_on_tiny(pod, rules->resource, buf);
     case REQUEST_REFUSED:
         if (pod->node[0] != '\0')
-            return false; /* it runs: what is refused now, was granted */
+            return false; /* already granted */
         *out_word = reason_name(refusal.why);
         strbuf_str(buf, refusal.text);
         return refusal.why == REASON_AMOUNT || refusal.why == REASON_MINIMUM ||

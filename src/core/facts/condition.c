@@ -1,6 +1,6 @@
 /*
- * Reads the message of a PodScheduled condition. Called by REST in admin threads. The words are
- * those of kube-scheduler's plugins, 1.29 to 1.37.
+ * Parses the message of a PodScheduled condition. Called by REST in admin threads. The words are
+ * from the plugins of kube-scheduler 1.29 to 1.37.
  */
 #include "milligpu/core/facts/condition.h"
 
@@ -21,7 +21,7 @@ const char *condition_word(enum condition_kind kind)
     return words[kind];
 }
 
-/* The first that is found counts: "pod affinity" before "affinity". */
+/* The first match counts: "pod affinity" before "affinity". */
 static const struct {
     const char *words;
     enum condition_kind kind;
@@ -41,7 +41,7 @@ static const struct {
     {"Too many pods", CONDITION_RESOURCES},
 };
 
-/* Returns the offset of the words; the length of text if they are not in it. */
+/* Returns the offset of the words; text.len if not found. */
 static size_t text_find(struct text text, const char *words)
 {
     const size_t len = strlen(words);
@@ -71,10 +71,10 @@ static enum condition_kind kind_of(struct text part, const char *resource)
     return CONDITION_OTHER;
 }
 
-/* Takes the number in front and the blank behind it; 1 where there is none. */
+/* Cuts off a leading number and blank; returns the number, or 1 if there is none. */
 static uint32_t take_count(struct text *part)
 {
-    enum { DIGITS_MAX = 7 }; /* sums of clipped messages then fit 32 bits */
+    enum { DIGITS_MAX = 7 }; /* sums over a clipped message fit 32 bits */
     uint32_t count = 0;
     size_t i = 0;
 
@@ -88,7 +88,7 @@ static uint32_t take_count(struct text *part)
     return count;
 }
 
-/* The parts, separated by ", "; what preemption would do, and the last full stop, are left out. */
+/* parts is separated by ", ", without the result of preemption and the final full stop. */
 static void count_parts(struct text parts, const char *resource, uint32_t count[CONDITIONS])
 {
     must(count[CONDITION_NONE] == 0 && parts.at != NULL);

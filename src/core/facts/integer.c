@@ -1,4 +1,4 @@
-/* Whole numbers in labels and taints, as kube-scheduler reads them. */
+/* Parses integers as kube-scheduler does. Called by node_demands.c and taint.c. */
 #include "integer.h"
 
 bool integer_parse(struct text text, int64_t *out)

@@ -1,5 +1,5 @@
 /*
- * integer - whole numbers in labels and taints.
+ * integer - integers in labels and taints.
  *
  * Pure.
  */
@@ -8,7 +8,7 @@
 
 #include "milligpu/base/text.h"
 
-/* As Go's ParseInt: a sign, digits, 64 bits. */
+/* Accepts the format of Go's ParseInt: optional sign, digits, 64 bits. */
 bool integer_parse(struct text text, int64_t *out);
 
 #endif

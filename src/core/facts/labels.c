@@ -1,6 +1,6 @@
 /*
- * The labels of a Node as atoms, "key=value" each: nodes of one pool have nearly all in common.
- * Made by the owner of the ledger's names; read by any thread.
+ * Stores the labels of a Node as atoms "key=value", because nodes of one pool share nearly all.
+ * Created by the owner of the name table; read by any thread.
  */
 #include "milligpu/core/facts/labels.h"
 
@@ -38,7 +38,7 @@ const struct labels *labels_new(const struct label *label, uint32_t count, struc
     return labels;
 }
 
-/* The reference count is the only part that changes. */
+/* Only the reference count is mutable. */
 static atomic_uint *labels_refs_of(const struct labels *labels)
 {
     must(labels != NULL);

@@ -1,6 +1,6 @@
 /*
- * Compares the names of GPU models with the globs of pods. Called by request.c for each distinct
- * model of a question, and by filter.c to name models near a wrong one.
+ * Matches names of GPU models against the globs of pods. Called by request.c for each distinct
+ * model of a filter call, and by filter.c to suggest models near an unknown one.
  */
 #include "milligpu/core/facts/model.h"
 
@@ -40,8 +40,7 @@ static struct text last_bytes(struct text text, size_t bytes)
 }
 
 /*
- * The length of the product line at the start of a name, with its dash. 0: there is none, or
- * nothing follows it.
+ * The length of a leading product line with its dash; 0 if there is none or nothing follows it.
  */
 static size_t line_length(struct text bare)
 {
@@ -66,7 +65,7 @@ static bool has_wildcard(struct text glob)
     return memchr(glob.at, '*', glob.len) != NULL || memchr(glob.at, '?', glob.len) != NULL;
 }
 
-/* "NVIDIA*" names the maker, so such a glob is compared with the name that has its maker. */
+/* A glob such as "NVIDIA*" is compared with the name that includes "NVIDIA-". */
 static bool takes_with_maker(struct text glob, struct text model)
 {
     char full[NVIDIA_LEN + MODEL_BYTES_MAX];
@@ -89,7 +88,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The digits at the start, as a number; more than five are no amount of memory. */
+/* Parses the leading digits and returns their count; more than five are no amount of memory. */
 static size_t count_digits(struct text text, uint32_t *out)
 {
     size_t digits = 0;
@@ -104,7 +103,7 @@ static size_t count_digits(struct text text, uint32_t *out)
     return digits;
 }
 
-/* Behind the last '-'; the whole name where there is none. */
+/* The text after the last '-'; the whole name if there is none. */
 static struct text last_word(struct text name)
 {
     size_t len = 0;
@@ -117,7 +116,7 @@ static struct text last_word(struct text name)
     return last_bytes(name, len);
 }
 
-/* Without the last word and its '-'; empty if there is one word only. */
+/* The name without its last word and '-'; empty if it has one word only. */
 static struct text without_last_word(struct text name)
 {
     const size_t word = last_word(name).len;
@@ -130,8 +129,8 @@ static struct text without_last_word(struct text name)
 enum { MIB_PER_GIB = 1024, MIB_OF_0B = 512 };
 
 /*
- * "24Q", "4C", "8A", "2B", "1B4", "5CME": the profile of a virtual GPU, with its GiB; "0B" has half
- * of one.
+ * "24Q", "4C", "8A", "2B", "1B4", "5CME": the profile of a virtual GPU, with its GiB; "0B" is half
+ * a GiB.
  */
 static bool is_profile(struct text word, uint32_t *out_mib)
 {
@@ -151,7 +150,7 @@ static bool is_profile(struct text word, uint32_t *out_mib)
     return false;
 }
 
-/* "1" of "A100-1-5C": how many slices of the GPU a virtual one has that is backed by MIG. */
+/* "1" in "A100-1-5C": the number of MIG slices of a virtual GPU. */
 static bool is_slices(struct text word)
 {
     must(word.at != NULL || word.len == 0);
@@ -177,7 +176,7 @@ static uint32_t mib_of_slice(struct text slice)
     return mib;
 }
 
-/* Cuts the name at "-MIG-"; what stands before it is never empty. */
+/* Cuts the name at "-MIG-", with a non-empty text before it. */
 static bool cut_slice(struct text name, struct model_part *out)
 {
     static const char mig[] = "-MIG-";
@@ -197,7 +196,7 @@ static bool cut_slice(struct text name, struct model_part *out)
     return false;
 }
 
-/* "GRID-T4-16Q": the name of a product that is virtual GPUs only. */
+/* "GRID-T4-16Q": a prefix of virtual GPUs only. */
 static struct text without_grid(struct text name)
 {
     static const char grid[] = "GRID-";
@@ -231,7 +230,7 @@ bool model_part(struct text model, struct model_part *out)
  * Names
  */
 
-/* Names of products that begin with the name of another product, and the rest behind the '-'. */
+/* Product names that extend another product's name: that name, and the rest after the '-'. */
 static const struct {
     const char *name;
     const char *rest;
@@ -244,12 +243,12 @@ static const struct {
     {"*", "Ti-*"},
     {"*", "SUPER"},
     {"*", "SUPER-*"},
-    /* the names of the Quadro RTX, again */
+    /* reused names of Quadro RTX */
     {"RTX-3000", "Ada-*"},
     {"RTX-4000", "Ada-*"},
     {"RTX-5000", "Ada-*"},
     {"RTX-6000", "Ada-*"},
-    /* smaller chips, or the same with less power */
+    /* smaller or low-power chips */
     {"*", "SFF-*"},
     {"*", "*-SFF-*"},
     {"*", "Laptop-*"},
@@ -271,7 +270,7 @@ static bool is_other_product(struct text name, struct text rest)
     return false;
 }
 
-/* "A100" and "A100-SXM4-80GB"; both without their product lines. */
+/* Prefix match: "A100" and "A100-SXM4-80GB". Both without their product lines. */
 static bool takes_from_left(struct text name, struct text model)
 {
     struct model_part part;
@@ -317,7 +316,7 @@ bool model_is_named(struct text glob, struct text model)
     return !has_wildcard(glob) && name.len == rest.len && model_takes(glob, model);
 }
 
-/* What a person means by the name: lower case, without the product line and wildcards. */
+/* The name in lower case, without product line and wildcards. */
 static struct text model_core(struct text bare, char buf[TEXT_DISTANCE_MAX])
 {
     const struct text rest = without_first(bare, line_length(bare));
@@ -342,7 +341,7 @@ static bool model_contains(struct text text, struct text part)
     return false;
 }
 
-/* "A100" of "A100-SXM4-80GB": most people mistake this part, or leave out the others. */
+/* "A100" of "A100-SXM4-80GB": most often misspelled, or given alone. */
 static struct text first_word(struct text text)
 {
     struct text word = text;

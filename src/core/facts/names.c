@@ -1,8 +1,8 @@
 /*
- * Each name once, in a hash table that grows and shrinks by one bucket at a time (linear hashing):
- * to move all names of a large cluster at once would keep the writer from its batch for
- * milliseconds. Called by the owner of the table; references are counted in any thread. Parts:
- * references, buckets, growing and shrinking, sweeping, sets.
+ * A hash table of interned names that grows and shrinks by one bucket at a time (linear hashing): a
+ * full rehash of a large cluster would block the writer's batch for milliseconds. Called by the
+ * owner of the table; references are counted in any thread. Parts: references, buckets, growing and
+ * shrinking, sweeping, sets.
  */
 #include "milligpu/core/facts/names.h"
 
@@ -12,39 +12,38 @@
 
 enum {
     SEGMENT_BUCKETS = 64,          /* allocated together */
-    BUCKETS_MIN = SEGMENT_BUCKETS, /* of an empty table */
-    SEGMENTS_MIN = 8,              /* room for so many */
-    SWEEP_EACH = 4,                /* buckets that one name more or less is worth */
+    BUCKETS_MIN = SEGMENT_BUCKETS, /* in an empty table */
+    SEGMENTS_MIN = 8,              /* initial capacity */
+    SWEEP_EACH = 4,                /* buckets scanned per name added or released */
 };
 
 /*
- * Buckets below `buckets - round` and those from `round` on use one more bit of the hash than the
- * ones between. A table of count names has at least count and, after a sweep, at most twice as many
- * buckets.
+ * Buckets below `buckets - round` and from `round` on use one more bit of the hash than the buckets
+ * between. There are at least count buckets and, after a sweep, at most twice as many.
  */
 struct names {
     struct atom ***segment; /* of SEGMENT_BUCKETS lists each */
     size_t capacity;        /* of segment[] */
     size_t buckets;
-    size_t round; /* the largest power of two that is not above buckets */
+    size_t round; /* largest power of two <= buckets */
     size_t count;
     size_t bytes; /* of the atoms */
-    size_t due;   /* names that came or were let go since the last sweep */
-    size_t place; /* the bucket that the next sweep looks at first */
+    size_t due;   /* names added or released since the last sweep */
+    size_t place; /* first bucket of the next sweep */
 };
 
 /*
  * References
  */
 
-/* The count is the only part of an atom that its holders change. */
+/* Only the count of an atom is mutable. */
 static atomic_uint *atom_refs_of(const struct atom *atom)
 {
     must(atom != NULL);
     return (atomic_uint *)(uintptr_t)&atom->refs;
 }
 
-/* Constants stay as they are: they may lie in memory that cannot be written. */
+/* Constants are not counted: they may be in read-only memory. */
 static bool is_constant(const struct atom *atom)
 {
     return atomic_load_explicit(atom_refs_of(atom), memory_order_relaxed) == 0;
@@ -75,7 +74,7 @@ static size_t atom_bytes(size_t len)
     return offsetof(struct atom, text) + len + 1;
 }
 
-/* Acquires what former holders did, since the memory is freed next. */
+/* Acquire: synchronizes with former holders before the memory is freed. */
 static bool is_unheld(const struct atom *atom)
 {
     const unsigned refs = atomic_load_explicit(atom_refs_of(atom), memory_order_acquire);
@@ -114,7 +113,7 @@ static void names_push(struct names *names, struct atom *atom)
     *bucket = atom;
 }
 
-/* Puts the atoms of a list where they belong now. */
+/* Moves the atoms of a list into their current buckets. */
 static void names_push_all(struct names *names, struct atom *list)
 {
     must(names->buckets >= BUCKETS_MIN);
@@ -188,7 +187,7 @@ const struct atom *names_find(const struct names *names, struct text text)
  * Growing and shrinking
  */
 
-/* One bucket more: the names of one bucket are divided between it and the new one. */
+/* Adds a bucket: splits the names of one bucket between it and the new bucket. */
 static void names_split(struct names *names)
 {
     const size_t segment = names->buckets / SEGMENT_BUCKETS;
@@ -206,7 +205,7 @@ static void names_split(struct names *names)
     must(names->buckets - 1 < names->capacity * SEGMENT_BUCKETS);
 }
 
-/* The reverse: the last bucket joins the one that it came from. */
+/* Removes the last bucket: merges it into the bucket that it was split from. */
 static void names_join(struct names *names)
 {
     must(names->buckets > BUCKETS_MIN);

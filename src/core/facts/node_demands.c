@@ -1,6 +1,6 @@
 /*
- * A pod's demands of its node: nodeSelector and required node affinity. Called by views in admin
- * threads, by the pod cache, which keeps demands, and by milligpuctl play. Parts: rules, matching,
+ * Matches nodes against a pod's nodeSelector and required node affinity, and copies demands. Called
+ * by views in admin threads, by the pod cache and by milligpuctl play. Parts: rules, matching,
  * keeping.
  */
 #include <string.h>
@@ -183,7 +183,7 @@ const struct node_demands *node_demands_keep(const struct node_demands *demands,
     return kept;
 }
 
-/* With its length, so that no two lists of texts have the same bytes. */
+/* Prefixes the length, so that different lists of texts have different bytes. */
 static void key_text(struct strbuf *out, const char *text)
 {
     const size_t bytes = strlen(text);

@@ -1,6 +1,6 @@
 /*
- * Why a node may not be used: for a pod, and for sums. Called by drafts of nodes in the writer's
- * thread, by views in admin threads, and by milligpuctl play.
+ * Finds out why a node is unusable, for a pod or for sums. Called by drafts of nodes in the
+ * writer's thread, by views in admin threads, and by milligpuctl play.
  */
 #include "milligpu/core/facts/node_filter.h"
 
@@ -33,10 +33,10 @@ static enum unusable unusable_of(const struct taint *taint)
     return UNUSABLE_TAINTED;
 }
 
-/* The tolerations that are considered: of one pod, or of all pods that are known. */
+/* The tolerations to consider: of one pod, or of all known pods. */
 struct taint_viewer {
     const struct node_demands *demands; /* NULL: sums */
-    const struct tolerations *known;    /* NULL: nobody tolerates anything */
+    const struct tolerations *known;    /* NULL: no tolerations */
 };
 
 static bool is_tolerated(const struct taint_viewer *viewer, const struct taint *taint,
@@ -52,7 +52,7 @@ static bool is_tolerated(const struct taint_viewer *viewer, const struct taint *
     return node_demands_tolerate(demands, taint);
 }
 
-/* The first reason of the table stays, and of its taints the first. */
+/* Keeps the first reason in table order, with its first taint. */
 static void look_at_taint(const struct taint_viewer *viewer, const struct taint *taint,
                           struct unusable_cause *cause)
 {

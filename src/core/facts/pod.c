@@ -1,8 +1,12 @@
+/*
+ * Deep copies of pods, and comparison of their owners. Called by sync, the writer and
+ * simulate, in any thread.
+ */
 #include "milligpu/core/facts/pod.h"
 
 #include <string.h>
 
-/* NULL stays NULL: it means absent, which differs from empty. */
+/* NULL (absent) stays NULL, because it differs from empty. */
 static const char *pod_copy_text(struct arena *arena, const char *text)
 {
     return text != NULL ? arena_copy(arena, text_of(text)) : NULL;
@@ -105,7 +109,7 @@ bool pod_share_repeats(const struct pod *pod, uint32_t line)
     return false;
 }
 
-/* Absent is equal to absent. */
+/* NULL equals NULL. */
 static bool pod_text_same(const char *a, const char *b)
 {
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;

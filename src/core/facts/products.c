@@ -1,13 +1,12 @@
 /*
- * The GPU products that are known by name, with what they cost and their memory. Called by prices.c
- * for each model of a question, and by request.c to see that a name is several names. Prices are in
- * hundredths of a T4. They follow from what cards of a class are listed at and what they get done,
- * rounded: only their order matters, never by how much two of them differ, and a policy document
- * overrides any of them.
+ * The table of known GPU products with prices and memory. Called by prices.c for each model of a
+ * filter call, and by request.c to detect several names in one. Prices are in hundredths of a T4,
+ * rounded from the list prices and the performance of a class: only their order matters, not the
+ * differences, and a policy document overrides them.
  */
 #include "milligpu/core/facts/model.h"
 
-/* The first that takes the model counts, so what is special stands before what is general. */
+/* The first match counts, so special names come before general ones. */
 static const struct product known[] = {
     /* data centers, by generation */
     {"GB300*", 5500, 288},
@@ -23,7 +22,7 @@ static const struct product known[] = {
     {"H20-3e", 1400, 141},
     {"H20", 1200, 96},
     {"A100*80GB*", 900, 80},
-    {"A100D*", 900, 80}, /* as virtual GPUs name it */
+    {"A100D*", 900, 80}, /* name of a virtual GPU */
     {"A100*", 700, 40},
     {"A800*", 850, 80},
     {"A40", 350, 48},
@@ -38,7 +37,7 @@ static const struct product known[] = {
     {"L4", 150, 24},
     {"L2", 140, 24},
     {"V100*32*", 280, 32},
-    {"V100D*", 280, 32}, /* as virtual GPUs name it */
+    {"V100D*", 280, 32}, /* name of a virtual GPU */
     {"V100*", 240, 16},
     {"P100*", 110, 16},
     {"P40", 90, 24},
@@ -59,7 +58,7 @@ static const struct product known[] = {
     {"RTX-8000", 220, 48},
     {"RTX-6000", 180, 24},
     {"GB10", 250, 128},
-    /* people */
+    /* consumer */
     {"RTX-5090*", 310, 32},
     {"RTX-4090-D", 205, 24},
     {"RTX-4090", 210, 24},
@@ -67,9 +66,9 @@ static const struct product known[] = {
     {"RTX-3080-Ti", 115, 12},
     {"TITAN-RTX", 160, 24},
     {"TITAN-V", 130, 12},
-    /* boards */
+    /* Jetson */
     {"Orin", 40, 32},
-    /* others */
+    /* other vendors */
     {"*MI355X*", 4200, 288},
     {"*MI325X*", 2400, 256},
     {"*MI300*", 2200, 192},
@@ -95,7 +94,7 @@ const struct product *product_of(struct text model)
     return NULL;
 }
 
-/* Separators that people write instead of a comma; a blank is a '-' here. */
+/* Separators used by mistake instead of a comma; blanks are already '-'. */
 static bool is_joint(char c)
 {
     return c == '-' || c == '/' || c == '+' || c == '&' || c == ':';
@@ -108,7 +107,7 @@ static struct text without_star(struct text glob)
     return text_ends(glob, "*") ? text_first(glob, glob.len - 1) : glob;
 }
 
-/* Does a known name begin here, and end at a joint, at a wildcard or with the text? */
+/* Does text begin with a known name, followed by a joint, a wildcard or the end? */
 static bool begins_product(struct text text)
 {
     must(text.at != NULL || text.len == 0);

@@ -1,29 +1,29 @@
 /*
- * Kubernetes quantities, exactly. Called for every amount that a pod or a Node contains. Tenants
- * write these texts, with any number of digits and any exponent, so the time is linear in the
- * length of the text and no memory is allocated.
+ * Parses Kubernetes quantities exactly. Called for every amount in a pod or a Node. Tenants write
+ * these texts with any number of digits and any exponent, so parsing takes linear time and does not
+ * allocate.
  */
 #include "milligpu/core/facts/quantity.h"
 
 #include <string.h>
 
 /*
- * A quantity is digits x 10^exponent x 2^binary, where digits is a decimal number of any length. It
- * is computed exactly without big numbers: only the part before the decimal point has to fit into a
- * word, and the part behind it is divided digit by digit from the right.
+ * A quantity is digits x 10^exponent x 2^binary, where digits is a decimal number of any length. No
+ * big numbers are needed: only the integer part must fit into a word, and the fraction is divided
+ * digit by digit from the right.
  */
 struct parsed {
     bool negative;
     struct text whole;    /* before the point */
-    struct text fraction; /* behind it */
+    struct text fraction; /* after it */
     int64_t exponent;
     unsigned binary;
 };
 
-/* Texts are far shorter than this, so an exponent this large decides whatever the digits are. */
+/* Far more than the length of any text: with such an exponent the digits do not matter. */
 static const int64_t EXPONENT_MAX = (int64_t)1 << 50;
 
-enum { DIGITS_MAX = 19 }; /* of 2^63 - 1 */
+enum { DIGITS_MAX = 19 }; /* digits of 2^63 - 1 */
 static_assert(INT64_MAX / 1000000000000000000 == 9, "DIGITS_MAX is one more than its zeros");
 
 __extension__ typedef unsigned __int128 wide_uint;
@@ -45,7 +45,7 @@ static struct text take_digits(struct text *rest)
     return digits;
 }
 
-/* If there is a sign; otherwise *negative keeps its value. */
+/* Skips a sign and sets *negative; without a sign, *negative is unchanged. */
 static void take_sign(struct text *rest, bool *negative)
 {
     must(rest->len > 0);
@@ -56,7 +56,7 @@ static void take_sign(struct text *rest, bool *negative)
     rest->len--;
 }
 
-/* Saturates, because digits without end must not overflow. */
+/* Saturates at EXPONENT_MAX. */
 static bool parse_exponent(struct text text, int64_t *out)
 {
     must(text.len > 0);
@@ -78,7 +78,7 @@ static bool parse_exponent(struct text text, int64_t *out)
     return true;
 }
 
-/* A lone E is a suffix, and E with something behind it is an exponent, so the length decides. */
+/* "E" alone is a suffix; with more text it begins an exponent. */
 static bool parse_suffix(struct text text, struct parsed *out)
 {
     static const struct {
@@ -134,7 +134,7 @@ static bool quantity_parse_parts(struct text text, struct parsed *out)
     return parse_suffix(text, out);
 }
 
-/* Digit i of whole and fraction taken together. */
+/* Digit i of whole followed by fraction. */
 static unsigned quantity_digit(const struct parsed *parsed, size_t i)
 {
     must(i < parsed->whole.len + parsed->fraction.len);
@@ -145,10 +145,10 @@ static unsigned quantity_digit(const struct parsed *parsed, size_t i)
     return (unsigned)(c - '0');
 }
 
-/* All digits as one number, without leading zeros, then x 10^exponent. */
+/* All digits as one number x 10^exponent, without leading zeros. */
 struct significant {
     size_t first;
-    size_t end; /* == first: the value is 0 */
+    size_t end; /* equal to first if the value is 0 */
     int64_t exponent;
 };
 
@@ -164,8 +164,8 @@ static struct significant significant_of(const struct parsed *parsed, unsigned d
 }
 
 /*
- * The digits behind the point, x 2^binary, rounded down; sets *inexact if something is lost.
- * Rounding down at every step loses nothing: floor((a + floor(y)) / 10) = floor((a + y) / 10).
+ * The fraction x 2^binary, rounded down; sets *inexact if digits are lost. Rounding down at every
+ * step is exact: floor((a + floor(y)) / 10) = floor((a + y) / 10).
  */
 static uint64_t behind_point(const struct parsed *parsed, struct significant s, size_t from,
                              bool *inexact)
@@ -190,7 +190,7 @@ static uint64_t behind_point(const struct parsed *parsed, struct significant s, 
     return value;
 }
 
-/* The absolute value, rounded down; *inexact likewise. False: it is too large. */
+/* The absolute value, rounded down; sets *inexact. Returns false if it is too large. */
 static bool quantity_magnitude(const struct parsed *parsed, struct significant s, uint64_t *out,
                                bool *inexact)
 {
@@ -201,7 +201,7 @@ static bool quantity_magnitude(const struct parsed *parsed, struct significant s
     if (before > DIGITS_MAX)
         return false;
 
-    /* 19 digits are below 2^64, and 2^60 times that fits into 128 bits. */
+    /* 19 digits are below 2^64, and x 2^60 fits into 128 bits. */
     wide_uint value = 0;
     must(s.exponent < DIGITS_MAX);
     for (int64_t i = 0; i < before; i++)

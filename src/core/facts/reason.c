@@ -1,3 +1,4 @@
+/* Names, texts and classes of reasons. Called from any thread. */
 #include "milligpu/core/facts/reason.h"
 
 static_assert(REASON_NONE == 0, "a zeroed answer fits");
@@ -9,7 +10,7 @@ struct reason_row {
 };
 
 /*
- * Word, sentence and class of a reason come from one table, so that none of them can be forgotten.
+ * Word, sentence and class come from one table, so that none can be missing.
  */
 static const struct reason_row *reason_row_of(enum reason reason)
 {

@@ -1,11 +1,10 @@
 /*
- * What a pod asks for: reads limits and annotations, and words the refusals. Called by webhooks.c
- * in HTTP threads, and by the pod cache and the writer. Tenants write all of it, so nothing is
- * trusted and every message is clipped. A pod that waits is refused with a sentence that says what
- * to write instead; a pod that is bound (parser.bound) runs whatever it says, so its amounts count
- * and what cannot be used is ignored. The text of a refusal depends on the request alone
- * (docs/why/005-constant-texts.md). Parts: amounts, counts, splitting, policy, wants, models and
- * memory, whole pods, copies, texts, models and peaks.
+ * Parses the limits and annotations of a pod, and formats refusals. Called by webhooks.c in HTTP
+ * threads, by the pod cache and by the writer. All input is from tenants: nothing is trusted, and
+ * messages are clipped. A waiting pod is refused with a text that says how to correct it. A bound
+ * pod (parser.bound) already runs, so its amounts count and invalid annotations are ignored. The
+ * text of a refusal depends on the request alone (docs/why/005-constant-texts.md). Parts: amounts,
+ * counts, splitting, policy, wants, models and memory, whole pods, copies, texts, models and peaks.
  */
 #include "milligpu/core/facts/request.h"
 
@@ -19,20 +18,20 @@
 static_assert(PARTS_MAX >= GPUS_PER_NODE_MAX, "one container may ask for a whole node");
 static_assert(MODEL_BYTES_MAX < REASON_BYTES_MAX, "a refusal can name a model");
 
-/* How many bytes of foreign text a message repeats. */
+/* Limit of the bytes of foreign text quoted in a message. */
 enum { QUOTE_MAX = 48 };
 
-/* What is being parsed, and where a refusal is written. */
+/* The input of a parse, and the destination of a refusal. */
 struct parser {
     const struct pod *pod;
     const struct request_rules *rules;
     const struct pod_container *container;
-    bool several; /* several containers request GPUs: texts have to say which */
-    bool bound;   /* it is running: what cannot be used is ignored, not refused */
+    bool several; /* several containers request GPUs: texts must name the container */
+    bool bound;   /* the pod is bound: invalid annotations are ignored, not refused */
     struct refusal *refusal;
 };
 
-/* Clipped: an annotation may have 256 KiB, a refusal has 256 bytes. */
+/* Clips: an annotation may have 256 KiB, a refusal has 256 bytes. */
 static void request_quote(struct strbuf *buf, const char *text)
 {
     char shown[QUOTE_MAX];
@@ -45,7 +44,7 @@ static void request_quote(struct strbuf *buf, const char *text)
     strbuf_char(buf, '"');
 }
 
-/* Refuse with the text in buf, which is completed here. Always returns false, for `return`. */
+/* Completes the text in buf and refuses with it. Returns false, for `return`. */
 static bool request_say_refusal(const struct parser *parser, enum reason why, struct strbuf *buf)
 {
     must(reason_class(why) == REASON_CLASS_REQUEST);
@@ -58,14 +57,14 @@ static bool request_say_refusal(const struct parser *parser, enum reason why, st
     return false;
 }
 
-/* Digits, a point, a sign, a suffix: what an amount that is one consists of. */
+/* A character of a valid amount: digit, point, sign or suffix. */
 static bool is_amount_letter(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
            c == '-' || c == '+';
 }
 
-/* As it is written; in quotes if they are needed to see where it begins and ends. */
+/* Appends the amount as written, quoted unless it consists of plain characters. */
 static void add_amount(struct strbuf *buf, const char *amount)
 {
     size_t plain = 0;
@@ -97,7 +96,7 @@ static void begin_amount(const struct parser *parser, struct strbuf *buf)
 
 static const char amount_hint[] = "ask for 1 to 1000 (1000 is one whole GPU) or a multiple of 1000";
 
-/* Neither milli of one GPU nor whole GPUs: suggest the whole numbers of GPUs on both sides. */
+/* The amount is neither a part of one GPU nor whole GPUs: suggests the two nearest multiples. */
 static bool refuse_uneven(const struct parser *parser, int64_t amount)
 {
     must(amount > GPU_MILLI);
@@ -115,7 +114,7 @@ static bool refuse_uneven(const struct parser *parser, int64_t amount)
     return request_say_refusal(parser, REASON_AMOUNT, &buf);
 }
 
-/* "0.5" and "500m" clearly mean half a GPU, so suggest that. */
+/* "0.5" and "500m" clearly mean half a GPU: suggests 500. */
 static bool refuse_fraction(const struct parser *parser)
 {
     int64_t milli = 0;
@@ -135,7 +134,7 @@ static bool refuse_fraction(const struct parser *parser)
     return request_say_refusal(parser, REASON_AMOUNT, &buf);
 }
 
-/* Zero is allowed here. False: refused. */
+/* Accepts 0. Returns false if refused. */
 static bool parse_amount(const struct parser *parser, int64_t *out)
 {
     must(out != NULL);
@@ -176,7 +175,7 @@ static void begin_count(const struct parser *parser, struct strbuf *buf)
     must(buf->len > 0);
 }
 
-/* The container's own annotation, else the pod's; 0: neither is set. */
+/* Sets *out to the container's count, else the pod's, else 0. Returns false if refused. */
 static bool request_parse_count(const struct parser *parser, uint32_t *out)
 {
     const char *given =
@@ -189,7 +188,7 @@ static bool request_parse_count(const struct parser *parser, uint32_t *out)
     const struct text text = text_trim(text_of(given));
     uint32_t value = 0;
     size_t digits = 0;
-    /* Saturates, so that no number of digits overflows. */
+    /* Stops at the limit, so that no number of digits overflows. */
     while (digits < text.len && text.at[digits] >= '0' && text.at[digits] <= '9') {
         value = value * 10 + (uint32_t)(text.at[digits++] - '0');
         if (value > GPUS_PER_NODE_MAX)
@@ -214,7 +213,7 @@ static bool request_parse_count(const struct parser *parser, uint32_t *out)
     return true;
 }
 
-/* amount / count is not possible: say which amounts or counts are. */
+/* Refuses amount / count, and suggests possible amounts or counts. */
 static bool refuse_split(const struct parser *parser, int64_t amount, uint32_t count)
 {
     must(count > 0 && count <= GPUS_PER_NODE_MAX);
@@ -240,8 +239,8 @@ static bool refuse_split(const struct parser *parser, int64_t amount, uint32_t c
 }
 
 /*
- * With gpu-count the amount is the sum of equal parts; without it, an amount up to 1000 is one
- * part, and a larger one is a number of whole GPUs.
+ * With gpu-count, the amount is the sum of equal parts. Without it, an amount up to 1000 is one
+ * part, and a larger amount is a number of whole GPUs.
  */
 static bool request_split(const struct parser *parser, int64_t amount, uint32_t count,
                           struct want *want)
@@ -272,7 +271,7 @@ static bool request_split(const struct parser *parser, int64_t amount, uint32_t 
     return true;
 }
 
-/* "on each of 3 GPUs ", if the amount is not what one GPU gives */
+/* "on each of 3 GPUs ", if there are several parts */
 static void add_each(const struct want *want, struct strbuf *buf)
 {
     must(want->parts > 0);
@@ -293,7 +292,7 @@ static void add_meant(const struct want *want, struct strbuf *buf)
         strbuf_printf(buf, "; did you mean %u?", amount * GPU_MILLI);
 }
 
-/* Of each part, not of the sum: the setting limits how finely a GPU is divided. */
+/* Applies to each part, not to the sum: the setting limits how finely a GPU is divided. */
 static bool check_minimum(const struct parser *parser, const struct want *want)
 {
     must(want->milli > 0);
@@ -333,7 +332,7 @@ static bool check_step(const struct parser *parser, const struct want *want)
     return request_say_refusal(parser, REASON_STEP, &buf);
 }
 
-/* Depends on the pod alone: wire leaves out the position in the bytes. */
+/* The text depends on the pod alone: wire omits byte positions. */
 static bool refuse_unreadable(const struct parser *parser)
 {
     must(parser->pod->unreadable != NULL);
@@ -344,7 +343,7 @@ static bool refuse_unreadable(const struct parser *parser)
     return request_say_refusal(parser, REASON_UNREADABLE, &buf);
 }
 
-/* Into how many equal parts, on as many GPUs, the allocation splits the amount; 0: it does not. */
+/* The number of equal parts, on as many GPUs, of the amount in the allocation; 0: not split so. */
 static uint32_t count_noted(const struct parser *parser, int64_t amount)
 {
     const struct pod *pod = parser->pod;
@@ -369,8 +368,8 @@ static uint32_t count_noted(const struct parser *parser, int64_t amount)
 }
 
 /*
- * The amount is in the spec, which nobody can edit. The allocation knows best how it was split: the
- * annotations that requested the split may have been edited since.
+ * The amount is in the immutable spec. Its split is taken from the allocation first: the
+ * annotations that requested it may have been edited since.
  */
 static bool parse_bound_want(const struct parser *parser, int64_t amount, struct want *want)
 {
@@ -390,7 +389,7 @@ static bool parse_bound_want(const struct parser *parser, int64_t amount, struct
     return request_split(parser, amount, 0, want);
 }
 
-/* One container that requests GPUs. False: refused. */
+/* Parses a container that requests GPUs. Returns false if refused. */
 static bool parse_want(const struct parser *parser, int64_t amount, struct want *want)
 {
     must(amount > 0);
@@ -399,7 +398,7 @@ static bool parse_want(const struct parser *parser, int64_t amount, struct want 
     uint32_t count = 0;
     want->container = parser->container->name;
     want->kind = parser->container->kind;
-    /* What runs is counted as it is: minimum and step are for new grants. */
+    /* Minimum and step apply to new grants only. */
     if (parser->bound)
         return parse_bound_want(parser, amount, want);
     if (!request_parse_count(parser, &count) || !request_split(parser, amount, count, want))
@@ -414,11 +413,11 @@ static bool request_container_asks(const struct pod_container *container)
     int64_t amount = 0;
     if (container->amount == NULL)
         return false;
-    /* An amount that is not a number is a request, too: it has to be refused. */
+    /* An invalid amount counts as a request, to be refused later. */
     return quantity_parse(text_of(container->amount), 0, &amount) != QUANTITY_OK || amount != 0;
 }
 
-/* Without begin_amount(), because no single container is at fault. */
+/* Does not use begin_amount(), because no single container is at fault. */
 static bool refuse_limit(const struct parser *parser, uint32_t number, const char *what,
                          uint32_t most)
 {
@@ -432,7 +431,7 @@ static bool refuse_limit(const struct parser *parser, uint32_t number, const cha
     return request_say_refusal(parser, REASON_LIMIT, &buf);
 }
 
-/* A container that asks for 0 gets no want, like one that does not name the resource. */
+/* A container that requests 0 or does not name the resource gets no want. */
 static bool parse_wants(struct parser *parser, struct arena *arena, struct request *out)
 {
     must(out->wants > 0);
@@ -473,7 +472,7 @@ static bool refuse_others(const struct parser *parser, uint32_t others)
     return request_say_refusal(parser, REASON_LIMIT, &buf);
 }
 
-/* The Binding names them, too; what is bound has had its Binding. */
+/* For the Binding, which also names containers without a want; a bound pod needs none. */
 static bool parse_others(const struct parser *parser, struct arena *arena, struct request *out)
 {
     const struct pod *pod = parser->pod;
@@ -493,7 +492,7 @@ static bool parse_others(const struct parser *parser, struct arena *arena, struc
     return true;
 }
 
-/* Refusals repeat the globs, and kube-scheduler writes refusals into pods. */
+/* Refusals quote the globs, and kube-scheduler writes refusals into pods. */
 static bool request_is_printable(struct text text)
 {
     for (size_t i = 0; i < text.len; i++)
@@ -538,7 +537,7 @@ const char *request_read_models(struct text list, struct arena *arena, struct re
             return "has an empty entry";
         out->model[out->models++] = arena_copy(arena, glob);
     }
-    must(out->models > 0); /* an empty list is one empty entry */
+    must(out->models > 0); /* an empty list has one empty entry */
     must(out->models <= MODELS_MAX);
     return NULL;
 }
@@ -583,7 +582,7 @@ static bool parse_memory(const struct parser *parser, struct request *out)
     }
     if (bytes < 0)
         return refuse_memory(parser, "is negative");
-    /* Rounded up, because a share must come with no less. */
+    /* Rounded up: a minimum. */
     const int64_t mib = bytes / mib_bytes + (bytes % mib_bytes != 0);
     must(bytes >= 0);
     if (mib > UINT32_MAX)
@@ -630,7 +629,7 @@ static uint32_t most_parts_of(const struct request *request)
     return most;
 }
 
-/* Who writes NVLink means nvlink. */
+/* Case-insensitive: "NVLink" is accepted. */
 static bool parse_topology(const struct parser *parser, struct request *out)
 {
     const char *given = parser->pod->topology;
@@ -654,7 +653,7 @@ static bool parse_topology(const struct parser *parser, struct request *out)
     return request_say_refusal(parser, REASON_TOPOLOGY_SYNTAX, &buf);
 }
 
-/* If they cannot be used and the pod is running anyway, treat them as absent. */
+/* On a bound pod, invalid preferences count as absent. */
 static bool parse_preferences(const struct parser *parser, struct arena *arena, struct request *out)
 {
     struct refusal passed_over;
@@ -672,7 +671,7 @@ static bool parse_preferences(const struct parser *parser, struct arena *arena, 
     return true;
 }
 
-/* Rounded up: what a pod leaves of a node is no more than this. */
+/* Rounded up, so that the free amounts of a node are not overestimated. */
 static struct host host_of_pod(const struct pod *pod)
 {
     must(pod->cpu_milli >= 0);
@@ -700,7 +699,7 @@ static enum request_verdict request_parse_pod(struct parser *parser, struct aren
         out->wants += request_container_asks(&pod->container[i]);
     }
     out->whole = pod->whole_gpus;
-    /* Whole GPUs concern nodes with shares, though no container names our resource. */
+    /* Pods with whole GPUs matter on nodes with shares, even without our resource. */
     if (out->wants == 0 && out->whole > 0)
         return REQUEST_WHOLE;
     if (!named)
@@ -710,7 +709,7 @@ static enum request_verdict request_parse_pod(struct parser *parser, struct aren
 
     must(out->wants <= pod->containers);
     parser->several = out->wants > 1;
-    /* Not before it is certain that the pod is ours: other pods never depend on milligpu. */
+    /* Only after the check that the pod is ours: other pods never depend on milligpu. */
     if (pod->unreadable != NULL && !parser->bound) {
         (void)refuse_unreadable(parser);
         return REQUEST_REFUSED;
@@ -762,7 +761,7 @@ static size_t request_strings_of(const struct request *request)
         bytes += strlen(request->other[i]) + 1;
     for (uint32_t i = 0; i < request->models; i++)
         bytes += strlen(request->model[i]) + 1;
-    must(bytes >= request->wants); /* each has its terminator */
+    must(bytes >= request->wants); /* one terminator each */
     return bytes;
 }
 
@@ -832,8 +831,8 @@ bool request_eq(const struct request *a, const struct request *b)
 }
 
 /*
- * request_hash() takes what request_eq() compares and nothing else, so that equal requests have
- * equal hashes.
+ * request_hash() covers no field that request_eq() ignores, so that equal requests have equal
+ * hashes.
  */
 static uint32_t request_mix(uint32_t hash, uint32_t number)
 {
@@ -949,10 +948,10 @@ void request_format(const struct request *request, char *out, size_t bytes)
     text_clip((struct text){buf.data, buf.len}, out, bytes);
 }
 
-/* The numbers named in texts about the kind of a whole node. */
+/* The numbers in texts about the kind of a node. */
 struct extremes {
-    uint32_t parts;       /* the most of one container */
-    uint32_t parts_milli; /* the size of each of those */
+    uint32_t parts;       /* maximum of one container */
+    uint32_t parts_milli; /* size of each of its parts */
     uint32_t most;        /* milli of a part */
     uint32_t least;
 };
@@ -977,7 +976,7 @@ static struct extremes extremes_of(const struct request *request)
     return x;
 }
 
-/* One text for everything that may change while the pod waits. */
+/* The one text of all moment reasons. */
 static void request_add_moment(struct strbuf *buf, const struct request *request)
 {
     const struct want *want = request->want;
@@ -1000,7 +999,7 @@ static void request_add_moment(struct strbuf *buf, const struct request *request
     must(buf->len > 0);
 }
 
-/* Whole GPUs do not fit on a node with shares. */
+/* A pod with whole GPUs does not fit on a node with shares. */
 static void add_whole(struct strbuf *buf, const struct request *request)
 {
     if (request->wants == 0)
@@ -1012,8 +1011,7 @@ static void add_whole(struct strbuf *buf, const struct request *request)
 }
 
 /*
- * Unlike the moment, the kind of a node hardly changes, so the text may say which property is in
- * the way.
+ * The kind of a node hardly changes, so that the text may name the mismatching property.
  */
 static void add_kind_text(struct strbuf *buf, const struct request *request, enum reason why)
 {
@@ -1082,7 +1080,7 @@ bool request_name_takes(const struct request *request, uint32_t name, struct tex
     must(name < request->models);
     must(model.at != NULL || model.len == 0);
     if (model.len > sizeof dashed)
-        return false; /* inventory lets none pass, but a database may hold anything */
+        return false; /* rejected by inventory, but a database may contain any value */
     return model_takes(text_of(request->model[name]), model_bare(model, dashed));
 }
 
@@ -1102,9 +1100,9 @@ uint32_t request_peak(const struct request *request, const uint32_t *amount)
     must(request != NULL);
     must(amount != NULL);
 
-    uint64_t running = 0;  /* app containers and sidecars, which run all at once */
+    uint64_t running = 0;  /* app containers and sidecars, which run concurrently */
     uint64_t sidecars = 0; /* sidecars started so far */
-    uint64_t starting = 0; /* the most while init containers run */
+    uint64_t starting = 0; /* peak while init containers run */
     for (uint32_t i = 0; i < request->wants; i++) {
         const enum container_kind kind = request->want[i].kind;
         if (kind == CONTAINER_INIT) {
@@ -1134,6 +1132,6 @@ bool request_is_of_several(const struct request *request)
             return true;
         milli[i] = request->want[i].milli;
     }
-    /* Nobody else's share is on a whole GPU, and neither is the pod's own. */
+    /* A whole GPU has no shares, not even of this pod. */
     return request->whole + touched > 1 || request_peak(request, milli) > GPU_MILLI;
 }

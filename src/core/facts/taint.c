@@ -1,7 +1,7 @@
 /*
- * Taints of Nodes, and what a toleration covers. Called by drafts of nodes in the writer's thread,
- * and by decoders. The rules are those of k8s.io/component-helpers/scheduling/corev1. Parts: words,
- * the taints of a Node, tolerations.
+ * Taints of Nodes and their match with tolerations, as in
+ * k8s.io/component-helpers/scheduling/corev1. Called by drafts of nodes in the writer's thread, and
+ * by decoders. Parts: words, the taints of a Node, tolerations.
  */
 #include <string.h>
 

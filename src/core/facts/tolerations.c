@@ -1,6 +1,6 @@
 /*
- * The tolerations that pods have, each once with a count. Changed by the pod cache in the writer's
- * thread, and read there by drafts of nodes. Few are distinct, so a look goes through all.
+ * A counted set of distinct tolerations. Changed by the pod cache and read by drafts of nodes, both
+ * in the writer's thread. The set is small: look-ups are linear.
  */
 #include "milligpu/core/facts/tolerations.h"
 
@@ -9,7 +9,7 @@
 #include "milligpu/base/alloc.h"
 
 struct known_toleration {
-    struct toleration toleration; /* its texts follow */
+    struct toleration toleration; /* its texts are in the same block */
     uint64_t pods;
 };
 
