@@ -111,7 +111,7 @@ static bool is_known(const struct key_parts *key)
            text_is(key->prefix, "visible-devices.milligpu.io");
 }
 
-/* Does the prefix contain our domain, with anything before or after it? */
+/* Is the prefix our domain or a subdomain of it? */
 static bool is_ours(struct text prefix)
 {
     must(prefix.at != NULL);

@@ -1,7 +1,7 @@
 /*
- * The table behind agents.h. The writer's thread puts in what the watch shows, asks for the verdict
- * of the node, and takes what is to be stored; the simulator's oracle has a table of its own. What
- * a Node says is kept as it was read, so that a pod that changes can be judged without its Node.
+ * The table of agents.h. The writer's thread adds the events of the watch, gets the verdict of the
+ * node, and takes the changes to be stored; the simulator's oracle has a table of its own. The
+ * facts of a Node are kept, so that a changed pod can be checked without its Node.
  */
 #include "milligpu/core/facts/agents.h"
 
@@ -16,20 +16,20 @@ struct agent_pod {
 };
 
 struct agent_entry {
-    char *node; /* also the key */
-    char *uid;  /* of the Node object, "" until one was shown */
-    /* what the Node says */
+    char *node; /* name, also the key of the map */
+    char *uid;  /* of the Node object; "" until it is shown */
+    /* from the Node */
     bool selected; /* it has the label, and its agent was not uninstalled */
     bool named;    /* it has the annotation of an agent that was not uninstalled */
     bool leaving;
     bool other_node;
     bool other_boot;
-    char *claim; /* uid of the agent's pod; NULL: none is named */
-    /* what is remembered of this Node object */
+    char *claim; /* uid of the agent's pod, owned; NULL: none is named */
+    /* stored, for this Node object */
     bool named_gpus;
     bool vouched;
-    bool changed;  /* since it was stored: in the list below */
-    uint64_t list; /* that of Nodes in which, or after which, it was shown last */
+    bool changed;  /* not stored yet: in agents.changed */
+    uint64_t list; /* number of the list of Nodes in or after which it was last shown */
     struct agent_pod *pod;
     size_t pods;
     size_t capacity;
@@ -39,7 +39,7 @@ struct agents {
     struct agents_rules rules;
     struct map entries; /* struct agent_entry, by node */
     bool seen;
-    uint64_t list; /* of Nodes, the newest; from 1 */
+    uint64_t list; /* number of the latest list of Nodes, from 1 */
     struct agent_entry **changed;
     size_t changes;
     size_t capacity;
@@ -109,7 +109,7 @@ void agents_free(struct agents *agents)
     xfree(agents);
 }
 
-/* Invariants of an entry between two events. */
+/* Checks the invariants of an entry between two events. */
 static void agent_entry_assert_valid(const struct agent_entry *entry)
 {
     must(entry->node != NULL && entry->node[0] != '\0');
@@ -143,7 +143,7 @@ static struct agent_entry *agents_get(struct agents *agents, const char *node)
     return entry;
 }
 
-/* An entry that says no more than a missing one. */
+/* Is the entry equivalent to a missing one? */
 static bool agent_entry_is_empty(const struct agent_entry *entry)
 {
     agent_entry_assert_valid(entry);
@@ -194,7 +194,7 @@ static void agents_replace(char **slot, const char *value)
     must((*slot == NULL) == (value == NULL));
 }
 
-/* True the first time. */
+/* Returns true for the first agent of the cluster. */
 static bool see_any(struct agents *agents, bool agent)
 {
     const bool first = agent && !agents->seen;
@@ -226,7 +226,7 @@ static struct agent_pod *find_pod(const struct agent_entry *entry, struct text u
     return NULL;
 }
 
-/* Of an agent that names its pod. */
+/* The verdict for an agent that names its pod. */
 static enum vouch check_claim(const struct agent_entry *entry)
 {
     must(entry->claim != NULL);
@@ -245,8 +245,8 @@ static enum vouch check_claim(const struct agent_entry *entry)
 }
 
 /*
- * An agent that names no pod counts by its annotation, as before there were claims, unless a pod
- * vouched for this Node before: what such an annotation says may be old.
+ * An agent that names no pod (an older one) is accepted by its annotation, unless a pod vouched for
+ * this Node before: the annotation may then be stale.
  */
 static enum vouch check_agent(const struct agents *agents, const struct agent_entry *entry)
 {
@@ -267,8 +267,8 @@ static enum vouch check_agent(const struct agents *agents, const struct agent_en
 }
 
 /*
- * The GPUs of labels and of an amount have numbers, and an agent gives no container a GPU by its
- * number. So a node with an agent waits until that names them; from then on they stay
+ * GPUs from labels or an amount have only indexes, and an agent assigns no GPU by index. So a node
+ * with an agent is closed until the agent lists its GPUs; from then on they stay
  * (agents_lost_gpus()).
  */
 static enum vouch agents_check_entry(const struct agents *agents, const struct agent_entry *entry)
@@ -292,7 +292,7 @@ enum vouch agents_check(const struct agents *agents, struct text node)
     return agents_check_entry(agents, entry);
 }
 
-/* A pod that vouches is remembered, GPUs or not: its annotation alone is no longer enough. */
+/* Remembers that a pod vouched, with or without GPUs: the annotation alone is then not enough. */
 static void remember_verdict(struct agents *agents, struct agent_entry *entry)
 {
     must(entry != NULL);
@@ -312,7 +312,7 @@ static bool agents_is_selected(const struct agents *agents, const struct node_fa
     return false;
 }
 
-/* An empty word says no more than a missing one. */
+/* An empty word counts as missing. */
 static bool is_said(const char *word)
 {
     return word != NULL && word[0] != '\0';
@@ -353,7 +353,7 @@ bool agents_see_node(struct agents *agents, const struct node_facts *facts)
     struct agent_entry *entry = agents_get(agents, facts->name);
     entry->list = agents->list;
     agents_take_facts(agents, entry, facts);
-    /* Another machine: what is remembered of the former one lapses. */
+    /* Another Node object: drops the memory of the former one. */
     if (strcmp(entry->uid, uid) != 0)
         agents_set_memory(agents, entry, false, false);
     agents_replace(&entry->uid, uid);
@@ -368,7 +368,7 @@ bool agents_see_node(struct agents *agents, const struct node_facts *facts)
     return first;
 }
 
-/* Forgets the words of its Node, and the memory of them. */
+/* Clears the facts and the memory of its Node. */
 static void agents_forget_node(struct agents *agents, struct agent_entry *entry)
 {
     entry->selected = false;
@@ -396,7 +396,7 @@ void agents_begin_nodes(struct agents *agents)
     must(agents->changes <= agents->entries.count);
 }
 
-/* As map_retain() asks. */
+/* Callback of map_retain(). */
 static bool agent_entry_remains(void *user, void *value)
 {
     struct agents *agents = user;
@@ -450,7 +450,7 @@ bool agents_pod_gone(struct agents *agents, struct text node, struct text uid)
     must(text_is(uid, pod->uid));
     xfree(pod->uid);
     *pod = entry->pod[--entry->pods];
-    remember_verdict(agents, entry); /* of two agents one may be left */
+    remember_verdict(agents, entry); /* one of two agents may remain */
     drop_if_empty(agents, entry);
     return true;
 }

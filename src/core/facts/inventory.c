@@ -1,11 +1,11 @@
 /*
  * Reads the GPUs of a Node object from its annotation, its labels or its allocatable. Called by the
- * writer for each Node that the informer delivers, and by webhooks.c in HTTP threads for Nodes that
- * a question contains. Device plugins, node agents and people write these values, so each is
- * checked before use, and the first error ends the reading. Whatever cannot be read becomes a
- * problem, never a node without GPUs (docs/why/011-unreadable-objects-still-count.md). A word that
- * means nothing beside GPUs that can be used is a slip, which drift shows. Parts: problems, GPUs
- * known by number, each source, the choice among them, slips.
+ * writer for each Node from the informer, and by webhooks.c in HTTP threads for Nodes in a webhook
+ * body. Device plugins, node agents and people write these values, so each is checked before use,
+ * and the first error stops the parse. Unreadable values become a problem, never a node without
+ * GPUs (docs/why/011-unreadable-objects-still-count.md). An invalid word that leaves the GPUs
+ * usable is a slip, which drift shows. Parts: problems, GPUs known by number, each source, the
+ * choice among them, slips.
  */
 #include "milligpu/core/facts/inventory.h"
 
@@ -14,7 +14,7 @@
 #include "milligpu/base/strbuf.h"
 #include "milligpu/core/facts/quantity.h"
 
-/* How many bytes of foreign text an error message repeats. */
+/* Limit of the bytes of foreign text quoted in an error message. */
 enum { QUOTE_MAX = 48 };
 
 /* node.h stores both in 16 bits. */
@@ -29,8 +29,8 @@ struct inventory_reading {
 };
 
 /*
- * Leave out all GPUs, with the text in buf, which is completed here. silent: the GPUs are there and
- * could not be read, so those known before stay; the other problems mean that they are not ours to
+ * Leaves out all GPUs, with the text in buf, which is released. Sets silent if the GPUs exist but
+ * are unreadable, so that the GPUs known before stay; with the other problems they are not ours to
  * share.
  */
 static void leave_out(struct inventory_reading *reading, enum inventory_problem problem,
@@ -59,7 +59,7 @@ static void add_quoted(struct strbuf *buf, const char *text)
     must(buf->len >= 2);
 }
 
-/* Feature discovery also writes labels whose value is "false". */
+/* Feature discovery also writes labels with the value "false". */
 static bool says_yes(const char *label)
 {
     const struct text text = text_of(label);
@@ -67,7 +67,7 @@ static bool says_yes(const char *label)
            !text_is(text, "0") && !text_is(text, "1");
 }
 
-/* Parse a non-negative whole number from foreign text. */
+/* Parses a non-negative integer from foreign text. */
 static bool parse_whole(const char *text, uint64_t *out)
 {
     int64_t value = 0;
@@ -79,7 +79,7 @@ static bool parse_whole(const char *text, uint64_t *out)
     return true;
 }
 
-/* An agent sees each GPU, and says which of them MIG has; labels speak of the whole node. */
+/* An agent reports MIG for each GPU, and labels only for the whole node. */
 static bool agent_names_gpus(const struct node_facts *facts)
 {
     must(facts->gpus == 0 || facts->gpu != NULL);
@@ -87,7 +87,7 @@ static bool agent_names_gpus(const struct node_facts *facts)
     return facts->agent && (facts->has_gpus || facts->gpus_error != NULL);
 }
 
-/* Where MIG or another way of sharing hands out a GPU, its milli would be granted a second time. */
+/* A GPU shared by MIG or time-slicing would be granted a second time by us. */
 static bool leave_out_partitioned(struct inventory_reading *reading)
 {
     const struct node_facts *facts = reading->facts;
@@ -106,14 +106,14 @@ static bool leave_out_partitioned(struct inventory_reading *reading)
 }
 
 /*
- * These exclude a node whatever source names its GPUs: NVIDIA's operator binds them to the driver
- * of virtual machines, or the device plugin renamed its resource because it hands out parts.
+ * Excludes a node, with any source of GPUs, if NVIDIA's operator binds them to the driver of
+ * virtual machines, or if the device plugin renamed its resource because it hands out parts.
  */
 static bool leave_out_given_away(struct inventory_reading *reading)
 {
     const struct node_facts *facts = reading->facts;
     const bool machines = text_starts(text_of(facts->label_workload), "vm-");
-    uint64_t shared = facts->whole_shared != NULL; /* what cannot be read is not 0 */
+    uint64_t shared = facts->whole_shared != NULL; /* an unreadable amount counts as 1 */
     (void)parse_whole(facts->whole_shared, &shared);
     must(reading->out->source == SOURCE_NONE);
     if (!machines && shared == 0)
@@ -150,7 +150,7 @@ static bool leave_out_limit(struct inventory_reading *reading, const char *field
     return true;
 }
 
-/* Model names as the labels spell them: blanks become '-'. */
+/* Model names in the spelling of labels: blanks become '-'. */
 static const char *inventory_model_of(struct arena *arena, const char *given)
 {
     const struct text text = text_trim(text_of(given));
@@ -166,8 +166,8 @@ static const char *inventory_model_of(struct arena *arena, const char *given)
 }
 
 /*
- * Unique in the cluster, because the name of a node contains no '/'. Made for each GPU of each
- * heartbeat, so not by printf.
+ * Unique in the cluster, because node names contain no '/'. Avoids printf, because it runs for each
+ * GPU at each heartbeat.
  */
 static const char *made_up_id(const struct inventory_reading *reading, uint32_t index)
 {
@@ -182,7 +182,7 @@ static const char *made_up_id(const struct inventory_reading *reading, uint32_t 
     return arena_copy(reading->arena, (struct text){id.data, id.len});
 }
 
-/* GPUs known only by a number: all equal, except that the last one may be a part of one. */
+/* Makes up GPUs known only by a count: all equal, except that the last may be smaller. */
 static void inventory_make_up(struct inventory_reading *reading, uint32_t whole,
                               uint32_t last_milli)
 {
@@ -207,7 +207,7 @@ static void inventory_make_up(struct inventory_reading *reading, uint32_t whole,
                                          .healthy = true};
 }
 
-/* Always returns false, for `return`. */
+/* Returns false, for `return`. */
 static bool leave_out_entry(struct inventory_reading *reading, uint32_t entry, const char *what)
 {
     struct strbuf buf;
@@ -232,7 +232,7 @@ static bool is_id(struct text id)
     return true;
 }
 
-/* An entry may spell out this node's own made-up id, but only at the matching index. */
+/* An entry may contain a made-up id of this node only at the matching index. */
 static bool id_suits_index(const struct inventory_reading *reading, const struct gpu_facts *gpu)
 {
     const struct text node = text_of(reading->facts->name);
@@ -245,7 +245,7 @@ static bool id_suits_index(const struct inventory_reading *reading, const struct
     return text_is(id, made_up_id(reading, gpu->index));
 }
 
-/* Read one entry of the annotation. False: all GPUs are left out. */
+/* Checks one entry of the annotation. Returns false after leaving out all GPUs. */
 static bool check_entry(struct inventory_reading *reading, uint32_t entry)
 {
     const struct gpu_facts *gpu = &reading->facts->gpu[entry];
@@ -271,7 +271,7 @@ static bool check_entry(struct inventory_reading *reading, uint32_t entry)
     return true;
 }
 
-/* No two entries name the same GPU. */
+/* Checks that no two entries name the same GPU. */
 static bool inventory_check_distinct(struct inventory_reading *reading, uint32_t entry)
 {
     const struct gpu_facts *gpu = reading->facts->gpu;
@@ -304,7 +304,7 @@ static const struct health_word {
 #undef X
 };
 
-/* NULL: the word is none of HEALTH_WORDS. */
+/* Returns NULL if the word is not one of HEALTH_WORDS. */
 static const struct health_word *find_health(const char *word)
 {
     const struct text said = text_trim(text_of(word));
@@ -316,7 +316,7 @@ static const struct health_word *find_health(const char *word)
     return NULL;
 }
 
-/* A word that means nothing closes the GPU: whoever wrote it hardly meant that all is well. */
+/* An unknown word closes the GPU: it is unlikely to mean healthy. */
 static bool is_healthy(const char *word)
 {
     if (word == NULL)
@@ -351,7 +351,7 @@ bool hold_kind(const char *word, enum hold_kind *out, struct text *out_uid)
     return false;
 }
 
-/* A word that means nothing closes the GPU, as that of its health does. */
+/* An unknown word closes the GPU, as an unknown word for its health. */
 static const char *read_hold(const char *word)
 {
     enum hold_kind kind;
@@ -364,7 +364,7 @@ static const char *read_hold(const char *word)
     return known ? word : "unknown";
 }
 
-/* For people: whoever wrote it may have written anything. NULL: nothing is said. */
+/* Formats the untrusted reason and since for display; NULL if there is no reason. */
 static const char *read_illness(const struct inventory_reading *reading,
                                 const struct gpu_facts *given)
 {
@@ -384,7 +384,7 @@ static const char *read_illness(const struct inventory_reading *reading,
     return arena_printf(reading->arena, "%s, since %s", reason, since);
 }
 
-/* An entry may be known by its made-up id alone: then it has no second name. */
+/* An entry with only a made-up id has no alias. */
 static void inventory_copy_entry(const struct inventory_reading *reading,
                                  const struct gpu_facts *given, struct gpu_facts *gpu)
 {
@@ -398,13 +398,13 @@ static void inventory_copy_entry(const struct inventory_reading *reading,
     gpu->healthy = is_healthy(given->health);
     gpu->held = read_hold(given->held);
     gpu->ill = gpu->healthy ? NULL : read_illness(reading, given);
-    gpu->cordoned = false; /* check_cordon() says which are */
-    gpu->peers = 0;        /* check_nvlink(), too; it reads the names from the facts */
+    gpu->cordoned = false; /* set later by check_cordon() */
+    gpu->peers = 0;        /* set later by check_nvlink(), from the facts */
     gpu->nvlinks = 0;
     gpu->nvlink = NULL;
 }
 
-/* All entries or none: with half of them, the other GPUs would seem to be gone. */
+/* Takes all entries or none: with a part of them, the other GPUs would seem to be gone. */
 static void inventory_take_annotation(struct inventory_reading *reading)
 {
     const struct node_facts *facts = reading->facts;
@@ -435,7 +435,7 @@ static void take_label(struct inventory_reading *reading, uint64_t count)
         inventory_make_up(reading, (uint32_t)count, 0);
 }
 
-/* More than 1000 milli for each GPU, or implausibly little: the author used another unit. */
+/* More than 1000 milli per GPU, or implausibly little: the author used another unit. */
 static bool leave_out_foreign(struct inventory_reading *reading, uint64_t milli)
 {
     static const uint64_t least_milli = 100;
@@ -444,7 +444,7 @@ static bool leave_out_foreign(struct inventory_reading *reading, uint64_t milli)
         return false;
     must(count <= INT64_MAX);
     must(milli <= INT64_MAX);
-    /* Divide, do not multiply: labels may hold any number. */
+    /* Divides, because products of untrusted labels may overflow. */
     const bool too_much = milli / GPU_MILLI + (milli % GPU_MILLI != 0) > count;
     const bool too_little = milli > 0 && milli / least_milli < count;
     if (!too_much && !too_little)
@@ -459,7 +459,7 @@ static bool leave_out_foreign(struct inventory_reading *reading, uint64_t milli)
     return true;
 }
 
-/* The last source, and the only one whose unit another program may have chosen. */
+/* The last source, and the only one whose unit may be foreign. */
 static void take_allocatable(struct inventory_reading *reading)
 {
     uint64_t milli = 0;
@@ -475,7 +475,7 @@ static void take_allocatable(struct inventory_reading *reading)
         leave_out(reading, PROBLEM_AMOUNT, &buf);
         return;
     }
-    /* What exceeds a multiple of 1000 becomes one smaller GPU. */
+    /* The remainder becomes one smaller GPU. */
     const uint64_t gpus = milli / GPU_MILLI + (milli % GPU_MILLI != 0);
     must(gpus <= milli);
     if (leave_out_foreign(reading, milli) || leave_out_limit(reading, "status.allocatable", gpus))
@@ -483,7 +483,7 @@ static void take_allocatable(struct inventory_reading *reading)
     inventory_make_up(reading, (uint32_t)(milli / GPU_MILLI), (uint32_t)(milli % GPU_MILLI));
 }
 
-/* Report a label that should have been the source and cannot be read. */
+/* Reports an unreadable label that should have been the source. */
 static void leave_out_label(struct inventory_reading *reading)
 {
     struct strbuf buf;
@@ -512,8 +512,8 @@ static void leave_out_unreadable(struct inventory_reading *reading, enum invento
 }
 
 /*
- * Chooses the best source there is. What cannot be read comes first: a broken annotation must not
- * give way to a label, which may count other GPUs.
+ * Chooses the best source. Unreadable values are checked first: an invalid annotation must not be
+ * replaced by a label, which may count other GPUs.
  */
 static void take_source(struct inventory_reading *reading)
 {
@@ -539,7 +539,7 @@ static void take_source(struct inventory_reading *reading)
     }
 }
 
-/* After all, its GPUs are not ours to share. */
+/* Drops the GPUs taken from a source, because they are not ours to share. */
 static void take_back(struct inventory_reading *reading, enum inventory_problem problem,
                       struct strbuf *buf)
 {
@@ -550,7 +550,7 @@ static void take_back(struct inventory_reading *reading, enum inventory_problem 
     leave_out(reading, problem, buf);
 }
 
-/* The amounts of whole GPUs; 0: not there, or not to be read. */
+/* The amounts of whole GPUs; 0: absent or unreadable. */
 struct whole {
     uint64_t capacity;
     uint64_t allocatable;
@@ -570,8 +570,8 @@ static struct whole read_whole(const struct node_facts *facts)
 }
 
 /*
- * Time-slicing and MPS multiply what the device plugin offers, also where labels do not say so: a
- * feature discovery that was started before the plugin's configuration changed shows replicas of 1.
+ * Detects time-slicing and MPS by the multiplied amount of the device plugin, because labels may be
+ * stale: a feature discovery started before the plugin's configuration changed shows replicas of 1.
  */
 static void check_units(struct inventory_reading *reading, const struct whole *whole)
 {
@@ -592,7 +592,7 @@ static void check_units(struct inventory_reading *reading, const struct whole *w
     take_back(reading, PROBLEM_FOREIGN_UNITS, &buf);
 }
 
-/* Labels or an annotation that only a node with GPUs has. */
+/* Has it labels or an annotation that only nodes with GPUs have? */
 static bool has_gpu_labels(const struct node_facts *facts)
 {
     must(facts->labels == 0 || facts->label != NULL);
@@ -604,7 +604,7 @@ static bool has_gpu_labels(const struct node_facts *facts)
     return facts->label_product != NULL || facts->label_count != NULL || facts->agent;
 }
 
-/* The node has GPUs, by its plugin, its labels or its agent, and no source names one of them. */
+/* Reports a node with GPUs, by its plugin, labels or agent, without a source that names any. */
 static void check_no_source(struct inventory_reading *reading, const struct whole *whole)
 {
     const struct node_facts *facts = reading->facts;
@@ -630,7 +630,7 @@ static void check_no_source(struct inventory_reading *reading, const struct whol
     take_back(reading, PROBLEM_NO_SOURCE, &buf);
 }
 
-/* An amount that cannot be read does not say that the plugin is up. */
+/* An unreadable amount does not prove that the plugin is up. */
 static bool leave_out_unread_plugin(struct inventory_reading *reading)
 {
     const char *amount = reading->facts->whole_allocatable;
@@ -660,7 +660,7 @@ static uint32_t count_healthy(const struct inventory *inventory)
     return healthy;
 }
 
-/* None offered: kubelet leaves 0 behind for good, also where the plugin was uninstalled. */
+/* The state at 0 offered GPUs: kubelet also keeps 0 for ever after the plugin was uninstalled. */
 static enum plugin_state state_of_none(const struct inventory_reading *reading,
                                        const struct whole *whole)
 {
@@ -677,8 +677,8 @@ static enum plugin_state state_of_none(const struct inventory_reading *reading,
 }
 
 /*
- * Without an agent the device plugin is the one that looks after the GPUs: what it does not offer
- * may be sick, or have no driver.
+ * Without an agent, the device plugin monitors the GPUs: a GPU that it does not offer may be
+ * unhealthy or have no driver.
  */
 static void check_plugin(struct inventory_reading *reading, const struct whole *whole)
 {
@@ -694,7 +694,7 @@ static void check_plugin(struct inventory_reading *reading, const struct whole *
         out->plugin.state = state_of_none(reading, whole);
         return;
     }
-    /* check_units() left at most as many as some source counts, and labels may hold any number. */
+    /* check_units() limits capacity to the count of a source, but labels may contain any number. */
     const uint64_t rest = whole->capacity > sick ? whole->capacity - sick : 0;
     const uint64_t healthy = rest > own ? rest : own;
     out->plugin = (struct plugin_report){
@@ -705,13 +705,13 @@ static void check_plugin(struct inventory_reading *reading, const struct whole *
     must(out->plugin.offered > 0);
 }
 
-/* What a node says that means nothing. The first slip is told, the others are counted. */
+/* The invalid words of a node: the text of the first slip, and their count. */
 struct slips {
     uint32_t count;
     struct strbuf text;
 };
 
-/* Where to put the sentence; NULL: an earlier slip is told. */
+/* Counts a slip. Returns the buffer for its text; NULL if it is not the first. */
 static struct strbuf *add_slip(struct slips *slips)
 {
     must(slips->count < UINT32_MAX);
@@ -719,7 +719,7 @@ static struct strbuf *add_slip(struct slips *slips)
     return slips->count++ == 0 ? &slips->text : NULL;
 }
 
-/* The next slip of this entry of the annotation; NULL: an earlier one is told. */
+/* As add_slip(), for a field of an entry of the annotation. */
 static struct strbuf *add_entry_slip(struct slips *slips, uint32_t entry, const char *field,
                                      const char *word)
 {
@@ -735,14 +735,14 @@ static struct strbuf *add_entry_slip(struct slips *slips, uint32_t entry, const 
     return text;
 }
 
-/* Words that mean nothing: of health, and of who holds the GPU whole. */
+/* Checks the words of health and of holders. */
 static void check_words(const struct inventory_reading *reading, struct slips *slips)
 {
     const struct node_facts *facts = reading->facts;
     enum hold_kind kind;
     struct text uid;
 
-    must(slips->count == 0); /* the first judges, so that of several slips the words are told */
+    must(slips->count == 0); /* runs first, so that the text is about the words */
     must(reading->out->problem == PROBLEM_NONE);
     if (reading->out->source != SOURCE_ANNOTATION)
         return;
@@ -764,7 +764,7 @@ static void check_words(const struct inventory_reading *reading, struct slips *s
     }
 }
 
-/* Always NULL, for `return`. */
+/* Returns NULL, for `return`. */
 static struct gpu_facts *tell_nvlink_slip(struct slips *slips, uint32_t entry, const char *name,
                                           const char *what)
 {
@@ -775,7 +775,7 @@ static struct gpu_facts *tell_nvlink_slip(struct slips *slips, uint32_t entry, c
     return NULL;
 }
 
-/* The GPU that entry names as linked with its own, which is at this position; NULL: a slip. */
+/* Returns the named peer of the GPU at position own; NULL after a slip. */
 static struct gpu_facts *find_peer(const struct inventory_reading *reading, uint32_t entry,
                                    uint32_t own, const char *name, struct slips *slips)
 {
@@ -804,7 +804,7 @@ static uint32_t place_of_entry(const struct inventory_reading *reading, uint32_t
     return at;
 }
 
-/* A link that either side names is one. What means nothing is a slip, and the GPU stays. */
+/* A link listed by either side counts for both. An invalid name is a slip, and the GPU stays. */
 static void check_nvlink(struct inventory_reading *reading, struct slips *slips)
 {
     const struct node_facts *facts = reading->facts;
@@ -828,7 +828,7 @@ static void check_nvlink(struct inventory_reading *reading, struct slips *slips)
     }
 }
 
-/* meant: the GPU whose index was written. Indexes move, so they are no names. */
+/* meant: the GPU with the written index, which is not accepted, because indexes move. */
 static void tell_cordon_slip(struct slips *slips, const char *entry, const struct gpu_facts *meant)
 {
     struct strbuf *text = add_slip(slips);
@@ -883,7 +883,7 @@ static void check_cordon(struct inventory_reading *reading, struct slips *slips)
 
     must(reading->out->problem == PROBLEM_NONE);
     must(reading->out->gpus <= GPUS_PER_NODE_MAX);
-    /* Without GPUs there is nothing to name: a plugin that restarts shows none for a while. */
+    /* Without GPUs no id can match: a restarting plugin shows none for a while. */
     while (reading->out->gpus > 0 && text_cut(&list, ',', &entry)) {
         entry = text_trim(entry);
         if (entry.len > 0)
@@ -903,7 +903,7 @@ static void check_slips(struct inventory_reading *reading)
     check_nvlink(reading, &slips);
     check_cordon(reading, &slips);
     must((slips.count == 0) == (slips.text.len == 0));
-    /* Before the sentence, so that a long one does not cut it off. */
+    /* In front, so that clipping does not cut it off. */
     if (slips.count > 1)
         strbuf_printf(&text, "%u mistakes, the first: ", slips.count);
     strbuf_text(&text, (struct text){slips.text.data, slips.text.len});
@@ -912,7 +912,7 @@ static void check_slips(struct inventory_reading *reading)
     strbuf_done(&slips.text);
 }
 
-/* Without a device plugin: the node's GPUs from the sources other than its status. */
+/* The milli to advertise without a device plugin, from all sources but the status. */
 static uint32_t milli_to_advertise(const struct inventory *inventory)
 {
     uint32_t milli = 0;
@@ -925,7 +925,7 @@ static uint32_t milli_to_advertise(const struct inventory *inventory)
     return milli;
 }
 
-/* Compares the amounts of whole GPUs with the source that was taken. */
+/* Compares the amounts of whole GPUs with the chosen source. */
 static void check_status(struct inventory_reading *reading)
 {
     const struct whole whole = read_whole(reading->facts);
@@ -1011,6 +1011,6 @@ uint32_t inventory_share_mib(uint32_t mib_total, uint32_t milli_total, uint32_t 
         return 0;
     const uint64_t mib = (uint64_t)mib_total * milli / milli_total;
     must(milli > milli_total || mib <= mib_total);
-    /* An adopted pod may hold more than the GPU has now. */
+    /* An adopted pod may hold more than the GPU has. */
     return mib < UINT32_MAX ? (uint32_t)mib : UINT32_MAX;
 }

@@ -1,6 +1,6 @@
 /*
- * Deep copies of pods, and comparison of their owners. Called by sync, the writer and
- * simulate, in any thread.
+ * Deep copies of pods, and comparison of their owners. Called by sync, the writer and simulate,
+ * in any thread.
  */
 #include "milligpu/core/facts/pod.h"
 

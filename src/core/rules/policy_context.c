@@ -1,6 +1,6 @@
 /*
- * What a policy knows beyond the node: the policy context of a snapshot. Called by any thread; a
- * policy context never changes after it was published.
+ * Creates and queries the policy context of a snapshot. Called by any thread; a policy context is
+ * immutable after publication.
  */
 #include "milligpu/core/rules/policy_context.h"
 
@@ -73,7 +73,7 @@ bool policy_context_needs_workload(const struct policy_context *context)
     return needs;
 }
 
-/* The reference count is the only part of a policy context that changes. */
+/* Only the reference count is mutable. */
 static atomic_uint *policy_context_refs_of(const struct policy_context *context)
 {
     must(context != NULL);

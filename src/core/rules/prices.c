@@ -1,7 +1,7 @@
 /*
- * What a GPU of a model costs, so that cheap GPUs serve what they can before dear ones do: by the
- * policy document, else by the table of known products, else by memory. Called by place_level.c
- * once for each model of a question.
+ * Prices GPU models by the policy document, else by the table of known products, else by memory, so
+ * that cheap GPUs are used before expensive ones. Called by place_level.c once for each model of a
+ * filter call.
  */
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/facts/model.h"
@@ -9,7 +9,7 @@
 
 enum { PRICE_T4 = 100, PRICE_T4_MIB = 16384, MIB_OF_GIB = 1024 };
 
-/* The document's price of exactly this name; 0: it has none. */
+/* The document's price of exactly this name; 0: none. */
 static uint32_t price_named(const struct rulebook *book, struct text bare)
 {
     must(book->prices == 0 || book->price != NULL);
@@ -22,7 +22,7 @@ static uint32_t price_named(const struct rulebook *book, struct text bare)
     return 0;
 }
 
-/* The document's price of an exact name, else of the first that takes the model; 0: of none. */
+/* The document's price of the exact name, else of the first matching glob; 0: none. */
 static uint32_t price_said(const struct rulebook *book, struct text bare)
 {
     const uint32_t named = price_named(book, bare);
@@ -35,7 +35,7 @@ static uint32_t price_said(const struct rulebook *book, struct text bare)
     return named;
 }
 
-/* A part of a GPU costs its part, unless the document has a price for such parts. */
+/* A part of a GPU costs a fraction of the GPU, unless the document prices the part. */
 static struct named_price price_part(const struct rulebook *book, struct text bare,
                                      const struct model_part *part)
 {
@@ -66,7 +66,7 @@ struct named_price rulebook_named_price(const struct rulebook *book, struct text
         return (struct named_price){0};
     const struct text bare = model_bare(model, dashed);
     if (bare.len == 0)
-        return (struct named_price){0}; /* no name is no model */
+        return (struct named_price){0}; /* an empty name matches nothing */
     if (model_part(bare, &part))
         return price_part(book, bare, &part);
     const uint32_t said = price_said(book, bare);
@@ -75,8 +75,7 @@ struct named_price rulebook_named_price(const struct rulebook *book, struct text
 }
 
 /*
- * An unknown GPU may be expensive: without model and memory it comes last, and never counts as a
- * T4.
+ * A GPU of unknown model and memory may be expensive: it is used last, and never counts as a T4.
  */
 static uint32_t price_of_memory(uint32_t mib)
 {

@@ -1,7 +1,7 @@
 /*
- * What a policy document says: who a rule is about, when it holds, and what it demands of a
- * request. A rulebook is made from a document by policy_document.c, and read by any thread; it
- * never changes after it was shared.
+ * Evaluates a policy document: which nodes and namespaces a rule matches, when it holds, and what
+ * it demands of a request. Rulebooks are made by policy_document.c, immutable after sharing, and
+ * read by any thread.
  */
 #include "milligpu/core/rules/rulebook.h"
 
@@ -19,7 +19,7 @@ struct rulebook *rulebook_new(enum policy_kind policy, const char *name)
     struct rulebook *book = xcalloc(1, sizeof *book);
 
     must(policy < POLICIES);
-    atomic_init(&book->refs, 1); /* the arena is empty as it is */
+    atomic_init(&book->refs, 1); /* a zeroed arena is empty */
     book->policy = policy;
     book->name = arena_copy(&book->arena, text_of(name));
     book->digest = "";
@@ -28,7 +28,7 @@ struct rulebook *rulebook_new(enum policy_kind policy, const char *name)
     return book;
 }
 
-/* The reference count is the only part that changes. */
+/* Only the reference count is mutable. */
 static atomic_uint *rulebook_refs_of(const struct rulebook *book)
 {
     must(book != NULL);
@@ -60,7 +60,7 @@ void rulebook_unref(const struct rulebook *book)
     xfree(own);
 }
 
-/* All else of a rulebook follows from these. */
+/* These determine the rest of a rulebook. */
 bool rulebook_alike(const struct rulebook *a, const struct rulebook *b)
 {
     must(a != NULL && b != NULL);
@@ -74,7 +74,7 @@ bool rulebook_alike(const struct rulebook *a, const struct rulebook *b)
 }
 
 /*
- * Whom the rules are about
+ * Matching
  */
 
 static bool is_about_node(const struct rule *rule, const struct labels *labels)
@@ -178,7 +178,7 @@ bool rulebook_needs_workload(const struct rulebook *book)
 }
 
 /*
- * What a rule demands
+ * Demands
  */
 
 static bool is_size(const struct rule *rule, uint32_t milli)
@@ -267,7 +267,7 @@ static void add_rule_models(struct strbuf *text, const struct rule *rule)
         strbuf_printf(text, "%s%s", i == 0 ? "" : " or ", rule->model[i]);
 }
 
-/* The first demand that the request does not meet; of its shares the text names none. */
+/* Appends the first demand that the request does not meet, without the pod's shares. */
 static void add_demand(struct strbuf *text, const struct rule *rule, const struct request *request)
 {
     struct rule part = {.whole = rule->whole};

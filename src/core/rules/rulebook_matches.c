@@ -1,11 +1,11 @@
 /*
- * Which nodes of a cluster a rule is about, to find the rule with a slip of the pen: a label or a
- * model that nothing has. Called by check-policy with --cluster, by doctor, and by the writer once
- * for each rulebook.
+ * Counts the nodes of a cluster that a rule matches, to detect typing errors: labels or models that
+ * match nothing. Called by check-policy with --cluster, by doctor, and by the writer once for each
+ * rulebook.
  */
 #include "milligpu/core/rules/rulebook.h"
 
-/* Does any of these models count as the one of the rule at this place? */
+/* Does model number at of the rule match any of these models? */
 static bool has_model(const struct rule *rule, uint32_t at, const struct atom *const *model,
                       uint32_t models)
 {
@@ -52,7 +52,7 @@ static void begin_line(struct strbuf *out, const struct rulebook *book, const st
                   (unsigned)rulebook_number(book, rule), rule->name, field);
 }
 
-/* Each label that no node has; else all of them, if no node has them together. */
+/* Reports each label that no node has, else all of them if no node has the combination. */
 static void add_labels(struct strbuf *out, const struct rulebook *book, const struct rule *rule,
                        const struct rule_matches *matches)
 {

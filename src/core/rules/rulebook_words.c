@@ -1,5 +1,5 @@
 /*
- * What the rules of a policy say, in words for people. Called for REST and by check-policy.
+ * Formats the rules of a policy for display. Called for REST and by check-policy.
  */
 #include "milligpu/core/rules/rulebook.h"
 

@@ -1,7 +1,7 @@
 /*
- * Counts pods by class, with halving. Called by the writer for each pod that the watch shows for
- * the first time, and by simulate. The order of the classes is that in which they came, because
- * workloads depend on it; so it is stored, too.
+ * Counts pods by class, with exponential decay by halving. Called by the writer for each pod that
+ * the watch shows for the first time, and by simulate. Classes are kept, and stored, in order of
+ * first appearance, because workloads depend on it.
  */
 #include "milligpu/core/rules/tally.h"
 
@@ -12,18 +12,18 @@
 
 struct tally {
     uint64_t pods;
-    uint64_t made_at; /* pods, when the last workload was made */
+    uint64_t made_at; /* value of pods at the last workload */
     bool made;
-    const struct rulebook *book; /* whose shapes are expected, or NULL */
+    const struct rulebook *book; /* expected shapes, a reference; or NULL */
     uint32_t classes;
-    struct workload_class class[WORKLOAD_CLASSES_MAX]; /* model: a block of ours, or NULL */
+    struct workload_class class[WORKLOAD_CLASSES_MAX]; /* model: owned, or NULL */
 };
 
 /*
  * Classes
  */
 
-/* Pointers and strings in one block. */
+/* Returns pointers and strings in one block. */
 static const char **copy_models(const struct workload_class *class)
 {
     size_t bytes = class->models * sizeof(char *);
@@ -63,7 +63,7 @@ static uint32_t rarest(const struct tally *tally)
     return least;
 }
 
-/* Behind the others. */
+/* Copies the class to the end. */
 static void append_class(struct tally *tally, const struct workload_class *class)
 {
     must(class->parts > 0);
@@ -81,9 +81,9 @@ static void append_class(struct tally *tally, const struct workload_class *class
  */
 
 /*
- * Of the shapes that clusters serve, whole GPUs and even parts of them are the commonest. All of it
- * together weighs less than one pod: what the first pods ask for says more, and whoever is placed
- * with the wrong pods in mind stays where it is.
+ * The most common shapes are whole GPUs and even fractions. All together weigh less than one pod,
+ * because the first real pods are better evidence, and pods placed for a wrong workload do not
+ * move.
  */
 static const struct workload_class cold[] = {
     {.parts = 1, .milli = 1000, .count = 4}, {.parts = 1, .milli = 500, .count = 2},
@@ -124,7 +124,7 @@ void tally_free(struct tally *tally)
     xfree(tally);
 }
 
-/* The index of the class like this one, or tally->classes. */
+/* The index of the same class, or tally->classes if there is none. */
 static uint32_t place_of(const struct tally *tally, const struct workload_class *class)
 {
     uint32_t at = 0;
@@ -136,7 +136,7 @@ static uint32_t place_of(const struct tally *tally, const struct workload_class 
     return at;
 }
 
-/* A stored tally may lack some of it. */
+/* Removes the initial shapes; a stored tally may lack some of them. */
 static void end_cold(struct tally *tally)
 {
     must(tally->pods == TALLY_COLD);
@@ -210,21 +210,21 @@ void tally_expect(struct tally *tally, const struct rulebook *book)
 }
 
 /*
- * What is expected
+ * Expected shapes
  */
 
-/* The classes of a workload that is made; their models are borrowed. */
+/* The classes of a new workload; their models are borrowed. */
 struct blend {
     const struct rulebook *book;
     uint32_t classes;
     struct workload_class *class;
-    uint32_t place[RULEBOOK_SHAPES_MAX]; /* of each shape */
-    bool open[RULEBOOK_SHAPES_MAX];      /* is the count of its class not final? */
-    uint64_t count;                      /* of the classes whose count is final */
-    uint32_t weight;                     /* of the shapes that are open */
+    uint32_t place[RULEBOOK_SHAPES_MAX]; /* index of the class of each shape */
+    bool open[RULEBOOK_SHAPES_MAX];      /* the count of its class is not final yet */
+    uint64_t count;                      /* sum over classes with a final count */
+    uint32_t weight;                     /* sum over open shapes */
 };
 
-/* Larger numbers, so that 5 of 1,000 are not rounded to 1 of 11. */
+/* Scales the counts up, so that 5 of 1,000 are not rounded to 1 of 11. */
 static void scale_blend(struct blend *blend)
 {
     uint64_t sum = 0;
@@ -252,7 +252,7 @@ static bool is_expected(const struct rulebook *book, const struct workload_class
     return false;
 }
 
-/* The rarest that nothing expects; of equals the first. */
+/* Drops the rarest class that no shape expects (ties: the first). */
 static void drop_from_blend(struct blend *blend)
 {
     uint32_t least = blend->classes;
@@ -279,7 +279,7 @@ static uint32_t place_in_blend(const struct blend *blend, const struct workload_
     return at;
 }
 
-/* Gives each shape a class: one that was seen, or a new one behind the others. */
+/* Assigns a class to each shape: a seen one, or a new one at the end. */
 static void add_expected(struct blend *blend)
 {
     const struct rulebook *book = blend->book;
@@ -302,7 +302,7 @@ static void add_expected(struct blend *blend)
     must(blend->classes <= WORKLOAD_CLASSES_MAX);
 }
 
-/* The open shape that was seen most often for its weight; RULEBOOK_SHAPES_MAX: none is open. */
+/* The open shape with the highest count per weight; RULEBOOK_SHAPES_MAX: none is open. */
 static uint32_t most_seen(const struct blend *blend)
 {
     const struct expected_shape *shape = blend->book->shape;
@@ -323,9 +323,9 @@ static uint32_t most_seen(const struct blend *blend)
 }
 
 /*
- * A shape that was seen as often as its weight wants keeps its count, and is then one of those that
- * the others are a part of. Those that were seen most for their weight come first: so what is final
- * stays enough when the whole grows by what comes later.
+ * A shape seen at least as often as its weight requires keeps its count, which then adds to the
+ * total for the other weights. Shapes are closed by descending count per weight, so that a closed
+ * count stays sufficient when later shapes increase the total.
  */
 static void keep_seen(struct blend *blend)
 {
@@ -350,13 +350,13 @@ static void keep_seen(struct blend *blend)
     }
 }
 
-/* The others become as many as their weights want, rounded up. */
+/* Sets the counts of the open shapes by their weights, rounded up. */
 static void raise_unseen(struct blend *blend)
 {
     const uint32_t rest = 1000 - blend->weight;
 
     must(blend->weight <= SHAPE_WEIGHT_MAX);
-    must(blend->count > 0); /* if all that was seen is expected, what was seen most is final */
+    must(blend->count > 0); /* if every seen class is expected, the most frequent one is closed */
     for (uint32_t i = 0; i < blend->book->shapes; i++) {
         const uint64_t weight = blend->book->shape[i].weight;
         struct workload_class *class = &blend->class[blend->place[i]];
@@ -403,7 +403,7 @@ struct workload *tally_workload(struct tally *tally)
 }
 
 /*
- * What is stored
+ * Storing and restoring
  */
 
 uint64_t tally_pods(const struct tally *tally)
@@ -448,7 +448,7 @@ static int check_class(const struct tally_rows *rows, uint32_t at, struct err *e
 
 static int check_rows(const struct tally_rows *rows, struct err *err)
 {
-    /* What is left after halving, and what came since. */
+    /* The maximum after halving, plus the pods since. */
     const uint64_t most = (uint64_t)TALLY_WEIGHT * (TALLY_HALF + rows->pods % TALLY_HALF);
     uint64_t sum = 0;
 

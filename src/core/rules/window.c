@@ -1,6 +1,7 @@
 /*
- * Calendar windows: the text of policy documents, and when they hold. The writer asks for each rule
- * with a window when it publishes a snapshot, so all is integer arithmetic without a clock.
+ * Parses, formats and evaluates calendar windows. Called by the reader of policy documents, and by
+ * the writer for each rule with a window when it publishes a snapshot. Integer arithmetic without a
+ * clock.
  */
 #include "milligpu/core/rules/window.h"
 
@@ -16,11 +17,11 @@ enum {
     ALL_DAYS = (1 << WEEK_DAYS) - 1,
     EPOCH_DAY = 3, /* 1970-01-01 was a Thursday */
     DAY_LETTERS = 3,
-    RUN_MIN = 3, /* so many days in a row are written as Mon-Wed */
+    RUN_MIN = 3, /* minimum of consecutive days written as a range: Mon-Wed */
     TIME_LEN = sizeof "HH:MM" - 1,
     DATE_LEN = sizeof "YYYY-MM-DD" - 1,
     YEAR_MIN = 1970,
-    DATES_MAX = 3700, /* ten years: looking for the next change has a bound */
+    DATES_MAX = 3700, /* ten years: bounds the search for the next change */
 };
 
 static const char day_names[WEEK_DAYS][DAY_LETTERS + 1] = {"Mon", "Tue", "Wed", "Thu",
@@ -56,8 +57,8 @@ static bool is_digit(char c)
 }
 
 /*
- * Is the word meant to name days? Then what is wrong with it is said, while any other word is taken
- * for a zone: "Monday", "Mo-Fr" and "Mon,Feiertag" are days; no zone begins like that.
+ * Does the word look like days? If so, errors are about days; any other word is taken for a zone.
+ * "Monday", "Mo-Fr" and "Mon,Feiertag" are days: no zone begins like that.
  */
 static bool means_days(struct text word)
 {
@@ -89,7 +90,7 @@ static int one_day(struct text word, int *out, struct err *err)
     return 0;
 }
 
-/* "Mon" or "Mon-Fri", added to *days. */
+/* Adds "Mon" or "Mon-Fri" to *days. */
 static int add_days(struct text piece, uint8_t *days, struct err *err)
 {
     const char *dash = memchr(piece.at, '-', piece.len);
@@ -148,7 +149,7 @@ static int64_t floor_by(int64_t number, int64_t by)
     return down;
 }
 
-/* 0: Monday. day: since 1970. */
+/* Returns 0 for Monday. day: days since 1970. */
 static int weekday_of(int64_t day)
 {
     const int64_t week = floor_by(day + EPOCH_DAY, WEEK_DAYS);
@@ -181,7 +182,7 @@ static int32_t days_of_year(int32_t year)
     return is_leap_year(year) ? 366 : 365;
 }
 
-/* The digits at this place, all of which were checked. */
+/* Converts digits that were checked before. */
 static int32_t number_at(const char *at, int digits)
 {
     int32_t number = 0;
@@ -193,7 +194,7 @@ static int32_t number_at(const char *at, int digits)
     return number;
 }
 
-/* "2026-12-24", as days since 1970. */
+/* Converts "2026-12-24" to days since 1970. */
 static bool read_date(struct text word, int32_t *out)
 {
     static const char form[] = "dddd-dd-dd";
@@ -230,7 +231,7 @@ static void format_date(struct strbuf *out, int32_t date)
     strbuf_printf(out, "%04d-%02d-%02d", year, month, date + 1);
 }
 
-/* "2026-..." is no time of day. */
+/* Does the word look like dates ("2026-..."), not like times? */
 static bool means_dates(struct text word)
 {
     must(word.len > 0);
@@ -319,7 +320,7 @@ static int take_zone(struct text word, struct window *window, struct err *err)
 
 enum { NO_DAY = -1 };
 
-/* "20:00-Mon" of "Fri 20:00-Mon 08:00": the day on which it ends; NO_DAY: it is no such word. */
+/* The end day in "20:00-Mon" of "Fri 20:00-Mon 08:00"; NO_DAY: no such word. */
 static int end_day_of(struct text word)
 {
     int32_t from;
@@ -338,7 +339,7 @@ static bool is_one_day(const struct window *window)
     return (window->days & (window->days - 1)) == 0;
 }
 
-/* Both words: "20:00-Mon" and "08:00". */
+/* Parses both words: "20:00-Mon" and "08:00". */
 static int take_span(struct text begin, struct text end, struct window *window, struct err *err)
 {
     int32_t to;
@@ -369,7 +370,7 @@ static int take_span(struct text begin, struct text end, struct window *window, 
     return 0;
 }
 
-/* The words in their order. */
+/* The words, in order. */
 enum window_word { WORD_DATES, WORD_DAYS, WORD_TIMES, WORD_ZONE, WORDS };
 
 static int take_word(struct text word, enum window_word *next, struct window *window,
@@ -403,7 +404,7 @@ static struct text next_word(struct text *rest)
     return word;
 }
 
-/* Of its dates, is there one on a day of the week on which it begins? */
+/* Do the dates of the window contain one of its days of the week? */
 static bool has_a_day(const struct window *window)
 {
     must(window->days > 0);
@@ -440,7 +441,7 @@ int window_parse(struct text text, struct window *out, struct err *err)
     return 0;
 }
 
-/* How many of the window's days follow each other from this one, up to Sunday. */
+/* The number of consecutive days of the window from this one, up to Sunday. */
 static int run_from(const struct window *window, int day)
 {
     int count = 0;
@@ -471,7 +472,7 @@ static void format_days(const struct window *window, struct strbuf *out)
     }
 }
 
-/* "20:00-08:00", and over more than a day "20:00-Mon 08:00" */
+/* "20:00-08:00", or over more than a day "20:00-Mon 08:00" */
 static void format_times(const struct window *window, struct strbuf *out)
 {
     const int32_t end = window->from_min + window->minutes;
@@ -524,8 +525,8 @@ static bool begins_on(const struct window *window, int64_t day)
 }
 
 /*
- * Does it hold when wall clocks show this time? Seconds since 1970 on the wall clock. One of the
- * last seven days is the one on which it has begun, or today.
+ * Does it hold at this wall-clock time, in seconds since 1970? It began today or within the last
+ * seven days.
  */
 static bool holds_locally(const struct window *window, int64_t local_s)
 {
@@ -549,7 +550,7 @@ bool window_holds(const struct window *window, const struct zone *zone, int64_t 
     return holds_locally(window, utc_s + zone_offset_s(zone, utc_s));
 }
 
-/* The next time after local_s at which a day of the window could begin or end. */
+/* The next wall-clock time after local_s at which the window could begin or end. */
 static int64_t next_edge_s(const struct window *window, int64_t local_s)
 {
     const int64_t day_s = (int64_t)DAY_MIN * MINUTE_S;
@@ -567,16 +568,16 @@ static int64_t next_edge_s(const struct window *window, int64_t local_s)
 }
 
 /*
- * While the offset does not change, a week and a day have at most 16 edges, and the answer changes
- * at one of them. In two years of a rule, two weeks without a change of the offset are met. Dates
- * may hold through all of their days, with two edges each.
+ * Limit of the steps of a search. At a constant offset, eight days have at most 16 edges, and the
+ * result changes at one of them. Two years of a zone's rule contain two weeks of constant offset. A
+ * window with dates may hold on all its days, with two edges each.
  */
 enum { STEPS_MAX = 17 * (ZONE_TRANSITIONS_MAX + 5) + 2 * (DATES_MAX + 2 * WEEK_DAYS) };
 
-/* No zone is further from UTC, and nothing that begins goes on for longer. */
+/* Upper limit of a window's duration plus a zone's offset. */
 enum { NEAR_DAYS = WEEK_DAYS + 2 };
 
-/* Far before its dates, shortly before them; else the same moment. UTC. */
+/* Returns at_s (UTC), advanced to shortly before the dates of the window if it is far before. */
 static int64_t skip_to_dates(const struct window *window, int64_t at_s)
 {
     const int64_t day_s = (int64_t)DAY_MIN * MINUTE_S;

@@ -1,8 +1,8 @@
 /*
- * Turns counted classes into what the policies fgd and rollout look at: typical shapes, fixed
- * sequences, scarce classes. Called when the configuration is read and when classes were counted
- * anew, not for each question. The result is one block of memory; nothing in it depends on
- * anything but the classes and their order, because every process must judge a placement alike.
+ * Derives the input of the policies fgd and rollout from counted classes: typical shapes, fixed
+ * sequences, scarce classes. Called when the configuration is read and after new counts, not for
+ * each filter call. The result is one block of memory and depends only on the classes and their
+ * order, so that every process rates placements alike.
  */
 #include "milligpu/core/rules/workload.h"
 
@@ -90,7 +90,7 @@ static struct sizes sizes_of(const struct workload_class *class, uint32_t classe
     return sizes;
 }
 
-/* Fills model[] of the copy, and the strings behind it. */
+/* Fills model[] of the copy and the strings after it. */
 static void copy_classes(const struct workload_class *class, struct workload *workload,
                          const char **model, char *at)
 {
@@ -147,7 +147,7 @@ static struct workload_typical *shape_for(const struct workload *workload,
     return NULL;
 }
 
-/* All shapes, in the order in which they are seen first. */
+/* Collects all shapes, in order of first appearance. */
 static uint32_t merge_shapes(struct workload *workload)
 {
     uint32_t shapes = 0;
@@ -172,7 +172,7 @@ static uint32_t merge_shapes(struct workload *workload)
     return shapes;
 }
 
-/* By insertion: of equal counts the first stays first. */
+/* Insertion sort, stable. */
 static void sort_shapes(struct workload_typical *shape, uint32_t shapes)
 {
     for (uint32_t i = 1; i < shapes; i++) {
@@ -202,7 +202,7 @@ static void choose_typicals(struct workload *workload)
  * Sequences
  */
 
-/* The class of the pod at this place, if the pods that request GPUs stand class by class. */
+/* The class of the pod with this number, counting pods with GPUs class by class. */
 static uint32_t class_at(const struct workload *workload, uint64_t place)
 {
     uint32_t class = 0;
@@ -241,7 +241,7 @@ static void draw_sequences(struct workload *workload)
     workload->sequences = WORKLOAD_SEQUENCES;
     for (uint32_t s = 0; s < WORKLOAD_SEQUENCES; s++)
         for (uint32_t i = 0; i < WORKLOAD_LENGTH; i++) {
-            /* At most 2^20 pods, so that the remainder prefers none of them noticeably. */
+            /* At most 2^20 pods, so that the modulo bias is negligible. */
             workload->sequence[s][i] = (uint16_t)class_at(workload, random_next(&state) % pods);
             mark_sizes(workload, s, i);
         }
@@ -252,7 +252,7 @@ static void draw_sequences(struct workload *workload)
  * Scarce classes
  */
 
-/* The commonest so far, in order; the rarest leaves if there are too many. */
+/* Inserts by descending count; drops the rarest if there are too many. */
 static void insert_scarce(struct workload *workload, uint32_t class)
 {
     const uint32_t count = workload->class[class].count;
@@ -282,7 +282,7 @@ struct workload *workload_new(const struct workload_class *class, uint32_t class
 {
     const struct sizes sizes = sizes_of(class, classes);
 
-    /* Classes, pointers, typical shapes, strings: in this order each part is aligned. */
+    /* Classes, pointers, typical shapes, strings: this order keeps each part aligned. */
     const size_t model_at = sizeof(struct workload) + classes * sizeof *class;
     const size_t typical_at = model_at + sizes.models * sizeof(char *);
     const size_t string_at = typical_at + classes * sizeof(struct workload_typical);

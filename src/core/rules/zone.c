@@ -1,6 +1,6 @@
 /*
- * Reads TZif files and answers which offset holds. The rule at the end of a file is in
- * zone_rule.c. Called when a policy document that names a zone is read, and by window.c.
+ * Parses TZif files and looks up offsets; zone_rule.c handles the rule at the end of a file. Called
+ * when a policy document with a zone is read, and by window.c.
  */
 #include "milligpu/core/rules/zone.h"
 
@@ -12,14 +12,14 @@
 
 struct transition {
     int64_t at_s;
-    int32_t offset_s; /* from then on */
+    int32_t offset_s; /* from that time on */
 };
 
 struct zone {
     char name[ZONE_NAME_BYTES_MAX + 1];
-    uint32_t digest;       /* of the bytes of its file; 0: there is no file */
-    int32_t first_s;       /* before the first transition */
-    struct zone_rule rule; /* from the last transition on */
+    uint32_t digest;       /* of the file's bytes; 0: no file */
+    int32_t first_s;       /* offset before the first transition */
+    struct zone_rule rule; /* offsets after the last transition */
     uint32_t count;
     struct transition transition[];
 };
@@ -41,7 +41,7 @@ bool zone_name_ok(struct text name)
     must(name.at != NULL || name.len == 0);
     if (name.len == 0 || name.len > ZONE_NAME_BYTES_MAX)
         return false;
-    bool part = false; /* something stands before the next '/' */
+    bool part = false; /* the current part is not empty */
     for (size_t i = 0; i < name.len; i++) {
         const char c = name.at[i];
         const char lower = text_lower(c);
@@ -62,7 +62,7 @@ static uint32_t read_u32(const char *at)
     return (uint32_t)byte[0] << 24 | (uint32_t)byte[1] << 16 | (uint32_t)byte[2] << 8 | byte[3];
 }
 
-/* The time of a transition: 4 bytes in version 1, else 8. */
+/* Reads the time of a transition: 4 bytes in version 1, else 8. */
 static int64_t read_time(const char *at, size_t bytes)
 {
     must(bytes == 4 || bytes == 8);
@@ -78,7 +78,7 @@ static int ends_early(struct err *err)
     return err_set(err, ERR_INVALID, "the file ends early");
 }
 
-/* What the next bytes of the file are; rest then begins behind them. */
+/* Parses a header and advances rest past it. */
 static int take_header(struct text *rest, struct header *out, struct err *err)
 {
     static const char magic[] = {'T', 'Z', 'i', 'f'};
@@ -107,7 +107,7 @@ static int take_header(struct text *rest, struct header *out, struct err *err)
     return 0;
 }
 
-/* Of the block behind the header. Six counts of 32 bits cannot overflow 64. */
+/* The size of the data block after the header. Six counts of 32 bits cannot overflow 64. */
 static uint64_t block_bytes(const struct header *header, size_t time_bytes)
 {
     must(time_bytes == 4 || time_bytes == 8);
@@ -147,7 +147,7 @@ static int read_types(const struct header *header, const char *types, int32_t of
     return 0;
 }
 
-/* Fills the zone except for its rule; without one, the last offset holds for ever. */
+/* Parses a data block into the zone. Without a rule, the last offset holds for ever. */
 static int take_block(struct text *rest, const struct header *header, size_t time_bytes,
                       struct zone *zone, struct err *err)
 {
@@ -180,7 +180,7 @@ static int take_block(struct text *rest, const struct header *header, size_t tim
     return 0;
 }
 
-/* The footer: a rule between two line ends; empty if there is none. */
+/* Parses the footer: a rule between two newlines, possibly empty. */
 static int take_footer(struct text *rest, struct zone_rule *rule, struct err *err)
 {
     struct text line;
@@ -200,7 +200,7 @@ static int take_footer(struct text *rest, struct zone_rule *rule, struct err *er
     return 0;
 }
 
-/* From version 2 on, the block with times of 32 bits is followed by one with 64 and the footer. */
+/* From version 2 on, a block with 64-bit times and the footer follow the 32-bit block. */
 static int skip_old_block(struct text *rest, struct header *header, struct err *err)
 {
     const char version = header->version;
@@ -289,7 +289,7 @@ bool zone_alike(const struct zone *a, const struct zone *b)
     return strcmp(a->name, b->name) == 0 && a->digest == b->digest;
 }
 
-/* How many transitions are not later than the time. */
+/* The number of transitions at or before utc_s. */
 static uint32_t transitions_until(const struct zone *zone, int64_t utc_s)
 {
     uint32_t first = 0;

@@ -1,5 +1,5 @@
 /*
- * The rule of a time zone, read and evaluated. Called by zone.c for every time that its table of
+ * Parses and evaluates the rule of a time zone. Called by zone.c for times that its table of
  * transitions does not cover.
  */
 #include "zone_rule.h"
@@ -16,7 +16,7 @@ enum {
     DIGITS_MAX = 3,
 };
 
-/* After 400 years, the calendar and its weekdays repeat. */
+/* 400 years: the period of the calendar with weekdays. */
 static const int64_t PERIOD_S = INT64_C(146097) * DAY_S;
 
 static bool is_digit(char c)
@@ -45,7 +45,7 @@ static bool rule_mark(struct text *rest, char wanted)
 static bool rule_number(struct text *rest, int32_t least, int32_t most, int32_t *out)
 {
     must(least >= 0 && least <= most);
-    must(most < 1000); /* so DIGITS_MAX suffice */
+    must(most < 1000); /* DIGITS_MAX suffices */
 
     int32_t value = 0;
     size_t digits = 0;
@@ -89,7 +89,7 @@ static bool is_letter(char c)
     return lower >= 'a' && lower <= 'z';
 }
 
-/* CET, or with digits and signs <+0330> */
+/* CET, or <+0330> with digits and signs */
 static bool rule_name(struct text *rest)
 {
     must(rest->at != NULL || rest->len == 0);
@@ -173,7 +173,7 @@ static int64_t year_day(int64_t year)
     return day;
 }
 
-/* The same for the first of a month; month 13 is January of the next year. */
+/* Days from 1970-01-01 to the first of the month; month 13 is January of the next year. */
 static int64_t month_day(int64_t year, int32_t month)
 {
     static const int16_t before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
@@ -203,7 +203,7 @@ static int64_t date_day(const struct zone_date *date, int64_t year)
     const int64_t skipped = (date->day - weekday_of(first) + 7) % 7;
     const int64_t day = first + skipped + (int64_t)7 * (date->week - 1);
     must(day >= first && day < first + 35);
-    return day < month_day(year, date->month + 1) ? day : day - 7; /* a month without a fifth one */
+    return day < month_day(year, date->month + 1) ? day : day - 7; /* the month has no fifth one */
 }
 
 static int64_t start_s(const struct zone_rule *rule, int64_t year)
@@ -220,7 +220,7 @@ static int64_t end_s(const struct zone_rule *rule, int64_t year)
     return date_day(&rule->end, year) * DAY_S + rule->end.time_s - rule->summer_s;
 }
 
-/* The same moment of the calendar between 1970 and 2370, so that no later step can overflow. */
+/* Maps utc_s to the same calendar time in 1970 .. 2370, so that no later step can overflow. */
 static int64_t moment_of(int64_t utc_s)
 {
     const int64_t rest = utc_s % PERIOD_S;
@@ -241,7 +241,7 @@ static int64_t year_of(int64_t moment)
     return year;
 }
 
-/* In the summer time that begins in that year? South of the equator, it ends in the next one. */
+/* Is moment in the summer time that begins in year? In the south, it ends in the next year. */
 static bool in_summer_of(const struct zone_rule *rule, int64_t year, int64_t moment)
 {
     must(rule->has_summer);
@@ -260,7 +260,7 @@ int32_t zone_rule_offset_s(const struct zone_rule *rule, int64_t utc_s)
 
     const int64_t moment = moment_of(utc_s);
     const int64_t year = year_of(moment);
-    /* An offset or an odd time of day may put the change into the year before or after. */
+    /* An offset or an unusual time of day may move a change into an adjacent year. */
     for (int64_t of = year - 1; of <= year + 1; of++)
         if (in_summer_of(rule, of, moment))
             return rule->summer_s;

@@ -1,16 +1,16 @@
 /*
- * zone_rule - the rule of a time zone: which offset holds when, the same way in every year.
+ * zone_rule - the yearly rule of a time zone for its offsets.
  *
- * Read from a POSIX TZ string with the extensions of RFC 8536:
+ * Parsed from a POSIX TZ string with the extensions of RFC 8536:
  *
  *     CET-1CEST,M3.5.0,M10.5.0/3
- *     |  |  |   |      +-- until when, in summer time
- *     |  |  |   +-- summer time from when, in standard time: month 3, last week, Sunday, 02:00
- *     |  |  +-- name of summer time; its offset, if it is not an hour more
+ *     |  |  |   |      +-- end of summer time, in summer time
+ *     |  |  |   +-- start of summer time, in standard time: month 3, last week, Sunday, 02:00
+ *     |  |  +-- name of summer time; its offset, if it is not one hour more
  *     |  +-- standard offset, positive to the west
  *     +-- name of standard time
  *
- * "Summer" stands for the other offset, which may also be the smaller one, or hold in winter. Pure.
+ * "Summer" is the second offset, which may be smaller, or hold in winter. Pure.
  */
 #ifndef MILLIGPU_CORE_ZONE_RULE_H
 #define MILLIGPU_CORE_ZONE_RULE_H
@@ -19,7 +19,7 @@
 
 enum zone_date_kind {
     DATE_WEEKDAY,      /* Mm.w.d: the w-th weekday d of month m, 5 is the last one */
-    DATE_WITHOUT_LEAP, /* Jn: day 1 to 365, of a year without February 29 */
+    DATE_WITHOUT_LEAP, /* Jn: day 1 to 365, not counting February 29 */
     DATE_DAY,          /* n: day 0 to 365 */
 };
 
@@ -28,7 +28,7 @@ struct zone_date {
     int32_t month;
     int32_t week;
     int32_t day;    /* of the week (0: Sunday) or of the year */
-    int32_t time_s; /* wall clock before the change; may be negative, or days ahead */
+    int32_t time_s; /* time of day on the wall clock before the change; -167 h .. 167 h */
 };
 
 struct zone_rule {
@@ -39,7 +39,7 @@ struct zone_rule {
     struct zone_date end;
 };
 
-/* False: it is not a rule. *out is written only on success. */
+/* Returns false if text is not a rule. *out is written only on success. */
 bool zone_rule_parse(struct text text, struct zone_rule *out) MUST_USE;
 
 int32_t zone_rule_offset_s(const struct zone_rule *rule, int64_t utc_s);

@@ -93,7 +93,7 @@ struct gpu_facts {
     const char *since;   /* since when it is unhealthy (RFC 3339), as written; or NULL */
     const char *held;    /* as written, then as hold_kind() reads it; NULL: not held whole */
     /* set by inventory_parse(), as peers */
-    const char *ill; /* reason and since; NULL if healthy */
+    const char *ill; /* reason and since; NULL: healthy, or no reason given */
     bool healthy;
     bool cordoned;
 };
