@@ -1,6 +1,6 @@
 /*
  * Divides a GPU into the parts of account.h. Called by the summary, the list of nodes and the
- * metrics page in HTTP threads. Nothing is kept between calls.
+ * metrics page in HTTP threads. Stateless.
  */
 #include "milligpu/core/node/account.h"
 
@@ -19,7 +19,7 @@ const char *account_name(enum account_part part)
     return account_names[part];
 }
 
-/* Lower is likelier to be held whole: a device plugin offers no sick GPU, and few pods mix. */
+/* Lower is likelier to be held whole: device plugins offer no unhealthy GPU, and few pods mix. */
 static uint32_t held_likelihood(const struct gpu *gpu)
 {
     must((gpu->flags & GPU_ABSENT) == 0);
@@ -29,7 +29,7 @@ static uint32_t held_likelihood(const struct gpu *gpu)
     return (gpu->flags & GPU_UNHEALTHY) != 0 ? 1 : 0;
 }
 
-/* Likelihood first, then the position on the node. No two GPUs have the same. */
+/* A unique rank per GPU: likelihood first, then the position on the node. */
 static uint32_t held_rank(const struct node *node, const struct gpu *gpu)
 {
     const uint32_t position = (uint32_t)(gpu - node->gpu);
@@ -38,7 +38,7 @@ static uint32_t held_rank(const struct node *node, const struct gpu *gpu)
     return held_likelihood(gpu) * node->gpus + position;
 }
 
-/* Is it named, or among the first of the others, as many as are held without a name? */
+/* Is it held by a note, or by rank among the first unnamed_gpus of the other GPUs? */
 static bool is_held_whole(const struct node *node, const struct gpu *gpu)
 {
     const uint32_t own = held_rank(node, gpu);
@@ -55,7 +55,7 @@ static bool is_held_whole(const struct node *node, const struct gpu *gpu)
     return before < node->unnamed_gpus;
 }
 
-/* The part for free room that kube-scheduler gives to no pod (node_filter.h). */
+/* The part of free room on an unusable node (node_filter.h). */
 static enum account_part part_of_unusable(enum unusable unusable)
 {
     must(unusable < UNUSABLES);
@@ -81,7 +81,7 @@ static enum account_part part_of_unusable(enum unusable unusable)
     must_not_reach("the others depend on a pod");
 }
 
-/* Where the part of a GPU belongs that no share holds, if no new share can take it. */
+/* The part of free room that no new share can take. */
 static enum account_part part_of_closed(const struct node *node, const struct gpu *gpu)
 {
     static const struct {

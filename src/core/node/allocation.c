@@ -1,9 +1,8 @@
 /*
- * What one pod holds: computes its charges from its shares and checks them. Called by the ledger,
- * by nodes and by the store, in any thread. An allocation is one immutable block with a reference
- * count: each step of its life is a new object, and a snapshot keeps the former one as long as
- * necessary. Callers pass facts from outside through allocation_fault() first, because
- * allocation_new() trusts them. Parts: charges, faults, the block, counting, comparing, checking.
+ * Creates and checks allocations, and computes charges from shares. Called by the ledger, by nodes
+ * and by the store, in any thread. An allocation is one immutable, reference-counted block.
+ * allocation_new() trusts its input, so callers check outside facts with allocation_fault() first.
+ * Parts: charges, faults, the block, counting, comparing, checking.
  */
 #include "milligpu/core/node/allocation.h"
 
@@ -11,14 +10,14 @@
 
 #include "milligpu/base/alloc.h"
 
-/* What one GPU gives to one pod over the pod's life. */
+/* The amounts of one pod on one GPU over the pod's life. */
 struct life {
-    uint32_t sidecars; /* sidecars started so far: they keep running */
+    uint32_t sidecars; /* sum of the sidecars started so far, which keep running */
     uint32_t apps;
-    uint32_t peak; /* peak so far, while init containers run one by one */
+    uint32_t peak; /* peak so far of the sequential init containers */
 };
 
-/* Adopted amounts may be absurdly large; the sum must saturate, not wrap around. */
+/* Saturates, because adopted amounts may be absurdly large. */
 static uint32_t allocation_sum(uint32_t a, uint32_t b)
 {
     uint32_t all;
@@ -26,8 +25,8 @@ static uint32_t allocation_sum(uint32_t a, uint32_t b)
 }
 
 /*
- * The kubelet starts init containers one by one, beside the sidecars that precede them, and the
- * apps after the last: so an init container adds to the sidecars so far, and never to the apps.
+ * The kubelet runs init containers one by one, beside the sidecars before them, and starts the apps
+ * after the last: so an init container adds to the sidecars so far, never to the apps.
  */
 static void life_start(struct life *life, enum container_kind kind, uint32_t amount)
 {
@@ -56,7 +55,7 @@ static uint32_t life_peak(const struct life *life)
     return running > life->peak ? running : life->peak;
 }
 
-/* The peak of one GPU, by the formula of request_peak(). Shares are in order of life. */
+/* The peak on one GPU, by the formula of request_peak(). Shares must be in order of start. */
 static struct charge charge_of(const struct allocation_facts *facts, const struct atom *gpu)
 {
     struct life milli = {0};
@@ -84,7 +83,7 @@ static bool is_charged(const struct charge *charge, uint32_t charges, const stru
     return false;
 }
 
-/* One charge per GPU, in the order in which the pod first names them. */
+/* Computes one charge per GPU, in order of first appearance in the shares. */
 static uint32_t allocation_charges(const struct allocation_facts *facts, struct charge *charge)
 {
     uint32_t charges = 0;
@@ -97,7 +96,7 @@ static uint32_t allocation_charges(const struct allocation_facts *facts, struct 
     return charges;
 }
 
-/* Stable: the shares of one container keep their order. They are nearly always sorted already. */
+/* Stable insertion sort: shares are nearly always sorted already. */
 static void sort_by_life(struct share *share, uint32_t shares)
 {
     for (uint32_t i = 1; i < shares; i++) {
@@ -110,7 +109,7 @@ static void sort_by_life(struct share *share, uint32_t shares)
     }
 }
 
-/* GPUs are atoms, compared by address; names of containers are not interned. */
+/* Compares GPUs (atoms) by address; container names are not interned. */
 static bool same_piece(const struct share *a, const struct share *b)
 {
     must(a->container != NULL);
@@ -118,7 +117,7 @@ static bool same_piece(const struct share *a, const struct share *b)
     return a->gpu == b->gpu && strcmp(a->container, b->container) == 0;
 }
 
-/* Each share is compared with those before it, at most PARTS_MAX. */
+/* Compares the share with all earlier shares, at most PARTS_MAX. */
 static const char *share_fault(const struct allocation_facts *facts, uint32_t at)
 {
     must(at < facts->shares);
@@ -174,7 +173,7 @@ static size_t text_bytes(const struct allocation_facts *facts)
     return bytes;
 }
 
-/* Strings lie at the end of the block, so one xfree() frees them all. */
+/* Copies a string to the end of the block. */
 static const char *lay_down(char **at, const char *text)
 {
     must(text != NULL);
@@ -185,7 +184,7 @@ static const char *lay_down(char **at, const char *text)
     return here;
 }
 
-/* One block: the allocation, its shares, room for as many charges, the strings. */
+/* Block layout: the allocation, its shares, room for as many charges, the strings. */
 struct allocation *allocation_new(const struct allocation_facts *facts)
 {
     must(facts->uid != NULL && facts->node != NULL);
@@ -208,12 +207,12 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
     made->facts.name = lay_down(&text, facts->name);
     for (uint32_t i = 0; i < facts->shares; i++) {
         share[i] = facts->share[i];
-        (void)atom_ref(share[i].gpu); /* charges name no others */
+        (void)atom_ref(share[i].gpu); /* covers the GPUs of charges */
         share[i].container = lay_down(&text, facts->share[i].container);
         share[i].asked = share[i].asked > 0 ? share[i].asked : share[i].milli;
     }
     must(text == (char *)made + bytes);
-    /* Before the charges: charge_of() relies on the order of life. */
+    /* Before the charges: charge_of() needs shares in order of start. */
     sort_by_life(share, facts->shares);
     made->facts.share = share;
     made->charge = charge;
@@ -222,7 +221,7 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
     return made;
 }
 
-/* The reference count is the only part of an allocation that changes. */
+/* Only the reference count is mutable. */
 static atomic_uint *allocation_refs_of(const struct allocation *allocation)
 {
     must(allocation != NULL);
@@ -282,7 +281,7 @@ bool allocation_same_shares(const struct allocation *a, const struct allocation 
     must(b->facts.node != NULL);
     if (a->facts.node != b->facts.node || a->facts.shares != b->facts.shares)
         return false;
-    /* No share occurs twice, so equal counts and every share found mean equal sets. */
+    /* Shares are distinct, so with equal counts the sets are equal if every share is found. */
     for (uint32_t i = 0; i < a->facts.shares; i++)
         if (!has_share(&b->facts, &a->facts.share[i]))
             return false;
@@ -300,7 +299,7 @@ static bool in_order(const struct allocation_facts *facts)
     return true;
 }
 
-/* Nodes add up the charges that are kept here, so they are checked against fresh ones. */
+/* Compares the stored charges, which nodes add up, with recomputed ones. */
 static bool charges_fit(const struct allocation *allocation)
 {
     struct charge charge[PARTS_MAX];

@@ -1,9 +1,9 @@
 /*
- * Recomputes a node from its inventory and its allocations, and says why a GPU or a node takes no
+ * Recomputes a node from its inventory and its allocations, and finds why a GPU or a node takes no
  * shares. Called by the ledger's drafts in the writer's thread, and by placement and REST in HTTP
- * threads: nothing here has state. A node never changes after node_assemble(), so its sums cannot
- * drift (docs/why/002-nodes-are-recomputed.md). It is one block of memory; it counts its
- * allocations, and the set of its names, which versions share. Parts: names of GPUs, assembling,
+ * threads; stateless. A node is immutable after node_assemble(), so its sums cannot drift
+ * (docs/why/002-nodes-are-recomputed.md). It is one block of memory with references to its
+ * allocations and to its set of names, which versions share. Parts: names of GPUs, assembling,
  * look-ups, why closed, node_check().
  */
 #include "milligpu/core/node/node.h"
@@ -16,7 +16,7 @@ enum { GIVEN_FLAGS = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE |
 
 static_assert(CHARGES_PER_GPU_MAX < UINT16_MAX, "gpu.charges can tell that a GPU is crowded");
 
-/* The model of a GPU that only a charge mentions. */
+/* The model of a GPU known only from a charge. */
 static const struct atom no_model = {.text = ""};
 
 int atom_cmp(const struct atom *a, const struct atom *b)
@@ -30,7 +30,7 @@ int atom_cmp(const struct atom *a, const struct atom *b)
     return differs != 0 ? differs : (a->len > b->len) - (a->len < b->len);
 }
 
-/* Adopted amounts may be absurdly large; the sum must saturate, not wrap around. */
+/* Saturates, because adopted amounts may be absurdly large. */
 static uint32_t node_sum(uint32_t a, uint32_t b)
 {
     uint32_t all;
@@ -70,7 +70,7 @@ static const struct gpu *find_id(const struct gpu *gpu, uint32_t gpus, const str
     return NULL;
 }
 
-/* The GPU that a charge refers to: an id takes precedence over an alias. */
+/* Finds the GPU of a charge: an id takes precedence over an alias. */
 static const struct gpu *node_find_gpu(const struct gpu *gpu, uint32_t gpus,
                                        const struct atom *name)
 {
@@ -83,7 +83,7 @@ static const struct gpu *node_find_gpu(const struct gpu *gpu, uint32_t gpus,
     return NULL;
 }
 
-/* By its index, because node_find_gpu() also searches the GPUs of a build, which are constant. */
+/* As node_find_gpu(), but mutable. */
 static struct gpu *charged_gpu(struct node *node, const struct atom *name)
 {
     const struct gpu *found = node_find_gpu(node->gpu, node->gpus, name);
@@ -91,7 +91,7 @@ static struct gpu *charged_gpu(struct node *node, const struct atom *name)
     return found != NULL ? &node->gpu[found - node->gpu] : NULL;
 }
 
-/* How many GPUs of this allocation may be missing from the inventory, at most. */
+/* Upper limit of this allocation's GPUs that are missing from the inventory. */
 static uint32_t count_strangers(const struct node_build *build, const struct allocation *allocation)
 {
     uint32_t count = 0;
@@ -107,7 +107,7 @@ static size_t text_size(const char *text)
     return text != NULL ? strlen(text) + 1 : 0;
 }
 
-/* The notes of its GPUs, with their texts. */
+/* The size of the notes with their texts. */
 static size_t notes_size(const struct node_build *build)
 {
     size_t bytes = build->notes * sizeof(struct gpu_note);
@@ -120,8 +120,8 @@ static size_t notes_size(const struct node_build *build)
 }
 
 /*
- * One block: the node, its allocations, its owned UUIDs, its GPUs, with room for the worst case,
- * and what is noted of them.
+ * Block layout: the node, its allocations, its owned UUIDs, its GPUs with room for the worst case,
+ * and its notes.
  */
 static struct node *node_make_room(const struct node_build *build, const struct allocation *after)
 {
@@ -162,7 +162,7 @@ static struct node *node_make_room(const struct node_build *build, const struct 
     return node;
 }
 
-/* Insert it where its uid sorts, for the binary search of node_allocation(). */
+/* Inserts by uid, for the binary search of node_allocation(). */
 static void node_add_allocation(struct node *node, const struct allocation *allocation)
 {
     must(allocation->facts.state != STATE_RELEASED);
@@ -175,7 +175,7 @@ static void node_add_allocation(struct node *node, const struct allocation *allo
     node->allocation[at] = allocation_ref(allocation);
 }
 
-/* What is counted starts at 0, whatever the build says: it follows from the charges. */
+/* Resets the sums to 0: they are recomputed from the charges. */
 static void node_add_gpu(struct node *node, const struct gpu *gpu, unsigned flags)
 {
     must(gpu->id != NULL);
@@ -193,7 +193,7 @@ static void node_add_gpu(struct node *node, const struct gpu *gpu, unsigned flag
     added->charges = 0;
 }
 
-/* On a node that is gone, every GPU is absent. */
+/* If the node is gone, all GPUs are absent. */
 static unsigned given_flags(const struct node_build *build, const struct gpu *gpu)
 {
     const unsigned gone = build->gone ? GPU_ABSENT : 0;
@@ -212,7 +212,7 @@ static void add_inventory(struct node *node, const struct node_build *build)
     }
     must(node->gpus <= GPUS_PER_NODE_MAX);
 
-    /* GPUs that are present come first, so an id or an alias refers to them first. */
+    /* Present GPUs come first, so that an id or an alias matches them first. */
     for (uint32_t i = 0; i < build->gpus; i++) {
         const struct gpu *gpu = &build->gpu[i];
         const unsigned flags = given_flags(build, gpu);
@@ -222,7 +222,7 @@ static void add_inventory(struct node *node, const struct node_build *build)
     must(node->gpus <= build->gpus);
 }
 
-/* The counter saturates: the GPU takes no more shares long before. */
+/* Saturates far above CHARGES_PER_GPU_MAX. */
 static void count_charge(struct gpu *gpu)
 {
     if (gpu->charges < UINT16_MAX)
@@ -231,7 +231,7 @@ static void count_charge(struct gpu *gpu)
 }
 
 /*
- * A charge whose GPU is not listed makes an absent one of unknown size: what a pod holds is never
+ * A charge on a GPU that is not listed adds an absent GPU of unknown size: charges are never
  * dropped.
  */
 static void add_charge(struct node *node, const struct charge *charge, enum allocation_state state)
@@ -265,7 +265,7 @@ static void node_add_charges(struct node *node)
     }
 }
 
-/* An absent GPU is there only because a pod holds it (node.h, invariant 2). */
+/* Drops absent GPUs without charges (node.h, invariant 2). */
 static void drop_uncharged(struct node *node)
 {
     uint32_t kept = 0;
@@ -277,8 +277,7 @@ static void drop_uncharged(struct node *node)
 }
 
 /*
- * Ids beyond the bound are forgotten, so that a node that shows ever new UUIDs does not grow
- * without end.
+ * Ids beyond the limit are dropped, so that a node with ever new UUIDs does not grow without limit.
  */
 static void add_owned_ids(struct node *node, const struct node_build *build)
 {
@@ -296,7 +295,7 @@ static bool is_absent(const struct gpu *gpu)
     return (gpu->flags & GPU_ABSENT) != 0;
 }
 
-/* Present GPUs come first: room_of() may cut off absent ones at its bound. */
+/* Present GPUs come first: room_of() may cut off absent GPUs at its limit. */
 static int gpu_order(const struct gpu *a, const struct gpu *b)
 {
     must(a->id != NULL);
@@ -308,7 +307,7 @@ static int gpu_order(const struct gpu *a, const struct gpu *b)
     return atom_cmp(a->id, b->id);
 }
 
-/* They are nearly always sorted already. */
+/* Insertion sort: GPUs are nearly always sorted already. */
 static void sort_gpus(struct node *node)
 {
     for (uint32_t i = 1; i < node->gpus; i++) {
@@ -321,7 +320,7 @@ static void sort_gpus(struct node *node)
     }
 }
 
-/* Where each GPU of the build is now; GPUS_PER_NODE_MAX: nowhere, or behind the bound. */
+/* The current position of each GPU of the build; GPUS_PER_NODE_MAX: dropped, or above it. */
 static void find_moved(const struct node *node, const struct node_build *build, uint32_t gpus,
                        uint8_t to[GPUS_PER_NODE_MAX])
 {
@@ -335,8 +334,8 @@ static void find_moved(const struct node *node, const struct node_build *build, 
 }
 
 /*
- * Peers are positions, and GPUs were sorted, added and dropped. A peer that has left is one no
- * more; a link that only one side knows (a database may hold anything) is one of both.
+ * Maps peers to the positions after sorting, adding and dropping GPUs. A dropped GPU is no longer a
+ * peer; a link stored on one side only (a database may contain anything) counts for both.
  */
 static void move_peers(struct node *node, const struct node_build *build)
 {
@@ -364,7 +363,7 @@ static void move_peers(struct node *node, const struct node_build *build)
     }
 }
 
-/* An unknown size, 0, cannot be exceeded. */
+/* An unknown size (0) cannot be exceeded. */
 static bool is_over(const struct gpu *gpu)
 {
     const uint32_t taken = node_sum(gpu->used_milli, gpu->reserved_milli);
@@ -373,7 +372,7 @@ static bool is_over(const struct gpu *gpu)
     return (gpu->milli > 0 && taken > gpu->milli) || (gpu->mib > 0 && gpu->used_mib > gpu->mib);
 }
 
-/* A made-up id that no GPU shown here goes by; pods hold it, or it would not be listed. */
+/* Is it an absent GPU with a made-up id that no present GPU has? Pods hold it. */
 static bool is_stray(const struct node *node, const struct gpu *gpu)
 {
     must(gpu >= node->gpu);
@@ -381,7 +380,7 @@ static bool is_stray(const struct node *node, const struct gpu *gpu)
     return is_absent(gpu) && !gpu_id_is_real(gpu->id, atom_text(node->name));
 }
 
-/* It has no index of its own, so it may be the GPU behind such an id. */
+/* Could it be the GPU of a stray made-up id, because its former index is unknown? */
 static bool is_unsure(const struct node *node, const struct gpu *gpu)
 {
     must(node->gpus > 0);
@@ -407,7 +406,7 @@ static const char *put_text(char **end, const char *text)
     return *end - size;
 }
 
-/* Copied into the block, where node_make_room() left space behind the last note. */
+/* Copies the notes into the block; their texts follow the last note. */
 static void add_notes(struct node *node, const struct node_build *build)
 {
     char *end = (char *)(node->note + build->notes);
@@ -425,20 +424,20 @@ static void add_notes(struct node *node, const struct node_build *build)
     must(node->notes <= build->notes);
 }
 
-/* The pod that a note names, if it asks for whole GPUs; NULL: another one, or none. */
+/* The pod named by a note, if it requests whole GPUs; else NULL. */
 static const struct allocation *holder_of(const struct node *node, const struct gpu_note *note,
                                           enum hold_kind *out_kind)
 {
     struct text uid;
     const bool known = hold_kind(note->held, out_kind, &uid);
 
-    must(known); /* inventory_parse() leaves no other word */
+    must(known); /* inventory_parse() replaces unknown words */
     const struct allocation *pod = node_allocation(node, uid);
     must(pod == NULL || pod->facts.node == node->name);
     return pod != NULL && pod->facts.held_gpus > 0 ? pod : NULL;
 }
 
-/* A variable is a claim of its author: it counts for a pod that has a right to whole GPUs. */
+/* A variable is an unverified claim: it counts only for a pod that requests whole GPUs. */
 static bool is_held(const struct node *node, const struct gpu *gpu)
 {
     enum hold_kind kind;
@@ -452,7 +451,7 @@ static bool is_held(const struct node *node, const struct gpu *gpu)
     return kind != HOLD_VARIABLE || pod != NULL;
 }
 
-/* What pods hold of the other resource beyond the GPUs that are named for them. */
+/* The number of whole GPUs held by pods beyond the GPUs noted for them. */
 static uint32_t count_unnamed(const struct node *node)
 {
     uint32_t unnamed = 0;
@@ -471,7 +470,7 @@ static uint32_t count_unnamed(const struct node *node)
     return unnamed;
 }
 
-/* Counts the GPUs that take new shares; if the whole node is closed, none does. */
+/* The free milli of the GPUs that take new shares; 0 if the node is closed. */
 static uint32_t count_free(const struct node *node)
 {
     uint32_t milli = 0;
@@ -484,7 +483,7 @@ static uint32_t count_free(const struct node *node)
     return milli;
 }
 
-/* Models come last, because neighbors have the same one nearly always. */
+/* Models come last, because adjacent GPUs nearly always have the same (name_set_add()). */
 static const struct name_set *names_of(const struct node *node, const struct name_set *former)
 {
     struct name_set *set = name_set_new(3 + 3 * node->gpus + node->owned_ids);
@@ -519,8 +518,8 @@ static struct node *node_assemble(const struct node_build *build, const struct a
         node_add_allocation(node, after);
     must(node->allocations + (before != NULL) == build->allocations + (after != NULL));
     /*
-     * A charge looks for its GPU, so GPUs come before charges; what stays uncharged goes after
-     * both; is_unsure() and is_held() have to see the final list.
+     * Charges need the GPUs; uncharged GPUs are dropped after both; is_unsure() and is_held() need
+     * the final list.
      */
     add_inventory(node, build);
     node_add_charges(node);
@@ -621,7 +620,7 @@ struct node *node_with_unusable(const struct node *node, struct unusable_cause u
     return node_assemble(&build, NULL, NULL);
 }
 
-/* The reference count is the only part of a node that changes. */
+/* Only the reference count is mutable. */
 static atomic_uint *node_refs_of(const struct node *node)
 {
     must(node != NULL);
@@ -651,7 +650,7 @@ void node_unref(const struct node *node)
     xfree((void *)(uintptr_t)node);
 }
 
-/* By text, for names from outside; inside the ledger atoms are compared by address. */
+/* Compares texts, because id may be from outside. */
 const struct gpu *node_gpu(const struct node *node, struct text id)
 {
     must(node != NULL);
@@ -675,7 +674,7 @@ const struct gpu_note *node_note_of(const struct node *node, const struct gpu *g
     return NULL;
 }
 
-/* The order is that of strcmp() in node_add_allocation(), though the uid need not be terminated. */
+/* Binary search in strcmp() order, as in node_add_allocation(). uid need not be terminated. */
 const struct allocation *node_allocation(const struct node *node, struct text uid)
 {
     uint32_t low = 0;
@@ -698,7 +697,7 @@ const struct allocation *node_allocation(const struct node *node, struct text ui
     return NULL;
 }
 
-/* Of several reasons the one that is furthest from fitting, in the order of reason.h. */
+/* Returns the first applicable reason in the order of reason.h, the furthest from fitting. */
 enum reason gpu_closed(const struct gpu *gpu)
 {
     if ((gpu->flags & GPU_HELD) != 0)
@@ -760,7 +759,7 @@ uint64_t node_held_milli(const struct node *node)
     return milli;
 }
 
-/* An invariant, and the message if it does not hold. */
+/* An invariant, and the message if it is violated. */
 struct node_invariant {
     bool holds;
     const char *text;
@@ -776,7 +775,7 @@ static const char *first_broken(const struct node_invariant *rule, size_t count)
     return NULL;
 }
 
-/* The sum of the charges on this GPU, by another way than add_charge(), so that both must agree. */
+/* Recomputes the sums of this GPU independently of add_charge(). */
 static struct gpu node_recount(const struct node *node, const struct gpu *gpu)
 {
     struct gpu fresh = {.milli = gpu->milli, .mib = gpu->mib};
@@ -815,7 +814,7 @@ static bool node_links_both(const struct node *node, uint32_t gpu)
     return true;
 }
 
-/* Distinct ids are checked before the order, which compares ids last. */
+/* Checks distinct ids before the order, which compares ids last. */
 static int node_check_gpu(const struct node *node, uint32_t i, struct err *err)
 {
     const struct gpu *gpu = &node->gpu[i];
@@ -888,7 +887,7 @@ static int node_check_allocations(const struct node *node, struct err *err)
     return fault == NULL ? 0 : err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, fault);
 }
 
-/* Words that are not known cannot be judged, so they come first. */
+/* Checks for unknown words first: their meaning cannot be checked. */
 static const char *broken_note(const struct node *node)
 {
     enum hold_kind kind;
@@ -909,7 +908,7 @@ static const char *broken_note(const struct node *node)
     return NULL;
 }
 
-/* What a node shows and claims at once would have two entries in the table of owners. */
+/* A UUID both shown and owned would have two entries in the table of owners. */
 static const char *broken_owned_ids(const struct node *node)
 {
     must(node->owned_ids <= GPUS_PER_NODE_MAX);

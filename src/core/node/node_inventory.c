@@ -1,10 +1,9 @@
-/* Nodes that the ledger does not know, made from a Node object in a webhook's question alone. */
+/* Builds nodes outside the ledger from Node objects in webhook bodies; HTTP threads. */
 #include "milligpu/core/node/node.h"
 #include "milligpu/core/rules/rulebook.h"
 
 /*
- * Unlike shown_gpu() of the ledger, without a past: nobody holds anything here, so ids stay as
- * shown.
+ * Unlike shown_gpu() of the ledger, keeps ids as shown, because no pod holds a GPU here.
  */
 static struct gpu gpu_from(const struct gpu_facts *facts, struct names *names)
 {

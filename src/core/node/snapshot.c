@@ -1,9 +1,9 @@
 /*
- * Books and pages of nodes that snapshots share, and the indexes by name and uid. The ledger writes
- * them in the writer's thread, and all others read without a lock, because what a snapshot shows
- * never changes: only reference counts and index entries are written meanwhile, and both are
- * atomic. The writer may write to a page only while it is the one holder (books_place()). An index
- * entry is a hint that each reader checks in its own snapshot, so relaxed order is enough. Parts:
+ * Implements the books and pages that snapshots share, and the indexes by name and uid. The ledger
+ * writes them in the writer's thread; other threads read without a lock, because the content of a
+ * snapshot is immutable: only reference counts and index entries are written concurrently, and both
+ * are atomic. The writer writes to a page only as its sole holder (books_place()). An index entry
+ * is a hint that each reader checks in its own snapshot, so relaxed order suffices. Parts:
  * counting, books and pages, the index, look-ups, differences.
  */
 #include "milligpu/core/node/snapshot.h"
@@ -13,24 +13,24 @@
 
 #include "snapshot_internal.h"
 
-/* Hash and slot + 1 in one word, so that a reader sees both or neither; 0: free. */
+/* An entry is hash and slot + 1 in one word, so that a reader sees both or neither; 0: free. */
 struct slot_index {
     atomic_uint refs;
     uint32_t entries; /* a power of two */
-    uint32_t taken;   /* written by the writer only; at most three quarters */
+    uint32_t taken;   /* used entries, at most three quarters; writer's thread only */
     atomic_uint_least64_t entry[];
 };
 
 enum { ENTRIES_MIN = 1024 };
 
-/* The reference count is the only part of a shared object that its readers write. */
+/* Readers write only the reference count of a shared object. */
 static struct snapshot *snapshot_counted(const struct snapshot *snapshot)
 {
     return (struct snapshot *)(uintptr_t)snapshot;
 }
 
 /*
- * True if this was the last reference. Release and acquire: the reads of all other holders are over
+ * Returns true for the last reference. Release and acquire: all reads of other holders happen
  * before the last one frees.
  */
 static bool snapshot_drop(atomic_uint *refs)
@@ -40,7 +40,7 @@ static bool snapshot_drop(atomic_uint *refs)
     return before == 1;
 }
 
-/* Relaxed, because whoever adds a reference holds one already. */
+/* Relaxed, because the caller already holds a reference. */
 static void snapshot_add(atomic_uint *refs)
 {
     const unsigned before = atomic_fetch_add_explicit(refs, 1, memory_order_relaxed);
@@ -56,7 +56,7 @@ static struct page *page_new(void)
     return page;
 }
 
-/* The new page counts its nodes anew; the old one keeps its own references. */
+/* The new page takes references of its own. */
 static struct page *page_clone(const struct page *page)
 {
     must(page != NULL);
@@ -80,8 +80,8 @@ static void page_unref(struct page *page)
 }
 
 /*
- * A count of 1 is the caller's own and cannot grow meanwhile, because only a holder can pass it on.
- * Acquire: the reads of those who have let go are over.
+ * A count of 1 is the caller's own and cannot grow concurrently, because only a holder can add to
+ * it. Acquire: all reads of former holders happened before.
  */
 static bool is_shared(const atomic_uint *count)
 {
@@ -101,7 +101,7 @@ struct book *book_new(void)
     return book;
 }
 
-/* Copies pointers only: a page is copied when it is written to. */
+/* Copies pointers only: pages are copied on write. */
 static struct book *book_clone(const struct book *book)
 {
     must(book != NULL);
@@ -146,7 +146,7 @@ const struct node **books_place(struct book **book, uint32_t slot)
         book_unref(*own);
         *own = mine;
     }
-    /* The page comes second: cloning the book is what makes its pages shared. */
+    /* After the book, because cloning the book makes its pages shared. */
     struct page **page = &(*own)->page[slot / PAGE_NODES % BOOK_PAGES];
     if (is_shared(&(*page)->refs)) {
         struct page *mine = page_clone(*page);
@@ -158,7 +158,7 @@ const struct node **books_place(struct book **book, uint32_t slot)
     return &(*page)->node[slot % PAGE_NODES];
 }
 
-/* slot + 1, so that no entry is 0, which means free. */
+/* slot + 1, because an entry of 0 is free. */
 static uint64_t entry_of(uint32_t hash, uint32_t slot)
 {
     must(slot < NODES_MAX);
@@ -185,7 +185,7 @@ static uint32_t entry_slot(uint64_t entry)
 
 struct slot_index *slot_index_new(uint32_t most)
 {
-    /* Half full at most, so that many additions fit before the next rebuild. */
+    /* At most half full, so that many additions fit before the next rebuild. */
     uint32_t entries = ENTRIES_MIN;
     must(most <= UINT32_MAX / 4);
     while (entries < 2 * most)
@@ -210,7 +210,7 @@ struct slot_index *slot_index_ref(struct slot_index *index)
 void slot_index_unref(struct slot_index *index)
 {
     must(index != NULL);
-    must(index->entries >= ENTRIES_MIN); /* taken belongs to the writer */
+    must(index->entries >= ENTRIES_MIN); /* taken is for the writer's thread only */
     if (snapshot_drop(&index->refs))
         xfree(index);
 }
@@ -231,7 +231,7 @@ void slot_index_add(struct slot_index *index, uint32_t hash, uint32_t slot)
     must(index->taken < index->entries);
     must(entry_hash(entry) == hash);
     must(entry_slot(entry) == slot);
-    /* Readers probe meanwhile. Entries never change or go, so each is seen whole or not yet. */
+    /* Readers probe concurrently. Entries are only added, each by one atomic write. */
     for (; (found = entry_at(index, at)) != 0; at++)
         if (found == entry)
             return;
@@ -265,9 +265,8 @@ void snapshot_unref(const struct snapshot *snapshot)
 }
 
 /*
- * The next node that an entry of this hash leads to; *at starts at the hash. NULL at the end. It
- * need not be the node that is searched for, and the node of an entry may have left or not have
- * come yet.
+ * Returns the node of the next entry with this hash, NULL at the end. Start with *at = hash. It may
+ * be another node than the caller's; entries without a node in this snapshot are skipped.
  */
 static const struct node *next_hashed(const struct snapshot *snapshot,
                                       const struct slot_index *index, uint32_t hash, uint32_t *at)
@@ -296,7 +295,7 @@ static const struct node *find_hashed(const struct snapshot *snapshot, struct te
     while ((node = next_hashed(snapshot, snapshot->index, hash, &at)) != NULL) {
         if (!text_eq(atom_text(node->name), name))
             continue;
-        *out_slot = entry_slot(entry_at(snapshot->index, at - 1)); /* at is the one after it */
+        *out_slot = entry_slot(entry_at(snapshot->index, at - 1)); /* at is already past it */
         return node;
     }
     return NULL;
@@ -311,10 +310,10 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
     return find_hashed(snapshot, name, text_hash(name), &slot);
 }
 
-enum { AHEAD = 32 }; /* nodes that are fetched from memory together */
+enum { AHEAD = 32 }; /* nodes prefetched together */
 
 /*
- * The place that the first entry of this hash leads to, or led to; NULL if there is no such entry.
+ * The place of the first entry with this hash, possibly outdated; NULL if there is no entry.
  */
 static const struct node *const *snapshot_place_of(const struct snapshot *snapshot, uint32_t hash)
 {
@@ -330,7 +329,7 @@ static const struct node *const *snapshot_place_of(const struct snapshot *snapsh
     return &slot_page(snapshot->book, slot)->node[slot % PAGE_NODES];
 }
 
-/* Each step needs what the one before it prefetched: entry, place in the page, node, its name. */
+/* Prefetches in steps that depend on each other: entry, place in the page, node, its name. */
 static void send_for(const struct snapshot *snapshot, uint32_t count, const uint32_t *hash)
 {
     const struct slot_index *index = snapshot->index;
@@ -345,7 +344,7 @@ static void send_for(const struct snapshot *snapshot, uint32_t count, const uint
     for (uint32_t i = 0; i < count; i++) {
         if (place[i] == NULL || *place[i] == NULL)
             continue;
-        __builtin_prefetch(*place[i]); /* as a rule this is one line of the cache, else two */
+        __builtin_prefetch(*place[i]); /* usually one cache line, else two */
         __builtin_prefetch(&(*place[i])->free_milli);
     }
     for (uint32_t i = 0; i < count; i++)
@@ -368,8 +367,8 @@ void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struc
 }
 
 /*
- * The node may be that of another uid with this hash, and the reservation may have ended or been
- * bound since its entry was made: the search then goes on.
+ * An entry may be of another uid with this hash, or of a reservation that has since ended or been
+ * bound: the search then continues.
  */
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid)
 {
@@ -401,7 +400,7 @@ const struct node *snapshot_next(const struct snapshot *snapshot, uint32_t *at)
     return NULL;
 }
 
-/* How many slots from here both have in common: a book, a page, or 0: compare one by one. */
+/* The number of slots shared from here on: a book, a page, or 0 (compare one by one). */
 static uint32_t shared_from(const struct snapshot *before, const struct snapshot *after,
                             uint32_t slot)
 {
@@ -410,7 +409,7 @@ static uint32_t shared_from(const struct snapshot *before, const struct snapshot
     if (before == NULL || slot >= before->slots)
         return 0;
     if (before->book[slot / BOOK_NODES] == after->book[slot / BOOK_NODES]) {
-        must(slot % BOOK_NODES == 0); /* or we would have skipped it */
+        must(slot % BOOK_NODES == 0); /* else the book was skipped */
         return BOOK_NODES;
     }
     if (slot_page(before->book, slot) == slot_page(after->book, slot)) {
@@ -423,7 +422,7 @@ static uint32_t shared_from(const struct snapshot *before, const struct snapshot
 bool snapshot_next_change(const struct snapshot *before, const struct snapshot *after, uint32_t *at,
                           const struct node **out_before, const struct node **out_after)
 {
-    must(before == NULL || before->slots <= after->slots); /* places are never removed */
+    must(before == NULL || before->slots <= after->slots); /* slots are never removed */
     must(before == NULL || before->generation <= after->generation);
     must(at != NULL);
 

@@ -1,20 +1,20 @@
 /*
- * snapshot_internal - how the ledger makes snapshots: books of pages, and indexes over them.
+ * snapshot_internal - construction of snapshots by the ledger: books of pages, and indexes.
  *
- * A holder may write a page if it is the only one that counts the page and the book around it;
- * anything shared is copied first. That is all there is to copy-on-write.
+ * Copy-on-write: a holder may write to a page if it has the only reference to the page and its
+ * book; shared objects are copied first.
  */
 #ifndef MILLIGPU_CORE_SNAPSHOT_INTERNAL_H
 #define MILLIGPU_CORE_SNAPSHOT_INTERNAL_H
 
 #include "milligpu/core/node/snapshot.h"
 
-/* A book of empty pages; count 1. */
+/* Returns a book of empty pages with one reference. */
 struct book *book_new(void) MUST_USE;
 struct book *book_ref(struct book *book);
 void book_unref(struct book *book);
 
-/* The place of a slot, made writable: whatever is shared on the way there is copied first. */
+/* Returns the writable place of a slot, after copying a shared book and page. */
 const struct node **books_place(struct book **book, uint32_t slot);
 
 static inline const struct page *slot_page(struct book *const *book, uint32_t slot)
@@ -29,13 +29,13 @@ static inline const struct node *slot_node(struct book *const *book, uint32_t sl
 }
 
 /*
- * Hash to slot. One index for all living snapshots: the writer adds while others read, nothing is
- * ever removed, and whoever finds a slot checks what is there in *its own* snapshot. A node that
- * came later or has left is then another node, or none, and the search goes on. A full index is
- * rebuilt; this is the only cost here that grows with the cluster, paid once per as many additions
- * as the index has spare entries (bench/README.md).
+ * A map from hashes to slots, shared by all live snapshots. The writer adds entries while other
+ * threads read; entries are never removed. A reader checks a found slot in *its own* snapshot: if
+ * it holds another node or none, because the node was added later or is gone, the search continues.
+ * A full index is rebuilt: the only cost here that grows with the cluster, paid once per number of
+ * spare entries (bench/README.md).
  */
-struct slot_index *slot_index_new(uint32_t most) MUST_USE; /* with room for that many; count 1 */
+struct slot_index *slot_index_new(uint32_t most) MUST_USE; /* room for `most`; one reference */
 struct slot_index *slot_index_ref(struct slot_index *index);
 void slot_index_unref(struct slot_index *index);
 bool slot_index_has_room(const struct slot_index *index, uint32_t more);

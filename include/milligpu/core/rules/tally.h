@@ -8,8 +8,8 @@
  * pod causes thousands. A class last seen 4 x TALLY_HALF pods ago is dropped, and beyond
  * WORKLOAD_CLASSES_MAX the least frequent class.
  *
- * A new tally starts with a few common shapes, weighted as a few pods. They are dropped after
- * TALLY_COLD pods: shapes that no pod requests must not keep GPUs free.
+ * A new tally starts with a few common shapes, which weigh less than one pod. They are dropped
+ * after TALLY_COLD pods: shapes that no pod requests must not keep GPUs free.
  *
  * The expected shapes of a policy document (rulebook.h) are added to the workload, not to the
  * tally: a shape of weight 5 is at least 5 of 1,000 pods of the workload, or more if it was seen
