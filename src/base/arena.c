@@ -39,9 +39,7 @@ void arena_done(struct arena *arena)
     arena_init(arena);
 }
 
-/*
- * Keeps the largest chunk, so that after a few uses one chunk is enough.
- */
+/* Keeps the largest chunk, so that after a few uses one chunk is enough. */
 void arena_reset(struct arena *arena)
 {
     must(arena->chunk != NULL || arena->used == 0);
@@ -90,9 +88,7 @@ static void push_chunk(struct arena *arena, size_t bytes)
     arena->used = 0;
 }
 
-/*
- * Doubling keeps the number of chunks small; beyond a limit it would only waste memory.
- */
+/* Doubling keeps the number of chunks small; beyond a limit it would only waste memory. */
 static void add_chunk(struct arena *arena, size_t need)
 {
     size_t bytes = arena->chunk != NULL ? arena->chunk->bytes * 2 : CHUNK_MIN;

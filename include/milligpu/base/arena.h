@@ -13,7 +13,7 @@
 struct arena_chunk;
 struct arena {
     struct arena_chunk *chunk;
-    size_t used; /* bytes of the newest chunk */
+    size_t used; /* bytes used of the newest chunk */
 };
 
 void arena_init(struct arena *arena);
@@ -23,7 +23,7 @@ void arena_done(struct arena *arena);
 void arena_reset(struct arena *arena);
 /* Resets, and frees every chunk larger than keep_max. */
 void arena_trim(struct arena *arena, size_t keep_max);
-size_t arena_bytes(const struct arena *arena); /* bytes allocated by chunks */
+size_t arena_bytes(const struct arena *arena); /* bytes allocated, unused ones included */
 size_t arena_used(const struct arena *arena);  /* bytes handed out, or a little more */
 
 /* Zeroed, aligned for any type. */

@@ -77,9 +77,7 @@ char text_lower(char c);
  */
 bool text_glob(struct text glob, struct text text);
 
-/*
- * Returns the Levenshtein distance of a and b. b: at most TEXT_DISTANCE_MAX bytes.
- */
+/* Returns the Levenshtein distance of a and b. b: at most TEXT_DISTANCE_MAX bytes. */
 enum { TEXT_DISTANCE_MAX = 64 };
 size_t text_distance(struct text a, struct text b);
 

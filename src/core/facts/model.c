@@ -39,9 +39,7 @@ static struct text last_bytes(struct text text, size_t bytes)
     return without_first(text, text.len - bytes);
 }
 
-/*
- * The length of a leading product line with its dash; 0 if there is none or nothing follows it.
- */
+/* The length of a leading product line with its dash; 0 if there is none or nothing follows it. */
 static size_t line_length(struct text bare)
 {
     static const char *const lines[] = {"Tesla-?*", "GeForce-?*", "Quadro-?*", "Jetson-?*"};

@@ -9,9 +9,7 @@ struct reason_row {
     enum reason_class class;
 };
 
-/*
- * Word, sentence and class come from one table, so that none can be missing.
- */
+/* Word, sentence and class come from one table, so that none can be missing. */
 static const struct reason_row *reason_row_of(enum reason reason)
 {
     static const struct reason_row row[] = {[REASON_NONE] = {"fits", "it fits", REASON_CLASS_STATE},

@@ -1010,9 +1010,7 @@ static void add_whole(struct strbuf *buf, const struct request *request)
     must(buf->len > 0);
 }
 
-/*
- * The kind of a node hardly changes, so that the text may name the mismatching property.
- */
+/* The kind of a node hardly changes, so that the text may name the mismatching property. */
 static void add_kind_text(struct strbuf *buf, const struct request *request, enum reason why)
 {
     const struct extremes x = extremes_of(request);

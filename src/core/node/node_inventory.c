@@ -2,9 +2,7 @@
 #include "milligpu/core/node/node.h"
 #include "milligpu/core/rules/rulebook.h"
 
-/*
- * Unlike shown_gpu() of the ledger, keeps ids as shown, because no pod holds a GPU here.
- */
+/* Unlike shown_gpu() of the ledger, keeps ids as shown, because no pod holds a GPU here. */
 static struct gpu gpu_from(const struct gpu_facts *facts, struct names *names)
 {
     struct gpu gpu = {

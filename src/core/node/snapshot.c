@@ -312,9 +312,7 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
 
 enum { AHEAD = 32 }; /* nodes prefetched together */
 
-/*
- * The place of the first entry with this hash, possibly outdated; NULL if there is no entry.
- */
+/* The place of the first entry with this hash, possibly outdated; NULL if there is no entry. */
 static const struct node *const *snapshot_place_of(const struct snapshot *snapshot, uint32_t hash)
 {
     uint64_t entry;

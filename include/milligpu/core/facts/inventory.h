@@ -50,7 +50,7 @@ struct node_facts {
     /* status.capacity and .allocatable of the whole-GPU resource of a device plugin, as written */
     const char *whole_capacity;
     const char *whole_allocatable;
-    const char *whole_shared;  /* amount of RESOURCE.shared (time-slicing); 0 only if both are */
+    const char *whole_shared;  /* RESOURCE.shared of capacity or allocatable; 0 only if both are */
     const char *label_count;   /* nvidia.com/gpu.count */
     const char *label_product; /* nvidia.com/gpu.product */
     const char *label_memory;  /* nvidia.com/gpu.memory: MiB of one GPU */
@@ -87,12 +87,12 @@ struct gpu_facts {
     uint32_t nvlinks;    /* at most GPUS_PER_NODE_MAX are kept */
     const char **nvlink; /* ids of the GPUs linked by NVLink, as written */
     bool nvlink_odd;     /* nvlink was no list of strings, or too long: incomplete */
-    uint64_t peers;      /* bit i: this GPU or inventory.gpu[i] lists the other */
+    uint64_t peers;      /* set by inventory_parse(): bit i if this GPU or gpu[i] lists the other */
     const char *health;  /* one of HEALTH_WORDS, as written; NULL: unset, so healthy */
     const char *reason;  /* why it is unhealthy, as written; or NULL */
     const char *since;   /* since when it is unhealthy (RFC 3339), as written; or NULL */
     const char *held;    /* as written, then as hold_kind() reads it; NULL: not held whole */
-    /* set by inventory_parse(), as peers */
+    /* set by inventory_parse() */
     const char *ill; /* reason and since; NULL: healthy, or no reason given */
     bool healthy;
     bool cordoned;

@@ -48,9 +48,7 @@ struct want {
     uint32_t milli; /* of each part */
 };
 
-/*
- * The topology demanded of the GPUs of each want of several parts. Preferences are in place.h.
- */
+/* The topology demanded of the GPUs of each want of several parts. Preferences are in place.h. */
 #define TOPOLOGY_TABLE(X)                                                                          \
     X(TOPOLOGY_ANY, "any", "")                                                                     \
     X(TOPOLOGY_NUMA, "numa", "on one NUMA node")                                                   \

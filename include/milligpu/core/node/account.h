@@ -27,16 +27,16 @@
     X(ACCOUNT_ABSENT, "absent")     /* the node does not show the GPU now */                       \
     X(ACCOUNT_DUPLICATE, "duplicate") /* another node showed this UUID first */                    \
     X(ACCOUNT_UNSURE, "unsure")       /* indexes moved, and pods may hold this GPU by its index */ \
-    X(ACCOUNT_UNREADABLE, "unreadable") /* what the node says about its GPUs cannot be read */     \
+    X(ACCOUNT_UNREADABLE, "unreadable") /* the node's facts about its GPUs are unreadable */       \
     X(ACCOUNT_OVER, "over")             /* charged beyond its milli or MiB */                      \
     X(ACCOUNT_UNHEALTHY, "unhealthy")   /* reported unhealthy */                                   \
     X(ACCOUNT_CORDONED, "cordoned")     /* cordoned, by milligpu.io/cordon or kubectl cordon */    \
     X(ACCOUNT_CROWDED, "crowded")       /* CHARGES_PER_GPU_MAX pods share the GPU */               \
-    X(ACCOUNT_MIXED, "mixed") /* a pod with whole GPUs of the other resource lives on the node */  \
-    X(ACCOUNT_UNPLACED, "unplaced")   /* a pod lives on the node whose GPUs are not known */       \
-    X(ACCOUNT_PLUGIN, "plugin")       /* the node's device plugin offers no GPU now */             \
-    X(ACCOUNT_AGENT, "agent")         /* the node's agent does not vouch for its GPUs now */       \
-    X(ACCOUNT_LEAVING, "leaving")     /* an autoscaler is about to delete the node */              \
+    X(ACCOUNT_MIXED, "mixed")       /* the node has a pod with whole GPUs of the other resource */ \
+    X(ACCOUNT_UNPLACED, "unplaced") /* the node has a pod with unknown GPUs */                     \
+    X(ACCOUNT_PLUGIN, "plugin")     /* the node's device plugin offers no GPU now */               \
+    X(ACCOUNT_AGENT, "agent")       /* the node's agent does not vouch for its GPUs now */         \
+    X(ACCOUNT_LEAVING, "leaving")   /* an autoscaler is about to delete the node */                \
     X(ACCOUNT_NOT_READY, "not_ready") /* the node is not Ready */                                  \
     X(ACCOUNT_TAINTED, "tainted")     /* the node has a taint that no known pod tolerates */       \
     X(ACCOUNT_TAINTS_UNREADABLE, "taints_unreadable") /* the node's taints cannot be read */

@@ -89,9 +89,7 @@ struct allocation {
 /* Returns the invariant that outside facts violate; NULL if none. */
 const char *allocation_fault(const struct allocation_facts *facts);
 
-/*
- * Copies the facts, sorts the shares by order, and computes the charges. Returns one reference.
- */
+/* Copies the facts, sorts the shares by order, and computes the charges. Returns one reference. */
 struct allocation *allocation_new(const struct allocation_facts *facts) MUST_USE;
 const struct allocation *allocation_ref(const struct allocation *allocation);
 void allocation_unref(const struct allocation *allocation); /* NULL is fine */

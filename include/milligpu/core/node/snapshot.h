@@ -5,7 +5,7 @@
  *           |           \--> page[1] --> 32 nodes     between snapshots: publishing copies only
  *           \--> book[1] --> ...                      what changed, and the way to it
  *            \-> index: node name -> slot              indexes are shared by all snapshots: an
- *             \> open:  uid of a reservation -> slot    entry says only where to look
+ *             \> open:  uid of a reservation -> slot    entry is only a hint to a slot
  *
  * Immutable and reference-counted. A held snapshot keeps old pages alive: a slow reader should copy
  * its data and release the snapshot.
@@ -16,8 +16,8 @@
 #include "milligpu/core/node/node.h"
 
 /*
- * With 15,000 nodes, publishing one change counts 15 books, and copies one book (32 pages) and one
- * page (32 nodes).
+ * With 15,000 nodes, publishing one change references 15 books, and copies one book (32 pages) and
+ * one page (32 nodes).
  */
 enum { PAGE_NODES = 32, BOOK_PAGES = 32, BOOK_NODES = PAGE_NODES * BOOK_PAGES };
 

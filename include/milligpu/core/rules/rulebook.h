@@ -5,7 +5,7 @@
  *   clock --> which rules hold now -------+--> policy context (policy.h) --> snapshot
  *   workload ----------------------------/
  *
- *            nodes            namespaces   window     says
+ *            nodes            namespaces   window     effect
  *   rule 1   pool=training    *            nights     whole GPUs only, 2 idle hosts in reserve
  *   rule 2   pool=training    team-*       always     at least 100, in steps of 50
  *
@@ -32,10 +32,9 @@
 #include "milligpu/core/rules/workload.h"
 
 enum {
-    /* per rule */
-    RULE_LABELS_MAX = 16,
-    RULE_GLOBS_MAX = 64, /* namespaces, and models */
-    RULE_SIZES_MAX = 16,
+    RULE_LABELS_MAX = 16,    /* labels of a rule */
+    RULE_GLOBS_MAX = 64,     /* namespaces of a rule, and models of a rule */
+    RULE_SIZES_MAX = 16,     /* sizes of a rule */
     RULE_RESERVE_MAX = 1000, /* idle hosts */
     PRICES_MAX = 64,
     PRICE_MAX = 1000000,

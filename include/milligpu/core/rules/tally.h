@@ -60,9 +60,7 @@ uint64_t tally_pods(const struct tally *tally);
 uint32_t tally_classes(const struct tally *tally);
 const struct workload_class *tally_class(const struct tally *tally, uint32_t at);
 
-/*
- * Restores a tally from the database, as outside input: an error names the impossible class.
- */
+/* Restores a tally from the database, as outside input: an error names the impossible class. */
 struct tally_rows {
     uint64_t pods;
     uint32_t classes;

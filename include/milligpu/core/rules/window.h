@@ -51,9 +51,7 @@ bool window_always(const struct window *window);
 /* zone: the window's zone. */
 bool window_holds(const struct window *window, const struct zone *zone, int64_t utc_ms);
 
-/*
- * The first time after utc_ms at which the result of window_holds() changes; INT64_MAX: never.
- */
+/* The first time after utc_ms at which the result of window_holds() changes; INT64_MAX: never. */
 int64_t window_next_ms(const struct window *window, const struct zone *zone, int64_t utc_ms);
 
 #endif
