@@ -29,8 +29,8 @@ struct advice {
 };
 
 /*
- * Is the annotation key unknown to milligpu, but close to a key that it reads? Fast: called for
- * every annotation of every pod.
+ * Is the annotation key unknown to milligpu, but in its domain or close to a key that it reads?
+ * Fast: called for every annotation of every pod.
  */
 bool annotation_is_odd(struct text key);
 
