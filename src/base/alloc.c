@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* A larger amount is a bug of ours: input sizes are checked before. */
+/* A larger amount is a bug of ours: sizes from input are limited before. */
 static const size_t BYTES_MAX = SIZE_MAX / 4;
 
 static void *alloc_got(void *memory)

@@ -37,7 +37,7 @@
 #define UNSET
 #endif
 
-/* A pointer does not compile. */
+/* ARRAY_LEN of a pointer does not compile. */
 #define ARRAY_LEN(a)                                                                               \
     (sizeof(a) / sizeof((a)[0]) +                                                                  \
      0 * sizeof(struct {                                                                           \

@@ -35,7 +35,7 @@ void map_done(struct map *map); /* does not free the values */
 void *map_find(const struct map *map, struct text key);
 /* Returns the previous value or NULL. */
 void *map_put(struct map *map, struct text key, void *value);
-void *map_take(struct map *map, struct text key); /* removes it; NULL: not found */
+void *map_take(struct map *map, struct text key); /* returns the value; NULL: not found */
 
 /*
  * Calls keep() once for each value and removes the value if keep() returns false; keep() may free
