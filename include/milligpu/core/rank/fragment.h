@@ -1,11 +1,11 @@
 /*
- * fragment - how much of what is free the workload cannot use.
+ * fragment - how much free capacity the workload cannot use.
  *
- * A typical shape of the workload (workload.h) cannot use what is free on a GPU if a part of it is
- * larger than that, if the GPU is of another model or too small, or if the shape does not fit on
- * the node at all, for want of GPUs or of CPU. The fragment of a GPU is its free milli times the
- * share of pods that cannot use them: 0 if all can, all of it if none can. The sum over a node is
- * the measure of the policy fgd (policy.h has its source).
+ * A typical shape of the workload (workload.h) cannot use the free milli of a GPU if one of its
+ * parts is larger, if the GPU is of another model or too small, or if the shape does not fit on the
+ * node at all, for lack of GPUs or CPU. The fragment of a GPU is its free milli times the fraction
+ * of pods that cannot use them: 0 if all can, all free milli if none can. The policy fgd measures
+ * the sum over a node (source: policy.h).
  *
  * Pure.
  */
@@ -16,26 +16,23 @@
 #include "milligpu/core/node/snapshot.h"
 #include "milligpu/core/rules/workload.h"
 
-/* For many nodes and one workload: remembers which class fits on which kind of GPU. One caller. */
+/* Caches which class fits on which kind of GPU, for many nodes and one workload. One caller. */
 struct fragments;
-/* Borrows the workload. */
+/* workload: borrowed. */
 struct fragments *fragments_new(const struct workload *workload) MUST_USE;
-/* Of the workload that this snapshot knows, which must outlive them; NULL: it knows none. */
+/* The workload of this snapshot, which must outlive the result; NULL: it has none. */
 struct fragments *fragments_new_for(const struct snapshot *snapshot) MUST_USE;
-void fragments_free(struct fragments *fragments); /* NULL is fine */
+void fragments_free(struct fragments *fragments); /* NULL is allowed */
 static inline void fragments_freep(struct fragments **fragments)
 {
     fragments_free(*fragments);
 }
 
-/*
- * milli[i] is the fragment of node->gpu[i]; 0 where the GPU takes no new shares. fragments NULL:
- * nothing is a fragment.
- */
+/* Sets milli[i] to the fragment of node->gpu[i]; 0 if the GPU is closed. fragments NULL: all 0. */
 void fragments_of_node(struct fragments *fragments, const struct node *node,
                        uint32_t milli[GPUS_PER_NODE_MAX]);
 
-/* milli[gpu]. A node may list more GPUs than it may show: those beyond are absent, so it is 0. */
+/* milli[gpu]; 0 for GPUs beyond GPUS_PER_NODE_MAX, which a node may list but which are absent. */
 static inline uint32_t fragment_at(const uint32_t milli[GPUS_PER_NODE_MAX], uint32_t gpu)
 {
     return gpu < GPUS_PER_NODE_MAX ? milli[gpu] : 0;
