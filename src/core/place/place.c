@@ -1,11 +1,11 @@
 /*
- * Which GPUs of a node a request gets: room, reasons, one container, several, the order. Called by
- * filter, the ledger, hints and REST in their threads; all state is in the caller's plan and room.
- * The same room and request give the same answer, whoever asks, because a bind must find what
- * filter has promised. One want is solved exactly here. Several are turned into rows and slots
- * (place_plan.c, place_shape.c), laid as cheaply as the steps allow (place_best.c), and then as
- * rule 5 wants it (place_walk.c). Rule b comes first: a search begins with the nearest distance at
- * which the wants can lie (place_together.c). Steps bound the search, never time.
+ * Finds the GPUs of a node for a request. Called by filter, the ledger, hints and REST in their
+ * threads; all state is in the caller's plan and room. The same room and request always give the
+ * same answer, because a bind must find the placement that filter promised. One want is solved
+ * exactly here. Several become rows and slots (place_plan.c, place_shape.c), are laid as cheaply as
+ * the steps allow (place_best.c), and then in the order of rule 5 (place_walk.c). Rule b comes
+ * first: a search begins with the nearest distance at which the wants can lie (place_together.c).
+ * Steps bound the search, never time. Parts: room, one want, several wants, placements, each.
  */
 #include <string.h>
 
@@ -15,12 +15,12 @@
 #include "place_internal.h"
 
 /*
- * room
+ * Rooms
  */
 
 void room_of(const struct node *node, struct room *out)
 {
-    /* The absent ones come last: those beyond the bound take no shares and can be ignored. */
+    /* Absent GPUs come last: those beyond the bound take no shares and can be ignored. */
     const uint32_t gpus = node->gpus < GPUS_PER_NODE_MAX ? node->gpus : GPUS_PER_NODE_MAX;
 
     must(out != NULL);
@@ -58,7 +58,7 @@ static bool is_among(const char *uid, const struct text *uids, uint32_t count)
     return false;
 }
 
-/* By whom GPUs are held whole, without what is said of these pods. */
+/* Copies the notes of GPUs that are held whole, except by these pods. */
 static uint32_t holders_without(const struct node *node, const struct text *uids, uint32_t count,
                                 struct gpu_note *out)
 {
@@ -112,7 +112,10 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
             staying[build.allocations++] = node->allocation[i];
     must(build.allocations + count >= node->allocations); /* a uid occurs once */
 
-    /* Rebuilt, not subtracted: what closes a GPU or the node may leave with the victims. */
+    /*
+     * Rebuilt rather than subtracted: the reason that closes a GPU or the node may leave with the
+     * victims.
+     */
     struct node *without = node_new(&build);
     room_of(without, out);
     out->is_leaving = out->idle && !node_is_idle(node);
@@ -127,7 +130,7 @@ void room_take(struct room *room, uint32_t gpu, uint32_t milli)
     struct gpu_room *from = &room->gpu[gpu];
     const uint32_t taken = milli < from->free_milli ? milli : from->free_milli;
     from->free_milli -= taken;
-    /* free_milli of the room counts only GPUs that take shares. */
+    /* The room's free_milli counts only open GPUs. */
     if (from->closed == REASON_NONE && room->closed == REASON_NONE) {
         must(taken <= room->free_milli);
         room->free_milli -= taken;
@@ -135,12 +138,12 @@ void room_take(struct room *room, uint32_t gpu, uint32_t milli)
 }
 
 /*
- * What each want could take if it were the only one
+ * The capacity for each want on its own
  */
 
 /*
- * The first rule that keeps one part from one GPU, in the order of reason.h. The products compare
- * what inventory_share_mib() would give, without its division: floor(a / b) < c where a < b x c.
+ * The first reason in the order of reason.h why one part does not fit on one GPU. Compares products
+ * to avoid the division in inventory_share_mib(): floor(a / b) < c exactly if a < b x c.
  */
 static enum reason place_hurdle(const struct gpu_room *gpu, bool model, uint32_t milli,
                                 uint32_t floor)
@@ -149,7 +152,7 @@ static enum reason place_hurdle(const struct gpu_room *gpu, bool model, uint32_t
 
     must(milli > 0 && milli <= GPU_MILLI);
     if (gpu->milli == 0)
-        return REASON_ABSENT; /* its memory size is not known */
+        return REASON_ABSENT; /* memory size unknown */
     if (!model)
         return REASON_MODEL;
     if (milli > gpu->milli)
@@ -175,15 +178,15 @@ static_assert(REASON_NO_GPU < REASON_MODEL && REASON_MODEL < REASON_SMALL &&
               "the kinds come before the moments, in the order in which place_hurdle() looks");
 
 /*
- * By the order of the table: what comes after REASON_TOPOLOGY ends with a pod, a repair or an
- * operator's word.
+ * By the order of reason.h: every reason after REASON_TOPOLOGY can pass (a pod ends, a repair, an
+ * operator's action).
  */
 static bool may_change(enum reason why)
 {
     return why > REASON_TOPOLOGY;
 }
 
-/* Once per room, because each want asks about each GPU. */
+/* Computed once per room, because each want checks each GPU. */
 static gpu_set find_models(struct plan *plan, const struct room *room)
 {
     gpu_set set = 0;
@@ -197,8 +200,8 @@ static gpu_set find_models(struct plan *plan, const struct room *room)
 }
 
 /*
- * The GPUs that could take one part of this want, and why there are too few of them, or none that
- * lie as the plan demands.
+ * The GPUs that fit one part of this want, and the reason if too few of them fit, or none as near
+ * as the plan demands.
  */
 static enum reason find_fits(const struct plan *plan, const struct room *room,
                              const struct want *want, gpu_set models, gpu_set *out)
@@ -233,7 +236,7 @@ static enum reason find_fits(const struct plan *plan, const struct room *room,
     return REASON_NONE;
 }
 
-/* If this kind of node can never serve one want, that is the reason for the whole request. */
+/* A want that this kind of node can never serve gives the reason for the whole request. */
 static enum reason place_weigh(enum reason a, enum reason b)
 {
     must(a <= REASON_ROOM);
@@ -246,8 +249,8 @@ static enum reason place_weigh(enum reason a, enum reason b)
 }
 
 /*
- * One want: the charge is the same everywhere, so the tightest GPUs are the best ones, or the
- * loosest or the first if the policy says so
+ * One want: the charge is the same everywhere, so the best GPUs are the tightest ones, or the
+ * loosest or the first for other policies
  */
 
 static bool place_prefers(enum place_choice choice, const struct gpu_room *a,
@@ -260,7 +263,7 @@ static bool place_prefers(enum place_choice choice, const struct gpu_room *a,
     return choice == PLACE_LOOSEST && a->free_milli > b->free_milli;
 }
 
-/* Of equally good GPUs the first, as rule 5 demands. */
+/* Ties go to the first GPU, by rule 5. */
 static uint32_t place_preferred(const struct room *room, enum place_choice choice, gpu_set among)
 {
     uint32_t best = first_of(among);
@@ -289,7 +292,7 @@ static gpu_set choose_anywhere(const struct room *room, const struct plan *plan,
     return chosen;
 }
 
-/* False: none that lie as the plan demands were found within the steps. */
+/* False: no GPUs that meet the plan's demand were found within the steps. */
 static bool choose_one(const struct room *room, const struct plan *plan, gpu_set fits,
                        struct rank *out, gpu_set *chosen)
 {
@@ -311,10 +314,7 @@ static bool choose_one(const struct room *room, const struct plan *plan, gpu_set
     return true;
 }
 
-/*
- * Whole GPUs: one free GPU each, apart from the GPUs that hold shares and from those that are held
- * whole. An unhealthy one counts.
- */
+/* Each whole GPU needs a GPU without shares that is not held whole. An unhealthy one counts. */
 static bool leaves_whole(const struct room *room, const struct request *request, uint32_t touched)
 {
     uint32_t there = 0;
@@ -326,7 +326,7 @@ static bool leaves_whole(const struct room *room, const struct request *request,
     return request->whole <= there - touched;
 }
 
-/* Shares fit, and need at least this many GPUs. */
+/* Given that the shares fit on at least this many GPUs. */
 static enum reason weigh_whole(const struct room *room, const struct request *request,
                                uint32_t touched)
 {
@@ -375,7 +375,7 @@ static enum reason evaluate_one(struct plan *plan, const struct room *room, stru
  * Several wants
  */
 
-/* Why some want does not fit, although it would on its own; REASON_NONE if each does. */
+/* The reason why some want does not fit even on its own; REASON_NONE if each does. */
 static enum reason weigh_each(struct plan *plan, const struct room *room)
 {
     const struct request *request = plan->request;
@@ -393,7 +393,7 @@ static enum reason weigh_each(struct plan *plan, const struct room *room)
     return why;
 }
 
-/* The same for "it fits" only, without a reason: most rooms of a large question end here. */
+/* The same as a yes or no, which decides most rooms of a large question. */
 static bool fits_each(const struct plan *plan, const struct room *room, const struct shape *shape)
 {
     if (room->closed != REASON_NONE)
@@ -412,8 +412,8 @@ static bool fits_each(const struct plan *plan, const struct room *room, const st
 }
 
 /*
- * A remembered result has no layout, so it only answers the question without one (cell NULL). It
- * costs no steps.
+ * Uses the cache only without a layout (cell NULL), because cached results have none. A hit costs
+ * no steps.
  */
 static void search_shape(struct plan *plan, const struct shape *shape, uint8_t *cell,
                          struct result *out)
@@ -435,8 +435,8 @@ static void search_shape(struct plan *plan, const struct shape *shape, uint8_t *
 }
 
 /*
- * Pairs the slots for this distance. The links that keep wants as near, in own; NULL: they may lie
- * anywhere.
+ * Pairs the slots for this distance. Returns the links that keep wants as near, in own; NULL: they
+ * may lie anywhere.
  */
 static const struct gpu_links *pair_at(const struct plan *plan, const struct room *room,
                                        enum distance distance, struct shape *shape,
@@ -454,7 +454,7 @@ static const struct gpu_links *pair_at(const struct plan *plan, const struct roo
     return is_linked ? own : NULL;
 }
 
-/* The cheapest layout at this distance. The shape is sorted. */
+/* The cheapest layout at this distance. The shape must be sorted. */
 static enum reason evaluate_at(struct plan *plan, const struct room *room, enum distance distance,
                                struct shape *shape, uint8_t *cell, struct result *out)
 {
@@ -466,7 +466,7 @@ static enum reason evaluate_at(struct plan *plan, const struct room *room, enum 
     if (links == NULL) {
         search_shape(plan, shape, cell, out);
     } else {
-        /* Equal rooms with other links have other results: none is remembered. */
+        /* Not cached: equal rooms with different links have different results. */
         rows_separate(plan, &rows);
         best_way_together(plan, &rows, shape, links, cell != NULL ? cell : own_cell, out);
     }
@@ -476,8 +476,8 @@ static enum reason evaluate_at(struct plan *plan, const struct room *room, enum 
 }
 
 /*
- * Rule b: the nearest distance at which the pod fits. If there is none, what was searched last
- * decides, because all that lies nearer lies within that distance, too.
+ * Rule b: the nearest distance at which the pod fits. If there is none, the last search decides,
+ * because every nearer distance lies within it.
  */
 static enum reason evaluate_each_distance(struct plan *plan, const struct room *room,
                                           struct shape *shape, uint8_t *cell, struct result *out)
@@ -500,7 +500,7 @@ static enum reason evaluate_each_distance(struct plan *plan, const struct room *
     return why;
 }
 
-/* cell NULL: the caller does not ask where. */
+/* cell NULL: the caller needs no layout. */
 static enum reason evaluate_many(struct plan *plan, const struct room *room, struct shape *shape,
                                  uint8_t *cell, struct result *out)
 {
@@ -515,13 +515,13 @@ static enum reason evaluate_many(struct plan *plan, const struct room *room, str
     }
     shape_sort(shape);
     why = evaluate_each_distance(plan, room, shape, cell, out);
-    /* Each want fits, but not as near as is demanded. */
+    /* Each want fits, but not as near as demanded. */
     if (why != REASON_NONE && together_last(plan) < together_untold(plan)) {
         const enum reason each = weigh_each(plan, room);
         if (each != REASON_NONE)
             return each;
     }
-    /* With more steps fewer GPUs, or any at all, might have been found. */
+    /* With more steps the search might have found fewer GPUs, or any at all. */
     return why == REASON_ROOM && !out->exact ? REASON_UNSEARCHED : why;
 }
 
@@ -568,10 +568,10 @@ enum reason place_evaluate(struct plan *plan, const struct room *room, struct ra
 }
 
 /*
- * Where
+ * Placements
  */
 
-/* Not the whole struct: it has many parts, and few are used. */
+/* Field by field: most of the large part[] is unused. */
 static void start_placement(struct placement *out, const struct rank *rank)
 {
     must(out != NULL && rank != NULL);
@@ -586,8 +586,8 @@ static void start_placement(struct placement *out, const struct rank *rank)
 }
 
 /*
- * The first leaf is the answer: the walk goes in the order of rule 5, and its bound leaves out what
- * costs more.
+ * Stops at the first leaf: the walk goes in the order of rule 5, and its bound excludes costlier
+ * layouts.
  */
 static bool place_stop(struct walk *walk)
 {
@@ -597,8 +597,8 @@ static bool place_stop(struct walk *walk)
 }
 
 /*
- * Rule 5: the first of all layouts that cost no more, compared want by want and GPU by GPU with
- * parts first. False if the steps run out before it is found.
+ * Rule 5: the first of all layouts that cost no more, compared want by want and GPU by GPU, parts
+ * first. False if the steps run out before.
  */
 static bool find_first(struct plan *plan, const struct room *room, const struct result *found,
                        struct placement *out)
@@ -622,16 +622,16 @@ static bool find_first(struct plan *plan, const struct room *room, const struct 
     walk.steps = FIRST_STEPS_MAX;
     walk.visit = place_stop;
     const enum place_end end = walk_all(&walk);
-    must(end != PLACE_ALL); /* there is one */
+    must(end != PLACE_ALL); /* at least the layout found before */
     if (end == PLACE_STOPPED)
         way_write(&rows, &shape, walk.cell, out);
     return end == PLACE_STOPPED;
 }
 
 /*
- * Two searches: the least cost on sorted slots, which equal rooms have in common, and then the
- * first layout of that cost on the GPUs in their own order. If the steps end in between, or any
- * layout is good enough, that of the first search is the answer.
+ * Two searches: the minimum cost on sorted slots, shared by equal rooms, and then the first layout
+ * of that cost on the GPUs in their own order. If the steps run out in between, or any layout will
+ * do, the answer is that of the first search.
  */
 static enum reason find_many(struct plan *plan, const struct room *room, bool any,
                              struct rank *rank, struct placement *out)
@@ -640,8 +640,8 @@ static enum reason find_many(struct plan *plan, const struct room *room, bool an
     UNSET uint8_t cell[CELLS_ALL];
     UNSET struct plan_rows rows;
     struct result result;
-    const bool exact = rank->exact;     /* so far */
-    const uint32_t steps = rank->steps; /* the same */
+    const bool exact = rank->exact;     /* of the level */
+    const uint32_t steps = rank->steps; /* of the level */
     const enum reason why = evaluate_many(plan, room, &shape, cell, &result);
 
     must(room->gpus <= GPUS_PER_NODE_MAX);
@@ -662,7 +662,7 @@ static enum reason find_many(struct plan *plan, const struct room *room, bool an
     return REASON_NONE;
 }
 
-/* *out has what was found before, if anything was. */
+/* *out is blank, or set by an earlier search. */
 static enum reason find_level(struct plan *plan, const struct room *room, struct rank *out)
 {
     must(out->exact);
@@ -677,7 +677,7 @@ static enum reason find_level(struct plan *plan, const struct room *room, struct
     return REASON_NONE;
 }
 
-/* Without the reserve. */
+/* place_find() or place_any() without the reserve. */
 static enum reason find_in_room(struct plan *plan, const struct room *room, bool any,
                                 struct rank *out_rank, struct placement *out)
 {
@@ -693,7 +693,7 @@ static enum reason find_in_room(struct plan *plan, const struct room *room, bool
         start_placement(out, out_rank);
         return why;
     }
-    /* What the level has cost is not charged twice. */
+    /* Cleared, because the final search adds the cost again. */
     out_rank->charge_milli = out_rank->left_milli = 0;
     if (plan->request->wants > 1)
         return find_many(plan, room, any, out_rank, out);
@@ -732,7 +732,7 @@ enum reason place_any(struct plan *plan, const struct room *room, struct rank *o
 }
 
 /*
- * Each that differs
+ * Every distinct placement
  */
 
 struct each {
@@ -744,7 +744,7 @@ struct each {
     struct placement placement;
 };
 
-/* Passes over layouts that leave too few GPUs for the request's whole ones. */
+/* Skips layouts that leave too few GPUs for the request's whole ones. */
 static bool place_tell(struct walk *walk)
 {
     struct each *each = walk->user;

@@ -1,8 +1,8 @@
 /*
- * The cheapest layout of several wants on one shape. Called by place.c in any thread, once for each
- * shape that the plan does not remember. First the greedy layout, then lower bounds that may prove
- * it best or a fit impossible, then a walk for what is cheaper with the steps that are left: so the
- * answer is never worse than the greedy one.
+ * Finds the cheapest layout of several wants on one shape. Called by place.c in any thread, once
+ * for each shape that is not cached. First the greedy layout, then lower bounds that may prove it
+ * best or a fit impossible, then a walk for cheaper layouts with the remaining steps: so the answer
+ * is never worse than the greedy one.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@ struct greedy {
     uint32_t steps;
 };
 
-/* Rules 1 and 2 for one part: first what it adds to the charge, then what it leaves free. */
+/* Rules 1 and 2 for one part: the increase of the charge, then the free milli left. */
 static int32_t added_cost(const struct slot *slot, const struct load *load,
                           const struct plan_row *one)
 {
@@ -34,14 +34,14 @@ static int32_t added_cost(const struct slot *slot, const struct load *load,
     return raise * 4 * GPU_MILLI + left;
 }
 
-/* The cheapest slots for a want, as many as it has parts. */
+/* The cheapest slots for the parts of a want, in order of cost. */
 struct cheapest {
     uint32_t count;
     uint8_t slot[GPUS_PER_NODE_MAX];
     int32_t cost[GPUS_PER_NODE_MAX];
 };
 
-/* Of equally cheap slots the first stays first. */
+/* Ties keep the first slot first. */
 static void place_best_consider(struct cheapest *cheapest, uint32_t most, uint32_t slot,
                                 int32_t cost)
 {
@@ -63,7 +63,7 @@ static void place_best_consider(struct cheapest *cheapest, uint32_t most, uint32
     cheapest->cost[at] = cost;
 }
 
-/* The parts of one want lie on different GPUs, so the cost of one does not depend on the others. */
+/* The parts of one want lie on different GPUs, so their costs are independent. */
 static bool put_want(struct greedy *greedy, const struct plan_row *row, uint8_t *line)
 {
     const struct plan_row one = {row->kind, row->milli, row->parts, 1};
@@ -72,8 +72,7 @@ static bool put_want(struct greedy *greedy, const struct plan_row *row, uint8_t 
 
     must(row->parts > 0);
     cheapest.count = 0;
-    memset(cheapest.slot, 0,
-           sizeof cheapest.slot); /* tells static analysers that what is read was written */
+    memset(cheapest.slot, 0, sizeof cheapest.slot); /* for static analysers */
     for (uint32_t i = 0; i < shape->slots; i++)
         if (load_takes(&greedy->load[i], &shape->slot[i], &one) > 0)
             place_best_consider(&cheapest, row->parts, i,
@@ -104,8 +103,8 @@ static uint64_t cost_of_loads(const struct greedy *greedy)
 }
 
 /*
- * The rows come hardest first (place_plan.c), and each want goes where it costs least. Its steps
- * count against the same limit as those of the walk.
+ * Rows are sorted hardest first (place_plan.c); each want goes where it costs least. Steps count
+ * against the limit shared with the walk.
  */
 static void go_greedily(const struct plan *plan, const struct shape *shape, uint8_t *cell,
                         struct result *out)
@@ -135,8 +134,8 @@ static void go_greedily(const struct plan *plan, const struct shape *shape, uint
  */
 
 /*
- * The fewest slots with room for all that runs at once, or for the widest want. The largest slots
- * stand at the end of a sorted shape.
+ * The minimum number of slots for all parts that run at once, and for the widest want. In a sorted
+ * shape the largest slots come last.
  */
 static uint32_t fewest_slots(const struct plan *plan, const struct shape *shape)
 {
@@ -151,8 +150,8 @@ static uint32_t fewest_slots(const struct plan *plan, const struct shape *shape)
 }
 
 /*
- * No layout costs less: each is charged at least what runs at once, on at least so many slots, and
- * none are tighter than the first ones.
+ * A lower bound on the cost of any layout: the charge of all parts that run at once, on the minimum
+ * number of slots, which are the tightest.
  */
 static uint64_t least_cost(const struct plan *plan, const struct shape *shape)
 {
@@ -167,8 +166,8 @@ static uint64_t least_cost(const struct plan *plan, const struct shape *shape)
 }
 
 /*
- * Count large parts against the GPUs: of the parts of m milli and more a GPU takes free / m, and
- * one per want. (This holds for what runs together, sorted by size.)
+ * Counts large parts against the GPUs: of the parts of m milli and more, a GPU takes at most free /
+ * m, and one per want. Valid for parts that run together, sorted by size.
  */
 static bool too_many(const struct plan *plan, const struct shape *shape, struct result *out)
 {
@@ -196,7 +195,7 @@ static bool too_many(const struct plan *plan, const struct shape *shape, struct 
 }
 
 /*
- * The walk that looks for the cheapest layout
+ * The walk for the cheapest layout
  */
 
 struct search {
@@ -207,8 +206,8 @@ struct search {
 };
 
 /*
- * Lowers the bound to the cost found, so that the walk skips all that is not cheaper, and ends it
- * at the lower bound.
+ * Lowers the bound to the new cost, so that the walk skips all layouts that are not cheaper; ends
+ * the walk at the lower bound.
  */
 static bool keep_cheapest(struct walk *walk)
 {
@@ -237,7 +236,7 @@ static void look_further(const struct plan *plan, const struct plan_rows *rows,
     walk.shape = shape;
     walk.links = links;
     walk.touch = touch_of(plan);
-    /* The greedy cost, or no bound: only what is cheaper is of interest. */
+    /* The greedy cost, or no bound: only cheaper layouts matter. */
     walk.bound = out->cost;
     walk.steps = steps;
     walk.user = &search;

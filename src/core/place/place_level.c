@@ -1,21 +1,22 @@
 /*
- * With which GPUs of a room a request is searched, and how large its shares are: a level. Called by
- * place.c for every room, so that whoever asks gets the same answer; most rooms have one level.
+ * Levels: the GPUs of a room with which a request is searched, and the amount to which its shares
+ * are raised. Called by place.c for every room, so that all callers get the same answer; most rooms
+ * have one level.
  *
- *   all GPUs     as asked, raised to the first need, to the next, ...   does it fit at all?
- *   cheapest     as asked, raised to the first need, to the next, ...   the first that fits
- *   next dearer  ...                                                    is the answer
+ *   all GPUs     as requested, raised to the first need, to the next, ...   does it fit at all?
+ *   cheapest     as requested, raised to the first need, to the next, ...   the first that fits
+ *   next dearer  ...                                                        is the answer
  *
- * A need is the least share of a GPU that comes with the memory that was asked for; only these
- * amounts can let a request in that was kept out before. A smaller raise on the same GPUs leaves
- * more, so the first that fits is the best. All GPUs come first, because prices order placements
- * and never refuse any: what follows is asked only of rooms in which the request fits.
+ * A need is the minimum share of a GPU with the requested memory; no other amount can make a
+ * refused request fit. A smaller raise on the same GPUs leaves more, so the first that fits is the
+ * best. All GPUs come first, because prices only order placements: tiers are searched only in rooms
+ * in which the request fits.
  */
 #include "milligpu/core/rules/policy_context.h"
 
 #include "place_internal.h"
 
-/* Of the prices in one room that are tried one by one; with more, all GPUs come after these. */
+/* prices in one room that are tried one by one; beyond them all GPUs are used */
 enum { TIERS_MAX = 8 };
 
 static const gpu_set all_gpus = ~(gpu_set)0;
@@ -37,7 +38,7 @@ bool plan_raises(const struct plan *plan)
     return book->raise;
 }
 
-/* What shares are raised to on this GPU: its need, or the next amount that the rule hands out. */
+/* The raised amount on this GPU: its need, or the next amount that the rule hands out; 0: none. */
 static uint32_t raise_on(const struct plan *plan, const struct gpu_room *gpu)
 {
     const uint32_t need = gpu->milli > 0 ? least_with_memory(gpu, plan->request->memory_mib) : 0;
@@ -50,7 +51,7 @@ static uint32_t raise_on(const struct plan *plan, const struct gpu_room *gpu)
     return plan->rule == NULL ? need : rule_next(plan->rule, need);
 }
 
-/* The smallest raise beyond the present one that any share and any GPU could use; 0: none. */
+/* The smallest raise beyond the present one that any share and GPU could use; 0: none. */
 static uint32_t next_raise(struct plan *plan, const struct room *room)
 {
     uint32_t least = GPU_MILLI;
@@ -70,7 +71,7 @@ static uint32_t next_raise(struct plan *plan, const struct room *room)
     return next;
 }
 
-/* The work and the doubts of what was tried before belong to the answer. */
+/* Adds the steps of an earlier attempt; exact only if both were. */
 static void add_attempt(const struct rank *before, struct rank *out)
 {
     must(before != out);
@@ -80,8 +81,8 @@ static void add_attempt(const struct rank *before, struct rank *out)
 }
 
 /*
- * As asked, then raised as little as possible. If it does not fit, the reason is that of the
- * attempt which came nearest, as among the GPUs of a node.
+ * As requested, then raised as little as possible. If nothing fits, the reason is that of the
+ * attempt nearest to fitting.
  */
 static enum reason try_amounts(struct plan *plan, const struct room *room, level_evaluate *evaluate,
                                struct rank *out)
@@ -113,7 +114,7 @@ static enum reason try_amounts(struct plan *plan, const struct room *room, level
  * Prices
  */
 
-/* Of the GPUs that could be used; 0 for the others. Returns the highest. */
+/* Prices of the usable GPUs; 0 for the others. Returns the highest. */
 static uint32_t prices_of(struct plan *plan, const struct room *room,
                           uint32_t price[GPUS_PER_NODE_MAX])
 {
@@ -130,7 +131,7 @@ static uint32_t prices_of(struct plan *plan, const struct room *room,
     return dearest;
 }
 
-/* The lowest price beyond this one. */
+/* The lowest price above `beyond`. */
 static uint32_t next_price(const uint32_t *price, uint32_t gpus, uint32_t beyond)
 {
     uint32_t next = UINT32_MAX;
@@ -155,7 +156,7 @@ static gpu_set gpus_up_to(const uint32_t *price, uint32_t gpus, uint32_t most)
     return set;
 }
 
-/* It fits with all GPUs, by *out: does it fit with cheaper ones alone? */
+/* Given *out, a fit with all GPUs: searches for one with cheaper GPUs only. */
 static void try_prices(struct plan *plan, const struct room *room, level_evaluate *evaluate,
                        struct rank *out)
 {

@@ -1,6 +1,7 @@
 /*
- * Prepares a request for many rooms: equal wants become one row, the hardest row comes first, and a
- * model is matched against the globs only once. A plan belongs to one thread and one question.
+ * Prepares a request for many rooms: merges equal wants into rows, sorts the hardest row first, and
+ * matches a model against the globs only once. A plan belongs to one thread and one question.
+ * Callers: the users of place.h; place_level.c raises shares.
  */
 #include <string.h>
 
@@ -40,8 +41,8 @@ static struct plan_row place_plan_row_of(const struct plan *plan, const struct w
 }
 
 /*
- * The largest parts first: place what is hardest while there is room. Where lives are mixed, the
- * containers that start the pod come first, in their order.
+ * The largest parts first, while there is room. With sidecars and init containers, the containers
+ * that start the pod come first, in their order.
  */
 static bool comes_before(const struct plan *plan, const struct plan_row *a,
                          const struct plan_row *b)
@@ -63,7 +64,7 @@ static bool place_plan_are_equal(const struct plan_row *a, const struct plan_row
     return a->kind == b->kind && a->milli == b->milli && a->parts == b->parts;
 }
 
-/* One row per want, in order; of equals the pod's first comes first. */
+/* One row per want; ties keep the order of the pod. */
 static void sort_rows(const struct plan *plan, struct plan_rows *rows)
 {
     for (uint32_t i = 1; i < rows->count; i++) {
@@ -82,7 +83,7 @@ static void sort_rows(const struct plan *plan, struct plan_rows *rows)
         must(!comes_before(plan, &rows->row[i], &rows->row[i - 1]));
 }
 
-/* Equal wants are interchangeable: as one row, the walk does not visit their permutations. */
+/* Merges interchangeable wants, so that the walk does not visit their permutations. */
 static void merge_rows(struct plan_rows *rows)
 {
     uint32_t count = 1;
@@ -139,7 +140,7 @@ static void set_rows(struct plan *plan)
     rows_of_wants(plan, &plan->rows);
     plan->most_parts = 0;
     plan->running_milli = 0;
-    /* Before the rows are merged, each is one want. */
+    /* Rows are not merged yet: each is one want. */
     for (uint32_t i = 0; i < plan->rows.count; i++) {
         const struct plan_row *row = &plan->rows.row[i];
         plan->running_milli += row->kind == CONTAINER_INIT ? 0 : row->parts * row->milli;
@@ -199,7 +200,7 @@ void plan_raise(struct plan *plan, uint32_t milli)
     set_rows(plan);
 }
 
-/* Globs are expensive and models few: each model is matched once. NULL: the cache is full. */
+/* Cached, because globs are expensive and models few. NULL: the cache is full. */
 static struct plan_model *model_of(struct plan *plan, const struct atom *model)
 {
     must(model != NULL);
@@ -227,7 +228,7 @@ bool plan_asks_for(struct plan *plan, const struct atom *model)
     return known != NULL ? known->can_take : request_takes_model(plan->request, atom_text(model));
 }
 
-/* What a part of a GPU has, the whole one has in proportion. */
+/* The memory of a part of a GPU is scaled up to the whole GPU. */
 uint32_t plan_price(struct plan *plan, const struct gpu_room *gpu)
 {
     const struct rulebook *book = plan->context->rulebook;

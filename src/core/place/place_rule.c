@@ -1,13 +1,12 @@
 /*
- * Whether the rules of a policy let a request into a room, before anything is searched: the winner
- * among the rules that match both, what it demands, and the idle hosts that it keeps. Called by
- * place.c for every room, so that whoever asks gets the same answer.
+ * Applies the rules of a policy to a request and a room before the search: the winner among the
+ * rules that match both, its demands, and the idle hosts that it reserves. Called by place.c for
+ * every room, so that all callers get the same answer.
  */
 #include "milligpu/core/rules/policy_context.h"
 
 #include "place_internal.h"
 
-/* The winner on a node that these rules match; NULL: there is none. */
 const struct rule *plan_rule(const struct plan *plan, rule_set of_node)
 {
     const rule_set rules = plan->rules & of_node;
@@ -17,7 +16,7 @@ const struct rule *plan_rule(const struct plan *plan, rule_set of_node)
     return rules == 0 ? NULL : rulebook_first(plan->context->rulebook, rules);
 }
 
-/* The GPUs of a node are mostly of one model, so the last answer is mostly the next. */
+/* Caches the last answer: the GPUs of a node are mostly of one model. */
 static bool is_allowed(struct plan *plan, const struct atom *model)
 {
     const struct rule *rule = plan->rule;
@@ -40,7 +39,7 @@ bool plan_takes(struct plan *plan, const struct atom *model)
     return plan_asks_for(plan, model) && is_allowed(plan, model);
 }
 
-/* False: each GPU of a model that the pod asks for is of one that the rule does not allow. */
+/* False: every GPU of a requested model is of a model that the rule does not allow. */
 static bool allows_a_model(struct plan *plan, const struct room *room)
 {
     bool asked = false;
@@ -65,7 +64,10 @@ bool plan_reserve_matters(const struct plan *plan, const struct rule *rule)
     return rule != NULL && rule->reserve > 0 && !plan->several;
 }
 
-/* Is the room one of the idle hosts that the rule keeps? If victims leave it, there is one more. */
+/*
+ * Is the room one of the idle hosts that the rule reserves? If victims leave it, it adds one to the
+ * idle hosts.
+ */
 static bool is_reserved(const struct plan *plan, const struct room *room)
 {
     const struct rule *rule = plan->rule;
@@ -83,7 +85,7 @@ struct cause plan_cause(const struct plan *plan, enum reason why)
     struct cause cause = {.why = why};
 
     must(why < REASONS);
-    /* That the GPUs do not lie as the rule demands, and the pod does not. */
+    /* The rule demands the topology, not the pod. */
     if (why == REASON_TOPOLOGY && plan->topology != plan->request->topology)
         cause.why = REASON_RULE;
     if (cause.why != REASON_RULE && cause.why != REASON_RESERVE)
@@ -99,7 +101,7 @@ void plan_obey(struct plan *plan, const struct rule *rule)
     must(rule == NULL || rule->topology < TOPOLOGIES);
     plan->rule = rule;
     plan->topology = plan->request->topology;
-    /* One GPU lies together by itself. */
+    /* One GPU has no distance. */
     if (rule != NULL && plan->most_parts > 1 && rule->topology > plan->topology)
         plan->topology = rule->topology;
 }

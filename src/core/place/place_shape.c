@@ -1,7 +1,7 @@
 /*
- * A room as slots: the GPUs that can take a share of the request, each reduced to what the search
- * looks at, so that rooms which differ only in other properties are searched once. Called by
- * place.c for each room; the table of results lives in the arena of one question.
+ * Reduces a room to slots: the GPUs that can take a share of the request, each with only the
+ * properties that the search uses, so that rooms which differ in other properties are searched
+ * once. Called by place.c for each room; the table of results lives in the arena of one question.
  */
 #include <string.h>
 
@@ -11,21 +11,21 @@
  * slots
  */
 
-/* The MiB of a share follow from its milli, so a least memory is a least number of milli. */
+/* The MiB of a share follow from its milli, so a memory minimum is a milli minimum. */
 uint32_t least_with_memory(const struct gpu_room *gpu, uint32_t memory_mib)
 {
     must(gpu->milli > 0);
     if (memory_mib == 0)
         return 0;
     if (gpu->mib == 0)
-        return GPU_MILLI + 1; /* none is large enough */
-    /* The least m with floor(mib x m / milli) >= memory. */
+        return GPU_MILLI + 1; /* no share is large enough */
+    /* The minimum m with floor(mib x m / milli) >= memory. */
     const uint64_t milli = ((uint64_t)memory_mib * gpu->milli + gpu->mib - 1) / gpu->mib;
     must(milli > 0);
     return milli > GPU_MILLI ? GPU_MILLI + 1 : (uint32_t)milli;
 }
 
-/* floor(mib x m / milli) <= free_mib exactly where mib x m < this. */
+/* The bound b such that floor(mib x m / milli) <= free_mib exactly if mib x m < b. */
 static uint64_t mib_bound(const struct gpu_room *gpu)
 {
     must(gpu->milli > 0);
@@ -55,7 +55,7 @@ static void place_shape_slot_of(const struct gpu_room *gpu, uint32_t memory_mib,
     must(out->most_milli < out->free_milli);
 }
 
-/* By all properties of the GPU, not only those that matter to the request. */
+/* Adds all other properties of the GPU. */
 static void set_apart(const struct gpu_room *gpu, struct slot *slot)
 {
     must(gpu->model != NULL);
@@ -87,7 +87,7 @@ void shape_of(struct plan *plan, const struct room *room, bool apart, struct sha
     must(out->slots <= room->gpus);
 }
 
-/* Any total order that makes equals neighbours; the free milli first. */
+/* A total order in which equal slots are neighbours; by free milli first. */
 static int slot_cmp(const struct slot *a, const struct slot *b)
 {
     must(a != NULL);
@@ -109,7 +109,7 @@ static bool place_shape_are_equal(const struct slot *a, const struct slot *b)
     return a->model == b->model && slot_cmp(a, b) == 0;
 }
 
-/* The GPUs move with their slots, so that a layout can still be written down. */
+/* Moves the GPUs with their slots, so that a layout can still be written. */
 void shape_sort(struct shape *shape)
 {
     must(shape->slots <= GPUS_PER_NODE_MAX);
@@ -119,7 +119,7 @@ void shape_sort(struct shape *shape)
             continue;
         const struct slot slot = shape->slot[i];
         const uint8_t gpu = shape->gpu[i];
-        must(slot.model == NULL); /* otherwise models would impose an order, too */
+        must(slot.model == NULL); /* models would impose an order, too */
         for (; at > 0 && slot_cmp(&slot, &shape->slot[at - 1]) < 0; at--) {
             shape->slot[at] = shape->slot[at - 1];
             shape->gpu[at] = shape->gpu[at - 1];
@@ -129,7 +129,7 @@ void shape_sort(struct shape *shape)
     }
 }
 
-/* Swapping the two leaves every want together that was together. */
+/* Does swapping a and b keep every want together? */
 static bool links_are_equal(const struct gpu_links *links, uint32_t a, uint32_t b)
 {
     const gpu_set others = ~(one_gpu(a) | one_gpu(b));
@@ -153,7 +153,7 @@ void shape_pair(struct shape *shape, const struct gpu_links *links)
 }
 
 /*
- * Results for equal shapes: open addressing; a full table takes no more.
+ * Results by shape: open addressing; a full table takes no more.
  */
 
 enum { SHAPES_MAX = 1024, SHAPES_TABLE = 2 * SHAPES_MAX };
@@ -162,7 +162,7 @@ struct known_shape {
     uint64_t hash;
     uint32_t slots;
     uint32_t raised_milli;
-    struct slot *slot; /* NULL: free */
+    struct slot *slot; /* NULL: free entry */
     struct result result;
 };
 
@@ -186,11 +186,11 @@ void plan_remember(struct plan *plan, struct arena *arena)
 {
     must(plan->shapes == NULL);
     must(arena != NULL);
-    if (plan->request->wants > 1) /* one slot is searched faster than looked up */
+    if (plan->request->wants > 1) /* one want is searched faster than looked up */
         plan->shapes = shapes_new(arena);
 }
 
-/* Needs to spread, no more: a match is confirmed slot by slot. */
+/* Needs only to spread: a match is confirmed slot by slot. */
 static uint64_t place_shape_mix(uint64_t hash, uint64_t number)
 {
     hash = (hash ^ number) * 0x9e3779b97f4a7c15U;
@@ -213,7 +213,7 @@ static uint64_t shape_hash(const struct shape *shape)
     return hash;
 }
 
-/* Compares everything: the result of another shape, however rare, would be a wrong answer. */
+/* Compares all properties: a hash collision would give a wrong answer. */
 static bool is_found(const struct known_shape *found, uint64_t hash, const struct shape *shape)
 {
     must(found->slot != NULL);

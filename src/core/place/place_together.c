@@ -1,15 +1,15 @@
 /*
- * Rule b: the GPUs of one want lie together where the node tells which do. Called by place.c for
- * each room in which some want has several parts, in any thread. Which GPUs may lie in one want is
- * a graph, and a want is a clique in it: a NUMA node is one, and so is what a switch joins, but on
- * boards without a switch the links are irregular. One want is searched here; where several wants
- * are laid, the walk (place_walk.c) looks at the same graph, struct gpu_links. Parts: what a room
- * tells, links, cliques, the choice for one want.
+ * Rule b: keeps the GPUs of one want together if the topology of the node is known. Called by
+ * place.c, in any thread, for each room in which some want has several parts. Allowed pairs of GPUs
+ * form a graph, and a want is a clique in it: a NUMA node is one, and so are GPUs joined by a
+ * switch, but on boards without a switch the links are irregular. One want is searched here; for
+ * several wants, the walk (place_walk.c) uses the same graph, struct gpu_links. Parts: topology of
+ * a room, links, cliques, the choice for one want.
  */
 #include "place_internal.h"
 
 /*
- * What a room tells
+ * Topology of a room
  */
 
 enum distance together_untold(const struct plan *plan)
@@ -44,10 +44,10 @@ enum distance together_last(const struct plan *plan)
 }
 
 /*
- * Bonds
+ * Links
  */
 
-/* The same NUMA node, if it is known. */
+/* The other GPUs on the same NUMA node; empty if unknown. */
 static gpu_set numa_of(const struct room *room, uint32_t gpu)
 {
     gpu_set others = 0;
@@ -71,7 +71,7 @@ static gpu_set links_of(const struct room *room, uint32_t gpu)
     return others;
 }
 
-/* A demand for one NUMA node holds for links, too: those within one are then the nearest. */
+/* A demand for one NUMA node applies to links, too: links within the node are then the nearest. */
 void links_of_room(const struct plan *plan, const struct room *room, enum distance distance,
                    struct gpu_links *out)
 {
@@ -101,22 +101,22 @@ void links_of_shape(const struct gpu_links *room, const struct shape *shape, str
 }
 
 /*
- * Cliques: depth first over the GPUs in order, below a limit of weight
+ * Cliques: depth first over the GPUs in order, below a weight limit
  */
 
 struct clique {
     uint32_t parts;
-    uint32_t count;                 /* of GPUs that may be in it */
-    uint8_t gpu[GPUS_PER_NODE_MAX]; /* in the order of the search; the others go by place here */
-    uint32_t weight[GPUS_PER_NODE_MAX]; /* what the least of is sought */
+    uint32_t count;                 /* number of GPUs that may be in it */
+    uint8_t gpu[GPUS_PER_NODE_MAX]; /* in search order; all other places are indexes into this */
+    uint32_t weight[GPUS_PER_NODE_MAX]; /* to be minimized */
     uint8_t light[GPUS_PER_NODE_MAX];   /* places, the lightest first */
-    gpu_set beside[GPUS_PER_NODE_MAX];  /* places */
-    uint32_t limit;                     /* a clique weighs less */
-    uint32_t steps;                     /* left */
-    gpu_set found;                      /* GPUs; none: no clique was found */
+    gpu_set beside[GPUS_PER_NODE_MAX];  /* places linked with this one */
+    uint32_t limit;                     /* exclusive upper limit of a clique's weight */
+    uint32_t steps;                     /* steps left */
+    gpu_set found;                      /* GPUs of the best clique; empty: none found */
 };
 
-/* The least is the best for the plan's choice; where the first is wanted, all weigh the same. */
+/* Lower is better for the plan's choice; all equal with PLACE_FIRST. */
 static uint32_t together_weight(const struct plan *plan, const struct gpu_room *gpu)
 {
     must(gpu->free_milli <= GPU_MILLI);
@@ -125,7 +125,7 @@ static uint32_t together_weight(const struct plan *plan, const struct gpu_room *
     return plan->choice == PLACE_LOOSEST ? GPU_MILLI - gpu->free_milli : 0;
 }
 
-/* Ascending; of equals the first stays first. */
+/* Ascending; ties keep the first first. */
 static void sort_light(struct clique *clique)
 {
     for (uint32_t i = 0; i < clique->count; i++) {
@@ -138,7 +138,7 @@ static void sort_light(struct clique *clique)
         must(clique->weight[clique->light[i - 1]] <= clique->weight[clique->light[i]]);
 }
 
-/* The search goes in the order of the GPUs, or with the lightest first. */
+/* Prepares a search in GPU order; clique_lightest_first() changes the order. */
 static void clique_start(const struct plan *plan, const struct room *room, gpu_set among,
                          uint32_t parts, struct clique *out)
 {
@@ -175,7 +175,10 @@ static void clique_lightest_first(struct clique *clique)
     }
 }
 
-/* By GPU of the room: one of linked and numa, whichever decides at this distance. */
+/*
+ * Sets the links between the places. is_linked, by GPU of the room: linked or numa, depending on
+ * the distance.
+ */
 static void clique_bond(struct clique *clique, const gpu_set *is_linked)
 {
     must(clique->count > 0);
@@ -189,7 +192,7 @@ static void clique_bond(struct clique *clique, const gpu_set *is_linked)
     }
 }
 
-/* No way to take so many of these weighs less. */
+/* The minimum weight of `parts` of these places. */
 static uint32_t clique_least(const struct clique *clique, gpu_set among, uint32_t parts)
 {
     uint32_t weight = 0;
@@ -206,7 +209,7 @@ static uint32_t clique_least(const struct clique *clique, gpu_set among, uint32_
     return weight;
 }
 
-/* The position of the search: what was taken, its weight, and what may still join it. */
+/* The position of the search: places taken, their weight, and places that may still join. */
 struct clique_at {
     uint32_t depth;
     uint8_t taken[GPUS_PER_NODE_MAX];
@@ -214,7 +217,7 @@ struct clique_at {
     gpu_set among[GPUS_PER_NODE_MAX + 1];
 };
 
-/* Is there nothing below the limit from here on? */
+/* Is there no clique below the limit from here on? */
 static bool clique_is_hopeless(const struct clique *clique, const struct clique_at *at)
 {
     const uint32_t missing = clique->parts - at->depth;
@@ -237,7 +240,7 @@ static void clique_take(const struct clique *clique, struct clique_at *at)
     at->depth++;
 }
 
-/* False: the last one taken was too heavy. */
+/* False: the last place taken was too heavy. */
 static bool clique_keep(struct clique *clique, const struct clique_at *at)
 {
     must(at->depth == clique->parts);
@@ -251,7 +254,7 @@ static bool clique_keep(struct clique *clique, const struct clique_at *at)
     return true;
 }
 
-/* Each clique that is found lowers the limit to its weight; if once, the first is the answer. */
+/* Each clique found lowers the limit to its weight; with `once`, the search ends at the first. */
 static enum place_end clique_search(struct clique *clique, bool once)
 {
     UNSET struct clique_at at;
@@ -308,8 +311,8 @@ bool together_may(const struct plan *plan, const struct room *room, gpu_set amon
 }
 
 /*
- * At one distance: first how light the lightest clique is, and then the first one of that weight,
- * as rule 5 wants it. False: there is none, or out->exact is false.
+ * Searches at one distance: first for the minimum weight of a clique, then for the first clique of
+ * that weight, by rule 5. False: there is none, or out->exact is false.
  */
 static bool choose_at(const struct plan *plan, const struct room *room, gpu_set fits,
                       enum distance distance, struct rank *out, gpu_set *chosen)
@@ -333,7 +336,7 @@ static bool choose_at(const struct plan *plan, const struct room *room, gpu_set 
     clique.limit = least + 1;
     end = clique_search(&clique, true);
     out->steps += plan->steps - clique.steps;
-    must(end != PLACE_ALL); /* there is one */
+    must(end != PLACE_ALL); /* at least the clique found before */
     out->exact = out->exact && end == PLACE_STOPPED;
     *chosen = clique.found != 0 ? clique.found : *chosen;
     return true;

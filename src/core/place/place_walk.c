@@ -1,11 +1,10 @@
 /*
- * Enumerates all distinct ways to lay the parts of a request on the slots of a room. Called by
+ * Enumerates all distinct layouts of the parts of a request on the slots of a room. Called by
  * place.c (rule 5, place_each()) and by place_best.c (the cheapest), in any thread. Rows go in the
- * order given, slots in the order of the shape, and each cell counts down from the most that fits.
- * There is no recursion: cells form one array, and going back means going to the cell before.
- * Layouts that differ only by equal slots are visited once, and one whose least cost reaches the
- * bound is left. A walk takes no more steps than its caller has left. Below: the walk, then writing
- * a layout down.
+ * order given, slots in the order of the shape, and each cell counts down from the maximum that
+ * fits. No recursion: cells form one array, and backtracking means going to the previous cell.
+ * Layouts that differ only by equal slots are visited once; layouts whose minimum cost reaches the
+ * bound are skipped. A walk takes at most walk->steps steps. Parts: the walk, writing a layout.
  */
 #include "place_internal.h"
 
@@ -44,7 +43,7 @@ static void step_back(const struct walk *walk, struct place_at *at)
     at->slot--;
 }
 
-/* Which slots carry the same as their equal slot, now that the previous row is laid. */
+/* The slots with the same load as their equal slot, after the previous row. */
 static uint64_t still_alike(const struct walk *walk, const struct place_at *at)
 {
     const uint32_t slots = walk->shape->slots;
@@ -64,7 +63,7 @@ static uint64_t still_alike(const struct walk *walk, const struct place_at *at)
     return alike;
 }
 
-/* What each slot can take of the row. Opening a row costs as many steps as it has slots. */
+/* Sets the capacity of each slot for the row. Costs one step per slot. */
 static void open_row(struct walk *walk, const struct place_at *at)
 {
     const struct plan_row *row = &walk->rows->row[at->row];
@@ -85,7 +84,7 @@ static void open_row(struct walk *walk, const struct place_at *at)
     walk->steps -= slots < walk->steps ? slots : walk->steps;
 }
 
-/* The counts that the cell may have: from below cell[] down to low[]. */
+/* Sets the range of counts of the cell: from below cell[] down to low[]. */
 static void open_cell(struct walk *walk, const struct place_at *at)
 {
     const uint32_t cell = at->cell;
@@ -96,7 +95,7 @@ static void open_cell(struct walk *walk, const struct place_at *at)
     const uint32_t rest = walk->rest[cell];
     const uint32_t equal_slot = walk->shape->equal_slot[at->slot];
     uint32_t most = walk->cap[cell] < left ? walk->cap[cell] : left;
-    /* Of equal slots with equal loads the first takes no less than the others. */
+    /* Symmetry: of equal slots with equal loads the first takes no less than the others. */
     if (equal_slot > 0 && (walk->alike[at->row] & one_gpu(at->slot)) != 0) {
         const uint32_t its = walk->cell[cell - at->slot + equal_slot - 1];
         most = its < most ? its : most;
@@ -109,8 +108,8 @@ static void open_cell(struct walk *walk, const struct place_at *at)
 }
 
 /*
- * A lower bound on the cost of a layout that begins like this: all that runs is charged and needs
- * room.
+ * A lower bound on the cost of any layout with this beginning: all running parts are charged and
+ * need room.
  */
 static uint64_t least_end(const struct walk *walk, uint64_t cost)
 {
@@ -122,7 +121,7 @@ static uint64_t least_end(const struct walk *walk, uint64_t cost)
     return (cost & COST_MASK) < walk->running ? cost + walk->another : cost;
 }
 
-/* What the row has on the slots up to and with this one. */
+/* The slots up to this one that hold parts of the row. */
 static gpu_set laid_of(const struct walk *walk, const struct place_at *at)
 {
     gpu_set laid = 0;
@@ -133,7 +132,7 @@ static gpu_set laid_of(const struct walk *walk, const struct place_at *at)
     return laid;
 }
 
-/* Are all of laid bonded with each other, and with as many later slots as are missing? */
+/* Are all slots of laid linked with each other, and with as many later slots as are missing? */
 static bool links_suffice(const gpu_set *is_linked, gpu_set laid, gpu_set later, uint32_t parts)
 {
     gpu_set common = ~(gpu_set)0;
@@ -144,7 +143,7 @@ static bool links_suffice(const gpu_set *is_linked, gpu_set laid, gpu_set later,
     return (laid & ~common) == 0 && set_count(laid) + set_count(common & later) >= parts;
 }
 
-/* Can the want of this row, laid up to here, end together? */
+/* Can the want of this row, laid up to here, still stay together? */
 static bool still_together(const struct walk *walk, const struct place_at *at)
 {
     const struct plan_row *row = &walk->rows->row[at->row];
@@ -158,7 +157,7 @@ static bool still_together(const struct walk *walk, const struct place_at *at)
            links_suffice(walk->links->numa, laid, later, row->parts);
 }
 
-/* Try the next smaller count in the cell, if there is one that is not too expensive. */
+/* Takes the next smaller count of the cell that is cheap enough; false: none. */
 static bool lay_next(struct walk *walk, const struct place_at *at)
 {
     const uint32_t cell = at->cell;
@@ -169,7 +168,7 @@ static bool lay_next(struct walk *walk, const struct place_at *at)
     struct load *after = &walk->load[cell + slots];
 
     if (least_end(walk, walk->cost[cell]) >= walk->bound)
-        return false; /* since a cheaper layout was found */
+        return false; /* a cheaper layout was found since */
     while (walk->cell[cell] > walk->low[cell]) {
         const uint32_t copies = --walk->cell[cell];
         uint64_t cost = walk->cost[cell];
@@ -215,14 +214,14 @@ static void place_walk_start(struct walk *walk)
         walk->load[i] = (struct load){0};
     }
     must(least > 0);
-    /* With the tightest slot, so that least_end() remains a lower bound. */
+    /* The tightest slot, so that least_end() remains a lower bound. */
     walk->another = walk->touch + least;
     walk->cost[0] = 0;
 }
 
 /*
- * Each turn goes on, visits a leaf or goes back, and costs one step, whatever the request looks
- * like.
+ * Each iteration advances, visits a leaf or goes back, and costs one step, independent of the
+ * request.
  */
 enum place_end walk_all(struct walk *walk)
 {
@@ -253,13 +252,13 @@ enum place_end walk_all(struct walk *walk)
 }
 
 /*
- * Writing a layout down
+ * Writing a layout
  */
 
-/* How many parts of the row each GPU still takes, and which GPUs those are. */
+/* The GPUs that still take parts of the row. */
 struct column {
     gpu_set some;
-    gpu_set all; /* as many as there are wants left, so the next want has to take one */
+    gpu_set all; /* GPUs with one part for each remaining want: the next want must take one */
 };
 
 static struct column column_of(const struct shape *shape, const uint8_t *line, uint32_t wants)
@@ -275,7 +274,7 @@ static struct column column_of(const struct shape *shape, const uint8_t *line, u
     return column;
 }
 
-/* The first GPUs that leave a place for each part of the later wants. */
+/* The first GPUs such that the later wants can still be placed. */
 static gpu_set take_first(const struct column *column, uint32_t parts)
 {
     gpu_set chosen = column->all;
@@ -294,8 +293,8 @@ static gpu_set take_first(const struct column *column, uint32_t parts)
 }
 
 /*
- * Want by want, each as early as rule 5 wants it. A GPU on which every remaining want has a part
- * has to be taken, or two parts of one want would meet there.
+ * Want by want, each as early as possible (rule 5). A GPU on which every remaining want has a part
+ * must be taken, or two parts of one want would share it.
  */
 static void write_row(const struct plan_row *row, const uint16_t *want, const struct shape *shape,
                       const uint8_t *cell, gpu_set on[CONTAINERS_MAX])

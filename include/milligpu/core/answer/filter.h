@@ -6,9 +6,9 @@
  *
  * Invariants:
  *   1. Whether a node fits is a function of snapshot and request alone: offers and
- *      the shortlist change the order and the length of the list only.
+ *      the shortlist change only the order and length of the list.
  *   2. Same question, same answer (I5). The order is that of the snapshot's policy (policy.h); a
- *      name that is given twice is listed in the order of the question.
+ *      name given twice is listed in the order of the question.
  *
  * Pure: no I/O, no lock, no clock. Any thread that holds the snapshot.
  */
@@ -19,8 +19,8 @@
 #include "milligpu/core/rank/policy.h"
 
 /*
- * A pod that was offered a list and is not bound yet: its best place, for ranking only. Its names
- * are compared by address and never read: they may be gone.
+ * The best place of a recent shortlist whose pod is not bound yet; for ranking only. The pointers
+ * are compared and never dereferenced: the names may have been freed.
  */
 struct offer {
     const struct atom *node;
@@ -34,61 +34,61 @@ struct filter_question {
     struct text uid;
     uint32_t names;
     const struct text *name;
-    const uint32_t *hash; /* text_hash() of each name; NULL: not known */
-    /* for each name unknown to the ledger, a node built from its Node object; or NULL */
+    const uint32_t *hash; /* text_hash() of each name; NULL: unknown */
+    /* For each name unknown to the ledger, a node built from its Node object; or NULL. */
     const struct node *const *node;
     uint32_t shortlist;        /* maximum length of the list; 0: no limit */
-    struct score_cache *cache; /* what was judged before; NULL: nothing is remembered */
+    struct score_cache *cache; /* cached judgements; NULL: no caching */
     uint32_t n_offers;
     const struct offer *offer; /* copied after the snapshot was taken */
 };
 
 struct candidate {
     uint32_t name; /* index into the question's names */
-    uint32_t slot; /* in the snapshot, or SNAPSHOT_NO_SLOT */
+    uint32_t slot; /* slot in the snapshot, or SNAPSHOT_NO_SLOT */
     const struct node *node;
-    /* small, because thousands of names are ranked and few are placed */
+    /* Small, because thousands of names are ranked and few are placed. */
     struct rank rank;
-    /* of the best candidate only; without parts if RESERVED: see held */
+    /* Of the best candidate only; without parts if RESERVED (see held). */
     const struct placement *placement;
 };
 
 enum filter_verdict {
     FILTER_FITS,
-    FILTER_NONE,     /* cause[] says why, for each name */
-    FILTER_RESERVED, /* this uid has a reservation: only its node is a candidate */
-    /* the node of its reservation is not among the names: answer with an Error */
+    FILTER_NONE,     /* cause[] has the reason for each name */
+    FILTER_RESERVED, /* this uid has a reservation: its node is the only candidate */
+    /* The node of the uid's reservation is not among the names: answer with an Error. */
     FILTER_HELD_ELSEWHERE,
-    FILTER_LISTED_UNBOUND, /* it is bound in the ledger alone: answer with an Error */
+    FILTER_LISTED_UNBOUND, /* bound in the ledger only: answer with an Error */
 };
 
 struct filter_answer {
     enum filter_verdict verdict;
-    uint32_t fitting;    /* how many nodes fit, before the shortlist */
+    uint32_t fitting;    /* number of nodes that fit, before the shortlist */
     uint32_t candidates; /* best first */
     struct candidate *candidate;
     uint64_t steps;      /* search steps of all nodes */
-    struct cause *cause; /* for each name; REASON_NONE: it fits */
+    struct cause *cause; /* by name; REASON_NONE: it fits */
     /* RESERVED, HELD_ELSEWHERE, LISTED_UNBOUND; borrowed from the snapshot */
     const struct allocation *held;
 };
 
 /*
- * The answer lives in arena. The request must be valid (REQUEST_OK), or ask for no GPU at all: it
- * then fits on every node that is known, and is only ranked.
+ * Answers a filter call; the answer lives in arena. The request must be valid (REQUEST_OK), or
+ * request no GPU: it then fits on every known node, and is only ranked.
  */
 void filter_ask(const struct filter_question *question, struct arena *arena,
                 struct filter_answer *out);
 
 /*
- * Scores for prioritize, 0 .. 10, in the order of names: the best node alone gets 10, the others 0
+ * Scores for prioritize, 0 .. 10, in the order of names: only the best node gets 10, the others 0
  * .. 9 evenly by rank; a name that does not fit gets 0.
  */
 void filter_score(const struct filter_question *question, struct arena *arena, uint8_t *score);
 
 /*
- * Would the pod fit on node if these pods were gone (preempt, design 4)? held: its own reservation,
- * NULL if it has none; a pod with a reservation fits only there, one listed unbound nowhere.
+ * Does the pod fit on node without these victims (preempt)? held: its own reservation, NULL if
+ * none; a pod with a reservation fits only there, one listed unbound nowhere.
  */
 enum reason preempt_ask(const struct policy_context *context, const struct node *node,
                         const struct request *request, const struct allocation *held,
@@ -102,10 +102,9 @@ void filter_explain(const struct policy_context *context, const struct node *nod
                     const struct request *request, char *out, size_t bytes);
 
 /*
- * Emits the refusals for the answer if the verdict is FILTER_NONE, else nothing: one entry per node
- * for up to names_max nodes; above that, one per distinct text, at the first such name, which says
- * that it stands for all of them. emit is called in the order of names; the text is valid during
- * the call.
+ * Calls emit with the refusals if the verdict is FILTER_NONE: one per node for up to names_max
+ * nodes; beyond that, one per distinct text, at the first node with it, marked with
+ * FILTER_SPEAKS_FOR_ALL. In the order of names; text is valid during the call.
  */
 extern const char FILTER_SPEAKS_FOR_ALL[];
 void filter_refusals(const struct filter_question *question, const struct filter_answer *answer,

@@ -58,8 +58,8 @@ const char *command_name(enum command_kind kind);
  * effect any more. The next may be sent once this version is on disk.
  *
  * NODE with inventory NULL rebuilds the node from its present state (see ledger_stale_duplicate).
- * With first_owner, the inventory of another Node, it also gives up the UUIDs in first_owner that no
- * pod holds here: the first list of a new ledger does not show which Node had a UUID first.
+ * With first_owner, the inventory of another Node, it also gives up the UUIDs in first_owner that
+ * no pod holds here: the first list of a new ledger does not show which Node had a UUID first.
  *
  * ADOPT with request NULL and a pod that names our resource (an invalid amount, bound without us)
  * counts the amount as unplaced. If the node is unknown, ADOPT creates it as gone and without
