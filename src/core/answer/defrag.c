@@ -1,10 +1,9 @@
 /*
  * Plans moves of pods that leave less fragments, move by move, on a working copy of the nodes.
- * Called by REST in admin threads, on a snapshot that the caller holds. Where a pod would go
- * depends on its request, except that it may also go back to its own node: so each distinct request
- * keeps the best of the nodes, in which a pod looks for the first that is not its own, and only the
- * two nodes of a move are judged again. Parts: steps, nodes, candidates, where pods would go,
- * gains, moves, the plan.
+ * Called by REST in admin threads, on a snapshot that the caller holds. A pod's best place depends
+ * on its request only, except that it may also return to its own node: so each distinct request
+ * keeps its best nodes, a pod takes the first that is not its own, and only the two nodes of a move
+ * are judged again. Parts: steps, nodes, candidates, places, gains, moves, the plan.
  */
 #include "milligpu/core/answer/defrag.h"
 
@@ -28,41 +27,41 @@ struct ranked {
     struct rank rank;
 };
 
-/* How many of the best nodes are kept; if less than two of them are left, all are ranked again. */
+/* Number of best nodes kept; with less than two left, all nodes are ranked again. */
 enum { RANKED_MAX = 4 };
 
 /* A distinct request of candidates. */
 struct aim {
     struct request *request;
     struct plan plan;
-    bool all; /* every node that fits is among the best */
+    bool all; /* best[] contains every node that fits */
     uint32_t count;
-    struct ranked best[RANKED_MAX]; /* best first; no other node is better than the last */
-    /* What the spot that was tried last would be like with one more such pod. */
+    struct ranked best[RANKED_MAX]; /* best first; no other node is better than the last one */
+    /* Cached state of the last spot tried, with one more such pod. */
     bool knows_tried;
     uint32_t tried;
     uint32_t tried_fragment_milli;
-    uint32_t tried_taken_milli; /* of what was free */
+    uint32_t tried_taken_milli; /* decrease of the spot's free milli */
 };
 
 struct pod_there {
-    const struct allocation *allocation; /* of the snapshot */
-    uint32_t at;                         /* index of the spot where it is */
+    const struct allocation *allocation; /* borrowed from the snapshot */
+    uint32_t at;                         /* index of the present spot */
     uint32_t aim;
     bool moved;
-    /* What its node would be like without it, and with it placed anew. */
+    /* Cached state of its node without the pod, and with the pod placed again. */
     bool knows_home;
     uint32_t left_fragment_milli;
-    uint32_t given_milli; /* to what is free */
-    bool is_returning;    /* it fits there again */
+    uint32_t given_milli; /* increase of the node's free milli */
+    bool is_returning;    /* fits on its node again */
     struct rank home;
     uint32_t home_fragment_milli;
     uint32_t home_taken_milli;
 };
 
-/* A move that could be next. */
+/* A candidate for the next move. */
 struct chance {
-    struct pod_there *pod; /* NULL: there is none */
+    struct pod_there *pod; /* NULL: none */
     uint32_t to;           /* index of the spot */
     int64_t gain_milli;
 };
@@ -71,17 +70,17 @@ struct defrag {
     const struct defrag_question *question;
     struct defrag_plan *plan;
     struct fragments *fragments;
-    struct score_cache *cache; /* NULL: the policy needs none */
+    struct score_cache *cache; /* NULL: not needed by the policy */
     struct spot *spot;
     uint32_t spots;
     struct pod_there *pod;
     uint32_t pods;
     struct aim *aim;
     uint32_t aims;
-    uint32_t ranked; /* the first aims, whose pods may move */
+    uint32_t ranked; /* number of aims that are ranked (the first ones), whose pods may move */
 };
 
-/* Of a search, for one of ours. */
+/* search steps (place.h) per step of the plan */
 enum { STEPS_EACH = 16 };
 
 /*
@@ -132,8 +131,8 @@ static int most_fragments_first(const void *a, const void *b)
 }
 
 /*
- * A node without free milli has no fragments, and no pod could come; nor could one where
- * kube-scheduler places nobody.
+ * Skips nodes without free milli, which have no fragments and take no pods, and nodes that
+ * kube-scheduler may not use.
  */
 static void gather_nodes(struct defrag *defrag)
 {
@@ -156,7 +155,10 @@ static void gather_nodes(struct defrag *defrag)
     qsort(defrag->spot, defrag->spots, sizeof *defrag->spot, most_fragments_first);
 }
 
-/* What was found out about the former node is void. */
+/*
+ * Replaces the node of a spot; invalidates cached results about the former one. Takes the reference
+ * take_node.
+ */
 static void replace_node(struct defrag *defrag, uint32_t at, const struct node *take_node)
 {
     struct spot *spot = &defrag->spot[at];
@@ -173,7 +175,7 @@ static void replace_node(struct defrag *defrag, uint32_t at, const struct node *
         defrag->aim[i].knows_tried = false;
 }
 
-/* An amount that is not known stays unknown, and no amount that is known becomes it. */
+/* free + amount; HOST_UNKNOWN stays, and no known amount becomes HOST_UNKNOWN. */
 static uint32_t host_more(uint32_t free, uint32_t amount)
 {
     must(amount < HOST_UNKNOWN);
@@ -193,7 +195,7 @@ static const struct node *with_host(struct node *take_node, struct host host)
     return changed;
 }
 
-/* The node when the pod is gone. */
+/* The node without the pod. */
 static const struct node *node_left(const struct node *node, const struct allocation *pod,
                                     const struct request *request)
 {
@@ -221,7 +223,7 @@ static const struct node *node_joined(const struct node *node, const struct allo
  * Candidates
  */
 
-/* In doubt are only reservations, and presumed only what was adopted. */
+/* Only reservations are in doubt, and only adopted pods are presumed. */
 static bool is_candidate(const struct allocation_facts *facts)
 {
     must(facts->uid != NULL);
@@ -239,7 +241,7 @@ static bool is_aim(const struct aim *aim, const struct request *request)
            request_eq(aim->request, request);
 }
 
-/* Its index, new or known; DEFRAG_REQUESTS_MAX: there is no space for a new one. */
+/* Its index, added if new; DEFRAG_REQUESTS_MAX: no space. */
 static uint32_t find_aim(struct defrag *defrag, const struct request *request)
 {
     uint32_t at = 0;
@@ -256,7 +258,7 @@ static uint32_t find_aim(struct defrag *defrag, const struct request *request)
     return at;
 }
 
-/* False: as many as are looked at were found. */
+/* False: the limit of candidates is reached. */
 static bool add_candidate(struct defrag *defrag, uint32_t at, const struct allocation *allocation)
 {
     const struct defrag_question *question = defrag->question;
@@ -297,7 +299,7 @@ static void gather_pods(struct defrag *defrag)
     for (uint32_t at = 0; more && at < defrag->spots; at++) {
         const struct spot *spot = &defrag->spot[at];
         if (spot->fragment_milli == 0)
-            break; /* and so have all that follow */
+            break; /* sorted: all later nodes have none either */
         for (uint32_t i = 0; more && i < spot->node->allocations; i++)
             more = add_candidate(defrag, at, spot->node->allocation[i]);
     }
@@ -307,7 +309,7 @@ static void gather_pods(struct defrag *defrag)
 }
 
 /*
- * Where pods would go
+ * Places
  */
 
 static bool host_suffices(const struct node *node, const struct request *request)
@@ -319,8 +321,8 @@ static bool host_suffices(const struct node *node, const struct request *request
 }
 
 /*
- * Is it one of the idle hosts that a rule keeps, or may be? How many there are after the moves is
- * not counted, so none of them takes a pod.
+ * Is it, or may it become, one of the idle hosts that a rule reserves? Their number after the moves
+ * is not counted, so none of them takes a pod.
  */
 static bool is_in_reserve(const struct aim *aim, const struct node *node)
 {
@@ -330,7 +332,7 @@ static bool is_in_reserve(const struct aim *aim, const struct node *node)
            plan_reserve_matters(&aim->plan, plan_rule(&aim->plan, node->rules));
 }
 
-/* Of this node, as the spot has it or would have it. */
+/* The question about this node in its present or a planned state. */
 static struct policy_question question_about(const struct defrag *defrag, const struct node *node,
                                              uint32_t at)
 {
@@ -340,11 +342,11 @@ static struct policy_question question_about(const struct defrag *defrag, const 
         .context = defrag->question->snapshot->context,
         .cache = defrag->cache,
         .node = node,
-        .slot = at, /* the score cache only has to see the same spot in the same slot */
+        .slot = at, /* the score cache only needs a fixed slot for each spot */
     };
 }
 
-/* Otherwise the best are not known. */
+/* False: the best nodes are unknown. */
 static bool is_ranked(const struct aim *aim)
 {
     must(aim->request != NULL);
@@ -359,7 +361,7 @@ static void keep_ranked(struct aim *aim, const struct ranked *ranked)
     must(aim->count <= RANKED_MAX);
     while (place > 0 && order_cmp(&ranked->rank, &aim->best[place - 1].rank) < 0)
         place--;
-    /* Behind the last there may be others that are better than this one. */
+    /* Unknown nodes after the last may be better than this one. */
     if (place == aim->count && (!aim->all || place == RANKED_MAX)) {
         aim->all = false;
         return;
@@ -388,7 +390,7 @@ static void rank_spot(struct defrag *defrag, struct aim *aim, uint32_t at)
         keep_ranked(aim, &ranked);
 }
 
-/* All nodes, until the steps end. */
+/* Ranks all nodes, until the step limit. */
 static void rank_all(struct defrag *defrag, struct aim *aim)
 {
     must(!is_ranked(aim));
@@ -404,7 +406,7 @@ static void rank_all(struct defrag *defrag, struct aim *aim)
     must(is_ranked(aim));
 }
 
-/* Half of the steps are for the moves. The pods of aims that are not ranked by then stay. */
+/* Half of the steps are reserved for the moves. The pods of aims not ranked by then stay. */
 static void rank_aims(struct defrag *defrag)
 {
     uint32_t ranked = 0;
@@ -417,7 +419,7 @@ static void rank_aims(struct defrag *defrag)
     defrag->ranked = ranked;
 }
 
-/* After a change of this node. */
+/* Ranks this node again after a change. */
 static void rank_again(struct defrag *defrag, struct aim *aim, uint32_t at)
 {
     uint32_t kept = 0;
@@ -427,7 +429,7 @@ static void rank_again(struct defrag *defrag, struct aim *aim, uint32_t at)
         if (aim->best[i].at != at)
             aim->best[kept++] = aim->best[i];
     must(aim->count >= kept);
-    must(aim->count - kept <= 1); /* a node is among them once */
+    must(aim->count - kept <= 1); /* a node is in best[] at most once */
     aim->count = kept;
     policy_begin(defrag->cache, defrag->question->snapshot, aim->request);
     rank_spot(defrag, aim, at);
@@ -444,7 +446,7 @@ static struct allocation *place_on(struct defrag *defrag, struct aim *aim,
 
     must(aim->request->wants > 0);
     room_of(question->node, &room);
-    room.is_leaving = room.idle; /* by the move, so the policy context does not count it */
+    room.is_leaving = room.idle; /* idle by the move only: not counted in the policy context */
     const enum reason why = policy_score_room(question, &aim->plan, &room, out, placement);
     defrag_spend(defrag, 1 + out->steps / STEPS_EACH + out->judged);
     if (why != REASON_NONE)
@@ -463,7 +465,7 @@ static struct allocation *place_on(struct defrag *defrag, struct aim *aim,
  * Gains
  */
 
-/* What it does to its own node to leave it, and perhaps to come back. */
+/* Computes the effect on its own node if the pod leaves, and perhaps returns. */
 static void look_home(struct defrag *defrag, struct pod_there *pod)
 {
     const struct spot *spot = &defrag->spot[pod->at];
@@ -488,7 +490,7 @@ static void look_home(struct defrag *defrag, struct pod_there *pod)
     node_unref(left);
 }
 
-/* What it does to another node when a pod of this aim comes. */
+/* Computes the effect on another node if a pod of this aim joins. */
 static void look_there(struct defrag *defrag, struct aim *aim, uint32_t at,
                        const struct allocation *pod)
 {
@@ -522,8 +524,8 @@ static const struct ranked *best_elsewhere(const struct aim *aim, uint32_t at)
 }
 
 /*
- * Where the pod would go, were it gone. A move that changes what is free altogether gains nothing:
- * it comes from a closed GPU, or closes one.
+ * The best move of the pod. A move that changes the total free milli gains nothing: it comes from a
+ * closed GPU, or closes one.
  */
 static struct chance chance_of(struct defrag *defrag, struct pod_there *pod)
 {
@@ -550,7 +552,7 @@ static struct chance chance_of(struct defrag *defrag, struct pod_there *pod)
     return chance;
 }
 
-/* The candidates are in order, so of equals the first stays. */
+/* Candidates are in order, so ties keep the first. */
 static bool is_better(const struct chance *chance, const struct chance *than)
 {
     must(chance->pod != NULL && than->pod != NULL);

@@ -1,6 +1,6 @@
 /*
- * Counts for a plan of moves how many pods of the commonest shapes fit before and after. Called by
- * defrag.c for every node, so it looks at sums and searches nothing.
+ * Counts, for a plan of moves, how many pods of the most frequent shapes fit before and after.
+ * Called by defrag.c for every node, so it only compares sums and does not search.
  */
 #include "defrag_shapes.h"
 
@@ -31,7 +31,7 @@ const struct workload_class *shape_counter_class(const struct shape_counter *cou
     return &workload->class[counter->shape[at]->class];
 }
 
-/* A pod has at most one part on a GPU, so that many pods use at most as many parts of each. */
+/* A pod has at most one part on a GPU, so `pods` pods use at most `pods` parts of each. */
 static bool have_parts(const uint32_t *parts, uint32_t gpus, uint64_t pods, uint32_t parts_each)
 {
     uint64_t used = 0;
@@ -43,7 +43,7 @@ static bool have_parts(const uint32_t *parts, uint32_t gpus, uint64_t pods, uint
     return used >= pods * parts_each;
 }
 
-/* If there are parts for that many pods, there are for fewer: so halves are enough. */
+/* Binary search: if there are parts for some number of pods, there are for fewer. */
 static uint64_t count_on(const struct remaining *remaining, const struct workload_typical *shape)
 {
     uint32_t parts[GPUS_PER_NODE_MAX];

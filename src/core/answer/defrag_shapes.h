@@ -1,9 +1,9 @@
 /*
- * defrag_shapes - how many more pods of the commonest shapes of a workload fit, each by itself.
+ * defrag_shapes - how many more pods of the most frequent shapes of a workload fit, each by itself.
  *
- * Counted as: each GPU of a node takes as many parts as fit into its free milli, each pod as many
- * GPUs as it has parts, and the CPU that is known to be left is enough for all. Memory of hosts and
- * the number of pods on one GPU are no part of it.
+ * Each GPU of a node takes as many parts as fit into its free milli, each pod as many GPUs as it
+ * has parts, and the known free CPU must suffice for all. Host memory and the number of pods on one
+ * GPU are ignored.
  *
  * Pure.
  */
@@ -20,11 +20,11 @@ struct shape_counter {
     struct kinds kinds;
 };
 
-/* Of the shapes that ask for GPUs, the first. Borrows the workload. */
+/* Uses the first shapes that request GPUs. Borrows the workload. */
 void shape_counter_init(struct shape_counter *counter, const struct workload *workload);
 void shape_counter_done(struct shape_counter *counter);
 const struct workload_class *shape_counter_class(const struct shape_counter *counter, uint32_t at);
-/* Adds to count[i] what fits of shape i on this node. */
+/* Adds to count[i] the number of pods of shape i that fit on this node. */
 void shape_counter_add(struct shape_counter *counter, const struct node *node,
                        uint64_t count[DEFRAG_SHAPES]);
 

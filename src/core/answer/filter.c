@@ -1,10 +1,10 @@
 /*
- * Which nodes fit a request and in what order: for filter, prioritize, preempt and the view of one
- * pod. Called by webhooks.c and api_pods.c in HTTP threads, on a snapshot that the caller holds and
- * with memory from its arena. Whether a node fits depends on snapshot and request alone; hints
- * (offers) only change the order. A question names up to thousands of nodes, so each
- * costs one look-up and one judgement, only the best are kept, and only the very best is placed.
- * Parts: offers, judging, ranking, asking, texts for people, refusals.
+ * Finds the nodes that fit a request, and orders them: for filter, prioritize, preempt and the view
+ * of one pod. Called by webhooks.c and api_pods.c in HTTP threads, on a snapshot that the caller
+ * holds and with memory from its arena. Whether a node fits depends on snapshot and request alone;
+ * hints (offers) only change the order. A question names up to thousands of nodes, so each costs
+ * one look-up and one judgement, only the best are kept, and only the very best is placed. Parts:
+ * offers, judging, ranking, asking, texts for people, refusals.
  */
 #include "milligpu/core/answer/filter.h"
 
@@ -18,25 +18,24 @@ const char FILTER_SPEAKS_FOR_ALL[] = " (one entry for all such nodes)";
 
 /* Offers by node: a hash table with chaining. */
 struct offer_index {
-    uint32_t mask;  /* length of the table, a power of two; 0: no offers */
+    uint32_t mask;  /* table length - 1, a power of two minus 1; 0: no offers */
     uint32_t *head; /* index of an offer + 1; 0: end of the chain */
     uint32_t *next;
 };
 
-/* What is the same for every node name of one question. */
+/* State shared by all node names of one question. */
 struct filter_call {
     const struct filter_question *question;
-    struct policy_question policy; /* its node and slot are those of the name in turn */
+    struct policy_question policy; /* node and slot are those of the current name */
     struct offer_index index;
     struct plan plan;
     uint64_t steps;
-    uint64_t work; /* of judgements */
+    uint64_t work; /* of judgements, in units of policy.h */
 };
 
 /*
- * Hashes the address alone: an offer may have ended since it was copied, and then no
- * structure holds the name of its node. The snapshot is older than the copy, so a node that it
- * shows at this address is that node.
+ * Hashes the address only: an offer may have ended since it was copied, and its node's name may
+ * have been freed. The snapshot is older than the copy, so an equal address is the same node.
  */
 static uint32_t place_in_index(const struct offer_index *index, const struct atom *node)
 {
@@ -45,7 +44,7 @@ static uint32_t place_in_index(const struct offer_index *index, const struct ato
     return (uint32_t)((uintptr_t)node / 16) & index->mask;
 }
 
-/* A table, because each of the question's nodes asks for its own offers. */
+/* A table, because offers are looked up for each node. */
 static void index_offers(const struct filter_question *question, struct arena *arena,
                          struct offer_index *out)
 {
@@ -68,7 +67,7 @@ static void index_offers(const struct filter_question *question, struct arena *a
     }
 }
 
-/* The node's room beside its offers; false, and no room, if there are none. */
+/* Sets *room to the node's room minus its offers; false, with *room unset, if there are none. */
 static bool room_beside_offers(const struct filter_call *asking, const struct node *node,
                                struct room *room)
 {
@@ -101,7 +100,7 @@ static void count_work(struct filter_call *asking, const struct rank *rank)
     asking->work += rank->work;
 }
 
-/* Whether a request fits is decided without the offers; they only affect the rank. */
+/* Offers only affect the rank, never whether the request fits. */
 static enum reason filter_evaluate(struct filter_call *asking, struct candidate *candidate)
 {
     const struct node *node = candidate->node;
@@ -125,7 +124,7 @@ static enum reason filter_evaluate(struct filter_call *asking, struct candidate 
     return REASON_NONE;
 }
 
-/* The placement on the best candidate, which filter_evaluate() found to fit. */
+/* Places the request on the best candidate, on which it fits. */
 static void filter_place(struct filter_call *asking, struct candidate *best, struct placement *out)
 {
     struct rank rank;
@@ -183,7 +182,7 @@ static void filter_rise(struct candidate *heap, uint32_t at)
     must_debug(at == 0 || order_cmp(&heap[at].rank, &heap[(at - 1) / 2].rank) <= 0);
 }
 
-/* What is worse than the worst that is kept costs one comparison. */
+/* A candidate worse than the worst one kept costs one comparison. */
 static void filter_consider(struct filter_answer *out, uint32_t most,
                             const struct candidate *candidate)
 {
@@ -198,7 +197,7 @@ static void filter_consider(struct filter_answer *out, uint32_t most,
     }
 }
 
-/* The second half of a heap sort: the worst, which is at the root, goes to the end. */
+/* The second half of a heap sort: moves the worst, at the root, to the end. */
 static void sort_best_first(struct filter_answer *out)
 {
     for (uint32_t rest = out->candidates; rest > 1; rest--) {
@@ -211,7 +210,7 @@ static void sort_best_first(struct filter_answer *out)
 
 enum { AT_ONCE = 32, CACHE_LINE = 64 };
 
-/* Those of the nodes whose judgement is not remembered. */
+/* Prefetches the GPUs of the nodes without a cached judgement. */
 static void send_for_gpus(const struct score_cache *cache, uint32_t count,
                           const struct node *const *node, const uint32_t *slot)
 {
@@ -225,8 +224,8 @@ static void send_for_gpus(const struct score_cache *cache, uint32_t count,
 }
 
 /*
- * Looks up the names from first on, at most AT_ONCE of them; returns how many. Together, because a
- * look-up mostly waits for memory (snapshot_nodes()).
+ * Looks up at most AT_ONCE names from first on; returns their number. Batched, because a look-up
+ * mostly waits for memory (snapshot_nodes()).
  */
 static uint32_t find_nodes(const struct filter_question *question, uint32_t first,
                            const struct node *node[AT_ONCE], uint32_t slot[AT_ONCE])
@@ -248,7 +247,7 @@ static uint32_t find_nodes(const struct filter_question *question, uint32_t firs
 }
 
 /*
- * Judges every name, though only the best are kept: fitting counts them all, and where none fits
+ * Judges every name although only the best are kept: fitting counts all nodes, and if none fits
  * each name needs its reason.
  */
 static void ask_all(struct filter_call *asking, struct filter_answer *out)
@@ -263,7 +262,7 @@ static void ask_all(struct filter_call *asking, struct filter_answer *out)
     for (uint32_t i = 0; i < question->names; i++) {
         if (i == found)
             found += find_nodes(question, i, node, slot);
-        UNSET struct candidate candidate; /* the score cache writes its rank */
+        UNSET struct candidate candidate; /* its rank is set by the score cache */
         candidate.name = i;
         candidate.slot = slot[i % AT_ONCE];
         candidate.node = node[i % AT_ONCE];
@@ -281,7 +280,7 @@ static void ask_all(struct filter_call *asking, struct filter_answer *out)
     sort_best_first(out);
 }
 
-/* A pod that holds a reservation can go to that node only (design 4). */
+/* A pod with a reservation can only go to its node. */
 static void ask_held(const struct filter_question *question, struct placement *placement,
                      struct filter_answer *out)
 {
@@ -305,7 +304,7 @@ static void ask_held(const struct filter_question *question, struct placement *p
             .placement = placement,
         };
         must(out->candidate[0].node !=
-             NULL); /* a snapshot always contains the nodes of open reservations */
+             NULL); /* a snapshot contains the nodes of all open reservations */
     }
     *placement = (struct placement){.charge_milli = allocation_milli(out->held)};
     must(placement->charge_milli > 0 || out->held->facts.held_gpus > 0);
@@ -335,7 +334,7 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
     asking.policy =
         (struct policy_question){.context = question->snapshot->context, .cache = question->cache};
     asking.steps = 0;
-    /* What the search for several containers takes on each node comes first. */
+    /* The search for several containers is paid in advance for each name. */
     asking.work = question->request->wants > 1 ? (uint64_t)question->names * SEARCH_WORK : 0;
     policy_begin(question->cache, question->snapshot, question->request);
     plan_init(&asking.plan, question->request, question->snapshot->context);
@@ -355,7 +354,7 @@ void filter_score(const struct filter_question *question, struct arena *arena, u
     struct filter_answer answer;
 
     must(question->names == 0 || score != NULL);
-    /* kube-scheduler wants a score for each name, not for a shortlist. */
+    /* kube-scheduler expects a score for each name. */
     all.shortlist = 0;
     filter_ask(&all, arena, &answer);
     must(answer.candidates == answer.fitting);
@@ -426,8 +425,8 @@ void filter_explain(const struct policy_context *context, const struct node *nod
 }
 
 /*
- * The texts of one answer: one look-up per reason, however many names there are. REASON_RULE has
- * one for each rule, behind those of the reasons.
+ * The texts of one answer: one per reason, for any number of names, then one for each rule of
+ * REASON_RULE.
  */
 enum { TEXTS_MAX = REASONS + RULES_MAX };
 struct texts {
@@ -437,7 +436,7 @@ struct texts {
     struct refusal refusal[TEXTS_MAX];
 };
 
-/* The place of the text for this name. */
+/* The index of the text for this name. */
 static uint32_t text_at(const struct filter_answer *answer, uint32_t name)
 {
     const struct cause cause = answer->cause[name];
@@ -463,7 +462,7 @@ static const char *text_for(struct texts *texts, uint32_t at)
     return texts->refusal[at].text;
 }
 
-/* True the first time that this text appears, for whatever reason. */
+/* True the first time that this text appears, for any reason. */
 static bool first_to_say(struct texts *texts, uint32_t at)
 {
     must(at > REASON_NONE);
@@ -491,7 +490,7 @@ void filter_refusals(const struct filter_question *question, const struct filter
     must(answer->fitting == 0);
     must(question->names == 0 || answer->cause != NULL);
     texts->question = question;
-    /* In a large cluster, an entry per node would be megabytes of the same sentence. */
+    /* In a large cluster, one entry per node would repeat one sentence for megabytes. */
     const bool each = question->names <= names_max;
     for (uint32_t i = 0; i < question->names; i++) {
         const uint32_t at = text_at(answer, i);

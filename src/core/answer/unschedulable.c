@@ -1,6 +1,6 @@
 /*
- * Counts why a request does not fit, over all nodes of a snapshot, and says if it never can. Called
- * by REST in admin threads, and in part by filter_explain(). Nothing is kept between calls.
+ * Counts, over all nodes of a snapshot, why a request does not fit, and finds out whether it never
+ * can. Called by REST in admin threads, and in part by filter_explain(). Stateless.
  */
 #include "milligpu/core/answer/unschedulable.h"
 
@@ -20,7 +20,7 @@ void moment_add(struct moment *moment, const struct room *room, enum unusable un
         const struct gpu_room *gpu = &room->gpu[i];
         if (!request_takes_model(request, atom_text(gpu->model)))
             continue;
-        /* What is left on a closed node is not free, as in every other view. */
+        /* Free milli on a closed node do not count as free, as in every other view. */
         const enum reason closed = gpu->closed != REASON_NONE ? gpu->closed : room->closed;
         moment->gpus++;
         moment->closed[closed]++;
@@ -66,26 +66,26 @@ bool unschedulable_has_moment(enum reason why)
 
 /* --- never --- */
 
-/* What the nodes could offer at best, as far as a sentence names it. */
+/* The best that the nodes could offer, for the sentence. */
 struct best_fit {
-    struct cause nearest; /* of all nodes, if each were empty; NONE: there are no nodes */
-    bool fits;            /* some node would do, or may: it was not searched to the end */
-    uint32_t milli;       /* of the largest GPU of a model that was asked for */
-    uint32_t mib;         /* the most memory of the smallest part, raised if it may be */
+    struct cause nearest; /* best reason of all nodes, if each were empty; NONE: no nodes */
+    bool fits;            /* some node fits when empty, or may: the search was incomplete */
+    uint32_t milli;       /* largest GPU of a requested model */
+    uint32_t mib;         /* maximum memory of the smallest part, raised if allowed */
     bool raises;          /* some node raises shares */
-    uint32_t gpus;        /* the most GPUs on one node that could take the smallest part */
+    uint32_t gpus;        /* maximum number of GPUs on one node that fit the smallest part */
 };
 
 /*
- * All pods gone, everything repaired, present and open. The room's sum of free milli is not needed:
- * it ranks nodes, and decides nothing.
+ * Sets the room as if all pods were gone and all GPUs repaired, present and open. free_milli of the
+ * room is not updated: it only ranks nodes.
  */
 static void empty_room(struct room *room)
 {
     must(room->gpus <= GPUS_PER_NODE_MAX);
     room->closed = room->gpus == 0 ? REASON_NO_GPU : REASON_NONE;
     room->shared = false;
-    room->idle = false; /* a host in reserve does not stay so */
+    room->idle = false; /* a host does not stay reserved */
     for (uint32_t i = 0; i < room->gpus; i++) {
         struct gpu_room *gpu = &room->gpu[i];
         gpu->free_milli = gpu->milli;
@@ -131,7 +131,7 @@ static void offer_add_gpus(struct best_fit *best_fit, const struct room *room,
     must(best_fit->gpus <= GPUS_PER_NODE_MAX);
 }
 
-/* A node whose Node object is gone offers nothing: it is not part of the cluster as it is. */
+/* A node without a Node object is not part of the present cluster. */
 static void offer_add(struct best_fit *best_fit, struct plan *plan, const struct node *node)
 {
     UNSET struct room room;
@@ -147,7 +147,7 @@ static void offer_add(struct best_fit *best_fit, struct plan *plan, const struct
     offer_add_gpus(best_fit, &room, plan);
     if (why > best_fit->nearest.why)
         best_fit->nearest = cause;
-    /* A rule that holds by the clock may let it in later. */
+    /* A rule with a window may let it in later. */
     best_fit->fits = why == REASON_NONE || why == REASON_UNSEARCHED ||
                      (why == REASON_RULE && rulebook_has_windows(plan->context->rulebook));
     must(best_fit->fits || reason_class(why) == REASON_CLASS_KIND || why == REASON_ROOM);
@@ -164,7 +164,7 @@ static uint32_t most_parts(const struct request *request)
     return most;
 }
 
-/* The nearest reason: what would have to change first. */
+/* The nearest reason: the first that would have to change. */
 static void unschedulable_say_never(const struct best_fit *best_fit,
                                     const struct snapshot *snapshot, const struct request *request,
                                     struct strbuf *out)
@@ -226,7 +226,7 @@ static struct unschedulable_bar *find_bar(struct unschedulable *unschedulable, e
     return NULL;
 }
 
-/* Taints have any keys: those that find no place are counted together. */
+/* Taint keys are unbounded: those beyond the limit are counted together. */
 static void unschedulable_add_bar(struct unschedulable *unschedulable, const struct node *node,
                                   const struct unusable_cause *cause)
 {

@@ -1,6 +1,6 @@
 /*
- * Which models the cluster has, for a pod that asks for a model that no GPU is of. Called for one
- * pod at a time: by the REST view of a pod, and by the watch for a pod's Event. kube-scheduler
+ * Lists the GPU models of the cluster, for a pod that requests a model without any GPU. Called for
+ * one pod at a time: by the REST view of a pod, and by the watch for a pod's Event. kube-scheduler
  * never gets this text: it changes with the cluster (docs/why/005-constant-texts.md).
  */
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "milligpu/core/answer/unschedulable.h"
 #include "milligpu/core/facts/model.h"
 
-/* How many models a text names, and how many of the cluster are compared. */
+/* Number of models in a text, and of models that are compared. */
 enum { NEAREST_MAX = 3, COMPARED_MAX = 64 };
 
 struct near_model {
@@ -16,7 +16,7 @@ struct near_model {
     size_t distance;
 };
 
-/* A walk over all GPUs. Models are interned: equal pointers are equal names. */
+/* State of a walk over all GPUs. Models are interned: equal pointers are equal names. */
 struct model_search {
     const struct request *request;
     uint32_t models;
@@ -33,7 +33,7 @@ static bool seen_before(const struct model_search *search, const struct atom *mo
     return false;
 }
 
-/* The least distance to any of the request's models. */
+/* The minimum distance to any of the requested models. */
 static size_t distance_to(const struct request *request, const struct atom *model)
 {
     char buf[MODEL_BYTES_MAX];
@@ -50,7 +50,7 @@ static size_t distance_to(const struct request *request, const struct atom *mode
     return least;
 }
 
-/* False: the request takes this model, so nothing is missing. */
+/* False: the request accepts this model. */
 static bool add_model(struct model_search *search, const struct atom *model)
 {
     must(search->request->models > 0);
@@ -76,7 +76,7 @@ static int nearest_first(const void *left, const void *right)
     return atom_cmp(a->model, b->model);
 }
 
-/* False: a GPU of the cluster is of a model that the request takes. */
+/* False: the request accepts the model of some GPU. */
 static bool add_all_models(struct model_search *search, const struct snapshot *snapshot)
 {
     const struct node *node;
@@ -136,7 +136,7 @@ static void collect_model(struct cluster_models *models, const struct atom *mode
 
 void cluster_models(const struct snapshot *snapshot, struct cluster_models *out)
 {
-    const struct atom *last = NULL; /* neighbors have the same model nearly always */
+    const struct atom *last = NULL; /* adjacent GPUs nearly always have the same model */
     const struct node *node;
 
     must(snapshot != NULL);

@@ -1,14 +1,11 @@
 /*
- * Which rules of a policy match no node of a snapshot. Called by doctor, and by the writer when a
- * rulebook begins to decide.
+ * Finds rules of a policy that match no node of a snapshot. Called by doctor, and by the writer
+ * when a new rulebook takes effect.
  */
 #include "milligpu/core/answer/unschedulable.h"
 #include "milligpu/core/rank/policy.h"
 
-/*
- * The models of a node, each once: neighbors have the same nearly always. A node may list more GPUs
- * than it may show: those beyond are absent.
- */
+/* The models of a node without adjacent repetitions. GPUs beyond GPUS_PER_NODE_MAX are absent. */
 static uint32_t models_of(const struct node *node, const struct atom **model)
 {
     uint32_t models = 0;

@@ -1,6 +1,6 @@
 /*
- * Fragments of GPUs, for people: REST, metrics and top ask for them. The policy fgd has the sum for
- * a node, in policy_fgd.c; a test compares the two.
+ * Computes the fragments of GPUs for people: REST, metrics and top. The policy fgd computes the sum
+ * for a node in policy_fgd.c; a test compares the two.
  */
 #include "milligpu/core/rank/fragment.h"
 
@@ -12,7 +12,8 @@
 
 struct fragments {
     struct kinds kinds;
-    struct room room; /* both are large */
+    /* Both are too large for the stack. */
+    struct room room;
     struct remaining remaining;
 };
 
@@ -42,7 +43,7 @@ void fragments_free(struct fragments *fragments)
     xfree(fragments);
 }
 
-/* Adds, for each GPU, the free milli that pods of this shape cannot use, times their count. */
+/* Adds, for each GPU, the free milli unusable for this shape, times its count. */
 static void add_shape(const struct remaining *remaining, const struct workload_typical *shape,
                       uint64_t *sum)
 {
@@ -84,7 +85,7 @@ void fragments_of_node(struct fragments *fragments, const struct node *node,
     struct remaining *remaining = &fragments->remaining;
     room_of(node, &fragments->room);
     remaining_of(&fragments->room, &fragments->kinds,
-                 remaining); /* of a closed node: without GPUs */
+                 remaining); /* without GPUs if the node is closed */
     fragments_of_remaining(workload, remaining, sum);
     for (uint32_t i = 0; i < remaining->gpus; i++) {
         must(remaining->gpu[i] < node->gpus);

@@ -1,10 +1,10 @@
 /*
- * The rules of the policies: which placement of a node is best, and which node. Called by filter
- * and by the ledger (bind, adoption), in their threads; what it needs to know beyond the node is in
- * the policy context, which never changes, and what it remembers is in the caller's score cache.
- * binpack, firstfit and spread follow from the numbers of the search itself. fgd and rollout judge
- * the node as a whole, so every placement that differs is looked at (place_each()), as many as the
- * limits in policy.h allow. Parts: order of nodes, keys, placements one by one, the question.
+ * Implements the rules of the policies: the best placement of a node, and the order of nodes.
+ * Called by filter and by the ledger (bind, adoption), in their threads; all cluster state is in
+ * the immutable policy context, and cached results are in the caller's score cache. binpack,
+ * firstfit and spread use the numbers of the search itself. fgd and rollout judge the node as a
+ * whole, so every distinct placement is judged (place_each()), within the limits in policy.h.
+ * Parts: order of nodes, keys, placements one by one, the question.
  */
 #include "milligpu/core/rank/policy.h"
 
@@ -48,7 +48,7 @@ int order_cmp(const struct rank *a, const struct rank *b)
  * Keys of a placement by its own numbers
  */
 
-/* The policy where this rule wins. */
+/* The policy under this rule (NULL: no rule). */
 static const struct policy *policy_asked(const struct policy_question *question,
                                          const struct rule *rule)
 {
@@ -60,8 +60,8 @@ static const struct policy *policy_asked(const struct policy_question *question,
 }
 
 /*
- * Rule c: nodes under different policies cannot be compared by these. Those under the document's
- * own policy come first, then those of the first rule that names another one, and so on.
+ * Rule c: keys of different policies are not comparable. Nodes under the document's own policy come
+ * first, then those of the first rule that names another one, and so on.
  */
 static uint32_t pool_of(const struct rulebook *book, const struct rule *rule)
 {
@@ -123,11 +123,11 @@ struct browsing {
     const struct policy *policy;
     const struct node *node;
     const struct request *request;
-    uint32_t gpus; /* of the room */
+    uint32_t gpus; /* GPUs of the room */
     uint32_t seen;
     uint64_t work;
     struct rank best;
-    struct placement *placement; /* NULL: nobody asks where */
+    struct placement *placement; /* NULL: not needed */
 };
 
 static bool browse(void *user, const struct placement *placement)
@@ -155,7 +155,7 @@ static bool browse(void *user, const struct placement *placement)
     return browsing->policy->keys != NULL && browsing->seen < LAYOUTS_MAX;
 }
 
-/* What was found in any case is the answer if no placement is seen within the steps. */
+/* If no placement is visited within the steps, *out keeps the result of the search. */
 static void browse_all(const struct policy *policy, const struct node *node, struct plan *plan,
                        const struct room *room, struct rank *out, struct placement *out_placement)
 {
@@ -221,7 +221,7 @@ static void set_order(const struct policy_question *question, const struct polic
     must(!out->is_unscored || out->order == 0);
 }
 
-/* By the numbers of a placement. One search, whether it is asked where or not. */
+/* Judges by the numbers of a placement. The search is the same with and without out_placement. */
 static enum reason score_plainly(const struct policy *policy, const struct node *node,
                                  struct plan *plan, const struct room *room, struct rank *out,
                                  struct placement *out_placement)
@@ -241,7 +241,7 @@ static enum reason score_plainly(const struct policy *policy, const struct node 
     return REASON_NONE;
 }
 
-/* By plan->rule. scores: only fgd and rollout write them. */
+/* Judges by the policy under plan->rule. scores: set by fgd and rollout only. */
 static enum reason score_anew(const struct policy_question *question, struct plan *plan,
                               const struct room *room, struct placement_scores *scores,
                               struct rank *out, struct placement *out_placement)
@@ -273,7 +273,7 @@ enum reason policy_score(const struct policy_question *question, struct plan *pl
                          struct rank *out)
 {
     const struct rule *rule = plan_rule(plan, question->node->rules);
-    /* How many hosts are idle is no property of the node, so the answer is not remembered. */
+    /* Not cached under a reserve: the number of idle hosts is no property of the node. */
     const bool remembered =
         policy_asked(question, rule)->waste != NULL && !plan_reserve_matters(plan, rule);
     UNSET struct placement_scores scores;

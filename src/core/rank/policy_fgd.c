@@ -1,11 +1,11 @@
 /*
- * Fragmentation of a node, as Weng et al. define it in "Beware of Fragmentation" (USENIX ATC 2023):
- * the free milli that a random pod of the workload could not use there. Called once for each
- * placement that the policy fgd judges, and once for each node.
+ * Computes the fragmentation of a node, defined by Weng et al. in "Beware of Fragmentation" (USENIX
+ * ATC 2023): the free milli that a random pod of the workload could not use there. Called once for
+ * each placement that the policy fgd judges, and once for each node.
  */
 #include "policy_internal.h"
 
-/* The free milli on GPUs where a part does not fit; all of them if the shape does not fit. */
+/* The free milli on GPUs where a part does not fit; all free milli if the shape does not fit. */
 static uint32_t fgd_wasted(const struct remaining *remaining, const struct workload_typical *shape)
 {
     uint32_t able = 0;
@@ -30,7 +30,7 @@ uint64_t fgd_fragment(const struct workload *workload, const struct remaining *r
     must(workload->n_typical <= workload->classes);
     for (uint32_t t = 0; t < workload->n_typical; t++) {
         const struct workload_typical *shape = &workload->typical[t];
-        /* Memory of hosts is no part of the measure; an unknown CPU is never too little. */
+        /* Host memory is not part of the measure; unknown CPU always suffices. */
         const bool none = shape->parts == 0 || remaining->host.cpu_milli < shape->cpu_milli;
         sum +=
             (uint64_t)shape->count * (none ? remaining->free_milli : fgd_wasted(remaining, shape));

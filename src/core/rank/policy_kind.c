@@ -1,6 +1,4 @@
-/*
- * The table of the policies, and what they are called, for settings, documents and people.
- */
+/* The table of the policies, with their names for settings, documents and people. */
 #include "policy_internal.h"
 
 const struct policy *const policy_table[POLICIES] = {
@@ -61,11 +59,11 @@ bool policy_needs_workload(enum policy_kind kind)
     return policy->waste != NULL;
 }
 
-/* Not by the atom's own hash, which is another one in each process. */
+/* Hashes the text, because the atom's own hash differs between processes. */
 uint32_t policy_node_order(const struct policy_context *context, const struct policy *policy,
                            const struct atom *name)
 {
-    static const uint64_t spread = 0x9E3779B97F4A7C15U; /* so that seeds 1 and 2 differ a lot */
+    static const uint64_t spread = 0x9E3779B97F4A7C15U; /* separates small seeds */
 
     must(name->len > 0);
     if (!policy->shuffles)

@@ -1,11 +1,11 @@
 /*
- * The idle GPU that a node is expected to end with: fixed random pods of the workload come until
- * the sequence ends, and each that fits is placed. Called once for each placement that the policy
- * rollout judges, which makes it the most frequent calculation of a filter call. Hence:
- *   - Steps of a sequence whose part is larger than the largest hole are not even looked at
- *     (workload.small), so a sequence ends soon after the node is full.
- *   - If the GPUs are of one kind, only their holes matter, not which GPU has which. The holes are
- *     then kept sorted: the tightest is the first that is large enough.
+ * Computes the idle GPU capacity that a node is expected to end with: fixed random pods of the
+ * workload arrive until the sequence ends, and each that fits is placed. Called once for each
+ * placement that the policy rollout judges: the most frequent calculation of a filter call. So:
+ *   - Steps of a sequence with a part larger than the largest hole are skipped (workload.small), so
+ *     a sequence ends soon after the node is full.
+ *   - If all GPUs are of one kind, their identity does not matter. The holes are then kept sorted:
+ *     the tightest is the first that is large enough.
  */
 #include <string.h>
 
@@ -16,9 +16,9 @@ struct rollout {
     const struct remaining *remaining;
     struct host host;
     uint32_t taken; /* milli */
-    uint32_t work;  /* in ns, as measured (score.c) */
+    uint32_t work;  /* in ns, as measured (score_cache.h) */
     uint32_t holes;
-    uint16_t hole[GPUS_PER_NODE_MAX]; /* sorted if the GPUs are of one kind */
+    uint16_t hole[GPUS_PER_NODE_MAX]; /* free milli of each GPU; sorted if all are of one kind */
 };
 
 static bool host_suffices(const struct rollout *rollout, const struct workload_class *class)
@@ -42,7 +42,7 @@ static void host_take(struct rollout *rollout, const struct workload_class *clas
  * GPUs of one kind
  */
 
-/* Makes the hole at this place smaller, and moves it to where it then belongs. */
+/* Shrinks the hole at this index and moves it to its sorted position. */
 static void shrink(struct rollout *rollout, uint32_t at, uint32_t milli)
 {
     must_debug(at < rollout->holes);
@@ -64,7 +64,7 @@ static bool take_sorted(struct rollout *rollout, const struct workload_class *cl
         at++;
     if (class->parts > rollout->holes - at)
         return false;
-    /* What is moved goes before the places that come after it. */
+    /* A moved hole goes before the indexes still to come. */
     for (uint32_t p = 0; p < class->parts; p++)
         shrink(rollout, at + p, class->milli);
     host_take(rollout, class);
@@ -83,7 +83,7 @@ static void sort_holes(struct rollout *rollout)
  * GPUs of several kinds
  */
 
-/* The tightest GPU for a part, not among those taken; of equals the first. holes: there is none. */
+/* The tightest GPU for a part that is not in taken; ties go to the first. rollout->holes: none. */
 static uint32_t tightest_hole(const struct rollout *rollout, uint32_t class, uint64_t taken)
 {
     const struct remaining *remaining = rollout->remaining;

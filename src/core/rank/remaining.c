@@ -1,8 +1,8 @@
 /*
- * What a node has left, as the policies fgd and rollout look at it: small numbers side by side, and
- * a bit for each class that says whether it may lie on a GPU at all. Called for each node that is
- * judged, and for each placement on it. The caller's kinds keep what was found out about models,
- * because to compare a name with many globs takes long.
+ * The free capacity of a node, as the policies fgd and rollout use it: compact arrays, and for each
+ * GPU a bit set of the classes that may lie on it. Called for each judged node, and for each
+ * placement on it. The caller's kinds cache the results by model, because matching a name against
+ * many globs is slow.
  */
 #include <string.h>
 
@@ -46,7 +46,7 @@ void kinds_init(struct kinds *kinds, const struct workload *workload)
     kinds->count = 0;
 }
 
-/* Models are compared by address between questions, so they must stay. */
+/* The references keep the models alive, because they are compared by address between questions. */
 void kinds_done(struct kinds *kinds)
 {
     must(kinds->count <= KINDS_MAX);
@@ -71,7 +71,7 @@ static bool is_of_kind(const struct gpu_room *gpu, const struct gpu_kind *kind)
     return kind->model == gpu->model && kind->milli == gpu->milli && kind->mib == gpu->mib;
 }
 
-/* The index of the GPU's kind, new or known; KINDS_MAX: there is no space for a new one. */
+/* The index of the GPU's kind, added if new; KINDS_MAX: no space. */
 static uint32_t kinds_find(struct kinds *kinds, const struct gpu_room *gpu, uint32_t first)
 {
     must(kinds->count <= KINDS_MAX);
@@ -123,7 +123,7 @@ void remaining_of(const struct room *room, struct kinds *kinds, struct remaining
     must(room != NULL && out != NULL);
     must(kinds->workload != NULL);
 
-    /* Not the whole struct: it has many GPUs, and few are used. */
+    /* Field by field: most of the large arrays is unused. */
     out->host = room->host_known ? room->host : (struct host){HOST_UNKNOWN, HOST_UNKNOWN};
     out->kinds = kinds->kind;
     out->gpus = out->free_milli = out->total_milli = 0;
@@ -134,7 +134,7 @@ void remaining_of(const struct room *room, struct kinds *kinds, struct remaining
     must(filled);
 }
 
-/* What the pod takes on this GPU of the room: the peak over its life. */
+/* The pod's charge on this GPU of the room: the peak over its life. */
 static uint32_t charge_on(uint32_t gpu, const struct request *request,
                           const struct placement *placement, uint32_t *out_parts)
 {

@@ -1,14 +1,14 @@
 /*
- * Places for pods of several GPUs, and what it costs to take one away: such pods come seldom and
- * need GPUs that are free side by side, so a placement that breaks the last places up is dear.
- * Places are counted for each placement that the policy rollout judges; prices for the whole
- * cluster, every PRICE_EVERY grants.
+ * Counts places for pods of several GPUs, and prices their loss: such pods are rare and need
+ * several free GPUs on one node, so a placement that breaks up the last places is expensive. Places
+ * are counted for each placement that the policy rollout judges; prices for the whole cluster,
+ * every PRICE_EVERY grants.
  */
 #include "score_cache.h"
 
 enum { IN_THOUSANDTHS = 1000, IN_MILLIONTHS = 1000000 };
 
-/* At most limit, where one pod takes this much of what is free. */
+/* Number of pods that fit by one resource: free / amount, at most limit. */
 static uint32_t slots_by(uint32_t limit, uint32_t free, uint32_t amount)
 {
     must(limit <= GPUS_PER_NODE_MAX);
@@ -45,7 +45,7 @@ void class_capacity_of(const struct workload *workload, const struct remaining *
 
 /*
  * rho of policy.h in millionths, rounded down. A pod has at least 2 milli here, so the expected
- * pods are at most free_milli / 2 < 2^31; in thousandths, and with the stock, that is below 2^42.
+ * pods are at most free_milli / 2 < 2^31; in thousandths, and with the stock, below 2^42.
  */
 static uint64_t scarcity_rho(const struct workload *workload, const struct supply *supply,
                              uint32_t i)
@@ -78,7 +78,7 @@ void scarcity_prices(const struct workload *workload, const struct supply *suppl
     }
 }
 
-/* Does not overflow: at most 32 classes of at most 64 places, and prices of 64 x SCARCE_COST. */
+/* Cannot overflow: at most 32 classes of at most 64 places, and prices of 64 x SCARCE_COST. */
 int64_t loss_price(const struct policy_context *context, const struct loss *loss)
 {
     int64_t price = 0;

@@ -1,9 +1,9 @@
 /*
- * fgd and rollout score the placements of one node: what the node has left before and after a
+ * Scores the placements of one node for fgd and rollout: the remaining capacity before and after a
  * placement is compared, by fragment or by idle GPU, and the difference becomes a score. Called by
- * policy.c for each node that its score cache does not remember. Every placement that differs is
- * scored, up to LAYOUTS_MAX; where the walk ends before that, the placement that binpack takes
- * is scored, too, so that a pod that fits somewhere always gets a place.
+ * policy.c for each node without a cached score. Every distinct placement is scored, up to
+ * LAYOUTS_MAX; if the walk ends before that, binpack's placement is scored, too, so that a pod that
+ * fits always gets a place.
  */
 #include <string.h>
 
@@ -17,16 +17,16 @@ struct scoring {
     struct score_cache *cache;
     const struct request *request;
     const struct remaining *before;
-    uint64_t waste; /* before */
+    uint64_t waste; /* before the placement */
     struct class_capacity slots;
-    uint32_t own; /* scarce class of the pod itself; WORKLOAD_SCARCE_MAX: none */
+    uint32_t own; /* the pod's own scarce class; WORKLOAD_SCARCE_MAX: none */
     struct placement_scores *out;
-    int64_t merit;         /* the best so far */
-    uint32_t charge_milli; /* of that one */
+    int64_t merit;         /* of the best placement so far */
+    uint32_t charge_milli; /* of the same placement */
     struct placement *placement;
 };
 
-/* Its work is counted. */
+/* Also adds its work to scoring->out->work. */
 static uint64_t waste_of(const struct scoring *scoring, const struct remaining *remaining)
 {
     must(scoring->context->workload != NULL);
@@ -35,7 +35,7 @@ static uint64_t waste_of(const struct scoring *scoring, const struct remaining *
                                   &scoring->out->work);
 }
 
-/* Into a loss of nothing. */
+/* Sets *out, which must be zero. */
 static void score_loss(const struct scoring *scoring, const struct remaining *after,
                        struct loss *out)
 {
@@ -54,7 +54,7 @@ static void score_loss(const struct scoring *scoring, const struct remaining *af
     }
 }
 
-/* The best of each loss; the first of equals stays. */
+/* Keeps the best score of each loss; ties keep the first. */
 static void add_score(struct placement_scores *out, int64_t base, const struct loss *loss)
 {
     must(out->count <= SCORES_MAX);
@@ -108,7 +108,7 @@ static uint32_t find_own(const struct workload *workload, const struct request *
     return WORKLOAD_SCARCE_MAX;
 }
 
-/* The walk, and if it did not end by itself, what the search for the tightest place has found. */
+/* Scores all placements of the walk, and if it did not complete, also the tightest one found. */
 static void score_all(struct scoring *scoring, struct plan *plan, const struct room *room)
 {
     CLEANUP(xfreep) struct placement *found = NULL;
@@ -145,7 +145,7 @@ static void score_start(struct scoring *scoring, const struct remaining *before)
     must(scoring->own <= WORKLOAD_SCARCE_MAX);
 }
 
-/* left_milli and free_milli are of no use here: they would not be remembered. */
+/* left_milli and free_milli are cleared, because they would not be cached. */
 static void set_merit(struct rank *out, const struct scoring *scoring)
 {
     const struct placement_scores *scores = scoring->out;
@@ -166,7 +166,7 @@ enum reason score_room(const struct policy_question *question, struct plan *plan
                        const struct room *room, struct placement_scores *out, struct rank *out_rank,
                        struct placement *out_placement)
 {
-    /* A node that only the question knows has names that end with it: no score cache keeps them. */
+    /* The names of a node without a slot live only as long as the question: no caching. */
     struct score_cache *cache = question->slot == SNAPSHOT_NO_SLOT ? NULL : question->cache;
     struct scoring scoring = {
         .context = question->context,

@@ -1,11 +1,10 @@
 /*
- * What fgd and rollout remember between questions: for each request and node the scores, and for
- * what a node may have left the idle GPU that is expected. Belongs to one caller at a time. Nothing
- * here changes an answer: an entry holds for one node object, which never changes and cannot be
- * freed while its slot is remembered, and prices are added when a rank is read. Every table has a
- * fixed size; what is full is forgotten as a whole, except that of the requests the one that was
- * not asked about for longest goes. Parts: the score cache, nodes, requests, losses, ranks, idle
- * GPU.
+ * Caches results of fgd and rollout between questions: the scores by request and node, and the
+ * expected idle GPU by remaining capacity. Used by one caller at a time. A hit never changes an
+ * answer: an entry holds for one immutable node object, which cannot be freed while its slot refers
+ * to it, and prices are added when a rank is read. Tables have a fixed size and are cleared as a
+ * whole when full; of the requests the least recently used is evicted. Parts: the score cache,
+ * nodes, requests, losses, ranks, idle GPU.
  */
 #include "score_cache.h"
 
@@ -18,45 +17,45 @@ enum {
     LOSSES_MAX = 255,
     LEVELS_MAX = 256,
     IDLE_ENTRIES = 1 << 16,
-    IDLE_GPUS_MAX = 16, /* what larger nodes have left is not remembered */
+    IDLE_GPUS_MAX = 16, /* larger nodes are not cached */
     ENTRY_BYTES_MAX = SCORE_CACHE_BYTES_MAX - (8 << 20),
 };
 
 struct cached_node {
     const struct node *node; /* a reference */
     uint32_t order;          /* rule 4 */
-    uint16_t serial;         /* of the entries that hold for this object; 0: none */
+    uint16_t serial;         /* of valid entries for this object; 0: none */
 };
 
-/* What is the same for all placements of a node that are judged; there are few of them. */
+/* Values shared by all judged placements of a node; there are few distinct ones. */
 struct cached_level {
     uint32_t price;         /* rule a */
     uint32_t raised_milli;  /* as in a rank */
     enum distance distance; /* rule b */
 };
 
-/* One node for one request. */
+/* The result for one node and one request. */
 struct score_cache_entry {
     int32_t base[SCORES_MAX];
     uint16_t serial;
     uint16_t work;
     uint8_t why;
-    uint8_t judged;           /* the highest bit: not exact */
+    uint8_t judged;           /* highest bit: not exact */
     uint8_t level;            /* index into cache.level */
-    uint8_t loss[SCORES_MAX]; /* LOSSES_MAX: no more */
+    uint8_t loss[SCORES_MAX]; /* index into cache.loss; LOSSES_MAX: none */
 };
 static_assert(LOSSES_MAX <= UINT8_MAX && LEVELS_MAX <= UINT8_MAX + 1, "indexes fit");
 static_assert(sizeof(struct score_cache_entry) == 20,
               "there are as many as nodes for each request");
 
 struct cached_request {
-    struct request *request; /* NULL: free */
+    struct request *request; /* owned; NULL: free entry */
     uint32_t hash;
     uint64_t turn;
     struct score_cache_entry *entry; /* by slot */
 };
 
-/* The free milli in ascending order, all GPUs of one kind. */
+/* The free milli of all GPUs, ascending; all of one kind. */
 struct idle_key {
     struct host host;
     uint16_t kind;
@@ -69,19 +68,19 @@ static_assert(sizeof(struct idle_key) ==
 
 struct idle_entry {
     struct idle_key key;
-    uint32_t idle; /* + 1; 0: free */
+    uint32_t idle; /* value + 1; 0: free entry */
     uint32_t work;
 };
 
 struct score_cache {
-    const struct policy_context *context; /* a reference; NULL: nothing was judged yet */
+    const struct policy_context *context; /* a reference; NULL: not used yet */
     struct kinds kinds;
     uint32_t slots;
     struct cached_node *node;
-    uint32_t requests_max; /* as many as fit into ENTRY_BYTES_MAX */
+    uint32_t requests_max; /* number that fits into ENTRY_BYTES_MAX */
     uint64_t turn;
     struct cached_request request[SHAPES_MAX];
-    struct cached_request *now; /* that of the question; NULL: it is not remembered */
+    struct cached_request *now; /* entry of the current question; NULL: not cached */
     uint32_t levels;
     struct cached_level level[LEVELS_MAX];
     uint32_t losses;
@@ -187,7 +186,7 @@ static bool is_request(const struct cached_request *known, const struct request 
            request_eq(known->request, request);
 }
 
-/* Its place, or the one that was not used for longest. */
+/* The entry of the request, or the least recently used one. */
 static struct cached_request *request_place(struct score_cache *cache,
                                             const struct request *request, uint32_t hash)
 {
@@ -248,7 +247,7 @@ static void make_room_for(struct score_cache *cache, uint32_t slots)
     must(cache->requests_max > 0);
 }
 
-/* Prices are part of a policy context, so another one has others. */
+/* Recomputes the prices, which are part of a policy context. */
 static void set_policy_context(struct score_cache *cache, const struct policy_context *context)
 {
     const struct policy_context *former = cache->context;
@@ -260,7 +259,7 @@ static void set_policy_context(struct score_cache *cache, const struct policy_co
     if (former == NULL || former->workload != context->workload || former->kind != context->kind ||
         former->seed != context->seed || former->rulebook != context->rulebook ||
         former->holding != context->holding) {
-        forget_nodes(cache); /* and thereby, in policy_begin(), the requests */
+        forget_nodes(cache); /* policy_begin() then clears the requests, too */
         forget_kinds(cache);
     }
     policy_context_unref(former);
@@ -284,7 +283,7 @@ void policy_begin(struct score_cache *cache, const struct snapshot *snapshot,
         make_room_for(cache, snapshot->slots);
     if (cache->losses == LOSSES_MAX || cache->levels == LEVELS_MAX)
         forget_requests(cache);
-    /* The charge of several wants is not the same in every place. */
+    /* Not cached for several wants, whose charge differs between places. */
     if (cache->node != NULL && request->wants <= 1)
         find_request(cache, request);
     must(cache->now == NULL || cache->now->entry != NULL);
@@ -294,7 +293,7 @@ void policy_begin(struct score_cache *cache, const struct snapshot *snapshot,
  * Losses
  */
 
-/* The index of this loss, new or known; LOSSES_MAX: the table is full. There are few. */
+/* The index of this loss, added if new; LOSSES_MAX: the table is full. Linear: there are few. */
 static uint32_t index_loss(struct score_cache *cache, const struct loss *loss)
 {
     uint32_t at = 0;
@@ -311,7 +310,7 @@ static uint32_t index_loss(struct score_cache *cache, const struct loss *loss)
     return at;
 }
 
-/* The same of a level; LEVELS_MAX: the table is full. */
+/* The same for a level; LEVELS_MAX: the table is full. */
 static uint32_t index_level(struct score_cache *cache, const struct cached_level *level)
 {
     uint32_t at = 0;
@@ -337,7 +336,7 @@ enum { NOT_EXACT = 1 << 7 };
 static_assert(LAYOUTS_MAX + 1 < NOT_EXACT, "the number of judged placements fits beside the bit");
 static_assert(NODE_WORK_MAX <= UINT16_MAX, "the work of a node fits");
 
-/* Of the present request; NULL: the node is not to be remembered. */
+/* The entry for the current request; NULL: not cached. */
 static struct score_cache_entry *entry_at_slot(const struct score_cache *cache, uint32_t slot)
 {
     if (cache == NULL || cache->now == NULL || slot == SNAPSHOT_NO_SLOT)
@@ -364,7 +363,7 @@ bool score_cache_find(const struct policy_question *question, enum reason *out_w
     if (!score_cache_has(cache, question->node, question->slot))
         return false;
     must(question->context == cache->context);
-    must(cache->node[question->slot].serial > 0); /* what is known was seen */
+    must(cache->node[question->slot].serial > 0); /* an entry implies a node */
     const struct score_cache_entry *entry = &cache->now->entry[question->slot];
     const struct cached_node *seen = &cache->node[question->slot];
     cache->counts.found++;
@@ -392,7 +391,7 @@ bool score_cache_find(const struct policy_question *question, enum reason *out_w
     return true;
 }
 
-/* No serial is given twice while an entry may have it. */
+/* Resets the slot's entries, so that no serial is reused while an entry has it. */
 static void start_serials_again(struct score_cache *cache, uint32_t slot)
 {
     must(slot < cache->slots);
@@ -403,7 +402,7 @@ static void start_serials_again(struct score_cache *cache, uint32_t slot)
     cache->node[slot].serial = 0;
 }
 
-/* Another object in the slot: what was known of the former one is void. */
+/* Replaces the node object of a slot, which invalidates the entries of the former one. */
 static uint16_t see_node(struct score_cache *cache, uint32_t slot, const struct node *node)
 {
     struct cached_node *seen = &cache->node[slot];
@@ -415,7 +414,7 @@ static uint16_t see_node(struct score_cache *cache, uint32_t slot, const struct 
         if (seen->serial == UINT16_MAX)
             start_serials_again(cache, slot);
         seen->serial++;
-        /* fgd and rollout have the same one. */
+        /* The node order of fgd and rollout is the same. */
         seen->order = policy_node_order(cache->context, &policy_rollout, node->name);
     }
     must(seen->serial > 0);
@@ -462,13 +461,13 @@ void score_cache_keep(const struct policy_question *question, const struct place
  * Idle GPU
  */
 
-/* False: too many GPUs, or of several kinds. */
+/* False: too many GPUs, or several kinds. */
 static bool idle_key_of(const struct remaining *remaining, struct idle_key *out)
 {
     must(remaining->gpus <= GPUS_PER_NODE_MAX);
     if (remaining->gpus > IDLE_GPUS_MAX)
         return false;
-    /* What is not named is 0: keys are compared bytewise. */
+    /* Unused fields are 0: keys are compared bytewise. */
     *out = (struct idle_key){.host = remaining->host, .gpus = (uint16_t)remaining->gpus};
     for (uint32_t i = 0; i < remaining->gpus; i++) {
         uint32_t at = i;

@@ -1,15 +1,14 @@
 /*
- * score_cache - fgd and rollout: the placements of a node, scored one by one, and what is
- * remembered.
+ * score_cache - fgd and rollout: the placements of a node, scored one by one, and cached.
  *
- *   room --> rest --take a placement--> rest --> fragment or idle GPU --> score --> merit
- *              \------------------------/  remembered by what is left (idle GPU)
- *    \--------------------------------------------------------------------------/  and by node
+ *   room --> remaining --take a placement--> remaining --> fragment or idle GPU --> score --> merit
+ *              \-----------------------------/  cached by remaining capacity (idle GPU)
+ *    \---------------------------------------------------------------------------/  and by node
  *
- * score.c judges; score_cache.c remembers. A merit consists of a part that depends on the node
- * alone, and of the prices of the places that the placement takes, which change now and then: so
- * both are remembered apart. For each node the best of every distinct loss of places is kept. What
- * GPU models cost is another price (rank.price), which does not change.
+ * score.c judges; score_cache.c caches. A merit consists of a part that depends on the node alone,
+ * and of the prices of the places that the placement uses up, which change from time to time: so
+ * both are cached separately. For each node the best of every distinct loss of places is kept.
+ * Prices of GPU models (rank.price) are unrelated and do not change.
  */
 #ifndef MILLIGPU_CORE_SCORE_CACHE_H
 #define MILLIGPU_CORE_SCORE_CACHE_H
@@ -17,14 +16,14 @@
 #include "policy_internal.h"
 
 /*
- * Work is counted in ns, as they were measured where the processor can foresee nothing; WORK_UNIT
- * of them are a unit of policy.h.
+ * Work is counted in ns, measured with branch prediction defeated; WORK_UNIT ns are one unit of
+ * policy.h.
  */
 enum { WORK_UNIT = 1000, LAYOUT_WORK = 100, STEP_WORK = 8 };
 static_assert(SEARCH_WORK * WORK_UNIT <= STEP_WORK * PLACE_STEPS_MAX,
               "what is paid in advance is one search");
 
-/* By how many the places of each scarce class become fewer. */
+/* Decrease of the places of each scarce class. */
 struct loss {
     uint8_t count[WORKLOAD_SCARCE_MAX];
 };
@@ -35,29 +34,30 @@ struct placement_score {
     struct loss loss;
 };
 
-/* A node for one request: enough for every price. */
+/* The scores of a node for one request, sufficient for any prices. */
 enum { SCORES_MAX = 2 };
 struct placement_scores {
     enum reason why; /* REASON_NONE: it fits */
     bool exact;
     enum distance distance; /* rule b */
-    bool more;      /* there are more distinct losses than fit in here: not to be remembered */
-    uint32_t price; /* the level of the placements, as in a rank */
+    bool more;              /* more distinct losses than best[] holds: not to be cached */
+    /* The level of the placements, as in struct rank. */
+    uint32_t price;
     uint32_t raised_milli;
-    uint32_t judged; /* placements */
-    uint64_t work;   /* in ns or so; what is remembered counts like what is made */
+    uint32_t judged; /* number of placements */
+    uint64_t work;   /* about in ns; the same for cached results */
     uint32_t count;
     struct placement_score best[SCORES_MAX];
 };
 
-/* What was counted, in the units of policy.h, at most NODE_WORK_MAX. */
+/* Converts ns to units of policy.h, at most NODE_WORK_MAX. */
 static inline uint32_t work_of(uint64_t work)
 {
     const uint64_t units = (work + WORK_UNIT - 1) / WORK_UNIT;
     return units < NODE_WORK_MAX ? (uint32_t)units : NODE_WORK_MAX;
 }
 
-/* Writing a placement down, and taking it from this many GPUs. */
+/* Work to write a placement and to subtract it from this many GPUs, in ns. */
 static inline uint64_t layout_work(uint32_t gpus, const struct request *request,
                                    const struct placement *placement)
 {
@@ -69,24 +69,26 @@ enum reason score_room(const struct policy_question *question, struct plan *plan
                        const struct room *room, struct placement_scores *out, struct rank *out_rank,
                        struct placement *out_placement) MUST_USE;
 
-/* scarcity.c: what the prices of the policy context make of a loss. */
+/* scarcity.c: the price of a loss in the policy context. */
 int64_t loss_price(const struct policy_context *context, const struct loss *loss);
 
-/* What is remembered of one request, by policy_begin(). */
+/*
+ * The cache of one request, set by policy_begin()
+ */
 
-/* The kinds of the score cache's workload. */
+/* The GPU kinds of the score cache's workload. */
 struct kinds *score_cache_kinds(struct score_cache *cache);
 
 /*
- * The result for the question's node and the request of policy_begin(). False: it is not known. A
- * node is known again only as the same object in the same slot.
+ * Returns the cached result for the question's node and the request of policy_begin(). False: not
+ * cached. The key is the node object in its slot.
  */
 bool score_cache_find(const struct policy_question *question, enum reason *out_why,
                       struct rank *out);
 void score_cache_keep(const struct policy_question *question,
                       const struct placement_scores *scores);
 
-/* rollout_idle(), remembered, its work as well; cache may be NULL. */
+/* rollout_idle() with caching, including its work; cache may be NULL. */
 uint64_t score_cache_idle(struct score_cache *cache, const struct workload *workload,
                           const struct remaining *remaining, uint64_t *work);
 

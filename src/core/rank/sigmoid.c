@@ -1,17 +1,17 @@
 /*
- * Whole scores of a difference, without floating point, because every machine must find the same
- * score. Called for each placement that fgd or rollout judges.
+ * Integer scores of a difference, without floating point, because every machine must compute the
+ * same score. Called for each placement that fgd or rollout judges.
  */
 #include "policy_internal.h"
 
 enum { SCORES_ABOVE = 49, BILLIONTHS_IN_THOUSANDTHS = 1000000 };
 
 /*
- * 100 sigmoid(x) reaches k where x reaches ln(k / (100 - k)). These are the billionths of it for k
- * in 51 .. 99, rounded up:
+ * 100 sigmoid(x) reaches k where x reaches ln(k / (100 - k)). The table has these in billionths for
+ * k in 51 .. 99, rounded up:
  *   python3 -c 'from decimal import *; print([int((Decimal(k) / (100 - k)).ln().scaleb(9)
  *       .to_integral_value(ROUND_CEILING)) for k in range(51, 100)])'
- * Between x, which is a fraction, and a threshold, which is none, a billionth is close enough.
+ * x is rational and the thresholds are irrational, so billionths are precise enough.
  */
 static const int64_t threshold[SCORES_ABOVE] = {
     40005335,   80042708,   120144312,  160342651,  200670696,  241162057,  281851153,
@@ -23,7 +23,7 @@ static const int64_t threshold[SCORES_ABOVE] = {
     2586689345, 2751535314, 2944438980, 3178053831, 3476098690, 3891820299, 4595119851,
 };
 
-/* How many thresholds a difference of 0 or more reaches. */
+/* Number of thresholds reached by a difference of at least 0. */
 static uint32_t reached(int64_t by, uint64_t of)
 {
     uint32_t low = 0;
@@ -45,8 +45,8 @@ static uint32_t reached(int64_t by, uint64_t of)
 }
 
 /*
- * sigmoid(-x) is 1 - sigmoid(x), and only at 0 a whole score is met exactly: so what is rounded
- * down on one side is rounded up on the other.
+ * sigmoid(-x) is 1 - sigmoid(x), and only 0 meets an integer score exactly: so rounding down on one
+ * side is rounding up on the other.
  */
 uint32_t sigmoid_score(int64_t by, uint64_t of)
 {
