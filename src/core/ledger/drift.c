@@ -1,14 +1,14 @@
 /*
- * What an operator should look at: each disagreement of cluster and ledger that reconciling leaves,
- * as a sentence. Called by REST in HTTP threads, and by drift_watch.c in the writer's thread for
- * the log, Events and metrics; nothing is stored, so drift ends when its cause does.
+ * Reports each disagreement of cluster and ledger that reconciling leaves, as a sentence. Called by
+ * REST in HTTP threads, and by drift_watch.c in the writer thread for the log, Events and metrics.
+ * Stateless, so drift ends with its cause.
  */
 #include <string.h>
 
 #include "milligpu/base/strbuf.h"
 #include "milligpu/core/ledger/reconcile.h"
 
-/* The list that one node's drift is added to, and the sentence being written. */
+/* The state of reporting one node, and the sentence under construction. */
 struct report {
     const struct node *node;
     void *user;
@@ -61,7 +61,7 @@ const char *drift_severity(const struct drift *drift, int64_t now_ms)
     return drift_is_information(drift, now_ms) ? "information" : "warning";
 }
 
-/* The sentence is in report->text; the text of a long problem is truncated. */
+/* Emits the sentence in report->text, truncated if too long. */
 static void drift_say(struct report *report, const char *kind, struct drift drift)
 {
     must(drift_kind_find(text_of(kind)) < DRIFT_KIND_COUNT);
@@ -87,7 +87,7 @@ static void of_node(struct report *report)
                       node->allocations, node->allocations == 1 ? "is" : "are");
         drift_say(report, "node_gone", drift);
     }
-    /* A node whose GPUs are not ours agrees with the ledger, which has none of them. */
+    /* An excluded node (its GPUs are not ours) agrees with the ledger, which has no GPUs for it. */
     if (node->problem != PROBLEM_NONE && node->problem != PROBLEM_NO_SOURCE &&
         !inventory_is_excluded(node->problem)) {
         const bool foreign = node->problem == PROBLEM_FOREIGN_UNITS;
@@ -113,14 +113,14 @@ static void of_node(struct report *report)
     must(text->len == 0);
 }
 
-/* An observed allocation was never reserved, and a reserved one is not bound yet. */
+/* Time of binding or, before that, of the reservation. Adopted pods were never reserved. */
 static int64_t came_ms(const struct allocation_facts *facts)
 {
     must(facts->state != STATE_RELEASED);
     return facts->bound_ms != 0 ? facts->bound_ms : facts->reserved_ms;
 }
 
-/* No later than when the last pod with whole GPUs, or with a share of this GPU, came. */
+/* Upper bound: the latest arrival of a pod with whole GPUs or with a share of this GPU. */
 static int64_t mixed_since(const struct node *node, const struct gpu *gpu)
 {
     int64_t since = 0;
@@ -138,9 +138,7 @@ static int64_t mixed_since(const struct node *node, const struct gpu *gpu)
     return since;
 }
 
-/*
- * A GPU may be in several kinds of drift: each is reported by itself, because each ends by itself.
- */
+/* Each kind of drift of a GPU is reported separately, because each ends separately. */
 static void of_gpu(struct report *report, const struct gpu *gpu)
 {
     const struct drift drift = {.gpu = gpu, .since_ms = report->node->since_ms};
@@ -191,7 +189,7 @@ static bool shares_gpus(const struct allocation_facts *facts)
     return facts->shares > 0 || facts->unplaced_milli > 0;
 }
 
-/* The first of its GPUs that is sick; one that the node does not show is absent. */
+/* Reports the first unhealthy GPU of the pod; GPUs that the node does not show are absent. */
 static void of_health(struct report *report, const struct allocation *allocation)
 {
     const struct node *node = report->node;
@@ -200,7 +198,7 @@ static void of_health(struct report *report, const struct allocation *allocation
     must(allocation->facts.node == node->name);
     for (uint32_t i = 0; i < allocation->charges; i++) {
         const struct gpu *gpu = node_gpu(node, atom_text(allocation->charge[i].gpu));
-        must(gpu != NULL); /* a node lists whatever is charged on it */
+        must(gpu != NULL); /* a node lists all GPUs charged on it */
         if ((gpu->flags & (GPU_UNHEALTHY | GPU_ABSENT)) != GPU_UNHEALTHY)
             continue;
         const struct gpu_note *note = node_note_of(node, gpu);
@@ -220,10 +218,7 @@ static void of_allocation(struct report *report, const struct allocation *alloca
     struct strbuf *text = &report->text;
 
     must(facts->node == report->node->name);
-    /*
-     * A pod whose annotation was believed is where the annotation says. That is no disagreement:
-     * after the loss of a ledger it is true of every pod.
-     */
+    /* A believed annotation is no disagreement: after the loss of a ledger all pods are adopted. */
     if (facts->presumed) {
         must(facts->origin == ORIGIN_ADOPTED && shares_gpus(facts));
         strbuf_str(text, "bound without us, with no annotation that can be believed: which GPUs "
@@ -250,7 +245,7 @@ static void of_allocation(struct report *report, const struct allocation *alloca
     of_health(report, allocation);
 }
 
-/* Whole GPUs that no source names, on a node with shares: the pods may use the same GPU. */
+/* Reports shares beside whole GPUs that no source names: the pods may use the same GPU. */
 static void of_mixture(struct report *report)
 {
     const struct node *node = report->node;
@@ -263,7 +258,7 @@ static void of_mixture(struct report *report)
         if (shares_gpus(facts))
             sharing++;
         if (since > drift.since_ms)
-            drift.since_ms = since; /* no later than the time when the last of them came */
+            drift.since_ms = since; /* upper bound: the latest arrival */
     }
     must(sharing <= node->allocations);
     if (node->unnamed_gpus == 0 || sharing == 0)

@@ -1,10 +1,10 @@
 /*
- * The state of the ledger: look up, apply, undo, publish. The writer owns it, and every function
- * here runs in its thread; only verifying a file builds a separate ledger in another one. A change
- * comes from ledger_decide() and is in the store's transaction before ledger_apply() sees it, so
+ * Holds the state of the ledger: look up, apply, undo, publish. The writer owns it, and every
+ * function here runs in its thread; only verifying a file builds a separate ledger in another one.
+ * A change comes from ledger_decide() and is in the store's transaction before ledger_apply(), so
  * apply cannot fail; undo restores the former state, newest change first. A node keeps its slot for
  * its whole life. Only ledger_swap_node() and swap_allocation() write to the maps by name, uid and
- * UUID, so that these never disagree with the nodes. Parts: look-ups, owners of UUIDs, slots and
+ * UUID, so that these always agree with the nodes. Parts: look-ups, owners of UUIDs, slots and
  * indexes, apply and undo, policy, freed room, publication, duplicates.
  */
 #include "milligpu/core/ledger/ledger.h"
@@ -107,7 +107,7 @@ void ledger_sweep(struct ledger *ledger, bool idle)
     const size_t count = names_count(ledger->names);
 
     must(ledger->n_undecided <= ledger->undecided_capacity);
-    /* GPUs of restored nodes waited for allocations of the same file, and hold no names. */
+    /* GPUs kept while restoring hold no names; nothing is restored after the first sweep. */
     xfree(ledger->kept);
     ledger->kept = NULL;
     ledger->n_kept = 0;
@@ -138,7 +138,10 @@ const struct node *ledger_at(const struct ledger *ledger, uint32_t slot)
     return slot < ledger->places ? slot_node(ledger->book, slot) : NULL;
 }
 
-/* decide names this slot and list_node() insists on it: no other node may come in between. */
+/*
+ * ledger_decide() names this slot and list_node() requires it: no other node may be added in
+ * between.
+ */
 uint32_t ledger_free_slot(const struct ledger *ledger)
 {
     must(ledger->slots.count < NODES_MAX);
@@ -186,7 +189,7 @@ const struct node *ledger_next_node(const struct ledger *ledger, size_t *at)
     return NULL;
 }
 
-/* Does this GPU keep other nodes from granting the same id? */
+/* Does this GPU prevent other nodes from granting the same id? */
 static bool ledger_owns(const struct node *node, const struct gpu *gpu)
 {
     must(gpu >= node->gpu);
@@ -195,9 +198,8 @@ static bool ledger_owns(const struct node *node, const struct gpu *gpu)
 }
 
 /*
- * Nearly every change (a grant, a release) leaves owners and duplicate owners as they are. Finding
- * that out saves taking every UUID of the node out of the tables, and keeps a duplicate owner's
- * place in line.
+ * True for nearly every change (a grant, a release). Then owners and duplicate owners need no
+ * update, and a duplicate owner keeps its place in line.
  */
 static bool same_owned_ids(const struct node *a, const struct node *b)
 {
@@ -211,7 +213,7 @@ static bool same_owned_ids(const struct node *a, const struct node *b)
            memcmp(a->owned_id, b->owned_id, a->owned_ids * sizeof *a->owned_id) == 0;
 }
 
-/* The list stays short: only UUIDs that several nodes show are ever on it, and each once. */
+/* Linear: the list contains only UUIDs shown by several nodes, each once. */
 static void look_again(struct ledger *ledger, const struct atom *id)
 {
     must(id != NULL);
@@ -225,7 +227,7 @@ static void look_again(struct ledger *ledger, const struct atom *id)
     must(ledger->n_undecided <= ledger->undecided_capacity);
 }
 
-/* An id that only one node shows has no duplicate owners. */
+/* Only ids with duplicate owners need a check. */
 static void mark_undecided(struct ledger *ledger, const struct atom *id)
 {
     must(ledger != NULL);
@@ -233,10 +235,7 @@ static void mark_undecided(struct ledger *ledger, const struct atom *id)
         look_again(ledger, id);
 }
 
-/*
- * The owner stays the same, but what it says about its duplicate owners may be outdated: it was
- * undone.
- */
+/* The owner is the same, but its GPU_CONTESTED flags may be outdated after an undo. */
 static void mark_words_undecided(struct ledger *ledger, const struct node *from,
                                  const struct node *to)
 {
@@ -249,7 +248,7 @@ static void mark_words_undecided(struct ledger *ledger, const struct node *from,
 }
 
 /*
- * An absent duplicate is counted but does not stand in line: a node can only take over what it
+ * An absent duplicate is counted but not put in line: a node can only take over a GPU that it
  * shows.
  */
 static void add_duplicate_owner(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
@@ -261,7 +260,7 @@ static void add_duplicate_owner(struct ledger *ledger, uint32_t slot, const stru
     must(slot < ledger->places);
     ledger->duplicates++;
     if ((gpu->flags & GPU_ABSENT) != 0)
-        return; /* it is not shown */
+        return;
     if (duplicate_owners == NULL) {
         duplicate_owners = xcalloc(1, sizeof *duplicate_owners);
         duplicate_owners->id = gpu->id;
@@ -273,7 +272,7 @@ static void add_duplicate_owner(struct ledger *ledger, uint32_t slot, const stru
     mark_undecided(ledger, gpu->id);
 }
 
-/* Those behind it move up, because their order decides who takes over when the owner lets go. */
+/* Keeps the order of the others, which decides who takes over when the owner gives up the id. */
 static void drop_duplicate_owner(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
 {
     must(ledger->duplicates > 0);
@@ -295,7 +294,7 @@ static void drop_duplicate_owner(struct ledger *ledger, uint32_t slot, const str
         duplicate_owners_free(map_take(&ledger->duplicate_owners, atom_text(gpu->id)));
 }
 
-/* Aborts unless exactly this node owned the id: with two owners one GPU would be granted twice. */
+/* Aborts unless this node owned the id: with two owners one GPU would be granted twice. */
 static void drop_owner(struct ledger *ledger, const struct atom *id, uint32_t slot)
 {
     must(slot < ledger->places);
@@ -336,7 +335,7 @@ static void take_owned_ids(struct ledger *ledger, uint32_t slot, const struct no
         take_owner(ledger, node->owned_id[i], slot);
 }
 
-/* Drops before it takes: an id that stays would otherwise collide with its own entry. */
+/* Drops before it takes, because an unchanged id would collide with its own entry. */
 static void swap_owned_ids(struct ledger *ledger, uint32_t slot, const struct node *from,
                            const struct node *to)
 {
@@ -351,8 +350,8 @@ static void swap_owned_ids(struct ledger *ledger, uint32_t slot, const struct no
 }
 
 /*
- * The place of a slot, made writable. Books are only added: snapshots of any age count on slots
- * that do not move.
+ * The writable place of a slot. Books are only added: in snapshots of any age, slots keep their
+ * position.
  */
 static const struct node **own_place(struct ledger *ledger, uint32_t slot)
 {
@@ -377,8 +376,8 @@ static void put_into(struct ledger *ledger, struct slot_index *index, struct tex
 }
 
 /*
- * A full index is rebuilt from the nodes that are listed; older snapshots keep the former one.
- * more: entries to come, which may be of nodes that only a snapshot still shows.
+ * Rebuilds a full index from the listed nodes; older snapshots keep the former one. more: capacity
+ * for further entries, possibly of nodes that only a snapshot shows.
  */
 static void room_in_index(struct ledger *ledger, uint32_t more)
 {
@@ -398,8 +397,8 @@ static void room_in_index(struct ledger *ledger, uint32_t more)
 }
 
 /*
- * Called once the reservation is in the map, from which a full index is rebuilt. Entries of ended
- * reservations stay until then, and readers check the state.
+ * Adds an open allocation to the index; it must be in the map, from which a full index is rebuilt.
+ * Entries of ended reservations stay until then: readers check the state.
  */
 static void index_open(struct ledger *ledger, const struct allocation *open, uint32_t slot)
 {
@@ -419,8 +418,8 @@ static void index_open(struct ledger *ledger, const struct allocation *open, uin
 }
 
 /*
- * A node comes or leaves. Its slot goes to the next new node, so an index entry alone proves
- * nothing: readers compare names.
+ * Adds or removes a node. Its slot is reused for the next new node, so readers of the index compare
+ * names.
  */
 static void list_node(struct ledger *ledger, uint32_t slot, const struct node *from,
                       const struct node *to)
@@ -435,7 +434,7 @@ static void list_node(struct ledger *ledger, uint32_t slot, const struct node *f
         must(ledger->n_free_slots <= ledger->places);
         return;
     }
-    /* Undo runs backwards, so the slot is the last freed one then, too. */
+    /* Undo runs backwards, so this also holds for undo. */
     must(slot == ledger_free_slot(ledger));
     if (ledger->n_free_slots > 0)
         ledger->n_free_slots--;
@@ -446,7 +445,7 @@ static void list_node(struct ledger *ledger, uint32_t slot, const struct node *f
     must(map_put(&ledger->slots, atom_text(to->name), slot_value(slot)) == NULL);
 }
 
-/* Names that the former version holds, and the next one may not. */
+/* Reports names of the former version that the next one may not hold. */
 static void let_names_go(struct ledger *ledger, const struct node *from, const struct node *to)
 {
     must(from != to);
@@ -458,8 +457,8 @@ static void let_names_go(struct ledger *ledger, const struct node *from, const s
 }
 
 /*
- * One step of apply or, with from and to exchanged, of undo. The place must hold exactly from:
- * changes are applied and undone in strict order.
+ * One step of apply or, with from and to exchanged, of undo. The place must hold from: changes are
+ * applied and undone in strict order.
  */
 static void ledger_swap_node(struct ledger *ledger, uint32_t slot, const struct node *from,
                              const struct node *to)
@@ -486,9 +485,9 @@ static bool ledger_lives(const struct allocation *allocation)
 }
 
 /*
- * Comes after ledger_swap_node(): if index_open() rebuilds its index, it finds the slot of each
- * reservation by the name of the node. An old entry is taken out, not overwritten, because its key
- * lies in the allocation that leaves.
+ * Call after ledger_swap_node(): if index_open() rebuilds its index, it looks up the slot by the
+ * node's name. An old entry is removed, not overwritten, because its key belongs to the allocation
+ * that leaves.
  */
 static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct allocation *from,
                             const struct allocation *to)
@@ -502,7 +501,7 @@ static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct a
         must((map_take(&ledger->open, uid) == from) == allocation_is_open(from));
     }
     if (ledger_lives(to)) {
-        /* The map returns the pointer that it was given, and nobody writes through it. */
+        /* Casts away const for the map, which never writes through the pointer. */
         void *value = (void *)(uintptr_t)allocation_ref(to); /* NOLINT(performance-no-int-to-ptr) */
         const struct text uid = text_of(to->facts.uid);
         must(map_put(&ledger->live, uid, value) == NULL);
@@ -544,12 +543,15 @@ void ledger_undo(struct ledger *ledger, const struct change *change)
         ledger_swap_node(ledger, change->slot, change->node_after, change->node_before);
     if (change->before != NULL || change->after != NULL)
         swap_allocation(ledger, change->slot, change->after, change->before);
-    /* Taking back a grant frees capacity just as a release does. */
+    /* Undoing a grant frees capacity like a release. */
     if (gives_room(change->node_after, change->node_before))
         ledger->room_came = true;
 }
 
-/* Which rules match is part of the node, so that no question has to look at labels. */
+/*
+ * Updates the matching rules of every node. They are part of the node, so that readers need no
+ * labels.
+ */
 static void set_rules(struct ledger *ledger, const struct rulebook *book)
 {
     must(ledger->reserving == 0);
@@ -580,7 +582,7 @@ void ledger_set_policy_context(struct ledger *ledger, const struct policy_contex
         ledger->reserving = 0; /* idle hosts are counted below */
         set_rules(ledger, rulebook_of(context));
     }
-    /* What no rule forbids any more may fit. */
+    /* Requests that a rule refused before may fit. */
     if (rulebook_of(context) != former || (former != NULL && context->holding != held))
         ledger->room_came = true;
     ledger_start_prices(ledger, context);
@@ -642,17 +644,17 @@ void change_done(struct change *change)
     *change = (struct change){.kind = change->kind, .verdict = change->verdict};
 }
 
-/* A GPU that takes no shares may still be the whole GPU beside the shares of another pod. */
+/* May the GPU count as a whole GPU beside other pods' shares? A GPU closed to shares may. */
 static bool may_be_whole(enum reason closed)
 {
     must(closed == REASON_NONE || reason_class(closed) == REASON_CLASS_MOMENT);
-    /* those close a whole node */
+    /* these reasons close a whole node */
     must(closed != REASON_MIXED && closed != REASON_UNPLACED && closed != REASON_PLUGIN &&
          closed != REASON_AGENT);
     return closed != REASON_ABSENT && closed != REASON_HELD;
 }
 
-/* from: NULL if the node did not have this GPU. */
+/* from: NULL for a new GPU. */
 static bool gpu_gives_room(const struct gpu *from, const struct gpu *to)
 {
     must(to != NULL);
@@ -667,18 +669,18 @@ static bool gpu_gives_room(const struct gpu *from, const struct gpu *to)
     const uint32_t mib_to = to->mib > to->used_mib ? to->mib - to->used_mib : 0;
     return gpu_free(to) > gpu_free(from) || mib_to > mib_from || from->milli != to->milli ||
            from->mib != to->mib || from->model != to->model || from->numa != to->numa ||
-           from->peers != to->peers; /* by position: in doubt they differ */
+           from->peers != to->peers; /* bits are positions; if GPUs moved, assume a difference */
 }
 
 /*
- * In doubt it says yes: a needless wake-up costs some searches, a missing one leaves a pod waiting
- * for up to 330 s (docs/why/004-the-wake-up-object.md).
+ * True when unsure: a needless wake-up costs some searches, a missing one leaves a pod waiting for
+ * up to 330 s (docs/why/004-the-wake-up-object.md).
  */
 static bool gives_room(const struct node *from, const struct node *to)
 {
     if (to == NULL || to->gone)
         return false;
-    /* Without shares, or after the last of them, whole GPUs fit whatever else is there. */
+    /* Whole GPUs fit on a new node, and when the last shares have left. */
     if ((from == NULL || from->gone || node_has_shares(from)) && !node_has_shares(to))
         return true;
     if (node_closed(to) != REASON_NONE)
@@ -689,7 +691,7 @@ static bool gives_room(const struct node *from, const struct node *to)
         return true;
     if (from != NULL && from->unusable.why != USABLE && to->unusable.why == USABLE)
         return true;
-    /* Idle, a rule may have kept it for pods of several GPUs (rulebook.h). */
+    /* While idle, the node may have been reserved for pods of several GPUs (rulebook.h). */
     if (from != NULL && from->rules != 0 && node_is_idle(from) && !node_is_idle(to))
         return true;
     for (uint32_t i = 0; i < to->gpus; i++) {
@@ -708,7 +710,7 @@ bool change_gives_room(const struct change *change)
     return gives_room(change->node_before, change->node_after);
 }
 
-/* The totals must match the nodes that this snapshot shows: the verifier counts them. */
+/* Keeps the totals equal to the nodes of this snapshot; the verifier counts them. */
 static void count_node(struct snapshot *snapshot, const struct node *from, const struct node *to)
 {
     if (from != NULL) {
@@ -725,8 +727,8 @@ static void count_node(struct snapshot *snapshot, const struct node *from, const
 }
 
 /*
- * Publishes the nodes that held changes touch as they were before those changes: room that a failed
- * COMMIT would take back is promised to nobody.
+ * Publishes nodes changed by held changes as before those changes: a failed COMMIT would take back
+ * the room.
  */
 static void hold_back(struct ledger *ledger, struct snapshot *snapshot,
                       const struct change *const *held, size_t count)
@@ -759,7 +761,7 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
     struct snapshot *snapshot = xcalloc(1, sizeof *snapshot);
     atomic_init(&snapshot->refs, 1);
     snapshot->generation = ++ledger->generation;
-    /* Room that is held back is announced with the publication after the COMMIT. */
+    /* Held-back room is announced with the publication after the COMMIT. */
     if (ledger->room_came && count == 0) {
         ledger->capacity_generation = ledger->generation;
         ledger->room_came = false;
@@ -785,9 +787,9 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
 }
 
 /*
- * The node whose flags are wrong; NULL: none. Without an owner it is the first duplicate owner in
- * line, which takes over; otherwise an owner that is contested without duplicate owners, or the
- * reverse.
+ * The node with outdated flags; NULL: none. Without an owner, the first duplicate owner in line,
+ * which takes over; otherwise an owner whose GPU_CONTESTED flag disagrees with its duplicate
+ * owners.
  */
 static const struct node *node_of_undecided(const struct ledger *ledger, const struct atom *id)
 {
@@ -814,7 +816,7 @@ const struct node *ledger_stale_duplicate(struct ledger *ledger)
     must(ledger != NULL);
     must(ledger->n_undecided <= ledger->undecided_capacity);
     /*
-     * An id leaves the list only when its nodes are right: the answer is the same until a NODE
+     * An id stays on the list until its nodes are right: the answer is the same until a NODE
      * command corrects the node.
      */
     while (ledger->n_undecided > 0) {

@@ -1,10 +1,10 @@
 /*
- * Where a pod goes that was bound without a Binding of this ledger. Called by decide for ADOPT, and
- * by reconcile to ask whether there is anything to count; all in the writer's thread. The pod runs,
- * so whatever it takes is counted, in this order: by its annotation, if that is believable
- * (ledger_believe.c) and is signed by us or its GPUs have room; where the search would put it; on
- * the GPUs that it overuses least. Only the annotation is a record, the rest is a guess (presumed),
- * and an amount that is on no GPU closes the node until the pod ends.
+ * Finds GPUs for a pod that was bound without a Binding of this ledger. Called by decide for ADOPT,
+ * and by reconcile to check whether there is anything to count; all in the writer thread. The pod
+ * runs, so its amounts are counted, in this order: by its annotation, if that is believed
+ * (ledger_believe.c) and is signed by us or its GPUs have room; by the search; on the GPUs that it
+ * overuses least. Only the annotation is a record, the rest is a guess (presumed), and an amount on
+ * no GPU closes the node until the pod ends.
  */
 #include <string.h>
 
@@ -13,10 +13,10 @@
 
 #include "ledger_internal.h"
 
-/* All that a node can hold: an absurd amount counts as this, so that sums stay in range. */
+/* Capacity of a node; larger amounts count as this, so that sums stay in range. */
 enum { UNCHECKED_MAX = GPU_MILLI * GPUS_PER_NODE_MAX };
 
-/* Where the shares of one observed pod are collected. */
+/* The shares of one observed pod, under construction. */
 struct adopted_shares {
     struct share *share;
     uint32_t shares;
@@ -24,7 +24,7 @@ struct adopted_shares {
     bool presumed;
 };
 
-/* An amount that is not a number still counts, with the least that it can mean. */
+/* An amount that is not a number counts with its least possible value. */
 static int64_t unchecked_amount(const char *text)
 {
     int64_t amount = 0;
@@ -42,7 +42,7 @@ static int64_t unchecked_amount(const char *text)
     must_not_reach("quantity_ceil has four verdicts");
 }
 
-/* What a pod takes that should never have been bound: 1500, say, placed by its own nodeName. */
+/* The amount of an invalid pod that was bound anyway: 1500, say, with nodeName set. */
 static uint32_t unchecked_milli(const struct pod *pod)
 {
     int64_t sum = 0;
@@ -81,7 +81,7 @@ static const struct gpu *draft_gpu(const struct draft *draft, const char *id)
     return NULL;
 }
 
-/* The n-th line of the annotation for a container. */
+/* The n-th line of the annotation for a container; NULL: none. */
 static const struct pod_share *note_line(const struct pod *pod, const char *container, uint32_t n)
 {
     must(pod->annotation == NOTE_OK);
@@ -93,7 +93,7 @@ static const struct pod_share *note_line(const struct pod *pod, const char *cont
     return NULL;
 }
 
-/* Two names that turn out to be one GPU (an id and its alias) make one container hold it twice. */
+/* Does the container hold the GPU already, by its other name (an id and its alias)? */
 static bool ledger_adopt_twice(const struct adopted_shares *places, const struct share *next)
 {
     must(next->gpu != NULL);
@@ -105,7 +105,7 @@ static bool ledger_adopt_twice(const struct adopted_shares *places, const struct
     return false;
 }
 
-/* Does another part of the pod hold a GPU by this name? */
+/* Does another part of the pod hold a GPU under this name? */
 static bool holds_by(const struct adopted_shares *places, const struct atom *name)
 {
     must(name != NULL);
@@ -117,9 +117,8 @@ static bool holds_by(const struct adopted_shares *places, const struct atom *nam
 }
 
 /*
- * A UUID that the node does not show because it shows counts: the allocation's index says which GPU
- * it is. The first such UUID by which a pod holds the GPU becomes its alias; any other just means
- * that index.
+ * The GPU of a UUID on a node that shows counts, by the annotation's index. The first such UUID
+ * becomes the GPU's alias; any other is just a reference to the index.
  */
 static const struct gpu *ledger_adopt_by_index(struct draft *draft, struct ledger *ledger,
                                                const struct pod_share *line,
@@ -140,7 +139,7 @@ static const struct gpu *ledger_adopt_by_index(struct draft *draft, struct ledge
     return NULL;
 }
 
-/* One name per GPU and pod: a UUID says more than an id that we made up. */
+/* One name per GPU and pod, preferably the UUID rather than the made-up id. */
 static const struct atom *name_on(const struct draft *draft, const struct gpu *gpu,
                                   const struct pod_share *line, const struct adopted_shares *places)
 {
@@ -154,7 +153,7 @@ static const struct atom *name_on(const struct draft *draft, const struct gpu *g
     return by_alias ? gpu->alias : gpu->id;
 }
 
-/* Did this Node show it first, though it does not show it now? */
+/* Is the UUID a claim of this Node: shown first by it, but not now? */
 static bool ledger_adopt_owned_ids(const struct node *node, const struct atom *id)
 {
     must(id->len > 0);
@@ -165,8 +164,8 @@ static bool ledger_adopt_owned_ids(const struct node *node, const struct atom *i
 }
 
 /*
- * A GPU that the node does not show: kept as the pod's annotation names it, never moved. It owns no
- * UUID that was not its own before: that would take the GPU from the node that has it.
+ * Adds the annotation's GPU as absent. Claims no new UUID, which would take the GPU from the node
+ * that has it. NULL: no capacity.
  */
 static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
                                      const struct pod_share *line)
@@ -191,7 +190,7 @@ static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
     return &draft->gpu[draft->gpus - 1];
 }
 
-/* False: the line cannot be counted as it stands, so none of the annotation is used. */
+/* False: the line cannot be counted, so the whole annotation is ignored. */
 static bool add_line(struct draft *draft, struct ledger *ledger, const struct want *want,
                      uint32_t order, const struct pod_share *line, struct adopted_shares *places)
 {
@@ -222,7 +221,7 @@ static bool add_line(struct draft *draft, struct ledger *ledger, const struct wa
 }
 
 /*
- * In the order of the request, because share.order is the position in the pod's life; the
+ * Follows the order of the request, because share.order is the position in the pod's life; the
  * annotation may list the containers in any order.
  */
 static bool copy_annotation(struct draft *draft, struct ledger *ledger,
@@ -234,7 +233,7 @@ static bool copy_annotation(struct draft *draft, struct ledger *ledger,
         const struct want *want = &request->want[w];
         for (uint32_t n = 0; n < want->parts; n++) {
             const struct pod_share *line = note_line(command->pod, want->container, n);
-            must(line != NULL); /* believable: as many lines as parts */
+            must(line != NULL); /* believed: as many lines as parts */
             if (!add_line(draft, ledger, want, w, line, places))
                 return false;
         }
@@ -243,7 +242,7 @@ static bool copy_annotation(struct draft *draft, struct ledger *ledger,
     return true;
 }
 
-/* Beside what is already on the GPU; an absent one counts with the size that it had. */
+/* Room beside the present charges; an absent GPU counts with its former size. */
 static bool ledger_adopt_has_room(const struct gpu *gpu, const struct charge *charge)
 {
     must(charge->milli > 0);
@@ -252,7 +251,7 @@ static bool ledger_adopt_has_room(const struct gpu *gpu, const struct charge *ch
     return charge->milli <= gpu_free(gpu) && (gpu->mib == 0 || charge->mib <= mib_free);
 }
 
-/* Looks at charges, not shares: containers that never run together may use the same milli. */
+/* Compares charges, not shares: containers that never run together may use the same milli. */
 static bool ledger_adopt_within(const struct draft *draft, const struct allocation *allocation)
 {
     must(allocation->charges > 0);
@@ -267,8 +266,8 @@ static bool ledger_adopt_within(const struct draft *draft, const struct allocati
 }
 
 /*
- * bound_ms is the time that the pod itself shows, if it does: after the loss of a ledger, the pod
- * must not look as if it had just come.
+ * bound_ms is the pod's own time if it shows one, so that after the loss of a ledger the pod does
+ * not seem new.
  */
 static struct allocation *ledger_adopt_make(const struct draft *draft,
                                             const struct command *command,
@@ -307,21 +306,20 @@ static struct allocation *ledger_adopt_believe(struct ledger *ledger, struct dra
         return NULL;
 
     const uint32_t gpus = draft->gpus;
-    /* Reading the annotation may give GPUs an alias and add absent ones. */
+    /* A backup: copying the annotation may set aliases and add absent GPUs. */
     CLEANUP(xfreep) struct gpu *before = xcalloc(gpus + 1, sizeof *before);
     for (uint32_t i = 0; i < gpus; i++)
         before[i] = draft->gpu[i];
     struct allocation *allocation = NULL;
     if (copy_annotation(draft, ledger, command, places))
         allocation = ledger_adopt_make(draft, command, places);
-    /* A grant is charged even if an unsigned pod had something counted on that GPU before. */
+    /* A signed grant is charged even if an unsigned pod was counted on that GPU before. */
     if (allocation != NULL &&
         (command->pod->proof == PROOF_SIGNED || ledger_adopt_within(draft, allocation)))
         return allocation;
 
     /*
-     * Not available: treated as if the line were missing. The names that it brought are dropped;
-     * GPUs are not charged.
+     * No room: treated as if there were no annotation. Restores the names; GPUs were not charged.
      */
     allocation_unref(allocation);
     for (uint32_t i = 0; i < gpus; i++)
@@ -339,7 +337,7 @@ static uint32_t ledger_adopt_over(const struct gpu *gpu, uint32_t taken, uint32_
     return sum > gpu->milli ? sum - gpu->milli : 0;
 }
 
-/* The present GPU that this part overuses least; of equals, the emptier one. */
+/* The present GPU that this part overuses least; ties go to the emptier one. */
 static const struct gpu *least_over(const struct draft *draft, const uint32_t *taken,
                                     const struct share *part, const struct adopted_shares *places)
 {
@@ -365,7 +363,7 @@ static const struct gpu *least_over(const struct draft *draft, const uint32_t *t
     return best;
 }
 
-/* counting only GPUs that are present */
+/* Total milli of the GPUs that are present. */
 static uint32_t shown_milli(const struct draft *draft)
 {
     uint32_t milli = 0;
@@ -377,8 +375,8 @@ static uint32_t shown_milli(const struct draft *draft)
 }
 
 /*
- * No place fits, but the pod runs there: put it on whatever it overuses least. It takes at most
- * what the node has; parts beyond the number of GPUs have no GPU to lie on.
+ * Nothing fits, but the pod runs there: puts it on the GPUs that it overuses least. It takes at
+ * most the capacity of the node; parts beyond the number of GPUs are placed nowhere.
  */
 static void ledger_adopt_squeeze(const struct draft *draft, const struct request *request,
                                  struct adopted_shares *places)
@@ -412,8 +410,8 @@ static void ledger_adopt_squeeze(const struct draft *draft, const struct request
 }
 
 /*
- * The same search as for a bind, so that a guess is where the pod might have been granted. A node
- * that is gone or unknown cannot be searched.
+ * Guesses with the search of a bind, so that the guess is where the pod might have been granted. A
+ * gone or unknown node cannot be searched.
  */
 static void ledger_adopt_guess(const struct ledger *ledger, const struct draft *draft,
                                const struct request *request, struct adopted_shares *places)
@@ -424,7 +422,7 @@ static void ledger_adopt_guess(const struct ledger *ledger, const struct draft *
     places->presumed = true;
     if (node != NULL && !node->gone) {
         struct placement *placement = xcalloc(1, sizeof *placement);
-        must(request->rules == 0); /* no rule decides about what runs */
+        must(request->rules == 0); /* rules do not apply to running pods */
         if (ledger_place(ledger, node, request, placement).why == REASON_NONE) {
             must(placement->parts <= PARTS_MAX);
             place_shares(placement, request, node, places->share);
@@ -467,7 +465,7 @@ struct allocation *adopt_place(struct ledger *ledger, struct draft *draft,
     return allocation;
 }
 
-/* Two names of one GPU are the same GPU. */
+/* Compares GPUs by either of their names. */
 static bool same_gpu(const struct node *node, const struct atom *ours, const char *theirs)
 {
     const struct text text = text_of(theirs);
@@ -480,7 +478,7 @@ static bool same_gpu(const struct node *node, const struct atom *ours, const cha
     return a != NULL && a == node_gpu(node, text);
 }
 
-/* The lines may stand in any order, and GPUs may go by either of their names. */
+/* Does any line of the annotation describe this share? GPUs may be named by either name. */
 static bool ledger_adopt_notes(const struct node *node, const struct pod *pod,
                                const struct share *share)
 {
@@ -503,7 +501,7 @@ bool adopt_differs(const struct node *node, const struct allocation_facts *facts
     must(facts != NULL);
     must(pod != NULL);
 
-    /* A pod adopted without an annotation is drift of another kind already. */
+    /* A pod adopted without an annotation is another kind of drift. */
     if (pod->annotation == NOTE_NONE)
         return facts->origin == ORIGIN_GRANTED && facts->shares > 0;
     if (pod->annotation == NOTE_BROKEN || pod->shares != facts->shares)

@@ -1,8 +1,8 @@
 /*
- * Recomputes every invariant of the ledger and names the first that is broken. The writer checks a
- * few places at each tick, and whoever verifies a file checks all of them; a finding begins safe
- * mode (docs/why/008-safe-mode.md). Nodes are believed only after node_check(); the tables are then
- * compared with the nodes, entry by entry and by size.
+ * Recomputes every invariant of the ledger; the error names the first that is broken. The writer
+ * checks a few places at each tick, verifying a file checks all of them; a finding begins safe mode
+ * (docs/why/008-safe-mode.md). Each node is first checked by itself with node_check(); the tables
+ * are then compared with the nodes, entry by entry and by size.
  */
 #include <string.h>
 
@@ -26,7 +26,7 @@ static int ledger_assert_broken(const struct node *node, const char *kind, const
     return err_set(err, ERR_CORRUPT, "node %s: %s %s: %s", node->name->text, kind, name, fault);
 }
 
-/* I2: the node and the tables by uid must hold the very same object, not an equal one. */
+/* I2: the node and the tables by uid must hold the same object, not an equal one. */
 static const char *ledger_assert_broken_allocation(const struct ledger *ledger,
                                                    const struct allocation *allocation)
 {
@@ -82,8 +82,8 @@ static const char *broken_gpu(const struct ledger *ledger, const struct node *no
 }
 
 /*
- * Sizes that the tables should have by what the nodes show. Each entry that a node needs is looked
- * up elsewhere, so equal sizes prove that there are no others.
+ * Adds the node's share of the expected table sizes. Each entry that a node needs is checked
+ * elsewhere, so equal sizes prove that there are no others.
  */
 static void ledger_assert_count(const struct ledger *ledger, const struct node *node,
                                 struct ledger_totals *totals)
@@ -105,7 +105,7 @@ static void ledger_assert_count(const struct ledger *ledger, const struct node *
     totals->owners += node->owned_ids;
 }
 
-/* The node by itself comes first: against a broken node every table would seem wrong. */
+/* Checks the node itself first: with a broken node every table would seem wrong. */
 static int ledger_assert_check_node(const struct ledger *ledger, uint32_t slot,
                                     const struct node *node, struct err *err)
 {
@@ -162,7 +162,7 @@ int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t place
     return 0;
 }
 
-/* To be compared with the shown duplicates: absent ones do not stand in line. */
+/* For comparison with the shown duplicates: absent ones are not in line. */
 static size_t count_duplicate_owners(const struct ledger *ledger)
 {
     const struct duplicate_owners *duplicate_owners;
@@ -175,7 +175,7 @@ static size_t count_duplicate_owners(const struct ledger *ledger)
     return count;
 }
 
-/* Costs a pass over all nodes, so only ledger_check() does it, not the writer at its tick. */
+/* A pass over all nodes, so only for ledger_check(), not for the writer's tick. */
 static int check_totals(const struct ledger *ledger, struct err *err)
 {
     struct ledger_totals totals = {0};
@@ -206,7 +206,7 @@ static int check_totals(const struct ledger *ledger, struct err *err)
     return 0;
 }
 
-/* The idle hosts that rules keep, counted anew. */
+/* Compares the idle host counts of rules with the nodes. */
 static int check_idle(const struct ledger *ledger, struct err *err)
 {
     uint32_t idle[RULES_MAX] = {0};

@@ -1,21 +1,21 @@
 /*
- * Which annotations are believed when a bound pod has no row. After the loss of a ledger they are
- * the only record of who holds what; but a tenant can write them, so they may say where a share
- * lies, not how many milli were asked for: the spec says that, which nobody can edit. How far a
- * share was raised is written nowhere else. If our signature covers the annotation, it is believed:
- * whether the pod still demands memory is up to its tenant. Without one it is believed where it
- * could have been granted: the pod demands memory, and all its shares were raised to one amount.
+ * Decides which annotations are believed when a bound pod has no row. After the loss of a ledger
+ * they are the only record of who holds what; but a tenant can write them, so they may name the GPU
+ * of a share, not the milli requested, which the immutable spec says. The amount to which a share
+ * was raised is recorded nowhere else. An annotation signed by us is believed whether or not the
+ * pod still requests memory, which its tenant can change. An unsigned one is believed if it could
+ * have been granted: the pod requests memory, and all its shares were raised to one amount.
  */
 #include <string.h>
 
 #include "ledger_internal.h"
 
-/* Far beyond any GPU, and yet a thousand such pods fit into 32 bits. */
+/* Far beyond any GPU, but sums of a thousand such pods fit into 32 bits. */
 enum { NOTE_MIB_MAX = 1 << 22 };
 
 static_assert((uint64_t)NOTE_MIB_MAX * 1000 <= UINT32_MAX, "used_mib of a GPU does not wrap");
 
-/* "<other node>/gpu-0" is not a GPU of this node and never will be. */
+/* False for the made-up id of another node, "<other node>/gpu-0". */
 static bool could_be_here(const struct pod *pod, const char *gpu)
 {
     must(pod->node != NULL);
@@ -30,7 +30,7 @@ static bool could_be_here(const struct pod *pod, const char *gpu)
     return bytes > node && memcmp(gpu, pod->node, node) == 0 && gpu[node] == '/';
 }
 
-/* As many lines as parts, for the size that is requested. */
+/* Does the annotation have one line per part, of the requested size? */
 static bool ledger_believe_answers(const struct pod *pod, const struct want *want)
 {
     uint32_t lines = 0;
@@ -46,10 +46,7 @@ static bool ledger_believe_answers(const struct pod *pod, const struct want *wan
     return lines == want->parts;
 }
 
-/*
- * What all smaller shares were raised to. A larger one may be as it was asked for, a smaller one
- * may not.
- */
+/* Are all smaller shares raised to one amount? Larger ones stay as requested. */
 static bool is_raised_alike(const struct pod *pod, const struct request *request)
 {
     uint32_t raised = 0;
@@ -71,7 +68,7 @@ static bool is_raised_alike(const struct pod *pod, const struct request *request
     return request->memory_mib > 0;
 }
 
-/* All or nothing: if one line is wrong, the others are no record of a grant either. */
+/* All or nothing: with one wrong line, the others are no record of a grant either. */
 bool adopt_believes(const struct pod *pod, const struct request *request)
 {
     must(pod != NULL);
@@ -91,7 +88,7 @@ bool adopt_believes(const struct pod *pod, const struct request *request)
             return false;
         parts += request->want[w].parts;
     }
-    /* Nothing for containers that request nothing. */
+    /* no lines for containers without a request */
     if (parts != pod->shares)
         return false;
     return pod->proof == PROOF_SIGNED || is_raised_alike(pod, request);

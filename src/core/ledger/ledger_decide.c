@@ -1,10 +1,9 @@
 /*
- * Computes what a command would change. Called by batch.c in the writer's thread: ledger_decide()
- * passes each kind of command to one function, which fills a struct change and leaves the ledger as
- * it is, except for names that it interns. A change that the store cannot write is therefore just
- * dropped. A command that would change nothing gives VERDICT_SAME and no row in the journal, which
- * is why reconciling twice is harmless (I7). Order: steps of an allocation, versions, grants,
- * adoption, nodes.
+ * Computes the changes of a command. Called by batch.c in the writer thread: ledger_decide() passes
+ * each kind of command to one function, which fills a struct change and leaves the ledger
+ * unchanged, except for interned names. So a change that the store cannot write is just dropped. A
+ * command that would change nothing gives VERDICT_SAME and no row in the journal; so reconciling
+ * twice is harmless (I7). Order: steps of an allocation, versions, grants, adoption, nodes.
  */
 #include <string.h>
 
@@ -28,8 +27,8 @@ static bool ledger_decide_is_full(const struct ledger *ledger)
 }
 
 /*
- * One allocation goes from before to after, and its node with it. *out takes over the caller's
- * reference to after and counts the other three.
+ * Replaces an allocation, and its node with it. *out takes over the caller's reference to after and
+ * adds references to the other three.
  */
 static void ledger_decide_replace(struct draft *draft, struct change *out,
                                   const struct allocation *before, const struct allocation *after,
@@ -47,7 +46,7 @@ static void ledger_decide_replace(struct draft *draft, struct change *out,
     must(before == NULL || before->facts.state != STATE_RELEASED);
 }
 
-/* A step in the life of an allocation that already has its place. */
+/* A state change of an allocation; its shares stay. */
 static enum verdict ledger_decide_step(const struct ledger *ledger, const struct command *command,
                                        const struct allocation *held,
                                        const struct allocation_facts *facts, struct change *out)
@@ -63,7 +62,7 @@ static enum verdict ledger_decide_step(const struct ledger *ledger, const struct
     return VERDICT_OK;
 }
 
-/* The allocation that a command refers to; NULL if there is none, or if it is on another node. */
+/* The allocation of the command's uid; NULL: none, or on another node than the command's. */
 static const struct allocation *ledger_decide_meant(const struct ledger *ledger,
                                                     const struct command *command)
 {
@@ -78,7 +77,7 @@ static const struct allocation *ledger_decide_meant(const struct ledger *ledger,
 
 /*
  * Late and repeated reports are normal: CONFIRM of a bound pod, or DOUBT of one that is not
- * reserved, changes nothing and is VERDICT_SAME.
+ * reserved, is VERDICT_SAME.
  */
 static enum verdict decide_step(const struct ledger *ledger, const struct command *command,
                                 struct change *out)
@@ -126,7 +125,7 @@ static enum verdict decide_step(const struct ledger *ledger, const struct comman
     return ledger_decide_step(ledger, command, held, &facts, out);
 }
 
-/* May the two hold parts of one want, as the request demands? */
+/* May both GPUs hold parts of one want under the request's topology? */
 static bool lie_together(const struct node *node, const struct request *request,
                          const struct gpu *a, const struct gpu *b)
 {
@@ -157,7 +156,7 @@ static bool lies_with_all(const struct node *node, const struct allocation_facts
     return true;
 }
 
-/* Would this GPU be granted now to a pod that charges it already? That charge may be its last. */
+/* Would this GPU be granted again to a pod that already charges it? That charge may be its last. */
 static bool gpu_takes_again(const struct gpu *gpu)
 {
     must(gpu != NULL);
@@ -167,7 +166,7 @@ static bool gpu_takes_again(const struct gpu *gpu)
                                      gpu->charges == CHARGES_PER_GPU_MAX);
 }
 
-/* Does this container hold what it requests, on GPUs that would be granted now? */
+/* Does this container hold its request, on GPUs that would be granted now? */
 static bool want_is_met(const struct node *node, const struct allocation_facts *held,
                         const struct request *request, const struct want *want)
 {
@@ -190,7 +189,7 @@ static bool want_is_met(const struct node *node, const struct allocation_facts *
     return parts == want->parts;
 }
 
-/* The rule of today about this request, on this node; NULL: there is none. */
+/* The winning rule at present for this pod and node; NULL: none. */
 static const struct rule *ledger_decide_rule(const struct ledger *ledger, const struct node *node,
                                              const struct allocation_facts *held)
 {
@@ -205,9 +204,9 @@ static const struct rule *ledger_decide_rule(const struct ledger *ledger, const 
 }
 
 /*
- * Were shares raised to the amount that the memory demands which is requested now, and to no more?
- * The search raises to the largest need of the GPUs that it takes, or to the next amount that the
- * rule hands out (place_level.c).
+ * Were shares raised exactly to the amount required by the present memory request? The search
+ * raises to the largest need of the GPUs that it takes, or to the next amount that the rule hands
+ * out (place_level.c).
  */
 static bool raise_is_due(const struct ledger *ledger, const struct node *node,
                          const struct allocation_facts *held, const struct request *request)
@@ -235,7 +234,7 @@ static bool raise_is_due(const struct ledger *ledger, const struct node *node,
     return raised == (rule != NULL ? rule_next(rule, need) : need);
 }
 
-/* Does each container hold what it requests, and those that request nothing hold nothing? */
+/* Does each container hold its request, and those without a request nothing? */
 static bool wants_are_met(const struct node *node, const struct allocation_facts *held,
                           const struct request *request)
 {
@@ -251,7 +250,7 @@ static bool wants_are_met(const struct node *node, const struct allocation_facts
     return parts == held->shares;
 }
 
-/* Would the node take the pod now, if it were not there yet? The shares are on open GPUs. */
+/* Would the node accept the pod, if it were not there yet? The shares are on open GPUs. */
 static bool node_takes_again(const struct node *node, const struct allocation *held,
                              const struct request *request)
 {
@@ -264,7 +263,7 @@ static bool node_takes_again(const struct node *node, const struct allocation *h
     return place_weigh_node(&room, request, held->charges) == REASON_NONE;
 }
 
-/* If the pod were placed now, this would be a correct answer. */
+/* Would the allocation be a correct placement of this request now? */
 static bool request_is_met(const struct node *node, const struct allocation *held,
                            const struct request *request)
 {
@@ -275,9 +274,9 @@ static bool request_is_met(const struct node *node, const struct allocation *hel
 }
 
 /*
- * Never searches for another place: kube-scheduler has chosen the node, and the place either suits
- * the pod as it is or the version is refused. A new version also ends a doubt, because no Binding
- * that names an earlier one can take effect (docs/why/012-a-binding-names-a-version.md).
+ * Never searches for another place: kube-scheduler has chosen the node, and either the place still
+ * suits the pod or the version is refused. A new version also ends a doubt, because no Binding that
+ * names an earlier one can take effect (docs/why/012-a-binding-names-a-version.md).
  */
 static enum verdict decide_version(const struct ledger *ledger, const struct command *command,
                                    struct change *out)
@@ -306,8 +305,8 @@ static enum verdict decide_version(const struct ledger *ledger, const struct com
 }
 
 /*
- * I1, at the moment of granting, recomputed from the node without any code of the search: a wrong
- * placement ends the program before it reaches the disk.
+ * I1 at the moment of granting, recomputed from the node independently of the search: a wrong
+ * placement aborts before it reaches the disk.
  */
 static void must_fit(const struct node *node, const struct allocation *granted)
 {
@@ -321,8 +320,8 @@ static void must_fit(const struct node *node, const struct allocation *granted)
 }
 
 /*
- * A node that is gone keeps the GPUs that pods hold. It is refused as a node without GPUs, because
- * unlike an absent GPU it is not expected back.
+ * A gone node keeps the GPUs that pods hold. It is refused as a node without GPUs, because unlike
+ * an absent GPU it is not expected back.
  */
 static struct cause ledger_decide_search(const struct ledger *ledger, const struct node *node,
                                          const struct command *command, struct placement *placement)
@@ -334,7 +333,7 @@ static struct cause ledger_decide_search(const struct ledger *ledger, const stru
     if (node->gone)
         return (struct cause){.why = REASON_NO_GPU};
 
-    /* By the rules of today, whatever the request was judged by before. */
+    /* The present rules, whatever the request was judged by before. */
     request.rules = policy_context_rules(ledger->context, text_of(command->namespace));
     const struct cause cause = ledger_place(ledger, node, &request, placement);
     must(cause.why < REASONS);
@@ -343,7 +342,7 @@ static struct cause ledger_decide_search(const struct ledger *ledger, const stru
 }
 
 /*
- * The row names the uid of the Node: through it no later Node of the same name inherits a UUID
+ * The row contains the uid of the Node, so that no later Node of the same name inherits a UUID
  * (left_with()).
  */
 static struct allocation *ledger_decide_grant(const struct node *node,
@@ -376,7 +375,7 @@ static struct allocation *ledger_decide_grant(const struct node *node,
     return allocation;
 }
 
-/* I2: a pod that has an allocation gets no second one, whatever it requests. */
+/* I2: a pod with an allocation gets no second one, whatever it requests. */
 static bool held_already(const struct ledger *ledger, const struct command *command,
                          struct change *out, enum verdict *verdict)
 {
@@ -395,8 +394,8 @@ static bool held_already(const struct ledger *ledger, const struct command *comm
 }
 
 /*
- * Searches again with the function that filter used: since filter's snapshot, the place may have
- * gone to another pod, or a better one may have become free.
+ * Searches again as filter did: since filter's snapshot, the place may be taken, or a better one
+ * free.
  */
 static enum verdict decide_reserve(const struct ledger *ledger, const struct command *command,
                                    struct change *out)
@@ -426,8 +425,8 @@ static enum verdict decide_reserve(const struct ledger *ledger, const struct com
 }
 
 /*
- * The pod runs already, so it is never refused for lack of room, only for lack of a slot for its
- * node.
+ * The pod runs already, so it is refused only if there is no slot for its node, never for lack of
+ * room.
  */
 static enum verdict decide_adopt(struct ledger *ledger, const struct command *command,
                                  struct change *out)
@@ -463,7 +462,9 @@ static enum verdict decide_adopt(struct ledger *ledger, const struct command *co
     return VERDICT_OK;
 }
 
-/* Kubelets update their Nodes all the time. A Node that says nothing new must cost no row. */
+/*
+ * Kubelets update their Nodes all the time: an update without a relevant change must cost no row.
+ */
 static enum verdict decide_node_change(struct draft *draft, const struct command *command,
                                        struct change *out)
 {
@@ -518,8 +519,8 @@ static enum verdict decide_node(struct ledger *ledger, const struct command *com
 }
 
 /*
- * The pods of a Node live on in the API server after the Node object. What they hold stays, as
- * absent GPUs; a node without pods leaves the ledger.
+ * The pods of a Node outlive the Node object in the API server. Their GPUs stay, as absent ones; a
+ * node without pods leaves the ledger.
  */
 static enum verdict decide_node_gone(struct ledger *ledger, const struct command *command,
                                      struct change *out)

@@ -1,10 +1,10 @@
 /*
- * Drafts the next version of a node: inventory, absent GPUs, which node owns a UUID. Called by
- * decide, adopt and restore; a draft that is not applied leaves no trace except interned names,
- * until a sweep. The difficulty is identity: pods hold GPUs by UUID or by made-up id
+ * Drafts the next version of a node: inventory, absent GPUs, owners of UUIDs. Called by decide,
+ * adopt and restore; a draft that is not applied leaves no trace except interned names, until a
+ * sweep. The difficulty is identity: pods hold GPUs by UUID or by made-up id
  * ("<node>/gpu-<index>"), and meanwhile a node may change from UUIDs to counts and back, or
- * renumber its GPUs at a reboot. A charge must follow its physical GPU; where that is uncertain,
- * the GPU takes no new shares. Order: draft_init(), draft_inventory() or draft_forget_gpus(),
+ * renumber its GPUs at a reboot. A charge must follow its physical GPU; if that is uncertain, the
+ * GPU takes no new shares. Order: draft_init(), draft_inventory() or draft_forget_gpus(),
  * draft_assign_owner(), draft_node().
  */
 #include <string.h>
@@ -78,7 +78,7 @@ static void ledger_draft_add_gpu(struct draft *draft, const struct gpu *gpu)
     draft->gpu[draft->gpus++] = *gpu;
 }
 
-/* Every GPU is absent from now on; the charges decide which of them are kept. */
+/* Marks every GPU absent; node_new() keeps those with charges. */
 void draft_forget_gpus(struct draft *draft)
 {
     must(draft->old != NULL);
@@ -87,7 +87,7 @@ void draft_forget_gpus(struct draft *draft)
     for (uint32_t i = 0; i < draft->gpus; i++) {
         draft->gpu[i].flags &= GPU_DUPLICATE;
         draft->gpu[i].flags |= GPU_ABSENT;
-        draft->gpu[i].peers = 0; /* as in keep_absent(); by place they would be those of others */
+        draft->gpu[i].peers = 0; /* as in keep_absent(): positions change */
     }
 }
 
@@ -104,7 +104,7 @@ static bool ledger_draft_charge_by(const struct allocation *const *allocation, u
     return false;
 }
 
-/* gpu->charges does not tell by which of its two names a GPU is held; the charges themselves do. */
+/* Is there a charge under this name? gpu->charges counts both names of a GPU. */
 static bool charged_by_id(const struct node *node, const struct atom *id)
 {
     must(node != NULL);
@@ -132,9 +132,9 @@ static bool ledger_draft_charged(const struct node *node, const struct gpu *gpu)
 }
 
 /*
- * The reverse of an alias: counts have replaced UUIDs (the node side was removed, say), and pods
- * hold the GPU. It keeps its UUID, or the same GPU could be given twice: now, or when the UUIDs
- * come back at other indexes.
+ * The reverse of an alias: counts have replaced UUIDs (after an uninstall of the node side, say),
+ * and pods hold the GPU. It keeps its UUID, or the same GPU could be granted twice: now, or when
+ * the UUIDs come back at other indexes.
  */
 static const struct gpu *known_by_uuid(const struct draft *draft, const struct inventory *inventory,
                                        const struct gpu_facts *facts)
@@ -158,7 +158,7 @@ static const struct gpu *known_by_uuid(const struct draft *draft, const struct i
     return NULL;
 }
 
-/* A pod holds this GPU by its made-up id; the id stays with the GPU when indexes move. */
+/* A made-up id that a pod holds stays with the GPU when indexes move. */
 static bool keeps_alias(const struct node *old, const struct inventory *inventory,
                         const struct gpu *gpu)
 {
@@ -168,7 +168,10 @@ static bool keeps_alias(const struct node *old, const struct inventory *inventor
            !ledger_draft_shows(inventory, atom_text(gpu->alias));
 }
 
-/* An index means the GPU that shows it, unless another GPU is known to have had it. */
+/*
+ * The made-up id for this GPU: by default that of its index, unless another GPU is known to have
+ * had it.
+ */
 static const struct atom *alias_of(const struct draft *draft, const struct inventory *inventory,
                                    const struct atom *id, const struct atom *proposed)
 {
@@ -184,10 +187,7 @@ static const struct atom *alias_of(const struct draft *draft, const struct inven
     return draft->moved ? NULL : proposed;
 }
 
-/*
- * Only a GPU whose id is a UUID has an alias. An inventory without GPUs is treated as one of
- * counts.
- */
+/* Only GPUs with a UUID as id have an alias. An inventory without GPUs counts as one of counts. */
 static bool shows_counts(const struct inventory *inventory)
 {
     must(inventory->gpus <= GPUS_PER_NODE_MAX);
@@ -209,7 +209,7 @@ static bool another_there(const struct node *old, const struct gpu *gpu, uint32_
     return gpu->index != index;
 }
 
-/* Does it contradict what is known about the index of this GPU, which a pod holds? */
+/* Does the inventory contradict the known index of this GPU, which a pod holds? */
 static bool ledger_draft_contradicts(const struct node *old, const struct inventory *inventory,
                                      const struct gpu *gpu)
 {
@@ -231,7 +231,7 @@ static bool ledger_draft_contradicts(const struct node *old, const struct invent
     return false;
 }
 
-/* Is it known by another index than the one it shows, or by none? */
+/* Does the alias of this GPU differ from its index, or is there none? */
 static bool out_of_place(const struct gpu *gpu)
 {
     must(gpu->id != gpu->alias);
@@ -239,8 +239,8 @@ static bool out_of_place(const struct gpu *gpu)
 }
 
 /*
- * Have indexes moved (after a reboot) while pods hold GPUs by index? The node remembers it for as
- * long as a pod holds an index that no GPU has.
+ * Have indexes moved (after a reboot) while pods hold GPUs by index? Remains true as long as a pod
+ * holds an index without a GPU.
  */
 static bool indexes_moved(const struct node *old, const struct inventory *inventory)
 {
@@ -262,8 +262,8 @@ static bool indexes_moved(const struct node *old, const struct inventory *invent
 }
 
 /*
- * For a GPU with a made-up id: the UUID by which a pod holds it. Where only annotations mention a
- * UUID (the ledger was lost, and UUIDs are not shown any more) their index is the GPU's index.
+ * The UUID under which a pod holds a GPU with a made-up id. If only annotations mention the UUID
+ * (the ledger was lost, and UUIDs are no longer shown), it is found by their index.
  */
 static const struct atom *uuid_of(const struct node *old, const struct inventory *inventory,
                                   const struct atom *id, uint32_t index)
@@ -285,7 +285,7 @@ static const struct atom *uuid_of(const struct node *old, const struct inventory
 
 /*
  * Gives a shown GPU its two names. While the node shows UUIDs, the made-up id is the alias; while
- * it shows counts, a UUID by which pods know the GPU stays with it.
+ * it shows counts, the GPU keeps a UUID under which pods hold it.
  */
 static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
                             const struct inventory *inventory, const struct gpu_facts *facts)
@@ -298,7 +298,7 @@ static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
         .mib = facts->mib,
         .index = (uint16_t)facts->index,
         .numa = (int16_t)facts->numa,
-        .peers = facts->peers, /* of the inventory, whose GPUs are the draft's first ones */
+        .peers = facts->peers, /* positions in the inventory, whose GPUs come first in the draft */
     };
     if (facts->alias != NULL)
         gpu.alias =
@@ -335,7 +335,7 @@ static const struct gpu *ledger_draft_find_named(const struct gpu *gpu, uint32_t
     return NULL;
 }
 
-/* The Node object did not mention them: they stay as they were, and take no new shares. */
+/* The Node object says nothing about its GPUs: they stay, and take no new shares. */
 static void keep_closed(struct draft *draft, const struct node *old)
 {
     must(draft->gpus == 0);
@@ -349,7 +349,7 @@ static void keep_closed(struct draft *draft, const struct node *old)
     }
 }
 
-/* GPUs of the old node that the new inventory lacks are carried over as absent. */
+/* Carries over GPUs that the new inventory lacks as absent. */
 static void keep_absent(struct draft *draft, const struct inventory *inventory,
                         const struct node *old, uint32_t shown)
 {
@@ -362,22 +362,22 @@ static void keep_absent(struct draft *draft, const struct inventory *inventory,
             if (!keeps_alias(old, inventory, &old->gpu[i]) ||
                 ledger_draft_find_named(draft->gpu, draft->gpus, gpu.alias) != NULL)
                 continue;
-            /* It is present, but not under the UUID that a pod holds it by. */
+            /* Present, but not under the UUID that a pod holds. */
             gpu.id = gpu.alias;
             gpu.alias = NULL;
             gpu.flags = GPU_DUPLICATE;
         }
         gpu.flags &= GPU_DUPLICATE;
         gpu.flags |= GPU_ABSENT;
-        gpu.peers = 0; /* nothing tells what a GPU that is not there is linked with */
-        /* A name means one GPU: the one that is present. */
+        gpu.peers = 0; /* links of an absent GPU are unknown */
+        /* A name refers to one GPU: the one that is present. */
         if (gpu.alias != NULL && ledger_draft_find_named(draft->gpu, shown, gpu.alias) != NULL)
             gpu.alias = NULL;
         ledger_draft_add_gpu(draft, &gpu);
     }
 }
 
-/* A Node without GPUs has its labels for others. */
+/* Labels of Nodes without GPUs are not kept. */
 static void show_labels(struct draft *draft, struct ledger *ledger,
                         const struct inventory *inventory)
 {
@@ -387,7 +387,7 @@ static void show_labels(struct draft *draft, struct ledger *ledger,
     must(draft->labels == NULL);
     must(inventory->labels == 0 || inventory->label != NULL);
     draft->labels = counts ? labels_new(inventory->label, inventory->labels, ledger->names) : NULL;
-    /* The version before, if it says the same, so that both have it in common. */
+    /* Shares the former version's object if equal. */
     if (draft->old != NULL && labels_eq(draft->labels, draft->old->labels)) {
         labels_unref(draft->labels);
         draft->labels = labels_ref(draft->old->labels);
@@ -396,14 +396,14 @@ static void show_labels(struct draft *draft, struct ledger *ledger,
     draft->build.rules = rulebook_of_node(book, draft->labels);
 }
 
-/* Whether anybody may use it depends on the tolerations of the pods that are known. */
+/* Sets the taints. Whether they make the node unusable depends on the tolerations of known pods. */
 static void show_taints(struct draft *draft, const struct ledger *ledger,
                         const struct inventory *inventory)
 {
     must(draft->taints == NULL);
     must(inventory->taints.taints == 0 || inventory->taints.taint != NULL);
     draft->taints = taints_new(&inventory->taints);
-    /* The version before, if it says the same, so that both have it in common. */
+    /* Shares the former version's object if equal; decide compares pointers. */
     if (draft->old != NULL && taints_eq(draft->taints, draft->old->taints)) {
         taints_unref(draft->taints);
         draft->taints = taints_ref(draft->old->taints);
@@ -413,7 +413,7 @@ static void show_taints(struct draft *draft, const struct ledger *ledger,
         taints_close(draft->taints != NULL ? &draft->taints->facts : NULL, ledger->tolerations);
 }
 
-/* Borrows the texts. */
+/* Borrows the texts of facts. */
 static void draft_note(struct draft *draft, const struct atom *gpu, const struct gpu_facts *facts)
 {
     must(gpu != NULL);
@@ -424,7 +424,7 @@ static void draft_note(struct draft *draft, const struct atom *gpu, const struct
     draft->note[draft->build.notes++] = (struct gpu_note){gpu, facts->held, facts->ill};
 }
 
-/* A node that cannot be read says nothing of its plugin, either. */
+/* A silent inventory says nothing about the plugin either. */
 static void draft_plugin(struct draft *draft, const struct inventory *inventory)
 {
     const struct node *old = draft->old;
@@ -458,19 +458,19 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     show_labels(draft, ledger, inventory);
     show_taints(draft, ledger, inventory);
     if (!inventory->silent)
-        build->notes = 0; /* else those from before stay, as the GPUs do */
+        build->notes = 0; /* a silent inventory keeps the notes, like the GPUs */
     draft->gpus = 0;
-    /* Before any GPU is added: it decides what an index means. */
+    /* Before any GPU is added: it decides the meaning of indexes. */
     draft->moved = indexes_moved(old, inventory);
     const bool counts = shows_counts(inventory);
     for (uint32_t i = 0; i < inventory->gpus; i++) {
         const struct gpu_facts *facts = &inventory->gpu[i];
-        /* One more than before: it may be any of those that are absent. */
+        /* An additional GPU: it may be any of the absent ones. */
         if (draft->moved && counts && known_by_uuid(draft, inventory, facts) == NULL)
             continue;
         struct gpu gpu = shown_gpu(draft, ledger, inventory, facts);
         if (draft->moved && counts)
-            gpu.peers = 0; /* some are left out, so positions differ */
+            gpu.peers = 0; /* GPUs are skipped, so positions differ */
         ledger_draft_add_gpu(draft, &gpu);
         draft_note(draft, gpu.id, facts);
     }
@@ -483,8 +483,8 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
 }
 
 /*
- * The flags that follow from who showed a UUID first. Made-up ids contain the name of their node
- * and cannot collide. What elder shows belongs to elder, unless a pod holds it here.
+ * The owner flags of a shown GPU. Made-up ids contain the name of their node and cannot collide. A
+ * UUID in first_owner belongs to that node, unless a pod holds it here.
  */
 static unsigned ledger_draft_owned_id(const struct draft *draft, const struct ledger *ledger,
                                       const struct gpu *gpu, const struct inventory *first_owner)
@@ -502,7 +502,7 @@ static unsigned ledger_draft_owned_id(const struct draft *draft, const struct le
         (draft->old == NULL || !ledger_draft_charged(draft->old, gpu)))
         return GPU_DUPLICATE;
     const struct duplicate_owners *duplicate_owners = map_find(&ledger->duplicate_owners, id);
-    /* until now it may have been absent itself */
+    /* this node itself may have been absent until now */
     return duplicate_owners != NULL &&
                    (duplicate_owners->count > 1 || duplicate_owners->slot[0] != draft->slot)
                ? GPU_CONTESTED
@@ -518,7 +518,7 @@ void draft_assign_owner(struct draft *draft, const struct ledger *ledger,
     for (uint32_t i = 0; i < draft->gpus; i++) {
         struct gpu *gpu = &draft->gpu[i];
         const unsigned kept = gpu->flags & ~(unsigned)(GPU_DUPLICATE | GPU_CONTESTED);
-        /* What a node does not show keeps its owner. */
+        /* Absent GPUs keep their owner. */
         if ((gpu->flags & GPU_ABSENT) == 0)
             gpu->flags = (uint16_t)(kept | ledger_draft_owned_id(draft, ledger, gpu, first_owner));
     }
@@ -548,7 +548,8 @@ void draft_absent(struct draft *draft, const struct gpu *gpu)
 }
 
 /*
- * Borrows from old: node_new() counts each allocation that it keeps. Aborts if before is not there.
+ * Merges the allocations, borrowed from old: node_new() takes its own references. Aborts if before
+ * is missing.
  */
 static uint32_t ledger_draft_merge(const struct node *old, const struct allocation *before,
                                    const struct allocation *after, const struct allocation **out)
@@ -569,8 +570,8 @@ static uint32_t ledger_draft_merge(const struct node *old, const struct allocati
 }
 
 /*
- * The UUID of a made-up GPU is known from pods only, so it goes with the last that holds the GPU by
- * it. The next inventory would say the same (uuid_of()), but must not be the first to do so.
+ * Clears aliases without charges: the UUID of a made-up GPU is known from pods only, and goes with
+ * the last pod that holds it. The next inventory would do the same (uuid_of()), which is too late.
  */
 static void forget_uuids(struct draft *draft)
 {
@@ -586,7 +587,7 @@ static void forget_uuids(struct draft *draft)
     }
 }
 
-/* Insert it where it sorts, once. */
+/* Inserts id in sorted order, unless present. */
 static uint32_t add_owned_id(const struct atom **owned_id, uint32_t owned_ids,
                              const struct atom *id)
 {
@@ -603,7 +604,7 @@ static uint32_t add_owned_id(const struct atom **owned_id, uint32_t owned_ids,
     return owned_ids + 1;
 }
 
-/* Did only this pod keep it, and did the former Node show it? */
+/* Was this pod the only reason to keep the GPU, and did the former Node show it? */
 static bool left_with(const struct draft *draft, const struct allocation *before,
                       const struct gpu *gpu)
 {
@@ -618,9 +619,9 @@ static bool left_with(const struct draft *draft, const struct allocation *before
 }
 
 /*
- * A UUID that this Node showed first stays its own while the Node exists, shown or not: an
- * annotation that cannot be read for a moment gives no GPU away. If it is still charged it becomes
- * an absent GPU.
+ * Collects the claims. A UUID that this Node showed first stays its own while the Node exists,
+ * shown or not: an annotation that is unreadable for a moment gives no GPU away. A charged one
+ * becomes an absent GPU.
  */
 static uint32_t ledger_draft_remember(const struct draft *draft, const struct allocation *before,
                                       const struct atom **out)
@@ -645,7 +646,7 @@ static uint32_t ledger_draft_remember(const struct draft *draft, const struct al
     return owned_ids;
 }
 
-/* Charges are left out: they follow from the allocations, which no NODE command changes. */
+/* Ignores charges, which no NODE command changes. */
 static bool gpu_alike(const struct gpu *a, const struct gpu *b)
 {
     must(a->id != NULL);
@@ -701,7 +702,7 @@ bool node_alike(const struct node *a, const struct node *b)
     return true;
 }
 
-/* since_ms says since when problem, gone and the flags that are kept have had their values. */
+/* Are problem, gone and the stored flags equal, so that since_ms stays? */
 static bool same_trouble(const struct node *a, const struct node *b)
 {
     must(a->name == b->name);
@@ -732,11 +733,11 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
     build->allocations = ledger_draft_merge(old, before, after, list);
     build->allocation = list;
     must(build->allocations <= most);
-    if (before != NULL) /* else it may be the first of those that are restored */
+    if (before != NULL) /* otherwise it may be the first pod that is restored */
         forget_uuids(draft);
     build->gpus = draft->gpus;
     build->gpu = draft->gpu;
-    /* Room for the worst case: every former claim stays, and every GPU becomes one. */
+    /* Worst case: every former claim stays, and every GPU becomes one. */
     const uint32_t owned_ids_most = (old != NULL ? old->owned_ids : 0) + draft->gpus + 1;
     const struct atom **owned_id = xcalloc(owned_ids_most, sizeof(struct atom *));
     build->owned_ids = ledger_draft_remember(draft, before, owned_id);

@@ -1,8 +1,8 @@
 /*
- * The policy of grants: which policy context holds, and what it has to know of the whole cluster.
- * Called by the owner of the ledger. Places for pods of several GPUs are counted node by node, with
- * every change of a node; prices follow from the sums after every PRICE_EVERY grants, in a new
- * policy context, since filters may still read the former one.
+ * Maintains the policy context of grants and its totals over the cluster. Called by the owner of
+ * the ledger. Places for pods of several GPUs are counted node by node, at every change of a node;
+ * prices are calculated from the totals after every PRICE_EVERY grants, in a new policy context,
+ * because filters may still read the former one.
  */
 #include <string.h>
 
@@ -37,7 +37,7 @@ static void add_node(struct ledger *ledger, const struct node *node, int64_t sig
     must(ledger->supply.nodes <= NODES_MAX);
 }
 
-/* Rules that keep idle hosts. */
+/* Rules with a reserve. */
 static rule_set reserving_rules(const struct policy_context *context)
 {
     rule_set rules = 0;
@@ -51,7 +51,7 @@ static rule_set reserving_rules(const struct policy_context *context)
     return rules;
 }
 
-/* Filters may still read the former policy context, so another number is another policy context. */
+/* Changes a copy of the context, because filters may still read the former one. */
 static void count_idle(struct ledger *ledger, const struct node *from, const struct node *to)
 {
     const rule_set less = from != NULL && node_is_idle(from) ? from->rules & ledger->reserving : 0;
@@ -115,7 +115,7 @@ void ledger_start_prices(struct ledger *ledger, const struct policy_context *con
     policy_context_unref(ledger->context);
     ledger->context = context != NULL ? policy_context_ref(context) : NULL;
     ledger->reserving = reserving_rules(context);
-    /* The nodes are counted anew. */
+    /* Starts at 0: the caller counts all nodes. */
     if (ledger->reserving != 0) {
         struct policy_context *empty = policy_context_copy(context);
         memset(empty->idle, 0, sizeof empty->idle);

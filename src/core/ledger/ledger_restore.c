@@ -1,8 +1,8 @@
 /*
- * Rows of a database, judged and put back into an empty ledger: all nodes, then all allocations.
- * Called by store/verify.c. A database is input from outside: what contradicts an invariant is
- * ERR_CORRUPT with the name of the object, never a failed must(). Therefore everything that
- * node_new() and ledger_apply() take for granted is checked here first.
+ * Validates rows of a database and restores them into an empty ledger: all nodes, then all
+ * allocations. Called by store/copy/verify.c. A database is external input: a contradiction to an
+ * invariant is ERR_CORRUPT with the name of the object, never a failed must(). So every
+ * precondition of node_new() and ledger_apply() is checked here first.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "ledger_internal.h"
 
 /*
- * A UUID has one owner among all nodes, as a GPU or as a claim; further nodes that show it must be
+ * A UUID has one owner among all nodes, as a GPU or as a claim; other nodes that show it must be
  * flagged duplicates.
  */
 static int ledger_restore_check_gpu(const struct ledger *ledger, const struct node_build *build,
@@ -40,7 +40,7 @@ static int ledger_restore_check_gpu(const struct ledger *ledger, const struct no
     return 0;
 }
 
-/* The store delivers claims in ascending order, so one that does not ascend is there twice. */
+/* The store delivers claims in ascending order, so a claim out of order is a repetition. */
 static int check_owned_id(const struct ledger *ledger, const struct node_build *build, uint32_t i,
                           struct err *err)
 {
@@ -92,7 +92,7 @@ static int ledger_restore_check_node(const struct ledger *ledger, const struct n
     return 0;
 }
 
-/* Put something back as if it had always been there: no capacity was freed, no time passed. */
+/* ledger_apply() without an effect on room_came: no capacity was freed. */
 static void ledger_restore_put_back(struct ledger *ledger, const struct change *change)
 {
     const bool room_came = ledger->room_came;
@@ -102,7 +102,10 @@ static void ledger_restore_put_back(struct ledger *ledger, const struct change *
     ledger->room_came = room_came;
 }
 
-/* Kept aside until an allocation charges it: node_new() drops an absent GPU that nobody charges. */
+/*
+ * Keeps an absent GPU until an allocation charges it, because node_new() drops absent GPUs without
+ * charges.
+ */
 static void keep_gpu(struct ledger *ledger, const struct atom *node, const struct gpu *gpu)
 {
     ledger->kept =
@@ -141,7 +144,7 @@ int ledger_restore_node(struct ledger *ledger, const struct node_build *build, s
     return 0;
 }
 
-/* Stricter than allocation_fault(): no command leaves such a row behind. */
+/* Stricter than allocation_fault(): rejects rows that no command leaves behind. */
 static int ledger_restore_check_amounts(const struct allocation_facts *facts, struct err *err)
 {
     const char *fault = allocation_fault(facts);
@@ -158,7 +161,7 @@ static int ledger_restore_check_amounts(const struct allocation_facts *facts, st
     return 0;
 }
 
-/* The node must be there: the store delivers all nodes before the first allocation. */
+/* The node must exist: the store delivers all nodes before the first allocation. */
 static int check_allocation(const struct ledger *ledger, const struct allocation_facts *facts,
                             struct err *err)
 {
@@ -178,7 +181,7 @@ static int check_allocation(const struct ledger *ledger, const struct allocation
     return ledger_restore_check_amounts(facts, err);
 }
 
-/* A list is enough: few GPUs are absent. */
+/* Linear: few GPUs are absent. */
 static const struct gpu *kept_gpu(const struct ledger *ledger, const struct atom *node,
                                   const struct atom *name)
 {
@@ -200,7 +203,7 @@ static bool ledger_restore_drafted(const struct draft *draft, const struct atom 
     return false;
 }
 
-/* Every GPU that a share names is one that the node has or had. */
+/* Adds the kept GPUs that the shares name. A GPU neither shown nor kept is an error. */
 static int bring_gpus(const struct ledger *ledger, const struct allocation_facts *facts,
                       struct draft *draft, struct err *err)
 {
@@ -242,7 +245,7 @@ int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, 
     if (failed == 0) {
         struct change change = {.kind = COMMAND_ADOPT, .verdict = VERDICT_OK, .slot = slot};
         struct allocation *allocation = allocation_new(facts);
-        /* Loading is no event: the node keeps the since_ms of the file. */
+        /* Loading is no change: the node keeps the stored since_ms. */
         struct node *after = draft_node(&draft, NULL, allocation, node->since_ms);
         must(after->since_ms == node->since_ms);
         must(after->allocations == node->allocations + 1);

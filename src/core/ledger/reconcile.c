@@ -1,9 +1,9 @@
 /*
- * Turns what the API server shows of a pod into commands that close the gap to the ledger. Called
+ * Turns the state of a pod in the API server into commands that close the gap to the ledger. Called
  * by the writer for each pod of a list or a watch. An event may be older than the ledger, so only
- * what cannot be taken back is evidence: the pod is bound, has ended, is being deleted, is gone, or
- * is unbound in a later version. A released row and its adoption elsewhere are two commands, of
- * which the second is decided after the first is applied.
+ * irreversible facts are evidence: the pod is bound, has ended, is being deleted, is gone, or is
+ * unbound in a later version. Releasing a row and adopting the pod elsewhere are two commands; the
+ * second is decided after the first is applied.
  */
 #include "milligpu/core/ledger/reconcile.h"
 
@@ -31,7 +31,7 @@ static struct command reconcile_release(const struct pod *pod, const char *why, 
     return command;
 }
 
-/* Borrows pod and request: the command lives no longer than they do. */
+/* Borrows pod and request, which must outlive the command. */
 static struct command reconcile_adopt(const struct pod *pod, const struct request *request,
                                       int64_t now_ms)
 {
@@ -44,7 +44,7 @@ static struct command reconcile_adopt(const struct pod *pod, const struct reques
     return command;
 }
 
-/* The parts for which this many GPUs are enough. */
+/* Number of parts that can be placed on this many GPUs. */
 static uint32_t parts_on(const struct request *request, uint32_t gpus)
 {
     uint32_t parts = 0;
@@ -62,9 +62,7 @@ bool reconcile_lacks(const struct allocation *row, const struct request *request
            parts_on(request, GPUS_PER_NODE_MAX) > row->facts.shares;
 }
 
-/*
- * The node has GPUs for parts that had none: the row is released and adopted again with more parts.
- */
+/* Has the node GPUs for more parts than the row? Then the row is released and adopted again. */
 static bool can_be_placed(const struct node *node, const struct allocation *row,
                           const struct request *request)
 {
@@ -78,7 +76,7 @@ static bool can_be_placed(const struct node *node, const struct allocation *row,
     return parts_on(request, gpus) > row->facts.shares;
 }
 
-/* The row stays; its facts about the pod follow the pod. */
+/* The row stays; commands update its facts about the pod. */
 static size_t reconcile_follow(const struct node *node, const struct allocation *row,
                                const struct pod *pod, int64_t now_ms,
                                struct command command[RECONCILE_MAX])
@@ -92,7 +90,7 @@ static size_t reconcile_follow(const struct node *node, const struct allocation 
         command[count] = reconcile_about(COMMAND_CONFIRM, pod, now_ms);
         command[count++].node = pod->node;
     }
-    /* A deletion timestamp is never taken back: an event without one is just older. */
+    /* A deletion timestamp is irreversible: an event without one is older. */
     if (pod->terminating_ms != 0 && pod->terminating_ms != row->facts.terminating_ms) {
         command[count] = reconcile_about(COMMAND_TERMINATING, pod, now_ms);
         command[count++].terminating_ms = pod->terminating_ms;
@@ -124,7 +122,7 @@ size_t reconcile_pod(const struct ledger *ledger, const struct pod *pod,
     if (row != NULL) {
         const struct node *node = ledger_node(ledger, atom_text(row->facts.node));
         must(node != NULL);
-        /* An unbound pod proves nothing: its Binding may be on the way, or the event may be old. */
+        /* An unbound pod proves nothing: its Binding may be in flight, or the event may be old. */
         const bool elsewhere = bound && !text_is(atom_text(row->facts.node), pod->node);
         if (!elsewhere && !(bound && can_be_placed(node, row, request)))
             return reconcile_follow(node, row, pod, now_ms, command);
@@ -193,9 +191,9 @@ size_t reconcile_gone(const struct ledger *ledger, const char *uid, int64_t now_
 }
 
 /*
- * Rows first, because they only follow; then annotations, which say where their pods are: the
- * signed ones before those that anybody may have written; last the pods that have to be guessed
- * into what is left.
+ * Pods with a row come first, because they claim nothing new; then pods with an annotation, which
+ * names their GPUs: signed before unsigned ones; last the pods whose GPUs must be guessed from the
+ * rest.
  */
 static int reconcile_rank(const struct ledger *ledger, const struct pod *pod)
 {
