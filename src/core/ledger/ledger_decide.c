@@ -234,7 +234,7 @@ static bool raise_is_due(const struct ledger *ledger, const struct node *node,
     return raised == (rule != NULL ? rule_next(rule, need) : need);
 }
 
-/* Does each container hold its request, and those without a request nothing? */
+/* Does each container hold its request, and nothing without a request? */
 static bool wants_are_met(const struct node *node, const struct allocation_facts *held,
                           const struct request *request)
 {
@@ -333,7 +333,7 @@ static struct cause ledger_decide_search(const struct ledger *ledger, const stru
     if (node->gone)
         return (struct cause){.why = REASON_NO_GPU};
 
-    /* The present rules, whatever the request was judged by before. */
+    /* The present rules, which may differ from those of the filter call. */
     request.rules = policy_context_rules(ledger->context, text_of(command->namespace));
     const struct cause cause = ledger_place(ledger, node, &request, placement);
     must(cause.why < REASONS);

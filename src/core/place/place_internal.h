@@ -174,7 +174,7 @@ static inline uint32_t cost_left(uint64_t cost)
 /* The result of a search. */
 struct result {
     bool any;
-    bool exact; /* no better layout was left unvisited */
+    bool exact; /* the search was complete: no better layout, or none at all, exists */
     enum distance distance;
     uint64_t cost;
     uint32_t steps; /* steps taken */
@@ -188,10 +188,11 @@ void shapes_keep(struct shapes *shapes, const struct shape *shape, const struct 
 
 /*
  * Peak of milli or MiB of the parts on one slot, added part by part as in request_peak(). If
- * sidecars run beside init containers, the rows are in the order in which containers start.
+ * sidecars run beside init containers, the rows are in the order in which containers start,
+ * so no sum needs a correction.
  */
 struct sums {
-    uint32_t running;  /* total of app containers and sidecars */
+    uint32_t running;  /* total of app containers and sidecars, which all run at once */
     uint32_t sidecars; /* total of sidecars */
     uint32_t starting; /* peak while init containers run */
 };
@@ -318,33 +319,36 @@ struct walk {
 enum place_end walk_all(struct walk *walk) MUST_USE;
 uint64_t walk_cost(const struct walk *walk); /* cost of a leaf */
 
-/* Write a layout down, each row as rule 5 would have it. */
+/* Appends the parts of a layout to *out, each row in the order of rule 5. */
 void way_write(const struct plan_rows *rows, const struct shape *shape, const uint8_t *cell,
                struct placement *out);
 
-/* Appends the parts of a layout to *out, each row in the order of rule 5. */
-/* The cheapest layout; cell NULL: only its cost is asked for. */
+/* place_best.c */
+/* The cheapest layout in cell, which must not be NULL, and its cost in *out. */
 void best_way(const struct plan *plan, const struct shape *shape, uint8_t cell[CELLS_ALL],
               struct result *out);
-/* The cheapest layout; cell NULL: only its cost is needed. */
+/* The same with links between slots; rows from rows_separate(), without the greedy layout. */
 void best_way_together(const struct plan *plan, const struct plan_rows *rows,
                        const struct shape *shape, const struct gpu_links *links,
                        uint8_t cell[CELLS_ALL], struct result *out);
 
-/* The same with links between slots; rows from rows_separate(), without the greedy layout. */
-/* Does rule b tell placements in this room apart, or does the plan make a demand of it? */
-bool together_matters(const struct plan *plan, const struct room *room);
+/* place_together.c */
 /* Does rule b distinguish placements in this room, or does the plan demand a distance? */
-enum distance together_last(const struct plan *plan);
+bool together_matters(const struct plan *plan, const struct room *room);
 /* The greatest distance that the plan allows. */
-enum distance together_untold(const struct plan *plan);
+enum distance together_last(const struct plan *plan);
 /* The distance without topology information; a want of one part counts as linked. */
+enum distance together_untold(const struct plan *plan);
+/* The links for this distance; distance is not ANYWHERE. */
 void links_of_room(const struct plan *plan, const struct room *room, enum distance distance,
                    struct gpu_links *out);
 void links_of_shape(const struct gpu_links *room, const struct shape *shape, struct gpu_links *out);
-/* The links for this distance; distance is not ANYWHERE. */
-bool together_may(const struct plan *plan, const struct room *room, gpu_set among, uint32_t parts);
 /* Can a want of this many parts meet the plan's demand? False: certainly not. */
+bool together_may(const struct plan *plan, const struct room *room, gpu_set among, uint32_t parts);
+/*
+ * One want: the GPUs of the plan's choice at the nearest distance. False: none found nearer than
+ * ANYWHERE; out->exact: this is certain.
+ */
 bool together_choose(const struct plan *plan, const struct room *room, gpu_set fits,
                      struct rank *out, gpu_set *chosen);
 

@@ -16,7 +16,7 @@
 
 #include "place_internal.h"
 
-/* prices in one room that are tried one by one; beyond them all GPUs are used */
+/* Number of prices in one room that are tried one by one; after them all GPUs are used. */
 enum { TIERS_MAX = 8 };
 
 static const gpu_set all_gpus = ~(gpu_set)0;

@@ -101,12 +101,13 @@ enum reason preempt_ask(const struct policy_context *context, const struct node 
 void filter_explain(const struct policy_context *context, const struct node *node,
                     const struct request *request, char *out, size_t bytes);
 
+/* The suffix of a refusal that stands for all nodes with the same text. */
+extern const char FILTER_SPEAKS_FOR_ALL[];
 /*
  * Calls emit with the refusals if the verdict is FILTER_NONE: one per node for up to names_max
- * nodes; beyond that, one per distinct text, at the first node with it, marked with
+ * nodes; beyond that, one per distinct text, at the first node with it, with
  * FILTER_SPEAKS_FOR_ALL. In the order of names; text is valid during the call.
  */
-extern const char FILTER_SPEAKS_FOR_ALL[];
 void filter_refusals(const struct filter_question *question, const struct filter_answer *answer,
                      uint32_t names_max, void *user,
                      void (*emit)(void *user, struct text name, const char *text));

@@ -20,7 +20,7 @@ struct moment {
     uint64_t gpus;
     uint64_t open; /* GPUs with free milli */
     uint64_t free_milli;
-    /* The largest free piece of one GPU. */
+    /* Maxima of the free milli and the free MiB of one GPU, possibly of different GPUs. */
     uint32_t piece_milli;
     uint32_t piece_mib;
     uint64_t closed[REASONS];
@@ -40,7 +40,7 @@ void moment_format(struct strbuf *out, const struct moment *moment);
 enum { UNSCHEDULABLE_BARS_MAX = 16, UNSCHEDULABLE_NAMES_MAX = 3 };
 struct unschedulable_bar {
     enum unusable why;
-    const char *taint; /* key, valid as long as the snapshot; NULL: no taint, or any key */
+    const char *taint; /* key, valid as long as the snapshot; NULL: no taint, or other keys */
     uint32_t nodes;
     uint32_t names;
     const struct atom *name[UNSCHEDULABLE_NAMES_MAX]; /* the first nodes */
