@@ -107,7 +107,7 @@ void ledger_sweep(struct ledger *ledger, bool idle)
     const size_t count = names_count(ledger->names);
 
     must(ledger->n_undecided <= ledger->undecided_capacity);
-    /* GPUs kept while restoring hold no names; nothing is restored after the first sweep. */
+    /* Kept GPUs hold no references to names; nothing is restored after the first sweep. */
     xfree(ledger->kept);
     ledger->kept = NULL;
     ledger->n_kept = 0;
@@ -680,7 +680,7 @@ static bool gives_room(const struct node *from, const struct node *to)
 {
     if (to == NULL || to->gone)
         return false;
-    /* Whole GPUs fit on a new node, and when the last shares have left. */
+    /* Whole GPUs fit on a new node without shares, and after the last shares have left. */
     if ((from == NULL || from->gone || node_has_shares(from)) && !node_has_shares(to))
         return true;
     if (node_closed(to) != REASON_NONE)

@@ -93,7 +93,7 @@ static const struct pod_share *note_line(const struct pod *pod, const char *cont
     return NULL;
 }
 
-/* Does the container hold the GPU already, by its other name (an id and its alias)? */
+/* Does the container hold this GPU already? Two names (id and alias) may be one GPU. */
 static bool ledger_adopt_twice(const struct adopted_shares *places, const struct share *next)
 {
     must(next->gpu != NULL);

@@ -662,7 +662,7 @@ static enum reason find_many(struct plan *plan, const struct room *room, bool an
     return REASON_NONE;
 }
 
-/* *out is blank, or set by an earlier search. */
+/* Sets the plan's level. *out gets the rank of that search, and stays blank without levels. */
 static enum reason find_level(struct plan *plan, const struct room *room, struct rank *out)
 {
     must(out->exact);

@@ -106,11 +106,11 @@ void links_of_shape(const struct gpu_links *room, const struct shape *shape, str
 
 struct clique {
     uint32_t parts;
-    uint32_t count;                 /* number of GPUs that may be in it */
-    uint8_t gpu[GPUS_PER_NODE_MAX]; /* in search order; all other places are indexes into this */
-    uint32_t weight[GPUS_PER_NODE_MAX]; /* to be minimized */
+    uint32_t count;                     /* number of GPUs that may be in it */
+    uint8_t gpu[GPUS_PER_NODE_MAX];     /* in search order; a place is an index into this */
+    uint32_t weight[GPUS_PER_NODE_MAX]; /* by place; to be minimized */
     uint8_t light[GPUS_PER_NODE_MAX];   /* places, the lightest first */
-    gpu_set beside[GPUS_PER_NODE_MAX];  /* places linked with this one */
+    gpu_set beside[GPUS_PER_NODE_MAX];  /* by place: places linked with it */
     uint32_t limit;                     /* exclusive upper limit of a clique's weight */
     uint32_t steps;                     /* steps left */
     gpu_set found;                      /* GPUs of the best clique; empty: none found */

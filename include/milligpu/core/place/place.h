@@ -204,7 +204,7 @@ struct rank {
     uint32_t left_milli;    /* rule 2 */
     uint32_t free_milli;    /* rule 3 */
     uint32_t steps;         /* of the search; 0: the result of an equal room was reused */
-    /* number of placements a policy judged (cached or not), and the work */
+    /* Placements judged by a policy, cached or not, and their work in units of policy.h. */
     uint32_t judged;
     uint32_t work;
     uint32_t pool;           /* policy.h, rule c */
