@@ -1,7 +1,8 @@
 /*
- * agent_calls - answers the runtime: what nri.h calls, with the state that it needs.
+ * agent_calls - the NRI handlers of the agent (nri.h) and their state.
  *
- * Main thread only. No handler waits for anything but a small file.
+ * Main thread only. Handlers read small files, and start waits for NVML, at most LIMIT_WAIT_MS, to
+ * limit a container's memory (memory_limit.h). They wait for nothing else.
  */
 #ifndef MILLIGPU_AGENT_AGENT_CALLS_H
 #define MILLIGPU_AGENT_AGENT_CALLS_H
@@ -25,32 +26,31 @@ struct agent_calls {
     struct public_keys *keys;
     struct cdi *cdi;
     struct containers *containers;
-    struct nvml *nvml;                    /* NULL: GPUs are known by UUID only */
-    const struct driver_release *release; /* NULL: the driver is never let go of */
-    struct mps *mps;                      /* NULL: off */
-    bool mixed_gpus;                      /* may a GPU have shares and a pod that has it whole? */
-    enum privileged_mode privileged;      /* containers of our pods that see GPUs of others */
+    struct nvml *nvml;                    /* borrowed; NULL: GPUs are identified by UUID only */
+    const struct driver_release *release; /* borrowed; NULL: the driver is never released */
+    struct mps *mps;                      /* borrowed; NULL: off */
+    bool mixed_gpus;                      /* a GPU can have shares and be held whole */
+    enum privileged_mode privileged;      /* for our pods' containers that see other GPUs */
     const char *proc_dir;                 /* "/proc" */
     struct memory_limit limit;
-    struct arena arena;  /* of one call */
-    struct arena sync;   /* of one list of everything that runs */
-    struct met_pod *met; /* the pods of that list so far */
+    struct arena arena;  /* memory of one call */
+    struct arena sync;   /* memory of one synchronize list */
+    struct met_pod *met; /* the pods of that list so far; in sync */
     bool in_sync;
     char runtime[80];           /* "containerd v2.3.7" */
-    char refused[ERR_TEXT_MAX]; /* why the last runtime is not served; "": it is */
-    bool closed;                /* nothing runs without us, if the runtime's validator is on */
-    uint32_t left_out; /* containers with shares of the last list for which there was no row */
-    /* as of the last container of this connection */
-    enum nri_validator validator;
+    char refused[ERR_TEXT_MAX]; /* why the last runtime is not supported; "" if it is */
+    bool closed;       /* with the validator on, no container is created without the agent */
+    uint32_t left_out; /* containers with shares of the last list that got no row */
+    enum nri_validator validator; /* as of the last container of this connection */
 };
 
 /*
- * Sets the rest: all but rules.node, rules.foreign_gpus, mixed_gpus, privileged, nvml, mps, and
- * what records to limit are; proc_dir to "/proc".
+ * Sets the callbacks of rules, the arenas, and proc_dir ("/proc"). The caller sets rules.node,
+ * rules.foreign_gpus, and the fields from records to limit.
  */
 void agent_calls_init(struct agent_calls *calls);
 void agent_calls_done(struct agent_calls *calls);
-/* The connection is lost: a list that it left unfinished is forgotten. */
+/* Forgets an unfinished list, after the connection is lost. */
 void agent_calls_lost(struct agent_calls *calls);
 void agent_calls_handlers(struct agent_calls *calls, struct nri_handlers *out);
 

@@ -1,9 +1,9 @@
 /*
- * agent_metrics - the part of /metrics that has one sample for each GPU of the node, and for each
- * GPU of each container: the metrics M_GPU_... and M_CONTAINER_... of node_metrics.def.
+ * agent_metrics - the part of /metrics with one sample per GPU, or per container and GPU: the
+ * metrics M_GPU_... and M_CONTAINER_... of node_metrics.def.
  *
- * What is not known has no sample. There are at most NODE_CONTAINERS_MAX containers, and of each
- * state of a GPU one sample. The listener's thread writes the page.
+ * Unknown values have no sample. There are at most NODE_CONTAINERS_MAX containers, and one sample
+ * per state of a GPU. The listener's thread writes the page.
  */
 #ifndef MILLIGPU_AGENT_AGENT_METRICS_H
 #define MILLIGPU_AGENT_AGENT_METRICS_H
@@ -14,12 +14,12 @@
 #include "agent/meter/meter.h"
 
 struct agent_metrics {
-    struct nvml *nvml;   /* NULL: nothing is known of GPUs */
-    struct meter *meter; /* NULL: nothing is metered */
-    bool has_containers; /* names of pods may be on the page */
+    struct nvml *nvml;   /* borrowed; NULL: no metrics of GPUs */
+    struct meter *meter; /* borrowed; NULL: no metrics of containers */
+    bool has_containers; /* include metrics of containers, with the names of their pods */
 };
 
-/* Prometheus text 0.0.4. */
+/* Appends to out, in Prometheus text format 0.0.4. */
 void agent_metrics_write(const struct agent_metrics *from, struct strbuf *out);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * agent_probe - the agent's listener: /livez, /readyz and /metrics, for kubelet and Prometheus.
  *
- * /readyz is 200 while the GPUs of this node may be handed out (readiness.h). /livez is 200 as long
- * as this process serves at all: an agent that is not ready is not restarted for it. /metrics names
- * pods only if it is given containers.
+ * /readyz is 200 while the GPUs of this node can be given to containers (readiness.h). /livez is
+ * 200 as long as this process serves requests: an agent that is not ready need not be restarted.
+ * /metrics names pods only with agent_metrics.has_containers.
  */
 #ifndef MILLIGPU_AGENT_AGENT_PROBE_H
 #define MILLIGPU_AGENT_AGENT_PROBE_H
@@ -16,8 +16,9 @@
 struct agent_probe;
 
 /*
- * listen "": *out is NULL. port_file "": none; else "probe ADDRESS\n", renamed into place. What
- * metrics points to, and readiness, must live until agent_probe_stop().
+ * With an empty listen, *out is NULL. Unless port_file is empty, it gets "probe ADDRESS\n"
+ * (write-and-rename). Copies *metrics; its pointers and readiness are borrowed until
+ * agent_probe_stop().
  */
 int agent_probe_start(const char *listen, const char *port_file,
                       const struct agent_metrics *metrics, struct readiness *readiness,

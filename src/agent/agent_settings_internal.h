@@ -1,5 +1,5 @@
 /*
- * agent_settings_internal - the table of milligpu-node's settings, and one of them for people.
+ * agent_settings_internal - the table of milligpu-node's settings, and help texts of one setting.
  */
 #ifndef MILLIGPU_AGENT_AGENT_SETTINGS_INTERNAL_H
 #define MILLIGPU_AGENT_AGENT_SETTINGS_INTERNAL_H
@@ -8,9 +8,9 @@
 
 extern const struct settings_program milligpu_node_settings;
 
-/* "N", "TEXT": the argument of the flag. */
+/* The placeholder of the flag's argument: "N" or "TEXT". */
 const char *agent_setting_word(const struct setting_info *setting);
-/* " (1 to 64 threads)", " (one of: off on)", or nothing. */
+/* Appends the allowed values: " (1 to 64 threads)", " (one of: off on)", or nothing. */
 void agent_setting_bounds(struct strbuf *out, const struct setting_info *setting);
 
 #endif

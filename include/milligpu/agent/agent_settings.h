@@ -1,18 +1,18 @@
 /*
- * agent_settings - the settings of milligpu-node, each defined once in agent_settings.def;
- * settings_table.h reads them.
+ * agent_settings - the settings of milligpu-node, each defined once in agent_settings.def and read
+ * by settings_table.h.
  */
 #ifndef MILLIGPU_AGENT_SETTINGS_H
 #define MILLIGPU_AGENT_SETTINGS_H
 
 #include "milligpu/settings/settings_table.h"
 
-/* settings_values() of a set that agent_settings_load() made. */
+/* The settings_values() of a set from agent_settings_load(). */
 struct agent_settings {
 #define SETTING(id, type, value, low, high, unit, help) SETTING_FIELD_##type(id)
 #include "milligpu/agent/agent_settings.def"
 #undef SETTING
-    const char *gpu; /* with AGENT_CLEAR_FAULT */
+    const char *gpu; /* UUID, with AGENT_CLEAR_FAULT */
 };
 
 enum agent_action {
@@ -28,7 +28,7 @@ enum agent_action {
     AGENT_PREPARE_MPS,
 };
 
-/* settings_table_load() */
+/* Calls settings_table_load(), whose contract holds. */
 int agent_settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
                         enum agent_action *out_action, struct err *err) MUST_USE;
 void agent_settings_help(struct strbuf *out);

@@ -1,21 +1,21 @@
 /*
- * nri - the side of a container runtime's plugin (Node Resource Interface 0.8 to 0.12), without
- * I/O: bytes from the socket go in, calls come out to handlers, bytes for the socket are left in a
- * buffer.
+ * nri - the plugin side of the Node Resource Interface (0.8 to 0.12), without I/O: the caller feeds
+ * bytes from the socket, handlers are called, and bytes for the socket collect in a buffer.
  *
  *     socket -> nri_feed() -> mux frames -> ttrpc messages -> handlers
  *     socket <- nri_output() <- mux frames of at most 4,096 bytes <- their answers
  *
- * A session is one connection: it registers, is configured, is told what runs (synchronize), and is
- * then asked about each container, one at a time: the runtime holds one lock for the whole node, so
- * no handler may do anything slow. Wire format, field numbers and traps: containerd/nri
- * pkg/net/multiplex, containerd/ttrpc, pkg/api/api.proto; measured, docs/NODE.md.
+ * A session is one connection: it registers, is configured, gets the list of running pods and
+ * containers (synchronize), and then one call per container event. The runtime makes these calls
+ * under one lock for the whole node, so handlers must be fast. Sources of the wire format and the
+ * field numbers: containerd/nri pkg/net/multiplex and pkg/api/api.proto, containerd/ttrpc;
+ * measurements: docs/NODE.md.
  *
- * A handler that fails refuses its container: the text of err is what the pod's owner reads in an
- * event. Bytes that are no NRI end the session with an error; nothing from the socket reaches a
- * must(). All texts are borrowed for the call of the handler.
+ * A handler refuses a container by failing; the pod's owner reads the text of err in an event.
+ * Bytes that are not NRI end the session with an error; no input from the socket reaches a must().
+ * All texts are borrowed for the call of the handler.
  *
- * Pure; one thread for each session.
+ * Pure; one thread per session.
  */
 #ifndef MILLIGPU_NRI_H
 #define MILLIGPU_NRI_H
@@ -23,18 +23,19 @@
 #include "milligpu/base/err.h"
 #include "milligpu/base/text.h"
 
-/* Plugins are known by name and are called in the order of their index, two digits. */
+/* The runtime identifies plugins by name and calls them in the order of the two-digit index. */
 #define NRI_PLUGIN_NAME  "milligpu"
 #define NRI_PLUGIN_INDEX "20"
 
 enum {
-    NRI_FRAME_MAX = 4096,              /* of a mux frame that we send, its head not counted */
-    NRI_MESSAGE_MAX = 4 * 1024 * 1024, /* of a ttrpc message, as in ttrpc */
-    NRI_OUTPUT_MAX = 8 * 1024 * 1024,  /* that waits to be sent */
-    NRI_CDI_DEVICES_MAX = 64,          /* that an adjustment adds */
+    NRI_FRAME_MAX = 4096,              /* payload bytes of a mux frame that we send */
+    NRI_MESSAGE_MAX = 4 * 1024 * 1024, /* bytes of a ttrpc message; ttrpc's own limit */
+    NRI_OUTPUT_MAX = 8 * 1024 * 1024,  /* bytes of pending output */
+    NRI_CDI_DEVICES_MAX = 64,          /* devices added by one adjustment */
     /*
-     * A million variables: more than a program can be started with. The kernel gives arguments and
-     * environment at most 6 MiB, of which each takes nine bytes or more.
+     * Bytes of list members of one pod or container: a million variables, more than a program can
+     * be started with. The kernel limits arguments and environment to 6 MiB, and each takes nine
+     * bytes or more.
      */
     NRI_LISTS_BYTES_MAX = 16 * 1024 * 1024,
 };
@@ -45,17 +46,16 @@ struct nri_pair {
 };
 
 /*
- * Whether a pod or container was read completely. List fields take memory for each member, limited
- * to NRI_LISTS_BYTES_MAX for one pod or container; fields without a member here are skipped and
- * take none.
+ * Whether a pod or container was read completely. The lists of one pod or container take at most
+ * NRI_LISTS_BYTES_MAX of memory; fields without a member in these structs are skipped.
  */
 enum nri_flaw {
     NRI_WHOLE,
-    NRI_TOO_LONG, /* lists that do not fit are empty */
-    NRI_BROKEN,   /* only in synchronize: no such message; what could not be read is empty */
+    NRI_TOO_LONG, /* lists beyond the limit are empty */
+    NRI_BROKEN,   /* only in synchronize: not a valid message; unreadable fields are empty */
 };
 
-/* A pod sandbox: its annotations are those of the moment when it was made. */
+/* A pod sandbox. Its annotations date from its creation. */
 struct nri_pod {
     enum nri_flaw flaw;
     struct text id;
@@ -66,60 +66,62 @@ struct nri_pod {
     const struct nri_pair *annotation;
 };
 
-/* A device node. The kernel knows the device by its type and numbers, whatever its path is. */
+/* A device node. The kernel identifies the device by type and numbers, not by path. */
 struct nri_device {
-    struct text path; /* "-/dev/x": an adjustment takes /dev/x away */
+    struct text path; /* "-/dev/x" in an adjustment removes /dev/x */
     struct text type; /* "c", "b", "u", "p" */
     int64_t major;
     int64_t minor;
 };
 
-/* A rule of the device cgroup: which devices may be opened. The last that fits a device decides. */
+/* A rule of the device cgroup: which devices can be opened. The last matching rule decides. */
 enum { NRI_ANY_NUMBER = -1 };
 struct nri_device_rule {
     bool allow;
     struct text type; /* "c", "b"; "a" or "": any */
-    int64_t major;    /* or NRI_ANY_NUMBER, like minor */
+    /* Device numbers, or NRI_ANY_NUMBER. */
+    int64_t major;
     int64_t minor;
-    struct text access; /* "rwm": read, write, make a node; "": all of them */
+    struct text access; /* letters of "rwm" (read, write, mknod); "": all of them */
 };
 
-/* api.ContainerState */
+/* Values of api.ContainerState. */
 enum nri_state { NRI_UNKNOWN, NRI_CREATED, NRI_PAUSED, NRI_RUNNING, NRI_STOPPED };
 
 struct nri_container {
     enum nri_flaw flaw;
     struct text id;
-    struct text pod_id; /* of its sandbox */
+    struct text pod_id; /* id of its sandbox */
     struct text name;
     enum nri_state state;
-    uint32_t pid;             /* 0: none */
-    struct text cgroups_path; /* as in the OCI specification */
+    uint32_t pid;             /* 0 if none */
+    struct text cgroups_path; /* linux.cgroupsPath of the OCI specification */
     uint32_t envs;
     const struct text *env; /* "NAME=value", as the container will see it */
     uint32_t cdi_devices;
-    const struct text *cdi_device; /* that kubelet asked for: "nvidia.com/gpu=GPU-..." */
+    const struct text *cdi_device; /* requested by kubelet: "nvidia.com/gpu=GPU-..." */
     uint32_t devices;
-    const struct nri_device *device; /* nodes in the container, also those of its CDI devices */
+    const struct nri_device *device; /* nodes in the container, including its CDI devices' */
     uint32_t rules;
     const struct nri_device_rule *rule;
-    bool has_user; /* containerd before 2.2 does not say it */
-    uint32_t user; /* of its first process */
+    bool has_user; /* false with containerd before 2.2 */
+    uint32_t user; /* uid of its first process */
 };
 
 /*
- * What one or all plugins want to change of a container. Other changes are not looked at. A key of
- * env that begins with "-" takes away what another plugin set; it does nothing to the pod's own.
+ * Changes to a container, by this plugin or by all. Other kinds of changes are not read. An env key
+ * with the prefix "-" removes a variable that another plugin set, but not one of the pod.
  */
 struct nri_adjustment {
     uint32_t envs;
-    struct nri_pair *env; /* sets: a variable of the pod is replaced */
+    struct nri_pair *env; /* replaces variables of the pod */
     uint32_t cdi_devices;
     struct text *cdi_device;
+    /* Devices and rules are empty in our answers. */
     uint32_t devices;
-    struct nri_device *device; /* in an answer of ours: none */
+    struct nri_device *device;
     uint32_t rules;
-    struct nri_device_rule *rule; /* likewise */
+    struct nri_device_rule *rule;
     uint32_t mounts;
     struct nri_mount *mount;
 };
@@ -135,56 +137,56 @@ struct nri_mount {
 struct nri_runtime {
     struct text name;    /* "containerd" */
     struct text version; /* "v2.3.7" */
-    struct text nri;     /* "v0.12.0", or empty: older runtimes do not say it */
+    struct text nri;     /* "v0.12.0"; empty from older runtimes */
 };
 
 /*
- * Does the runtime's default validator look at containers? containerd names the plugins that were
- * asked about one, and its validator is among them if it is on.
+ * State of the runtime's default validator. containerd lists the plugins that it called for a
+ * container, and its validator is among them if it is on.
  */
 enum nri_validator { NRI_VALIDATOR_UNKNOWN, NRI_VALIDATOR_OFF, NRI_VALIDATOR_ON };
 
 /*
- * 0, or negative with err: a refusal of this container. The texts and arrays that create() leaves
- * in *out must live until the call of nri_feed() returns. A handler that is NULL agrees.
+ * Handlers return 0, or negative with err to refuse the container. Texts and arrays that create()
+ * leaves in *out must live until nri_feed() returns. A NULL handler accepts.
  *
- * The order is kept whatever the runtime does: configure, then synchronize, then the others; what
- * comes too early is refused without a handler. Runtimes tell of start, stopped and removed in two
- * ways, and only one of them is used for a container.
+ * Handlers are called in order whatever the runtime sends: configure, then synchronize, then the
+ * others; a call that comes too early is refused without a handler. Runtimes have two calls for
+ * start, stopped and removed, and use only one of them for a container.
  */
 struct nri_handlers {
     void *user;
     /*
-     * *out_events: which calls we want; it is NRI_EVENTS, and may become a part of it, not nothing.
-     * A runtime refuses a plugin that wants what it does not know. An error: we serve no such
-     * runtime; it is told, and closes the connection.
+     * *out_events: the calls to subscribe to; NRI_EVENTS on entry, can be reduced, but not to 0. A
+     * runtime refuses a plugin that subscribes to an event unknown to it. Fails if the runtime is
+     * not supported; it gets the error and closes the connection.
      */
     int (*configure)(void *user, const struct nri_runtime *runtime, uint32_t *out_events,
                      struct err *err);
     /*
-     * Everything that runs; in several calls if it is much, more is true for all but the last,
-     * which may be empty. Containers name their pod by pod_id; that may have come in an earlier
-     * call. A pod or container that has a flaw is there, with what could be read of it.
+     * All running pods and containers, in one or more calls; more is true for all but the last,
+     * which can be empty. The pod of a container (pod_id) can come in an earlier call. A pod or
+     * container with a flaw is included, with the fields that could be read.
      */
     void (*synchronize)(void *user, const struct nri_pod *pod, uint32_t pods,
                         const struct nri_container *container, uint32_t containers, bool more);
     int (*create)(void *user, const struct nri_pod *pod, const struct nri_container *container,
                   struct nri_adjustment *out, struct err *err);
-    /* Its cgroup exists, and its program was not executed yet. */
+    /* The cgroup of the container exists; its program has not been executed yet. */
     int (*start)(void *user, const struct nri_pod *pod, const struct nri_container *container,
                  struct err *err);
-    /* Their pod is empty if the runtime has forgotten it. */
+    /* For stopped and removed, pod is empty if the runtime no longer has it. */
     void (*stopped)(void *user, const struct nri_pod *pod, const struct nri_container *container);
     void (*removed)(void *user, const struct nri_pod *pod, const struct nri_container *container);
-    /* The sandbox of a pod has ended: it has no containers any more, and gets none. */
+    /* The sandbox of the pod has ended: it has no containers and gets no more. */
     void (*pod_stopped)(void *user, const struct nri_pod *pod);
-    /* all: the adjustments of all plugins together, ours included. An error: not created. */
+    /* all: the combined adjustments of all plugins. On an error the container is not created. */
     int (*validate)(void *user, const struct nri_pod *pod, const struct nri_container *container,
                     const struct nri_adjustment *all, enum nri_validator validator,
                     struct err *err);
 };
 
-/* Bit n - 1 for event n of api.proto. */
+/* Event n of api.proto is bit n - 1. */
 enum nri_event {
     NRI_STOP_POD = 1 << 1,
     NRI_CREATE_CONTAINER = 1 << 3,
@@ -198,26 +200,26 @@ enum nri_event {
 
 struct nri_session;
 
-/* Its output begins with RegisterPlugin. The handlers are copied. */
+/* Copies the handlers. The output of the session begins with RegisterPlugin. */
 struct nri_session *nri_session_new(const struct nri_handlers *handlers) MUST_USE;
 void nri_session_free(struct nri_session *session); /* NULL is fine */
 
 /*
- * Any number of bytes, cut anywhere. Negative: the runtime refused to register us
- * (ERR_FORBIDDEN), does not read what we answer, or this is no NRI; the connection must be closed,
- * and each later call says the same. A call that we cannot read or do not know is answered with an
- * error and ends nothing. Not from inside a handler.
+ * Takes any number of bytes, cut anywhere. Returns negative if the runtime refused the registration
+ * (ERR_FORBIDDEN), does not read our answers, or does not speak NRI; then the connection must be
+ * closed, and later calls return the same error. A malformed or unknown call is answered with an
+ * error, and the session continues. Must not be called from a handler.
  */
 int nri_feed(struct nri_session *session, struct text bytes, struct err *err) MUST_USE;
 
-/* What is to be sent; nri_sent() says how much of it was. */
+/* The pending output, borrowed until the next call; nri_sent() consumes it. */
 struct text nri_output(const struct nri_session *session);
 void nri_sent(struct nri_session *session, size_t bytes);
 
-/* Configured, and told everything that runs. */
+/* True once the runtime has configured the plugin and sent the complete list. */
 bool nri_is_synchronized(const struct nri_session *session);
 
-/* The value of an annotation; *out is empty if it has none. False: no such annotation. */
+/* Sets *out to the value of an annotation. Returns false, and an empty *out, if it is absent. */
 bool nri_annotation(const struct nri_pod *pod, const char *key, struct text *out);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * proc_stat - the parent of a process, and when it began, from /proc/PID/stat.
+ * proc_stat - the parent and the start time of a process, from /proc/PID/stat.
  *
  * Pure.
  */
@@ -9,12 +9,12 @@
 #include "milligpu/base/text.h"
 
 /*
- * Reads /proc/PID/stat: the parent, and when the process began, in ticks since the boot, which
- * tells it from a later one of the same PID. False: it is no such text.
+ * Parses the content of /proc/PID/stat; false if it is malformed. PID and start time together
+ * identify a process, since PIDs are reused.
  */
 struct proc_stat {
     uint32_t parent;
-    uint64_t began;
+    uint64_t began; /* start time, in ticks since boot */
 };
 bool proc_stat_read(struct text stat, struct proc_stat *out);
 

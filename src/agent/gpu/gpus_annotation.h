@@ -4,16 +4,15 @@
  *     [{"uuid":"GPU-...","index":0,"milli":1000,"mib":81559,"model":"NVIDIA H100 80GB HBM3",
  *       "numa":0,"health":"healthy","nvlink":["GPU-..."],"held":"pod:UID"}, ...]
  *
- * with "reason" (a sentence) and "since" (RFC 3339) where it is not healthy, and with "reason"
- * alone where it is held by "unknown": then no container could be given it.
+ * with "reason" (a sentence) and "since" (RFC 3339) unless it is healthy, and with "reason" alone
+ * if it is held by "unknown": no container can get it.
  *
- * In the order of the index. Nothing in it changes unless a GPU comes, goes, falls ill, recovers,
- * or is taken or given back whole, so the same bytes mean that no patch is needed. What it says is
- * read back by inventory.h: indexes are distinct (a lost GPU whose index another one has now gets
- * the next one that is free), health is one of HEALTH_WORDS, and a link is named once, by the GPU
- * that comes first. It fits into ANNOTATION_BYTES_MAX, whatever the GPUs are.
+ * Sorted by index. It changes only if a GPU appears, disappears, fails, recovers, or is taken or
+ * returned whole; identical bytes need no patch. inventory.h parses it: indexes are distinct (a
+ * lost GPU gets the next free index if another GPU has its index now), health is one of
+ * HEALTH_WORDS, and only the first GPU of a link names it. Always fits into ANNOTATION_BYTES_MAX.
  *
- * A GPU in MIG mode is held by "mig", whoever has a part of it: shares are of whole GPUs.
+ * A GPU in MIG mode is held by "mig", since MIG instances cannot be shared.
  *
  * Pure.
  */
@@ -24,18 +23,16 @@
 #include "milligpu/nvml/nvml.h"
 
 /*
- * held: for each GPU of the reading, by whom it is held whole (a word of hold_kind()); NULL: by
- * nobody. why: for each, the reason of a healthy GPU that is held, a sentence for people; NULL: it
- * has none.
+ * For each GPU of the reading: held is its holder (a word of hold_kind()), NULL if it is not held
+ * whole; why is the reason of a healthy GPU that is held, a sentence for people, or NULL.
  *
- * False, and nothing is written, if the reading says nothing of the GPUs: starting, or a driver
- * that was never there. Then an annotation from before is better than an empty one, which would
- * mean that the node has no GPUs any more.
+ * Returns false, and writes nothing, if the reading has no information about GPUs: while starting,
+ * or without a driver so far. An empty annotation would mean that the node has no GPUs any more.
  */
 bool gpus_annotation_write(const struct gpu_reading *reading, const char *const *held,
                            const char *const *why, struct strbuf *out) MUST_USE;
 
-/* The word of HEALTH_WORDS that stands for it. */
+/* The word of HEALTH_WORDS for this health. */
 const char *gpus_annotation_health(enum gpu_health health);
 
 #endif
