@@ -1,11 +1,11 @@
 /*
- * codec - messages of protobuf to the views of nri.h, and answers to protobuf.
+ * codec - decodes protobuf messages to the structs of nri.h, and encodes answers.
  *
- * Texts are borrowed from the bytes, lists are in the arena. A text has the length that was sent,
- * with any bytes in it. Fields that are not read take no memory. Lists of one pod or container, or
- * of one adjustment, take at most NRI_LISTS_BYTES_MAX; a pod or container that has more says so by
- * its flaw, and an adjustment is refused with ERR_TOO_LARGE. Bytes that are no such message are
- * ERR_INVALID, also where a field that holds one message is there twice.
+ * Texts are borrowed from the input, with any bytes in them; lists are in the arena. Fields that
+ * are not read take no memory. The lists of one pod, container or adjustment take at most
+ * NRI_LISTS_BYTES_MAX; beyond, a pod or container gets a flaw, and an adjustment fails with
+ * ERR_TOO_LARGE. Malformed input is ERR_INVALID, and so is a second occurrence of a field that
+ * holds one message.
  *
  * Pure.
  */
@@ -30,22 +30,25 @@ struct codec_response {
     struct text payload;
 };
 
-/* One message of a list of everything that runs, which is read one member at a time. */
+/* A SynchronizeRequest, read one member at a time. */
 struct codec_sync {
-    struct wire pods;       /* where the next pod is looked for */
-    struct wire containers; /* and the next container */
+    /* Read positions of the next pod and the next container. */
+    struct wire pods;
+    struct wire containers;
     bool more;
 };
 
-/* What a call about one container says. */
+/* A call about one container or pod. */
 struct codec_call {
-    bool has_pod; /* else pod is empty */
+    /* False: the struct below is empty. */
+    bool has_pod;
     bool has_container;
     struct nri_pod pod;
     struct nri_container container;
-    struct nri_adjustment adjust; /* ValidateContainerAdjustment, like the next */
+    /* Of ValidateContainerAdjustment only. */
+    struct nri_adjustment adjust;
     enum nri_validator validator;
-    int32_t event; /* StateChange: of api.proto; from others, any number */
+    int32_t event; /* event number of a StateChange (api.proto); not validated */
 };
 
 int codec_request(struct text bytes, struct codec_request *out, struct err *err) MUST_USE;
@@ -53,8 +56,8 @@ int codec_response(struct text bytes, struct codec_response *out, struct err *er
 int codec_configure(struct text bytes, struct nri_runtime *out, struct err *err) MUST_USE;
 int codec_synchronize(struct text bytes, struct codec_sync *out, struct err *err) MUST_USE;
 /*
- * The next member, until false. One that is no message spoils only itself; nothing else is broken
- * after codec_synchronize() has looked at the whole.
+ * Read the next member; false at the end. A malformed member gets NRI_BROKEN, and reading
+ * continues; codec_synchronize() has validated the rest of the message.
  */
 bool codec_next_pod(struct codec_sync *sync, struct arena *arena, struct nri_pod *out);
 bool codec_next_container(struct codec_sync *sync, struct arena *arena, struct nri_container *out);
@@ -63,7 +66,7 @@ int codec_call(struct arena *arena, struct text bytes, struct codec_call *out,
 int codec_state_change(struct arena *arena, struct text bytes, struct codec_call *out,
                        struct err *err) MUST_USE;
 
-/* They append to out. An empty adjustment is an empty answer: nothing is to be changed. */
+/* Append to out. An empty adjustment gives an empty answer. */
 void codec_put_request(struct strbuf *out, const struct codec_request *request);
 void codec_put_response(struct strbuf *out, const struct codec_response *response);
 void codec_put_register(struct strbuf *out);

@@ -1,12 +1,11 @@
 /*
- * mux - frames that share one byte stream among connections, in both directions.
+ * mux - frames that multiplex connections over one byte stream, in both directions.
  *
  *     | connection, u32 | bytes, u32 | payload |        big endian
  *
- * Nothing is negotiated: a connection is a number that both sides know. A frame border means
- * nothing to a reader. To the runtime's reader it means two things, which mux_put() observes: it
- * receives a frame into a buffer of NRI_FRAME_MAX bytes and gives up on a longer one, and it looks
- * for the head of a message at the start of a frame.
+ * Nothing is negotiated: both sides use fixed connection numbers. Our reader ignores frame borders.
+ * The runtime's reader has two limits, which mux_put() respects: it fails on a frame of more than
+ * NRI_FRAME_MAX bytes, and expects the header of a message at the start of a frame.
  *
  * Pure.
  */
@@ -23,25 +22,29 @@ enum mux_connection {
     MUX_RUNTIME = 2, /* we call the runtime */
 };
 
-/* Where the reader is in the stream; all zero at its start. */
+/* The reader's state; all zero at the start of the stream. */
 struct mux {
     uint8_t head[MUX_HEAD];
     size_t head_len; /* MUX_HEAD: inside the payload of a frame */
     uint32_t connection;
-    uint32_t left;
+    uint32_t left; /* bytes of the payload not read yet */
 };
 
 struct mux_piece {
     uint32_t connection; /* any number */
-    struct text bytes;   /* never empty; borrowed from what was read */
+    struct text bytes;   /* never empty; borrowed from the input */
 };
 
-/* The next piece of a payload in *rest: 1, or 0 if rest is used up. Negative: no frame. */
+/*
+ * Consumes *rest up to the next piece of a payload. Returns 1 and sets *out, 0 at the end of the
+ * input, negative on a malformed frame.
+ */
 int mux_next(struct mux *mux, struct text *rest, struct mux_piece *out, struct err *err) MUST_USE;
 
-/* A message in as many frames as it needs. */
+/* Appends a message, split into frames. */
 void mux_put(struct strbuf *out, enum mux_connection connection, struct text message);
 
+/* Big-endian numbers. */
 uint32_t mux_u32(const void *at);
 void mux_put_u32(struct strbuf *out, uint32_t number);
 

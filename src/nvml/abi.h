@@ -1,17 +1,17 @@
 /*
- * abi - the part of NVML that we use, declared from its documentation: NVIDIA publishes no header
- * that may be shipped with a program, and the library is loaded at run time.
+ * abi - the part of NVML that we use, declared from its documentation: NVIDIA's header cannot be
+ * distributed with a program, and the library is loaded at run time.
  *
- * Names are NVML's without their prefixes. Sizes and offsets are those of nvml.h of NVML 13.4 on
- * x86-64 and arm64, which have the same; a structure that NVML extends gets a new name there (_v2),
- * so these stay. Enumerations and nvmlReturn_t are int, nvmlDevice_t and nvmlEventSet_t pointers.
+ * Names are NVML's without their prefixes. Sizes and offsets are those of nvml.h of NVML 13.4, the
+ * same on x86-64 and arm64. They are stable: NVML gives an extended structure a new name (_v2).
+ * Enumerations and nvmlReturn_t are int, nvmlDevice_t and nvmlEventSet_t pointers.
  */
 #ifndef MILLIGPU_NVML_ABI_H
 #define MILLIGPU_NVML_ABI_H
 
 #include "milligpu/base/base.h"
 
-/* code, in words (ours; nvmlErrorString() may hang like any other call) */
+/* X(name, code, text). The texts are ours: nvmlErrorString() can hang like any other call. */
 #define NVML_CODES(X)                                                                              \
     X(SUCCESS, 0, "success")                                                                       \
     X(UNINITIALIZED, 1, "NVML is not initialized")                                                 \
@@ -47,17 +47,17 @@ enum nvml_code {
 };
 
 enum {
-    ABI_TEXT_BYTES = 96, /* enough for names, UUIDs, and versions */
+    ABI_TEXT_BYTES = 96, /* sufficient for names, UUIDs, and versions */
     ABI_BUS_ID_BYTES = 32,
-    ABI_LINKS_MAX = 36, /* NVLinks of one GPU */
+    ABI_LINKS_MAX = 36, /* maximum number of NVLinks of one GPU */
     ABI_TEMPERATURE_GPU = 0,
     ABI_ECC_CORRECTED = 0,
     ABI_ECC_UNCORRECTED = 1,
-    ABI_ECC_VOLATILE = 0, /* since the driver was loaded */
+    ABI_ECC_VOLATILE = 0, /* counted since the driver was loaded */
     ABI_LINK_TO_GPU = 0,
     ABI_LINK_TO_SWITCH = 2,
-    ABI_MEMORY_V2 = 0x02000028, /* version 2, of 40 bytes */
-    ABI_SAMPLES_GPU = 1,        /* percent of time in which a kernel ran */
+    ABI_MEMORY_V2 = 0x02000028, /* version 2, 40 bytes */
+    ABI_SAMPLES_GPU = 1,        /* percent of the time in which a kernel ran */
     ABI_VALUE_U32 = 1,
 };
 
@@ -71,7 +71,7 @@ struct abi_event_set; /* *: nvmlEventSet_t */
 struct abi_memory {
     uint64_t total;
     uint64_t free;
-    uint64_t used; /* includes what the driver reserves */
+    uint64_t used; /* includes the driver's reservation */
 };
 static_assert(sizeof(struct abi_memory) == 24, "nvmlMemory_t");
 static_assert(offsetof(struct abi_memory, used) == 16, "nvmlMemory_t.used");
@@ -102,7 +102,7 @@ static_assert(offsetof(struct abi_pci, bus_id) == 36, "nvmlPciInfo_t.busId");
 
 struct abi_process {
     uint32_t pid;
-    uint64_t used_bytes; /* all bits: not known */
+    uint64_t used_bytes; /* UINT64_MAX if unknown */
     uint32_t gpu_instance;
     uint32_t compute_instance;
 };
@@ -112,7 +112,7 @@ static_assert(offsetof(struct abi_process, gpu_instance) == 16, "nvmlProcessInfo
 
 struct abi_utilization {
     uint32_t pid;
-    uint64_t time_us; /* UTC, of the CPU: when it was recorded */
+    uint64_t time_us; /* UTC time of the sample, by the CPU's clock */
     uint32_t sm_percent;
     uint32_t memory_percent;
     uint32_t encoder_percent;
@@ -123,7 +123,7 @@ static_assert(offsetof(struct abi_utilization, time_us) == 8, "nvmlProcessUtiliz
 static_assert(offsetof(struct abi_utilization, sm_percent) == 16, "nvmlProcessUtilizationSample_t");
 
 struct abi_sample {
-    uint64_t time_us; /* as in abi_utilization */
+    uint64_t time_us; /* UTC time of the sample, by the CPU's clock */
     union {
         uint32_t u32; /* with ABI_VALUE_U32 */
         double real;
@@ -136,7 +136,7 @@ static_assert(offsetof(struct abi_sample, value) == 8, "nvmlSample_t.sampleValue
 struct abi_event {
     struct abi_device *device;
     uint64_t type;
-    uint64_t data; /* the number of the XID */
+    uint64_t data; /* number of the XID */
     uint32_t gpu_instance;
     uint32_t compute_instance;
 };
@@ -145,7 +145,7 @@ static_assert(offsetof(struct abi_event, type) == 8, "nvmlEventData_t.eventType"
 static_assert(offsetof(struct abi_event, data) == 16, "nvmlEventData_t.eventData");
 
 struct abi_memory_limits {
-    const char *cgroup; /* its full path */
+    const char *cgroup; /* full path */
     uint64_t soft_bytes;
     uint64_t hard_bytes;
 };
@@ -163,7 +163,7 @@ static_assert(offsetof(struct abi_memory_limits_now, used_bytes) == 24, "nvmlGet
 
 static_assert(sizeof(int) == 4 && sizeof(unsigned) == 4, "nvmlReturn_t and counts");
 
-/* name of the function, is NVML of no use to us without it?, its arguments */
+/* X(name of the function, whether it is required, its arguments) */
 #define NVML_FUNCTIONS(X)                                                                          \
     X(Init_v2, true, (void))                                                                       \
     X(Shutdown, true, (void))                                                                      \

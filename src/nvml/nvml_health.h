@@ -1,5 +1,5 @@
 /*
- * nvml_health - how a GPU is, from what is recorded of it.
+ * nvml_health - the health of a GPU, derived from its record.
  *
  * Pure.
  */
@@ -8,15 +8,15 @@
 
 #include "nvml_devices.h"
 
-/* An XID or a memory error that was not corrected. */
+/* Takes an XID, or an uncorrected memory error. */
 void nvml_health_event(struct nvml_record *record, const struct abi_event *event,
                        struct nvml_now now);
-/* The counter of errors that were not corrected: one that rises is an event. */
+/* Takes the counter of uncorrected memory errors; an increase is a fault. */
 void nvml_health_ecc(struct nvml_record *record, uint64_t uncorrected, struct nvml_now now);
 void nvml_health_clear_fault(struct nvml_record *record);
-/* Derives state.health from the record; what is sick recovers after quiet_ms. */
+/* Derives state.health from the record; a fault expires after quiet_ms. */
 void nvml_health_check(struct nvml_record *record, int64_t quiet_ms, struct nvml_now now);
-/* reason: a sentence; cut off if it is too long. */
+/* reason: a sentence, truncated to NVML_REASON_MAX. */
 void nvml_health_set(struct gpu_state *gpu, enum gpu_health health, const char *reason,
                      int64_t wall_ms);
 

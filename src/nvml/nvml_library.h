@@ -1,7 +1,7 @@
 /*
- * nvml_library - NVML, loaded: its functions, and their errors in words.
+ * nvml_library - the loaded NVML: its functions, and the texts of its errors.
  *
- * Every function here can hang for as long as the driver does.
+ * NVML's functions, and opening and closing it, can hang as long as the driver does.
  */
 #ifndef MILLIGPU_NVML_LIBRARY_H
 #define MILLIGPU_NVML_LIBRARY_H
@@ -12,23 +12,23 @@
 
 struct nvml_library {
     void *handle;
-/* Functions that are not required may be NULL. */
+/* NULL for optional functions that the library lacks. */
 #define X(name, required, arguments) int(*name) arguments; /* NOLINT(bugprone-macro-parentheses) */
     NVML_FUNCTIONS(X)
 #undef X
 };
 
-/* Loads and initializes it. The text of err says which function failed, and why. */
+/* Loads and initializes NVML. The text of err names the failed function and the reason. */
 int nvml_library_open(struct nvml_library *out, const char *name, struct err *err) MUST_USE;
 void nvml_library_close(struct nvml_library *library); /* one that is not open is fine */
 
-/* err_set() for a call that returned this; function without "nvml". Returns -code of err. */
+/* Sets err for a call that returned code; function without "nvml". Returns err_set()'s result. */
 int nvml_library_fail(struct err *err, const char *function, int code);
-const char *nvml_words(int code); /* NVML's code in words */
+const char *nvml_words(int code); /* the text for NVML's code */
 
 /*
- * Copies a text of NVML that may be unterminated, in bytes of at least NVML_TEXT_MAX: what is not
- * printable ASCII becomes '?'.
+ * Copies a possibly unterminated text of NVML to out, truncated to bytes - 1; other characters than
+ * printable ASCII become '?'. Fills the rest of out with NUL.
  */
 void nvml_text(char *out, size_t bytes, const char *from, size_t from_bytes);
 

@@ -1,26 +1,26 @@
 /*
- * containers - the containers of this node that have GPUs, as the runtime tells of them.
+ * containers - the table of this node's containers with GPUs, as reported by the runtime.
  *
- *     main thread:   what runs (synchronize), created, started, stopped, removed --> the table
- *     other threads: containers_copy() --> a copy of their own, with how far it is believed
+ *     main thread:   synchronize, create, start, stop, remove --> the table
+ *     other threads: containers_copy() --> a private copy, and whether it is complete
  *
- * A container of ours has the shares that it was granted; one of another pod has the GPUs that
- * somebody else gave it, by the names under which they were given: a UUID, an index ("0"), or the
- * path of a device node ("/dev/nvidia3"). Containers without GPUs are not kept. Each right has rows
- * of its own in the table, so that containers of one, as every tenant can create them, take none
- * from another. One for which there is no row is to be refused; one that runs already is counted.
+ * A container of our pods has the shares that it was granted. A container of another pod has GPUs
+ * from another source, under the names of that source: a UUID, an index ("0"), or the path of a
+ * device node ("/dev/nvidia3"). Containers without GPUs are not kept. Each right has a row limit of
+ * its own, so that containers of one right, which any tenant can create, take no rows from another.
+ * A new container without a row must be refused; a running one is counted.
  *
- * What gives a container of another pod its GPUs, the strongest first:
- *   1. devices for which kubelet asked (a device plugin, a DRA claim): names of CDI devices of
- *      class "gpu", and where such a name is neither a UUID nor an index ("all"), or the vendor
- *      hands out GPUs by another class (a claim), or there are more nodes of GPUs than names, the
- *      nodes that the container has: what has NVIDIA's numbers, or the path /dev/nvidia<N>;
- *   2. the variable NVIDIA_VISIBLE_DEVICES, with UUIDs or indexes: a device plugin may have set it,
- *      and so may the author of the pod. "all", "void" and "none" say nothing: images carry them.
- * The operator's own pods (management.nvidia.com/...) see all GPUs and hold none, and so do
- * privileged containers, except for what is named.
+ * Sources of the GPUs of another pod's container, the strongest first:
+ *   1. devices requested by kubelet (a device plugin, a DRA claim): names of CDI devices of class
+ *      "gpu". The container's device nodes with NVIDIA's numbers or the path /dev/nvidia<N> count,
+ *      too, if a name is neither a UUID nor an index ("all"), if the vendor uses another class (a
+ *      claim), or if there are more such nodes than names;
+ *   2. the variable NVIDIA_VISIBLE_DEVICES with UUIDs or indexes, set by a device plugin or by the
+ *      author of the pod. "all", "void" and "none" are ignored, because images have them.
+ * The GPU operator's own pods (management.nvidia.com/...) and privileged containers see all GPUs,
+ * and hold only those that are named.
  *
- * The main thread writes; any thread copies. No call waits for anything but a copy.
+ * The main thread writes; any thread copies. Calls wait for nothing but a copy.
  */
 #ifndef MILLIGPU_CONTAINERS_H
 #define MILLIGPU_CONTAINERS_H
@@ -31,46 +31,47 @@
 #include "grant.h"
 
 enum {
-    NODE_SHARES_MAX = 1024,   /* containers with shares */
-    NODE_KUBELETS_MAX = 768,  /* with devices for which kubelet asked */
-    NODE_VARIABLES_MAX = 256, /* with GPUs by a variable only */
+    /* Rows of each right. */
+    NODE_SHARES_MAX = 1024,
+    NODE_KUBELETS_MAX = 768,
+    NODE_VARIABLES_MAX = 256,
     NODE_CONTAINERS_MAX = NODE_SHARES_MAX + NODE_KUBELETS_MAX + NODE_VARIABLES_MAX,
-    CONTAINER_GPUS_MAX = 64, /* of one container; beyond, they are not looked at */
+    CONTAINER_GPUS_MAX = 64, /* GPUs of one container; more are ignored */
 };
 
 enum container_right {
-    RIGHT_SHARE,    /* ours: granted by milligpud */
-    RIGHT_KUBELET,  /* kubelet asked for the devices */
-    RIGHT_VARIABLE, /* a variable only */
+    RIGHT_SHARE,    /* granted by milligpud */
+    RIGHT_KUBELET,  /* devices requested by kubelet */
+    RIGHT_VARIABLE, /* NVIDIA_VISIBLE_DEVICES only */
     CONTAINER_RIGHTS,
 };
 
 struct container_gpu {
-    const char *name;   /* of a container of ours: its UUID */
-    uint32_t milli;     /* of the share; 0 for containers of others */
-    uint32_t mib;       /* of the share; 0: not known */
-    uint32_t pod_milli; /* the most that its pod had of it while this container ran; 0: not ours */
+    const char *name;   /* UUID with RIGHT_SHARE; else any of the names above */
+    uint32_t milli;     /* of the share; 0 without one */
+    uint32_t mib;       /* of the share; 0 if unknown */
+    uint32_t pod_milli; /* peak of its pod on it while this container ran; 0 without a share */
 };
 
 struct container_facts {
-    const char *id;      /* the runtime's: a part of the path of its cgroup */
-    const char *sandbox; /* the runtime's id of it */
+    const char *id;      /* the runtime's id, part of its cgroup's path */
+    const char *sandbox; /* the runtime's id of the sandbox */
     const char *uid;
     const char *namespace;
     const char *pod;
     const char *name;
-    const char *cgroup; /* cgroups_path, as the runtime gives it: either of runc's two forms */
+    const char *cgroup; /* cgroups_path of the runtime, in either of runc's two forms */
     enum container_right right;
-    bool is_running; /* started, as far as the runtime told, and not stopped */
-    bool has_ended;  /* stopped, as far as the runtime told: neither running nor about to start */
-    bool has_successor; /* the same container of its pod was made again since */
-    bool is_mps;        /* a client of the MPS of its GPU, which is one of ours */
-    uint32_t user;      /* with is_mps: of its first process */
+    bool is_running;    /* reported as started, and not as stopped */
+    bool has_ended;     /* reported as stopped: neither running nor about to start */
+    bool has_successor; /* a later container of the same pod and name exists */
+    bool is_mps;        /* client of our MPS daemon of its GPU */
+    uint32_t user;      /* uid of its first process; with is_mps */
     uint32_t gpus;
     const struct container_gpu *gpu;
     /*
-     * Those that kubelet gave it whole: with RIGHT_KUBELET the same, with RIGHT_SHARE what it got
-     * beside its shares. In a list of what runs, GPUs of its shares may be among the latter.
+     * GPUs given whole by kubelet: with RIGHT_KUBELET the same as gpu, with RIGHT_SHARE in addition
+     * to the shares. After synchronize they can include the GPUs of its shares.
      */
     uint32_t n_whole;
     const struct container_gpu *whole;
@@ -82,54 +83,53 @@ struct containers *containers_new(void) MUST_USE;
 void containers_free(struct containers *containers); /* NULL is fine */
 
 /*
- * A list of everything that runs begins: the table is empty. Until containers_complete() a copy is
- * the one from before, so that nobody takes a half list for the whole.
+ * Begins a complete list with an empty table. Until containers_complete(), copies are of the
+ * previous table, so that no reader sees a partial list.
  */
 void containers_begin(struct containers *containers);
 void containers_complete(struct containers *containers);
 
 /*
- * The container was made (or is in the list). grant: what it was judged; of ours if GRANT_GPUS.
- * Otherwise what others gave it is read from the container. A known id is replaced, and so is a
- * container of the same name in the same pod that does not run: it is tried again, and the runtime
- * may never tell that the first was not made after all.
+ * Adds a container that is created or listed. With GRANT_GPUS its GPUs are those of the grant, else
+ * they are read from the container. Replaces the container with the same id, and one of the same
+ * name and pod that does not run: creation is retried, and the runtime may not report that the
+ * first attempt failed.
  */
 enum containers_added {
-    CONTAINERS_NO_GPUS, /* and it is not in the table */
+    CONTAINERS_NO_GPUS, /* not added: it has no GPUs */
     CONTAINERS_KEPT,
-    CONTAINERS_FULL, /* *out_right has no row left: it is not in the table, either */
+    CONTAINERS_FULL, /* not added: *out_right has no row left */
 };
 enum containers_added containers_add(struct containers *containers, const struct nri_pod *pod,
                                      const struct nri_container *container,
                                      const struct grant *grant, enum container_right *out_right);
 void containers_started(struct containers *containers, struct text id);
-/* It stays in the table, not running: between two lives of a container its pod keeps its GPUs. */
+/* Keeps the row: a pod keeps its GPUs between two lives of a container. */
 void containers_stopped(struct containers *containers, struct text id);
-/* Not made after all; an id that is not known is fine, here and above. */
+/* Removes a container that was not created after all. Unknown ids are fine, here and above. */
 void containers_gone(struct containers *containers, struct text id);
-/* The sandbox of a pod has ended, and with it everything that its containers had. */
+/* Removes all containers of a sandbox that has ended. */
 void containers_pod_gone(struct containers *containers, struct text sandbox);
 
 struct containers_copy {
-    /* false: no complete list was seen on this connection yet, or there is no connection */
-    bool is_complete;
-    uint64_t number; /* another one whenever the table has changed */
+    bool is_complete; /* false without a connection, or before its first complete list */
+    uint64_t number;  /* increases with each change of the table */
     /*
-     * Of the last list, by their right: they run, and there was no row for them. One with shares
-     * that has GPUs whole, too, counts for both.
+     * Running containers of the last list that got no row, by right. One with shares and whole GPUs
+     * counts for both rights.
      */
     uint32_t left_out[CONTAINER_RIGHTS];
     uint32_t count;
-    const struct container_facts *container; /* in the order in which they came */
+    const struct container_facts *container; /* in the order of their addition */
 };
 
-/* *out lives in arena. Any thread. */
+/* Allocates *out in arena. Any thread. */
 void containers_copy(struct containers *containers, struct arena *arena,
                      struct containers_copy *out);
 
 /*
- * The connection to the runtime is lost: the copy from before stays, and is not complete. A list
- * that had begun is forgotten.
+ * Marks the table as incomplete, after the connection to the runtime is lost, and drops an
+ * unfinished list.
  */
 void containers_lost(struct containers *containers);
 

@@ -1,18 +1,16 @@
 /*
- * overlap - keeps pods with shares from having more of a GPU together than it has.
+ * overlap - keeps the shares of a GPU from adding up to more than the GPU.
  *
- * A pod that is deleted by force is gone from the API server at once, so milligpud gives its room
- * to another pod, while kubelet may need the whole grace period to end its containers. The other
- * pod then waits here: its containers are refused until there is room for them, and kubelet tries
- * to create them again.
+ * A pod that is deleted by force disappears from the API server at once, and milligpud gives its
+ * room to another pod, while kubelet can need the whole grace period to end its containers. The
+ * containers of the other pod are refused here until there is room, and kubelet retries.
  *
- * A pod lives while one of its containers runs or is about to start. What it counts for is the most
- * that its containers had of the GPU at one time while it lived. That is never more than its charge
- * in the ledger: containers that take turns, as init containers do, count once. The allocation says
- * which shares a pod has, and not which containers take turns.
+ * A pod lives while one of its containers runs or is about to start. It counts with the peak sum of
+ * its containers' shares on the GPU while it lived. That is never more than its charge in the
+ * ledger: containers that run one after another, as init containers do, count once. The allocation
+ * has the shares of a pod, but not which containers run at the same time.
  *
- * A pod that would not have more than it had while it lived is not judged: when one of its
- * containers starts again, it takes nothing from anybody.
+ * A pod that stays within its peak is not checked: a container that restarts needs no new room.
  *
  * Pure.
  */
@@ -22,16 +20,16 @@
 #include "containers.h"
 
 /*
- * The milli of a GPU that the containers of a pod have together which run, or are about to. Those
- * that have a successor do not count.
+ * Sum of the shares (milli) of a GPU of a pod's containers that run or are about to. Containers
+ * with a successor do not count.
  */
 uint32_t overlap_of_pod(const struct container_facts *const *container, uint32_t containers,
                         const char *uid, const char *gpu);
 
 /*
- * May the container with this id, which is in the table, have its shares beside those of other
- * pods? Negative: no, with the GPU and the pods that run there, or since some of the others are not
- * in the table. A container that is not there has no shares.
+ * Checks the shares of the container with this id against those of other pods. Negative: refused;
+ * err names the GPU and the pods that run there, or says that containers are missing from the
+ * table. A container that is not in the table has no shares, and is accepted.
  */
 int overlap_allow(const struct containers_copy *containers, struct text id,
                   struct err *err) MUST_USE;

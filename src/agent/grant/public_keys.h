@@ -1,11 +1,11 @@
 /*
- * public_keys - the keys by which allocations may be signed: a mounted ConfigMap, a file per key.
+ * public_keys - public keys that verify allocations: a mounted ConfigMap with a file per key.
  *
  *     DIR/KEYID      the public key in base64, as milligpud publishes it
  *
- * The folder is asked each time: mounts lag, and a key that was taken away proves nothing any more
- * (a pod whose allocation was recorded needs no key). A file whose content is no key of that id is
- * no key.
+ * The folder is read each time, since mounts lag and a removed key verifies nothing any more (a pod
+ * with a recorded allocation needs no key). A file with other content than the key of its id is
+ * ignored.
  *
  * One thread.
  */
@@ -19,10 +19,10 @@ struct public_keys;
 struct public_keys *public_keys_new(const char *dir) MUST_USE;
 void public_keys_free(struct public_keys *keys);
 
-/* In base64; NULL: there is no such key. Valid until the next call. */
+/* The key in base64, valid until the next call; NULL if there is none. */
 const char *public_keys_find(struct public_keys *keys, const char *id);
 
-/* How many keys the folder has now. */
+/* Number of keys in the folder now. */
 size_t public_keys_count(const struct public_keys *keys);
 
 #endif

@@ -10,9 +10,9 @@
 #include "milligpu/base/strbuf.h"
 
 /*
- * The folder of a cgroup, of version 2, by its path in the OCI specification: the path below dir of
- * the cgroupfs driver ("/kubepods/pod1/ID"), or what the systemd driver makes of
- * "SLICE:PREFIX:NAME". An error: neither, or it leads out of dir.
+ * Appends the folder of a cgroup (version 2) for its path in the OCI specification: a path below
+ * dir with the cgroupfs driver ("/kubepods/pod1/ID"), or the folder that the systemd driver creates
+ * for "SLICE:PREFIX:NAME". Fails if it is neither, or leads out of dir.
  */
 int cgroup_folder(const char *dir, struct text path, struct strbuf *out, struct err *err) MUST_USE;
 

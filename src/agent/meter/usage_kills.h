@@ -1,9 +1,9 @@
 /*
- * usage_kills - containers that were killed for their memory, until milligpud knows of each.
+ * usage_kills - containers killed for their memory, until each kill is reported to milligpud.
  *
- * The meter shows a killed container only until its next life begins, and milligpud may be away for
- * longer. So each kill is kept here, and told with the reports of the next life, until one of them
- * was taken. A container whose pod is not in such a report is told of no more.
+ * The meter shows a killed container only until its next life begins, and milligpud can be
+ * unreachable for longer. So each kill is kept here, and reported with the container's next life
+ * until a report is accepted. A kill is lost if its pod is not in that report.
  *
  * Pure; used by the thread of the sender only.
  */
@@ -14,14 +14,15 @@
 
 #include "meter.h"
 
-/* At a time; beyond, a kill is in the agent's log and metrics only. */
+/* Kills kept at a time; more are in the agent's log and metrics only. */
 enum { USAGE_KILLS_MAX = 64 };
 
 struct usage_kill {
-    char *id; /* owned, like the others */
+    /* Of the container and its pod; owned. */
+    char *id;
     char *uid;
     char *name;
-    bool is_taken; /* kept while the meter shows it, so that it is told once */
+    bool is_taken; /* reported; kept while the meter shows it, so that it is reported once */
 };
 
 struct usage_kills {
@@ -31,12 +32,13 @@ struct usage_kills {
 
 void usage_kills_done(struct usage_kills *kills);
 
-/* Keeps what copy shows and was not seen before. */
+/* Adds the new kills of copy. */
 void usage_kills_note(struct usage_kills *kills, const struct meter_copy *copy);
+/* True if a kill is not reported yet. */
 bool usage_kills_are_news(const struct usage_kills *kills);
-/* The peaks of a life that was not the killed one are left out. */
+/* Marks the killed containers in a report. Drops the peaks of lives other than the killed one. */
 void usage_kills_tell(const struct usage_kills *kills, const struct usage_report *out);
-/* milligpud has taken a report that told of all of them. */
+/* Marks all kills as reported, after milligpud has accepted a report. */
 void usage_kills_taken(struct usage_kills *kills);
 
 #endif
