@@ -1,8 +1,10 @@
 /*
- * The main thread: one connection to the runtime, served by one poll loop, and made again when it
- * ends. main() calls agent_run(). The other threads are the reporter's, NVML's watcher, that of MPS
- * and the listener's; all are started before the loop and ended after it, and none of them is ever
- * waited for in it.
+ * Runs milligpu-node: starts all threads, serves the runtime's connection in one poll loop on the
+ * main thread, reconnects when it ends, and stops the threads. main() calls agent_run(). The other
+ * threads, NVML's watcher, MPS, meter, reporter, usage sender and probe listener, start before the
+ * loop and end after it. The loop waits for them only at locks that are held for a copy, and in
+ * StartContainer, where memory_limit_set() waits for the watcher, at most LIMIT_WAIT_MS per
+ * container.
  */
 #include "milligpu/agent/agent.h"
 
@@ -50,35 +52,37 @@ enum { BOOT_BYTES_MAX = 64 };
 struct agent {
     const struct agent_settings *settings;
     struct agent_calls calls;
-    struct nri_session *session; /* of the connection; NULL without one */
-    int socket;                  /* -1: none */
-    int signals;
-    bool is_reported;                      /* the reporter knows of this connection */
-    enum nri_validator reported_validator; /* what the Node says of it */
-    char last[ERR_TEXT_MAX];               /* the failure that was logged last */
-    struct arena arena;                    /* of the process */
-    struct cdi *own_cdi;                   /* the reporter's, like the next three */
-    const char *own_folder;                /* the last of --cdi-dirs */
-    uint64_t own_reading;                  /* for which our specification was written */
-    char driver[ERR_TEXT_MAX];             /* what was logged of it last */
+    struct nri_session *session;           /* of the connection; NULL without one */
+    int socket;                            /* -1 if not connected */
+    int signals;                           /* signalfd of SIGTERM and SIGINT */
+    bool is_reported;                      /* the current connection is synchronized and reported */
+    enum nri_validator reported_validator; /* as passed to the reporter */
+    char last[ERR_TEXT_MAX];               /* the last logged failure of the connection */
+    struct arena arena;                    /* memory for the life of the process */
+    /* Used by the reporter's thread only. */
+    struct cdi *own_cdi;
+    const char *own_folder;    /* the last of --cdi-dirs */
+    uint64_t own_reading;      /* number of the reading for which our specification was written */
+    char driver[ERR_TEXT_MAX]; /* the last logged state of the driver */
     struct kube_config *config;
     struct kube_ops ops;
-    struct nvml *nvml;   /* NULL: others tell of the GPUs */
+    struct nvml *nvml;   /* NULL: another component writes the inventory */
     struct meter *meter; /* NULL: off */
     struct mps *mps;     /* NULL: off */
     struct limit_probe limits;
     struct reporter *reporter;
-    struct signing_key *report_key; /* NULL, like the next three: nothing is reported */
+    /* Usage reports; NULL if none are sent. */
+    struct signing_key *report_key;
     struct kube_config *milligpud;
     struct kube_ops report_ops;
     struct usage_sender *sender;
-    struct usage_fill *usage; /* what the sender tells */
+    struct usage_fill *usage; /* source of the reports */
     struct agent_probe *probe;
     struct readiness *readiness;
     struct driver_release *release;
-    bool is_reclaiming; /* the driver, again, and it has not answered yet */
+    bool is_reclaiming; /* taking the driver again, before its first answer */
     enum validator_rule validator;
-    char boot[BOOT_BYTES_MAX]; /* of this machine; "": not known */
+    char boot[BOOT_BYTES_MAX]; /* boot id of this machine; "" if unknown */
 };
 
 /* --- the connection --- */
@@ -97,7 +101,7 @@ static void hang_up(struct agent *agent)
         readiness_set(agent->readiness, READY_RUNTIME, READY_UNCONNECTED);
 }
 
-/* Each second the same sentence helps nobody: it is logged when it changes. */
+/* Logs the failure only when it changes, since the agent reconnects every second. */
 static void lost(struct agent *agent, const char *what, const char *why)
 {
     char text[ERR_TEXT_MAX];
@@ -162,7 +166,7 @@ static void report_runtime(struct agent *agent)
         reporter_agent(agent->reporter, calls->runtime, calls->closed, calls->validator);
 }
 
-/* The runtime calls us one at a time, so little is ever read at once. */
+/* The runtime makes one call at a time, so one read per turn is sufficient. */
 static bool pull(struct agent *agent)
 {
     static char bytes[READ_BYTES];
@@ -197,7 +201,7 @@ static bool pull(struct agent *agent)
     return push(agent);
 }
 
-/* One wait: bytes, a signal, or the next try to connect. False: a signal to end came. */
+/* Waits once for bytes, a signal, or the timeout. False after SIGTERM or SIGINT. */
 static bool agent_turn(struct agent *agent, int64_t wait_ms)
 {
     struct pollfd fds[] = {{.fd = agent->signals, .events = POLLIN},
@@ -221,7 +225,7 @@ static bool agent_turn(struct agent *agent, int64_t wait_ms)
 
 static void agent_loop(struct agent *agent)
 {
-    int64_t next_ms = 0; /* of the next try to connect */
+    int64_t next_ms = 0; /* monotonic time of the next attempt to connect */
 
     for (;;) {
         const int64_t now_ms = clock_ms();
@@ -245,7 +249,8 @@ static int open_signals(struct err *err)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
-    must(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0); /* before the first thread: all inherit it */
+    must(pthread_sigmask(SIG_BLOCK, &set, NULL) ==
+         0); /* before the first thread, so that all inherit it */
     const int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0)
         return err_set(err, ERR_IO, "no signals: %s", strerrordesc_np(errno));
@@ -253,8 +258,8 @@ static int open_signals(struct err *err)
 }
 
 /*
- * "DIR,DIR": the folders of the runtime, the lowest priority first; the last is where a
- * specification of our own goes.
+ * Splits --cdi-dirs ("DIR,DIR", in ascending priority). Our own specification goes to the last
+ * folder.
  */
 static void open_cdi(struct agent *agent)
 {
@@ -264,22 +269,22 @@ static void open_cdi(struct agent *agent)
     uint32_t folders = 0;
 
     while (text_cut(&rest, ',', &one)) {
-        must(folders < CDI_FOLDERS_MAX); /* agent_settings_load() has counted them */
+        must(folders < CDI_FOLDERS_MAX); /* checked by agent_settings_load() */
         folder[folders++] = arena_copy(&agent->arena, text_trim(one));
     }
-    must(folders > 0); /* the setting is not empty */
+    must(folders > 0); /* checked there, too */
     agent->own_folder = folder[folders - 1];
     agent->calls.cdi = cdi_new(folder, folders);
     agent->own_cdi = cdi_new(folder, folders);
 }
 
-/* MIG and lost GPUs are in no specification that is up to date. */
+/* Current CDI specifications have no GPUs in MIG mode and no lost ones. */
 static bool can_be_given(const struct gpu_state *gpu)
 {
     return !gpu->is_mig && gpu->health != GPU_LOST;
 }
 
-/* Where nobody else names the GPUs; in the reporter's thread, which has a struct cdi of its own. */
+/* Reporter's thread, which has a struct cdi of its own. */
 static void write_own_cdi(struct agent *agent, const struct gpu_reading *reading)
 {
     struct cdi_gpu gpu[GPUS_PER_NODE_MAX];
@@ -290,7 +295,7 @@ static void write_own_cdi(struct agent *agent, const struct gpu_reading *reading
 
     if (root[0] == '\0' || reading->status != NVML_READY || reading->number == agent->own_reading)
         return;
-    agent->own_reading = reading->number; /* the driver's folders are long */
+    agent->own_reading = reading->number; /* reading the driver's large folders is slow */
     own.root = strcmp(root, "/") == 0 ? "" : root;
     for (uint32_t i = 0; i < reading->gpus; i++)
         if (can_be_given(&reading->gpu[i]))
@@ -299,7 +304,7 @@ static void write_own_cdi(struct agent *agent, const struct gpu_reading *reading
         log_write(LOG_WARN, "no CDI specification of our own", log_str("why", err.text));
 }
 
-/* In the reporter's thread. Its health changes with the next reading. */
+/* Reporter's thread. The health changes with the next reading. */
 static void clear_fault(void *user, const char *uuid)
 {
     const struct agent *agent = user;
@@ -312,7 +317,7 @@ static void clear_fault(void *user, const char *uuid)
         log_write(LOG_INFO, "GPU fault cleared by operator", log_str("gpu", uuid));
 }
 
-/* Their state is not known now, also from when the driver is taken again until it answers. */
+/* Marks all GPUs as held "unknown" from the driver's release until it answers again. */
 static void close_released(const struct agent *agent, const struct gpu_reading *reading,
                            struct holders *holders, const char *why[GPUS_PER_NODE_MAX])
 {
@@ -326,8 +331,8 @@ static void close_released(const struct agent *agent, const struct gpu_reading *
 }
 
 /*
- * GPUs that no container could be given, because the runtime would find no name for them: closed
- * one by one. In the reporter's thread.
+ * Marks GPUs that no CDI specification names as held "unknown", because the runtime could not
+ * resolve them. Reporter's thread.
  */
 static void close_unnamed(struct agent *agent, const struct gpu_reading *reading,
                           struct holders *holders, const char *why[GPUS_PER_NODE_MAX])
@@ -344,7 +349,7 @@ static void close_unnamed(struct agent *agent, const struct gpu_reading *reading
     }
 }
 
-/* In the reporter's thread. What is wrong with the driver is logged when it changes. */
+/* Reporter's thread. Logs the state of the driver when it changes. */
 static bool write_gpus(void *user, struct strbuf *out)
 {
     struct agent *agent = user;
@@ -375,7 +380,7 @@ static bool write_gpus(void *user, struct strbuf *out)
     return good;
 }
 
-/* In the reporter's thread. */
+/* Reporter's thread. */
 static void tell_driver(void *user, struct reporter_driver *out)
 {
     struct agent *agent = user;
@@ -410,7 +415,7 @@ static int open_nvml(struct agent *agent, struct err *err)
     return agent->nvml != NULL ? 0 : err_same(err);
 }
 
-/* The place of the setting's word: it is one of them. */
+/* The index of a CHOICE setting's word. */
 static uint32_t choice_of(const char *const word[], uint32_t words, const char *setting)
 {
     uint32_t at = 0;
@@ -421,14 +426,14 @@ static uint32_t choice_of(const char *const word[], uint32_t words, const char *
     return at;
 }
 
-/* In the meter's thread. */
+/* Meter's thread. */
 static uint32_t tell_daemons(void *user, struct mps_process out[GPUS_PER_NODE_MAX])
 {
     const struct agent *agent = user;
     return mps_daemons(agent->mps, out);
 }
 
-/* In the meter's thread. */
+/* Meter's thread. */
 static int end_client(void *user, const char *gpu, uint32_t pid, int64_t wait_ms, struct err *err)
 {
     const struct agent *agent = user;
@@ -474,13 +479,14 @@ static int open_mps(struct agent *agent, struct err *err)
     return mps_start(&rules, &agent->mps, err);
 }
 
-/* In the reporter's thread, like the next one. */
+/* Reporter's thread. */
 static void take_label(void *user, bool on)
 {
     const struct agent *agent = user;
     mps_label(agent->mps, on);
 }
 
+/* Reporter's thread. */
 static bool count_mps(void *user, uint32_t *out_up, uint32_t *out_all)
 {
     const struct agent *agent = user;
@@ -495,7 +501,7 @@ static void set_validator(struct agent *agent)
     agent->validator = choice_of(rule, ARRAY_LEN(rule), agent->settings->validator);
 }
 
-/* The kernel's, which containers do not have their own of. */
+/* The kernel's boot id, which is the same in all containers. */
 static void read_boot(struct agent *agent)
 {
     char path[PATH_MAX];
@@ -524,8 +530,9 @@ static void open_readiness(struct agent *agent)
 }
 
 /*
- * In the reporter's thread. A machine that was cloned with its name has a kubelet and an agent that
- * write to the Node of the other one. An agent outside of a pod may serve a Node without a kubelet.
+ * Reporter's thread. The kubelet and the agent of a machine cloned with its name write to the Node
+ * of the original; the boot id detects that. An agent outside of a pod can serve a Node without a
+ * kubelet, so there an unknown boot id is accepted.
  */
 static void see_node(void *user, const struct reporter_node *node)
 {
@@ -548,7 +555,7 @@ static void see_node(void *user, const struct reporter_node *node)
 static enum nvml_status driver_status(const struct agent *agent)
 {
     if (agent->nvml == NULL)
-        return NVML_RELEASED; /* it never had it */
+        return NVML_RELEASED; /* this process never loads the driver */
     const struct gpu_reading *reading = nvml_latest(agent->nvml);
     const enum nvml_status status = reading->status;
     gpu_reading_unref(reading);
@@ -556,9 +563,9 @@ static enum nvml_status driver_status(const struct agent *agent)
 }
 
 /*
- * The runtime has mounted the libraries of one driver into the agent's container, and they do not
- * fit the next one: then kubelet makes the container anew. Once, since the next agent takes nothing
- * again.
+ * Exits if the driver cannot be loaded again, so that kubelet recreates the container: the runtime
+ * has mounted the libraries of the old driver into it. The next agent does not exit again, because
+ * it is not reclaiming.
  */
 static void renew_container(struct agent *agent, enum nvml_status status)
 {
@@ -601,7 +608,7 @@ static const char *tell_leaving(void *user)
     return release_cause_word(driver_release_cause(agent->release));
 }
 
-/* In the reporter's thread, which looks each second, so that a change is logged soon. */
+/* Reporter's thread, about every second, so that a change is logged soon. */
 static void look_around(void *user)
 {
     struct agent *agent = user;
@@ -646,7 +653,7 @@ static void close_cluster(struct agent *agent)
         kube_config_free(agent->config);
 }
 
-/* Pods do not depend on reports: what is wrong with them is logged, and the agent serves. */
+/* Failures are logged, and the agent runs without usage reports: pods do not depend on them. */
 static void open_report_key(struct agent *agent)
 {
     char file[PATH_MAX];
@@ -656,7 +663,7 @@ static void open_report_key(struct agent *agent)
         return;
     if (snprintf(file, sizeof file, "%s/report.key", agent->settings->state_dir) >=
         (int)sizeof file)
-        return; /* then nothing else in that folder could be opened */
+        return; /* the path is too long */
     if (signing_key_open(file, &agent->report_key, &err) < 0)
         log_write(LOG_ERROR, "usage is not reported", log_str("why", err.text));
 }
@@ -766,10 +773,10 @@ static void close_parts(struct agent *agent)
 {
     agent_probe_stop(agent->probe);
     reporter_stop(agent->reporter);
-    hang_up(agent); /* the runtime would wait for us as long as milligpud does */
+    hang_up(agent); /* before close_sender(): the runtime must not wait for milligpud */
     close_sender(agent);
     meter_stop(agent->meter);
-    mps_stop(agent->mps); /* the meter and the reporter ask it */
+    mps_stop(agent->mps); /* after its callers, the meter and the reporter */
     nvml_close(agent->nvml);
     agent_calls_done(&agent->calls);
     containers_free(agent->calls.containers);

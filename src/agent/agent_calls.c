@@ -1,5 +1,7 @@
 /*
- * The runtime's questions, answered. Called by nri_feed() in the agent's main thread.
+ * Handles the runtime's calls: checks the runtime, takes the list of running pods and containers,
+ * and judges, limits and records each container. nri_feed() calls the handlers in the agent's main
+ * thread.
  */
 #include "agent_calls.h"
 
@@ -19,16 +21,16 @@
 #include "agent/grant/overlap.h"
 
 /*
- * A pod in a list of everything that runs, whose containers may come in a later piece: a copy, with
- * those of its annotations by which it is judged if they prove an allocation. What others wrote may
- * be long, and is not kept: it gives nothing.
+ * A copy of a pod in a synchronize list, since its containers can come in a later call. It has the
+ * annotations of a proven allocation, and one for a pod of NVIDIA's operator; other annotations can
+ * be long and are not kept.
  */
 enum { KEPT_ANNOTATIONS = 3, PROC_DEVICES_BYTES_MAX = 64 * 1024 };
 struct met_pod {
     struct met_pod *next;
     struct nri_pod pod;
     struct nri_pair kept[KEPT_ANNOTATIONS];
-    bool passes; /* its containers must have passed the agent */
+    bool passes; /* its containers must have been created through the agent */
 };
 
 static const char *find_key(void *user, const char *id)
@@ -43,7 +45,7 @@ static bool find_record(void *user, struct text uid, struct text *out)
     return pod_records_find(calls->records, uid, out);
 }
 
-/* A GPU once seen stays in the reading, also while it is lost or the driver hangs. */
+/* A GPU seen once stays in readings, also while it is lost or the driver hangs. */
 static bool find_gpu(void *user, const char *uuid)
 {
     const struct agent_calls *calls = user;
@@ -72,7 +74,7 @@ static int find_mps(void *user, const char *gpu, struct mps_place *out, struct e
     return mps_place(calls->mps, gpu, out, err);
 }
 
-/* Modules may have been loaded since the last time: the kernel's list is short. */
+/* Reads /proc/devices each time, since modules can be loaded at any time; it is short. */
 static bool is_gpu_major(void *user, int64_t major)
 {
     const struct agent_calls *calls = user;
@@ -150,7 +152,7 @@ static int agent_configure(void *user, const struct nri_runtime *runtime, uint32
     struct agent_calls *calls = user;
 
     if (agent_runtime_check(runtime->name, runtime->version, &calls->closed, err) < 0) {
-        /* The agent connects again each second: a reason is logged once. */
+        /* Logged once per reason, since the agent reconnects every second. */
         if (strcmp(err->text, calls->refused) != 0)
             log_write(LOG_ERROR, "this container runtime cannot be served",
                       log_str("why", err->text));
@@ -163,8 +165,8 @@ static int agent_configure(void *user, const struct nri_runtime *runtime, uint32
     text_clip(runtime->name, name, sizeof name);
     text_clip(runtime->version, version, sizeof version);
     (void)snprintf(calls->runtime, sizeof calls->runtime, "%s %s", name, version);
-    note_validator(calls, NRI_VALIDATOR_UNKNOWN);   /* its settings may have changed */
-    *out_events &= ~(uint32_t)NRI_REMOVE_CONTAINER; /* the end of its sandbox says more */
+    note_validator(calls, NRI_VALIDATOR_UNKNOWN);   /* the runtime's settings can have changed */
+    *out_events &= ~(uint32_t)NRI_REMOVE_CONTAINER; /* NRI_STOP_POD is used instead */
     if (calls->closed)
         return 0;
     *out_events &= ~(uint32_t)NRI_VALIDATE_ADJUSTMENT;
@@ -175,7 +177,7 @@ static int agent_configure(void *user, const struct nri_runtime *runtime, uint32
     return 0;
 }
 
-/* That it is a pod of NVIDIA's operator is all that is kept of such annotations. */
+/* Keeps one short annotation for a pod of NVIDIA's operator, instead of its own ones. */
 static void met_keep_devices(struct met_pod *met, const struct nri_pod *pod)
 {
     static const struct nri_pair manages = {TEXT(DEVICE_ANNOTATION), TEXT(DEVICE_MANAGES)};
@@ -219,7 +221,7 @@ static const char *flaw_words(enum nri_flaw flaw)
                               : "it has more annotations, variables and devices than are read";
 }
 
-/* In a list of everything that runs: it runs on, and what could not be read counts as absent. */
+/* A listed pod or container with a flaw keeps running; its unreadable fields count as absent. */
 static void tell_unread(enum metric_id kind, const struct nri_pod *pod, struct text container,
                         enum nri_flaw flaw)
 {
@@ -231,9 +233,9 @@ static void tell_unread(enum metric_id kind, const struct nri_pod *pod, struct t
 }
 
 /*
- * Only a signature proves an allocation, also in the first list that an agent of this node sees. A
- * pod without one runs on as it is. What is signed may have been made before the agent came: then
- * its containers did not pass it.
+ * Only a signature proves an allocation, also in the first list of a new agent. A pod without one
+ * keeps running, and is logged. Pods in the first list of a new folder can be older than the agent,
+ * so their containers need not have been created through it.
  */
 static void meet_pod(struct agent_calls *calls, const struct nri_pod *pod)
 {
@@ -270,7 +272,7 @@ static const struct met_pod *met_of(const struct agent_calls *calls, struct text
     return NULL;
 }
 
-/* Did it pass the agent? A container that did not, ran while the agent was away. */
+/* Reports a container that was created without the agent, while that was away. */
 static void check_passed(const struct met_pod *met, const struct nri_container *container)
 {
     const struct grant passed = {.verdict = GRANT_NOTHING};
@@ -302,7 +304,7 @@ static void meet_container(struct agent_calls *calls, const struct nri_container
     (void)containers_add(calls->containers, &met->pod, container, &grant, &right);
 }
 
-/* They run, and nothing is known of them until the next list. */
+/* Reports running containers without a row; they stay unknown until the next list. */
 static void tell_left_out(struct agent_calls *calls)
 {
     struct containers_copy copy;
@@ -393,7 +395,7 @@ static int check_whole(const struct nri_pod *pod, const struct nri_container *co
     return err_same(err);
 }
 
-/* The record is made with the first container that gets GPUs, before it gets them. */
+/* Records the allocation of a pod with the first of its containers that is accepted. */
 static void keep_record(struct agent_calls *calls, const struct nri_pod *pod,
                         const struct grant *grant)
 {
@@ -405,15 +407,15 @@ static void keep_record(struct agent_calls *calls, const struct nri_pod *pod,
 
 static const struct gpu_reading nothing_read;
 
-/* NULL: no NVML. Give it back. */
+/* A reference to the latest reading; NULL without NVML. */
 static const struct gpu_reading *latest(const struct agent_calls *calls)
 {
     return calls->nvml != NULL ? nvml_latest(calls->nvml) : NULL;
 }
 
 /*
- * A container that could open GPUs beyond its grant. Only pods with an allocation are judged, so
- * that what looks after GPUs runs on.
+ * Refuses or logs a container that can open GPUs beyond its grant. Pods without an allocation are
+ * not checked, so that pods that manage GPUs keep working.
  */
 static int check_privileged(struct agent_calls *calls, const struct nri_pod *pod,
                             const struct nri_container *container, const struct grant *grant,
@@ -445,8 +447,8 @@ static int check_privileged(struct agent_calls *calls, const struct nri_pod *pod
 }
 
 /*
- * Two pods may have one GPU by shares only, not more of it than there is, and by MPS as one user
- * only. The container is in the table already.
+ * Pods on one GPU must all have shares, their sum must not exceed the GPU, and with MPS they must
+ * have the same user. The container is in the table already.
  */
 static int check_beside(struct agent_calls *calls, const struct nri_container *container,
                         struct err *err)
@@ -470,8 +472,8 @@ static int check_beside(struct agent_calls *calls, const struct nri_container *c
 }
 
 /*
- * Most containers of a node have no GPU, and for them nothing is copied or compared. One that has,
- * and no row, would be compared with nobody and metered by nobody.
+ * Adds the container to the table. Containers without GPUs, which are most, skip the copy and the
+ * checks. A container with GPUs but without a row is refused: it could not be compared or metered.
  */
 static int take_row(struct agent_calls *calls, const struct nri_pod *pod,
                     const struct nri_container *container, const struct grant *grant,
@@ -497,7 +499,7 @@ static int take_row(struct agent_calls *calls, const struct nri_pod *pod,
                    with[right]);
 }
 
-/* The container would keep the driver from being replaced, and break when it is. */
+/* A new container would block the replacement of the driver, and break after it. */
 static int check_driver(const struct agent_calls *calls, const struct grant *grant, struct err *err)
 {
     const enum release_cause cause = driver_release_cause(calls->release);
@@ -517,7 +519,7 @@ static int agent_create(void *user, const struct nri_pod *pod,
     struct agent_calls *calls = user;
     struct grant grant;
 
-    arena_reset(&calls->arena); /* of the call before, whose answer was sent */
+    arena_reset(&calls->arena); /* nri_feed() has encoded the previous answer */
     if (check_whole(pod, container, COUNT_REFUSED, err) < 0)
         return err_same(err);
     grant_check(&calls->rules, pod, container->name, &calls->arena, &grant);
@@ -566,8 +568,8 @@ static int limit_memory(struct agent_calls *calls, const struct nri_pod *pod,
 }
 
 /*
- * Two things may have changed since the container was made: the driver is let go of, or the daemon
- * of a client of MPS has ended.
+ * Checks again at the start what can have changed since the container was created: the driver is
+ * being released, or the client's MPS daemon has ended.
  */
 static int check_again(struct agent_calls *calls, const struct nri_pod *pod,
                        const struct nri_container *container, const struct grant *grant,
@@ -595,7 +597,7 @@ static int agent_start(void *user, const struct nri_pod *pod, const struct nri_c
     if (check_whole(pod, container, COUNT_REFUSED, err) < 0)
         return err_same(err);
     grant_check(&calls->rules, pod, container->name, &calls->arena, &grant);
-    /* Whether one without GPUs may run at all was judged when it was made. */
+    /* Containers without GPUs were judged completely in agent_create(). */
     if (grant.verdict == GRANT_GPUS && (check_again(calls, pod, container, &grant, err) < 0 ||
                                         limit_memory(calls, pod, container, &grant, err) < 0))
         return err_same(err);
@@ -638,7 +640,7 @@ static int agent_validate(void *user, const struct nri_pod *pod,
     }
     (void)err_wrap(err, "milligpu");
     containers_gone(calls->containers,
-                    container->id); /* it is not made, and nobody says so again */
+                    container->id); /* it is not created, and no later call reports that */
     metric_add(COUNT_INVALID, NULL, 1);
     tell(LOG_WARN, "container refused after all plugins", pod, container, err->text);
     return err_same(err);

@@ -1,16 +1,17 @@
 /*
- * Called by the listener's thread for each scrape, which waits for nothing but copies.
+ * Writes the metrics of GPUs and containers. Called by the listener's thread for each scrape; waits
+ * for nothing but copies.
  */
 #include "agent_metrics.h"
 
 #include <string.h>
 
-/* Of nvmlClocksEventReasons: hardware slowdown, heat by software and by hardware, power brake. */
+/* nvmlClocksEventReasons: HW slowdown, SW and HW thermal slowdown, HW power brake. */
 static const uint64_t THROTTLING = 0x8 | 0x20 | 0x40 | 0x80;
 
 /* --- containers --- */
 
-/* False: not known. */
+/* False if unknown. */
 static bool container_value(enum metric_id id, const struct meter_gpu *gpu, uint32_t *out)
 {
     switch (id) {
@@ -48,8 +49,8 @@ static void put_container(struct strbuf *out, enum metric_id id,
 }
 
 /*
- * A sample that is there twice spoils the whole page. The same container is when its successor has
- * begun before it was seen to end; then the later one is shown.
+ * True if a later row has the same labels, which happens when a container's successor begins before
+ * its end was seen. Only the later one is shown: a duplicate sample invalidates the whole page.
  */
 static bool has_successor(const struct meter_copy *copy, uint32_t at)
 {
@@ -119,7 +120,7 @@ static void put_gpu(struct strbuf *out, enum metric_id id, const struct gpu_stat
 
     if (id == M_GPU_MEMORY_TOTAL)
         put_number(out, id, gpu, gpu->mib_total);
-    else if (id == M_GPU_MEMORY_USED && knows != 0) /* else it is as last seen */
+    else if (id == M_GPU_MEMORY_USED && knows != 0) /* otherwise the value is an old one */
         put_number(out, id, gpu, gpu->mib_used);
     else if (id == M_GPU_TEMPERATURE && (knows & GPU_KNOWS_TEMPERATURE) != 0)
         put_number(out, id, gpu, gpu->temperature_c);

@@ -1,6 +1,6 @@
 /*
- * Serves the probes of the agent. Started and stopped by agent_run(); the handler runs in the
- * listener's thread, and waits for nothing but copies.
+ * Serves /livez, /readyz and /metrics. Started and stopped by agent_run(); the handler runs in the
+ * listener's thread and waits for nothing but copies.
  */
 #include "agent_probe.h"
 

@@ -1,15 +1,15 @@
 /*
- * Which container runtimes can be served. What each version can do was measured and read in source
- * (docs/operate/nodes.md): containerd 1.7 before 1.7.30 and 2.0 drop CDI devices of plugins without
- * a word. Later versions of 1.7 do not, and were not tried. None before 2.2 knows required plugins
- * or validation.
+ * Decides which container runtimes are supported; called in the agent's main thread. The
+ * capabilities of versions were measured and read in their source (docs/operate/nodes.md):
+ * containerd 1.7 before 1.7.30 and 2.0 silently drop CDI devices of plugins. Later versions of 1.7
+ * do not, but were not tested. Required plugins and validation came with 2.2.
  */
 #include <stdlib.h>
 
 #include "milligpu/agent/agent.h"
 #include "milligpu/base/text.h"
 
-/* "v2.3.7", "2.2.0-rc.1". */
+/* Parses "v2.3.7", "2.2.0-rc.1". */
 static bool version_parse(struct text version, long *out_major, long *out_minor)
 {
     char text[64];
@@ -33,7 +33,7 @@ int agent_runtime_check(struct text name, struct text version, bool *out_closed,
 
     *out_closed = true;
     if (!text_is(name, "containerd"))
-        return 0; /* CRI-O has CDI for plugins since 1.32; not tried */
+        return 0; /* CRI-O has CDI for plugins since 1.32; not tested */
     text_clip(version, shown, sizeof shown);
     if (!version_parse(version, &major, &minor))
         return err_set(err, ERR_INVALID, "containerd has version \"%s\", which is no version",

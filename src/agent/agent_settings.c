@@ -1,6 +1,6 @@
 /*
- * The settings of milligpu-node: its table, the rules between its settings, its --help. Called by
- * main() before anything else.
+ * Defines and checks the settings of milligpu-node, and writes its --help. Called by main() before
+ * anything else.
  */
 #include <stddef.h>
 #include <string.h>
@@ -62,7 +62,7 @@ static int agent_broken(const struct settings_set *set, enum agent_setting id, c
     return settings_blame(set, id, err);
 }
 
-/* Lengths that the agent has no room for. */
+/* Limits of the agent: number of CDI folders, length of the socket's path. */
 static int check_lengths(const struct settings_set *set, struct err *err)
 {
     const size_t most = sizeof((struct sockaddr_un *)NULL)->sun_path - 1;
@@ -95,7 +95,7 @@ static int check(const struct settings_set *set, struct err *err)
         if (text_at(set, needed[i])[0] == '\0')
             return err_set(err, ERR_INVALID, "%s is not set", flag);
     }
-    /* It becomes part of a path and of what is signed. */
+    /* The name becomes part of an URL path and of signed data. */
     if (is->node[strspn(is->node, NAME_LETTERS)] != '\0')
         return agent_broken(set, AGENT_SETTING_node, "is no name of a Node", err);
     if (is->mps_dir[0] != '/')

@@ -1,6 +1,6 @@
 /*
- * The conditions under one lock. Set by the main thread, the reporter's and the agent's timer; read
- * by the listener's thread.
+ * Keeps the conditions under one lock. The main thread and the reporter's thread set them; the
+ * reporter's and the listener's thread read them.
  */
 #include "readiness.h"
 
@@ -12,13 +12,13 @@
 #include "milligpu/run/mutex.h"
 
 struct readiness {
-    struct nvml *nvml;
+    struct nvml *nvml;                        /* borrowed; NULL: not checked */
     struct mutex lock;                        /* guards the following */
-    char why[READY_CONDITIONS][ERR_TEXT_MAX]; /* "": it holds */
-    unsigned lacks;                           /* bits of those that do not hold, as logged last */
+    char why[READY_CONDITIONS][ERR_TEXT_MAX]; /* reason; "" if the condition holds */
+    unsigned lacks;                           /* bit set of failed conditions, as last logged */
 };
 
-/* Appends the sentences; returns which do not hold. */
+/* Appends the reasons; returns the bit set of failed conditions. */
 static unsigned list(const struct readiness *readiness, const char *between, struct strbuf *out)
     REQUIRES(readiness->lock)
 {
@@ -45,7 +45,7 @@ static void count(unsigned lacks)
         metric_set(gauge[i], NULL, (lacks >> i & 1) == 0);
 }
 
-/* The sentences may change without news, for example a time in that of the driver. */
+/* Logs a change of the set only: reasons can change alone, for example a time in the driver's. */
 static void tell_change(struct readiness *readiness) REQUIRES(readiness->lock)
 {
     CLEANUP(strbuf_done) struct strbuf why;
@@ -104,7 +104,7 @@ void readiness_set(struct readiness *readiness, enum ready_condition condition, 
     mutex_unlock(&readiness->lock);
 }
 
-/* Asks for the reading under the lock: of two looks the later one shows the later reading. */
+/* Takes the reading under the lock, so that concurrent calls do not store an older one last. */
 static void look_at_driver(struct readiness *readiness) REQUIRES(readiness->lock)
 {
     char why[ERR_TEXT_MAX];

@@ -1,5 +1,6 @@
 /*
- * The thread that patches the agent's Node. Started and stopped by agent_run().
+ * Patches the agent's Node, checks that it shows the annotations, and reads its labels, in a thread
+ * of its own. Started and stopped by agent_run().
  */
 #include "reporter.h"
 
@@ -21,13 +22,13 @@
 #include "milligpu_version.h"
 
 enum {
-    TURN_MS = 1000,  /* at most, between two looks at what there is to report */
-    PATCH_MS = 4000, /* reporter_stop() waits for it */
+    TURN_MS = 1000,  /* maximum interval between turns of the thread */
+    PATCH_MS = 4000, /* timeout of a request; reporter_stop() can wait that long */
     AGAIN_MS = 1000,
     AGAIN_MAX_MS = 60 * 1000,
     BOOT_BYTES_MAX = 64,
-    LABEL_BYTES_MAX = 64,       /* one more than a label's value may have */
-    LOOK_UPGRADE_MS = 5 * 1000, /* at most, between two looks at a Node whose driver is upgraded */
+    LABEL_BYTES_MAX = 64,       /* a label's value of up to 63 bytes, and NUL */
+    LOOK_UPGRADE_MS = 5 * 1000, /* maximum of look_every_ms during a driver upgrade */
 };
 
 static const char GPUS[] = "milligpu.io/gpus";
@@ -38,18 +39,19 @@ struct reporter {
     struct mutex lock; /* guards stop and agent */
     struct condvar changed;
     bool stop;
-    struct strbuf agent; /* the value of the annotation; empty: not known yet */
-    /* the thread's own */
-    struct strbuf sent;               /* the patch that the API server took last */
-    int64_t sent_ms;                  /* when a patch was sent last */
-    int64_t wait_ms;                  /* after a failure */
-    int64_t label_ms;                 /* when the label is read next */
-    bool label_lost;                  /* it could not be read, and the log says so */
-    bool label_odd;                   /* it is neither on nor off, and the log says so */
-    char node_uid[UID_BYTES_MAX + 1]; /* of the Node as it was answered last; "": not known */
+    struct strbuf agent; /* object of reporter_agent(); empty before its first call */
+    /* Used by the thread only. Times are monotonic. */
+    struct strbuf sent; /* the last patch that the API server accepted */
+    int64_t sent_ms;    /* time of the last patch */
+    int64_t wait_ms;    /* backoff after a failure; 0 after a success */
+    int64_t label_ms;   /* time of the next read of the label */
+    bool label_lost;    /* logged that the label cannot be read */
+    bool label_odd;     /* logged that the label is neither on nor off */
+    /* Of the Node in the last answer; "" if unknown. */
+    char node_uid[UID_BYTES_MAX + 1];
     char node_boot[BOOT_BYTES_MAX + 1];
     char upgrade[LABEL_BYTES_MAX];
-    bool is_new_node; /* the last answer had another uid than the one before */
+    bool is_new_node; /* the last answer had another uid than the previous one */
     bool is_reported; /* as in struct reporter_node */
 };
 
@@ -59,7 +61,7 @@ int reporter_patch(const struct kube_ops *ops, const char *node, struct text bod
     CLEANUP(strbuf_done) struct strbuf path;
 
     strbuf_init(&path);
-    /* The name was checked when the settings were read, and needs no escapes. */
+    /* The settings allow only characters that need no escapes. */
     strbuf_printf(&path, "/api/v1/nodes/%s", node);
     const struct kube_request request = {.id = 1,
                                          .method = "PATCH",
@@ -85,7 +87,7 @@ void reporter_remove(struct strbuf *out)
     annotations_patch(out, change, ARRAY_LEN(change));
 }
 
-/* The object that reporter_agent() wrote, and what changes while the agent is connected. */
+/* Appends the members that can change while the agent is connected. */
 static void write_driver(const struct reporter *reporter, struct strbuf *out)
 {
     struct reporter_driver driver = {.gpus = 0};
@@ -167,7 +169,7 @@ static void write_patch(struct reporter *reporter, struct text agent, struct str
 
 /* --- what the Node shows --- */
 
-/* at is NULL: the object does not have it. */
+/* Members of a Node, or of a patch; at is NULL for an absent agent or gpus. */
 struct shown {
     struct text agent;
     struct text gpus;
@@ -204,7 +206,7 @@ static void read_labels(struct json_reader *in, struct shown *out)
             (void)json_read_skip(in);
 }
 
-/* An object without annotations may have null for them. */
+/* Labels and annotations can be null. */
 static void read_metadata(struct json_reader *in, struct shown *out)
 {
     struct text key;
@@ -249,7 +251,7 @@ static void read_status(struct json_reader *in, struct shown *out)
             (void)json_read_skip(in);
 }
 
-/* Of a Node, or of a patch of one. */
+/* Parses a Node, or a patch of one. */
 static int read_shown(struct text object, struct arena *arena, struct shown *out, struct err *err)
 {
     struct json_reader in;
@@ -268,7 +270,7 @@ static int read_shown(struct text object, struct arena *arena, struct shown *out
     return json_reader_finish(&in);
 }
 
-/* What was not written may be anything. */
+/* An annotation that was not written can have any value. */
 static bool is_as_written(struct text written, struct text shown)
 {
     return written.at == NULL || (shown.at != NULL && text_eq(written, shown));
@@ -284,7 +286,7 @@ static void tell_node(const struct reporter *reporter)
         reporter->rules.seen(reporter->rules.user, &node);
 }
 
-/* A uid that is too long for one of the API server's counts as none. */
+/* A uid longer than the API server's counts as absent. */
 static void note_node(struct reporter *reporter, const struct shown *shown)
 {
     const struct text uid = shown->uid.len <= UID_BYTES_MAX ? shown->uid : TEXT("");
@@ -296,7 +298,10 @@ static void note_node(struct reporter *reporter, const struct shown *shown)
     tell_node(reporter);
 }
 
-/* Sends the patch, which may be "{}". Negative: the Node does not show what was written. */
+/*
+ * Sends the patch, which can be "{}". *out_shows: the answer has the annotations of written.
+ * Negative: no usable answer.
+ */
 static int patch_and_look(struct reporter *reporter, struct text body, struct text written,
                           bool *out_shows, struct err *err)
 {
@@ -357,13 +362,13 @@ static void write_node(struct reporter *reporter, struct text body)
     tell_node(reporter);
 }
 
-/* The Node is a new one: what is said of it has its uid, so something else is to be written now. */
+/* True if the Node has a new uid, which "pod" must have, so that another patch is needed. */
 static bool needs_more(const struct reporter *reporter)
 {
     return reporter->is_new_node && knows_pod(reporter);
 }
 
-/* True: it shows what was written last, or it was not reached, or needs_more(). */
+/* False if the annotations must be written again. */
 static bool look_at_node(struct reporter *reporter)
 {
     const struct text sent = {reporter->sent.data, reporter->sent.len};
@@ -403,7 +408,7 @@ static void report_once(struct reporter *reporter, struct text agent)
     write_node(reporter, (struct text){body.data, body.len});
 }
 
-/* Twice at most: a Node whose uid is another one each time is one that somebody fakes. */
+/* At most two patches: a Node with a new uid in each answer would be a fake. */
 static void report(struct reporter *reporter, struct text agent)
 {
     reporter->is_new_node = false;
@@ -421,7 +426,7 @@ static int read_node(const struct reporter *reporter, struct strbuf *answer, str
     CLEANUP(strbuf_done) struct strbuf path;
 
     strbuf_init(&path);
-    /* From the API server's cache, which costs it least. */
+    /* resourceVersion=0: from the API server's cache, the cheapest read. */
     strbuf_printf(&path, "/api/v1/nodes/%s?resourceVersion=0", reporter->rules.node);
     const struct kube_request request = {
         .id = 1, .method = "GET", .path = path.data, .timeout_ms = PATCH_MS};

@@ -1,8 +1,8 @@
 /*
- * Messages are read field by field (wire.h) and never unpacked as a whole: protobuf-c would store
- * each field that it does not know, and a tenant chooses how many arguments his container has.
- * Answers are few and small, and protobuf-c packs them. A map may name a key twice; the last one
- * counts, which is nri_annotation()'s business.
+ * Decodes messages field by field (wire.h), not by protobuf-c: that would store each unknown field,
+ * and a tenant controls how many arguments a container has. Answers are few and small, and are
+ * packed by protobuf-c. Duplicate keys of a map are kept; nri_annotation() uses the last one.
+ * Called by nri.c in the agent's main thread.
  */
 #include "codec.h"
 
@@ -10,7 +10,7 @@
 
 /* --- fields --- */
 
-/* The numbers of api.proto and of ttrpc's request.proto. */
+/* Field numbers of api.proto and of ttrpc's request.proto. */
 enum {
     REQUEST_SERVICE = 1,
     REQUEST_METHOD = 2,
@@ -32,7 +32,7 @@ enum {
     /* CreateContainer, StartContainer, StopContainer, RemoveContainer, StopPodSandbox */
     CALL_POD = 1,
     CALL_CONTAINER = 2,
-    /* ValidateContainerAdjustment has these, too */
+    /* of ValidateContainerAdjustment in addition */
     CALL_ADJUST = 3,
     CALL_PLUGINS = 6,
     PLUGIN_NAME = 1,
@@ -87,10 +87,10 @@ enum {
     MOUNT_OPTIONS = 4,
 };
 
-/* Of one pod, container or adjustment. */
+/* State of reading one pod, container or adjustment. */
 struct nri_reader {
     struct arena *arena;
-    size_t left; /* for lists */
+    size_t left; /* bytes left for lists, of NRI_LISTS_BYTES_MAX */
     bool too_long;
     bool broken;
 };
@@ -107,7 +107,7 @@ static enum nri_flaw flaw_of(const struct nri_reader *reader)
     return reader->too_long ? NRI_TOO_LONG : NRI_WHOLE;
 }
 
-/* A message that is there once; before, out->at is NULL. */
+/* Reads a field that must occur at most once; out->at must be NULL initially. */
 static void take_message(struct wire *wire, const struct wire_field *field, struct text *out)
 {
     if (out->at != NULL)
@@ -115,7 +115,7 @@ static void take_message(struct wire *wire, const struct wire_field *field, stru
     *out = wire_text(wire, field);
 }
 
-/* The members of a list that are still to be read. */
+/* The unread members of a list. */
 struct members {
     struct nri_reader *reader;
     struct wire wire;
@@ -123,7 +123,7 @@ struct members {
     uint32_t left;
 };
 
-/* Room for the members of a list, and their number; none if it does not fit. */
+/* Counts the members of a list and allocates an array; none, and too_long, beyond the limit. */
 static void *list_of(struct nri_reader *reader, struct text message, uint32_t number, size_t bytes,
                      uint32_t *out_count, struct members *out)
 {
@@ -144,7 +144,7 @@ static void *list_of(struct nri_reader *reader, struct text message, uint32_t nu
     return arena_array(reader->arena, count, bytes);
 }
 
-/* False at the end of the list, and where the message is broken. */
+/* Reads the next member. False at the end of the list, or if the message is malformed. */
 static bool next_in(struct members *members, struct text *out)
 {
     struct wire_field field;
@@ -160,7 +160,7 @@ static bool next_in(struct members *members, struct text *out)
     return false;
 }
 
-/* The last field of this number, which is a text; empty if there is none. */
+/* The last text field with this number; empty if there is none. */
 static struct text text_in(struct nri_reader *reader, struct text message, uint32_t number)
 {
     struct wire wire = wire_of(message);
@@ -174,7 +174,7 @@ static struct text text_in(struct nri_reader *reader, struct text message, uint3
     return out;
 }
 
-/* A message that is there once; at is NULL: not at all. */
+/* A message field that occurs at most once; at is NULL if it is absent. */
 static struct text part_in(struct nri_reader *reader, struct text message, uint32_t number)
 {
     struct wire wire = wire_of(message);
@@ -188,7 +188,7 @@ static struct text part_in(struct nri_reader *reader, struct text message, uint3
     return out;
 }
 
-/* The last field of this number, which is a number; 0 if there is none. */
+/* The last number field with this number; 0 if there is none. */
 static uint64_t number_in(struct nri_reader *reader, struct text message, uint32_t number)
 {
     struct wire wire = wire_of(message);
@@ -202,7 +202,7 @@ static uint64_t number_in(struct nri_reader *reader, struct text message, uint32
     return out;
 }
 
-/* The members of a list: texts, or (inner is not 0) messages with a text in field inner. */
+/* A list of texts, or, if inner is not 0, of messages with a text in field inner. */
 static struct text *texts_in(struct nri_reader *reader, struct text message, uint32_t number,
                              uint32_t inner, uint32_t *out_count)
 {
@@ -260,7 +260,7 @@ static struct nri_device *devices_in(struct nri_reader *reader, struct text mess
     return out;
 }
 
-/* A number of a rule: a message of its own, since 0 is one, too. */
+/* A device number of a rule: a message of its own, so that 0 differs from an absent number. */
 static int64_t rule_number_in(struct nri_reader *reader, struct text optional)
 {
     if (optional.at == NULL)
@@ -295,7 +295,7 @@ static struct nri_device_rule rule_in(struct nri_reader *reader, struct text byt
     return out;
 }
 
-/* Those of the message LinuxResources that is in field number. */
+/* The device rules of the message LinuxResources in field number. */
 static struct nri_device_rule *rules_in(struct nri_reader *reader, struct text message,
                                         uint32_t number, uint32_t *out_count)
 {
@@ -344,7 +344,8 @@ static void read_pod(struct arena *arena, struct text bytes, struct nri_pod *out
 }
 
 struct parts {
-    struct text linux_part; /* at is NULL: there is none */
+    /* at is NULL if absent. */
+    struct text linux_part;
     struct text user;
 };
 
@@ -383,7 +384,7 @@ static void read_identity(struct wire *wire, struct nri_container *out, struct p
         }
 }
 
-/* The devices come first: they say more of GPUs than variables, and are few. */
+/* Reads devices before variables, so that a long env does not use up their memory limit. */
 static void read_container(struct arena *arena, struct text bytes, struct nri_container *out)
 {
     struct nri_reader reader = reader_of(arena);
@@ -532,7 +533,7 @@ bool codec_next_container(struct codec_sync *sync, struct arena *arena, struct n
     return true;
 }
 
-/* The runtime's own validator is a plugin that is built in. A list without anybody says nothing. */
+/* The runtime's own validator is a built-in plugin. An empty list leaves its state unknown. */
 static void see_plugin(struct nri_reader *reader, struct text plugin, enum nri_validator *validator)
 {
     if (text_is(text_in(reader, plugin, PLUGIN_NAME), "default-validator"))
@@ -541,7 +542,7 @@ static void see_plugin(struct nri_reader *reader, struct text plugin, enum nri_v
         *validator = NRI_VALIDATOR_OFF;
 }
 
-/* Who and what a call is about; at of a part is NULL if the call has none. */
+/* Reads the pod and the container of a call; at is NULL for an absent one. */
 static int read_call(struct arena *arena, struct text pod, struct text container, const char *name,
                      struct codec_call *out, struct err *err)
 {
@@ -608,7 +609,7 @@ int codec_state_change(struct arena *arena, struct text bytes, struct codec_call
 /* --- write --- */
 
 struct sink {
-    ProtobufCBuffer base; /* protobuf-c passes its address */
+    ProtobufCBuffer base; /* first member: append() casts its address */
     struct strbuf *out;
 };
 
@@ -625,7 +626,7 @@ static void pack(struct strbuf *out, const ProtobufCMessage *message)
     (void)protobuf_c_message_pack_to_buffer(message, &sink.base);
 }
 
-/* The field is not const, but packing only reads. */
+/* Casts const away: the field is not const, but packing only reads it. */
 static ProtobufCBinaryData bytes_of(struct text text)
 {
     union {

@@ -1,3 +1,4 @@
+/* Splits and joins mux frames. Called by nri.c in the agent's main thread. */
 #include "mux.h"
 
 #include <string.h>
@@ -26,7 +27,7 @@ static struct text take(struct text *rest, size_t most)
     return taken;
 }
 
-/* The runtime writes a whole message at most into one frame. */
+/* Parses the header of a frame. A frame of the runtime has at most one whole message. */
 static int read_head(struct mux *mux, struct err *err)
 {
     enum { FRAME_MAX = TTRPC_HEAD + NRI_MESSAGE_MAX };

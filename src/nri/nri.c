@@ -1,12 +1,13 @@
 /*
- * A session answers each message as soon as it is complete; nothing is kept from one call to the
- * next but what must come before what. The order of the calls:
+ * Dispatches the runtime's calls to the handlers. Called through nri_feed(), in the agent's main
+ * thread. A session answers each message as soon as it is complete, and keeps no state between
+ * calls except the order:
  *
  *     RegisterPlugin ->
- *                    <- Configure      handler says which events
+ *                    <- Configure      the handler selects the events
  *                    <- Synchronize    once or more
- *                    <- the rest       refused before, so that no handler is asked about a node
- *                                      that it does not know
+ *                    <- other calls    refused before Synchronize, so that handlers have the
+ *                                      complete list
  */
 #include "milligpu/nri/nri.h"
 
@@ -20,26 +21,25 @@
 
 enum {
     REGISTER_STREAM = 1,
-    KEEP_MAX = 256 * 1024, /* of memory that a large message needed */
-    /* The status and the head of an answer's fields. */
-    ENVELOPE_MAX = 4096,
+    KEEP_MAX = 256 * 1024, /* bytes of memory kept after a large message */
+    ENVELOPE_MAX = 4096,   /* bytes of an answer besides its payload: status, field headers */
     SHOWN_MAX = 256,
-    /* Of a list of everything that runs: members of one kind, and memory of their lists, with which
-     * the handler is called. */
+    /* Limits of one call of synchronize: members of one kind, and bytes of their lists. */
     BATCH_MAX = 64,
     BATCH_BYTES_MAX = 1024 * 1024,
 };
 
 struct nri_session {
     struct nri_handlers handlers;
-    struct err broken; /* code: the session is over */
+    struct err broken; /* the error that ended the session; ERR_NONE while it is usable */
     struct mux mux;
-    struct ttrpc calls;     /* what comes on MUX_PLUGIN */
-    struct ttrpc responses; /* on MUX_RUNTIME */
+    /* Input of MUX_PLUGIN and of MUX_RUNTIME. */
+    struct ttrpc calls;
+    struct ttrpc responses;
     struct strbuf output;
-    size_t sent;          /* of output */
-    struct arena arena;   /* of one message */
-    uint32_t last_stream; /* of the runtime's calls */
+    size_t sent;          /* bytes of output that were sent */
+    struct arena arena;   /* memory of one message */
+    uint32_t last_stream; /* stream number of the runtime's last call */
     bool registered;
     bool configured;
     bool synchronized;
@@ -53,7 +53,7 @@ static void put(struct nri_session *session, enum mux_connection connection,
     CLEANUP(strbuf_done) struct strbuf bytes;
     strbuf_init(&bytes);
     ttrpc_put(&bytes, message);
-    /* Moved when that is cheap against what was sent. */
+    /* Sent bytes are removed when they outnumber the pending ones. */
     if (session->sent > session->output.len / 2) {
         strbuf_cut(&session->output, 0, session->sent);
         session->sent = 0;
@@ -110,7 +110,7 @@ void nri_sent(struct nri_session *session, size_t bytes)
 
 /* --- calls of the runtime --- */
 
-/* An answer that is no success: its text is err's. */
+/* The code of an error answer; its text is that of err. */
 static enum ttrpc_code refuse(const struct err *err)
 {
     return err->code == ERR_TOO_LARGE ? TTRPC_RESOURCE_EXHAUSTED : TTRPC_INVALID_ARGUMENT;
@@ -136,14 +136,14 @@ static enum ttrpc_code serve_configure(struct nri_session *session, struct text 
     if (handlers->configure != NULL &&
         handlers->configure(handlers->user, &runtime, &events, err) < 0)
         return TTRPC_UNKNOWN;
-    /* To the runtime, no events means all. */
+    /* The runtime takes 0 as all events. */
     must((events & NRI_EVENTS) != 0);
     codec_put_events(answer, events & NRI_EVENTS);
     session->configured = true;
     return TTRPC_OK;
 }
 
-/* Some members of a list, so that a long one takes no more memory than a short one. */
+/* Part of a list, so that memory does not depend on its length. */
 struct nri_batch {
     uint32_t pods;
     uint32_t containers;
@@ -161,7 +161,7 @@ static void tell_batch(struct nri_session *session, struct nri_batch *batch, boo
     arena_reset(&session->arena);
 }
 
-/* Makes room for one more member. */
+/* Passes the batch to the handler if it is full. */
 static void make_room(struct nri_session *session, struct nri_batch *batch)
 {
     if (batch->pods == BATCH_MAX || batch->containers == BATCH_MAX ||
@@ -186,8 +186,8 @@ static void tell_list(struct nri_session *session, struct codec_sync *sync)
 }
 
 /*
- * A list that is refused ends the connection, and it would be the same list the next time. So only
- * what is no list at all is refused.
+ * Refuses only malformed lists: a refusal ends the connection, and the runtime would send the same
+ * list again.
  */
 static enum ttrpc_code serve_synchronize(struct nri_session *session, struct text payload,
                                          struct strbuf *answer, struct err *err)
@@ -206,7 +206,7 @@ static enum ttrpc_code serve_synchronize(struct nri_session *session, struct tex
     return TTRPC_OK;
 }
 
-/* What comes with no container, or with no pod where one must be, is about nothing. */
+/* Refuses calls before Synchronize, without a container, or without a required pod. */
 static enum ttrpc_code check(const struct nri_session *session, const struct codec_call *call,
                              bool without_pod, struct err *err)
 {
@@ -233,7 +233,7 @@ static enum ttrpc_code started(struct nri_session *session, const struct codec_c
 typedef void (*ended_fn)(void *user, const struct nri_pod *pod,
                          const struct nri_container *container);
 
-/* A container may outlive what the runtime remembers of its pod. */
+/* The pod is optional: the runtime can drop it before its containers. */
 static enum ttrpc_code ended(struct nri_session *session, const struct codec_call *call,
                              ended_fn handler, struct err *err)
 {
@@ -342,7 +342,7 @@ static enum ttrpc_code serve_stop_pod(struct nri_session *session, struct text p
     return pod_ended(session, &call, err);
 }
 
-/* How runtimes before NRI 0.12 tell what the four above tell. */
+/* Replaces the four calls above in runtimes before NRI 0.12. */
 static enum ttrpc_code serve_state_change(struct nri_session *session, struct text payload,
                                           struct strbuf *answer, struct err *err)
 {
@@ -361,12 +361,12 @@ static enum ttrpc_code serve_state_change(struct nri_session *session, struct te
         return ended(session, &call, session->handlers.stopped, err);
     case REMOVE:
         return ended(session, &call, session->handlers.removed, err);
-    default: /* of what comes after a call, or does not concern us */
+    default: /* events after a call, or without a handler */
         return TTRPC_OK;
     }
 }
 
-/* The runtime says goodbye; it closes the connection itself. */
+/* Needs no action: the runtime closes the connection itself. */
 static enum ttrpc_code serve_shutdown(struct nri_session *session, struct text payload,
                                       struct strbuf *answer, struct err *err)
 {
@@ -422,7 +422,7 @@ static enum ttrpc_code serve(struct nri_session *session, const struct ttrpc_mes
     return unimplemented(&request, err);
 }
 
-/* The runtime takes a text that is no UTF-8 for a broken answer: what err says is made shown. */
+/* Error texts are escaped, since the runtime rejects an answer with invalid UTF-8. */
 static void take_call(struct nri_session *session, const struct ttrpc_message *message)
 {
     struct err err = {.code = ERR_NONE};
@@ -468,7 +468,7 @@ static int take_response(struct nri_session *session, const struct ttrpc_message
 
 /* --- input --- */
 
-/* What is of another type than the connection is for is skipped, as the runtime would. */
+/* Skips messages of another type than the connection's, as the runtime does. */
 static int take_message(struct nri_session *session, enum mux_connection connection,
                         const struct ttrpc_message *message, struct err *err)
 {
@@ -551,7 +551,7 @@ bool nri_is_synchronized(const struct nri_session *session)
     return session->synchronized;
 }
 
-/* From the end: of a key that a map names twice, the last one counts. */
+/* Searched from the end: of duplicate keys in a protobuf map, the last one counts. */
 bool nri_annotation(const struct nri_pod *pod, const char *key, struct text *out)
 {
     *out = TEXT("");

@@ -1,10 +1,11 @@
+/* Reads and writes ttrpc messages. Called by nri.c in the agent's main thread. */
 #include "ttrpc.h"
 
 #include "milligpu/nri/nri.h"
 
 #include "mux.h"
 
-/* What a node's first synchronize took is given back; what its containers need is kept. */
+/* Bytes of the buffer kept between messages: enough for a container, not for a list of all. */
 enum { KEEP_MAX = 64 * 1024 };
 
 void ttrpc_init(struct ttrpc *ttrpc)
@@ -28,7 +29,7 @@ static void begin(struct ttrpc *ttrpc)
     strbuf_reset(&ttrpc->buf);
 }
 
-/* Adds what is missing until the message has this many bytes; false if rest has too little. */
+/* Moves bytes from *rest until the message has this many; false if *rest has too few. */
 static bool fill(struct ttrpc *ttrpc, size_t bytes, struct text *rest)
 {
     if (ttrpc->buf.len >= bytes)

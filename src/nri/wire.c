@@ -1,5 +1,6 @@
 /*
- * Called by codec.c for each message that comes from the runtime.
+ * Parses protobuf's wire format. Called by codec.c for each message of the runtime, in the agent's
+ * main thread.
  */
 #include "wire.h"
 

@@ -1,7 +1,7 @@
 /*
- * The watcher thread and what it shares with the readers. One lock guards the latest reading and
- * the commands; it is never held while NVML is called. The library, the event set, and the device
- * list belong to the watcher.
+ * Runs the watcher thread, which publishes readings and executes commands of other threads. One
+ * lock guards the latest reading and the command queue; it is never held while NVML is called. The
+ * library, the event set, and the device records belong to the watcher.
  */
 #include "milligpu/nvml/nvml.h"
 
@@ -16,18 +16,18 @@
 #include "nvml_devices.h"
 
 enum {
-    SLICE_MS = 100,      /* of a wait: for so long, stop and commands wait for us */
-    EVENTS_MAX = 256,    /* that are taken before the next look at anything else */
-    RETRIES_LOST = 6,    /* NVML is loaded again each so many retry_ms while a GPU is lost */
-    SILENT_READINGS = 3, /* silent_ms is at least so many times the time between two */
+    SLICE_MS = 100,      /* maximum wait for events, and so the latency of stop and commands */
+    EVENTS_MAX = 256,    /* events taken before stop and commands are checked again */
+    RETRIES_LOST = 6,    /* NVML is reloaded every RETRIES_LOST * retry_ms while a GPU is lost */
+    SILENT_READINGS = 3, /* minimum of silent_ms, in intervals between readings */
     WAITS_MS_MAX = 86400000,
 };
 
 static const char RELEASED[] = "milligpu-node has let go of it";
 
-/* A reading and who holds it. */
+/* A reading with its reference count. */
 struct held {
-    struct gpu_reading reading; /* first, so that a reading leads here */
+    struct gpu_reading reading; /* first member: gpu_reading_unref() casts its address */
     atomic_uint refs;
     struct gpu_process process[];
 };
@@ -39,7 +39,7 @@ struct nvml_command {
     struct nvml_command *next;
     enum nvml_command_kind kind;
     enum command_state state;
-    bool is_awaited; /* else whoever ends it frees it */
+    bool is_awaited; /* the caller waits and frees it; else the watcher frees it */
     char uuid[NVML_TEXT_MAX];
     char *cgroup;
     uint64_t soft_bytes;
@@ -57,22 +57,23 @@ struct nvml {
     struct mutex lock; /* guards the following */
     struct condvar changed;
     struct held *latest;
-    struct held *silent; /* made of latest when it was too old; NULL: not yet */
-    uint64_t number;
+    struct held *silent; /* NVML_SILENT version of latest, made when it is too old; else NULL */
+    uint64_t number;     /* of the newest reading */
     bool is_stopping;
-    bool is_released; /* is to be; has_let_go follows */
+    bool is_released; /* as requested by nvml_release(); has_let_go is the actual state */
     bool has_ended;
-    bool is_orphan; /* the watcher frees this */
-    struct nvml_command *first;
-    uint32_t commands;
+    bool is_orphan;             /* abandoned by nvml_close(): the watcher frees this struct */
+    struct nvml_command *first; /* command queue */
+    uint32_t commands;          /* its length */
 
-    struct nvml_library nvml; /* of the watcher, as what follows */
-    bool has_let_go;          /* of the driver */
+    /* Written by the watcher only. */
+    struct nvml_library nvml;
+    bool has_let_go; /* the driver is released */
     struct abi_event_set *set;
     bool has_events;
     uint64_t loads;
     struct nvml_devices devices;
-    int64_t reload_at_ms; /* if a GPU is lost; 0: none is */
+    int64_t reload_at_ms; /* monotonic time of the next reload while a GPU is lost; else 0 */
 };
 
 void nvml_defaults(struct nvml_settings *out)
@@ -116,7 +117,7 @@ void gpu_reading_unref(const struct gpu_reading *reading)
     static_assert(offsetof(struct held, reading) == 0, "a reading leads to its holders");
     if (reading == NULL)
         return;
-    /* Only the count changes, and it is not part of what readers see as constant. */
+    /* Casts const away: only the count changes, which is not part of the constant reading. */
     struct held *held = (struct held *)(uintptr_t)reading;
     const unsigned before = atomic_fetch_sub(&held->refs, 1);
     must(before > 0);
@@ -139,7 +140,7 @@ static void put_latest(struct nvml *nvml, struct held *held) REQUIRES(nvml->lock
     held->reading.number = ++nvml->number;
 }
 
-/* What was seen last, with nothing said about how it is now. */
+/* The latest reading, with all current values unknown. */
 static struct held *silent_reading(struct nvml *nvml, struct nvml_now now) REQUIRES(nvml->lock)
 {
     struct held *held = held_new(0);
@@ -276,7 +277,7 @@ static enum nvml_limit_end end_of(int code)
     }
 }
 
-/* A limit that another program sets meanwhile, or that the driver rounds, is none of ours. */
+/* Compares the limit with the one set: another program can change it, or the driver round it. */
 static int read_back(const struct nvml *nvml, struct abi_device *device,
                      struct nvml_command *command, struct err *err)
 {
@@ -321,7 +322,7 @@ static int limit_memory(struct nvml *nvml, struct nvml_command *command, struct 
     return err_wrap(err, "GPU %s, cgroup %s", command->uuid, command->cgroup);
 }
 
-/* True: the next reading should not wait. */
+/* True if the next reading is due at once. */
 static bool run_commands(struct nvml *nvml)
 {
     bool again = false;
@@ -380,7 +381,7 @@ int nvml_clear_fault(struct nvml *nvml, const char *uuid, struct err *err)
     return rc;
 }
 
-/* True: the watcher did it, or refused. */
+/* True if the watcher has executed or refused the command; false at the timeout. */
 static bool command_await(struct nvml *nvml, struct nvml_command *command, int64_t wait_ms)
     REQUIRES(nvml->lock)
 {
@@ -417,7 +418,7 @@ int nvml_limit_memory(struct nvml *nvml, const struct nvml_limit *limit, int64_t
     } else if (rc == 0) {
         rc = err_set(err, ERR_TIMEOUT, "the NVIDIA driver did not answer within %lld ms",
                      (long long)wait_ms);
-        /* One that waits must not happen later; one that runs is freed by the watcher. */
+        /* A queued command must not be executed later; the watcher frees a running one. */
         is_ours = command->state == WAITING;
         if (is_ours)
             command_remove(nvml, command);
@@ -456,7 +457,7 @@ static bool is_released(struct nvml *nvml)
     return is;
 }
 
-/* Until something is to be done, but not longer. */
+/* Waits at most wait_ms, for stop, a release or a command. */
 static void pause_for(struct nvml *nvml, int64_t wait_ms)
 {
     const struct timespec until = clock_deadline(wait_ms);
@@ -490,7 +491,7 @@ static void open_events(struct nvml *nvml)
         nvml->set = NULL;
 }
 
-/* GPUs that have no ECC refuse the set of both. */
+/* GPUs without ECC refuse both events together, so XID alone is tried next. */
 static void register_events(struct nvml *nvml)
 {
     nvml->has_events = nvml->set != NULL;
@@ -511,7 +512,7 @@ static int load_and_read(struct nvml *nvml, struct err *err)
 {
     const struct nvml_now now = clocks(nvml);
 
-    /* NVML finds a GPU that was reset or replaced only when it is initialized again. */
+    /* NVML detects a GPU that was reset or replaced only when it is initialized again. */
     if (nvml->reload_at_ms != 0 && now.ms >= nvml->reload_at_ms)
         unload(nvml);
     if (nvml->nvml.handle == NULL) {
@@ -531,7 +532,7 @@ static int load_and_read(struct nvml *nvml, struct err *err)
     return 0;
 }
 
-/* One reading. Returns how long the next one can wait. */
+/* Publishes one reading. Returns the time until the next one. */
 static int64_t read_once(struct nvml *nvml)
 {
     struct err err;
@@ -539,7 +540,7 @@ static int64_t read_once(struct nvml *nvml)
 
     if (rc < 0)
         unload(nvml);
-    if (is_stopping(nvml)) /* whoever closed us may have taken the clock along */
+    if (is_stopping(nvml)) /* nvml_close() can have returned, and the clock be gone */
         return 0;
     if (rc == 0) {
         publish(nvml, NVML_READY, "");
@@ -550,20 +551,20 @@ static int64_t read_once(struct nvml *nvml)
     return nvml->settings.retry_ms;
 }
 
-/* The last reading stays. A reading each every_ms, so that the last one never is too old. */
+/* Unloads the library. Repeated every every_ms, so that the latest reading is never too old. */
 static int64_t let_go(struct nvml *nvml)
 {
     unload(nvml);
     nvml->reload_at_ms = 0;
     nvml->has_let_go = true;
-    if (is_stopping(nvml)) /* as in read_once(): it may have hung */
+    if (is_stopping(nvml)) /* as in read_once(): unload() can hang */
         return 0;
     nvml_devices_let_go(&nvml->devices);
     publish(nvml, NVML_RELEASED, RELEASED);
     return nvml->settings.every_ms;
 }
 
-/* Returns how long the next one can wait. */
+/* Returns the time until the next reading. */
 static int64_t read_or_let_go(struct nvml *nvml)
 {
     if (is_released(nvml))
@@ -573,8 +574,8 @@ static int64_t read_or_let_go(struct nvml *nvml)
 }
 
 /*
- * An event names its GPU by a handle. If no record has it, the GPU is one that we leave out; or
- * NVML cannot name it any more, and then any of them may be sick.
+ * Takes an event; true if readers should know soon. If no record has the event's handle, the GPU is
+ * either left out of readings, or unknown to NVML now; then the event counts for all GPUs.
  */
 static bool take_event(struct nvml *nvml, struct abi_event *event)
 {
@@ -593,7 +594,7 @@ static bool take_event(struct nvml *nvml, struct abi_event *event)
     return (event->type & ABI_EVENT_DOUBLE_BIT_ECC) != 0 || nvml_xid_is_critical(event->data);
 }
 
-/* True: something happened that readers should know soon. */
+/* True if readers should know soon about one of the events. */
 static bool wait_for_events(struct nvml *nvml, int64_t wait_ms)
 {
     bool is_news = false;
@@ -606,7 +607,7 @@ static bool wait_for_events(struct nvml *nvml, int64_t wait_ms)
             is_news = take_event(nvml, &event) || is_news;
             continue;
         }
-        /* A GPU that is lost makes it fail at once: then a wait of our own, or we would spin. */
+        /* With a lost GPU it fails at once; waits here instead, to avoid a busy loop. */
         if (code != NVML_TIMEOUT)
             pause_for(nvml, wait_ms);
         break;
@@ -614,7 +615,7 @@ static bool wait_for_events(struct nvml *nvml, int64_t wait_ms)
     return is_news;
 }
 
-/* Until the next reading is due. News makes it due in a moment, so that a storm is one reading. */
+/* Waits until the next reading is due. Events make it due in SLICE_MS: one reading per burst. */
 static void wait_until_due(struct nvml *nvml, int64_t wait_ms)
 {
     int64_t due_ms = wait_ms > 0 ? clocks(nvml).ms + wait_ms : 0;

@@ -1,3 +1,7 @@
+/*
+ * Keeps the records of GPUs over rounds and reloads of NVML. Called by nvml.c in the watcher's
+ * thread; the values of one GPU are read in nvml_gpu.c.
+ */
 #include "nvml_devices.h"
 
 #include <stdio.h>
@@ -38,7 +42,7 @@ struct nvml_record *nvml_devices_find(struct nvml_devices *devices, const char *
     return record != NULL && record->presence == PRESENT ? record : NULL;
 }
 
-/* Within a round: not seen yet. */
+/* Within a round, true also if it is not seen yet. */
 static bool is_gone(const struct nvml_record *record)
 {
     return record->presence != PRESENT;
@@ -63,7 +67,7 @@ static bool is_uuid(const char *uuid)
     return true;
 }
 
-/* A new record, or that of a GPU that was lost before; NULL: there are too many. */
+/* A new record, or the one of a GPU that was gone in the previous round, too; NULL if full. */
 static struct nvml_record *add_record(struct nvml_devices *devices, const char *uuid)
 {
     uint32_t at = 0;
@@ -83,8 +87,8 @@ static struct nvml_record *add_record(struct nvml_devices *devices, const char *
 }
 
 /*
- * A lost GPU gives no UUID. It is the one which was seen last under this index, unless that one is
- * seen elsewhere in this round; of two, the one that was there more lately.
+ * Marks a lost GPU, which returns no UUID: the one last seen with this index and not seen in this
+ * round; of two, the one seen more recently.
  */
 static void mark_lost(struct nvml_devices *devices, uint32_t index, int code)
 {

@@ -1,3 +1,4 @@
+/* Reads identity, memory, meters, processes and links of one GPU. Watcher's thread. */
 #include "nvml_gpu.h"
 
 #include <string.h>
@@ -8,8 +9,8 @@
 #include "nvml_health.h"
 
 /*
- * Is what a call returned its answer? A GPU that is lost says so at any call; the others mean that
- * this GPU or this driver cannot tell.
+ * True if a call succeeded. Any call can report that the GPU is lost or needs a reset; other codes
+ * mean that this GPU or driver does not support the call.
  */
 static bool answers(struct nvml_record *record, int code)
 {
@@ -41,7 +42,7 @@ static void read_memory(const struct nvml_library *nvml, struct nvml_record *rec
     }
 }
 
-/* What does not change while the driver is loaded; asked each time, since an index may. */
+/* Reads the values that are constant while the driver is loaded, since an index can change. */
 static void read_identity(const struct nvml_library *nvml, struct nvml_record *record)
 {
     struct gpu_state *gpu = &record->state;
@@ -61,7 +62,7 @@ static void read_identity(const struct nvml_library *nvml, struct nvml_record *r
     if (nvml->DeviceGetMinorNumber != NULL &&
         answers(record, nvml->DeviceGetMinorNumber(record->device, &minor)))
         gpu->minor = minor <= INT32_MAX ? (int32_t)minor : -1;
-    /* All bits are "none"; what does not fit the annotation is nonsense. */
+    /* UINT_MAX means none; other values that do not fit the annotation are invalid. */
     if (nvml->DeviceGetNumaNodeId != NULL &&
         answers(record, nvml->DeviceGetNumaNodeId(record->device, &node)))
         gpu->numa = node <= INT16_MAX ? (int32_t)node : -1;
@@ -134,7 +135,7 @@ static void read_some_processes(struct nvml_devices *devices, struct nvml_record
     }
 }
 
-/* It may also be in the list of the other processes. */
+/* An MPS client can also be in the list of other processes. */
 static bool is_client_of_mps(const struct nvml_devices *devices, uint32_t from, uint32_t pid)
 {
     for (uint32_t i = from; i < devices->processes; i++)
@@ -143,7 +144,7 @@ static bool is_client_of_mps(const struct nvml_devices *devices, uint32_t from, 
     return false;
 }
 
-/* The mean of the samples of one process; without: if it has none. */
+/* The mean of the samples of one process; without if there are none; -1 if one is invalid. */
 static int32_t sm_milli_of(const struct abi_utilization *sample, unsigned count, uint32_t pid,
                            int32_t without)
 {
@@ -162,8 +163,8 @@ static int32_t sm_milli_of(const struct abi_utilization *sample, unsigned count,
 }
 
 /*
- * The mean of what is new, rounded up: a GPU that was hardly used has one milli. GPU_MILLI if the
- * driver does not tell, or tells nonsense.
+ * The mean of the new samples, rounded up. GPU_MILLI, so that nothing is scaled, if it is 0, or if
+ * there are no valid samples.
  */
 static uint32_t read_busy(struct nvml_devices *devices, const struct nvml_library *nvml,
                           struct nvml_record *record, struct nvml_now now)
@@ -174,7 +175,7 @@ static uint32_t read_busy(struct nvml_devices *devices, const struct nvml_librar
     int type = 0;
 
     if (now.wall_ms >= 0 && record->busy_us / 1000 > (uint64_t)now.wall_ms)
-        record->busy_us = 0; /* as in read_utilization() */
+        record->busy_us = 0; /* the clock was set back, as in read_utilization() */
     if (nvml->DeviceGetSamples == NULL ||
         !answers(record, nvml->DeviceGetSamples(record->device, ABI_SAMPLES_GPU, record->busy_us,
                                                 &type, &count, devices->busy)) ||
@@ -202,9 +203,9 @@ static bool is_repeated(const struct gpu_process *process, uint32_t at)
 }
 
 /*
- * Where processes take turns, NVML counts for each also the time in which it waits for its turn
- * (driver 580): two busy ones have 99 and 89 percent. So where all together have more than the GPU
- * itself was used, each is taken to have had its part of that.
+ * Scales the SM time of processes down to the utilization of the GPU. For time-sliced processes
+ * NVML also counts time in which they wait for their turn (driver 580): two busy ones show 99 and
+ * 89 percent.
  */
 static void share_busy(struct gpu_process *process, uint32_t processes, uint32_t busy_milli)
 {
@@ -223,11 +224,11 @@ static void share_busy(struct gpu_process *process, uint32_t processes, uint32_t
 }
 
 /*
- * NVML lists the processes that used something since a time. If it lists none at all, it says that
- * it has no samples, which may mean either; then nothing is known. A process that it does not list
- * used nothing, unless it is a client of MPS: those that work are not listed, either (driver 580).
- * The time is the wall clock's: if that went back, nothing would be newer than the newest sample
- * until it is there again.
+ * NVML returns samples of the processes that used the GPU since sampled_us. An empty result is
+ * ambiguous (idle, or no samples), so usage stays unknown. A process without samples was idle,
+ * except an MPS client: active ones have no samples, either (driver 580). Sample times are of the
+ * wall clock: if that is set back, no sample would be newer than sampled_us for a while, so
+ * sampled_us is reset.
  */
 static void read_utilization(struct nvml_devices *devices, const struct nvml_library *nvml,
                              struct nvml_record *record, struct nvml_now now)
@@ -236,7 +237,7 @@ static void read_utilization(struct nvml_devices *devices, const struct nvml_lib
     unsigned count = NVML_PROCESSES_MAX;
 
     if (now.wall_ms >= 0 && record->sampled_us / 1000 > (uint64_t)now.wall_ms)
-        record->sampled_us = 0; /* all samples that there are */
+        record->sampled_us = 0; /* request all samples */
     if (nvml->DeviceGetProcessUtilization == NULL || devices->processes == gpu->process ||
         !answers(record, nvml->DeviceGetProcessUtilization(record->device, devices->samples, &count,
                                                            record->sampled_us)) ||
@@ -270,7 +271,7 @@ void nvml_gpu_read(struct nvml_devices *devices, const struct nvml_library *nvml
     gpu->processes = devices->processes - gpu->process;
 }
 
-/* Bit i: the bus id is that of record i. Case differs between versions of NVML. */
+/* Bit i is set if record i has this bus id. Its case differs between versions of NVML. */
 static uint64_t gpus_at(const struct nvml_devices *devices, const struct abi_pci *pci)
 {
     char bus_id[sizeof devices->record[0].state.bus_id];
@@ -296,7 +297,7 @@ static uint64_t read_links(const struct nvml_devices *devices, const struct nvml
         int type = ABI_LINK_TO_GPU;
         const int code = nvml->DeviceGetNvLinkState(record->device, link, &active);
         if (code == NVML_NOT_SUPPORTED || code == NVML_INVALID_ARGUMENT)
-            break; /* it has no such link, and so no later one */
+            break; /* link numbers are contiguous: this was the last one */
         if (!answers(record, code) || active != 1)
             continue;
         if (nvml->DeviceGetNvLinkRemoteDeviceType != NULL &&
@@ -319,7 +320,7 @@ void nvml_gpu_link(struct nvml_devices *devices, const struct nvml_library *nvml
     for (uint32_t i = 0; i < devices->gpus; i++) {
         struct nvml_record *record = &devices->record[i];
         if (record->presence != PRESENT)
-            continue; /* its links stay as last seen */
+            continue; /* its links stay as last read */
         record->has_links_to_switch = false;
         record->state.peers = read_links(devices, nvml, record);
     }

@@ -1,3 +1,4 @@
+/* Derives health from XIDs, ECC errors and presence. Watcher's thread. */
 #include "nvml_health.h"
 
 #include <stdio.h>
@@ -6,8 +7,8 @@
 #include "milligpu/base/text.h"
 
 /*
- * XIDs that applications cause (NVIDIA, "XID errors"); the same that NVIDIA's device plugin passes
- * over. Every other XID is critical, also one that nobody knows yet.
+ * XIDs caused by applications (NVIDIA, "XID errors"), the same that NVIDIA's device plugin ignores.
+ * All others are critical, also unknown ones.
  */
 static const struct {
     uint16_t xid;
@@ -48,7 +49,7 @@ void nvml_health_set(struct gpu_state *gpu, enum gpu_health health, const char *
 
 static void fall_sick(struct nvml_record *record, enum gpu_health sick, struct nvml_now now)
 {
-    /* The worse of two is the one that stays. */
+    /* The worst fault is kept. */
     if (sick > record->sick)
         record->sick = sick;
     record->sick_ms = now.ms;
@@ -70,7 +71,7 @@ void nvml_health_event(struct nvml_record *record, const struct abi_event *event
     fall_sick(record, GPU_XID, now);
 }
 
-/* What the counter was before we ran says nothing of when. A reset of the GPU resets it. */
+/* The first value is not a fault, since its time is unknown. A GPU reset clears the counter. */
 void nvml_health_ecc(struct nvml_record *record, uint64_t uncorrected, struct nvml_now now)
 {
     if (record->has_ecc && uncorrected > record->ecc)

@@ -1,3 +1,4 @@
+/* Loads NVML by dlopen() and resolves its functions. Watcher's thread. */
 #include "nvml_library.h"
 
 #include <dlfcn.h>
@@ -42,7 +43,7 @@ void nvml_text(char *out, size_t bytes, const char *from, size_t from_bytes)
 
 static const struct {
     const char *name;
-    size_t offset; /* of its pointer in struct nvml_library */
+    size_t offset; /* offset of its pointer in struct nvml_library */
     bool is_required;
 } functions[] = {
 #define X(name, required, arguments) {"nvml" #name, offsetof(struct nvml_library, name), required},
@@ -51,8 +52,8 @@ static const struct {
 };
 
 /*
- * The first required function that is not there; NULL: all are. What dlsym() returns is a pointer
- * to a function, which POSIX allows and ISO C cannot convert: so it is copied.
+ * Resolves all functions. Returns the first required one that is missing, or NULL. The results of
+ * dlsym() are copied bytewise, since ISO C has no conversion from void * to a function pointer.
  */
 static const char *find_functions(struct nvml_library *library)
 {
@@ -86,7 +87,7 @@ int nvml_library_open(struct nvml_library *out, const char *name, struct err *er
             rc = nvml_library_fail(err, "Init_v2", code);
     }
     if (rc < 0) {
-        (void)dlclose(out->handle); /* nothing of it is used any more */
+        (void)dlclose(out->handle);
         *out = (struct nvml_library){.handle = NULL};
     }
     return rc;
@@ -96,7 +97,7 @@ void nvml_library_close(struct nvml_library *library)
 {
     if (library->handle == NULL)
         return;
-    (void)library->Shutdown();      /* there is nothing to do about a failure */
-    (void)dlclose(library->handle); /* a new driver brings a new file */
+    (void)library->Shutdown();      /* a failure has no remedy */
+    (void)dlclose(library->handle); /* a new driver has a new library file */
     *library = (struct nvml_library){.handle = NULL};
 }

@@ -1,5 +1,6 @@
 /*
- * Called where GPUs are granted, and where those are read that somebody else gave.
+ * Parses names of CDI devices and numbers of device nodes, and looks them up in a reading. Called
+ * by grant, meter, gpu and mps, from any thread.
  */
 #include "device.h"
 
@@ -12,7 +13,7 @@
 enum {
     INDEX_DIGITS_MAX = 3,
     UUID_BYTES_MAX = 96,
-    SHARED_MINORS = 254, /* /dev/nvidia-modeset and /dev/nvidiactl; below: one GPU each */
+    SHARED_MINORS = 254, /* and 255: nvidia-modeset, nvidiactl; lower minors are one GPU each */
 };
 
 bool device_gives_gpus(struct text device)
@@ -63,14 +64,14 @@ bool device_is_gpu_path(struct text path)
     return text_starts(path, NODE);
 }
 
-/* /dev/nvidia<N>: one GPU, and not what all share */
+/* True for /dev/nvidia<N>, false for the devices shared by all GPUs. */
 static bool device_is_one_gpu_path(struct text path)
 {
     return device_is_gpu_path(path) &&
            device_is_index((struct text){path.at + strlen(NODE), path.len - strlen(NODE)});
 }
 
-/* "195 nvidia", "  1 mem" */
+/* Parses a line such as "195 nvidia" or "  1 mem". */
 static bool is_gpu_line(struct text line, int64_t major)
 {
     struct text rest = text_trim(line);

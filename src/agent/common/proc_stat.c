@@ -1,11 +1,14 @@
-/* Called by the meter for processes, and by the thread of MPS for its daemons. */
+/*
+ * Parses /proc/PID/stat. Called by the meter's thread for processes, and by the thread of MPS for
+ * its daemons.
+ */
 #include "proc_stat.h"
 
 #include <string.h>
 
-enum { STAT_STATE = 3, STAT_PARENT = 4, STAT_BEGAN = 22 }; /* fields */
+enum { STAT_STATE = 3, STAT_PARENT = 4, STAT_BEGAN = 22 }; /* fields, from 1 */
 
-/* The name of a process, in brackets, may have any bytes in it. */
+/* The text after the process name, which is in brackets and can contain any bytes. */
 static struct text behind_name(struct text stat)
 {
     const char *end = stat.len > 0 ? memrchr(stat.at, ')', stat.len) : NULL;

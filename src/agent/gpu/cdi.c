@@ -1,6 +1,7 @@
 /*
- * The folders of specifications, remembered. Called for each container that holds a share, so a
- * file is parsed only when it is new.
+ * Caches the specifications of the CDI folders and resolves names. Called by the main thread for
+ * each container with a share, and by the reporter's thread with a struct of its own. A file is
+ * parsed only when it is new or changed.
  */
 #include "cdi.h"
 
@@ -22,11 +23,11 @@ static_assert(ARRAY_LEN(kinds) == CDI_KINDS, "each kind has its name");
 /* A file of a folder. */
 struct cdi_entry {
     char *name;
-    uint32_t folder; /* of cdi.folder: its priority */
+    uint32_t folder; /* index in cdi.folder, which is its priority */
     struct stat stat;
-    enum cdi_kind kind; /* CDI_KINDS: of no interest */
-    char *why;          /* it cannot be used: a sentence; else NULL */
-    char *names;        /* of its devices, each terminated, one behind the other */
+    enum cdi_kind kind; /* CDI_KINDS if it is another kind, or unusable */
+    char *why;          /* why it is unusable, a sentence; NULL if it is usable */
+    char *names;        /* names of its devices, each terminated by NUL; NULL with CDI_KINDS */
     size_t names_bytes;
 };
 
@@ -90,7 +91,7 @@ static void keep_names(struct cdi_entry *entry, const struct cdi_spec *spec)
     while (entry->kind < CDI_KINDS && strcmp(kinds[entry->kind], spec->kind) != 0)
         entry->kind++;
     if (entry->kind == CDI_KINDS)
-        return; /* its names are not asked for */
+        return; /* its names are not needed */
     strbuf_init(&names);
     for (uint32_t i = 0; i < spec->names; i++)
         strbuf_add(&names, spec->name[i], strlen(spec->name[i]) + 1);
@@ -106,7 +107,7 @@ static int read_entry(struct cdi_entry *entry, const char *file, struct err *err
     size_t len;
 
     arena_init(&arena);
-    /* A pipe would make us wait for whoever writes to it. */
+    /* Opening a pipe would block until a writer opens it. */
     if (!S_ISREG(entry->stat.st_mode))
         return err_set(err, ERR_INVALID, "%s: no regular file", file);
     if (file_read(file, CDI_FILE_BYTES_MAX, &bytes, &len, err) < 0)
@@ -136,7 +137,7 @@ static struct cdi_entry *entry_new(const struct cdi *cdi, uint32_t folder, const
     return entry;
 }
 
-/* The entry of before, taken out of it, if the file is the same. */
+/* Removes and returns the entry of before for this file, if it is unchanged; else NULL. */
 static struct cdi_entry *take_known(struct cdi *before, uint32_t folder, const char *name,
                                     const struct stat *stat)
 {
@@ -155,7 +156,7 @@ static bool is_spec_name(const char *name)
     return ending != NULL && (strcmp(ending, ".json") == 0 || strcmp(ending, ".yaml") == 0);
 }
 
-/* A folder or a file that goes away meanwhile is one that is not there. */
+/* A folder or file that disappears meanwhile counts as absent. */
 static void look_at_folder(struct cdi *cdi, struct cdi *before, uint32_t folder)
 {
     const struct dirent *file;
@@ -216,7 +217,7 @@ static bool has_name(const struct cdi_entry *entry, const char *name)
     return false;
 }
 
-/* Rules 1 and 2. *clash: two files of one folder have it, if so. */
+/* Rules 1 and 2 of cdi.h. Sets clash to two files of one folder that both define it, if any. */
 static bool is_resolved(const struct cdi *cdi, enum cdi_kind kind, const char *uuid,
                         const struct cdi_entry *clash[2])
 {
@@ -238,7 +239,7 @@ static bool is_resolved(const struct cdi *cdi, enum cdi_kind kind, const char *u
     return is_named;
 }
 
-/* For whoever owns the pod and whoever owns the node. */
+/* Sets err, for the owner of the pod and the administrator of the node. */
 static int refuse(const struct cdi *cdi, const char *uuid, const struct cdi_entry *const clash[2],
                   struct err *err)
 {
@@ -261,7 +262,7 @@ static int refuse(const struct cdi *cdi, const char *uuid, const struct cdi_entr
         uuid, more.data);
 }
 
-/* NULL: the kind names all of them. Else one that it does not. */
+/* The first GPU that the kind does not name; NULL if it names all. */
 static const char *first_unnamed(const struct cdi *cdi, enum cdi_kind kind,
                                  const char *const uuid[], uint32_t uuids,
                                  const struct cdi_entry *clash[2])

@@ -1,4 +1,4 @@
-/* Writes our own specification, where nobody else describes the GPUs. */
+/* Writes our own CDI specification. Called by the reporter's thread. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,11 +20,11 @@ enum { LIBRARIES_MAX = 64 };
 
 static const char *const shared_devices[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
                                              "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
-/* The last is where images with CUDA look, too. */
+/* The last one is in the library path of images with CUDA. */
 static const char *const library_folders[] = {"/usr/lib/x86_64-linux-gnu",
                                               "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
                                               "/usr/lib", "/usr/local/nvidia/lib64"};
-/* What CUDA, OpenCL and NVML need of a driver. */
+/* The driver's libraries for CUDA, OpenCL and NVML. */
 static const char *const libraries[] = {"libcuda.so.*",
                                         "libcudadebugger.so.*",
                                         "libnvidia-ml.so.*",
@@ -37,7 +37,7 @@ static const char *const libraries[] = {"libcuda.so.*",
                                         "libnvidia-allocator.so.*"};
 static const char *const programs[] = {"/usr/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi"};
 
-/* The host has this file, and is seen under root. */
+/* True if the host has this file; root is the host's root. */
 static bool host_has(const char *root, const char *path)
 {
     CLEANUP(strbuf_done) struct strbuf name;
@@ -45,7 +45,7 @@ static bool host_has(const char *root, const char *path)
 
     strbuf_init(&name);
     strbuf_printf(&name, "%s%s", root, path);
-    /* lstat(): a link may lead to a place that only the host sees. */
+    /* lstat(): the target of a link can be outside of our view of the host. */
     return lstat(name.data, &stat_) == 0;
 }
 
@@ -83,7 +83,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*first, *second);
 }
 
-/* Sorted, so that the file stays the same. */
+/* Sorted, so that the file does not change without need. */
 static size_t list_libraries(const char *root, const char *folder, char *out[LIBRARIES_MAX])
 {
     CLEANUP(strbuf_done) struct strbuf name;
@@ -104,7 +104,7 @@ static size_t list_libraries(const char *root, const char *folder, char *out[LIB
     return count;
 }
 
-/* as_file: the library itself, and not only a link to it. */
+/* True if the folder has libcuda; as_file: as a regular file, not only a link. */
 static bool has_cuda(const char *root, const char *folder, bool as_file)
 {
     CLEANUP(strbuf_done) struct strbuf name;
@@ -127,7 +127,10 @@ static bool has_cuda(const char *root, const char *folder, bool as_file)
     return has;
 }
 
-/* A folder of links may lack some of the libraries, so that of the files goes first. NULL: none. */
+/*
+ * The driver's library folder; NULL if there is none. Folders with files are preferred, because a
+ * folder of links can lack some libraries.
+ */
 static const char *driver_folder(const char *root)
 {
     for (int links = 0; links < 2; links++)
@@ -176,7 +179,7 @@ static void write_common(struct strbuf *out, const char *root)
     strbuf_str(out, "]}");
 }
 
-/* Named by us alone, or by nobody. */
+/* True if no other kind names the GPU, and its device node exists. */
 static bool is_for_us(struct cdi *cdi, const struct cdi_own *own, const struct cdi_gpu *gpu)
 {
     enum cdi_kind kind;

@@ -1,4 +1,4 @@
-/* Reads one specification: its kind and the names of its devices. */
+/* Parses one specification: its kind and the names of its devices. Called by cdi.c. */
 #include <string.h>
 
 #include "milligpu/document/document.h"
@@ -10,7 +10,7 @@ static bool is_alphanumeric(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/* Letters, digits, and in between also the others: how CDI writes the parts of a name. */
+/* True for a part of a CDI name: letters and digits, and the others except at the ends. */
 static bool cdi_is_name(struct text name, const char *others)
 {
     if (name.len == 0 || !is_alphanumeric(name.at[0]) || !is_alphanumeric(name.at[name.len - 1]))
@@ -22,7 +22,7 @@ static bool cdi_is_name(struct text name, const char *others)
     return true;
 }
 
-/* "vendor/class", both beginning with a letter. */
+/* True for "vendor/class", both beginning with a letter. */
 static bool is_kind(struct text kind)
 {
     struct text rest = kind;
@@ -64,7 +64,7 @@ static int read_devices(const struct document *devices, const char *file, struct
             return fail(file, device, "a device has no containerEdits", err);
         out->name[out->names++] = name->text.at; /* terminated, and has no NUL */
     }
-    /* Sorted, so that a large file does not cost the square of its devices. */
+    /* Sorted to find duplicates in less than quadratic time. */
     qsort(out->name, out->names, sizeof *out->name, compare_names);
     for (uint32_t i = 1; i < out->names; i++)
         if (strcmp(out->name[i - 1], out->name[i]) == 0)

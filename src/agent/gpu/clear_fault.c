@@ -1,4 +1,7 @@
-/* Called by milligpu-node --clear-fault, and by the reporter's thread of the agent that runs. */
+/*
+ * Creates and takes request files. Called by milligpu-node --clear-fault, and by the reporter's
+ * thread of the running agent.
+ */
 #include "clear_fault.h"
 
 #include <dirent.h>
@@ -55,7 +58,7 @@ void clear_fault_take(const char *state_dir, void *user, void (*act)(void *user,
         return;
     DIR *folder = opendir(path);
     if (folder == NULL)
-        return; /* mostly: nobody ever asked */
+        return; /* usually: no request was ever made */
     for (int i = 0; i < CLEAR_FAULT_MAX; i++) {
         const struct dirent *entry = readdir(folder); /* NOLINT(concurrency-mt-unsafe) */
         if (entry == NULL)

@@ -1,6 +1,6 @@
 /*
- * Called by milligpu-node --release-driver and --take-driver, and by the reporter's thread of the
- * agent that runs.
+ * Derives the cause of a release from the request file and the label. Called by milligpu-node
+ * --release-driver and --take-driver, and by the reporter's thread of the running agent.
  */
 #include "driver_release.h"
 
@@ -20,7 +20,7 @@
 
 enum { PATH_BYTES = 512 };
 
-/* Of NVIDIA's k8s-operator-libs, pkg/upgrade, in the order in which a node has them. */
+/* States of NVIDIA's k8s-operator-libs, pkg/upgrade, in the order of an upgrade. */
 static const struct {
     const char *word;
     bool releases;
@@ -81,7 +81,7 @@ const char *release_cause_sentence(enum release_cause cause)
 
 /* --- files --- */
 
-/* False: the path is too long. */
+/* False if the path is too long. */
 static bool path_of(const char *state_dir, const char *name, char out[PATH_BYTES])
 {
     return snprintf(out, PATH_BYTES, "%s/driver%s%s", state_dir, name[0] != '\0' ? "/" : "", name) <
@@ -146,9 +146,9 @@ int driver_release_ask(const char *state_dir, bool release, int64_t wait_ms, str
 
 struct driver_release {
     const char *state_dir;
-    bool is_upgrading; /* by the label as it was read last */
-    bool has_let_go;   /* and it is written down */
-    atomic_int cause;
+    bool is_upgrading; /* the last label requires a release */
+    bool has_let_go;   /* STATE_DIR/driver/released exists */
+    atomic_int cause;  /* enum release_cause */
 };
 
 static enum release_cause check(const struct driver_release *release)
@@ -158,7 +158,7 @@ static enum release_cause check(const struct driver_release *release)
     return release->is_upgrading ? RELEASE_UPGRADE : RELEASE_NOT;
 }
 
-/* An agent before this one had let go, and did not come back: it was told to, or by the label. */
+/* If the previous agent had released the driver without a request, it was because of the label. */
 struct driver_release *driver_release_new(const char *state_dir)
 {
     struct driver_release *release = xcalloc(1, sizeof *release);
@@ -193,7 +193,7 @@ static void tell(const struct driver_release *release, enum release_cause before
                   log_str("why", release_cause_sentence(cause)));
 }
 
-/* Written once; a disk that is full is tried again with the next turn. */
+/* Creates or removes STATE_DIR/driver/released after a change; retried in the next turn. */
 static void write_down(struct driver_release *release, bool has_let_go)
 {
     struct err err;

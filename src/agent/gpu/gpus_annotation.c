@@ -1,4 +1,4 @@
-/* Writes milligpu.io/gpus. Called by the agent whenever a reading is new. */
+/* Writes milligpu.io/gpus from a reading. Called in each turn of the reporter's thread. */
 #include "gpus_annotation.h"
 
 #include <string.h>
@@ -23,9 +23,10 @@ const char *gpus_annotation_health(enum gpu_health health)
     must_not_reach("the reading's health is one of the above");
 }
 
-/* The GPUs to write, and under which index each. */
+/* The GPUs to write, in ascending index. */
 struct gpu_indexes {
-    const char *const *held; /* by the reading's order, like the next one */
+    /* In the order of the reading. */
+    const char *const *held;
     const char *const *why;
     uint32_t count;
     uint32_t gpu[GPUS_PER_NODE_MAX];
@@ -40,7 +41,7 @@ static bool is_taken(const struct gpu_indexes *places, uint32_t index)
     return false;
 }
 
-/* Keeps the order of the index. */
+/* Inserts in ascending index. */
 static void add_place(struct gpu_indexes *places, uint32_t gpu, uint32_t index)
 {
     must(places->count < GPUS_PER_NODE_MAX);
@@ -60,7 +61,7 @@ static bool is_there(const struct gpu_state *gpu)
     return gpu->health != GPU_LOST;
 }
 
-/* GPUs that are there come first: theirs are the true indexes. */
+/* Called with there = true first, because only present GPUs have current indexes. */
 static void find_places(const struct gpu_reading *reading, bool there, struct gpu_indexes *places)
 {
     for (uint32_t i = 0; i < reading->gpus; i++) {
@@ -74,15 +75,15 @@ static void find_places(const struct gpu_reading *reading, bool there, struct gp
     }
 }
 
-/* Does either say so? One that is lost says what it said last. */
+/* True if either GPU shows the link. The links of a lost GPU are as last read. */
 static bool are_linked(const struct gpu_reading *reading, uint32_t a, uint32_t b)
 {
     return (reading->gpu[a].peers >> b & 1) != 0 || (reading->gpu[b].peers >> a & 1) != 0;
 }
 
 /*
- * Only those that come later: one of two is enough for inventory.h, and twice the names of a full
- * node would be more than an annotation may have.
+ * Writes later GPUs only: inventory.h needs each link once, and twice the names of a full node
+ * would exceed ANNOTATION_BYTES_MAX.
  */
 static void write_peers(struct strbuf *out, const struct gpu_reading *reading,
                         const struct gpu_indexes *places, uint32_t place)
@@ -100,7 +101,7 @@ static void write_peers(struct strbuf *out, const struct gpu_reading *reading,
     strbuf_char(out, ']');
 }
 
-/* It changes with the health, and with who holds the GPU. */
+/* Writes "reason" and "since", if any. */
 static void write_illness(struct strbuf *out, const struct gpu_state *gpu, const char *why)
 {
     char since[TIME_TEXT_BYTES];

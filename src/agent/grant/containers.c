@@ -1,10 +1,9 @@
 /*
- * The table of containers that have GPUs. The runtime's handlers in the main thread write it; the
- * meter and the reporter copy it, under the one lock that is here.
+ * Keeps the table of containers with GPUs. The runtime's handlers in the main thread write it; the
+ * meter, MPS and the reporter copy it under the lock.
  *
- * A row does not change after it was made, except for is_running, has_ended, has_successor and
- * pod_milli. While a list is read, rows go to a table of their own, which replaces the other when
- * the list is complete.
+ * Rows are immutable, except for is_running, has_ended, has_successor and pod_milli. Rows of an
+ * unfinished list go to a second table, which replaces the shown one when the list is complete.
  */
 #include "containers.h"
 
@@ -16,12 +15,12 @@
 #include "agent/common/device.h"
 #include "overlap.h"
 
-enum { ROW_BYTES = 2048 }; /* of the first chunk of a row's memory: most rows fit */
+enum { ROW_BYTES = 2048 }; /* bytes of a row's first memory chunk; most rows fit */
 
 struct container_row {
-    struct arena arena; /* holds what the facts point to */
+    struct arena arena; /* memory of the facts */
     struct container_facts facts;
-    struct container_gpu *gpu; /* those of the facts */
+    struct container_gpu *gpu; /* facts.gpu, writable */
 };
 
 struct container_table {
@@ -35,7 +34,7 @@ struct containers {
     bool is_complete;
     uint64_t number;
     struct container_table *shown;
-    struct container_table *listed; /* NULL: no list has begun; of the main thread */
+    struct container_table *listed; /* of the unfinished list; NULL if none; main thread only */
 };
 
 static void row_free(struct container_row *row)
@@ -108,7 +107,7 @@ void containers_lost(struct containers *containers)
 
 /* --- which GPUs --- */
 
-/* A GPU is taken once, however often it is named. */
+/* Adds a GPU, unless it is there or there are CONTAINER_GPUS_MAX. share: NULL without a share. */
 static void take_gpu(struct container_row *row, struct text name, const struct pod_share *share)
 {
     struct container_facts *facts = &row->facts;
@@ -130,7 +129,7 @@ static void take_name(struct container_row *row, struct text name)
         take_gpu(row, name, NULL);
 }
 
-/* Then it may open all devices, and mostly has the nodes of all. */
+/* True if a rule allows all devices; then it usually has the nodes of all GPUs, too. */
 static bool is_privileged(const struct nri_container *container)
 {
     for (uint32_t i = 0; i < container->rules; i++) {
@@ -142,7 +141,7 @@ static bool is_privileged(const struct nri_container *container)
     return false;
 }
 
-/* NVIDIA's NRI plugin gives such pods all GPUs, and that shows when they run already. */
+/* True for a pod that gets all GPUs from NVIDIA's NRI plugin; for containers that run already. */
 static bool is_annotated(const struct nri_pod *pod)
 {
     for (uint32_t i = 0; i < pod->annotations; i++)
@@ -151,7 +150,7 @@ static bool is_annotated(const struct nri_pod *pod)
     return false;
 }
 
-/* Does it have all GPUs of the node to look after them, and not to use them? */
+/* True if it has all GPUs of the node to manage them, not to use them. */
 static bool is_management(const struct nri_pod *pod, const struct nri_container *container)
 {
     for (uint32_t i = 0; i < container->cdi_devices; i++)
@@ -169,11 +168,11 @@ static uint32_t count_nodes(struct container_row *row, const struct nri_containe
     return count;
 }
 
-/* The devices for which kubelet asked. */
+/* Adds the devices requested by kubelet. */
 static void take_devices(struct container_row *row, const struct nri_pod *pod,
                          const struct nri_container *container)
 {
-    bool by_node = false; /* a name does not say which GPU */
+    bool by_node = false; /* a name identifies no GPU, so device nodes count */
 
     for (uint32_t i = 0; i < container->cdi_devices; i++) {
         const struct text device = container->cdi_device[i];
@@ -185,7 +184,7 @@ static void take_devices(struct container_row *row, const struct nri_pod *pod,
         if (says)
             take_gpu(row, name, NULL);
     }
-    /* Another device plugin, or the CDI device of another vendor, may give more than is named. */
+    /* Another device plugin, or a CDI device of another vendor, can give more GPUs than named. */
     by_node = by_node ||
               (!is_management(pod, container) && count_nodes(row, container) > row->facts.gpus);
     for (uint32_t i = 0; by_node && i < container->devices; i++) {
@@ -195,7 +194,7 @@ static void take_devices(struct container_row *row, const struct nri_pod *pod,
     }
 }
 
-/* Of a variable that is there twice, the runtime takes the last. */
+/* Adds the GPUs of the last NVIDIA_VISIBLE_DEVICES, which is the one that the runtime uses. */
 static void take_variable(struct container_row *row, const struct nri_container *container)
 {
     static const char name[] = "NVIDIA_VISIBLE_DEVICES=";
@@ -240,7 +239,7 @@ static void take_gpus(struct container_row *row, const struct nri_pod *pod,
 
 /* --- one container --- */
 
-/* NULL: it has no GPUs. */
+/* NULL if it has no GPUs. */
 static struct container_row *
 row_new(const struct nri_pod *pod, const struct nri_container *container, const struct grant *grant)
 {
@@ -266,13 +265,13 @@ row_new(const struct nri_pod *pod, const struct nri_container *container, const 
     return row;
 }
 
-/* The table that the main thread writes now. */
+/* The table that the main thread currently writes. */
 static struct container_table *written(const struct containers *containers)
 {
     return containers->listed != NULL ? containers->listed : containers->shown;
 }
 
-/* A container may be made again before it is seen to end: all but the last of its rows have one. */
+/* Marks all but the last row of a container, which can be created again before its end is seen. */
 static void mark_successors(struct container_table *table, const struct container_facts *of)
 {
     bool has = false;
@@ -286,7 +285,7 @@ static void mark_successors(struct container_table *table, const struct containe
     }
 }
 
-/* Under the lock. */
+/* Removes a row. */
 static void take_out(struct containers *containers, struct container_table *table, uint32_t at)
     REQUIRES(containers->lock)
 {
@@ -308,7 +307,7 @@ static bool is_same(const struct container_facts *facts, const struct nri_pod *p
             text_is(container->name, facts->name));
 }
 
-/* One with shares may have whole what others share: it is missed by both sides. */
+/* Containers with shares and whole GPUs count for both rights. */
 static void count_left_out(struct container_table *table, const struct container_facts *facts)
 {
     table->left_out[facts->right]++;
@@ -337,8 +336,7 @@ static void raise_pod_milli(struct container_row *row, const char *gpu, uint32_t
 }
 
 /*
- * Under the lock. Records on the containers of the pod that run what they have together of the GPUs
- * of one of them.
+ * Under the lock. Updates pod_milli of the pod's running containers, for the GPUs of one of them.
  */
 static void note_pod(struct container_table *table, const struct container_facts *one)
 {
@@ -397,7 +395,7 @@ enum containers_added containers_add(struct containers *containers, const struct
     return added;
 }
 
-/* Returns table->count if there is none. */
+/* The index of a container; table->count if there is none. */
 static uint32_t find(const struct container_table *table, struct text id)
 {
     uint32_t at = 0;

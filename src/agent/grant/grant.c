@@ -1,7 +1,7 @@
 /*
- * Judges the allocation of a pod and what containers get of it; the order of the questions is the
- * order of the refusals. Called by the agent's main thread, for each container that is created, and
- * again for what all plugins together made of it.
+ * Judges the allocation of a pod and the GPUs of its containers; the first failed check is the
+ * refusal. Called by the agent's main thread for each container that is created, and again for the
+ * combined adjustments of all plugins.
  */
 #include "grant.h"
 
@@ -15,10 +15,10 @@
 #include "agent/common/device.h"
 #include "pod_records.h"
 
-/* The variable by which runtimes without CDI give GPUs. */
+/* The variable that requests GPUs from runtimes without CDI. */
 #define VISIBLE "NVIDIA_VISIBLE_DEVICES"
 
-/* For the variables below: a place where no MPS daemon is. */
+/* A pipe folder without an MPS daemon. */
 #define NO_MPS_FOLDER "/run/milligpu/no-mps"
 
 static bool grant_is_listed(struct text wanted, const struct text *list, uint32_t count)
@@ -31,7 +31,7 @@ static bool grant_is_listed(struct text wanted, const struct text *list, uint32_
     return false;
 }
 
-/* Does our Binding, or a signature, mark a pod that has no allocation? */
+/* True if a pod without an allocation has a signature, or requires our plugin. */
 static bool is_marked(const struct nri_pod *pod)
 {
     struct text value;
@@ -48,8 +48,8 @@ static bool is_marked(const struct nri_pod *pod)
 }
 
 /*
- * An unsigned allocation was bound before milligpud signed, or by another client: nothing tells
- * the two apart.
+ * Verifies the signature. Unsigned allocations are refused: those from before milligpud signed
+ * cannot be distinguished from another client's.
  */
 static bool grant_prove(const struct grant_rules *rules, const struct nri_pod *pod,
                         struct grant *out)
@@ -91,7 +91,7 @@ static bool grant_prove(const struct grant_rules *rules, const struct nri_pod *p
     return true;
 }
 
-/* Is the allocation, if there is one, to be believed? False: foreign, or refused. */
+/* True if the allocation is accepted. False: GRANT_FOREIGN or GRANT_REFUSED. */
 static bool grant_believe(const struct grant_rules *rules, const struct nri_pod *pod,
                           struct grant *out)
 {
@@ -124,7 +124,7 @@ static bool grant_believe(const struct grant_rules *rules, const struct nri_pod 
     return false;
 }
 
-/* The shares of one container. A name that is no UUID ("all", a number) could be another device. */
+/* Finds the shares of one container. Names other than UUIDs ("all", an index) are ambiguous. */
 static void grant_pick(struct text container, const struct pod *read, struct arena *arena,
                        struct grant *out)
 {
@@ -198,7 +198,7 @@ static bool has_env(const struct nri_container *container, const char *name)
     return false;
 }
 
-/* The least of its shares: one value for all GPUs must not be more than any of them grants. */
+/* The minimum of its shares, for variables that have one value for all GPUs. */
 static struct pod_share least_of(const struct grant *grant)
 {
     struct pod_share least = *grant->share[0];
@@ -213,9 +213,9 @@ static struct pod_share least_of(const struct grant *grant)
 }
 
 /*
- * Limits that the author of a pod may have written. A variable cannot be removed by a plugin, so it
- * is set to what was granted; the others are not touched. A client of MPS gets those of MPS in any
- * case; it has one GPU, which it sees as number 0.
+ * Overrides limits that the pod sets. A plugin cannot remove a variable of the pod, so it is set to
+ * the granted value; variables that the pod does not set stay unset. An MPS client always gets the
+ * variables of MPS; its only GPU has the index 0.
  */
 static void override_limits(struct grant_change *change, const struct grant *grant)
 {
@@ -226,8 +226,8 @@ static void override_limits(struct grant_change *change, const struct grant *gra
     const struct {
         const char *name;
         const char *value;
-        bool sized; /* says nothing where the memory of the GPU is not known */
-        bool mps;   /* a client of MPS needs it */
+        bool sized; /* needs the MiB of the share */
+        bool mps;   /* needed by MPS clients */
     } limit[] = {
         {MPS_PIPES, change->is_mps ? MPS_FOLDER : NO_MPS_FOLDER, false, true},
         {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percent, false, true},
@@ -243,7 +243,7 @@ static void override_limits(struct grant_change *change, const struct grant *gra
             set_env(change, limit[i].name, limit[i].value);
 }
 
-/* Does any of its shares leave room on its GPU for others? */
+/* True if any of its shares is less than a whole GPU. */
 static bool has_part(const struct grant *grant)
 {
     for (uint32_t i = 0; i < grant->shares; i++)
@@ -252,7 +252,7 @@ static bool has_part(const struct grant *grant)
     return false;
 }
 
-/* 1: it is to be a client of MPS at *out; 0: not; negative: refused. */
+/* Returns 1 for an MPS client and sets *out, 0 for no client, negative if refused. */
 static int find_mps(const struct grant_rules *rules, const struct grant *grant,
                     const struct nri_container *container, struct mps_place *out, struct err *err)
 {
@@ -341,7 +341,7 @@ int grant_adjust(const struct grant_rules *rules, struct grant *grant,
         return err_set(err, ERR_TOO_LARGE, "it has %u GPUs, more than %d", (unsigned)grant->shares,
                        NRI_CDI_DEVICES_MAX);
     out->env = arena_array(arena, ENV_MAX, sizeof *out->env);
-    /* For a runtime that gives GPUs by this variable: none but those of CDI. */
+    /* Runtimes that use this variable must give no GPUs besides those of CDI. */
     set_env(&change, VISIBLE, "void");
     if (grant->verdict == GRANT_NOTHING)
         return 0;
@@ -386,7 +386,7 @@ static bool is_gpu_major(const struct grant_rules *rules, int64_t major)
            (rules->gpu_major != NULL && rules->gpu_major(rules->user, major));
 }
 
-/* A path that another plugin takes away has a "-" before it. */
+/* A "-" before the path means that another plugin removes the node. */
 static bool is_gpu_node(const struct grant_rules *rules, const struct nri_device *node)
 {
     if (text_starts(node->path, "-"))
@@ -417,7 +417,7 @@ static bool is_any_type(struct text type)
     return type.len == 0 || text_is(type, "a");
 }
 
-/* Does the rule say something of all devices of which the other one does? */
+/* True if the rule matches all devices that the other one matches. */
 static bool covers(const struct nri_device_rule *rule, const struct nri_device_rule *other)
 {
     return (is_any_type(rule->type) || text_eq(rule->type, other->type)) &&
@@ -466,7 +466,7 @@ static int check_nodes(const struct grant_rules *rules, const struct nri_contain
     return 0;
 }
 
-/* Each GPU that somebody adds must be granted here, or kubelet's request class. */
+/* Each added GPU must be granted here, or requested by kubelet. */
 static int check_added(const struct grant_rules *rules, const struct grant *grant,
                        const struct nri_container *container, const struct nri_adjustment *all,
                        struct err *err)
@@ -502,7 +502,7 @@ static int check_lacking(const struct grant *grant, const struct nri_adjustment 
     return 0;
 }
 
-/* A variable of the pod would give it GPUs where the runtime listens to it: ours must win. */
+/* Our value must override the pod's, which could request GPUs from the runtime. */
 static int check_void(const struct nri_adjustment *all, struct err *err)
 {
     bool is_void = false;
@@ -539,7 +539,7 @@ static bool is_mounted(const struct nri_adjustment *all, const char *destination
     return found;
 }
 
-/* A client that does not find its daemon would run unlimited. */
+/* An MPS client that does not find its daemon would run without limits. */
 static int check_mps(const struct grant_rules *rules, const struct grant *grant,
                      const struct nri_container *container, const struct nri_adjustment *all,
                      struct err *err)
@@ -589,7 +589,7 @@ bool grant_is_client(const struct grant *grant, const struct nri_container *cont
 
     if (grant->verdict != GRANT_GPUS || grant->mps != GRANT_MPS_AS_IT_RUNS)
         return grant->mps == GRANT_MPS_CLIENT;
-    /* A variable of the pod was overridden then, and the last one counts. */
+    /* The last one counts: ours overrides a variable of the pod. */
     for (uint32_t i = 0; i < container->envs; i++)
         if (text_starts(container->env[i], MPS_PIPES "="))
             found = text_is(container->env[i], MPS_PIPES "=" MPS_FOLDER);

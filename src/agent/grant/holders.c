@@ -1,6 +1,6 @@
 /*
- * Reads from the table of containers who has a GPU whole. Called by the reporter's thread for the
- * annotation, and by the main thread for each container that would get GPUs.
+ * Finds the holders of whole GPUs in the table of containers. Called by the reporter's thread for
+ * the annotation, and by the main thread for each new container with GPUs.
  */
 #include "holders.h"
 
@@ -10,7 +10,7 @@
 
 #include "agent/common/device.h"
 
-/* Its place in the reading; GPUS_PER_NODE_MAX: it is not there. */
+/* The index of a GPU in the reading; GPUS_PER_NODE_MAX if it is not there. */
 static uint32_t place_of(const struct gpu_reading *reading, const char *name)
 {
     const struct gpu_state *gpu = device_gpu(reading, name);
@@ -18,7 +18,7 @@ static uint32_t place_of(const struct gpu_reading *reading, const char *name)
     return gpu != NULL ? (uint32_t)(gpu - reading->gpu) : GPUS_PER_NODE_MAX;
 }
 
-/* A GPU is the same by its UUID also where nothing is read of it. */
+/* Equal names match also if the GPU is not in the reading. */
 static bool is_same_gpu(const struct gpu_reading *reading, const char *a, const char *b)
 {
     const struct gpu_state *gpu = device_gpu(reading, a);
@@ -41,7 +41,7 @@ static bool has_share(const struct gpu_reading *reading, const struct container_
     return facts->right == RIGHT_SHARE && has_gpu(reading, facts->gpu, facts->gpus, name);
 }
 
-/* What it sees of its own shares is not given whole. */
+/* The GPUs of its own shares do not count as whole. */
 static bool has_whole(const struct gpu_reading *reading, const struct container_facts *facts,
                       const char *name)
 {
@@ -94,9 +94,9 @@ void holders_find(const struct gpu_reading *reading, const struct containers_cop
     }
 }
 
-/* --- whoever comes second --- */
+/* --- conflicts with other pods --- */
 
-/* A share of facts that the other has whole; NULL: none. */
+/* A GPU of which facts has a share and other has it whole; NULL if none. */
 static const char *share_in_whole(const struct gpu_reading *reading,
                                   const struct container_facts *facts,
                                   const struct container_facts *other)
@@ -108,8 +108,8 @@ static const char *share_in_whole(const struct gpu_reading *reading,
 }
 
 /*
- * What facts would have whole, of which the other has a share; NULL: nothing. What a variable
- * claims counts here, too.
+ * A GPU that facts would have whole and of which other has a share; NULL if none. GPUs of a
+ * variable count, too.
  */
 static const char *whole_with_share(const struct gpu_reading *reading,
                                     const struct container_facts *facts,
@@ -125,7 +125,7 @@ static const char *whole_with_share(const struct gpu_reading *reading,
     return NULL;
 }
 
-/* A variable alone takes no GPU away from a share that milligpud granted. */
+/* A GPU that other has by a variable only does not conflict with a granted share. */
 static int check_pair(const struct gpu_reading *reading, const struct container_facts *facts,
                       const struct container_facts *other, struct err *err)
 {
@@ -159,7 +159,7 @@ static int check_none_left_out(const struct containers_copy *containers, enum co
                    (unsigned)unknown, right == RIGHT_KUBELET ? "whole GPUs" : "shares of GPUs");
 }
 
-/* Some of those that it would be compared with have no row. */
+/* Refuses if containers that it must be compared with have no row. */
 static int check_known(const struct containers_copy *containers,
                        const struct container_facts *facts, struct err *err)
 {

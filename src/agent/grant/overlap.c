@@ -1,6 +1,6 @@
 /*
- * Adds up what pods have of a GPU now. Called by the main thread for each container that would get
- * shares, and under the lock of the table when one starts.
+ * Sums the shares of pods on a GPU. Called by the main thread for each new container with shares,
+ * and under the table's lock when one starts.
  */
 #include "overlap.h"
 
@@ -9,9 +9,9 @@
 #include "milligpu/base/limits.h"
 #include "milligpu/base/strbuf.h"
 
-enum { NAMED_MAX = 3 }; /* pods in a refusal */
+enum { NAMED_MAX = 3 }; /* pods named in a refusal */
 
-/* The containers of a node as pointers. */
+/* Pointers to the containers of a node. */
 struct container_list {
     uint32_t count;
     const struct container_facts *of[NODE_CONTAINERS_MAX];
@@ -44,7 +44,7 @@ uint32_t overlap_of_pod(const struct container_facts *const *container, uint32_t
     return milli;
 }
 
-/* The most that a pod had of the GPU while those of its containers lived that live now. */
+/* The peak of a pod on the GPU, as recorded in its live containers. */
 static uint32_t most_of(const struct container_list *view, const char *uid, const char *gpu)
 {
     uint32_t most = 0;
@@ -58,7 +58,7 @@ static uint32_t most_of(const struct container_list *view, const char *uid, cons
     return most;
 }
 
-/* Is it the first container of its pod that lives on the GPU? */
+/* True for the first live container of its pod on the GPU. */
 static bool is_first(const struct container_list *view, uint32_t at, const char *gpu)
 {
     bool first = share_of(view->of[at], gpu) != NULL;
@@ -68,7 +68,7 @@ static bool is_first(const struct container_list *view, uint32_t at, const char 
     return first;
 }
 
-/* The pods that live on the GPU, other than this one: what they have together, and their names. */
+/* The sum of the other live pods on the GPU, in milli; appends their names. */
 static uint32_t others_on(const struct container_list *view, const char *uid, const char *gpu,
                           struct strbuf *names)
 {
@@ -92,7 +92,7 @@ static uint32_t others_on(const struct container_list *view, const char *uid, co
     return milli;
 }
 
-/* left_out: containers with shares that run and are not in the view */
+/* left_out: running containers with shares that are not in view */
 static int check_gpu(const struct container_list *view, const struct container_facts *facts,
                      const char *gpu, uint32_t left_out, struct err *err)
 {

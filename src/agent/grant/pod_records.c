@@ -1,8 +1,8 @@
 /*
- * The folder of first allocations. Called by the agent's main thread only, in the handlers of the
- * runtime's calls: so a record is written without waiting for the disk, except once in the life of
- * the folder (pod_records_born). A file that a crash leaves torn is dropped at the next start: its
- * first line has the length of the rest.
+ * Keeps the folder of first allocations. Main thread only, in the handlers of the runtime's calls:
+ * so records are written without fsync, except once in the life of the folder (pod_records_born).
+ * A file torn by a crash is detected by the length in its first line, and dropped at the next
+ * start.
  */
 #include "pod_records.h"
 
@@ -25,7 +25,7 @@
 enum { RECORD_BYTES_MAX = ANNOTATION_BYTES_MAX + 256, HEAD_BYTES_MAX = 64 };
 
 static const char HEAD[] = "milligpu-node 2 ";
-/* Of agents that recorded pods without a signature, too: what they recorded is no proof. */
+/* Format of agents that also recorded pods without a signature: no proof. */
 static const char UNPROVEN[] = "milligpu-node 1 ";
 static const char BORN[] = "born";
 static const char FRESH[] = ".new";
@@ -34,9 +34,9 @@ struct record {
     char *uid;
     char *annotation;
     size_t bytes;
-    uint64_t number; /* ascending by age: the oldest gives way first */
+    uint64_t number; /* in order of creation; the lowest is evicted first */
     bool runs;
-    bool written;
+    bool written; /* on disk */
 };
 
 struct pod_records {
@@ -86,7 +86,7 @@ static struct record *record_add(struct pod_records *records, struct text uid,
 
 /* --- reading --- */
 
-/* "milligpu-node 2 NUMBER LENGTH\n", then LENGTH bytes. */
+/* Parses "milligpu-node 2 NUMBER LENGTH\n" and LENGTH bytes. */
 static bool record_read(struct pod_records *records, const char *name, const char *data, size_t len)
 {
     uint64_t number = 0;
@@ -111,7 +111,7 @@ static bool record_read(struct pod_records *records, const char *name, const cha
     return true;
 }
 
-/* One that cannot be read may be read again at the next start. */
+/* A record that cannot be read stays on disk, for the next start. */
 static void record_take(struct pod_records *records, const char *path, const char *uid)
 {
     CLEANUP(xfreep) char *data = NULL;
@@ -209,7 +209,10 @@ void pod_records_close(struct pod_records *records)
 
 /* --- writing --- */
 
-/* Under a name that is no uid first: whoever reads the folder sees a whole record or none. */
+/*
+ * Written under a temporary name, which is not a valid uid, and renamed, so that readers see a
+ * complete record or none.
+ */
 static bool file_put(int folder, const char *name, const char *head, struct text body)
 {
     const int fd = openat(folder, FRESH, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -233,7 +236,7 @@ static void record_write(struct pod_records *records, struct record *record)
                                (struct text){record->annotation, record->bytes});
 }
 
-/* The oldest that does not run; none if all do, and a node has only so many pods. */
+/* Evicts the oldest record of a pod that does not run, if there are RECORDS_MAX. */
 static void make_room(struct pod_records *records)
 {
     struct record *oldest = NULL;

@@ -1,6 +1,6 @@
 /*
- * Reads from the device rules of a container which GPUs it can open. Called by the main thread for
- * each container of a pod with an allocation, before it is made.
+ * Finds the GPUs that a container can open by its device rules. Called by the main thread for each
+ * container of a pod with an allocation, before it is created.
  */
 #include "privileged.h"
 
@@ -9,14 +9,14 @@
 
 #include "agent/common/device.h"
 
-/* A rule that only lets a container make nodes ("m") opens nothing. */
+/* A rule with mknod only ("m") does not allow to open a device. */
 static bool lets_open(struct text access)
 {
     return access.len == 0 || memchr(access.at, 'r', access.len) != NULL ||
            memchr(access.at, 'w', access.len) != NULL;
 }
 
-/* minor: that of a GPU; NRI_ANY_NUMBER: not known */
+/* minor: of a GPU, or NRI_ANY_NUMBER if unknown */
 static bool is_about(const struct nri_device_rule *rule, int64_t minor)
 {
     return lets_open(rule->access) && device_is_character(rule->type) &&
@@ -24,7 +24,7 @@ static bool is_about(const struct nri_device_rule *rule, int64_t minor)
            (rule->minor == NRI_ANY_NUMBER || rule->minor == minor);
 }
 
-/* Can it open the GPU, and not because a rule names that one? The last rule that fits decides. */
+/* True if the last matching rule allows the GPU without naming its minor number. */
 static bool is_open(const struct nri_container *container, int64_t minor)
 {
     bool open = false;
@@ -45,7 +45,7 @@ static bool is_granted(const struct grant *grant, const char *uuid)
     return false;
 }
 
-/* Another GPU may have the number of a lost one now. */
+/* Lost GPUs are skipped: another GPU can have their minor numbers now. */
 static uint32_t count_read(const struct grant *grant, const struct nri_container *container,
                            const struct gpu_reading *reading)
 {

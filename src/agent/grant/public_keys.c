@@ -1,4 +1,4 @@
-/* Looks for public keys in a mounted folder: one small file for each question. */
+/* Reads public keys from a mounted folder, one small file per lookup. Main thread only. */
 #include "public_keys.h"
 
 #include <dirent.h>
@@ -13,7 +13,7 @@ enum { FILE_BYTES_MAX = 256 };
 
 struct public_keys {
     char *dir;
-    char key[PUBLIC_KEY_TEXT_BYTES]; /* that was asked for last */
+    char key[PUBLIC_KEY_TEXT_BYTES]; /* the last key found */
 };
 
 struct public_keys *public_keys_new(const char *dir)
@@ -33,7 +33,7 @@ void public_keys_free(struct public_keys *keys)
     xfree(keys);
 }
 
-/* Sixteen hexadecimal digits: nothing that leads out of the folder. */
+/* Sixteen hexadecimal digits, so it cannot lead out of the folder. */
 static bool public_keys_is_id(const char *id)
 {
     return strlen(id) == KEY_ID_BYTES - 1 && strspn(id, "0123456789abcdef") == KEY_ID_BYTES - 1;

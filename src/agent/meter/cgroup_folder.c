@@ -1,11 +1,11 @@
-/* Called for each container whose GPU memory is limited. */
+/* Derives the folder of a cgroup. Called by the main thread to limit a container's memory. */
 #include "cgroup_folder.h"
 
 #include <string.h>
 
 static const char SLICE[] = ".slice";
 
-/* One part of a path that stays where it is. */
+/* True for one component of a path, except "." and "..". */
 static bool is_part(struct text part)
 {
     return part.len > 0 && !text_is(part, ".") && !text_is(part, "..") &&
@@ -20,11 +20,11 @@ static int refuse_path(struct text path, struct err *err)
     return err_set(err, ERR_INVALID, "\"%s\" is no path of a cgroup", shown);
 }
 
-/* "a-b.slice" lies in "a.slice": a slice names all above it. */
+/* Appends the slice and its parents: "a-b.slice" is in "a.slice". */
 static bool add_slices(struct text slice, struct strbuf *out)
 {
     if (text_is(slice, "-.slice"))
-        return true; /* the root */
+        return true; /* the root slice */
     if (!is_part(slice) || !text_ends(slice, SLICE) || slice.len == strlen(SLICE))
         return false;
     const struct text stem = {slice.at, slice.len - strlen(SLICE)};
@@ -48,7 +48,7 @@ static bool add_systemd(struct text path, struct strbuf *out)
     if (!text_cut(&path, ':', &slice) || !text_cut(&path, ':', &prefix) || !is_part(path) ||
         memchr(path.at, ':', path.len) != NULL)
         return false;
-    /* runc takes the first where none is named */
+    /* runc's default is system.slice */
     if (!add_slices(slice.len == 0 ? TEXT("system.slice") : slice, out))
         return false;
     if (prefix.len > 0 && !is_part(prefix))

@@ -1,4 +1,7 @@
-/* The reporter's thread looks; the main thread notes what containers have shown. */
+/*
+ * Probes with a scratch cgroup in the reporter's thread; the main thread records the results of
+ * containers.
+ */
 #include "limit_probe.h"
 
 #include <errno.h>
@@ -41,7 +44,7 @@ static enum limit_state state_of(enum nvml_limit_end end)
     return state[end];
 }
 
-/* One that failed otherwise, mostly by time, says nothing of the next. */
+/* NVML_LIMIT_FAILED, usually a timeout, says nothing about the next container. */
 void limit_probe_note(struct limit_probe *probe, enum nvml_limit_end end)
 {
     if (end != NVML_LIMIT_FAILED)
@@ -102,7 +105,7 @@ int limit_try(struct nvml *nvml, const struct nvml_limit *limit, int64_t wait_ms
 
 /* --- the scratch cgroup --- */
 
-/* Of version 2: the folder in which the agent's own cgroup lies. False: it is not known. */
+/* Sets *out to the parent folder of the agent's cgroup (version 2); false if unknown. */
 static bool find_beside(const struct limit_probe *probe, struct strbuf *out)
 {
     char file[PATH_MAX];
@@ -165,7 +168,7 @@ static enum limit_state try_scratch(const struct limit_probe *probe, const char 
     return state_of(end);
 }
 
-/* NULL: none has memory that could be limited. */
+/* A GPU whose memory can be limited; NULL if none. */
 static const char *find_gpu(const struct gpu_reading *reading)
 {
     for (uint32_t i = 0; i < reading->gpus; i++)

@@ -1,6 +1,6 @@
 /*
- * Called by the runtime's StartContainer. As much as the driver's documentation says of its limits,
- * milligpu was tried with a fake library only.
+ * Sets the limits of a container in the runtime's StartContainer, on the main thread. Written from
+ * the driver's documentation, and tested only with a fake library.
  */
 #include "memory_limit.h"
 
@@ -9,7 +9,7 @@
 #include "cgroup_folder.h"
 #include "limit_probe.h"
 
-/* Why no limit can be set now; false: one can. */
+/* True, with err, if no limit can be set now. *out_knows: false if the driver has not answered. */
 static bool cannot(const struct memory_limit *limit, bool *out_knows, struct err *err)
 {
     const struct gpu_reading *reading = limit->nvml != NULL ? nvml_latest(limit->nvml) : NULL;
@@ -31,9 +31,9 @@ static bool cannot(const struct memory_limit *limit, bool *out_knows, struct err
 }
 
 /*
- * Nothing is promised (soft): the ledger gives each MiB of a GPU to one share only, so nobody has
- * to give any back. A promise would stay in the cgroups above when the container's is removed,
- * which is how containers end, and containers that are gone would use up the GPU's memory.
+ * Sets hard limits only. A soft limit (a guarantee) is not needed, because the ledger gives each
+ * MiB of a GPU to one share only. It would also stay in the parent cgroups when the container's is
+ * removed, so that ended containers would use up the GPU's memory.
  */
 static int limit_gpus(const struct memory_limit *limit, const struct grant *grant,
                       const char *folder, struct err *err)
@@ -94,7 +94,7 @@ enum limit_outcome memory_limit_set(const struct memory_limit *limit, const stru
         (void)err_set(err, ERR_UNAVAILABLE, "the memory of its share is not known");
         return fail(limit, err);
     }
-    /* A driver that has no limits is no failure, one that does not answer is. */
+    /* A driver without limits is not a failure; one that does not answer is. */
     if (cannot(limit, &knows, err))
         return required || !knows ? fail(limit, err) : LIMIT_NONE;
     if (cgroup_folder(limit->cgroup_dir, container->cgroups_path, &folder, err) < 0 ||

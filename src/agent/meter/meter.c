@@ -1,6 +1,6 @@
 /*
- * The meter's thread: one look each every_ms, and a new table whenever NVML or the runtime has
- * something new. Started and stopped by agent_run(). The lock guards the table that is shown; /proc
+ * Runs the meter's thread: every every_ms it checks for a new reading or changed containers, and
+ * computes a new table. Started and stopped by agent_run(). The lock guards the shown table; /proc
  * is read and processes are killed without it.
  */
 #include "meter.h"
@@ -33,12 +33,12 @@ struct meter {
     bool is_stopping;
     uint64_t number;
     struct meter_table *shown;
-    /* the thread's own */
+    /* Used by the thread only. */
     struct meter_table table[2]; /* one of them is shown */
-    struct arena arena;          /* of one look */
-    struct strbuf text;          /* of one file */
-    uint64_t containers;         /* their number at the last look */
-    bool has_reported_blind;     /* the log has said that nothing can be metered */
+    struct arena arena;          /* memory of one check */
+    struct strbuf text;          /* content of one file */
+    uint64_t containers;         /* containers_copy.number at the last check */
+    bool has_reported_blind;     /* logged that nothing can be metered */
 };
 
 /* --- the machine --- */
@@ -60,7 +60,7 @@ static bool proc_read(void *user, uint32_t pid, const char *name, struct strbuf 
     return true;
 }
 
-/* By number: the functions came to C libraries years after the kernel had them. */
+/* By syscall(): C libraries got the functions years after the kernel. */
 static int proc_open(void *user, uint32_t pid)
 {
     (void)user;
@@ -79,7 +79,7 @@ static void proc_close(void *user, int pidfd)
     (void)close(pidfd);
 }
 
-/* The first process of a PID namespace is a container without hostPID: its PIDs are not NVML's. */
+/* PID 1 means a container without hostPID, whose PIDs are not those of NVML. */
 static void real_io(struct meter *meter)
 {
     meter->io = (struct meter_io){.user = &meter->rules,
@@ -102,13 +102,13 @@ static bool read_proc(struct meter *meter, uint32_t pid, const char *name, struc
 
 /* --- whose processes --- */
 
-/* The control daemons of MPS that are ours. */
+/* Our MPS control daemons. */
 struct daemons {
     uint32_t count;
     struct mps_process process[GPUS_PER_NODE_MAX];
 };
 
-/* A process that cannot be read has mostly ended: nobody is accused of it. */
+/* A process that cannot be read has usually ended, so it does not count as a stray. */
 static int32_t owner_of(struct meter *meter, uint32_t pid, const struct containers_copy *containers,
                         const struct daemons *daemons, bool *out_read)
 {
@@ -123,7 +123,7 @@ static int32_t owner_of(struct meter *meter, uint32_t pid, const struct containe
                : proc_owner_outside(&meter->io, pid, daemons->process, daemons->count);
 }
 
-/* NULL: not one of them can be read. */
+/* NULL if no process can be read. */
 static const int32_t *find_owners(struct meter *meter, const struct gpu_reading *reading,
                                   const struct containers_copy *containers)
 {
@@ -152,20 +152,20 @@ static void tell_over(enum log_level level, const char *what, const struct meter
               log_i64("granted_mib", gpu->granted_mib));
 }
 
-/* The end of the processes of one container on one GPU. */
+/* Killing the processes of one container on one GPU. */
 struct killing {
     const struct meter_facts *facts;
     const char *gpu;
     int32_t owner;
-    int64_t until_ms; /* of the time for the ends of clients */
+    int64_t until_ms; /* monotonic deadline to end the work of MPS clients */
     uint32_t killed;
-    uint32_t unended;
-    struct err why; /* of the first of those */
+    uint32_t unended; /* MPS clients whose work was not ended before the kill */
+    struct err why;   /* error of the first of them */
 };
 
 /*
- * True: its work was ended. A client that does not end in time is killed all the same, since its
- * memory is that of others.
+ * True if the work of an MPS client was ended. A client that does not end in time is killed
+ * anyway, since it uses memory of other pods.
  */
 static bool end_work(const struct meter *meter, uint32_t pid, struct killing *killing)
 {
@@ -194,8 +194,8 @@ static bool is_of(struct meter *meter, uint32_t pid, const struct killing *killi
 }
 
 /*
- * PIDs are used again. So the process is held by a pidfd before its cgroup is read once more: what
- * is then killed is what was read.
+ * PIDs are reused, so the cgroup is read again after the pidfd is open: the process that is killed
+ * is the one that was checked.
  */
 static void kill_process(struct meter *meter, uint32_t pid, struct killing *killing)
 {
@@ -208,7 +208,7 @@ static void kill_process(struct meter *meter, uint32_t pid, struct killing *kill
         return;
     if (is_of(meter, pid, killing)) {
         const bool ended = end_work(meter, pid, killing);
-        /* A program may exit because its work was ended, before it is killed. */
+        /* A program can exit before the kill because its work was ended. */
         if (io->kill(io->user, pidfd) || (ended && !is_of(meter, pid, killing)))
             killing->killed++;
     }
@@ -224,12 +224,12 @@ static void kill_over(struct meter *meter, const struct meter_facts *facts, uint
                               .owner = (int32_t)place,
                               .until_ms = clock_ms() + METER_END_MS};
 
-    must(facts->owner != NULL && gpu != NULL); /* else it would not be over */
+    must(facts->owner != NULL && gpu != NULL); /* otherwise it would not be due */
     must(row->container.right == RIGHT_SHARE && cell->gpu.used_mib > cell->gpu.granted_mib);
     for (uint32_t i = gpu->process; i < gpu->process + gpu->processes; i++)
         if (facts->owner[i] == (int32_t)place && !meter_is_repeated(facts->reading, gpu, i))
             kill_process(meter, facts->reading->process[i].pid, &killing);
-    cell->readings = 0; /* what comes after it has its own grace */
+    cell->readings = 0; /* its next excess gets a new grace period */
     cell->is_due = false;
     if (killing.unended > 0)
         log_write(LOG_WARN,
@@ -250,7 +250,7 @@ static void kill_over(struct meter *meter, const struct meter_facts *facts, uint
               &cell->gpu);
 }
 
-/* In the table that is not shown yet. */
+/* Reports and kills containers over their memory, before the table is shown. */
 static void act(struct meter *meter, const struct meter_facts *facts,
                 const struct meter_table *before, struct meter_table *next)
 {
@@ -278,7 +278,7 @@ static void tell_metering(struct meter *meter, const struct gpu_reading *reading
 {
     metric_set(COUNT_METERING, NULL, table->is_metering ? 1 : 0);
     if (reading->status != NVML_READY)
-        return; /* the reporter tells of the driver */
+        return; /* the reporter logs the state of the driver */
     if (!table->is_metering && !meter->has_reported_blind)
         log_plain(LOG_WARN, "what containers use cannot be metered: the processes of the host are "
                             "not seen (set hostPID for the agent, or --meter-s=0)");
@@ -302,7 +302,7 @@ static void look(struct meter *meter)
     const struct gpu_reading *reading = nvml_latest(meter->rules.nvml);
     struct containers_copy containers;
 
-    /* After the reading: a container whose processes it has is in the copy, if it still runs. */
+    /* Copied after the reading, so that the containers of its processes are in, if they run. */
     arena_trim(&meter->arena, KEEP_BYTES_MAX);
     containers_copy(meter->rules.containers, &meter->arena, &containers);
     if (reading->number != before->reading || containers.number != meter->containers) {

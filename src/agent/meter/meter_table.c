@@ -1,6 +1,6 @@
 /*
- * Called by the meter's thread. A container is found again by the id that the runtime gave it, one
- * of its GPUs by the UUID.
+ * Computes a table from the previous one, a reading and the containers. Called by the meter's
+ * thread. Containers are matched by the runtime's id, their GPUs by UUID.
  */
 #include "meter_table.h"
 
@@ -38,7 +38,7 @@ bool meter_is_repeated(const struct gpu_reading *reading, const struct gpu_state
     return false;
 }
 
-/* is_known, used_milli and is_scaled begin as those of a container without processes. */
+/* Initially is_known, used_milli and is_scaled are those of a container without processes. */
 static void add_process(struct meter_gpu *out, const struct gpu_process *process)
 {
     out->used_mib += process->mib;
@@ -68,7 +68,7 @@ static void measure(const struct meter_facts *facts, uint32_t container,
         if (facts->owner[i] == (int32_t)container && !meter_is_repeated(reading, gpu, i))
             add_process(out, &reading->process[i]);
     if (out->used_milli > GPU_MILLI)
-        out->used_milli = GPU_MILLI; /* it adds up samples of several moments */
+        out->used_milli = GPU_MILLI; /* the samples of its processes are of different times */
 }
 
 /* --- over its memory --- */
@@ -98,7 +98,7 @@ static void check_cell(const struct meter_facts *facts, struct meter_cell *cell)
 static const struct meter_row *row_before(const struct meter_table *before, const char *id,
                                           uint32_t place)
 {
-    /* Most containers stay where they were. */
+    /* Most containers keep their index. */
     if (place < before->count && strcmp(before->row[place].container.id, id) == 0)
         return &before->row[place];
     for (uint32_t i = 0; i < before->count; i++)
@@ -144,7 +144,7 @@ static bool is_new_reading(const struct meter_table *before, const struct meter_
     return facts->reading->number != before->reading;
 }
 
-/* What was used since the reading before; nothing is added for a time of which it is not known. */
+/* Adds the usage since the previous reading; times with unknown usage add nothing. */
 static void add_sums(const struct meter_facts *facts, const struct meter_table *before,
                      struct meter_gpu *gpu)
 {
@@ -178,10 +178,10 @@ static void make_row(const struct meter_facts *facts, const struct meter_table *
     for (uint32_t i = 0; i < from->gpus; i++) {
         const struct gpu_state *gpu = device_gpu(facts->reading, from->gpu[i].name);
         if (gpu == NULL && from->right != RIGHT_SHARE)
-            continue; /* a part of a GPU, or one that is not there: there is no name for it */
+            continue; /* a MIG instance or an absent GPU: its UUID is unknown */
         const char *uuid = gpu != NULL ? gpu->uuid : from->gpu[i].name;
         if (find_cell(row, uuid) != NULL)
-            continue; /* by another name */
+            continue; /* the same GPU by another name */
         struct meter_cell *cell = &row->cell[row->cells++];
         cell->gpu.uuid = keep(next, uuid);
         make_cell(facts, place, earlier, &from->gpu[i], cell);
@@ -222,7 +222,7 @@ static void make_stray(const struct meter_facts *facts, const struct meter_table
     stray->readings += is_new_reading(before, facts) ? 1 : 0;
 }
 
-/* Nothing can be said now: what counted still does, since nobody saw it end. */
+/* Without new information, strays that count are kept, since their end was not seen. */
 static void keep_strays(const struct meter_table *before, struct meter_table *next)
 {
     for (uint32_t i = 0; i < before->strays; i++) {
@@ -240,7 +240,7 @@ static void find_strays(const struct meter_facts *facts, const struct meter_tabl
 
     next->stray = arena_array(&next->arena, GPUS_PER_NODE_MAX, sizeof *next->stray);
     const uint32_t *left_out = facts->containers->left_out;
-    /* A process of a container with a variable only and no row is a stranger: the GPU is closed. */
+    /* Processes of a RIGHT_VARIABLE container without a row count as strays, and close the GPU. */
     if (!facts->containers->is_complete || left_out[RIGHT_SHARE] + left_out[RIGHT_KUBELET] > 0 ||
         facts->owner == NULL || reading->status != NVML_READY) {
         keep_strays(before, next);
@@ -259,7 +259,7 @@ bool meter_stray_counts(const struct meter_stray *stray)
 
 /* --- all of it --- */
 
-/* A program that ends right after a reading cannot be read either, and is not in the next one. */
+/* One such reading is not enough: its processes can all have ended right after it. */
 static uint32_t count_unread(const struct meter_table *before, const struct meter_facts *facts)
 {
     if (!is_new_reading(before, facts))

@@ -1,4 +1,7 @@
-/* Called by the meter for each process that NVML shows, and again before one is killed. */
+/*
+ * Finds the container of a process. Called by the meter's thread for each process of a reading, and
+ * again before a process is killed.
+ */
 #include "proc_owner.h"
 
 #include <string.h>
@@ -7,10 +10,10 @@
 
 enum {
     PARTS_OF_PATH_MAX = 64,
-    ANCESTORS_MAX = 4, /* of a server of MPS, up to its daemon, which mostly is its parent */
+    ANCESTORS_MAX = 4, /* from an MPS server to its daemon, which is usually its parent */
 };
 
-/* "ID", or what the systemd driver makes of it: "cri-containerd-ID.scope". */
+/* True for "ID", or the systemd driver's "cri-containerd-ID.scope". */
 static bool is_of(struct text part, const char *id)
 {
     static const char scope[] = ".scope";
@@ -40,12 +43,12 @@ static int32_t owner_of_path(struct text path, const struct containers_copy *con
 int32_t proc_owner(struct text cgroup, const struct containers_copy *containers)
 {
     int32_t owner = OWNER_NONE;
-    struct text before = {"", 0}; /* with version 1 most lines have the same path */
+    struct text before = {"", 0}; /* the previous path; with version 1 most lines have the same */
     struct text line;
     struct text field;
 
     while (text_cut(&cgroup, '\n', &line)) {
-        bool is_path = text_cut(&line, ':', &field); /* the number of the hierarchy */
+        bool is_path = text_cut(&line, ':', &field); /* number of the hierarchy */
         is_path = is_path && text_cut(&line, ':', &field);
         if (!is_path || text_eq(line, before))
             continue;

@@ -1,4 +1,4 @@
-/* Turns copies of the meter into reports. Called by the sender's thread. */
+/* Makes usage reports from copies of the meter. Called by the sender's thread. */
 #include "usage_fill.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "usage_kills.h"
 
-/* What the meter said at some time. */
+/* A copy of the meter and its time. */
 struct usage_mark {
     struct arena arena;
     int64_t at_ms; /* monotonic */
@@ -18,9 +18,9 @@ struct usage_mark {
 struct usage_fill {
     struct meter *meter;
     int64_t every_ms;
-    struct usage_mark *older; /* the window begins here */
-    struct usage_mark *newer;
-    struct usage_mark *reported; /* at the last report: which containers were over their memory */
+    struct usage_mark *older;    /* start of the window */
+    struct usage_mark *newer;    /* start of the next window */
+    struct usage_mark *reported; /* at the last report, for containers over their memory */
     struct usage_kills kills;
 };
 
@@ -52,7 +52,7 @@ struct usage_fill *usage_fill_new(struct meter *meter, int64_t every_ms)
     fill->older = mark_new(meter);
     fill->newer = mark_new(meter);
     fill->reported = mark_new(meter);
-    fill->reported->copy.count = 0; /* nothing was told yet */
+    fill->reported->copy.count = 0; /* nothing was reported yet */
     return fill;
 }
 
@@ -77,7 +77,7 @@ static const struct meter_container *same_container(const struct meter_copy *cop
     return NULL;
 }
 
-/* As it was then; all 0 if it was not there. */
+/* The GPU's values then; all 0 if it is absent. */
 static struct meter_gpu gpu_then(const struct meter_container *then, const char *uuid)
 {
     for (uint32_t i = 0; then != NULL && i < then->gpus; i++)
@@ -86,7 +86,7 @@ static struct meter_gpu gpu_then(const struct meter_container *then, const char 
     return (struct meter_gpu){.uuid = uuid};
 }
 
-/* Sums are lower than before where the runtime left a container out of a list for a while. */
+/* The sum is negative if a container was missing from the runtime's list for a while. */
 static int32_t average(int64_t sum, int64_t ms, int32_t most)
 {
     if (ms <= 0 || sum < 0)
@@ -122,7 +122,7 @@ static uint32_t count_containers(const struct meter_copy *copy, const char *uid)
     return count < CONTAINERS_MAX ? count : CONTAINERS_MAX;
 }
 
-/* NULL: there is no room for one more. */
+/* The entry of a pod, added if it is new; NULL if the report is full. */
 static struct usage_pod *pod_of(struct usage_report *out, const struct meter_copy *copy,
                                 const char *uid, struct arena *arena)
 {
@@ -138,7 +138,7 @@ static struct usage_pod *pod_of(struct usage_report *out, const struct meter_cop
     return pod;
 }
 
-/* Of two lives of a container the later counts. */
+/* The entry of a container; its later life overwrites an earlier one. NULL if the pod is full. */
 static struct usage_container *container_of(struct usage_pod *pod, const char *name)
 {
     must(pod->container != NULL);
@@ -202,7 +202,7 @@ bool usage_fill_report(void *user, struct usage_report *out, struct arena *arena
     usage_kills_note(&fill->kills, &now->copy);
     usage_kills_tell(&fill->kills, out);
     mark_free(fill->reported);
-    fill->reported = now; /* the report borrows from it, until the next one */
+    fill->reported = now; /* the report borrows from it until the next report */
     return true;
 }
 

@@ -1,4 +1,4 @@
-/* Filled by usage_fill.c. */
+/* Keeps kills until they are reported. Called by usage_fill.c in the sender's thread. */
 #include "usage_kills.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * The thread that reports usage to milligpud. Started and stopped by agent_run(). It alone calls
- * fill() and the kube_ops; others only set flags and signal.
+ * Signs and posts usage reports to milligpud, in a thread of its own. Started and stopped by
+ * agent_run(). Only the thread calls the callbacks and the kube_ops; stop sets a flag and signals.
  */
 #include "usage_sender.h"
 
@@ -17,10 +17,10 @@
 #include "milligpu/run/mutex.h"
 
 enum {
-    SEND_MS = 10000, /* usage_sender_stop() waits for it */
+    SEND_MS = 10000, /* timeout of a request; usage_sender_stop() can wait that long */
     AGAIN_MS = 1000,
     AGAIN_MAX_MS = 60 * 1000,
-    LOOK_MS = 1000, /* between two questions whether something is urgent */
+    LOOK_MS = 1000, /* interval between calls of urgent() */
     CONFLICT = 409,
 };
 
@@ -32,14 +32,14 @@ struct usage_sender {
     struct mutex lock; /* guards stop */
     struct condvar changed;
     bool stop;
-    /* the thread's own */
-    uint64_t chance;
-    uint64_t number;
-    uint64_t raise;  /* what the number is raised by when it is not above the last one */
-    int64_t due_ms;  /* monotonic, of the next report */
-    int64_t wait_ms; /* the last one after a failure; 0: none failed */
+    /* Used by the thread only. */
+    uint64_t chance; /* state of the random numbers */
+    uint64_t number; /* of the last report */
+    uint64_t raise;  /* added to number after a 409 */
+    int64_t due_ms;  /* monotonic time of the next report */
+    int64_t wait_ms; /* backoff after a failure; 0 after a success */
     struct arena arena;
-    char last[ERR_TEXT_MAX]; /* the failure that was logged last */
+    char last[ERR_TEXT_MAX]; /* the last logged failure */
 };
 
 static int64_t sender_now_ms(void)
@@ -47,14 +47,14 @@ static int64_t sender_now_ms(void)
     return clock_ns() / 1000000;
 }
 
-/* 0 to below; below: at least 1. */
+/* A random number from 0 to below - 1; below must be at least 1. */
 static int64_t random_below(struct usage_sender *sender, int64_t below)
 {
     must(below > 0);
     return (int64_t)(random_next(&sender->chance) % (uint64_t)below);
 }
 
-/* 0: taken. CONFLICT, or negative: it was not. */
+/* Returns 0 if the report was accepted, else CONFLICT or negative, with err. */
 static int post(struct usage_sender *sender, const struct usage_report *report, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf body;
@@ -84,7 +84,7 @@ static int post(struct usage_sender *sender, const struct usage_report *report, 
     return status == CONFLICT ? CONFLICT : err_same(err);
 }
 
-/* Each minute the same sentence helps nobody: it is logged when it changes. */
+/* Schedules a retry. Logs the failure only when it changes, since retries are frequent. */
 static void not_taken(struct usage_sender *sender, const struct err *err)
 {
     sender->wait_ms = sender->wait_ms == 0 ? AGAIN_MS : 2 * sender->wait_ms;
@@ -131,7 +131,7 @@ static void send_report(struct usage_sender *sender)
         not_taken(sender, &err);
 }
 
-/* After a failure even news waits, or a milligpud that is away would be asked for each. */
+/* After a failure urgent reports wait, too, so that the backoff holds. */
 static bool is_due(struct usage_sender *sender)
 {
     const struct usage_sender_rules *rules = &sender->rules;

@@ -1,6 +1,7 @@
 /*
- * The thread that keeps an MPS daemon on each GPU. The runtime's handlers and the reporter ask it,
- * under the one lock that is here and never while it waits for a process.
+ * Keeps an MPS daemon running on each GPU, in a thread of its own. The runtime's handlers, the
+ * reporter and the meter read its state under the lock, which is never held while it waits for a
+ * process.
  */
 #include "mps.h"
 
@@ -30,26 +31,28 @@ enum {
     LOOK_MS = 1000,
     AGAIN_MS = 1000,
     AGAIN_MAX_MS = 60 * 1000,
-    LOOKS_MAX = 3,  /* that a daemon which serves nobody may leave without an answer */
-    QUIT_MS = 5000, /* then SIGTERM, and after as long again SIGKILL */
-    ASK_MS = 2000,  /* that a daemon has for an answer */
+    LOOKS_MAX = 3,  /* queries without an answer until a daemon without clients is killed */
+    QUIT_MS = 5000, /* time from quit to SIGTERM, and from SIGTERM to SIGKILL */
+    ASK_MS = 2000,  /* timeout of one command */
     LABEL_BYTES_MAX = 16,
 };
 
 enum state { STATE_DOWN, STATE_STARTING, STATE_UP, STATE_FAULT, STATE_SILENT, STATE_QUITTING };
 
 struct mps_slot {
-    enum state state;       /* under the lock, like the next one */
-    char why[ERR_TEXT_MAX]; /* STATE_DOWN: what was wrong; "": nothing yet */
+    /* Unmarked fields are used by the thread only, except daemon.gpu and daemon.pipe, which are
+     * constant. Times are monotonic. */
+    enum state state;       /* guarded by mps.lock */
+    char why[ERR_TEXT_MAX]; /* reason of STATE_DOWN or STATE_SILENT, or ""; guarded by mps.lock */
     struct mps_daemon daemon;
-    struct mps_daemon asked; /* of mps_end_client(): the same, without a process */
-    struct mps_process runs; /* under the lock: the daemon; 0: none */
-    bool is_wanted;
-    int64_t since_ms; /* of the state */
-    int64_t next_ms;  /* what is due next: a start, a question, a signal */
-    int64_t wait_ms;  /* before the next start */
-    int signals;      /* that were sent in STATE_QUITTING */
-    bool is_found;    /* of an agent before this one: it may have clients */
+    struct mps_daemon asked; /* copy without a process; used by mps_end_client() only */
+    struct mps_process runs; /* the daemon's process, pid 0 if none; guarded by mps.lock */
+    bool is_wanted;          /* guarded by mps.lock */
+    int64_t since_ms;        /* time of the last change of state */
+    int64_t next_ms;         /* time of the next start, query or signal */
+    int64_t wait_ms;         /* backoff before the next start */
+    int signals;             /* number of signals sent in STATE_QUITTING */
+    bool is_found;           /* adopted from a previous agent: it can have clients */
 };
 
 enum mps_label { LABEL_UNKNOWN, LABEL_OFF, LABEL_ON };
@@ -57,9 +60,9 @@ enum mps_label { LABEL_UNKNOWN, LABEL_OFF, LABEL_ON };
 struct mps {
     struct mps_rules rules;
     pthread_t thread;
-    int wake; /* an eventfd */
+    int wake; /* eventfd that ends a wait of the thread */
     atomic_bool stop;
-    struct mutex lock; /* guards label, leaves, slots, and what the slots say above */
+    struct mutex lock; /* guards label, is_leaving, slots, and the marked fields of a slot */
     enum mps_label label;
     bool is_leaving;
     uint32_t slots;
@@ -71,7 +74,7 @@ static void wake(struct mps *mps)
     must(eventfd_write(mps->wake, 1) == 0);
 }
 
-/* Of other threads, under the lock only. */
+/* Other threads must hold the lock. */
 static struct mps_slot *slot_of(struct mps *mps, const char *gpu)
 {
     for (uint32_t i = 0; i < mps->slots; i++)
@@ -156,8 +159,8 @@ uint32_t mps_daemons(struct mps *mps, struct mps_process out[GPUS_PER_NODE_MAX])
 }
 
 /*
- * On the caller's thread, and not on that of the daemons, which may wait for one that hangs. Slots
- * stay in their places.
+ * Runs in the caller's thread, since the MPS thread can be waiting for a daemon that hangs. Slots
+ * never move, so the pointer stays valid without the lock.
  */
 int mps_end_client(struct mps *mps, const char *gpu, uint32_t pid, int64_t wait_ms, struct err *err)
 {
@@ -216,7 +219,7 @@ static void tell(enum log_level level, const char *what, const struct mps_slot *
     log_write(level, what, log_str("gpu", slot->daemon.gpu), log_str("why", why));
 }
 
-/* Down, and started again later; each time after twice as long, until it was up for a while. */
+/* Schedules a restart with exponential backoff, which is reset after AGAIN_MAX_MS of uptime. */
 static void falls(struct mps *mps, struct mps_slot *slot, const char *why)
 {
     const bool held_out = slot->state != STATE_STARTING && slot->state != STATE_DOWN &&
@@ -245,7 +248,7 @@ static void begin(struct mps *mps, struct mps_slot *slot)
     slot->next_ms = clock_ms();
 }
 
-/* Is a server of it in the state FAULT? Negative: it does not answer. */
+/* Sets *out_fault if one of its servers is in the state FAULT. Negative: no answer. */
 static int ask_servers(struct mps *mps, struct mps_slot *slot, bool *out_fault, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf list;
@@ -269,7 +272,7 @@ static int ask_servers(struct mps *mps, struct mps_slot *slot, bool *out_fault, 
     return 0;
 }
 
-/* Not known is not none. */
+/* True also if the clients are unknown. */
 static bool has_clients(struct mps *mps, const char *gpu)
 {
     CLEANUP(arena_done) struct arena arena;
@@ -285,7 +288,7 @@ static bool has_clients(struct mps *mps, const char *gpu)
     return false;
 }
 
-/* Its server recovers when all clients have ended; one that does not is replaced. */
+/* A server recovers when all clients have ended; the daemon of one that does not is killed. */
 static void still_faulty(struct mps *mps, struct mps_slot *slot)
 {
     if (clock_ms() - slot->since_ms < LOOKS_MAX * mps->rules.ask_ms ||
@@ -313,7 +316,7 @@ static void answered(struct mps *mps, struct mps_slot *slot, bool fault)
     become(mps, slot, state, "");
 }
 
-/* One that serves nobody is ended, and one that may have clients is left to them. */
+/* Kills a daemon without clients after LOOKS_MAX queries; one that can have clients is kept. */
 static void unanswered(struct mps *mps, struct mps_slot *slot, const char *why)
 {
     const bool was_up = slot->state == STATE_UP || slot->state == STATE_FAULT;
@@ -410,7 +413,7 @@ static void slot_turn(struct mps *mps, struct mps_slot *slot)
 
 /* --- all of them --- */
 
-/* A daemon that an agent before this one left is found here, too: also where MPS is off now. */
+/* Also adopts the daemon of a previous agent, even if MPS is off now. */
 static void add_slot(struct mps *mps, const char *gpu)
 {
     struct mps_slot slot = {.state = STATE_DOWN};
@@ -418,7 +421,7 @@ static void add_slot(struct mps *mps, const char *gpu)
 
     if (mps->slots == GPUS_PER_NODE_MAX ||
         mps_daemon_init(&slot.daemon, mps->rules.program, mps->rules.dir, gpu, &err) < 0)
-        return; /* the folder was checked at the start */
+        return; /* mps_start() has checked the length of the folder */
     slot.asked = slot.daemon;
     if (mps_daemon_adopt(&slot.daemon)) {
         slot.state = STATE_STARTING;
@@ -432,7 +435,7 @@ static void add_slot(struct mps *mps, const char *gpu)
     mutex_unlock(&mps->lock);
 }
 
-/* A GPU that is lost keeps its daemon; if that ends, it is not started before the GPU is back. */
+/* The daemon of a lost GPU is kept, but not restarted until the GPU is back. */
 static void choose(struct mps *mps)
 {
     const struct gpu_reading *reading = nvml_latest(mps->rules.nvml);
@@ -471,7 +474,7 @@ static void count(struct mps *mps)
     metric_set(COUNT_MPS_DOWN, NULL, states[2]);
 }
 
-/* Until something happens to a daemon, somebody calls, or a second has passed. */
+/* Waits until a daemon ends, wake() is called, or LOOK_MS have passed. */
 static void rest(struct mps *mps)
 {
     struct pollfd fds[1 + GPUS_PER_NODE_MAX] = {{.fd = mps->wake, .events = POLLIN}};
@@ -503,7 +506,7 @@ static void *mps_main(void *user)
 
 /* --- start and stop --- */
 
-/* What the label said when it was read last; the API server may be away now. */
+/* The last known value of the label, since the API server can be unreachable now. */
 static enum mps_label label_of_file(const char *file)
 {
     char *bytes = NULL;

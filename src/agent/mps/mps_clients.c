@@ -1,4 +1,7 @@
-/* Called by the meter's thread before it kills a client; mps.c reads lists of servers by it. */
+/*
+ * Finds the server of a client and terminates the client's work. Called by the meter's thread
+ * before it kills a client; the thread of mps.c parses lists of servers.
+ */
 #include "mps_clients.h"
 
 #include <stdio.h>
@@ -7,7 +10,7 @@
 
 enum { PID_DIGITS_MAX = 9 /* the kernel's PIDs have 7 at most */ };
 
-/* False: the line is no PID. */
+/* False if the line is not a PID. */
 static bool read_pid(struct text line, uint32_t *out)
 {
     const struct text digits = text_trim(line);
@@ -44,10 +47,10 @@ bool mps_pids_have(struct text answer, uint32_t pid)
     return false;
 }
 
-/* The questions about one client, which share one time. */
+/* The commands for one client, with a common deadline. */
 struct talk {
     struct mps_daemon *daemon;
-    int64_t until_ms;
+    int64_t until_ms; /* monotonic */
 };
 
 static int ask(const struct talk *talk, const char *command, struct strbuf *out, struct err *err)
@@ -60,7 +63,7 @@ static int ask(const struct talk *talk, const char *command, struct strbuf *out,
     return mps_daemon_ask(talk->daemon, -1, left_ms, command, out, err);
 }
 
-/* The server whose client it is; 0: none. Negative: it is not known. */
+/* Sets *out to the PID of the client's server, 0 if none. Negative: unknown. */
 static int find_server(const struct talk *talk, uint32_t pid, uint32_t *out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf answer;

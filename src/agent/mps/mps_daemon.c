@@ -1,7 +1,7 @@
 /*
- * Starts the daemon, finds it again, asks it. Called by the thread of mps.c only. Processes are
- * held by pidfds, and their ends are looked for, never waited for: one that hangs in the driver
- * cannot be killed.
+ * Starts, adopts and queries the daemon. Called by the thread of mps.c, and by the meter's thread
+ * for a struct without a process. Processes are held by pidfds and polled for their end, never
+ * waited for: a process that hangs in the driver cannot be killed.
  */
 #include "mps_daemon.h"
 
@@ -32,7 +32,7 @@ enum {
     SOCKET_PATH_MAX = 107,
 };
 
-/* The longest name that the daemon makes in its pipe folder. */
+/* The longest name that the daemon creates in its pipe folder. */
 static const char LONGEST[] = "/control_privileged";
 
 int mps_daemon_init(struct mps_daemon *daemon, const char *program, const char *dir,
@@ -52,7 +52,7 @@ int mps_daemon_init(struct mps_daemon *daemon, const char *program, const char *
 
 /* --- processes --- */
 
-/* When it began, in ticks since the boot; 0: it is not there. */
+/* The start time of a process, in ticks since boot; 0 if there is none. */
 static uint64_t began(pid_t pid)
 {
     char path[64];
@@ -69,7 +69,7 @@ static uint64_t began(pid_t pid)
     return is_read ? stat.began : 0;
 }
 
-/* After it is held: the pid may be that of another process by then. */
+/* Opens the pidfd, then reads the start time, so that the caller can detect a reused PID. */
 static bool hold(struct mps_daemon *daemon, pid_t pid)
 {
     daemon->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -99,7 +99,7 @@ bool mps_daemon_ended(struct mps_daemon *daemon)
     must(daemon->pidfd >= 0);
     if (!has_ended(daemon->pidfd))
         return false;
-    (void)waitpid(daemon->pid, NULL, WNOHANG); /* one that was taken over is no child of ours */
+    (void)waitpid(daemon->pid, NULL, WNOHANG); /* an adopted one is not our child */
     mps_daemon_leave(daemon);
     return true;
 }
@@ -113,13 +113,14 @@ void mps_daemon_signal(const struct mps_daemon *daemon, int number)
 /* --- a process of the program --- */
 
 struct spawn {
-    const char *argument; /* NULL: none */
-    int in;               /* -1: /dev/null, like the next one */
+    const char *argument; /* NULL if none */
+    /* File descriptors, or -1 for /dev/null. */
+    int in;
     int out;
     bool is_daemon;
 };
 
-/* The environment of this process, without what CUDA reads, and with these. */
+/* The environment of this process without CUDA_ variables, plus set. */
 static char **environment(char *const *set, size_t sets)
 {
     size_t count = 0;
@@ -169,7 +170,7 @@ static int spawn_with(const struct mps_daemon *daemon, const struct spawn *spawn
     (void)sigfillset(&all);
     must(posix_spawn_file_actions_init(&actions) == 0 && posix_spawnattr_init(&attributes) == 0);
     if (spawn->is_daemon)
-        flags |= POSIX_SPAWN_SETSID; /* what ends the agent's session does not end it */
+        flags |= POSIX_SPAWN_SETSID; /* signals to the agent's session do not reach it */
     int rc = add_files(&actions, spawn);
     if (rc == 0)
         rc = posix_spawnattr_setsigmask(&attributes, &none);
@@ -240,9 +241,9 @@ static int make_folder(const char *path, mode_t mode, struct err *err)
 }
 
 /*
- * Clients and servers write there as any user, and remove nothing of each other's. The pipe folder
- * is mounted in containers that run, so it stays the same one, and only what a daemon leaves behind
- * is removed.
+ * Creates the folders. They are sticky (01777): clients and servers write there as any user, and
+ * cannot remove each other's files. The pipe folder is mounted in running containers, so it is
+ * kept, and only the files of an ended daemon are removed.
  */
 static int make_folders(const struct mps_daemon *daemon, struct err *err)
 {
@@ -301,7 +302,7 @@ int mps_daemon_start(struct mps_daemon *daemon, const char *shm, struct err *err
         snprintf(record, sizeof record, "%d %llu\n", (int)pid, (unsigned long long)daemon->began);
     if (file_replace(path, (struct text){record, (size_t)n}, err) == 0)
         return 0;
-    /* One that could not be found again would be in the way of the next agent's. */
+    /* Without a record the next agent could not find it, and it would block that agent's daemon. */
     mps_daemon_signal(daemon, SIGKILL);
     return err_same(err);
 }
@@ -340,14 +341,14 @@ static int question_put(const struct mps_daemon *daemon, const char *command,
         return err_same(err);
     close_end(&question->in[0]);
     close_end(&question->out[1]);
-    /* A pipe has room for it, so this does not wait for a reader. */
+    /* Does not block: the command fits into the pipe's buffer. */
     if (!file_write(question->in[1], text_of(command)) || !file_write(question->in[1], TEXT("\n")))
         return err_set(err, ERR_UNAVAILABLE, "it takes no command: %s", strerrordesc_np(errno));
     close_end(&question->in[1]);
     return 0;
 }
 
-/* Until its output ends. */
+/* Reads the answer up to the end of the output. */
 static int question_read(const struct mps_question *question, int wake, int64_t until_ms,
                          struct strbuf *out, struct err *err)
 {
@@ -373,7 +374,7 @@ static int question_read(const struct mps_question *question, int wake, int64_t 
     }
 }
 
-/* Its output has ended, so the process does, too. False: not at once. */
+/* Polls for the end of the process, for 100 ms; false if it still runs. */
 static bool question_ended(pid_t pid, int *out_status)
 {
     const struct timespec pause = {.tv_nsec = 5000000};

@@ -1,6 +1,7 @@
 /*
- * Who may be a client of a GPU's MPS beside whom. Called for each container that is created, and
- * pure. A pod keeps its place while its container is between two lives, as it keeps its GPU.
+ * Checks that all MPS clients of a GPU have the same user. Called by the main thread for each
+ * container that is created. A container between two lives counts, too, since its pod keeps the
+ * GPU.
  */
 #include <string.h>
 
