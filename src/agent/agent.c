@@ -59,24 +59,28 @@ struct agent {
     enum nri_validator reported_validator; /* as passed to the reporter */
     char last[ERR_TEXT_MAX];               /* the last logged failure of the connection */
     struct arena arena;                    /* memory for the life of the process */
+
     /* Used by the reporter's thread only. */
     struct cdi *own_cdi;
     const char *own_folder;    /* the last of --cdi-dirs */
     uint64_t own_reading;      /* number of the reading for which our specification was written */
     char driver[ERR_TEXT_MAX]; /* the last logged state of the driver */
-    struct kube_config *config;
+
+    struct kube_config *config; /* of the API server */
     struct kube_ops ops;
     struct nvml *nvml;   /* NULL: another component writes the inventory */
     struct meter *meter; /* NULL: off */
     struct mps *mps;     /* NULL: off */
     struct limit_probe limits;
     struct reporter *reporter;
-    /* Usage reports; NULL if none are sent. */
+
+    /* Usage reports; unset if none are sent. */
     struct signing_key *report_key;
     struct kube_config *milligpud;
     struct kube_ops report_ops;
     struct usage_sender *sender;
     struct usage_fill *usage; /* source of the reports */
+
     struct agent_probe *probe;
     struct readiness *readiness;
     struct driver_release *release;

@@ -95,7 +95,7 @@ static int check(const struct settings_set *set, struct err *err)
         if (text_at(set, needed[i])[0] == '\0')
             return err_set(err, ERR_INVALID, "%s is not set", flag);
     }
-    /* The name becomes part of an URL path and of signed data. */
+    /* The name becomes part of a URL path and of signed data. */
     if (is->node[strspn(is->node, NAME_LETTERS)] != '\0')
         return agent_broken(set, AGENT_SETTING_node, "is no name of a Node", err);
     if (is->mps_dir[0] != '/')

@@ -51,6 +51,7 @@ struct reporter {
     char node_uid[UID_BYTES_MAX + 1];
     char node_boot[BOOT_BYTES_MAX + 1];
     char upgrade[LABEL_BYTES_MAX];
+
     bool is_new_node; /* the last answer had another uid than the previous one */
     bool is_reported; /* as in struct reporter_node */
 };

@@ -95,7 +95,7 @@ struct reporter_rules {
 
 int reporter_start(const struct reporter_rules *rules, struct reporter **out,
                    struct err *err) MUST_USE;
-void reporter_stop(struct reporter *reporter); /* NULL is fine; within 5 s */
+void reporter_stop(struct reporter *reporter); /* takes up to 5 s; NULL is fine */
 
 /* Sets the runtime's part of milligpu.io/agent; nothing is written before it. Any thread. */
 void reporter_agent(struct reporter *reporter, const char *runtime, bool closed,

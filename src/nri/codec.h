@@ -35,19 +35,22 @@ struct codec_sync {
     /* Read positions of the next pod and the next container. */
     struct wire pods;
     struct wire containers;
+
     bool more;
 };
 
 /* A call about one container or pod. */
 struct codec_call {
-    /* False: the struct below is empty. */
+    /* False: pod or container is empty. */
     bool has_pod;
     bool has_container;
+
     struct nri_pod pod;
     struct nri_container container;
     /* Of ValidateContainerAdjustment only. */
     struct nri_adjustment adjust;
     enum nri_validator validator;
+
     int32_t event; /* event number of a StateChange (api.proto); not validated */
 };
 

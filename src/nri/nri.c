@@ -36,6 +36,7 @@ struct nri_session {
     /* Input of MUX_PLUGIN and of MUX_RUNTIME. */
     struct ttrpc calls;
     struct ttrpc responses;
+
     struct strbuf output;
     size_t sent;          /* bytes of output that were sent */
     struct arena arena;   /* memory of one message */

@@ -472,7 +472,7 @@ static void pause_for(struct nvml *nvml, int64_t wait_ms)
 static void unload(struct nvml *nvml)
 {
     if (nvml->set != NULL)
-        (void)nvml->nvml.EventSetFree(nvml->set); /* there is nothing to do about a failure */
+        (void)nvml->nvml.EventSetFree(nvml->set); /* a failure has no remedy */
     nvml->set = NULL;
     nvml->has_events = false;
     for (uint32_t i = 0; i < nvml->devices.gpus; i++)

@@ -49,9 +49,9 @@ struct nvml_devices {
     struct gpu_process *process; /* all processes of the last round; owned */
     uint32_t processes;
     size_t process_capacity;
-    /* Scratch buffers; owned. */
-    struct abi_process *scratch;
-    struct abi_utilization *samples;
+    /* Scratch buffers. */
+    struct abi_process *scratch;     /* owned */
+    struct abi_utilization *samples; /* owned */
     struct abi_sample busy[NVML_SAMPLES_MAX];
 };
 

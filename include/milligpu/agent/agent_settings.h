@@ -28,7 +28,7 @@ enum agent_action {
     AGENT_PREPARE_MPS,
 };
 
-/* Calls settings_table_load(), whose contract holds. */
+/* Like settings_table_load(). */
 int agent_settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
                         enum agent_action *out_action, struct err *err) MUST_USE;
 void agent_settings_help(struct strbuf *out);

@@ -122,6 +122,7 @@ struct nri_adjustment {
     struct nri_device *device;
     uint32_t rules;
     struct nri_device_rule *rule;
+
     uint32_t mounts;
     struct nri_mount *mount;
 };

@@ -96,6 +96,7 @@ struct gpu_state {
     /* ECC errors since the driver was loaded. */
     uint64_t ecc_corrected;
     uint64_t ecc_uncorrected;
+
     uint32_t process; /* its processes are reading.process[process .. process + processes) */
     uint32_t processes;
     uint32_t processes_left_out;
@@ -123,6 +124,7 @@ struct gpu_reading {
     /* Versions, as last read; "" if unknown. */
     char driver[NVML_TEXT_MAX];
     char library[NVML_TEXT_MAX];
+
     bool has_events;       /* false: XIDs are not detected */
     bool has_memory_limit; /* the driver has the function behind nvml_limit_memory() */
     uint64_t number;       /* increases with each reading */
@@ -141,7 +143,7 @@ struct nvml_settings {
     int64_t every_ms;    /* interval between readings */
     int64_t retry_ms; /* interval between attempts to load NVML; six times that if a GPU is lost */
     int64_t quiet_ms; /* time without critical XIDs and ECC errors until a GPU is healthy again */
-    /* Age of a reading at which the driver counts as hung; at least 3 * every_ms and retry_ms. */
+    /* Age of a reading at which the driver counts as hung; at least 3 * max(every_ms, retry_ms). */
     int64_t silent_ms;
     int64_t stop_ms;  /* timeout of nvml_close() */
     bool is_released; /* starts as after nvml_release(nvml, true): nothing is loaded */

@@ -28,6 +28,7 @@ struct gpu_indexes {
     /* In the order of the reading. */
     const char *const *held;
     const char *const *why;
+
     uint32_t count;
     uint32_t gpu[GPUS_PER_NODE_MAX];
     uint32_t index[GPUS_PER_NODE_MAX];

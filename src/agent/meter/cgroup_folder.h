@@ -1,5 +1,5 @@
 /*
- * cgroup_folder - where the cgroup of a container is.
+ * cgroup_folder - the folder of a container's cgroup.
  *
  * Pure.
  */

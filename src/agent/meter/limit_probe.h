@@ -42,10 +42,12 @@ struct limit_probe {
     /* Borrowed. */
     const char *cgroup_dir;
     const char *proc_dir;
+
     bool is_off;
     /* Results, enum limit_state. */
     atomic_int by_scratch;
     atomic_int by_container;
+
     /* Used by limit_probe_look() only. */
     uint64_t loads;            /* gpu_reading.loads of the results */
     int64_t next_ms;           /* monotonic; time of the next attempt */

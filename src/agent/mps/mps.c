@@ -40,8 +40,10 @@ enum {
 enum state { STATE_DOWN, STATE_STARTING, STATE_UP, STATE_FAULT, STATE_SILENT, STATE_QUITTING };
 
 struct mps_slot {
-    /* Unmarked fields are used by the thread only, except daemon.gpu and daemon.pipe, which are
-     * constant. Times are monotonic. */
+    /*
+     * Unmarked fields are used by the thread only, except daemon.gpu and daemon.pipe, which are
+     * constant. Times are monotonic.
+     */
     enum state state;       /* guarded by mps.lock */
     char why[ERR_TEXT_MAX]; /* reason of STATE_DOWN or STATE_SILENT, or ""; guarded by mps.lock */
     struct mps_daemon daemon;

@@ -35,6 +35,7 @@ struct mps_rules {
     /* Folders, at the same paths on the host. */
     const char *dir;
     const char *shm;
+
     const char *label_file; /* file with the last known value of the label */
     int64_t ask_ms;         /* interval between status queries of a daemon that is up */
     struct nvml *nvml;

@@ -26,7 +26,8 @@ struct mps_daemon {
     int pidfd;      /* -1 if none */
     pid_t pid;      /* 0 if none */
     uint64_t began; /* start time in /proc/PID/stat, in ticks since boot */
-    pid_t asked;    /* process of an abandoned command that has not ended; 0 if none */
+
+    pid_t asked; /* process of an abandoned command that has not ended; 0 if none */
 };
 
 /* Sets the paths; starts nothing. Negative: a path is too long for the daemon's sockets. */
