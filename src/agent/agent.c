@@ -321,7 +321,7 @@ static void clear_fault(void *user, const char *uuid)
         log_write(LOG_INFO, "GPU fault cleared by operator", log_str("gpu", uuid));
 }
 
-/* Marks all GPUs as held "unknown" from the driver's release until it answers again. */
+/* Marks free GPUs as held "unknown" from the release of the driver until it answers again. */
 static void close_released(const struct agent *agent, const struct gpu_reading *reading,
                            struct holders *holders, const char *why[GPUS_PER_NODE_MAX])
 {
@@ -567,9 +567,9 @@ static enum nvml_status driver_status(const struct agent *agent)
 }
 
 /*
- * Exits if the driver cannot be loaded again, so that kubelet recreates the container: the runtime
- * has mounted the libraries of the old driver into it. The next agent does not exit again, because
- * it is not reclaiming.
+ * In a pod, exits if the driver cannot be loaded again, so that kubelet recreates the container:
+ * the runtime has mounted the libraries of the old driver into it. The next agent does not exit
+ * again, because it is not reclaiming.
  */
 static void renew_container(struct agent *agent, enum nvml_status status)
 {

@@ -395,7 +395,7 @@ static int check_whole(const struct nri_pod *pod, const struct nri_container *co
     return err_same(err);
 }
 
-/* Records the allocation of a pod with the first of its containers that is accepted. */
+/* Records the allocation with a pod's first accepted container, before the answer is sent. */
 static void keep_record(struct agent_calls *calls, const struct nri_pod *pod,
                         const struct grant *grant)
 {

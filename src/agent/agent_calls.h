@@ -1,8 +1,9 @@
 /*
  * agent_calls - the NRI handlers of the agent (nri.h) and their state.
  *
- * Main thread only. Handlers read small files, and start waits for NVML, at most LIMIT_WAIT_MS, to
- * limit a container's memory (memory_limit.h). They wait for nothing else.
+ * Main thread only. Handlers wait for small files (with fsync once in the life of the state folder,
+ * pod_records_born), for locks held for a copy, and in StartContainer for NVML, at most
+ * LIMIT_WAIT_MS per container (memory_limit.h).
  */
 #ifndef MILLIGPU_AGENT_AGENT_CALLS_H
 #define MILLIGPU_AGENT_AGENT_CALLS_H
