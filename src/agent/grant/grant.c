@@ -18,7 +18,7 @@
 /* The variable that requests GPUs from runtimes without CDI. */
 #define VISIBLE "NVIDIA_VISIBLE_DEVICES"
 
-/* A pipe folder without an MPS daemon. */
+/* A pipe folder without an MPS daemon, for containers that are no MPS clients. */
 #define NO_MPS_FOLDER "/run/milligpu/no-mps"
 
 static bool grant_is_listed(struct text wanted, const struct text *list, uint32_t count)

@@ -39,7 +39,7 @@ DEFINE_FREEP(struct pod_records, pod_records_close);
 
 /* True if no agent with this folder has ever received the complete list. */
 bool pod_records_are_new(const struct pod_records *records);
-/* Ends that. When it returns 0, the mark and all records before it are on disk. */
+/* Marks the folder as not new. When it returns 0, the mark and all records are on disk. */
 int pod_records_born(struct pod_records *records, struct err *err) MUST_USE;
 
 /* Sets *out, valid until the record is evicted; false if there is no record. */

@@ -44,7 +44,7 @@ struct mps_rules {
 
 /* The pointers in rules are borrowed until mps_stop(). */
 int mps_start(const struct mps_rules *rules, struct mps **out, struct err *err) MUST_USE;
-/* Takes up to a second. The daemons keep running. NULL is fine. */
+/* Takes up to a second; the daemons keep running. NULL is fine. */
 void mps_stop(struct mps *mps);
 
 /* Sets the current value of the Node's label. Any thread. */
