@@ -1,8 +1,7 @@
 /*
  * verify - is a ledger file sound?
  *
- * The checks are those of a running daemon (store.h), and one more: whether the file loads. Any
- * thread.
+ * Runs the checks of a running daemon (store.h), and also loads the file. Any thread.
  */
 #ifndef MILLIGPU_VERIFY_H
 #define MILLIGPU_VERIFY_H
@@ -33,23 +32,23 @@ const char *store_check_text(enum store_check check);
 
 /*
  * Checks a file in any state: used by a running daemon, left behind by one, or a copy. Nothing is
- * written and no file is created. Of an older version, all checks but the first read a copy in
- * memory that was migrated to this version. wrong: NULL if all is well. Fails only if there is
- * nothing to check: no file, not a ledger, a newer version, or changed meanwhile (BUSY).
+ * written and no file is created. For an older version, all checks but the first read a migrated
+ * copy in memory. wrong: NULL if the check passed. Fails only if there is nothing to check: no
+ * file, not a ledger, a newer version, or changed meanwhile (BUSY).
  */
 int store_verify_file(const char *path, void *user,
                       void (*each)(void *user, enum store_check check, const char *wrong),
                       struct err *err) MUST_USE;
 
 /*
- * Puts a backup in the place of a ledger that no daemon has open (BUSY), whole: the former ledger
- * goes aside with its log. The file is checked by SQLite, not verified. It keeps its version, which
- * may be older (from 6 on), so that a milligpud of that version can open it. The ledger then waits
- * like a new one before it grants (OWNER_THIS_BY_COPY). A failure leaves the former ledger, or says
- * where it is.
+ * Replaces a ledger by a backup; the former ledger is moved aside with its log. BUSY: a daemon has
+ * the ledger open. The backup is checked by SQLite, not verified. It keeps its version, which may
+ * be older (from 6 on), so that a milligpud of that version can open it. The restored ledger waits
+ * like a new one before it grants (OWNER_THIS_BY_COPY). After a failure the former ledger is in
+ * place, or err says where it is.
  */
 struct restored {
-    char *aside; /* the former ledger's new name, yours to xfree */
+    char *aside; /* new name of the former ledger; owned by the caller (xfree) */
 };
 int store_restore(const char *backup, const char *path, struct restored *out,
                   struct err *err) MUST_USE;

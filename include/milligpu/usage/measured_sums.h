@@ -1,14 +1,14 @@
 /*
- * measured_sums - what was measured since the writer last stored it, as sums of hours.
+ * measured_sums - hourly sums of measured usage that the writer has not stored yet.
  *
  *   report listener --add--> [ sums ] --take--> writer --> store (measured_hours.c)
  *                               ^------add again, if the commit failed
  *
- * A row for each hour, namespace and model. Whoever takes rows has them alone: what is added again
- * after a failure is lost never and counted never twice. The writer takes all within a minute, so a
- * kill loses what was added in the last minute. Bounded: beyond MEASURED_SUMS_MAX rows what is
- * added goes into one row of its hour, with namespace and model "", and where even these are too
- * many (the disk has been full for days) it is dropped and counted.
+ * One row for each hour, namespace and model. A take removes the rows, so adding them again after a
+ * failure neither loses nor duplicates anything. The writer takes all rows once a minute: a kill
+ * loses at most the last minute. Limit: beyond MEASURED_SUMS_MAX rows, sums go into one row of
+ * their hour, with namespace and model ""; beyond MEASURED_SUMS_HOURS_MAX of those (the disk has
+ * been full for days), sums are dropped and counted.
  *
  * One lock, held for one look-up at a time. Any thread.
  */
@@ -20,7 +20,7 @@
 
 enum {
     MEASURED_SUMS_MAX = 8192,
-    MEASURED_SUMS_HOURS_MAX = 256, /* rows of hours beyond */
+    MEASURED_SUMS_HOURS_MAX = 256, /* additional rows, with namespace and model "" */
 };
 
 struct measured_sums;
@@ -28,10 +28,10 @@ struct measured_sums;
 struct measured_sums *measured_sums_new(void) MUST_USE;
 void measured_sums_free(struct measured_sums *sums); /* NULL is fine */
 
-/* False: it was dropped. The names are copied. */
+/* False: the row was dropped. Names are copied. */
 bool measured_sums_add(struct measured_sums *sums, const struct store_measured *row);
 
-/* Takes at most as many rows, in no order; the names are copied into arena. */
+/* Takes up to most rows, in no order; names are copied into arena. Returns the count. */
 uint32_t measured_sums_take(struct measured_sums *sums, struct store_measured *out, uint32_t most,
                             struct arena *arena) MUST_USE;
 

@@ -1,30 +1,28 @@
 /*
- * usage_table - what the agents of the cluster report: who may, and what they said last.
+ * usage_table - public key and last usage report of each node's agent.
  *
  *   informer --nodes, public keys--> [ book ] <--reports-- report listener
  *                                       |
  *                                       v  REST, metrics, doctor: a counted struct measured
  *
- * One entry for each Node that exists: its agent's public key (of annotation milligpu.io/agent),
- * the number of the last report, and what its shares used. An entry goes with its Node. A node
- * takes about 200 bytes and each of its bound shares 40 (measured.h): 15 MB for 15,000 nodes with
- * 20 shares each. That is not on disk: after a restart it fills within one interval of the agents.
+ * One entry for each existing Node: its agent's public key (annotation milligpu.io/agent), the
+ * number of the last report, and the usage of its shares. A node takes about 200 bytes and each of
+ * its bound shares 40 (measured.h): 15 MB for 15,000 nodes with 20 shares each. Only in memory:
+ * after a restart the table fills within one report interval.
  *
- * But since when a share is idle is on disk once that is MEASURED_KEPT_MS: the book tells the
- * writer when it becomes so, and when not any more (usage_table_idle()). At the start the writer
- * gives back what is stored (usage_table_resume()), and to the first report of a share that is as
- * if this process had taken the last report of the one before: it goes on if that was not longer
- * than MEASURED_FRESH_MS ago, and else begins anew. What is known of that time is when any report
- * was taken, so an agent that was silent before and after a restart may have been silent for twice
- * as long. Of an agent that is silent for longer nothing stays stored.
+ * Idle times of MEASURED_KEPT_MS and more are persistent: the writer stores their begin and end
+ * (usage_table_idle()) and restores them at the start (usage_table_resume()). The first report of a
+ * share after a restart continues its idle time if the previous process took its last report within
+ * MEASURED_FRESH_MS; otherwise the idle time begins anew. The time of the last report is stored for
+ * all agents together, not for each, so an agent that was silent before and after a restart may
+ * have been silent for twice as long. Nothing stays stored for agents that are silent for longer.
  *
- * What reports say is also added up by hour, namespace and model (usage_table_sums()), and stored
- * by the writer. Reports overlap: each tells of the last five to ten minutes. No second of a node
- * is counted twice: of each report only what follows the last one that was taken counts, and
- * nothing before the book knew the Node, since the process before this one may have counted it. So
- * a restart leaves at most one interval of the agents unmeasured, and of lost reports the time that
- * no later report covers. That is judged by the monotonic clock; hours are those of the wall clock,
- * which may step: then the seconds count in the hours that it shows now.
+ * Usage is also summed by hour, namespace and model (usage_table_sums()), and the writer stores the
+ * sums. Reports overlap: each covers the last five to ten minutes. No second of a node is counted
+ * twice: a report counts only from the previous report on, and not before the table had the Node,
+ * because the previous process may have counted that time. A restart therefore leaves at most one
+ * report interval unmeasured, and lost reports the time that no later report covers. These times
+ * are monotonic; the hours are those of the wall clock as it is at the report.
  *
  * One lock guards the table. It is held for look-ups and for exchanging a pointer; reports are
  * merged outside, one at a time.
@@ -44,8 +42,8 @@ struct usage_table *usage_table_new(const struct clock_ops *clock) MUST_USE;
 void usage_table_free(struct usage_table *book); /* NULL is fine */
 
 /*
- * The informer's: each Node that it sees, with the key as the Node shows it (NULL: none), between
- * begin and end of a complete list, and outside. What a list lacked is dropped at its end.
+ * Called by the informer for each Node, with the key in its annotation (NULL: none), within and
+ * outside of a list. The end of a complete list drops the nodes that it did not contain.
  */
 void usage_table_list_begin(struct usage_table *book);
 void usage_table_list_end(struct usage_table *book);
@@ -53,49 +51,49 @@ void usage_table_node(struct usage_table *book, const char *name, const char *ke
 void usage_table_node_gone(struct usage_table *book, const char *name);
 
 /*
- * Before the first list: what is stored of a node (measured_resume()), and when the process before
- * took its last report (UTC; 0: never). Once for each node; until a Node shows it has no key.
+ * Restores the stored idle times of a node (measured_resume()), before the first list, once for
+ * each node. reported_ms: UTC time of the last report that the previous process took; 0: none. The
+ * entry has no key until the informer shows the Node.
  */
 void usage_table_resume(struct usage_table *book, const char *name,
                         const struct measured *take_measured, int64_t reported_ms);
 
-/* Of any thread. */
 enum sender_state {
-    USAGE_SENDER_UNKNOWN, /* there is no such Node */
-    USAGE_SENDER_KEYLESS, /* it shows no key that could be one */
+    USAGE_SENDER_UNKNOWN, /* no such Node */
+    USAGE_SENDER_KEYLESS, /* the Node has no valid key */
     USAGE_SENDER_KEYED,
 };
+/* out: the key; unchanged for USAGE_SENDER_UNKNOWN. Any thread. */
 enum sender_state usage_table_key(struct usage_table *book, struct text node,
                                   char out[PUBLIC_KEY_TEXT_BYTES]);
 
 /*
- * Takes a report whose signature by this key is good. node: of a snapshot. False, and nothing is
- * taken: the number is not above the last one of that node and key. One thread at a time.
+ * Takes a report with a valid signature by this key. node: from a snapshot. False: ignored, because
+ * its number is not above the last one of this node and key. One thread at a time.
  */
 bool usage_table_take(struct usage_table *book, const struct node *node, const char *key,
                       const struct usage_report *report, const struct measured_how *how,
                       uint32_t *out_unknown) MUST_USE;
 
-/* What was added up: the book's for as long as it lives. Any thread. */
+/* Owned by the table, valid while it lives. Any thread. */
 struct measured_sums *usage_table_sums(struct usage_table *book);
-
-/* Which shares became idle, and are so no more, likewise. */
 struct idle_changes *usage_table_idle(struct usage_table *book);
-/* UTC, of the last report that was taken, of which the changes above tell; 0: there was none. */
+
+/* UTC time of the last report, included in the idle changes; 0 if none. */
 int64_t usage_table_last(struct usage_table *book);
 
-/* A reference, for measured_unref(); NULL: its agent has reported nothing. Any thread. */
+/* A reference, for measured_unref(); NULL: no report yet. Any thread. */
 const struct measured *usage_table_measured(struct usage_table *book, struct text node) MUST_USE;
 
 struct usage_totals {
     uint64_t version;   /* grows whenever an answer of usage_table_measured() may change */
-    uint32_t reporting; /* nodes whose last report is not older than MEASURED_FRESH_MS */
+    uint32_t reporting; /* nodes with a report not older than MEASURED_FRESH_MS */
     uint32_t shares;
-    int64_t last_ms; /* UTC, of the last report; 0: there was none */
+    int64_t last_ms; /* UTC time of the last report; 0 if none */
 };
-/* Goes through all nodes. Any thread. */
+/* Walks over all nodes. Any thread. */
 void usage_table_totals(struct usage_table *book, int64_t now_ms, struct usage_totals *out);
-/* The first of them alone. */
+/* usage_totals.version without the walk. */
 uint64_t usage_table_version(struct usage_table *book);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * schedulers - which schedulers ask here, by spec.schedulerName of the pods that they ask about.
+ * schedulers - the schedulers that call this extender, by spec.schedulerName of their pods.
  *
- * A call does not name its caller. A cluster autoscaler asks about the same pods, to simulate: it
- * sends whole Nodes, and only ever calls filter. So a call with whole Nodes about a pod of a
- * scheduler that sends names is a simulation, until that scheduler calls prioritize with whole
- * Nodes (it was configured anew) or has sent no names for SIMULATED_MAX_MS.
+ * A call does not identify its caller. A cluster autoscaler simulates: it asks about the same pods,
+ * sends whole Nodes, and only calls filter. So a call with whole Nodes about a pod of a scheduler
+ * that sends names is a simulation, until that scheduler calls prioritize with whole Nodes (it was
+ * reconfigured) or has sent no names for SIMULATED_MAX_MS.
  *
- * Bounded: of names that a tenant made up and only an autoscaler asked about, the oldest is
- * replaced first.
+ * Bounded: names for which only an autoscaler asked (a tenant can invent them) are replaced first,
+ * the oldest before others.
  *
  * One lock, held for look-ups. Any thread.
  */
@@ -30,7 +30,7 @@ struct schedulers;
 struct schedulers *schedulers_new(void) MUST_USE;
 void schedulers_free(struct schedulers *schedulers);
 
-/* Notes a filter call; name NULL: the default. Returns false if it is a simulation. */
+/* Notes a filter call; name NULL: SCHEDULER_DEFAULT. Returns false for a simulation. */
 bool schedulers_asked(struct schedulers *schedulers, const char *name, enum ask_form form,
                       int64_t now_ms);
 /* Notes a prioritize call, which only schedulers make. */
@@ -38,11 +38,11 @@ void schedulers_scored(struct schedulers *schedulers, const char *name, enum ask
                        int64_t now_ms);
 
 /*
- * Has a scheduler of this name asked since the start? Also true for every name once more of them
- * asked than can be remembered.
+ * Has a scheduler of this name called since the start? True for every name after the table
+ * overflowed.
  */
 bool schedulers_serves(struct schedulers *schedulers, const char *name);
-/* Those of which that is known, in the order of their first call; the texts are in arena. */
+/* Names of the known schedulers, in the order of their first call; texts are in arena. */
 size_t schedulers_served(struct schedulers *schedulers, struct arena *arena,
                          const char *out[SCHEDULERS_MAX]);
 
