@@ -1,7 +1,7 @@
 /*
- * The settings of milligpud: its table, and the rules between settings, which come last at a load;
- * the first that is broken ends it and names its place. Called by main() at the start, by daemon.c
- * at SIGHUP, both on the main thread, and by milligpuctl check-config.
+ * The table of milligpud's settings, and the rules between settings, checked at the end of a load:
+ * the first broken one fails it. Called by main() at the start, by daemon.c at SIGHUP, both on the
+ * main thread, and by milligpuctl check-config.
  */
 #include <ctype.h>
 #include <string.h>
@@ -74,9 +74,7 @@ static bool settings_is_set(const char *text)
     return text[0] != '\0';
 }
 
-/*
- * "config.yaml:3: admin_listen: what". Most rules concern two settings; the one to change is named.
- */
+/* "config.yaml:3: admin_listen: what". id: the setting to change, if a rule concerns several. */
 static int settings_broken(const struct setting_rule *rule, enum setting_id id, const char *what)
 {
     must(what != NULL);
@@ -84,7 +82,7 @@ static int settings_broken(const struct setting_rule *rule, enum setting_id id, 
     return settings_blame(rule->set, id, rule->err);
 }
 
-/* Half a TLS configuration would listen without TLS, or accept everybody: it is refused. */
+/* Refuses half a TLS configuration, which would listen without TLS, or accept any client. */
 static int check_tls(const struct setting_rule *rule)
 {
     const struct settings *is = rule->values;
@@ -100,7 +98,7 @@ static int check_tls(const struct setting_rule *rule)
     return 0;
 }
 
-/* Reports are signed, and nobody who listens in may read what the pods of a cluster do. */
+/* Requires TLS off loopback: reports are signed but not encrypted, and they name pods. */
 static int check_reports(const struct setting_rule *rule)
 {
     const struct settings *is = rule->values;
@@ -123,8 +121,8 @@ static int check_reports(const struct setting_rule *rule)
 
 /*
  * Both listeners trust callers on loopback (docs/why/013-what-the-listeners-refuse.md). Off
- * loopback, only a client certificate tells kube-scheduler from others, or the operator says that
- * something else does.
+ * loopback, kube-scheduler must authenticate by a client certificate, unless the operator declares
+ * other protection (insecure_webhooks).
  */
 static int check_listeners(const struct setting_rule *rule)
 {
@@ -148,7 +146,7 @@ static int check_listeners(const struct setting_rule *rule)
         "rights: set webhook_cert, webhook_key and webhook_client_ca, or insecure_webhooks");
 }
 
-/* A path that cannot be bound is refused by --check-config, and not only at the start. */
+/* --check-config, too, refuses a path that cannot be bound. */
 static int check_socket(const struct setting_rule *rule)
 {
     const char *path = rule->values->admin_socket;
@@ -160,7 +158,7 @@ static int check_socket(const struct setting_rule *rule)
     return settings_broken(rule, SETTING_admin_socket, why.text);
 }
 
-/* "milligpu.local", "10.0.0.7", "[fd00::1]": a name as in Host, without the port. */
+/* A Host header without port: "milligpu.local", "10.0.0.7", "[fd00::1]". */
 static bool is_host(struct text name)
 {
     const bool bracketed = name.len > 2 && name.at[0] == '[' && name.at[name.len - 1] == ']';
@@ -176,7 +174,7 @@ static bool is_host(struct text name)
     return name.len > 0 && name.len <= 253;
 }
 
-/* An empty setting is no list; an empty piece of a list is an error. */
+/* An empty setting is an empty list; an empty element is an error. */
 static int check_hosts(const struct setting_rule *rule, enum setting_id id, const char *hosts)
 {
     struct text rest = text_of(hosts);
@@ -191,7 +189,6 @@ static int check_hosts(const struct setting_rule *rule, enum setting_id id, cons
     return 0;
 }
 
-/* A name as certificates show it. */
 static int check_client_names(const struct setting_rule *rule)
 {
     const char *names = rule->values->webhook_client_names;
@@ -199,7 +196,7 @@ static int check_client_names(const struct setting_rule *rule)
     struct text name;
 
     must(names != NULL);
-    /* Names without a CA would look like protection and be none. */
+    /* Names without a CA would give a false sense of protection. */
     if (settings_is_set(names) && !settings_is_set(rule->values->webhook_client_ca))
         return settings_broken(
             rule, SETTING_webhook_client_names,
@@ -212,7 +209,7 @@ static int check_client_names(const struct setting_rule *rule)
     return 0;
 }
 
-/* A smaller limit would leave trimming too little margin to keep pace with grants. */
+/* With a smaller limit, trimming could not keep pace with grants. */
 static int check_ledger_size(const struct setting_rule *rule)
 {
     const uint32_t bytes = rule->values->ledger_max_bytes;
@@ -225,7 +222,7 @@ static int check_ledger_size(const struct setting_rule *rule)
                : 0;
 }
 
-/* A standalone daemon must never reach a cluster: its ledger describes a file. */
+/* A standalone daemon must never access a cluster: its ledger describes a cluster file. */
 static int check_cluster(const struct setting_rule *rule)
 {
     const struct settings *is = rule->values;
@@ -243,8 +240,8 @@ static int check_cluster(const struct setting_rule *rule)
 }
 
 /*
- * "nvidia.com/vgpu": a valid name of an extended resource in Kubernetes. 317 bytes are a domain of
- * at most 253, a slash and a name of at most 63.
+ * Name of an extended resource in Kubernetes, such as "nvidia.com/vgpu". 317 bytes: a domain of at
+ * most 253, a slash, and a name of at most 63.
  */
 static bool is_resource(const char *name)
 {
@@ -262,10 +259,7 @@ static bool is_resource(const char *name)
     return true;
 }
 
-/*
- * base_path is compared with the path of each request byte by byte, so it must be written as
- * kube-scheduler sends it.
- */
+/* base_path must equal kube-scheduler's request path byte for byte: no encoding, no query. */
 static int settings_check_names(const struct setting_rule *rule)
 {
     const struct settings *is = rule->values;
@@ -292,7 +286,7 @@ static int settings_check_names(const struct setting_rule *rule)
     return 0;
 }
 
-/* A key, '=' and a value, with the characters that labels have. */
+/* "key=value" with the characters of labels; 381 bytes: a key of 317, '=' and a value of 63. */
 static bool is_label(const char *text)
 {
     const char *equals = strchr(text, '=');
@@ -354,7 +348,7 @@ int settings_cross_check(const struct settings_set *set, struct err *err)
 
 /* --- load --- */
 
-/* *out is written only on success: at SIGHUP the old set stays in use. */
+/* *out is set only on success: after a failed SIGHUP the old set stays in use. */
 int settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
                   enum settings_action *out_action, struct err *err)
 {
@@ -366,7 +360,7 @@ int settings_load(int argc, char *const *argv, char *const *envp, struct setting
     return rc;
 }
 
-/* Without environment and flags: a rule that needs one of them fails here. */
+/* Ignores environment and flags: a rule that depends on one of them fails here. */
 int settings_check_file(const char *file, struct settings_set **out, struct err *err)
 {
     CLEANUP(settings_freep) struct settings_set *set = settings_defaults(&milligpud_settings);

@@ -1,7 +1,6 @@
 /*
- * A set from defaults, file, environment and flags. Called by main() of a program at the start, and
- * by daemon.c at SIGHUP. Sources come in ascending rank; the first error ends the load and names
- * its place.
+ * Loads a set from defaults, file, environment and flags, in ascending precedence; the first error
+ * ends the load. Called by main() of a program at the start, and by daemon.c at SIGHUP.
  */
 #include <string.h>
 
@@ -13,7 +12,7 @@ DEFINE_FREEP(struct settings_set, settings_free);
 
 /* --- flags --- */
 
-/* The command line while it is walked; twice, see settings_load_all(). */
+/* A walk over the command line; there are two, see settings_load_all(). */
 struct flags {
     const struct settings_program *program;
     const struct settings_input *input;
@@ -40,7 +39,7 @@ static bool is_former(const struct settings_command *command, const char *flag)
     return command->former != NULL && strcmp(flag, command->former) == 0;
 }
 
-/* --help and --version win over the other actions: they need no file that can be read. */
+/* --help and --version override other actions, because they work without a readable file. */
 static bool take_action(struct flags *in, struct settings_set *set)
 {
     const struct settings_command *command = in->program->command;
@@ -64,7 +63,7 @@ static bool take_action(struct flags *in, struct settings_set *set)
     return true;
 }
 
-/* Names the nearest known flag. The argument is clipped and escaped: it goes to a terminal. */
+/* Suggests the nearest flag. The argument is truncated and escaped for the terminal. */
 static int unknown_flag(struct flags *in, const char *arg, struct text name)
 {
     const struct setting_info *nearest = setting_nearest(in->program, name);
@@ -100,7 +99,7 @@ static int parse_flag(struct flags *in, struct flag *out)
         out->text = equals != NULL ? equals + 1 : NULL;
         out->info = setting_find(in->program, name, '-');
     }
-    /* Tried second, so that a setting whose name begins with "no-" would keep its flag. */
+    /* After the exact match, so that a setting named "no-..." keeps its flag. */
     if (out->info == NULL && text_starts(name, "no-") && out->text == NULL) {
         const struct text rest = {name.at + 3, name.len - 3};
         out->info = setting_find(in->program, rest, '-');
@@ -113,9 +112,7 @@ static int parse_flag(struct flags *in, struct flag *out)
     return 0;
 }
 
-/*
- * What begins with "--" is the next flag, not a value: a forgotten value must not swallow a flag.
- */
+/* An argument that begins with "--" is the next flag: a missing value must not swallow it. */
 static int flag_text(struct flags *in, struct flag *flag)
 {
     const char *arg = in->input->argv[in->at];
@@ -138,7 +135,7 @@ static int flag_text(struct flags *in, struct flag *flag)
     return 0;
 }
 
-/* Puts each flag into set; with only_config, only the one that names the file, and the actions. */
+/* Puts each flag into set; only_config: only the actions and the flag that names the file. */
 static int read_flags(struct flags *in, struct settings_set *set, bool only_config)
 {
     must(in->input->argc >= 0);
@@ -155,7 +152,7 @@ static int read_flags(struct flags *in, struct settings_set *set, bool only_conf
             return rc;
         if (only_config && flag.info != in->program->config)
             continue;
-        /* The place in errors is the flag's full name, however it was written. */
+        /* Errors show the flag's full name, without value or "no-". */
         setting_flag(flag.info, place, sizeof place);
         rc = setting_put(set, flag.info, SETTING_FLAG, flag.text, place, in->err);
         if (rc < 0)
@@ -166,7 +163,7 @@ static int read_flags(struct flags *in, struct settings_set *set, bool only_conf
 
 /* --- environment --- */
 
-/* NULL if it is not set; the last of several counts, as in a shell. */
+/* NULL if unset; of several equal names the last one counts, as in a shell. */
 static const char *find_variable(char *const *envp, const char *name)
 {
     const size_t len = strlen(name);
@@ -179,7 +176,7 @@ static const char *find_variable(char *const *envp, const char *name)
     return found;
 }
 
-/* An empty variable is a value: it sets an empty text, and is an error for a number. */
+/* An empty variable counts as set: an empty text, or an error for a number. */
 static int read_variable(struct settings_set *set, const struct setting_info *info,
                          char *const *envp, struct err *err)
 {
@@ -204,8 +201,8 @@ static int unknown_variable(const struct settings_program *program, struct text 
 }
 
 /*
- * Other programs set MILLIGPU_... as well: kubelet for a Service of this name, and builds. So only
- * a variable that looks like a mistyped setting is refused, unless the prefix is the program's own.
+ * Refuses a variable that looks like a mistyped setting; with owns_prefix, any unknown variable.
+ * Others set MILLIGPU_... as well: kubelet for a Service of this name, and builds.
  */
 static int refuse_slips(const struct settings_program *program, char *const *envp, struct err *err)
 {
@@ -228,7 +225,7 @@ static int refuse_slips(const struct settings_program *program, char *const *env
     return 0;
 }
 
-/* Known variables first: a bad value is reported before a mistyped name. */
+/* Known variables first, so that an invalid value is reported before a mistyped name. */
 static int read_environment(struct settings_set *set, char *const *envp, struct err *err)
 {
     must(set != NULL);
@@ -243,12 +240,12 @@ static int read_environment(struct settings_set *set, char *const *envp, struct 
 /* --- load --- */
 
 /*
- * The flags are read twice: first for the file and the actions, then at their rank. --help and
+ * Reads the flags twice: first for file and actions, then after file and environment. --help and
  * --version return before any file is read.
  */
 static int settings_load_all(struct flags *flags, struct settings_set *set)
 {
-    /* The file has a low rank but must be known first: a separate set finds it. */
+    /* A separate set for the file's name: the file must be read before environment and flags. */
     CLEANUP(settings_freep) struct settings_set *named = settings_defaults(flags->program);
     const struct setting_info *config = flags->program->config;
     char *const *envp = flags->input->envp;

@@ -1,13 +1,10 @@
-/*
- * --help of milligpud. Called by main(). It walks the table in its order, so a new setting appears
- * without further work.
- */
+/* Prints --help of milligpud from the table. Called by main(). */
 #include <stdio.h>
 #include <string.h>
 
 #include "settings_internal.h"
 
-/* The titles in the order of the table, and NULL for each setting. */
+/* The table's rows in order: the title of each group, NULL for each setting. */
 static const char *const titles[] = {
 #define SETTING(id, type, fallback, low, high, reload, unit, help) NULL,
 #define SETTING_GROUP(title)                                       title,

@@ -1,7 +1,7 @@
 /*
- * The set of settings of a program: the value of each as text, where it came from, and the
- * program's struct. A set never changes once it is loaded, so all threads read it without a lock;
- * SIGHUP loads another, and settings that cannot change are kept from the old one.
+ * A set of settings: each value as text with its source, and the program's struct. A loaded set is
+ * immutable, so all threads read it without a lock; SIGHUP loads a new set and copies settings that
+ * need a restart from the old one.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 #include "settings_internal.h"
 
-/* A default that its own check refuses is a mistake in the table and ends the program. */
+/* An invalid default is a bug in the table and aborts. */
 struct settings_set *settings_defaults(const struct settings_program *program)
 {
     struct settings_set *set = xcalloc(1, sizeof *set + program->settings * sizeof set->slot[0]);
@@ -43,9 +43,9 @@ void settings_keep(struct settings_set *set, const struct settings_set *from, si
     struct err err;
 
     must(set != from && set->program == from->program);
-    /* the setting that is kept may have a lower rank than the one it replaces */
+    /* allows a source of lower precedence than the replaced one */
     set->slot[id].source = SETTING_DEFAULT;
-    /* It was checked when it was loaded. */
+    /* Cannot fail: the text was checked when the other set was loaded. */
     must(setting_put(set, &set->program->info[id], slot->source, slot->text, slot->place, &err) ==
          0);
 }
@@ -88,8 +88,8 @@ const char *settings_source_name(enum setting_source source)
 }
 
 /*
- * In YAML, numbers and bools must be written without quotes to keep their type for other tools.
- * Words are quoted, because many YAML readers take a bare "off" as a boolean.
+ * Numbers and bools are not quoted, so other YAML tools see their type. Words are quoted, because
+ * many YAML readers take a bare "off" as a boolean.
  */
 static void add_value(struct strbuf *out, const struct settings_set *set, size_t id)
 {
@@ -102,7 +102,7 @@ static void add_value(struct strbuf *out, const struct settings_set *set, size_t
         strbuf_json(out, text_of(set->slot[id].text));
 }
 
-/* Comparable: daemon.c tells by these texts which settings changed at SIGHUP. */
+/* daemon.c compares these texts to find the settings that changed at SIGHUP. */
 void settings_value(const struct settings_set *set, size_t id, char *out, size_t bytes)
 {
     CLEANUP(strbuf_done) struct strbuf text;
@@ -118,10 +118,10 @@ void settings_print(struct strbuf *out, const struct settings_set *set)
     for (size_t id = 0; id < set->program->settings; id++) {
         const char *place = set->slot[id].place;
         if (&set->program->info[id] == set->program->config)
-            continue; /* a file does not contain its own name */
+            continue; /* not allowed in a file */
         strbuf_printf(out, "%s: ", set->program->info[id].name);
         add_value(out, set, id);
-        /* The place may hold the name of a file, and a line end in it would end the comment. */
+        /* A newline in a file name would end the comment. */
         if (place != NULL && strchr(place, '\n') == NULL)
             strbuf_printf(out, " # %s", place);
         strbuf_char(out, '\n');

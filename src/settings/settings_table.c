@@ -1,8 +1,8 @@
 /*
- * What a table of settings means: types, values, suggestions for mistyped names. Called by the
- * other files of settings. Every value passes through setting_put(), whatever its source, so a text
- * means the same in a file, a variable and a flag. Every error says what would be right. First
- * names, then values.
+ * Interprets a table of settings: types, values, suggestions for mistyped names. Called by the
+ * other files of settings. Values from all sources pass through setting_put(), so a text means the
+ * same in a file, a variable and a flag. Every error states the valid values. In order: names,
+ * values.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ const char *setting_word(const struct setting_info *info)
     return words[info->type];
 }
 
-/* 80 bytes are enough for every name in a table: the must below checks it. */
+/* 80 bytes are enough for every name in a table: the must() below checks it. */
 void setting_flag(const struct setting_info *info, char *out, size_t bytes)
 {
     const int len = snprintf(out, bytes, "--%s", info->name);
@@ -45,7 +45,7 @@ void setting_variable(const struct settings_program *program, const struct setti
         *at = (char)toupper((unsigned char)*at);
 }
 
-/* dash stands for the '_' of the name, so flags and keys need no copy. Exact: case counts. */
+/* Compares with dash in place of '_', without a copy. Case-sensitive. */
 const struct setting_info *setting_find(const struct settings_program *program, struct text name,
                                         char dash)
 {
@@ -62,17 +62,17 @@ const struct setting_info *setting_find(const struct settings_program *program, 
     return NULL;
 }
 
-/* A longer name is no slip of any setting's name. */
+/* limit in bytes of a name that may be a typo */
 enum { NEAR_BYTES = 64 };
 
 /*
- * Case and dashes do not count here, so MILLIGPU_wake and --log_level get their suggestion. A short
- * name allows fewer slips: one letter in three.
+ * Ignores case and dashes, so MILLIGPU_wake and --log_level get a suggestion. Short names allow
+ * fewer typos: one letter in three.
  */
 const struct setting_info *setting_nearest(const struct settings_program *program, struct text name)
 {
     const struct setting_info *nearest = NULL;
-    size_t best = 3; /* two slips are a typo, three are another word */
+    size_t best = 3; /* edit distance: up to two is a typo */
     char plain[NEAR_BYTES];
 
     must(name.at != NULL);
@@ -97,7 +97,7 @@ struct setting_text {
     const struct setting_info *info;
     const char *text;
     const char *place;
-    bool terse; /* the place is the setting's own name, and the error is in few words */
+    bool terse; /* short error text, without the setting's name: place contains it */
     struct err *err;
 };
 
@@ -112,7 +112,7 @@ static int table_wrong(const struct setting_text *in, const char *right)
                    in->terse ? "" : in->info->name, in->terse ? "" : ": ", shown, right);
 }
 
-/* One line of plain text, because --print-config must write a file that loads again. */
+/* Requires one line of plain text, so that the output of --print-config can be loaded. */
 static int check_text(const struct setting_text *in)
 {
     CLEANUP(strbuf_done) struct strbuf json;
@@ -123,16 +123,14 @@ static int check_text(const struct setting_text *in)
     for (const char *at = in->text; *at != '\0'; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7f)
             return table_wrong(in, "holds a control character: write it on one line, without tabs");
-    /* What is not UTF-8 could be neither logged nor printed as a file that loads. */
+    /* Text that is not UTF-8 could be neither logged nor loaded from --print-config. */
     strbuf_json(&json, text_of(in->text));
     if (strstr(json.data, "\xEF\xBF\xBD") != NULL)
         return table_wrong(in, "is not UTF-8");
     return 0;
 }
 
-/*
- * Digits only: strtoul() would take blanks, a sign and 0x. The loop stops before it can overflow.
- */
+/* Digits only: strtoul() accepts blanks, a sign and 0x. The loop stops before an overflow. */
 static int check_number(const struct setting_text *in, uint32_t *out)
 {
     const struct setting_info *info = in->info;
@@ -155,7 +153,7 @@ static int check_number(const struct setting_text *in, uint32_t *out)
     return table_wrong(in, right);
 }
 
-/* Not yes, on or 1: variables and flags have no YAML reader, and all sources must agree. */
+/* Not yes, on or 1: all sources accept the same words, and only the file has a YAML reader. */
 static int check_bool(const struct setting_text *in, bool *out)
 {
     must(in->info->type == SETTING_TYPE_BOOL);
@@ -165,7 +163,6 @@ static int check_bool(const struct setting_text *in, bool *out)
     return 0;
 }
 
-/* unit holds the words, with one blank between them. */
 static int check_choice(const struct setting_text *in)
 {
     struct text rest = text_of(in->info->unit);
@@ -181,7 +178,7 @@ static int check_choice(const struct setting_text *in)
     return table_wrong(in, right);
 }
 
-/* Empty means off; whether this listener may be off is for check_listeners(). */
+/* Empty means off; check_listeners() decides which listeners may be off. */
 static int check_address(const struct setting_text *in)
 {
     must(in->err != NULL);
@@ -191,8 +188,8 @@ static int check_address(const struct setting_text *in)
 }
 
 /*
- * Checks a text and stores its value in the program's struct; a failure leaves the old value.
- * A text is stored as the slot's pointer, so the slot must keep it.
+ * Checks a text and stores its value in the program's struct; a failure leaves the old value. Texts
+ * are stored as pointers to in->text, which must outlive values.
  */
 static int table_check(const struct setting_text *in, void *values)
 {
@@ -228,7 +225,7 @@ int setting_put(struct settings_set *set, const struct setting_info *info,
     };
 
     must(slot->text == NULL || source >= slot->source);
-    /* values keeps a pointer to the copy. If the check fails, it still points to the old text. */
+    /* values then points to the copy; after a failed check, still to the old text. */
     const int rc = table_check(&in, set->values);
     if (rc < 0)
         return rc;

@@ -1,6 +1,6 @@
 /*
- * The settings file: one YAML mapping with one value per key. Called by settings_load.c at the
- * start and at SIGHUP, and for check-config. Every error names file and line.
+ * Reads the settings file: one YAML mapping with one value per key. Called by settings_load.c at
+ * the start and at SIGHUP, and for check-config. Every error names file and line.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #include "settings_internal.h"
 
-/* A settings file has a few KiB; a larger one is probably another file. */
+/* A settings file has a few KiB; a file above this limit is probably another one. */
 enum { FILE_BYTES_MAX = 1024 * 1024 };
 
 struct settings_reading {
@@ -21,12 +21,12 @@ struct settings_reading {
     struct err *err;
 };
 
-/* "config.yaml:3: " and the text. `in` is evaluated more than once. */
+/* Sets "config.yaml:3: " and the text as the error. Evaluates `in` more than once. */
 #define settings_fault(in, mark, ...)                                                              \
     ((void)err_set((in)->err, ERR_INVALID, __VA_ARGS__),                                           \
      err_wrap((in)->err, "%s:%u", (in)->file, (mark).line))
 
-/* A key that comes twice is refused: YAML readers disagree on which one counts. */
+/* Refuses a duplicate key: YAML readers disagree on which one counts. */
 static int settings_not_read(const struct settings_reading *in, const struct document_fault *fault)
 {
     char key[80];
@@ -52,8 +52,8 @@ static int settings_not_read(const struct settings_reading *in, const struct doc
 }
 
 /*
- * A text for what is there instead of one value: NULL if it is one. A key without a value is
- * refused: it may be a forgotten value as well as a request class for the default.
+ * Describes what is not a single value; NULL if it is one. A key without a value is refused: it
+ * may be a forgotten value or mean the default.
  */
 static const char *not_a_value(const struct document *value)
 {
@@ -63,7 +63,7 @@ static const char *not_a_value(const struct document *value)
         return "a nested mapping where one value should be";
     if (value->kind == DOCUMENT_NULL)
         return "no value: leave the line out for the default, write \"\" for empty";
-    /* "\0" in double quotes; what follows it would be cut off. */
+    /* "\0" in double quotes: the rest would be lost. */
     if (document_has_nul(value))
         return "a NUL inside the value";
     return NULL;
@@ -81,7 +81,7 @@ static int yaml_unknown(const struct settings_reading *in, const struct document
                           nearest != NULL ? "?" : " (see --help)");
 }
 
-/* The text is used as written: setting_put() gives it its type, not YAML. */
+/* Uses the text as written: setting_put() converts it, not the YAML parser. */
 static int take_value(const struct settings_reading *in, const struct document *value)
 {
     const struct settings_program *program = in->set->program;
@@ -103,7 +103,7 @@ static int take_value(const struct settings_reading *in, const struct document *
                        in->err);
 }
 
-/* An empty file contains no document; nor does one with comments only. Both set nothing. */
+/* A file that is empty or has only comments contains no document and sets nothing. */
 static int take_documents(const struct settings_reading *in, const struct document *documents)
 {
     const struct document *first = documents->first;

@@ -1,3 +1,7 @@
+/*
+ * The conditions under which milligpud grants, with their reasons for people, and the count of
+ * refusals. Called by webhooks, probes, metrics, doctor and the writer, on any thread.
+ */
 #include "milligpu/spine/app.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * The last commands and their results, in a ring. The writer adds; the verifier's thread writes the
- * ring out for the diagnostics bundle, while the writer goes on.
+ * Ring buffer of the last commands and their results. The writer adds entries; the verifier's
+ * thread writes them to the diagnostics bundle, while the writer goes on.
  */
 #include "milligpu/spine/command_trace.h"
 
@@ -8,7 +8,7 @@
 #include "milligpu/run/mutex.h"
 #include "milligpu/wire/json/json.h"
 
-/* Fixed sizes, so that the writer allocates nothing here; longer names are cut. */
+/* Fixed sizes, so that the writer allocates nothing here; longer names are truncated. */
 enum { UID_ROOM = 64, NAME_ROOM = 96, WHY_ROOM = 32 };
 
 struct trace_entry {
@@ -110,8 +110,8 @@ static void put_entry(struct strbuf *out, const struct trace_entry *entry)
 }
 
 /*
- * The n-th command ever added, or the oldest that is left, if the writer has overtaken the reader;
- * false: there is none after it.
+ * Copies entry *number, counted since the start, or the oldest entry (and sets *number) if that one
+ * is overwritten. False: end of the trace.
  */
 static bool command_trace_copy_entry(struct command_trace *command_trace, uint64_t *number,
                                      struct trace_entry *out)
@@ -126,7 +126,10 @@ static bool command_trace_copy_entry(struct command_trace *command_trace, uint64
     return found;
 }
 
-/* The writer waits for the lock, so commands are copied one by one; as many as there are now. */
+/*
+ * Copies one entry at a time, because the writer waits for the lock. At most RECENT_MAX, since the
+ * writer goes on adding.
+ */
 void command_trace_write(struct command_trace *command_trace, struct strbuf *out)
 {
     struct trace_entry entry;

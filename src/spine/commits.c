@@ -1,6 +1,6 @@
 /*
- * A number with a lock and a condition: the writer tells it, the thread that feeds streams of
- * events waits for it.
+ * The number of the last COMMIT, with a condition variable. Set by the writer; the thread that
+ * feeds streams of events waits for a new one.
  */
 #include "milligpu/spine/commits.h"
 

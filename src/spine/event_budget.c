@@ -1,14 +1,14 @@
+/*
+ * Rate limits per minute, which begins with the first Event after the previous one. Called by
+ * drift_watch.c, writer_advice.c and, with a limit for each node, by reports.c.
+ */
 #include "milligpu/spine/event_budget.h"
 
 #include "milligpu/base/base.h"
 
-/*
- * A budget for each whole minute since the first Event. Called by drift_watch.c,
- * writer_advice.c and, with a part for each node, by reports.c.
- */
 enum { MINUTE_MS = 60000 };
 
-/* The same with another size of the budget. */
+/* event_budget_take() with another limit. */
 static bool event_budget_take_of(struct event_budget *budget, int64_t now_ms, uint32_t per_minute)
 {
     must(now_ms >= budget->minute_ms);
@@ -41,7 +41,7 @@ void node_budget_done(struct node_budget *budget)
     arena_done(&budget->arena);
 }
 
-/* Starts over with the minute, so what is stored is bounded by the budget of one. */
+/* Called for each new minute, so the entries of one minute are the limit of the table. */
 static void node_budget_forget(struct node_budget *budget)
 {
     map_done(&budget->taken);

@@ -1,3 +1,7 @@
+/*
+ * Allocates and frees the messages to the writer. Called by the HTTP threads, the informer, the
+ * outbox and the main thread, which send them, and by the writer.
+ */
 #include "milligpu/spine/message.h"
 
 #include "milligpu/base/alloc.h"
@@ -23,7 +27,7 @@ void message_free(struct message *message)
     if (message == NULL)
         return;
     const struct bind_call *call = message_bind_call(message);
-    /* A call that nobody answers would keep its connection until kube-scheduler's timeout. */
+    /* An unanswered call would keep its connection until kube-scheduler's timeout. */
     must(call == NULL || call->reply.to == NULL);
     if (message->kind == MESSAGE_POLICY)
         rulebook_unref(message->rulebook);

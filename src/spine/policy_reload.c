@@ -1,6 +1,6 @@
 /*
- * The last attempt to read the policy document, behind a lock: the main thread writes, admin
- * threads read.
+ * Result of the last attempt to read the policy document. Written by the main thread, read by admin
+ * threads.
  */
 #include "milligpu/spine/policy_reload.h"
 
@@ -11,7 +11,7 @@
 #include "milligpu/run/mutex.h"
 
 struct policy_reload {
-    struct mutex lock; /* guards all of it */
+    struct mutex lock; /* guards the rest */
     bool failed;
     int64_t at_ms;
     char error[ERR_TEXT_MAX];

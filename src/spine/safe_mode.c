@@ -1,3 +1,7 @@
+/*
+ * Enters safe mode: records the reason, creates the folder for the diagnostics, and wakes the
+ * verifier's thread, which fills it. Called on any thread.
+ */
 #include "milligpu/spine/safe_mode.h"
 
 #include <stdio.h>
@@ -21,10 +25,7 @@ void safe_mode_enter(struct app *app, enum safe_mode_reason reason, const char *
     struct err err;
 
     must(reason < SAFE_REASONS);
-    /*
-     * The first caller alone fills struct safe_mode; readers wait for app's safe_mode, which is set
-     * last.
-     */
+    /* Only the first caller fills struct safe_mode; health.safe_mode, set last, publishes it. */
     if (atomic_exchange(&safe->entered, true))
         return;
     atomic_store(&safe->reason, reason);

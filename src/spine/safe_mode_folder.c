@@ -1,3 +1,8 @@
+/*
+ * Creates the folder of a diagnostics bundle, <ledger>.safe-mode-<UTC>, beside the ledger. Called
+ * once, by the thread that enters safe mode; the verifier's thread fills the folder
+ * (diagnostics.c).
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +19,7 @@ enum { NAMES_TRIED = 100 };
 
 static const char mark[] = ".safe-mode-";
 
-/* How many folders of this ledger exist already. */
+/* Counts the existing bundles of this ledger. */
 static int count_bundles(const char *ledger, uint32_t *out, struct err *err)
 {
     const char *slash = strrchr(ledger, '/');
@@ -38,8 +43,8 @@ static int count_bundles(const char *ledger, uint32_t *out, struct err *err)
 }
 
 /*
- * mkdir() finds a free name and takes it at once, so two processes never share a folder. Mode 0700:
- * the bundle contains the names of pods.
+ * mkdir() creates the folder exclusively, so two processes never share one. Mode 0700: the bundle
+ * contains the names of pods.
  */
 static int safe_mode_folder_make_folder(const struct app *app, const char *ledger, char *out,
                                         size_t bytes, struct err *err)
@@ -50,7 +55,7 @@ static int safe_mode_folder_make_folder(const struct app *app, const char *ledge
 
     must(ledger[0] == '/');
     time_format(app->clock.wall_ms(app->clock.ctx), at);
-    /* The same form as in other names beside a ledger: 20260102T030405Z. */
+    /* 20260102T030405Z, as in the names of other files beside a ledger. */
     for (const char *from = at; *from != '\0' && *from != '.'; from++)
         if (*from != '-' && *from != ':')
             stamp[used++] = *from;
@@ -82,7 +87,7 @@ int safe_mode_folder(const struct app *app, char *out, size_t bytes, struct err 
     const int failed = count_bundles(ledger, &there, err);
     if (failed != 0)
         return failed;
-    /* A process that is restarted again and again must not fill the disk of the ledger. */
+    /* A process in a restart loop must not fill the disk of the ledger. */
     if (there >= DIAGNOSTICS_MAX)
         return err_set(err, ERR_FULL, "none: there are %u beside the ledger already", there);
     return safe_mode_folder_make_folder(app, ledger, out, bytes, err);

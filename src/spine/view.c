@@ -1,3 +1,4 @@
+/* The current snapshot behind a lock. The writer publishes; any thread takes references. */
 #include "milligpu/spine/view.h"
 
 #include "milligpu/base/alloc.h"
@@ -33,7 +34,7 @@ const struct snapshot *view_take(struct view *view)
     return taken;
 }
 
-/* Only the writer publishes, so generations grow. */
+/* Called by the writer only, so generations grow. */
 void view_publish(struct view *view, struct snapshot *take_snapshot)
 {
     must(take_snapshot != NULL);

@@ -1,5 +1,5 @@
 /*
- * settings - every setting of milligpud, defined once in settings.def; settings_table.h reads them.
+ * settings - the settings of milligpud, defined in settings.def, loaded by settings_table.h.
  */
 #ifndef MILLIGPU_SETTINGS_H
 #define MILLIGPU_SETTINGS_H
@@ -19,12 +19,13 @@ enum setting_id {
     SETTINGS
 };
 
-/* settings_table_load() */
+/* settings_table_load() with the settings of milligpud. */
 int settings_load(int argc, char *const *argv, char *const *envp, struct settings_set **out,
                   enum settings_action *out_action, struct err *err) MUST_USE;
 /* Reads one YAML file: for `milligpuctl check-config`. out may be NULL. */
 int settings_check_file(const char *file, struct settings_set **out, struct err *err) MUST_USE;
 
+/* The values; belongs to the set. */
 const struct settings *settings_get(const struct settings_set *set);
 const char *settings_name(enum setting_id id);
 bool settings_reloadable(enum setting_id id);

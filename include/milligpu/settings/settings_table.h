@@ -1,9 +1,9 @@
 /*
- * settings_table - the settings of a program, each defined once in its table.
+ * settings_table - loads the settings of a program, defined once in its table.
  *
- * Later sources win: default, YAML file, environment, flag. Anything wrong, including an unknown
- * key, is an error that names the place (file and line, variable, flag), the setting, and what
- * would be right. milligpud and milligpu-node hand in their tables (settings.h, agent_settings.h).
+ * Precedence, ascending: default, YAML file, environment, flag. Every fault, including an unknown
+ * key, is an error that names the place (file and line, variable, flag), the setting, and the valid
+ * values. milligpud and milligpu-node pass their tables (settings.h, agent_settings.h).
  */
 #ifndef MILLIGPU_SETTINGS_TABLE_H
 #define MILLIGPU_SETTINGS_TABLE_H
@@ -30,22 +30,21 @@ enum setting_type {
     SETTING_TYPE_NUMBER,
 };
 
-/* One line of the table; constant. */
+/* One row of the table; constant. */
 struct setting_info {
-    const char *name; /* the key in the file; flag and variable are made from it */
-    const char *fallback;
-    const char *unit; /* CHOICE: its words */
+    const char *name;     /* key in the file; flag and variable derive from it */
+    const char *fallback; /* default */
+    const char *unit;     /* CHOICE: the valid words, separated by blanks */
     const char *help;
     size_t offset; /* in the program's struct */
     enum setting_type type;
-    /* NUMBER: both bounds are allowed values; 0 for other types */
+    /* NUMBER: inclusive bounds; 0 for other types. */
     uint32_t low;
     uint32_t high;
-    /* takes effect at SIGHUP, without a restart */
-    bool reload;
+    bool reload; /* takes effect at SIGHUP, without a restart */
 };
 
-/* A program may have actions of its own, behind these. */
+/* A program may define further actions after these. */
 enum settings_action {
     SETTINGS_RUN,
     SETTINGS_HELP,
@@ -54,39 +53,40 @@ enum settings_action {
     SETTINGS_PRINT
 };
 
-/* Settings with the source of each; strings live as long as the set, arguments are borrowed. */
+/* Values with their sources. Strings live as long as the set; arguments of actions are borrowed. */
 struct settings_set;
 
-/* A flag that chooses an action. */
+/* A flag that selects an action. */
 struct settings_command {
     const char *flag;
     int action;
     const char *help;
-    const char *value;   /* the word for its argument in --help; NULL: it takes none */
-    size_t value_offset; /* const char * in the program's struct: the argument, "" if missing */
-    const char *former;  /* the flag of earlier versions, accepted until the next; NULL: none */
+    const char *value; /* name of its argument in --help; NULL: no argument */
+    size_t
+        value_offset;   /* of a const char * in the program's struct: the argument, "" if missing */
+    const char *former; /* deprecated flag, accepted until the next version; NULL: none */
 };
 
-/* What a program hands in; constant. */
+/* The settings of a program; constant. */
 struct settings_program {
-    const struct setting_info *info;
-    size_t settings;
+    const struct setting_info *info; /* the table */
+    size_t settings;                 /* rows of info */
     const struct settings_command *command;
     size_t commands;
     const char *prefix;                /* of variables: "MILLIGPU_" */
-    const struct setting_info *config; /* names the file */
-    size_t bytes;                      /* of the program's struct */
-    /* Checks the rules between settings; each value is right by itself. */
+    const struct setting_info *config; /* the setting that names the YAML file */
+    size_t bytes;                      /* size of the program's struct */
+    /* Checks rules between settings, after each value passed its own check. */
     int (*check)(const struct settings_set *set, struct err *err);
-    /* --print-config also shows settings that break such a rule. */
+    /* --print-config prints settings even if they break a rule of check() */
     bool prints_unchecked;
-    /* Every variable with the prefix is a setting: others are errors, not only slips. */
+    /* every unknown variable with the prefix is an error, not only a probable typo */
     bool owns_prefix;
-    /* The errors of flags and variables are milligpu-node's short ones. */
+    /* short error texts for flags and variables (milligpu-node) */
     bool terse;
 };
 
-/* What a program is started with. */
+/* The arguments of main(). */
 struct settings_input {
     int argc;
     char *const *argv;
@@ -94,23 +94,21 @@ struct settings_input {
 };
 
 /*
- * Reads flags, environment, and the file they name. *out and *out_action are written only on
- * success; the caller frees *out. SETTINGS_HELP and SETTINGS_VERSION win over other actions, and
- * need no file that can be read.
+ * Reads flags, environment, and the file that they name. *out (owned by the caller) and *out_action
+ * are set only on success. SETTINGS_HELP and SETTINGS_VERSION override other actions and read no
+ * file.
  */
 int settings_table_load(const struct settings_program *program, const struct settings_input *input,
                         struct settings_set **out, int *out_action, struct err *err) MUST_USE;
 void settings_free(struct settings_set *set);
 
-/*
- * Takes over one setting from another set, with its source: it cannot change while the daemon runs.
- */
+/* Copies a setting with its source from another set: for settings that need a restart. */
 void settings_keep(struct settings_set *set, const struct settings_set *from, size_t id);
 
-/* For check(): err says what is wrong with this setting. Puts its place before; returns -code. */
+/* For check(): prefixes err, the fault of this setting, with the setting's place. Returns -code. */
 int settings_blame(const struct settings_set *set, size_t id, struct err *err);
 
-/* The action that was given by its former flag, to be noted for people; NULL: none. */
+/* The action that was given by its deprecated flag, for a warning; NULL: none. */
 const struct settings_command *settings_renamed(const struct settings_set *set);
 
 /* The program's struct; belongs to the set. */
@@ -122,7 +120,7 @@ void settings_value(const struct settings_set *set, size_t id, char *out, size_t
 /* --print-config: a YAML file that loads. */
 void settings_print(struct strbuf *out, const struct settings_set *set);
 
-/* "--webhook-cert"; 80 bytes are enough. */
+/* Writes "--webhook-cert"; 80 bytes are enough. */
 void setting_flag(const struct setting_info *info, char *out, size_t bytes);
 
 #endif

@@ -46,116 +46,113 @@ enum {
     QUEUE_MAX = 8192, /* one kube-scheduler sends thousands of binds at once */
     BATCH_MAX = 256,
     /*
-     * bytes of pods and nodes that wait in the queue, and the same amount again while the disk is
-     * broken; the last message may exceed it
+     * Limit in bytes of the pods and nodes in the queue; the same again while the disk is broken.
+     * The last message may exceed it.
      */
     NEWS_BYTES_MAX = 32 * 1024 * 1024,
 };
 
-/*
- * Points at which another thread may run and at which the order matters. The daemon has threads and
- * leaves this at NULL; the simulator has one thread and runs the others there.
- */
+/* Points at which the order of threads matters. Each names the two steps around it. */
 enum yield {
     YIELD_SNAPSHOT_AND_ANSWER, /* in filter */
-    /* the refusal is recorded, but the generation has not been read again yet */
+    /* in filter: the refusal is recorded, the generation is not yet read again */
     YIELD_RECORD_AND_READING,
-    YIELD_READING_AND_ANSWER,
-    /* the writer has published more room, but has not checked the waiting pods yet */
+    YIELD_READING_AND_ANSWER, /* in filter */
+    /* in the writer: more room is published, the waiting pods are not yet checked */
     YIELD_ROOM_AND_WAKE_UP,
 };
 struct yield_ops {
     void *ctx;
+    /* NULL in the daemon, which has threads; the simulator runs its other "threads" here */
     void (*at)(void *ctx, enum yield where);
 };
 
 struct app {
+    /* SIGHUP replaces set and settings; the old ones stay valid. */
     _Atomic(const struct settings_set *) set;
-    /* the settings in set; SIGHUP replaces them, and the old ones stay valid */
-    _Atomic(const struct settings *) settings;
+    _Atomic(const struct settings *) settings; /* the values of set */
     struct clock_ops clock;
     struct yield_ops yield;
     struct queue *queue;
     struct view *view;
     struct commits *commits;
-    struct events *events; /* NULL: nobody feeds streams of events */
+    struct events *events; /* NULL: no streams of events */
     struct pod_cache *pod_cache;
     struct hints *hints;
     struct score_caches *score_caches;
     struct usage_table *usage_table;
     struct store *store;
-    struct store_ops store_ops;      /* the functions that the writer writes through */
-    const struct rulebook *rulebook; /* with which the writer begins; see MESSAGE_POLICY */
+    struct store_ops store_ops;      /* used by the writer for all writes */
+    const struct rulebook *rulebook; /* initial rules of the writer; later: MESSAGE_POLICY */
     struct policy_reload *policy_reload;
     struct outbox *outbox;
     struct verifier *verifier;
-    struct bell *verifier_bell; /* the verifier's, on which its thread sleeps */
+    struct bell *verifier_bell; /* wakes the verifier's thread; owned by verifier */
     struct command_trace *command_trace;
-    struct rights *rights;   /* NULL: the API server cannot be asked */
-    struct keyring *keyring; /* NULL, with its publisher: nothing is signed */
-    struct key_publisher *key_publisher;
-    struct fake_apiserver *fake; /* NULL in a cluster */
-    /* How bytes are read; by the settings of the start. */
+    struct rights *rights;               /* NULL: permissions cannot be queried */
+    struct keyring *keyring;             /* NULL: nothing is signed */
+    struct key_publisher *key_publisher; /* NULL: nothing is signed */
+    struct fake_apiserver *fake;         /* NULL in a cluster */
+    /* Decoding rules, from the settings at the start. */
     struct {
         struct request_rules request_rules;
         struct inventory_rules inventory_rules;
         struct agents_rules agents_rules;
         struct wire_rules wire_rules;
     } rules;
-    /* Which milligpud this is. The informer's thread writes cluster, before identified. */
+    /* Identity of this process. The informer's thread writes cluster, before it sets identified. */
     struct {
-        const char *server; /* the address of the API server, for people */
+        const char *server; /* address of the API server, for people */
         const char *wake_namespace;
-        char webhook_address[300]; /* the listener's address; "" before it is bound */
-        char cluster[UID_BYTES_MAX + 1];
-        uint64_t start_id;     /* random: another one after each start */
-        int64_t began_wall_ms; /* UTC, when the parts were made */
+        char webhook_address[300];       /* "" before the listener is bound */
+        char cluster[UID_BYTES_MAX + 1]; /* uid of the namespace kube-system */
+        uint64_t start_id;               /* random, different after each start */
+        int64_t began_wall_ms;           /* UTC time of the start */
     } instance;
 
     /*
-     * Each is written by the part that knows it, and read by probes, metrics and doctor. Of those
-     * in app_needs(), the identity step sets identified, and the writer nodes_synced and
-     * pods_synced, for good. Both set disk_broken, and the writer clears it. Any thread sets
-     * safe_mode, for good.
+     * State for probes, metrics and doctor. Writers of the inputs of app_needs(): the identity step
+     * sets identified, the writer sets nodes_synced and pods_synced; both set disk_broken, which
+     * the writer clears; any thread sets safe_mode. All but disk_broken stay set.
      */
-    atomic_bool identified; /* the cluster is known, and the ledger belongs to it */
+    atomic_bool identified; /* the cluster is known and owns the ledger */
     atomic_bool draining;
     atomic_bool planning;      /* an admin thread makes a plan of moves: one at a time */
     atomic_size_t names_bytes; /* names_bytes() of the ledger's names after the last batch */
-    /* The informer's thread says that the ledger is new; the writer waits, and claims it. */
+    /* Start of a new ledger: flags set by the informer's thread, for the writer. */
     struct {
-        /* it belongs to no cluster yet, or is a backup: claimed after the first list */
+        /* the ledger has no owner or is a backup; the writer sets the owner after the first list */
         atomic_bool new_ledger;
-        /* with new_ledger: it is a backup, so it knows nodes and pods of before */
+        /* with new_ledger: the ledger is a backup and contains former nodes and pods */
         atomic_bool restored_ledger;
-        /* when it was new, the wake-up object existed: another milligpud may have granted */
+        /* the wake-up object existed before: another milligpud may have granted */
         atomic_bool wake_object_existed;
-        /* grace period of a new ledger in a cluster with grants; 0: none */
+        /* duration of the grace period of a new ledger in a cluster with grants; 0: none */
         int64_t grace_ms;
-        /* monotonic end of a new ledger's grace period; 0: none is running */
+        /* monotonic end of the current grace period; 0: none is running */
         atomic_int_fast64_t grace_ends_ms;
     } grace;
-    /* The informer's thread hears; the writer applies what it heard. */
+    /* State of the two watches: the informer's thread reads them, the writer applies them. */
     struct {
-        atomic_bool nodes_synced; /* the writer has applied a complete list */
-        atomic_bool pods_synced;
-        /* the pod table had no room for all that the last list contained */
+        atomic_bool nodes_synced; /* the writer has applied a complete list of nodes */
+        atomic_bool pods_synced;  /* the writer has applied a complete list of pods */
+        /* the pod cache had no room for all pods of the last list */
         atomic_bool list_again;
-        atomic_int_fast64_t nodes_seen_ms; /* monotonic */
-        atomic_int_fast64_t pods_seen_ms;
-        atomic_int_fast64_t api_error_ms; /* monotonic time of the last failed call; 0: none */
+        atomic_int_fast64_t nodes_seen_ms; /* monotonic time of the last answer or event */
+        atomic_int_fast64_t pods_seen_ms;  /* monotonic time of the last answer or event */
+        atomic_int_fast64_t api_error_ms;  /* monotonic time of the last failed call; 0 if none */
     } watch;
-    /* May the ledger be trusted, and written? The writer and the verifier find out. */
+    /* Health of the ledger, found by the writer and the verifier. */
     struct {
-        atomic_bool disk_broken;
-        atomic_bool safe_mode; /* permanent; safe_mode_why() says why */
+        atomic_bool disk_broken; /* the ledger cannot be written */
+        atomic_bool safe_mode;   /* permanent; reason: safe_mode_why() */
         struct safe_mode safe;
         atomic_bool history_checked; /* a verification has completed */
         atomic_bool history_broken;
     } health;
 };
 
-/* Lets other threads run here (see struct between). */
+/* Runs the simulator's other threads, if there is a simulator (struct yield_ops). */
 static inline void app_yield(const struct app *app, enum yield where)
 {
     if (app->yield.at != NULL)
@@ -163,26 +160,24 @@ static inline void app_yield(const struct app *app, enum yield where)
 }
 
 /*
- * What milligpud needs to grant. Each is a fact of its own, so several may fail at once. What a
- * start waits for comes first, in the order in which it ends; what can break later follows.
+ * A condition for granting. Conditions are independent, so several may fail at once. The order:
+ * conditions that a start waits for, as they are met, then conditions that can fail later.
  */
 struct app_need {
-    const char *name; /* as /readyz shows it */
+    const char *name; /* as in /readyz */
     bool is_met;
-    const char *why; /* why not, for people; names no pod */
+    const char *why; /* reason for people if not met; contains no pod name */
 };
 enum { APP_NEEDS = 6 };
 void app_needs(const struct app *app, struct app_need out[APP_NEEDS]);
 
-/*
- * May milligpud grant? False unless all needs are met. out_why may be NULL; else it receives the
- * first reason, or NULL.
- */
+/* Are all needs met? *out_why (out_why may be NULL): the first reason against it, or NULL. */
 bool app_ready(const struct app *app, const char **out_why);
-/* The reason to give while the list of pods is not complete. */
-const char *app_grace_why(const struct app *app); /* while the grace period runs */
+/* The reason while the grace period runs. */
+const char *app_grace_why(const struct app *app);
+/* The reason while the list of pods is not complete. */
 const char *app_pods_why(const struct app *app);
-/* The reason to give while store_space() is not SPACE_ENOUGH. */
+/* The reason while store_space() is not SPACE_ENOUGH. */
 const char *app_room_why(const struct app *app);
 
 /* Counts one refusal in the metrics. */

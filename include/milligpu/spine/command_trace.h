@@ -1,9 +1,9 @@
 /*
  * command_trace - the last commands of the writer and their results.
  *
- * It is part of the diagnostics of safe mode: the journal contains only what was done, this trace
- * also what was refused. Names are cut to a fixed length. It is a ring buffer behind a mutex: the
- * writer adds entries, the verifier thread writes them out.
+ * Part of the diagnostics of safe mode: unlike the journal, the trace includes refused commands.
+ * Names are truncated to a fixed length. A ring buffer behind a mutex: the writer adds entries, the
+ * verifier thread writes them out.
  */
 #ifndef MILLIGPU_COMMAND_TRACE_H
 #define MILLIGPU_COMMAND_TRACE_H

@@ -1,8 +1,8 @@
 /*
- * commits - wakes those who wait for the next COMMIT of the ledger.
+ * commits - wakes threads that wait for the next COMMIT of the ledger.
  *
- * The writer tells the number of the newest journal entry at the start, and after each COMMIT that
- * is also published. It never waits for a reader: telling is a number and a wake-up. Any thread.
+ * The writer sets the number of the newest journal entry at the start, and after each COMMIT once
+ * it is published. It never waits for a reader. Any thread.
  */
 #ifndef MILLIGPU_COMMITS_H
 #define MILLIGPU_COMMITS_H
@@ -16,14 +16,14 @@ void commits_free(struct commits *commits); /* NULL is fine */
 
 /* The writer only. */
 void commits_tell(struct commits *commits, uint64_t seq);
-/* The number that was told last; 0: none yet. What the lists show includes this entry. */
+/* The number set last; 0: none yet. The published snapshot includes this entry. */
 uint64_t commits_told(struct commits *commits);
 /*
- * Until another number than seen was told, or commits_end(), or at most this long. Returns the
- * number that was told last, which is the next seen; 0: none was told yet.
+ * Waits until the number differs from seen, until commits_end(), or until the timeout. Returns the
+ * number set last, the seen of the next call; 0: none yet.
  */
 uint64_t commits_wait(struct commits *commits, uint64_t seen, int64_t wait_ms);
-/* From now on nobody waits. */
+/* Ends all waits, now and in future. */
 void commits_end(struct commits *commits);
 
 #endif

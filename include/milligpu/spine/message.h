@@ -1,5 +1,5 @@
 /*
- * message - what the writer receives, through one bounded queue.
+ * message - the input of the writer, through one bounded queue.
  *
  * A message owns everything that it points to through its arena; message_free() frees it.
  */
@@ -28,23 +28,23 @@ enum message_kind {
     MESSAGE_NODES_FAILED,
     MESSAGE_NODE,
     MESSAGE_NODE_DELETED,
-    MESSAGE_POLICY, /* these rules decide from now on */
-    MESSAGE_OVER,   /* a container held more memory than its share */
+    MESSAGE_POLICY, /* a new rulebook */
+    MESSAGE_OVER,   /* a container used more memory than its share */
 };
 
 enum bind_outcome {
     OUTCOME_BOUND,
-    OUTCOME_VOID,    /* certainly not bound, now and in future: release it */
-    OUTCOME_UNKNOWN, /* may still take effect: in doubt */
-    /* the pod is unbound in a later version (pod): no Binding that was sent can take effect */
+    OUTCOME_VOID,    /* not bound, and no Binding can still take effect: release */
+    OUTCOME_UNKNOWN, /* the Binding may still take effect: in doubt */
+    /* the pod is unbound in a later version (pod): no sent Binding can take effect */
     OUTCOME_MOVED,
 };
 
-/* The HTTP call that waits for the outcome of a bind; to is NULL if none does. */
+/* The HTTP call that waits for the outcome of a bind. */
 struct bind_reply {
-    /* error NULL: bound. Exactly once, from any thread */
+    /* Called exactly once, from any thread. error NULL: bound. */
     void (*answer)(void *to, const char *error);
-    void *to;
+    void *to; /* NULL: no call waits */
 };
 
 /* A call of the bind webhook. */
@@ -54,31 +54,31 @@ struct bind_call {
     struct bind_reply reply;
 };
 
-/* What became of the GET of a pod that is to be bound. */
+/* Result of the GET of a pod that is to be bound. */
 struct fetched_pod {
     struct bind_call bind; /* the call that needs the pod */
     bool found;
-    struct pod pod;     /* found */
-    enum reason reason; /* not found: NONE if the API server could not be asked */
-    const char *text;   /* not found: the reason, for people */
+    struct pod pod;     /* set if found */
+    enum reason reason; /* if not found; NONE: the API server did not answer */
+    const char *text;   /* reason for people, if not found */
 };
 
-/* What became of a Binding. */
+/* Outcome of a Binding. */
 struct binding_outcome {
     const char *uid;
     enum bind_outcome result;
     uint64_t version;   /* the pod's version in the Binding; 0: none */
     enum reason reason; /* VOID */
-    const char *text;   /* the reason, for people; BOUND: NULL */
-    struct pod pod;     /* MOVED: as it is now */
+    const char *text;   /* reason for people; NULL for BOUND */
+    struct pod pod;     /* MOVED: the current version */
 };
 
 struct pod_list_end {
-    uint64_t version; /* of the list's snapshot */
-    bool after_grace; /* the list began after a new ledger's wait */
+    uint64_t version; /* resourceVersion of the list */
+    bool after_grace; /* the list began after the grace period of a new ledger */
 };
 
-/* What the agent of a node says of one container; it says so once for each time. */
+/* An agent's report that one container exceeded its memory, sent once for each time. */
 struct over_memory {
     const char *uid;
     const char *namespace;
@@ -86,8 +86,8 @@ struct over_memory {
     const char *node;
     const char *container;
     const char *gpu;
-    const char *how; /* "seen" or "killed" */
-    uint32_t mib;
+    const char *how;   /* "seen" or "killed" */
+    uint32_t mib;      /* memory of the share */
     uint32_t peak_mib; /* 0: not known */
 };
 
@@ -98,7 +98,7 @@ struct message {
         struct bind_call bind;           /* BIND */
         struct fetched_pod fetched;      /* FETCHED */
         struct binding_outcome outcome;  /* OUTCOME */
-        int64_t asked_ms;                /* PODS_BEGIN: when the list was asked for; monotonic */
+        int64_t asked_ms;                /* PODS_BEGIN: monotonic time of the list's request */
         struct pod_list_end pods_end;    /* PODS_END */
         struct pod pod;                  /* POD, POD_LISTED, POD_DELETED */
         struct node_facts node;          /* NODE, NODE_LISTED, NODE_DELETED */
@@ -108,13 +108,13 @@ struct message {
 };
 
 struct message *message_new(enum message_kind kind) MUST_USE;
-/* The call in it must have been answered or moved. */
+/* NULL is fine. A call in the message must have been answered or moved. */
 void message_free(struct message *message);
-/* For shutdown: the listener itself answers the call, if there is one. */
+/* For shutdown: frees the message; the listener answers a call in it. */
 void message_abandon(struct message *take_message);
-/* The call in this message; NULL: there is none. */
+/* The call in this message; NULL: none. */
 struct bind_call *message_bind_call(struct message *message);
-/* Its size in memory. */
+/* Memory in use. */
 size_t message_bytes(const struct message *message);
 
 #endif

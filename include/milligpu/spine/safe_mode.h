@@ -5,9 +5,9 @@
  *   writer (memory verification) --------> safe_mode_enter() once --> safe_mode, one log line
  *   verifier thread (file, comparison) -/       \--> the verifier thread writes the diagnostics
  *
- * It ends with the process. Reads are still answered, from the last snapshot. What the watch
- * reports is received but not written: after the restart the pods are listed again, and a file that
- * contradicts itself is better kept as it is.
+ * It ends with the process. Reads are still answered, from the last snapshot. Watch events are
+ * received but not written: after the restart the pods are listed again, and an inconsistent file
+ * must stay unchanged for diagnosis.
  *
  * Any thread may call safe_mode_enter(); the first call decides the reason.
  */
@@ -20,7 +20,7 @@
 
 struct app;
 
-/* id, word in the metric, and the text for the scheduler and probes: without names of pods. */
+/* id, word in the metric, and text for the scheduler and probes (contains no pod name). */
 #define SAFE_TABLE(X)                                                                              \
     X(SAFE_REFUSED, "refused",                                                                     \
       "safe mode: the database refused a change that the ledger in memory allows")                 \
@@ -38,26 +38,26 @@ enum safe_mode_reason {
 enum { SAFE_FOLDER_MAX = 4096 };
 
 /*
- * Written once, by the first safe_mode_enter(), before health.safe_mode is set. The reason may be
- * read at any time.
+ * Written once, by the first safe_mode_enter(), before health.safe_mode is set; only reason may be
+ * read earlier.
  */
 struct safe_mode {
     atomic_bool entered;
     _Atomic(enum safe_mode_reason) reason;
     int64_t since_ms; /* UTC */
     char text[ERR_TEXT_MAX];
-    char folder[SAFE_FOLDER_MAX]; /* "": there is none; see why_none */
-    char why_none[ERR_TEXT_MAX];
+    char folder[SAFE_FOLDER_MAX]; /* of the diagnostics; "": none */
+    char why_none[ERR_TEXT_MAX];  /* set if folder is "" */
 };
 
-enum { DIAGNOSTICS_MAX = 4 };
+enum { DIAGNOSTICS_MAX = 4 }; /* folders beside one ledger */
 
-/* Creates an empty folder for the diagnostics; quick. An error says why there will be none. */
+/* Creates an empty folder for the diagnostics; does not block. An error is for why_none. */
 int safe_mode_folder(const struct app *app, char *out, size_t bytes, struct err *err) MUST_USE;
 
 void safe_mode_enter(struct app *app, enum safe_mode_reason reason, const char *text);
 
-/* The reason; before there is one, the first row of the table. */
+/* Text and word of the reason; those of the first table row before safe mode. */
 const char *safe_mode_why(const struct app *app);
 const char *safe_mode_word(const struct app *app);
 
