@@ -1,6 +1,6 @@
 /*
- * What became idle, on its way from the report listener to the writer. In order: changes, putting,
- * taking.
+ * Idle changes between the report listener, which puts, and the writer, which takes. In order:
+ * changes, putting, taking.
  */
 #include "milligpu/usage/idle_changes.h"
 
@@ -15,7 +15,7 @@
 struct idle_change {
     struct store_idle idle; /* its names are in text */
     uint32_t key_len;
-    char text[]; /* the key: node, uid, container and GPU, each with its NUL */
+    char text[]; /* the key: node, uid, container and GPU, each with a NUL */
 };
 
 struct idle_changes {
@@ -125,7 +125,7 @@ static void put_back(struct idle_changes *changes, const struct store_idle *idle
     xfree(change);
 }
 
-/* Nodes last: what waited of their shares beside them was newer. */
+/* Nodes last: entries of their shares that were taken together with them are newer. */
 void idle_changes_put_back(struct idle_changes *changes, const struct store_idle *idle,
                            uint32_t count)
 {

@@ -1,14 +1,17 @@
-/* Adds up what one report says. Called by usage_table_take(). In order: hours, charges, facts. */
+/*
+ * Adds one report to the hourly sums. Called by usage_table_take(). In order: hours, charges,
+ * facts.
+ */
 #include "measured_amounts.h"
 
-/* More MiB than any GPU has: a report that says so lies, and must not make a sum overflow. */
+/* Limit above the memory of any GPU, so that a malicious report cannot overflow a sum. */
 enum { MIB_BELIEVED_MAX = 1 << 24 };
 
 /* --- hours --- */
 
 /*
- * The last seconds before until_ms, each in the hour that it began in. A report covers a day at
- * most. Before 1970 there are no hours.
+ * Adds the last seconds before until_ms, each to the hour in which it began. A report covers at
+ * most a day. Seconds before 1970 are dropped.
  */
 static void add_hours(struct measured_amounts *amounts, struct store_measured *each,
                       int64_t seconds)
@@ -55,7 +58,7 @@ static void add_charge(struct measured_amounts *amounts, const struct charge *ch
 {
     struct store_measured each = {.namespace = amounts->allocation->facts.namespace,
                                   .model = is->gpu->model->text};
-    /* What is granted is counted from then on; a clock that was set back says nothing. */
+    /* Grants count from bound_ms on, too. Negative if the clock was set back: nothing is added. */
     const int64_t held_s = (amounts->until_ms - amounts->allocation->facts.bound_ms) / 1000;
 
     if (is->milli != USAGE_UNKNOWN) {

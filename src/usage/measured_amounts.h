@@ -1,10 +1,10 @@
 /*
- * measured_amounts - from what one report says of shares to sums of hours (measured_sums.h).
+ * measured_amounts - adds one report's usage of shares to the hourly sums (measured_sums.h).
  *
- * Counted by charge, as what was granted is: a charge is measured in the seconds in which the
- * report tells of a share of that pod on that GPU, and what all of these used is held against all
- * that the charge grants, whether another container of the pod ran or not. Where one of these
- * shares is unknown, so is the charge. Pods of which the report says nothing were not measured.
+ * Counts by charge, like grants: a charge is measured in the seconds for which the report has a
+ * share of that pod on that GPU. The use of all these shares counts against the whole charge, even
+ * if another container of the pod did not run. If the use of one share is unknown, that of the
+ * charge is. Pods that are missing in the report are not measured.
  */
 #ifndef STATE_MEASURED_AMOUNTS_H
 #define STATE_MEASURED_AMOUNTS_H
@@ -14,25 +14,25 @@
 
 struct measured_charge {
     const struct gpu *gpu;
-    int64_t milli; /* of all shares; USAGE_UNKNOWN: of one of them it is unknown */
-    int64_t mib;
+    int64_t milli; /* sum of all shares; USAGE_UNKNOWN if one is unknown */
+    int64_t mib;   /* sum of all shares; USAGE_UNKNOWN if one is unknown */
 };
 
 struct measured_amounts {
     struct measured_sums *sums;
     const struct node *node;
-    int64_t until_ms; /* UTC: the report is of the seconds before this time */
-    int64_t seconds;  /* that no earlier report was counted for */
-    uint32_t dropped; /* sums for which there was no room */
-    /* the pod that facts came of last */
+    int64_t until_ms; /* UTC end of the time that the report covers */
+    int64_t seconds;  /* time before until_ms that no earlier report covered, in s */
+    uint32_t dropped; /* number of sums for which there was no room */
+    /* pod of the current facts; NULL before the first */
     const struct allocation *allocation;
     uint32_t charges;
     struct measured_charge charge[GPUS_PER_NODE_MAX];
 };
 
-/* Facts of one pod come one after another. */
+/* Adds a fact. Facts of one pod must be consecutive. */
 void measured_amounts_hear(struct measured_amounts *amounts, const struct measured_fact *fact);
-/* After the last fact. */
+/* Called after the last fact. */
 void measured_amounts_end(struct measured_amounts *amounts);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Sums on their way from the report listener to the writer. In order: rows, adding, taking.
+ * Hourly sums between the report listener, which adds, and the writer, which takes. In order: rows,
+ * adding, taking.
  */
 #include "milligpu/usage/measured_sums.h"
 
@@ -14,7 +15,7 @@
 struct sum {
     struct store_measured row; /* its names are in text */
     uint32_t key_len;
-    char text[]; /* the key: the hour, then both names, each with its NUL */
+    char text[]; /* the key: the hour, then both names, each with a NUL */
 };
 
 struct measured_sums {
@@ -44,7 +45,7 @@ void measured_sums_free(struct measured_sums *sums)
     xfree(sums);
 }
 
-/* With the names of row and sums of 0; not in the table yet. */
+/* A row with the key of row and sums of 0, not in the table. */
 static struct sum *sum_new(const struct store_measured *row)
 {
     const size_t namespace = strlen(row->namespace) + 1;
@@ -64,7 +65,7 @@ static struct sum *sum_new(const struct store_measured *row)
     return sum;
 }
 
-/* NULL: there are as many rows as there may be, and it is none of them. */
+/* Finds or adds a row. NULL: not found, and the table has most rows. */
 static struct sum *sum_of(struct measured_sums *sums, const struct store_measured *row, size_t most)
     REQUIRES(sums->lock)
 {

@@ -1,7 +1,7 @@
 /*
- * The table of Nodes with what their agents reported. The informer thread adds and drops Nodes, the
- * thread of the report listener puts what it merged, all others take references. In order: nodes,
- * reports, silent nodes, taking, reading.
+ * The table of Nodes with their agents' reports. The informer thread adds and drops Nodes, the
+ * thread of the report listener merges and stores reports, other threads take references. In order:
+ * nodes, reports, silent nodes, taking, reading.
  */
 #include "milligpu/usage/usage_table.h"
 
@@ -16,30 +16,30 @@
 
 #include "measured_amounts.h"
 
-/* How many nodes one report looks at, and of how many it forgets, so that it is never slow. */
+/* Limits of the search for silent nodes in one report: nodes visited, and nodes cleared. */
 enum { LOOKED_AT_MAX = 1024, FORGOTTEN_MAX = 16 };
 
 struct usage_node {
-    uint64_t list; /* the last list that contained it */
-    uint64_t number;
-    int64_t taken_ms;   /* UTC, of the last report; 0: there was none */
-    int64_t counted_ms; /* monotonic: up to then reports were counted, or lost */
-    int64_t kept_ms;    /* UTC, of the last report if one of its shares is kept; 0: none is */
-    const struct measured *measured; /* a reference; NULL: there was none */
+    uint64_t list;      /* number of the last list that contained the Node */
+    uint64_t number;    /* of the last report */
+    int64_t taken_ms;   /* UTC time of the last report; 0 if none */
+    int64_t counted_ms; /* monotonic; usage is counted (or known lost) up to here */
+    int64_t kept_ms;    /* UTC time of the last report if a share's idle time is stored; else 0 */
+    const struct measured *measured; /* a reference; NULL: no report */
     char key[PUBLIC_KEY_TEXT_BYTES]; /* "": none */
     char name[];
 };
 
 struct usage_table {
     struct clock_ops clock;
-    struct measured_sums *sums; /* with a lock of its own */
-    struct idle_changes *idle;  /* likewise; taken within the book's */
+    struct measured_sums *sums; /* has a lock of its own */
+    struct idle_changes *idle;  /* has a lock of its own, which may be taken within lock */
     struct mutex lock;          /* guards everything below */
-    struct map nodes;           /* by name */
-    uint64_t list;              /* grows with each list that begins */
-    uint64_t version;
-    int64_t last_ms;
-    size_t looked_at; /* where the search for silent nodes goes on */
+    struct map nodes;           /* struct usage_node, by name */
+    uint64_t list;              /* number of the last list that began */
+    uint64_t version;           /* usage_totals.version */
+    int64_t last_ms;            /* UTC time of the last report; 0 if none */
+    size_t looked_at;           /* map position at which the search for silent nodes continues */
 };
 
 struct usage_table *usage_table_new(const struct clock_ops *clock)
@@ -88,13 +88,13 @@ void usage_table_list_begin(struct usage_table *book)
     mutex_unlock(&book->lock);
 }
 
-/* What is stored of its shares would be believed after a restart. */
+/* Removes the stored idle times of a node, which a restart would restore. */
 static void forget_idle(struct usage_table *book, struct usage_node *node)
 {
     const struct store_idle none = {.node = node->name, .uid = "", .container = "", .gpu = ""};
 
     if (node->kept_ms > 0)
-        must(idle_changes_put(book->idle, &none)); /* there is always room for a node */
+        must(idle_changes_put(book->idle, &none)); /* never refuses a node */
     node->kept_ms = 0;
 }
 
@@ -118,13 +118,13 @@ void usage_table_list_end(struct usage_table *book)
     mutex_unlock(&book->lock);
 }
 
-/* Of another key, a number that was taken says nothing: the agent was installed anew. */
+/* A new key resets the number: the agent was reinstalled and counts anew. */
 static void set_key(struct usage_node *node, const char *key)
 {
     const size_t len = key != NULL ? strlen(key) : 0;
 
     if (len >= sizeof node->key)
-        key = NULL; /* it cannot be one */
+        key = NULL; /* too long */
     if (strcmp(node->key, key != NULL ? key : "") == 0)
         return;
     memset(node->key, 0, sizeof node->key);
@@ -208,7 +208,7 @@ struct report_taking {
     struct measured_amounts amounts;
 };
 
-/* Whole seconds; the rest counts with the next report. */
+/* Whole seconds; the fraction counts with the next report. */
 static int64_t take_seconds(struct usage_node *node, uint32_t seconds, int64_t now_ms)
 {
     const int64_t begin_ms = now_ms - (int64_t)seconds * 1000;
@@ -220,7 +220,7 @@ static int64_t take_seconds(struct usage_node *node, uint32_t seconds, int64_t n
     return count;
 }
 
-/* False: the Node is gone, its key is another one now, or the number was taken. */
+/* False: the Node is gone, its key has changed, or the number is not above the last one. */
 static bool take_number(struct usage_table *book, const struct usage_report *report,
                         const char *key, struct report_taking *taking)
 {
@@ -269,7 +269,7 @@ static void put_measured(struct usage_table *book, struct text name,
 
     mutex_lock(&book->lock);
     struct usage_node *node = map_find(&book->nodes, name);
-    if (node != NULL) { /* it may have gone meanwhile */
+    if (node != NULL) { /* the Node may be deleted meanwhile */
         old = node->measured;
         node->measured = take_measured;
         node->taken_ms = now_ms;

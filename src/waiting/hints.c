@@ -1,10 +1,9 @@
 /*
- * What filter remembers between two calls: which pods wait, and their recent shortlists. Called by
- * webhooks.c on the HTTP threads, by the writer (whom to wake, which pods are resolved) and by
- * REST. One lock guards all of it but the cached answers (hints_answers.c); searches run without
- * it. Every table has a bound in entries and bytes (docs/why/014). While a pod that waits may be
- * missing from the tables, any capacity that comes free wakes kube-scheduler. The parts: states,
- * the table, offers, refusals, wake-ups, the life of entries, REST.
+ * The waiting pods and their recent shortlists. Called by webhooks.c on the HTTP threads, by the
+ * writer (wake-ups, resolved pods) and by REST. One lock guards everything but the cached answers
+ * (hints_answers.c) and is not held while searching. Tables are bounded in entries and bytes
+ * (docs/why/014); after an overflow any freed capacity wakes kube-scheduler. In order: states, the
+ * table, offers, refusals, wake-ups, the life of entries, REST.
  */
 #include "milligpu/waiting/hints.h"
 
@@ -16,51 +15,52 @@
 #include "hints_internal.h"
 
 enum waiting_pod_state {
-    WAITING_POD_IDLE,    /* nothing to wait for: it is being bound, or holds a reservation */
+    WAITING_POD_IDLE,    /* does not wait: a bind is in progress, or it holds a reservation */
     WAITING_POD_REFUSED, /* waits for capacity */
-    WAITING_POD_OFFERED, /* was offered a list less than a second ago */
+    WAITING_POD_OFFERED, /* was offered a list less than SHORTLIST_LATE_MS ago */
     WAITING_POD_LATE,    /* no bind followed: another plugin refused the list */
 };
 
-/* What is remembered of a waiting pod: under the lock, like the table. */
+/* Guarded by the lock, like the table. */
 struct waiting_pod {
     enum waiting_pod_state state;
-    const char *uid; /* all three are in this block */
+    /* The names are in the same memory block. */
+    const char *uid;
     const char *namespace;
     const char *name;
-    uint32_t bytes; /* size of an entry with the longest text */
+    uint32_t bytes; /* size of the entry with the longest text */
     uint16_t slot;
-    struct request_class *request_class; /* NULL: the request itself is refused, or */
-    bool unclassed;                      /* there was no room for it */
+    struct request_class *request_class; /* a reference; NULL: unclassed, or request refused */
+    bool unclassed;                      /* the table of requests had no room */
     /* The last refusal. */
     struct {
-        char *text; /* NULL: there was none */
+        char *text; /* owned; NULL: none */
         enum reason reason;
     } refusal;
-    /* Its filter calls. */
+    /* The filter calls. */
     struct {
-        int64_t since_ms; /* UTC */
-        int64_t last_ms;
+        int64_t since_ms; /* UTC time of the first */
+        int64_t last_ms;  /* UTC time of the last */
         uint64_t n_asks;
-        int64_t asked_ms; /* monotonic */
+        int64_t asked_ms; /* monotonic time of the last */
     } asked;
-    /* The last list, and by what factor that shortlist was longer. */
+    /* The last list. */
     struct {
-        uint32_t listed; /* of the nodes that fit, how many were listed */
-        uint32_t fitting;
-        uint32_t growth;
-        uint32_t covered; /* nodes in complete lists, all of these lists together */
-        /* more nodes may fit: when the offer is late, kube-scheduler has to be woken */
+        uint32_t listed;  /* number of listed nodes */
+        uint32_t fitting; /* number of fitting nodes */
+        uint32_t growth;  /* factor by which the shortlist was longer */
+        uint32_t covered; /* sum of nodes over all complete lists of samples */
+        /* more nodes may fit: wake kube-scheduler when the offer becomes late */
         bool due;
         uint64_t capacity_generation;
     } list;
-    /* Its best place, while it stands among the offers. */
+    /* The offer of the best place of the last list. */
     struct {
-        bool stands;
-        int64_t at_ms;
-        const struct atom *node; /* a reference */
-        uint64_t first_offer;    /* the first of its offers */
-        uint32_t n_offers;
+        bool stands;             /* is in the list of offers by age */
+        int64_t at_ms;           /* monotonic */
+        const struct atom *node; /* a reference; NULL: not known */
+        uint64_t first_offer;    /* number of its first entry in struct offers */
+        uint32_t n_offers;       /* number of its entries there, one for each GPU */
         struct waiting_pod *older;
         struct waiting_pod *newer;
     } first_offer;
@@ -98,7 +98,7 @@ static bool hints_waits(const struct waiting_pod *pod)
     return pod->state == WAITING_POD_REFUSED || pod->state == WAITING_POD_LATE;
 }
 
-/* Keeps the sums in step with the states, so that the writer asks what waits without a walk. */
+/* Maintains the counts of waiting pods, so that the writer reads them without a walk. */
 static void count_waiting(struct hints *hints, const struct waiting_pod *pod, bool more)
 {
     must(more || hints->waiting > 0);
@@ -113,7 +113,7 @@ static void count_waiting(struct hints *hints, const struct waiting_pod *pod, bo
         request_classes_unwait(&hints->request_classes, pod->request_class);
 }
 
-/* The only function that changes a state: whatever the old state counted leaves the sums first. */
+/* The only function that changes a state; it updates the counts. */
 static void hints_become(struct hints *hints, struct waiting_pod *pod, enum waiting_pod_state state)
 {
     if (hints_waits(pod))
@@ -125,8 +125,8 @@ static void hints_become(struct hints *hints, struct waiting_pod *pod, enum wait
 }
 
 /*
- * Offers stand in a list by age. One that leaves takes its offers along, and fresh
- * moves on, so that hints_late() never meets an entry that is gone.
+ * Removes a pod from the list of offers by age, with its entries in struct offers. Advances fresh,
+ * so that hints_late() never reads a freed entry.
  */
 static void stand_down(struct hints *hints, struct waiting_pod *pod)
 {
@@ -165,7 +165,7 @@ static size_t hints_strings_of(const struct asking_pod *asking_pod)
     return strlen(asking_pod->uid) + strlen(asking_pod->namespace) + strlen(asking_pod->name) + 3;
 }
 
-/* With its text, and what the allocator adds to two blocks. */
+/* With the longest text and the allocator's overhead for two blocks. */
 static size_t hints_bytes_of(const struct asking_pod *asking_pod)
 {
     enum { BLOCK_BYTES = 16 };
@@ -175,8 +175,8 @@ static size_t hints_bytes_of(const struct asking_pod *asking_pod)
 }
 
 /*
- * One block for the entry and its strings; the text of a refusal is a second one. bytes counts the
- * longest text, so that a new text never needs room.
+ * One block for the entry and its names; the text of a refusal is a second one. bytes includes the
+ * longest text, so that a new text never exceeds the limit.
  */
 static struct waiting_pod *kept_new(const struct asking_pod *asking_pod)
 {
@@ -193,9 +193,7 @@ static struct waiting_pod *kept_new(const struct asking_pod *asking_pod)
     return pod;
 }
 
-/*
- * Also takes back what the entry counts for elsewhere: sums, offers, request class, slot and bytes.
- */
+/* Also updates counts, offers, request class, slot and bytes. */
 static void kept_free(struct hints *hints, struct waiting_pod *pod)
 {
     hints_become(hints, pod, WAITING_POD_IDLE);
@@ -211,7 +209,7 @@ static void kept_free(struct hints *hints, struct waiting_pod *pod)
     xfree(pod);
 }
 
-/* For an entry for which hints_make_room() has made room. */
+/* Call hints_make_room() first. */
 static void hints_enter(struct hints *hints, struct waiting_pod *pod) REQUIRES(hints->lock)
 {
     must(hints->n_spare > 0 || hints->slots < WAITING_MAX);
@@ -262,8 +260,8 @@ void hints_free(struct hints *hints)
 }
 
 /*
- * A pod waits that the table does not know: until kube-scheduler has asked about it again, any
- * capacity that comes free may be what it waits for.
+ * A waiting pod is missing in the table: until kube-scheduler asks about it again, any freed
+ * capacity may fit it.
  */
 static void hints_note_overflow(struct hints *hints, int64_t now_ms) REQUIRES(hints->lock)
 {
@@ -273,8 +271,8 @@ static void hints_note_overflow(struct hints *hints, int64_t now_ms) REQUIRES(hi
 }
 
 /*
- * Offers make room, the oldest first. Refused pods never do, because only our wake-up ends their
- * wait. An offer that goes before it is late is reported as late (late_went).
+ * Evicts offers, the oldest first, never refused pods, because only our wake-up ends their wait. An
+ * offer that is evicted before it is late counts as late (late_went).
  */
 static bool hints_make_room(struct hints *hints, size_t bytes, int64_t now_ms) REQUIRES(hints->lock)
 {
@@ -284,7 +282,7 @@ static bool hints_make_room(struct hints *hints, size_t bytes, int64_t now_ms) R
            bytes > WAITING_PODS_BYTES_MAX - hints->bytes) {
         oldest = hints->oldest;
         if (oldest == NULL)
-            return false; /* all were refused: none can be replaced */
+            return false; /* all entries are refused pods */
         if (oldest->state != WAITING_POD_IDLE)
             hints_note_overflow(hints, now_ms);
         hints->late_went = hints->late_went || oldest->state == WAITING_POD_OFFERED;
@@ -300,14 +298,14 @@ static bool hints_is_bound(const struct hints *hints, struct text uid) REQUIRES(
     return hints->look != NULL && hints->look(hints->look_user, uid) == HINTS_POD_BOUND;
 }
 
-/* NULL: it is bound, was bound or deleted meanwhile, or the table is full. */
+/* Finds or adds the pod. NULL: bound or deleted, possibly meanwhile, or the table is full. */
 static struct waiting_pod *kept_of(struct hints *hints, const struct asking_pod *asking_pod)
     REQUIRES(hints->lock)
 {
     const struct text uid = text_of(asking_pod->uid);
 
     must(uid.len > 0);
-    /* A filter call that began before the bind may end after it: the pod must not come back. */
+    /* A filter call may begin before the bind and end after it: do not add the pod again. */
     if (map_find(&hints->resolved.by_uid, uid) != NULL)
         return NULL;
     struct waiting_pod *pod = map_find(&hints->waiting_pods, uid);
@@ -324,10 +322,7 @@ static struct waiting_pod *kept_of(struct hints *hints, const struct asking_pod 
     return pod;
 }
 
-/*
- * The request without the containers' names and without the host: it is used to see whether it
- * fits, not for binding or judging.
- */
+/* Without container names and host: the class is used to check the fit, not to bind or rank. */
 static struct request_class *hold_request_class(struct hints *hints, const struct request *request)
     REQUIRES(hints->lock)
 {
@@ -344,13 +339,13 @@ static struct request_class *hold_request_class(struct hints *hints, const struc
     return request_classes_hold(&hints->request_classes, &nameless);
 }
 
-/* It asked again: what it waited for before is obsolete. */
+/* Notes a filter call, which ends the previous wait or offer. */
 static void note_ask(struct hints *hints, struct waiting_pod *pod,
                      const struct asking_pod *asking_pod) REQUIRES(hints->lock)
 {
     must(asking_pod->now_ms >= 0);
 
-    /* Held before the old one is let go: usually it is the same request class. */
+    /* Before the old reference is released: usually the class is the same. */
     struct request_class *request_class =
         asking_pod->request != NULL ? hold_request_class(hints, asking_pod->request) : NULL;
 
@@ -368,7 +363,7 @@ static void note_ask(struct hints *hints, struct waiting_pod *pod,
 
 /* --- offers --- */
 
-/* How many times the shortlist the next list may be long. */
+/* Factor by which the next list may be longer than the shortlist. */
 static uint32_t next_growth(const struct waiting_pod *pod)
 {
     must(pod->list.growth > 0);
@@ -385,7 +380,7 @@ uint32_t hints_shortlist(struct hints *hints, struct text uid, uint32_t shortlis
         return 0;
     mutex_lock(&hints->lock);
     const struct waiting_pod *pod = map_find(&hints->waiting_pods, uid);
-    /* For a pod that cannot be remembered it will not be known that its list was too short. */
+    /* No limit (0) if the pod cannot be stored: a list that is too short would go unnoticed. */
     const uint64_t growth = pod != NULL                               ? next_growth(pod)
                             : hints->waiting_pods.count < WAITING_MAX ? 1
                                                                       : 0;
@@ -407,10 +402,10 @@ uint32_t hints_offers(struct hints *hints, struct text uid, int64_t now_ms,
     return count;
 }
 
-/* Its best place: the milli of all its parts, GPU by GPU. */
+/* The best place of a list. */
 struct best_place {
-    const struct node *node; /* NULL: not known */
-    uint32_t milli[GPUS_PER_NODE_MAX];
+    const struct node *node;           /* borrowed; NULL: not known */
+    uint32_t milli[GPUS_PER_NODE_MAX]; /* sum of the parts on each GPU */
 };
 
 /* Runs before the lock is taken: best belongs to the caller's arena and snapshot. */
@@ -430,7 +425,7 @@ static void hints_place_of(const struct candidate *best, const struct request *r
     }
 }
 
-/* One offer for each GPU; their numbers follow that of the first, so that all go together. */
+/* Adds one offer for each GPU, with consecutive numbers, so that offers_drop() removes all. */
 static void note_place(struct hints *hints, struct waiting_pod *pod, const struct best_place *place)
     REQUIRES(hints->lock)
 {
@@ -440,7 +435,7 @@ static void note_place(struct hints *hints, struct waiting_pod *pod, const struc
     atom_unref(pod->first_offer.node);
     pod->first_offer.node = place->node != NULL ? atom_ref(place->node->name) : NULL;
     const uint32_t gpus = place->node != NULL ? place->node->gpus : 0;
-    for (uint32_t i = 0; i < gpus && i < GPUS_PER_NODE_MAX; i++) { /* those beyond are absent */
+    for (uint32_t i = 0; i < gpus && i < GPUS_PER_NODE_MAX; i++) { /* further GPUs are absent */
         if (place->milli[i] == 0)
             continue;
         const struct offer offer = {
@@ -450,7 +445,7 @@ static void note_place(struct hints *hints, struct waiting_pod *pod, const struc
     }
 }
 
-/* Was it everything that fits? If not, asking again leads to other nodes. */
+/* May more nodes fit than were listed? Then a further filter call can lead to other nodes. */
 static bool is_short(struct waiting_pod *pod, const struct shortlist *offered)
 {
     if (offered->listed < offered->fitting)
@@ -464,7 +459,7 @@ static bool is_short(struct waiting_pod *pod, const struct shortlist *offered)
     return pod->list.covered < enough;
 }
 
-/* Notes what the next list and a late offer depend on; growth is the factor of this list. */
+/* Notes the facts for the next list and for a late offer; growth is the factor of this list. */
 static void note_list(struct waiting_pod *pod, uint32_t growth, const struct shortlist *offered)
 {
     must(offered->listed > 0 && offered->listed <= offered->fitting);
@@ -472,7 +467,7 @@ static void note_list(struct waiting_pod *pod, uint32_t growth, const struct sho
 
     pod->list.capacity_generation = offered->capacity_generation;
     if (offered->names == 1 && pod->list.listed < pod->list.fitting)
-        return; /* the list that was too short is still the last one, and it is late */
+        return; /* preemption: the last list stays the one that was too short and is late */
     pod->list.due = is_short(pod, offered);
     pod->list.growth = growth;
     pod->list.listed = offered->listed;
@@ -510,7 +505,7 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generatio
     mutex_lock(&hints->lock);
     bool wake = hints->late_went;
     hints->late_went = false;
-    /* From the first offer that was not late at the last look: an offer is examined once. */
+    /* Each offer becomes late once: begins at the first one that was not late before. */
     for (pod = hints->fresh; pod != NULL && now_ms - pod->first_offer.at_ms >= SHORTLIST_LATE_MS;
          pod = pod->first_offer.newer) {
         must(pod->first_offer.stands);
@@ -549,7 +544,7 @@ int64_t hints_late_in_ms(struct hints *hints, int64_t now_ms)
 
 /* --- refusals --- */
 
-/* Most refusals repeat the text before, and then nothing is allocated. */
+/* Allocates nothing if the text is the same as before, as in most refusals. */
 static void note_refusal(struct waiting_pod *pod, enum reason reason, const char *text)
 {
     char clipped[REASON_BYTES_MAX];
@@ -582,7 +577,7 @@ void hints_binding(struct hints *hints, struct text uid)
 {
     mutex_lock(&hints->lock);
     struct waiting_pod *pod = map_find(&hints->waiting_pods, uid);
-    /* A pod that was refused after the list that this bind follows still waits. */
+    /* A pod that was refused after the list of this bind still waits. */
     if (pod != NULL && pod->state != WAITING_POD_REFUSED)
         hints_become(hints, pod, WAITING_POD_IDLE);
     mutex_unlock(&hints->lock);
@@ -600,8 +595,7 @@ void hints_fits(struct hints *hints, struct text uid)
 }
 
 /*
- * A ring: the oldest uid is forgotten. A filter call lasts for milliseconds, so RESOLVED_MAX binds
- * are enough.
+ * A ring buffer. A filter call lasts for milliseconds, so its size of RESOLVED_MAX pods is enough.
  */
 static void remember_resolved(struct resolved *resolved, struct text uid)
 {
@@ -639,7 +633,7 @@ size_t hints_waiting(struct hints *hints)
     return count;
 }
 
-/* An overflow counts for UNHEARD_MAX_MS: by then kube-scheduler has asked again about each pod. */
+/* An overflow lasts for UNHEARD_MAX_MS: by then kube-scheduler has retried each pod. */
 static bool hints_overflows(const struct hints *hints, int64_t now_ms) REQUIRES(hints->lock)
 {
     return hints->unclassed > 0 ||
@@ -654,9 +648,7 @@ bool hints_overflow(struct hints *hints, int64_t now_ms)
     return does;
 }
 
-/*
- * The same evaluation as in filter, step by step; otherwise pods would be woken in vain, or never.
- */
+/* Must evaluate exactly like filter; otherwise wake-ups would be spurious or lost. */
 static bool fits_any(const struct policy_context *context, const struct request *request,
                      const struct node *const *node, size_t nodes, uint64_t *steps)
 {
@@ -684,17 +676,14 @@ bool hints_would_fit(struct hints *hints, const struct policy_context *context, 
         return false;
     mutex_lock(&hints->lock);
     const bool doubt = hints_overflows(hints, now_ms);
-    /*
-     * The references keep the requests alive without the lock. One more than the limit shows that
-     * there are too many.
-     */
+    /* References keep the requests alive without the lock. One above the limit detects excess. */
     const size_t count = request_classes_waiting(&hints->request_classes, request_class,
                                                  REQUEST_CLASSES_TRIED_MAX + 1);
     mutex_unlock(&hints->lock);
     bool fits = doubt || count > REQUEST_CLASSES_TRIED_MAX;
     uint64_t steps = 0;
     for (size_t i = 0; i < count && !fits; i++)
-        /* Out of steps counts as a fit: a wake-up in vain is cheaper than one that is missing. */
+        /* Out of steps counts as a fit: a spurious wake-up is cheaper than a lost one. */
         fits = fits_any(context, request_class[i]->request, node, nodes, &steps) ||
                steps >= WAKE_STEPS_MAX;
     mutex_lock(&hints->lock);
@@ -706,9 +695,7 @@ bool hints_would_fit(struct hints *hints, const struct policy_context *context, 
 
 /* --- entries follow the life of their pods --- */
 
-/*
- * An unknown pod may be one that our watch has not shown yet: it lives if it asked after before_ms.
- */
+/* An unknown pod that asked since before_ms counts: the watch may not have shown it yet. */
 static bool hints_lives(const struct waiting_pod *pod, int64_t before_ms, void *user,
                         hints_look *look)
 {
@@ -723,7 +710,7 @@ static bool hints_lives(const struct waiting_pod *pod, int64_t before_ms, void *
     must_not_reach("every state is listed");
 }
 
-/* Examines a few slots and removes pods that are not alive any more. */
+/* Examines SLICE_MAX slots and removes pods that are not alive. */
 static void look_after(struct hints *hints, size_t first, int64_t before_ms, void *user,
                        hints_look *look) REQUIRES(hints->lock)
 {
@@ -747,7 +734,7 @@ void hints_maintain(struct hints *hints, int64_t now_ms, void *user, hints_look 
 void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look *look)
 {
     must(look != NULL);
-    /* Entries that come while the lock is free asked after the list was requested, so they stay. */
+    /* Entries added while the lock is released asked after the list's request, so they stay. */
     for (size_t first = 0; first < WAITING_MAX; first += SLICE_MAX) {
         mutex_lock(&hints->lock);
         look_after(hints, first, asked_ms, user, look);
@@ -757,7 +744,7 @@ void hints_listed(struct hints *hints, int64_t asked_ms, void *user, hints_look 
 
 /* --- for people --- */
 
-/* Copies into arena, because the entry may go as soon as the lock is released. */
+/* Copies into arena, because the entry may be freed once the lock is released. */
 static void hints_show(const struct waiting_pod *pod, struct arena *arena, struct waiting *out)
 {
     const bool refused = pod->state == WAITING_POD_REFUSED;
@@ -781,7 +768,7 @@ static void hints_show(const struct waiting_pod *pod, struct arena *arena, struc
     };
 }
 
-/* "namespace/name/uid": the order in which REST lists and continues. */
+/* "namespace/name/uid": the sort key of REST's lists and pages. */
 static char *hints_key_of(const struct waiting_pod *pod, struct arena *arena)
 {
     const char *const part[] = {pod->namespace, pod->name, pod->uid};
@@ -935,7 +922,7 @@ struct hints_bytes hints_bytes(struct hints *hints)
     struct hints_bytes bytes = {.waiting_pods = hints->bytes,
                                 .request_classes = hints->request_classes.bytes};
     mutex_unlock(&hints->lock);
-    /* After the unlock: answers have a lock of their own, and no function holds both. */
+    /* After the unlock: answers have a lock of their own, and no function holds both locks. */
     bytes.refusals = answers_bytes(&hints->answers);
     must(bytes.waiting_pods <= WAITING_PODS_BYTES_MAX &&
          bytes.request_classes <= REQUEST_CLASSES_BYTES_MAX);

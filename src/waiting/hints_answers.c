@@ -1,6 +1,7 @@
 /*
- * The bytes of refusals, to be sent again as they are. Under a lock of their own, so that a full
- * cluster's repeated questions do not wait for the table of waiting pods.
+ * A cache of refusals in their encoded form. Called by webhooks.c on the HTTP threads. It has a
+ * lock of its own, so that a full cluster's repeated questions do not wait for the table of waiting
+ * pods.
  */
 #include <string.h>
 
@@ -32,7 +33,7 @@ void answers_done(struct answers *answers)
     mutex_done(&answers->lock);
 }
 
-/* The request is compared in full, the names by their digest only. */
+/* Compares the complete request, but only the digest of the names. */
 static bool answers_to(const struct answer *answer, const struct refusal_key *key, uint32_t hash)
 {
     must(key->request != NULL);
@@ -55,10 +56,7 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
         const struct answer *answer = &answers->answer[i];
         found = answers_to(answer, key, hash);
         if (found) {
-            /*
-             * Copied under the lock, at most REFUSAL_BYTES_MAX: another thread may replace the
-             * answer.
-             */
+            /* Under the lock (at most REFUSAL_BYTES_MAX): another thread may replace the answer. */
             strbuf_text(out, (struct text){answer->bytes, answer->len});
             *out_cause = answer->cause;
         }
@@ -78,10 +76,7 @@ void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struc
     if (bytes.len > REFUSAL_BYTES_MAX)
         return;
     mutex_lock(&answers->lock);
-    /*
-     * The oldest is replaced; an answer about older capacity is replaced first, because it is
-     * overtaken.
-     */
+    /* Evicts the oldest answer, then further ones until the bytes fit. */
     struct answer *answer = &answers->answer[answers->next++ % ANSWERS_MAX];
     answers_forget(answers, answer);
     for (size_t i = answers->next; bytes.len > REFUSALS_BYTES_MAX - answers->bytes; i++)

@@ -1,3 +1,7 @@
+/*
+ * The ring buffer of offers: best places of recent shortlists, which ranking treats as taken.
+ * Called by hints.c under its lock.
+ */
 #include "milligpu/waiting/hints.h"
 
 #include "hints_internal.h"
@@ -34,12 +38,12 @@ void offers_drop(struct offers *offers, uint64_t first, uint32_t count)
 {
     must(first + count <= offers->next);
     for (uint64_t i = first; i < first + count; i++)
-        /* An older number is overwritten, and its place belongs to another pod. */
+        /* The slot of an older number was overwritten by another offer. */
         if (offers->next - i <= OFFERS_KEPT)
             offer_forget(offer_at(offers, i));
 }
 
-/* From the newest backwards, so that the limit and the age end the loop. */
+/* From the newest backwards, so that the loop ends at the limit or at the first old offer. */
 uint32_t offers_copy(const struct offers *offers, const struct waiting_pod *but, int64_t now_ms,
                      struct offer out[OFFERS_MAX])
 {
@@ -48,7 +52,7 @@ uint32_t offers_copy(const struct offers *offers, const struct waiting_pod *but,
     for (uint64_t i = offers->next; i > 0 && offers->next - i < OFFERS_KEPT; i--) {
         const struct kept_offer *entry = &offers->entry[(i - 1) % OFFERS_KEPT];
         if (count == OFFERS_MAX || now_ms - entry->at_ms >= SHORTLIST_LIVE_MS)
-            break; /* all further ones are older */
+            break; /* the remaining offers are older */
         if (entry->pod != NULL && entry->pod != but)
             out[count++] = entry->offer;
     }

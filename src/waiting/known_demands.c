@@ -1,6 +1,7 @@
 /*
- * The distinct demands of pods on their nodes, by their bytes. The pod cache owns the one table:
- * its writer changes it under the lock of the cache, and reads its tolerations without.
+ * The table of distinct node demands, by their encoded key. The pod cache owns the only table. The
+ * thread that writes the pod cache changes the table under the cache's lock, and reads its
+ * tolerations without.
  */
 #include "milligpu/waiting/known_demands.h"
 
@@ -39,13 +40,13 @@ static void kept_free(struct kept_demands *kept)
     xfree(kept);
 }
 
-/* Takes the bytes of the key. Nothing is counted yet. */
+/* Takes the bytes of the key. The limits do not include the entry yet. */
 static struct kept_demands *kept_new(const struct node_demands *demands, struct strbuf *key)
 {
     struct kept_demands *kept = xcalloc(1, sizeof *kept);
     struct arena loose;
 
-    /* In one block without spare capacity, like pods that the cache keeps whole. */
+    /* In one block without spare capacity, like complete pods in the pod cache. */
     arena_init(&loose);
     must(node_demands_keep(demands, &loose) != NULL);
     kept->memory = xmalloc(sizeof *kept->memory);

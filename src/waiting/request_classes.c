@@ -1,7 +1,6 @@
 /*
- * The distinct requests of pods, in a hash table of fixed size with chains, and in a list of those
- * that somebody waits for. Two owners: the hints and the pod cache, each with its own lock and its
- * own table.
+ * The distinct requests of pods: a hash table of fixed size with chains, and a list of the classes
+ * with waiters. Hints and pod cache each own a table, with a lock of their own.
  */
 #include "milligpu/waiting/request_classes.h"
 
@@ -38,9 +37,7 @@ static uint32_t hash_of(const struct request *request)
     return hash;
 }
 
-/*
- * Large requests get half of the bytes, so that a tenant who makes them does not displace others.
- */
+/* Large requests get at most half of the bytes, so that one tenant cannot displace others. */
 static bool request_classes_has_room(const struct request_classes *request_classes, size_t bytes)
 {
     must(request_classes->large_bytes <= request_classes->bytes &&
@@ -51,7 +48,7 @@ static bool request_classes_has_room(const struct request_classes *request_class
     return bytes <= REQUEST_CLASSES_BYTES_MAX - request_classes->bytes;
 }
 
-/* Called when a request class enters and leaves the table, never for a further holder. */
+/* Called when a request class enters or leaves the table, not for further references. */
 static void request_classes_weigh(struct request_classes *request_classes,
                                   const struct request_class *request_class, bool more)
 {
@@ -66,10 +63,7 @@ static void request_classes_weigh(struct request_classes *request_classes,
         more ? request_classes->large_bytes + large : request_classes->large_bytes - large;
 }
 
-/*
- * A bind needs the names of the containers, and is judged by the host, so equal request classes
- * have both equal.
- */
+/* Compares container names, which a bind needs, and the host, by which it is ranked, too. */
 static bool is_same(const struct request_class *request_class, uint32_t hash,
                     const struct request *request)
 {
@@ -127,7 +121,7 @@ struct request_class *request_classes_hold(struct request_classes *request_class
 void request_classes_let_go(struct request_classes *request_classes,
                             struct request_class *request_class)
 {
-    /* Who waits holds a reference, too, so a request class that is waited for never leaves. */
+    /* A waiter holds a reference of its own, so a class with waiters is never freed. */
     must(request_class->holders > request_class->waiting);
     if (--request_class->holders > 0)
         return;
@@ -145,7 +139,7 @@ void request_classes_wait(struct request_classes *request_classes,
                           struct request_class *request_class)
 {
     must(request_class->waiting < request_class->holders);
-    /* The list contains each request class once, however many pods wait for it. */
+    /* The list contains each class once, for any number of waiters. */
     if (request_class->waiting++ > 0)
         return;
     request_class->before = NULL;

@@ -1,6 +1,6 @@
 /*
- * The table of schedulers that ask here. Called by webhooks.c on the HTTP threads for each filter
- * and prioritize call, and by REST. The table is small, so it is searched from its beginning.
+ * The table of schedulers that call milligpud. Called by webhooks.c on the HTTP threads for each
+ * filter and prioritize call, and by REST. Linear search, because the table is small.
  */
 #include "milligpu/waiting/schedulers.h"
 
@@ -10,19 +10,19 @@
 #include "milligpu/core/facts/pod.h"
 #include "milligpu/run/mutex.h"
 
-/* Times are monotonic, one later than they were: 0 is never. */
+/* Times are monotonic plus 1, so that 0 means never. */
 struct asking_scheduler {
     char name[SCHEDULER_NAME_MAX];
-    int64_t names_ms;  /* its last call with names */
-    int64_t nodes_ms;  /* its last filter call with whole Nodes, or that of an autoscaler */
-    int64_t scored_ms; /* its last prioritize call with whole Nodes */
+    int64_t names_ms;  /* last call with names */
+    int64_t nodes_ms;  /* last filter call with whole Nodes, also by an autoscaler */
+    int64_t scored_ms; /* last prioritize call with whole Nodes */
 };
 
 struct schedulers {
     struct mutex lock; /* guards the rest */
     size_t count;
     struct asking_scheduler item[SCHEDULERS_MAX];
-    bool overflowed; /* one that asks was replaced */
+    bool overflowed; /* a certain scheduler was evicted */
 };
 
 struct schedulers *schedulers_new(void)
@@ -51,7 +51,7 @@ static struct asking_scheduler *scheduler_find(struct schedulers *schedulers, co
     return NULL;
 }
 
-/* Only a scheduler sends names or calls prioritize. */
+/* An autoscaler neither sends names nor calls prioritize. */
 static bool is_scheduler(const struct asking_scheduler *item)
 {
     return item->names_ms > 0 || item->scored_ms > 0;
@@ -64,7 +64,7 @@ static int64_t scheduler_last(const struct asking_scheduler *item)
     return own_ms > item->nodes_ms ? own_ms : item->nodes_ms;
 }
 
-/* Evicts possible schedulers before certain ones, then the one that asked longest ago. */
+/* Eviction order: possible schedulers before certain ones, then by the time of the last call. */
 static bool goes_first(const struct asking_scheduler *a, const struct asking_scheduler *b)
 {
     if (is_scheduler(a) != is_scheduler(b))
@@ -86,7 +86,7 @@ static struct asking_scheduler *scheduler_place(struct schedulers *schedulers)
     return place;
 }
 
-/* Names come clipped from the decoder (SCHEDULER_NAME_MAX). */
+/* The decoder truncates names to SCHEDULER_NAME_MAX. */
 static const char *scheduler_name(const char *name)
 {
     must(name == NULL || strlen(name) < SCHEDULER_NAME_MAX);
@@ -140,8 +140,8 @@ void schedulers_scored(struct schedulers *schedulers, const char *name, enum ask
 }
 
 /*
- * Whole Nodes alone prove nothing once some scheduler sends names: an autoscaler asks about pods of
- * every name.
+ * If any scheduler sends names, a call with whole Nodes proves nothing: an autoscaler asks about
+ * the pods of every scheduler.
  */
 static bool scheduler_serves(const struct schedulers *schedulers,
                              const struct asking_scheduler *item) REQUIRES(schedulers->lock)
