@@ -1,8 +1,8 @@
 /*
- * db - SQLite, with the care that a ledger needs.
+ * db - SQLite, configured for a ledger.
  *
- * Every connection is opened here: defensive, nothing trusted in the file, no extensions, limits
- * lowered, no mmap (an I/O error must be an error, not a signal), synchronous=FULL.
+ * Opens every connection: defensive mode, untrusted schema, no extensions, lowered limits, no mmap
+ * (an I/O error must be an error, not a signal), synchronous=FULL.
  *
  * Functions return 0, or negative with err. A violated constraint is ERR_CONFLICT: the statement
  * did nothing and the transaction goes on.
@@ -18,52 +18,52 @@
 enum db_mode {
     DB_CREATE, /* the writer: creates the file if it does not exist */
     DB_READ,   /* a reader next to the writer: query_only */
-    /* A file that we must not change; quiet_file.c says which when. */
-    DB_BESIDE,
-    DB_STILL,
-    DB_LOG,
+    /* Read-only, for a file that we must not change; quiet_file.c selects the mode. */
+    DB_BESIDE, /* a daemon has the file open */
+    DB_STILL,  /* nobody does, and there is no log: immutable */
+    DB_LOG,    /* nobody does, and there is a log: no locks */
 };
 
 int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err) MUST_USE;
-/* unpack_table.c: gives a connection the table that reads packs; SQLite's code. */
+/* unpack_table.c: adds the virtual table that reads packs; returns SQLite's code. */
 int unpack_table_add(sqlite3 *db) MUST_USE;
 void db_close(sqlite3 *db); /* finalises the remaining statements; NULL is fine */
 
-/* The path of its file, for messages; lives as long as the connection. */
+/* Path of the file, for messages; valid as long as the connection. */
 const char *db_name(sqlite3 *db);
 
-/* What rc means, in SQLite's own words; returns -code. */
+/* Sets err from SQLite's result code rc and its message; returns -code. */
 int db_fail(sqlite3 *db, int rc, struct err *err, const char *doing);
 
 int db_exec(sqlite3 *db, const char *sql, struct err *err) MUST_USE;
 int db_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **out, struct err *err) MUST_USE;
 
-/* If a transaction is open it is rolled back. */
+/* Rolls back the open transaction, if there is one. */
 void db_rollback(sqlite3 *db);
 
-/* The first column of the first row as a number; no row is ERR_CORRUPT. */
+/* Reads the first column of the first row as a number; no row is ERR_CORRUPT. */
 int db_number(sqlite3 *db, const char *sql, int64_t *out, struct err *err) MUST_USE;
 
-/* The first row's text, or "" if there is no row: for checks that select violations. */
+/* Reads the first row's text, or "" if there is no row: for checks that select violations. */
 int db_sentence(sqlite3 *db, const char *sql, char *out, size_t bytes, struct err *err) MUST_USE;
 
-/* 1: there is a row, 0: the end, negative: failed. */
+/* Returns 1 for a row, 0 at the end, negative on error. */
 int db_step(sqlite3_stmt *stmt, struct err *err) MUST_USE;
 
-/* Run to the end and reset for the next run. */
+/* Runs a statement to its end and resets it. */
 int db_run(sqlite3_stmt *stmt, struct err *err) MUST_USE;
 
-/* The number in the only row of a statement, such as count(*); reset for the next run. */
+/* Reads the number in the only row of a statement, such as count(*), and resets it. */
 int db_ask(sqlite3_stmt *stmt, int64_t *out, struct err *err) MUST_USE;
 
 /* Size of all pages, in bytes. */
 int db_bytes(sqlite3 *db, int64_t *out, struct err *err) MUST_USE;
 
-/* A statement and its parameters, bound in order. The texts must outlive the run. */
+/* Binds the parameters of a statement in order. Texts must outlive the run. */
 struct bind {
     sqlite3_stmt *stmt;
-    int at;
-    int rc; /* the first error, if any */
+    int at; /* number of bound parameters */
+    int rc; /* SQLite's code of the first error */
 };
 struct bind bind_start(sqlite3_stmt *stmt);
 void bind_text(struct bind *bind, const char *text); /* NULL is NULL */
@@ -74,25 +74,25 @@ void bind_bytes(struct bind *bind, struct text bytes); /* a BLOB, never NULL */
 int bind_run(const struct bind *bind, int *out_changed, struct err *err) MUST_USE;
 
 /*
- * A row whose columns are read in order. The file is outside input: an invalid value sets fault and
- * reads as empty or 0.
+ * Reads the columns of a row in order. The file is untrusted input: an invalid value sets fault and
+ * reads as empty or as the minimum.
  */
 struct row {
     sqlite3_stmt *stmt;
-    int at;
-    const char *fault; /* name of the first invalid column */
+    int at;            /* index of the next column */
+    const char *fault; /* name of the first invalid column; NULL: none */
 };
 struct row row_start(sqlite3_stmt *stmt);
-const char *row_text(struct row *row); /* until the next step */
+const char *row_text(struct row *row); /* valid until the next step */
 const char *row_text_or_null(struct row *row);
 int64_t row_number(struct row *row, int64_t least, int64_t most);
-struct text row_bytes(struct row *row); /* of a BLOB, until the next step */
-int row_word(struct row *row, const char *const *words, size_t count); /* its position in words */
+struct text row_bytes(struct row *row); /* a BLOB, valid until the next step */
+int row_word(struct row *row, const char *const *words, size_t count); /* the index in words */
 int row_check(const struct row *row, const char *table, struct err *err) MUST_USE;
 
 UNUSED static inline void stmt_donep(sqlite3_stmt **at)
 {
-    (void)sqlite3_finalize(*at); /* repeats an error that was seen already */
+    (void)sqlite3_finalize(*at); /* repeats an error that was already handled */
     *at = NULL;
 }
 

@@ -1,29 +1,25 @@
 /*
- * store_internal - what the parts of the store share.
+ * store_internal - shared by the parts of the store.
  *
  *   store.c             open, close, batches          reader.c        connections for reading
- *   file.c              the file: folder, lock, moved aside
+ *   ledger_files.c      folder, lock, move aside      owner.c         the owning cluster
  *   schema.c            identify, compare             migrate.c       from an older version
- *   schema_prepare.c    create or migrate, check      notice.c        what the opener is told
+ *   schema_prepare.c    create or migrate, check      notice.c        messages to the opener
  *   write.c             one change                    state.c         after-states as JSON
- *   rows.c              rows back into facts          history.c       who held what
+ *   rows.c              rows to facts                 history.c       holders of GPUs over time
  *   verify.c            every check, and replay       verify_file.c   of any ledger file
- *   read_transaction.c  one moment, for the verifier  backup.c        a copy
- *   maintain.c          checkpoints, retention        stale_copies.c  what a killed backup left
- *   disk_space.c              how many bytes it may take    trim.c          retention by bytes
- *   past.c              the history by namespace      ballast.c       room for a full disk
- *   packs.c             older history, packed         pack.c          bytes of a pack
- *   unpack_table.c      a pack as a table
- *   wal.c               the bytes of the write-ahead log
- *   learned.c           the workload that was learned
- *   granted.c           what was granted over time
- *   over_events.c             whose memory was over its share
- *   measured_hours.c    what was measured in each hour
- *   idle_shares.c       since when shares are idle
- *   kept_policy.c       the policy document that decides
- *   agents_kept.c       what is remembered of agents
- *   owner.c             whose ledger it is
+ *   read_transaction.c  one moment, for the verifier  backup.c        copies
+ *   maintain.c          checkpoints, retention        stale_copies.c  leftovers of backups
+ *   disk_space.c        limit in bytes                trim.c          retention by bytes
+ *   past.c              the history by namespace      ballast.c       reserve for a full disk
+ *   packs.c             packs older history           pack.c          the format of a pack
+ *   unpack_table.c      a pack as a virtual table     wal.c           rewrites the log
+ *   learned.c           the learned workload          granted.c       grants over time
+ *   over_events.c       memory over the share         idle_shares.c   idle times
+ *   measured_hours.c    hourly sums of usage          agents_kept.c   memories of agents
+ *   kept_policy.c       the policy document in force  journal.c       followers of the journal
  *   quiet_file.c        a file that is not ours       journal_file.c  its journal
+ *   restore_file.c      replaces a ledger by a copy   ledger_id.c     does a log belong to a file?
  *
  * Connections and threads: store->db belongs to the writer. Any other thread that reads opens a
  * reader, which is a connection of its own. A ledger in memory has only the one connection: there
@@ -44,10 +40,9 @@
 
 enum { STORE_APPLICATION_ID = 0x6d475055 /* "mGPU" */ };
 
-/* One step forward; from is the version that it starts from. */
 struct store_migration {
-    uint32_t from;
-    const char *sql;
+    uint32_t from;   /* version before the step */
+    const char *sql; /* migrates to version from + 1 */
 };
 
 struct store_schema {
@@ -57,32 +52,34 @@ struct store_schema {
     size_t migrations;
 };
 
-/* the real one; tests use others */
+/* The current schema; tests use others. */
 extern const struct store_schema store_schema;
 
 struct store_limits {
-    int wal_soft;      /* pages in the log from which on a checkpoint is due */
-    int wal_hard;      /* from here on the checkpoint waits for readers */
-    int wal_max;       /* no batch begins beyond: a reader holds the log, the disk would fill */
-    int fold;          /* rows that one round of retention deletes at most */
-    int64_t retain_ms; /* between rounds if nothing is left to delete */
+    /* Pages in the log. */
+    int wal_soft; /* a checkpoint is due */
+    int wal_hard; /* the checkpoint waits for readers */
+    int wal_max; /* no further batch begins, since a reader's hold on the log would fill the disk */
 
-    /* Bytes, of pages in use and of the log; see disk_space.c. */
+    int fold;          /* maximum number of rows that one round of retention deletes */
+    int64_t retain_ms; /* time between rounds if nothing is left to delete */
+
+    /* Bytes of pages in use plus the log; see disk_space.c. */
     int64_t max_bytes;
     int64_t trim_at;
     int64_t stop_at;
     int64_t go_at;
-    int64_t piece; /* that retention by bytes takes in one transaction, about */
+    int64_t piece; /* approximate size of one transaction of retention by bytes */
 };
 
 enum {
     STORE_PAGE_BYTES = 4096,
-    STORE_BYTES_AUTO = 2047 << 20, /* the most that is taken for the limit without being told */
-    JOURNAL_ROW_BYTES = 24,        /* of an entry, beside its two texts */
+    STORE_BYTES_AUTO = 2047 << 20, /* maximum of the automatic limit in bytes */
+    JOURNAL_ROW_BYTES = 24,        /* size of an entry without its two texts */
     PAST_NAMES_MAX = 4096,         /* namespaces with a row of their own in past */
 };
 
-/* The keys of state_step() and of state_kept(). */
+/* JSON paths of the keys of state_step() and of state_kept(). */
 #define STATE_STEP_PATHS                                                                           \
     "'$.uid', '$.namespace', '$.name', '$.node', '$.state', '$.in_doubt', '$.note_differs',"       \
     " '$.reserved_ms', '$.bound_ms', '$.released_ms', '$.terminating_ms', '$.version'"
@@ -92,7 +89,7 @@ enum {
 #define JOURNAL_BYTES                                                                              \
     "length(CAST(command AS BLOB)) + length(CAST(result AS BLOB)) + 24" /* JOURNAL_ROW_BYTES */
 
-/* The oldest history of a namespace that is not packed: at most so many allocations. */
+/* The oldest allocations of a namespace's history that are not packed, up to a limit. */
 #define PAST_OLDEST                                                                                \
     " FROM allocation WHERE past_of = ? AND state = 'released' ORDER BY released_ms, id LIMIT ?"
 
@@ -246,45 +243,45 @@ struct store {
     sqlite3_stmt *stmt[STATEMENTS];
     const struct store_schema *schema;
     struct store_limits limits;
-    char *path; /* absolute, without links; ":memory:" */
+    char *path; /* absolute, symbolic links resolved; ":memory:" in memory; owned */
     bool memory;
-    int lock_fd;   /* holds the flock as long as it is open; -1 in memory */
-    int raw_fd[2]; /* opened by store_copy_raw(): closing it would drop SQLite's own locks */
+    int lock_fd;   /* holds the flock while open; -1 in memory */
+    int raw_fd[2]; /* of store_copy_raw(), closed last: a close drops SQLite's locks; -1: none */
     enum store_corrupt_policy on_corrupt;
     void *user;
     void (*notice)(void *user, const char *text);
-    bool asks_cluster;               /* there was a store_rules.cluster() */
-    char cluster[UID_BYTES_MAX + 1]; /* what it said; "": it was not asked */
+    bool asks_cluster;               /* store_rules.cluster was not NULL */
+    char cluster[UID_BYTES_MAX + 1]; /* its result; "": not called */
     struct mutex mutex;              /* guards the db of a ledger in memory, see above */
 
     struct sole_thread writer; /* the first thread that uses db to write */
 
-    /* From here to result: the writer's, without a lock of their own. */
+    /* Used by the writer only, without a lock. */
     bool in_batch;
-    uint64_t seq;          /* of this batch's newest journal entry */
-    int wal_pages;         /* in the log after the last commit; 0: all of them are in the file */
-    int64_t hard_ms;       /* when the waiting checkpoint was last tried */
-    int64_t retain_at_ms;  /* UTC: when the next round of retention is due */
-    struct strbuf command; /* the journal entry that is being written */
-    struct strbuf result;
-    int64_t batch_bytes;     /* of the journal entries of this batch */
-    int64_t unseen;          /* bytes that this batch has written, about, since space_look() */
-    int64_t ballast_ms;      /* when it was last tried to make the ballast */
-    bool has_ballast;        /* one is wanted beside the file */
+    uint64_t seq;            /* number of this batch's newest journal entry */
+    int wal_pages;           /* pages in the log; 0 after a complete checkpoint */
+    int64_t hard_ms;         /* UTC time of the last checkpoint that waited for readers */
+    int64_t retain_at_ms;    /* UTC time of the next round of retention */
+    struct strbuf command;   /* of the journal entry that is being written */
+    struct strbuf result;    /* of the journal entry that is being written */
+    int64_t batch_bytes;     /* size of this batch's journal entries */
+    int64_t unseen;          /* approximate number of bytes written since space_look() */
+    int64_t ballast_ms;      /* UTC time of the last attempt to make the ballast */
+    bool has_ballast;        /* a ballast is configured */
     bool is_missing_ballast; /* the disk has no room for it */
     bool has_reported_ballast;
-    bool is_stale; /* there were commits since space_look() */
+    bool is_stale; /* a batch has ended since space_look() */
 
     /* Written by the writer, read by any thread. */
     _Atomic(enum store_space) space;
     atomic_int_fast64_t used_bytes;
     atomic_int_fast64_t journal_bytes;
-    atomic_int_fast64_t trimmed_ms; /* UTC: when retention by bytes last took something; 0: never */
+    atomic_int_fast64_t trimmed_ms; /* UTC time of the last trim by size; 0: never */
 
     atomic_uint retention_days;
     atomic_bool clock_doubted;
     atomic_uint_fast64_t journal_rows;
-    atomic_uint_fast64_t seq_stable; /* of the newest committed entry */
+    atomic_uint_fast64_t seq_stable; /* number of the newest committed entry */
 };
 
 /* store.c */
@@ -295,11 +292,11 @@ int store_open_as(const struct store_rules *rules, const struct store_schema *sc
 void store_notice(const struct store *store, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* reader.c */
-/* Does something for a ledger in memory only. */
+/* Locks only if the ledger is in memory. */
 void store_lock(struct store *store) ACQUIRE(store->mutex);
 void store_unlock(struct store *store) RELEASE(store->mutex);
 
-/* A connection for reading; in memory it is the writer's own, locked. */
+/* A connection for reading; in memory, the writer's own, locked. */
 struct reader {
     struct store *store;
     sqlite3 *db;
@@ -307,40 +304,40 @@ struct reader {
 int reader_open(struct store *store, struct reader *out, struct err *err) MUST_USE;
 void reader_done(struct reader *reader);
 
-/* file.c: checks that the folder exists, is writable and local; then takes the lock. */
+/* ledger_files.c */
+/* Resolves the path (*out_path: caller xfrees) and checks that its folder is writable and local. */
 int file_find(const char *path, char **out_path, struct err *err) MUST_USE;
 int file_lock(const char *path, int *out_fd, struct err *err) MUST_USE;
-/* Creates the file if it does not exist; refuses what cannot be SQLite's. */
+/* Creates the file if it does not exist; checks its header like file_check_head(). */
 int file_prepare(const char *path, struct err *err) MUST_USE;
-/* Can these first bytes be a ledger's? CORRUPT, FOREIGN. */
+/* Checks the first bytes: CORRUPT or FOREIGN if they are not a ledger's. */
 int file_check_head(int fd, const char *path, struct err *err) MUST_USE;
 int file_sync_folder(const char *path, struct err *err) MUST_USE;
-/* Renames the file with its side files to <path>.<word>-<UTC>; *out_name is yours to xfree. */
+/* Renames the file with its side files to <path>.<word>-<UTC>; *out_name: caller xfrees. */
 int file_move_aside(const char *path, const char *word, char **out_name, struct err *err) MUST_USE;
-/* "<path>.<word>-<UTC>", a name that is not taken. */
+/* "<path>.<word>-<UTC>", or with a number if that name exists; caller xfrees. */
 char *file_free_name(const char *path, const char *word) MUST_USE;
-/* The name of a file beside the ledger; yours to xfree. */
+/* "<path><suffix>"; caller xfrees. */
 char *file_beside(const char *path, const char *suffix) MUST_USE;
-/* A missing file counts as 0 bytes: the log appears with the first commit only. */
+/* Size of "<path><suffix>"; 0 if it does not exist, like the log before the first commit. */
 int64_t file_bytes(const char *path, const char *suffix);
 int64_t file_wall_ms(void);
 
 /*
- * wal.c: writes the bytes of the log once more and syncs them. After a failed fsync the kernel
- * believes that its pages were written: a restart would read from memory what no disk has, and
- * build on it. Only for a ledger, which nobody else writes to: if another program used the file
- * this would undo its work.
+ * wal.c: rewrites the bytes of the log and syncs them. After a failed fsync the kernel marks its
+ * pages clean: a restart would read commits from the page cache that are not on disk. Only for a
+ * locked ledger: with another writer this would undo that writer's changes.
  */
 int log_rewrite(const char *path, struct err *err) MUST_USE;
 
-/* stale_copies.c: what an interrupted copy left next to the ledger. */
+/* stale_copies.c: removes the files of interrupted copies beside the ledger. */
 void store_remove_stale_copies(const struct store *store);
-/* Bytes of the copies beside it that milligpud never deletes. Any thread. */
+/* Size of the copies beside the ledger that milligpud never deletes. Any thread. */
 int64_t store_copies_bytes(const char *ledger);
 
 /*
- * schema_prepare.c: identifies and checks the file; creates or migrates it; turns the write-ahead
- * log on.
+ * schema_prepare.c: identifies and checks the file, creates or migrates it, and enables the
+ * write-ahead log.
  */
 int schema_prepare(struct store *store, struct err *err) MUST_USE;
 
@@ -348,42 +345,42 @@ int schema_prepare(struct store *store, struct err *err) MUST_USE;
 /* Does the file have exactly the tables, indexes and triggers of the schema? */
 int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err) MUST_USE;
 int schema_set_version(sqlite3 *db, uint32_t version, struct err *err) MUST_USE;
-/* Whose file is it, and which version? FOREIGN, NEWER. Blank: nobody's yet. */
+/* Identifies program and version: FOREIGN, NEWER. *out_blank: an empty database. */
 int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_blank,
                     int64_t *out_version, struct err *err) MUST_USE;
 
 /*
- * owner.c: refuses an older ledger of another cluster. confirm() reads the file and leaves no trace
- * there; what it cannot read is left to the opening. may_migrate() is for the open file: BUSY if
- * its owner is not the one that confirm() has seen.
+ * owner.c: refuses an older ledger of another cluster. confirm() reads the file without changing
+ * it; a read error is left to the opening. may_migrate() checks the open file: BUSY if its owner is
+ * not the confirmed one.
  */
 int owner_confirm(struct store *store, const struct store_rules *rules, struct err *err) MUST_USE;
 int owner_may_migrate(const struct store *store, int64_t version, struct err *err) MUST_USE;
 
-/* migrate.c: from an older version to the current schema, after a copy. */
+/* migrate.c: migrates an older version to the current schema, after making a copy. */
 int migrate_forward(const struct store *store, int64_t version, struct err *err) MUST_USE;
 /*
- * The same for a copy in memory, as large as the file, which stays as it is. Close *out also after
- * a failure.
+ * Migrates a copy in memory, as large as the file, which stays unchanged. Close *out also after a
+ * failure.
  */
 int migrate_in_memory(sqlite3 *from, const char *path, int64_t version, sqlite3 **out,
                       struct err *err) MUST_USE;
 
 /*
- * ledger_id.c: does the log beside the file belong to it? CONFLICT: the file was replaced, and a
- * log of the former one is there. accept() is for the daemon: it also forgets what was noted of a
- * file that was replaced in order.
+ * ledger_id.c: does the log beside the file belong to it? CONFLICT: the file was replaced, but the
+ * log is still that of the former one. accept() is for the daemon: it also removes <file>.id of a
+ * file that was properly replaced.
  */
 int ledger_id_compare(const char *path, struct err *err) MUST_USE;
 int ledger_id_accept(const char *path, struct err *err) MUST_USE;
-/* Notes what the file itself contains. Only right after a complete checkpoint. */
+/* Writes <file>.id. Call only directly after a complete checkpoint. */
 int ledger_id_note(const struct store *store, struct err *err) MUST_USE;
-/* Makes a copy another ledger: its own id, and marked as a copy. */
+/* Gives a copy an id of its own and marks it as a copy. */
 int ledger_id_stamp_copy(sqlite3 *copy, struct err *err) MUST_USE;
 
-/* backup.c: db into a new file, which is complete and on disk or does not exist. */
+/* backup.c: copies db to a new file; after a failure the file does not exist. */
 int backup_to(sqlite3 *db, const char *file, struct err *err) MUST_USE;
-/* The bytes of a file; close *out_fd after SQLite has closed the file. */
+/* Copies the bytes of a file; close *out_fd after SQLite has closed the file. */
 int backup_bytes(const char *from, const char *to, int *out_fd, struct err *err) MUST_USE;
 int backup_pages(sqlite3 *from, sqlite3 *to, struct err *err) MUST_USE;
 
@@ -391,121 +388,112 @@ int backup_pages(sqlite3 *from, sqlite3 *to, struct err *err) MUST_USE;
 int write_change(struct store *store, const struct command *command, const struct change *change,
                  struct err *err) MUST_USE;
 
-/*
- * learned.c, within a transaction: replaces the rows of the workload. The public part of it is
- * store_learned().
- */
+/* Within a transaction, the writes of store_ops.learn, measure, keep_policy and remember: */
+
+/* learned.c */
 int learned_write(struct store *store, const struct tally *tally, int64_t until_ms,
                   struct err *err) MUST_USE;
 
-/*
- * measured_hours.c, within a transaction: adds to the sums of hours. The public part of it is
- * store_measured().
- */
+/* measured_hours.c */
 int measured_write(struct store *store, const struct store_measured *row, uint32_t rows,
                    struct err *err) MUST_USE;
 
-/*
- * idle_shares.c, within a transaction: what changed, and until when (0: as before). The public part
- * of it is store_idle().
- */
+/* idle_shares.c */
 int idle_write(struct store *store, const struct store_chunk *chunk, struct err *err) MUST_USE;
 
-/*
- * kept_policy.c, within a transaction: NULL forgets it. The public part of it is
- * store_kept_policy().
- */
+/* kept_policy.c */
 int kept_policy_write(struct store *store, const struct store_policy *policy,
                       struct err *err) MUST_USE;
 
-/*
- * agents_kept.c, within a transaction: the first changed memories, max at most, and that agents
- * were seen. *out_count: how many. The public part of it is store_agents().
- */
+/* agents_kept.c */
 int agents_kept_write(struct store *store, const struct agents *agents, size_t max,
                       size_t *out_count, struct err *err) MUST_USE;
 
 /* maintain.c */
-/* Copies the log into the file, as far as readers let it; then notes the id (ledger_id.c). */
+/* Runs a passive checkpoint; if it is complete, notes the id (ledger_id.c). */
 int maintain_take_in_log(struct store *store, struct err *err) MUST_USE;
 int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
 int maintain_retention(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
-/* Entries that were folded into the baseline. */
+/* Journal entries folded into the baseline. */
 struct folded {
     int rows;
     int64_t bytes;
 };
-/* Within a transaction: folds all entries up to this one. Once it is committed, folded() counts. */
+/* Within a transaction: folds all entries up to upto. After the commit, call maintain_folded(). */
 int maintain_fold(struct store *store, int64_t upto, struct folded *out, struct err *err) MUST_USE;
 void maintain_folded(struct store *store, const struct folded *folded);
 
 /* disk_space.c */
-/* Sets the limits. Before the file is opened. */
+/* Sets the limits. Call before the file is opened. */
 void space_open(struct store *store, const struct store_rules *rules);
-/* Makes the ballast if the rules want one; after the opening, so a foreign file gets none. */
+/* Makes the configured ballast; after the opening, so that a foreign file gets none. */
 void space_first_ballast(struct store *store);
-/* Counts the pages in use, then judges. Not within a batch. */
+/* Counts the pages in use, then calls space_check(). Not within a batch. */
 int space_look(struct store *store, struct err *err) MUST_USE;
-/* May more be granted? By what was counted last, and the log as it is now. */
+/* Updates space from the last count, the bytes written since, and the size of the log. */
 void space_check(struct store *store);
-/* Within a batch: an entry of the journal of this length was written, with its rows. */
+/* Within a batch: counts a journal entry of this size, with its rows. */
 void space_count(struct store *store, int64_t journal_bytes);
-/* Is it time to trim? */
+/* Is trimming due? */
 bool space_is_short(const struct store *store);
-/* A write failed (a negative code, or 0): gives the ballast up if the disk is full. */
+/* Frees the ballast if a write failed because the disk is full. failed: a negative code, or 0. */
 void space_take_failure(struct store *store, int failed);
-/* Makes a ballast that was given up again, if there is room. */
+/* Makes a freed ballast again, if there is room. */
 void space_keep_ballast(struct store *store, int64_t now_ms);
-/* FULL: a copy of so many bytes does not fit on the disk of this path. */
+/* FULL: a copy of this size does not fit on the disk of this path. */
 int space_for_copy(const char *path, int64_t bytes, const char *what, struct err *err) MUST_USE;
 
-/* trim.c: a few pieces, if it is time; now_ms is UTC. */
+/* trim.c: trims a few pieces, if due; now_ms is UTC. */
 int trim_to_limit(struct store *store, int64_t now_ms, struct err *err) MUST_USE;
 
 /* past.c */
-/* Bytes of the rows of an allocation as history, about. */
+/* Approximate size in bytes of an allocation's rows in the history. */
 int64_t past_bytes_of(const struct allocation *allocation);
-/* Within a batch: an allocation of this namespace was released. */
+/*
+ * Within a batch: counts a released allocation. *out_is_other: its namespace has no row of its own
+ * (PAST_NAMES_MAX) and is counted with others.
+ */
 int past_count(struct store *store, const char *namespace, int64_t bytes, bool *out_is_other,
                struct err *err) MUST_USE;
-/* The namespace that has most by this statement. */
+/* The namespace with the largest history, according to a statement. */
 struct past_most {
-    char *namespace; /* yours to xfree; NULL: there is no history */
+    char *namespace; /* caller xfrees; NULL: there is no history */
     int64_t rows;
     int64_t bytes;
-    int64_t piece; /* how many of its rows make about one piece */
+    int64_t piece; /* approximate number of its rows in one piece (store_limits.piece) */
 };
 int past_find_most(struct store *store, enum statement statement, struct past_most *out,
                    struct err *err) MUST_USE;
 /*
- * Within a transaction: drops the oldest of the namespace that has most, a pack or a piece of its
- * rows; 0 rows: there is none.
+ * Within a transaction: drops the oldest history of the largest namespace, a pack or a piece of its
+ * rows. *out_rows 0: nothing is left.
  */
 int past_trim(struct store *store, int *out_rows, struct err *err) MUST_USE;
 
 /*
- * packs.c, within a transaction: packs the oldest rows of the namespace that has most of them; 0
- * rows: they would not make a good pack.
+ * packs.c, within a transaction: packs the oldest rows of the namespace with most unpacked history.
+ * *out_rows 0: too few rows for a pack.
  */
 int packs_add(struct store *store, int *out_rows, struct err *err) MUST_USE;
 
 /* ballast.c */
 struct volume {
     int64_t bytes;
-    int64_t free_bytes; /* for us */
+    int64_t free_bytes; /* for unprivileged users */
 };
-/* The file system of this path; false: it cannot be asked, or has no size. */
+/* Sizes of the filesystem of this path; false: not available. */
 bool volume_look(const char *path, struct volume *out);
-/* 0, or an errno; ENOSPC and EDQUOT: there is no room for it. */
+/* Returns 0 or an errno; ENOSPC and EDQUOT: no room. */
 int ballast_make(const char *path) MUST_USE;
 void ballast_drop(const char *path);
 
 /* state.c: canonical, so that equal states are equal texts. Defaults are omitted. */
 void state_allocation(struct strbuf *out, const struct allocation_facts *facts);
 /*
- * The two parts of it: what its steps change, with its names, and what it keeps while it lives. The
- * journal has both of an allocation that is new, and the first of its steps; until version 6 it had
- * both always, and their keys in another order. Kept is there if shares is.
+ * The two parts of state_allocation(): step has the names and the fields that a step can change,
+ * kept the constant fields. The journal has both for a new allocation, and only step afterwards;
+ * until version 6 it always had both, with keys in another order. A text contains kept if it has
+ * the key shares.
  */
 void state_step(struct strbuf *out, const struct allocation_facts *facts);
 void state_kept(struct strbuf *out, const struct allocation_facts *facts);
@@ -515,7 +503,7 @@ void state_command(struct strbuf *out, const struct command *command);
 struct node_build state_build_of(const struct node *node);
 enum { GPU_FLAGS_KEPT = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE };
 
-/* rows.c: each row is read, checked and handed over; borrowed for the call. */
+/* rows.c: reads and checks each row and passes it on; borrowed for the call. */
 typedef int rows_node(void *user, const struct node_build *build, struct err *err);
 typedef int rows_allocation(void *user, int64_t id, const struct allocation_facts *facts,
                             struct err *err);
@@ -525,39 +513,39 @@ int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, ro
                      struct err *err) MUST_USE;
 
 /*
- * quiet_file.c: how to read a file without leaving a trace depends on who else uses it.
+ * quiet_file.c: how to read a file without changing anything depends on its other users.
  *
  *   a daemon         through its log and its shared memory, like any reader
- *   nobody, no log   as a file that does not change (SQLite's immutable)
- *   nobody, a log    without locks, with the index of the log in our own memory
+ *   none, no log     as a file that does not change (SQLite's immutable)
+ *   none, a log      without locks, with the index of the log in our own memory
  *
  * Without a daemon an ordinary open would create a log and shared memory, or checkpoint the log.
  */
 enum way { WAY_BESIDE, WAY_STILL, WAY_LOG };
 
-/* What changes when somebody writes. */
+/* State of the files, for the detection of concurrent writes. */
 struct mark {
-    bool held;
-    long long bytes;
-    long long wal_bytes;
-    struct timespec at;
-    struct timespec wal_at;
+    bool held;              /* a daemon has the lock */
+    long long bytes;        /* size of the file */
+    long long wal_bytes;    /* size of the log */
+    struct timespec at;     /* modification time of the file */
+    struct timespec wal_at; /* modification time of the log */
 };
 
 struct quiet_file {
     const char *path; /* borrowed */
     bool locked;      /* by the caller */
-    sqlite3 *db;      /* in a transaction that reads */
+    sqlite3 *db;      /* in a read transaction */
     enum way way;
-    struct mark before;
+    struct mark before; /* at the opening */
 };
-/* A ledger of this version or an older one; whatever it returns, close it. */
+/* Opens a ledger of this version or an older one; call quiet_close() also after a failure. */
 int quiet_open(const char *path, struct quiet_file *out, int64_t *out_version,
                struct err *err) MUST_USE;
-/* The same for the daemon that has the ledger's lock and has not opened the file yet. */
+/* For the daemon that holds the ledger's lock and has not opened the file yet. */
 int quiet_open_locked(const char *path, struct quiet_file *out, int64_t *out_version,
                       struct err *err) MUST_USE;
-/* BUSY: somebody wrote meanwhile, so what was read is worth nothing. */
+/* BUSY: the file was written to meanwhile, so the data that were read are invalid. */
 int quiet_close(struct quiet_file *file, struct err *err) MUST_USE;
 
 /* verify.c */

@@ -1,19 +1,19 @@
 /*
- * pack - allocations that have ended, in few bytes: what the history tells of them.
+ * pack - a compact encoding of released allocations, for the history.
  *
- * A pack has the texts of its allocations once and refers to them by number. Times and ids are
- * distances. An allocation with one GPU takes about 50 bytes, beside its texts.
+ * A pack has each text once and refers to it by number. Times and ids are delta-encoded. An
+ * allocation with one GPU takes about 50 bytes, beside its texts.
  *
  *   pack       = 1 (the version), count of words, words, count of allocations, allocations
  *   word       = 2 * length + has_uuid, bytes, if has_uuid 16 bytes: 8-4-4-4-12 digits at its end
- *   allocation = distance of the id from the one before, uid (like a word), the numbers of
- *                namespace, node, node's uid and first part of the name, length and bytes of the
- *                rest of the name, released_ms (distance from the one before), bound_ms and
- *                reserved_ms (0, or 1 + distance from released_ms), count of charges,
- *                unplaced_milli if there is none, charges
+ *   allocation = delta of the id, uid (like a word), the numbers of namespace, node, node's uid
+ *                and first part of the name, length and bytes of the rest of the name, delta of
+ *                released_ms, bound_ms and reserved_ms (0, or 1 + delta from released_ms), count
+ *                of charges, unplaced_milli if there is none, charges
  *   charge     = at, number of the GPU, milli, mib
  *
- * Numbers are unsigned LEB128; a distance that can be negative is written as 2n or -2n-1 (zigzag).
+ * Numbers are unsigned LEB128; a delta that can be negative is zigzag-encoded (2n or -2n-1). Deltas
+ * are from the previous allocation.
  */
 #ifndef MILLIGPU_STORE_PACK_H
 #define MILLIGPU_STORE_PACK_H
@@ -25,13 +25,13 @@
 #include "milligpu/base/strbuf.h"
 
 struct packed_charge {
-    uint32_t at; /* its position within the allocation */
+    uint32_t at; /* position within the allocation */
     const char *gpu;
     uint32_t milli;
     uint32_t mib;
 };
 
-/* What the history tells of one allocation. Texts are borrowed. */
+/* One allocation of the history. Texts are borrowed. */
 struct packed {
     int64_t id;
     const char *uid;
@@ -39,7 +39,8 @@ struct packed {
     const char *name;
     const char *node;
     const char *node_uid;
-    int64_t reserved_ms; /* UTC, like the next two; 0: never */
+    /* UTC times; 0: never. */
+    int64_t reserved_ms;
     int64_t bound_ms;
     int64_t released_ms;
     uint32_t unplaced_milli; /* 0 if there are charges */
@@ -47,51 +48,51 @@ struct packed {
     struct packed_charge charge[PARTS_MAX];
 };
 
-/* What is known of a pack without reading it. */
+/* Columns of table pack: facts for a query without decoding the pack. */
 struct pack_facts {
-    uint32_t rows; /* allocations */
-    int64_t first; /* id */
-    int64_t last;
-    int64_t began_ms;  /* when the earliest of them began */
-    int64_t oldest_ms; /* when the first of them ended */
-    int64_t ended_ms;  /* when the last of them ended */
+    uint32_t rows;     /* number of allocations */
+    int64_t first;     /* lowest allocation id */
+    int64_t last;      /* highest allocation id */
+    int64_t began_ms;  /* UTC time of the earliest begin */
+    int64_t oldest_ms; /* UTC time of the earliest release */
+    int64_t ended_ms;  /* UTC time of the latest release */
 };
 
 struct packer {
     struct arena arena;
-    struct map number; /* of each word */
+    struct map number; /* struct pack_word, by text */
     struct strbuf words;
     struct strbuf rows;
     struct pack_facts facts;
-    int64_t released_ms; /* of the one before */
+    int64_t released_ms; /* of the previous allocation */
     uint32_t n_words;
 };
 
 void packer_init(struct packer *packer);
 void packer_done(struct packer *packer);
-/* In ascending order of id. */
+/* Adds an allocation, in ascending order of id. */
 void packer_add(struct packer *packer, const struct packed *allocation);
-/* Adds the pack to out. At least one allocation was added. */
+/* Appends the pack to out. At least one allocation must have been added. */
 void packer_finish(const struct packer *packer, struct strbuf *out);
 
-/* Reads a pack: bytes of a file, so anything may be in it. */
+/* Decodes a pack. The bytes come from a file and are untrusted. */
 struct unpacker {
-    const uint8_t *at;
+    const uint8_t *at; /* the next byte; NULL after a fault */
     const uint8_t *end;
     struct arena arena; /* the words */
     const char **word;
     uint64_t n_words;
-    uint64_t n_rows;      /* that are left */
+    uint64_t n_rows;      /* number of remaining allocations */
     struct strbuf uid;    /* of the current allocation */
-    struct strbuf name;   /* likewise */
+    struct strbuf name;   /* of the current allocation */
     struct packed packed; /* the current allocation, until the next call */
 };
 
 void unpacker_init(struct unpacker *unpacker);
 void unpacker_done(struct unpacker *unpacker);
-/* The bytes must outlive the reading. CORRUPT: no pack. */
+/* The bytes must outlive the reading. CORRUPT: not a pack. */
 int unpacker_open(struct unpacker *unpacker, struct text bytes, struct err *err) MUST_USE;
-/* 1: is has the next allocation, 0: there is none, CORRUPT: not what a packer writes. */
+/* Returns 1 and sets packed, 0 at the end, CORRUPT for bytes that no packer writes. */
 int unpacker_next(struct unpacker *unpacker, struct err *err) MUST_USE;
 
 #endif
