@@ -1,9 +1,9 @@
 /*
- * Opens every SQLite connection of the store, runs its statements, and turns SQLite's codes into
- * ours. All parts of the store call it, each in the thread that has the connection at that moment:
- * connections are opened without a mutex, and there is no lock here. What a file contains is
- * outside input: settings and limits keep it harmless, and every column is checked as it is read.
- * In order: codes, opening, running, parameters, columns. db.h says what each function promises.
+ * Opens the SQLite connections of the store, runs their statements, and maps SQLite's codes to
+ * ours. Called by all parts of the store, in the thread that owns the connection: connections are
+ * opened without a mutex, and there is no lock here. The content of a file is untrusted input:
+ * configuration and limits make it harmless, and every column is checked as it is read. In order:
+ * codes, opening, running, parameters, columns.
  */
 #include "db.h"
 
@@ -13,7 +13,7 @@
 #include "milligpu/base/strbuf.h"
 #include "milligpu/base/text.h"
 
-/* BUSY_MS: how long a statement waits for a lock that another process or reader holds. */
+/* BUSY_MS: timeout of a statement for a lock of another process or reader. */
 enum { BUSY_MS = 2000, VALUE_BYTES_MAX = 4 << 20, SQL_BYTES_MAX = 64 << 10 };
 
 /*
@@ -39,7 +39,7 @@ static enum err_code db_code_of(int rc)
     case SQLITE_LOCKED:
         return ERR_BUSY;
     case SQLITE_IOERR:
-        /* A page that ends before it begins is not the disk's fault. */
+        /* A page beyond the end of the file: the file is truncated, the disk works. */
         return rc == SQLITE_IOERR_SHORT_READ ? ERR_CORRUPT : ERR_IO;
     case SQLITE_CANTOPEN:
     case SQLITE_READONLY:
@@ -48,7 +48,7 @@ static enum err_code db_code_of(int rc)
     case SQLITE_PROTOCOL:
         return ERR_IO;
     case SQLITE_INTERRUPT:
-        return ERR_UNAVAILABLE; /* the caller wanted no more rows */
+        return ERR_UNAVAILABLE; /* interrupted by the caller */
     default:
         return ERR_INTERNAL;
     }
@@ -67,14 +67,14 @@ int db_fail(sqlite3 *db, int rc, struct err *err, const char *doing)
     must(doing != NULL);
 
     const char *file = db_name(db);
-    /* The connection's message belongs to its last failure, which may not be this one. */
+    /* The connection's message is that of its last failure, which may be another one. */
     const char *why =
         (sqlite3_errcode(db) & 0xff) == (rc & 0xff) ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
     return err_set(err, db_code_of(rc), "%s: %s: %s (SQLite %d)", file, doing, why, rc);
 }
 
 /*
- * The file may be anyone's. Triggers stay on, because the schema enforces I1 with them; views,
+ * The file is untrusted. Triggers stay on, because the schema enforces I1 with them; views,
  * extensions and, in a schema, functions with side effects are off.
  */
 static int db_config(sqlite3 *db, struct err *err)
@@ -92,11 +92,11 @@ static int db_config(sqlite3 *db, struct err *err)
         {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
         {SQLITE_DBCONFIG_DQS_DDL, 0},
         {SQLITE_DBCONFIG_DQS_DML, 0},
-        /* Only store_close() checkpoints the log: a file that was refused is not changed. */
+        /* Only store_close() checkpoints on close: a refused file must not change. */
         {SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1},
         /*
-         * Our plans never depend on bound values. Without this, a partial index would make SQLite
-         * recompile the statement in every run.
+         * No query plan depends on bound values. Without this, SQLite recompiles statements that
+         * use a partial index in every run.
          */
         {SQLITE_DBCONFIG_ENABLE_QPSG, 1},
     };
@@ -109,7 +109,7 @@ static int db_config(sqlite3 *db, struct err *err)
     return rc == SQLITE_OK ? 0 : db_fail(db, rc, err, "the table unpack");
 }
 
-/* Far above our own statements; bounds what a crafted file makes SQLite allocate or execute. */
+/* Limits for a crafted file's use of memory and time; far above our own statements. */
 static void db_limits(sqlite3 *db)
 {
     static_assert(SQL_BYTES_MAX < VALUE_BYTES_MAX, "a statement is a value, too");
@@ -123,7 +123,7 @@ static void db_limits(sqlite3 *db)
         {SQLITE_LIMIT_EXPR_DEPTH, 64},
         {SQLITE_LIMIT_COMPOUND_SELECT, 8},
         {SQLITE_LIMIT_VDBE_OP, 100000},
-        {SQLITE_LIMIT_FUNCTION_ARG, 16}, /* STATE_STEP_PATHS, and what they go from */
+        {SQLITE_LIMIT_FUNCTION_ARG, 16}, /* json_remove() with STATE_STEP_PATHS */
         {SQLITE_LIMIT_ATTACHED, 0},
         {SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 64},
         {SQLITE_LIMIT_VARIABLE_NUMBER, 64},
@@ -134,7 +134,7 @@ static void db_limits(sqlite3 *db)
         (void)sqlite3_limit(db, limits[i].what, limits[i].most); /* returns the former one */
 }
 
-/* "file:PATH?immutable=1", the path escaped as SQLite reads it. */
+/* Writes "file:PATH?immutable=1" with the path escaped for SQLite. */
 static void put_uri(struct strbuf *out, const char *path)
 {
     must(path[0] != '\0');
@@ -148,12 +148,12 @@ static void put_uri(struct strbuf *out, const char *path)
 }
 
 /*
- * A reader of a write-ahead log writes to its shared memory, so DB_READ opens for writing, too;
- * query_only in db_open() forbids everything else.
+ * DB_READ opens for writing, too, because a reader of a write-ahead log writes to its shared
+ * memory; query_only in db_open() prevents other writes.
  */
 static int open_by_mode(const char *path, enum db_mode mode, sqlite3 **out)
 {
-    /* Each connection has one user at a time; store_internal.h says which. */
+    /* No mutex: each connection has one user at a time (store_internal.h). */
     static const int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     CLEANUP(strbuf_done) struct strbuf uri;
 
@@ -176,8 +176,8 @@ static int open_by_mode(const char *path, enum db_mode mode, sqlite3 **out)
 }
 
 /*
- * SQLite counts its memory under one lock for all connections, twice per allocation, and nobody
- * uses the figure. If SQLite was used before us it is too late, and harmless.
+ * Disables SQLite's memory statistics, which nobody uses and which take a global lock twice per
+ * allocation. Without effect, and harmless, once SQLite is initialized.
  */
 static void count_no_memory(void)
 {
@@ -196,15 +196,12 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err)
                                  : err_set(err, ERR_IO, "%s: %s", path, sqlite3_errmsg(db));
     db_limits(db);
     (void)sqlite3_busy_timeout(db, BUSY_MS);
-    /*
-     * No other process uses the file, so the index of its log may be in our own memory. Set this
-     * before any read.
-     */
+    /* Index of the log in our own memory: nobody else uses the file. Set before any read. */
     if (failed == 0 && mode == DB_LOG)
         failed = db_exec(db, "PRAGMA locking_mode=EXCLUSIVE", err);
     /*
-     * synchronous=FULL: each COMMIT syncs the log (I4). No automatic checkpoint: it would run
-     * inside a COMMIT that binds wait for; maintain.c runs it between batches.
+     * synchronous=FULL: each COMMIT syncs the log (I4). No automatic checkpoint: it would delay a
+     * COMMIT for which binds wait; maintain.c runs it between batches.
      */
     if (failed == 0)
         failed = db_exec(db,
@@ -229,7 +226,7 @@ void db_close(sqlite3 *db)
         return;
     sqlite3_stmt *stmt;
     while ((stmt = sqlite3_next_stmt(db, NULL)) != NULL)
-        (void)sqlite3_finalize(stmt); /* repeats an error that was seen already */
+        (void)sqlite3_finalize(stmt); /* repeats an error that was already handled */
     must(sqlite3_close(db) == SQLITE_OK);
 }
 
@@ -247,13 +244,10 @@ int db_exec(sqlite3 *db, const char *sql, struct err *err)
 
 void db_rollback(sqlite3 *db)
 {
-    /*
-     * After a full disk or an I/O error SQLite may have rolled back by itself; ROLLBACK would then
-     * fail.
-     */
+    /* After a full disk or an I/O error SQLite may have rolled back already. */
     if (sqlite3_get_autocommit(db) == 0)
         (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL,
-                           NULL); /* it ends here, and there is nothing to lose */
+                           NULL); /* the transaction ends even if this fails */
     must(sqlite3_get_autocommit(db) != 0);
 }
 
@@ -346,13 +340,13 @@ int db_sentence(sqlite3 *db, const char *sql, char *out, size_t bytes, struct er
 struct bind bind_start(sqlite3_stmt *stmt)
 {
     must(stmt != NULL);
-    must(!sqlite3_stmt_busy(stmt)); /* every run ends with a reset */
+    must(!sqlite3_stmt_busy(stmt)); /* each run ends with a reset */
     return (struct bind){.stmt = stmt};
 }
 
 /*
- * RANGE and MISUSE are mistakes of ours. The first other error (too long, no memory) is kept, and
- * bind_run() reports it, so that callers need not check each parameter.
+ * Keeps the first error (too long, no memory) for bind_run(), so that callers need not check each
+ * parameter. RANGE and MISUSE are bugs.
  */
 static void db_bound(struct bind *bind, int rc)
 {
@@ -361,7 +355,7 @@ static void db_bound(struct bind *bind, int rc)
         bind->rc = rc;
 }
 
-/* STATIC: SQLite borrows the text until the run ends. */
+/* SQLITE_STATIC: SQLite borrows the text until the end of the run. */
 void bind_text(struct bind *bind, const char *text)
 {
     db_bound(bind, sqlite3_bind_text(bind->stmt, ++bind->at, text, -1, SQLITE_STATIC));
@@ -380,7 +374,7 @@ void bind_bytes(struct bind *bind, struct text bytes)
 
 int bind_run(const struct bind *bind, int *out_changed, struct err *err)
 {
-    /* A parameter that is not bound anew would keep its value of the run before. */
+    /* An unbound parameter would keep its value from the previous run. */
     must(bind->at == sqlite3_bind_parameter_count(bind->stmt));
 
     sqlite3 *db = sqlite3_db_handle(bind->stmt);
@@ -398,7 +392,7 @@ struct row row_start(sqlite3_stmt *stmt)
     return (struct row){.stmt = stmt};
 }
 
-/* Only the first fault is kept and reading goes on, so that callers check once for each row. */
+/* Records the first fault; reading goes on, so that callers check once for each row. */
 static void db_blame(struct row *row)
 {
     if (row->fault == NULL)
@@ -414,7 +408,7 @@ const char *row_text_or_null(struct row *row)
     const int type = sqlite3_column_type(row->stmt, row->at);
     if (type == SQLITE_TEXT) {
         text = (const char *)sqlite3_column_text(row->stmt, row->at);
-        /* With bytes behind a NUL, two stored names would read as one. */
+        /* Two stored names that differ after a NUL would read as one. */
         if (text == NULL || strlen(text) != (size_t)sqlite3_column_bytes(row->stmt, row->at))
             db_blame(row);
     } else if (type != SQLITE_NULL) {
@@ -430,7 +424,7 @@ const char *row_text(struct row *row)
     const char *text = row_text_or_null(row);
     if (text != NULL)
         return text;
-    /* row_text_or_null() has passed the column already: go back to name it. */
+    /* Steps back to the column that row_text_or_null() has passed, to name it. */
     row->at--;
     db_blame(row);
     row->at++;
@@ -459,7 +453,7 @@ struct text row_bytes(struct row *row)
     const bool is_blob = sqlite3_column_type(row->stmt, row->at) == SQLITE_BLOB;
     const char *at = is_blob ? sqlite3_column_blob(row->stmt, row->at) : NULL;
     struct text bytes = {"", 0};
-    /* Of a BLOB without bytes, SQLite says NULL, too. */
+    /* NULL also for an empty BLOB. */
     if (at != NULL)
         bytes = (struct text){at, (size_t)sqlite3_column_bytes(row->stmt, row->at)};
     else
@@ -468,7 +462,7 @@ struct text row_bytes(struct row *row)
     return bytes;
 }
 
-/* An unknown word reads as words[0], with fault set: row_check() must come before its use. */
+/* Returns 0 and sets fault for an unknown word: call row_check() before using the result. */
 int row_word(struct row *row, const char *const *words, size_t count)
 {
     must(count > 0);
@@ -484,7 +478,7 @@ int row_word(struct row *row, const char *const *words, size_t count)
 
 int row_check(const struct row *row, const char *table, struct err *err)
 {
-    /* Every column was read, so no value escapes the check. */
+    /* Every column must have been read, so that every value is checked. */
     must(row->at == sqlite3_data_count(row->stmt));
     if (row->fault == NULL)
         return 0;

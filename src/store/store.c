@@ -1,10 +1,9 @@
 /*
- * The ledger on disk: opens and closes it, runs batches, and gives readers their connections. Main
- * opens and closes; the writer alone runs batches and maintenance, through store_ops, over
- * store->db; all other threads read over connections of their own (in memory: over store->db, under
- * the mutex). Within a batch a change that the database refuses is rolled back alone; after any
- * other failure the batch is lost and the caller must call rollback(). In order: opening, the
- * clock, batches, closing, loading, readers.
+ * Opens and closes the ledger on disk and runs its batches. The main thread opens and closes; only
+ * the writer runs batches and maintenance, through store_ops, over store->db; other threads read
+ * over connections of their own (in memory: over store->db, under the mutex). A change that the
+ * database refuses is rolled back alone; after any other failure the batch is lost and the caller
+ * must call rollback(). In order: opening, the clock, batches, closing, loading, readers.
  */
 #include "milligpu/store/store.h"
 
@@ -22,11 +21,11 @@ static const char *const statements[] = {
 #undef X
 };
 
-/* In pages of 4 KiB: 4 MiB, 64 MiB, 512 MiB. */
+/* The log limits are 4 MiB, 64 MiB and 512 MiB, in pages of 4 KiB. */
 static const struct store_limits usual_limits = {
     .wal_soft = 1024, .wal_hard = 16384, .wal_max = 131072, .fold = 500, .retain_ms = 60000};
 
-/* SQLite calls it after each commit with the pages in the log. */
+/* WAL hook: SQLite calls it after each commit. pages: in the log. */
 static int count_wal(void *user, sqlite3 *db, const char *name, int pages)
 {
     struct store *store = user;
@@ -37,10 +36,7 @@ static int count_wal(void *user, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-/*
- * At start, so that no batch compiles a statement, and a statement that does not fit the tables
- * fails here.
- */
+/* At start: no batch compiles a statement, and a mismatch with the tables fails the opening. */
 static int prepare_all(struct store *store, struct err *err)
 {
     static_assert(ARRAY_LEN(statements) == STATEMENTS, "each has its text");
@@ -53,12 +49,12 @@ static int prepare_all(struct store *store, struct err *err)
     return 0;
 }
 
-/* Retention may have dropped every entry: then the numbers continue behind the fold. */
+/* If retention has dropped every entry, numbering continues after the folded ones. */
 static const char journal_sql[] =
     "SELECT max(coalesce(max(seq), 0), (SELECT folded FROM meta)), count(*),"
     " coalesce(sum(" JOURNAL_BYTES "), 0) FROM journal";
 
-/* In one pass over the journal, because a start waits for it. */
+/* A single pass over the journal, because the start waits for it. */
 static int count_journal(struct store *store, struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
@@ -69,7 +65,7 @@ static int count_journal(struct store *store, struct err *err)
         more = db_step(stmt, err);
     if (more < 0)
         return more;
-    must(more == 1); /* count() has always a row */
+    must(more == 1); /* count() always returns a row */
     const int64_t last = sqlite3_column_int64(stmt, 0);
     if (last < 0 || last >= INT64_MAX / 2)
         return err_set(err, ERR_CORRUPT, "%s: the journal counts to %lld, which cannot be",
@@ -84,14 +80,14 @@ static int count_journal(struct store *store, struct err *err)
 static void close_db(struct store *store)
 {
     for (size_t i = 0; i < STATEMENTS; i++) {
-        (void)sqlite3_finalize(store->stmt[i]); /* repeats an error that was seen already */
+        (void)sqlite3_finalize(store->stmt[i]); /* repeats an error that was already handled */
         store->stmt[i] = NULL;
     }
     db_close(store->db);
     store->db = NULL;
 }
 
-/* On a full disk the ledger can still be read: the next checkpoint notes the id. */
+/* A failure (a full disk) does not fail the opening: the next checkpoint notes the id. */
 static void note_id(struct store *store)
 {
     struct err err;
@@ -101,7 +97,7 @@ static void note_id(struct store *store)
         store_notice(store, "the id of the ledger could not be noted yet: %s", err.text);
 }
 
-/* After a failure nothing is open, so start_anew() may call it again. */
+/* After a failure nothing is open, so start_anew() can call it again. */
 static int open_db(struct store *store, struct err *err)
 {
     must(store->db == NULL);
@@ -111,7 +107,7 @@ static int open_db(struct store *store, struct err *err)
     if (failed == 0)
         failed = db_open(store->path, DB_CREATE, &store->db, err);
     if (failed == 0) {
-        /* After db_open(): its PRAGMA wal_autocheckpoint would remove the hook. */
+        /* After db_open(), whose PRAGMA wal_autocheckpoint removes the hook. */
         (void)sqlite3_wal_hook(store->db, count_wal, store); /* returns the former user data */
         failed = schema_prepare(store, err);
     }
@@ -143,8 +139,8 @@ static int start_anew(struct store *store, const struct err *why, struct err *er
 }
 
 /*
- * The lock comes before anything is looked at or removed: another daemon may be using the files.
- * The owner of an older ledger comes before anything is written.
+ * Locks before it reads or removes anything, because another daemon may use the files. Confirms the
+ * owner of an older ledger before it writes anything.
  */
 static int open_all(struct store *store, const struct store_rules *rules, struct err *err)
 {
@@ -173,16 +169,16 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
     return failed;
 }
 
-/* Also for a store that was opened only in part. */
+/* Also for a partly opened store. */
 static void store_free(struct store *store)
 {
     close_db(store);
-    /* After SQLite has closed the file: closing one of these drops its locks. */
+    /* After SQLite has closed the file: close() drops SQLite's POSIX locks on it. */
     for (size_t i = 0; i < ARRAY_LEN(store->raw_fd); i++)
         if (store->raw_fd[i] >= 0)
-            (void)close(store->raw_fd[i]); /* only read */
+            (void)close(store->raw_fd[i]); /* read-only */
     if (store->lock_fd >= 0)
-        (void)close(store->lock_fd); /* releases the lock; there is nothing else to lose */
+        (void)close(store->lock_fd); /* releases the lock; an error loses nothing */
     mutex_done(&store->mutex);
     strbuf_done(&store->command);
     strbuf_done(&store->result);
@@ -251,7 +247,7 @@ int store_clock(struct store *store, int64_t *out_last_ms, int64_t *out_stepped_
     return failed;
 }
 
-/* In memory the mutex stays locked from here to the end of commit or rollback. */
+/* In memory the mutex stays locked until the end of commit or rollback. */
 NO_THREAD_SAFETY_ANALYSIS static int store_begin(void *ctx, struct err *err)
 {
     struct store *store = ctx;
@@ -276,8 +272,8 @@ NO_THREAD_SAFETY_ANALYSIS static int store_begin(void *ctx, struct err *err)
 }
 
 /*
- * True if the change is undone and the batch goes on. False: SQLite ended the whole transaction by
- * itself (a full disk, an I/O error), or cannot go back.
+ * Undoes the change; true: the batch goes on. False: the rollback failed, or SQLite has ended the
+ * whole transaction by itself (a full disk, an I/O error).
  */
 static bool store_take_back(struct store *store)
 {
@@ -291,8 +287,8 @@ static bool store_take_back(struct store *store)
 }
 
 /*
- * A conflict costs this change only: ROLLBACK TO undoes its rows, RELEASE ends the savepoint. seq
- * moves only for a change that stays.
+ * After a conflict ROLLBACK TO undoes this change only, and RELEASE ends the savepoint. seq grows
+ * only for a change that stays.
  */
 static enum store_outcome write_one(void *ctx, const struct command *command,
                                     const struct change *change, struct err *err)
@@ -327,7 +323,7 @@ NO_THREAD_SAFETY_ANALYSIS static int store_commit(void *ctx, struct err *err)
 
     must(sole_thread_enter(&store->writer));
     must(store->in_batch);
-    /* A full disk ends the transaction by itself, and COMMIT would find nothing to do. */
+    /* After a full disk SQLite has ended the transaction, and COMMIT would have nothing to do. */
     if (sqlite3_get_autocommit(store->db) != 0)
         return err_set(err, ERR_IO, "%s: the batch was lost before its end", store->path);
     const int failed = db_run(store->stmt[ST_COMMIT], err);
@@ -355,7 +351,7 @@ NO_THREAD_SAFETY_ANALYSIS static void store_rollback(void *ctx)
     db_rollback(store->db);
     store->seq = store->seq_stable;
     store->batch_bytes = 0;
-    store->is_stale = true; /* nothing of what space_count() was told is there */
+    store->is_stale = true; /* the bytes that space_count() counted do not exist */
     store->in_batch = false;
     store_unlock(store);
 }
@@ -382,7 +378,7 @@ static int store_maintain(void *ctx, int64_t now_ms, struct err *err)
     return failed;
 }
 
-/* The end of a batch without an entry in the journal, which failed already, or not yet. */
+/* Ends a batch without journal entries: commits it, or rolls it back after a failure. */
 static int store_end(void *ctx, int failed, struct err *err)
 {
     struct store *store = ctx;
@@ -397,7 +393,7 @@ static int store_end(void *ctx, int failed, struct err *err)
     return failed;
 }
 
-/* The workload is not part of what the journal tells (I6). */
+/* Writes no journal entry: the workload is not part of the present (I6). */
 static int store_learn(void *ctx, const struct tally *tally, int64_t until_ms, struct err *err)
 {
     must(tally != NULL);
@@ -407,7 +403,7 @@ static int store_learn(void *ctx, const struct tally *tally, int64_t until_ms, s
     return store_end(ctx, learned_write(ctx, tally, until_ms, err), err);
 }
 
-/* Likewise. */
+/* Writes no journal entry, either. */
 static int store_measure(void *ctx, const struct store_chunk *chunk, struct err *err)
 {
     int failed = store_begin(ctx, err);
@@ -419,7 +415,7 @@ static int store_measure(void *ctx, const struct store_chunk *chunk, struct err 
     return store_end(ctx, failed, err);
 }
 
-/* Likewise. */
+/* Writes no journal entry, either. */
 static int store_keep_policy(void *ctx, const struct store_policy *policy, struct err *err)
 {
     const int failed = store_begin(ctx, err);
@@ -428,7 +424,7 @@ static int store_keep_policy(void *ctx, const struct store_policy *policy, struc
     return store_end(ctx, kept_policy_write(ctx, policy, err), err);
 }
 
-/* Likewise. */
+/* Writes no journal entry, either. */
 static int store_remember(void *ctx, const struct agents *agents, size_t max, size_t *out_count,
                           struct err *err)
 {
@@ -465,7 +461,7 @@ void store_close(struct store *store)
     if (store == NULL)
         return;
     store_rollback(store);
-    /* Checkpoint the log and leave one file. Best effort: the log is as safe as the file. */
+    /* Checkpoints the log and leaves one file. Best effort: the log is as durable as the file. */
     (void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
     store_free(store);
 }
@@ -495,8 +491,8 @@ int store_backup(struct store *store, const char *file, struct err *err)
 }
 
 /*
- * For the diagnostics of safe mode, in which nothing is written. Once per process: the descriptors
- * stay open until the store closes.
+ * For the diagnostics of safe mode, in which nothing is written. Works once per process, because
+ * the descriptors stay open until the store closes.
  */
 int store_copy_raw(struct store *store, const char *file, struct err *err)
 {

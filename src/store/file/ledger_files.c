@@ -1,9 +1,8 @@
 /*
- * The ledger's file as the file system sees it: its path, its folder, its lock, its first bytes,
- * and its way aside when it is corrupt. Called by store.c and schema_prepare.c at start, by
- * migrate.c for a free name, and by quiet_file.c in milligpuctl. The order matters: file_find()
- * makes the path absolute and free of links, file_lock() then keeps other daemons away, and
- * file_prepare() looks at the bytes before SQLite opens the file. Nothing here changes the content
+ * Path, folder, lock and header of the ledger's file, and moving it aside. Called by store.c and
+ * schema_prepare.c at start, by migrate.c for a free name, and by quiet_file.c in milligpuctl. The
+ * order matters: file_find() resolves the path, file_lock() locks out other daemons, and
+ * file_prepare() checks the header before SQLite opens the file. Nothing here changes the content
  * of a ledger.
  */
 #include <errno.h>
@@ -28,12 +27,12 @@ static const char sqlite_magic[16] = "SQLite format 3";
 static void file_close_fd(const int *fd)
 {
     if (*fd >= 0)
-        (void)close(*fd); /* nothing was written through it that closing could lose */
+        (void)close(*fd); /* nothing was written through it */
 }
 
 /*
- * File systems where locks and shared memory do not work. FUSE is allowed: it may be a local disk
- * (containers in virtual machines), and nothing tells the two apart.
+ * Filesystems on which locks and shared memory do not work; NULL: none of them. FUSE is allowed,
+ * because it may be a local disk (containers in virtual machines).
  */
 static const char *network_name(long type)
 {
@@ -53,10 +52,7 @@ static const char *network_name(long type)
     return NULL;
 }
 
-/*
- * SQLite creates the log and the shared memory in the folder, and we the lock: so the folder has to
- * be writable, not only the file.
- */
+/* The folder must be writable: SQLite creates log and shared memory there, and we the lock. */
 static int check_folder(const char *folder, struct err *err)
 {
     must(folder[0] != '\0');
@@ -87,15 +83,12 @@ int file_find(const char *path, char **out_path, struct err *err)
     if (path[0] == '\0')
         return err_set(err, ERR_INVALID, "the ledger's file name is empty");
 
-    /*
-     * For a link the lock would lie beside the link, and whoever opened the file by another path
-     * would not see it.
-     */
+    /* Without resolving a link the lock would be beside the link, unseen through other paths. */
     char *real = realpath(path, NULL);
     if (real == NULL && errno != ENOENT)
         return err_set(err, ERR_IO, "%s: %m", path);
 
-    /* At the first start there is no file yet: its folder is resolved by itself below. */
+    /* Without a file (first start), only the folder is resolved, below. */
     CLEANUP(xfreep) char *copy = xstrdup(real != NULL ? real : path);
     free(real);
     char *slash = strrchr(copy, '/');
@@ -121,10 +114,7 @@ int file_find(const char *path, char **out_path, struct err *err)
     return 0;
 }
 
-/*
- * For a message only. Anybody who can write to the folder may have written there: take digits,
- * nothing else.
- */
+/* The process id of the holder, for a message. Takes digits only, because it is untrusted. */
 static void read_holder(int fd, char *out, size_t bytes)
 {
     must(bytes > 1);
@@ -134,8 +124,8 @@ static void read_holder(int fd, char *out, size_t bytes)
 }
 
 /*
- * flock() ends with the process, even after kill -9. The file stays when we exit: removing it would
- * take the lock from the next daemon.
+ * A flock ends with the process, even after kill -9. The lock file is never removed: a daemon that
+ * has already opened it would then lock a file that others do not see.
  */
 int file_lock(const char *path, int *out_fd, struct err *err)
 {
@@ -144,7 +134,7 @@ int file_lock(const char *path, int *out_fd, struct err *err)
 
     strbuf_init(&name);
     strbuf_printf(&name, "%s.lock", path);
-    /* NOFOLLOW: the process id must not be written into whatever a link points to. */
+    /* NOFOLLOW: the process id must not overwrite the target of a link. */
     const int fd = open(name.data, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     strbuf_done(&name);
     if (fd < 0)
@@ -162,7 +152,7 @@ int file_lock(const char *path, int *out_fd, struct err *err)
     }
     const int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
     must(length > 0 && (size_t)length < sizeof text);
-    /* For people only; the lock works without it. */
+    /* For people only: an error does not matter. */
     if (ftruncate(fd, 0) == 0)
         (void)!pwrite(fd, text, (size_t)length, 0);
     *out_fd = fd;
@@ -178,9 +168,8 @@ static bool all_zero(const char *bytes, size_t count)
 }
 
 /*
- * FOREIGN: bytes that no ledger can begin with belong to somebody else, and such a file is never
- * changed, whatever on_corrupt says. CORRUPT: a header that was zeroed or cut, as a crash of the
- * disk leaves it.
+ * FOREIGN: not a SQLite header; such a file is never changed, whatever on_corrupt is. CORRUPT: a
+ * header that was zeroed or truncated, as after a disk crash.
  */
 static int check_head(const char *path, const char *head, size_t got, struct err *err)
 {
@@ -211,7 +200,7 @@ int file_prepare(const char *path, struct err *err)
 {
     struct stat is;
 
-    /* Before SQLite opens it: closing a file drops all of a process's locks on it. */
+    /* Before SQLite opens the file: close() drops all POSIX locks of the process on it. */
     CLEANUP(file_close_fd) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EISDIR)
         return err_set(err, ERR_INVALID, "%s: a folder; the ledger is a file", path);
@@ -224,7 +213,7 @@ int file_prepare(const char *path, struct err *err)
     return file_check_head(fd, path, err);
 }
 
-/* Until then a power loss may take back that the file was created or renamed. */
+/* Makes the creation or renaming of the file survive a power loss. */
 int file_sync_folder(const char *path, struct err *err)
 {
     CLEANUP(xfreep) char *folder = xstrdup(path);
@@ -258,7 +247,7 @@ int64_t file_bytes(const char *path, const char *suffix)
     return rc < 0 ? 0 : (int64_t)is.st_size;
 }
 
-/* For names and for meta.created_ms: nothing is decided by it. */
+/* For names and for meta.created_ms only; no decision depends on it. */
 int64_t file_wall_ms(void)
 {
     struct clock_ops clock;
@@ -279,7 +268,7 @@ char *file_free_name(const char *path, const char *word)
     strbuf_init(&name);
     strbuf_printf(&name, "%s.%s-%s", path, word, stamp);
     const size_t bare = name.len;
-    /* We hold the ledger's lock, so nobody else creates such names. */
+    /* No race: we hold the ledger's lock, so nobody else creates such names. */
     for (unsigned n = 2; access(name.data, F_OK) == 0; n++) {
         strbuf_cut(&name, bare, name.len - bare);
         strbuf_printf(&name, ".%u", n);
@@ -297,7 +286,7 @@ static int rename_one(const char *from, const char *to, const char *suffix, stru
     strbuf_printf(&old, "%s%s", from, suffix);
     strbuf_printf(&new, "%s%s", to, suffix);
     int failed = 0;
-    /* Side files may be missing, and so may the ledger, if its log was left alone. */
+    /* Side files may be missing; so may the ledger, if only its log is left. */
     if (rename(old.data, new.data) < 0 && errno != ENOENT)
         failed = err_set(err, ERR_IO, "%s: move to %s: %m", old.data, new.data);
     strbuf_done(&old);
@@ -311,7 +300,7 @@ int file_move_aside(const char *path, const char *word, char **out_name, struct 
     CLEANUP(xfreep) char *name = file_free_name(path, word);
 
     must(path[0] == '/');
-    /* The file last: a log without its file is harmless, a new file next to an old log is not. */
+    /* The file last: a log without its file is harmless, a new file beside an old log is not. */
     for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
         const int failed = rename_one(path, name, suffixes[i], err);
         if (failed != 0)

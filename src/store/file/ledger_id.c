@@ -1,9 +1,9 @@
 /*
- * The id of a ledger file, and the small file <file>.id beside it. SQLite replays every log whose
- * checksums are sound, also into a backup that was copied over the file after a crash. So the
- * ledger has a random id, each copy gets another one, and <file>.id says which id, and how many
- * journal entries, the file itself contained at the last complete checkpoint. Before the file is
- * opened with its log, both are read from the file alone.
+ * Detects a log that belongs to another file. SQLite replays every log with valid checksums, also
+ * into a backup that was copied over the file after a crash. So the ledger has a random id, each
+ * copy gets another one, and <file>.id records the id and the newest journal entry of the file at
+ * the last complete checkpoint. Before the file is opened with its log, both are compared with the
+ * file alone.
  *
  *   <file>.id    "0123456789abcdef0123456789abcdef 4711\n": id, seq
  *
@@ -25,10 +25,10 @@
 
 enum { LEDGER_ID_LEN = 32, SIDE_BYTES_MAX = 128 };
 
-/* The contents of a file without its log. */
+/* The identity of a file without its log. */
 struct ledger_id {
-    char id[LEDGER_ID_LEN + 1]; /* "": the file has none */
-    int64_t seq;                /* the newest journal entry; -1: it cannot be read */
+    char id[LEDGER_ID_LEN + 1]; /* "": none */
+    int64_t seq;                /* number of the newest journal entry; -1: not readable */
 };
 
 /* --- the side file --- */
@@ -39,7 +39,7 @@ static bool is_id(const char *text)
     return strlen(text) == LEDGER_ID_LEN && strspn(text, "0123456789abcdef") == LEDGER_ID_LEN;
 }
 
-/* False: there is none, or it was not written by us; then it says nothing. */
+/* False: the file is missing, or was not written by us and is ignored. */
 static bool side_read(const char *path, struct ledger_id *out)
 {
     CLEANUP(xfreep) char *name = file_beside(path, ".id");
@@ -59,7 +59,7 @@ static bool side_read(const char *path, struct ledger_id *out)
     return errno == 0 && strcmp(end, "\n") == 0 && is_id(out->id) && out->seq >= 0;
 }
 
-/* Complete or missing: file_replace() renames what it has written and synced. */
+/* Atomic: file_replace() writes a temporary file, syncs and renames it. */
 static int side_write(const char *path, const struct ledger_id *id, struct err *err)
 {
     CLEANUP(xfreep) char *name = file_beside(path, ".id");
@@ -71,7 +71,7 @@ static int side_write(const char *path, const struct ledger_id *id, struct err *
     return file_replace(name, (struct text){text, (size_t)length}, err);
 }
 
-/* Before the log of a replaced ledger begins: the next start must not compare it with the old. */
+/* For a replaced ledger, before its log begins: the old id does not apply to it. */
 static int side_remove(const char *path, struct err *err)
 {
     CLEANUP(xfreep) char *name = file_beside(path, ".id");
@@ -84,7 +84,7 @@ static int side_remove(const char *path, struct err *err)
 
 /* --- the ledger alone --- */
 
-/* Without a column id (an older version), or without a row, the id is "". */
+/* "" without a column id (an older version) or without a row. */
 static int read_id(sqlite3 *db, char out[LEDGER_ID_LEN + 1], struct err *err)
 {
     int64_t columns = 0;
@@ -107,8 +107,8 @@ static int read_seq(sqlite3 *db, int64_t *out, struct err *err)
 }
 
 /*
- * Read as a file that does not change, so its log is ignored. While a checkpoint was interrupted,
- * the file is a mix of two moments: what cannot be read then is left open.
+ * Reads the file as immutable, which ignores its log. After an interrupted checkpoint the file is a
+ * mix of two moments: values that cannot be read are left open.
  */
 static bool read_alone(const char *path, struct ledger_id *out)
 {
@@ -125,7 +125,7 @@ static bool read_alone(const char *path, struct ledger_id *out)
 
 /* --- comparing --- */
 
-/* Does the file contain what the side file saw in it? */
+/* Does the file match the side file? True if that cannot be determined. */
 static bool is_the_same(const char *path)
 {
     struct ledger_id seen;
@@ -138,7 +138,7 @@ static bool is_the_same(const char *path)
 
 int ledger_id_compare(const char *path, struct err *err)
 {
-    must(path[0] != '\0'); /* milligpuctl gives it as its user did */
+    must(path[0] != '\0'); /* may be relative in milligpuctl */
     if (file_bytes(path, "") == 0 || file_bytes(path, "-wal") == 0 || is_the_same(path))
         return 0;
     return err_set(err, ERR_CONFLICT,
@@ -153,7 +153,7 @@ int ledger_id_accept(const char *path, struct err *err)
 
     if (failed != 0)
         return failed;
-    /* An empty file is a new ledger, and SQLite drops the log that it finds beside it. */
+    /* An empty file is a new ledger: SQLite deletes a log beside it. */
     if (file_bytes(path, "") == 0 || !is_the_same(path))
         return side_remove(path, err);
     return 0;

@@ -1,13 +1,13 @@
 /*
- * Keeps the log and the history small. The writer calls it between batches (store_ops.maintain), so
- * it must be cheap when nothing is due and bounded when something is. A failure is logged
- * and the work is done later.
+ * Checkpoints the log and folds or drops what retention_days has passed. Called by the writer
+ * between batches (store_ops.maintain), so it must be cheap when nothing is due and bounded
+ * otherwise. A failure is logged and retried later.
  */
 #include "store/store_internal.h"
 
 /*
- * While a checkpoint waits for readers, binds wait for the writer: at most 100 ms, once a second.
- * BUSY_MS is what db_open() sets.
+ * A checkpoint that waits for readers delays binds, so it waits at most 100 ms, once a second.
+ * BUSY_MS is the timeout that db_open() sets.
  */
 enum { CHECKPOINT_WAIT_MS = 100, BUSY_MS = 2000, HARD_PAUSE_MS = 1000 };
 static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
@@ -18,16 +18,16 @@ static int maintain_run_checkpoint(struct store *store, int mode, struct err *er
     int copied = 0;
 
     const int rc = sqlite3_wal_checkpoint_v2(store->db, NULL, mode, &pages, &copied);
-    /* A reader or another process is in the way: try again next time. */
+    /* A reader or another process holds a lock: retry next time. */
     if (rc == SQLITE_BUSY)
         return 0;
     if (rc != SQLITE_OK)
         return db_fail(store->db, rc, err, "checkpoint");
     must(copied <= pages);
-    /* A part is no success: the log cannot start over while a reader needs its end. */
+    /* Incomplete: the log cannot be reset while a reader needs its end. */
     if (copied < pages)
         return 0;
-    store->wal_pages = 0; /* the next batch starts the log from the beginning */
+    store->wal_pages = 0; /* the next batch overwrites the log from its beginning */
     return ledger_id_note(store, err);
 }
 
@@ -38,8 +38,8 @@ int maintain_take_in_log(struct store *store, struct err *err)
 }
 
 /*
- * PASSIVE never waits and copies what no reader needs, but a reader can keep the log from starting
- * over. From wal_hard on RESTART waits for readers; beyond wal_max no batch begins.
+ * PASSIVE copies without waiting, but readers can keep it from completing, so the log grows. From
+ * wal_hard on RESTART waits for readers; beyond wal_max no batch begins.
  */
 int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err)
 {
@@ -47,13 +47,13 @@ int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err)
     if (store->memory || store->wal_pages < store->limits.wal_soft)
         return 0;
     int failed = maintain_run_checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, err);
-    /* The wall clock may go back: a negative time counts as long ago. */
+    /* Negative after the wall clock was set back: counts as long ago. */
     const int64_t since = now_ms - store->hard_ms;
     if (failed != 0 || store->wal_pages < store->limits.wal_hard ||
         (since >= 0 && since < HARD_PAUSE_MS))
         return failed;
 
-    /* A slow reader has let the log grow large: wait for that reader, though not for long. */
+    /* A slow reader has let the log grow: wait for it, with a short timeout. */
     store->hard_ms = now_ms;
     (void)sqlite3_busy_timeout(store->db, CHECKPOINT_WAIT_MS);
     failed = maintain_run_checkpoint(store, SQLITE_CHECKPOINT_RESTART, err);
@@ -70,18 +70,18 @@ static int with_number(struct store *store, enum statement statement, int64_t nu
     return bind_run(&bind, out_changed, err);
 }
 
-/* What one round of retention did. */
+/* The numbers of objects that one round of retention removed. */
 struct round {
-    int old;              /* journal entries that are old enough by their own time */
-    struct folded folded; /* including entries between them that are not old enough */
+    int old;              /* journal entries that are old by their own time */
+    struct folded folded; /* includes entries from the future between them */
     int dropped;          /* rows of the history */
-    int packs;            /* of the history */
-    int hours;            /* rows of what was measured */
+    int packs;            /* packs of the history */
+    int hours;            /* rows of measured usage */
 };
 
 /*
- * In order of seq: an entry that looks younger (the clock was set back) keeps those behind it. An
- * entry from the future (the clock was ahead) proves nothing: those behind it decide.
+ * Finds the old entries in order of seq, up to the first one that is not old (also if the clock was
+ * set back). Skips entries from the future (the clock was ahead): later entries decide.
  */
 static int find_old(struct store *store, int64_t now_ms, int64_t before_ms, int64_t *out_upto,
                     int *out_rows, struct err *err)
@@ -109,7 +109,7 @@ static int find_old(struct store *store, int64_t now_ms, int64_t before_ms, int6
     return more < 0 ? more : 0;
 }
 
-/* How many bytes the entries up to this one take, as commits count them. */
+/* The size of the entries up to this one, counted as in a commit. */
 static int maintain_measure(struct store *store, int64_t upto, int64_t *out_bytes, struct err *err)
 {
     struct bind bind = bind_start(store->stmt[ST_JOURNAL_BYTES]);
@@ -120,8 +120,8 @@ static int maintain_measure(struct store *store, int64_t upto, int64_t *out_byte
 }
 
 /*
- * In this order: last states go into the baseline, ended objects out of it, then the mark moves,
- * and only then entries go; a trigger refuses to delete one beyond the mark.
+ * In order: puts last states into the baseline, removes ended objects from it, advances
+ * meta.folded, then deletes the entries. A trigger refuses to delete entries beyond meta.folded.
  */
 int maintain_fold(struct store *store, int64_t upto, struct folded *out, struct err *err)
 {
@@ -142,7 +142,7 @@ void maintain_folded(struct store *store, const struct folded *folded)
     atomic_fetch_sub(&store->journal_bytes, folded->bytes);
 }
 
-/* At most a round's rows that are older than before_ms; the statement says of what. */
+/* Deletes up to limits.fold rows older than before_ms with the given statement. */
 static int drop_old(struct store *store, enum statement statement, int64_t before_ms,
                     int *out_dropped, struct err *err)
 {
@@ -160,7 +160,7 @@ static int maintain_retain(struct store *store, int64_t now_ms, int64_t before_m
 {
     int64_t upto = 0;
 
-    /* Retention runs only while the clock is trusted: a step that was noted is over. */
+    /* Clears meta.stepped_ms: retention runs only while the clock is trusted. */
     int failed = db_run(store->stmt[ST_BELIEVED], err);
     if (failed == 0)
         failed = find_old(store, now_ms, before_ms, &upto, &out->old, err);
@@ -183,12 +183,12 @@ int maintain_retention(struct store *store, int64_t now_ms, struct err *err)
     struct round round = {0};
 
     must(!store->in_batch);
-    /* After a clock was set back this would otherwise wait for it. */
+    /* A longer wait means that the clock was set back: then retention is due. */
     const int64_t wait = store->retain_at_ms - now_ms;
     if (days == 0 || (wait > 0 && wait <= store->limits.retain_ms) ||
         atomic_load(&store->clock_doubted))
         return 0;
-    /* Set first: what fails is tried again after a pause, not after each batch. */
+    /* Set first: a failure is retried after a pause, not after each batch. */
     store->retain_at_ms = now_ms + store->limits.retain_ms;
     /* One transaction: after a crash an entry is either in the journal or in the baseline (I6). */
     int failed = db_run(store->stmt[ST_BEGIN], err);
@@ -204,6 +204,6 @@ int maintain_retention(struct store *store, int64_t now_ms, struct err *err)
     store->is_stale = true;
     if (round.old == store->limits.fold || round.dropped == store->limits.fold ||
         round.packs == store->limits.fold || round.hours == store->limits.fold)
-        store->retain_at_ms = now_ms; /* there is more: continue after the next batch */
+        store->retain_at_ms = now_ms; /* more to delete: continue after the next batch */
     return 0;
 }
