@@ -1,11 +1,10 @@
 /*
- * The ballast: a file of a few MiB beside the ledger, whose blocks are allocated and never used.
- * When the disk is full it is removed, so that releases can still be written; before anything is
- * granted again it is made again. Called by disk_space.c in the writer, and when a ledger is
- * opened.
+ * The ballast: a file of a few MiB beside the ledger, which reserves disk blocks. When the disk is
+ * full the file is removed, so that releases can still be written; it must exist again before
+ * grants resume. Called by disk_space.c in the writer, and at the opening of a ledger.
  *
- * Best effort: on file systems that copy on write (Btrfs, ZFS) a removed file may free its blocks
- * late, or not at all while a snapshot has them.
+ * Best effort: on copy-on-write filesystems (Btrfs, ZFS) a removed file may free its blocks late,
+ * or not at all while a snapshot references them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,10 +32,10 @@ bool volume_look(const char *path, struct volume *out)
         return false;
     out->bytes = (int64_t)(is.f_blocks * is.f_frsize);
     out->free_bytes = (int64_t)(is.f_bavail * is.f_frsize);
-    return out->bytes > 0; /* some file systems have no size */
+    return out->bytes > 0; /* some filesystems report no size */
 }
 
-/* A copy of the folder may have made it a file of holes. */
+/* Has the file all its blocks? A copy of the folder may be sparse. */
 static bool is_whole(const char *name, int64_t bytes)
 {
     struct stat is;
@@ -72,13 +71,13 @@ int ballast_make(const char *path)
         return ENOTSUP;
     if (is_whole(name, bytes))
         return 0;
-    (void)unlink(name); /* one of another size, or of holes; it rarely exists */
+    (void)unlink(name); /* another size, or sparse; rarely exists */
     /* As much again stays free: one that fills the disk would be removed at the next write. */
     if (volume.free_bytes < 2 * bytes)
         return ENOSPC;
     const int failed = ballast_fill(name, bytes);
     if (failed != 0)
-        (void)unlink(name); /* a part of it helps nobody */
+        (void)unlink(name); /* incomplete */
     return failed;
 }
 
@@ -86,5 +85,5 @@ void ballast_drop(const char *path)
 {
     CLEANUP(xfreep) char *name = file_beside(path, ".ballast");
 
-    (void)unlink(name); /* if it is not there, it has been given up already */
+    (void)unlink(name); /* may be missing */
 }

@@ -1,13 +1,13 @@
 /*
- * The limit of the ledger in bytes. Pages in use and the log count; free pages do not, because the
- * file reuses them and never shrinks. store.c calls this in the writer, after commits and in
- * maintenance, which trims (trim.c) long before grants have to stop.
+ * Enforces the limit of the ledger in bytes: pages in use plus the log, without free pages, which
+ * the file reuses. Called by store.c in the writer, after commits and in maintenance, which trims
+ * (trim.c) long before grants have to stop.
  *
  *   0 ........................ trim_at ........... stop_at ........ max
  *      nothing is trimmed       | trimmed by bytes   | no grants      |
  *
- * Writes beyond stop_at are small: releases and observed pods. go_at is slightly below stop_at, so
- * that granting does not begin and end with every batch.
+ * Writes beyond stop_at are small: releases and observed pods. go_at, slightly below stop_at, adds
+ * hysteresis, so that granting does not begin and end with every batch.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 static const int64_t mib = INT64_C(1) << 20;
 
-/* Margins of the smallest ledger in proportion; tests use smaller ones. */
+/* of_mib MiB, or less in proportion below LEDGER_BYTES_MIN (in tests). */
 static int64_t space_margin(int64_t max_bytes, int64_t of_mib)
 {
     const int64_t part = max_bytes * of_mib / (LEDGER_BYTES_MIN / mib);
@@ -25,7 +25,7 @@ static int64_t space_margin(int64_t max_bytes, int64_t of_mib)
     return part < of_mib * mib ? part : of_mib * mib;
 }
 
-/* Three tenths: a backup, the copy before a migration and the log take as much again each. */
+/* 30 % of the volume: backup, copy before a migration, and log each need as much again. */
 static int64_t space_usual_bytes(const struct store *store)
 {
     struct volume volume;
@@ -115,7 +115,7 @@ int space_look(struct store *store, struct err *err)
     return failed;
 }
 
-/* Rows and indexes take about as many bytes as the journal entry. */
+/* Twice the journal entry: rows and indexes take about as many bytes again. */
 void space_count(struct store *store, int64_t journal_bytes)
 {
     must(store->in_batch && journal_bytes > 0);
@@ -129,7 +129,7 @@ bool space_is_short(const struct store *store)
     return atomic_load(&store->used_bytes) > store->limits.trim_at;
 }
 
-/* A quota is a full disk, too. Elsewhere a ballast cannot be made, and its lack stops nothing. */
+/* A full disk or quota stops grants. After other errors milligpud goes on without a ballast. */
 static void space_make_ballast(struct store *store)
 {
     const int failed = ballast_make(store->path);
@@ -151,7 +151,7 @@ void space_take_failure(struct store *store, int failed)
     must(failed <= 0);
     if (!store->has_ballast || store->is_missing_ballast || failed == 0)
         return;
-    /* SQLite calls some writes that found no room an I/O error. */
+    /* SQLite reports some writes to a full disk as an I/O error. */
     if (failed != -(int)ERR_FULL &&
         (failed != -(int)ERR_IO || !volume_look(store->path, &volume) || volume.free_bytes >= mib))
         return;
@@ -165,7 +165,7 @@ void space_keep_ballast(struct store *store, int64_t now_ms)
     enum { PAUSE_MS = 1000 };
     const int64_t since = now_ms - store->ballast_ms;
 
-    /* The wall clock may go back: a negative time counts as long ago. */
+    /* Negative after the wall clock was set back: counts as long ago. */
     if (!store->is_missing_ballast || (since >= 0 && since < PAUSE_MS))
         return;
     store->ballast_ms = now_ms;

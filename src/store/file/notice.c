@@ -1,3 +1,4 @@
+/* Formats a notice for the opener of the store (store_rules.notice). Called by all its parts. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,17 +1,17 @@
 /*
- * The owner of a ledger is the cluster in meta.cluster. The main thread reads it from a file of an
- * older version before the file is opened, because a migration writes. After that the writer's
- * connection is used: by store_whose() on the informer thread, before the writer begins its work,
- * and by store_set_cluster() in the writer.
+ * Reads, compares and sets the owner of a ledger, the cluster in meta.cluster. The main thread reads
+ * it from a file of an older version before the opening, because a migration writes. Later calls
+ * use the writer's connection: store_whose() on the informer thread, before the writer begins its
+ * work, and store_set_cluster() in the writer.
  */
 #include <string.h>
 
 #include "store/store_internal.h"
 
-/* An owner that is longer than any uid is cut, and equals none. */
+/* More than UID_BYTES_MAX, so that a longer owner is truncated to a text that equals no uid. */
 enum { OWNER_BYTES = UID_BYTES_MAX + 8 };
 
-/* "": nobody. Without the column it is no ledger, as the opening will find out. */
+/* "": no owner. Also without the column: then it is not a ledger, and the opening fails. */
 static int owner_read(sqlite3 *db, char out[OWNER_BYTES], struct err *err)
 {
     int64_t columns = 0;
@@ -38,7 +38,7 @@ static int owner_compare(const struct store *store, const char *owner, const cha
 
 /* --- before the file is opened --- */
 
-/* False: it cannot be read, or there is no ledger; nothing is said of it here. */
+/* False: no ledger, or a read error, which the opening will report. */
 static bool owner_look(const char *path, char out[OWNER_BYTES], int64_t *out_version)
 {
     struct quiet_file file;
@@ -74,8 +74,8 @@ int owner_confirm(struct store *store, const struct store_rules *rules, struct e
 }
 
 /*
- * The open file can differ from the one that owner_look() read: a read failed once, or SQLite
- * rolled back a journal at the opening, which milligpud never leaves.
+ * The owner of the open file can differ from that of owner_look(): a read failed temporarily, or
+ * SQLite rolled back a rollback journal at the opening (milligpud never leaves one).
  */
 int owner_may_migrate(const struct store *store, int64_t version, struct err *err)
 {
@@ -116,7 +116,7 @@ static int store_read_cluster(struct store *store, const char *cluster, enum sto
     return failed;
 }
 
-/* Changes nothing if the ledger has this owner already and is no copy. */
+/* Writes nothing if the ledger already has this owner and is not a copy. */
 static int store_owned_id(struct store *store, const char *cluster, struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;

@@ -1,8 +1,8 @@
 /*
- * Opens a ledger file that is not ours to change: it may be used by a running daemon, left behind
- * by one, or a copy. Called by verify_file.c and journal_file.c in milligpuctl, and by
- * kept_policy.c and owner.c in milligpud before it opens its ledger. Nothing is written and no file
- * is created. quiet_close() says whether all that was read belongs to one moment.
+ * Reads a ledger file without changing it: used by a running daemon, left behind by one, or a copy.
+ * Called by verify_file.c, journal_file.c and restore_file.c in milligpuctl, and by kept_policy.c
+ * and owner.c in milligpud before it opens its ledger. Nothing is written and no file is created.
+ * quiet_close() fails if the data that were read may belong to different moments.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +17,8 @@
 #include "store/store_internal.h"
 
 /*
- * Held for an instant only: a daemon that starts just then is told that the ledger is locked, and
- * tries again.
+ * Does a daemon have the lock? Takes the lock for an instant: a daemon that starts in this instant
+ * fails to lock the ledger, and has to be started again.
  */
 static bool is_held(const char *path)
 {
@@ -33,7 +33,7 @@ static bool is_held(const char *path)
     return held;
 }
 
-/* Sizes and times are enough: whoever writes a page or a log changes one of them. */
+/* Sizes and modification times suffice: each write changes one of them. */
 static struct mark mark_of(const struct quiet_file *file)
 {
     const char *path = file->path;
@@ -69,7 +69,7 @@ static enum way way_of(const struct mark *mark)
     return mark->wal_bytes > 0 ? WAY_LOG : WAY_STILL;
 }
 
-/* It exists, is a file, and its content may be ours. */
+/* Checks that the file exists, is regular and not empty, and has a ledger's header. */
 static int look_at_file(const char *path, struct err *err)
 {
     struct stat is;
@@ -87,7 +87,7 @@ static int look_at_file(const char *path, struct err *err)
     if (fd < 0)
         return err_set(err, ERR_IO, "%s: %m", path);
     const int failed = file_check_head(fd, path, err);
-    (void)close(fd); /* only read */
+    (void)close(fd); /* read-only */
     return failed;
 }
 
@@ -121,7 +121,7 @@ static int quiet_begin(struct quiet_file *file, int64_t *out_version, struct err
         failed = db_open(file->path, modes[file->way], &file->db, err);
     if (failed == 0)
         failed = quiet_identify(file, out_version, err);
-    /* All reads see one moment, also while a daemon writes. */
+    /* One read transaction: all reads see the same moment, also while a daemon writes. */
     if (failed == 0)
         failed = db_exec(file->db, "BEGIN", err);
     return failed;
@@ -147,7 +147,7 @@ int quiet_close(struct quiet_file *file, struct err *err)
     must(file->path != NULL);
     db_close(file->db);
     file->db = NULL;
-    /* Without locks nothing else would show that pages of two moments were read. */
+    /* Without locks, pages of two moments may have been read. */
     if (file->way != WAY_BESIDE && !same_mark(&file->before, &after))
         return err_set(err, ERR_BUSY, "%s: it was written to while it was read; try again",
                        file->path);

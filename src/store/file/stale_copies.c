@@ -1,3 +1,7 @@
+/*
+ * Finds copies beside the ledger: removes unfinished ones at start (called by store.c on the main
+ * thread), and sums the sizes of the others (store_facts(), any thread).
+ */
 #include <dirent.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -9,13 +13,11 @@
 
 #include "store/store_internal.h"
 
-/*
- * What follows "<ledger>.": a copy before a migration with its side files; the folder of a backup.
- */
+/* Patterns after "<ledger>.": a copy before a migration with its side files; a backup's folder. */
 static const char copy_before[] = "v[0-9]*-*Z*.part-??????*";
 static const char backup_folder[] = "part-??????";
 
-/* True if it was a folder with only a copy of a ledger in it, and is removed. */
+/* Removes a folder that contains only a copy of a ledger. True: removed. */
 static bool remove_folder(int above, const char *name)
 {
     struct dirent *entry;
@@ -31,7 +33,7 @@ static bool remove_folder(int above, const char *name)
     }
     while ((entry = readdir(folder)) != NULL) /* NOLINT(concurrency-mt-unsafe): it is ours alone */
         if (fnmatch("ledger.db*", entry->d_name, 0) == 0)
-            (void)unlinkat(fd, entry->d_name, 0); /* if it stays, so does the folder */
+            (void)unlinkat(fd, entry->d_name, 0); /* on failure the folder stays, too */
     (void)closedir(folder);
     return unlinkat(above, name, AT_REMOVEDIR) == 0;
 }
@@ -44,11 +46,11 @@ static bool remove_scrap(int folder, const char *name, const char *rest)
     return fnmatch(copy_before, rest, 0) == 0 && unlinkat(folder, name, 0) == 0;
 }
 
-/* Files of the ledger in its folder: its name, a dot, and a rest. */
+/* Iterates over the files beside the ledger: its name, a dot, and a rest. */
 struct beside {
-    DIR *folder; /* NULL: it cannot be read */
-    char *path;  /* the folder, then the name of the ledger: one text, cut at the last slash */
-    const char *base;
+    DIR *folder;      /* NULL: not readable */
+    char *path;       /* owned: folder, NUL, name of the ledger */
+    const char *base; /* the name of the ledger, in path */
 };
 
 static struct beside beside_open(const char *ledger)
@@ -63,7 +65,7 @@ static struct beside beside_open(const char *ledger)
     return beside;
 }
 
-/* The rest of the next name; NULL: there is no more. *out_name: the name, until the next call. */
+/* The rest of the next name; NULL at the end. *out_name: the name, valid until the next call. */
 static const char *beside_next(const struct beside *beside, const char **out_name)
 {
     const size_t length = strlen(beside->base);
@@ -88,8 +90,8 @@ static void beside_done(struct beside *beside)
 }
 
 /*
- * We hold the ledger's lock, so whoever began these copies is dead. Best effort: they do no harm,
- * but each is as large as the ledger, and nobody else would ever remove them.
+ * We hold the ledger's lock, so the processes that began these copies have ended. Best effort: the
+ * copies are harmless, but each is as large as the ledger.
  */
 void store_remove_stale_copies(const struct store *store)
 {

@@ -1,26 +1,26 @@
 /*
- * Retention by bytes: trims the ledger near its limit, regardless of age. Maintenance calls it in
- * the writer, between batches; each transaction takes a piece. In this order:
+ * Retention by bytes: trims the ledger near its limit, regardless of age. Called by maintenance in
+ * the writer, between batches; each transaction trims one piece. In this order:
  *
- *   1. the oldest entries of the journal, while it takes more than a quarter of the limit
- *   2. rows of the history are packed: this makes room and loses nothing that history tells
- *   3. the oldest history of the namespace that has most of it
- *   4. the rest of the journal, oldest first
- *   5. the oldest sums of hours
+ *   1. fold the oldest entries of the journal, while it takes more than a quarter of the limit
+ *   2. pack rows of the history: this makes room and loses nothing that history shows
+ *   3. drop the oldest history of the namespace that has most of it
+ *   4. fold the rest of the journal, oldest first
+ *   5. drop the oldest hourly sums
  *
- * Live rows never go. Nothing here depends on the wall clock, so a clock that is doubted stops
- * nothing.
+ * Live rows are never dropped. Nothing here depends on the wall clock, so it also runs while the
+ * clock is not trusted.
  */
 #include "store/store_internal.h"
 
 /* The result of trimming one piece. */
 struct trim_piece {
     struct folded folded;
-    int packed; /* rows of the history, which are still there */
-    int rows;   /* of the history, or of hours */
+    int packed; /* packed rows of the history; nothing is lost */
+    int rows;   /* dropped rows of the history or of hourly sums */
 };
 
-/* The newest of the oldest entries that make a piece; 0: the journal is empty. */
+/* Finds the oldest entries that make a piece. *out_upto: the newest of them; 0: no entries. */
 static int trim_find_entries(struct store *store, int64_t *out_upto, struct err *err)
 {
     sqlite3_stmt *stmt = store->stmt[ST_JOURNAL_OLDEST];
@@ -57,7 +57,7 @@ static int trim_hours(struct store *store, int *out_rows, struct err *err)
 {
     struct bind bind = bind_start(store->stmt[ST_MEASURED_DROP]);
 
-    bind_number(&bind, INT64_MAX); /* however young */
+    bind_number(&bind, INT64_MAX); /* any age */
     bind_number(&bind, store->limits.fold);
     return bind_run(&bind, out_rows, err);
 }
@@ -117,18 +117,18 @@ static void trim_note(struct store *store, int64_t now_ms)
 
 int trim_to_limit(struct store *store, int64_t now_ms, struct err *err)
 {
-    /* No bind waits for the writer while grants are stopped, so it may do more at once. */
+    /* More rounds while grants are stopped, because no bind waits for the writer. */
     const int rounds = store_space(store) == SPACE_LIMIT ? 32 : 4;
-    struct trim_piece piece = {.rows = 1}; /* of the round before: the first is due */
+    struct trim_piece piece = {.rows = 1}; /* of the previous round; not empty before the first */
     int failed = 0;
 
     must(!store->in_batch);
     for (int i = 0; failed == 0 && trim_did(&piece) && i < rounds && space_is_short(store); i++) {
-        /* A reader holds the log: what is trimmed now would only make it longer. */
+        /* A reader holds the log: trimming would only make it longer. */
         if (store->wal_pages >= store->limits.wal_hard)
             return 0;
         failed = trim_once(store, &piece, err);
-        /* What is packed is still there. */
+        /* Packing alone loses nothing, so it is not noted. */
         if (failed == 0 && piece.folded.rows + piece.rows > 0)
             trim_note(store, now_ms);
         if (failed == 0)

@@ -1,6 +1,6 @@
 /*
- * The write-ahead log as bytes: written once more through SQLite's own functions for files, so that
- * its locks hold and a test can put its own disk underneath.
+ * Rewrites the bytes of the write-ahead log at start. Called by schema_prepare.c. Uses SQLite's VFS,
+ * so that its locks hold and a test can replace the disk.
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 enum { PIECE_BYTES = 64 << 10 };
 
-/* What is done to an open log; returns SQLite's code. */
+/* Works on an open log; returns SQLite's code. */
 typedef int log_work(sqlite3_file *file, void *user);
 
 static int with_file(sqlite3_vfs *vfs, const char *log, log_work *work, void *user)
@@ -27,7 +27,7 @@ static int with_file(sqlite3_vfs *vfs, const char *log, log_work *work, void *us
     rc = vfs->xOpen(vfs, log, file, SQLITE_OPEN_READWRITE | SQLITE_OPEN_WAL, NULL);
     if (rc == SQLITE_OK)
         rc = work(file, user);
-    /* SQLite demands xClose whenever xOpen has set the methods, even if it failed. */
+    /* xClose is required if xOpen has set the methods, even if it failed. */
     if (file->pMethods != NULL) {
         const int closed = file->pMethods->xClose(file);
         rc = rc == SQLITE_OK ? closed : rc;
@@ -36,7 +36,7 @@ static int with_file(sqlite3_vfs *vfs, const char *log, log_work *work, void *us
     return rc;
 }
 
-/* If there is no log, there is nothing to do. */
+/* Does nothing without a log. */
 static int with_log(const char *path, log_work *work, void *user, const char *doing,
                     struct err *err)
 {
@@ -45,7 +45,7 @@ static int with_log(const char *path, log_work *work, void *user, const char *do
     must(path[0] == '/');
     strbuf_init(&log);
     strbuf_printf(&log, "%s-wal", path);
-    /* SQLite's own functions for files want a name that SQLite made. */
+    /* The VFS requires a name made by SQLite. */
     sqlite3_filename name = sqlite3_create_filename(path, "", log.data, 0, NULL);
     must(name != NULL); /* otherwise out of memory */
     const int rc = with_file(sqlite3_vfs_find(NULL), sqlite3_filename_wal(name), work, user);
@@ -58,7 +58,7 @@ static int with_log(const char *path, log_work *work, void *user, const char *do
     return failed;
 }
 
-/* The same bytes at the same places, then one sync: what the log says does not change. */
+/* Writes the same bytes at the same offsets, then syncs once: the content does not change. */
 static int wal_rewrite(sqlite3_file *file, void *user)
 {
     CLEANUP(xfreep) char *piece = xmalloc(PIECE_BYTES);

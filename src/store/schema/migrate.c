@@ -1,8 +1,8 @@
 /*
- * Forward only: a copy of the file, then all steps to the current version in one transaction, whose
- * result is a file with exactly the tables of that version. A crash in the middle, and a file whose
- * tables are not those of its version, leave the old version; the next start begins with a copy
- * again.
+ * Migrates a ledger to the current version: makes a copy, then runs all steps in one transaction,
+ * and checks that the result has exactly the tables of that version. Forward only. After a crash or
+ * a failed check the file is unchanged, and the next start begins with a copy again. Called by
+ * schema_prepare.c at start, and in memory by verify_file.c.
  */
 #include <stdio.h>
 
@@ -25,7 +25,7 @@ static int migrate_step(const struct store *store, const struct store_migration 
     char orphan[128];
 
     int failed = db_exec(store->db, step->sql, err);
-    /* foreign_keys is off here, so what refers to nothing must be looked for. */
+    /* foreign_keys is off here, so dangling references must be searched for. */
     if (failed == 0)
         failed = db_sentence(store->db, "SELECT \"table\" FROM pragma_foreign_key_check", orphan,
                              sizeof orphan, err);
@@ -47,7 +47,7 @@ static int migrate_inside(const struct store *store, int64_t version, struct err
     }
     if (failed == 0)
         failed = schema_set_version(store->db, store->schema->version, err);
-    /* The last moment at which a ledger of an older schema is still unchanged. */
+    /* Before the COMMIT: a failure leaves the older ledger unchanged. */
     if (failed == 0)
         failed = schema_check(store->db, store->schema, err);
     if (failed == 0)
@@ -62,13 +62,13 @@ static int migrate_from(const struct store *store, uint32_t version, struct err 
     must(length > 0 && (size_t)length < sizeof word);
 
     CLEANUP(xfreep) char *copy = store->memory ? NULL : file_free_name(store->path, word);
-    /* The copy, and a log that may contain every page anew. */
+    /* Twice the file: the copy, and a log that may contain every page. */
     int failed = copy != NULL ? space_for_copy(store->path, 2 * file_bytes(store->path, ""),
                                                "a migration, with the copy before it,", err)
                               : 0;
     if (failed == 0 && copy != NULL)
         failed = backup_to(store->db, copy, err);
-    /* Dropping replaced tables must not affect the tables that refer to them. */
+    /* Off, because dropping a replaced table must not affect the tables that refer to it. */
     if (failed == 0)
         failed = db_exec(store->db, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err);
     if (failed == 0)
@@ -93,7 +93,7 @@ int migrate_forward(const struct store *store, int64_t version, struct err *err)
     return version < store->schema->version ? migrate_from(store, (uint32_t)version, err) : 0;
 }
 
-/* The copy is of one moment: `from` is in a transaction that reads. */
+/* `from` is in a read transaction, so the copy is consistent. */
 int migrate_in_memory(sqlite3 *from, const char *path, int64_t version, sqlite3 **out,
                       struct err *err)
 {

@@ -1,9 +1,13 @@
+/*
+ * Prepares an open file for use: identifies it, then creates or migrates the tables, and checks
+ * them. Called by store.c at start, on the main thread.
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "store/store_internal.h"
 
-/* The COMMIT is the moment at which the file becomes a ledger. */
+/* Ends with the COMMIT, which turns the blank database into a ledger. */
 static int schema_prepare_fill(const struct store *store, struct err *err)
 {
     char meta[128];
@@ -24,8 +28,8 @@ static int schema_prepare_fill(const struct store *store, struct err *err)
 }
 
 /*
- * One transaction: a crash leaves a blank database, which the next start fills. The folder is
- * synced because the file itself is new in it.
+ * One transaction: a crash leaves a blank database, which the next start fills. Syncs the folder,
+ * because the file is new.
  */
 static int schema_prepare_create(const struct store *store, struct err *err)
 {
@@ -40,10 +44,7 @@ static int schema_prepare_create(const struct store *store, struct err *err)
     return failed;
 }
 
-/*
- * SQLite answers with the mode that it could set: any other means that locks or shared memory do
- * not work here.
- */
+/* SQLite returns the mode in effect: another one means that locks or shared memory do not work. */
 static int use_wal(const struct store *store, struct err *err)
 {
     must(store->path != NULL);
@@ -59,9 +60,9 @@ static int use_wal(const struct store *store, struct err *err)
 }
 
 /*
- * In this order: whose file it is, before a byte is written; the log written anew (wal.c) before
- * its content is built on; SQLite's own checks before a migration copies damage; the owner before
- * the migration; our checks last, on the tables as they are then.
+ * In this order: the file is identified before the first write; the log is rewritten (wal.c) before
+ * its content is used; SQLite's own checks come before a migration would copy damage; the owner is
+ * checked before the migration; our checks come last, on the migrated tables.
  */
 int schema_prepare(struct store *store, struct err *err)
 {
