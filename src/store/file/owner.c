@@ -1,8 +1,8 @@
 /*
- * Reads, compares and sets the owner of a ledger, the cluster in meta.cluster. The main thread reads
- * it from a file of an older version before the opening, because a migration writes. Later calls
- * use the writer's connection: store_whose() on the informer thread, before the writer begins its
- * work, and store_set_cluster() in the writer.
+ * Reads, compares and sets the owner of a ledger, the cluster in meta.cluster. The main thread
+ * reads it from a file of an older version before the opening, because a migration writes. Later
+ * calls use the writer's connection: store_whose() on the informer thread, before the writer begins
+ * its work, and store_set_cluster() in the writer.
  */
 #include <string.h>
 

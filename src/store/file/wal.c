@@ -1,6 +1,6 @@
 /*
- * Rewrites the bytes of the write-ahead log at start. Called by schema_prepare.c. Uses SQLite's VFS,
- * so that its locks hold and a test can replace the disk.
+ * Rewrites the bytes of the write-ahead log at start. Called by schema_prepare.c. Uses SQLite's
+ * VFS, so that its locks hold and a test can replace the disk.
  */
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /*
- * Who held what, and when: live and released allocations, one row for each charge. Called by REST
- * on admin threads, over a connection that only reads. The query contains only the conditions that
- * are asked for, so that SQLite can use the index of each. The number of a row is also the token
- * from which the next page continues, so it must never change: a row that is packed (packs.c) keeps
- * it. In order: a page in memory, SQL, reading rows, reading packs.
+ * The history of GPUs: live and released allocations, one row for each charge. Called by REST on
+ * admin threads, over a read-only connection. The query contains only the requested conditions, so
+ * that SQLite can use the index of each. The number of a row is also the token of the next page, so
+ * it must never change, not even when the row is packed (packs.c). In order: a page in memory, SQL,
+ * reading rows, reading packs.
  */
 #include <stdlib.h>
 
@@ -11,16 +11,16 @@
 
 #include "store/store_internal.h"
 
-/* The number of a row: its allocation's, and the position of its charge. */
+/* A row number is an allocation's id, shifted by ROW_BITS, plus the position of the charge. */
 enum { ROW_BITS = 10 };
 static_assert(PARTS_MAX <= 1 << ROW_BITS, "every charge has a number");
 
-/* --- a page in memory: the newest of what rows and packs have --- */
+/* --- a page in memory: the newest rows of tables and packs --- */
 
 enum { PAGE_ROWS = 4096 };
 
 struct found_row {
-    struct history_row is;
+    struct history_row is; /* its texts are in texts */
     char texts[];
 };
 
@@ -28,7 +28,7 @@ struct newest {
     struct found_row **found;
     size_t count;
     size_t capacity;
-    size_t limit;
+    size_t limit; /* maximum of count after newest_settle() */
 };
 
 static void newest_add(struct newest *newest, const struct history_row *row)
@@ -70,7 +70,7 @@ static int newest_first(const void *a, const void *b)
     return ((*left)->is.row < (*right)->is.row) - ((*left)->is.row > (*right)->is.row);
 }
 
-/* Keeps the newest, each once: a corrupt ledger may have one in two places. */
+/* Keeps the newest rows, without duplicates, which a corrupt ledger may have. */
 static void newest_settle(struct newest *newest)
 {
     size_t kept = 0;
@@ -90,7 +90,7 @@ static void newest_settle(struct newest *newest)
         newest_cut(newest, newest->limit);
 }
 
-/* Only a newer row still has a place; 0: any has. */
+/* Oldest row number of a full page, which only newer rows can enter; 0: not full. */
 static uint64_t newest_floor(const struct newest *newest)
 {
     must(newest->count <= newest->limit);
@@ -112,11 +112,11 @@ static const char rows_sql[] =
     " coalesce(c.gpu, ''), a.state, coalesce(c.milli, a.unplaced_milli), coalesce(c.mib, 0),"
     " a.reserved_ms, a.bound_ms, a.released_ms";
 
-/* The first condition follows from the second, but only the first can use the primary key. */
+/* The first condition is redundant, but only it can use the primary key. */
 static const char rows_where_sql[] =
     " WHERE a.id <= ?1 >> 10 AND ((a.id << 10) | coalesce(c.at, 0)) < ?1";
 
-/* Of one pack, which has no index: what is not asked for is NULL or 0. */
+/* The rows of one pack, which has no index. A parameter of NULL or 0 is no condition. */
 static const char pack_sql[] =
     "SELECT (a.id << 10) | a.at, a.uid, a.namespace, a.name, a.node, a.node_uid, a.gpu,"
     " 'released', a.milli, a.mib, a.reserved_ms, a.bound_ms, a.released_ms"
@@ -129,7 +129,7 @@ static const char pack_sql[] =
     " AND (?6 = 0 OR (iif(a.reserved_ms <> 0, a.reserved_ms, a.bound_ms) <= ?6"
     " AND a.released_ms > ?6)) ORDER BY 1 DESC LIMIT ?7";
 
-/* Packs that can have an answer. */
+/* The packs that may contain matching rows. */
 static const char packs_sql[] =
     "SELECT id, last FROM pack WHERE first <= ?1 >> 10 AND (?4 IS NULL OR past_of IN (?4, ''))"
     " AND (?6 = 0 OR (began_ms <= ?6 AND ended_ms > ?6)) ORDER BY last DESC";
@@ -140,14 +140,14 @@ static void history_build(struct strbuf *sql, const struct store_history_query *
 
     strbuf_str(sql, rows_sql);
     /*
-     * With a GPU the charges lead, by their index. Without, LEFT JOIN keeps pods that hold nothing
-     * of a known GPU.
+     * With a GPU, begins with the index of charges. Without, LEFT JOIN includes pods without a
+     * known GPU.
      */
     strbuf_str(sql, query->gpu != NULL
                         ? " FROM charge AS c JOIN allocation AS a ON a.id = c.allocation"
                         : " FROM allocation AS a LEFT JOIN charge AS c ON c.allocation = a.id");
     strbuf_str(sql, rows_where_sql);
-    /* A GPU has an id and an alias; a row has the name that was known at the time. */
+    /* Matches id and alias of the GPU: a row has the name that was known at the time. */
     if (query->gpu != NULL)
         strbuf_str(sql, " AND c.gpu IN (SELECT ?2 UNION SELECT id FROM gpu WHERE alias = ?2"
                         " UNION SELECT alias FROM gpu WHERE id = ?2 AND alias IS NOT NULL)");
@@ -157,7 +157,7 @@ static void history_build(struct strbuf *sql, const struct store_history_query *
         strbuf_str(sql, " AND a.namespace = ?4");
     if (query->pod != NULL)
         strbuf_str(sql, " AND a.name = ?5");
-    /* An adopted allocation was never reserved: it begins when it was bound. */
+    /* An adopted allocation was never reserved and begins when it is bound. */
     if (query->at_ms != 0)
         strbuf_str(sql, " AND iif(a.reserved_ms <> 0, a.reserved_ms, a.bound_ms) <= ?6"
                         " AND (a.state <> 'released' OR a.released_ms > ?6)");
@@ -165,7 +165,7 @@ static void history_build(struct strbuf *sql, const struct store_history_query *
     must(sql->len > 0);
 }
 
-/* SQLite also counts the parameters between those that are used, and refuses those behind. */
+/* Binds all parameters up to the highest used one; SQLite refuses higher ones. */
 static int history_bind(sqlite3_stmt *stmt, const struct store_history_query *query, size_t limit,
                         struct err *err)
 {
@@ -190,7 +190,7 @@ static int history_bind(sqlite3_stmt *stmt, const struct store_history_query *qu
 
 /* --- reading rows --- */
 
-/* The texts are SQLite's until the next step. */
+/* Texts are valid until the next step; newest_add() copies them. */
 static int history_take(sqlite3_stmt *stmt, struct newest *newest, struct err *err)
 {
     struct row row = row_start(stmt);
@@ -253,7 +253,7 @@ static int history_read_pack(sqlite3_stmt *stmt, int64_t id, struct newest *newe
     return failed;
 }
 
-/* The newest pack first: behind a full page with newer rows there is nothing to find. */
+/* Newest pack first: ends when the page is full of rows that are newer than the next pack. */
 static int history_each_pack(sqlite3_stmt *packs, sqlite3_stmt *pack, struct newest *newest,
                              struct err *err)
 {
@@ -292,7 +292,7 @@ static int history_read_packs(sqlite3 *db, const struct store_history_query *que
     return failed == 0 ? history_each_pack(packs, pack, newest, err) : failed;
 }
 
-/* A page, and where the next begins; 0: nowhere. */
+/* Reads a page and sets query->before for the next one; 0: no next page. */
 static int history_page(sqlite3 *db, struct store_history_query *query, size_t limit, void *user,
                         void (*each)(void *user, const struct history_row *row), struct err *err)
 {
@@ -325,7 +325,7 @@ static int history_run(sqlite3 *db, const struct store_history_query *query, voi
     return failed;
 }
 
-/* In one transaction, because rows are packed meanwhile. */
+/* In one transaction, because the writer may pack rows meanwhile. */
 int store_history(struct store *store, const struct store_history_query *query, void *user,
                   void (*row)(void *user, const struct history_row *row), struct err *err)
 {

@@ -1,6 +1,6 @@
 /*
- * The journal for those who follow it: entries after a number, oldest first. Called in the thread
- * that feeds streams and in admin threads, over a connection that only reads.
+ * Reads the journal for followers: entries after a number, oldest first. Called by the thread that
+ * feeds streams and by admin threads, over a read-only connection.
  */
 #include "store/store_internal.h"
 
@@ -25,7 +25,7 @@ static int journal_give(sqlite3_stmt *stmt, const struct store_journal_query *qu
     return failed;
 }
 
-/* The fold and the entries in one transaction, so that no round of retention is between them. */
+/* In one transaction, so that no round of retention runs between the two reads. */
 static int journal_read(sqlite3 *db, const struct store_journal_query *query, uint64_t *out_folded,
                         struct err *err)
 {
@@ -60,7 +60,7 @@ int store_journal(struct store *store, const struct store_journal_query *query,
     int failed = reader_open(store, &reader, err);
     if (failed != 0)
         return err_wrap(err, "journal");
-    /* In memory it is the writer's own connection, and nobody else has it now. */
+    /* In memory the locked connection needs no transaction. */
     failed = store->memory ? 0 : db_exec(reader.db, "BEGIN", err);
     if (failed == 0)
         failed = journal_read(reader.db, query, out_folded, err);

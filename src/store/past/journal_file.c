@@ -1,8 +1,8 @@
 /*
- * Reads the journal of a ledger file from end to end, with the state before its first entry. Called
- * by milligpuctl. Tables meta, baseline and journal are the same in every version of the schema, so
- * an older file needs no migration. The journal is checked first: a gap, or an entry that is no
- * JSON, would make another past of it.
+ * Reads the whole journal of a ledger file, with the state before its first entry. Called by
+ * milligpuctl. Tables meta, baseline and journal are the same in every version of the schema, so an
+ * older file needs no migration. The journal is checked first, because a gap, or an entry that is
+ * not JSON, would change the replayed past.
  */
 #include "milligpu/store/past/journal_file.h"
 
@@ -13,10 +13,7 @@
 
 #include "store/store_internal.h"
 
-/*
- * The numbers of meta and journal that the reader needs first. The journal begins with the first
- * entry about the cluster: that of the policy comes before any node is known.
- */
+/* Skips policy entries for oldest_ms: the first one precedes the first node. */
 static int journal_file_span(sqlite3 *db, const char *path, struct journal_span *out,
                              struct err *err)
 {
@@ -50,12 +47,12 @@ static int journal_file_span(sqlite3 *db, const char *path, struct journal_span 
 }
 
 /*
- * Constant parts of live allocations (state_kept()), by uid. The entry of a step contains only its
- * changes; a replay of the past needs whole allocations.
+ * The constant parts of live allocations (state_kept()), which complete the results of steps: a
+ * replay needs complete allocations.
  */
 struct kept_parts {
-    struct map by_uid;  /* texts behind their keys */
-    sqlite3_stmt *join; /* a result, and the part that its allocation keeps */
+    struct map by_uid;  /* char: the uid with its NUL, then the part */
+    sqlite3_stmt *join; /* merges a result and a part */
 };
 
 static const char kept_join_sql[] = "SELECT json_set(?1, '$.allocation',"
@@ -67,7 +64,7 @@ static void kept_forget(struct kept_parts *parts, const char *uid)
     xfree(map_take(&parts->by_uid, text_of(uid)));
 }
 
-/* The key of a map is in front of its text. */
+/* The map's key is the uid at the front of the value. */
 static void kept_put(struct kept_parts *parts, const char *uid, const char *part)
 {
     const size_t key = strlen(uid) + 1;
@@ -80,7 +77,7 @@ static void kept_put(struct kept_parts *parts, const char *uid, const char *part
     must(map_put(&parts->by_uid, text_of(kept), kept) == NULL);
 }
 
-/* NULL: the journal does not know it. */
+/* NULL: not in the baseline or the journal. */
 static const char *kept_find(const struct kept_parts *parts, const char *uid)
 {
     const char *kept = map_find(&parts->by_uid, text_of(uid));
@@ -97,10 +94,10 @@ static void kept_done(struct kept_parts *parts)
     while ((kept = map_next(&parts->by_uid, &at)) != NULL)
         xfree(kept);
     map_done(&parts->by_uid);
-    (void)sqlite3_finalize(parts->join); /* repeats an error that was seen already */
+    (void)sqlite3_finalize(parts->join); /* repeats an error that was already handled */
 }
 
-/* Keys are "node/..." and "allocation/...", so falling order has the nodes first. */
+/* Nodes first, by descending keys: "node/..." and "allocation/...". */
 static int journal_file_objects(sqlite3 *db, const struct journal_file_reader *reader,
                                 struct kept_parts *parts, struct err *err)
 {
@@ -128,7 +125,7 @@ static int journal_file_objects(sqlite3 *db, const struct journal_file_reader *r
     return more;
 }
 
-/* If the allocation has to be completed, out->result is the statement's until its next run. */
+/* Completes the allocation in out->result, which is then valid until the next run of join. */
 static int journal_file_complete(struct kept_parts *parts, struct row *row, struct journal_row *out,
                                  struct err *err)
 {
@@ -142,7 +139,7 @@ static int journal_file_complete(struct kept_parts *parts, struct row *row, stru
         kept_put(parts, uid, part);
     const char *kept = part == NULL ? kept_find(parts, uid) : NULL;
     if (kept != NULL) {
-        (void)sqlite3_reset(parts->join); /* repeats an error that was seen already */
+        (void)sqlite3_reset(parts->join); /* repeats an error that was already handled */
         struct bind bind = bind_start(parts->join);
         bind_text(&bind, out->result);
         bind_text(&bind, kept);

@@ -1,8 +1,8 @@
 /*
- * Packs the history of allocations that have ended, and reads it again; pack.h has the format.
- * packs.c writes with it in the writer, unpack_table.c reads with it on any thread. A pack is read
- * from a file, so nothing in it is believed: each length is compared with the bytes that are left,
- * each number with the range of its field. In order: numbers and texts, writing, reading.
+ * Encodes and decodes packs of released allocations (format: pack.h). packs.c encodes in the
+ * writer, unpack_table.c decodes on any thread. Packs are untrusted input: each length is checked
+ * against the remaining bytes, each number against the range of its field. In order: numbers and
+ * texts, writing, reading.
  */
 #include "pack.h"
 
@@ -22,7 +22,7 @@ static void pack_number(struct strbuf *out, uint64_t number)
     must(out->len > 0);
 }
 
-/* Without overflow for any two times: the distance is taken in 64 bits that wrap around. */
+/* Unsigned arithmetic that wraps around, so that no two times overflow. */
 static uint64_t pack_zigzag(int64_t number, int64_t from)
 {
     const uint64_t far = (uint64_t)number - (uint64_t)from;
@@ -45,7 +45,7 @@ static bool is_hyphen(size_t at)
     return memchr(uuid_hyphens, (int)at, sizeof uuid_hyphens) != NULL;
 }
 
-/* Only small letters: the text must come back as it was. */
+/* Lower case only, because decoding must restore the same text. */
 static int hex_value(char digit)
 {
     static const char digits[] = "0123456789abcdef";
@@ -54,7 +54,7 @@ static int hex_value(char digit)
     return found != NULL ? (int)(found - digits) : -1;
 }
 
-/* The 16 bytes of a UUID; false: it is none. */
+/* Parses a UUID of UUID_LEN characters; false: not a UUID. */
 static bool uuid_read(const char *text, uint8_t out[UUID_BYTES])
 {
     size_t nibbles = 0;
@@ -126,7 +126,7 @@ static void pack_put_word(struct packer *packer, struct text text)
     pack_number(&packer->rows, word->number);
 }
 
-/* The names of a controller's pods differ behind the last hyphen. */
+/* In two parts, because names of a controller's pods differ only after the last hyphen. */
 static void pack_put_name(struct packer *packer, const char *name)
 {
     const char *hyphen = strrchr(name, '-');
@@ -143,7 +143,7 @@ static void pack_put_time(struct packer *packer, int64_t time_ms, int64_t releas
 {
     const uint64_t far = pack_zigzag(time_ms, released_ms);
 
-    /* The farthest distance has no number that is higher by one: no clock says such a time. */
+    /* UINT64_MAX + 1 is not representable; no real time has this delta. */
     pack_number(&packer->rows, time_ms == 0 || far == UINT64_MAX ? 0 : far + 1);
     must(packer->rows.len > 0);
 }
@@ -169,7 +169,7 @@ void packer_done(struct packer *packer)
 
 static void packer_count(struct pack_facts *facts, const struct packed *packed)
 {
-    /* An adopted allocation was never reserved: it begins when it was bound. */
+    /* An adopted allocation was never reserved and begins when it is bound. */
     const int64_t began_ms = packed->reserved_ms != 0 ? packed->reserved_ms : packed->bound_ms;
 
     must(facts->rows < UINT32_MAX);
@@ -228,7 +228,7 @@ void packer_finish(const struct packer *packer, struct strbuf *out)
 
 /* --- reading --- */
 
-/* The first fault ends the reading: then nothing is left to read. */
+/* Records a fault; all further reads fail. */
 static void unpack_fail(struct unpacker *unpacker)
 {
     unpacker->at = NULL;
@@ -241,7 +241,7 @@ static bool has_failed(const struct unpacker *unpacker)
     return unpacker->at == NULL;
 }
 
-/* 0 if it fails, also if the number is higher than most. */
+/* Returns 0 after a fault; a number above most is a fault. */
 static uint64_t unpack_number(struct unpacker *unpacker, uint64_t most)
 {
     uint64_t number = 0;
@@ -271,7 +271,7 @@ static size_t bytes_left(const struct unpacker *unpacker)
     return has_failed(unpacker) ? 0 : (size_t)(unpacker->end - unpacker->at);
 }
 
-/* Adds them to out. A NUL is refused: it would end the text early. */
+/* Appends bytes to out. A NUL is a fault, because it would truncate the text. */
 static void unpack_bytes(struct unpacker *unpacker, size_t length, struct strbuf *out)
 {
     if (has_failed(unpacker) || length > bytes_left(unpacker) ||
@@ -340,7 +340,7 @@ static int unpack_refuse(struct err *err)
     return err_set(err, ERR_CORRUPT, "a pack of the history is not what milligpu writes");
 }
 
-/* Each word and each allocation has a byte at least, which bounds the counts. */
+/* The remaining bytes limit both counts, since each word and allocation has at least one byte. */
 int unpacker_open(struct unpacker *unpacker, struct text bytes, struct err *err)
 {
     must(bytes.at != NULL);
@@ -375,7 +375,7 @@ static void unpack_charges(struct unpacker *unpacker, struct packed *out)
     must(out->charges <= PARTS_MAX);
 }
 
-/* The number of a row has ten bits for the charge (history.c). */
+/* The maximum leaves ten bits for the charge in a row number (history.c). */
 static int64_t unpack_id(struct unpacker *unpacker, int64_t before)
 {
     const uint64_t most = (uint64_t)((INT64_MAX >> 10) - before);

@@ -1,18 +1,17 @@
 /*
  * Packs rows of the history when the ledger comes near its limit: many allocations in one row of
  * the table pack (pack.h), which takes about a tenth of the bytes. Called by trim.c in the writer.
- * What history, granted and doctor say stays the same; the containers of an allocation are not in
- * its pack.
+ * The output of history, granted and doctor does not change; containers are not packed.
  */
 #include "milligpu/base/alloc.h"
 
 #include "pack.h"
 #include "store/store_internal.h"
 
-/* Half a page of a body's last one, the cells of the table and of its indexes. */
+/* Overhead of a pack: half of the body's last page, and its row in table and indexes. */
 enum { PACK_BYTES = 2048 + 150 };
 
-/* The columns of an allocation; texts are SQLite's until the next step. */
+/* Reads the columns of an allocation; texts are valid until the next step. */
 static void packs_read(struct row *row, struct packed *out)
 {
     must(row->at == 0);
@@ -28,7 +27,7 @@ static void packs_read(struct row *row, struct packed *out)
     out->unplaced_milli = (uint32_t)row_number(row, 0, UINT32_MAX);
 }
 
-/* Names of GPUs are copied: those of SQLite end with the next step. */
+/* Copies the names of GPUs, because SQLite's are valid only until the next step. */
 static int packs_read_charges(struct store *store, struct arena *arena, struct packed *out,
                               struct err *err)
 {
@@ -114,7 +113,7 @@ static int packs_insert(struct store *store, const char *namespace, const struct
     return bind_run(&bind, NULL, err);
 }
 
-/* The rows that were packed are those that go: one transaction, one order. */
+/* Deletes the packed rows: the same transaction and order select the same rows. */
 static int packs_replace(struct store *store, const struct past_most *most,
                          const struct packer *packer, int *out_rows, struct err *err)
 {
@@ -142,7 +141,7 @@ int packs_add(struct store *store, int *out_rows, struct err *err)
     *out_rows = 0;
     int failed = past_find_most(store, ST_PAST_MOST, &most, err);
     CLEANUP(xfreep) char *namespace = most.namespace;
-    /* A small pack has its texts for few allocations. */
+    /* No small packs: their texts would be shared by few allocations. */
     if (failed != 0 || namespace == NULL || most.bytes < store->limits.piece / 2)
         return failed;
     if (most.piece > most_rows)

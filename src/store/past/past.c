@@ -1,7 +1,8 @@
 /*
- * The history by namespace, in bytes: counted when an allocation is released, and trimmed when the
- * ledger reaches its limit. A trigger of the schema takes off what is deleted. What is packed
- * (packs.c) counts by the bytes of its packs. Called by write.c and trim.c in the writer.
+ * Counts the history of each namespace in bytes when an allocation is released, and trims it when
+ * the ledger comes near its limit. A trigger of the schema subtracts deleted rows. Packed history
+ * (packs.c) counts by the size of its packs. Called by write.c and trim.c in the writer;
+ * store_reach() by any thread.
  */
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 #include "store/store_internal.h"
 
-/* Cells of the tables and of their indexes, beside the texts; from_6.sql counts the same. */
+/* Size of a row in table and indexes, without texts; the same numbers as in from_6.sql. */
 enum { ALLOCATION_BYTES = 120, SHARE_BYTES = 30, CHARGE_BYTES = 45 };
 
 int64_t past_bytes_of(const struct allocation *allocation)
@@ -91,7 +92,7 @@ static int past_trim_rows(struct store *store, const struct past_most *most, int
     return bind_run(&bind, out_rows, err);
 }
 
-/* Packs are older than rows. */
+/* Packs first, because they are older than rows. */
 int past_trim(struct store *store, int *out_rows, struct err *err)
 {
     struct past_most most;
@@ -108,7 +109,7 @@ int past_trim(struct store *store, int *out_rows, struct err *err)
     return failed == 0 && *out_rows == 0 ? past_trim_rows(store, &most, out_rows, err) : failed;
 }
 
-/* One statement, so that all of it is of one moment. */
+/* One statement, so that the result is consistent. */
 static const char reach_sql[] =
     "WITH of(namespace, bytes) AS (SELECT namespace, sum(bytes) FROM " HISTORY_PARTS
     " GROUP BY namespace) "

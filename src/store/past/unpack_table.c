@@ -1,11 +1,11 @@
 /*
- * The table "unpack": the rows of one pack of the history, for SQL. Every connection has it
- * (db.c); a file cannot name it in its schema.
+ * The virtual table "unpack": the rows of one pack of the history, for SQL. Every connection has it
+ * (db.c); the schema of a file cannot refer to it.
  *
  *   SELECT u.name, u.gpu FROM pack AS p JOIN unpack AS u ON u.body = p.body WHERE p.id = 7
  *
- * There is a row for each charge, and one for an allocation without charges: at 0, gpu '' and as
- * milli what has no place. What is no pack ends the statement with SQLITE_CORRUPT.
+ * Each charge has a row. An allocation without charges has one, with at 0, gpu '' and its
+ * unplaced_milli as milli. An invalid pack ends the statement with SQLITE_CORRUPT.
  */
 #include <string.h>
 
@@ -37,14 +37,13 @@ enum unpack_column {
     UNPACK_BODY,
 };
 
-/* SQLite knows the first member only. */
 struct unpack_cursor {
-    sqlite3_vtab_cursor base;
+    sqlite3_vtab_cursor base; /* must be the first member: SQLite has a pointer to it */
     struct strbuf body;
     struct unpacker unpacker;
-    uint32_t charge; /* of the current allocation */
+    uint32_t charge; /* index in the current allocation */
     sqlite3_int64 row;
-    bool has_row;
+    bool has_row; /* false at the end, and after a fault */
 };
 
 static int unpack_connect(sqlite3 *db, void *aux, int argc, const char *const *argv,
@@ -54,7 +53,7 @@ static int unpack_connect(sqlite3 *db, void *aux, int argc, const char *const *a
     const int rc = sqlite3_declare_vtab(db, unpack_sql);
     if (rc != SQLITE_OK)
         return rc;
-    /* Not from a view or trigger of a file. */
+    /* Not usable in views and triggers of a file. */
     must(sqlite3_vtab_config(db, SQLITE_VTAB_DIRECTONLY) == SQLITE_OK);
     *out = xcalloc(1, sizeof **out);
     return SQLITE_OK;
@@ -67,7 +66,7 @@ static int unpack_disconnect(sqlite3_vtab *table)
     return SQLITE_OK;
 }
 
-/* Without the body there is nothing to read, so another order of the join is chosen. */
+/* Refuses a plan without the body, so that SQLite chooses another order of the join. */
 static int unpack_best_index(sqlite3_vtab *table, sqlite3_index_info *index)
 {
     must(table != NULL);
@@ -141,7 +140,7 @@ static int unpack_filter(sqlite3_vtab_cursor *base, int plan, const char *name, 
     struct err err;
 
     must(plan == 0 && name == NULL && argc == 1);
-    /* SQLite's bytes are gone at the next step. */
+    /* A copy, because SQLite's bytes are valid only until the next step. */
     strbuf_reset(&cursor->body);
     const void *bytes = sqlite3_value_blob(argv[0]);
     if (bytes != NULL)
@@ -249,7 +248,7 @@ static int unpack_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *out)
     return SQLITE_OK;
 }
 
-/* Without xCreate it is there by itself and cannot be created under another name. */
+/* Eponymous-only (no xCreate): exists without CREATE VIRTUAL TABLE, under this name only. */
 static const sqlite3_module unpack_module = {
     .iVersion = 1,
     .xConnect = unpack_connect,

@@ -1,8 +1,8 @@
 /*
- * Memories of agents, from agents.h to rows and back. Called in the writer, over its
- * connection: store_ops.remember writes what changed, store_agents() reads once at start. The file
- * is outside input. A wrong row is passed over and reported, and what that leaves is never less
- * strict than an empty table. In order: writing, reading.
+ * Stores the memories of agents.h. Called in the writer, over its connection: store_ops.remember
+ * writes changed ones, store_agents() reads all once at start. The file is untrusted input: an
+ * invalid row is skipped and reported, and the result is never less strict than that of an empty
+ * table. In order: writing, reading.
  */
 #include <string.h>
 
@@ -52,7 +52,7 @@ static int agents_kept_read_seen(struct store *store, struct agents *agents, str
     sqlite3_stmt *stmt = store->stmt[ST_HAS_AGENTS];
     int more = db_step(stmt, err);
 
-    must(more != 0); /* max() has always a row */
+    must(more != 0); /* max() always returns a row */
     if (more > 0) {
         struct row row = row_start(stmt);
         const bool has_agents = row_number(&row, 0, 1) != 0;
@@ -92,7 +92,7 @@ static int agents_kept_take(sqlite3_stmt *stmt, struct agents *agents, struct er
     return 0;
 }
 
-/* Reads on after a wrong row; the first is the one that is reported. */
+/* Continues after an invalid row; err reports the first one. */
 static int agents_kept_read_rows(struct store *store, struct agents *agents, struct err *err)
 {
     sqlite3_stmt *stmt = store->stmt[ST_AGENTS];

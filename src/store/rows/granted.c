@@ -1,14 +1,13 @@
 /*
- * What was granted over time, for chargeback: live and released allocations, added up by SQLite.
- * Called by REST on admin threads, over a connection that only reads. A charge that ended before
- * the time that is asked about is not even looked at: released ones are found by the index of their
- * end, and packs by that of their last end.
+ * Sums grants over time, for chargeback: live and released allocations, added up by SQLite. Called
+ * by REST on admin threads, over a read-only connection. Charges that ended before the queried time
+ * are not read: indexes find released allocations by their end, and packs by their latest end.
  */
 #include "store/store_internal.h"
 
 /*
- * ?1 to ?2: a part of the life of each charge that lies within. Whole seconds, so that no sum of
- * milli leaves 63 bits. A wall clock that was set back makes a life of less than nothing: none.
+ * The life of each charge between ?1 and ?2, in whole seconds, so that no sum of milli exceeds 63
+ * bits. A negative life (the wall clock was set back) counts as 0.
  */
 static const char granted_sql[] =
     "SELECT namespace, model, count(DISTINCT uid), sum(milli * (ms / 1000)),"

@@ -1,8 +1,8 @@
 /*
- * The policy document that decides, byte by byte. The writer keeps it when it has begun to decide
- * by it (store_ops.keep_policy). Main reads it at a start at which the file of the document cannot
- * be read, before it opens the ledger: a start that fails changes nothing. What the bytes say is
- * no matter of the store.
+ * Stores the policy document in force, byte for byte. The writer writes it after it has put the
+ * document in force (store_ops.keep_policy). The main thread reads it if the document's file cannot
+ * be read at the start, before it opens the ledger, because a start that fails changes nothing. The
+ * store does not interpret the bytes.
  */
 #include "milligpu/base/alloc.h"
 
@@ -44,7 +44,7 @@ static int kept_policy_read(sqlite3_stmt *stmt, struct arena *arena, struct stor
     return 0;
 }
 
-/* Before version 6 there was no such table. */
+/* The table does not exist before version 6. */
 static int kept_policy_find(struct quiet_file *file, struct arena *arena, struct store_policy *out,
                             struct err *err)
 {

@@ -1,7 +1,7 @@
 /*
- * The workload that was learned, from a tally to rows and back. Called in the writer, over its
- * connection: store_ops.learn writes, store_learned() reads once at start. The file is outside
- * input: whatever the rows say, the result is a tally or a sentence.
+ * Stores the learned workload (tally.h). Called in the writer, over its connection: store_ops.learn
+ * writes, store_learned() reads once at start. The file is untrusted input: the result is a valid
+ * tally or an error.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -11,12 +11,10 @@
 
 #include "store/store_internal.h"
 
-/* Of one class, as the CHECK says: a request names at most 32 models of 128 bytes. */
+/* Limit of one class, as in the CHECK of the schema: a request has up to 32 models of 128 bytes. */
 enum { MODELS_TEXT_MAX = 65536 };
 
-/*
- * Writing
- */
+/* --- writing --- */
 
 static void learned_models(struct strbuf *out, const struct workload_class *class)
 {
@@ -71,19 +69,17 @@ int learned_write(struct store *store, const struct tally *tally, int64_t until_
     return failed;
 }
 
-/*
- * Reading
- */
+/* --- reading --- */
 
 struct learned {
     struct store *store;
     struct arena arena; /* the models of all classes */
-    struct strbuf text; /* of one class, as it should be */
+    struct strbuf text; /* expected text of the models of one class */
     uint64_t pods;
     int64_t until_ms;
-    bool stored; /* there is a row of table learned */
+    bool stored; /* table learned has a row */
     uint32_t classes;
-    /* with one more than a tally has, so that tally_restore() can say that there are too many */
+    /* one more than a tally has, so that tally_restore() detects an excess */
     struct workload_class class[WORKLOAD_CLASSES_MAX + 1];
 };
 
@@ -96,8 +92,8 @@ static int learned_wrong_models(const struct learned *learned, struct err *err)
 }
 
 /*
- * Only the very text that learned_models() makes of the result: what SQLite reads more kindly (a
- * NUL that ends a text, an object) is not ours. json is valid JSON.
+ * Requires the exact text that learned_models() writes for the result: SQLite also accepts others
+ * (a text that ends at a NUL, an object). json is valid JSON.
  */
 static int learned_read_models(struct learned *learned, const char *json,
                                struct workload_class *class, struct err *err)
@@ -135,7 +131,7 @@ enum learned_number {
     NUMBERS
 };
 
-/* Into number[], in the order of the SELECT; the first that no class has is named. */
+/* Reads number[] in the order of the SELECT; the error names the first invalid column. */
 static int learned_read_numbers(struct row *row, int64_t place, uint32_t number[NUMBERS],
                                 struct err *err)
 {
@@ -231,7 +227,7 @@ static int learned_read_pods(struct learned *learned, struct err *err)
     return more;
 }
 
-/* The writer alone writes, so its SELECTs see one moment without a transaction. */
+/* Needs no transaction, because nobody but the writer writes. */
 static int learned_read(struct learned *learned, struct tally **out, struct err *err)
 {
     int failed = learned_read_pods(learned, err);

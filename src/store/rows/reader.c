@@ -1,6 +1,10 @@
+/*
+ * Opens connections for reading. Called by the parts of the store that any thread may call. A
+ * ledger in memory has one connection only, so there they lock the writer's.
+ */
 #include "store/store_internal.h"
 
-/* clang follows no lock that is taken on a condition. */
+/* clang cannot analyse a conditional lock. */
 NO_THREAD_SAFETY_ANALYSIS void store_lock(struct store *store)
 {
     if (store->memory)
@@ -20,7 +24,7 @@ NO_THREAD_SAFETY_ANALYSIS int reader_open(struct store *store, struct reader *ou
     if (!store->memory)
         return db_open(store->path, DB_READ, &out->db, err);
     store_lock(store);
-    must(!store->in_batch); /* a thread reads within its own batch */
+    must(!store->in_batch); /* otherwise a thread reads within its own batch */
     out->db = store->db;
     return 0;
 }

@@ -1,9 +1,9 @@
 /*
- * Turns rows back into facts: nodes with their GPUs and claims, allocations with their shares.
- * Called by store_load() at start and by every check, in the thread that has the connection. The
- * file is outside input: each column has a range, each allocation must satisfy allocation_fault(),
- * and the first fault ends the reading with CORRUPT. Columns are read in the order of the SELECT.
- * What each() gets is borrowed for the call. In order: words, GPUs, claims, nodes, shares,
+ * Turns rows into facts: nodes with their GPUs and claims, allocations with their shares. Called by
+ * store_load() at start and by every check, in the thread that owns the connection. The file is
+ * untrusted input: each column has a range, each allocation must satisfy allocation_fault(), and
+ * the first fault ends the reading with CORRUPT. Columns are read in the order of the SELECT. The
+ * arguments of each() are borrowed for the call. In order: words, GPUs, claims, nodes, shares,
  * allocations.
  */
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #include "store/store_internal.h"
 
-/* Far more than a node can show plus what its pods can hold on GPUs that have left. */
+/* Limit of a node's GPUs: far more than it can show plus absent ones that its pods can hold. */
 enum { GPU_ROWS_MAX = 4096 };
 
 static const struct atom *rows_intern(struct names *names, const char *text)
@@ -44,10 +44,7 @@ static enum inventory_problem read_problem(struct row *row)
     return known[row_word(row, words, ARRAY_LEN(known))];
 }
 
-/*
- * Only what the store keeps: use, reservations and the other flags are counted anew from the
- * charges (docs/why/002).
- */
+/* Stored fields only: use, reservations and other flags are recomputed (docs/why/002). */
 static struct gpu rows_read_gpu(struct row *row, struct names *names)
 {
     struct gpu gpu = {.id = rows_intern(names, row_text(row))};
@@ -71,10 +68,10 @@ struct node_rows {
     sqlite3_stmt *gpus;
     sqlite3_stmt *owned_ids;
     struct names *names;
-    struct gpu *gpu; /* reused from node to node */
-    uint32_t count;  /* of gpu: of the current node, absent ones included */
-    uint32_t shown;  /* of these, the ones that the Node shows */
-    size_t capacity;
+    struct gpu *gpu; /* GPUs of the current node, including absent ones; reused */
+    uint32_t count;  /* of gpu */
+    uint32_t shown;  /* number of GPUs that are not absent */
+    size_t capacity; /* of gpu */
     const struct atom *owned_id[GPUS_PER_NODE_MAX];
 };
 
@@ -96,7 +93,7 @@ static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
         rows->shown += (gpu.flags & GPU_ABSENT) == 0;
         rows->gpu = xgrow(rows->gpu, rows->count, &rows->capacity, sizeof *rows->gpu);
         rows->gpu[rows->count++] = gpu;
-        /* A Node shows a bounded number; pods may hold more, absent ones, after their GPUs left. */
+        /* A Node shows a limited number of GPUs; pods may hold further ones, which are absent. */
         if (rows->shown > GPUS_PER_NODE_MAX || rows->count > GPU_ROWS_MAX) {
             more = err_set(err, ERR_CORRUPT, "node %s: more than %d GPUs", node, GPUS_PER_NODE_MAX);
             break;
@@ -106,7 +103,7 @@ static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
     return more;
 }
 
-/* Table claim: the UUIDs that this Node showed first and does not show now. */
+/* Reads table claim: UUIDs that this Node showed first and does not show now. */
 static int read_owned_ids(struct node_rows *rows, const char *node, uint32_t *out_count,
                           struct err *err)
 {
@@ -133,7 +130,7 @@ static int read_owned_ids(struct node_rows *rows, const char *node, uint32_t *ou
     return more;
 }
 
-/* The arrays in out belong to rows and last until the next node. */
+/* The arrays in out belong to rows and are valid until the next node. */
 static int rows_read_node(struct node_rows *rows, struct node_build *out, struct err *err)
 {
     must(rows->names != NULL);
@@ -192,8 +189,8 @@ struct allocation_rows {
     sqlite3_stmt *allocations;
     sqlite3_stmt *shares;
     struct names *names;
-    struct arena arena;  /* containers of one allocation */
-    struct share *share; /* PARTS_MAX of them, reused */
+    struct arena arena;  /* container names of the current allocation */
+    struct share *share; /* PARTS_MAX elements, owned; shares of the current allocation */
 };
 
 static struct share rows_read_share(struct row *row, struct names *names, struct arena *arena)
@@ -240,8 +237,8 @@ static int rows_read_shares(struct allocation_rows *rows, int64_t id, uint32_t *
 }
 
 /*
- * uid, namespace and name stay SQLite's until the next step; the shares come from another
- * statement, so they survive its steps.
+ * uid, namespace and name are valid until the next step of this statement; reading the shares,
+ * which have a statement of their own, does not invalidate them.
  */
 static void read_facts(struct row *row, struct names *names, struct allocation_facts *out)
 {
@@ -285,7 +282,7 @@ static int read_allocation(struct allocation_rows *rows, void *user, rows_alloca
     if (failed != 0)
         return failed;
     facts.share = rows->share;
-    /* What no column shows by itself: values that contradict each other. */
+    /* Finds values that contradict each other. */
     const char *fault = allocation_fault(&facts);
     if (fault != NULL)
         return err_set(err, ERR_CORRUPT, "allocation %s: %s", facts.uid, fault);
@@ -297,7 +294,7 @@ static int read_allocation(struct allocation_rows *rows, void *user, rows_alloca
     " note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"                \
     " terminating_ms, version FROM allocation"
 
-/* Live ones or the past, never both: the past is large, and a start does not read it. */
+/* Reads either live or released allocations: the latter are many, and a start skips them. */
 int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, rows_allocation *each,
                      struct err *err)
 {

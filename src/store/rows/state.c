@@ -1,8 +1,8 @@
 /*
- * States and commands as JSON: for the journal, for its replay, and for the comparison of file and
- * memory. Canonical: keys in one order, and no key for a default (0, false, "", no text), so that
- * equal states are equal texts. The keys are part of the file's format, as the columns are, and
- * stay when a member of a struct has another name (note_differs, claims). Pure; any thread.
+ * Writes states and commands as JSON: for the journal, for its replay, and for the comparison of
+ * file and memory. Canonical: keys in a fixed order, and no key for a default (0, false, "", NULL),
+ * so that equal states are equal texts. The keys are part of the file's format, like the columns,
+ * and do not follow renames of struct members (note_differs, claims). Pure; any thread.
  */
 #include <string.h>
 
@@ -35,7 +35,7 @@ static void add_number(struct strbuf *out, const char *name, int64_t number)
     state_key(out, name);
     if (number < 0)
         strbuf_char(out, '-');
-    /* INT64_MIN has no positive counterpart, so the sign is dropped as unsigned. */
+    /* Negates as unsigned, because INT64_MIN has no positive counterpart. */
     strbuf_u64(out, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
 }
 
@@ -61,7 +61,7 @@ static void state_add_share(struct strbuf *out, const struct share *share)
     strbuf_char(out, '}');
 }
 
-/* STATE_STEP_KEYS, in this order. */
+/* The keys of STATE_STEP_PATHS, in this order. */
 static void state_add_step(struct strbuf *out, const struct allocation_facts *facts)
 {
     must(facts->uid[0] != '\0');
@@ -122,7 +122,7 @@ void state_kept(struct strbuf *out, const struct allocation_facts *facts)
     strbuf_char(out, '}');
 }
 
-/* Without what is counted from charges: a GPU's use, and the flags that the ledger finds anew. */
+/* Without derived values: a GPU's use, and the flags that the ledger recomputes. */
 static void state_add_gpu(struct strbuf *out, const struct gpu *gpu)
 {
     must(gpu->milli > 0);
@@ -169,7 +169,7 @@ void state_node(struct strbuf *out, const struct node_build *build)
     strbuf_str(out, "]}");
 }
 
-/* The last state of a node: it makes the replay, and later the fold, forget the node. */
+/* The last state of a node: replay and fold then drop the node. */
 void state_node_removed(struct strbuf *out, const struct atom *name)
 {
     must(name->len > 0);
@@ -197,7 +197,7 @@ struct node_build state_build_of(const struct node *node)
     };
 }
 
-/* wants as asked for: which GPUs came of it is in the result. */
+/* The wants as requested; the assigned GPUs are in the result. */
 static void add_request(struct strbuf *out, const struct request *request)
 {
     if (request == NULL)
@@ -230,7 +230,7 @@ static void add_request(struct strbuf *out, const struct request *request)
         add_text(out, "topology", topology_name(request->topology));
 }
 
-/* Rules by their numbers; a policy that never had any shows none. */
+/* Rules in force by their numbers; no key for a policy without rules. */
 static void add_policy(struct strbuf *out, const struct command *command)
 {
     const struct rulebook *book = command->rulebook;
@@ -253,7 +253,7 @@ static void add_policy(struct strbuf *out, const struct command *command)
     strbuf_char(out, ']');
 }
 
-/* For people and for journal_file.h; the replay reads results only. */
+/* For people and for journal_file.h; check_replay() reads results only. */
 void state_command(struct strbuf *out, const struct command *command)
 {
     must((unsigned)command->kind < COMMANDS);

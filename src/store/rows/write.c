@@ -1,16 +1,15 @@
 /*
  * Writes one change: the rows of the node, the allocation with its shares and charges, and the
- * journal entry. Called by store.c in the writer, under the SAVEPOINT of the change, so that after
- * a failure all of it is undone. The order follows the triggers of the schema: GPUs before the
- * charges on them, and removals last. Only what differs is written. Each statement must change
- * exactly one row: none means that the database disagrees with the ledger in memory, and the change
- * is refused.
+ * journal entry. Called by store.c in the writer, under the SAVEPOINT of the change, so that a
+ * failure undoes all of it. The order follows the triggers of the schema: GPUs before the charges
+ * on them, and removals last. Only changed rows are written. Each statement must change exactly one
+ * row: no row means that database and ledger in memory disagree, and the change is refused.
  */
 #include <string.h>
 
 #include "store/store_internal.h"
 
-/* Core and database disagree: the change is refused, whatever it was. */
+/* Refuses the change because database and ledger in memory disagree. */
 static int write_disagree(struct err *err, const char *what, const char *name)
 {
     must(what[0] != '\0');
@@ -29,7 +28,7 @@ static int run_one(struct bind *bind, const char *what, const char *name, struct
     return changed == 1 ? 0 : write_disagree(err, what, name);
 }
 
-/* Atoms are interned: equal texts have one address. */
+/* Compares atoms by address, because they are interned. */
 static bool same_node_row(const struct node *a, const struct node *b)
 {
     must(a->name == b->name);
@@ -37,7 +36,7 @@ static bool same_node_row(const struct node *a, const struct node *b)
            a->problem_text == b->problem_text && a->gone == b->gone && a->since_ms == b->since_ms;
 }
 
-/* Only what is stored: what is counted from charges changes with each allocation. */
+/* Stored fields only: those counted from charges change with each allocation. */
 static bool same_gpu_row(const struct gpu *a, const struct gpu *b)
 {
     return a->id == b->id && a->alias == b->alias && a->model == b->model && a->milli == b->milli &&
@@ -68,7 +67,7 @@ static const struct gpu *gpu_of(const struct node *node, const struct atom *id)
     return NULL;
 }
 
-/* The key comes last in both statements, so that they take their parameters in one order. */
+/* Both statements take the key last, so the order of parameters is the same. */
 static int put_node(struct store *store, const struct node *before, const struct node *after,
                     struct err *err)
 {
@@ -117,7 +116,7 @@ static bool write_owned_ids(const struct node *node, const struct atom *id)
     return false;
 }
 
-/* Table claim: the rows of one node that the other does not have. */
+/* Runs a statement on table claim for each owned id of `of` that `but` does not have. */
 static int each_owned_id(struct store *store, enum statement statement, const struct node *of,
                          const struct node *but, struct err *err)
 {
@@ -135,7 +134,7 @@ static int each_owned_id(struct store *store, enum statement statement, const st
     return failed;
 }
 
-/* Before the allocation: a charge needs the row of its GPU. */
+/* Call before the allocation is written: a charge needs the row of its GPU. */
 static int put_inventory(struct store *store, const struct node *before, const struct node *after,
                          struct err *err)
 {
@@ -151,7 +150,7 @@ static int put_inventory(struct store *store, const struct node *before, const s
     return failed;
 }
 
-/* After the allocation: a charged GPU cannot be removed. */
+/* Call after the allocation is written: a charged GPU cannot be removed. */
 static int drop_inventory(struct store *store, const struct node *before, const struct node *after,
                           struct err *err)
 {
@@ -219,7 +218,7 @@ static int write_add_charges(struct store *store, int64_t id, const struct alloc
     return failed;
 }
 
-/* The allocation first: the triggers on its charges read its origin and its node. */
+/* The allocation first: the triggers on charges read its origin and node. */
 static int write_add_allocation(struct store *store, const struct allocation *allocation,
                                 struct err *err)
 {
@@ -255,8 +254,8 @@ static int write_add_allocation(struct store *store, const struct allocation *al
 }
 
 /*
- * Shares and charges never change. The WHERE names the state before, so an allocation that the
- * database knows in another state is refused; the charges of a released one end by a trigger.
+ * Shares and charges never change. The WHERE contains the previous state, so that an allocation
+ * with another state in the database is refused; a trigger ends the charges of a released one.
  */
 static int step_allocation(struct store *store, const struct allocation *before,
                            const struct allocation *after, struct err *err)
@@ -292,17 +291,14 @@ static int put_allocation(struct store *store, const struct allocation *before,
                           const struct allocation *after, struct err *err)
 {
     if (after == NULL) {
-        must(before == NULL); /* what leaves the ledger leaves it as released */
+        must(before == NULL); /* an allocation leaves the ledger in state released */
         return 0;
     }
     return before == NULL ? write_add_allocation(store, after, err)
                           : step_allocation(store, before, after, err);
 }
 
-/*
- * A new allocation makes a new node object even if no row of the node changes: then the entry tells
- * of the allocation alone.
- */
+/* Omits a node whose rows do not change: each new allocation makes a new node object. */
 static void describe_result(struct strbuf *out, const struct change *change)
 {
     must(change->verdict == VERDICT_OK);
@@ -337,7 +333,7 @@ static int add_journal(struct store *store, const struct command *command,
 
     must(store->seq < INT64_MAX);
     struct bind bind = bind_start(store->stmt[ST_JOURNAL_ADD]);
-    /* store.c takes over the number when the whole change is written. */
+    /* store.c sets store->seq to this number when the whole change is written. */
     bind_number(&bind, (int64_t)store->seq + 1);
     bind_number(&bind, command->at_ms);
     bind_text(&bind, store->command.data);
@@ -345,7 +341,7 @@ static int add_journal(struct store *store, const struct command *command,
     return run_one(&bind, "journal entry", command_name(command->kind), err);
 }
 
-/* The next start must know: the doubtful hour begins again (wallclock.h). */
+/* For the next start, which then doubts the clock for an hour again (wallclock.h). */
 static int note_step(struct store *store, const struct command *command, struct err *err)
 {
     const int64_t step = command->at_ms - command->clock_from_ms;

@@ -1,6 +1,7 @@
 /*
- * Since when shares are idle. The writer sets it with what was measured (store_ops.measure), and
- * reads it once, at the start, over its own connection. In order: writing, reading.
+ * Stores the idle times of shares. The writer writes them together with measured usage
+ * (store_ops.measure), and reads them once, at the start, over its own connection. In order:
+ * writing, reading.
  */
 #include "store/store_internal.h"
 
@@ -30,7 +31,7 @@ static int idle_put(struct store *store, const struct store_idle *idle, struct e
     return failed;
 }
 
-/* Nodes first: what is said of one of their shares is newer. */
+/* Nodes first: entries of their shares are newer. */
 int idle_write(struct store *store, const struct store_chunk *chunk, struct err *err)
 {
     int failed = 0;
@@ -56,7 +57,7 @@ static int idle_read_reported(struct store *store, int64_t *out_reported_ms, str
     sqlite3_stmt *stmt = store->stmt[ST_REPORTED];
     const int more = db_step(stmt, err);
 
-    must(more != 0); /* a SELECT of one value has always a row */
+    must(more != 0); /* a SELECT of one value always returns a row */
     if (more > 0)
         *out_reported_ms = sqlite3_column_int64(stmt, 0);
     (void)sqlite3_reset(stmt); /* repeats the error of the step */

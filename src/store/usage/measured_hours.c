@@ -1,13 +1,13 @@
 /*
- * What was measured, as sums of hours. The writer adds to them over its connection
- * (store_ops.measure); REST reads them on admin threads, over a connection that only reads. In
- * order: adding, reading.
+ * The hourly sums of measured usage. The writer adds to them over its connection
+ * (store_ops.measure); REST reads them on admin threads, over a read-only connection. In order:
+ * adding, reading.
  */
 #include "store/store_internal.h"
 
 /* --- adding --- */
 
-/* *out_changed: 0 if SET finds no such row. */
+/* *out_changed: 0 if ST_MEASURED_SET finds no row. */
 static int measured_put(struct store *store, enum statement statement,
                         const struct store_measured *row, int *out_changed, struct err *err)
 {
@@ -35,7 +35,7 @@ static int measured_rows(struct store *store, int64_t hour_ms, int64_t *out_rows
     return db_ask(bind.stmt, out_rows, err);
 }
 
-/* A row that is new to an hour that is full joins the row of all those beyond. */
+/* Beyond STORE_MEASURED_ROWS_MAX rows of an hour, adds to the row with namespace and model "". */
 static int measured_add(struct store *store, const struct store_measured *row, struct err *err)
 {
     struct store_measured to = *row;
@@ -68,7 +68,7 @@ int measured_write(struct store *store, const struct store_measured *row, uint32
 
 /* --- reading --- */
 
-/* ?1 to ?2. Of the hour that ?1 cuts, ?3 of ?4 seconds count. */
+/* Sums from ?1 to ?2. Of the hour that contains ?1, ?3 of ?4 seconds count. */
 static const char measured_sql[] =
     "SELECT namespace, model, sum(iif(hour_ms < ?1, milli_s * ?3 / ?4, milli_s)),"
     " sum(iif(hour_ms < ?1, of_milli_s * ?3 / ?4, of_milli_s)),"
@@ -77,7 +77,7 @@ static const char measured_sql[] =
     " FROM measured WHERE hour_ms > ?1 - 3600000 AND hour_ms <= ?2"
     " GROUP BY namespace, model ORDER BY namespace, model";
 
-/* The hour that now_ms is in has only begun. */
+/* The hour that contains now_ms ends at now_ms. */
 static int measured_ask(sqlite3 *db, int64_t since_ms, int64_t now_ms, sqlite3_stmt **out,
                         struct err *err)
 {

@@ -1,6 +1,6 @@
 /*
- * When containers of a pod held more memory than their shares: entries of the journal, which has an
- * index of them. Called by REST on admin threads, over a connection that only reads.
+ * Reads from the journal when containers of a pod used more memory than their shares (there is an
+ * index of these entries). Called by REST on admin threads, over a read-only connection.
  */
 #include "store/store_internal.h"
 
