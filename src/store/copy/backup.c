@@ -1,8 +1,7 @@
 /*
- * Copies a ledger to a new file: page by page through SQLite, or, if the file is too damaged for
- * that, byte by byte. Called over a connection of its own by admin threads and the verifier thread,
- * and by migrate.c at start. A copy gets its final name only when it is complete, checked and on
- * disk.
+ * Copies a ledger to a new file: page by page through SQLite, or byte by byte if the file is too
+ * damaged for that. Called over a connection of its own by admin threads and the verifier thread,
+ * and by migrate.c at start. A copy is complete, checked and synced before it gets its final name.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +20,7 @@ int backup_pages(sqlite3 *from, sqlite3 *to, struct err *err)
     sqlite3_backup *backup = sqlite3_backup_init(to, "main", from, "main");
     if (backup == NULL)
         return db_fail(to, sqlite3_errcode(to), err, "backup");
-    /* In one step: a reader of a write-ahead log does not block writers. */
+    /* In one step, because a reader of a write-ahead log does not block writers. */
     const int stepped = sqlite3_backup_step(backup, -1);
     const int rc = sqlite3_backup_finish(backup);
     if (rc != SQLITE_OK)
@@ -37,7 +36,7 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
 
     must(from != to);
     int failed = db_bytes(from, &bytes, err);
-    /* Refused before it begins: a copy that fills the disk would take the ledger's room. */
+    /* Checked first: a copy that fills the disk would stop the ledger. */
     if (failed == 0)
         failed =
             space_for_copy(sqlite3_db_filename(to, "main"), bytes, "a copy of the ledger", err);
@@ -46,8 +45,8 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
     if (failed != 0)
         return failed;
     /*
-     * The header that was copied says WAL: as it is, the copy would need a log and shared memory
-     * beside it. In mode DELETE it is one file, complete by itself.
+     * Changes the copied header from WAL, which needs a log and shared memory beside the file, to
+     * DELETE, so that the copy is a single file.
      */
     failed = db_sentence(to, "PRAGMA journal_mode=DELETE", mode, sizeof mode, err);
     if (failed == 0 && strcmp(mode, "delete") != 0)
@@ -55,7 +54,7 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, struct err *err)
     return failed;
 }
 
-/* For folders, too: a descriptor that only reads is enough for fsync() on Linux. */
+/* For files and folders: on Linux a read-only descriptor is enough for fsync(). */
 static int sync_file(const char *file, struct err *err)
 {
     must(file[0] != '\0');
@@ -63,11 +62,11 @@ static int sync_file(const char *file, struct err *err)
     if (fd < 0)
         return err_set(err, ERR_IO, "%s: %m", file);
     const int failed = fsync(fd) < 0 ? err_set(err, ERR_IO, "%s: %m", file) : 0;
-    (void)close(fd); /* synced already, so closing has nothing to report */
+    (void)close(fd); /* already synced */
     return failed;
 }
 
-/* A new name survives power loss only when its folder is synced. */
+/* A new name survives power loss only after its folder is synced. */
 static int sync_folder_of(const char *file, struct err *err)
 {
     CLEANUP(xfreep) char *folder = xstrdup(file);
@@ -75,21 +74,18 @@ static int sync_folder_of(const char *file, struct err *err)
 
     if (slash == NULL)
         return sync_file(".", err);
-    /* In "/name" the slash itself stays: the folder is the root. */
+    /* For "/name" the slash stays: the root folder. */
     slash[slash == folder] = '\0';
     must(folder[0] != '\0');
     return sync_file(folder, err);
 }
 
-/* Never replaces an existing file, not even one created while we copied. */
+/* Never replaces an existing file, not even one created during the copy. */
 static int put_in_place(const char *from, const char *to, struct err *err)
 {
     must(strcmp(from, to) != 0);
     int rc = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
-    /*
-     * This file system cannot refuse to replace: look first. In between another process may still
-     * create the file.
-     */
+    /* A filesystem without RENAME_NOREPLACE: check first, with a race against other processes. */
     if (rc < 0 && (errno == EINVAL || errno == ENOSYS)) {
         errno = EEXIST;
         if (access(to, F_OK) < 0)
@@ -100,7 +96,7 @@ static int put_in_place(const char *from, const char *to, struct err *err)
     return rc < 0 ? err_set(err, ERR_IO, "%s: %m", to) : sync_folder_of(to, err);
 }
 
-/* Returns with the copy closed: before that its side files are SQLite's. */
+/* Closes the copy before it returns, because SQLite uses the side files until then. */
 static int backup_into(sqlite3 *db, const char *part, struct err *err)
 {
     CLEANUP(db_closep) sqlite3 *copy = NULL;
@@ -111,13 +107,13 @@ static int backup_into(sqlite3 *db, const char *part, struct err *err)
         failed = copy_pages(db, copy, err);
     if (failed == 0)
         failed = ledger_id_stamp_copy(copy, err);
-    /* Better to learn now that a copy is unusable than when it is needed. */
+    /* A copy that cannot be used must be found now, not when it is needed. */
     if (failed == 0)
         failed = check_file(copy, false, err);
     return failed;
 }
 
-/* SQLite leaves its side files behind if closing failed; empty ones have no content to lose. */
+/* Removes side files, which SQLite leaves if closing failed; fails if the log is not empty. */
 static int drop_side_files(const char *part, struct err *err)
 {
     static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
@@ -132,7 +128,7 @@ static int drop_side_files(const char *part, struct err *err)
         if (i == 0 && stat(name.data, &is) == 0 && is.st_size > 0)
             failed =
                 err_set(err, ERR_IO, "backup: SQLite left a part of the copy in %s", name.data);
-        (void)unlink(name.data); /* it rarely exists */
+        (void)unlink(name.data); /* rarely exists */
         strbuf_done(&name);
     }
     return failed;
@@ -157,7 +153,7 @@ static int backup_pour(int from, int to, const char *name, struct err *err)
 int backup_bytes(const char *from, const char *to, int *out_fd, struct err *err)
 {
     must(*out_fd < 0);
-    /* The caller keeps this open: close() would drop the locks that SQLite has on the same file. */
+    /* The caller keeps this open: close() would drop SQLite's POSIX locks on the same file. */
     *out_fd = open(from, O_RDONLY | O_CLOEXEC);
     if (*out_fd < 0)
         return err_set(err, ERR_IO, "%s: %m", from);
@@ -167,13 +163,13 @@ int backup_bytes(const char *from, const char *to, int *out_fd, struct err *err)
     int failed = backup_pour(*out_fd, fd, to, err);
     if (failed == 0 && fsync(fd) < 0)
         failed = err_set(err, ERR_IO, "%s: %m", to);
-    (void)close(fd); /* synced already, so closing has nothing to report */
+    (void)close(fd); /* already synced */
     return failed;
 }
 
 /*
- * A temporary name first, then check, sync, rename: whoever finds the final name finds a complete
- * copy. stale_copies.c removes at the next start what a kill leaves behind.
+ * Writes under a temporary name, checks, syncs and renames, so that a file with the final name is
+ * complete. At the next start stale_copies.c removes the leftovers of a killed process.
  */
 int backup_to(sqlite3 *db, const char *file, struct err *err)
 {
@@ -187,7 +183,7 @@ int backup_to(sqlite3 *db, const char *file, struct err *err)
 
     strbuf_init(&part);
     strbuf_printf(&part, "%s.part-XXXXXX", file);
-    const int fd = mkostemp(part.data, O_CLOEXEC); /* created by us: mode 0600 */
+    const int fd = mkostemp(part.data, O_CLOEXEC); /* creates it with mode 0600 */
     int failed = fd < 0 ? err_set(err, ERR_IO, "%s: %m", part.data) : 0;
     if (fd >= 0)
         (void)close(fd); /* SQLite opens it by name */
@@ -203,7 +199,7 @@ int backup_to(sqlite3 *db, const char *file, struct err *err)
     if (failed == 0)
         failed = put_in_place(part.data, file, err);
     if (failed != 0 && fd >= 0)
-        (void)unlink(part.data); /* it may have been renamed already */
+        (void)unlink(part.data); /* may have been renamed already */
     strbuf_done(&part);
     return failed;
 }

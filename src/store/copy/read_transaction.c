@@ -1,10 +1,10 @@
 /*
- * The verification of a running daemon, cut into steps because two threads meet in it. The verifier
- * thread opens a connection; the writer pins it between two batches, where file and memory agree,
- * and takes a snapshot of the ledger there; the verifier thread then checks the file and holds it
- * against the snapshot, while the writer goes on. verifier_stop() interrupts it from another
- * thread. While a transaction is pinned SQLite's log cannot start over, so it is closed as soon as
- * the checks end. In order: all checks, open, pin, verify, close, comparison with memory.
+ * Verification in a running daemon, in steps for two threads. The verifier thread opens a
+ * connection; the writer pins it between two batches, where file and memory agree, and takes a
+ * snapshot of the ledger; the verifier thread then checks the file and compares it with the
+ * snapshot, while the writer goes on. verifier_stop() interrupts it from another thread. SQLite's
+ * log cannot be reset while a transaction is pinned, so it is closed as soon as the checks end. In
+ * order: all checks, open, pin, verify, close, comparison with memory.
  */
 #include <string.h>
 
@@ -33,7 +33,7 @@ const char *store_check_text(enum store_check check)
     return checks[check].text;
 }
 
-/* CHECK_MEMORY would load a second ledger; in a daemon store_read_compare() takes its place. */
+/* Skips CHECK_MEMORY, which loads a second ledger; a daemon uses store_read_compare() instead. */
 static int verify_at_moment(sqlite3 *db, const struct store_schema *schema,
                             enum store_check *out_which, struct err *err)
 {
@@ -49,11 +49,10 @@ static int verify_at_moment(sqlite3 *db, const struct store_schema *schema,
     return failed;
 }
 
-/* A ledger in memory has one connection only: there the verification reads a copy. */
 struct store_read {
     struct store *store;
-    sqlite3 *db;
-    bool pinned;             /* a transaction is open and reads */
+    sqlite3 *db;             /* for a ledger in memory, a copy: it has only one connection */
+    bool pinned;             /* a read transaction is open */
     atomic_bool interrupted; /* set by any thread, never cleared */
 };
 
@@ -65,7 +64,7 @@ int store_read_open(struct store *store, struct store_read **out, struct err *er
     must(store != NULL);
     int failed = db_open(store->memory ? ":memory:" : store->path,
                          store->memory ? DB_CREATE : DB_READ, &db, err);
-    /* It reads the schema now, so that the writer need not wait for that. */
+    /* Reads the schema now, not later in the writer. */
     if (failed == 0 && !store->memory)
         failed = db_number(db, "SELECT folded FROM meta", &folded, err);
     if (failed != 0) {
@@ -77,7 +76,7 @@ int store_read_open(struct store *store, struct store_read **out, struct err *er
     return 0;
 }
 
-/* Memory to memory, in the writer: it waits for this copy, and for no disk. */
+/* Copies memory to memory in the writer, without disk I/O. */
 static int copy_memory(struct store_read *read, struct err *err)
 {
     struct reader reader;
@@ -91,7 +90,7 @@ static int copy_memory(struct store_read *read, struct err *err)
     return failed;
 }
 
-/* SQLite says "interrupted" with the code of any error if it was compiling a statement. */
+/* Maps any error to UNAVAILABLE: SQLite may return any code if it was compiling a statement. */
 static int unless_interrupted(struct store_read *read, int failed, struct err *err)
 {
     must(failed <= 0);
@@ -108,7 +107,7 @@ int store_read_pin(struct store_read *read, struct err *err)
     int failed = read->store->memory ? copy_memory(read, err) : 0;
     if (failed == 0)
         failed = db_exec(read->db, "BEGIN", err);
-    /* BEGIN alone does not start to read. */
+    /* The first read, not BEGIN, starts the read transaction. */
     if (failed == 0)
         failed = db_number(read->db, "SELECT coalesce(max(seq), 0) FROM journal", &last, err);
     read->pinned = failed == 0;
@@ -141,14 +140,14 @@ void store_read_close(struct store_read *read)
 
 /* --- memory against disk --- */
 
-/* As the canonical JSON of state.c, so that a field that is added there is compared here. */
+/* Compares the canonical JSON of state.c, so that fields added there are included. */
 struct likeness {
     sqlite3 *db;
     const struct snapshot *snapshot;
     struct strbuf disk;
     struct strbuf memory;
-    uint32_t nodes; /* rows seen; against the counts of the snapshot */
-    uint32_t allocations;
+    uint32_t nodes;       /* number of rows seen */
+    uint32_t allocations; /* number of rows seen */
 };
 
 static int read_transaction_unlike(const struct likeness *like, const char *kind, const char *name,
@@ -209,7 +208,7 @@ static int like_allocation(void *user, int64_t id, const struct allocation_facts
                : read_transaction_unlike(like, "the allocation of pod", facts->uid, true, err);
 }
 
-/* A name that the query does not find. */
+/* Fails if the query does not find the name. */
 static int read_transaction_missing(const struct likeness *like, sqlite3_stmt *stmt,
                                     const char *kind, const char *name, struct err *err)
 {
@@ -226,8 +225,8 @@ static int read_transaction_missing(const struct likeness *like, sqlite3_stmt *s
 }
 
 /*
- * Every row was found in memory, and yet the counts differ: memory has more. Only then is a query
- * for each object worth its cost, to name the one.
+ * Every row was found in memory, but the counts differ: memory has more objects. Names the first
+ * one; the query for each object is expensive, so it runs only in this case.
  */
 static int find_missing(const struct likeness *like, struct err *err)
 {

@@ -1,9 +1,9 @@
 /*
- * Puts a backup in the place of a ledger, whole: the former file goes aside with its log, which
- * SQLite would otherwise replay into the backup. Called by milligpuctl. In this order, so that an
- * interruption leaves either ledger complete: the copy under a name of its own, the former set
- * aside, the copy into its place. The copy keeps its version: a milligpud of that version opens it,
- * a newer one migrates it.
+ * Replaces a ledger by a backup. The former file is moved aside with its log, which SQLite would
+ * otherwise replay into the backup. Called by milligpuctl. An interruption leaves both ledgers
+ * complete: the backup is copied under a temporary name, the former files are moved aside, then the
+ * copy is renamed. The copy keeps its version: a milligpud of that version opens it, a newer one
+ * migrates it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 #include "store/store_internal.h"
 
-/* Tables before this version cannot say that a file is a copy, so a restored one would not wait. */
+/* Older versions have no mark for a copy, so a restored ledger would not wait before it grants. */
 enum { MARKED_VERSION_MIN = 6 };
 
 static void restore_unlock(const int *fd)
@@ -24,7 +24,7 @@ static void restore_unlock(const int *fd)
         (void)close(*fd); /* releases the lock */
 }
 
-/* The copy is complete, checked, synced and marked as a copy (backup_to()). */
+/* Makes a complete, checked and synced copy, marked as one (backup_to()). */
 static int restore_copy(const char *from, const char *to, struct err *err)
 {
     struct quiet_file file;
@@ -45,7 +45,7 @@ static int restore_copy(const char *from, const char *to, struct err *err)
     return failed;
 }
 
-/* Keeps the owner of the former file, so that a restore as root leaves one the daemon can open. */
+/* Keeps the former file's owner, so that the daemon can open a ledger that root has restored. */
 static int give_to_owner(const char *path, const char *copy, struct err *err)
 {
     struct stat is;

@@ -1,10 +1,9 @@
 /*
- * Every check of a ledger: SQLite's own (pages, references), the live tables among themselves, the
+ * The checks of a ledger: SQLite's own (pages, references), the live tables among themselves, the
  * charges against the shares, the journal, its replay against the tables, and loading. Called at
  * start (check_file, check_live), by the verifier thread, and by milligpuctl verify. A check only
- * reads, in whatever transaction the caller has open, and ends at the first fault: CORRUPT or
- * INTERNAL, with a sentence for people. Any other code says that the check did not come to its end,
- * not that something is wrong.
+ * reads, in the caller's transaction, and ends at the first fault: CORRUPT or INTERNAL, with a
+ * sentence for people. Any other code means that the check was not completed.
  */
 #include <string.h>
 
@@ -18,7 +17,7 @@ static int verify_corrupt(sqlite3 *db, const char *what, struct err *err)
     return err_set(err, ERR_CORRUPT, "%s: the ledger is corrupt: %s", db_name(db), what);
 }
 
-/* Each query selects violations, as sentences; no row means that all is well. */
+/* Each query selects violations as sentences; no row means no violation. */
 static int check_sentences(sqlite3 *db, const char *const *sql, size_t count, struct err *err)
 {
     must(count > 0);
@@ -36,8 +35,8 @@ static int check_sentences(sqlite3 *db, const char *const *sql, size_t count, st
 }
 
 /*
- * SQLite's integrity check reports a failed read, elsewhere an error, as part of its result. A disk
- * that does not answer must not look like a corrupt ledger, which may be moved aside.
+ * SQLite's integrity check reports a failed read in its result, not as an error. An I/O error must
+ * not look like a corrupt ledger, which may be moved aside.
  */
 static bool could_not_read(const char *answer)
 {
@@ -46,7 +45,7 @@ static bool could_not_read(const char *answer)
            strstr(answer, "failed to get page") != NULL;
 }
 
-/* quick_check, at start, does not compare indexes with tables. Both end at the first fault. */
+/* quick_check (at start) does not compare indexes with tables. Both end at the first fault. */
 static int check_pages(sqlite3 *db, bool thorough, struct err *err)
 {
     char answer[256];
@@ -62,7 +61,7 @@ static int check_pages(sqlite3 *db, bool thorough, struct err *err)
     return strcmp(answer, "ok") != 0 ? verify_corrupt(db, answer, err) : 0;
 }
 
-/* SQLite checks a foreign key when a row is written; what damage does later shows here. */
+/* Finds foreign keys broken by later damage: SQLite checks them only when a row is written. */
 static int check_references(sqlite3 *db, struct err *err)
 {
     static const char *const orphans[] = {
@@ -80,7 +79,7 @@ int check_file(sqlite3 *db, bool thorough, struct err *err)
     return failed != 0 ? failed : check_references(db, err);
 }
 
-/* The charges of one allocation: the rows of the table against the sum of its shares. */
+/* Compares the charges of an allocation with the sum of its shares. */
 struct charge_check {
     sqlite3 *db;
     sqlite3_stmt *stmt;
@@ -93,7 +92,7 @@ static int check_charge(struct row *row, const struct allocation *should, uint32
     char wrong[256];
 
     must(i < should->charges);
-    /* Every column is read, whatever the one before it says. */
+    /* Reads every column, also after a difference. */
     bool same = text_is(atom_text(charge->gpu), row_text(row));
     same &= row_number(row, 1, UINT32_MAX) == charge->milli;
     same &= row_number(row, 0, UINT32_MAX) == charge->mib;
@@ -110,8 +109,8 @@ static int check_charge(struct row *row, const struct allocation *should, uint32
 }
 
 /*
- * allocation_new() computes the charges from the shares as it does for the ledger in memory; rows
- * and charges have the same order.
+ * Compares with the charges that allocation_new() computes from the shares, as for the ledger in
+ * memory; rows and charges have the same order.
  */
 static int check_charges(void *user, int64_t id, const struct allocation_facts *facts,
                          struct err *err)
@@ -160,7 +159,7 @@ static int verify_check_allocations(sqlite3 *db, bool past, struct err *err)
     return failed;
 }
 
-/* Reading it is check enough. */
+/* Does nothing: reading checks the node. */
 static int read_only(void *user, const struct node_build *build, struct err *err)
 {
     must(user == NULL && err != NULL);
@@ -178,13 +177,13 @@ static int check_nodes(sqlite3 *db, struct err *err)
 }
 
 /*
- * CHECKs and triggers held at each write; damage or another program may have come since.
+ * Repeats the CHECKs and triggers of the schema, which hold at each write: damage or another
+ * program may have changed the file since.
  *
- * The learned workload is not looked at, here or in any other check of ours: it says nothing of who
- * holds what, so a contradiction in it is no reason to stop granting (safe mode) or to move the
- * ledger aside. store_learned() refuses it, and then milligpud learns anew. SQLite's own check of
- * the pages covers its tables, because bytes that changed by themselves are damage wherever they
- * are.
+ * No check of ours reads the learned workload: it does not affect who holds what, so a
+ * contradiction in it is no reason to stop granting (safe mode) or to move the ledger aside.
+ * store_learned() refuses it, and then milligpud learns anew. SQLite's check of the pages covers
+ * its tables, because a damaged page is damage anywhere.
  */
 static int check_present(sqlite3 *db, struct err *err)
 {
@@ -208,7 +207,7 @@ static int check_present(sqlite3 *db, struct err *err)
         "SELECT 'node ' || node || ' does not have GPU ' || gpu || ', which is charged'"
         " FROM charge WHERE live = 1 AND NOT EXISTS (SELECT 1 FROM gpu AS g"
         " WHERE g.node = charge.node AND (g.id = charge.gpu OR g.alias = charge.gpu))",
-        /* A GPU may have shrunk below its grants, but none ever had more than 1000. */
+        /* Not the GPU's milli, which may have shrunk below its grants; 1000 is the maximum. */
         "SELECT 'grants of ' || sum(c.milli) || ' milli on GPU ' || c.gpu FROM charge AS c"
         " JOIN allocation AS a ON a.id = c.allocation WHERE c.live = 1 AND a.origin = 'granted'"
         " GROUP BY c.node, c.gpu HAVING sum(c.milli) > 1000",
@@ -227,7 +226,7 @@ int check_live(sqlite3 *db, struct err *err)
     return failed != 0 ? failed : verify_check_allocations(db, false, err);
 }
 
-/* The history, and what is counted of it. */
+/* Checks the history, its counts in past, and its packs. */
 static int check_past(sqlite3 *db, struct err *err)
 {
     static const char *const wrong[] = {
@@ -270,25 +269,25 @@ static int check_journal(sqlite3 *db, struct err *err)
 }
 
 /*
- * One object according to the journal; of its last state only digests are kept, so that memory for
- * one object does not depend on its size. A node has no part that it keeps.
+ * An object according to the journal. Its last state is stored as digests, so that the memory for
+ * an object does not depend on its size.
  */
 struct told {
-    uint64_t state;
-    uint64_t kept;
-    bool seen; /* a live row for it exists and is equal */
+    uint64_t state; /* digest of state_step() or state_node() */
+    uint64_t kept;  /* digest of state_kept(); of "" for a node */
+    bool seen;      /* a live row exists and is equal */
     char key[];
 };
 
 struct replay {
     sqlite3 *db;
-    struct map told;
+    struct map told;     /* struct told, by key ("node/..." or "allocation/...") */
     struct strbuf text;  /* a key */
     struct strbuf state; /* of a live row */
-    struct strbuf kept;  /* "": it has none */
+    struct strbuf kept;  /* of a live row; "" for a node */
 };
 
-/* FNV-1a: of two different states, one pair in 2^64 would be taken for equal. */
+/* FNV-1a: different states collide with a probability of 2^-64. */
 static uint64_t verify_digest(const char *state)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -299,7 +298,7 @@ static uint64_t verify_digest(const char *state)
     return hash;
 }
 
-/* Into replay->text. */
+/* The key is in replay->text. */
 static struct text verify_key_of(struct replay *replay, const char *kind, const char *name)
 {
     strbuf_reset(&replay->text);
@@ -308,7 +307,7 @@ static struct text verify_key_of(struct replay *replay, const char *kind, const 
     return (struct text){replay->text.data, replay->text.len};
 }
 
-/* Called in order of seq: the last state of an object wins. kept NULL: as it was before. */
+/* Call in order of seq: the last state of an object wins. kept NULL: unchanged. */
 static void verify_tell(struct replay *replay, const char *kind, const char *name,
                         const char *state, const char *kept)
 {
@@ -327,14 +326,14 @@ static void verify_tell(struct replay *replay, const char *kind, const char *nam
     told->seen = false;
 }
 
-/* Ended objects leave here as they leave the live rows. */
+/* Removes an ended object, which has no live row. */
 static void verify_untell(struct replay *replay, const char *kind, const char *name)
 {
     must(name != NULL);
     xfree(map_take(&replay->told, verify_key_of(replay, kind, name)));
 }
 
-/* The state before the oldest entry of the journal. */
+/* Loads the state before the oldest entry of the journal. */
 static int replay_baseline(struct replay *replay, struct err *err)
 {
     must(replay->told.count == 0);
@@ -364,10 +363,7 @@ static int replay_baseline(struct replay *replay, struct err *err)
     return more;
 }
 
-/*
- * One command may change an allocation and its node, so an entry may tell of both. All columns are
- * read whatever the first ones say.
- */
+/* An entry may contain an allocation and its node. Reads all columns, also after a fault. */
 static int replay_row(struct replay *replay, sqlite3_stmt *stmt, struct err *err)
 {
     must(sqlite3_column_count(stmt) == 8);
@@ -391,7 +387,7 @@ static int replay_row(struct replay *replay, sqlite3_stmt *stmt, struct err *err
     return row_check(&row, "journal", err);
 }
 
-/* What is no JSON is passed over here: check_journal() reports it. */
+/* Skips entries that are not JSON: check_journal() reports them. */
 static int replay_journal(struct replay *replay, struct err *err)
 {
     must(replay->db != NULL);
@@ -414,7 +410,7 @@ static int replay_journal(struct replay *replay, struct err *err)
     return more;
 }
 
-/* replay->state and replay->kept hold the live state. */
+/* Compares the live state, in replay->state and replay->kept, with the journal's. */
 static int verify_compare(struct replay *replay, const char *kind, const char *name,
                           struct err *err)
 {
@@ -453,7 +449,7 @@ static int compare_allocation(void *user, int64_t id, const struct allocation_fa
     return verify_compare(replay, "allocation", facts->uid, err);
 }
 
-/* The other direction: what the journal knows and no live row has shown. */
+/* Finds objects of the journal that have no live row. */
 static int compare_rest(struct replay *replay, struct err *err)
 {
     must(replay->db != NULL);
@@ -467,7 +463,7 @@ static int compare_rest(struct replay *replay, struct err *err)
     return 0;
 }
 
-/* I6. Reads the whole baseline and journal; holds a key and a digest for each live object. */
+/* I6. Reads the whole baseline and journal; memory: key and digests of each live object. */
 static int check_replay(sqlite3 *db, struct err *err)
 {
     struct replay replay = {.db = db};
@@ -524,7 +520,7 @@ int check_load(sqlite3 *db, struct ledger *ledger, struct err *err)
     return failed != 0 ? failed : rows_allocations(db, names, false, ledger, load_allocation, err);
 }
 
-/* The state that the daemon would have after a start. */
+/* Checks the ledger in memory as after a start of the daemon. */
 static int check_memory(sqlite3 *db, struct err *err)
 {
     struct ledger *ledger = ledger_new();

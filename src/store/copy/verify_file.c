@@ -1,15 +1,12 @@
 /*
- * Verifies a ledger file for milligpuctl. The checks are written for the tables of this version: of
- * an older file they check what the migration makes of it, in memory.
+ * Verifies a ledger file for milligpuctl. The checks are for the tables of this version: an older
+ * file is migrated in memory and the result checked.
  */
 #include "store/store_internal.h"
 
 typedef void each_check(void *user, enum store_check check, const char *wrong);
 
-/*
- * CORRUPT and INTERNAL are findings: the next check still runs. Any other code ends the
- * verification.
- */
+/* CORRUPT and INTERNAL are findings, after which the next check runs. Other codes end the run. */
 static int run_checks(sqlite3 *db, enum store_check from, void *user, each_check *each,
                       struct err *err)
 {
@@ -24,7 +21,7 @@ static int run_checks(sqlite3 *db, enum store_check from, void *user, each_check
     return 0;
 }
 
-/* The pages are those of the file itself. Rows that cannot be migrated are a finding. */
+/* Checks the pages of the file itself. Rows that cannot be migrated are a finding. */
 static int run_checks_of_older(sqlite3 *db, const char *path, int64_t version, void *user,
                                each_check *each, struct err *err)
 {
@@ -63,7 +60,7 @@ int store_verify_file(const char *path, void *user, each_check *each, struct err
         failed = err_set(err, later.code, "%s", later.text);
     if (!damaged)
         return failed;
-    /* Too damaged to even say whose it is. */
+    /* Too damaged to be identified. */
     each(user, CHECK_PAGES, err->text);
     return 0;
 }
