@@ -52,7 +52,7 @@ static int settings_not_read(const struct settings_reading *in, const struct doc
 }
 
 /*
- * Describes what is not a single value; NULL if it is one. A key without a value is refused: it
+ * The fault of anything but a single value; NULL: none. A key without a value is refused: it
  * may be a forgotten value or mean the default.
  */
 static const char *not_a_value(const struct document *value)

@@ -78,7 +78,7 @@ struct pod_list_end {
     bool after_grace; /* the list began after the grace period of a new ledger */
 };
 
-/* An agent's report that one container exceeded its memory, sent once for each time. */
+/* An agent's report that one container exceeded its memory, once per occurrence. */
 struct over_memory {
     const char *uid;
     const char *namespace;

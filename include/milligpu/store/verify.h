@@ -8,7 +8,7 @@
 
 #include "milligpu/base/err.h"
 
-/* What a verification checks, in order: id, name, text for a sound ledger. */
+/* The checks of a verification, in order: id, name, text for a sound ledger. */
 #define STORE_CHECK_TABLE(X)                                                                       \
     X(CHECK_PAGES, "pages", "every page and index is as SQLite wants it")                          \
     X(CHECK_REFERENCES, "references", "no row has lost the one that it belongs to")                \

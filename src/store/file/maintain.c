@@ -1,7 +1,7 @@
 /*
- * Checkpoints the log and folds or drops what retention_days has passed. Called by the writer
- * between batches (store_ops.maintain), so it must be cheap when nothing is due and bounded
- * otherwise. A failure is logged and retried later.
+ * Checkpoints the log; folds journal entries and drops history older than retention_days. Called by
+ * the writer between batches (store_ops.maintain), so it must be cheap when nothing is due and
+ * bounded otherwise. A failure is logged and retried later.
  */
 #include "store/store_internal.h"
 
