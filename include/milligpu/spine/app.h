@@ -119,7 +119,7 @@ struct app {
     atomic_bool draining;
     atomic_bool planning;      /* an admin thread makes a plan of moves: one at a time */
     atomic_size_t names_bytes; /* names_bytes() of the ledger's names after the last batch */
-    /* Start of a new ledger: flags set by the informer's thread, for the writer. */
+    /* Start of a new ledger: the informer's thread sets the flags, the writer grace_ends_ms. */
     struct {
         /* the ledger has no owner or is a backup; the writer sets the owner after the first list */
         atomic_bool new_ledger;
@@ -136,7 +136,7 @@ struct app {
     struct {
         atomic_bool nodes_synced; /* the writer has applied a complete list of nodes */
         atomic_bool pods_synced;  /* the writer has applied a complete list of pods */
-        /* the pod cache had no room for all pods of the last list */
+        /* list all pods again: the pod cache lacks one for which a node may have room now */
         atomic_bool list_again;
         atomic_int_fast64_t nodes_seen_ms; /* monotonic time of the last answer or event */
         atomic_int_fast64_t pods_seen_ms;  /* monotonic time of the last answer or event */

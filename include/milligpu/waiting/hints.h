@@ -150,7 +150,7 @@ bool hints_would_fit(struct hints *hints, const struct policy_context *context, 
  */
 bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generation,
                 const struct atom **out_node);
-/* Time in ms until hints_late() is due; INT64_MAX: no offers. */
+/* Time in ms until hints_late() is due, 0 if now; INT64_MAX: no offer can become late. */
 int64_t hints_late_in_ms(struct hints *hints, int64_t now_ms);
 
 /* --- entries follow the life of their pods --- */

@@ -72,7 +72,7 @@ int ballast_make(const char *path)
     if (is_whole(name, bytes))
         return 0;
     (void)unlink(name); /* another size, or sparse; rarely exists */
-    /* Requires twice the space: a ballast that fills the disk would be removed at the next write. */
+    /* Requires twice the space: a ballast that fills the disk is removed at the next write. */
     if (volume.free_bytes < 2 * bytes)
         return ENOSPC;
     const int failed = ballast_fill(name, bytes);

@@ -91,7 +91,7 @@ static void beside_done(struct beside *beside)
 
 /*
  * We hold the ledger's lock, so the processes that began these copies have ended. Best effort: the
- * copies are harmless, but each is as large as the ledger.
+ * copies are harmless, but each is as large as the ledger, and nothing else removes them.
  */
 void store_remove_stale_copies(const struct store *store)
 {
