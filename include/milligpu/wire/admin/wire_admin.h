@@ -1,12 +1,11 @@
 /*
- * wire_admin - what operators read over REST, as JSON.
+ * wire_admin - JSON encoders for the REST API that operators use.
  *
  * One encoder per shape; src/admin/schemas.json describes the same shapes for machines, and a test
  * checks answers against it. Amounts are thousandths and MiB, times RFC 3339 in UTC with
  * milliseconds; an unknown time is left out.
  *
- * Only capacity that new shares can take counts as free: what is left on a closed GPU or node does
- * not.
+ * Only capacity that new shares can take counts as free; room on a closed GPU or node does not.
  *
  * Pure.
  */
@@ -21,112 +20,112 @@
 #include "milligpu/wire/json/json.h"
 #include "milligpu/wire/usage/measured.h"
 
-/* Sums over GPUs. In capacity_milli, an absent GPU does not count with its size. */
+/* Sums over GPUs. */
 struct admin_amounts {
     uint32_t gpus;
-    uint64_t capacity_milli;
-    uint64_t total_milli; /* the sum of the parts */
-    uint64_t beyond_milli;
+    uint64_t capacity_milli; /* sum of sizes, without absent GPUs */
+    uint64_t total_milli;    /* sum of the parts */
+    uint64_t beyond_milli;   /* charges above the size (account.h) */
     uint64_t part_milli[ACCOUNT_PARTS];
     uint32_t largest_free_milli;
-    uint64_t fragment_milli; /* of what is free */
+    uint64_t fragment_milli; /* part of the free milli */
 };
-/* fragment_milli: of this GPU (fragment.h) */
+/* Adds one GPU; fragment_milli is its fragment (fragment.h). */
 void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
                        const struct gpu *gpu, uint32_t fragment_milli);
-/* The members capacityMilli ... closedMilli, inside an object that is open. */
+/* Writes the members capacityMilli ... closedMilli into an open object. */
 void admin_amounts(struct json_writer *json, const struct admin_amounts *amounts);
-/* The member closed: each closed part by its name. */
+/* Writes the member "closed": milli of each closed part, by name. */
 void admin_closed(struct json_writer *json, const struct admin_amounts *amounts);
-/* Two members, why kube-scheduler may not use a node; none if it may. */
+/* Writes two members, why kube-scheduler may not use a node; nothing if it may. */
 void admin_unusable(struct json_writer *json, const char *key, const char *text_key,
                     const struct unusable_cause *cause);
 
-/* What a new share can take on this GPU now. */
+/* Milli that new shares can take on this GPU now. */
 uint32_t admin_gpu_free(const struct node *node, const struct gpu *gpu);
 const char *admin_gpu_state(const struct gpu *gpu);
 const char *admin_node_state(const struct node *node);
-/* The same, and "cordoned" for a node that is ok and of which every GPU is cordoned. */
+/* Like admin_node_state(), but "cordoned" for an ok node whose present GPUs are all cordoned. */
 const char *admin_node_shown(const struct node *node);
-/* Every word of admin_node_shown(), in the order of a table; NULL behind the last one. */
+/* The words of admin_node_shown() by index, in the order of a table; NULL at the end. */
 const char *admin_node_word(size_t at);
 
 /*
- * Is a node in the state that this word names? A word of a node is what admin_node_shown() says, a
- * word of a GPU means that at least one GPU is in that state; open: the node and at least one GPU
- * are ok; closed: it is not open.
+ * True if the node matches a filter word: a word of admin_node_shown(); a GPU state, if at least
+ * one GPU is in it; "open", if the node and at least one GPU are ok; or "closed", if it is not
+ * open.
  */
 bool admin_node_is(const struct node *node, const char *word);
-/* Every word that it knows; NULL behind the last one. */
+/* The filter words by index; NULL at the end. */
 const char *admin_node_filter(size_t at);
 
-/* What the node's agent reported; is NULL: nothing. Parameters of this type may be NULL, too. */
+/* Reported usage of one node. Parameters of this type may be NULL. */
 struct admin_measured {
-    const struct measured *measured;
-    int64_t now_ms; /* UTC: what is too old by then is left out, with the time that it is of */
+    const struct measured *measured; /* borrowed; NULL if nothing was reported */
+    int64_t now_ms;                  /* UTC; amounts that are too old by then are left out */
 };
 
-/* fragments may be NULL. pods: at each GPU, lists who holds how much of it. */
+/* fragments may be NULL. With pods, each GPU lists its holders and their amounts. */
 void admin_node(struct json_writer *json, const struct node *node, struct fragments *fragments,
                 const struct admin_measured *measured, bool pods);
 
-/* node: where it is, for the indexes of its GPUs. */
+/* node is the allocation's node; it supplies the GPU indexes. */
 void admin_allocation(struct json_writer *json, const struct allocation *allocation,
                       const struct node *node, const struct admin_measured *measured);
 
-/* What pods hold now: of one namespace and model, or in total. */
+/* Current holdings of pods: by namespace and model, or in total. */
 struct admin_usage {
     uint64_t pods;
-    uint64_t gpus; /* each once */
+    uint64_t gpus; /* distinct GPUs */
     uint64_t bound_milli;
     uint64_t reserved_milli;
     uint64_t mib;
     uint64_t held_gpus;
     uint64_t unplaced_milli;
 };
-/* The members pods ... unplacedMilli, inside an object that is open. */
+/* Writes the members pods ... unplacedMilli into an open object. */
 void admin_usage(struct json_writer *json, const struct admin_usage *usage);
 
-/* The members learned ... shapes, inside an object that is open. */
+/* Writes the members learned ... shapes into an open object. */
 void admin_defrag(struct json_writer *json, const struct defrag_plan *plan);
 
 void admin_drift(struct json_writer *json, const struct drift *drift, int64_t now_ms);
 
-/* The text when the tables that remember requests are full. */
+/* Shown for a pod whose request found the table of request classes full. */
 #define ADMIN_UNCLASSED "not remembered: too many pods wait that ask for too many different things"
 
 struct admin_waiting {
     const char *uid;
     const char *namespace;
     const char *name;
-    const struct request *request; /* NULL: the request itself is refused, or unclassed */
-    bool unclassed;                /* the request was not remembered */
-    const char *by;     /* who keeps it waiting: milligpu, gate, kube-scheduler, nobody */
+    const struct request *request; /* borrowed; NULL if the request is invalid or unclassed */
+    bool unclassed;                /* the table of request classes had no room for it */
+    const char *by;     /* what it waits for: "milligpu", "gate", "kube-scheduler", "nobody" */
     const char *reason; /* one word */
     const char *text;
-    const char *condition; /* what kube-scheduler wrote on the pod; NULL: absent */
-    uint32_t offered;      /* nodes in the last shortlist; 0: it was refused */
+    const char *condition; /* text of PodScheduled, from kube-scheduler; NULL if absent */
+    uint32_t offered;      /* nodes in the last shortlist; 0 if the pod was refused */
     uint32_t fitting;
     int64_t since_ms;
-    int64_t last_ms; /* 0: nobody has asked */
+    int64_t last_ms; /* time of the last filter call; 0 if none */
     uint64_t n_asks;
 };
 void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting);
-/* The same as a part of the view of one pod. */
+/* The short form, as part of the view of one pod. */
 void admin_waiting_brief(struct json_writer *json, const struct admin_waiting *waiting);
 
 struct admin_policy {
-    const struct policy_context *context; /* with a rulebook */
+    const struct policy_context *context; /* has a rulebook */
     int64_t now_ms;                       /* UTC */
-    const char *failed; /* why the document could not be read again; NULL: it could */
-    int64_t failed_ms;  /* UTC, the first time */
+    const char *failed;                   /* error of the last reload; NULL if it succeeded */
+    int64_t failed_ms;                    /* UTC time of the first failed reload */
 };
 void admin_policy(struct json_writer *json, const struct admin_policy *policy);
 
 void admin_history(struct json_writer *json, const struct history_row *row);
 /*
- * The charges of one allocation that has ended, as an Allocation; containers are no longer
- * distinguished.
+ * Writes the charges of one ended allocation as an Allocation, without containers: the history does
+ * not store them.
  */
 void admin_released(struct json_writer *json, const struct history_row *row, size_t rows);
 

@@ -1,8 +1,8 @@
 /*
- * wire_extender - the extender v1 bodies of kube-scheduler, both ways.
+ * wire_extender - decodes and encodes the bodies of kube-scheduler's extender v1 protocol.
  *
- * Keys are matched exactly first and then ignoring case, as Go does; a known key that occurs twice,
- * in any spelling, is an error. Answers contain the exact capitalised names. Sources: reference of
+ * Keys match exactly first, then case-insensitively, as in Go; a known key that occurs twice, in
+ * any spelling, is an error. Answers use the exact capitalised names. Sources: reference of
  * k8s.io/kube-scheduler/extender/v1; recorded bytes in tests/golden.
  *
  * Scores are 0 .. 10 here and nowhere else. Pure.
@@ -15,32 +15,29 @@
 /* ExtenderArgs of filter and prioritize. */
 struct extender_args {
     struct pod pod;
-    bool full_nodes; /* the Nodes form: nodes are in node[], and the answer has Nodes too */
+    bool full_nodes; /* the body has Nodes instead of NodeNames, and so has the answer */
+    /* Arrays of names elements in the arena; the last two only with full_nodes, else NULL. */
     uint32_t names;
-    struct text *name;       /* distinct; both forms */
-    uint32_t *hash;          /* per name: its text_hash() */
-    struct node_facts *node; /* full_nodes: per name */
-    struct text *node_bytes; /* full_nodes: per name, the object as it was sent */
+    struct text *name; /* distinct */
+    uint32_t *hash;    /* text_hash() of name[] */
+    struct node_facts *node;
+    struct text *node_bytes; /* the objects as sent */
 };
 int extender_args_decode(struct text body, const struct wire_rules *rules, struct arena *arena,
                          struct extender_args *out, struct err *err) MUST_USE;
 
-/* One refused node, or the first of a group with the same text. */
+/* One refused node, or one that stands for a group with the same text. */
 struct extender_refusal {
     struct text name;
     const char *text;
 };
 
-/*
- * choice[]: indexes into args.name, in order. error: NULL or the Error text (then nothing else
- * counts).
- */
 struct extender_filter_result {
     uint32_t chosen;
-    const uint32_t *choice;
+    const uint32_t *choice; /* indexes into args.name, best first */
     uint32_t refusals;
     const struct extender_refusal *refusal; /* FailedAndUnresolvableNodes */
-    const char *error;
+    const char *error;                      /* Error text, replaces all others; or NULL */
 };
 void extender_filter_encode(struct strbuf *out, const struct extender_args *args,
                             const struct extender_filter_result *result);
@@ -56,7 +53,7 @@ struct extender_bind {
 };
 int extender_bind_decode(struct text body, struct arena *arena, struct extender_bind *out,
                          struct err *err) MUST_USE;
-/* error NULL: bound. */
+/* error is NULL if the pod is bound. */
 void extender_bind_encode(struct strbuf *out, const char *error);
 
 struct extender_victims {
@@ -72,7 +69,7 @@ struct extender_preempt {
 };
 int extender_preempt_decode(struct text body, const struct wire_rules *rules, struct arena *arena,
                             struct extender_preempt *out, struct err *err) MUST_USE;
-/* keep[i]: node i stays, with its victims unchanged and in their order. */
+/* keep[i] says whether node i stays a candidate, with its victims unchanged and in order. */
 void extender_preempt_encode(struct strbuf *out, const struct extender_preempt *args,
                              const bool *keep);
 

@@ -1,10 +1,10 @@
 /*
  * json - a strict JSON pull reader, and a small writer.
  *
- * The reader passes over the bytes once, allocates only for strings with escapes, and trusts
- * nothing: it enforces the grammar of RFC 8259, a bounded depth, valid UTF-8 in the strings that it
- * returns, and no bytes after the value. Strings without escapes are borrowed from the input,
- * others are decoded into the arena.
+ * The reader makes one pass and allocates only for strings with escapes. It enforces the grammar of
+ * RFC 8259, a bounded depth, valid UTF-8 in the strings that it returns, and the end of input after
+ * the value. Strings without escapes are borrowed from the input, others are decoded into the
+ * arena.
  *
  * The first error sticks: every later call returns false, so a decoder may run to its end and check
  * once. The text of an error begins with the path: "Pod.spec.containers[2].name: ...".
@@ -41,8 +41,8 @@ enum json_reader_type {
 };
 
 struct json_reader_level {
-    struct text key; /* of the member that is being read; in an array key.at is NULL */
-    uint32_t index;  /* of the element that is being read */
+    struct text key; /* key of the current member; in an array key.at is NULL */
+    uint32_t index;  /* index of the current element */
     bool array;
     bool first;
 };
@@ -53,7 +53,7 @@ struct json_reader {
     const char *end;
     struct arena *arena;
     const char *root; /* first word of every path: "Pod", "body" */
-    struct err *err;  /* written once, by the first error */
+    struct err *err;  /* set once, by the first error */
     bool failed;
     uint32_t depth;
     struct json_reader_level level[JSON_DEPTH_MAX];
@@ -62,13 +62,13 @@ struct json_reader {
 void json_reader_init(struct json_reader *in, struct text bytes, const char *root,
                       struct arena *arena, struct err *err);
 
-/* Call it after the top-level value: no bytes may follow. 0, or negative with err set. */
+/* Checks that no bytes follow the top-level value. Returns 0, or negative with err set. */
 int json_reader_finish(struct json_reader *in) MUST_USE;
 
 enum json_reader_type json_read_peek(struct json_reader *in);
 
 /*
- * Enters an object or array. Then call json_read_key() or json_read_element() until it returns
+ * Enter an object or array; then call json_read_key() or json_read_element() until it returns
  * false, which also leaves the level.
  */
 bool json_read_object(struct json_reader *in);
@@ -76,33 +76,32 @@ bool json_read_key(struct json_reader *in, struct text *out_key);
 bool json_read_array(struct json_reader *in);
 bool json_read_element(struct json_reader *in);
 
-/* Values. A wrong type is an error that names the path and what was expected. */
+/* Values. A wrong type is an error that names the path and the expected type. */
 bool json_read_string(struct json_reader *in, struct text *out);
 /* terminated; a NUL inside is an error */
 bool json_read_cstring(struct json_reader *in, const char **out);
 bool json_read_i64(struct json_reader *in, int64_t *out); /* integers only; also 3e2 and 300.0 */
 bool json_read_bool(struct json_reader *in, bool *out);
 bool json_read_skip(struct json_reader *in); /* any value; strings are checked for grammar only */
-bool json_read_raw(struct json_reader *in, struct text *out); /* the same; *out is its bytes */
-bool json_read_null(struct json_reader *in); /* true and consumed if the next value is null */
+bool json_read_raw(struct json_reader *in, struct text *out); /* skips; *out is the value's bytes */
+bool json_read_null(struct json_reader *in); /* consumes a null; false: the next value is none */
 
 /*
- * json_reader_fail(in, fmt, ...): makes the reader fail here, with the path before the text. Does
- * nothing if it has failed already. `in` is evaluated more than once.
+ * json_reader_fail(in, fmt, ...): sets the error, with the path before the text. Does nothing if
+ * the reader has failed already. `in` is evaluated more than once.
  */
 #define json_reader_fail(in, ...) json_reader_fail_as(in, ERR_INVALID, __VA_ARGS__)
 #define json_reader_fail_as(in, code, ...)                                                         \
     ((in)->failed ? (void)0                                                                        \
                   : ((void)err_set((in)->err, (code), __VA_ARGS__), json_reader_fail_here(in)))
 
-/* in->err is written: puts the path before its text, and stops the reader. */
+/* Stops the reader; in->err is set, and gets the path before its text. */
 void json_reader_fail_here(struct json_reader *in);
 
 /*
- * For a value that may be wrong without making its document wrong: take a mark before it. If the
- * reader has failed, json_reader_retreat() returns to the mark and skips the value; in->err keeps
- * the reason until the next failure. It returns false if the value is not even JSON: then the
- * document fails.
+ * A mark before a value that may be invalid without failing its document. If the reader has failed,
+ * json_reader_retreat() returns to the mark and skips the value; in->err keeps the reason until the
+ * next failure. Returns false if the value is not even JSON: then the document fails.
  */
 struct json_reader_mark {
     const char *at;
@@ -115,9 +114,9 @@ static inline struct json_reader_mark json_reader_mark(const struct json_reader 
 bool json_reader_retreat(struct json_reader *in, struct json_reader_mark mark);
 
 /*
- * Reads the keys of an object that are of interest. All others are checked and skipped. A key that
- * matches none exactly may match one in another case, as in Go. The same key twice is an error. A
- * null counts as no key.
+ * Reads the listed keys of an object; others are checked and skipped. Keys match exactly first,
+ * then case-insensitively, as in Go. A listed key that occurs twice is an error. A null counts as
+ * an absent key.
  *
  *     static const char *const keys[] = {"name", "uid"};
  *     struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
@@ -129,7 +128,7 @@ enum { JSON_TYPE_FIELDS_MAX = 32 };
 struct json_read_fields {
     const char *const *key;
     uint32_t keys; /* at most JSON_TYPE_FIELDS_MAX */
-    uint32_t seen; /* one bit per key that was present, null or not */
+    uint32_t seen; /* bit per present key, null or not */
 };
 #define JSON_TYPE_FIELDS(names)                                                                    \
     {                                                                                              \
@@ -140,14 +139,13 @@ bool json_read_field(struct json_reader *in, struct json_read_fields *fields, in
 /* json_read_element() and json_read_string() in one, for long lists of names. */
 bool json_read_string_element(struct json_reader *in, struct text *out);
 
-/* Like json_read_string(), but an error if longer than max bytes, empty, or with a NUL inside. */
+/* Like json_read_string(); a string that is empty, longer than max or has a NUL is an error. */
 bool json_read_name(struct json_reader *in, size_t max, struct text *out);
-/* The same check for a string that was just read. */
+/* The check of json_read_name(), for a string that was just read. */
 bool json_read_is_name(struct json_reader *in, size_t max, struct text name);
 
 /*
- * The writer adds commas and quotes, nothing else. Call json_write_key() only in objects; its keys
- * are literals.
+ * The writer adds only commas and quotes. json_write_key() is for objects; its keys are literals.
  */
 struct json_writer {
     struct strbuf *out;
@@ -163,7 +161,7 @@ void json_write_key(struct json_writer *json, const char *key);
 void json_write_key_text(struct json_writer *json, struct text key);
 void json_write_text(struct json_writer *json, struct text text);
 void json_write_str(struct json_writer *json, const char *text);
-/* key and text */
+/* json_write_key() and json_write_str() */
 void json_write_member(struct json_writer *json, const char *key, const char *text);
 void json_write_u64(struct json_writer *json, uint64_t number);
 void json_write_i64(struct json_writer *json, int64_t number);

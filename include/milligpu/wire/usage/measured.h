@@ -1,15 +1,14 @@
 /*
- * measured - what the shares of one node used, as its agent last reported it.
+ * measured - last reported usage of the shares of one node.
  *
  *     report of the node --\
  *     node of the snapshot --> measured_merge() --> struct measured, immutable, reference-counted
- *     what was before    --/
+ *     struct measured before --/
  *
- * "Used" is what a grant takes of a GPU (account.h); what the driver saw of it is "measured". A
- * report tells of containers and GPUs, and only those that the snapshot knows as bound on that node
- * are taken, so all of a cluster is at most one entry of 40 bytes for each share: 12 MB for 15,000
- * nodes with 20 pods each. An entry has no names but a hash of them, seeded by the process and
- * compared within one node only; nothing is decided by it.
+ * "Used" is the granted amount (account.h); "measured" is the usage that the driver saw. Only pods
+ * that the snapshot shows as bound on the node are merged, so a cluster needs at most one entry of
+ * 40 bytes for each share: 12 MB for 15,000 nodes with 20 pods each. An entry has a hash instead of
+ * names, seeded by the process and compared only within one node; no decision depends on it.
  *
  * Pure.
  */
@@ -20,34 +19,35 @@
 #include "milligpu/wire/usage/usage_report.h"
 
 enum {
-    MEASURED_FRESH_MS = 15 * 60 * 1000, /* what is older is shown as unknown, with its time */
-    MEASURED_IDLE_MILLI = 10,           /* below this a share is idle */
-    /* What has been idle for this long stays known over a restart (usage_table.h). */
+    MEASURED_FRESH_MS = 15 * 60 * 1000, /* older amounts are shown as unknown, with their time */
+    MEASURED_IDLE_MILLI = 10,           /* a share below this is idle */
+    /* Idle times from this length on survive a restart (usage_table.h). */
     MEASURED_KEPT_MS = 60 * 60 * 1000,
 };
 
 struct measured_share {
-    uint64_t key;
-    int64_t at_ms; /* UTC: of the report */
+    uint64_t key;  /* hash of the names */
+    int64_t at_ms; /* UTC time of the report */
     /*
-     * UTC: of the first report since which each said that it was idle, with no gap of more than
-     * MEASURED_FRESH_MS; never before it was bound, nor after the last report by a clock that was
-     * set back. 0: it is not idle, or nobody knows.
+     * UTC time of the first report of an unbroken run of idle reports, with gaps of at most
+     * MEASURED_FRESH_MS; not before the pod was bound, nor later than the last report if the clock
+     * was set back. 0 if the share is not idle, or unknown.
      */
     int64_t idle_since_ms;
-    int32_t milli; /* or USAGE_UNKNOWN, like the next two */
+    /* Amounts, or USAGE_UNKNOWN. */
+    int32_t milli;
     int32_t mib;
     int32_t peak_mib;
-    uint8_t over;   /* enum usage_over, of the container */
-    bool is_scaled; /* as in usage_report.h; only while milli is known */
-    bool kept;      /* the listener of measured_how was told that it is idle */
+    uint8_t over;   /* enum usage_over of the container */
+    bool is_scaled; /* as in usage_report.h; false if milli is unknown */
+    bool kept;      /* measured_how.idle() has accepted that the share is idle */
 };
 
-/* That a share has been idle for MEASURED_KEPT_MS, or, with 0, is not any more. */
+/* A share that has been idle for MEASURED_KEPT_MS, or has ceased to be. */
 struct measured_idle {
     const struct allocation *allocation;
     const struct share *share;
-    int64_t since_ms; /* UTC */
+    int64_t since_ms; /* UTC; 0 if the share is not idle any more */
 };
 
 struct measured {
@@ -56,63 +56,65 @@ struct measured {
     struct measured_share share[];
 };
 
-/* One share that a report told of, while it is merged. */
+/* One share of a report, while the report is merged. */
 struct measured_fact {
     const struct allocation *allocation;
     const struct share *share;
     const struct gpu *gpu;
     const struct measured_share *measured;
-    enum usage_over new_over; /* worse than before, told once for each container; or NOT */
+    enum usage_over new_over; /* set if worse than before, once per container; else NOT */
 };
 
 struct measured_how {
     int64_t now_ms; /* UTC */
     void *user;
-    void (*fact)(void *user, const struct measured_fact *fact); /* NULL: nobody listens */
+    void (*fact)(void *user, const struct measured_fact *fact); /* may be NULL */
     /*
-     * Told once of each change. False: there is no room for it now, and it is told again with the
-     * next report. NULL: nobody listens.
+     * Called once for each change; false if there is no room for it: retried with the next report.
+     * May be NULL.
      */
     bool (*idle)(void *user, const struct measured_idle *idle);
 };
 
 /*
- * before: NULL if nothing was known. *out_unknown is how many pods of the report are not bound on
- * this node: they are dropped. Shares that the report does not name stay as they were; of those
- * that it has not named for MEASURED_FRESH_MS nobody knows whether they are idle.
+ * Returns before (may be NULL) with the report merged in. *out_unknown is the number of pods of the
+ * report that are not bound on this node; they are dropped. Shares that the report does not name
+ * stay unchanged; after MEASURED_FRESH_MS without a report their idle time is unknown.
  */
 struct measured *measured_merge(const struct measured *before, const struct node *node,
                                 const struct usage_report *report, const struct measured_how *how,
                                 uint32_t *out_unknown) MUST_USE;
 
 /*
- * What the process before this one knew of bound shares of one node when it took its last report:
- * since when they are idle, of which the listener was told. A time that cannot be counts as 0.
+ * Restores the idle times of one node's bound shares that the previous process had passed to the
+ * listener; reported_ms is the UTC time of its last report. An impossible time counts as 0.
  */
 struct measured *measured_resume(const struct node *node, const struct measured_idle *idle,
                                  uint32_t count, int64_t reported_ms, int64_t now_ms) MUST_USE;
 
-/* A copy in which nobody knows of any share whether it is idle, and which no listener knows. */
+/* Returns a copy without idle times, with kept false everywhere. */
 struct measured *measured_without_idle(const struct measured *measured) MUST_USE;
-bool measured_keeps(const struct measured *measured); /* a share is kept */
+bool measured_keeps(const struct measured *measured); /* true if kept is set for any share */
 
 const struct measured *measured_ref(const struct measured *measured);
 void measured_unref(const struct measured *measured); /* NULL is fine */
 
-/* Of a share of this allocation, which is on this node; NULL: nothing is known of it. */
+/* Finds a share of an allocation on this node; NULL if nothing was reported for it. */
 const struct measured_share *measured_find(const struct measured *measured, const struct node *node,
                                            const struct allocation *allocation,
                                            const struct share *share);
 bool measured_is_fresh(const struct measured_share *share, int64_t now_ms);
 
-/* What is known, and not too old, of all bound shares of one GPU. */
+/* Fresh measurements of the shares of one GPU. */
 struct measured_sum {
-    uint32_t shares; /* of which there is a fresh report */
-    int64_t milli;   /* of these; USAGE_UNKNOWN: not of each of them, like the next one */
+    uint32_t shares; /* number of shares with a fresh report */
+    /* Sums over these; USAGE_UNKNOWN if the amount of one is unknown. */
+    int64_t milli;
     int64_t mib;
-    bool is_scaled;        /* milli is known, and that of one of them was scaled */
-    int64_t at_ms;         /* of the oldest of them */
-    int64_t idle_since_ms; /* all of them are idle since; 0: not so */
+    bool is_scaled; /* milli is known and includes a scaled amount */
+    int64_t at_ms;  /* UTC time of the oldest of these reports */
+    int64_t
+        idle_since_ms; /* UTC time since which all shares are idle; 0 if one is not, or unknown */
 };
 void measured_sum(const struct measured *measured, const struct node *node, const struct gpu *gpu,
                   int64_t now_ms, struct measured_sum *out);

@@ -1,5 +1,5 @@
 /*
- * usage_report - what the pods of one node used in the last minutes, as JSON.
+ * usage_report - recent GPU usage of the pods of one node, as JSON.
  *
  *     POST /v1/usage
  *     Milligpu-Signature: v1:KEYID:BASE64                                   (signing.h)
@@ -10,10 +10,10 @@
  *          "gpus":[{"gpu":"GPU-..","milli":120,"scaled":true,"mib":4000,"peakMib":4915}],
  *          "over":"seen"}]}]}
  *
- * The agent of the node encodes it, milligpud decodes it (docs/why/021). What the driver does not
- * tell is left out, and is USAGE_UNKNOWN here: never 0. Decoding is strict about types and bounds
- * and lenient about members that it does not know. So a new member, as "scaled" was, needs no new
- * version: an older milligpud passes over it, and an older agent leaves it out.
+ * The agent of the node encodes it, milligpud decodes it (docs/why/021). An amount that the driver
+ * does not report is left out, and is USAGE_UNKNOWN here, never 0. Decoding is strict about types
+ * and bounds, and skips unknown members. So a new member, as "scaled" was, needs no new version: an
+ * older milligpud skips it, and an older agent leaves it out.
  *
  * Pure.
  */
@@ -35,22 +35,22 @@ enum {
     USAGE_UNKNOWN = -1,
 };
 
-/* Did the container hold more memory than its share? */
+/* Whether a container held more memory than its share. */
 enum usage_over {
     USAGE_OVER_NOT,
     USAGE_OVER_SEEN,
-    USAGE_OVER_KILLED, /* and was ended for it */
+    USAGE_OVER_KILLED, /* it did, and was killed for it */
 };
 /* "seen", "killed"; NULL for USAGE_OVER_NOT */
 const char *usage_over_name(enum usage_over over);
 
-/* What one container used of one GPU; the amounts, or USAGE_UNKNOWN. */
+/* Usage of one GPU by one container; amounts may be USAGE_UNKNOWN. */
 struct usage_gpu {
     struct text gpu;  /* id, as in the annotation milligpu.io/allocation */
-    int32_t milli;    /* average thousandths of the GPU's time, 0 .. GPU_MILLI */
+    int32_t milli;    /* average, thousandths of the GPU's time, 0 .. GPU_MILLI */
     int32_t mib;      /* average */
-    int32_t peak_mib; /* highest */
-    bool is_scaled;   /* milli is known, and one of its samples or more was scaled (nvml.h) */
+    int32_t peak_mib; /* maximum */
+    bool is_scaled;   /* milli is known and includes at least one scaled sample (nvml.h) */
 };
 
 struct usage_container {
@@ -68,19 +68,19 @@ struct usage_pod {
 
 struct usage_report {
     struct text node;
-    uint64_t number;  /* greater than that of every earlier report of this node; not 0 */
-    uint32_t seconds; /* that the averages are of, 1 .. USAGE_SECONDS_MAX */
+    uint64_t number;  /* sequence number, increasing by node; not 0 */
+    uint32_t seconds; /* period of the averages, 1 .. USAGE_SECONDS_MAX */
     uint32_t pods;    /* at most USAGE_PODS_MAX */
     struct usage_pod *pod;
 };
 
-/* The report is within the bounds above. Appends to out. */
+/* Appends to out; the report must be within the bounds above. */
 void usage_report_encode(struct strbuf *out, const struct usage_report *report);
 
 /*
- * *out borrows from body and arena. An error names the member and says what would be right: "report
- * .pods[0].containers[1].gpus[0].milli: 1200 is not within 0 and 1000". A pod, a container of a
- * pod, or a GPU of a container that is named twice is an error, too.
+ * *out borrows from body and arena. An error names the member and the valid values: "report.pods[0]
+ * .containers[1].gpus[0].milli: 1200 is not within 0 and 1000". Names of pods, of the containers of
+ * a pod, and of the GPUs of a container must be distinct.
  */
 int usage_report_decode(struct text body, struct arena *arena, struct usage_report *out,
                         struct err *err) MUST_USE;
