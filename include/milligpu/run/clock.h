@@ -1,8 +1,7 @@
 /*
- * clock - time as an argument.
+ * clock - the clocks, as functions that the simulator can replace.
  *
- * Deadlines use the monotonic clock; times that people read are wall-clock UTC. A struct of two
- * functions, so that the simulator can control time.
+ * Deadlines use the monotonic clock; times that people read are wall-clock UTC.
  */
 #ifndef MILLIGPU_CLOCK_H
 #define MILLIGPU_CLOCK_H
@@ -18,10 +17,10 @@ struct clock_ops {
 };
 
 void clock_real(struct clock_ops *out);
-int64_t clock_ms(void);        /* monotonic, for who has no clock_ops */
-int64_t clock_ns(void);        /* the same; for measuring only */
-int64_t clock_thread_ns(void); /* CPU time of the calling thread; for measuring only */
-/* The monotonic time wait_ms from now, for condition variables. */
+int64_t clock_ms(void);        /* monotonic, for callers without clock_ops */
+int64_t clock_ns(void);        /* monotonic, for measurements only */
+int64_t clock_thread_ns(void); /* CPU time of the calling thread, for measurements only */
+/* Returns the monotonic time wait_ms from now, for condition variables. */
 struct timespec clock_deadline(int64_t wait_ms);
 
 #endif

@@ -1,14 +1,14 @@
 /*
- * log - one event, one line, to stderr: JSON or text.
+ * log - writes events to stderr, one line each, as JSON or text.
  *
  *   {"ts":"2026-01-02T03:04:05.678Z","level":"info","msg":"pod bound","request":17,"pod":"ns/a"}
  *
  * The message is constant; the facts are fields, made by log_str() and similar macros. Only app and
  * bin log at info and above. Thread-safe: a line is one write.
  *
- * A user who may create pods can cause the same message a thousand times a second. So the number of
- * lines per message and minute is limited (except debug); the first line after that says how many
- * were suppressed, and a metric counts them.
+ * Lines are rate-limited per message (except debug), because a user who can create pods can cause
+ * the same message a thousand times a second. The first line after a limit has the number of
+ * suppressed lines, and a metric counts them.
  */
 #ifndef MILLIGPU_LOG_H
 #define MILLIGPU_LOG_H
@@ -44,10 +44,7 @@ struct log_field {
 enum { LOG_LINES_MAX = 100, LOG_PACE_MS = 60 * 1000 };
 
 void log_set(enum log_level least, bool json);
-/*
- * The limit of lines for one message, and its period; the defaults are LOG_LINES_MAX in
- * LOG_PACE_MS.
- */
+/* Sets the rate limit per message; the default is LOG_LINES_MAX lines per LOG_PACE_MS. */
 void log_set_pace(uint32_t lines, int64_t per_ms);
 bool log_wants(enum log_level level);
 bool log_level_parse(const char *text, enum log_level *out);

@@ -1,13 +1,12 @@
 /*
- * mutex - a lock that one thread holds, and conditions that threads wait for under it.
+ * mutex - mutexes and condition variables, with annotations for clang's thread safety analysis.
  *
- * clang checks how locks are used (tests/clang/run): it reports a path that returns with a lock
- * that it took, and a call of a function with REQUIRES without the lock. Other compilers ignore
- * the attributes.
+ * clang (tests/clang/run) reports a path that returns with a lock that it took, and a call of a
+ * REQUIRES function without the lock. Other compilers ignore the attributes.
  *
  *     static void queue_append(struct queue *queue, void *item) REQUIRES(queue->lock)
  *
- * A failing call of the system is a bug, and aborts. A thread must not lock a mutex that it holds.
+ * A failing system call is a bug, and aborts. Mutexes are not recursive.
  */
 #ifndef MILLIGPU_MUTEX_H
 #define MILLIGPU_MUTEX_H
@@ -37,7 +36,7 @@ struct CAPABILITY("mutex") mutex {
     pthread_mutex_t impl;
 };
 
-/* For a mutex in static storage, which needs neither mutex_init() nor mutex_done(). */
+/* For a mutex in static storage; it needs neither mutex_init() nor mutex_done(). */
 #define MUTEX_INITIALIZER                                                                          \
     {                                                                                              \
         PTHREAD_MUTEX_INITIALIZER                                                                  \
@@ -48,7 +47,7 @@ void mutex_done(struct mutex *mutex); /* no thread holds it */
 void mutex_lock(struct mutex *mutex) ACQUIRE(mutex);
 void mutex_unlock(struct mutex *mutex) RELEASE(mutex);
 
-/* Waits with a deadline use the monotonic clock, so a step of the wall clock changes none. */
+/* Deadlines are on the monotonic clock. */
 struct condvar {
     pthread_cond_t impl;
 };
@@ -59,8 +58,8 @@ void condvar_signal(struct condvar *condvar);
 void condvar_broadcast(struct condvar *condvar);
 
 /*
- * Both release the mutex while they wait, and may return without a signal: call them in a loop. The
- * second returns false once the deadline (clock_deadline()) is over.
+ * Both release the mutex while they wait, and may return spuriously: call them in a loop. The
+ * second returns false after the deadline (clock_deadline()).
  */
 void condvar_wait(struct condvar *condvar, struct mutex *mutex) REQUIRES(mutex);
 bool condvar_wait_until(struct condvar *condvar, struct mutex *mutex, const struct timespec *until)
