@@ -1,8 +1,8 @@
 /*
- * Facts to JSON, with one encoder per shape of src/admin/schemas.json: a member that is added or
- * renamed here is a change of the REST API. Called by the handlers of the REST API, the metrics
- * page and the diagnostics, on their threads; nodes and allocations are those of an immutable
- * snapshot, so no lock is needed. First amounts, then nodes, allocations, the rest.
+ * Encodes facts as JSON, one encoder per shape of src/admin/schemas.json: a member that is added or
+ * renamed here changes the REST API. Called by the handlers of the REST API, the metrics page and
+ * the diagnostics, on their threads; nodes and allocations are from an immutable snapshot, so no
+ * lock is needed. In order: amounts, nodes, allocations, the rest.
  */
 #include "milligpu/wire/admin/wire_admin.h"
 
@@ -44,7 +44,7 @@ static void put_time(struct json_writer *json, const char *key, int64_t ms)
 
 /* --- amounts --- */
 
-/* Zero on a closed node or GPU, although gpu_free() may say otherwise: no share can go there. */
+/* Zero on a closed node or GPU, even if gpu_free() is not: no share can go there. */
 uint32_t admin_gpu_free(const struct node *node, const struct gpu *gpu)
 {
     must(gpu >= node->gpu && gpu < node->gpu + node->gpus);
@@ -76,7 +76,6 @@ void admin_amounts_add(struct admin_amounts *amounts, const struct node *node,
     amounts->fragment_milli += fragment_milli;
 }
 
-/* The sum of the closed parts. */
 static uint64_t admin_closed_milli(const struct admin_amounts *amounts)
 {
     uint64_t milli = 0;
@@ -108,7 +107,7 @@ void admin_amounts(struct json_writer *json, const struct admin_amounts *amounts
     put_u64(json, "closedMilli", closed);
 }
 
-/* All parts, also those of 0 milli: a reader need not ask whether one is there. */
+/* All parts, including those of 0 milli: clients need not check for presence. */
 void admin_closed(struct json_writer *json, const struct admin_amounts *amounts)
 {
     json_write_key(json, "closed");
@@ -120,7 +119,7 @@ void admin_closed(struct json_writer *json, const struct admin_amounts *amounts)
 
 /* --- nodes --- */
 
-/* The strongest reason to keep shares away comes first. */
+/* In order of precedence. */
 static const struct {
     unsigned flag;
     const char *word;
@@ -135,19 +134,19 @@ const char *admin_gpu_state(const struct gpu *gpu)
     for (size_t i = 0; i < ARRAY_LEN(gpu_states); i++)
         if ((gpu->flags & gpu_states[i].flag) != 0)
             return gpu_states[i].word;
-    /* The first owner of a UUID goes on; that another node shows it too is drift. */
+    /* The first owner of a UUID keeps granting; the duplicate is reported as drift. */
     must((gpu->flags & ~(unsigned)GPU_CONTESTED) == 0);
     return "ok";
 }
 
-/* A node without GPUs is nobody's room anyway. */
+/* A node without GPUs has no room anyway. */
 static bool is_unusable(const struct node *node)
 {
     must(node->unusable.why < UNUSABLES);
     return node->gpus > 0 && node->unusable.why != USABLE;
 }
 
-/* gone and problem say more than the reason why the node is closed, so they come first. */
+/* gone and problem take precedence over the reason why the node is closed. */
 const char *admin_node_state(const struct node *node)
 {
     if (node->gone)
@@ -185,7 +184,7 @@ static bool admin_is_cordoned(const struct node *node)
     return cordoned;
 }
 
-/* A new state is one more row here, and one more word of the enum in schemas.json. */
+/* A new state needs a row here and a word in the enum of schemas.json. */
 static const char *const node_words[] = {
     "ok",        "cordoned",   "gone",          "excluded",
     "no_source", "unreadable", "foreign_units", "mixed",
@@ -205,7 +204,7 @@ const char *admin_node_shown(const struct node *node)
     return strcmp(state, "ok") == 0 && admin_is_cordoned(node) ? "cordoned" : state;
 }
 
-/* Words of nodes and words of GPUs; cordoned is both, and listed once. */
+/* Words of nodes, then of GPUs; "cordoned" is both, and listed once. */
 const char *admin_node_filter(size_t at)
 {
     static const char *const both[] = {"open", "closed"};
@@ -236,7 +235,7 @@ bool admin_node_is(const struct node *node, const char *word)
     return strcmp(word, "closed") == 0 ? !open : found;
 }
 
-/* "a taint that is not tolerated: dedicated=a:NoSchedule" */
+/* For example "a taint that is not tolerated: dedicated=a:NoSchedule". */
 static void put_unusable_text(struct json_writer *json, const char *key,
                               const struct unusable_cause *cause)
 {
@@ -262,7 +261,7 @@ void admin_unusable(struct json_writer *json, const char *key, const char *text_
     put_unusable_text(json, text_key, cause);
 }
 
-/* Always a member. Of an open node it is what the node says that means nothing; mostly empty. */
+/* The member is always present. For an open node it has ignored input of the node, mostly none. */
 static void put_node_text(struct json_writer *json, const struct node *node)
 {
     const enum reason closed = node_closed(node);
@@ -289,7 +288,7 @@ static bool is_first_of_model(const struct node *node, uint32_t gpu)
     return node->gpu[gpu].model->len > 0;
 }
 
-/* Nearly every node has one model; several are listed. */
+/* Nearly every node has one model; several become a list. */
 static void admin_put_models(struct json_writer *json, const struct node *node)
 {
     CLEANUP(strbuf_done) struct strbuf models;
@@ -306,8 +305,8 @@ static void admin_put_models(struct json_writer *json, const struct node *node)
 }
 
 /*
- * A charge may name the GPU by its alias, so node_gpu() compares, not the id. Costs a walk over the
- * node's allocations for each GPU: only views of single nodes and the diagnostics ask for it.
+ * A charge may name the GPU by its alias, so GPUs are compared by node_gpu(), not by id. Linear in
+ * the node's allocations: only views of single nodes and the diagnostics request it.
  */
 static void put_holders(struct json_writer *json, const struct node *node, const struct gpu *gpu)
 {
@@ -333,7 +332,7 @@ static void put_holders(struct json_writer *json, const struct node *node, const
     json_write_array_end(json);
 }
 
-/* What the node told of it; nothing where it told nothing. */
+/* Writes the topology that the node reported; nothing if it reported none. */
 static void put_topology(struct json_writer *json, const struct node *node, const struct gpu *gpu)
 {
     if (gpu->numa >= 0)
@@ -348,7 +347,7 @@ static void put_topology(struct json_writer *json, const struct node *node, cons
     json_write_array_end(json);
 }
 
-/* The pod by its name, where the ledger knows it; else the word of the Node. */
+/* Writes the pod's name if the ledger has the pod, else the text of the Node. */
 static void put_held_by(struct json_writer *json, const struct node *node, const char *held)
 {
     CLEANUP(strbuf_done) struct strbuf name;
@@ -378,7 +377,7 @@ static void put_known(struct json_writer *json, const char *key, int64_t amount)
         put_u64(json, key, (uint64_t)amount);
 }
 
-/* "scaled" is true or absent: false would be too much to say of an agent that does not tell. */
+/* "scaled" is true or absent: older agents do not report it, so false is not certain. */
 static void put_measured_milli(struct json_writer *json, int64_t milli, bool scaled)
 {
     must(!scaled || milli != USAGE_UNKNOWN);
@@ -387,7 +386,7 @@ static void put_measured_milli(struct json_writer *json, int64_t milli, bool sca
         put_bool(json, "scaled", true);
 }
 
-/* Nothing where nothing is known. */
+/* Writes nothing without a fresh report. */
 static void put_measured_sum(struct json_writer *json, const struct node *node,
                              const struct gpu *gpu, const struct admin_measured *measured)
 {
@@ -411,7 +410,7 @@ static void put_measured_share(struct json_writer *json, const struct measured_s
         return;
     put_time(json, "measuredAt", share->at_ms);
     if (!measured_is_fresh(share, now_ms))
-        return; /* only how old it is */
+        return; /* stale: only the time is shown */
     put_measured_milli(json, share->milli, share->is_scaled);
     put_known(json, "measuredMib", share->mib);
     put_known(json, "peakMib", share->peak_mib);
@@ -420,7 +419,7 @@ static void put_measured_share(struct json_writer *json, const struct measured_s
         json_write_member(json, "over", usage_over_name(share->over));
 }
 
-/* "pods" counts charges, those of reservations included. */
+/* "pods" counts charges, including reservations. */
 static void admin_put_gpu(struct json_writer *json, const struct node *node, const struct gpu *gpu,
                           uint32_t fragment_milli, const struct admin_measured *measured, bool pods)
 {
@@ -455,7 +454,7 @@ void admin_node(struct json_writer *json, const struct node *node, struct fragme
 
     must(node->name != NULL);
     fragments_of_node(fragments, node, fragment);
-    /* Whether the sum is right is for the verification to say; safe mode shows even a wrong one. */
+    /* The sum is not checked here: safe mode shows wrong ones, too. */
     for (uint32_t i = 0; i < node->gpus; i++)
         admin_amounts_add(&amounts, node, &node->gpu[i], fragment_at(fragment, i));
     json_write_object(json);
@@ -481,9 +480,7 @@ void admin_node(struct json_writer *json, const struct node *node, struct fragme
 
 /* --- allocations --- */
 
-/*
- * The id that the GPU has now: an allocation may hold it by the id from before its UUID was known.
- */
+/* Writes the GPU's current id: an allocation may have an older one, from before its UUID. */
 static void admin_put_place(struct json_writer *json, const struct node *node,
                             const struct atom *id)
 {
@@ -516,7 +513,7 @@ static void admin_charges(struct json_writer *json, const struct allocation *all
 }
 
 /*
- * Shares are by container, charges by GPU: two containers on one GPU have two shares and one
+ * Shares are per container, charges per GPU: two containers on one GPU have two shares and one
  * charge.
  */
 static void put_shares(struct json_writer *json, const struct allocation *allocation,
@@ -569,8 +566,8 @@ void admin_allocation(struct json_writer *json, const struct allocation *allocat
 }
 
 /*
- * The rows of one allocation, one for each GPU. The history does not keep containers, so shares is
- * empty; it is there for clients that read both kinds.
+ * One row for each GPU of the allocation. The history has no containers, so shares is empty; it is
+ * there for clients that read both kinds.
  */
 void admin_released(struct json_writer *json, const struct history_row *row, size_t rows)
 {
@@ -683,7 +680,7 @@ void admin_defrag(struct json_writer *json, const struct defrag_plan *plan)
 
 /* --- the rest --- */
 
-/* gpu and allocation are there only if the drift is about one. */
+/* gpu and allocation are present only if the drift concerns one. */
 void admin_drift(struct json_writer *json, const struct drift *drift, int64_t now_ms)
 {
     const struct allocation *allocation = drift->allocation;
@@ -706,7 +703,7 @@ void admin_drift(struct json_writer *json, const struct drift *drift, int64_t no
     json_write_object_end(json);
 }
 
-/* since and asks begin again when the hints forget the pod. */
+/* since and asks restart when the hints evict the pod. */
 static void admin_put_waiting(struct json_writer *json, const struct admin_waiting *waiting)
 {
     must(waiting->n_asks > 0 || waiting->last_ms == 0);
@@ -734,7 +731,7 @@ void admin_waiting_brief(struct json_writer *json, const struct admin_waiting *w
     json_write_object_end(json);
 }
 
-/* A pod has no request here for two reasons, and the text tells them apart. */
+/* A request is missing for one of two reasons; the text says which. */
 void admin_waiting(struct json_writer *json, const struct admin_waiting *waiting)
 {
     char request[REQUEST_TEXT_MAX] = "cannot be granted anywhere";

@@ -1,6 +1,6 @@
 /*
- * The policy that decides, as JSON. Called by the handler of its route, on an admin thread; a
- * policy context never changes.
+ * Encodes the policy in force as JSON. Called by the handler of its route, on an admin thread; a
+ * policy context is immutable.
  */
 #include "milligpu/wire/admin/wire_admin.h"
 #include "milligpu/wire/kube/wire_kube.h"
@@ -12,7 +12,7 @@ static void policy_put_u64(struct json_writer *json, const char *key, uint64_t v
     json_write_u64(json, value);
 }
 
-/* Left out if it never comes. */
+/* Writes nothing for a time that never comes. */
 static void policy_put_time(struct json_writer *json, const char *key, int64_t at_ms)
 {
     char time[TIME_TEXT_BYTES];

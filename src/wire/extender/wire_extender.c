@@ -1,9 +1,9 @@
 /*
- * Bodies of filter, prioritize and bind: bytes to facts and back. Called by webhooks.c on the HTTP
- * threads; strings stay in the body and the arena of the call. All input is bounded by limits.h,
- * and a filter call with 5,000 names must cost little, so the names are not copied. kube-scheduler
- * sends NodeNames if the extender is nodeCacheCapable, else whole Nodes, and expects the answer in
- * the same form. First the arguments, then the answers, then bind.
+ * Decodes and encodes the bodies of filter, prioritize and bind. Called by webhooks.c on the HTTP
+ * threads; strings stay in the body and the arena of the call. All input is bounded by limits.h;
+ * names are not copied, so that a filter call with 5,000 names is cheap. kube-scheduler sends
+ * NodeNames if the extender is nodeCacheCapable, else whole Nodes, and expects the same form back.
+ * In order: arguments, answers, bind.
  */
 #include "milligpu/wire/extender/wire_extender.h"
 
@@ -12,21 +12,18 @@
 #include "wire/json/distinct.h"
 #include "wire/kube/kube_read.h"
 
-/* The arrays of *out while they grow together. */
+/* State of reading: the arrays of *out grow together. */
 struct args_reading {
     struct extender_args *out;
     struct arena *arena;
     const struct wire_rules *rules;
-    /* elements that the arrays of *out can take */
-    uint32_t room;
-    /* which of the two forms the body has; never both */
+    uint32_t room; /* capacity of the arrays of *out, in elements */
+    /* Form of the body; at most one is set. */
     bool has_names;
     bool has_nodes;
 };
 
-/*
- * The old array stays in the arena until the call ends; together they are at most twice the last.
- */
+/* Old arrays stay in the arena until the call ends; their sum is below the size of the last. */
 static void *extender_grown(struct arena *arena, const void *items, uint32_t count, uint32_t room,
                             size_t bytes)
 {
@@ -38,8 +35,8 @@ static void *extender_grown(struct arena *arena, const void *items, uint32_t cou
 }
 
 /*
- * All arrays have the same room, so index i means the same node in each. Nodes are large: only the
- * form that needs them pays for them.
+ * All arrays have the same capacity, and index i is the same node in each. Nodes are large, so they
+ * get room only in the form that has them.
  */
 static bool extender_make_room(struct json_reader *in, struct args_reading *reading)
 {
@@ -81,7 +78,7 @@ static void extender_read_names(struct json_reader *in, struct args_reading *rea
     }
 }
 
-/* The bytes are kept beside the facts, because the answer returns the objects as they came. */
+/* Keeps the bytes beside the facts: the answer returns the objects as sent. */
 static void extender_read_node(struct json_reader *in, struct args_reading *reading)
 {
     must(reading->out->full_nodes);
@@ -119,8 +116,8 @@ static void extender_read_nodes(struct json_reader *in, struct args_reading *rea
 }
 
 /*
- * kube-scheduler sends the pod from its cache, so both are always there. Without a uid the answer
- * could not be recorded for the pod.
+ * kube-scheduler sends the pod from its cache, so name and uid are always present. Without a uid
+ * the answer could not be recorded for the pod.
  */
 void extender_pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out)
 {
@@ -132,7 +129,7 @@ void extender_pod_read(struct json_reader *in, const struct wire_rules *rules, s
         json_reader_fail(in, "has no metadata.name");
 }
 
-/* The hashes are kept: webhooks.c looks each name up in the snapshot with them and digests them. */
+/* Keeps the hashes: webhooks.c uses them to look up each name in the snapshot, and for a digest. */
 static void extender_check_distinct(struct json_reader *in, struct extender_args *out)
 {
     must(out->names <= NODES_MAX);
@@ -179,7 +176,7 @@ static bool read_args(struct json_reader *in, struct args_reading *reading)
     return !in->failed;
 }
 
-/* The distinct check comes last, because it needs all names; its error names the list itself. */
+/* The check for duplicates comes last, because it needs all names; its error names the list. */
 int extender_args_decode(struct text body, const struct wire_rules *rules, struct arena *arena,
                          struct extender_args *out, struct err *err)
 {
@@ -236,7 +233,7 @@ static void write_refusals(struct json_writer *json, const struct extender_filte
     json_write_object_end(json);
 }
 
-/* All five members are always there, as Go writes them; with Error the others say nothing. */
+/* All five members are always present, as Go writes them; with Error the others are empty. */
 void extender_filter_encode(struct strbuf *out, const struct extender_args *args,
                             const struct extender_filter_result *result)
 {
@@ -273,7 +270,7 @@ void extender_filter_encode(struct strbuf *out, const struct extender_args *args
     json_write_object_end(&json);
 }
 
-/* The extender protocol has scores from 0 to 10; kube-scheduler scales them by itself. */
+/* The extender protocol has scores from 0 to 10, which kube-scheduler scales. */
 void extender_priorities_encode(struct strbuf *out, const struct extender_args *args,
                                 const uint8_t *score)
 {
@@ -298,7 +295,7 @@ void extender_priorities_encode(struct strbuf *out, const struct extender_args *
 static const char *const bind_keys[] = {"PodName", "PodNamespace", "PodUID", "Node"};
 
 /*
- * All four members are required: the uid keeps a new pod of the same name from being bound with the
+ * All four members are required: the uid prevents binding a new pod of the same name with the
  * shares of an old one. slot[] and most[] are in the order of bind_keys.
  */
 int extender_bind_decode(struct text body, struct arena *arena, struct extender_bind *out,

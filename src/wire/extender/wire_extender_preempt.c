@@ -1,6 +1,6 @@
 /*
- * The body of preempt, both ways. Called by webhooks.c on the HTTP threads. kube-scheduler sends
- * whole pods as victims, or their uids only if the extender is nodeCacheCapable; it takes the
+ * Decodes and encodes the body of preempt. Called by webhooks.c on the HTTP threads. kube-scheduler
+ * sends the victims' uids if the extender is nodeCacheCapable, else whole pods; it accepts the
  * answer in the short form in both cases.
  */
 #include "milligpu/wire/extender/wire_extender.h"
@@ -22,20 +22,20 @@ static void read_uid(struct json_reader *in, bool whole, struct text *out)
     meta_clear(&reading.meta);
     if (!json_read_object(in))
         return;
-    /* Of a whole pod only metadata.uid counts; the rest is checked as JSON and skipped. */
+    /* Only metadata.uid of a whole pod counts; the rest is checked as JSON and skipped. */
     if (whole) {
         while (json_read_field(in, &pod, &key))
             read_meta(in, &reading);
         *out = text_of(reading.meta.uid);
     } else {
         while (json_read_field(in, &meta, &key))
-            (void)json_read_name(in, UID_BYTES_MAX, out); /* a failure is kept */
+            (void)json_read_name(in, UID_BYTES_MAX, out); /* the error sticks */
     }
     if (out->len == 0)
         json_reader_fail(in, "has no %s", whole ? "metadata.uid" : "\"UID\"");
 }
 
-/* The bound is far beyond the pods of one node; it keeps the count in 32 bits. */
+/* The limit is far above the pods of one node; it keeps the count in 32 bits. */
 static void read_uids(struct json_reader *in, bool whole, struct extender_victims *out)
 {
     must(out->uids == 0);
@@ -72,13 +72,13 @@ static void read_victims(struct json_reader *in, bool whole, struct extender_vic
         if (key == 0)
             read_uids(in, whole, out);
         else
-            (void)json_read_i64(in, &out->pdb_violations); /* a failure is kept */
+            (void)json_read_i64(in, &out->pdb_violations); /* the error sticks */
     }
 }
 
 /*
- * The keys are data, so json_read_field() cannot refuse a second one: the check for duplicates
- * follows when all are known.
+ * The keys are data, so json_read_field() cannot detect duplicates: they are checked when all keys
+ * are known.
  */
 static void extender_preempt_read_nodes(struct json_reader *in, bool whole,
                                         struct extender_preempt *out)
@@ -117,7 +117,7 @@ static void extender_preempt_check_distinct(struct json_reader *in,
 
 static const char *const preempt_keys[] = {"Pod", "NodeNameToVictims", "NodeNameToMetaVictims"};
 
-/* Exactly one of the two forms may be there; null counts as absent. */
+/* Exactly one of the two forms must be present; null counts as absent. */
 static void read_preempt(struct json_reader *in, const struct wire_rules *rules,
                          struct extender_preempt *out)
 {
@@ -164,7 +164,7 @@ int extender_preempt_decode(struct text body, const struct wire_rules *rules, st
     return json_reader_finish(&in);
 }
 
-/* kube-scheduler ranks the candidates by NumPDBViolations, so it is returned as it came. */
+/* kube-scheduler ranks the candidates by NumPDBViolations, so it is returned unchanged. */
 static void write_victims(struct json_writer *json, const struct extender_victims *victims)
 {
     must(victims->uids == 0 || victims->uid != NULL);
@@ -183,7 +183,7 @@ static void write_victims(struct json_writer *json, const struct extender_victim
     json_write_object_end(json);
 }
 
-/* A node that is left out is no candidate any more. */
+/* Leaving out a node removes it from the candidates. */
 void extender_preempt_encode(struct strbuf *out, const struct extender_preempt *args,
                              const bool *keep)
 {

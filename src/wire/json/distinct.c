@@ -1,9 +1,12 @@
-/* An open hash table of indexes, built for one call in the arena of the request. */
+/*
+ * Finds a duplicate name by a hash table of indexes (open addressing). Called by the decoders; the
+ * table lives in the arena of one call.
+ */
 #include "distinct.h"
 
 #include "milligpu/base/limits.h"
 
-/* At most half of it is used; place is 1 + index of the name, 0: free. */
+/* A slot of a table that is at most half full; place is 1 + index of the name, 0 if free. */
 struct distinct_slot {
     uint32_t hash;
     uint32_t place;
@@ -21,7 +24,7 @@ bool distinct_names(struct arena *arena, const struct text *name, uint32_t count
         hash[i] = text_hash(name[i]);
         uint32_t at = hash[i] & (slots - 1);
         for (; slot[at].place != 0; at = (at + 1) & (slots - 1))
-            /* Comparing hashes first saves nearly every comparison of names. */
+            /* Comparing hashes first avoids nearly all comparisons of names. */
             if (slot[at].hash == hash[i] && text_eq(name[slot[at].place - 1], name[i])) {
                 *out_second = i;
                 return false;

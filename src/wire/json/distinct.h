@@ -1,8 +1,8 @@
 /*
- * distinct - does every name occur only once?
+ * distinct - finds a duplicate in a list of names.
  *
- * kube-scheduler never sends a name twice; another sender that does is told which one. Linear: the
- * hash is seeded, so no choice of names makes it slow.
+ * kube-scheduler sends none; for other senders the error names the duplicate. Linear time: the hash
+ * is seeded, so chosen names cannot collide.
  *
  * Pure.
  */
@@ -12,8 +12,8 @@
 #include "milligpu/base/arena.h"
 
 /*
- * True if no two of count names are equal; else *out_second is the later of the two. hash[i]
- * becomes text_hash(name[i]) either way, for the names that were examined.
+ * Returns true if the names are distinct; else *out_second is the index of the later of two equal
+ * names. Sets hash[i] to text_hash(name[i]) for each examined name.
  */
 bool distinct_names(struct arena *arena, const struct text *name, uint32_t count, uint32_t *hash,
                     uint32_t *out_second);

@@ -1,9 +1,9 @@
 /*
- * The strict JSON pull reader (docs/why/007-own-json-reader.md). All decoders of src/wire and doc.c
- * call it, each on the thread that holds the bytes; a reader belongs to one call. Nothing in the
- * input is trusted: no byte is read before its bound is checked, and depth is limited. The first
- * error is kept with its path and makes every later call return false. The order: paths of errors,
- * levels and keys, strings, scalars, skipping, tables of fields.
+ * The strict JSON pull reader (docs/why/007-own-json-reader.md). Called by all decoders of src/wire
+ * and by document.c, on the thread that holds the bytes; a reader belongs to one call. The input is
+ * untrusted: bounds are checked before each byte, and depth is limited. The first error is kept
+ * with its path and makes every later call return false. In order: paths of errors, levels and
+ * keys, strings, scalars, skipping, tables of fields.
  */
 #include <string.h>
 
@@ -30,15 +30,15 @@ void json_reader_init(struct json_reader *in, struct text bytes, const char *roo
 }
 
 /*
- * The first word and the keys that lead to a value. A path is built only for an error: until then
- * the levels hold all that it needs. One that is too long is cut, but terminated.
+ * The root word and the keys that lead to a value. A path is built only for an error, from the
+ * levels. It is truncated if too long, and always terminated.
  */
 struct path {
     char text[PATH_MAX_BYTES];
     size_t len;
 };
 
-/* Bytes of a path appear in logs and answers: no control characters, no partial sequences. */
+/* A path appears in logs and answers: no control characters, no partial UTF-8 sequences. */
 static void path_add(struct path *path, struct text piece)
 {
     for (size_t i = 0; i < piece.len && path->len + 1 < sizeof path->text; i++) {
@@ -49,10 +49,7 @@ static void path_add(struct path *path, struct text piece)
     path->text[path->len] = '\0';
 }
 
-/*
- * By hand instead of snprintf: wire may call only a few functions of libc
- * (tests/tidy/check_purity.py).
- */
+/* No snprintf(): wire may call only a few functions of libc (tests/tidy/check_purity.py). */
 static void path_add_index(struct path *path, uint32_t index)
 {
     char digits[10];
@@ -68,8 +65,8 @@ static void path_add_index(struct path *path, uint32_t index)
 }
 
 /*
- * Any other key appears as ["milligpu.io/gpus"], because a dot or a slash in it would look like
- * part of the path.
+ * Other keys appear as ["milligpu.io/gpus"], because a dot or a slash would look like part of the
+ * path.
  */
 static bool is_word(struct text key)
 {
@@ -84,7 +81,7 @@ static bool is_word(struct text key)
     return key.len > 0;
 }
 
-/* The sender chooses the key, so its length is bounded: the rest of the path must still fit. */
+/* The sender chooses the key, so it is clipped: the rest of the path must still fit. */
 static void path_add_key(struct path *path, struct text key)
 {
     must(key.at != NULL);
@@ -101,7 +98,7 @@ static void path_add_key(struct path *path, struct text key)
         path_add(path, TEXT("\"]"));
 }
 
-/* Its callers are the two macros in json.h, which have set in->err just before. */
+/* Called by the two macros in json.h, which set in->err just before. */
 void json_reader_fail_here(struct json_reader *in)
 {
     must(!in->failed);
@@ -116,11 +113,11 @@ void json_reader_fail_here(struct json_reader *in)
         else if (level->key.at != NULL)
             path_add_key(&path, level->key);
     }
-    (void)err_wrap(in->err, "%s", path.text); /* from here on the reader's flag says so */
+    (void)err_wrap(in->err, "%s", path.text); /* the failed flag reports the error from here on */
     in->failed = true;
 }
 
-/* The four bytes that RFC 8259 allows between tokens; form feed and no-break space are errors. */
+/* RFC 8259 allows four bytes between tokens; form feed and no-break space are errors. */
 static void skip_space(struct json_reader *in)
 {
     must(in->at <= in->end);
@@ -130,7 +127,7 @@ static void skip_space(struct json_reader *in)
         in->at++;
 }
 
-/* With its article, for "expected X, found Y". */
+/* Returns the name with its article, for "expected X, found Y". */
 static const char *json_reader_type_name(enum json_reader_type type)
 {
     static const char *const name[] = {
@@ -150,17 +147,14 @@ static size_t json_reader_position(const struct json_reader *in, const char *at)
     return (size_t)(at - in->begin);
 }
 
-/* Report a byte that the grammar does not allow here. */
+/* Reports a byte that the grammar does not allow here. */
 static bool json_reader_wrong(struct json_reader *in, const char *expected)
 {
     must(!in->failed);
     must(expected != NULL);
 
     const enum json_reader_type type = json_read_peek(in);
-    /*
-     * t, f and n may begin a misspelled word, so their type is not certain: these show the
-     * character.
-     */
+    /* t, f and n may begin a misspelled word, so the error shows the character, not the type. */
     if (type != JSON_TYPE_BAD && type != JSON_TYPE_END && *in->at != 't' && *in->at != 'f' &&
         *in->at != 'n')
         json_reader_fail(in, "expected %s, found %s at byte %zu", expected,
@@ -216,10 +210,7 @@ static bool json_reader_expect(struct json_reader *in, enum json_reader_type typ
     return json_read_peek(in) == type || json_reader_wrong(in, expected);
 }
 
-/*
- * The level is pushed before the first key is known, so an error in between names the object
- * itself.
- */
+/* Pushes the level before the first key is read, so an error in between names the object. */
 static bool json_reader_enter(struct json_reader *in, bool array)
 {
     must(in->at < in->end);
@@ -234,7 +225,7 @@ static bool json_reader_enter(struct json_reader *in, bool array)
     return true;
 }
 
-/* The false is for the loops of the callers: no more elements, which is not an error. */
+/* Always returns false, to end the loops of the callers; this is not an error. */
 static bool json_reader_leave(struct json_reader *in)
 {
     must(in->depth > 0);
@@ -253,7 +244,7 @@ bool json_read_array(struct json_reader *in)
     return json_reader_expect(in, JSON_TYPE_ARRAY, "an array") && json_reader_enter(in, true);
 }
 
-/* Read to the closing quote, starting at the opening one. shape: nobody will use the text. */
+/* Reads from the opening quote to the closing one. shape: the text is not used (scan_shape()). */
 static bool json_reader_read_string(struct json_reader *in, bool shape, struct scan_string *out)
 {
     must(in->at < in->end && *in->at == '"');
@@ -268,8 +259,8 @@ static bool json_reader_read_string(struct json_reader *in, bool shape, struct s
 }
 
 /*
- * A decoded string is never longer than its escapes. The byte more is its terminator: arena memory
- * is zeroed, and json_read_cstring relies on it.
+ * A decoded string is never longer than its escaped form. The extra byte is the terminator: arena
+ * memory is zeroed, and json_read_cstring() relies on it.
  */
 static struct text json_reader_decode(struct json_reader *in, struct text raw, bool escaped)
 {
@@ -282,7 +273,7 @@ static struct text json_reader_decode(struct json_reader *in, struct text raw, b
     return (struct text){out, scan_unescape(raw, out)};
 }
 
-/* Read ',' before every element but the first; false at the closing bracket or on failure. */
+/* Reads ',' before every element but the first; false at the closing bracket or on failure. */
 static bool json_reader_next(struct json_reader *in, bool array)
 {
     if (in->failed)
@@ -293,10 +284,7 @@ static bool json_reader_next(struct json_reader *in, bool array)
     skip_space(in);
     if (in->at < in->end && *in->at == (array ? ']' : '}'))
         return json_reader_leave(in);
-    /*
-     * A comma directly before the closing bracket fails later, where the next key or value is
-     * missing.
-     */
+    /* A trailing comma fails later, at the missing key or value. */
     if (level->first) {
         level->first = false;
         return true;
@@ -309,7 +297,7 @@ static bool json_reader_next(struct json_reader *in, bool array)
     return true;
 }
 
-/* The key with its colon, decoded only if somebody will look at it. */
+/* Reads a key with its colon; decoded is false if the caller ignores the key. */
 static bool next_key(struct json_reader *in, struct text *out_key, bool decoded)
 {
     struct scan_string string;
@@ -374,7 +362,7 @@ bool json_read_cstring(struct json_reader *in, const char **out)
     if (!json_read_string(in, &value) || !no_nul(in, value))
         return false;
     const bool borrowed = value.at >= in->begin && value.at <= in->end;
-    /* A decoded string is our own copy, and has a terminator. */
+    /* A decoded string is in the arena, with a terminator. */
     *out = borrowed ? arena_copy(in->arena, value) : value.at;
     must((*out)[value.len] == '\0');
     return true;
@@ -384,7 +372,7 @@ bool json_read_string_element(struct json_reader *in, struct text *out)
 {
     must(in->failed || in->depth > 0);
 
-    /* Go writes no blanks, and names have no escapes: nearly every element looks like `,"name"`. */
+    /* Fast path: Go writes no spaces, and names have no escapes, so elements are `,"name"`. */
     const char *at = in->at;
     if (!in->failed && in->end - at >= 2 && at[0] == ',' && at[1] == '"' &&
         !in->level[in->depth - 1].first) {
@@ -417,7 +405,7 @@ bool json_read_name(struct json_reader *in, size_t max, struct text *out)
     return json_read_string(in, out) && json_read_is_name(in, max, *out);
 }
 
-/* Checks the token only. What follows it, as in 12abc, fails at the next comma or bracket. */
+/* Checks only the token; trailing bytes, as in 12abc, fail at the next comma or bracket. */
 static bool json_scan_number(struct json_reader *in, struct text *out)
 {
     if (!json_reader_expect(in, JSON_TYPE_NUMBER, "a whole number"))
@@ -449,7 +437,7 @@ bool json_read_i64(struct json_reader *in, int64_t *out)
     return !in->failed;
 }
 
-/* The peek looked at the first letter only; this checks the others. */
+/* json_read_peek() has checked only the first letter; this checks the others. */
 static bool json_reader_literal(struct json_reader *in, const char *word)
 {
     must(word != NULL);
@@ -489,7 +477,7 @@ static bool skip_scalar(struct json_reader *in, enum json_reader_type type)
     struct text number;
 
     must(type != JSON_TYPE_OBJECT && type != JSON_TYPE_ARRAY);
-    /* A skipped string needs to be JSON, not UTF-8: scan_shape() tells why. */
+    /* A skipped string must be JSON, but not UTF-8 (reason: scan_shape()). */
     switch (type) {
     case JSON_TYPE_STRING:
         if (!json_reader_read_string(in, true, &string))
@@ -509,7 +497,7 @@ static bool skip_scalar(struct json_reader *in, enum json_reader_type type)
     }
 }
 
-/* Below the depth that paths cover, only the kind of closing bracket is kept for each level. */
+/* Below the depth of paths, only the kind of closing bracket is kept for each level. */
 struct deep {
     uint32_t depth;
     uint64_t arrays[JSON_SKIP_DEPTH_MAX / 64];
@@ -522,9 +510,8 @@ static bool deep_is_array(const struct deep *deep)
 }
 
 /*
- * One bit for each level, because 10,240 full levels would take 240 KiB, and readers live on the
- * stack. JSON_SKIP_DEPTH_MAX is above Go's limit of 10,000, so whatever the API server stores can
- * be skipped.
+ * One bit per level: 10,240 full levels would take 240 KiB of stack. JSON_SKIP_DEPTH_MAX is above
+ * Go's limit of 10,000, so all objects that the API server stores can be skipped.
  */
 static bool deep_enter(struct json_reader *in, struct deep *deep, bool array)
 {
@@ -538,13 +525,13 @@ static bool deep_enter(struct json_reader *in, struct deep *deep, bool array)
     const uint64_t bit = UINT64_C(1) << (deep->depth % 64);
     uint64_t *word = &deep->arrays[deep->depth / 64];
     if (deep->depth++ % 64 == 0)
-        *word = 0; /* the first of its 64 levels */
+        *word = 0; /* first of the 64 levels of this word */
     *word = array ? *word | bit : *word & ~bit;
     in->at++;
     return true;
 }
 
-/* Moves behind the colon without keeping the key: no path reaches this depth. */
+/* Skips the key and its colon: no path reaches this depth. */
 static bool deep_key(struct json_reader *in)
 {
     struct scan_string string;
@@ -561,7 +548,7 @@ static bool deep_key(struct json_reader *in)
     return true;
 }
 
-/* After a value: up and on to the next value. False: there is none, or a failure. */
+/* After a value, moves up and on to the next value; false at the end, or on failure. */
 static bool deep_next(struct json_reader *in, struct deep *deep)
 {
     while (deep->depth > 0) {
@@ -579,7 +566,7 @@ static bool deep_next(struct json_reader *in, struct deep *deep)
     return false;
 }
 
-/* Just inside an opening bracket. True: a value begins here. */
+/* Called just behind an opening bracket; true if a value begins here. */
 static bool deep_first(struct json_reader *in, struct deep *deep)
 {
     const bool array = deep_is_array(deep);
@@ -592,7 +579,7 @@ static bool deep_first(struct json_reader *in, struct deep *deep)
     return deep_next(in, deep);
 }
 
-/* An object or an array, without recording a path to each value in it. */
+/* Skips an object or array without recording paths. */
 static bool skip_deep(struct json_reader *in)
 {
     struct deep deep;
@@ -610,8 +597,8 @@ static bool skip_deep(struct json_reader *in)
 }
 
 /*
- * One value, or the first step into one. Levels that fit into in->level are entered normally, so
- * that an error in them has its full path; skip_deep() handles what is nested deeper.
+ * Skips a value, or makes the first step into one. Levels that fit into in->level are entered
+ * normally, so that their errors have a full path; skip_deep() skips deeper ones.
  */
 static bool skip_step(struct json_reader *in)
 {
@@ -623,10 +610,7 @@ static bool skip_step(struct json_reader *in)
                                       : skip_deep(in);
 }
 
-/*
- * A loop instead of recursion: the sender decides about the depth, and must not decide about the
- * stack.
- */
+/* A loop, not recursion: the sender controls the depth, and must not control the stack. */
 bool json_read_skip(struct json_reader *in)
 {
     const uint32_t base = in->depth;
@@ -651,7 +635,7 @@ bool json_reader_retreat(struct json_reader *in, struct json_reader_mark mark)
     must(in->failed);
     must(mark.at >= in->begin && mark.at <= in->at && mark.depth <= in->depth);
 
-    /* The level of the mark still describes the value: only deeper ones were overwritten since. */
+    /* The mark's level still describes the value: only deeper levels were overwritten. */
     in->failed = false;
     in->at = mark.at;
     in->depth = mark.depth;
@@ -668,7 +652,7 @@ bool json_read_raw(struct json_reader *in, struct text *out)
     return true;
 }
 
-/* Bytes after the value are an error: another parser might take those for the request. */
+/* Bytes after the value are an error: another parser might use them as the request. */
 int json_reader_finish(struct json_reader *in)
 {
     if (!in->failed) {
@@ -681,7 +665,7 @@ int json_reader_finish(struct json_reader *in)
     return in->failed ? -(int)in->err->code : 0;
 }
 
-/* ASCII alone: field names have no other letters, and tolower() depends on the locale. */
+/* Only ASCII: field names have no other letters, and tolower() depends on the locale. */
 static char json_reader_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
@@ -697,7 +681,7 @@ static bool same_letters(struct text key, const char *name)
     return true;
 }
 
-/* Which of the fields the key is, -1 for none. An exact match wins. */
+/* Returns the index of the field, -1 if none matches. An exact match wins. */
 static int field_of(const struct json_read_fields *fields, struct text key)
 {
     must(fields->key != NULL);
@@ -727,8 +711,8 @@ bool json_read_field(struct json_reader *in, struct json_read_fields *fields, in
             continue;
         }
         /*
-         * Go takes the last of two equal keys, other parsers the first: nobody may profit from
-         * that. The bit is set for a null, too.
+         * A duplicate is an error, because Go uses the last of two equal keys and other parsers
+         * the first. The bit is set for a null, too.
          */
         const uint32_t bit = UINT32_C(1) << found;
         if ((fields->seen & bit) != 0) {

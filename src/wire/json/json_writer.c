@@ -1,7 +1,6 @@
 /*
- * The JSON writer: commas and quotes, nothing else. All encoders call it; it never fails, because a
- * strbuf grows or ends the process. Objects must be closed by their callers: nothing here counts
- * levels.
+ * The JSON writer: adds commas and quotes. Called by all encoders; never fails, because a strbuf
+ * grows or ends the process. Callers must close their objects: levels are not counted.
  */
 #include "milligpu/wire/json/json.h"
 
@@ -13,7 +12,7 @@ void json_writer_init(struct json_writer *json, struct strbuf *out)
     *json = (struct json_writer){.out = out};
 }
 
-/* Before each value: the comma that the value before it left out. */
+/* Called before each value: writes the comma after the previous one. */
 static void json_writer_value(struct json_writer *json)
 {
     must(json->out != NULL);
@@ -22,7 +21,7 @@ static void json_writer_value(struct json_writer *json)
     json->comma = true;
 }
 
-/* Names are short and plain, so one step replaces three. */
+/* Fast path for short, plain names: one append instead of three. */
 static void json_writer_quoted(struct strbuf *out, struct text text)
 {
     char whole[NAME_BYTES_MAX + 2];
@@ -49,7 +48,7 @@ static void open_level(struct json_writer *json, char bracket)
     json->comma = false;
 }
 
-/* To the level outside, the object or array was one value: the next one needs a comma. */
+/* The closed object or array is a value of the outer level, so the next value needs a comma. */
 static void close_level(struct json_writer *json, char bracket)
 {
     must(bracket == '}' || bracket == ']');
@@ -78,7 +77,7 @@ void json_write_array_end(struct json_writer *json)
     close_level(json, ']');
 }
 
-/* The colon takes the place of the comma: the value after it must not write one. */
+/* The value after the colon must not write a comma. */
 void json_write_key_text(struct json_writer *json, struct text key)
 {
     must(key.at != NULL || key.len == 0);
@@ -141,7 +140,7 @@ void json_write_null(struct json_writer *json)
     strbuf_str(json->out, "null");
 }
 
-/* The bytes are trusted: a json_reader has passed over them, or they are part of this program. */
+/* The bytes are trusted: checked by a json_reader, or literals of this program. */
 void json_write_raw(struct json_writer *json, struct text literal)
 {
     must(literal.at != NULL);

@@ -1,23 +1,23 @@
 /*
- * The tokens of JSON as RFC 8259 defines them: strings first, then numbers. Called by
- * json_reader.c, which turns a fault into an error with a path. Reads no byte beyond the end of its
- * input and allocates nothing. scan_string() and scan_shape() check; scan_unescape() and scan_i64()
- * convert what was checked before and rely on that. Each is linear in its input.
+ * Scans JSON tokens as RFC 8259 defines them: strings first, then numbers. Called by json_reader.c,
+ * which turns a fault into an error with a path. Reads no byte beyond the end of its input and
+ * allocates nothing. scan_string() and scan_shape() check; scan_unescape() and scan_i64() convert
+ * checked input only. Each is linear in its input.
  */
 #include "scan.h"
 
 #include <string.h>
 
 /*
- * Length of the UTF-8 sequence at this byte, 0 if it is invalid: truncated, overlong, a surrogate,
- * beyond U+10FFFF.
+ * Returns the length of the UTF-8 sequence at this byte; 0 if it is truncated, overlong, a
+ * surrogate, or above U+10FFFF.
  */
 static size_t utf8_bytes(const char *at, const char *end)
 {
     must(at < end);
 
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    /* C0 and C1 only start overlong sequences; F5 and above lie beyond U+10FFFF. */
+    /* C0 and C1 only begin overlong sequences; F5 and above are beyond U+10FFFF. */
     const unsigned char lead = (unsigned char)*at;
     must(lead >= 0x80);
 
@@ -37,7 +37,7 @@ static size_t utf8_bytes(const char *at, const char *end)
     return code >= least[bytes] && code <= 0x10FFFF && !surrogate ? bytes : 0;
 }
 
-/* -1: no digit. Both cases, as RFC 8259 allows. */
+/* Returns -1 for a byte that is no digit. Accepts both cases, as RFC 8259 does. */
 static int hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
@@ -49,7 +49,7 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* The 16 bits of the "\uXXXX" at this byte, -1 if there is none. */
+/* Returns the 16 bits of the "\uXXXX" at this byte, -1 if there is none. */
 static int32_t unicode_escape(const char *at, const char *end)
 {
     must(at <= end);
@@ -74,10 +74,7 @@ static bool is_lead(int32_t unit)
     return unit >= 0xD800 && unit <= 0xDBFF;
 }
 
-/*
- * The second half of a surrogate pair. -1, with which unicode_escape() says that there is no
- * escape, is none.
- */
+/* True for the second half of a surrogate pair; false for unicode_escape()'s -1. */
 static bool is_trail(int32_t unit)
 {
     must(unit <= 0xFFFF);
@@ -85,7 +82,7 @@ static bool is_trail(int32_t unit)
     return unit >= 0xDC00 && unit <= 0xDFFF;
 }
 
-/* The byte that \ and one letter stand for, 0 if none. */
+/* Returns the byte for a backslash and this letter, 0 if there is none. */
 static char simple_escape(char letter)
 {
     static const char pairs[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
@@ -95,14 +92,14 @@ static char simple_escape(char letter)
     return 0;
 }
 
-/* Length of the escape at this byte, 0 if there is none; a pair of surrogates is one escape. */
+/* Returns the length of the escape at this byte, 0 if invalid; a surrogate pair is one escape. */
 static size_t escape_bytes(const char *at, const char *end)
 {
     must(*at == '\\');
 
     if (end - at >= 2 && simple_escape(at[1]) != 0)
         return 2;
-    /* A trail without a lead, or a lead without a trail, is no character and has no UTF-8. */
+    /* An unpaired surrogate is no character and has no UTF-8. */
     const int32_t unit = unicode_escape(at, end);
     if (unit < 0 || is_trail(unit))
         return 0;
@@ -111,7 +108,7 @@ static size_t escape_bytes(const char *at, const char *end)
     return is_trail(unicode_escape(at + 6, end)) ? 12 : 0;
 }
 
-/* fault is a constant; the reader adds the path and the position. */
+/* fault is a constant; the reader adds path and position. */
 static struct scan_string scan_broken(const char *fault, const char *at)
 {
     must(fault != NULL && at != NULL);
@@ -119,7 +116,7 @@ static struct scan_string scan_broken(const char *fault, const char *at)
     return (struct scan_string){.fault = fault, .fault_at = at};
 }
 
-/* scan_plain() covers nearly all bytes; the loop handles only what stops it. */
+/* scan_plain() skips nearly all bytes; the loop handles the others. */
 struct scan_string scan_string(const char *at, const char *end)
 {
     must(at <= end);
@@ -148,10 +145,7 @@ struct scan_string scan_string(const char *at, const char *end)
     }
 }
 
-/*
- * Surrogates do not come here: the caller has joined them, and escape_bytes() has refused half a
- * pair.
- */
+/* code is no surrogate: the caller has joined pairs, and escape_bytes() has refused halves. */
 static size_t put_utf8(uint32_t code, char *out)
 {
     must(code <= 0x10FFFF);
@@ -179,8 +173,8 @@ static size_t put_utf8(uint32_t code, char *out)
 }
 
 /*
- * The escape was checked by scan_string(), so the musts here can fail only by a mistake of ours. No
- * escape becomes longer: 6 bytes give at most 3, and 12 give 4.
+ * scan_string() has checked the escape, so a must that fails here is a bug. No escape becomes
+ * longer: 6 bytes give at most 3, and 12 give 4.
  */
 static size_t put_escape(const char *at, const char *end, char *out)
 {
@@ -201,8 +195,8 @@ static size_t put_escape(const char *at, const char *end, char *out)
 }
 
 /*
- * Length of the escape at this byte by its grammar alone, 0 if there is none. Half a surrogate pair
- * passes: Go reads U+FFFD for it, and the API server may store it.
+ * Returns the length of the escape at this byte by its grammar alone, 0 if invalid. Half a
+ * surrogate pair passes: Go reads it as U+FFFD, and the API server may store it.
  */
 static size_t escape_shape(const char *at, const char *end)
 {
@@ -214,8 +208,8 @@ static size_t escape_shape(const char *at, const char *end)
 }
 
 /*
- * A fault that both functions find has the same text in both: a refusal must not depend on whether
- * a value is used.
+ * Common faults have the same text as in scan_string(): a refusal must not depend on whether a
+ * value is used.
  */
 struct scan_string scan_shape(const char *at, const char *end)
 {
@@ -296,24 +290,23 @@ const char *scan_number(const char *at, const char *end)
     return at;
 }
 
-/* mantissa x 10^scale; trailing zeros are in scale, so that 1e400 and 10...0 have the same form. */
+/* mantissa x 10^scale; trailing zeros are in scale, so that 1e400 equals 10...0. */
 struct decimal {
     uint64_t mantissa;
     int64_t scale;
-    /* the mantissa did not fit in 64 bits; its value is then meaningless */
-    bool range;
+    bool range; /* the mantissa overflowed 64 bits, and is meaningless */
 };
 
 /*
- * Zeros only raise the scale until another digit follows. So 3000000000000000000000e-21 is 3,
- * although its digits do not fit in 64 bits.
+ * Zeros only raise the scale until another digit follows, so 3000000000000000000000e-21 is 3
+ * although its digits overflow 64 bits.
  */
 static void add_digit(struct decimal *d, char c)
 {
     const uint64_t digit = (uint64_t)(c - '0');
     must(digit <= 9);
 
-    /* A mantissa beyond 64 bits may have wrapped to 0: its zeros count. */
+    /* An overflowed mantissa may have wrapped to 0: its zeros count. */
     if (d->mantissa == 0 && digit == 0 && !d->range)
         return;
     d->scale++;
@@ -324,7 +317,7 @@ static void add_digit(struct decimal *d, char c)
     d->range |= __builtin_add_overflow(d->mantissa, digit, &d->mantissa);
 }
 
-/* The exponent, clamped far beyond what 64 bits can hold. */
+/* Returns the exponent, clamped far beyond the range of 64-bit results. */
 static int64_t scan_exponent(const char *at, const char *end)
 {
     must(at <= end);
@@ -339,7 +332,7 @@ static int64_t scan_exponent(const char *at, const char *end)
     return negative ? -value : value;
 }
 
-/* The number was checked by scan_number(), so after the digits only an exponent can follow. */
+/* scan_number() has checked the number, so only an exponent can follow the digits. */
 static struct decimal decimal_of(const char *at, const char *end)
 {
     must(at <= end);
@@ -357,7 +350,7 @@ static struct decimal decimal_of(const char *at, const char *end)
     return d;
 }
 
-/* Without floating point, so 300.0 and 3e2 are exact, and 2^53 + 1 is itself. */
+/* No floating point: 300.0, 3e2 and 2^53 + 1 are exact. */
 enum scan_whole scan_i64(struct text number, int64_t *out)
 {
     must(number.len > 0);
@@ -368,10 +361,7 @@ enum scan_whole scan_i64(struct text number, int64_t *out)
         *out = 0;
         return SCAN_WHOLE;
     }
-    /*
-     * The mantissa does not end in a zero, so a negative scale leaves a fraction, whatever its
-     * size.
-     */
+    /* The mantissa does not end in a zero, so a negative scale leaves a fraction. */
     if (d.range)
         return d.scale < 0 ? SCAN_FRACTION : SCAN_RANGE;
     /* The mantissa does not end in a zero, so the first step decides. */

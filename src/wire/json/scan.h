@@ -1,8 +1,7 @@
 /*
- * scan - the tokens of JSON: strings and numbers, bytes only.
+ * scan - scanner for JSON tokens: strings and numbers.
  *
- * Knows nothing of readers and paths. Takes eight bytes at a time where nothing special occurs,
- * which is nearly everywhere.
+ * Independent of readers and paths. Skips plain bytes, which are nearly all, eight at a time.
  *
  * Pure.
  */
@@ -13,7 +12,7 @@
 
 #include "milligpu/base/text.h"
 
-/* The high bit of each byte that is not plain; exact up to and including the lowest such byte. */
+/* Sets the high bit of each byte that is not plain; exact up to the lowest such byte. */
 static inline uint64_t scan_not_plain(uint64_t word)
 {
     const uint64_t ones = 0x0101010101010101U;
@@ -28,7 +27,7 @@ static inline bool scan_is_plain(char c)
     return byte >= 0x20 && byte < 0x80 && c != '"' && c != '\\';
 }
 
-/* The first byte that is not plain (a control character, '"', '\\', or beyond ASCII), or end. */
+/* Returns the first byte that is not plain (control, '"', '\\', or non-ASCII), or end. */
 static inline const char *scan_plain(const char *at, const char *end)
 {
     must(at <= end);
@@ -49,37 +48,31 @@ static inline const char *scan_plain(const char *at, const char *end)
     return at;
 }
 
-/*
- * From after the opening quote to the closing one, with everything between checked. NULL if the
- * string is invalid: *out_fault says how and *out_at where.
- */
+/* Result of checking a string from behind the opening quote. */
 struct scan_string {
-    /* at the closing quote; NULL: invalid */
-    const char *close;
-    /* scan_unescape() must be applied; scan_shape() never sets it */
-    bool escaped;
-    /* constant text; set only if close is NULL */
-    const char *fault;
+    const char *close; /* the closing quote; NULL if the string is invalid */
+    bool escaped;      /* needs scan_unescape(); scan_shape() never sets it */
+    /* Set only if close is NULL. */
+    const char *fault; /* constant text */
     const char *fault_at;
 };
 struct scan_string scan_string(const char *at, const char *end);
 
 /*
- * The same for a string whose value nobody uses: its grammar only. Invalid UTF-8 and half a
- * surrogate pair are accepted then, as in Go, which reads U+FFFD for them; the API server writes
- * both in managedFields.
+ * Checks only the grammar of a string, for an unused value. Invalid UTF-8 and half a surrogate pair
+ * are accepted, as in Go, which reads them as U+FFFD; the API server writes both in managedFields.
  */
 struct scan_string scan_shape(const char *at, const char *end);
 
-/* Writes a checked string without its escapes; out has room for raw.len. Returns the length. */
+/* Decodes a checked string; out has room for raw.len bytes. Returns the length. */
 size_t scan_unescape(struct text raw, char *out);
 
-/* The end of the number at this byte, NULL if there is none. */
+/* Returns the end of the number at this byte, NULL if there is none. */
 const char *scan_number(const char *at, const char *end);
 
 enum scan_whole { SCAN_WHOLE, SCAN_FRACTION, SCAN_RANGE };
 
-/* The value of a checked number; *out is written only on SCAN_WHOLE. */
+/* Converts a checked number; *out is set only on SCAN_WHOLE. */
 enum scan_whole scan_i64(struct text number, int64_t *out);
 
 #endif

@@ -40,7 +40,7 @@ bool read_map(struct json_reader *in, void *user,
     while (json_read_key(in, &key))
         if (!json_read_null(in))
             (void)(member != NULL ? member(user, in, key)
-                                  : json_read_skip(in)); /* a failure is kept */
+                                  : json_read_skip(in)); /* the error sticks */
     return !in->failed;
 }
 
@@ -89,7 +89,7 @@ void pass_over(struct json_reader *in, struct json_reader_mark mark, const char 
      */
     if (*why == NULL)
         *why = arena_copy(in->arena, without_place(from_field(in->err->text)));
-    (void)json_reader_retreat(in, mark); /* a failure is kept */
+    (void)json_reader_retreat(in, mark); /* the error sticks */
 }
 
 bool read_once(struct json_reader *in, const char **slot)
@@ -255,7 +255,7 @@ static void read_values(struct json_reader *in, const struct meta_reading *out,
 
     must(out->meta.name != NULL);
     if (member == NULL) {
-        (void)json_read_skip(in); /* a failure is kept */
+        (void)json_read_skip(in); /* the error sticks */
         return;
     }
     if (json_read_object(in)) {
@@ -296,7 +296,7 @@ static void meta_member(struct json_reader *in, struct meta_reading *out, int ke
 
     switch (key) {
     case META_NAME:
-        (void)read_string(in, NAME_BYTES_MAX, &out->meta.name); /* failures are kept */
+        (void)read_string(in, NAME_BYTES_MAX, &out->meta.name); /* errors stick */
         break;
     case META_NAMESPACE:
         (void)read_string(in, NAME_BYTES_MAX, &out->meta.namespace);

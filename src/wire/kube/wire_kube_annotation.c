@@ -19,7 +19,7 @@ static void share_member(struct json_reader *in, struct pod_share *share, int ke
     int64_t number = 0;
     switch (key) {
     case SHARE_GPU:
-        (void)read_gpu_id(in, &share->gpu); /* failures are kept in the reader, here and below */
+        (void)read_gpu_id(in, &share->gpu); /* errors stick, here and below */
         break;
     case SHARE_INDEX:
         (void)read_number(in, 0, INDEX_MAX, &number);
@@ -136,7 +136,7 @@ static void annotation_read_annotation(struct json_reader *in, struct pod *out)
         if (key == 0 && json_read_i64(in, &version) && version != NOTE_VERSION)
             json_reader_fail(in, "is %lld, but only %d is known", (long long)version, NOTE_VERSION);
         if (key == 1)
-            (void)read_map(in, out, annotation_read_shares); /* a failure is kept */
+            (void)read_map(in, out, annotation_read_shares); /* the error sticks */
     }
     if (!in->failed && version == 0)
         json_reader_fail(in, "has no \"v\"");
@@ -219,7 +219,7 @@ static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
     int64_t number = 0;
     switch (key) {
     case GPU_UUID:
-        (void)read_gpu_id(in, &gpu->id); /* failures are kept in the reader, here and below */
+        (void)read_gpu_id(in, &gpu->id); /* errors stick, here and below */
         break;
     case GPU_INDEX:
         (void)read_number(in, 0, INDEX_MAX, &number);

@@ -47,7 +47,7 @@ static bool read_strings(struct json_reader *in, struct json_read_fields *fields
     if (!json_read_object(in))
         return false;
     while (json_read_field(in, fields, &key))
-        (void)json_read_cstring(in, &field[key]); /* a failure is kept */
+        (void)json_read_cstring(in, &field[key]); /* the error sticks */
     return !in->failed;
 }
 
@@ -91,7 +91,7 @@ static bool read_ready(void *user, struct json_reader *in)
     if (!json_read_object(in))
         return false;
     while (json_read_field(in, &fields, &key))
-        (void)json_read_string(in, &word[key]); /* a failure is kept */
+        (void)json_read_string(in, &word[key]); /* the error sticks */
     if (!in->failed && text_is(word[0], "Ready"))
         taints->not_ready = !text_is(word[1], "True");
     return !in->failed;
@@ -203,7 +203,7 @@ static bool read_rule(void *user, struct json_reader *in)
         return false;
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)json_read_cstring(in, &label); /* failures are kept */
+            (void)json_read_cstring(in, &label); /* errors stick */
         else if (key == 1)
             (void)json_read_string(in, &op);
         else

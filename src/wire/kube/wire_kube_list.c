@@ -22,7 +22,7 @@ static void list_read_object(struct json_reader *in, struct object_meta *out)
         return;
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)read_string(in, NAME_BYTES_MAX, &kind); /* a failure is kept */
+            (void)read_string(in, NAME_BYTES_MAX, &kind); /* the error sticks */
         else
             read_meta(in, &meta);
     }
@@ -144,7 +144,7 @@ static void read_details(struct json_reader *in, struct status *out)
     if (!json_read_object(in))
         return;
     while (json_read_field(in, &fields, &key))
-        (void)read_number(in, 0, INT32_MAX, &out->retry_after_s); /* a failure is kept */
+        (void)read_number(in, 0, INT32_MAX, &out->retry_after_s); /* the error sticks */
 }
 
 static const char *const status_keys[] = {"kind", "code", "reason", "message", "details"};
@@ -164,7 +164,7 @@ static bool list_read_status(struct json_reader *in, struct status *out)
         return false;
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)json_read_string(in, &kind); /* failures are kept */
+            (void)json_read_string(in, &kind); /* errors stick */
         if (key == 1)
             (void)read_number(in, 0, 999, &code);
         if (key == 2 || key == 3)
@@ -251,7 +251,7 @@ static const char *list_version_of(struct text object, struct arena *arena, stru
             read_meta(in, &meta);
             break;
         }
-        (void)json_read_skip(in); /* a failure is kept */
+        (void)json_read_skip(in); /* the error sticks */
     }
     return meta.meta.resource_version;
 }
@@ -272,7 +272,7 @@ static void read_watch(struct json_reader *in, struct watch_event *out)
         if (key == 0)
             typed = read_watch_type(in, &out->type);
         else
-            (void)json_read_raw(in, &out->object); /* a failure is kept */
+            (void)json_read_raw(in, &out->object); /* the error sticks */
     }
     if (!typed)
         json_reader_fail(in, "has no \"type\"");

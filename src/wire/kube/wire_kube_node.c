@@ -141,7 +141,7 @@ static bool read_claim_pod(struct json_reader *in, struct agent_claim *out)
     if (!json_read_object(in))
         return false;
     while (json_read_field(in, &fields, &key))
-        (void)read_string(in, UID_BYTES_MAX, slot[key]); /* a failure is kept */
+        (void)read_string(in, UID_BYTES_MAX, slot[key]); /* the error sticks */
     return !in->failed;
 }
 
@@ -162,7 +162,7 @@ static void agent_decode(struct text value, struct arena *arena, struct node_fac
     must(arena != NULL);
     json_reader_init(&in, value, "agent", arena, &err);
     json_read_object(&in);
-    while (json_read_field(&in, &fields, &key)) /* a failure is kept */
+    while (json_read_field(&in, &fields, &key)) /* the error sticks */
         if (key == 1)
             (void)read_claim_pod(&in, &claim);
         else
@@ -355,7 +355,7 @@ static void read_resources(struct json_reader *in, const struct wire_rules *rule
             if (out_host != NULL && (text_is(key, "cpu") || text_is(key, "memory")))
                 read_host_amount(in, key, out_host);
             else
-                (void)json_read_skip(in); /* failures are kept */
+                (void)json_read_skip(in); /* errors stick */
             continue;
         }
         if (*slot != NULL)
@@ -378,7 +378,7 @@ static void node_read_spec(struct json_reader *in, struct node_facts *out)
         return;
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)json_read_bool(in, &out->taints.unschedulable); /* a failure is kept */
+            (void)json_read_bool(in, &out->taints.unschedulable); /* the error sticks */
         else
             read_taints(in, &out->taints);
     }
@@ -395,7 +395,7 @@ static void read_node_info(struct json_reader *in, struct node_facts *out)
 
     if (json_read_object(in))
         while (json_read_field(in, &fields, &key))
-            (void)read_string(in, UID_BYTES_MAX, &out->boot); /* a failure is kept */
+            (void)read_string(in, UID_BYTES_MAX, &out->boot); /* the error sticks */
     if (!in->failed)
         return;
     out->boot = NULL;
@@ -445,7 +445,7 @@ static void node_member(struct json_reader *in, struct meta_reading *meta,
 
     switch (key) {
     case NODE_KIND:
-        (void)read_kind(in, "Node"); /* a failure is kept */
+        (void)read_kind(in, "Node"); /* the error sticks */
         return;
     case NODE_META:
         read_meta(in, meta);

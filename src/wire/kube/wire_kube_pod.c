@@ -242,7 +242,7 @@ static void pod_read_resource(struct json_reader *in, const struct wire_rules *r
     if (text_is(name, rules->resource)) {
         if (out->ours != NULL)
             json_reader_fail(in, "comes twice; a key may come once");
-        (void)read_amount(in, &out->ours); /* failures are kept, here and below */
+        (void)read_amount(in, &out->ours); /* errors stick, here and below */
     } else if (text_is(name, "cpu")) {
         read_counted(in, out, CPU);
     } else if (text_is(name, "memory")) {
@@ -323,7 +323,7 @@ static void read_container(struct json_reader *in, const struct pod_reading *rea
         return;
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)read_string(in, NAME_BYTES_MAX, &out->facts.name); /* failures are kept */
+            (void)read_string(in, NAME_BYTES_MAX, &out->facts.name); /* errors stick */
         else if (key == 1)
             read_resources(in, reading->rules, &limits, &requests);
         else
@@ -418,7 +418,7 @@ static void spec_member(struct json_reader *in, struct pod_reading *reading, int
     int64_t priority = 0;
     switch (key) {
     case SPEC_NODE:
-        (void)read_string(in, NAME_BYTES_MAX, &reading->pod->node); /* failures are kept */
+        (void)read_string(in, NAME_BYTES_MAX, &reading->pod->node); /* errors stick */
         break;
     case SPEC_PRIORITY:
         (void)read_number(in, INT32_MIN, INT32_MAX, &priority);
@@ -491,7 +491,7 @@ static void read_condition(struct json_reader *in, struct pod_reading *reading)
         return;
     while (json_read_field(in, &fields, &key)) {
         if (key < (int)ARRAY_LEN(word))
-            (void)json_read_string(in, &word[key]); /* failures are kept */
+            (void)json_read_string(in, &word[key]); /* errors stick */
         else
             (void)read_time(in, &since_ms);
     }
@@ -524,7 +524,7 @@ static void read_container_status(struct json_reader *in, struct pod_reading *re
         return;
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)json_read_string(in, &status.name); /* failures are kept */
+            (void)json_read_string(in, &status.name); /* errors stick */
         if (key == 1)
             read_amounts(in, reading->rules, &status.allocated);
         if (key == 2) {
@@ -815,7 +815,7 @@ bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod
         return false;
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)read_kind(in, "Pod"); /* a failure is kept */
+            (void)read_kind(in, "Pod"); /* the error sticks */
         if (key == 1)
             read_meta(in, &meta);
         if (key == 2)

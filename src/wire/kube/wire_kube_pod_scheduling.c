@@ -46,7 +46,7 @@ static void read_gate(struct json_reader *in, struct text *out)
     if (!json_read_object(in))
         return;
     while (json_read_field(in, &fields, &key))
-        (void)json_read_string(in, out); /* failures are kept */
+        (void)json_read_string(in, out); /* errors stick */
 }
 
 /* A gate without a name is one all the same. */
@@ -97,7 +97,7 @@ static void read_owner(struct json_reader *in, struct pod *pod)
         return;
     while (json_read_field(in, &fields, &key)) {
         if (key < (int)ARRAY_LEN(word))
-            (void)json_read_string(in, &word[key]); /* failures are kept */
+            (void)json_read_string(in, &word[key]); /* errors stick */
         else
             (void)json_read_bool(in, &controls);
     }
@@ -128,7 +128,7 @@ bool pod_read_label(struct json_reader *in, struct pod *pod, struct text key)
          text_is(key, "controller-revision-hash")))
         read_words(in, OWNER_TEXT_MAX, &pod->owner.revision);
     else
-        (void)json_read_skip(in); /* a failure is kept */
+        (void)json_read_skip(in); /* the error sticks */
     pod->owner.argo |= text_is(key, "rollouts-pod-template-hash");
     return !in->failed;
 }

@@ -145,11 +145,11 @@ static void read_usage_gpu(struct json_reader *in, struct usage_gpu *out)
     json_read_object(in);
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)json_read_name(in, GPU_ID_BYTES_MAX, &out->gpu); /* a failure is kept */
+            (void)json_read_name(in, GPU_ID_BYTES_MAX, &out->gpu); /* the error sticks */
         else if (key == 1)
             read_usage_amount(in, GPU_MILLI, &out->milli);
         else if (key == 4)
-            (void)json_read_bool(in, &out->is_scaled); /* a failure is kept */
+            (void)json_read_bool(in, &out->is_scaled); /* the error sticks */
         else
             read_usage_amount(in, INT32_MAX, key == 2 ? &out->mib : &out->peak_mib);
     }
@@ -205,7 +205,7 @@ static void read_usage_container(struct json_reader *in, struct usage_container 
     json_read_object(in);
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)json_read_name(in, NAME_BYTES_MAX, &out->name); /* a failure is kept */
+            (void)json_read_name(in, NAME_BYTES_MAX, &out->name); /* the error sticks */
         else if (key == 1)
             read_usage_gpus(in, out);
         else
@@ -243,7 +243,7 @@ static void read_usage_pod(struct json_reader *in, struct usage_pod *out)
     json_read_object(in);
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
-            (void)json_read_name(in, UID_BYTES_MAX, &out->uid); /* a failure is kept */
+            (void)json_read_name(in, UID_BYTES_MAX, &out->uid); /* the error sticks */
         else
             read_usage_containers(in, out);
     }
@@ -278,7 +278,7 @@ static void read_report_member(struct json_reader *in, int key, struct usage_rep
             json_reader_fail(in, "is %lld, and this milligpud knows 1 only", (long long)value);
         return;
     case 1:
-        (void)json_read_name(in, NAME_BYTES_MAX, &out->node); /* a failure is kept */
+        (void)json_read_name(in, NAME_BYTES_MAX, &out->node); /* the error sticks */
         return;
     case 2:
         if (read_number(in, 1, INT64_MAX, &value))
@@ -309,7 +309,7 @@ int usage_report_decode(struct text body, struct arena *arena, struct usage_repo
     json_read_object(&in);
     while (json_read_field(&in, &fields, &key))
         read_report_member(&in, key, out);
-    (void)need_field(&in, &fields, 0); /* a failure is kept */
+    (void)need_field(&in, &fields, 0); /* the error sticks */
     demand(&in, out->node.len > 0, keys[1]);
     demand(&in, out->number > 0, keys[2]);
     demand(&in, out->seconds > 0, keys[3]);
