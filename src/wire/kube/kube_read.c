@@ -1,22 +1,22 @@
 /*
- * What all decoders of Kubernetes objects share: kinds, maps, bounded strings, times, quantities,
+ * Reads parts that all Kubernetes objects share: kinds, maps, bounded strings, times, quantities,
  * metadata. Called by wire_kube_*.c and wire_extender*.c, on the thread that holds the bytes. After
- * a failure each function does nothing and returns false. A value that may be unreadable by itself
- * is passed over with its reason, so that the object still counts
+ * a failure each function does nothing and returns false. An unreadable optional value is skipped
+ * and its reason kept, so that the object still counts
  * (docs/why/011-unreadable-objects-still-count.md).
  */
 #include "kube_read.h"
 
 #include <string.h>
 
-/* No member is NULL, so decoders can compare and copy them even if metadata is missing. */
+/* Sets every member to "", so decoders can compare and copy them even if metadata is missing. */
 void meta_clear(struct object_meta *out)
 {
     *out = (struct object_meta){
         .kind = "", .name = "", .namespace = "", .uid = "", .resource_version = ""};
 }
 
-/* In a list, the API server leaves out the kind of each item, so an absent one is no error. */
+/* The API server omits the kind of list items, so an absent kind is no error. */
 bool read_kind(struct json_reader *in, const char *kind)
 {
     must(kind != NULL);
@@ -45,8 +45,8 @@ bool read_map(struct json_reader *in, void *user,
 }
 
 /*
- * The position in the bytes is left out: it changes with whatever comes before it, and the text
- * goes into refusals, which must depend on the pod alone (docs/why/005-constant-texts.md).
+ * Removes the byte position: it depends on the bytes before it, but refusals must depend on the pod
+ * alone (docs/why/005-constant-texts.md).
  */
 static struct text without_place(struct text text)
 {
@@ -61,8 +61,8 @@ static struct text without_place(struct text text)
 }
 
 /*
- * The error's text from the object's own field on: a list, a watch event and a webhook body know
- * the object by different paths, and all must report the same reason.
+ * Returns the error's text from the object's own field on: the object's path differs in a list, a
+ * watch event and a webhook body, but the reason must be the same.
  */
 static struct text from_field(const char *text)
 {
@@ -83,10 +83,7 @@ void pass_over(struct json_reader *in, struct json_reader_mark mark, const char 
     must(in->failed);
     must(in->err->code != ERR_NONE);
 
-    /*
-     * The first reason is kept: later ones may follow from it, and one is enough to close the
-     * object.
-     */
+    /* Only the first reason is kept: it is enough to close the object. */
     if (*why == NULL)
         *why = arena_copy(in->arena, without_place(from_field(in->err->text)));
     (void)json_reader_retreat(in, mark); /* the error sticks */
@@ -103,7 +100,7 @@ bool read_once(struct json_reader *in, const char **slot)
     return json_read_cstring(in, slot);
 }
 
-/* Bounded, because names and uids become keys of the ledger and parts of URLs. */
+/* The length is limited, because names and uids become keys of the ledger and parts of URLs. */
 bool read_string(struct json_reader *in, size_t max, const char **out)
 {
     const char *value;
@@ -131,8 +128,8 @@ bool read_time(struct json_reader *in, int64_t *out_ms)
 }
 
 /*
- * The text is kept as written: whether it makes sense is for request.h and inventory.h. Go reads a
- * bare number as a quantity, too.
+ * Keeps the text as written: request.h and inventory.h parse it. Go reads a bare number as a
+ * quantity, too.
  */
 bool read_amount(struct json_reader *in, const char **out)
 {
@@ -151,7 +148,7 @@ bool read_amount(struct json_reader *in, const char **out)
     }
 }
 
-/* *out is written even if the bounds fail; the reader's flag says that it does not count. */
+/* Sets *out even if it is out of bounds; the reader has failed then. */
 bool read_number(struct json_reader *in, int64_t least, int64_t most, int64_t *out)
 {
     int64_t value;
@@ -167,8 +164,8 @@ bool read_number(struct json_reader *in, int64_t least, int64_t most, int64_t *o
 }
 
 /*
- * The room follows from count alone (8, 16, 32, ...), so lists need no capacity member. That holds
- * only for arrays that began empty and grow by one element for each call.
+ * The capacity follows from count (8, 16, 32, ...), so lists need no capacity member. Only for
+ * arrays that began empty and grow by one element per call.
  */
 void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_t max, size_t bytes)
 {
@@ -179,7 +176,7 @@ void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_
 
     const bool full = count == 0 || (count >= FIRST && (count & (count - 1)) == 0);
     if (!full) {
-        /* The arena gave us this memory and it is not full, so we may write to it. */
+        /* The memory is from the arena and not full, so writing to it is safe. */
         void *same;
         memcpy(&same, &items, sizeof same);
         return same;
@@ -193,7 +190,7 @@ void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_
     return grown;
 }
 
-/* A null counts as present here; a caller that needs a value checks for it. */
+/* A null counts as present; callers that need a value check for it. */
 bool need_field(struct json_reader *in, const struct json_read_fields *fields, int key)
 {
     must(key >= 0 && (uint32_t)key < fields->keys);
@@ -202,7 +199,7 @@ bool need_field(struct json_reader *in, const struct json_read_fields *fields, i
     return !in->failed;
 }
 
-/* A blank or a comma would split the id in NVIDIA_VISIBLE_DEVICES and in the cordon annotation. */
+/* A space or a comma would split the id in NVIDIA_VISIBLE_DEVICES and in the cordon annotation. */
 static bool is_gpu_id(struct text id)
 {
     must(id.at != NULL);
@@ -245,7 +242,7 @@ enum {
     META_OWNERS
 };
 
-/* A map in which each value may fail by itself, or only as a whole. */
+/* Reads a map whose values fail one by one, or only as a whole. */
 static void read_values(struct json_reader *in, const struct meta_reading *out,
                         bool (*member)(void *user, struct json_reader *in, struct text key),
                         const char **unreadable)
@@ -270,10 +267,7 @@ static void read_values(struct json_reader *in, const struct meta_reading *out,
     }
 }
 
-/*
- * A time that cannot be read does not make the object unreadable: its reason is dropped, and
- * unknown_ms stands for it.
- */
+/* An unreadable time becomes unknown_ms; the object stays readable, without a reason. */
 static void read_moment(struct json_reader *in, int64_t unknown_ms, int64_t *out_ms)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
@@ -287,8 +281,8 @@ static void read_moment(struct json_reader *in, int64_t unknown_ms, int64_t *out
 }
 
 /*
- * Name, namespace, uid and version are the identity: a failure there fails the object. The others
- * pass over what they cannot read.
+ * Name, namespace, uid and version are the identity: a failure there fails the object. Unreadable
+ * values of other members are skipped.
  */
 static void meta_member(struct json_reader *in, struct meta_reading *out, int key)
 {
@@ -317,7 +311,7 @@ static void meta_member(struct json_reader *in, struct meta_reading *out, int ke
         read_moment(in, 0, &out->created_ms);
         break;
     case META_DELETED:
-        /* Whatever the value is, its presence says that there is a time. */
+        /* The object is being deleted even if the time is unreadable. */
         read_moment(in, TIME_UNKNOWN_MS, &out->deleted_ms);
         break;
     case META_OWNERS:

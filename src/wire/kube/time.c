@@ -1,7 +1,7 @@
 /*
- * RFC 3339 times to UTC milliseconds and back, for Kubernetes objects, the REST API and
- * milligpuctl. Own arithmetic: strptime() depends on the locale, and wire may call only
- * a few functions of libc (tests/tidy/check_purity.py).
+ * Converts RFC 3339 times to UTC milliseconds and back, for Kubernetes objects, the REST API and
+ * milligpuctl. Own arithmetic, because strptime() depends on the locale, and wire may call only a
+ * few functions of libc (tests/tidy/check_purity.py).
  */
 #include "milligpu/wire/kube/wire_kube.h"
 
@@ -34,7 +34,7 @@ struct cursor {
     const char *end;
 };
 
-/* Exactly count digits: RFC 3339 has fixed widths. */
+/* Reads exactly count digits: RFC 3339 has fixed widths. */
 static bool time_number(struct cursor *c, int count, int64_t *out)
 {
     must(count > 0 && count <= 4);
@@ -49,7 +49,7 @@ static bool time_number(struct cursor *c, int count, int64_t *out)
     return true;
 }
 
-/* Leaves the cursor where it is if another byte comes, so callers can try alternatives. */
+/* Does not move the cursor if another byte follows, so callers can try alternatives. */
 static bool time_mark(struct cursor *c, char wanted)
 {
     must(c->at <= c->end);
@@ -74,7 +74,7 @@ static bool time_date(struct cursor *c, int64_t *out_days)
     return true;
 }
 
-/* A leap second is taken for the first second of the next minute: Unix time has none. */
+/* A leap second becomes the first second of the next minute: Unix time has none. */
 static bool clock_time(struct cursor *c, int64_t *out_s)
 {
     int64_t hour;
@@ -102,7 +102,7 @@ static bool time_fraction(struct cursor *c, int64_t *out_ms)
     return c->at > first;
 }
 
-/* Seconds to subtract for UTC; positive is east of Greenwich. "-00:00" counts as UTC. */
+/* Reads the offset to subtract for UTC; positive is east of Greenwich. "-00:00" counts as UTC. */
 static bool time_offset(struct cursor *c, int64_t *out_s)
 {
     int64_t hour;
@@ -119,7 +119,7 @@ static bool time_offset(struct cursor *c, int64_t *out_s)
     return hour <= 23 && minute <= 59;
 }
 
-/* *out_ms is written only on success, and the whole text must be used. */
+/* Sets *out_ms only on success; trailing bytes are an error. */
 bool time_parse(struct text text, int64_t *out_ms)
 {
     struct cursor c = {text.at, text.at + text.len};
@@ -142,8 +142,8 @@ struct civil {
 };
 
 /*
- * The inverse of days_of(). Its years begin in March, so that a leap day is the last day of a year
- * and the lengths of the months before it do not change.
+ * The inverse of days_of(). Years begin in March, so a leap day is the last day of a year and does
+ * not shift the other months.
  */
 static struct civil civil_of(int64_t days)
 {
@@ -164,7 +164,7 @@ static struct civil civil_of(int64_t days)
     };
 }
 
-/* Writes value in count digits, and what follows them. */
+/* Writes value in count digits, and the byte after. */
 static char *time_put(char *at, int64_t value, int count, char after)
 {
     must(value >= 0);
@@ -177,7 +177,7 @@ static char *time_put(char *at, int64_t value, int count, char after)
 
 void time_format(int64_t ms, char out[TIME_TEXT_BYTES])
 {
-    /* The format has four digits for the year. */
+    /* Years have four digits in the format. */
     static const int64_t first_ms = INT64_C(-62167219200000);
     static const int64_t last_ms = INT64_C(253402300799999);
     ms = ms < first_ms ? first_ms : ms > last_ms ? last_ms : ms;

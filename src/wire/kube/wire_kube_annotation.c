@@ -1,8 +1,8 @@
 /*
- * The annotations that hold JSON in a string: milligpu.io/allocation of pods and milligpu.io/gpus
- * of nodes. Called by the decoders of Pod and Node. Tenants and admins can write them, so an
- * invalid one is a fact about the object, never an error of the list. It is all or nothing: no
- * share and no GPU is taken from a text that breaks further on.
+ * Decodes annotations with JSON in a string: milligpu.io/allocation of pods and milligpu.io/gpus of
+ * nodes. Called by the decoders of Pod and Node. Tenants and admins can write them, so an invalid
+ * one is a fact about the object, never an error of the list. All or nothing: an invalid annotation
+ * yields no share and no GPU.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@ enum { NOTE_VERSION = 1, INDEX_MAX = UINT16_MAX };
 static const char *const share_keys[] = {"gpu", "index", "milli", "mib", "asked"};
 enum { SHARE_GPU, SHARE_INDEX, SHARE_MILLI, SHARE_MIB, SHARE_ASKED };
 
-/* index helps adoption: it finds a UUID that the node does not show by its index. */
+/* index is for adoption: it identifies a GPU whose UUID the node does not show. */
 static void share_member(struct json_reader *in, struct pod_share *share, int key)
 {
     int64_t number = 0;
@@ -58,7 +58,7 @@ static bool annotation_read_share(struct json_reader *in, struct pod_share *out)
     for (int i = SHARE_GPU; i <= SHARE_MIB; i++)
         if (!need_field(in, &fields, i))
             return false;
-    /* A null counts as present, but it is not an id. */
+    /* need_field() accepts a null. */
     if (out->gpu == NULL || out->milli == 0)
         json_reader_fail(in, "has a null where gpu or milli should be");
     else if (out->asked > out->milli)
@@ -68,7 +68,7 @@ static bool annotation_read_share(struct json_reader *in, struct pod_share *out)
     return !in->failed;
 }
 
-/* Quadratic, but at most PARTS_MAX shares: a pod may hold a GPU once for each container. */
+/* A container may have one share of each GPU. Quadratic in at most PARTS_MAX shares. */
 static bool annotation_add_share(struct json_reader *in, struct pod *pod,
                                  const struct pod_share *share)
 {
@@ -93,8 +93,8 @@ static bool annotation_add_share(struct json_reader *in, struct pod *pod,
 }
 
 /*
- * One member of "containers". A key is data here, so duplicates are searched by hand; strlen()
- * finds a NUL in the name.
+ * Reads one member of "containers". The key is data, so duplicates are checked here; strlen()
+ * detects a NUL in the name.
  */
 static bool annotation_read_shares(void *user, struct json_reader *in, struct text container)
 {
@@ -122,7 +122,7 @@ static bool annotation_read_shares(void *user, struct json_reader *in, struct te
 
 static const char *const note_keys[] = {"v", "containers"};
 
-/* A later version may mean something else by the same keys, so it is not read at all. */
+/* Another version is not read: its keys may have another meaning. */
 static void annotation_read_annotation(struct json_reader *in, struct pod *out)
 {
     must(out->shares == 0);
@@ -161,7 +161,7 @@ void annotation_decode(struct text annotation, struct arena *arena, struct pod *
         out->annotation = NOTE_OK;
         return;
     }
-    /* The shares read so far are dropped: half an allocation must not be believed. */
+    /* Drop the shares read so far: an allocation counts only as a whole. */
     out->annotation = NOTE_BROKEN;
     out->note_error = arena_copy(arena, text_of(err.text));
     out->shares = 0;
@@ -169,8 +169,8 @@ void annotation_decode(struct text annotation, struct arena *arena, struct pod *
 }
 
 /*
- * An element that is no text, or a value that is no list, is passed over: which GPUs are linked is
- * worth less than the GPUs. inventory.h judges the names.
+ * Skips an element that is no string, or a value that is no list: bad links must not cost the GPUs.
+ * inventory.h checks the names.
  */
 static void read_nvlink(struct json_reader *in, struct gpu_facts *gpu)
 {
@@ -241,10 +241,10 @@ static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
         gpu->numa = (int32_t)number;
         break;
     case GPU_HEALTH:
-        (void)json_read_cstring(in, &gpu->health); /* inventory.h judges the word */
+        (void)json_read_cstring(in, &gpu->health); /* checked by inventory.h, as the next texts */
         break;
     case GPU_HOLD:
-        (void)json_read_cstring(in, &gpu->held); /* likewise, and so are the next two */
+        (void)json_read_cstring(in, &gpu->held);
         break;
     case GPU_WHY:
         (void)json_read_cstring(in, &gpu->reason);
@@ -277,11 +277,11 @@ static bool annotation_read_gpu(struct json_reader *in, struct gpu_facts *out)
     return !in->failed;
 }
 
-/* A second uuid or index would make two GPUs of one, so it breaks the whole annotation. */
+/* A duplicate uuid or index would make two GPUs of one, so it invalidates the annotation. */
 static void annotation_add_gpu(struct json_reader *in, struct node_facts *facts,
                                const struct gpu_facts *gpu)
 {
-    enum { KEPT_MAX = GPUS_PER_NODE_MAX + 1 }; /* one more, so that too many can be detected */
+    enum { KEPT_MAX = GPUS_PER_NODE_MAX + 1 }; /* one more, to detect too many */
     must(facts->gpus <= KEPT_MAX);
     must(gpu->id != NULL);
 

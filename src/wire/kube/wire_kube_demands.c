@@ -1,8 +1,8 @@
 /*
- * Fields that kube-scheduler's filters use: the taints of a Node; tolerations, nodeSelector and
+ * Reads the fields of kube-scheduler's filters: taints of a Node; tolerations, nodeSelector and
  * required node affinity of a Pod. Called by wire_kube_node.c and wire_kube_pod.c. Unreadable
- * values are noted, and the rest is still read: no view then says that the pod may use the node
- * (node_filter.h).
+ * values are recorded, and the rest is still read: the pod is then never shown as allowed on the
+ * node (node_filter.h).
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 /* The API server bounds the bytes of an object, not what is in it. */
 enum { ANY_COUNT = UINT32_MAX / 2 };
 
-/* Each element by itself; returns false if one of them, or the list, could not be read. */
+/* Reads each element by itself; false if one of them, or the list, is unreadable. */
 static bool read_each(struct json_reader *in, void *user,
                       bool (*read)(void *user, struct json_reader *in))
 {
@@ -37,7 +37,7 @@ static bool read_each(struct json_reader *in, void *user,
     return all && !in->failed;
 }
 
-/* An object of strings: field[] has a place for each key; those of absent keys stay. */
+/* Reads an object of strings into field[], one per key; absent keys leave theirs unchanged. */
 static bool read_strings(struct json_reader *in, struct json_read_fields *fields,
                          const char **field)
 {
@@ -97,7 +97,7 @@ static bool read_ready(void *user, struct json_reader *in)
     return !in->failed;
 }
 
-/* A condition that cannot be read says nothing: the taints of the node controller still do. */
+/* An unreadable condition is ignored: the node controller's taints show the same. */
 void read_node_conditions(struct json_reader *in, struct node_taints *out)
 {
     must(out != NULL);
@@ -129,7 +129,7 @@ static bool read_toleration(void *user, struct json_reader *in)
     return true;
 }
 
-/* A toleration that cannot be read tolerates nothing: what it was meant for stays a reason. */
+/* An unreadable toleration tolerates nothing. */
 void read_tolerations(struct json_reader *in, struct node_demands *out)
 {
     must(out != NULL);
@@ -241,11 +241,11 @@ static bool read_term(void *user, struct json_reader *in)
     return whole;
 }
 
-/* The members on the way to the terms, outermost first. */
+/* Path to the terms, outermost member first. */
 static const char *const affinity_path[] = {
     "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"};
 
-/* Goes down one member; what is beside it is not required. */
+/* Descends into one member of the path; other members are not requirements. */
 static bool read_affinity_at(struct json_reader *in, struct node_demands *out, size_t depth)
 {
     struct json_read_fields fields = {.key = &affinity_path[depth], .keys = 1};
@@ -255,7 +255,7 @@ static bool read_affinity_at(struct json_reader *in, struct node_demands *out, s
     must(depth < ARRAY_LEN(affinity_path));
     if (!json_read_object(in))
         return false;
-    /* required is there, so that one of its terms has to match, even if it has none. */
+    /* If required... is present, one of its terms has to match, even if it has none. */
     out->affine = out->affine || depth == 2;
     while (json_read_field(in, &fields, &key))
         whole =

@@ -1,10 +1,9 @@
 /*
- * What we write to the API server: Bindings with their annotations, Events, the wake-up object, our
- * public keys, patches. Called by the writer (Bindings, before its COMMIT), the outbox,
- * key_publisher.c and cluster_identity.c;
- * the bytes depend on the arguments alone. The API server checks neither keys nor size of a
- * Binding's annotations, so this file does (docs/why/003-annotations-on-the-binding.md). First the
- * allocation, then the Binding, Events, the wake-up object, patches.
+ * Encodes objects and patches for the API server. Called by the writer (Bindings, before its
+ * COMMIT), the outbox, key_publisher.c and cluster_identity.c; the bytes depend on the arguments
+ * alone. The API server checks neither keys nor size of a Binding's annotations, so this file does
+ * (docs/why/003-annotations-on-the-binding.md). In order: the allocation, the Binding, Events, the
+ * wake-up object, patches.
  */
 #include <string.h>
 
@@ -18,23 +17,22 @@ static const char visible_prefix[] = "visible-devices.milligpu.io/";
 static const char wake_key[] = "milligpu.io/bell";
 const char WAKE_OBJECT_NAME[] = "milligpu-bell";
 
-/* A share as people and containers see it. */
+/* A share with the GPU id and index that containers see. */
 struct seen {
     const struct share *share;
     struct text gpu;
     uint32_t index;
-    bool real; /* the id comes from a device, we did not make it up */
+    bool real; /* the id is a device's, not made up by us */
 };
 
-/* An allocation with its shares in the order in which they are written. */
+/* An allocation with its shares in output order. */
 struct annotation {
     const struct allocation *allocation;
-    /* of seen[]; equals allocation->facts.shares */
-    uint32_t count;
+    uint32_t count; /* length of seen[]; equals allocation->facts.shares */
     struct seen seen[PARTS_MAX];
 };
 
-/* Ids without a UUID are "<node>/gpu-<index>" (inventory.h). */
+/* A GPU without a UUID has the id "<node>/gpu-<index>" (inventory.h). */
 static bool is_made_up(const struct node *node, struct text id)
 {
     const struct text name = atom_text(node->name);
@@ -43,13 +41,13 @@ static bool is_made_up(const struct node *node, struct text id)
     return id.len > name.len && memcmp(id.at, name.at, name.len) == 0 && text_starts(rest, "/gpu-");
 }
 
-/* A GPU may be known by a made-up id and by a real one: containers need the real one. */
+/* A GPU may have a made-up id and a real one: containers need the real one. */
 static struct seen encode_see(const struct share *share, const struct node *node)
 {
     const struct gpu *gpu = node_gpu(node, atom_text(share->gpu));
     /*
-     * A UUID that is only an alias was never shown by the node: text that a tenant wrote is not
-     * passed on to anybody else.
+     * The GPU's alias is not tried: the node never showed it, and text that a tenant may have
+     * written must not reach other pods.
      */
     const struct atom *const names[] = {share->gpu, gpu != NULL ? gpu->id : NULL};
     struct seen seen = {.share = share, .gpu = atom_text(share->gpu)};
@@ -59,12 +57,12 @@ static struct seen encode_see(const struct share *share, const struct node *node
             seen.gpu = atom_text(names[i]);
             seen.real = true;
         }
-    /* Without the GPU only a made-up id knows its index. */
+    /* If the node has no such GPU, only a made-up id has an index. */
     seen.index = gpu != NULL ? gpu->index : seen.real ? 0 : gpu_id_index(seen.gpu);
     return seen;
 }
 
-/* Ordered by index, then by id: the order in which they are written. */
+/* The output order: by index, then by id. */
 static bool encode_before(const struct seen *a, const struct seen *b)
 {
     must(a->gpu.len > 0 && b->gpu.len > 0);
@@ -76,7 +74,7 @@ static bool encode_before(const struct seen *a, const struct seen *b)
     return order != 0 ? order < 0 : a->gpu.len < b->gpu.len;
 }
 
-/* Insertion sort: few shares, at most PARTS_MAX. All annotations list the GPUs in this order. */
+/* All annotations list GPUs in this order. Insertion sort of at most PARTS_MAX shares. */
 static void note_init(struct annotation *annotation, const struct allocation *allocation,
                       const struct node *node)
 {
@@ -93,7 +91,7 @@ static void note_init(struct annotation *annotation, const struct allocation *al
     }
 }
 
-/* Share i of the allocation is the first of its container. */
+/* True if share i of the allocation is the first of its container. */
 static bool opens_container(const struct allocation *allocation, uint32_t i)
 {
     must(i < allocation->facts.shares);
@@ -104,8 +102,8 @@ static bool opens_container(const struct allocation *allocation, uint32_t i)
 }
 
 /*
- * "gpu" is the id that the ledger charges: a new ledger adopts the pod by it. It may differ from
- * the id that containers see.
+ * "gpu" is the id that the ledger charges, for adoption by a new ledger. It may differ from the id
+ * that containers see.
  */
 static void write_share(struct json_writer *json, const struct seen *seen)
 {
@@ -127,10 +125,7 @@ static void write_share(struct json_writer *json, const struct seen *seen)
     json_write_object_end(json);
 }
 
-/*
- * The order within a container is that of seen[]; the order of containers is that of the
- * allocation.
- */
+/* Shares are in the order of seen[], containers in the order of the allocation. */
 static void write_container(struct json_writer *json, const struct annotation *annotation,
                             const char *container)
 {
@@ -171,7 +166,7 @@ void note_value(struct strbuf *out, const struct allocation *allocation, const s
     encode_write_value(out, &annotation);
 }
 
-/* Each GPU once; container NULL: of the whole pod. */
+/* Writes each GPU once, of the whole pod if container is NULL. */
 static void encode_visible(struct strbuf *out, const struct annotation *annotation,
                            const char *container)
 {
@@ -181,7 +176,7 @@ static void encode_visible(struct strbuf *out, const struct annotation *annotati
         const struct seen *seen = &annotation->seen[i];
         if (container != NULL && strcmp(seen->share->container, container) != 0)
             continue;
-        /* They are sorted, so the shares of one GPU are neighbours. */
+        /* Shares are sorted, so those of one GPU are adjacent. */
         if (last != NULL && text_eq(last->gpu, seen->gpu))
             continue;
         if (last != NULL)
@@ -192,16 +187,16 @@ static void encode_visible(struct strbuf *out, const struct annotation *annotati
             strbuf_u64(out, seen->index);
         last = seen;
     }
-    /* Containers come from the same shares, so none is without a GPU. */
+    /* Container names come from the shares, so each container has a GPU. */
     must(last != NULL || annotation->count == 0);
 }
 
 struct annotations {
     struct json_writer *json;
-    size_t bytes; /* of all keys and values, as the API server counts them */
+    size_t bytes; /* size of all keys and values, as the API server counts it */
 };
 
-/* The sum is of the texts without JSON escapes, as in the API server. */
+/* Adds the sizes without JSON escapes, as the API server does. */
 static void encode_annotate(struct annotations *all, struct text key, struct text value)
 {
     must(key.len > 0);
@@ -217,7 +212,7 @@ static struct text text_in(const struct strbuf *buf)
     return (struct text){buf->data, buf->len};
 }
 
-/* allocation and, with a signer, signature: of exactly the bytes that are written. */
+/* Writes allocation and, with a signer, the signature over exactly the bytes written. */
 static int annotate_allocation(struct annotations *all, const struct annotation *annotation,
                                const struct binding_signer *signer, struct err *err)
 {
@@ -245,7 +240,7 @@ static bool is_alphanumeric(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/* What may follow the slash in an annotation's key. */
+/* True for a valid name behind the slash of an annotation's key. */
 static bool is_key_name(const char *name)
 {
     const size_t len = strlen(name);
@@ -258,7 +253,7 @@ static bool is_key_name(const char *name)
     return true;
 }
 
-/* A key that the API server refuses would be in nobody's hand; it is left out. */
+/* Leaves out a key that the API server would refuse. */
 static void annotate_required_by(struct annotations *all, const char *container)
 {
     CLEANUP(strbuf_done) struct strbuf key;
@@ -272,11 +267,11 @@ static void annotate_required_by(struct annotations *all, const char *container)
 }
 
 /*
- * Where the node has an agent, no container of the pod may start without it. The runtime looks for
- * the container's own key first, and the pod's author may have written one, so each that fits gets
- * ours, with or without a share; the API server itself could not read a pod with a longer one
- * again. Those and the ephemeral containers that come later have the key of the whole pod. request
- * NULL: only the containers with a share are known.
+ * On a node with an agent, no container of the pod may start without the agent. The runtime looks
+ * for the container's own key first, and the pod's author may have written one, so each container
+ * gets our key, with or without a share, if its name fits: the API server could not read back a pod
+ * with a longer key. Other containers, such as later ephemeral ones, use the key of the whole pod.
+ * If request is NULL, only containers with a share are known.
  */
 static void annotate_required(struct annotations *all, const struct allocation *allocation,
                               const struct request *request)
@@ -291,7 +286,7 @@ static void annotate_required(struct annotations *all, const struct allocation *
         annotate_required_by(all, request->other[i]);
 }
 
-/* What containers see by the downward API: all GPUs of the pod, and those of each container. */
+/* Writes the GPUs of the pod and of each container, for the downward API. */
 static void annotate_visible(struct annotations *all, const struct annotation *annotation)
 {
     must(annotation->count > 0);
@@ -315,7 +310,7 @@ static void annotate_visible(struct annotations *all, const struct annotation *a
     }
 }
 
-/* The annotations object; *bytes is what counts towards the limit. */
+/* Writes the annotations object; *bytes is its size as limited by the API server. */
 static int write_annotations(struct json_writer *json, const struct annotation *annotation,
                              bool agent, const struct binding_terms *terms, size_t *bytes,
                              struct err *err)
@@ -345,11 +340,11 @@ void annotation_encode(struct strbuf *out, const struct allocation *allocation,
     must(allocation->facts.shares > 0);
     note_init(&annotation, allocation, node);
     json_writer_init(&json, out);
-    /* binding_encode() checks the size; without a signer nothing can fail */
+    /* The size is checked by binding_encode(); without a signer nothing can fail. */
     must(write_annotations(&json, &annotation, false, &plain, &bytes, &err) == 0);
 }
 
-/* A container's name becomes part of a key, and nobody else checks the keys of a Binding. */
+/* Container names become parts of keys, and the API server does not check a Binding's keys. */
 static int encode_check_keys(const struct allocation *allocation, struct err *err)
 {
     must(allocation->facts.shares <= PARTS_MAX);
@@ -379,7 +374,7 @@ static void write_target(struct json_writer *json, const struct allocation *allo
     json_write_object_end(json);
 }
 
-/* {"apiVersion":...,"kind":...,"metadata":{"name":...,"namespace":... and left open. */
+/* Writes {"apiVersion":...,"kind":...,"metadata":{"name":...,"namespace":... and leaves it open. */
 static void open_object(struct json_writer *json, const char *version, const char *kind,
                         const char *namespace, const char *name)
 {
@@ -398,7 +393,7 @@ static void open_object(struct json_writer *json, const char *version, const cha
     json_write_str(json, namespace);
 }
 
-/* 0: the version is not known, and the Binding has no such precondition. */
+/* An unknown version (0) is no precondition. */
 static void write_version(struct json_writer *json, uint64_t version)
 {
     struct strbuf text;
@@ -413,7 +408,7 @@ static void write_version(struct json_writer *json, uint64_t version)
     strbuf_done(&text);
 }
 
-/* The size is known only afterwards. On failure out holds bytes that the caller must not send. */
+/* The size is checked at the end: on failure, out has bytes that the caller must not send. */
 int binding_encode(struct strbuf *out, const struct allocation *allocation, const struct node *node,
                    const struct binding_terms *terms, struct err *err)
 {
@@ -448,7 +443,7 @@ int binding_encode(struct strbuf *out, const struct allocation *allocation, cons
     return 0;
 }
 
-/* At most this many bytes, and no control characters: kubectl prints Events to a terminal. */
+/* Clips to limit bytes and removes control characters: kubectl prints Events to a terminal. */
 static void write_clipped(struct json_writer *json, const char *string, size_t limit)
 {
     char shown[EVENT_NOTE_MAX + 1];
@@ -462,7 +457,7 @@ static void write_regarding(struct json_writer *json, const struct kube_event_fa
 {
     must(facts->kind[0] != '\0');
 
-    /* A Node has no namespace, although its events have one. */
+    /* A Node has no namespace, although its Events have one. */
     const bool namespaced = strcmp(facts->kind, "Node") != 0;
     must(facts->regarding != NULL);
     json_write_key(json, "regarding");
@@ -484,7 +479,7 @@ static void write_regarding(struct json_writer *json, const struct kube_event_fa
     json_write_object_end(json);
 }
 
-/* MicroTime always has six digits. */
+/* MicroTime has exactly six digits after the point. */
 static void write_micro_time(struct json_writer *json, int64_t at_ms)
 {
     char text[TIME_TEXT_BYTES + 4];
@@ -496,8 +491,8 @@ static void write_micro_time(struct json_writer *json, int64_t at_ms)
 }
 
 /*
- * events.k8s.io allows 128 bytes for action, reason and reportingInstance, and 1 kB for the note; a
- * longer one would cost the whole Event.
+ * events.k8s.io limits action, reason and reportingInstance to 128 bytes, and the note to 1 kB, and
+ * rejects Events with longer ones.
  */
 void event_encode(struct strbuf *out, const struct kube_event_facts *facts)
 {
@@ -542,7 +537,7 @@ void wake_object_encode(struct strbuf *out, const char *namespace)
     json_writer_init(&json, out);
     open_object(&json, "storage.k8s.io/v1", "CSIStorageCapacity", namespace, WAKE_OBJECT_NAME);
     json_write_object_end(&json);
-    /* No such class exists, so this object never affects where a volume is placed. */
+    /* No such class exists, so the object never affects the placement of volumes. */
     json_write_key(&json, "storageClassName");
     json_write_str(&json, "milligpu.io-bell");
     json_write_object_end(&json);
@@ -620,9 +615,8 @@ void annotations_patch(struct strbuf *out, const struct annotation_change *chang
 }
 
 /*
- * {"metadata":{"annotations":{wake-up object: "<ring> <time>"}}}: every new value wakes. The count
- * begins again with each start of the daemon, so the time is part of it: an equal value would be no
- * change, and wake nobody.
+ * {"metadata":{"annotations":{wake-up object: "<ring> <time>"}}}: only a changed value wakes
+ * kube-scheduler. The count restarts with the daemon, so the value includes the time.
  */
 static void wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms)
 {
@@ -649,7 +643,7 @@ void node_wake_patch(struct strbuf *out, uint64_t wake_up, int64_t at_ms)
     wake_patch(out, wake_up, at_ms);
 }
 
-/* A quantity in JSON is a string. The merge patch leaves other resources of the node alone. */
+/* A quantity is a JSON string. The merge patch does not change the node's other resources. */
 void advertise_patch(struct strbuf *out, const char *resource, uint32_t milli)
 {
     char digits[11];

@@ -1,8 +1,8 @@
 /*
- * Lists, watch events, Status and metadata: bytes to facts. Called by the reflector on the informer
- * thread and by whoever reads an answer of the API server. A list is given away item by item,
- * because 50,000 pods as one tree would take 2 GB. Status bodies come from proxies as well, so
- * reading one never fails. First metadata and lists, then Status, watch events and versions.
+ * Decodes lists, watch events, Status and metadata. Called by the reflector on the informer thread,
+ * and by other readers of the API server's answers. A list is decoded item by item, because 50,000
+ * pods as one tree would take 2 GB. Status bodies come from proxies, too, so decoding one never
+ * fails. In order: metadata and lists, Status, watch events and versions.
  */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 static const char *const object_keys[] = {"kind", "metadata"};
 
-/* Enough to route an object, whatever its kind: all other members are skipped. */
+/* Reads the members that route an object of any kind; others are skipped. */
 static void list_read_object(struct json_reader *in, struct object_meta *out)
 {
     struct json_read_fields fields = JSON_TYPE_FIELDS(object_keys);
@@ -56,8 +56,8 @@ static void read_list_meta(struct json_reader *in, struct list_page *out)
 }
 
 /*
- * A Status or a single object must not pass for a list without items: whatever a list does not show
- * is taken for deleted.
+ * A Status or a single object must not be taken for an empty list: objects missing from a list
+ * count as deleted.
  */
 static void read_list_kind(struct json_reader *in)
 {
@@ -72,8 +72,8 @@ static void read_list_kind(struct json_reader *in)
 }
 
 /*
- * The bytes of an item are borrowed from the body and are checked as JSON only; item() decodes
- * them. A negative return of item() leaves the reader in the middle of the array.
+ * The bytes of an item are borrowed from the body and checked as JSON; item() decodes them. If
+ * item() fails, the reader is left in the middle of the array.
  */
 static int read_items(struct json_reader *in, void *user,
                       int (*item)(void *user, struct text bytes, struct err *err), struct err *err)
@@ -113,10 +113,7 @@ int list_decode(struct text bytes, struct arena *arena, void *user,
             read_list_meta(&in, out);
         if (key == 2) {
             const int stop = read_items(&in, user, item, err);
-            /*
-             * item() has set err. The reader stands inside the list, so json_reader_finish() must
-             * not be called.
-             */
+            /* item() has set err; the caller must not call json_reader_finish(). */
             if (stop < 0)
                 return stop;
         }
@@ -131,10 +128,7 @@ static void status_clear(struct status *out)
 
 static const char *const details_keys[] = {"retryAfterSeconds"};
 
-/*
- * retryAfterSeconds comes with 429 and with some 5xx: so long the API server wants to be left
- * alone.
- */
+/* retryAfterSeconds comes with 429 and with some 5xx: the minimum delay before a retry. */
 static void read_details(struct json_reader *in, struct status *out)
 {
     must(out->retry_after_s == 0);
@@ -149,10 +143,7 @@ static void read_details(struct json_reader *in, struct status *out)
 
 static const char *const status_keys[] = {"kind", "code", "reason", "message", "details"};
 
-/*
- * True only if the object says that it is a Status: another object may have a code and a reason,
- * too.
- */
+/* True only if kind is Status: other objects may have a code and a reason, too. */
 static bool list_read_status(struct json_reader *in, struct status *out)
 {
     struct json_read_fields fields = JSON_TYPE_FIELDS(status_keys);
@@ -177,8 +168,8 @@ static bool list_read_status(struct json_reader *in, struct status *out)
 }
 
 /*
- * The first bytes as one printable line, for the log and for errors: a proxy answers in HTML over
- * several lines.
+ * Returns the first bytes as one printable line, for the log and for errors: a proxy may answer
+ * with HTML.
  */
 static const char *first_bytes(struct text bytes, struct arena *arena)
 {
@@ -216,7 +207,7 @@ static const char *const watch_types[] = {
     [WATCH_BOOKMARK] = "BOOKMARK", [WATCH_ERROR] = "ERROR",
 };
 
-/* An unknown type is an error, not something to skip: it may be a change that we would miss. */
+/* An unknown type is an error, not skipped: it may be a change that we would miss. */
 static bool read_watch_type(struct json_reader *in, enum watch_type *out)
 {
     struct text word;
@@ -232,8 +223,8 @@ static bool read_watch_type(struct json_reader *in, enum watch_type *out)
 }
 
 /*
- * The object was checked already; what follows its metadata is not examined again. It is read once
- * more because "type" may come after "object", and an ERROR has no metadata of this kind.
+ * Reads the object again, up to its metadata; it has been checked already. The first pass cannot
+ * read it, because "type" may come after "object", and an ERROR has no such metadata.
  */
 static const char *list_version_of(struct text object, struct arena *arena, struct json_reader *in)
 {
@@ -258,7 +249,7 @@ static const char *list_version_of(struct text object, struct arena *arena, stru
 
 static const char *const watch_keys[] = {"type", "object"};
 
-/* Both members are required: without them nobody can say what happened. */
+/* Both members are required. */
 static void read_watch(struct json_reader *in, struct watch_event *out)
 {
     must(out->object.len == 0);
@@ -290,7 +281,7 @@ int watch_decode(struct text line, struct arena *arena, struct watch_event *out,
     const int result = json_reader_finish(&in);
     if (result < 0)
         return result;
-    /* The object of an ERROR is a Status, such as 410 when the version is too old. */
+    /* The object of an ERROR is a Status, for example 410 if the version is too old. */
     if (out->type == WATCH_ERROR) {
         status_decode(out->object, arena, &out->status);
         return 0;
@@ -325,7 +316,7 @@ uint64_t signature_key_number(struct text signature)
     return key_number((struct text){signature.at + head, KEY_ID_DIGITS});
 }
 
-/* Overflow gives 0 like any text that is no number: callers then do not compare. */
+/* Overflow gives 0, as a text that is no number does: callers then do not compare. */
 uint64_t version_number(const char *resource_version)
 {
     uint64_t number = 0;

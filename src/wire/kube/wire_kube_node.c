@@ -1,10 +1,9 @@
 /*
- * A Node object to the facts of its inventory. Called by the informer (its thread) and by extender
- * bodies that contain whole Nodes (HTTP threads). Whatever cannot be read is named, and says
- * nothing about the GPUs (docs/why/011-unreadable-objects-still-count.md). Labels and annotations
- * come in any order, so they are collected first and judged when the object has been read; what
- * follows from the facts is decided in core (inventory.h). First labels, then annotations, the
- * judgement, spec and status.
+ * Decodes a Node object into the facts of its inventory. Called by the informer (its thread) and
+ * for extender bodies with whole Nodes (HTTP threads). Unreadable values are reported, and never
+ * mean that a GPU is gone (docs/why/011-unreadable-objects-still-count.md). Labels and annotations
+ * come in any order, so they are collected first and evaluated at the end; core (inventory.h)
+ * decides. In order: labels, annotations, evaluation, spec and status.
  */
 #include <string.h>
 
@@ -13,11 +12,11 @@
 
 #include "kube_read.h"
 
-/* What the judgement needs and node_facts does not have; NULL: the label is absent. */
+/* Collected values that are not in node_facts; NULL if the label is absent. */
 struct node_reading {
     const struct wire_rules *rules;
     struct node_facts *node;
-    const char *gpus; /* the annotation's text */
+    const char *gpus; /* text of the annotation */
     const char *mig_strategy;
     const char *mig_capable;
     const char *mig_config;
@@ -27,18 +26,18 @@ struct node_reading {
     const char *mps_capable;
     const char *deploy_plugin; /* labels of NVIDIA's operator */
     const char *deploy_operands;
-    struct label *label; /* node->label */
-    uint32_t label_room; /* how many have space there */
+    struct label *label; /* node->label, writable */
+    uint32_t label_room; /* its capacity */
 };
 
-/* For the rules of a policy, which may ask for any label. Always true. */
+/* Keeps the label, since rules of a policy may match any. Always true. */
 static bool keep_label(struct json_reader *in, struct node_reading *reading, struct text key,
                        const char *value)
 {
     struct node_facts *node = reading->node;
 
     must(value != NULL);
-    /* No API server has such keys; a cluster file may. */
+    /* The API server refuses such keys; a cluster file may have them. */
     if (key.len == 0 || memchr(key.at, '=', key.len) != NULL || memchr(key.at, 0, key.len) != NULL)
         return true;
     if (node->labels == reading->label_room) {
@@ -54,7 +53,7 @@ static bool keep_label(struct json_reader *in, struct node_reading *reading, str
     return true;
 }
 
-/* No rule can ask for a label that is no string; no API server has one. */
+/* Skips a label that is no string: no rule can match it, and the API server has none. */
 static bool read_other_label(struct json_reader *in, struct node_reading *reading, struct text key)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
@@ -67,8 +66,8 @@ static bool read_other_label(struct json_reader *in, struct node_reading *readin
 }
 
 /*
- * With mig.strategy "mixed" there is one such label for each profile. The key is kept for the text
- * of the problem; which one does not matter.
+ * With mig.strategy "mixed" there is one such label per profile. Any one of the keys is kept, for
+ * the text of the problem.
  */
 static bool read_mig_count(struct json_reader *in, struct node_reading *reading, struct text key)
 {
@@ -105,7 +104,7 @@ static bool read_label(void *user, struct json_reader *in, struct text key)
         {"nvidia.com/mig.capable", &reading->mig_capable},
         {"nvidia.com/mig.config", &reading->mig_config},
     };
-    /* Nodes have dozens of labels, and few begin like this. */
+    /* Fast path: nodes have dozens of labels, few with this prefix. */
     if (!text_starts(key, "nvidia.com/"))
         return read_other_label(in, reading, key);
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
@@ -116,7 +115,7 @@ static bool read_label(void *user, struct json_reader *in, struct text key)
     return read_other_label(in, reading, key);
 }
 
-/* Whatever it was meant to name: it takes GPUs away, so if it cannot be read it takes them all. */
+/* The annotation removes GPUs, so an unreadable one removes all. */
 static bool read_cordon(struct json_reader *in, struct node_facts *node)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
@@ -130,7 +129,7 @@ static bool read_cordon(struct json_reader *in, struct node_facts *node)
     return !in->failed;
 }
 
-/* Members of the claim; strings only, so that one that is none fails the whole. */
+/* Reads members of the claim; one that is no string fails the whole claim. */
 static bool read_claim_pod(struct json_reader *in, struct agent_claim *out)
 {
     static const char *const keys[] = {"uid", "node", "boot"};
@@ -146,8 +145,8 @@ static bool read_claim_pod(struct json_reader *in, struct agent_claim *out)
 }
 
 /*
- * The value of the annotation is JSON again. Of one that cannot be read nothing counts: no key, and
- * nobody who vouches for the node.
+ * The value of the annotation is JSON. An unreadable one counts as a whole as absent: no key, and
+ * no agent that vouches for the node.
  */
 static void agent_decode(struct text value, struct arena *arena, struct node_facts *node)
 {
@@ -173,7 +172,7 @@ static void agent_decode(struct text value, struct arena *arena, struct node_fac
     node->claim = claim;
 }
 
-/* There is one, whatever is said of it: then its Bindings demand it, and no GPU goes by without. */
+/* The node has an agent, even if the value is unreadable: so its Bindings demand the agent. */
 static bool read_agent(struct json_reader *in, struct node_facts *node)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
@@ -189,7 +188,7 @@ static bool read_agent(struct json_reader *in, struct node_facts *node)
     return true;
 }
 
-/* gpus is only kept here: it is decoded when the whole object has been read. */
+/* gpus is kept as text: it is decoded when the whole object has been read. */
 static bool node_read_annotation(void *user, struct json_reader *in, struct text key)
 {
     must(user != NULL);
@@ -211,7 +210,7 @@ static bool node_is_set(const char *label, const char *but_not)
     return label != NULL && label[0] != '\0' && strcmp(label, but_not) != 0;
 }
 
-/* text may be NULL, for a label that is absent. */
+/* text is NULL for an absent label. */
 static bool node_holds(const char *text, const char *word)
 {
     must(word[0] != '\0');
@@ -224,9 +223,9 @@ static bool node_holds(const char *text, const char *word)
 }
 
 /*
- * mig.strategy is how the device plugin is configured, so it is on every node, even where no GPU is
- * partitioned. On a partitioned one another label says so or, with "single", a product name with
- * -MIG- in it. With "mixed", replicas are 0 where each GPU is in MIG mode.
+ * mig.strategy is the configuration of the device plugin, so every node has it, even without
+ * partitioned GPUs. A partitioned node has another label or, with "single", a product name with
+ * -MIG-. With "mixed", replicas are 0 if each GPU is in MIG mode.
  */
 static const char *mig_label(const struct node_reading *reading)
 {
@@ -247,7 +246,7 @@ static const char *mig_label(const struct node_reading *reading)
 
 /*
  * Time-slicing and MPS multiply the devices that the node shows, so its amounts do not count GPUs.
- * Any of the four labels says so.
+ * Each of the four labels indicates it.
  */
 static const char *sharing_label(const struct node_reading *reading)
 {
@@ -262,9 +261,9 @@ static const char *sharing_label(const struct node_reading *reading)
 }
 
 /*
- * NVIDIA's operator has paused the device plugin where the first label says "paused-for-...", and
- * everything of its own where the second says "false". The first is "true" on every other node,
- * also where no plugin is installed, so that says nothing.
+ * NVIDIA's operator sets the first label to "paused-for-..." where it has paused the device plugin,
+ * and the second to "false" where it has paused all its operands. The first is "true" on all other
+ * nodes, with a plugin or without, so "true" means nothing.
  */
 static bool plugin_label(const struct node_reading *reading)
 {
@@ -273,7 +272,7 @@ static bool plugin_label(const struct node_reading *reading)
            text_is(text_of(reading->deploy_operands), "false");
 }
 
-/* In whole units of 10^-decimals, rounded down; 0: it is no quantity, or beyond 63 bits. */
+/* In units of 10^-decimals, rounded down; 0 if it is no quantity, or exceeds 63 bits. */
 static int64_t quantity_floor(struct text amount, unsigned decimals)
 {
     int64_t value = 0;
@@ -293,8 +292,8 @@ static int64_t quantity_floor(struct text amount, unsigned decimals)
 }
 
 /*
- * CPU and memory only order placements, so one that cannot be read is not known, and the node is
- * read all the same.
+ * CPU and memory only order placements, so an unreadable one is unknown, and the node stays
+ * readable.
  */
 static void read_host_amount(struct json_reader *in, struct text key, struct host *out)
 {
@@ -317,14 +316,14 @@ static void read_host_amount(struct json_reader *in, struct text key, struct hos
         out->memory_mib = host_amount(quantity_floor(text_of(amount), 0) / HOST_MIB_BYTES);
 }
 
-/* Amounts of a ResourceList, as written; NULL: it has none. */
+/* Amounts of a ResourceList, as written; NULL if absent. */
 struct resource_amounts {
     const char *ours;
     const char *whole;
-    const char *shared; /* parts of whole GPUs, as NVIDIA's device plugin renames them */
+    const char *shared; /* whole_resource with ".shared": NVIDIA's plugin renames shared GPUs so */
 };
 
-/* Returns the place for an amount of this resource; NULL: it is not kept. */
+/* Returns the member for an amount of this resource; NULL if it is not kept. */
 static const char **amount_slot(const struct wire_rules *rules, struct text key,
                                 struct resource_amounts *out)
 {
@@ -340,7 +339,7 @@ static const char **amount_slot(const struct wire_rules *rules, struct text key,
     return text_is((struct text){key.at + whole, key.len - whole}, ".shared") ? &out->shared : NULL;
 }
 
-/* Other resources may be many: they are skipped, but for CPU and memory where out_host is given. */
+/* Skips other resources, except CPU and memory if out_host is not NULL. */
 static void read_resources(struct json_reader *in, const struct wire_rules *rules,
                            struct resource_amounts *out, struct host *out_host)
 {
@@ -367,7 +366,7 @@ static void read_resources(struct json_reader *in, const struct wire_rules *rule
 
 static const char *const spec_keys[] = {"unschedulable", "taints"};
 
-/* unschedulable is what kubectl cordon sets; it is absent otherwise. */
+/* unschedulable is set by kubectl cordon, and absent otherwise. */
 static void node_read_spec(struct json_reader *in, struct node_facts *out)
 {
     must(!out->taints.unschedulable && out->taints.taints == 0);
@@ -384,7 +383,7 @@ static void node_read_spec(struct json_reader *in, struct node_facts *out)
     }
 }
 
-/* A boot id that cannot be read is not known. */
+/* An unreadable boot id is unknown. */
 static void read_node_info(struct json_reader *in, struct node_facts *out)
 {
     static const char *const keys[] = {"bootID"};
@@ -424,7 +423,7 @@ static void node_read_status(struct json_reader *in, const struct wire_rules *ru
         read_resources(in, rules, &amounts, key == 0 ? NULL : &out->host);
         *(key == 0 ? &out->capacity_milli : &out->allocatable_milli) = amounts.ours;
         *(key == 0 ? &out->whole_capacity : &out->whole_allocatable) = amounts.whole;
-        /* Either of the two; not 0 if one is not. */
+        /* Keep either of the two, preferably one other than 0. */
         if (amounts.shared != NULL &&
             (out->whole_shared == NULL || strcmp(amounts.shared, "0") != 0))
             out->whole_shared = amounts.shared;
@@ -434,10 +433,7 @@ static void node_read_status(struct json_reader *in, const struct wire_rules *ru
 static const char *const node_keys[] = {"kind", "metadata", "spec", "status"};
 enum { NODE_KIND, NODE_META, NODE_SPEC, NODE_STATUS };
 
-/*
- * Everything but the identity may fail by itself. In metadata, read_meta() passes over single
- * values.
- */
+/* A member other than the identity fails by itself. read_meta() skips single values. */
 static void node_member(struct json_reader *in, struct meta_reading *meta,
                         struct node_reading *reading, int key)
 {
@@ -465,7 +461,7 @@ static void node_member(struct json_reader *in, struct meta_reading *meta,
     pass_over(in, mark, &reading->node->unreadable);
 }
 
-/* If several parts cannot be read, metadata is named, whatever the order of the members. */
+/* If several parts are unreadable, metadata is reported, whatever the order of the members. */
 static void node_take_meta(struct node_facts *out, const struct meta_reading *meta)
 {
     must(meta->meta.name != NULL && meta->meta.uid != NULL);
@@ -478,7 +474,7 @@ static void node_take_meta(struct node_facts *out, const struct meta_reading *me
         out->unreadable = meta->unreadable;
 }
 
-/* If the reader fails, *out is half filled and must not be used. */
+/* If the reader fails, *out is incomplete and must not be used. */
 bool node_read(struct json_reader *in, const struct wire_rules *rules, struct node_facts *out)
 {
     must(rules->resource != NULL && rules->whole_resource != NULL);

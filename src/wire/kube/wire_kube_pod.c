@@ -1,7 +1,7 @@
 /*
- * A Pod object to what we count of it. Called by the informer (its thread), by the outbox for the
- * answers to its GETs, and for webhook bodies (HTTP threads). An object with a uid, a name and a
- * node is a pod, whatever else cannot be read: the rest closes or refuses, and frees nothing
+ * Decodes a Pod object. Called by the informer (its thread), by the outbox for the answers to its
+ * GETs, and for webhook bodies (HTTP threads). An object with readable uid, name and node is a pod;
+ * any other unreadable value closes or refuses, and frees nothing
  * (docs/why/011-unreadable-objects-still-count.md). Members come in any order, so all are collected
  * first; sums, sizes after a resize and per-container counts follow at the end. The effective
  * request is that of k8s.io/component-helpers/resource, PodRequests.
@@ -15,13 +15,10 @@
 
 #include "kube_read.h"
 
-/*
- * What we count per container, in milli, bytes and GPUs. Kubernetes resizes only the first two in
- * place.
- */
+/* Resources per container, in milli, bytes and GPUs. Kubernetes resizes the first two in place. */
 enum counted { CPU, MEMORY, WHOLE, COUNTED, RESIZABLE = WHOLE };
 
-/* A ResourceList: the three resources that we count, and ours as it is written. */
+/* A ResourceList: the three counted resources, and ours as written. */
 struct amounts {
     int64_t value[COUNTED];
     bool given[COUNTED];
@@ -30,7 +27,7 @@ struct amounts {
 
 struct container {
     struct pod_container facts;
-    /* requests, else limits; after apply_resize() what kube-scheduler counts */
+    /* requests, else limits; the amounts of kube-scheduler after apply_resize() */
     int64_t request[COUNTED];
 };
 
@@ -39,7 +36,7 @@ struct pod_containers {
     struct container *item;
 };
 
-/* One entry of status.containerStatuses that says what a resize has made of a container. */
+/* One entry of status.containerStatuses with the resources after a resize. */
 struct container_status {
     struct text name;
     struct amounts allocated;
@@ -50,31 +47,29 @@ struct container_status {
 struct count_annotation {
     struct text container;
     const char *value;
-    bool used; /* a container has this name */
+    bool used; /* true if a container has this name */
 };
 
 struct pod_reading {
     const struct wire_rules *rules;
     struct pod *pod;
-    /* milligpu.io/allocation as written; NULL: absent */
-    const char *annotation;
+    const char *annotation; /* milligpu.io/allocation as written; NULL if absent */
     uint32_t counts;
     struct count_annotation *count;
     struct pod_containers init;
     struct pod_containers app;
-    /* spec.resources, for the pod as a whole */
-    struct amounts pod_level;
+    struct amounts pod_level; /* spec.resources, of the whole pod */
     struct amounts overhead;
     uint32_t statuses;
     struct container_status *status;
     bool resize_infeasible;
-    bool agent_label; /* that of wire_rules.agents, with its value */
+    bool agent_label; /* the label of wire_rules.agents is present, with its value */
 };
 
 /* The API server bounds the bytes of an object, not what is in it. */
 enum { ANY_NUMBER = UINT32_MAX / 2 };
 
-/* Saturates: tenants choose the amounts, and a sum that wraps would make a huge pod small. */
+/* Saturates: tenants choose the amounts, and a wrapped sum would make a huge pod small. */
 static int64_t pod_add(int64_t a, int64_t b)
 {
     int64_t sum;
@@ -89,7 +84,7 @@ static int64_t pod_max(int64_t a, int64_t b)
 
 /* Annotations. */
 
-/* What was granted: if invalid, that is a fact about the pod, and its request can still be read. */
+/* An invalid annotation is a fact about the pod; the request is still read. */
 static void read_allocation_annotation(struct json_reader *in, struct pod_reading *reading)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
@@ -103,8 +98,8 @@ static void read_allocation_annotation(struct json_reader *in, struct pod_readin
 }
 
 /*
- * The first few: they are for advice, and a tenant may write thousands. A key with a NUL cannot be
- * shown: no API server accepts it.
+ * Keeps the first few, for advice: a tenant may write thousands. Skips a key with a NUL, which the
+ * API server refuses.
  */
 static void keep_odd_key(struct arena *arena, struct pod *pod, struct text prefix, struct text key)
 {
@@ -116,7 +111,7 @@ static void keep_odd_key(struct arena *arena, struct pod *pod, struct text prefi
             arena_printf(arena, "%.*s%.*s", TEXT_ARG(prefix), TEXT_ARG(key));
 }
 
-/* One that cannot be read names no key that we know. */
+/* An unreadable signature counts as one of an unknown key. */
 static void read_signature(struct json_reader *in, struct pod *pod)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
@@ -190,7 +185,7 @@ static bool pod_read_annotation(void *user, struct json_reader *in, struct text 
         return json_read_skip(in);
     }
 
-    /* A second annotation for the same container is found when all are sorted: sort_counts(). */
+    /* sort_counts() detects a second annotation for the same container. */
     struct count_annotation count = {
         .container = {key.at + sizeof count_prefix - 1, key.len - (sizeof count_prefix - 1)}};
     if (!json_read_cstring(in, &count.value))
@@ -204,8 +199,8 @@ static bool pod_read_annotation(void *user, struct json_reader *in, struct text 
 /* Amounts. */
 
 /*
- * Rounds up as kube-scheduler does. What 64 bits cannot hold is clamped, because the API server
- * accepted it and the pod exists.
+ * Rounds up as kube-scheduler does. Saturates beyond 64 bits, because the API server has accepted
+ * the pod.
  */
 static void read_counted(struct json_reader *in, struct amounts *out, enum counted which)
 {
@@ -233,7 +228,7 @@ static void read_counted(struct json_reader *in, struct amounts *out, enum count
     out->given[which] = true;
 }
 
-/* Our own amount is kept as written: request.h parses it and names it in its refusals. */
+/* Keeps our amount as written: request.h parses it and quotes it in refusals. */
 static void pod_read_resource(struct json_reader *in, const struct wire_rules *rules,
                               struct text name, struct amounts *out)
 {
@@ -263,7 +258,7 @@ static void read_amounts(struct json_reader *in, const struct wire_rules *rules,
     if (!json_read_object(in))
         return;
     while (json_read_key(in, &key)) {
-        /* To Go a null is the quantity 0 and the key is present: the pod is ours. */
+        /* For Go a null is a present key with the quantity 0: the pod is ours. */
         const bool ours = text_is(key, rules->resource);
         if (!json_read_null(in))
             pod_read_resource(in, rules, key, out);
@@ -292,9 +287,8 @@ static void read_resources(struct json_reader *in, const struct wire_rules *rule
 static const char *const container_keys[] = {"name", "resources", "restartPolicy"};
 
 /*
- * The API server copies absent requests from the limits; a body that has not been through it may
- * lack them. For our resource the limit rules: for extended resources the API server demands that
- * both are equal.
+ * The API server copies absent requests from the limits; a body from elsewhere may lack them. For
+ * our resource the limit counts: the API server requires equal ones for extended resources.
  */
 static void take_amounts(const struct amounts *limits, const struct amounts *requests,
                          struct container *out)
@@ -332,15 +326,15 @@ static void read_container(struct json_reader *in, const struct pod_reading *rea
     if (!in->failed && out->facts.name[0] == '\0')
         json_reader_fail(in, "has no \"name\"");
 
-    /* An init container with restartPolicy Always keeps running beside the app containers. */
+    /* An init container with restartPolicy Always is a sidecar. */
     const bool sidecar = init && text_is(policy, "Always");
     out->facts.kind = sidecar ? CONTAINER_SIDECAR : init ? CONTAINER_INIT : CONTAINER_APP;
     take_amounts(&limits, &requests, out);
 }
 
 /*
- * A container that names our resource makes the pod ours, even with 0; so does one that cannot be
- * read, by its amount "".
+ * A container with our resource makes the pod ours, even with 0; so does an unreadable container,
+ * by its amount "".
  */
 static void keep_container(struct json_reader *in, struct pod_reading *reading, bool init,
                            const struct container *container)
@@ -353,12 +347,12 @@ static void keep_container(struct json_reader *in, struct pod_reading *reading, 
     list->item[list->count++] = *container;
 }
 
-/* A container that cannot be read requests an unknown amount: one that is not a number. */
+/* Amount of an unreadable container: not a number, so unknown. */
 static const char unreadable_amount[] = "";
 
 /*
- * The unknown container stands for the one that cannot be read, so that the pod is not taken for
- * one that requests nothing.
+ * Adds an unknown container for the unreadable one, so that the pod does not count as requesting
+ * nothing.
  */
 static void pass_over_container(struct json_reader *in, struct json_reader_mark mark,
                                 struct pod_reading *reading, bool init)
@@ -373,7 +367,7 @@ static void pass_over_container(struct json_reader *in, struct json_reader_mark 
     keep_container(in, reading, init, &unknown);
 }
 
-/* If the list itself cannot be read, one unknown container stands for all of it. */
+/* If the list itself is unreadable, one unknown container stands for it. */
 static void read_containers(struct json_reader *in, struct pod_reading *reading, bool init)
 {
     const struct json_reader_mark whole = json_reader_mark(in);
@@ -456,7 +450,7 @@ static void spec_member(struct json_reader *in, struct pod_reading *reading, int
     }
 }
 
-/* A spec that is no object fails the pod: its node is in it. */
+/* A spec that is no object fails the pod, because it contains the node. */
 static void pod_read_spec(struct json_reader *in, struct pod_reading *reading)
 {
     struct json_read_fields fields = JSON_TYPE_FIELDS(spec_keys);
@@ -466,7 +460,7 @@ static void pod_read_spec(struct json_reader *in, struct pod_reading *reading)
     while (json_read_field(in, &fields, &key)) {
         const struct json_reader_mark mark = json_reader_mark(in);
         spec_member(in, reading, key);
-        /* Which node the pod is on is part of its identity: without it there is no pod. */
+        /* The node is part of the pod's identity, so an unreadable one fails the pod. */
         if (in->failed && key != SPEC_NODE)
             pass_over(in, mark, &reading->pod->unreadable);
     }
@@ -478,8 +472,8 @@ static const char *const condition_keys[] = {"type", "status", "reason", "messag
                                              "lastTransitionTime"};
 
 /*
- * Three conditions count: PodScheduled, for the time of the binding or why there is none; Ready, of
- * agents; and a resize that the node can never grant, so that the requested amount does not count.
+ * Three conditions count: PodScheduled, for the time of the binding or the reason for none; Ready,
+ * of agents; and an infeasible resize, whose requested amount does not count.
  */
 static void read_condition(struct json_reader *in, struct pod_reading *reading)
 {
@@ -510,7 +504,7 @@ static void read_condition(struct json_reader *in, struct pod_reading *reading)
 
 static const char *const container_status_keys[] = {"name", "allocatedResources", "resources"};
 
-/* Without resources, kubelet has said nothing about a resize, and the spec counts alone. */
+/* Without resources, kubelet has reported no resize, and only the spec counts. */
 static void read_container_status(struct json_reader *in, struct pod_reading *reading)
 {
     must(reading->rules != NULL);
@@ -539,7 +533,7 @@ static void read_container_status(struct json_reader *in, struct pod_reading *re
     reading->status[reading->statuses++] = status;
 }
 
-/* No status entry decides about a share, so an unreadable one is skipped. */
+/* No share depends on a status entry, so an unreadable one is skipped. */
 static void pod_each(struct json_reader *in, struct pod_reading *reading,
                      void (*read)(struct json_reader *, struct pod_reading *))
 {
@@ -561,7 +555,7 @@ static void pod_each(struct json_reader *in, struct pod_reading *reading,
     }
 }
 
-/* A phase that is unknown or cannot be read never means that the pod has ended: its share stays. */
+/* An unknown or unreadable phase never means that the pod has ended: its share stays. */
 static void read_phase(struct json_reader *in, struct pod *pod)
 {
     must(pod->phase == POD_PENDING);
@@ -607,9 +601,9 @@ static void pod_read_status(struct json_reader *in, struct pod_reading *reading)
     }
 }
 
-/* The whole, once everything has been read. */
+/* Evaluation, when everything has been read. */
 
-/* Bytewise; a name comes before the longer ones that begin with it. */
+/* Bytewise; a prefix orders before longer names. */
 static int text_order(struct text a, struct text b)
 {
     const int order = memcmp(a.at, b.at, a.len < b.len ? a.len : b.len);
@@ -625,7 +619,7 @@ static int pod_by_name(const void *a, const void *b)
     return text_order(left->name, right->name);
 }
 
-/* Both lists may have thousands of entries. */
+/* A binary search: both lists may have thousands of entries. */
 static const struct container_status *status_of(const struct pod_reading *reading, const char *name)
 {
     const struct container_status wanted = {.name = text_of(name)};
@@ -652,9 +646,9 @@ static void apply_resize(const struct pod_reading *reading, struct container *co
 }
 
 /*
- * App containers and sidecars run together. Before that, init containers run one by one, each
- * beside the sidecars that were started earlier. The larger of the two counts; amounts for the
- * whole pod replace it, and the overhead of the runtime class is added.
+ * App containers and sidecars run together; before that, each init container runs with the sidecars
+ * started earlier. The maximum of both phases counts; amounts for the whole pod replace it, and the
+ * overhead of the runtime class is added.
  */
 static int64_t pod_effective(const struct pod_reading *reading, enum counted which)
 {
@@ -682,7 +676,7 @@ static int64_t pod_effective(const struct pod_reading *reading, enum counted whi
     return pod_add(all, reading->overhead.value[which]);
 }
 
-/* Statuses must be sorted before status_of(), and resizes applied before the sums. */
+/* Sorts statuses for status_of(), and applies resizes before the sums. */
 static void count_requests(struct pod_reading *reading)
 {
     struct pod *pod = reading->pod;
@@ -700,7 +694,7 @@ static void count_requests(struct pod_reading *reading)
     must(pod->cpu_milli >= 0 && pod->memory_bytes >= 0);
 }
 
-/* In bsearch() one side is the key that is looked for, and has no value. */
+/* Compares only names: in bsearch() one side is the search key, without a value. */
 static int by_container(const void *a, const void *b)
 {
     const struct count_annotation *left = a;
@@ -724,7 +718,7 @@ static const char *pod_count_of(struct pod_reading *reading, const char *name)
     return annotation->value;
 }
 
-/* Annotations that name no container have no effect. Call it when all containers are known. */
+/* Annotations without a container have no effect. Call it when all containers are known. */
 static void keep_odd_counts(struct arena *arena, const struct pod_reading *reading)
 {
     must(reading->counts == 0 || reading->count != NULL);
@@ -734,9 +728,7 @@ static void keep_odd_counts(struct arena *arena, const struct pod_reading *readi
             keep_odd_key(arena, reading->pod, text_of(count_prefix), reading->count[i].container);
 }
 
-/*
- * Sorting puts two annotations for one container side by side. Which one counts would be a guess.
- */
+/* Sorts, so that duplicates for one container are adjacent: these are ambiguous. */
 static void sort_counts(struct pod_reading *reading)
 {
     if (reading->counts > 1)
@@ -747,7 +739,7 @@ static void sort_counts(struct pod_reading *reading)
                 "metadata.annotations: a key with gpu-count.milligpu.io/ comes twice";
 }
 
-/* In order of life: init containers and sidecars as in the spec, then the others. */
+/* In start order: init containers and sidecars as in the spec, then the others. */
 static void join_containers(struct json_reader *in, struct pod_reading *reading)
 {
     struct pod *pod = reading->pod;
@@ -767,7 +759,7 @@ static void join_containers(struct json_reader *in, struct pod_reading *reading)
     keep_odd_counts(in->arena, reading);
 }
 
-/* If several parts cannot be read, metadata is named, whatever the order of the members. */
+/* If several parts are unreadable, metadata is reported, whatever the order of the members. */
 static void pod_take_meta(struct pod *out, const struct meta_reading *meta)
 {
     must(meta->meta.uid != NULL && meta->meta.name != NULL);
@@ -797,7 +789,7 @@ static void pod_take_annotation(struct arena *arena, const struct pod_reading *r
 
 static const char *const pod_keys[] = {"kind", "metadata", "spec", "status"};
 
-/* If the reader fails, *out is half filled and must not be used. */
+/* If the reader fails, *out is incomplete and must not be used. */
 bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod *out)
 {
     must(rules->resource != NULL && rules->whole_resource != NULL);

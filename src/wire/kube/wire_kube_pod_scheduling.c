@@ -1,7 +1,7 @@
 /*
- * Fields of a Pod object that are only shown: the scheduler that it names, what holds it back, and
- * the controller that made it. Called by pod_read(). Nothing here decides: unreadable values are
- * left out, and texts are clipped, since a tenant writes most of them.
+ * Reads display-only fields of a Pod object: its scheduler, its scheduling gates, and the
+ * controller that created it. Called by pod_read(). No decision depends on them: unreadable values
+ * are ignored, and texts are clipped, because a tenant writes most of them.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@ static const char *pod_clip(struct arena *arena, struct text text, size_t bytes)
     return arena_copy(arena, text_of(clipped));
 }
 
-/* The value is passed over if it cannot be read; then *out is not set. */
+/* Skips an unreadable value and leaves *out unset. */
 static void read_words(struct json_reader *in, size_t bytes, const char **out)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
@@ -49,7 +49,7 @@ static void read_gate(struct json_reader *in, struct text *out)
         (void)json_read_string(in, out); /* errors stick */
 }
 
-/* A gate without a name is one all the same. */
+/* A gate without a name counts, too. */
 void pod_read_gates(struct json_reader *in, struct pod *pod)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
@@ -62,7 +62,7 @@ void pod_read_gates(struct json_reader *in, struct pod *pod)
     if (json_read_array(in))
         while (json_read_element(in)) {
             read_gate(in, &name);
-            if (gates.len < GATES_TEXT_MAX) /* clipped there */
+            if (gates.len < GATES_TEXT_MAX) /* clipped */
                 strbuf_str(&gates, any ? ", " : "");
             if (gates.len < GATES_TEXT_MAX)
                 strbuf_text(&gates, name);
@@ -85,7 +85,7 @@ void pod_note_condition(struct arena *arena, struct pod *pod, struct text reason
 
 static const char *const owner_keys[] = {"kind", "name", "uid", "controller"};
 
-/* Only the controller counts: at most one has the mark. */
+/* Only the owner with controller: true counts; at most one has it. */
 static void read_owner(struct json_reader *in, struct pod *pod)
 {
     struct json_read_fields fields = JSON_TYPE_FIELDS(owner_keys);
@@ -120,7 +120,7 @@ void pod_read_owners(struct json_reader *in, struct pod *pod)
         pass_over(in, mark, &why);
 }
 
-/* Argo Rollouts has a hash of its own; StatefulSets and DaemonSets name revisions. */
+/* Argo Rollouts has its own hash label; StatefulSets and DaemonSets have revision labels. */
 bool pod_read_label(struct json_reader *in, struct pod *pod, struct text key)
 {
     if (pod->owner.revision == NULL &&
@@ -133,7 +133,7 @@ bool pod_read_label(struct json_reader *in, struct pod *pod, struct text key)
     return !in->failed;
 }
 
-/* "llm-5d4f8" with template hash "5d4f8" is a ReplicaSet that a Deployment named llm made. */
+/* A ReplicaSet "llm-5d4f8" with template hash "5d4f8" is of a Deployment "llm". */
 void pod_name_owner(struct arena *arena, struct pod *pod)
 {
     struct pod_owner *owner = &pod->owner;

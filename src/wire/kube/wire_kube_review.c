@@ -1,14 +1,15 @@
 /*
- * Answers that we ask for. SelfSubjectAccessReview: rights.c asks the API server whether our
- * account may do what milligpu needs; the answer is the same object with a status. The ConfigMap of
- * the public keys: key_publisher.c writes it, and reads what an operator has written on it.
+ * Encodes and decodes SelfSubjectAccessReviews and the ConfigMap of the public keys. rights.c asks
+ * the API server whether our account has the permissions that milligpu needs; the answer is the
+ * same object with a status. key_publisher.c writes the ConfigMap, and reads the annotations that
+ * an operator has added.
  */
 #include "milligpu/base/annotations.h"
 #include "milligpu/wire/kube/wire_kube.h"
 
 #include "kube_read.h"
 
-/* To the API server, an absent member means every namespace, every name or the core group. */
+/* For the API server an absent member means every namespace, every name or the core group. */
 static void review_put(struct json_writer *json, const char *key, const char *text)
 {
     must(key[0] != '\0');
@@ -42,7 +43,7 @@ void review_encode(struct strbuf *out, const struct review_facts *facts)
     json_write_object_end(&json);
 }
 
-/* *out_said stays false for a null or a missing "allowed": silence is no permission. */
+/* *out_said stays false if "allowed" is null or missing: that is no permission. */
 static void review_read_status(struct json_reader *in, bool *out_said, bool *out_allowed)
 {
     static const char *const keys[] = {"allowed"};
@@ -98,7 +99,7 @@ static bool read_key_annotation(void *user, struct json_reader *in, struct text 
     return json_read_skip(in);
 }
 
-/* Entries that are no keys belong to somebody else. */
+/* Skips entries that are no keys: they are not ours. */
 static void read_key_data(struct json_reader *in, struct keys_read *out)
 {
     struct text key;
@@ -111,12 +112,12 @@ static void read_key_data(struct json_reader *in, struct keys_read *out)
         struct text text;
         if (!kept)
             (void)json_read_skip(in);
-        else if (json_read_string(in, &text)) /* with a NUL inside it is no key */
+        else if (json_read_string(in, &text)) /* a text with a NUL is no key */
             out->key[out->n_keys++] = (struct published_key){id, arena_copy(in->arena, text)};
     }
 }
 
-/* The API server has only texts for annotations and data; a value that is none is an error. */
+/* Annotations and data of the API server are strings; another value is an error. */
 int keys_decode(struct text bytes, struct arena *arena, struct keys_read *out, struct err *err)
 {
     static const char *const keys[] = {"metadata", "data"};

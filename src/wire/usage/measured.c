@@ -1,7 +1,7 @@
 /*
- * Merges reports of usage into what is known of a node. The report listener merges and publishes,
- * REST and metrics read. A merge costs one look-up for each bound share of the node. In order:
- * names, merging, over a restart, reading.
+ * Merges usage reports into the measured usage of a node. The report listener merges and publishes,
+ * REST and metrics read. A merge costs one lookup per bound share of the node. In order: names,
+ * merging, over a restart, reading.
  */
 #include "milligpu/wire/usage/measured.h"
 
@@ -17,7 +17,7 @@ static uint64_t key_with(uint64_t key, struct text part)
     return (uint64_t)text_hash_by(part, key) << 32 | text_hash_by(part, ~key);
 }
 
-/* By the id that the GPU has now: an allocation may hold it by an older one. */
+/* Uses the GPU's current id: an allocation may have an older one. */
 static uint64_t key_of(const struct allocation *allocation, const struct share *share,
                        const struct gpu *gpu)
 {
@@ -53,7 +53,7 @@ static const struct usage_container *container_of(const struct usage_pod *pod, c
     return NULL;
 }
 
-/* The agent names a GPU as the pod's annotation does, and the allocation perhaps by an alias. */
+/* The agent uses the GPU id of the pod's annotation; the allocation may have an alias. */
 static const struct usage_gpu *gpu_of(const struct merging *merging,
                                       const struct usage_container *container,
                                       const struct gpu *gpu)
@@ -64,7 +64,7 @@ static const struct usage_gpu *gpu_of(const struct merging *merging,
     return NULL;
 }
 
-/* While the clock shows a time before the pod was bound, there is no time that could be told. */
+/* Returns 0 also while the wall clock is before the binding of the pod. */
 static int64_t idle_since(const struct measured_share *was, const struct allocation *allocation,
                           int32_t milli, int64_t now_ms)
 {
@@ -79,8 +79,8 @@ static int64_t idle_since(const struct measured_share *was, const struct allocat
 }
 
 /*
- * As long as the listener cannot take that it is idle no more, what it was told would be believed
- * of the next idle time, too: so that one begins only then.
+ * If the listener cannot record the end of an idle time, its stored start would also count for the
+ * next one: so the next one begins only after that has succeeded.
  */
 static void tell_idle(const struct measured_how *how, const struct measured_idle *idle,
                       struct measured_share *is)
@@ -98,7 +98,7 @@ static void tell_idle(const struct measured_how *how, const struct measured_idle
         is->idle_since_ms = 0;
 }
 
-/* A container with several GPUs has several shares, and its news is told with the first. */
+/* A container with several GPUs has several shares; new_over is reported with the first. */
 static bool is_first_share(const struct allocation *allocation, const struct share *share)
 {
     for (const struct share *at = allocation->facts.share; at < share; at++)
@@ -113,7 +113,7 @@ static void merge_share(struct merging *merging, const struct allocation *alloca
     const struct gpu *gpu = node_gpu(merging->node, atom_text(share->gpu));
     const struct usage_container *container = container_of(pod, share->container);
 
-    must(gpu != NULL); /* a node lists whatever is charged on it */
+    must(gpu != NULL); /* a node lists every GPU that is charged on it */
     const struct usage_gpu *said = gpu_of(merging, container, gpu);
     const struct measured_idle idle = {.allocation = allocation, .share = share};
     const uint64_t key = key_of(allocation, share, gpu);
@@ -251,7 +251,7 @@ bool measured_keeps(const struct measured *measured)
 
 static struct measured *writable(const struct measured *measured)
 {
-    return (struct measured *)(uintptr_t)measured; /* the count of a counted object is not const */
+    return (struct measured *)(uintptr_t)measured; /* the reference count is not const */
 }
 
 const struct measured *measured_ref(const struct measured *measured)
@@ -280,10 +280,10 @@ const struct measured_share *measured_find(const struct measured *measured, cons
 bool measured_is_fresh(const struct measured_share *share, int64_t now_ms)
 {
     must(share->at_ms > 0);
-    return now_ms - share->at_ms <= MEASURED_FRESH_MS; /* also where the clock was set back */
+    return now_ms - share->at_ms <= MEASURED_FRESH_MS; /* true if the clock was set back */
 }
 
-/* What is not known of a share, its GPU's sum does not hide: clients of MPS would count as idle. */
+/* An unknown amount makes the sum unknown: clients of MPS would count as idle otherwise. */
 static int64_t add_amount(const struct measured_sum *sum, int64_t of_sum, int64_t amount)
 {
     if (sum->shares == 0)
@@ -326,5 +326,5 @@ void measured_sum(const struct measured *measured, const struct node *node, cons
         }
     }
     if (unknown)
-        out->idle_since_ms = 0; /* nobody knows of one of them */
+        out->idle_since_ms = 0; /* a share without a fresh report may not be idle */
 }

@@ -1,7 +1,7 @@
 /*
- * Encodes and decodes reports of usage. The agent's sender encodes, milligpud's report listener
- * decodes what strangers may have sent: everything is bounded before it is allocated, by the limits
- * here and by the size of the body. In order: encoding, decoding from the inside out.
+ * Encodes and decodes usage reports. The agent's sender encodes; milligpud's report listener
+ * decodes untrusted bodies: sizes are checked before memory is allocated, against the limits here
+ * and the size of the body. In order: encoding, decoding from the inside out.
  */
 #include "milligpu/wire/usage/usage_report.h"
 
@@ -102,7 +102,7 @@ void usage_report_encode(struct strbuf *out, const struct usage_report *report)
 
 /* --- decoding --- */
 
-/* The reader stands behind the object that lacks it. */
+/* Called behind the object; fails the reader if the member is missing. */
 static void demand(struct json_reader *in, bool present, const char *key)
 {
     must(key[0] != '\0');
@@ -110,10 +110,10 @@ static void demand(struct json_reader *in, bool present, const char *key)
         json_reader_fail(in, "has no \"%s\"", key);
 }
 
-/* The reader stands behind the list: the later of the two names is told by its place. */
+/* Called behind the list; the error names the index of the later of two equal names. */
 static void demand_distinct(struct json_reader *in, const struct text *name, uint32_t count)
 {
-    uint32_t hash[USAGE_PODS_MAX]; /* the longest of the lists */
+    uint32_t hash[USAGE_PODS_MAX]; /* enough for each of the lists */
     uint32_t second = 0;
 
     static_assert((int)CONTAINERS_MAX <= (int)USAGE_PODS_MAX &&
