@@ -1,3 +1,7 @@
+/*
+ * Creates and frees a kube_config, and clears its secrets. Called by the loaders (kube_auth.c,
+ * kube_config.c) and by the owner of a config.
+ */
 #include "config.h"
 
 #include <string.h>

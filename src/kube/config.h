@@ -1,11 +1,11 @@
 /*
- * config - the content of a kubeconfig or of a pod's files, and the current credentials.
+ * config - address and current credentials, from a kubeconfig or a pod's files.
  *
  *   source (inline or a file) --read, and again when old--> bytes -- kube_auth_take()
  *
- * Files are read into memory, so that curl gets blobs, and a rotated file has new content and gets
- * a new connection. If a file cannot be read again (because it is being replaced), the old content
- * stays in use. One lock guards what changes.
+ * Files are read into memory and passed to libcurl as blobs, so that a rotated file gets a new
+ * connection. If a file cannot be read again (it is being replaced), the old content stays in use.
+ * One lock guards the mutable part.
  */
 #ifndef MILLIGPU_KUBE_CONFIG_H
 #define MILLIGPU_KUBE_CONFIG_H
@@ -22,22 +22,21 @@ enum {
     SOURCE_AGE_MS = 60 * 1000,
 };
 
-/* Bytes given inline, or a file that is read again from time to time. */
+/* Inline bytes, or a file that is read again when older than SOURCE_AGE_MS. */
 struct source {
-    char *file; /* NULL: inline or absent */
-    char *data; /* NULL: absent, or not read yet */
+    char *file; /* NULL if inline or absent */
+    char *data; /* NULL if absent, or not read yet */
     size_t len;
-    /* monotonic; of the last successful reading */
-    int64_t read_ms;
+    int64_t read_ms; /* monotonic time of the last successful read */
 };
 
 struct kube_config {
-    char *server; /* without a slash at the end */
+    char *server; /* without a trailing slash */
     char *namespace;
     char *proxy;
     char *tls_name;
     bool insecure;
-    char *username; /* NULL: no basic authentication */
+    char *username; /* NULL without basic authentication */
     char *password;
 
     struct mutex lock; /* guards everything below */
@@ -45,34 +44,34 @@ struct kube_config {
     struct source cert;
     struct source key;
     struct source token;
-    uint64_t generation; /* grows when new content was read */
+    uint64_t generation; /* incremented when new content was read */
 };
 
-/* Copies, which stay valid after a change. Zeroed: nothing was taken yet. */
+/* Copies of the credentials, valid after a change; zero before the first kube_auth_take(). */
 struct auth {
     bool taken;
-    char *header; /* "Authorization: ..."; NULL: none */
-    char *ca;     /* PEM; NULL: the system's */
+    char *header; /* "Authorization: ..."; NULL if none */
+    char *ca;     /* PEM; NULL for the system's CAs */
     char *cert;
     char *key;
     uint64_t generation;
 };
 
-/* Sets *out to the current credentials, unless it holds their generation already. */
+/* Updates *out to the current credentials if their generation is newer. */
 int kube_auth_take(struct kube_config *config, int64_t now_ms, struct auth *out,
                    struct err *err) MUST_USE;
 void kube_auth_done(struct auth *auth);
 
 /*
- * The server refused these credentials (or its certificate was refused): reads all sources again.
- * False if nothing can change, so that asking again is useless.
+ * Called after the server refused the credentials, or its certificate was refused: makes the next
+ * kube_auth_take() read all sources again. False if nothing can change, so a retry is useless.
  */
 bool kube_auth_refuse(struct kube_config *config, int64_t now_ms);
 
-/* kube_config_load(NULL), with the paths as arguments. */
+/* Like kube_config_load(NULL), with folder and address as arguments. */
 int kube_config_in_cluster(const char *folder, const char *host, const char *port,
                            struct kube_config **out, struct err *err) MUST_USE;
-/* kube_config_load for a text; file is used in errors and for relative paths. */
+/* Like kube_config_load(), for a text; file is for errors and relative paths. */
 int kube_config_parse(struct text text, const char *file, const char *context,
                       struct kube_config **out, struct err *err) MUST_USE;
 struct kube_config *kube_config_new(void) MUST_USE;

@@ -1,9 +1,9 @@
 /*
- * curl_handle - prepares libcurl's easy handles and owns the sockets of their connections.
- * kube_curl.c calls it in the thread of its kube_ops: handles_take() yields a handle that has the
+ * curl_handle - prepares libcurl's easy handles and tracks the sockets of their connections.
+ * Called by kube_curl.c in the thread of its kube_ops: handles_take() returns a handle with the
  * current credentials, handle_ask() sets the request, and handles_give() keeps the handle for the
- * next one. The parts: sockets, the server's name, credentials, the options of a handle, one
- * request. A handle in flight keeps the credentials that it began with.
+ * next one. A handle in flight keeps its credentials. In order: sockets, the server's name,
+ * credentials, the options of a handle, one request.
  */
 #include "curl_handle.h"
 
@@ -17,34 +17,31 @@
 #include "milligpu/run/metric.h"
 
 enum {
-    /* for name, TCP and TLS together */
-    CONNECT_MS = 10 * 1000,
+    CONNECT_MS = 10 * 1000, /* timeout of name lookup, TCP and TLS together */
     KEEPALIVE_S = 20,
-    /* sent and not acknowledged for this long: the peer is gone */
-    USER_TIMEOUT_MS = 10 * 1000,
-    /* bytes per read; libcurl allocates them with the handle */
-    BUFFER_BYTES = 8 * 1024,
-    UPLOAD_BYTES = 16 * 1024, /* libcurl's minimum */
+    USER_TIMEOUT_MS = 10 * 1000, /* timeout for the acknowledgement of sent data */
+    BUFFER_BYTES = 8 * 1024,     /* bytes per read; libcurl allocates them with the handle */
+    UPLOAD_BYTES = 16 * 1024,    /* libcurl's minimum */
     SPARES_MAX = 32,
 };
 
-/* Shared by all handles with the same credentials; a handle in flight keeps an older one alive. */
+/* Options shared by all handles with the same credentials; a handle in flight keeps an old one. */
 struct makeup {
-    uint32_t uses; /* references by handles, and by handles->now */
+    uint32_t uses; /* reference count: handles, and handles->now */
     struct auth auth;
     struct curl_slist *headers;
 };
 
 struct handles {
     struct kube_config *config;
-    char *base;                    /* of every URL */
-    char *host;                    /* header, if the URL names another host; or NULL */
-    struct curl_slist *connect_to; /* the address in that case; or NULL */
-    struct makeup *now;            /* for the latest credentials; NULL: there were none yet */
-    /* free handles, the one that was given back last first; at most SPARES_MAX */
+    char *base;                    /* prefix of every URL */
+    char *host;                    /* Host header, if the URL has another host; or NULL */
+    struct curl_slist *connect_to; /* address in that case; or NULL */
+    struct makeup *now;            /* options with the latest credentials; NULL before the first */
+    /* Free handles, last in first out; at most SPARES_MAX. */
     struct curl_handle *spare;
     uint32_t n_spare;
-    int *socket; /* the sockets that libcurl has open */
+    int *socket; /* libcurl's open sockets */
     size_t sockets;
     size_t capacity;
 };
@@ -52,8 +49,8 @@ struct handles {
 /* ---- sockets ---- */
 
 /*
- * libcurl asks for each socket here, so that handles_cut() knows them all. The metric counts
- * attempts: a connection that is refused counts as well.
+ * Opens each socket for libcurl and records it for handles_cut(). The metric counts attempts,
+ * including refused connections.
  */
 static curl_socket_t curl_handle_open_socket(void *arg, curlsocktype purpose,
                                              struct curl_sockaddr *address)
@@ -65,7 +62,7 @@ static curl_socket_t curl_handle_open_socket(void *arg, curlsocktype purpose,
     const int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
     if (fd < 0)
         return CURL_SOCKET_BAD;
-    /* Without it a half-open connection is found later, by its silence. */
+    /* Without it a half-open connection is detected later, by the silence timeout. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
     handles->socket =
         xgrow(handles->socket, handles->sockets, &handles->capacity, sizeof *handles->socket);
@@ -75,8 +72,8 @@ static curl_socket_t curl_handle_open_socket(void *arg, curlsocktype purpose,
 }
 
 /*
- * The counterpart; also runs in curl_multi_cleanup(), so handles_free() must come after that. The
- * search is short, because kube_curl.c bounds the number of connections.
+ * Closes a socket for libcurl; also runs in curl_multi_cleanup(), so handles_free() must come after
+ * that. The linear search is short, because kube_curl.c limits the connections.
  */
 static int close_socket(void *arg, curl_socket_t fd)
 {
@@ -90,9 +87,7 @@ static int close_socket(void *arg, curl_socket_t fd)
     return close(fd);
 }
 
-/*
- * shutdown() and not close(): the descriptors belong to libcurl, which sees the end of each stream.
- */
+/* Uses shutdown(), not close(): libcurl owns the descriptors, and sees the end of each stream. */
 void handles_cut(struct handles *handles)
 {
     must(handles->sockets <= handles->capacity);
@@ -104,8 +99,8 @@ void handles_cut(struct handles *handles)
 /* ---- the server ---- */
 
 /*
- * With tls-server-name the URL contains that name, the connection goes to the address, and Host is
- * unchanged.
+ * With tls-server-name the URL contains that name, while the connection and Host use the server's
+ * address.
  */
 static void name_server(struct handles *handles)
 {
@@ -167,7 +162,7 @@ static void add_header(struct makeup *makeup, const char *header)
     makeup->headers = list;
 }
 
-/* Takes over the texts of take_auth. */
+/* Moves the texts out of take_auth. */
 static struct makeup *makeup_new(const struct handles *handles, struct auth *take_auth)
 {
     struct makeup *makeup = xcalloc(1, sizeof *makeup);
@@ -176,7 +171,7 @@ static struct makeup *makeup_new(const struct handles *handles, struct auth *tak
     makeup->uses = 1;
     makeup->auth = *take_auth;
     add_header(makeup, "Accept: application/json");
-    add_header(makeup, "Expect:"); /* would cost a second round trip */
+    add_header(makeup, "Expect:"); /* 100-continue would cost a second round trip */
     if (makeup->auth.header != NULL)
         add_header(makeup, makeup->auth.header);
     if (handles->host != NULL)
@@ -185,12 +180,12 @@ static struct makeup *makeup_new(const struct handles *handles, struct auth *tak
 }
 
 /*
- * Afterwards handles->now has the current credentials, unless there are none.
- * Costs a lock and a comparison when nothing has changed.
+ * Updates handles->now to the current credentials. Costs a lock and a comparison if nothing has
+ * changed.
  */
 static int curl_handle_look(struct handles *handles, int64_t now_ms, struct err *err)
 {
-    /* Without its texts: only a newer generation fills them. */
+    /* Without texts: kube_auth_take() fills them only for a newer generation. */
     struct auth auth = {.taken = handles->now != NULL};
 
     must(handles->config != NULL);
@@ -206,7 +201,7 @@ static int curl_handle_look(struct handles *handles, int64_t now_ms, struct err 
 
 /* ---- options that are set once per handle ---- */
 
-/* Options fail only if curl was built without the feature: an error, not a bug. */
+/* Setting an option fails only if libcurl was built without the feature: an error, not a bug. */
 struct handle_options {
     CURL *easy;
     CURLcode code;
@@ -218,23 +213,20 @@ struct handle_options {
             (options)->code = curl_easy_setopt((options)->easy, (option), (value));                \
     } while (0)
 
-/*
- * The PEM goes into libcurl as bytes: no file is read there, so a rotation cannot happen in
- * between.
- */
+/* Passes the PEM as bytes: libcurl reads no file, so a rotation cannot happen in between. */
 static void set_blob(struct handle_options *set, CURLoption option, const char *pem)
 {
     struct curl_blob blob = {NULL, 0, CURL_BLOB_COPY};
 
     if (pem == NULL || set->code != CURLE_OK)
         return;
-    CLEANUP(xfreep) char *bytes = xstrdup(pem); /* curl's field is not const */
+    CLEANUP(xfreep) char *bytes = xstrdup(pem); /* libcurl's field is not const */
     blob.data = bytes;
     blob.len = strlen(pem);
     set->code = curl_easy_setopt(set->easy, option, &blob);
 }
 
-/* libcurl reuses a connection only for equal TLS options, so renewed certificates get a new one. */
+/* libcurl reuses connections only for equal TLS options, so renewed certificates get new ones. */
 static void set_tls(struct handle_options *set, const struct handles *handles)
 {
     const struct kube_config *config = handles->config;
@@ -245,7 +237,7 @@ static void set_tls(struct handle_options *set, const struct handles *handles)
     SET(set, CURLOPT_SSL_VERIFYPEER, config->insecure ? 0L : 1L);
     SET(set, CURLOPT_SSL_VERIFYHOST, config->insecure ? 0L : 2L);
     if (auth->ca != NULL) {
-        /* Only that CA; otherwise the system's folder would be used as well. */
+        /* Trust only this CA, not the system's folder. */
         SET(set, CURLOPT_CAPATH, (char *)NULL);
         set_blob(set, CURLOPT_CAINFO_BLOB, auth->ca);
     }
@@ -258,8 +250,8 @@ static void set_tls(struct handle_options *set, const struct handles *handles)
 }
 
 /*
- * HTTP/2 if the server agrees to it in the TLS handshake; requests that come meanwhile wait for
- * that result instead of starting a handshake of their own.
+ * Requests HTTP/2, negotiated in the TLS handshake; other requests wait for its result instead of
+ * starting their own handshake.
  */
 static void set_protocol(struct handle_options *set, const struct handles *handles)
 {
@@ -268,7 +260,7 @@ static void set_protocol(struct handle_options *set, const struct handles *handl
     SET(set, CURLOPT_PROTOCOLS_STR, "http,https");
     SET(set, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     SET(set, CURLOPT_PIPEWAIT, secure ? 1L : 0L);
-    /* A redirect is an answer like any other, and the path is escaped already. */
+    /* Redirects are not followed; the path is escaped already. */
     SET(set, CURLOPT_FOLLOWLOCATION, 0L);
     SET(set, CURLOPT_PATH_AS_IS, 1L);
     SET(set, CURLOPT_USERAGENT, "milligpu");
@@ -280,9 +272,9 @@ static void set_connection(struct handle_options *set, struct handles *handles)
 {
     const char *proxy = handles->config->proxy;
 
-    /* This process has threads: libcurl must not use signals for its timeouts. */
+    /* No signals for timeouts: the process has threads. */
     SET(set, CURLOPT_NOSIGNAL, 1L);
-    /* "" ignores the environment: only the kubeconfig decides through whom the token travels */
+    /* "" ignores the environment: only the kubeconfig can set a proxy for the token. */
     SET(set, CURLOPT_PROXY, proxy != NULL ? proxy : "");
     SET(set, CURLOPT_NOPROXY, "");
     SET(set, CURLOPT_CONNECT_TO, handles->connect_to);
@@ -297,8 +289,8 @@ static void set_connection(struct handle_options *set, struct handles *handles)
 }
 
 /*
- * Does nothing for a handle that has the current credentials already, which is the common case. If
- * libcurl lacks a feature, the handle has no makeup and must be freed.
+ * Does nothing for a handle with the current credentials, the common case. If libcurl lacks a
+ * feature, the handle has no makeup and must be freed.
  */
 static int curl_handle_make_up(struct handles *handles, struct curl_handle *handle, struct err *err)
 {
@@ -322,7 +314,7 @@ static int curl_handle_make_up(struct handles *handles, struct curl_handle *hand
 
 /* ---- handles come and go ---- */
 
-/* The handle that was given back last most likely has the current credentials. */
+/* Last in, first out: the latest handle most likely has the current credentials. */
 static struct curl_handle *curl_handle_pick(struct handles *handles)
 {
     struct curl_handle *handle = handles->spare;
@@ -347,7 +339,7 @@ static void handle_free(struct curl_handle *handle)
     xfree(handle);
 }
 
-/* An error leaves *out alone; nothing has to be given back then. */
+/* On error *out is unchanged, and there is no handle to give back. */
 int handles_take(struct handles *handles, int64_t now_ms, struct curl_handle **out, struct err *err)
 {
     int rc = curl_handle_look(handles, now_ms, err);
@@ -366,8 +358,8 @@ int handles_take(struct handles *handles, int64_t now_ms, struct curl_handle **o
 }
 
 /*
- * The handle was removed from the multi handle before. CURLOPT_HTTPHEADER still points to its first
- * header, which handle_ask() fills again before the next transfer.
+ * The handle must have been removed from the multi handle. CURLOPT_HTTPHEADER still points to its
+ * first header, which handle_ask() fills again before the next transfer.
  */
 void handles_give(struct handles *handles, struct curl_handle *handle)
 {
@@ -406,7 +398,7 @@ bool handle_sent_body(const struct curl_handle *handle)
     return bytes >= (curl_off_t)handle->body.len;
 }
 
-/* The body is read by a callback because libcurl could rewind a buffer by itself (never_again). */
+/* A callback supplies the body, because libcurl could rewind a buffer by itself (never_again()). */
 static size_t read_body(char *out, size_t size, size_t count, void *arg)
 {
     struct curl_handle *handle = arg;
@@ -420,7 +412,7 @@ static size_t read_body(char *out, size_t size, size_t count, void *arg)
     return bytes;
 }
 
-/* Called for a connection, also for another one if nothing of the body was sent on the first. */
+/* Called for a connection, and again for another one if nothing of the body was sent. */
 /* NOLINTNEXTLINE(readability-non-const-parameter): curl gives the form */
 static int begin_body(void *arg, char *remote, char *local, int remote_port, int local_port)
 {
@@ -433,8 +425,8 @@ static int begin_body(void *arg, char *remote, char *local, int remote_port, int
 }
 
 /*
- * If a connection breaks, libcurl would send the request again on a new one, and there would be two
- * copies without our knowledge. For that it has to rewind the body, which is refused here.
+ * Refuses to rewind the body: if a connection breaks, libcurl would otherwise send a second copy of
+ * the request on a new one without our knowledge.
  */
 static int never_again(void *arg, curl_off_t offset, int origin)
 {
@@ -444,10 +436,7 @@ static int never_again(void *arg, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_FAIL;
 }
 
-/*
- * A handle was perhaps used for another method before, so each branch sets all that distinguishes
- * them.
- */
+/* The handle may have had another method before, so each branch sets all options of a method. */
 static void set_method(struct handle_options *set, struct curl_handle *handle,
                        const struct handle_request *request)
 {
@@ -464,7 +453,7 @@ static void set_method(struct handle_options *set, struct curl_handle *handle,
     SET(set, CURLOPT_POST, 1L);
     SET(set, CURLOPT_CUSTOMREQUEST, request->method);
     SET(set, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.len);
-    /* Without a body libcurl must not call read_body(); with one, it must not look for a buffer. */
+    /* Without a body libcurl must not call read_body(); with one, it must not use a buffer. */
     SET(set, CURLOPT_POSTFIELDS, request->body.len > 0 ? NULL : "");
     SET(set, CURLOPT_READFUNCTION, read_body);
     SET(set, CURLOPT_READDATA, handle);
@@ -475,8 +464,8 @@ static void set_method(struct handle_options *set, struct curl_handle *handle,
 }
 
 /*
- * Sets what differs between requests. Content-Type is a list node of its own in front of the shared
- * headers; an empty one removes the type that libcurl would invent for a POST.
+ * Sets the options of one request. Content-Type is a separate list node before the shared headers;
+ * an empty one removes libcurl's default type for a POST.
  */
 int handle_ask(struct handles *handles, struct curl_handle *handle,
                const struct handle_request *request, struct err *err)
@@ -498,7 +487,7 @@ int handle_ask(struct handles *handles, struct curl_handle *handle,
         strbuf_steal(&text), request->header != NULL ? &handle->second : handle->makeup->headers};
     SET(&set, CURLOPT_HTTPHEADER, &handle->first);
     set_method(&set, handle, request);
-    /* An event must not wait until a compressed block is full, and answers to writes are small. */
+    /* No compression for watches, which would delay events, nor for answers to writes: small. */
     const bool large = !request->watch && request->body.len == 0;
     SET(&set, CURLOPT_ACCEPT_ENCODING, large ? "gzip" : NULL);
     if (set.code != CURLE_OK)

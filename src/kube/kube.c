@@ -1,3 +1,7 @@
+/*
+ * kube_fetch(): one request whose answer is collected, for callers without an event loop (start,
+ * doctor). Runs on the thread of the kube_ops.
+ */
 #include "milligpu/kube/kube.h"
 
 #include "milligpu/base/limits.h"
@@ -5,18 +9,16 @@
 
 enum { FETCH_WAIT_MS = 1000 };
 
-/* What kube_fetch() collects; status stays negative after the first error. */
+/* State of kube_fetch(). */
 struct fetch {
     uint64_t id;
     struct strbuf *out;
     struct err *err;
-    int status; /* negative: it failed */
+    int status; /* HTTP status, or negative after the first error */
     bool ended;
 };
 
-/*
- * The size is checked before the bytes are stored, so a large answer costs at most BODY_BYTES_MAX.
- */
+/* Checks the size before it stores bytes, so an answer costs at most BODY_BYTES_MAX. */
 static void kube_fetched(void *user, const struct kube_answer *answer)
 {
     struct fetch *fetch = user;
@@ -53,7 +55,7 @@ int kube_fetch(const struct kube_ops *ops, const struct kube_request *request, s
         return rc;
     while (!fetch.ended)
         ops->poll(ops->ctx, FETCH_WAIT_MS, &fetch, kube_fetched);
-    /* An answer that was refused as too large is still in flight. */
+    /* A request whose answer was too large is still in flight. */
     ops->cancel(ops->ctx, request->id);
     return fetch.status;
 }

@@ -1,9 +1,8 @@
 /*
- * kube_auth - the current credentials, from files or inline. Called by the threads of all kube_ops
- * that share the config (informer and outbox) under its lock. A request asks kube_auth_take() for
- * copies, and the generation tells it whether anything has changed; after a 401 kube_auth_refuse()
- * makes the next request read everything again. The end of the file builds a config from a pod's
- * files or a kubeconfig.
+ * kube_auth - current credentials, from files or inline. Called by the threads of all kube_ops that
+ * share the config (informer and outbox); takes its lock. A request gets copies from
+ * kube_auth_take() if the generation has changed; after a 401 kube_auth_refuse() makes the next
+ * request read all sources again. In order: sources, credentials, loading a config.
  */
 #include <errno.h>
 #include <string.h>
@@ -20,8 +19,8 @@ static const char pod_folder[] = "/var/run/secrets/kubernetes.io/serviceaccount"
 /* ---- sources ---- */
 
 /*
- * A token file often ends with a line break, which must not get into a header. file_read() leaves
- * room for the terminator.
+ * Removes the line break at the end of a token file, which would break the header. file_read()
+ * leaves room for the terminator.
  */
 static size_t kube_auth_trimmed(char *data, size_t len)
 {
@@ -32,8 +31,8 @@ static size_t kube_auth_trimmed(char *data, size_t len)
 }
 
 /*
- * Sets *changed only for different bytes: an unchanged file keeps the generation, and so
- * connections stay open. After an error read_ms is unchanged, and the next request tries again.
+ * Sets *changed only if the bytes differ: with the same generation, connections stay open. On error
+ * read_ms is unchanged, and the next request retries.
  */
 static int source_read(struct source *source, int64_t now_ms, bool *changed, struct err *err)
 {
@@ -62,7 +61,7 @@ static int source_read(struct source *source, int64_t now_ms, bool *changed, str
     return 0;
 }
 
-/* While the file is missing the old content stays in use: most likely it is being replaced. */
+/* If the file is missing, most likely during a replacement, the old content stays in use. */
 static int source_fresh(struct source *source, int64_t now_ms, bool *changed, struct err *err)
 {
     if (source->file == NULL)
@@ -75,8 +74,8 @@ static int source_fresh(struct source *source, int64_t now_ms, bool *changed, st
 }
 
 /*
- * Reads at most four small files a minute. A certificate and a key that are read in the middle of a
- * rotation do not fit: the handshake fails, and transfer_failed() has both read again.
+ * Reads at most four small files a minute. A certificate and a key that are read during a rotation
+ * may not match: the handshake fails, and transfer_failed() has both read again.
  */
 static int sources_fresh(struct kube_config *config, int64_t now_ms, struct err *err)
 {
@@ -122,9 +121,7 @@ static char *copy_of(const char *text)
     return text != NULL ? xstrdup(text) : NULL;
 }
 
-/*
- * Copies, so that a request needs no lock later; nothing is copied if the generation is the same.
- */
+/* Copies the credentials, so that the request needs no lock later. */
 static void kube_auth_fill(const struct kube_config *config, struct auth *out)
 {
     if (out->taken && out->generation == config->generation)
@@ -192,10 +189,7 @@ static char *in_folder(const char *folder, const char *name)
     return strbuf_steal(&path);
 }
 
-/*
- * kubelet sets host and port in every container, and projects token, CA and namespace into the
- * folder.
- */
+/* kubelet sets host and port in every container, and mounts token, CA and namespace as folder. */
 int kube_config_in_cluster(const char *folder, const char *host, const char *port,
                            struct kube_config **out, struct err *err)
 {
@@ -220,7 +214,7 @@ int kube_config_in_cluster(const char *folder, const char *host, const char *por
     CLEANUP(xfreep) char *file = in_folder(folder, "namespace");
     char *namespace = NULL;
     size_t len = 0;
-    struct err none; /* there may be none */
+    struct err none; /* ignored: the file is optional */
     if (file_read(file, SECRET_BYTES_MAX, &namespace, &len, &none) == 0) {
         (void)kube_auth_trimmed(namespace, len);
         xfree(config->namespace);
@@ -253,7 +247,7 @@ int kube_config_load(const char *kubeconfig, const char *context, struct kube_co
     xfree(text);
     if (parsed < 0)
         return parsed;
-    /* A file that is named but missing is reported now, not at the first request. */
+    /* Report a missing file now, not at the first request. */
     if (sources_fresh(config, monotonic_now_ms(), err) < 0)
         return err_wrap(err, "%s", kubeconfig);
     *out = STEAL(config);

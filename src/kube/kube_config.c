@@ -1,8 +1,8 @@
 /*
- * kube_config - reads a kubeconfig strictly: an unknown key, a wrong type or a way to log in that
- * is not supported is an error that names file, line and path. Called once at start, in the main
- * thread; the result holds copies and is never changed by this file again. The readers go from root
- * to context, cluster and user; each continues after an error, because the first one sticks.
+ * kube_config - reads a kubeconfig strictly: an unknown key, a wrong type or an unsupported
+ * authentication method is an error that names file, line and path. Called once at start, in the
+ * main thread; the result holds copies. The readers go from root to context, cluster and user; each
+ * continues after an error, because the first one sticks.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@
 DEFINE_FREEP(struct kube_config, kube_config_free);
 
 /*
- * A kubeconfig being read. where is the path of the current object, for errors; the first error
- * sticks, so that readers may continue and check once.
+ * State of reading. where is the path of the current object, for errors; the first error sticks, so
+ * readers may continue and check once.
  */
 struct kubeconfig_reading {
     const char *file;
@@ -29,7 +29,7 @@ struct kubeconfig_reading {
     char where[256];
 };
 
-/* Records the first error only. at gives the line; NULL, or a node without a line, means line 1. */
+/* Records the first error only. at supplies the line; line 1 if it is NULL or has none. */
 __attribute__((format(printf, 4, 5))) static void wrong(struct kubeconfig_reading *in,
                                                         const struct document *at, const char *key,
                                                         const char *fmt, ...)
@@ -41,7 +41,7 @@ __attribute__((format(printf, 4, 5))) static void wrong(struct kubeconfig_readin
         return;
     va_start(args, fmt);
     char message[256];
-    (void)vsnprintf(message, sizeof message, fmt, args); /* cut is fine */
+    (void)vsnprintf(message, sizeof message, fmt, args); /* may be truncated */
     va_end(args);
     strbuf_init(&text);
     strbuf_str(&text, in->where);
@@ -60,8 +60,8 @@ static void set_where(struct kubeconfig_reading *in, const char *where)
 }
 
 /*
- * An unknown key is a typing error, and the intended key is missing. The lists are those of
- * client-go's v1.Config; "extensions" may contain anything.
+ * An unknown key is most likely a typo. The lists are those of client-go's v1.Config; "extensions"
+ * may contain anything.
  */
 static void kube_config_check_keys(struct kubeconfig_reading *in, const struct document *object,
                                    const char *known)
@@ -70,14 +70,14 @@ static void kube_config_check_keys(struct kubeconfig_reading *in, const struct d
     for (const struct document *at = object->first; at != NULL && in->rc == 0; at = at->next) {
         char padded[80];
         char key[64];
-        (void)snprintf(key, sizeof key, "%.*s", TEXT_ARG(at->key)); /* cut is fine */
+        (void)snprintf(key, sizeof key, "%.*s", TEXT_ARG(at->key)); /* may be truncated */
         (void)snprintf(padded, sizeof padded, " %s ", key);
         if (strstr(known, padded) == NULL)
             wrong(in, at, key, "unknown key; known are%s", known);
     }
 }
 
-/* Each key stands between blanks, as kube_config_check_keys() looks for it. */
+/* Keys are separated by spaces, for kube_config_check_keys(). */
 static const char root_keys[] =
     " apiVersion kind preferences clusters users contexts current-context extensions ";
 static const char context_keys[] = " cluster user namespace extensions ";
@@ -88,7 +88,7 @@ static const char user_keys[] =
     " client-certificate client-certificate-data client-key client-key-data token tokenFile as "
     "as-uid as-groups as-user-extra username password auth-provider exec extensions ";
 
-/* NULL if absent or empty; a wrong type is an error. */
+/* Returns NULL if absent or empty; a wrong type is an error. */
 static const char *get_string(struct kubeconfig_reading *in, const struct document *object,
                               const char *key)
 {
@@ -126,7 +126,7 @@ static bool get_bool(struct kubeconfig_reading *in, const struct document *objec
     return text_is(found->text, "true");
 }
 
-/* NULL both if it is absent and if its kind is wrong; in->rc tells them apart. */
+/* Returns NULL if absent, and with in->rc set if the kind is wrong. */
 static const struct document *get_kind(struct kubeconfig_reading *in, const struct document *object,
                                        const char *key, enum document_kind kind)
 {
@@ -140,8 +140,8 @@ static const struct document *get_kind(struct kubeconfig_reading *in, const stru
 }
 
 /*
- * Finds {name: NAME, <key>: {...}} in the list and returns the object under key. Afterwards
- * in->where is its path, so the readers that follow need not know it.
+ * Finds {name: NAME, <key>: {...}} in the list and returns the object under key. Sets in->where to
+ * its path, for the readers that follow.
  */
 static const struct document *get_named(struct kubeconfig_reading *in, const struct document *root,
                                         const char *list, const char *name, const char *key)
@@ -174,7 +174,7 @@ static const struct document *get_named(struct kubeconfig_reading *in, const str
     return NULL;
 }
 
-/* Relative to the kubeconfig and not to the working directory, as in kubectl. */
+/* Paths are relative to the kubeconfig, not to the working directory, as in kubectl. */
 static char *resolve_path(const struct kubeconfig_reading *in, const char *path)
 {
     struct strbuf text;
@@ -221,19 +221,19 @@ static void read_cluster(struct kubeconfig_reading *in, const struct document *c
     if (strncmp(server, "https://", 8) != 0 && strncmp(server, "http://", 7) != 0)
         wrong(in, document_get(cluster, "server"), "server",
               "\"%s\": expected https://HOST:PORT or http://HOST:PORT", server);
-    /* Paths are appended to it; a user in the address would be a second way to log in. */
+    /* Paths are appended to it; a user in the address would be a second authentication method. */
     if (strpbrk(server, "?# \t\r\n") != NULL || strchr(server, '@') != NULL)
         wrong(in, document_get(cluster, "server"), "server",
               "\"%s\": expected an address without user, query or blanks", server);
-    /* Every path begins with a slash of its own. */
+    /* Every path begins with a slash. */
     size_t len = strlen(server);
     while (len > 0 && server[len - 1] == '/')
         server[--len] = '\0';
 }
 
 /*
- * A kubeconfig may name several ways to log in. All are kept, and make_header() chooses; what this
- * program cannot do (auth-provider, exec, impersonation) is refused instead of ignored.
+ * A user may have several authentication methods: all are kept, and make_header() chooses.
+ * Unsupported ones (auth-provider, exec, impersonation) are refused, not ignored.
  */
 static void read_user(struct kubeconfig_reading *in, const struct document *user)
 {
@@ -275,7 +275,7 @@ static void read_user(struct kubeconfig_reading *in, const struct document *user
 }
 
 /*
- * context NULL: current-context. Only the chosen context is read, so errors in others do not
+ * context is NULL for current-context. Only this context is read, so errors in others do not
  * matter. A context without a user is valid and sends no credentials.
  */
 static void read_root(struct kubeconfig_reading *in, const struct document *root,
@@ -315,7 +315,7 @@ static void read_root(struct kubeconfig_reading *in, const struct document *root
         read_user(in, found);
 }
 
-/* "config" is in ".", "/config" in "/". */
+/* The folder of "config" is ".", that of "/config" is "/". */
 static char *folder_of(const char *file)
 {
     must(file[0] != '\0');
@@ -329,7 +329,7 @@ static char *folder_of(const char *file)
     return strbuf_steal(&text);
 }
 
-/* The arena ends with this function: what is kept of the document was copied. */
+/* The arena is freed at the end: the config has copies. */
 int kube_config_parse(struct text text, const char *file, const char *context,
                       struct kube_config **out, struct err *err)
 {

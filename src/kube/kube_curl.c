@@ -10,53 +10,51 @@
 #include "curl_handle.h"
 
 /*
- * kube_curl - kube_ops by libcurl. Each kube_ops belongs to one thread, the informer's or the
- * outbox's, and has connections of its own; only kube_wake() may be called by others.
+ * kube_curl - implements kube_ops with libcurl. Each kube_ops belongs to one thread, the informer's
+ * or the outbox's, and has its own connections; only kube_wake() is thread-safe.
  *
- * HTTP/2 if the server has it: all requests of one kube_ops share one connection, which costs one
- * handshake and one buffer. With HTTP/1.1 each request has a connection, from a bounded number; if
- * none is free the request waits inside libcurl, unsent.
+ * With HTTP/2 all requests of one kube_ops share one connection, which costs one handshake and one
+ * buffer. With HTTP/1.1 each request has a connection, from a limited number; without a free one
+ * the request waits inside libcurl, unsent.
  *
  * libcurl forbids adding or removing handles inside its callbacks, from which answers are
  * delivered: start() only queues, cancel() only marks, and poll() does both before and after. The
- * cost of a poll depends on the calls that make progress, not on those that wait.
+ * cost of a poll depends on the calls that make progress, not on the waiting ones.
  *
- * What must hold: a call is in exactly one chain until it is freed, and in by_id until it is done;
- * it is done before its last piece is delivered, so that the receiver may use the id again.
+ * Invariants: a call is in exactly one chain until it is freed, and in by_id until it is done; it
+ * is done before its last piece is delivered, so that the receiver may use the id again.
  */
 
 enum {
-    CONNECTIONS_MAX = 16, /* connections to the server at the same time */
-    STREAMS_MAX = 256,    /* on one connection; the server may allow fewer */
+    CONNECTIONS_MAX = 16, /* concurrent connections to the server */
+    STREAMS_MAX = 256,    /* streams per connection; the server may allow fewer */
     RETRY_AFTER_MAX_S = 3600,
-    /* with so many calls in flight, a turn waits GATHER_NS for more answers */
-    GATHER_CALLS = 32,
+    GATHER_CALLS = 32, /* from this many calls in flight on, a turn waits GATHER_NS for answers */
     GATHER_NS = 1000 * 1000,
-    STALL_MS = 100, /* an answer without a byte for this long may be complete */
-    NUDGE = 0,      /* the id of a nudge: callers never use 0 */
+    STALL_MS = 100, /* silence after which an answer may be complete (may_stall()) */
+    NUDGE = 0,      /* id of a nudge: callers never use 0 */
 };
 
 enum curl_call_state { CALL_QUEUED, CALL_ACTIVE, CALL_STATES };
 
 struct curl_call {
-    struct curl_call *next; /* in the chain of its state */
+    struct curl_call *next; /* in its chain */
     struct curl_call *prev;
     struct curl_call *next_done;
     struct curl_kube *kube;
     uint64_t id;
     enum curl_call_state state;
-    bool done; /* nothing more is delivered; freed at the end of the turn */
+    bool done; /* delivers no more; freed at the end of the turn */
     bool cancelled;
-    bool retried; /* after a 401 */
-    bool swallow; /* this answer is a 401 that will be tried again */
+    bool retried; /* has been retried after a 401 */
+    bool swallow; /* the answer is a 401 that will be retried */
     bool headed;  /* HEAD was delivered */
-    bool watch;   /* its silence means nothing */
-    bool nudged;  /* since its last byte */
+    bool watch;   /* silence is normal */
+    bool nudged;  /* a nudge was sent since the last byte */
     int status;
     int64_t retry_after_s;
-    /* when start() was called, monotonic as the three below */
-    int64_t begun_ms;
-    int64_t deadline_ms; /* 0: none */
+    int64_t begun_ms;    /* monotonic time of start() */
+    int64_t deadline_ms; /* monotonic; 0 if none */
     int64_t silence_ms;
     int64_t last_byte_ms;
     char *method;
@@ -65,8 +63,7 @@ struct curl_call {
     char *header;
     struct strbuf body;
     struct curl_handle *handle;
-    /* libcurl writes its message here while the handle is in use */
-    char error[CURL_ERROR_SIZE];
+    char error[CURL_ERROR_SIZE]; /* libcurl's message; written while the handle is in use */
 };
 
 /* All calls of one state, oldest first. */
@@ -82,14 +79,13 @@ struct curl_kube {
     struct handles *handles;
     struct chain chain[CALL_STATES];
     struct curl_call *done;
-    struct map by_id;     /* calls that are not done */
-    int64_t look_ms;      /* no deadline is due before */
-    int64_t last_byte_ms; /* the last byte of any call */
-    unsigned inside;      /* nesting depth of curl's callbacks */
-    /* pieces, ever: poll() returns early when it has grown */
-    uint64_t delivered;
+    struct map by_id;     /* calls that are not done, by id */
+    int64_t look_ms;      /* monotonic; no deadline is due before */
+    int64_t last_byte_ms; /* monotonic time of the last byte of any call */
+    unsigned inside;      /* nesting depth of libcurl's callbacks */
+    uint64_t delivered;   /* number of pieces so far; poll() returns early when it grows */
     void *user;
-    /* NULL outside poll() */
+    /* NULL outside poll(). */
     void (*deliver)(void *user, const struct kube_answer *answer);
 };
 
@@ -122,7 +118,7 @@ static void chain_add(struct curl_call *call, enum curl_call_state state)
     chain->calls++;
 }
 
-/* Constant cost, which start and cancel promise however many calls are in flight. */
+/* Constant time, as start() and cancel() promise. */
 static void chain_drop(struct curl_call *call)
 {
     struct chain *chain = &call->kube->chain[call->state];
@@ -134,7 +130,7 @@ static void chain_drop(struct curl_call *call)
     call->next = call->prev = NULL;
 }
 
-/* Its id is free again; the chains are unchanged, because a caller may be iterating over them. */
+/* Frees the id, but leaves the chains unchanged: a caller may be iterating over them. */
 static void kube_curl_retire(struct curl_call *call)
 {
     struct curl_kube *kube = call->kube;
@@ -147,7 +143,7 @@ static void kube_curl_retire(struct curl_call *call)
     kube->done = call;
 }
 
-/* Times count from here: waiting for a free connection is part of them. */
+/* Timeouts start here, so they include the wait for a free connection. */
 static struct curl_call *curl_call_new(struct curl_kube *kube, const struct kube_request *request)
 {
     struct curl_call *call = xcalloc(1, sizeof *call);
@@ -167,7 +163,7 @@ static struct curl_call *curl_call_new(struct curl_kube *kube, const struct kube
     return call;
 }
 
-/* INT64_MAX: neither a deadline nor a limit on silence. */
+/* Returns the next deadline of a call; INT64_MAX if it has neither deadline nor silence timeout. */
 static int64_t limit_of(const struct curl_call *call)
 {
     int64_t limit_ms = call->deadline_ms != 0 ? call->deadline_ms : INT64_MAX;
@@ -179,7 +175,7 @@ static int64_t limit_of(const struct curl_call *call)
 }
 
 /*
- * Only ever makes the next look earlier; look_at_calls() computes it anew. So a turn in which
+ * Makes the next look earlier, never later; look_at_calls() computes it anew. A turn in which
  * nothing is due costs one comparison, not a walk over all calls.
  */
 static void look_by(struct curl_kube *kube, int64_t at_ms)
@@ -200,7 +196,7 @@ static void call_add(struct curl_call *take_call)
 
 /* ---- answers ---- */
 
-/* The receiver may start and cancel calls, this one too: after the last line call may be done. */
+/* The receiver may start and cancel calls, this one too: afterwards call may be done. */
 static void kube_curl_deliver(struct curl_call *call, enum kube_piece piece, struct text data,
                               bool unsent, const struct err *err)
 {
@@ -236,7 +232,7 @@ static void kube_curl_fail(struct curl_call *call, bool unsent, const struct err
 
 /* ---- curl's callbacks ---- */
 
-/* Retry-After in seconds; the form with a date counts as 0, not said. */
+/* Parses Retry-After in seconds; the form with a date counts as absent (0). */
 static int64_t parse_seconds(const char *at, size_t len)
 {
     must(at != NULL || len == 0);
@@ -250,8 +246,8 @@ static int64_t parse_seconds(const char *at, size_t len)
 }
 
 /*
- * A first 401 is kept from the receiver if other credentials may exist: transfer_ended() queues the
- * call again.
+ * A first 401 is not delivered if other credentials may exist: transfer_ended() queues the call
+ * again.
  */
 static void head_is_complete(struct curl_call *call)
 {
@@ -259,7 +255,7 @@ static void head_is_complete(struct curl_call *call)
 
     must(curl_easy_getinfo(call->handle->easy, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK);
     if (status < 200)
-        return; /* for example 100 Continue: the final status follows */
+        return; /* informational (100 Continue): the final status follows */
     call->status = (int)status;
     if (status == 401 && !call->retried &&
         kube_auth_refuse(call->kube->config, call->last_byte_ms)) {
@@ -270,7 +266,7 @@ static void head_is_complete(struct curl_call *call)
     kube_curl_deliver(call, KUBE_HEAD, TEXT(""), false, NULL);
 }
 
-/* Any byte of any call shows that the peer lives, which cut_if_silent() asks for. */
+/* Any byte of any call shows that the peer is alive, for cut_if_silent(). */
 static void kube_curl_heard(struct curl_call *call)
 {
     const int64_t now_ms = kube_curl_clock_now_ms();
@@ -283,8 +279,8 @@ static void kube_curl_heard(struct curl_call *call)
 }
 
 /*
- * Called with one line at a time, with HTTP/2 as well; the empty line ends the head. Returning less
- * than the length makes libcurl end the transfer.
+ * Called for each line, with HTTP/2 as well; the empty line ends the head. Returning less than the
+ * length makes libcurl end the transfer.
  */
 static size_t on_header(char *data, size_t size, size_t count, void *arg)
 {
@@ -324,8 +320,8 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 /* ---- the life of a call ---- */
 
 /*
- * Outside libcurl's callbacks only. If the transfer is not over, libcurl resets its HTTP/2 stream
- * or closes its HTTP/1.1 connection.
+ * Call it only outside libcurl's callbacks. If the transfer is not over, libcurl resets its HTTP/2
+ * stream or closes its HTTP/1.1 connection.
  */
 static void drop_handle(struct curl_call *call)
 {
@@ -350,7 +346,7 @@ static void kube_curl_call_free(struct curl_call *call)
     xfree(call);
 }
 
-/* Whatever refers to the call is set for each request, since handles pass from call to call. */
+/* Options that refer to the call are set for each request, because handles are reused. */
 static int kube_curl_ask(struct curl_call *call, struct curl_handle *handle, struct err *err)
 {
     const struct handle_request request = {.method = call->method,
@@ -371,7 +367,7 @@ static int kube_curl_ask(struct curl_call *call, struct curl_handle *handle, str
     return handle_ask(call->kube->handles, handle, &request, err);
 }
 
-/* An error before libcurl has the request is certain to be unsent. */
+/* If libcurl did not get the request, it is certainly unsent. */
 static void kube_curl_begin(struct curl_call *call, int64_t now_ms)
 {
     struct curl_kube *kube = call->kube;
@@ -393,21 +389,19 @@ static void kube_curl_begin(struct curl_call *call, int64_t now_ms)
     must(curl_multi_add_handle(kube->multi, handle->easy) == CURLM_OK);
 }
 
-/* False for anything but certainty: on it depends whether a Binding is in doubt. */
+/* True only if certain: it decides whether a Binding is in doubt. */
 static bool nothing_was_sent(const struct curl_call *call)
 {
     long bytes = 0;
 
     if (call->handle == NULL)
         return true;
-    /* The count includes curl's own retries, so 0 is certain. */
+    /* The count includes libcurl's own retries, so 0 is certain. */
     must(curl_easy_getinfo(call->handle->easy, CURLINFO_REQUEST_SIZE, &bytes) == CURLE_OK);
     return bytes == 0;
 }
 
-/*
- * Certificate errors count as refused credentials, so that transfer_failed() reads the files again.
- */
+/* Certificate errors count as refused credentials: transfer_failed() then reads the files again. */
 static enum err_code kube_curl_code_of(CURLcode code)
 {
     must(code != CURLE_OK);
@@ -428,8 +422,8 @@ static enum err_code kube_curl_code_of(CURLcode code)
 }
 
 /*
- * The server ended the stream before it had the whole body: usually a 429 right after the headers,
- * which libcurl does not report. A request without its whole body is never processed.
+ * True if the server ended the stream before it had the whole body: usually a 429 right after the
+ * headers, which libcurl does not report. Such a request is never processed.
  */
 static bool was_cut_short(const struct curl_call *call, CURLcode code)
 {
@@ -437,13 +431,13 @@ static bool was_cut_short(const struct curl_call *call, CURLcode code)
     return code == CURLE_HTTP2_STREAM && call->body.len > 0 && !handle_sent_body(call->handle);
 }
 
-/* No second try here: whether the request may be sent again is for the caller to decide. */
+/* No retry here: the caller decides whether the request may be sent again. */
 static void transfer_failed(struct curl_call *call, CURLcode code)
 {
     struct err err;
 
     must(code != CURLE_OK);
-    /* perhaps the CA was renewed: read it again */
+    /* Read the files again: the CA may have been renewed. */
     if (kube_curl_code_of(code) == ERR_UNAUTHORIZED)
         (void)kube_auth_refuse(call->kube->config, kube_curl_clock_now_ms());
     (void)err_set(&err, kube_curl_code_of(code), "%s: %s", call->kube->config->server,
@@ -451,16 +445,13 @@ static void transfer_failed(struct curl_call *call, CURLcode code)
     kube_curl_fail(call, nothing_was_sent(call) || was_cut_short(call, code), &err);
 }
 
-/*
- * libcurl is done with the call. Tried again after a 401, it waits behind the calls that are
- * queued.
- */
+/* Called when libcurl is done with the call. A retry after a 401 goes to the end of the queue. */
 static void transfer_ended(struct curl_call *call, CURLcode code)
 {
     struct err err;
 
     must(call->state == CALL_ACTIVE);
-    /* cancelled, or failed by its deadline */
+    /* Cancelled, or timed out. */
     if (call->done)
         return;
     if (call->swallow && !call->retried) {
@@ -483,7 +474,7 @@ static void transfer_ended(struct curl_call *call, CURLcode code)
     }
 }
 
-/* The peer is gone: later requests must not wait on that connection as well. */
+/* Cuts the connections of a dead peer, so that later requests do not wait on them, too. */
 static void cut_if_silent(struct curl_call *call)
 {
     struct curl_kube *kube = call->kube;
@@ -493,7 +484,7 @@ static void cut_if_silent(struct curl_call *call)
         handles_cut(kube->handles);
 }
 
-/* libcurl is given no time limit but the one for connecting; all others are enforced here. */
+/* Enforces all timeouts but the connect timeout, which is libcurl's. */
 static void kube_curl_expire(struct curl_call *call, int64_t now_ms)
 {
     struct err err;
@@ -512,11 +503,11 @@ static void kube_curl_expire(struct curl_call *call, int64_t now_ms)
 /* ---- answers whose end libcurl does not see ---- */
 
 /*
- * libcurl 7.88 may miss the end of an HTTP/2 stream: if the bytes that it has read end with a last
- * frame for which its buffer had no room, nghttp2 stops in the middle of that frame until it gets
- * more bytes. A list after which nothing followed was complete only when it timed out, a minute
- * later; this happened once in 75 starts beside a real API server. So when an answer has begun and
- * is silent, a small request is sent, and any answer to it will do.
+ * Workaround for libcurl 7.88, which may miss the end of an HTTP/2 stream: if its buffer has no
+ * room for the last frame that it has read, nghttp2 stops in the middle of the frame until more bytes
+ * arrive. A list with nothing behind it then ended only by its timeout, a minute later (once in 75
+ * starts beside a real API server). So if an answer has begun and is silent, a small request, the
+ * nudge, is sent; any answer to it will do.
  */
 static bool may_stall(const struct curl_call *call)
 {
@@ -533,7 +524,7 @@ static bool kube_curl_speaks_h2(const struct curl_call *call)
     return version == CURL_HTTP_VERSION_2_0;
 }
 
-/* One nudge at a time is enough for all. */
+/* Sends a nudge, at most one at a time. */
 static void kube_curl_nudge(struct curl_call *stalled)
 {
     struct curl_kube *kube = stalled->kube;
@@ -545,14 +536,14 @@ static void kube_curl_nudge(struct curl_call *stalled)
     stalled->nudged = true;
     if (!kube_curl_speaks_h2(stalled))
         return;
-    /* Every user may read it; even a refusal would be enough. */
+    /* Every user may read this path; even a refusal would be enough. */
     const struct kube_request request = {.id = id, .method = "GET", .path = "/version"};
     struct curl_call *nudge = curl_call_new(kube, &request);
     nudge->deadline_ms = stalled->deadline_ms;
     call_add(nudge);
 }
 
-/* While another call's nudge is in flight, this one stays a candidate and is looked at again. */
+/* While another call's nudge is in flight, this call stays a candidate. */
 static void look_for_stall(struct curl_call *call, int64_t now_ms)
 {
     must(!call->done);
@@ -564,7 +555,7 @@ static void look_for_stall(struct curl_call *call, int64_t now_ms)
     look_by(call->kube, stalls_ms > now_ms ? stalls_ms : now_ms + STALL_MS);
 }
 
-/* Calls that are started by answers meanwhile are at the end of the chain, and have time. */
+/* Answers may start calls meanwhile; these are at the end of the chain, and not due. */
 static void look_at_call(struct curl_call *call, int64_t now_ms)
 {
     if (call->done)
@@ -589,7 +580,7 @@ static void look_at_calls(struct curl_kube *kube, int64_t now_ms)
     must(kube->look_ms > now_ms);
 }
 
-/* The only place where calls end: libcurl is outside its callbacks, and nobody walks the chains. */
+/* The only place that frees calls: outside libcurl's callbacks, and outside walks over chains. */
 static void kube_curl_free_done(struct curl_kube *kube)
 {
     must(kube->inside == 0);
@@ -602,7 +593,7 @@ static void kube_curl_free_done(struct curl_kube *kube)
     }
 }
 
-/* New calls are added at the end, so iterating while answers start others is fine. */
+/* Safe while answers start calls: these are added at the end. */
 static void begin_queued(struct curl_kube *kube)
 {
     must(kube->multi != NULL);
@@ -625,17 +616,17 @@ static void kube_curl_reap(struct curl_kube *kube)
 
     while ((message = curl_multi_info_read(kube->multi, &left)) != NULL) {
         char *private = NULL;
-        /* copied first: removing the handle frees the message */
+        /* Copy it first: removing the handle frees the message. */
         const CURLcode code = message->data.result;
         must(message->msg == CURLMSG_DONE);
         must(curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &private) == CURLE_OK);
-        /* curl's char pointer hides the alignment: it is the call that was set. */
+        /* The char pointer is the call that was set as CURLOPT_PRIVATE, so it is aligned. */
         transfer_ended((struct curl_call *)(void *)private, code);
     }
 }
 
 /*
- * Queued calls first, so that they leave in this turn; deadlines after the answers, so that an
+ * Queued calls first, so that they are sent in this turn; deadlines after the answers, so that an
  * answer that has arrived wins over its deadline.
  */
 static void kube_curl_turn(struct curl_kube *kube)
@@ -650,7 +641,7 @@ static void kube_curl_turn(struct curl_kube *kube)
     kube_curl_free_done(kube);
 }
 
-/* A turn may queue calls: one that is tried again after a 401, a nudge. They do not wait. */
+/* Returns 0 if the turn has queued calls (a retry after a 401, a nudge), else wait_ms at most. */
 static int64_t wait_at_most(const struct curl_kube *kube, int64_t wait_ms)
 {
     const int64_t left_ms = kube->look_ms - kube_curl_clock_now_ms();
@@ -670,7 +661,7 @@ static int kube_start(void *ctx, const struct kube_request *request, struct err 
     must(request->id != 0 && request->path[0] == '/');
     must((request->content_type != NULL) == (request->body.len > 0));
     must(request->header == NULL || strpbrk(request->header, "\r\n") == NULL);
-    /* It would end the request line, or begin another header. */
+    /* Whitespace would end the request line, or begin another header. */
     if (strpbrk(request->path, " \t\r\n") != NULL)
         return err_set(err, ERR_INVALID, "path \"%s\": a blank inside", request->path);
     call_add(curl_call_new(ctx, request));
@@ -690,8 +681,8 @@ static void kube_cancel(void *ctx, uint64_t id)
 }
 
 /*
- * libcurl examines every call in flight in every turn: if there are many, one turn handles the
- * answers of a millisecond instead of one answer.
+ * libcurl examines every call in flight in every turn, so with many calls a turn waits for the
+ * answers of a millisecond.
  */
 static void kube_curl_gather(const struct curl_kube *kube)
 {
@@ -703,8 +694,8 @@ static void kube_curl_gather(const struct curl_kube *kube)
 }
 
 /*
- * Queued calls are sent before any waiting. It waits only if that delivered nothing, so that the
- * caller gets back to its own work as soon as there is news.
+ * Sends queued calls before it waits. Waits only if nothing was delivered, so that the caller can
+ * handle answers at once.
  */
 static void kube_poll(void *ctx, int64_t wait_ms, void *user,
                       void (*deliver_to)(void *user, const struct kube_answer *answer))
@@ -727,7 +718,7 @@ static void kube_poll(void *ctx, int64_t wait_ms, void *user,
     kube->deliver = NULL;
 }
 
-/* The one function of libcurl's multi interface that other threads may call. */
+/* Any thread: curl_multi_wakeup() is the thread-safe function of the multi interface. */
 static void kube_wake(void *ctx)
 {
     struct curl_kube *kube = ctx;
@@ -742,8 +733,8 @@ static const char *kube_name(void *ctx)
 }
 
 /*
- * In this order: handles out of libcurl, then its connections, whose sockets handles_free() expects
- * to be closed. Nothing is delivered any more.
+ * Removes the handles from libcurl, then closes its connections, whose sockets handles_free()
+ * expects to be closed. Delivers nothing.
  */
 static void kube_free(void *ctx)
 {
@@ -763,7 +754,7 @@ static void kube_free(void *ctx)
 
 static CURLcode global_code = CURLE_FAILED_INIT;
 
-/* libcurl wants this once in a process, before anything else and not in two threads at once. */
+/* Called once per process (pthread_once), before any other function of libcurl. */
 static void global_init(void)
 {
     global_code = curl_global_init(CURL_GLOBAL_DEFAULT);

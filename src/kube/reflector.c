@@ -1,10 +1,10 @@
 /*
- * reflector - the state machine behind reflector.h. The informer has two, nodes and pods, and calls
- * reflector_step() and reflector_answer() in its thread; the sink's functions run inside these
- * calls. At most one request is in flight: a page of the list or the watch. Every failure sets
- * due_ms, and reflector_step() asks when it is due. What must hold: a list is open only in
- * PHASE_LIST, and in PHASE_WATCH rv is not older than anything that the sink was given. The parts:
- * failing, asking, pages, the watch, answers.
+ * reflector - the state machine behind reflector.h. The informer has two, for nodes and pods, and
+ * calls reflector_step() and reflector_answer() in its thread; the sink's functions run in them.
+ * At most one request is in flight: a page of the list or the watch. Every failure sets due_ms, and
+ * reflector_step() retries then. Invariants: a list is open only in PHASE_LIST, and in PHASE_WATCH
+ * rv is not older than any object that the sink got. In order: failures, requests, pages, the
+ * watch, answers.
  */
 #include "milligpu/kube/reflector.h"
 
@@ -19,17 +19,14 @@
 enum {
     BACKOFF_FIRST_MS = 800,
     BACKOFF_MAX_MS = 30 * 1000,
-    /* whatever the server says, because meanwhile no events arrive */
-    RETRY_AFTER_MAX_S = 60,
-    /* after this long without a failure the backoff starts from the beginning */
-    HEALTHY_MS = 2 * 60 * 1000,
-    AT_ONCE_MS = 1000, /* a watch that ends sooner without an event is a failure */
-    /* the server is asked to end a watch; this much later the client ends it */
-    OVERTIME_MS = 30 * 1000,
-    ANSWER_MS = 30 * 1000, /* until a watch is answered: its first bytes come at once */
+    RETRY_AFTER_MAX_S = 60,     /* limit of Retry-After, because no events arrive meanwhile */
+    HEALTHY_MS = 2 * 60 * 1000, /* time without a failure after which the backoff restarts */
+    AT_ONCE_MS = 1000,          /* a watch that ends sooner without an event is a failure */
+    OVERTIME_MS = 30 * 1000,    /* delay after timeoutSeconds until the client ends a watch */
+    ANSWER_MS = 30 * 1000,      /* timeout of the first bytes of a watch */
     PAGE_TRIES = 5,
     PAGE_BYTES_MAX = BODY_BYTES_MAX,
-    STATUS_BYTES_MAX = 64 * 1024, /* of an answer that is not 200 */
+    STATUS_BYTES_MAX = 64 * 1024, /* limit of an answer that is not 200 */
     RV_BYTES_MAX = 128,
     CONTINUE_MAX = 64 * 1024,
     IDLE_STEP_MS = 60 * 1000,
@@ -42,36 +39,35 @@ enum phase { PHASE_LIST, PHASE_WATCH };
 struct reflector {
     struct reflector_rules rules;
     char *path;
-    char *selector; /* NULL: none */
+    char *selector; /* NULL if none */
     struct kube_ops ops;
     struct reflector_sink sink;
 
-    enum phase phase; /* what is in flight, or comes next */
+    enum phase phase; /* phase of the request in flight, or else of the next */
     bool in_flight;
-    bool list_open; /* list_begin was called, list_end not yet */
-    bool bad_line;  /* the last watch ended with a line that is no event */
-    bool gone;      /* 410 was received, and no event since */
-    uint32_t ids;   /* request ids used so far */
-    /* items per page; halved after a page that was too large, then doubled again */
-    uint32_t page;
+    bool list_open;      /* list_begin was called, list_end not yet */
+    bool bad_line;       /* the last watch ended with a line that is no event */
+    bool gone;           /* 410 was received, and no event since */
+    uint32_t ids;        /* number of request ids used */
+    uint32_t page;       /* items per page; halved after a page that was too large, then doubled */
     uint32_t page_tries; /* failures of the current page */
     uint32_t failures;   /* consecutive failures, for the backoff */
-    uint64_t id;         /* in flight */
+    uint64_t id;         /* id of the request in flight */
     uint64_t random;
-    /* All times are monotonic, as the caller passes them in. */
-    int64_t due_ms;     /* nothing happens before */
-    int64_t started_ms; /* the request in flight */
+    /* All times are monotonic, passed in by the caller. */
+    int64_t due_ms;     /* earliest time of the next request */
+    int64_t started_ms; /* start of the request in flight */
     int64_t last_byte_ms;
-    int64_t end_ms;    /* the latest end of the watch in flight */
-    int64_t failed_ms; /* last failure */
+    int64_t end_ms;    /* latest end of the watch in flight */
+    int64_t failed_ms; /* time of the last failure */
     bool failed_ever;
-    uint64_t watch_events; /* of the watch in flight */
+    uint64_t watch_events; /* number of events of the watch in flight */
     int status;
     int64_t retry_after_s;
-    char rv[RV_BYTES_MAX]; /* last seen; "" before the first list */
+    char rv[RV_BYTES_MAX]; /* last seen resourceVersion; "" before the first list */
     char list_rv[RV_BYTES_MAX];
-    struct strbuf next; /* continue token; empty: first page */
-    struct strbuf body; /* of a page, or the part of an event that came */
+    struct strbuf next; /* continue token; empty for the first page */
+    struct strbuf body; /* bytes of a page, or of an incomplete event */
     struct arena arena;
     struct reflector_stats stats;
 };
@@ -96,7 +92,7 @@ static void reflector_trouble(struct reflector *r, const struct err *err, const 
     r->sink.trouble(r->sink.user, &told);
 }
 
-/* One large page must not keep its memory forever. */
+/* Frees the memory after a large page. */
 static void drop_body(struct reflector *r)
 {
     if (r->body.capacity <= BODY_KEEP_BYTES) {
@@ -107,7 +103,7 @@ static void drop_body(struct reflector *r)
     strbuf_init(&r->body);
 }
 
-/* A version that is too long is refused, since a cut one would name another moment. */
+/* Refuses a version that is too long: a truncated one would be another version. */
 static bool reflector_remember(char rv[RV_BYTES_MAX], const char *from)
 {
     must(from != NULL);
@@ -119,7 +115,7 @@ static bool reflector_remember(char rv[RV_BYTES_MAX], const char *from)
     return true;
 }
 
-/* Is a a smaller number than b? False unless both are decimal. */
+/* True if a is a smaller number than b; false unless both are decimal. */
 static bool reflector_is_older(const char *a, const char *b)
 {
     const uint64_t first = version_number(a);
@@ -130,7 +126,7 @@ static bool reflector_is_older(const char *a, const char *b)
 
 /* ---- failing ---- */
 
-/* What libcurl has already read for that id is not delivered any more. */
+/* Cancels the request in flight; bytes that libcurl has already read are not delivered. */
 static void reflector_stop(struct reflector *r)
 {
     if (r->in_flight)
@@ -139,8 +135,8 @@ static void reflector_stop(struct reflector *r)
 }
 
 /*
- * 800 ms, doubled with each failure and jittered by up to half, at most 30 s; a longer Retry-After
- * counts instead. Many clients lose an API server at the same moment, hence the jitter.
+ * Backoff: 800 ms, doubled with each failure, at most 30 s, jittered by up to half, because many
+ * clients lose an API server at the same moment. A longer Retry-After counts instead.
  */
 static void wait_after_failure(struct reflector *r, int64_t now_ms)
 {
@@ -165,8 +161,7 @@ static void wait_after_failure(struct reflector *r, int64_t now_ms)
 }
 
 /*
- * Starts from the first page again. list_failed() keeps the sink from taking an open list for
- * complete.
+ * Restarts from the first page. list_failed() tells the sink that the open list is incomplete.
  */
 static void begin_again(struct reflector *r)
 {
@@ -190,8 +185,8 @@ static void reflector_relist(struct reflector *r, int64_t now_ms, const struct e
 }
 
 /*
- * A 410 comes from a server that works again, so earlier failures do not delay the list; until it
- * is complete, events are missed.
+ * A 410 comes from a working server, so earlier failures do not delay the list; until it is
+ * complete, events are missed.
  */
 static void relist_gone(struct reflector *r, int64_t now_ms, const struct err *err)
 {
@@ -202,8 +197,8 @@ static void relist_gone(struct reflector *r, int64_t now_ms, const struct err *e
 }
 
 /*
- * The same page again, or a watch from the last version. A later page that keeps failing may fail
- * because of its continue token, so after five tries the list starts over.
+ * Retries the same page, or the watch from the last version. A page that keeps failing may have a
+ * bad continue token, so after five tries the list restarts.
  */
 static void reflector_again(struct reflector *r, int64_t now_ms, const struct err *err)
 {
@@ -219,7 +214,7 @@ static void reflector_again(struct reflector *r, int64_t now_ms, const struct er
 
 /* ---- asking ---- */
 
-/* Continue tokens and versions are opaque: they may contain '=' and '+'. */
+/* URL-encodes a continue token or version: opaque, may contain '=' and '+'. */
 static void add_encoded(struct strbuf *out, const char *text)
 {
     static const char plain[] =
@@ -247,7 +242,7 @@ static void list_path(struct reflector *r, struct strbuf *out)
     }
 }
 
-/* timeoutSeconds makes the server end the watch; 0 would leave the length to the server. */
+/* timeoutSeconds makes the server end the watch; with 0 the server would choose the length. */
 static void watch_path(struct reflector *r, int64_t length_ms, struct strbuf *out)
 {
     must(r->rv[0] != '\0');
@@ -269,19 +264,19 @@ static void request_list(struct reflector *r, struct kube_request *request, stru
 static void request_watch(struct reflector *r, int64_t now_ms, struct kube_request *request,
                           struct strbuf *path)
 {
-    /* Between half of it and all of it, so that watches do not all end together. */
+    /* Between half of watch_ms and all of it, so that watches do not end together. */
     const int64_t half_ms = r->rules.watch_ms / 2;
     const int64_t length_ms = half_ms + random_below(r, half_ms + 1);
 
     watch_path(r, length_ms, path);
-    /* in case the clock is not checked */
+    /* A fallback for look_at_clock(). */
     request->silence_ms = r->rules.silence_ms + OVERTIME_MS;
     r->end_ms = now_ms + length_ms + OVERTIME_MS;
     r->watch_events = 0;
     r->stats.watches++;
 }
 
-/* A request that cannot be started counts as one that failed. */
+/* A request that cannot be started counts as failed. */
 static void reflector_ask(struct reflector *r, int64_t now_ms)
 {
     struct kube_request request = {.method = "GET", .body = TEXT("")};
@@ -308,9 +303,7 @@ static void reflector_ask(struct reflector *r, int64_t now_ms)
         reflector_again(r, now_ms, &err);
 }
 
-/*
- * Until when a watch may stay as it is: its first bytes are due soon, later ones within silence_ms.
- */
+/* Deadline of a watch: its first bytes are due within ANSWER_MS, later ones within silence_ms. */
 static int64_t watch_until(const struct reflector *r)
 {
     must(r->in_flight && r->phase == PHASE_WATCH);
@@ -321,12 +314,10 @@ static int64_t watch_until(const struct reflector *r)
 }
 
 /*
- * A watch without events is no error: if nothing happens, an API server may send nothing for hours
- * (1.31 does; 1.36 sends a bookmark every minute). But silence does not prove that the server is
- * alive, either. So the watch is ended and requested again from the same version, without a log
- * line. This is the probe: it is answered at once, for the resource, with the permissions and over
- * the path that matter; with HTTP/1.1 it also uses a new connection. Only a missing answer is an
- * error.
+ * A silent watch is no error: an API server may send nothing for hours (1.31 does; 1.36 sends a
+ * bookmark every minute). But it may also be dead. So the watch is ended and requested again from
+ * the same version, without a log line. This probes the same resource, permissions and path, and is
+ * answered at once; with HTTP/1.1 it also uses a new connection. Only a missing answer is an error.
  */
 static void look_at_clock(struct reflector *r, int64_t now_ms)
 {
@@ -346,8 +337,8 @@ static void look_at_clock(struct reflector *r, int64_t now_ms)
 }
 
 /*
- * The clock comes first: a silent watch that is stopped is asked for again in the same step. A list
- * needs no look, because its request has a time limit of its own.
+ * Checks the clock first, so that a stopped watch is requested again in the same step. A list needs
+ * no check, because its request has a timeout.
  */
 int64_t reflector_step(struct reflector *r, int64_t now_ms)
 {
@@ -372,7 +363,7 @@ struct listing {
     int64_t now_ms;
 };
 
-/* The same bound as for an event, so that whatever a list accepts, a watch can deliver. */
+/* The same limit as for an event, so that a watch can deliver every object that a list accepts. */
 static int list_item(void *user, struct text object, struct err *err)
 {
     struct listing *listing = user;
@@ -387,8 +378,8 @@ static int list_item(void *user, struct text object, struct err *err)
 }
 
 /*
- * The watch begins at the version of the list, so nothing between the two is missed. All fields are
- * set before list_end(), which may ask for the statistics.
+ * The watch begins at the version of the list, so no event between the two is missed. All fields
+ * are set before list_end(), which may call reflector_stats().
  */
 static void list_is_complete(struct reflector *r, int64_t now_ms)
 {
@@ -403,7 +394,7 @@ static void list_is_complete(struct reflector *r, int64_t now_ms)
     r->sink.list_end(r->sink.user, r->list_rv);
 }
 
-/* An empty continue token says that this page was the last one. */
+/* An empty continue token means that this page was the last. */
 static void next_page(struct reflector *r, const struct list_page *page, int64_t now_ms)
 {
     r->page_tries = 0;
@@ -416,8 +407,8 @@ static void next_page(struct reflector *r, const struct list_page *page, int64_t
 }
 
 /*
- * Decodes straight into the sink: a page that fails in the middle has been given in part, and
- * list_failed() then says that the list will not end.
+ * Decodes straight into the sink: if a page fails in the middle, the sink has a part of it, and
+ * list_failed() reports that the list will not end.
  */
 static void page_came(struct reflector *r, int64_t now_ms)
 {
@@ -429,7 +420,7 @@ static void page_came(struct reflector *r, int64_t now_ms)
     must(!r->in_flight);
     if (!r->list_open) {
         r->list_open = true;
-        /* When its first page was requested, not when it came. */
+        /* The time of the request for the first page, not of its answer. */
         r->stats.asked_ms = r->started_ms;
         r->sink.list_begin(r->sink.user);
     }
@@ -437,9 +428,9 @@ static void page_came(struct reflector *r, int64_t now_ms)
     int rc = list_decode((struct text){r->body.data, r->body.len}, &r->arena, &listing, list_item,
                          &page, &err);
     /*
-     * A list is one snapshot: its version is that of the first page. But every page of an API
-     * server names it, so an answer without one (such as {} of something in between) is not a page:
-     * taken for the last one, it would make all objects of the missing pages look deleted.
+     * A list is one snapshot, with the version of its first page. Every page has a version, so an
+     * answer without one (such as {} from a proxy) is no page: as a last page, it would make all
+     * objects of the missing pages look deleted.
      */
     char version[RV_BYTES_MAX];
     if (rc == 0 && !reflector_remember(first ? r->list_rv : version, page.resource_version))
@@ -455,8 +446,8 @@ static void page_came(struct reflector *r, int64_t now_ms)
 }
 
 /*
- * The same page in smaller pieces, at once: the server works, and a few objects of maximum size
- * must not delay the list.
+ * Requests the same page with half the items, at once: the server works, and a few objects of
+ * maximum size must not delay the list.
  */
 static void page_is_too_large(struct reflector *r, int64_t now_ms)
 {
@@ -476,8 +467,8 @@ static void page_is_too_large(struct reflector *r, int64_t now_ms)
 }
 
 /*
- * Pages are collected whole, so that one that breaks off can be asked for again without giving the
- * sink an object twice.
+ * Collects whole pages, so that a page that breaks off can be retried without passing an object to
+ * the sink twice.
  */
 static void list_bytes(struct reflector *r, struct text data, int64_t now_ms)
 {
@@ -489,7 +480,7 @@ static void list_bytes(struct reflector *r, struct text data, int64_t now_ms)
 
 /* ---- a watch ---- */
 
-/* API servers differ in how they say it: by code, or by either reason. */
+/* API servers report it by code, or by either reason. */
 static bool says_gone(const struct status *status)
 {
     must(status->reason != NULL);
@@ -498,8 +489,8 @@ static bool says_gone(const struct status *status)
 }
 
 /*
- * An ERROR event ends the watch. Only 410 says that events are lost; after others the same version
- * is watched again.
+ * An ERROR event ends the watch. Only 410 means that events are lost; after others the watch
+ * restarts from the same version.
  */
 static void watch_error(struct reflector *r, const struct status *status, int64_t now_ms)
 {
@@ -515,8 +506,7 @@ static void watch_error(struct reflector *r, const struct status *status, int64_
 }
 
 /*
- * The line is no event: once may be a broken connection, twice at the same place is what the server
- * sends.
+ * Handles a line that is no event: once it may be a broken connection; twice, the server sends it.
  */
 static void watch_nonsense(struct reflector *r, struct err *err, int64_t now_ms)
 {
@@ -528,9 +518,7 @@ static void watch_nonsense(struct reflector *r, struct err *err, int64_t now_ms)
     reflector_again(r, now_ms, err);
 }
 
-/*
- * A bookmark only moves the version, so that a quiet resource does not fall behind the compaction.
- */
+/* A bookmark only advances the version, so that it stays ahead of etcd's compaction. */
 static int give_event(struct reflector *r, const struct watch_event *event, struct err *err)
 {
     must(!r->list_open);
@@ -541,8 +529,8 @@ static int give_event(struct reflector *r, const struct watch_event *event, stru
 }
 
 /*
- * The version is remembered before the sink sees the event; if the sink refuses it, the list that
- * follows makes up for that.
+ * Stores the version before the sink sees the event; if the sink rejects the event, a new list
+ * follows.
  */
 static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
 {
@@ -577,7 +565,7 @@ static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
     r->watch_events++;
     r->stats.events++;
     r->stats.last_seen_ms = now_ms;
-    /* Something happened to an unknown object: only a list can show to which. */
+    /* The event's object cannot be identified: only a list shows the current state. */
     if (give_event(r, &event, &err) < 0)
         reflector_relist(r, now_ms, &err);
 }
@@ -591,13 +579,13 @@ static bool is_blank_line(struct text line)
     return true;
 }
 
-/* Whole lines are read in place; only incomplete ones are copied. */
+/* Reads whole lines in place; copies only incomplete ones. */
 static void watch_bytes(struct reflector *r, struct text data, int64_t now_ms)
 {
     const uint64_t id = r->id;
     struct err err;
 
-    /* An event may end this watch: then the rest does not matter. */
+    /* An event may end this watch; the rest is then ignored. */
     while (data.len > 0 && r->in_flight && r->id == id) {
         const char *end = memchr(data.at, '\n', data.len);
         const size_t len = end != NULL ? (size_t)(end - data.at) : data.len;
@@ -622,8 +610,8 @@ static void watch_bytes(struct reflector *r, struct text data, int64_t now_ms)
 }
 
 /*
- * The normal end after timeoutSeconds is no failure. A watch that ends at once is one, as asking
- * again at once would be a busy loop.
+ * The normal end after timeoutSeconds is no failure. A watch that ends at once is one, because an
+ * immediate retry would be a busy loop.
  */
 static void watch_ended(struct reflector *r, int64_t now_ms)
 {
@@ -641,7 +629,7 @@ static void watch_ended(struct reflector *r, int64_t now_ms)
 
 /* ---- answers ---- */
 
-/* The reverse of err_status(), for the error that the sink's trouble() gets. */
+/* The inverse of err_status(), for the error passed to the sink's trouble(). */
 static enum err_code code_of_status(int status)
 {
     must(status != 200);
@@ -652,8 +640,8 @@ static enum err_code code_of_status(int status)
 }
 
 /*
- * The answer has a status other than 200. 410 and errors that time may cure are told apart from
- * those that this request will always get: for these the list starts over.
+ * Handles a status other than 200. After 410 and permanent errors the list restarts; temporary ones
+ * are retried.
  */
 static void reflector_refused(struct reflector *r, int64_t now_ms)
 {
@@ -669,7 +657,7 @@ static void reflector_refused(struct reflector *r, int64_t now_ms)
                   status.message);
     drop_body(r);
     const bool gone = r->status == 410 || says_gone(&status);
-    /* An API server that has just started denies everything to everybody for some milliseconds. */
+    /* An API server that has just started denies all requests for some milliseconds. */
     const bool denied = r->status == 401 || r->status == 403;
     const bool passing = r->status == 429 || r->status >= 500 || denied;
     if (gone)
@@ -720,7 +708,7 @@ bool reflector_answer(struct reflector *r, int64_t now_ms, const struct kube_ans
     must(!r->list_open || r->phase == PHASE_LIST);
     if (answer->id < r->rules.id_base || answer->id - r->rules.id_base > UINT32_MAX)
         return false;
-    /* Ours, but of a request that was stopped. */
+    /* An answer to a stopped request. */
     if (!r->in_flight || answer->id != r->id)
         return true;
     switch (answer->piece) {

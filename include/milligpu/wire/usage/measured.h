@@ -111,10 +111,9 @@ struct measured_sum {
     /* Sums over these; USAGE_UNKNOWN if the amount of one is unknown. */
     int64_t milli;
     int64_t mib;
-    bool is_scaled; /* milli is known and includes a scaled amount */
-    int64_t at_ms;  /* UTC time of the oldest of these reports */
-    int64_t
-        idle_since_ms; /* UTC time since which all shares are idle; 0 if one is not, or unknown */
+    bool is_scaled;        /* milli is known and includes a scaled amount */
+    int64_t at_ms;         /* UTC time of the oldest of these reports */
+    int64_t idle_since_ms; /* UTC; all shares are idle since then; 0 if not, or unknown */
 };
 void measured_sum(const struct measured *measured, const struct node *node, const struct gpu *gpu,
                   int64_t now_ms, struct measured_sum *out);
