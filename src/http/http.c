@@ -1,9 +1,9 @@
 /*
- * A listener from start to end. daemon.c calls this file in the main thread; the counters at the
- * end may be read by any thread. Starting: checks, files, socket, libmicrohttpd's threads, the
- * watch. Stopping: no new connections, 503 for the calls that sleep, a second for the last answers,
- * then the threads. What must hold: whatever can fail comes before the first thread, so that a
- * failed start leaves no thread behind; and no call is answered after http_stop().
+ * Starts and stops a listener. Called by daemon.c in the main thread; any thread may read the
+ * counters at the end. Start: checks, files, socket, libmicrohttpd's threads, the watch. Stop: no
+ * new connections, 503 for sleeping calls, a second to send the last answers, then the threads.
+ * Invariants: every step that can fail comes before the first thread, so that a failed start leaves
+ * no thread behind; and no call is answered after http_stop().
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -20,7 +20,7 @@
 
 /* --- start --- */
 
-/* Says what an operator can do about it; the errno alone would not. */
+/* Sets an error that says what to do, not only the errno. */
 static int listen_error(const struct http_server *http, int failed, struct err *err)
 {
     const char *listen_at = http->rules.listen;
@@ -39,7 +39,7 @@ static int listen_error(const struct http_server *http, int failed, struct err *
     return err_set(err, ERR_IO, "listen on %s: %s", listen_at, strerrordesc_np(failed));
 }
 
-/* Port 0 lets the system choose: http_port() needs the real number. */
+/* Reads the bound port for http_port(): with port 0 the system has chosen it. */
 static int read_port(struct http_server *http)
 {
     struct sockaddr_storage bound = {0};
@@ -67,7 +67,7 @@ static int http_open_socket(struct http_server *http, const struct sockaddr_stor
     http->fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (http->fd < 0)
         return errno;
-    /* A restart must not wait for the connections of the process before it (TIME_WAIT). */
+    /* A restart must not wait for connections of the previous process in TIME_WAIT. */
     (void)setsockopt(http->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (address->ss_family == AF_INET6) /* [::] accepts everything, including IPv4 */
         (void)setsockopt(http->fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
@@ -79,9 +79,8 @@ static int http_open_socket(struct http_server *http, const struct sockaddr_stor
 }
 
 /*
- * libmicrohttpd answers unparsable requests without calling us; this line of its log is how we
- * learn about them. The other lines, mostly from GnuTLS about closed connections, say nothing that
- * we could use.
+ * libmicrohttpd answers unparsable requests without a callback; a line of its log is the only
+ * report. Other lines, mostly from GnuTLS about closed connections, are ignored.
  */
 __attribute__((format(printf, 2, 0))) static void logged(void *cls, const char *fmt, va_list args)
 {
@@ -93,7 +92,7 @@ __attribute__((format(printf, 2, 0))) static void logged(void *cls, const char *
     if (vsnprintf(line, sizeof line, fmt, args) < 0)
         return;
     line[strcspn(line, "\n")] = '\0';
-    /* Only the starting thread keeps lines, so complaint needs no lock. */
+    /* Only the starting thread writes complaint, so it needs no lock. */
     if (pthread_equal(http->starter, pthread_self()))
         memcpy(http->complaint, line, sizeof line);
     const char *at = strstr(line, mark);
@@ -104,7 +103,7 @@ __attribute__((format(printf, 2, 0))) static void logged(void *cls, const char *
         http_refused(http, (int)status, "not HTTP as libmicrohttpd accepts it");
 }
 
-/* Certificates are set for each connection, but libmicrohttpd requires some way to obtain one. */
+/* Certificates are set per connection, but libmicrohttpd requires a callback for one. */
 static int no_certificate(gnutls_session_t session, /* NOLINT(readability-function-size) */
                           const gnutls_datum_t *ca, int cas,
                           const gnutls_pk_algorithm_t *algorithms, int count,
@@ -116,7 +115,7 @@ static int no_certificate(gnutls_session_t session, /* NOLINT(readability-functi
     return GNUTLS_E_INSUFFICIENT_CREDENTIALS;
 }
 
-/* libmicrohttpd counts in seconds: rounded up, since 0 would mean no limit. */
+/* Seconds for libmicrohttpd, rounded up, because 0 means no limit. */
 static unsigned seconds_of(int64_t ms)
 {
     must(ms > 0);
@@ -124,9 +123,9 @@ static unsigned seconds_of(int64_t ms)
 }
 
 /*
- * Connections that arrive after http_quiesce() are dropped here. MHD_quiesce_daemon() would do it,
- * but it removes the listening socket from an epoll set from which a thread of the pool may remove
- * it at the same time, and aborts if it comes second.
+ * Drops connections that arrive after http_quiesce(). MHD_quiesce_daemon() is not used, because it
+ * races with the pool's threads to remove the listening socket from the epoll set, and aborts if it
+ * comes second.
  */
 static enum MHD_Result http_admit(void *user, const struct sockaddr *address, socklen_t bytes)
 {
@@ -136,7 +135,7 @@ static enum MHD_Result http_admit(void *user, const struct sockaddr *address, so
     return !atomic_load(&http->quiesced) && admission_admits(http, address) ? MHD_YES : MHD_NO;
 }
 
-/* Each accepting thread may exceed the limit by one. */
+/* Maximum number of sockets: each accepting thread may exceed the limit by one. */
 static uint32_t sockets_of(const struct http_rules *rules)
 {
     must(rules->threads > 0);
@@ -144,8 +143,8 @@ static uint32_t sockets_of(const struct http_rules *rules)
 }
 
 /*
- * libmicrohttpd's limit is never reached, because each of its threads has only a part of it, and
- * stops accepting at the end of that part: then no client is accepted, known or not.
+ * libmicrohttpd's own limit must never be reached: each of its threads has a part of it, and stops
+ * accepting any client when that is used up.
  */
 static struct MHD_Daemon *start_daemon(struct http_server *http)
 {
@@ -153,7 +152,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *http)
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     size_t count = 0;
 
-    if (http->rules.threads > 1) /* with a pool of one it only logs a complaint */
+    if (http->rules.threads > 1) /* libmicrohttpd logs an error for a pool of one */
         more[count++] = (struct MHD_OptionItem){MHD_OPTION_THREAD_POOL_SIZE,
                                                 (intptr_t)http->rules.threads, NULL};
     if (http->tls != NULL) {
@@ -181,7 +180,7 @@ static char *http_copy_or_null(const char *text)
     return text != NULL ? xstrdup(text) : NULL;
 }
 
-/* Copies the strings, so the rules and what they point to may be temporary. */
+/* Copies the rules and their strings. */
 static struct http_server *http_server_new(const struct http_rules *rules)
 {
     struct http_server *http = xcalloc(1, sizeof *http);
@@ -205,7 +204,7 @@ static void free_copy(const char *text)
     xfree((void *)(uintptr_t)text);
 }
 
-/* The threads have ended and every connection is closed. */
+/* Call it when the threads have ended and every connection is closed. */
 static void http_server_free(struct http_server *http)
 {
     must(http->connections == NULL && http->asleep == NULL);
@@ -226,7 +225,7 @@ static void http_server_free(struct http_server *http)
     xfree(http);
 }
 
-/* The threads started here leave signals to the main thread. */
+/* Starts the threads with signals blocked: the main thread handles them. */
 static int http_start_threads(struct http_server *http, struct err *err)
 {
     sigset_t all;
@@ -245,7 +244,7 @@ static int http_start_threads(struct http_server *http, struct err *err)
     return 0;
 }
 
-/* After an error http_server_free() closes what was opened. */
+/* On error the caller closes all with http_server_free(). */
 static int http_start_listener(struct http_server *http, struct err *err)
 {
     const char *path = socket_path_of(http->rules.listen);
@@ -271,14 +270,14 @@ static int http_start_listener(struct http_server *http, struct err *err)
     return http_start_threads(http, err);
 }
 
-/* Is there a way for clients to become known? */
+/* True if clients can become known. */
 static bool http_knows(const struct http_rules *rules)
 {
     must(!rules->has_request_proof || rules->client_ca_file == NULL);
     return rules->has_request_proof || rules->client_ca_file != NULL;
 }
 
-/* A rule that contradicts another one is a bug of ours, not of an operator: it ends the process. */
+/* Contradicting rules are a bug, not an operator's error: they abort. */
 int http_start(const struct http_rules *rules, struct http_server **out, struct err *err)
 {
     must(rules->handler != NULL && rules->name != NULL && rules->listen != NULL);
@@ -314,8 +313,8 @@ void http_quiesce(struct http_server *http)
 }
 
 /*
- * stopping is set under the lock, so a call goes to sleep either before it, and is answered here,
- * or sees it in sleep_or_answer(). Answers get STOP_PATIENCE_MS to be sent.
+ * Sets stopping under the lock, so a call either sleeps before, and is answered here, or sees it in
+ * sleep_or_answer(). Answers get STOP_PATIENCE_MS to be sent.
  */
 void http_stop(struct http_server *http)
 {
@@ -366,7 +365,7 @@ const char *http_cause_word(enum http_cause cause)
 
 uint32_t http_files(const struct http_rules *rules)
 {
-    /* The listening socket, and the descriptors on which each thread waits: epoll and a wake-up. */
+    /* Plus the listening socket, and for each thread its epoll and wake-up descriptors. */
     return sockets_of(rules) + 1 + 2 * rules->threads;
 }
 
@@ -383,7 +382,7 @@ int64_t http_certificate_ends_s(struct http_server *http)
     return ends_s;
 }
 
-/* The main thread asks now and then. A failed reload counts as seen, so it is logged once. */
+/* Polled by the main thread. A failed reload counts as seen, so it is logged once. */
 bool http_files_changed(struct http_server *http)
 {
     if (http->rules.cert_file == NULL)
@@ -395,14 +394,14 @@ bool http_files_changed(struct http_server *http)
     return changed;
 }
 
-/* Connections that exist keep their certificates by a reference of their own (W3). */
+/* Existing connections hold a reference to their certificates (W3). */
 int http_reload(struct http_server *http, struct err *err)
 {
     struct http_tls *fresh;
 
     if (http->rules.cert_file == NULL)
         return 0;
-    /* Checked before they are read: a change in between is found next time. */
+    /* The digest comes before the load: a change in between is found next time. */
     const uint64_t print = tls_files_print(&http->rules);
     const int rc = tls_load(&http->rules, &fresh, err);
     mutex_lock(&http->lock);

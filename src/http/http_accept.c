@@ -1,10 +1,10 @@
 /*
- * Connections as libmicrohttpd reports them, and the watch that ends slow ones (W2, W5).
- * accept_notify() runs in libmicrohttpd's threads and keeps http->connections and the admission up
- * to date. The watch is one thread for each listener: every tenth of the shortest limit, at most
- * every second, it looks at all connections under the lock; less often while all of them are idle,
- * and not at all while there is none. It only shuts sockets down; the connection's own thread then
- * cleans up. It calls the rules' functions without the lock.
+ * Tracks connections as libmicrohttpd reports them, and closes slow ones (W2, W5). accept_notify()
+ * runs in libmicrohttpd's threads and updates http->connections and the admission. The watch is one
+ * thread per listener: every tenth of the shortest limit, at most every second, it looks at all
+ * connections under the lock; less often while all are idle, and not at all without connections. It
+ * only shuts sockets down; the connection's own thread then cleans up. It calls the callbacks of
+ * the rules without the lock.
  */
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -17,7 +17,7 @@
 
 enum {
     LOOKS_IN_A_LIMIT = 10,
-    /* Of request_ms: the delay until a request on an idle connection is noticed. */
+    /* Looks per request_ms while all connections are idle; delays the detection of a request. */
     IDLE_LOOKS_IN_A_LIMIT = 4,
     REST_MS = 60 * 60 * 1000,
 };
@@ -51,7 +51,7 @@ static const struct sockaddr *accept_address_of(struct MHD_Connection *peer)
     return info->client_addr;
 }
 
-/* All bytes that the peer ever sent on this connection, including TLS. */
+/* Number of bytes that the peer has sent on this connection, including TLS. */
 static uint64_t bytes_received(int fd)
 {
     struct tcp_info info = {0};
@@ -64,8 +64,8 @@ static uint64_t bytes_received(int fd)
 }
 
 /*
- * Runs once admission_admits() has found a place. The TLS credentials are referenced under the
- * lock, because a reload replaces them.
+ * Runs after admission_admits() has found a place. Takes the reference to the TLS credentials under
+ * the lock, because a reload replaces them.
  */
 static void open_connection(struct http_server *http, struct MHD_Connection *peer, void **context)
 {
@@ -93,9 +93,9 @@ static void open_connection(struct http_server *http, struct MHD_Connection *pee
 }
 
 /*
- * A client that sent something and never finished: its handshake failed. The session is gone by
- * now, so only what was recorded earlier is known. Clients that only connected, like a TCP health
- * check, are not reported.
+ * Reports a failed handshake: the client sent bytes and did not finish. The session is freed
+ * already, so only facts recorded earlier are available. Clients that only connected, like a TCP
+ * health check, are not reported.
  */
 static void report_handshake(const struct connection *connection)
 {
@@ -109,7 +109,7 @@ static void report_handshake(const struct connection *connection)
                      : "TLS handshake failed");
 }
 
-/* The watch cannot find the connection after it has left the list. */
+/* Removes the connection from the list first, so that the watch cannot find it. */
 static void close_connection(struct http_server *http, struct MHD_Connection *peer,
                              struct connection *connection)
 {
@@ -131,7 +131,7 @@ static void close_connection(struct http_server *http, struct MHD_Connection *pe
     xfree(connection);
 }
 
-/* The socket context is the connection, from its first to its last notification. */
+/* *socket_context is the struct connection, from the first notification to the last. */
 void accept_notify(void *cls, struct MHD_Connection *peer, void **socket_context,
                    enum MHD_ConnectionNotificationCode code)
 {
@@ -146,8 +146,8 @@ void accept_notify(void *cls, struct MHD_Connection *peer, void **socket_context
 /* --- the watch --- */
 
 /*
- * When the incoming request began. Its first lines cause no callback, so the kernel's byte count is
- * used; bytes that arrive between the last answer (or the TLS handshake) and our next check are
+ * Returns the start of the incoming request. Its first lines cause no callback, so the kernel's
+ * byte count is used; bytes between the last answer (or the TLS handshake) and our next check are
  * missed, the next byte is not.
  */
 static int64_t incoming_since(struct connection *connection, enum call_state state,
@@ -169,7 +169,7 @@ static int64_t incoming_since(struct connection *connection, enum call_state sta
     return connection->first_ns;
 }
 
-/* Longer than it may take; much longer if our threads are behind with reading. */
+/* True if took exceeds the limit, or a multiple of it if our threads are behind with reading. */
 static bool accept_overdue(const struct connection *connection, int64_t took, int64_t limit)
 {
     must(limit > 0);
@@ -177,7 +177,7 @@ static bool accept_overdue(const struct connection *connection, int64_t took, in
            (took > limit && !connection_waits_for_us(connection));
 }
 
-/* It was opened, and nothing arrived. */
+/* True if no byte has arrived since the connection was opened. */
 static bool is_silent(const struct connection *connection, uint64_t requests, int64_t now)
 {
     const struct http_rules *rules = &connection->call.http->rules;
@@ -201,7 +201,7 @@ static bool look_at(struct connection *connection, int64_t now)
 
     must(patience > 0);
     if (connection->gone || requests != atomic_load(&connection->call.requests))
-        return false; /* the state belongs to one request, the number to another */
+        return false; /* state and number are of different requests */
     if (state == CALL_ANSWERED) {
         const int64_t since = atomic_load(&connection->call.since_ns);
         return now - since > patience * ANSWER_PATIENCE && admission_cut(connection, state, 0) &&
@@ -219,7 +219,7 @@ static bool look_at(struct connection *connection, int64_t now)
            admission_cut(connection, state, 408);
 }
 
-/* Reported in sums by the watch, since whoever closes a connection often holds the lock. */
+/* The watch reports totals, because code that closes a connection often holds the lock. */
 static void tell_dropped(struct http_server *http) EXCLUDES(http->lock)
 {
     const struct http_rules *rules = &http->rules;
@@ -233,8 +233,8 @@ static void tell_dropped(struct http_server *http) EXCLUDES(http->lock)
 }
 
 /*
- * Releases the lock to report. A pass costs a few system calls for each connection that is being
- * read or is idle.
+ * Releases the lock to report. A pass costs a few system calls per connection that is idle or being
+ * read.
  */
 static void look_around(struct http_server *http) REQUIRES(http->lock)
 {
@@ -251,7 +251,7 @@ static void look_around(struct http_server *http) REQUIRES(http->lock)
     mutex_lock(&http->lock);
 }
 
-/* Served before, and nothing has arrived since. */
+/* True if it has served a request, and no byte has arrived since. */
 static bool is_at_rest(const struct connection *connection)
 {
     must(connection->call.http != NULL);
@@ -259,7 +259,7 @@ static bool is_at_rest(const struct connection *connection)
            connection->seen_requests > 0;
 }
 
-/* Until the next look, if one is needed every every_ms while something goes on. */
+/* Time until the next look; every_ms is the period while a connection is active. */
 static int64_t watch_pause_ms(const struct http_server *http, int64_t every_ms) REQUIRES(http->lock)
 {
     const int64_t idle_ms = http->rules.request_ms / IDLE_LOOKS_IN_A_LIMIT;
@@ -307,7 +307,7 @@ void watch_start(struct http_server *http)
     must(pthread_create(&http->watch, NULL, accept_watch, http) == 0);
 }
 
-/* Harmless if the watch was never started. */
+/* Does nothing if the watch was never started. */
 void watch_stop(struct http_server *http)
 {
     if (!http->watch_runs)

@@ -1,7 +1,7 @@
 /*
- * Addresses to listen on, as settings write them: IPv4 or IPv6 with a port, or localhost, which
- * always means 127.0.0.1. Names are not looked up, since a listener must not depend on a name
- * server.
+ * Parses listen addresses of the settings: IPv4 or IPv6 with a port, or localhost, which always
+ * means 127.0.0.1. Names are not resolved, because a listener must not depend on a name server.
+ * Called when a listener starts, and by the checks of settings.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -17,7 +17,7 @@ static int address_wrong(struct err *err, const char *address, const char *what)
                    address, what);
 }
 
-/* "8910"; false for anything that is not 0 to 65535 in digits. */
+/* Parses decimal digits, 0 to 65535; false for anything else. */
 static bool port_parse(const char *text, uint16_t *out)
 {
     uint32_t number = 0;
@@ -35,7 +35,7 @@ static bool port_parse(const char *text, uint16_t *out)
     return true;
 }
 
-/* The host without brackets into host; its colon is returned, NULL if there is none. */
+/* Copies the host without brackets; returns the colon behind it, NULL if there is none. */
 static const char *address_split(const char *address, char *host, size_t bytes)
 {
     const bool bracketed = address[0] == '[';

@@ -9,40 +9,39 @@
 #include "http_internal.h"
 
 /*
- * Decides which connections are accepted, and which are closed for others. A stranger is any
- * client; a known client has shown a certificate of the client CA or, if the rules say so, has
- * completed a request.
+ * Decides which connections are accepted, and which are closed for others. A known client has shown
+ * a certificate of the client CA or, with has_request_proof, completed a request; all others are
+ * strangers. Called by libmicrohttpd's threads and the watch.
  *
- *   idle strangers stand in the line of their address, longest first; the addresses are ranked by
- *   the length of their lines, so that room is made by whoever takes most of it:
+ *   Idle strangers are in a list (line) per address, longest idle first; addresses are ranked by
+ *   the length of their lists, so that the address with the most idle connections loses one first:
  *
  *     rank 3   10.0.0.9:  c c c
  *     rank 1   10.0.0.7:  c   10.0.0.8:  c
  *
- *   idle known ones stand in one line. Connections that are being answered are in no line, so
- *   finding one to close costs the same for any number of connections.
+ *   Idle known clients are in one list. Connections that are being answered are in no list, so
+ *   finding one to close takes constant time.
  *
  * Strangers from an address that also has known clients rank last (the scheduler's connections are
  * all strangers during the handshake).
  */
 
 enum {
-    SLOTS = 1024,   /* of addresses; at most as many of these as connections */
-    LOOKS_MAX = 64, /* examined connections of one line */
-    /* than strangers may wait to be closed, because their threads may be busy */
+    SLOTS = 1024,   /* hash slots; there are at most as many addresses as connections */
+    LOOKS_MAX = 64, /* limit of examined connections of one line */
+    /* Dying connections may exceed the limit of strangers by this: their threads may be busy. */
     DYING_MORE = 64,
-    /* ms without accepting data of an answer or ending a request: it is not being served */
+    /* ms after which an answer without progress, or an incomplete request, counts as idle */
     SLOW_AFTER = 250,
 };
 
-/* Exists as long as a connection from there counts; made and freed by joining and leaving. */
+/* A client address; exists while a connection from it counts. */
 struct admission_address {
-    /* an IPv4 address in the second half, or the network of an IPv6 address in the first */
-    uint64_t key[2];
-    uint32_t strangers; /* including those that are being answered */
+    uint64_t key[2];    /* the IPv6 /64 network in [0], or the IPv4 address in [1] */
+    uint32_t strangers; /* number, including those being answered */
     uint32_t known;
-    struct idle_list idle; /* of strangers */
-    uint32_t rank;         /* 0: in no list */
+    struct idle_list idle; /* idle strangers */
+    uint32_t rank;         /* 0 if in no list */
     struct admission_address *slot_next;
     struct admission_address *rank_next;
     struct admission_address *rank_last;
@@ -50,7 +49,7 @@ struct admission_address {
 
 /* --- addresses --- */
 
-/* A client with one IPv6 address has 2^64 of them, so the network counts. */
+/* An IPv6 client has 2^64 addresses, so its network counts as the address. */
 static void admission_key_of(const struct sockaddr *from, uint64_t key[2])
 {
     static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -74,8 +73,8 @@ static void admission_key_of(const struct sockaddr *from, uint64_t key[2])
 }
 
 /*
- * The pointer that points to it, or that would if it existed. text_hash() is seeded at random by
- * milligpud, so nobody can choose addresses that share a slot.
+ * Returns the link to the address, or the link to append it to. text_hash() has a random seed, so a
+ * client cannot choose addresses that share a slot.
  */
 static struct admission_address **admission_slot_of(struct http_admission *admission,
                                                     const uint64_t key[2])
@@ -89,7 +88,7 @@ static struct admission_address **admission_slot_of(struct http_admission *admis
     return at;
 }
 
-/* top moves down over empty ranks: few on average, and never more than there may be strangers. */
+/* Lowers top over empty ranks: few on average, at most the limit of strangers. */
 static void admission_unrank(struct http_admission *admission, struct admission_address *address)
 {
     must(address->rank <= admission->top);
@@ -107,13 +106,13 @@ static void admission_unrank(struct http_admission *admission, struct admission_
         admission->top--;
 }
 
-/* Called after its line or its known clients have changed. */
+/* Call it after the address's line or number of known clients has changed. */
 static void admission_rank(struct http_server *http, struct admission_address *address)
 {
     struct http_admission *admission = &http->admission;
     uint32_t to = address->idle.count;
 
-    /* threads that accept at the same time exceed it by one each */
+    /* Concurrently accepting threads may exceed the limit by one each. */
     if (to > http->rules.strangers)
         to = http->rules.strangers;
     if (address->known > 0 && to > 1)
@@ -133,7 +132,7 @@ static void admission_rank(struct http_server *http, struct admission_address *a
     must(admission->rank[admission->top] != NULL);
 }
 
-/* Called when one of its connections has stopped counting; does nothing while there are others. */
+/* Frees the address if none of its connections counts any more. */
 static void drop_address(struct http_admission *admission, struct admission_address *address)
 {
     if (address->strangers > 0 || address->known > 0)
@@ -147,7 +146,7 @@ static void drop_address(struct http_admission *admission, struct admission_addr
 
 /* --- lines --- */
 
-/* At the end of the line: the first one has been idle longest. */
+/* Appends to the line: the first connection has been idle longest. */
 static void stand_in(struct http_server *http, struct connection *connection)
 {
     struct idle_list *line = connection->known ? &http->admission.idle : &connection->address->idle;
@@ -189,7 +188,7 @@ static void step_out(struct http_server *http, struct connection *connection)
 
 /* --- closing one for another --- */
 
-/* Data that arrived and was not read yet waits for us, not the other way round. */
+/* True if received data is unread: the client waits for us. */
 bool connection_waits_for_us(const struct connection *connection)
 {
     int unread = 0;
@@ -198,7 +197,7 @@ bool connection_waits_for_us(const struct connection *connection)
     return ioctl(connection->fd, FIONREAD, &unread) == 0 && unread > 0;
 }
 
-/* Is nothing being done for it? Then *out_state is its state. */
+/* True if the connection is not being served; *out_state is its state then. */
 static bool is_idle(const struct connection *connection, int64_t now, enum call_state *out_state)
 {
     const enum call_state state = (enum call_state)atomic_load(&connection->call.state);
@@ -213,8 +212,8 @@ static bool is_idle(const struct connection *connection, int64_t now, enum call_
 }
 
 /*
- * It does not count any more, although its socket closes a moment later: until then it is dying,
- * which has a bound of its own (admission_most).
+ * Stops counting the connection before its socket closes: until then it is dying, which has its own
+ * limit (admission_most).
  */
 static void admission_give_up(struct http_server *http, struct connection *connection)
 {
@@ -241,9 +240,8 @@ static const char *words_of(int status)
 }
 
 /*
- * libmicrohttpd's own limit is for silence, so one byte a second would keep a connection open
- * forever. The socket is shut down from here: libmicrohttpd then sees the end of the stream and
- * cleans up as usual.
+ * Shuts the socket down: libmicrohttpd then sees the end of the stream and cleans up. Its own
+ * timeout is for silence only, so one byte a second would keep a connection open forever.
  */
 static bool admission_cut_socket(struct connection *connection, enum call_state from, int status)
 {
@@ -254,7 +252,7 @@ static bool admission_cut_socket(struct connection *connection, enum call_state 
     if (from != CALL_ANSWERED &&
         !atomic_compare_exchange_strong(&connection->call.state, &expected, CALL_CUT))
         return false;
-    /* Inside a TLS stream a plain-text message is impossible. */
+    /* A plain-text message is impossible in a TLS stream. */
     if (from != CALL_ANSWERED && connection->tls == NULL && status != 0) {
         const int len =
             snprintf(answer, sizeof answer,
@@ -274,7 +272,7 @@ bool admission_cut(struct connection *connection, enum call_state from, int stat
     return true;
 }
 
-/* The connection that is idle longest in the line, if any is idle. */
+/* Closes the longest idle connection of the line; false if none is idle. */
 static bool make_way(struct http_server *http, const struct idle_list *line, bool also_unread)
     REQUIRES(http->lock)
 {
@@ -290,14 +288,14 @@ static bool make_way(struct http_server *http, const struct idle_list *line, boo
             (!also_unread && connection_waits_for_us(connection)))
             continue;
         if (!admission_cut(connection, state, state == CALL_READING ? 503 : 0))
-            continue; /* its request has just been completed */
+            continue; /* its request has just become complete */
         atomic_fetch_add(&http->dropped[HTTP_GAVE_WAY], 1);
         return true;
     }
     return false;
 }
 
-/* Clients that wait for our threads come last: that they look idle may be our fault. */
+/* Clients that wait for our threads come last: they may look idle only because of us. */
 static bool make_way_there(struct http_server *http, const struct admission_address *address)
     REQUIRES(http->lock)
 {
@@ -307,7 +305,7 @@ static bool make_way_there(struct http_server *http, const struct admission_addr
     return make_way(http, line, false) || make_way(http, line, true);
 }
 
-/* Dying connections may be as many as strangers, plus 64 (docs/why/015). */
+/* Includes as many dying connections as strangers, plus DYING_MORE (docs/why/015). */
 uint32_t admission_most(const struct http_rules *rules)
 {
     must(rules->strangers > 0);
@@ -324,8 +322,8 @@ static bool admission_is_full(const struct http_server *http) REQUIRES(http->loc
 }
 
 /*
- * A newcomer is a stranger whoever it is. First the bound on all sockets, then that of its address,
- * then that of all strangers, where the address with the longest line gives way.
+ * New connections count as strangers. Applies the limit on all sockets, then the per-address limit,
+ * then the limit of strangers, for which the address with the longest line loses a connection.
  */
 static bool has_place(struct http_server *http, const struct sockaddr *from) REQUIRES(http->lock)
 {
@@ -336,7 +334,7 @@ static bool has_place(struct http_server *http, const struct sockaddr *from) REQ
     admission_key_of(from, key);
     const struct admission_address *address = *admission_slot_of(admission, key);
     if (admission_is_full(http))
-        return false; /* its threads are behind with closing */
+        return false; /* the threads are behind with closing */
     if (address != NULL && address->strangers >= rules->strangers_each)
         return make_way_there(http, address);
     if (admission->strangers < rules->strangers)
@@ -345,7 +343,7 @@ static bool has_place(struct http_server *http, const struct sockaddr *from) REQ
     return admission->top > 0 && make_way_there(http, admission->rank[admission->top]);
 }
 
-/* Runs in the accepting thread before any connection exists; admission_join() counts it. */
+/* Runs in the accepting thread, before the struct connection exists; admission_join() counts it. */
 bool admission_admits(struct http_server *http, const struct sockaddr *from)
 {
     mutex_lock(&http->lock);
@@ -402,7 +400,7 @@ void admission_leave(struct connection *connection)
     http->admission.dying--;
 }
 
-/* False: all known clients are being answered. The caller has taken it out of its line. */
+/* Returns false at the limit, if all known clients are being answered. It must be in no line. */
 static bool become_known(struct http_server *http, struct connection *connection)
     REQUIRES(http->lock)
 {
@@ -422,7 +420,7 @@ static bool become_known(struct http_server *http, struct connection *connection
     return true;
 }
 
-/* In the order step out, change, stand in, because the line depends on known. */
+/* Steps out, changes, stands in: the line depends on known. */
 bool admission_greeted(struct connection *connection)
 {
     struct http_server *http = connection->call.http;
@@ -438,7 +436,7 @@ bool admission_greeted(struct connection *connection)
     return place;
 }
 
-/* From here to admission_rests() it stands in no line, so it is never closed for another one. */
+/* Until admission_rests() it is in no line, so it is never closed for another one. */
 bool admission_asks(struct connection *connection)
 {
     struct http_server *http = connection->call.http;
@@ -455,7 +453,7 @@ bool admission_asks(struct connection *connection)
     return place;
 }
 
-/* It may stand in a line again before its answer was sent: is_idle() spares it for SLOW_AFTER. */
+/* It may be in a line again before its answer is sent: is_idle() protects it for SLOW_AFTER. */
 void admission_rests(struct connection *connection)
 {
     struct http_server *http = connection->call.http;

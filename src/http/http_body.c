@@ -5,18 +5,18 @@
 #include "http_internal.h"
 
 /*
- * Bodies in memory, counted by the memory that they occupy: all bodies of a listener together have
- * bodies_bytes_max; a client that sends more, on any number of connections, gets 503. Slow bodies
+ * Stores request bodies and limits their memory: bodies_bytes_max for all of a listener; beyond it,
+ * on any number of connections, a request gets 503. Runs in the connections' threads. Slow bodies
  * would hold the memory until W2. A limit per address would not help: on loopback all clients have
- * one address, and on a port with a client CA no other client gets as far as a body. So a body that
- * has been arriving for long enough is dropped, the oldest first; and strangers never get all of
- * the memory. The speed is not measured, because a malicious client would send just fast enough.
+ * one address, and on a port with a client CA other clients never get to send a body. So the oldest
+ * body that has been arriving for long enough is dropped, and strangers never get all of the
+ * memory. The speed is not measured, because a malicious client would send just fast enough.
  */
 
 enum {
     BODY_LARGE = 4096, /* smaller bodies do not matter: 4,096 of them take 16 MiB */
     BODY_GRACE_MS = 1000,
-    GIVERS_MAX = 64, /* bodies dropped for one */
+    GIVERS_MAX = 64, /* maximum number of bodies dropped for one */
 };
 
 const char body_too_large[] = "the body is larger than this server takes";
@@ -31,7 +31,7 @@ size_t body_most(const struct http_rules *rules, bool known)
     return known || rules->connections == 0 ? all : all - all / BODY_KEEP_PART;
 }
 
-/* Read in the connection's own thread, where it changes. */
+/* Call it in the connection's own thread, which changes it. */
 static bool body_is_known(struct http_call *call)
 {
     return connection_of(call)->known;
@@ -54,7 +54,7 @@ static bool body_claim_fits(struct http_call *call, size_t bytes)
 
 /* --- dropping bodies --- */
 
-/* At the end, so each list is sorted by body_since_ns. The lock is held. */
+/* Appends, so each list is sorted by body_since_ns. The lock is held. */
 static void body_enlist(struct http_call *call)
 {
     struct bodies *bodies = &call->http->bodies[body_is_known(call)];
@@ -71,7 +71,7 @@ static void body_enlist(struct http_call *call)
     bodies->last = call;
 }
 
-/* Also called by another thread (take_from), hence body_listed is atomic. The lock is held. */
+/* The lock is held. Other threads call it, too (take_from), so body_listed is atomic. */
 static void body_delist(struct http_call *call)
 {
     struct bodies *bodies = &call->http->bodies[body_is_known(call)];
@@ -90,9 +90,7 @@ static void body_delist(struct http_call *call)
     must(bodies->first != call && bodies->last != call);
 }
 
-/*
- * Exchanged to 0, so that a body that gave way is not subtracted a second time by its own thread.
- */
+/* Exchanges claimed for 0, so that a dropped body is not subtracted again by its own thread. */
 static void body_release(struct http_call *call)
 {
     const size_t claimed = atomic_exchange(&call->claimed, 0);
@@ -101,20 +99,20 @@ static void body_release(struct http_call *call)
     must(before >= claimed);
 }
 
-/* Its memory is free at once in the account, and in fact when its thread sees the shutdown. */
+/* Drops a body: uncounts its memory now; its thread frees it when it sees the shutdown. */
 static void take_from(struct http_call *giver)
 {
     struct http_server *http = giver->http;
 
     body_delist(giver);
     if (!admission_cut(connection_of(giver), CALL_READING, 503))
-        return; /* it was shut down before */
+        return; /* already shut down */
     must(connection_of(giver)->gone);
     body_release(giver);
     atomic_fetch_add(&http->dropped[HTTP_BODY_SLOW], 1);
 }
 
-/* The list is sorted, so the first body that is too young ends the search. */
+/* Drops bodies, oldest first; the list is sorted, so the first one that is too young ends it. */
 static bool make_room_among(struct http_call *call, const struct bodies *bodies, size_t bytes)
 {
     const int64_t before = clock_ns() - BODY_GRACE_MS * INT64_C(1000000);
@@ -132,7 +130,7 @@ static bool make_room_among(struct http_call *call, const struct bodies *bodies,
     return body_claim_fits(call, bytes);
 }
 
-/* Strangers' bodies go first. A stranger never takes memory from a known client's body. */
+/* Drops strangers' bodies first, and a known client's body never for a stranger. */
 static bool body_make_room(struct http_call *call, size_t bytes)
 {
     struct http_server *http = call->http;
@@ -150,8 +148,8 @@ static bool body_make_room(struct http_call *call, size_t bytes)
 /* --- memory --- */
 
 /*
- * Adds first and looks afterwards, so that two threads cannot both take the last bytes. The lock is
- * taken only if there is no room.
+ * Adds before it checks, so that two threads cannot both take the last bytes. Takes the lock only
+ * if there is no room.
  */
 static bool body_claim(struct http_call *call, size_t bytes)
 {
@@ -177,7 +175,7 @@ bool body_has_room(struct http_call *call, size_t bytes)
     return body_claim_fits(call, bytes + 1) || body_make_room(call, bytes + 1);
 }
 
-/* Reserves count more bytes and the terminator, but not more than was announced. */
+/* Reserves count more bytes and the terminator, at most the announced size. */
 static bool body_grow(struct http_call *call, size_t count)
 {
     const struct strbuf *body = &call->body;
@@ -220,9 +218,7 @@ void body_drop(struct http_call *call)
     body_release(call);
 }
 
-/*
- * The buffer stays for the next request if it is small and memory is not scarce; it still counts.
- */
+/* Keeps a small buffer for the next request if memory is not scarce; it still counts. */
 void body_reset(struct http_call *call)
 {
     const struct http_server *http = call->http;
@@ -236,14 +232,14 @@ void body_reset(struct http_call *call)
         strbuf_reset(&call->body);
 }
 
-/* After a refusal the connection stays, and call_complete() answers when the body has ended. */
+/* On a refusal the connection stays open; call_complete() answers at the end of the body. */
 void body_take(struct http_call *call, const char *bytes, size_t count)
 {
     const size_t most = call->http->rules.body_bytes_max;
 
     must(call->body.len <= most && !call->unread);
     if (call->refuse != 0)
-        return;                          /* the rest is read until W2 ends it, and discarded */
+        return;                          /* the rest is discarded, until W2 at most */
     if (count > most - call->body.len) { /* without a Content-Length */
         call->refuse = 413;
         call->refuse_why = body_too_large;

@@ -1,10 +1,9 @@
 /*
- * Requests: from libmicrohttpd's callbacks to the handler, and from the answer back to
- * libmicrohttpd. call_began(), call_step() and call_ended() run in the connection's own thread;
- * http_answer() may run in any. The two meet in call->state: whoever moves it by compare and
- * exchange owns the next step, and the lock is needed only to sleep and to wake. In this order:
- * answers, requests, what a handler may use. What must hold: http_answer() is called once for each
- * call that the handler got.
+ * Passes requests from libmicrohttpd's callbacks to the handler, and answers back. call_began(),
+ * call_step() and call_ended() run in the connection's own thread; http_answer() may run in any.
+ * They synchronize by call->state: the thread whose compare-and-exchange succeeds owns the next
+ * step; the lock is needed only to sleep and to wake. Invariant: http_answer() is called once for
+ * each call that the handler got. In order: answers, requests, functions for handlers.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +15,7 @@
 
 #include "http_internal.h"
 
-/* over all listeners, so an id in the log is unique */
+/* Shared by all listeners, so that ids in the log are unique. */
 static atomic_uint_fast64_t last_id;
 
 static enum call_state call_state_of(const struct http_call *call)
@@ -24,7 +23,7 @@ static enum call_state call_state_of(const struct http_call *call)
     return (enum call_state)atomic_load(&call->state);
 }
 
-/* False if another thread changed the state first. */
+/* Changes the state; false if another thread was first. */
 static bool call_move(struct http_call *call, enum call_state from, enum call_state to)
 {
     int expected = (int)from;
@@ -53,7 +52,7 @@ static void free_headers(struct http_call *call)
     call->headers = 0;
 }
 
-/* Takes the bytes without a copy; libmicrohttpd frees them when they were sent. */
+/* Moves the bytes without a copy; libmicrohttpd frees them after sending. */
 static struct MHD_Response *response_of(struct strbuf *body)
 {
     static char nothing[1];
@@ -64,7 +63,7 @@ static struct MHD_Response *response_of(struct strbuf *body)
     return MHD_create_response_from_buffer_with_free_callback(len, strbuf_steal(body), xfree);
 }
 
-/* Does not change the state: the caller does, when the answer may be seen by others. */
+/* Stores the answer; the caller then changes the state, which makes it visible. */
 static void call_compose(struct http_call *call, int status, const char *type,
                          struct MHD_Response *response)
 {
@@ -75,17 +74,17 @@ static void call_compose(struct http_call *call, int status, const char *type,
         must(MHD_add_response_header(response, "Content-Type", type) == MHD_YES);
     if (atomic_load(&call->http->quiesced))
         must(MHD_add_response_header(response, "Connection", "close") == MHD_YES);
-    /* A value that a header cannot carry came from outside: the answer is sent without it. */
+    /* Fails for an invalid value, which came from outside: the answer is sent without it. */
     for (size_t i = 0; i < call->headers; i++)
         (void)MHD_add_response_header(response, call->header[i].name, call->header[i].value);
     free_headers(call);
-    /* before the state that the time belongs to */
+    /* Set before the state changes to ANSWERED. */
     atomic_store(&call->since_ns, clock_ns());
     call->status = status;
     call->response = response;
 }
 
-/* Every 503 here passes soon: no memory, no place, or a restart. */
+/* A 503 is temporary here: no memory, no place, or a restart. */
 static void compose_problem(struct http_call *call, int status, const char *why)
 {
     CLEANUP(strbuf_done) struct strbuf body;
@@ -98,7 +97,7 @@ static void compose_problem(struct http_call *call, int status, const char *why)
         must(MHD_add_response_header(call->response, "Retry-After", "1") == MHD_YES);
 }
 
-/* Before the state changes: afterwards the call may already serve another request. */
+/* Call it before the state changes: afterwards the call may serve another request. */
 static void call_let_go(struct http_call *call)
 {
     must(atomic_load(&call->http->pending) > 0);
@@ -119,7 +118,7 @@ static enum MHD_Result send_answer(struct http_call *call)
     return queued;
 }
 
-/* Only while READING: whoever cut the connection has sent its last message. */
+/* Only from READING: after CUT the last message was sent already. */
 static enum MHD_Result call_refuse(struct http_call *call, int status, const char *why)
 {
     must(status >= 400);
@@ -153,7 +152,7 @@ static void add_asleep(struct http_server *http, struct http_call *call) REQUIRE
     http->asleep = call;
 }
 
-/* After the last line the call belongs to its connection's thread again. */
+/* When this returns, the call belongs to its connection's thread again. */
 static void call_wake(struct http_server *http, struct http_call *call) REQUIRES(http->lock)
 {
     must(call_state_of(call) == CALL_ANSWERED);
@@ -162,8 +161,8 @@ static void call_wake(struct http_server *http, struct http_call *call) REQUIRES
 }
 
 /*
- * After the exchange the call belongs to its own thread, unless it sleeps: then only whoever moved
- * it may wake it.
+ * After the exchange the call belongs to its own thread, unless it sleeps: then only the thread
+ * that changed the state may wake it.
  */
 static void answer_with(struct http_call *call, int status, const char *type,
                         struct MHD_Response *response)
@@ -175,7 +174,7 @@ static void answer_with(struct http_call *call, int status, const char *type,
     const int before = atomic_exchange(&call->state, CALL_ANSWERED);
     must(before == CALL_HANDLING || before == CALL_SLEEPING);
     if (before == CALL_HANDLING)
-        return; /* its thread is still in sleep_or_answer() and will see it */
+        return; /* its thread is still in sleep_or_answer(), and sees the answer */
     mutex_lock(&http->lock);
     call_wake(http, call);
     mutex_unlock(&http->lock);
@@ -201,7 +200,7 @@ struct http_stream *http_answer_stream(struct http_call *call, int status, const
     struct MHD_Response *response;
     struct http_stream *stream = stream_new(call, &response);
 
-    call->stream = stream; /* before others see the answer */
+    call->stream = stream; /* before the answer becomes visible */
     answer_with(call, status, type, response);
     return stream;
 }
@@ -215,7 +214,7 @@ static void answer_stopping(struct http_call *call)
     call_let_go(call);
 }
 
-/* A call that a handler still has is not in the list; sleep_or_answer() answers it. */
+/* A call still in its handler is not in the list; sleep_or_answer() answers it. */
 void call_answer_all(struct http_server *http)
 {
     struct http_call *next;
@@ -224,7 +223,7 @@ void call_answer_all(struct http_server *http)
     for (struct http_call *call = http->asleep; call != NULL; call = next) {
         next = call->asleep_next;
         if (!call_move(call, CALL_SLEEPING, CALL_ANSWERED))
-            continue; /* http_answer() has the call and waits for the lock */
+            continue; /* http_answer() owns the call and waits for the lock */
         answer_stopping(call);
         call_wake(http, call);
     }
@@ -232,7 +231,7 @@ void call_answer_all(struct http_server *http)
 
 /* --- requests --- */
 
-/* Both at the beginning and at the end of a request: nothing of one may reach the next. */
+/* Called at the beginning and the end of a request, so that no data reaches the next one. */
 static void call_reset(struct http_call *call)
 {
     must(call->response == NULL);
@@ -255,8 +254,8 @@ void call_drop(struct http_call *call)
 }
 
 /*
- * libmicrohttpd's callback for its log of URIs, used because it is the first one of a request, and
- * sees the path before it is decoded.
+ * libmicrohttpd's URI log callback, used because it is the first of a request, and gets the path
+ * before decoding.
  */
 void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
 {
@@ -268,7 +267,7 @@ void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
     struct http_call *call = &((struct connection *)info->socket_context)->call;
     call_reset(call);
     atomic_store(&call->since_ns, clock_ns());
-    /* or it was shut down: call_step() will see */
+    /* Fails if the connection was shut down: call_step() handles that. */
     (void)call_move(call, CALL_WAITING, CALL_READING);
     if (uri[0] != '/') {
         call->refuse = 400;
@@ -281,8 +280,8 @@ void *call_began(void *cls, const char *uri, struct MHD_Connection *peer)
 }
 
 /*
- * The handler returned. The call sleeps, unless the answer exists already. Suspended before the
- * state changes, because http_answer() may resume it from that moment on.
+ * Called when the handler has returned: the call sleeps unless it has been answered. The connection
+ * is suspended before the state changes, because http_answer() may resume it from then on.
  */
 static enum MHD_Result sleep_or_answer(struct http_call *call)
 {
@@ -305,10 +304,7 @@ static enum MHD_Result sleep_or_answer(struct http_call *call)
     return MHD_YES;
 }
 
-/*
- * From the move to HANDLING on, the watch does not cut the connection, however long the answer
- * takes.
- */
+/* From HANDLING on the watch does not cut the connection, however long the answer takes. */
 static enum MHD_Result hand_over(struct http_call *call)
 {
     struct http_server *http = call->http;
@@ -333,8 +329,8 @@ static enum MHD_Result hand_over(struct http_call *call)
 }
 
 /*
- * The headers are complete. An answer at this point ends the connection: right for refused
- * requests, and it avoids reading a body that is not used; but a GET would lose its connection.
+ * Called when the headers are complete. An answer at this point ends the connection: right for
+ * refused requests, whose body is not read; but a GET would lose its connection.
  */
 static enum MHD_Result call_begin(struct http_call *call, const char *version)
 {
@@ -345,12 +341,12 @@ static enum MHD_Result call_begin(struct http_call *call, const char *version)
     return call->unread ? hand_over(call) : MHD_YES;
 }
 
-/* libmicrohttpd has all of the body; only here may an answer keep the connection open. */
+/* Called when the body is complete; only answers from here on can keep the connection open. */
 static enum MHD_Result call_complete(struct http_call *call)
 {
     must(!call->unread);
 
-    if (call->refuse != 0) /* while the body arrived */
+    if (call->refuse != 0) /* refused while the body arrived */
         return call_refuse(call, call->refuse, call->refuse_why);
     return hand_over(call);
 }
@@ -366,7 +362,7 @@ enum MHD_Result call_step(void *cls, struct MHD_Connection *peer, const char *pa
     must(call != NULL && call->peer == peer);
     const enum call_state state = call_state_of(call);
     if (state == CALL_ANSWERED)
-        return send_answer(call); /* woken up */
+        return send_answer(call); /* resumed */
     if (state == CALL_CUT)
         return MHD_NO;
     must(state == CALL_READING);
@@ -383,8 +379,8 @@ enum MHD_Result call_step(void *cls, struct MHD_Connection *peer, const char *pa
 }
 
 /*
- * The answer was sent, or the connection broke. libmicrohttpd does not call it while the connection
- * is suspended, so no handler has the call.
+ * Called when the answer was sent or the connection broke, never while the connection is suspended:
+ * so no handler has the call.
  */
 void call_ended(void *cls, struct MHD_Connection *peer, void **request,
                 enum MHD_RequestTerminationCode code)
@@ -405,7 +401,7 @@ void call_ended(void *cls, struct MHD_Connection *peer, void **request,
     call_reset(call);
     atomic_fetch_add(&call->requests, 1);
     if (state != CALL_CUT)
-        (void)call_move(call, state, CALL_WAITING); /* or it was just shut down */
+        (void)call_move(call, state, CALL_WAITING); /* fails if it was just shut down */
     *request = NULL;
     if (!call->counted)
         return;
@@ -448,7 +444,7 @@ struct visit {
     void (*name)(void *user, const char *name, const char *value);
 };
 
-/* libmicrohttpd has no value for "?name" without '='; to handlers it is empty. */
+/* For "?name" without '=' libmicrohttpd has no value; handlers get an empty one. */
 static enum MHD_Result visit_one(void *cls, enum MHD_ValueKind kind, const char *name,
                                  const char *value)
 {

@@ -1,3 +1,4 @@
+/* Waits on the lock of a listener, and the callback for refused requests. Any thread. */
 #include "milligpu/run/clock.h"
 
 #include "http_internal.h"
@@ -10,7 +11,7 @@ void http_wait(struct http_server *http, int64_t wait_ms)
     (void)condvar_wait_until(&http->changed, &http->lock, &until);
 }
 
-/* The listener may hold its lock here, hence the rule that refused() must not call http_*. */
+/* The lock may be held here, so refused() must not call http_*. */
 void http_refused(const struct http_server *http, int status, const char *why)
 {
     must(why != NULL);

@@ -4,14 +4,15 @@
 #include "http_internal.h"
 
 /*
- * Who sends the request, and could two readers interpret the same bytes differently?
+ * Checks the headers of a request: its sender, and whether two readers could interpret the same
+ * bytes differently (request smuggling). Called by http_call.c in the connection's thread.
  *
- * libmicrohttpd 0.9.75 in its strictest mode requires a Host and a path without blanks. But it
- * takes a blank before the colon as a part of the name, uses the first of two equal headers,
+ * libmicrohttpd 0.9.75 in its strictest mode requires a Host and a path without spaces. But it
+ * takes a space before the colon as a part of the name, uses the first of two equal headers,
  * accepts any Transfer-Encoding, appends the continuation of a folded line to the *name*, and
- * ignores an unknown expectation. All of that is checked here, before a byte of the body is read,
- * and a request that is refused at its headers is the last one of its connection.
- * docs/why/013-what-the-listeners-refuse.md lists what the library does not show us.
+ * ignores an unknown expectation. These are checked here, before a byte of the body is read; a
+ * request that is refused by its headers is the last one of its connection.
+ * docs/why/013-what-the-listeners-refuse.md lists cases that the library does not show us.
  */
 
 enum header_verdict { HOST, LENGTH, ENCODING, EXPECT, ORIGIN, TYPE, JUDGED };
@@ -21,9 +22,9 @@ static const char *const judged_names[JUDGED] = {"Host",   "Content-Length", "Tr
 
 struct headers {
     size_t count[JUDGED];
-    const char *value[JUDGED]; /* the first; NULL: there is none */
-    bool expects_more;         /* other than 100-continue */
-    const char *broken;        /* the problem with one of them; NULL: none */
+    const char *value[JUDGED]; /* first value of each; NULL if absent */
+    bool expects_more;         /* an expectation other than 100-continue */
+    const char *broken;        /* problem of a header; NULL if none */
 };
 
 static bool headers_refuse(struct http_call *call, int status, const char *why)
@@ -36,7 +37,7 @@ static bool headers_refuse(struct http_call *call, int status, const char *why)
 
 /* --- reading the headers --- */
 
-/* RFC 9110: a name with a blank or a control character is not one. */
+/* RFC 9110: a name contains no space and no control character. */
 static bool is_token(const char *name)
 {
     static const char others[] = "!#$%&'*+-.^_`|~";
@@ -61,7 +62,7 @@ static bool headers_is_printable(const char *value)
     return true;
 }
 
-/* "Content-Length45": the length was on a line of its own (see above). */
+/* Detects a folded line by its name, such as "Content-Length45" (see above). */
 static bool is_folded(const char *name)
 {
     static const char *const framing[] = {"Content-Length", "Transfer-Encoding"};
@@ -75,7 +76,7 @@ static bool is_folded(const char *name)
     return false;
 }
 
-/* One call for each header line. Only the last problem is kept: one is enough to refuse. */
+/* Called for each header line. Only the last problem is kept: one is enough to refuse. */
 static enum MHD_Result read_header(void *cls, enum MHD_ValueKind kind, const char *name,
                                    const char *value)
 {
@@ -105,9 +106,7 @@ static enum MHD_Result read_header(void *cls, enum MHD_ValueKind kind, const cha
 
 /* --- where the body ends --- */
 
-/*
- * Two readers that disagree about the end of a body disagree about where the next request begins.
- */
+/* The end of the body must be unambiguous: the next request begins there. */
 static bool check_framing(struct http_call *call, const struct headers *headers, bool old)
 {
     const size_t *count = headers->count;
@@ -142,7 +141,7 @@ static bool all_digits(struct text text)
     return text.len > 0;
 }
 
-/* Host without its port; empty if it is invalid. */
+/* Returns Host without its port; empty if invalid. */
 static struct text name_of(const char *host)
 {
     const char *bracket = strchr(host, ']');
@@ -154,7 +153,7 @@ static struct text name_of(const char *host)
     return (struct text){host, colon != NULL ? (size_t)(colon - host) : strlen(host)};
 }
 
-/* Port 0 only satisfies the parser, which wants a port. */
+/* The parser requires a port, so one (0) is added. */
 static bool headers_is_loopback(struct text name)
 {
     char address[80];
@@ -168,7 +167,7 @@ static bool headers_is_loopback(struct text name)
     return http_address_is_loopback(address);
 }
 
-/* Is it a loopback name, with or without a port, possibly in a list with commas? */
+/* True for a loopback name or a name of the list (comma-separated), with or without a port. */
 static bool headers_is_known(const char *host, const char *more)
 {
     const struct text name = name_of(host);
@@ -186,7 +185,7 @@ static bool headers_is_known(const char *host, const char *more)
     return false;
 }
 
-/* A page in a browser sends Origin, and Host if a name was rebound to loopback. */
+/* Refuses browser pages, which send Origin, and foreign Host names (DNS rebinding to loopback). */
 static bool check_sender(struct http_call *call, const struct headers *headers)
 {
     const struct http_rules *rules = &call->http->rules;
@@ -209,7 +208,7 @@ static bool check_sender(struct http_call *call, const struct headers *headers)
 
 /* --- the body --- */
 
-/* "application/json; charset=utf-8" */
+/* Accepts parameters: "application/json; charset=utf-8". */
 static bool is_json(const char *type)
 {
     static const char json[] = "application/json";
@@ -221,12 +220,12 @@ static bool is_json(const char *type)
     return *type == '\0' || *type == ';';
 }
 
-/* Runs before libmicrohttpd sends 100 Continue, so a client that asks first keeps its body. */
+/* Runs before libmicrohttpd sends 100 Continue, so a client that expects it sends no body. */
 static bool check_body(struct http_call *call, const struct headers *headers)
 {
     const struct http_rules *rules = &call->http->rules;
     const char *length = headers->value[LENGTH];
-    /* libmicrohttpd has refused what is not a number; an overflow is too large as well. */
+    /* libmicrohttpd has refused other texts than numbers; an overflow is too large, too. */
     const unsigned long long bytes = length != NULL ? strtoull(length, NULL, 10) : 0;
 
     must(call->refuse == 0);
@@ -246,7 +245,7 @@ static bool check_body(struct http_call *call, const struct headers *headers)
     return true;
 }
 
-/* The form first, then the sender: a body matters only if its sender may send one. */
+/* Checks the framing, then the sender, then the body. */
 bool check_headers(struct http_call *call, const char *version)
 {
     const bool old = strcmp(version, "HTTP/1.0") == 0;
@@ -254,7 +253,7 @@ bool check_headers(struct http_call *call, const char *version)
 
     must(call->method != NULL && call->path != NULL);
     if (call->refuse != 0)
-        return false; /* by its path */
+        return false; /* refused by its path */
     if (!old && strcmp(version, "HTTP/1.1") != 0)
         return headers_refuse(call, 505, "this server speaks HTTP/1.1");
     (void)MHD_get_connection_values(call->peer, MHD_HEADER_KIND, read_header, &headers);

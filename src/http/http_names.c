@@ -7,17 +7,17 @@
 #include "http_internal.h"
 
 /*
- * Whose certificate it is: the client CA alone does not identify a client. The names in a
- * certificate are checked once, when its connection begins.
+ * Checks the names in a client's certificate against the rules: the client CA alone does not
+ * identify a client. Runs once per connection, in its thread, during the handshake.
  */
 
 enum { NAME_BYTES = 256, NAMES_MAX = 64, SHOWN_BYTES = 256 };
 
-/* What was found in one certificate so far. */
+/* State of checking one certificate. */
 struct judged_names {
     const struct http_rules *rules;
     bool admitted;
-    struct strbuf shown; /* for people */
+    struct strbuf shown; /* printable list of the names */
 };
 
 /* A name that contains a NUL is never accepted. */
@@ -31,7 +31,7 @@ static void check_name(struct judged_names *names, const char *kind, const char 
         strbuf_printf(&names->shown, "%s%s %s", names->shown.len > 0 ? ", " : "", kind, name);
 }
 
-/* The name with this number. False: there is none; one that is too long is skipped. */
+/* Checks the name with this number, or skips it if too long; false if there is none. */
 static bool check_common(struct judged_names *names, gnutls_x509_crt_t cert, unsigned number)
 {
     char name[NAME_BYTES + 1] = "";
@@ -45,7 +45,7 @@ static bool check_common(struct judged_names *names, gnutls_x509_crt_t cert, uns
     return rc == 0 || rc == GNUTLS_E_SHORT_MEMORY_BUFFER;
 }
 
-/* Other kinds of names (addresses, mail, URIs) are skipped: a client is named by its DNS names. */
+/* Checks DNS names; other kinds (addresses, mail, URIs) are skipped. */
 static bool check_alternative(struct judged_names *names, gnutls_x509_crt_t cert, unsigned number)
 {
     char name[NAME_BYTES + 1] = "";
@@ -58,14 +58,14 @@ static bool check_alternative(struct judged_names *names, gnutls_x509_crt_t cert
     return rc >= 0 || rc == GNUTLS_E_SHORT_MEMORY_BUFFER;
 }
 
-/* Only the client's own certificate: the rest of the chain names authorities. */
+/* Only the client's own certificate: the others of the chain are of CAs. */
 static void judge_all(struct judged_names *names, gnutls_session_t session)
 {
     unsigned count = 0;
     const gnutls_datum_t *chain = gnutls_certificate_get_peers(session, &count);
     gnutls_x509_crt_t cert;
 
-    must(chain != NULL && count > 0); /* it has been verified */
+    must(chain != NULL && count > 0); /* the certificate has been verified */
     must(gnutls_x509_crt_init(&cert) == 0);
     if (gnutls_x509_crt_import(cert, &chain[0], GNUTLS_X509_FMT_DER) == 0) {
         for (unsigned i = 0; i < NAMES_MAX && check_common(names, cert, i); i++)
@@ -76,7 +76,7 @@ static void judge_all(struct judged_names *names, gnutls_session_t session)
     gnutls_x509_crt_deinit(cert);
 }
 
-/* The names are a stranger's text: clipped before they get into a log. */
+/* The names are untrusted text: clipped for the log. */
 static char *why_not(struct strbuf *shown)
 {
     static const char none[] = "neither a CN nor a DNS name";

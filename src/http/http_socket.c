@@ -1,7 +1,7 @@
 /*
- * A listener on a Unix socket. http.c calls this file when a listener starts and when it ends. The
- * socket has mode 0600 from its first moment, so no other user can connect. What must hold: a file
- * that is no socket, or a socket on which somebody listens, is never removed.
+ * Opens and removes Unix sockets. Called by http.c when a listener starts and ends. The socket has
+ * mode 0600 from its creation, so no other user can connect. Invariant: a file that is no socket,
+ * or a socket with a listening process, is never removed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ int http_socket_check(const char *path, struct err *err)
     return 0;
 }
 
-/* Only the last folder of the path: a missing one above it is more likely a slip. */
+/* Creates only the last folder of the path: a missing one above it is more likely a typo. */
 static int make_folder_of(const char *path, struct err *err)
 {
     CLEANUP(xfreep) char *folder = xstrdup(path);
@@ -51,7 +51,7 @@ static int make_folder_of(const char *path, struct err *err)
     return err_set(err, ERR_IO, "folder %s: %m", folder);
 }
 
-/* A process that was killed leaves its socket behind, and then bind() fails for ever. */
+/* Removes the socket of a killed process, with which bind() would fail. */
 static int remove_stale(const struct sockaddr_un *address, struct err *err)
 {
     const char *path = address->sun_path;
@@ -83,7 +83,7 @@ int socket_open(struct http_server *http, const char *path, struct err *err)
     if (remove_stale(&address, err) < 0)
         return -(int)err->code;
     http->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* Linux gives the file the mode of the socket, so it is never open to others. */
+    /* Linux creates the file with the socket's mode, so it is never open to others. */
     if (http->fd < 0 || fchmod(http->fd, 0600) != 0 ||
         bind(http->fd, (const struct sockaddr *)&address, sizeof address) != 0)
         return err_set(err, errno == EADDRINUSE ? ERR_CONFLICT : ERR_IO, "listen on %s: %m", path);
@@ -96,6 +96,6 @@ int socket_open(struct http_server *http, const char *path, struct err *err)
 void socket_remove(struct http_server *http)
 {
     if (http->owns_path)
-        (void)unlink(socket_path_of(http->rules.listen)); /* it may be gone already */
+        (void)unlink(socket_path_of(http->rules.listen)); /* may be removed already */
     http->owns_path = false;
 }

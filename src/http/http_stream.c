@@ -1,11 +1,11 @@
 /*
- * Answers without an end. The feeder (http_stream_put()) adds to a buffer; libmicrohttpd's thread
- * takes from it in stream_take(). If there is nothing to take, the connection is suspended, and
- * costs no thread and no polling, until the feeder resumes it. A suspended connection notices
- * nothing, so the feeder also resumes one that was cut meanwhile: http_stream_waits() looks.
+ * Sends endless answers (event streams). The feeder (http_stream_put(), any thread) appends to a
+ * buffer; libmicrohttpd's thread takes from it in stream_take(). If the buffer is empty, the
+ * connection is suspended, without a thread or polling, until the feeder resumes it. A suspended
+ * connection does not detect a shutdown, so http_stream_waits() checks for it and resumes.
  *
- * Two hold a stream: the feeder and the response. The connection may go first; then over is set,
- * under the stream's lock, and the feeder does not touch call any more.
+ * A stream has two references, the feeder's and the response's. If the connection ends first, over
+ * is set under the stream's lock, and the feeder does not use call any more.
  */
 #include <errno.h>
 #include <string.h>
@@ -23,9 +23,9 @@ struct http_stream {
     struct strbuf buffer;
     unsigned holders;
     bool suspended;
-    bool ended; /* by the feeder: the rest of the buffer, and then the end */
+    bool ended; /* the feeder has ended it: send the rest of the buffer, then end */
     bool cut;   /* the socket is shut down */
-    bool over;  /* the connection has gone on, or is gone */
+    bool over;  /* the connection serves another request, or is closed */
 };
 
 static void stream_let_go(struct http_stream *stream)
@@ -50,7 +50,7 @@ static void stream_resume(struct http_stream *stream) REQUIRES(stream->lock)
     MHD_resume_connection(stream->call->peer);
 }
 
-/* The peer closed the connection, or the watch or the admission shut it down. */
+/* True if the peer closed the connection, or the watch or the admission shut it down. */
 static bool stream_is_cut(const struct http_stream *stream) REQUIRES(stream->lock)
 {
     char byte;
@@ -62,8 +62,8 @@ static bool stream_is_cut(const struct http_stream *stream) REQUIRES(stream->loc
 }
 
 /*
- * In the connection's thread, when the socket has room. The time is that of the last bytes taken,
- * so that the watch cuts a peer that takes nothing, and not one for which there is nothing.
+ * Runs in the connection's thread, when the socket has room. since_ns becomes the time of the last
+ * bytes taken, so that the watch cuts a peer that reads nothing, but not one without pending data.
  */
 static ssize_t stream_take(void *user, uint64_t position, char *out, size_t most)
 {
@@ -99,7 +99,7 @@ static void stream_freed(void *user)
 void stream_over(struct http_stream *stream)
 {
     mutex_lock(&stream->lock);
-    must(!stream->suspended); /* libmicrohttpd ends no connection that is suspended */
+    must(!stream->suspended); /* libmicrohttpd ends no suspended connection */
     stream->over = true;
     mutex_unlock(&stream->lock);
 }

@@ -1,8 +1,8 @@
 /*
- * Certificates of a listener, and the hooks that GnuTLS calls during a handshake. tls_load() runs
- * at start and at a reload in the main thread; the hooks run in the connection's own thread during
- * its handshake. A struct http_tls is immutable and counted: each connection keeps the one it began
- * with (W3).
+ * Loads the certificates of a listener, and has the hooks that GnuTLS calls during a handshake.
+ * tls_load() runs at start and at a reload, in the main thread; the hooks run in the connection's
+ * own thread. A struct http_tls is immutable and reference-counted: each connection keeps the one
+ * that it began with (W3).
  */
 #include <errno.h>
 #include <string.h>
@@ -27,9 +27,7 @@ static int read_file(const char *what, const char *file, gnutls_datum_t *out, st
     return 0;
 }
 
-/*
- * From memory, so that the private key can be cleared; GnuTLS checks that the two belong together.
- */
+/* Loads from memory, so that the private key can be cleared; GnuTLS checks that both match. */
 static int tls_load_pair(struct http_tls *tls, const struct http_rules *rules, struct err *err)
 {
     gnutls_datum_t cert = {0};
@@ -53,7 +51,7 @@ static int tls_load_pair(struct http_tls *tls, const struct http_rules *rules, s
     return rc;
 }
 
-/* A CA that cannot be used is an error: without it, any client would be accepted. */
+/* An unusable CA is an error: without a CA, any client would be accepted. */
 static int load_ca(struct http_tls *tls, const char *file, struct err *err)
 {
     gnutls_datum_t ca = {0};
@@ -70,7 +68,7 @@ static int load_ca(struct http_tls *tls, const char *file, struct err *err)
     return 0;
 }
 
-/* Clients refuse a chain as soon as one of its certificates has ended. */
+/* Returns the earliest expiry: clients refuse a chain with an expired certificate. */
 static int64_t chain_ends_s(const struct http_tls *tls)
 {
     gnutls_x509_crt_t *chain = NULL;
@@ -127,8 +125,8 @@ static struct connection *tls_behind(gnutls_session_t session)
 }
 
 /*
- * The client's Finished message was verified: only from here is its certificate proof of anything.
- * A known client without a place is turned away during the handshake.
+ * Called when the client's Finished message is verified: only now does its certificate prove its
+ * identity. A known client without a place is refused during the handshake.
  */
 static int note_finished(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
                          const gnutls_datum_t *message)
@@ -146,8 +144,8 @@ static int note_finished(gnutls_session_t session, unsigned type, unsigned when,
 }
 
 /*
- * The certificate must be good for clients (extended key usage), not only be signed by the CA. The
- * names are judged here once, and not for each request.
+ * The certificate must be signed by the CA, and be valid for clients (extended key usage). Names
+ * are checked here, not for each request.
  */
 static int check_client(gnutls_session_t session)
 {
@@ -166,12 +164,12 @@ static int check_client(gnutls_session_t session)
     return GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR;
 }
 
-/* The CA makes the certificate required: without one the handshake fails. */
+/* With a client CA, a certificate is required: without one the handshake fails. */
 void tls_install(struct connection *connection, gnutls_session_t session)
 {
     struct http_tls *tls = connection->tls;
 
-    /* libmicrohttpd stores its own connection there, for pre-shared keys, which are not used. */
+    /* Replaces libmicrohttpd's pointer, which is only for pre-shared keys, which are not used. */
     gnutls_session_set_ptr(session, connection);
     gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
                                        note_finished);
@@ -182,10 +180,7 @@ void tls_install(struct connection *connection, gnutls_session_t session)
     gnutls_session_set_verify_function(session, check_client);
 }
 
-/*
- * Device, inode, size and time distinguish a replaced file from the old one, also behind a changed
- * link.
- */
+/* Device, inode, size and time identify a replaced file, also behind a changed link. */
 static uint64_t tls_mix(uint64_t print, const char *file)
 {
     struct stat at;

@@ -504,10 +504,10 @@ static void kube_curl_expire(struct curl_call *call, int64_t now_ms)
 
 /*
  * Workaround for libcurl 7.88, which may miss the end of an HTTP/2 stream: if its buffer has no
- * room for the last frame that it has read, nghttp2 stops in the middle of the frame until more bytes
- * arrive. A list with nothing behind it then ended only by its timeout, a minute later (once in 75
- * starts beside a real API server). So if an answer has begun and is silent, a small request, the
- * nudge, is sent; any answer to it will do.
+ * room for the last frame, nghttp2 stops in the middle of the frame until more bytes arrive. A list
+ * with nothing behind it then ended only by its timeout, a minute later (once in 75 starts beside a
+ * real API server). So if an answer has begun and is silent, a small request, the nudge, is sent;
+ * any answer to it will do.
  */
 static bool may_stall(const struct curl_call *call)
 {
