@@ -1,9 +1,9 @@
 /*
- * Documents as trees: JSON in and out, search, change, comparison. Called by milligpuctl, the fake
- * API server and the reader of kubeconfigs; the daemon's own decoders use the pull reader instead,
+ * Document trees: JSON in and out, search, change, comparison. Called by milligpuctl, the fake API
+ * server and the reader of kubeconfigs; the daemon's own decoders use the pull reader instead,
  * because a tree of a large list takes too much memory. A tree lives in one arena and belongs to
- * one thread. Recursion is bounded by JSON_DEPTH_MAX, which both parsers enforce. First values,
- * then parsing, looking, changing, writing.
+ * one thread. Recursion is bounded by JSON_DEPTH_MAX, which both parsers enforce. In order: values,
+ * parsing, lookups, changes, writing.
  */
 #include "milligpu/document/document.h"
 
@@ -16,7 +16,7 @@
 
 #include "document_internal.h"
 
-/* For fewer keys it is cheaper to compare each with each than to hash. */
+/* Up to this many keys, comparing each with each is cheaper than hashing. */
 enum { KEYS_FEW = 16 };
 /* Bytes of each key in a path. */
 enum { PATH_KEY_MAX = 64 };
@@ -32,7 +32,7 @@ const char *document_kind_name(enum document_kind kind)
     return name[kind];
 }
 
-/* No text is NULL, so callers can print and compare without a check. */
+/* Texts are "" and not NULL, so callers can print and compare without a check. */
 struct document *document_new(struct arena *arena, enum document_kind kind)
 {
     struct document *document = arena_alloc(arena, sizeof *document);
@@ -43,8 +43,8 @@ struct document *document_new(struct arena *arena, enum document_kind kind)
 }
 
 /*
- * Foreign text may hold anything, and a terminal would obey it. Nearly all text is plain ASCII and
- * is its own form for people, without a copy.
+ * Returns the printable form, because a terminal would interpret control characters of untrusted
+ * text. Nearly all text is plain ASCII and is not copied.
  */
 static const char *document_show(struct arena *arena, struct text kept)
 {
@@ -62,7 +62,7 @@ static const char *document_show(struct arena *arena, struct text kept)
     return text_eq(text, kept) ? kept.at : arena_copy(arena, text);
 }
 
-/* Copied, because the text may borrow from input that ends before the tree does. */
+/* Copies the text, because the input may be freed before the tree. */
 struct document *document_new_str(struct arena *arena, struct text text)
 {
     struct document *document = document_new(arena, DOCUMENT_STRING);
@@ -79,8 +79,7 @@ struct document *document_new_int(struct arena *arena, int64_t number)
 }
 
 /*
- * last makes it constant time; the next of value must be NULL, or a part of another tree would
- * follow.
+ * Constant time by last. next of value must be NULL, or its siblings would follow.
  */
 void document_append(struct document *array, struct document *value)
 {
@@ -97,7 +96,7 @@ void document_append(struct document *array, struct document *value)
 
 /* ---- places ---- */
 
-/* Bytes after the first of a character count no column. */
+/* Continuation bytes of UTF-8 do not count as columns. */
 static void document_mark_pass(struct document_mark *mark, char byte)
 {
     must(mark->line > 0 && mark->column > 0);
@@ -125,11 +124,11 @@ struct json_reading {
     struct json_reader json;
     struct arena *arena;
     struct text bytes;
-    const char *counted; /* lines and columns are counted up to here */
+    const char *counted; /* lines and columns are counted up to this byte */
     struct document_mark now;
 };
 
-/* Counts on from where it stopped, so all places together cost one walk over the input. */
+/* Continues counting from the last call, so all places together take one pass over the input. */
 static struct document_mark mark_at(struct json_reading *in, const char *at)
 {
     must(at >= in->counted);
@@ -144,7 +143,7 @@ static struct document_mark mark_now(struct json_reading *in)
     return mark_at(in, in->json.at);
 }
 
-/* Hashed, so that an object with thousands of keys costs linear time. */
+/* Uses a hash map, so that an object with thousands of keys takes linear time. */
 static bool key_is_new_slow(const struct document *object, struct text key, struct map *seen)
 {
     if (seen->count == 0)
@@ -164,7 +163,7 @@ static bool key_is_new(const struct document *object, struct text key, struct ma
     return true;
 }
 
-/* Once there are many keys they go into a map: add those that came since. */
+/* Adds a key to the map, if there is one already. */
 static void key_seen(struct document *value, struct map *seen)
 {
     if (seen->count > 0)
@@ -173,7 +172,7 @@ static void key_seen(struct document *value, struct map *seen)
 
 static struct document *read_value(struct json_reading *in);
 
-/* Only blanks and a comma are before a key. */
+/* Only whitespace and a comma precede a key. */
 static bool document_read_key(struct json_reading *in, struct text *out,
                               struct document_mark *out_at)
 {
@@ -187,7 +186,7 @@ static bool document_read_key(struct json_reading *in, struct text *out,
     return true;
 }
 
-/* A key may borrow from the input, which may end before the tree does: it is copied. */
+/* Copies the keys, because the input may be freed before the tree. */
 static struct document *document_read_object(struct json_reading *in)
 {
     must(in->arena != NULL && in->now.line > 0);
@@ -242,7 +241,7 @@ static struct document *document_read_string(struct json_reading *in)
     return document;
 }
 
-/* The raw bytes: a number keeps its digits, so writing it again changes nothing. */
+/* Keeps the raw bytes: a number keeps its digits, so writing it again changes nothing. */
 static struct document *read_scalar(struct json_reading *in, enum document_kind kind)
 {
     struct document *document = document_new(in->arena, kind);
@@ -276,7 +275,7 @@ static struct document *read_value(struct json_reading *in)
     case JSON_TYPE_BAD:
         break;
     }
-    json_read_skip(&in->json); /* says what is wrong */
+    json_read_skip(&in->json); /* sets the error */
     return NULL;
 }
 
@@ -308,7 +307,7 @@ int document_parse_json(struct text bytes, const char *root, struct arena *arena
 
 /* ---- paths ---- */
 
-/* A key with any other character, a dot among them, would look like more than one. */
+/* Other keys, for example with a dot, are quoted: they would look like several. */
 static bool is_plain_key(struct text key)
 {
     must(key.at != NULL);
@@ -332,7 +331,7 @@ static void add_path_key(struct strbuf *out, struct text key)
     strbuf_str(out, plain ? "" : "\"]");
 }
 
-/* Bounded by the depth of the tree. Leaves out as it was if the value is elsewhere. */
+/* Recursion is bounded by the depth. Leaves out unchanged if value is not below from. */
 static bool find_path(struct strbuf *out, const struct document *from, const struct document *value)
 {
     const size_t before = out->len;
@@ -365,7 +364,7 @@ void document_write_path(struct strbuf *out, const struct document *root,
 
 /* ---- looking ---- */
 
-/* Finds a null, too: document_merge() and document_set() need it, while document_get() hides it. */
+/* Finds a null, too, for document_merge() and document_set(); document_get() hides it. */
 static struct document *document_find(const struct document *document, struct text key)
 {
     if (document == NULL || document->kind != DOCUMENT_OBJECT)
@@ -383,8 +382,7 @@ struct document *document_get(const struct document *document, const char *key)
 }
 
 /*
- * A key that contains a dot, such as that of an annotation, cannot be part of a path: use
- * document_get().
+ * A key with a dot, such as an annotation's, cannot be part of a path: use document_get().
  */
 struct document *document_at(const struct document *document, const char *path)
 {
@@ -437,7 +435,7 @@ bool document_has_nul(const struct document *document)
 
 /* ---- changing ---- */
 
-/* Keys and texts are shared with the original, so the copy must not outlive its arena. */
+/* The copy shares keys and texts with the original, so it must not outlive its arena. */
 struct document *document_copy(struct arena *arena, const struct document *document)
 {
     struct document *copy = document_new(arena, document->kind);
@@ -453,7 +451,7 @@ struct document *document_copy(struct arena *arena, const struct document *docum
     return copy;
 }
 
-/* Nothing happens if there is no such key: RFC 7396 allows a patch to remove what is not there. */
+/* Does nothing if there is no such key: RFC 7396 allows a patch to remove an absent one. */
 static void unlink_child(struct document *object, struct text key)
 {
     struct document *before = NULL;
@@ -475,8 +473,8 @@ static void unlink_child(struct document *object, struct text key)
 }
 
 /*
- * value moves into the tree: if the key exists, its content is copied into the old place, so
- * callers must not keep a pointer to it.
+ * Moves value into the tree: if the key exists, the content is copied into the old node, so callers
+ * must not keep a pointer to value.
  */
 void document_set(struct arena *arena, struct document *object, struct text key,
                   struct document *value)
@@ -538,7 +536,7 @@ void document_merge(struct arena *arena, struct document *target, const struct d
             document_set(arena, target, at->key, document_copy(arena, at));
             continue;
         }
-        /* Even into nothing: nulls inside the patch must not be kept. */
+        /* Merge even into an absent value, which removes nulls inside the patch. */
         struct document *old = document_find(target, at->key);
         if (old == NULL || old->kind != DOCUMENT_OBJECT) {
             document_set(arena, target, at->key, document_new(arena, DOCUMENT_OBJECT));
@@ -550,8 +548,8 @@ void document_merge(struct arena *arena, struct document *target, const struct d
 }
 
 /*
- * Keys may come in any order, elements of an array may not. Numbers are compared by their digits:
- * 1.0 is not 1.
+ * The order of keys does not matter, that of array elements does. Numbers are compared by their
+ * digits: 1.0 is not 1.
  */
 bool document_equal(const struct document *a, const struct document *b)
 {
@@ -562,7 +560,7 @@ bool document_equal(const struct document *a, const struct document *b)
         return false;
     const struct document *other = b->first;
     for (const struct document *at = a->first; at != NULL; at = at->next) {
-        /* Keys are mostly in the same order, so that many of them cost linear time. */
+        /* Keys are mostly in the same order, so many of them take linear time. */
         if (a->kind == DOCUMENT_OBJECT && (other == NULL || !text_eq(other->key, at->key)))
             other = document_find(b, at->key);
         if (other == NULL || !document_equal(at, other))
@@ -576,7 +574,7 @@ bool document_equal(const struct document *a, const struct document *b)
 
 enum { ON_ONE_LINE = -1 };
 
-/* The level counts the open brackets; ON_ONE_LINE stays as it is at each level. */
+/* level is the number of open brackets, or ON_ONE_LINE at every depth. */
 static void new_line(struct strbuf *out, int level)
 {
     must(level >= ON_ONE_LINE);

@@ -1,5 +1,6 @@
 /*
- * Files that people write, JSON or YAML, whichever it is.
+ * Parses a file as JSON or YAML, by its first character. Called by the readers of policy documents
+ * and of the agent's CDI specs, on their thread.
  */
 #include <string.h>
 

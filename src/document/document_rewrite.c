@@ -1,22 +1,22 @@
 /*
- * Writes the changes of a tree into the YAML that it was read from. Called by milligpuctl convert,
- * whose users keep their comments. The two trees are compared; each difference becomes edits of the
- * text: lines of a block mapping are removed and inserted, a flow mapping with a difference is
- * written anew on one line. Only tokens that stand in the text as they are in the tree are edited
- * (no escapes, no folded lines); anything else makes the whole fail. The result is read again and
- * compared with the tree, so a mistake here costs comments, never content.
+ * Writes the changes of a tree into its YAML source. Called by milligpuctl convert, to keep the
+ * user's comments. Each difference of the two trees becomes an edit of the text: lines of a block
+ * mapping are removed and inserted, a changed flow mapping is written anew on one line. Only tokens
+ * that are in the text literally are edited (no escapes, no folded lines); anything else fails the
+ * whole. The result is parsed and compared with the tree, so a bug here costs comments, never
+ * content.
  */
 #include <string.h>
 
 #include "milligpu/document/document.h"
 
 enum {
-    COLUMN_MAX = 4096, /* finding a column is linear in it */
-    PLAIN_KEY_MIN = 6, /* a shorter word may be a bool: on, n, false */
+    COLUMN_MAX = 4096, /* place_of() is linear in the column */
+    PLAIN_KEY_MIN = 6, /* shorter words may be bools: on, n, false */
     INDENT = 2,
 };
 
-/* Replaces bytes of the text; 0 bytes: inserts. */
+/* Replaces bytes of the text, or inserts if bytes is 0. */
 struct edit {
     struct edit *before;
     struct edit *next;
@@ -37,7 +37,7 @@ struct rewriting {
 
 /* --- places --- */
 
-/* The line break at this place, as libyaml knows them; 0: there is none. */
+/* Returns the length of the line break at this place, by libyaml's rules; 0 if there is none. */
 static size_t break_bytes(struct text bytes, size_t at)
 {
     static const char *const breaks[] = {"\r\n",     "\n",           "\r",
@@ -76,7 +76,7 @@ static void find_lines(struct rewriting *in)
     in->line = line;
 }
 
-/* libyaml counts characters, and none for a byte order mark at the beginning. */
+/* Converts a mark to an offset. libyaml counts characters, without a leading byte order mark. */
 static bool place_of(const struct rewriting *in, struct document_mark mark, size_t *out)
 {
     if (mark.line == 0 || mark.line > in->lines || mark.column > COLUMN_MAX)
@@ -100,7 +100,7 @@ static char byte_at(const struct rewriting *in, size_t at)
     return at < in->bytes.len ? in->bytes.at[at] : '\0';
 }
 
-/* Does the text stand there as it is, plain or in quotes? *end is the place behind it. */
+/* True if the text is there literally, plain or in quotes; *end is the offset behind it. */
 static bool stands_at(const struct rewriting *in, struct text text, size_t at, size_t *end)
 {
     const char quote = byte_at(in, at);
@@ -119,7 +119,7 @@ static bool is_flow(const struct rewriting *in, size_t at)
     return byte_at(in, at) == '{' || byte_at(in, at) == '[';
 }
 
-/* Behind the last token of a value. */
+/* Sets *out behind the last token of a value. */
 static bool end_of(const struct rewriting *in, const struct document *value, size_t *out)
 {
     size_t at;
@@ -150,7 +150,7 @@ static bool end_of(const struct rewriting *in, const struct document *value, siz
     return false;
 }
 
-/* Behind the break of the line, if nothing but a comment follows on it. */
+/* Sets *out behind the line break, if only a comment follows on the line. */
 static bool line_end(const struct rewriting *in, size_t at, size_t *out)
 {
     const size_t from = at;
@@ -166,7 +166,7 @@ static bool line_end(const struct rewriting *in, size_t at, size_t *out)
     return true;
 }
 
-/* The beginning of the member's line, if only blanks are before its key. */
+/* Sets *out to the beginning of the member's line, if only spaces precede its key. */
 static bool line_begin(const struct rewriting *in, const struct document *member, size_t *out)
 {
     size_t at;
@@ -184,7 +184,7 @@ static bool line_begin(const struct rewriting *in, const struct document *member
 
 /* --- edits --- */
 
-/* Sorted by place; of equal places, insertions first, in the order in which they were made. */
+/* Keeps edits sorted by offset; for equal offsets insertions first, in the order of the calls. */
 static void add_edit(struct rewriting *in, size_t at, size_t bytes, struct text with)
 {
     struct edit *edit = arena_alloc(in->arena, sizeof *edit);
@@ -267,7 +267,7 @@ static void put_indent(struct strbuf *out, uint32_t indent)
         strbuf_char(out, ' ');
 }
 
-/* Lines of a block mapping. */
+/* Writes the lines of a member of a block mapping. */
 static void put_block(const struct rewriting *in, struct strbuf *out, const struct document *member,
                       uint32_t indent)
 {
@@ -279,7 +279,7 @@ static void put_block(const struct rewriting *in, struct strbuf *out, const stru
         return;
     }
     must(out->len > 0);
-    strbuf_cut(out, out->len - 1, 1); /* the blank behind the colon */
+    strbuf_cut(out, out->len - 1, 1); /* the space behind the colon */
     strbuf_str(out, in->line_break);
     document_each (child, member)
         put_block(in, out, child, indent + INDENT);
@@ -293,8 +293,8 @@ static struct text kept(const struct rewriting *in, const struct strbuf *text)
 /* --- differences --- */
 
 /*
- * The member with that key; NULL: there is none. *hint is where to look first, and then the member
- * behind the one found: keys are mostly in the same order, so all of them cost linear time.
+ * Returns the member with this key, or NULL. The search begins at *hint, which becomes the member
+ * behind the one found: keys are mostly in the same order, so all lookups take linear time.
  */
 static const struct document *member_of(const struct document *object, struct text key,
                                         const struct document **hint)
@@ -362,8 +362,7 @@ static bool put_changed_members(const struct rewriting *in, const struct documen
 }
 
 /*
- * Writes a flow value anew; what of it is the same keeps its bytes. before: NULL if there was
- * none.
+ * Writes a flow value anew; unchanged parts keep their bytes. before may be NULL.
  */
 static bool put_changed_flow(const struct rewriting *in, const struct document *before,
                              const struct document *after, struct strbuf *out)
@@ -385,13 +384,13 @@ static bool put_changed_flow(const struct rewriting *in, const struct document *
     return true;
 }
 
-/* A comment can only stand in a flow value of several lines. A '#' in a string counts, too. */
+/* Only a flow value of several lines can have a comment. A '#' in a string counts, too. */
 static bool may_have_comment(struct text text)
 {
     return memchr(text.at, '\n', text.len) != NULL && memchr(text.at, '#', text.len) != NULL;
 }
 
-/* A scalar, or a flow value, becomes another value. */
+/* Replaces a scalar or a flow value. */
 static bool replace_value(struct rewriting *in, const struct document *before,
                           const struct document *after)
 {
@@ -404,14 +403,14 @@ static bool replace_value(struct rewriting *in, const struct document *before,
         may_have_comment((struct text){in->bytes.at + at, end - at}))
         return false;
     if (end == at)
-        strbuf_char(&text, ' '); /* it was left out: "key:" */
+        strbuf_char(&text, ' '); /* the value was empty: "key:" */
     if (!put_changed_flow(in, before, after, &text))
         return false;
     add_edit(in, at, end - at, kept(in, &text));
     return true;
 }
 
-/* Where lines with new members go, and how far in. */
+/* Offset and indent of lines with new members. */
 struct gap {
     size_t at;
     uint32_t indent;
@@ -431,7 +430,7 @@ static bool remove_member(struct rewriting *in, const struct document *member, s
     return true;
 }
 
-/* Behind the last member, else before the first that begins its line. */
+/* Finds the gap behind the last member, else before the first that begins its line. */
 static bool find_gap(const struct rewriting *in, const struct document *before, struct gap *gap)
 {
     size_t end;

@@ -1,9 +1,9 @@
 /*
- * YAML to documents and back, by libyaml's events. Called by the readers of kubeconfigs, manifests
- * and cluster files, and by milligpuctl for its output. Depth is bounded, and aliases are refused;
- * words mean what they mean to kubectl (document_yaml_resolve). Whoever gets an event from libyaml
- * must delete it on every path; the functions that receive one by pointer leave that to their
- * caller. First reading, then writing.
+ * Reads and writes YAML by libyaml's events. Called by the readers of kubeconfigs, manifests and
+ * cluster files, and by milligpuctl for its output. Depth is limited, and aliases are refused;
+ * plain words are resolved as by kubectl (document_yaml_resolve). A function that gets an event
+ * from libyaml deletes it on every path; functions that receive one by pointer do not. In order:
+ * reading, writing.
  */
 #include <string.h>
 
@@ -16,8 +16,8 @@
 #include "document_internal.h"
 
 /*
- * From libyaml's events: its documents resolve aliases, and ten lines of those can describe more
- * memory than there is.
+ * State of loading by events. libyaml's document API resolves aliases, and ten lines of these can
+ * expand to more memory than there is.
  */
 struct yaml_loading {
     yaml_parser_t parser;
@@ -25,8 +25,7 @@ struct yaml_loading {
     struct text bytes;
     struct document_fault fault;
     struct err *err;
-    /* values that are open; the recursion of load_value() */
-    uint32_t depth;
+    uint32_t depth; /* number of open values: the recursion depth of load_value() */
 };
 
 /* libyaml counts from 0. */
@@ -40,7 +39,7 @@ static struct document_mark document_yaml_mark(yaml_mark_t mark)
     return (struct document_mark){document_yaml_count(mark.line), document_yaml_count(mark.column)};
 }
 
-/* The text does not name the place. */
+/* Sets the error; its text has no place. */
 #define document_yaml_fail(in, why, mark, ...)                                                     \
     ((in)->fault.kind = (why), (in)->fault.at = document_yaml_mark(mark),                          \
      err_set((in)->err, ERR_INVALID, __VA_ARGS__))
@@ -62,7 +61,7 @@ static int document_yaml_syntax(struct yaml_loading *in)
                               parser->context != NULL ? parser->context : "");
 }
 
-/* On failure there is no event to delete. */
+/* On failure *out is no event, and must not be deleted. */
 static int next_event(struct yaml_loading *in, yaml_event_t *out)
 {
     if (!yaml_parser_parse(&in->parser, out))
@@ -85,14 +84,14 @@ static size_t document_yaml_digits(const char *at)
 }
 
 /*
- * A JSON number stays a number; whatever else YAML calls a number stays text, because the tree is
- * written as JSON and 0x1f or 1_000 are none there.
+ * True for a JSON number. Other YAML numbers, such as 0x1f and 1_000, become text, because the tree
+ * is written as JSON.
  */
 static bool is_number(struct text text)
 {
     const char *at = text.at;
 
-    /* A NUL inside would end the walk below early. */
+    /* A NUL inside would end the loop below early. */
     if (strlen(at) != text.len)
         return false;
     at += *at == '-';
@@ -116,7 +115,7 @@ static bool is_number(struct text text)
 }
 
 /*
- * Words mean what they mean to go-yaml v2 (resolve.go), and so to kubectl, which reads YAML with
+ * Resolves a plain word as go-yaml v2 does (resolve.go), and so kubectl, which uses
  * sigs.k8s.io/yaml: null and the bools of YAML 1.1. For a bool *out is its word in JSON.
  */
 static enum document_kind document_yaml_resolve(struct text text, struct text *out)
@@ -128,7 +127,7 @@ static enum document_kind document_yaml_resolve(struct text text, struct text *o
                                      "off",   "Off",   "OFF",   "n",  "N"};
 
     *out = text;
-    /* No word below is longer. */
+    /* The longest word below. */
     if (text.len > strlen("false"))
         return is_number(text) ? DOCUMENT_NUMBER : DOCUMENT_STRING;
     if (one_of(text, nothing, ARRAY_LEN(nothing)))
@@ -145,8 +144,7 @@ static enum document_kind document_yaml_resolve(struct text text, struct text *o
 }
 
 /*
- * A tag that names a kind decides it, but the word must be of that kind; with any other tag it is
- * text.
+ * A tag of a kind decides the kind, and the word must be of it; with any other tag it is text.
  */
 static int load_tagged(struct yaml_loading *in, const yaml_event_t *event,
                        struct document *document)
@@ -180,9 +178,7 @@ static int load_scalar(struct yaml_loading *in, const yaml_event_t *event, struc
 
     must(event->type == YAML_SCALAR_EVENT);
     *out = document_new_str(in->arena, text);
-    /*
-     * Quoted text is a string whatever it looks like; only a plain word without a tag is resolved.
-     */
+    /* Only a plain word without a tag is resolved; quoted text is a string. */
     if (event->data.scalar.plain_implicit)
         (*out)->kind = document_yaml_resolve((*out)->text, &(*out)->text);
     else if (event->data.scalar.tag != NULL)
@@ -212,7 +208,7 @@ static int load_items(struct yaml_loading *in, struct document *array)
     }
 }
 
-/* A key is text, even if it looks like a number or a bool. The copy outlives the event. */
+/* Copies a key: always text, even if it looks like a number or a bool. */
 static int load_key(struct yaml_loading *in, const yaml_event_t *event, struct map *seen,
                     struct text *out)
 {
@@ -232,10 +228,7 @@ static int load_key(struct yaml_loading *in, const yaml_event_t *event, struct m
                               "the key \"%.*s\" is there twice", TEXT_ARG(key));
 }
 
-/*
- * The caller owns key_event; the event of the value is deleted here, whether it could be loaded or
- * not.
- */
+/* The caller owns key_event; the value's event is deleted here, also on failure. */
 static int document_yaml_load_pair(struct yaml_loading *in, const yaml_event_t *key_event,
                                    struct map *seen, struct document *object)
 {
@@ -259,7 +252,7 @@ static int document_yaml_load_pair(struct yaml_loading *in, const yaml_event_t *
     return 0;
 }
 
-/* The keys go into a map, so that a mapping with many keys costs linear time. */
+/* Uses a hash map, so that a mapping with many keys takes linear time. */
 static int load_pairs(struct yaml_loading *in, struct document *object)
 {
     struct map seen;
@@ -289,7 +282,7 @@ static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct
         return document_yaml_fail(in, DOCUMENT_FAULT_ALIAS, event->start_mark,
                                   "the alias *%s: aliases are not read, write the value out",
                                   (const char *)event->data.alias.anchor);
-    /* Before the recursion: each level of the input would otherwise be a level of the stack. */
+    /* Limits the recursion, one level per level of the input. */
     if (in->depth == JSON_DEPTH_MAX) {
         in->fault.at = document_yaml_mark(event->start_mark);
         return err_set(in->err, ERR_TOO_LARGE, "nested deeper than %d", JSON_DEPTH_MAX);
@@ -313,8 +306,7 @@ static int load_value(struct yaml_loading *in, const yaml_event_t *event, struct
 }
 
 /*
- * Start and end of stream and documents carry no data. An empty document between two "---" is a
- * null.
+ * Start and end events have no data. An empty document between two "---" is a null.
  */
 static int load_stream(struct yaml_loading *in, struct document *documents)
 {
@@ -345,7 +337,7 @@ static int load_stream(struct yaml_loading *in, struct document *documents)
     return 0;
 }
 
-/* *out is written only on success; the parser is freed in both cases. */
+/* Sets *out only on success; frees the parser in both cases. */
 int document_yaml_parse(struct text bytes, struct arena *arena, struct document **out,
                         struct document_fault *out_fault, struct err *err)
 {
@@ -380,7 +372,7 @@ int document_parse_yaml(struct text bytes, struct arena *arena, struct document 
 
 /* ---- writing ---- */
 
-/* libyaml's write handler: 1 says success, and a strbuf cannot fail. */
+/* libyaml's write handler: returns 1 for success; a strbuf cannot fail. */
 static int append_bytes(void *user, unsigned char *bytes, size_t count)
 {
     must(user != NULL);
@@ -389,8 +381,8 @@ static int append_bytes(void *user, unsigned char *bytes, size_t count)
 }
 
 /*
- * An emitter fails on invalid UTF-8, which emit_string() has excluded, and if memory runs out. It
- * takes the event over, so nobody deletes it.
+ * The emitter fails on invalid UTF-8, which emit_string() has excluded, and if out of memory. It
+ * owns the event, so the caller must not delete it.
  */
 static void document_yaml_emit(yaml_emitter_t *emitter, yaml_event_t *event, bool made)
 {
@@ -402,18 +394,18 @@ static bool needs_quotes(struct text text)
 {
     struct text ignored;
 
-    /* Other readers take 0x1f and 12:30 for numbers and 2026-01-02 for a time. */
+    /* Other readers parse 0x1f and 12:30 as numbers and 2026-01-02 as a time. */
     return document_yaml_resolve(text, &ignored) != DOCUMENT_STRING ||
            strchr("0123456789.+-", text.at[0]) != NULL;
 }
 
-/* False for invalid UTF-8: libyaml checks it when it copies the text. */
+/* Returns false for invalid UTF-8, which libyaml checks when it copies the text. */
 static bool document_yaml_scalar(yaml_event_t *event, struct text text, yaml_scalar_style_t style)
 {
     yaml_char_t *bytes;
 
     must(text.len <= INT32_MAX);
-    memcpy(&bytes, &text.at, sizeof bytes); /* libyaml copies it, but wants it without const */
+    memcpy(&bytes, &text.at, sizeof bytes); /* drops const for libyaml, which copies the text */
     return yaml_scalar_event_initialize(event, NULL, NULL, bytes, (int)text.len, 1, 1, style) != 0;
 }
 
@@ -424,7 +416,7 @@ static void emit_string(yaml_emitter_t *emitter, struct text text, const char *s
         needs_quotes(text) ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : YAML_ANY_SCALAR_STYLE;
     yaml_event_t event;
 
-    /* Invalid UTF-8 comes from the caller: the name of a file, say. */
+    /* Invalid UTF-8 may come from the caller, for example in the name of a file. */
     const bool made = document_yaml_scalar(&event, text, style) ||
                       document_yaml_scalar(&event, text_of(shown), style);
     document_yaml_emit(emitter, &event, made);
@@ -475,10 +467,10 @@ static void document_yaml_write_document(struct strbuf *out, const struct docume
     yaml_event_t event;
 
     must(document != NULL);
-    must(yaml_emitter_initialize(&emitter) != 0); /* fails only if memory runs out */
+    must(yaml_emitter_initialize(&emitter) != 0); /* fails only if out of memory */
     yaml_emitter_set_output(&emitter, append_bytes, out);
     yaml_emitter_set_unicode(&emitter, unicode);
-    /* No folding: a long line stays one line, as a message is easier to search then. */
+    /* No folding: a long message stays searchable on one line. */
     yaml_emitter_set_width(&emitter, -1);
     document_yaml_emit(&emitter, &event,
                        yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING));
@@ -490,7 +482,7 @@ static void document_yaml_write_document(struct strbuf *out, const struct docume
     yaml_emitter_delete(&emitter);
 }
 
-/* Does it contain anything that a terminal would obey, apart from line ends? */
+/* True if it contains characters that a terminal would interpret, apart from line ends. */
 static bool is_odd(struct text text)
 {
     for (size_t at = 0; at < text.len;) {
@@ -504,8 +496,8 @@ static bool is_odd(struct text text)
 }
 
 /*
- * libyaml takes characters that change the text's direction for printable, so all but ASCII is
- * escaped then.
+ * libyaml treats bidirectional control characters as printable, so for odd text all non-ASCII
+ * characters are escaped.
  */
 void document_write_yaml(struct strbuf *out, const struct document *document)
 {

@@ -1,13 +1,3 @@
-#include <netinet/in.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/ioctl.h>
-
-#include "milligpu/base/alloc.h"
-#include "milligpu/run/clock.h"
-
-#include "http_internal.h"
-
 /*
  * Decides which connections are accepted, and which are closed for others. A known client has shown
  * a certificate of the client CA or, with has_request_proof, completed a request; all others are
@@ -25,6 +15,15 @@
  * Strangers from an address that also has known clients rank last (the scheduler's connections are
  * all strangers during the handshake).
  */
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/clock.h"
+
+#include "http_internal.h"
 
 enum {
     SLOTS = 1024,   /* hash slots; there are at most as many addresses as connections */

@@ -1,9 +1,3 @@
-#include <string.h>
-
-#include "milligpu/run/clock.h"
-
-#include "http_internal.h"
-
 /*
  * Stores request bodies and limits their memory: bodies_bytes_max for all of a listener; beyond it,
  * on any number of connections, a request gets 503. Runs in the connections' threads. Slow bodies
@@ -12,6 +6,11 @@
  * body that has been arriving for long enough is dropped, and strangers never get all of the
  * memory. The speed is not measured, because a malicious client would send just fast enough.
  */
+#include <string.h>
+
+#include "milligpu/run/clock.h"
+
+#include "http_internal.h"
 
 enum {
     BODY_LARGE = 4096, /* smaller bodies do not matter: 4,096 of them take 16 MiB */

@@ -1,8 +1,3 @@
-#include <stdio.h>
-#include <string.h>
-
-#include "http_internal.h"
-
 /*
  * Checks the headers of a request: its sender, and whether two readers could interpret the same
  * bytes differently (request smuggling). Called by http_call.c in the connection's thread.
@@ -14,6 +9,10 @@
  * request that is refused by its headers is the last one of its connection.
  * docs/why/013-what-the-listeners-refuse.md lists cases that the library does not show us.
  */
+#include <stdio.h>
+#include <string.h>
+
+#include "http_internal.h"
 
 enum header_verdict { HOST, LENGTH, ENCODING, EXPECT, ORIGIN, TYPE, JUDGED };
 

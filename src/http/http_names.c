@@ -1,3 +1,7 @@
+/*
+ * Checks the names in a client's certificate against the rules: the client CA alone does not
+ * identify a client. Runs once per connection, in its thread, during the handshake.
+ */
 #include <string.h>
 
 #include <gnutls/x509.h>
@@ -5,11 +9,6 @@
 #include "milligpu/base/alloc.h"
 
 #include "http_internal.h"
-
-/*
- * Checks the names in a client's certificate against the rules: the client CA alone does not
- * identify a client. Runs once per connection, in its thread, during the handshake.
- */
 
 enum { NAME_BYTES = 256, NAMES_MAX = 64, SHOWN_BYTES = 256 };
 

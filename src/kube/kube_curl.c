@@ -1,14 +1,3 @@
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-
-#include "milligpu/base/alloc.h"
-#include "milligpu/base/map.h"
-#include "milligpu/kube/kube.h"
-
-#include "curl_handle.h"
-
 /*
  * kube_curl - implements kube_ops with libcurl. Each kube_ops belongs to one thread, the informer's
  * or the outbox's, and has its own connections; only kube_wake() is thread-safe.
@@ -24,6 +13,16 @@
  * Invariants: a call is in exactly one chain until it is freed, and in by_id until it is done; it
  * is done before its last piece is delivered, so that the receiver may use the id again.
  */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/base/map.h"
+#include "milligpu/kube/kube.h"
+
+#include "curl_handle.h"
 
 enum {
     CONNECTIONS_MAX = 16, /* concurrent connections to the server */

@@ -161,7 +161,7 @@ static void wait_after_failure(struct reflector *r, int64_t now_ms)
 }
 
 /*
- * Restarts from the first page. list_failed() tells the sink that the open list is incomplete.
+ * Restarts from the first page. list_failed() marks the sink's open list as incomplete.
  */
 static void begin_again(struct reflector *r)
 {

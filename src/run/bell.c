@@ -1,3 +1,4 @@
+/* A flag under a mutex, with a condition variable. Rung by any thread, awaited by one. */
 #include "milligpu/run/bell.h"
 
 #include "milligpu/base/alloc.h"

@@ -1,8 +1,9 @@
+/* Reads the clocks of the kernel. Any thread. */
 #include "milligpu/run/clock.h"
 
 #include <time.h>
 
-/* Linux has both clocks that we read, so a failure can only be a bug. */
+/* Linux has all clocks that are read here, so a failure is a bug. */
 static int64_t read_clock(clockid_t which)
 {
     struct timespec now;

@@ -1,3 +1,4 @@
+/* Reads and writes whole files, with errors that name the file. Any thread. */
 #include "milligpu/run/file.h"
 
 #include <errno.h>
@@ -11,8 +12,8 @@
 #include "milligpu/base/strbuf.h"
 
 /*
- * Does not trust a size from stat(): /proc and pipes show none, and a file may grow meanwhile. At
- * most one block more than max is read.
+ * Does not use the size of stat(): /proc and pipes have none, and a file may grow meanwhile. Reads
+ * at most one block more than max.
  */
 static int file_read_all(int fd, size_t max, struct strbuf *out, struct err *err)
 {
@@ -85,7 +86,7 @@ int file_replace(const char *file, struct text content, struct err *err)
     if (rc == 0 && rename(next.data, file) != 0)
         rc = err_set(err, ERR_IO, "%s: %m", file);
     if (rc < 0)
-        (void)unlink(next.data); /* the failure is reported already */
+        (void)unlink(next.data); /* the first error is reported */
     return rc;
 }
 

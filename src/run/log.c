@@ -1,7 +1,7 @@
 /*
- * Writes log lines to stderr, from any thread. A line is built in memory and leaves in one write(),
- * so that lines of two threads do not mix (a pipe promises that up to 4 KiB). One lock guards the
- * counts of repeated lines; nothing is written or allocated under it.
+ * Writes log lines to stderr, from any thread. A line is built in memory and written by one
+ * write(), so that lines of threads do not mix (a pipe guarantees that up to 4 KiB). One lock
+ * guards the counts of repeated lines; nothing is written or allocated under it.
  */
 #include "milligpu/run/log.h"
 
@@ -17,17 +17,17 @@
 
 enum { MESSAGES_MAX = 64, FIELDS_MAX = 12 };
 
-/* The lines of one message; messages without a place of their own share the last. */
+/* Line counts of one message; messages without a free entry share the last. */
 struct line_count {
     const char *msg;
     int64_t began_ms;
     uint32_t lines;
-    int64_t left_out; /* since the last line that was written */
+    int64_t left_out; /* lines suppressed since the last written one */
 };
 
 static atomic_int least_level = LOG_INFO;
 static atomic_bool as_json;
-static struct mutex counting = MUTEX_INITIALIZER; /* guards what follows */
+static struct mutex counting = MUTEX_INITIALIZER; /* guards the variables below */
 static struct line_count tallies[MESSAGES_MAX];
 static uint32_t pace_lines = LOG_LINES_MAX;
 static int64_t pace_ms = LOG_PACE_MS;
@@ -51,7 +51,7 @@ void log_set_pace(uint32_t lines, int64_t per_ms)
     mutex_unlock(&counting);
 }
 
-/* msg is kept by pointer: messages are constants. */
+/* Keeps the pointer msg: messages are constants. */
 static struct line_count *tally_of(const char *msg) REQUIRES(counting)
 {
     size_t at = 0;
@@ -64,10 +64,10 @@ static struct line_count *tally_of(const char *msg) REQUIRES(counting)
     return &tallies[at];
 }
 
-/* May another line of this message be written? How many were suppressed before it? */
+/* True if the rate limit allows a line; *out_left_out is the number of lines suppressed before. */
 static bool may_write(const char *msg, int64_t *out_left_out)
 {
-    /* The monotonic clock: a step of the wall clock must not open or close the limit. */
+    /* Monotonic: a step of the wall clock must not change the limit. */
     const int64_t now_ms = clock_ns() / 1000000;
 
     mutex_lock(&counting);
@@ -105,7 +105,7 @@ bool log_level_parse(const char *text, enum log_level *out)
     return false;
 }
 
-/* Wall-clock UTC with milliseconds, for people; nothing is computed from it. */
+/* Wall-clock UTC with milliseconds, only for people. */
 static void add_now(struct strbuf *line)
 {
     struct timespec now;
@@ -124,7 +124,7 @@ static struct text field_text(const struct log_field *field)
     return field->kind == LOG_FIELD_TEXT ? field->text : text_of(field->str);
 }
 
-/* Text that needs no quotes is left bare; everything else is written as in JSON. */
+/* True for text that needs no quotes; other text is written as in JSON. */
 static bool log_is_bare(struct text text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -135,7 +135,7 @@ static bool log_is_bare(struct text text)
     return text.len > 0;
 }
 
-/* Keys are constants of ours and need no escapes; values come from anywhere. */
+/* Keys are our constants and need no escapes; values are untrusted. */
 static void add_json(struct strbuf *line, enum log_level level, const char *msg,
                      const struct log_field *field, size_t count)
 {
@@ -182,7 +182,7 @@ static void write_line(enum log_level level, const char *msg, const struct log_f
     else
         add_plain(&line, level, msg, field, count);
     strbuf_char(&line, '\n');
-    /* If the log cannot be written there is nowhere to report it. */
+    /* A failure to write the log cannot be reported. */
     const ssize_t written = write(STDERR_FILENO, line.data, line.len);
     (void)written;
     strbuf_done(&line);
@@ -196,12 +196,12 @@ void log_event(enum log_level level, const char *msg, const struct log_field *fi
     must(level <= LOG_ERROR && count <= FIELDS_MAX);
     if (!log_wants(level))
         return;
-    /* Debug lines are not limited: whoever turns them on wants all. */
+    /* Debug lines are not limited: a user who enables them needs all. */
     if (level > LOG_DEBUG && !may_write(msg, &left_out)) {
         metric_add(M_LOG_SUPPRESSED, NULL, 1);
         return;
     }
-    /* Copied, because the suppressed lines are reported as one more field. */
+    /* Copied, to append the number of suppressed lines as a field. */
     if (count > 0)
         memcpy(all, field, count * sizeof *field);
     if (left_out > 0)

@@ -1,10 +1,9 @@
 /*
- * Counters, gauges and histograms by metrics.def and node_metrics.def. Called by every part that
- * counts, from any thread, and by the metrics page. Values are atomics, so counting takes no lock;
- * one lock guards the creation of a series. A series is never freed, so its address stays valid. A
- * metric has at most METRIC_SERIES_MAX series; label values without a place count as other. The
- * page reads the parts of a histogram at slightly different moments, and expose_histogram() makes
- * buckets and count agree.
+ * Stores the counters, gauges and histograms of metrics.def and node_metrics.def, and writes them
+ * as text. Any thread may count; the metrics page reads. Values are atomics, so counting takes no
+ * lock; one lock guards the creation of a series. A series is never freed, so its address stays
+ * valid. A metric has at most METRIC_SERIES_MAX series; further label values count as other. The
+ * page reads the parts of a histogram one by one, and expose_histogram() makes them consistent.
  */
 #include "milligpu/run/metric.h"
 
@@ -25,8 +24,8 @@ static const struct metric_info infos[] = {
 };
 
 /*
- * Upper bounds. Seconds: from 50 us, the cost of a good filter, to 10 s, longer than any timeout;
- * counts: powers of two up to the largest batch.
+ * Upper bounds of buckets. Seconds: from 50 us, a fast filter call, to 10 s, longer than any
+ * timeout. Counts: powers of two up to the largest batch.
  */
 static const int64_t seconds_ns[] = {50000,      100000,     250000,    500000,     1000000,
                                      2500000,    5000000,    10000000,  25000000,   50000000,
@@ -39,14 +38,12 @@ enum { BUCKETS_MAX = ARRAY_LEN(seconds_ns), LABELS_MAX = 4 };
 static_assert(ARRAY_LEN(counts) <= BUCKETS_MAX, "one bucket array serves both kinds");
 
 struct series {
-    char *labels; /* written once, before the series is visible */
-    /* counters and gauges; the rest is for histograms */
-    atomic_int_fast64_t value;
+    char *labels;              /* set once, before the series is visible */
+    atomic_int_fast64_t value; /* of a counter or gauge */
+    /* Only for histograms. */
     atomic_uint_fast64_t count;
-    /* of METRIC_TIMING: nanoseconds */
-    atomic_uint_fast64_t sum;
-    /* how many fell into this bucket alone; the format wants them summed up */
-    atomic_uint_fast64_t bucket[BUCKETS_MAX];
+    atomic_uint_fast64_t sum;                 /* nanoseconds for METRIC_TIMING */
+    atomic_uint_fast64_t bucket[BUCKETS_MAX]; /* counts per bucket, not cumulative */
 };
 
 struct family {
@@ -68,7 +65,7 @@ static bool is_value(enum metric_id id)
     return id < METRICS && infos[id].name == NULL;
 }
 
-/* The metric that a VALUE is of; every other row is its own. */
+/* Returns the metric of a VALUE; for other rows, the row itself. */
 static enum metric_id metric_of(enum metric_id id)
 {
     must((size_t)id < METRICS);
@@ -77,7 +74,7 @@ static enum metric_id metric_of(enum metric_id id)
     return id;
 }
 
-/* NAME="VALUE" for each label of the table, with commas. JSON escapes what Prometheus does. */
+/* Writes NAME="VALUE" for each label of the table, with commas. JSON escapes suit Prometheus. */
 static void put_labels(struct strbuf *out, enum metric_id id, const struct label_values *values)
 {
     const size_t count = values != NULL ? values->count : 0;
@@ -87,18 +84,18 @@ static void put_labels(struct strbuf *out, enum metric_id id, const struct label
     strbuf_init(&clean);
     for (size_t i = 0; i < count; i++) {
         const size_t len = strcspn(label, ",");
-        must(len > 0); /* else more values than labels */
+        must(len > 0); /* else there are more values than labels */
         strbuf_reset(&clean);
         strbuf_shown(&clean, text_of(values->value[i]));
         strbuf_printf(out, "%s%.*s=", i > 0 ? "," : "", (int)len, label);
         strbuf_json(out, (struct text){clean.data, clean.len});
         label += label[len] == ',' ? len + 1 : len;
     }
-    must(label[0] == '\0'); /* else fewer */
+    must(label[0] == '\0'); /* else there are fewer values than labels */
 }
 
 /*
- * Without the lock: used grows only after the series is in place. Linear, since a metric has few
+ * Needs no lock: used grows only after the series is complete. Linear, because a metric has few
  * series.
  */
 static struct series *metric_find(struct family *family, const char *labels)
@@ -114,7 +111,7 @@ static struct series *metric_find(struct family *family, const char *labels)
     return NULL;
 }
 
-/* The last place is for all labels that come when the others are taken. */
+/* Labels of the last series, which all further label values share. */
 static char *metric_others(enum metric_id id)
 {
     const char *const other[LABELS_MAX] = {[0 ... LABELS_MAX - 1] = "other"};
@@ -129,7 +126,7 @@ static char *metric_others(enum metric_id id)
     return strbuf_steal(&text);
 }
 
-/* The order of the two stores makes the series visible only when it is complete. */
+/* Stores the series before the count, so that it is visible only when complete. */
 static struct series *metric_add_series(enum metric_id id, const char *labels) REQUIRES(adding)
 {
     struct family *family = &families[id];
@@ -143,7 +140,7 @@ static struct series *metric_add_series(enum metric_id id, const char *labels) R
     return series;
 }
 
-/* All of them at once, so that they are in the order of the table. */
+/* Adds all VALUEs of a metric at once, in the order of the table. */
 static void add_values(enum metric_id id)
 {
     CLEANUP(strbuf_done) struct strbuf labels;
@@ -170,7 +167,7 @@ static struct series *value_series(enum metric_id id)
     return atomic_load(&families[metric].series[id - metric - 1]);
 }
 
-/* The usual case takes no lock: a label text that was seen before. */
+/* Takes no lock in the usual case, an existing label text. */
 static struct series *series_of(enum metric_id id, const struct label_values *values)
 {
     CLEANUP(strbuf_done) struct strbuf labels;
@@ -185,7 +182,7 @@ static struct series *series_of(enum metric_id id, const struct label_values *va
     struct series *series = metric_find(family, labels.data);
     if (series != NULL)
         return series;
-    /* Another thread may have added it in between, so it is searched again under the lock. */
+    /* Search again under the lock: another thread may have added it. */
     mutex_lock(&adding);
     series = metric_find(family, labels.data);
     if (series == NULL)
@@ -227,7 +224,7 @@ void metric_observe_ns(enum metric_id id, const struct label_values *values, int
         at++;
     if (at < ARRAY_LEN(seconds_ns))
         atomic_fetch_add(&series->bucket[at], 1);
-    /* count comes last, so it may be behind the buckets for a moment (expose_histogram()). */
+    /* count is last, so it may lag behind the buckets (expose_histogram()). */
     atomic_fetch_add(&series->sum, (uint_fast64_t)ns);
     atomic_fetch_add(&series->count, 1);
 }
@@ -276,7 +273,7 @@ static bool metric_ends(struct text name, const char *end)
     return name.len > len && memcmp(name.at + name.len - len, end, len) == 0;
 }
 
-/* In OpenMetrics a counter is named without _total, which its samples have, and units are told. */
+/* OpenMetrics: a counter's name has no _total, but its samples have, and there is a UNIT line. */
 void metric_head(struct strbuf *out, enum metric_id id, enum metric_format format)
 {
     static const char *const units[] = {"seconds", "bytes"};
@@ -302,7 +299,7 @@ void metric_end(struct strbuf *out, enum metric_format format)
         strbuf_str(out, "# EOF\n");
 }
 
-/* Everything before the number. */
+/* Writes a sample up to the number. */
 static void put_name(struct strbuf *out, enum metric_id id, const struct label_values *values)
 {
     strbuf_str(out, metric_info(id)->name);
@@ -327,7 +324,7 @@ void metric_sample_milli(struct strbuf *out, enum metric_id id, const struct lab
                   (unsigned long long)(milli % 1000));
 }
 
-/* count: of this bucket and all below it, as Prometheus wants it. */
+/* count is cumulative: this bucket and all below it. */
 static void expose_bucket(struct strbuf *out, enum metric_id id, const struct series *series,
                           const char *bound, uint64_t count)
 {
@@ -336,10 +333,7 @@ static void expose_bucket(struct strbuf *out, enum metric_id id, const struct se
                   series->labels[0] != '\0' ? "," : "", bound, (unsigned long long)count);
 }
 
-/*
- * In seconds, although they are kept in ns. OpenMetrics wants a point or an exponent in each: 1.0,
- * 5e-05.
- */
+/* Converts ns to seconds. OpenMetrics requires a point or an exponent: 1.0, 5e-05. */
 static void write_bound(char *out, size_t bytes, bool seconds, size_t at, enum metric_format format)
 {
     must(at < (seconds ? ARRAY_LEN(seconds_ns) : ARRAY_LEN(counts)));
@@ -352,7 +346,7 @@ static void write_bound(char *out, size_t bytes, bool seconds, size_t at, enum m
         (void)snprintf(out + used, bytes - used, ".0");
 }
 
-/* Sums the buckets up, from the shortest to +Inf. */
+/* Accumulates the buckets, from the smallest to +Inf. */
 static void expose_histogram(struct strbuf *out, enum metric_id id, struct series *series,
                              enum metric_format format)
 {
@@ -370,14 +364,14 @@ static void expose_histogram(struct strbuf *out, enum metric_id id, struct serie
         below += atomic_load(&series->bucket[i]);
         expose_bucket(out, id, series, bound, below);
     }
-    /* A concurrent observer may have filled its bucket and not yet counted itself. */
+    /* A concurrent observer may have incremented its bucket, but not yet count. */
     uint64_t total = atomic_load(&series->count);
     if (total < below)
         total = below;
     expose_bucket(out, id, series, "+Inf", total);
     const uint64_t sum = atomic_load(&series->sum);
     strbuf_printf(out, "%s_sum%s%s%s ", name, open, series->labels, close);
-    if (seconds) /* a double would drop the nanoseconds of a long life */
+    if (seconds) /* a double would lose the nanoseconds of large sums */
         strbuf_printf(out, "%llu.%09llu\n", (unsigned long long)(sum / 1000000000),
                       (unsigned long long)(sum % 1000000000));
     else
@@ -401,7 +395,7 @@ static void expose_family(struct strbuf *out, enum metric_id id, enum metric_for
     const struct metric_info *info = metric_info(id);
 
     if (info->labels[0] == '\0')
-        (void)series_of(id, NULL); /* zero is a value, absence is not */
+        (void)series_of(id, NULL); /* exposes it as 0 from the start */
     add_values(id);
     const size_t used = atomic_load(&families[id].used);
     if (used == 0)

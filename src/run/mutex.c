@@ -1,3 +1,4 @@
+/* Wraps pthread mutexes and condition variables; a failing call aborts. Any thread. */
 #include "milligpu/run/mutex.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
- * A bounded queue: many producers, one taker (the writer). One lock guards the ring; two
- * conditions, for the taker and for producers that wait. A producer that may not wait (HTTP
- * threads) gets false when it is full.
+ * A bounded queue: many producers, one consumer (the writer). One lock guards the ring; one
+ * condition is for the consumer, one for waiting producers. Producers that must not wait (HTTP
+ * threads) get false if it is full.
  */
 #include "milligpu/run/queue.h"
 
@@ -17,12 +17,11 @@ struct queue {
         void *item;
         size_t bytes;
     } * ring;
-    size_t bytes; /* of all items in it, as far as their producers gave a size */
+    size_t bytes; /* sum of the items' sizes; 0 for items put without one */
     size_t capacity;
     size_t first;
     size_t count;
-    /* the next queue_take() returns without waiting; cleared by it */
-    bool woken;
+    bool woken; /* the next queue_take() returns without waiting, and clears it */
     bool closed;
 };
 
@@ -51,7 +50,7 @@ void queue_free(struct queue *queue)
     xfree(queue);
 }
 
-/* A signal is enough: there is one taker. */
+/* A signal is enough for one consumer. */
 static void queue_append(struct queue *queue, void *item, size_t bytes) REQUIRES(queue->lock)
 {
     must(queue->count < queue->capacity);
@@ -74,7 +73,7 @@ bool queue_put(struct queue *queue, void *item)
     return fits;
 }
 
-/* For a producer that may use the whole queue: the outbox, whose results must not be lost. */
+/* May fill the whole queue: used by the outbox, whose results must not be lost. */
 bool queue_put_wait(struct queue *queue, void *item)
 {
     return queue_put_below(queue, item, 0, (struct queue_share){queue->capacity, SIZE_MAX});
@@ -97,8 +96,8 @@ bool queue_put_below(struct queue *queue, void *item, size_t bytes, struct queue
 }
 
 /*
- * Returns early for queue_wake() and queue_close(), and at the deadline at the latest, however
- * often the condition wakes up for nothing.
+ * Waits for the first item; returns early for queue_wake() and queue_close(), and at the deadline
+ * despite spurious wakeups.
  */
 static void await_first(struct queue *queue, int64_t wait_ms) REQUIRES(queue->lock)
 {
@@ -126,7 +125,7 @@ size_t queue_take(struct queue *queue, void **items, size_t max, int64_t wait_ms
         queue->first = (queue->first + 1) % queue->capacity;
         queue->count--;
     }
-    /* A broadcast, because producers wait for different amounts of room on one condition. */
+    /* A broadcast: producers wait for different amounts of room on one condition. */
     if (taken > 0)
         condvar_broadcast(&queue->drained);
     mutex_unlock(&queue->lock);
@@ -145,7 +144,7 @@ void queue_close(struct queue *queue)
 {
     mutex_lock(&queue->lock);
     queue->closed = true;
-    queue->woken = true; /* reported once: whoever takes what is left may wait for it, not spin */
+    queue->woken = true; /* only once: later calls may wait for remaining items, and do not spin */
     condvar_broadcast(&queue->drained);
     condvar_broadcast(&queue->filled);
     mutex_unlock(&queue->lock);
@@ -153,7 +152,7 @@ void queue_close(struct queue *queue)
 
 size_t queue_depth(const struct queue *queue)
 {
-    /* The lock is not part of the state that a caller sees. */
+    /* The lock is not part of the visible state, so const may be cast away. */
     struct queue *open = (struct queue *)(uintptr_t)queue;
 
     mutex_lock(&open->lock);

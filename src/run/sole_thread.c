@@ -1,3 +1,4 @@
+/* Claims a part for the first thread by compare-and-exchange. Any thread. */
 #include "milligpu/run/sole_thread.h"
 
 bool sole_thread_enter(struct sole_thread *sole)

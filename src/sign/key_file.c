@@ -1,10 +1,9 @@
 /*
- * The file of a private key. Called at the start, before other threads run, and by the one thread
- * that changes the keyring.
- * A key is never half there: it is written under another name, and linked to its own only when all
- * of it is on disk; a link never replaces a file, so of two processes that make one the first wins,
- * and both use it. A crash in between leaves a file with a random name, which nobody reads. In
- * order: reading, making, moving.
+ * Reads, creates and moves the file of a private key. Called at the start, before other threads
+ * run, and by the one thread that changes the keyring.
+ * A file is always complete: it is written under a temporary name, synced and linked. A link never
+ * replaces a file, so of two processes that create one the first wins, and both use it. A crash in
+ * between leaves an unused temporary file. In order: reading, creating, moving.
  */
 #include "key_file.h"
 
@@ -31,9 +30,9 @@ static int say_errno(const char *file, const char *what, struct err *err)
 }
 
 /*
- * Who could read the key could sign. A file of root may be readable by one group, as Secrets are
- * mounted for a pod with fsGroup. Where kubelet applies fsGroup to the volume of the ledger it adds
- * exactly these bits to each file, the key too: they are taken away again.
+ * Refuses a file that others can read: they could sign. A file of root may be readable by its
+ * group, as in a Secret mounted for a pod with fsGroup. If kubelet applies fsGroup to the volume of
+ * the ledger, it sets mode 0660 on each file, the key too: that is reset to 0600.
  */
 static int check_mode(const char *file, int fd, struct err *err)
 {
@@ -86,7 +85,7 @@ static int read_all(const char *file, int fd, struct strbuf *out, struct err *er
 int key_file_read(const char *file, struct strbuf *out, struct err *err)
 {
     must(out->len == 0);
-    /* Not blocking: a pipe would wait for somebody to write. */
+    /* Non-blocking: open() of a pipe would wait for a writer. */
     const int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return say_errno(file, "cannot be read", err);
@@ -97,7 +96,7 @@ int key_file_read(const char *file, struct strbuf *out, struct err *err)
     return rc;
 }
 
-/* A new key, as the bytes of its file; free it with gnutls_free(). */
+/* Creates a key as PEM; *out is owned by the caller (gnutls_free). */
 static int make_pem(gnutls_datum_t *out, struct err *err)
 {
     const unsigned bits = GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_ED25519);
@@ -117,7 +116,7 @@ static int make_pem(gnutls_datum_t *out, struct err *err)
                              gnutls_strerror(rc));
 }
 
-/* Else a power loss could take the name of a key by which was signed already. */
+/* Without it, a power loss could remove the name of a key that has signed already. */
 static bool sync_folder(const char *file)
 {
     const char *slash = strrchr(file, '/');
@@ -145,7 +144,7 @@ int key_file_make(const char *file, struct err *err)
     strbuf_init(&name);
     strbuf_printf(&name, "%s.XXXXXX", file);
     int rc = 0;
-    /* with mode 0600, whatever the umask adds */
+    /* Mode 0600, whatever the umask. */
     const int fd = mkostemp(name.data, O_CLOEXEC);
     if (fd >= 0 &&
         (!file_write(fd, (struct text){(const char *)pem.data, pem.size}) || fsync(fd) != 0))

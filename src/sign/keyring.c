@@ -1,8 +1,8 @@
 /*
- * The keys of this milligpud, in memory and on disk. What is in memory changes only after the disk
- * has changed, so that an error changes nothing; the order on disk is such that a start after a
- * crash finds its way: the list is written first, then the private key moves to its place. In
- * order: the list, opening, reading and signing, changes.
+ * Keeps the keys of this milligpud, in memory and on disk. Memory changes only after the disk, so
+ * that an error changes nothing. On disk the list is written first, then the private key is moved:
+ * a start after a crash in between finishes the move. In order: the list, opening, reading and
+ * signing, changes.
  */
 #include "milligpu/sign/keyring.h"
 
@@ -30,12 +30,12 @@ struct keyring {
     int64_t wait_ms;
     struct mutex lock; /* guards all below; only one thread changes them */
     struct signing_key *signer;
-    struct signing_key *next; /* NULL: there is none */
-    bool moved;               /* next's file is FILE already, and the disk may not keep that */
-    /* signer's, then next's, then retiring ones; signer's is KEY_NEXT until it was published */
+    struct signing_key *next; /* NULL if there is none */
+    bool moved;               /* next's file is renamed to FILE, but perhaps not synced */
+    /* signer's, next's, then the retiring ones; signer's is KEY_NEXT until it is published */
     struct key_entry entry[KEYRING_MAX];
     size_t count;
-    char other[KEYRING_OTHERS][PUBLIC_KEY_TEXT_BYTES]; /* public keys that the ConfigMap shows */
+    char other[KEYRING_OTHERS][PUBLIC_KEY_TEXT_BYTES]; /* public keys of the ConfigMap */
     size_t n_others;
 };
 
@@ -60,7 +60,7 @@ static bool read_state(struct text word, enum key_state *out)
     return false;
 }
 
-/* Milliseconds: digits. */
+/* Parses milliseconds, digits only. */
 static bool read_since(struct text word, int64_t *out)
 {
     int64_t since = 0;
@@ -102,7 +102,7 @@ static const struct key_entry *entry_of(const struct key_entry *entry, size_t co
     return NULL;
 }
 
-/* A list that is missing is an empty one. */
+/* A missing list counts as empty. */
 static int list_read(const char *file, struct key_entry out[KEYRING_MAX], size_t *out_count,
                      struct err *err)
 {
@@ -131,7 +131,7 @@ static int list_read(const char *file, struct key_entry out[KEYRING_MAX], size_t
     return 0;
 }
 
-/* A first key is not in it before it was published: then a later start signs without asking. */
+/* Leaves out a first key until it is published: a later start signs at once with a listed one. */
 static int list_write(const struct keyring *keyring, const struct key_entry *entry, size_t count,
                       struct err *err)
 {
@@ -158,7 +158,7 @@ static struct key_entry entry_new(const struct signing_key *key, enum key_state 
     return entry;
 }
 
-/* NULL stays in *out if there is no such file. */
+/* Leaves *out NULL if there is no such file. */
 static int open_next(const char *file, struct signing_key **out, struct err *err)
 {
     if (access(file, F_OK) < 0 && errno == ENOENT)
@@ -166,7 +166,7 @@ static int open_next(const char *file, struct signing_key **out, struct err *err
     return signing_key_open(file, out, err);
 }
 
-/* The list says that it signs already: a crash came before its file had moved. */
+/* Moves next's file if the list has it as signing: a crash came before the move. */
 static int finish_move(struct keyring *keyring, const struct key_entry *listed, size_t count,
                        struct err *err)
 {
@@ -182,7 +182,7 @@ static int finish_move(struct keyring *keyring, const struct key_entry *listed, 
     return 0;
 }
 
-/* The present keys, and what the list knows beyond them: that signed, or was published. */
+/* Adds the present keys, and listed ones without a file, which signed or were published. */
 static int take_list(struct keyring *keyring, const struct key_entry *listed, size_t count,
                      struct key_times now, struct err *err)
 {
@@ -246,10 +246,10 @@ static int keyring_load(struct keyring *keyring, struct key_times now, struct er
         finish_move(keyring, listed, count, err) < 0 ||
         signing_key_open(keyring->file, &keyring->signer, err) < 0)
         return err_same(err);
-    /* Somebody has put it there: it needs no successor that is itself. */
+    /* An operator has copied next to FILE: it is not its own successor. */
     if (keyring->next != NULL &&
         strcmp(signing_key_id(keyring->next), signing_key_id(keyring->signer)) == 0) {
-        (void)unlink(keyring->next_file); /* else it is found again, and passed over again */
+        (void)unlink(keyring->next_file); /* on failure the next start ignores it again */
         signing_key_free(STEAL(keyring->next));
     }
     return take_list(keyring, listed, count, now, err);
@@ -313,7 +313,7 @@ int keyring_sign(struct keyring *keyring, const struct signed_facts *what,
     return rc;
 }
 
-/* The public key that a signature names, in out; false: it is not known. */
+/* Copies the public key with this id; false if unknown. */
 static bool key_of(struct keyring *keyring, const char *id, char out[PUBLIC_KEY_TEXT_BYTES])
 {
     mutex_lock(&keyring->lock);
@@ -347,7 +347,7 @@ void keyring_learn(struct keyring *keyring, const char *const *key, size_t count
     keyring->n_others = 0;
     for (size_t i = 0; i < count && keyring->n_others < KEYRING_OTHERS; i++) {
         if (strlen(key[i]) != PUBLIC_KEY_TEXT_BYTES - 1)
-            continue; /* something else that somebody wrote there */
+            continue; /* not a key */
         memcpy(keyring->other[keyring->n_others++], key[i], PUBLIC_KEY_TEXT_BYTES);
     }
     mutex_unlock(&keyring->lock);
@@ -365,7 +365,7 @@ size_t keyring_list(struct keyring *keyring, struct key_entry out[KEYRING_MAX])
 
 /* --- changes --- */
 
-/* The disk has it; the keys that are not needed any more are freed. */
+/* Copies the entries, already on disk, into memory. */
 static void commit(struct keyring *keyring, const struct key_entry *entry, size_t count)
 {
     must(count > 0 && count <= KEYRING_MAX);
@@ -395,11 +395,11 @@ int keyring_replace(struct keyring *keyring, struct key_times now, struct err *e
     memmove(&entry[2], &entry[1], (count - 1) * sizeof *entry);
     entry[1] = entry_new(next, KEY_NEXT, now.wall_ms);
     if (list_write(keyring, entry, count + 1, err) < 0) {
-        (void)unlink(keyring->next_file); /* else a start finds it, which does no harm */
+        (void)unlink(keyring->next_file); /* if it stays, a start uses it, which is harmless */
         signing_key_free(next);
         return err_same(err);
     }
-    keyring->next = next; /* no other thread reads it */
+    keyring->next = next; /* no other thread uses next */
     commit(keyring, entry, count + 1);
     return 0;
 }
@@ -429,7 +429,7 @@ int keyring_published(struct keyring *keyring, const struct key_entry *key, size
     return 0;
 }
 
-/* entry[1] becomes entry[0], and entry[0] the first that is retiring. */
+/* Swaps entry[0] and entry[1]: the next key signs, and the signing key is retiring. */
 static void turn(struct key_entry *entry, struct key_times now, int64_t wait_ms)
 {
     const struct key_entry before = entry[0];

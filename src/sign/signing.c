@@ -1,9 +1,9 @@
 /*
- * Signatures over allocations and reports, by Ed25519 of GnuTLS. The writer signs before its
- * COMMIT, and the agent verifies in its only thread; reports go the other way. What comes from
- * outside (a key, a signature) may be any bytes: it is no signature, and never an error. Base64 is
- * accepted in one spelling only, so that a changed byte is a changed key. In order: words and
- * bytes, the key, signing, verifying. Where a key comes from is in key_file.c.
+ * Signs and verifies allocations and reports, by Ed25519 of GnuTLS. The writer signs before its
+ * COMMIT, and the agent verifies in its only thread; reports go the other way. Keys and signatures
+ * from outside are untrusted: invalid ones do not verify, and are no error. Base64 is accepted only
+ * in canonical form, so that a changed byte is a changed key. In order: words and bytes, the key,
+ * signing, verifying. key_file.c has the file of a key.
  */
 #include "milligpu/sign/signing.h"
 
@@ -22,7 +22,7 @@
 enum {
     PUBLIC_BYTES = 32,
     SIGNATURE_BYTES = 64,
-    SIGNATURE_DIGITS = 88, /* base64 of them */
+    SIGNATURE_DIGITS = 88, /* base64 of these bytes */
     SHA256_BYTES = 32,
     ID_DIGITS = KEY_ID_BYTES - 1,
 };
@@ -44,7 +44,7 @@ static gnutls_datum_t datum_of(struct text text)
     return (gnutls_datum_t){(unsigned char *)(uintptr_t)text.at, (unsigned)text.len};
 }
 
-/* In the one spelling, terminated; out has room for exactly that. */
+/* Writes canonical base64, terminated; out_bytes is the exact size. */
 static void sign_encode(const unsigned char *bytes, size_t len, char *out, size_t out_bytes)
 {
     CLEANUP(xfreep) char *text = base64_encode((struct text){(const char *)bytes, len});
@@ -53,7 +53,7 @@ static void sign_encode(const unsigned char *bytes, size_t len, char *out, size_
     memcpy(out, text, out_bytes);
 }
 
-/* False: not exactly so many bytes in the spelling of sign_encode(). */
+/* Decodes canonical base64; false unless it is exactly bytes long. */
 static bool sign_decode(struct text text, unsigned char *out, size_t bytes)
 {
     char digits[SIGNATURE_DIGITS + 1];
@@ -81,7 +81,7 @@ static void id_of(const unsigned char public_key[PUBLIC_BYTES], char out[KEY_ID_
         (void)snprintf(out + 2 * i, 3, "%02x", (unsigned)hash[i]);
 }
 
-/* No NUL is in a uid or a name, so the parts cannot be cut in another way. */
+/* uid and node must contain no NUL, so that the signed parts are unambiguous. */
 static bool can_be_signed(const struct signed_facts *what)
 {
     must(what->uid.at != NULL || what->uid.len == 0);
@@ -109,7 +109,7 @@ static void write_signed(struct strbuf *out, const struct signed_facts *what)
 
 /* --- the key --- */
 
-/* Fills in what others may know of it. */
+/* Sets the public key and the id. */
 static int take_public(struct signing_key *key, gnutls_x509_privkey_t from, struct err *err)
 {
     unsigned char bytes[PUBLIC_BYTES];
@@ -156,14 +156,14 @@ static int take_private(struct signing_key *key, struct text pem, struct err *er
     return rc;
 }
 
-/* ERR_NOT_FOUND: there is none. */
+/* Returns ERR_NOT_FOUND if there is no file. */
 static int key_load(const char *file, struct signing_key **out, struct err *err)
 {
     struct strbuf pem;
 
     must(file[0] != '\0');
     strbuf_init(&pem);
-    strbuf_reserve(&pem, KEY_FILE_BYTES_MAX); /* growing would leave copies behind */
+    strbuf_reserve(&pem, KEY_FILE_BYTES_MAX); /* growing would leave copies of the key in memory */
     struct signing_key *key = xcalloc(1, sizeof *key);
     int rc = key_file_read(file, &pem, err);
     if (rc == 0 && (rc = take_private(key, (struct text){pem.data, pem.len}, err)) < 0)
@@ -310,7 +310,7 @@ static bool verifies(const unsigned char key[PUBLIC_BYTES],
     return good;
 }
 
-/* The id in the signature must be the key's: it is not signed, and nobody may change it. */
+/* The id in the signature must be the key's: the id itself is not signed. */
 bool signature_is_good(struct text key, struct text signature, const struct signed_facts *what)
 {
     unsigned char public_bytes[PUBLIC_BYTES];

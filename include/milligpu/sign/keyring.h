@@ -38,7 +38,7 @@ struct key_entry {
     char id[KEY_ID_BYTES];
     char key[PUBLIC_KEY_TEXT_BYTES]; /* public */
     enum key_state state;
-    bool published;   /* has been published at least once */
+    bool published;   /* published at least once; by this process, if KEY_NEXT */
     int64_t since_ms; /* UTC time of the last change of state */
     int64_t due_ms; /* monotonic time to start signing (next) or be forgotten (retiring), else 0 */
 };

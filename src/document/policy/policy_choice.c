@@ -1,5 +1,6 @@
 /*
- * The policy that somebody names: one of the policies, a ready policy that is built in, or a file.
+ * Resolves a word to a policy: a bare policy, a ready policy that is built in, or a file. Called at
+ * start, at a reload, and by the command line.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /*
- * Reads a policy document into a rulebook: what is about the whole document. The tree of the
- * document is gone afterwards; what the rulebook keeps is in its own arena. The rules are read by
- * policy_rules.c.
+ * Reads a policy document into a rulebook: the keys of the whole document; policy_rules.c reads the
+ * rules. The document's tree is freed afterwards; the rulebook has copies in its own arena. Called
+ * by policy_choice.c.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -94,7 +94,7 @@ static int read_price_table(struct policy_reader *in, const struct document *val
     return 0;
 }
 
-/* To YAML, a plain off is the same word as false. */
+/* In YAML a plain off is false. */
 static int read_prices(struct policy_reader *in, const struct document *value, void *unused)
 {
     static const char *const word[] = {"off", "known"};
@@ -140,7 +140,7 @@ struct amount_kind {
     const char *example;
 };
 
-/* A quantity, of which *out counts units, rounded up. */
+/* Reads a quantity; *out is its number of units, rounded up. */
 static int read_amount(struct policy_reader *in, const struct document *value,
                        const struct amount_kind *kind, uint32_t *out)
 {
@@ -248,7 +248,7 @@ static int read_workload(struct policy_reader *in, const struct document *value,
 
 /* --- the document --- */
 
-/* The same on every machine of one byte order, so that people can compare. */
+/* Equal on all machines of one byte order, so that people can compare it. */
 static const char *digest_of(struct text bytes, struct arena *arena)
 {
     static const uint64_t high = 0x6D696C6C69677075U;

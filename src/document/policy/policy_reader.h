@@ -1,7 +1,8 @@
 /*
- * policy_reader - what the parts of the reader of policy documents share. policy_document.c reads
- * what is about the whole document, policy_rules.c the rules, policy_values.c single values;
- * policy_shadow.c finds rules that never match.
+ * policy_reader - types and functions that the readers of policy documents share.
+ *
+ * policy_document.c reads the keys of the whole document, policy_rules.c the rules, policy_values.c
+ * single values; policy_shadow.c finds rules that never match.
  */
 #ifndef MILLIGPU_DOCUMENT_POLICY_READER_H
 #define MILLIGPU_DOCUMENT_POLICY_READER_H
@@ -19,7 +20,7 @@ struct policy_reader {
     struct err *err;
 };
 
-/* One key of an object; into is the caller's. */
+/* One key of an object; into is passed through from policy_read_keys(). */
 struct policy_key {
     const char *name;
     int (*read)(struct policy_reader *in, const struct document *value, void *into);
@@ -29,23 +30,23 @@ struct policy_key {
 struct policy_keys {
     const struct policy_key *key;
     size_t keys;
-    const char *what; /* the object, for people: "a rule" */
+    const char *what; /* name of the object in errors: "a rule" */
 };
 
 /*
- * The value is wrong. The text says what is wrong and what would be right; place and path come
- * before it. `in` is evaluated more than once.
+ * Sets an error for a value: place and path, then the text, which has the problem and the valid
+ * values. `in` is evaluated more than once.
  */
 #define policy_wrong(in, value, ...)                                                               \
     ((void)err_set((in)->err, ERR_INVALID, __VA_ARGS__),                                           \
      policy_wrong_at((in), (value), (value)->at))
-/* in->err is written: puts place and path before its text. */
+/* Prepends place and path to the text of in->err, which is set. */
 int policy_wrong_at(struct policy_reader *in, const struct document *value,
                     struct document_mark at);
 void policy_warn(struct policy_reader *in, const struct document *value, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
 
-/* Calls the function of each key that is there, in the order of the table. */
+/* Calls the function of each key that is present, in the order of the table. */
 int policy_read_keys(struct policy_reader *in, const struct document *object,
                      const struct policy_keys *keys, void *into) MUST_USE;
 
@@ -56,43 +57,43 @@ struct policy_range {
 int policy_read_number(struct policy_reader *in, const struct document *value,
                        struct policy_range range, uint32_t *out) MUST_USE;
 int policy_read_bool(struct policy_reader *in, const struct document *value, bool *out) MUST_USE;
-/* Not empty, at most max bytes, and nothing that a terminal would interpret. Borrowed. */
+/* *out is borrowed: not empty, at most max bytes, printable. */
 int policy_read_text(struct policy_reader *in, const struct document *value, size_t max,
                      struct text *out) MUST_USE;
-/* *out: the position of the word. */
+/* *out is the index of the word. */
 int policy_read_word(struct policy_reader *in, const struct document *value,
                      const char *const *words, size_t count, size_t *out) MUST_USE;
-/* Is the policy a baseline that is read as another one, by policy_served()? */
+/* True if the policy is a baseline that policy_served() replaces. */
 static inline bool policy_is_replaced(const struct policy_edges *edges, enum policy_kind kind)
 {
     return !edges->baselines && policy_served(kind) != kind;
 }
 
-/* Of the name, and of the policy that it is read as. */
+/* Format with two arguments: the name, and the name of the policy that replaces it. */
 #define POLICY_REPLACED                                                                            \
     "%s is only a baseline of milligpuctl simulate: milligpud orders by %s instead, and its next " \
     "version refuses the name"
 int policy_read_kind(struct policy_reader *in, const struct document *value,
                      enum policy_kind *out) MUST_USE;
-/* memory: filter or raise. */
+/* Reads "memory": filter or raise. */
 int policy_read_memory(struct policy_reader *in, const struct document *value,
                        enum memory_mode *out) MUST_USE;
-/* A list of 1 to max entries. */
+/* Checks a list of 1 to max entries. */
 int policy_check_list(struct policy_reader *in, const struct document *list, uint32_t max) MUST_USE;
-/* A glob, as model_bare() makes it, in the arena of the rulebook. */
+/* *out is a glob as returned by model_bare(), in the arena of the rulebook. */
 int policy_read_model(struct policy_reader *in, struct text text, const struct document *value,
                       const char **out) MUST_USE;
-/* A list of such globs. */
+/* Reads a list of such globs. */
 int policy_read_models(struct policy_reader *in, const struct document *list, uint32_t max,
                        const char ***out) MUST_USE;
-/* The texts are distinct; case does not matter. */
+/* Checks that the texts are distinct, ignoring case. */
 int policy_check_distinct(struct policy_reader *in, const struct document *list) MUST_USE;
 
 int policy_read_rules(struct policy_reader *in, const struct document *list, void *unused) MUST_USE;
 
-/* Does the first glob match whatever the second one does? False if that is not certain. */
+/* True if wide certainly matches every text that narrow matches. */
 bool glob_covers(struct text wide, struct text narrow);
-/* A warning for each rule that can never match. list: the rules as they are written. */
+/* Writes a warning for each rule that can never match; list is the rules as written. */
 void policy_warn_shadows(struct policy_reader *in, const struct document *list);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The rules of a policy document: which nodes, namespaces and hours each is about, what it says,
- * and whether that contradicts itself.
+ * Reads the rules of a policy document: the nodes, namespaces and hours of each rule, its demands,
+ * and whether they contradict each other. Called by policy_document.c.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 enum {
     RULE_NAME_BYTES_MAX = 63,
     LABEL_KEY_BYTES_MAX = NAME_BYTES_MAX + 1 + 63,
-    LABEL_VALUE_BYTES_MAX = 128, /* of a glob: more than any value needs */
+    LABEL_VALUE_BYTES_MAX = 128, /* limit of a glob: more than any value needs */
     NAMESPACE_BYTES_MAX = 63,
     WHEN_BYTES_MAX = 128,
     EQUAL_MAX = 100,
@@ -188,7 +188,7 @@ static int read_step(struct policy_reader *in, const struct document *value, voi
     return 0;
 }
 
-/* "4 equal": each GPU in four shares of one size. */
+/* Reads "4 equal": four shares of one size per GPU. */
 static int read_equal(struct policy_reader *in, const struct document *value, struct rule *rule)
 {
     struct text rest = value->text;
@@ -212,7 +212,7 @@ static int read_equal(struct policy_reader *in, const struct document *value, st
     return 0;
 }
 
-/* Ascending, however they are written. */
+/* Keeps sizes in ascending order. */
 static int read_size(struct policy_reader *in, const struct document *value, struct rule *rule)
 {
     uint32_t size;
@@ -282,7 +282,7 @@ static int read_topology(struct policy_reader *in, const struct document *value,
 
 /* --- one rule --- */
 
-/* Where it applies, then what it says. */
+/* First where the rule applies, then its demands. */
 static const struct policy_key rule_key[] = {
     {"name", read_name, false},          {"when", read_when, false},
     {"nodes", read_nodes, false},        {"namespaces", read_namespaces, false},
@@ -294,7 +294,7 @@ static const struct policy_key rule_key[] = {
 };
 enum { FIRST_SAID = 4 };
 
-/* A key counts even if its value is the usual one: so a rule can exempt from those after it. */
+/* A key counts even with its default value: so a rule can exempt from later ones. */
 static int check_says(struct policy_reader *in, const struct document *item)
 {
     must(strcmp(rule_key[FIRST_SAID].name, "policy") == 0);
@@ -317,7 +317,7 @@ static int check_size(struct policy_reader *in, const struct rule *rule, uint32_
     return 0;
 }
 
-/* Sizes against each of the other demands. */
+/* Checks sizes against each of the other demands. */
 static int check_sizes(struct policy_reader *in, const struct rule *rule,
                        const struct document *sizes)
 {
@@ -349,7 +349,7 @@ static int check_rule(struct policy_reader *in, const struct rule *rule,
 
 /* --- all of them --- */
 
-/* Rules without a name are called by their number. */
+/* Rules without a name get their number as name. */
 static int name_rules(struct policy_reader *in, struct rule *rule, const struct document *list)
 {
     uint32_t at = 0;

@@ -1,14 +1,15 @@
 /*
- * Finds rules that can never match, because an earlier one matches wherever they would. A rule that
- * several earlier ones cover only together is not found: a warning must be certain.
+ * Finds rules that can never match, because one earlier rule matches in all their cases. A rule
+ * that only several earlier ones together cover is not found: a warning must be certain. Called by
+ * policy_rules.c.
  */
 #include <string.h>
 
 #include "policy_reader.h"
 
 /*
- * The second glob is read as a text, in which only a '*' may stand for its '*', and a '*' or '?'
- * for its '?'. Then whatever it matches, the first one matches, too.
+ * Matches wide against narrow as a text, in which '*' is matched only by '*', and '?' only by '*'
+ * or '?'. If that succeeds, wide matches every text that narrow matches.
  */
 bool glob_covers(struct text wide, struct text narrow)
 {
@@ -39,7 +40,7 @@ bool glob_covers(struct text wide, struct text narrow)
     return w == wide.len;
 }
 
-/* Each label that the first demands, the second demands no less. */
+/* True if narrow demands each label of wide at least as strictly. */
 static bool covers_nodes(const struct rule *wide, const struct rule *narrow)
 {
     must(wide->labels <= RULE_LABELS_MAX);

@@ -1,6 +1,6 @@
 /*
- * Single values of policy documents, and the keys of their objects. Every function leaves an error
- * that begins with the place and the path of the value. Called by the rest of the reader only.
+ * Reads single values of policy documents, and the keys of objects. Errors begin with the place and
+ * the path of the value. Called only by the other files of the reader.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 /* --- what is wrong --- */
 
-/* "policy.yaml:7:10: rules[1].min"; nothing is a path to the root. */
+/* Appends "policy.yaml:7:10: rules[1].min"; the path of the root is empty. */
 static void add_place(struct policy_reader *in, struct strbuf *out, const struct document *value,
                       struct document_mark at)
 {
@@ -41,7 +41,7 @@ void policy_warn(struct policy_reader *in, const struct document *value, const c
     va_list arguments;
 
     va_start(arguments, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, arguments); /* one that is too long is cut */
+    (void)vsnprintf(text, sizeof text, fmt, arguments); /* may be truncated */
     va_end(arguments);
     must(text[0] != '\0');
     add_place(in, in->warnings, value, value->at);
@@ -59,7 +59,7 @@ static const struct policy_key *key_of(const struct policy_keys *keys, struct te
     return NULL;
 }
 
-/* One slip is a typo in any word, two only in a long one. */
+/* An edit distance of 1 is a typo in any word, 2 only in a long one. */
 static const char *nearest_key(const struct policy_keys *keys, struct text name)
 {
     const char *nearest = NULL;

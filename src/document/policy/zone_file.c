@@ -1,6 +1,6 @@
 /*
- * The files of tzdata. The folder is fixed: the environment (TZDIR) must not decide when a rule of
- * a policy holds. Called by whoever reads a policy document.
+ * Reads the files of tzdata. The folder is fixed: the environment (TZDIR) must not decide when a
+ * rule of a policy holds. Called by readers of policy documents, on their thread.
  */
 #include "milligpu/document/policy/zone_file.h"
 
@@ -13,7 +13,7 @@
 
 static const char ZONES_FOLDER[] = "/usr/share/zoneinfo";
 
-/* A folder ("Europe") is not a zone. Other failures are for the reading to report. */
+/* A folder ("Europe") is not a zone. file_read() reports other failures. */
 static bool is_missing(const char *path)
 {
     struct stat st;
