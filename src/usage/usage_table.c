@@ -17,14 +17,15 @@
 #include "measured_amounts.h"
 
 /* Limits of the search for silent nodes in one report: nodes visited, and nodes cleared. */
-enum { LOOKED_AT_MAX = 1024, FORGOTTEN_MAX = 16 };
+enum { SCAN_MAX = 1024, EVICT_MAX = 16 };
 
 struct usage_node {
-    uint64_t list;      /* number of the last list that contained the Node */
-    uint64_t number;    /* of the last report */
-    int64_t taken_ms;   /* UTC time of the last report; 0 if none */
-    int64_t counted_ms; /* monotonic; usage is counted (or known lost) up to here */
-    int64_t kept_ms;    /* UTC time of the last report if a share's idle time is stored; else 0 */
+    uint64_t list;              /* number of the last list that contained the Node */
+    uint64_t number;            /* of the last report */
+    int64_t received_ms;        /* UTC time of the last report; 0 if none */
+    int64_t accounted_until_ms; /* monotonic; usage is counted (or known lost) up to here */
+    int64_t
+        stored_report_ms; /* UTC time of the last report if a share's idle time is stored; else 0 */
     const struct measured *measured; /* a reference; NULL: no report */
     char key[PUBLIC_KEY_TEXT_BYTES]; /* "": none */
     char name[];
@@ -44,14 +45,14 @@ struct usage_table {
 
 struct usage_table *usage_table_new(const struct clock_ops *clock)
 {
-    struct usage_table *book = xcalloc(1, sizeof *book);
+    struct usage_table *table = xcalloc(1, sizeof *table);
 
-    book->clock = *clock;
-    book->sums = measured_sums_new();
-    book->idle = idle_changes_new();
-    mutex_init(&book->lock);
-    map_init(&book->nodes);
-    return book;
+    table->clock = *clock;
+    table->sums = measured_sums_new();
+    table->idle = idle_changes_new();
+    mutex_init(&table->lock);
+    map_init(&table->nodes);
+    return table;
 }
 
 static void usage_node_free(struct usage_node *node)
@@ -67,55 +68,55 @@ static bool free_all(void *user, void *value)
     return false;
 }
 
-void usage_table_free(struct usage_table *book)
+void usage_table_free(struct usage_table *table)
 {
-    if (book == NULL)
+    if (table == NULL)
         return;
-    (void)map_retain(&book->nodes, NULL, free_all);
-    map_done(&book->nodes);
-    measured_sums_free(book->sums);
-    idle_changes_free(book->idle);
-    mutex_done(&book->lock);
-    xfree(book);
+    (void)map_retain(&table->nodes, NULL, free_all);
+    map_done(&table->nodes);
+    measured_sums_free(table->sums);
+    idle_changes_free(table->idle);
+    mutex_done(&table->lock);
+    xfree(table);
 }
 
 /* --- nodes --- */
 
-void usage_table_list_begin(struct usage_table *book)
+void usage_table_list_begin(struct usage_table *table)
 {
-    mutex_lock(&book->lock);
-    book->list++;
-    mutex_unlock(&book->lock);
+    mutex_lock(&table->lock);
+    table->list++;
+    mutex_unlock(&table->lock);
 }
 
 /* Removes the stored idle times of a node, which a restart would restore. */
-static void forget_idle(struct usage_table *book, struct usage_node *node)
+static void forget_idle(struct usage_table *table, struct usage_node *node)
 {
     const struct store_idle none = {.node = node->name, .uid = "", .container = "", .gpu = ""};
 
-    if (node->kept_ms > 0)
-        must(idle_changes_put(book->idle, &none)); /* never refuses a node */
-    node->kept_ms = 0;
+    if (node->stored_report_ms > 0)
+        must(idle_changes_put(table->idle, &none)); /* never refuses a node */
+    node->stored_report_ms = 0;
 }
 
 static bool is_listed(void *user, void *value)
 {
-    struct usage_table *book = user;
+    struct usage_table *table = user;
     struct usage_node *node = value;
 
-    must(node->list <= book->list);
-    if (node->list == book->list)
+    must(node->list <= table->list);
+    if (node->list == table->list)
         return true;
-    forget_idle(book, node);
+    forget_idle(table, node);
     usage_node_free(node);
     return false;
 }
 
-void usage_table_list_end(struct usage_table *book)
+void usage_table_list_end(struct usage_table *table)
 {
-    mutex_lock(&book->lock);
-    book->version += map_retain(&book->nodes, book, is_listed);
-    mutex_unlock(&book->lock);
+    mutex_lock(&table->lock);
+    table->version += map_retain(&table->nodes, table, is_listed);
+    mutex_unlock(&table->lock);
 }
 
 /* A new key resets the number: the agent was reinstalled and counts anew. */
@@ -133,76 +134,76 @@ static void set_key(struct usage_node *node, const char *key)
     node->number = 0;
 }
 
-static struct usage_node *find_or_add(struct usage_table *book, const char *name, int64_t now_ms)
-    REQUIRES(book->lock)
+static struct usage_node *find_or_add(struct usage_table *table, const char *name, int64_t now_ms)
+    REQUIRES(table->lock)
 {
-    struct usage_node *node = map_find(&book->nodes, text_of(name));
+    struct usage_node *node = map_find(&table->nodes, text_of(name));
 
     must(name[0] != '\0');
     if (node == NULL) {
         node = xcalloc(1, sizeof *node + strlen(name) + 1);
-        node->counted_ms = now_ms;
+        node->accounted_until_ms = now_ms;
         memcpy(node->name, name, strlen(name) + 1);
-        must(map_put(&book->nodes, text_of(node->name), node) == NULL);
+        must(map_put(&table->nodes, text_of(node->name), node) == NULL);
     }
-    node->list = book->list;
+    node->list = table->list;
     return node;
 }
 
-void usage_table_node(struct usage_table *book, const char *name, const char *key)
+void usage_table_node(struct usage_table *table, const char *name, const char *key)
 {
-    const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
+    const int64_t now_ms = table->clock.now_ms(table->clock.ctx);
 
-    mutex_lock(&book->lock);
-    set_key(find_or_add(book, name, now_ms), key);
-    mutex_unlock(&book->lock);
+    mutex_lock(&table->lock);
+    set_key(find_or_add(table, name, now_ms), key);
+    mutex_unlock(&table->lock);
 }
 
-void usage_table_resume(struct usage_table *book, const char *name,
+void usage_table_resume(struct usage_table *table, const char *name,
                         const struct measured *take_measured, int64_t reported_ms)
 {
-    const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
+    const int64_t now_ms = table->clock.now_ms(table->clock.ctx);
 
-    mutex_lock(&book->lock);
-    struct usage_node *node = find_or_add(book, name, now_ms);
+    mutex_lock(&table->lock);
+    struct usage_node *node = find_or_add(table, name, now_ms);
     must(node->measured == NULL);
     node->measured = take_measured;
-    node->kept_ms = reported_ms > 0 ? reported_ms : 1;
-    book->version++;
-    mutex_unlock(&book->lock);
+    node->stored_report_ms = reported_ms > 0 ? reported_ms : 1;
+    table->version++;
+    mutex_unlock(&table->lock);
 }
 
-void usage_table_node_gone(struct usage_table *book, const char *name)
+void usage_table_node_gone(struct usage_table *table, const char *name)
 {
-    mutex_lock(&book->lock);
-    struct usage_node *node = map_take(&book->nodes, text_of(name));
-    book->version += node != NULL;
+    mutex_lock(&table->lock);
+    struct usage_node *node = map_take(&table->nodes, text_of(name));
+    table->version += node != NULL;
     if (node != NULL)
-        forget_idle(book, node);
-    mutex_unlock(&book->lock);
+        forget_idle(table, node);
+    mutex_unlock(&table->lock);
     if (node != NULL)
         usage_node_free(node);
 }
 
 /* --- reports --- */
 
-enum sender_state usage_table_key(struct usage_table *book, struct text node,
+enum sender_state usage_table_key(struct usage_table *table, struct text node,
                                   char out[PUBLIC_KEY_TEXT_BYTES])
 {
     enum sender_state sender = USAGE_SENDER_UNKNOWN;
 
-    mutex_lock(&book->lock);
-    const struct usage_node *found = map_find(&book->nodes, node);
+    mutex_lock(&table->lock);
+    const struct usage_node *found = map_find(&table->nodes, node);
     if (found != NULL) {
         sender = found->key[0] != '\0' ? USAGE_SENDER_KEYED : USAGE_SENDER_KEYLESS;
         memcpy(out, found->key, sizeof found->key);
     }
-    mutex_unlock(&book->lock);
+    mutex_unlock(&table->lock);
     return sender;
 }
 
 struct report_taking {
-    struct usage_table *book;
+    struct usage_table *table;
     const struct measured_how *how;
     const struct measured *before;
     struct measured_amounts amounts;
@@ -213,28 +214,29 @@ static int64_t take_seconds(struct usage_node *node, uint32_t seconds, int64_t n
 {
     const int64_t begin_ms = now_ms - (int64_t)seconds * 1000;
 
-    if (node->counted_ms < begin_ms)
-        node->counted_ms = begin_ms;
-    const int64_t count = now_ms > node->counted_ms ? (now_ms - node->counted_ms) / 1000 : 0;
-    node->counted_ms += count * 1000;
+    if (node->accounted_until_ms < begin_ms)
+        node->accounted_until_ms = begin_ms;
+    const int64_t count =
+        now_ms > node->accounted_until_ms ? (now_ms - node->accounted_until_ms) / 1000 : 0;
+    node->accounted_until_ms += count * 1000;
     return count;
 }
 
 /* False: the Node is gone, its key has changed, or the number is not above the last one. */
-static bool take_number(struct usage_table *book, const struct usage_report *report,
+static bool take_number(struct usage_table *table, const struct usage_report *report,
                         const char *key, struct report_taking *taking)
 {
-    const int64_t now_ms = book->clock.now_ms(book->clock.ctx);
+    const int64_t now_ms = table->clock.now_ms(table->clock.ctx);
 
-    mutex_lock(&book->lock);
-    struct usage_node *node = map_find(&book->nodes, report->node);
+    mutex_lock(&table->lock);
+    struct usage_node *node = map_find(&table->nodes, report->node);
     const bool good = node != NULL && strcmp(node->key, key) == 0 && report->number > node->number;
     if (good) {
         node->number = report->number;
         taking->amounts.seconds = take_seconds(node, report->seconds, now_ms);
         taking->before = node->measured != NULL ? measured_ref(node->measured) : NULL;
     }
-    mutex_unlock(&book->lock);
+    mutex_unlock(&table->lock);
     return good;
 }
 
@@ -259,129 +261,129 @@ static bool hear_idle(void *user, const struct measured_idle *idle)
         .since_ms = idle->since_ms,
     };
 
-    return idle_changes_put(taking->book->idle, &change);
+    return idle_changes_put(taking->table->idle, &change);
 }
 
-static void put_measured(struct usage_table *book, struct text name,
+static void put_measured(struct usage_table *table, struct text name,
                          const struct measured *take_measured, int64_t now_ms)
 {
     const struct measured *old = take_measured;
 
-    mutex_lock(&book->lock);
-    struct usage_node *node = map_find(&book->nodes, name);
+    mutex_lock(&table->lock);
+    struct usage_node *node = map_find(&table->nodes, name);
     if (node != NULL) { /* the Node may be deleted meanwhile */
         old = node->measured;
         node->measured = take_measured;
-        node->taken_ms = now_ms;
-        node->kept_ms = measured_keeps(take_measured) ? now_ms : 0;
-        book->last_ms = now_ms;
-        book->version++;
+        node->received_ms = now_ms;
+        node->stored_report_ms = measured_keeps(take_measured) ? now_ms : 0;
+        table->last_ms = now_ms;
+        table->version++;
     }
-    mutex_unlock(&book->lock);
+    mutex_unlock(&table->lock);
     measured_unref(old);
 }
 
 /* --- silent nodes --- */
 
-static void forget_silent(struct usage_table *book, int64_t now_ms)
+static void forget_silent(struct usage_table *table, int64_t now_ms)
 {
     uint32_t forgotten = 0;
 
-    mutex_lock(&book->lock);
-    for (uint32_t i = 0; i < LOOKED_AT_MAX && forgotten < FORGOTTEN_MAX; i++) {
-        struct usage_node *node = map_next(&book->nodes, &book->looked_at);
+    mutex_lock(&table->lock);
+    for (uint32_t i = 0; i < SCAN_MAX && forgotten < EVICT_MAX; i++) {
+        struct usage_node *node = map_next(&table->nodes, &table->looked_at);
         if (node == NULL) {
-            book->looked_at = 0;
+            table->looked_at = 0;
             break;
         }
-        if (node->kept_ms == 0 || now_ms - node->kept_ms <= MEASURED_FRESH_MS)
+        if (node->stored_report_ms == 0 || now_ms - node->stored_report_ms <= MEASURED_FRESH_MS)
             continue;
         const struct measured *old = node->measured;
-        forget_idle(book, node);
+        forget_idle(table, node);
         node->measured = measured_without_idle(old);
         measured_unref(old);
-        book->version++;
+        table->version++;
         forgotten++;
     }
-    mutex_unlock(&book->lock);
+    mutex_unlock(&table->lock);
 }
 
 /* --- taking --- */
 
-bool usage_table_take(struct usage_table *book, const struct node *node, const char *key,
+bool usage_table_take(struct usage_table *table, const struct node *node, const char *key,
                       const struct usage_report *report, const struct measured_how *how,
                       uint32_t *out_unknown)
 {
     struct report_taking taking = {
-        .book = book,
+        .table = table,
         .how = how,
-        .amounts = {.sums = book->sums, .node = node, .until_ms = how->now_ms},
+        .amounts = {.sums = table->sums, .node = node, .until_ms = how->now_ms},
     };
     const struct measured_how hear = {
         .now_ms = how->now_ms, .user = &taking, .fact = hear_fact, .idle = hear_idle};
 
     must(text_eq(atom_text(node->name), report->node));
-    if (!take_number(book, report, key, &taking))
+    if (!take_number(table, report, key, &taking))
         return false;
-    put_measured(book, report->node,
+    put_measured(table, report->node,
                  measured_merge(taking.before, node, report, &hear, out_unknown), how->now_ms);
     measured_amounts_end(&taking.amounts);
     metric_add(M_MEASURED_DROPPED, NULL, taking.amounts.dropped);
     measured_unref(taking.before);
-    forget_silent(book, how->now_ms);
+    forget_silent(table, how->now_ms);
     return true;
 }
 
-struct measured_sums *usage_table_sums(struct usage_table *book)
+struct measured_sums *usage_table_sums(struct usage_table *table)
 {
-    must(book->sums != NULL);
-    return book->sums;
+    must(table->sums != NULL);
+    return table->sums;
 }
 
-struct idle_changes *usage_table_idle(struct usage_table *book)
+struct idle_changes *usage_table_idle(struct usage_table *table)
 {
-    must(book->idle != NULL);
-    return book->idle;
+    must(table->idle != NULL);
+    return table->idle;
 }
 
 /* --- reading --- */
 
-const struct measured *usage_table_measured(struct usage_table *book, struct text node)
+const struct measured *usage_table_measured(struct usage_table *table, struct text node)
 {
-    mutex_lock(&book->lock);
-    const struct usage_node *found = map_find(&book->nodes, node);
+    mutex_lock(&table->lock);
+    const struct usage_node *found = map_find(&table->nodes, node);
     const struct measured *measured =
         found != NULL && found->measured != NULL ? measured_ref(found->measured) : NULL;
-    mutex_unlock(&book->lock);
+    mutex_unlock(&table->lock);
     return measured;
 }
 
-void usage_table_totals(struct usage_table *book, int64_t now_ms, struct usage_totals *out)
+void usage_table_totals(struct usage_table *table, int64_t now_ms, struct usage_totals *out)
 {
     const struct usage_node *node;
     size_t place = 0;
 
-    mutex_lock(&book->lock);
-    *out = (struct usage_totals){.version = book->version, .last_ms = book->last_ms};
-    while ((node = map_next(&book->nodes, &place)) != NULL) {
-        out->reporting += node->taken_ms > 0 && now_ms - node->taken_ms <= MEASURED_FRESH_MS;
+    mutex_lock(&table->lock);
+    *out = (struct usage_totals){.version = table->version, .last_ms = table->last_ms};
+    while ((node = map_next(&table->nodes, &place)) != NULL) {
+        out->reporting += node->received_ms > 0 && now_ms - node->received_ms <= MEASURED_FRESH_MS;
         out->shares += node->measured != NULL ? node->measured->shares : 0;
     }
-    mutex_unlock(&book->lock);
+    mutex_unlock(&table->lock);
 }
 
-int64_t usage_table_last(struct usage_table *book)
+int64_t usage_table_last(struct usage_table *table)
 {
-    mutex_lock(&book->lock);
-    const int64_t last_ms = book->last_ms;
-    mutex_unlock(&book->lock);
+    mutex_lock(&table->lock);
+    const int64_t last_ms = table->last_ms;
+    mutex_unlock(&table->lock);
     return last_ms;
 }
 
-uint64_t usage_table_version(struct usage_table *book)
+uint64_t usage_table_version(struct usage_table *table)
 {
-    mutex_lock(&book->lock);
-    const uint64_t version = book->version;
-    mutex_unlock(&book->lock);
+    mutex_lock(&table->lock);
+    const uint64_t version = table->version;
+    mutex_unlock(&table->lock);
     return version;
 }

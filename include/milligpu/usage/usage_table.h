@@ -1,7 +1,7 @@
 /*
  * usage_table - public key and last usage report of each node's agent.
  *
- *   informer --nodes, public keys--> [ book ] <--reports-- report listener
+ *   informer --nodes, public keys--> [ table ] <--reports-- report listener
  *                                       |
  *                                       v  REST, metrics, doctor: a counted struct measured
  *
@@ -39,23 +39,23 @@ struct measured_sums;
 struct usage_table;
 
 struct usage_table *usage_table_new(const struct clock_ops *clock) MUST_USE;
-void usage_table_free(struct usage_table *book); /* NULL is fine */
+void usage_table_free(struct usage_table *table); /* NULL is fine */
 
 /*
  * Called by the informer for each Node, with the key in its annotation (NULL: none), within and
  * outside of a list. The end of a complete list drops the nodes that it did not contain.
  */
-void usage_table_list_begin(struct usage_table *book);
-void usage_table_list_end(struct usage_table *book);
-void usage_table_node(struct usage_table *book, const char *name, const char *key);
-void usage_table_node_gone(struct usage_table *book, const char *name);
+void usage_table_list_begin(struct usage_table *table);
+void usage_table_list_end(struct usage_table *table);
+void usage_table_node(struct usage_table *table, const char *name, const char *key);
+void usage_table_node_gone(struct usage_table *table, const char *name);
 
 /*
  * Restores the stored idle times of a node (measured_resume()), before the first list, once for
  * each node. reported_ms: UTC time of the last report that the previous process took; 0: none. The
  * entry has no key until the informer shows the Node.
  */
-void usage_table_resume(struct usage_table *book, const char *name,
+void usage_table_resume(struct usage_table *table, const char *name,
                         const struct measured *take_measured, int64_t reported_ms);
 
 enum sender_state {
@@ -64,26 +64,26 @@ enum sender_state {
     USAGE_SENDER_KEYED,
 };
 /* out: the key; unchanged for USAGE_SENDER_UNKNOWN. Any thread. */
-enum sender_state usage_table_key(struct usage_table *book, struct text node,
+enum sender_state usage_table_key(struct usage_table *table, struct text node,
                                   char out[PUBLIC_KEY_TEXT_BYTES]);
 
 /*
  * Takes a report with a valid signature by this key. node: from a snapshot. False: ignored, because
  * its number is not above the last one of this node and key. One thread at a time.
  */
-bool usage_table_take(struct usage_table *book, const struct node *node, const char *key,
+bool usage_table_take(struct usage_table *table, const struct node *node, const char *key,
                       const struct usage_report *report, const struct measured_how *how,
                       uint32_t *out_unknown) MUST_USE;
 
 /* Owned by the table, valid while it lives. Any thread. */
-struct measured_sums *usage_table_sums(struct usage_table *book);
-struct idle_changes *usage_table_idle(struct usage_table *book);
+struct measured_sums *usage_table_sums(struct usage_table *table);
+struct idle_changes *usage_table_idle(struct usage_table *table);
 
 /* UTC time of the last report, included in the idle changes; 0 if none. */
-int64_t usage_table_last(struct usage_table *book);
+int64_t usage_table_last(struct usage_table *table);
 
 /* A reference, for measured_unref(); NULL: no report yet. Any thread. */
-const struct measured *usage_table_measured(struct usage_table *book, struct text node) MUST_USE;
+const struct measured *usage_table_measured(struct usage_table *table, struct text node) MUST_USE;
 
 struct usage_totals {
     uint64_t version;   /* grows whenever an answer of usage_table_measured() may change */
@@ -92,8 +92,8 @@ struct usage_totals {
     int64_t last_ms; /* UTC time of the last report; 0 if none */
 };
 /* Walks over all nodes. Any thread. */
-void usage_table_totals(struct usage_table *book, int64_t now_ms, struct usage_totals *out);
+void usage_table_totals(struct usage_table *table, int64_t now_ms, struct usage_totals *out);
 /* usage_totals.version without the walk. */
-uint64_t usage_table_version(struct usage_table *book);
+uint64_t usage_table_version(struct usage_table *table);
 
 #endif
