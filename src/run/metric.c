@@ -38,8 +38,10 @@ enum { BUCKETS_MAX = ARRAY_LEN(seconds_ns), LABELS_MAX = 4 };
 static_assert(ARRAY_LEN(counts) <= BUCKETS_MAX, "one bucket array serves both kinds");
 
 struct series {
-    char *labels;              /* set once, before the series is visible */
-    atomic_int_fast64_t value; /* of a counter or gauge */
+    /* Set once, before the series is visible. */
+    char *labels;
+    char *label_value[LABELS_MAX]; /* as the first caller gave them; NULL behind the last */
+    atomic_int_fast64_t value;     /* of a counter or gauge */
     /* Only for histograms. */
     atomic_uint_fast64_t count;
     atomic_uint_fast64_t sum;                 /* nanoseconds for METRIC_TIMING */
@@ -94,10 +96,36 @@ static void put_labels(struct strbuf *out, enum metric_id id, const struct label
     must(label[0] == '\0'); /* else there are fewer values than labels */
 }
 
+static bool has_values(const struct series *series, const struct label_values *values)
+{
+    const size_t count = values != NULL ? values->count : 0;
+
+    if (count > LABELS_MAX || (count < LABELS_MAX && series->label_value[count] != NULL))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (series->label_value[i] == NULL || strcmp(series->label_value[i], values->value[i]) != 0)
+            return false;
+    return true;
+}
+
 /*
- * Needs no lock: used grows only after the series is complete. Linear, because a metric has few
- * series.
+ * The usual case, without composing a text. Needs no lock: used grows only after the series is
+ * complete. Linear, because a metric has few series.
  */
+static struct series *metric_find_values(struct family *family, const struct label_values *values)
+{
+    const size_t used = atomic_load(&family->used);
+
+    must(used <= METRIC_SERIES_MAX);
+    for (size_t i = 0; i < used; i++) {
+        struct series *series = atomic_load(&family->series[i]);
+        if (has_values(series, values))
+            return series;
+    }
+    return NULL;
+}
+
+/* Values that differ may have the same text. */
 static struct series *metric_find(struct family *family, const char *labels)
 {
     const size_t used = atomic_load(&family->used);
@@ -127,7 +155,8 @@ static char *metric_others(enum metric_id id)
 }
 
 /* Stores the series before the count, so that it is visible only when complete. */
-static struct series *metric_add_series(enum metric_id id, const char *labels) REQUIRES(adding)
+static struct series *metric_add_series(enum metric_id id, const char *labels,
+                                        const struct label_values *values) REQUIRES(adding)
 {
     struct family *family = &families[id];
     const size_t at = atomic_load(&family->used);
@@ -135,6 +164,8 @@ static struct series *metric_add_series(enum metric_id id, const char *labels) R
     must(at < METRIC_SERIES_MAX);
     struct series *series = xcalloc(1, sizeof *series);
     series->labels = at < METRIC_SERIES_MAX - 1 ? xstrdup(labels) : metric_others(id);
+    for (size_t i = 0; values != NULL && i < values->count && i < LABELS_MAX; i++)
+        series->label_value[i] = xstrdup(values->value[i]);
     atomic_store(&family->series[at], series);
     atomic_store(&family->used, at + 1);
     return series;
@@ -152,7 +183,7 @@ static void add_values(enum metric_id id)
             continue;
         strbuf_reset(&labels);
         put_labels(&labels, id, LABEL_VALUES(infos[at].labels));
-        (void)metric_add_series(id, labels.data);
+        (void)metric_add_series(id, labels.data, LABEL_VALUES(infos[at].labels));
     }
     mutex_unlock(&adding);
 }
@@ -167,30 +198,33 @@ static struct series *value_series(enum metric_id id)
     return atomic_load(&families[metric].series[id - metric - 1]);
 }
 
-/* Takes no lock in the usual case, an existing label text. */
-static struct series *series_of(enum metric_id id, const struct label_values *values)
+/* Finds or adds the series of a label text. */
+static struct series *series_of_text(enum metric_id id, const struct label_values *values)
 {
+    struct family *family = &families[id];
     CLEANUP(strbuf_done) struct strbuf labels;
 
-    must((size_t)id < METRICS);
     strbuf_init(&labels);
-    if (is_value(id) && values == NULL)
-        return value_series(id);
-    must(!is_value(id) && !is_value(id + 1));
     put_labels(&labels, id, values);
-    struct family *family = &families[id];
-    struct series *series = metric_find(family, labels.data);
-    if (series != NULL)
-        return series;
-    /* Search again under the lock: another thread may have added it. */
     mutex_lock(&adding);
-    series = metric_find(family, labels.data);
+    struct series *series = metric_find(family, labels.data);
     if (series == NULL)
         series = atomic_load(&family->used) < METRIC_SERIES_MAX
-                     ? metric_add_series(id, labels.data)
+                     ? metric_add_series(id, labels.data, values)
                      : atomic_load(&family->series[METRIC_SERIES_MAX - 1]);
     mutex_unlock(&adding);
     return series;
+}
+
+/* Takes no lock in the usual case, values that were counted before. */
+static struct series *series_of(enum metric_id id, const struct label_values *values)
+{
+    must((size_t)id < METRICS);
+    if (is_value(id) && values == NULL)
+        return value_series(id);
+    must(!is_value(id) && !is_value(id + 1));
+    struct series *series = metric_find_values(&families[id], values);
+    return series != NULL ? series : series_of_text(id, values);
 }
 
 void metric_add(enum metric_id id, const struct label_values *values, uint64_t by)
