@@ -1,10 +1,9 @@
 /*
- * The router of REST: finds the route of a call, checks its parameters, runs its handler and sends
- * the answer. daemon.c calls api_handle() in the two admin threads and api_handle_probe() in the
- * probe thread, many calls at a time; nothing here is shared between calls but the constant tables.
- * A handler reads snapshots and tables with a lock of their own, never the ledger, so no operator
- * delays a grant. Each call goes through the same steps: route, body, query, handler, answer. A
- * failure in any step replaces the answer by one problem document (RFC 9457).
+ * The router of REST: route, body, query, handler, answer; a failure in any step replaces the
+ * answer by a problem document (RFC 9457). daemon.c calls api_handle() in the two admin threads and
+ * api_handle_probe() in the probe thread, many calls at a time; calls share only the constant
+ * tables. Handlers read snapshots and tables with a lock of their own, never the ledger, so no
+ * operator delays a grant.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +19,9 @@ enum { LIMIT_DEFAULT = 500 };
 /* --- the path --- */
 
 /*
- * Braces match one segment that is not empty, and its text goes into call, unless that is NULL. A
- * path that fails late leaves texts in call->place; the template that matches in the end starts at
- * 0 again and overwrites them.
+ * A placeholder in braces matches one segment that is not empty; its text goes into call, unless
+ * that is NULL. A template that fails late leaves texts in call->place; the next one overwrites
+ * them.
  */
 static bool api_matches(struct api_call *call, const char *template, const char *path)
 {
@@ -52,7 +51,7 @@ static bool api_matches(struct api_call *call, const char *template, const char 
     }
 }
 
-/* HEAD is a GET whose body the listener leaves out. */
+/* HEAD is handled as GET; the listener leaves out the body. */
 static bool api_takes(const struct api_route *route, const char *method)
 {
     must(method != NULL);
@@ -60,10 +59,7 @@ static bool api_takes(const struct api_route *route, const char *method)
            (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
 }
 
-/*
- * The listener asks before it reads a body, when no api_call exists yet: hence api_matches() with
- * NULL.
- */
+/* Called before the body is read, when no api_call exists yet: hence api_matches() with NULL. */
 bool api_takes_body(const char *method, const char *path)
 {
     const struct api_route *route;
@@ -77,8 +73,8 @@ bool api_takes_body(const char *method, const char *path)
 }
 
 /*
- * kubelet and Prometheus reach the probe port from other machines, so it shows nothing but these.
- * None names a pod.
+ * The probe port is open to other machines (kubelet, Prometheus), so it serves only these routes.
+ * None of them names a pod.
  */
 static bool on_probe(const struct api_route *route)
 {
@@ -99,8 +95,8 @@ static bool is_route(const char *path, bool probe)
 }
 
 /*
- * A path with a slash at the end is refused with the right one, and not redirected: curl follows a
- * redirect only if told to, and otherwise ends well with nothing to show.
+ * A path with a trailing slash is refused with the right path instead of a redirect: without -L,
+ * curl would exit with success and no output.
  */
 static void no_route(struct api_call *call, const char *path, bool probe)
 {
@@ -121,7 +117,7 @@ static void no_route(struct api_call *call, const char *path, bool probe)
         api_fail(call, 404, "nothing is at %.200s: see /openapi.json for what there is", path);
 }
 
-/* RFC 9110 demands the header Allow in every 405. */
+/* RFC 9110 requires the header Allow in every 405. */
 static void no_method(struct api_call *call, const char *method, const char *allow)
 {
     must(allow[0] != '\0');
@@ -130,8 +126,8 @@ static void no_method(struct api_call *call, const char *method, const char *all
 }
 
 /*
- * Collects the methods of every route with this path on the way, so that a wrong method gets 405
- * with the right ones, and only an unknown path gets 404.
+ * Also collects the methods of all routes with this path, so that a wrong method gets 405 with the
+ * valid ones, and only an unknown path gets 404.
  */
 static bool find_route(struct api_call *call, bool probe)
 {
@@ -186,8 +182,8 @@ static void known_here(const struct api_route *route, char *out, size_t bytes)
 }
 
 /*
- * Called for each name in the query. An unknown or repeated parameter is refused rather than
- * ignored: a filter with a typing error would otherwise list everything.
+ * Called for each name in the query. An unknown or repeated parameter is an error: if ignored, a
+ * filter with a typing error would list everything.
  */
 static void take_parameter(void *user, const char *name, const char *value)
 {
@@ -197,7 +193,7 @@ static void take_parameter(void *user, const char *name, const char *value)
 
     must(name != NULL && value != NULL);
     if (call->status >= 400)
-        return; /* one complaint is enough */
+        return; /* report the first error only */
     if (parameter == PARAMETERS || !api_lists(call->route->parameters, text_of(name))) {
         known_here(call->route, known, sizeof known);
         if (known[0] != '\0')
@@ -213,7 +209,7 @@ static void take_parameter(void *user, const char *name, const char *value)
         call->value[parameter] = arena_copy(&call->arena, text_of(value));
 }
 
-/* The schemas were checked, so these are a number and a token. */
+/* Reads limit and continue, whose schemas have been checked. */
 static void read_page(struct api_call *call)
 {
     const char *limit = call->value[PARAMETER_limit];
@@ -228,7 +224,7 @@ static void read_page(struct api_call *call)
     must(call->limit > 0);
 }
 
-/* A name that Kubernetes does not allow is a typing error, and not an object that is gone. */
+/* A name that Kubernetes does not allow is a typing error (400), not a deleted object (404). */
 static void check_places(struct api_call *call)
 {
     struct text rest = text_of(call->route->path);
@@ -258,8 +254,8 @@ static void read_query(struct api_call *call)
 /* --- entry --- */
 
 /*
- * One call from beginning to end. The arena and the body live until the answer is queued; a handler
- * releases its snapshot before it returns, so a slow client holds no old nodes alive.
+ * Handles one call. The arena and the body live until the answer is queued; a handler releases its
+ * snapshot before it returns, so a slow client keeps no old nodes alive.
  */
 static void api_serve(struct app *app, struct http_call *http, bool probe)
 {

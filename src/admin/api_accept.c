@@ -1,10 +1,9 @@
 /*
- * Which format of the metrics a client wants, by its header Accept (RFC 9110). Called by the router
- * in an admin thread or the probe thread; nothing is kept.
+ * Chooses the format of the metrics by the header Accept (RFC 9110). Called by the router in an
+ * admin thread or the probe thread; stateless.
  *
- * OpenMetrics is only for those who name it: a browser or curl, which take anything, get the text
- * that they can read. Whoever takes neither gets the text, too, because a page is of more use than
- * a refusal.
+ * OpenMetrics is only for clients that name it: a browser or curl, which accept anything, get plain
+ * text. Clients that accept neither get plain text, too, because a page helps more than a refusal.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,17 +11,17 @@
 
 #include "api_internal.h"
 
-enum { Q_MAX = 1000 }; /* thousandths: q has three digits */
+enum { Q_MAX = 1000 }; /* q in thousandths: it has up to three digits */
 
-/* One format, as the header's ranges match it: the most specific range decides. */
+/* The weight of one format, from the most specific range of the header that matches. */
 struct accept_weight {
     const char *type;
     const char *version;
-    int rank; /* of the range that matched: 0 none, 1 any, 2 the kind, 3 the type, 4 its version */
+    int rank; /* of the matching range: 0 none, 1 any, 2 the kind, 3 the type, 4 its version */
     int q;
 };
 
-/* "0.333" in thousandths; what cannot be read counts as 1, as if it were absent. */
+/* "0.333" in thousandths; an invalid value counts as 1, like an absent one. */
 static int accept_q(struct text value)
 {
     int q = 0;
@@ -69,7 +68,7 @@ static int accept_rank(struct text range, const char *type, bool versioned)
     return accept_same(range, "*/*") ? 1 : 0;
 }
 
-/* "text/plain;version=0.0.4;q=0.3". Other parameters, such as escaping, choose no format. */
+/* Reads "text/plain;version=0.0.4;q=0.3"; ignores other parameters, such as escaping. */
 static void accept_range(struct accept_weight *weight, struct text rest)
 {
     struct text range;

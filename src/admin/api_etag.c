@@ -1,12 +1,12 @@
 /*
- * ETags: whether a client has the answer already. Called in an admin thread: api_tag() by handlers,
- * the rest by the router.
+ * ETags, with which a client avoids fetching an answer again. Called in an admin thread: api_tag()
+ * by handlers, the rest by the router.
  *
- * A tag is of this start of the daemon, of the snapshot's generation and of what was asked. Every
- * published snapshot has a generation of its own and never changes, so within one start equal tags
- * mean equal bytes, and the tag is a strong one. The ledger may be another after a restart, hence
- * the random number of the start. What an answer shows besides the snapshot goes into the tag, too
- * (more). A list from another source (history, waiting pods, settings, doctor) has no tag.
+ * A tag consists of the number of this start, the generation of the snapshot, a hash of the
+ * question, and content that is not from the snapshot (more). Each published snapshot is immutable
+ * and has its own generation, so within one start equal tags mean equal bytes: the tag is a strong
+ * one. The ledger can be another after a restart, hence the random number of the start. Lists from
+ * other sources (history, waiting pods, settings, doctor) have no tag.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 #include "api_internal.h"
 
-/* Route, places and parameters: a tag of one list must not match another one. */
+/* The hash of route, path and parameters: the tag of one list must not match another list. */
 static uint32_t etag_asked(const struct api_call *call)
 {
     CLEANUP(strbuf_done) struct strbuf text;
@@ -32,8 +32,8 @@ static uint32_t etag_asked(const struct api_call *call)
 }
 
 /*
- * Is the tag in the list of If-None-Match? RFC 9110 wants the weak comparison here, so the mark W/
- * of a tag is ignored. A list that cannot be read ends where it is wrong: then the answer is whole.
+ * True if the tag is in the list of If-None-Match. RFC 9110 requires weak comparison, so the prefix
+ * W/ is ignored. An invalid list ends at its first error, and the answer is then sent in full.
  */
 static bool api_etag_listed(const char *list, const char *tag)
 {
@@ -57,7 +57,7 @@ static bool api_etag_listed(const char *list, const char *tag)
 
 void api_tag(struct api_call *call, uint64_t generation, const char *more)
 {
-    must(api_answer(call->route, 304) != NULL); /* as it is documented */
+    must(api_answer(call->route, 304) != NULL); /* documented in routes.def */
     must(call->status == 200 && call->etag == NULL);
     call->etag = arena_printf(&call->arena, "\"%016llx-%llx-%x%s\"",
                               (unsigned long long)call->app->instance.start_id,
@@ -65,8 +65,8 @@ void api_tag(struct api_call *call, uint64_t generation, const char *more)
 }
 
 /*
- * The body is made all the same: a 304 may only show the Content-Length that a 200 would have, and
- * libmicrohttpd always shows one. What is saved is the way to the client, and its reading.
+ * The body is made also for 304: that answer must have the Content-Length of the 200, and
+ * libmicrohttpd always sends one. An ETag saves transfer and parsing.
  */
 void api_etag_answer(struct api_call *call)
 {
@@ -74,7 +74,7 @@ void api_etag_answer(struct api_call *call)
     const char *known = tagged ? http_header(call->http, "If-None-Match") : NULL;
 
     must(call->status >= 200);
-    /* An old answer is never used again without asking: the truth may have changed. */
+    /* Clients must revalidate every answer, since the state possibly changed. */
     http_set_header(call->http, "Cache-Control", tagged ? "no-cache" : "no-store");
     if (!tagged)
         return;

@@ -1,6 +1,7 @@
 /*
- * The handler of the stream of events: from which entry on, and is all of that still there? Called
- * by the router in an admin thread, which it gives back at once; events.c feeds the stream.
+ * The handler of the stream of events: finds its first entry, and checks that the journal still has
+ * all entries from there. Called by the router in an admin thread; does not block, because events.c
+ * feeds the stream.
  */
 #include <stdlib.h>
 
@@ -10,7 +11,7 @@
 
 #include "api_internal.h"
 
-/* One entry is enough: only the fold is wanted. */
+/* Ends the query at once: only the number of folded entries is needed. */
 static bool events_none(void *user, const struct journal_row *row)
 {
     must(user != NULL && row->seq > 0);
@@ -18,9 +19,9 @@ static bool events_none(void *user, const struct journal_row *row)
 }
 
 /*
- * The newest entry is the newest that the lists show: whoever lists after the event start and
- * follows misses nothing. A parameter counts more than the header, which a client repeats by
- * itself after a break.
+ * The newest entry is the newest that lists show: a client that lists after the event `start` and
+ * then follows misses nothing. The parameter takes precedence over the header, which clients send
+ * automatically when they reconnect.
  */
 static bool events_since(struct api_call *call, uint64_t newest, uint64_t *out)
 {

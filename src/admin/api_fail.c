@@ -1,6 +1,6 @@
 /*
- * Failures of a call: each handler and the router end with these. Called in an admin thread or the
- * probe thread; everything belongs to one call.
+ * Failure answers of a call, for handlers and the router. Called in an admin thread or the probe
+ * thread; all state belongs to one call.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "api_internal.h"
 
-/* Drops the body so far, so that half an answer is never sent before the problem document. */
+/* Drops the body so far, so that no partial answer precedes the problem document. */
 void api_fail(struct api_call *call, int status, const char *fmt, ...)
 {
     char text[ERR_TEXT_MAX];
@@ -17,7 +17,7 @@ void api_fail(struct api_call *call, int status, const char *fmt, ...)
 
     must(status >= 400);
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* truncation is fine */
+    (void)vsnprintf(text, sizeof text, fmt, args); /* truncated if too long */
     va_end(args);
     strbuf_reset(&call->body);
     problem_encode(&call->body, status, NULL, text);
@@ -31,7 +31,7 @@ void api_fail_err(struct api_call *call, const struct err *err)
     api_fail(call, err_status(err->code), "%s", err->text);
 }
 
-/* The daemon publishes a snapshot before it opens its listeners, so only tests meet NULL. */
+/* The daemon publishes a snapshot before it opens its listeners, so NULL occurs only in tests. */
 const struct snapshot *api_snapshot(struct api_call *call)
 {
     const struct snapshot *snapshot = view_take(call->app->view);

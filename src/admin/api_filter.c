@@ -1,7 +1,7 @@
 /*
- * The filters that lists of REST share. Called by handlers in an admin thread. A filter is applied
- * before an item is added to a list, so a page is as long as its limit allows, and the next one
- * continues behind the last item that matched. What a filter cannot be is a 400 that names it.
+ * Filters that lists of REST share. Called by handlers in an admin thread. A filter is applied
+ * before an item is added to a list, so pages are as long as the limit allows, and the next one
+ * continues behind the last match. An invalid filter is a 400 that names it.
  */
 #include <string.h>
 

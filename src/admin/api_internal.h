@@ -1,12 +1,12 @@
 /*
- * api_internal - what the files of the admin port share.
+ * api_internal - routes, calls, lists and filters, shared by the files of the admin port.
  *
  *   api_handle: find the route, read its parameters -> handler(call) fills status, type, body ->
  *   answer
  *
- * Handlers never use the connection: they fill call->body and return, so that a snapshot is
- * released before the answer is sent. They may block on the disk (history, backup): the admin
- * listener has threads of its own, and no granting code waits for them.
+ * Handlers never use the connection: they fill call->body and return, so a snapshot is released
+ * before the answer is sent. They can block on the disk (history, backup): the admin listener has
+ * threads of its own, and no granting code waits for them.
  */
 #ifndef MILLIGPU_ADMIN_API_INTERNAL_H
 #define MILLIGPU_ADMIN_API_INTERNAL_H
@@ -21,7 +21,7 @@ enum api_parameter {
     PARAMETERS
 };
 
-/* Most braces in one path: namespace and name. */
+/* Limit of placeholders in one path: namespace and name. */
 enum { API_PLACES_MAX = 2 };
 
 struct api_call;
@@ -30,7 +30,7 @@ struct api_route {
     const char *name; /* of the handler */
     const char *method;
     const char *path;
-    const char *parameters; /* names separated by blanks */
+    const char *parameters; /* names, separated by blanks */
     int status;
     const char *type;
     const char *schema;
@@ -39,13 +39,13 @@ struct api_route {
 };
 
 const struct api_route *api_route(size_t at); /* NULL after the last */
-/* The arguments of a POST are in its body; all others are in path and query. */
+/* True for POST: its arguments are in the body, those of other methods in path and query. */
 bool api_route_takes_body(const struct api_route *route);
-/* Is name one of the words of list? */
+/* True if name is one of the words of list, which are separated by blanks. */
 bool api_lists(const char *list, struct text name);
 
 const char *api_parameter_name(enum api_parameter parameter);
-/* As this route takes it. */
+/* Schema and help of the parameter for this route, which can narrow them (NARROWER). */
 const char *api_parameter_schema(const struct api_route *route, enum api_parameter parameter);
 const char *api_parameter_help(const struct api_route *route, enum api_parameter parameter);
 const char *api_place_schema(struct text name);
@@ -55,12 +55,12 @@ const char *api_place_help(struct text name);
 struct api_answer {
     const char *route; /* name of its handler */
     int status;
-    const char *type; /* empty: the answer has no body */
+    const char *type; /* empty if the answer has no body */
     const char *text;
 };
-/* That of this route with this status; NULL: there is none. */
+/* The answer of this route with this status; NULL if none. */
 const struct api_answer *api_answer(const struct api_route *route, int status);
-/* The one at this place of the route's answers; NULL after the last. */
+/* The answer at this index among those of the route; NULL after the last. */
 const struct api_answer *api_answer_at(const struct api_route *route, size_t at);
 
 struct api_call {
@@ -68,49 +68,44 @@ struct api_call {
     struct http_call *http;
     const struct api_route *route;
     struct arena arena;
-    /* the segments that match the braces of the path, in order */
+    /* segments that match the placeholders of the path, in order */
     const char *place[API_PLACES_MAX];
-    const char *value[PARAMETERS]; /* of the query; NULL: absent */
+    const char *value[PARAMETERS]; /* of the query; NULL if absent */
     uint32_t limit;
-    /* key of the last item on the previous page; NULL: from the start */
+    /* key of the last item on the previous page; NULL for the first page */
     const char *after;
     int status;
     const char *type;
     struct strbuf body;
-    const char *etag;    /* NULL: the answer has none */
-    int64_t measured_ms; /* UTC: the moment by which what agents reported is judged */
-    bool is_streaming;   /* it is answered by a stream already */
-    int file;            /* if not negative, the content of this file is the answer */
+    const char *etag;    /* NULL if the answer has none */
+    int64_t measured_ms; /* UTC time from which the age of agents' reports counts; 0: not set */
+    bool is_streaming;   /* a stream answers the call */
+    int file;            /* descriptor whose content is the answer; negative: body is */
 };
 
-/* Replaces the answer by a problem. The body so far is dropped. */
+/* Replaces the answer, with the body so far, by a problem document. */
 void api_fail(struct api_call *call, int status, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void api_fail_err(struct api_call *call, const struct err *err);
 
-/* Does the value match its schema? If not, the answer is 400, with the name and what is right. */
+/* True if the value matches its schema; otherwise the answer is 400, with name and valid values. */
 bool api_schema_check(struct api_call *call, struct text name, const char *schema,
                       const char *value);
-/* RFC 3339, also with a blank for the '+' that was not escaped. */
+/* Reads RFC 3339, also with a blank instead of '+' (not escaped in a URL). */
 bool api_time_read(const char *value, int64_t *out_ms) MUST_USE;
 
-/* What this header Accept wants of the metrics; NULL: there is none. */
+/* The format of the metrics that the Accept header prefers; NULL if there is no header. */
 enum metric_format api_accept_metrics(const char *accept);
 
-/*
- * Gives the answer its ETag. more: what the answer shows that does not follow the snapshot, without
- * quotes; or "".
- */
+/* Sets the ETag. more: stands for content that is not in the snapshot, without quotes; or "". */
 void api_tag(struct api_call *call, uint64_t generation, const char *more);
-/*
- * What the agent of a node reported, as this answer shows it; release measured->is. With a tag,
- * api_tag_measured() comes first, and takes the place of api_tag().
- */
+/* api_tag() for an answer that shows agents' reports; to be called before api_measured(). */
 void api_tag_measured(struct api_call *call, uint64_t generation);
+/* The last report of the agent of a node; the caller releases `measured`. */
 struct admin_measured api_measured(struct api_call *call, const struct node *node) MUST_USE;
-/* Sets the headers about caching, and makes the answer 304 if the client has it already. */
+/* Sets the caching headers; the answer becomes 304 if the client has it already. */
 void api_etag_answer(struct api_call *call);
 
-/* NULL and a problem before the ledger is loaded. Release it with snapshot_unref(). */
+/* NULL and a problem before the ledger is loaded. Released with snapshot_unref(). */
 const struct snapshot *api_snapshot(struct api_call *call) MUST_USE;
 
 /*
@@ -126,46 +121,46 @@ struct api_list {
     struct api_item *item;
     size_t count;
     size_t capacity;
-    bool overflow; /* there are more than can be remembered */
-    /* Writes members about the whole list; NULL: there are none. */
+    bool overflow; /* items beyond the limit were dropped */
+    /* Writes members about the whole list; NULL if there are none. */
     void (*about)(struct json_writer *json, const void *user);
     const void *user;
 };
-/* Items up to call->after are skipped. */
+/* Skips items up to call->after. */
 void api_list_add(struct api_call *call, struct api_list *list, const char *key, const void *what,
                   const void *where);
 /* Sorts, writes the page into the body, and frees the list. */
 void api_list_write(struct api_call *call, struct api_list *list,
                     void (*encode)(struct json_writer *json, const struct api_item *item));
-/* Writes the member "continue"; key NULL: there is no further page. */
+/* Writes the member "continue"; nothing for key NULL, which means the last page. */
 void api_continue(struct json_writer *json, const char *key);
-/* False: not a token of this server. *out lives in arena. */
+/* False if the token is not one of this server. *out lives in arena. */
 bool api_token_read(const char *token, struct arena *arena, const char **out);
 
 /* --- filters of lists --- */
 
-/* The parameter model, as a request that names nothing but models; in the call's arena. */
+/* The parameter `model`, as a request that names only models; in the call's arena. */
 struct model_filter {
     bool given;
     struct request models;
 };
-/* False and a problem if it cannot be read. */
+/* False and a problem if the parameter is invalid. */
 bool api_model_filter(struct api_call *call, struct model_filter *out) MUST_USE;
 bool api_model_taken(const struct model_filter *filter, const struct atom *model);
 bool api_is_wanted(const char *filter, const char *value); /* filter NULL: all are */
 
 struct drift_counts {
     uint32_t warnings;
-    uint32_t information; /* drift_is_information() now */
+    uint32_t information; /* drift for which drift_is_information() holds now */
     uint32_t warnings_of[DRIFT_KIND_COUNT];
     uint32_t information_of[DRIFT_KIND_COUNT];
 };
 void api_drift_count(const struct app *app, const struct snapshot *snapshot,
                      struct drift_counts *out);
-/* "30 over, 2 absent"; nothing if there is none. */
+/* Appends "30 over, 2 absent"; nothing if all counts are 0. */
 void api_drift_put_kinds(struct strbuf *out, const uint32_t of[DRIFT_KIND_COUNT]);
 
-/* The newest allocation of a pod in the history; 0 rows if it never held anything. */
+/* The rows of the newest allocation of a pod in the history; 0 rows if it never had one. */
 int api_history_last(struct api_call *call, const char *namespace, const char *name,
                      struct history_row row[GPUS_PER_NODE_MAX], size_t *out_rows,
                      struct err *err) MUST_USE;

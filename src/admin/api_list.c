@@ -1,7 +1,7 @@
 /*
  * Lists of REST: collects items, sorts them by key, writes one page. Called by handlers in an admin
- * thread; everything belongs to one call. A page continues behind a key and not at a position, so
- * items that come and go in between shift nothing.
+ * thread; all state belongs to one call. A page continues behind a key and not at a position, so
+ * additions and deletions in between shift nothing.
  */
 #include <string.h>
 
@@ -9,10 +9,10 @@
 
 #include "api_internal.h"
 
-/* A token is the last key in hexadecimal: it needs no escaping in a URL, and no memory here. */
+/* A token is the last key in hexadecimal: no escaping in URLs, and no state on the server. */
 static const char digits[] = "0123456789abcdef";
 
-/* key NULL: the last page; the member is absent, and so clients know that they are done. */
+/* On the last page (key NULL) the member is absent, which ends the client's loop. */
 void api_continue(struct json_writer *json, const char *key)
 {
     CLEANUP(strbuf_done) struct strbuf token;
@@ -29,7 +29,7 @@ void api_continue(struct json_writer *json, const char *key)
     json_write_str(json, token.data);
 }
 
-/* Lower case only: a token that was not written by api_continue() is refused. */
+/* Accepts lower case only, as api_continue() writes it. */
 static int digit_of(char c)
 {
     static_assert(sizeof digits == 16 + 1, "hexadecimal");
@@ -47,7 +47,7 @@ bool api_token_read(const char *token, struct arena *arena, const char **out)
     for (size_t i = 0; i < bytes; i++) {
         const int high = digit_of(token[2 * i]);
         const int low = digit_of(token[2 * i + 1]);
-        /* A NUL would end the key early, and another page would be given than was asked for. */
+        /* A NUL would end the key early and select another page. */
         if (high < 0 || low < 0 || (high == 0 && low == 0))
             return false;
         key[i] = (char)(high * 16 + low);
@@ -58,8 +58,8 @@ bool api_token_read(const char *token, struct arena *arena, const char **out)
 }
 
 /*
- * Items before the page are dropped at once. Those behind it are kept: items arrive unsorted, so
- * which of them belong to the page is known only at the end.
+ * Drops items before the page. Items behind it are kept, because items arrive unsorted, and the
+ * page is known only at the end.
  */
 void api_list_add(struct api_call *call, struct api_list *list, const char *key, const void *what,
                   const void *where)
@@ -78,7 +78,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(left->key, right->key);
 }
 
-/* An item that was removed and added while the list was read appears twice. */
+/* Removes duplicates: items that were removed and added again while the list was read. */
 static void leave_out_doubles(struct api_list *list)
 {
     size_t kept = 0;

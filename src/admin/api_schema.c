@@ -1,9 +1,8 @@
 /*
- * Checks a parameter against its schema in routes.def, the same text that /openapi.json shows: so
- * what the description allows is taken, and what it forbids is 400. Called by the router in an
- * admin thread, for each parameter and each place of the path. Lengths are bytes, because every
- * pattern here is ASCII. The patterns are ours, have no references back, and meet at most
- * maxLength bytes, so a match takes bounded time.
+ * Validates a parameter by its schema in routes.def, which is also the schema in /openapi.json.
+ * Called by the router in an admin thread, for each parameter and each placeholder of the path.
+ * Lengths are in bytes, because every pattern is ASCII. Patterns are constant, have no
+ * back-references, and are matched against at most maxLength bytes, so a match takes bounded time.
  */
 #include <regex.h>
 #include <stdio.h>
@@ -15,12 +14,12 @@
 
 enum { WORDS_MAX = 24 };
 
-/* The keywords of JSON Schema that are enforced; -1: not given. */
+/* The keywords of JSON Schema that are enforced; -1 if not given. */
 struct schema_rules {
     const char *type;
     const char *pattern;
     const char *format;
-    const char *right; /* the description: what would be right */
+    const char *right; /* description of valid values, for refusals */
     const char *word[WORDS_MAX];
     size_t words;
     int64_t min_length;
@@ -40,7 +39,7 @@ static void schema_read_words(struct json_reader *in, struct schema_rules *rules
     }
 }
 
-/* Any other keyword only describes. A schema that cannot be read is a bug of routes.def. */
+/* Ignores other keywords, which only document. An invalid schema is a bug in routes.def. */
 static void schema_read(struct arena *arena, const char *schema, struct schema_rules *out)
 {
     static const char *const keys[] = {"type",      "pattern",   "format",  "description", "enum",
@@ -69,7 +68,7 @@ static void schema_read(struct arena *arena, const char *schema, struct schema_r
 
 /* --- checking --- */
 
-/* Digits as JSON writes them, so no zero before others; at most 18, which always fit. */
+/* Accepts digits as in JSON, without leading zeros; at most 18, which fit in 64 bits. */
 static bool schema_is_number(const struct schema_rules *rules, const char *value)
 {
     const size_t digits = strspn(value, "0123456789");
@@ -110,14 +109,14 @@ bool api_time_read(const char *value, int64_t *out_ms)
     if (bytes < sizeof "+00:00" || bytes >= sizeof text)
         return false;
     memcpy(text, value, bytes + 1);
-    /* A '+' that was not escaped arrives as a blank. */
+    /* A '+' that is not escaped in the URL arrives as a blank. */
     char *sign = &text[bytes - strlen("+00:00")];
     if (*sign == ' ')
         *sign = '+';
     return time_parse(text_of(text), out_ms);
 }
 
-/* The cheap checks first: a pattern only meets what is not too long. */
+/* The length is checked first, because it bounds the time of the pattern. */
 static bool schema_takes(const struct schema_rules *rules, const char *value)
 {
     const int64_t bytes = (int64_t)strlen(value);
@@ -136,7 +135,7 @@ static bool schema_takes(const struct schema_rules *rules, const char *value)
     return schema_matches(rules->pattern, value);
 }
 
-/* "a whole number from 1 to 1000", "reserved, bound or released", or what the schema says. */
+/* "a whole number from 1 to 1000", "reserved, bound or released", or the schema's description. */
 static void schema_describe(const struct schema_rules *rules, char *out, size_t bytes)
 {
     size_t used = 0;

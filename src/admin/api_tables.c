@@ -1,6 +1,6 @@
 /*
- * The tables of routes.def, for the router, the description and the tests. Constant, so any thread
- * may read them.
+ * The tables of routes.def, for the router, the description and the tests. Constant and readable by
+ * any thread.
  */
 #include <string.h>
 
@@ -64,7 +64,7 @@ const char *api_parameter_name(enum api_parameter parameter)
     return parameters[parameter].name;
 }
 
-/* NULL: the route takes whatever the parameter may be. */
+/* The narrower schema of the parameter for this route; NULL if none. */
 static const struct narrower *narrower_of(const struct api_route *route,
                                           enum api_parameter parameter)
 {
@@ -88,7 +88,7 @@ const char *api_parameter_help(const struct api_route *route, enum api_parameter
     return row != NULL ? row->help : parameters[parameter].help;
 }
 
-/* A brace of a path without a PLACE would be an undocumented parameter, so it ends the program. */
+/* Aborts if a placeholder of a path has no PLACE: it would be an undocumented parameter. */
 static size_t place_of(struct text name)
 {
     for (size_t i = 0; i < ARRAY_LEN(places); i++)

@@ -1,10 +1,10 @@
 /*
  * Feeds the streams of events. events_main() runs in a thread of its own; events_open() in an admin
- * thread. One lock guards the table of streams; it is held while the journal is read, which is at
- * most EVENTS_BYTES of text for each stream and round. The writer never waits for it.
+ * thread. One lock guards the table of streams; it is held while the journal is read, about
+ * EVENTS_BYTES of text for each stream and round. The writer never waits for it.
  *
- * Entries that several streams have not seen yet are read once: a round remembers the last piece of
- * the journal that it read, and streams that are up to date all want the same one.
+ * The piece of the journal that was read last is cached: streams that are up to date all need the
+ * same piece, which is therefore read once.
  */
 #include "milligpu/admin/events.h"
 
@@ -22,29 +22,29 @@
 
 enum {
     EVENTS_ROWS = 256,
-    EVENTS_BYTES = 64 * 1024, /* a piece ends with the entry that reaches it */
+    EVENTS_BYTES = 64 * 1024, /* a piece ends with the entry that reaches this size */
     EVENTS_PAUSE_MS = 50,     /* between two rounds */
-    EVENTS_LOOK_MS = 1000,    /* has a client gone? */
-    EVENTS_BEAT_MS = 15000,   /* a comment, so that nobody in between ends a quiet connection */
-    EVENTS_SLOW_MS = 30000,   /* a client that takes nothing for so long is ended */
+    EVENTS_LOOK_MS = 1000,    /* interval of checks for disconnected clients */
+    EVENTS_BEAT_MS = 15000,   /* interval of keepalive comments, for proxies with idle timeouts */
+    EVENTS_SLOW_MS = 30000,   /* timeout of a client that reads nothing */
 };
 
 struct event_client {
-    struct http_stream *stream; /* NULL: a free place */
-    uint64_t sent;              /* the newest entry that was put */
-    int64_t put_ms;             /* when something was put */
-    int64_t drained_ms;         /* when the client had taken everything, or something */
-    size_t waits;               /* bytes that it had not taken then */
+    struct http_stream *stream; /* NULL for a free slot */
+    uint64_t sent;              /* number of the last entry that was put */
+    int64_t put_ms;             /* monotonic time of the last put */
+    int64_t drained_ms;         /* monotonic time of the last progress of the client */
+    size_t waits;               /* unsent bytes at the last check */
 };
 
-/* A piece of the journal, as it is sent. */
+/* A piece of the journal, as text of the stream. */
 struct event_piece {
     struct strbuf text;
-    uint64_t after; /* it begins behind this entry */
-    uint64_t last;  /* and ends with this one */
-    uint64_t most;  /* the newest entry that is published: no later one */
+    uint64_t after; /* number of the entry before the piece */
+    uint64_t last;  /* number of its last entry */
+    uint64_t most;  /* number of the newest published entry, which limits the piece */
     uint32_t count;
-    bool broken; /* entries are missing: folded away by retention, or no JSON in a damaged file */
+    bool broken; /* entries are missing: folded by retention, or invalid in a damaged file */
     bool read;
 };
 
@@ -53,7 +53,7 @@ struct events {
     struct mutex lock; /* guards client and piece */
     struct event_client client[EVENTS_STREAMS_MAX];
     struct event_piece piece;
-    struct bell *bell; /* a stream began, or all are to end */
+    struct bell *bell; /* rung when a stream begins, and by events_stop() */
     atomic_bool is_stopping;
 };
 
@@ -88,7 +88,7 @@ static int64_t events_now(const struct events *events)
 
 /* --- the text of an entry --- */
 
-/* JSON of the ledger has no line ends; those of a damaged file must not end the event. */
+/* Replaces line ends, which would end the event; the JSON has them only in a damaged file. */
 static void event_put_json(struct strbuf *out, const char *json)
 {
     must(json != NULL);
@@ -96,7 +96,7 @@ static void event_put_json(struct strbuf *out, const char *json)
         strbuf_char(out, (unsigned char)*json < ' ' ? ' ' : *json);
 }
 
-/* The kind is a word of ours, or of a damaged file: then it is no line of an event. */
+/* Replaces an invalid kind (damaged file) by "change". */
 static const char *event_kind(const struct journal_row *row)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
@@ -130,7 +130,7 @@ static bool event_add(void *user, const struct journal_row *row)
     return out->len < EVENTS_BYTES;
 }
 
-/* Reads the piece behind this entry, unless it is the one that was read last. */
+/* Reads the piece behind this entry, unless it is cached. */
 static bool events_read(struct events *events, uint64_t after, uint64_t newest)
     REQUIRES(events->lock)
 {
@@ -177,7 +177,7 @@ static void events_put(struct event_client *client, struct text text, int64_t no
     http_stream_put(client->stream, text);
 }
 
-/* False: the client is gone or was ended. */
+/* Returns false if the client disconnected, or timed out and was ended. */
 static bool events_look(struct event_client *client, int64_t now)
 {
     size_t waits = 0;
@@ -196,7 +196,7 @@ static bool events_look(struct event_client *client, int64_t now)
     return true;
 }
 
-/* True if the journal has more for this client, and it had room. */
+/* Returns true if the journal has more for this client and its buffer has room. */
 static bool events_feed(struct events *events, struct event_client *client, uint64_t newest,
                         int64_t now) REQUIRES(events->lock)
 {
@@ -206,7 +206,7 @@ static bool events_feed(struct events *events, struct event_client *client, uint
         return false;
     bool behind = client->sent < newest && client->waits < EVENTS_BYTES;
     if (behind && !events_read(events, client->sent, newest))
-        behind = false; /* try again at the next look */
+        behind = false; /* retried in the next round */
     if (behind) {
         if (piece->count > 0) {
             events_put(client, (struct text){piece->text.data, piece->text.len}, now);
@@ -223,10 +223,10 @@ static bool events_feed(struct events *events, struct event_client *client, uint
     return behind && client->sent < newest;
 }
 
-/* *out_count: of streams. True if some client is behind. */
+/* *out_count: number of streams. Returns true if some client is behind. */
 static bool events_round(struct events *events, size_t *out_count)
 {
-    /* An entry of the journal that is not published yet is not sent: the lists do not show it. */
+    /* Entries are sent only once they are published, as lists do not show them before. */
     const uint64_t newest = commits_told(events->app->commits);
     const int64_t now = events_now(events);
     bool behind = false;
@@ -282,7 +282,7 @@ void events_main(struct events *events)
             bell_wait(events->bell, BELL_WAIT_MS_MAX);
             continue;
         }
-        (void)poll(NULL, 0, EVENTS_PAUSE_MS); /* however often the writer commits */
+        (void)poll(NULL, 0, EVENTS_PAUSE_MS); /* limits the rate of rounds */
         if (!behind)
             told = commits_wait(events->app->commits, told, EVENTS_LOOK_MS);
     }
@@ -294,7 +294,7 @@ void events_main(struct events *events)
     mutex_unlock(&events->lock);
 }
 
-/* events_open() looks under the lock, so no stream begins after the last ones have ended. */
+/* events_open() checks is_stopping under the lock, so no stream begins after the last has ended. */
 void events_stop(struct events *events)
 {
     must(events != NULL);

@@ -1,6 +1,6 @@
 /*
- * /openapi.json, made from the tables of routes.def, from which the router works, too, and from
- * schemas.json. Called by the router in an admin thread; the bytes are the same for every call.
+ * Makes /openapi.json from the router's tables (routes.def) and schemas.json. Called by the router
+ * in an admin thread; the bytes are the same for every call.
  */
 #include <ctype.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static void put_parameter(struct json_writer *json, const struct api_route *rout
     json_write_object_end(json);
 }
 
-/* Path parameters come first, in the order of the path; OpenAPI demands each of them by name. */
+/* Path parameters come first, in the order of the path; OpenAPI requires all of them. */
 static void put_parameters(struct json_writer *json, const struct api_route *route)
 {
     struct text rest = text_of(route->path);
@@ -100,7 +100,7 @@ static void put_content(struct json_writer *json, const struct api_route *route)
         put_ref(json, "schema", route->schema);
     else if (literal)
         put_raw(json, "schema", "{\"type\":\"object\"}");
-    else if (strcmp(route->type, "text/event-stream") == 0) /* no string: it does not end */
+    else if (strcmp(route->type, "text/event-stream") == 0) /* endless, so not a string */
         put_raw(json, "schema",
                 "{\"type\":\"string\",\"format\":\"binary\",\"description\":\"a stream of "
                 "server-sent events; the data of each is an object of x-event\",\"x-event\":"
@@ -136,7 +136,7 @@ static void put_status(struct json_writer *json, int status)
     json_write_object(json);
 }
 
-/* An empty type means that there is no body. */
+/* An empty type means no body. */
 static void put_answer(struct json_writer *json, const struct api_answer *answer)
 {
     put_status(json, answer->status);
@@ -149,8 +149,8 @@ static void put_answer(struct json_writer *json, const struct api_answer *answer
 }
 
 /*
- * Every route refuses what its parameters forbid, hence 400 for each. What any request may meet,
- * such as a listener that stops, is under "default".
+ * Every route has 400, for invalid parameters. Failures that any request can meet, such as a
+ * stopping listener, are under "default".
  */
 static void put_responses(struct json_writer *json, const struct api_route *route)
 {
@@ -185,8 +185,8 @@ static void put_responses(struct json_writer *json, const struct api_route *rout
 }
 
 /*
- * Methods are lower case in OpenAPI. operationId names functions in generated clients, so renaming
- * a handler breaks them.
+ * Methods are lower case in OpenAPI. operationId becomes a function name in generated clients, so
+ * renaming a handler breaks them.
  */
 static void put_operation(struct json_writer *json, const struct api_route *route)
 {
@@ -218,10 +218,7 @@ static void put_operation(struct json_writer *json, const struct api_route *rout
 
 /* --- the whole --- */
 
-/*
- * A path is one object with a member for each method, so the routes of one path are written
- * together.
- */
+/* Writes the routes of one path together: a path is one object with a member for each method. */
 static void put_paths(struct json_writer *json)
 {
     const struct api_route *route;

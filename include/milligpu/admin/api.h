@@ -14,7 +14,7 @@ struct http_call;
 /* Answers a call on the admin listener. */
 void api_handle(struct app *app, struct http_call *call);
 
-/* Does a route of the admin listener accept a body? No route of the probe listener does. */
+/* True if a route of the admin listener accepts a body; no route of the probe listener does. */
 bool api_takes_body(const char *method, const char *path);
 
 /* Answers a call on the probe listener: /livez, /readyz, /metrics and /metrics/nodes. */

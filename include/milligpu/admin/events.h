@@ -5,8 +5,8 @@
  *   -> each stream that has room
  *
  * One thread feeds all streams; it reads the journal at most 20 times a second, however often the
- * writer commits. A stream is never fed faster than its client reads, so each has a bound in
- * memory: it stays behind, and the journal keeps what it has not seen.
+ * writer commits. A stream is fed no faster than its client reads, so its memory is bounded: a slow
+ * client falls behind, and the journal holds the entries that it has not received.
  */
 #ifndef MILLIGPU_EVENTS_H
 #define MILLIGPU_EVENTS_H
@@ -21,12 +21,12 @@ struct events *events_new(struct app *app) MUST_USE;
 void events_free(struct events *events); /* after events_main() has returned; NULL is fine */
 
 /*
- * Answers the call with a stream of the entries after this number. False: there are
- * EVENTS_STREAMS_MAX already, or milligpud is stopping; the call is not answered. Any thread.
+ * Answers the call with a stream of the entries after this number. Returns false, with the call
+ * unanswered, if EVENTS_STREAMS_MAX streams are open or milligpud is stopping. Any thread.
  */
 bool events_open(struct events *events, struct http_call *call, uint64_t after) MUST_USE;
 
-/* Feeds the streams until events_stop(); then all of them have ended. */
+/* Feeds the streams until events_stop(), and ends them all before it returns. */
 void events_main(struct events *events);
 void events_stop(struct events *events);
 

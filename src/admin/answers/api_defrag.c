@@ -1,8 +1,8 @@
 /*
- * The handler of plans of moves. Called by the router in an admin thread, which it may keep busy
- * for about a second (defrag.h bounds it in steps): so one plan is made at a time, and the other
- * admin thread stays free. The plan follows from one snapshot and from what the pod cache knows of
- * the requests of its pods.
+ * The handler of plans of moves. Called by the router in an admin thread, which it can keep busy
+ * for about a second (defrag.h limits its steps): so one plan is made at a time, and the other
+ * admin thread stays free. The plan follows from one snapshot and from the requests of its pods in
+ * the pod cache.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,10 @@ enum { MOVES_DEFAULT = 10, MIN_GAIN_DEFAULT = 100 };
 
 struct defrag_call {
     struct pod_cache *pods;
-    struct pod_record *record; /* of the last pod that was asked about */
+    struct pod_record *record; /* record of the pod in the last question; owned, or NULL */
 };
 
-/* The pod that the ledger means, as the watch shows it: bound there, and not about to end. */
+/* True if the watch shows the pod of the allocation as bound there and not terminating. */
 static bool is_same_pod(const struct pod_record *record, const struct allocation *pod)
 {
     must(pod->facts.state == STATE_BOUND);

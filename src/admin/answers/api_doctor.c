@@ -1,11 +1,10 @@
 /*
- * GET /api/v1/doctor and /api/v1/settings. Called by the router in an admin thread. Backups and
- * certificates are checked in doctor_dates.c. Each check writes one finding: what is true now, and
- * how to fix what is wrong; it changes nothing. The order is that of dependence: daemon and ledger,
- * then the API server with watches and permissions, then kube-scheduler and the webhooks, so that
- * the first failure explains those below it. Everything comes from one snapshot, from the atomics
- * of struct app and from tables with a lock of their own; check_ledger_file() reads the database,
- * and check_rights() waits for three seconds at most.
+ * GET /api/v1/doctor and /api/v1/settings. Called by the router in an admin thread. doctor_dates.c
+ * checks backups and certificates. Each check writes one finding, a state and its remedy, and
+ * changes nothing. Checks are in order of dependence (daemon and ledger, API server with watches
+ * and permissions, kube-scheduler and webhooks), so that the first failure explains later ones.
+ * Sources are one snapshot, the atomics of struct app, and tables with a lock of their own;
+ * check_ledger_file() reads the database, and check_rights() waits for at most three seconds.
  */
 #include "api_doctor.h"
 
@@ -29,14 +28,14 @@
 #include "milligpu_version.h"
 
 enum {
-    HEARD_LATE_MS = 180000, /* a watch without events is restarted after half of this */
+    HEARD_LATE_MS = 180000, /* twice the time after which a watch without events is restarted */
     ERROR_FRESH_MS = 60000,
     WAL_LATE_BYTES = 256 * 1024 * 1024,
 };
 
 /* --- the daemon and its ledger --- */
 
-/* Draining comes first: a milligpud that stops is not ready on purpose, and nothing needs a fix. */
+/* Draining comes first: a milligpud that stops is not ready on purpose and needs no fix. */
 static void check_daemon(struct doctor *doctor)
 {
     const char *why = NULL;
@@ -56,7 +55,7 @@ static void check_daemon(struct doctor *doctor)
                        (unsigned long long)doctor->snapshot->generation);
 }
 
-/* Not ready for want of room: what would make some. */
+/* Not ready for lack of room, with the remedy. */
 static void check_room(struct doctor *doctor)
 {
     const struct app *app = doctor->app;
@@ -74,7 +73,7 @@ static void check_room(struct doctor *doctor)
         "%s", app_room_why(app));
 }
 
-/* The limit in bytes has cut the history shorter than retention_days. */
+/* Called if the size limit cut the history shorter than retention_days. */
 static void check_reach(struct doctor *doctor, const struct store_facts *facts)
 {
     const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
@@ -100,7 +99,7 @@ static void check_reach(struct doctor *doctor, const struct store_facts *facts)
                    (long long)reach.most_bytes >> 20, (long long)reach.bytes >> 20);
 }
 
-/* SQLite reuses its log only up to the oldest reader: a large log means that a reader stays. */
+/* SQLite reuses its WAL only up to the oldest reader: a large WAL means a long-lived reader. */
 static void check_ledger_file(struct doctor *doctor)
 {
     struct store_facts facts;
@@ -129,8 +128,8 @@ static void check_ledger_file(struct doctor *doctor)
 }
 
 /*
- * safe->text may name pods, so it is shown here and never to kube-scheduler or on a probe. It was
- * written before app->health.safe_mode was set, and never changes after that.
+ * safe->text can name pods, so it is shown here but never to kube-scheduler or on a probe. It is
+ * written before app->health.safe_mode is set, and constant from then on.
  */
 static void check_safe_mode(struct doctor *doctor)
 {
@@ -149,7 +148,7 @@ static void check_safe_mode(struct doctor *doctor)
         safe_mode_why(doctor->app), at, safe->text, there ? safe->folder : safe->why_none);
 }
 
-/* Safe mode takes precedence over a broken disk, because its file must stay as it is. */
+/* Safe mode takes precedence over a broken disk, because the ledger file must stay unchanged. */
 static void check_ledger(struct doctor *doctor)
 {
     const struct app *app = doctor->app;
@@ -182,7 +181,7 @@ static void say_verified(struct doctor *doctor)
 
 /*
  * Damage to ended allocations is a finding of its own, because no grant depends on it
- * (docs/why/008). The first verification starts with the daemon and may take a while in a large
+ * (docs/why/008). The first verification starts with the daemon and takes a while in a large
  * ledger.
  */
 static void check_history(struct doctor *doctor)
@@ -204,8 +203,8 @@ static void check_history(struct doctor *doctor)
 }
 
 /*
- * A document that was broken by an edit: what decides now is the last good one, also after a start
- * (the ledger keeps it).
+ * After an edit that broke the policy document, the last valid one stays in force, also after a
+ * restart (the ledger stores it).
  */
 static void check_policy(struct doctor *doctor)
 {
@@ -232,7 +231,7 @@ static void check_policy(struct doctor *doctor)
     }
 }
 
-/* A rule with a slip of the pen decides nothing, and nobody misses it. */
+/* A rule with a typing error never applies, which goes unnoticed. */
 static void check_rules(struct doctor *doctor)
 {
     CLEANUP(strbuf_done) struct strbuf unmatched;
@@ -260,8 +259,8 @@ static int64_t api_doctor_later(int64_t a, int64_t b)
 }
 
 /*
- * Judges by what the watches heard, because an idle cluster makes no other calls. A failed call
- * counts only while it is newer than the last success and less than a minute old.
+ * Judged by the last traffic of the watches, because an idle cluster makes no other calls. A failed
+ * call counts only while it is newer than the last success and less than a minute old.
  */
 static void check_api(struct doctor *doctor)
 {
@@ -288,9 +287,9 @@ static void check_api(struct doctor *doctor)
 }
 
 /*
- * The grace period of a new ledger keeps pods from being synced on purpose (docs/why/009), so it
- * comes before the complaint about a missing list. A quiet watch is started again after 90 s, so
- * only a broken connection lets the age grow.
+ * The grace period of a new ledger delays the sync of pods on purpose (docs/why/009), so it comes
+ * before the finding of a missing list. A quiet watch is restarted after 90 s, so the age grows
+ * further only while the connection is broken.
  */
 static void check_watch(struct doctor *doctor, const char *resource, bool synced, int64_t heard_ms)
 {
@@ -321,16 +320,16 @@ static void check_watch(struct doctor *doctor, const char *resource, bool synced
                        (long long)(age_ms > 0 ? age_ms : 0) / 1000);
 }
 
-/* What the API server answered to our calls. */
+/* Counts of the API server's answers to our calls. */
 struct calls {
     int64_t all;
     int64_t denied;
-    char words[256]; /* how many of them were denied */
+    char words[256]; /* denied calls by kind, as text */
 };
 
 /*
- * Reads the label text of a series, as in call="bind",code="403". 401 and 403 are the answers to a
- * missing permission; the first value in quotes is the kind of call.
+ * Reads the labels of a series, as in call="bind",code="403": the kind of call, and the status, of
+ * which 401 and 403 mean a missing permission.
  */
 static void api_doctor_count_call(void *user, const char *labels, int64_t value)
 {
@@ -348,7 +347,7 @@ static void api_doctor_count_call(void *user, const char *labels, int64_t value)
                    (int)strcspn(call + 1, "\""), call + 1);
 }
 
-/* A permission that was denied may be granted by now, or a kube-apiserver had just started. */
+/* All permissions are granted now; calls were denied before, also by a starting kube-apiserver. */
 static void say_rights_given(struct doctor *doctor, const struct rights_facts *facts)
 {
     struct calls calls = {.all = 0};
@@ -371,8 +370,8 @@ static void say_rights_given(struct doctor *doctor, const struct rights_facts *f
 }
 
 /*
- * The only check that waits: the informer's thread has to ask the API server first, unless the last
- * outcome is fresh. Without an answer the check says so instead of guessing.
+ * The only check that waits: unless the last outcome is fresh, the informer's thread asks the API
+ * server first. A missing answer is a finding of its own.
  */
 static void check_rights(struct doctor *doctor)
 {
@@ -401,14 +400,14 @@ static void check_rights(struct doctor *doctor)
         say_rights_given(doctor, &facts);
 }
 
-/* The subject of a check of the keys. */
+/* The keys that a check is about. */
 struct keys_seen {
     struct all_keys all;
-    struct strbuf others; /* a part of a sentence about the keys besides the one that signs */
-    struct strbuf stale;  /* ids of keys that outlive their pods */
+    struct strbuf others; /* clause about all keys except the signing one */
+    struct strbuf stale;  /* ids of keys that no pod needs any more */
 };
 
-/* A key that no pod needs is taken away at the next or the second next publication. */
+/* A key that no pod needs is removed by the next publication or the one after it. */
 static bool outlives_pods(const struct app *app, const struct key_entry *key, size_t pods)
 {
     const int64_t wait_ms = (int64_t)atomic_load(&app->settings)->key_wait_s * 1000;
@@ -424,7 +423,7 @@ static void add_stale(struct keys_seen *seen, const char *id)
     strbuf_printf(&seen->stale, "%s%s", seen->stale.len > 0 ? ", " : "", id);
 }
 
-/* The keys besides the one that signs: "; 2 keys of before stay for 7 pods". */
+/* All keys except the signing one: "; 2 keys of before stay for 7 pods". */
 static void add_other_keys(const struct app *app, struct keys_seen *seen)
 {
     size_t retiring = 0;
@@ -463,7 +462,7 @@ static void see_keys(const struct app *app, struct keys_seen *seen)
                       n_others == 1 ? "" : "s", n_others == 1 ? "is" : "are");
 }
 
-/* The keys are published, and can change: is there anything to do about them? */
+/* Finding about keys that are published and replaceable. */
 static void say_published_keys(struct doctor *doctor, const struct keys_seen *seen)
 {
     const char *id = seen->all.key[0].id;
@@ -522,8 +521,8 @@ static void say_keys(struct doctor *doctor, const struct keys_seen *seen)
 }
 
 /*
- * Without the key an agent believes no allocation, so that pods are not bound to its node, or do
- * not start there.
+ * Without the public key an agent trusts no allocation, so pods are not bound to its node or do not
+ * start there.
  */
 static void check_signing(struct doctor *doctor)
 {
@@ -540,7 +539,7 @@ static void check_signing(struct doctor *doctor)
     strbuf_done(&seen.stale);
 }
 
-/* Only where a node has an agent: without one nobody could report. */
+/* Only if a node has an agent: only agents report. */
 static void check_usage(struct doctor *doctor)
 {
     struct app *app = doctor->app;
@@ -573,8 +572,8 @@ static void check_usage(struct doctor *doctor)
 }
 
 /*
- * Without wake-ups everything works, only late: kube-scheduler tries a refused pod again by itself
- * within 330 s. Only a wake-up that fails is a failure; one that nobody asked for is a choice.
+ * Without wake-ups everything works, only later: kube-scheduler retries a refused pod within 330 s.
+ * A wake-up that fails is a failure; wake-ups that are switched off are a choice.
  */
 static void check_wake_up(struct doctor *doctor)
 {
@@ -633,24 +632,24 @@ static void count_webhook(void *user, const char *labels, int64_t value)
 
 /* Checks pods that ask for a share and have not been bound for a while. */
 struct lot {
-    bool any_served; /* some scheduler asks: check_unserved is about those that do not */
-    /* no filter call has come, and neither a condition nor a made-up scheduler explains that */
+    bool any_served; /* some scheduler asks; check_unserved is about the others */
+    /* pods without a filter call, explained by neither a condition nor an unknown scheduler */
     size_t unasked;
     const struct unbound_pod *unasked_pod;
-    size_t refused; /* kube-scheduler's own filters leave no node, or scheduling gates are there */
+    size_t refused; /* pods with scheduling gates, or no node left by kube-scheduler's filters */
     const struct unbound_pod *refused_pod;
     const char *refused_word;
-    size_t strange; /* of another scheduler, which has never asked */
+    size_t strange; /* pods of another scheduler, which has never asked */
     const struct unbound_pod *strange_pod;
-    size_t offered; /* filter found capacity, and nothing bound them */
+    size_t offered; /* pods for which filter found capacity, but which no scheduler bound */
     const struct unbound_pod *offered_pod;
 };
 
 /*
- * Any tenant can make a pod that nobody asks about: by a selector that no node has, by a gate, by
- * the name of a scheduler that does not exist. None of them is a fault of the configuration. It is
- * one if a scheduler tries the pod and counts our resource itself or fails, or if the default
- * scheduler does not come to it, while no pod of its name was ever asked about.
+ * Any tenant can make a pod that no scheduler asks about: by a selector that no node matches, a
+ * gate, or the name of an unknown scheduler. These are no configuration errors. It is an error if a
+ * scheduler tries the pod and counts our resource itself or fails, or if the default scheduler does
+ * not try it, while that scheduler has never asked about any pod.
  */
 static void sort_unasked(const struct doctor *doctor, const struct unbound_pod *pod,
                          struct lot *lot)
@@ -663,7 +662,7 @@ static void sort_unasked(const struct doctor *doctor, const struct unbound_pod *
         lot->refused_pod = pod;
         lot->refused_word = unasked.word;
     } else if (unasked.can_serve || lot->any_served) {
-        return; /* its turn has not come, or milligpud has just started */
+        return; /* still queued at its scheduler, or milligpud has just started */
     } else if (unasked.is_told ||
                strcmp(unbound_scheduler(&pod->scheduling), SCHEDULER_DEFAULT) == 0) {
         lot->unasked++;
@@ -675,9 +674,8 @@ static void sort_unasked(const struct doctor *doctor, const struct unbound_pod *
 }
 
 /*
- * First collects pods under the pod cache's lock, then asks hints about each one, so that two locks
- * are never held together. Young pods are left out, because kube-scheduler may not have asked about
- * them yet.
+ * Collects pods under the pod cache's lock, then looks each up in hints, so two locks are never
+ * held together. Young pods are left out: kube-scheduler possibly has not tried them yet.
  */
 static void look_at_unbound(struct doctor *doctor, struct lot *lot)
 {
@@ -695,7 +693,7 @@ static void look_at_unbound(struct doctor *doctor, struct lot *lot)
         if (wall_ms - pod->created_ms < ASKED_LATE_MS)
             continue;
         if (!hints_has_asked(hints, uid)) {
-            if (!overflow) /* else it may have asked while there was no room to remember it */
+            if (!overflow) /* else its question was possibly dropped from the full table */
                 sort_unasked(doctor, pod, lot);
         } else if (hints_find(hints, uid, &doctor->call->arena, &waiting) &&
                    waiting.reason == REASON_NONE) {
@@ -727,12 +725,12 @@ static const char *lot_words(struct doctor *doctor, const struct lot *lot)
     return arena_printf(arena, "%s%s", refused, strange);
 }
 
-/* From stuck pods to counters. Counters begin at zero with the process. */
+/* Stuck pods come first, then counters, which start at zero with the process. */
 static void check_scheduler(struct doctor *doctor)
 {
     static const char wire[] = "check the extender in kube-scheduler's configuration (urlPrefix, "
                                "filterVerb, managedResources) and the schedulerName of the pods";
-    /* Nothing but play ever asks, so that pods of the file wait is no fault of anybody. */
+    /* Only `play` ever asks, so waiting pods of the file are no fault. */
     static const char standalone[] =
         "milligpud is standalone, so no scheduler is there; milligpuctl "
         "play schedules the pods of a manifest";
@@ -782,7 +780,7 @@ static void check_scheduler(struct doctor *doctor)
 /* "default/a (default-scheduler on g1), default/b (made-up), and 3 more" */
 static void put_unserved(struct arena *arena, const struct unserved *unserved, struct strbuf *out)
 {
-    enum { NAMED_MAX = 500 }; /* the text of a check has 1023 bytes */
+    enum { NAMED_MAX = 500 }; /* bytes; the text of a check has 1023 */
     size_t named = 0;
 
     must(unserved->count > 0);
@@ -800,8 +798,8 @@ static void put_unserved(struct arena *arena, const struct unserved *unserved, s
 }
 
 /*
- * Pods whose scheduler never calls, while another one does. Before the first call, check_scheduler
- * speaks of them.
+ * Pods whose scheduler never calls, while another one does. Before the first call of any scheduler,
+ * check_scheduler() reports them.
  */
 static void check_unserved(struct doctor *doctor)
 {
@@ -889,7 +887,7 @@ static void count_doctor_node(struct node_count *count, const struct node *node)
     must(count->first != NULL);
 }
 
-/* GPUs that nobody can get a share of, because nothing tells which they are. */
+/* GPUs that are not shared, because no source names their ids. */
 static void check_sources(struct doctor *doctor)
 {
     struct node_count count = {0};
@@ -909,7 +907,7 @@ static void check_sources(struct doctor *doctor)
         api_doctor_say(doctor, "sources", HEALTH_OK, "", "no node has GPUs that nothing names");
 }
 
-/* kubelet leaves a 0 behind, so a plugin that restarts cannot be told from one that is gone. */
+/* kubelet leaves a capacity of 0, so a restarting plugin looks like a removed one. */
 static void check_plugin(struct doctor *doctor)
 {
     struct node_count down = {0};
@@ -942,7 +940,7 @@ static void check_plugin(struct doctor *doctor)
     "run milligpuctl doctor --nodes, which says for each node what to do; milligpuctl nodes "      \
     "--state not_vouched lists them (docs/NODE.md)"
 
-/* The agents of nodes that take no new shares. lacking: how many of them never had one. */
+/* Finding about nodes that their agents keep closed. lacking: how many of them have no agent. */
 static void say_closed(struct doctor *doctor, const struct node_count *closed, uint32_t lacking)
 {
     const bool selects = doctor->app->rules.agents_rules.required == REQUIRE_WHERE_SELECTED;
@@ -960,7 +958,7 @@ static void say_closed(struct doctor *doctor, const struct node_count *closed, u
         vouch_help(closed->first->vouch));
 }
 
-/* By the word of agents.h; "leaving" is meant to be. */
+/* Judged by the agent states of agents.h; "leaving" is intended and no fault. */
 static void check_agents(struct doctor *doctor)
 {
     CLEANUP(strbuf_done) struct strbuf left;
@@ -992,7 +990,7 @@ static void check_agents(struct doctor *doctor)
         api_doctor_say(doctor, "agents", HEALTH_OK, "", "no node needs an agent");
 }
 
-/* A warning and no failure: milligpud does not repair drift by itself, an operator decides. */
+/* A warning, not a failure: operators decide about drift, milligpud does not repair it. */
 static void check_drift(struct doctor *doctor)
 {
     CLEANUP(strbuf_done) struct strbuf kinds;
@@ -1025,11 +1023,11 @@ static void check_drift(struct doctor *doctor)
 
 /* --- GPUs --- */
 
-/* "gpu-a/3 (XID 79, since ...)", while there is room for it; else only counted. */
+/* Appends "gpu-a/3 (XID 79, since ...)" if the text has room; else counts in *unnamed. */
 static void add_sick(struct strbuf *out, const struct node *node, const struct gpu *gpu,
                      uint32_t *unnamed)
 {
-    enum { NAMED_MAX = 700 }; /* the text of a check has 1023 bytes */
+    enum { NAMED_MAX = 700 }; /* bytes; the text of a check has 1023 */
     const struct gpu_note *note = node_note_of(node, gpu);
     const char *ill = note != NULL ? note->ill : NULL;
 
@@ -1043,7 +1041,7 @@ static void add_sick(struct strbuf *out, const struct node *node, const struct g
         strbuf_printf(out, " (%s)", ill);
 }
 
-/* Pods are not placed on a sick GPU, and nobody else says that it has to be repaired. */
+/* Sick GPUs get no pods; only this finding says that they need repair. */
 static void check_gpus(struct doctor *doctor)
 {
     CLEANUP(strbuf_done) struct strbuf names;
@@ -1078,10 +1076,7 @@ static void check_gpus(struct doctor *doctor)
                        gpus);
 }
 
-/*
- * The same snapshot for all checks, so that two findings never contradict each other about the
- * ledger.
- */
+/* All checks use one snapshot, so that findings about the ledger never contradict each other. */
 void api_doctor(struct api_call *call)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);
@@ -1143,7 +1138,7 @@ struct doctor_setting {
     enum setting_id id;
 };
 
-/* As in the YAML file but without quotes, which JSON adds itself. */
+/* The value as in the YAML file, without quotes. */
 static struct text api_doctor_bare(const char *value)
 {
     const struct text text = text_of(value);
@@ -1153,7 +1148,7 @@ static struct text api_doctor_bare(const char *value)
     return quoted ? (struct text){text.at + 1, text.len - 2} : text;
 }
 
-/* No setting holds a secret: keys and tokens are files, and only their names are shown here. */
+/* No setting is secret: for keys and tokens, settings have only file names. */
 static void encode_setting(struct json_writer *json, const struct api_item *item)
 {
     const struct doctor_setting *setting = item->what;
@@ -1173,7 +1168,7 @@ static void encode_setting(struct json_writer *json, const struct api_item *item
     json_write_object_end(json);
 }
 
-/* set is loaded once: a SIGHUP in between would otherwise mix two configurations in one answer. */
+/* Loads the set once: a SIGHUP in between must not mix two configurations in one answer. */
 void api_settings(struct api_call *call)
 {
     const struct settings_set *set = atomic_load(&call->app->set);
@@ -1183,7 +1178,7 @@ void api_settings(struct api_call *call)
     must(set != NULL);
     for (int id = 0; id < SETTINGS; id++) {
         setting[id] = (struct doctor_setting){set, (enum setting_id)id};
-        /* The order of the table is more useful than the alphabet. */
+        /* The key keeps the order of the table instead of the alphabet. */
         api_list_add(call, &list, arena_printf(&call->arena, "%03d", id), &setting[id], NULL);
     }
     api_list_write(call, &list, encode_setting);

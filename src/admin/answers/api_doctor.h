@@ -1,9 +1,9 @@
 /*
- * api_doctor - what the checks of doctor share.
+ * api_doctor - the state of one run of doctor, shared by its checks.
  *
- * A check reads, and writes findings by api_doctor_say(); it changes nothing.
+ * A check only reads, and writes findings by api_doctor_say().
  *
- * In one admin thread.
+ * One admin thread.
  */
 #ifndef MILLIGPU_ADMIN_API_DOCTOR_H
 #define MILLIGPU_ADMIN_API_DOCTOR_H
@@ -22,13 +22,13 @@ struct doctor {
     struct json_writer json;
 };
 
-/* Writes one finding. fix: what to do; empty exactly if nothing needs to be done. */
+/* Writes one finding. fix: the remedy; empty exactly if health is HEALTH_OK. */
 void api_doctor_say(struct doctor *doctor, const char *name, enum health health, const char *fix,
                     const char *fmt, ...) PRINTF_LIKE(5, 6);
 
-/* When was the last backup made? Nothing for a ledger in memory. */
+/* The age of the last backup; nothing for a ledger in memory. */
 void check_backup(struct doctor *doctor);
-/* When do the certificates of the listeners end? Nothing where none has one. */
+/* When the certificates of the listeners expire; nothing if no listener has one. */
 void check_certificates(struct doctor *doctor);
 
 #endif

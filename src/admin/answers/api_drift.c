@@ -1,7 +1,7 @@
 /*
- * Handler for drift, and its count for the summary and the doctor. Called in an admin thread. Drift
- * is stored nowhere: it is computed from the snapshot and the clock, so it can be neither stale nor
- * lost. The cost is one pass over all nodes for each question.
+ * Handler for drift, and its counts for the summary and the doctor. Called in an admin thread.
+ * Drift is not stored but computed from the snapshot and the clock, so it is neither stale nor
+ * lost; each call costs one pass over all nodes.
  */
 #include <string.h>
 
@@ -72,11 +72,11 @@ struct drifting {
     struct api_list list;
     struct drift_counts counts;
     int64_t now_ms;
-    const char *severity; /* NULL: both */
+    const char *severity; /* NULL for both */
     bool wanted[DRIFT_KIND_COUNT];
 };
 
-/* The schema was checked, so every word is a kind. */
+/* The schema has been checked, so every word is a kind. */
 static void read_kinds(struct drifting *drifting, const char *kinds)
 {
     struct text rest = text_of(kinds != NULL ? kinds : "");
@@ -101,8 +101,8 @@ static bool drift_is_listed(const struct drifting *drifting, const struct drift 
 }
 
 /*
- * The record is valid only during the call of drift_of(), so it is copied. The key makes one order
- * of it and is distinct: node, kind, then the GPU or the pod, of which there is at most one.
+ * Copies the record, which is valid only during the call of drift_of(). The key is unique: node,
+ * kind, and the GPU or the pod.
  */
 static void add_drift(void *user, const struct drift *drift)
 {
@@ -130,7 +130,7 @@ static void encode_drift(struct json_writer *json, const struct api_item *item)
     admin_drift(json, item->what, drifting->now_ms);
 }
 
-/* Every kind, also those of which there is none; the same on every page. */
+/* Writes every kind, also with count 0; the same on every page. */
 static void encode_counts(struct json_writer *json, const void *user)
 {
     const struct drift_counts *counts = user;
@@ -153,7 +153,7 @@ static void encode_counts(struct json_writer *json, const void *user)
     json_write_array_end(json);
 }
 
-/* The clock makes warnings information without a new snapshot: so the ETag has the count. */
+/* Warnings turn into information by time alone, without a new snapshot: the ETag has the count. */
 void api_drift(struct api_call *call)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);

@@ -1,7 +1,7 @@
 /*
  * Handlers of the probe routes: /livez and /readyz in the form of kube-apiserver's, and /metrics.
- * Called by the router in an admin thread or the probe thread. Probes only read atomics, so
- * they answer whatever else is stuck.
+ * Called by the router in an admin thread or the probe thread. Probes only read atomics, so they
+ * answer even if other threads are stuck.
  */
 #include "milligpu/http/http.h"
 #include "milligpu/spine/command_trace.h"
@@ -17,7 +17,7 @@ static void put_need(struct strbuf *out, const struct app_need *need)
         strbuf_printf(out, "[-]%s failed: %s\n", need->name, need->why);
 }
 
-/* Liveness depends on nothing: a restart because the API server is away would make things worse. */
+/* Liveness depends on nothing: a restart while the API server is down would only do harm. */
 void api_livez(struct api_call *call)
 {
     must(call->status == 200);
@@ -28,8 +28,8 @@ void api_livez(struct api_call *call)
 }
 
 /*
- * The needs of app_ready() and shutdown, one by one, so that `curl /readyz` shows which one fails.
- * On a 503 kubelet takes the pod out of its Services and restarts nothing.
+ * The conditions of app_ready() and shutdown, one by one, so that `curl /readyz` shows which one
+ * fails. On a 503 kubelet removes the pod from its Services without a restart.
  */
 void api_readyz(struct api_call *call)
 {

@@ -1,10 +1,9 @@
 /*
  * Handlers that read the database: history, released allocations, backup. Called by the router in
- * an admin thread, each through a connection of its own that only reads, so with a ledger in a file
- * the writer never waits for them. They may take seconds on a slow disk; the two admin threads are
- * the bound on how many run at once. Rows come newest first and have a number that never changes:
- * `continue` is the number of the last row that was looked at, so rows written in between shift no
- * page.
+ * an admin thread, each with a read-only connection of its own, so that the writer never waits for
+ * them if the ledger is a file. They can take seconds on a slow disk; the two admin threads limit
+ * how many run at once. Rows come newest first, by a constant number: `continue` is the number of
+ * the last row that was scanned, so rows written in between shift no page.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,13 +20,12 @@
 
 enum {
     SCAN_ROWS = 1000, /* rows of one query */
-    /* a filter without matches ends after this many queries, and the page is short */
-    SCAN_LOOKS = 20,
+    SCAN_LOOKS = 20,  /* limit of queries for one page; the page is short if it is reached */
     BACKUP_MIB_MAX = 256,
-    OVER_EVENTS_MAX = 100, /* of one row */
+    OVER_EVENTS_MAX = 100, /* events of one row */
 };
 
-/* Rows that outlive the store's callback. */
+/* Copies of rows, which outlive the store's callback. */
 struct past_rows {
     struct api_call *call;
     struct history_row *row;
@@ -35,10 +33,7 @@ struct past_rows {
     size_t capacity;
 };
 
-/*
- * The texts of a row belong to SQLite until the next step, so they are copied into the call's
- * arena.
- */
+/* Copies the texts of the row, which SQLite keeps only until the next step, into the arena. */
 static void api_history_keep(void *user, const struct history_row *row)
 {
     struct past_rows *past = user;
@@ -64,7 +59,7 @@ static void past_done(struct past_rows *past)
     past->count = 0;
 }
 
-/* The tokens of the history contain the number of the last row. */
+/* Reads the token of a history page: the number of the last row. */
 static bool read_before(struct api_call *call, uint64_t *out)
 {
     uint64_t row = 0;
@@ -90,15 +85,15 @@ static void put_continue(struct api_call *call, struct json_writer *json, uint64
 
 /* --- who held it --- */
 
-/* A GPU as the history knows it; the store minds that it has an alias, too. */
+/* The name of a GPU in the history; the store also looks for its alias. */
 struct gpu_names {
-    const char *node; /* NULL: wherever */
+    const char *node; /* NULL for any node */
     const char *id;
 };
 
 /*
- * Three forms name a GPU: its id, NODE/id, and the alias "<node>/gpu-<index>". An alias contains a
- * slash itself, so it is compared as a whole.
+ * Compares three names of a GPU: its id, NODE/id, and the alias "<node>/gpu-<index>", which
+ * contains a slash itself and is compared as a whole.
  */
 static bool is_gpu(const struct node *node, const struct gpu *gpu, const char *asked)
 {
@@ -111,7 +106,7 @@ static bool is_gpu(const struct node *node, const struct gpu *gpu, const char *a
            (gpu->alias != NULL && strcmp(gpu->alias->text, asked) == 0);
 }
 
-/* Among the nodes that are there: a made-up id has a slash, too, so the form tells nothing. */
+/* Searches the present nodes: ids made from an index contain a slash, too, so form is no guide. */
 static bool api_history_find_gpu(struct api_call *call, const char *asked, struct gpu_names *out)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(call->app->view);
@@ -126,10 +121,7 @@ static bool api_history_find_gpu(struct api_call *call, const char *asked, struc
             const struct gpu *gpu = &node->gpu[i];
             if (!is_gpu(node, gpu, asked))
                 continue;
-            /*
-             * An id alone asks for the GPU wherever it was; NODE/id and an alias ask about this
-             * node.
-             */
+            /* An id alone means the GPU on any node; NODE/id and an alias mean this node. */
             const bool named = strcmp(gpu->id->text, asked) != 0;
             out->node = named ? arena_copy(arena, atom_text(node->name)) : NULL;
             out->id = arena_copy(arena, atom_text(gpu->id));
@@ -138,7 +130,7 @@ static bool api_history_find_gpu(struct api_call *call, const char *asked, struc
     return false;
 }
 
-/* A GPU that is there no more: "n1/gpu-0" is a made-up id, "n1/GPU-5f.." a node and an id. */
+/* Parses the name of an absent GPU: "n1/gpu-0" is an id made of an index, "n1/GPU-5f.." NODE/id. */
 static void guess_gpu(struct api_call *call, const char *asked, struct gpu_names *out)
 {
     const char *slash = strchr(asked, '/');
@@ -152,7 +144,7 @@ static void guess_gpu(struct api_call *call, const char *asked, struct gpu_names
     out->id = slash + 1;
 }
 
-/* 0 would mean no time; nothing was held before 1970. */
+/* 0 means no time, so earlier times become 1 ms; nothing was held before 1970. */
 static int64_t read_at(const struct api_call *call)
 {
     const char *at = call->value[PARAMETER_at];
@@ -166,7 +158,7 @@ static int64_t read_at(const struct api_call *call)
 
 /* --- memory over a share --- */
 
-/* The row of this pod and GPU; else the first of this pod, which may name the GPU otherwise. */
+/* The row of this pod and GPU, else the pod's first row, which can have another name of the GPU. */
 static struct history_row *row_of_over(const struct past_rows *past,
                                        const struct history_over_event *over)
 {
@@ -185,7 +177,7 @@ static struct history_row *row_of_over(const struct past_rows *past,
     return first;
 }
 
-/* The oldest are left out where there are too many. */
+/* Drops the oldest events beyond OVER_EVENTS_MAX. */
 static void keep_over(void *user, const struct history_over_event *over)
 {
     struct past_rows *past = user;
@@ -251,7 +243,7 @@ static bool api_history_look(struct past_rows *past, const struct store_history_
     return false;
 }
 
-/* Works without a snapshot, too: then the name is taken apart by its form alone. */
+/* Without a snapshot, the name is parsed by its form alone. */
 static bool look_for_gpu(struct past_rows *past, struct store_history_query *query,
                          const char *asked)
 {
@@ -270,7 +262,7 @@ static bool look_for_pod(struct past_rows *past, struct store_history_query *que
 {
     const char *slash = strchr(asked, '/');
 
-    must(query->gpu == NULL && slash != NULL); /* its schema was checked */
+    must(query->gpu == NULL && slash != NULL); /* the schema has been checked */
     const struct text namespace = {asked, (size_t)(slash - asked)};
     query->namespace = arena_copy(&past->call->arena, namespace);
     query->pod = slash + 1;
@@ -281,7 +273,7 @@ void api_history(struct api_call *call)
 {
     const char *gpu = call->value[PARAMETER_gpu];
     const char *pod = call->value[PARAMETER_pod];
-    /* One more than is shown tells whether there is more. */
+    /* One row more than is shown, to find out whether there is a next page. */
     struct store_history_query query = {.limit = call->limit + 1};
     struct past_rows past = {.call = call};
 
@@ -299,7 +291,7 @@ void api_history(struct api_call *call)
     past_done(&past);
 }
 
-/* Rows of one allocation follow each other, so the newest one ends at the first other uid. */
+/* Rows of one allocation are adjacent, so the newest allocation ends at the first other uid. */
 int api_history_last(struct api_call *call, const char *namespace, const char *name,
                      struct history_row row[GPUS_PER_NODE_MAX], size_t *out_rows, struct err *err)
 {
@@ -323,7 +315,7 @@ int api_history_last(struct api_call *call, const char *namespace, const char *n
 
 /* --- released allocations --- */
 
-/* The filters run here and not in SQL, because the store's query is by GPU or by pod. */
+/* Filters here and not in SQL, because the store's query is by GPU or by pod. */
 static bool api_history_is_wanted(const struct api_call *call, const struct history_row *row)
 {
     const char *node = call->value[PARAMETER_node];
@@ -334,7 +326,7 @@ static bool api_history_is_wanted(const struct api_call *call, const struct hist
            (namespace == NULL || strcmp(namespace, row->namespace) == 0);
 }
 
-/* Rows of one allocation stand side by side; how many are there from here on? */
+/* The number of adjacent rows, from this one on, that belong to its allocation. */
 static size_t api_history_span(const struct past_rows *past, size_t from)
 {
     const struct history_row *first = &past->row[from];
@@ -348,8 +340,8 @@ static size_t api_history_span(const struct past_rows *past, size_t from)
 }
 
 /*
- * One look: writes what is complete and returns how many allocations were written.  *before moves
- * behind the last one that was judged, so the next look begins there.
+ * Writes the complete allocations of one query and returns their number. *before moves behind the
+ * last row that was judged, where the next query begins.
  */
 static size_t write_released(struct json_writer *json, struct api_call *call,
                              const struct past_rows *past, size_t room, uint64_t *before)
@@ -360,7 +352,7 @@ static size_t write_released(struct json_writer *json, struct api_call *call,
     for (size_t at = 0; at < past->count && written < room;) {
         const size_t rows = api_history_span(past, at);
         if (at + rows == past->count && !last && at > 0)
-            break; /* perhaps cut in the middle: it is the next look's */
+            break; /* possibly cut in the middle; left to the next query */
         if (api_history_is_wanted(call, &past->row[at])) {
             admin_released(json, &past->row[at], rows);
             written++;
@@ -373,8 +365,8 @@ static size_t write_released(struct json_writer *json, struct api_call *call,
 }
 
 /*
- * Scans the history from the newest row, at most SCAN_LOOKS queries for one page, so a filter that
- * matches nothing costs a bounded time. Such a page may be short or empty and still have a
+ * Scans the history from the newest row, with at most SCAN_LOOKS queries for one page, so a filter
+ * that matches nothing takes bounded time. Such a page can be short or empty and still have a
  * `continue`.
  */
 void api_allocations_released(struct api_call *call)
@@ -411,8 +403,8 @@ void api_allocations_released(struct api_call *call)
 /* --- backup --- */
 
 /*
- * A folder of our own beside the ledger, because a disk with room for the ledger also has room for
- * its copy. If this process is killed, the next start finds the folder by its name and removes it.
+ * Makes a folder beside the ledger, because a disk with room for the ledger also has room for its
+ * copy. If this process is killed, the next start finds the folder by its name and removes it.
  */
 static int api_history_make_folder(const char *ledger, char *out, size_t bytes, struct err *err)
 {
@@ -430,8 +422,8 @@ static int api_history_make_folder(const char *ledger, char *out, size_t bytes, 
 }
 
 /*
- * The copy is unlinked while it is open: the space comes back when the connection ends, however it
- * ends, and nothing is left behind if the daemon is killed while sending.
+ * Unlinks the copy while it is open: its space is freed whenever the connection ends, also if the
+ * daemon is killed while sending.
  */
 static int copy_through(struct api_call *call, const char *folder, struct err *err)
 {
@@ -444,13 +436,13 @@ static int copy_through(struct api_call *call, const char *folder, struct err *e
         call->file = open(file, O_RDONLY | O_CLOEXEC);
     if (rc == 0 && call->file < 0)
         rc = err_set(err, ERR_IO, "the copy cannot be read: errno %d", errno);
-    (void)unlink(file); /* it may never have come to be; what is open goes on to be read */
+    (void)unlink(file); /* absent if the copy failed; the open descriptor stays readable */
     return rc;
 }
 
 /*
- * A copy takes as much disk as the ledger and an admin thread while it is made. The bound keeps
- * large ones off TCP, where a slow peer would keep both; the Unix socket has threads of its own.
+ * A copy occupies as much disk as the ledger, and an admin thread while it is made. The limit keeps
+ * large copies off TCP, where a slow peer would hold both; the Unix socket has its own threads.
  */
 void api_backup(struct api_call *call)
 {
@@ -471,7 +463,7 @@ void api_backup(struct api_call *call)
         rc = api_history_make_folder(facts.path, folder, sizeof folder, &err);
     if (rc == 0) {
         rc = copy_through(call, folder, &err);
-        (void)rmdir(folder); /* empty by now; if not, it is in nobody's way */
+        (void)rmdir(folder); /* normally empty; a folder that stays does no harm */
     }
     must(rc <= 0);
     if (rc < 0) {

@@ -1,6 +1,6 @@
 /*
- * The handler for the keys that sign. Called by the router in an admin thread. It only shows: an
- * operator has a key replaced by an annotation of the ConfigMap, where RBAC decides who may.
+ * The handler for signing keys. Called by the router in an admin thread. Read-only: operators
+ * replace a key by an annotation of the ConfigMap, where RBAC applies.
  */
 #include "milligpu/sync/key_publisher.h"
 #include "milligpu/wire/kube/wire_kube.h"
@@ -27,7 +27,7 @@ static void write_key(struct json_writer *json, const struct key_entry *key, siz
     json_write_object_end(json);
 }
 
-/* Of a key that is not in the keyring, the ConfigMap says no more than its id. */
+/* For a key that is not in the keyring, the ConfigMap has only the id. */
 static void write_other_key(struct json_writer *json, const char *id, size_t pods)
 {
     must(id[0] != '\0');

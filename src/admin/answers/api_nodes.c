@@ -1,6 +1,6 @@
 /*
  * Handlers for nodes: summary, nodes, one node. Called by the router in an admin thread.
- * Each answer comes from one snapshot, so its sums agree with its parts.
+ * Each answer comes from one snapshot, so sums and parts agree.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ struct node_totals {
     uint32_t reserved;
     uint32_t bound;
     struct drift_counts drift;
-    uint32_t nodes[NODE_WORDS_MAX]; /* by what admin_node_shown() says of them */
+    uint32_t nodes[NODE_WORDS_MAX]; /* numbers of nodes, by admin_node_shown() */
 };
 
 static size_t place_of_word(const char *word)
@@ -36,7 +36,7 @@ static size_t place_of_word(const char *word)
     return at;
 }
 
-/* One pass over all GPUs and allocations; nothing is kept between calls, so sums cannot drift. */
+/* Recomputed in one pass over all GPUs and allocations at each call, so sums cannot drift. */
 static void api_nodes_sum_up(const struct snapshot *snapshot, struct node_totals *out)
 {
     CLEANUP(fragments_freep) struct fragments *fragments = fragments_new_for(snapshot);
@@ -100,7 +100,7 @@ static void put_node_states(struct json_writer *json, const struct node_totals *
     json_write_array_end(json);
 }
 
-/* What the summary says of milli and of who holds them. */
+/* Writes the summary's amounts of milli and their holders. */
 static void put_totals(struct json_writer *json, const struct node_totals *totals)
 {
     json_write_key(json, "gpus");
@@ -120,7 +120,7 @@ static void put_totals(struct json_writer *json, const struct node_totals *total
     json_write_object_end(json);
 }
 
-/* What the summary shows besides the snapshot; read once, because the ETag says it, too. */
+/* State in the summary besides the snapshot; read once, because the ETag contains it, too. */
 struct summary_facts {
     bool claimed;
     bool ready;
@@ -128,7 +128,7 @@ struct summary_facts {
     size_t waiting;
 };
 
-/* ready is false while draining, as on /readyz, although binds in flight still end. */
+/* ready is false while draining, as on /readyz, although binds in flight still complete. */
 static struct summary_facts summary_facts_of(const struct app *app)
 {
     must(app->hints != NULL);
@@ -145,7 +145,7 @@ static void put_daemon(struct json_writer *json, const struct app *app,
 {
     json_write_key(json, "version");
     json_write_str(json, MILLIGPU_VERSION);
-    /* written before the flag is set, and not afterwards */
+    /* instance.cluster is written before the flag is set, and constant from then on. */
     json_write_key(json, "cluster");
     json_write_str(json, facts->claimed ? app->instance.cluster : "");
     json_write_key(json, "mode");
@@ -197,10 +197,10 @@ void api_summary(struct api_call *call)
 
 /* --- nodes --- */
 
-/* Of one answer: what the encoder of a node needs besides the node. */
+/* Arguments of the encoder of a node, for one answer. */
 struct nodes_answer {
     struct api_call *call;
-    struct fragments *fragments; /* what is remembered in them is nobody else's */
+    struct fragments *fragments; /* cache of this answer */
 };
 
 static void encode_node(struct json_writer *json, const struct api_item *item)
@@ -232,10 +232,7 @@ static bool node_has_namespace(const struct node *node, const char *namespace)
     return namespace == NULL;
 }
 
-/*
- * The list borrows nodes and names from the snapshot, which therefore lives until the list is
- * written.
- */
+/* The list borrows from the snapshot, which is therefore released after the list is written. */
 void api_nodes(struct api_call *call)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);

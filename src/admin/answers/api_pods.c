@@ -1,9 +1,8 @@
 /*
  * Handlers for pods: allocations, and one pod and why it is not placed. Called by the router in an
- * admin thread. What a pod holds comes from the snapshot, what it asks for from the pod cache,
- * since when it waits from hints, and what it held in the past from the history. A table
- * that filter or the writer needs is locked for a look-up or a copy and never while encoding,
- * because encoding thousands of items takes milliseconds.
+ * admin thread. Allocations come from the snapshot, requests from the pod cache, waiting times from
+ * hints, and past allocations from the history. Tables that filter or the writer needs are locked
+ * for a look-up or a copy, never while encoding, which takes milliseconds for thousands of items.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 
 /* --- allocations --- */
 
-/* Where the allocations of one node are. */
+/* The node of a list item, with its place in the answer. */
 struct allocations_place {
     struct api_call *call;
     const struct node *node;
@@ -41,7 +40,7 @@ static void encode_allocation(struct json_writer *json, const struct api_item *i
     put_allocation(json, place->call, item->what, place->node);
 }
 
-/* Is a share of it known to be idle since then, or longer? */
+/* True if a share of the allocation is known to be idle since that time or earlier. */
 static bool is_idle_since(const struct admin_measured *measured, const struct node *node,
                           const struct allocation *allocation, int64_t since_ms)
 {
@@ -55,23 +54,20 @@ static bool is_idle_since(const struct admin_measured *measured, const struct no
     return false;
 }
 
-/* By the models of the GPUs that are charged; what is not placed has none. */
+/* True if a charged GPU has a model of the filter; an allocation without a place has no model. */
 static bool holds_model(const struct allocation *allocation, const struct node *node,
                         const struct model_filter *models)
 {
     for (uint32_t i = 0; i < allocation->charges && models->given; i++) {
         const struct gpu *gpu = node_gpu(node, atom_text(allocation->charge[i].gpu));
-        must(gpu != NULL); /* a node lists whatever is charged on it */
+        must(gpu != NULL); /* a node lists every GPU that is charged */
         if (api_model_taken(models, gpu->model))
             return true;
     }
     return !models->given;
 }
 
-/*
- * The key ends with the uid: a name may exist twice while an old pod of that name still holds its
- * share.
- */
+/* The key ends with the uid: a name exists twice while an old pod of that name holds its share. */
 static void add_allocations(struct api_call *call, struct api_list *list, const struct node *node,
                             const struct model_filter *models)
 {
@@ -80,7 +76,7 @@ static void add_allocations(struct api_call *call, struct api_list *list, const 
 
     if (!api_is_wanted(value[PARAMETER_node], node->name->text) || node->allocations == 0)
         return;
-    if (value[PARAMETER_idleSince] != NULL) /* the schema was checked */
+    if (value[PARAMETER_idleSince] != NULL) /* the schema has been checked */
         must(api_time_read(value[PARAMETER_idleSince], &since_ms));
     struct admin_measured measured = {0};
     if (since_ms != 0)
@@ -119,9 +115,7 @@ static void list_live(struct api_call *call, const struct model_filter *models)
     api_list_write(call, &list, encode_allocation);
 }
 
-/*
- * Live allocations are in the snapshot, released ones only in the database: two sources, one route.
- */
+/* One route with two sources: the snapshot for live allocations, the database for released ones. */
 void api_allocations(struct api_call *call)
 {
     const char *state = call->value[PARAMETER_state];
@@ -144,7 +138,7 @@ void api_allocations(struct api_call *call)
 
 /* --- one pod --- */
 
-/* What is known of the requested pod; any part may be missing. */
+/* All data about the requested pod; each part can be missing. */
 struct sought {
     const char *namespace;
     const char *name;
@@ -153,7 +147,7 @@ struct sought {
     const struct node *node;             /* of the allocation */
 };
 
-/* By uid if it is known: a name may exist again while the old pod still holds its share. */
+/* By uid if known: a new pod can have the name while the old one still holds its share. */
 static void find_allocation(const struct snapshot *snapshot, struct sought *sought)
 {
     const struct node *node;
@@ -180,7 +174,7 @@ static const char *phase_of(const struct sought *sought)
     static const char *const names[] = {"Pending", "Running", "Succeeded", "Failed", "Unknown"};
 
     if (sought->record == NULL)
-        return "Unknown"; /* the ledger has it, the watch has not shown it yet */
+        return "Unknown"; /* in the ledger, but not yet shown by the watch */
     must((size_t)sought->record->phase < ARRAY_LEN(names));
     return names[sought->record->phase];
 }
@@ -217,8 +211,8 @@ static void describe_request(const struct api_call *call, const struct pod_recor
 }
 
 /*
- * One node's answer, by the same function as in filter. `text` is what kube-scheduler is told;
- * `detail` has the numbers of this moment, which filter leaves out so that its texts stay constant
+ * Writes one node's answer, by the same function as filter. `text` is the text for kube-scheduler;
+ * `detail` has the present numbers, which filter leaves out so that its texts stay constant
  * (docs/why/005).
  */
 static void put_verdict(struct json_writer *json, const struct policy_context *context,
@@ -261,8 +255,8 @@ static int by_node_name(const void *a, const void *b)
 }
 
 /*
- * The same question as in filter, node by node. One search for each node of the cluster: bounded in
- * steps, but too much for a thread that grants.
+ * Asks filter's question for each node of the cluster: bounded in steps, but too much for a thread
+ * that grants.
  */
 static void put_verdicts(struct json_writer *json, struct api_call *call,
                          const struct snapshot *snapshot,
@@ -284,7 +278,7 @@ static void put_verdicts(struct json_writer *json, struct api_call *call,
     json_write_array_end(json);
 }
 
-/* Of no node: nothing. */
+/* Writes nothing for 0 nodes. */
 static void put_reason(struct json_writer *json, const struct policy_context *context,
                        const struct request *request, struct cause cause, uint32_t nodes,
                        const char *detail)
@@ -321,7 +315,7 @@ static void put_reason_of_rule(struct json_writer *json, const struct policy_con
     put_reason(json, context, request, cause, kept->nodes, detail.data);
 }
 
-/* Which nodes fit and the pod may not use: most nodes first. */
+/* The causes that exclude nodes on which the pod would fit; most nodes first. */
 static void put_bars(struct json_writer *json, const struct unschedulable *unschedulable)
 {
     must(unschedulable->bars == 0 || unschedulable_barred(unschedulable) > 0);
@@ -347,9 +341,9 @@ static void put_bars(struct json_writer *json, const struct unschedulable *unsch
 }
 
 /*
- * Once for each reason and rule, nearest to fitting first; the counts add up to the nodes of the
- * cluster, together with those that the pod may not use. Returns whether it fits on a node that it
- * may use.
+ * Writes one entry for each reason and rule, nearest to fitting first; with the nodes that the pod
+ * is excluded from, the counts add up to the nodes of the cluster. Returns true if the pod fits on
+ * a node that it is not excluded from.
  */
 static bool put_reasons(struct json_writer *json, struct api_call *call,
                         const struct snapshot *snapshot,
@@ -386,8 +380,8 @@ static bool put_reasons(struct json_writer *json, struct api_call *call,
 }
 
 /*
- * Left out if hints do not know the pod: kube-scheduler has not asked yet, a bind is in progress,
- * or the table was full.
+ * Writes nothing if the pod is not in hints: kube-scheduler has not asked yet, a bind is in
+ * progress, or the table was full.
  */
 static void api_pods_put_waiting(struct json_writer *json, struct api_call *call, const char *uid)
 {
@@ -401,7 +395,7 @@ static void api_pods_put_waiting(struct json_writer *json, struct api_call *call
     admin_waiting_brief(json, &waiting);
 }
 
-/* The models of the cluster that each name of the annotation gpu-model matches. */
+/* For each name of the annotation gpu-model, the models of the cluster that match. */
 static void put_models(struct json_writer *json, const struct snapshot *snapshot,
                        const struct request *request)
 {
@@ -438,17 +432,15 @@ static void put_advice(struct json_writer *json, struct text lines)
 }
 
 /*
- * A pod with an allocation shows that; an unbound pod shows why it is not placed. A bound pod
- * without an allocation is not ours to explain and shows only its node.
+ * Writes the allocation if there is one; for an unbound pod, why it is not placed; for a bound pod
+ * without an allocation, only its node.
  */
 static void put_pod(struct api_call *call, const struct snapshot *snapshot,
                     const struct sought *sought)
 {
     const struct pod_record *record = sought->record;
     const struct allocation *allocation = sought->allocation;
-    /*
-     * The watch may still show a reserved pod as unbound; then the allocation below has the node.
-     */
+    /* While the watch shows a reserved pod as unbound, the allocation below has the node. */
     const char *node = record != NULL ? record->node : allocation->facts.node->text;
     char request[1024];
     struct json_writer json;
@@ -488,7 +480,7 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     json_write_object_end(&json);
 }
 
-/* Neither the cluster nor the ledger knows it now: perhaps the history does. */
+/* For a pod that is in neither cluster nor ledger: looks in the history. */
 static void put_past(struct api_call *call)
 {
     struct history_row row[GPUS_PER_NODE_MAX];
@@ -497,7 +489,7 @@ static void put_past(struct api_call *call)
     size_t rows;
 
     if (api_history_last(call, call->place[0], call->place[1], row, &rows, &err) < 0) {
-        api_fail_err(call, &err); /* a history that cannot be read is not an empty one */
+        api_fail_err(call, &err); /* an unreadable history is not an empty one */
         return;
     }
     must(rows <= GPUS_PER_NODE_MAX);
@@ -519,7 +511,7 @@ static void put_past(struct api_call *call)
     json_write_object_end(&json);
 }
 
-/* The ledger and the watch are asked independently: each may know the pod before the other does. */
+/* Looks in ledger and pod cache independently: either can have the pod before the other. */
 void api_pod(struct api_call *call)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = api_snapshot(call);

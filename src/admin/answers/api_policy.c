@@ -1,6 +1,6 @@
 /*
- * The handler for the policy that decides. Called by the router in an admin thread. It has no ETag:
- * when rules change next depends on the clock.
+ * The handler for the policy in force. Called by the router in an admin thread. The answer has no
+ * ETag, because the next change of rules depends on the clock.
  */
 #include "milligpu/spine/policy_reload.h"
 

@@ -1,3 +1,8 @@
+/*
+ * Handlers of standalone mode: list, create and delete objects of the fake API server. Called by
+ * the router in an admin thread. Requests are forwarded to the fake API server, and its answers
+ * become answers of REST.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,8 +14,8 @@
 /* --- reading, adding and removing objects in the copy of the cluster file --- */
 
 /*
- * Without a fake API server there is nothing to forward to; a real cluster has kubectl, with its
- * own permissions.
+ * Without a fake API server, there is nothing to forward to; for a real cluster, operators use
+ * kubectl with their own permissions.
  */
 static bool has_standin(struct api_call *call)
 {
@@ -22,7 +27,7 @@ static bool has_standin(struct api_call *call)
     return false;
 }
 
-/* The fake API server answers like an API server; its Status becomes our problem document. */
+/* Forwards a request; a Status from the fake API server becomes a problem document. */
 static void api_standalone_forward(struct api_call *call, const char *method, const char *path,
                                    struct text body)
 {
@@ -42,20 +47,20 @@ static void api_standalone_forward(struct api_call *call, const char *method, co
     strbuf_done(&answer);
 }
 
-/* The bytes of an item are those that the fake API server wrote: JSON already. */
+/* Adds an item; its bytes are JSON from the fake API server. */
 static int add_object(void *user, struct text bytes, struct err *err)
 {
     struct json_writer *json = user;
 
     must(bytes.len > 0);
-    (void)err; /* nothing can fail */
+    (void)err; /* cannot fail */
     json_write_raw(json, bytes);
     return 0;
 }
 
 /*
- * The lists of the fake API server become ours: `continue` is a member of the list, and its value
- * is the token of the fake API server. So all pages are cut from one moment.
+ * Converts a list of the fake API server; `continue` becomes a member of the list and has the fake
+ * API server's token, so all pages show one moment.
  */
 static void standalone_list(struct api_call *call, const char *path)
 {
@@ -68,7 +73,7 @@ static void standalone_list(struct api_call *call, const char *path)
     strbuf_init(&answer);
     if (!has_standin(call))
         return;
-    /* The token becomes part of a path; routes.def lets digits and a point pass. */
+    /* The token becomes part of a path; the schema in routes.def allows digits and a point. */
     must(call->after == NULL || strspn(call->after, "0123456789.") == strlen(call->after));
     const char *target = arena_printf(&call->arena, "%s?limit=%u%s%s", path, (unsigned)call->limit,
                                       call->after != NULL ? "&continue=" : "",
@@ -105,8 +110,8 @@ void api_standalone_pods(struct api_call *call)
 }
 
 /*
- * The fake API server gets the same bytes and judges them; only what decides about the path is read
- * here.
+ * Forwards the body unchanged to the fake API server, which validates it; only kind and names,
+ * which make the path, are read here.
  */
 void api_standalone_create(struct api_call *call)
 {
@@ -119,7 +124,7 @@ void api_standalone_create(struct api_call *call)
         return;
     if (meta_decode(body, &call->arena, &meta, &err) < 0) {
         (void)err_wrap(&err, "the body is not a Pod");
-        api_fail(call, 400, "%s", err.text); /* a name that is too long, too: 413 is of bodies */
+        api_fail(call, 400, "%s", err.text); /* also for a long name; 413 is for long bodies */
         return;
     }
     if (meta.kind[0] != '\0' && strcmp(meta.kind, "Pod") != 0) {
@@ -127,7 +132,7 @@ void api_standalone_create(struct api_call *call)
         return;
     }
     const char *namespace = meta.namespace[0] != '\0' ? meta.namespace : "default";
-    /* It becomes part of a path. */
+    /* The namespace becomes part of a path. */
     if (!api_schema_check(call, TEXT("metadata.namespace"), api_place_schema(TEXT("namespace")),
                           namespace))
         return;
@@ -136,7 +141,7 @@ void api_standalone_create(struct api_call *call)
     api_standalone_forward(call, "POST", path, body);
 }
 
-/* At once: no kubelet exists here that would end a pod within its grace period. */
+/* Deletes immediately: there is no kubelet that would end a pod within its grace period. */
 void api_standalone_delete(struct api_call *call)
 {
     char path[800];

@@ -1,8 +1,7 @@
 /*
- * The pods that ask for shares and are not bound, and why a scheduler has not asked about one of
+ * Collects unbound pods that request shares, and finds why a scheduler has not asked about one of
  * them. Called by waiting, pod and doctor in admin threads. The watch shows each pod's PodScheduled
- * condition, which kube-scheduler writes when its own filters leave no node: then it never calls an
- * extender.
+ * condition; kube-scheduler writes it and calls no extender if its own filters leave no node.
  */
 #include "api_unbound.h"
 
@@ -14,7 +13,7 @@
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/waiting/hints.h"
 
-/* Runs under the pod cache's lock, which the writer needs: it copies, and judges later. */
+/* Runs under the pod cache's lock, which the writer needs: only copies; api_unbound() filters. */
 static void note_unbound(void *user, const struct pod_record *record)
 {
     struct unbound_pods *out = user;
@@ -36,7 +35,7 @@ static void note_unbound(void *user, const struct pod_record *record)
         pod->scheduling = pod_scheduling_keep(&record->context->scheduling, arena);
 }
 
-/* The table is in the arena: it is too large for a thread's stack. */
+/* The table is in the arena, because it is too large for a thread's stack. */
 void api_unbound(struct api_call *call, const struct snapshot *snapshot, struct unbound_pods *out)
 {
     size_t kept = 0;
@@ -46,7 +45,7 @@ void api_unbound(struct api_call *call, const struct snapshot *snapshot, struct 
         .pod = arena_array(&call->arena, UNBOUND_MAX, sizeof(struct unbound_pod))};
     pod_cache_each_unbound(call->app->pod_cache, out, note_unbound);
     for (size_t i = 0; i < out->count; i++)
-        /* A reservation: its Binding is on the way, and nobody else holds it up. */
+        /* Skips pods with a reservation: their Binding is in progress. */
         if (snapshot_open(snapshot, text_of(out->pod[i].uid)) == NULL)
             out->pod[kept++] = out->pod[i];
     out->count = kept;
@@ -74,7 +73,7 @@ const char *api_served_names(const struct app *app, struct arena *arena, size_t 
     return arena_copy(arena, text_of(clipped));
 }
 
-/* Nothing is written on the pod: whoever should schedule it is not there, or has not come to it. */
+/* For a pod without a condition: its scheduler does not exist or has not tried the pod yet. */
 static void say_unasked(const struct app *app, const struct pod_scheduling *scheduling,
                         struct unasked *out)
 {
@@ -116,7 +115,7 @@ void api_unasked(const struct app *app, const struct pod_scheduling *scheduling,
         .is_explained = condition.is_explained,
         .is_told = condition.kind != CONDITION_NONE,
     };
-    /* Gates that are gone may be named by the condition for a moment. */
+    /* The condition can name gates for a moment after their removal. */
     const bool was_gated =
         scheduling->reason != NULL && strcmp(scheduling->reason, "SchedulingGated") == 0;
     if (scheduling->gates != NULL) {

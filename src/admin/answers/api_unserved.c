@@ -1,7 +1,7 @@
 /*
- * Finds the pods whose scheduler leaves milligpud out. Called by pod and doctor in admin threads.
- * Which schedulers ask is known from their calls since the start; before the first call, every name
- * may be right.
+ * Finds pods whose scheduler does not call milligpud. Called by pod and doctor in admin threads.
+ * Known schedulers are those that have called since the start; before the first call, no pod is
+ * reported.
  */
 #include "api_unserved.h"
 
@@ -47,7 +47,7 @@ static void add_unserved(struct unserved *out, struct unserved_pod pod)
     out->pod[out->alarms++] = pod;
 }
 
-/* Is what is known of the pod's place a guess, or nothing? */
+/* True if the pod's GPUs are a guess or not known. */
 static bool is_adopted(const struct allocation *allocation)
 {
     must(allocation != NULL);
@@ -55,8 +55,8 @@ static bool is_adopted(const struct allocation *allocation)
 }
 
 /*
- * Any tenant can make up a name, and a pod that no node takes. It is an alarm if some scheduler
- * tries the pod and counts our resource itself, and of the default scheduler.
+ * Any tenant can name an unknown scheduler, or make a pod that fits on no node. A pod is an alarm
+ * only if a scheduler tries it and counts our resource itself, or if its scheduler is the default.
  */
 static void find_unbound(struct api_call *call, const struct unbound_pods *unbound,
                          struct unserved *out)

@@ -1,7 +1,8 @@
 /*
- * api_unserved - pods that ask for shares and name a scheduler that has not asked milligpud, while
- * another one has. A call about them never comes: their scheduler binds them without an allocation,
- * or never.
+ * api_unserved - pods that request shares and whose scheduler never asked milligpud.
+ *
+ * Only once another scheduler has asked. Their scheduler binds them without an allocation, or
+ * never.
  */
 #ifndef MILLIGPU_ADMIN_API_UNSERVED_H
 #define MILLIGPU_ADMIN_API_UNSERVED_H
@@ -15,27 +16,27 @@ struct unserved_pod {
     const char *namespace;
     const char *name;
     const char *scheduler;
-    const char *node; /* NULL: not bound */
-    /* The scheduler exists, and milligpud was there before the pod was bound. */
+    const char *node; /* NULL if unbound */
+    /* doctor warns: the scheduler evidently exists, or the pod was bound recently */
     bool is_alarm;
 };
 
 struct unserved {
-    /* names of the schedulers that asked: "milligpu, default-scheduler"; clipped; empty: none */
+    /* schedulers that asked: "milligpu, default-scheduler"; clipped, empty if none */
     const char *served;
     size_t count;
-    size_t alarms;
+    size_t alarms; /* at the beginning of pod */
     struct unserved_pod *pod;
 };
 
 /*
- * All such pods that are bound, and those of unbound that have waited for ASKED_LATE_MS; alarms
- * first. Everything is in the call's arena.
+ * Collects all such bound pods, and those of `unbound` older than ASKED_LATE_MS; alarms first. All
+ * in the call's arena.
  */
 void api_unserved(struct api_call *call, const struct snapshot *snapshot,
                   const struct unbound_pods *unbound, struct unserved *out);
 
-/* The sentence about one pod, with what to do, in the call's arena; NULL: it is not such a pod. */
+/* Cause and remedy for one pod as a sentence, in the call's arena; NULL if it is not such a pod. */
 const char *api_unserved_why(struct api_call *call, const struct pod_record *record);
 
 #endif

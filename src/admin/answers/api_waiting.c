@@ -1,8 +1,7 @@
 /*
- * GET /api/v1/waiting: pods that were refused or offered nodes, and pods that nobody asked about.
- * Called by the router in an admin thread. The first come from hints, the others from the pod
- * cache; a table that filter or the writer needs is locked for a look-up or a copy and never while
- * encoding.
+ * GET /api/v1/waiting: pods that were refused or offered nodes (from hints), and pods that no
+ * scheduler asked about (from the pod cache). Called by the router in an admin thread. Tables that
+ * filter or the writer needs are locked for a look-up or a copy, never while encoding.
  */
 #include <string.h>
 
@@ -33,15 +32,15 @@ struct admin_waiting api_waiting_view(const struct waiting *is)
     };
 }
 
-/* One pod of the list: one that asked, or one that nobody asked about. */
+/* A pod of the list: one in hints, or one that no scheduler asked about. */
 struct waiting_item {
     const char *uid;
-    const struct unbound_pod *unasked; /* NULL: it asked */
+    const struct unbound_pod *unasked; /* NULL for a pod in hints */
     const char *by;
     const char *reason;
 };
 
-/* Filter waits for the lock of hints: so items are encoded without it, one at a time. */
+/* Encodes a held item without the lock of hints, which filter waits for. */
 static void encode_asked(struct json_writer *json, struct api_call *call,
                          const struct waiting_item *item)
 {
@@ -50,11 +49,11 @@ static void encode_asked(struct json_writer *json, struct api_call *call,
 
     must(item->unasked == NULL);
     if (!hints_hold(hints, text_of(item->uid), &call->arena, &is))
-        return; /* meanwhile there was capacity */
+        return; /* no longer waiting */
     struct admin_waiting waiting = api_waiting_view(&is);
     struct pod_record *record =
         waiting.offered > 0 ? pod_cache_copy(call->app->pod_cache, is.namespace, is.name) : NULL;
-    /* An offer that led to no bind: kube-scheduler says what else refused it. */
+    /* For an offer without a bind, the condition has kube-scheduler's own reason. */
     if (record != NULL && record->context != NULL && strcmp(record->uid, is.uid) == 0)
         waiting.condition = record->context->scheduling.message;
     admin_waiting(json, &waiting);
@@ -86,7 +85,7 @@ static void encode_unasked(struct json_writer *json, struct api_call *call,
         };
         admin_waiting(json, &waiting);
     }
-    pod_record_free(record); /* else it was bound or went meanwhile */
+    pod_record_free(record); /* NULL if the pod was bound or deleted meanwhile */
 }
 
 static void encode_waiting(struct json_writer *json, const struct api_item *item)
@@ -111,7 +110,7 @@ struct waiting_count {
     uint64_t pods;
 };
 
-/* There are fewer kinds than places: reasons of milligpu, and words of conditions. */
+/* Counts by reason of milligpu or word of a condition; the array has room for all of them. */
 struct waiting_counts {
     struct waiting_count item[WAITING_COUNTS_MAX];
     size_t count;
@@ -132,7 +131,7 @@ static void count_item(struct waiting_counts *counts, const struct waiting_item 
     counts->item[at].pods++;
 }
 
-/* The largest first. */
+/* Largest first. */
 static int by_pods(const void *a, const void *b)
 {
     const struct waiting_count *left = a;
@@ -140,7 +139,7 @@ static int by_pods(const void *a, const void *b)
 
     if (left->pods != right->pods)
         return left->pods < right->pods ? 1 : -1;
-    const int by = strcmp(right->by, left->by); /* milligpu before kube-scheduler */
+    const int by = strcmp(right->by, left->by); /* milligpu comes before kube-scheduler */
     return by != 0 ? by : strcmp(left->reason, right->reason);
 }
 
@@ -166,7 +165,7 @@ static void write_counts(struct json_writer *json, const void *user)
 
 /* --- what is wanted --- */
 
-/* Every model of the cluster that the filter takes; interned, so each is listed once. */
+/* The models of the cluster that match the filter, each once. */
 struct waiting_filter {
     struct model_filter models;
     const char *state;
@@ -189,7 +188,7 @@ static void add_model(struct waiting_filter *filter, const struct atom *model)
 
 static void find_models_of_cluster(const struct snapshot *snapshot, struct waiting_filter *filter)
 {
-    const struct atom *last = NULL; /* neighbors have the same model nearly always */
+    const struct atom *last = NULL; /* adjacent GPUs nearly always have the same model */
     const struct node *node;
 
     must(filter->count == 0);
@@ -203,13 +202,13 @@ static void find_models_of_cluster(const struct snapshot *snapshot, struct waiti
 }
 
 /*
- * A pod that asks for a model that no node has is found by the words that it asks with: both may be
- * globs, so each is tried as a model of the other.
+ * Compares the names of models in the request with those of the filter, to find pods that request a
+ * model that no node has. Both can be globs, so each is matched against the other.
  */
 static bool names_same_model(const struct request *request, const struct request *wanted)
 {
     if (request->models == 0)
-        return false; /* it takes any */
+        return false; /* any model will do */
     for (uint32_t k = 0; k < wanted->models; k++)
         if (request_takes_model(request, text_of(wanted->model[k])))
             return true;
@@ -224,14 +223,14 @@ static bool would_take_model(const struct request *request, const struct waiting
     if (!filter->models.given)
         return true;
     if (request == NULL)
-        return false; /* what it asks for is not known */
+        return false; /* request not known */
     for (size_t i = 0; i < filter->count; i++)
         if (request_takes_model(request, atom_text(filter->model[i])))
             return true;
     return names_same_model(request, &filter->models.models);
 }
 
-/* One look-up under the lock for each pod, in an arena that is emptied after each. */
+/* Looks up one pod under the lock of hints; scratch is reset after each pod. */
 static bool asked_is_wanted(struct api_call *call, const struct waiting_filter *filter,
                             struct waiting_item *item, struct arena *scratch)
 {
@@ -245,15 +244,15 @@ static bool asked_is_wanted(struct api_call *call, const struct waiting_filter *
     const bool wanted = api_is_wanted(filter->namespace, is.namespace) &&
                         api_is_wanted(filter->state, is.offered > 0 ? "offered" : "refused") &&
                         would_take_model(is.request, filter);
-    item->by = view.by; /* both are constants */
+    item->by = view.by; /* static text, like the reason */
     item->reason = view.reason;
     hints_let_go(hints, &is);
     return wanted;
 }
 
 /*
- * Names first, a slice at a time, then one pod after the other: no lock is held while pods are
- * sorted or encoded. A pod that is bound in between is left out by encode_waiting().
+ * Copies uids in slices, then looks up one pod after the other: no lock is held while pods are
+ * sorted or encoded. encode_waiting() leaves out pods that are bound in between.
  */
 static void add_asked(struct api_call *call, struct api_list *list,
                       const struct waiting_filter *filter, struct waiting_counts *counts)
@@ -276,7 +275,7 @@ static void add_asked(struct api_call *call, struct api_list *list,
     arena_done(&scratch);
 }
 
-/* Of a young pod it is normal that nobody has asked yet. */
+/* False for a young pod: its scheduler normally has not asked yet. */
 static bool unasked_waits(const struct api_call *call, const struct unbound_pod *pod,
                           const struct unasked *unasked)
 {
@@ -299,7 +298,7 @@ static bool unasked_takes_model(struct api_call *call, const struct waiting_filt
     return takes;
 }
 
-/* Pods that no scheduler has asked about: kube-scheduler found no node itself, or is not there. */
+/* Adds pods that no scheduler asked about: their scheduler found no node or does not exist. */
 static void add_unasked(struct api_call *call, const struct snapshot *snapshot,
                         struct api_list *list, const struct waiting_filter *filter,
                         struct waiting_counts *counts)

@@ -1,7 +1,7 @@
 /*
- * Why a pod is not bound, beside what each node lacks: who should schedule it and what that wrote
- * on it, and the older pod of its owner whose room it waits for. Called for GET /api/v1/pods in an
- * admin thread.
+ * Explains why a pod is not bound, besides the reasons of nodes: its scheduler with the condition
+ * that it wrote, and the older pod of its owner that holds the room. Called for GET /api/v1/pods in
+ * an admin thread.
  */
 #include <stdio.h>
 #include <string.h>
@@ -67,7 +67,7 @@ void api_why_put_scheduling(struct json_writer *json, struct api_call *call,
 
 /* --- its predecessor --- */
 
-/* Pods of one node whose end would be this pod's beginning. */
+/* Limit of predecessors on one node: older pods of the same owner. */
 enum { PREDECESSORS_MAX = 64 };
 
 struct predecessors {
@@ -99,7 +99,7 @@ static void find_on_node(struct api_call *call, const struct node *node,
     }
 }
 
-/* One whose end alone is enough, else the first where all have to end; -1: that is not enough. */
+/* Index of a predecessor whose end is enough, or 0 if all have to end; -1 if that is too little. */
 static int who_is_enough(const struct snapshot *snapshot, const struct request *request,
                          const struct predecessors *found)
 {
@@ -113,7 +113,7 @@ static int who_is_enough(const struct snapshot *snapshot, const struct request *
     return -1;
 }
 
-/* The change by which the old pod ends before the new one is made. */
+/* The change that makes the old pod end before the new one is made. */
 static const char *advice_for(const char *kind, bool terminating)
 {
     if (terminating)
@@ -169,7 +169,7 @@ void api_why_put_predecessor(struct json_writer *json, struct api_call *call,
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
         const enum unusable bar = node_bar(node, record->demands).why;
         if (bar != USABLE && bar != UNUSABLE_UNKNOWN)
-            continue; /* kube-scheduler would not place it there anyway */
+            continue; /* kube-scheduler would not place the pod there */
         find_on_node(call, node, record, found);
         const int enough = who_is_enough(snapshot, request, found);
         if (enough < 0)

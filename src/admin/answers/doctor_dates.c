@@ -1,6 +1,6 @@
 /*
- * The checks of doctor that are about dates: the last backup and the end of certificates. Called by
- * api_doctor.c. Both read the metrics that the alerts read, by the wall clock.
+ * Checks of doctor for the age of the last backup and the expiry of certificates. Called by
+ * api_doctor.c in an admin thread. Both read the metrics that the alerts use, and the wall clock.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,15 +12,15 @@
 
 enum {
     HOUR_MS = 60 * 60 * 1000,
-    BACKUP_OLD_MS = 7 * 24 * 60 * 60 * 1000, /* as the alert MilligpuBackupOld */
-    /* a week before the alert MilligpuCertificateExpires */
+    BACKUP_OLD_MS = 7 * 24 * 60 * 60 * 1000, /* as in the alert MilligpuBackupOld */
+    /* a week earlier than the alert MilligpuCertificateExpires */
     CERTIFICATE_SOON_S = 14 * 24 * 60 * 60,
 };
 
 static const char backup_fix[] =
     "run milligpuctl backup FILE; the component backup of the manifests makes one each night";
 
-/* "3 hours", "12 days"; a clock that went back makes it 0 hours. */
+/* "3 hours", "12 days"; "0 hours" if the wall clock stepped back. */
 static void age_format(int64_t age_ms, char *out, size_t bytes)
 {
     const int64_t hours = age_ms > 0 ? age_ms / HOUR_MS : 0;
@@ -32,8 +32,8 @@ static void age_format(int64_t age_ms, char *out, size_t bytes)
 }
 
 /*
- * The process forgets what another one did before it, so a milligpud that was restarted a moment
- * ago has nothing to complain about.
+ * Backups of a previous process are not known, so a milligpud that has just been restarted does not
+ * warn.
  */
 static void say_no_backup(struct doctor *doctor, int64_t wall_ms)
 {
@@ -54,7 +54,7 @@ void check_backup(struct doctor *doctor)
 {
     const int64_t wall_ms = doctor->app->clock.wall_ms(doctor->app->clock.ctx);
     struct store_facts facts;
-    struct err ignored; /* check_ledger() has said it */
+    struct err ignored; /* reported by check_ledger() */
     const int64_t last_s = metric_value(M_BACKUP);
     char age[32];
 
@@ -77,10 +77,10 @@ void check_backup(struct doctor *doctor)
 struct ends {
     struct strbuf words;
     int64_t now_s;
-    int64_t first_s; /* the earliest end; 0: there is no certificate */
+    int64_t first_s; /* UTC time of the earliest expiry; 0 if no certificate */
 };
 
-/* The label is port="NAME". */
+/* Reads the label port="NAME". */
 static void add_end(void *user, const char *labels, int64_t ends_s)
 {
     struct ends *ends = user;

@@ -1,11 +1,11 @@
-/* How the checks of doctor write a finding. Called by api_doctor.c and doctor_dates.c. */
+/* Writes a finding of doctor. Called by api_doctor.c and doctor_dates.c. */
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "api_doctor.h"
 
 /*
- * A finding that is not ok always names a fix: an operator who reads "failed" must know what to do.
+ * A finding that is not ok always has a fix: an operator who reads "failed" needs a remedy.
  */
 void api_doctor_say(struct doctor *doctor, const char *name, enum health health, const char *fix,
                     const char *fmt, ...)
@@ -16,7 +16,7 @@ void api_doctor_say(struct doctor *doctor, const char *name, enum health health,
 
     must((health == HEALTH_OK) == (fix[0] == '\0'));
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* truncation is fine */
+    (void)vsnprintf(text, sizeof text, fmt, args); /* truncated if too long */
     va_end(args);
     json_write_object(&doctor->json);
     json_write_key(&doctor->json, "name");

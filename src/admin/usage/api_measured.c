@@ -1,7 +1,7 @@
 /*
- * What agents reported, for the answers about nodes and allocations. Called by handlers in an admin
- * thread. Reports come between two snapshots, so they are a part of the ETag; and since what is too
- * old is left out, their age is judged as of a whole minute, which is a part of it, too.
+ * Agents' reports, for answers about nodes and allocations. Called by handlers in an admin thread.
+ * Reports arrive between two snapshots, so the ETag contains the version of the usage table, and
+ * the minute for which the age of reports is judged, since old reports are left out.
  */
 #include "milligpu/usage/usage_table.h"
 

@@ -1,7 +1,7 @@
 /*
- * The handler of usage: what each namespace holds of each model now. Called by the router in an
- * admin thread. Everything is added up from one snapshot, so the total is that of the summary of
- * the same generation. One pass over all charges; the rows are as many as namespaces have models.
+ * The handler of usage: the shares that each namespace holds now, by model. Called by the router in
+ * an admin thread. One pass over all charges of one snapshot, so the total equals the summary of
+ * the same generation. There is one row for each pair of namespace and model.
  */
 #include <string.h>
 
@@ -11,14 +11,14 @@
 #include "admin/api_internal.h"
 
 struct usage_row {
-    const char *key; /* namespace, line feed, model: in the order of the list */
+    const char *key; /* namespace, line feed, model; sorts the list */
     const char *namespace;
     const struct atom *model;
     struct admin_usage usage;
-    const struct allocation *last; /* the pod that was counted last */
+    const struct allocation *last; /* allocation of the pod that was counted last */
 };
 
-/* That a pod of this row holds a share of this GPU of the present node. */
+/* A GPU of the present node, of which a pod of the row holds a share. */
 struct touch {
     uint32_t gpu;
     struct usage_row *row;
@@ -28,10 +28,10 @@ struct usage_sum {
     struct api_call *call;
     struct model_filter models;
     const char *namespace;
-    struct map rows; /* by key */
+    struct map rows; /* struct usage_row, by key */
     struct admin_usage total;
     const struct allocation *last;
-    struct touch *touch; /* of the present node */
+    struct touch *touch; /* owned; for the present node */
     size_t touches;
     size_t capacity;
 };
@@ -60,7 +60,7 @@ static struct usage_row *row_of(struct usage_sum *sum, const char *namespace,
     return row;
 }
 
-/* The charges of one pod follow each other, so it is enough to remember the last pod. */
+/* The charges of one pod are adjacent, so a comparison with the last pod is enough. */
 static void count_pod(struct usage_sum *sum, struct usage_row *row,
                       const struct allocation *allocation)
 {
@@ -96,7 +96,7 @@ static void add_charges(struct usage_sum *sum, const struct node *node,
     for (uint32_t i = 0; i < allocation->charges; i++) {
         const struct charge *charge = &allocation->charge[i];
         const struct gpu *gpu = node_gpu(node, atom_text(charge->gpu));
-        must(gpu != NULL); /* a node lists whatever is charged on it */
+        must(gpu != NULL); /* a node lists every GPU that is charged */
         if (!api_model_taken(&sum->models, gpu->model))
             continue;
         struct usage_row *row = row_of(sum, facts->namespace, gpu->model);
@@ -107,7 +107,7 @@ static void add_charges(struct usage_sum *sum, const struct node *node,
     }
 }
 
-/* The only model of the node; empty if it has several, or none that is known. */
+/* The model of the node; empty if it has several, or none is known. */
 static const struct atom *only_model(const struct node *node)
 {
     for (uint32_t i = 1; i < node->gpus; i++)
@@ -116,7 +116,7 @@ static const struct atom *only_model(const struct node *node)
     return node->gpus > 0 ? node->gpu[0].model : &no_model;
 }
 
-/* What is held without a known GPU. */
+/* Adds amounts that are held without a known GPU. */
 static void add_placeless(struct usage_sum *sum, const struct node *node,
                           const struct allocation *allocation)
 {
@@ -143,7 +143,7 @@ static int touch_cmp(const void *a, const void *b)
     return strcmp(left->row->key, right->row->key);
 }
 
-/* A GPU that several pods of a row share counts once, and once in the total. */
+/* Counts a GPU once in each row, even if several of its pods share it, and once in the total. */
 static void count_gpus(struct usage_sum *sum)
 {
     const struct touch *touch = sum->touch;
@@ -186,7 +186,7 @@ static void encode_usage(struct json_writer *json, const struct api_item *item)
     json_write_object_end(json);
 }
 
-/* Of all pages: a reader of the first one need not fetch the others to know it. */
+/* Writes the total of all pages, on each page. */
 static void encode_total(struct json_writer *json, const void *user)
 {
     const struct usage_sum *sum = user;

@@ -1,7 +1,7 @@
 /*
- * The handler of usage since a time: what each namespace was granted of each model, from the
- * history, and what of it agents measured. Called by the router in an admin thread. The rows are as
- * many as namespaces have models. In order: adding up, JSON, the handler.
+ * The handler of usage since a time: granted amounts by namespace and model, from the history, and
+ * the amounts that agents measured. Called by the router in an admin thread. There is one row for
+ * each pair of namespace and model. In order: adding up, JSON, the handler.
  */
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/map.h"
@@ -10,7 +10,7 @@
 
 enum { SECONDS_PER_HOUR = 3600 };
 
-/* Names of what was granted, or else of what was measured; the other one is all 0. */
+/* A row of granted and measured amounts; the names are in granted. */
 struct past_row {
     struct store_granted granted;
     struct store_measured measured;
@@ -21,15 +21,15 @@ struct past_usage {
     struct model_filter models;
     const char *namespace;
     struct api_list list;
-    struct map rows;       /* by namespace and model */
-    struct past_row total; /* without names, and pods of several models count in each */
+    struct map rows;       /* struct past_row, by namespace and model */
+    struct past_row total; /* without names; without pods, which count once for each model */
     int64_t since_ms;
     int64_t now_ms;
 };
 
 /* --- adding up --- */
 
-/* NULL: it is not asked for. */
+/* The row of this pair, made if absent; NULL if the filters exclude it. */
 static struct past_row *past_row(struct past_usage *past, const char *namespace, const char *model)
 {
     struct arena *arena = &past->call->arena;
@@ -71,7 +71,7 @@ static void add_measured(struct store_measured *sum, const struct store_measured
     sum->of_mib_s += is->of_mib_s;
 }
 
-/* What belongs to no namespace (an hour had no row left) is in the total alone. */
+/* Amounts without a namespace (the hour had no row left) count only in the total. */
 static void take_measured(void *user, const struct store_measured *is)
 {
     struct past_usage *past = user;
@@ -92,7 +92,7 @@ static void put_hours_of(struct json_writer *json, const char *key, uint64_t sec
     json_write_u64(json, seconds / SECONDS_PER_HOUR);
 }
 
-/* Where nothing was measured nothing is said. */
+/* Leaves out the members of measured amounts if nothing was measured. */
 static void put_hours(struct json_writer *json, const struct past_row *row)
 {
     const struct store_measured *measured = &row->measured;
@@ -134,7 +134,7 @@ static void put_past_time(struct json_writer *json, const char *key, int64_t ms)
     json_write_str(json, text);
 }
 
-/* Of all pages. */
+/* Writes the total of all pages. */
 static void encode_past_total(struct json_writer *json, const void *user)
 {
     const struct past_usage *past = user;
@@ -172,7 +172,7 @@ void api_usage_past(struct api_call *call)
 
     if (!api_model_filter(call, &past.models))
         return;
-    if (call->value[PARAMETER_since] != NULL) /* the schema was checked */
+    if (call->value[PARAMETER_since] != NULL) /* the schema has been checked */
         must(api_time_read(call->value[PARAMETER_since], &past.since_ms));
     if (past.since_ms < 0)
         past.since_ms = 0;

@@ -1,7 +1,7 @@
 /*
- * The report listener: each call is judged from outside in (is it a report, of which node, signed
- * by whom, new), then merged into the usage table. Called in the one thread of that listener,
- * which waits for nobody. In order: answers, Events, the report.
+ * The report listener: validates each call (form, node, signature, number), then merges the report
+ * into the usage table. Called in the one thread of that listener, which never blocks on other
+ * threads. In order: answers, Events, the report.
  */
 #include "milligpu/admin/usage/reports.h"
 
@@ -19,7 +19,7 @@
 #include "milligpu/sync/outbox.h"
 #include "milligpu/usage/usage_table.h"
 
-/* in a minute: what one node may cause, so that an agent that lies silences no other, and all */
+/* Limits per minute; those per node keep a lying agent from using up the limit of all. */
 enum {
     JOURNAL_PER_NODE = 60,
     JOURNAL_PER_MINUTE = 6000,
@@ -30,7 +30,7 @@ struct reports {
     struct app *app;
     struct node_budget events;
     struct node_budget journal;
-    struct arena arena; /* of one call */
+    struct arena arena; /* reset after each call */
 };
 
 struct reports *reports_new(struct app *app)
@@ -62,7 +62,7 @@ bool reports_takes_body(const char *method, const char *path)
 
 /* --- answers --- */
 
-/* Of the metric; each refusal has one of its own. */
+/* outcome: label of the metric; each refusal has its own. */
 static void count_report(const char *outcome)
 {
     must(outcome[0] != '\0');
@@ -70,8 +70,8 @@ static void count_report(const char *outcome)
 }
 
 /*
- * Each agent comes once in some minutes: to keep thousands of connections for that would cost more
- * than the handshakes.
+ * Closes the connection: each agent reports once in some minutes, so keeping thousands of
+ * connections would cost more than the handshakes.
  */
 static void answer_report(struct http_call *call, int status, struct strbuf *take_body)
 {
@@ -89,7 +89,7 @@ static void refuse_report(struct http_call *call, int status, const char *outcom
     va_list args;
 
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* truncation is fine */
+    (void)vsnprintf(text, sizeof text, fmt, args); /* truncated if too long */
     va_end(args);
     strbuf_init(&body);
     problem_encode(&body, status, NULL, text);
@@ -101,7 +101,7 @@ static void refuse_report(struct http_call *call, int status, const char *outcom
 
 /* --- Events --- */
 
-/* The name depends on the container and on what happened alone: there is one Event of each. */
+/* The Event's name depends only on container and kind, so there is one Event for each. */
 static void tell_over(struct reports *reports, const struct measured_fact *fact)
 {
     const struct allocation_facts *pod = &fact->allocation->facts;
@@ -139,8 +139,9 @@ static void tell_over(struct reports *reports, const struct measured_fact *fact)
 }
 
 /*
- * Into the journal, by the writer. A node that lies must not fill it, and what waits for the writer
- * must not keep a bind from it, so this is what gives way: it is dropped and counted.
+ * Sends a journal entry through the writer. Beyond the limits, or if the queue has no spare room
+ * for it, the entry is dropped and counted: a lying node must neither fill the journal nor delay
+ * binds.
  */
 static void note_over(struct reports *reports, const struct measured_fact *fact, int64_t now_ms)
 {
@@ -187,7 +188,7 @@ static void heard_of_share(void *user, const struct measured_fact *fact)
 
 /* --- the report --- */
 
-/* Is it signed by the key that its Node shows? Answers if not. */
+/* True if the report is signed with the key that its Node shows; otherwise answers the call. */
 static bool is_of_its_node(const struct reports *reports, struct http_call *call,
                            const struct usage_report *report, char key[PUBLIC_KEY_TEXT_BYTES])
 {

@@ -1,16 +1,16 @@
 /*
- * reports - takes what agents report of usage (usage_report.h), on a listener of its own.
+ * reports - accepts usage reports of agents (usage_report.h), on a listener of its own.
  *
- *     POST /v1/usage  ->  204 taken
- *                         400 413  the report cannot be right, and which member is not
- *                         401      nobody whom the Node names signed it
- *                         404      there is no such Node
- *                         409      its number was taken
+ *     POST /v1/usage  ->  204      accepted
+ *                         400 413  invalid; the text names the member
+ *                         401      not signed with the key that the Node shows
+ *                         404      no such Node
+ *                         409      replayed: a report of this number was accepted before
  *                         503      the lists of nodes and pods are not complete yet
  *
- * No report is queued and nothing is granted by it: the agent sends again what was not taken.
- * The first report of a container that holds more memory than its share makes an Event on its pod,
- * and an entry in the journal through the writer; either is dropped rather than waited for.
+ * Reports are not queued and grant nothing; the agent retries one that was not accepted. The first
+ * report that a container holds more memory than its share makes an Event on its pod, and a
+ * journal entry through the writer; either is dropped rather than waited for.
  */
 #ifndef MILLIGPU_REPORTS_H
 #define MILLIGPU_REPORTS_H
