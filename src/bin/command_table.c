@@ -1,4 +1,4 @@
-/* The table of milligpuctl's commands. main() and the tests hand it to ctl_main(). */
+/* The table of milligpuctl's commands. main() and the tests pass it to ctl_main(). */
 #include "command_table.h"
 
 #include "ctl/commands.h"

@@ -1,4 +1,4 @@
-/* milligpu-node - the agent of one node: read the settings, run. */
+/* main() of milligpu-node, the agent of one node: reads the settings and runs it. */
 #include <stdio.h>
 
 #include "milligpu/agent/agent.h"
@@ -8,14 +8,14 @@
 #include "agent/mps/mps.h"
 #include "milligpu_version.h"
 
-/* Not EXIT_FAILURE, for an agent that failed: whoever starts it can tell them apart. */
+/* Differs from EXIT_FAILURE (an agent that failed), so that its supervisor can tell them apart. */
 enum { WRONG_SETTINGS = 2 };
 
 enum { CLEAR_FAULT_MS = 10000, RELEASE_MS = 30000 };
 
 extern char **environ;
 
-/* NULL: --help */
+/* Prints the settings; the help for set NULL. */
 static int node_say(const struct settings_set *set)
 {
     struct strbuf out;

@@ -1,4 +1,4 @@
-/* milligpuctl - the operator's command, and as kubectl-milligpu a plugin of kubectl. */
+/* main() of milligpuctl, the operator's command, and as kubectl-milligpu a plugin of kubectl. */
 #include <langinfo.h>
 #include <locale.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 enum { WIDTH_UNKNOWN = 80, SIZE_MOST = 10000 };
 
-/* A number of columns or lines that a person set, as the shells do; 0: none. */
+/* A number of columns or lines from the environment; 0 if none. */
 static size_t size_of_variable(const char *name)
 {
     const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe): the only thread */
@@ -23,8 +23,8 @@ static size_t size_of_variable(const char *name)
 }
 
 /*
- * COLUMNS and LINES are for a terminal that does not know its size: 0 is what a serial line or an
- * editor's shell reports.
+ * COLUMNS and LINES count where the terminal reports size 0, as serial lines and shells in editors
+ * do.
  */
 static void measure(size_t *width, size_t *rows)
 {
@@ -38,14 +38,14 @@ static void measure(size_t *width, size_t *rows)
         *width = WIDTH_UNKNOWN;
 }
 
-/* An empty variable counts as unset, as NO_COLOR demands. */
+/* An empty variable counts as unset, as NO_COLOR requires. */
 static const char *milligpuctl_variable(const char *name)
 {
     const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe): the only thread */
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-/* All that depends on the environment is read here, so that tests can call ctl_main() with any. */
+/* Reads the whole environment here, so that tests can pass their own to ctl_main(). */
 int main(int argc, char **argv)
 {
     static_assert(CTL_USAGE == 2, "as kubectl and getopt have it");

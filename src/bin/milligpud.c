@@ -1,11 +1,11 @@
-/* milligpud - the service: read the settings, run. */
+/* main() of milligpud, the service: reads the settings and runs it. */
 #include <stdio.h>
 
 #include "milligpu/daemon/daemon.h"
 
 #include "milligpu_version.h"
 
-/* Not EXIT_FAILURE, for a daemon that failed: a unit file can tell them apart. */
+/* Differs from EXIT_FAILURE (a daemon that failed), so that a unit file can tell them apart. */
 enum { WRONG_SETTINGS = 2 };
 
 extern char **environ;

@@ -1,6 +1,6 @@
 /*
- * Times in options: 2026-01-02T14:05:00Z, or how long ago. Called by the commands that take one,
- * and by the filters of lists.
+ * Times in options: 2026-01-02T14:05:00Z, or an age such as 5h. Called by commands with such an
+ * option, and by the filters of lists.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,8 +27,8 @@ static int64_t unit_ms(char unit)
 }
 
 /*
- * The server takes RFC 3339 only; "5h" is turned into it with this machine's clock. Nine digits at
- * most, so that no product overflows.
+ * The server accepts RFC 3339 only; "5h" is converted with the clock of this machine. At most nine
+ * digits, so that no product overflows.
  */
 void at_format(const char *given, int64_t now_ms, char out[AGE_BYTES + 32])
 {

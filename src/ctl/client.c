@@ -1,9 +1,8 @@
 /*
- * The HTTP client of milligpuctl, by libcurl. Called by ctl.c, play.c and backup.c; one easy handle
- * is kept, and with it the connection. Every call is bounded: 5 s to connect, 60 s and 512 MiB for
- * an answer; a download may take as long as it wants while bytes keep coming. Whatever goes wrong
- * becomes one err: libcurl's failures in client_explain(), refusals of the server in
- * client_problem().
+ * The HTTP client of milligpuctl, with libcurl. Called by ctl.c, by lab/play and by commands that
+ * download. One easy handle is reused, and with it the connection. Limits: 5 s to connect, 60 s and
+ * 512 MiB for an answer; a download has a timeout between bytes only. Every failure becomes one
+ * err: of libcurl in client_explain(), of the server in client_problem().
  */
 #include "client.h"
 
@@ -19,24 +18,24 @@
 enum {
     CONNECT_MS_MAX = 5000,
     ANSWER_MS_MAX = 60000,
-    SILENCE_S_MAX = 30, /* for a download, which may take longer in total */
-    /* on a Unix socket, where nothing is lost: a large ledger is copied before the first byte */
+    SILENCE_S_MAX = 30, /* between bytes of a download, whose total time is not limited */
+    /* the same on a Unix socket: the server copies a large ledger before it sends the first byte */
     SOCKET_SILENCE_S_MAX = 600,
     ANSWER_BYTES_MAX = 512 * 1024 * 1024,
-    PAGES_MAX = 10000, /* ends a server that gives the same `continue` for ever */
+    PAGES_MAX = 10000, /* limits a server that repeats a `continue` for ever */
 };
 
 struct client {
     CURL *curl;
     struct strbuf body;
-    FILE *file; /* where the body of a successful answer goes instead */
+    FILE *file; /* destination of the body of a successful answer; NULL for memory */
     bool too_large;
     char error[CURL_ERROR_SIZE];
 };
 
 /* --- addresses --- */
 
-/* Stricter than RFC 3986 demands, so that it serves for paths and queries; "/" is escaped, too. */
+/* Escapes more than RFC 3986 requires (also "/"), so that it serves for paths and queries. */
 void url_escape(struct strbuf *out, const char *text)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -64,7 +63,7 @@ void url_query(struct strbuf *path, const char *key, const char *value)
     url_escape(path, value);
 }
 
-/* The path of "unix:PATH"; NULL: it is another address. */
+/* The path of "unix:PATH"; NULL for another address. */
 static const char *socket_of(const char *base)
 {
     static const char prefix[] = "unix:";
@@ -74,8 +73,8 @@ static const char *socket_of(const char *base)
 }
 
 /*
- * Without a scheme it is http: the admin listener has no TLS. On a Unix socket the host only fills
- * the header Host.
+ * The default scheme is http, since the admin listener has no TLS. On a Unix socket, the host is
+ * only for the header Host.
  */
 static void make_url(struct strbuf *out, const struct client_request *call)
 {
@@ -99,9 +98,8 @@ static bool is_good(long status)
 }
 
 /*
- * libcurl's write callback. Only a good answer goes into the file: the body of a refusal is a
- * problem document, which the caller needs. A return value other than length makes libcurl end the
- * transfer.
+ * libcurl's write callback. Only a successful answer goes into the file: the body of a refusal is a
+ * problem document, which the caller parses. A return value other than length aborts the transfer.
  */
 static size_t take_bytes(char *bytes, size_t size, size_t count, void *user)
 {
@@ -146,8 +144,8 @@ void client_free(struct client *client)
     must(curl_easy_setopt((client)->curl, (option), (value)) == CURLE_OK)
 
 /*
- * reset keeps the connection and drops the options of the call before. No proxy: the server is on
- * loopback or at the end of a port-forward, and http_proxy is not meant for it.
+ * curl_easy_reset() keeps the connection and drops the options of the previous call. No proxy: the
+ * server is on loopback or behind a port-forward, for which http_proxy is not intended.
  */
 static void client_prepare(struct client *client, const char *url,
                            const struct client_request *call)
@@ -182,7 +180,7 @@ static void client_prepare(struct client *client, const char *url,
     SET(client, CURLOPT_CUSTOMREQUEST, call->method);
 }
 
-/* Our own reasons before libcurl's, whose text for an aborted write says nothing. */
+/* Our own reasons take precedence: libcurl's text for an aborted write does not help. */
 static int client_explain(const struct client *client, CURLcode code, const char *base,
                           struct err *err)
 {
@@ -206,8 +204,8 @@ static int client_explain(const struct client *client, CURLcode code, const char
 }
 
 /*
- * 0: there is an answer, of whatever status. Content-Type is sent always, because listeners refuse
- * a body of any other type; without a body it has no effect.
+ * Returns 0 for an answer of any status. Always sends Content-Type, because listeners refuse bodies
+ * of another type; without a body it has no effect.
  */
 static int client_perform(struct client *client, const struct client_request *call,
                           long *out_status, struct err *err)
@@ -216,7 +214,7 @@ static int client_perform(struct client *client, const struct client_request *ca
     struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
 
     must(headers != NULL);
-    headers = curl_slist_append(headers, "Expect:"); /* no pause before a body */
+    headers = curl_slist_append(headers, "Expect:"); /* sends the body without waiting for 100 */
     must(headers != NULL);
     strbuf_init(&url);
     make_url(&url, call);
@@ -248,7 +246,7 @@ static enum err_code client_code_of(long status)
 }
 
 /*
- * detail is one sentence for people (RFC 9457). An answer without one is not from milligpud's REST,
+ * `detail` is a sentence for people (RFC 9457). An answer without it is not from milligpud's REST,
  * so the address is probably wrong.
  */
 int client_problem(long status, struct text body, struct err *err)
@@ -292,8 +290,8 @@ int client_call(struct client *client, const struct client_request *call, struct
 /* --- lists --- */
 
 /*
- * Moves the page's items to those of the list. Of the page's other members, which are about the
- * whole list, the latest ones count.
+ * Moves the page's items to the list. Other members are about the whole list; those of the last
+ * page are kept.
  */
 static void take_page(const struct document *page, struct arena *arena, struct document *list)
 {
@@ -301,7 +299,7 @@ static void take_page(const struct document *page, struct arena *arena, struct d
     struct document *items = document_get(list, "items");
 
     must(items->kind == DOCUMENT_ARRAY);
-    /* The page's own array is not used again, so its items may change their parent. */
+    /* The page's own array is not used again, so its items can get another parent. */
     for (struct document *item = found->first, *next; item != NULL; item = next) {
         next = item->next;
         item->next = NULL;
@@ -313,8 +311,8 @@ static void take_page(const struct document *page, struct arena *arena, struct d
 }
 
 /*
- * next: what the page before said; "" for the first one. path may have a query. limit=1000 is the
- * server's maximum: as few round trips as possible.
+ * next: the `continue` of the previous page; "" for the first one. path can have a query.
+ * limit=1000, the server's maximum, minimizes round trips.
  */
 static int get_page(struct client *client, const struct client_request *list, const char *next,
                     struct arena *arena, struct document **out, struct err *err)
@@ -384,7 +382,7 @@ int client_each(struct client *client, const char *base, const struct client_eac
     return err_set(err, ERR_TOO_LARGE, "%.200s has more than %d pages", list->path, PAGES_MAX);
 }
 
-/* On failure, file contains a part of the answer or nothing; the caller removes it. */
+/* After a failure, file has a part of the answer or nothing; the caller removes it. */
 int client_download(struct client *client, const char *base, const char *path, FILE *file,
                     struct err *err)
 {
@@ -409,7 +407,7 @@ struct client_stream {
     bool news;
 };
 
-/* An event has a line "event:"; the other lines are its parts, comments and blank ones. */
+/* Counts an event by its line "event:"; ignores its other lines, comments and blank lines. */
 /* NOLINTNEXTLINE(readability-non-const-parameter): curl gives the form */
 static size_t stream_bytes(char *bytes, size_t size, size_t count, void *user)
 {
@@ -443,7 +441,7 @@ struct client_stream *client_stream_new(const struct client_request *call)
     SET(stream, CURLOPT_PROTOCOLS_STR, "http,https");
     SET(stream, CURLOPT_USERAGENT, "milligpuctl");
     SET(stream, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS_MAX);
-    /* A comment comes every 15 s; a peer that is gone without a word sends none. */
+    /* The server sends a comment every 15 s, so silence means a dead peer. */
     SET(stream, CURLOPT_LOW_SPEED_LIMIT, 1L);
     SET(stream, CURLOPT_LOW_SPEED_TIME, (long)(2 * SILENCE_S_MAX));
     SET(stream, CURLOPT_WRITEFUNCTION, stream_bytes);

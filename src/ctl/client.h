@@ -1,8 +1,8 @@
 /*
  * client - requests to milligpud, with answers as documents.
  *
- * One connection, which is kept. Every call is bounded in time and size. A refusal of the server
- * (problem+json) becomes an err with that one sentence.
+ * One persistent connection. Calls are limited in time and size. A refusal of the server
+ * (problem+json) becomes an err with its sentence.
  *
  * One thread.
  */
@@ -23,18 +23,18 @@ struct client_request {
     const char *base;
     const char *method; /* "GET", "POST" */
     const char *path;
-    struct text body; /* JSON; at NULL: none */
+    struct text body; /* JSON; at is NULL without a body */
 };
 
-/* The answer as JSON. */
+/* *out: the answer, parsed as JSON, in arena. */
 int client_call(struct client *client, const struct client_request *call, struct arena *arena,
                 struct document **out, struct err *err) MUST_USE;
-/* All pages of a list in one: {"items":[...]}.  path may have a query. */
+/* Joins all pages of a list: {"items":[...]}. path can have a query. */
 int client_list(struct client *client, const char *base, const char *path, struct arena *arena,
                 struct document **out, struct err *err) MUST_USE;
 /*
- * Calls each for every item of a list. A page is read and forgotten at a time, so an item is valid
- * during its call only. The first failure of each ends it.
+ * Calls each() for every item of a list. Pages are read one by one, and an item is valid only
+ * during its call. The first failure of each() ends the list.
  */
 struct client_each {
     const char *path;
@@ -43,19 +43,19 @@ struct client_each {
 };
 int client_each(struct client *client, const char *base, const struct client_each *list,
                 struct err *err) MUST_USE;
-/* Writes the body of the answer into file. */
+/* Writes the body of the answer to file. */
 int client_download(struct client *client, const char *base, const char *path, FILE *file,
                     struct err *err) MUST_USE;
 
 /*
- * A stream of events on a connection of its own, of which only matters that there are any. Nothing
- * is read until client_stream_wait().
+ * A stream of events on a connection of its own; only their arrival is reported, not their content.
+ * Nothing is read until client_stream_wait().
  */
 struct client_stream;
 enum client_news {
-    CLIENT_QUIET, /* for as long as one wanted to wait */
-    CLIENT_NEWS,  /* events have come since the last time */
-    CLIENT_OVER,  /* it has ended, or never began: *out_status says why; 0: no answer */
+    CLIENT_QUIET, /* no events within the timeout */
+    CLIENT_NEWS,  /* events arrived since the last call */
+    CLIENT_OVER,  /* the stream ended or failed; *out_status: its HTTP status, 0 for no answer */
 };
 struct client_stream *client_stream_new(const struct client_request *call) MUST_USE;
 void client_stream_free(struct client_stream *stream); /* NULL is fine */

@@ -1,5 +1,5 @@
 /*
- * commands - the functions that run milligpuctl's commands, from commands.def.
+ * commands - the functions of milligpuctl's commands, from commands.def.
  *
  * Each returns the exit status.
  */

@@ -1,9 +1,8 @@
 /*
- * Completion of a command line: commands, options, their values, and names that milligpud knows;
- * and the scripts for shells. Called by ctl_main() for `__complete` and under the name
- * kubectl_complete-milligpu. A person waits for it at the prompt, so it takes one page of each list
- * and prints nothing on errors. The output follows cobra's protocol: a word per line, and a
- * directive at the end.
+ * Completion of a command line (commands, options, values, and names from milligpud), and the
+ * scripts for shells. Called by ctl_main() for `__complete` and under the name
+ * kubectl_complete-milligpu. It must be quick, so it reads one page of each list, and prints
+ * nothing on errors. The output follows cobra's protocol: one word per line, then a directive.
  */
 #include "complete.h"
 
@@ -22,12 +21,12 @@ static const char nodes_path[] = "/api/v1/nodes?limit=1000";
 
 struct completion {
     struct ctl *ctl;
-    /* the word at the cursor, as far as it is typed */
+    /* the part of the word in front of the cursor */
     const char *prefix;
     bool can_ask;
-    /* FILES: the shell completes file names, too */
+    /* with FILES, the shell completes file names, too */
     int directive;
-    struct map seen; /* names, which several items may have */
+    struct map seen; /* names already printed */
 };
 
 static void complete_offer(struct completion *completion, const char *word, const char *help)
@@ -36,10 +35,10 @@ static void complete_offer(struct completion *completion, const char *word, cons
     if (!text_starts(text_of(word), completion->prefix))
         return;
     (void)fprintf(completion->ctl->screen.out, "%s%s%s\n", word, help[0] != '\0' ? "\t" : "",
-                  help); /* judged at the end */
+                  help); /* errors are checked in ctl_finish() */
 }
 
-/* Two namespaces, or the ledger and the waiting list, may offer the same word. */
+/* Skips duplicates, from two namespaces or from allocations and waiting pods. */
 static void complete_once(struct completion *completion, const char *word)
 {
     if (map_find(&completion->seen, text_of(word)) != NULL)
@@ -51,7 +50,7 @@ static void complete_once(struct completion *completion, const char *word)
 
 /* --- names that milligpud knows --- */
 
-/* NULL: it cannot be asked, which is no error here. */
+/* NULL if there is no answer, which is no error here. */
 static const struct document *complete_ask(struct completion *completion, const char *path)
 {
     struct document *answer;
@@ -73,7 +72,7 @@ static void complete_nodes(struct completion *completion)
         complete_offer(completion, document_shown(node, "name"), "");
 }
 
-/* Namespaces of pods that hold something: milligpud does not know the others. */
+/* Namespaces of pods that hold shares; milligpud has no others. */
 static void complete_namespaces(struct completion *completion)
 {
     const struct document *items = complete_ask(completion, "/api/v1/allocations?limit=1000");
@@ -84,7 +83,7 @@ static void complete_namespaces(struct completion *completion)
         complete_once(completion, document_shown(allocation, "namespace"));
 }
 
-/* NAMESPACE/NAME, or with -n the name alone. */
+/* NAMESPACE/NAME, or only the name with -n. */
 static void complete_pods(struct completion *completion, const char *path)
 {
     const char *namespace = completion->ctl->options.given[OPTION_namespace];
@@ -122,7 +121,7 @@ static void complete_gpus(struct completion *completion)
     }
 }
 
-/* Those of one node: their indexes, and their ids to tell them apart. */
+/* GPUs of one node: indexes, with ids as their meaning. */
 static void complete_gpus_of(struct completion *completion, const char *node_name)
 {
     const struct document *items = complete_ask(completion, nodes_path);
@@ -151,7 +150,7 @@ static void complete_commands(struct completion *completion)
         complete_offer(completion, commands->command[i].name, commands->command[i].summary);
 }
 
-/* command NULL: no command is typed yet, so only options of every command fit. */
+/* command: NULL before a command is typed; then only common options fit. */
 static void complete_options(struct completion *completion, const struct ctl_command *command)
 {
     char word[64];
@@ -175,7 +174,7 @@ static void complete_words(struct completion *completion, const char *words)
         complete_offer(completion, arena_copy(&completion->ctl->kept, word), "");
 }
 
-/* The states that the command knows; before its name, all that could be meant are too many. */
+/* The states of the command; none before its name, since there would be too many. */
 static void complete_states(struct completion *completion)
 {
     const struct ctl_command *command = completion->ctl->options.command;
@@ -195,7 +194,7 @@ static bool complete_policy(struct completion *completion, const char *name, con
     return text_starts(text_of(name), completion->prefix);
 }
 
-/* A word that begins no name is a file. */
+/* Names of ready policies; a word that is no prefix of one is a file. */
 static void complete_policies(struct completion *completion)
 {
     struct policy_ready ready;
@@ -231,7 +230,7 @@ static void complete_value(struct completion *completion, size_t id)
         completion->directive = FILES;
 }
 
-/* Names of arguments that are files, folders among them. */
+/* True for names of arguments that are files or folders. */
 static bool takes_files(const char *argument)
 {
     static const char *const names[] = {"FILE",        "FILE...", "[FILE...]",
@@ -244,7 +243,7 @@ static bool takes_files(const char *argument)
     return false;
 }
 
-/* Offers candidates for an argument, by its name in commands.def; none for a key. */
+/* Completes an argument by its name in commands.def; nothing for a key. */
 static void complete_argument(struct completion *completion, const struct ctl_options *line)
 {
     const char *argument = line->command->arguments;
@@ -271,7 +270,7 @@ static void complete_argument(struct completion *completion, const struct ctl_op
 }
 
 /*
- * As a kubectl plugin it asks only if the line or the environment names a server: kubectl
+ * As a kubectl plugin, requests names only if the line or the environment has an address: kubectl
  * port-forward would take seconds, and nothing listens at the default address.
  */
 int complete_line(struct ctl *ctl, const struct ctl_commands *commands, int argc, char *const *argv,
@@ -281,7 +280,7 @@ int complete_line(struct ctl *ctl, const struct ctl_commands *commands, int argc
 
     must(argc > 0);
     map_init(&completion.seen);
-    /* The word at the cursor is not part of the line that is parsed. */
+    /* The word at the cursor is not parsed. */
     if (argc > 1)
         completion.prefix = argv[--argc];
     const size_t wants = options_scan(commands, argc, argv, &ctl->options);
@@ -296,7 +295,7 @@ int complete_line(struct ctl *ctl, const struct ctl_commands *commands, int argc
         complete_commands(&completion);
     else
         complete_argument(&completion, &ctl->options);
-    (void)fprintf(ctl->screen.out, ":%d\n", completion.directive); /* judged at the end */
+    (void)fprintf(ctl->screen.out, ":%d\n", completion.directive); /* checked in ctl_finish() */
     map_done(&completion.seen);
     return CTL_FINE;
 }
@@ -364,7 +363,7 @@ int command_completion(struct ctl *ctl)
 
     for (size_t i = 0; i < ARRAY_LEN(scripts); i++)
         if (strcmp(scripts[i].shell, shell) == 0) {
-            (void)fputs(scripts[i].script, ctl->screen.out); /* judged at the end */
+            (void)fputs(scripts[i].script, ctl->screen.out); /* checked in ctl_finish() */
             return CTL_FINE;
         }
     (void)err_set(&err, ERR_INVALID, "SHELL is %.60s: it must be one of: bash zsh fish", shell);

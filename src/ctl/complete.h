@@ -1,10 +1,10 @@
 /*
- * complete - which words can stand at the cursor.
+ * complete - completion of the word at the cursor.
  *
- * `milligpuctl __complete WORDS... LAST` prints the words that LAST can become, one per line, each
- * with a tab and its meaning, and then ":4", or ":0" if a file name belongs there. This is the
+ * `milligpuctl __complete WORDS... LAST` prints the completions of LAST, one per line, each with a
+ * tab and its meaning, and then ":4", or ":0" if the shell is to complete file names. This is the
  * protocol of cobra, which kubectl uses for its plugins: it runs kubectl_complete-milligpu with the
- * words of the line. The scripts of `milligpuctl completion SHELL` call the same.
+ * words of the line. The scripts of `milligpuctl completion SHELL` use it, too.
  */
 #ifndef MILLIGPU_CTL_COMPLETE_H
 #define MILLIGPU_CTL_COMPLETE_H
@@ -14,9 +14,9 @@
 #define COMPLETE_COMMAND "__complete"
 
 /*
- * argv: any word, then those of the line up to the cursor. asks: ask milligpud for names even if
- * neither the line nor the environment says where it is. Nothing is ever an error: at worst no word
- * fits. Returns the exit status.
+ * argv: an ignored word, then the words of the line up to the cursor. asks: request names from
+ * milligpud even if neither the line nor the environment has its address. Errors yield no
+ * completions. Returns the exit status.
  */
 int complete_line(struct ctl *ctl, const struct ctl_commands *commands, int argc, char *const *argv,
                   bool asks);

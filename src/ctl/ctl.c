@@ -1,8 +1,8 @@
 /*
- * What the commands share: messages on standard error, the address of milligpud, requests, pod
- * names, and the output of documents and lists. Called by the commands in the only thread. A
- * command fills an err and ends with ctl_fail() or ctl_misused(). Write errors on standard output
- * are not checked here: stdio keeps them, and ctl_finish() looks once at the end.
+ * Functions shared by the commands: messages on standard error, the address of milligpud, requests,
+ * pod names, and the output of documents and lists. Called by the commands in the only thread. A
+ * command fills an err and ends with ctl_fail() or ctl_misused(). stdio keeps write errors on
+ * standard output, and ctl_finish() checks them once at the end.
  */
 #include "ctl.h"
 
@@ -19,7 +19,7 @@ static const char default_namespace[] = "milligpu-system";
 int ctl_fail(struct ctl *ctl, const struct err *err)
 {
     must(err->text[0] != '\0');
-    /* keep the order of the output; errors are checked at the end */
+    /* keeps the order of the output; errors are checked in ctl_finish() */
     (void)fflush(ctl->screen.out);
     (void)fprintf(ctl->err, "milligpuctl: %s\n", err->text);
     return CTL_NO;
@@ -28,7 +28,7 @@ int ctl_fail(struct ctl *ctl, const struct err *err)
 int ctl_misused(struct ctl *ctl, const struct err *err)
 {
     must(err->text[0] != '\0');
-    (void)ctl_fail(ctl, err); /* the status is a different one */
+    (void)ctl_fail(ctl, err); /* CTL_USAGE is returned instead */
     return CTL_USAGE;
 }
 
@@ -53,7 +53,7 @@ static int find_line(struct ctl *ctl, const char *file, struct text rest, const 
     return err_set(err, ERR_INVALID, "%.200s: it has no line \"%s ADDRESS\"", file, name);
 }
 
-/* The text lives in ctl->kept, since --watch resets the other arena between two outputs. */
+/* *out is in ctl->kept, since --watch resets the other arena between two outputs. */
 int ctl_port_file(struct ctl *ctl, const char *name, const char **out, struct err *err)
 {
     const char *file = ctl->options.given[OPTION_port_file];
@@ -67,13 +67,13 @@ int ctl_port_file(struct ctl *ctl, const char *name, const char **out, struct er
         return err_set(err, ERR_INVALID, "%.200s: %m", file);
     const size_t length = fread(bytes, 1, sizeof bytes, stream);
     const bool failed = ferror(stream) != 0;
-    (void)fclose(stream); /* only read */
+    (void)fclose(stream); /* read-only */
     if (failed)
         return err_set(err, ERR_IO, "%.200s: cannot be read", file);
     return find_line(ctl, file, (struct text){bytes, length}, out, name, err);
 }
 
-/* Only as a kubectl plugin: a plain milligpuctl must not start programs or use a kubeconfig. */
+/* Only as a kubectl plugin: plain milligpuctl starts no programs here and uses no kubeconfig. */
 static int start_forward(struct ctl *ctl, struct err *err)
 {
     const char *const *given = ctl->options.given;
@@ -92,8 +92,8 @@ static int start_forward(struct ctl *ctl, struct err *err)
 }
 
 /*
- * From the most explicit source to the default. A port file without the line is an error and not a
- * reason to try the next source, because another milligpud might answer there.
+ * Tries sources from the most explicit one to the default. A port file without the line is an error
+ * instead of a fallback, because the next source could be another milligpud.
  */
 int ctl_base(struct ctl *ctl, const char **out, struct err *err)
 {
@@ -142,9 +142,9 @@ int ctl_list(struct ctl *ctl, const char *path, struct document **out, struct er
 /* --- arguments that several commands share --- */
 
 /*
- * As a kubectl plugin, a pod without a namespace is one of the context, as everywhere in kubectl.
- * kubectl fails where there is no context (in a pod, for example), after it has said so; then it
- * uses default itself.
+ * As a kubectl plugin, the default namespace is that of the context, as everywhere in kubectl.
+ * Without a context (in a pod, for example) kubectl prints an error and fails; then the namespace
+ * is default, as in kubectl itself.
  */
 static const char *namespace_of_context(struct ctl *ctl)
 {
@@ -183,7 +183,7 @@ static const char *unnamed_namespace(struct ctl *ctl)
     return ctl->plugin ? namespace_of_context(ctl) : "default";
 }
 
-/* A namespace given twice must be the same one: otherwise one of the two is a mistake. */
+/* A namespace in both the argument and -n must be the same. */
 int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out, struct err *err)
 {
     const char *namespace = ctl->options.given[OPTION_namespace];
@@ -229,7 +229,7 @@ static void ctl_write_document(struct ctl *ctl, const struct document *answer)
         document_write_pretty(&text, answer);
     else
         document_write_yaml(&text, answer);
-    (void)fwrite(text.data, 1, text.len, ctl->screen.out); /* judged at the end */
+    (void)fwrite(text.data, 1, text.len, ctl->screen.out); /* checked in ctl_finish() */
 }
 
 bool ctl_document(struct ctl *ctl, const struct document *answer)
@@ -251,12 +251,12 @@ static void write_names(struct ctl *ctl, const struct document *items, const str
         view->name(&text, item);
         strbuf_char(&text, '\n');
     }
-    (void)fputs(text.data, ctl->screen.out); /* judged at the end */
+    (void)fputs(text.data, ctl->screen.out); /* checked in ctl_finish() */
 }
 
 /*
- * A row function that adds too few or too many cells would shift all that follow: hence the check.
- * A wrong --sort-by is found only here, because columns belong to the view.
+ * Checks the number of cells of each row, since a wrong number would shift all further cells. An
+ * invalid --sort-by is found only here, because columns belong to the view.
  */
 int ctl_show_rows(struct ctl *ctl, const struct document *items, const struct list_view *view)
 {
@@ -272,7 +272,7 @@ int ctl_show_rows(struct ctl *ctl, const struct document *items, const struct li
     return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }
 
-/* That a list is empty is said on standard error, so that a script still reads an empty table. */
+/* Reports an empty list on standard error, so that scripts read an empty table. */
 int ctl_show_list(struct ctl *ctl, const struct document *answer, const struct list_view *view)
 {
     const struct document *items = document_get(answer, "items");

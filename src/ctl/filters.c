@@ -1,6 +1,6 @@
 /*
- * The options that choose among the items of a list: --node, --namespace, --model, --state, --idle.
- * Called by the commands that list, by top and by completion, in the only thread.
+ * The options that filter lists: --node, --namespace, --model, --state, --idle. Called by the
+ * commands that list, by top and by completion, in the only thread.
  */
 #include <string.h>
 
@@ -37,7 +37,7 @@ int ctl_check_filters(struct ctl *ctl, struct err *err)
     if (fault != NULL)
         return err_set(err, ERR_INVALID, "--model %.60s %s; write names or globs: A100*,H100*",
                        given[OPTION_model], fault);
-    int64_t idle_ms; /* only whether it can be read */
+    int64_t idle_ms; /* unused: only the syntax is checked */
     if (at_read(ctl, OPTION_idle, &idle_ms, err) < 0)
         return err_same(err);
     if (given[OPTION_namespace] != NULL && given[OPTION_all_namespaces] != NULL)
@@ -63,7 +63,7 @@ void ctl_add_filters(const struct ctl *ctl, struct strbuf *path)
     url_query(path, "namespace", given[OPTION_namespace]);
     url_query(path, "state", given[OPTION_state]);
     url_query(path, "model", given[OPTION_model]);
-    if (given[OPTION_idle] != NULL) { /* it was checked */
+    if (given[OPTION_idle] != NULL) { /* already checked */
         char since[AGE_BYTES + 32];
         at_format(given[OPTION_idle], ctl->screen.now_ms, since);
         url_query(path, "idleSince", since);

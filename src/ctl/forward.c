@@ -1,7 +1,7 @@
 /*
- * Runs `kubectl port-forward` as a child and reads the local port from its first line. Used by
- * ctl_base() only if milligpuctl runs as a kubectl plugin and no server is named. kubectl's errors
- * go to standard error unchanged.
+ * Runs `kubectl port-forward` as a child and reads the local port from its first line. Called by
+ * ctl_base() only as a kubectl plugin without a given server. kubectl's errors go to standard error
+ * unchanged.
  */
 #include "forward.h"
 
@@ -18,18 +18,17 @@
 #include "milligpu/run/clock.h"
 
 enum {
-    /* kubectl may have to log in first */
-    WAIT_MS_MAX = 20000,
+    WAIT_MS_MAX = 20000, /* long enough for a login of kubectl */
     SAID_BYTES_MAX = 1024,
     ARGUMENTS_MAX = 16,
-    /* times STOP_LOOKS: two seconds between SIGTERM and SIGKILL */
+    /* poll interval; STOP_LOOKS of them are two seconds between SIGTERM and SIGKILL */
     STOP_LOOK_MS = 20,
     STOP_LOOKS = 100,
 };
 
 /*
- * "Forwarding from 127.0.0.1:43211 -> 8911". The blank after the digits proves that the number is
- * complete, since a pipe may deliver half a line.
+ * Reads "Forwarding from 127.0.0.1:43211 -> 8911". The blank after the digits proves that the
+ * number is complete, since a read from a pipe can end within a line.
  */
 bool forward_read_line(const char *line, char *out, size_t bytes)
 {
@@ -47,7 +46,7 @@ bool forward_read_line(const char *line, char *out, size_t bytes)
     return true;
 }
 
-/* ":8911" makes kubectl choose a free local port, so that several milligpuctl can run at once. */
+/* ":8911" makes kubectl choose a free local port, so that several commands can run at once. */
 static void fill_arguments(const struct forward_options *options, const char **argument)
 {
     size_t count = 0;
@@ -65,7 +64,7 @@ static void fill_arguments(const struct forward_options *options, const char **a
     argument[count++] = "--namespace";
     argument[count++] = options->namespace;
     argument[count++] = "port-forward";
-    /* The workload, not the Service: the admin port is on loopback, and in no Service. */
+    /* The workload and not a Service: the admin port is on loopback and in no Service. */
     argument[count++] = "statefulset/milligpu";
     argument[count++] = ":8911";
     argument[count] = NULL;
@@ -73,8 +72,8 @@ static void fill_arguments(const struct forward_options *options, const char **a
 }
 
 /*
- * Runs between fork and exec and never returns. Without the signal on the parent's death, a
- * milligpuctl that is killed would leave a tunnel to the admin port behind.
+ * Runs between fork and exec; never returns. The signal on the parent's death ends the tunnel to
+ * the admin port if milligpuctl is killed.
  */
 static _Noreturn void become_kubectl(const struct forward_options *options, int out, pid_t parent)
 {
@@ -83,13 +82,13 @@ static _Noreturn void become_kubectl(const struct forward_options *options, int 
 
     must(parent > 0);
     fill_arguments(options, argument);
-    /* Ends with the parent in any case; the parent may have exited already. */
+    /* Ends with the parent; getppid() covers a parent that exited before prctl(). */
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent)
         _exit(126);
     if (dup2(out, STDOUT_FILENO) < 0)
         _exit(126);
     const void *untyped = argument;
-    memcpy(&list, &untyped, sizeof list); /* exec does not change these */
+    memcpy(&list, &untyped, sizeof list); /* exec does not modify the strings */
     (void)execvp("kubectl", list);        /* returns on failure only */
     (void)dprintf(STDERR_FILENO, "kubectl: %m\n");
     _exit(127);
@@ -126,7 +125,7 @@ static int wait_for_address(struct forward *forward, struct err *err)
                    "listener: --server ADDRESS)");
 }
 
-/* On failure no child is left. */
+/* A failure leaves no child. */
 int forward_start(struct forward *forward, const struct forward_options *options, struct err *err)
 {
     int ends[2];
@@ -138,7 +137,7 @@ int forward_start(struct forward *forward, const struct forward_options *options
     forward->pid = fork();
     if (forward->pid == 0)
         become_kubectl(options, ends[1], self);
-    (void)close(ends[1]); /* the child's end */
+    (void)close(ends[1]); /* the child's write end */
     forward->out = ends[0];
     if (forward->pid < 0) {
         forward->pid = 0;
@@ -151,7 +150,7 @@ int forward_start(struct forward *forward, const struct forward_options *options
     return status;
 }
 
-/* True once it has ended. */
+/* True if the child has ended; reaps it. */
 static bool has_ended(pid_t pid)
 {
     pid_t found;
@@ -170,13 +169,13 @@ void forward_stop(struct forward *forward)
     must(forward->pid >= 0);
     if (forward->pid == 0)
         return;
-    (void)kill(forward->pid, SIGTERM); /* it may have ended by itself */
+    (void)kill(forward->pid, SIGTERM); /* no effect on a child that already ended */
     for (int i = 0; i < STOP_LOOKS && !(ended = has_ended(forward->pid)); i++)
-        (void)poll(NULL, 0, STOP_LOOK_MS); /* waking early is fine */
+        (void)poll(NULL, 0, STOP_LOOK_MS); /* an early wake-up does no harm */
     if (!ended) {
         (void)kill(forward->pid, SIGKILL);
-        (void)waitpid(forward->pid, NULL, 0); /* cannot refuse that */
+        (void)waitpid(forward->pid, NULL, 0); /* SIGKILL cannot be blocked */
     }
-    (void)close(forward->out); /* only read */
+    (void)close(forward->out); /* read-only */
     forward->pid = 0;
 }

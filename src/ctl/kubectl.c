@@ -1,7 +1,7 @@
 /*
- * Runs kubectl as a child and waits for its end. Called by cordon.c and selector.c; forward.c,
- * whose kubectl goes on in the background, has its own way. The child tells by a second pipe that
- * it could not become kubectl: the pipe closes by itself if it could.
+ * Runs kubectl as a child and waits for its end. Called by commands and selector.c in the only
+ * thread; forward.c runs its kubectl in the background instead. A second pipe, which is closed by a
+ * successful exec, reports a failed exec to the parent.
  */
 #include "kubectl.h"
 
@@ -18,9 +18,8 @@
 #include "milligpu/run/clock.h"
 
 enum {
-    /* kubectl may have to log in first */
-    RUN_MS_MAX = 60000,
-    /* times END_LOOKS: two seconds between the end of its output and its own */
+    RUN_MS_MAX = 60000, /* long enough for a login of kubectl */
+    /* poll interval; END_LOOKS of them are two seconds from the end of its output to its exit */
     END_LOOK_MS = 20,
     END_LOOKS = 100,
 };
@@ -48,7 +47,7 @@ void kubectl_add(struct kubectl *kubectl, const char *word)
     kubectl->word[kubectl->words] = NULL;
 }
 
-/* In single quotes unless every letter means itself to every shell. */
+/* In single quotes, unless no character is special to any shell. */
 static void put_word(struct strbuf *out, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -88,17 +87,17 @@ void kubectl_print(FILE *out, const struct kubectl *kubectl)
 
 struct kubectl_child {
     pid_t pid;
-    int out;    /* its standard output */
-    int failed; /* errno of exec, or closed */
+    int out;    /* read end of its standard output */
+    int failed; /* read end of the pipe with the errno of a failed exec */
 };
 
-/* Between fork and exec; never returns. */
+/* Runs between fork and exec; never returns. */
 static _Noreturn void become(const struct kubectl *kubectl, int out, int failed, pid_t parent)
 {
     char *const *list;
     const void *untyped = kubectl->word;
 
-    /* Ends with the parent in any case; the parent may have exited already. */
+    /* Ends with the parent; getppid() covers a parent that exited before prctl(). */
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent)
         _exit(126);
     if (dup2(out, STDOUT_FILENO) < 0)
@@ -108,7 +107,7 @@ static _Noreturn void become(const struct kubectl *kubectl, int out, int failed,
         if (nowhere < 0 || dup2(nowhere, STDERR_FILENO) < 0)
             _exit(126);
     }
-    memcpy(&list, &untyped, sizeof list); /* exec does not change these */
+    memcpy(&list, &untyped, sizeof list); /* exec does not modify the strings */
     (void)execvp(list[0], list);          /* returns on failure only */
     const int why = errno;
     (void)!write(failed, &why, sizeof why);
@@ -131,7 +130,7 @@ static int start_child(const struct kubectl *kubectl, struct kubectl_child *chil
     child->pid = fork();
     if (child->pid == 0)
         become(kubectl, out[1], failed[1], self);
-    (void)close(out[1]); /* the child's ends */
+    (void)close(out[1]); /* write ends of the child */
     (void)close(failed[1]);
     child->out = out[0];
     child->failed = failed[0];
@@ -142,7 +141,7 @@ static int start_child(const struct kubectl *kubectl, struct kubectl_child *chil
     return err_set(err, ERR_IO, "fork: %m");
 }
 
-/* Until the child closes its output, or the time or the room is at its end. */
+/* Reads until the child closes its output; fails at the limit of time or size. */
 static int hear(const struct kubectl_child *child, size_t most, struct strbuf *said,
                 struct err *err)
 {
@@ -167,7 +166,7 @@ static int hear(const struct kubectl_child *child, size_t most, struct strbuf *s
     return err_set(err, ERR_TOO_LARGE, "kubectl printed more than %zu bytes", most);
 }
 
-/* wanted false: it is ended at once. */
+/* Waits for the child's exit; with wanted false, kills it immediately. */
 static int end_child(const struct kubectl_child *child, bool wanted)
 {
     int status = -1;
@@ -177,12 +176,12 @@ static int end_child(const struct kubectl_child *child, bool wanted)
     for (int i = 0; wanted && found == 0 && i < END_LOOKS; i++) {
         found = waitpid(child->pid, &status, WNOHANG);
         if (found == 0)
-            (void)poll(NULL, 0, END_LOOK_MS); /* waking early is fine */
+            (void)poll(NULL, 0, END_LOOK_MS); /* an early wake-up does no harm */
     }
     if (found != 0)
         return status;
     (void)kill(child->pid, SIGKILL);
-    (void)waitpid(child->pid, &status, 0); /* cannot refuse that */
+    (void)waitpid(child->pid, &status, 0); /* SIGKILL cannot be blocked */
     return status;
 }
 
@@ -198,7 +197,7 @@ int kubectl_run(const struct kubectl *kubectl, struct strbuf *said, struct err *
     const int status = end_child(&child, heard == 0);
     const bool started = read(child.failed, &why, sizeof why) != sizeof why;
     (void)close(child.failed);
-    (void)close(child.out); /* only read */
+    (void)close(child.out); /* read-only */
     if (!started && why == ENOENT)
         return err_set(err, ERR_NOT_FOUND, "there is no kubectl in PATH");
     if (!started)

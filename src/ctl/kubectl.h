@@ -1,8 +1,10 @@
 /*
- * kubectl - one run of kubectl: its words, and what it prints.
+ * kubectl - one run of kubectl: arguments and output.
  *
- * No shell sees the words. A run is bounded in time and output; its errors go to standard error
- * unchanged, unless it is quiet.
+ * No shell is involved. A run is limited in time and output; kubectl's standard error is passed
+ * through, unless the run is quiet.
+ *
+ * One thread.
  */
 #ifndef MILLIGPU_CTL_KUBECTL_H
 #define MILLIGPU_CTL_KUBECTL_H
@@ -15,22 +17,22 @@
 enum { KUBECTL_WORDS_MAX = 16, KUBECTL_SAID_MAX = 64 * 1024 };
 
 struct kubectl {
-    const char *word[KUBECTL_WORDS_MAX + 1]; /* borrowed; ended by NULL */
+    const char *word[KUBECTL_WORDS_MAX + 1]; /* arguments, borrowed; NULL-terminated */
     size_t words;
-    size_t said_max; /* bytes that it may print */
-    bool quiet;      /* its errors are not shown */
+    size_t said_max; /* limit of output in bytes */
+    bool quiet;      /* standard error is dropped */
 };
 
-/* kubectl with these options, unless they are NULL; may print KUBECTL_SAID_MAX bytes. */
+/* Starts a command line with these options, unless NULL; said_max becomes KUBECTL_SAID_MAX. */
 void kubectl_begin(struct kubectl *out, const char *context, const char *kubeconfig);
 void kubectl_add(struct kubectl *kubectl, const char *word);
 
-/* As a line for a shell. */
+/* Appends the command line, quoted for a shell. */
 void kubectl_line(struct strbuf *out, const struct kubectl *kubectl);
-/* The same, with its end; the stream is judged at the end. */
+/* Prints the command line and a line feed; write errors stay in the stream. */
 void kubectl_print(FILE *out, const struct kubectl *kubectl);
 
-/* ERR_NOT_FOUND: there is no kubectl in PATH. said: its standard output. */
+/* ERR_NOT_FOUND if there is no kubectl in PATH. said: kubectl's standard output. */
 int kubectl_run(const struct kubectl *kubectl, struct strbuf *said, struct err *err) MUST_USE;
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Label selectors where no API server evaluates them: of a cluster file. Called by selector.c, and
- * by nodefit.c for the rules of a manifest, in the only thread. The parts: rules in a document,
+ * Evaluates label selectors for a cluster file, where no API server does. Called by selector.c, and
+ * by lab/cluster for the rules of a manifest, in the only thread. In order: rules in a document,
  * reading a selector.
  */
 #include "label_selector.h"
@@ -63,7 +63,7 @@ bool label_selector_holds(const struct document *rules, const struct document *l
 
 struct label_reader {
     const char *at;
-    const char *all; /* the whole selector, for errors */
+    const char *all; /* whole selector, for errors */
     struct arena *arena;
     struct err *err;
 };
@@ -73,14 +73,14 @@ static void skip_blanks(struct label_reader *in)
     in->at += strspn(in->at, " \t");
 }
 
-/* Always -1, for `return`. */
+/* Always returns -1. */
 static int labels_fail(const struct label_reader *in, const char *right)
 {
     return err_set(in->err, ERR_INVALID, "--selector %.100s: %s at \"%.40s\"", in->all, right,
                    in->at);
 }
 
-/* Keys and values; the API server checks their form more closely when labels are written. */
+/* Reads a key or value, less strictly than the API server does for labels. */
 static const char *label_word(struct label_reader *in)
 {
     static const char letters[] =
@@ -121,7 +121,7 @@ static int label_values(struct label_reader *in, struct document *values)
     return label_take(in, ")") ? 0 : labels_fail(in, "a comma or a parenthesis is expected");
 }
 
-/* What follows a key: the operator, and its values. */
+/* Reads the operator after a key, and its values. */
 static int label_operator(struct label_reader *in, struct document *rule, struct document *values)
 {
     static const struct {

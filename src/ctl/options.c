@@ -1,9 +1,8 @@
 /*
- * The command line of milligpuctl and its help, from options.def and the table of commands that
- * main() hands in.
- * Called by ctl_main() and by completion. Pure: it neither prints nor asks. options_parse() stops
- * at the first mistake and says what would be right; options_scan() takes the same steps for an
- * incomplete line and goes on after mistakes. All texts are borrowed from argv and from the tables.
+ * Parses the command line of milligpuctl and makes its help, from options.def and the table of
+ * commands from main(). Called by ctl_main() and by completion. Pure. options_parse() stops at the
+ * first error, which names valid values; options_scan() parses an incomplete line in the same way
+ * and continues after errors. All texts are borrowed from argv and from the tables.
  */
 #include "options.h"
 
@@ -20,7 +19,7 @@ static const struct option options[] = {
 
 static_assert(ARRAY_LEN(options) == OPTIONS, "one row for each id");
 
-/* Known to every command. */
+/* Options of every command. */
 static const char common[] =
     "output server port_file milligpu_namespace context kubeconfig help version";
 
@@ -52,7 +51,7 @@ bool option_is_of(size_t id, const struct ctl_command *command)
 
 enum { NEAR = 3 };
 
-/* A beginning of a name is the best match; else at most two letters may differ. */
+/* A prefix of a name is the best match; otherwise at most two characters differ. */
 static const char *options_nearest(const struct ctl_commands *commands, const char *word)
 {
     const char *found = NULL;
@@ -78,7 +77,7 @@ struct option_line {
     int argc;
     int at;
     bool words_only; /* after "--" */
-    size_t wants;    /* the option that the line ends with, without its value; or OPTIONS */
+    size_t wants;    /* option at the end of the line that lacks its value; OPTIONS if none */
     struct ctl_options *out;
     struct err *err;
 };
@@ -94,8 +93,8 @@ static const struct ctl_command *options_find_command(const struct ctl_commands 
 }
 
 /*
- * The first word is the command, the others are its arguments; options_check() counts them.
- * argument has room for every word of the line.
+ * The first word is the command, further ones are arguments, which options_check() counts.
+ * `argument` has room for all words of the line.
  */
 static int take_word(struct option_line *line, const char *word)
 {
@@ -106,7 +105,7 @@ static int take_word(struct option_line *line, const char *word)
         out->argument[out->arguments++] = word;
         return 0;
     }
-    /* `help X` is X --help; `help` alone is --help. */
+    /* `help X` means X --help; `help` alone means --help. */
     if (strcmp(word, "help") == 0) {
         out->given[OPTION_help] = "";
         return 0;
@@ -123,8 +122,8 @@ static int take_word(struct option_line *line, const char *word)
 }
 
 /*
- * value NULL: the next word is it, if one is wanted. An empty value is a mistake, usually an unset
- * variable of a script. An option that is given twice counts as it was given last.
+ * value: NULL to use the next word, if the option needs a value. An empty value is an error,
+ * usually an unset variable of a script. The last of repeated options counts.
  */
 static int take_option(struct option_line *line, size_t id, const char *value)
 {
@@ -149,7 +148,7 @@ static int take_option(struct option_line *line, size_t id, const char *value)
     return 0;
 }
 
-/* Whole names only: an abbreviation that is unique today may not be tomorrow. */
+/* No abbreviations: one that is unique now can become ambiguous in a later version. */
 static int take_long(struct option_line *line, const char *word)
 {
     const size_t length = strcspn(word, "=");
@@ -168,8 +167,8 @@ static int take_long(struct option_line *line, const char *word)
 }
 
 /*
- * -A, -n x, -nx, -n=x, -Aw. A switch is followed by the next letter, so the recursion is as deep as
- * the word is long.
+ * -A, -n x, -nx, -n=x, -Aw. Recurses for the letter after a switch, at most once for each letter of
+ * the word.
  */
 static int take_short(struct option_line *line, const char *letters)
 {
@@ -189,7 +188,7 @@ static int take_short(struct option_line *line, const char *letters)
     return status < 0 ? status : take_short(line, letters + 1);
 }
 
-/* A lone "-" is a word: standard input. */
+/* "-" alone is a word that means standard input. */
 static int options_take(struct option_line *line, const char *word)
 {
     if (line->words_only || word[0] != '-' || word[1] == '\0')
@@ -202,8 +201,8 @@ static int options_take(struct option_line *line, const char *word)
 }
 
 /*
- * After all words are read, since options may stand before the command. --help is answered whatever
- * arguments are missing.
+ * Called after all words, since options can stand before the command. --help needs no other
+ * arguments.
  */
 static int options_check(const struct ctl_options *given, struct err *err)
 {
@@ -230,7 +229,7 @@ static int options_check(const struct ctl_options *given, struct err *err)
     return 0;
 }
 
-/* *out is set only on success, and then owns the list of arguments. */
+/* *out is set only on success, and then owns the array of arguments. */
 int options_parse(const struct ctl_commands *commands, int argc, char *const *argv,
                   struct ctl_options *out, struct err *err)
 {
@@ -263,7 +262,7 @@ size_t options_scan(const struct ctl_commands *commands, int argc, char *const *
     struct option_line line = {
         .argv = argv, .argc = argc, .at = 1, .wants = OPTIONS, .out = out, .err = &err};
     for (; line.at < argc; line.at++)
-        (void)options_take(&line, argv[line.at]); /* the line is not complete */
+        (void)options_take(&line, argv[line.at]); /* the line is incomplete, so errors are normal */
     return line.wants;
 }
 

@@ -1,8 +1,8 @@
 /*
  * options - the command line and its help, from options.def and a table of commands.
  *
- * Options may stand before and after the command and its arguments. A mistake is an error that says
- * what would be right; for an unknown command it suggests the nearest.
+ * Options can stand before and after the command and its arguments. An error names valid values,
+ * and for an unknown command the nearest one.
  *
  * Pure.
  */
@@ -22,12 +22,12 @@ enum option_id {
 };
 
 struct option {
-    const char *id; /* as in the table */
+    const char *id; /* as in options.def */
     const char *name;
-    const char *argument; /* "": a switch */
-    const char *words;    /* values that are allowed, between blanks; "": any */
+    const char *argument; /* name of its value; "" for a switch */
+    const char *words;    /* allowed values, separated by blanks; "" for any */
     const char *help;
-    char letter; /* 0: none */
+    char letter; /* short name; 0 if none */
 };
 
 struct ctl_command {
@@ -36,13 +36,13 @@ struct ctl_command {
     const char *options;
     const char *summary;
     const char *help;
-    /* how many arguments it takes */
+    /* number of arguments */
     size_t least;
     size_t most;
     int (*run)(struct ctl *ctl);
 };
 
-/* The commands of a program, in the order of its help. Static: options borrow from it. */
+/* The commands of a program, in the order of its help. Static, because options borrow from it. */
 struct ctl_commands {
     const struct ctl_command *command;
     size_t count;
@@ -50,30 +50,30 @@ struct ctl_commands {
 
 struct ctl_options {
     const struct ctl_commands *commands;
-    const struct ctl_command *command; /* NULL: none was named */
-    const char *given[OPTIONS];        /* NULL: not given; "": a switch */
+    const struct ctl_command *command; /* NULL if the line has none */
+    const char *given[OPTIONS];        /* values; NULL if not given, "" for a switch */
     const char **argument;
     size_t arguments;
 };
 
-/* out borrows from argv, except for the list of arguments: options_done(). */
+/* out borrows from argv, but owns the array of arguments, which options_done() frees. */
 int options_parse(const struct ctl_commands *commands, int argc, char *const *argv,
                   struct ctl_options *out, struct err *err) MUST_USE;
 void options_done(struct ctl_options *given);
 /*
- * For completion, of an incomplete line: uses whatever can be parsed. Returns the option whose
- * value comes next, or OPTIONS.
+ * Parses an incomplete line for completion, ignoring errors. Returns the option whose value comes
+ * next, or OPTIONS.
  */
 size_t options_scan(const struct ctl_commands *commands, int argc, char *const *argv,
                     struct ctl_options *out);
-/* The index of the given value among the option's words. ERR_INVALID if it is none of them. */
+/* *out: the index of the given value among the option's words; ERR_INVALID if it is none. */
 int options_choice(const struct ctl_options *given, size_t id, size_t *out,
                    struct err *err) MUST_USE;
 
 const struct option *option_info(size_t id);                     /* id < OPTIONS */
-bool option_is_of(size_t id, const struct ctl_command *command); /* NULL: of every command */
+bool option_is_of(size_t id, const struct ctl_command *command); /* NULL: common options */
 
-/* command NULL: all of them. */
+/* Appends the help of a command; for NULL, of all. */
 void options_help(struct strbuf *out, const struct ctl_commands *commands,
                   const struct ctl_command *command);
 

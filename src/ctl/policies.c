@@ -1,5 +1,5 @@
 /*
- * Policy documents for commands that ask no server, and what their rules say in words. Called by
+ * Reads policy documents for commands that work without a server, and prints their rules. Called by
  * check_policy.c and by the command simulate.
  */
 #include "policies.h"
@@ -68,7 +68,7 @@ int policies_choose_all(struct ctl *ctl, int64_t at_ms, struct policy_choices *o
         out->choice[i].holding = rulebook_holding(out->choice[i].book, at_ms);
     if (rc == 0)
         return CTL_FINE;
-    /* A file that is wrong is no wrong usage. */
+    /* An invalid file is a failure, but not wrong usage. */
     const bool path = word.at != NULL && policy_is_path(arena_copy(&ctl->kept, word));
     policies_done(out);
     return path ? ctl_fail(ctl, &err) : ctl_misused(ctl, &err);

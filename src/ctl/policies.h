@@ -1,5 +1,5 @@
 /*
- * policies - policy documents, as commands that ask no server read and describe them.
+ * policies - policy documents for commands that work without a server.
  *
  * One thread.
  */
@@ -11,18 +11,18 @@
 #include "ctl.h"
 
 /*
- * policy_choose() as milligpud does it, with files and time zones of this machine. warnings: lines
- * are appended. *out: one reference.
+ * policy_choose() as in milligpud, with files and time zones of this machine. Appends lines to
+ * warnings. *out: one reference.
  */
 int policies_choose(const char *word, struct rulebook **out, struct strbuf *warnings,
                     struct err *err) MUST_USE;
 
-/* What --policy names: one of several that are compared. */
+/* One of the policies that --policy names. */
 struct policy_choice {
-    const char *word; /* as it was written; in an arena or a literal */
+    const char *word; /* as written; in an arena or a literal */
     struct rulebook *book;
-    bool bare;        /* one of the policies, without a document */
-    rule_set holding; /* the rules that hold at the time that is meant */
+    bool bare;        /* a policy without a document */
+    rule_set holding; /* rules that hold at the requested time */
 };
 
 enum { POLICY_CHOICES_MAX = 16 };
@@ -32,17 +32,16 @@ struct policy_choices {
 };
 
 /*
- * Reads --policy, names and files with commas between them; without the option, all policies
- * without a document. Warnings go to standard error. A failure leaves nothing to free. Returns the
- * exit status.
+ * Reads --policy, names and files separated by commas; without the option, all bare policies.
+ * Warnings go to standard error. A failure leaves nothing to free. Returns the exit status.
  */
 int policies_choose_all(struct ctl *ctl, int64_t at_ms, struct policy_choices *out);
 void policies_done(struct policy_choices *choices);
 
-/* The time that --at names; now without the option. */
+/* The UTC time of --at; now without the option. */
 int policies_read_at(const struct ctl *ctl, int64_t *out_ms, struct err *err) MUST_USE;
 
-/* As a table behind a heading; nothing if there are none. Returns the exit status. */
+/* Prints rules as a table below a heading; nothing without rules. Returns the exit status. */
 int policies_put_rules(struct ctl *ctl, const struct document *rules);
 
 #endif

@@ -1,4 +1,4 @@
-/* Groups rows by what they say, for the notes of a table and for the answers of nodes. */
+/* Groups rows by their text, for the notes of a table and for the answers of nodes. */
 #include "row_groups.h"
 
 #include "milligpu/base/alloc.h"

@@ -1,6 +1,6 @@
 /*
  * One run of milligpuctl: the options, the format of the output, the command. Called by main() and
- * by tests, which give it streams and an environment of their own.
+ * by tests, which pass their own streams and environment.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "complete.h"
 #include "milligpu_version.h"
 
-/* kubectl's formats that we lack get an answer of their own: users of the plugin try them. */
+/* Other formats of kubectl get an error of their own, because users of the plugin try them. */
 static int read_format(struct ctl *ctl, struct err *err)
 {
     static const char *const of_kubectl[] = {"jsonpath", "custom-columns", "go-template"};
@@ -28,7 +28,7 @@ static int read_format(struct ctl *ctl, struct err *err)
                            "with a program such as jq",
                            of_kubectl[i]);
     const int status = options_choice(&ctl->options, OPTION_output, &format, err);
-    ctl->format = (enum format)format; /* the words of the table are in this order */
+    ctl->format = (enum format)format; /* same order as the words in options.def */
     return status;
 }
 
@@ -70,11 +70,11 @@ static int say_help(struct ctl *ctl, FILE *where)
     must(where != NULL);
     strbuf_init(&text);
     options_help(&text, ctl->options.commands, ctl->options.command);
-    (void)fputs(text.data, where); /* judged at the end */
+    (void)fputs(text.data, where); /* checked in ctl_finish() */
     return CTL_FINE;
 }
 
-/* --help and --version are answered before the value of any other option is looked at. */
+/* --help and --version come before the values of other options are checked. */
 static int ctl_run(struct ctl *ctl, const struct ctl_environment *environment)
 {
     const struct ctl_options *options = &ctl->options;
@@ -88,7 +88,7 @@ static int ctl_run(struct ctl *ctl, const struct ctl_environment *environment)
         return CTL_FINE;
     }
     if (options->command == NULL) {
-        (void)say_help(ctl, ctl->err); /* a status of its own follows */
+        (void)say_help(ctl, ctl->err); /* CTL_USAGE is returned instead */
         return CTL_USAGE;
     }
     if (read_screen(ctl, environment, &err) < 0)
@@ -96,7 +96,7 @@ static int ctl_run(struct ctl *ctl, const struct ctl_environment *environment)
     return options->command->run(ctl);
 }
 
-/* Links and kubectl's plugin rules make the name of the program a part of the command line. */
+/* Compares the base name of argv[0], by which kubectl selects a mode of the plugin. */
 static bool is_called(const char *program, const char *name)
 {
     const char *slash = strrchr(program, '/');
@@ -106,8 +106,8 @@ static bool is_called(const char *program, const char *name)
 }
 
 /*
- * All output must have been written; a full disk must not look like success. Frees everything, so
- * that leak checkers can watch a whole run.
+ * Checks that all output was written: a full disk must not look like success. Frees everything, so
+ * that leak checkers can check a whole run.
  */
 static int ctl_finish(struct ctl *ctl, int status)
 {
@@ -125,7 +125,7 @@ static int ctl_finish(struct ctl *ctl, int status)
     return status;
 }
 
-/* Every way out passes through ctl_finish(), since a child kubectl may have to be ended. */
+/* Always ends with ctl_finish(), which also ends a child kubectl. */
 int ctl_main(int argc, char *const *argv, const struct ctl_environment *environment, FILE *out,
              FILE *err)
 {
@@ -141,7 +141,7 @@ int ctl_main(int argc, char *const *argv, const struct ctl_environment *environm
     arena_init(&ctl.kept);
     ctl.environment_server = environment->server;
     ctl.measure = environment->measure;
-    /* kubectl runs this name to complete the words of a plugin. */
+    /* kubectl runs this name to complete the arguments of a plugin. */
     if (is_called(argv[0], "kubectl_complete-milligpu"))
         return ctl_finish(&ctl, complete_line(&ctl, environment->commands, argc, argv, false));
     if (argc > 1 && strcmp(argv[1], COMPLETE_COMMAND) == 0)

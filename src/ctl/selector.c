@@ -1,8 +1,8 @@
 /*
- * --selector: only the nodes, or in lists of pods only the pods, that have these labels. milligpud
- * keeps no labels. Where kubectl is the way to milligpud, and so reaches the same cluster, the API
- * server answers through kubectl. A standalone milligpud shows the objects of its cluster file.
- * Called by the commands that list, in the only thread.
+ * --selector: filters lists by labels of nodes, or of pods in lists of pods. milligpud stores no
+ * labels. If milligpud is reached through kubectl, which therefore has the same cluster, the API
+ * server evaluates the selector through kubectl. A standalone milligpud shows the objects of its
+ * cluster file. Called by the commands that list, in the only thread.
  */
 #include <string.h>
 
@@ -12,9 +12,9 @@
 #include "kubectl.h"
 #include "label_selector.h"
 
-enum { ANSWER_BYTES_MAX = 64 << 20 }; /* 120,000 names of namespace and pod */
+enum { ANSWER_BYTES_MAX = 64 << 20 }; /* enough for 120,000 names of namespace and pod */
 
-/* Is kubectl the way to milligpud? Then both know the same cluster. */
+/* True if milligpud is reached through kubectl, so that both have the same cluster. */
 static bool comes_by_kubectl(const struct ctl *ctl)
 {
     const char *const *given = ctl->options.given;
@@ -29,12 +29,12 @@ int ctl_check_selector(struct ctl *ctl, struct err *err)
     const char *selector = ctl->options.given[OPTION_selector];
     struct document *rules;
 
-    if (selector == NULL || comes_by_kubectl(ctl)) /* kubectl checks it itself */
+    if (selector == NULL || comes_by_kubectl(ctl)) /* kubectl checks its syntax */
         return 0;
     return label_selector_read(selector, &ctl->arena, &rules, err);
 }
 
-/* One name on each line: NAME, or NAMESPACE/NAME. */
+/* *out: one name per line, NAME or NAMESPACE/NAME. */
 static int ask_kubectl(struct ctl *ctl, enum ctl_selects what, struct strbuf *out, struct err *err)
 {
     const char *const *given = ctl->options.given;
@@ -56,7 +56,7 @@ static int ask_kubectl(struct ctl *ctl, enum ctl_selects what, struct strbuf *ou
     return kubectl_run(&kubectl, out, err);
 }
 
-/* Where the names of what is chosen go. */
+/* Collects the names of matching objects. */
 struct selecting {
     const struct document *rules;
     enum ctl_selects what;
@@ -68,7 +68,7 @@ static int select_object(void *user, const struct document *object, struct err *
     const struct selecting *selecting = user;
     struct strbuf *out = selecting->out;
 
-    (void)err; /* nothing can fail */
+    (void)err; /* cannot fail */
     if (!label_selector_holds(selecting->rules, document_at(object, "metadata.labels")))
         return 0;
     if (selecting->what == SELECT_PODS)
@@ -77,7 +77,7 @@ static int select_object(void *user, const struct document *object, struct err *
     return 0;
 }
 
-/* The same, of a standalone milligpud. */
+/* The same names, from a standalone milligpud. */
 static int ask_standalone(struct ctl *ctl, enum ctl_selects what, struct strbuf *out,
                           struct err *err)
 {

@@ -1,9 +1,8 @@
 /*
- * Rows and columns for people, drawn by libsmartcols, which aligns, wraps and colours. Called by
- * the commands that show tables, in the only thread. Cells are collected row by row and nothing is
- * printed before table_print(), because sorting and the width of columns need all of them. A row is
- * complete before the next one begins. Texts come from document_shown(), so no cell contains
- * anything that a terminal would obey. Ages and bars follow at the end.
+ * Rows and columns for people, drawn by libsmartcols, which aligns, wraps and colors. Called by
+ * commands that show tables, in the only thread. Cells are collected row by row and printed by
+ * table_print(), because sorting and column widths need all of them. Texts come from
+ * document_shown(), so cells contain no terminal escape sequences. Ages and bars are at the end.
  */
 #include "table.h"
 
@@ -34,7 +33,7 @@ void table_done(struct table *table)
 
 /* --- cells --- */
 
-/* The pointer is valid only until the next cell: the array grows. */
+/* The pointer is valid only until the next cell, because the array is reallocated. */
 static struct cell *add_cell(struct table *table, const char *text)
 {
     table->cell = xgrow(table->cell, table->cells, &table->capacity, sizeof *table->cell);
@@ -56,7 +55,7 @@ void table_printf(struct table *table, const char *fmt, ...)
 
     must(fmt != NULL);
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* a cell this long is cut */
+    (void)vsnprintf(text, sizeof text, fmt, args); /* truncated if too long */
     va_end(args);
     table_text(table, text);
 }
@@ -113,7 +112,7 @@ void table_measured_sum(struct table *table, const struct document *objects)
         table_text(table, "");
 }
 
-/* Sorted by the age in ms, not by its text; an unknown age comes last. */
+/* Sorts by the age in ms, not by its text; an unknown age comes last. */
 void table_age(struct table *table, const char *rfc3339)
 {
     char age[AGE_BYTES];
@@ -140,8 +139,8 @@ struct order {
 };
 
 /*
- * Case does not matter, as headings are upper case and people type lower case. Columns that are not
- * shown can be sorted by, too.
+ * Ignores case, since headings are upper case and people type lower case. Columns that are not
+ * shown count, too.
  */
 static int find_column(const struct table *table, struct order *out, struct err *err)
 {
@@ -173,7 +172,7 @@ struct sorted {
     size_t place;
 };
 
-/* A column may mix numbers and "-"; then the texts decide. */
+/* Compares texts if one of the cells has no number (such as "-"). */
 static int compare_cells(const struct cell *a, const struct cell *b)
 {
     must(a->text != NULL && b->text != NULL);
@@ -182,7 +181,7 @@ static int compare_cells(const struct cell *a, const struct cell *b)
     return strcmp(a->text, b->text);
 }
 
-/* qsort() is not stable, so the place is the last criterion, also in descending order. */
+/* qsort() is not stable, so the row number is the last criterion, also in descending order. */
 static int table_by_order(const void *a, const void *b)
 {
     const struct sorted *left = a;
@@ -193,13 +192,13 @@ static int table_by_order(const void *a, const void *b)
     const int found = compare_cells(&left->row[order->column], &right->row[order->column]);
     if (found != 0)
         return order->descending ? -found : found;
-    return left->place < right->place ? -1 : 1; /* equal rows stay as they came */
+    return left->place < right->place ? -1 : 1; /* equal rows keep their order */
 }
 
-/* The order is checked even without rows, so that a script with a wrong --sort-by fails always. */
+/* Checks the order even without rows, so that a script with an invalid --sort-by always fails. */
 static int table_sort(const struct table *table, struct sorted *row, size_t rows, struct err *err)
 {
-    /* Borrowed by the rows until qsort() returns. */
+    /* borrowed by the rows until qsort() returns */
     struct order order = {0};
 
     for (size_t i = 0; i < rows; i++)
@@ -239,8 +238,8 @@ static const char *wrap_text(struct arena *arena, const char *whole, size_t widt
 }
 
 /*
- * Breaks the texts of the columns that are wrapped into lines, between words, so that the row fits
- * the terminal. Narrow columns first: what they leave goes to the others.
+ * Breaks the texts of wrapped columns between words, so that the row fits the terminal. Narrow
+ * columns come first, so that their spare width goes to the others.
  */
 static void wrap_cells(const struct table *table)
 {
@@ -270,8 +269,8 @@ static void wrap_cells(const struct table *table)
 /* --- printing --- */
 
 /*
- * Without a terminal nothing is cut or wrapped: a script gets whole values. The terminal is decided
- * by our caller, so libsmartcols is told and does not look itself.
+ * Without a terminal, nothing is cut or wrapped, so that scripts get whole values. The caller knows
+ * whether there is a terminal, so detection by libsmartcols is switched off.
  */
 static struct libscols_table *make_scols(const struct table *table)
 {
@@ -279,14 +278,14 @@ static struct libscols_table *make_scols(const struct table *table)
     struct libscols_table *made = scols_new_table();
 
     must(made != NULL);
-    /* fails only without a table, as the other calls here */
+    /* this and the next calls fail only without a table */
     (void)scols_table_set_stream(made, screen->out);
     (void)scols_table_set_column_separator(made, "  ");
     (void)scols_table_enable_noheadings(made, !screen->headers);
     (void)scols_table_enable_colors(made, screen->colors);
     (void)scols_table_set_termforce(made, screen->terminal ? SCOLS_TERMFORCE_ALWAYS
                                                            : SCOLS_TERMFORCE_NEVER);
-    /* wrap_cells() has done it: libsmartcols would break inside words, six letters to a line */
+    /* wrap_cells() has wrapped texts: libsmartcols would break them within words */
     if (screen->terminal)
         (void)scols_table_set_termwidth(made, WIDER_THAN_ANY);
     for (size_t i = 0; i < table->columns; i++) {
@@ -314,7 +313,7 @@ static void add_row(const struct table *table, struct libscols_table *made, cons
     for (size_t i = 0; i < table->columns; i++) {
         if (!table_shows(table, i))
             continue;
-        /* fails only without memory */
+        /* fails only if out of memory */
         (void)scols_line_set_data(line, at, row[i].text);
         if (row[i].color != NULL)
             (void)scols_cell_set_color(scols_line_get_cell(line, at), row[i].color);
@@ -322,7 +321,7 @@ static void add_row(const struct table *table, struct libscols_table *made, cons
     }
 }
 
-/* Of the longest wrapped cell. */
+/* The number of lines of the row: of its longest wrapped cell. */
 static size_t lines_of(const struct table *table, const struct cell *row)
 {
     size_t most = 1;
@@ -337,7 +336,7 @@ static size_t lines_of(const struct table *table, const struct cell *row)
     return most;
 }
 
-/* How many rows fit into so many lines; all of them into 0, which is no bound. */
+/* The number of rows that fit into lines_max lines; all rows for 0, which means no limit. */
 static size_t rows_that_fit(const struct table *table, const struct sorted *row, size_t rows,
                             size_t lines_max)
 {
@@ -351,7 +350,7 @@ static size_t rows_that_fit(const struct table *table, const struct sorted *row,
     return rows;
 }
 
-/* A person who misses a column learns its name and how to see it. */
+/* Names the columns without room, and how to see them. */
 static void say_no_room(const struct table *table)
 {
     CLEANUP(strbuf_done) struct strbuf text;
@@ -375,7 +374,7 @@ static void print_rows(struct table *table, const struct sorted *row, size_t row
     for (size_t i = 0; i < rows; i++)
         add_row(table, made, row[i].row);
     if (rows > 0)
-        /* a closed pipe is detected when the stream is flushed */
+        /* errors such as a closed pipe are detected when the stream is flushed */
         (void)scols_print_table(made);
     scols_unref_table(made);
 }
@@ -403,7 +402,7 @@ int table_print(struct table *table, struct err *err)
         print_rows(table, row, shown);
         say_no_room(table);
         if (lines > 0)
-            (void)fprintf(table->screen->out, "\n%s", notes.data); /* judged at the end */
+            (void)fprintf(table->screen->out, "\n%s", notes.data); /* checked in ctl_finish() */
     }
     xfree(row);
     return status;
@@ -416,7 +415,7 @@ static const int64_t hour_s = 3600;
 static const int64_t day_s = 86400;
 static const int64_t year_s = 31536000;
 
-/* Two units while the larger one is small, as in kubectl. */
+/* Two units if the larger one is small, as in kubectl. */
 static void two_units(int64_t s, int64_t large, int64_t small, const char *names,
                       char out[AGE_BYTES])
 {
@@ -431,12 +430,12 @@ static void two_units(int64_t s, int64_t large, int64_t small, const char *names
 }
 
 /*
- * The thresholds of kubectl's HumanDuration, up to eight years, so that ages beside kubectl's look
- * alike.
+ * The thresholds are those of kubectl's HumanDuration, up to eight years, so that ages look the
+ * same.
  */
 void age_format(int64_t ms, char out[AGE_BYTES])
 {
-    /* clocks of two machines differ a little */
+    /* negative if the clocks of two machines differ */
     const int64_t s = ms > 0 ? ms / 1000 : 0;
 
     must(out != NULL);
@@ -469,7 +468,7 @@ void age_of(const struct screen *screen, const char *rfc3339, char out[AGE_BYTES
         (void)snprintf(out, AGE_BYTES, "-");
 }
 
-/* Rounded up, so that what is used never looks free. */
+/* Rounds up, so that used amounts never look free. */
 static uint32_t table_part(uint32_t width, int64_t amount, int64_t total)
 {
     must(total > 0);

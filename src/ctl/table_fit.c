@@ -1,8 +1,8 @@
 /*
- * Makes a table fit its terminal. Called by table_print() once all rows are there, in the only
- * thread. In this order: columns without values are left out and UUIDs shortened always; then, as
- * long as the table is too wide, names of models are shortened, spare columns left out, and at last
- * the longest texts lose their middle. Without a terminal, and with -o wide, nothing happens.
+ * Makes a table fit its terminal. Called by table_print() with all rows, in the only thread. Always
+ * leaves out columns without values and shortens UUIDs; then, while the table is too wide, shortens
+ * names of models, leaves out spare columns, and finally cuts the middle of the longest texts. Does
+ * nothing without a terminal and with -o wide.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +13,11 @@
 #include "table.h"
 
 enum {
-    CUT_EASY = 14,     /* texts are cut to so much first, */
-    CUT_MIN = 8,       /* and never to less than this */
+    CUT_EASY = 14,     /* least width of a cut text in the first pass */
+    CUT_MIN = 8,       /* least width of a cut text */
     UUID_BYTES = 36,   /* 8-4-4-4-12 hexadecimal digits */
-    UUID_KEPT = 8,     /* of them: the first group */
-    SPARE_MASK = 0x0f, /* of COLUMN_SPARE() */
+    UUID_KEPT = 8,     /* digits of the first group, which is kept */
+    SPARE_MASK = 0x0f, /* ranks of COLUMN_SPARE() */
 };
 
 static const char vendor[] = "NVIDIA-";
@@ -90,7 +90,7 @@ static void hide_empty(struct table *table)
 
 /* --- shorter texts --- */
 
-/* The length up to the end of the first group of the UUID that the text ends with; 0: none. */
+/* The length up to the end of the first group of the UUID that ends the text; 0 if none. */
 static size_t uuid_prefix(struct text text)
 {
     static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
@@ -109,10 +109,10 @@ static size_t uuid_prefix(struct text text)
     return begin + UUID_KEPT;
 }
 
-/* Two UUIDs with one beginning must not become one text. */
+/* False if two UUIDs have the same first group and would become the same text. */
 static bool are_distinct(const struct table *table, size_t column)
 {
-    struct map seen; /* the whole text, by its beginning */
+    struct map seen; /* whole text, by its prefix */
     bool distinct = true;
 
     must(column < table->columns);
@@ -144,7 +144,7 @@ static void shorten_ids(const struct table *table)
     }
 }
 
-/* The vendor's name tells nothing apart; the rest of the name is taken where models are given. */
+/* Removes the vendor's name; options for models accept the rest, too. */
 static void shorten_models(const struct table *table)
 {
     must(sizeof vendor > 1);
@@ -178,7 +178,7 @@ static unsigned spare_rank(const struct table *table, size_t column)
     return (table->column[column].flags >> COLUMN_SPARE_SHIFT) & SPARE_MASK;
 }
 
-/* A column that was asked for by --sort-by stays. */
+/* The column of --sort-by is never hidden. */
 static bool is_sorted_by(const struct table *table, size_t column)
 {
     const char *wanted = table->screen->sort_by;
@@ -205,7 +205,7 @@ static bool hide_spare(struct table *table)
     return true;
 }
 
-/* The first bytes of the text that take so many columns. */
+/* The number of bytes at the start of the text that take so many columns. */
 static size_t bytes_of_columns(struct text text, size_t columns)
 {
     size_t at = 0;
@@ -217,7 +217,7 @@ static size_t bytes_of_columns(struct text text, size_t columns)
     return at;
 }
 
-/* Beginning and end stay, since names of machines and pods differ at either. */
+/* Keeps beginning and end, since names of machines and pods differ at either. */
 static const char *cut_middle(const struct table *table, const char *whole, size_t width)
 {
     const struct text text = text_of(whole);
@@ -233,7 +233,7 @@ static const char *cut_middle(const struct table *table, const char *whole, size
                         table->screen->utf8 ? "…" : "~", whole + back);
 }
 
-/* The widest column that may be cut, and the width of the next one; columns: none. */
+/* The index of the widest column to cut (`columns` if none), its width, and that of the next. */
 static size_t find_widest(const struct table *table, size_t least, size_t *width, size_t *next)
 {
     size_t found = table->columns;
@@ -256,7 +256,7 @@ static size_t find_widest(const struct table *table, size_t least, size_t *width
     return found;
 }
 
-/* Down to the next widest, so that no column loses more than others. False: nothing can be cut. */
+/* Cuts it to the width of the next one, so that columns shrink evenly. False if none can be cut. */
 static bool cut_widest(const struct table *table, size_t least, size_t excess)
 {
     size_t widest;
@@ -273,7 +273,7 @@ static bool cut_widest(const struct table *table, size_t least, size_t excess)
     return table_width_of(table, found) < widest;
 }
 
-/* Sixteen columns are hard to read, so only where that makes the table fit. */
+/* Uses WRAP_LEAST, which is hard to read, only if that makes the table fit. */
 static void narrow_wrapped(struct table *table)
 {
     const size_t width = table->screen->width;

@@ -1,14 +1,14 @@
 /*
- * The notes of a table on a terminal: a column whose texts are long and rare (COLUMN_NOTE) is not
- * drawn, but written below the table, each text once with the rows that it is about. Called by
- * table_print() in the only thread, before names are cut.
+ * The notes of a table on a terminal: a column with long and rare texts (COLUMN_NOTE) is not drawn,
+ * but written below the table, each text once with its rows. Called by table_print() in the only
+ * thread, before names are cut.
  */
 #include <string.h>
 
 #include "row_groups.h"
 #include "table.h"
 
-/* "gpu-a/3"; a number alone with its heading: "GPU 3". */
+/* "gpu-a/3"; a single number with its heading: "GPU 3". */
 static void put_row_name(struct strbuf *out, const struct table *table, const struct cell *row)
 {
     bool first = true;

@@ -1,6 +1,6 @@
 /*
- * Sentences on a terminal: how many columns a text takes, and where a line is broken. Called by
- * tables and by the views that print sentences. Pure, but for text_fill(), which prints.
+ * Sentences on a terminal: the width of a text, and line breaks. Called by tables and by views that
+ * print sentences. Pure, except for text_fill(), which prints.
  */
 #include <stdio.h>
 
@@ -17,7 +17,6 @@ size_t text_columns(struct text text)
     return count;
 }
 
-/* How many bytes of the text go on a line: up to a space, or else as many letters as fit. */
 size_t text_line_bytes(struct text text, size_t width)
 {
     size_t bytes = 0;
@@ -62,5 +61,5 @@ void text_fill(const struct screen *screen, const char *text, size_t from, size_
     must(screen->out != NULL);
     strbuf_init(&lines);
     text_fill_into(&lines, screen, text, from, indent);
-    (void)fwrite(lines.data, 1, lines.len, screen->out); /* judged at the end */
+    (void)fwrite(lines.data, 1, lines.len, screen->out); /* checked in ctl_finish() */
 }

@@ -1,7 +1,7 @@
 /*
- * Called by backup.c and verify.c. A new backup is made in this order: the lock, what an
- * interrupted command left, the copy under another name, its verification, its name, and last the
- * removal of old backups. Whatever fails ends the rest.
+ * Makes and finds backups in a folder. Called by command_backup.c and command_verify.c in the only
+ * thread. A new backup is made in these steps, the first failure of which ends it: lock, remove
+ * incomplete backups, copy under a temporary name, verify, rename, remove old backups.
  */
 #include "backup_folder.h"
 
@@ -23,22 +23,22 @@
 
 enum { NAME_BYTES = 32 };
 
-static const char pattern[] = "ledger-########T######Z.db"; /* #: a digit */
+static const char pattern[] = "ledger-########T######Z.db"; /* # is a digit */
 
 struct backup_folder {
     struct ctl *ctl;
     const char *path;
     int lock;
-    char now[NAME_BYTES]; /* the name of a backup that is made now */
-    /* the backups that are there, in the order of their names and so of their times */
+    char now[NAME_BYTES]; /* name of a backup with the present time */
+    /* existing backups, sorted by name and so by time */
     char (*name)[NAME_BYTES];
     size_t count;
     size_t capacity;
-    size_t past; /* the first of them are not named after a later time than now */
+    size_t past; /* number of them whose time is not in the future */
     size_t removed;
 };
 
-/* Is it the name of a backup and this suffix? */
+/* True if name is that of a backup plus this suffix. */
 static bool is_backup_name(const char *name, const char *suffix)
 {
     const size_t length = strlen(pattern);
@@ -55,7 +55,7 @@ static const char *backup_path(const struct backup_folder *folder, const char *n
     return arena_printf(&folder->ctl->arena, "%s/%s", folder->path, name);
 }
 
-/* The lock ends with the process, so nothing is left to clean up after a kill. */
+/* The lock ends with the process, so nothing needs cleanup after a kill. */
 static int lock_folder(struct backup_folder *folder, struct err *err)
 {
     const char *name = backup_path(folder, ".backup.lock");
@@ -82,7 +82,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* Links and folders are not ours, whatever their names. */
+/* True for a regular file; links and folders are never backups. */
 static bool is_file(const struct backup_folder *folder, const char *name)
 {
     struct stat is;
@@ -90,7 +90,7 @@ static bool is_file(const struct backup_folder *folder, const char *name)
     return lstat(backup_path(folder, name), &is) == 0 && S_ISREG(is.st_mode);
 }
 
-/* Calls each for every regular file with the name of a backup and this suffix. */
+/* Calls each() for every regular file with the name of a backup plus this suffix. */
 static int each_backup(struct backup_folder *folder, const char *suffix,
                        void (*each)(struct backup_folder *folder, const char *name),
                        struct err *err)
@@ -108,11 +108,11 @@ static int each_backup(struct backup_folder *folder, const char *suffix,
         errno = 0;
     }
     const int status = errno != 0 ? err_set(err, ERR_IO, "%.300s: %m", folder->path) : 0;
-    (void)closedir(entries); /* only read */
+    (void)closedir(entries); /* read-only */
     return status;
 }
 
-/* Under the lock nobody else writes it. What cannot be removed is in nobody's way. */
+/* Safe under the lock: no other process writes the file. A failure does no harm. */
 static void drop_stale(struct backup_folder *folder, const char *name)
 {
     (void)unlink(backup_path(folder, name));
@@ -154,7 +154,7 @@ static int verify_copy(const char *file, struct err *err)
     return wrong.code != ERR_NONE ? err_set(err, wrong.code, "%s", wrong.text) : 0;
 }
 
-/* Under its final name there is only a copy that was verified. */
+/* Only verified copies get their final name. */
 static int make_backup(struct backup_folder *folder, long long *out_bytes, struct err *err)
 {
     struct ctl *ctl = folder->ctl;
@@ -181,7 +181,7 @@ static int make_backup(struct backup_folder *folder, long long *out_bytes, struc
     return new_file_publish(ctl, &copy, err);
 }
 
-/* keep includes the new one. Each file that cannot be removed leaves the others to be tried. */
+/* keep includes the new backup. Continues after a file that cannot be removed. */
 static int drop_oldest(struct backup_folder *folder, unsigned keep, struct err *err)
 {
     int status = list_backups(folder, err);

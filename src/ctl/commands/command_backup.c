@@ -1,4 +1,4 @@
-/* The command backup: GET /api/v1/backup into a file that is complete or not there. */
+/* The command backup: GET /api/v1/backup into a file that is complete or absent. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static int back_up_to_folder(struct ctl *ctl, const char *given)
                                                                             : CTL_FINE;
 }
 
-/* An existing file is refused first, before a large download that would be in vain. */
+/* Refuses an existing file before the download, which can be large. */
 int command_backup(struct ctl *ctl)
 {
     const char *name = ctl->options.argument[0];
@@ -53,7 +53,7 @@ int command_backup(struct ctl *ctl)
         return err.code == ERR_INVALID ? ctl_misused(ctl, &err) : ctl_fail(ctl, &err);
     if (ctl_base(ctl, &base, &err) < 0 ||
         client_download(ctl_client(ctl), base, "/api/v1/backup", copy.file, &err) < 0) {
-        new_file_drop(&copy); /* half a copy is useless */
+        new_file_drop(&copy); /* incomplete */
         return ctl_fail(ctl, &err);
     }
     const long long bytes = (long long)ftello(copy.file);

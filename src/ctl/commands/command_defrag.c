@@ -1,7 +1,6 @@
 /*
- * The command defrag: asks milligpud for a plan of moves and draws it. Called by ctl.c in the only
- * thread. It shows and never acts, so it demands the word --plan: who leaves it out may expect more
- * than it does.
+ * The command defrag: requests a plan of moves from milligpud and shows it. Called by ctl.c in the
+ * only thread. It never moves pods and requires --plan, so that no user expects it to.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +20,7 @@ static const struct table_column move_columns[] = {
     {"TO", 0},        {"UID", COLUMN_WIDE}, {"GAIN", COLUMN_RIGHT},
 };
 
-/* "500", or "500,500" for two GPUs: one cell without blanks, so that scripts can count columns. */
+/* "500", or "500,500" for two GPUs; without blanks, so that scripts can count columns. */
 static void add_shares(struct table *table, const struct document *charges)
 {
     CLEANUP(strbuf_done) struct strbuf text;
@@ -145,7 +144,7 @@ int show_defrag(struct ctl *ctl, const struct document *plan)
 
 /* --- the question --- */
 
-/* Adds a parameter of the query, if its option is given. */
+/* Adds a parameter to the query if its option is given. */
 static int add_number(const struct ctl *ctl, size_t option, uint32_t most, struct strbuf *path,
                       const char *parameter, struct err *err)
 {

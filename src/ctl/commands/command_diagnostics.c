@@ -1,6 +1,6 @@
 /*
- * The command diagnostics: what a bug report needs, in one archive, read over REST. A part that
- * cannot be had does not keep the others from being written: NAME.error says why.
+ * The command diagnostics: the data for a bug report in one archive, read over REST. A part that
+ * fails becomes NAME.error with the reason, and the others are still written.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 #define FOLDER "milligpu-diagnostics/"
 
-/* LIST: all pages of it, as {"items":[...]}. */
+/* PART_LIST: all pages, as {"items":[...]}. */
 enum part_kind { PART_AS_IT_IS, PART_LIST, PART_LEDGER };
 
 struct bundle_part {
@@ -100,14 +100,14 @@ static int add_text(const struct bundle *bundle, const char *name, struct text t
 
     if (file == NULL)
         return err_set(err, ERR_IO, "a temporary file: %m");
-    (void)fwrite(text.at, 1, text.len, file); /* a failure shows in the next line */
+    (void)fwrite(text.at, 1, text.len, file); /* checked in the next line */
     const int failed = fflush(file) != 0 ? err_set(err, ERR_IO, "a temporary file: %m")
                                          : tar_add(bundle->tar, name, file, bundle->at_s, err);
     (void)fclose(file); /* it is in the archive */
     return failed;
 }
 
-/* Fails only if the archive does. */
+/* Fails only if the archive cannot be written. */
 static int add_part(struct bundle *bundle, const struct bundle_part *part, struct err *err)
 {
     struct arena *arena = &bundle->ctl->arena;
@@ -130,7 +130,7 @@ static int add_part(struct bundle *bundle, const struct bundle_part *part, struc
     return failed;
 }
 
-/* First, so that an archive that ends early explains itself. */
+/* The first file, so that a truncated archive has it, too. */
 static int add_readme(const struct bundle *bundle, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf text;

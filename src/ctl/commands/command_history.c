@@ -1,5 +1,5 @@
 /*
- * The command history: finds out whether the argument is a GPU or a pod; lists.c draws the table.
+ * The command history: determines whether the argument is a GPU or a pod; lists.c shows the table.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 struct history_question {
     struct ctl *ctl;
     const char *argument;
-    const char *at; /* NULL: all of it */
+    const char *at; /* RFC 3339; NULL for the whole history */
 };
 
 static int history_ask_server(const struct history_question *question, const char *key,
@@ -66,8 +66,8 @@ static bool node_has(const struct document *node, const char *gpu)
 }
 
 /*
- * Does it exist, although it has no history? Then an empty history is the answer, and no error.
- * Errors on the way count as "no": the history itself could be read, so the server is there.
+ * True if the GPU or pod exists without a history; then the answer is an empty history and no
+ * error. Errors count as "no": the history itself could be read, so the server is reachable.
  */
 static bool history_exists(const struct history_question *question, bool as_gpu, bool as_pod)
 {
@@ -92,8 +92,8 @@ static bool history_exists(const struct history_question *question, bool as_gpu,
 }
 
 /*
- * NODE/INDEX becomes the id of the GPU that has the index now; the history knows ids only. Left
- * alone if there is no such node: then it may be a pod with a number for a name.
+ * Replaces NODE/INDEX by the id of the GPU that has the index now, as the history has only ids.
+ * Unchanged without such a node: it is possibly a pod whose name is a number.
  */
 static int resolve_index(struct history_question *question, struct err *err)
 {
@@ -124,8 +124,8 @@ static int resolve_index(struct history_question *question, struct err *err)
 }
 
 /*
- * First as a GPU, then as a pod, unless an option says which. An id of a GPU such as "n1/gpu-0" has
- * the form of a pod's name, too, so only the history can tell them apart.
+ * Looks for a GPU, then for a pod, unless an option selects one. The id of a GPU such as "n1/gpu-0"
+ * also has the form of a pod's name, so only the history distinguishes them.
  */
 static int history_find(const struct history_question *question, struct document **out,
                         struct err *err)
@@ -143,14 +143,14 @@ static int history_find(const struct history_question *question, struct document
         if (!history_is_empty(*out) || !as_pod)
             return 0;
     }
-    /* Not every GPU name is a valid pod name; then the answer for the GPU stands. */
+    /* Keeps the answer for the GPU if its name is not a valid pod name. */
     if (as_gpu && (ctl_pod_name(question->ctl, question->argument, &pod, &ignored) < 0 ||
                    !node_name_is_valid(pod.name)))
         return 0;
     return ask_for_pod(question, out, err);
 }
 
-/* Names what was looked for, so that a forgotten namespace can be seen. */
+/* Names the GPU and the pod that were searched, to show a forgotten namespace. */
 static int fail_unknown(struct ctl *ctl, const char *argument)
 {
     const char *const *given = ctl->options.given;
@@ -172,7 +172,7 @@ static int fail_unknown(struct ctl *ctl, const char *argument)
     return ctl_fail(ctl, &err);
 }
 
-/* With --at, an empty answer is never an error: nobody held it at that time. */
+/* With --at, an empty answer is no error: there was no holder at that time. */
 int command_history(struct ctl *ctl)
 {
     const char *const *given = ctl->options.given;

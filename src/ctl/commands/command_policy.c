@@ -1,5 +1,5 @@
 /*
- * The command policy: what decides now. The rules look as check-policy shows those of a document.
+ * The command policy: shows the policy in force. Rules look as in check-policy.
  */
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* The commands verify and restore: what can be done with a ledger file without milligpud. */
+/* The commands verify and restore, which work on a ledger file without milligpud. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include "backup_folder.h"
 #include "ctl/commands.h"
 
-/* The result of a verification in the shape of doctor's answer: a list of checks. */
+/* The result of a verification in the form of doctor's answer: a list of checks. */
 struct verification {
     struct ctl *ctl;
     struct document *checks;
@@ -41,9 +41,7 @@ static int verify_answer(struct ctl *ctl, const char *file, struct document **ou
     return 0;
 }
 
-/*
- * A file that cannot be checked at all is wrong usage (2), one that fails a check is a finding (1).
- */
+/* A file that cannot be checked is wrong usage (2); a failed check is a finding (1). */
 int command_verify(struct ctl *ctl)
 {
     struct document *answer = NULL;
@@ -55,7 +53,7 @@ int command_verify(struct ctl *ctl)
     return show_doctor(ctl, answer);
 }
 
-/* A folder stands for the newest backup in it. */
+/* For a folder, uses the newest backup in it. */
 static int name_backup(struct ctl *ctl, const char **out, struct err *err)
 {
     const char *argument = ctl->options.argument[0];
@@ -64,11 +62,11 @@ static int name_backup(struct ctl *ctl, const char **out, struct err *err)
     must(argument != NULL);
     *out = argument;
     if (stat(argument, &is) != 0 || !S_ISDIR(is.st_mode))
-        return 0; /* the verification reports errors of the file */
+        return 0; /* errors of the file are reported by the verification */
     return backup_folder_newest(ctl, argument, out, err);
 }
 
-/* Nothing is changed unless every check of the backup passes. */
+/* Changes nothing unless the backup passes every check. */
 int command_restore(struct ctl *ctl)
 {
     const char *backup;

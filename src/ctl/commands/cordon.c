@@ -1,9 +1,9 @@
 /*
- * The commands cordon and uncordon. milligpud has no right to write Nodes, so kubectl writes the
- * annotation, as the user that it is. It also reads the annotation before: milligpud shows no GPU
- * that is away, and may not have heard of the last change yet. The uid of the Node proves that
- * milligpud and kubectl speak of one cluster, and the resourceVersion that nobody else has written
- * meanwhile. Kubelet and agents write to Nodes all the time: then the change is made anew.
+ * The commands cordon and uncordon. milligpud has no permission to write Nodes, so kubectl writes
+ * the annotation, as its user. kubectl also reads the annotation first, because milligpud shows no
+ * absent GPUs and possibly lags behind. The Node's uid proves that both use the same cluster; its
+ * resourceVersion detects concurrent writes. kubelet and agents write to Nodes often: after a
+ * conflict, the change is computed again.
  */
 #include "cordon.h"
 
@@ -21,12 +21,12 @@
 
 enum {
     TRIES_MAX = 6,
-    WRITE_AGAIN = -1, /* beside the exit statuses of ctl.h */
+    WRITE_AGAIN = -1, /* in addition to the exit statuses of ctl.h */
 };
 
 /* --- what the value becomes --- */
 
-/* What NVIDIA_VISIBLE_DEVICES allows; a value with anything else was not meant as a list. */
+/* True if all characters are valid in NVIDIA_VISIBLE_DEVICES, as those of ids of GPUs are. */
 static bool is_entry(struct text entry)
 {
     for (size_t i = 0; i < entry.len; i++)
@@ -35,7 +35,7 @@ static bool is_entry(struct text entry)
     return true;
 }
 
-/* Appends it, unless it is there. */
+/* Appends the entry unless the list has it. */
 static void add_entry(struct strbuf *list, struct text entry)
 {
     struct text rest = {list->data, list->len};
@@ -50,7 +50,7 @@ static void add_entry(struct strbuf *list, struct text entry)
     strbuf_text(list, entry);
 }
 
-/* By its id, or by the made-up id that it had before its UUID was known. */
+/* True if the entry is the GPU's id, or the id (by index) that it had before its UUID was known. */
 static bool names_gpu(struct text entry, const struct cordon_change *change,
                       const struct document *gpu)
 {
@@ -69,7 +69,7 @@ static bool is_chosen(struct text entry, const struct cordon_change *change)
     return false;
 }
 
-/* The entries of the value, each once; *all: one of them is "all". */
+/* Reads the entries of the value without duplicates; *all: "all" is among them. */
 static int read_entries(const char *have, struct strbuf *out, bool *all, struct err *err)
 {
     struct text rest = text_of(have);
@@ -94,7 +94,7 @@ static int read_entries(const char *have, struct strbuf *out, bool *all, struct 
     return 0;
 }
 
-/* "all" without some is a list of the others. */
+/* Removes GPUs; "all" becomes a list of the remaining ones. */
 static void lift_some(const struct cordon_change *change, struct text entries, bool all,
                       struct strbuf *out)
 {
@@ -138,7 +138,7 @@ int cordon_merge(const struct cordon_change *change, const char *have, struct st
     return 0;
 }
 
-/* The value as milligpud shows it: without GPUs that are away. */
+/* The value according to milligpud, which shows no absent GPUs. */
 static void cordon_shown(struct strbuf *out, const struct document *node)
 {
     document_each (gpu, document_get(node, "gpus"))
@@ -148,14 +148,14 @@ static void cordon_shown(struct strbuf *out, const struct document *node)
 
 /* --- kubectl --- */
 
-/* What kubectl shows of the Node. */
+/* The state of the Node from kubectl. */
 struct cordon_now {
-    const char *version; /* "": not known */
+    const char *version; /* resourceVersion; "" if unknown */
     const char *value;
-    bool unread; /* there is no kubectl: the value is milligpud's */
+    bool unread; /* kubectl is missing, so the value is from milligpud */
     bool standalone;
-    bool quiet; /* if the write fails, it is tried again */
-    bool first; /* nothing was tried before */
+    bool quiet; /* a failed write is retried, so its message is not shown */
+    bool first; /* first attempt */
 };
 
 static void begin_kubectl(const struct ctl *ctl, struct kubectl *out)
@@ -165,7 +165,7 @@ static void begin_kubectl(const struct ctl *ctl, struct kubectl *out)
     kubectl_begin(out, given[OPTION_context], given[OPTION_kubeconfig]);
 }
 
-/* Three lines: uid, resourceVersion, value. */
+/* Parses three lines: uid, resourceVersion, value. */
 static int take_lines(struct ctl *ctl, const struct document *node, struct text said,
                       struct cordon_now *out, struct err *err)
 {
@@ -180,7 +180,7 @@ static int take_lines(struct ctl *ctl, const struct document *node, struct text 
                        "kubectl and milligpud know different nodes %.100s, so probably different "
                        "clusters: see --context and --server",
                        document_shown(node, "name"));
-    /* A version is a number; anything else would be a word of its own to kubectl. */
+    /* A version is a number; other text could act as another argument of kubectl. */
     out->version = arena_copy(&ctl->kept, version);
     if (!gpu_name_is_index(out->version))
         out->version = "";
@@ -188,7 +188,7 @@ static int take_lines(struct ctl *ctl, const struct document *node, struct text 
     return 0;
 }
 
-/* Users of a dry run on a copy of a cluster may have that cluster, or none. */
+/* True for standalone mode: kubectl then reaches another cluster, or none. */
 static bool is_standalone(struct ctl *ctl)
 {
     struct document *summary;
@@ -238,7 +238,7 @@ static int read_now(struct ctl *ctl, const struct document *node, struct cordon_
     return 0;
 }
 
-/* value "": the annotation is removed. */
+/* Removes the annotation for value "". */
 static void add_annotate(struct ctl *ctl, struct kubectl *kubectl, const char *value)
 {
     begin_kubectl(ctl, kubectl);
@@ -261,11 +261,11 @@ static int print_line(struct ctl *ctl, const struct kubectl *kubectl, bool unrea
         &err, ERR_NOT_FOUND, "there is no kubectl in PATH; run this command where there is one%s",
         ctl->options.arguments > 1 ? ", unless GPUs are cordoned that milligpud does not show now"
                                    : "");
-    (void)ctl_fail(ctl, &err); /* to print the command may be all that was asked for */
+    (void)ctl_fail(ctl, &err); /* not fatal: with --dry-run the command is printed all the same */
     return ctl->options.given[OPTION_dry_run] != NULL ? CTL_FINE : CTL_NO;
 }
 
-/* WRITE_AGAIN: kubectl failed, and its message was not shown. */
+/* Returns WRITE_AGAIN if kubectl failed with its message hidden. */
 static int write_value(struct ctl *ctl, const struct cordon_now *now, const char *value)
 {
     CLEANUP(strbuf_done) struct strbuf said;
@@ -331,8 +331,8 @@ static int change_value(struct ctl *ctl, const struct cordon_change *change,
 }
 
 /*
- * Another writer was not the reason if the version has not changed since a write failed. The next
- * write is then the last, and kubectl says why it fails.
+ * Retries after conflicts. If the version is unchanged after a failed write, the failure was no
+ * conflict: the next attempt is the last, and kubectl's message is shown.
  */
 static int try_change(struct ctl *ctl, const struct cordon_change *change)
 {

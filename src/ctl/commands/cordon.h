@@ -1,7 +1,7 @@
 /*
- * cordon - what becomes of the annotation milligpu.io/cordon of a Node.
+ * cordon - changes of the annotation milligpu.io/cordon of a Node.
  *
- * Its value is "all" or ids of GPUs, separated by commas.
+ * The value is "all" or ids of GPUs, separated by commas.
  *
  * Pure.
  */
@@ -13,14 +13,14 @@
 
 struct cordon_change {
     const struct document *node;       /* an answer of /api/v1/nodes/NODE */
-    const struct document *const *gpu; /* of that node */
-    size_t gpus;                       /* 0: the whole node */
-    bool lift;                         /* uncordon */
+    const struct document *const *gpu; /* GPUs of that node; borrowed */
+    size_t gpus;                       /* 0 for the whole node */
+    bool lift;                         /* uncordon instead of cordon */
 };
 
 /*
- * The value after the change, "" for no annotation; have: the value before. Entries that name no
- * GPU of the node are kept: a GPU may be away. *out_same: the change changes nothing.
+ * *out: the value after the change, "" for no annotation; have: the value before it. Entries that
+ * name no GPU of the node are kept, since the GPU can be absent. *out_same: the value is unchanged.
  */
 int cordon_merge(const struct cordon_change *change, const char *have, struct strbuf *out,
                  bool *out_same, struct err *err) MUST_USE;

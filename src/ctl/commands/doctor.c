@@ -1,6 +1,6 @@
 /*
  * The commands doctor and check-config. show_doctor() also shows the result of verify, which has
- * the same shape.
+ * the same form.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "ctl/policies.h"
 #include "doctor_nodes.h"
 
-enum { TEXT_BEGIN = 21 };               /* the column where the texts of checks begin */
-enum { OBJECTS_BYTES_MAX = 512 << 20 }; /* 15,000 Nodes with what kubelet writes into them */
+enum { TEXT_BEGIN = 21 };               /* column of the texts of checks */
+enum { OBJECTS_BYTES_MAX = 512 << 20 }; /* enough for 15,000 Nodes with kubelet's status */
 
 /* --- doctor --- */
 
@@ -22,7 +22,7 @@ struct look {
     const char *color;
 };
 
-/* A status that this version does not know (a newer milligpud has it) counts as failed. */
+/* An unknown status (from a newer milligpud) counts as failed. */
 static struct look look_of(const struct screen *screen, const char *status)
 {
     must(screen->out != NULL);
@@ -45,13 +45,13 @@ static void doctor_put_check(const struct ctl *ctl, const struct document *check
     text_fill(&ctl->screen, document_shown(check, "text"), TEXT_BEGIN, TEXT_BEGIN);
     if (fix[0] == '\0')
         return;
-    (void)fprintf(out, "%*sdo: ", TEXT_BEGIN, ""); /* judged at the end, as all output is */
+    (void)fprintf(out, "%*sdo: ", TEXT_BEGIN, ""); /* errors are checked in ctl_finish() */
     text_fill(&ctl->screen, fix, TEXT_BEGIN + strlen("do: "), TEXT_BEGIN + strlen("do: "));
 }
 
 /*
- * Warnings do not change the exit status, so that a script can alert on failures alone. An answer
- * without checks is a failure, too.
+ * Warnings do not change the exit status, so that scripts can alert on failures only. An answer
+ * without checks is a failure.
  */
 int show_doctor(struct ctl *ctl, const struct document *doctor)
 {
@@ -72,7 +72,7 @@ int show_doctor(struct ctl *ctl, const struct document *doctor)
     return failed ? CTL_NO : CTL_FINE;
 }
 
-/* No answer is a finding as well, and the first one to fix. */
+/* A missing answer becomes a finding. */
 static struct document *not_reached(struct ctl *ctl, const struct err *err)
 {
     struct document *doctor = document_new(&ctl->arena, DOCUMENT_OBJECT);
@@ -90,7 +90,7 @@ static struct document *not_reached(struct ctl *ctl, const struct err *err)
     return doctor;
 }
 
-/* One kind of object, as kubectl prints all of them. */
+/* Reads all objects of one kind with kubectl. */
 static int ask_objects(struct ctl *ctl, const char *kind, const char *selector,
                        struct document **out, struct err *err)
 {
@@ -114,7 +114,7 @@ static int ask_objects(struct ctl *ctl, const char *kind, const char *selector,
     return document_parse_json((struct text){kept, said.len}, kind, &ctl->arena, out, err);
 }
 
-/* milligpud does not know what runs on the nodes; the API server does, through kubectl. */
+/* milligpud has no data about agents' pods; kubectl reads them from the API server. */
 static int doctor_of_nodes(struct ctl *ctl)
 {
     struct document *doctor = document_new(&ctl->arena, DOCUMENT_OBJECT);
@@ -147,7 +147,7 @@ int command_doctor(struct ctl *ctl)
 
 /* --- check-config --- */
 
-/* A document is on the machine of milligpud: check-policy is for that. */
+/* A policy document is a file of milligpud's machine; check-policy checks it. */
 static int check_policy_word(const char *word, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf warnings;

@@ -1,6 +1,6 @@
 /*
- * doctor --nodes: judges each node with GPUs by what its Node says, and by its agent's pod. The
- * questions are in the order in which one would install things.
+ * doctor --nodes: checks each node with GPUs, by its Node object and its agent's pod. Checks are in
+ * the order of an installation.
  */
 #include "doctor_nodes.h"
 
@@ -13,16 +13,16 @@
 
 #define WHERE     "docs/NODE.md"
 #define RUNTIMES  "docs/operate/nodes.md"
-#define AGENT_POD "-n milligpu-node POD" /* with_pod() puts the pod in its place */
+#define AGENT_POD "-n milligpu-node POD" /* with_pod() replaces it by the pod */
 #define LOGS      "run kubectl logs " AGENT_POD
 
 struct finding {
     const char *status; /* "ok", "warning", "failed" */
     const char *text;
-    const char *fix; /* what to do, in the imperative; "": nothing */
+    const char *fix; /* remedy, in the imperative; "" if none */
 };
 
-/* A key with dots and slashes, below an object. */
+/* The member of an object whose key has dots and slashes. */
 static const char *member(const struct document *node, const char *object, const char *key)
 {
     const struct document *value = document_get(document_at(node, object), key);
@@ -35,7 +35,7 @@ static const char *annotation_of(const struct document *node, const char *key)
     return member(node, "metadata.annotations", key);
 }
 
-/* "8", and also "8k" or "1.5", which is not 0 either. */
+/* True for "8", and also for "8k" or "1.5". */
 static bool shows_some(const struct document *node, const char *resource)
 {
     const char *amount = member(node, "status.allocatable", resource);
@@ -52,7 +52,7 @@ static bool has_gpus(const struct document *node)
            shows_some(node, "nvidia.com/vgpu") || shows_some(node, "nvidia.com/gpu");
 }
 
-/* "containerd://2.3.7": false if it is not containerd. */
+/* Reads "containerd://2.3.7"; false for another runtime. */
 static bool containerd_version(const struct document *node, long *out_major, long *out_minor)
 {
     static const char prefix[] = "containerd://";
@@ -69,7 +69,7 @@ static bool containerd_version(const struct document *node, long *out_major, lon
     return true;
 }
 
-/* The agent's pod on this node; NULL: there is none. */
+/* The agent's pod on this node; NULL if none. */
 static const struct document *agent_pod(const struct document *pods, const char *node)
 {
     document_each (pod, document_get(pods, "items"))
@@ -78,7 +78,7 @@ static const struct document *agent_pod(const struct document *pods, const char 
     return NULL;
 }
 
-/* The fix with namespace and name of this pod; NULL: of the agent that is to be. */
+/* The fix with namespace and name of this pod; unchanged for NULL. */
 static const char *with_pod(const char *fix, const struct document *pod, struct arena *arena)
 {
     const char *at = strstr(fix, AGENT_POD);
@@ -127,7 +127,7 @@ static bool check_runtime(const struct document *node, struct arena *arena, stru
     return false;
 }
 
-/* As milligpud reads it. NULL: it cannot be read. */
+/* The Node as milligpud decodes it; NULL if invalid. */
 static struct node_facts *facts_of(const struct document *node, struct arena *arena)
 {
     static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
@@ -142,7 +142,7 @@ static struct node_facts *facts_of(const struct document *node, struct arena *ar
     return node_decode(text_of(copy), &rules, arena, facts, &err) == 0 ? facts : NULL;
 }
 
-/* Of all pods of agents, once, since there may be thousands. */
+/* Collects all agents' pods once, since there can be thousands. */
 static struct agents *see_pods(const struct document *pods)
 {
     const struct agents_rules rules = {
@@ -188,7 +188,7 @@ static const struct finding vouch_findings[VOUCHES] = {
                        LOGS ": the agent names GPUs where it has the driver's library"},
 };
 
-/* As milligpud judges it where the node needs an agent. */
+/* Judges the agent by milligpud's rules, as if every node needed one. */
 static bool check_agent(const struct document *node, const struct node_facts *facts,
                         const struct document *pods, struct agents *agents, struct finding *out)
 {
@@ -198,13 +198,13 @@ static bool check_agent(const struct document *node, const struct node_facts *fa
         (void)agents_see_node(agents, facts);
         vouch = agents_check(agents, text_of(facts->name));
     }
-    /* The check of named GPUs comes last. */
+    /* GPUs are checked later, in check_inventory(). */
     if (vouch == VOUCH_NO_GPUS)
         vouch = facts->claim.pod != NULL ? VOUCH_GOOD : VOUCH_NONE;
     *out = vouch_findings[vouch];
     if (vouch != VOUCH_NONE && vouch != VOUCH_NO_AGENT)
         return vouch == VOUCH_GOOD;
-    /* An agent that names no pod: it is of before, or runs outside of pods. */
+    /* The claim names no pod: the agent is an older version, or runs outside of pods. */
     const struct document *pod = agent_pod(pods, document_str(node, "metadata.name"));
     if (vouch == VOUCH_NONE && pod != NULL && !is_ready(pod))
         *out = vouch_findings[VOUCH_NOT_READY];
@@ -217,7 +217,7 @@ static bool check_agent(const struct document *node, const struct node_facts *fa
     return out->text == NULL;
 }
 
-/* milligpud takes this for a reason where a pod vouched before, which only milligpud knows. */
+/* milligpud closes the node for this only if a pod vouched before, which is not known here. */
 static bool check_name(const struct node_facts *facts, const struct document *pod,
                        struct finding *out)
 {
@@ -227,7 +227,7 @@ static bool check_name(const struct node_facts *facts, const struct document *po
     return false;
 }
 
-/* Made-up ids are no devices. */
+/* GPUs with ids made from indexes have no device. */
 static bool check_inventory(const struct node_facts *facts, struct finding *out)
 {
     if (facts != NULL && facts->has_gpus && facts->gpus > 0)
@@ -253,7 +253,7 @@ static bool check_neighbor(const struct document *node, struct arena *arena, str
     return false;
 }
 
-/* What it says of itself; an older or newer one may say it otherwise. NULL: cannot be read. */
+/* The agent's annotation, whose form depends on its version; NULL if absent or invalid. */
 static const struct document *agent_words(const struct document *node, struct arena *arena)
 {
     struct document *agent;
@@ -326,7 +326,7 @@ static bool check_mps(const struct document *agent, struct arena *arena, struct 
     return false;
 }
 
-/* True also while nobody knows it: no container was made since the agent connected. */
+/* True also if unknown, because no container was created since the agent connected. */
 static bool check_validator(const struct document *agent, struct finding *out)
 {
     if (agent == NULL || document_get(agent, "validator") == NULL ||
@@ -341,7 +341,7 @@ static bool check_validator(const struct document *agent, struct finding *out)
     return false;
 }
 
-/* By the words of src/agent/reporter.h; those that are not here need no hand. */
+/* Checks the words of src/agent/reporter.h; words that are not listed need no action. */
 static bool check_limits(const struct document *agent, struct finding *out)
 {
     static const struct {

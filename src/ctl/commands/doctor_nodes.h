@@ -1,5 +1,5 @@
 /*
- * doctor_nodes - what `doctor --nodes` finds: a check for each node that has GPUs.
+ * doctor_nodes - the findings of `doctor --nodes`: one check for each node with GPUs.
  *
  * Pure.
  */
@@ -8,7 +8,7 @@
 
 #include "milligpu/document/document.h"
 
-/* An array of checks: name, status, text, fix. nodes, pods: what kubectl get -o json prints. */
+/* An array of checks: name, status, text, fix. nodes, pods: output of kubectl get -o json. */
 struct document *doctor_nodes(const struct document *nodes, const struct document *pods,
                               struct arena *arena);
 

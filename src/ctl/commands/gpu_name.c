@@ -1,7 +1,7 @@
 /*
- * Turns what an operator writes for a GPU into the GPU. Called by cordon.c and history.c with a
- * node that milligpud has shown. An id goes before an index, and an index before the beginning of
- * an id; nothing is guessed: what fits two GPUs is an error that names both.
+ * Finds the GPU that an operator names. Called by cordon.c and command_history.c with a node from
+ * milligpud. An id takes precedence over an index, and an index over a prefix of an id. An
+ * ambiguous name is an error that lists its GPUs.
  */
 #include "gpu_name.h"
 
@@ -11,7 +11,7 @@
 #include "milligpu/base/limits.h"
 #include "milligpu/base/strbuf.h"
 
-/* How many GPUs an error names. */
+/* Limit of GPUs in an error. */
 enum { NAMED_MAX = 8 };
 
 static bool is_name_letter(char c)
@@ -49,7 +49,7 @@ static bool has_id(const struct document *gpu, const char *name)
     return strcmp(document_shown(gpu, "id"), name) == 0;
 }
 
-/* Leading zeros are no other index; nine digits at most, so that nothing overflows. */
+/* Ignores leading zeros; at most nine digits, so that nothing overflows. */
 static bool has_index(const struct document *gpu, const char *name)
 {
     return gpu_name_is_index(name) && strlen(name) <= 9 &&
@@ -63,7 +63,7 @@ static bool id_begins(const struct document *gpu, const char *name)
 
 typedef bool (*gpu_matches)(const struct document *gpu, const char *name);
 
-/* "0 (GPU-1a2b), 1 (GPU-3c4d, absent)": those that match, or all of them. */
+/* "0 (GPU-1a2b), 1 (GPU-3c4d, absent)": the GPUs that match, or all. */
 static void put_gpus(struct strbuf *out, const struct document *node, const char *name,
                      gpu_matches matches)
 {
@@ -83,7 +83,7 @@ static void put_gpus(struct strbuf *out, const struct document *node, const char
     }
 }
 
-/* As people write it first: kubectl and docker take fewer letters than we do. */
+/* True for a prefix that is too short, although kubectl and docker would accept it. */
 static bool begins_too_short(const struct document *node, const char *name)
 {
     document_each (gpu, document_get(node, "gpus"))

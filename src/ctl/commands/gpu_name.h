@@ -1,8 +1,8 @@
 /*
- * gpu_name - which GPU of a node an operator means.
+ * gpu_name - finds the GPU of a node that an operator names.
  *
- * The ledger knows GPUs by id only, because indexes move on reboot. People see indexes, so this is
- * where an index becomes an id: the id of the GPU that has it now.
+ * The ledger identifies GPUs by id only, because indexes change on reboot. Operators use indexes;
+ * an index is converted here to the id of the GPU that has it now.
  *
  * Pure.
  */
@@ -14,17 +14,17 @@
 
 enum { GPU_PREFIX_MIN = 8 };
 
-/* May it be the name of a Node? Such a name never looks like an option. */
+/* True for a valid name of a Node, which never looks like an option. */
 bool node_name_is_valid(const char *name);
-/* The same as a sentence for whoever wrote it. */
+/* The same, with an error text for the user. */
 int node_name_check(const char *name, struct err *err) MUST_USE;
 
-/* Digits only: an index. */
+/* True if the name consists of digits only, as an index does. */
 bool gpu_name_is_index(const char *name);
 
 /*
- * The GPU of node (an answer of /api/v1/nodes/NODE) that name means: its id, its index, or the
- * beginning of its id, if no other begins so. An error says which GPUs there are.
+ * Finds the GPU of node (an answer of /api/v1/nodes/NODE) by its id, its index, or a unique prefix
+ * of its id. An error lists the GPUs.
  */
 int gpu_name_find(const struct document *node, const char *name, const struct document **out,
                   struct err *err) MUST_USE;

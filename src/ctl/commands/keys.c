@@ -1,7 +1,7 @@
 /*
- * The commands keys, replace-key and revoke-key. milligpud shows its keys; kubectl writes that one
- * of them is to be replaced or revoked, as the user that it is, because whoever may write the
- * ConfigMap of the public keys may say so.
+ * The commands keys, replace-key and revoke-key. milligpud shows its keys; kubectl writes requests
+ * to replace or revoke one, as its user, to the ConfigMap of the public keys: its RBAC decides who
+ * is permitted.
  */
 #include <stdio.h>
 #include <string.h>
@@ -61,7 +61,7 @@ int command_keys(struct ctl *ctl)
     return show_keys(ctl, list);
 }
 
-/* The one that signs is the first; an error if a next one waits already. */
+/* Chooses the signing key, which is the first; an error if a next key is already waiting. */
 static int choose_key(const struct document *list, const char **out, struct err *err)
 {
     *out = "";
@@ -104,7 +104,7 @@ static void annotate_keys(struct ctl *ctl, struct kubectl *kubectl, const char *
     kubectl_add(kubectl, "--overwrite");
 }
 
-/* Runs kubectl, or with --dry-run prints the command. */
+/* Runs kubectl, or prints its command with --dry-run. */
 static int change_keys(struct ctl *ctl, const struct kubectl *kubectl)
 {
     CLEANUP(strbuf_done) struct strbuf said;
@@ -145,7 +145,7 @@ int command_replace_key(struct ctl *ctl)
 
 /* --- revoking --- */
 
-/* Only a key that signs no more, or one that is not of this milligpud. */
+/* Finds a key that no longer signs, or one that is not of this milligpud. */
 static int find_revocable(const struct document *list, const char *id, const struct document **out,
                           struct err *err)
 {
@@ -188,7 +188,7 @@ static void say_cost(FILE *out, const struct document *key)
                       "It is not one of this milligpud's keys: pods of another one may need it.\n");
 }
 
-/* One merge patch: no entry is left without the word that keeps it away. */
+/* One merge patch removes the key and marks it as revoked, so that it is not published again. */
 static void patch_keys(struct ctl *ctl, struct kubectl *kubectl, const char *namespace,
                        const char *id)
 {
@@ -213,7 +213,7 @@ int command_revoke_key(struct ctl *ctl)
     must(id != NULL);
     if (ctl_get(ctl, "/api/v1/keys", &list, &err) < 0 || find_revocable(list, id, &key, &err) < 0)
         return ctl_fail(ctl, &err);
-    /* With --dry-run, standard output is the command alone. */
+    /* With --dry-run, standard output has only the command. */
     say_cost(ctl->options.given[OPTION_dry_run] != NULL ? ctl->err : ctl->screen.out, key);
     patch_keys(ctl, &kubectl, document_shown(list, "namespace"), document_shown(key, "id"));
     if (ctl->options.given[OPTION_yes] == NULL && ctl->options.given[OPTION_dry_run] == NULL) {

@@ -1,9 +1,8 @@
 /*
  * The commands that list: nodes, allocations, waiting, drift, and the table of history. Called by
- * ctl.c in the only thread. Each list has the same four parts: its columns, a function that makes a
- * row of an item, one that gives the name for -o name, and show_X(). command_X() asks, show_X()
- * draws, so that tests can draw recorded answers. A row has one cell for each column, in their
- * order.
+ * ctl.c in the only thread. Each list consists of columns, a function that makes a row (one cell
+ * for each column, in order), one for the name with -o name, and show_X(). command_X() requests the
+ * answer and show_X() draws it, so that tests can draw recorded answers.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +14,8 @@
 /* --- pieces --- */
 
 /*
- * "0:300,1:300": one cell without blanks, so that scripts can count columns. A GPU without an index
- * is shown by its id, and what has no known place as "?".
+ * "0:300,1:300": without blanks, so that scripts can count columns. A GPU without an index is shown
+ * by its id, and an unknown GPU as "?".
  */
 void put_charges(struct strbuf *out, const struct document *allocation)
 {
@@ -37,7 +36,7 @@ void put_charges(struct strbuf *out, const struct document *allocation)
                       (long long)document_int(allocation, "unplacedMilli"));
 }
 
-/* Charges and not shares: containers may use the same part of a GPU one after the other. */
+/* Sums charges, not shares: containers can use the same part of a GPU one after the other. */
 static int64_t sum_of(const struct document *allocation, const char *field)
 {
     int64_t sum = 0;
@@ -48,7 +47,7 @@ static int64_t sum_of(const struct document *allocation, const char *field)
     return sum;
 }
 
-/* Of what agents reported; blank if nothing is known of any share. */
+/* Memory reported by agents; blank if not known for any share. */
 static void add_measured_mib(struct table *table, const struct document *allocation)
 {
     bool known = false;
@@ -65,7 +64,7 @@ static void add_measured_mib(struct table *table, const struct document *allocat
         table_text(table, "");
 }
 
-/* Of the share that is idle for longest: times of one form are ordered as texts. */
+/* The idle time of the share that is idle longest; compares times as texts of one form. */
 static void add_idle(struct table *table, const struct document *allocation)
 {
     const char *since = "";
@@ -81,7 +80,7 @@ static void add_idle(struct table *table, const struct document *allocation)
         table_text(table, "");
 }
 
-/* Marks follow the state as in kubectl's STATUS, so one column can be searched for each of them. */
+/* Appends marks to the state as in kubectl's STATUS, so that one column can be searched for all. */
 static void add_state(struct table *table, const struct document *item)
 {
     CLEANUP(strbuf_done) struct strbuf text;
@@ -110,7 +109,7 @@ static void pod_name(struct strbuf *out, const struct document *item)
                   document_shown(item, "name"));
 }
 
-/* Up to the second: what people compare with their own notes. */
+/* The time in seconds, for comparison with other records. */
 static void add_time(struct table *table, const char *rfc3339)
 {
     const char *dot = strchr(rfc3339, '.');
@@ -122,7 +121,7 @@ static void add_time(struct table *table, const char *rfc3339)
         table_printf(table, "%.*sZ", (int)(dot - rfc3339), rfc3339);
 }
 
-/* An adopted allocation was never reserved here. */
+/* The time of the reservation; of an adopted allocation, which has none, of its binding. */
 static const char *since_of(const struct document *item)
 {
     const char *reserved = document_shown(item, "reservedAt");
@@ -154,7 +153,7 @@ static int lists_filter_and_show(struct ctl *ctl, const char *path, enum ctl_sel
 
 /* --- nodes --- */
 
-/* USED, RESERVED, FREE, HELD and CLOSED add up to TOTAL: SIZE and what is held BEYOND it. */
+/* USED, RESERVED, FREE, HELD and CLOSED add up to TOTAL, which is SIZE and BEYOND. */
 static const struct table_column node_columns[] = {
     {"NAME", COLUMN_CUT | COLUMN_LABEL},
     {"MODEL", COLUMN_MODEL | COLUMN_SPARE(3)},
@@ -298,7 +297,7 @@ static const struct table_column waiting_columns[] = {
     {"AGE", COLUMN_RIGHT},
 };
 
-/* If another filter refuses the pod, kube-scheduler's own words say more. */
+/* kube-scheduler's reason takes precedence if another filter refuses the pod. */
 static const char *waiting_reason(const struct document *item)
 {
     const char *condition = document_shown(item, "condition");
@@ -337,7 +336,7 @@ static void put_count(struct strbuf *out, const struct document *count)
         strbuf_str(out, reason);
 }
 
-/* "12 wait: 7 room, 3 model, 2 refused by kube-scheduler: taint". A program wants none of it. */
+/* "12 wait: 7 room, 3 model, 2 refused by kube-scheduler: taint"; for people only. */
 static void put_counts(struct ctl *ctl, const struct document *list)
 {
     CLEANUP(strbuf_done) struct strbuf counts;
@@ -357,7 +356,7 @@ static void put_counts(struct ctl *ctl, const struct document *list)
                       counts.data);
 }
 
-/* On standard error, so that the table and its -o json form stay readable for programs. */
+/* Counts go to standard error, so that standard output stays parsable. */
 int show_waiting(struct ctl *ctl, const struct document *list)
 {
     static const struct list_view view = {
@@ -413,7 +412,7 @@ static void usage_name(struct strbuf *out, const struct document *item)
     strbuf_printf(out, "%s/%s", document_shown(item, "namespace"), document_shown(item, "model"));
 }
 
-/* Below the table, so that a script that reads columns with --no-headers does not meet it. */
+/* Printed below the table, and not with --no-headers, which is for scripts. */
 static void put_usage_total(const struct ctl *ctl, const struct document *total)
 {
     FILE *out = ctl->screen.out;
@@ -430,7 +429,7 @@ static void put_usage_total(const struct ctl *ctl, const struct document *total)
     if (document_int(total, "unplacedMilli") > 0)
         (void)fprintf(out, "; %lld milli of GPUs that are not known",
                       (long long)document_int(total, "unplacedMilli"));
-    (void)fputc('\n', out); /* judged at the end, as all output is */
+    (void)fputc('\n', out); /* errors are checked in ctl_finish() */
 }
 
 int show_usage(struct ctl *ctl, const struct document *list)
@@ -468,7 +467,7 @@ static void add_hours(struct table *table, int64_t milli_hours)
                  (long long)milli_hours % 1000);
 }
 
-/* Blank: of nothing. */
+/* Blank if `of` is 0. */
 static void add_percent(struct table *table, int64_t part, int64_t of)
 {
     if (of <= 0)
@@ -478,8 +477,8 @@ static void add_percent(struct table *table, int64_t part, int64_t of)
 }
 
 /*
- * USED is of what was granted while it was measured, and COVERED says how much of all that was.
- * After a step of the clock more may seem to be measured than was granted.
+ * USED is the percentage of the granted amount during measurement; COVERED is the measured part of
+ * the whole. After a clock step, the measured amount can exceed the granted one.
  */
 static void add_usage_measured(struct table *table, const struct document *item)
 {
@@ -559,7 +558,7 @@ static const struct table_column count_columns[] = {
     {"MEANING", COLUMN_WRAP},
 };
 
-/* There may be hundreds of this kind, and what their text says is in the counts above the list. */
+/* True for a kind with possibly hundreds of items, whose text adds nothing to the counts. */
 static bool counts_say(const struct screen *screen, const struct document *item)
 {
     must(screen != NULL);
@@ -598,8 +597,8 @@ static void count_row(struct table *table, const struct document *count)
 }
 
 /*
- * Each kind of which there is any, before the list; a script does without it, as without headings.
- * A milligpud of an older version does not count.
+ * Prints the kinds that occur, before the list; not for scripts, like headings. An older milligpud
+ * sends no counts.
  */
 static int show_counts(struct ctl *ctl, const struct document *list)
 {
@@ -614,10 +613,10 @@ static int show_counts(struct ctl *ctl, const struct document *list)
             document_append(some, document_copy(&ctl->arena, count));
     if (some->count == 0 || !ctl->screen.headers)
         return CTL_FINE;
-    ctl->screen.sort_by = NULL; /* that is about the list */
+    ctl->screen.sort_by = NULL; /* applies to the list only */
     const int status = ctl_show_rows(ctl, some, &view);
     ctl->screen.sort_by = sort_by;
-    (void)fputc('\n', ctl->screen.out); /* judged at the end, as all output is */
+    (void)fputc('\n', ctl->screen.out); /* errors are checked in ctl_finish() */
     return status;
 }
 
@@ -638,7 +637,7 @@ int show_drift(struct ctl *ctl, const struct document *list)
     must(list != NULL);
     document_each (count, document_get(list, "counts"))
         information += document_int(count, "information");
-    /* Kinds that the user left out are not missing: the counts have named them. */
+    /* No hint about kinds that the user excluded; the counts have shown them. */
     if (status != CTL_FINE || !table || information == 0 || (items != NULL && items->count > 0) ||
         ctl->options.given[OPTION_kind] != NULL)
         return status != CTL_FINE ? status : ctl_show_list(ctl, list, &view);
@@ -646,7 +645,7 @@ int show_drift(struct ctl *ctl, const struct document *list)
     return CTL_FINE;
 }
 
-/* A kind that this version does not know may be known to milligpud: it is asked. */
+/* Kinds are not checked here, because a newer milligpud has more of them. */
 int command_drift(struct ctl *ctl)
 {
     CLEANUP(strbuf_done) struct strbuf path;
@@ -683,10 +682,10 @@ static const struct table_column history_columns[] = {
     {"UID", COLUMN_WIDE},
     {"NODEUID", COLUMN_WIDE},
     {"AGE", COLUMN_RIGHT | COLUMN_SPARE(3)},
-    {"OVER", COLUMN_BLANK}, /* only of a pod's history */
+    {"OVER", COLUMN_BLANK}, /* only in a pod's history */
 };
 
-/* "killed:6000/4915:2026-01-02T14:05:00Z,+2": the newest time, and how many more there are. */
+/* "killed:6000/4915:2026-01-02T14:05:00Z,+2": the newest event, and the number of others. */
 static void add_over(struct table *table, const struct document *item)
 {
     const struct document *overs = document_get(item, "over");

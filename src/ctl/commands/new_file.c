@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Without this, a power loss after the success message could undo the rename. */
+/* Makes the rename durable: a power loss could undo it otherwise. */
 static int sync_folder(struct ctl *ctl, const char *name, struct err *err)
 {
     const char *slash = strrchr(name, '/');
-    /* With its slash, so that "/x" is in "/". */
+    /* Includes the slash, so that the folder of "/x" is "/". */
     const struct text before = {name, slash != NULL ? (size_t)(slash - name) + 1 : 0};
     const char *path = slash != NULL ? arena_copy(&ctl->arena, before) : ".";
     const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -19,17 +19,17 @@ static int sync_folder(struct ctl *ctl, const char *name, struct err *err)
     must(name[0] != '\0');
     if (folder < 0)
         return err_set(err, ERR_IO, "folder of %.300s: %m", name);
-    /* Some file systems cannot sync a folder, and need not. */
+    /* EINVAL: the file system cannot sync a folder and does not need it. */
     const int status = fsync(folder) != 0 && errno != EINVAL
                            ? err_set(err, ERR_IO, "folder of %.300s: %m", name)
                            : 0;
-    (void)close(folder); /* only synced */
+    (void)close(folder); /* already synced */
     return status;
 }
 
 /*
- * Without --force, a file that appeared meanwhile is not overwritten. EINVAL: the file system does
- * not know RENAME_NOREPLACE; then the check in new_file_open() has to be enough.
+ * Without force, does not overwrite a file that was created meanwhile. EINVAL: the file system does
+ * not support RENAME_NOREPLACE; then only the check in new_file_open() protects the file.
  */
 static bool move_into_place(const char *made, const char *name, bool force)
 {
@@ -40,8 +40,8 @@ static bool move_into_place(const char *made, const char *name, bool force)
 }
 
 /*
- * O_NOFOLLOW: in a folder that others can write to, a link must not lead the file elsewhere. One
- * that an interrupted command left is overwritten.
+ * O_NOFOLLOW: in a folder that others can write to, a symbolic link must not redirect the file. A
+ * temporary file of an interrupted command is overwritten.
  */
 int new_file_open(struct ctl *ctl, const char *name, struct new_file *out, struct err *err)
 {
@@ -59,7 +59,7 @@ int new_file_open(struct ctl *ctl, const char *name, struct new_file *out, struc
         return 0;
     const int status = err_set(err, ERR_IO, "%.300s: %m", out->made);
     if (fd >= 0)
-        (void)close(fd); /* nothing was written */
+        (void)close(fd); /* empty */
     return status;
 }
 
@@ -77,7 +77,7 @@ int new_file_complete(struct new_file *file, struct err *err)
     return status;
 }
 
-/* First the bytes must be on disk, then the name, then success is reported. */
+/* Order: sync the content, rename, sync the folder, report success. */
 int new_file_publish(struct ctl *ctl, struct new_file *file, struct err *err)
 {
     const bool force = ctl->options.given[OPTION_force] != NULL;
@@ -97,6 +97,6 @@ void new_file_drop(struct new_file *file)
 {
     must(file->made != NULL);
     if (file->file != NULL)
-        (void)fclose(STEAL(file->file)); /* its content is worth nothing */
+        (void)fclose(STEAL(file->file)); /* discarded */
     (void)unlink(file->made);
 }

@@ -1,9 +1,9 @@
 /*
- * The commands about one thing: node, pod, summary, version. Called by ctl.c in the only thread.
- * command_X() asks, show_X() draws, so that tests can draw recorded answers. Each view is a block
- * of "Name: text" lines and below it a table; -o json and yaml print the server's answer instead,
- * and -o name one line. A field that the answer lacks reads as "" or 0, so a view works with a
- * milligpud of another version.
+ * The commands about one object: node, pod, summary, version. Called by ctl.c in the only thread.
+ * command_X() requests the answer and show_X() draws it, so that tests can draw recorded answers.
+ * Each view is a block of "Name: text" lines with a table below; -o json and yaml print the
+ * server's answer instead, and -o name one line. Absent fields read as "" or 0, so views work with
+ * other versions of milligpud.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,9 +15,9 @@
 #include "gpu_name.h"
 #include "milligpu_version.h"
 
-enum { FIELD_BEGIN = 14 }; /* where the texts begin */
+enum { FIELD_BEGIN = 14 }; /* column of the texts */
 
-/* name has at most 12 letters, so that the texts are aligned. */
+/* name: at most 12 characters, so that the texts are aligned. */
 void put_field(struct ctl *ctl, const char *name, const char *fmt, ...)
 {
     char text[4096];
@@ -25,7 +25,7 @@ void put_field(struct ctl *ctl, const char *name, const char *fmt, ...)
 
     must(name[0] != '\0');
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* a text this long is cut */
+    (void)vsnprintf(text, sizeof text, fmt, args); /* truncated if too long */
     va_end(args);
     (void)fprintf(ctl->screen.out, "%s:%*s", name, (int)(FIELD_BEGIN - 1 - strlen(name)), "");
     text_fill(&ctl->screen, text, FIELD_BEGIN, FIELD_BEGIN);
@@ -99,7 +99,7 @@ static void gpu_row(struct ctl *ctl, struct table *table, const struct document 
     table_text(table, state);
     if (strcmp(state, "ok") != 0)
         table_color(table, "red");
-    /* The state of the node is above the table, once. */
+    /* The state of the node is shown above the table. */
     table_text(table, strcmp(document_shown(gpu, "state"), "ok") != 0 ? gpu_why(node, gpu) : "");
 }
 
@@ -120,7 +120,7 @@ static const struct table_column holder_columns[] = {
     {"MILLI", COLUMN_RIGHT},   {"MIB", COLUMN_RIGHT}, {"STATE", 0},
 };
 
-/* --sort-by names a column of the first table, so it is not applied to this one. */
+/* --sort-by names a column of the first table and does not apply to this one. */
 static int show_holders(struct ctl *ctl, const struct document *node)
 {
     CLEANUP(table_done) struct table table;
@@ -128,7 +128,7 @@ static int show_holders(struct ctl *ctl, const struct document *node)
     struct screen plain = ctl->screen;
 
     must(node != NULL);
-    plain.sort_by = NULL; /* that is about the GPUs */
+    plain.sort_by = NULL; /* applies to the GPUs only */
     table_init(&table, &plain, &ctl->arena, holder_columns, ARRAY_LEN(holder_columns));
     document_each (gpu, document_get(node, "gpus")) {
         document_each (holder, document_get(gpu, "holders")) {
@@ -144,7 +144,7 @@ static int show_holders(struct ctl *ctl, const struct document *node)
     return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }
 
-/* Only the parts that are not 0, but always used and free; then what is BEYOND. */
+/* Prints used and free, other parts if not 0, then the amount beyond the size. */
 static void put_node_milli(struct ctl *ctl, const struct document *node)
 {
     CLEANUP(strbuf_done) struct strbuf text;
@@ -179,8 +179,8 @@ static void put_node_milli(struct ctl *ctl, const struct document *node)
 }
 
 /*
- * Beside "ok" the text is no reason: it tells what else there is to know. Sick GPUs are counted, as
- * the table says which they are.
+ * Beside "ok", the text is a remark and not a reason. Sick GPUs are only counted, because the table
+ * shows them.
  */
 static void put_state(struct ctl *ctl, const struct document *node)
 {
@@ -224,7 +224,7 @@ int show_node(struct ctl *ctl, const struct document *node)
         put_field(ctl, "Held", "%lld whole %s by pods of another resource", held,
                   held == 1 ? "GPU" : "GPUs");
     (void)fputc('\n', ctl->screen.out);
-    /* Pods may hold something here all the same, but on no GPU that is known. */
+    /* Pods can still hold shares here, on unknown GPUs. */
     if (gpus == NULL || gpus->count == 0) {
         (void)fprintf(ctl->screen.out,
                       "no GPUs are known here; what its pods hold: allocations --node %s\n",
@@ -264,7 +264,7 @@ static const struct table_column share_columns[] = {
     {"MEASUREDMIB", COLUMN_RIGHT | COLUMN_BLANK},
 };
 
-/* What the container used of it in the last minutes, where agents report it. */
+/* The use of the share in the last minutes, if an agent reports it. */
 static void add_measured(struct table *table, const struct document *share)
 {
     table_measured(table, share);
@@ -283,7 +283,7 @@ static void share_row(struct table *table, const struct document *share)
     add_measured(table, share);
 }
 
-/* The same where a share was raised: what was asked for stands beside what it has. */
+/* The same columns for raised shares, with the requested amount. */
 static const struct table_column raised_columns[] = {
     {"CONTAINER", COLUMN_CUT},
     {"KIND", 0},
@@ -327,7 +327,7 @@ static int show_shares(struct ctl *ctl, const struct document *shares)
 
 /* --- a pod that waits, node by node --- */
 
-/* For scripts, and with -o wide: a row for each node. */
+/* A row for each node, for scripts and with -o wide. */
 static const struct table_column verdict_columns[] = {
     {"NODE", 0},
     {"FITS", 0},
@@ -355,7 +355,7 @@ static const struct table_column group_columns[] = {
     {"DETAIL", COLUMN_WRAP | COLUMN_BLANK},
 };
 
-/* Nodes with one answer, in the order of their names. */
+/* Adds a node to the group with its answer; nodes come in the order of their names. */
 static void group_add(struct ctl *ctl, struct row_groups *groups, const struct document *verdict)
 {
     const char *key =
@@ -385,7 +385,7 @@ static void group_row(struct table *table, const struct row_group *group)
     table_text(table, document_shown(first, "detail"));
 }
 
-/* Each answer once, and which nodes give it: 184 nodes say the same in one row. */
+/* Prints each answer once, with its nodes: 184 nodes with the same answer are one row. */
 static int show_groups(struct ctl *ctl, const struct document *nodes)
 {
     CLEANUP(table_done) struct table table;
@@ -443,7 +443,7 @@ static void put_since(struct ctl *ctl, const char *name, const char *what, const
         put_field(ctl, name, "%s", what);
 }
 
-/* Shows the latest event that is known: released, else bound, else reserved. */
+/* Shows the latest known event: released, else bound, else reserved. */
 static int show_allocation(struct ctl *ctl, const struct document *allocation)
 {
     CLEANUP(strbuf_done) struct strbuf charges;
@@ -474,7 +474,7 @@ static int show_allocation(struct ctl *ctl, const struct document *allocation)
     return show_shares(ctl, shares);
 }
 
-/* How many nodes fit and the pod may use. */
+/* The number of nodes that fit and that the pod is permitted to use. */
 static long long count_usable(const struct document *pod)
 {
     long long nodes = 0;
@@ -519,7 +519,7 @@ static void put_unusable(struct ctl *ctl, const struct document *pod)
                   nodes == 1 ? "node fits" : "nodes fit", usable, why.data);
 }
 
-/* Since when it waits and for whom: milligpud refused it, or its scheduler has not asked. */
+/* Since when the pod waits, and why: milligpud refused it, or its scheduler has not asked. */
 static void put_waiting(struct ctl *ctl, const struct document *pod)
 {
     const struct document *waiting = document_get(pod, "waiting");
@@ -548,9 +548,8 @@ static void put_waiting(struct ctl *ctl, const struct document *pod)
 }
 
 /*
- * A milligpud of an older version counts no reasons: then the nodes are shown one by one.
- * Nodes are judged by milligpud alone; of other plugins, those for taints and node affinity are in
- * it.
+ * An older milligpud sends no counts of reasons; then nodes are shown one by one. The answers are
+ * milligpud's, which include taints and node affinity but no other plugins of kube-scheduler.
  */
 static int show_why_not(struct ctl *ctl, const struct document *pod)
 {
@@ -577,7 +576,7 @@ static int show_why_not(struct ctl *ctl, const struct document *pod)
     return show_verdicts(ctl, nodes);
 }
 
-/* A pod that was placed is Pending until its containers have started. */
+/* A placed pod is Pending until its containers have started. */
 static void put_phase(struct ctl *ctl, const struct document *pod)
 {
     const char *phase = or_unknown(document_shown(pod, "phase"));
@@ -590,7 +589,7 @@ static void put_phase(struct ctl *ctl, const struct document *pod)
         put_field(ctl, "Phase", "placed; its containers have not started (Pending)");
 }
 
-/* The models that a name matches, or the name that the pod probably means. */
+/* The models that a name matches, or the name that was probably meant. */
 static void show_hints(struct ctl *ctl, const struct document *pod)
 {
     must(pod != NULL);
@@ -665,7 +664,7 @@ static const struct table_column model_columns[] = {
     {"CLOSED BY", COLUMN_NOTE},
 };
 
-/* "500 unhealthy, 200 cordoned": the closed parts that are not empty. */
+/* "500 unhealthy, 200 cordoned": the closed parts that are not 0. */
 static void put_closed_by(struct strbuf *out, const struct document *amounts)
 {
     must(out != NULL);
@@ -711,7 +710,7 @@ static void put_nodes(struct ctl *ctl, const struct document *summary)
               (long long)document_int(summary, "gpus"), states.data);
 }
 
-/* Every milli is in one of the five numbers, so they add up to the total. */
+/* Each milli is counted in one of five numbers, which add up to the total. */
 static void put_milli(struct ctl *ctl, const struct document *summary)
 {
     CLEANUP(strbuf_done) struct strbuf closed_by;
@@ -807,7 +806,7 @@ static int show_version(struct ctl *ctl, const char *server)
     return CTL_FINE;
 }
 
-/* Its own version is shown even if milligpud does not answer, but the exit status tells. */
+/* Shows the own version even if milligpud does not answer, with a failing exit status. */
 int command_version(struct ctl *ctl)
 {
     struct document *summary;
@@ -815,6 +814,6 @@ int command_version(struct ctl *ctl)
 
     if (ctl_get(ctl, "/api/v1/summary", &summary, &err) >= 0)
         return show_version(ctl, document_shown(summary, "version"));
-    (void)show_version(ctl, "unknown"); /* a status of its own follows */
+    (void)show_version(ctl, "unknown"); /* the status of the failure is returned instead */
     return ctl_fail(ctl, &err);
 }

@@ -6,7 +6,7 @@
 
 enum { BLOCK_BYTES = 512 };
 
-/* Numbers are octal digits that end with a NUL. */
+/* A header of ustar; numbers are octal digits with a final NUL. */
 struct tar_header {
     char name[100];
     char mode[8], uid[8], gid[8];
@@ -30,7 +30,7 @@ static void put_octal(char *field, size_t bytes, uint64_t number)
     memcpy(field, digits, bytes);
 }
 
-/* The sum of all bytes, with spaces for the sum itself: six digits, a NUL and a space. */
+/* Writes the sum of all bytes (blanks for itself) as six octal digits, a NUL and a blank. */
 static void put_sum(struct tar_header *header)
 {
     uint32_t sum = 0;

@@ -12,11 +12,11 @@
 #include "milligpu/base/err.h"
 
 /*
- * Adds a regular file of mode 0600: the whole of content, from its beginning. name has at most 99
- * bytes, content at most 8 GiB.
+ * Adds a regular file of mode 0600 with the whole content from its beginning. name: at most 99
+ * bytes; content: at most 8 GiB; at_s: UTC time of modification.
  */
 int tar_add(FILE *tar, const char *name, FILE *content, int64_t at_s, struct err *err) MUST_USE;
-/* The two empty blocks after the last file. */
+/* Writes the two empty blocks after the last file. */
 int tar_end(FILE *tar, struct err *err) MUST_USE;
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * The command top: one line for each GPU, or for each node of a large cluster, with bars, once or
- * with --watch after each change until a signal. A picture of --watch is no longer than the
- * terminal. Called by ctl.c; lists.c has the other tables.
+ * The command top: one line with bars for each GPU, or for each node of a large cluster; once, or
+ * with --watch after each change until a signal. With --watch, the output fits the height of the
+ * terminal. Called by ctl.c in the only thread; lists.c has the other tables.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -16,18 +16,18 @@
 
 enum {
     BAR_CELLS = 20,
-    AGAIN_MS = 2000, /* without a stream of events */
-    PAUSE_MS = 500,  /* between two pictures, however much changes */
-    QUIET_MS = 5000, /* for what is not in the ledger: pods that wait, readiness */
+    AGAIN_MS = 2000, /* poll interval without a stream of events */
+    PAUSE_MS = 500,  /* minimum interval of redraws */
+    QUIET_MS = 5000, /* maximum interval: waiting pods and readiness make no events */
 };
 
-/* With more GPUs than that, a terminal gets one line for each node, unless --by is given. */
+/* With more GPUs, a terminal gets one line for each node, unless --by is given. */
 enum { GPUS_LINES_MAX = 64 };
 
 /* In the order of the words of --by. */
 enum top_by { BY_AUTO, BY_GPU, BY_NODE };
 
-enum { BAR_COLUMN = 3 }; /* of both; omitted where no bars are drawn */
+enum { BAR_COLUMN = 3 }; /* in both tables; omitted if no bars are drawn */
 
 static const struct table_column gpu_columns[] = {
     {"NODE", COLUMN_CUT | COLUMN_LABEL},
@@ -95,7 +95,7 @@ const char *gpu_why(const struct document *node, const struct document *gpu)
     return "";
 }
 
-/* "2 of 8 GPUs unhealthy: XID 79, since ...": the first of them that says why. */
+/* "2 of 8 GPUs unhealthy: XID 79, since ...", with the first known reason. */
 static void put_sick(struct strbuf *out, const struct document *node)
 {
     const struct document *gpus = document_get(node, "gpus");
@@ -123,7 +123,6 @@ void put_node_why(struct strbuf *out, const struct document *node)
         strbuf_printf(out, "%s%s", out->len > 0 ? "; " : "", state_text);
 }
 
-/* As the node's state, where that says nothing of a single GPU. */
 const char *node_word(const struct document *node)
 {
     const char *state = document_shown(node, "state");
@@ -149,7 +148,7 @@ static const char *bar_color(const struct document *amounts, bool bad)
     return document_int(amounts, "usedMilli") > 0 ? "green" : "darkgray";
 }
 
-/* amounts: a GPU, or a node. */
+/* amounts: the object of a GPU or node. */
 static void add_bar(struct table *table, const struct document *amounts, const char *size, bool bad)
 {
     CLEANUP(strbuf_done) struct strbuf bar;
@@ -197,7 +196,7 @@ static void top_add_gpu(struct table *table, const struct document *node,
     must(table->cells % table->columns == 0);
 }
 
-/* Does the node need a look? Others hand out the GPUs of an excluded one, and nothing is wrong. */
+/* True if the node needs attention; an excluded one does not: its GPUs are managed elsewhere. */
 static bool node_is_bad(const struct document *node)
 {
     const char *word = node_word(node);
@@ -232,7 +231,7 @@ static void top_add_node(struct table *table, const struct document *node)
 
 /* --- the legend --- */
 
-/* Only what is not 0, but always what is used and free. */
+/* Appends an amount that is not 0; used and free always. */
 static void add_part(struct strbuf *out, const struct document *summary, const char *field,
                      const char *word)
 {
@@ -243,7 +242,7 @@ static void add_part(struct strbuf *out, const struct document *summary, const c
         strbuf_printf(out, ", %lld %s", milli, word);
 }
 
-/* Amounts that pods hold beyond the size of their GPUs are shown apart from it. */
+/* Shows amounts beyond the size of GPUs separately. */
 static void put_amounts(struct strbuf *out, const struct document *summary)
 {
     const long long total = (long long)document_int(summary, "totalMilli");
@@ -266,7 +265,7 @@ static void put_amounts(struct strbuf *out, const struct document *summary)
         strbuf_printf(out, "; %lld of what is used exceeds the size of its GPU", beyond);
 }
 
-/* The totals come from a second request and may be of a later moment than the table. */
+/* The totals come from a second request and can be newer than the table. */
 static void put_legend(const struct ctl *ctl, const struct document *summary)
 {
     CLEANUP(strbuf_done) struct strbuf text;
@@ -282,7 +281,7 @@ static void put_legend(const struct ctl *ctl, const struct document *summary)
     if (ctl->screen.bars)
         strbuf_str(&text, ctl->screen.utf8 ? "   (█ used  ▒ reserved  ░ free)"
                                            : "   (# used  + reserved  . free)");
-    (void)fputc('\n', ctl->screen.out); /* judged at the end, as all output is */
+    (void)fputc('\n', ctl->screen.out); /* errors are checked in ctl_finish() */
     text_fill(&ctl->screen, text.data, 0, 0);
 }
 
@@ -296,7 +295,7 @@ static void put_gpu_names(const struct ctl *ctl, const struct document *nodes)
 
 /* --- the table --- */
 
-/* A choice of GPUs, or of one node, shows GPUs. */
+/* True if options select GPUs or one node; then GPUs are shown. */
 static bool chooses_gpus(const struct ctl *ctl)
 {
     const char *const *given = ctl->options.given;
@@ -307,8 +306,8 @@ static bool chooses_gpus(const struct ctl *ctl)
 }
 
 /*
- * One line for each node on a terminal with more GPUs than fit. A script gets the GPUs, however
- * many there are, unless it asks for nodes.
+ * True for one line per node: with --by node, or on a terminal with more than GPUS_LINES_MAX GPUs.
+ * Without a terminal, GPUs are the default.
  */
 static bool is_by_node(struct ctl *ctl, const struct document *nodes)
 {
@@ -317,7 +316,7 @@ static bool is_by_node(struct ctl *ctl, const struct document *nodes)
     struct err err;
 
     if (ctl->options.given[OPTION_by] != NULL)
-        must(options_choice(&ctl->options, OPTION_by, &by, &err) == 0); /* it was checked */
+        must(options_choice(&ctl->options, OPTION_by, &by, &err) == 0); /* already checked */
     if (by != BY_AUTO)
         return by == BY_NODE;
     document_each (node, document_get(nodes, "items"))
@@ -325,7 +324,7 @@ static bool is_by_node(struct ctl *ctl, const struct document *nodes)
     return ctl->screen.terminal && !ctl->screen.wide && !chooses_gpus(ctl) && gpus > GPUS_LINES_MAX;
 }
 
-/* bad first: where not all lines fit, those that need a look are seen. */
+/* Adds bad nodes first or only others: if lines are cut off, those are not the bad ones. */
 static void add_nodes(struct table *table, const struct document *nodes, bool bad_first)
 {
     for (int turn = 0; turn < (bad_first ? 2 : 1); turn++)
@@ -345,8 +344,8 @@ static void add_gpus(struct table *table, const struct document *nodes, bool bad
 }
 
 /*
- * Lines of a terminal that are not for rows: headings, blank ones and that of the cursor; sentences
- * below the table, which are longer where it is narrow. A low one has rows and no sentences.
+ * Lines of a terminal that are not for rows: headings, blank lines, the cursor, and the sentences
+ * below the table, which take more lines on a narrow terminal. A low one gets no sentences.
  */
 enum { LINES_APART = 6, COLUMNS_APART = 400, LINES_LEAST = 8, LINES_APART_LOW = 5 };
 
@@ -385,7 +384,7 @@ static void say_left_out(struct ctl *ctl, const struct table *table, bool by_nod
               0, 0);
 }
 
-/* summary NULL: only some GPUs were asked for, so totals of the cluster would mislead. */
+/* summary: NULL if only some GPUs are shown, because totals of the cluster would mislead. */
 int show_top(struct ctl *ctl, const struct document *nodes, const struct document *summary)
 {
     CLEANUP(table_done) struct table table = {0};
@@ -416,7 +415,7 @@ int show_top(struct ctl *ctl, const struct document *nodes, const struct documen
     return CTL_FINE;
 }
 
-/* One node as a list of one, to be printed like many. */
+/* Requests one node, as a list of one. */
 static int get_one_node(struct ctl *ctl, const char *name, struct document **out, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
@@ -438,12 +437,12 @@ static int get_one_node(struct ctl *ctl, const char *name, struct document **out
 
 /* --- only some GPUs --- */
 
-/* The filters of milligpud choose nodes; these choose among the GPUs of each. */
+/* Filters for the GPUs of each node; milligpud's filters choose only nodes. */
 struct top_filter {
-    struct request models; /* none: any */
-    const char *state;     /* NULL: any */
+    struct request models; /* no names for any model */
+    const char *state;     /* NULL for any */
     bool by_holder;
-    struct map held; /* "node/gpu" of what pods of the namespace hold */
+    struct map held; /* GPUs that pods of the namespace hold, by "node/gpu" */
 };
 
 static const char *key_of(struct ctl *ctl, const char *node, const char *gpu)
@@ -452,7 +451,7 @@ static const char *key_of(struct ctl *ctl, const char *node, const char *gpu)
     return arena_printf(&ctl->arena, "%s/%s", node, gpu);
 }
 
-/* The allocations of the namespace say which GPUs its pods hold; a list of nodes does not. */
+/* Collects the GPUs from the allocations of the namespace; a list of nodes has no pods. */
 static int find_held(struct ctl *ctl, struct top_filter *filter, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf path;
@@ -474,7 +473,7 @@ static int find_held(struct ctl *ctl, struct top_filter *filter, struct err *err
     return 0;
 }
 
-/* closed and open are about the column STATE; any other word may be the node's or the GPU's. */
+/* closed and open match the column STATE; other words the state of the node or the GPU. */
 static bool has_state(const struct document *node, const struct document *gpu, const char *state)
 {
     const bool ok = strcmp(top_state_of(node, gpu), "ok") == 0;
@@ -499,7 +498,7 @@ static bool top_is_wanted(struct ctl *ctl, const struct top_filter *filter,
                                                   document_shown(gpu, "id")))) != NULL;
 }
 
-/* Nodes with the GPUs that match; a node without any is left out. */
+/* The nodes with the GPUs that match, without empty nodes. */
 static struct document *keep_wanted(struct ctl *ctl, const struct top_filter *filter,
                                     const struct document *nodes)
 {
@@ -522,7 +521,7 @@ static struct document *keep_wanted(struct ctl *ctl, const struct top_filter *fi
     return answer;
 }
 
-/* The arguments were checked by command_top(). */
+/* The arguments have been checked by command_top(). */
 static int top_choose(struct ctl *ctl, const struct document *nodes, struct document **out,
                       struct err *err)
 {
@@ -542,8 +541,8 @@ static int top_choose(struct ctl *ctl, const struct document *nodes, struct docu
 }
 
 /*
- * The state is not asked of milligpud: a closed GPU may be on an open node. The filters that are
- * asked only make the answer shorter.
+ * The state is filtered here only, since a closed GPU can be on an open node. Filters in the
+ * request only shorten the answer.
  */
 static int top_ask(struct ctl *ctl, struct document **out, struct err *err)
 {
@@ -564,7 +563,7 @@ static int top_ask(struct ctl *ctl, struct document **out, struct err *err)
     return ctl_select(ctl, SELECT_NODES, out, err);
 }
 
-/* The screen is cleared only when both answers are there: a slow server leaves the last picture. */
+/* Clears the screen only after both answers, so a slow server leaves the last output visible. */
 static int top_ask_and_show(struct ctl *ctl, bool clear)
 {
     struct document *summary = NULL;
@@ -583,8 +582,8 @@ static int top_ask_and_show(struct ctl *ctl, bool clear)
 }
 
 /*
- * Returns when it is time for the next picture; a signal ends the program, or it is drawn early. A
- * milligpud without streams, or with too many, is asked every two seconds.
+ * Waits for the next redraw; a signal ends the program, or the wait. Without a stream (older
+ * milligpud, or too many streams), polls every AGAIN_MS.
  */
 static void top_wait(struct ctl *ctl, struct client_stream **stream)
 {
@@ -595,7 +594,7 @@ static void top_wait(struct ctl *ctl, struct client_stream **stream)
         news = client_stream_wait(*stream, QUIET_MS, &status);
     if (news == CLIENT_OVER && *stream != NULL) {
         client_stream_free(STEAL(*stream));
-        if (status != 200) /* else it has ended, and the next question says why */
+        if (status != 200) /* 200: the stream ended, and the next request fails with the reason */
             (void)fprintf(
                 ctl->err,
                 "milligpuctl: no stream of events here (HTTP status %ld): asking every %d "
@@ -607,7 +606,7 @@ static void top_wait(struct ctl *ctl, struct client_stream **stream)
     must(news == CLIENT_OVER || *stream != NULL);
 }
 
-/* From now on: the event at its beginning makes up for changes since the first picture. */
+/* Streams from now on; its first event triggers a redraw with earlier changes. */
 static struct client_stream *top_follow(struct ctl *ctl)
 {
     struct client_request call = {.method = "GET", .path = "/api/v1/events"};
@@ -618,8 +617,8 @@ static struct client_stream *top_follow(struct ctl *ctl)
 }
 
 /*
- * --watch ends at the first failure, so a lost connection is not a frozen picture. The arena is
- * emptied each time; what must outlive that is in ctl->kept.
+ * --watch ends at the first failure, so that a lost connection is noticed. ctl->arena is reset
+ * after each output; longer-lived data is in ctl->kept.
  */
 int command_top(struct ctl *ctl)
 {

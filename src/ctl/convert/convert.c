@@ -1,7 +1,6 @@
 /*
- * The command convert: reads manifests, writes them for milligpu, and says on standard error what
- * could not be converted. All input is read first, so that a file that is missing ends it before
- * anything is written.
+ * The command convert: reads manifests, writes them for milligpu, and prints remarks on standard
+ * error. Reads all input first, so that a missing file ends it before any output.
  */
 #include "convert.h"
 
@@ -16,7 +15,7 @@
 enum { READ_BYTES = 64 * 1024 };
 
 struct convert_input {
-    size_t begin; /* in the bytes of all inputs */
+    size_t begin; /* offset in the bytes of all inputs */
     size_t end;
     const char *name;
 };
@@ -57,7 +56,7 @@ static int read_input(const char *file, struct strbuf *all, struct convert_input
     const int rc = read_stream(stream, out->name, all, err);
     out->end = all->len;
     if (!is_stdin)
-        (void)fclose(stream); /* only read */
+        (void)fclose(stream); /* read-only */
     return rc;
 }
 
@@ -109,7 +108,7 @@ static int read_rules(const struct ctl *ctl, struct convert_rules *out, struct e
 
 /* --- output --- */
 
-/* Between two inputs there is a line that separates documents. */
+/* Adds a document separator between two inputs. */
 static void separate(struct strbuf *out, struct text next)
 {
     if (out->len == 0 || next.len == 0)
@@ -151,6 +150,6 @@ int command_convert(struct ctl *ctl)
         separate(&out, bytes);
         convert_text(&conversion, bytes, input[i].name, &out);
     }
-    (void)fwrite(out.data, 1, out.len, ctl->screen.out); /* judged at the end */
+    (void)fwrite(out.data, 1, out.len, ctl->screen.out); /* checked in ctl_finish() */
     return conversion.unconverted > 0 ? CTL_NO : CTL_FINE;
 }

@@ -1,6 +1,6 @@
 /*
- * Finds the pods and pod templates of an object, whatever its kind is, and afterwards the words of
- * other sharers that are left. Called by convert_text.c.
+ * Converts the pods and pod templates of an object of any kind, then reports resources of other
+ * sharers that are left. Called by convert_text.c.
  */
 #include <string.h>
 
@@ -21,7 +21,7 @@ static bool is_status(const struct document *value)
     return text_is(value->key, "status");
 }
 
-/* Whatever has containers is the spec of a pod; its metadata stands beside a field named spec. */
+/* An object with containers is the spec of a pod; metadata is beside it if its field is `spec`. */
 static void find_pods(struct convert_object *in, struct document *value, struct document *parent)
 {
     if (is_list_of_objects(document_get(value, "containers"))) {

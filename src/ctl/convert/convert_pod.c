@@ -1,6 +1,6 @@
 /*
- * A pod of HAMi, KAI or Aliyun becomes one of milligpu: its containers, its annotations, the name
- * of its scheduler. Called by convert_object.c for each pod and pod template.
+ * Converts a pod of HAMi, KAI or Aliyun: containers, annotations, and the name of the scheduler.
+ * Called by convert_object.c for each pod and pod template.
  */
 #include <string.h>
 #include <strings.h>
@@ -19,11 +19,11 @@ static const char kai_cores[] = "gpu-sm-percentage";
 static const char kai_gpus[] = "gpu-fraction-num-devices";
 static const char kai_container[] = "gpu-fraction-container-name";
 
-/* Annotations that become nothing. */
+/* Annotations without an equivalent. */
 static const struct {
     const char *key;
     enum convert_peer peer;
-    enum convert_level level; /* LOST: it stays; NOTE: it is removed */
+    enum convert_level level; /* CONVERT_LOST: it stays; CONVERT_NOTE: it is removed */
     const char *text;
 } others[] = {
 #define RECORD(key, peer)                                                                          \
@@ -74,7 +74,7 @@ static void convert_others(const struct convert_pod *pod)
 
 /* --- HAMi --- */
 
-/* Without the name of the vendor, which milligpu's names of models do not begin with either. */
+/* Removes the vendor prefix, which milligpu's model names do not have. */
 static struct text model_word(struct text piece)
 {
     static const char vendor[] = "nvidia";
@@ -89,7 +89,7 @@ static struct text model_word(struct text piece)
     return piece;
 }
 
-/* HAMi looks for each word anywhere in the name of the card. False: every card will do. */
+/* HAMi matches each word anywhere in the model name. Returns false if every model matches. */
 static bool put_models(const struct convert_pod *pod, const struct document *at, struct strbuf *out)
 {
     struct text rest = at->text;
@@ -132,7 +132,7 @@ static void convert_models(const struct convert_pod *pod)
 
 static bool is_true(const struct document *value)
 {
-    static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True"}; /* of Go */
+    static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True"}; /* as in Go */
 
     for (size_t i = 0; i < ARRAY_LEN(yes); i++)
         if (text_is(value->text, yes[i]))
@@ -172,7 +172,7 @@ static struct document *find_container(const struct document *list, const char *
     return NULL;
 }
 
-/* The container that has the share: the first one, unless an annotation names one. */
+/* The container that gets the share: the first one, unless an annotation names one. */
 static struct document *kai_target(const struct convert_pod *pod)
 {
     const char *name = convert_annotation(pod, kai_container);
@@ -197,7 +197,7 @@ static int64_t kai_thousandths(const struct convert_pod *pod, const struct docum
     return -1;
 }
 
-/* An amount in an annotation, or the number that stands for none. */
+/* The amount in an annotation; `none` if absent. */
 static int64_t kai_amount(const struct convert_pod *pod, const char *key, int64_t none,
                           int64_t most)
 {
@@ -295,7 +295,7 @@ static bool any_names(const struct document *containers, enum convert_peer peer)
     return false;
 }
 
-/* Is nvidia.com/gpu of its containers a number of shares, as in HAMi, rather than of whole GPUs? */
+/* True if nvidia.com/gpu of its containers is a number of shares (HAMi), not of whole GPUs. */
 static bool is_of_hami(const struct convert_pod *pod)
 {
     static const char *const keys[] = {hami_models,

@@ -21,9 +21,9 @@ void convert_say(struct convert_object *in, enum convert_level level, const stru
 
     must(level < CONVERT_LEVELS && at != NULL);
     if (++in->said[level] > CONVERT_LINES_MAX)
-        return; /* a path costs a walk over the object */
+        return; /* skips the path, which needs a walk over the object */
     va_start(arguments, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, arguments); /* for people: a longer one is cut */
+    (void)vsnprintf(text, sizeof text, fmt, arguments); /* truncated if too long */
     va_end(arguments);
     document_write_path(line, in->root, at);
     strbuf_str(line, ": ");

@@ -1,6 +1,6 @@
 /*
- * The resources of a container, as HAMi and Aliyun name them, become thousandths of a GPU. Called
- * by convert_pod.c. Rounded up, so that a share comes with no less memory than was asked for.
+ * Converts the resources of HAMi and Aliyun in a container to milli. Called by convert_pod.c.
+ * Rounds up, so that a share has at least the requested memory.
  */
 #include <string.h>
 
@@ -24,7 +24,7 @@ static const struct {
     const char *key;
     enum convert_peer peer;
 } words[WORDS] = {
-    [HAMI_GPUS] = {"nvidia.com/gpu", PEER_ANY}, /* also of a whole GPU */
+    [HAMI_GPUS] = {"nvidia.com/gpu", PEER_ANY}, /* also the resource of whole GPUs */
     [HAMI_MEMORY] = {"nvidia.com/gpumem", PEER_HAMI},
     [HAMI_MEMORY_PERCENT] = {"nvidia.com/gpumem-percentage", PEER_HAMI},
     [HAMI_CORES] = {"nvidia.com/gpucores", PEER_HAMI},
@@ -35,7 +35,7 @@ static const struct {
 
 /* The amounts of a container. */
 struct share_ask {
-    const struct document *at[WORDS]; /* NULL: not named */
+    const struct document *at[WORDS]; /* NULL if absent */
     int64_t amount[WORDS];
 };
 
@@ -77,7 +77,7 @@ int64_t convert_amount(struct convert_object *in, const struct document *value)
     return amount;
 }
 
-/* Limits count; requests of such a resource must be equal, or the API server refuses them. */
+/* Reads limits; the API server refuses requests of such a resource that differ from limits. */
 static void read_word(struct convert_object *in, const struct document *container,
                       enum share_word word, struct share_ask *out)
 {
@@ -140,7 +140,7 @@ static int64_t of_percent(struct convert_object *in, const struct share_ask *ask
     return -1;
 }
 
-/* As HAMi: MiB before percent, and without either the whole memory of the GPU. */
+/* As in HAMi: MiB take precedence over percent; the default is the whole memory of the GPU. */
 static int64_t hami_memory(struct convert_object *in, const struct share_ask *ask)
 {
     if (ask->at[HAMI_MEMORY] != NULL && ask->amount[HAMI_MEMORY] > 0)
@@ -170,7 +170,7 @@ static struct convert_share hami_share(struct convert_object *in, const struct s
     return share;
 }
 
-/* The memory is the sum of all GPUs, of which a label of the pod says how many there are. */
+/* The memory is the sum over all GPUs, whose number is in a label of the pod. */
 static struct convert_share aliyun_share(const struct convert_pod *pod, const struct share_ask *ask)
 {
     static const char label[] = "aliyun.com/gpu-count";

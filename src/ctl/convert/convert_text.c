@@ -1,19 +1,20 @@
 /*
- * A stream of YAML or JSON: split into documents first, so that one that cannot be read does not
- * end the others. What is not converted is copied byte for byte.
+ * Converts a stream of YAML or JSON. Called by convert.c. The stream is split into documents first,
+ * so that an invalid one does not affect the others. Text that is not converted is copied byte for
+ * byte.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "convert.h"
 
-/* A document, or several that "..." separates. */
+/* A document, or several that are separated by "...". */
 struct text_piece {
     struct conversion *conversion;
     const char *file;
     struct text bytes;
-    uint32_t line;     /* of the file, from 1 */
-    uint32_t document; /* the number of the next one */
+    uint32_t line;     /* in the file, from 1 */
+    uint32_t document; /* number of the next document */
     struct arena arena;
     bool changed;
 };
@@ -66,7 +67,7 @@ static void say_level(const struct text_piece *piece, const struct convert_objec
     }
 }
 
-/* An object that stays as it is has the reasons of that only. */
+/* Prints the remarks; for an object that stays unchanged, only the reasons for that. */
 static void say_all(const struct text_piece *piece, const struct convert_object *in)
 {
     const bool failed = convert_failed(in);
@@ -79,7 +80,7 @@ static void say_all(const struct text_piece *piece, const struct convert_object 
 
 /* --- objects --- */
 
-/* On a copy, which takes the place of the object if all of it could be converted. */
+/* Converts a copy, which replaces the object if everything could be converted. */
 static void take_object(struct text_piece *piece, struct document *object)
 {
     struct convert_object in = {.rules = &piece->conversion->rules,
@@ -144,7 +145,7 @@ static bool take_json(struct text_piece *piece, struct strbuf *out, struct err *
     return true;
 }
 
-/* If the text cannot be changed in place. */
+/* Writes documents as a whole, if their text cannot be edited in place. */
 static void write_whole(struct text_piece *piece, const struct document *documents,
                         struct strbuf *out)
 {
@@ -202,13 +203,13 @@ static struct text line_of(struct text rest)
     return end != NULL ? (struct text){rest.at, (size_t)(end - rest.at) + 1} : rest;
 }
 
-/* In YAML, nothing but the beginning of a document looks like this. */
+/* True for a line that begins a YAML document. */
 static bool begins_document(struct text line)
 {
     return text_starts(line, "---") && (line.len == 3 || strchr(" \t\r\n", line.at[3]) != NULL);
 }
 
-/* Directives belong to the document that follows. */
+/* True for a YAML directive, which belongs to the next document. */
 static bool is_directive(struct text line)
 {
     return line.len > 0 && line.at[0] == '%';
@@ -222,10 +223,10 @@ static bool is_empty(struct text line)
            trimmed.at[0] == '\n';
 }
 
-/* The bytes before the next document, and how many lines they are. */
+/* The bytes before the next document, and the number of their lines. */
 static struct text next_piece(struct text rest, uint32_t *lines)
 {
-    bool waits = true; /* for the document behind comments and directives */
+    bool waits = true; /* no content yet, only comments and directives */
     bool directives = false;
     size_t at = 0;
 
