@@ -1,7 +1,7 @@
 /*
- * The command simulate: what a policy makes of a cluster and of the pods that arrive there. It asks
- * no server: nodes, or a cluster, and arrivals are files, and the decisions are made by the code
- * that answers kube-scheduler.
+ * The command simulate: plays arrivals of pods on a cluster under policies. Called by ctl.c in the
+ * only thread. Works without a server: nodes or a cluster, and arrivals, are files; decisions are
+ * made by the code that answers kube-scheduler.
  */
 #include "lab/simulate/simulate.h"
 
@@ -21,12 +21,11 @@ struct simulate_call {
     struct ctl *ctl;
     struct simulate_options options;
     struct policy_choices policies;
-    int64_t at_ms;   /* at which the rules of policies hold or do not */
-    uint32_t rounds; /* 0: not given */
-    FILE *csv;       /* NULL: not wanted */
-    FILE *plot;      /* NULL: not wanted */
-    /* with --ledger */
-    struct past_span span;
+    int64_t at_ms;         /* UTC time that decides which rules of policies hold */
+    uint32_t rounds;       /* 0 if not given */
+    FILE *csv;             /* NULL if not requested */
+    FILE *plot;            /* NULL if not requested */
+    struct past_span span; /* with --ledger */
 };
 
 /* --- options --- */
@@ -37,7 +36,7 @@ struct simulate_range {
     uint32_t most;
 };
 
-/* *out stays as it is if the option is not given. */
+/* *out is unchanged if the option is not given. */
 static int simulate_read_number(const struct ctl *ctl, const struct simulate_range *range,
                                 uint32_t *out, struct err *err)
 {
@@ -57,7 +56,7 @@ static int simulate_read_number(const struct ctl *ctl, const struct simulate_ran
     return 0;
 }
 
-/* A ledger says itself which nodes there were, and which pods came and ended. */
+/* Refuses options that conflict with --ledger, which has nodes, arrivals and ends itself. */
 static int simulate_check_ledger(const struct ctl *ctl, struct err *err)
 {
     static const size_t others[] = {OPTION_nodes,  OPTION_cluster, OPTION_arrivals,
@@ -99,7 +98,7 @@ static int simulate_check_files(const struct ctl *ctl, struct err *err)
     return 0;
 }
 
-/* What is about arrivals in their order. */
+/* Checks the options about arrivals and their order. */
 static int simulate_check_pods(const struct ctl *ctl, struct err *err)
 {
     static const size_t others[] = {OPTION_churn,      OPTION_events, OPTION_learn,
@@ -165,7 +164,7 @@ static int simulate_read_options(struct simulate_call *call, struct err *err)
     return 0;
 }
 
-/* The seed of a document counts if the command line gives none. Returns the exit status. */
+/* The seed of a document counts if the command line has none. Returns the exit status. */
 static int simulate_choose(struct simulate_call *call)
 {
     struct policy_choices *policies = &call->policies;
@@ -187,7 +186,7 @@ static int simulate_choose(struct simulate_call *call)
 
 /* --- output files --- */
 
-/* Is it one of the files that are read, by whatever name? */
+/* The input that is the same file under any name; NULL if none. */
 static const char *simulate_input(const struct ctl *ctl, const char *file)
 {
     static const size_t inputs[] = {OPTION_nodes, OPTION_cluster, OPTION_arrivals, OPTION_pods,
@@ -219,7 +218,7 @@ static int simulate_open(const struct ctl *ctl, const char *file, FILE **out, st
     return *out != NULL ? 0 : err_set(err, ERR_IO, "%.200s: cannot be written: %m", file);
 }
 
-/* A full disk shows here at the latest. The first error stays. */
+/* Detects write errors such as a full disk; keeps the first error. */
 static void simulate_close(const char *file, FILE *stream, struct err *err)
 {
     if (stream == NULL)
@@ -281,7 +280,7 @@ static int simulate_all(struct simulate_call *call, const struct world *world)
     return status;
 }
 
-/* world NULL: the past of a ledger. */
+/* world: NULL for a back-test. */
 static int simulate_write_all(struct simulate_call *call, const struct world *world)
 {
     const char *const *given = call->ctl->options.given;

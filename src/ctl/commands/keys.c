@@ -61,7 +61,7 @@ int command_keys(struct ctl *ctl)
     return show_keys(ctl, list);
 }
 
-/* Chooses the signing key, which is the first; an error if a next key is already waiting. */
+/* Chooses the signing key; an error if a next key is already waiting. */
 static int choose_key(const struct document *list, const char **out, struct err *err)
 {
     *out = "";

@@ -324,7 +324,7 @@ static bool is_by_node(struct ctl *ctl, const struct document *nodes)
     return ctl->screen.terminal && !ctl->screen.wide && !chooses_gpus(ctl) && gpus > GPUS_LINES_MAX;
 }
 
-/* Adds bad nodes first or only others: if lines are cut off, those are not the bad ones. */
+/* bad_first: nodes that need attention come first, so that they are shown if lines are left out. */
 static void add_nodes(struct table *table, const struct document *nodes, bool bad_first)
 {
     for (int turn = 0; turn < (bad_first ? 2 : 1); turn++)

@@ -1,7 +1,6 @@
 /*
- * The back-test of the command simulate: reads the past of a ledger file, plays it again under each
- * policy, and shows what came of it beside what was recorded. Called by simulate.c, which has read
- * the options.
+ * The back-test of the command simulate: reads the past of a ledger file, replays it under each
+ * policy, and shows the results beside the recorded one. Called by simulate.c with parsed options.
  */
 #include "backtest.h"
 

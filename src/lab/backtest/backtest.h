@@ -1,17 +1,17 @@
 /*
- * backtest - the past that a ledger recorded, played again under other policies.
+ * backtest - the recorded past of a ledger, replayed under other policies.
  *
- *   ledger file --> past --> recorded: what came of it then --\
+ *   ledger file --> past --> the recorded result -------------\
  *                  (read       one run for each policy -------> table, list, JSON, CSV
  *                   once)
  *
- * What stands at the beginning stands where it stood, and what others bound goes where they bound
- * it. Every other pod goes through the code that answers kube-scheduler, as in simulate.h: when it
- * arrives, and if it fits nowhere, again whenever room comes free, in the order of arrival. A pod
- * that waits does not hold up those behind it. It then runs as long as it ran.
+ * Allocations at the beginning and adopted pods keep their recorded places. Every other pod goes
+ * through the code that answers kube-scheduler, as in simulate.h: on arrival, and if it fits
+ * nowhere, again whenever room becomes free, in the order of arrival. A waiting pod does not block
+ * later ones. A placed pod runs as long as it ran in the past.
  *
- * What the journal of a ledger does not tell is not known here: CPU and memory, labels, taints and
- * affinity, and pods that never got a place.
+ * Not in the journal, and therefore not considered: CPU and memory, labels, taints and affinity,
+ * and pods that were never placed.
  *
  * One thread.
  */
@@ -24,7 +24,7 @@
 
 enum {
     BACKTEST_PODS_MAX = 1000000,
-    BACKTEST_AT_ONCE_MS = 5000, /* a shorter wait is none: creation times have whole seconds */
+    BACKTEST_AT_ONCE_MS = 5000, /* shorter waits count as none: creation times are whole seconds */
     BACKTEST_LISTED = 10,       /* pods in the list of differences */
 };
 static_assert((int)BACKTEST_PODS_MAX <= (int)WORKLOAD_COUNT_MAX, "its pods are a workload");
@@ -32,24 +32,25 @@ static_assert((int)BACKTEST_PODS_MAX <= (int)WORKLOAD_COUNT_MAX, "its pods are a
 /* --- what is read --- */
 
 enum past_role {
-    PAST_HELD,    /* stands at the beginning */
-    PAST_ARRIVED, /* milligpud chose its place */
-    PAST_ADOPTED, /* others bound it */
+    PAST_HELD,    /* already placed at the beginning */
+    PAST_ARRIVED, /* placed by milligpud */
+    PAST_ADOPTED, /* bound by others */
 };
 
+/* Times are on the clock of struct past. */
 struct past_pod {
     const char *name; /* NAMESPACE/NAME */
     enum past_role role;
-    bool created_known; /* else it arrives when it got its place */
+    bool created_known; /* false: the creation is not recorded, so it arrives when it is placed */
     bool bound;
-    bool dropped;       /* never ran: its Binding failed */
-    uint32_t shape;     /* of the world; UINT32_MAX: none is recorded */
-    uint32_t milli;     /* whole GPUs of the other resource, too */
-    int64_t arrived_ms; /* times are on one clock, see below; not before the beginning */
+    bool dropped;       /* never ran, because its Binding failed */
+    uint32_t shape;     /* index in world.shape; UINT32_MAX if not recorded */
+    uint32_t milli;     /* including whole GPUs of the other resource */
+    int64_t arrived_ms; /* not before the beginning */
     int64_t began_ms;
-    int64_t ended_ms;                     /* INT64_MAX: it still ran when the ledger was read */
-    uint64_t seq;                         /* of the journal entry with which it began */
-    const struct allocation_facts *facts; /* where it was */
+    int64_t ended_ms;                     /* INT64_MAX if still running when the ledger was read */
+    uint64_t seq;                         /* number of its first journal entry */
+    const struct allocation_facts *facts; /* recorded place */
 };
 
 enum past_kind { PAST_NODE, PAST_NODE_GONE, PAST_ARRIVES, PAST_BOUND, PAST_ENDS };
@@ -59,43 +60,43 @@ struct past_event {
     uint64_t seq;
     enum past_kind kind;
     uint32_t pod;
-    const struct inventory *inventory; /* NODE */
-    const char *node;                  /* NODE_GONE */
-    uint64_t capacity_milli;           /* NODE, NODE_GONE: of all nodes from now on */
+    const struct inventory *inventory; /* for PAST_NODE */
+    const char *node;                  /* for PAST_NODE_GONE */
+    uint64_t capacity_milli;           /* of all nodes after a PAST_NODE or PAST_NODE_GONE */
 };
 
 /*
- * Times are those of the newest entry's clock: where the journal says that the wall clock was set,
- * the times before are moved by as much, and time never goes back.
+ * Times are on the clock of the newest entry: at each recorded step of the wall clock, earlier
+ * times are shifted by that step. Time never goes back.
  */
 struct past {
     struct arena arena;
-    struct names *names; /* of the facts and builds */
-    struct world world;  /* its shapes */
+    struct names *names; /* atoms of facts and builds */
+    struct world world;  /* has only shapes */
     int64_t from_ms;
     int64_t to_ms;
-    uint32_t nodes; /* at the beginning, ascending by name */
+    uint32_t nodes; /* number at the beginning; node is sorted by name */
     struct node_build *node;
     uint64_t capacity_milli; /* at the beginning */
     uint32_t pods;
     size_t pod_capacity;
-    struct past_pod *pod; /* those that stand at the beginning first, then as they began */
+    struct past_pod *pod; /* pods placed at the beginning, then others in the order of placement */
     uint32_t events;
     size_t event_capacity;
-    struct past_event *event; /* in order of time */
-    /* for people */
+    struct past_event *event; /* sorted by time */
+    /* numbers of pods, for the output */
     uint32_t held;
     uint32_t arrived;
     uint32_t adopted;
     uint32_t dropped;
-    uint32_t unknown_arrivals; /* of arrived: when they were created is not recorded */
-    int64_t set_ms;            /* by how much the journal says that the clock was set */
-    uint32_t unknown_ends;     /* of arrived: they still ran when the ledger was read */
+    uint32_t unknown_arrivals; /* arrived pods without a recorded creation */
+    int64_t set_ms;            /* sum of recorded clock steps */
+    uint32_t unknown_ends;     /* arrived pods that still ran when the ledger was read */
 };
 
 struct past_span {
-    int64_t from_ms; /* INT64_MIN: from the oldest entry */
-    int64_t to_ms;   /* INT64_MAX: to the newest */
+    int64_t from_ms; /* INT64_MIN for the oldest entry */
+    int64_t to_ms;   /* INT64_MAX for the newest entry */
 };
 
 int past_read(struct past *past, const char *file, const struct past_span *span,
@@ -109,19 +110,19 @@ int past_read_node(struct past *past, const struct document *state, struct node_
                    struct err *err) MUST_USE;
 int past_read_allocation(struct past *past, const struct document *state,
                          struct allocation_facts *out, struct err *err) MUST_USE;
-/* What a command asked for. False: it does not say, or nothing that any pod can ask for. */
+/* Reads the request of a command; false if it is absent or impossible for a pod. */
 bool past_read_request(struct past *past, const struct document *command,
                        const struct allocation_facts *granted, struct request *out);
-/* What a pod holds, in whole GPUs of the other resource (as many as a node has), too. */
+/* The milli of a pod, including whole GPUs of the other resource (limited to those of a node). */
 uint32_t past_milli(const struct allocation *allocation);
-/* The same node as a Node object shows it. */
+/* The inventory that the Node object of this node would have. */
 const struct inventory *past_inventory(struct past *past, const struct node_build *node) MUST_USE;
-/* What is there to be granted. */
+/* The milli of the node that can be granted. */
 uint64_t past_capacity(const struct node_build *node);
-/* Into an empty ledger, which has names of its own. */
+/* Fills an empty ledger, which has its own names, with the state at the beginning. */
 int past_restore(const struct past *past, struct ledger *ledger, struct err *err) MUST_USE;
 enum { PAST_UID_BYTES = 24 };
-/* A uid that no other pod of the past has. */
+/* A unique uid for this pod of the past. */
 void past_uid(uint32_t pod, char out[PAST_UID_BYTES]);
 
 /* --- one run --- */
@@ -130,47 +131,47 @@ void past_uid(uint32_t pod, char out[PAST_UID_BYTES]);
 __extension__ typedef unsigned __int128 backtest_area;
 
 struct backtest_placement {
-    const char *node; /* NULL: never placed */
-    const char *gpus; /* indexes, with | between them */
+    const char *node; /* NULL if never placed */
+    const char *gpus; /* indexes, separated by | */
 };
 
 struct backtest_result {
-    bool recorded; /* as it was; else of policy */
+    bool recorded; /* the recorded past instead of a policy */
     const struct policy_choice *policy;
-    uint32_t at_once; /* of the pods that arrived */
+    uint32_t at_once; /* arrived pods that were placed without a wait */
     uint32_t waited;
-    uint32_t never;   /* did not get a place to the end */
-    uint64_t wait_ms; /* of those that waited, and of those that never got a place, to the end */
+    uint32_t never;   /* pods that were never placed */
+    uint64_t wait_ms; /* sum of waits; of pods that were never placed, to the end */
     backtest_area granted;
     backtest_area capacity;
-    uint64_t peak;                        /* ten-thousandths of a percent */
-    uint32_t displaced;                   /* pods on nodes that went away under them */
-    int64_t *wait;                        /* of each pod of the past, in ms; < 0: never placed */
-    struct backtest_placement *placement; /* of each pod; NULL: not wanted */
+    uint64_t peak;                        /* highest allocation, in ten-thousandths of a percent */
+    uint32_t displaced;                   /* pods whose node was removed while they ran */
+    int64_t *wait;                        /* for each pod of the past, in ms; < 0: never placed */
+    struct backtest_placement *placement; /* for each pod; NULL if not requested */
     struct arena arena;
 };
 
 struct backtest_options {
     uint32_t seed;
-    bool learn; /* the workload is what has arrived so far */
+    bool learn; /* the workload consists of the pods that have arrived so far */
     bool placements;
 };
 
 int backtest_run(const struct past *past, const struct policy_choice *policy,
                  const struct workload *workload, const struct backtest_options *options,
                  struct backtest_result *out, struct err *err) MUST_USE;
-/* What came of it then. */
+/* The result of the recorded past. */
 void backtest_record(const struct past *past, struct backtest_result *out);
 void backtest_result_done(struct backtest_result *result);
 
-/* What is granted now, and what could be. Measuring adds both to the result, up to a time. */
+/* Present grants and capacity, which backtest_measure() integrates over time into the result. */
 struct backtest_meter {
     int64_t now_ms;
     uint64_t granted_milli;
     uint64_t capacity_milli;
 };
 void backtest_measure(struct backtest_meter *meter, int64_t at_ms, struct backtest_result *out);
-/* Counts the pod, and what it waited: to the end, if it was never placed. */
+/* Counts the pod and its wait; the wait of a pod that was never placed (< 0) lasts to the end. */
 void backtest_count(const struct past *past, uint32_t pod, int64_t placed_ms,
                     struct backtest_result *out);
 
@@ -181,17 +182,17 @@ struct backtest_report {
     const struct past *past;
     const struct backtest_options *options;
     const struct workload *workload;
-    uint32_t dropped; /* shapes */
-    size_t results;   /* the recorded one first */
+    uint32_t dropped; /* shapes left out of the workload */
+    size_t results;   /* number of results; the recorded one is the first */
     struct backtest_result *result;
 };
 int backtest_show(struct ctl *ctl, const struct backtest_report *report) MUST_USE;
-/* Write errors are kept by stdio, as in the next one. One line for each pod that arrived. */
+/* Both write one line for each pod that arrived; stdio keeps write errors. */
 void backtest_write_waits(FILE *out, const struct backtest_report *report);
 void backtest_write_placements(FILE *out, const struct past *past,
                                const struct backtest_result *result);
 
-/* All of it. Files of which none is wanted are NULL. */
+/* The whole back-test; unwanted output files are NULL. */
 struct backtest_call {
     const char *file;
     struct past_span span;

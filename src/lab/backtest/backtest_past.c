@@ -1,9 +1,9 @@
 /*
- * Reads the past of a ledger file: what stood when the span begins, and what happened then. Called
- * by backtest.c. The journal is read once, from its oldest entry on, because only it tells of nodes
- * as they were. Before the span begins, the last state of each object is kept as text; when it
- * begins, what stands is parsed; behind its end only ends of pods count. In order: the clock, what
- * stood, pods, nodes, entries, the end.
+ * Reads the past of a ledger file: the state at the beginning of the span, and the events in it.
+ * Called by backtest.c. The journal is read once, from its oldest entry on, as the only source of
+ * past states of nodes. Before the span, the last state of each object is kept as text, and parsed
+ * at the beginning; after the span, only ends of pods count. In order: the clock, the initial
+ * state, pods, nodes, entries, the end.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -19,15 +19,15 @@ struct past_reader {
     const char *file;
     struct past_span asked;
     struct journal_span span;
-    int64_t set_ms; /* by how much the clock was set up to here */
-    int64_t now_ms; /* time never goes back */
+    int64_t set_ms; /* sum of clock steps up to this entry */
+    int64_t now_ms; /* time of this entry; never goes back */
     bool begun;
-    struct map standing[2]; /* before it has begun: JSON of allocations and of nodes, by name */
-    struct map pod_by_uid;  /* those that have not ended: their number, plus 1 */
-    struct map node_milli;  /* what each node has */
+    struct map standing[2]; /* before the span: JSON of allocations and of nodes, by name */
+    struct map pod_by_uid;  /* index + 1 of pods that have not ended, by uid */
+    struct map node_milli;  /* capacity of each node in milli, by name */
     struct map shape_by_hash;
     uint64_t capacity_milli;
-    struct arena arena; /* of one entry */
+    struct arena arena; /* for one entry */
 };
 
 /* Requests with the same hash. */
@@ -38,7 +38,7 @@ struct past_known {
 
 /* --- the clock --- */
 
-/* To the year 9999, so that no sum overflows. */
+/* True up to the year 9999, so that no sum overflows. */
 static bool past_is_time(int64_t ms)
 {
     static const int64_t most = INT64_C(253402300799999);
@@ -84,13 +84,13 @@ static int past_take_span(void *user, const struct journal_span *span, struct er
         return past_outside(reader, "--from", past->from_ms, "ends", span->newest_ms, err);
     if (past->to_ms < oldest && reader->asked.to_ms != INT64_MAX)
         return past_outside(reader, "--to", past->to_ms, "begins", oldest, err);
-    /* A clock that was set back while no daemon ran leaves no entry of that. */
+    /* The journal has no entry for a clock that was set back while no daemon ran. */
     if (past->to_ms < past->from_ms)
         past->to_ms = past->from_ms;
     return 0;
 }
 
-/* A time of the clock that was right at this entry. */
+/* Converts a time of the clock at this entry to the clock of the newest entry. */
 static int64_t past_moved(const struct past_reader *reader, int64_t at_ms)
 {
     must(reader->begun || reader->past->pods == 0);
@@ -121,7 +121,7 @@ static const char *past_key(const struct document *state, bool is_node)
     return document_str(state, is_node ? "name" : "uid");
 }
 
-/* The key of a map lies in front of its text. */
+/* A state as text, preceded by its key in the map. */
 struct past_standing {
     size_t key_bytes;
     char text[];
@@ -240,7 +240,7 @@ static int past_stand_all(struct past_reader *reader, bool is_node, struct err *
     return status;
 }
 
-/* By name, because a map has no order of its own. */
+/* Parses the states at the beginning, sorted by name because maps have no order. */
 static int past_begin(struct past_reader *reader, struct err *err)
 {
     struct past *past = reader->past;
@@ -289,7 +289,7 @@ static uint32_t past_new_shape(struct world *world, const struct request *reques
     return world->shapes++;
 }
 
-/* Pods that ask for the same; the names of their containers do not matter. */
+/* The shape of this request, made if new; the names of containers do not matter. */
 static uint32_t past_shape(struct past_reader *reader, const struct request *request)
 {
     struct world *world = &reader->past->world;
@@ -310,7 +310,7 @@ static uint32_t past_shape(struct past_reader *reader, const struct request *req
     return known->shape;
 }
 
-/* What milligpud did not place may have asked for what it cannot place. */
+/* Reads the request; only pods that milligpud placed must have a valid one. */
 static int past_set_request(struct past_reader *reader, const struct journal_row *row,
                             struct past_pod *pod, const struct document *command, struct err *err)
 {
@@ -327,7 +327,7 @@ static int past_set_request(struct past_reader *reader, const struct journal_row
     return 0;
 }
 
-/* It waited since it was created, or, if that is not recorded, not at all. */
+/* The pod arrived at its creation, or if that is not recorded, when it was placed. */
 static void past_set_arrival(struct past_reader *reader, struct past_pod *pod,
                              const struct document *command)
 {
@@ -361,7 +361,7 @@ static int past_take_new(struct past_reader *reader, const struct journal_row *r
     return past_set_request(reader, row, pod, command, err);
 }
 
-/* Its first Binding failed, and this is its next one: it has waited all the time. */
+/* A new attempt of a pod whose first Binding failed: it waited all the time. */
 static int past_take_again(struct past_reader *reader, const struct journal_row *row,
                            struct past_pod *pod, const struct document *command,
                            const struct allocation_facts *facts, struct err *err)
@@ -389,13 +389,13 @@ static int past_take_step(struct past_reader *reader, const struct journal_row *
         pod->dropped = pod->role == PAST_ARRIVED && !pod->bound;
     }
     must(!pod->dropped || !pod->bound);
-    /* It was evaluated again, in a later version. */
+    /* The pod was evaluated again, in a later version. */
     if (pod->role == PAST_ARRIVED && strcmp(row->kind, "version") == 0)
         return past_set_request(reader, row, pod, command, err);
     return 0;
 }
 
-/* It got its place behind the end, and was there before: it waits at the end. */
+/* True for a pod that was created in the span and placed after it: it waits at the end. */
 static bool past_waits_at_end(const struct past_reader *reader, const struct document *command)
 {
     const int64_t created = document_int(command, "created_ms");
@@ -431,7 +431,7 @@ static int past_take_allocation(struct past_reader *reader, const struct journal
                            : past_take_step(reader, row, pod, command, &facts, err);
     if (status < 0)
         return status;
-    /* A uid that comes again after its pod ran is another pod; one that never ran is not. */
+    /* A uid that recurs after its pod ran is another pod; otherwise it is the same pod. */
     if (facts.state == STATE_RELEASED && !pod->dropped)
         (void)map_take(&reader->pod_by_uid, uid);
     return 0;
@@ -460,7 +460,7 @@ static int past_take_node(struct past_reader *reader, const struct journal_row *
         past_set_node(reader, event.node, past_capacity(&node));
     }
     event.capacity_milli = reader->capacity_milli;
-    /* A pod that is bound to an unknown node makes it, and its end removes it: that comes again. */
+    /* Only commands about nodes: the replay itself adds and removes unknown nodes of adopted pods. */
     if (event.node[0] != '\0' && text_starts(text_of(row->kind), "node"))
         past_add_event(past, &event);
     return 0;
@@ -518,7 +518,7 @@ static int past_by_time(const void *left, const void *right)
     must(a->kind <= PAST_ENDS && b->kind <= PAST_ENDS);
     if (a->at_ms != b->at_ms)
         return a->at_ms < b->at_ms ? -1 : 1;
-    /* An end makes room for what came with it. */
+    /* Ends come before other events of the same time, because they free room. */
     if ((a->kind == PAST_ENDS) != (b->kind == PAST_ENDS))
         return a->kind == PAST_ENDS ? -1 : 1;
     if (a->seq != b->seq)
@@ -540,7 +540,7 @@ static void past_count(struct past *past, const struct past_pod *pod)
     past->unknown_ends += pod->ended_ms == INT64_MAX;
 }
 
-/* Pods whose Bindings all failed were no pods. */
+/* Drops pods whose Bindings all failed. */
 static void past_drop(struct past *past)
 {
     uint32_t kept = 0;

@@ -1,10 +1,9 @@
 /*
- * One run of a back-test: the events of the past in order of time, with a ledger as milligpud has
- * it. What a policy decides goes through filter_ask() and RESERVE, as in simulate_run.c; what it
- * does not decide (nodes, pods that others bound, and what stands at the beginning) comes from the
- * past. Pods that wait are tried again only when something was freed, repaired or added, and of
- * each shape only until one of them is refused. In order: setting up, commands, one pod, waiting,
- * events, and at the end what really happened.
+ * One run of a back-test: replays the events of the past in order of time on a ledger as in
+ * milligpud. Placements go through filter_ask() and RESERVE, as in simulate_run.c; nodes, adopted
+ * pods and the initial state come from the past. Waiting pods are retried only when room was freed,
+ * repaired or added, and of each shape only until one is refused. In order: setup, commands, one
+ * pod, waiting, events, the recorded result.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 
 #include "backtest.h"
 
-/* A pod that this run has placed. */
+/* The end of a pod that this run has placed. */
 struct backtest_end {
     int64_t at_ms;
     uint32_t pod;
@@ -25,29 +24,29 @@ struct backtest_sim {
     const struct past *past;
     const struct backtest_options *options;
     const struct policy_choice *policy;
-    rule_set holding;    /* its rules that hold at the played time */
-    int64_t rules_at_ms; /* when that changes next */
+    rule_set holding;    /* rules of the policy that hold at the simulated time */
+    int64_t rules_at_ms; /* time of the next change of holding */
     struct backtest_result *result;
     struct ledger *ledger;
     struct snapshot *snapshot;
     struct score_cache *cache;
-    struct tally *tally; /* NULL: the workload is known from the start */
-    struct arena arena;  /* of one decision */
+    struct tally *tally; /* NULL if the workload is known from the start */
+    struct arena arena;  /* for one decision */
     struct backtest_meter meter;
-    /* what a question asks about: every node that is there */
+    /* candidate nodes of a filter call: all present nodes */
     uint32_t names;
     struct text *name;
     uint32_t *hash;
     bool nodes_changed;
     bool published;
-    bool room;     /* some came since waiting pods were last tried */
-    bool *refused; /* of each shape: since room last came */
+    bool room;     /* room was added since the last retry of waiting pods */
+    bool *refused; /* for each shape: refused since room was last added */
     uint32_t waiting;
-    uint32_t *wait; /* in the order of arrival */
+    uint32_t *wait; /* waiting pods, in the order of arrival */
     size_t ends;
     size_t end_capacity;
-    struct backtest_end *end; /* a heap: the next one first */
-    size_t events;            /* that are behind us */
+    struct backtest_end *end; /* heap with the earliest end first */
+    size_t events;            /* number of processed events */
 };
 
 /* --- setting up --- */
@@ -71,7 +70,7 @@ static void backtest_read_rules(struct backtest_sim *sim, int64_t now_ms)
     must(sim->rules_at_ms > now_ms);
 }
 
-/* Who waits is asked again: another rule may let it in. */
+/* Retries waiting pods, since another rule possibly permits them. */
 static void backtest_change_rules(struct backtest_sim *sim, int64_t now_ms)
 {
     const struct policy_context *context = ledger_policy_context(sim->ledger);
@@ -161,7 +160,7 @@ static void backtest_apply(struct backtest_sim *sim, struct change *change)
 }
 
 /*
- * What the past says may not change anything here: a pod that asks for nothing, or the end of one
+ * A command of the past can have no effect here: a pod with an empty request, or the end of a pod
  * that was never counted.
  */
 static void backtest_do(struct backtest_sim *sim, const struct command *command)
@@ -172,7 +171,7 @@ static void backtest_do(struct backtest_sim *sim, const struct command *command)
         backtest_apply(sim, &change);
 }
 
-/* One UUID belongs to one node. */
+/* Resolves duplicate UUIDs: each belongs to one node. */
 static void backtest_settle(struct backtest_sim *sim)
 {
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++) {
@@ -208,7 +207,7 @@ static void backtest_publish(struct backtest_sim *sim)
 
 /* --- one pod --- */
 
-/* As the writer of milligpud: the watch has shown the pod before kube-scheduler asks about it. */
+/* Learns the arrival before the decision, as in milligpud: the watch shows pods first. */
 static void backtest_learn(struct backtest_sim *sim, uint32_t shape)
 {
     if (sim->tally == NULL || shape == UINT32_MAX)
@@ -241,7 +240,7 @@ static void backtest_note_place(struct backtest_sim *sim, uint32_t pod, const st
     };
 }
 
-/* What bind does on the node that filter chose. */
+/* Binds the pod to the node that filter chose. */
 static void backtest_bind(struct backtest_sim *sim, uint32_t pod, const char *uid,
                           const struct node *node)
 {
@@ -267,7 +266,7 @@ static void backtest_bind(struct backtest_sim *sim, uint32_t pod, const char *ui
 
 static void backtest_push_end(struct backtest_sim *sim, int64_t at_ms, uint32_t pod);
 
-/* False: it fits nowhere. */
+/* Returns false if the pod fits nowhere. */
 static bool backtest_place(struct backtest_sim *sim, uint32_t pod)
 {
     const struct past_pod *of = &sim->past->pod[pod];
@@ -295,7 +294,7 @@ static bool backtest_place(struct backtest_sim *sim, uint32_t pod)
     const bool fits = answer.verdict == FILTER_FITS;
     if (fits)
         backtest_bind(sim, pod, uid, answer.candidate[0].node);
-    /* With rules it may also be the namespace. */
+    /* With rules, the refusal can depend on the namespace, so it is not true of the whole shape. */
     sim->refused[of->shape] = !fits && sim->policy->book->rules == 0;
     arena_reset(&sim->arena);
     if (!fits)
@@ -374,7 +373,7 @@ static void backtest_end_pod(struct backtest_sim *sim, uint32_t pod)
 
 /* --- events --- */
 
-/* By its annotation, as far as that can be read from where it was. */
+/* Adopts the pod with the annotation that its recorded place yields. */
 static void backtest_observe(struct backtest_sim *sim, uint32_t pod)
 {
     const struct past_pod *of = &sim->past->pod[pod];
@@ -419,11 +418,11 @@ static void backtest_observe(struct backtest_sim *sim, uint32_t pod)
         .request = of->shape != UINT32_MAX ? &sim->past->world.shape[of->shape].request : NULL,
     };
     backtest_do(sim, &command);
-    sim->nodes_changed = true; /* it may be the first that is known of its node */
+    sim->nodes_changed = true; /* the pod possibly made its node */
     arena_reset(&sim->arena);
 }
 
-/* Pods that this run has placed on a node which is about to go. */
+/* The number of pods that this run has placed on a node that is being removed. */
 static uint32_t backtest_standing(const struct backtest_sim *sim, const char *name)
 {
     const struct node *node = ledger_node(sim->ledger, text_of(name));
@@ -473,7 +472,7 @@ static void backtest_take(struct backtest_sim *sim, const struct past_event *eve
         break;
     case PAST_ARRIVES:
         backtest_learn(sim, sim->past->pod[event->pod].shape);
-        /* Who came earlier is asked first. */
+        /* Earlier arrivals come first. */
         backtest_retry(sim);
         if (!backtest_place(sim, event->pod))
             sim->wait[sim->waiting++] = event->pod;
@@ -481,7 +480,7 @@ static void backtest_take(struct backtest_sim *sim, const struct past_event *eve
     }
 }
 
-/* The time of what comes next; INT64_MAX: nothing does. */
+/* The time of the next event or end; INT64_MAX if none. */
 static int64_t backtest_next(const struct backtest_sim *sim)
 {
     const struct past *past = sim->past;
@@ -490,7 +489,7 @@ static int64_t backtest_next(const struct backtest_sim *sim)
     must(sim->events <= past->events);
     if (sim->events < past->events && past->event[sim->events].at_ms < next)
         next = past->event[sim->events].at_ms;
-    /* Rules change nothing when nobody waits or comes any more. */
+    /* Changes of rules have no effect without waiting or arriving pods. */
     if (sim->rules_at_ms < next && (sim->waiting > 0 || next != INT64_MAX))
         next = sim->rules_at_ms;
     return next;
@@ -585,7 +584,7 @@ void backtest_result_done(struct backtest_result *result)
 
 struct backtest_step {
     int64_t at_ms;
-    int64_t granted_milli; /* more */
+    int64_t granted_milli; /* change of the grants */
 };
 
 static int backtest_by_time(const void *left, const void *right)

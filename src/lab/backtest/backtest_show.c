@@ -1,7 +1,7 @@
 /*
- * What a back-test prints: one line for what was recorded and one for each policy, how they differ,
- * and the pods whose waits differ most. All numbers are first put into a document, so that JSON and
- * tables show the same. Then the files: a line for each pod.
+ * Output of a back-test: a line for the recorded result and for each policy, and the pods whose
+ * waits differ most. All numbers go through one document, so that JSON and tables show the same.
+ * The files with a line for each pod follow at the end.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static const char *backtest_name(const struct backtest_result *result)
     return result->recorded ? "recorded" : result->policy->word;
 }
 
-/* To the second. */
+/* RFC 3339 without fractions of a second. */
 static void backtest_time(int64_t ms, char out[TIME_TEXT_BYTES])
 {
     time_format(ms, out);
@@ -40,7 +40,7 @@ static void backtest_set_percent(struct arena *arena, struct document *object, c
     simulate_set_percent(arena, object, key, (uint64_t)part, (uint64_t)whole);
 }
 
-/* Rounded to a tenth. */
+/* GPU hours, rounded to a tenth. */
 static void backtest_set_hours(struct arena *arena, struct document *object, const char *key,
                                backtest_area area)
 {
@@ -72,10 +72,10 @@ static void backtest_set_more(struct arena *arena, struct document *object,
 
 struct backtest_difference {
     uint32_t pod;
-    int64_t by_ms; /* of the waits, under the policy where they differ most */
+    int64_t by_ms; /* largest difference of the waits under any policy */
 };
 
-/* To the end, if it never got a place. */
+/* The wait in ms; to the end if the pod was never placed. */
 static int64_t backtest_waited(const struct past *past, const struct backtest_result *result,
                                uint32_t pod)
 {
@@ -83,7 +83,7 @@ static int64_t backtest_waited(const struct past *past, const struct backtest_re
     return result->wait[pod] >= 0 ? result->wait[pod] : past->to_ms - past->pod[pod].arrived_ms;
 }
 
-/* 0: it waits as it did. */
+/* The difference to the recorded wait in ms; 0 if it is the same. */
 static int64_t backtest_differs(const struct backtest_report *report,
                                 const struct backtest_result *result, uint32_t pod)
 {
@@ -92,7 +92,7 @@ static int64_t backtest_differs(const struct backtest_report *report,
         backtest_waited(report->past, result, pod) - backtest_waited(report->past, recorded, pod);
 
     must(recorded->recorded && !result->recorded);
-    /* Shortly before the end who never gets a place has not waited longer yet, but will have. */
+    /* A pod that is never placed counts as waiting longer, also if it arrived near the end. */
     if (result->wait[pod] < 0 && recorded->wait[pod] >= 0)
         return by > 1 ? by : 1;
     if (result->wait[pod] >= 0 && recorded->wait[pod] < 0)
@@ -169,7 +169,7 @@ static struct document *backtest_pod(struct arena *arena, const struct backtest_
     for (size_t r = 0; r < report->results; r++) {
         struct document *wait = document_new(arena, DOCUMENT_OBJECT);
         document_set_str(arena, wait, "policy", backtest_name(&report->result[r]));
-        /* Without a number: it never got a place. */
+        /* Without the member if the pod was never placed. */
         if (report->result[r].wait[pod] >= 0)
             simulate_set_int(arena, wait, "seconds", (uint64_t)report->result[r].wait[pod] / 1000);
         document_append(waits, wait);
@@ -323,7 +323,7 @@ static const char *backtest_heading(struct arena *arena, const struct backtest_r
     return name;
 }
 
-/* One column for each policy. In its own order, whatever --sort-by says: that is about policies. */
+/* One column for each policy, in their order; --sort-by applies to the table of policies only. */
 static int backtest_show_pods(struct ctl *ctl, const struct document *answer,
                               const struct backtest_report *report)
 {
@@ -381,7 +381,7 @@ static void backtest_put_head(const struct ctl *ctl, const struct backtest_repor
         (void)fprintf(out, "; %" PRIu32 " rare ones are left out", report->dropped);
     if (report->options->learn)
         (void)fputs("; fgd and rollout know what has arrived so far", out);
-    (void)fputs("\n\n", out); /* judged at the end, as all output is */
+    (void)fputs("\n\n", out); /* errors are checked in ctl_finish() */
 }
 
 static void backtest_put_hours(FILE *out, const struct document *item)
@@ -417,7 +417,7 @@ static void backtest_put_item(FILE *out, const struct document *item)
     backtest_put_hours(out, item);
     if (displaced > 0)
         (void)fprintf(out, "; %" PRId64 " on nodes that went away", displaced);
-    (void)fputc('\n', out); /* judged at the end, as all output is */
+    (void)fputc('\n', out); /* errors are checked in ctl_finish() */
 }
 
 static void backtest_put_differences(const struct ctl *ctl, const struct document *answer)

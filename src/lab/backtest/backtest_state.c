@@ -1,7 +1,7 @@
 /*
- * States of the journal (src/store/rows/state.c) back into facts. Called by backtest_past.c for
- * each entry, and by backtest_run.c to fill a ledger. A file is input from outside: what no daemon
- * writes is ERR_CORRUPT, never a failed must(). Absent keys are defaults.
+ * Parses states of the journal (src/store/rows/state.c) into facts. Called by backtest_past.c for
+ * each entry, and by backtest_run.c to fill a ledger. A file is external input: a state that no
+ * daemon writes is ERR_CORRUPT, never a failed must(). Absent keys have defaults.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -11,11 +11,11 @@
 
 #include "backtest.h"
 
-/* The members of one object; the first one that is wrong is remembered. */
+/* Reads the members of one object, and keeps the first invalid one. */
 struct past_fields {
     struct past *past;
     const struct document *object;
-    const char *wrong; /* NULL: all are fine */
+    const char *wrong; /* first invalid member; NULL if none */
 };
 
 static int64_t past_number(struct past_fields *fields, const char *key, int64_t least, int64_t most)
@@ -146,7 +146,7 @@ uint64_t past_capacity(const struct node_build *node)
     return milli;
 }
 
-/* As inventory_parse() makes it: a UUID has the index as its second name, if no other has it. */
+/* As in inventory_parse(): the alias of a GPU with a UUID is its index, unless another has it. */
 static void past_show_gpu(struct past *past, const struct node_build *node, const struct gpu *gpu,
                           const struct inventory *before, struct gpu_facts *out)
 {
@@ -181,8 +181,8 @@ static bool past_shows(const struct inventory *inventory, const struct gpu *gpu)
 }
 
 /*
- * Where a problem hides the GPUs the ledger keeps those that it knew, closed: they are in the
- * state, and no Node object showed them.
+ * If a problem hides a node's GPUs, the ledger keeps the known ones as closed: they are in the
+ * state, although no Node object showed them.
  */
 const struct inventory *past_inventory(struct past *past, const struct node_build *node)
 {
@@ -294,7 +294,7 @@ static bool past_read_want(struct past_fields *command, const struct document *s
     return fields.wrong == NULL && out->parts > 0 && out->milli > 0;
 }
 
-/* Can the want behind the last one be its next? Containers of an app come last, and each once. */
+/* True if the next want keeps the order of containers: those of the app come last, each once. */
 static bool past_follows(const struct request *request)
 {
     const struct want *next = &request->want[request->wants];

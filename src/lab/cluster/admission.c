@@ -1,7 +1,7 @@
 /*
- * Refusals and defaults of an API server for a new pod. Called by play.c and simulate_pods.c,
- * which create no pod that is refused here. The parts: amounts, the API server's own rules,
- * LimitRanges as the plugin LimitRanger reads them, ResourceQuotas, what is not considered.
+ * Refusals and defaults of an API server for a new pod. Called by play.c and simulate_pods.c, which
+ * create no pod that is refused here. In order: amounts, the API server's own rules, LimitRanges as
+ * in the plugin LimitRanger, ResourceQuotas, unsupported parts.
  */
 #include "admission.h"
 
@@ -23,7 +23,7 @@ static bool is_extended(const char *resource)
     return strchr(resource, '/') != NULL && strstr(resource, "kubernetes.io/") == NULL;
 }
 
-/* CPU in thousandths, all else in wholes. 0: it cannot be read, which others refuse. */
+/* CPU in thousandths, other resources in units. 0 if invalid, which is refused elsewhere. */
 static int64_t admission_amount(const struct document *amount, const char *resource)
 {
     int64_t value = 0;
@@ -98,7 +98,7 @@ static int check_container(const struct document *container, const char *path, s
     return 0;
 }
 
-/* A label of DNS. */
+/* True for a DNS label. */
 static bool is_container_name(const char *name)
 {
     const size_t bytes = strlen(name);
@@ -109,7 +109,7 @@ static bool is_container_name(const char *name)
            name[bytes - 1] != '-';
 }
 
-/* Has a container before this one the same name? Those of the app come first here. */
+/* True if a previous container has the same name; those of the app come first here. */
 static bool name_is_taken(const struct document *pod, const struct document *own, const char *name)
 {
     must(name[0] != '\0');
@@ -187,10 +187,10 @@ struct limit_range {
     struct limit_range *next;
 };
 
-/* The place in a LimitRange of amounts of one purpose. An item of type Container gets defaults. */
+/* The source of amounts in a LimitRange; items of type Container also have defaults. */
 struct limit_source {
-    const char *kept;    /* the field of a container's resources */
-    const char *from[4]; /* of the item, the most explicit first; NULL: no more */
+    const char *kept;    /* field of a container's resources */
+    const char *from[4]; /* fields of the item, the most explicit first; NULL after the last */
 };
 
 static const struct limit_source limit_sources[] = {
@@ -213,7 +213,7 @@ static void add_missing(struct arena *arena, const struct document *amounts, str
             document_set(arena, list, amount->key, document_copy(arena, amount));
 }
 
-/* Before any plugin: a limit without a request is the request, too. */
+/* Sets requests to limits where absent, which an API server does before any plugin. */
 static void fill_requests(struct arena *arena, struct document *container)
 {
     const struct document *limits = document_at(container, "resources.limits");
@@ -241,7 +241,7 @@ static void fill_container(const struct limit_range *range, struct arena *arena,
     }
 }
 
-/* Values of a wrong type stay, to be refused with their path. */
+/* False for values of a wrong type, which are refused later with their path. */
 static bool can_be_filled(const struct document *container)
 {
     const struct document *resources = document_get(container, "resources");
@@ -258,7 +258,7 @@ static bool can_be_filled(const struct document *container)
     return true;
 }
 
-/* The same as a LimitRange of the namespace, for a quota alone: requests are what it counts. */
+/* Applies defaults of the namespace's LimitRanges, and requests for quotas, to one container. */
 static void fill_one(const struct admission *admission, struct arena *arena, const char *namespace,
                      struct document *container)
 {
@@ -286,14 +286,14 @@ void admission_fill(const struct admission *admission, struct arena *arena, stru
     }
 }
 
-/* The amounts that a LimitRange compares: of a container, or of a whole pod. */
+/* The amounts to compare with a LimitRange: of a container, or of a whole pod. */
 struct limited {
     const char *type; /* "Container", "Pod" */
     const struct amount *requests;
     const struct amount *limits;
 };
 
-/* least: is it a minimum? Then what is compared must not be less, else not more. */
+/* True and a text if the amounts break the bound. least: the bound is a minimum, else a maximum. */
 static bool limit_broken(const struct limited *what, const struct document *bound, bool least,
                          struct strbuf *out)
 {
@@ -302,7 +302,7 @@ static bool limit_broken(const struct limited *what, const struct document *boun
     const struct amount *of[] = {amounts_find(what->requests, resource),
                                  amounts_find(what->limits, resource)};
     static const char *const word[] = {"request", "limit"};
-    const size_t needed = least ? 0 : 1; /* which of them must be there */
+    const size_t needed = least ? 0 : 1; /* index of the amount that must be present */
 
     must(field_is_named(bound));
     strbuf_printf(out, "%s %s usage per %s is %s", least ? "minimum" : "maximum", resource,
@@ -312,7 +312,7 @@ static bool limit_broken(const struct limited *what, const struct document *boun
         return true;
     }
     for (size_t i = 0; i < ARRAY_LEN(of); i++) {
-        const size_t at = least ? i : 1 - i; /* as LimitRanger: the one that is needed first */
+        const size_t at = least ? i : 1 - i; /* the needed one comes first, as in LimitRanger */
         if (of[at] == NULL || (least ? of[at]->value >= value : of[at]->value <= value))
             continue;
         strbuf_printf(out, ", but %s is ", word[at]);
@@ -337,7 +337,7 @@ static bool item_broken(const struct document *item, const struct limited *what,
     return false;
 }
 
-/* The sum of the containers, and no less than an init container has. */
+/* The sum of the containers, but at least the amount of each init container. */
 static void pod_amounts(struct arena *arena, const struct document *pod, const char *list,
                         struct amount **out)
 {
@@ -420,7 +420,7 @@ struct quota_line {
     const char *key;      /* as in spec.hard: "requests.nvidia.com/vgpu" */
     const char *resource; /* of requests and limits */
     enum quota_what what;
-    bool demanded; /* a container must say how much */
+    bool demanded; /* each container must give an amount */
     int64_t hard;
     int64_t used;
 };
@@ -428,7 +428,7 @@ struct quota_line {
 struct quota {
     const char *namespace;
     const char *name;
-    bool scoped; /* not considered */
+    bool scoped; /* has scopes, which are not supported */
     uint32_t lines;
     struct quota_line *line;
     struct quota *next;
@@ -440,7 +440,7 @@ static bool is_compute(const char *resource)
     return strcmp(resource, "cpu") == 0 || strcmp(resource, "memory") == 0;
 }
 
-/* An extended resource is counted by its requests only. */
+/* Quotas count extended resources by requests only. */
 static void quota_classify(struct quota_line *line)
 {
     const bool requests = text_starts(text_of(line->key), "requests.");
@@ -503,7 +503,7 @@ static void pod_usage(struct arena *arena, const struct document *pod, struct po
 
     must(pod->kind == DOCUMENT_OBJECT);
     if (amounts_requested(arena, pod, &out->requests, &ignored) < 0)
-        out->requests = NULL; /* others refuse it */
+        out->requests = NULL; /* invalid, which is refused elsewhere */
     pod_amounts(arena, pod, "limits", &out->limits);
 }
 
@@ -523,7 +523,7 @@ static int64_t usage_of(const struct pod_usage *usage, const struct quota_line *
     return 0;
 }
 
-/* A quota of CPU or memory makes each container say how much. */
+/* A quota of CPU or memory requires an amount in each container. */
 static bool quota_misses(const struct quota *quota, const struct document *pod, struct strbuf *out)
 {
     must(out->len == 0);
@@ -644,7 +644,7 @@ static int range_read(const struct document *object, struct limit_range *out, st
     return 0;
 }
 
-/* In the order of the files, as an API server has them in that of their names. */
+/* Keeps rules in the order of the files; an API server sorts them by name. */
 int admission_add(struct admission *admission, const struct document *object, struct err *err)
 {
     struct arena *arena = admission->arena;

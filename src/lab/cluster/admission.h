@@ -1,9 +1,9 @@
 /*
- * admission - what an API server does with a new pod besides storing it.
+ * admission - validation and admission of new pods, as in an API server.
  *
- * Its own rules about amounts, and the LimitRanges and ResourceQuotas of the files, as its
- * admission plugins LimitRanger and ResourceQuota judge them. Texts are theirs. Usage of quotas is
- * counted here. What is not considered of them is said once (admission_say()).
+ * Applies the API server's rules about amounts, and the LimitRanges and ResourceQuotas of the
+ * files, like its admission plugins LimitRanger and ResourceQuota and with their texts. Counts the
+ * usage of quotas. Unsupported parts of these objects are reported once (admission_say()).
  *
  * One thread.
  */
@@ -18,33 +18,33 @@ struct limit_range;
 struct quota;
 
 struct admission {
-    struct arena *arena;   /* of what is kept */
-    const char *namespace; /* of objects that name none */
+    struct arena *arena;   /* for rules and usage */
+    const char *namespace; /* of objects without one */
     struct limit_range *range;
     struct quota *quota;
 };
 
 /*
- * An API server accepts no containers without a name of their own, no requests of an extended
- * resource that differ from its limit, and in spec.resources only CPU, memory and huge pages.
+ * Refuses containers without a unique name, requests of an extended resource that differ from its
+ * limit, and resources in spec.resources other than CPU, memory and huge pages.
  */
 int admission_check(const struct document *pod, struct err *err) MUST_USE;
 
-/* Is it a LimitRange or a ResourceQuota? */
+/* True for a LimitRange or a ResourceQuota. */
 bool admission_is_rule(const struct document *object);
-/* Such an object, from which the rule borrows. */
+/* Adds a LimitRange or ResourceQuota; borrows from object. */
 int admission_add(struct admission *admission, const struct document *object,
                   struct err *err) MUST_USE;
 
-/* Writes what LimitRanges give to containers that do not say it themselves. */
+/* Adds the defaults of LimitRanges to the pod's containers. */
 void admission_fill(const struct admission *admission, struct arena *arena, struct document *pod);
-/* Why the pod may not be created: ERR_FORBIDDEN. */
+/* ERR_FORBIDDEN if a LimitRange or ResourceQuota forbids the pod. */
 int admission_review(const struct admission *admission, const struct document *pod,
                      struct err *err) MUST_USE;
-/* One more pod that quotas count, unless it has ended. */
+/* Adds the pod to the usage of quotas, unless it has ended. */
 void admission_count(struct admission *admission, const struct document *pod);
 
-/* counts: are quotas considered here at all? */
+/* Prints unsupported parts of the rules. counts: false if quotas are not considered at all. */
 void admission_say(const struct admission *admission, bool counts, FILE *out);
 
 #endif

@@ -1,7 +1,6 @@
 /*
- * Amounts of resources, summed as kube-scheduler does. Called by nodefit.c for the pods of a
- * manifest, and by play_nodes.c for those that run already. The parts: lists, quantities, what a
- * pod requests.
+ * Amounts of resources, summed as in kube-scheduler. Called by nodefit.c for the pods of a
+ * manifest, and by play_nodes.c for running pods. In order: lists, quantities, requests of a pod.
  */
 #include "amounts.h"
 
@@ -19,7 +18,7 @@ static bool has_prefix(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* An extended resource: whole numbers only. */
+/* True for an extended resource, which has whole numbers only. */
 static bool is_extended_resource(const char *resource)
 {
     must(resource != NULL);
@@ -99,7 +98,7 @@ static void amounts_raise(struct arena *arena, struct amount **to, const struct 
 
 /* --- quantities --- */
 
-/* Rounded up, as kube-scheduler does; what 63 bits cannot hold fits nowhere anyway. */
+/* Rounds up, as kube-scheduler does; amounts beyond 63 bits saturate, as they fit nowhere anyway. */
 static int amount_read(const struct document *amount, const char *path, int64_t *out,
                        struct err *err)
 {
@@ -134,7 +133,6 @@ static int amount_read(const struct document *amount, const char *path, int64_t 
     return 0;
 }
 
-/* Of each resource that is not in the list yet: so limits fill in for requests. */
 int amounts_read(struct arena *arena, const struct document *amounts, const char *path,
                  struct amount **list, struct err *err)
 {
@@ -192,8 +190,8 @@ static int amounts_sum(struct arena *arena, const struct document *containers, s
 }
 
 /*
- * An init container runs beside the sidecars that started before it; a sidecar runs to the end.
- * *out: the sum that runs to the end; becomes the peak.
+ * Raises *out, the sum of the app's containers, to the peak: sidecars run to the end, and an init
+ * container runs beside the sidecars that started before it.
  */
 static int amounts_peak(struct arena *arena, const struct document *containers, struct amount **out,
                         struct err *err)
@@ -225,9 +223,9 @@ static int amounts_peak(struct arena *arena, const struct document *containers, 
 }
 
 /*
- * spec.resources is about the pod as a whole: its requests replace the sum of the containers, and
- * its limits count where neither it nor a container requests anything. Only of resources that a pod
- * as a whole can have.
+ * spec.resources applies to the pod as a whole: its requests replace the sum of the containers; its
+ * limits count if neither it nor a container has a request. Only for resources that are supported
+ * at the level of the pod.
  */
 static int amounts_whole_pod(struct arena *arena, const struct document *pod, struct amount **list,
                              struct err *err)

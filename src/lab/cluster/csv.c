@@ -1,6 +1,6 @@
 /*
- * Reads CSV for the command simulate. A record is parsed in place: a quoted field moves over its
- * own quotes, so nothing is copied and a file of a million lines takes no more than its own size.
+ * Reads CSV for the command simulate. Records are parsed in place (a quoted field is moved over its
+ * quotes), so a file of a million lines needs no more memory than its own size.
  */
 #include "csv.h"
 
@@ -27,7 +27,7 @@ int csv_wrong(const struct csv *csv, size_t field, struct err *err, const char *
 
     must(field < csv->fields);
     va_start(arguments, fmt);
-    (void)vsnprintf(what, sizeof what, fmt, arguments); /* cut off: it is for people only */
+    (void)vsnprintf(what, sizeof what, fmt, arguments); /* truncated if too long */
     va_end(arguments);
     return err_set(err, ERR_INVALID, "%.200s:%u:%u: %.300s", csv->file, csv->field[field].line,
                    csv->field[field].column, what);
@@ -58,7 +58,7 @@ void csv_close(struct csv *csv)
 
 /* --- one record --- */
 
-/* Where a line ends: LF, or CRLF. */
+/* True at LF or CRLF. */
 static bool csv_at_line_end(const struct csv *csv)
 {
     return csv->at == csv->end || csv->at[0] == '\n' ||
@@ -94,7 +94,7 @@ static int csv_plain_field(struct csv *csv, struct csv_field *out, struct err *e
     return 0;
 }
 
-/* The text moves over the first quote, and over one of each two quotes inside. */
+/* Moves the text over the first quote, and over one of each two quotes inside. */
 static int csv_quoted_field(struct csv *csv, struct csv_field *out, struct err *err)
 {
     char *const start = csv->at;
@@ -160,7 +160,7 @@ static int csv_record(struct csv *csv, struct err *err)
     return 1;
 }
 
-/* Are there only line ends from here on? Asked at the beginning of a line. */
+/* True if only line ends follow. Called at the beginning of a line. */
 static bool csv_is_at_end(const struct csv *csv)
 {
     const char *at = csv->at;
@@ -203,7 +203,7 @@ static int csv_find_column(const struct csv *csv, const char *name, size_t *at, 
     return 0;
 }
 
-/* What the header must contain, behind what is wrong with it. */
+/* Appends the required columns to an error of the header. */
 static int csv_add_columns(const char *const *name, size_t names, struct err *err)
 {
     char list[ERR_TEXT_MAX / 2] = "";

@@ -1,12 +1,12 @@
 /*
  * csv - a file of comma-separated values with a header, read strictly.
  *
- * Quotes as in RFC 4180; lines end in LF or CRLF; a byte-order mark at the beginning is skipped,
- * and so are empty lines at the end. Columns are found by their names in the header, in any order.
- * An error says FILE:LINE:COLUMN, what is wrong there, and what would be right; COLUMN counts
- * bytes.
+ * Quotes as in RFC 4180; lines end in LF or CRLF; a byte-order mark and empty lines at the end are
+ * skipped. Columns are found by their names in the header, in any order. An error has
+ * FILE:LINE:COLUMN, the cause and valid values; COLUMN counts bytes.
  *
- * The whole file is in memory, and fields point into it, so they live until csv_close().
+ * The whole file is in memory, and fields point into it, so they live until csv_close(). Pure,
+ * except for csv_open(), which reads the file.
  */
 #ifndef MILLIGPU_CTL_CSV_H
 #define MILLIGPU_CTL_CSV_H
@@ -29,34 +29,34 @@ struct csv_field {
 struct csv {
     const char *file;
     char *bytes; /* owned */
-    char *at;    /* what follows the present record */
+    char *at;    /* the byte after the present record */
     char *end;
-    char *line_start; /* of the line that contains at */
-    uint32_t line;    /* of at */
-    size_t columns;   /* of the header; 0: it is not read yet */
-    size_t fields;    /* of the present record */
+    char *line_start; /* beginning of the line that contains at */
+    uint32_t line;    /* line number of at, from 1 */
+    size_t columns;   /* number in the header; 0 until it is read */
+    size_t fields;    /* number in the present record */
     struct csv_field field[CSV_FIELDS_MAX];
 };
 
-/* file is borrowed, for errors. */
+/* file: borrowed, for errors. */
 int csv_open(struct csv *csv, const char *file, struct err *err) MUST_USE;
 void csv_close(struct csv *csv);
 
 /*
- * Reads the header, and finds these columns: at[i] is the place of name[i]. Other columns are
- * ignored. Call it once, first.
+ * Reads the header and finds these columns: at[i] is the index of name[i]. Ignores other columns.
+ * Called once, first.
  */
 int csv_header(struct csv *csv, const char *const *name, size_t names, size_t *at,
                struct err *err) MUST_USE;
 
-/* Reads the next record, which has as many fields as the header. 1: there is one; 0: the end. */
+/* Reads the next record: 1, or 0 at the end. A wrong number of fields is an error. */
 int csv_next(struct csv *csv, struct err *err) MUST_USE;
 
-/* The error at a field of the present record. */
+/* Sets an error at a field of the present record. */
 int csv_wrong(const struct csv *csv, size_t field, struct err *err, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
-/* A whole number from least to most; name: of the column, for the error. */
+/* The range of a whole number; name: the column, for the error. */
 struct csv_range {
     const char *name;
     uint32_t least;

@@ -1,5 +1,5 @@
 /*
- * Reading fields of manifests and cluster files. Called by amounts.c, nodefit.c and pod_maker.c.
+ * Reads fields of manifests and cluster files. Called by amounts.c, nodefit.c and pod_maker.c.
  */
 #include "fields.h"
 
@@ -37,7 +37,7 @@ int field_string(const struct document *object, const char *path, const char *ke
     return 0;
 }
 
-/* Each object on the way is checked, too. */
+/* Also checks each object of the path. */
 int field_member(const struct document *root, const char *path, enum document_kind kind,
                  const struct document **out, struct err *err)
 {
@@ -49,7 +49,7 @@ int field_member(const struct document *root, const char *path, enum document_ki
     while (text_cut(&rest, '.', &key)) {
         char name[64];
         char done[FIELD_PATH_BYTES];
-        (void)snprintf(name, sizeof name, "%.*s", TEXT_ARG(key)); /* our own paths fit */
+        (void)snprintf(name, sizeof name, "%.*s", TEXT_ARG(key)); /* constant paths fit */
         FIELD_PATH(done, "%.*s", (int)(key.at - path + (ptrdiff_t)key.len), path);
         at = document_get(at, name);
         if (at == NULL)

@@ -1,6 +1,6 @@
 /*
- * Finds pod templates in an object of any kind. Called by manifest.c for objects that are none of
- * workload.h's kinds. The parts: the way to a value, counts, names, what a pod is made of, search.
+ * Finds pod templates in an object of any kind. Called by manifest.c for objects of other kinds
+ * than those of pod_maker.h. In order: the path to a value, counts, names, parts of a pod, search.
  */
 #include "guess.h"
 
@@ -13,11 +13,11 @@
 /* --- the way from the object to a value in it --- */
 
 struct step {
-    const struct step *up; /* NULL: the value is the object */
+    const struct step *up; /* NULL if the value is the object */
     const struct document *value;
-    const char *key;  /* of the value, or of the array that it is in */
-    uint32_t index;   /* in the array, from 1; 0: it is in none */
-    const char *path; /* "spec.workerGroupSpecs[0]"; of the object: "" */
+    const char *key;  /* of the value, or of the array that contains it */
+    uint32_t index;   /* in the array, from 1; 0 if not in an array */
+    const char *path; /* "spec.workerGroupSpecs[0]"; "" for the object */
 };
 
 struct guess {
@@ -26,14 +26,14 @@ struct guess {
     guess_take *take;
     void *user;
     uint32_t parts;
-    const char *words[16]; /* of the first parts: the names of their pods are distinct */
+    const char *words[16]; /* words of the first parts, which keep their pods' names distinct */
 };
 
 static struct step step_into(const struct guess *guess, const struct step *up,
                              const struct document *value, const char *key, uint32_t index)
 {
     const char *dot = up->path[0] != '\0' ? "." : "";
-    char shown[64]; /* the path is for people */
+    char shown[64]; /* key in the path, for people */
 
     must(key[0] != '\0');
     text_clip(text_of(key), shown, sizeof shown);
@@ -50,7 +50,7 @@ static struct step step_into(const struct guess *guess, const struct step *up,
 
 /* --- counts --- */
 
-/* A count that is no number is something else: the size of a volume, a range. */
+/* Reads a count; false if it is not a number, such as the size of a volume, or a range. */
 static bool count_at(const struct document *value, const char *key, int64_t *out)
 {
     const struct document *found = document_get(value, key);
@@ -79,7 +79,7 @@ static void tally_times(struct guess_count *tally, int64_t number, const char *k
         tally->pods = INT32_MAX;
 }
 
-/* One of these says how many there are of all that is below. */
+/* Multiplies by the first of these counts, which applies to everything below. */
 static void tally_replicas(struct guess_count *tally, const struct document *value)
 {
     static const char *const keys[] = {"replicas", "minReplicas", "numNodes", "instances", "count"};
@@ -89,7 +89,7 @@ static void tally_replicas(struct guess_count *tally, const struct document *val
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
         if (!count_at(value, keys[i], &number))
             continue;
-        /* A workload that starts at zero gets a pod with the first request. */
+        /* A workload with a minimum of zero gets a pod with the first request. */
         if (number == 0 && strcmp(keys[i], "minReplicas") == 0)
             number = 1;
         tally_times(tally, number, keys[i]);
@@ -97,7 +97,7 @@ static void tally_replicas(struct guess_count *tally, const struct document *val
     }
 }
 
-/* As the Job controller: never more side by side than there are completions. */
+/* As in the Job controller: parallelism is limited by completions. */
 static void tally_job(struct guess_count *tally, const struct document *value)
 {
     int64_t parallelism;
@@ -112,7 +112,7 @@ static void tally_job(struct guess_count *tally, const struct document *value)
         tally_times(tally, parallelism, "parallelism");
 }
 
-/* A group that has a leader has it beside its workers, and counts it. */
+/* The size of a group includes its leader. */
 static void tally_group(struct guess_count *tally, const struct document *value, const char *below)
 {
     const bool leads = document_get(value, "leaderTemplate") != NULL;
@@ -137,7 +137,7 @@ static bool is_suspended(const struct step *last)
     return false;
 }
 
-/* From the object down to the value. */
+/* Multiplies the counts from the object down to the value. */
 static void tally_all(struct guess_count *tally, const struct step *last, const char *below)
 {
     if (last->up != NULL)
@@ -178,7 +178,7 @@ static int guess_count(struct guess *guess, const struct step *last, struct pod_
 
 /* --- names --- */
 
-/* Lower case letters and digits, without what every such key ends in. */
+/* The key in lower case letters and digits, without common suffixes. */
 static const char *word_of(struct arena *arena, const char *key)
 {
     static const char *const ends[] = {"spec", "specs", "template", "group", "replica"};
@@ -210,7 +210,7 @@ static const char *word_of(struct arena *arena, const char *key)
     return arena_copy(arena, (struct text){word, bytes});
 }
 
-/* The word that tells this part of the object from the others: its name, else its key. */
+/* The word that identifies this part of the object: its name, else its key. */
 static const char *part_word(struct arena *arena, const struct step *last)
 {
     static const char *const plain[] = {"spec",    "template", "podTemplate",
@@ -259,7 +259,7 @@ static bool names_extended(const struct document *amounts)
     return false;
 }
 
-/* The resources of what is a container, or has one, under whatever name; NULL: it is none. */
+/* The resources of a value that is, or has, a container under any name; NULL if none. */
 static const struct document *resources_of(const struct document *value)
 {
     static const char *const keys[] = {"resources", "resourcesPerNode"};
@@ -287,7 +287,7 @@ static bool is_pod_spec(const struct document *value)
     return true;
 }
 
-/* Fields of a pod that decide where it may be, in the object that is no pod. */
+/* Copies fields of a pod that affect placement, from an object that is no pod. */
 static void copy_pod_fields(struct arena *arena, const struct document *from, struct document *spec)
 {
     static const char *const keys[] = {
@@ -336,14 +336,14 @@ static void merge_metadata(struct arena *arena, const struct document *from, str
     }
 }
 
-/* Is the pod's spec beside the pod's metadata? */
+/* True if the pod's metadata is beside the pod's spec. */
 static bool is_in_template(const struct step *last)
 {
     must(last->up != NULL);
     return strcmp(last->key, "spec") == 0 && last->index == 0 && last->up->up != NULL;
 }
 
-/* A part without a template of its own has the labels and annotations of the object. */
+/* The metadata of the template; without one, labels and annotations of the object. */
 static const struct document *meta_of(struct guess *guess, const struct step *last)
 {
     struct document *meta = document_new(guess->arena, DOCUMENT_OBJECT);
@@ -380,7 +380,7 @@ static int guess_emit(struct guess *guess, const struct step *last, const struct
     return guess->take(guess->user, &part, err);
 }
 
-/* A controller that makes the pod's spec names those that have no name. */
+/* Names containers without a name, as the object's controller would. */
 static void name_containers(struct arena *arena, struct document *spec)
 {
     struct document *list = document_get(spec, "containers");
@@ -392,7 +392,7 @@ static void name_containers(struct arena *arena, struct document *spec)
             document_set_str(arena, at, "name", arena_printf(arena, "container-%u", index));
 }
 
-/* A pod, with what beside its containers is one, too. A template is as it shall be. */
+/* Adds a pod; unless it is in a template, other containers beside the list belong to it. */
 static int guess_pod(struct guess *guess, const struct step *last, struct err *err)
 {
     must(is_pod_spec(last->value));
@@ -407,7 +407,7 @@ static int guess_pod(struct guess *guess, const struct step *last, struct err *e
     return guess_emit(guess, last, spec, err);
 }
 
-/* A container without a pod: fields of the pod are in it, or around it. */
+/* Adds a pod for a single container; fields of the pod are in the container or around it. */
 static int guess_container(struct guess *guess, const struct step *last, struct err *err)
 {
     struct document *spec = document_new(guess->arena, DOCUMENT_OBJECT);
@@ -436,7 +436,7 @@ static int walk_array(struct guess *guess, const struct step *up, const struct d
     return 0;
 }
 
-/* The parser bounds the depth of documents. status and metadata are about the object, or a copy. */
+/* Recursion is limited by the parser. Skips status and metadata, which have no own templates. */
 static int guess_walk(struct guess *guess, const struct step *last, struct err *err)
 {
     must(last->value->kind == DOCUMENT_OBJECT);
@@ -447,7 +447,7 @@ static int guess_walk(struct guess *guess, const struct step *last, struct err *
     document_each (child, last->value) {
         const bool apart =
             last->up == NULL && (text_is(child->key, "status") || text_is(child->key, "metadata"));
-        if (apart || !field_is_named(child)) /* nothing that a path could show */
+        if (apart || !field_is_named(child)) /* or the key cannot be shown in a path */
             continue;
         if (child->kind == DOCUMENT_ARRAY) {
             if (walk_array(guess, last, child, err) < 0)
@@ -461,7 +461,7 @@ static int guess_walk(struct guess *guess, const struct step *last, struct err *
     return 0;
 }
 
-/* Other objects may hold templates of pods, too, about which nobody would ask milligpud. */
+/* True if an extended resource is requested; pods of other objects do not concern milligpud. */
 static bool asks_extended(const struct document *value)
 {
     must(value != NULL);
@@ -473,7 +473,7 @@ static bool asks_extended(const struct document *value)
     return false;
 }
 
-/* They hold templates for others, which make the pods. */
+/* True for kinds whose templates are only used by other objects. */
 static bool makes_none(const char *kind)
 {
     static const char *const kinds[] = {

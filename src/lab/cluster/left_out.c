@@ -1,5 +1,6 @@
 /*
- * Says what is left out of a manifest. Called by play.c and simulate_pods.c, before the first pod.
+ * Prints the unsupported parts of a manifest. Called by play.c and simulate_pods.c before the first
+ * pod.
  */
 #include "left_out.h"
 

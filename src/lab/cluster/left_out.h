@@ -1,5 +1,5 @@
 /*
- * left_out - what a command does not do with a manifest, said once for each reason.
+ * left_out - the unsupported parts of a manifest, reported once for each reason.
  *
  * "left out: Service web and 3 more (...)", "not considered: host ports (Pod default/web)".
  */
@@ -10,10 +10,10 @@
 
 #include "pod_maker.h"
 
-/* Objects of one kind that are left out for one reason; a dump has thousands of them. */
+/* Objects of one kind that are left out for one reason; a dump has thousands. */
 struct left_out {
     const char *kind;
-    const char *name; /* of the first */
+    const char *name; /* of the first object */
     const char *why;
     size_t count;
     struct left_out *next;
@@ -24,19 +24,19 @@ struct left_out_list {
     struct left_out *first;
 };
 
-/* user is a list: this is a manifest's skip(). */
+/* The skip() of a manifest; user: a struct left_out_list. */
 void left_out_add(void *user, const char *kind, const char *name, const char *why);
-/* Named, so that nobody waits for what is not there. */
+/* Prints the objects that are left out. */
 void left_out_say(const struct left_out_list *list, FILE *out);
 
-/* Who uses a rule that is not looked at. */
+/* The workloads that use a rule that is not considered. */
 struct rule_users {
     const struct pod_maker *first;
     uint32_t count;
 };
 
 void rule_users_add(struct rule_users *users, const struct pod_maker *workload);
-/* Nothing without users. */
+/* Prints the rule with its users; nothing without users. */
 void rule_users_say(const struct rule_users *users, const char *rule, FILE *out);
 
 #endif

@@ -1,7 +1,6 @@
 /*
- * Reads Pods, and objects that make Pods, from files as kubectl apply -f would, for the command
- * play. Objects are not copied: workloads borrow from the parsed documents, and all of it lives in
- * the caller's arena.
+ * Reads Pods, and objects that make Pods, from files as in kubectl apply -f, for the commands play
+ * and simulate. Workloads borrow from the parsed documents, and both are in the caller's arena.
  */
 #include "manifest.h"
 
@@ -18,7 +17,7 @@ enum { FILE_BYTES_MAX = 256 * 1024 * 1024, READ_BYTES = 64 * 1024 };
 struct manifest_reading {
     struct manifest *manifest;
     const struct document *object;
-    const char *word; /* its kind */
+    const char *word; /* kind of the object */
     const char *file;
 };
 
@@ -31,7 +30,7 @@ static int object_wrong(const struct manifest_reading *taking, struct err *err)
                     name[0] != '\0' ? " " : "", name);
 }
 
-/* An object that cannot be read: the others are read if somebody hears of it. */
+/* Reports an invalid object to wrong(); without wrong(), the error ends the reading. */
 static int manifest_wrong(struct manifest *manifest, const struct err *err)
 {
     must(err->text[0] != '\0');
@@ -108,7 +107,7 @@ static int take_unknown(struct manifest_reading *taking, struct err *err)
 static int manifest_take(struct manifest *manifest, struct document *object, const char *implied,
                          const char *file, struct err *err);
 
-/* The list cannot be used any more afterwards: a document has one parent. */
+/* Takes the items of a list, which is unusable afterwards, since a document has one parent. */
 static int take_items(struct manifest *manifest, const struct document *list, const char *implied,
                       const char *file, struct err *err)
 {
@@ -122,7 +121,7 @@ static int take_items(struct manifest *manifest, const struct document *list, co
     struct document *item = items != NULL ? items->first : NULL;
     while (item != NULL) {
         struct document *next = item->next;
-        item->next = NULL; /* it moves to another array; this one is not used again */
+        item->next = NULL; /* the item moves to another array; this one is not used again */
         if (manifest_take(manifest, item, implied, file, err) < 0)
             return err_same(err);
         item = next;
@@ -130,7 +129,7 @@ static int take_items(struct manifest *manifest, const struct document *list, co
     return 0;
 }
 
-/* "PodList" is a list of "Pod"; its items may say no kind. "": not a list. */
+/* The kind of items: "Pod" for "PodList", whose items can lack it; "" if kind is not a list. */
 static const char *list_of(struct manifest *manifest, const char *kind)
 {
     const size_t bytes = strlen(kind);
@@ -144,8 +143,8 @@ static const char *list_of(struct manifest *manifest, const char *kind)
 }
 
 /*
- * implied: the kind of an item that says none, in a PodList; the API server's own lists have such
- * items. Lists may contain lists, no deeper than the parser lets any document be.
+ * implied: the kind of items without one, as in a PodList from an API server. Lists can contain
+ * lists; the parser limits their depth.
  */
 static int manifest_take(struct manifest *manifest, struct document *object, const char *implied,
                          const char *file, struct err *err)
@@ -207,7 +206,7 @@ void manifest_finish(struct manifest *manifest)
     for (struct pod_maker *each = manifest->first; each != NULL; each = each->next)
         (void)map_put(
             &all, text_of(workload_key(manifest->arena, each->word, each->namespace, each->name)),
-            each); /* of two with one name, either makes its pods */
+            each); /* for two objects with one name, either makes the pods */
     manifest->last = NULL;
     while (*at != NULL) {
         struct pod_maker *workload = *at;
@@ -229,7 +228,7 @@ void manifest_finish(struct manifest *manifest)
 
 /* --- bytes --- */
 
-/* Decides which reader goes first, and whose error is shown. */
+/* Decides which reader is tried first, and whose error is shown. */
 static bool manifest_looks_like_json(struct text bytes)
 {
     const struct text trimmed = text_trim(bytes);
@@ -251,8 +250,8 @@ int manifest_parse(struct manifest *manifest, struct text bytes, const char *fil
         if (document_parse_json(bytes, "document", manifest->arena, &document, &json_err) == 0)
             return manifest_take(manifest, document, "", file, err);
         /*
-         * It may be YAML that begins with a brace; if it is neither, the error of the JSON reader
-         * is better.
+         * The text can be YAML that begins with a brace; if it is neither, the error of the JSON
+         * reader is shown.
          */
     }
     struct document *documents;
@@ -297,7 +296,7 @@ int manifest_read(struct manifest *manifest, const char *file, struct err *err)
         return err_set(err, ERR_INVALID, "%.200s: %m", file);
     const int status = manifest_read_all(stream, file, &bytes, err);
     if (!is_stdin)
-        (void)fclose(stream); /* only read */
+        (void)fclose(stream); /* read-only */
     if (status < 0)
         return status;
     return manifest_parse(manifest, (struct text){bytes.data, bytes.len},

@@ -1,7 +1,7 @@
 /*
- * manifest - the objects of JSON and YAML files that are Pods or make Pods, as kubectl reads them.
+ * manifest - objects of JSON and YAML files that are Pods or make Pods, read as in kubectl.
  *
- * Several documents and Lists are expanded. The pods of objects whose kind is not known are guessed
+ * Multiple documents and Lists are expanded. The pods of objects of unknown kinds are guessed
  * (guess.h). Objects without pods are reported to skip() and left out.
  */
 #ifndef MILLIGPU_CTL_MANIFEST_H
@@ -15,24 +15,24 @@ struct manifest {
     struct pod_maker *first;
     struct pod_maker *last;
     uint32_t workloads;
-    uint32_t pods; /* that all of them make */
+    uint32_t pods; /* number of pods of all workloads */
     void *user;
     void (*skip)(void *user, const char *kind, const char *name, const char *why);
-    /* An object that cannot be read; the others are. NULL: it ends the reading. */
+    /* Gets the error of an invalid object; NULL: the first one ends the reading. */
     void (*wrong)(void *user, const char *text);
-    /* Is the object, which is no workload, one that the caller wants itself? NULL: none is. */
+    /* True if the caller itself takes the object, which is no workload; NULL for never. */
     bool (*other)(void *user, const struct document *object);
 };
 
-/* "-" is standard input. */
+/* file: "-" for standard input. */
 int manifest_read(struct manifest *manifest, const char *file, struct err *err) MUST_USE;
-/* file names the bytes in errors. */
+/* file: the name of bytes in errors. */
 int manifest_parse(struct manifest *manifest, struct text bytes, const char *file,
                    struct err *err) MUST_USE;
 
 /*
- * After the last file: what another object of the files makes is left out, as the ReplicaSets and
- * Pods in a dump of Deployments.
+ * Called after the last file: leaves out objects that another object of the files makes, such as
+ * the ReplicaSets and Pods in a dump of Deployments.
  */
 void manifest_finish(struct manifest *manifest);
 

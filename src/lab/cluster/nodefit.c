@@ -1,9 +1,9 @@
 /*
- * kube-scheduler's own filters, as far as play honors them. Called by play_nodes.c for each pod and
- * each node, so judging allocates nothing. The order of the filters and their words are those of
- * kube-scheduler's default profile: the first filter that refuses a node gives its reason. What
- * taints and affinity mean is decided in core (node_filter.h); here they are read, and refused as
- * an API server would. The parts: affinity, tolerations, pods and nodes, judging.
+ * kube-scheduler's own filters, as far as play supports them. Called by play_nodes.c for each pod
+ * and each node, so checks allocate nothing. Order and texts are those of kube-scheduler's default
+ * profile: the first filter that refuses a node gives the reason. Taints and affinity are evaluated
+ * in core (node_filter.h), but parsed and validated here, as in an API server. In order: affinity,
+ * tolerations, pods and nodes, checks.
  */
 #include "nodefit.h"
 
@@ -19,7 +19,7 @@ static const char REQUIRED[] = "spec.affinity.nodeAffinity."
 
 /* --- affinity --- */
 
-/* As many values as the operator takes. */
+/* Checks the number of values for the operator. */
 static int check_values(const struct document *rule, enum node_rule_operator op, const char *path,
                         struct err *err)
 {
@@ -202,7 +202,7 @@ static bool is_effect(const char *effect)
     return word != EFFECT_ANY && word != EFFECT_OTHER;
 }
 
-/* The rules of the API server between the fields of one toleration. */
+/* Applies the API server's rules between the fields of a toleration. */
 static int toleration_check(const struct document *toleration, const char *path, struct err *err)
 {
     const char *key = "";
@@ -243,7 +243,7 @@ static int toleration_check(const struct document *toleration, const char *path,
     return 0;
 }
 
-/* The API server adds a toleration for this taint, unless the pod has one of its own. */
+/* True if the pod tolerates this taint itself; otherwise the API server adds a toleration. */
 static bool has_own(const struct document *tolerations, const char *taint)
 {
     must(taint[0] != '\0');
@@ -257,7 +257,7 @@ static bool has_own(const struct document *tolerations, const char *taint)
     return false;
 }
 
-/* In the document's texts. */
+/* Borrows texts from the document. */
 static struct toleration fit_toleration(const struct document *toleration)
 {
     must(toleration != NULL);
@@ -341,7 +341,7 @@ static int taints_check(const struct document *taints, struct err *err)
     return 0;
 }
 
-/* With texts of its own, unlike document_copy(): the page that the node came in is freed. */
+/* Copies texts, too, unlike document_copy(), because the page with the node is freed. */
 static struct document *fit_keep(struct arena *arena, const struct document *document)
 {
     if (document == NULL)
@@ -355,7 +355,7 @@ static struct document *fit_keep(struct arena *arena, const struct document *doc
     return kept;
 }
 
-/* With texts of its own. */
+/* Copies the texts. */
 static void take_taints(struct arena *arena, const struct document *taints, struct node_taints *out)
 {
     struct taint *to = arena_array(arena, taints != NULL ? taints->count : 0, sizeof *to);
@@ -368,7 +368,7 @@ static void take_taints(struct arena *arena, const struct document *taints, stru
     out->taint = to;
 }
 
-/* As the node controller does, which makes a taint of it. */
+/* True for a condition from which the node controller makes a taint. */
 static bool says_not_ready(const struct document *node)
 {
     bool not_ready = false;
@@ -380,7 +380,7 @@ static bool says_not_ready(const struct document *node)
     return not_ready;
 }
 
-/* "pods" is always in used: each judgement reads it. */
+/* used always contains "pods", which each check reads. */
 int fit_node_read(struct arena *arena, const struct document *node, struct fit_node *out,
                   struct err *err)
 {
@@ -446,7 +446,7 @@ static void resource_check(const struct fit_node *node, const struct amount *wan
         fit_lacks(why, "Insufficient ", wanted->resource);
 }
 
-/* All that is lacking, in kube-scheduler's order: first what every node has. */
+/* Appends all lacking resources in kube-scheduler's order: the basic ones first. */
 static void resources_check(const struct fit_pod *pod, const struct fit_node *node,
                             const char *managed, struct strbuf *why)
 {

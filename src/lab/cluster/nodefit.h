@@ -1,11 +1,11 @@
 /*
- * nodefit - which nodes kube-scheduler's own filters leave for a pod.
+ * nodefit - kube-scheduler's own filters, which choose the nodes to ask an extender about.
  *
- * kube-scheduler asks an extender only about these. The filters, in its order: unschedulable nodes,
- * taints, nodeSelector and required node affinity, resources. Pods and nodes are read once and
- * judged often; what cannot be read is refused with the path of the field, as an API server would.
+ * In its order: unschedulable nodes, taints, nodeSelector and required node affinity, resources.
+ * Pods and nodes are read once and checked often; invalid fields are refused with their path, as in
+ * an API server.
  *
- * Pure. What is read borrows from the document, except for nodes, which are copied.
+ * Pure. Pods borrow from their document; nodes are copied.
  */
 #ifndef MILLIGPU_CTL_NODEFIT_H
 #define MILLIGPU_CTL_NODEFIT_H
@@ -15,7 +15,7 @@
 #include "amounts.h"
 
 struct fit_pod {
-    /* With the tolerations that the API server gives every pod, unless it has its own. */
+    /* including the default tolerations of the API server */
     struct node_demands demands;
     struct amount *requests;
 };
@@ -23,9 +23,9 @@ struct fit_pod {
 struct fit_node {
     const char *name;
     struct node_taints taints;
-    const struct document *labels; /* or NULL */
+    const struct document *labels; /* NULL if none */
     struct amount *room;           /* status.allocatable */
-    struct amount *used;           /* by the pods of the node; "pods" is their number */
+    struct amount *used;           /* sum over the node's pods; "pods" is their number */
 };
 
 int fit_pod_read(struct arena *arena, const struct document *pod, struct fit_pod *out,
@@ -33,18 +33,18 @@ int fit_pod_read(struct arena *arena, const struct document *pod, struct fit_pod
 int fit_node_read(struct arena *arena, const struct document *node, struct fit_node *out,
                   struct err *err) MUST_USE;
 
-/* One more pod on this node. */
+/* Adds a pod to the node. */
 void fit_node_take(struct arena *arena, struct fit_node *node, const struct amount *requests);
 
 /*
- * May the pod go to the node? If not, why gets the reason in kube-scheduler's words. Amounts of
- * managed are left to the extender. CPU, memory, ephemeral storage and pods that a node says
- * nothing about have no limit there.
+ * True if the pod fits on the node; otherwise appends kube-scheduler's reason to why. The resource
+ * `managed` is left to the extender. CPU, memory, ephemeral storage and pods are not limited if the
+ * node does not list them.
  */
 bool fit_check(const struct fit_pod *pod, const struct fit_node *node, const char *managed,
                struct strbuf *why);
 
-/* Does the node have a taint of the effect PreferNoSchedule that the pod does not tolerate? */
+/* True if the node has a taint PreferNoSchedule that the pod does not tolerate. */
 bool fit_avoids(const struct fit_pod *pod, const struct fit_node *node);
 
 #endif

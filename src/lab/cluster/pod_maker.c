@@ -1,9 +1,8 @@
 /*
- * From a Deployment, StatefulSet, ReplicaSet, ReplicationController, DaemonSet, Job or CronJob, or
- * from a template that guess.c found, to its pods. Called by manifest.c, which reads, and by
- * play.c, which makes the pods one by one. Only what decides about number, names and labels of the
- * pods is checked here; the pod itself is checked by nodefit.c and by the API server. The parts:
- * kinds, fields, counts, reading, making.
+ * Makes pods of a Deployment, StatefulSet, ReplicaSet, ReplicationController, DaemonSet, Job or
+ * CronJob, or of a template from guess.c. manifest.c reads objects; play.c and simulate_pods.c make
+ * the pods one by one. Only fields for number, names and labels of the pods are checked here; other
+ * fields by nodefit.c and by the API server. In order: kinds, fields, counts, reading, making.
  */
 #include "pod_maker.h"
 
@@ -19,9 +18,9 @@ static const struct {
     const char *name;
     const char *group;    /* "" is the core group */
     const char *path;     /* of the template; "" if the object is the pod */
-    const char *prefix;   /* the same in front of a field */
-    const char *owner;    /* the kind of the object that owns the pods */
-    const char *owner_is; /* its apiVersion */
+    const char *prefix;   /* the path as a prefix of fields */
+    const char *owner;    /* kind of the object that owns the pods */
+    const char *owner_is; /* apiVersion of the owner */
 } kinds[WORKLOAD_KINDS] = {
     [WORKLOAD_POD] = {"Pod", "", "", "", "", ""},
     [WORKLOAD_DEPLOYMENT] = {"Deployment", "apps", "spec.template", "spec.template.", "ReplicaSet",
@@ -37,10 +36,10 @@ static const struct {
                            "spec.jobTemplate.spec.template.", "Job", "batch/v1"},
     [WORKLOAD_DAEMON_SET] = {"DaemonSet", "apps", "spec.template", "spec.template.", "DaemonSet",
                              "apps/v1"},
-    [WORKLOAD_GUESS] = {"", "", "", "", "", ""}, /* the object says itself what it is */
+    [WORKLOAD_GUESS] = {"", "", "", "", "", ""}, /* kind and apiVersion are in the object */
 };
 
-/* Others have kinds of the same names in groups of their own. */
+/* Checks the group, too: other groups have kinds of the same names. */
 enum workload_kind workload_kind_of(const char *kind, const char *api_version)
 {
     const char *slash = strchr(api_version, '/');
@@ -71,7 +70,7 @@ static int workload_text(const struct document *object, const char *path, const 
     return 0;
 }
 
-/* As Kubernetes reads an int32 that must not be negative; *out keeps its value if there is none. */
+/* Reads a non-negative int32 as Kubernetes does; *out is unchanged if absent. */
 static int workload_number(const struct document *object, const char *path, int64_t *out,
                            struct err *err)
 {
@@ -164,7 +163,7 @@ static int stateful_count(const struct document *object, struct pod_maker *out, 
 }
 
 /*
- * As many pods as the controller starts at first: parallelism, and never more than there are
+ * Reads the number of pods that the controller starts at first: parallelism, limited by
  * completions.
  */
 static int job_count(struct arena *arena, const struct document *job, const char *prefix,
@@ -201,7 +200,7 @@ static int job_count(struct arena *arena, const struct document *job, const char
     return 0;
 }
 
-/* Both a CronJob and the Job that it would make may be suspended. */
+/* Called for a CronJob and for its Job, each of which can be suspended. */
 static int suspend_read(const struct document *object, const char *path, struct pod_maker *out,
                         struct err *err)
 {
@@ -248,7 +247,7 @@ static int workload_count(struct arena *arena, const struct document *object, st
     case WORKLOAD_CRON_JOB:
         return cron_count(arena, object, out, err);
     case WORKLOAD_DAEMON_SET:
-        out->pods = 0; /* until the nodes are known */
+        out->pods = 0; /* set when the nodes are known */
         return 0;
     case WORKLOAD_GUESS:
     case WORKLOAD_KINDS:
@@ -259,12 +258,12 @@ static int workload_count(struct arena *arena, const struct document *object, st
 
 /* --- reading --- */
 
-/* As kube-controller-manager writes a hash: its digits, in letters that form no words. */
+/* As in kube-controller-manager: the digits of a hash in an alphabet that forms no words. */
 static const char *workload_hash(struct arena *arena, const struct document *template)
 {
     static const char letters[] = "bcdfghjklmnpqrstvwxz2456789";
     CLEANUP(strbuf_done) struct strbuf bytes;
-    uint32_t hash = 2166136261U; /* FNV-1a: the same in every run */
+    uint32_t hash = 2166136261U; /* FNV-1a, because it is the same in every run */
 
     strbuf_init(&bytes);
     document_write(&bytes, template);
@@ -288,7 +287,7 @@ static void read_owner(const struct document *object, struct pod_maker *out)
     }
 }
 
-/* They become parts of the names of pods, and of lines for people. */
+/* Checks a name that becomes a part of pods' names and of output. */
 static int name_check(const char *name, const char *path, struct err *err)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
@@ -304,7 +303,7 @@ static int name_check(const char *name, const char *path, struct err *err)
 }
 
 /*
- * name: a Pod may have a generateName instead, as `kubectl create` takes it. The names of all
+ * Reads namespace and name. A Pod can have a generateName instead, as in `kubectl create`. Names of
  * objects become parts of the pods' names.
  */
 static int names_read(struct arena *arena, const struct document *object,
@@ -328,7 +327,7 @@ static int names_read(struct arena *arena, const struct document *object,
     return name_check(out->name, "metadata.name", err);
 }
 
-/* The parts of a pod that become parts of others here. */
+/* Checks the parts of a template that are copied or extended here. */
 static int check_template(struct arena *arena, const struct pod_maker *out, struct err *err)
 {
     const char *prefix = out->prefix;
@@ -410,7 +409,7 @@ int pod_maker_read_part(struct arena *arena, const struct document *object,
 
 /* --- making --- */
 
-/* The same for the same object, in the form of a version 4 UUID: there is no real owner. */
+/* A made-up uid in the form of a version 4 UUID, the same for the same object. */
 static const char *owner_uid(struct arena *arena, const struct pod_maker *workload,
                              const char *owner)
 {
@@ -428,7 +427,7 @@ static const char *owner_uid(struct arena *arena, const struct pod_maker *worklo
                         (unsigned)(more >> 52), (unsigned long long)(more & 0xffffffffffffU));
 }
 
-/* The object that the pods belong to: a Deployment's and a CronJob's is in between. */
+/* The name of the pods' owner; for a Deployment or CronJob, of the object in between. */
 static const char *owner_name(struct arena *arena, const struct pod_maker *workload)
 {
     must(workload->kind != WORKLOAD_POD);
@@ -460,7 +459,7 @@ static void make_owner(struct arena *arena, const struct pod_maker *workload, co
     document_set(arena, meta, TEXT("ownerReferences"), list);
 }
 
-/* What a controller adds to the labels of its template. */
+/* Adds the labels that a controller adds to those of its template. */
 static void make_labels(struct arena *arena, const struct pod_maker *workload, const char *owner,
                         const char *name, const char *ordinal, struct document *meta)
 {
@@ -488,7 +487,7 @@ static void make_labels(struct arena *arena, const struct pod_maker *workload, c
                      "batch.kubernetes.io/job-completion-index", ordinal);
 }
 
-/* A copy of the template's metadata, but for what names the template itself. */
+/* Copies the template's metadata without its name. */
 static struct document *make_meta(struct arena *arena, const struct pod_maker *workload)
 {
     struct document *meta = document_new(arena, DOCUMENT_OBJECT);
@@ -503,7 +502,7 @@ static struct document *make_meta(struct arena *arena, const struct pod_maker *w
     return meta;
 }
 
-/* A StatefulSet's pods and those of an indexed Job have a name in DNS. */
+/* Adds hostname and subdomain, which pods of a StatefulSet or an indexed Job have. */
 static void make_host(struct arena *arena, const struct pod_maker *workload, const char *name,
                       struct document *spec)
 {
@@ -512,13 +511,13 @@ static void make_host(struct arena *arena, const struct pod_maker *workload, con
         document_set_str(arena, spec, "hostname", name);
 }
 
-/* The tolerations that the DaemonSet controller adds to its pods. */
+/* Adds the tolerations of the DaemonSet controller. */
 static void make_tolerations(struct arena *arena, struct document *spec)
 {
     static const struct {
         const char *key;
         const char *effect;
-        bool host_network; /* only for pods on the host's network */
+        bool host_network; /* only for pods in the host's network */
     } row[] = {{"node.kubernetes.io/not-ready", "NoExecute", false},
                {"node.kubernetes.io/unreachable", "NoExecute", false},
                {"node.kubernetes.io/disk-pressure", "NoSchedule", false},
@@ -545,9 +544,9 @@ static void make_tolerations(struct arena *arena, struct document *spec)
 }
 
 /*
- * A pod of a DaemonSet names its node by a field, in place of the terms of the template, which
- * decided whether the node gets one. A part of the template that is of a wrong type stays, to be
- * refused with its path.
+ * Sets the node affinity of a DaemonSet's pod: the field metadata.name replaces the terms of the
+ * template, which have already selected the node. Parts of a wrong type stay, to be refused with
+ * their path.
  */
 static void make_daemon(struct arena *arena, const char *node, struct document *spec)
 {
@@ -592,7 +591,7 @@ static struct document *make_bare(struct arena *arena, const struct pod_maker *w
     return pod;
 }
 
-/* What is before the last part of a name; a name is at most 63 letters, of which 5 come last. */
+/* A pod's name without its last part; truncated, since 5 of at most 63 characters are a suffix. */
 static const char *make_stem(struct arena *arena, const struct pod_maker *workload,
                              const char *owner, const char *ordinal)
 {

@@ -1,8 +1,8 @@
 /*
- * pod_maker - the pods that a manifest's object stands for, as its controller would make them.
+ * pod_maker - the pods of a manifest's object, as its controller would make them.
  *
- * A Pod stands for itself. Names are those of the controllers, except that what is random there is
- * a number here, so that playing twice gives the same names:
+ * A Pod yields itself. Names are those of the controllers, except that random parts are numbers
+ * here, so that two plays give the same names:
  *
  *   Deployment web            web-<hash>-0, web-<hash>-1 ...; they belong to ReplicaSet web-<hash>
  *   ReplicaSet, RC, Job web   web-0, web-1 ...
@@ -19,7 +19,7 @@
 
 #include "milligpu/document/document.h"
 
-enum { WORKLOAD_PODS_MAX = 100000 }; /* in all files together */
+enum { WORKLOAD_PODS_MAX = 100000 }; /* for all files together */
 
 enum workload_kind {
     WORKLOAD_POD,
@@ -30,42 +30,42 @@ enum workload_kind {
     WORKLOAD_JOB,
     WORKLOAD_CRON_JOB,
     WORKLOAD_DAEMON_SET,
-    WORKLOAD_GUESS, /* of an object of any other kind */
-    WORKLOAD_KINDS, /* nothing that is played */
+    WORKLOAD_GUESS, /* part of an object of another kind */
+    WORKLOAD_KINDS, /* not a workload */
 };
 
 struct pod_maker {
     enum workload_kind kind;
     const char *word;        /* the object's kind: "Deployment", "RayCluster" */
-    const char *api_version; /* of a guess */
-    const char *prefix;      /* where the pod's own fields begin: "" or "spec.template." */
+    const char *api_version; /* for WORKLOAD_GUESS */
+    const char *prefix;      /* path of the pod's own fields: "" or "spec.template." */
     const char *namespace;
     const char *name;
-    const char *stem;            /* of a guess: the pods' names before their number */
-    const struct document *meta; /* metadata of the pod or of the template; NULL: there is none */
-    const struct document *spec; /* of the pod */
+    const char *stem;            /* for WORKLOAD_GUESS: the pods' names without their number */
+    const struct document *meta; /* metadata of the pod or the template; NULL if none */
+    const struct document *spec; /* of the pod or the template */
     uint32_t pods;
-    uint32_t first;   /* of the ordinals in the names */
-    bool ordered;     /* the next pod is made when the one before runs */
-    bool indexed;     /* a Job whose pods have an index */
-    bool has_claims;  /* a StatefulSet that gives each pod volumes of its own */
+    uint32_t first;   /* first ordinal in the names */
+    bool ordered;     /* a pod is made only when the previous one runs */
+    bool indexed;     /* Job with indexed pods */
+    bool has_claims;  /* StatefulSet with volumeClaimTemplates */
     const char *hash; /* of a template, as in pod-template-hash */
-    /* A DaemonSet: the node of each pod. NULL: not known, and then a pod is for any node. */
+    /* for a DaemonSet, the node of each pod; NULL if unknown: then pods are for any node */
     const char *const *node;
-    const char *note; /* what is left out of it, for people; NULL: nothing */
-    /* The controller of the object itself; "" if none: in a dump, that may be in it as well. */
+    const char *note; /* parts that are left out, for people; NULL if none */
+    /* controller of the object itself, which a dump can contain, too; "" if none */
     const char *owner_kind;
     const char *owner_name;
     struct pod_maker *next;
 };
 
-/* By the words kind and apiVersion; apiVersion may be empty. */
+/* The kind of workload by kind and apiVersion; apiVersion can be "". */
 enum workload_kind workload_kind_of(const char *kind, const char *api_version);
 
-/* What an object may not say itself. */
+/* Defaults for parts of names that an object can lack. */
 struct pod_maker_names {
     const char *namespace;
-    uint32_t serial; /* follows the generateName of a Pod that has no name */
+    uint32_t serial; /* number after the generateName of a Pod without a name */
 };
 
 /* A part of an object of any kind that looks like a pod template. */
@@ -73,9 +73,9 @@ struct pod_maker_part {
     const char *kind;
     const char *api_version;
     const char *prefix; /* "spec.workerGroupSpecs[0].template." */
-    const char *word;   /* follows the object's name in those of the pods; "": nothing does */
+    const char *word;   /* part of the pods' names after the object's name; "" if none */
     const char *note;
-    const struct document *meta; /* NULL: there is none */
+    const struct document *meta; /* NULL if none */
     const struct document *spec;
     uint32_t pods;
 };
@@ -84,12 +84,12 @@ int pod_maker_read_part(struct arena *arena, const struct document *object,
                         const struct pod_maker_part *part, const struct pod_maker_names *names,
                         struct pod_maker *out, struct err *err) MUST_USE;
 
-/* Borrows from object. */
+/* out borrows from object. */
 int pod_maker_read(struct arena *arena, const struct document *object, enum workload_kind kind,
                    const struct pod_maker_names *names, struct pod_maker *out,
                    struct err *err) MUST_USE;
 
-/* The pod with this number, from 0, as the API server would be asked to create it. */
+/* The pod with this index, from 0, as in a create request to an API server. */
 struct document *pod_maker_pod(struct arena *arena, const struct pod_maker *workload,
                                uint32_t at) MUST_USE;
 

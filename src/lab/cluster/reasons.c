@@ -1,8 +1,8 @@
 /*
- * Counting why nodes were refused. Called by play.c for each pod that is placed nowhere. filter
- * answers one entry for each node, or, for many nodes, one for each different text; the second form
- * is counted with the help of the view of the pod, which has every node. Where that view says
- * nothing, nothing is made up: the nodes are counted together.
+ * Counts the reasons of refused nodes. Called by play.c for each refused pod, and by simulate.
+ * filter answers with an entry for each node, or for many nodes with one for each different text;
+ * these are counted with the pod's view in REST, which has every node. Without it, the nodes are
+ * counted together.
  */
 #include "reasons.h"
 
@@ -11,7 +11,7 @@
 #include "milligpu/base/map.h"
 #include "milligpu/core/answer/filter.h"
 
-/* Few different texts, so a list is enough. */
+/* Searches linearly, because there are few different texts. */
 void reasons_add(struct node_reasons *reasons, const char *text, bool own, uint32_t nodes)
 {
     struct node_reason **end = &reasons->first;
@@ -31,7 +31,7 @@ void reasons_add(struct node_reasons *reasons, const char *text, bool own, uint3
 
 /* --- the answer of filter --- */
 
-/* What follows a text that speaks for many nodes is of no use once they are counted. */
+/* Removes the suffix of a text for many nodes, which is redundant with a count. */
 static const char *without_suffix(struct arena *arena, const char *text)
 {
     const size_t all = strlen(text);
@@ -45,7 +45,7 @@ static const char *without_suffix(struct arena *arena, const char *text)
 
 static const char *const entry_maps[] = {"FailedNodes", "FailedAndUnresolvableNodes"};
 
-/* The entries of both maps; *out_same: all of them have one text. */
+/* The number of entries in both maps; *out_same: all have the same text. */
 static uint32_t count_entries(const struct document *answer, bool *out_same)
 {
     const struct document *first = NULL;
@@ -72,7 +72,7 @@ bool reasons_are_counted(const struct document *names, const struct document *an
     return count_entries(answer, &same) >= names->count || same;
 }
 
-/* Every text of the answer, each node of which is counted once. */
+/* Counts one node for every text of the answer. */
 static void take_entries(const struct document *answer, struct node_reasons *out)
 {
     must(out->nodes == 0);
@@ -84,7 +84,7 @@ static void take_entries(const struct document *answer, struct node_reasons *out
         }
 }
 
-/* One text is true of all nodes; of several, nobody can say how many nodes each has. */
+/* A single text applies to all nodes; for several texts, their numbers of nodes are unknown. */
 static void take_together(struct node_reasons *reasons, const struct node_reasons *found,
                           uint32_t nodes)
 {
@@ -142,7 +142,7 @@ void reasons_take(struct node_reasons *reasons, const struct document *names,
 
 /* --- writing --- */
 
-/* Most nodes first; a stable order among equals. */
+/* Most nodes first; the order of equals is stable. */
 static bool comes_before(const struct node_reason *a, const struct node_reason *b)
 {
     must(a->nodes > 0);

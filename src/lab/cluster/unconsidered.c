@@ -1,7 +1,7 @@
 /*
- * What play leaves out of account, found in the fields of a pod. Called by play.c once for each
- * object of a manifest, so that nothing is said about rules that nobody uses. Values of a wrong
- * type count as absent: the API server refuses them later.
+ * Finds fields of a pod whose rules play does not consider. Called by play.c once for each object
+ * of a manifest, so that only used rules are reported. Values of a wrong type count as absent: the
+ * API server refuses them later.
  */
 #include "unconsidered.h"
 
@@ -37,7 +37,7 @@ static bool has_items(const struct document *pod, const char *path)
            (found->kind == DOCUMENT_ARRAY || found->kind == DOCUMENT_OBJECT);
 }
 
-/* On the host's network every port of a container is one of the host. */
+/* In the host's network, every port of a container is a host port. */
 static bool has_host_ports(const struct document *pod)
 {
     static const char *const list[] = {"spec.containers", "spec.initContainers"};
@@ -52,7 +52,7 @@ static bool has_host_ports(const struct document *pod)
     return false;
 }
 
-/* Those that a node must be able to reach, or of which it can hold only so many. */
+/* True for volumes that depend on the node's topology or its limit of volumes. */
 static bool has_volumes(const struct document *pod)
 {
     static const char *const kind[] = {"persistentVolumeClaim",

@@ -1,5 +1,5 @@
 /*
- * unconsidered - what kube-scheduler would look at and play does not, in words.
+ * unconsidered - rules of kube-scheduler that play does not consider.
  *
  * Pure.
  */
@@ -23,7 +23,7 @@ enum unconsidered {
     UNCONSIDEREDS,
 };
 
-/* A bit for each that the pod uses; PREFER_NO_SCHEDULE depends on nodes and is never among them. */
+/* Bit set of the rules that the pod uses, without PREFER_NO_SCHEDULE, which depends on nodes. */
 uint32_t unconsidered_of(const struct document *pod);
 
 /* "host ports" */

@@ -1,11 +1,9 @@
 /*
- * The command play: creates pods in a standalone cluster, runs kube-scheduler's own filters, and
- * calls filter, prioritize and bind with the nodes that are left, as kube-scheduler does. Called by
- * ctl.c in the only thread. The first part is pure (bodies in, bodies out) and has unit tests; the
- * second schedules one pod after the other; the third reads manifests, nodes and settings, all
- * before the first pod is made. Pods are made through the admin listener and placed through the
- * webhook listener, so both addresses are needed. A refusal is an answer; only a failed call makes
- * the exit status 1. What one pod needs lives in an arena that is emptied for the next.
+ * The command play: creates pods in a standalone cluster through the admin listener, runs
+ * kube-scheduler's own filters, and calls filter, prioritize and bind of the webhook listener.
+ * Called by ctl.c in the only thread. In order: bodies of requests and answers (pure, with unit
+ * tests); scheduling one pod after the other; reading manifests, nodes and settings, all before the
+ * first pod. A refusal is a result; only a failed call makes the exit status 1.
  */
 #include "play.h"
 
@@ -23,7 +21,7 @@
 
 /* --- bodies --- */
 
-/* Nodes is null, as kube-scheduler has it with nodeCacheCapable: true. */
+/* Nodes is null, as from kube-scheduler with nodeCacheCapable: true. */
 void play_args(struct strbuf *out, const struct document *pod, const struct document *names)
 {
     must(names->kind == DOCUMENT_ARRAY);
@@ -62,8 +60,8 @@ static bool has_name(const struct document *names, const char *name)
 }
 
 /*
- * The extender's score alone: kube-scheduler would add those of its own plugins. A score for a node
- * that was not asked about is ignored.
+ * Uses only the extender's score; kube-scheduler would add those of its own plugins. Ignores scores
+ * of other nodes.
  */
 const char *play_best(const struct document *scores, const struct document *names)
 {
@@ -82,7 +80,7 @@ const char *play_best(const struct document *scores, const struct document *name
     return found;
 }
 
-/* Requests or limits, as kube-scheduler decides whether an extender is interested. */
+/* Looks at requests and limits, as in kube-scheduler's check of managedResources. */
 static bool container_asks(const struct document *containers, const char *resource)
 {
     must(resource[0] != '\0');
@@ -114,26 +112,26 @@ struct play {
     const char *resource;
     struct play_nodes nodes;
     struct admission admission;
-    struct arena arena;       /* for the present pod */
+    struct arena arena;       /* for the present pod; reset for the next */
     struct document *results; /* an array */
-    int width;                /* of the longest name */
+    int width;                /* of the longest name, in columns */
     uint32_t count[OUTCOMES];
-    uint32_t wrong;            /* objects that are not played, because they cannot be read */
-    uint32_t existing;         /* pods that could not be made, because they are there */
-    const char *existing_path; /* of the first */
+    uint32_t wrong;            /* invalid objects, which are not played */
+    uint32_t existing;         /* pods that were not made, because they exist */
+    const char *existing_path; /* of the first existing pod */
 };
 
-/* What became of one pod. */
+/* The result of one pod. */
 struct played {
     enum outcome outcome;
     const char *node; /* "" if none */
     const char *text;
-    struct document *reasons; /* of a refusal, or NULL; it lives to the end */
+    struct document *reasons; /* of a refusal, or NULL; lives for the whole run */
 };
 
 /*
- * Each pod has its line as soon as it is decided; JSON and YAML need all results and are written at
- * the end.
+ * Prints the line of a pod as soon as it is decided; JSON and YAML are written at the end with all
+ * results.
  */
 static void play_report(struct play *play, const struct document *pod, const struct played *played)
 {
@@ -158,7 +156,7 @@ static void play_report(struct play *play, const struct document *pod, const str
     if (play->ctl->format == FORMAT_TABLE || play->ctl->format == FORMAT_WIDE)
         (void)fprintf(play->ctl->screen.out, "%-*s  %-7s  %s\n", play->width,
                       arena_printf(&play->arena, "%s/%s", namespace, name), outcome, played->text);
-    /* a line per pod, as it happens; errors are checked at the end */
+    /* shows the line immediately; errors are checked in ctl_finish() */
     (void)fflush(play->ctl->screen.out);
 }
 
@@ -179,9 +177,7 @@ static int play_ask(struct play *play, const char *verb, const struct strbuf *bo
     return play_post(play, play->webhook, path, body, out, err);
 }
 
-/*
- * The pod as it came back, with its uid: kube-scheduler, too, sends what the API server stored.
- */
+/* *out: the stored pod with its uid, which kube-scheduler, too, gets from the API server. */
 static int make_pod(struct play *play, const struct document *pod, struct document **out,
                     struct err *err)
 {
@@ -200,14 +196,14 @@ static int make_pod(struct play *play, const struct document *pod, struct docume
     admission_count(&play->admission, *out);
     if ((*out)->kind != DOCUMENT_OBJECT || document_shown(*out, "metadata.uid")[0] == '\0')
         return err_set(err, ERR_INTERNAL, "the pod was made, but came back without a uid");
-    /* Pods from an informer have neither. */
+    /* Pods from kube-scheduler's informer have neither. */
     document_remove(*out, "kind");
     document_remove(*out, "apiVersion");
     return 0;
 }
 
 /*
- * An answer with Error, or with a node that was not asked about, ends kube-scheduler's attempt, so
+ * An answer with Error, or with a node that was not in the call, ends kube-scheduler's attempt, so
  * it is a failure here, too.
  */
 static int play_filter(struct play *play, const struct document *pod, const struct document *names,
@@ -231,7 +227,7 @@ static int play_filter(struct play *play, const struct document *pod, const stru
     return 0;
 }
 
-/* kube-scheduler takes the only node without asking, and so does play. */
+/* A single node is chosen without a call of prioritize, as in kube-scheduler. */
 static int play_choose(struct play *play, const struct document *pod, const struct document *names,
                        const char **out, struct err *err)
 {
@@ -272,7 +268,7 @@ static int play_bind(struct play *play, const struct document *pod, const char *
     return 0;
 }
 
-/* What milligpud knows about the pod. */
+/* Requests the pod's view from REST. */
 static int play_view(struct play *play, const struct document *pod, struct document **out,
                      struct err *err)
 {
@@ -288,7 +284,7 @@ static int play_view(struct play *play, const struct document *pod, struct docum
     return client_call(ctl_client(play->ctl), &call, &play->arena, out, err);
 }
 
-/* "a100-0 0:300,1:300", from the ledger. */
+/* "a100-0 0:300,1:300", with GPUs from the ledger. */
 static const char *play_where(struct play *play, const struct document *pod, const char *node)
 {
     CLEANUP(strbuf_done) struct strbuf text;
@@ -308,8 +304,8 @@ static const char *play_where(struct play *play, const struct document *pod, con
 enum { VIEW_TRIES = 100, VIEW_PAUSE_MS = 20 };
 
 /*
- * The view of a pod that waits, with all nodes; NULL if it cannot be had. filter takes the pod from
- * its own request, so it may know the pod a moment before the watch has shown it to the view.
+ * The view of a waiting pod with all nodes; NULL if not available. Retries, because the view gets
+ * the pod from the watch, possibly later than filter, whose call contains it.
  */
 static const struct document *play_waiting_view(struct play *play, const struct document *pod)
 {
@@ -324,14 +320,14 @@ static const struct document *play_waiting_view(struct play *play, const struct 
             if (nodes != NULL && nodes->kind == DOCUMENT_ARRAY)
                 return view;
         }
-        (void)nanosleep(&pause, NULL); /* a signal makes it shorter */
+        (void)nanosleep(&pause, NULL); /* an early wake-up does no harm */
     }
     return NULL;
 }
 
 /*
- * "; the nearest are Tesla-T4, L4": how milligpud ends its sentence about a model that no node has.
- * kube-scheduler's reason cannot say it, because it must not change with the cluster.
+ * "; the nearest are Tesla-T4, L4": the end of milligpud's sentence about a model that no node has.
+ * Not in the reason for kube-scheduler, which must not change with the cluster.
  */
 static const char *nearest_models(const struct document *view)
 {
@@ -354,9 +350,8 @@ static void play_refused(struct play *play, struct node_reasons *reasons,
 }
 
 /*
- * Makes, filters, binds. A pod that was made stays, whatever happens to it afterwards, as in a
- * cluster. Nodes that kube-scheduler's own filters refuse are not shown to the extender, and
- * without any node left it is not asked.
+ * Makes, filters and binds a pod. A pod that was made stays in any case, as in a cluster. The
+ * extender is called only with nodes that kube-scheduler's own filters leave, if any.
  */
 static int play_schedule(struct play *play, const struct document *pod, struct played *out,
                          struct err *err)
@@ -414,7 +409,7 @@ static const char *play_unasked(struct play *play, const struct document *pod)
     return NULL;
 }
 
-/* As it is when the API server has filled in what LimitRanges say. */
+/* Makes a pod, with the defaults of LimitRanges. */
 static struct document *play_make(struct play *play, const struct pod_maker *workload, uint32_t at)
 {
     struct document *pod = pod_maker_pod(&play->arena, workload, at);
@@ -448,12 +443,12 @@ static enum outcome play_pod(struct play *play, const struct document *pod)
 }
 
 /*
- * A StatefulSet makes a pod when the one before it runs, unless its pods may come in parallel: the
- * pods behind one that was not placed are not made.
+ * Plays the pods of a workload. An ordered StatefulSet makes a pod only when the previous one runs,
+ * so pods after a refused one are not made.
  */
 static void play_workload(struct play *play, const struct pod_maker *workload)
 {
-    const char *stuck = NULL; /* the pod that the next one waits for */
+    const char *stuck = NULL; /* refused pod that the next one waits for */
 
     must(workload->pods <= WORKLOAD_PODS_MAX);
     for (uint32_t i = 0; i < workload->pods; i++) {
@@ -479,7 +474,7 @@ static void play_workload(struct play *play, const struct pod_maker *workload)
 
 /* --- what scheduling needs --- */
 
-/* One object that cannot be played: the others are, and the exit status tells. */
+/* Reports an invalid object; others are played, and the exit status is a failure. */
 static void play_wrong(struct play *play, const char *text)
 {
     must(text[0] != '\0');
@@ -525,7 +520,7 @@ static bool reading_other(void *user, const struct document *object)
     return true;
 }
 
-/* All files before the first pod: a file that cannot be parsed must leave nothing behind. */
+/* Reads all files before the first pod, so that an invalid file leaves no pods behind. */
 static int read_manifests(struct play *play, struct manifest *out, struct err *err)
 {
     struct ctl *ctl = play->ctl;
@@ -548,7 +543,7 @@ static int read_manifests(struct play *play, struct manifest *out, struct err *e
     if (status == 0)
         manifest_finish(out);
     left_out_say(&reading.left_out, ctl->err);
-    out->user = NULL; /* it ends here, and nothing more is skipped */
+    out->user = NULL; /* a local; no more callbacks follow */
     return status;
 }
 
@@ -560,7 +555,7 @@ static int need_workload(const struct manifest *manifest, struct err *err)
     return err_set(err, ERR_INVALID, "these files contain no Pod, and nothing that makes one");
 }
 
-/* One absurdly long name must not widen every line. */
+/* Limits the width, so that one very long name does not widen every line. */
 static void play_widen(struct play *play, const struct document *pod)
 {
     const size_t bytes = strlen(document_shown(pod, "metadata.namespace")) + 1 +
@@ -570,7 +565,7 @@ static void play_widen(struct play *play, const struct document *pod)
         play->width = (int)bytes;
 }
 
-/* Why an API server accepts no pod of this workload. */
+/* Fails if an API server would refuse the pods of this workload. */
 static int check_workload(struct play *play, const struct pod_maker *workload, struct err *err)
 {
     struct document *pod = play_make(play, workload, 0);
@@ -584,7 +579,7 @@ static int check_workload(struct play *play, const struct pod_maker *workload, s
                    workload->namespace, workload->name, workload->prefix, inner.text);
 }
 
-/* Objects that an API server would refuse are left out before the first pod is made. */
+/* Leaves out objects that an API server would refuse, before the first pod is made. */
 static void play_check(struct play *play, struct manifest *manifest)
 {
     struct pod_maker **at = &manifest->first;
@@ -609,7 +604,7 @@ static void play_check(struct play *play, struct manifest *manifest)
     }
 }
 
-/* A DaemonSet has a pod on each node that lets it. */
+/* Gives each DaemonSet a pod for each node that permits it. */
 static int spread_daemons(struct play *play, struct manifest *manifest, struct err *err)
 {
     for (struct pod_maker *at = manifest->first; at != NULL; at = at->next) {
@@ -620,7 +615,7 @@ static int spread_daemons(struct play *play, struct manifest *manifest, struct e
             continue;
         arena_reset(&play->arena);
         if (fit_pod_read(&play->arena, play_make(play, at, 0), &fit, &inner) < 0)
-            continue; /* play_check() says why */
+            continue; /* reported by play_check() */
         const size_t nodes = play_nodes_matching(&play->nodes, &fit, &play->ctl->arena, &node);
         if (nodes > WORKLOAD_PODS_MAX - manifest->pods)
             return err_set(err, ERR_TOO_LARGE,
@@ -639,8 +634,8 @@ static int spread_daemons(struct play *play, struct manifest *manifest, struct e
 }
 
 /*
- * kube-scheduler asks an extender only about pods that name its resource (managedResources), and
- * the name is a setting of milligpud.
+ * Reads the resource from milligpud's settings: kube-scheduler asks an extender only about pods
+ * that name its resource (managedResources).
  */
 static int play_read_resource(struct play *play, struct err *err)
 {
@@ -658,8 +653,8 @@ static int play_read_resource(struct play *play, struct err *err)
 }
 
 /*
- * milligpud knows where its webhooks are. Behind an address for all interfaces they are reached as
- * its admin listener is.
+ * The address of the webhooks from the summary. For an address of all interfaces, the host of the
+ * admin listener is used.
  */
 static const char *webhook_of_summary(struct play *play)
 {
@@ -682,7 +677,7 @@ static const char *webhook_of_summary(struct play *play)
     return arena_printf(&play->ctl->kept, "%.*s%s", bytes, host, port);
 }
 
-/* From the most explicit source to the default. */
+/* Tries sources from the most explicit one to the default. */
 static int find_webhook(struct play *play, struct err *err)
 {
     const char *const *given = play->ctl->options.given;
@@ -720,7 +715,7 @@ static int play_finish(struct play *play)
         if (play->wrong > 0)
             (void)fprintf(ctl->screen.out, ", %u object%s not played", play->wrong,
                           play->wrong == 1 ? "" : "s");
-        (void)fputc('\n', ctl->screen.out); /* judged at the end */
+        (void)fputc('\n', ctl->screen.out); /* checked in ctl_finish() */
     }
     if (play->existing > 0)
         (void)fprintf(ctl->err,
@@ -733,8 +728,8 @@ static int play_finish(struct play *play)
 }
 
 /*
- * What is left out of an object, and which rules are not looked at: once for each rule, and only of
- * pods that are really played.
+ * Reports the unsupported parts of objects, and rules that are not considered: once for each rule,
+ * and only for pods that are played.
  */
 static void play_tell(struct play *play, const struct manifest *manifest)
 {
@@ -769,12 +764,12 @@ static void play_tell(struct play *play, const struct manifest *manifest)
 static int count_pod(void *user, const struct document *pod, struct err *err)
 {
     must(pod != NULL);
-    (void)err; /* nothing can fail */
+    (void)err; /* cannot fail */
     admission_count(user, pod);
     return 0;
 }
 
-/* Pods that are there are part of what quotas count. */
+/* Adds existing pods to the usage of quotas. */
 static int count_pods(struct play *play, struct err *err)
 {
     const struct client_each all = {"/api/v1/standalone/pods", &play->admission, count_pod};
@@ -805,7 +800,7 @@ static int play_all(struct play *play, struct err *err)
     return 0;
 }
 
-/* In a real cluster it ends at its first question: the nodes are shown in standalone mode only. */
+/* Fails at the first request in a real cluster: nodes are served in standalone mode only. */
 int command_play(struct ctl *ctl)
 {
     struct play play = {.ctl = ctl, .results = document_new(&ctl->arena, DOCUMENT_ARRAY)};

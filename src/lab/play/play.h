@@ -1,5 +1,5 @@
 /*
- * play - the requests of kube-scheduler to an extender, and the evaluation of the answers.
+ * play - kube-scheduler's requests to an extender, and the evaluation of the answers.
  *
  * Pure: bodies in, bodies out.
  */
@@ -8,17 +8,17 @@
 
 #include "milligpu/document/document.h"
 
-/* ExtenderArgs with nodeCacheCapable: names, not nodes. names: an array of strings. */
+/* Writes ExtenderArgs with nodeCacheCapable; names: an array of node names. */
 void play_args(struct strbuf *out, const struct document *pod, const struct document *names);
-/* ExtenderBindingArgs. */
+/* Writes ExtenderBindingArgs. */
 void play_bind_args(struct strbuf *out, const struct document *pod, const char *node);
 
 /*
- * The node with the best score, the first among equals; NULL if no score belongs to one of names.
+ * The node of names with the best score, the first among equals; NULL if none has a score.
  */
 const char *play_best(const struct document *scores, const struct document *names);
 
-/* Does a container of the pod name the resource? */
+/* True if a container of the pod names the resource. */
 bool play_asks(const struct document *pod, const char *resource);
 
 #endif

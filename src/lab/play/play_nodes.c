@@ -1,6 +1,6 @@
 /*
- * The nodes that play schedules onto. Called by play.c. Both lists are read page by page, and a
- * page is forgotten: of 100,000 pods only the sums are kept.
+ * The nodes that play schedules onto. Called by play.c. Both lists are read and freed page by page:
+ * of 100,000 pods only the sums are kept.
  */
 #include "play_nodes.h"
 
@@ -35,7 +35,7 @@ int play_nodes_add(struct play_nodes *nodes, const struct document *node, struct
     return 0;
 }
 
-/* A pod that has ended takes nothing, and neither does one of a node that is gone. */
+/* Ignores pods that have ended, and pods of unknown nodes. */
 int play_nodes_run(struct play_nodes *nodes, const struct document *pod, struct err *err)
 {
     const char *phase = document_str(pod, "status.phase");
@@ -102,7 +102,7 @@ struct document *play_nodes_feasible(const struct play_nodes *nodes, const struc
     return names;
 }
 
-/* As the DaemonSet controller looks at nodes: room is for kube-scheduler to find. */
+/* As in the DaemonSet controller, which ignores room. */
 size_t play_nodes_matching(const struct play_nodes *nodes, const struct fit_pod *pod,
                            struct arena *arena, const char *const **out)
 {

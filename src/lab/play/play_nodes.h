@@ -1,8 +1,7 @@
 /*
- * play_nodes - the nodes of the standalone cluster, and what runs on them, as kube-scheduler sees
- * them.
+ * play_nodes - the nodes of the standalone cluster with the amounts that their pods request.
  *
- * Read once, before the first pod; the pods that play places are added. One thread.
+ * Read once, before the first pod; pods that play places are added. One thread.
  */
 #ifndef MILLIGPU_CTL_PLAY_NODES_H
 #define MILLIGPU_CTL_PLAY_NODES_H
@@ -24,22 +23,22 @@ struct play_nodes {
 void play_nodes_init(struct play_nodes *nodes, struct arena *arena);
 void play_nodes_done(struct play_nodes *nodes);
 
-/* base: the admin listener. */
+/* base: address of the admin listener. */
 int play_nodes_fetch(struct play_nodes *nodes, struct client *client, const char *base,
                      struct err *err) MUST_USE;
-/* One Node, or one Pod that may run on a node. The document is not needed afterwards. */
+/* Both copy from their document: a Node, and a Pod, which is ignored if it is not on a node. */
 int play_nodes_add(struct play_nodes *nodes, const struct document *node, struct err *err) MUST_USE;
 int play_nodes_run(struct play_nodes *nodes, const struct document *pod, struct err *err) MUST_USE;
 
-/* The names of the nodes that the pod may go to; the others are added to reasons. */
+/* The names of the nodes on which the pod fits; adds the reasons of the others to reasons. */
 struct document *play_nodes_feasible(const struct play_nodes *nodes, const struct fit_pod *pod,
                                      const char *managed, struct node_reasons *reasons) MUST_USE;
-/* The nodes whose labels and taints let the pod be there, whatever it asks for; their number. */
+/* Sets *out to the nodes whose labels and taints permit the pod, in arena; returns their number. */
 size_t play_nodes_matching(const struct play_nodes *nodes, const struct fit_pod *pod,
                            struct arena *arena, const char *const **out);
-/* Does any node have a taint PreferNoSchedule that the pod does not tolerate? */
+/* True if a node has a taint PreferNoSchedule that the pod does not tolerate. */
 bool play_nodes_avoided(const struct play_nodes *nodes, const struct fit_pod *pod);
-/* The pod is on this node now. */
+/* Adds the pod to this node. */
 void play_nodes_take(struct play_nodes *nodes, const char *name, const struct fit_pod *pod);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * The command check-policy: reads a policy document as milligpud does, and describes what it says.
- * All of it is first put into a document, so that JSON and tables show the same.
+ * The command check-policy: reads a policy document as milligpud does, and describes it. Called by
+ * ctl.c in the only thread. The description goes through one document, so that JSON and tables show
+ * the same.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -16,7 +17,7 @@ struct policy_check {
     struct ctl *ctl;
     const struct rulebook *book;
     const char *warnings;
-    int64_t at_ms; /* the time that is meant */
+    int64_t at_ms; /* UTC time of --at */
 };
 
 static void policy_set_int(struct arena *arena, struct document *object, const char *key,
@@ -50,7 +51,7 @@ static void policy_add_price(struct arena *arena, struct document *list,
     document_append(list, item);
 }
 
-/* In the order in which they are tried. */
+/* The prices in the order in which they are matched. */
 static struct document *policy_prices(struct arena *arena, const struct rulebook *book)
 {
     struct document *list = document_new(arena, DOCUMENT_ARRAY);
@@ -255,7 +256,7 @@ static void policy_rule_row(struct table *table, const struct document *item)
     table_text(table, document_shown(item, "says"));
 }
 
-/* Behind a blank line and a heading. */
+/* Prints a table below a blank line and a heading. */
 static int policy_put_table(struct ctl *ctl, const struct document *rows, const char *heading,
                             const struct list_view *view)
 {
@@ -264,7 +265,7 @@ static int policy_put_table(struct ctl *ctl, const struct document *rows, const 
         return CTL_FINE;
     (void)fputc('\n', ctl->screen.out);
     if (ctl->screen.headers)
-        (void)fprintf(ctl->screen.out, "%s:\n", heading); /* judged at the end */
+        (void)fprintf(ctl->screen.out, "%s:\n", heading); /* checked in ctl_finish() */
     return ctl_show_rows(ctl, rows, view);
 }
 
@@ -355,7 +356,7 @@ static void policy_match_world(const struct rulebook *book, const struct world *
     names_free(names);
 }
 
-/* With --cluster: what of the rules matches none of its nodes, as warnings. */
+/* With --cluster: warnings about parts of rules that match none of its nodes. */
 static int policy_match_cluster(const struct ctl *ctl, const struct rulebook *book,
                                 struct strbuf *warnings, struct err *err)
 {
@@ -373,7 +374,7 @@ static int policy_match_cluster(const struct ctl *ctl, const struct rulebook *bo
     return rc;
 }
 
-/* Warnings do not change the exit status: milligpud takes the document. */
+/* Warnings do not change the exit status, because milligpud accepts the document. */
 int command_check_policy(struct ctl *ctl)
 {
     CLEANUP(strbuf_done) struct strbuf warnings;

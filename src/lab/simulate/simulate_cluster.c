@@ -1,8 +1,8 @@
 /*
- * Reads a cluster file for the command simulate: its nodes with their GPUs, CPU and memory, and the
- * pods that are bound. The file goes through the fake API server that milligpud --standalone uses,
- * and what that answers through the decoders of milligpud, so all three read it alike. What
- * simulate does not look at is said once.
+ * Reads a cluster file for the command simulate: nodes with GPUs, CPU and memory, and bound pods.
+ * Called by simulate.c and check_policy.c. The file goes through the fake API server of milligpud
+ * --standalone and the decoders of milligpud, so that all of them read it in the same way. Parts
+ * that simulate does not consider are reported once.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "lab/cluster/amounts.h"
 #include "simulate.h"
 
-/* Agents are those of the component node: a file does not say what milligpud was set to. */
+/* Default rules for agents' pods, since a file does not contain milligpud's settings. */
 static const struct wire_rules cluster_rules = {
     .resource = SIMULATE_RESOURCE,
     .whole_resource = SIMULATE_WHOLE_RESOURCE,
@@ -29,7 +29,7 @@ static const struct wire_rules cluster_rules = {
 static const struct agents_rules cluster_agents = {.key = TEXT("nvidia.com/gpu.present"),
                                                    .value = TEXT("true")};
 
-/* What a node has, and what its pods take; -1: the file does not say, so there is no limit. */
+/* Amounts of a node and of its pods; -1 if not in the file, which means no limit. */
 struct cluster_room {
     int64_t cpu_milli;
     int64_t memory_bytes;
@@ -37,7 +37,7 @@ struct cluster_room {
     int64_t memory_used;
 };
 
-/* Something that is said once, with the first of those that it is about. */
+/* A warning that is printed once, with its first object. */
 struct cluster_note {
     const char *first;
     uint32_t count;
@@ -49,14 +49,14 @@ struct cluster {
     struct fake_apiserver *fake;
     struct arena arena; /* for the present object */
     size_t room_capacity;
-    struct cluster_room *room; /* of each node of the world */
-    struct map room_by_name;   /* a node's number, plus 1 */
+    struct cluster_room *room; /* for each node of the world */
+    struct map room_by_name;   /* index + 1 of a node, by name */
     struct agents *agents;
     uint32_t agent_pods;
     struct cluster_note tainted;
     struct cluster_note unusable;
     const char *unusable_why;
-    struct cluster_note waiting; /* pods */
+    struct cluster_note waiting; /* pods that are not bound */
     struct cluster_note astray;
 };
 
@@ -117,7 +117,7 @@ static int cluster_add_node(void *user, struct text bytes, struct err *err)
     arena_reset(&cluster->arena);
     if (world->nodes == NODES_MAX)
         return err_set(err, ERR_TOO_LARGE, "%.200s: more than %d nodes", cluster->file, NODES_MAX);
-    /* The inventory borrows from the facts, so they live as long as the world. */
+    /* The facts live as long as the world, because the inventory borrows from them. */
     if (node_decode(bytes, &cluster_rules, &world->arena, &facts, err) < 0)
         return err_wrap(err, "%.200s", cluster->file);
     if (cluster_read_room(cluster, bytes, &room, err) < 0)
@@ -128,7 +128,7 @@ static int cluster_add_node(void *user, struct text bytes, struct err *err)
     (void)agents_see_node(cluster->agents, &facts);
     const struct world_node *node = world_take_node(world, &facts);
     (void)map_put(&cluster->room_by_name, text_of(node->name),
-                  (void *)(uintptr_t)world->nodes); /* the API server has no name twice */
+                  (void *)(uintptr_t)world->nodes); /* names are unique in the API server */
     if (node->inventory->problem != PROBLEM_NONE) {
         cluster_note(cluster, &cluster->unusable, "", node->name);
         if (cluster->unusable_why == NULL)
@@ -142,8 +142,8 @@ static int cluster_add_node(void *user, struct text bytes, struct err *err)
 }
 
 /*
- * Without a pod of any agent, as in a file of one namespace, only what Nodes say of themselves
- * counts.
+ * Judges the agent of a node. If the file has no agents' pods (a file of one namespace), only Node
+ * objects count.
  */
 static void cluster_judge_agent(struct cluster *cluster, struct world_node *node)
 {
@@ -160,7 +160,7 @@ static void cluster_judge_agent(struct cluster *cluster, struct world_node *node
         cluster->unusable_why = vouch_help(vouch);
 }
 
-/* Whole MiB, and within what simulate counts. */
+/* Sets CPU and memory in whole MiB, up to SIMULATE_AMOUNT_MAX. */
 static void cluster_set_host(struct world_node *node, const struct cluster_room *room)
 {
     const int64_t cpu = room->cpu_milli - room->cpu_used;
@@ -177,7 +177,7 @@ static void cluster_set_host(struct world_node *node, const struct cluster_room 
 
 /* --- pods --- */
 
-/* Amounts that do not fit are more than any node has. */
+/* Adds with saturation, at more than any node has. */
 static void cluster_use(int64_t *used, int64_t more)
 {
     must(*used >= 0);
@@ -234,7 +234,7 @@ static int cluster_by_order(const void *a, const void *b, void *ledger)
     return reconcile_order(ledger, *left, *right);
 }
 
-/* A Node's record of a held GPU names the pod by its uid (hold_kind()). */
+/* Renames the pod in a Node's record of a held GPU, which contains its uid (hold_kind()). */
 static void cluster_rename_holder(struct world *world, const struct pod *pod, struct gpu_facts *gpu,
                                   const char *uid)
 {
@@ -247,7 +247,7 @@ static void cluster_rename_holder(struct world *world, const struct pod *pod, st
     gpu->held = arena_printf(&world->arena, "%s:%s", kind == HOLD_VARIABLE ? "env" : "pod", uid);
 }
 
-/* Pods that arrive have uids of ours, so those that are there get others. */
+/* Gives a bound pod a new uid, distinct from the generated uids of arriving pods. */
 static void cluster_rename(struct cluster *cluster, struct pod *pod, uint32_t serial)
 {
     struct world *world = cluster->world;
@@ -261,7 +261,7 @@ static void cluster_rename(struct cluster *cluster, struct pod *pod, uint32_t se
     pod->uid = uid;
 }
 
-/* As the writer does with a first list. */
+/* Sorts bound pods as the writer does with a first list. */
 static void cluster_order(struct cluster *cluster)
 {
     struct world *world = cluster->world;
@@ -278,7 +278,7 @@ static void cluster_order(struct cluster *cluster)
 
 typedef int cluster_item(void *user, struct text bytes, struct err *err);
 
-/* Page by page, because an answer is a copy. */
+/* Lists page by page, because an answer is a copy. */
 static int cluster_list(struct cluster *cluster, const char *path, cluster_item *item,
                         struct err *err)
 {

@@ -1,9 +1,9 @@
 /*
- * How much is allocated as pods arrive: the lines of simulate --csv, and the picture of --plot. The
- * picture is one SVG without scripts, fonts or references. Its colors are halfway between black and
- * white, so that it can be read on both; lines differ in dashes and marks, too. Whole numbers only,
- * so that every machine draws the same bytes. Lengths are in tenths of a pixel, percentages in
- * ten-thousandths of a percent unless a name says otherwise.
+ * The allocation as pods arrive: the lines of simulate --csv, and the SVG of --plot, without
+ * scripts, fonts or references. Colors are legible on black and white; lines also differ in dashes
+ * and marks. Only whole numbers are used, so that the bytes are the same on every machine. Lengths
+ * are in tenths of a pixel, percentages in ten-thousandths of a percent unless a name says
+ * otherwise.
  */
 #include <inttypes.h>
 
@@ -28,19 +28,19 @@ void simulate_write_curve(FILE *out, const struct simulate_report *report)
 enum {
     PLOT_WIDTH = 7600,
     PLOT_HEIGHT = 4200,
-    PLOT_LEFT = 620, /* of the area of the lines */
+    PLOT_LEFT = 620, /* left edge of the area of the lines */
     PLOT_RIGHT = 5900,
     PLOT_TOP = 560,
     PLOT_BOTTOM = 3640,
-    PLOT_LABEL = 6180,  /* where the labels of the lines begin */
-    PLOT_SPACING = 210, /* of labels */
-    PLOT_MARKS = 800,   /* from one mark of a line to the next */
+    PLOT_LABEL = 6180,  /* left edge of the labels of the lines */
+    PLOT_SPACING = 210, /* distance of labels */
+    PLOT_MARKS = 800,   /* distance of marks on a line */
     PLOT_POINT = 10000, /* one percent */
     PLOT_TICKS = 8,
 };
 
 struct plot {
-    FILE *out; /* errors are kept by stdio, and looked at when the file is closed */
+    FILE *out; /* stdio keeps errors, which are checked when the file is closed */
     const struct simulate_report *report;
     uint64_t x_low; /* in whole percent, as the next three */
     uint64_t x_high;
@@ -48,7 +48,7 @@ struct plot {
     uint64_t y_high;
 };
 
-/* By policy: the same one looks the same in every picture. */
+/* Styles by policy, so that a policy looks the same in every picture. */
 static const struct plot_style {
     const char *color;
     const char *dashes;
@@ -65,7 +65,7 @@ static const struct plot_style {
 };
 static_assert(ARRAY_LEN(plot_style) > POLICIES, "one for each, and more for documents");
 
-/* Documents take turns. */
+/* The style of a policy; documents use all styles in turn. */
 static const struct plot_style *plot_style_of(const struct plot *plot,
                                               const struct simulate_result *result)
 {
@@ -102,7 +102,7 @@ static uint64_t plot_y(const struct plot *plot, uint64_t height)
 
 /* --- what part is drawn --- */
 
-/* 1, 2, 5, 10, 20, 50 ..., so that there are few ticks. */
+/* The distance of ticks: 1, 2, 5, 10, 20, 50 ..., so that there are few. */
 static uint64_t plot_step(uint64_t span)
 {
     static const uint64_t digit[] = {1, 2, 5};
@@ -114,7 +114,7 @@ static uint64_t plot_step(uint64_t span)
                 return digit[i] * ten;
 }
 
-/* Where a policy first stays half a percent behind what had arrived; UINT64_MAX: nowhere. */
+/* The load at which the allocation is first half a percent below it; UINT64_MAX if never. */
 static uint64_t plot_first_lag(const struct plot *plot, const struct simulate_result *result)
 {
     const uint64_t begin =
@@ -129,7 +129,7 @@ static uint64_t plot_first_lag(const struct plot *plot, const struct simulate_re
     return UINT64_MAX;
 }
 
-/* From shortly before the first refusals on: until there, all policies draw the same line. */
+/* Begins shortly before the first refusals, where the lines of all policies are still the same. */
 static void plot_choose_range(struct plot *plot)
 {
     const struct simulate_report *report = plot->report;
@@ -181,7 +181,7 @@ static void plot_line(const struct plot *plot, const uint64_t from[2], const uin
     (void)fputs("\"/>\n", plot->out);
 }
 
-/* anchor: start, middle or end. The text follows, and </text>. */
+/* Opens a text; anchor: start, middle or end. The caller writes the text and </text>. */
 static void plot_text(const struct plot *plot, const uint64_t at[2], const char *anchor)
 {
     must(at[0] <= PLOT_WIDTH && at[1] <= PLOT_HEIGHT);
@@ -264,7 +264,7 @@ static void plot_axes(const struct plot *plot)
                   (PLOT_TOP + PLOT_BOTTOM) / 20);
 }
 
-/* The next point that has a place of its own in the picture; levels: there is none. */
+/* The index of the next point with a different place in the picture; `levels` if none. */
 static size_t plot_next(const struct plot *plot, const struct simulate_result *result, size_t from,
                         uint64_t drawn)
 {
@@ -297,7 +297,7 @@ static void plot_points(const struct plot *plot, const struct simulate_result *r
     (void)fputs("\"/>\n", plot->out);
 }
 
-/* Those of different lines begin at different places, so that they do not cover each other. */
+/* Marks of different lines begin at different places, so that they do not cover each other. */
 static void plot_marks(const struct plot *plot, size_t number)
 {
     const struct simulate_result *result = &plot->report->result[number];
@@ -324,11 +324,11 @@ static void plot_marks(const struct plot *plot, size_t number)
 
 struct plot_label {
     const struct simulate_result *result;
-    uint64_t end; /* of the line */
-    uint64_t y;   /* of the label: no two of them too near */
+    uint64_t end; /* y of the end of the line */
+    uint64_t y;   /* y of the label, at a distance from others */
 };
 
-/* Those at the top first; of equals, the one that was named first. */
+/* Sorts labels from the top; equal ones stay in the order of the policies. */
 static size_t plot_sort_labels(const struct plot *plot, struct plot_label label[POLICY_CHOICES_MAX])
 {
     const struct simulate_report *report = plot->report;

@@ -1,7 +1,7 @@
 /*
- * Why a pod was refused, in the words of play: kube-scheduler's for CPU and memory, which decide
- * before an extender is asked, and filter's for the nodes that are left. Called by simulate_run.c
- * for the first refusal of a run.
+ * Explains why a pod was refused, with the texts of play: kube-scheduler's for CPU and memory,
+ * which are checked before the extender is called, and filter's for the other nodes. Called by
+ * simulate_run.c for the first refusal of a run.
  */
 #include "milligpu/core/answer/filter.h"
 #include "milligpu/core/answer/unschedulable.h"
@@ -9,7 +9,7 @@
 #include "lab/cluster/nodefit.h"
 #include "simulate.h"
 
-/* Is the node out of the question? Then why has the reason. */
+/* True if kube-scheduler's own filter refuses the node; why: the reason. */
 static bool explain_in_tree(const struct world_node *node, const struct host *left,
                             const struct host *asked, struct strbuf *why)
 {
@@ -30,7 +30,7 @@ static void explain_take(void *user, struct text name, const char *text)
     reasons_add(user, text, false, 1);
 }
 
-/* Only where an empty cluster would not help, either. */
+/* Sets `never` only if the pod does not fit in an empty cluster either. */
 static void explain_never(const struct simulate_refusal *refusal, struct simulate_result *out)
 {
     struct unschedulable *unschedulable = arena_alloc(&out->arena, sizeof *unschedulable);

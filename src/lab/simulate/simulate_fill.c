@@ -1,13 +1,13 @@
 /*
- * What a run of simulate begins with: the ledger as milligpud has it when it has listed all nodes
- * and pods. Called by simulate_run.c. Pods that are bound are taken as the writer takes those of a
- * first list: by their annotation, else adopted.
+ * Fills the ledger at the beginning of a run, as in milligpud after it has listed nodes and pods.
+ * Called by simulate_run.c. Bound pods are handled as in the writer's first list: by their
+ * annotation, else adopted.
  */
 #include "milligpu/core/ledger/reconcile.h"
 
 #include "simulate.h"
 
-/* A command that changes nothing is fine: a pod may ask for 0. */
+/* The command can have no effect, since a pod can request 0. */
 static void fill_do(struct ledger *ledger, const struct command *command)
 {
     struct change change;
@@ -20,7 +20,7 @@ static void fill_do(struct ledger *ledger, const struct command *command)
     change_done(&change);
 }
 
-/* One UUID belongs to one node. */
+/* Resolves duplicate UUIDs: each belongs to one node. */
 static void fill_settle(struct ledger *ledger)
 {
     const struct node *node;

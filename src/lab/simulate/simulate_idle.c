@@ -1,13 +1,13 @@
 /*
- * What is left at the end of a run of the command simulate: how much of the idle GPU is stranded,
- * that is, on GPUs on which no pod of the workload fits any more. Looks at each node on its own.
+ * Computes the stranded milli at the end of a run of simulate: idle milli on GPUs on which no pod
+ * of the workload fits. Each node is considered separately.
  */
 #include "milligpu/core/facts/model.h"
 #include "milligpu/core/node/snapshot.h"
 
 #include "simulate.h"
 
-/* One part of the class, looking at nothing but this GPU. */
+/* True if one part of the class fits on this GPU. */
 static bool simulate_part_fits(const struct gpu *gpu, const struct workload_class *class)
 {
     const struct request models = {.models = class->models, .model = class->model};
@@ -21,7 +21,7 @@ static bool simulate_part_fits(const struct gpu *gpu, const struct workload_clas
            request_takes_model(&models, model_bare(atom_text(gpu->model), bare));
 }
 
-/* Adds the GPUs on which the class could have a part to useful, if all its parts fit. */
+/* Marks the GPUs that can hold a part of the class as useful, if all its parts fit on the node. */
 static void simulate_mark_useful(const struct node *node, const struct workload_class *class,
                                  bool *useful)
 {

@@ -1,6 +1,6 @@
 /*
- * Numbers of the command simulate: percentages without floating point, and how long decisions take.
- * Durations are counted in steps, so that a million of them take no memory.
+ * Numbers of the command simulate: percentages without floating point, and times of decisions.
+ * Times are counted in a histogram, so that memory does not grow with their number.
  */
 #include <inttypes.h>
 
@@ -16,7 +16,7 @@ uint64_t simulate_ten_thousandths(uint64_t part, uint64_t whole)
         digits = part * 100 / whole;
         rest = part * 100 % whole;
     }
-    /* digit by digit, because the product with 10,000 may be too large */
+    /* digit by digit, because a product with 10,000 could overflow */
     for (int i = 0; i < 4; i++) {
         rest *= 10;
         digits = 10 * digits + (whole > 0 ? rest / whole : 0);
@@ -36,7 +36,7 @@ void simulate_percent(uint64_t part, uint64_t whole, char out[SIMULATE_PERCENT_B
                    digits % 10000);
 }
 
-/* Steps of a sixteenth: 0 .. 15 ns each, 16 .. 31 ns each, 32 .. 63 ns in pairs, and so on. */
+/* Buckets of a sixteenth: 0 to 31 ns have one each, 32 to 63 ns one for two values, and so on. */
 static uint32_t simulate_latency_of(uint64_t ns)
 {
     static const uint64_t end = UINT64_C(2) * SIMULATE_LATENCY_STEPS;

@@ -1,8 +1,8 @@
 /*
- * Reads a manifest for the command simulate: each of its workloads is a shape, and its pods are one
- * round of arrivals. Objects are expanded as for play; requests go through the decoders of
- * milligpud. What the pods say of nodes beyond GPUs, CPU and memory is not looked at, and said
- * once.
+ * Reads a manifest for the command simulate: each workload is a shape, and its pods are a round of
+ * arrivals. Called by simulate.c. Objects are expanded as for play; requests go through the
+ * decoders of milligpud. Demands on nodes other than GPUs, CPU and memory are not considered, which
+ * is reported once.
  */
 #include <inttypes.h>
 
@@ -19,7 +19,7 @@
 struct manifest_reader {
     struct world *world;
     const char *file;
-    struct arena arena; /* documents, to the end */
+    struct arena arena; /* documents; freed at the end */
     struct manifest manifest;
     struct left_out_list left_out;
     struct admission admission;
@@ -38,7 +38,7 @@ static void manifest_skip(void *user, const char *kind, const char *name, const 
     left_out_add(&reader->left_out, kind, name, why);
 }
 
-/* The others are simulated all the same, and the exit status tells. */
+/* Reports an invalid object; others are simulated, and the exit status is a failure. */
 static void manifest_leave(void *user, const char *text)
 {
     struct manifest_reader *reader = user;
@@ -73,7 +73,7 @@ static int manifest_wrong(const struct manifest_reader *reader, const struct pod
                    maker->namespace, maker->name, what);
 }
 
-/* Rounded up: what is asked for must be there. */
+/* Rounds up, so that no node has less than requested. */
 static void manifest_read_host(const struct fit_pod *fit, struct host *out)
 {
     const int64_t cpu = amounts_value(fit->requests, "cpu");
@@ -119,7 +119,7 @@ static int manifest_read_request(struct manifest_reader *reader, const struct po
     return 0;
 }
 
-/* Why no scheduler places the pod; NULL if one does. */
+/* The reason why no scheduler places the pod; NULL if one does. */
 static const char *manifest_unasked(const struct document *pod)
 {
     const struct document *gates = document_at(pod, "spec.schedulingGates");
@@ -147,7 +147,7 @@ static void manifest_notice(struct manifest_reader *reader, const struct pod_mak
         rule_users_add(&reader->selects, maker);
 }
 
-/* For its pods, which are alike but for their names. */
+/* Adds the shape of a workload's pods, which differ only in their names. */
 static int manifest_take_shape(struct manifest_reader *reader, const struct pod_maker *maker,
                                struct err *err)
 {
@@ -182,7 +182,7 @@ static int manifest_take_shape(struct manifest_reader *reader, const struct pod_
     return 0;
 }
 
-/* One pod for each node that has GPUs; they are placed as all others are, on any node. */
+/* Makes a DaemonSet one pod for each node with GPUs; they are placed like others, on any node. */
 static void manifest_spread(struct manifest_reader *reader, struct pod_maker *maker)
 {
     must(maker->kind == WORKLOAD_DAEMON_SET && maker->pods == 0);
@@ -194,7 +194,7 @@ static void manifest_spread(struct manifest_reader *reader, struct pod_maker *ma
                                maker->pods, maker->pods == 1 ? "" : "s");
 }
 
-/* By LimitRanges only: how many pods may be made is not asked. NULL: it is not. */
+/* The reason if LimitRanges forbid the pod, else NULL; quotas are not considered. */
 static const char *manifest_forbidden(struct manifest_reader *reader, struct document *pod)
 {
     const struct admission ranges = {.arena = &reader->arena,

@@ -1,9 +1,8 @@
 /*
- * One run of the command simulate: every pod of the arrivals, in order, on the cluster; or
- * with --churn, pods drawn at random, while others end. It does what the webhooks and the writer do
- * with a pod, in one thread: filter on a snapshot, reserve, confirm, publish. The only addition is
- * kube-scheduler's own filter for CPU and memory. Parts: setting up, placing and ending one pod,
- * counting, arrivals, churn.
+ * One run of the command simulate: all arrivals in order on the cluster, or with --churn, random
+ * pods while others end. Called by simulate.c. Does in one thread the steps of the webhooks and the
+ * writer (filter on a snapshot, reserve, confirm, publish), after kube-scheduler's own filter for
+ * CPU and memory. In order: setup, placing and ending one pod, counting, arrivals, churn.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 
 enum { SIMULATE_UID_BYTES = 24 };
 
-/* A pod that runs, with churn. */
+/* A running pod, with churn. */
 struct simulate_running {
     uint32_t serial;
     uint32_t shape;
@@ -32,36 +31,36 @@ struct simulation {
     struct ledger *ledger;
     struct snapshot *snapshot;
     struct score_cache *cache;
-    struct tally *tally; /* NULL: the workload is known from the start */
-    struct arena arena;  /* of one decision */
-    struct host *left;   /* what the pods of each node leave */
-    /* what one question asks about */
+    struct tally *tally; /* NULL if the workload is known from the start */
+    struct arena arena;  /* for one decision */
+    struct host *left;   /* free CPU and memory of each node */
+    /* candidate nodes of one filter call */
     struct text *name;
     uint32_t *hash;
-    uint32_t *asked; /* index of the node */
+    uint32_t *asked; /* indexes of the nodes */
     uint64_t allocated_milli;
-    /* two, so that every policy meets the same pods */
+    /* separate generators, so that every policy gets the same arrivals */
     uint64_t random_arrivals;
     uint64_t random_ends;
     size_t running;
     size_t running_capacity;
     struct simulate_running *run;
-    int64_t report_at_ns; /* when to say next how far it is */
+    int64_t report_at_ns; /* time of the next progress report */
     bool is_reported;
 };
 
-/* Where a pod is placed. */
+/* The place of a pod. */
 struct simulate_place {
     bool placed;
     uint32_t node;
     uint64_t milli;
     uint32_t gpus;
-    uint16_t gpu[GPUS_PER_NODE_MAX]; /* ascending */
+    uint16_t gpu[GPUS_PER_NODE_MAX]; /* indexes, ascending */
 };
 
 /* --- setting up --- */
 
-/* The ledger takes the command: nothing else is expected of what the simulator asks for. */
+/* Runs a command that must succeed. */
 static void simulate_do(struct simulation *sim, const struct command *command)
 {
     struct change change;
@@ -150,7 +149,7 @@ static void simulate_uid(uint32_t serial, char out[SIMULATE_UID_BYTES])
     (void)snprintf(out, SIMULATE_UID_BYTES, "pod-%" PRIu32, serial);
 }
 
-/* kube-scheduler's own filter: it asks an extender only about nodes that passed it. */
+/* Applies kube-scheduler's own filter, which precedes the extender. */
 static uint32_t simulate_in_tree(struct simulation *sim, const struct host *host)
 {
     uint32_t names = 0;
@@ -194,7 +193,7 @@ static void simulate_give_back(struct simulation *sim, uint32_t node,
     must(ledger_set_host(sim->ledger, text_of(of->name), left));
 }
 
-/* The GPUs that the ledger chose, by index; they are those that filter chose. */
+/* Reads the indexes of the GPUs that the ledger chose, which are those that filter chose. */
 static void simulate_read_gpus(const struct change *change, const struct candidate *best,
                                struct simulate_place *out)
 {
@@ -210,7 +209,7 @@ static void simulate_read_gpus(const struct change *change, const struct candida
     }
 }
 
-/* What filter and bind do. With a change to apply, if the pod asks for a GPU and fits. */
+/* Does the steps of filter and bind. *change: set if the pod requests a GPU and fits. */
 static void simulate_decide(struct simulation *sim, uint32_t serial,
                             const struct world_shape *shape, struct simulate_place *out,
                             struct change *change)
@@ -231,7 +230,7 @@ static void simulate_decide(struct simulation *sim, uint32_t serial,
         .shortlist = 1,
         .cache = sim->cache,
     };
-    const int64_t start_ns = clock_thread_ns(); /* others on the machine do not count */
+    const int64_t start_ns = clock_thread_ns(); /* CPU time, so other processes do not count */
     filter_ask(&question, &sim->arena, &answer);
     if (answer.verdict == FILTER_FITS) {
         must(answer.candidates == 1);
@@ -262,7 +261,7 @@ static void simulate_decide(struct simulation *sim, uint32_t serial,
     arena_reset(&sim->arena);
 }
 
-/* As the writer of milligpud: the watch has shown the pod before kube-scheduler asks about it. */
+/* Learns the arrival before the decision, as in milligpud: the watch shows pods first. */
 static void simulate_learn(struct simulation *sim, const struct request *request)
 {
     if (sim->tally == NULL || request->wants == 0)
@@ -301,7 +300,7 @@ static void simulate_place(struct simulation *sim, uint32_t serial, const struct
     simulate_publish(sim);
 }
 
-/* The snapshot still shows it, until the caller publishes. */
+/* The snapshot still has the pod until the caller publishes. */
 static void simulate_end(struct simulation *sim, const struct simulate_running *pod)
 {
     const struct world_shape *shape = &sim->world->shape[pod->shape];
@@ -346,7 +345,7 @@ static void simulate_count(struct simulation *sim, uint32_t shape, bool placed)
     result->multi_refused += multi;
 }
 
-/* Once a second, and only if it takes longer than one. */
+/* Reports progress once a second, from the first second on. */
 static void simulate_tell(struct simulation *sim, uint32_t done, uint32_t of)
 {
     FILE *progress = sim->options->progress;
@@ -356,7 +355,7 @@ static void simulate_tell(struct simulation *sim, uint32_t done, uint32_t of)
         return;
     (void)fprintf(progress, "\r%s: %" PRIu32 " of %" PRIu32 " pods ", sim->result->policy->word,
                   done, of);
-    (void)fflush(progress); /* it is only for people */
+    (void)fflush(progress); /* only for people; errors do not matter */
     sim->report_at_ns = clock_ns() + 1000000000;
     sim->is_reported = true;
 }
@@ -365,7 +364,7 @@ static void simulate_tell_end(const struct simulation *sim)
 {
     must(sim->result != NULL);
     if (sim->is_reported)
-        (void)fprintf(sim->options->progress, "\r%60s\r", ""); /* it is only for people */
+        (void)fprintf(sim->options->progress, "\r%60s\r", ""); /* errors do not matter */
 }
 
 /* --- arrivals --- */
@@ -373,7 +372,7 @@ static void simulate_tell_end(const struct simulation *sim)
 static void simulate_write_placement(FILE *out, struct text name, const struct simulation *sim,
                                      const struct simulate_place *place)
 {
-    /* write errors are kept by stdio, and looked at when the file is closed */
+    /* stdio keeps write errors, which are checked when the file is closed */
     (void)fprintf(out, "%.*s,%s,", TEXT_ARG(name),
                   place->placed ? sim->world->node[place->node].name : "");
     must(place->placed || place->gpus == 0);
@@ -382,7 +381,7 @@ static void simulate_write_placement(FILE *out, struct text name, const struct s
     (void)fputc('\n', out);
 }
 
-/* The mean allocation over the arrivals that round to one percent of load. */
+/* Adds the allocation after an arrival to the level of its load, rounded to whole percent. */
 static void simulate_add_level(const struct simulation *sim)
 {
     struct simulate_result *result = sim->result;
@@ -421,7 +420,7 @@ static void simulate_arrivals(struct simulation *sim)
 
 /* --- the pods of a manifest --- */
 
-/* Nothing ends, so when nothing fitted once, nothing ever will. */
+/* Ends after a round in which no pod fit: without ends, none will ever fit. */
 static void simulate_rounds(struct simulation *sim)
 {
     const struct world *world = sim->world;
@@ -457,8 +456,8 @@ static uint32_t simulate_draw(uint64_t *random, uint32_t below)
 }
 
 /*
- * Random pods end until the allocation is at most the given part of the capacity. What was held
- * before the first one arrived stays.
+ * Ends random pods until the allocation is at most the given part of the capacity. Pods that were
+ * bound at the beginning stay.
  */
 static void simulate_depart(struct simulation *sim)
 {

@@ -1,6 +1,7 @@
 /*
- * What the command simulate prints: one line for each policy, then the shapes that were refused
- * most often. All numbers are first put into a document, so that JSON and tables show the same.
+ * Output of the command simulate: a line for each policy, then the shapes that were refused most
+ * often. Called by simulate.c. All numbers go through one document, so that JSON and tables show
+ * the same.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -20,7 +21,7 @@ void simulate_set_int(struct arena *arena, struct document *object, const char *
     document_set(arena, object, text_of(key), document_new_int(arena, (int64_t)number));
 }
 
-/* A number with a point: documents keep the digits of numbers. */
+/* Sets a number with a decimal point: documents keep the digits of numbers. */
 void simulate_set_digits(struct arena *arena, struct document *object, const char *key,
                          const char *digits)
 {
@@ -92,7 +93,7 @@ static struct document *simulate_worst(struct arena *arena, const struct simulat
     return list;
 }
 
-/* Which document it is, and its rules that hold. */
+/* Adds the policy's document and its rules that hold. */
 static void simulate_set_policy(struct arena *arena, struct document *item,
                                 const struct policy_choice *policy)
 {
@@ -206,7 +207,7 @@ static const struct table_column simulate_columns[] = {
     {"P99-US", COLUMN_RIGHT},
 };
 
-/* Two of the four digits behind the point are enough for people; rounded half up. */
+/* Rounds four decimals to two, half up. */
 void simulate_short_percent(struct text percent, char out[SIMULATE_PERCENT_BYTES])
 {
     uint64_t digits = 0;
@@ -269,7 +270,7 @@ static void simulate_shape_row(struct table *table, const struct document *item)
     table_number(table, document_int(item, "refused"));
 }
 
-/* In the order of the policies, whatever --sort-by says: that is about the first table. */
+/* Keeps the order of the policies; --sort-by applies to the first table only. */
 static int simulate_show_shapes(struct ctl *ctl, const struct document *answer)
 {
     static const struct list_view view = {
@@ -303,7 +304,7 @@ static void simulate_load(uint64_t part, uint64_t whole, char out[SIMULATE_PERCE
     simulate_short_percent(text_of(percent), out);
 }
 
-/* Rules that do not hold now could tomorrow: so people are told which they are. */
+/* Prints the rules that do not hold at the simulated time, but do at others. */
 static void simulate_put_rules(FILE *out, const struct simulate_report *report)
 {
     char at[TIME_TEXT_BYTES];
@@ -319,7 +320,7 @@ static void simulate_put_rules(FILE *out, const struct simulate_report *report)
             (void)fprintf(out, "%s %" PRIu32 " (%s)%s", rule > 0 ? "," : "", rule + 1,
                           policy->book->rule[rule].name,
                           (policy->holding & one_rule(rule)) != 0 ? "" : " does not hold");
-        (void)fputc('\n', out); /* judged at the end, as all output is */
+        (void)fputc('\n', out); /* errors are checked in ctl_finish() */
     }
 }
 
@@ -334,7 +335,7 @@ static void simulate_put_cluster(FILE *out, const struct simulate_report *report
     if (world->is_cluster)
         (void)fprintf(out, ", of which %" PRIu32 " %s %s %%", world->n_held,
                       world->n_held == 1 ? "pod holds" : "pods hold", held);
-    (void)fputs("; ", out); /* judged at the end, as all output is */
+    (void)fputs("; ", out); /* errors are checked in ctl_finish() */
 }
 
 static void simulate_put_head(const struct ctl *ctl, const struct simulate_report *report)
@@ -392,7 +393,7 @@ static struct document *rounds_refused(struct arena *arena, const struct simulat
     must(result->refused > 0);
     strbuf_init(&text);
     reasons_write(&result->reasons, &text);
-    /* The reasons say already that no node has the model. */
+    /* The reasons already contain that no node has the model. */
     const char *nearest = strstr(result->never, "; the nearest ");
     if (result->never[0] != '\0')
         strbuf_printf(&text, "%s%s", nearest != NULL ? "" : "; ",
@@ -459,12 +460,12 @@ static void rounds_put_head(const struct ctl *ctl, const struct simulate_report 
     (void)fprintf(out,
                   "the pods of the manifest (%" PRIu32 ") arrive again and again, at most %" PRIu32
                   " times\ntarget workload: the pods of the manifest\n",
-                  world->pods, world->rounds); /* judged at the end, as all output is */
+                  world->pods, world->rounds); /* errors are checked in ctl_finish() */
     simulate_put_rules(out, report);
     (void)fputc('\n', out);
 }
 
-/* Sentences, because a reason is longer than a column. */
+/* Prints reasons as sentences, because they are too long for a column. */
 static void rounds_put_refused(const struct ctl *ctl, const struct document *answer)
 {
     FILE *out = ctl->screen.out;

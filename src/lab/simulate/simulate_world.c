@@ -1,7 +1,7 @@
 /*
- * Reads the CSV files of the command simulate: nodes and arrivals. Arrivals are compact: a name
- * that points into the file, and the number of a shape, because traces have a million pods of a
- * hundred shapes.
+ * Reads the CSV files of the command simulate: nodes and arrivals. Called by simulate.c. An arrival
+ * is a pointer to its name in the file and the index of a shape, because traces have a million pods
+ * of a hundred shapes.
  */
 #include <string.h>
 
@@ -34,7 +34,7 @@ void world_done(struct world *world)
     arena_done(&world->arena);
 }
 
-/* A name must survive in a placements file without quotes. */
+/* Refuses names that would need quotes in a placements file. */
 static int world_check_name(const struct csv *csv, size_t field, const char *what, struct err *err)
 {
     const struct text name = csv->field[field].text;
@@ -81,7 +81,7 @@ struct world_node *world_take_node(struct world *world, const struct node_facts 
 
     must(world->nodes < NODES_MAX);
     inventory_parse(facts, &rules, &world->arena, inventory);
-    inventory->taints = (struct node_taints){0}; /* no pod of a simulation has tolerations */
+    inventory->taints = (struct node_taints){0}; /* pods of a simulation have no tolerations */
     must(inventory->gpus <= GPUS_PER_NODE_MAX);
     world->node = xgrow(world->node, world->nodes, &world->node_capacity, sizeof *world->node);
     struct world_node *node = &world->node[world->nodes++];
@@ -95,11 +95,11 @@ struct world_node *world_take_node(struct world *world, const struct node_facts 
     return node;
 }
 
-/* As a Node with labels of NVIDIA's feature discovery shows it. */
+/* Adds a node as if its Node had the labels of NVIDIA's feature discovery. */
 static void world_take_labels(struct world *world, const char *name, uint32_t gpus,
                               const char *model, const struct host *host)
 {
-    const bool has_model = gpus > 0 && model[0] != '\0'; /* without GPUs nothing is labelled */
+    const bool has_model = gpus > 0 && model[0] != '\0'; /* no labels without GPUs */
     struct label *product = arena_alloc(&world->arena, sizeof *product);
 
     *product = (struct label){"nvidia.com/gpu.product", model};
@@ -185,7 +185,7 @@ static int world_by_text(const void *left, const void *right)
     return strcmp(*a, *b);
 }
 
-/* In one order, and each once: A|B and B|A are the same shape. */
+/* Sorts models and removes duplicates, so that A|B and B|A are the same shape. */
 static void world_sort_models(struct request *request)
 {
     uint32_t kept = 1;
@@ -205,7 +205,7 @@ static bool world_has_model(const struct world *world, const struct request *req
     must(request->models > 0);
     for (uint32_t i = 0; i < world->nodes; i++) {
         const struct inventory *inventory = world->node[i].inventory;
-        const char *last = NULL; /* nearly always, all are of one model */
+        const char *last = NULL; /* adjacent GPUs nearly always have the same model */
         for (uint32_t g = 0; g < inventory->gpus; g++) {
             const char *model = inventory->gpu[g].model;
             if (last != NULL && strcmp(model, last) == 0)
@@ -218,7 +218,7 @@ static bool world_has_model(const struct world *world, const struct request *req
     return false;
 }
 
-/* What reading the arrivals needs besides the world. */
+/* State while reading arrivals. */
 struct world_reader {
     struct world *world;
     struct csv csv;
@@ -227,7 +227,7 @@ struct world_reader {
     FILE *warnings;
 };
 
-/* Each list of models is read once, as it stands in the file. */
+/* Parses each list of models once, by its text in the file. */
 static int world_read_models(struct world_reader *reader, const struct request **out,
                              struct err *err)
 {
@@ -259,7 +259,7 @@ static int world_read_models(struct world_reader *reader, const struct request *
                       reader->csv.file, reader->csv.field[field].line,
                       reader->csv.field[field].column, key);
     }
-    (void)map_put(&world->seen_models, (struct text){key, spec.len}, models); /* it was not there */
+    (void)map_put(&world->seen_models, (struct text){key, spec.len}, models); /* a new key */
     *out = models;
     return 0;
 }
@@ -317,7 +317,7 @@ struct world_known {
     uint32_t shape;
 };
 
-/* The number of the shape. Its text for people names all that makes it, so the text is its key. */
+/* The index of the shape, made if new; the key is its text, which contains all its properties. */
 static uint32_t world_take_shape(struct world_reader *reader, const struct world_shape *shape)
 {
     struct world *world = reader->world;
@@ -383,7 +383,7 @@ int world_read_arrivals(struct world *world, const char *file, FILE *warnings, s
     strbuf_done(&reader.key);
     world->names = STEAL(reader.csv.bytes);
     csv_close(&reader.csv);
-    /* Only now, because the array moves while it grows. */
+    /* Set at the end, because the array moves while it grows. */
     for (uint32_t i = 0; i < world->shapes; i++)
         world->shape[i].request.want = &world->shape[i].want;
     return status;
@@ -411,7 +411,7 @@ static int world_by_place(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
-/* The commonest shapes, in the order in which they came. */
+/* The most frequent shapes, in the order of the file. */
 static const struct world_shape **world_commonest(const struct world *world, uint32_t *count)
 {
     const struct world_shape **shape = xcalloc(world->shapes, sizeof *shape);
@@ -428,7 +428,7 @@ static const struct world_shape **world_commonest(const struct world *world, uin
     return shape;
 }
 
-/* At least 1 each, so they add up to at most WORKLOAD_COUNT_MAX. */
+/* Scales a count, to at least 1, so that all add up to at most WORKLOAD_COUNT_MAX. */
 static uint32_t world_scaled(uint64_t count, uint64_t total)
 {
     must(count > 0 && count <= total);
