@@ -1,8 +1,8 @@
 /*
- * The HTTP client of milligpuctl, with libcurl. Called by ctl.c, by lab/play and by commands that
- * download. One easy handle is reused, and with it the connection. Limits: 5 s to connect, 60 s and
- * 512 MiB for an answer; a download has a timeout between bytes only. Every failure becomes one
- * err: of libcurl in client_explain(), of the server in client_problem().
+ * The HTTP client of milligpuctl, with libcurl. Called by ctl.c, selector.c, lab/play and commands
+ * that download, in the only thread. One easy handle is reused, and with it the connection. Limits:
+ * 5 s to connect, 60 s and 512 MiB for an answer; a download has a timeout between bytes only.
+ * Every failure becomes one err: of libcurl in client_explain(), of the server in client_problem().
  */
 #include "client.h"
 

@@ -56,7 +56,7 @@ static int simulate_read_number(const struct ctl *ctl, const struct simulate_ran
     return 0;
 }
 
-/* Refuses options that conflict with --ledger, which has nodes, arrivals and ends itself. */
+/* Refuses options that conflict with --ledger (it has nodes and pods itself) or require it. */
 static int simulate_check_ledger(const struct ctl *ctl, struct err *err)
 {
     static const size_t others[] = {OPTION_nodes,  OPTION_cluster, OPTION_arrivals,
@@ -98,7 +98,7 @@ static int simulate_check_files(const struct ctl *ctl, struct err *err)
     return 0;
 }
 
-/* Checks the options about arrivals and their order. */
+/* Refuses options about the order of arrivals with --pods, and --count without it. */
 static int simulate_check_pods(const struct ctl *ctl, struct err *err)
 {
     static const size_t others[] = {OPTION_churn,      OPTION_events, OPTION_learn,
@@ -186,7 +186,7 @@ static int simulate_choose(struct simulate_call *call)
 
 /* --- output files --- */
 
-/* The input that is the same file under any name; NULL if none. */
+/* The name of the option whose input is the same file, under any name; NULL if none. */
 static const char *simulate_input(const struct ctl *ctl, const char *file)
 {
     static const size_t inputs[] = {OPTION_nodes, OPTION_cluster, OPTION_arrivals, OPTION_pods,

@@ -460,7 +460,7 @@ static int past_take_node(struct past_reader *reader, const struct journal_row *
         past_set_node(reader, event.node, past_capacity(&node));
     }
     event.capacity_milli = reader->capacity_milli;
-    /* Only commands about nodes: the replay itself adds and removes unknown nodes of adopted pods. */
+    /* Only commands about nodes: the replay itself adds and removes nodes of adopted pods. */
     if (event.node[0] != '\0' && text_starts(text_of(row->kind), "node"))
         past_add_event(past, &event);
     return 0;

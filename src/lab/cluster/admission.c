@@ -258,7 +258,7 @@ static bool can_be_filled(const struct document *container)
     return true;
 }
 
-/* Applies defaults of the namespace's LimitRanges, and requests for quotas, to one container. */
+/* Sets requests (also without LimitRanges, for quotas) and the namespace's LimitRange defaults. */
 static void fill_one(const struct admission *admission, struct arena *arena, const char *namespace,
                      struct document *container)
 {

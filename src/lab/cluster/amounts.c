@@ -98,7 +98,7 @@ static void amounts_raise(struct arena *arena, struct amount **to, const struct 
 
 /* --- quantities --- */
 
-/* Rounds up, as kube-scheduler does; amounts beyond 63 bits saturate, as they fit nowhere anyway. */
+/* Rounds up, as kube-scheduler does; amounts beyond 63 bits saturate, since they fit nowhere. */
 static int amount_read(const struct document *amount, const char *path, int64_t *out,
                        struct err *err)
 {

@@ -304,7 +304,7 @@ static void simulate_load(uint64_t part, uint64_t whole, char out[SIMULATE_PERCE
     simulate_short_percent(text_of(percent), out);
 }
 
-/* Prints the rules that do not hold at the simulated time, but do at others. */
+/* Prints the rules of policies with calendar windows, and which of them do not hold now. */
 static void simulate_put_rules(FILE *out, const struct simulate_report *report)
 {
     char at[TIME_TEXT_BYTES];
