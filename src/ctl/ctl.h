@@ -29,7 +29,7 @@ struct ctl {
     const char *base;              /* address of the admin listener; NULL until the first request */
     const char *context_namespace; /* of kubectl's context; NULL until read from kubectl */
     bool plugin;                   /* started as kubectl-milligpu */
-    const char *environment_server;
+    const char *environment_server;               /* MILLIGPU_SERVER; NULL if unset */
     void (*measure)(size_t *width, size_t *rows); /* as in ctl_environment */
     FILE *err;
 };

@@ -341,7 +341,7 @@ static size_t api_history_span(const struct past_rows *past, size_t from)
 
 /*
  * Writes the complete allocations of one query and returns their number. *before moves behind the
- * last row that was judged, where the next query begins.
+ * last row that was read, where the next query begins.
  */
 static size_t write_released(struct json_writer *json, struct api_call *call,
                              const struct past_rows *past, size_t room, uint64_t *before)

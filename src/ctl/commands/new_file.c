@@ -1,3 +1,7 @@
+/*
+ * Write-and-rename of new files. Called by commands that download or restore, in the only thread.
+ * In order: rename and sync, open, complete, publish, drop.
+ */
 #include "new_file.h"
 
 #include <errno.h>

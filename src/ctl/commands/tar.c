@@ -1,3 +1,4 @@
+/* Writes archives in the format ustar. Called by command_diagnostics.c in the only thread. */
 #include "tar.h"
 
 #include <string.h>

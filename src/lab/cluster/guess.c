@@ -436,7 +436,7 @@ static int walk_array(struct guess *guess, const struct step *up, const struct d
     return 0;
 }
 
-/* The parser limits the depth. Skips the object's status and metadata, which only copy templates. */
+/* The parser limits the depth. Skips status and metadata, which can contain copies of templates. */
 static int guess_walk(struct guess *guess, const struct step *last, struct err *err)
 {
     must(last->value->kind == DOCUMENT_OBJECT);

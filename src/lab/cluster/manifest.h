@@ -26,7 +26,7 @@ struct manifest {
 
 /* file: "-" for standard input. */
 int manifest_read(struct manifest *manifest, const char *file, struct err *err) MUST_USE;
-/* file: the name of bytes in errors. */
+/* file: the name for errors. */
 int manifest_parse(struct manifest *manifest, struct text bytes, const char *file,
                    struct err *err) MUST_USE;
 

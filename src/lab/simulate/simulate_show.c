@@ -362,7 +362,7 @@ static void simulate_put_head(const struct ctl *ctl, const struct simulate_repor
         (void)fprintf(out, "; %" PRIu32 " rare ones are left out", report->dropped);
     if (report->options->learn)
         (void)fputs("; fgd and rollout know what has arrived so far", out);
-    (void)fputc('\n', out); /* judged at the end, as all output is */
+    (void)fputc('\n', out); /* errors are checked in ctl_finish() */
     simulate_put_rules(out, report);
     (void)fputc('\n', out);
 }
