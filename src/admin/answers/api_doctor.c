@@ -347,7 +347,7 @@ static void api_doctor_count_call(void *user, const char *labels, int64_t value)
                    (int)strcspn(call + 1, "\""), call + 1);
 }
 
-/* All permissions are granted now; calls were denied before, also by a starting kube-apiserver. */
+/* All permissions are granted now; denied calls are older, or met a starting kube-apiserver. */
 static void say_rights_given(struct doctor *doctor, const struct rights_facts *facts)
 {
     struct calls calls = {.all = 0};

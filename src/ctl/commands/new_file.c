@@ -1,6 +1,6 @@
 /*
- * Write-and-rename of new files. Called by commands that download or restore, in the only thread.
- * In order: rename and sync, open, complete, publish, drop.
+ * Write-and-rename of new files. Called by command_backup.c, command_diagnostics.c and
+ * backup_folder.c in the only thread. In order: sync and rename, open, complete, publish, drop.
  */
 #include "new_file.h"
 

@@ -93,7 +93,8 @@ struct world {
     bool is_cluster;    /* read from a cluster file */
     uint32_t n_held;
     size_t held_capacity;
-    struct pod **held; /* pods bound at the beginning, in the order of adoption */
+    struct pod *
+        *held; /* pods bound at the beginning, in the order in which the ledger takes them */
     struct map node_by_name;
     struct map shape_by_key;
     uint32_t rounds;        /* arrivals of each pod of a manifest; 0 for arrivals from CSV (once) */
