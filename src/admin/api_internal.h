@@ -100,7 +100,7 @@ enum metric_format api_accept_metrics(const char *accept);
 void api_tag(struct api_call *call, uint64_t generation, const char *more);
 /* api_tag() for an answer that shows agents' reports; to be called before api_measured(). */
 void api_tag_measured(struct api_call *call, uint64_t generation);
-/* The last report of the agent of a node; the caller releases `measured`. */
+/* The last report of the agent of a node. The caller calls measured_unref() on `measured`. */
 struct admin_measured api_measured(struct api_call *call, const struct node *node) MUST_USE;
 /* Sets the caching headers; the answer becomes 304 if the client has it already. */
 void api_etag_answer(struct api_call *call);

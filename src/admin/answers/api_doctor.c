@@ -404,7 +404,7 @@ static void check_rights(struct doctor *doctor)
 struct keys_seen {
     struct all_keys all;
     struct strbuf others; /* clause about all keys except the signing one */
-    struct strbuf stale;  /* ids of keys that no pod needs any more */
+    struct strbuf stale;  /* ids of keys that outlive their pods: their removal is overdue */
 };
 
 /* A key that no pod needs is removed by the next publication or the one after it. */
@@ -940,7 +940,7 @@ static void check_plugin(struct doctor *doctor)
     "run milligpuctl doctor --nodes, which says for each node what to do; milligpuctl nodes "      \
     "--state not_vouched lists them (docs/NODE.md)"
 
-/* Finding about nodes that their agents keep closed. lacking: how many of them have no agent. */
+/* Finding about nodes that are closed because of agents. lacking: those that never had one. */
 static void say_closed(struct doctor *doctor, const struct node_count *closed, uint32_t lacking)
 {
     const bool selects = doctor->app->rules.agents_rules.required == REQUIRE_WHERE_SELECTED;
