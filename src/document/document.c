@@ -18,7 +18,7 @@
 
 /* Up to this many keys, comparing each with each is cheaper than hashing. */
 enum { KEYS_FEW = 16 };
-/* Bytes of each key in a path. */
+/* Limit of each key in a path, in bytes. */
 enum { PATH_KEY_MAX = 64 };
 
 const char *document_kind_name(enum document_kind kind)
@@ -254,7 +254,7 @@ static struct document *read_scalar(struct json_reading *in, enum document_kind 
     return document;
 }
 
-/* The reader bounds the depth. */
+/* Recursive; the reader limits the depth. */
 static struct document *read_value(struct json_reading *in)
 {
     switch (json_read_peek(&in->json)) {
@@ -487,7 +487,7 @@ void document_set(struct arena *arena, struct document *object, struct text key,
         document_append(object, value);
         return;
     }
-    /* In its place, to keep the order of keys. */
+    /* Overwrites the old node, to keep the order of keys. */
     struct document *next = old->next;
     const struct text kept = old->key;
     *old = *value;

@@ -191,7 +191,7 @@ static bool is_silent(const struct connection *connection, uint64_t requests, in
     return !spoke && accept_overdue(connection, took, rules->first_ms * 1000000);
 }
 
-/* True if a request was cut off. */
+/* Shuts the connection down if it exceeds a limit; true if that cut off a request. */
 static bool look_at(struct connection *connection, int64_t now)
 {
     struct http_server *http = connection->call.http;

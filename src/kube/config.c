@@ -25,7 +25,7 @@ static void source_done(struct source *source)
     xfree(source->data);
 }
 
-/* Every kube_ops that uses config is freed before. */
+/* Call it after every kube_ops that uses config is freed. */
 void kube_config_free(struct kube_config *config)
 {
     if (config == NULL)

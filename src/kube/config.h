@@ -17,8 +17,8 @@
 #include "milligpu/run/mutex.h"
 
 enum {
-    CONFIG_BYTES_MAX = 4 * 1024 * 1024, /* a kubeconfig */
-    SECRET_BYTES_MAX = 1024 * 1024,     /* a token, a certificate bundle */
+    CONFIG_BYTES_MAX = 4 * 1024 * 1024, /* limit of a kubeconfig */
+    SECRET_BYTES_MAX = 1024 * 1024,     /* limit of a token or certificate bundle */
     SOURCE_AGE_MS = 60 * 1000,
 };
 

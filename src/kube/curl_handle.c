@@ -92,7 +92,7 @@ void handles_cut(struct handles *handles)
 {
     must(handles->sockets <= handles->capacity);
     for (size_t i = 0; i < handles->sockets; i++)
-        /* a socket that is still connecting is not affected */
+        /* A socket that is still connecting is not affected. */
         (void)shutdown(handles->socket[i], SHUT_RDWR);
 }
 
@@ -117,9 +117,9 @@ static void name_server(struct handles *handles)
     const size_t host_len = strcspn(host, "/");
     const char *port = memrchr(host, ':', host_len);
     if (port != NULL && memchr(port, ']', host_len - (size_t)(port - host)) != NULL)
-        port = NULL; /* a colon inside [::1] */
+        port = NULL; /* the colon is inside [::1] */
     strbuf_init(&text);
-    /* An empty host and port in front of the address match every request. */
+    /* The empty host and port before the address match every request. */
     strbuf_printf(&text, "::%.*s%s", (int)host_len, host, port == NULL ? ":443" : "");
     handles->connect_to = curl_slist_append(NULL, text.data);
     must(handles->connect_to != NULL);

@@ -93,7 +93,7 @@ static int sources_fresh(struct kube_config *config, int64_t now_ms, struct err 
 
 /* ---- credentials for requests ---- */
 
-/* A token wins over name and password. */
+/* A token takes precedence over name and password. */
 static char *make_header(const struct kube_config *config)
 {
     const char *token = config->token.data;

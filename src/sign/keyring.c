@@ -220,7 +220,7 @@ static char *name_with(const char *file, const char *end)
     strbuf_init(&name);
     strbuf_str(&name, file);
     strbuf_str(&name, end);
-    return name.data; /* the caller's */
+    return name.data; /* owned by the caller */
 }
 
 static struct keyring *keyring_new(const struct keyring_rules *rules)

@@ -33,7 +33,7 @@ enum document_kind {
 /* A place in the input. */
 struct document_mark {
     uint32_t line;   /* from 1; 0 if created by the program */
-    uint32_t column; /* in characters, from 1 */
+    uint32_t column; /* from 1, in characters */
 };
 
 struct document {
@@ -63,7 +63,7 @@ struct document {
 int document_parse_json(struct text bytes, const char *root, struct arena *arena,
                         struct document **out, struct err *err) MUST_USE;
 /*
- * Returns an array of the stream's documents. Aliases are refused. A plain word is null or a bool
+ * *out is an array of the stream's documents. Aliases are refused. A plain word is null or a bool
  * if kubectl reads it as one (`yes` is true), and a number only if it is also a number in JSON.
  */
 int document_parse_yaml(struct text bytes, struct arena *arena, struct document **out,

@@ -71,7 +71,7 @@ struct http_rules {
     bool (*takes_body)(void *user, const char *method, const char *path);
     /* Limit of one body: 413 above it, before the bytes are read if Content-Length shows it. */
     size_t body_bytes_max;
-    /* Limit of all bodies together, above body_bytes_max: 503 above it. */
+    /* Limit of all bodies together, larger than body_bytes_max: 503 above it. */
     size_t bodies_bytes_max;
     /* Timeouts. */
     int64_t first_ms;      /* until the first byte and the TLS handshake */
@@ -106,7 +106,7 @@ uint32_t http_files(const struct http_rules *rules);
 
 int http_start(const struct http_rules *rules, struct http_server **out, struct err *err) MUST_USE;
 
-/* The port that was bound; not for a Unix socket. */
+/* Returns the bound port; not for a Unix socket. */
 uint16_t http_port(const struct http_server *http);
 
 /* Stops accepting connections; existing ones are closed after their answer. */
@@ -144,7 +144,7 @@ int http_socket_check(const char *path, struct err *err) MUST_USE;
 bool http_over_socket(const struct http_call *call);
 
 const char *http_method(const struct http_call *call);
-/* Decoded, without the query; begins with '/'. */
+/* Returns the decoded path without the query; begins with '/'. */
 const char *http_path(const struct http_call *call);
 /* Visits every query parameter, decoded, so that unknown names can be refused. */
 void http_query_each(struct http_call *call, void *user,
@@ -180,8 +180,8 @@ bool http_stream_waits(struct http_stream *stream, size_t *out_bytes);
 void http_stream_end(struct http_stream *stream);
 
 /*
- * Adds a header before the answer, at most 8; both strings are copied. A header whose value cannot
- * be sent is left out.
+ * Adds a header to the later answer, at most 8; both strings are copied. A header with an invalid
+ * value is left out.
  */
 void http_set_header(struct http_call *call, const char *name, const char *value);
 

@@ -19,7 +19,7 @@
 
 struct reflector_sink {
     void *user;
-    /* listed, changed and deleted return negative with err set if they cannot identify object. */
+    /* listed, changed, deleted: 0, or negative with err set if object cannot be identified. */
     void (*list_begin)(void *user);
     int (*listed)(void *user, struct text object, struct err *err);
     void (*list_end)(void *user, const char *resource_version); /* version of the list */
@@ -59,9 +59,9 @@ bool reflector_answer(struct reflector *reflector, int64_t now_ms,
 struct reflector_stats {
     bool synced;          /* at least one list is complete */
     int64_t last_seen_ms; /* monotonic time of the last 200, item, event or bookmark */
-    int64_t asked_ms;     /* monotonic time of the last list's first request: its data are newer */
+    int64_t asked_ms;     /* monotonic time of the last list's first request; its data are as new */
     uint64_t lists;
-    uint64_t watches; /* started */
+    uint64_t watches; /* number of started watches */
     uint64_t events;
     uint64_t failures;
 };

@@ -62,7 +62,7 @@ static bool extender_make_room(struct json_reader *in, struct args_reading *read
     return true;
 }
 
-/* The hot loop of filter: names are borrowed from the body. */
+/* Hot loop of filter: names are borrowed from the body. */
 static void extender_read_names(struct json_reader *in, struct args_reading *reading)
 {
     must(reading->has_names && !reading->has_nodes);
@@ -202,7 +202,7 @@ static void write_chosen(struct json_writer *json, const struct extender_args *a
     json_write_array_end(json);
 }
 
-/* The objects as they were sent. */
+/* Writes the objects as they were sent. */
 static void write_nodes(struct json_writer *json, const struct extender_args *args,
                         const struct extender_filter_result *result)
 {

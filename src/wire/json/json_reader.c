@@ -301,7 +301,7 @@ static bool json_reader_next(struct json_reader *in, bool array)
 static bool next_key(struct json_reader *in, struct text *out_key, bool decoded)
 {
     struct scan_string string;
-    /* Until this key is read, an error belongs to the object, not to the member before it. */
+    /* Until this key is read, an error belongs to the object, not to the previous member. */
     if (!in->failed)
         in->level[in->depth - 1].key = (struct text){NULL, 0};
     if (!json_reader_next(in, false))
@@ -470,7 +470,7 @@ bool json_read_null(struct json_reader *in)
     return json_read_peek(in) == JSON_TYPE_NULL && json_reader_literal(in, "null");
 }
 
-/* A value that contains no other value. */
+/* Skips a string, number, bool or null. */
 static bool skip_scalar(struct json_reader *in, enum json_reader_type type)
 {
     struct scan_string string;

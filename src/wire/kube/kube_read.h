@@ -55,7 +55,7 @@ bool read_once(struct json_reader *in, const char **slot);
 bool read_string(struct json_reader *in, size_t max, const char **out);
 
 bool read_time(struct json_reader *in, int64_t *out_ms);
-/* The latest time that RFC 3339 can express. */
+/* 9999-12-31T23:59:59.999Z, the latest time of RFC 3339. */
 #define TIME_UNKNOWN_MS INT64_C(253402300799999)
 
 /* Reads a quantity as written: a string or a number. */

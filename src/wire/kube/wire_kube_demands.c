@@ -8,7 +8,7 @@
 
 #include "kube_read.h"
 
-/* The API server bounds the bytes of an object, not what is in it. */
+/* The API server limits the bytes of an object, not its numbers of elements. */
 enum { ANY_COUNT = UINT32_MAX / 2 };
 
 /* Reads each element by itself; false if one of them, or the list, is unreadable. */

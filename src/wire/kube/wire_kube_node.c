@@ -20,11 +20,12 @@ struct node_reading {
     const char *mig_strategy;
     const char *mig_capable;
     const char *mig_config;
-    const char *mig_profile; /* a label nvidia.com/mig-<profile>.count other than 0 */
+    const char *mig_profile; /* key of a label nvidia.com/mig-<profile>.count other than 0 */
     const char *sharing;
     const char *replicas;
     const char *mps_capable;
-    const char *deploy_plugin; /* labels of NVIDIA's operator */
+    /* Labels of NVIDIA's operator. */
+    const char *deploy_plugin;
     const char *deploy_operands;
     struct label *label; /* node->label, writable */
     uint32_t label_room; /* its capacity */

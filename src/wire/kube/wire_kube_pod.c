@@ -66,7 +66,7 @@ struct pod_reading {
     bool agent_label; /* the label of wire_rules.agents is present, with its value */
 };
 
-/* The API server bounds the bytes of an object, not what is in it. */
+/* The API server limits the bytes of an object, not its numbers of elements. */
 enum { ANY_NUMBER = UINT32_MAX / 2 };
 
 /* Saturates: tenants choose the amounts, and a wrapped sum would make a huge pod small. */
@@ -610,7 +610,7 @@ static int text_order(struct text a, struct text b)
     return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-/* For qsort() and bsearch(): both must have the same order. */
+/* Shared by qsort() and bsearch(), which need the same order. */
 static int pod_by_name(const void *a, const void *b)
 {
     const struct container_status *left = a;
@@ -630,7 +630,7 @@ static const struct container_status *status_of(const struct pod_reading *readin
     return bsearch(&wanted, reading->status, reading->statuses, sizeof wanted, pod_by_name);
 }
 
-/* A resize in place counts with the largest of the requested, allocated and actual amounts. */
+/* A resize in place counts with the maximum of the requested, allocated and actual amounts. */
 static void apply_resize(const struct pod_reading *reading, struct container *container)
 {
     must(container->facts.name != NULL);

@@ -78,7 +78,7 @@ bool json_read_element(struct json_reader *in);
 
 /* Values. A wrong type is an error that names the path and the expected type. */
 bool json_read_string(struct json_reader *in, struct text *out);
-/* terminated; a NUL inside is an error */
+/* *out is NUL-terminated; a NUL inside is an error. */
 bool json_read_cstring(struct json_reader *in, const char **out);
 bool json_read_i64(struct json_reader *in, int64_t *out); /* integers only; also 3e2 and 300.0 */
 bool json_read_bool(struct json_reader *in, bool *out);
@@ -136,7 +136,7 @@ struct json_read_fields {
     }
 bool json_read_field(struct json_reader *in, struct json_read_fields *fields, int *out_key);
 
-/* json_read_element() and json_read_string() in one, for long lists of names. */
+/* json_read_element() and json_read_string() in one call, for long lists of names. */
 bool json_read_string_element(struct json_reader *in, struct text *out);
 
 /* Like json_read_string(); a string that is empty, longer than max or has a NUL is an error. */
@@ -167,7 +167,7 @@ void json_write_u64(struct json_writer *json, uint64_t number);
 void json_write_i64(struct json_writer *json, int64_t number);
 void json_write_bool(struct json_writer *json, bool flag);
 void json_write_null(struct json_writer *json);
-/* a value that is already JSON */
+/* Writes a value that is JSON already. */
 void json_write_raw(struct json_writer *json, struct text literal);
 
 #endif
