@@ -44,7 +44,7 @@ static void schema_read(struct arena *arena, const char *schema, struct schema_r
 {
     static const char *const keys[] = {"type",      "pattern",   "format",  "description", "enum",
                                        "minLength", "maxLength", "minimum", "maximum"};
-    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_read_fields fields = JSON_FIELDS(keys);
     struct json_reader in;
     struct err err;
     int key;

@@ -100,7 +100,7 @@ static void send_event(struct drift_watch *watch, const struct drift *drift)
         .uid = pod != NULL ? pod->facts.uid : drift->node->uid->text,
         .reason = "GPULedgerDrift",
         .action = drift->kind,
-        .annotation = drift->text,
+        .note = drift->text,
         .instance = "milligpud",
         .at_ms = watch->wall_ms,
         .warning = true,

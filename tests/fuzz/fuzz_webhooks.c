@@ -94,7 +94,7 @@ static bool with_nodes(struct fuzz_app *fuzz, const struct extender_args *args, 
 static struct text raw_pod(struct text body, struct arena *arena)
 {
     static const char *const keys[] = {"Pod"};
-    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_read_fields fields = JSON_FIELDS(keys);
     struct text pod = TEXT("");
     struct json_reader in;
     struct err err;

@@ -127,7 +127,7 @@ static void tell_over(struct reports *reports, const struct measured_fact *fact)
         .uid = pod->uid,
         .reason = "GPUMemoryOverShare",
         .action = killed ? "killed" : "seen",
-        .annotation = text,
+        .note = text,
         .instance = "milligpud",
         .at_ms = fact->measured->at_ms,
         .warning = true,

@@ -15,8 +15,8 @@
  *
  * One thread.
  */
-#ifndef MILLIGPU_CTL_BACKTEST_H
-#define MILLIGPU_CTL_BACKTEST_H
+#ifndef MILLIGPU_LAB_BACKTEST_H
+#define MILLIGPU_LAB_BACKTEST_H
 
 #include "milligpu/store/past/journal_file.h"
 

@@ -7,8 +7,8 @@
  *
  * One thread.
  */
-#ifndef MILLIGPU_CTL_ADMISSION_H
-#define MILLIGPU_CTL_ADMISSION_H
+#ifndef MILLIGPU_LAB_ADMISSION_H
+#define MILLIGPU_LAB_ADMISSION_H
 
 #include <stdio.h>
 

@@ -5,8 +5,8 @@
  * thousandths, other resources in units. Amounts are never negative; sums saturate at INT64_MAX.
  * Pure.
  */
-#ifndef MILLIGPU_CTL_AMOUNTS_H
-#define MILLIGPU_CTL_AMOUNTS_H
+#ifndef MILLIGPU_LAB_AMOUNTS_H
+#define MILLIGPU_LAB_AMOUNTS_H
 
 #include "milligpu/document/document.h"
 

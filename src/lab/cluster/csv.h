@@ -8,8 +8,8 @@
  * The whole file is in memory, and fields point into it, so they live until csv_close(). Pure,
  * except for csv_open(), which reads the file.
  */
-#ifndef MILLIGPU_CTL_CSV_H
-#define MILLIGPU_CTL_CSV_H
+#ifndef MILLIGPU_LAB_CSV_H
+#define MILLIGPU_LAB_CSV_H
 
 #include "milligpu/base/err.h"
 #include "milligpu/base/text.h"

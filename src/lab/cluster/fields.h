@@ -3,8 +3,8 @@
  *
  * An error has the path of the field and the expected kind. Pure.
  */
-#ifndef MILLIGPU_CTL_FIELDS_H
-#define MILLIGPU_CTL_FIELDS_H
+#ifndef MILLIGPU_LAB_FIELDS_H
+#define MILLIGPU_LAB_FIELDS_H
 
 #include <stdio.h>
 

@@ -9,8 +9,8 @@
  * note of each part has the guess and its fields, since only the object's controller is
  * authoritative. Pure.
  */
-#ifndef MILLIGPU_CTL_GUESS_H
-#define MILLIGPU_CTL_GUESS_H
+#ifndef MILLIGPU_LAB_GUESS_H
+#define MILLIGPU_LAB_GUESS_H
 
 #include "pod_maker.h"
 

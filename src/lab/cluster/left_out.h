@@ -3,8 +3,8 @@
  *
  * "left out: Service web and 3 more (...)", "not considered: host ports (Pod default/web)".
  */
-#ifndef MILLIGPU_CTL_LEFT_OUT_H
-#define MILLIGPU_CTL_LEFT_OUT_H
+#ifndef MILLIGPU_LAB_LEFT_OUT_H
+#define MILLIGPU_LAB_LEFT_OUT_H
 
 #include <stdio.h>
 

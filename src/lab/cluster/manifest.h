@@ -4,8 +4,8 @@
  * Multiple documents and Lists are expanded. The pods of objects of unknown kinds are guessed
  * (guess.h). Objects without pods are reported to skip() and left out.
  */
-#ifndef MILLIGPU_CTL_MANIFEST_H
-#define MILLIGPU_CTL_MANIFEST_H
+#ifndef MILLIGPU_LAB_MANIFEST_H
+#define MILLIGPU_LAB_MANIFEST_H
 
 #include "pod_maker.h"
 

@@ -7,8 +7,8 @@
  *
  * Pure. Pods borrow from their document; nodes are copied.
  */
-#ifndef MILLIGPU_CTL_NODEFIT_H
-#define MILLIGPU_CTL_NODEFIT_H
+#ifndef MILLIGPU_LAB_NODEFIT_H
+#define MILLIGPU_LAB_NODEFIT_H
 
 #include "milligpu/core/facts/node_filter.h"
 

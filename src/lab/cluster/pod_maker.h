@@ -14,8 +14,8 @@
  *
  * Pods are made one at a time: a workload of 100,000 takes no more memory than one of 1. Pure.
  */
-#ifndef MILLIGPU_CTL_POD_MAKER_H
-#define MILLIGPU_CTL_POD_MAKER_H
+#ifndef MILLIGPU_LAB_POD_MAKER_H
+#define MILLIGPU_LAB_POD_MAKER_H
 
 #include "milligpu/document/document.h"
 

@@ -3,8 +3,8 @@
  *
  * Every node is counted once, so the numbers add up to all nodes that were checked. Pure.
  */
-#ifndef MILLIGPU_CTL_REASONS_H
-#define MILLIGPU_CTL_REASONS_H
+#ifndef MILLIGPU_LAB_REASONS_H
+#define MILLIGPU_LAB_REASONS_H
 
 #include "milligpu/document/document.h"
 

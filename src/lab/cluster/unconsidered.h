@@ -3,8 +3,8 @@
  *
  * Pure.
  */
-#ifndef MILLIGPU_CTL_UNCONSIDERED_H
-#define MILLIGPU_CTL_UNCONSIDERED_H
+#ifndef MILLIGPU_LAB_UNCONSIDERED_H
+#define MILLIGPU_LAB_UNCONSIDERED_H
 
 #include "milligpu/document/document.h"
 

@@ -3,8 +3,8 @@
  *
  * Pure: bodies in, bodies out.
  */
-#ifndef MILLIGPU_CTL_PLAY_H
-#define MILLIGPU_CTL_PLAY_H
+#ifndef MILLIGPU_LAB_PLAY_H
+#define MILLIGPU_LAB_PLAY_H
 
 #include "milligpu/document/document.h"
 

@@ -3,8 +3,8 @@
  *
  * Read once, before the first pod; pods that play places are added. One thread.
  */
-#ifndef MILLIGPU_CTL_PLAY_NODES_H
-#define MILLIGPU_CTL_PLAY_NODES_H
+#ifndef MILLIGPU_LAB_PLAY_NODES_H
+#define MILLIGPU_LAB_PLAY_NODES_H
 
 #include "milligpu/base/map.h"
 

@@ -13,8 +13,8 @@
  *
  * One thread.
  */
-#ifndef MILLIGPU_CTL_SIMULATE_H
-#define MILLIGPU_CTL_SIMULATE_H
+#ifndef MILLIGPU_LAB_SIMULATE_H
+#define MILLIGPU_LAB_SIMULATE_H
 
 #include <stdio.h>
 

@@ -104,7 +104,7 @@ static void extender_read_nodes(struct json_reader *in, struct args_reading *rea
 {
     must(reading->has_nodes && !reading->has_names);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(node_list_keys);
+    struct json_read_fields fields = JSON_FIELDS(node_list_keys);
     int key;
     reading->out->full_nodes = true;
     if (!json_read_object(in))
@@ -148,7 +148,7 @@ static bool read_args(struct json_reader *in, struct args_reading *reading)
 {
     must(reading->out->names == 0);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(args_keys);
+    struct json_read_fields fields = JSON_FIELDS(args_keys);
     bool has_pod = false;
     int key;
     if (!json_read_object(in))
@@ -303,7 +303,7 @@ int extender_bind_decode(struct text body, struct arena *arena, struct extender_
 {
     static const size_t most[] = {NAME_BYTES_MAX, NAME_BYTES_MAX, UID_BYTES_MAX, NAME_BYTES_MAX};
     const char **const slot[] = {&out->pod, &out->namespace, &out->uid, &out->node};
-    struct json_read_fields fields = JSON_TYPE_FIELDS(bind_keys);
+    struct json_read_fields fields = JSON_FIELDS(bind_keys);
     struct json_reader in;
     int key;
     *out = (struct extender_bind){.pod = NULL};

@@ -14,8 +14,8 @@ static const char *const pod_keys[] = {"metadata"};
 /* A victim is a whole Pod in one form and {"UID": ...} in the other. */
 static void read_uid(struct json_reader *in, bool whole, struct text *out)
 {
-    struct json_read_fields meta = JSON_TYPE_FIELDS(uid_keys);
-    struct json_read_fields pod = JSON_TYPE_FIELDS(pod_keys);
+    struct json_read_fields meta = JSON_FIELDS(uid_keys);
+    struct json_read_fields pod = JSON_FIELDS(pod_keys);
     struct meta_reading reading = {.user = NULL};
     int key;
     *out = (struct text){NULL, 0};
@@ -64,7 +64,7 @@ static void read_victims(struct json_reader *in, bool whole, struct extender_vic
 {
     must(out->node.at != NULL);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(victims_keys);
+    struct json_read_fields fields = JSON_FIELDS(victims_keys);
     int key;
     if (json_read_null(in) || !json_read_object(in))
         return;
@@ -123,7 +123,7 @@ static void read_preempt(struct json_reader *in, const struct wire_rules *rules,
 {
     must(out->nodes == 0 && out->node == NULL);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(preempt_keys);
+    struct json_read_fields fields = JSON_FIELDS(preempt_keys);
     bool has_pod = false;
     bool has_nodes = false;
     int key;

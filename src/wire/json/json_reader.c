@@ -701,7 +701,7 @@ static int field_of(const struct json_read_fields *fields, struct text key)
 
 bool json_read_field(struct json_reader *in, struct json_read_fields *fields, int *out_key)
 {
-    must(fields->keys <= JSON_TYPE_FIELDS_MAX);
+    must(fields->keys <= JSON_FIELDS_MAX);
 
     struct text key;
     while (json_read_key(in, &key)) {

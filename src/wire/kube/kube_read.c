@@ -329,7 +329,7 @@ void read_meta(struct json_reader *in, struct meta_reading *out)
 {
     must(out->meta.name != NULL);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(meta_keys);
+    struct json_read_fields fields = JSON_FIELDS(meta_keys);
     int key;
     if (!json_read_object(in))
         return;

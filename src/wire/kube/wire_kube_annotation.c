@@ -47,7 +47,7 @@ static bool annotation_read_share(struct json_reader *in, struct pod_share *out)
 {
     must(out->container != NULL);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(share_keys);
+    struct json_read_fields fields = JSON_FIELDS(share_keys);
     int key;
     if (!json_read_object(in))
         return false;
@@ -123,11 +123,11 @@ static bool annotation_read_shares(void *user, struct json_reader *in, struct te
 static const char *const note_keys[] = {"v", "containers"};
 
 /* Another version is not read: its keys may have another meaning. */
-static void annotation_read_annotation(struct json_reader *in, struct pod *out)
+static void annotation_read(struct json_reader *in, struct pod *out)
 {
     must(out->shares == 0);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(note_keys);
+    struct json_read_fields fields = JSON_FIELDS(note_keys);
     int64_t version = 0;
     int key;
     if (!json_read_object(in))
@@ -156,7 +156,7 @@ void annotation_decode(struct text annotation, struct arena *arena, struct pod *
     if (annotation.len > ANNOTATION_BYTES_MAX)
         json_reader_fail_as(&in, ERR_TOO_LARGE, "has %zu bytes, more than %d", annotation.len,
                             ANNOTATION_BYTES_MAX);
-    annotation_read_annotation(&in, out);
+    annotation_read(&in, out);
     if (json_reader_finish(&in) == 0) {
         out->annotation = NOTE_OK;
         return;
@@ -263,7 +263,7 @@ static void gpu_member(struct json_reader *in, struct gpu_facts *gpu, int key)
 /* Only uuid and index are required. The defaults describe a whole GPU without a known NUMA node. */
 static bool annotation_read_gpu(struct json_reader *in, struct gpu_facts *out)
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(gpu_keys);
+    struct json_read_fields fields = JSON_FIELDS(gpu_keys);
     int key;
     *out = (struct gpu_facts){.milli = GPU_MILLI, .numa = -1};
     if (!json_read_object(in))

@@ -57,7 +57,7 @@ static const char *const taint_keys[] = {"key", "value", "effect"};
 
 static bool read_taint(void *user, struct json_reader *in)
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(taint_keys);
+    struct json_read_fields fields = JSON_FIELDS(taint_keys);
     struct node_taints *taints = user;
     const char *field[] = {"", "", ""};
 
@@ -83,7 +83,7 @@ static const char *const ready_keys[] = {"type", "status"};
 
 static bool read_ready(void *user, struct json_reader *in)
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(ready_keys);
+    struct json_read_fields fields = JSON_FIELDS(ready_keys);
     struct text word[] = {TEXT(""), TEXT("")};
     struct node_taints *taints = user;
     int key;
@@ -110,7 +110,7 @@ static const char *const toleration_keys[] = {"key", "value", "operator", "effec
 
 static bool read_toleration(void *user, struct json_reader *in)
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(toleration_keys);
+    struct json_read_fields fields = JSON_FIELDS(toleration_keys);
     struct node_demands *demands = user;
     const char *field[] = {"", "", "", ""};
 
@@ -191,7 +191,7 @@ static const char *const rule_keys[] = {"key", "operator", "values"};
 
 static bool read_rule(void *user, struct json_reader *in)
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(rule_keys);
+    struct json_read_fields fields = JSON_FIELDS(rule_keys);
     struct rule_list *list = user;
     struct value_list values = {0};
     struct text op = TEXT("");
@@ -221,7 +221,7 @@ static const char *const term_keys[] = {"matchExpressions", "matchFields"};
 
 static bool read_term(void *user, struct json_reader *in)
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(term_keys);
+    struct json_read_fields fields = JSON_FIELDS(term_keys);
     struct node_demands *demands = user;
     struct rule_list list[ARRAY_LEN(term_keys)] = {{0}};
     bool whole = true;

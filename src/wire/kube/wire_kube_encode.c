@@ -496,7 +496,7 @@ static void write_micro_time(struct json_writer *json, int64_t at_ms)
  */
 void event_encode(struct strbuf *out, const struct kube_event_facts *facts)
 {
-    must(facts->annotation != NULL && facts->instance != NULL);
+    must(facts->note != NULL && facts->instance != NULL);
 
     enum { WORD_MAX = 128 };
     struct json_writer json;
@@ -519,7 +519,7 @@ void event_encode(struct strbuf *out, const struct kube_event_facts *facts)
     json_write_str(&json, facts->warning ? "Warning" : "Normal");
     write_regarding(&json, facts);
     json_write_key(&json, "note");
-    write_clipped(&json, facts->annotation, EVENT_NOTE_MAX);
+    write_clipped(&json, facts->note, EVENT_NOTE_MAX);
     json_write_object_end(&json);
 }
 

@@ -13,7 +13,7 @@ static const char *const object_keys[] = {"kind", "metadata"};
 /* Reads the members that route an object of any kind; others are skipped. */
 static void list_read_object(struct json_reader *in, struct object_meta *out)
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(object_keys);
+    struct json_read_fields fields = JSON_FIELDS(object_keys);
     struct meta_reading meta = {.user = NULL};
     const char *kind = "";
     int key;
@@ -47,7 +47,7 @@ static void read_list_meta(struct json_reader *in, struct list_page *out)
 {
     must(out->resource_version != NULL && out->continue_token != NULL);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(list_meta_keys);
+    struct json_read_fields fields = JSON_FIELDS(list_meta_keys);
     int key;
     if (!json_read_object(in))
         return;
@@ -97,7 +97,7 @@ int list_decode(struct text bytes, struct arena *arena, void *user,
                 int (*item)(void *user, struct text bytes, struct err *err), struct list_page *out,
                 struct err *err)
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(list_keys);
+    struct json_read_fields fields = JSON_FIELDS(list_keys);
     struct json_reader in;
     int key;
     must(item != NULL);
@@ -133,7 +133,7 @@ static void read_details(struct json_reader *in, struct status *out)
 {
     must(out->retry_after_s == 0);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(details_keys);
+    struct json_read_fields fields = JSON_FIELDS(details_keys);
     int key;
     if (!json_read_object(in))
         return;
@@ -146,7 +146,7 @@ static const char *const status_keys[] = {"kind", "code", "reason", "message", "
 /* True only if kind is Status: other objects may have a code and a reason, too. */
 static bool list_read_status(struct json_reader *in, struct status *out)
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(status_keys);
+    struct json_read_fields fields = JSON_FIELDS(status_keys);
     struct text kind = TEXT("");
     int64_t code = 0;
     int key;
@@ -230,7 +230,7 @@ static const char *list_version_of(struct text object, struct arena *arena, stru
 {
     must(object.len > 0);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(object_keys);
+    struct json_read_fields fields = JSON_FIELDS(object_keys);
     struct meta_reading meta = {.user = NULL};
     int key;
     meta_clear(&meta.meta);
@@ -254,7 +254,7 @@ static void read_watch(struct json_reader *in, struct watch_event *out)
 {
     must(out->object.len == 0);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(watch_keys);
+    struct json_read_fields fields = JSON_FIELDS(watch_keys);
     bool typed = false;
     int key;
     if (!json_read_object(in))

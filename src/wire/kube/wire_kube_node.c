@@ -135,7 +135,7 @@ static bool read_claim_pod(struct json_reader *in, struct agent_claim *out)
 {
     static const char *const keys[] = {"uid", "node", "boot"};
     const char **const slot[] = {&out->pod, &out->node, &out->boot};
-    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_read_fields fields = JSON_FIELDS(keys);
     int key;
 
     if (!json_read_object(in))
@@ -152,7 +152,7 @@ static bool read_claim_pod(struct json_reader *in, struct agent_claim *out)
 static void agent_decode(struct text value, struct arena *arena, struct node_facts *node)
 {
     static const char *const keys[] = {"key", "pod", "leaving"};
-    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_read_fields fields = JSON_FIELDS(keys);
     struct agent_claim claim = {.pod = NULL};
     const char *found = NULL;
     struct json_reader in;
@@ -372,7 +372,7 @@ static void node_read_spec(struct json_reader *in, struct node_facts *out)
 {
     must(!out->taints.unschedulable && out->taints.taints == 0);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(spec_keys);
+    struct json_read_fields fields = JSON_FIELDS(spec_keys);
     int key;
     if (!json_read_object(in))
         return;
@@ -388,7 +388,7 @@ static void node_read_spec(struct json_reader *in, struct node_facts *out)
 static void read_node_info(struct json_reader *in, struct node_facts *out)
 {
     static const char *const keys[] = {"bootID"};
-    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_read_fields fields = JSON_FIELDS(keys);
     const struct json_reader_mark mark = json_reader_mark(in);
     const char *why = NULL;
     int key;
@@ -409,7 +409,7 @@ static void node_read_status(struct json_reader *in, const struct wire_rules *ru
 {
     must(out->capacity_milli == NULL && out->allocatable_milli == NULL);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(status_keys);
+    struct json_read_fields fields = JSON_FIELDS(status_keys);
     struct resource_amounts amounts;
     int key;
     if (!json_read_object(in))
@@ -480,7 +480,7 @@ bool node_read(struct json_reader *in, const struct wire_rules *rules, struct no
 {
     must(rules->resource != NULL && rules->whole_resource != NULL);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(node_keys);
+    struct json_read_fields fields = JSON_FIELDS(node_keys);
     struct node_reading reading = {.rules = rules, .node = out};
     struct meta_reading meta = {.user = &reading,
                                 .label = read_label,

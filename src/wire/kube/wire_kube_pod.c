@@ -274,7 +274,7 @@ static void read_resources(struct json_reader *in, const struct wire_rules *rule
 {
     must(out_limits != out_requests);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(resources_keys);
+    struct json_read_fields fields = JSON_FIELDS(resources_keys);
     int key;
     if (!json_read_object(in))
         return;
@@ -307,7 +307,7 @@ static void read_container(struct json_reader *in, const struct pod_reading *rea
 {
     must(reading->rules != NULL);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(container_keys);
+    struct json_read_fields fields = JSON_FIELDS(container_keys);
     struct amounts limits = {.ours = NULL};
     struct amounts requests = {.ours = NULL};
     struct text policy = TEXT("");
@@ -453,7 +453,7 @@ static void spec_member(struct json_reader *in, struct pod_reading *reading, int
 /* A spec that is no object fails the pod, because it contains the node. */
 static void pod_read_spec(struct json_reader *in, struct pod_reading *reading)
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(spec_keys);
+    struct json_read_fields fields = JSON_FIELDS(spec_keys);
     int key;
     if (!json_read_object(in))
         return;
@@ -477,7 +477,7 @@ static const char *const condition_keys[] = {"type", "status", "reason", "messag
  */
 static void read_condition(struct json_reader *in, struct pod_reading *reading)
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(condition_keys);
+    struct json_read_fields fields = JSON_FIELDS(condition_keys);
     struct text word[] = {TEXT(""), TEXT(""), TEXT(""), TEXT("")};
     int64_t since_ms = 0;
     int key;
@@ -509,7 +509,7 @@ static void read_container_status(struct json_reader *in, struct pod_reading *re
 {
     must(reading->rules != NULL);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(container_status_keys);
+    struct json_read_fields fields = JSON_FIELDS(container_status_keys);
     struct container_status status = {.name = TEXT("")};
     struct amounts limits = {.ours = NULL};
     bool resized = false;
@@ -586,7 +586,7 @@ static void pod_read_status(struct json_reader *in, struct pod_reading *reading)
     must(reading->statuses == 0);
 
     const struct json_reader_mark mark = json_reader_mark(in);
-    struct json_read_fields fields = JSON_TYPE_FIELDS(status_keys);
+    struct json_read_fields fields = JSON_FIELDS(status_keys);
     int key;
     if (!json_read_object(in)) {
         reading->pod->phase = POD_UNKNOWN;
@@ -794,7 +794,7 @@ bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod
 {
     must(rules->resource != NULL && rules->whole_resource != NULL);
 
-    struct json_read_fields fields = JSON_TYPE_FIELDS(pod_keys);
+    struct json_read_fields fields = JSON_FIELDS(pod_keys);
     struct pod_reading reading = {.rules = rules, .pod = out};
     struct meta_reading meta = {.user = &reading,
                                 .label = pod_label,

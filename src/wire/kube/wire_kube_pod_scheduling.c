@@ -39,7 +39,7 @@ static const char *const gate_keys[] = {"name"};
 
 static void read_gate(struct json_reader *in, struct text *out)
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(gate_keys);
+    struct json_read_fields fields = JSON_FIELDS(gate_keys);
     int key;
 
     *out = TEXT("");
@@ -88,7 +88,7 @@ static const char *const owner_keys[] = {"kind", "name", "uid", "controller"};
 /* Only the owner with controller: true counts; at most one has it. */
 static void read_owner(struct json_reader *in, struct pod *pod)
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(owner_keys);
+    struct json_read_fields fields = JSON_FIELDS(owner_keys);
     struct text word[] = {TEXT(""), TEXT(""), TEXT("")};
     bool controls = false;
     int key;

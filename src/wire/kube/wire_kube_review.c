@@ -47,7 +47,7 @@ void review_encode(struct strbuf *out, const struct review_facts *facts)
 static void review_read_status(struct json_reader *in, bool *out_said, bool *out_allowed)
 {
     static const char *const keys[] = {"allowed"};
-    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_read_fields fields = JSON_FIELDS(keys);
     int key;
 
     must(!*out_said);
@@ -59,7 +59,7 @@ static void review_read_status(struct json_reader *in, bool *out_said, bool *out
 int review_decode(struct text bytes, struct arena *arena, bool *out_allowed, struct err *err)
 {
     static const char *const keys[] = {"status"};
-    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_read_fields fields = JSON_FIELDS(keys);
     struct json_reader in;
     bool allowed = false;
     bool said = false;
@@ -121,7 +121,7 @@ static void read_key_data(struct json_reader *in, struct keys_read *out)
 int keys_decode(struct text bytes, struct arena *arena, struct keys_read *out, struct err *err)
 {
     static const char *const keys[] = {"metadata", "data"};
-    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_read_fields fields = JSON_FIELDS(keys);
     struct meta_reading meta = {.user = out, .annotation = read_key_annotation};
     struct json_reader in;
     int key;

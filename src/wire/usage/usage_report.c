@@ -137,7 +137,7 @@ static void read_usage_amount(struct json_reader *in, int64_t most, int32_t *out
 static void read_usage_gpu(struct json_reader *in, struct usage_gpu *out)
 {
     static const char *const keys[] = {"gpu", "milli", "mib", "peakMib", "scaled"};
-    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_read_fields fields = JSON_FIELDS(keys);
     int key;
 
     *out =
@@ -198,7 +198,7 @@ static void read_over(struct json_reader *in, enum usage_over *out)
 static void read_usage_container(struct json_reader *in, struct usage_container *out)
 {
     static const char *const keys[] = {"name", "gpus", "over"};
-    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_read_fields fields = JSON_FIELDS(keys);
     int key;
 
     *out = (struct usage_container){.gpus = 0};
@@ -236,7 +236,7 @@ static void read_usage_containers(struct json_reader *in, struct usage_pod *out)
 static void read_usage_pod(struct json_reader *in, struct usage_pod *out)
 {
     static const char *const keys[] = {"uid", "containers"};
-    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_read_fields fields = JSON_FIELDS(keys);
     int key;
 
     *out = (struct usage_pod){.containers = 0};
@@ -297,7 +297,7 @@ int usage_report_decode(struct text body, struct arena *arena, struct usage_repo
                         struct err *err)
 {
     static const char *const keys[] = {"v", "node", "number", "seconds", "pods"};
-    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_read_fields fields = JSON_FIELDS(keys);
     struct json_reader in;
     int key;
 

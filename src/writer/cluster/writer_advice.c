@@ -35,7 +35,7 @@ static void send_advice(struct writer *writer, const struct pod *pod, const char
         .uid = pod->uid,
         .reason = "GPURequestAdvice",
         .action = advice->word,
-        .annotation = advice->text,
+        .note = advice->text,
         .instance = "milligpud",
         .at_ms = writer->wall_ms,
         .warning = true,

@@ -676,7 +676,7 @@ static void few_events_fly_at_once_and_those_beyond_the_bound_are_dropped(void *
                                            .uid = "u",
                                            .reason = "GPULedgerDrift",
                                            .action = "over",
-                                           .annotation = "text",
+                                           .note = "text",
                                            .instance = "test",
                                            .at_ms = 1};
 

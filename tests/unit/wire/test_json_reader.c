@@ -451,7 +451,7 @@ static const char *const keys[] = {"name", "UID"};
 
 static int read_fields(struct fixture *fixture, const char *bytes, struct text value[2])
 {
-    struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+    struct json_read_fields fields = JSON_FIELDS(keys);
     struct json_reader in;
     int key;
     value[0] = value[1] = TEXT("-");

@@ -392,7 +392,7 @@ static void an_event_is_complete_and_cut(void **state)
                                      .uid = "u",
                                      .reason = "Absent",
                                      .action = "Observed",
-                                     .annotation = "gone",
+                                     .note = "gone",
                                      .instance = "milligpud-0",
                                      .at_ms = INT64_C(1767323045678),
                                      .warning = true};
@@ -406,7 +406,7 @@ static void an_event_is_complete_and_cut(void **state)
         "\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"namespace\":\"team\",\"name\":\"web-0\",\"uid\":"
         "\"u\"},\"note\":\"gone\"}");
 
-    facts.annotation = annotation;
+    facts.note = annotation;
     facts.kind = "Node";
     facts.uid = NULL;
     facts.warning = false;
@@ -420,7 +420,7 @@ static void an_event_is_complete_and_cut(void **state)
                            "\"name\":\"web-0\"}"));
     assert_non_null(strstr(fixture->out.data, "\"type\":\"Normal\""));
 
-    facts.annotation = "\x1b[2J\xE2\x80\xAE"; /* kubectl would print it to a terminal unescaped */
+    facts.note = "\x1b[2J\xE2\x80\xAE"; /* kubectl would print it to a terminal unescaped */
     strbuf_reset(&fixture->out);
     event_encode(&fixture->out, &facts);
     assert_non_null(strstr(fixture->out.data, "\"note\":\"\\\\u001b[2J\\\\u202e\"}"));

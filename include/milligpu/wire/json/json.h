@@ -119,18 +119,18 @@ bool json_reader_retreat(struct json_reader *in, struct json_reader_mark mark);
  * an absent key.
  *
  *     static const char *const keys[] = {"name", "uid"};
- *     struct json_read_fields fields = JSON_TYPE_FIELDS(keys);
+ *     struct json_read_fields fields = JSON_FIELDS(keys);
  *     int key;
  *     json_read_object(&in);
  *     while (json_read_field(&in, &fields, &key)) ...      key is 0 or 1, and its value is next
  */
-enum { JSON_TYPE_FIELDS_MAX = 32 };
+enum { JSON_FIELDS_MAX = 32 };
 struct json_read_fields {
     const char *const *key;
-    uint32_t keys; /* at most JSON_TYPE_FIELDS_MAX */
+    uint32_t keys; /* at most JSON_FIELDS_MAX */
     uint32_t seen; /* bit per present key, null or not */
 };
-#define JSON_TYPE_FIELDS(names)                                                                    \
+#define JSON_FIELDS(names)                                                                         \
     {                                                                                              \
         .key = (names), .keys = (uint32_t)ARRAY_LEN(names)                                         \
     }

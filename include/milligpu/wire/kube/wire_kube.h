@@ -148,7 +148,7 @@ struct kube_event_facts {
     const char *uid;
     const char *reason;
     const char *action;
-    const char *annotation; /* clipped to 1000 bytes */
+    const char *note; /* clipped to 1000 bytes */
     const char *instance;
     int64_t at_ms;
     bool warning;
