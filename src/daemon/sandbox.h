@@ -1,14 +1,13 @@
 /*
- * sandbox - limits what an attacker can do with this process.
+ * sandbox - private memory and a seccomp filter, to limit an attacker inside this process.
  *
- *   start --memory is private--> listeners, ledger, threads --few system calls--> serving
+ *   start --sandbox_memory()--> listeners, ledger, threads --sandbox_calls()--> serving
  *
- * Only the system calls of a process that answers requests, calls an API server and writes files
- * remain: it cannot execute programs, create processes, trace or mount. Any other fails with
- * ENOSYS, as on a kernel that does not have it, so that a library falls back to what it did before
- * that call was invented.
+ * The filter allows the system calls needed to answer requests, call an API server and write files;
+ * the process cannot execute programs, create processes, trace or mount. Other calls fail with
+ * ENOSYS, as on a kernel without them, so that libraries fall back to older calls.
  *
- * In builds with a sanitizer both do nothing, because its runtime inspects its own process.
+ * Both functions do nothing in sanitizer builds, because a sanitizer inspects its own process.
  */
 #ifndef MILLIGPU_APP_SANDBOX_H
 #define MILLIGPU_APP_SANDBOX_H
@@ -28,14 +27,14 @@
 #endif
 
 /*
- * No other process of this user can read the memory, with the secrets of the ledger and the API
- * server.
+ * Prevents other processes of this user from reading the memory, which holds secrets of the ledger
+ * and the API server (PR_SET_DUMPABLE).
  */
 int sandbox_memory(struct err *err) MUST_USE;
 
 /*
- * For every present and future thread; it cannot be undone. Whatever has to be executed or opened
- * by a call that is not in the list must be done before.
+ * Installs the filter for every present and future thread; irreversible. System calls that are not
+ * in its list must be made before.
  */
 int sandbox_calls(struct err *err) MUST_USE;
 

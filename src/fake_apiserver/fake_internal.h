@@ -1,15 +1,15 @@
 /*
- * fake_internal - what the parts of the fake API server share.
+ * fake_internal - types and functions shared by the files of the fake API server.
  *
  *   file --fake_file--> docs \
  *   request --fake_rest--> doc --shelf_put--> object (immutable, counted) --> event log
  *
- * Objects are kept as their JSON; a write parses, changes and stores a new one. So a page of a
- * list, a watch event and the present state may share it.
+ * An object is stored as its JSON; a write parses, changes and stores a new one. So a page of a
+ * list, a watch event and the present state can share it.
  *
  * Invariants (under the lock):
  *   1. A shelf is sorted by (namespace, name).
- *   2. Every write has a resourceVersion of its own, and they grow.
+ *   2. Every write has its own, growing resourceVersion.
  *   3. The log holds the writes after compacted, oldest first.
  */
 #ifndef MILLIGPU_FAKE_APISERVER_FAKE_INTERNAL_H
@@ -29,8 +29,8 @@ struct resource {
     const char *kind;
     bool namespaced;
     bool status;     /* has a /status subresource */
-    bool watched;    /* its writes are logged */
-    size_t kept_max; /* the oldest are dropped; 0: all are kept */
+    bool watched;    /* writes are logged */
+    size_t kept_max; /* limit beyond which the oldest are dropped; 0: no limit */
 };
 
 struct object {
@@ -56,26 +56,26 @@ struct shelf {
 struct log_entry {
     enum resource_id resource;
     bool deleted;
-    struct object *before; /* NULL: it was created */
+    struct object *before; /* NULL for a creation */
     struct object *after;  /* for a deletion: the last state, with the version of the deletion */
 };
 
 enum { SNAPSHOTS_MAX = 8 };
 
-/* What the later pages of a list are cut from. */
+/* Objects of the later pages of a list. */
 struct list_snapshot {
-    uint64_t id; /* 0: free */
+    uint64_t id; /* 0 if free */
     uint64_t rv;
     struct shelf items;
 };
 
 struct fake_apiserver {
     struct mutex lock; /* guards everything below */
-    /* signalled by every logged write, and by wake() of any ops */
+    /* signaled by every logged write, and by wake() of any ops */
     struct condvar news;
     char *name;
     uint64_t seed;
-    /* given out so far: the next one is computed from this number and seed */
+    /* number of uids generated; the next one is computed from it and seed */
     uint64_t uids;
     uint64_t rv;
     uint64_t compacted; /* watches from earlier versions get 410 */
@@ -84,7 +84,7 @@ struct fake_apiserver {
     struct log_entry *log; /* a ring of FAKE_EVENTS_MAX */
     size_t log_first;
     size_t log_count;
-    /* the list with this id is in slot id % SNAPSHOTS_MAX */
+    /* by list id, modulo SNAPSHOTS_MAX */
     struct list_snapshot snapshot[SNAPSHOTS_MAX];
     struct fake_apiserver_counts counts;
     int64_t (*wall_ms)(void *ctx);
@@ -97,7 +97,7 @@ enum field { FIELD_NAME, FIELD_NAMESPACE, FIELD_NODE, FIELD_PHASE, FIELD_SCHEDUL
 
 struct selector {
     unsigned terms;
-    /* field and value are equal, or must differ */
+    /* field and value must be equal, or must differ */
     struct term {
         enum field field;
         bool equal;
@@ -116,17 +116,15 @@ struct ask {
     enum verb verb;
     const struct resource *resource;
     const char *path;      /* without the query */
-    const char *namespace; /* "": all, or the resource has none */
+    const char *namespace; /* "": all namespaces, or a cluster-scoped resource */
     const char *name;      /* "": the collection */
     const char *sub;       /* "", "status", "binding" */
     struct selector selector;
     bool watch;
     bool bookmarks;
-    /* 0: no limit */
-    int64_t limit;
-    /* of a watch; 0: not given */
-    int64_t timeout_s;
-    int64_t grace_s; /* -1: not given */
+    int64_t limit;     /* items per page; 0: no limit */
+    int64_t timeout_s; /* timeout of a watch; 0: not given */
+    int64_t grace_s;   /* -1: not given */
     const char *rv;
     const char *continue_token;
 };
@@ -135,13 +133,13 @@ struct ask {
 const struct resource *fake_resource(enum resource_id id);
 struct object *fake_shelf_find(struct fake_apiserver *fake, enum resource_id id,
                                const char *namespace, const char *name);
-/* Gives doc its version and stores it in place of the old object. */
+/* Sets the document's version and stores it in place of the old object. */
 struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id,
                               struct document *document, struct arena *arena);
-/* The same for many objects at once, in any order. */
+/* Same, for many new objects at once, in any order. */
 void fake_shelf_fill(struct fake_apiserver *fake, enum resource_id id, struct document *const *docs,
                      size_t count, struct arena *arena);
-/* Returns the last state; valid until the next write. */
+/* Removes the object. Returns its last state, valid until the next write; NULL if not logged. */
 struct object *fake_shelf_take(struct fake_apiserver *fake, enum resource_id id,
                                struct object *object, struct arena *arena);
 const char *fake_uid(struct fake_apiserver *fake, struct arena *arena);
@@ -151,35 +149,35 @@ void fake_log_compact(struct fake_apiserver *fake, size_t left);
 bool fake_selects(const struct selector *selector, const struct object *object);
 void fake_snapshot_drop(struct list_snapshot *snapshot);
 
-/* fake_status.c: a Status is the whole answer; returns code. */
+/* fake_status.c: replaces the answer by a Status; returns code. */
 int fake_answer_status(struct ask *in, int code, const char *reason, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
-/* fake_rest.c: both return an HTTP status; 0 from fake_ask_parse means: continue. */
+/* fake_rest.c: both return an HTTP status; fake_ask_parse() returns 0 to continue. */
 int fake_ask_parse(struct ask *in, const char *method, const char *path);
 int fake_ask_answer(struct ask *in);
 
 /* fake_watch.c */
 struct watching {
-    uint64_t rv; /* version of the last event delivered */
+    uint64_t rv; /* version up to which events were delivered */
     bool begun;
 };
 int fake_answer_list(struct ask *in);
-/* Appends new events; false if the watch ends with an ERROR, which was appended. */
+/* Appends new events; false if the watch ends with an ERROR event, also appended. */
 bool fake_watch_collect(const struct ask *in, struct watching *at, struct strbuf *out);
 void fake_watch_bookmark(const struct ask *in, struct watching *at, struct strbuf *out);
 
 /* fake_pod.c */
 /*
- * What the API server does to a new pod, or why it refuses it: an HTTP status with the reason in
- * err; otherwise 0.
+ * Admission of a new pod: checks it and fills in defaults. Returns 0, or an HTTP status with the
+ * reason in err.
  */
 int fake_pod_admit(struct arena *arena, struct document *pod, struct err *err);
-/* Limits become requests; also for the pods of a file. */
+/* Sets missing requests to the limits; also for pods of a file. strict: checks the amounts. */
 int fake_pod_fill_requests(struct arena *arena, struct document *pod, bool strict, struct err *err);
 int fake_answer_binding(struct ask *in);
 bool fake_name_valid(const char *name);
-/* metadata and its maps have the right types. */
+/* Checks the types of metadata and its maps. */
 int fake_check_metadata(const struct document *object, struct err *err) MUST_USE;
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * namespace_metrics - what each namespace holds, as a metric of bounded size.
+ * namespace_metrics - amounts held by each namespace, as a metric of bounded size.
  *
- * Any thread. One look-up for each allocation of the snapshot.
+ * Any thread. Costs one look-up per allocation of the snapshot.
  */
 #ifndef MILLIGPU_HEALTH_NAMESPACE_METRICS_H
 #define MILLIGPU_HEALTH_NAMESPACE_METRICS_H
@@ -10,7 +10,7 @@
 #include "milligpu/core/node/snapshot.h"
 #include "milligpu/run/metric.h"
 
-/* As many have a series of their own: those that hold most. */
+/* Number of namespaces, those that hold most, with a series of their own. */
 enum { NAMESPACES_SHOWN = 100 };
 
 void namespace_metrics(struct strbuf *out, const struct snapshot *snapshot,

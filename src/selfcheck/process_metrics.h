@@ -1,8 +1,7 @@
 /*
- * process_metrics - what the kernel counts for this process, under the names that Prometheus'
- * client libraries use.
+ * process_metrics - CPU, memory and files of this process, named as in Prometheus client libraries.
  *
- * Any thread. It reads files below /proc/self only, which the sandbox allows.
+ * Any thread. It reads only files below /proc/self, as the sandbox allows.
  */
 #ifndef MILLIGPU_HEALTH_PROCESS_METRICS_H
 #define MILLIGPU_HEALTH_PROCESS_METRICS_H
@@ -10,7 +9,7 @@
 #include "milligpu/base/strbuf.h"
 #include "milligpu/run/metric.h"
 
-/* What cannot be read is left out. */
+/* Leaves out metrics that cannot be read. */
 void process_metrics(struct strbuf *out, enum metric_format format);
 
 #endif

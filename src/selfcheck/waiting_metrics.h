@@ -1,8 +1,8 @@
 /*
- * waiting_metrics - how many pods wait, for how long and why, as metrics.
+ * waiting_metrics - number, age and reasons of waiting pods, as metrics.
  *
- * Any thread. One pass over the table of waiting pods (at most WAITING_MAX); which models a request
- * takes is compared within a budget.
+ * Any thread. One pass over the table of waiting pods (at most WAITING_MAX); the comparison of
+ * requests with models has a budget.
  */
 #ifndef MILLIGPU_HEALTH_WAITING_METRICS_H
 #define MILLIGPU_HEALTH_WAITING_METRICS_H
@@ -10,7 +10,7 @@
 #include "milligpu/selfcheck/metrics_page.h"
 #include "milligpu/waiting/hints.h"
 
-/* Sets the gauges. wall_ms: UTC now. models: of the snapshot; none: no pod waits with room. */
+/* Sets the gauges. wall_ms: UTC now. models: of the snapshot; empty: no pod waits despite room. */
 void waiting_metrics_set(struct hints *hints, int64_t wall_ms,
                          const struct amounts_by_model *models);
 

@@ -1,8 +1,8 @@
 /*
- * heap - a binary heap of borrowed nodes.
+ * heap - a binary min-heap of borrowed nodes.
  *
- * Each node knows its place, so that any of them can be removed. Nodes with equal keys leave in the
- * order in which they came. Not thread-safe.
+ * Each node stores its place, so that any node can be removed. Nodes with equal keys are in FIFO
+ * order. Not thread-safe.
  */
 #ifndef MILLIGPU_HEAP_H
 #define MILLIGPU_HEAP_H
@@ -12,7 +12,7 @@
 struct heap_node {
     int64_t key;     /* set by heap_put */
     uint64_t serial; /* order of arrival */
-    size_t place;    /* from 1; 0: it is in no heap */
+    size_t place;    /* position from 1; 0: in no heap */
     void *owner;     /* set by the owner, once */
 };
 
@@ -23,11 +23,11 @@ struct heap {
     uint64_t serial;
 };
 
-/* nodes belong to their owners; a zeroed heap is empty */
+/* Frees the heap, not its nodes. A zeroed heap is empty. */
 void heap_done(struct heap *heap);
 void heap_put(struct heap *heap, struct heap_node *node, int64_t key);
-/* allowed if it is in no heap */
+/* Removes the node; no effect if it is in no heap. */
 void heap_take(struct heap *heap, struct heap_node *node);
-struct heap_node *heap_first(const struct heap *heap); /* the smallest; NULL: empty */
+struct heap_node *heap_first(const struct heap *heap); /* the smallest; NULL if empty */
 
 #endif

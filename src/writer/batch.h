@@ -1,12 +1,11 @@
 /*
- * batch - commands that reach the disk together, or not at all.
+ * batch - commands that are committed to disk together or not at all.
  *
- *   batch_run: decide -> write (SAVEPOINT) -> apply      ... as often as there are commands
+ *   batch_run: decide -> write (SAVEPOINT) -> apply      ... once per command
  *   batch_end: publish less room -> COMMIT -> publish more room
  *
- * Before the COMMIT a publication may only remove capacity: nodes on which this batch frees
- * capacity are shown as they were. A lost batch is undone, newest change first, and published
- * again.
+ * A snapshot published before the COMMIT may only remove room: nodes on which this batch frees room
+ * are shown as they were. A lost batch is undone, newest change first, and published again.
  */
 #ifndef MILLIGPU_BATCH_H
 #define MILLIGPU_BATCH_H
@@ -16,19 +15,19 @@
 struct batch {
     struct app *app;
     struct ledger *ledger;
-    struct change **change; /* in order, all applied; owned until batch_reset() */
+    struct change **change; /* applied changes in order; owned until batch_reset() */
     size_t changes;
     size_t capacity;
     bool open; /* a transaction is open */
-    bool lost; /* it cannot be committed any more; err says why */
+    bool lost; /* it cannot be committed; the reason is in err */
     struct err err;
 };
 
 enum batch_result {
-    BATCH_DONE, /* see the change's verdict */
-    /* the database refused it, or safe mode is on: nothing was done */
+    BATCH_DONE, /* decided: see the verdict */
+    /* not applied: the database refused it, or safe mode is on */
     BATCH_CONTRADICTED,
-    BATCH_LOST, /* nothing more can be done in this batch */
+    BATCH_LOST, /* no further command may be run in this batch */
 };
 
 void batch_init(struct batch *batch, struct app *app, struct ledger *ledger);
@@ -40,15 +39,15 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
                             struct change *out_answer) MUST_USE;
 
 /*
- * True: committed and published. False: undone and published, batch->err says why. The changes stay
- * readable.
+ * Returns true if committed and published; false, with batch->err, if undone and published. The
+ * changes stay readable until batch_reset().
  */
 bool batch_end(struct batch *batch) MUST_USE;
 
-/* Prepares for the next batch. */
+/* Frees the changes. */
 void batch_reset(struct batch *batch);
 
-/* Publishes the ledger as it is. */
+/* Publishes the present state of the ledger. */
 void batch_publish(struct app *app, struct ledger *ledger);
 
 #endif

@@ -1,26 +1,28 @@
 /*
- * writer_internal - what the files of the writer share.
+ * writer_internal - types and functions shared by the files of the writer.
  *
  *   writer.c             the loop: batches and ticks
  *   writer_commands.c    commands of the ledger, within the batch
  *   writer_inflight.c    binds in flight, and the replies that wait for the COMMIT
- *   writer_actions.c     what happens once the batch is on disk: Bindings, advertised capacity
- *   writer_binds.c       a bind: reserve, send, learn the outcome
- *   writer_doubts.c      reservations in doubt: when to ask, and when they are void
- *   writer_pods.c        what the watch reports of pods
- *   writer_nodes.c       what the watch reports of nodes
- *   writer_agents.c      which nodes their agents vouch for
- *   writer_seen.c        when nodes were seen, and how old they are
- *   writer_hosts.c       CPU and memory that pods leave of a node
- *   writer_new_ledger.c  a ledger that is nobody's yet: it waits, then belongs to this cluster
- *   writer_wake.c        which pods to wake when capacity comes free
- *   writer_learn.c       the workload, as it is learned
- *   writer_policy.c      which rules decide, and when others begin to
- *   writer_measured.c    what was measured, and which shares are idle
- *   writer_lost.c        batches that were lost, and messages kept meanwhile
+ *   writer_actions.c     post-commit actions: Bindings, advertised capacity
+ *   writer_binds.c       binds: reserve, send, handle the outcome
+ *   writer_bound.c       rows that became bound since the last list of pods
+ *   writer_doubts.c      reservations in doubt: GETs, and release by evidence
+ *   writer_pods.c        pod events and lists
+ *   writer_nodes.c       node events and lists
+ *   writer_agents.c      the verdict of agents on nodes
+ *   writer_seen.c        last list and age of each node
+ *   writer_hosts.c       CPU and memory that pods leave free on nodes
+ *   writer_new_ledger.c  a ledger without an owner: grace period and claim
+ *   writer_wake.c        wake-ups when room becomes free
+ *   writer_learn.c       the learned workload
+ *   writer_policy.c      the rules in force, and changes of them
+ *   writer_measured.c    measurements and idle shares
+ *   writer_advice.c      Events with advice on waiting pods
+ *   writer_lost.c        lost batches, and messages kept for a retry
  *
- * All of it runs on the writer's thread; nothing here takes a lock. A handler or command that
- * returns false has lost the batch: nothing more may be run in it.
+ * Writer's thread only; nothing here takes a lock. Handlers and commands return false if the batch
+ * is lost: nothing more may be run in it.
  */
 #ifndef MILLIGPU_WRITER_WRITER_INTERNAL_H
 #define MILLIGPU_WRITER_WRITER_INTERNAL_H
@@ -41,120 +43,122 @@
 #include "drift_watch.h"
 #include "wallclock.h"
 
-/* A Binding on its way, and the calls that wait for its outcome. */
+/* A Binding in flight, and the calls that wait for its outcome. */
 struct inflight_bind {
-    /* also the key in writer.binds.inflight */
+    /* owned; also the key in writer.binds.inflight */
     char *uid;
-    /* where it is being bound, a reference: a bind to another node is refused meanwhile */
+    /* target node, a reference; binds to other nodes are refused meanwhile */
     const struct atom *node;
     struct bind_reply *reply;
     size_t replies;
     size_t capacity;
-    int64_t deadline_ms; /* of the bind that began it */
-    bool is_query;       /* nothing is sent: the API server is asked about an old doubt */
+    int64_t deadline_ms; /* deadline of the first bind call, monotonic */
+    bool is_query;       /* only a GET about an old doubt, no Binding */
 };
 
-/* The outcome of a Binding, to be answered after the batch. */
+/* The outcome of a Binding, to be answered after the batch; texts owned. */
 struct pending_reply {
     char *uid;
-    char *error; /* NULL: bound */
+    char *error; /* NULL if bound */
 };
 
-/* A reservation that nothing is sending, and since when. */
+/* A reservation without a Binding in flight. */
 struct doubt {
-    /* also the key in writer.binds.doubts */
+    /* owned; also the key in writer.binds.doubts */
     char *uid;
-    int64_t since_ms;
-    /* writer.binds.mark of the last second in which it was still a doubt */
+    int64_t since_ms; /* monotonic */
+    /* writer.binds.mark of the last round that found it in doubt */
     uint64_t mark;
 };
 
-/* Its name is the key, so it lives as long as the entry. */
+/* A number about a node, in a map by name. */
 struct node_seen {
-    const struct atom *name; /* a reference */
-    int64_t number; /* in nodes_seen the epoch of the last list or event that showed the node */
+    const struct atom *name; /* key, a reference */
+    /* nodes_seen: epoch of the last list or event that showed the node; ages: UTC ms */
+    int64_t number;
 };
 
-/* An action to run when the batch is on disk. */
+/* An action to run after the COMMIT; texts owned. */
 struct post_commit_action {
     enum { ACTION_BIND, ACTION_ADVERTISE } kind;
-    char *uid; /* BIND; the node's name for ADVERTISE */
+    char *uid; /* BIND: uid of the pod; ADVERTISE: name of the node */
+    /* The others for BIND only. */
     char *namespace;
     char *name;
     char *node;
-    /* BIND: the encoded Binding */
-    struct strbuf body;
+    struct strbuf body; /* the encoded Binding */
     uint64_t version;
     int64_t deadline_ms;
     enum outbox_sending sending;
-    /* ADVERTISE: the capacity that the Node shall show */
+    /* ADVERTISE: new capacity of the Node */
     uint32_t milli;
 };
 
-/* Each group is used by the file that it names, and by few others. */
+/* Each group is used mainly by the files named above it. */
 struct writer {
-    struct sole_thread thread; /* of the first step */
+    struct sole_thread thread; /* thread of the first step */
     struct app *app;
     struct ledger *ledger;
     struct batch batch;
     struct drift_watch *drift;
     struct host_sums *host_sums;
-    int64_t wall_ms; /* UTC: the time of all commands of this batch */
-    int64_t tick_ms; /* monotonic: the next tick */
-    bool was_ready;  /* after the batch before, to notice the change */
-    /* where verifier_memory() continues */
+    int64_t wall_ms; /* time of all commands of this batch, UTC */
+    int64_t tick_ms; /* time of the next tick, monotonic */
+    bool was_ready;  /* readiness after the previous batch */
+    /* position of verifier_memory() */
     uint32_t verify_place;
     /* writer.c */
     struct {
         struct wallclock wallclock;
-        struct wallclock looked; /* as it was before this batch */
-        bool watches_clock;      /* since the first batch */
+        struct wallclock looked; /* copy from before this batch */
+        bool watches_clock;      /* set by the first batch */
     } clock;
     /* writer_policy.c */
     struct {
-        const struct rulebook *rulebook;  /* a reference; by which the ledger decides */
-        rule_set holding;                 /* those of its rules that hold */
-        const struct rulebook *next_book; /* from the next batch on; NULL: the same */
-        bool has_reported_rules;          /* the journal says which rules decide */
-        bool rules_matched;               /* it was looked whether its rules match any node */
-        bool rules_kept;                  /* the ledger keeps its document, if it has one */
-        int64_t keep_rules_ms;            /* monotonic: not again before this time */
-        bool rules_change;                /* this batch does nothing but tell it */
-        int64_t rules_from_ms;            /* UTC: from then ... */
-        int64_t rules_until_ms;           /* ... and until then the same rules hold */
+        const struct rulebook *rulebook;  /* rulebook in force, a reference */
+        rule_set holding;                 /* its rules whose window is open */
+        const struct rulebook *next_book; /* successor, a reference; NULL if none */
+        bool has_reported_rules;          /* the journal has an entry for these rules */
+        bool rules_matched;               /* rules that match no node were logged */
+        bool rules_kept;                  /* the ledger stores its document, if it has one */
+        int64_t keep_rules_ms;            /* time of the next try to store it, monotonic */
+        bool rules_change;                /* this batch only journals a change of rules */
+        /* The same rules hold from rules_from_ms to rules_until_ms (UTC). */
+        int64_t rules_from_ms;
+        int64_t rules_until_ms;
     } policy;
     /* writer_wake.c */
     struct {
-        uint32_t idle[RULES_MAX];     /* of the policy context, when it last looked whom to wake */
-        uint64_t tolerations_version; /* that the ledger was told (tolerations.h) */
+        uint32_t idle[RULES_MAX];     /* idle hosts by rule at the last check */
+        uint64_t tolerations_version; /* version passed to the ledger last (tolerations.h) */
     } wake;
     /* writer_learn.c */
     struct {
         struct tally *tally;
-        int64_t learned_until_ms; /* pods created up to then were counted before the start */
-        int64_t learned_ms;       /* creationTimestamp of the newest pod that was counted */
-        uint64_t stored_pods;     /* of the tally that is stored; 0: none is */
-        int64_t store_learned_ms; /* monotonic: not again before this time */
+        int64_t learned_until_ms; /* newest creationTimestamp counted by earlier processes, UTC */
+        int64_t learned_ms;       /* newest creationTimestamp counted, UTC */
+        uint64_t stored_pods;     /* number of pods in the stored tally; 0 if none is stored */
+        int64_t store_learned_ms; /* time of the next store, monotonic */
     } learning;
     /* writer_measured.c */
     struct {
-        int64_t store_measured_ms; /* monotonic: not again before this time */
-        int64_t reported_ms;       /* UTC, as stored: the last report that was taken; 0: none was */
+        int64_t store_measured_ms; /* time of the next store, monotonic */
+        int64_t reported_ms;       /* stored time of the last report, UTC; 0 if none */
     } measuring;
     /* writer_agents.c */
     struct {
         struct agents *agents;
-        bool agents_unsure;      /* nodes may say otherwise than agents_check() */
-        bool agents_stored;      /* that an agent was seen */
-        int64_t store_agents_ms; /* monotonic: not again before this time */
+        bool agents_unsure;      /* verdicts of nodes may differ from agents_check() */
+        bool agents_stored;      /* the store has recorded that an agent was seen */
+        int64_t store_agents_ms; /* time of the next try to store, monotonic */
     } vouching;
     /* writer_inflight.c, writer_doubts.c */
     struct {
-        /* uid to struct inflight_bind */
+        /* struct inflight_bind, by pod uid */
         struct map inflight;
-        /* uid to struct doubt */
+        /* struct doubt, by pod uid */
         struct map doubts;
-        /* counts the rounds of writer_check_doubts() */
+        /* number of rounds of writer_check_doubts() */
         uint64_t mark;
     } binds;
     /* writer_actions.c, writer_inflight.c */
@@ -168,50 +172,46 @@ struct writer {
     } after_commit;
     /* writer_lost.c */
     struct {
-        /* messages of a lost batch, to be handled again, and those that a batch left over */
+        /* messages of a lost batch, to be retried, and messages that a full batch left over */
         struct message **kept;
         size_t n_kept;
         size_t kept_capacity;
-        /* with what the messages own; at NEWS_BYTES_MAX nothing is taken from the queue */
+        /* size including memory owned by the messages; at NEWS_BYTES_MAX the queue is not read */
         size_t kept_bytes;
-        /* monotonic: kept messages are not tried again before this time */
+        /* time of the next try, monotonic */
         int64_t retry_ms;
-        bool is_writing; /* something was written since the last lost batch */
+        bool is_writing; /* a write succeeded since the last lost batch */
     } lost;
     /* writer_pods.c, writer_bound.c */
     struct {
-        /*
-         * The pods of a list until its end: copies, because a listed object as it arrives is ten
-         * times as large.
-         */
+        /* copies of listed pods until the end of the list; the received objects are 10x larger */
         struct arena list;
         const struct pod **listed;
         size_t n_listed;
         size_t listed_capacity;
         bool listing;
-        int64_t listed_ms; /* when that list was requested */
-        uint64_t epoch;    /* of pod lists */
-        /* uid to struct bound_since: rows that became bound after the request of that list */
+        int64_t listed_ms; /* time of the list's request, monotonic */
+        uint64_t epoch;    /* number of pod lists */
+        /* struct bound_since, by pod uid: rows that became bound after that request */
         struct map bound_since;
-        uint64_t
-            last_seen_version; /* the pod version up to which the watch has reported everything */
-        bool pods_ended;       /* this batch ends a list */
-        bool after_grace;      /* the list began after a new ledger's grace period */
+        uint64_t last_seen_version; /* pod version up to which the watch is complete */
+        bool pods_ended;            /* this batch ends a list */
+        bool after_grace;           /* the list began after a new ledger's grace period */
     } pod_list;
     /* writer_nodes.c */
     struct {
-        uint64_t node_epoch;   /* of node lists */
+        uint64_t node_epoch;   /* number of node lists */
         struct map nodes_seen; /* struct node_seen, by node name */
-        /* while the ledger is new: struct node_seen with a creationTimestamp, by node name */
+        /* struct node_seen with a creationTimestamp, by node name, while the ledger is new */
         struct map ages;
-        bool nodes_ended;
+        bool nodes_ended; /* this batch ends a list */
     } node_list;
     /* writer_new_ledger.c */
     struct {
-        int64_t start_ms;
-        bool granted_before; /* a pod has an annotation of ours */
-        bool can_claim;      /* the ledger waits for nothing more and may belong to this cluster */
-        int64_t claim_retry_ms; /* the last attempt failed: not before then */
+        int64_t start_ms;       /* start of the process, monotonic */
+        bool granted_before;    /* a bound pod has an annotation of ours */
+        bool can_claim;         /* the grace period is over or was not needed */
+        int64_t claim_retry_ms; /* time of the next try to claim the ledger, monotonic */
     } new_ledger;
     /* writer_advice.c */
     struct {
@@ -222,22 +222,22 @@ struct writer {
 
 /* How a Binding is sent. */
 struct dispatch {
-    /* of the pod that was evaluated; 0: none (a reservation of an older ledger) */
+    /* version of the evaluated pod; 0: none (a reservation of an older ledger) */
     uint64_t version;
-    int64_t deadline_ms;
+    int64_t deadline_ms; /* monotonic */
     enum outbox_sending sending;
-    const struct request *request; /* of that pod; NULL: the Binding need not name containers */
+    const struct request *request; /* request of that pod; NULL: Binding without container names */
 };
 
 /* writer_commands.c */
 
 int64_t writer_now_ms(const struct writer *writer);
-/* False if the batch is lost; a contradiction is logged, counted and skipped. */
+/* Returns false if the batch is lost. A contradiction begins safe mode and is skipped. */
 bool writer_run(struct writer *writer, const struct command *command);
 bool writer_run_all(struct writer *writer, const struct command *command, size_t count);
-/* An owner gave up a UUID: a node did, or the last pod that held it there is gone. */
+/* Re-evaluates nodes whose duplicate GPUs have lost their other owner (a node, or its last pod). */
 bool writer_heal_duplicates(struct writer *writer);
-/* A request for which the table had no room is read from the pod itself. */
+/* Returns the record's request, or parses the pod if the pod cache had no room for it. */
 const struct request *writer_request_of(const struct writer *writer, const struct pod *pod,
                                         const struct pod_record *record, struct arena *arena);
 
@@ -248,51 +248,49 @@ void doubt_free(struct doubt *doubt);
 void replies_drop(struct writer *writer);
 struct inflight_bind *inflight_begin(struct writer *writer, const char *uid,
                                      const struct atom *node, int64_t deadline_ms);
-/* The reply moves: the call now waits for this Binding. */
+/* Takes over the reply: the call waits for this Binding. */
 void inflight_join(struct inflight_bind *bind_inflight, struct bind_call *bind);
 void inflight_end(struct writer *writer, const char *uid, const char *error);
 void replies_add(struct writer *writer, const char *uid, const char *error);
 /*
- * The reservation was on disk before the POST, so success is answered whatever happens to the batch
- * that confirms it. It is answered after the batch, so that the next reader sees the pod bound, its
- * share free again, or the doubt.
+ * Answers the collected outcomes. The reservation was on disk before the POST, so success is
+ * answered even if the confirming batch is lost. Called after the batch, so that readers see the
+ * new state of the pod.
  */
 void replies_send(struct writer *writer);
 
 /* writer_actions.c */
 
 void writer_action_done(struct post_commit_action *action);
-/* Queues the Binding of an allocation until the batch is on disk. */
+/* Encodes the Binding of an allocation and queues it until the COMMIT. */
 int writer_queue_binding(struct writer *writer, const struct allocation *allocation,
                          struct dispatch how, struct err *err);
 /*
- * The capacity of the node, but never less than what runs there: when kubelet restarts, it ends
- * pods until they ask for no more than the capacity. A capacity that is too large is lowered with a
- * later event of the node (kubelet writes one every five minutes), when pods have gone.
+ * Queues the node's capacity, at least the milli held there: a kubelet that restarts ends pods that
+ * exceed the capacity. A later event of the node (kubelet writes one every five minutes) lowers it
+ * once pods have ended.
  */
 void writer_queue_advertise(struct writer *writer, const struct inventory *inventory,
                             const struct node_facts *facts);
 void writer_run_actions(struct writer *writer);
-/* The batch did not happen: no Binding is sent, and the waiting calls get the reason. */
+/* Drops the actions of a lost batch and answers the waiting calls with the reason. */
 void writer_drop_actions(struct writer *writer);
 
 /* writer_binds.c */
 
 void writer_refuse_bind(struct bind_call *bind, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /*
- * Nothing that was sent can take effect: frees the reservation. Its pod has a later version,
- * unbound.
+ * Releases the reservation of a pod that is unbound in a later version than its Bindings named, so
+ * that none of them can take effect.
  */
 bool writer_release_void(struct writer *writer, const struct pod_record *record);
-/* Is it a reservation of which nothing that was sent can take effect any more? */
+/* Returns true for a reservation whose Bindings can no longer take effect (see above). */
 bool writer_is_void(const struct allocation *held, const struct pod_record *record);
-/*
- * Afterwards the reply is answered, or has moved to whatever the call now waits for. arena: for
- * this call only.
- */
+/* Answers the bind, or moves its reply to the Binding or GET it waits for. arena: scratch. */
 bool writer_handle_bind(struct writer *writer, struct bind_call *bind, struct arena *arena);
 /*
- * Called in order of versions: a pod that is not in the table and has an earlier version is gone.
+ * Records the version of a watch event; they come in order, so a pod of an earlier version that is
+ * not in the pod cache is gone.
  */
 void writer_hear_version(struct writer *writer, const struct pod *pod);
 bool writer_handle_fetched(struct writer *writer, struct fetched_pod *fetched, struct arena *arena);
@@ -301,8 +299,9 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
 /* writer_doubts.c */
 
 /*
- * Reservations that nothing is sending are in doubt. Evidence ends them; time only decides when to
- * ask. Once a second it examines all reservations, not the cluster (bench/README.md has the cost).
+ * Puts reservations without a Binding in flight in doubt, and sends a GET for old doubts. Only
+ * evidence ends a doubt, never time. Examines all reservations once a second (bench/README.md has
+ * the cost).
  */
 bool writer_check_doubts(struct writer *writer, int64_t now);
 
@@ -314,29 +313,29 @@ bool writer_handle_pod_deleted(struct writer *writer, const struct pod *pod);
 void writer_drop_list(struct writer *writer);
 void writer_begin_list(struct writer *writer, int64_t asked_ms);
 bool writer_handle_listed(struct writer *writer, const struct pod *pod);
-/* The pod cache, as hints ask for it. */
+/* State of a pod in the pod cache, for hints. */
 enum hints_pod writer_pod_state(void *user, struct text uid);
 /*
- * Once per list, not per event: it examines all pods and all allocations in one batch, because
- * nothing is known to be gone before the list is complete. With 49,568 pods that takes 18 ms after
- * a list of 197 ms (bench/README.md). If the ledger is new and every pod is accepted or adopted
- * here, it takes seconds, and nothing is granted before.
+ * Examines all pods and all allocations in one batch, once per list, because absence is known only
+ * when the list is complete. With 49,568 pods it takes 18 ms after a list of 197 ms
+ * (bench/README.md). With a new ledger, which accepts or adopts every pod here, it takes seconds,
+ * and nothing is granted before.
  */
 bool writer_end_list(struct writer *writer, const struct pod_list_end *end);
 
 /* writer_bound.c */
 
-/* Notes when a row becomes bound, until it ends or a later list begins. */
+/* Records the time at which a row became bound, until it ends or a later list begins. */
 void writer_note_bound(struct writer *writer, const struct change *change, int64_t now_ms);
-/* A list begins: what was bound before it was requested need not be remembered. */
+/* At the begin of a list: drops rows that became bound before its request. */
 void writer_forget_bound(struct writer *writer);
 void writer_stop_bound(struct writer *writer);
-/* Did this row become bound when the list was requested already? Then the list proves nothing. */
+/* Returns true if the row became bound after the request of the list, which then proves nothing. */
 bool writer_bound_lately(const struct writer *writer, const char *uid);
 
 /* writer_advice.c */
 
-/* Tells the author of a waiting pod what was probably meant otherwise. pod: in the pod cache. */
+/* Sends Events about probable mistakes in a waiting pod. pod: must be in the pod cache. */
 void writer_advise(struct writer *writer, const struct pod *pod);
 
 /* writer_nodes.c */
@@ -348,122 +347,121 @@ bool writer_end_nodes(struct writer *writer);
 
 /* writer_agents.c */
 
-/* At the start, and between two batches. */
-void writer_load_agents(struct writer *writer);
-void writer_store_agents(struct writer *writer);
-/* Every node anew: after the first agent of the cluster; and where that is not sure. */
+void writer_load_agents(struct writer *writer);  /* at the start */
+void writer_store_agents(struct writer *writer); /* between two batches */
+/* Re-evaluates every node, after the first agent of the cluster. */
 bool writer_check_agents(struct writer *writer);
+/* Same, if a lost batch or a list has made the verdicts uncertain. */
 bool writer_check_unsure_agents(struct writer *writer);
-/* A living pod, whatever it is: one that was an agent's may have lost the label. */
+/* To be called for every living pod: an agent's pod may have lost its label. */
 bool writer_see_agent(struct writer *writer, const struct pod *pod);
 bool writer_agent_gone(struct writer *writer, const char *node, const char *uid);
 
 /* writer_seen.c: struct node_seen by name, in nodes_seen and ages. */
 
-int64_t writer_seen_number(const struct map *seen, const struct atom *name); /* 0: never seen */
+int64_t writer_seen_number(const struct map *seen, const struct atom *name); /* 0 if none */
 void writer_see_node(struct map *seen, const struct atom *name, int64_t number);
 void writer_unsee_node(struct map *seen, struct text name);
 void writer_done_seen(struct map *seen); /* frees the entries and the map */
 
 /* writer_hosts.c */
 
-/* What the Node has, as the ledger knows the node now. */
+/* Passes the Node's allocatable CPU and memory to host_sums, if the ledger has its GPUs. */
 void writer_show_host(struct writer *writer, const struct node_facts *facts);
 /*
- * Between two batches: tells the ledger what has changed, if its policy looks at it, and publishes
- * that at most once.
+ * Between two batches: updates the changed hosts in the ledger, if its policy uses them, and
+ * publishes at most once.
  */
 void writer_set_hosts(struct writer *writer);
 void writer_stop_hosts(struct writer *writer);
 
 /* writer_new_ledger.c */
-/* Did this ledger know nothing when milligpud started? A restored backup knew what it had seen. */
+/* Returns true if the ledger was empty when milligpud started (a restored backup is not). */
 bool writer_begins_empty(const struct writer *writer);
 
 /*
- * An earlier milligpud whose ledger is lost may have granted shares that no list shows yet: a
- * Binding that it sent can take effect for a minute after its end. So if there was one (its wake-up
- * object exists, or a pod carries a grant), a new ledger waits, and then needs a list that began
- * after the wait. It is claimed only at the end, so that a process that is killed meanwhile waits
- * again.
+ * At the end of a list of pods: begins or ends the grace period. An earlier milligpud whose ledger
+ * is lost may have granted shares that no list shows yet: its Bindings can take effect up to a
+ * minute after its end. If there was one (its wake-up object exists, or a pod carries a grant), a
+ * new ledger waits, and then needs a list that began after the wait. It is claimed only then, so
+ * that a process that is killed meanwhile waits again.
  */
 void writer_pods_are_in(struct writer *writer);
 void writer_own_ledger(struct writer *writer);
 
 /* writer_learn.c */
 
-/* Before the first batch: the ledger's policy, and what is known of the workload. */
+/* Before the first batch: creates an empty tally and the policy context. */
 void writer_begin_to_learn(struct writer *writer);
-/* Has the watch not shown it yet? */
+/* Returns true if no list or event has shown the pod yet. */
 bool writer_is_new_pod(const struct writer *writer, const struct pod *pod);
-/* Counts a pod that the watch has shown for the first time. pod: in the pod cache. */
+/* Counts a pod at its first event. pod: must be in the pod cache. */
 void writer_learn(struct writer *writer, const struct pod *pod);
-/* Between two batches: publishes another policy context when enough was learned. */
+/* Between two batches: publishes a new policy context when enough was learned. */
 void writer_use_what_was_learned(struct writer *writer);
-/* At the start: goes on with what is stored. */
+/* At the start: loads the stored tally. */
 void writer_load_learned(struct writer *writer);
-/* Between two batches: what was learned since the last time goes to disk. */
+/* Between two batches: stores the tally if it has changed. */
 void writer_store_learned(struct writer *writer);
 void writer_store_learned_now_and_then(struct writer *writer);
 
 /* writer_measured.c */
 
-/* Into the journal, also of a pod that has ended meanwhile: that is often why. */
+/* Journals memory overuse, even of a pod that has ended since (overuse is often the reason). */
 bool writer_handle_over(struct writer *writer, const struct over_memory *over);
 
-/* At the start: since when shares are idle by what is stored. */
+/* At the start: loads since when shares are idle. */
 void writer_load_idle(struct writer *writer);
 
-/* Between two batches: some of what was measured goes to disk, once in a minute all of it. */
+/* Between two batches: once a minute, stores all measurements, one chunk per call. */
 void writer_store_measured_now_and_then(struct writer *writer);
-/* At the end. */
+/* At the end: stores all measurements. */
 void writer_store_measured(struct writer *writer);
 
 /* writer_policy.c */
 
-/* Before the first batch: the policy with which the process began. */
+/* Before the first batch: takes the initial policy of the process. */
 void writer_begin_policy(struct writer *writer);
 void writer_end_policy(struct writer *writer);
-/* Between two batches: a policy context of the rulebook and of what is known of the workload. */
+/* Between two batches: sets a policy context of the rulebook and the learned workload. */
 void writer_set_policy_context(struct writer *writer);
 void writer_handle_policy(struct writer *writer, const struct rulebook *book);
-/* At most wait_ms, and not beyond the moment at which other rules begin to hold. */
+/* Returns the ms until other rules begin to hold; at most wait_ms. */
 int64_t writer_wait_for_rules(const struct writer *writer, int64_t wait_ms);
-/*
- * The first of a batch: if other rules decide from now on, the journal says so, and the batch ends.
- */
+/* First command of a batch: journals a change of rules, which ends the batch. */
 bool writer_note_policy(struct writer *writer);
-/* Once for each rulebook, when all nodes are known: logs what of its rules matches none of them. */
+/* Once per rulebook, when all nodes are known: logs rules that match no node. */
 void writer_match_rules(struct writer *writer);
-/* Between two batches: the document by which it decides goes to disk, once. */
+/* Between two batches: stores the policy document in force, once. */
 void writer_keep_policy(struct writer *writer);
-/* That batch is on disk: the rules decide, and who waits is woken. */
+/* After that batch is on disk: puts the rules into force and wakes waiting pods. */
 void writer_take_policy(struct writer *writer);
 
 /* writer_wake.c */
 
 void writer_wake(struct writer *writer, const struct atom *node);
-/* Capacity came free: wakes kube-scheduler if it helps a waiting pod. */
+/* Wakes kube-scheduler if room that this batch freed may fit a waiting pod. */
 void writer_wake_if_it_helps(struct writer *writer);
 /*
- * Between two batches: where pods tolerate other taints now, which nodes are usable is judged anew,
- * and who waits for one more idle host is woken.
+ * Between two batches: re-evaluates which nodes are usable if the tolerations of pods have changed,
+ * and wakes pods that wait for one more idle host.
  */
 void writer_check_taints(struct writer *writer);
-/* Any node: pods that can be woken only by a node accept each. */
+/* Returns any node, for wake-ups under wake=node that concern no node in particular; or NULL. */
 const struct atom *writer_some_node(const struct writer *writer);
 /*
- * For pods that were offered nodes a second ago and are not bound: on a quiet cluster nothing else
- * would make kube-scheduler ask again.
+ * Wakes pods that were offered nodes a second ago and are not bound: on a quiet cluster nothing
+ * else would make kube-scheduler retry.
  */
 void writer_wake_for_the_late(struct writer *writer);
 
 /* writer_lost.c */
 
-/* Messages after the end of a list are handled again at once. */
+/* Keeps messages that a full batch did not handle, for the next step. */
 void writer_leave_over(struct writer *writer, struct message **message, size_t count);
+/* Keeps the messages of a lost batch for a retry; answers its binds with an error. */
 void writer_batch_lost(struct writer *writer, struct message **message, size_t count);
-/* While older messages are kept, newer ones are put behind them; returns how many are left. */
+/* Appends cluster messages to the kept ones; returns the number of others, moved to the front. */
 size_t writer_put_behind(struct writer *writer, struct message **message, size_t count);
 size_t writer_take_kept(struct writer *writer, struct message **message);
 

@@ -1,9 +1,9 @@
 /*
- * assembly - puts the parts of milligpud together, the same way for daemon, tests and benchmarks.
+ * assembly - wires the parts of milligpud together, the same way for daemon, tests and benchmarks.
  *
  *   edges (clock, store, API server) + settings --app_open()--> struct app and its parts
  *
- * Nothing runs yet: threads, or a test, call the step functions.
+ * Starts no thread: the daemon's threads, or a test, call the step functions.
  */
 #ifndef MILLIGPU_ASSEMBLY_H
 #define MILLIGPU_ASSEMBLY_H
@@ -19,10 +19,10 @@ struct writer;
 /* The interfaces between the application and everything outside it. Borrowed until app_close(). */
 struct app_edges {
     struct clock_ops clock;
-    struct yield_ops yield;          /* NULL: no other thread needs to run in between */
-    struct store *store;             /* open */
-    struct store_ops store_ops;      /* begin NULL: use the store's own functions */
-    const struct rulebook *rulebook; /* by which milligpud begins to decide; referenced */
+    struct yield_ops yield;          /* at NULL: no yield points */
+    struct store *store;             /* an open store */
+    struct store_ops store_ops;      /* begin NULL: the store's own functions */
+    const struct rulebook *rulebook; /* initial policy; app_open() takes a reference */
     struct fake_apiserver *fake;     /* NULL in a cluster */
     const struct kube_ops *watch;    /* for lists and watches */
     const struct kube_ops *calls;    /* for all other requests */
@@ -30,8 +30,8 @@ struct app_edges {
     int64_t grace_ms;
     const char *server;         /* the API server's address, for people */
     const char *wake_namespace; /* namespace of the wake-up object */
-    struct keyring *keyring;    /* NULL: nothing is signed */
-    const char *instance;       /* name under which Events are reported */
+    struct keyring *keyring;    /* NULL if allocations are not signed */
+    const char *instance;       /* reporting instance of Events */
 };
 
 struct app_parts {
@@ -41,12 +41,11 @@ struct app_parts {
     struct webhooks *webhooks;
 };
 
-/* *app is zeroed except for `set`. The caller loads the ledger (writer_load). */
+/* *app must be zeroed except for `set`. The caller loads the ledger afterwards (writer_load). */
 void app_open(struct app *app, const struct settings *settings, const struct app_edges *edges,
               struct app_parts *out);
 /*
- * Call it after the listeners and threads have stopped; also valid for an app that was never
- * opened.
+ * To be called after the listeners and threads have stopped. An app that was never opened is fine.
  */
 void app_close(struct app *app, struct app_parts *parts);
 

@@ -1,10 +1,9 @@
 /*
- * cluster_identity - finds out which cluster this is: by the uid of the namespace kube-system.
+ * cluster_identity - identifies the cluster by the uid of the namespace kube-system.
  *
- * It asks until the uid is known. If the ledger is new, it also finds out whether another milligpud
- * was here before: the first one creates the wake-up object, a later one finds it (docs/why/009).
- * Nothing is written before the cluster is known, because a ledger of another cluster must not be
- * changed.
+ * It retries until the uid is known. If the ledger is new, it also detects an earlier milligpud:
+ * the first one creates the wake-up object, a later one finds it (docs/why/009). Nothing is written
+ * before the cluster is known, because the ledger of another cluster must not be changed.
  */
 #ifndef MILLIGPU_CLUSTER_IDENTITY_H
 #define MILLIGPU_CLUSTER_IDENTITY_H
@@ -13,9 +12,9 @@
 #include "milligpu/spine/app.h"
 
 /*
- * Asks once, before a ledger of an older version is migrated, over ops that have nothing else in
- * flight. Waits five seconds at most. UNAVAILABLE: no answer, or none that names the cluster;
- * UNAUTHORIZED, FORBIDDEN: the API server refuses it.
+ * Asks once, for at most five seconds, before a ledger of an older version is migrated. ops must
+ * have nothing else in flight. UNAVAILABLE: no answer, or an answer without the uid; UNAUTHORIZED,
+ * FORBIDDEN: refused by the API server.
  */
 int cluster_identity_ask(const struct kube_ops *ops, char out_uid[UID_BYTES_MAX + 1],
                          struct err *err) MUST_USE;
@@ -26,19 +25,19 @@ struct cluster_identity *cluster_identity_new(struct app *app, const struct kube
 void cluster_identity_free(struct cluster_identity *identity);
 
 /*
- * Starts what is due and returns how long it may be left alone, in ms. Then call kube_ops.poll with
- * cluster_identity_answer.
+ * Starts the requests that are due and returns the ms until the next step is needed. Then call
+ * kube_ops.poll with cluster_identity_answer.
  */
 int64_t cluster_identity_step(struct cluster_identity *identity, int64_t now_ms);
 void cluster_identity_answer(struct cluster_identity *identity, int64_t now_ms,
                              const struct kube_answer *answer);
 
 /*
- * Everything is known: instance.cluster, new_ledger and wake_object_existed are set, and the ledger
- * belongs to this cluster.
+ * True once instance.cluster, new_ledger and wake_object_existed are set and the ledger belongs to
+ * this cluster.
  */
 bool cluster_identity_done(const struct cluster_identity *identity);
-/* The ledger belongs to another cluster; *out_err says so. This is final. */
+/* True, with *out_err set, if the ledger belongs to another cluster. Final. */
 bool cluster_identity_refused(const struct cluster_identity *identity, struct err *out_err);
 
 #endif

@@ -1,17 +1,17 @@
 /*
- * host_sums - what the pods of each node leave of its CPU and memory.
+ * host_sums - the CPU and memory that the pods of each node leave free.
  *
  *   Node objects: allocatable --\
- *                                >-- an entry per node --> host_sums_tell_changed(): what is left
+ *                                >-- an entry per node --> host_sums_tell_changed(): the rest
  *   bound pods: their requests -/
  *
- * The sums are exact, whatever tenants request: a sum that saturates could not give back. A pod
- * counts from when the watch shows it bound until it has ended or is gone; a reservation on its way
- * does not count yet.
+ * The sums are exact for any requests: a saturated sum could not be reduced again. A pod counts
+ * from the moment the watch shows it bound until it has ended or is gone; a reservation whose
+ * Binding is in flight does not count yet.
  *
- * Pods are counted only from host_sums_start() to host_sums_stop(), while somebody asks: the
- * default policy does not. There are at most as many entries as nodes with GPUs and bound pods. Not
- * thread-safe: the writer's.
+ * Pods are counted only between host_sums_start() and host_sums_stop(), under a policy that uses
+ * the sums (the default one does not). There are at most as many entries as nodes with GPUs and
+ * bound pods. Not thread-safe: belongs to the writer.
  */
 #ifndef MILLIGPU_HOST_SUMS_H
 #define MILLIGPU_HOST_SUMS_H
@@ -24,27 +24,27 @@ struct host_sums;
 struct host_sums *host_sums_new(void) MUST_USE;
 void host_sums_free(struct host_sums *sums); /* NULL is fine */
 
-/* From now on pods count, and every node that was shown has changed. */
+/* Begins to count pods and marks every shown node as changed. */
 void host_sums_start(struct host_sums *sums);
-/* Forgets the pods. */
+/* Drops the sums of the pods. */
 void host_sums_stop(struct host_sums *sums);
 bool host_sums_started(const struct host_sums *sums);
 size_t host_sums_count(const struct host_sums *sums); /* entries */
 
-/* The Node has this much now; each is 0 if it is not known. It has changed, whatever it had. */
+/* Sets the node's allocatable amounts (0: unknown), and marks it as changed even if equal. */
 void host_sums_show(struct host_sums *sums, const char *node, const struct host *allocatable);
-/* There is no such Node, or it has no GPUs. */
+/* Drops a Node that is gone or has no GPUs. */
 void host_sums_hide(struct host_sums *sums, const char *node);
 
-/* A pod is on the node; it leaves with the amounts that it came with. */
+/* Adds a pod to its node; host_sums_leave() must get the same amounts. */
 void host_sums_come(struct host_sums *sums, const char *node, int64_t cpu_milli,
                     int64_t memory_bytes);
 void host_sums_leave(struct host_sums *sums, const char *node, int64_t cpu_milli,
                      int64_t memory_bytes);
 
 /*
- * What is left on each node that may have changed since the last call, once: rounded down, at least
- * nothing, HOST_UNKNOWN if the Node does not show it. changed() must not change the sums.
+ * Calls changed() once for each node that may have changed since the last call. left: rounded down,
+ * not below 0, HOST_UNKNOWN if the Node does not show it. changed() must not change the sums.
  */
 void host_sums_tell_changed(struct host_sums *sums, void *user,
                             void (*changed)(void *user, const char *node, const struct host *left));

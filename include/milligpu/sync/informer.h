@@ -1,22 +1,22 @@
 /*
- * informer - the nodes and pods of the cluster, as messages for the writer.
+ * informer - turns the cluster's nodes and pods into messages for the writer.
  *
  *   API server ==list, watch==> reflector of nodes --\
  *              ==list, watch==> reflector of pods  ---+--> decode --> [queue] --> writer
  *
  *   first  NODES_BEGIN, NODE_LISTED ..., NODES_END   then  NODE, NODE_DELETED; pods alike
  *
- * A step function over kube_ops. Pods are listed only once a list of nodes is complete, because
- * pods are placed on nodes. Ended pods are not selected: their end arrives as a deletion.
+ * A step function over kube_ops. Pods are listed only after a complete list of nodes, because pods
+ * are placed on nodes. Ended pods are not selected: their end arrives as a deletion.
  *
- * An object with a name and a uid is always delivered, even if it can be read only in part: it may
- * hold GPUs. A list that contains an object without them fails and is tried again, so nobody takes
- * a list with a gap for complete.
+ * An object with a name and a uid is always delivered, even if only part of it can be read: it may
+ * hold GPUs. A list that contains an object without a name or a uid fails and is retried, so that a
+ * list with a gap never counts as complete.
  *
- * Messages wait for room in the queue: the informer takes a bounded share of it in entries and in
- * bytes, so binds always find room, and a slow writer makes the informer stop reading. Pods are
- * listed again when a new ledger's grace period has passed, and when the pod cache had to forget
- * pods that may fit now.
+ * The informer may use a limited share of the queue, in entries and in bytes, so that binds always
+ * find room; while the writer is slow, the informer stops reading (backpressure). Pods are listed
+ * again after a new ledger's grace period, and when pods that the pod cache had no room for may fit
+ * now.
  */
 #ifndef MILLIGPU_INFORMER_H
 #define MILLIGPU_INFORMER_H
@@ -31,8 +31,8 @@ struct informer *informer_new(struct app *app, const struct kube_ops *ops) MUST_
 void informer_free(struct informer *informer);
 
 /*
- * Starts what is due and returns how long it may be left alone, in ms. Then call kube_ops.poll with
- * informer_answer.
+ * Starts the requests that are due and returns the ms until the next step is needed. Then call
+ * kube_ops.poll with informer_answer.
  */
 int64_t informer_step(struct informer *informer, int64_t now_ms);
 void informer_answer(struct informer *informer, int64_t now_ms, const struct kube_answer *answer);

@@ -1,24 +1,23 @@
 /*
- * outbox - what is sent to the API server: Bindings, GETs, the wake-up object, Events, advertised
- * capacity.
+ * outbox - sends Bindings, GETs, wake-ups, Events and advertised capacity to the API server.
  *
  * A step function over kube_ops. Jobs come from the writer (any thread may add them); results go
- * back as messages. flow decides which job is sent when; a bounded number is in flight. A Binding
- * is sent again, byte for byte, until there is a definite answer or its deadline passes, but never
- * while an earlier attempt may still be answered. Each further attempt waits: longer every time, at
- * least as long as Retry-After says, and until the shared retry budget allows it.
+ * back as messages. flow schedules the jobs; a bounded number is in flight. A Binding is resent
+ * byte for byte until there is a definite answer or its deadline passes, but never while an earlier
+ * attempt may still be answered. Retries use exponential backoff, at least Retry-After, and a
+ * shared retry budget.
  *
  *   POSTED --201--> BOUND      --404, 400, 403--> VOID       --409--> GET
- *      \--429, 5xx, no answer--> wait --> POSTED              \--deadline--> UNKNOWN
+ *      \--429, 5xx, no answer--> back off --> POSTED          \--deadline--> UNKNOWN
  *
  *   GET --> on our node: BOUND;  on another node, another uid, no pod: VOID
  *       --> unbound, in a later version than the Binding named: MOVED. The writer, not the outbox,
  *           evaluates the pod again, and records the new version before a new Binding is sent.
  *       --> unbound, in no later version: this copy had no effect, as after a 403
  *
- * VOID says that no Binding of this reservation has taken effect or ever will. So while another
- * copy may still be on its way, sent by this call or an earlier one, a POST that fails is UNKNOWN
- * (after a 404, a GET asks first). No amount of waiting makes it certain.
+ * VOID: no Binding of this reservation has taken effect or ever will. A POST that fails while
+ * another copy may still be in flight (of this call or an earlier one) is therefore UNKNOWN (after
+ * a 404, a GET asks first). No timeout can make it certain.
  */
 #ifndef MILLIGPU_OUTBOX_H
 #define MILLIGPU_OUTBOX_H
@@ -34,7 +33,7 @@ struct outbox_rules {
     const struct kube_ops *ops;
     const struct wire_rules *wire;
     const char *wake;      /* "object", "node", "off" */
-    const char *namespace; /* of the wake-up object */
+    const char *namespace; /* namespace of the wake-up object */
     const char *instance;  /* reporting instance of Events */
     const char *resource;  /* the resource to advertise */
     void *user;
@@ -48,8 +47,8 @@ void outbox_free(struct outbox *outbox);
 
 enum outbox_sending {
     SENDING_FIRST,
-    SENDING_AGAIN,   /* an earlier call may have sent it, perhaps before a restart */
-    SENDING_NOTHING, /* only find out the outcome, with a GET */
+    SENDING_AGAIN,   /* may have been sent by an earlier call, perhaps before a restart */
+    SENDING_NOTHING, /* only a GET for the outcome */
 };
 
 struct outbox_binding {
@@ -58,36 +57,36 @@ struct outbox_binding {
     const char *name;
     const char *node;
     struct text body;
-    /* resourceVersion of the pod, which body names; 0: none (a reservation of an older ledger) */
+    /* resourceVersion of the pod in body; 0: none (a reservation of an older ledger) */
     uint64_t version;
     int64_t deadline_ms; /* monotonic */
     enum outbox_sending sending;
 };
 
 /*
- * All of these copy their arguments; any thread. outbox_fetch() takes over the reply of the bind
- * and returns it with MESSAGE_FETCHED.
+ * Any thread. Arguments are copied; outbox_fetch() takes over the reply of the bind and returns it
+ * with MESSAGE_FETCHED.
  */
 void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding);
 void outbox_fetch(struct outbox *outbox, struct bind_call *bind);
 void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts);
 void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli);
 /*
- * Requests a wake-up. The more pods wait, the longer the pause between two wake-ups. node: for
- * wake=node, may be NULL.
+ * Requests a wake-up. The minimum interval between wake-ups grows with the number of waiting pods.
+ * node: the Node to patch under wake=node, or NULL.
  */
 void outbox_wake(struct outbox *outbox, size_t waiting, const char *node);
 
 /*
- * Starts what is due and returns how long it may be left alone, in ms. Then call kube_ops.poll with
- * outbox_answer.
+ * Starts the calls that are due and returns the ms until the next step is needed. Then call
+ * kube_ops.poll with outbox_answer.
  */
 int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms);
 void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answer *answer);
 
 /*
- * The Bindings whose outcome is open, and their size. Above OUTBOX_BYTES_MAX the writer creates no
- * more of them: the Binding of a pod with many shares can have 100 KiB.
+ * Number and size of the Bindings without an outcome. Above OUTBOX_BYTES_MAX the writer creates no
+ * more: the Binding of a pod with many shares can have 100 KiB.
  */
 enum { OUTBOX_BYTES_MAX = 64 * 1024 * 1024 };
 size_t outbox_open(struct outbox *outbox);

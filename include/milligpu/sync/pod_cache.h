@@ -1,20 +1,19 @@
 /*
  * pod_cache - the pods of the cluster as the watch last showed them, by uid.
  *
- * A pod that asks for our resource or for whole GPUs is stored with everything that placing it
- * needs; any other pod only with its node and what CPU and memory it takes. Ended pods are not
- * kept.
+ * A pod that requests our resource or whole GPUs is stored with everything needed to place it; any
+ * other pod only with its node and its CPU and memory. Ended pods are not stored.
  *
  * Every living pod has an entry, because only evidence about a pod releases its reservation; the
- * number of entries has no limit here. What a tenant can make large has one: equal requests are
- * stored once, and all of them take at most REQUEST_CLASSES_BYTES_MAX; so are demands on nodes
+ * number of entries is not limited here. Data that a tenant can make large is limited: equal
+ * requests are stored once, in at most REQUEST_CLASSES_BYTES_MAX; so are demands on nodes
  * (known_demands.h); whole pods (pod_cache_remember) and advice take at most SEEN_BYTES_MAX. Beyond
- * that, a pod is stored without its request: a bind then gets the pod from the API server, and a
- * bound pod is reconciled from the event or list that shows it. What is only told to people takes
- * at most CONTEXTS_BYTES_MAX; beyond that it is left out.
+ * these limits a pod is stored without its request: a bind then gets the pod from the API server,
+ * and a bound pod is reconciled from the event or list that shows it. Texts for people take at most
+ * CONTEXTS_BYTES_MAX and are left out beyond that.
  *
  * One lock guards the tables. It is held for look-ups and copies only, because the writer waits for
- * it, so no reader goes through all pods. The writer writes; REST reads.
+ * it, so no reader visits all pods under it. The writer writes; REST reads.
  */
 #ifndef MILLIGPU_POD_CACHE_H
 #define MILLIGPU_POD_CACHE_H
@@ -39,40 +38,41 @@ struct pod_record {
     int64_t terminating_ms;
     int64_t cpu_milli;
     int64_t memory_bytes;
-    /* of the last list that contained it; 0: a GET found it, and no list or event has since */
+    /* epoch of the last list or event that showed it; 0: so far only a GET did */
     uint64_t epoch;
     uint64_t version; /* resourceVersion; 0: not a number */
-    /* The key of its signature (pod.h); 0 unless the pod is bound and asks for shares. */
+    /* number of the key of its signature (pod.h); 0 unless the pod is bound and requests shares */
     uint64_t signed_by;
     enum signature_verdict signature;
-    unsigned char signature_digest[SIGNATURE_DIGEST_BYTES]; /* with SIGNATURE_GOOD and BAD */
+    unsigned char signature_digest[SIGNATURE_DIGEST_BYTES]; /* set with SIGNATURE_GOOD and BAD */
     enum request_verdict verdict;
-    const struct request *request; /* REQUEST_OK, REQUEST_WHOLE; NULL: no room for it */
-    struct request_class
-        *request_class; /* of a record in the table: holds a reference to the request */
-    char *refusal;      /* REQUEST_REFUSED: the text */
+    /* set with REQUEST_OK and REQUEST_WHOLE; NULL if there was no room */
+    const struct request *request;
+    /* owner of request, a reference; NULL in copies, which own theirs */
+    struct request_class *request_class;
+    char *refusal; /* refusal text, with REQUEST_REFUSED */
     /*
-     * Of an unbound pod that asks, what it demands of its node; of a bound one with shares, what it
-     * tolerates. NULL: no room for it. A copy has its own, in memory.
+     * Demands on the node of an unbound pod that requests GPUs; only the tolerations of a bound pod
+     * with shares. NULL if there was no room. A copy's are in memory.
      */
     const struct node_demands *demands;
-    struct kept_demands *kept; /* of a record in the table: holds a reference to demands */
+    struct kept_demands *kept; /* owner of demands, a reference; NULL in copies */
     /*
-     * Of unbound pods that ask, and of bound pods of ours that have a controller or that somebody
-     * else bound; NULL: no room.
+     * Set for unbound pods with a request (even a refused one), and for bound pods of ours that
+     * have a controller or that somebody else bound. NULL if there was no room.
      */
     struct pod_context *context;
-    /* the whole pod, if pod_cache_remember() was called for it; else NULL */
+    /* the whole pod, after pod_cache_remember(); else NULL */
     struct pod *seen;
-    struct arena *memory; /* of told, or in a copy of demands */
-    bool is_unstored;     /* it should have been remembered, and there was no room */
-    /* what pod says that is probably meant otherwise, a line for each; NULL: nothing, or no room */
+    struct arena *memory; /* arena of seen; in a copy, arena of demands */
+    bool is_unstored;     /* pod_cache_remember() found no room */
+    /* one line per probable mistake in the pod; NULL if none, or no room */
     char *advice;
-    /* one bit for each enum advice_kind that was sent about this pod, or need not be */
+    /* bit set of enum advice_kind: sent about this pod, or not needed */
     uint32_t reported_advice;
 };
 
-/* Does it ask for a share or for whole GPUs? */
+/* Returns true for a request of a share or of whole GPUs. */
 static inline bool pod_record_asks(const struct pod_record *record)
 {
     return record->verdict == REQUEST_OK || record->verdict == REQUEST_WHOLE;
@@ -89,34 +89,32 @@ struct pod_cache *pod_cache_new(void) MUST_USE;
 void pod_cache_free(struct pod_cache *pods);
 
 /*
- * Inserts or replaces a pod and evaluates its request by rules. The table never goes back: for a
- * pod that it knows in a later version it only notes that the list of this epoch contains it, and
- * returns false.
+ * Inserts or replaces a pod and evaluates its request by rules. If the pod is stored in a later
+ * version, only its epoch is updated, and false is returned.
  */
 bool pod_cache_put(struct pod_cache *pods, const struct pod *pod, const struct request_rules *rules,
                    uint64_t epoch);
-/* The same for the result of a GET. */
+/* Same, for the result of a GET. */
 bool pod_cache_put_fetched(struct pod_cache *pods, const struct pod *pod,
                            const struct request_rules *rules);
 void pod_cache_remove(struct pod_cache *pods, const char *uid);
 /*
- * Keeps the whole pod from now on, until it is put again or removed; if there is no room, that is
- * noted.
+ * Stores the whole pod until it is put again or removed; sets is_unstored if there is no room.
  */
 void pod_cache_remember(struct pod_cache *pods, const struct pod *pod);
 
-/* Notes that advice of this kind is done; remembered as long as the pod is known. */
+/* Marks advice of this kind as sent or not needed, for as long as the pod has an entry. */
 void pod_cache_advised(struct pod_cache *pods, const char *uid, enum advice_kind kind);
 
 /*
- * For the writer, the only one that changes the table: borrowed until the next put or remove of
- * that uid.
+ * Writer only (no other thread changes the table). Borrowed until the next put or remove of that
+ * uid.
  */
 const struct pod_record *pod_cache_find(struct pod_cache *pods, const char *uid);
 /*
- * Removes the pods that the list of this epoch, a snapshot of this version, did not contain; gone()
- * is called for each first. A pod that is known in a later version than the snapshot stays: the
- * watch that begins there will report it. Writer only.
+ * Removes the pods missing from the list of this epoch, a snapshot at this version, after calling
+ * gone() for each. A pod stored in a later version than the snapshot stays: the watch that begins
+ * there will report it. Writer only.
  */
 struct pod_cache_list {
     uint64_t epoch;
@@ -126,15 +124,15 @@ void pod_cache_remove_stale(struct pod_cache *pods, struct pod_cache_list list, 
                             void (*gone)(void *user, const struct pod_record *record));
 
 /*
- * From now on the sums follow the bound pods, the present ones included; NULL: no more. Writer
- * only; borrowed until then.
+ * Adds the present bound pods to host_sums and keeps it up to date from then on; NULL ends that.
+ * Writer only; borrowed until then.
  */
 void pod_cache_sum_into(struct pod_cache *pods, struct host_sums *host_sums);
 
 /*
- * A copy for any thread, without told; NULL if unknown; free it with pod_record_free(). Only pods
- * that ask for something can be found by name; if several have the same name, the one that was put
- * last is returned.
+ * Returns a copy without seen, to be freed with pod_record_free(); NULL if unknown. Only pods that
+ * request GPUs can be found by name; of several with the same name, the last one put is returned.
+ * Any thread.
  */
 struct pod_record *pod_cache_copy(struct pod_cache *pods, const char *namespace,
                                   const char *name) MUST_USE;
@@ -145,8 +143,7 @@ enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid);
 size_t pod_cache_count(struct pod_cache *pods);
 
 /*
- * The public keys by which signatures are verified from now on; replaces those of before. Any
- * thread.
+ * Replaces the public keys by which signatures are verified. Any thread.
  */
 struct cached_key {
     uint64_t number; /* key_number() of its id */
@@ -154,24 +151,23 @@ struct cached_key {
 };
 void pod_cache_set_keys(struct pod_cache *pods, const struct cached_key *key, size_t count);
 /*
- * Verifies the signature of a decoded pod, once: takes about 0.25 ms, or a hash only if the record
- * has a verdict on the same bytes. Any thread. A pod that was not checked before it is put is
- * checked then.
+ * Verifies the signature of a decoded pod, once: about 0.25 ms, or only a hash if the record has a
+ * verdict on the same bytes. Otherwise pod_cache_put() does it. Any thread.
  */
 void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod);
 /* Returns the signer of the pod with this uid, if it is bound to that node. Any thread. */
 struct pod_signer {
-    uint64_t key; /* as the pod says; 0: unknown pod, another node, or not signed */
+    uint64_t key; /* key number named by the pod; 0: unknown pod, another node, or not signed */
     bool is_verified;
 };
 struct pod_signer pod_cache_signer(struct pod_cache *pods, struct text uid, struct text node);
 
-/* Tolerations of the pods that wait for shares or hold them. Writer only; borrowed. */
+/* Returns the tolerations of pods that wait for shares or hold them. Writer only; borrowed. */
 const struct tolerations *pod_cache_tolerations(const struct pod_cache *pods);
 
 /*
- * Does this pod hold what a newer pod of that controller waits for? That is, is it bound, made by
- * the same controller, and of another revision or on its way out? Any thread.
+ * Tells whether this pod is a predecessor of owner's waiting pod: bound, with the same controller,
+ * and of another revision or terminating. Any thread.
  */
 struct pod_predecessor {
     bool exists;
@@ -181,21 +177,20 @@ struct pod_predecessor pod_cache_predecessor(struct pod_cache *pods, struct text
                                              const struct pod_owner *owner);
 
 /*
- * The scheduler that a pod names, in the arena; NULL: not known. Of bound pods it is known only if
- * somebody else bound them. Any thread.
+ * Returns the pod's schedulerName, copied into the arena; NULL if unknown. For bound pods it is
+ * known only if somebody else bound them. Any thread.
  */
 const char *pod_cache_scheduler(struct pod_cache *pods, struct text uid,
                                 struct arena *arena) MUST_USE;
 
-/* Bytes of requests, of whole pods and advice, of demands, and of contexts. */
 struct pod_cache_bytes {
     size_t requests;
-    size_t seen;
+    size_t seen; /* whole pods and advice */
     size_t demands;
     size_t contexts;
 };
 struct pod_cache_bytes pod_cache_bytes(struct pod_cache *pods);
-/* Visits pods that ask for a share and are not bound. Runs under the lock: copy what you need. */
+/* Visits unbound pods that request GPUs. visit() runs under the lock and must copy its data. */
 void pod_cache_each_unbound(struct pod_cache *pods, void *user,
                             void (*visit)(void *user, const struct pod_record *record));
 

@@ -1,15 +1,15 @@
 /*
- * rights - does milligpud have the permissions that it needs? The API server is asked on request.
+ * rights - asks the API server, on request, whether milligpud has the permissions that it needs.
  *
- *   doctor (admin thread): rights_ask(), waits a little --> informer's thread: one
+ *   doctor (admin thread): rights_ask(), waits up to a timeout --> informer's thread: one
  *   SelfSubjectAccessReview after another --> doctor: the answers
  *
- * After a denial or an error the reviews are repeated once, a second later, because a
- * kube-apiserver that has just started denies everything to everyone. The result is good for some
- * seconds, however often it is requested. Every authenticated account may send reviews
- * (system:basic-user); no role of ours is needed.
+ * After a denial or an error all reviews are repeated once, a second later, because a
+ * kube-apiserver that has just started denies everything to everyone. The result is cached for
+ * RIGHTS_FRESH_MS. Every authenticated account may send reviews (system:basic-user), so they need
+ * no role of ours.
  *
- * One lock for the request and the result; everything else belongs to the informer's thread.
+ * One lock guards the request and the result; everything else belongs to the informer's thread.
  */
 #ifndef MILLIGPU_RIGHTS_H
 #define MILLIGPU_RIGHTS_H
@@ -18,8 +18,8 @@
 #include "milligpu/spine/app.h"
 
 enum {
-    RIGHTS_FRESH_MS = 10000, /* no new round before this time */
-    RIGHTS_WAIT_MS = 3000,   /* the longest wait */
+    RIGHTS_FRESH_MS = 10000, /* maximum age of a cached result */
+    RIGHTS_WAIT_MS = 3000,   /* timeout that doctor uses */
 };
 
 struct rights;
@@ -28,20 +28,20 @@ struct rights;
 struct rights *rights_new(struct app *app, const struct kube_ops *ops) MUST_USE;
 void rights_free(struct rights *rights); /* NULL is fine */
 
-/* For the informer's thread: starts what is due; returns how long it may be left alone, in ms. */
+/* Informer's thread. Starts the review that is due; returns the ms until the next step. */
 int64_t rights_step(struct rights *rights, int64_t now_ms);
 /* False if the id is not ours. */
 bool rights_answer(struct rights *rights, int64_t now_ms, const struct kube_answer *answer);
 
 struct rights_facts {
-    int64_t at_ms;   /* monotonic; 0: no round has been completed yet */
-    uint32_t asked;  /* rights that are needed with the present settings */
-    uint32_t denied; /* of those */
-    char words[512]; /* the denied ones, and what each is for */
-    char error[256]; /* why the API server could not be asked; "": it could */
+    int64_t at_ms;   /* time of the round, monotonic; 0: none completed yet */
+    uint32_t asked;  /* number of rights needed with the present settings */
+    uint32_t denied; /* number of these that were denied */
+    char words[512]; /* list of the denied rights, each with its purpose */
+    char error[256]; /* error that ended the round; "" if none */
 };
 
-/* Any thread: the last outcome, after a new round if it is old. Waits at most wait_ms. */
+/* Returns the last result, renewed if it is old; waits at most wait_ms for that. Any thread. */
 void rights_ask(struct rights *rights, int64_t wait_ms, struct rights_facts *out);
 
 #endif

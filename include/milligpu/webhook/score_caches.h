@@ -1,18 +1,16 @@
 /*
- * score_caches - what the policies fgd and rollout remember of nodes, for the threads of the
- * webhooks.
+ * score_caches - a pool of score caches (policies fgd and rollout) for the webhook threads.
  *
- *   question --score_caches_take()--> judge --filter_ask()--> --score_caches_give()--> pool
+ *   call --score_caches_take()--> score cache --filter_ask()--> --score_caches_give()--> pool
  *
- * A score cache belongs to one question at a time (policy.h). The pool makes one when a question
- * comes while all others are taken, so there are no more than questions that ran at once: two, as
- * many as the webhooks have threads, and SCORE_CACHES_MAX at most. Under a policy that needs no
- * workload there is none. A score cache that was not needed for SCORE_CACHES_UNUSED questions is
- * freed.
+ * A score cache belongs to one call at a time (policy.h). The pool makes a new one only when all
+ * others are taken, so it holds as many as calls ever ran at once: two, the number of webhook
+ * threads, and never more than SCORE_CACHES_MAX. Policies that need no workload have none. A score
+ * cache that SCORE_CACHES_UNUSED calls did not need is freed.
  *
- * Memory: at most SCORE_CACHES_MAX x SCORE_CACHE_BYTES_MAX = 192 MiB, and the nodes that a score
- * cache remembers, which stay in memory when the ledger has newer ones. One score cache of 1,213
- * nodes and 100 different requests takes 8 MiB.
+ * Memory: at most SCORE_CACHES_MAX x SCORE_CACHE_BYTES_MAX = 192 MiB, plus the nodes that score
+ * caches refer to, even after the ledger has replaced them. One score cache of 1,213 nodes and 100
+ * different requests takes 8 MiB.
  */
 #ifndef MILLIGPU_SCORE_CACHES_H
 #define MILLIGPU_SCORE_CACHES_H
@@ -25,20 +23,19 @@ struct score_caches;
 
 /* max: 1 .. SCORE_CACHES_MAX */
 struct score_caches *score_caches_new(uint32_t max) MUST_USE;
-void score_caches_free(
-    struct score_caches *score_caches); /* NULL is fine; all score caches were given back */
+/* NULL is fine. All score caches must have been given back. */
+void score_caches_free(struct score_caches *score_caches);
 
 /*
- * A score cache for a question about this snapshot, of those that are free the one that was used
- * last. Never waits. NULL, and nothing will be remembered: the snapshot's policy needs none, or all
- * are taken.
+ * Takes the most recently used free score cache for a call about this snapshot. Returns NULL if the
+ * snapshot's policy needs none or all are taken. Never waits.
  */
 struct score_cache *score_caches_take(struct score_caches *score_caches,
                                       const struct snapshot *snapshot) MUST_USE;
-/* Counts what the question has done (milligpu_judged_nodes_total). NULL is fine. */
+/* Also counts the nodes that the call scored (milligpu_judged_nodes_total). NULL is fine. */
 void score_caches_give(struct score_caches *score_caches, struct score_cache *cache);
 
-/* Of all score caches, as of when each was given back. */
+/* Total size of all score caches, each as of its last return to the pool. */
 size_t score_caches_bytes(struct score_caches *score_caches);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * webhooks - filter, prioritize, bind, preempt: decode, ask, encode.
+ * webhooks - answers filter, prioritize, bind and preempt: decode, ask, encode.
  *
- * kube-scheduler reads only answers with status 200, so an error of filter or bind is sent in the
+ * kube-scheduler reads only answers with status 200, so errors of filter and bind are sent in the
  * Error field of a 200.
  */
 #ifndef MILLIGPU_WEBHOOKS_H
@@ -14,13 +14,13 @@ struct webhooks;
 
 struct webhooks *webhooks_new(struct app *app) MUST_USE;
 void webhooks_free(struct webhooks *webhooks);
-/* Bytes that it keeps for the next calls. */
+/* Bytes of scratch memory kept for later calls. */
 size_t webhooks_bytes(struct webhooks *webhooks);
 
-/* Answers a call on the webhook listener, whatever its path. */
+/* Answers a call on the webhook listener, on any path. */
 void webhooks_handle(struct webhooks *webhooks, struct http_call *call);
 
-/* Is it one of the webhooks? No other path on that listener accepts a body. */
+/* Returns true for the webhooks' paths: no other path on that listener accepts a body. */
 bool webhooks_takes_body(const struct webhooks *webhooks, const char *method, const char *path);
 
 #endif
