@@ -1,7 +1,7 @@
 /*
- * Puts the parts of milligpud together in one order, for daemon, simulator and tests. Called in one
- * thread before any other runs, and again after all others have ended. A constructor uses what
- * app_open() made before it: the verifier needs the store and the view, the writer the outbox.
+ * Creates and frees the parts of milligpud in one order, for daemon, simulator and tests. Called in
+ * one thread before any other runs, and again after all others have ended. Constructors use parts
+ * that app_open() created before: the verifier needs the store and the view, the writer the outbox.
  */
 #include "milligpu/daemon/assembly.h"
 
@@ -26,8 +26,9 @@
 #include "milligpu/writer/writer.h"
 
 /*
- * The outbox thread waits for room here, so an outcome of a Binding is never lost while the daemon
- * runs; false means that it stops, and the next start finds the reservation in doubt.
+ * The outbox thread blocks here while the queue is full, so that no outcome of a Binding is lost
+ * while the daemon runs. Fails only during the stop; then the next start finds the reservation in
+ * doubt.
  */
 static void queue_result(void *user, struct message *take_message)
 {
@@ -55,7 +56,7 @@ static enum agents_required agents_required_of(const char *word)
     return strcmp(word, "never") == 0 ? REQUIRE_NEVER : REQUIRE_WHERE_SELECTED;
 }
 
-/* "key=value", as the settings were checked; an empty setting has no key. */
+/* Splits "key=value", which the settings have checked; an empty setting has no key. */
 static void split_label(const char *label, struct text *out_key, struct text *out_value)
 {
     struct text rest = text_of(label);
@@ -67,7 +68,7 @@ static void split_label(const char *label, struct text *out_key, struct text *ou
     must(rest.len < strlen(label) || label[0] == '\0');
 }
 
-/* Agents are where they mount the public keys. */
+/* The namespace of the agents is that of the public keys, which they mount. */
 static void fill_agents(struct app *app, const struct settings *settings)
 {
     struct agents_rules *rules = &app->rules.agents_rules;
@@ -82,8 +83,8 @@ static void fill_agents(struct app *app, const struct settings *settings)
 }
 
 /*
- * Copies of settings that decide what a pod asks for and what a node has. They change only with a
- * restart, since the ledger was computed from them.
+ * Copies the settings by which requests and inventories are parsed. They change only with a
+ * restart, because the ledger was computed from them.
  */
 static void fill_rules(struct app *app, const struct settings *settings)
 {
@@ -99,7 +100,7 @@ static void fill_rules(struct app *app, const struct settings *settings)
                                                 .whole_resource = settings->whole_resource};
 }
 
-/* The simulator and the fault tests put their own store_ops between writer and store. */
+/* The simulator and the fault tests interpose their own store_ops. */
 static void fill_edges(struct app *app, const struct app_edges *edges)
 {
     app->clock = edges->clock;
@@ -154,8 +155,8 @@ void app_open(struct app *app, const struct settings *settings, const struct app
 }
 
 /*
- * After all producers and the writer have ended. The listener has answered the calls in these
- * messages.
+ * Called after all producers and the writer have ended and the listener has answered the calls of
+ * the messages.
  */
 static void free_queue(struct queue *queue)
 {
@@ -169,7 +170,7 @@ static void free_queue(struct queue *queue)
 }
 
 /*
- * Users before what they use: every part that can put a message goes before the queue. STEAL leaves
+ * Frees users before their dependencies: every producer of messages before the queue. STEAL leaves
  * NULL behind, which makes a second call harmless.
  */
 void app_close(struct app *app, struct app_parts *parts)

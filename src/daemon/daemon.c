@@ -1,10 +1,10 @@
 /*
- * Builds all parts of milligpud, starts their threads, reloads settings, stops. main() calls
+ * Creates all parts of milligpud, starts their threads, reloads settings, stops. main() calls
  * daemon_run() in the main thread, which afterwards only waits for signals; the handlers below run
  * in the listeners' threads. Each part is created before the thread that uses it and freed after
- * that thread has ended, so no part needs to know whether another one still runs. struct daemon is
- * written by the main thread, except for the atomics, err and news. The file follows the life of
- * the process: threads, handlers, start, run, stop.
+ * that thread has ended, so no part checks whether another one still runs. struct daemon is written
+ * by the main thread, except for the atomics, err and news. In order: threads, handlers, start,
+ * run, stop.
  */
 #include "milligpu/daemon/daemon.h"
 
@@ -58,36 +58,36 @@
 enum {
     ADMIN_THREADS = 2,
     ADMIN_BODY_BYTES = 4 * 1024 * 1024,
-    /* the only body there is a pod's manifest */
+    /* the only body on the admin listener is a pod's manifest */
     ADMIN_BODIES_BYTES = 4 * ADMIN_BODY_BYTES,
-    /* fifty reports of some kB come in a second */
+    /* some 50 reports of a few kB arrive per second */
     REPORT_BODIES_BYTES = 16 * USAGE_BODY_BYTES_MAX,
-    /* for binds in flight; kubelet waits 30 s (terminationGracePeriodSeconds of the manifests) */
+    /* timeout for binds in flight; kubelet waits 30 s (terminationGracePeriodSeconds) */
     DRAIN_MS = 8000,
-    DRAIN_LOOK_MS = 100, /* are the binds in flight over? */
-    /* glibc's default is eight for each core */
+    DRAIN_LOOK_MS = 100, /* polling interval while draining */
+    /* malloc arenas; glibc's default is eight per core */
     HEAPS_MAX = 2,
-    /* blocks of this size are mapped one by one, and returned by free() */
+    /* blocks of this size are mapped one by one, and unmapped by free() */
     LARGE_BYTES = 256 * 1024,
-    /* the longest sleep of the writer; its tick comes once a second */
+    /* maximum sleep of the writer; its tick is due once a second anyway */
     WRITER_WAIT_MS = 60000,
-    /* the informer polls flags without a wake-up of their own, such as list_again */
+    /* maximum sleep of the informer, which polls flags such as list_again */
     INFORMER_WAIT_MS = 2000,
-    /* Linux has a nice value for each thread */
+    /* nice value of the thread, a Linux extension */
     VERIFIER_NICE = 10,
     SETTING_TEXT_MAX = 4096,
-    FILE_LOOK_MS = 5000, /* between two checks of certificates and policy */
-    WEBHOOK = 0,         /* among the ports */
+    FILE_LOOK_MS = 5000, /* interval between checks of certificates and policy */
+    WEBHOOK = 0,         /* index of the first port */
     ADMIN = 1,
     PROBE = 2,
     REPORT = 3,
     SOCKET = 4,
     PORTS = PORTS_MAX,
-    /* for a copy of the ledger, which is made before the first byte of its answer */
+    /* enough for a backup, which is complete before the first byte of its answer */
     SOCKET_REQUEST_MS = 10 * 60 * 1000,
 };
 
-/* Those that may have certificates. */
+/* Ports that may have certificates. */
 static const size_t tls_ports[] = {WEBHOOK, REPORT};
 static const char *const port_names[PORTS] = {"webhook", "admin", "probe", "report", "socket"};
 static const char *const port_settings[PORTS] = {"webhook_listen", "admin_listen", "probe_listen",
@@ -99,23 +99,24 @@ struct daemon {
     int argc;
     char *const *argv;
     char *const *envp;
-    /* every set that a SIGHUP loaded; readers may hold old ones */
+    /* all sets loaded by SIGHUP, owned until the end: threads may still read old ones */
     struct settings_set **reloaded;
     size_t reloads;
     size_t reload_capacity;
     struct policy_source policy;
-    const struct rulebook *rulebook; /* with which the process begins */
-    struct err policy_err; /* why that is the one that the ledger has kept; else ERR_NONE */
+    const struct rulebook *rulebook; /* initial policy, a reference */
+    struct err
+        policy_err; /* error of the policy file if the ledger's copy is used; else ERR_NONE */
     struct kube_config *config;
-    struct keyring *keyring; /* NULL: standalone signs nothing */
-    /* the informer thread's: cluster identity, reflectors, permissions, our public keys */
+    struct keyring *keyring; /* NULL under --standalone: nothing is signed */
+    /* for the informer thread: cluster identity, reflectors, permissions, public keys */
     struct kube_ops watch_ops;
-    /* the outbox thread's; no connection is shared, so no Binding waits behind a list */
+    /* for the outbox thread; separate connections, so no Binding waits behind a list */
     struct kube_ops call_ops;
-    struct http_server *port[PORTS]; /* NULL: not configured */
-    char socket_listen[128];         /* "unix:" and admin_socket, which is short enough */
-    struct reports *reports;         /* the report listener's thread's */
-    /* each listener's watch thread has its own part */
+    struct http_server *port[PORTS]; /* NULL if not configured */
+    char socket_listen[128];         /* "unix:" + admin_socket */
+    struct reports *reports;         /* belongs to the report listener's thread */
+    /* by port; each listener's watch thread uses its own part */
     struct ports_news news;
     pthread_t main_thread;
     pthread_t writer_thread;
@@ -124,10 +125,10 @@ struct daemon {
     pthread_t verifier_thread;
     pthread_t events_thread;
     bool writer_runs, informer_runs, outbox_runs, verifier_runs, events_runs;
-    atomic_bool stop_io; /* informer and outbox */
+    atomic_bool stop_io; /* for informer and outbox */
     atomic_bool stop_writer;
-    atomic_bool failed; /* fatal error: err holds the text */
-    struct err err;     /* written once, before failed */
+    atomic_bool failed; /* fatal error, see err */
+    struct err err;     /* written once, before failed is set */
 };
 
 /* --- threads: a loop around a step --- */
@@ -146,7 +147,7 @@ static void daemon_pause_ms(int64_t ms)
 }
 
 /*
- * Takes messages only after the cluster is known, because a ledger of another cluster must not be
+ * Takes messages only after the cluster is identified, because another cluster's ledger must not be
  * changed. The first verification does not wait for that.
  */
 static void *writer_main(void *user)
@@ -174,7 +175,7 @@ static void identity_delivered(void *user, const struct kube_answer *answer)
     cluster_identity_answer(daemon->parts.identity, now_of(&daemon->app), answer);
 }
 
-/* Three users share watch_ops: an answer that is none of the others' belongs to the informer. */
+/* Three users share watch_ops; the informer gets the answers that the other two do not claim. */
 static void watch_delivered(void *user, const struct kube_answer *answer)
 {
     must(answer->id != 0);
@@ -208,9 +209,9 @@ static void poll_watch(struct daemon *daemon, int64_t wait_ms,
 }
 
 /*
- * First the cluster identity, then the watches: no node and no pod is read before it is certain
- * that the ledger belongs to this cluster. A ledger of another cluster ends the process; err is
- * written before failed, and the main thread reads it after this thread has ended.
+ * First the cluster identity, then the watches: no node and no pod is read before the ledger is
+ * known to belong to this cluster. Another cluster's ledger ends the process; err is written before
+ * failed is set, and the main thread reads it after this thread has ended.
  */
 static void *informer_main(void *user)
 {
@@ -222,7 +223,7 @@ static void *informer_main(void *user)
                    identity_delivered);
         if (cluster_identity_refused(daemon->parts.identity, &daemon->err)) {
             atomic_store(&daemon->failed, true);
-            must(pthread_kill(daemon->main_thread, SIGINT) == 0); /* it waits for a signal */
+            must(pthread_kill(daemon->main_thread, SIGINT) == 0); /* wakes it */
             return NULL;
         }
     }
@@ -241,7 +242,7 @@ static void *informer_main(void *user)
     return NULL;
 }
 
-/* A new job of the writer ends the wait by wake(), and so does the stop. */
+/* New jobs and the stop end the wait through wake(). */
 static void *outbox_main(void *user)
 {
     struct daemon *daemon = user;
@@ -256,7 +257,7 @@ static void *outbox_main(void *user)
     return NULL;
 }
 
-/* Everything that grants has precedence. */
+/* Runs at low priority: granting comes first. */
 static void *verifier_main(void *user)
 {
     struct daemon *daemon = user;
@@ -302,8 +303,8 @@ static bool webhook_takes_body(void *user, const char *method, const char *path)
 }
 
 /*
- * Called when a connection begins, first with "", then with each name in the certificate. Uses the
- * present settings: after a SIGHUP new connections get the new ones.
+ * Called for a new connection, first with "", then with each name in the certificate. Uses the
+ * present settings, so a SIGHUP affects new connections only.
  */
 static bool webhook_admits(void *user, const char *name)
 {
@@ -345,9 +346,8 @@ static bool report_takes_body(void *user, const char *method, const char *path)
 }
 
 /*
- * In any thread of a listener. 403 is a warning because it shows a misconfigured client (a
- * certificate or Host that nobody listed); anyone who reaches the port can cause the others at
- * will.
+ * Runs in any thread of a listener. Only 403 is a warning, because it shows a misconfigured client
+ * (an unlisted certificate or Host); anyone who reaches the port can cause the others at will.
  */
 static void turned_away(void *user, int status, const char *why)
 {
@@ -392,14 +392,14 @@ static void set_log(const struct settings *settings)
 {
     enum log_level level = LOG_INFO;
 
-    /* the setting is one of exactly these words */
+    /* checked with the settings */
     must(log_level_parse(settings->log_level, &level));
     log_set(level, strcmp(settings->log_format, "json") == 0);
 }
 
 /*
- * A standalone cluster without a configured ledger lives in memory, so a trial leaves no file
- * behind.
+ * Under --standalone without a configured ledger, the ledger is in memory, so that a trial leaves
+ * no file behind.
  */
 static const char *path_of_ledger(const struct settings_set *set)
 {
@@ -413,8 +413,8 @@ static const char *path_of_ledger(const struct settings_set *set)
 }
 
 /*
- * For a start. why: what is wrong with the file, also where the document that the ledger has kept
- * decides instead; else it stays as it is.
+ * Reads the policy at the start. why: set to the error of the file, even if the ledger's copy is
+ * used instead; otherwise unchanged.
  */
 static int read_policy(const struct settings_set *set, struct policy_source *source,
                        const struct rulebook **out, struct err *why)
@@ -425,7 +425,7 @@ static int read_policy(const struct settings_set *set, struct policy_source *sou
     return policy_source_read_kept(source, path_of_ledger(set), out, why);
 }
 
-/* Beside the ledger unless a setting says otherwise; no backup of the ledger contains it. */
+/* By default beside the ledger; backups of the ledger do not contain it. */
 static void signing_key_file(const struct settings *settings, struct strbuf *out)
 {
     must(settings->standalone[0] == '\0' && settings->ledger[0] != '\0');
@@ -435,7 +435,7 @@ static void signing_key_file(const struct settings *settings, struct strbuf *out
         strbuf_printf(out, "%s.key", settings->ledger);
 }
 
-/* After the ledger's lock: two daemons that begin at once must not make two keys. */
+/* Called with the ledger's lock held: two daemons that start at once must not create two keys. */
 static int open_keyring(struct daemon *daemon, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf file;
@@ -458,8 +458,8 @@ static int open_fake_apiserver(struct daemon *daemon, struct err *err)
 
     app->fake = fake_apiserver_new("standalone");
     /*
-     * Objects in a file are fewer than the microseconds needed to read it, so versions never
-     * repeat.
+     * Versions start at the time in microseconds and never repeat: a file has fewer objects than
+     * microseconds pass while it is read.
      */
     fake_apiserver_set_version(app->fake, (uint64_t)app->clock.wall_ms(app->clock.ctx) * 1000);
     const int rc = fake_apiserver_load(app->fake, app->settings->standalone, err);
@@ -487,7 +487,7 @@ static int open_cluster(struct daemon *daemon, struct err *err)
     return rc;
 }
 
-/* Runs once: before the ledger is open if its owner has to be compared, else after. */
+/* Runs once: before the ledger is opened if its owner must be compared, else after. */
 static int open_api_server(struct daemon *daemon, struct err *err)
 {
     if (daemon->call_ops.start != NULL)
@@ -497,8 +497,8 @@ static int open_api_server(struct daemon *daemon, struct err *err)
 }
 
 /*
- * For store_open(). watch_ops is the informer thread's, which does not exist yet. A signal that
- * comes meanwhile is fetched after the start, like during all of it.
+ * For store_open(). Uses watch_ops, whose informer thread does not exist yet. Signals stay pending
+ * until the start is complete.
  */
 static int name_cluster(void *user, char out_uid[UID_BYTES_MAX + 1], struct err *err)
 {
@@ -510,8 +510,8 @@ static int name_cluster(void *user, char out_uid[UID_BYTES_MAX + 1], struct err 
 }
 
 /*
- * Before anything else: the lock on the ledger file keeps a second daemon from even reaching the
- * cluster. A ledger of another cluster is not migrated, so an older one may need the API server.
+ * Comes first: the lock on the ledger file stops a second daemon before it reaches the cluster. An
+ * older ledger may need the API server, because another cluster's ledger must not be migrated.
  */
 static int open_store(struct daemon *daemon, struct err *err)
 {
@@ -536,7 +536,7 @@ static int open_store(struct daemon *daemon, struct err *err)
     return rc;
 }
 
-/* In a pod it is the pod's own namespace, where the Role of the manifests allows the object. */
+/* Default: the pod's own namespace, where the Role of the manifests allows the object. */
 static const char *wake_namespace(const struct daemon *daemon)
 {
     must(daemon->app.settings != NULL);
@@ -555,7 +555,7 @@ static void make_parts(struct daemon *daemon)
     struct app *app = &daemon->app;
 
     must(daemon->call_ops.start != NULL && daemon->watch_ops.start != NULL);
-    /* The fake API server is this process: no Binding of another process can be on its way. */
+    /* None under --standalone: the fake API server gets no Bindings of other processes. */
     const int64_t grace_ms = (int64_t)app->settings->grace_period_s * 1000;
     const struct app_edges edges = {.clock = app->clock,
                                     .store = app->store,
@@ -576,7 +576,7 @@ static void make_parts(struct daemon *daemon)
     daemon->reports = reports_new(app);
 }
 
-/* "127.0.0.1:0" with the port that was bound. */
+/* Replaces the port of "127.0.0.1:0" by the port that was bound. */
 static void daemon_address_of(const char *listen, uint16_t port, char *out, size_t bytes)
 {
     must(port > 0);
@@ -588,8 +588,8 @@ static void daemon_address_of(const char *listen, uint16_t port, char *out, size
 }
 
 /*
- * Host is checked on loopback, where a browser's page could call, and wherever names are
- * configured; elsewhere the client certificate decides (docs/why/013).
+ * Host is checked on loopback, which web pages in a browser can reach, and if names are configured;
+ * elsewhere the client certificate is checked (docs/why/013).
  */
 static struct http_rules webhook_rules(struct daemon *daemon)
 {
@@ -644,8 +644,8 @@ static struct http_rules admin_rules(struct daemon *daemon)
 }
 
 /*
- * The probe listener accepts no body; the names by which kubelet and Prometheus call it are
- * unknown.
+ * The probe listener accepts no body. Host is not checked: the names used by kubelet and Prometheus
+ * are unknown.
  */
 static struct http_rules probe_rules(struct daemon *daemon)
 {
@@ -664,8 +664,8 @@ static struct http_rules probe_rules(struct daemon *daemon)
 }
 
 /*
- * Agents call by the name of a Service that is not known here, and prove who they are by their
- * signature. One thread: reports are merged one at a time.
+ * Host is not checked: agents use the unknown name of a Service, and sign their reports. One
+ * thread: reports are merged one at a time.
  */
 static struct http_rules report_rules(struct daemon *daemon)
 {
@@ -687,8 +687,8 @@ static struct http_rules report_rules(struct daemon *daemon)
 }
 
 /*
- * Serves the routes of the admin listener to processes of our own user. The time limits are long
- * enough for a large backup; connections are few.
+ * Serves the routes of the admin listener to processes of our own user. Timeouts allow a large
+ * backup; connections are few.
  */
 static struct http_rules socket_rules(struct daemon *daemon)
 {
@@ -702,7 +702,7 @@ static struct http_rules socket_rules(struct daemon *daemon)
     return rules;
 }
 
-/* "": it is off. */
+/* Returns "" if the listener is off. */
 static const char *listen_of(const struct settings *settings, size_t port)
 {
     const char *const listen[PORTS] = {settings->webhook_listen, settings->admin_listen,
@@ -722,8 +722,8 @@ static void note_certificate(const struct daemon *daemon, size_t port)
 }
 
 /*
- * All rules first, because ports_fit() shrinks them together to the limit of open files. A listener
- * accepts at once: webhooks answer with an error until milligpud is ready.
+ * Collects all rules first, because ports_fit() shrinks them together to the limit of open files.
+ * Listeners accept at once: webhooks answer with an error until milligpud is ready.
  */
 static int start_ports(struct daemon *daemon, struct err *err)
 {
@@ -743,7 +743,7 @@ static int start_ports(struct daemon *daemon, struct err *err)
         port[count] = i;
         rules[count++] = rules_of[i](daemon);
     }
-    must(port[WEBHOOK] == WEBHOOK); /* it cannot be off */
+    must(port[WEBHOOK] == WEBHOOK); /* never off */
     if (ports_fit(rules, count, err) < 0)
         return -(int)err->code;
     for (size_t i = 0; i < count; i++) {
@@ -771,8 +771,8 @@ static void listening_address(const struct daemon *daemon, size_t port, char *ou
 }
 
 /*
- * For whoever started milligpud with port 0, such as tests and `milligpuctl --port-file`. The file
- * is renamed into place, so a reader never finds half of it.
+ * Reports the bound ports after a start with port 0, for tests and `milligpuctl --port-file`.
+ * Written under a temporary name and renamed, so readers see a complete file or none.
  */
 static int write_ports(struct daemon *daemon, struct err *err)
 {
@@ -787,7 +787,7 @@ static int write_ports(struct daemon *daemon, struct err *err)
         if (daemon->port[i] == NULL)
             continue;
         listening_address(daemon, i, address, sizeof address);
-        /* no port was chosen for the socket, and readers of the file expect one */
+        /* not the socket: readers of the file expect a port */
         if (i != SOCKET)
             strbuf_printf(&text, "%s %s\n", port_names[i], address);
         log_write(LOG_INFO, "listening", log_str("port", port_names[i]),
@@ -808,7 +808,7 @@ static bool daemon_spawn(pthread_t *thread, void *(*run)(void *), struct daemon 
     return pthread_create(thread, NULL, run, daemon) == 0;
 }
 
-/* On failure, daemon_stop() ends those that run: each has a flag. */
+/* On failure, daemon_stop() ends the threads whose flag is set. */
 static int daemon_start_threads(struct daemon *daemon, struct err *err)
 {
     must(!daemon->writer_runs);
@@ -838,10 +838,9 @@ static void tell_of_kept_policy(const struct daemon *daemon)
 }
 
 /*
- * What can fail for a reason of the operator's comes first, and all of it before writer, informer
- * and outbox run: the policy, the ledger and its lock, the cluster's configuration (within the
- * opening of an older ledger), loading, the ports. On failure daemon_stop() frees whatever has been
- * made.
+ * Steps that can fail because of the operator's input come first, before writer, informer and
+ * outbox run: the policy, the ledger and its lock, the cluster's configuration (for an older ledger
+ * while it is opened), loading, the ports. On failure daemon_stop() frees the parts that exist.
  */
 static int daemon_start(struct daemon *daemon, struct err *err)
 {
@@ -875,8 +874,8 @@ static int daemon_start(struct daemon *daemon, struct err *err)
 /* --- run and stop --- */
 
 /*
- * Old certificates stay in use if the new ones do not load, so a half-written file interrupts
- * nothing; the next check finds the complete one.
+ * Old certificates stay in use if the new ones do not load, so a half-written file has no effect;
+ * the next check finds the complete one.
  */
 static bool reload_certificates(struct daemon *daemon, size_t port)
 {
@@ -905,10 +904,10 @@ static void policy_not_reloaded(struct daemon *daemon, const char *error)
 }
 
 /*
- * The document is read here, and the writer begins to decide by it between two batches; of one that
- * has not changed it does not hear. The old one stays in force if the new one is broken; a file
- * that is repaired is found at the next look. What finds the queue full is read again then, too:
- * this thread has to go on looking for signals.
+ * Reads the document and sends it to the writer, which puts it into force between two batches; an
+ * unchanged one is not sent. If it is broken the old one stays in force, and the next check finds
+ * the repaired file. If the queue is full it is read again at the next check, because this thread
+ * must not block: it waits for signals.
  */
 static bool reload_policy(struct daemon *daemon)
 {
@@ -938,7 +937,7 @@ static bool reload_policy(struct daemon *daemon)
     return false;
 }
 
-/* A setting that needs a restart keeps its value, so that REST shows what is in force. */
+/* Restores a setting that needs a restart, so that REST shows the value in force. */
 static void keep_setting(struct daemon *daemon, struct settings_set *set, enum setting_id id)
 {
     must(id < SETTINGS);
@@ -956,8 +955,8 @@ static void keep_setting(struct daemon *daemon, struct settings_set *set, enum s
 }
 
 /*
- * The old set is never freed while the daemon runs, because any thread may hold it without a lock;
- * a SIGHUP costs a few KiB. Rules that were built at the start do not change: see keep_setting().
+ * The old set is not freed while the daemon runs, because threads read it without a lock; a SIGHUP
+ * costs a few KiB. Rules built at the start do not change: see keep_setting().
  */
 static void take_settings(struct daemon *daemon, struct settings_set *take_set)
 {
@@ -973,7 +972,7 @@ static void take_settings(struct daemon *daemon, struct settings_set *take_set)
     set_log(settings_get(take_set));
 }
 
-/* Certificates and policy are read again even if the settings are wrong. */
+/* Reloads certificates and policy even if the settings are invalid. */
 static void daemon_reload(struct daemon *daemon)
 {
     must(daemon->argc >= 0 && daemon->argv != NULL);
@@ -997,7 +996,7 @@ static void daemon_reload(struct daemon *daemon)
                                 : "settings reloaded, except for what could not be read (above)");
 }
 
-/* kubelet replaces the files of a mounted Secret or ConfigMap without a signal. */
+/* Detects changed files: kubelet updates a mounted Secret or ConfigMap without a signal. */
 static void look_at_files(struct daemon *daemon)
 {
     must(daemon->port[WEBHOOK] != NULL);
@@ -1008,7 +1007,7 @@ static void look_at_files(struct daemon *daemon)
         (void)reload_policy(daemon);
 }
 
-/* Read one after the other while all threads run: a good moment to stop, and no guarantee. */
+/* Returns true if no bind seems to be in flight; a heuristic, because all threads still run. */
 static bool daemon_quiet(struct daemon *daemon)
 {
     must(daemon->port[0] != NULL);
@@ -1026,9 +1025,9 @@ static int wait_for_signal(const sigset_t *signals, int64_t wait_ms)
 }
 
 /*
- * The main thread's loop. Signals are blocked in every thread and fetched here, so no handler runs
- * anywhere. While it drains, the listeners still answer: binds in flight get their outcome, new
- * ones an error, and /readyz fails.
+ * The main thread's loop. Signals are blocked in every thread and fetched here, so there are no
+ * signal handlers. While draining, the listeners still answer: binds in flight get their outcome,
+ * new ones an error, and /readyz fails.
  */
 static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
 {
@@ -1050,7 +1049,7 @@ static void wait_for_end(struct daemon *daemon, const sigset_t *signals)
             daemon_reload(daemon);
         } else if (signal == SIGTERM || signal == SIGINT) {
             if (drain_until != 0)
-                return; /* the second one */
+                return; /* the second signal */
             log_plain(LOG_INFO, "stopping: waiting for in-flight binds");
             atomic_store(&daemon->app.draining, true);
             drain_until = now_of(&daemon->app) + DRAIN_MS;
@@ -1067,7 +1066,7 @@ static void daemon_join(bool *runs, pthread_t thread)
     *runs = false;
 }
 
-/* Ends all streams, as http_stop() demands; also those that came before the thread could run. */
+/* Ends all streams, as http_stop() requires, even if the events thread never ran. */
 static void stop_events(struct daemon *daemon)
 {
     struct events *events = daemon->app.events;
@@ -1081,10 +1080,9 @@ static void stop_events(struct daemon *daemon)
 }
 
 /*
- * Callable twice. The queue is closed first, so that a producer that waits for room returns.
- * stop_io is set before verifier_stop(), so the verifier cannot begin another verification after
- * the interrupt. The writer ends after informer and outbox, its sources; the verifier last, because
- * a diagnostics bundle may take a while.
+ * Idempotent. The queue is closed first, so that blocked producers return. stop_io is set before
+ * verifier_stop(), so that no verification begins after the interrupt. The writer ends after its
+ * producers, informer and outbox; the verifier last, because a diagnostics bundle may take a while.
  */
 static void stop_threads(struct daemon *daemon)
 {
@@ -1113,9 +1111,8 @@ static void drop_ops(struct kube_ops *ops)
 }
 
 /*
- * In reverse order of daemon_start(). http_stop() answers what still waits with 503; only then are
- * the queue and its messages freed. The store is closed after everyone who reads it, and runs a
- * checkpoint.
+ * In reverse order of daemon_start(). http_stop() answers waiting calls with 503; only then are the
+ * queue and its messages freed. The store is closed after all its readers, with a checkpoint.
  */
 static void daemon_stop(struct daemon *daemon)
 {
@@ -1145,8 +1142,7 @@ static void daemon_stop(struct daemon *daemon)
 }
 
 /*
- * Before any key or token is read. A protection that is not available is reported; it is no reason
- * to stop.
+ * Called before any key or token is read. A failure is logged and does not stop the daemon.
  */
 static void keep_memory(const struct settings *settings)
 {
@@ -1158,7 +1154,8 @@ static void keep_memory(const struct settings *settings)
 }
 
 /*
- * Everything is open and every thread runs: after this only requests, API calls and writes happen.
+ * Called when all files are open and all threads run: from here on the process only answers
+ * requests, calls the API server and writes files.
  */
 static void keep_calls(const struct daemon *daemon)
 {
@@ -1168,7 +1165,7 @@ static void keep_calls(const struct daemon *daemon)
         log_write(LOG_WARN, "system calls cannot be limited", log_str("error", err.text));
 }
 
-/* Users must not be able to predict hash tables that they fill. */
+/* Seed of the hash tables, so that users cannot choose keys that collide. */
 static uint64_t random_seed(void)
 {
     uint64_t seed = 0;
@@ -1179,14 +1176,14 @@ static uint64_t random_seed(void)
 }
 
 /*
- * Ten threads that pass messages to each other need no heap each: one thread frees what another
- * allocates, and every heap keeps its largest size. And the memory of a large list page is returned
- * to the system when it is freed, also after the first one.
+ * Limits malloc's arenas, because threads free each other's messages and every arena keeps its peak
+ * size. The fixed mmap threshold returns every large list page to the system (glibc would raise the
+ * threshold after the first one).
  */
 static void keep_heaps_small(void)
 {
     /* NOLINTBEGIN(concurrency-mt-unsafe): there is no other thread yet */
-    /* another allocator (of a sanitizer) has no arenas */
+    /* fails harmlessly under a sanitizer's allocator */
     (void)mallopt(M_ARENA_MAX, HEAPS_MAX);
     (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
     /* NOLINTEND(concurrency-mt-unsafe) */
@@ -1223,7 +1220,7 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
     struct daemon *daemon = xcalloc(1, sizeof *daemon);
     sigset_t signals;
 
-    /* Before the first hash table, and never again: a table does not survive another seed. */
+    /* Once, before the first hash table: existing tables become invalid with another seed. */
     text_seed(random_seed());
     daemon->main_thread = pthread_self();
     daemon->argc = argc;
@@ -1241,14 +1238,14 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
     /* before any thread exists */
     must(pthread_sigmask(SIG_BLOCK, &signals, NULL) == 0);
     must(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
-    /* exceeding a file size limit is treated like a full disk */
+    /* a file size limit is handled like a full disk */
     must(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
     int rc = daemon_start(daemon, err);
     if (rc == 0) {
         keep_calls(daemon);
         wait_for_end(daemon, &signals);
         stop_threads(daemon);
-        /* The thread that writes err has ended. */
+        /* The thread that wrote err has ended. */
         if (atomic_load(&daemon->failed)) {
             *err = daemon->err;
             rc = -(int)err->code;

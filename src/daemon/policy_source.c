@@ -1,6 +1,6 @@
 /*
- * Reads what the setting policy names, or the document that the ledger has kept of it. Called by
- * daemon.c at the start, at SIGHUP and when the file has changed.
+ * Reads the policy that the setting names, or the copy of its document stored in the ledger. Called
+ * by daemon.c on the main thread: at the start, at SIGHUP and when the file has changed.
  */
 #include "policy_source.h"
 
@@ -27,7 +27,7 @@ void policy_source_done(struct policy_source *source)
     source->last = NULL;
 }
 
-/* Also behind a changed link, which is how kubelet replaces the files of a ConfigMap. */
+/* FNV-1a hash of the file's identity; follows links, which kubelet switches for ConfigMaps. */
 static uint64_t print_of(const char *file)
 {
     struct stat at;
@@ -43,7 +43,7 @@ static uint64_t print_of(const char *file)
     return print == NEVER_SEEN ? 1 : print;
 }
 
-/* One line each; what is probably not meant is no reason not to decide by it. */
+/* Logs one line per warning; a policy with warnings is used all the same. */
 static void tell_of_warnings(const struct policy_source *source, const struct strbuf *warnings)
 {
     struct text rest = {warnings->data, warnings->len};
@@ -57,7 +57,7 @@ static void tell_of_warnings(const struct policy_source *source, const struct st
     }
 }
 
-/* Keeps the reference of the book, and gives another one. */
+/* Takes over the reference to book and returns another one. */
 static const struct rulebook *remember(struct policy_source *source, const struct rulebook *book)
 {
     must(book != NULL);
@@ -70,7 +70,7 @@ int policy_source_read(struct policy_source *source, const char *word, const str
                        struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf warnings;
-    /* Before it is read: a change in between is found at the next look. */
+    /* Before the read, so that the next check detects a change in between. */
     const uint64_t print = print_of(word);
     char *copy = xstrdup(word);
     struct rulebook *book = NULL;

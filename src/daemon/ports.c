@@ -1,6 +1,6 @@
 /*
- * Connection limits of the listeners, and what they mean in open files (docs/why/015). The main
- * thread calls all but ports_dropped(), which each listener's watch thread calls for its own port.
+ * Connection limits of the listeners, and the open files that they need (docs/why/015). Called by
+ * the main thread, except for ports_dropped(), which each listener's watch thread calls.
  */
 #include "ports.h"
 
@@ -19,13 +19,13 @@ enum {
     IDLE_MS = 120000, /* longer than Go's 90 s, so that the client closes first */
     REQUEST_MS = 10000,
     SHRINK_PART = 16,
-    /* between two log lines of one port and cause */
+    /* interval between log lines of one port and cause */
     TELL_MS = 60000,
 };
 
 /*
- * One address has fewer than all, so that a flood from one address keeps no other client out, even
- * without closing connections. But one kube-scheduler with 3,000 binds at once must be accepted.
+ * The limit per address is below the total, so that a flood from one address does not lock out
+ * others, even if no connection is closed. It must allow one kube-scheduler with 3,000 binds.
  */
 static uint32_t each_of(uint32_t strangers)
 {
@@ -34,8 +34,8 @@ static uint32_t each_of(uint32_t strangers)
 }
 
 /*
- * A client can become known by a certificate, or on loopback by a complete request; elsewhere all
- * clients stay strangers and share one limit.
+ * A client is authenticated by a certificate, or on loopback by a complete request; elsewhere all
+ * clients stay unauthenticated and share one limit.
  */
 void ports_limits(struct http_rules *rules, uint32_t connections)
 {
@@ -61,7 +61,7 @@ static uint64_t files_of(const struct http_rules *rules, size_t count)
     return files;
 }
 
-/* False if it is at its minimum already. */
+/* Returns false if the listener already is at its minimum. */
 static bool ports_shrink(struct http_rules *rules)
 {
     const uint32_t before = rules->strangers;
@@ -92,9 +92,8 @@ static void ports_warn(const struct http_rules *rules, size_t count, uint64_t wa
 }
 
 /*
- * Shrinks all listeners by the same proportion in small steps: no port is sacrificed for another
- * one. Below the minimum of each the daemon does not start, because accept() would fail when it
- * matters.
+ * Shrinks all listeners in proportion, in small steps. The daemon does not start below their
+ * minimum, because accept() would fail under load.
  */
 static int make_fit(struct http_rules *rules, size_t count, uint64_t hard, struct err *err)
 {
@@ -119,7 +118,7 @@ static int make_fit(struct http_rules *rules, size_t count, uint64_t hard, struc
 }
 
 /*
- * Only raises the soft limit, which needs no privilege; a limit that is high enough stays as it is.
+ * Raises only the soft limit, which needs no privilege, and never lowers it.
  */
 int ports_fit(struct http_rules *rules, size_t count, struct err *err)
 {
@@ -142,7 +141,7 @@ int ports_fit(struct http_rules *rules, size_t count, struct err *err)
 
 /*
  * Without a lock: each element of news belongs to one port, and each port to one thread. The first
- * event is told at once, later ones are summed up; the metric counts them all.
+ * event is logged at once, later ones in totals; the metric counts all.
  */
 void ports_dropped(struct ports_news *news, size_t port, const char *name, enum http_cause cause,
                    uint32_t count)

@@ -1,7 +1,7 @@
 /*
- * The seccomp filter as a list of what is allowed, by purpose (docs/why/016). daemon.c calls
- * sandbox_memory() before it reads any secret and sandbox_calls() after every thread has started. A
- * call that a new library version needs and that is missing here fails with ENOSYS.
+ * The seccomp filter: an allow list of system calls by purpose (docs/why/016). daemon.c calls
+ * sandbox_memory() before it reads any secret and sandbox_calls() after every thread has started,
+ * in the main thread. Calls that a new library version needs must be added; they fail with ENOSYS.
  */
 #include "sandbox.h"
 
@@ -15,11 +15,11 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
-/* By name: a kernel or an architecture without this call needs no rule for it. */
+/* Names, because a call may not exist on every kernel and architecture. */
 static const char *const memory_calls[] = {"brk",    "mmap",     "mmap2",  "munmap",
                                            "mremap", "mprotect", "madvise"};
 
-/* No clone3: a filter cannot see its flags; the C library then uses clone. */
+/* Without clone3, whose flags a filter cannot see; the C library falls back to clone. */
 static const char *const thread_calls[] = {
     "futex",       "futex_time64",    "set_robust_list",
     "rseq",        "set_tid_address", "gettid",
@@ -83,18 +83,18 @@ static const struct {
     {network_calls, ARRAY_LEN(network_calls)}, {self_calls, ARRAY_LEN(self_calls)},
 };
 
-/* Calls with many functions, by the argument that selects one. */
+/* Calls allowed only for some values of an argument. */
 static const struct {
     const char *name;
     unsigned argument;
-    uint64_t mask; /* of the bits that are compared */
+    uint64_t mask; /* bits to compare */
     uint64_t value;
 } part[] = {
     {"clone", 0, CLONE_THREAD, CLONE_THREAD}, /* a thread, not a process */
     {"socket", 0, UINT32_MAX, AF_INET},
     {"socket", 0, UINT32_MAX, AF_INET6},
     {"socket", 0, UINT32_MAX, AF_UNIX},
-    /* the resolver: which address families are configured? */
+    /* the resolver detects the configured address families */
     {"socket", 0, UINT32_MAX, AF_NETLINK},
     {"ioctl", 1, UINT32_MAX, FIONBIO},
     {"ioctl", 1, UINT32_MAX, FIONREAD},
@@ -103,8 +103,8 @@ static const struct {
 };
 
 /*
- * 0, or a negative errno. Names that this architecture does not have are skipped, as is EDOM,
- * libseccomp's failure for an architecture.
+ * Returns 0 or a negative errno. Skips calls that this architecture lacks (an unknown name, or EDOM
+ * from libseccomp).
  */
 static int allow_all(scmp_filter_ctx filter)
 {
@@ -119,7 +119,7 @@ static int allow_all(scmp_filter_ctx filter)
     return 0;
 }
 
-/* Rules of one call add up: the call is allowed if any of them matches. */
+/* A call is allowed if any of its rules matches. */
 static int allow_parts(scmp_filter_ctx filter)
 {
     for (size_t i = 0; i < ARRAY_LEN(part); i++) {
@@ -139,8 +139,8 @@ static int allow_parts(scmp_filter_ctx filter)
 int sandbox_memory(struct err *err)
 {
     /*
-     * Not dumpable: /proc/<pid> belongs to root, this user may not attach with ptrace, and there is
-     * no core file.
+     * Not dumpable: /proc/<pid> belongs to root, other processes of this user cannot attach with
+     * ptrace, and there is no core file.
      */
     if (prctl(PR_SET_DUMPABLE, 0) < 0)
         return err_set(err, ERR_IO, "the memory cannot be protected: errno %d", errno);
@@ -150,8 +150,8 @@ int sandbox_memory(struct err *err)
 int sandbox_calls(struct err *err)
 {
     /*
-     * TSYNC below applies the filter to all threads at once, or to none; without it only the
-     * calling thread would be limited. Nothing is in force before seccomp_load() succeeds.
+     * TSYNC applies the filter to all threads or to none; without it only the calling thread would
+     * be limited. Nothing is in force before seccomp_load().
      */
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
     int rc = filter != NULL ? 0 : -ENOMEM;

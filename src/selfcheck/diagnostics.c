@@ -1,7 +1,7 @@
 /*
- * Writes the diagnostics bundle of safe mode into the folder that safe_mode_enter() made. Called
- * once, by the verifier thread, so its seconds delay no call. A file that cannot be written does
- * not keep the others from being written: on a bad disk, some of it is better than nothing.
+ * Writes the diagnostics bundle of safe mode into the folder that safe_mode_enter() has created.
+ * Called once, by the verifier thread, so that its seconds delay no call. A file that fails does
+ * not stop the others: on a bad disk, a part is better than nothing.
  */
 #include "diagnostics.h"
 
@@ -20,7 +20,7 @@
 #include "milligpu_version.h"
 
 /*
- * Text is written in pieces of this size: a snapshot of 15,000 nodes never stands in memory as a
+ * Text is written in chunks of this size, so that the text of 15,000 nodes is never in memory as a
  * whole.
  */
 enum { CHUNK_BYTES = 1 << 16 };
@@ -29,12 +29,12 @@ struct diagnostics {
     struct app *app;
     FILE *file;
     struct strbuf text;
-    const char *name; /* of the file that is being written */
+    const char *name; /* name of the current file */
     bool failed;
-    struct err err; /* of the first that failed */
+    struct err err; /* error of the first file that failed */
 };
 
-/* The first failure is the one to report: the later ones usually follow from it. */
+/* Keeps the first failure: later ones usually follow from it. */
 static void note_failure(struct diagnostics *diagnostics, const struct err *err)
 {
     must(err->code != ERR_NONE);
@@ -44,7 +44,8 @@ static void note_failure(struct diagnostics *diagnostics, const struct err *err)
 }
 
 /*
- * O_EXCL: the folder is new, so a file of this name is not ours. Mode 0600, because pods are named.
+ * O_EXCL, because the folder is new and an existing file is not ours. Mode 0600, because the files
+ * contain names of pods.
  */
 static bool diagnostics_begin(struct diagnostics *diagnostics, const char *name)
 {
@@ -74,7 +75,7 @@ static void diagnostics_flush(struct diagnostics *diagnostics)
     strbuf_reset(&diagnostics->text);
 }
 
-/* A full disk may show itself as late as at fclose(). */
+/* fclose() is checked, too: a full disk may be reported only there. */
 static void diagnostics_end(struct diagnostics *diagnostics)
 {
     struct err err;
@@ -90,7 +91,7 @@ static void diagnostics_end(struct diagnostics *diagnostics)
     note_failure(diagnostics, &err);
 }
 
-/* First, so that an incomplete bundle explains itself. */
+/* Written first, so that an incomplete bundle has an explanation. */
 static void put_readme(struct diagnostics *diagnostics)
 {
     const struct safe_mode *safe = &diagnostics->app->health.safe;
@@ -117,8 +118,8 @@ static void put_readme(struct diagnostics *diagnostics)
 }
 
 /*
- * SQLite's backup makes one consistent file, but it refuses a damaged one. Then the bytes are
- * copied as they are, with the log beside them; this is safe because safe mode writes nothing.
+ * Uses SQLite's backup, which makes one consistent file. If that fails on a damaged file, copies
+ * the raw bytes and the log beside them, which is safe because nothing is written in safe mode.
  */
 static void put_ledger(struct diagnostics *diagnostics)
 {
@@ -178,7 +179,7 @@ static void put_allocations(struct diagnostics *diagnostics, const struct snapsh
     strbuf_str(&diagnostics->text, "]");
 }
 
-/* The memory's side of the disagreement, in the shapes of REST. */
+/* The ledger in memory, in the format of REST. */
 static void put_snapshot(struct diagnostics *diagnostics)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(diagnostics->app->view);
@@ -194,7 +195,7 @@ static void put_snapshot(struct diagnostics *diagnostics)
     diagnostics_end(diagnostics);
 }
 
-/* In the order of their worth, in case the disk fills up: explanation, evidence, context. */
+/* Most useful files first, in case the disk fills up: explanation, evidence, context. */
 int diagnostics_write(struct app *app, struct err *err)
 {
     struct diagnostics diagnostics = {.app = app};

@@ -1,7 +1,7 @@
 /*
- * /metrics: counters are where things happen, gauges are set here when the page is requested.
- * Called by the router and by the diagnostics, in any thread, also in two at once. The cost is one
- * pass over all GPUs of the snapshot.
+ * Writes /metrics: counters are updated at their events, gauges are set here for each request.
+ * Called by the router and by the diagnostics on any thread, also concurrently. Costs one pass over
+ * all GPUs of the snapshot.
  */
 #include "milligpu/selfcheck/metrics_page.h"
 
@@ -23,7 +23,7 @@
 static struct model_amounts *metrics_page_model_of(struct amounts_by_model *models,
                                                    const struct atom *model)
 {
-    must(model != NULL); /* interned: the same name is the same atom */
+    must(model != NULL); /* interned: equal names are the same atom */
     for (size_t i = 0; i < models->count; i++)
         if (models->model[i].model == model)
             return &models->model[i];
@@ -39,7 +39,7 @@ static int metrics_page_by_name(const void *a, const void *b)
     return strcmp(left->model->text, right->model->text);
 }
 
-/* Sorted by name, so that two scrapes of the same state have the same bytes. */
+/* Sorts by name, so that two scrapes of the same state have the same bytes. */
 void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *out)
 {
     CLEANUP(fragments_freep) struct fragments *fragments = fragments_new_for(snapshot);
@@ -60,7 +60,7 @@ void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *
         qsort(out->model, out->count, sizeof *out->model, metrics_page_by_name);
 }
 
-/* An empty label value would be the same as no label in Prometheus. */
+/* In Prometheus an empty label value equals a missing label. */
 static const char *model_label(const struct model_amounts *model)
 {
     return model->model->len > 0 ? model->model->text : "unknown";
@@ -72,7 +72,7 @@ static void put_sample(struct strbuf *out, enum metric_id id, const struct model
     metric_sample(out, id, LABEL_VALUES(model_label(model)), number);
 }
 
-/* All reasons, also those of 0 milli: a series that comes and goes is hard to query. */
+/* Writes all reasons, even with 0 milli: a series that comes and goes is hard to query. */
 static void put_closed(struct strbuf *out, const struct model_amounts *model)
 {
     for (uint32_t part = ACCOUNT_HELD; part < ACCOUNT_PARTS; part++)
@@ -80,7 +80,7 @@ static void put_closed(struct strbuf *out, const struct model_amounts *model)
                       model->amounts.part_milli[part]);
 }
 
-/* Their labels are an open set, so they are created again for each scrape. */
+/* The labels are an open set, so the series are built again for each scrape. */
 static void metrics_page_put_models(struct strbuf *out, const struct amounts_by_model *models,
                                     enum metric_format format)
 {
@@ -112,7 +112,7 @@ static void metrics_page_put_models(struct strbuf *out, const struct amounts_by_
     must(out->len > 0);
 }
 
-/* What the shares of one node used, added to the sums of their models. */
+/* Adds the measured use of one node's shares to the sums by model. */
 static void add_measured(const struct measured *measured, const struct node *node, int64_t now_ms,
                          const struct amounts_by_model *models, int64_t *milli)
 {
@@ -131,7 +131,7 @@ static void add_measured(const struct measured *measured, const struct node *nod
     }
 }
 
-/* One look-up for each node, and one for each share of those that report. */
+/* Costs one look-up per node, and one per share of nodes that report. */
 static void put_measured(struct strbuf *out, const struct app *app, const struct snapshot *snapshot,
                          const struct amounts_by_model *models, enum metric_format format)
 {
@@ -169,7 +169,7 @@ static void set_age(const struct app *app, const char *resource, int64_t heard_m
         metric_set(M_WATCH_AGE, LABEL_VALUES(resource), age_ms > 0 ? age_ms / 1000 : 0);
 }
 
-/* The tables that tenants can fill; each has a bound (docs/why/014). */
+/* Sizes of the tables that tenants can fill; each has a limit (docs/why/014). */
 static void set_table_bytes(const struct app *app)
 {
     const struct hints_bytes hints = hints_bytes(app->hints);
@@ -186,7 +186,7 @@ static void set_table_bytes(const struct app *app)
     metric_set(M_TABLE_BYTES, LABEL_VALUES("names"), (int64_t)atomic_load(&app->names_bytes));
 }
 
-/* The gauges stay as they were while the file cannot be read. */
+/* Leaves the gauges unchanged while the file cannot be read. */
 static void set_ledger_bytes(const struct app *app)
 {
     struct store_facts facts;
@@ -225,7 +225,7 @@ static void set_gauges(const struct app *app)
     metric_set(M_BUILD_INFO, LABEL_VALUES(MILLIGPU_VERSION, MILLIGPU_COMMIT), 1);
 }
 
-/* A path is somebody's own, and would be one more series each time. */
+/* Names built-in policies only: every path would add a series. */
 static const char *policy_label(const struct rulebook *book)
 {
     must(book->name[0] != '\0');

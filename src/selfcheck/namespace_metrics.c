@@ -1,7 +1,7 @@
 /*
- * Charges by namespace. Tenants choose how many namespaces there are and how they are called, and
- * each would be a series for ever in Prometheus: so those that hold least are one series together.
- * Called by metrics_page().
+ * Charges by namespace. Tenants choose the number and the names of namespaces, and each would be a
+ * series in Prometheus for ever, so those that hold least share one series. Called by
+ * metrics_page().
  */
 #include "namespace_metrics.h"
 
@@ -47,12 +47,12 @@ static void add_up(struct namespace_sums *sums, const struct snapshot *snapshot)
             uint64_t milli = 0;
             for (uint32_t k = 0; k < allocation->charges; k++)
                 milli += allocation->charge[k].milli;
-            if (milli > 0) /* a pod of whole GPUs of the other resource has no charge */
+            if (milli > 0) /* pods with whole GPUs of the other resource have no charge */
                 namespace_sum_of(sums, allocation->facts.namespace)->milli += milli;
         }
 }
 
-/* Most first; those that hold the same are in the order of their names. */
+/* Sorts by milli, largest first, then by name. */
 static int by_milli(const void *a, const void *b)
 {
     const struct namespace_sum *left = a;
@@ -62,7 +62,7 @@ static int by_milli(const void *a, const void *b)
     return strcmp(left->namespace, right->namespace);
 }
 
-/* A namespace may be called other: one series of that name has it, too. */
+/* A namespace named "other" is added to the series of that name. */
 void namespace_metrics(struct strbuf *out, const struct snapshot *snapshot,
                        enum metric_format format)
 {

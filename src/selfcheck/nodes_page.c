@@ -1,12 +1,12 @@
 /*
- * /metrics/nodes: where the milli of each node are. A page of its own, because it grows with the
- * cluster: 1.7 MB at 15,000 nodes, where /metrics has 24 KB. Called by the router, in any
- * thread. The cost is one pass over all GPUs of the snapshot.
+ * Writes /metrics/nodes: held, free and closed milli of each node. A page of its own, because it
+ * grows with the cluster: 1.7 MB with 15,000 nodes, while /metrics has 24 KB. Called by the router
+ * on any thread. Costs one pass over all GPUs of the snapshot.
  */
 #include "milligpu/core/node/account.h"
 #include "milligpu/selfcheck/metrics_page.h"
 
-/* Series of one name stand together, so each name is written into a text of its own. */
+/* Series of one metric must be contiguous, so each metric has its own text. */
 struct node_series {
     struct strbuf allocated;
     struct strbuf free;

@@ -1,7 +1,7 @@
 /*
- * The metrics process_...: processor time, memory, files and the start of this process. Called by
- * the metrics page, in any thread. Nothing is kept but the time of the start, so that it is the
- * same on every page although the clocks that it is computed from are read again.
+ * The metrics process_...: CPU time, memory, open files and start time of this process. Called by
+ * the metrics page on any thread. Only the start time is stored, so that it is the same on every
+ * page although it is computed from clocks.
  */
 #include "process_metrics.h"
 
@@ -16,7 +16,7 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/file.h"
 
-/* Fields of /proc/self/stat behind the name of the program, by their number in proc(5). */
+/* Fields of /proc/self/stat after the program's name, numbered as in proc(5). */
 enum { STAT_FIRST = 3, STAT_UTIME = 14, STAT_STIME, STAT_START = 22, STAT_VSIZE, STAT_RSS };
 
 static const char stat_file[] = "/proc/self/stat";
@@ -29,7 +29,7 @@ static void process_put(struct strbuf *out, enum metric_id id, enum metric_forma
     metric_sample(out, id, NULL, number);
 }
 
-/* Seconds, from thousandths. */
+/* Writes ms as seconds. */
 static void process_put_ms(struct strbuf *out, enum metric_id id, enum metric_format format,
                            uint64_t ms)
 {
@@ -37,7 +37,7 @@ static void process_put_ms(struct strbuf *out, enum metric_id id, enum metric_fo
     metric_sample_milli(out, id, NULL, ms);
 }
 
-/* The name stands in parentheses and may contain blanks and parentheses: the last one ends it. */
+/* The program's name is in parentheses and may contain parentheses: the last one ends it. */
 static bool stat_read(uint64_t field[STAT_RSS + 1])
 {
     char *text;
@@ -60,7 +60,7 @@ static bool stat_read(uint64_t field[STAT_RSS + 1])
     return have == STAT_RSS;
 }
 
-/* The start is kept in ticks since the machine started, sleep included. */
+/* The kernel reports the start in clock ticks since boot, suspend included. */
 static uint64_t process_start_ms(uint64_t since_boot_ms)
 {
     static atomic_uint_fast64_t started_ms;
@@ -94,7 +94,7 @@ static void process_put_stat(struct strbuf *out, enum metric_format format)
                    process_start_ms(field[STAT_START] * 1000 / ticks));
 }
 
-/* Without ".", ".." and the file through which the folder is read. */
+/* Does not count ".", ".." and the descriptor of the folder itself. */
 static void process_put_files(struct strbuf *out, enum metric_format format)
 {
     DIR *folder = opendir(files_folder);

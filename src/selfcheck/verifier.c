@@ -1,11 +1,11 @@
 /*
- * Verifies the ledger while milligpud runs. verifier_step() runs in a thread of its own; the writer
- * calls verifier_meet() between two batches and verifier_memory() at its tick. One verification
- * goes ask, meet, run, part: the verifier opens a read transaction and asks; the writer pins it and
- * takes the snapshot of the same moment; the verifier checks file, snapshot and both against each
- * other, without the writer; then it closes the transaction. Only ERR_CORRUPT and ERR_INTERNAL are
- * findings, and they begin safe mode, except for damage among ended allocations. Any other error
- * means that the check did not end.
+ * Verifies the ledger while milligpud runs. verifier_step() runs on its own thread; the writer
+ * calls verifier_meet() between two batches and verifier_memory() at its tick. One verification is
+ * verifier_ask(), meet, run, part: the verifier opens a read transaction; the writer pins it and
+ * takes the snapshot of the same moment; the verifier checks the file, the snapshot, and both
+ * against each other, without the writer, and closes the transaction. Only ERR_CORRUPT and
+ * ERR_INTERNAL are findings and begin safe mode, except for damage to ended allocations. After any
+ * other error the verification is incomplete.
  */
 #include "milligpu/selfcheck/verifier.h"
 
@@ -17,7 +17,7 @@
 
 #include "diagnostics.h"
 
-/* Nodes of the ledger in memory that the writer checks each second. */
+/* Number of places (nodes) of the ledger in memory that the writer checks each second. */
 enum { PLACES_A_TURN = 128 };
 
 /* NONE -> ASKED by the verifier, -> HELD by the writer, -> NONE by the verifier. */
@@ -27,18 +27,16 @@ struct verifier {
     struct app *app;
     struct mutex lock; /* guards the fields below, up to due_ms */
     enum meeting meeting;
-    struct store_read
-        /* NULL between verifications; the writer uses it in verifier_meet() only */
-        *look;
+    /* NULL between verifications; the writer uses it in verifier_meet() only */
+    struct store_read *look;
     const struct snapshot *snapshot;
     bool stopping;
-    struct err err; /* of the pin; code ERR_NONE: it succeeded */
+    struct err err; /* result of the pin; ERR_NONE if it succeeded */
     struct verifier_facts facts;
     int64_t due_ms; /* monotonic */
     bool bundled;
 };
 
-/* The first verification is due at once. */
 struct verifier *verifier_new(struct app *app)
 {
     struct verifier *verifier = xcalloc(1, sizeof *verifier);
@@ -52,9 +50,9 @@ struct verifier *verifier_new(struct app *app)
 }
 
 /*
- * Ends the verification: SQLite's log grows as long as the read transaction is open. It is closed
- * under the lock, because verifier_stop() may want to interrupt it. The interval counts from
- * now_ms, the beginning of the step that verified.
+ * Ends the verification and closes the read transaction, during which SQLite's log grows. Under the
+ * lock, because verifier_stop() may interrupt the transaction. The interval counts from now_ms, the
+ * beginning of the step that verified.
  */
 static void verifier_part(struct verifier *verifier, int64_t now_ms)
 {
@@ -82,7 +80,7 @@ void verifier_free(struct verifier *verifier)
     xfree(verifier);
 }
 
-/* A verification of a large ledger may take long; the interrupt ends SQLite's part of it. */
+/* Verifying a large ledger may take long; the interrupt ends SQLite's part of it. */
 void verifier_stop(struct verifier *verifier)
 {
     if (verifier == NULL)
@@ -103,9 +101,8 @@ void verifier_facts(struct verifier *verifier, struct verifier_facts *out)
 }
 
 /*
- * The writer waits for the pin only: one small query, or a copy of a ledger in memory. Pin and
- * snapshot are of the same moment because nothing is written between two batches. The result of the
- * pin is judged by the verifier's thread.
+ * Delays the writer by the pin only: one small query, or a copy of a ledger in memory. Pin and
+ * snapshot are of the same moment, because nothing is written between two batches.
  */
 void verifier_meet(struct verifier *verifier)
 {
@@ -124,8 +121,8 @@ void verifier_meet(struct verifier *verifier)
 }
 
 /*
- * A few nodes at each tick, so the writer is never delayed; a round of 15,000 nodes takes two
- * minutes.
+ * Checks a few nodes at each tick, so that the writer is never delayed; a round of 15,000 nodes
+ * takes two minutes.
  */
 void verifier_memory(struct app *app, const struct ledger *ledger, uint32_t *place)
 {
@@ -140,7 +137,7 @@ void verifier_memory(struct app *app, const struct ledger *ledger, uint32_t *pla
     *place += PLACES_A_TURN;
 }
 
-/* Everything else (busy, interrupted, out of memory, a disk that does not read) proves nothing. */
+/* Other errors (busy, interrupted, out of memory, a read error of the disk) prove nothing. */
 static bool is_finding(const struct err *err)
 {
     must(err->code != ERR_NONE);
@@ -168,7 +165,7 @@ static int check_snapshot(const struct snapshot *snapshot, struct err *err)
                    snapshot->nodes, snapshot->allocations, nodes, allocations);
 }
 
-/* A verification that the stop interrupted is counted and not logged. */
+/* Not logged if the stop has interrupted the verification. */
 static void log_unfinished(struct verifier *verifier, const struct err *err)
 {
     mutex_lock(&verifier->lock);
@@ -182,8 +179,8 @@ static void log_unfinished(struct verifier *verifier, const struct err *err)
 }
 
 /*
- * The verification was completed, and this is the result. A safe mode that the writer entered
- * meanwhile counts as a failure, too: the ledger is not sound, whoever found it.
+ * Records the result of a completed verification. If the writer has entered safe mode meanwhile, it
+ * counts as failed: the ledger is not sound.
  */
 static void verifier_conclude(struct verifier *verifier, bool past_broken, int64_t began_ns)
 {
@@ -204,7 +201,7 @@ static void verifier_conclude(struct verifier *verifier, bool past_broken, int64
     atomic_store(&app->health.history_checked, true);
 }
 
-/* No grant depends on ended allocations, so this is logged once and stays visible in doctor. */
+/* Damage to ended allocations affects no grant: it is logged once and stays visible in doctor. */
 static void note_past(struct app *app, const struct err *err)
 {
     must(err->code != ERR_NONE);
@@ -214,9 +211,8 @@ static void note_past(struct app *app, const struct err *err)
 }
 
 /*
- * The pin is done: the read transaction and the snapshot now belong to this thread only, and no
- * lock is needed. From the file to memory to the comparison: a difference means something only if
- * both sides are sound in themselves.
+ * Needs no lock: after the pin, read transaction and snapshot belong to this thread only. Checks
+ * the file, then memory, then compares: a difference is meaningful only if both sides are sound.
  */
 static void verifier_run(struct verifier *verifier)
 {
@@ -253,8 +249,7 @@ static void verifier_run(struct verifier *verifier)
 }
 
 /*
- * A store that cannot be opened for reading is tried again after the usual interval, unless it
- * proves to be corrupt.
+ * If the store cannot be opened for reading and is not corrupt, retries after the usual interval.
  */
 static void verifier_ask(struct verifier *verifier, int64_t now_ms)
 {
@@ -274,12 +269,12 @@ static void verifier_ask(struct verifier *verifier, int64_t now_ms)
     verifier->look = look;
     verifier->meeting = MEETING_ASKED;
     mutex_unlock(&verifier->lock);
-    queue_wake(verifier->app->queue); /* the writer, which then meets */
+    queue_wake(verifier->app->queue); /* wakes the writer for verifier_meet() */
 }
 
 /*
- * Once, in this thread, because whoever found the fault may be the writer, which must go on
- * answering. A bundle that failed is not tried again: it would fail in the same way.
+ * Writes the bundle once, on this thread, because the writer, which may have found the fault, must
+ * go on answering. Not retried after a failure: it would fail in the same way.
  */
 static void fill_bundle(struct verifier *verifier)
 {
@@ -294,8 +289,8 @@ static void fill_bundle(struct verifier *verifier)
 }
 
 /*
- * In safe mode nothing is verified any more: the result is known, and the file must stay as it is.
- * A verification that was already met is still completed, so that its transaction is closed.
+ * In safe mode no verification begins: the result is known, and the file must stay unchanged. A
+ * pinned one is still completed, so that its transaction is closed.
  */
 void verifier_step(struct verifier *verifier, int64_t now_ms)
 {

@@ -1,16 +1,16 @@
 /*
- * The metrics behind the question "who waits, and need they?". A pod waits with room when the free
- * milli of all GPUs of the models that it takes add up to its request: then something other than
- * the amount keeps it waiting, such as free milli in pieces that are too small, or another plugin
- * of kube-scheduler. Called by metrics_page().
+ * Metrics of waiting pods: number, age and reasons, and pods that wait despite room. A pod waits
+ * with room when the free milli of all GPUs of the models that it accepts add up to its request:
+ * then another cause keeps it waiting, such as fragmentation or another plugin of kube-scheduler.
+ * Called by metrics_page().
  */
 #include "waiting_metrics.h"
 
 #include "milligpu/run/metric.h"
 
 /*
- * Comparisons of a request's models with the cluster's in one scrape: some 50 ms at most. Tenants
- * write these names, so their number times that of pods is theirs to choose.
+ * Limit of comparisons of requests' models with the cluster's models per scrape, some 50 ms.
+ * Tenants choose the number of models and of pods.
  */
 enum { COMPARISONS_MAX = 1 << 17 };
 
@@ -18,11 +18,11 @@ struct waiting_sums {
     const struct amounts_by_model *models;
     uint64_t comparisons;
     uint64_t pods[REASONS];
-    int64_t since_ms[REASONS];  /* of the pod that has waited longest; INT64_MAX: none waits */
-    int64_t with_room_since_ms; /* the same */
+    int64_t since_ms[REASONS];  /* UTC start of the longest wait; INT64_MAX if no pod waits */
+    int64_t with_room_since_ms; /* same, for pods that wait with room */
 };
 
-/* Milli of all GPUs together while the pod needs most. */
+/* Peak sum of the request's milli over all its GPUs. */
 static uint64_t request_sum_milli(const struct request *request)
 {
     uint32_t amount[CONTAINERS_MAX];
@@ -34,7 +34,7 @@ static uint64_t request_sum_milli(const struct request *request)
            (uint64_t)request->whole * GPU_MILLI;
 }
 
-/* False also when the budget is used up: a pod that is not judged raises no alarm. */
+/* Returns false if the budget is used up, too: an unchecked pod raises no alarm. */
 static bool has_room(struct waiting_sums *sums, const struct request *request)
 {
     const uint64_t needs_milli = request_sum_milli(request);
@@ -65,19 +65,19 @@ static void add_waiting(void *user, const struct waiting_brief *is)
         sums->with_room_since_ms = is->since_ms;
 }
 
-/* A wall clock that was set back makes no negative time. */
+/* Not negative after a step back of the wall clock. */
 static int64_t waited_s(int64_t since_ms, int64_t wall_ms)
 {
     return since_ms < wall_ms ? (wall_ms - since_ms) / 1000 : 0;
 }
 
-/* The reasons of bind never make a pod wait. */
+/* False for reasons that only bind gives: they make no pod wait. */
 static bool can_wait_for(enum reason reason)
 {
     return reason == REASON_NONE || reason_class(reason) != REASON_CLASS_STATE;
 }
 
-/* All reasons, also those of no pod: a series that comes and goes is hard to query. */
+/* Sets all reasons, even without a pod: a series that comes and goes is hard to query. */
 void waiting_metrics_set(struct hints *hints, int64_t wall_ms,
                          const struct amounts_by_model *models)
 {

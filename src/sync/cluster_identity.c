@@ -1,9 +1,9 @@
 /*
- * Which cluster this is, and for a ledger without an owner whether another milligpud granted here
- * before. Runs on the informer thread before the informer, which it lets begin: until it is done
- * nothing is listed and the writer does nothing. One request is in flight at a time, and each is
- * repeated every second, for ever; only a ledger of another cluster ends that.
- * cluster_identity_ask() is for main, before it opens a ledger.
+ * Identifies the cluster, and for a ledger without an owner detects whether another milligpud
+ * granted here before. Runs on the informer thread before the informer: until it is done, nothing
+ * is listed and the writer does nothing. One request is in flight at a time; it is retried every
+ * second without limit, unless the ledger belongs to another cluster. cluster_identity_ask() is for
+ * the main thread, before it opens a ledger.
  */
 #include "milligpu/sync/cluster_identity.h"
 
@@ -30,11 +30,11 @@ struct cluster_identity {
     struct app *app;
     const struct kube_ops *ops;
     bool flying;              /* a request is in flight */
-    bool creates_wake_object; /* the ledger is new: is this the first milligpud? */
+    bool creates_wake_object; /* the ledger is new: the next request creates the object */
     bool done;
-    bool refused; /* another cluster's ledger: final; err says so */
+    bool refused; /* the ledger belongs to another cluster; final, with err */
     struct err err;
-    int64_t due_ms; /* monotonic: no request before then */
+    int64_t due_ms; /* earliest time of the next request, monotonic */
     int status;
     struct strbuf answer;
 };
@@ -141,7 +141,7 @@ static int ask_for_uid(struct cluster_identity *identity, struct err *err)
     return identity->ops->start(identity->ops->ctx, &request, err);
 }
 
-/* Whatever the setting wake says: here the object is a mark, left for the next milligpud. */
+/* Independent of the setting wake: the object also marks the cluster for a later milligpud. */
 static int cluster_identity_create_wake_object(struct cluster_identity *identity, struct err *err)
 {
     must(identity->app->instance.wake_namespace[0] != '\0');
@@ -183,7 +183,7 @@ int64_t cluster_identity_step(struct cluster_identity *identity, int64_t now_ms)
     return TIMEOUT_MS;
 }
 
-/* A ledger of another cluster stays one; a disk may recover. */
+/* Another cluster's ledger is final; a disk error is retried. */
 static void cluster_identity_failed(struct cluster_identity *identity, int64_t now_ms)
 {
     must(identity->err.code != ERR_NONE);
@@ -195,7 +195,7 @@ static void cluster_identity_failed(struct cluster_identity *identity, int64_t n
     try_later(identity, now_ms, identity->err.text);
 }
 
-/* The writer waits for this flag: what it reads of a new ledger is set before. */
+/* The writer waits for this flag, so its inputs about a new ledger are set before. */
 static void cluster_identity_known(struct cluster_identity *identity)
 {
     must(!identity->done && identity->app->instance.cluster[0] != '\0');
@@ -205,8 +205,8 @@ static void cluster_identity_known(struct cluster_identity *identity)
 }
 
 /*
- * Grants since the backup are unknown, and one of their Bindings may be on its way: a restored
- * ledger waits like a new one in a cluster where a milligpud granted before.
+ * A restored ledger waits like a new one in a cluster with grants: grants since the backup are
+ * unknown, and one of their Bindings may still be in flight.
  */
 static void cluster_identity_is_restored(struct cluster_identity *identity)
 {
@@ -251,9 +251,8 @@ static void cluster_identity_learned(struct cluster_identity *identity, int64_t 
 }
 
 /*
- * The milligpud that creates the wake-up object is the first of this cluster; one that finds it, or
- * has no permission, assumes an earlier one. If the answer is lost the request is repeated, and
- * then the object exists.
+ * The milligpud that creates the wake-up object is the first of this cluster; if the object exists,
+ * or the permission is missing, it assumes an earlier one. So does a retry after a lost answer.
  */
 static void wake_object_answered(struct cluster_identity *identity, int64_t now_ms)
 {
@@ -291,8 +290,8 @@ void cluster_identity_answer(struct cluster_identity *identity, int64_t now_ms,
         return;
     case KUBE_DATA:
         /*
-         * A bound on memory only: no namespace is nearly as large. What exceeds it is cut off at
-         * the end, because a gap could change what the rest says.
+         * Limits memory; no namespace is nearly as large. Truncated at the end, because a gap could
+         * change the meaning of the rest.
          */
         strbuf_text(&identity->answer, text_first(answer->data, ANSWER_MAX - identity->answer.len));
         return;

@@ -1,10 +1,9 @@
 /*
- * Decides which call to the API server goes next and which waits: lanes, a window, and a budget of
- * retries (docs/why/010). outbox.c calls it on its thread. No I/O, no clock, no lock: each function
- * gets the time, so that the simulator can run it. A ticket belongs to its call and must leave
- * before it is freed. It is in exactly one place: in a line, among those put off, or in flight; one
- * with a deadline is in the heap of deadlines as well. In order: lines, deadlines, the budget,
- * sending, the window.
+ * Schedules the calls to the API server: lanes, a window, and a retry budget (docs/why/010).
+ * outbox.c calls it on its thread. No I/O, no clock, no lock: each function gets the time, so that
+ * the simulator can run it. A ticket belongs to its call and must leave before it is freed. It is
+ * in exactly one place: in a line, among the delayed ones, or in flight; a ticket with a deadline
+ * is in the heap of deadlines as well. In order: lines, deadlines, the budget, sending, the window.
  */
 #include "flow.h"
 
@@ -22,22 +21,22 @@ struct line {
 
 struct lane {
     struct map lines;   /* by namespace */
-    struct line *first; /* whose turn is next */
+    struct line *first; /* the line in turn */
     struct line *last;
     size_t in_flight;
-    size_t limit; /* in flight at most; in LANE_BIND it is the window */
+    size_t limit; /* limit of in_flight; in LANE_BIND the window */
 };
 
 struct flow {
     struct lane lane[LANES];
-    struct heap put_off;  /* by the time from which on they may line up */
-    struct heap deadline; /* by send_by_ms while they wait, else deadline_ms */
+    struct heap put_off;  /* delayed tickets, by the end of the delay */
+    struct heap deadline; /* tickets by send_by_ms while they wait, by deadline_ms in flight */
     size_t waiting;
-    int64_t shut_until_ms; /* Retry-After: nothing goes before */
+    int64_t shut_until_ms; /* end of Retry-After; nothing is sent before */
     int64_t halved_ms;
     bool halved_ever;
-    size_t answers; /* answers to a full window since it grew */
-    int64_t budget; /* below 0: this much is borrowed */
+    size_t answers; /* answers to a full window since it last grew */
+    int64_t budget; /* in thousandths; negative: debt */
     int64_t budget_ms;
 };
 
@@ -88,7 +87,7 @@ static void join_ring(struct lane *lane, struct line *line)
     lane->last = line;
 }
 
-/* An empty line stays until its turn, so that taking a ticket out never searches the ring. */
+/* An empty line stays until its turn, so that removing a ticket never searches the ring. */
 static struct line *flow_line_of(struct lane *lane, const char *namespace)
 {
     must(namespace != NULL);
@@ -103,7 +102,7 @@ static struct line *flow_line_of(struct lane *lane, const char *namespace)
     return line;
 }
 
-/* Without a deadline it stands behind all that have one. */
+/* Tickets without a deadline come after all others. */
 static void stand_in_line(struct flow *flow, struct ticket *ticket)
 {
     must(ticket->turn.place == 0 && !ticket->in_flight && ticket->line == NULL);
@@ -112,7 +111,7 @@ static void stand_in_line(struct flow *flow, struct ticket *ticket)
              ticket->deadline_ms != 0 ? ticket->deadline_ms : INT64_MAX);
 }
 
-/* The first line in turn; empty lines (their last ticket left) are removed here. */
+/* Takes the next line that is not empty; frees empty ones on the way. */
 static struct line *line_in_turn(struct lane *lane)
 {
     struct line *line;
@@ -133,7 +132,7 @@ static struct line *line_in_turn(struct lane *lane)
 
 /* --- limits --- */
 
-/* What flow_late() goes by: send_by_ms while it waits, its deadline in flight. */
+/* Sets the time for flow_late(): send_by_ms while the ticket waits, its deadline in flight. */
 static void limit_to(struct flow *flow, struct ticket *ticket, int64_t at_ms)
 {
     must(at_ms >= 0);
@@ -159,7 +158,7 @@ void flow_line_up(struct flow *flow, struct ticket *ticket, int64_t now_ms)
 
     must(ticket->owner != NULL && ticket->lane < LANES && ticket->turn.place == 0);
     ticket->turn.owner = ticket->limit.owner = ticket;
-    /* A deadline that has passed leaves send_by_ms at 0, and the ticket is late at once. */
+    /* If the deadline has passed, send_by_ms stays 0 and the ticket is late at once. */
     if (all_ms > 0)
         ticket->send_by_ms =
             ticket->deadline_ms - (all_ms / 4 < FLOW_LEAST_MS ? all_ms / 4 : FLOW_LEAST_MS);
@@ -211,8 +210,9 @@ static void flow_refill(struct flow *flow, int64_t now_ms)
 }
 
 /*
- * The time when the budget is enough for one retry. It may go below 0: then each further retry is
- * put off by 20 ms more than the one before, and a thousand of them do not return at once.
+ * Takes one retry from the budget and returns the time at which it is covered. The budget may
+ * become negative: each further retry is then delayed by 20 ms more, so that a thousand of them do
+ * not return at once.
  */
 static int64_t afforded_ms(struct flow *flow, int64_t now_ms)
 {
@@ -255,8 +255,7 @@ static struct ticket *first_of(struct lane *lane)
     struct heap_node *first = heap_first(&line->ready);
     must(first != NULL);
     heap_take(&line->ready, first);
-    /* behind the others; an empty line is removed when its turn comes */
-    join_ring(lane, line);
+    join_ring(lane, line); /* even if it is empty now: it is freed at its next turn */
     return first->owner;
 }
 
@@ -267,7 +266,7 @@ struct ticket *flow_next(struct flow *flow, int64_t now_ms)
     call_in_those_put_off(flow, now_ms);
     if (now_ms < flow->shut_until_ms)
         return NULL;
-    /* In the order of the lanes: what may be late goes only if no Binding may go. */
+    /* By priority: LANE_SIDE is served only if no Binding can be sent. */
     for (size_t i = 0; i < LANES && ticket == NULL; i++)
         ticket = first_of(&flow->lane[i]);
     if (ticket == NULL)
@@ -284,8 +283,8 @@ struct ticket *flow_next(struct flow *flow, int64_t now_ms)
 /* --- what the server's answers show --- */
 
 /*
- * Only a full window grows: otherwise the answers show nothing about its size. It doubles in each
- * round trip until the server was busy once, then it grows by one.
+ * Only a full window grows: otherwise the answers prove nothing about its size. It doubles per
+ * round trip (slow start) until it was halved once, then it grows by one per round trip.
  */
 static void flow_widen(struct flow *flow, struct lane *lane)
 {
@@ -308,7 +307,7 @@ void flow_heard(struct flow *flow, int64_t now_ms, enum flow_news news)
         flow_widen(flow, lane);
         return;
     }
-    /* Calls that were in flight together fail together: that is one sign, not many. */
+    /* Calls that were in flight together fail together: halve the window only once for them. */
     if (flow->halved_ever && now_ms - flow->halved_ms < FLOW_HALVE_MS)
         return;
     flow->halved_ever = true;
@@ -328,7 +327,7 @@ void flow_shut(struct flow *flow, int64_t now_ms, int64_t until_ms)
 
 /* --- deadlines --- */
 
-/* The ring may contain empty lines: then the caller asks once more than necessary. */
+/* May be true for a ring of empty lines only, which costs one step too many. */
 static bool somebody_may_go(const struct flow *flow)
 {
     for (size_t i = 0; i < LANES; i++)

@@ -1,3 +1,7 @@
+/*
+ * A binary min-heap of borrowed nodes in an array. flow.c orders tickets with it, on the outbox
+ * thread.
+ */
 #include "heap.h"
 
 #include "milligpu/base/alloc.h"
@@ -8,7 +12,7 @@ static bool is_before(const struct heap_node *a, const struct heap_node *b)
     return a->key != b->key ? a->key < b->key : a->serial < b->serial;
 }
 
-/* Children of place n are at 2n and 2n + 1, counted from 1; the array counts from 0. */
+/* Places count from 1, so the children of n are 2n and 2n + 1; the array counts from 0. */
 static void heap_set(struct heap *heap, size_t place, struct heap_node *node)
 {
     must(place >= 1 && place <= heap->count);

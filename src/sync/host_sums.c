@@ -1,6 +1,6 @@
 /*
- * Sums of CPU and memory by node. The pod cache brings the pods, one by one as they change, and the
- * writer the nodes. An entry lives while its node is shown, has a pod, or is still to be told.
+ * Sums of CPU and memory by node, on the writer's thread. The pod cache adds and removes pods, the
+ * writer sets nodes. An entry lives while its node is shown, has a pod, or is marked as changed.
  */
 #include "milligpu/sync/host_sums.h"
 
@@ -9,16 +9,17 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/map.h"
 
-/* Of amounts below 2^63, as many as there can be. */
+/* Holds the sum of any possible number of amounts below 2^63. */
 __extension__ typedef unsigned __int128 wide_sum;
 
 struct host_sum {
-    wide_sum cpu_milli; /* that pods take */
+    /* Sums of the pods' requests. */
+    wide_sum cpu_milli;
     wide_sum memory_bytes;
     size_t pods;
-    struct host shown; /* that the Node has; 0: not known */
+    struct host shown; /* allocatable of the Node; 0: unknown */
     bool changed;
-    struct host_sum *next; /* among the changed ones */
+    struct host_sum *next; /* in the list of changed ones */
     char node[];           /* the key */
 };
 
@@ -62,7 +63,7 @@ static struct host_sum *sum_of(struct host_sums *sums, const char *node)
     return sum;
 }
 
-/* Says nothing, and is not in the list of the changed ones. */
+/* Returns true if the entry is empty and not in the list of changed ones. */
 static bool host_sums_is_idle(const struct host_sum *sum)
 {
     must(sum->pods > 0 || (sum->cpu_milli == 0 && sum->memory_bytes == 0));
@@ -78,7 +79,7 @@ static void drop_if_idle(struct host_sums *sums, struct host_sum *sum)
     xfree(sum);
 }
 
-/* Before host_sums_start() nobody is told. */
+/* Marks the entry as changed, except before host_sums_start(). */
 static void note_change(struct host_sums *sums, struct host_sum *sum)
 {
     if (!sums->started) {
@@ -102,7 +103,7 @@ void host_sums_start(struct host_sums *sums)
         note_change(sums, sum);
 }
 
-/* For map_retain(): what is left is what Nodes show. */
+/* For map_retain(): keeps only the amounts of Nodes. */
 static bool forget_pods(void *user, void *value)
 {
     struct host_sum *sum = value;
@@ -178,7 +179,7 @@ void host_sums_leave(struct host_sums *sums, const char *node, int64_t cpu_milli
     note_change(sums, sum);
 }
 
-/* In units of the Node, which are so many of the pods'. */
+/* Amount left, in units of the Node; unit: the same unit in units of the pods. */
 static uint32_t left_of(uint32_t shown, wide_sum taken, uint32_t unit)
 {
     const wide_sum all = (wide_sum)shown * unit;

@@ -1,10 +1,10 @@
 /*
- * Two reflectors, nodes before pods, whose objects become messages to the writer. daemon.c steps it
- * on the informer thread and hands it the answers of kube_ops; all of it belongs to that thread. An
- * object that can be read only in part is passed on as such, and never dropped: what is not counted
- * would be granted again (docs/why/011). If even its name cannot be read the reflector is told so,
- * and lists again. In order: messages, the reflector's callbacks, opening, lists out of turn,
- * steps.
+ * Turns the objects of two reflectors, nodes before pods, into messages to the writer. daemon.c
+ * steps it on the informer thread and passes the answers of kube_ops; all of it belongs to that
+ * thread. An object that can be read only in part is marked and never dropped: GPUs that are not
+ * counted would be granted again (docs/why/011). If even its name cannot be read, the reflector
+ * gets an error and lists again. In order: messages, the reflector's callbacks, opening, additional
+ * lists, steps.
  */
 #include "milligpu/sync/informer.h"
 
@@ -23,14 +23,14 @@ enum {
     /* bookmarks arrive about once a minute, on 1.31 sometimes never */
     SILENCE_MS = 90000,
     LIST_TIMEOUT_MS = 60000,
-    /* Nodes occupy some 20 KiB each while they wait; and binds need room in the queue. */
+    /* share of the queue, in messages: nodes take some 20 KiB each, and binds need room */
     QUEUE_SHARE = 1024,
     SCRATCH_KEEP_BYTES = 64 * 1024,
     TOLD_MAX = 1024,
     LIST_AGAIN_MS = 60000,
 };
 
-/* Ended pods hold nothing: with this selector the end of a pod arrives as its deletion. */
+/* Excludes ended pods, which hold nothing: the end of a pod arrives as its deletion. */
 static const char live_pods[] =
     "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
 
@@ -48,8 +48,8 @@ struct stream {
     enum message_kind changed;
     enum message_kind deleted;
     atomic_int_fast64_t *last_seen_ms;
-    uint64_t watches;            /* as last counted in the metric */
-    uint32_t reported[TOLD_MAX]; /* hashes of what was logged already; the latest stay */
+    uint64_t watches;            /* number of watches already in the metric */
+    uint32_t reported[TOLD_MAX]; /* hashes of logged complaints, by hash; the latest stay */
     bool after_grace;            /* the list began after a new ledger's grace period */
 };
 
@@ -59,13 +59,13 @@ struct informer {
     struct stream nodes;
     struct stream pods;
     struct arena scratch;  /* for one pod while it is decoded */
-    int64_t list_again_ms; /* not before then */
+    int64_t list_again_ms; /* earliest time of the next additional list, monotonic */
     uint32_t lists_again;
 };
 
 /*
- * Waits while the writer has much to do: the thread stops reading from the API server, rather than
- * taking the room in the queue that binds need.
+ * Blocks while the informer's share of the queue is full: the thread then stops reading from the
+ * API server, and the rest of the queue stays free for binds.
  */
 static void informer_put(struct stream *stream, struct message *take_message)
 {
@@ -79,8 +79,8 @@ static void informer_put(struct stream *stream, struct message *take_message)
 }
 
 /*
- * The object is counted all the same, and shown where it is. Logged once per object, because a user
- * who may write it may write it again and again.
+ * Logs a partly unreadable object, which is counted all the same. Once per object, because a user
+ * may write it again and again.
  */
 static void informer_complain(struct stream *stream, const char *uid, const char *name,
                               const char *unreadable)
@@ -120,7 +120,7 @@ static int decode_pod(struct stream *stream, struct message *message, struct tex
     return rc;
 }
 
-/* The facts point into the object, so the message keeps a copy of all of it. */
+/* The facts point into the object, so the message keeps a copy of it. */
 static int decode_node(struct stream *stream, struct message *message, struct text object,
                        struct err *err)
 {
@@ -136,7 +136,7 @@ static int decode_node(struct stream *stream, struct message *message, struct te
     return rc;
 }
 
-/* The keys of agents do not pass through the ledger: nothing is granted by them. */
+/* The keys of agents bypass the ledger: no grant depends on them. */
 static void note_agent(const struct stream *stream, const struct message *message)
 {
     struct usage_table *book = stream->informer->app->usage_table;
@@ -148,8 +148,7 @@ static void note_agent(const struct stream *stream, const struct message *messag
 }
 
 /*
- * The bytes belong to the reflector and are valid for the call only, so a message copies what it
- * holds.
+ * object is borrowed from the reflector for the call, so the message holds copies.
  */
 static int send_object(struct stream *stream, enum message_kind kind, struct text object,
                        struct err *err)
@@ -168,7 +167,7 @@ static int send_object(struct stream *stream, enum message_kind kind, struct tex
     return rc;
 }
 
-/* asked_ms: what happened before it was requested is in the list. */
+/* asked_ms is the time of the request: the list contains everything that happened before. */
 static void list_begin(void *user)
 {
     struct stream *stream = user;
@@ -192,7 +191,7 @@ static int informer_listed(void *user, struct text object, struct err *err)
     return send_object(stream, stream->listed, object, err);
 }
 
-/* The version of the snapshot: by it the writer judges pods that the list lacks. */
+/* Passes the version of the snapshot, by which the writer judges pods missing from the list. */
 static void list_end(void *user, const char *resource_version)
 {
     struct stream *stream = user;
@@ -237,7 +236,7 @@ static void informer_trouble(void *user, const struct err *err)
               log_str("error", err->text));
 }
 
-/* Each reflector has 2^32 ids of its own: late answers to one that was freed find nobody. */
+/* Each reflector has its own 2^32 ids, so late answers to a freed one are ignored. */
 static void open_stream(struct stream *stream, const struct kube_ops *ops, const char *path,
                         const char *selector, uint64_t id_base)
 {
@@ -323,7 +322,7 @@ void informer_free(struct informer *informer)
     xfree(informer);
 }
 
-/* The first watch of a reflector is no restart. */
+/* Counts restarts of the watch; the first watch of a reflector is none. */
 static void note_stats(struct stream *stream)
 {
     struct reflector_stats stats;
@@ -338,8 +337,8 @@ static void note_stats(struct stream *stream)
 }
 
 /*
- * A new ledger has waited for Bindings that may have been on their way: a list that begins now
- * contains them.
+ * At the end of a new ledger's grace period: begins a list, which contains the Bindings that may
+ * have been in flight before. Returns the ms until then; INT64_MAX if there is nothing to wait for.
  */
 static int64_t list_again_after_grace(struct informer *informer, int64_t now_ms)
 {
@@ -359,8 +358,8 @@ static int64_t list_again_after_grace(struct informer *informer, int64_t now_ms)
 }
 
 /*
- * Some pods without a place could not be remembered, and now there are GPUs for them: a list
- * reports them again. At most one in LIST_AGAIN_MS.
+ * Begins a list when GPUs have appeared for pods without a place that the pod cache had no room
+ * for; at most one per LIST_AGAIN_MS. Returns the ms until then; INT64_MAX if none is needed.
  */
 static int64_t list_again_when_needed(struct informer *informer, int64_t now_ms)
 {
@@ -384,7 +383,7 @@ static int64_t list_again_when_needed(struct informer *informer, int64_t now_ms)
     return INT64_MAX;
 }
 
-/* Pods are placed on nodes, so nodes come first; a new ledger knows pods by what keys prove. */
+/* Pods are listed after the nodes, and with a new ledger after the keys that verify allocations. */
 static bool pods_may_come(const struct informer *informer)
 {
     const struct app *app = informer->app;

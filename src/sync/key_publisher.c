@@ -1,9 +1,8 @@
 /*
  * Writes our public keys into the ConfigMap of all keys. Runs on the informer's thread, beside
- * lists and watches, with one request in flight at a time. Only a first key is waited for, by binds
- * to nodes with an agent: a pod that is bound before that agent's mount shows the key starts a
- * little later. In order: facts, which keys are needed, requests, what follows from an answer, the
- * step.
+ * lists and watches, with one request in flight at a time. Binds to nodes with an agent wait for
+ * the first key only: a pod that is bound before its agent's mount shows a key starts a little
+ * later. In order: facts, needed keys, requests, handling of answers, the step.
  */
 #include "milligpu/sync/key_publisher.h"
 
@@ -23,14 +22,14 @@ enum {
     TIMEOUT_MS = 10000,
     RETRY_MS = 1000, /* the first pause after a failure; doubles */
     RETRY_MAX_MS = 60000,
-    LOOKS = 3, /* tries to read the keys of others, before pods are listed without them */
-    HEARD_MS = 5 * 60 * 1000, /* a watch of pods that was silent for so long is not fresh */
-    STRAYS_MAX = 16, /* revoked keys of others that one request takes away; the next takes more */
-    /* a ConfigMap holds 1 MiB, and what the API server notes about it some more */
+    LOOKS = 3, /* failed tries after which pods are listed without the keys of others */
+    HEARD_MS = 5 * 60 * 1000, /* silence after which the watch of pods is not fresh */
+    STRAYS_MAX = 16,          /* revoked keys of others that one request removes */
+    /* size of a ConfigMap, at most 1 MiB, plus its metadata */
     ANSWER_MAX = 2 * 1024 * 1024,
 };
 
-/* Upper half 3 was cluster_identity.c's, whose only request is over by now; its id ends in 0. */
+/* Upper half 3 is shared with cluster_identity.c, whose only request id ends in 0 and is over. */
 static const uint64_t id_base = (uint64_t)3 << 32;
 
 struct key_publisher {
@@ -38,25 +37,25 @@ struct key_publisher {
     struct kube_ops ops;
     struct mutex lock; /* guards facts */
     struct key_facts facts;
-    bool creates; /* the ConfigMap is missing */
+    bool creates; /* the next request creates the ConfigMap */
     bool in_flight;
-    uint64_t id; /* of the request in flight */
+    uint64_t id; /* id of the request in flight */
     uint32_t ids;
     int status;
-    uint32_t failures; /* since the last success */
+    uint32_t failures; /* number since the last success */
     bool looked;       /* see key_publisher_has_looked() */
     int64_t due_ms;
-    int64_t change_ms; /* when a key changes its state by time; INT64_MAX: none does */
-    /* what the request in flight says */
+    int64_t change_ms; /* time at which a next key begins to sign; INT64_MAX if there is none */
+    /* Content of the request in flight. */
     struct key_entry sent[KEYRING_MAX];
-    bool is_removing[KEYRING_MAX]; /* that key away */
+    bool is_removing[KEYRING_MAX]; /* by index in sent[] */
     size_t n_sent;
-    /* of our keys, those that an operator has revoked: taken away as soon as they sign no more */
+    /* ids of our keys that an operator has revoked: removed once they no longer sign */
     char revoked[KEYRING_MAX][KEY_ID_BYTES];
     size_t n_revoked;
     /*
-     * Keys that are revoked, published, and not ours: a request of before, which was late, may have
-     * brought one of ours back when it was forgotten already.
+     * Ids of published keys that are revoked and not in the keyring: a late request may have
+     * published one of ours again after it was dropped.
      */
     char stray[STRAYS_MAX][KEY_ID_BYTES];
     size_t n_strays;
@@ -72,7 +71,7 @@ const char *keys_namespace(const struct app *app)
                                                : app->instance.wake_namespace;
 }
 
-/* Pods that the informer decodes from now on are verified by these keys. */
+/* Passes our public keys to the pod cache, to verify pods by. */
 static void give_keys(const struct app *app)
 {
     struct key_entry key[KEYRING_MAX];
@@ -121,7 +120,7 @@ void key_publisher_facts(struct key_publisher *publisher, struct key_facts *out)
     mutex_unlock(&publisher->lock);
 }
 
-/* Between two tries that succeed; a patch that changes nothing costs no write. */
+/* Interval between successful requests; a patch that changes nothing costs no write. */
 static int64_t again_ms(const struct app *app)
 {
     const struct settings *settings = atomic_load(&app->settings);
@@ -130,7 +129,7 @@ static int64_t again_ms(const struct app *app)
     return (int64_t)settings->key_wait_s * 1000 / 2;
 }
 
-/* True: it was not there before. Then it is worth a line in the log. */
+/* Stores the error text; returns true if it is new and should be logged. */
 static bool note(struct key_publisher *publisher, char *slot, size_t bytes, const char *why)
 {
     char text[256];
@@ -159,7 +158,7 @@ static void publish_failed(struct key_publisher *publisher, int64_t now_ms, cons
                   log_str("namespace", keys_namespace(publisher->app)), log_str("error", why));
 }
 
-/* NULL: no trouble. It goes away when a later change succeeds. */
+/* err NULL clears the error after a successful change. */
 static void change_failed(struct key_publisher *publisher, const struct err *err)
 {
     const char *why = err != NULL ? err->text : "";
@@ -179,7 +178,7 @@ static struct key_times times_of(const struct key_publisher *publisher, int64_t 
 
 /* --- which keys are needed --- */
 
-/* A Binding that may still take effect carries the signature of that time. */
+/* The Binding of a reservation in doubt may still take effect, with its old signature. */
 static bool is_in_doubt(const struct snapshot *snapshot)
 {
     const struct node *node;
@@ -193,7 +192,7 @@ static bool is_in_doubt(const struct snapshot *snapshot)
     return false;
 }
 
-/* Are all pods known that any of our keys may have signed? */
+/* Returns true if all pods that our keys may have signed are known. */
 static bool knows_pods(const struct app *app, int64_t now_ms)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(app->view);
@@ -257,7 +256,7 @@ static bool is_revoked(const struct key_publisher *publisher, const char *id)
     return has_id(publisher->revoked, publisher->n_revoked, id);
 }
 
-/* Sets takes[]: which of the keys in sent[] no pod needs, or an operator has revoked. */
+/* Sets is_removing[] for the keys of sent[] that no pod needs or an operator has revoked. */
 static void find_spent(struct key_publisher *publisher, int64_t now_ms)
 {
     struct key_pods of[KEYRING_MAX];
@@ -334,7 +333,7 @@ static void count_publishing(int status)
 
 /* --- what follows from an answer --- */
 
-/* The keys that were taken away are forgotten; false: there is trouble. */
+/* Drops the removed keys from the keyring; returns false on an error. */
 static bool forget_keys(struct key_publisher *publisher)
 {
     struct err err;
@@ -364,7 +363,7 @@ static bool names_as_revoked(const struct keys_read *read, const char *id)
     return false;
 }
 
-/* The keys of the ConfigMap prove what they signed, except for those that an operator revokes. */
+/* Keys of the ConfigMap are accepted as proof, except for revoked ones. */
 static void learn_keys(const struct key_publisher *publisher, const struct keys_read *read)
 {
     const char *key[KEYS_READ_MAX];
@@ -379,7 +378,7 @@ static void learn_keys(const struct key_publisher *publisher, const struct keys_
     keyring_learn(publisher->app->keyring, key, count);
 }
 
-/* An operator names the key that shall be replaced; once it signs no more, that is done. */
+/* Creates a next key if the operator's annotation names the signing key; false on an error. */
 static bool replace_key(struct key_publisher *publisher, int64_t now_ms, const char *replace)
 {
     struct key_entry key[KEYRING_MAX];
@@ -408,7 +407,7 @@ static bool has_entry(const struct key_entry *key, size_t count, const char *id)
     return false;
 }
 
-/* A key that this request has published again, although it is revoked, goes with the next. */
+/* Stores which of our keys are revoked; retiring ones are removed by a request at once. */
 static void note_revoked(struct key_publisher *publisher, int64_t now_ms,
                          const struct keys_read *read)
 {
@@ -424,7 +423,7 @@ static void note_revoked(struct key_publisher *publisher, int64_t now_ms,
             publisher->due_ms = now_ms;
 }
 
-/* A client that publishes it again and again causes one request each time. */
+/* Requests the removal at once; a client that keeps publishing it causes one request each time. */
 static void hurry_for_stray(struct key_publisher *publisher, int64_t now_ms, const char *id)
 {
     if (has_id(publisher->stray, publisher->n_strays, id))
@@ -434,7 +433,7 @@ static void hurry_for_stray(struct key_publisher *publisher, int64_t now_ms, con
               log_str("key", id));
 }
 
-/* Agents believe every key that is published, so one that is back goes with the next request. */
+/* Agents accept every published key, so a revoked one is removed by the next request. */
 static void note_strays(struct key_publisher *publisher, int64_t now_ms,
                         const struct keys_read *read)
 {
@@ -454,7 +453,7 @@ static void note_strays(struct key_publisher *publisher, int64_t now_ms,
     publisher->n_strays = strays;
 }
 
-/* Keys in the ConfigMap that are not ours: another milligpud's, or of a keyring that is lost. */
+/* Stores keys of the ConfigMap that belong to another milligpud or to a lost keyring. */
 static void note_others(struct key_publisher *publisher, const struct keys_read *read)
 {
     struct key_entry key[KEYRING_MAX];
@@ -470,7 +469,7 @@ static void note_others(struct key_publisher *publisher, const struct keys_read 
     mutex_unlock(&publisher->lock);
 }
 
-/* Reads the ConfigMap; returns false after trouble. */
+/* Handles the content of the ConfigMap; returns false on an error. */
 static bool obey(struct key_publisher *publisher, int64_t now_ms)
 {
     struct arena arena;
@@ -493,7 +492,7 @@ static bool obey(struct key_publisher *publisher, int64_t now_ms)
     return done;
 }
 
-/* When does a next key sign? */
+/* Sets change_ms to the time at which the published next key begins to sign. */
 static void plan_change(struct key_publisher *publisher)
 {
     struct key_entry key[KEYRING_MAX];
@@ -548,7 +547,7 @@ static void change_keys(struct key_publisher *publisher, int64_t now_ms)
     log_write(LOG_INFO, "the next signing key signs from now on");
 }
 
-/* A ConfigMap that somebody made meanwhile (409) is patched at the next try. */
+/* After a 409 to the POST (the ConfigMap exists by now) the next try is a PATCH. */
 static void publish_answered(struct key_publisher *publisher, int64_t now_ms)
 {
     const bool created = publisher->creates;

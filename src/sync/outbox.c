@@ -1,7 +1,7 @@
 /*
- * The step of the outbox: what goes, what has been answered, and what is too late. A call is sent
- * again only when no earlier try can still be answered. What an answer means is decided in
- * outbox_bind.c and outbox_wake.c. In order: answers, tries, the step.
+ * The step of the outbox, on its thread: sends calls, dispatches answers to outbox_bind.c and
+ * outbox_wake.c, and ends calls whose deadline has passed. A call is resent only when no earlier
+ * try can still be answered. In order: answers, tries, the step.
  */
 #include <stdio.h>
 
@@ -13,11 +13,11 @@
 enum {
     SIDE_TIMEOUT_MS = 10000,
     /*
-     * before the deadline: the transport gives up this much earlier, because it knows whether
-     * anything was sent
+     * the transport's timeout ends this fraction before the deadline, because only the transport
+     * can report whether anything was sent
      */
     TRANSPORT_PART = 16,
-    IDLE_MS = 60 * 1000, /* a new job wakes */
+    IDLE_MS = 60 * 1000, /* new jobs wake the thread */
 };
 
 static const char *call_word(enum call_kind kind)
@@ -40,7 +40,7 @@ static void outbox_count_call(const struct outbox_call *call, int status)
     metric_add(M_API_REQUESTS, LABEL_VALUES(call_word(call->kind), code), 1);
 }
 
-/* What passes is reported to flow with its retry, in outbox_retry(). */
+/* Transient errors are reported to flow by outbox_retry(). */
 static void outbox_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     must(call->try.flying);
@@ -54,7 +54,7 @@ static void outbox_answered(struct outbox *outbox, struct outbox_call *call, int
         outbox_side_answered(outbox, call, now_ms);
 }
 
-/* No answer. Only the transport can say that a POST was certainly not sent. */
+/* Handles a try without an answer. Only the transport can tell that a POST was never sent. */
 static void outbox_failed(struct outbox *outbox, struct outbox_call *call, int64_t now_ms,
                           const struct kube_answer *answer)
 {
@@ -68,7 +68,7 @@ static void outbox_failed(struct outbox *outbox, struct outbox_call *call, int64
         outbox_side_failed(outbox, call, now_ms);
 }
 
-/* Everything or nothing: with a part missing it is another object. */
+/* Discards an answer that is too long: a truncated object would be another object. */
 static void keep_answer(struct outbox_call *call, struct text data)
 {
     must(call->try.flying);
@@ -104,7 +104,7 @@ void outbox_answer(struct outbox *outbox, int64_t now_ms, const struct kube_answ
     must_not_reach("every piece is listed");
 }
 
-/* A try may take all the time that is left, less what TRANSPORT_PART says. */
+/* The try's timeout is the time left until the deadline, less TRANSPORT_PART. */
 static void send_call(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     const int64_t left =
@@ -123,14 +123,14 @@ static void send_call(struct outbox *outbox, struct outbox_call *call, int64_t n
         .timeout_ms = left - left / TRANSPORT_PART,
     };
     if (outbox->rules.ops->start(outbox->rules.ops->ctx, &request, &err) < 0) {
-        /* It was not even taken: the same as a connection that was refused. */
+        /* Never sent, like a refused connection. */
         const struct kube_answer refused = {
             .id = call->id, .piece = KUBE_FAILED, .unsent = true, .err = &err};
         outbox_failed(outbox, call, now_ms, &refused);
     }
 }
 
-/* Calls whose time is up, in flight or waiting. */
+/* Ends calls whose deadline has passed, in flight or waiting. */
 static void give_up_late(struct outbox *outbox, int64_t now_ms)
 {
     struct ticket *ticket;
@@ -163,7 +163,7 @@ int64_t outbox_step(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
     must(now_ms >= 0 && wall_ms >= 0);
     outbox_empty_inbox(outbox, now_ms);
     outbox_begin_wake_up(outbox, now_ms, wall_ms);
-    /* Before flow_next(): nothing goes whose time is up. */
+    /* Before flow_next(), so that no call is sent too late. */
     give_up_late(outbox, now_ms);
     while ((ticket = flow_next(outbox->flow, now_ms)) != NULL)
         send_call(outbox, ticket->owner, now_ms);

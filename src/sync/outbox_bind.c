@@ -1,7 +1,7 @@
 /*
- * Bindings and GETs: what each answer means. A Binding's outcome is VOID only if no copy of it can
- * take effect, and where that is not certain it is UNKNOWN (docs/why/012). Outcomes go to the
- * writer as messages.
+ * Bindings and GETs: maps each answer to an outcome or the next request. Runs on the outbox thread;
+ * outcomes go to the writer as messages. A Binding's outcome is VOID only if no copy of it can take
+ * effect; if that is uncertain it is UNKNOWN (docs/why/012).
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,46 +14,48 @@
 /* --- the table of a Binding --- */
 
 /*
- * What was sent, when a try ends. Doubtful: a copy that this call or an earlier one sent may still
- * take effect, whatever becomes of this try.
+ * The kind of request whose try has ended (POST or GET). Doubtful: a copy sent earlier may still
+ * take effect, whatever the result of this try.
  */
 enum binding_state { POSTED, POSTED_DOUBTFUL, ASKED, ASKED_DOUBTFUL, BINDING_STATES };
 
 enum binding_next {
-    NEVER,   /* there is no such answer */
-    BOUND,   /* the outcomes */
+    NEVER, /* impossible */
+    /* Outcomes. */
+    BOUND,
     VOID,    /* no Binding of this reservation has taken effect or ever will */
-    GONE,    /* VOID: there is no such pod */
+    GONE,    /* VOID, because the pod does not exist */
     UNKNOWN, /* a Binding may still take effect */
-    MOVED,   /* the writer evaluates the pod as it is now */
-    ASK,     /* no outcome yet: a GET at once */
-    RETRY,   /* the same later */
-    DOUBT,   /* the same later, and from now on the Binding is doubtful */
+    MOVED,   /* the writer evaluates the pod's new version */
+    /* No outcome yet. */
+    ASK,   /* send a GET at once */
+    RETRY, /* repeat the request later */
+    DOUBT, /* same, and the Binding is doubtful from now on */
 };
 
 /*
- * What follows each answer to what was sent: POSTED, POSTED_DOUBTFUL, ASKED, ASKED_DOUBTFUL.
- * docs/why/012 says what is evidence, and docs/why/010 when a call is tried again.
+ * The next step, by answer (rows) and state: POSTED, POSTED_DOUBTFUL, ASKED, ASKED_DOUBTFUL.
+ * docs/why/012 explains the evidence, docs/why/010 the retries.
  */
 #define BINDING_TABLE(X)                                                                           \
     X(ANSWER_CREATED, BOUND, BOUND, UNKNOWN, UNKNOWN)       /* 201 */                              \
-    X(ANSWER_OTHER_SUCCESS, DOUBT, RETRY, UNKNOWN, UNKNOWN) /* from something in between */        \
+    X(ANSWER_OTHER_SUCCESS, DOUBT, RETRY, UNKNOWN, UNKNOWN) /* from a proxy */                     \
     X(ANSWER_NOT_FOUND, GONE, ASK, GONE, GONE)              /* 404; a copy may have been first */  \
     X(ANSWER_CONFLICT, ASK, ASK, UNKNOWN, UNKNOWN)          /* 409 */                              \
     X(ANSWER_TOO_MANY, RETRY, RETRY, RETRY, RETRY)          /* 429: refused unprocessed */         \
     X(ANSWER_SERVER_ERROR, DOUBT, RETRY, RETRY, RETRY)      /* 5xx */                              \
     X(ANSWER_REFUSED, VOID, UNKNOWN, UNKNOWN, UNKNOWN)      /* any other status */                 \
-    X(ANSWER_LOST, DOUBT, RETRY, RETRY, RETRY)              /* none; it may have arrived */        \
-    X(ANSWER_LOST_UNSENT, RETRY, RETRY, RETRY, RETRY)       /* none; it was never sent */          \
-    X(ANSWER_LATE, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)      /* the deadline, in flight */          \
-    X(ANSWER_LATE_UNSENT, VOID, UNKNOWN, UNKNOWN, UNKNOWN)  /* the deadline, between tries */      \
-    X(ANSWER_UNREADABLE, NEVER, NEVER, UNKNOWN, UNKNOWN)    /* a GET with 200, like the rest */    \
+    X(ANSWER_LOST, DOUBT, RETRY, RETRY, RETRY)              /* none; may have arrived */           \
+    X(ANSWER_LOST_UNSENT, RETRY, RETRY, RETRY, RETRY)       /* none; never sent */                 \
+    X(ANSWER_LATE, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)      /* deadline passed in flight */        \
+    X(ANSWER_LATE_UNSENT, VOID, UNKNOWN, UNKNOWN, UNKNOWN)  /* deadline passed between tries */    \
+    X(ANSWER_UNREADABLE, NEVER, NEVER, UNKNOWN, UNKNOWN)    /* this and below: GET with 200 */     \
     X(ANSWER_REPLACED, NEVER, NEVER, VOID, VOID)            /* the pod has another uid */          \
     X(ANSWER_BOUND, NEVER, NEVER, BOUND, BOUND)             /* to the node of the Binding */       \
     X(ANSWER_BOUND_ELSEWHERE, NEVER, NEVER, VOID, VOID)                                            \
     X(ANSWER_UNBOUND_LATER, NEVER, NEVER, MOVED, MOVED)     /* in a later version */               \
     X(ANSWER_UNBOUND, NEVER, NEVER, VOID, UNKNOWN)          /* in no later version */              \
-    X(ANSWER_UNBOUND_TIME_IS_UP, NEVER, NEVER, NEVER, VOID) /* without a version, only asked */
+    X(ANSWER_UNBOUND_TIME_IS_UP, NEVER, NEVER, NEVER, VOID) /* no version, is_query */
 
 enum binding_answer {
 #define X(answer, ...) answer,
@@ -93,7 +95,7 @@ static enum binding_answer answer_of_status(int status)
     }
 }
 
-/* In a later version no Binding that was sent can take effect any more. */
+/* A pod in a later version than the Binding's proves that no copy of it can take effect. */
 static enum binding_answer answer_of_unbound(const struct outbox_call *call, const struct pod *pod)
 {
     must(pod->node[0] == '\0');
@@ -104,9 +106,9 @@ static enum binding_answer answer_of_unbound(const struct outbox_call *call, con
 }
 
 /*
- * Is the pod on the node of our Binding? Its annotation decides nothing, because users who may
- * write the pod may have changed it already; the reservation is what the pod holds, as it is if the
- * watch is faster.
+ * Compares the pod of a GET with the Binding, by uid and node. The annotation is ignored, because
+ * users who may write the pod may have changed it already: the pod holds its reservation, just as
+ * if the watch had shown it first.
  */
 static enum binding_answer check_pod(const struct outbox_call *call, const struct pod *pod,
                                      struct arena *arena, const char **out_text)
@@ -130,7 +132,7 @@ static enum binding_answer check_pod(const struct outbox_call *call, const struc
 
 /* --- jobs from other threads --- */
 
-/* From now on the call asks for the outcome of the Binding. */
+/* Turns the call into a GET for the outcome of the Binding. */
 static void become_check(struct outbox_call *call)
 {
     must(call->kind == CALL_BIND && call->binding.pod_path != NULL);
@@ -220,7 +222,7 @@ static void bind_ends(struct outbox *outbox, struct outbox_call *call, enum bind
     outbox->rules.result(outbox->rules.user, result);
 }
 
-/* What the table says. pod: that of a 200 to a GET; text: for people, of an outcome. */
+/* Applies the table. pod: from a GET with 200, else NULL; text: error text of an outcome. */
 static void bind_follow(struct outbox *outbox, struct outbox_call *call, enum binding_answer answer,
                         const struct pod *pod, const char *text, int64_t now_ms)
 {
@@ -267,7 +269,7 @@ static void check_found(struct outbox *outbox, struct outbox_call *call, int64_t
 
 /* --- the pod that a bind needs --- */
 
-/* No pod: it does not exist, or the API server could not be asked. */
+/* Ends without a pod: it does not exist, or the GET failed. */
 static void fetch_ends(struct outbox *outbox, struct outbox_call *call, enum reason reason,
                        const char *trouble)
 {
@@ -289,7 +291,7 @@ static void fetch_found(struct outbox *outbox, struct outbox_call *call)
 
     struct message *result = call->fetched;
     struct err err;
-    /* The decoded pod points into it, so the message keeps it. */
+    /* The decoded pod points into the body, so the message keeps a copy. */
     const struct text body = outbox_keep(
         &result->arena, (struct text){call->response.answer.data, call->response.answer.len});
 

@@ -50,7 +50,7 @@ static void outbox_call_free(struct outbox_call *call)
     xfree(call);
 }
 
-/* An HTTP call that still waits is answered by the listener when it stops. */
+/* The listener answers waiting HTTP calls when it stops. */
 static void call_abandon(struct outbox_call *call)
 {
     must(!call->try.flying || call->id != 0);
@@ -89,11 +89,10 @@ void outbox_put(struct outbox *outbox, struct outbox_call *call)
 {
     must(call->request.path != NULL && call->next == NULL);
     mutex_lock(&outbox->lock);
-    /* otherwise the thread has been woken already */
-    const bool alone = outbox->inbox == NULL;
+    const bool alone = outbox->inbox == NULL; /* else the thread has been woken already */
     *outbox->inbox_end = call;
     outbox->inbox_end = &call->next;
-    /* A Binding counts from here until its outcome is known, whether it is sent or asked about. */
+    /* A Binding, sent or queried, counts from here until its outcome is known. */
     if (call->kind == CALL_BIND || call->kind == CALL_CHECK) {
         call->binding.bytes = sizeof *call + arena_bytes(&call->arena);
         outbox->open_bindings++;
@@ -145,7 +144,7 @@ static enum flow_lane lane_of(enum call_kind kind)
     must_not_reach("every kind is listed");
 }
 
-/* Slots are used again: there are as many as calls were ever open at once. */
+/* Slots are reused: there are as many as calls were ever open at once. */
 static void take_slot(struct outbox *outbox, struct outbox_call *call)
 {
     size_t slot = outbox->calls;
@@ -244,7 +243,7 @@ void outbox_retry(struct outbox *outbox, struct outbox_call *call, int64_t now_m
         flow_shut(outbox->flow, now_ms, now_ms + least_ms);
     metric_add(M_API_RETRIES, NULL, 1);
     call->try.flying = false;
-    /* If the server itself asks us to come again, that does not use the retry budget. */
+    /* A retry that the server requested does not use the retry budget. */
     flow_again(outbox->flow, &call->ticket, now_ms,
                now_ms + (pause_ms > least_ms ? pause_ms : least_ms), !told);
 }

@@ -1,6 +1,6 @@
 /*
- * Wake-ups, Events and advertised capacity. A wake-up that fails stays wanted, because the pods
- * that it is for still wait; Events and advertised capacity are sent once.
+ * Wake-ups, Events and advertised capacity, on the outbox thread. A failed wake-up is retried,
+ * because pods still wait for it; Events and advertised capacity are sent once.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,15 +14,15 @@ enum {
     WAKE_PAUSE_MS = 250,
     WAKE_PER_POD_MS = 10,
     WAKE_PAUSE_MAX_MS = 1000,
-    WAKE_RETRY_MS = 1000, /* after the first failure; doubles, and up to a quarter less of it */
+    WAKE_RETRY_MS = 1000, /* after the first failure; doubles, less a jitter of up to a quarter */
     WAKE_RETRY_MAX_MS = 4000,
-    /* Events and advertisements that wait; more are dropped and counted */
+    /* limit of queued Events and advertisements; more are dropped and counted */
     SIDE_CALLS_MAX = 256,
 };
 
 /* --- jobs from other threads --- */
 
-/* Is there room for one more Event or advertisement? Only these may be dropped. */
+/* Counts one more Event or advertisement; false if there are too many, and it must be dropped. */
 static bool side_call_begins(struct outbox *outbox)
 {
     mutex_lock(&outbox->lock);
@@ -34,7 +34,7 @@ static bool side_call_begins(struct outbox *outbox)
     return room;
 }
 
-/* body ends here: the call keeps a copy. */
+/* Copies body into the call and frees it. */
 static void side_call_says(struct outbox_call *call, const char *content_type, struct strbuf *body)
 {
     must(body->len > 0);
@@ -43,7 +43,6 @@ static void side_call_says(struct outbox_call *call, const char *content_type, s
     strbuf_done(body);
 }
 
-/* Dropped when too many wait: no Event is worth memory without bound. */
 void outbox_event(struct outbox *outbox, const struct kube_event_facts *facts)
 {
     must(facts->namespace[0] != '\0');
@@ -79,7 +78,7 @@ void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli)
     outbox_put(outbox, call);
 }
 
-/* Requests that come while one waits are one: a wake-up is for all pods. */
+/* Requests are merged while one is pending: a wake-up is for all pods. */
 void outbox_wake(struct outbox *outbox, size_t waiting, const char *node)
 {
     if (strcmp(outbox->rules.wake, "off") == 0)
@@ -102,7 +101,7 @@ void outbox_stats(struct outbox *outbox, struct outbox_stats *out)
 
 /* --- the thread that steps --- */
 
-/* The pause between two wake-ups: each makes kube-scheduler ask about all waiting pods. */
+/* Interval between wake-ups: each makes kube-scheduler ask about all waiting pods. */
 static int64_t wake_pause_ms(size_t waiting)
 {
     const int64_t most = WAKE_PAUSE_MAX_MS / WAKE_PER_POD_MS;
@@ -113,10 +112,10 @@ static int64_t wake_pause_ms(size_t waiting)
     return stretch > WAKE_PAUSE_MS ? stretch : WAKE_PAUSE_MS;
 }
 
-/* After a failure. Once a wake-up succeeds, waiting pods are delayed no longer than that. */
+/* Pause after a failure; it bounds the delay of waiting pods once wake-ups succeed again. */
 static int64_t wake_retry_ms(const struct outbox *outbox) REQUIRES(outbox->lock)
 {
-    /* Drawn from the count of failures, not from a clock: a simulated run repeats. */
+    /* Jitter from the count of failures, not from a clock, so that a simulation is repeatable. */
     const uint64_t failures = outbox->stats.wake_failures;
     const uint32_t draw = text_hash((struct text){(const char *)&failures, sizeof failures});
     int64_t pause_ms = WAKE_RETRY_MS;
@@ -129,7 +128,7 @@ static int64_t wake_retry_ms(const struct outbox *outbox) REQUIRES(outbox->lock)
     return pause_ms - (int64_t)draw % (pause_ms / 4);
 }
 
-/* A failed one stays wanted: the pods that it is for still wait. */
+/* After a failure the wake-up is requested again: its pods still wait. */
 static void wake_ends(struct outbox *outbox, struct outbox_call *call, bool woke, int64_t now_ms)
 {
     must(outbox->waking);
@@ -154,7 +153,7 @@ static void wake_ends(struct outbox *outbox, struct outbox_call *call, bool woke
     outbox_drop_call(outbox, call);
 }
 
-/* The wake-up object was deleted; creating it again is a wake-up in itself. */
+/* Recreates a deleted wake-up object, which is a wake-up in itself. */
 static void outbox_create_wake_object(struct outbox *outbox, struct outbox_call *call,
                                       int64_t now_ms)
 {
@@ -171,12 +170,12 @@ static void outbox_create_wake_object(struct outbox *outbox, struct outbox_call 
     outbox_goes_on(outbox, call, now_ms);
 }
 
-/* Events and advertised capacity are sent once: what they lose costs no grant. */
+/* Events and advertised capacity are not retried: no grant depends on them. */
 void outbox_side_answered(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
     must(call->kind != CALL_BIND && call->kind != CALL_CHECK);
 
-    /* An Event that exists was sent before a restart: its name says what it is about. */
+    /* 409: the Event was sent before a restart; its name is derived from its subject. */
     const bool good = (call->response.status >= 200 && call->response.status < 300) ||
                       (call->kind == CALL_EVENT && call->response.status == 409);
 
@@ -211,7 +210,7 @@ void outbox_side_failed(struct outbox *outbox, struct outbox_call *call, int64_t
     outbox_drop_call(outbox, call);
 }
 
-/* With wake=node a node is needed; the next caller may name one. */
+/* Under wake=node a wake-up waits until some caller has named a node. */
 static bool can_wake(const struct outbox *outbox) REQUIRES(outbox->lock)
 {
     must(outbox->rules.wake != NULL);
@@ -219,7 +218,7 @@ static bool can_wake(const struct outbox *outbox) REQUIRES(outbox->lock)
            (strcmp(outbox->rules.wake, "node") != 0 || outbox->wake_node[0] != '\0');
 }
 
-/* Number and time make each patch a change: one that changes nothing makes no watch event. */
+/* Number and time make each patch a change: a patch without changes causes no watch event. */
 void outbox_begin_wake_up(struct outbox *outbox, int64_t now_ms, int64_t wall_ms)
 {
     must(now_ms >= 0);

@@ -1,10 +1,10 @@
 /*
  * The pods of the cluster by uid, as the watch last showed them, and two indexes: by name, for
- * REST, and of unbound pods that ask. Only the writer changes the tables, so it may read them
- * without the lock; it takes the lock to change anything, because HTTP threads copy records under
- * it. Every living pod is in it, since evidence stands on that; what tenants can make large is
- * shared or bounded (docs/why/014). A record is replaced as a whole, never edited, except for epoch
- * and told.
+ * REST, and of unbound pods that request GPUs. Only the writer changes the tables, so it may read
+ * them without the lock; it takes the lock for changes, because HTTP threads copy records under it.
+ * Every living pod has an entry, because evidence depends on it; data that tenants can make large
+ * is shared or limited (docs/why/014). A record is replaced as a whole, never edited, except for
+ * epoch, seen and reported_advice.
  */
 #include "milligpu/sync/pod_cache.h"
 
@@ -21,18 +21,18 @@
 #include "milligpu/wire/kube/wire_kube.h"
 
 struct pod_cache {
-    struct mutex lock; /* guards the tables; records are replaced as a whole */
+    struct mutex lock; /* guards the tables */
     struct map by_uid;
-    /* "namespace\0name" of records that have a name: the one that was put last */
+    /* records with a name, by "namespace\0name"; of several, the one put last */
     struct map by_name;
-    struct map unbound;     /* by uid: pods that ask for a share and are on no node */
+    struct map unbound;     /* unbound pods that request GPUs, by uid */
     struct cached_key *key; /* public keys that verify signatures */
     size_t keys;
     struct request_classes request_classes;
     struct known_demands demands;
     size_t seen_bytes;
     size_t context_bytes;
-    struct host_sums *host_sums; /* the writer's; NULL: nobody sums */
+    struct host_sums *host_sums; /* borrowed from the writer; NULL if no sums are needed */
 };
 
 static_assert((int)SIGNATURE_DIGEST_BYTES == (int)SIGNED_DIGEST_BYTES,
@@ -51,7 +51,7 @@ struct pod_cache *pod_cache_new(void)
     return pods;
 }
 
-/* What the tables hold for a record that is removed. */
+/* Releases a removed record's shared request and demands, and its part of the byte counts. */
 static void pod_cache_let_go(struct pod_cache *pods, struct pod_record *record)
 {
     must((record->request_class == NULL) == (record->request == NULL));
@@ -90,7 +90,7 @@ void pod_cache_free(struct pod_cache *pods)
     xfree(pods);
 }
 
-/* A copy owns its request; a record of the table has given its request class back before. */
+/* For copies, which own their request, and records after pod_cache_let_go(). */
 void pod_record_free(struct pod_record *record)
 {
     if (record == NULL)
@@ -106,7 +106,7 @@ void pod_record_free(struct pod_record *record)
     xfree(record);
 }
 
-/* One block: the record and its four strings; the request is a copy of its own. */
+/* Puts the record and its four strings into one block; the request is cloned. */
 static struct pod_record *record_copy(const struct pod_record *from)
 {
     must(from->uid != NULL && from->node != NULL);
@@ -141,10 +141,10 @@ static uint64_t pod_cache_version_of(const struct pod *pod)
 {
     const uint64_t version = version_number(pod->resource_version);
 
-    return version <= VERSION_MAX ? version : 0; /* not referenced so far */
+    return version <= VERSION_MAX ? version : 0;
 }
 
-/* Is there something that a person may ask about it? */
+/* Returns true if the pod's context may be shown to people. */
 static bool keeps_context(const struct pod_record *record)
 {
     must(record->node != NULL);
@@ -153,7 +153,7 @@ static bool keeps_context(const struct pod_record *record)
     return pod_record_asks(record) || record->verdict == REQUEST_REFUSED;
 }
 
-/* The lines of advice, in *out; NULL if there is none. What is refused is said as a refusal. */
+/* Returns the lines of advice, in *out, without the refusal text; NULL if there is none. */
 static char *advice_lines(const struct pod *pod, const struct request_rules *rules,
                           const char *refusal, struct strbuf *out)
 {
@@ -180,8 +180,8 @@ static void take_signature(struct pod_record *facts, const struct pod *pod)
 }
 
 /*
- * Before the lock is taken, because parsing takes long. Most pods ask for no GPU: they keep no
- * name.
+ * Called before the lock is taken, because parsing takes long. Most pods request no GPU and get a
+ * record without a name.
  */
 static struct pod_record *record_of(const struct pod *pod, const struct request_rules *rules,
                                     uint64_t epoch)
@@ -240,7 +240,7 @@ static struct text full_name(const struct pod_record *record)
                          (size_t)(record->name - record->namespace) + strlen(record->name)};
 }
 
-/* On its node, or not any more. */
+/* Adds the pod to its node's sums, or subtracts it. */
 static void pod_cache_sum(struct pod_cache *pods, const struct pod_record *record, bool on)
 {
     void (*const count)(struct host_sums *, const char *, int64_t, int64_t) =
@@ -264,7 +264,7 @@ static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record) R
     pod_cache_sum(pods, record, true);
 }
 
-/* NULL if it is not in the table. The keys live in the record. */
+/* Removes a record from all tables (their keys are part of it); NULL if there is none. */
 static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *uid)
     REQUIRES(pods->lock)
 {
@@ -274,7 +274,7 @@ static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *ui
     if (record == NULL)
         return NULL;
     (void)map_take(&pods->unbound, text_of(uid));
-    /* The name may belong to a newer pod of the same name: that one stays. */
+    /* The entry may be that of a newer pod of the same name. */
     if (record->name[0] != '\0' && map_find(&pods->by_name, full_name(record)) == record)
         (void)map_take(&pods->by_name, full_name(record));
     pod_cache_sum(pods, record, false);
@@ -283,8 +283,8 @@ static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *ui
 }
 
 /*
- * Its own request is replaced by the one shared by all pods that ask for the same. Without room
- * there is none: whoever binds the pod then asks the API server.
+ * Replaces the record's own request by the shared, equal one, or by NULL if there is no room: a
+ * bind then gets the pod from the API server.
  */
 static void share_request(struct pod_cache *pods, struct pod_record *record) REQUIRES(pods->lock)
 {
@@ -298,7 +298,7 @@ static void share_request(struct pod_cache *pods, struct pod_record *record) REQ
     xfree(own);
 }
 
-/* Of a bound pod only what it tolerates: it needs no other node. */
+/* A bound pod needs no other node, so only its tolerations are stored. */
 static void share_demands(struct pod_cache *pods, struct pod_record *record,
                           const struct node_demands *demands) REQUIRES(pods->lock)
 {
@@ -316,7 +316,7 @@ static void share_demands(struct pod_cache *pods, struct pod_record *record,
     record->demands = record->kept != NULL ? record->kept->demands : NULL;
 }
 
-/* Without room it is left out: nothing is decided by it. */
+/* Drops the context if there is no room: no decision depends on it. */
 static void count_context(struct pod_cache *pods, struct pod_record *record) REQUIRES(pods->lock)
 {
     must(pods->context_bytes <= CONTEXTS_BYTES_MAX);
@@ -328,7 +328,7 @@ static void count_context(struct pod_cache *pods, struct pod_record *record) REQ
         xfree(STEAL(record->context));
 }
 
-/* Advice is for people: without room there is none. */
+/* Drops the advice if there is no room: it is only for people. */
 static void count_advice(struct pod_cache *pods, struct pod_record *record) REQUIRES(pods->lock)
 {
     const size_t bytes = record->advice != NULL ? strlen(record->advice) + 1 : 0;
@@ -342,7 +342,7 @@ static void count_advice(struct pod_cache *pods, struct pod_record *record) REQU
     record->advice = NULL;
 }
 
-/* One critical section: no reader sees the pod missing. */
+/* Removes and inserts in one critical section, so that no reader misses the pod. */
 static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record,
                               const struct node_demands *demands)
 {
@@ -375,7 +375,7 @@ void pod_cache_set_keys(struct pod_cache *pods, const struct cached_key *key, si
     xfree(before);
 }
 
-/* The public key that a pod names; an empty text if it is not known. */
+/* Sets *out to the public key with this number; number 0 if unknown. */
 static void key_named(const struct pod_cache *pods, uint64_t number, struct cached_key *out)
     REQUIRES(pods->lock)
 {
@@ -411,7 +411,7 @@ void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod)
     pod->signature_verdict = good ? SIGNATURE_GOOD : SIGNATURE_BAD;
 }
 
-/* The record of a pod whose signature is checked, at the latest now. */
+/* Returns a new record; checks the signature if that was not done before. */
 static struct pod_record *checked_record(struct pod_cache *pods, const struct pod *pod,
                                          const struct request_rules *rules, uint64_t epoch)
 {
@@ -422,7 +422,7 @@ static struct pod_record *checked_record(struct pod_cache *pods, const struct po
     return record_of(&checked, rules, epoch);
 }
 
-/* Is it known in a later version than this one? Then only the epoch is new. */
+/* Returns true if the pod is stored in a later version; then only updates its epoch. */
 static bool is_old(struct pod_cache *pods, const struct pod *pod, uint64_t epoch)
 {
     const uint64_t version = pod_cache_version_of(pod);
@@ -448,7 +448,7 @@ bool pod_cache_put(struct pod_cache *pods, const struct pod *pod, const struct r
     return true;
 }
 
-/* Epoch 0: no list has contained it yet; pod_cache_spare() spares it once. */
+/* Stored with epoch 0 (in no list yet), which pod_cache_spare() lets pass. */
 bool pod_cache_put_fetched(struct pod_cache *pods, const struct pod *pod,
                            const struct request_rules *rules)
 {
@@ -469,7 +469,7 @@ void pod_cache_remove(struct pod_cache *pods, const char *uid)
     pod_record_free(record);
 }
 
-/* In one block without spare capacity: tens of thousands of pods may have no place for a while. */
+/* Copies into one block of exact size: tens of thousands of pods may lack a place for a while. */
 static struct pod *keep_tightly(const struct pod *pod, struct arena *out, size_t *out_bytes)
 {
     struct arena loose;
@@ -483,7 +483,7 @@ static struct pod *keep_tightly(const struct pod *pod, struct arena *out, size_t
     return kept;
 }
 
-/* The copy is made before the lock is taken, and thrown away if it does not fit. */
+/* Copies before taking the lock; frees the copy if there is no room. */
 void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
 {
     struct arena *memory = xmalloc(sizeof *memory);
@@ -545,7 +545,7 @@ const struct pod_record *pod_cache_find(struct pod_cache *pods, const char *uid)
     return record;
 }
 
-/* Is it missing in the list because it is newer? Then the next list has to contain it. */
+/* Returns true if the pod is newer than the list; the next list must then contain it. */
 static bool pod_cache_spare(struct pod_cache *pods, struct pod_record *record,
                             struct pod_cache_list list)
 {
@@ -657,7 +657,7 @@ enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid)
     return state;
 }
 
-/* The writer reads without the lock. Who stops forgets the sums. */
+/* Reads without the lock, as the writer may. On NULL the caller drops the sums. */
 void pod_cache_sum_into(struct pod_cache *pods, struct host_sums *host_sums)
 {
     const struct pod_record *record;

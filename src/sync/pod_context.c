@@ -1,3 +1,7 @@
+/*
+ * Copies the texts about a pod that people see into one block. Called by the pod cache, which keeps
+ * one per record, on the thread that puts or copies the record.
+ */
 #include "milligpu/sync/pod_context.h"
 
 #include <string.h>
@@ -7,7 +11,7 @@
 
 enum { CONTEXT_TEXTS = 8 };
 
-/* The places of all texts, in the order in which they lie in the block. */
+/* Sets out_text to the addresses of all text members, in their order in the block. */
 static void texts_of(struct pod_context *context, const char **out_text[CONTEXT_TEXTS])
 {
     struct pod_scheduling *scheduling = &context->scheduling;
@@ -48,7 +52,7 @@ struct pod_context *pod_context_new(const struct pod *pod)
     struct pod_context facts = {.scheduling = pod->scheduling, .owner = pod->owner};
 
     must((facts.owner.kind == NULL) == (facts.owner.name == NULL));
-    /* A Binding of milligpud writes the annotation. */
+    /* The annotation is written by milligpud's Binding. */
     if (bound)
         facts.scheduling = (struct pod_scheduling){
             .scheduler = pod->annotation != NOTE_OK ? pod->scheduling.scheduler : NULL};

@@ -1,9 +1,8 @@
 /*
- * Asks the API server which permissions milligpud has, for doctor. An admin thread wants a round
- * and waits a little; the informer thread sends one SelfSubjectAccessReview after the other and
- * wakes it. A round that ends in a denial or an error is made once more, as a whole, a second
- * later, and only the second counts. Nothing else depends on the outcome: a right that is missing
- * shows itself where it is needed.
+ * Asks the API server which permissions milligpud has, for doctor. An admin thread requests a round
+ * and waits with a timeout; the informer thread sends one SelfSubjectAccessReview after the other
+ * and wakes it. A round that ends in a denial or an error is repeated as a whole a second later,
+ * and only the second counts. Only doctor uses the result.
  */
 #include "milligpu/sync/rights.h"
 
@@ -20,17 +19,17 @@
 #include "milligpu/wire/kube/wire_kube.h"
 
 enum {
-    TIMEOUT_MS = 2500, /* of one review */
-    CONFIRM_MS = 1000, /* a denial is checked once more after this time */
+    TIMEOUT_MS = 2500, /* per review */
+    CONFIRM_MS = 1000, /* pause before a denial is confirmed */
     IDLE_MS = 60000,
     ANSWER_BYTES_MAX = 64 * 1024,
 };
 
-/* 1 to 4 are lists, watches and the cluster's identity */
+/* 1 to 4 are used by lists, watches and the cluster identity */
 static const uint64_t id_base = (uint64_t)5 << 32;
 static const char reviews[] = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/* Under which setting it is needed. */
+/* The setting under which a right is needed. */
 enum need {
     NEED_ALWAYS,
     NEED_EVENTS,
@@ -38,13 +37,13 @@ enum need {
     NEED_WAKE_OBJECT,
     NEED_WAKE_ON_NODE,
     NEED_ADVERTISE,
-    NEED_CONFIGMAPS, /* where allocations are signed, in the namespace of the agents */
+    NEED_CONFIGMAPS, /* if allocations are signed, in the namespace of the keys */
     NEED_KEYS
 };
 
 struct right {
     enum need need;
-    struct review_facts review; /* for objects of our own, without namespace and name */
+    struct review_facts review; /* without namespace and name of our own objects */
     const char *what_for;
 };
 
@@ -74,18 +73,18 @@ static const struct right rights_needed[] = {
 struct rights {
     struct app *app;
     struct kube_ops ops;
-    struct mutex lock; /* guards the fields below, up to last */
-    struct condvar came;
+    struct mutex lock;   /* guards the fields below, up to last */
+    struct condvar came; /* signaled at the end of a round */
     bool wanted;
     uint64_t rounds; /* completed rounds */
     struct rights_facts last;
 
     struct rights_facts now; /* the round in progress */
-    size_t next;             /* its current right */
+    size_t next;             /* index of its current right */
     bool is_running;
-    bool again; /* a denial is being checked again */
+    bool again; /* this round confirms a denial or an error */
     bool in_flight;
-    uint64_t id; /* of the review in flight; answers to older ones are ignored */
+    uint64_t id; /* id of the review in flight; answers to older ones are ignored */
     uint32_t ids;
     int status;
     int64_t due_ms;
@@ -122,7 +121,7 @@ void rights_free(struct rights *rights)
 
 /* --- one round --- */
 
-/* Settings are read for each right: a reload may change them within a round. */
+/* Reads the settings for each right: a reload may change them within a round. */
 static bool is_needed(const struct app *app, const struct right *right)
 {
     const struct settings *settings = atomic_load(&app->settings);
@@ -134,7 +133,7 @@ static bool is_needed(const struct app *app, const struct right *right)
     case NEED_EVENTS:
         return settings->events;
     case NEED_NAMESPACE:
-        return true; /* a new ledger creates the object, whatever wakes kube-scheduler */
+        return true; /* a new ledger creates the object under any setting wake */
     case NEED_WAKE_OBJECT:
         return strcmp(settings->wake, "off") != 0 && strcmp(settings->wake, "node") != 0;
     case NEED_WAKE_ON_NODE:
@@ -156,7 +155,7 @@ static void begin_round(struct rights *rights)
     rights->is_running = true;
 }
 
-/* A second round: an API server that has just started denies everybody everything. */
+/* Begins a second round if needed: an API server that has just started denies everything. */
 static void end_round(struct rights *rights, int64_t now_ms)
 {
     const bool unsure = rights->now.denied > 0 || rights->now.error[0] != '\0';
@@ -179,7 +178,7 @@ static void end_round(struct rights *rights, int64_t now_ms)
     mutex_unlock(&rights->lock);
 }
 
-/* This round ends without a result. */
+/* Ends the round without a result. */
 static void rights_give_up(struct rights *rights, int64_t now_ms, const char *why)
 {
     must(why[0] != '\0');
@@ -228,7 +227,7 @@ static void ask_next(struct rights *rights, int64_t now_ms)
         rights_give_up(rights, now_ms, err.text);
 }
 
-/* Words that do not fit are cut; the count stays right. */
+/* The text may be truncated; the count is exact. */
 static void note_denied(struct rights *rights, const struct right *right)
 {
     struct rights_facts *now = &rights->now;
@@ -242,7 +241,7 @@ static void note_denied(struct rights *rights, const struct right *right)
                    sub != NULL ? "/" : "", sub != NULL ? sub : "", right->what_for);
 }
 
-/* What cannot be read is neither allowed nor denied: the round ends with an error. */
+/* An unreadable answer is neither allowed nor denied: the round ends with an error. */
 static void review_came(struct rights *rights, int64_t now_ms)
 {
     const struct text bytes = {rights->body.data, rights->body.len};
@@ -296,7 +295,7 @@ int64_t rights_step(struct rights *rights, int64_t now_ms)
     return rights->in_flight ? IDLE_MS : 0;
 }
 
-/* daemon.c offers each answer here first, then to the informer: true for every id of ours. */
+/* Called by daemon.c with each answer, before the informer: true for every id of ours. */
 bool rights_answer(struct rights *rights, int64_t now_ms, const struct kube_answer *answer)
 {
     if (answer->id < id_base || answer->id - id_base > UINT32_MAX)
@@ -308,7 +307,7 @@ bool rights_answer(struct rights *rights, int64_t now_ms, const struct kube_answ
         rights->status = answer->status;
         break;
     case KUBE_DATA:
-        /* What exceeds the bound is cut off at the end: a gap could change what the rest says. */
+        /* Truncated at the end: a gap could change the meaning of the rest. */
         strbuf_text(&rights->body, text_first(answer->data, ANSWER_BYTES_MAX - rights->body.len));
         break;
     case KUBE_DONE:
@@ -326,8 +325,8 @@ bool rights_answer(struct rights *rights, int64_t now_ms, const struct kube_answ
 /* --- who asks --- */
 
 /*
- * The clock of the condition is monotonic, so a step of the wall clock cannot stretch the wait.
- * After a time-out the outcome of the last round is given, which may be old or none.
+ * The condition uses the monotonic clock, so a step of the wall clock cannot prolong the wait.
+ * After a timeout the result is that of the last round, which may be old or none.
  */
 void rights_ask(struct rights *rights, int64_t wait_ms, struct rights_facts *out)
 {

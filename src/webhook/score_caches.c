@@ -1,7 +1,7 @@
 /*
- * The pool of score caches. Taken and given by webhook threads, once for each filter and
- * prioritize; the metrics page reads the size. Judges are made and freed outside of the lock,
- * because that takes longer than a look at a few places.
+ * The pool of score caches. Webhook threads take and give one for each filter and prioritize; the
+ * metrics page reads the size. Score caches are created and freed outside of the lock, which is
+ * held only to scan a few places.
  */
 #include "milligpu/webhook/score_caches.h"
 
@@ -10,16 +10,16 @@
 #include "milligpu/run/mutex.h"
 
 struct pooled_judge {
-    bool taken;                /* by a question, which may be about to make the score cache */
-    struct score_cache *cache; /* NULL: none */
-    uint64_t turn;             /* when it was given back last; 0: never, or none */
-    struct score_cache_counts counted; /* as of then */
+    bool taken; /* in use by a call, which may still have to create the score cache */
+    struct score_cache *cache;         /* owned; NULL if none */
+    uint64_t turn;                     /* value of the pool's turn at its last return; 0 if none */
+    struct score_cache_counts counted; /* counts at its last return */
 };
 
 struct score_caches {
-    struct mutex lock; /* guards the places, not the score caches that are taken */
+    struct mutex lock; /* guards the places, not the score caches in use */
     uint32_t max;
-    uint64_t turn; /* score caches that were given back so far */
+    uint64_t turn; /* number of returns so far */
     struct pooled_judge place[SCORE_CACHES_MAX];
 };
 
@@ -47,8 +47,8 @@ void score_caches_free(struct score_caches *score_caches)
 }
 
 /*
- * The free place whose score cache was used last, or one without a score cache; NULL: there is
- * none.
+ * Takes the free place whose score cache was used last, or one without a score cache; NULL if all
+ * are taken.
  */
 static struct pooled_judge *take_place(struct score_caches *score_caches)
     REQUIRES(score_caches->lock)
@@ -68,8 +68,8 @@ static struct pooled_judge *take_place(struct score_caches *score_caches)
 }
 
 /*
- * Moves out the score caches that no question has, if no question needs one or they are long
- * unused.
+ * Moves out free score caches for the caller to free: all of them if the policy needs none, else
+ * those not used for SCORE_CACHES_UNUSED calls.
  */
 static void drop_unused(struct score_caches *score_caches, bool needed,
                         struct score_cache *out[SCORE_CACHES_MAX]) REQUIRES(score_caches->lock)

@@ -1,7 +1,7 @@
 /*
  * Answers filter, prioritize, bind and preempt. The webhook listener calls webhooks_handle() on its
  * threads; nothing here blocks. filter, prioritize and preempt read snapshots and end in the same
- * call; a bind becomes a message, and the writer answers it later (answer_bind()). kube-scheduler
+ * call; a bind becomes a message, which the writer answers later (answer_bind()). kube-scheduler
  * reads only bodies with status 200, so errors of filter and bind are in the body; prioritize and
  * preempt have no field for one and answer with another status. Until milligpud is ready, filter,
  * bind and preempt answer errors (docs/why/006). The parts: scratch memory, answering, filter,
@@ -23,11 +23,11 @@
 #include "milligpu/waiting/hints.h"
 #include "milligpu/webhook/score_caches.h"
 
-/* the chunk size for many small allocations */
+/* limit of the arena chunk that is kept: the size up to which chunks double */
 enum { SCRATCH_KEEP_BYTES = 1024 * 1024 };
 
 /*
- * What one call needs and the next can use again: kept, so that a busy thread stops calling malloc.
+ * Memory of one call, kept for later ones so that a busy thread does not call malloc.
  */
 struct scratch {
     struct arena arena;
@@ -50,13 +50,13 @@ struct question {
     enum request_verdict verdict;
     struct request request;
     struct refusal refusal;
-    bool simulated; /* by a cluster autoscaler: it is answered, and not remembered */
-    bool templates; /* every node of it is one that the ledger does not know */
-    bool again;     /* capacity came free during the evaluation: not the first attempt */
-    bool last;      /* and there is no further attempt */
+    bool simulated; /* a simulation of a cluster autoscaler: answered and not remembered */
+    bool templates; /* none of its nodes is in the ledger */
+    bool again;     /* not the first attempt: room was freed during the previous one */
+    bool last;      /* the last attempt */
 };
 
-/* Does it ask for something for which a node may have no place? */
+/* Returns true for a request of shares or whole GPUs, for which a node may lack a place. */
 static bool request_needs_placement(const struct question *question)
 {
     must(question->verdict != REQUEST_OK || question->request.wants > 0);
@@ -89,8 +89,8 @@ void webhooks_free(struct webhooks *webhooks)
 }
 
 /*
- * There are never more scratches than calls that ran at once. The last one put back is taken first,
- * because it is most likely still in the cache.
+ * LIFO: the last one given back is most likely still in the CPU cache. There are as many as calls
+ * ever ran at once.
  */
 static struct scratch *take_scratch(struct webhooks *webhooks)
 {
@@ -106,7 +106,7 @@ static struct scratch *take_scratch(struct webhooks *webhooks)
     return scratch;
 }
 
-/* Trimmed before the lock is taken: free() of a large chunk is slow. */
+/* Trims before taking the lock, because free() of a large chunk is slow. */
 static void give_scratch(struct webhooks *webhooks, struct scratch *scratch)
 {
     arena_trim(&scratch->arena, SCRATCH_KEEP_BYTES);
@@ -129,7 +129,7 @@ size_t webhooks_bytes(struct webhooks *webhooks)
 
 /* --- answering --- */
 
-/* The time begins with the complete request; for a bind it contains the wait for the outcome. */
+/* Latency starts with the complete request; for a bind it includes the wait for the outcome. */
 static void webhooks_count(const struct http_call *call, const char *verb, const char *outcome)
 {
     must(verb[0] != '\0' && outcome[0] != '\0');
@@ -144,7 +144,7 @@ static void answer_json(struct http_call *call, struct strbuf *take_body)
     http_answer(call, 200, "application/json", take_body);
 }
 
-/* For answers without a field for an error: prioritize, preempt and unknown routes. */
+/* For calls whose answer has no error field: prioritize, preempt and unknown routes. */
 static void answer_problem(struct http_call *call, int status, const char *title,
                            const char *detail)
 {
@@ -158,7 +158,7 @@ static void answer_problem(struct http_call *call, int status, const char *title
     strbuf_done(&body);
 }
 
-/* The bind_reply of a call: runs on the thread that knows the outcome, usually the writer's. */
+/* The bind_reply of a call. Runs on the thread that has the outcome, usually the writer's. */
 static void answer_bind(void *to, const char *error)
 {
     struct http_call *call = to;
@@ -174,7 +174,7 @@ static void answer_bind(void *to, const char *error)
     strbuf_done(&body);
 }
 
-/* kube-scheduler ends this attempt of the pod and tries again with backoff. */
+/* On an error kube-scheduler ends this attempt for the pod and retries with backoff. */
 static void filter_error(struct http_call *call, const char *error)
 {
     must(error[0] != '\0');
@@ -200,7 +200,7 @@ static void count_filter(const struct question *question, const char *outcome)
     webhooks_count(question->call, "filter", question->simulated ? "simulated" : outcome);
 }
 
-/* The names that pass. */
+/* Answers with the chosen nodes. */
 static void send_chosen(struct question *question, const uint32_t *choice, uint32_t chosen)
 {
     must(chosen <= question->args.names);
@@ -214,7 +214,7 @@ static void send_chosen(struct question *question, const uint32_t *choice, uint3
     strbuf_done(&body);
 }
 
-/* Every name passes: the pod asks for nothing of ours. */
+/* Passes every node: the pod requests nothing of ours. */
 static void pass_all(struct question *question)
 {
     must(!request_needs_placement(question));
@@ -233,7 +233,7 @@ struct refusals {
     struct arena *arena;
 };
 
-/* The text is valid during this call only, so it is copied. */
+/* Copies the text, which is valid during this call only. */
 static void add_refusal(void *user, struct text name, const char *text)
 {
     struct refusals *refusals = user;
@@ -261,8 +261,8 @@ static struct asking_pod asking_pod_of(const struct question *question)
 }
 
 /*
- * A refusal counts once for each question, not for each attempt. A pod without a uid exists nowhere
- * (an autoscaler's template), so nobody is woken for it.
+ * Records the refusal, which counts once per call, not per attempt. A pod without a uid is an
+ * autoscaler's template, which never needs a wake-up.
  */
 static void webhooks_remember(struct question *question, enum reason reason, const char *text)
 {
@@ -280,11 +280,11 @@ static void webhooks_remember(struct question *question, enum reason reason, con
 }
 
 /*
- * The only end of every refusal, cached or evaluated: it is recorded first, then the generation is
- * read again; the writer publishes first and then looks at the waiting pods. False: capacity came
- * free in between, so it has to be evaluated again. (On the last attempt the refusal stands: its
- * snapshot was taken after the pod was recorded, and the writer wakes the pod for anything that
- * came later.)
+ * The common end of every refusal, cached or evaluated: records it first and then reads the
+ * generation again, while the writer publishes first and then checks the waiting pods, so no
+ * wake-up is lost. Returns false if room was freed in between and the pod must be evaluated again.
+ * On the last attempt the refusal stands: its snapshot was taken after the pod was recorded, and
+ * the writer wakes the pod for room that was freed later.
  */
 static bool refusal_stands(struct question *question, const struct snapshot *snapshot,
                            struct cause cause)
@@ -292,7 +292,7 @@ static bool refusal_stands(struct question *question, const struct snapshot *sna
     struct refusal refusal;
 
     if (question->simulated)
-        return true; /* nobody waits for the answer */
+        return true; /* no pod waits */
     policy_refuse(snapshot->context, cause, &question->request, &refusal);
     webhooks_remember(question, cause.why, refusal.text);
     app_yield(question->app, YIELD_RECORD_AND_READING);
@@ -302,7 +302,7 @@ static bool refusal_stands(struct question *question, const struct snapshot *sna
     return stands;
 }
 
-/* key NULL: the answer also depends on something else than the key, and is not kept. */
+/* key: for the cache of answers; NULL if the answer depends on more than the key. */
 static void send_refusals(struct question *question, const struct refusals *refusals,
                           const struct refusal_key *key, struct cause cause)
 {
@@ -322,8 +322,8 @@ static void send_refusals(struct question *question, const struct refusals *refu
 }
 
 /*
- * One text for all names, grouped like every refusal: beyond refusal_names the first name stands
- * for all.
+ * Refuses all nodes with one text, grouped like every refusal: beyond refusal_names, under the
+ * first name only.
  */
 static void refuse_all(struct question *question, const char *text)
 {
@@ -341,8 +341,8 @@ static void refuse_all(struct question *question, const char *text)
 }
 
 /*
- * The order counts, because the answer lists the names in it. An answer to Node objects looks
- * different from one to names.
+ * Depends on the order of the names, which is that of the answer, and on the form of the call (Node
+ * objects or names), which is that of the answer, too.
  */
 static uint64_t digest_names(const struct extender_args *args)
 {
@@ -355,7 +355,7 @@ static uint64_t digest_names(const struct extender_args *args)
     return digest;
 }
 
-/* The reason that comes nearest to fitting is the pod's reason. */
+/* Returns the pod's reason: that of the node that came nearest to fitting. */
 static struct cause webhooks_nearest(const struct filter_answer *answer, uint32_t names)
 {
     must(answer->verdict == FILTER_NONE || names == 0);
@@ -369,8 +369,8 @@ static struct cause webhooks_nearest(const struct filter_answer *answer, uint32_
 }
 
 /*
- * The refusal has been recorded before (refusal_stands()). This builds the answer and, if it
- * depends on the key alone, keeps it for the next pod with the same question.
+ * Builds the answer of a refusal that refusal_stands() has recorded, and caches it if it depends on
+ * the key alone.
  */
 static void webhooks_refuse(struct question *question, const struct filter_question *asked,
                             const struct filter_answer *answer)
@@ -388,7 +388,7 @@ static void webhooks_refuse(struct question *question, const struct filter_quest
     send_refusals(question, &refusals, question->args.full_nodes ? NULL : &key, cause);
 }
 
-/* A hint outlives the question; a node built only for the question does not. */
+/* Returns the best candidate unless its node was built for this call only: a hint outlives it. */
 static const struct candidate *lasting_best(const struct question *question,
                                             const struct filter_question *asked,
                                             const struct filter_answer *answer)
@@ -397,11 +397,11 @@ static const struct candidate *lasting_best(const struct question *question,
 
     must(answer->candidates > 0);
     if (question->verdict != REQUEST_OK)
-        return NULL; /* no node has a place for whole GPUs */
+        return NULL; /* a request of whole GPUs has no place */
     return snapshot_node(asked->snapshot, atom_text(best->node->name)) == best->node ? best : NULL;
 }
 
-/* A pod with a reservation does not wait, and its node needs no offer. */
+/* Not for a pod with a reservation: it does not wait, and its node needs no offer. */
 static void remember_shortlist(struct question *question, const struct filter_question *asked,
                                const struct filter_answer *answer)
 {
@@ -437,8 +437,8 @@ static void answer_shortlist(struct question *question, const struct filter_ques
 }
 
 /*
- * Nodes that the ledger does not know, if their objects were sent (for example an autoscaler's
- * template).
+ * Builds nodes from the Node objects of the call that the ledger does not have (for example an
+ * autoscaler's template).
  */
 static const struct node *const *nodes_of(struct question *question,
                                           const struct snapshot *snapshot, struct names *names)
@@ -467,7 +467,7 @@ static void drop_nodes(const struct node *const *node, uint32_t count)
         node_unref(node[i]);
 }
 
-/* Those of this snapshot: another one may have others. */
+/* Sets the rules of this snapshot; another one may have others. */
 static void set_rules(struct question *question, const struct snapshot *snapshot)
 {
     must(snapshot != NULL);
@@ -477,14 +477,14 @@ static void set_rules(struct question *question, const struct snapshot *snapshot
 
 enum { SCORE_TRIES = 4 };
 
-/* State of one attempt. */
+/* Result of one attempt. */
 enum ending {
-    ENDING_NONE, /* nothing has been answered yet */
+    ENDING_NONE, /* no cached answer: evaluate */
     ENDING_ANSWERED,
-    ENDING_OVERTAKEN, /* a refusal, and capacity came free meanwhile: try again */
+    ENDING_OVERTAKEN, /* a refusal, but room was freed meanwhile: retry */
 };
 
-/* The bytes of the last refusal of the same question, with the same capacity. */
+/* Answers with the cached refusal of an equal call at the same capacity generation. */
 static enum ending answer_again(struct question *question, const struct snapshot *snapshot)
 {
     must(request_needs_placement(question));
@@ -508,8 +508,7 @@ static enum ending answer_again(struct question *question, const struct snapshot
 }
 
 /*
- * A pod that asks for whole GPUs only gets all suitable nodes: we know nothing better about those
- * GPUs.
+ * No shortlist for a pod that requests whole GPUs only: milligpud cannot rank those GPUs.
  */
 static uint32_t shortlist_of(const struct question *question)
 {
@@ -517,13 +516,12 @@ static uint32_t shortlist_of(const struct question *question)
 
     must(request_needs_placement(question));
     if (question->verdict == REQUEST_WHOLE || question->simulated)
-        return 0; /* an autoscaler compares nodes by itself */
+        return 0; /* an autoscaler compares all nodes itself */
     return hints_shortlist(app->hints, text_of(question->args.pod.uid), app->settings->shortlist);
 }
 
 /*
- * The score cache is lent for the search only: the next question may have it while this one
- * answers.
+ * Holds the score cache during the search only, so that the next call can use it meanwhile.
  */
 static void ask_with_cache(struct question *question, struct filter_question *asked,
                            struct filter_answer *out)
@@ -534,7 +532,7 @@ static void ask_with_cache(struct question *question, struct filter_question *as
     score_caches_give(question->app->score_caches, STEAL(asked->cache));
 }
 
-/* One attempt on one snapshot. The nodes that were built for the question end with it. */
+/* Evaluates on one snapshot. Nodes built for the call are freed at the end. */
 static enum ending webhooks_evaluate(struct question *question, const struct snapshot *snapshot)
 {
     must(request_needs_placement(question));
@@ -591,14 +589,14 @@ static enum ending webhooks_evaluate(struct question *question, const struct sna
 }
 
 /*
- * A pod that has a reservation fits on its node even when the same request of others is refused, so
- * it never gets a cached answer.
+ * A pod with a reservation never gets a cached answer: it fits on its node even when the same
+ * request of other pods is refused.
  */
 static enum ending filter_once(struct question *question, const struct snapshot *snapshot)
 {
     enum ending ending = ENDING_NONE;
 
-    must(snapshot != NULL); /* only while milligpud is ready */
+    must(snapshot != NULL); /* milligpud is ready */
     set_rules(question, snapshot);
     if (!question->args.full_nodes &&
         snapshot_open(snapshot, text_of(question->args.pod.uid)) == NULL)
@@ -607,8 +605,8 @@ static enum ending filter_once(struct question *question, const struct snapshot 
 }
 
 /*
- * Each attempt takes a newer snapshot. The number of attempts is bounded, because on a busy cluster
- * capacity may come free all the time.
+ * Retries with a newer snapshot when room was freed. The attempts are limited, because on a busy
+ * cluster room may be freed all the time.
  */
 static void filter_placed(struct question *question)
 {
@@ -635,7 +633,7 @@ static void webhooks_filter(struct question *question)
         filter_placed(question);
         return;
     case REQUEST_REFUSED:
-        /* The request itself is refused: no room helps, only a change of the pod. */
+        /* The request itself is invalid: only a change of the pod helps. */
         webhooks_remember(question, question->refusal.why, question->refusal.text);
         refuse_all(question, question->refusal.text);
         return;
@@ -650,8 +648,8 @@ static void webhooks_filter(struct question *question)
 /* --- prioritize --- */
 
 /*
- * Scores only order nodes that filter has passed, and kube-scheduler ignores errors here: without a
- * snapshot all nodes get 0. Nothing is remembered.
+ * Scores only order nodes that filter has passed, and kube-scheduler ignores errors here, so
+ * without a snapshot all nodes get 0. Stores no hints.
  */
 static void webhooks_prioritize(struct question *question)
 {
@@ -698,7 +696,7 @@ static void check_request(struct question *question)
                       &question->scratch->arena, &question->request, &question->refusal);
 }
 
-/* Is every node of the question perhaps one that only an autoscaler has thought of? */
+/* Returns true if the ledger has none of the nodes, as for an autoscaler's templates. */
 static bool asks_for_templates(const struct question *question)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
@@ -714,8 +712,9 @@ static bool asks_for_templates(const struct question *question)
 }
 
 /*
- * Of templates, a refusal of a pod that has no verdict is remembered: kube-scheduler may know a new
- * node before our watch does, and a refused pod has to be woken.
+ * Counts the call for its scheduler and detects simulations. A call about unknown nodes is no
+ * simulation if the pod has no verdict yet: kube-scheduler may have seen a new node before our
+ * watch, and a refused pod must be woken.
  */
 static void note_scheduler(struct question *question, bool scoring)
 {
@@ -726,7 +725,7 @@ static void note_scheduler(struct question *question, bool scoring)
     const int64_t now_ms = app->clock.now_ms(app->clock.ctx);
 
     if (!request_needs_placement(question) && question->verdict != REQUEST_REFUSED)
-        return; /* it asks for nothing of ours */
+        return; /* requests nothing of ours */
     if (scoring) {
         schedulers_scored(schedulers, pod->scheduling.scheduler, form, now_ms);
     } else {
@@ -739,8 +738,8 @@ static void note_scheduler(struct question *question, bool scoring)
 }
 
 /*
- * filter and prioritize, which have the same body. Memory of the call is given back when it is
- * answered.
+ * Handles filter and prioritize, which have the same body. Scratch memory is given back once the
+ * call is answered.
  */
 static void open_args(struct webhooks *webhooks, struct http_call *call, bool scoring)
 {
@@ -785,8 +784,8 @@ static void open_prioritize(struct webhooks *webhooks, struct http_call *call)
 }
 
 /*
- * The connection sleeps until the writer answers. What cannot be queued is answered with an error
- * at once, because an HTTP thread must not wait.
+ * Queues the bind; the connection is suspended until the writer answers. If the queue is full the
+ * call gets an error at once, because an HTTP thread must not wait.
  */
 static void open_bind(struct webhooks *webhooks, struct http_call *call)
 {
@@ -801,21 +800,21 @@ static void open_bind(struct webhooks *webhooks, struct http_call *call)
         message_free(message);
         return;
     }
-    /* Before anything can fail: no other plugin refused the list. */
+    /* Even if the bind fails: it shows that no other plugin refused the shortlist. */
     hints_binding(app->hints, text_of(bind->args.uid));
-    /* Of kube-scheduler's timeout, a fifth is left for the answer: later it would not be read. */
+    /* A fifth of kube-scheduler's timeout is left for the answer: later it would not be read. */
     bind->deadline_ms =
         app->clock.now_ms(app->clock.ctx) + (int64_t)app->settings->http_timeout_ms * 8 / 10;
     bind->reply = (struct bind_reply){answer_bind, call};
     bool ready = app_ready(app, &why);
     if (ready && atomic_load(&app->draining)) {
-        /* A busy scheduler would otherwise never let us finish. */
+        /* While stopping, new binds would prolong the drain without end. */
         ready = false;
         why = "it is stopping";
     }
     if (ready && queue_put(app->queue, message))
         return;
-    /* The call is answered below, not by the message. */
+    /* The call is answered below. */
     message_abandon(message);
     char text[200];
     (void)snprintf(text, sizeof text, "milligpu is not ready: %.150s",
@@ -824,8 +823,8 @@ static void open_bind(struct webhooks *webhooks, struct http_call *call)
 }
 
 /*
- * Keeps a node if the pod fits there without the victims. A pod that asks for nothing of ours loses
- * no node, one whose request is refused loses all.
+ * Keeps a node if the pod fits there without the victims. A pod that requests nothing of ours keeps
+ * all nodes, a pod with an invalid request none.
  */
 static void preempt_ask_all(struct question *question, const struct extender_preempt *args,
                             bool *keep)
@@ -848,9 +847,7 @@ static void preempt_ask_all(struct question *question, const struct extender_pre
     }
 }
 
-/*
- * kube-scheduler has chosen the victims by what it knows itself, and it does not know our shares.
- */
+/* kube-scheduler has chosen the victims without regard to shares, so each node is checked. */
 static void open_preempt(struct webhooks *webhooks, struct http_call *call)
 {
     struct question question = {.webhooks = webhooks, .app = webhooks->app, .call = call};
@@ -894,7 +891,7 @@ static const struct {
     {"/preempt", open_preempt},
 };
 
-/* The route at this path, or the number of routes. */
+/* Returns the index of the route, or the number of routes. */
 static size_t route_at(const struct webhooks *webhooks, const char *path)
 {
     const char *base = webhooks->app->settings->base_path;

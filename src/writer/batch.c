@@ -1,8 +1,8 @@
 /*
- * One batch of commands on its way to disk. Called by the writer's thread only: writer_commands.c
- * and writer_binds.c run commands, writer.c ends the batch. Memory and disk agree at every return:
- * a command is written before it is applied, and a lost batch is undone in memory as well as in the
- * database.
+ * Writes a batch of commands to disk and applies it in memory. Writer's thread only:
+ * writer_commands.c and writer_binds.c run commands, writer.c ends the batch. Memory and disk agree
+ * at every return: a command is written before it is applied, and a lost batch is undone in memory
+ * and in the database.
  */
 #include "batch.h"
 
@@ -19,10 +19,7 @@ void batch_init(struct batch *batch, struct app *app, struct ledger *ledger)
     *batch = (struct batch){.app = app, .ledger = ledger};
 }
 
-/*
- * Called only when post-commit actions, wake-ups and replies are done, because they read the
- * changes.
- */
+/* Called after post-commit actions, wake-ups and replies, which read the changes. */
 void batch_reset(struct batch *batch)
 {
     must(!batch->open);
@@ -51,10 +48,7 @@ void batch_publish(struct app *app, struct ledger *ledger)
     view_publish(app->view, ledger_publish(ledger, NULL, 0));
 }
 
-/*
- * The transaction begins with the first change, so that a batch that changes nothing costs no
- * commit.
- */
+/* Begins the transaction at the first change, so that a batch without changes needs no COMMIT. */
 static bool open_transaction(struct batch *batch)
 {
     must(!batch->lost);
@@ -70,8 +64,8 @@ static bool open_transaction(struct batch *batch)
 }
 
 /*
- * Memory allowed what the database refuses, so one of them is wrong, and nothing shows which
- * (docs/why/008). What the batch has written before is still committed.
+ * Enters safe mode: memory allowed a change that the database refuses, so one of them is wrong, and
+ * it is unknown which (docs/why/008). Earlier changes of the batch are still committed.
  */
 static void batch_contradicted(struct batch *batch, const struct command *command,
                                const struct err *err)
@@ -87,7 +81,7 @@ static void batch_contradicted(struct batch *batch, const struct command *comman
     safe_mode_enter(batch->app, SAFE_REFUSED, text);
 }
 
-/* Kept in order, because undo has to run backwards. */
+/* Keeps the changes in order, because undo runs backwards. */
 static void batch_keep(struct batch *batch, struct change *take_change)
 {
     must(take_change != NULL);
@@ -96,7 +90,7 @@ static void batch_keep(struct batch *batch, struct change *take_change)
     batch->change[batch->changes++] = take_change;
 }
 
-/* What the store does not keep has no row, and no entry in the journal. */
+/* Writes the change, unless it has neither a row nor a journal entry. */
 static enum store_outcome write_decided(struct batch *batch, const struct command *command,
                                         const struct change *decided, struct err *err)
 {
@@ -107,9 +101,9 @@ static enum store_outcome write_decided(struct batch *batch, const struct comman
 }
 
 /*
- * Decide, write, apply, in this order: ledger_apply() cannot fail, so a change that the database
- * refuses never reaches memory. out_answer is a copy without references: only its reason and its
- * held may be read after a failure.
+ * Decides, writes, applies, in this order: ledger_apply() cannot fail, so a change that the database
+ * refuses never reaches memory. out_answer is a copy without references: after a failure only its
+ * reason and its held are valid.
  */
 static enum batch_result batch_decide(struct batch *batch, const struct command *command,
                                       enum verdict *out_verdict, const struct change **out_change,
@@ -150,7 +144,7 @@ static enum batch_result batch_decide(struct batch *batch, const struct command 
     return BATCH_DONE;
 }
 
-/* The word in the command trace; a refusal shows its reason instead of "refused". */
+/* Returns the word for the command trace; for a refusal, its reason. */
 static const char *outcome_name(enum batch_result result, enum verdict verdict,
                                 const struct change *answer)
 {
@@ -175,8 +169,8 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
     must(!batch->lost);
     *out_change = NULL;
     /*
-     * Checked for each command: the verifier's thread or the command before may just have entered
-     * it.
+     * Checked for each command: the verifier's thread or the previous command may have entered safe
+     * mode.
      */
     if (atomic_load(&batch->app->health.safe_mode)) {
         command_trace_add(batch->app->command_trace, command, "not done: safe mode");
@@ -191,9 +185,9 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
 }
 
 /*
- * Backwards, because each change puts back the node that it found. It publishes also if nothing was
- * published for this batch: undoing a grant gives room, and pods that were refused because of the
- * grant must be evaluated again.
+ * Undoes backwards, because each change restores the node that it found. Publishes even if this
+ * batch had published nothing: undoing a grant frees room, and pods that were refused because of it
+ * must be evaluated again.
  */
 static void batch_undo(struct batch *batch)
 {
@@ -207,7 +201,7 @@ static void batch_undo(struct batch *batch)
     batch_publish(batch->app, batch->ledger);
 }
 
-/* Collects the changes that give room, in order; the caller frees the array. */
+/* Returns the changes that free room, in order; the caller frees the array. */
 static const struct change **batch_givers(const struct batch *batch, size_t *out_count)
 {
     must(batch->open);
@@ -220,7 +214,7 @@ static const struct change **batch_givers(const struct batch *batch, size_t *out
     return gives;
 }
 
-/* Takes as long as one fsync, mostly, and every bind of the batch waits for it. */
+/* Takes about one fsync, for which every bind of the batch waits. */
 static bool batch_commit(struct batch *batch)
 {
     const int64_t began = clock_ns();
@@ -246,8 +240,8 @@ bool batch_end(struct batch *batch)
         return false;
     }
     /*
-     * Readers learn of a grant before it is on disk, so that filter stops offering the room, but of
-     * a release only afterwards: a COMMIT that fails would take the offered room back.
+     * Readers see a grant before it is on disk, so that filter stops offering the room, but a
+     * release only afterwards: a failed COMMIT would take offered room back.
      */
     const struct change **give = batch_givers(batch, &gives);
     if (gives < batch->changes)
@@ -260,7 +254,7 @@ bool batch_end(struct batch *batch)
     batch->open = false;
     if (gives > 0)
         batch_publish(batch->app, batch->ledger);
-    /* Whoever is woken finds the change in the snapshot. */
+    /* After the publication, so that woken readers find the change in the snapshot. */
     commits_tell(batch->app->commits, store_newest(batch->app->store));
     return true;
 }

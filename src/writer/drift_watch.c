@@ -1,10 +1,10 @@
 /*
- * Reports drift once when it begins and once when it ends; much of it at once in one line. The
- * writer calls drift_watch_step() after each batch. Two snapshots are compared, the one whose drift
- * was reported and the newest: node by node, at most NODES_A_TURN per step, so that no bind waits
- * for a large comparison. Only when the comparison is complete does the new snapshot replace the
- * old one and does the metric change. No list of drift is stored: both sides are computed from the
- * snapshots, so a restart reports all present drift again.
+ * Reports drift once when it begins and once when it ends; many at once in one line. The writer
+ * calls drift_watch_step() after each batch. It compares the snapshot whose drift was reported with
+ * the newest one, node by node, at most NODES_A_TURN per step, so that no bind waits for a large
+ * comparison. The new snapshot replaces the old one, and the metric changes, when the comparison is
+ * complete. No list of drift is stored: both sides are computed from the snapshots, so a restart
+ * reports all present drift again.
  */
 #include "drift_watch.h"
 
@@ -22,9 +22,9 @@
 
 enum {
     LOOK_MS = 2000,
-    /* changed nodes per step; the others wait for the writer's next step */
+    /* limit of changed nodes per step */
     NODES_A_TURN = 256,
-    /* lines for single drift per comparison; the rest is counted in one line */
+    /* limit of lines for single drifts per comparison; the rest is counted in one line */
     LINES_MAX = 16,
 };
 
@@ -34,28 +34,28 @@ struct drift_watch {
     const struct snapshot *reported;
     /* the snapshot being compared with it; NULL between two comparisons */
     const struct snapshot *looks;
-    uint32_t place; /* where the comparison continues */
-    /* monotonic: no comparison begins before this time */
+    uint32_t place; /* position of the comparison */
+    /* earliest time of the next comparison, monotonic */
     int64_t look_ms;
-    struct event_budget budget; /* if there is more drift at once, see REST and metrics */
+    struct event_budget budget; /* limit of Events; REST and metrics show all drift */
     int64_t now_ms;
     int64_t wall_ms;
-    /* of the last Event, for its name */
+    /* number of Events, for their names */
     uint64_t serial;
-    /* present drift of each kind, as far as the comparison has come */
+    /* number of present drifts by kind, up to the position of the comparison */
     uint32_t count[DRIFT_KIND_COUNT];
-    /* new drift of each kind in this comparison, without and with a line of its own */
+    /* number of new drifts in this comparison without a line of their own, by kind */
     uint32_t n_unreported[DRIFT_KIND_COUNT];
-    uint32_t lines;
-    bool has_unreported_warning; /* some of untold is more than information */
+    uint32_t lines;              /* lines logged in this comparison */
+    bool has_unreported_warning; /* n_unreported includes more than information */
     struct drift_watch_work work;
 };
 
-/* The previous drift of one changed node, while it is compared with the present one. */
+/* The comparison of one changed node. */
 struct comparison {
     struct drift_watch *watch;
     struct arena arena;
-    struct map had; /* key to key */
+    struct map had; /* keys of the previous drift, by themselves */
 };
 
 struct drift_watch *drift_watch_new(struct app *app)
@@ -78,8 +78,8 @@ void drift_watch_free(struct drift_watch *watch)
 }
 
 /*
- * An Event about a Node belongs to the namespace default, because a Node has none. The name is
- * unique across restarts: the time tells processes apart, the serial Events of one millisecond.
+ * An Event about a Node belongs to the namespace default, because a Node has none. Its name is
+ * unique across restarts: it contains the time, and a serial number within one millisecond.
  */
 static void send_event(struct drift_watch *watch, const struct drift *drift)
 {
@@ -109,8 +109,8 @@ static void send_event(struct drift_watch *watch, const struct drift *drift)
 }
 
 /*
- * The pods that run already when milligpud starts may be hundreds, and are the same at each start:
- * the first comparison counts those that were adopted. What is information has no Event.
+ * Logs a new drift and sends an Event, unless it is mere information. The first comparison only
+ * counts adopted pods: hundreds may run at each start.
  */
 static void drift_watch_tell(struct drift_watch *watch, const struct drift *drift)
 {
@@ -132,7 +132,7 @@ static void drift_watch_tell(struct drift_watch *watch, const struct drift *drif
         send_event(watch, drift);
 }
 
-/* One line for all that had none: "300 adopted, 12 over". */
+/* Logs one line for all drift without its own: "300 adopted, 12 over". */
 static void drift_watch_sum_up(struct drift_watch *watch)
 {
     CLEANUP(strbuf_done) struct strbuf kinds;
@@ -155,7 +155,6 @@ static void drift_watch_sum_up(struct drift_watch *watch)
     watch->has_unreported_warning = false;
 }
 
-/* The list of kinds is closed. */
 static uint32_t *drift_watch_counter(struct drift_watch *watch, const struct drift *drift)
 {
     const size_t kind = drift_kind_find(text_of(drift->kind));
@@ -166,8 +165,7 @@ static uint32_t *drift_watch_counter(struct drift_watch *watch, const struct dri
 }
 
 /*
- * What makes two drifts the same one. The text is left out: it contains amounts, which change while
- * the drift stays.
+ * Identity of a drift. It excludes the text, whose amounts change while the drift stays.
  */
 static struct text drift_watch_key_of(struct comparison *comparison, const struct drift *drift)
 {
@@ -180,8 +178,8 @@ static struct text drift_watch_key_of(struct comparison *comparison, const struc
 }
 
 /*
- * For drift_of() on the old node. The keys live in the comparison's arena and are also the values,
- * so that what is left over can be logged.
+ * For drift_of() on the old node. The keys, in the comparison's arena, are also the values, so that
+ * the remaining ones can be logged.
  */
 static void drift_watch_had(void *user, const struct drift *drift)
 {
@@ -194,10 +192,7 @@ static void drift_watch_had(void *user, const struct drift *drift)
     (void)map_put(&comparison->had, key, (void *)(uintptr_t)key.at);
 }
 
-/*
- * For drift_of() on the new node, after the old one: what the old node had as well was reported
- * before.
- */
+/* For drift_of() on the new node, after the old one: reports drift that the old one lacks. */
 static void drift_watch_has(void *user, const struct drift *drift)
 {
     struct comparison *comparison = user;
@@ -210,8 +205,8 @@ static void drift_watch_has(void *user, const struct drift *drift)
 }
 
 /*
- * All drift of a node is a function of that node, so previously reported drift can be recomputed
- * from the previous node: what only the old node has is resolved, what only the new one has is new.
+ * All drift of a node is a function of that node, so the reported drift is recomputed from the
+ * previous node: drift of the old node only is resolved, drift of the new node only is new.
  */
 static void drift_watch_compare(struct drift_watch *watch, const struct node *before,
                                 const struct node *after)
@@ -233,10 +228,7 @@ static void drift_watch_compare(struct drift_watch *watch, const struct node *be
     arena_done(&comparison.arena);
 }
 
-/*
- * Sets all kinds, also those with 0: a kind whose drift is gone would otherwise keep its last
- * value.
- */
+/* Sets all kinds, even with 0, because a gauge keeps its last value. */
 static void drift_watch_expose(const struct drift_watch *watch)
 {
     must(watch->reported != NULL);
@@ -245,7 +237,7 @@ static void drift_watch_expose(const struct drift_watch *watch)
         metric_set(M_DRIFT, LABEL_VALUES(drift_kind_name(i)), watch->count[i]);
 }
 
-/* Does a part of the comparison; true at its end. */
+/* Continues the comparison; returns true at its end. */
 static bool look_on(struct drift_watch *watch)
 {
     const struct node *before;
@@ -263,7 +255,7 @@ static bool look_on(struct drift_watch *watch)
 static bool begin_look(struct drift_watch *watch)
 {
     must(watch->looks == NULL);
-    /* Before the lists are complete, rows look like drift although only the news is missing. */
+    /* Before the lists are complete, missing events would look like drift. */
     if (watch->now_ms < watch->look_ms || !app_ready(watch->app, NULL))
         return false;
     watch->look_ms = watch->now_ms + LOOK_MS;

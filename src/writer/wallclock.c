@@ -1,3 +1,7 @@
+/*
+ * Detects steps of the wall clock. Pure; writer.c calls it once per batch, on the writer's thread,
+ * and undoes the check of a lost batch.
+ */
 #include "wallclock.h"
 
 #include "milligpu/base/base.h"
@@ -9,13 +13,13 @@ void wallclock_start(struct wallclock *clock, int64_t wall_ms, int64_t now_ms, i
                      int64_t stepped_ms)
 {
     /*
-     * The journal's newest entry stands for the previous check, so a downtime of more than a day
-     * counts as a step: nothing tells the two apart.
+     * The journal's newest entry serves as the previous check, so a downtime of more than a day
+     * counts as a step: the two cannot be distinguished.
      */
     *clock = (struct wallclock){.wall_ms = last_ms != 0 ? last_ms : wall_ms,
                                 .now_ms = now_ms,
                                 .doubted_until_ms = INT64_MIN};
-    /* Only the untrusted clock could say how much of the hour has passed. */
+    /* Only the untrusted clock could show how much of the hour has passed. */
     if (stepped_ms != 0)
         clock->doubted_until_ms = now_ms + HOUR_MS;
 }
@@ -33,7 +37,7 @@ int64_t wallclock_look(struct wallclock *clock, int64_t wall_ms, int64_t now_ms)
     return expected_ms;
 }
 
-/* doubted_until_ms stays as it is: distrust that was once justified costs an hour at most. */
+/* doubted_until_ms stays: an unneeded distrust costs an hour at most. */
 void wallclock_look_again(struct wallclock *clock, const struct wallclock *before)
 {
     must(before->now_ms <= clock->now_ms);

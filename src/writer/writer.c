@@ -15,20 +15,20 @@
 #include "writer_internal.h"
 
 /*
- * The writer's loop. The daemon's writer thread calls writer_step() as soon as the cluster identity
- * is known; the simulator calls it one step at a time. A step takes up to BATCH_MAX messages and
- * handles each within one transaction; then come the tick, COMMIT, post-commit actions, wake-ups
- * and replies, and last what needs the time between two transactions (after_batch()). Memory and
- * disk agree after each step, whatever failed. No report about the cluster is dropped: a lost batch
- * keeps its messages (writer_lost.c). A bind is answered exactly once.
+ * The writer's loop. The daemon's writer thread calls writer_step() once the cluster is identified;
+ * the simulator calls it one step at a time. A step takes up to BATCH_MAX messages and handles all
+ * within one transaction; then come the tick, COMMIT, post-commit actions, wake-ups and replies, and
+ * last the work between two transactions (after_batch()). Memory and disk agree after each step,
+ * even after a failure. No message about the cluster is dropped: a lost batch keeps its messages
+ * (writer_lost.c). A bind is answered exactly once.
  */
 
 enum {
-    RETRY_MS = 250, /* between two tries of a lost batch */
-    /* messages about the cluster that are kept while the disk is broken; then the informer waits */
+    RETRY_MS = 250, /* pause between tries of a lost batch */
+    /* limit of messages kept while the disk is broken; beyond it the informer blocks */
     KEEP_MAX = 2048,
     TICK_MS = 1000,
-    CLOCK_STEP_MS = 1000, /* the wall clock may jitter by so much */
+    CLOCK_STEP_MS = 1000, /* tolerated jitter of the wall clock */
 };
 
 struct writer *writer_new(struct app *app)
@@ -65,8 +65,7 @@ void writer_free(struct writer *writer)
     hints_look_with(writer->app->hints, NULL, NULL);
     struct inflight_bind *bind_inflight;
     /*
-     * The calls that still wait are not answered here: the listener answers them with 503
-     * (http_stop()).
+     * Waiting calls are not answered here: the listener answers them with 503 (http_stop()).
      */
     for (size_t at = 0; (bind_inflight = map_next(&writer->binds.inflight, &at)) != NULL;)
         inflight_free(bind_inflight);
@@ -136,7 +135,7 @@ void writer_tables(const struct writer *writer, struct writer_tables *out)
                                   .names = names_count(ledger_names(writer->ledger))};
 }
 
-/* False if the batch is lost. */
+/* Returns false if the batch is lost. */
 static bool writer_handle(struct writer *writer, struct message *msg)
 {
     switch (msg->kind) {
@@ -171,7 +170,7 @@ static bool writer_handle(struct writer *writer, struct message *msg)
         return writer_handle_node(writer, &msg->node);
     case MESSAGE_NODES_END:
         return writer_end_nodes(writer);
-    /* Nothing was taken for gone yet, and the next list begins a new epoch. */
+    /* No node has been removed yet, and the next list begins a new epoch. */
     case MESSAGE_NODES_FAILED:
         return true;
     case MESSAGE_NODE_DELETED:
@@ -186,8 +185,8 @@ static bool writer_handle(struct writer *writer, struct message *msg)
 }
 
 /*
- * For a batch that is on disk and published. A list makes milligpud ready only here, and no Binding
- * is sent before.
+ * Called when the batch is on disk and published. Only here a list makes milligpud ready and
+ * Bindings are passed to the outbox.
  */
 static void batch_kept(struct writer *writer, struct message **message, size_t count)
 {
@@ -195,7 +194,7 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
     must(!writer->batch.open);
 
     writer->lost.is_writing = writer->lost.is_writing || writer->batch.changes > 0;
-    /* A message that was kept may be about the very pods that would be granted. */
+    /* Not while messages are kept: they may concern pods that would be granted. */
     if (writer->lost.is_writing && writer->lost.n_kept == 0 &&
         atomic_exchange(&writer->app->health.disk_broken, false))
         log_plain(LOG_WARN, "the ledger can be written again");
@@ -212,7 +211,7 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
         message_free(message[i]);
 }
 
-/* The newest entry of the journal shows the wall clock when the previous process ended. */
+/* The newest journal entry shows the wall clock at the end of the previous process. */
 static void watch_clock(struct writer *writer)
 {
     int64_t last_ms = 0;
@@ -222,7 +221,7 @@ static void watch_clock(struct writer *writer)
     must(!writer->clock.watches_clock);
     if (store_clock(writer->app->store, &last_ms, &stepped_ms, &err) < 0) {
         log_write(LOG_WARN, "the ledger's last time cannot be read", log_str("error", err.text));
-        stepped_ms = 1; /* it may have stepped: nothing is deleted for an hour */
+        stepped_ms = 1; /* assume a step: nothing is deleted for an hour */
     }
     wallclock_start(&writer->clock.wallclock, writer->app->clock.wall_ms(writer->app->clock.ctx),
                     writer_now_ms(writer), last_ms, stepped_ms);
@@ -230,8 +229,7 @@ static void watch_clock(struct writer *writer)
 }
 
 /*
- * A step back of any size, and one forward of more than a day, go into the journal; smaller ones
- * are normal.
+ * Journals steps of the wall clock: back by more than CLOCK_STEP_MS, or forward by more than a day.
  */
 static bool note_clock(struct writer *writer)
 {
@@ -260,10 +258,7 @@ static bool note_clock(struct writer *writer)
     return writer_run(writer, &command);
 }
 
-/*
- * While the disk is broken binds are refused immediately, so something has to try a write: a
- * journal row.
- */
+/* While the disk is broken, binds are refused at once, so this tries to write a journal row. */
 static bool probe_write(struct writer *writer)
 {
     must(!writer->batch.lost);
@@ -274,7 +269,7 @@ static bool probe_write(struct writer *writer)
     return !atomic_load(&writer->app->health.disk_broken) || writer_run(writer, &command);
 }
 
-/* Once a second, for what depends on time. */
+/* Work that depends on time, once a second. */
 static bool writer_tick(struct writer *writer)
 {
     must(!writer->batch.lost);
@@ -291,8 +286,8 @@ static bool writer_tick(struct writer *writer)
 }
 
 /*
- * Runs between two transactions, after lost batches too: claiming the ledger, pinning the
- * verifier's read transaction and housekeeping are not possible within one.
+ * Work that is impossible within a transaction, such as claiming the ledger, pinning the verifier's
+ * read transaction and housekeeping. Runs after lost batches, too.
  */
 static void after_batch(struct writer *writer)
 {
@@ -304,10 +299,7 @@ static void after_batch(struct writer *writer)
     writer_check_taints(writer);
     writer_own_ledger(writer);
     const bool ready = app_ready(writer->app, NULL);
-    /*
-     * While milligpud was not ready, or by the process before it, pods were turned away that may
-     * fit.
-     */
+    /* Pods that were turned away before milligpud was ready may fit. */
     if (ready && !writer->was_ready) {
         log_plain(LOG_INFO, "ready");
         writer_wake(writer, writer_some_node(writer));
@@ -322,14 +314,14 @@ static void after_batch(struct writer *writer)
     writer_store_agents(writer);
     writer_store_measured_now_and_then(writer);
     verifier_meet(writer->app->verifier);
-    /* A file that contradicts itself is not changed. */
+    /* In safe mode the file stays unchanged. */
     if (!atomic_load(&writer->app->health.safe_mode) &&
         writer->app->store_ops.maintain(writer->app->store_ops.ctx, writer->wall_ms, &err) < 0)
         log_write(LOG_WARN, "housekeeping of the ledger failed", log_str("error", err.text));
     drift_watch_step(writer->drift, writer_now_ms(writer), writer->wall_ms);
 }
 
-/* Waits without taking from the queue: it fills up, and the informer waits. */
+/* Sleeps without reading the queue, so that it fills up and the informer blocks. */
 static void writer_pause_ms(int64_t ms)
 {
     must(ms >= 0 && ms <= RETRY_MS);
@@ -339,7 +331,7 @@ static void writer_pause_ms(int64_t ms)
     (void)nanosleep(&pause, NULL);
 }
 
-/* Kept messages come first and alone, because the order of messages about the cluster matters. */
+/* Takes kept messages first and alone: the order of messages about the cluster matters. */
 static size_t writer_collect(struct writer *writer, struct message **message, int64_t wait_ms)
 {
     must(wait_ms >= 0);
@@ -360,8 +352,8 @@ static size_t writer_collect(struct writer *writer, struct message **message, in
 }
 
 /*
- * The end of a list ends the batch: the next list begins when this one is on disk. Where other
- * rules begin to decide, nothing is decided until the journal says so.
+ * The end of a list ends the batch, so that the next list begins after this one is on disk. So does
+ * a change of rules: it is journaled before any decision under the new rules.
  */
 static bool batch_is_full(const struct writer *writer)
 {
@@ -369,7 +361,7 @@ static bool batch_is_full(const struct writer *writer)
            writer->policy.rules_change;
 }
 
-/* Neither beyond the next tick, nor beyond what else happens at a time of its own. */
+/* Limits the wait to the next tick and other timed events. */
 static int64_t writer_wait(const struct writer *writer, int64_t wait_ms)
 {
     const int64_t now_ms = writer_now_ms(writer);
@@ -393,9 +385,7 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
     const uint64_t epoch = writer->pod_list.epoch;
     size_t count = 0;
     writer->pod_list.pods_ended = writer->node_list.nodes_ended = false;
-    /*
-     * First, because a step of the clock must be in the journal before the commands that follow it.
-     */
+    /* First, so that a step of the clock is journaled before the commands that follow it. */
     bool whole =
         note_clock(writer) && writer_note_policy(writer) && writer_check_unsure_agents(writer);
     while (count < taken && whole && !batch_is_full(writer))
@@ -407,16 +397,14 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
         batch_kept(writer, message, count);
     } else {
         writer_batch_lost(writer, message, taken);
-        /* it is tried again as the same list, with the same epoch */
+        /* the same list will be retried, with the same epoch */
         writer->pod_list.epoch = epoch;
     }
-    /*
-     * Also after a lost batch: an outcome holds whether its confirmation reached the disk or not.
-     */
+    /* After a lost batch, too: an outcome is valid even if its confirmation was not written. */
     replies_send(writer);
     batch_reset(&writer->batch);
     if (writer->pod_list.pods_ended || writer->node_list.nodes_ended)
-        /* a list takes many times the memory that stays; see writer_end_list() for the time */
+        /* a list needs a multiple of the memory that stays; writer_end_list() has the time */
         (void)malloc_trim(0);
     after_batch(writer);
     ledger_sweep(writer->ledger, taken == 0);

@@ -24,7 +24,7 @@ bool writer_run(struct writer *writer, const struct command *command)
     return true;
 }
 
-/* Each command was computed for the ledger before it, so none runs after a lost batch. */
+/* Commands depend on the ones before, so none runs after a lost batch. */
 bool writer_run_all(struct writer *writer, const struct command *command, size_t count)
 {
     must(count <= RECONCILE_MAX);
@@ -42,8 +42,7 @@ bool writer_heal_duplicates(struct writer *writer)
     const struct node *node;
 
     /*
-     * One pass over the present ones; a node that stays a duplicate of another is not returned
-     * twice.
+     * Ends after one pass: a node that remains a duplicate of another is not returned twice.
      */
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++) {
         node = ledger_stale_duplicate(writer->ledger);
@@ -66,7 +65,7 @@ const struct request *writer_request_of(const struct writer *writer, const struc
     if (record == NULL || record->request != NULL || !pod_record_asks(record))
         return record != NULL ? record->request : NULL;
     struct request *request = arena_alloc(arena, sizeof *request);
-    /* The same pod under the same rules: the verdict cannot differ from the recorded one. */
+    /* Same pod, same rules: the verdict equals the recorded one. */
     const enum request_verdict verdict =
         pod->node[0] != '\0' ? request_parse_bound(pod, rules, arena, request, &refusal)
                              : request_parse(pod, rules, arena, request, &refusal);

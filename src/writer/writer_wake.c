@@ -7,8 +7,8 @@
 #include "writer_internal.h"
 
 /*
- * Collects the nodes on which this batch made room, as they are now (another change of the batch
- * may have taken it again); the caller frees the array.
+ * Returns the nodes on which this batch freed room, in their present state (a later change may have
+ * taken the room again); the caller frees the array.
  */
 static const struct node **wake_roomier(const struct writer *writer, size_t *out_count)
 {
@@ -35,8 +35,8 @@ void writer_wake(struct writer *writer, const struct atom *node)
 }
 
 /*
- * One more idle host than a rule keeps opens all of them, not only the one that became idle: a pod
- * that fits on none of this batch may fit there.
+ * Returns true if a rule has more idle hosts than at the last check. One more than its reserve opens
+ * all idle hosts, so a pod that fits on no node of this batch may fit there.
  */
 static bool more_are_idle(struct writer *writer)
 {
@@ -75,8 +75,8 @@ void writer_wake_if_it_helps(struct writer *writer)
     const struct node **node = wake_roomier(writer, &count);
 
     /*
-     * The room is published already, so a refusal that this look misses is evaluated again
-     * (docs/why/004).
+     * The room is already published, so a refusal that is recorded after this check is evaluated
+     * again (docs/why/004).
      */
     if (count > 0)
         app_yield(writer->app, YIELD_ROOM_AND_WAKE_UP);
