@@ -1,10 +1,9 @@
 /*
- * The fake API server as a whole: its lock, its clock, its kube_ops. Created by daemon.c for
- * --standalone, and by tests. One lock guards everything; each ops handle belongs to one thread,
- * and its calls need no lock. What must hold: the lock is not held while answers are delivered,
- * because the receiver may ask the fake API server again. First come creation and single requests,
- * then the ops: their poll() serves every call once, and then waits for a write, wake() or its
- * time.
+ * The fake API server as a whole: lock, clock, kube_ops. Created by daemon.c for --standalone, and
+ * by tests. One lock guards everything; each ops handle belongs to one thread, and its calls need
+ * no lock. Invariant: the lock is not held while answers are delivered, because the receiver may
+ * send new requests. In order: creation and single requests, then the ops: poll() serves every call
+ * once, and then waits for a write, wake() or its timeout.
  */
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 
@@ -34,7 +33,7 @@ static int64_t apiserver_real_wall_ms(void *ctx)
     return clock_ms(CLOCK_REALTIME);
 }
 
-/* FNV-1a: unlike text_hash() it is the same for the same name in every run. */
+/* FNV-1a, because text_hash() differs between runs. */
 static uint64_t seed_of(const char *name)
 {
     uint64_t hash = 0xcbf29ce484222325U;
@@ -43,9 +42,6 @@ static uint64_t seed_of(const char *name)
     return hash;
 }
 
-/*
- * Waits use the monotonic clock, so that a step of the wall clock neither ends nor prolongs them.
- */
 struct fake_apiserver *fake_apiserver_new(const char *name)
 {
     struct fake_apiserver *fake = xcalloc(1, sizeof *fake);
@@ -62,8 +58,8 @@ struct fake_apiserver *fake_apiserver_new(const char *name)
 }
 
 /*
- * The ops were freed before. Log and snapshots go first: then each object has only the reference of
- * its shelf.
+ * The ops must be freed before. Log and snapshots are freed first, so that each object has only the
+ * reference of its shelf.
  */
 void fake_apiserver_free(struct fake_apiserver *fake)
 {
@@ -111,7 +107,7 @@ uint64_t fake_apiserver_version(struct fake_apiserver *fake)
     return version;
 }
 
-/* Only while nothing was written: a version in the log must not be skipped. */
+/* Only before any write: versions in the log must be contiguous. */
 void fake_apiserver_set_version(struct fake_apiserver *fake, uint64_t version)
 {
     must(version > 0);
@@ -121,7 +117,7 @@ void fake_apiserver_set_version(struct fake_apiserver *fake, uint64_t version)
     mutex_unlock(&fake->lock);
 }
 
-/* Also invalidates the later pages of lists, as etcd's compaction does. */
+/* Like etcd's compaction, also invalidates the later pages of lists. */
 void fake_apiserver_compact(struct fake_apiserver *fake)
 {
     mutex_lock(&fake->lock);
@@ -134,8 +130,8 @@ void fake_apiserver_compact(struct fake_apiserver *fake)
 }
 
 /*
- * Any thread: REST of a standalone daemon, tests, and answer_whole(). The lock is held for the
- * whole request, so a list of 100,000 pods keeps watches waiting.
+ * Any thread: REST of a standalone daemon, tests, and answer_whole(). Holds the lock for the whole
+ * request, so a list of 100,000 pods delays watches.
  */
 int fake_apiserver_request(struct fake_apiserver *fake, const char *method, const char *path,
                            struct text body, struct strbuf *out)
@@ -158,8 +154,7 @@ int fake_apiserver_request(struct fake_apiserver *fake, const char *method, cons
 /* ---- kube_ops ---- */
 
 struct fake_call {
-    /* the one that was started after it */
-    struct fake_call *next;
+    struct fake_call *next; /* in order of start */
     uint64_t id;
     bool ended;
     bool headed;
@@ -167,28 +162,31 @@ struct fake_call {
     char *path;
     struct strbuf body;
 
-    bool watching; /* ask and arena live as long as the call */
+    /* For a watch; ask and arena live as long as the call. */
+    bool watching;
     struct arena arena;
     struct ask ask;
     struct watching at;
-    /* monotonic, as bookmark_ms: when the watch ends, and when the next bookmark is due */
-    int64_t end_ms;
-    int64_t bookmark_ms;
+    int64_t end_ms;      /* end of the watch, monotonic */
+    int64_t bookmark_ms; /* time of the next bookmark, monotonic */
 };
 
 struct fake_handle {
     struct fake_apiserver *fake;
     struct fake_call *calls;
-    bool woken;       /* under the lock of the fake API server */
-    uint64_t seen_rv; /* all watches were served up to this version */
-    /* pieces, ever: poll() returns when it has grown */
+    bool woken;       /* guarded by the lock of the fake API server */
+    uint64_t seen_rv; /* version up to which all watches were served */
+    /* number of pieces so far: poll() returns when it has grown */
     uint64_t delivered;
     void *user;
     /* NULL outside poll() */
     void (*deliver)(void *user, const struct kube_answer *answer);
 };
 
-/* The lock is not held. The receiver may start and cancel calls; they are freed after the turn. */
+/*
+ * Delivers a piece, without the lock. The receiver may start and cancel calls; ended ones are freed
+ * after the round.
+ */
 static void apiserver_give(struct fake_handle *handle, struct fake_call *call,
                            enum kube_piece piece, int status, struct text data)
 {
@@ -204,7 +202,7 @@ static void apiserver_give(struct fake_handle *handle, struct fake_call *call,
     handle->deliver(handle->user, &answer);
 }
 
-/* Not a watch, or a refused one: the answer is complete. */
+/* Delivers a complete answer, for requests other than watches and for refused watches. */
 static void answer_whole(struct fake_handle *handle, struct fake_call *call)
 {
     must(handle->fake != NULL);
@@ -221,8 +219,8 @@ static void answer_whole(struct fake_handle *handle, struct fake_call *call)
 }
 
 /*
- * False: the request is no watch, or is refused, and answer_whole() gives the answer. Parsing reads
- * nothing that the lock guards.
+ * Returns false if the request is no watch or is refused; answer_whole() then answers. Parsing
+ * needs no lock.
  */
 static bool begin_watch(struct fake_handle *handle, struct fake_call *call)
 {
@@ -249,8 +247,8 @@ static bool begin_watch(struct fake_handle *handle, struct fake_call *call)
 }
 
 /*
- * Collects under the lock and delivers without it, because the receiver may ask the fake API server
- * itself. Like a real API server, it sends a last bookmark before a watch ends.
+ * Collects under the lock and delivers without it, because the receiver may send new requests. Like
+ * a real API server, sends a last bookmark before the watch ends.
  */
 static void serve_watch(struct fake_handle *handle, struct fake_call *call)
 {
@@ -287,7 +285,7 @@ static void apiserver_call_free(struct fake_call *call)
     xfree(call);
 }
 
-/* Not while somebody walks the list: at the end of a turn, or when no poll() is running. */
+/* Called at the end of a round or outside poll(), because it changes the list of calls. */
 static void free_ended(struct fake_handle *handle)
 {
     for (struct fake_call **at = &handle->calls; *at != NULL;) {
@@ -301,10 +299,10 @@ static void free_ended(struct fake_handle *handle)
     }
 }
 
-/* Calls made from callbacks are appended to the list and served in the same turn. */
+/* Serves each call once. Calls started by callbacks are appended and served in the same round. */
 static void apiserver_serve(struct fake_handle *handle)
 {
-    /* Read before serving: what is written meanwhile is news for the next turn. */
+    /* Read before serving, so that later writes cause another round. */
     mutex_lock(&handle->fake->lock);
     handle->seen_rv = handle->fake->rv;
     mutex_unlock(&handle->fake->lock);
@@ -319,7 +317,7 @@ static void apiserver_serve(struct fake_handle *handle)
     free_ended(handle);
 }
 
-/* Only watches are left after a turn; all other calls have been answered. */
+/* After a round only watches are left; all other calls have been answered. */
 static int64_t next_deadline(const struct fake_handle *handle, int64_t deadline_ms)
 {
     for (const struct fake_call *call = handle->calls; call != NULL; call = call->next) {
@@ -333,8 +331,8 @@ static int64_t next_deadline(const struct fake_handle *handle, int64_t deadline_
 }
 
 /*
- * Waits until something was written, wake() was called, or the time is over. Returns whether it was
- * wake().
+ * Waits for a write, wake() or until_ms. Returns true after wake(). Waits use the monotonic clock,
+ * so that a step of the wall clock neither ends nor prolongs them.
  */
 static bool wait_for_news(struct fake_handle *handle, int64_t until_ms)
 {
@@ -352,7 +350,7 @@ static bool wait_for_news(struct fake_handle *handle, int64_t until_ms)
     return woken;
 }
 
-/* Returns as soon as something was delivered, somebody called wake(), or the time is over. */
+/* Returns after a delivery, wake() or the timeout. */
 static void ops_poll(void *ctx, int64_t wait_ms, void *user,
                      void (*deliver)(void *user, const struct kube_answer *answer))
 {
@@ -373,13 +371,13 @@ static void ops_poll(void *ctx, int64_t wait_ms, void *user,
     handle->deliver = NULL;
 }
 
-/* Only queues, since it may run inside a callback. Walks all calls, of which there are few. */
+/* Only queues the call, because it may run inside a callback. Linear in the few calls. */
 static int ops_start(void *ctx, const struct kube_request *request, struct err *err)
 {
     struct fake_handle *handle = ctx;
     struct fake_call **end = &handle->calls;
 
-    (void)err; /* cannot fail */
+    (void)err; /* never fails */
     must(request->id != 0 && request->path[0] == '/');
     for (; *end != NULL; end = &(*end)->next)
         must((*end)->id != request->id || (*end)->ended);

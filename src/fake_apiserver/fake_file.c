@@ -1,9 +1,9 @@
 /*
  * Loads a cluster file into the fake API server. Called at the start, before the first request, in
- * the main thread; several files may be loaded one after the other. The file is never written. The
+ * the main thread; several files may be loaded one after the other. The file is never written. In
  * order: parse the whole text (without the lock), check and complete each item, refuse duplicates,
- * and only then store everything, which cannot fail. Only what the fake API server itself reads is
- * checked; its clients have to cope with the rest, as in a real cluster.
+ * and only then store everything, which cannot fail. Only fields that the fake API server reads are
+ * checked; clients must handle the rest, as in a real cluster.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,17 +13,17 @@
 
 #include "fake_internal.h"
 
-/* Largest cluster file: 120,000 pods of 4 KB. */
+/* limit of a cluster file: 120,000 pods of 4 KB */
 enum { FILE_BYTES_MAX = 512 * 1024 * 1024 };
 
-/* Pointers into the arena, grouped by resource. */
+/* Documents of one resource, in the arena. */
 struct docs {
     struct document **document;
     size_t count;
     size_t capacity;
 };
 
-/* Everything is checked before anything is stored: a bad file changes nothing. */
+/* State of a load. All checks precede the first store, so that an invalid file changes nothing. */
 struct file_loading {
     struct fake_apiserver *fake;
     const char *file;
@@ -34,7 +34,7 @@ struct file_loading {
     char where[64]; /* "items[3]", "document 2", or "" */
 };
 
-/* The line and the path, as people find them in the file. */
+/* Sets an error with file, line and path. */
 static int file_wrong(struct file_loading *in, const struct document *at, const char *text)
 {
     must(text[0] != '\0');
@@ -70,14 +70,14 @@ static int check_field(struct file_loading *in, const struct document *item, con
         return 0;
     if (found->kind != kind)
         return wrong_type(in, found, path, document_kind_name(kind));
-    /* The API server checks the node and the phase; a scheduler may have any name. */
+    /* As in the API server, node and phase are checked, but a scheduler may have any name. */
     if (kind == DOCUMENT_STRING && document_has_nul(found) &&
         strcmp(path, "spec.schedulerName") != 0)
         return file_wrong(in, found, "a NUL where a node or a phase should be");
     return 0;
 }
 
-/* What the fake API server itself reads; everything else is checked by its clients. */
+/* Checks the fields that the fake API server reads. */
 static int check_item(struct file_loading *in, const struct document *item)
 {
     static const struct {
@@ -111,8 +111,8 @@ static int check_item(struct file_loading *in, const struct document *item)
 }
 
 /*
- * Adds what an API server would have filled in, so that a file written by hand is enough. uids are
- * added later, in file_store(), because they draw on a counter of the fake API server.
+ * Adds the API server's defaults, which files written by hand lack. uids are added later, in
+ * file_store(), because they use a counter of the fake API server.
  */
 static void fill_item(struct file_loading *in, enum resource_id id, struct document *item)
 {
@@ -132,7 +132,7 @@ static void fill_item(struct file_loading *in, enum resource_id id, struct docum
         struct document *status = document_object(&in->arena, item, "status");
         if (document_str(status, "phase")[0] == '\0')
             document_set_str(&in->arena, status, "phase", "Pending");
-        /* Amounts that are not quantities are left to the decoders to report. */
+        /* Invalid quantities are reported by the decoders. */
         (void)fake_pod_fill_requests(&in->arena, item, false, &ignored);
     } else {
         struct document *status = document_object(&in->arena, item, "status");
@@ -144,8 +144,8 @@ static void fill_item(struct file_loading *in, enum resource_id id, struct docum
 }
 
 /*
- * kind may be omitted in the items of a NodeList. Objects of other kinds are counted and skipped,
- * since `kubectl get` prints what it was asked for.
+ * kind may be omitted in the items of a NodeList. Objects of other kinds, which `kubectl get` may
+ * have been asked for, are counted and skipped.
  */
 static int load_item(struct file_loading *in, struct document *item, const char *list_of)
 {
@@ -170,7 +170,7 @@ static int load_item(struct file_loading *in, struct document *item, const char 
     return 0;
 }
 
-/* where becomes the path of each item in turn; prefix keeps the list's own. */
+/* Sets where to the path of each item in turn. */
 static int load_list(struct file_loading *in, struct document *list, const char *kind)
 {
     struct document *items = document_get(list, "items");
@@ -208,7 +208,7 @@ static int load_document(struct file_loading *in, struct document *document)
     const char *kind = document_str(document, "kind");
 
     if (document->kind == DOCUMENT_NULL)
-        return 0; /* no "--" with nothing between */
+        return 0; /* an empty document */
     if (document->kind != DOCUMENT_OBJECT || kind[0] == '\0') {
         char text[192];
         (void)snprintf(text, sizeof text,
@@ -243,7 +243,7 @@ static int load_documents(struct file_loading *in, struct document *documents)
 
 /* ---- duplicates ---- */
 
-/* Any order would do that puts objects of the same name side by side. */
+/* Any order that makes equal names adjacent. */
 static int compare_docs(const void *a, const void *b)
 {
     const struct document *const *left = a;
@@ -255,7 +255,7 @@ static int compare_docs(const void *a, const void *b)
                                document_str(*right, "metadata.name"));
 }
 
-/* Also against what an earlier file brought: a second object of a name would replace the first. */
+/* Refuses duplicate names, also of an earlier file: the second object would replace the first. */
 static int file_check_names(struct file_loading *in, enum resource_id id)
 {
     struct docs *docs = &in->docs[id];
@@ -278,7 +278,7 @@ static int file_check_names(struct file_loading *in, enum resource_id id)
     return 0;
 }
 
-/* Cannot fail: everything was checked. The lock is held. */
+/* Called under the lock, after all checks; cannot fail. */
 static void file_store(struct file_loading *in)
 {
     struct fake_apiserver *fake = in->fake;
@@ -306,7 +306,7 @@ static bool file_looks_like_json(struct text text)
     return i < text.len && (text.at[i] == '{' || text.at[i] == '[');
 }
 
-/* JSON is YAML, too, but its own reader is ten times faster and stricter. */
+/* JSON is valid YAML, but its own parser is ten times faster and stricter. */
 static int file_parse(struct file_loading *in, struct text text, struct document **out)
 {
     if (!file_looks_like_json(text))
@@ -321,7 +321,7 @@ static int file_parse(struct file_loading *in, struct text text, struct document
     return 0;
 }
 
-/* Parsing a large file takes long, so it happens without the lock. */
+/* Parses without the lock, because a large file takes long. */
 int fake_apiserver_load_text(struct fake_apiserver *fake, const char *name, struct text text,
                              struct err *err)
 {
@@ -347,7 +347,7 @@ int fake_apiserver_load_text(struct fake_apiserver *fake, const char *name, stru
     return rc;
 }
 
-/* Text and tree are in memory at the same time, hence the bound on the file. */
+/* Text and tree are in memory at the same time, hence the limit of the file's size. */
 int fake_apiserver_load(struct fake_apiserver *fake, const char *file, struct err *err)
 {
     char *text;

@@ -1,8 +1,8 @@
 /*
- * What an API server does to a pod: checks it, fills in its requests, binds it. Called by
- * fake_rest.c and fake_file.c under the lock. Texts and statuses are those of kube-apiserver, as
- * far as milligpu or a test reads them; measured on real ones. The parts: metadata, quantities,
- * admission of a new pod, and the Binding, which is refused in the same order as there.
+ * Checks a pod, fills in its requests and binds it, as an API server does. Called by fake_rest.c
+ * and fake_file.c under the lock. Texts and statuses that milligpu or a test reads are those of
+ * kube-apiserver, as measured. In order: metadata, quantities, admission of a new pod, and the
+ * Binding, whose checks have the API server's order.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 #include "fake_internal.h"
 
-/* Looser than RFC 1123: the API server also checks each part between the dots. */
+/* Looser than RFC 1123: the parts between the dots are not checked. */
 bool fake_name_valid(const char *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -26,7 +26,7 @@ bool fake_name_valid(const char *name)
     return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == len;
 }
 
-/* In YAML an annotation like 500 is a number; the API server refuses it, and so must the fake. */
+/* Refuses numbers, as the API server does: in YAML an annotation like 500 is one. */
 static int check_string_map(const struct document *meta, const char *key, struct err *err)
 {
     must(meta->kind == DOCUMENT_OBJECT);
@@ -66,7 +66,7 @@ int fake_check_metadata(const struct document *object, struct err *err)
     return rc < 0 ? rc : check_string_map(meta, "labels", err);
 }
 
-/* Returns the HTTP status, with its text in err; callers of this file pass it on unchanged. */
+/* Sets err and returns the HTTP status. */
 static int PRINTF_LIKE(3, 4) pod_refuse(struct err *err, int status, const char *fmt, ...)
 {
     char text[ERR_TEXT_MAX];
@@ -82,7 +82,7 @@ static int PRINTF_LIKE(3, 4) pod_refuse(struct err *err, int status, const char 
 
 /* ---- quantities ---- */
 
-/* "nvidia.com/vgpu": whole numbers only, and the limit equals the request. */
+/* Returns true for "nvidia.com/vgpu" and the like: whole numbers, with the limit as request. */
 static bool is_extended(struct text resource)
 {
     must(resource.at != NULL);
@@ -90,7 +90,7 @@ static bool is_extended(struct text resource)
            !text_starts(resource, "kubernetes.io/") && !text_starts(resource, "requests.");
 }
 
-/* The API server stores "1000" as "1k": clients see the short form, however a pod was written. */
+/* The canonical form, as the API server stores it: "1000" becomes "1k". */
 static struct text pod_canonical(struct arena *arena, int64_t value)
 {
     static const char *const suffix[] = {"", "k", "M", "G", "T", "P", "E"};
@@ -105,8 +105,8 @@ static struct text pod_canonical(struct arena *arena, int64_t value)
 }
 
 /*
- * Syntax is checked for every resource, whole numbers only for extended ones. A number becomes
- * text, as in the API server's JSON.
+ * Checks the syntax, and for extended resources that it is a whole number. A number becomes text,
+ * as in the API server's JSON.
  */
 static int check_amount(struct arena *arena, const char *where, struct document *amount,
                         struct err *err)
@@ -152,7 +152,7 @@ static int pod_check_amounts(struct arena *arena, const char *where, struct docu
     return status;
 }
 
-/* The same amount may be written in two ways: 1Ki and 1024. */
+/* Compares values: 1Ki equals 1024. */
 static bool is_equal(const struct document *a, const struct document *b)
 {
     int64_t value[2];
@@ -182,8 +182,8 @@ static int check_overcommit(const char *where, const struct document *limits,
 }
 
 /*
- * The API server's defaulting: a limit without a request becomes the request. strict also checks
- * the amounts, as for a pod that is created; a file may contain anything.
+ * The API server's defaulting: a limit without a request becomes the request. strict: also checks
+ * the amounts, as for a new pod but not for a pod of a file.
  */
 static int fill_container(struct arena *arena, const char *where, struct document *container,
                           bool strict, struct err *err)
@@ -232,7 +232,7 @@ int fake_pod_fill_requests(struct arena *arena, struct document *pod, bool stric
     return status;
 }
 
-/* The few required fields without which a test would pass a pod that no cluster accepts. */
+/* Checks the required fields that a test could forget. */
 static int check_containers(const struct document *spec, struct err *err)
 {
     must(spec->kind == DOCUMENT_OBJECT);
@@ -247,7 +247,7 @@ static int check_containers(const struct document *spec, struct err *err)
     return 0;
 }
 
-/* A pod as a whole has amounts of few resources; extended ones are those of containers. */
+/* Pod-level amounts exist for few resources; extended ones only for containers. */
 static int check_pod_level(struct arena *arena, const struct document *spec, struct err *err)
 {
     static const char *const list[] = {"limits", "requests"};
@@ -288,7 +288,7 @@ int fake_pod_admit(struct arena *arena, struct document *pod, struct err *err)
         return status;
     if (document_str(spec, "schedulerName")[0] == '\0')
         document_set_str(arena, spec, "schedulerName", "default-scheduler");
-    /* What a client writes there is ignored. */
+    /* A status from the client is ignored. */
     document_set(arena, pod, TEXT("status"), document_new(arena, DOCUMENT_OBJECT));
     document_set_str(arena, document_object(arena, pod, "status"), "phase", "Pending");
     return 0;
@@ -296,7 +296,7 @@ int fake_pod_admit(struct arena *arena, struct document *pod, struct err *err)
 
 /* ---- binding ---- */
 
-/* kube-scheduler left a condition that says why the pod does not fit; binding replaces it. */
+/* Replaces the condition in which kube-scheduler explained why the pod did not fit. */
 static void fake_pod_set_scheduled(struct arena *arena, struct document *pod, const char *now)
 {
     struct document *status = document_object(arena, pod, "status");
@@ -322,7 +322,7 @@ static void fake_pod_set_scheduled(struct arena *arena, struct document *pod, co
     document_remove(found, "message");
 }
 
-/* The outbox tells these 409s from precondition_failed() by asking for the pod, not by the text. */
+/* The outbox distinguishes this 409 from precondition_failed() by a GET, not by the text. */
 static int pod_conflict(struct ask *in, const char *message)
 {
     return fake_answer_status(in, 409, "Conflict",
@@ -330,7 +330,7 @@ static int pod_conflict(struct ask *in, const char *message)
                               message);
 }
 
-/* In the API server's own words, which come from its storage. */
+/* The text is that of the API server's storage layer. */
 static int precondition_failed(struct ask *in, const char *what, const char *wanted,
                                const char *found)
 {
@@ -343,7 +343,7 @@ static int precondition_failed(struct ask *in, const char *what, const char *wan
         in->name, in->namespace, in->name, what, wanted, what, found);
 }
 
-/* What does not depend on the pod. */
+/* Checks that do not depend on the pod. */
 static int check_binding(struct ask *in, const struct document *binding)
 {
     const char *namespace = document_str(binding, "metadata.namespace");
@@ -366,8 +366,8 @@ static int check_binding(struct ask *in, const struct document *binding)
 }
 
 /*
- * The order is the API server's: preconditions first, then deletion, node, gates. So the answer for
- * a pod that is both newer and bound is the same as there.
+ * Checks in the API server's order (preconditions, deletion, node, gates), so that the answer for a
+ * pod that is both newer and bound is the same.
  */
 static int pod_check_unbound(struct ask *in, const struct document *binding,
                              const struct document *pod)
@@ -396,7 +396,7 @@ static int pod_check_unbound(struct ask *in, const struct document *binding,
 }
 
 /*
- * A Binding's annotations and labels end up on the pod, in the same write as its node
+ * Copies a Binding's annotations and labels to the pod, in the same write as its node
  * (docs/why/003).
  */
 static void merge_map(struct ask *in, struct document *pod, const struct document *binding,
@@ -411,7 +411,7 @@ static void merge_map(struct ask *in, struct document *pod, const struct documen
                    from);
 }
 
-/* One write: no watch sees the node without the annotations. */
+/* One write, so that no watch shows the node without the annotations. */
 int fake_answer_binding(struct ask *in)
 {
     struct document *binding;
@@ -437,6 +437,6 @@ int fake_answer_binding(struct ask *in)
     merge_map(in, pod, binding, "labels");
     document_remove(document_object(in->arena, pod, "status"), "nominatedNodeName");
     fake_pod_set_scheduled(in->arena, pod, fake_time(in->fake, in->arena));
-    (void)fake_shelf_put(in->fake, RES_PODS, pod, in->arena); /* the object is not requested */
+    (void)fake_shelf_put(in->fake, RES_PODS, pod, in->arena);
     return fake_answer_status(in, 201, "", "%s", "");
 }

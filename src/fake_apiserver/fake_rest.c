@@ -1,9 +1,9 @@
 /*
- * The requests of the fake API server: get, list, create, patch, delete, binding. Called by
- * fake_apiserver.c under the lock. Every write has a resourceVersion of its own. fake_ask_parse()
- * turns method and path into a struct ask, and fake_ask_answer() chooses the verb; each of these
- * functions writes the answer and returns its HTTP status. What must hold: whatever is refused has
- * changed nothing. Everything that a request allocates lives in its arena.
+ * Handles the requests of the fake API server: get, list, create, patch, delete, binding. Called by
+ * fake_apiserver.c under the lock. fake_ask_parse() turns method and path into a struct ask, and
+ * fake_ask_answer() chooses the verb; each of these functions writes the answer and returns its
+ * HTTP status. Invariant: a refused request has changed nothing. All memory of a request is in its
+ * arena.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 enum {
     PATH_BYTES_MAX = 128 * 1024,
     GRACE_DEFAULT_S = 30,
-    SUFFIX_LETTERS = 5, /* from generateName */
+    SUFFIX_LETTERS = 5, /* for generateName */
 };
 
 /* ---- Status ---- */
@@ -52,10 +52,9 @@ static int hex_of(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* NULL if a URL cannot contain it. */
 /*
- * Decoded text is never longer, so one allocation is enough. plus: in a query '+' is a blank. A NUL
- * would end the text early, so it is refused.
+ * Decodes a part of a URL; returns NULL if it is malformed or contains a NUL. plus: '+' is a blank,
+ * as in a query.
  */
 static const char *rest_unescape(struct arena *arena, struct text text, bool plus)
 {
@@ -115,8 +114,8 @@ static bool rest_is_empty(struct text text)
 }
 
 /*
- * /api/v1[/namespaces/NS]/PLURAL[/NAME[/SUB]], and the same under /apis/GROUP/VERSION. False: it is
- * none of our resources; answer_other() then looks at the path.
+ * Parses /api/v1[/namespaces/NS]/PLURAL[/NAME[/SUB]], and the same under /apis/GROUP/VERSION.
+ * Returns false if it is none of our resources; answer_other() then handles the path.
  */
 static bool parse_resource(struct ask *in, struct text path)
 {
@@ -124,7 +123,7 @@ static bool parse_resource(struct ask *in, struct text path)
     const struct text top = next_segment(&rest);
     (void)next_segment(&rest); /* the version, or the group */
     if (text_is(top, "apis"))
-        (void)next_segment(&rest); /* followed by the version */
+        (void)next_segment(&rest); /* the version after the group */
     const struct text group = {path.at, path.len - rest.len};
     struct text plural = next_segment(&rest);
     struct text namespace = TEXT("");
@@ -156,7 +155,7 @@ static bool is_true(const char *value)
     return strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
 }
 
-/* At most 18 digits, which always fit. */
+/* Accepts at most 18 digits, which never overflow. */
 static bool rest_parse_count(const char *value, int64_t *out)
 {
     char *end;
@@ -167,7 +166,7 @@ static bool rest_parse_count(const char *value, int64_t *out)
     return *end == '\0';
 }
 
-/* The field labels that an API server accepts for these resources, as far as they are needed. */
+/* Maps field labels as an API server does, limited to those that are needed. */
 static bool field_by_name(const struct ask *in, struct text name, enum field *out)
 {
     static const struct {
@@ -235,8 +234,8 @@ static int parse_selector(struct ask *in, const char *text)
 }
 
 /*
- * Like an API server, it ignores unknown parameters. Those that would change the answer but are not
- * implemented are refused, so that no test relies on them.
+ * Unknown parameters are ignored, as by an API server. Unimplemented ones that would change the
+ * answer are refused, so that no test relies on them.
  */
 static int parse_parameter(struct ask *in, const char *key, const char *value)
 {
@@ -303,8 +302,8 @@ static enum verb verb_of(const char *method)
 }
 
 /*
- * Changes nothing in the fake API server and needs no lock. A path that is no resource is no error
- * yet: in->resource stays NULL.
+ * Reads only the request, so it needs no lock. For other paths than resources in->resource stays
+ * NULL.
  */
 int fake_ask_parse(struct ask *in, const char *method, const char *path)
 {
@@ -339,7 +338,7 @@ static int answer_object(struct ask *in, int code, const struct object *object)
     return code;
 }
 
-/* A tree of its own, which the caller may change; it parses, because document_write() wrote it. */
+/* Returns a tree that the caller may change; parsing output of document_write() never fails. */
 static struct document *parse_stored(struct ask *in, const struct object *object)
 {
     struct document *document;
@@ -366,7 +365,7 @@ static int rest_invalid(struct ask *in, const char *name, const char *text)
                               name, text);
 }
 
-/* Five letters may repeat: a name that exists already gets 409. */
+/* Five letters may collide; an existing name gets 409. */
 static const char *generate_name(struct ask *in, const char *prefix)
 {
     const char *uid = fake_uid(in->fake, in->arena);
@@ -374,8 +373,8 @@ static const char *generate_name(struct ask *in, const char *prefix)
 }
 
 /*
- * Name, namespace and kind as the URL has them. uid, time and version are the server's: what the
- * client wrote there is ignored.
+ * Checks name, namespace and kind against the URL. Sets uid and time, whatever the client wrote
+ * there.
  */
 static int fit_metadata(struct ask *in, struct document *document)
 {
@@ -407,7 +406,7 @@ static int fit_metadata(struct ask *in, struct document *document)
     return 0;
 }
 
-/* What a kubelet with no reservations of its own would report. */
+/* Sets allocatable to capacity, like a kubelet without reservations. */
 static void fill_allocatable(struct ask *in, struct document *node)
 {
     struct document *status = document_object(in->arena, node, "status");
@@ -418,7 +417,7 @@ static void fill_allocatable(struct ask *in, struct document *node)
         document_set(in->arena, status, TEXT("allocatable"), document_copy(in->arena, capacity));
 }
 
-/* All checks come before fake_shelf_put(), so a refused object uses up no version. */
+/* All checks come before fake_shelf_put(), so a refused object uses no version. */
 static int rest_create(struct ask *in)
 {
     struct document *document;
@@ -449,7 +448,7 @@ static int rest_create(struct ask *in)
     return answer_object(in, 201, fake_shelf_put(in->fake, in->resource->id, document, in->arena));
 }
 
-/* A patch of capacity shows in allocatable, too, unless the patch sets that itself. */
+/* A patch of capacity also changes allocatable, unless the patch sets it. */
 static void kubelet_follows(struct ask *in, struct document *node, const struct document *patch)
 {
     const struct document *capacity = document_at(patch, "status.capacity");
@@ -463,7 +462,7 @@ static void kubelet_follows(struct ask *in, struct document *node, const struct 
 }
 
 /*
- * Restores the part of the object that this path must not change; a part that old lacks is removed.
+ * Restores a part that this path must not change; removes it if old lacks it.
  */
 static void rest_put_back(struct ask *in, struct document *document, const struct document *old,
                           const char *key)
@@ -477,8 +476,8 @@ static void rest_put_back(struct ask *in, struct document *document, const struc
 }
 
 /*
- * A patch of the main path cannot change status, and one of /status cannot change spec, as in the
- * API server: each ignores the other half silently.
+ * As in the API server, a patch of the main path silently ignores status, and a patch of /status
+ * ignores spec.
  */
 static void put_identity_back(struct ask *in, struct document *document, const struct document *old)
 {
@@ -498,8 +497,8 @@ static void put_identity_back(struct ask *in, struct document *document, const s
 }
 
 /*
- * A uid or resourceVersion in a patch is a precondition; the last check keeps a pod from being
- * bound by a patch.
+ * A uid or resourceVersion in a patch is a precondition; the last check prevents binding a pod by a
+ * patch.
  */
 static int check_patch(struct ask *in, const struct document *patch, const struct document *old)
 {
@@ -526,8 +525,7 @@ static int check_patch(struct ask *in, const struct document *patch, const struc
 }
 
 /*
- * Every content type is taken for a merge patch. old stays unchanged beside doc, to be compared and
- * restored from.
+ * Every content type is handled as a merge patch. old stays unchanged, for comparison and restores.
  */
 static int rest_patch(struct ask *in)
 {
@@ -551,12 +549,12 @@ static int rest_patch(struct ask *in)
     put_identity_back(in, document, old);
     if (fake_check_metadata(document, &err) < 0)
         return bad_request(in, err.text);
-    if (document_equal(document, old)) /* no write and no event, like the real one */
+    if (document_equal(document, old)) /* no write and no event, as in the API server */
         return answer_object(in, 200, object);
     return answer_object(in, 200, fake_shelf_put(in->fake, in->resource->id, document, in->arena));
 }
 
-/* In seconds. In order: the query, the body, the pod, the API server's default of 30. */
+/* Returns the grace period in s, from the query, the body, the pod, or the default of 30. */
 static int64_t grace_of(const struct ask *in, const struct document *options,
                         const struct document *pod)
 {
@@ -565,7 +563,7 @@ static int64_t grace_of(const struct ask *in, const struct document *options,
     int64_t seconds = GRACE_DEFAULT_S;
 
     if (document_str(pod, "spec.nodeName")[0] == '\0')
-        return 0; /* no kubelet has ever seen it */
+        return 0; /* unbound: no kubelet runs it */
     if (in->grace_s >= 0)
         return in->grace_s;
     if (asked == NULL)
@@ -575,7 +573,7 @@ static int64_t grace_of(const struct ask *in, const struct document *options,
     return seconds;
 }
 
-/* As in the API server, a pod is answered with its last state, another object with a Status. */
+/* As in the API server, answers with the last state of a pod, with a Status for other objects. */
 static int delete_now(struct ask *in, struct object *object)
 {
     const char *kind = in->resource->kind;
@@ -587,8 +585,8 @@ static int delete_now(struct ask *in, struct object *object)
 }
 
 /*
- * A bound pod is only marked: a kubelet would stop it and delete it again with a grace period of 0,
- * which here its client does. A second mark changes nothing.
+ * A bound pod is only marked as terminating: a kubelet would stop it and delete it again with a
+ * grace period of 0, which the client must do here. A second mark has no effect.
  */
 static int remove_object(struct ask *in)
 {
@@ -622,11 +620,11 @@ static int remove_object(struct ask *in)
     return answer_object(in, 200, fake_shelf_put(in->fake, in->resource->id, document, in->arena));
 }
 
-/* For callers of fake_apiserver_request(), which cannot keep a stream open. */
+/* Answers a watch of fake_apiserver_request() with the present events, without a stream. */
 static int watch_once(struct ask *in)
 {
     struct watching at = {0, false};
-    /* An ERROR is an event like any other here: the answer is complete either way. */
+    /* An ERROR event is part of the answer. */
     (void)fake_watch_collect(in, &at, in->out);
     return 200;
 }
@@ -660,12 +658,11 @@ static int on_object(struct ask *in)
 /* ---- the few other paths ---- */
 
 /*
- * The uid of kube-system is the cluster identity, so a restart of the daemon must find the same
- * one.
+ * The uid of kube-system is the cluster identity, so it is derived from the cluster's name and is
+ * the same after a restart of the daemon.
  */
 static int answer_namespace(struct ask *in, const char *name)
 {
-    /* Derived from the cluster's name, so that it is the same in every run. */
     const uint64_t seed = in->fake->seed;
 
     must(name[0] != '\0');
@@ -679,7 +676,7 @@ static int answer_namespace(struct ask *in, const char *name)
     return 200;
 }
 
-/* Everything is allowed: a standalone cluster has no permissions. */
+/* Allows everything: a standalone cluster has no permissions. */
 static int answer_review(struct ask *in)
 {
     struct document *document;
@@ -695,7 +692,7 @@ static int answer_review(struct ask *in)
     return 201;
 }
 
-/* What a client asks beside resources: cluster identity, permissions, version, health. */
+/* Answers the other paths: cluster identity, permissions, version, health. */
 static int answer_other(struct ask *in)
 {
     const char *path = in->path;
@@ -719,7 +716,7 @@ static int answer_other(struct ask *in)
     return not_found(in);
 }
 
-/* The lock is held. An unknown subresource gets 404, not 405. */
+/* Called under the lock. An unknown subresource gets 404, not 405. */
 int fake_ask_answer(struct ask *in)
 {
     if (in->resource == NULL)

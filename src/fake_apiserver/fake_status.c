@@ -1,6 +1,6 @@
 /*
- * Every refusal of the fake API server, and the few successes without an object, are a Status as a
- * real one encodes it. Whatever was written to the answer before is discarded.
+ * Encodes a Status as a real API server does, for every refusal and the few successes without an
+ * object. Called by the other fake_ files; discards anything written to the answer before.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /*
  * The objects of the fake API server: shelves sorted by name, the log of events, compaction. Called
  * by the other fake_ files under the lock. An object is immutable and reference-counted: shelf, log
- * and list snapshots hold one reference each, and the counts need no atomics because of the lock.
- * Versions are given out here only, and every write of a watched resource ends with an entry in the
- * log, which wakes whoever waits. The parts: uids and times, objects, shelves with their log.
+ * and list snapshots hold one reference each, and the lock guards the counts. Versions are assigned
+ * only here, and every write of a watched resource adds an entry to the log and wakes waiting
+ * threads. In order: uids and times, objects, shelves with their log.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 #include "fake_internal.h"
 
-/* Events are written and never watched here, so only the last 1,000 are kept. */
+/* Events are never watched here, so only the last 1,000 are kept. */
 static const struct resource resources[RESOURCES] = {
     [RES_NODES] = {RES_NODES, "/api/v1", "v1", "nodes", "Node", false, true, true, 0},
     [RES_PODS] = {RES_PODS, "/api/v1", "v1", "pods", "Pod", true, true, true, 0},
@@ -34,7 +34,7 @@ const struct resource *fake_resource(enum resource_id id)
 
 /* ---- names for things ---- */
 
-/* The end of splitmix64: counters become numbers that share no prefix. */
+/* The finalizer of splitmix64, so that numbers from consecutive counters share no prefix. */
 static uint64_t store_mix(uint64_t z)
 {
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
@@ -43,8 +43,8 @@ static uint64_t store_mix(uint64_t z)
 }
 
 /*
- * Has the form of a version 4 UUID, but depends on name and counter only: a test or a simulation
- * that runs again sees the same uids.
+ * Has the form of a version 4 UUID, but depends only on name and counter, so that tests and
+ * simulations are repeatable.
  */
 const char *fake_uid(struct fake_apiserver *fake, struct arena *arena)
 {
@@ -59,7 +59,7 @@ const char *fake_uid(struct fake_apiserver *fake, struct arena *arena)
                         (unsigned long long)(low & 0xffffffffffffU));
 }
 
-/* Whole seconds, like metav1.Time. */
+/* The present time in whole seconds, like metav1.Time. */
 const char *fake_time(struct fake_apiserver *fake, struct arena *arena)
 {
     char text[TIME_TEXT_BYTES];
@@ -82,8 +82,7 @@ static const char *store_pack(char **at, const char *text)
 }
 
 /*
- * One allocation: the fields that selectors ask for, and then the JSON. So a selector costs no
- * parsing per object.
+ * One allocation with the fields for selectors, so that they need no parsing, and the JSON.
  */
 static struct object *object_new(const struct document *document, uint64_t rv)
 {
@@ -134,7 +133,7 @@ void fake_object_unref(struct object *object)
         xfree(object);
 }
 
-/* All terms must match; no term matches everything. */
+/* All terms must match; a selector without terms matches everything. */
 bool fake_selects(const struct selector *selector, const struct object *object)
 {
     const char *const value[] = {
@@ -171,7 +170,7 @@ static int compare_items(const void *a, const void *b)
     return store_compare((*left)->namespace, (*left)->name, *right);
 }
 
-/* The index where it is or belongs. */
+/* Returns the index of the object, or where it would be inserted. */
 static size_t store_seek(const struct shelf *shelf, const char *namespace, const char *name)
 {
     size_t low = 0;
@@ -188,7 +187,7 @@ static size_t store_seek(const struct shelf *shelf, const char *namespace, const
     return low;
 }
 
-/* Borrowed from the shelf: valid until the next write. */
+/* Borrowed from the shelf until the next write. */
 struct object *fake_shelf_find(struct fake_apiserver *fake, enum resource_id id,
                                const char *namespace, const char *name)
 {
@@ -209,8 +208,7 @@ static void log_drop(struct log_entry *entry)
 }
 
 /*
- * Forgets the oldest entries until left remain. A watch from before the last one forgotten gets
- * 410.
+ * Drops the oldest entries until left remain. Watches from before the last one dropped get 410.
  */
 void fake_log_compact(struct fake_apiserver *fake, size_t left)
 {
@@ -235,7 +233,7 @@ static void log_add(struct fake_apiserver *fake, enum resource_id id, struct obj
         fake_object_unref(after);
         return;
     }
-    /* Makes a place in the ring. */
+    /* Make room in the ring. */
     fake_log_compact(fake, FAKE_EVENTS_MAX - 1);
     const size_t at = (fake->log_first + fake->log_count) % FAKE_EVENTS_MAX;
     fake->log[at] = (struct log_entry){id, deleted, before, after};
@@ -243,7 +241,7 @@ static void log_add(struct fake_apiserver *fake, enum resource_id id, struct obj
     condvar_broadcast(&fake->news);
 }
 
-/* Moves everything behind it: fine for single writes; a file is loaded by fake_shelf_fill(). */
+/* Linear: for single writes; fake_shelf_fill() loads files. */
 static void shelf_insert(struct shelf *shelf, size_t at, struct object *object)
 {
     must(at <= shelf->count);
@@ -260,7 +258,7 @@ static void shelf_remove(struct shelf *shelf, size_t at)
     memmove(shelf->item + at, shelf->item + at + 1, (shelf->count - at) * sizeof(struct object *));
 }
 
-/* Linear, for at most 1,001 Events. Not logged, since nothing with a limit is watched. */
+/* Linear, for at most 1,001 Events. Not logged, because resources with a limit are not watched. */
 static void drop_oldest(struct shelf *shelf)
 {
     size_t oldest = 0;
@@ -273,7 +271,7 @@ static void drop_oldest(struct shelf *shelf)
     shelf_remove(shelf, oldest);
 }
 
-/* The only place where versions are given out: one per write. */
+/* Assigns the version of a write; nothing else does. */
 static struct object *store_versioned(struct fake_apiserver *fake, struct document *document,
                                       struct arena *arena)
 {
@@ -287,7 +285,7 @@ static struct object *store_versioned(struct fake_apiserver *fake, struct docume
 }
 
 /*
- * The shelf's reference to the old object moves to the log; the new one gets a reference for each.
+ * The shelf's reference to the old object moves to the log; the new object gets one for each.
  */
 struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id,
                               struct document *document, struct arena *arena)
@@ -311,8 +309,8 @@ struct object *fake_shelf_put(struct fake_apiserver *fake, enum resource_id id,
 }
 
 /*
- * Sorted once at the end: inserting 100,000 pods one by one would move them again and again. Names
- * are checked before; two equal ones are a bug.
+ * Sorts once at the end: inserting 100,000 pods in order would be quadratic. The caller has checked
+ * that names are unique.
  */
 void fake_shelf_fill(struct fake_apiserver *fake, enum resource_id id, struct document *const *docs,
                      size_t count, struct arena *arena)
@@ -332,8 +330,8 @@ void fake_shelf_fill(struct fake_apiserver *fake, enum resource_id id, struct do
 }
 
 /*
- * A deletion is a write: its event has the last state with a version of its own, as in the API
- * server. The object is parsed again because its version is inside its JSON.
+ * A deletion is a write: its event has the last state with a new version, as in the API server. The
+ * object is parsed again, because its version is inside its JSON.
  */
 struct object *fake_shelf_take(struct fake_apiserver *fake, enum resource_id id,
                                struct object *object, struct arena *arena)
@@ -347,7 +345,7 @@ struct object *fake_shelf_take(struct fake_apiserver *fake, enum resource_id id,
     must(document_parse_json(object->text, "object", arena, &document, &err) == 0);
     struct object *last = store_versioned(fake, document, arena);
     shelf_remove(shelf, at);
-    if (!fake_resource(id)->watched) { /* otherwise the log keeps it */
+    if (!fake_resource(id)->watched) { /* otherwise the log takes the references */
         fake_object_unref(object);
         fake_object_unref(last);
         return NULL;
@@ -356,7 +354,7 @@ struct object *fake_shelf_take(struct fake_apiserver *fake, enum resource_id id,
     return last;
 }
 
-/* Safe for a free slot as well. */
+/* A free slot is fine. */
 void fake_snapshot_drop(struct list_snapshot *snapshot)
 {
     must(snapshot->id != 0 || snapshot->items.count == 0);

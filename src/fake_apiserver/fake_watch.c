@@ -1,8 +1,8 @@
 /*
  * Lists in pages, and watches. Called by fake_rest.c and fake_apiserver.c under the lock. A list is
- * one moment: what its later pages need is kept as references to the immutable objects,
- * SNAPSHOTS_MAX lists at a time. A watch is a position in the log (struct watching), and its events
- * are computed when somebody collects them, so a slow watch costs nothing but may get 410.
+ * a consistent snapshot: references to the immutable objects of its later pages are kept, for
+ * SNAPSHOTS_MAX lists at a time. A watch is a position in the log (struct watching); its events are
+ * computed when they are collected, so a slow watch costs nothing but may get 410.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #include "fake_internal.h"
 
-/* Namespace and field selector; for lists and watches alike. */
+/* Applies namespace and field selector, for lists and watches. */
 static bool watch_wants(const struct ask *in, const struct object *object)
 {
     must(in->fake->compacted <= in->fake->rv);
@@ -44,8 +44,8 @@ static void list_head(struct ask *in, uint64_t rv, const char *token)
 }
 
 /*
- * The rest of a list, as it was when its first page was requested. Takes over the references in
- * *rest, and the slot of the list SNAPSHOTS_MAX before, whose later pages get 410.
+ * Keeps the objects of the later pages, as of the first page. Takes over the references in *rest,
+ * and the slot of the list SNAPSHOTS_MAX before, whose later pages then get 410.
  */
 static void snapshot_make(struct ask *in, struct shelf *rest, const char **out_token)
 {
@@ -61,8 +61,8 @@ static void snapshot_make(struct ask *in, struct shelf *rest, const char **out_t
 }
 
 /*
- * Walks the whole shelf: no index by namespace or node. resourceVersion does not matter here,
- * because the present is as new as any version asked for.
+ * Linear in the shelf: there is no index by namespace or node. resourceVersion is ignored, because
+ * the present state is at least as new.
  */
 static int first_page(struct ask *in)
 {
@@ -91,8 +91,8 @@ static int first_page(struct ask *in)
 }
 
 /*
- * The token is "ID.FROM": the snapshot, and the index of the page's first object. The same page can
- * be asked for again, as in the API server.
+ * The token is "ID.FROM": the snapshot, and the index of the page's first object. As in the API
+ * server, a page can be requested again.
  */
 static int later_page(struct ask *in)
 {
@@ -125,8 +125,8 @@ static int later_page(struct ask *in)
 }
 
 /*
- * A client that has seen a later version than ours talks to another cluster, or to one that was
- * restored; the API server waits for that version and then answers 504.
+ * A client with a later version than ours has seen another cluster, or this one before a restore;
+ * the API server waits for that version and then answers 504.
  */
 int fake_answer_list(struct ask *in)
 {
@@ -150,7 +150,7 @@ static void add_event(struct strbuf *out, const char *type, struct text object)
     strbuf_str(out, "}\n");
 }
 
-/* To the informer an object that enters the selection is new, and one that leaves it is deleted. */
+/* An object that enters the selection is ADDED, one that leaves it is DELETED. */
 static void add_entry(const struct ask *in, const struct log_entry *entry, struct strbuf *out)
 {
     const bool before = entry->before != NULL && watch_wants(in, entry->before);
@@ -163,7 +163,7 @@ static void add_entry(const struct ask *in, const struct log_entry *entry, struc
         add_event(out, "DELETED", entry->after->text);
 }
 
-/* The texts are ours, so they need no escaping. */
+/* reason and message are constants that need no escaping. */
 static void add_error(struct strbuf *out, int code, const char *reason, const char *message)
 {
     must(out->data != NULL);
@@ -174,7 +174,7 @@ static void add_error(struct strbuf *out, int code, const char *reason, const ch
                   message, reason, code);
 }
 
-/* Version 0 or none: everything that exists, as if it were created now. */
+/* Without a version, or with 0, all present objects are ADDED. */
 static bool watch_begin(const struct ask *in, struct watching *at, struct strbuf *out)
 {
     must(in->fake->compacted <= in->fake->rv);
@@ -183,7 +183,7 @@ static bool watch_begin(const struct ask *in, struct watching *at, struct strbuf
     at->begun = true;
     if (in->rv[0] != '\0' && strcmp(in->rv, "0") != 0) {
         at->rv = strtoull(in->rv, NULL, 10);
-        /* Not older than the log: fake_watch_collect() checks that. */
+        /* fake_watch_collect() checks that it is not older than the log. */
         if (at->rv <= in->fake->rv)
             return true;
         add_error(out, 504, "Timeout", "Too large resource version");
@@ -196,7 +196,7 @@ static bool watch_begin(const struct ask *in, struct watching *at, struct strbuf
     return true;
 }
 
-/* The first entry of the log after rv. */
+/* Returns the position of the first log entry after rv. */
 static size_t seek_log(const struct fake_apiserver *fake, uint64_t rv)
 {
     must(fake->compacted <= fake->rv);
@@ -214,7 +214,7 @@ static size_t seek_log(const struct fake_apiserver *fake, uint64_t rv)
     return low;
 }
 
-/* Moves to the present version even if no entry is wanted, so that entries are looked at once. */
+/* Moves to the present version even if no entry matches, so that each entry is checked once. */
 bool fake_watch_collect(const struct ask *in, struct watching *at, struct strbuf *out)
 {
     const struct fake_apiserver *fake = in->fake;
@@ -235,7 +235,7 @@ bool fake_watch_collect(const struct ask *in, struct watching *at, struct strbuf
     return true;
 }
 
-/* The version up to which the log was read, not that of the last event. */
+/* Its version is the one up to which the log was read, not that of the last event. */
 void fake_watch_bookmark(const struct ask *in, struct watching *at, struct strbuf *out)
 {
     must(at->begun);

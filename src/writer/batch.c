@@ -101,9 +101,9 @@ static enum store_outcome write_decided(struct batch *batch, const struct comman
 }
 
 /*
- * Decides, writes, applies, in this order: ledger_apply() cannot fail, so a change that the database
- * refuses never reaches memory. out_answer is a copy without references: after a failure only its
- * reason and its held are valid.
+ * Decides, writes, applies, in this order: ledger_apply() cannot fail, so a change that the
+ * database refuses never reaches memory. out_answer is a copy without references: after a failure
+ * only its reason and its held are valid.
  */
 static enum batch_result batch_decide(struct batch *batch, const struct command *command,
                                       enum verdict *out_verdict, const struct change **out_change,

@@ -1,3 +1,11 @@
+/*
+ * The writer's loop. The daemon's writer thread calls writer_step() once the cluster is identified;
+ * the simulator calls it one step at a time. A step takes up to BATCH_MAX messages and handles all
+ * within one transaction; then come the tick, COMMIT, post-commit actions, wake-ups and replies,
+ * and last the work between two transactions (after_batch()). Memory and disk agree after each
+ * step, even after a failure. No message about the cluster is dropped: a lost batch keeps its
+ * messages (writer_lost.c). A bind is answered exactly once.
+ */
 #include "milligpu/writer/writer.h"
 
 #include <malloc.h>
@@ -13,15 +21,6 @@
 #include "milligpu/waiting/hints.h"
 
 #include "writer_internal.h"
-
-/*
- * The writer's loop. The daemon's writer thread calls writer_step() once the cluster is identified;
- * the simulator calls it one step at a time. A step takes up to BATCH_MAX messages and handles all
- * within one transaction; then come the tick, COMMIT, post-commit actions, wake-ups and replies, and
- * last the work between two transactions (after_batch()). Memory and disk agree after each step,
- * even after a failure. No message about the cluster is dropped: a lost batch keeps its messages
- * (writer_lost.c). A bind is answered exactly once.
- */
 
 enum {
     RETRY_MS = 250, /* pause between tries of a lost batch */

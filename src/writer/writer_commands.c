@@ -1,3 +1,7 @@
+/*
+ * Runs commands of the ledger within the batch, for the other files of the writer. A command that
+ * loses the batch returns false, and nothing may be run after it.
+ */
 #include "milligpu/core/ledger/reconcile.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/writer/writer.h"

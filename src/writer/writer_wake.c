@@ -1,3 +1,7 @@
+/*
+ * Wakes kube-scheduler when freed room, a change of tolerations or elapsed time may help a waiting
+ * pod. Called by writer.c once the batch is on disk and published; the outbox sends the wake-up.
+ */
 #include "milligpu/base/alloc.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
@@ -35,8 +39,8 @@ void writer_wake(struct writer *writer, const struct atom *node)
 }
 
 /*
- * Returns true if a rule has more idle hosts than at the last check. One more than its reserve opens
- * all idle hosts, so a pod that fits on no node of this batch may fit there.
+ * Returns true if a rule has more idle hosts than at the last check. One more than its reserve
+ * opens all idle hosts, so a pod that fits on no node of this batch may fit there.
  */
 static bool more_are_idle(struct writer *writer)
 {

@@ -1,3 +1,8 @@
+/*
+ * Post-commit actions, Bindings and advertised capacity, collected while the batch is open.
+ * writer.c runs them after the COMMIT or drops them with a lost batch. A Binding sent before its
+ * reservation is on disk could take effect after a crash without a trace in the ledger.
+ */
 #include <stdio.h>
 
 #include "milligpu/base/alloc.h"
@@ -7,12 +12,6 @@
 #include "milligpu/writer/writer.h"
 
 #include "writer/writer_internal.h"
-
-/*
- * Post-commit actions: what a batch sends out, collected while the batch is open. writer.c runs
- * them after the COMMIT, or drops them when the batch is lost. A Binding that left before its
- * reservation was on disk could take effect after a crash without a trace in the ledger.
- */
 
 void writer_action_done(struct post_commit_action *action)
 {
@@ -25,7 +24,7 @@ void writer_action_done(struct post_commit_action *action)
     strbuf_done(&action->body);
 }
 
-/* The bound states that one message, listed pod, node or in-flight bind adds one action at most. */
+/* The limit: one message, listed pod, node or bind in flight adds at most one action. */
 static struct post_commit_action *add_action(struct writer *writer)
 {
     must(writer->after_commit.actions <= BATCH_MAX + writer->pod_list.n_listed +
@@ -42,7 +41,7 @@ static struct post_commit_action *add_action(struct writer *writer)
     return action;
 }
 
-/* While no other key begins to sign, the same text again for the same allocation. */
+/* Deterministic: the same text for the same allocation while the same key signs. */
 static int sign_binding(const void *ctx, struct text uid, struct text node, struct text annotation,
                         struct strbuf *out, struct err *err)
 {
@@ -71,8 +70,10 @@ int writer_queue_binding(struct writer *writer, const struct allocation *allocat
     action->version = how.version;
     action->deadline_ms = how.deadline_ms;
     action->sending = how.sending;
-    /* Encoded here: later in the batch the allocation may be replaced and its node rebuilt. */
-    /* A key that is not published is unknown to everybody. Only nodes without an agent get here. */
+    /*
+     * Encoded now, because later commands of the batch may replace the allocation and its node. Not
+     * signed while the key is unpublished, which happens only on nodes without an agent.
+     */
     struct keyring *keyring = writer->app->keyring;
     const bool signs = keyring != NULL && keyring_may_sign(keyring);
     const struct binding_signer signer = {keyring, sign_binding};
@@ -97,7 +98,7 @@ void writer_queue_advertise(struct writer *writer, const struct inventory *inven
     const uint64_t held = node != NULL ? node_held_milli(node) : 0;
     const uint64_t wanted = held > inventory->advertise_milli ? held : inventory->advertise_milli;
     int64_t shown;
-    /* A write that changes nothing would still be a request for each event of each node. */
+    /* Skip writes without a change, which would cost a request for each event of each node. */
     if (facts->capacity_milli != NULL &&
         quantity_parse(text_of(facts->capacity_milli), 0, &shown) == QUANTITY_OK &&
         shown == (int64_t)wanted)
@@ -123,7 +124,7 @@ void writer_run_actions(struct writer *writer)
                                                    .version = action->version,
                                                    .deadline_ms = action->deadline_ms,
                                                    .sending = action->sending};
-            /* Only queued: the outbox copies it, and its thread sends it. */
+            /* The outbox copies the Binding, and its thread sends it. */
             outbox_bind(writer->app->outbox, &binding);
         } else {
             outbox_advertise(writer->app->outbox, action->uid, action->milli);

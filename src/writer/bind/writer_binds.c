@@ -1,3 +1,10 @@
+/*
+ * Handles a bind, from the call to the outcome of its Binding: reserve, send, confirm or release.
+ * Called by writer.c for messages of the webhooks (BIND) and of the outbox (FETCHED, OUTCOME). The
+ * version in a Binding is on disk, with the reservation, before the Binding is sent (docs/why/012).
+ * Each call is either answered here or joins a bind in flight and gets its outcome. In order:
+ * sending and undoing, evaluation, binds whose pod a GET had to fetch, outcomes.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,15 +20,6 @@
 
 #include "writer/writer_internal.h"
 
-/*
- * A bind, from the call to the outcome of its Binding: reserve, send, confirm or release. Called by
- * writer.c for messages of the webhooks (BIND) and of the outbox (FETCHED, OUTCOME). The version
- * that a Binding names is on disk, with the reservation, before that Binding is sent
- * (docs/why/012). Each call is either answered here or joins an in-flight bind, and then gets that
- * bind's outcome. The parts: sending and taking back, the evaluation of a bind, a bind whose pod a
- * GET had to fetch, the outcome.
- */
-
 #define BOUND_ALREADY "changed: the pod is bound to node %s already"
 
 void writer_refuse_bind(struct bind_call *bind, const char *fmt, ...)
@@ -36,7 +34,7 @@ void writer_refuse_bind(struct bind_call *bind, const char *fmt, ...)
     bind->reply.to = NULL;
 }
 
-/* A pod that asks for 0 is bound, and nothing is written down. */
+/* Binds a pod that requests 0, without a reservation. */
 static void send_plain_binding(struct writer *writer, struct bind_call *bind, uint64_t version)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(bind->args.node));
@@ -52,12 +50,12 @@ static void send_plain_binding(struct writer *writer, struct bind_call *bind, ui
     struct allocation *allocation = allocation_new(&nothing);
     const struct dispatch how = {version, bind->deadline_ms, SENDING_FIRST, NULL};
     const int rc = writer_queue_binding(writer, allocation, how, &err);
-    must(rc == 0); /* nothing in it can be too large */
+    must(rc == 0); /* without shares it cannot be too large */
     allocation_unref(allocation);
     inflight_join(inflight_begin(writer, bind->args.uid, node->name, bind->deadline_ms), bind);
 }
 
-/* Undoes a grant whose Binding cannot be written, unless it was sent before. */
+/* Refuses a bind whose Binding cannot be encoded; releases the grant unless it was sent before. */
 static bool binds_take_back(struct writer *writer, struct bind_call *bind,
                             enum outbox_sending sending, const struct err *err)
 {
@@ -71,7 +69,7 @@ static bool binds_take_back(struct writer *writer, struct bind_call *bind,
     return sending != SENDING_FIRST || writer_run(writer, &command);
 }
 
-/* Queues the Binding for after the COMMIT, and lets the call wait for its outcome. */
+/* Queues the Binding for after the COMMIT; the call waits for its outcome. */
 static bool send_binding(struct writer *writer, struct bind_call *bind,
                          const struct allocation *allocation, const struct request *request,
                          enum outbox_sending sending)
@@ -93,7 +91,7 @@ bool writer_release_void(struct writer *writer, const struct pod_record *record)
 {
     struct command command[RECONCILE_MAX];
 
-    /* While a Binding is in flight, its outcome decides. */
+    /* The outcome of a Binding in flight decides. */
     if (record->node[0] != '\0' || map_find(&writer->binds.inflight, text_of(record->uid)) != NULL)
         return true;
     const size_t count =
@@ -102,9 +100,9 @@ bool writer_release_void(struct writer *writer, const struct pod_record *record)
 }
 
 /*
- * The pod of this reservation was seen unbound in a later version than any Binding of it names. If
- * the same place suits what it asks for now, the reservation continues in the new version; else it
- * is void, and the pod is evaluated again. True if the bind was answered, or is on its way again.
+ * For a reservation that is void (writer_is_void()). If its place still fits the pod's present
+ * request, the reservation continues under the new version and is sent; else it is released and the
+ * pod is evaluated again. Returns true if the bind was answered or sent.
  */
 static bool judged_again(struct writer *writer, struct bind_call *bind,
                          const struct pod_record *record, const struct request *request,
@@ -147,8 +145,8 @@ bool writer_is_void(const struct allocation *held, const struct pod_record *reco
 }
 
 /*
- * Evaluates the request with the ledger as it is: the snapshot that filter used may be older, so a
- * bind may be refused after filter offered the node.
+ * Evaluates the request with the present ledger. filter may have used an older snapshot, so the
+ * bind may be refused although filter offered the node.
  */
 static bool binds_reserve(struct writer *writer, struct bind_call *bind,
                           const struct pod_record *record, const struct request *request)
@@ -185,10 +183,7 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
     switch (verdict) {
     case VERDICT_OK:
         return send_binding(writer, bind, change->after, request, SENDING_FIRST);
-    /*
-     * The reservation is that of an earlier bind, whose outcome is not known: the same bytes go out
-     * again.
-     */
+    /* An earlier bind holds the reservation, with an unknown outcome: send the same bytes again. */
     case VERDICT_SAME:
         return send_binding(writer, bind, answer.held, request, SENDING_AGAIN);
     case VERDICT_ELSEWHERE:
@@ -209,9 +204,9 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
 }
 
 /*
- * Handles everything that needs no placement. True if the bind was answered, or waits for the
- * Binding that is in flight. The order matters: whatever the pod already has (an in-flight bind, a
- * node) counts before what it asks for, so that a repeated bind gets the outcome of the first.
+ * Handles binds that need no placement. Returns true if the bind was answered or waits for a
+ * Binding in flight. The order matters: the pod's state (a bind in flight, a node) is checked
+ * before its request, so that a repeated bind gets the outcome of the first.
  */
 static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
                                  const struct pod_record *record)
@@ -222,7 +217,7 @@ static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
     const struct allocation *held = ledger_find(writer->ledger, text_of(args->uid));
     struct inflight_bind *bind_inflight = map_find(&writer->binds.inflight, text_of(args->uid));
 
-    /* The table has no name for such a pod. */
+    /* Comes first, because the pod cache has no name for such a pod. */
     if (record->verdict == REQUEST_NOT_OURS) {
         writer_refuse_bind(bind, "not_ours: the pod does not name %s",
                            writer->app->settings->resource);
@@ -242,7 +237,7 @@ static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
     } else if ((held != NULL && held->facts.state == STATE_BOUND &&
                 text_is(atom_text(held->facts.node), args->node)) ||
                (held == NULL && record->node[0] != '\0')) {
-        bind->reply.answer(bind->reply.to, NULL); /* the API server has confirmed it */
+        bind->reply.answer(bind->reply.to, NULL); /* confirmed by the API server */
         bind->reply.to = NULL;
     } else if (record->verdict == REQUEST_REFUSED) {
         writer_refuse_bind(bind, "%s", record->refusal);
@@ -258,7 +253,7 @@ static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
     return true;
 }
 
-/* A GET has been made, and there is no pod to bind. */
+/* Refuses a bind for which the GET has found no pod. */
 static void refuse_unknown(struct bind_call *bind, const struct fetched_pod *fetched)
 {
     const struct extender_bind *args = &bind->args;
@@ -272,7 +267,7 @@ static void refuse_unknown(struct bind_call *bind, const struct fetched_pod *fet
             fetched->found ? "it has ended, or another uid has its name" : fetched->text);
 }
 
-/* The table had no room for the request of this pod: does the GET show exactly that version? */
+/* For a record without its request: returns true if the GET shows the record's version. */
 static bool tells_request(const struct fetched_pod *fetched, const struct pod_record *record)
 {
     must(pod_record_asks(record) && record->request == NULL);
@@ -281,8 +276,8 @@ static bool tells_request(const struct fetched_pod *fetched, const struct pod_re
 }
 
 /*
- * Reserves what the GET shows, for a pod whose request did not fit into the pod cache
- * (docs/why/014). Request and record must be of one version, because the Binding names it.
+ * Reserves by the request in the GET, for a pod whose request did not fit into the pod cache
+ * (docs/why/014). Request and record must have the same version, which the Binding names.
  */
 static bool reserve_as_told(struct writer *writer, struct bind_call *bind,
                             const struct fetched_pod *fetched, const struct pod_record *record,
@@ -298,7 +293,7 @@ static bool reserve_as_told(struct writer *writer, struct bind_call *bind,
     return true;
 }
 
-/* Its agent would believe no allocation: a first key signs once it is published. */
+/* Returns true if the node's agent would reject any allocation: the first key is not published. */
 static bool lacks_key(const struct writer *writer, const char *node_name)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(node_name));
@@ -307,7 +302,7 @@ static bool lacks_key(const struct writer *writer, const char *node_name)
     return node->agent && writer->app->keyring != NULL && !keyring_may_sign(writer->app->keyring);
 }
 
-/* fetched: NULL if the API server has not been asked yet. */
+/* fetched: result of a GET; NULL if there was none yet. */
 static bool bind_pod(struct writer *writer, struct bind_call *bind,
                      const struct fetched_pod *fetched, struct arena *arena)
 {
@@ -320,7 +315,7 @@ static bool bind_pod(struct writer *writer, struct bind_call *bind,
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, bind->args.uid);
     /*
      * No record: kube-scheduler's watch may be ahead of ours. No request: the pod cache had no
-     * room. Either way one GET asks for the pod, and its answer comes back as a message.
+     * room. Either way the pod is fetched by one GET, whose result comes back as a message.
      */
     const bool forgotten = record == NULL || (pod_record_asks(record) && record->request == NULL);
     if (forgotten && fetched == NULL) {
@@ -333,7 +328,7 @@ static bool bind_pod(struct writer *writer, struct bind_call *bind,
     }
     if (bind_without_placing(writer, bind, record))
         return true;
-    /* Before the reservation: one that cannot be sent would hold its room for nothing. */
+    /* Before the reservation, which would hold room without being sent. */
     if (outbox_bytes(writer->app->outbox) >= OUTBOX_BYTES_MAX) {
         writer_refuse_bind(bind, "not ready: too many Bindings wait to be sent");
         return true;
@@ -367,8 +362,8 @@ void writer_hear_version(struct writer *writer, const struct pod *pod)
 }
 
 /*
- * Has the watch not shown this version yet? A pod that it has shown is evaluated by what it showed,
- * except one whose request did not fit into the table.
+ * Returns true if the result of the GET must be stored: the watch has not shown the pod yet, or its
+ * request did not fit into the pod cache.
  */
 static bool is_yet_to_come(const struct writer *writer, const struct pod *fetched)
 {
@@ -381,7 +376,7 @@ static bool is_yet_to_come(const struct writer *writer, const struct pod *fetche
     return version == 0 || version > writer->pod_list.last_seen_version;
 }
 
-/* bind_pod() evaluates what the pod cache shows, so the pod is put there first. */
+/* Puts the pod into the pod cache, which bind_pod() reads. */
 bool writer_handle_fetched(struct writer *writer, struct fetched_pod *fetched, struct arena *arena)
 {
     must(fetched->bind.reply.to != NULL);
@@ -393,7 +388,7 @@ bool writer_handle_fetched(struct writer *writer, struct fetched_pod *fetched, s
     return bind_pod(writer, &fetched->bind, fetched, arena);
 }
 
-/* Another HTTP call that waits for this bind: the call as it was. */
+/* Rebuilds a waiting call of this bind. */
 static struct bind_call bind_again(const struct inflight_bind *bind_inflight, size_t at,
                                    const struct pod *pod)
 {
@@ -406,7 +401,7 @@ static struct bind_call bind_again(const struct inflight_bind *bind_inflight, si
                               .reply = bind_inflight->reply[at]};
 }
 
-/* False if the batch is lost; the call is then answered. */
+/* Returns false if the batch is lost; the call has been answered then. */
 static bool try_again(struct writer *writer, struct bind_call *bind)
 {
     struct arena arena;
@@ -426,9 +421,9 @@ static bool try_again(struct writer *writer, struct bind_call *bind)
 }
 
 /*
- * The pod is unbound in a later version than the Binding named, so no Binding that was sent can
- * take effect. Calls that wait are evaluated again with the pod's present request; if there are
- * none, the reservation is void.
+ * For a pod that is unbound in a later version than the Binding named, so that no Binding can take
+ * effect. Evaluates waiting calls again with the pod's present request; without any, the
+ * reservation is void.
  */
 static bool handle_moved(struct writer *writer, const struct binding_outcome *outcome)
 {
@@ -436,7 +431,7 @@ static bool handle_moved(struct writer *writer, const struct binding_outcome *ou
     bool whole = true;
 
     must(outcome->result == OUTCOME_MOVED && outcome->pod.node[0] == '\0');
-    /* The GET does not bring back a pod that the watch has shown to be gone. */
+    /* Not stored if the watch has already shown that the pod is gone. */
     if (!pod_ended(&outcome->pod) && pod_cache_find(writer->app->pod_cache, outcome->uid) != NULL)
         (void)pod_cache_put_fetched(writer->app->pod_cache, &outcome->pod,
                                     &writer->app->rules.request_rules);
@@ -451,9 +446,8 @@ static bool handle_moved(struct writer *writer, const struct binding_outcome *ou
 }
 
 /*
- * The text names the version that was sent. kube-scheduler writes it into the pod's condition if it
- * differs from the previous text, and that write gives the pod a new version: the evidence comes by
- * itself.
+ * Writes a text with the version that was sent. kube-scheduler writes a text that differs from the
+ * previous one into the pod's condition, which gives the pod a new version: the evidence needed.
  */
 static void say_doubt(const struct binding_outcome *outcome, char *out, size_t bytes)
 {
@@ -467,7 +461,7 @@ static void say_doubt(const struct binding_outcome *outcome, char *out, size_t b
                        (unsigned long long)outcome->version, outcome->text);
 }
 
-/* The watch has shown the pod bound, by this Binding or by somebody who was faster. */
+/* For a pod that the watch has shown bound meanwhile, by this Binding or another one. */
 static void shown_meanwhile(struct writer *writer, const struct allocation *held,
                             const struct inflight_bind *bind_inflight)
 {
@@ -492,7 +486,7 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
     struct command command = {.at_ms = writer->wall_ms, .uid = outcome->uid};
     char text[ERR_TEXT_MAX];
 
-    /* The only outcome that may reserve again instead of ending the bind. */
+    /* MOVED may reserve again; all other outcomes end the bind. */
     if (outcome->result == OUTCOME_MOVED)
         return handle_moved(writer, outcome);
     switch (outcome->result) {
@@ -501,9 +495,7 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
         hints_resolved(writer->app->hints, text_of(outcome->uid));
         replies_add(writer, outcome->uid, NULL);
         break;
-    /*
-     * After a question about an old doubt no Binding was refused: the journal shows the difference.
-     */
+    /* The journal distinguishes a refused Binding from a GET about an old doubt. */
     case OUTCOME_VOID:
         command.kind = COMMAND_RELEASE;
         command.why = asked ? "unconfirmed" : reason_name(outcome->reason);
@@ -523,10 +515,10 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
         must_not_reach("it was handled");
     }
     if (held == NULL || held->facts.state != STATE_RESERVED)
-        return true; /* the watch was faster, or there was nothing to reserve */
+        return true; /* the watch was first, or the pod requested 0 */
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, outcome->uid);
     if (outcome->result == OUTCOME_UNKNOWN && record != NULL && writer_is_void(held, record)) {
-        command.kind = COMMAND_RELEASE; /* the watch has shown this as well */
+        command.kind = COMMAND_RELEASE; /* by evidence that the watch has shown */
         command.why = "unbound";
     }
     return writer_run(writer, &command);

@@ -1,18 +1,17 @@
+/*
+ * Records rows that became bound since the last list of pods was requested. Called by
+ * writer_commands.c after each command; read by writer_pods.c, because only a list that was
+ * requested later can contradict a row. An entry ends with its row, or when such a list begins.
+ */
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/map.h"
 
 #include "writer/writer_internal.h"
 
-/*
- * Which rows became bound since the last list of pods was requested. Called by writer_commands.c
- * after each command; read by writer_pods.c, because only a list that was requested later can
- * contradict a row. Entries go when a list begins that was requested later, or the row ends.
- */
-
-/* When a row became bound in this process. */
+/* The time at which a row became bound in this process. */
 struct bound_since {
-    char *uid; /* also the key in writer.pod_list.bound_since */
-    int64_t ms;
+    char *uid;  /* owned; also the key in writer.pod_list.bound_since */
+    int64_t ms; /* monotonic */
 };
 
 static void bound_since_free(struct bound_since *since)
@@ -41,7 +40,7 @@ void writer_note_bound(struct writer *writer, const struct change *change, int64
     must(map_put(&writer->pod_list.bound_since, text_of(since->uid), since) == NULL);
 }
 
-/* Within one millisecond the order is not known. */
+/* For map_retain(). Within one millisecond the order is unknown, so the entry stays. */
 static bool is_not_before(void *user, void *value)
 {
     struct writer *writer = user;

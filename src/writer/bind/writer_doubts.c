@@ -1,3 +1,8 @@
+/*
+ * Doubts: open reservations without a Binding in flight, after a restart or an unknown outcome.
+ * Called once a second by writer_tick(). Time never releases a reservation here; it only triggers a
+ * GET (docs/why/012).
+ */
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/map.h"
 #include "milligpu/sync/outbox.h"
@@ -6,24 +11,18 @@
 
 #include "writer/writer_internal.h"
 
-/*
- * Doubts: open reservations with no Binding in flight, after a restart or after an outcome that is
- * not known. Called once a second by writer_tick(). Time never frees a reservation here; it only
- * decides when to ask by a GET (docs/why/012).
- */
-
 enum {
-    /* pause between two GETs about a doubt for which there is no other evidence */
+    /* pause between GETs about a doubt without other evidence */
     DOUBT_ASK_MS = 30000,
-    /* for a reservation without a version: the API server gives up on a request after 60 s */
+    /* same, without a version: longer than the API server's timeout of 60 s for a request */
     DOUBT_OLD_MS = 90000,
-    ASK_MS = 10000, /* for the GET */
+    ASK_MS = 10000, /* timeout of the GET */
 };
 
 /*
- * The watch can be behind by any time, but a GET shows the present. Until there is evidence the
- * reservation stays. For a reservation without a version (of an older ledger) no Binding can take
- * effect any more, but one may have.
+ * Sends a GET: the watch can lag by any time, but a GET shows the present. The reservation stays
+ * until there is evidence. For one without a version (of an older ledger) no Binding can take
+ * effect any more, but one may have done so.
  */
 static void ask_about(struct writer *writer, const struct allocation *allocation, int64_t now)
 {
@@ -32,15 +31,15 @@ static void ask_about(struct writer *writer, const struct allocation *allocation
     struct err err;
 
     const struct dispatch how = {allocation->facts.version, now + ASK_MS, SENDING_NOTHING, NULL};
-    /* A Binding that could be written once can be written again; otherwise the next doubt tries. */
+    /* The Binding could be encoded before, so this succeeds; otherwise the next round retries. */
     if (writer_queue_binding(writer, allocation, how, &err) == 0)
         inflight_begin(writer, allocation->facts.uid, allocation->facts.node, now + ASK_MS)
             ->is_query = true;
 }
 
 /*
- * Marks the reservation as in doubt, once, and asks when the doubt is old enough. Asking ends the
- * entry here (inflight_begin()), so after an answer that decides nothing the time starts again.
+ * Marks the reservation as in doubt, once, and sends a GET when the doubt is old enough. The GET
+ * ends the entry (inflight_begin()), so after an inconclusive answer the time starts again.
  */
 static bool expire_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
 {
@@ -63,7 +62,7 @@ static bool expire_doubt(struct writer *writer, const struct allocation *allocat
     return allocation->facts.in_doubt || writer_run(writer, &command);
 }
 
-/* Evidence that the watch has already shown comes before any question. */
+/* Uses evidence that the watch has already shown before sending a GET. */
 static bool tick_doubt(struct writer *writer, const struct allocation *allocation, int64_t now)
 {
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, allocation->facts.uid);
@@ -88,8 +87,8 @@ static bool doubt_lives(void *user, void *value)
 }
 
 /*
- * Collects the reservations that nothing is sending, with a reference each, because handling one
- * changes the ledger that this loop goes through; the caller frees the array.
+ * Returns the reservations without a Binding in flight, with a reference each, because handling one
+ * changes the ledger during the loop; the caller frees the array.
  */
 static const struct allocation **open_reservations(const struct writer *writer, size_t *out_count)
 {
@@ -121,7 +120,7 @@ bool writer_check_doubts(struct writer *writer, int64_t now)
         allocation_unref(open[i]);
     }
     xfree(open);
-    /* After a lost batch not all are marked, and an entry that went would start its time again. */
+    /* Not after a lost batch: unmarked doubts would lose their start time. */
     if (whole)
         (void)map_retain(&writer->binds.doubts, writer, doubt_lives);
     return whole;

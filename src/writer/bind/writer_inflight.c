@@ -1,3 +1,7 @@
+/*
+ * Binds in flight, by pod uid, and replies that wait for the end of the batch. writer_binds.c adds
+ * them; writer.c sends the replies.
+ */
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/map.h"
 #include "milligpu/spine/message.h"
@@ -35,7 +39,7 @@ void replies_drop(struct writer *writer)
 }
 
 /*
- * A pod has at most one bind in flight. Its doubt ends with the start: the outcome decides again.
+ * A pod has at most one bind in flight. Its doubt ends here, because there will be a new outcome.
  */
 struct inflight_bind *inflight_begin(struct writer *writer, const char *uid,
                                      const struct atom *node, int64_t deadline_ms)
@@ -64,8 +68,8 @@ void inflight_join(struct inflight_bind *bind_inflight, struct bind_call *bind)
 }
 
 /*
- * Answers all calls that wait for this pod, with the same outcome. Without a bind in flight there
- * is nobody to answer: the outcome of a Binding may come again after a lost batch.
+ * Answers all calls that wait for this pod, with the same outcome. There may be no bind in flight:
+ * an outcome is delivered again after a lost batch.
  */
 void inflight_end(struct writer *writer, const char *uid, const char *error)
 {
@@ -80,7 +84,7 @@ void inflight_end(struct writer *writer, const char *uid, const char *error)
     inflight_free(bind_inflight);
 }
 
-/* The texts are copied, because the message that they come from is freed before they are sent. */
+/* Copies the texts, whose message is freed before they are sent. */
 void replies_add(struct writer *writer, const char *uid, const char *error)
 {
     writer->after_commit.reply =

@@ -1,3 +1,9 @@
+/*
+ * Handles lost batches, for writer.c. Binds are answered with an error. Messages about the cluster
+ * are kept in order and handled before newer ones, because a watch reports each event once.
+ * disk_broken stays set, and milligpud is not ready, until a write has succeeded and no message is
+ * kept (batch_kept()).
+ */
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
@@ -7,20 +13,13 @@
 
 #include "writer/writer_internal.h"
 
-/*
- * Batches that were lost, and messages kept meanwhile. Binds are answered with an error. News of
- * the cluster is kept in order and handled before newer news, because a watch reports each event
- * once. After a lost batch disk_broken stays set, and milligpud is not ready, until a write has
- * succeeded and nothing is kept (batch_kept()).
- */
-
 enum {
-    RETRY_MS = 250, /* between two tries of a lost batch */
+    RETRY_MS = 250, /* pause between tries of a lost batch */
 };
 
 /*
- * A message of a lost batch. A bind is answered and not kept: false. A report about the cluster is
- * worth keeping, because the watch does not repeat it.
+ * Returns true if a message of a lost batch must be kept because the watch does not repeat it. A
+ * bind is answered and freed instead.
  */
 static bool worth_keeping(struct writer *writer, struct message *message)
 {
@@ -29,16 +28,14 @@ static bool worth_keeping(struct writer *writer, struct message *message)
     struct bind_call *bind = message_bind_call(message);
     if (bind == NULL)
         return true;
-    /*
-     * Else the call waits for a Binding: of this batch (writer_drop_actions()) or an earlier one.
-     */
+    /* Without a reply the call waits for a Binding: of this batch (dropped) or an earlier one. */
     if (bind->reply.to != NULL)
         writer_refuse_bind(bind, "the ledger cannot be written: %.400s", writer->batch.err.text);
     message_free(message);
     return false;
 }
 
-/* In front: these were taken from there, or nothing is kept, or their order does not matter. */
+/* Prepends messages: they were taken from there, or none is kept, or their order is irrelevant. */
 static void keep_first(struct writer *writer, struct message **message, size_t count)
 {
     must(count <= BATCH_MAX);
@@ -61,7 +58,7 @@ void writer_leave_over(struct writer *writer, struct message **message, size_t c
          writer->policy.rules_change);
 
     keep_first(writer, message, count);
-    /* Nothing failed: the next step handles them without a pause. */
+    /* No failure: the next step handles them without a pause. */
     if (count > 0)
         writer->lost.retry_ms = 0;
 }
@@ -75,10 +72,10 @@ void writer_batch_lost(struct writer *writer, struct message **message, size_t c
         log_write(LOG_ERROR, "the ledger cannot be written: granting stops until it can",
                   log_str("error", writer->batch.err.text));
     writer_drop_actions(writer);
-    /* Its journal row was lost with the batch. */
+    /* The journal row about a step of the clock was lost with the batch. */
     wallclock_look_again(&writer->clock.wallclock, &writer->clock.looked);
     writer->lost.is_writing = false;
-    /* The verdicts of nodes were taken back, and what is known of agents was not. */
+    /* The verdicts of nodes were undone, but the state of agents was not. */
     writer->vouching.agents_unsure = true;
     size_t keeps = 0;
     for (size_t i = 0; i < count; i++)
@@ -89,8 +86,8 @@ void writer_batch_lost(struct writer *writer, struct message **message, size_t c
 }
 
 /*
- * Is it a report about the cluster? Then its order among the others matters. Binds and outcomes are
- * handled at once: binds are refused meanwhile, and an outcome concerns only its own reservation.
+ * Returns true for messages about the cluster, whose order matters. Binds and outcomes are handled
+ * at once: binds are refused meanwhile, and an outcome concerns only its own reservation.
  */
 static bool is_news(struct message *message)
 {

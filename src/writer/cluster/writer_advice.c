@@ -1,3 +1,8 @@
+/*
+ * Sends Events about probable mistakes in the requests of waiting pods (advice.h). Called by
+ * writer_pods.c for each pod that the watch or a list shows. The Event stays visible on the pod
+ * even if it is placed a moment later. Bound pods get no advice.
+ */
 #include <stdio.h>
 
 #include "milligpu/core/answer/unschedulable.h"
@@ -10,15 +15,8 @@
 #include "writer/writer_internal.h"
 
 /*
- * Events on waiting pods whose request is probably not what their author meant (advice.h). Called
- * by writer_pods.c for each pod that the watch or a list shows. Whoever looks at the pod sees the
- * Event, also if the pod is placed a moment later as it is written. A pod that is bound already is
- * past advice.
- */
-
-/*
- * The name depends on the pod and the kind of advice alone: after a restart the API server says
- * that the Event exists.
+ * The name depends only on the pod and the kind of advice, so after a restart the API server
+ * rejects a duplicate.
  */
 static void send_advice(struct writer *writer, const struct pod *pod, const char *kind,
                         const struct advice *advice)
@@ -46,8 +44,8 @@ static void send_advice(struct writer *writer, const struct pod *pod, const char
 }
 
 /*
- * A look walks over all GPUs until one suits, so there are few a minute, and one for each pod.
- * Before all nodes are known every model seems to be missing.
+ * Scans all GPUs until one matches, so scans are limited to a few a minute and one per pod. Not
+ * before all nodes are known, when every model seems to be missing.
  */
 static bool advise_on_model(struct writer *writer, const struct pod_record *record,
                             struct advice *out)
@@ -64,7 +62,7 @@ static bool advise_on_model(struct writer *writer, const struct pod_record *reco
     return out->text[0] != '\0';
 }
 
-/* Once per pod and kind. If the budget is spent, the next event of the pod tries again. */
+/* Once per pod and kind. If the budget is used up, the next event of the pod retries. */
 void writer_advise(struct writer *writer, const struct pod *pod)
 {
     static const char *const kind_names[] = {

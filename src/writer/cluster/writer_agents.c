@@ -1,10 +1,10 @@
 /*
- * Agents (agents.h), as the watch shows them, tell the ledger which nodes take new shares. Called
- * by writer_nodes.c and writer_pods.c, in the batch with the event, so that a bind in a later batch
- * is decided by it. Evidence that a lost batch brings again is judged again.
+ * Updates which nodes take new shares, by the agents (agents.h) that the watch shows. Called by
+ * writer_nodes.c and writer_pods.c in the batch with the event, so that binds of later batches use
+ * it. After a lost batch the events are handled again.
  *
- * Memories are stored between two batches, some at a time. A kill before that forgets nothing that
- * the Nodes do not show again.
+ * Memories of agents are stored between two batches, some at a time. After a kill the Nodes show
+ * any that were not stored yet.
  */
 #include <string.h>
 
@@ -23,7 +23,7 @@ void writer_load_agents(struct writer *writer)
     struct err err;
 
     must(agents_count(writer->vouching.agents) == 0);
-    /* After a failure agents count as seen. */
+    /* After an error all agents count as seen. */
     if (store_agents(writer->app->store, writer->vouching.agents, &err) < 0)
         log_write(
             LOG_WARN,
@@ -42,7 +42,7 @@ static bool check_agent(struct writer *writer, const struct node *node)
         .vouch = agents_check(writer->vouching.agents, atom_text(node->name))};
 
     must(!writer->batch.lost);
-    /* The Node is shown first: the pods of its agents are judged with it. */
+    /* A node that is gone waits until its Node is shown, which evaluates the agent's pods, too. */
     if (node->gone || node->vouch == command.vouch)
         return true;
     return writer_run(writer, &command);
@@ -61,7 +61,7 @@ bool writer_check_agents(struct writer *writer)
     const struct node *node;
     bool whole = true;
 
-    /* A command replaces the node in its place, so the order stays. */
+    /* Commands replace nodes in place, so the loop stays valid. */
     for (size_t at = 0; whole && (node = ledger_next_node(writer->ledger, &at)) != NULL;)
         whole = check_agent(writer, node);
     return whole;

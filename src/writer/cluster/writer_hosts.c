@@ -1,15 +1,14 @@
+/*
+ * Sets the CPU and memory that pods leave free on nodes with GPUs, under policies that use them;
+ * under others nothing is summed or published. Called by writer_nodes.c, and by writer.c between
+ * two batches, because these changes are never undone. A node of the ledger is replaced only if its
+ * amounts differ, because that invalidates its entries in score caches.
+ */
 #include "milligpu/sync/host_sums.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/writer/writer.h"
 
 #include "writer/writer_internal.h"
-
-/*
- * CPU and memory that pods leave of the nodes with GPUs, for the policies that look at them; for
- * the others nothing is summed and nothing published. Called by writer.c between two batches, since
- * nothing may be undone then, and by writer_nodes.c. A node of the ledger is replaced only if its
- * amounts differ: what score caches remember of it is void with it.
- */
 
 void writer_show_host(struct writer *writer, const struct node_facts *facts)
 {
@@ -21,7 +20,7 @@ void writer_show_host(struct writer *writer, const struct node_facts *facts)
         host_sums_hide(writer->host_sums, facts->name);
 }
 
-/* A ledger that is still being told of the cluster would judge by half of it. */
+/* Not before the lists are complete: the sums would be partial. */
 static bool hosts_matter(const struct writer *writer)
 {
     const struct policy_context *context = ledger_policy_context(writer->ledger);
@@ -36,7 +35,7 @@ struct host_setting {
     bool any; /* a node was replaced */
 };
 
-/* For host_sums_tell_changed(). A node without GPUs is not shown, so nothing is known of it. */
+/* For host_sums_tell_changed(). Nodes without GPUs are not in the sums: their host is unknown. */
 static void set_host(void *user, const char *name, const struct host *left)
 {
     struct host_setting *setting = user;

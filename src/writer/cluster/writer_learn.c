@@ -1,11 +1,11 @@
 /*
- * What the writer learns of the workload (tally.h): each pod that asks for a
- * share counts once, when the watch shows it for the first time, whatever becomes of it. Webhook
- * calls teach nothing. Pods are counted under every policy: one that needs to know them does not
- * begin cold, and fragments (fragment.h) are shown for each. Called by writer.c and writer_pods.c.
+ * Learns the workload (tally.h): each pod that requests a share counts once, at its first event,
+ * whatever its fate. Webhook calls do not count. Pods are counted under every policy, so that a
+ * policy that needs the workload starts warm, and because fragments (fragment.h) are shown under
+ * each. Called by writer.c and writer_pods.c.
  *
- * What was learned is stored from time to time, and not with each batch: after a kill some pods are
- * counted again or not at all, which hardly changes an order.
+ * The tally is stored from time to time, not with each batch: after a kill some pods are counted
+ * twice or not at all, which hardly changes an order.
  */
 #include <inttypes.h>
 
@@ -23,7 +23,7 @@ void writer_begin_to_learn(struct writer *writer)
     writer_set_policy_context(writer);
 }
 
-/* A workload that cannot be read is no reason not to start: it only orders. */
+/* Starts without the stored workload if it is unreadable: it only orders placements. */
 void writer_load_learned(struct writer *writer)
 {
     struct tally *tally = NULL;
@@ -48,7 +48,7 @@ bool writer_is_new_pod(const struct writer *writer, const struct pod *pod)
     return record == NULL || record->epoch == 0;
 }
 
-/* The process before this one counted it: the first list shows it to this one. */
+/* Returns true for a pod of the first list that an earlier process has counted. */
 static bool counted_before(const struct writer *writer, const struct pod *pod)
 {
     return writer->learning.stored_pods > 0 && !atomic_load(&writer->app->watch.pods_synced) &&
@@ -60,7 +60,7 @@ void writer_learn(struct writer *writer, const struct pod *pod)
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
 
     must(record != NULL);
-    /* For some of so many pods that their requests have no room in the cache, nothing is known. */
+    /* The request may be missing because the pod cache had no room. */
     if (record->verdict != REQUEST_OK || record->request == NULL || record->request->wants == 0 ||
         counted_before(writer, pod))
         return;
@@ -79,7 +79,7 @@ void writer_use_what_was_learned(struct writer *writer)
     batch_publish(writer->app, writer->ledger);
 }
 
-/* In the middle of the first list, the newest pod that was counted says nothing of the others. */
+/* Not during the first list: learned_ms would cover older pods that were not counted yet. */
 void writer_store_learned(struct writer *writer)
 {
     const struct store_ops *ops = &writer->app->store_ops;

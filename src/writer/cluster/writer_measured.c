@@ -1,9 +1,9 @@
 /*
- * What agents measured goes to disk once in a minute, and at the end: sums that the report listener
- * adds up (measured_sums.h), and which shares became idle, or are so no more (idle_changes.h).
- * Called by writer.c between two batches. A chunk at a time, so that no bind waits for more than
- * one; what could not be stored is added again, for the next time. In order: chunks, at the start,
- * commands, when.
+ * Stores the agents' measurements once a minute and at the end: sums collected by the report
+ * listener (measured_sums.h), and shares that became idle or busy (idle_changes.h). Called by
+ * writer.c between two batches, one chunk at a time, so that no bind waits for more than one; data
+ * that could not be stored is put back for the next time. In order: chunks, at the start, commands,
+ * times.
  */
 #include <string.h>
 
@@ -19,13 +19,13 @@
 enum {
     STORE_MEASURED_MS = 60000,
     CHUNK_ROWS = 256,
-    /* at the end; what the listener may add meanwhile is not waited for */
+    /* limit at the end, where the listener may still add data */
     CHUNKS_MAX = (IDLE_CHANGES_MAX + MEASURED_SUMS_MAX + MEASURED_SUMS_HOURS_MAX) / CHUNK_ROWS + 1,
 };
 
 /* --- chunks --- */
 
-/* A file that contradicts itself is not changed, nor one that may be another cluster's. */
+/* Returns false in safe mode, and while the ledger may belong to another cluster. */
 static bool may_store(const struct writer *writer)
 {
     must(!writer->batch.open);
@@ -34,9 +34,9 @@ static bool may_store(const struct writer *writer)
 }
 
 /*
- * True: a whole chunk was stored, so there may be more. Up to when reports were taken is stored
- * with the last of the changes that they made, and looked up before these are: so what is stored
- * never tells of less than it says.
+ * Returns true if a full chunk was stored, so that there may be more. The time of the last report
+ * is read before the changes are taken and stored with the last of them, so that the store always
+ * contains all changes up to the stored time.
  */
 static bool store_chunk(struct writer *writer)
 {
@@ -73,11 +73,11 @@ static bool store_chunk(struct writer *writer)
 
 /* --- at the start --- */
 
-/* The shares of one node that are idle, one row after another. */
+/* Collects the idle shares of one node while rows are loaded. */
 struct idle_load {
     struct writer *writer;
     int64_t reported_ms;
-    const struct atom *node; /* of the shares; NULL: there are none */
+    const struct atom *node; /* node of the shares, borrowed; NULL before the first */
     uint32_t shares;
     uint32_t room;
     struct measured_idle *idle;
@@ -114,7 +114,7 @@ static void load_share(void *user, const struct store_idle *idle)
     const struct allocation *allocation = ledger_find(load->writer->ledger, text_of(idle->uid));
     const struct share *share = share_of(allocation, idle);
 
-    /* The file is outside input: only bound shares are ever stored, and rows come by node. */
+    /* Only bound shares are stored, sorted by node, but the file is untrusted input. */
     if (share == NULL || allocation->facts.state != STATE_BOUND ||
         strcmp(allocation->facts.node->text, idle->node) != 0)
         return;

@@ -5,7 +5,7 @@
 #include "writer/writer_internal.h"
 
 enum {
-    RETRY_MS = 250, /* between two tries to claim the ledger */
+    RETRY_MS = 250, /* pause between tries to claim the ledger */
 };
 
 bool writer_begins_empty(const struct writer *writer)
@@ -21,9 +21,8 @@ void writer_pods_are_in(struct writer *writer)
 
     must(writer->pod_list.pods_ended);
     /*
-     * Three cases: the ledger is ours already; nobody can have granted before, or the wait is over;
-     * the wait begins. Only the first list that shows the need is logged; later ones leave its end
-     * as it is.
+     * Three cases: the ledger already has its owner; there was no earlier milligpud, or the grace
+     * period is over; the grace period begins. Only its begin is logged; its end does not change.
      */
     if (!atomic_load(&app->grace.new_ledger)) {
         atomic_store(&app->watch.pods_synced, true);
@@ -46,14 +45,14 @@ void writer_own_ledger(struct writer *writer)
     if (!writer->new_ledger.can_claim || writer_now_ms(writer) < writer->new_ledger.claim_retry_ms)
         return;
     if (atomic_load(&app->health.safe_mode))
-        return; /* the file is left as it is, for whoever looks into it */
+        return; /* the file stays unchanged for analysis */
     if (store_set_cluster(app->store, app->instance.cluster, &err) < 0) {
         log_write(LOG_ERROR, "the ledger cannot be claimed", log_str("error", err.text));
         atomic_store(&app->health.disk_broken, true);
         writer->new_ledger.claim_retry_ms = writer_now_ms(writer) + RETRY_MS;
         return;
     }
-    /* The ages only serve give_way() on a new ledger. pods_synced comes last: it makes us ready. */
+    /* Only give_way() on a new ledger needs the ages. pods_synced comes last: it makes us ready. */
     writer->new_ledger.can_claim = false;
     writer_done_seen(&writer->node_list.ages);
     map_init(&writer->node_list.ages);

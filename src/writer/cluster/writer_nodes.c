@@ -1,3 +1,8 @@
+/*
+ * Handles node events and lists from the informer, called by writer.c. A node is gone after a
+ * deletion event or when a complete list lacks it: nodes_seen has the epoch of the last list or
+ * event that showed a node. A node that is gone stays in the ledger while pods hold its GPUs.
+ */
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
@@ -8,15 +13,9 @@
 #include "writer/writer_internal.h"
 
 /*
- * Nodes as the informer reports them, one by one or as a list. A node is gone if a watch event or a
- * complete list says so: each list has an epoch, and nodes_seen notes in which epoch a node was
- * last shown. A node that is gone stays in the ledger while pods hold its GPUs.
- */
-
-/*
- * Pods on this node that found too few GPUs: there may be more now. They are collected first,
- * because reconciling one replaces the node. For pods that the pod cache could not keep, the
- * informer lists all pods again.
+ * Reconciles pods on this node that found too few GPUs, because there may be more now. Collects
+ * them first, because reconciling one replaces the node. For pods that the pod cache could not
+ * store, the informer lists all pods again.
  */
 static bool place_the_unplaced(struct writer *writer, const char *name)
 {
@@ -45,7 +44,8 @@ static bool place_the_unplaced(struct writer *writer, const char *name)
 }
 
 /*
- * A Node without a time is younger than all that have one; of equal age the first by name is older.
+ * A Node without a creation time is younger than all others; of equal age the first by name is
+ * older.
  */
 static bool nodes_is_older(const struct writer *writer, const struct node_facts *facts,
                            const struct node *than)
@@ -59,8 +59,8 @@ static bool nodes_is_older(const struct writer *writer, const struct node_facts 
 }
 
 /*
- * The first Node that showed a UUID keeps it. If the ledger is new, nothing is known about that,
- * and the order of the list proves nothing: then the older Node keeps it, which nobody can choose.
+ * The first Node that showed a UUID keeps it. With a new ledger that is unknown, and the order of
+ * the list proves nothing, so the older Node keeps it: tenants cannot influence the age.
  */
 static bool give_way(struct writer *writer, const struct node_facts *facts,
                      const struct inventory *inventory)
@@ -85,8 +85,8 @@ static bool give_way(struct writer *writer, const struct node_facts *facts,
 }
 
 /*
- * Labels do not stand in for an agent that named the GPUs: pods would be granted them by numbers.
- * An agent that was uninstalled says nothing of the node.
+ * If the agent's list of GPUs is missing, labels do not replace it: pods would get GPUs by index.
+ * An uninstalled agent does not count.
  */
 static struct node_facts facts_shown(const struct writer *writer, const struct node_facts *facts)
 {
@@ -118,8 +118,8 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts)
         .inventory = &inventory,
         .vouch = agents_check(writer->vouching.agents, text_of(facts->name))};
     /*
-     * First the younger node lets go, then this one takes; healing passes on what this one let go;
-     * only then are GPUs known for pods without a place.
+     * In order: a younger node gives up the UUIDs, this one takes them, UUIDs that this one gave up
+     * pass on, and pods without a place get the GPUs.
      */
     const bool whole = give_way(writer, facts, &inventory) && writer_run(writer, &command) &&
                        writer_heal_duplicates(writer) && place_the_unplaced(writer, facts->name) &&
@@ -154,7 +154,7 @@ bool writer_end_nodes(struct writer *writer)
 {
     must(!writer->batch.lost);
 
-    /* Collected first, because a removal changes what the loop goes through. */
+    /* Collected first, because removals change the nodes of the loop. */
     const struct atom **lost = NULL;
     size_t count = 0;
     size_t capacity = 0;
@@ -171,7 +171,7 @@ bool writer_end_nodes(struct writer *writer)
     for (size_t i = 0; i < count && whole; i++)
         whole = writer_node_gone(writer, lost[i]->text);
     xfree(lost);
-    agents_end_nodes(writer->vouching.agents); /* also those that the ledger does not have */
+    agents_end_nodes(writer->vouching.agents); /* includes nodes unknown to the ledger */
     writer->node_list.nodes_ended = whole;
     return whole;
 }

@@ -1,3 +1,10 @@
+/*
+ * Handles pod events and lists from the informer, called by writer.c. A bound pod that requests
+ * GPUs, in any amount, has an allocation afterwards; only evidence releases one: the pod has ended,
+ * is gone, is bound elsewhere, or is unbound in a later version than any Binding named. Absence and
+ * the order of pods are known only at the end of a list (writer_end_list()). If that batch is lost,
+ * the list is kept for the next try.
+ */
 #include <stdlib.h>
 
 #include "milligpu/base/alloc.h"
@@ -10,16 +17,7 @@
 
 #include "writer/writer_internal.h"
 
-/*
- * Pods as the informer reports them, one by one or as a list. Called by writer.c. A bound pod has
- * an allocation afterwards, whatever it asks for; only evidence releases one: the pod has ended, is
- * gone, is bound elsewhere, or is unbound in a later version than any Binding named.
- * A list is complete only at its end, so what depends on absence, or on the order of pods, happens
- * in writer_end_list(). If the batch with that end is lost, the list is still there for the next
- * try.
- */
-
-/* A verification takes 0.1 ms, so it is made once, and of pods without a row only. */
+/* A verification takes 0.1 ms, so it is done once, and only for pods without a row. */
 static enum pod_proof proof_of(const struct writer *writer, const struct pod *pod)
 {
     const struct signed_facts what = {text_of(pod->uid), text_of(pod->node),
@@ -55,7 +53,7 @@ bool writer_reconcile(struct writer *writer, const struct pod *pod)
     }
     if (!writer_run_all(writer, command, count))
         return false;
-    /* An adopted pod without a place: place_the_unplaced() needs the whole pod when GPUs appear. */
+    /* For an adopted pod without a place, place_the_unplaced() needs the whole pod later. */
     const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
     if (held != NULL && record != NULL && record->seen == NULL && reconcile_lacks(held, request))
         pod_cache_remember(writer->app->pod_cache, pod);
@@ -73,9 +71,8 @@ static bool writer_pod_gone(struct writer *writer, const char *uid)
 }
 
 /*
- * Evaluates the event after the pod cache accepted it, because the cache never goes back to an
- * older version. The order at the end matters: reconciliation first follows what the pod shows,
- * then what is left of a reservation may be void.
+ * Handles the event only if the pod cache accepts its version. The order at the end matters: first
+ * the pod is reconciled, then a remaining reservation may be void.
  */
 bool writer_handle_pod(struct writer *writer, const struct pod *pod)
 {
@@ -94,9 +91,7 @@ bool writer_handle_pod(struct writer *writer, const struct pod *pod)
         writer_learn(writer, pod);
     if (!writer_see_agent(writer, pod))
         return false;
-    /*
-     * Most pods of a cluster: the cache keeps what they use of CPU and memory, the ledger nothing.
-     */
+    /* Most pods of a cluster end here: only the pod cache stores them, with CPU and memory. */
     if (!pod->ours && pod->whole_gpus == 0 &&
         ledger_find(writer->ledger, text_of(pod->uid)) == NULL)
         return true;
@@ -108,9 +103,7 @@ bool writer_handle_pod(struct writer *writer, const struct pod *pod)
     return writer_reconcile(writer, pod) && writer_release_void(writer, record);
 }
 
-/*
- * A pod that had ended is released as "ended", others as "gone": the journal shows the difference.
- */
+/* The journal distinguishes "ended" pods from "gone" ones. */
 bool writer_handle_pod_deleted(struct writer *writer, const struct pod *pod)
 {
     must(pod->uid[0] != '\0');
@@ -131,7 +124,7 @@ void writer_drop_list(struct writer *writer)
     writer->pod_list.listing = false;
 }
 
-/* A list that was begun and not ended is dropped. The new epoch marks what this list contains. */
+/* Drops an unfinished list. The new epoch marks the pods of this list. */
 void writer_begin_list(struct writer *writer, int64_t asked_ms)
 {
     must(writer->pod_list.epoch < UINT64_MAX);
@@ -144,8 +137,7 @@ void writer_begin_list(struct writer *writer, int64_t asked_ms)
 }
 
 /*
- * Copies the pod into the arena of the list, which lives until the batch that ends the list is on
- * disk.
+ * Copies the pod into the arena of the list, which lives until the end of the list is on disk.
  */
 static void keep_listed(struct writer *writer, const struct pod *pod)
 {
@@ -154,14 +146,14 @@ static void keep_listed(struct writer *writer, const struct pod *pod)
     writer->pod_list.listed = xgrow(writer->pod_list.listed, writer->pod_list.n_listed,
                                     &writer->pod_list.listed_capacity, sizeof(void *));
     struct pod *kept = pod_keep(pod, &writer->pod_list.list);
-    kept->proof = proof_of(writer, pod); /* their order depends on it */
+    kept->proof = proof_of(writer, pod); /* for reconcile_order() */
     writer->pod_list.listed[writer->pod_list.n_listed++] = kept;
 }
 
 /*
- * Only bound pods that the ledger does not know must wait for the end of the list, because the
- * order in which they are accepted or adopted matters. After a restart on the old ledger there are
- * none.
+ * Returns true for bound pods unknown to the ledger: they wait for the end of the list, because the
+ * order in which they are accepted or adopted matters. After a restart with the old ledger there
+ * are none.
  */
 static bool waits_for_order(const struct writer *writer, const struct pod *pod)
 {
@@ -169,7 +161,7 @@ static bool waits_for_order(const struct writer *writer, const struct pod *pod)
            ledger_find(writer->ledger, text_of(pod->uid)) == NULL;
 }
 
-/* Is the row of this listed pod bound, and the pod not? */
+/* Returns true if the listed pod is unbound but its row is bound. */
 static bool is_disputed(const struct writer *writer, const struct pod *pod)
 {
     const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
@@ -198,7 +190,7 @@ static int pods_by_order(const void *a, const void *b, void *ledger)
     return reconcile_order(ledger, *left, *right);
 }
 
-/* For pod_cache_remove_stale(): no event will report that this pod is gone. */
+/* For pod_cache_remove_stale(): handles a pod that is gone without an event. */
 static void pod_swept(void *user, const struct pod_record *record)
 {
     must(record->uid != NULL);
@@ -207,7 +199,7 @@ static void pod_swept(void *user, const struct pod_record *record)
 
     hints_resolved(writer->app->hints, text_of(record->uid));
     if (agents_pod_gone(writer->vouching.agents, text_of(record->node), text_of(record->uid)))
-        writer->vouching.agents_unsure = true; /* their nodes are judged when all are swept */
+        writer->vouching.agents_unsure = true; /* nodes are re-evaluated after the sweep */
 }
 
 enum hints_pod writer_pod_state(void *user, struct text uid)
@@ -226,8 +218,8 @@ enum hints_pod writer_pod_state(void *user, struct text uid)
 }
 
 /*
- * Allocations whose pod is in no list, whether a Binding is on its way or not: no event will report
- * it. A list that is older than the version that was evaluated proves nothing about that pod.
+ * Releases allocations whose pod is missing from the list, even with a Binding in flight: no event
+ * will report the pod. A list older than the evaluated version proves nothing about it.
  */
 static bool release_orphans(struct writer *writer, uint64_t list_version)
 {
@@ -255,14 +247,14 @@ static bool release_orphans(struct writer *writer, uint64_t list_version)
     return whole;
 }
 
-/* This node holds GPUs that another one may grant: the other one gives them up. */
+/* Makes other nodes give up UUIDs of GPUs that pods hold on this node. */
 static bool keep_what_is_held(struct writer *writer, const struct node *node)
 {
     bool whole = true;
 
     for (uint32_t i = 0; i < node->gpus && whole; i++) {
         const struct gpu *gpu = &node->gpu[i];
-        /* A GPU that the node does not show is known from an annotation only. */
+        /* A GPU that the node does not show is known only from an annotation. */
         if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) != GPU_DUPLICATE || gpu->charges == 0)
             continue;
         const struct node *owner = ledger_owner(writer->ledger, atom_text(gpu->id));
@@ -281,8 +273,8 @@ static bool keep_what_is_held(struct writer *writer, const struct node *node)
 }
 
 /*
- * When a ledger begins and two nodes show one UUID, the older node keeps it, as in give_way(); but
- * not if pods hold it on the other one: whoever granted it before regarded that node as the owner.
+ * If two nodes show one UUID to a new ledger, the older node keeps it, as in give_way(), unless
+ * pods hold it on the other one, which then was the owner for an earlier milligpud.
  */
 static bool holders_go_on(struct writer *writer)
 {
@@ -297,7 +289,7 @@ static bool holders_go_on(struct writer *writer)
     return whole && writer_heal_duplicates(writer);
 }
 
-/* The cache goes back with the API server, or it would take what follows for outdated. */
+/* Removes a pod's record from before a restore of etcd; newer events would seem outdated. */
 static void forget_future(struct writer *writer, const struct pod *pod)
 {
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
@@ -308,9 +300,9 @@ static void forget_future(struct writer *writer, const struct pod *pod)
 }
 
 /*
- * etcd was restored to a time before the Binding. An event or a list that is older than the Binding
- * shows the same, and versions repeat after a restore; so the evidence is a complete list that was
- * requested after the row became bound. Whatever was bound at the start was so before any list.
+ * Handles a pod whose Binding was lost by a restore of etcd. An event or a list older than the
+ * Binding looks the same, and versions repeat after a restore, so the evidence is a complete list
+ * requested after the row became bound. Rows bound at the start precede any list.
  */
 static bool mark_unbound(struct writer *writer, const struct pod *pod)
 {
@@ -328,12 +320,12 @@ bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
 {
     must(writer->pod_list.listing || writer->pod_list.n_listed == 0);
 
-    /* The list failed and was dropped: it proves nothing. */
+    /* A list that failed and was dropped proves nothing. */
     if (!writer->pod_list.listing)
         return true;
     /*
-     * Pods with grants of ours are taken before pods without, signed ones first: what a grant names
-     * is not guessed away.
+     * Pods with grants of ours come before pods without, signed ones first, so that no guess takes
+     * a GPU that a grant names.
      */
     if (writer->pod_list.n_listed > 0)
         qsort_r(writer->pod_list.listed, writer->pod_list.n_listed, sizeof(void *), pods_by_order,
@@ -342,10 +334,7 @@ bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
         if (!mark_unbound(writer, writer->pod_list.listed[i]) ||
             !writer_handle_pod(writer, writer->pod_list.listed[i]))
             return false;
-    /*
-     * First the pod cache forgets what the list lacks; orphans are those that it then does not
-     * know.
-     */
+    /* First remove pods missing from the list; orphans are then unknown to the pod cache. */
     pod_cache_remove_stale(writer->app->pod_cache,
                            (struct pod_cache_list){writer->pod_list.epoch, end->version}, writer,
                            pod_swept);

@@ -1,11 +1,10 @@
 /*
- * Which rules decide. They change when a policy document was read again (MESSAGE_POLICY), and when
- * a calendar window opens or closes. Either way the writer first writes a batch that holds nothing
- * but that entry of the journal, and then goes on with another policy context: so the journal says
- * for each grant by which rules it was decided, and a snapshot contains the rules by which it
- * answers. Called by writer.c. The document by which it decides is kept in the ledger.
+ * Changes the rules in force when a policy document was reloaded (MESSAGE_POLICY) or a calendar
+ * window opens or closes. The writer first commits a batch with only that journal entry, and then
+ * sets a new policy context: so the journal shows the rules of each grant, and a snapshot contains
+ * the rules by which it answers. Called by writer.c. The document in force is stored in the ledger.
  *
- * Time is the wall clock: which rules hold follows a step of it at once, in either direction.
+ * Windows follow the wall clock, and at once a step of it in either direction.
  */
 #include "milligpu/core/answer/unschedulable.h"
 #include "milligpu/run/log.h"
@@ -14,7 +13,7 @@
 
 #include "writer/writer_internal.h"
 
-enum { KEEP_RULES_MS = 60000 }; /* between two tries */
+enum { KEEP_RULES_MS = 60000 }; /* pause between tries */
 
 void writer_set_policy_context(struct writer *writer)
 {
@@ -29,7 +28,7 @@ void writer_set_policy_context(struct writer *writer)
     metric_set(M_WORKLOAD_CLASSES, NULL, tally_classes(writer->learning.tally));
 }
 
-/* Until the clock leaves the stretch of time in which they hold, nobody has to look at windows. */
+/* Sets the rules that hold, and the period in which no window needs to be checked. */
 static void hold_rules(struct writer *writer, int64_t wall_ms)
 {
     writer->policy.holding = rulebook_holding(writer->policy.rulebook, wall_ms);
@@ -78,7 +77,7 @@ static bool is_outside(const struct writer *writer)
            writer->wall_ms >= writer->policy.rules_until_ms;
 }
 
-/* Those that decide from now on. */
+/* Returns the rules of book that hold now. */
 static rule_set rules_to_hold(const struct writer *writer, const struct rulebook *book)
 {
     if (writer->policy.next_book == NULL && !is_outside(writer))
@@ -97,7 +96,7 @@ bool writer_note_policy(struct writer *writer)
 
     must(!writer->batch.lost);
     writer->policy.rules_change = false;
-    /* Nothing is granted until something can be written, so the entry waits, too. */
+    /* No grants while the disk is broken, so the entry can wait. */
     if (atomic_load(&writer->app->health.disk_broken))
         return true;
     if (writer->policy.has_reported_rules && book == writer->policy.rulebook &&
@@ -145,8 +144,8 @@ void writer_match_rules(struct writer *writer)
 }
 
 /*
- * So that a broken file is no outage at the next start (policy_source.h). Without a document,
- * nothing is kept: who names a policy that is built in does not come back to an old file.
+ * Stores the document, so that a broken file is no outage at the next start (policy_source.h). A
+ * built-in policy removes the stored one, so that an old file never returns.
  */
 void writer_keep_policy(struct writer *writer)
 {
@@ -186,7 +185,7 @@ void writer_take_policy(struct writer *writer)
     hold_rules(writer, writer->wall_ms);
     writer->policy.has_reported_rules = true;
     tell_of_rules(writer);
-    /* At the start they decide already. */
+    /* At the start the rules are already in force. */
     if (!first || writer->policy.rulebook != former || writer->policy.holding != held) {
         writer_set_policy_context(writer);
         batch_publish(writer->app, writer->ledger);

@@ -1,12 +1,12 @@
+/*
+ * Numbers by node name, for writer_nodes.c: the last list that showed a node, and its age. An entry
+ * holds a reference to the name, because it may outlive its node in the ledger (a lost batch
+ * removes the node again).
+ */
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/map.h"
 
 #include "writer/writer_internal.h"
-
-/*
- * Numbers by node name: in which list a node was seen, and how old it is. An entry may outlive its
- * node in the ledger (a lost batch takes the node back), so it holds the name.
- */
 
 int64_t writer_seen_number(const struct map *seen, const struct atom *name)
 {
