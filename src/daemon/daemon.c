@@ -619,7 +619,7 @@ static struct http_rules webhook_rules(struct daemon *daemon)
     return rules;
 }
 
-/* REST has no login: settings allow it on loopback only, so Host is always checked. */
+/* REST is unauthenticated: the settings allow loopback only, and Host is always checked. */
 static struct http_rules admin_rules(struct daemon *daemon)
 {
     const struct settings *settings = daemon->app.settings;
@@ -1235,7 +1235,7 @@ int daemon_run(int argc, char *const *argv, char *const *envp, const struct sett
     (void)sigaddset(&signals, SIGTERM);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGHUP);
-    /* before any thread exists */
+    /* before any thread is created */
     must(pthread_sigmask(SIG_BLOCK, &signals, NULL) == 0);
     must(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
     /* a file size limit is handled like a full disk */

@@ -15,8 +15,8 @@ enum {
     PORTS_MAX = 5,
     PORTS_CONNECTIONS_LEAST = 16,
     /*
-     * ledger and its log, a backup, 16 connections to the API server and 16 for its watches,
-     * standard streams
+     * open files besides the listeners': ledger and its log, a backup, 16 connections to the API
+     * server and 16 for its watches, standard streams
      */
     PORTS_OWN_FILES = 128,
 };

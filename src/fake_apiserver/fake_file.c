@@ -332,7 +332,7 @@ int fake_apiserver_load_text(struct fake_apiserver *fake, const char *name, stru
     arena_init(&in.arena);
     int rc = file_parse(&in, text, &documents);
     if (rc < 0)
-        (void)err_wrap(err, "%s", name); /* rc is its code */
+        (void)err_wrap(err, "%s", name); /* rc has the code */
     mutex_lock(&fake->lock);
     if (rc == 0)
         rc = load_documents(&in, documents);

@@ -165,7 +165,7 @@ static void set_age(const struct app *app, const char *resource, int64_t heard_m
     const int64_t age_ms = app->clock.now_ms(app->clock.ctx) - heard_ms;
 
     must(heard_ms >= 0);
-    if (heard_ms > 0) /* milligpu_ready shows that nothing was received yet */
+    if (heard_ms > 0) /* before the first event, milligpu_ready is 0 */
         metric_set(M_WATCH_AGE, LABEL_VALUES(resource), age_ms > 0 ? age_ms / 1000 : 0);
 }
 

@@ -10,7 +10,7 @@
 #include "milligpu/core/node/snapshot.h"
 #include "milligpu/run/metric.h"
 
-/* Number of namespaces, those that hold most, with a series of their own. */
+/* Number of namespaces with their own series: the largest holders. */
 enum { NAMESPACES_SHOWN = 100 };
 
 void namespace_metrics(struct strbuf *out, const struct snapshot *snapshot,

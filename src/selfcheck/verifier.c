@@ -1,9 +1,9 @@
 /*
  * Verifies the ledger while milligpud runs. verifier_step() runs on its own thread; the writer
  * calls verifier_meet() between two batches and verifier_memory() at its tick. One verification is
- * verifier_ask(), meet, run, part: the verifier opens a read transaction; the writer pins it and
- * takes the snapshot of the same moment; the verifier checks the file, the snapshot, and both
- * against each other, without the writer, and closes the transaction. Only ERR_CORRUPT and
+ * ask, meet, run and part: the verifier opens a read transaction; the writer pins it and takes the
+ * snapshot of the same moment; the verifier checks the file, the snapshot, and both against each
+ * other, without the writer; and it closes the transaction. Only ERR_CORRUPT and
  * ERR_INTERNAL are findings and begin safe mode, except for damage to ended allocations. After any
  * other error the verification is incomplete.
  */
@@ -20,7 +20,7 @@
 /* Number of places (nodes) of the ledger in memory that the writer checks each second. */
 enum { PLACES_A_TURN = 128 };
 
-/* NONE -> ASKED by the verifier, -> HELD by the writer, -> NONE by the verifier. */
+/* NONE --verifier--> ASKED --writer--> HELD --verifier--> NONE */
 enum meeting { MEETING_NONE, MEETING_ASKED, MEETING_HELD };
 
 struct verifier {

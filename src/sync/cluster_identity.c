@@ -18,8 +18,8 @@
 enum { TIMEOUT_MS = 10000, ASK_MS = 5000, RETRY_MS = 1000, ANSWER_MAX = 1 << 20 };
 
 /*
- * The upper half of ids: the informer uses 1, 2, 4 and those from 6 on, rights.c 5; key_publisher.c
- * uses 3, too, with another lower half.
+ * The upper half of the id: the informer uses 1, 2, 4 and 6 and above, rights.c 5; key_publisher.c
+ * also uses 3, with another lower half.
  */
 static const uint64_t request_id = (uint64_t)3 << 32;
 

@@ -12,7 +12,7 @@
 
 enum { WHOLE_RETRY = 1000 }; /* the budget is counted in thousandths */
 
-/* The tickets of a namespace in one lane. Lines that are not empty form a ring. */
+/* The tickets of a namespace in one lane. Lines form a ring (round robin). */
 struct line {
     char *namespace;
     struct heap ready; /* by deadline */
@@ -198,7 +198,7 @@ struct ticket *flow_late(const struct flow *flow, int64_t now_ms)
 
 /* --- the budget --- */
 
-/* 50 retries a second are 50 thousandths in each millisecond. */
+/* Refills the budget: 50 retries a second are 50 thousandths in each millisecond. */
 static void flow_refill(struct flow *flow, int64_t now_ms)
 {
     must(flow->budget <= (int64_t)FLOW_RETRIES * WHOLE_RETRY);

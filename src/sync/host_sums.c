@@ -179,7 +179,7 @@ void host_sums_leave(struct host_sums *sums, const char *node, int64_t cpu_milli
     note_change(sums, sum);
 }
 
-/* Amount left, in units of the Node; unit: the same unit in units of the pods. */
+/* Amount left, in the Node's unit. unit: number of the pods' units in one unit of the Node. */
 static uint32_t left_of(uint32_t shown, wide_sum taken, uint32_t unit)
 {
     const wide_sum all = (wide_sum)shown * unit;

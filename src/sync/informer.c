@@ -20,7 +20,7 @@
 enum {
     PAGE_ITEMS = 500,
     WATCH_MS = 300000, /* jittered by the reflector, as client-go does */
-    /* bookmarks arrive about once a minute, on 1.31 sometimes never */
+    /* timeout of a silent watch; bookmarks arrive about once a minute, on 1.31 sometimes never */
     SILENCE_MS = 90000,
     LIST_TIMEOUT_MS = 60000,
     /* share of the queue, in messages: nodes take some 20 KiB each, and binds need room */
@@ -34,7 +34,7 @@ enum {
 static const char live_pods[] =
     "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
 
-/* One resource: how its objects become messages. */
+/* One resource, and the kinds of its messages. */
 struct stream {
     struct informer *informer;
     const char *resource;

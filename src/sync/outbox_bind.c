@@ -39,7 +39,7 @@ enum binding_next {
  */
 #define BINDING_TABLE(X)                                                                           \
     X(ANSWER_CREATED, BOUND, BOUND, UNKNOWN, UNKNOWN)       /* 201 */                              \
-    X(ANSWER_OTHER_SUCCESS, DOUBT, RETRY, UNKNOWN, UNKNOWN) /* from a proxy */                     \
+    X(ANSWER_OTHER_SUCCESS, DOUBT, RETRY, UNKNOWN, UNKNOWN) /* other 2xx, from a proxy */          \
     X(ANSWER_NOT_FOUND, GONE, ASK, GONE, GONE)              /* 404; a copy may have been first */  \
     X(ANSWER_CONFLICT, ASK, ASK, UNKNOWN, UNKNOWN)          /* 409 */                              \
     X(ANSWER_TOO_MANY, RETRY, RETRY, RETRY, RETRY)          /* 429: refused unprocessed */         \
@@ -193,7 +193,7 @@ void outbox_fetch(struct outbox *outbox, struct bind_call *bind)
 
 /* --- the outcome of a Binding --- */
 
-/* Copies text and pod: the call is freed before the message goes to the writer. */
+/* Ends the call with an outcome. Copies text and pod, because the call is freed before the send. */
 static void bind_ends(struct outbox *outbox, struct outbox_call *call, enum binding_next end,
                       const struct pod *pod, const char *text)
 {

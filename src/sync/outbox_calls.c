@@ -1,7 +1,7 @@
 /*
  * The calls of the outbox: the inbox, slots, and pauses between tries. Any thread adds calls to the
  * inbox, under the lock; the outbox thread owns everything else. A call has one slot and one ticket
- * until outbox_drop_call(), and each try has an id of its own.
+ * until outbox_drop_call(); each try has its own id.
  */
 #include <stdio.h>
 #include <string.h>

@@ -80,7 +80,7 @@ struct outbox_call {
 
 struct outbox {
     struct outbox_rules rules;
-    /* guards inbox, open_bindings, the wake-up request and stats */
+    /* guards the fields below, up to stats */
     struct mutex lock;
     struct outbox_call *inbox;
     struct outbox_call **inbox_end;
@@ -91,7 +91,7 @@ struct outbox {
     size_t wake_waiting;
     char wake_node[NAME_BYTES_MAX + 1];
     struct outbox_stats stats;
-    /* Owned by the thread that steps. */
+    /* The fields below belong to the outbox thread. */
     struct flow *flow;
     struct outbox_call **call; /* by slot */
     size_t calls;

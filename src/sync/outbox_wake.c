@@ -69,7 +69,7 @@ void outbox_advertise(struct outbox *outbox, const char *node, uint32_t milli)
     struct strbuf body;
 
     if (!side_call_begins(outbox))
-        return; /* the node's next event tries again */
+        return; /* retried by the node's next event */
     struct outbox_call *call = outbox_call_new(CALL_ADVERTISE, "PATCH");
     strbuf_init(&body);
     advertise_patch(&body, outbox->rules.resource, milli);

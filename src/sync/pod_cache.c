@@ -232,7 +232,7 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
     return record;
 }
 
-/* In the record the two strings are adjacent. */
+/* "namespace\0name": the two strings are adjacent in the record. */
 static struct text full_name(const struct pod_record *record)
 {
     must(record->name == record->namespace + strlen(record->namespace) + 1);

@@ -201,7 +201,7 @@ static void ask_next(struct rights *rights, int64_t now_ms)
     struct err err;
 
     must(rights->next < ARRAY_LEN(rights_needed));
-    /* RBAC cannot restrict create to a name, so that review names the namespace only. */
+    /* RBAC cannot restrict create to a name, so such a review has only the namespace. */
     if (is_in_namespace(right->need))
         facts.namespace = right->need == NEED_CONFIGMAPS || right->need == NEED_KEYS
                               ? keys_namespace(rights->app)

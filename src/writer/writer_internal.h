@@ -82,7 +82,7 @@ struct node_seen {
 struct post_commit_action {
     enum { ACTION_BIND, ACTION_ADVERTISE } kind;
     char *uid; /* BIND: uid of the pod; ADVERTISE: name of the node */
-    /* The others for BIND only. */
+    /* For BIND only. */
     char *namespace;
     char *name;
     char *node;
@@ -342,7 +342,7 @@ void writer_advise(struct writer *writer, const struct pod *pod);
 
 bool writer_handle_node(struct writer *writer, const struct node_facts *facts);
 bool writer_node_gone(struct writer *writer, const char *name);
-/* Once per list: 4 ms with 15,000 nodes. */
+/* Removes nodes missing from the list; 4 ms with 15,000 nodes. */
 bool writer_end_nodes(struct writer *writer);
 
 /* writer_agents.c */

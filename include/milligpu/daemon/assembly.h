@@ -16,7 +16,7 @@ struct informer;
 struct webhooks;
 struct writer;
 
-/* The interfaces between the application and everything outside it. Borrowed until app_close(). */
+/* The interfaces between the application and the outside. Borrowed until app_close(). */
 struct app_edges {
     struct clock_ops clock;
     struct yield_ops yield;          /* at NULL: no yield points */

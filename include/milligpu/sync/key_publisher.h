@@ -26,7 +26,7 @@
 
 struct key_publisher;
 
-/* The setting keys_namespace, else the namespace of the wake-up object. Any thread. */
+/* Returns the setting keys_namespace, or else the namespace of the wake-up object. Any thread. */
 const char *keys_namespace(const struct app *app);
 
 /* app->keyring must not be NULL. ops belong to the informer's thread. */
@@ -40,7 +40,7 @@ int64_t key_publisher_step(struct key_publisher *publisher, int64_t now_ms);
  * ledger lists no pods before: signatures of those keys are its only evidence of allocations.
  */
 bool key_publisher_has_looked(const struct key_publisher *publisher);
-/* False if the id is not ours. */
+/* Returns false if the answer's id is not ours. */
 bool key_publisher_answer(struct key_publisher *publisher, int64_t now_ms,
                           const struct kube_answer *answer);
 

@@ -94,13 +94,11 @@ void pod_cache_free(struct pod_cache *pods);
  */
 bool pod_cache_put(struct pod_cache *pods, const struct pod *pod, const struct request_rules *rules,
                    uint64_t epoch);
-/* Same, for the result of a GET. */
+/* Same, for the result of a GET; also returns false if this version is already stored. */
 bool pod_cache_put_fetched(struct pod_cache *pods, const struct pod *pod,
                            const struct request_rules *rules);
 void pod_cache_remove(struct pod_cache *pods, const char *uid);
-/*
- * Stores the whole pod until it is put again or removed; sets is_unstored if there is no room.
- */
+/* Stores the whole pod until it is put again or removed; sets is_unstored if there is no room. */
 void pod_cache_remember(struct pod_cache *pods, const struct pod *pod);
 
 /* Marks advice of this kind as sent or not needed, for as long as the pod has an entry. */
@@ -166,8 +164,8 @@ struct pod_signer pod_cache_signer(struct pod_cache *pods, struct text uid, stru
 const struct tolerations *pod_cache_tolerations(const struct pod_cache *pods);
 
 /*
- * Tells whether this pod is a predecessor of owner's waiting pod: bound, with the same controller,
- * and of another revision or terminating. Any thread.
+ * Returns whether the pod with this uid is a predecessor of owner's waiting pod: bound, with the
+ * same controller, and of another revision or terminating. Any thread.
  */
 struct pod_predecessor {
     bool exists;

@@ -30,7 +30,7 @@ void rights_free(struct rights *rights); /* NULL is fine */
 
 /* Informer's thread. Starts the review that is due; returns the ms until the next step. */
 int64_t rights_step(struct rights *rights, int64_t now_ms);
-/* False if the id is not ours. */
+/* Returns false if the answer's id is not ours. */
 bool rights_answer(struct rights *rights, int64_t now_ms, const struct kube_answer *answer);
 
 struct rights_facts {

@@ -1,5 +1,5 @@
 /*
- * writer - changes the ledger, as the only thread that does.
+ * writer - the single writer of the ledger: batches, COMMITs, replies.
  *
  *   take a batch -> decide, write, apply each -> publish less room -> COMMIT -> act -> publish
  *   more room -> reply
@@ -33,8 +33,8 @@ size_t writer_step(struct writer *writer, int64_t wait_ms);
 void writer_end(struct writer *writer);
 
 /*
- * Numbers of entries of its tables, for tests that no entry outlives its subject. Writer's thread
- * only.
+ * Numbers of entries of the writer's tables, with which tests check that no entry outlives its
+ * subject. Writer's thread only.
  */
 struct writer_tables {
     size_t inflight;

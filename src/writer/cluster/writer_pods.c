@@ -289,7 +289,7 @@ static bool holders_go_on(struct writer *writer)
     return whole && writer_heal_duplicates(writer);
 }
 
-/* Removes a pod's record from before a restore of etcd; newer events would seem outdated. */
+/* Removes a bound pod's record after a restore of etcd; else new events would seem outdated. */
 static void forget_future(struct writer *writer, const struct pod *pod)
 {
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
