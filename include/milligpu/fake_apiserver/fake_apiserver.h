@@ -52,8 +52,8 @@ int fake_apiserver_request(struct fake_apiserver *fake, const char *method, cons
 /* Returns the resourceVersion of the last write. */
 uint64_t fake_apiserver_version(struct fake_apiserver *fake);
 /*
- * Sets the version from which to continue; to be called before any object exists. Versions are not
- * stored over a restart, but a ledger on disk stores those that it has seen, so none may be reused.
+ * Sets the last used version; to be called before any object exists. Versions are lost at a
+ * restart, but a ledger on disk stores the ones it has seen, so none may be reused.
  */
 void fake_apiserver_set_version(struct fake_apiserver *fake, uint64_t version);
 

@@ -40,7 +40,7 @@ void verifier_stop(struct verifier *verifier);
 
 /* The last completed verification. */
 struct verifier_facts {
-    int64_t at_ms;   /* end of it, UTC; 0: none yet */
+    int64_t at_ms;   /* time of its end, UTC; 0: none yet */
     int64_t took_ms; /* duration on the verifier thread, without waits for the writer */
 };
 void verifier_facts(struct verifier *verifier, struct verifier_facts *out);

@@ -1,5 +1,5 @@
 /*
- * key_publisher - publishes this milligpud's public keys for the agents and rotates its keys.
+ * key_publisher - publishes this milligpud's public keys for the agents and rotates the keys.
  *
  *   PATCH configmaps/milligpu-keys --200--> published       --404--> POST --201--> published
  *      \--anything else--> retry                                     \--409, else--> retry
@@ -13,7 +13,7 @@
  * complete and fresh list of pods shows none that needs it (struct key_pods), and no reservation is
  * in doubt (its Binding may still give a pod that signature). An operator can revoke it earlier
  * with an annotation of the ConfigMap (annotations.h), which takes effect once the key signs no
- * more. A late request may publish a removed key again; it then stays, but nobody can sign with it.
+ * more. A late request may publish a removed key again; it stays, but has no private key any more.
  *
  * One lock guards the facts; everything else belongs to the informer's thread.
  */
