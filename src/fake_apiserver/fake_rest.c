@@ -373,8 +373,8 @@ static const char *generate_name(struct ask *in, const char *prefix)
 }
 
 /*
- * Checks name, namespace and kind against the URL. Sets uid and time, whatever the client wrote
- * there.
+ * Checks the name, and namespace and kind against the URL. Sets uid and time, whatever the client
+ * wrote there.
  */
 static int fit_metadata(struct ask *in, struct document *document)
 {
