@@ -9,7 +9,7 @@
 #include "milligpu/run/metric.h"
 #include "milligpu/run/mutex.h"
 
-struct pooled_judge {
+struct pooled_cache {
     bool taken; /* in use by a call, which may still have to create the score cache */
     struct score_cache *cache;         /* owned; NULL if none */
     uint64_t turn;                     /* value of the pool's turn at its last return; 0 if none */
@@ -20,7 +20,7 @@ struct score_caches {
     struct mutex lock; /* guards the places, not the score caches in use */
     uint32_t max;
     uint64_t turn; /* number of returns so far */
-    struct pooled_judge place[SCORE_CACHES_MAX];
+    struct pooled_cache place[SCORE_CACHES_MAX];
 };
 
 struct score_caches *score_caches_new(uint32_t max)
@@ -50,13 +50,13 @@ void score_caches_free(struct score_caches *score_caches)
  * Takes the free place whose score cache was used last, or one without a score cache; NULL if all
  * are taken.
  */
-static struct pooled_judge *take_place(struct score_caches *score_caches)
+static struct pooled_cache *take_place(struct score_caches *score_caches)
     REQUIRES(score_caches->lock)
 {
-    struct pooled_judge *best = NULL;
+    struct pooled_cache *best = NULL;
 
     for (uint32_t i = 0; i < score_caches->max; i++) {
-        struct pooled_judge *place = &score_caches->place[i];
+        struct pooled_cache *place = &score_caches->place[i];
         if (!place->taken && (best == NULL || place->turn > best->turn))
             best = place;
     }
@@ -75,16 +75,16 @@ static void drop_unused(struct score_caches *score_caches, bool needed,
                         struct score_cache *out[SCORE_CACHES_MAX]) REQUIRES(score_caches->lock)
 {
     for (uint32_t i = 0; i < score_caches->max; i++) {
-        struct pooled_judge *place = &score_caches->place[i];
+        struct pooled_cache *place = &score_caches->place[i];
         must(place->turn <= score_caches->turn);
         if (place->taken || (needed && score_caches->turn - place->turn <= SCORE_CACHES_UNUSED))
             continue;
         out[i] = place->cache;
-        *place = (struct pooled_judge){0};
+        *place = (struct pooled_cache){0};
     }
 }
 
-static struct score_cache *fill_place(struct score_caches *score_caches, struct pooled_judge *place)
+static struct score_cache *fill_place(struct score_caches *score_caches, struct pooled_cache *place)
 {
     struct score_cache *cache = score_cache_new();
 
@@ -103,7 +103,7 @@ struct score_cache *score_caches_take(struct score_caches *score_caches,
     struct score_cache *cache = NULL;
 
     mutex_lock(&score_caches->lock);
-    struct pooled_judge *place = needed ? take_place(score_caches) : NULL;
+    struct pooled_cache *place = needed ? take_place(score_caches) : NULL;
     if (place != NULL)
         cache = place->cache;
     drop_unused(score_caches, needed, unused);
@@ -123,7 +123,7 @@ void score_caches_give(struct score_caches *score_caches, struct score_cache *ca
     const struct score_cache_counts now = score_cache_counts(cache);
     mutex_lock(&score_caches->lock);
     for (uint32_t i = 0; i < score_caches->max && !known; i++) {
-        struct pooled_judge *place = &score_caches->place[i];
+        struct pooled_cache *place = &score_caches->place[i];
         known = place->taken && place->cache == cache;
         if (!known)
             continue;
