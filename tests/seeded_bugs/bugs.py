@@ -968,8 +968,8 @@ BUGS: List[Bug] = [
         "unseen_end_of_an_agent",
         "the simulator: a list ends an agent's pod, and its node is judged by the next event there",
         "src/writer/cluster/writer_pods.c",
-        "        writer->vouching.agents_unsure = true; /* their nodes",
-        "        writer->vouching.agents_unsure = false; /* their nodes",
+        "        writer->vouching.agents_unsure = true; /* nodes are",
+        "        writer->vouching.agents_unsure = false; /* nodes are",
         "sim 1-150",
     ),
     Bug(
