@@ -1,14 +1,15 @@
 /*
  * hints - filter's memory between calls. Two locks; tables bounded in entries and in bytes.
  *
- *   waiting pod     a pod that asked and is not bound, as long as it lives:
+ *   waiting pod  a pod that asked and is not bound, as long as it lives:
  *
  *               refused --fits--> offered --a second without a bind--> late
  *                  ^  waits for room \                                /   waits for room, and for
  *                  \------------------ asks again -------------------/    a longer list
  *
- *             An offer's best place counts as taken in the ranking of others for two seconds.
- *   answer    the bytes of a refusal, sent again while nothing that matters has changed
+ *                An offer's best place counts as taken in the ranking of others for two seconds.
+ *
+ *   answer       the bytes of a refusal, sent again while nothing that matters has changed
  *
  * If a list was shorter than the set of fitting nodes and no bind followed, another plugin refused
  * those nodes, so the next list is four times longer. If a bind followed and failed, no plugin
