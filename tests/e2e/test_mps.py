@@ -146,7 +146,7 @@ class Mps(unittest.TestCase):
         os.kill(first, signal.SIGKILL)
         node.shows('milligpu_node_mps_daemons{state="down"} 1\n')
         self.assertFalse(self.lives(first))  # no zombie
-        with self.assertRaisesRegex(Refused, "MPS daemon of its GPU GPU-a is not up yet: it ended.*tried again"):
+        with self.assertRaisesRegex(Refused, "MPS daemon of its GPU GPU-a is not up yet: it ended.*will be retried automatically"):
             create(runtime, share("GPU-a"), node)
         self.assertIn("/dev/shm", create(runtime, share("GPU-b"), node, number=2)[1])
         node.take_back("refuse")

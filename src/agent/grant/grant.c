@@ -306,10 +306,11 @@ static int add_devices(struct grant_change *change, const struct grant_rules *ru
         gpu[i] = grant->share[i]->gpu;
         must(device_is_gpu_uuid(text_of(gpu[i])));
         if (!rules->gpu(rules->user, gpu[i]))
-            return err_set(err, ERR_UNAVAILABLE,
-                           "its GPU %.100s is not known to NVIDIA's driver on node %s (yet); tried "
-                           "again by itself",
-                           gpu[i], rules->node);
+            return err_set(
+                err, ERR_UNAVAILABLE,
+                "its GPU %.100s is not known to NVIDIA's driver on node %s (yet); will be "
+                "retried automatically",
+                gpu[i], rules->node);
     }
     const char *kind = rules->kind(rules->user, gpu, grant->shares, err);
     if (kind == NULL)

@@ -97,8 +97,8 @@ static int refuse(const struct mps_slot *slot, const char *gpu, struct err *err)
     if (slot->state == STATE_FAULT)
         return err_set(err, ERR_UNAVAILABLE,
                        "a client of MPS on its GPU %.100s had a fatal fault, and none is taken "
-                       "until all that use this GPU have ended: delete their pods; tried again by "
-                       "itself",
+                       "until all that use this GPU have ended: delete their pods; will be "
+                       "retried automatically",
                        gpu);
     if (slot->state == STATE_SILENT)
         return err_set(

@@ -752,8 +752,8 @@ static void no_share_starts_while_the_driver_is_let_go_of(void **state)
     assert_int_equal(driver_release_turn(release, false), RELEASE_UPGRADE);
     refused(site,
             "milligpu: no container with a share of a GPU starts now: the NVIDIA driver of this "
-            "node is being upgraded (label nvidia.com/gpu-driver-upgrade-state); tried again "
-            "by itself");
+            "node is being upgraded (label nvidia.com/gpu-driver-upgrade-state); will be "
+            "retried automatically");
     assert_true(site->runtime.start(&site->calls, &site->pod, &container, &site->err) < 0);
     assert_non_null(strstr(site->err.text, "milligpu: no container with a share of a GPU starts"));
     assert_int_equal(metric_value(COUNT_REFUSED), refusals + 2);
