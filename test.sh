@@ -142,9 +142,9 @@ step_model() {
 # Only code with threads can race; base, core, wire, ctl and the loops over the disk have none. The tests of
 # documents ask one thing after the other.
 step_tsan() {
-    local alone='^unit\.(base|core|wire|ctl)\.|^unit\.store\.(faults|heal|migrating)$'
+    local alone='^unit\.(base|core|wire|ctl|lab)\.|^unit\.store\.(faults|heal|migrating)$'
     alone+='|^e2e\.(completion|examples|migrate|output|pages|page_runs)$'
-    build tsan tests-{run,sign,nri,nvml,doc,store,kube,fake_apiserver,http,agent,app,e2e}
+    build tsan tests-{run,sign,nri,nvml,document,store,kube,fake_apiserver,http,agent,app,e2e}
     check tsan -L 'unit|e2e' -E "$alone"
 }
 
