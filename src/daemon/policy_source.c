@@ -81,15 +81,14 @@ int policy_source_read(struct policy_source *source, const char *word, const str
     xfree(source->word);
     source->word = copy;
     source->seen = print;
-    if (policy_choose(word, &edges, &book, &warnings, err) < 0) {
-        tell_of_warnings(source, &warnings);
+    const int rc = policy_choose(word, &edges, &book, &warnings, err);
+    tell_of_warnings(source, &warnings);
+    if (rc < 0)
         return err_wrap(err, "policy");
-    }
     if (source->last != NULL && rulebook_alike(source->last, book)) {
         rulebook_unref(book);
         return 0;
     }
-    tell_of_warnings(source, &warnings);
     *out = remember(source, book);
     return 0;
 }
@@ -118,6 +117,7 @@ int policy_source_read_kept(struct policy_source *source, const char *ledger,
                   log_str("error", err.text));
         return err_same(why);
     }
+    tell_of_warnings(source, &warnings);
     source->kept_ms = kept.read_ms;
     *out = remember(source, book);
     return 0;

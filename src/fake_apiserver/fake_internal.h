@@ -1,8 +1,8 @@
 /*
  * fake_internal - types and functions shared by the files of the fake API server.
  *
- *   file --fake_file--> docs \
- *   request --fake_rest--> doc --shelf_put--> object (immutable, counted) --> event log
+ *   file --fake_file--> documents \
+ *   request --fake_rest--> document --fake_shelf_put--> object (immutable, counted) --> event log
  *
  * An object is stored as its JSON; a write parses, changes and stores a new one. So a page of a
  * list, a watch event and the present state can share it.

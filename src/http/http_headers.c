@@ -16,8 +16,8 @@
 
 enum header_verdict { HOST, LENGTH, ENCODING, EXPECT, ORIGIN, TYPE, JUDGED };
 
-static const char *const judged_names[JUDGED] = {"Host",   "Content-Length", "Transfer-Encoding",
-                                                 "Expect", "Origin",         "Content-Type"};
+static const char *const checked_names[JUDGED] = {"Host",   "Content-Length", "Transfer-Encoding",
+                                                  "Expect", "Origin",         "Content-Type"};
 
 struct headers {
     size_t count[JUDGED];
@@ -93,7 +93,7 @@ static enum MHD_Result read_header(void *cls, enum MHD_ValueKind kind, const cha
     else if (!headers_is_printable(value))
         headers->broken = "a control character in a header";
     for (size_t i = 0; i < JUDGED; i++) {
-        if (strcasecmp(name, judged_names[i]) != 0)
+        if (strcasecmp(name, checked_names[i]) != 0)
             continue;
         if (headers->count[i]++ == 0)
             headers->value[i] = value;

@@ -13,14 +13,15 @@
 enum { NAME_BYTES = 256, NAMES_MAX = 64, SHOWN_BYTES = 256 };
 
 /* State of checking one certificate. */
-struct judged_names {
+struct checked_names {
     const struct http_rules *rules;
     bool admitted;
     struct strbuf shown; /* printable list of the names */
 };
 
 /* A name that contains a NUL is never accepted. */
-static void check_name(struct judged_names *names, const char *kind, const char *name, size_t bytes)
+static void check_name(struct checked_names *names, const char *kind, const char *name,
+                       size_t bytes)
 {
     must(names->rules->admits != NULL && bytes <= NAME_BYTES);
     if (bytes == 0 || strlen(name) != bytes)
@@ -31,7 +32,7 @@ static void check_name(struct judged_names *names, const char *kind, const char 
 }
 
 /* Checks the name with this number, or skips it if too long; false if there is none. */
-static bool check_common(struct judged_names *names, gnutls_x509_crt_t cert, unsigned number)
+static bool check_common(struct checked_names *names, gnutls_x509_crt_t cert, unsigned number)
 {
     char name[NAME_BYTES + 1] = "";
     size_t bytes = NAME_BYTES;
@@ -45,7 +46,7 @@ static bool check_common(struct judged_names *names, gnutls_x509_crt_t cert, uns
 }
 
 /* Checks DNS names; other kinds (addresses, mail, URIs) are skipped. */
-static bool check_alternative(struct judged_names *names, gnutls_x509_crt_t cert, unsigned number)
+static bool check_alternative(struct checked_names *names, gnutls_x509_crt_t cert, unsigned number)
 {
     char name[NAME_BYTES + 1] = "";
     size_t bytes = NAME_BYTES;
@@ -58,7 +59,7 @@ static bool check_alternative(struct judged_names *names, gnutls_x509_crt_t cert
 }
 
 /* Only the client's own certificate: the others of the chain are of CAs. */
-static void judge_all(struct judged_names *names, gnutls_session_t session)
+static void check_all(struct checked_names *names, gnutls_session_t session)
 {
     unsigned count = 0;
     const gnutls_datum_t *chain = gnutls_certificate_get_peers(session, &count);
@@ -94,7 +95,7 @@ static char *why_not(struct strbuf *shown)
 
 void names_check(struct connection *connection, gnutls_session_t session)
 {
-    struct judged_names names = {.rules = &connection->call.http->rules};
+    struct checked_names names = {.rules = &connection->call.http->rules};
 
     must(!connection->named && connection->nameless_why == NULL);
     if (names.rules->admits == NULL || names.rules->admits(names.rules->user, "")) {
@@ -102,7 +103,7 @@ void names_check(struct connection *connection, gnutls_session_t session)
         return;
     }
     strbuf_init(&names.shown);
-    judge_all(&names, session);
+    check_all(&names, session);
     connection->named = names.admitted;
     if (!names.admitted)
         connection->nameless_why = why_not(&names.shown);

@@ -23,7 +23,7 @@ const char *app_pods_why(const struct app *app)
                                                        : "the list of pods is not complete yet";
 }
 
-const char *app_room_why(const struct app *app)
+const char *app_space_why(const struct app *app)
 {
     return store_space(app->store) == SPACE_DISK
                ? "the disk of the ledger is full: nothing is granted until it has room again"
@@ -38,7 +38,7 @@ void app_needs(const struct app *app, struct app_need out[APP_NEEDS])
         {"nodes", atomic_load(&app->watch.nodes_synced), "the list of nodes is not complete yet"},
         {"pods", atomic_load(&app->watch.pods_synced), app_pods_why(app)},
         {"ledger", !atomic_load(&app->health.disk_broken), "the ledger cannot be written"},
-        {"ledger-size", store_space(app->store) == SPACE_ENOUGH, app_room_why(app)},
+        {"ledger-size", store_space(app->store) == SPACE_ENOUGH, app_space_why(app)},
         {"consistency", !atomic_load(&app->health.safe_mode), safe_mode_why(app)},
     };
     static_assert(ARRAY_LEN(needs) == APP_NEEDS, "the caller has room");

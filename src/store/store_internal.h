@@ -350,9 +350,9 @@ int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_bl
                     int64_t *out_version, struct err *err) MUST_USE;
 
 /*
- * owner.c: refuses an older ledger of another cluster. confirm() reads the file without changing
- * it; a read error is left to the opening. may_migrate() checks the open file: BUSY if its owner is
- * not the confirmed one.
+ * owner.c: refuses an older ledger of another cluster. owner_confirm() reads the file without
+ * changing it; a read error is left to the opening. owner_may_migrate() checks the open file: BUSY
+ * if its owner is not the confirmed one.
  */
 int owner_confirm(struct store *store, const struct store_rules *rules, struct err *err) MUST_USE;
 int owner_may_migrate(const struct store *store, int64_t version, struct err *err) MUST_USE;

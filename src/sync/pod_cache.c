@@ -333,8 +333,8 @@ static void count_advice(struct pod_cache *pods, struct pod_record *record) REQU
 {
     const size_t bytes = record->advice != NULL ? strlen(record->advice) + 1 : 0;
 
-    must(pods->seen_bytes <= SEEN_BYTES_MAX);
-    if (bytes <= SEEN_BYTES_MAX - pods->seen_bytes) {
+    must(pods->seen_bytes <= REMEMBERED_BYTES_MAX);
+    if (bytes <= REMEMBERED_BYTES_MAX - pods->seen_bytes) {
         pods->seen_bytes += bytes;
         return;
     }
@@ -492,7 +492,7 @@ void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
     mutex_lock(&pods->lock); /* other threads copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
     must(record != NULL && record->seen == NULL);
-    const bool fits = bytes <= SEEN_BYTES_MAX - pods->seen_bytes;
+    const bool fits = bytes <= REMEMBERED_BYTES_MAX - pods->seen_bytes;
     record->is_unstored = !fits;
     if (fits) {
         record->seen = told;
@@ -530,7 +530,7 @@ struct pod_cache_bytes pod_cache_bytes(struct pod_cache *pods)
                                           .demands = pods->demands.bytes,
                                           .contexts = pods->context_bytes};
     mutex_unlock(&pods->lock);
-    must(bytes.requests <= REQUEST_CLASSES_BYTES_MAX && bytes.seen <= SEEN_BYTES_MAX);
+    must(bytes.requests <= REQUEST_CLASSES_BYTES_MAX && bytes.seen <= REMEMBERED_BYTES_MAX);
     must(bytes.contexts <= CONTEXTS_BYTES_MAX);
     return bytes;
 }

@@ -59,11 +59,11 @@ struct waiting_pod {
         bool stands;             /* is in the list of offers by age */
         int64_t at_ms;           /* monotonic */
         const struct atom *node; /* a reference; NULL: not known */
-        uint64_t first_offer;    /* number of its first entry in struct offers */
-        uint32_t n_offers;       /* number of its entries there, one for each GPU */
+        uint64_t first;          /* number of its first entry in struct offers */
+        uint32_t count;          /* number of its entries there, one for each GPU */
         struct waiting_pod *older;
         struct waiting_pod *newer;
-    } first_offer;
+    } offer;
 };
 
 struct hints *hints_new(void)
@@ -130,31 +130,30 @@ static void hints_become(struct hints *hints, struct waiting_pod *pod, enum wait
  */
 static void stand_down(struct hints *hints, struct waiting_pod *pod)
 {
-    if (!pod->first_offer.stands)
+    if (!pod->offer.stands)
         return;
-    offers_drop(&hints->offers, pod->first_offer.first_offer, pod->first_offer.n_offers);
-    pod->first_offer.n_offers = 0;
+    offers_drop(&hints->offers, pod->offer.first, pod->offer.count);
+    pod->offer.count = 0;
     must(hints->oldest != NULL && hints->newest != NULL);
     if (hints->fresh == pod)
-        hints->fresh = pod->first_offer.newer;
-    *(pod->first_offer.older != NULL ? &pod->first_offer.older->first_offer.newer
-                                     : &hints->oldest) = pod->first_offer.newer;
-    *(pod->first_offer.newer != NULL ? &pod->first_offer.newer->first_offer.older
-                                     : &hints->newest) = pod->first_offer.older;
-    pod->first_offer.older = pod->first_offer.newer = NULL;
-    pod->first_offer.stands = false;
+        hints->fresh = pod->offer.newer;
+    *(pod->offer.older != NULL ? &pod->offer.older->offer.newer : &hints->oldest) =
+        pod->offer.newer;
+    *(pod->offer.newer != NULL ? &pod->offer.newer->offer.older : &hints->newest) =
+        pod->offer.older;
+    pod->offer.older = pod->offer.newer = NULL;
+    pod->offer.stands = false;
 }
 
 static void hints_stand(struct hints *hints, struct waiting_pod *pod) REQUIRES(hints->lock)
 {
-    must(!pod->first_offer.stands && pod->first_offer.older == NULL &&
-         pod->first_offer.newer == NULL);
-    pod->first_offer.older = hints->newest;
-    *(hints->newest != NULL ? &hints->newest->first_offer.newer : &hints->oldest) = pod;
+    must(!pod->offer.stands && pod->offer.older == NULL && pod->offer.newer == NULL);
+    pod->offer.older = hints->newest;
+    *(hints->newest != NULL ? &hints->newest->offer.newer : &hints->oldest) = pod;
     hints->newest = pod;
     if (hints->fresh == NULL)
         hints->fresh = pod;
-    pod->first_offer.stands = true;
+    pod->offer.stands = true;
 }
 
 /* --- the table --- */
@@ -178,7 +177,7 @@ static size_t hints_bytes_of(const struct asking_pod *asking_pod)
  * One block for the entry and its names; the text of a refusal is a second one. bytes includes the
  * longest text, so that a new text never exceeds the limit.
  */
-static struct waiting_pod *kept_new(const struct asking_pod *asking_pod)
+static struct waiting_pod *waiting_pod_new(const struct asking_pod *asking_pod)
 {
     must(hints_bytes_of(asking_pod) <= WAITING_PODS_BYTES_MAX);
     struct waiting_pod *pod = xmalloc(sizeof *pod + hints_strings_of(asking_pod));
@@ -194,7 +193,7 @@ static struct waiting_pod *kept_new(const struct asking_pod *asking_pod)
 }
 
 /* Also updates counts, offers, request class, slot and bytes. */
-static void kept_free(struct hints *hints, struct waiting_pod *pod)
+static void waiting_pod_free(struct hints *hints, struct waiting_pod *pod)
 {
     hints_become(hints, pod, WAITING_POD_IDLE);
     stand_down(hints, pod);
@@ -204,7 +203,7 @@ static void kept_free(struct hints *hints, struct waiting_pod *pod)
     hints->slot[pod->slot] = NULL;
     hints->spare[hints->n_spare++] = pod->slot;
     hints->bytes -= pod->bytes;
-    atom_unref(pod->first_offer.node);
+    atom_unref(pod->offer.node);
     xfree(pod->refusal.text);
     xfree(pod);
 }
@@ -226,7 +225,7 @@ static void hints_drop(struct hints *hints, struct waiting_pod *pod) REQUIRES(hi
     must(map_find(&hints->waiting_pods, text_of(pod->uid)) == pod);
     hints_become(hints, pod, WAITING_POD_IDLE);
     (void)map_take(&hints->waiting_pods, text_of(pod->uid));
-    kept_free(hints, pod);
+    waiting_pod_free(hints, pod);
 }
 
 static void forget_resolved(struct resolved *resolved, size_t at)
@@ -246,7 +245,7 @@ void hints_free(struct hints *hints)
     if (hints == NULL)
         return;
     for (size_t at = 0; (pod = map_next(&hints->waiting_pods, &at)) != NULL;)
-        kept_free(hints, pod);
+        waiting_pod_free(hints, pod);
     must(hints->waiting == 0 && hints->request_classes.waited == NULL);
     must(hints->bytes == 0 && hints->request_classes.bytes == 0);
     for (size_t i = 0; i < RESOLVED_MAX; i++)
@@ -299,7 +298,7 @@ static bool hints_is_bound(const struct hints *hints, struct text uid) REQUIRES(
 }
 
 /* Finds or adds the pod. NULL: bound or deleted, possibly meanwhile, or the table is full. */
-static struct waiting_pod *kept_of(struct hints *hints, const struct asking_pod *asking_pod)
+static struct waiting_pod *waiting_pod_of(struct hints *hints, const struct asking_pod *asking_pod)
     REQUIRES(hints->lock)
 {
     const struct text uid = text_of(asking_pod->uid);
@@ -316,7 +315,7 @@ static struct waiting_pod *kept_of(struct hints *hints, const struct asking_pod 
         return NULL;
     }
     if (pod == NULL) {
-        pod = kept_new(asking_pod);
+        pod = waiting_pod_new(asking_pod);
         hints_enter(hints, pod);
     }
     return pod;
@@ -396,8 +395,8 @@ uint32_t hints_offers(struct hints *hints, struct text uid, int64_t now_ms,
     must(uid.at != NULL || uid.len == 0);
 
     mutex_lock(&hints->lock);
-    const struct waiting_pod *asking_pod = map_find(&hints->waiting_pods, uid);
-    const uint32_t count = offers_copy(&hints->offers, asking_pod, now_ms, offer);
+    const struct waiting_pod *pod = map_find(&hints->waiting_pods, uid);
+    const uint32_t count = offers_copy(&hints->offers, pod, now_ms, offer);
     mutex_unlock(&hints->lock);
     return count;
 }
@@ -429,19 +428,19 @@ static void hints_place_of(const struct candidate *best, const struct request *r
 static void note_place(struct hints *hints, struct waiting_pod *pod, const struct best_place *place)
     REQUIRES(hints->lock)
 {
-    must(!pod->first_offer.stands && pod->first_offer.n_offers == 0);
+    must(!pod->offer.stands && pod->offer.count == 0);
 
-    pod->first_offer.first_offer = hints->offers.next;
-    atom_unref(pod->first_offer.node);
-    pod->first_offer.node = place->node != NULL ? atom_ref(place->node->name) : NULL;
+    pod->offer.first = hints->offers.next;
+    atom_unref(pod->offer.node);
+    pod->offer.node = place->node != NULL ? atom_ref(place->node->name) : NULL;
     const uint32_t gpus = place->node != NULL ? place->node->gpus : 0;
     for (uint32_t i = 0; i < gpus && i < GPUS_PER_NODE_MAX; i++) { /* further GPUs are absent */
         if (place->milli[i] == 0)
             continue;
         const struct offer offer = {
-            .node = pod->first_offer.node, .gpu = place->node->gpu[i].id, .milli = place->milli[i]};
-        offers_add(&hints->offers, pod, pod->first_offer.at_ms, offer);
-        pod->first_offer.n_offers++;
+            .node = pod->offer.node, .gpu = place->node->gpu[i].id, .milli = place->milli[i]};
+        offers_add(&hints->offers, pod, pod->offer.at_ms, offer);
+        pod->offer.count++;
     }
 }
 
@@ -483,12 +482,12 @@ void hints_shortlisted(struct hints *hints, const struct asking_pod *asking_pod,
 
     hints_place_of(offered->best, asking_pod->request, &place);
     mutex_lock(&hints->lock);
-    struct waiting_pod *pod = kept_of(hints, asking_pod);
+    struct waiting_pod *pod = waiting_pod_of(hints, asking_pod);
     if (pod != NULL) {
         const uint32_t growth = next_growth(pod);
         note_ask(hints, pod, asking_pod);
         note_list(pod, growth, offered);
-        pod->first_offer.at_ms = asking_pod->now_ms;
+        pod->offer.at_ms = asking_pod->now_ms;
         note_place(hints, pod, &place);
         hints_stand(hints, pod);
         hints_become(hints, pod, WAITING_POD_OFFERED);
@@ -506,19 +505,19 @@ bool hints_late(struct hints *hints, int64_t now_ms, uint64_t capacity_generatio
     bool wake = hints->late_went;
     hints->late_went = false;
     /* Each offer becomes late once: begins at the first one that was not late before. */
-    for (pod = hints->fresh; pod != NULL && now_ms - pod->first_offer.at_ms >= SHORTLIST_LATE_MS;
-         pod = pod->first_offer.newer) {
-        must(pod->first_offer.stands);
+    for (pod = hints->fresh; pod != NULL && now_ms - pod->offer.at_ms >= SHORTLIST_LATE_MS;
+         pod = pod->offer.newer) {
+        must(pod->offer.stands);
         if (pod->state != WAITING_POD_OFFERED)
             continue;
         hints_become(hints, pod, WAITING_POD_LATE);
         if (!pod->list.due && pod->list.capacity_generation == capacity_generation)
             continue;
         wake = true;
-        if (pod->first_offer.node == NULL)
+        if (pod->offer.node == NULL)
             continue;
         atom_unref(*out_node);
-        *out_node = atom_ref(pod->first_offer.node);
+        *out_node = atom_ref(pod->offer.node);
     }
     hints->fresh = pod;
     mutex_unlock(&hints->lock);
@@ -532,7 +531,7 @@ int64_t hints_late_in_ms(struct hints *hints, int64_t now_ms)
     must(now_ms >= 0);
     mutex_lock(&hints->lock);
     if (hints->fresh != NULL) {
-        const int64_t left = hints->fresh->first_offer.at_ms + SHORTLIST_LATE_MS - now_ms;
+        const int64_t left = hints->fresh->offer.at_ms + SHORTLIST_LATE_MS - now_ms;
         wait = left > 0 ? left : 0;
     }
     if (hints->late_went)
@@ -564,7 +563,7 @@ void hints_refused(struct hints *hints, const struct asking_pod *asking_pod, enu
     must(text != NULL);
 
     mutex_lock(&hints->lock);
-    struct waiting_pod *pod = kept_of(hints, asking_pod);
+    struct waiting_pod *pod = waiting_pod_of(hints, asking_pod);
     if (pod != NULL) {
         note_ask(hints, pod, asking_pod);
         note_refusal(pod, reason, text);

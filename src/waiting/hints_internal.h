@@ -2,7 +2,7 @@
  * hints_internal - shared by the parts of hints.
  *
  *   hints.c            waiting pods: which pods were refused or offered nodes
- *   hints_offers.c     the best places of the newest offers
+ *   hints_offers.c     the offers: best places of the newest shortlists
  *   hints_answers.c    cached refusals
  */
 #ifndef MILLIGPU_HINTS_INTERNAL_H

@@ -50,7 +50,7 @@ void score_caches_free(struct score_caches *score_caches)
  * Takes the free place whose score cache was used last, or one without a score cache; NULL if all
  * are taken.
  */
-static struct pooled_cache *take_place(struct score_caches *score_caches)
+static struct pooled_cache *take_pooled(struct score_caches *score_caches)
     REQUIRES(score_caches->lock)
 {
     struct pooled_cache *best = NULL;
@@ -84,7 +84,8 @@ static void drop_unused(struct score_caches *score_caches, bool needed,
     }
 }
 
-static struct score_cache *fill_place(struct score_caches *score_caches, struct pooled_cache *place)
+static struct score_cache *fill_pooled(struct score_caches *score_caches,
+                                       struct pooled_cache *place)
 {
     struct score_cache *cache = score_cache_new();
 
@@ -103,14 +104,14 @@ struct score_cache *score_caches_take(struct score_caches *score_caches,
     struct score_cache *cache = NULL;
 
     mutex_lock(&score_caches->lock);
-    struct pooled_cache *place = needed ? take_place(score_caches) : NULL;
+    struct pooled_cache *place = needed ? take_pooled(score_caches) : NULL;
     if (place != NULL)
         cache = place->cache;
     drop_unused(score_caches, needed, unused);
     mutex_unlock(&score_caches->lock);
     for (uint32_t i = 0; i < SCORE_CACHES_MAX; i++)
         score_cache_free(unused[i]);
-    return place != NULL && cache == NULL ? fill_place(score_caches, place) : cache;
+    return place != NULL && cache == NULL ? fill_pooled(score_caches, place) : cache;
 }
 
 void score_caches_give(struct score_caches *score_caches, struct score_cache *cache)

@@ -475,7 +475,7 @@ static void set_rules(struct question *question, const struct snapshot *snapshot
         policy_context_rules(snapshot->context, text_of(question->args.pod.namespace));
 }
 
-enum { SCORE_TRIES = 4 };
+enum { FILTER_TRIES = 4 };
 
 /* Result of one attempt. */
 enum ending {
@@ -616,7 +616,7 @@ static void filter_placed(struct question *question)
         CLEANUP(snapshot_unrefp)
         const struct snapshot *snapshot = view_take(question->app->view);
         question->again = i > 1;
-        question->last = i == SCORE_TRIES;
+        question->last = i == FILTER_TRIES;
         app_yield(question->app, YIELD_SNAPSHOT_AND_ANSWER);
         if (filter_once(question, snapshot) == ENDING_ANSWERED)
             return;

@@ -246,6 +246,25 @@ class Documents(unittest.TestCase):
         self.decides("research", "night")
         self.is_kept(NIGHT)
 
+    def test_each_reading_of_a_baseline_is_warned_of(self):
+        old = STEPS.replace("policy: binpack", "policy: firstfit")
+        warned = lambda: self.daemon.logged().count("firstfit is only a baseline of milligpuctl simulate")
+        self.begin(STEPS)
+        self.is_kept(STEPS)
+        self.assertEqual(warned(), 0)
+        self.write(old)
+        self.reload()  # the same rules and the same order, by another name
+        self.daemon.wait(lambda: warned() == 1, "the warning of the reload")
+        self.daemon.kill()
+        self.daemon.start()
+        self.daemon.wait(lambda: warned() == 2, "the warning of the start")
+        self.is_kept(old)
+        self.write(BROKEN)
+        self.daemon.kill()
+        self.daemon.start()
+        self.decides("day")
+        self.daemon.wait(lambda: warned() == 3, "the warning of the document that the ledger has kept")
+
     def test_a_policy_without_a_document_forgets_the_kept_one(self):
         self.begin(NIGHT)
         self.is_kept(NIGHT)

@@ -81,7 +81,7 @@ static void check_request(const struct request *request)
     free(copy);
 }
 
-/* Small whole amounts without a count: the rule of design 2, written differently. */
+/* Small whole amounts without a count: the rule of inventory_share_mib(), written differently. */
 static void check_amount(const struct pod *pod, enum request_verdict verdict)
 {
     const struct pod_container *only = &pod->container[0];

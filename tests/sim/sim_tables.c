@@ -18,7 +18,7 @@ enum {
     NAMES_A_GPU = 3, /* id, made-up id, model */
     NAMES_OTHER = 16,
     REMEMBERED =
-        2 * 2 * 64, /* of a node that both judges remember, with two pods of 64 GPUs each */
+        2 * 2 * 64, /* of a node that both score caches remember, with two pods of 64 GPUs each */
 };
 
 /* The pods that it remembers to have been asked about. */
@@ -64,7 +64,7 @@ static void oracle_bytes(const struct sim *sim)
                  {"wishes", hints.request_classes, REQUEST_CLASSES_BYTES_MAX},
                  {"refusals", hints.refusals, REFUSALS_BYTES_MAX},
                  {"requests", pods.requests, REQUEST_CLASSES_BYTES_MAX},
-                 {"told", pods.seen, SEEN_BYTES_MAX},
+                 {"told", pods.seen, REMEMBERED_BYTES_MAX},
                  {"demands", pods.demands, DEMANDS_BYTES_MAX}};
 
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
@@ -209,9 +209,9 @@ static size_t remembered_names(const struct sim *sim)
 }
 
 /*
- * The writer has swept since everything became quiet. Beside what the snapshot shows, judges and
- * hints may hold names that nodes had before; what a pod made up is gone with the pod, or with what
- * a score cache remembers.
+ * The writer has swept since everything became quiet. Beside what the snapshot shows, score caches
+ * and hints may hold names that nodes had before; what a pod made up is gone with the pod, or with
+ * what a score cache remembers.
  */
 static void oracle_names(const struct sim *sim, const struct writer_tables *is)
 {

@@ -178,7 +178,7 @@ const char *app_grace_why(const struct app *app);
 /* The reason while the list of pods is not complete. */
 const char *app_pods_why(const struct app *app);
 /* The reason while store_space() is not SPACE_ENOUGH. */
-const char *app_room_why(const struct app *app);
+const char *app_space_why(const struct app *app);
 
 /* Counts one refusal in the metrics. */
 void app_count_refusal(enum reason reason);

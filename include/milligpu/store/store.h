@@ -25,8 +25,8 @@
  *
  * The writer uses store_ops; the simulator and the fault tests wrap them. The first thread that
  * writes is the writer: any other one that writes, or calls a function for the start, aborts.
- * history, backup, verification, replay_check and facts may be called from any thread: each uses a
- * connection of its own. A ledger in memory has only one connection, so there they wait for the end
+ * history, backup, verification and facts may be called from any thread: each uses a connection of
+ * its own. A ledger in memory has only one connection, so there they wait for the end
  * of the batch, and the writer must not call them within its own.
  *
  * Files beside <file>: <file>-wal and <file>-shm (SQLite's), <file>.lock (flock; never removed),

@@ -7,10 +7,10 @@
  * Every living pod has an entry, because only evidence about a pod releases its reservation; the
  * number of entries is not limited here. Data that a tenant can make large is limited: equal
  * requests are stored once, in at most REQUEST_CLASSES_BYTES_MAX; so are demands on nodes
- * (known_demands.h); whole pods (pod_cache_remember) and advice take at most SEEN_BYTES_MAX. Beyond
- * these limits a pod is stored without its request: a bind then gets the pod from the API server,
- * and a bound pod is reconciled from the event or list that shows it. Texts for people take at most
- * CONTEXTS_BYTES_MAX and are left out beyond that.
+ * (known_demands.h); whole pods (pod_cache_remember) and advice take at most REMEMBERED_BYTES_MAX.
+ * Beyond these limits a pod is stored without its request: a bind then gets the pod from the API
+ * server, and a bound pod is reconciled from the event or list that shows it. Texts for people take
+ * at most CONTEXTS_BYTES_MAX and are left out beyond that.
  *
  * One lock guards the tables. It is held for look-ups and copies only, because the writer waits for
  * it, so no reader visits all pods under it. The writer writes; REST reads.
@@ -79,7 +79,7 @@ static inline bool pod_record_asks(const struct pod_record *record)
 }
 
 /* a pod with one container takes 600 bytes */
-enum { SEEN_BYTES_MAX = 16 * 1024 * 1024 };
+enum { REMEMBERED_BYTES_MAX = 16 * 1024 * 1024 };
 /* a pod that waits takes 300 bytes, or 1,800 with the longest texts */
 enum { CONTEXTS_BYTES_MAX = 16 * 1024 * 1024 };
 

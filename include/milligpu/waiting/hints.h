@@ -1,5 +1,7 @@
 /*
- * hints - filter's memory between calls. Two locks; tables bounded in entries and in bytes.
+ * hints - filter's memory between calls.
+ *
+ * Three locks: waiting pods, cached answers, schedulers. Tables bounded in entries and in bytes.
  *
  *   waiting pod  a pod that asked and is not bound, as long as it lives:
  *

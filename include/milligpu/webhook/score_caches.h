@@ -4,9 +4,10 @@
  *   call --score_caches_take()--> score cache --filter_ask()--> --score_caches_give()--> pool
  *
  * A score cache belongs to one call at a time (policy.h). The pool makes a new one only when all
- * others are taken, so it holds as many as calls ever ran at once: two, the number of webhook
- * threads, and never more than SCORE_CACHES_MAX. Policies that need no workload have none. A score
- * cache that SCORE_CACHES_UNUSED calls did not need is freed.
+ * others are taken, so it holds as many as calls ever ran at once: by default two, the number of
+ * webhook threads, and never more than SCORE_CACHES_MAX; further calls run without one. Policies
+ * that need no workload have none. A score cache that SCORE_CACHES_UNUSED calls did not need is
+ * freed.
  *
  * Memory: at most SCORE_CACHES_MAX x SCORE_CACHE_BYTES_MAX = 192 MiB, plus the nodes that score
  * caches refer to, even after the ledger has replaced them. One score cache of 1,213 nodes and 100

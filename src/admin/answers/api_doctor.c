@@ -70,7 +70,7 @@ static void check_room(struct doctor *doctor)
             : "raise ledger_max_bytes, on a larger volume if need be, and restart milligpud; "
               "live allocations alone take this much, or a reader of the file keeps its log "
               "growing",
-        "%s", app_room_why(app));
+        "%s", app_space_why(app));
 }
 
 /* Called if the size limit cut the history shorter than retention_days. */

@@ -262,7 +262,7 @@ static void ask_all(struct filter_call *asking, struct filter_answer *out)
     for (uint32_t i = 0; i < question->names; i++) {
         if (i == found)
             found += find_nodes(question, i, node, slot);
-        UNSET struct candidate candidate; /* its rank is set by the score cache */
+        UNSET struct candidate candidate; /* its rank is set by filter_evaluate() */
         candidate.name = i;
         candidate.slot = slot[i % AT_ONCE];
         candidate.node = node[i % AT_ONCE];

@@ -106,8 +106,8 @@ static uint32_t smallest_part(const struct request *request)
     return least;
 }
 
-static void offer_add_gpus(struct best_fit *best_fit, const struct room *room,
-                           const struct plan *plan)
+static void best_fit_add_gpus(struct best_fit *best_fit, const struct room *room,
+                              const struct plan *plan)
 {
     const struct request *request = plan->request;
     const uint32_t least = smallest_part(request);
@@ -132,7 +132,7 @@ static void offer_add_gpus(struct best_fit *best_fit, const struct room *room,
 }
 
 /* A node without a Node object is not part of the present cluster. */
-static void offer_add(struct best_fit *best_fit, struct plan *plan, const struct node *node)
+static void best_fit_add(struct best_fit *best_fit, struct plan *plan, const struct node *node)
 {
     UNSET struct room room;
     struct rank rank;
@@ -144,7 +144,7 @@ static void offer_add(struct best_fit *best_fit, struct plan *plan, const struct
     empty_room(&room);
     const struct cause cause = plan_cause(plan, place_evaluate(plan, &room, &rank));
     const enum reason why = cause.why;
-    offer_add_gpus(best_fit, &room, plan);
+    best_fit_add_gpus(best_fit, &room, plan);
     if (why > best_fit->nearest.why)
         best_fit->nearest = cause;
     /* A rule with a window may let it in later. */
@@ -310,7 +310,7 @@ void unschedulable_of(const struct snapshot *snapshot,
         moment_add(why == REASON_RESERVE ? &out->reserved[cause.rule].moment : &out->moment[why],
                    &room, bar.why, request);
         best_fit.fits = best_fit.fits || why == REASON_NONE;
-        offer_add(&best_fit, &plan, node);
+        best_fit_add(&best_fit, &plan, node);
     }
     qsort(out->bar, out->bars, sizeof *out->bar, most_nodes_first);
     out->never = !best_fit.fits;

@@ -1,6 +1,6 @@
 /*
  * Matches names of GPU models against the globs of pods. Called by request.c for each distinct
- * model of a filter call, and by filter.c to suggest models near an unknown one.
+ * model of a filter call, and by unschedulable_models.c to suggest models near an unknown one.
  */
 #include "milligpu/core/facts/model.h"
 

@@ -52,19 +52,19 @@ struct ledger *ledger_new(void)
     map_init(&ledger->live);
     map_init(&ledger->open);
     map_init(&ledger->owners);
-    map_init(&ledger->duplicate_owners);
+    map_init(&ledger->duplicate_nodes);
     ledger->index = slot_index_new(0);
     ledger->open_index = slot_index_new(0);
     must(ledger->names != NULL);
     return ledger;
 }
 
-static void duplicate_owners_free(struct duplicate_owners *duplicate_owners)
+static void duplicate_nodes_free(struct duplicate_nodes *duplicate_nodes)
 {
-    must(duplicate_owners != NULL);
-    must(duplicate_owners->id != NULL);
-    xfree(duplicate_owners->slot);
-    xfree(duplicate_owners);
+    must(duplicate_nodes != NULL);
+    must(duplicate_nodes->id != NULL);
+    xfree(duplicate_nodes->slot);
+    xfree(duplicate_nodes);
 }
 
 void ledger_free(struct ledger *ledger)
@@ -74,11 +74,11 @@ void ledger_free(struct ledger *ledger)
 
     must(ledger->open.count <= ledger->live.count);
     const struct allocation *allocation;
-    struct duplicate_owners *duplicate_owners;
+    struct duplicate_nodes *duplicate_nodes;
     for (size_t at = 0; (allocation = map_next(&ledger->live, &at)) != NULL;)
         allocation_unref(allocation);
-    for (size_t at = 0; (duplicate_owners = map_next(&ledger->duplicate_owners, &at)) != NULL;)
-        duplicate_owners_free(duplicate_owners);
+    for (size_t at = 0; (duplicate_nodes = map_next(&ledger->duplicate_nodes, &at)) != NULL;)
+        duplicate_nodes_free(duplicate_nodes);
     for (uint32_t i = 0; i < ledger->books; i++)
         book_unref(ledger->book[i]);
     slot_index_unref(ledger->index);
@@ -87,7 +87,7 @@ void ledger_free(struct ledger *ledger)
     map_done(&ledger->live);
     map_done(&ledger->open);
     map_done(&ledger->owners);
-    map_done(&ledger->duplicate_owners);
+    map_done(&ledger->duplicate_nodes);
     xfree(ledger->book);
     xfree(ledger->free_slot);
     for (size_t i = 0; i < ledger->n_undecided; i++)
@@ -231,7 +231,7 @@ static void look_again(struct ledger *ledger, const struct atom *id)
 static void mark_undecided(struct ledger *ledger, const struct atom *id)
 {
     must(ledger != NULL);
-    if (map_find(&ledger->duplicate_owners, atom_text(id)) != NULL)
+    if (map_find(&ledger->duplicate_nodes, atom_text(id)) != NULL)
         look_again(ledger, id);
 }
 
@@ -251,47 +251,47 @@ static void mark_words_undecided(struct ledger *ledger, const struct node *from,
  * An absent duplicate is counted but not put in line: a node can only take over a GPU that it
  * shows.
  */
-static void add_duplicate_owner(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
+static void add_duplicate_node(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
 {
-    struct duplicate_owners *duplicate_owners =
-        map_find(&ledger->duplicate_owners, atom_text(gpu->id));
+    struct duplicate_nodes *duplicate_nodes =
+        map_find(&ledger->duplicate_nodes, atom_text(gpu->id));
 
     must((gpu->flags & GPU_DUPLICATE) != 0);
     must(slot < ledger->places);
     ledger->duplicates++;
     if ((gpu->flags & GPU_ABSENT) != 0)
         return;
-    if (duplicate_owners == NULL) {
-        duplicate_owners = xcalloc(1, sizeof *duplicate_owners);
-        duplicate_owners->id = gpu->id;
-        must(map_put(&ledger->duplicate_owners, atom_text(gpu->id), duplicate_owners) == NULL);
+    if (duplicate_nodes == NULL) {
+        duplicate_nodes = xcalloc(1, sizeof *duplicate_nodes);
+        duplicate_nodes->id = gpu->id;
+        must(map_put(&ledger->duplicate_nodes, atom_text(gpu->id), duplicate_nodes) == NULL);
     }
-    duplicate_owners->slot = xgrow(duplicate_owners->slot, duplicate_owners->count,
-                                   &duplicate_owners->capacity, sizeof *duplicate_owners->slot);
-    duplicate_owners->slot[duplicate_owners->count++] = slot;
+    duplicate_nodes->slot = xgrow(duplicate_nodes->slot, duplicate_nodes->count,
+                                  &duplicate_nodes->capacity, sizeof *duplicate_nodes->slot);
+    duplicate_nodes->slot[duplicate_nodes->count++] = slot;
     mark_undecided(ledger, gpu->id);
 }
 
 /* Keeps the order of the others, which decides who takes over when the owner gives up the id. */
-static void drop_duplicate_owner(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
+static void drop_duplicate_node(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
 {
     must(ledger->duplicates > 0);
     ledger->duplicates--;
     if ((gpu->flags & GPU_ABSENT) != 0)
         return;
-    struct duplicate_owners *duplicate_owners =
-        map_find(&ledger->duplicate_owners, atom_text(gpu->id));
+    struct duplicate_nodes *duplicate_nodes =
+        map_find(&ledger->duplicate_nodes, atom_text(gpu->id));
     size_t at = 0;
     mark_undecided(ledger, gpu->id); /* the owner may have no duplicate owners any more */
-    must(duplicate_owners != NULL && duplicate_owners->count > 0);
-    while (duplicate_owners->slot[at] != slot) {
+    must(duplicate_nodes != NULL && duplicate_nodes->count > 0);
+    while (duplicate_nodes->slot[at] != slot) {
         at++;
-        must(at < duplicate_owners->count);
+        must(at < duplicate_nodes->count);
     }
-    for (duplicate_owners->count--; at < duplicate_owners->count; at++)
-        duplicate_owners->slot[at] = duplicate_owners->slot[at + 1];
-    if (duplicate_owners->count == 0)
-        duplicate_owners_free(map_take(&ledger->duplicate_owners, atom_text(gpu->id)));
+    for (duplicate_nodes->count--; at < duplicate_nodes->count; at++)
+        duplicate_nodes->slot[at] = duplicate_nodes->slot[at + 1];
+    if (duplicate_nodes->count == 0)
+        duplicate_nodes_free(map_take(&ledger->duplicate_nodes, atom_text(gpu->id)));
 }
 
 /* Aborts unless this node owned the id: with two owners one GPU would be granted twice. */
@@ -314,7 +314,7 @@ static void drop_owned_ids(struct ledger *ledger, uint32_t slot, const struct no
     for (uint32_t i = 0; node != NULL && i < node->gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
         if ((gpu->flags & GPU_DUPLICATE) != 0)
-            drop_duplicate_owner(ledger, slot, gpu);
+            drop_duplicate_node(ledger, slot, gpu);
         else if (ledger_owns(node, gpu))
             drop_owner(ledger, gpu->id, slot);
     }
@@ -327,7 +327,7 @@ static void take_owned_ids(struct ledger *ledger, uint32_t slot, const struct no
     for (uint32_t i = 0; node != NULL && i < node->gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
         if ((gpu->flags & GPU_DUPLICATE) != 0)
-            add_duplicate_owner(ledger, slot, gpu);
+            add_duplicate_node(ledger, slot, gpu);
         else if (ledger_owns(node, gpu))
             take_owner(ledger, gpu->id, slot);
     }
@@ -794,18 +794,18 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
 static const struct node *node_of_undecided(const struct ledger *ledger, const struct atom *id)
 {
     const uint32_t slot = value_slot(map_find(&ledger->owners, atom_text(id)));
-    const struct duplicate_owners *duplicate_owners =
-        map_find(&ledger->duplicate_owners, atom_text(id));
+    const struct duplicate_nodes *duplicate_nodes =
+        map_find(&ledger->duplicate_nodes, atom_text(id));
 
     must(id->len > 0);
-    must(duplicate_owners == NULL || duplicate_owners->count > 0);
+    must(duplicate_nodes == NULL || duplicate_nodes->count > 0);
     if (slot == SLOT_NONE)
-        return duplicate_owners == NULL ? NULL : ledger_at(ledger, duplicate_owners->slot[0]);
+        return duplicate_nodes == NULL ? NULL : ledger_at(ledger, duplicate_nodes->slot[0]);
     const struct node *owner = ledger_at(ledger, slot);
     for (uint32_t i = 0; i < owner->gpus; i++) {
         const struct gpu *gpu = &owner->gpu[i];
         if (gpu->id == id && (gpu->flags & GPU_ABSENT) == 0 &&
-            ((gpu->flags & GPU_CONTESTED) != 0) != (duplicate_owners != NULL))
+            ((gpu->flags & GPU_CONTESTED) != 0) != (duplicate_nodes != NULL))
             return owner;
     }
     return NULL;

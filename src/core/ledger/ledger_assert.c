@@ -14,7 +14,7 @@ struct ledger_totals {
     size_t allocations;
     size_t open;
     size_t owners;
-    size_t duplicate_owners;
+    size_t duplicate_nodes;
     uint32_t duplicates;
 };
 
@@ -50,12 +50,12 @@ static const char *ledger_assert_broken_allocation(const struct ledger *ledger,
     return NULL;
 }
 
-static bool is_duplicate_owner(const struct duplicate_owners *duplicate_owners, uint32_t slot)
+static bool is_duplicate_owner(const struct duplicate_nodes *duplicate_nodes, uint32_t slot)
 {
-    must(duplicate_owners == NULL || duplicate_owners->count > 0);
+    must(duplicate_nodes == NULL || duplicate_nodes->count > 0);
     must(slot != SLOT_NONE);
-    for (uint32_t i = 0; duplicate_owners != NULL && i < duplicate_owners->count; i++)
-        if (duplicate_owners->slot[i] == slot)
+    for (uint32_t i = 0; duplicate_nodes != NULL && i < duplicate_nodes->count; i++)
+        if (duplicate_nodes->slot[i] == slot)
             return true;
     return false;
 }
@@ -76,8 +76,8 @@ static const char *broken_gpu(const struct ledger *ledger, const struct node *no
         value_slot(map_find(&ledger->owners, atom_text(gpu->id))) != slot)
         return "the table of owners has another node for it, or none";
     if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE &&
-        !is_duplicate_owner(map_find(&ledger->duplicate_owners, atom_text(gpu->id)), slot))
-        return "the table of duplicate owners does not have it";
+        !is_duplicate_owner(map_find(&ledger->duplicate_nodes, atom_text(gpu->id)), slot))
+        return "the table of duplicate nodes does not have it";
     return NULL;
 }
 
@@ -96,7 +96,7 @@ static void ledger_assert_count(const struct ledger *ledger, const struct node *
         totals->open += allocation_is_open(node->allocation[i]);
     for (uint32_t i = 0; i < node->gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
-        totals->duplicate_owners += (gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE;
+        totals->duplicate_nodes += (gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE;
         if ((gpu->flags & GPU_DUPLICATE) != 0)
             totals->duplicates++;
         else if (gpu_id_is_real(gpu->id, atom_text(node->name)))
@@ -165,13 +165,13 @@ int ledger_check_some(const struct ledger *ledger, uint32_t from, uint32_t place
 /* For comparison with the shown duplicates: absent ones are not in line. */
 static size_t count_duplicate_owners(const struct ledger *ledger)
 {
-    const struct duplicate_owners *duplicate_owners;
+    const struct duplicate_nodes *duplicate_nodes;
     size_t count = 0;
 
-    for (size_t at = 0; (duplicate_owners = map_next(&ledger->duplicate_owners, &at)) != NULL;)
-        count += duplicate_owners->count;
-    must(count >= ledger->duplicate_owners.count);
-    must(ledger->duplicate_owners.count <= NODES_MAX * (size_t)GPUS_PER_NODE_MAX);
+    for (size_t at = 0; (duplicate_nodes = map_next(&ledger->duplicate_nodes, &at)) != NULL;)
+        count += duplicate_nodes->count;
+    must(count >= ledger->duplicate_nodes.count);
+    must(ledger->duplicate_nodes.count <= NODES_MAX * (size_t)GPUS_PER_NODE_MAX);
     return count;
 }
 
@@ -197,7 +197,7 @@ static int check_totals(const struct ledger *ledger, struct err *err)
         {ledger->open.count, totals.open, "reservations"},
         {ledger->owners.count, totals.owners, "GPUs with an owner"},
         {ledger->duplicates, totals.duplicates, "duplicate GPUs"},
-        {count_duplicate_owners(ledger), totals.duplicate_owners, "shown duplicates"},
+        {count_duplicate_owners(ledger), totals.duplicate_nodes, "shown duplicates"},
     };
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         if (all[i].is != all[i].should)

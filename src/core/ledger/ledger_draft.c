@@ -501,10 +501,10 @@ static unsigned ledger_draft_owned_id(const struct draft *draft, const struct le
     if (first_owner != NULL && ledger_draft_shows(first_owner, id) &&
         (draft->old == NULL || !ledger_draft_charged(draft->old, gpu)))
         return GPU_DUPLICATE;
-    const struct duplicate_owners *duplicate_owners = map_find(&ledger->duplicate_owners, id);
+    const struct duplicate_nodes *duplicate_nodes = map_find(&ledger->duplicate_nodes, id);
     /* this node itself may have been absent until now */
-    return duplicate_owners != NULL &&
-                   (duplicate_owners->count > 1 || duplicate_owners->slot[0] != draft->slot)
+    return duplicate_nodes != NULL &&
+                   (duplicate_nodes->count > 1 || duplicate_nodes->slot[0] != draft->slot)
                ? GPU_CONTESTED
                : 0;
 }

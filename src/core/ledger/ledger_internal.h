@@ -26,7 +26,7 @@ struct kept_gpu {
 };
 
 /* The nodes that show a UUID owned by another node, in the order of their first showing. */
-struct duplicate_owners {
+struct duplicate_nodes {
     const struct atom *id;
     uint32_t *slot;
     size_t count;
@@ -50,8 +50,8 @@ struct ledger {
     struct map live;   /* allocation (a reference), by pod uid */
     struct map open;   /* open allocation (allocation_is_open()), borrowed from live, by pod uid */
     struct map owners; /* slot + 1 of the node that may grant it, by real GPU id */
-    /* struct duplicate_owners (owned), by real GPU id; never an empty one */
-    struct map duplicate_owners;
+    /* struct duplicate_nodes (owned), by real GPU id; never an empty one */
+    struct map duplicate_nodes;
     uint32_t duplicates; /* GPUs with GPU_DUPLICATE on all nodes */
     /*
      * Ids shown by several nodes whose owner or duplicate owners changed since the last check;

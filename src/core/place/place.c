@@ -301,7 +301,7 @@ static bool choose_one(const struct room *room, const struct plan *plan, gpu_set
 
     must(set_count(fits) >= want->parts);
     if (!together_matters(plan, room) || !together_choose(plan, room, fits, out, chosen)) {
-        out->distance = together_untold(plan);
+        out->distance = together_unknown(plan);
         if (out->distance > together_last(plan))
             return false;
         *chosen = choose_anywhere(room, plan, fits);
@@ -442,7 +442,7 @@ static const struct gpu_links *pair_at(const struct plan *plan, const struct roo
                                        enum distance distance, struct shape *shape,
                                        struct gpu_links *own)
 {
-    const bool is_linked = distance < together_untold(plan);
+    const bool is_linked = distance < together_unknown(plan);
     UNSET struct gpu_links by_gpu;
 
     must(distance <= DISTANCE_ANYWHERE);
@@ -482,9 +482,9 @@ static enum reason evaluate_at(struct plan *plan, const struct room *room, enum 
 static enum reason evaluate_each_distance(struct plan *plan, const struct room *room,
                                           struct shape *shape, uint8_t *cell, struct result *out)
 {
-    const enum distance untold = together_untold(plan);
-    const enum distance last = together_last(plan) < untold ? together_last(plan) : untold;
-    enum distance distance = together_matters(plan, room) ? DISTANCE_LINKED : untold;
+    const enum distance unknown = together_unknown(plan);
+    const enum distance last = together_last(plan) < unknown ? together_last(plan) : unknown;
+    enum distance distance = together_matters(plan, room) ? DISTANCE_LINKED : unknown;
     enum reason why = evaluate_at(plan, room, distance, shape, cell, out);
     uint32_t steps = out->steps;
     bool exact = true;
@@ -516,7 +516,7 @@ static enum reason evaluate_many(struct plan *plan, const struct room *room, str
     shape_sort(shape);
     why = evaluate_each_distance(plan, room, shape, cell, out);
     /* Each want fits, but not as near as demanded. */
-    if (why != REASON_NONE && together_last(plan) < together_untold(plan)) {
+    if (why != REASON_NONE && together_last(plan) < together_unknown(plan)) {
         const enum reason each = weigh_each(plan, room);
         if (each != REASON_NONE)
             return each;
@@ -654,7 +654,7 @@ static enum reason find_many(struct plan *plan, const struct room *room, bool an
         return why;
     must(result.any);
     out->exact = out->exact && any;
-    if (result.distance < together_untold(plan))
+    if (result.distance < together_unknown(plan))
         rows_separate(plan, &rows);
     else
         rows = plan->rows;
@@ -775,7 +775,7 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
     UNSET struct plan_rows rows;
     UNSET struct gpu_links own;
     UNSET struct walk walk;
-    struct rank nearest = {.exact = true, .distance = together_untold(plan)};
+    struct rank nearest = {.exact = true, .distance = together_unknown(plan)};
 
     must(visit != NULL);
     must(plan->request->wants > 0);

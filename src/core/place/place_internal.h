@@ -338,7 +338,7 @@ bool together_matters(const struct plan *plan, const struct room *room);
 /* The greatest distance that the plan allows. */
 enum distance together_last(const struct plan *plan);
 /* The distance without topology information; a want of one part counts as linked. */
-enum distance together_untold(const struct plan *plan);
+enum distance together_unknown(const struct plan *plan);
 /* The links for this distance; distance is not ANYWHERE. */
 void links_of_room(const struct plan *plan, const struct room *room, enum distance distance,
                    struct gpu_links *out);

@@ -12,7 +12,7 @@
  * Topology of a room
  */
 
-enum distance together_untold(const struct plan *plan)
+enum distance together_unknown(const struct plan *plan)
 {
     must(plan->request->wants > 0);
     must(plan->most_parts > 0);

@@ -1,7 +1,6 @@
 /*
- * policy_internal - shared by the files of policy.
+ * policy_internal - shared by the files of policy, and by ledger_internal.h.
  *
- *   workload.c        classes, typical shapes, sequences
  *   remaining.c       free capacity of a node, as fgd and rollout use it
  *   sigmoid.c         integer scores of a difference
  *   policy_kind.c     the table of the policies
@@ -9,7 +8,6 @@
  *   fragment.c        the same for each GPU, for people
  *   policy_rollout.c  idle GPU capacity that a node is expected to end with
  *   scarcity.c        places for pods of several GPUs, and their prices
- *   policy_context.c  policy contexts
  *   policy.c          the rules: best placement of a node, order of nodes
  *   score.c           fgd and rollout: the placements of a node, one by one (score_cache.h)
  *   score_cache.c     cached scores

@@ -9,7 +9,7 @@
 enum { IN_THOUSANDTHS = 1000, IN_MILLIONTHS = 1000000 };
 
 /* Number of pods that fit by one resource: free / amount, at most limit. */
-static uint32_t slots_by(uint32_t limit, uint32_t free, uint32_t amount)
+static uint32_t capacity_by(uint32_t limit, uint32_t free, uint32_t amount)
 {
     must(limit <= GPUS_PER_NODE_MAX);
     if (free == HOST_UNKNOWN || amount == 0)
@@ -18,8 +18,8 @@ static uint32_t slots_by(uint32_t limit, uint32_t free, uint32_t amount)
     return pods < limit ? pods : limit;
 }
 
-static uint32_t slots_for(const struct workload *workload, const struct remaining *remaining,
-                          uint32_t class)
+static uint32_t capacity_for(const struct workload *workload, const struct remaining *remaining,
+                             uint32_t class)
 {
     const struct workload_class *pod = &workload->class[class];
     uint32_t able = 0;
@@ -30,8 +30,8 @@ static uint32_t slots_for(const struct workload *workload, const struct remainin
         able += remaining->free[i] >= pod->milli &&
                 gpu_kind_takes(&remaining->kinds[remaining->kind[i]], class);
     const uint32_t by_cpu =
-        slots_by(able / pod->parts, remaining->host.cpu_milli, pod->host.cpu_milli);
-    return slots_by(by_cpu, remaining->host.memory_mib, pod->host.memory_mib);
+        capacity_by(able / pod->parts, remaining->host.cpu_milli, pod->host.cpu_milli);
+    return capacity_by(by_cpu, remaining->host.memory_mib, pod->host.memory_mib);
 }
 
 void class_capacity_of(const struct workload *workload, const struct remaining *remaining,
@@ -40,7 +40,7 @@ void class_capacity_of(const struct workload *workload, const struct remaining *
     must(workload->n_scarce <= WORKLOAD_SCARCE_MAX);
     must(remaining->gpus <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < workload->n_scarce; i++)
-        out->count[i] = (uint16_t)slots_for(workload, remaining, workload->scarce[i]);
+        out->count[i] = (uint16_t)capacity_for(workload, remaining, workload->scarce[i]);
 }
 
 /*

@@ -5,7 +5,7 @@
  *              \-----------------------------/  cached by remaining capacity (idle GPU)
  *    \---------------------------------------------------------------------------/  and by node
  *
- * score.c judges; score_cache.c caches. A merit consists of a part that depends on the node alone,
+ * score.c scores; score_cache.c caches. A merit consists of a part that depends on the node alone,
  * and of the prices of the places that the placement uses up, which change from time to time: so
  * both are cached separately. For each node the best of every distinct loss of places is kept.
  * Prices of GPU models (rank.price) are unrelated and do not change.

@@ -1,6 +1,6 @@
 /*
  * Prices GPU models by the policy document, else by the table of known products, else by memory, so
- * that cheap GPUs are used before expensive ones. Called by place_level.c once for each model of a
+ * that cheap GPUs are used before expensive ones. Called by place_plan.c once for each model of a
  * filter call.
  */
 #include "milligpu/base/alloc.h"

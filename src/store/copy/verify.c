@@ -272,7 +272,7 @@ static int check_journal(sqlite3 *db, struct err *err)
  * An object according to the journal. Its last state is stored as digests, so that the memory for
  * an object does not depend on its size.
  */
-struct told {
+struct replayed {
     uint64_t state; /* digest of state_step() or state_node() */
     uint64_t kept;  /* digest of state_kept(); of "" for a node */
     bool seen;      /* a live row exists and is equal */
@@ -281,7 +281,7 @@ struct told {
 
 struct replay {
     sqlite3 *db;
-    struct map told;     /* struct told, by key ("node/..." or "allocation/...") */
+    struct map replayed; /* struct replayed, by key ("node/..." or "allocation/...") */
     struct strbuf text;  /* a key */
     struct strbuf state; /* of a live row */
     struct strbuf kept;  /* of a live row; "" for a node */
@@ -312,31 +312,31 @@ static void verify_tell(struct replay *replay, const char *kind, const char *nam
                         const char *state, const char *kept)
 {
     const struct text key = verify_key_of(replay, kind, name);
-    struct told *told = map_find(&replay->told, key);
+    struct replayed *replayed = map_find(&replay->replayed, key);
 
-    if (told == NULL) {
-        told = xmalloc(sizeof *told + key.len + 1);
-        memcpy(told->key, key.at, key.len + 1);
-        told->kept = verify_digest("");
-        must(map_put(&replay->told, text_of(told->key), told) == NULL);
+    if (replayed == NULL) {
+        replayed = xmalloc(sizeof *replayed + key.len + 1);
+        memcpy(replayed->key, key.at, key.len + 1);
+        replayed->kept = verify_digest("");
+        must(map_put(&replay->replayed, text_of(replayed->key), replayed) == NULL);
     }
     if (kept != NULL)
-        told->kept = verify_digest(kept);
-    told->state = verify_digest(state);
-    told->seen = false;
+        replayed->kept = verify_digest(kept);
+    replayed->state = verify_digest(state);
+    replayed->seen = false;
 }
 
 /* Removes an ended object, which has no live row. */
 static void verify_untell(struct replay *replay, const char *kind, const char *name)
 {
     must(name != NULL);
-    xfree(map_take(&replay->told, verify_key_of(replay, kind, name)));
+    xfree(map_take(&replay->replayed, verify_key_of(replay, kind, name)));
 }
 
 /* Loads the state before the oldest entry of the journal. */
 static int replay_baseline(struct replay *replay, struct err *err)
 {
-    must(replay->told.count == 0);
+    must(replay->replayed.count == 0);
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
 
     int more = db_prepare(replay->db,
@@ -415,14 +415,14 @@ static int verify_compare(struct replay *replay, const char *kind, const char *n
                           struct err *err)
 {
     must(replay->state.len > 0);
-    struct told *told = map_find(&replay->told, verify_key_of(replay, kind, name));
-    if (told != NULL && told->state == verify_digest(replay->state.data) &&
-        told->kept == verify_digest(replay->kept.len > 0 ? replay->kept.data : "")) {
-        told->seen = true;
+    struct replayed *replayed = map_find(&replay->replayed, verify_key_of(replay, kind, name));
+    if (replayed != NULL && replayed->state == verify_digest(replay->state.data) &&
+        replayed->kept == verify_digest(replay->kept.len > 0 ? replay->kept.data : "")) {
+        replayed->seen = true;
         return 0;
     }
     return err_set(err, ERR_CORRUPT, "%s: %s %s: the journal %s", db_name(replay->db), kind, name,
-                   told == NULL ? "does not know it" : "tells it otherwise than the table");
+                   replayed == NULL ? "does not know it" : "tells it otherwise than the table");
 }
 
 static int compare_node(void *user, const struct node_build *build, struct err *err)
@@ -453,13 +453,13 @@ static int compare_allocation(void *user, int64_t id, const struct allocation_fa
 static int compare_rest(struct replay *replay, struct err *err)
 {
     must(replay->db != NULL);
-    const struct told *told;
+    const struct replayed *replayed;
     size_t at = 0;
 
-    while ((told = map_next(&replay->told, &at)) != NULL)
-        if (!told->seen)
+    while ((replayed = map_next(&replay->replayed, &at)) != NULL)
+        if (!replayed->seen)
             return err_set(err, ERR_CORRUPT, "%s: %s: the journal knows it, the tables do not",
-                           db_name(replay->db), told->key);
+                           db_name(replay->db), replayed->key);
     return 0;
 }
 
@@ -470,7 +470,7 @@ static int check_replay(sqlite3 *db, struct err *err)
     struct names *names = names_new();
 
     must(db != NULL);
-    map_init(&replay.told);
+    map_init(&replay.replayed);
     strbuf_init(&replay.text);
     strbuf_init(&replay.state);
     strbuf_init(&replay.kept);
@@ -484,11 +484,11 @@ static int check_replay(sqlite3 *db, struct err *err)
     if (failed == 0)
         failed = compare_rest(&replay, err);
 
-    struct told *told;
+    struct replayed *replayed;
     size_t at = 0;
-    while ((told = map_next(&replay.told, &at)) != NULL)
-        xfree(told);
-    map_done(&replay.told);
+    while ((replayed = map_next(&replay.replayed, &at)) != NULL)
+        xfree(replayed);
+    map_done(&replay.replayed);
     strbuf_done(&replay.text);
     strbuf_done(&replay.state);
     strbuf_done(&replay.kept);

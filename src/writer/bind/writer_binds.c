@@ -104,9 +104,9 @@ bool writer_release_void(struct writer *writer, const struct pod_record *record)
  * request, the reservation continues under the new version and is sent; else it is released and the
  * pod is evaluated again. Returns true if the bind was answered or sent.
  */
-static bool judged_again(struct writer *writer, struct bind_call *bind,
-                         const struct pod_record *record, const struct request *request,
-                         bool *whole)
+static bool evaluate_again(struct writer *writer, struct bind_call *bind,
+                           const struct pod_record *record, const struct request *request,
+                           bool *whole)
 {
     must(record->node[0] == '\0' && request_asks(request));
 
@@ -169,7 +169,7 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
     bool whole = true;
 
     if (writer_is_void(ledger_find(writer->ledger, text_of(record->uid)), record) &&
-        judged_again(writer, bind, record, request, &whole))
+        evaluate_again(writer, bind, record, request, &whole))
         return whole;
     switch (batch_run(&writer->batch, &command, &verdict, &change, &answer)) {
     case BATCH_LOST:

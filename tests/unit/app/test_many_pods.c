@@ -406,7 +406,7 @@ static void fill_told(struct app_fixture *fixture)
             told = pod_cache_bytes(fixture->app.pod_cache).seen;
             tell_long(fixture, i++, bytes);
         } while (pod_cache_bytes(fixture->app.pod_cache).seen > told);
-    assert_true(told > SEEN_BYTES_MAX / 2);
+    assert_true(told > REMEMBERED_BYTES_MAX / 2);
 }
 
 static void who_could_not_be_remembered_gets_its_place_by_another_list(void **state)

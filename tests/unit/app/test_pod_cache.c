@@ -638,7 +638,7 @@ static void advice__ends_where_its_table_does(void **state)
 {
     struct pod_cache *pods = *state;
     enum { LEFT = 10000 };
-    char *note = xmalloc(SEEN_BYTES_MAX - LEFT);
+    char *note = xmalloc(REMEMBERED_BYTES_MAX - LEFT);
     const struct pod large = {.uid = "large",
                               .namespace = "default",
                               .name = "large",
@@ -647,17 +647,17 @@ static void advice__ends_where_its_table_does(void **state)
                               .note_text = note};
     unsigned without = 0;
 
-    memset(note, 'x', SEEN_BYTES_MAX - LEFT);
-    note[SEEN_BYTES_MAX - LEFT - 1] = '\0';
+    memset(note, 'x', REMEMBERED_BYTES_MAX - LEFT);
+    note[REMEMBERED_BYTES_MAX - LEFT - 1] = '\0';
     pod_cache_put(pods, &large, &rules, 1);
     pod_cache_remember(pods, &large);
-    assert_in_range(pod_cache_bytes(pods).seen, SEEN_BYTES_MAX - LEFT, SEEN_BYTES_MAX);
+    assert_in_range(pod_cache_bytes(pods).seen, REMEMBERED_BYTES_MAX - LEFT, REMEMBERED_BYTES_MAX);
     for (unsigned i = 0; i < 100; i++) {
         char uid[16];
         (void)snprintf(uid, sizeof uid, "%u", i);
         put_amount(pods, uid, "1", "milligpu.io/gpu_model", ODD_KEYS_MAX);
         without += pod_cache_find(pods, uid)->advice == NULL;
-        assert_true(pod_cache_bytes(pods).seen <= SEEN_BYTES_MAX);
+        assert_true(pod_cache_bytes(pods).seen <= REMEMBERED_BYTES_MAX);
     }
     assert_in_range(without, 80, 99);
     pod_cache_remove(pods, "large");

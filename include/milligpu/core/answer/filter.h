@@ -5,8 +5,8 @@
  *                  \-> reason, name by name, if none fits
  *
  * Invariants:
- *   1. Whether a node fits is a function of snapshot and request alone: offers and
- *      the shortlist change only the order and length of the list.
+ *   1. Whether a node fits is a function of snapshot and request alone: offers and the shortlist
+ *      change only the order and length of the list.
  *   2. Same question, same answer (I5). The order is that of the snapshot's policy (policy.h); a
  *      name given twice is listed in the order of the question.
  *

@@ -2,7 +2,7 @@
  * host - CPU and memory, of a node or of a pod.
  *
  * kube-scheduler counts and grants them. Here they only order placements: GPU room that no pod can
- * use for lack of CPU is a hole (policy.h).
+ * use for lack of CPU is a fragment (fragment.h).
  */
 #ifndef MILLIGPU_HOST_H
 #define MILLIGPU_HOST_H

@@ -227,7 +227,7 @@ static inline bool inventory_is_excluded(enum inventory_problem problem)
 
 const char *inventory_source_name(enum inventory_source source);
 
-/* floor(mib_total x milli / milli_total): the memory of a share (design 2). */
+/* floor(mib_total x milli / milli_total): the memory of a share. */
 uint32_t inventory_share_mib(uint32_t mib_total, uint32_t milli_total, uint32_t milli);
 
 #endif

@@ -118,7 +118,7 @@ struct request *request_clone(const struct request *request) MUST_USE;
 size_t request_bytes(const struct request *request); /* of that block */
 /*
  * Are both equal to the ledger, so that both fit or neither, for the same reason? Ignores container
- * names and host: request_classes.c and score_cache.c compare these as well.
+ * names and host: request_classes.c also compares both, score_cache.c the host.
  */
 bool request_eq(const struct request *a, const struct request *b);
 uint32_t request_hash(const struct request *request);

@@ -32,7 +32,7 @@ struct book {
 };
 
 struct slot_index;
-struct policy_context; /* policy.h */
+struct policy_context; /* policy_context.h */
 
 struct snapshot {
     atomic_uint refs;

@@ -53,7 +53,7 @@
 #include "milligpu/core/node/node.h"
 #include "milligpu/core/rules/rulebook.h"
 
-struct policy_context; /* policy.h */
+struct policy_context; /* policy_context.h */
 
 /* Free capacity of one GPU for this evaluation: preempt adds capacity, offers reduce it. */
 struct gpu_room {

@@ -15,7 +15,7 @@
  * Under every policy, before these:
  *
  *   behind     nodes filled by offers come after all others (filter.h)
- *   unjudged   nodes after WORK_MAX come after the judged ones, see below
+ *   unscored   nodes after WORK_MAX come after the scored ones, see below
  *   rule a     the price of the dearest GPU used (rulebook.h); 0 without a price
  *   rule b     how far apart the GPUs of a want lie (place.h)
  *   rule c     nodes under the policy of the document before those under the policy of a rule, and
@@ -71,8 +71,8 @@ enum {
 };
 
 /*
- * Cached judgements. Owned by one thread. Holds at most SCORE_CACHE_BYTES_MAX, and a reference to
- * each cached node.
+ * Cached scores. Used by one caller at a time. Holds at most SCORE_CACHE_BYTES_MAX, and a reference
+ * to each cached node.
  */
 enum { SCORE_CACHE_BYTES_MAX = 48 << 20 };
 struct score_cache;

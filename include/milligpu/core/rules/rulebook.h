@@ -2,7 +2,7 @@
  * rulebook - a policy document in memory: the policy, the prices of GPU models, and the rules.
  *
  *   policy document --------> rulebook --\
- *   clock --> which rules hold now -------+--> policy context (policy.h) --> snapshot
+ *   clock --> which rules hold now -------+--> policy context (policy_context.h) --> snapshot
  *   workload ----------------------------/
  *
  *            nodes            namespaces   window     effect

@@ -2,7 +2,7 @@
  * tally - learns the workload of a cluster: the recent frequency of each class of pods.
  *
  *   pod, once --> its class: + TALLY_WEIGHT --after every TALLY_HALF pods--> all classes halved
- *                     \--when tally_is_due()--> workload_new() --> policy context (policy.h)
+ *                     \--when tally_is_due()--> workload_new() --> policy_context.h
  *
  * Each pod that requests a share counts once, and webhook calls do not count, because one waiting
  * pod causes thousands. A class last seen 4 x TALLY_HALF pods ago is dropped, and beyond

@@ -369,7 +369,7 @@ static void no_look_for_duplicates_is_made_in_vain(void **state)
     assert_int_not_equal(core->ledger->n_undecided, 0); /* remains until it is healed */
     heal(core);
     assert_int_equal(core->ledger->n_undecided, 0);
-    assert_int_equal(core->ledger->duplicate_owners.count, 0);
+    assert_int_equal(core->ledger->duplicate_nodes.count, 0);
 }
 
 static void an_id_waits_once_however_often_it_changes_hands(void **state)
@@ -407,7 +407,7 @@ static void rivals_leave_one_by_one(void **state)
         (void)snprintf(name, sizeof name, "n%u", i);
         assert_int_equal(go(core, name), VERDICT_OK);
     }
-    assert_int_equal(core->ledger->duplicate_owners.count, 0);
+    assert_int_equal(core->ledger->duplicate_nodes.count, 0);
 }
 
 static void say_again(struct core_fixture *core, const char *node)

@@ -223,14 +223,14 @@ static void who_shows_anothers_uuid_stands_among_its_rivals(void **state)
     const size_t one = 1;
     static const struct core_gpu again = {.id = "GPU-a"};
     (void)core_node(core, "n8", &again, 1);
-    const struct duplicate_owners *duplicate_owners =
-        map_find(&ledger->duplicate_owners, TEXT("GPU-a"));
-    assert_int_equal(duplicate_owners->count, 2);
-    assert_found_at(core, &duplicate_owners->count, &one, sizeof one,
-                    "node n8: GPU GPU-a: the table of duplicate owners does not have it");
-    void *taken = map_take(&ledger->duplicate_owners, TEXT("GPU-a"));
-    assert_found(core, "node n3: GPU GPU-a: the table of duplicate owners does not have it");
-    assert_null(map_put(&ledger->duplicate_owners, TEXT("GPU-a"), taken));
+    const struct duplicate_nodes *duplicate_nodes =
+        map_find(&ledger->duplicate_nodes, TEXT("GPU-a"));
+    assert_int_equal(duplicate_nodes->count, 2);
+    assert_found_at(core, &duplicate_nodes->count, &one, sizeof one,
+                    "node n8: GPU GPU-a: the table of duplicate nodes does not have it");
+    void *taken = map_take(&ledger->duplicate_nodes, TEXT("GPU-a"));
+    assert_found(core, "node n3: GPU GPU-a: the table of duplicate nodes does not have it");
+    assert_null(map_put(&ledger->duplicate_nodes, TEXT("GPU-a"), taken));
     assert_int_equal(ledger_check(ledger, &err), 0);
 }
 
@@ -250,7 +250,7 @@ static void every_rival_is_counted(void **state)
             (void)core_node(core, name[k], &gpu, 1);
         }
         at = 0;
-        assert_non_null(map_next(&ledger->duplicate_owners, &at));
+        assert_non_null(map_next(&ledger->duplicate_nodes, &at));
     }
     assert_int_equal(at, 1);
     ledger_assert_valid(ledger);
