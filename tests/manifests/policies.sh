@@ -213,6 +213,9 @@ test_other_scheduler() { # DEFAULT-NAME-IS-WARNED-OF
     done
     contains 'it can be denied instead' 'denied request' "$(asking 300 | admitted '{.metadata.name}')"
     k delete -k "$other" >/dev/null
+    for i in $(seq 60); do # until the API server has noticed
+        case $(asking 300 | admitted '{.metadata.name}') in *denied*) sleep 0.5 ;; *) break ;; esac
+    done
 }
 
 refused() { # SENTENCE PART AMOUNT [ANNOTATIONS]
