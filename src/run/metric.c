@@ -109,31 +109,19 @@ static bool has_values(const struct series *series, const struct label_values *v
 }
 
 /*
- * The usual case, without composing a text. Needs no lock: used grows only after the series is
- * complete. Linear, because a metric has few series.
+ * Finds a series by its values, the usual case, or by its text if labels is given: values that
+ * differ may have the same text. Needs no lock: used grows only after the series is complete.
+ * Linear, because a metric has few series.
  */
-static struct series *metric_find_values(struct family *family, const struct label_values *values)
+static struct series *metric_find(struct family *family, const struct label_values *values,
+                                  const char *labels)
 {
     const size_t used = atomic_load(&family->used);
 
     must(used <= METRIC_SERIES_MAX);
     for (size_t i = 0; i < used; i++) {
         struct series *series = atomic_load(&family->series[i]);
-        if (has_values(series, values))
-            return series;
-    }
-    return NULL;
-}
-
-/* Values that differ may have the same text. */
-static struct series *metric_find(struct family *family, const char *labels)
-{
-    const size_t used = atomic_load(&family->used);
-
-    must(labels != NULL && used <= METRIC_SERIES_MAX);
-    for (size_t i = 0; i < used; i++) {
-        struct series *series = atomic_load(&family->series[i]);
-        if (strcmp(series->labels, labels) == 0)
+        if (labels != NULL ? strcmp(series->labels, labels) == 0 : has_values(series, values))
             return series;
     }
     return NULL;
@@ -207,7 +195,7 @@ static struct series *series_of_text(enum metric_id id, const struct label_value
     strbuf_init(&labels);
     put_labels(&labels, id, values);
     mutex_lock(&adding);
-    struct series *series = metric_find(family, labels.data);
+    struct series *series = metric_find(family, values, labels.data);
     if (series == NULL)
         series = atomic_load(&family->used) < METRIC_SERIES_MAX
                      ? metric_add_series(id, labels.data, values)
@@ -223,7 +211,7 @@ static struct series *series_of(enum metric_id id, const struct label_values *va
     if (is_value(id) && values == NULL)
         return value_series(id);
     must(!is_value(id) && !is_value(id + 1));
-    struct series *series = metric_find_values(&families[id], values);
+    struct series *series = metric_find(&families[id], values, NULL);
     return series != NULL ? series : series_of_text(id, values);
 }
 
