@@ -47,7 +47,7 @@ struct reporter {
     int64_t label_ms;   /* time of the next read of the label */
     bool label_lost;    /* logged that the label cannot be read */
     bool label_odd;     /* logged that the label is neither on nor off */
-    /* Of the Node in the last answer; "" if unknown. */
+    /* Identity of the Node in the last answer; "" if unknown. */
     char node_uid[UID_BYTES_MAX + 1];
     char node_boot[BOOT_BYTES_MAX + 1];
     char upgrade[LABEL_BYTES_MAX];

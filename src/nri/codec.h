@@ -47,7 +47,7 @@ struct codec_call {
 
     struct nri_pod pod;
     struct nri_container container;
-    /* Of ValidateContainerAdjustment only. */
+    /* Fields of ValidateContainerAdjustment only. */
     struct nri_adjustment adjust;
     enum nri_validator validator;
 

@@ -44,7 +44,7 @@ enum meter_policy {
     METER_KILL,   /* and, after grace_ms, its processes on that GPU are killed */
 };
 
-/* Of a container: the worst of its GPUs. */
+/* Metering state of a container: the worst of its GPUs. */
 enum meter_over {
     OVER_NOT,
     OVER_SEEN,   /* in the last METER_READINGS_OVER readings */

@@ -18,7 +18,7 @@
 enum { USAGE_KILLS_MAX = 64 };
 
 struct usage_kill {
-    /* Of the container and its pod; owned. */
+    /* Identity of the container and its pod; owned. */
     char *id;
     char *uid;
     char *name;

@@ -49,7 +49,7 @@ struct candidate {
     const struct node *node;
     /* Small, because thousands of names are ranked and few are placed. */
     struct rank rank;
-    /* Of the best candidate only; without parts if RESERVED (see held). */
+    /* Placement of the best candidate only; without parts if RESERVED (see held). */
     const struct placement *placement;
 };
 

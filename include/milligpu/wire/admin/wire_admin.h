@@ -100,8 +100,8 @@ struct admin_waiting {
     const char *name;
     const struct request *request; /* borrowed; NULL if the request is invalid or unclassed */
     bool unclassed;                /* the table of request classes had no room for it */
-    const char *by;     /* what it waits for: "milligpu", "gate", "kube-scheduler", "nobody" */
-    const char *reason; /* one word */
+    const char *by;                /* blocker: "milligpu", "gate", "kube-scheduler", "nobody" */
+    const char *reason;            /* one word */
     const char *text;
     const char *condition; /* text of PodScheduled, from kube-scheduler; NULL if absent */
     uint32_t offered;      /* nodes in the last shortlist; 0 if the pod was refused */
