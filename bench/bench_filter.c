@@ -335,7 +335,7 @@ static void measure_policies(uint32_t nodes, uint32_t scale)
     scene_close(&scene);
 }
 
-/* What a score cache takes that has met this many different requests. */
+/* Memory of a score cache after this many different requests. */
 static void measure_score_cache(uint32_t nodes, uint32_t requests)
 {
     struct scene scene;

@@ -27,7 +27,7 @@ ALLOCATION = json.dumps({"v": 1, "containers": {"main": [{"gpu": "GPU-a", "index
 SPEC = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu",
         "devices": [{"name": name, "containerEdits": {"env": [name + "=1"]}} for name in ("GPU-a", "GPU-b")]}
 
-# What the page says of the GPUs of Node.driver() and of the container of metered(), in its order.
+# Samples of the GPUs of Node.driver() and of the container of metered(), in the order of the page.
 SAMPLES = """\
 milligpu_node_gpu_memory_total_mib{gpu="GPU-a"} 16384
 milligpu_node_gpu_memory_total_mib{gpu="GPU-b"} 16384

@@ -213,7 +213,7 @@ uint32_t model_first_known(const struct model_node *node, uint64_t version);
 
 /* The number of equal parts of the request. */
 uint32_t model_parts(const struct model_want *want);
-/* What the pod takes on one GPU over its life: the peak. */
+/* The peak of the pod on one GPU over its life. */
 uint32_t model_charge(const struct model_pod *pod, const char *gpu);
 /* The same of whatever each of its wants takes there. */
 uint32_t model_peak_of(const struct shape *shape, const uint32_t amount[MODEL_WANTS]);

@@ -18,7 +18,7 @@
 
 enum state { POSTED, POSTED_MAYBE_TWICE, ASKED, ASKED_MAYBE_TWICE, STATES };
 
-/* What the outbox does. */
+/* The action of the outbox. */
 enum deed {
     NEVER,   /* the answer does not exist in this state */
     BOUND,   /* the outcomes */

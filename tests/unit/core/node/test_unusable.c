@@ -371,7 +371,7 @@ static void taints_of_as_many_nodes_are_in_order_of_their_keys(void **state)
                             arena_printf(&core->arena, "k%02u", (unsigned)i + 1));
     assert_null(unschedulable->bar[UNSCHEDULABLE_BARS_MAX].taint);
     assert_int_equal(unschedulable->bar[UNSCHEDULABLE_BARS_MAX].nodes, 1);
-    unschedulable->bars = 1; /* what is behind the last does not count */
+    unschedulable->bars = 1; /* entries behind the last do not count */
     assert_int_equal(unschedulable_barred(unschedulable), 1);
 }
 

@@ -1,5 +1,5 @@
 /*
- * What a ledger and a score cache keep, compared with what is counted anew: the supply that prices
+ * The sums of a ledger and a score cache, compared with a fresh count: the supply that prices
  * follow; and in random lives of a ledger every answer, rule b by all pairs of GPUs, and merits by
  * the formulas of policy.h.
  */

@@ -193,7 +193,7 @@ static void each_try_is_work(void **state)
     assert_int_equal(rollout_idle(workload, &remaining, &work), 0);
     assert_int_equal(work, WORKLOAD_SEQUENCES * 4 * (8 + 4 * (1 + 2)));
     remaining.kind[2] = 0;
-    kinds.kind[0].allowed_classes[0] = 0; /* what may lie nowhere is not tried */
+    kinds.kind[0].allowed_classes[0] = 0; /* a class without a place is not tried */
     work = 0;
     assert_int_equal(rollout_idle(workload, &remaining, &work), 4000 * WORKLOAD_SEQUENCES);
     assert_int_equal(work, 0);

@@ -1,5 +1,5 @@
 /*
- * What a score cache remembers of nodes and of what they have left, and forgets where a table is
+ * Scores of nodes and of their remaining room in a score cache, and their eviction where a table is
  * full.
  */
 #include <setjmp.h>
