@@ -130,7 +130,7 @@ def guard(name: str) -> str:
 
 
 def rename_files(tree: Tree, entries: List[Entry]) -> Dict[str, str]:
-    """Every file of that name moves, and whoever names it follows. Returns new path by old path."""
+    """Moves each file of that name and rewrites its mentions. Returns new path by old path."""
     moved = {}
     files = {entry.old: entry for entry in entries if entry.kind == "file"}
     new_of = {}
