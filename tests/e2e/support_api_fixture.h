@@ -73,7 +73,7 @@ int64_t number_of(const struct document *object, const char *key); /* it must be
 /* For cmocka: a test with a fixture of its own. */
 int api_fixture_set_up(void **state);
 int api_fixture_tear_down(void **state);
-#define api_fixture_test(f)                                                                        \
-    cmocka_unit_test_setup_teardown(f, api_fixture_set_up, api_fixture_tear_down)
+#define API_TEST(name)                                                                             \
+    TEST_WITH(name, struct api_fixture *fixture, api_fixture_set_up, api_fixture_tear_down)
 
 #endif

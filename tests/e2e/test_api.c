@@ -1,6 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +5,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
@@ -19,6 +15,7 @@
 #include "admin/api_internal.h"
 #include "store/store_internal.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "support_api_fixture.h"
 
 /* --- requests and answers --- */
@@ -230,10 +227,8 @@ static void shows(struct api_fixture *fixture, const char *target, const char *s
         fail_msg("%s is empty: nothing was compared", target);
 }
 
-static void answers_are_as_described(void **state)
+API_TEST(answers_are_as_described)
 {
-    struct api_fixture *fixture = *state;
-
     fill(fixture);
     shows(fixture, "/api/v1/summary", "Summary");
     shows(fixture, "/api/v1/nodes", "NodeList");
@@ -258,9 +253,8 @@ static void answers_are_as_described(void **state)
     shows(fixture, "/api/v1/settings", "SettingList");
 }
 
-static void keys_are_as_described(void **state)
+API_TEST(keys_are_as_described)
 {
-    struct api_fixture *fixture = *state;
     const struct keyring_rules rules = {"/tmp/milligpu-api-key", 120000};
     struct kube_ops ops;
     struct err err;
@@ -294,9 +288,8 @@ static const char *filled(const char *path, char *out, size_t bytes)
     return out;
 }
 
-static void every_route_answers(void **state)
+API_TEST(every_route_answers)
 {
-    struct api_fixture *fixture = *state;
     const struct api_route *route;
 
     for (size_t i = 0; (route = api_route(i)) != NULL; i++) {
@@ -324,9 +317,8 @@ static size_t count_operations(const struct document *paths)
     return count;
 }
 
-static void the_description_names_exactly_the_routes(void **state)
+API_TEST(the_description_names_exactly_the_routes)
 {
-    struct api_fixture *fixture = *state;
     const struct document *api = api_fixture_get(fixture, "/openapi.json");
     const struct document *paths = document_get(api, "paths");
     const struct document *schemas = document_at(api, "components.schemas");
@@ -366,9 +358,9 @@ static void find_refs(const struct document *value, const struct document *schem
         find_refs(child, schemas, seen);
 }
 
-static void every_shape_is_used_and_every_reference_leads_to_one(void **state)
+API_TEST(every_shape_is_used_and_every_reference_leads_to_one)
 {
-    const struct document *api = api_fixture_get(*state, "/openapi.json");
+    const struct document *api = api_fixture_get(fixture, "/openapi.json");
     const struct document *schemas = document_at(api, "components.schemas");
     bool seen[64] = {false};
     size_t at = 0;
@@ -381,14 +373,14 @@ static void every_shape_is_used_and_every_reference_leads_to_one(void **state)
             fail_msg("nothing is a %.*s", TEXT_ARG(schema->key));
 }
 
-static void the_description_knows_every_kind_of_drift(void **state)
+API_TEST(the_description_knows_every_kind_of_drift)
 {
     static const char *const kinds[] = {
 #define X(word, help) word,
         DRIFT_KINDS(X)
 #undef X
     };
-    const struct document *api = api_fixture_get(*state, "/openapi.json");
+    const struct document *api = api_fixture_get(fixture, "/openapi.json");
     const struct document *schemas = document_at(api, "components.schemas");
     const struct document *drift = document_get(document_get(schemas, "Drift"), "properties");
     const struct document *words = document_get(document_get(drift, "kind"), "enum");
@@ -400,10 +392,8 @@ static void the_description_knows_every_kind_of_drift(void **state)
 
 /* --- how requests are checked --- */
 
-static void unknown_paths_are_404(void **state)
+API_TEST(unknown_paths_are_404)
 {
-    struct api_fixture *fixture = *state;
-
     refuses(fixture->admin, "GET", "/", NULL, 404, "see /openapi.json");
     refuses(fixture->admin, "GET", "/api/v1/node", NULL, 404, "nothing is at /api/v1/node");
     refuses(fixture->admin, "GET", "/api/v1/nodesx/", NULL, 404, "see /openapi.json");
@@ -412,10 +402,8 @@ static void unknown_paths_are_404(void **state)
     refuses(fixture->admin, "GET", "//livez", NULL, 404, "nothing is at");
 }
 
-static void a_slash_at_the_end_is_404_and_names_the_right_path(void **state)
+API_TEST(a_slash_at_the_end_is_404_and_names_the_right_path)
 {
-    struct api_fixture *fixture = *state;
-
     refuses(fixture->admin, "GET", "/api/v1/nodes/", NULL, 404,
             "it is /api/v1/nodes, without a slash at the end");
     refuses(fixture->admin, "GET", "/api/v1/nodes/n1//?limit=3", NULL, 404,
@@ -426,9 +414,8 @@ static void a_slash_at_the_end_is_404_and_names_the_right_path(void **state)
             "/livez, /readyz, /metrics and /metrics/nodes");
 }
 
-static void a_wrong_method_is_405_and_names_the_right_ones(void **state)
+API_TEST(a_wrong_method_is_405_and_names_the_right_ones)
 {
-    struct api_fixture *fixture = *state;
     struct answer answer;
 
     refuses(fixture->admin, "POST", "/api/v1/nodes", "{}", 405, "only GET, HEAD");
@@ -441,9 +428,8 @@ static void a_wrong_method_is_405_and_names_the_right_ones(void **state)
     answer_done(&answer);
 }
 
-static void a_body_is_taken_where_the_description_has_one(void **state)
+API_TEST(a_body_is_taken_where_the_description_has_one)
 {
-    struct api_fixture *fixture = *state;
     const struct api_route *route;
 
     for (size_t i = 0; (route = api_route(i)) != NULL; i++) {
@@ -460,9 +446,8 @@ static void a_body_is_taken_where_the_description_has_one(void **state)
     refuses(fixture->probe, "GET", "/livez", "{}", 413, "GET /livez takes no body");
 }
 
-static void head_is_get_without_the_body(void **state)
+API_TEST(head_is_get_without_the_body)
 {
-    struct api_fixture *fixture = *state;
     struct answer answer;
 
     api_fixture_ask(fixture->admin, "HEAD", "/api/v1/nodes", NULL, &answer);
@@ -473,9 +458,8 @@ static void head_is_get_without_the_body(void **state)
     answer_done(&answer);
 }
 
-static void parameters_that_nobody_knows_are_refused_by_name(void **state)
+API_TEST(parameters_that_nobody_knows_are_refused_by_name)
 {
-    struct api_fixture *fixture = *state;
     const struct http_server *http = fixture->admin;
 
     refuses(http, "GET", "/api/v1/nodes?limt=3", NULL, 400, "limt: this takes limit, continue");
@@ -486,11 +470,10 @@ static void parameters_that_nobody_knows_are_refused_by_name(void **state)
             "state is free: it is reserved, bound or released");
 }
 
-static void a_bad_limit_is_refused(void **state)
+API_TEST(a_bad_limit_is_refused)
 {
     static const char *const bad[] = {"",  "0",    "-1", "1001", "1x",
                                       "x", "0x10", "+5", "%201", "99999999999999999999"};
-    struct api_fixture *fixture = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         char target[80];
@@ -501,10 +484,9 @@ static void a_bad_limit_is_refused(void **state)
     (void)api_fixture_get(fixture, "/api/v1/nodes?limit=1000");
 }
 
-static void a_bad_continue_is_refused(void **state)
+API_TEST(a_bad_continue_is_refused)
 {
     static const char *const bad[] = {"", "1", "zz", "00", "6e3", "6E31"};
-    struct api_fixture *fixture = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         char target[80];
@@ -530,9 +512,8 @@ static const struct document *page(struct api_fixture *fixture, const char *targ
     return api_fixture_get(fixture, text);
 }
 
-static void pages_go_on_where_the_last_ended(void **state)
+API_TEST(pages_go_on_where_the_last_ended)
 {
-    struct api_fixture *fixture = *state;
     const struct document *first = page(fixture, "/api/v1/nodes?limit=1", NULL);
     const struct document *second = page(fixture, "/api/v1/nodes?limit=1", first);
     const struct document *third = page(fixture, "/api/v1/nodes?limit=1", second);
@@ -544,9 +525,8 @@ static void pages_go_on_where_the_last_ended(void **state)
     assert_null(document_get(third, "continue"));
 }
 
-static void what_goes_between_two_pages_shifts_nothing(void **state)
+API_TEST(what_goes_between_two_pages_shifts_nothing)
 {
-    struct api_fixture *fixture = *state;
     const struct document *first = page(fixture, "/api/v1/nodes?limit=1", NULL);
 
     api_fixture_tell(fixture, "DELETE", "/api/v1/nodes/n1", "");
@@ -555,10 +535,8 @@ static void what_goes_between_two_pages_shifts_nothing(void **state)
     assert_string_equal(str(item(second, 0), "name"), "n2");
 }
 
-static void allocations_can_be_told_apart(void **state)
+API_TEST(allocations_can_be_told_apart)
 {
-    struct api_fixture *fixture = *state;
-
     fill(fixture);
     const struct document *all = api_fixture_get(fixture, "/api/v1/allocations");
     const struct document *on_n1 = api_fixture_get(fixture, "/api/v1/allocations?node=n1");
@@ -581,9 +559,8 @@ static void allocations_can_be_told_apart(void **state)
     assert_string_equal(str(item(past, 0), "state"), "released");
 }
 
-static void released_allocations_come_in_pages(void **state)
+API_TEST(released_allocations_come_in_pages)
 {
-    struct api_fixture *fixture = *state;
     const struct document *last = NULL;
     size_t seen = 0;
 
@@ -613,10 +590,8 @@ static void released_allocations_come_in_pages(void **state)
 
 /* --- views --- */
 
-static void the_summary_adds_up(void **state)
+API_TEST(the_summary_adds_up)
 {
-    struct api_fixture *fixture = *state;
-
     fill(fixture);
     const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
     const struct document *allocations = document_get(summary, "allocations");
@@ -639,9 +614,8 @@ static void the_summary_adds_up(void **state)
     assert_int_equal(number_of(nth(models, 0), "gpus"), 3);
 }
 
-static void fragments_add_up(void **state)
+API_TEST(fragments_add_up)
 {
-    struct api_fixture *fixture = *state;
     int64_t nodes = 0;
     int64_t gpus = 0;
 
@@ -665,10 +639,8 @@ static void fragments_add_up(void **state)
     assert_true(number_of(n3, "fragmentMilli") > 0);
 }
 
-static void a_node_says_who_holds_it(void **state)
+API_TEST(a_node_says_who_holds_it)
 {
-    struct api_fixture *fixture = *state;
-
     fill(fixture);
     const struct document *node = api_fixture_get(fixture, "/api/v1/nodes/n2");
     const struct document *gpu = nth(document_get(node, "gpus"), 0);
@@ -683,10 +655,8 @@ static void a_node_says_who_holds_it(void **state)
     refuses(fixture->admin, "GET", "/api/v1/nodes/n9", NULL, 404, "does not know a node n9");
 }
 
-static void a_cordoned_gpu_has_nothing_free(void **state)
+API_TEST(a_cordoned_gpu_has_nothing_free)
 {
-    struct api_fixture *fixture = *state;
-
     api_fixture_tell(fixture, "PATCH", "/api/v1/nodes/n1",
                      "{\"metadata\":{\"annotations\":{\"milligpu.io/cordon\":\"all\"}}}");
     api_fixture_run(fixture);
@@ -697,10 +667,8 @@ static void a_cordoned_gpu_has_nothing_free(void **state)
     assert_string_equal(str(nth(document_get(node, "gpus"), 0), "state"), "cordoned");
 }
 
-static void a_waiting_pod_says_why_node_by_node(void **state)
+API_TEST(a_waiting_pod_says_why_node_by_node)
 {
-    struct api_fixture *fixture = *state;
-
     fill(fixture);
     api_fixture_filter(fixture, "big");
     const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/big");
@@ -718,10 +686,8 @@ static void a_waiting_pod_says_why_node_by_node(void **state)
     assert_true(strlen(str(nth(nodes, 0), "detail")) > 0);
 }
 
-static void a_pod_that_fits_somewhere_says_where(void **state)
+API_TEST(a_pod_that_fits_somewhere_says_where)
 {
-    struct api_fixture *fixture = *state;
-
     api_fixture_pod(fixture, "new", "600", "");
     const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/new");
     const struct document *nodes = document_get(pod, "nodes");
@@ -732,10 +698,8 @@ static void a_pod_that_fits_somewhere_says_where(void **state)
     assert_string_equal(str(nth(nodes, 2), "reason"), "small");
 }
 
-static void a_request_that_nobody_can_grant_is_explained(void **state)
+API_TEST(a_request_that_nobody_can_grant_is_explained)
 {
-    struct api_fixture *fixture = *state;
-
     api_fixture_pod(fixture, "odd", "1500", "");
     api_fixture_filter(fixture, "odd");
     const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/odd");
@@ -745,10 +709,8 @@ static void a_request_that_nobody_can_grant_is_explained(void **state)
     assert_string_equal(str(item(waiting, 0), "request"), "cannot be granted anywhere");
 }
 
-static void an_ended_pod_is_remembered_and_an_unknown_one_is_404(void **state)
+API_TEST(an_ended_pod_is_remembered_and_an_unknown_one_is_404)
 {
-    struct api_fixture *fixture = *state;
-
     fill(fixture);
     const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/past");
     const struct document *allocation = document_get(pod, "allocation");
@@ -763,10 +725,9 @@ static void an_ended_pod_is_remembered_and_an_unknown_one_is_404(void **state)
 
 /* --- history --- */
 
-static void history_knows_a_gpu_by_each_of_its_names(void **state)
+API_TEST(history_knows_a_gpu_by_each_of_its_names)
 {
     static const char *const names[] = {"GPU-5f", "n2/GPU-5f", "n2/gpu-0"};
-    struct api_fixture *fixture = *state;
 
     fill(fixture);
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
@@ -785,10 +746,8 @@ static void history_knows_a_gpu_by_each_of_its_names(void **state)
     assert_int_equal(items(none), 0);
 }
 
-static void history_outlives_the_node(void **state)
+API_TEST(history_outlives_the_node)
 {
-    struct api_fixture *fixture = *state;
-
     fill(fixture);
     api_fixture_end(fixture, "web-1");
     api_fixture_tell(fixture, "DELETE", "/api/v1/nodes/n2", "");
@@ -800,9 +759,8 @@ static void history_outlives_the_node(void **state)
     assert_int_equal(items(by_id), 2);
 }
 
-static void history_of_a_pod_and_of_a_moment(void **state)
+API_TEST(history_of_a_pod_and_of_a_moment)
 {
-    struct api_fixture *fixture = *state;
     char now[TIME_TEXT_BYTES];
     char target[200];
 
@@ -822,10 +780,8 @@ static void history_of_a_pod_and_of_a_moment(void **state)
     assert_int_equal(items(before), 0);
 }
 
-static void history_comes_in_pages(void **state)
+API_TEST(history_comes_in_pages)
 {
-    struct api_fixture *fixture = *state;
-
     fill(fixture);
     const struct document *first = page(fixture, "/api/v1/history?gpu=GPU-5f&limit=1", NULL);
     const struct document *second = page(fixture, "/api/v1/history?gpu=GPU-5f&limit=1", first);
@@ -835,9 +791,9 @@ static void history_comes_in_pages(void **state)
     assert_null(document_get(second, "continue"));
 }
 
-static void history_says_what_it_wants(void **state)
+API_TEST(history_says_what_it_wants)
 {
-    const struct http_server *http = ((struct api_fixture *)*state)->admin;
+    const struct http_server *http = ((struct api_fixture *)fixture)->admin;
 
     refuses(http, "GET", "/api/v1/history", NULL, 400,
             "gpu=ID (or NODE/ID), or pod=NAMESPACE/NAME");
@@ -864,9 +820,8 @@ static void says(const struct http_server *http, const char *target, int status,
     answer_done(&answer);
 }
 
-static void a_history_that_cannot_be_read_is_an_error_and_no_pod_is_denied(void **state)
+API_TEST(a_history_that_cannot_be_read_is_an_error_and_no_pod_is_denied)
 {
-    struct api_fixture *fixture = *state;
     sqlite3 *db = NULL;
 
     refuses(fixture->admin, "GET", "/api/v1/pods/default/never", NULL, 404, "no pod never");
@@ -879,9 +834,8 @@ static void a_history_that_cannot_be_read_is_an_error_and_no_pod_is_denied(void 
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
-static void readiness_names_what_is_missing(void **state)
+API_TEST(readiness_names_what_is_missing)
 {
-    struct api_fixture *fixture = *state;
     atomic_bool *const bad[] = {&fixture->app.health.disk_broken, &fixture->app.health.safe_mode,
                                 &fixture->app.draining};
     static const char *const words[] = {"[-]ledger failed: the ledger cannot be written",
@@ -901,10 +855,8 @@ static void readiness_names_what_is_missing(void **state)
     says(fixture->probe, "/livez?verbose", 200, "livez check passed");
 }
 
-static void the_probe_port_has_four_paths(void **state)
+API_TEST(the_probe_port_has_four_paths)
 {
-    struct api_fixture *fixture = *state;
-
     says(fixture->probe, "/livez", 200, "ok");
     says(fixture->probe, "/metrics", 200, "milligpu_ready 1\n");
     says(fixture->probe, "/metrics/nodes", 200, "milligpu_node_free_milli{node=\"n1\"} 2000\n");
@@ -913,7 +865,7 @@ static void the_probe_port_has_four_paths(void **state)
     refuses(fixture->probe, "POST", "/livez", "{}", 405, "only GET, HEAD");
 }
 
-static void metrics_show_the_state_of_the_moment(void **state)
+API_TEST(metrics_show_the_state_of_the_moment)
 {
     static const char *const lines[] = {
         "milligpu_allocated_milli{model=\"A100\"} 900\n",
@@ -931,7 +883,6 @@ static void metrics_show_the_state_of_the_moment(void **state)
         "milligpu_build_info{version=\"",
         "# TYPE milligpu_free_milli gauge\n",
     };
-    struct api_fixture *fixture = *state;
     struct answer answer;
 
     fill(fixture);
@@ -961,9 +912,8 @@ static int64_t metric_of(struct api_fixture *fixture, const char *series)
 }
 
 /* As much as the file system says, up to what others write meanwhile. */
-static void metrics_show_what_the_volume_of_the_ledger_still_has(void **state)
+API_TEST(metrics_show_what_the_volume_of_the_ledger_still_has)
 {
-    struct api_fixture *fixture = *state;
     const int64_t shown = metric_of(fixture, "milligpu_ledger_bytes{of=\"volume_free\"}");
     struct statvfs volume;
 
@@ -1005,10 +955,8 @@ static void advises(struct api_fixture *fixture, const char *name, const char *p
     fail_msg("%s does not advise: %s", name, part);
 }
 
-static void a_healthy_daemon_has_no_complaints(void **state)
+API_TEST(a_healthy_daemon_has_no_complaints)
 {
-    struct api_fixture *fixture = *state;
-
     finds(fixture, "daemon", "ok", "3 nodes");
     finds(fixture, "ledger", "ok", fixture->ledger);
     finds(fixture, "history", "ok", "in the background");
@@ -1023,10 +971,8 @@ static void a_healthy_daemon_has_no_complaints(void **state)
     finds(fixture, "drift", "ok", "agree");
 }
 
-static void doctor_finds_what_is_broken(void **state)
+API_TEST(doctor_finds_what_is_broken)
 {
-    struct api_fixture *fixture = *state;
-
     atomic_store(&fixture->app.health.history_checked, true);
     finds(fixture, "history", "ok", "verified");
     atomic_store(&fixture->app.health.history_broken, true);
@@ -1052,9 +998,8 @@ static void doctor_finds_what_is_broken(void **state)
 }
 
 /* The limit of the ledger, as the writer would find it. */
-static void doctor_says_what_a_full_ledger_needs(void **state)
+API_TEST(doctor_says_what_a_full_ledger_needs)
 {
-    struct api_fixture *fixture = *state;
     struct store *store = fixture->app.store;
 
     atomic_store(&store->trimmed_ms, 1);
@@ -1073,10 +1018,8 @@ static void doctor_says_what_a_full_ledger_needs(void **state)
     says(fixture->admin, "/readyz?verbose", 200, "[+]ledger-size ok\n");
 }
 
-static void doctor_sees_exposed_webhooks(void **state)
+API_TEST(doctor_sees_exposed_webhooks)
 {
-    struct api_fixture *fixture = *state;
-
     fixture->settings.webhook_listen = "0.0.0.0:8910";
     finds(fixture, "webhooks", "failed", "plain HTTP; anyone who can reach it");
     fixture->settings.webhook_cert = "/etc/tls.crt";
@@ -1108,10 +1051,8 @@ static void old_pod(struct api_fixture *fixture, const char *name, const char *a
 }
 
 /* Must run first: the counters belong to the process. */
-static void doctor_sees_that_no_scheduler_is_there(void **state)
+API_TEST(doctor_sees_that_no_scheduler_is_there)
 {
-    struct api_fixture *fixture = *state;
-
     finds(fixture, "scheduler", "warning", "no scheduler has asked since the start");
     api_fixture_pod(fixture, "young", "100", "");
     finds(fixture, "scheduler", "warning", "no pod waits");
@@ -1130,10 +1071,8 @@ static void doctor_sees_that_no_scheduler_is_there(void **state)
     fixture->app.fake = fake;
 }
 
-static void a_pod_that_no_scheduler_has_asked_about_waits_for_its_turn(void **state)
+API_TEST(a_pod_that_no_scheduler_has_asked_about_waits_for_its_turn)
 {
-    struct api_fixture *fixture = *state;
-
     api_fixture_pod(fixture, "asked", "3000", "");
     api_fixture_filter(fixture, "asked");
     old_pod(fixture, "lonely", "3000");
@@ -1154,10 +1093,8 @@ static void a_pod_that_no_scheduler_has_asked_about_waits_for_its_turn(void **st
     finds(fixture, "scheduler", "ok", "filter calls");
 }
 
-static void doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound(void **state)
+API_TEST(doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound)
 {
-    struct api_fixture *fixture = *state;
-
     api_fixture_pod(fixture, "quick", "100", "");
     api_fixture_filter(fixture, "quick");
     api_fixture_bind(fixture, "quick", "n1");
@@ -1171,19 +1108,16 @@ static void doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound(void **sta
     finds(fixture, "scheduler", "ok", "filter calls");
 }
 
-static void doctor_counts_drift(void **state)
+API_TEST(doctor_counts_drift)
 {
-    struct api_fixture *fixture = *state;
-
     api_fixture_pod(fixture, "stray", "200", "n3");
     finds(fixture, "drift", "warning", "in 1 place: 1 adopted");
 }
 
 /* The same words wherever they stand, or a kind could be neither asked for nor read. */
-static void the_kinds_of_drift_can_be_asked_for(void **state)
+API_TEST(the_kinds_of_drift_can_be_asked_for)
 {
     CLEANUP(strbuf_done) struct strbuf path;
-    struct api_fixture *fixture = *state;
 
     strbuf_init(&path);
     api_fixture_pod(fixture, "stray", "200", "n3");
@@ -1219,10 +1153,8 @@ static int64_t a_day_later(void *ctx)
 }
 
 /* A day after the pod was bound, without a new snapshot: the ETag is another one, too. */
-static void an_adopted_pod_becomes_information(void **state)
+API_TEST(an_adopted_pod_becomes_information)
 {
-    struct api_fixture *fixture = *state;
-
     api_fixture_pod(fixture, "stray", "200", "n3");
     const struct document *list = api_fixture_get(fixture, "/api/v1/drift");
     assert_int_equal(size_of(document_get(list, "items")), 1);
@@ -1246,9 +1178,9 @@ static void an_adopted_pod_becomes_information(void **state)
 
 /* --- settings, backup, standalone --- */
 
-static void settings_say_where_they_come_from(void **state)
+API_TEST(settings_say_where_they_come_from)
 {
-    const struct document *list = api_fixture_get(*state, "/api/v1/settings?limit=1000");
+    const struct document *list = api_fixture_get(fixture, "/api/v1/settings?limit=1000");
     bool found = false;
 
     assert_int_equal(items(list), SETTINGS);
@@ -1263,9 +1195,8 @@ static void settings_say_where_they_come_from(void **state)
     assert_true(found);
 }
 
-static void a_backup_is_a_ledger_that_opens(void **state)
+API_TEST(a_backup_is_a_ledger_that_opens)
 {
-    struct api_fixture *fixture = *state;
     struct answer answer;
     struct store *copy = NULL;
     struct err err;
@@ -1302,9 +1233,8 @@ static const char pod_body[] =
     "\"containers\":[{\"name\":\"c\",\"image\":\"i\",\"resources\":{\"limits\":{"
     "\"nvidia.com/vgpu\":\"100\"}}}]}}";
 
-static void pods_come_and_go_in_standalone(void **state)
+API_TEST(pods_come_and_go_in_standalone)
 {
-    struct api_fixture *fixture = *state;
     struct answer answer;
 
     api_fixture_ask(fixture->admin, "POST", "/api/v1/standalone/pods", pod_body, &answer);
@@ -1325,9 +1255,8 @@ static void pods_come_and_go_in_standalone(void **state)
             "played");
 }
 
-static void raw_objects_come_in_pages_of_one_moment(void **state)
+API_TEST(raw_objects_come_in_pages_of_one_moment)
 {
-    struct api_fixture *fixture = *state;
     struct answer answer;
 
     const struct document *first = page(fixture, "/api/v1/standalone/nodes?limit=2", NULL);
@@ -1362,9 +1291,9 @@ static void raw_objects_come_in_pages_of_one_moment(void **state)
             "too old");
 }
 
-static void bad_pods_are_refused(void **state)
+API_TEST(bad_pods_are_refused)
 {
-    const struct http_server *http = ((struct api_fixture *)*state)->admin;
+    const struct http_server *http = ((struct api_fixture *)fixture)->admin;
     static const char path[] = "/api/v1/standalone/pods";
 
     refuses(http, "POST", path, "", 400, "the body is not a Pod");
@@ -1379,9 +1308,8 @@ static void bad_pods_are_refused(void **state)
     refuses(http, "DELETE", "/api/v1/standalone/pods/default/%2e%2e", NULL, 400, "name is");
 }
 
-static void in_a_cluster_there_is_no_standalone(void **state)
+API_TEST(in_a_cluster_there_is_no_standalone)
 {
-    struct api_fixture *fixture = *state;
     struct fake_apiserver *fake = fixture->app.fake;
 
     fixture->app.fake = NULL;
@@ -1393,63 +1321,4 @@ static void in_a_cluster_there_is_no_standalone(void **state)
     const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
     assert_string_equal(str(summary, "mode"), "cluster");
     fixture->app.fake = fake;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        api_fixture_test(doctor_sees_that_no_scheduler_is_there),
-        api_fixture_test(answers_are_as_described),
-        api_fixture_test(keys_are_as_described),
-        api_fixture_test(every_route_answers),
-        api_fixture_test(the_description_names_exactly_the_routes),
-        api_fixture_test(every_shape_is_used_and_every_reference_leads_to_one),
-        api_fixture_test(the_description_knows_every_kind_of_drift),
-        api_fixture_test(unknown_paths_are_404),
-        api_fixture_test(a_slash_at_the_end_is_404_and_names_the_right_path),
-        api_fixture_test(a_wrong_method_is_405_and_names_the_right_ones),
-        api_fixture_test(a_body_is_taken_where_the_description_has_one),
-        api_fixture_test(head_is_get_without_the_body),
-        api_fixture_test(parameters_that_nobody_knows_are_refused_by_name),
-        api_fixture_test(a_bad_limit_is_refused),
-        api_fixture_test(a_bad_continue_is_refused),
-        api_fixture_test(pages_go_on_where_the_last_ended),
-        api_fixture_test(what_goes_between_two_pages_shifts_nothing),
-        api_fixture_test(allocations_can_be_told_apart),
-        api_fixture_test(released_allocations_come_in_pages),
-        api_fixture_test(the_summary_adds_up),
-        api_fixture_test(fragments_add_up),
-        api_fixture_test(a_node_says_who_holds_it),
-        api_fixture_test(a_cordoned_gpu_has_nothing_free),
-        api_fixture_test(a_waiting_pod_says_why_node_by_node),
-        api_fixture_test(a_pod_that_fits_somewhere_says_where),
-        api_fixture_test(a_history_that_cannot_be_read_is_an_error_and_no_pod_is_denied),
-        api_fixture_test(a_request_that_nobody_can_grant_is_explained),
-        api_fixture_test(an_ended_pod_is_remembered_and_an_unknown_one_is_404),
-        api_fixture_test(history_knows_a_gpu_by_each_of_its_names),
-        api_fixture_test(history_outlives_the_node),
-        api_fixture_test(history_of_a_pod_and_of_a_moment),
-        api_fixture_test(history_comes_in_pages),
-        api_fixture_test(history_says_what_it_wants),
-        api_fixture_test(readiness_names_what_is_missing),
-        api_fixture_test(the_probe_port_has_four_paths),
-        api_fixture_test(metrics_show_the_state_of_the_moment),
-        api_fixture_test(metrics_show_what_the_volume_of_the_ledger_still_has),
-        api_fixture_test(a_healthy_daemon_has_no_complaints),
-        api_fixture_test(doctor_finds_what_is_broken),
-        api_fixture_test(doctor_says_what_a_full_ledger_needs),
-        api_fixture_test(doctor_sees_exposed_webhooks),
-        api_fixture_test(a_pod_that_no_scheduler_has_asked_about_waits_for_its_turn),
-        api_fixture_test(doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound),
-        api_fixture_test(doctor_counts_drift),
-        api_fixture_test(the_kinds_of_drift_can_be_asked_for),
-        api_fixture_test(an_adopted_pod_becomes_information),
-        api_fixture_test(settings_say_where_they_come_from),
-        api_fixture_test(a_backup_is_a_ledger_that_opens),
-        api_fixture_test(pods_come_and_go_in_standalone),
-        api_fixture_test(raw_objects_come_in_pages_of_one_moment),
-        api_fixture_test(bad_pods_are_refused),
-        api_fixture_test(in_a_cluster_there_is_no_standalone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

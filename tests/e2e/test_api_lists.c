@@ -1,18 +1,14 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/node/account.h"
 #include "milligpu/document/document.h"
 
 #include "admin/api_internal.h"
+#include "support/test.h"
 #include "support_api_fixture.h"
 
 /* n1: 300 used, and a whole GPU beside it; n2: sick, 600 used; n3: cordoned, 200 used. */
@@ -56,9 +52,8 @@ static void adds_up(const struct document *amounts)
                          number_of(amounts, "closedMilli"));
 }
 
-static void the_summary_says_by_name_what_is_not_free(void **state)
+API_TEST(the_summary_says_by_name_what_is_not_free)
 {
-    struct api_fixture *fixture = *state;
     int64_t total = 0;
 
     fill(fixture);
@@ -83,10 +78,9 @@ static void the_summary_says_by_name_what_is_not_free(void **state)
     assert_int_equal(total, number_of(summary, "totalMilli"));
 }
 
-static void the_summary_counts_nodes_by_state(void **state)
+API_TEST(the_summary_counts_nodes_by_state)
 {
     static const char *const some[] = {"cordoned", "mixed", "ok"};
-    struct api_fixture *fixture = *state;
     int64_t nodes = 0;
 
     fill(fixture);
@@ -101,7 +95,7 @@ static void the_summary_counts_nodes_by_state(void **state)
     assert_int_equal(nodes, number_of(summary, "nodes"));
 }
 
-static void metrics_name_what_is_not_free(void **state)
+API_TEST(metrics_name_what_is_not_free)
 {
     static const char *const lines[] = {
         "milligpu_total_milli{model=\"A100\"} 3000\n",
@@ -111,7 +105,6 @@ static void metrics_name_what_is_not_free(void **state)
         "milligpu_closed_milli{reason=\"cordoned\",model=\"A100\"} 0\n",
         "milligpu_closed_milli{reason=\"cordoned\",model=\"T4\"} 300\n",
     };
-    struct api_fixture *fixture = *state;
     struct answer answer;
 
     fill(fixture);
@@ -147,7 +140,7 @@ static void refuses(struct api_fixture *fixture, const char *target, const char 
 
 #define NODES "/api/v1/nodes?"
 
-static void nodes_are_found_by_model_state_and_namespace(void **state)
+API_TEST(nodes_are_found_by_model_state_and_namespace)
 {
     static const char *const found[][2] = {
         {NODES, "n1 n2 n3"},
@@ -167,7 +160,6 @@ static void nodes_are_found_by_model_state_and_namespace(void **state)
         {NODES "model=A100&state=unhealthy&namespace=default", "n2"},
         {NODES "model=T4&state=unhealthy", ""},
     };
-    struct api_fixture *fixture = *state;
 
     assert_string_equal(names_of(fixture, NODES "state=open"), "n1 n2 n3");
     fill(fixture);
@@ -176,10 +168,8 @@ static void nodes_are_found_by_model_state_and_namespace(void **state)
             fail_msg("%s: %s", found[i][0], names_of(fixture, found[i][0]));
 }
 
-static void allocations_are_found_by_model(void **state)
+API_TEST(allocations_are_found_by_model)
 {
-    struct api_fixture *fixture = *state;
-
     fill(fixture);
     assert_string_equal(names_of(fixture, "/api/v1/allocations?model=A100"), "web-0 web-1");
     assert_string_equal(names_of(fixture, "/api/v1/allocations?model=t*"), "stray");
@@ -208,7 +198,7 @@ static void waiting_pod(struct api_fixture *fixture, const char *name, const cha
 
 #define WAITING "/api/v1/waiting?"
 
-static void waiting_pods_are_found_by_what_would_serve_them(void **state)
+API_TEST(waiting_pods_are_found_by_what_would_serve_them)
 {
     static const char *const found[][2] = {
         {WAITING, "any big-t4 none"},
@@ -222,7 +212,6 @@ static void waiting_pods_are_found_by_what_would_serve_them(void **state)
         {WAITING "namespace=default&model=T4", "any big-t4"},
         {WAITING "namespace=other", ""},
     };
-    struct api_fixture *fixture = *state;
 
     waiting_pod(fixture, "any", "3000", NULL);
     waiting_pod(fixture, "big-t4", "600", "T4");
@@ -233,10 +222,8 @@ static void waiting_pods_are_found_by_what_would_serve_them(void **state)
 }
 
 /* Every item that matches is on one of the pages, and no page but the last is short. */
-static void a_filter_goes_on_over_pages(void **state)
+API_TEST(a_filter_goes_on_over_pages)
 {
-    struct api_fixture *fixture = *state;
-
     fill(fixture);
     const struct document *page = api_fixture_get(fixture, NODES "model=A100&limit=1");
     assert_int_equal(document_get(page, "items")->count, 1);
@@ -254,10 +241,8 @@ static void a_filter_goes_on_over_pages(void **state)
     assert_string_equal(names_of(fixture, next), "none");
 }
 
-static void a_filter_that_cannot_be_is_refused_by_its_name(void **state)
+API_TEST(a_filter_that_cannot_be_is_refused_by_its_name)
 {
-    struct api_fixture *fixture = *state;
-
     refuses(fixture, NODES "state=opened", "state is opened: it is open, closed, ok, cordoned");
     refuses(fixture, NODES "state=", "state is empty: it is open, closed");
     refuses(fixture, "/api/v1/allocations?state=open", "it is reserved, bound or released");
@@ -269,12 +254,11 @@ static void a_filter_that_cannot_be_is_refused_by_its_name(void **state)
 }
 
 /* The words are listed by hand in routes.def. */
-static void the_description_names_every_state_of_a_node(void **state)
+TEST(the_description_names_every_state_of_a_node)
 {
     CLEANUP(strbuf_done) struct strbuf schema;
     const char *word;
 
-    (void)state;
     strbuf_init(&schema);
     strbuf_str(&schema, "{\"type\":\"string\",\"enum\":[");
     for (size_t i = 0; (word = admin_node_filter(i)) != NULL; i++)
@@ -287,9 +271,8 @@ static void the_description_names_every_state_of_a_node(void **state)
 
 /* --- why a pod waits --- */
 
-static void a_waiting_pod_has_each_reason_once(void **state)
+API_TEST(a_waiting_pod_has_each_reason_once)
 {
-    struct api_fixture *fixture = *state;
     int64_t nodes = 0;
 
     fill(fixture);
@@ -337,10 +320,8 @@ static void totals_are_those_of_the_summary(struct api_fixture *fixture)
     assert_int_equal(number_of(total, "unplacedMilli"), number_of(summary, "unplacedMilli"));
 }
 
-static void usage_adds_up_to_the_summary(void **state)
+API_TEST(usage_adds_up_to_the_summary)
 {
-    struct api_fixture *fixture = *state;
-
     totals_are_those_of_the_summary(fixture); /* nothing */
     fill(fixture);
     api_fixture_pod(fixture, "too-large", "900", "n3"); /* bound by others, and no GPU has it */
@@ -355,10 +336,8 @@ static void usage_adds_up_to_the_summary(void **state)
 }
 
 /* Two pods of one namespace on one GPU, and a third of another: one GPU each, and one in total. */
-static void a_shared_gpu_counts_once(void **state)
+API_TEST(a_shared_gpu_counts_once)
 {
-    struct api_fixture *fixture = *state;
-
     api_fixture_pod(fixture, "a", "100", "n2");
     api_fixture_pod(fixture, "b", "100", "n2");
     api_fixture_tell(fixture, "POST", "/api/v1/namespaces/other/pods",
@@ -402,10 +381,8 @@ static void scatter(struct api_fixture *fixture)
     api_fixture_run(fixture);
 }
 
-static void a_plan_of_moves_is_where_bind_puts_the_pods(void **state)
+API_TEST(a_plan_of_moves_is_where_bind_puts_the_pods)
 {
-    struct api_fixture *fixture = *state;
-
     scatter(fixture);
     const struct document *plan = api_fixture_get(fixture, "/api/v1/defrag?limit=1&minGain=1");
     const struct document *move = document_get(plan, "moves")->first;
@@ -431,9 +408,8 @@ static void a_plan_of_moves_is_where_bind_puts_the_pods(void **state)
                         "GPU-5f");
 }
 
-static void a_move_gains_100_milli_unless_less_is_asked_for(void **state)
+API_TEST(a_move_gains_100_milli_unless_less_is_asked_for)
 {
-    struct api_fixture *fixture = *state;
     const struct document *plan;
 
     scatter(fixture);
@@ -445,10 +421,8 @@ static void a_move_gains_100_milli_unless_less_is_asked_for(void **state)
         assert_true(number_of(move, "gainMilli") >= 100);
 }
 
-static void a_pod_that_is_about_to_end_does_not_move(void **state)
+API_TEST(a_pod_that_is_about_to_end_does_not_move)
 {
-    struct api_fixture *fixture = *state;
-
     scatter(fixture);
     api_fixture_tell(fixture, "DELETE", "/api/v1/namespaces/default/pods/c", "");
     api_fixture_run(fixture);
@@ -458,9 +432,8 @@ static void a_pod_that_is_about_to_end_does_not_move(void **state)
         assert_string_not_equal(document_shown(move, "name"), "c");
 }
 
-static void one_plan_is_made_at_a_time(void **state)
+API_TEST(one_plan_is_made_at_a_time)
 {
-    struct api_fixture *fixture = *state;
     struct answer answer;
 
     atomic_store(&fixture->app.planning, true);
@@ -471,27 +444,4 @@ static void one_plan_is_made_at_a_time(void **state)
     atomic_store(&fixture->app.planning, false);
     for (int i = 0; i < 2; i++)
         assert_non_null(document_get(api_fixture_get(fixture, "/api/v1/defrag"), "moves"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        api_fixture_test(the_summary_says_by_name_what_is_not_free),
-        api_fixture_test(the_summary_counts_nodes_by_state),
-        api_fixture_test(metrics_name_what_is_not_free),
-        api_fixture_test(nodes_are_found_by_model_state_and_namespace),
-        api_fixture_test(allocations_are_found_by_model),
-        api_fixture_test(waiting_pods_are_found_by_what_would_serve_them),
-        api_fixture_test(a_filter_goes_on_over_pages),
-        api_fixture_test(a_filter_that_cannot_be_is_refused_by_its_name),
-        api_fixture_test(a_waiting_pod_has_each_reason_once),
-        api_fixture_test(usage_adds_up_to_the_summary),
-        api_fixture_test(a_plan_of_moves_is_where_bind_puts_the_pods),
-        api_fixture_test(a_move_gains_100_milli_unless_less_is_asked_for),
-        api_fixture_test(a_pod_that_is_about_to_end_does_not_move),
-        api_fixture_test(one_plan_is_made_at_a_time),
-        api_fixture_test(a_shared_gpu_counts_once),
-        cmocka_unit_test(the_description_names_every_state_of_a_node),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,20 +2,16 @@
  * docs/REST.md matches the tables that it is generated from. UPDATE=1 in the environment rewrites
  * it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/document/document.h"
 
 #include "admin/api_internal.h"
 #include "support/document.h"
+#include "support/test.h"
 
 extern const char admin_schemas_json[];
 
@@ -239,16 +235,7 @@ static void make_remaining(struct strbuf *out)
     arena_done(&arena);
 }
 
-static void rest_is_documented(void **state)
+TEST(rest_is_documented)
 {
-    (void)state;
     document_equals("docs/REST.md", make_remaining);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rest_is_documented),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

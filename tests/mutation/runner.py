@@ -21,7 +21,7 @@ CORES = len(os.sched_getaffinity(0))
 FLAGS = ["-std=gnu17", "-D_GNU_SOURCE", "-DMILLIGPU_MUST_DEBUG", "-Iinclude", "-Isrc", "-Itests", "-w",
          "-fmacro-prefix-map=./="]
 SANITIZE = ["-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-WRAP = ["_cmocka_run_group_tests", "must_fail", "sqlite3_exec", "sqlite3_prepare_v3"]
+WRAP = ["must_fail", "sqlite3_exec", "sqlite3_prepare_v3"]
 ENVIRONMENT = {
     **os.environ, "MILLIGPU_SOURCE_DIR": str(SOURCE), "WALK_PERCENT": "1",
     "ASAN_OPTIONS": "abort_on_error=0:exitcode=99:detect_leaks=1:detect_stack_use_after_return=1",
@@ -135,18 +135,12 @@ class MutantRunner:
         paths = names("src/base/*.c") + support + ["tests/mutation/runner.c"]
         if self.of == "store":
             paths += names("src/run/*.c") + names("src/store/**/*.c") + names("tests/unit/store/**/support*.c")
-        jobs = [(path, ()) for path in paths]
-        jobs += [(path, (f"-Dmain={self.main_of(path)}",)) for path in self.test_files()]
-        in_parallel(lambda job: self.compile(job[0], *job[1]), jobs)
+        in_parallel(self.compile, paths + self.test_files())
         # From an archive, only what a test uses is linked.
         objects = [self.object_of(path) for path in support]
         subprocess.run(["ar", "rcs", self.home / "support.a", *objects], check=True)
         for path in objects:
             path.unlink()
-
-    @staticmethod
-    def main_of(path: str) -> str:
-        return "main_of_" + re.sub(r"\W", "_", path)
 
     @staticmethod
     def string_of(path: str) -> str:
@@ -155,15 +149,9 @@ class MutantRunner:
         return f'const char store_{pathlib.PurePath(path).stem}_sql[] = "{quoted}";\n'
 
     def write_texts(self) -> None:
-        """Write what cmake generates, the schema and its migrations as strings, and the list of the tests' mains."""
+        """Write what cmake generates: the schema and its migrations as strings."""
         strings = "".join(self.string_of(path) for path in names("src/store/**/*.sql"))
-        mains = "".join(f"int {self.main_of(path)}(void);\n" for path in self.test_files())
-        table = "".join(f'{{"{path}", {self.main_of(path)}}},\n' for path in self.test_files())
-        (self.home / "texts.c").write_text(
-            f'#include <stddef.h>\n{strings}{mains}'
-            "struct program { const char *name; int (*main)(void); };\n"
-            f"const struct program programs[] = {{\n{table}}};\n"
-            "const size_t programs_count = sizeof programs / sizeof programs[0];\n")
+        (self.home / "texts.c").write_text(strings)
         done = self.gcc("-c", self.home / "texts.c", "-o", self.home / "texts.o")
         if done.returncode != 0:
             raise SystemExit(done.stderr)

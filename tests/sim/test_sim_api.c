@@ -1,9 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/fake_apiserver/fake_apiserver.h"
@@ -12,6 +8,7 @@
 #include "milligpu/wire/kube/wire_kube.h"
 
 #include "sim_api.h"
+#include "support/test.h"
 
 enum {
     TRIES = 3000, /* runs of one request until its fault was met */
@@ -155,6 +152,10 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define FAULTY_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up_faulty, tear_down)
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
+
 static uint64_t met(const struct fixture *fixture, enum sim_fault fault)
 {
     return sim_api_met(fixture->api)[fault];
@@ -272,10 +273,8 @@ static unsigned count(const struct fixture *fixture, const char *part)
 
 /* ---- a good network ---- */
 
-static void a_request_takes_effect_and_is_then_answered(void **state)
+FIXTURE_TEST(a_request_takes_effect_and_is_then_answered)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, "POST", PODS, pod_body(1));
     assert_int_equal(fixture->effects, 0);
     finish(fixture);
@@ -292,10 +291,8 @@ static void a_request_takes_effect_and_is_then_answered(void **state)
     assert_int_equal(sim_api_next(fixture->api), INT64_MAX);
 }
 
-static void an_actor_is_answered_at_once_and_its_effect_is_told(void **state)
+FIXTURE_TEST(an_actor_is_answered_at_once_and_its_effect_is_told)
 {
-    struct fixture *fixture = *state;
-
     sim_api_outage(fixture->api, 1000);
     add_pods(fixture, 1, 1);
     assert_int_equal(fixture->effects, 1);
@@ -305,9 +302,8 @@ static void an_actor_is_answered_at_once_and_its_effect_is_told(void **state)
     assert_int_equal(fixture->effect_status, 404);
 }
 
-static void a_watch_is_told_every_change_once_and_in_order(void **state)
+FIXTURE_TEST(a_watch_is_told_every_change_once_and_in_order)
 {
-    struct fixture *fixture = *state;
     const char *last = NULL;
 
     watch_from_now(fixture);
@@ -331,10 +327,8 @@ static void a_watch_is_told_every_change_once_and_in_order(void **state)
     assert_int_equal(fixture->tellings, 50);
 }
 
-static void a_write_to_nodes_is_no_news_for_a_watch_of_pods(void **state)
+FIXTURE_TEST(a_write_to_nodes_is_no_news_for_a_watch_of_pods)
 {
-    struct fixture *fixture = *state;
-
     watch_from_now(fixture);
     pass(fixture, 100);
     request(fixture, "POST", "/api/v1/nodes", "{\"metadata\":{\"name\":\"pods\"}}");
@@ -344,9 +338,8 @@ static void a_write_to_nodes_is_no_news_for_a_watch_of_pods(void **state)
     assert_int_equal(fixture->pieces, 0);
 }
 
-static void a_list_tells_with_its_last_page(void **state)
+FIXTURE_TEST(a_list_tells_with_its_last_page)
 {
-    struct fixture *fixture = *state;
     char path[256];
 
     add_pods(fixture, 0, 3);
@@ -369,10 +362,8 @@ static void a_list_tells_with_its_last_page(void **state)
     assert_int_equal(fixture->tellings, 1);
 }
 
-static void bookmarks_come_each_minute_and_right_before_the_end(void **state)
+FIXTURE_TEST(bookmarks_come_each_minute_and_right_before_the_end)
 {
-    struct fixture *fixture = *state;
-
     begin_watch(fixture, fake_apiserver_version(fixture->fake), 200);
     pass(fixture, 70 * 1000);
     assert_int_equal(count(fixture, "BOOKMARK"), 1);
@@ -389,10 +380,8 @@ static void bookmarks_come_each_minute_and_right_before_the_end(void **state)
     assert_int_equal(sim_api_next(fixture->api), INT64_MAX);
 }
 
-static void a_compacted_version_is_gone_for_watches_and_for_pages(void **state)
+FIXTURE_TEST(a_compacted_version_is_gone_for_watches_and_for_pages)
 {
-    struct fixture *fixture = *state;
-
     add_pods(fixture, 0, 40);
     request(fixture, "GET", "/api/v1/pods?limit=2", ""); /* the first list: its token is known */
     assert_non_null(strstr(fixture->out.data, "\"continue\":\"1.0\""));
@@ -417,10 +406,8 @@ static void a_compacted_version_is_gone_for_watches_and_for_pages(void **state)
     assert_int_equal(count(fixture, "ERROR"), 0);
 }
 
-static void a_cancelled_request_is_not_answered_and_may_take_effect(void **state)
+FIXTURE_TEST(a_cancelled_request_is_not_answered_and_may_take_effect)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, "POST", PODS, pod_body(1));
     fixture->calls.cancel(fixture->calls.ctx, fixture->id);
     pass(fixture, MINUTE);
@@ -434,10 +421,8 @@ static void a_cancelled_request_is_not_answered_and_may_take_effect(void **state
     assert_int_equal(sim_api_next(fixture->api), INT64_MAX);
 }
 
-static void answers_that_are_ready_are_forgotten_by_cancel(void **state)
+FIXTURE_TEST(answers_that_are_ready_are_forgotten_by_cancel)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, "POST", PODS, pod_body(1));
     sim_api_now(fixture->api, 1000);
     assert_int_equal(fixture->effects, 1);
@@ -450,9 +435,8 @@ static void answers_that_are_ready_are_forgotten_by_cancel(void **state)
 
 /* ---- the process dies ---- */
 
-static void what_a_dead_process_had_sent_may_still_take_effect(void **state)
+FIXTURE_TEST(what_a_dead_process_had_sent_may_still_take_effect)
 {
-    struct fixture *fixture = *state;
     unsigned effects = 0;
     struct err err;
 
@@ -487,10 +471,8 @@ static void die(void *user, const struct kube_answer *answer)
     sim_api_gone(fixture->api);
 }
 
-static void a_process_may_die_while_it_is_answered(void **state)
+FIXTURE_TEST(a_process_may_die_while_it_is_answered)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, "POST", PODS, pod_body(1));
     sim_api_now(fixture->api, 1000);
     fixture->calls.poll(fixture->calls.ctx, 0, fixture, die);
@@ -511,10 +493,8 @@ static void die_by_jumping(void *user, const struct kube_answer *answer)
     longjmp(grave, 1);
 }
 
-static void a_process_may_jump_out_of_its_answer(void **state)
+FIXTURE_TEST(a_process_may_jump_out_of_its_answer)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, "POST", PODS, pod_body(1));
     sim_api_now(fixture->api, 1000);
     if (setjmp(grave) == 0) {
@@ -562,10 +542,8 @@ static void expect_timeout(const struct fixture *fixture)
     assert_int_equal(sim_api_felt_ms(fixture->api), fixture->ended_ms); /* later than it was met */
 }
 
-static void a_late_effect_comes_after_its_timeout(void **state)
+FAULTY_TEST(a_late_effect_comes_after_its_timeout)
 {
-    struct fixture *fixture = *state;
-
     until_met(fixture, SIM_LATE_EFFECT, "POST");
     expect_timeout(fixture);
     assert_int_equal(fixture->effects, 1);
@@ -575,9 +553,8 @@ static void a_late_effect_comes_after_its_timeout(void **state)
 }
 
 /* A minute late, or hours: the API server promises nothing. */
-static void a_late_effect_may_come_hours_later(void **state)
+FAULTY_TEST(a_late_effect_may_come_hours_later)
 {
-    struct fixture *fixture = *state;
     int64_t latest_ms = 0;
 
     for (unsigned i = 0; i < 16; i++) {
@@ -588,10 +565,8 @@ static void a_late_effect_may_come_hours_later(void **state)
     assert_true(latest_ms > 10 * MINUTE);
 }
 
-static void what_is_late_may_be_bounded_for_who_cannot_know_of_it(void **state)
+FAULTY_TEST(what_is_late_may_be_bounded_for_who_cannot_know_of_it)
 {
-    struct fixture *fixture = *state;
-
     sim_api_faults(fixture->api, 1000);
     for (unsigned i = 0; i < 100; i++)
         ask(fixture, "POST", PODS, pod_body(5000 + i));
@@ -604,19 +579,15 @@ static void what_is_late_may_be_bounded_for_who_cannot_know_of_it(void **state)
     assert_int_equal(fixture->effects, effects);
 }
 
-static void a_lost_request_never_takes_effect(void **state)
+FAULTY_TEST(a_lost_request_never_takes_effect)
 {
-    struct fixture *fixture = *state;
-
     until_met(fixture, SIM_LOST_REQUEST, "POST");
     expect_timeout(fixture);
     assert_int_equal(fixture->effects, 0);
 }
 
-static void a_lost_answer_is_a_timeout_after_the_effect(void **state)
+FAULTY_TEST(a_lost_answer_is_a_timeout_after_the_effect)
 {
-    struct fixture *fixture = *state;
-
     until_met(fixture, SIM_LOST_ANSWER, "POST");
     expect_timeout(fixture);
     assert_int_equal(fixture->effects, 1);
@@ -624,10 +595,8 @@ static void a_lost_answer_is_a_timeout_after_the_effect(void **state)
     assert_true(fixture->effect_ms > began_ms(fixture));
 }
 
-static void a_broken_answer_has_a_head_and_no_end(void **state)
+FAULTY_TEST(a_broken_answer_has_a_head_and_no_end)
 {
-    struct fixture *fixture = *state;
-
     until_met(fixture, SIM_BROKEN_ANSWER, "POST");
     assert_true(fixture->failed);
     assert_false(fixture->unsent);
@@ -637,20 +606,16 @@ static void a_broken_answer_has_a_head_and_no_end(void **state)
     assert_int_not_equal(fixture->heard.data[fixture->heard.len - 1], '}');
 }
 
-static void a_refused_connection_is_certainly_unsent(void **state)
+FAULTY_TEST(a_refused_connection_is_certainly_unsent)
 {
-    struct fixture *fixture = *state;
-
     until_met(fixture, SIM_REFUSED, "POST");
     assert_true(fixture->failed);
     assert_true(fixture->unsent);
     assert_int_equal(fixture->effects, 0);
 }
 
-static void an_error_before_leaves_no_effect(void **state)
+FAULTY_TEST(an_error_before_leaves_no_effect)
 {
-    struct fixture *fixture = *state;
-
     until_met(fixture, SIM_ERROR_BEFORE, "POST");
     assert_false(fixture->failed);
     assert_true(fixture->status == 500 || fixture->status == 503 || fixture->status == 504);
@@ -658,10 +623,8 @@ static void an_error_before_leaves_no_effect(void **state)
     assert_int_equal(fixture->effects, 0);
 }
 
-static void an_error_after_hides_an_effect(void **state)
+FAULTY_TEST(an_error_after_hides_an_effect)
 {
-    struct fixture *fixture = *state;
-
     until_met(fixture, SIM_ERROR_AFTER, "POST");
     assert_false(fixture->failed);
     assert_true(fixture->status == 500 || fixture->status == 504);
@@ -669,9 +632,8 @@ static void an_error_after_hides_an_effect(void **state)
     assert_int_equal(fixture->effect_status, 201);
 }
 
-static void a_throttled_request_is_told_to_wait_or_not(void **state)
+FAULTY_TEST(a_throttled_request_is_told_to_wait_or_not)
 {
-    struct fixture *fixture = *state;
     unsigned with = 0;
     unsigned without = 0;
 
@@ -685,18 +647,15 @@ static void a_throttled_request_is_told_to_wait_or_not(void **state)
     assert_true(with > 0 && without > 0);
 }
 
-static void an_unauthorized_request_did_nothing(void **state)
+FAULTY_TEST(an_unauthorized_request_did_nothing)
 {
-    struct fixture *fixture = *state;
-
     until_met(fixture, SIM_UNAUTHORIZED, "POST");
     assert_int_equal(fixture->status, 401);
     assert_int_equal(fixture->effects, 0);
 }
 
-static void a_slow_answer_comes_after_seconds_or_too_late(void **state)
+FAULTY_TEST(a_slow_answer_comes_after_seconds_or_too_late)
 {
-    struct fixture *fixture = *state;
     unsigned in_time = 0;
     unsigned too_late = 0;
 
@@ -714,10 +673,8 @@ static void a_slow_answer_comes_after_seconds_or_too_late(void **state)
     assert_true(in_time > 0 && too_late > 0);
 }
 
-static void an_answer_in_pieces_is_the_same_answer(void **state)
+FAULTY_TEST(an_answer_in_pieces_is_the_same_answer)
 {
-    struct fixture *fixture = *state;
-
     until_met(fixture, SIM_CHUNKS, "POST");
     assert_int_equal(fixture->status, 201);
     assert_false(fixture->failed);
@@ -726,10 +683,8 @@ static void an_answer_in_pieces_is_the_same_answer(void **state)
     assert_int_equal(count(fixture, "\"kind\":\"Pod\""), 1);
 }
 
-static void the_next_page_of_a_list_may_be_gone(void **state)
+FAULTY_TEST(the_next_page_of_a_list_may_be_gone)
 {
-    struct fixture *fixture = *state;
-
     add_pods(fixture, 0, 4);
     for (unsigned i = 0; i < TRIES && met(fixture, SIM_GONE_CONTINUE) == 0; i++) {
         assert_int_equal(
@@ -747,10 +702,8 @@ static void the_next_page_of_a_list_may_be_gone(void **state)
     assert_int_equal(count(fixture, "\"reason\":\"Expired\""), 1);
 }
 
-static void a_timeout_comes_at_its_millisecond(void **state)
+FAULTY_TEST(a_timeout_comes_at_its_millisecond)
 {
-    struct fixture *fixture = *state;
-
     for (unsigned i = 0; i < 100; i++) {
         const int64_t asked_ms = fixture->now_ms;
         ask(fixture, "GET", PODS, "");
@@ -762,10 +715,8 @@ static void a_timeout_comes_at_its_millisecond(void **state)
     assert_true(met(fixture, SIM_LOST_REQUEST) > 0);
 }
 
-static void a_request_that_waits_for_ever_is_never_lost(void **state)
+FAULTY_TEST(a_request_that_waits_for_ever_is_never_lost)
 {
-    struct fixture *fixture = *state;
-
     for (unsigned i = 0; i < 200; i++) {
         start(fixture, &fixture->calls, &(struct kube_request){.method = "GET", .path = PODS});
         finish(fixture);
@@ -807,9 +758,10 @@ static int set_up_streams(void **state)
     return 0;
 }
 
-static void a_watch_may_be_cut_inside_an_event(void **state)
+#define STREAMS_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up_streams, tear_down)
+
+STREAMS_TEST(a_watch_may_be_cut_inside_an_event)
 {
-    struct fixture *fixture = *state;
     unsigned clean = 0;
     unsigned broken = 0;
 
@@ -824,10 +776,8 @@ static void a_watch_may_be_cut_inside_an_event(void **state)
     assert_true(clean > 0 && broken > 0);
 }
 
-static void a_watch_may_end_cleanly(void **state)
+STREAMS_TEST(a_watch_may_end_cleanly)
 {
-    struct fixture *fixture = *state;
-
     until_watch_met(fixture, SIM_WATCH_END);
     finish(fixture);
     assert_false(fixture->failed);
@@ -841,10 +791,8 @@ static void a_watch_may_end_cleanly(void **state)
     assert_true(sim_api_quiet(fixture->api));
 }
 
-static void a_half_open_watch_fails_when_its_silence_is_too_long(void **state)
+STREAMS_TEST(a_half_open_watch_fails_when_its_silence_is_too_long)
 {
-    struct fixture *fixture = *state;
-
     until_watch_met(fixture, SIM_WATCH_SILENT);
     const size_t heard = fixture->heard.len;
     const int64_t silent_ms = fixture->now_ms;
@@ -858,10 +806,8 @@ static void a_half_open_watch_fails_when_its_silence_is_too_long(void **state)
     assert_true(fixture->ended_ms <= silent_ms + SILENCE_MS);
 }
 
-static void a_half_open_watch_breaks_when_faults_end(void **state)
+STREAMS_TEST(a_half_open_watch_breaks_when_faults_end)
 {
-    struct fixture *fixture = *state;
-
     until_watch_met(fixture, SIM_WATCH_SILENT);
     sim_api_faults(fixture->api, 0);
     pass(fixture, 2);
@@ -869,10 +815,8 @@ static void a_half_open_watch_breaks_when_faults_end(void **state)
     assert_int_equal(fixture->trouble, ERR_IO);
 }
 
-static void events_of_a_resource_may_be_held_back_for_seconds(void **state)
+STREAMS_TEST(events_of_a_resource_may_be_held_back_for_seconds)
 {
-    struct fixture *fixture = *state;
-
     until_watch_met(fixture, SIM_WATCH_DELAY);
     assert_false(sim_api_quiet(fixture->api));
     /* Faults have ended: they are released. */
@@ -882,9 +826,8 @@ static void events_of_a_resource_may_be_held_back_for_seconds(void **state)
     assert_int_equal(fixture->told_pods, fake_apiserver_version(fixture->fake));
 }
 
-static void a_watch_may_begin_too_early(void **state)
+STREAMS_TEST(a_watch_may_begin_too_early)
 {
-    struct fixture *fixture = *state;
     bool met_it = false;
 
     add_pods(fixture, 0, 50);
@@ -900,10 +843,8 @@ static void a_watch_may_begin_too_early(void **state)
     assert_int_equal(fixture->told_pods, version);
 }
 
-static void an_early_watch_does_not_go_behind_a_compaction(void **state)
+STREAMS_TEST(an_early_watch_does_not_go_behind_a_compaction)
 {
-    struct fixture *fixture = *state;
-
     add_pods(fixture, 0, 50);
     sim_api_compact(fixture->api);
     for (unsigned i = 0; i < 500; i++) {
@@ -919,10 +860,8 @@ static void an_early_watch_does_not_go_behind_a_compaction(void **state)
     assert_true(met(fixture, SIM_GONE_HTTP) > 0);
 }
 
-static void a_watch_may_be_gone_as_an_answer_or_as_an_event(void **state)
+STREAMS_TEST(a_watch_may_be_gone_as_an_answer_or_as_an_event)
 {
-    struct fixture *fixture = *state;
-
     until_watch_met(fixture, SIM_GONE_HTTP);
     finish(fixture);
     assert_int_equal(fixture->status, 410);
@@ -937,10 +876,8 @@ static void a_watch_may_be_gone_as_an_answer_or_as_an_event(void **state)
     assert_ptr_equal(strchr(error, '\n'), fixture->heard.data + fixture->heard.len - 1);
 }
 
-static void an_event_in_pieces_is_told_with_its_last_one(void **state)
+STREAMS_TEST(an_event_in_pieces_is_told_with_its_last_one)
 {
-    struct fixture *fixture = *state;
-
     until_watch_met(fixture, SIM_CHUNKS);
     const unsigned before = fixture->tellings;
     sim_api_faults(fixture->api, 0);
@@ -953,10 +890,8 @@ static void an_event_in_pieces_is_told_with_its_last_one(void **state)
 
 /* ---- the API server away ---- */
 
-static void in_an_outage_streams_end_and_connections_are_refused(void **state)
+FIXTURE_TEST(in_an_outage_streams_end_and_connections_are_refused)
 {
-    struct fixture *fixture = *state;
-
     watch_from_now(fixture);
     pass(fixture, 100);
     sim_api_outage(fixture->api, fixture->now_ms + 10000);
@@ -981,10 +916,8 @@ static void in_an_outage_streams_end_and_connections_are_refused(void **state)
 }
 
 /* Between a list and the first watch that opens, the client is told nothing. */
-static void all_is_not_quiet_while_a_first_watch_finds_nobody(void **state)
+FIXTURE_TEST(all_is_not_quiet_while_a_first_watch_finds_nobody)
 {
-    struct fixture *fixture = *state;
-
     sim_api_outage(fixture->api, fixture->now_ms + 10000);
     watch_from_now(fixture);
     finish(fixture);
@@ -996,9 +929,8 @@ static void all_is_not_quiet_while_a_first_watch_finds_nobody(void **state)
     assert_true(sim_api_quiet(fixture->api));
 }
 
-static void what_was_on_its_way_when_the_outage_came_is_unknown(void **state)
+FIXTURE_TEST(what_was_on_its_way_when_the_outage_came_is_unknown)
 {
-    struct fixture *fixture = *state;
     unsigned effects = 0;
 
     for (unsigned i = 0; i < 64; i++) {
@@ -1012,10 +944,8 @@ static void what_was_on_its_way_when_the_outage_came_is_unknown(void **state)
     assert_true(effects > 0 && effects < 64);
 }
 
-static void without_faults_a_late_effect_comes_at_once(void **state)
+FAULTY_TEST(without_faults_a_late_effect_comes_at_once)
 {
-    struct fixture *fixture = *state;
-
     for (unsigned i = 0; i < 100; i++) {
         sim_api_faults(fixture->api, 1000);
         ask(fixture, "POST", PODS, pod_body(i));
@@ -1235,9 +1165,8 @@ static void all_faults_but_those_of_writes_were_met(const struct fixture *fixtur
             fail_msg("fault %d was not met", (int)fault);
 }
 
-static void after_a_long_bad_time_a_reflector_agrees_with_the_cluster(void **state)
+FIXTURE_TEST(after_a_long_bad_time_a_reflector_agrees_with_the_cluster)
 {
-    struct fixture *fixture = *state;
     struct sim_api_fixture core = {.fixture = fixture, .random = 7};
     const struct sim_api_rules rules = {.seed = 3,
                                         .fake = fixture->fake,
@@ -1297,68 +1226,13 @@ static char *life(uint64_t seed)
     return journal;
 }
 
-static void the_same_seed_gives_the_same_bytes(void **state)
+FIXTURE_TEST(the_same_seed_gives_the_same_bytes)
 {
     CLEANUP(xfreep) char *first = life(7);
     CLEANUP(xfreep) char *second = life(7);
     CLEANUP(xfreep) char *other = life(8);
 
-    (void)state;
     assert_true(strlen(first) > 100000);
     assert_string_equal(first, second);
     assert_string_not_equal(first, other);
-}
-
-#define CALM(name)    cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-#define FAULTY(name)  cmocka_unit_test_setup_teardown(name, set_up_faulty, tear_down)
-#define STREAMS(name) cmocka_unit_test_setup_teardown(name, set_up_streams, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CALM(a_request_takes_effect_and_is_then_answered),
-        CALM(an_actor_is_answered_at_once_and_its_effect_is_told),
-        CALM(a_watch_is_told_every_change_once_and_in_order),
-        CALM(a_write_to_nodes_is_no_news_for_a_watch_of_pods),
-        CALM(a_list_tells_with_its_last_page),
-        CALM(bookmarks_come_each_minute_and_right_before_the_end),
-        CALM(a_compacted_version_is_gone_for_watches_and_for_pages),
-        CALM(a_cancelled_request_is_not_answered_and_may_take_effect),
-        CALM(answers_that_are_ready_are_forgotten_by_cancel),
-        CALM(what_a_dead_process_had_sent_may_still_take_effect),
-        CALM(a_process_may_die_while_it_is_answered),
-        CALM(a_process_may_jump_out_of_its_answer),
-        FAULTY(a_late_effect_comes_after_its_timeout),
-        FAULTY(a_late_effect_may_come_hours_later),
-        FAULTY(what_is_late_may_be_bounded_for_who_cannot_know_of_it),
-        FAULTY(a_lost_request_never_takes_effect),
-        FAULTY(a_lost_answer_is_a_timeout_after_the_effect),
-        FAULTY(a_broken_answer_has_a_head_and_no_end),
-        FAULTY(a_refused_connection_is_certainly_unsent),
-        FAULTY(an_error_before_leaves_no_effect),
-        FAULTY(an_error_after_hides_an_effect),
-        FAULTY(a_throttled_request_is_told_to_wait_or_not),
-        FAULTY(an_unauthorized_request_did_nothing),
-        FAULTY(a_slow_answer_comes_after_seconds_or_too_late),
-        FAULTY(an_answer_in_pieces_is_the_same_answer),
-        FAULTY(the_next_page_of_a_list_may_be_gone),
-        FAULTY(a_timeout_comes_at_its_millisecond),
-        FAULTY(a_request_that_waits_for_ever_is_never_lost),
-        STREAMS(a_watch_may_be_cut_inside_an_event),
-        STREAMS(a_watch_may_end_cleanly),
-        STREAMS(a_half_open_watch_fails_when_its_silence_is_too_long),
-        STREAMS(a_half_open_watch_breaks_when_faults_end),
-        STREAMS(events_of_a_resource_may_be_held_back_for_seconds),
-        STREAMS(a_watch_may_begin_too_early),
-        STREAMS(an_early_watch_does_not_go_behind_a_compaction),
-        STREAMS(a_watch_may_be_gone_as_an_answer_or_as_an_event),
-        STREAMS(an_event_in_pieces_is_told_with_its_last_one),
-        CALM(in_an_outage_streams_end_and_connections_are_refused),
-        CALM(all_is_not_quiet_while_a_first_watch_finds_nobody),
-        CALM(what_was_on_its_way_when_the_outage_came_is_unknown),
-        FAULTY(without_faults_a_late_effect_comes_at_once),
-        CALM(after_a_long_bad_time_a_reflector_agrees_with_the_cluster),
-        CALM(the_same_seed_gives_the_same_bytes),
-    };
-    return cmocka_run_group_tests_name("sim_api", tests, NULL, NULL);
 }

@@ -25,6 +25,7 @@ void core_done(struct core_fixture *core);
 /* Before and after a cmocka test: an empty fixture of its own. */
 int core_set_up(void **state);
 int core_tear_down(void **state);
+#define CORE_TEST(name) TEST_WITH(name, struct core_fixture *core, core_set_up, core_tear_down)
 
 enum verdict core_do(struct core_fixture *core, const struct command *command);
 /* The same without the verification and without undo, for tests with very many commands. */

@@ -1,17 +1,13 @@
 /* Runs tests/table/ledger.txt; the language is described at its top. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/strbuf.h"
 #include "milligpu/core/ledger/reconcile.h"
 
 #include "support/core_fixture.h"
+#include "support/test.h"
 
 enum { WORDS_MAX = 64 };
 
@@ -454,9 +450,8 @@ static void run_line(struct table *table, const struct line *line, const char *f
     fail_msg("%s:%d: no such request, or words are missing", file, at);
 }
 
-static void every_line_of_the_table_holds(void **state)
+TEST(every_line_of_the_table_holds)
 {
-    (void)state;
     const char *file = "tests/table/ledger.txt";
     FILE *in = fopen(file, "r");
     if (in == NULL)
@@ -481,12 +476,4 @@ static void every_line_of_the_table_holds(void **state)
         assert_true(table.met[i] > 0); /* every verdict is reached */
     strbuf_done(&table.said);
     core_done(&table.core);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_line_of_the_table_holds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

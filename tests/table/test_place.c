@@ -1,16 +1,12 @@
 /* Runs place.txt, policy.txt and prices.txt beside it; the language is described at their tops. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/rank/policy.h"
 
 #include "core/rank/policy_internal.h"
+#include "support/test.h"
 #include "support/valid.h"
 
 enum { WORDS_MAX = 96, NODES = 16, GPUS = 8, PODS = 160, CLASSES = 16, PRICES = 16 };
@@ -646,9 +642,8 @@ static void run_file(struct table *table, const char *file)
     arena_done(&table->arena);
 }
 
-static void every_sentence_of_the_table_holds(void **state)
+TEST(every_sentence_of_the_table_holds)
 {
-    (void)state;
     static struct table table;
     run_file(&table, "tests/table/place.txt");
     /* every reason that placement can give; unit.core.rulebook has those of rules */
@@ -656,26 +651,14 @@ static void every_sentence_of_the_table_holds(void **state)
         assert_true(table.reached[why] > 0 || why == REASON_RULE || why == REASON_RESERVE);
 }
 
-static void every_sentence_about_policies_holds(void **state)
+TEST(every_sentence_about_policies_holds)
 {
-    (void)state;
     static struct table table;
     run_file(&table, "tests/table/policy.txt");
 }
 
-static void every_sentence_about_prices_holds(void **state)
+TEST(every_sentence_about_prices_holds)
 {
-    (void)state;
     static struct table table;
     run_file(&table, "tests/table/prices.txt");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_sentence_of_the_table_holds),
-        cmocka_unit_test(every_sentence_about_policies_holds),
-        cmocka_unit_test(every_sentence_about_prices_holds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* agent_calls - a node's life as the runtime tells it: the first look, new pods, restarts. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/annotations.h"
 #include "milligpu/run/log.h"
@@ -16,6 +12,7 @@
 #include "agent/agent_calls.h"
 #include "support.h"
 #include "support/patience.h"
+#include "support/test.h"
 
 #define UID "3f6c1a2e-0000-4000-8000-000000000001"
 #define ON(gpu)                                                                                    \
@@ -102,6 +99,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define SITE_TEST(name) TEST_WITH(name, struct site *site, set_up, tear_down)
+
 static void pod_with(struct site *site, const char *annotation, const char *signed_one)
 {
     const struct signed_facts facts = {site->pod.uid, TEXT("n1"), text_of(signed_one),
@@ -140,9 +139,8 @@ static struct containers_copy table_of(struct site *site)
     return copy;
 }
 
-static void a_signed_pod_gets_its_gpu(void **state)
+SITE_TEST(a_signed_pod_gets_its_gpu)
 {
-    struct site *site = *state;
     node_runs(site, 0);
     pod_with(site, ON("GPU-b"), ON("GPU-b"));
     assert_true(created(site));
@@ -150,9 +148,8 @@ static void a_signed_pod_gets_its_gpu(void **state)
     assert_true(text_is(site->out.cdi_device[0], "nvidia.com/gpu=GPU-b"));
 }
 
-static void a_gpu_that_no_specification_names_is_refused_with_what_to_do(void **state)
+SITE_TEST(a_gpu_that_no_specification_names_is_refused_with_what_to_do)
 {
-    struct site *site = *state;
     node_runs(site, 0);
     pod_with(site, ON("GPU-c"), ON("GPU-c"));
     refused(site, "milligpu: ");
@@ -160,10 +157,9 @@ static void a_gpu_that_no_specification_names_is_refused_with_what_to_do(void **
 }
 
 /* The attack: the annotation was written before the first agent of the node came. */
-static void an_unsigned_pod_of_the_first_look_never_gets_a_device(void **state)
+SITE_TEST(an_unsigned_pod_of_the_first_look_never_gets_a_device)
 {
     static const char *const forged[] = {ON("GPU-a"), ON("all"), ON("0"), ON("n1/gpu-0")};
-    struct site *site = *state;
     for (size_t i = 0; i < ARRAY_LEN(forged); i++) {
         pod_with(site, forged[i], NULL);
         node_runs(site, 1);
@@ -179,9 +175,8 @@ static void an_unsigned_pod_of_the_first_look_never_gets_a_device(void **state)
     }
 }
 
-static void what_ran_while_the_agent_was_away_is_not(void **state)
+SITE_TEST(what_ran_while_the_agent_was_away_is_not)
 {
-    struct site *site = *state;
     node_runs(site, 0);
     pod_with(site, ON("GPU-a"), NULL);
     node_runs(site, 1); /* a later list */
@@ -189,9 +184,8 @@ static void what_ran_while_the_agent_was_away_is_not(void **state)
 }
 
 /* A file in the folder of an agent that recorded pods without a signature. */
-static void a_record_without_proof_gives_nothing(void **state)
+SITE_TEST(a_record_without_proof_gives_nothing)
 {
-    struct site *site = *state;
     char dir[128];
     char record[256];
     pod_with(site, ON("GPU-a"), NULL);
@@ -206,9 +200,8 @@ static void a_record_without_proof_gives_nothing(void **state)
 }
 
 /* The state folder was lost, or the agent is installed where signed pods run. */
-static void a_signed_pod_of_the_first_look_goes_on(void **state)
+SITE_TEST(a_signed_pod_of_the_first_look_goes_on)
 {
-    struct site *site = *state;
     const int64_t strangers = metric_value(COUNT_STRANGERS);
     const struct nri_container runs = {
         .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .state = NRI_RUNNING};
@@ -225,9 +218,8 @@ static void a_signed_pod_of_the_first_look_goes_on(void **state)
 }
 
 /* It keeps what others gave it, and is no share of ours: nothing is metered or killed by it. */
-static void an_unsigned_pod_that_runs_is_left_alone(void **state)
+SITE_TEST(an_unsigned_pod_that_runs_is_left_alone)
 {
-    struct site *site = *state;
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=GPU-b")};
     const struct nri_container runs = {.id = TEXT("one"),
                                        .name = TEXT("main"),
@@ -244,9 +236,8 @@ static void an_unsigned_pod_that_runs_is_left_alone(void **state)
     assert_int_equal(site->runtime.start(&site->calls, &site->pod, &runs, &site->err), 0);
 }
 
-static void only_a_gpu_that_nvml_has_shown_is_given(void **state)
+SITE_TEST(only_a_gpu_that_nvml_has_shown_is_given)
 {
-    struct site *site = *state;
     site->calls.nvml = driver_open(site->dir, "driver 570.1\ngpu GPU-b NVIDIA_T4 16384\n");
     node_runs(site, 0);
     pod_with(site, ON("GPU-b"), ON("GPU-b"));
@@ -269,9 +260,8 @@ static void only_a_gpu_that_nvml_has_shown_is_given(void **state)
     nvml_close(site->calls.nvml);
 }
 
-static void an_allocation_that_was_changed_is_refused_for_ever(void **state)
+SITE_TEST(an_allocation_that_was_changed_is_refused_for_ever)
 {
-    struct site *site = *state;
     node_runs(site, 0);
     pod_with(site, ON("GPU-a"), ON("GPU-a"));
     assert_true(created(site));
@@ -285,9 +275,8 @@ static void an_allocation_that_was_changed_is_refused_for_ever(void **state)
     assert_true(created(site));
 }
 
-static void a_key_that_is_mounted_later_heals_by_itself(void **state)
+SITE_TEST(a_key_that_is_mounted_later_heals_by_itself)
 {
-    struct site *site = *state;
     char path[128];
     node_runs(site, 0);
     pod_with(site, ON("GPU-a"), ON("GPU-a"));
@@ -300,9 +289,8 @@ static void a_key_that_is_mounted_later_heals_by_itself(void **state)
     assert_true(created(site));
 }
 
-static void a_key_that_was_taken_away_proves_nothing_new(void **state)
+SITE_TEST(a_key_that_was_taken_away_proves_nothing_new)
 {
-    struct site *site = *state;
     char path[128];
     node_runs(site, 0);
     pod_with(site, ON("GPU-a"), ON("GPU-a"));
@@ -315,9 +303,8 @@ static void a_key_that_was_taken_away_proves_nothing_new(void **state)
     refused(site, "will be retried automatically");
 }
 
-static void a_container_that_did_not_pass_is_found_in_any_piece_of_the_list(void **state)
+SITE_TEST(a_container_that_did_not_pass_is_found_in_any_piece_of_the_list)
 {
-    struct site *site = *state;
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=void")};
     const struct nri_container passed = {
         .name = TEXT("main"), .pod_id = TEXT("sandbox"), .envs = 1, .env = env};
@@ -337,9 +324,8 @@ static void a_container_that_did_not_pass_is_found_in_any_piece_of_the_list(void
     assert_int_equal(metric_value(COUNT_STRANGERS), before + 2);
 }
 
-static void the_table_follows_the_life_of_a_container(void **state)
+SITE_TEST(the_table_follows_the_life_of_a_container)
 {
-    struct site *site = *state;
     const struct nri_container one = {
         .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
     const struct nri_container two = {
@@ -377,9 +363,8 @@ static void the_table_follows_the_life_of_a_container(void **state)
     assert_false(table_of(site).is_complete);
 }
 
-static void one_that_is_too_long_is_not_made(void **state)
+SITE_TEST(one_that_is_too_long_is_not_made)
 {
-    struct site *site = *state;
     struct nri_container container = {
         .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .flaw = NRI_TOO_LONG};
     struct nri_adjustment all = {0};
@@ -415,9 +400,8 @@ static void one_that_is_too_long_is_not_made(void **state)
 }
 
 /* Of a share that runs, the pod says which GPU it has. */
-static void one_that_is_too_long_spoils_no_list(void **state)
+SITE_TEST(one_that_is_too_long_spoils_no_list)
 {
-    struct site *site = *state;
     const struct nri_container runs = {.id = TEXT("one"),
                                        .name = TEXT("main"),
                                        .pod_id = TEXT("sandbox"),
@@ -444,11 +428,10 @@ static void one_that_is_too_long_spoils_no_list(void **state)
 }
 
 /* Nobody proved it, and a node may have many such pods. */
-static void a_long_annotation_of_somebody_else_is_not_kept(void **state)
+SITE_TEST(a_long_annotation_of_somebody_else_is_not_kept)
 {
     static const char manages[] = "management.nvidia.com/gpu=all,";
     static char forged[200000];
-    struct site *site = *state;
     memset(forged, 'x', sizeof forged - 1);
     memcpy(forged, manages, sizeof manages - 1);
     pod_with(site, forged, NULL);
@@ -462,9 +445,8 @@ static void a_long_annotation_of_somebody_else_is_not_kept(void **state)
 }
 
 /* The first pod has a share of GPU-a; kubelet gives GPU-a, or GPU-b, whole to another. */
-static void who_comes_second_to_a_gpu_is_refused(void **state)
+SITE_TEST(who_comes_second_to_a_gpu_is_refused)
 {
-    struct site *site = *state;
     const struct nri_container share = {
         .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
     const struct text device[] = {TEXT("nvidia.com/gpu=GPU-a"), TEXT("nvidia.com/gpu=GPU-b")};
@@ -528,9 +510,8 @@ static void stops(struct site *site, const char *id)
 }
 
 /* milligpud has freed the share of the first, which was deleted by force. */
-static void a_successor_waits_until_the_pod_before_it_has_ended(void **state)
+SITE_TEST(a_successor_waits_until_the_pod_before_it_has_ended)
 {
-    struct site *site = *state;
     const int64_t overlaps = metric_value(COUNT_OVERLAPS);
     const int64_t refusals = metric_value(COUNT_REFUSED);
     node_runs(site, 0);
@@ -554,9 +535,8 @@ static void a_successor_waits_until_the_pod_before_it_has_ended(void **state)
     assert_int_equal(metric_value(COUNT_OVERLAPS), overlaps + 3);
 }
 
-static void the_end_of_a_sandbox_ends_its_pod(void **state)
+SITE_TEST(the_end_of_a_sandbox_ends_its_pod)
 {
-    struct site *site = *state;
     node_runs(site, 0);
     pod_is(site, "old", AMOUNT(600));
     assert_true(begins(site, "1", "main"));
@@ -566,9 +546,8 @@ static void the_end_of_a_sandbox_ends_its_pod(void **state)
     assert_true(begins(site, "2", "main"));
 }
 
-static void a_pod_that_lives_starts_its_containers_again(void **state)
+SITE_TEST(a_pod_that_lives_starts_its_containers_again)
 {
-    struct site *site = *state;
     node_runs(site, 0);
     pod_is(site, "old", AMOUNT(600));
     assert_true(begins(site, "1", "main"));
@@ -581,9 +560,8 @@ static void a_pod_that_lives_starts_its_containers_again(void **state)
 }
 
 /* In the list of what runs, a pod has what its containers have together. */
-static void who_runs_when_the_agent_comes_counts(void **state)
+SITE_TEST(who_runs_when_the_agent_comes_counts)
 {
-    struct site *site = *state;
     pod_is(site, "old", AMOUNT(600));
     struct nri_container list[] = {of_pod(site, "1", "main", NRI_RUNNING),
                                    of_pod(site, "2", "side", NRI_RUNNING),
@@ -620,9 +598,8 @@ static bool privileged_created(struct site *site, const char *name)
 }
 
 /* An ephemeral container is one that the allocation does not name. */
-static void a_privileged_container_of_a_pod_with_shares_is_counted_or_refused(void **state)
+SITE_TEST(a_privileged_container_of_a_pod_with_shares_is_counted_or_refused)
 {
-    struct site *site = *state;
     const int64_t warned = metric_value(COUNT_PRIVILEGED_WARNED);
     const int64_t refusals = metric_value(COUNT_PRIVILEGED_REFUSED);
 
@@ -646,9 +623,8 @@ static void a_privileged_container_of_a_pod_with_shares_is_counted_or_refused(vo
 }
 
 /* A device plugin, for example. */
-static void privileged_containers_of_other_pods_are_left_alone(void **state)
+SITE_TEST(privileged_containers_of_other_pods_are_left_alone)
 {
-    struct site *site = *state;
     const int64_t warned = metric_value(COUNT_PRIVILEGED_WARNED);
 
     node_runs(site, 0);
@@ -659,10 +635,8 @@ static void privileged_containers_of_other_pods_are_left_alone(void **state)
     assert_int_equal(site->out.envs + site->out.cdi_devices, 0);
 }
 
-static void what_nvml_reads_says_how_many_gpus_a_privileged_container_sees(void **state)
+SITE_TEST(what_nvml_reads_says_how_many_gpus_a_privileged_container_sees)
 {
-    struct site *site = *state;
-
     site->calls.privileged = PRIVILEGED_REFUSE;
     site->calls.nvml = driver_open(site->dir, "gpu GPU-a NVIDIA_T4 16384\n"
                                               "gpu GPU-b NVIDIA_T4 16384\n"
@@ -702,9 +676,8 @@ static bool foreign_created(struct site *site, int number, const char *env, bool
 }
 
 /* The attack: containers with a variable, which anybody may make, fill the table. */
-static void a_table_that_is_full_refuses_and_shares_have_their_rows(void **state)
+SITE_TEST(a_table_that_is_full_refuses_and_shares_have_their_rows)
 {
-    struct site *site = *state;
     int made = 0;
 
     node_runs(site, 0);
@@ -734,9 +707,8 @@ static void a_table_that_is_full_refuses_and_shares_have_their_rows(void **state
 }
 
 /* Both when it is made, and when it was made before. Pods of others go on. */
-static void no_share_starts_while_the_driver_is_let_go_of(void **state)
+SITE_TEST(no_share_starts_while_the_driver_is_let_go_of)
 {
-    struct site *site = *state;
     const struct nri_container container = {
         .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
     const struct nri_container beside = {
@@ -768,9 +740,8 @@ static void no_share_starts_while_the_driver_is_let_go_of(void **state)
 }
 
 /* For /readyz: what other rights are left out of the table is none of its business. */
-static void shares_without_a_row_are_counted_apart(void **state)
+SITE_TEST(shares_without_a_row_are_counted_apart)
 {
-    struct site *site = *state;
     static char id[NODE_SHARES_MAX + 2][16];
     static struct nri_container runs[NODE_SHARES_MAX + 2];
 
@@ -794,9 +765,8 @@ static void shares_without_a_row_are_counted_apart(void **state)
 }
 
 /* A pod with a share of GPU-a gets GPU-b under another name; another pod has a share of it. */
-static void a_gpu_under_another_name_is_compared_with_shares(void **state)
+SITE_TEST(a_gpu_under_another_name_is_compared_with_shares)
 {
-    struct site *site = *state;
     const struct nri_device node = {TEXT("/dev/x1"), TEXT("c"), 195, 1};
     struct nri_container one = {.id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
     const struct nri_container two = {
@@ -829,9 +799,8 @@ static void a_gpu_under_another_name_is_compared_with_shares(void **state)
     site->calls.nvml = NULL;
 }
 
-static void a_list_in_pieces_fills_the_table(void **state)
+SITE_TEST(a_list_in_pieces_fills_the_table)
 {
-    struct site *site = *state;
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=GPU-b")};
     const struct nri_container runs = {
         .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .state = NRI_RUNNING};
@@ -862,9 +831,8 @@ static void a_list_in_pieces_fills_the_table(void **state)
     assert_int_equal(copy.container[1].gpu[0].milli, 300);
 }
 
-static void what_all_plugins_made_is_judged_again(void **state)
+SITE_TEST(what_all_plugins_made_is_judged_again)
 {
-    struct site *site = *state;
     const struct nri_container container = {.name = TEXT("main"), .pod_id = TEXT("sandbox")};
     struct text list[] = {TEXT("nvidia.com/gpu=GPU-a"), TEXT("nvidia.com/gpu=GPU-b")};
     struct nri_pair none[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")}};
@@ -898,9 +866,8 @@ static void what_all_plugins_made_is_judged_again(void **state)
 }
 
 /* Of two pods with the nodes of GPUs, NVIDIA's NRI plugin gave one all of them, to look after. */
-static void whose_pod_looks_after_gpus_is_known_in_a_list(void **state)
+SITE_TEST(whose_pod_looks_after_gpus_is_known_in_a_list)
 {
-    struct site *site = *state;
     struct nri_pair note[] = {
         {TEXT("nvidia.cdi.k8s.io/container.main"), TEXT("nvidia.com/gpu=1")},
         {TEXT("nvidia.cdi.k8s.io/pod"), TEXT("management.nvidia.com/gpu=all")}};
@@ -927,9 +894,8 @@ static void whose_pod_looks_after_gpus_is_known_in_a_list(void **state)
 }
 
 /* Both kinds of annotations are kept of such a pod. */
-static void one_with_a_share_may_look_after_gpus(void **state)
+SITE_TEST(one_with_a_share_may_look_after_gpus)
 {
-    struct site *site = *state;
     const struct nri_device node = {TEXT("/dev/x1"), TEXT("c"), 195, 1};
     const struct nri_container container = {.id = TEXT("one"),
                                             .name = TEXT("main"),
@@ -961,9 +927,8 @@ static bool allows_major(struct site *site, int64_t major)
 }
 
 /* The kernel gives the driver's other modules numbers when they are loaded. */
-static void the_kernel_tells_which_numbers_the_driver_has(void **state)
+SITE_TEST(the_kernel_tells_which_numbers_the_driver_has)
 {
-    struct site *site = *state;
     node_runs(site, 0);
     site->calls.proc_dir = site->dir;
     assert_false(allows_major(site, 195));
@@ -980,9 +945,8 @@ static void the_kernel_tells_which_numbers_the_driver_has(void **state)
     assert_true(allows_major(site, 511));
 }
 
-static void a_runtime_tells_which_questions_it_can_ask(void **state)
+SITE_TEST(a_runtime_tells_which_questions_it_can_ask)
 {
-    struct site *site = *state;
     const struct nri_runtime old = {TEXT("containerd"), TEXT("v2.0.5"), TEXT("")};
     const struct nri_runtime open = {TEXT("containerd"), TEXT("v2.1.6"), TEXT("")};
     const struct nri_runtime closed = {TEXT("containerd"), TEXT("v2.3.7"), TEXT("")};
@@ -996,10 +960,9 @@ static void a_runtime_tells_which_questions_it_can_ask(void **state)
     assert_string_equal(site->calls.runtime, "containerd v2.3.7");
 }
 
-static void the_page_of_numbers_names_each_once(void **state)
+SITE_TEST(the_page_of_numbers_names_each_once)
 {
     struct strbuf out;
-    (void)state;
     strbuf_init(&out);
     metric_expose(&out, node_metrics, METRIC_PLAIN);
     const char *first = strstr(out.data, "# TYPE milligpu_node_containers_total counter\n");
@@ -1008,48 +971,4 @@ static void the_page_of_numbers_names_each_once(void **state)
     assert_non_null(strstr(out.data, "\nmilligpu_node_containers_total{outcome=\"refused\"} "));
     assert_non_null(strstr(out.data, "\nmilligpu_node_connected 0\n"));
     strbuf_done(&out);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_signed_pod_gets_its_gpu),
-        TEST(a_gpu_that_no_specification_names_is_refused_with_what_to_do),
-        TEST(an_unsigned_pod_of_the_first_look_never_gets_a_device),
-        TEST(a_record_without_proof_gives_nothing),
-        TEST(a_signed_pod_of_the_first_look_goes_on),
-        TEST(an_unsigned_pod_that_runs_is_left_alone),
-        TEST(only_a_gpu_that_nvml_has_shown_is_given),
-        TEST(what_ran_while_the_agent_was_away_is_not),
-        TEST(an_allocation_that_was_changed_is_refused_for_ever),
-        TEST(a_key_that_is_mounted_later_heals_by_itself),
-        TEST(a_key_that_was_taken_away_proves_nothing_new),
-        TEST(a_container_that_did_not_pass_is_found_in_any_piece_of_the_list),
-        TEST(the_table_follows_the_life_of_a_container),
-        TEST(one_that_is_too_long_is_not_made),
-        TEST(one_that_is_too_long_spoils_no_list),
-        TEST(a_long_annotation_of_somebody_else_is_not_kept),
-        TEST(who_comes_second_to_a_gpu_is_refused),
-        TEST(a_successor_waits_until_the_pod_before_it_has_ended),
-        TEST(the_end_of_a_sandbox_ends_its_pod),
-        TEST(a_pod_that_lives_starts_its_containers_again),
-        TEST(who_runs_when_the_agent_comes_counts),
-        TEST(a_privileged_container_of_a_pod_with_shares_is_counted_or_refused),
-        TEST(privileged_containers_of_other_pods_are_left_alone),
-        TEST(what_nvml_reads_says_how_many_gpus_a_privileged_container_sees),
-        TEST(a_table_that_is_full_refuses_and_shares_have_their_rows),
-        TEST(no_share_starts_while_the_driver_is_let_go_of),
-        TEST(shares_without_a_row_are_counted_apart),
-        TEST(a_gpu_under_another_name_is_compared_with_shares),
-        TEST(a_list_in_pieces_fills_the_table),
-        TEST(what_all_plugins_made_is_judged_again),
-        TEST(whose_pod_looks_after_gpus_is_known_in_a_list),
-        TEST(one_with_a_share_may_look_after_gpus),
-        TEST(the_kernel_tells_which_numbers_the_driver_has),
-        TEST(a_runtime_tells_which_questions_it_can_ask),
-        TEST(the_page_of_numbers_names_each_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

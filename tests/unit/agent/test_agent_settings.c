@@ -1,12 +1,8 @@
 /* agent_settings - flags and variables of milligpu-node, and which runtimes it serves. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/agent/agent.h"
 #include "milligpu/run/metric.h"
@@ -14,6 +10,7 @@
 #include "support/agent_settings_document.h"
 #include "support/document.h"
 #include "support/metric_rows.h"
+#include "support/test.h"
 
 static char file[] = "/tmp/milligpu-node-settings-XXXXXX";
 static struct settings_set *set;
@@ -47,9 +44,8 @@ static void refused(char *const *argv, char *const *envp, const char *words)
         fail_msg("\"%s\" does not say \"%s\"", err.text, words);
 }
 
-static void flags_win_over_variables_and_these_over_defaults(void **state)
+TEST(flags_win_over_variables_and_these_over_defaults)
 {
-    (void)state;
     char *env[] = {text("HOME=/"), text("MILLIGPU_NODE_NODE=of-env"),
                    text("MILLIGPU_NODE_QUIET_S=5"), NULL};
     char *argv[] = {text("milligpu-node"), text("--node"), text("of-flag"),
@@ -64,9 +60,8 @@ static void flags_win_over_variables_and_these_over_defaults(void **state)
     assert_int_equal(action, AGENT_RUN);
 }
 
-static void anything_wrong_is_named(void **state)
+TEST(anything_wrong_is_named)
 {
-    (void)state;
     char *none[] = {NULL};
     char *const wrong[][5] = {
         {text("x"), NULL},
@@ -101,9 +96,8 @@ static void anything_wrong_is_named(void **state)
     refused(argv, far, "MILLIGPU_NODE_SERVICE_HOST is no setting");
 }
 
-static void a_former_flag_is_accepted_and_noted(void **state)
+TEST(a_former_flag_is_accepted_and_noted)
 {
-    (void)state;
     char *none[] = {NULL};
     char *now[] = {text("x"), text("--node=n"), text("--clear-fault"), text("GPU-a"), NULL};
     char *before[] = {text("x"), text("--node=n"), text("--forgive"), text("GPU-b"), NULL};
@@ -120,9 +114,8 @@ static void a_former_flag_is_accepted_and_noted(void **state)
     assert_string_equal(settings_renamed(set)->flag, "--clear-fault");
 }
 
-static void help_needs_no_settings_and_names_all(void **state)
+TEST(help_needs_no_settings_and_names_all)
 {
-    (void)state;
     char *none[] = {NULL};
     char *argv[] = {text("x"), text("--help"), NULL};
     struct strbuf out;
@@ -156,9 +149,8 @@ static void write_file(const char *bytes)
     assert_int_equal(fclose(out), 0);
 }
 
-static void a_file_is_read_below_variables_and_flags(void **state)
+TEST(a_file_is_read_below_variables_and_flags)
 {
-    (void)state;
     char *env[] = {text("MILLIGPU_NODE_QUIET_S=5"), text("MILLIGPU_NODE_METER_S=6"), NULL};
     char *argv[] = {text("milligpu-node"), text("--config"),       file,
                     text("--meter-s=7"),   text("--check-config"), NULL};
@@ -192,9 +184,8 @@ static void a_file_is_read_below_variables_and_flags(void **state)
     assert_string_equal(of_agent()->node, "of-file");
 }
 
-static void a_wrong_file_is_named_with_line_and_setting(void **state)
+TEST(a_wrong_file_is_named_with_line_and_setting)
 {
-    (void)state;
     static const struct {
         const char *text;
         const char *says;
@@ -227,9 +218,8 @@ static void a_wrong_file_is_named_with_line_and_setting(void **state)
     refused(missing, none, "/nowhere/node.yaml: No such file or directory");
 }
 
-static void a_rule_between_settings_names_the_flag(void **state)
+TEST(a_rule_between_settings_names_the_flag)
 {
-    (void)state;
     char *none[] = {NULL};
     char *relative[] = {text("x"), text("--node=n"), text("--mps-dir=run"), NULL};
     char *without[] = {text("x"), text("--node=n"), text("--mps=on"), text("--nvml="), NULL};
@@ -241,9 +231,8 @@ static void a_rule_between_settings_names_the_flag(void **state)
     refused(argv, env, "--node: \"A\" is no name of a Node");
 }
 
-static void what_the_agent_has_no_room_for_is_refused(void **state)
+TEST(what_the_agent_has_no_room_for_is_refused)
 {
-    (void)state;
     char *none[] = {NULL};
     char path[sizeof "--nri-socket=" + 108] = "--nri-socket=";
     char *socket[] = {text("x"), text("--node=n"), path, NULL};
@@ -258,9 +247,8 @@ static void what_the_agent_has_no_room_for_is_refused(void **state)
     refused(five, none, "--cdi-dirs: more than 4 folders");
 }
 
-static void an_action_may_have_an_argument(void **state)
+TEST(an_action_may_have_an_argument)
 {
-    (void)state;
     char *none[] = {NULL};
     char *given[] = {text("x"),     text("--node=n"),    text("--forgive"),
                      text("GPU-1"), text("--quiet-s=3"), NULL};
@@ -279,9 +267,8 @@ static void an_action_may_have_an_argument(void **state)
 }
 
 /* Of no version is said what is true of another: only some of them drop the GPUs of plugins. */
-static void a_runtime_that_is_too_old_is_refused(void **state)
+TEST(a_runtime_that_is_too_old_is_refused)
 {
-    (void)state;
     static const struct {
         const char *name;
         const char *version;
@@ -331,15 +318,13 @@ static void reference(struct strbuf *out)
     metric_rows(out, M_GPU_MEMORY_TOTAL, node_metrics.end);
 }
 
-static void the_reference_is_what_the_tables_say(void **state)
+TEST(the_reference_is_what_the_tables_say)
 {
-    (void)state;
     document_equals("docs/NODE_REFERENCE.md", reference);
 }
 
-static void the_manual_is_what_the_table_says(void **state)
+TEST(the_manual_is_what_the_table_says)
 {
-    (void)state;
     document_equals("docs/man/milligpu-node.8", agent_settings_man);
 }
 
@@ -358,21 +343,4 @@ static int drop_file(void **state)
     return unlink(file);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(flags_win_over_variables_and_these_over_defaults),
-        cmocka_unit_test(anything_wrong_is_named),
-        cmocka_unit_test(a_former_flag_is_accepted_and_noted),
-        cmocka_unit_test(help_needs_no_settings_and_names_all),
-        cmocka_unit_test(a_file_is_read_below_variables_and_flags),
-        cmocka_unit_test(a_wrong_file_is_named_with_line_and_setting),
-        cmocka_unit_test(a_rule_between_settings_names_the_flag),
-        cmocka_unit_test(what_the_agent_has_no_room_for_is_refused),
-        cmocka_unit_test(an_action_may_have_an_argument),
-        cmocka_unit_test(a_runtime_that_is_too_old_is_refused),
-        cmocka_unit_test(the_reference_is_what_the_tables_say),
-        cmocka_unit_test(the_manual_is_what_the_table_says),
-    };
-    return cmocka_run_group_tests(tests, make_file, drop_file);
-}
+TEST_GROUP(make_file, drop_file)

@@ -1,10 +1,6 @@
 /* readiness - when the GPUs of a node may be handed out, and what is said while they may not. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/run/log.h"
 #include "milligpu/run/metric.h"
@@ -12,6 +8,7 @@
 #include "agent/readiness.h"
 #include "support.h"
 #include "support/patience.h"
+#include "support/test.h"
 
 static struct readiness *readiness;
 
@@ -45,9 +42,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void at_first_neither_the_runtime_nor_the_node_is_known(void **state)
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
+
+FIXTURE_TEST(at_first_neither_the_runtime_nor_the_node_is_known)
 {
-    (void)state;
     assert_string_equal(
         looks(), "the container runtime does not ask this agent about each container: see its log\n"
                  "the Node has not yet shown what this agent says of it\n");
@@ -58,9 +56,8 @@ static void at_first_neither_the_runtime_nor_the_node_is_known(void **state)
 }
 
 /* Each of them alone, by its sentence and by its gauge. */
-static void one_condition_that_does_not_hold_is_enough(void **state)
+FIXTURE_TEST(one_condition_that_does_not_hold_is_enough)
 {
-    (void)state;
     static const enum ready_condition condition[] = {READY_RUNTIME, READY_TABLE,   READY_VALIDATOR,
                                                      READY_NODE,    READY_MACHINE, READY_STAYS};
     static const enum metric_id gauge[] = {COUNT_READY_RUNTIME,   COUNT_READY_TABLE,
@@ -80,9 +77,8 @@ static void one_condition_that_does_not_hold_is_enough(void **state)
     }
 }
 
-static void the_driver_has_to_answer(void **state)
+FIXTURE_TEST(the_driver_has_to_answer)
 {
-    (void)state;
     char folder[64];
     folder_make(folder, sizeof folder);
     struct nvml *nvml = driver_open(folder, "init 9\n");
@@ -125,9 +121,8 @@ static void the_driver_has_to_answer(void **state)
     folder_remove(folder);
 }
 
-static void the_validator_is_as_the_setting_wants_it(void **state)
+FIXTURE_TEST(the_validator_is_as_the_setting_wants_it)
 {
-    (void)state;
     static const struct {
         enum validator_rule rule;
         bool has_one;
@@ -150,17 +145,4 @@ static void the_validator_is_as_the_setting_wants_it(void **state)
         assert_int_equal(why == NULL, row[i].why[0] == '\0');
         assert_true(why == NULL || strstr(why, row[i].why) != NULL);
     }
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(at_first_neither_the_runtime_nor_the_node_is_known),
-        TEST(one_condition_that_does_not_hold_is_enough),
-        TEST(the_driver_has_to_answer),
-        TEST(the_validator_is_as_the_setting_wants_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* reporter - the annotations of the agent's Node: written once, and again when they vanish. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 #include "milligpu/run/clock.h"
@@ -14,6 +10,7 @@
 
 #include "agent/reporter.h"
 #include "support/patience.h"
+#include "support/test.h"
 
 #define NODE "/api/v1/nodes/n1"
 #define HAS  "\"milligpu.io/agent\":\"{\\\"v\\\":1,"
@@ -133,6 +130,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define SITE_TEST(name) TEST_WITH(name, struct site *site, set_up, tear_down)
+
 static void see(void *user, const struct reporter_node *node)
 {
     struct site *site = user;
@@ -222,9 +221,8 @@ static void somebody_changes(struct site *site, const char *annotations)
     strbuf_done(&body);
 }
 
-static void annotations_that_vanish_or_change_come_back(void **state)
+SITE_TEST(annotations_that_vanish_or_change_come_back)
 {
-    struct site *site = *state;
     begins(site, 10);
     await_node(site, HAS);
     await_node(site, "GPU-a");
@@ -246,9 +244,8 @@ static void annotations_that_vanish_or_change_come_back(void **state)
 }
 
 /* A driver that is away says nothing of GPUs, and what the Node shows of them stays. */
-static void what_the_agent_did_not_write_may_be_anything(void **state)
+SITE_TEST(what_the_agent_did_not_write_may_be_anything)
 {
-    struct site *site = *state;
     site->knows = false;
     begins(site, 10);
     await_node(site, HAS);
@@ -258,9 +255,8 @@ static void what_the_agent_did_not_write_may_be_anything(void **state)
     assert_true(node_shows(site, "[1]"));
 }
 
-static void between_two_looks_nothing_is_sent(void **state)
+SITE_TEST(between_two_looks_nothing_is_sent)
 {
-    struct site *site = *state;
     const struct timespec wait = {1, 200000000}; /* a turn of the reporter, and more */
     begins(site, 3600000);
     await_node(site, HAS);
@@ -275,9 +271,8 @@ static void between_two_looks_nothing_is_sent(void **state)
 }
 
 /* Something that takes away at once what is written must not be fought without a pause. */
-static void a_node_that_never_shows_it_is_written_to_ever_more_rarely(void **state)
+SITE_TEST(a_node_that_never_shows_it_is_written_to_ever_more_rarely)
 {
-    struct site *site = *state;
     const int64_t before = metric_value(COUNT_UNPATCHED);
     const int64_t patched = metric_value(COUNT_PATCHED);
     const struct timespec wait = {0, 500000000};
@@ -353,9 +348,8 @@ static void begins_in_pod(struct site *site, int64_t look_every_ms)
 }
 
 /* The first patch cannot have the Node's uid, and the next one follows at once. */
-static void the_second_patch_says_which_pod_wrote_it_onto_which_node(void **state)
+SITE_TEST(the_second_patch_says_which_pod_wrote_it_onto_which_node)
 {
-    struct site *site = *state;
     begins_in_pod(site, 3600000);
     assert_int_equal(count(site, &site->writes), 2);
     assert_int_equal(count(site, &site->reported_at), 2);
@@ -365,9 +359,8 @@ static void the_second_patch_says_which_pod_wrote_it_onto_which_node(void **stat
     assert_string_equal(site->node_boot, "boot-id");
 }
 
-static void a_node_that_was_made_again_is_named_anew(void **state)
+SITE_TEST(a_node_that_was_made_again_is_named_anew)
 {
-    struct site *site = *state;
     begins_in_pod(site, 10);
     load_node(site, "node-2");
     await_node(site, "node-2\\\",");
@@ -379,9 +372,8 @@ static void a_node_that_was_made_again_is_named_anew(void **state)
 }
 
 /* Neither a pod without a boot id, nor an agent outside of a pod says half of it. */
-static void without_a_pod_or_a_boot_nothing_is_said_of_the_pod(void **state)
+SITE_TEST(without_a_pod_or_a_boot_nothing_is_said_of_the_pod)
 {
-    struct site *site = *state;
     load_node(site, "node-1");
     site->boot = "boot-id";
     begins(site, 10);
@@ -394,9 +386,8 @@ static void without_a_pod_or_a_boot_nothing_is_said_of_the_pod(void **state)
     assert_int_equal(count(site, &site->writes), 2);
 }
 
-static void a_pod_that_does_not_know_its_boot_is_never_reported(void **state)
+SITE_TEST(a_pod_that_does_not_know_its_boot_is_never_reported)
 {
-    struct site *site = *state;
     load_node(site, "node-1");
     site->pod = "pod-uid";
     begins(site, 10);
@@ -407,9 +398,8 @@ static void a_pod_that_does_not_know_its_boot_is_never_reported(void **state)
 }
 
 /* An API server that is away takes nothing back. */
-static void what_was_reported_stays_so(void **state)
+SITE_TEST(what_was_reported_stays_so)
 {
-    struct site *site = *state;
     begins(site, 10);
     await_reported(site);
     locked(site);
@@ -419,9 +409,8 @@ static void what_was_reported_stays_so(void **state)
     assert_true(was_reported(site));
 }
 
-static void the_node_says_that_the_driver_is_let_go_of(void **state)
+SITE_TEST(the_node_says_that_the_driver_is_let_go_of)
 {
-    struct site *site = *state;
     begins_in_pod(site, 3600000);
     locked(site);
     site->leaving = "driver-upgrade";
@@ -437,9 +426,8 @@ static void the_node_says_that_the_driver_is_let_go_of(void **state)
 }
 
 /* An hour is the time between two looks; while the label says that an upgrade goes on, 5 s. */
-static void the_label_of_an_upgrade_is_told_and_looked_at_soon(void **state)
+SITE_TEST(the_label_of_an_upgrade_is_told_and_looked_at_soon)
 {
-    struct site *site = *state;
     struct strbuf out;
     strbuf_init(&out);
     assert_int_equal(
@@ -457,24 +445,4 @@ static void the_label_of_an_upgrade_is_told_and_looked_at_soon(void **state)
     assert_string_equal(site->node_boot, "");
     unlocked(site);
     await_count(site, &site->looks, 1);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(annotations_that_vanish_or_change_come_back),
-        TEST(what_the_agent_did_not_write_may_be_anything),
-        TEST(between_two_looks_nothing_is_sent),
-        TEST(a_node_that_never_shows_it_is_written_to_ever_more_rarely),
-        TEST(the_second_patch_says_which_pod_wrote_it_onto_which_node),
-        TEST(a_node_that_was_made_again_is_named_anew),
-        TEST(without_a_pod_or_a_boot_nothing_is_said_of_the_pod),
-        TEST(a_pod_that_does_not_know_its_boot_is_never_reported),
-        TEST(what_was_reported_stays_so),
-        TEST(the_node_says_that_the_driver_is_let_go_of),
-        TEST(the_label_of_an_upgrade_is_told_and_looked_at_soon),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,6 +118,8 @@ void fixture_free(struct app_fixture *fixture);
 extern const char *const fixture_two_nodes[];
 int fixture_set_up(void **state);
 int fixture_tear_down(void **state);
+#define APP_TEST(name)                                                                             \
+    TEST_WITH(name, struct app_fixture *fixture, fixture_set_up, fixture_tear_down)
 /* The process ends, and its calls in flight with it; another starts on the same ledger. */
 void fixture_restart(struct app_fixture *fixture);
 /* The same, on a new ledger in memory that belongs to no cluster yet. */

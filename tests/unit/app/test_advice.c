@@ -1,18 +1,14 @@
 /* Events about requests that are probably a mistake: who gets one, and how often. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 #include "milligpu/run/metric.h"
 #include "milligpu/spine/event_budget.h"
 #include "milligpu/sync/pod_cache.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 
 #define MILLI(amount) "\"nvidia.com/vgpu\":\"" amount "\""
@@ -58,10 +54,8 @@ static int64_t sent(void)
     return all;
 }
 
-static void a_tiny_amount_gets_one_event_although_it_is_placed(void **state)
+APP_TEST(a_tiny_amount_gets_one_event_although_it_is_placed)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "p", "1");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "p", "n1"), "");
@@ -76,10 +70,8 @@ static void a_tiny_amount_gets_one_event_although_it_is_placed(void **state)
     assert_non_null(strstr(events(fixture), "\"name\":\"p\""));
 }
 
-static void an_amount_that_is_refused_gets_one_event_with_the_reason(void **state)
+APP_TEST(an_amount_that_is_refused_gets_one_event_with_the_reason)
 {
-    struct app_fixture *fixture = *state;
-
     fixture->app.rules.request_rules.min_milli = 100;
     fixture_pod(fixture, "p", "2");
     fixture_run(fixture);
@@ -88,10 +80,8 @@ static void an_amount_that_is_refused_gets_one_event_with_the_reason(void **stat
     assert_non_null(strstr(fixture_filter(fixture, "p", "n1 n2"), "did you mean 2000?"));
 }
 
-static void a_misspelled_annotation_gets_one_event_beside_that_about_the_amount(void **state)
+APP_TEST(a_misspelled_annotation_gets_one_event_beside_that_about_the_amount)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod_of(fixture, "p", MILLI("1"), "\"milligpu.io/gpu_model\":\"A100\"", NULL);
     fixture_run(fixture);
     assert_int_equal(count(fixture, "\"reason\":\"GPURequestAdvice\""), 2);
@@ -100,10 +90,8 @@ static void a_misspelled_annotation_gets_one_event_beside_that_about_the_amount(
                                             "you mean milligpu.io/gpu-model?"));
 }
 
-static void an_annotation_that_becomes_wrong_later_is_told_as_well(void **state)
+APP_TEST(an_annotation_that_becomes_wrong_later_is_told_as_well)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "p", "300");
     fixture_run(fixture);
     assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
@@ -112,9 +100,8 @@ static void an_annotation_that_becomes_wrong_later_is_told_as_well(void **state)
     assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
 }
 
-static void who_asks_properly_or_nothing_or_is_bound_gets_none(void **state)
+APP_TEST(who_asks_properly_or_nothing_or_is_bound_gets_none)
 {
-    struct app_fixture *fixture = *state;
     const char *odd = "\"milligpu.io/gpu_model\":\"A100\"";
 
     fixture_pod_of(fixture, "right", MILLI("300"), "\"milligpu.io/gpu-model\":\"A100\"", NULL);
@@ -126,10 +113,8 @@ static void who_asks_properly_or_nothing_or_is_bound_gets_none(void **state)
     assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
 }
 
-static void a_model_that_no_node_has_gets_one_event_with_the_nearest(void **state)
+APP_TEST(a_model_that_no_node_has_gets_one_event_with_the_nearest)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod_of(fixture, "p", MILLI("300"), "\"milligpu.io/gpu-model\":\"A10O\"", NULL);
     fixture_run(fixture);
     assert_int_equal(count(fixture, "\"action\":\"model\""), 1);
@@ -142,9 +127,8 @@ static void a_model_that_no_node_has_gets_one_event_with_the_nearest(void **stat
     assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
 }
 
-static void models_are_looked_for_a_few_times_each_minute(void **state)
+APP_TEST(models_are_looked_for_a_few_times_each_minute)
 {
-    struct app_fixture *fixture = *state;
     char name[16];
 
     for (int i = 0; i <= EVENTS_PER_MINUTE; i++) {
@@ -163,19 +147,16 @@ static void models_are_looked_for_a_few_times_each_minute(void **state)
     assert_int_equal(count(fixture, "\"action\":\"model\""), 1);
 }
 
-static void before_all_nodes_are_known_no_model_is_missing(void **state)
+APP_TEST(before_all_nodes_are_known_no_model_is_missing)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod_of(fixture, "p", MILLI("300"), "\"milligpu.io/gpu-model\":\"A100\"", NULL);
     fixture_restart(fixture);
     fixture_pass(fixture, 5000);
     assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
 }
 
-static void no_event_is_repeated_whatever_is_heard_again(void **state)
+APP_TEST(no_event_is_repeated_whatever_is_heard_again)
 {
-    struct app_fixture *fixture = *state;
     const int64_t before = sent();
 
     fixture_pod(fixture, "p", "1");
@@ -201,9 +182,8 @@ static void no_event_is_repeated_whatever_is_heard_again(void **state)
     assert_int_equal(count(fixture, "GPURequestAdvice"), 2);
 }
 
-static void many_mistakes_at_once_are_told_a_few_each_minute(void **state)
+APP_TEST(many_mistakes_at_once_are_told_a_few_each_minute)
 {
-    struct app_fixture *fixture = *state;
     char name[16];
 
     for (int i = 0; i < 2 * EVENTS_PER_MINUTE + 5; i++) {
@@ -218,10 +198,8 @@ static void many_mistakes_at_once_are_told_a_few_each_minute(void **state)
     assert_int_equal(count(fixture, "GPURequestAdvice"), EVENTS_PER_MINUTE + 1);
 }
 
-static void without_the_setting_nothing_is_sent_until_it_is_set(void **state)
+APP_TEST(without_the_setting_nothing_is_sent_until_it_is_set)
 {
-    struct app_fixture *fixture = *state;
-
     fixture->settings.events = false;
     fixture_pod(fixture, "p", "1");
     fixture_run(fixture);
@@ -232,11 +210,10 @@ static void without_the_setting_nothing_is_sent_until_it_is_set(void **state)
     assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
 }
 
-static void a_budget_is_for_a_minute(void **state)
+TEST(a_budget_is_for_a_minute)
 {
     struct event_budget budget = {0};
 
-    (void)state;
     for (int64_t minute = 0; minute < 3; minute++) {
         for (int i = 0; i < EVENTS_PER_MINUTE; i++)
             assert_true(event_budget_take(&budget, minute * 60000 + i));
@@ -244,11 +221,10 @@ static void a_budget_is_for_a_minute(void **state)
     }
 }
 
-static void each_node_has_a_part_of_a_budget(void **state)
+TEST(each_node_has_a_part_of_a_budget)
 {
     struct node_budget budget;
 
-    (void)state;
     node_budget_init(&budget, 2, 5);
     for (int64_t minute = 0; minute < 3; minute++) {
         const int64_t now_ms = minute * 60000;
@@ -263,26 +239,4 @@ static void each_node_has_a_part_of_a_budget(void **state)
         assert_int_equal(budget.taken.count, 4);
     }
     node_budget_done(&budget);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_tiny_amount_gets_one_event_although_it_is_placed),
-        TEST(an_amount_that_is_refused_gets_one_event_with_the_reason),
-        TEST(a_misspelled_annotation_gets_one_event_beside_that_about_the_amount),
-        TEST(an_annotation_that_becomes_wrong_later_is_told_as_well),
-        TEST(who_asks_properly_or_nothing_or_is_bound_gets_none),
-        TEST(a_model_that_no_node_has_gets_one_event_with_the_nearest),
-        TEST(models_are_looked_for_a_few_times_each_minute),
-        TEST(before_all_nodes_are_known_no_model_is_missing),
-        TEST(no_event_is_repeated_whatever_is_heard_again),
-        TEST(many_mistakes_at_once_are_told_a_few_each_minute),
-        TEST(without_the_setting_nothing_is_sent_until_it_is_set),
-        cmocka_unit_test(a_budget_is_for_a_minute),
-        cmocka_unit_test(each_node_has_a_part_of_a_budget),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,14 @@
 /* Nodes whose agents vouch for them, or do not: the whole application under an API server. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/admin/api.h"
 #include "milligpu/document/document.h"
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 #include "milligpu/spine/message.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 #include "writer/writer_internal.h"
 
@@ -169,6 +165,8 @@ static int set_up(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, fixture_tear_down)
+
 /* An application of its own, in place of the one that set_up() made. */
 static struct app_fixture *without_nodes(void **state)
 {
@@ -179,10 +177,8 @@ static struct app_fixture *without_nodes(void **state)
 
 /* --- binds, filters and wake-ups --- */
 
-static void a_node_that_lost_its_agent_is_not_offered_and_takes_no_bind(void **state)
+FIXTURE_TEST(a_node_that_lost_its_agent_is_not_offered_and_takes_no_bind)
 {
-    struct app_fixture *fixture = *state;
-
     assert_string_equal(fixture_bind(fixture, "a", "n"), "");
     assert_true(fits(fixture, "b", "n"));
     ready(fixture, "agent-n", "False");
@@ -210,10 +206,8 @@ static void a_node_that_lost_its_agent_is_not_offered_and_takes_no_bind(void **s
 }
 
 /* It was offered before, and the event came in between. */
-static void a_bind_behind_the_event_is_refused(void **state)
+FIXTURE_TEST(a_bind_behind_the_event_is_refused)
 {
-    struct app_fixture *fixture = *state;
-
     assert_true(fits(fixture, "b", "n"));
     ready(fixture, "agent-n", "False");
     (void)informer_step(fixture->parts.informer, fixture->now_ms);
@@ -224,10 +218,8 @@ static void a_bind_behind_the_event_is_refused(void **state)
     assert_int_equal(fixture->bindings, 0);
 }
 
-static void when_the_agent_is_back_the_node_opens_and_wakes_who_waits(void **state)
+FIXTURE_TEST(when_the_agent_is_back_the_node_opens_and_wakes_who_waits)
 {
-    struct app_fixture *fixture = *state;
-
     ready(fixture, "agent-n", "False");
     fixture_run(fixture);
     assert_false(fits(fixture, "b", "n"));
@@ -242,10 +234,9 @@ static void when_the_agent_is_back_the_node_opens_and_wakes_who_waits(void **sta
     assert_string_equal(fixture_bind(fixture, "b", "n"), "");
 }
 
-static void flapping_wakes_no_more_often_than_a_wake_up_may_come(void **state)
+FIXTURE_TEST(flapping_wakes_no_more_often_than_a_wake_up_may_come)
 {
     enum { FLAPS = 200, WAKE_UP_MS = 250 };
-    struct app_fixture *fixture = *state;
 
     ready(fixture, "agent-n", "False");
     fixture_run(fixture);
@@ -269,10 +260,8 @@ static void flapping_wakes_no_more_often_than_a_wake_up_may_come(void **state)
 
 /* --- what ends an agent --- */
 
-static void what_the_watch_shows_of_the_agents_pod_counts_at_once(void **state)
+FIXTURE_TEST(what_the_watch_shows_of_the_agents_pod_counts_at_once)
 {
-    struct app_fixture *fixture = *state;
-
     pod_ends(fixture, "agent-n", 30);
     fixture_run(fixture);
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_NOT_READY); /* Ready, and being deleted */
@@ -298,9 +287,8 @@ static void what_the_watch_shows_of_the_agents_pod_counts_at_once(void **state)
 }
 
 /* The watch leaves out pods that ended; whoever shows one all the same shows its end. */
-static void an_agents_pod_that_ended_vouches_no_more(void **state)
+FIXTURE_TEST(an_agents_pod_that_ended_vouches_no_more)
 {
-    struct app_fixture *fixture = *state;
     struct message *message = message_new(MESSAGE_POD);
     struct strbuf out;
     struct err err;
@@ -319,10 +307,8 @@ static void an_agents_pod_that_ended_vouches_no_more(void **state)
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE);
 }
 
-static void what_a_node_shows_of_its_agent_counts_at_once(void **state)
+FIXTURE_TEST(what_a_node_shows_of_its_agent_counts_at_once)
 {
-    struct app_fixture *fixture = *state;
-
     tell(fixture, "PATCH", "/api/v1/nodes/n/status",
          "{\"status\":{\"nodeInfo\":{\"bootID\":\"next\"}}}");
     fixture_run(fixture);
@@ -348,10 +334,8 @@ static void what_a_node_shows_of_its_agent_counts_at_once(void **state)
 }
 
 /* A claim that names no pod at all must not stop milligpud. */
-static void an_empty_claim_closes_the_node_and_nothing_else(void **state)
+FIXTURE_TEST(an_empty_claim_closes_the_node_and_nothing_else)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_annotate_node(fixture, "n",
                           "\"milligpu.io/agent\":\"{\\\"pod\\\":{\\\"uid\\\":\\\"\\\"}}\"");
     fixture_run(fixture);
@@ -359,10 +343,8 @@ static void an_empty_claim_closes_the_node_and_nothing_else(void **state)
     assert_true(app_ready(&fixture->app, NULL));
 }
 
-static void another_node_of_the_name_needs_an_agent_of_its_own(void **state)
+FIXTURE_TEST(another_node_of_the_name_needs_an_agent_of_its_own)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_delete_node(fixture, "n");
     fixture_run(fixture);
     assert_int_equal(table(fixture), 1); /* the pod is still there */
@@ -381,7 +363,7 @@ static void another_node_of_the_name_needs_an_agent_of_its_own(void **state)
 
 /* --- which nodes need one --- */
 
-static void the_first_agent_of_the_cluster_closes_nodes_without_one(void **state)
+TEST_BETWEEN(the_first_agent_of_the_cluster_closes_nodes_without_one, set_up, fixture_tear_down)
 {
     struct app_fixture *fixture = without_nodes(state);
 
@@ -410,7 +392,7 @@ static void the_first_agent_of_the_cluster_closes_nodes_without_one(void **state
     assert_true(fits(fixture, "a", "late"));
 }
 
-static void an_agent_that_a_node_names_is_one_too(void **state)
+TEST_BETWEEN(an_agent_that_a_node_names_is_one_too, set_up, fixture_tear_down)
 {
     struct app_fixture *fixture = without_nodes(state);
 
@@ -424,10 +406,8 @@ static void an_agent_that_a_node_names_is_one_too(void **state)
     assert_int_equal(vouch_of(fixture, "m"), VOUCH_NONE); /* as before agents named their pod */
 }
 
-static void where_none_is_required_a_lost_agent_closes_nothing(void **state)
+FIXTURE_TEST(where_none_is_required_a_lost_agent_closes_nothing)
 {
-    struct app_fixture *fixture = *state;
-
     fixture->settings.require_agent = "never";
     fixture_restart(fixture);
     ready(fixture, "agent-n", "False");
@@ -440,10 +420,8 @@ static void where_none_is_required_a_lost_agent_closes_nothing(void **state)
     assert_string_equal(fixture_bind(fixture, "b", "n"), "");
 }
 
-static void where_all_need_one_a_node_without_is_closed(void **state)
+FIXTURE_TEST(where_all_need_one_a_node_without_is_closed)
 {
-    struct app_fixture *fixture = *state;
-
     fixture->settings.require_agent = "always";
     fixture_restart(fixture);
     fixture_node(fixture, "plain", "1000");
@@ -454,10 +432,8 @@ static void where_all_need_one_a_node_without_is_closed(void **state)
 }
 
 /* The pods of a Node outlive it in the ledger, and so may the agent's. */
-static void where_all_need_one_a_node_that_is_gone_is_judged_no_more(void **state)
+FIXTURE_TEST(where_all_need_one_a_node_that_is_gone_is_judged_no_more)
 {
-    struct app_fixture *fixture = *state;
-
     fixture->settings.require_agent = "always";
     fixture_restart(fixture);
     fixture_run_until_idle(fixture);
@@ -474,7 +450,7 @@ static void where_all_need_one_a_node_that_is_gone_is_judged_no_more(void **stat
 }
 
 /* A pod that waits for a node is nobody's agent yet. */
-static void an_agent_that_is_not_bound_serves_no_node(void **state)
+TEST_BETWEEN(an_agent_that_is_not_bound_serves_no_node, set_up, fixture_tear_down)
 {
     struct app_fixture *fixture = without_nodes(state);
 
@@ -490,10 +466,8 @@ static void an_agent_that_is_not_bound_serves_no_node(void **state)
     assert_true(app_ready(&fixture->app, NULL));
 }
 
-static void where_agents_run_outside_of_pods_the_annotation_counts(void **state)
+FIXTURE_TEST(where_agents_run_outside_of_pods_the_annotation_counts)
 {
-    struct app_fixture *fixture = *state;
-
     fixture->settings.agents = "annotation";
     fixture_restart(fixture);
     pod_ends(fixture, "agent-n", 0);
@@ -537,10 +511,9 @@ static void labels_count(struct app_fixture *fixture)
 }
 
 /* Labels give the GPUs a number each, and a pod would be granted one by it. */
-static void gpus_that_an_agent_named_never_become_numbers(void **state)
+FIXTURE_TEST(gpus_that_an_agent_named_never_become_numbers)
 {
     static const char *const required[] = {"where-selected", "always", "never"};
-    struct app_fixture *fixture = *state;
 
     labels_count(fixture);
     fixture_run(fixture);
@@ -600,7 +573,7 @@ static void a_number_is_granted_on_no_node_with_an_agent(struct app_fixture *fix
     assert_int_equal(fixture_taken(fixture, "n"), 300);
 }
 
-static void numbers_of_labels_are_not_granted_where_an_agent_vouches(void **state)
+TEST_BETWEEN(numbers_of_labels_are_not_granted_where_an_agent_vouches, set_up, fixture_tear_down)
 {
     struct app_fixture *fixture = without_nodes(state);
 
@@ -610,7 +583,7 @@ static void numbers_of_labels_are_not_granted_where_an_agent_vouches(void **stat
     a_number_is_granted_on_no_node_with_an_agent(fixture);
 }
 
-static void numbers_of_an_amount_are_not_granted_where_an_agent_vouches(void **state)
+TEST_BETWEEN(numbers_of_an_amount_are_not_granted_where_an_agent_vouches, set_up, fixture_tear_down)
 {
     struct app_fixture *fixture = without_nodes(state);
 
@@ -619,7 +592,7 @@ static void numbers_of_an_amount_are_not_granted_where_an_agent_vouches(void **s
 }
 
 /* After a restart, too; and where no node needs an agent, the operator wants it so. */
-static void whether_numbers_are_granted_outlives_a_restart(void **state)
+TEST_BETWEEN(whether_numbers_are_granted_outlives_a_restart, set_up, fixture_tear_down)
 {
     static const struct {
         const char *required;
@@ -645,10 +618,9 @@ static void whether_numbers_are_granted_outlives_a_restart(void **state)
     }
 }
 
-static void uninstalled_the_labels_count_again(void **state)
+FIXTURE_TEST(uninstalled_the_labels_count_again)
 {
     const struct snapshot *snapshot;
-    struct app_fixture *fixture = *state;
 
     labels_count(fixture);
     pod_ends(fixture, "agent-n", 0);
@@ -729,7 +701,7 @@ static void annotate(struct app_fixture *fixture, const char *word)
 #define POD(members) "\"{\\\"pod\\\":{\\\"uid\\\":\\\"x\\\"" members "}}\""
 
 /* Each word that an annotation can make. */
-static void doctor_says_of_each_word_what_to_do(void **state)
+FIXTURE_TEST(doctor_says_of_each_word_what_to_do)
 {
     static const struct {
         enum vouch vouch;
@@ -738,7 +710,6 @@ static void doctor_says_of_each_word_what_to_do(void **state)
                {VOUCH_GONE, POD("")},
                {VOUCH_OTHER_NODE, POD(",\\\"node\\\":\\\"former\\\"")},
                {VOUCH_OTHER_BOOT, POD(",\\\"boot\\\":\\\"former\\\"")}};
-    struct app_fixture *fixture = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         annotate(fixture, row[i].word);
@@ -766,10 +737,8 @@ static void doctor_says_of_each_word_what_to_do(void **state)
 }
 
 /* The four states of a node, alone and beside each other. */
-static void doctor_counts_nodes_by_their_state(void **state)
+FIXTURE_TEST(doctor_counts_nodes_by_their_state)
 {
-    struct app_fixture *fixture = *state;
-
     doctor_says(fixture, "ok", "the agents of 1 node vouch for their GPUs", "");
     annotate(fixture, "\"{\\\"leaving\\\":\\\"told\\\"}\"");
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_LEAVING);
@@ -799,10 +768,8 @@ static void doctor_counts_nodes_by_their_state(void **state)
                 DO_NODES DO_LABEL);
 }
 
-static void doctor_names_the_setting_that_holds(void **state)
+FIXTURE_TEST(doctor_names_the_setting_that_holds)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":null");
     fixture->settings.require_agent = "always";
     fixture_restart(fixture);
@@ -816,10 +783,8 @@ static void doctor_names_the_setting_that_holds(void **state)
 
 /* --- lists and restarts --- */
 
-static void after_a_restart_the_first_lists_decide(void **state)
+FIXTURE_TEST(after_a_restart_the_first_lists_decide)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_restart(fixture);
     assert_true(fixture_pass_until_ready(fixture, 60000));
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
@@ -838,10 +803,8 @@ static void after_a_restart_the_first_lists_decide(void **state)
 }
 
 /* Its deletion is in no event, only missing from the next list. */
-static void a_list_without_the_agents_pod_closes_its_node(void **state)
+FIXTURE_TEST(a_list_without_the_agents_pod_closes_its_node)
 {
-    struct app_fixture *fixture = *state;
-
     pod_ends(fixture, "agent-n", 0);
     fake_apiserver_compact(fixture->app.fake);
     fixture_pass(fixture, 10000);
@@ -849,10 +812,8 @@ static void a_list_without_the_agents_pod_closes_its_node(void **state)
     assert_non_null(strstr(fixture_bind(fixture, "a", "n"), "agent"));
 }
 
-static void a_list_without_a_node_forgets_its_agent(void **state)
+FIXTURE_TEST(a_list_without_a_node_forgets_its_agent)
 {
-    struct app_fixture *fixture = *state;
-
     gpu_node(fixture, "m", "GPU-m");
     claim(fixture, "agent-n", "m");
     fixture_run(fixture);
@@ -868,10 +829,9 @@ static void a_list_without_a_node_forgets_its_agent(void **state)
  * A kill came when the ledger had written that the Node is gone, and what is remembered of its
  * agent had not been dropped yet: of that Node only the list says that there is none.
  */
-static void what_is_remembered_of_no_node_is_forgotten(void **state)
+FIXTURE_TEST(what_is_remembered_of_no_node_is_forgotten)
 {
     const struct agent_memory memory = {"gone", "uid", true, true};
-    struct app_fixture *fixture = *state;
 
     fixture_restart(fixture);
     agents_remember(fixture->parts.writer->vouching.agents, &memory);
@@ -901,10 +861,8 @@ static void heals(struct app_fixture *fixture)
     assert_true(app_ready(&fixture->app, NULL));
 }
 
-static void a_lost_batch_leaves_no_wrong_verdict(void **state)
+FIXTURE_TEST(a_lost_batch_leaves_no_wrong_verdict)
 {
-    struct app_fixture *fixture = *state;
-
     ready(fixture, "agent-n", "False");
     fixture_bound_pod(fixture, "x", "100", "n"); /* something is written, too */
     breaks_once(fixture);
@@ -924,10 +882,8 @@ static void a_lost_batch_leaves_no_wrong_verdict(void **state)
 }
 
 /* The sweep removed the pod from the cache, and the list that is tried again sweeps nothing. */
-static void a_lost_batch_with_the_end_of_a_list_leaves_no_wrong_verdict(void **state)
+FIXTURE_TEST(a_lost_batch_with_the_end_of_a_list_leaves_no_wrong_verdict)
 {
-    struct app_fixture *fixture = *state;
-
     pod_ends(fixture, "agent-n", 0);
     fixture_bound_pod(fixture, "x", "100", "n");
     fake_apiserver_compact(fixture->app.fake);
@@ -938,7 +894,7 @@ static void a_lost_batch_with_the_end_of_a_list_leaves_no_wrong_verdict(void **s
 }
 
 /* It is the first only once, and the nodes that it closes are judged all the same. */
-static void a_lost_batch_with_the_first_agent_leaves_no_node_open(void **state)
+TEST_BETWEEN(a_lost_batch_with_the_first_agent_leaves_no_node_open, set_up, fixture_tear_down)
 {
     for (int i = 0; i < 4; i++) {
         const bool by_node = i % 2 == 1;
@@ -961,10 +917,9 @@ static void a_lost_batch_with_the_first_agent_leaves_no_node_open(void **state)
     }
 }
 
-static void what_is_remembered_is_tried_again_once_a_minute(void **state)
+FIXTURE_TEST(what_is_remembered_is_tried_again_once_a_minute)
 {
     const struct fixture_fault always = {.point = POINT_REMEMBER, .nth = 1, .lasting = true};
-    struct app_fixture *fixture = *state;
 
     fixture_break(fixture, &always);
     fixture_pass(fixture, 5000);
@@ -993,7 +948,7 @@ static void watch_store(struct app_fixture *fixture)
     fixture_break(fixture, &never);
 }
 
-static void that_an_agent_was_seen_is_stored_by_itself(void **state)
+TEST_BETWEEN(that_an_agent_was_seen_is_stored_by_itself, set_up, fixture_tear_down)
 {
     struct app_fixture *fixture = without_nodes(state);
 
@@ -1006,10 +961,8 @@ static void that_an_agent_was_seen_is_stored_by_itself(void **state)
 }
 
 /* A file that contradicts itself, or may be another cluster's, is not changed. */
-static void nothing_is_remembered_in_a_file_that_is_not_to_be_changed(void **state)
+FIXTURE_TEST(nothing_is_remembered_in_a_file_that_is_not_to_be_changed)
 {
-    struct app_fixture *fixture = *state;
-
     for (int safe = 0; safe <= 1; safe++) {
         atomic_store(safe ? &fixture->app.health.safe_mode : &fixture->app.identified, safe != 0);
         watch_store(fixture);
@@ -1034,10 +987,8 @@ static size_t drifts(struct app_fixture *fixture)
 }
 
 /* Until then no agent is Ready, and that is no disagreement. */
-static void no_drift_is_told_before_all_pods_were_shown(void **state)
+FIXTURE_TEST(no_drift_is_told_before_all_pods_were_shown)
 {
-    struct app_fixture *fixture = *state;
-
     fixture->list_takes_ms = 60000;
     fixture_restart(fixture);
     for (int i = 0; i < 50; i++) {
@@ -1056,10 +1007,8 @@ static void no_drift_is_told_before_all_pods_were_shown(void **state)
     assert_int_equal(drifts(fixture), 0);
 }
 
-static void nothing_is_remembered_before_all_pods_were_shown(void **state)
+FIXTURE_TEST(nothing_is_remembered_before_all_pods_were_shown)
 {
-    struct app_fixture *fixture = *state;
-
     gpu_node(fixture, "m", "GPU-m");
     agent_pod(fixture, "agent-m", "m", "True");
     claim(fixture, "agent-m", "m");
@@ -1070,48 +1019,4 @@ static void nothing_is_remembered_before_all_pods_were_shown(void **state)
     assert_int_equal(fixture->met, 0);
     fixture_pass(fixture, 15000);
     assert_true(fixture->met > 0);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, fixture_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_node_that_lost_its_agent_is_not_offered_and_takes_no_bind),
-        TEST(a_bind_behind_the_event_is_refused),
-        TEST(when_the_agent_is_back_the_node_opens_and_wakes_who_waits),
-        TEST(flapping_wakes_no_more_often_than_a_wake_up_may_come),
-        TEST(what_the_watch_shows_of_the_agents_pod_counts_at_once),
-        TEST(an_agents_pod_that_ended_vouches_no_more),
-        TEST(what_a_node_shows_of_its_agent_counts_at_once),
-        TEST(an_empty_claim_closes_the_node_and_nothing_else),
-        TEST(another_node_of_the_name_needs_an_agent_of_its_own),
-        TEST(the_first_agent_of_the_cluster_closes_nodes_without_one),
-        TEST(an_agent_that_a_node_names_is_one_too),
-        TEST(where_none_is_required_a_lost_agent_closes_nothing),
-        TEST(where_all_need_one_a_node_without_is_closed),
-        TEST(where_all_need_one_a_node_that_is_gone_is_judged_no_more),
-        TEST(an_agent_that_is_not_bound_serves_no_node),
-        TEST(where_agents_run_outside_of_pods_the_annotation_counts),
-        TEST(gpus_that_an_agent_named_never_become_numbers),
-        TEST(numbers_of_labels_are_not_granted_where_an_agent_vouches),
-        TEST(numbers_of_an_amount_are_not_granted_where_an_agent_vouches),
-        TEST(whether_numbers_are_granted_outlives_a_restart),
-        TEST(uninstalled_the_labels_count_again),
-        TEST(doctor_says_of_each_word_what_to_do),
-        TEST(doctor_counts_nodes_by_their_state),
-        TEST(doctor_names_the_setting_that_holds),
-        TEST(after_a_restart_the_first_lists_decide),
-        TEST(a_list_without_the_agents_pod_closes_its_node),
-        TEST(a_list_without_a_node_forgets_its_agent),
-        TEST(what_is_remembered_of_no_node_is_forgotten),
-        TEST(a_lost_batch_leaves_no_wrong_verdict),
-        TEST(a_lost_batch_with_the_end_of_a_list_leaves_no_wrong_verdict),
-        TEST(a_lost_batch_with_the_first_agent_leaves_no_node_open),
-        TEST(what_is_remembered_is_tried_again_once_a_minute),
-        TEST(that_an_agent_was_seen_is_stored_by_itself),
-        TEST(nothing_is_remembered_in_a_file_that_is_not_to_be_changed),
-        TEST(nothing_is_remembered_before_all_pods_were_shown),
-        TEST(no_drift_is_told_before_all_pods_were_shown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,19 +3,15 @@
  * group that it could enlarge, or, when it would like to remove a node, of nodes that exist. It is
  * answered, and nothing is remembered of it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/run/metric.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/waiting/hints.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 
 #define NODE_OF(name)                                                                              \
@@ -115,10 +111,8 @@ static void let_one_wait(struct app_fixture *fixture)
     assert_refused_once(fixture, "a");
 }
 
-static void scale_up__leaves_the_verdict_alone(void **state)
+APP_TEST(scale_up__leaves_the_verdict_alone)
 {
-    struct app_fixture *fixture = *state;
-
     let_one_wait(fixture);
     const int64_t before = FILTERS("simulated");
     const int64_t passed = FILTERS("ok");
@@ -131,10 +125,8 @@ static void scale_up__leaves_the_verdict_alone(void **state)
 }
 
 /* It names nodes that exist, about a pod that waits and one that runs there. */
-static void scale_down__leaves_the_verdict_alone(void **state)
+APP_TEST(scale_down__leaves_the_verdict_alone)
 {
-    struct app_fixture *fixture = *state;
-
     let_one_wait(fixture);
     const int64_t refused = counted(M_REFUSALS, "reason=\"room\"");
     (void)simulate(fixture, "a", NODE_OF("n1") "," NODE_OF("n2"));
@@ -146,10 +138,8 @@ static void scale_down__leaves_the_verdict_alone(void **state)
 }
 
 /* Nobody is woken for an offer that nobody was given. */
-static void simulation__stands_for_no_offer(void **state)
+APP_TEST(simulation__stands_for_no_offer)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
     fixture_run(fixture);
@@ -161,10 +151,8 @@ static void simulation__stands_for_no_offer(void **state)
 }
 
 /* A scheduler with nodeCacheCapable: false sends whole Nodes itself, and waits like any other. */
-static void whole_nodes__of_a_scheduler_that_sends_no_names_count(void **state)
+APP_TEST(whole_nodes__of_a_scheduler_that_sends_no_names_count)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_bound_pod(fixture, "on-1", "1000", "n1");
     fixture_bound_pod(fixture, "on-2", "1000", "n2");
     fixture_pod(fixture, "a", "300");
@@ -181,10 +169,8 @@ static void whole_nodes__of_a_scheduler_that_sends_no_names_count(void **state)
     assert_false(verdict_of(fixture, "on-1").known);
 }
 
-static void template__offers_nothing_that_could_be_bound(void **state)
+APP_TEST(template__offers_nothing_that_could_be_bound)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_non_null(
@@ -193,10 +179,8 @@ static void template__offers_nothing_that_could_be_bound(void **state)
 }
 
 /* kube-scheduler may know a new node before our watch does. */
-static void template__that_refuses_is_remembered_when_nobody_asked_before(void **state)
+APP_TEST(template__that_refuses_is_remembered_when_nobody_asked_before)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "1000");
     fixture_annotate(fixture, "a", "\"milligpu.io/gpu-model\":\"H100\"");
     fixture_run(fixture);
@@ -205,30 +189,12 @@ static void template__that_refuses_is_remembered_when_nobody_asked_before(void *
     assert_int_equal(hints_waiting(fixture->app.hints), 1);
 }
 
-static void prioritize_with_whole_nodes__ends_the_suspicion(void **state)
+APP_TEST(prioritize_with_whole_nodes__ends_the_suspicion)
 {
-    struct app_fixture *fixture = *state;
-
     let_one_wait(fixture);
     (void)ask_with_nodes(fixture, "/scheduler/prioritize", "a", NODE_OF("n1"));
     fixture_pass(fixture, 1000);
     (void)ask_with_nodes(fixture, "/scheduler/prioritize", "a", NODE_OF("n1"));
     (void)simulate(fixture, "a", NODE_OF("n1"));
     assert_int_equal(verdict_of(fixture, "a").asks, 2);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(scale_up__leaves_the_verdict_alone),
-        TEST(scale_down__leaves_the_verdict_alone),
-        TEST(simulation__stands_for_no_offer),
-        TEST(whole_nodes__of_a_scheduler_that_sends_no_names_count),
-        TEST(template__offers_nothing_that_could_be_bound),
-        TEST(template__that_refuses_is_remembered_when_nobody_asked_before),
-        TEST(prioritize_with_whole_nodes__ends_the_suspicion),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/fake_apiserver/fake_apiserver.h"
@@ -16,6 +12,7 @@
 
 #include "store/store_internal.h"
 #include "support/disk.h"
+#include "support/test.h"
 
 struct identity_fixture {
     struct app app;
@@ -72,6 +69,8 @@ static int teardown(void **state)
     return rmdir(fixture->folder);
 }
 
+#define IDENTITY_TEST(name) TEST_WITH(name, struct identity_fixture *fixture, setup, teardown)
+
 static void deliver(void *user, const struct kube_answer *answer)
 {
     struct identity_fixture *fixture = user;
@@ -93,10 +92,8 @@ static void try_twice(struct identity_fixture *fixture)
     try_once(fixture);
 }
 
-static void a_new_ledger_is_given_to_the_first_cluster(void **state)
+IDENTITY_TEST(a_new_ledger_is_given_to_the_first_cluster)
 {
-    struct identity_fixture *fixture = *state;
-
     try_twice(fixture);
     assert_true(cluster_identity_done(fixture->identity));
     assert_true(atomic_load(&fixture->app.identified));
@@ -114,10 +111,8 @@ static void start_again(struct identity_fixture *fixture)
     fixture->identity = cluster_identity_new(&fixture->app, &fixture->ops);
 }
 
-static void whoever_finds_the_wake_up_object_is_not_the_first(void **state)
+IDENTITY_TEST(whoever_finds_the_wake_up_object_is_not_the_first)
 {
-    struct identity_fixture *fixture = *state;
-
     try_twice(fixture);
     start_again(fixture);
     try_twice(fixture);
@@ -126,9 +121,8 @@ static void whoever_finds_the_wake_up_object_is_not_the_first(void **state)
     assert_true(atomic_load(&fixture->app.grace.wake_object_existed));
 }
 
-static void a_ledger_of_this_cluster_asks_for_no_wake_up_object(void **state)
+IDENTITY_TEST(a_ledger_of_this_cluster_asks_for_no_wake_up_object)
 {
-    struct identity_fixture *fixture = *state;
     struct err err;
 
     try_twice(fixture);
@@ -160,10 +154,8 @@ static void wake_object_answer(struct identity_fixture *fixture, int status)
                             &(struct kube_answer){.id = id, .piece = KUBE_DONE, .status = status});
 }
 
-static void who_may_not_create_the_wake_up_object_assumes_one_before(void **state)
+IDENTITY_TEST(who_may_not_create_the_wake_up_object_assumes_one_before)
 {
-    struct identity_fixture *fixture = *state;
-
     try_once(fixture);
     wake_object_answer(fixture, 403);
     assert_true(cluster_identity_done(fixture->identity));
@@ -175,10 +167,9 @@ static void who_may_not_create_the_wake_up_object_assumes_one_before(void **stat
     assert_true(atomic_load(&fixture->app.grace.wake_object_existed));
 }
 
-static void the_wake_up_object_is_tried_until_there_is_an_answer(void **state)
+IDENTITY_TEST(the_wake_up_object_is_tried_until_there_is_an_answer)
 {
     static const int status[] = {0, 401, 429, 500, 503};
-    struct identity_fixture *fixture = *state;
 
     try_once(fixture);
     for (size_t i = 0; i < ARRAY_LEN(status); i++) {
@@ -191,9 +182,8 @@ static void the_wake_up_object_is_tried_until_there_is_an_answer(void **state)
     assert_false(atomic_load(&fixture->app.grace.wake_object_existed));
 }
 
-static void a_backup_of_this_cluster_waits_and_asks_for_no_wake_up_object(void **state)
+IDENTITY_TEST(a_backup_of_this_cluster_waits_and_asks_for_no_wake_up_object)
 {
-    struct identity_fixture *fixture = *state;
     struct err err;
 
     try_twice(fixture);
@@ -207,9 +197,8 @@ static void a_backup_of_this_cluster_waits_and_asks_for_no_wake_up_object(void *
     assert_true(atomic_load(&fixture->app.grace.wake_object_existed));
 }
 
-static void the_ledger_of_another_cluster_is_refused_for_good(void **state)
+IDENTITY_TEST(the_ledger_of_another_cluster_is_refused_for_good)
 {
-    struct identity_fixture *fixture = *state;
     struct err err;
 
     assert_int_equal(store_set_cluster(fixture->app.store, "somebody-else", &err), 0);
@@ -218,9 +207,8 @@ static void the_ledger_of_another_cluster_is_refused_for_good(void **state)
     assert_int_equal(err.code, ERR_FOREIGN);
 }
 
-static void a_disk_that_cannot_be_read_is_no_other_cluster(void **state)
+IDENTITY_TEST(a_disk_that_cannot_be_read_is_no_other_cluster)
 {
-    struct identity_fixture *fixture = *state;
     struct err err;
 
     (void)sqlite3_db_release_memory(fixture->app.store->db); /* drop its cache: it must read */
@@ -304,9 +292,8 @@ static int ask(struct one_answer *one, char uid[UID_BYTES_MAX + 1], struct err *
     return failed;
 }
 
-static void ask__the_uid_as_the_ledger_will_have_it(void **state)
+IDENTITY_TEST(ask__the_uid_as_the_ledger_will_have_it)
 {
-    struct identity_fixture *fixture = *state;
     char uid[UID_BYTES_MAX + 1] = "";
     struct err err;
 
@@ -318,7 +305,7 @@ static void ask__the_uid_as_the_ledger_will_have_it(void **state)
 
 #define UID_64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-static void ask__uids_up_to_the_bound(void **state)
+TEST(ask__uids_up_to_the_bound)
 {
     struct one_answer longest = {.status = 200,
                                  .body = "{\"metadata\":{\"uid\":\"" UID_64 UID_64 "\"}}"};
@@ -327,13 +314,12 @@ static void ask__uids_up_to_the_bound(void **state)
     char uid[UID_BYTES_MAX + 1] = "";
     struct err err;
 
-    (void)state;
     assert_int_equal(ask(&longest, uid, &err), 0);
     assert_string_equal(uid, UID_64 UID_64);
     assert_int_equal(ask(&longer, uid, &err), -(int)ERR_UNAVAILABLE);
 }
 
-static void ask__no_answer_names_the_request_and_what_to_do(void **state)
+TEST(ask__no_answer_names_the_request_and_what_to_do)
 {
     static const struct {
         int status;
@@ -355,7 +341,6 @@ static void ask__no_answer_names_the_request_and_what_to_do(void **state)
          "start milligpud again"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct one_answer one = {.status = row[i].status, .body = row[i].body};
         char uid[UID_BYTES_MAX + 1] = "";
@@ -367,24 +352,4 @@ static void ask__no_answer_names_the_request_and_what_to_do(void **state)
             fail_msg("HTTP %d: %s", row[i].status, err.text);
         assert_string_equal(uid, "");
     }
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_new_ledger_is_given_to_the_first_cluster),
-        TEST(whoever_finds_the_wake_up_object_is_not_the_first),
-        TEST(a_ledger_of_this_cluster_asks_for_no_wake_up_object),
-        TEST(who_may_not_create_the_wake_up_object_assumes_one_before),
-        TEST(the_wake_up_object_is_tried_until_there_is_an_answer),
-        TEST(a_backup_of_this_cluster_waits_and_asks_for_no_wake_up_object),
-        TEST(the_ledger_of_another_cluster_is_refused_for_good),
-        TEST(a_disk_that_cannot_be_read_is_no_other_cluster),
-        TEST(ask__the_uid_as_the_ledger_will_have_it),
-        cmocka_unit_test(ask__uids_up_to_the_bound),
-        cmocka_unit_test(ask__no_answer_names_the_request_and_what_to_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

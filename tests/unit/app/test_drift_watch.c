@@ -1,14 +1,9 @@
 /*
  * Drift is reported once, and healing costs only as much as heals: steps are counted, never time.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/ledger/reconcile.h"
@@ -16,6 +11,7 @@
 #include "milligpu/run/metric.h"
 
 #include "support/core_fixture.h"
+#include "support/test.h"
 #include "writer/drift_watch.h"
 
 enum {
@@ -70,6 +66,8 @@ static int tear_down(void **state)
     xfree(scene);
     return 0;
 }
+
+#define SCENE_TEST(name) TEST_WITH(name, struct scene *scene, set_up, tear_down)
 
 static void run(struct scene *scene, const struct command *command)
 {
@@ -148,9 +146,8 @@ static int64_t exposed(void)
     return sum;
 }
 
-static void drift_that_heals_at_once_everywhere_is_forgotten_in_one_pass(void **state)
+SCENE_TEST(drift_that_heals_at_once_everywhere_is_forgotten_in_one_pass)
 {
-    struct scene *scene = *state;
     struct drift_watch_work work;
 
     fill(scene);
@@ -177,9 +174,8 @@ static void drift_that_heals_at_once_everywhere_is_forgotten_in_one_pass(void **
     assert_int_equal(exposed(), 0);
 }
 
-static void a_look_goes_to_the_nodes_that_changed_and_to_no_other(void **state)
+SCENE_TEST(a_look_goes_to_the_nodes_that_changed_and_to_no_other)
 {
-    struct scene *scene = *state;
     struct drift_watch_work before;
     struct drift_watch_work after;
 
@@ -243,10 +239,9 @@ static size_t count_of(const char *text, const char *word)
 }
 
 /* A cluster whose pods were there first: one line at each start, also if they came just now. */
-static void adopted_pods_at_the_start_are_counted_in_one_line(void **state)
+SCENE_TEST(adopted_pods_at_the_start_are_counted_in_one_line)
 {
     static const int64_t now_ms = INT64_C(1767323045000);
-    struct scene *scene = *state;
 
     for (uint32_t i = 0; i < 200; i++)
         show_node(scene, i);
@@ -267,10 +262,8 @@ static void adopted_pods_at_the_start_are_counted_in_one_line(void **state)
     assert_non_null(strstr(text, "count=3 kinds=\"3 adopted\""));
 }
 
-static void fresh_adopted_pods_at_the_start_are_one_warning(void **state)
+SCENE_TEST(fresh_adopted_pods_at_the_start_are_one_warning)
 {
-    struct scene *scene = *state;
-
     show_node(scene, 0);
     show_node(scene, 1);
     adopt(scene, 2, "new", 1000);
@@ -282,9 +275,8 @@ static void fresh_adopted_pods_at_the_start_are_one_warning(void **state)
 }
 
 /* One of each GPU and one of the node: nine a node, sixteen lines at most, the rest in one. */
-static void much_drift_at_once_has_a_few_lines_and_a_sum(void **state)
+SCENE_TEST(much_drift_at_once_has_a_few_lines_and_a_sum)
 {
-    struct scene *scene = *state;
     const struct request *request = core_request(&scene->core, "8000");
 
     for (uint32_t i = 0; i < 4; i++) {
@@ -312,9 +304,8 @@ static void much_drift_at_once_has_a_few_lines_and_a_sum(void **state)
 }
 
 /* A node whose slot another took: its drift is gone, and the other node has only its own. */
-static void drift_goes_with_its_node_where_another_takes_the_place(void **state)
+SCENE_TEST(drift_goes_with_its_node_where_another_takes_the_place)
 {
-    struct scene *scene = *state;
     const struct request *request = core_request(&scene->core, "8000");
 
     show_node(scene, 1);
@@ -335,18 +326,4 @@ static void drift_goes_with_its_node_where_another_takes_the_place(void **state)
     show_node(scene, 2);
     (void)look(scene);
     assert_int_equal(exposed(), 0);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(drift_that_heals_at_once_everywhere_is_forgotten_in_one_pass),
-        TEST(a_look_goes_to_the_nodes_that_changed_and_to_no_other),
-        TEST(adopted_pods_at_the_start_are_counted_in_one_line),
-        TEST(fresh_adopted_pods_at_the_start_are_one_warning),
-        TEST(much_drift_at_once_has_a_few_lines_and_a_sum),
-        TEST(drift_goes_with_its_node_where_another_takes_the_place),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,10 @@
  * while the writer is between COMMIT and publishing, and after retention went past it.
  */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "milligpu/admin/api.h"
 #include "milligpu/admin/events.h"
@@ -20,6 +15,7 @@
 #include "store/store_internal.h"
 #include "support/patience.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "support_fixture.h"
 
 static const int64_t three_days_ms = INT64_C(3) * 86400 * 1000;
@@ -84,6 +80,8 @@ static int tear_down(void **state)
     return fixture_tear_down(state);
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, tear_down)
+
 static void follow(size_t which, const char *query)
 {
     struct http_call *call = &watchers.call[which];
@@ -144,9 +142,8 @@ static int commit_and_linger(void *ctx, struct err *err)
     return rc;
 }
 
-static void an_entry_is_sent_only_when_the_lists_show_it(void **state)
+FIXTURE_TEST(an_entry_is_sent_only_when_the_lists_show_it)
 {
-    struct app_fixture *fixture = *state;
     char start[64];
 
     fixture_run(fixture);
@@ -174,9 +171,8 @@ static void an_entry_is_sent_only_when_the_lists_show_it(void **state)
     assert_non_null(strstr(text_for(0), start));
 }
 
-static void retention_that_passes_a_slow_client_ends_its_stream_with_reset(void **state)
+FIXTURE_TEST(retention_that_passes_a_slow_client_ends_its_stream_with_reset)
 {
-    struct app_fixture *fixture = *state;
     struct store_ops *ops = &fixture->app.store_ops;
     struct err err;
 
@@ -206,9 +202,8 @@ static void retention_that_passes_a_slow_client_ends_its_stream_with_reset(void 
 }
 
 /* The file is damaged: the newest entry is no JSON. */
-static void a_stream_whose_next_entry_cannot_be_read_ends_with_reset(void **state)
+FIXTURE_TEST(a_stream_whose_next_entry_cannot_be_read_ends_with_reset)
 {
-    struct app_fixture *fixture = *state;
     struct err err;
 
     fixture_run(fixture);
@@ -225,15 +220,4 @@ static void a_stream_whose_next_entry_cannot_be_read_ends_with_reset(void **stat
     const char *reset = strstr(text, "event: reset");
     assert_non_null(reset);
     assert_string_equal(reset, "event: reset\ndata: {}\n\n");
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(an_entry_is_sent_only_when_the_lists_show_it),
-        TEST(retention_that_passes_a_slow_client_ends_its_stream_with_reset),
-        TEST(a_stream_whose_next_entry_cannot_be_read_ends_with_reset),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

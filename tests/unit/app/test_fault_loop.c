@@ -2,16 +2,11 @@
  * One scenario, repeated: in run n the n-th call of one function fails, until no call is left that
  * could fail. Whatever fails, the state is right afterwards.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/fake_apiserver/fake_apiserver.h"
@@ -19,6 +14,7 @@
 
 #include "support/core_fixture.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "support/valid.h"
 #include "support_fixture.h"
 
@@ -347,80 +343,68 @@ static void every(struct fixture_fault fault, uint32_t once, uint32_t lasting, u
     }
 }
 
-static void every_begin_fails(void **state)
+TEST(every_begin_fails)
 {
-    (void)state;
     every((struct fixture_fault){.point = POINT_BEGIN}, 1, 1, 15);
 }
 
-static void every_write_fails(void **state)
+TEST(every_write_fails)
 {
-    (void)state;
     every((struct fixture_fault){.point = POINT_WRITE}, 1, 1, 20);
 }
 
-static void every_commit_fails(void **state)
+TEST(every_commit_fails)
 {
-    (void)state;
     every((struct fixture_fault){.point = POINT_COMMIT}, 1, 1, 15);
 }
 
-static void every_housekeeping_fails(void **state)
+TEST(every_housekeeping_fails)
 {
-    (void)state;
     every((struct fixture_fault){.point = POINT_MAINTAIN}, 16, 32, 100);
 }
 
-static void every_store_of_what_was_learned_fails(void **state)
+TEST(every_store_of_what_was_learned_fails)
 {
-    (void)state;
     every((struct fixture_fault){.point = POINT_LEARN}, 1, 1, 1); /* it is stored once a minute */
 }
 
-static void every_keeping_of_the_policy_fails(void **state)
+TEST(every_keeping_of_the_policy_fails)
 {
-    (void)state;
     every((struct fixture_fault){.point = POINT_KEEP_POLICY}, 1, 1, 1); /* once in each process */
 }
 
-static void every_request_is_refused_by_the_transport(void **state)
+TEST(every_request_is_refused_by_the_transport)
 {
-    (void)state;
     every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_REFUSED}, 1, 7, 15);
 }
 
-static void every_request_finds_nobody(void **state)
+TEST(every_request_finds_nobody)
 {
-    (void)state;
     every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_UNSENT}, 1, 7, 15);
 }
 
-static void every_request_is_lost(void **state)
+TEST(every_request_is_lost)
 {
-    (void)state;
     every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_LOST}, 1, 7, 15);
 }
 
-static void every_answer_is_lost(void **state)
+TEST(every_answer_is_lost)
 {
-    (void)state;
     every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_UNHEARD}, 1, 7, 15);
 }
 
-static void every_answer_is_cut_short(void **state)
+TEST(every_answer_is_cut_short)
 {
-    (void)state;
     every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_SHORT}, 1, 7, 15);
 }
 
-static void every_request_is_answered_with_an_error(void **state)
+TEST(every_request_is_answered_with_an_error)
 {
     static const struct {
         int status;
         uint32_t once;
     } answer[] = {{500, 1}, {403, 3}, {409, 3}, {503, 3}, {429, 3}, {404, 3}, {401, 3}};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(answer); i++)
         every((struct fixture_fault){.point = POINT_REQUEST,
                                      .trouble = POINT_STATUS,
@@ -440,12 +424,11 @@ static void remove_ledger(const char *path)
 }
 
 /* The same with a ledger file, which is closed and opened again in the middle. */
-static void a_ledger_on_disk_is_no_different(void **state)
+TEST(a_ledger_on_disk_is_no_different)
 {
     char folder[] = "/tmp/milligpu-loop-XXXXXX";
     char path[64];
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     for (uint32_t nth = 5; nth <= 15; nth += 5) {
         const struct fixture_fault fault = {.point = POINT_COMMIT, .nth = nth};
@@ -462,24 +445,12 @@ enum { SKIPPED = 77, ONE_THREAD_HAS_NO_RACES = 1 };
 enum { SKIPPED = 77, ONE_THREAD_HAS_NO_RACES = 0 };
 #endif
 
-int main(void)
+static int skip_without_races(void **state)
 {
+    (void)state;
     if (ONE_THREAD_HAS_NO_RACES)
-        return SKIPPED;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_begin_fails),
-        cmocka_unit_test(every_write_fails),
-        cmocka_unit_test(every_commit_fails),
-        cmocka_unit_test(every_housekeeping_fails),
-        cmocka_unit_test(every_store_of_what_was_learned_fails),
-        cmocka_unit_test(every_keeping_of_the_policy_fails),
-        cmocka_unit_test(every_request_is_refused_by_the_transport),
-        cmocka_unit_test(every_request_finds_nobody),
-        cmocka_unit_test(every_request_is_lost),
-        cmocka_unit_test(every_answer_is_lost),
-        cmocka_unit_test(every_answer_is_cut_short),
-        cmocka_unit_test(every_request_is_answered_with_an_error),
-        cmocka_unit_test(a_ledger_on_disk_is_no_different),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+        exit(SKIPPED);
+    return 0;
 }
+
+TEST_GROUP(skip_without_races, NULL)

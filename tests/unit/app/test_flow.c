@@ -1,14 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 
+#include "support/test.h"
 #include "sync/flow.h"
 
 enum { TICKETS = 4096, NOW = 1000 };
@@ -36,6 +32,8 @@ static int tear_down(void **state)
     xfree(fixture);
     return 0;
 }
+
+#define FLOW_TEST(name) TEST_WITH(name, struct flow_fixture *fixture, set_up, tear_down)
 
 static struct ticket *comes(struct flow_fixture *fixture, const char *namespace,
                             int64_t deadline_ms)
@@ -66,9 +64,8 @@ static uint32_t go(struct flow_fixture *fixture, int64_t now_ms)
     return gone;
 }
 
-static void the_earliest_deadline_of_a_namespace_goes_first(void **state)
+FLOW_TEST(the_earliest_deadline_of_a_namespace_goes_first)
 {
-    struct flow_fixture *fixture = *state;
     struct ticket *late = comes(fixture, "a", 9000);
     struct ticket *early = comes(fixture, "a", 5000);
     struct ticket *never = comes(fixture, "a", 0);
@@ -81,10 +78,8 @@ static void the_earliest_deadline_of_a_namespace_goes_first(void **state)
     assert_null(flow_next(fixture->flow, NOW));
 }
 
-static void namespaces_take_turns_so_that_one_pod_does_not_wait_behind_a_thousand(void **state)
+FLOW_TEST(namespaces_take_turns_so_that_one_pod_does_not_wait_behind_a_thousand)
 {
-    struct flow_fixture *fixture = *state;
-
     for (int i = 0; i < 1000; i++)
         (void)comes(fixture, "many", 5000);
     struct ticket *one = comes(fixture, "one", 9000);
@@ -95,10 +90,8 @@ static void namespaces_take_turns_so_that_one_pod_does_not_wait_behind_a_thousan
     assert_ptr_equal(flow_next(fixture->flow, NOW), &fixture->ticket[1]);
 }
 
-static void no_more_than_the_window_is_in_flight(void **state)
+FLOW_TEST(no_more_than_the_window_is_in_flight)
 {
-    struct flow_fixture *fixture = *state;
-
     for (int i = 0; i < 3000; i++)
         (void)comes(fixture, "a", 9000);
     assert_int_equal(go(fixture, NOW), FLOW_WINDOW_FIRST);
@@ -110,10 +103,8 @@ static void no_more_than_the_window_is_in_flight(void **state)
     assert_int_equal(flow_wait_ms(fixture->flow, NOW, 500), 500);
 }
 
-static void wake_ups_and_events_do_not_wait_for_bindings_and_are_few(void **state)
+FLOW_TEST(wake_ups_and_events_do_not_wait_for_bindings_and_are_few)
 {
-    struct flow_fixture *fixture = *state;
-
     for (int i = 0; i < 1000; i++)
         (void)comes(fixture, "a", 9000);
     for (int i = 0; i < 100; i++)
@@ -124,9 +115,8 @@ static void wake_ups_and_events_do_not_wait_for_bindings_and_are_few(void **stat
     assert_int_equal(go(fixture, NOW), FLOW_WINDOW_FIRST + FLOW_SIDE_MAX);
 }
 
-static void a_server_that_keeps_up_is_given_more_up_to_a_bound(void **state)
+FLOW_TEST(a_server_that_keeps_up_is_given_more_up_to_a_bound)
 {
-    struct flow_fixture *fixture = *state;
     uint32_t answered = 0;
 
     for (int i = 0; i < 4000; i++)
@@ -141,10 +131,8 @@ static void a_server_that_keeps_up_is_given_more_up_to_a_bound(void **state)
     assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_MAX);
 }
 
-static void answers_while_nobody_waits_do_not_widen_the_window(void **state)
+FLOW_TEST(answers_while_nobody_waits_do_not_widen_the_window)
 {
-    struct flow_fixture *fixture = *state;
-
     for (int i = 0; i < 1000; i++) {
         struct ticket *ticket = comes(fixture, "a", 9000);
         assert_ptr_equal(flow_next(fixture->flow, NOW), ticket);
@@ -154,10 +142,8 @@ static void answers_while_nobody_waits_do_not_widen_the_window(void **state)
     assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_FIRST);
 }
 
-static void a_busy_server_is_given_half_once_a_second_but_never_nothing(void **state)
+FLOW_TEST(a_busy_server_is_given_half_once_a_second_but_never_nothing)
 {
-    struct flow_fixture *fixture = *state;
-
     for (int i = 0; i < 40; i++)
         flow_heard(fixture->flow, NOW, FLOW_BUSY);
     assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_FIRST / 2);
@@ -168,10 +154,8 @@ static void a_busy_server_is_given_half_once_a_second_but_never_nothing(void **s
     assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_MIN);
 }
 
-static void retry_after_holds_everybody(void **state)
+FLOW_TEST(retry_after_holds_everybody)
 {
-    struct flow_fixture *fixture = *state;
-
     (void)comes(fixture, "a", 9000);
     (void)comes_to(fixture, LANE_WAKE);
     flow_shut(fixture->flow, NOW, NOW + 2000);
@@ -181,18 +165,15 @@ static void retry_after_holds_everybody(void **state)
     assert_int_equal(go(fixture, NOW + 2000), 2);
 }
 
-static void nobody_is_held_for_more_than_a_minute(void **state)
+FLOW_TEST(nobody_is_held_for_more_than_a_minute)
 {
-    struct flow_fixture *fixture = *state;
-
     (void)comes_to(fixture, LANE_WAKE);
     flow_shut(fixture->flow, NOW, NOW + 3600 * 1000);
     assert_int_equal(go(fixture, NOW + FLOW_SHUT_MAX_MS), 1);
 }
 
-static void whoever_has_too_little_time_left_for_an_answer_does_not_go(void **state)
+FLOW_TEST(whoever_has_too_little_time_left_for_an_answer_does_not_go)
 {
-    struct flow_fixture *fixture = *state;
     struct ticket *ticket = comes(fixture, "a", NOW + 4000);
 
     flow_shut(fixture->flow, NOW, NOW + 3500);
@@ -206,9 +187,8 @@ static void whoever_has_too_little_time_left_for_an_answer_does_not_go(void **st
     assert_ptr_equal(flow_late(fixture->flow, NOW + 300), brief);
 }
 
-static void whoever_flies_has_its_whole_time(void **state)
+FLOW_TEST(whoever_flies_has_its_whole_time)
 {
-    struct flow_fixture *fixture = *state;
     struct ticket *ticket = comes(fixture, "a", NOW + 4000);
 
     assert_int_equal(go(fixture, NOW), 1);
@@ -218,9 +198,8 @@ static void whoever_flies_has_its_whole_time(void **state)
     assert_ptr_equal(flow_late(fixture->flow, NOW + 3500), ticket);
 }
 
-static void a_second_try_waits_and_then_goes_before_the_younger(void **state)
+FLOW_TEST(a_second_try_waits_and_then_goes_before_the_younger)
 {
-    struct flow_fixture *fixture = *state;
     struct ticket *first = comes(fixture, "a", 9000);
 
     assert_ptr_equal(flow_next(fixture->flow, NOW), first);
@@ -232,9 +211,8 @@ static void a_second_try_waits_and_then_goes_before_the_younger(void **state)
     assert_ptr_equal(flow_next(fixture->flow, NOW + 50), younger);
 }
 
-static void second_tries_have_a_budget_and_beyond_it_a_rate(void **state)
+FLOW_TEST(second_tries_have_a_budget_and_beyond_it_a_rate)
 {
-    struct flow_fixture *fixture = *state;
     uint32_t gone = 0;
 
     for (int i = 0; i < 1000; i++) {
@@ -255,10 +233,8 @@ static void second_tries_have_a_budget_and_beyond_it_a_rate(void **state)
                     FLOW_RETRIES + 10 * FLOW_RETRIES_PER_S + 1);
 }
 
-static void whom_the_server_told_to_come_again_takes_nothing_from_the_budget(void **state)
+FLOW_TEST(whom_the_server_told_to_come_again_takes_nothing_from_the_budget)
 {
-    struct flow_fixture *fixture = *state;
-
     for (int i = 0; i < 500; i++) {
         struct ticket *ticket = comes(fixture, "a", 0);
         assert_ptr_equal(flow_next(fixture->flow, NOW), ticket);
@@ -269,9 +245,8 @@ static void whom_the_server_told_to_come_again_takes_nothing_from_the_budget(voi
 }
 
 /* In any order of events nothing is lost, nothing is sent twice, and the bounds hold. */
-static void nobody_is_lost(void **state)
+FLOW_TEST(nobody_is_lost)
 {
-    struct flow_fixture *fixture = *state;
     static const char *const space[] = {"a", "b", "c", "d", "e"};
     unsigned seed = 7;
     uint32_t out = 0;
@@ -302,28 +277,4 @@ static void nobody_is_lost(void **state)
         assert_true(stats.in_flight <= FLOW_WINDOW_MAX);
         assert_int_equal(stats.waiting + stats.in_flight, fixture->tickets - out);
     }
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(the_earliest_deadline_of_a_namespace_goes_first),
-        TEST(namespaces_take_turns_so_that_one_pod_does_not_wait_behind_a_thousand),
-        TEST(no_more_than_the_window_is_in_flight),
-        TEST(wake_ups_and_events_do_not_wait_for_bindings_and_are_few),
-        TEST(a_server_that_keeps_up_is_given_more_up_to_a_bound),
-        TEST(answers_while_nobody_waits_do_not_widen_the_window),
-        TEST(a_busy_server_is_given_half_once_a_second_but_never_nothing),
-        TEST(retry_after_holds_everybody),
-        TEST(nobody_is_held_for_more_than_a_minute),
-        TEST(whoever_has_too_little_time_left_for_an_answer_does_not_go),
-        TEST(whoever_flies_has_its_whole_time),
-        TEST(a_second_try_waits_and_then_goes_before_the_younger),
-        TEST(second_tries_have_a_budget_and_beyond_it_a_rate),
-        TEST(whom_the_server_told_to_come_again_takes_nothing_from_the_budget),
-        TEST(nobody_is_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

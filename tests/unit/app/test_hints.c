@@ -1,16 +1,13 @@
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/waiting/hints.h"
+
+#include "support/test.h"
 
 struct scene {
     struct hints *hints;
@@ -54,6 +51,8 @@ static int tear_down(void **state)
     xfree(scene);
     return 0;
 }
+
+#define SCENE_TEST(name) TEST_WITH(name, struct scene *scene, set_up, tear_down)
 
 static struct asking_pod who(const char *uid, const struct request *request, int64_t now_ms)
 {
@@ -123,10 +122,8 @@ static void ask_with_cpu(struct scene *scene, const char *uid, uint32_t cpu_mill
 }
 
 /* Whether it fits does not depend on the host: else each pod could cost a search of its own. */
-static void pods_that_differ_in_cpu_wait_for_the_same(void **state)
+SCENE_TEST(pods_that_differ_in_cpu_wait_for_the_same)
 {
-    struct scene *scene = *state;
-
     ask_with_cpu(scene, "a", 1000);
     const size_t bytes = hints_bytes(scene->hints).request_classes;
     ask_with_cpu(scene, "b", 2000);
@@ -134,9 +131,8 @@ static void pods_that_differ_in_cpu_wait_for_the_same(void **state)
     assert_int_equal(hints_bytes(scene->hints).request_classes, bytes);
 }
 
-static void a_refusal_of_one_answers_all_that_differ_in_cpu(void **state)
+SCENE_TEST(a_refusal_of_one_answers_all_that_differ_in_cpu)
 {
-    struct scene *scene = *state;
     struct want want = one_want(300);
     const struct request asked = {.wants = 1, .want = &want, .host = {1000, 64}};
     const struct request other = {.wants = 1, .want = &want, .host = {2000, 0}};
@@ -152,9 +148,8 @@ static void a_refusal_of_one_answers_all_that_differ_in_cpu(void **state)
     strbuf_done(&out);
 }
 
-static void an_offer_stands_against_its_place_for_two_seconds(void **state)
+SCENE_TEST(an_offer_stands_against_its_place_for_two_seconds)
 {
-    struct scene *scene = *state;
     static struct offer offer[OFFERS_MAX];
 
     make_offer(scene, "a", 1000);
@@ -165,18 +160,16 @@ static void an_offer_stands_against_its_place_for_two_seconds(void **state)
     assert_int_equal(hints_offers(scene->hints, TEXT("b"), 3000, offer), 0);
 }
 
-static void a_pods_own_tentative_placement_does_not_count_for_it(void **state)
+SCENE_TEST(a_pods_own_tentative_placement_does_not_count_for_it)
 {
-    struct scene *scene = *state;
     static struct offer offer[OFFERS_MAX];
 
     make_offer(scene, "a", 1000);
     assert_int_equal(hints_offers(scene->hints, TEXT("a"), 1000, offer), 0);
 }
 
-static void a_bound_pod_leaves_no_tentative_placement(void **state)
+SCENE_TEST(a_bound_pod_leaves_no_tentative_placement)
 {
-    struct scene *scene = *state;
     static struct offer offer[OFFERS_MAX];
 
     make_offer(scene, "a", 1000);
@@ -184,10 +177,8 @@ static void a_bound_pod_leaves_no_tentative_placement(void **state)
     assert_int_equal(hints_offers(scene->hints, TEXT("b"), 1000, offer), 0);
 }
 
-static void a_list_that_led_to_no_bind_makes_the_next_one_four_times_longer(void **state)
+SCENE_TEST(a_list_that_led_to_no_bind_makes_the_next_one_four_times_longer)
 {
-    struct scene *scene = *state;
-
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 16);
     make_offer(scene, "a", 0);
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 64);
@@ -196,27 +187,21 @@ static void a_list_that_led_to_no_bind_makes_the_next_one_four_times_longer(void
 }
 
 /* Merely looking up how long a list would be does not count as giving one. */
-static void asking_for_the_length_makes_no_list_longer(void **state)
+SCENE_TEST(asking_for_the_length_makes_no_list_longer)
 {
-    struct scene *scene = *state;
-
     make_offer(scene, "a", 0);
     for (int i = 0; i < 5; i++)
         assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 64);
 }
 
-static void a_list_of_all_that_fits_does_not_grow(void **state)
+SCENE_TEST(a_list_of_all_that_fits_does_not_grow)
 {
-    struct scene *scene = *state;
-
     offer_of(scene, "a", 0, 12, 12);
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 16);
 }
 
-static void a_bind_that_came_was_no_refusal_of_the_list(void **state)
+SCENE_TEST(a_bind_that_came_was_no_refusal_of_the_list)
 {
-    struct scene *scene = *state;
-
     make_offer(scene, "a", 0);
     hints_binding(scene->hints, TEXT("a"));
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 16);
@@ -224,10 +209,8 @@ static void a_bind_that_came_was_no_refusal_of_the_list(void **state)
     assert_int_equal(hints_waiting(scene->hints), 0);
 }
 
-static void a_list_never_grows_beyond_all_nodes(void **state)
+SCENE_TEST(a_list_never_grows_beyond_all_nodes)
 {
-    struct scene *scene = *state;
-
     for (int64_t now = 0; now < 100000; now += 2000) {
         make_offer(scene, "a", now);
         assert_true(hints_shortlist(scene->hints, TEXT("a"), 16) <= NODES_MAX);
@@ -235,10 +218,8 @@ static void a_list_never_grows_beyond_all_nodes(void **state)
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 0), 0);
 }
 
-static void who_is_late_is_told_once_for_each_list_that_was_too_short(void **state)
+SCENE_TEST(who_is_late_is_told_once_for_each_list_that_was_too_short)
 {
-    struct scene *scene = *state;
-
     make_offer(scene, "a", 1000);
     offer_of(scene, "b", 1500, 12, 12);
     assert_false(late(scene, 1999, 0));
@@ -252,10 +233,8 @@ static void who_is_late_is_told_once_for_each_list_that_was_too_short(void **sta
     assert_true(late(scene, 10000, 0));
 }
 
-static void it_is_known_when_the_next_offer_is_late(void **state)
+SCENE_TEST(it_is_known_when_the_next_offer_is_late)
 {
-    struct scene *scene = *state;
-
     assert_int_equal(hints_late_in_ms(scene->hints, 1000), INT64_MAX);
     make_offer(scene, "a", 1000);
     make_offer(scene, "b", 1500);
@@ -270,10 +249,8 @@ static void it_is_known_when_the_next_offer_is_late(void **state)
 }
 
 /* Preemption, and the node that it nominated, lead to questions about one node. */
-static void a_question_about_one_node_does_not_end_the_wait_for_a_longer_list(void **state)
+SCENE_TEST(a_question_about_one_node_does_not_end_the_wait_for_a_longer_list)
 {
-    struct scene *scene = *state;
-
     make_offer(scene, "a", 1000);
     offer_of(scene, "a", 1500, 1, 1);
     assert_true(late(scene, 2500, 0));
@@ -281,10 +258,8 @@ static void a_question_about_one_node_does_not_end_the_wait_for_a_longer_list(vo
     assert_false(late(scene, 9000, 0));
 }
 
-static void room_that_came_behind_a_whole_list_makes_it_too_short(void **state)
+SCENE_TEST(room_that_came_behind_a_whole_list_makes_it_too_short)
 {
-    struct scene *scene = *state;
-
     offer_of(scene, "a", 0, 12, 12);
     assert_true(late(scene, 1000, 1));
 }
@@ -300,9 +275,8 @@ static void offer_sample(struct scene *scene, int64_t now_ms, uint32_t names, ui
     hints_shortlisted(scene->hints, &asking_pod, &offered);
 }
 
-static void of_a_large_cluster_every_node_is_offered_before_nobody_is_woken_any_more(void **state)
+SCENE_TEST(of_a_large_cluster_every_node_is_offered_before_nobody_is_woken_any_more)
 {
-    struct scene *scene = *state;
     int64_t now = 0;
 
     /* Some samples may be the same: 900 of 300 nodes are offered. */
@@ -315,18 +289,14 @@ static void of_a_large_cluster_every_node_is_offered_before_nobody_is_woken_any_
 }
 
 /* kube-scheduler leaves out no node where fewer than a hundred fit. */
-static void a_pod_that_may_go_to_few_nodes_was_offered_them_all(void **state)
+SCENE_TEST(a_pod_that_may_go_to_few_nodes_was_offered_them_all)
 {
-    struct scene *scene = *state;
-
     offer_sample(scene, 0, 99, 300);
     assert_false(late(scene, 1000, 0));
 }
 
-static void who_is_late_waits_for_room_too(void **state)
+SCENE_TEST(who_is_late_waits_for_room_too)
 {
-    struct scene *scene = *state;
-
     offer_of(scene, "a", 0, 12, 12);
     assert_false(would_fit(scene, 0));
     assert_false(late(scene, 1000, 0));
@@ -345,9 +315,8 @@ static void fill(struct scene *scene, int64_t from_ms, bool refused)
     }
 }
 
-static void offers_are_bounded_and_the_oldest_go_first(void **state)
+SCENE_TEST(offers_are_bounded_and_the_oldest_go_first)
 {
-    struct scene *scene = *state;
     static struct offer offer[OFFERS_MAX];
 
     fill(scene, 0, false);
@@ -363,9 +332,8 @@ static void offers_are_bounded_and_the_oldest_go_first(void **state)
     assert_int_equal(hints_late_in_ms(scene->hints, WAITING_MAX), 0); /* the one that went */
 }
 
-static void an_offer_makes_room_for_a_refusal_and_not_the_other_way_round(void **state)
+SCENE_TEST(an_offer_makes_room_for_a_refusal_and_not_the_other_way_round)
 {
-    struct scene *scene = *state;
     struct waiting found;
     struct arena arena;
 
@@ -381,9 +349,8 @@ static void an_offer_makes_room_for_a_refusal_and_not_the_other_way_round(void *
 }
 
 /* The table is full of requests for whole GPUs; the one not remembered asked for less. */
-static void a_full_table_is_woken_by_any_room_until_all_have_asked_again(void **state)
+SCENE_TEST(a_full_table_is_woken_by_any_room_until_all_have_asked_again)
 {
-    struct scene *scene = *state;
     struct want want = {.container = "c", .kind = CONTAINER_APP, .parts = 2, .milli = 1000};
     const struct request never = {.wants = 1, .want = &want};
 
@@ -404,9 +371,8 @@ static void a_full_table_is_woken_by_any_room_until_all_have_asked_again(void **
     assert_false(would_fit(scene, 1000 + UNHEARD_MAX_MS));
 }
 
-static void a_refused_pod_waits_until_it_is_settled(void **state)
+SCENE_TEST(a_refused_pod_waits_until_it_is_settled)
 {
-    struct scene *scene = *state;
     struct waiting found;
     struct arena arena;
 
@@ -437,9 +403,8 @@ static size_t named(struct scene *scene, struct arena *arena)
     return count;
 }
 
-static void who_waits_is_shown_while_it_is_held_and_may_go_meanwhile(void **state)
+SCENE_TEST(who_waits_is_shown_while_it_is_held_and_may_go_meanwhile)
 {
-    struct scene *scene = *state;
     struct waiting a;
     struct waiting b;
     struct arena arena;
@@ -469,10 +434,9 @@ static void who_waits_is_shown_while_it_is_held_and_may_go_meanwhile(void **stat
 }
 
 /* Filter calls come in between, and other pods come and go. */
-static void who_waits_all_the_while_is_named_once(void **state)
+SCENE_TEST(who_waits_all_the_while_is_named_once)
 {
     enum { OTHERS = 3 * SLICE_MAX };
-    struct scene *scene = *state;
     struct waiting_names names;
     struct arena arena;
     char uid[32];
@@ -497,10 +461,8 @@ static void who_waits_all_the_while_is_named_once(void **state)
     arena_done(&arena);
 }
 
-static void who_has_settled_never_waits_again(void **state)
+SCENE_TEST(who_has_settled_never_waits_again)
 {
-    struct scene *scene = *state;
-
     hints_resolved(scene->hints, TEXT("a"));
     refuse(scene, "a", 300, 1000);
     make_offer(scene, "a", 1000);
@@ -524,9 +486,8 @@ static enum hints_pod only_b_is_there(void *user, struct text uid)
                                : HINTS_POD_UNKNOWN;
 }
 
-static void a_list_ends_the_wait_of_whom_it_does_not_know_and_who_asked_before_it(void **state)
+SCENE_TEST(a_list_ends_the_wait_of_whom_it_does_not_know_and_who_asked_before_it)
 {
-    struct scene *scene = *state;
     struct waiting found;
     struct arena arena;
 
@@ -544,10 +505,8 @@ static void a_list_ends_the_wait_of_whom_it_does_not_know_and_who_asked_before_i
     arena_done(&arena);
 }
 
-static void who_is_not_known_is_forgotten_when_kube_scheduler_has(void **state)
+SCENE_TEST(who_is_not_known_is_forgotten_when_kube_scheduler_has)
 {
-    struct scene *scene = *state;
-
     for (int i = 0; i < 3 * SLICE_MAX; i++) {
         char uid[32];
         (void)snprintf(uid, sizeof uid, "pod-%d", i);
@@ -562,9 +521,8 @@ static void who_is_not_known_is_forgotten_when_kube_scheduler_has(void **state)
     assert_int_equal(hints_waiting(scene->hints), 1);
 }
 
-static void there_is_a_reason_to_wake_only_where_a_waiting_request_fits(void **state)
+SCENE_TEST(there_is_a_reason_to_wake_only_where_a_waiting_request_fits)
 {
-    struct scene *scene = *state;
     struct want whole = {.container = "c", .kind = CONTAINER_APP, .parts = 2, .milli = 1000};
     const struct request never = {.wants = 1, .want = &whole};
     const struct asking_pod big = who("big", &never, 0);
@@ -592,10 +550,8 @@ static void refuse_kinds(struct scene *scene, int kinds, int pods)
     }
 }
 
-static void a_freed_gpu_costs_the_distinct_requests_and_not_the_pods(void **state)
+SCENE_TEST(a_freed_gpu_costs_the_distinct_requests_and_not_the_pods)
 {
-    struct scene *scene = *state;
-
     refuse_kinds(scene, REQUEST_CLASSES_TRIED_MAX, 5000);
     assert_false(would_fit(scene, 0));
     refuse_kinds(scene, REQUEST_CLASSES_TRIED_MAX + 1,
@@ -611,10 +567,9 @@ static void a_freed_gpu_costs_the_distinct_requests_and_not_the_pods(void **stat
 }
 
 /* Expensive waiting requests must not hold up the writer: past a bound it wakes without looking. */
-static void the_search_for_who_is_to_be_woken_is_bounded(void **state)
+SCENE_TEST(the_search_for_who_is_to_be_woken_is_bounded)
 {
     enum { NODES = 5000, FEW = 100, SMALL = 126 };
-    struct scene *scene = *state;
     struct want want[SMALL];
     /* Each share fits alone, but with all of them no GPU is left for the whole one. */
     const struct request request = {.wants = SMALL, .want = want, .whole = 1};
@@ -634,9 +589,8 @@ static void the_search_for_who_is_to_be_woken_is_bounded(void **state)
  * Filter refused it because the steps ran out; the waker must search no further, or it would wake
  * the pod for ever.
  */
-static void who_wakes_a_pod_judges_as_filter_did(void **state)
+SCENE_TEST(who_wakes_a_pod_judges_as_filter_did)
 {
-    struct scene *scene = *state;
     struct want want[3] = {one_want(600), one_want(300), one_want(101)};
     const struct request request = {.wants = 3, .want = want};
     const struct asking_pod asking_pod = who("several", &request, 0);
@@ -678,9 +632,8 @@ static void *come_and_go(void *user)
     return NULL;
 }
 
-static void requests_are_searched_while_those_that_wait_with_them_come_and_go(void **state)
+SCENE_TEST(requests_are_searched_while_those_that_wait_with_them_come_and_go)
 {
-    struct scene *scene = *state;
     struct crowd crowd = {.scene = scene};
     pthread_t thread[2];
 
@@ -702,9 +655,8 @@ static void requests_are_searched_while_those_that_wait_with_them_come_and_go(vo
     assert_false(would_fit(scene, 0));
 }
 
-static void the_same_refusal_is_answered_with_the_same_bytes(void **state)
+SCENE_TEST(the_same_refusal_is_answered_with_the_same_bytes)
 {
-    struct scene *scene = *state;
     struct want want = one_want(300);
     struct want other = one_want(301);
     const struct request request = {.wants = 1, .want = &want};
@@ -728,9 +680,8 @@ static void the_same_refusal_is_answered_with_the_same_bytes(void **state)
 }
 
 /* A tenant names containers as it likes; other names make no new question. */
-static void a_refusal_is_remembered_by_what_is_asked_and_not_by_whom(void **state)
+SCENE_TEST(a_refusal_is_remembered_by_what_is_asked_and_not_by_whom)
 {
-    struct scene *scene = *state;
     struct want want = one_want(300);
     struct want renamed = one_want(300);
     const struct request request = {.wants = 1, .want = &want};
@@ -751,9 +702,8 @@ static void a_refusal_is_remembered_by_what_is_asked_and_not_by_whom(void **stat
 }
 
 /* The generation is 0 after a start with a ledger in which nothing has changed since. */
-static void room_that_never_came_is_a_key_like_any_other(void **state)
+SCENE_TEST(room_that_never_came_is_a_key_like_any_other)
 {
-    struct scene *scene = *state;
     struct want want = one_want(300);
     const struct request request = {.wants = 1, .want = &want};
     const struct refusal_key key = {.request = &request, .names = 7, .capacity_generation = 0};
@@ -767,12 +717,9 @@ static void room_that_never_came_is_a_key_like_any_other(void **state)
     strbuf_done(&out);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 /* The names that hints keep, beside those of the node. */
-static void what_hints_keep_of_a_node_stays_named(void **state)
+SCENE_TEST(what_hints_keep_of_a_node_stays_named)
 {
-    struct scene *scene = *state;
     struct offer offer[OFFERS_MAX];
     const struct atom *node;
 
@@ -794,46 +741,4 @@ static void what_hints_keep_of_a_node_stays_named(void **state)
     atom_unref(node);
     names_sweep(scene->names, SIZE_MAX / 4);
     assert_int_equal(names_count(scene->names), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(what_hints_keep_of_a_node_stays_named),
-        TEST(a_refusal_is_remembered_by_what_is_asked_and_not_by_whom),
-        TEST(pods_that_differ_in_cpu_wait_for_the_same),
-        TEST(a_refusal_of_one_answers_all_that_differ_in_cpu),
-        TEST(an_offer_stands_against_its_place_for_two_seconds),
-        TEST(a_pods_own_tentative_placement_does_not_count_for_it),
-        TEST(a_bound_pod_leaves_no_tentative_placement),
-        TEST(a_list_that_led_to_no_bind_makes_the_next_one_four_times_longer),
-        TEST(asking_for_the_length_makes_no_list_longer),
-        TEST(a_list_of_all_that_fits_does_not_grow),
-        TEST(a_bind_that_came_was_no_refusal_of_the_list),
-        TEST(a_list_never_grows_beyond_all_nodes),
-        TEST(who_is_late_is_told_once_for_each_list_that_was_too_short),
-        TEST(it_is_known_when_the_next_offer_is_late),
-        TEST(a_question_about_one_node_does_not_end_the_wait_for_a_longer_list),
-        TEST(room_that_came_behind_a_whole_list_makes_it_too_short),
-        TEST(of_a_large_cluster_every_node_is_offered_before_nobody_is_woken_any_more),
-        TEST(a_pod_that_may_go_to_few_nodes_was_offered_them_all),
-        TEST(who_is_late_waits_for_room_too),
-        TEST(offers_are_bounded_and_the_oldest_go_first),
-        TEST(an_offer_makes_room_for_a_refusal_and_not_the_other_way_round),
-        TEST(a_full_table_is_woken_by_any_room_until_all_have_asked_again),
-        TEST(a_refused_pod_waits_until_it_is_settled),
-        TEST(who_waits_is_shown_while_it_is_held_and_may_go_meanwhile),
-        TEST(who_waits_all_the_while_is_named_once),
-        TEST(who_has_settled_never_waits_again),
-        TEST(a_list_ends_the_wait_of_whom_it_does_not_know_and_who_asked_before_it),
-        TEST(who_is_not_known_is_forgotten_when_kube_scheduler_has),
-        TEST(there_is_a_reason_to_wake_only_where_a_waiting_request_fits),
-        TEST(a_freed_gpu_costs_the_distinct_requests_and_not_the_pods),
-        TEST(the_search_for_who_is_to_be_woken_is_bounded),
-        TEST(who_wakes_a_pod_judges_as_filter_did),
-        TEST(requests_are_searched_while_those_that_wait_with_them_come_and_go),
-        TEST(the_same_refusal_is_answered_with_the_same_bytes),
-        TEST(room_that_never_came_is_a_key_like_any_other),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* CPU and memory that pods leave of a node, from the watch to the snapshot that filter ranks by. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 #include "milligpu/spine/view.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 #include "writer/writer_internal.h"
 
@@ -110,10 +106,10 @@ static int set_up(void **state)
     return 0;
 }
 
-static void a_pod_that_is_bound_elsewhere_lowers_what_its_node_has_left(void **state)
-{
-    struct app_fixture *fixture = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, fixture_tear_down)
 
+FIXTURE_TEST(a_pod_that_is_bound_elsewhere_lowers_what_its_node_has_left)
+{
     assert_left(fixture, "n1", 8000, 16 * GIB);
     plain_pod(fixture, "a", "1500m", "1Gi", "n1");
     plain_pod(fixture, "b", "1", "3Gi", "n1");
@@ -123,10 +119,8 @@ static void a_pod_that_is_bound_elsewhere_lowers_what_its_node_has_left(void **s
     assert_left(fixture, "n2", 8000, 16 * GIB);
 }
 
-static void a_pod_that_has_ended_or_is_gone_gives_it_back(void **state)
+FIXTURE_TEST(a_pod_that_has_ended_or_is_gone_gives_it_back)
 {
-    struct app_fixture *fixture = *state;
-
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     plain_pod(fixture, "b", "2", "2Gi", "n1");
     plain_pod(fixture, "c", "3", "3Gi", "n1");
@@ -142,10 +136,8 @@ static void a_pod_that_has_ended_or_is_gone_gives_it_back(void **state)
     assert_left(fixture, "n1", 5000, 13 * GIB);
 }
 
-static void a_pod_that_a_list_lacks_gives_it_back(void **state)
+FIXTURE_TEST(a_pod_that_a_list_lacks_gives_it_back)
 {
-    struct app_fixture *fixture = *state;
-
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     plain_pod(fixture, "b", "2", "2Gi", "n1");
     fixture_run(fixture);
@@ -155,10 +147,8 @@ static void a_pod_that_a_list_lacks_gives_it_back(void **state)
     assert_left(fixture, "n1", 6000, 14 * GIB);
 }
 
-static void a_pod_that_milligpu_binds_counts_when_the_watch_shows_it(void **state)
+FIXTURE_TEST(a_pod_that_milligpu_binds_counts_when_the_watch_shows_it)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod_of(fixture, "a", "\"nvidia.com/vgpu\":\"300\",\"cpu\":\"2\",\"memory\":\"1Gi\"",
                    NULL, NULL);
     fixture_run(fixture);
@@ -171,10 +161,8 @@ static void a_pod_that_milligpu_binds_counts_when_the_watch_shows_it(void **stat
     assert_left(fixture, "n1", 8000, 16 * GIB);
 }
 
-static void an_allocatable_that_cannot_be_read_is_not_known(void **state)
+FIXTURE_TEST(an_allocatable_that_cannot_be_read_is_not_known)
 {
-    struct app_fixture *fixture = *state;
-
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     show_host(fixture, "n1", "\"cpu\":\"lots\"");
     show_host(fixture, "n2", "\"memory\":null");
@@ -189,10 +177,8 @@ static void an_allocatable_that_cannot_be_read_is_not_known(void **state)
     assert_left(fixture, "n1", 15000, 15 * GIB);
 }
 
-static void a_node_event_keeps_what_is_left(void **state)
+FIXTURE_TEST(a_node_event_keeps_what_is_left)
 {
-    struct app_fixture *fixture = *state;
-
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     fixture_run(fixture);
     fixture_node(fixture, "n1", "2000"); /* a second GPU */
@@ -204,10 +190,8 @@ static void a_node_event_keeps_what_is_left(void **state)
 }
 
 /* What judges remember of a node is void when the node is replaced. */
-static void events_that_change_no_amount_replace_no_node(void **state)
+FIXTURE_TEST(events_that_change_no_amount_replace_no_node)
 {
-    struct app_fixture *fixture = *state;
-
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     fixture_run(fixture);
     const struct node *before = node_ref(ledger_node(ledger_of(fixture), TEXT("n1")));
@@ -222,10 +206,8 @@ static void events_that_change_no_amount_replace_no_node(void **state)
     node_unref(before);
 }
 
-static void nodes_without_gpus_and_their_pods_change_nothing(void **state)
+FIXTURE_TEST(nodes_without_gpus_and_their_pods_change_nothing)
 {
-    struct app_fixture *fixture = *state;
-
     api(fixture, "POST", "/api/v1/nodes",
         "{\"metadata\":{\"name\":\"plain\"},\"status\":{\"allocatable\":{\"cpu\":\"64\"}}}");
     fixture_run(fixture);
@@ -240,9 +222,8 @@ static void nodes_without_gpus_and_their_pods_change_nothing(void **state)
     assert_int_equal(host_sums_count(fixture->parts.writer->host_sums), sums);
 }
 
-static void many_pods_of_one_step_are_published_once(void **state)
+FIXTURE_TEST(many_pods_of_one_step_are_published_once)
 {
-    struct app_fixture *fixture = *state;
     const uint64_t published = generation(fixture);
     char name[16];
 
@@ -256,10 +237,8 @@ static void many_pods_of_one_step_are_published_once(void **state)
     assert_int_equal(generation(fixture), published + 1);
 }
 
-static void the_largest_requests_neither_wrap_nor_stay(void **state)
+FIXTURE_TEST(the_largest_requests_neither_wrap_nor_stay)
 {
-    struct app_fixture *fixture = *state;
-
     plain_pod(fixture, "a", "9223372036854775", "9223372036854775807", "n1");
     plain_pod(fixture, "b", "9223372036854775", "9223372036854775807", "n1");
     plain_pod(fixture, "c", "1", "1Gi", "n1");
@@ -275,10 +254,8 @@ static void the_largest_requests_neither_wrap_nor_stay(void **state)
     assert_left(fixture, "n1", 7000, 15 * GIB);
 }
 
-static void a_policy_that_does_not_look_at_hosts_costs_nothing(void **state)
+FIXTURE_TEST(a_policy_that_does_not_look_at_hosts_costs_nothing)
 {
-    struct app_fixture *fixture = *state;
-
     set_policy(fixture, POLICY_BINPACK);
     fixture_run(fixture);
     const uint64_t published = generation(fixture);
@@ -291,10 +268,8 @@ static void a_policy_that_does_not_look_at_hosts_costs_nothing(void **state)
     assert_int_equal(generation(fixture), published);
 }
 
-static void a_policy_that_comes_back_finds_what_has_changed_meanwhile(void **state)
+FIXTURE_TEST(a_policy_that_comes_back_finds_what_has_changed_meanwhile)
 {
-    struct app_fixture *fixture = *state;
-
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     plain_pod(fixture, "b", "2", "2Gi", "n2");
     fixture_run(fixture);
@@ -312,10 +287,8 @@ static void a_policy_that_comes_back_finds_what_has_changed_meanwhile(void **sta
     assert_int_equal(generation(fixture), published + 1);
 }
 
-static void a_process_that_starts_knows_what_is_left_when_it_is_ready(void **state)
+FIXTURE_TEST(a_process_that_starts_knows_what_is_left_when_it_is_ready)
 {
-    struct app_fixture *fixture = *state;
-
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     fixture_run(fixture);
     fixture_restart(fixture);
@@ -333,10 +306,8 @@ static void a_process_that_starts_knows_what_is_left_when_it_is_ready(void **sta
     assert_left(fixture, "n2", 8000, 16 * GIB);
 }
 
-static void a_node_that_is_deleted_and_comes_again_has_what_it_shows_then(void **state)
+FIXTURE_TEST(a_node_that_is_deleted_and_comes_again_has_what_it_shows_then)
 {
-    struct app_fixture *fixture = *state;
-
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     fixture_run(fixture);
     fixture_delete_node(fixture, "n1");
@@ -351,9 +322,8 @@ static void a_node_that_is_deleted_and_comes_again_has_what_it_shows_then(void *
     assert_left(fixture, "n1", 3000, 7 * GIB);
 }
 
-static void a_node_that_loses_its_gpus_is_not_counted_any_more(void **state)
+FIXTURE_TEST(a_node_that_loses_its_gpus_is_not_counted_any_more)
 {
-    struct app_fixture *fixture = *state;
     const struct host_sums *sums = fixture->parts.writer->host_sums;
 
     assert_int_equal(host_sums_count(sums), 2);
@@ -366,10 +336,8 @@ static void a_node_that_loses_its_gpus_is_not_counted_any_more(void **state)
     assert_left(fixture, "n1", 8000, 16 * GIB);
 }
 
-static void a_node_whose_batch_was_lost_is_set_when_it_is_written(void **state)
+FIXTURE_TEST(a_node_whose_batch_was_lost_is_set_when_it_is_written)
 {
-    struct app_fixture *fixture = *state;
-
     fixture->disk_full = true;
     fixture_node(fixture, "n3", "1000");
     show_host(fixture, "n3", "\"cpu\":\"4\",\"memory\":\"8Gi\"");
@@ -387,10 +355,8 @@ static void a_node_whose_batch_was_lost_is_set_when_it_is_written(void **state)
  * No pod of the workload can reach the GPU of n2 any more, so what lies there takes no room that
  * such a pod could use.
  */
-static void a_pod_goes_where_the_cpu_for_others_has_run_out(void **state)
+FIXTURE_TEST(a_pod_goes_where_the_cpu_for_others_has_run_out)
 {
-    struct app_fixture *fixture = *state;
-
     fixture->settings.shortlist = 1;
     for (int other = 1; other <= 2; other++) {
         const char *full = other == 1 ? "n1" : "n2";
@@ -430,10 +396,8 @@ static uint32_t used_of(struct app_fixture *fixture, const char *node, uint32_t 
  * for the workload, so to it all places are alike. Their requests differ in nothing else, and both
  * wait when they are bound.
  */
-static void a_bind_is_judged_by_the_cpu_of_its_own_pod(void **state)
+FIXTURE_TEST(a_bind_is_judged_by_the_cpu_of_its_own_pod)
 {
-    struct app_fixture *fixture = *state;
-
     make_a_hole(fixture, "n1");
     make_a_hole(fixture, "n2");
     fixture_pod_of(fixture, "one", "\"nvidia.com/vgpu\":\"300\",\"cpu\":\"1\"", NULL, NULL);
@@ -445,31 +409,4 @@ static void a_bind_is_judged_by_the_cpu_of_its_own_pod(void **state)
     assert_int_equal(used_of(fixture, "n1", 1), 600);
     assert_int_equal(used_of(fixture, "n2", 0), 0);
     assert_int_equal(used_of(fixture, "n2", 1), 900);
-}
-
-#define host_test(name) cmocka_unit_test_setup_teardown(name, set_up, fixture_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        host_test(a_pod_that_is_bound_elsewhere_lowers_what_its_node_has_left),
-        host_test(a_pod_that_has_ended_or_is_gone_gives_it_back),
-        host_test(a_pod_that_a_list_lacks_gives_it_back),
-        host_test(a_pod_that_milligpu_binds_counts_when_the_watch_shows_it),
-        host_test(an_allocatable_that_cannot_be_read_is_not_known),
-        host_test(a_node_event_keeps_what_is_left),
-        host_test(events_that_change_no_amount_replace_no_node),
-        host_test(nodes_without_gpus_and_their_pods_change_nothing),
-        host_test(many_pods_of_one_step_are_published_once),
-        host_test(the_largest_requests_neither_wrap_nor_stay),
-        host_test(a_policy_that_does_not_look_at_hosts_costs_nothing),
-        host_test(a_policy_that_comes_back_finds_what_has_changed_meanwhile),
-        host_test(a_process_that_starts_knows_what_is_left_when_it_is_ready),
-        host_test(a_node_that_is_deleted_and_comes_again_has_what_it_shows_then),
-        host_test(a_node_that_loses_its_gpus_is_not_counted_any_more),
-        host_test(a_node_whose_batch_was_lost_is_set_when_it_is_written),
-        host_test(a_pod_goes_where_the_cpu_for_others_has_run_out),
-        host_test(a_bind_is_judged_by_the_cpu_of_its_own_pod),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

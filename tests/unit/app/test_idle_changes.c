@@ -1,15 +1,12 @@
 /* Of what became idle the newest waits for the writer, within a bound, and no failure loses it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/usage/idle_changes.h"
+
+#include "support/test.h"
 
 static struct store_idle share(const char *node, const char *uid, int64_t since_ms)
 {
@@ -63,12 +60,11 @@ static void forget(struct took *took)
     arena_done(&took->arena);
 }
 
-static void the_newest_of_each_share_is_taken_once(void **state)
+TEST(the_newest_of_each_share_is_taken_once)
 {
     struct idle_changes *changes = idle_changes_new();
     struct took took;
 
-    (void)state;
     put(changes, share("n1", "a", 5));
     put(changes, share("n1", "b", 6));
     put(changes, share("n1", "a", 0));
@@ -80,12 +76,11 @@ static void the_newest_of_each_share_is_taken_once(void **state)
     idle_changes_free(NULL);
 }
 
-static void a_node_replaces_what_waits_of_its_shares(void **state)
+TEST(a_node_replaces_what_waits_of_its_shares)
 {
     struct idle_changes *changes = idle_changes_new();
     struct took took;
 
-    (void)state;
     put(changes, share("n1", "a", 5));
     put(changes, share("n2", "a", 6));
     put(changes, all_of("n1"));
@@ -95,13 +90,12 @@ static void a_node_replaces_what_waits_of_its_shares(void **state)
     idle_changes_free(changes);
 }
 
-static void what_is_put_back_is_older_than_what_came_meanwhile(void **state)
+TEST(what_is_put_back_is_older_than_what_came_meanwhile)
 {
     struct idle_changes *changes = idle_changes_new();
     struct took took;
     struct took again;
 
-    (void)state;
     put(changes, all_of("n1"));
     put(changes, share("n1", "a", 1)); /* newer than its node */
     put(changes, share("n2", "b", 2));
@@ -117,7 +111,7 @@ static void what_is_put_back_is_older_than_what_came_meanwhile(void **state)
     idle_changes_free(changes);
 }
 
-static void beyond_the_bound_no_other_share_is_taken(void **state)
+TEST(beyond_the_bound_no_other_share_is_taken)
 {
     struct idle_changes *changes = idle_changes_new();
     const struct store_idle one_more = share("n1", "x", 1);
@@ -125,7 +119,6 @@ static void beyond_the_bound_no_other_share_is_taken(void **state)
     uint32_t count = 0;
     char uid[16];
 
-    (void)state;
     for (int i = 0; i < IDLE_CHANGES_MAX; i++) {
         (void)snprintf(uid, sizeof uid, "%d", i);
         put(changes, share("n1", uid, 1));
@@ -142,15 +135,4 @@ static void beyond_the_bound_no_other_share_is_taken(void **state)
     } while (took.count > 0 && count <= IDLE_CHANGES_MAX + 2);
     assert_int_equal(count, IDLE_CHANGES_MAX + 2);
     idle_changes_free(changes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_newest_of_each_share_is_taken_once),
-        cmocka_unit_test(a_node_replaces_what_waits_of_its_shares),
-        cmocka_unit_test(what_is_put_back_is_older_than_what_came_meanwhile),
-        cmocka_unit_test(beyond_the_bound_no_other_share_is_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

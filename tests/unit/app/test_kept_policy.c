@@ -2,21 +2,17 @@
  * The policy document that decides is kept in the ledger, when it can be, and only that: for a
  * start at which its file cannot be read.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/document/policy/policy_document.h"
 #include "milligpu/document/policy/zone_file.h"
 #include "milligpu/run/file.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 
 static struct {
@@ -48,6 +44,8 @@ static int tear_down(void **state)
     assert_int_equal(rmdir(scene.folder), 0);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, tear_down)
 
 /* The documents that the ledger keeps; "" if none. */
 static void assert_kept(const char *text)
@@ -94,10 +92,8 @@ static void decide_by_name(struct app_fixture *fixture, const char *word)
 #define BINPACK "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: binpack\n"
 #define SPREAD  "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: spread\n"
 
-static void the_document_that_decides_is_kept(void **state)
+FIXTURE_TEST(the_document_that_decides_is_kept)
 {
-    struct app_fixture *fixture = *state;
-
     assert_kept("");
     decide_by_file(fixture, BINPACK);
     assert_kept(BINPACK);
@@ -108,18 +104,15 @@ static void the_document_that_decides_is_kept(void **state)
     assert_kept(SPREAD);
 }
 
-static void a_policy_that_is_built_in_is_not_kept(void **state)
+FIXTURE_TEST(a_policy_that_is_built_in_is_not_kept)
 {
-    struct app_fixture *fixture = *state;
-
     decide_by_file(fixture, BINPACK);
     decide_by_name(fixture, "mixed");
     assert_kept("");
 }
 
-static void a_document_waits_for_the_disk_to_be_kept(void **state)
+FIXTURE_TEST(a_document_waits_for_the_disk_to_be_kept)
 {
-    struct app_fixture *fixture = *state;
     const struct fixture_fault fault = {.point = POINT_KEEP_POLICY, .nth = 1, .lasting = true};
 
     decide_by_file(fixture, BINPACK);
@@ -142,25 +135,11 @@ static void a_document_waits_for_the_disk_to_be_kept(void **state)
     assert_int_equal(fixture->met, 0);
 }
 
-static void nothing_is_kept_in_safe_mode(void **state)
+FIXTURE_TEST(nothing_is_kept_in_safe_mode)
 {
-    struct app_fixture *fixture = *state;
-
     decide_by_file(fixture, BINPACK);
     atomic_store(&fixture->app.health.safe_mode, true);
     decide_by_file(fixture, SPREAD);
     fixture_pass(fixture, 130000);
     assert_kept(BINPACK);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(the_document_that_decides_is_kept),
-        TEST(a_policy_that_is_built_in_is_not_kept),
-        TEST(a_document_waits_for_the_disk_to_be_kept),
-        TEST(nothing_is_kept_in_safe_mode),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

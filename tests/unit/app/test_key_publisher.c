@@ -1,13 +1,8 @@
 /* Our public keys get to the agents, whatever stands in the way, and no other key is touched. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/fake_apiserver/fake_apiserver.h"
@@ -16,6 +11,7 @@
 #include "milligpu/wire/json/json.h"
 #include "milligpu/wire/kube/wire_kube.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 
 #define KEYS "/api/v1/namespaces/milligpu/configmaps"
@@ -171,6 +167,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define SCENE_TEST(name) TEST_WITH(name, struct scene *scene, set_up, tear_down)
+
 static int ask(struct scene *scene, const char *method, const char *path, const char *body)
 {
     strbuf_reset(&scene->out);
@@ -202,10 +200,8 @@ static void is_there(struct scene *scene)
         fail_msg("no %s in %s", scene->key[0].id, scene->out.data);
 }
 
-static void the_config_map_is_made_where_there_is_none(void **state)
+SCENE_TEST(the_config_map_is_made_where_there_is_none)
 {
-    struct scene *scene = *state;
-
     assert_false(facts_of(scene).published);
     run(scene);
     is_there(scene);
@@ -215,10 +211,8 @@ static void the_config_map_is_made_where_there_is_none(void **state)
     assert_int_equal(key_publisher_step(scene->publisher, scene->fixture->now_ms), AGAIN_MS);
 }
 
-static void the_agents_may_have_a_namespace_of_their_own(void **state)
+SCENE_TEST(the_agents_may_have_a_namespace_of_their_own)
 {
-    struct scene *scene = *state;
-
     assert_string_equal(keys_namespace(scene->app), "milligpu");
     scene->settings.keys_namespace = "agents";
     run(scene);
@@ -228,10 +222,8 @@ static void the_agents_may_have_a_namespace_of_their_own(void **state)
                      200);
 }
 
-static void keys_of_others_stay(void **state)
+SCENE_TEST(keys_of_others_stay)
 {
-    struct scene *scene = *state;
-
     assert_int_equal(ask(scene, "POST", KEYS,
                          "{\"metadata\":{\"name\":\"milligpu-keys\"},\"data\":{\"a\":\"b\"}}"),
                      201);
@@ -271,9 +263,8 @@ static bool publishes(struct scene *scene, const struct signing_key *key)
  * Signatures by another key of the ConfigMap are believed until that key is revoked, although its
  * entry is still there, or taken away. Agents believe whatever is published, so it does not stay.
  */
-static void keys_of_others_prove_what_they_signed(void **state)
+SCENE_TEST(keys_of_others_prove_what_they_signed)
 {
-    struct scene *scene = *state;
     const struct signed_facts what = {TEXT("uid"), TEXT("n1"), TEXT("bytes"), SIGNED_ALLOCATION};
     const struct signed_facts other = {TEXT("uid"), TEXT("n2"), TEXT("bytes"), SIGNED_ALLOCATION};
     char signature[SIGNATURE_TEXT_BYTES];
@@ -319,10 +310,8 @@ static void keys_of_others_prove_what_they_signed(void **state)
 }
 
 /* 200, or 404, or three tries: then a new ledger waits no more for the keys that prove. */
-static void pods_wait_until_the_keys_were_looked_for(void **state)
+SCENE_TEST(pods_wait_until_the_keys_were_looked_for)
 {
-    struct scene *scene = *state;
-
     assert_false(key_publisher_has_looked(scene->publisher));
     run(scene); /* there is none */
     assert_true(key_publisher_has_looked(scene->publisher));
@@ -347,9 +336,8 @@ static void pods_wait_until_the_keys_were_looked_for(void **state)
 }
 
 /* The informer asks for pods only then, and only for a ledger that begins. */
-static void a_new_ledger_lists_no_pods_before(void **state)
+SCENE_TEST(a_new_ledger_lists_no_pods_before)
 {
-    struct scene *scene = *state;
     struct app_fixture *fixture = scene->fixture;
 
     fixture_lose_ledger(fixture);
@@ -367,10 +355,8 @@ static void a_new_ledger_lists_no_pods_before(void **state)
     scene->app->key_publisher = NULL;
 }
 
-static void a_config_map_that_is_deleted_comes_back(void **state)
+SCENE_TEST(a_config_map_that_is_deleted_comes_back)
 {
-    struct scene *scene = *state;
-
     run(scene);
     assert_int_equal(ask(scene, "DELETE", KEYS "/milligpu-keys", ""), 200);
     scene->fixture->now_ms += AGAIN_MS - 1;
@@ -382,10 +368,9 @@ static void a_config_map_that_is_deleted_comes_back(void **state)
 }
 
 /* What fails is tried again after 1, 2, 4 ... 60, 60 seconds. */
-static void it_is_tried_until_it_succeeds(void **state)
+SCENE_TEST(it_is_tried_until_it_succeeds)
 {
     static const int64_t pauses_ms[] = {1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000};
-    struct scene *scene = *state;
 
     scene->refuse = 403;
     run(scene);
@@ -415,10 +400,8 @@ static void it_is_tried_until_it_succeeds(void **state)
     assert_int_equal(key_publisher_step(scene->publisher, scene->fixture->now_ms), 1000);
 }
 
-static void a_request_that_cannot_even_start_is_tried_again(void **state)
+SCENE_TEST(a_request_that_cannot_even_start_is_tried_again)
 {
-    struct scene *scene = *state;
-
     scene->start_fails = true;
     run(scene);
     assert_string_equal(facts_of(scene).error, "no way there");
@@ -429,10 +412,8 @@ static void a_request_that_cannot_even_start_is_tried_again(void **state)
 }
 
 /* Somebody made it between our PATCH and our POST. */
-static void a_config_map_that_came_meanwhile_is_patched(void **state)
+SCENE_TEST(a_config_map_that_came_meanwhile_is_patched)
 {
-    struct scene *scene = *state;
-
     (void)key_publisher_step(scene->publisher, scene->fixture->now_ms);
     scene->ops.poll(scene->real.ctx, 0, scene, deliver);
     assert_int_equal(scene->requests, 1);
@@ -448,11 +429,10 @@ static void a_config_map_that_came_meanwhile_is_patched(void **state)
     assert_non_null(strstr(scene->out.data, "\"a\":\"b\""));
 }
 
-static void an_answer_of_somebody_else_is_not_ours(void **state)
+SCENE_TEST(an_answer_of_somebody_else_is_not_ours)
 {
     static const uint64_t ids[] = {1, (uint64_t)2 << 32, (uint64_t)3 << 32, (uint64_t)4 << 32,
                                    (uint64_t)6 << 32};
-    struct scene *scene = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
         const struct kube_answer is = {.id = ids[i], .piece = KUBE_HEAD, .status = 200};
@@ -531,10 +511,8 @@ static void end_pod(struct scene *scene)
     fixture_run(scene->fixture);
 }
 
-static void a_key_is_replaced_and_stays_while_a_pod_needs_it(void **state)
+SCENE_TEST(a_key_is_replaced_and_stays_while_a_pod_needs_it)
 {
-    struct scene *scene = *state;
-
     bind_and_replace(scene);
     for (int i = 0; i < 3; i++) {
         pass(scene, KEY_RETIRE_WAITS * WAIT_MS);
@@ -552,10 +530,8 @@ static void a_key_is_replaced_and_stays_while_a_pod_needs_it(void **state)
     has(scene, "signing");
 }
 
-static void a_key_that_no_pod_needs_stays_a_while(void **state)
+SCENE_TEST(a_key_that_no_pod_needs_stays_a_while)
 {
-    struct scene *scene = *state;
-
     bind_and_replace(scene);
     end_pod(scene);
     for (int64_t ms = AGAIN_MS; ms < KEY_RETIRE_WAITS * WAIT_MS; ms += AGAIN_MS) {
@@ -568,10 +544,8 @@ static void a_key_that_no_pod_needs_stays_a_while(void **state)
     has(scene, "signing");
 }
 
-static void who_does_not_know_all_pods_takes_no_key_away(void **state)
+SCENE_TEST(who_does_not_know_all_pods_takes_no_key_away)
 {
-    struct scene *scene = *state;
-
     bind_and_replace(scene);
     end_pod(scene);
     pass(scene, KEY_RETIRE_WAITS * WAIT_MS); /* and the watch was silent */
@@ -590,10 +564,8 @@ static void who_does_not_know_all_pods_takes_no_key_away(void **state)
 }
 
 /* Its Binding may still take effect, with the signature of before. */
-static void a_reservation_in_doubt_keeps_the_key(void **state)
+SCENE_TEST(a_reservation_in_doubt_keeps_the_key)
 {
-    struct scene *scene = *state;
-
     run(scene);
     fixture_pod(scene->fixture, "doubt", "300");
     fixture_run(scene->fixture);
@@ -614,10 +586,8 @@ static void a_reservation_in_doubt_keeps_the_key(void **state)
     has(scene, "signing");
 }
 
-static void a_restart_goes_on_where_it_was(void **state)
+SCENE_TEST(a_restart_goes_on_where_it_was)
 {
-    struct scene *scene = *state;
-
     run(scene);
     want_replaced(scene, (is_there(scene), scene->key[0].id));
     pass(scene, AGAIN_MS);
@@ -636,10 +606,8 @@ static void a_restart_goes_on_where_it_was(void **state)
     }
 }
 
-static void a_next_key_that_cannot_be_published_does_not_sign(void **state)
+SCENE_TEST(a_next_key_that_cannot_be_published_does_not_sign)
 {
-    struct scene *scene = *state;
-
     run(scene);
     want_replaced(scene, (is_there(scene), scene->key[0].id));
     scene->fixture->now_ms += AGAIN_MS;
@@ -658,19 +626,16 @@ static void a_next_key_that_cannot_be_published_does_not_sign(void **state)
 }
 
 /* Another milligpud signs with it. */
-static void a_key_that_is_not_ours_is_not_replaced(void **state)
+SCENE_TEST(a_key_that_is_not_ours_is_not_replaced)
 {
-    struct scene *scene = *state;
-
     run(scene);
     want_replaced(scene, "0123456789abcdef");
     pass(scene, AGAIN_MS);
     has(scene, "signing");
 }
 
-static void a_folder_that_cannot_be_written_is_said(void **state)
+SCENE_TEST(a_folder_that_cannot_be_written_is_said)
 {
-    struct scene *scene = *state;
     char list[80];
 
     run(scene);
@@ -726,10 +691,8 @@ static const char *made_up(struct scene *scene)
 }
 
 /* It goes although pods name it: in vain, or unbound. */
-static void a_key_that_pods_only_name_goes(void **state)
+SCENE_TEST(a_key_that_pods_only_name_goes)
 {
-    struct scene *scene = *state;
-
     bind_and_replace(scene);
     put_copy(scene, "unbound", NULL, NULL);
     put_copy(scene, "unbound-made-up", made_up(scene), NULL);
@@ -745,9 +708,8 @@ static void a_key_that_pods_only_name_goes(void **state)
 }
 
 /* Somebody has damaged its annotations, so no agent starts it again anyway. */
-static void a_pod_whose_signature_was_overwritten_keeps_no_key(void **state)
+SCENE_TEST(a_pod_whose_signature_was_overwritten_keeps_no_key)
 {
-    struct scene *scene = *state;
     char annotation[200];
 
     bind_and_replace(scene);
@@ -763,10 +725,8 @@ static void a_pod_whose_signature_was_overwritten_keeps_no_key(void **state)
     has(scene, "signing");
 }
 
-static void pods_are_counted_by_the_key_that_they_need(void **state)
+SCENE_TEST(pods_are_counted_by_the_key_that_they_need)
 {
-    struct scene *scene = *state;
-
     bind_and_replace(scene);
     put_copy(scene, "bound-made-up", made_up(scene), "n1");
     fixture_pod(scene->fixture, "after", "100");
@@ -799,10 +759,8 @@ static void write_revoked(struct scene *scene, const char *id)
     assert_int_equal(ask(scene, "PATCH", KEYS "/milligpu-keys", body), 200);
 }
 
-static void a_revoked_key_goes_although_pods_need_it(void **state)
+SCENE_TEST(a_revoked_key_goes_although_pods_need_it)
 {
-    struct scene *scene = *state;
-
     bind_and_replace(scene);
     write_revoked(scene, scene->key[1].id);
     assert_false(shows_key(scene, 1));
@@ -818,10 +776,8 @@ static void a_revoked_key_goes_although_pods_need_it(void **state)
 }
 
 /* The word was written while nobody read it. */
-static void a_key_that_was_revoked_meanwhile_goes_at_the_start(void **state)
+SCENE_TEST(a_key_that_was_revoked_meanwhile_goes_at_the_start)
 {
-    struct scene *scene = *state;
-
     bind_and_replace(scene);
     key_publisher_free(scene->publisher);
     write_revoked(scene, scene->key[1].id);
@@ -833,10 +789,8 @@ static void a_key_that_was_revoked_meanwhile_goes_at_the_start(void **state)
     has(scene, "signing");
 }
 
-static void a_key_that_signs_is_not_revoked_before_it_is_replaced(void **state)
+SCENE_TEST(a_key_that_signs_is_not_revoked_before_it_is_replaced)
 {
-    struct scene *scene = *state;
-
     run(scene);
     has(scene, "signing");
     write_revoked(scene, scene->key[0].id);
@@ -849,12 +803,11 @@ static void a_key_that_signs_is_not_revoked_before_it_is_replaced(void **state)
     assert_false(shows_key(scene, 1));
 }
 
-static void another_key_in_the_config_map_is_known(void **state)
+SCENE_TEST(another_key_in_the_config_map_is_known)
 {
     static const char others[] =
         "{\"data\":{\"21fe31dfa154a261\":\"11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\","
         "\"31fe31dfa154a261\":\"11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\",\"a\":\"b\"}}";
-    struct scene *scene = *state;
 
     run(scene);
     assert_int_equal(facts_of(scene).n_others, 0);
@@ -869,9 +822,8 @@ static void another_key_in_the_config_map_is_known(void **state)
 }
 
 /* Each of them is needed; one that is revoked makes room. */
-static void a_full_keyring_has_a_way_out(void **state)
+SCENE_TEST(a_full_keyring_has_a_way_out)
 {
-    struct scene *scene = *state;
     struct key_entry key[KEYRING_MAX];
 
     run(scene);
@@ -902,47 +854,9 @@ static void a_full_keyring_has_a_way_out(void **state)
     assert_int_equal(key[1].state, KEY_NEXT);
 }
 
-static void a_request_in_flight_ends_with_us(void **state)
+SCENE_TEST(a_request_in_flight_ends_with_us)
 {
-    struct scene *scene = *state;
-
     scene->lost = true;
     (void)key_publisher_step(scene->publisher, scene->fixture->now_ms);
     assert_int_not_equal(scene->id, 0); /* tear_down checks that it is cancelled */
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(the_config_map_is_made_where_there_is_none),
-        TEST(the_agents_may_have_a_namespace_of_their_own),
-        TEST(keys_of_others_stay),
-        TEST(keys_of_others_prove_what_they_signed),
-        TEST(pods_wait_until_the_keys_were_looked_for),
-        TEST(a_new_ledger_lists_no_pods_before),
-        TEST(a_config_map_that_is_deleted_comes_back),
-        TEST(it_is_tried_until_it_succeeds),
-        TEST(a_request_that_cannot_even_start_is_tried_again),
-        TEST(a_config_map_that_came_meanwhile_is_patched),
-        TEST(an_answer_of_somebody_else_is_not_ours),
-        TEST(a_request_in_flight_ends_with_us),
-        TEST(a_key_that_pods_only_name_goes),
-        TEST(a_pod_whose_signature_was_overwritten_keeps_no_key),
-        TEST(pods_are_counted_by_the_key_that_they_need),
-        TEST(a_revoked_key_goes_although_pods_need_it),
-        TEST(a_key_that_was_revoked_meanwhile_goes_at_the_start),
-        TEST(a_key_that_signs_is_not_revoked_before_it_is_replaced),
-        TEST(another_key_in_the_config_map_is_known),
-        TEST(a_full_keyring_has_a_way_out),
-        TEST(a_key_is_replaced_and_stays_while_a_pod_needs_it),
-        TEST(a_key_that_no_pod_needs_stays_a_while),
-        TEST(who_does_not_know_all_pods_takes_no_key_away),
-        TEST(a_reservation_in_doubt_keeps_the_key),
-        TEST(a_restart_goes_on_where_it_was),
-        TEST(a_next_key_that_cannot_be_published_does_not_sign),
-        TEST(a_key_that_is_not_ours_is_not_replaced),
-        TEST(a_folder_that_cannot_be_written_is_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* What the watch teaches about the workload, and when the policy takes it up. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/core/rank/policy.h"
@@ -15,6 +11,7 @@
 #include "milligpu/run/metric.h"
 #include "milligpu/writer/writer.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 
 static void add_up(void *user, const char *labels, int64_t value)
@@ -51,9 +48,8 @@ static uint32_t weight(struct app_fixture *fixture, uint32_t milli)
     return sum;
 }
 
-static void a_pod_counts_once_however_often_it_is_seen_and_asked_about(void **state)
+APP_TEST(a_pod_counts_once_however_often_it_is_seen_and_asked_about)
 {
-    struct app_fixture *fixture = *state;
     const int64_t before = counted();
 
     fixture_pod(fixture, "a", "300");
@@ -73,9 +69,8 @@ static void a_pod_counts_once_however_often_it_is_seen_and_asked_about(void **st
     assert_int_equal(counted(), before + 2);
 }
 
-static void a_pod_that_filter_asked_about_first_counts_when_the_watch_shows_it(void **state)
+APP_TEST(a_pod_that_filter_asked_about_first_counts_when_the_watch_shows_it)
 {
-    struct app_fixture *fixture = *state;
     const int64_t before = counted();
 
     fixture_pod(fixture, "a", "300");
@@ -87,9 +82,8 @@ static void a_pod_that_filter_asked_about_first_counts_when_the_watch_shows_it(v
     assert_int_equal(counted(), before + 1);
 }
 
-static void only_pods_that_ask_for_shares_count(void **state)
+APP_TEST(only_pods_that_ask_for_shares_count)
 {
-    struct app_fixture *fixture = *state;
     const int64_t before = counted();
 
     fixture_pod_of(fixture, "cpu", "\"cpu\":\"2\"", NULL, NULL);
@@ -103,9 +97,8 @@ static void only_pods_that_ask_for_shares_count(void **state)
     assert_int_equal(counted(), before + 1);
 }
 
-static void the_policy_takes_up_what_was_learned(void **state)
+APP_TEST(the_policy_takes_up_what_was_learned)
 {
-    struct app_fixture *fixture = *state;
     char name[8];
 
     take_up(fixture, "rollout");
@@ -121,10 +114,8 @@ static void the_policy_takes_up_what_was_learned(void **state)
     assert_true(weight(fixture, 300) > TALLY_COLD / 2 * TALLY_WEIGHT);
 }
 
-static void the_workload_is_known_under_every_policy(void **state)
+APP_TEST(the_workload_is_known_under_every_policy)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
     fixture_run(fixture);
@@ -150,9 +141,8 @@ static void restart(struct app_fixture *fixture)
     fixture_run(fixture);
 }
 
-static void what_was_learned_survives_a_kill(void **state)
+APP_TEST(what_was_learned_survives_a_kill)
 {
-    struct app_fixture *fixture = *state;
     const int64_t before = counted();
 
     pods(fixture, (const char *[]){"a", "b", NULL});
@@ -164,20 +154,16 @@ static void what_was_learned_survives_a_kill(void **state)
     assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
 }
 
-static void what_was_learned_survives_an_orderly_end_at_once(void **state)
+APP_TEST(what_was_learned_survives_an_orderly_end_at_once)
 {
-    struct app_fixture *fixture = *state;
-
     pods(fixture, (const char *[]){"a", "b", NULL});
     writer_end(fixture->parts.writer);
     restart(fixture);
     assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
 }
 
-static void what_was_not_stored_is_learned_again_from_the_list(void **state)
+APP_TEST(what_was_not_stored_is_learned_again_from_the_list)
 {
-    struct app_fixture *fixture = *state;
-
     pods(fixture, (const char *[]){"a", "b", NULL});
     writer_end(fixture->parts.writer);
     fixture_pass(fixture, 2000);
@@ -186,9 +172,8 @@ static void what_was_not_stored_is_learned_again_from_the_list(void **state)
     assert_int_equal(weight(fixture, 300), 4 * TALLY_WEIGHT);
 }
 
-static void pods_that_came_while_nobody_looked_count(void **state)
+APP_TEST(pods_that_came_while_nobody_looked_count)
 {
-    struct app_fixture *fixture = *state;
     const int64_t before = counted();
 
     pods(fixture, (const char *[]){"a", "b", NULL});
@@ -203,9 +188,8 @@ static void pods_that_came_while_nobody_looked_count(void **state)
     assert_int_equal(counted(), before + 4);
 }
 
-static void another_list_in_the_same_process_counts_nothing_again(void **state)
+APP_TEST(another_list_in_the_same_process_counts_nothing_again)
 {
-    struct app_fixture *fixture = *state;
     const int64_t before = counted();
     const uint32_t lists = fixture->pod_lists;
 
@@ -216,9 +200,8 @@ static void another_list_in_the_same_process_counts_nothing_again(void **state)
     assert_int_equal(counted(), before + 2);
 }
 
-static void what_could_not_be_stored_is_stored_later(void **state)
+APP_TEST(what_could_not_be_stored_is_stored_later)
 {
-    struct app_fixture *fixture = *state;
     const struct fixture_fault fault = {.point = POINT_LEARN, .nth = 1, .lasting = true};
 
     fixture_break(fixture, &fault);
@@ -232,9 +215,8 @@ static void what_could_not_be_stored_is_stored_later(void **state)
     assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
 }
 
-static void nothing_is_stored_in_safe_mode(void **state)
+APP_TEST(nothing_is_stored_in_safe_mode)
 {
-    struct app_fixture *fixture = *state;
     const struct fixture_fault fault = {.point = POINT_LEARN, .nth = 1, .lasting = true};
 
     fixture_break(fixture, &fault);
@@ -247,9 +229,8 @@ static void nothing_is_stored_in_safe_mode(void **state)
     fixture_heal(fixture);
 }
 
-static void a_workload_that_cannot_be_read_is_learned_anew(void **state)
+TEST(a_workload_that_cannot_be_read_is_learned_anew)
 {
-    (void)state;
     char file[] = "/tmp/milligpu-learn-XXXXXX";
     const int fd = mkstemp(file);
     sqlite3 *db;
@@ -270,26 +251,4 @@ static void a_workload_that_cannot_be_read_is_learned_anew(void **state)
     assert_int_equal(weight(fixture, 250), 2);                /* the cold start, once more */
     fixture_free(fixture);
     (void)unlink(file);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_pod_counts_once_however_often_it_is_seen_and_asked_about),
-        TEST(a_pod_that_filter_asked_about_first_counts_when_the_watch_shows_it),
-        TEST(only_pods_that_ask_for_shares_count),
-        TEST(the_policy_takes_up_what_was_learned),
-        TEST(the_workload_is_known_under_every_policy),
-        TEST(what_was_learned_survives_a_kill),
-        TEST(what_was_learned_survives_an_orderly_end_at_once),
-        TEST(what_was_not_stored_is_learned_again_from_the_list),
-        TEST(pods_that_came_while_nobody_looked_count),
-        TEST(another_list_in_the_same_process_counts_nothing_again),
-        TEST(what_could_not_be_stored_is_stored_later),
-        TEST(nothing_is_stored_in_safe_mode),
-        cmocka_unit_test(a_workload_that_cannot_be_read_is_learned_anew),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

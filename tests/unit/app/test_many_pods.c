@@ -2,14 +2,9 @@
  * Any number of pods, each asking as much as a pod can, no two of them alike: what is remembered of
  * them is bounded in bytes, and pods that are not remembered are served all the same.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/admin/api.h"
 #include "milligpu/base/alloc.h"
@@ -20,9 +15,8 @@
 #include "milligpu/waiting/hints.h"
 #include "milligpu/waiting/request_classes.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_set_up, fixture_tear_down)
 
 enum { NAME_BYTES = 64, MODELS_BYTES = 8192, MIB = 1024 * 1024 };
 
@@ -104,10 +98,8 @@ static void disperse(struct app_fixture *fixture, unsigned count)
     }
 }
 
-static void as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib(void **state)
+APP_TEST(as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib)
 {
-    struct app_fixture *fixture = *state;
-
     crowd(fixture, WAITING_MAX);
     const struct hints_bytes hints = hints_bytes(fixture->app.hints);
     const struct pod_cache_bytes pods = pod_cache_bytes(fixture->app.pod_cache);
@@ -125,9 +117,8 @@ static void as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib(
     assert_int_equal(pod_cache_bytes(fixture->app.pod_cache).requests, 0);
 }
 
-static void who_asks_the_same_as_another_takes_no_room_for_it(void **state)
+APP_TEST(who_asks_the_same_as_another_takes_no_room_for_it)
 {
-    struct app_fixture *fixture = *state;
     struct greedy *greedy = greedy_new(7);
 
     refused(fixture->app.hints, &greedy->pod);
@@ -150,9 +141,8 @@ static void who_asks_the_same_as_another_takes_no_room_for_it(void **state)
 }
 
 /* Binding needs the names of the containers. */
-static void who_asks_the_same_for_containers_of_other_names_keeps_its_own(void **state)
+APP_TEST(who_asks_the_same_for_containers_of_other_names_keeps_its_own)
 {
-    struct app_fixture *fixture = *state;
     struct pod_container container = {.name = "one", .amount = "300"};
     struct pod pod = {.uid = "u1",
                       .namespace = "default",
@@ -178,9 +168,8 @@ static void who_asks_the_same_for_containers_of_other_names_keeps_its_own(void *
 
 enum { ENOUGH = 1000 }; /* enough to fill the part of the tables for large requests */
 
-static void who_asks_little_is_remembered_beside_a_tenant_who_asks_much(void **state)
+APP_TEST(who_asks_little_is_remembered_beside_a_tenant_who_asks_much)
 {
-    struct app_fixture *fixture = *state;
     struct waiting waiting;
     struct arena arena;
 
@@ -232,10 +221,8 @@ static int64_t shown_overflow(struct app_fixture *fixture)
 }
 
 /* No node has the crowd's models, so none of its pods fits. */
-static void whose_wish_found_no_room_is_woken_by_any_room_and_only_so_long(void **state)
+APP_TEST(whose_wish_found_no_room_is_woken_by_any_room_and_only_so_long)
 {
-    struct app_fixture *fixture = *state;
-
     crowd(fixture, 10);
     assert_false(hints_overflow(fixture->app.hints, fixture->now_ms));
     assert_false(asked_in_vain(fixture));
@@ -259,9 +246,8 @@ static const char *waiting_page(struct app_fixture *fixture, struct http_call *c
     return call->answer.data;
 }
 
-static void the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_ask(void **state)
+APP_TEST(the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_ask)
 {
-    struct app_fixture *fixture = *state;
     struct http_call call;
 
     crowd(fixture, 10);
@@ -325,10 +311,8 @@ static void crowd_to_the_last_place(struct app_fixture *fixture)
     } while (known(fixture, name)->request != NULL);
 }
 
-static void whose_request_found_no_room_is_bound_as_the_api_server_tells_it(void **state)
+APP_TEST(whose_request_found_no_room_is_bound_as_the_api_server_tells_it)
 {
-    struct app_fixture *fixture = *state;
-
     crowd_to_the_last_place(fixture);
     large_pod(fixture, "a", NULL);
     fixture_run(fixture);
@@ -344,10 +328,8 @@ static void whose_request_found_no_room_is_bound_as_the_api_server_tells_it(void
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
-static void whose_request_found_no_room_is_bound_in_the_version_that_was_told_last(void **state)
+APP_TEST(whose_request_found_no_room_is_bound_in_the_version_that_was_told_last)
 {
-    struct app_fixture *fixture = *state;
-
     crowd_to_the_last_place(fixture);
     large_pod(fixture, "a", NULL);
     fixture_run(fixture);
@@ -359,10 +341,8 @@ static void whose_request_found_no_room_is_bound_in_the_version_that_was_told_la
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
-static void a_bound_pod_whose_request_found_no_room_holds_its_share(void **state)
+APP_TEST(a_bound_pod_whose_request_found_no_room_holds_its_share)
 {
-    struct app_fixture *fixture = *state;
-
     crowd_to_the_last_place(fixture);
     large_pod(fixture, "x", "n2");
     fixture_run(fixture);
@@ -409,10 +389,8 @@ static void fill_told(struct app_fixture *fixture)
     assert_true(told > REMEMBERED_BYTES_MAX / 2);
 }
 
-static void who_could_not_be_remembered_gets_its_place_by_another_list(void **state)
+APP_TEST(who_could_not_be_remembered_gets_its_place_by_another_list)
 {
-    struct app_fixture *fixture = *state;
-
     fill_told(fixture);
     fixture_node_with(fixture, "n3", "");
     large_pod(fixture, "x", "n3");
@@ -427,9 +405,8 @@ static void who_could_not_be_remembered_gets_its_place_by_another_list(void **st
 }
 
 /* A waiting Binding is of use to nobody until the API server hears of it, so no more are made. */
-static void while_bindings_fill_their_memory_no_more_are_made(void **state)
+APP_TEST(while_bindings_fill_their_memory_no_more_are_made)
 {
-    struct app_fixture *fixture = *state;
     char *large = xmalloc(OUTBOX_BYTES_MAX);
 
     fixture_pod(fixture, "a", "300");
@@ -456,9 +433,8 @@ static void while_bindings_fill_their_memory_no_more_are_made(void **state)
 }
 
 /* kube-scheduler sends whatever a tenant wrote. */
-static void a_large_question_leaves_no_large_memory_behind(void **state)
+APP_TEST(a_large_question_leaves_no_large_memory_behind)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf object;
 
     strbuf_init(&object);
@@ -473,23 +449,4 @@ static void a_large_question_leaves_no_large_memory_behind(void **state)
         strstr(fixture_filter_of(fixture, object.data, "n1 n2"), "more than 32 models"));
     assert_true(webhooks_bytes(fixture->parts.webhooks) < 5 * MIB / 4);
     strbuf_done(&object);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib),
-        TEST(who_asks_the_same_as_another_takes_no_room_for_it),
-        TEST(who_asks_the_same_for_containers_of_other_names_keeps_its_own),
-        TEST(who_asks_little_is_remembered_beside_a_tenant_who_asks_much),
-        TEST(whose_wish_found_no_room_is_woken_by_any_room_and_only_so_long),
-        TEST(the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_ask),
-        TEST(whose_request_found_no_room_is_bound_as_the_api_server_tells_it),
-        TEST(whose_request_found_no_room_is_bound_in_the_version_that_was_told_last),
-        TEST(a_bound_pod_whose_request_found_no_room_holds_its_share),
-        TEST(who_could_not_be_remembered_gets_its_place_by_another_list),
-        TEST(while_bindings_fill_their_memory_no_more_are_made),
-        TEST(a_large_question_leaves_no_large_memory_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
 /* What was measured is stored once a minute and at the end, and no failure loses or doubles it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/usage/idle_changes.h"
 #include "milligpu/usage/measured_sums.h"
 #include "milligpu/usage/usage_table.h"
 #include "milligpu/writer/writer.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 
 static void add(struct app_fixture *fixture, int hour, uint64_t milli_s)
@@ -39,10 +35,8 @@ static uint64_t stored(struct app_fixture *fixture)
     return sum;
 }
 
-static void it_is_stored_once_a_minute_and_at_the_end(void **state)
+APP_TEST(it_is_stored_once_a_minute_and_at_the_end)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pass(fixture, 61000);
     add(fixture, 1, 5);
     fixture_pass(fixture, 61000);
@@ -57,10 +51,8 @@ static void it_is_stored_once_a_minute_and_at_the_end(void **state)
     assert_int_equal(stored(fixture), 13);
 }
 
-static void many_rows_are_all_stored_a_chunk_at_a_time(void **state)
+APP_TEST(many_rows_are_all_stored_a_chunk_at_a_time)
 {
-    struct app_fixture *fixture = *state;
-
     for (int i = 0; i < 1000; i++)
         add(fixture, i, 1);
     fixture_pass(fixture, 70000);
@@ -71,9 +63,8 @@ static void many_rows_are_all_stored_a_chunk_at_a_time(void **state)
     assert_int_equal(stored(fixture), 2000);
 }
 
-static void what_could_not_be_stored_is_stored_later_and_once(void **state)
+APP_TEST(what_could_not_be_stored_is_stored_later_and_once)
 {
-    struct app_fixture *fixture = *state;
     const struct fixture_fault fault = {.point = POINT_MEASURE, .nth = 1, .lasting = true};
 
     fixture_break(fixture, &fault);
@@ -89,10 +80,8 @@ static void what_could_not_be_stored_is_stored_later_and_once(void **state)
     assert_int_equal(stored(fixture), 7);
 }
 
-static void nothing_is_stored_in_safe_mode(void **state)
+APP_TEST(nothing_is_stored_in_safe_mode)
 {
-    struct app_fixture *fixture = *state;
-
     atomic_store(&fixture->app.health.safe_mode, true);
     add(fixture, 1, 5);
     fixture_pass(fixture, 61000);
@@ -186,10 +175,8 @@ static int64_t idle_since(struct app_fixture *fixture)
     return since_ms > 0 ? (since_ms - pod->facts.bound_ms) / MINUTE : -1;
 }
 
-static void since_when_a_share_is_idle_survives_a_restart(void **state)
+APP_TEST(since_when_a_share_is_idle_survives_a_restart)
 {
-    struct app_fixture *fixture = *state;
-
     bound(fixture);
     idle_until(fixture, 50);
     fixture_pass(fixture, 61000);
@@ -215,10 +202,8 @@ static void since_when_a_share_is_idle_survives_a_restart(void **state)
     assert_int_equal(idle_since(fixture), 90);
 }
 
-static void after_a_long_absence_it_begins_anew(void **state)
+APP_TEST(after_a_long_absence_it_begins_anew)
 {
-    struct app_fixture *fixture = *state;
-
     bound(fixture);
     idle_until(fixture, 70);
     writer_end(fixture->parts.writer);
@@ -231,9 +216,8 @@ static void after_a_long_absence_it_begins_anew(void **state)
     assert_stored(fixture, 0, true);
 }
 
-static void what_is_idle_waits_for_the_disk(void **state)
+APP_TEST(what_is_idle_waits_for_the_disk)
 {
-    struct app_fixture *fixture = *state;
     const struct fixture_fault fault = {.point = POINT_MEASURE, .nth = 1, .lasting = true};
 
     bound(fixture);
@@ -256,9 +240,8 @@ static void what_is_idle_waits_for_the_disk(void **state)
 }
 
 /* Until when reports were taken is only known once all that they said is stored. */
-static void many_that_become_idle_are_stored_a_chunk_at_a_time(void **state)
+APP_TEST(many_that_become_idle_are_stored_a_chunk_at_a_time)
 {
-    struct app_fixture *fixture = *state;
     const struct fixture_fault second = {.point = POINT_MEASURE, .nth = 2, .lasting = true};
     char uid[16];
 
@@ -279,10 +262,8 @@ static void many_that_become_idle_are_stored_a_chunk_at_a_time(void **state)
     assert_stored(fixture, 1, true);
 }
 
-static void in_safe_mode_no_idle_share_is_stored(void **state)
+APP_TEST(in_safe_mode_no_idle_share_is_stored)
 {
-    struct app_fixture *fixture = *state;
-
     bound(fixture);
     atomic_store(&fixture->app.health.safe_mode, true);
     idle_until(fixture, 60);
@@ -292,22 +273,4 @@ static void in_safe_mode_no_idle_share_is_stored(void **state)
     atomic_store(&fixture->app.health.safe_mode, false);
     writer_end(fixture->parts.writer);
     assert_stored(fixture, 1, true);
-}
-
-#define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, fixture_set_up, fixture_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WITH_FIXTURE(it_is_stored_once_a_minute_and_at_the_end),
-        WITH_FIXTURE(many_rows_are_all_stored_a_chunk_at_a_time),
-        WITH_FIXTURE(what_could_not_be_stored_is_stored_later_and_once),
-        WITH_FIXTURE(nothing_is_stored_in_safe_mode),
-        WITH_FIXTURE(since_when_a_share_is_idle_survives_a_restart),
-        WITH_FIXTURE(after_a_long_absence_it_begins_anew),
-        WITH_FIXTURE(what_is_idle_waits_for_the_disk),
-        WITH_FIXTURE(many_that_become_idle_are_stored_a_chunk_at_a_time),
-        WITH_FIXTURE(in_safe_mode_no_idle_share_is_stored),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,11 @@
 /* Sums wait for the writer: taken once, put back whole, and never more than there may be. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/usage/measured_sums.h"
+
+#include "support/test.h"
 
 static bool add(struct measured_sums *sums, int64_t hours, const char *namespace)
 {
@@ -22,13 +19,12 @@ static bool add(struct measured_sums *sums, int64_t hours, const char *namespace
     return measured_sums_add(sums, &row);
 }
 
-static void what_is_alike_adds_up_and_is_taken_once(void **state)
+TEST(what_is_alike_adds_up_and_is_taken_once)
 {
     struct measured_sums *sums = measured_sums_new();
     struct store_measured row[4];
     struct arena arena;
 
-    (void)state;
     arena_init(&arena);
     assert_int_equal(measured_sums_take(sums, row, 4, &arena), 0);
     assert_true(add(sums, 0, "a"));
@@ -54,7 +50,7 @@ static void what_is_alike_adds_up_and_is_taken_once(void **state)
     arena_done(&arena);
 }
 
-static void beyond_the_bound_a_row_for_each_hour_takes_what_comes(void **state)
+TEST(beyond_the_bound_a_row_for_each_hour_takes_what_comes)
 {
     struct measured_sums *sums = measured_sums_new();
     struct store_measured *row = xcalloc(MEASURED_SUMS_MAX, sizeof *row);
@@ -62,7 +58,6 @@ static void beyond_the_bound_a_row_for_each_hour_takes_what_comes(void **state)
     struct arena arena;
     uint64_t beyond = 0;
 
-    (void)state;
     arena_init(&arena);
     for (int i = 0; i < MEASURED_SUMS_MAX; i++) {
         (void)snprintf(name, sizeof name, "n%d", i);
@@ -85,13 +80,4 @@ static void beyond_the_bound_a_row_for_each_hour_takes_what_comes(void **state)
     measured_sums_free(sums);
     arena_done(&arena);
     xfree(row);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_alike_adds_up_and_is_taken_once),
-        cmocka_unit_test(beyond_the_bound_a_row_for_each_hour_takes_what_comes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,13 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "store/store_internal.h"
+#include "support/test.h"
 #include "support_fixture.h"
 
 /* In the order of precedence: each is made to fail beside those before it in this list. */
-static void the_first_need_that_is_not_met_is_the_reason(void **state)
+APP_TEST(the_first_need_that_is_not_met_is_the_reason)
 {
-    struct app_fixture *fixture = *state;
     struct app *app = &fixture->app;
     struct app_need need[APP_NEEDS];
     const char *why = "stale";
@@ -54,9 +49,8 @@ static void the_first_need_that_is_not_met_is_the_reason(void **state)
     assert_string_equal(why, "the API server has not been reached yet");
 }
 
-static void every_need_has_a_reason_of_its_own(void **state)
+APP_TEST(every_need_has_a_reason_of_its_own)
 {
-    struct app_fixture *fixture = *state;
     struct app *app = &fixture->app;
     struct app_need need[APP_NEEDS];
 
@@ -72,14 +66,4 @@ static void every_need_has_a_reason_of_its_own(void **state)
     assert_non_null(strstr(need[2].why, "grace_period_s"));
     assert_non_null(strstr(need[4].why, "disk"));
     atomic_store(&app->grace.grace_ends_ms, 0);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(the_first_need_that_is_not_met_is_the_reason),
-        TEST(every_need_has_a_reason_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

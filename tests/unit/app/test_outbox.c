@@ -1,20 +1,16 @@
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/kube/kube.h"
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/outbox.h"
 
+#include "support/test.h"
 #include "sync/flow.h"
 
 /* An API server that answers what the test tells it, one request at a time. */
@@ -120,6 +116,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define SCRIPT_TEST(name) TEST_WITH(name, struct script *script, set_up, tear_down)
+
 static void step(struct script *script)
 {
     (void)outbox_step(script->outbox, script->now, 1700000000000 + script->now);
@@ -222,10 +220,8 @@ static void ends(const struct script *script, enum bind_outcome outcome)
     assert_int_equal(outbox_open(script->outbox), 0);
 }
 
-static void a_binding_is_one_post_and_201_means_bound(void **state)
+SCRIPT_TEST(a_binding_is_one_post_and_201_means_bound)
 {
-    struct script *script = *state;
-
     send(script);
     assert_string_equal(script->method, "POST");
     assert_string_equal(script->path, "/api/v1/namespaces/ns/pods/pod/binding");
@@ -236,10 +232,8 @@ static void a_binding_is_one_post_and_201_means_bound(void **state)
     assert_int_equal(script->started, 1);
 }
 
-static void a_success_that_is_not_201_proves_nothing_and_is_asked_again(void **state)
+SCRIPT_TEST(a_success_that_is_not_201_proves_nothing_and_is_asked_again)
 {
-    struct script *script = *state;
-
     send(script);
     say(script, 200, "<html>please log in</html>");
     assert_int_equal(script->results, 0);
@@ -252,10 +246,8 @@ static void a_success_that_is_not_201_proves_nothing_and_is_asked_again(void **s
     ends(script, OUTCOME_UNKNOWN);
 }
 
-static void a_pod_that_is_not_there_voids_the_binding(void **state)
+SCRIPT_TEST(a_pod_that_is_not_there_voids_the_binding)
 {
-    struct script *script = *state;
-
     send(script);
     say(script, 404, "{\"kind\":\"Status\",\"message\":\"pods not found\",\"code\":404}");
     ends(script, OUTCOME_VOID);
@@ -263,10 +255,8 @@ static void a_pod_that_is_not_there_voids_the_binding(void **state)
     assert_non_null(strstr(script->result->outcome.text, "pods not found"));
 }
 
-static void a_forbidden_binding_is_void_and_says_why(void **state)
+SCRIPT_TEST(a_forbidden_binding_is_void_and_says_why)
 {
-    struct script *script = *state;
-
     send(script);
     say(script, 403,
         "{\"kind\":\"Status\",\"message\":\"may not create pods/binding\",\"code\":403}");
@@ -274,10 +264,8 @@ static void a_forbidden_binding_is_void_and_says_why(void **state)
     assert_non_null(strstr(script->result->outcome.text, "may not create"));
 }
 
-static void the_same_bytes_are_sent_again_after_500_and_after_a_lost_answer(void **state)
+SCRIPT_TEST(the_same_bytes_are_sent_again_after_500_and_after_a_lost_answer)
 {
-    struct script *script = *state;
-
     send(script);
     say(script, 500, "etcd leader changed");
     script->now += 60;
@@ -292,10 +280,8 @@ static void the_same_bytes_are_sent_again_after_500_and_after_a_lost_answer(void
     ends(script, OUTCOME_BOUND);
 }
 
-static void retry_after_is_kept(void **state)
+SCRIPT_TEST(retry_after_is_kept)
 {
-    struct script *script = *state;
-
     send(script);
     say_to(script, script->last.id, 429, 1);
     script->now += 900;
@@ -332,10 +318,8 @@ static void conflict(struct script *script)
     assert_string_equal(script->path, "/api/v1/namespaces/ns/pods/pod");
 }
 
-static void a_conflict_with_our_own_binding_is_success(void **state)
+SCRIPT_TEST(a_conflict_with_our_own_binding_is_success)
 {
-    struct script *script = *state;
-
     conflict(script);
     pod_says(script, "u1", "n1", escaped_note);
     ends(script, OUTCOME_BOUND);
@@ -344,48 +328,38 @@ static void a_conflict_with_our_own_binding_is_success(void **state)
 /*
  * Anyone who may write to the pod may have done so before we looked; that must not free the share.
  */
-static void a_pod_on_our_node_holds_its_reservation_whatever_is_written_on_it(void **state)
+SCRIPT_TEST(a_pod_on_our_node_holds_its_reservation_whatever_is_written_on_it)
 {
-    struct script *script = *state;
-
     conflict(script);
     pod_says(script, "u1", "n1", "{\\\"v\\\":1,\\\"containers\\\":{\\\"c\\\":[]}}");
     ends(script, OUTCOME_BOUND);
 }
 
-static void a_conflict_with_another_uid_is_void(void **state)
+SCRIPT_TEST(a_conflict_with_another_uid_is_void)
 {
-    struct script *script = *state;
-
     conflict(script);
     pod_says(script, "u2", "n1", escaped_note);
     ends(script, OUTCOME_VOID);
     assert_non_null(strstr(script->result->outcome.text, "u2"));
 }
 
-static void a_conflict_with_another_node_is_void(void **state)
+SCRIPT_TEST(a_conflict_with_another_node_is_void)
 {
-    struct script *script = *state;
-
     conflict(script);
     pod_says(script, "u1", "n2", escaped_note);
     ends(script, OUTCOME_VOID);
     assert_non_null(strstr(script->result->outcome.text, "n2"));
 }
 
-static void a_pod_that_somebody_else_bound_to_our_node_holds_its_reservation(void **state)
+SCRIPT_TEST(a_pod_that_somebody_else_bound_to_our_node_holds_its_reservation)
 {
-    struct script *script = *state;
-
     conflict(script);
     pod_says(script, "u1", "n1", NULL);
     ends(script, OUTCOME_BOUND);
 }
 
-static void a_conflict_that_nobody_can_look_into_stays_unknown(void **state)
+SCRIPT_TEST(a_conflict_that_nobody_can_look_into_stays_unknown)
 {
-    struct script *script = *state;
-
     conflict(script);
     for (int i = 0; i < 40; i++) {
         lose(script, false);
@@ -396,9 +370,8 @@ static void a_conflict_that_nobody_can_look_into_stays_unknown(void **state)
 }
 
 /* Otherwise the missing part could be the one with the node, and the pod would look "not bound". */
-static void an_answer_that_is_too_long_says_nothing(void **state)
+SCRIPT_TEST(an_answer_that_is_too_long_says_nothing)
 {
-    struct script *script = *state;
     struct kube_answer answer = {.piece = KUBE_HEAD, .status = 200};
     CLEANUP(freep) char *much = xmalloc(1 << 20);
 
@@ -422,10 +395,9 @@ static void an_answer_that_is_too_long_says_nothing(void **state)
 }
 
 /* An API server shows a pod of 1.5 MiB at six times that size if each character is escaped. */
-static void a_long_answer_is_read(void **state)
+SCRIPT_TEST(a_long_answer_is_read)
 {
     enum { MUCH = 9 << 20 };
-    struct script *script = *state;
     struct strbuf body;
 
     strbuf_init(&body);
@@ -439,10 +411,8 @@ static void a_long_answer_is_read(void **state)
     strbuf_done(&body);
 }
 
-static void no_answer_until_the_deadline_is_unknown(void **state)
+SCRIPT_TEST(no_answer_until_the_deadline_is_unknown)
 {
-    struct script *script = *state;
-
     send(script);
     script->now += 4000;
     step(script);
@@ -450,10 +420,8 @@ static void no_answer_until_the_deadline_is_unknown(void **state)
     ends(script, OUTCOME_UNKNOWN);
 }
 
-static void what_was_certainly_never_sent_is_void(void **state)
+SCRIPT_TEST(what_was_certainly_never_sent_is_void)
 {
-    struct script *script = *state;
-
     send(script);
     while (script->results == 0) {
         lose(script, true);
@@ -464,10 +432,8 @@ static void what_was_certainly_never_sent_is_void(void **state)
     assert_non_null(strstr(script->result->outcome.text, "connection lost"));
 }
 
-static void once_it_may_have_been_sent_a_refusal_proves_nothing(void **state)
+SCRIPT_TEST(once_it_may_have_been_sent_a_refusal_proves_nothing)
 {
-    struct script *script = *state;
-
     send(script);
     lose(script, false);
     script->now += 60;
@@ -476,10 +442,8 @@ static void once_it_may_have_been_sent_a_refusal_proves_nothing(void **state)
     ends(script, OUTCOME_UNKNOWN);
 }
 
-static void an_answer_to_a_cancelled_try_is_not_taken_for_another(void **state)
+SCRIPT_TEST(an_answer_to_a_cancelled_try_is_not_taken_for_another)
 {
-    struct script *script = *state;
-
     send(script);
     const uint64_t old = script->last.id;
     lose(script, false);
@@ -492,9 +456,8 @@ static void an_answer_to_a_cancelled_try_is_not_taken_for_another(void **state)
     ends(script, OUTCOME_BOUND);
 }
 
-static void the_wake_up_object_is_created_when_there_is_none_and_patched_with_pauses(void **state)
+SCRIPT_TEST(the_wake_up_object_is_created_when_there_is_none_and_patched_with_pauses)
 {
-    struct script *script = *state;
     struct outbox_stats stats;
 
     outbox_wake(script->outbox, 3, NULL);
@@ -525,10 +488,8 @@ static void the_wake_up_object_is_created_when_there_is_none_and_patched_with_pa
     assert_false(stats.wake_failing);
 }
 
-static void however_many_wait_the_next_ring_is_a_second_away_at_most(void **state)
+SCRIPT_TEST(however_many_wait_the_next_ring_is_a_second_away_at_most)
 {
-    struct script *script = *state;
-
     outbox_wake(script->outbox, 16384, NULL);
     step(script);
     say(script, 200, "{}");
@@ -560,9 +521,8 @@ static void *wake_up(void *user)
  * The writer asks for a wake-up between the outbox's last look at the inbox and the answer to the
  * previous wake-up: the thread sanitizer sees whether both hold the lock.
  */
-static void a_wake_up_that_is_wished_for_while_another_is_answered_is_no_race(void **state)
+SCRIPT_TEST(a_wake_up_that_is_wished_for_while_another_is_answered_is_no_race)
 {
-    struct script *script = *state;
     struct waker waker = {.outbox = script->outbox};
     pthread_t thread;
 
@@ -581,9 +541,8 @@ static void a_wake_up_that_is_wished_for_while_another_is_answered_is_no_race(vo
     assert_int_equal(script->started, 2);
 }
 
-static void a_wake_up_that_failed_is_tried_again_and_shown(void **state)
+SCRIPT_TEST(a_wake_up_that_failed_is_tried_again_and_shown)
 {
-    struct script *script = *state;
     struct outbox_stats stats;
 
     outbox_wake(script->outbox, 1, NULL);
@@ -611,9 +570,8 @@ static int64_t until_next(struct script *script)
     return script->now - since;
 }
 
-static void a_binding_is_repeated_after_a_second_at_the_latest(void **state)
+SCRIPT_TEST(a_binding_is_repeated_after_a_second_at_the_latest)
 {
-    struct script *script = *state;
     int64_t pause_ms = 0;
 
     send(script);
@@ -624,9 +582,8 @@ static void a_binding_is_repeated_after_a_second_at_the_latest(void **state)
     assert_in_range(pause_ms, 950, 1050);
 }
 
-static void wake_ups_that_fail_go_out_less_and_less_often_and_none_is_lost(void **state)
+SCRIPT_TEST(wake_ups_that_fail_go_out_less_and_less_often_and_none_is_lost)
 {
-    struct script *script = *state;
     int64_t pause_ms[12];
     bool differ = false;
 
@@ -654,10 +611,8 @@ static void wake_ups_that_fail_go_out_less_and_less_often_and_none_is_lost(void 
     assert_in_range(until_next(script), 750, 1050);
 }
 
-static void retry_after_to_a_wake_up_holds_all_that_goes_out(void **state)
+SCRIPT_TEST(retry_after_to_a_wake_up_holds_all_that_goes_out)
 {
-    struct script *script = *state;
-
     outbox_wake(script->outbox, 1, NULL);
     step(script);
     say_to(script, script->last.id, 429, 3);
@@ -666,9 +621,8 @@ static void retry_after_to_a_wake_up_holds_all_that_goes_out(void **state)
     assert_in_range(until_next(script), 2950, 3050);
 }
 
-static void few_events_fly_at_once_and_those_beyond_the_bound_are_dropped(void **state)
+SCRIPT_TEST(few_events_fly_at_once_and_those_beyond_the_bound_are_dropped)
 {
-    struct script *script = *state;
     const struct kube_event_facts facts = {.namespace = "ns",
                                            .name = "e",
                                            .kind = "Pod",
@@ -712,10 +666,8 @@ static void burst(struct script *script, int64_t deadline_ms)
     step(script);
 }
 
-static void a_burst_flies_a_window_at_a_time_and_each_is_sent_once(void **state)
+SCRIPT_TEST(a_burst_flies_a_window_at_a_time_and_each_is_sent_once)
 {
-    struct script *script = *state;
-
     burst(script, script->now + 60000);
     assert_int_equal(script->flies, FLOW_WINDOW_FIRST);
     while (script->flies > 0) {
@@ -729,10 +681,8 @@ static void a_burst_flies_a_window_at_a_time_and_each_is_sent_once(void **state)
 }
 
 /* Each takes the API server half a second, whatever else it does. */
-static void with_a_slow_server_all_are_bound_and_none_is_sent_twice(void **state)
+SCRIPT_TEST(with_a_slow_server_all_are_bound_and_none_is_sent_twice)
 {
-    struct script *script = *state;
-
     burst(script, script->now + 60000);
     for (int i = 0; i < 100 && script->flies > 0; i++) {
         for (int k = 0; k < 9; k++) {
@@ -748,9 +698,8 @@ static void with_a_slow_server_all_are_bound_and_none_is_sent_twice(void **state
 }
 
 /* The server accepts fifty per second, and tells the others when to retry. */
-static void with_a_server_that_says_429_all_are_bound_at_its_rate(void **state)
+SCRIPT_TEST(with_a_server_that_says_429_all_are_bound_at_its_rate)
 {
-    struct script *script = *state;
     uint32_t refused = 0;
 
     burst(script, script->now + 600000);
@@ -777,10 +726,8 @@ static void with_a_server_that_says_429_all_are_bound_at_its_rate(void **state)
 }
 
 /* A waiting Binding was never sent, so its reservation may be released. */
-static void what_waits_too_long_is_void_and_what_flies_too_long_is_in_doubt(void **state)
+SCRIPT_TEST(what_waits_too_long_is_void_and_what_flies_too_long_is_in_doubt)
 {
-    struct script *script = *state;
-
     burst(script, script->now + 4000);
     script->now += 3000;
     step(script);
@@ -792,10 +739,8 @@ static void what_waits_too_long_is_void_and_what_flies_too_long_is_in_doubt(void
     assert_int_equal(outbox_open(script->outbox), 0);
 }
 
-static void while_the_first_may_be_answered_there_is_no_second_try(void **state)
+SCRIPT_TEST(while_the_first_may_be_answered_there_is_no_second_try)
 {
-    struct script *script = *state;
-
     send(script);
     for (int i = 0; i < 39; i++) {
         script->now += 100;
@@ -807,10 +752,8 @@ static void while_the_first_may_be_answered_there_is_no_second_try(void **state)
     ends(script, OUTCOME_BOUND);
 }
 
-static void a_lost_connection_is_not_answered_by_a_storm(void **state)
+SCRIPT_TEST(a_lost_connection_is_not_answered_by_a_storm)
 {
-    struct script *script = *state;
-
     burst(script, script->now + 60000);
     while (script->flies > 0 && script->started < 1000) {
         answer_all(script, 201);
@@ -852,10 +795,8 @@ static void precondition(struct script *script, enum outbox_sending sending)
     step(script);
 }
 
-static void a_pod_that_has_moved_on_unbound_goes_back_to_the_writer(void **state)
+SCRIPT_TEST(a_pod_that_has_moved_on_unbound_goes_back_to_the_writer)
 {
-    struct script *script = *state;
-
     precondition(script, SENDING_FIRST);
     unbound_says(script, "191");
     ends(script, OUTCOME_MOVED);
@@ -864,37 +805,29 @@ static void a_pod_that_has_moved_on_unbound_goes_back_to_the_writer(void **state
     assert_string_equal(script->result->outcome.pod.resource_version, "191");
 }
 
-static void it_does_so_though_another_copy_is_on_its_way(void **state)
+SCRIPT_TEST(it_does_so_though_another_copy_is_on_its_way)
 {
-    struct script *script = *state;
-
     precondition(script, SENDING_AGAIN);
     unbound_says(script, "191");
     ends(script, OUTCOME_MOVED);
 }
 
-static void a_conflict_about_the_same_version_is_a_refusal_of_this_copy(void **state)
+SCRIPT_TEST(a_conflict_about_the_same_version_is_a_refusal_of_this_copy)
 {
-    struct script *script = *state;
-
     precondition(script, SENDING_FIRST);
     unbound_says(script, "190");
     ends(script, OUTCOME_VOID);
 }
 
-static void such_a_refusal_says_nothing_of_another_copy(void **state)
+SCRIPT_TEST(such_a_refusal_says_nothing_of_another_copy)
 {
-    struct script *script = *state;
-
     precondition(script, SENDING_AGAIN);
     unbound_says(script, "190");
     ends(script, OUTCOME_UNKNOWN);
 }
 
-static void nor_of_one_that_this_call_sent_before(void **state)
+SCRIPT_TEST(nor_of_one_that_this_call_sent_before)
 {
-    struct script *script = *state;
-
     send_version(script, SENDING_FIRST);
     lose(script, false);
     script->now += 60;
@@ -905,28 +838,22 @@ static void nor_of_one_that_this_call_sent_before(void **state)
     ends(script, OUTCOME_UNKNOWN);
 }
 
-static void an_older_version_is_no_evidence(void **state)
+SCRIPT_TEST(an_older_version_is_no_evidence)
 {
-    struct script *script = *state;
-
     precondition(script, SENDING_AGAIN);
     unbound_says(script, "9");
     ends(script, OUTCOME_UNKNOWN);
 }
 
-static void whoever_only_asks_hears_of_the_same_version_that_nobody_knows(void **state)
+SCRIPT_TEST(whoever_only_asks_hears_of_the_same_version_that_nobody_knows)
 {
-    struct script *script = *state;
-
     send_version(script, SENDING_NOTHING);
     unbound_says(script, "190");
     ends(script, OUTCOME_UNKNOWN);
 }
 
-static void a_404_is_looked_into_where_another_copy_is_on_its_way(void **state)
+SCRIPT_TEST(a_404_is_looked_into_where_another_copy_is_on_its_way)
 {
-    struct script *script = *state;
-
     send_version(script, SENDING_AGAIN);
     say(script, 404, "{\"kind\":\"Status\",\"message\":\"not found\",\"code\":404}");
     step(script);
@@ -934,9 +861,8 @@ static void a_404_is_looked_into_where_another_copy_is_on_its_way(void **state)
     ends(script, OUTCOME_UNKNOWN);
 }
 
-static void a_reservation_without_a_version_is_void_when_its_time_is_up(void **state)
+SCRIPT_TEST(a_reservation_without_a_version_is_void_when_its_time_is_up)
 {
-    struct script *script = *state;
     const struct outbox_binding binding = {.uid = "u1",
                                            .namespace = "ns",
                                            .name = "pod",
@@ -951,12 +877,9 @@ static void a_reservation_without_a_version_is_void_when_its_time_is_up(void **s
     ends(script, OUTCOME_VOID);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 /* There is no node to wake by; a caller that knows one may name it. */
-static void without_a_node_to_wake_by_nobody_looks_again_and_again(void **state)
+SCRIPT_TEST(without_a_node_to_wake_by_nobody_looks_again_and_again)
 {
-    struct script *script = *state;
     const struct outbox_rules rules = {.ops = &ops,
                                        .wire = &wire,
                                        .wake = "node",
@@ -976,53 +899,4 @@ static void without_a_node_to_wake_by_nobody_looks_again_and_again(void **state)
     assert_int_equal(script->started, 1);
     assert_string_equal(script->path, "/api/v1/nodes/n1");
     outbox_free(outbox);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_binding_is_one_post_and_201_means_bound),
-        TEST(a_success_that_is_not_201_proves_nothing_and_is_asked_again),
-        TEST(a_pod_that_is_not_there_voids_the_binding),
-        TEST(a_forbidden_binding_is_void_and_says_why),
-        TEST(the_same_bytes_are_sent_again_after_500_and_after_a_lost_answer),
-        TEST(retry_after_is_kept),
-        TEST(a_binding_is_repeated_after_a_second_at_the_latest),
-        TEST(a_conflict_with_our_own_binding_is_success),
-        TEST(a_conflict_with_another_uid_is_void),
-        TEST(a_conflict_with_another_node_is_void),
-        TEST(a_pod_on_our_node_holds_its_reservation_whatever_is_written_on_it),
-        TEST(a_pod_that_somebody_else_bound_to_our_node_holds_its_reservation),
-        TEST(a_conflict_that_nobody_can_look_into_stays_unknown),
-        TEST(an_answer_that_is_too_long_says_nothing),
-        TEST(a_long_answer_is_read),
-        TEST(no_answer_until_the_deadline_is_unknown),
-        TEST(what_was_certainly_never_sent_is_void),
-        TEST(once_it_may_have_been_sent_a_refusal_proves_nothing),
-        TEST(an_answer_to_a_cancelled_try_is_not_taken_for_another),
-        TEST(the_wake_up_object_is_created_when_there_is_none_and_patched_with_pauses),
-        TEST(however_many_wait_the_next_ring_is_a_second_away_at_most),
-        TEST(a_wake_up_that_is_wished_for_while_another_is_answered_is_no_race),
-        TEST(a_wake_up_that_failed_is_tried_again_and_shown),
-        TEST(wake_ups_that_fail_go_out_less_and_less_often_and_none_is_lost),
-        TEST(retry_after_to_a_wake_up_holds_all_that_goes_out),
-        TEST(few_events_fly_at_once_and_those_beyond_the_bound_are_dropped),
-        TEST(a_burst_flies_a_window_at_a_time_and_each_is_sent_once),
-        TEST(with_a_slow_server_all_are_bound_and_none_is_sent_twice),
-        TEST(with_a_server_that_says_429_all_are_bound_at_its_rate),
-        TEST(what_waits_too_long_is_void_and_what_flies_too_long_is_in_doubt),
-        TEST(while_the_first_may_be_answered_there_is_no_second_try),
-        TEST(a_lost_connection_is_not_answered_by_a_storm),
-        TEST(a_pod_that_has_moved_on_unbound_goes_back_to_the_writer),
-        TEST(it_does_so_though_another_copy_is_on_its_way),
-        TEST(a_conflict_about_the_same_version_is_a_refusal_of_this_copy),
-        TEST(such_a_refusal_says_nothing_of_another_copy),
-        TEST(nor_of_one_that_this_call_sent_before),
-        TEST(an_older_version_is_no_evidence),
-        TEST(whoever_only_asks_hears_of_the_same_version_that_nobody_knows),
-        TEST(a_404_is_looked_into_where_another_copy_is_on_its_way),
-        TEST(a_reservation_without_a_version_is_void_when_its_time_is_up),
-        TEST(without_a_node_to_wake_by_nobody_looks_again_and_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

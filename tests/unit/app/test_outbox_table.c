@@ -2,19 +2,16 @@
  * The table of a Binding, cell by cell and through the outbox itself: for each state of the Binding
  * and each answer, what the outbox does next. The outbox's own table is not read here.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/kube/kube.h"
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/outbox.h"
+
+#include "support/test.h"
 
 enum state { POSTED, POSTED_MAYBE_TWICE, ASKED, ASKED_MAYBE_TWICE, STATES };
 
@@ -299,19 +296,10 @@ static void try_cell(enum state state, const struct row *row)
     message_free(api.result);
 }
 
-static void each_cell_of_the_table_is_what_the_outbox_does(void **state)
+TEST(each_cell_of_the_table_is_what_the_outbox_does)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         for (enum state at = POSTED; at < STATES; at++)
             if (rows[i].deed[at] != NEVER)
                 try_cell(at, &rows[i]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_cell_of_the_table_is_what_the_outbox_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* The device plugin of a node without an agent: what it does not offer takes no new shares. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 
 #include "support/gfd_labels.h"
+#include "support/test.h"
 #include "support_fixture.h"
 
 static void api(struct app_fixture *fixture, const char *method, const char *path, const char *body,
@@ -69,6 +65,8 @@ static int set_up(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, fixture_tear_down)
+
 static void no_event_tells_of_it(struct app_fixture *fixture)
 {
     struct strbuf out;
@@ -79,10 +77,8 @@ static void no_event_tells_of_it(struct app_fixture *fixture)
     strbuf_done(&out);
 }
 
-static void a_node_is_closed_until_its_plugin_returns_and_that_wakes_who_waits(void **state)
+FIXTURE_TEST(a_node_is_closed_until_its_plugin_returns_and_that_wakes_who_waits)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
     fixture_run(fixture);
@@ -103,10 +99,8 @@ static void a_node_is_closed_until_its_plugin_returns_and_that_wakes_who_waits(v
     assert_string_equal(fixture_bind(fixture, "b", "gpu"), "");
 }
 
-static void an_agent_that_names_the_gpus_opens_the_node_and_wakes(void **state)
+FIXTURE_TEST(an_agent_that_names_the_gpus_opens_the_node_and_wakes)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "b", "300");
     offers(fixture, "\"2\"", "\"0\"");
     assert_false(fits(fixture, "b"));
@@ -121,11 +115,10 @@ static void an_agent_that_names_the_gpus_opens_the_node_and_wakes(void **state)
 }
 
 /* A restart forgets the plugins that were seen; the setting says that one belongs there. */
-static void after_a_restart_an_expected_plugin_closes_the_node(void **state)
+FIXTURE_TEST(after_a_restart_an_expected_plugin_closes_the_node)
 {
     static const enum plugin_rule rule[] = {PLUGIN_AUTO, PLUGIN_EXPECT, PLUGIN_IGNORE};
     static const char *const word[] = {"auto", "expect", "ignore"};
-    struct app_fixture *fixture = *state;
 
     fixture_pod(fixture, "b", "300");
     offers(fixture, "\"0\"", "\"0\"");
@@ -141,10 +134,8 @@ static void after_a_restart_an_expected_plugin_closes_the_node(void **state)
     assert_true(fits(fixture, "b"));
 }
 
-static void a_node_without_any_plugin_is_as_ever(void **state)
+FIXTURE_TEST(a_node_without_any_plugin_is_as_ever)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_delete_node(fixture, "gpu");
     fixture_run(fixture);
     make_node(fixture, "gpu", "\"cpu\":\"8\"");
@@ -155,16 +146,4 @@ static void a_node_without_any_plugin_is_as_ever(void **state)
     assert_true(fits(fixture, "b"));
     offers(fixture, "null", "null");
     assert_true(fits(fixture, "b"));
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, fixture_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_node_is_closed_until_its_plugin_returns_and_that_wakes_who_waits),
-        TEST(an_agent_that_names_the_gpus_opens_the_node_and_wakes),
-        TEST(after_a_restart_an_expected_plugin_closes_the_node),
-        TEST(a_node_without_any_plugin_is_as_ever),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,15 @@
 /* The pod cache: pods are found by uid and by name, without going through all of it. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/sign/signing.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/wire/kube/wire_kube.h"
+
+#include "support/test.h"
 
 static const struct request_rules rules = {
     .resource = "nvidia.com/vgpu", .min_milli = 1, .step_milli = 1};
@@ -28,6 +25,8 @@ static int tear_down(void **state)
     pod_cache_free(*state);
     return 0;
 }
+
+#define POD_CACHE_TEST(name) TEST_WITH(name, struct pod_cache *pods, set_up, tear_down)
 
 static void put(struct pod_cache *pods, const char *uid, const char *name, const char *node)
 {
@@ -103,9 +102,8 @@ static struct pod_signer signer_of(struct pod_cache *pods)
 }
 
 /* Each row changes one fact of a pod whose signature is good. */
-static void a_signature_is_verified_over_uid_node_and_allocation(void **state)
+POD_CACHE_TEST(a_signature_is_verified_over_uid_node_and_allocation)
 {
-    struct pod_cache *pods = *state;
     struct signer signer;
     struct pod row[6];
     char broken[SIGNATURE_TEXT_BYTES];
@@ -131,9 +129,8 @@ static void a_signature_is_verified_over_uid_node_and_allocation(void **state)
     assert_int_equal(signer_of(pods).key, 0);
 }
 
-static void a_signature_counts_only_on_the_node_and_pod_that_it_is_for(void **state)
+POD_CACHE_TEST(a_signature_counts_only_on_the_node_and_pod_that_it_is_for)
 {
-    struct pod_cache *pods = *state;
     struct signer signer;
 
     make_signer(&signer);
@@ -154,9 +151,8 @@ static void a_signature_counts_only_on_the_node_and_pod_that_it_is_for(void **st
 }
 
 /* A verdict stays while the bytes stay; only a hash is made then. */
-static void a_signature_is_verified_once(void **state)
+POD_CACHE_TEST(a_signature_is_verified_once)
 {
-    struct pod_cache *pods = *state;
     struct cached_key other = {.number = 7};
     struct signer signer;
 
@@ -215,9 +211,8 @@ static void put_waiting(struct pod_cache *pods, const char *uid, const char *mes
     pod_cache_put(pods, &pod, &rules, 1);
 }
 
-static void context__is_copied_with_the_record(void **state)
+POD_CACHE_TEST(context__is_copied_with_the_record)
 {
-    struct pod_cache *pods = *state;
     char message[] = "0/1 nodes";
 
     put_waiting(pods, "u1", message, "");
@@ -256,9 +251,8 @@ static void put_bound(struct pod_cache *pods, const char *uid, enum pod_annotati
 }
 
 /* A Binding of ours has the annotation, so whoever bound a pod without one did not ask us. */
-static void scheduler__is_kept_of_a_pod_that_somebody_else_bound(void **state)
+POD_CACHE_TEST(scheduler__is_kept_of_a_pod_that_somebody_else_bound)
 {
-    struct pod_cache *pods = *state;
     struct arena arena;
 
     arena_init(&arena);
@@ -283,9 +277,8 @@ static void scheduler__is_kept_of_a_pod_that_somebody_else_bound(void **state)
 }
 
 /* Of a pod that we bound only its owner is kept, of one that asks for nothing nothing. */
-static void context__is_kept_only_of_pods_that_somebody_asks_about(void **state)
+POD_CACHE_TEST(context__is_kept_only_of_pods_that_somebody_asks_about)
 {
-    struct pod_cache *pods = *state;
     const struct pod plain = {.uid = "u2",
                               .namespace = "default",
                               .name = "u2",
@@ -304,9 +297,8 @@ static void context__is_kept_only_of_pods_that_somebody_asks_about(void **state)
     assert_null(pod_cache_find(pods, "u2")->context);
 }
 
-static void context__is_left_out_beyond_the_bound(void **state)
+POD_CACHE_TEST(context__is_left_out_beyond_the_bound)
 {
-    struct pod_cache *pods = *state;
     static char message[1 << 20];
     char uid[16];
 
@@ -325,9 +317,8 @@ static void context__is_left_out_beyond_the_bound(void **state)
     assert_non_null(pod_cache_find(pods, "u16")->context);
 }
 
-static void predecessor__is_bound_and_of_another_revision_or_terminating(void **state)
+POD_CACHE_TEST(predecessor__is_bound_and_of_another_revision_or_terminating)
 {
-    struct pod_cache *pods = *state;
     const struct pod_owner owner = {.kind = "Deployment", .name = "llm", .revision = "new"};
     const struct pod_owner other = {.kind = "Deployment", .name = "web", .revision = "new"};
     const struct pod_owner same = {.kind = "Deployment", .name = "llm", .revision = "old"};
@@ -382,9 +373,8 @@ static unsigned unbound(struct pod_cache *pods)
     return visits;
 }
 
-static void a_pod_is_found_by_its_name_and_namespace(void **state)
+POD_CACHE_TEST(a_pod_is_found_by_its_name_and_namespace)
 {
-    struct pod_cache *pods = *state;
     char longest[600];
 
     put(pods, "u1", "a", "");
@@ -403,10 +393,8 @@ static void a_pod_is_found_by_its_name_and_namespace(void **state)
 }
 
 /* It was deleted and created again, and the end of the first has not been reported yet. */
-static void of_two_of_one_name_the_later_is_found(void **state)
+POD_CACHE_TEST(of_two_of_one_name_the_later_is_found)
 {
-    struct pod_cache *pods = *state;
-
     put(pods, "u1", "a", "n1");
     put(pods, "u2", "a", "");
     named(pods, "a", "u2");
@@ -416,10 +404,8 @@ static void of_two_of_one_name_the_later_is_found(void **state)
     named(pods, "a", NULL);
 }
 
-static void a_record_that_is_replaced_takes_its_names_along(void **state)
+POD_CACHE_TEST(a_record_that_is_replaced_takes_its_names_along)
 {
-    struct pod_cache *pods = *state;
-
     for (unsigned i = 0; i < 1000; i++)
         put(pods, "u1", "a", i % 2 == 0 ? "" : "n1");
     named(pods, "a", "u1");
@@ -445,10 +431,9 @@ static void wants_cpu(struct pod_cache *pods, const char *uid, int64_t cpu_milli
 }
 
 /* A bind is judged by the request of the record. */
-static void of_pods_that_request_the_same_share_each_has_its_own_host(void **state)
+POD_CACHE_TEST(of_pods_that_request_the_same_share_each_has_its_own_host)
 {
     static const int64_t mib = INT64_C(1024) * 1024;
-    struct pod_cache *pods = *state;
 
     wants_cpu(pods, "u1", 1000, mib);
     const size_t one = pod_cache_bytes(pods).requests;
@@ -483,12 +468,11 @@ static const struct toleration tolerant[] = {{"k", "", TOLERATE_EXISTS, EFFECT_A
 static const struct taint taint = {"k", "v", EFFECT_NO_SCHEDULE};
 
 /* A thousand pods of one ReplicaSet demand the same. */
-static void demands_are_stored_once_and_given_back(void **state)
+POD_CACHE_TEST(demands_are_stored_once_and_given_back)
 {
     static const struct label selector[] = {{"pool", "a"}};
     const struct node_demands demands = {
         .tolerations = 1, .toleration = tolerant, .selectors = 1, .selector = selector};
-    struct pod_cache *pods = *state;
 
     put_tolerant(pods, "u1", "", &demands);
     const size_t one = pod_cache_bytes(pods).demands;
@@ -512,9 +496,8 @@ static void demands_are_stored_once_and_given_back(void **state)
 }
 
 /* Only pods that wait for shares or hold them make room of a taint. */
-static void what_others_tolerate_does_not_count(void **state)
+POD_CACHE_TEST(what_others_tolerate_does_not_count)
 {
-    struct pod_cache *pods = *state;
     const struct pod stranger = {.uid = "u1",
                                  .namespace = "default",
                                  .name = "u1",
@@ -534,10 +517,9 @@ static void what_others_tolerate_does_not_count(void **state)
 }
 
 /* A tenant whose pods all demand something else takes no more than the bound. */
-static void demands_have_a_bound_and_small_ones_stay_beside_large_ones(void **state)
+POD_CACHE_TEST(demands_have_a_bound_and_small_ones_stay_beside_large_ones)
 {
     enum { LARGE = 64 * 1024 };
-    struct pod_cache *pods = *state;
     char *key = xcalloc(LARGE, 1);
     const struct toleration long_one[] = {{key, "", TOLERATE_EXISTS, EFFECT_ANY}};
     const struct node_demands large = {.tolerations = 1, .toleration = long_one};
@@ -562,10 +544,9 @@ static void demands_have_a_bound_and_small_ones_stay_beside_large_ones(void **st
     xfree(key);
 }
 
-static void doctor_visits_those_that_wait_and_no_other(void **state)
+POD_CACHE_TEST(doctor_visits_those_that_wait_and_no_other)
 {
     enum { BOUND = 5000, WAIT = 7 };
-    struct pod_cache *pods = *state;
     char uid[32];
 
     for (unsigned i = 0; i < BOUND + WAIT; i++) {
@@ -607,9 +588,8 @@ static void advises(struct pod_cache *pods, const char *uid, const char *expecte
     pod_record_free(record);
 }
 
-static void advice__is_kept_with_the_pod(void **state)
+POD_CACHE_TEST(advice__is_kept_with_the_pod)
 {
-    struct pod_cache *pods = *state;
     static const char tiny[] = "container c: nvidia.com/vgpu: 1 is 1 thousandth of a GPU; 1000 is "
                                "one whole GPU; did you mean 1000?";
     static const char odd[] = "annotation milligpu.io/gpu_model has no effect; did you mean "
@@ -634,9 +614,8 @@ static void advice__is_kept_with_the_pod(void **state)
 }
 
 /* Tenants write it, so it has a bound, together with whole pods. */
-static void advice__ends_where_its_table_does(void **state)
+POD_CACHE_TEST(advice__ends_where_its_table_does)
 {
-    struct pod_cache *pods = *state;
     enum { LEFT = 10000 };
     char *note = xmalloc(REMEMBERED_BYTES_MAX - LEFT);
     const struct pod large = {.uid = "large",
@@ -664,30 +643,4 @@ static void advice__ends_where_its_table_does(void **state)
     put_amount(pods, "99", "1", NULL, 0);
     assert_non_null(pod_cache_find(pods, "99")->advice);
     xfree(note);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_pod_is_found_by_its_name_and_namespace),
-        TEST(a_signature_is_verified_over_uid_node_and_allocation),
-        TEST(a_signature_counts_only_on_the_node_and_pod_that_it_is_for),
-        TEST(a_signature_is_verified_once),
-        TEST(context__is_copied_with_the_record),
-        TEST(context__is_kept_only_of_pods_that_somebody_asks_about),
-        TEST(context__is_left_out_beyond_the_bound),
-        TEST(scheduler__is_kept_of_a_pod_that_somebody_else_bound),
-        TEST(predecessor__is_bound_and_of_another_revision_or_terminating),
-        TEST(of_two_of_one_name_the_later_is_found),
-        TEST(a_record_that_is_replaced_takes_its_names_along),
-        TEST(of_pods_that_request_the_same_share_each_has_its_own_host),
-        TEST(demands_are_stored_once_and_given_back),
-        TEST(what_others_tolerate_does_not_count),
-        TEST(demands_have_a_bound_and_small_ones_stay_beside_large_ones),
-        TEST(doctor_visits_those_that_wait_and_no_other),
-        TEST(advice__is_kept_with_the_pod),
-        TEST(advice__ends_where_its_table_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

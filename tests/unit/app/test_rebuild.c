@@ -1,15 +1,11 @@
 /* A ledger that is lost while pods run, and what the new one makes of them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/core/ledger/reconcile.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 
 #define MILLI(amount) "\"nvidia.com/vgpu\":\"" amount "\""
@@ -21,6 +17,8 @@ static int set_up(void **state)
     *state = fixture_new(two_gpus);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, fixture_tear_down)
 
 /* "300 300": the sum of the pods on each GPU of n1. */
 static const char *taken(struct app_fixture *fixture)
@@ -64,7 +62,7 @@ static void lose_ledger(struct app_fixture *fixture)
     assert_true(app_ready(&fixture->app, NULL));
 }
 
-static void an_allocation_is_believed_whatever_became_of_the_annotations_that_asked(void **state)
+FIXTURE_TEST(an_allocation_is_believed_whatever_became_of_the_annotations_that_asked)
 {
     static const char *const edit[] = {
         "\"milligpu.io/gpu-count\":null",     "\"milligpu.io/gpu-count\":\"1\"",
@@ -72,7 +70,6 @@ static void an_allocation_is_believed_whatever_became_of_the_annotations_that_as
         "\"gpu-count.milligpu.io/c\":\"3\"",  "\"milligpu.io/gpu-model\":\",,\"",
         "\"milligpu.io/gpu-model\":\"H100\"", "\"milligpu.io/gpu-memory\":\"plenty\"",
     };
-    struct app_fixture *fixture = *state;
 
     for (size_t i = 0; i < sizeof edit / sizeof edit[0]; i++) {
         fixture_pod_of(fixture, "a", MILLI("600"), "\"milligpu.io/gpu-count\":\"2\"", NULL);
@@ -88,10 +85,8 @@ static void an_allocation_is_believed_whatever_became_of_the_annotations_that_as
     }
 }
 
-static void policy_that_changed_decides_new_grants_and_not_what_runs(void **state)
+FIXTURE_TEST(policy_that_changed_decides_new_grants_and_not_what_runs)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "310");
     fixture_pod(fixture, "b", "310");
     fixture_pod(fixture, "c", "500");
@@ -107,12 +102,11 @@ static void policy_that_changed_decides_new_grants_and_not_what_runs(void **stat
     assert_string_equal(taken(fixture), "810 0");
 }
 
-static void a_gpu_is_known_by_its_index_when_its_uuid_is_no_longer_shown(void **state)
+FIXTURE_TEST(a_gpu_is_known_by_its_index_when_its_uuid_is_no_longer_shown)
 {
     static const char uuids[] =
         "\"milligpu.io/gpus\":\"[{\\\"uuid\\\":\\\"GPU-a\\\",\\\"index\\\":0,\\\"milli\\\":1000},"
         "{\\\"uuid\\\":\\\"GPU-b\\\",\\\"index\\\":1,\\\"milli\\\":1000}]\"";
-    struct app_fixture *fixture = *state;
 
     fixture_annotate_node(fixture, "n1", uuids);
     fixture_pod(fixture, "first", "1000");
@@ -139,16 +133,4 @@ static void a_gpu_is_known_by_its_index_when_its_uuid_is_no_longer_shown(void **
     fixture_run(fixture);
     assert_string_equal(taken(fixture), "1000 400");
     assert_int_equal(drift(fixture), 0);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, fixture_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(an_allocation_is_believed_whatever_became_of_the_annotations_that_asked),
-        TEST(a_gpu_is_known_by_its_index_when_its_uuid_is_no_longer_shown),
-        TEST(policy_that_changed_decides_new_grants_and_not_what_runs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

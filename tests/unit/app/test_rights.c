@@ -1,15 +1,12 @@
 /* Rights are checked only when somebody asks for them, and the answer is true at that time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/kube/kube.h"
 #include "milligpu/sync/rights.h"
+
+#include "support/test.h"
 
 /* kube_ops that only record; the test gives the answers and sets the clock. */
 struct scene {
@@ -87,6 +84,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define SCENE_TEST(name) TEST_WITH(name, struct scene *scene, set_up, tear_down)
+
 static void say(struct scene *scene, enum kube_piece piece, int status, const char *text)
 {
     const struct err err = {ERR_TIMEOUT, "not answered"};
@@ -135,9 +134,8 @@ static struct rights_facts ask(struct scene *scene)
     return facts;
 }
 
-static void nobody_is_asked_until_somebody_wants_to_know(void **state)
+SCENE_TEST(nobody_is_asked_until_somebody_wants_to_know)
 {
-    struct scene *scene = *state;
     struct rights_facts facts;
 
     run(scene);
@@ -151,9 +149,8 @@ static void nobody_is_asked_until_somebody_wants_to_know(void **state)
     assert_true(scene->asked > 0);
 }
 
-static void each_right_that_we_need_is_asked_about_once(void **state)
+SCENE_TEST(each_right_that_we_need_is_asked_about_once)
 {
-    struct scene *scene = *state;
     const struct rights_facts facts = ask(scene);
 
     assert_int_equal(facts.at_ms, scene->now_ms);
@@ -163,10 +160,8 @@ static void each_right_that_we_need_is_asked_about_once(void **state)
     assert_int_equal(scene->asked, 10);
 }
 
-static void what_is_set_up_decides_what_is_needed(void **state)
+SCENE_TEST(what_is_set_up_decides_what_is_needed)
 {
-    struct scene *scene = *state;
-
     scene->settings.wake = "off";
     scene->settings.events = false;
     assert_int_equal(ask(scene).asked,
@@ -177,9 +172,8 @@ static void what_is_set_up_decides_what_is_needed(void **state)
     assert_int_equal(ask(scene).asked, 10);
 }
 
-static void an_answer_beyond_the_bound_has_no_gap(void **state)
+SCENE_TEST(an_answer_beyond_the_bound_has_no_gap)
 {
-    struct scene *scene = *state;
     struct rights_facts facts;
     struct strbuf middle;
 
@@ -204,10 +198,8 @@ static void an_answer_beyond_the_bound_has_no_gap(void **state)
     strbuf_done(&middle);
 }
 
-static void the_wake_up_object_is_asked_about_in_its_namespace(void **state)
+SCENE_TEST(the_wake_up_object_is_asked_about_in_its_namespace)
 {
-    struct scene *scene = *state;
-
     scene->denied = "\"verb\":\"patch\",\"group\":\"storage.k8s.io\",\"resource\":"
                     "\"csistoragecapacities\",\"namespace\":\"wakes\",\"name\":\"milligpu-bell\"";
     assert_int_equal(ask(scene).denied, 0); /* not until it was asked again */
@@ -217,9 +209,8 @@ static void the_wake_up_object_is_asked_about_in_its_namespace(void **state)
 }
 
 /* Which key it is does not matter here. */
-static void who_signs_is_asked_about_the_keys(void **state)
+SCENE_TEST(who_signs_is_asked_about_the_keys)
 {
-    struct scene *scene = *state;
     static const char key;
 
     scene->app.keyring = (struct keyring *)(uintptr_t)&key;
@@ -239,9 +230,8 @@ static void who_signs_is_asked_about_the_keys(void **state)
     assert_string_equal(ask(scene).words, "patch configmaps (publish_key)");
 }
 
-static void a_denial_is_believed_when_it_is_said_twice(void **state)
+SCENE_TEST(a_denial_is_believed_when_it_is_said_twice)
 {
-    struct scene *scene = *state;
     struct rights_facts facts;
 
     scene->denied = "\"subresource\":\"binding\"";
@@ -258,10 +248,8 @@ static void a_denial_is_believed_when_it_is_said_twice(void **state)
 }
 
 /* As a kube-apiserver does after a restart. */
-static void a_denial_of_some_milliseconds_is_not_told(void **state)
+SCENE_TEST(a_denial_of_some_milliseconds_is_not_told)
 {
-    struct scene *scene = *state;
-
     scene->denied = "\"verb\"";
     assert_int_equal(ask(scene).at_ms, 0);
     scene->denied = NULL;
@@ -271,10 +259,8 @@ static void a_denial_of_some_milliseconds_is_not_told(void **state)
     assert_int_equal(ask(scene).denied, 0);
 }
 
-static void a_right_that_was_denied_and_is_given_now_is_given(void **state)
+SCENE_TEST(a_right_that_was_denied_and_is_given_now_is_given)
 {
-    struct scene *scene = *state;
-
     scene->denied = "\"verb\":\"get\"";
     (void)ask(scene);
     scene->now_ms += 1000;
@@ -285,10 +271,8 @@ static void a_right_that_was_denied_and_is_given_now_is_given(void **state)
     assert_int_equal(ask(scene).denied, 0);
 }
 
-static void who_asks_again_and_again_asks_the_api_server_once(void **state)
+SCENE_TEST(who_asks_again_and_again_asks_the_api_server_once)
 {
-    struct scene *scene = *state;
-
     for (unsigned i = 0; i < 100; i++) {
         assert_int_equal(ask(scene).asked, 10);
         scene->now_ms += 99;
@@ -299,9 +283,8 @@ static void who_asks_again_and_again_asks_the_api_server_once(void **state)
     assert_int_equal(scene->asked, 20);
 }
 
-static void a_server_that_cannot_be_asked_is_said_and_left_alone(void **state)
+SCENE_TEST(a_server_that_cannot_be_asked_is_said_and_left_alone)
 {
-    struct scene *scene = *state;
     struct rights_facts facts;
 
     scene->status = 403;
@@ -321,9 +304,8 @@ static void a_server_that_cannot_be_asked_is_said_and_left_alone(void **state)
     assert_string_equal(ask(scene).error, "no way there");
 }
 
-static void a_review_that_is_lost_is_said(void **state)
+SCENE_TEST(a_review_that_is_lost_is_said)
 {
-    struct scene *scene = *state;
     struct rights_facts facts;
 
     rights_ask(scene->rights, 0, &facts);
@@ -335,53 +317,27 @@ static void a_review_that_is_lost_is_said(void **state)
     assert_string_equal(ask(scene).error, "not answered");
 }
 
-static void an_answer_of_somebody_else_is_not_ours(void **state)
+SCENE_TEST(an_answer_of_somebody_else_is_not_ours)
 {
-    struct scene *scene = *state;
     const struct kube_answer answer = {.id = (uint64_t)2 << 32, .piece = KUBE_HEAD, .status = 200};
 
     assert_false(rights_answer(scene->rights, scene->now_ms, &answer));
 }
 
 /* Nobody answers: the admin thread goes on after the time it was given. */
-static void nobody_waits_for_ever(void **state)
+SCENE_TEST(nobody_waits_for_ever)
 {
-    struct scene *scene = *state;
     struct rights_facts facts;
 
     rights_ask(scene->rights, 20, &facts);
     assert_int_equal(facts.at_ms, 0);
 }
 
-static void a_round_under_way_ends_with_us(void **state)
+SCENE_TEST(a_round_under_way_ends_with_us)
 {
-    struct scene *scene = *state;
     struct rights_facts facts;
 
     rights_ask(scene->rights, 0, &facts);
     (void)rights_step(scene->rights, scene->now_ms);
     assert_int_not_equal(scene->id, 0); /* tear_down checks that it is cancelled */
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(nobody_is_asked_until_somebody_wants_to_know),
-        TEST(each_right_that_we_need_is_asked_about_once),
-        TEST(what_is_set_up_decides_what_is_needed),
-        TEST(an_answer_beyond_the_bound_has_no_gap),
-        TEST(the_wake_up_object_is_asked_about_in_its_namespace),
-        TEST(who_signs_is_asked_about_the_keys),
-        TEST(a_denial_is_believed_when_it_is_said_twice),
-        TEST(a_denial_of_some_milliseconds_is_not_told),
-        TEST(a_right_that_was_denied_and_is_given_now_is_given),
-        TEST(who_asks_again_and_again_asks_the_api_server_once),
-        TEST(a_server_that_cannot_be_asked_is_said_and_left_alone),
-        TEST(a_review_that_is_lost_is_said),
-        TEST(an_answer_of_somebody_else_is_not_ours),
-        TEST(nobody_waits_for_ever),
-        TEST(a_round_under_way_ends_with_us),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

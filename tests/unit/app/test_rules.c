@@ -2,14 +2,9 @@
  * Rules of a policy in the whole application: who they refuse, when they change, who is woken, and
  * what the journal says of it. The clock stands at 22:13 UTC on a Tuesday.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/document/policy/policy_document.h"
 #include "milligpu/document/policy/zone_file.h"
@@ -18,6 +13,7 @@
 
 #include "support/patience.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "support_fixture.h"
 
 enum { MINUTE_MS = 60000, HOUR_MS = 60 * MINUTE_MS };
@@ -61,6 +57,8 @@ static int set_up(void **state)
     fixture_run(*state);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, fixture_tear_down)
 
 static bool passes(const char *answer, const char *node)
 {
@@ -153,10 +151,8 @@ static void assert_told_last(struct app_fixture *fixture, const char *part)
  * Who is refused
  */
 
-static void a_rule_decides_in_filter_and_bind(void **state)
+FIXTURE_TEST(a_rule_decides_in_filter_and_bind)
 {
-    struct app_fixture *fixture = *state;
-
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "part", "300");
     fixture_pod(fixture, "whole", "1000");
@@ -170,10 +166,8 @@ static void a_rule_decides_in_filter_and_bind(void **state)
     assert_string_equal(fixture_bind(fixture, "part", "n2"), "");
 }
 
-static void a_rule_decides_for_its_namespaces(void **state)
+FIXTURE_TEST(a_rule_decides_for_its_namespaces)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     decide_by(fixture, "rules:\n  - {name: others, namespaces: [ml-*], whole: true}\n");
@@ -182,9 +176,8 @@ static void a_rule_decides_for_its_namespaces(void **state)
     assert_refused(fixture, "a", "n1", "policy rule 1 (ours): shares of at least 400 milli here");
 }
 
-static void a_rule_decides_in_prioritize(void **state)
+FIXTURE_TEST(a_rule_decides_in_prioritize)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf body;
 
     decide_by(fixture, NIGHT);
@@ -201,9 +194,8 @@ static void a_rule_decides_in_prioritize(void **state)
 }
 
 /* A victim gives room, and the rule stays. */
-static void a_rule_decides_in_preempt(void **state)
+FIXTURE_TEST(a_rule_decides_in_preempt)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf body;
 
     fixture_bound_pod(fixture, "on-1", "1000", "n1");
@@ -225,9 +217,8 @@ static void a_rule_decides_in_preempt(void **state)
 }
 
 /* An autoscaler's template, which the ledger does not know, has labels like every Node. */
-static void a_rule_decides_about_a_node_that_is_only_shown(void **state)
+FIXTURE_TEST(a_rule_decides_about_a_node_that_is_only_shown)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf body;
 
     decide_by(fixture, NIGHT);
@@ -250,10 +241,8 @@ static void a_rule_decides_about_a_node_that_is_only_shown(void **state)
     }
 }
 
-static void what_runs_goes_on_whatever_the_rules_say(void **state)
+FIXTURE_TEST(what_runs_goes_on_whatever_the_rules_say)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
@@ -268,10 +257,8 @@ static void what_runs_goes_on_whatever_the_rules_say(void **state)
 }
 
 /* The labels of a node come with the watch; they alone change nothing on disk. */
-static void a_label_decides_at_once(void **state)
+FIXTURE_TEST(a_label_decides_at_once)
 {
-    struct app_fixture *fixture = *state;
-
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
@@ -288,10 +275,8 @@ static void a_label_decides_at_once(void **state)
  * When they change
  */
 
-static void who_waits_for_a_window_is_woken_when_it_ends(void **state)
+FIXTURE_TEST(who_waits_for_a_window_is_woken_when_it_ends)
 {
-    struct app_fixture *fixture = *state;
-
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
@@ -310,10 +295,8 @@ static void who_waits_for_a_window_is_woken_when_it_ends(void **state)
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
 
-static void a_window_begins_again(void **state)
+FIXTURE_TEST(a_window_begins_again)
 {
-    struct app_fixture *fixture = *state;
-
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
     for (int64_t day = 0; day < 3; day++) {
@@ -328,10 +311,8 @@ static void a_window_begins_again(void **state)
 }
 
 /* In either direction, and at once. */
-static void a_step_of_the_wall_clock_is_followed(void **state)
+FIXTURE_TEST(a_step_of_the_wall_clock_is_followed)
 {
-    struct app_fixture *fixture = *state;
-
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
     fixture->wall_ms += 12 * (int64_t)HOUR_MS;
@@ -342,10 +323,8 @@ static void a_step_of_the_wall_clock_is_followed(void **state)
     assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
 }
 
-static void the_writer_does_not_sleep_through_a_change(void **state)
+FIXTURE_TEST(the_writer_does_not_sleep_through_a_change)
 {
-    struct app_fixture *fixture = *state;
-
     decide_by(fixture, NIGHT);
     fixture->wall_ms = INT64_C(1700035200000) - 3;
     (void)writer_step(fixture->parts.writer, 0);
@@ -356,10 +335,8 @@ static void the_writer_does_not_sleep_through_a_change(void **state)
 }
 
 /* A bind that comes with the new rules is decided by them. */
-static void binds_behind_a_change_are_decided_by_it(void **state)
+FIXTURE_TEST(binds_behind_a_change_are_decided_by_it)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
     fixture_run(fixture);
@@ -372,10 +349,8 @@ static void binds_behind_a_change_are_decided_by_it(void **state)
     assert_non_null(strstr(fixture_error(behind), NIGHT_REFUSES));
 }
 
-static void another_document_is_told_and_wakes_who_waits(void **state)
+FIXTURE_TEST(another_document_is_told_and_wakes_who_waits)
 {
-    struct app_fixture *fixture = *state;
-
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
@@ -392,10 +367,8 @@ static void another_document_is_told_and_wakes_who_waits(void **state)
     assert_refused(fixture, "b", "n1", "policy rule 1 (pool): shares in steps of 100 milli here");
 }
 
-static void a_process_says_by_what_it_begins_to_decide(void **state)
+FIXTURE_TEST(a_process_says_by_what_it_begins_to_decide)
 {
-    struct app_fixture *fixture = *state;
-
     assert_int_equal(told(fixture), 1);
     assert_told_last(fixture, "{\"kind\":\"policy\",\"policy\":\"binpack\"} {}");
     decide_by(fixture, NIGHT);
@@ -409,10 +382,8 @@ static void a_process_says_by_what_it_begins_to_decide(void **state)
 }
 
 /* Rules that the journal could not name do not decide yet, and nothing is granted meanwhile. */
-static void a_change_waits_for_the_disk(void **state)
+FIXTURE_TEST(a_change_waits_for_the_disk)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     fixture->disk_full = true;
@@ -453,10 +424,11 @@ static int set_up_hosts(void **state)
     return 0;
 }
 
-static void the_last_idle_host_is_kept_for_pods_of_several_gpus(void **state)
-{
-    struct app_fixture *fixture = *state;
+#define HOSTS_TEST(name)                                                                           \
+    TEST_WITH(name, struct app_fixture *fixture, set_up_hosts, fixture_tear_down)
 
+HOSTS_TEST(the_last_idle_host_is_kept_for_pods_of_several_gpus)
+{
     decide_by(fixture, RESERVE);
     assert_int_equal(idle_hosts(fixture), 2);
     fixture_pod(fixture, "p", "300");
@@ -478,10 +450,8 @@ static void the_last_idle_host_is_kept_for_pods_of_several_gpus(void **state)
     "\\\"model\\\":\\\"A100\\\"}"
 
 /* The pod that waits may fit on another host than the one that became idle. */
-static void one_more_idle_host_wakes_who_waits_for_any(void **state)
+HOSTS_TEST(one_more_idle_host_wakes_who_waits_for_any)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_annotate_node(fixture, "b", "\"milligpu.io/gpus\":\"[" A100("0") "," A100("1") "]\"");
     fixture_bound_pod(fixture, "p", "300", "a");
     decide_by(fixture, RESERVE);
@@ -499,10 +469,8 @@ static void one_more_idle_host_wakes_who_waits_for_any(void **state)
     assert_string_equal(fixture_bind(fixture, "q", "b"), "");
 }
 
-static void idle_hosts_are_counted_through_the_life_of_nodes(void **state)
+HOSTS_TEST(idle_hosts_are_counted_through_the_life_of_nodes)
 {
-    struct app_fixture *fixture = *state;
-
     decide_by(fixture, RESERVE);
     assert_int_equal(idle_hosts(fixture), 2);
     fixture_annotate_node(fixture, "a", "\"milligpu.io/cordon\":\"all\"");
@@ -546,21 +514,19 @@ static void kept_while(struct app_fixture *fixture, const char *begins, const ch
     assert_string_equal(fixture_bind(fixture, "p", "a"), "");
 }
 
-static void a_cordoned_host_is_no_reserve_until_it_is_uncordoned(void **state)
+HOSTS_TEST(a_cordoned_host_is_no_reserve_until_it_is_uncordoned)
 {
-    kept_while(*state, "\"unschedulable\":true", "\"unschedulable\":null");
+    kept_while(fixture, "\"unschedulable\":true", "\"unschedulable\":null");
 }
 
-static void a_tainted_host_is_no_reserve_until_the_taint_goes(void **state)
+HOSTS_TEST(a_tainted_host_is_no_reserve_until_the_taint_goes)
 {
-    kept_while(*state, TAINTED, "\"taints\":null");
+    kept_while(fixture, TAINTED, "\"taints\":null");
 }
 
 /* Grants are kube-scheduler's choice: it asks only about nodes that the pod may use. */
-static void a_host_that_is_no_reserve_is_granted(void **state)
+HOSTS_TEST(a_host_that_is_no_reserve_is_granted)
 {
-    struct app_fixture *fixture = *state;
-
     decide_by(fixture, RESERVE);
     fixture_change_node(fixture, "b", "\"unschedulable\":true");
     fixture_pod(fixture, "p", "300");
@@ -569,10 +535,8 @@ static void a_host_that_is_no_reserve_is_granted(void **state)
     assert_string_equal(fixture_bind(fixture, "p", "b"), "");
 }
 
-static void a_pod_that_tolerates_the_taint_makes_it_a_reserve_and_wakes(void **state)
+HOSTS_TEST(a_pod_that_tolerates_the_taint_makes_it_a_reserve_and_wakes)
 {
-    struct app_fixture *fixture = *state;
-
     decide_by(fixture, RESERVE);
     fixture_change_node(fixture, "b", TAINTED);
     fixture_pod(fixture, "p", "300");
@@ -595,10 +559,8 @@ static void a_pod_that_tolerates_the_taint_makes_it_a_reserve_and_wakes(void **s
     assert_false(passes(fixture_filter(fixture, "p", "a"), "a"));
 }
 
-static void a_grant_that_is_taken_back_leaves_the_host_idle(void **state)
+HOSTS_TEST(a_grant_that_is_taken_back_leaves_the_host_idle)
 {
-    struct app_fixture *fixture = *state;
-
     decide_by(fixture, RESERVE);
     fixture_pod(fixture, "p", "300");
     fixture_run(fixture);
@@ -609,36 +571,4 @@ static void a_grant_that_is_taken_back_leaves_the_host_idle(void **state)
     fixture_pass(fixture, 3000);
     assert_string_equal(fixture_bind(fixture, "p", "a"), "");
     assert_int_equal(idle_hosts(fixture), 1);
-}
-
-int main(void)
-{
-#define TEST(name)  cmocka_unit_test_setup_teardown(name, set_up, fixture_tear_down)
-#define HOSTS(name) cmocka_unit_test_setup_teardown(name, set_up_hosts, fixture_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_rule_decides_in_filter_and_bind),
-        TEST(a_rule_decides_for_its_namespaces),
-        TEST(a_rule_decides_in_prioritize),
-        TEST(a_rule_decides_in_preempt),
-        TEST(a_rule_decides_about_a_node_that_is_only_shown),
-        TEST(what_runs_goes_on_whatever_the_rules_say),
-        TEST(a_label_decides_at_once),
-        TEST(who_waits_for_a_window_is_woken_when_it_ends),
-        TEST(a_window_begins_again),
-        TEST(a_step_of_the_wall_clock_is_followed),
-        TEST(the_writer_does_not_sleep_through_a_change),
-        TEST(binds_behind_a_change_are_decided_by_it),
-        TEST(another_document_is_told_and_wakes_who_waits),
-        TEST(a_process_says_by_what_it_begins_to_decide),
-        TEST(a_change_waits_for_the_disk),
-        HOSTS(the_last_idle_host_is_kept_for_pods_of_several_gpus),
-        HOSTS(one_more_idle_host_wakes_who_waits_for_any),
-        HOSTS(idle_hosts_are_counted_through_the_life_of_nodes),
-        HOSTS(a_cordoned_host_is_no_reserve_until_it_is_uncordoned),
-        HOSTS(a_tainted_host_is_no_reserve_until_the_taint_goes),
-        HOSTS(a_host_that_is_no_reserve_is_granted),
-        HOSTS(a_pod_that_tolerates_the_taint_makes_it_a_reserve_and_wakes),
-        HOSTS(a_grant_that_is_taken_back_leaves_the_host_idle),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,8 +3,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -14,9 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "daemon/sandbox.h"
+#include "support/test.h"
 
 enum { SHUT = 40, WRONG = 41 };
 
@@ -89,9 +86,8 @@ static int be_readable_again(void)
     return shut(prctl(PR_SET_DUMPABLE, 1));
 }
 
-static void what_nobody_needs_here_is_not_there(void **state)
+TEST(what_nobody_needs_here_is_not_there)
 {
-    (void)state;
     if (!SANDBOX_BUILT)
         skip();
     assert_int_equal(tried(execute), SHUT);
@@ -139,9 +135,8 @@ static int die_of_a_bug(void)
     abort();
 }
 
-static void what_the_daemon_does_is(void **state)
+TEST(what_the_daemon_does_is)
 {
-    (void)state;
     assert_int_equal(tried(start_a_thread), 0);
     assert_int_equal(tried(listen_and_call), 0);
     assert_int_equal(tried(write_a_file), 0);
@@ -158,9 +153,8 @@ static void *wait_and_execute(void *user)
     _exit(execute());
 }
 
-static void threads_that_run_already_are_shut_in_too(void **state)
+TEST(threads_that_run_already_are_shut_in_too)
 {
-    (void)state;
     if (!SANDBOX_BUILT)
         skip();
     const pid_t child = fork();
@@ -178,23 +172,11 @@ static void threads_that_run_already_are_shut_in_too(void **state)
     assert_int_equal(WEXITSTATUS(status), SHUT);
 }
 
-static void memory_is_kept_from_others_of_the_same_user(void **state)
+TEST(memory_is_kept_from_others_of_the_same_user)
 {
-    (void)state;
     if (!SANDBOX_BUILT)
         skip();
     struct err err;
     assert_int_equal(sandbox_memory(&err), 0);
     assert_int_equal(prctl(PR_GET_DUMPABLE), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_nobody_needs_here_is_not_there),
-        cmocka_unit_test(what_the_daemon_does_is),
-        cmocka_unit_test(threads_that_run_already_are_shut_in_too),
-        cmocka_unit_test(memory_is_kept_from_others_of_the_same_user),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

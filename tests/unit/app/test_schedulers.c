@@ -1,14 +1,11 @@
 /* Which schedulers ask, and which calls an autoscaler makes to simulate. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/waiting/schedulers.h"
+
+#include "support/test.h"
 
 static int set_up(void **state)
 {
@@ -22,62 +19,64 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void whole_nodes__are_a_simulation_where_the_scheduler_sends_names(void **state)
+#define FIXTURE_TEST(name) TEST_WITH(name, struct schedulers *schedulers, set_up, tear_down)
+
+FIXTURE_TEST(whole_nodes__are_a_simulation_where_the_scheduler_sends_names)
 {
-    assert_true(schedulers_asked(*state, "gpu", ASK_NODES, 0)); /* nothing is known yet */
-    assert_true(schedulers_asked(*state, "gpu", ASK_NAMES, 1000));
-    assert_false(schedulers_asked(*state, "gpu", ASK_NODES, 1000));
-    assert_true(schedulers_asked(*state, "gpu", ASK_NAMES, 2000));
-    assert_false(schedulers_asked(*state, "gpu", ASK_NODES, 2000 + SIMULATED_MAX_MS));
-    assert_true(schedulers_asked(*state, "gpu", ASK_NODES, 2001 + SIMULATED_MAX_MS));
+    assert_true(schedulers_asked(schedulers, "gpu", ASK_NODES, 0)); /* nothing is known yet */
+    assert_true(schedulers_asked(schedulers, "gpu", ASK_NAMES, 1000));
+    assert_false(schedulers_asked(schedulers, "gpu", ASK_NODES, 1000));
+    assert_true(schedulers_asked(schedulers, "gpu", ASK_NAMES, 2000));
+    assert_false(schedulers_asked(schedulers, "gpu", ASK_NODES, 2000 + SIMULATED_MAX_MS));
+    assert_true(schedulers_asked(schedulers, "gpu", ASK_NODES, 2001 + SIMULATED_MAX_MS));
 }
 
-static void whole_nodes__are_no_simulation_of_another_scheduler(void **state)
+FIXTURE_TEST(whole_nodes__are_no_simulation_of_another_scheduler)
 {
-    assert_true(schedulers_asked(*state, "gpu", ASK_NAMES, 1));
-    assert_true(schedulers_asked(*state, "old", ASK_NODES, 2));
-    assert_true(schedulers_asked(*state, "old", ASK_NODES, 3));
-    assert_true(schedulers_asked(*state, NULL, ASK_NODES, 3));
-    assert_true(schedulers_asked(*state, NULL, ASK_NAMES, 4));
-    assert_false(schedulers_asked(*state, SCHEDULER_DEFAULT, ASK_NODES, 5));
+    assert_true(schedulers_asked(schedulers, "gpu", ASK_NAMES, 1));
+    assert_true(schedulers_asked(schedulers, "old", ASK_NODES, 2));
+    assert_true(schedulers_asked(schedulers, "old", ASK_NODES, 3));
+    assert_true(schedulers_asked(schedulers, NULL, ASK_NODES, 3));
+    assert_true(schedulers_asked(schedulers, NULL, ASK_NAMES, 4));
+    assert_false(schedulers_asked(schedulers, SCHEDULER_DEFAULT, ASK_NODES, 5));
 }
 
 /* It was configured anew: an autoscaler never calls prioritize. */
-static void whole_nodes__in_prioritize_are_the_schedulers_own(void **state)
+FIXTURE_TEST(whole_nodes__in_prioritize_are_the_schedulers_own)
 {
-    assert_true(schedulers_asked(*state, "gpu", ASK_NAMES, 1));
-    assert_false(schedulers_asked(*state, "gpu", ASK_NODES, 2));
-    schedulers_scored(*state, "gpu", ASK_NODES, 3);
-    assert_true(schedulers_asked(*state, "gpu", ASK_NODES, 4));
-    schedulers_scored(*state, "gpu", ASK_NAMES, 5);
-    assert_false(schedulers_asked(*state, "gpu", ASK_NODES, 6));
+    assert_true(schedulers_asked(schedulers, "gpu", ASK_NAMES, 1));
+    assert_false(schedulers_asked(schedulers, "gpu", ASK_NODES, 2));
+    schedulers_scored(schedulers, "gpu", ASK_NODES, 3);
+    assert_true(schedulers_asked(schedulers, "gpu", ASK_NODES, 4));
+    schedulers_scored(schedulers, "gpu", ASK_NAMES, 5);
+    assert_false(schedulers_asked(schedulers, "gpu", ASK_NODES, 6));
 }
 
-static void a_scheduler__serves_once_it_has_asked(void **state)
+FIXTURE_TEST(a_scheduler__serves_once_it_has_asked)
 {
-    assert_false(schedulers_serves(*state, NULL));
-    assert_true(schedulers_asked(*state, NULL, ASK_NODES, 1));
-    assert_true(schedulers_serves(*state, NULL)); /* all send whole Nodes here */
-    assert_true(schedulers_serves(*state, SCHEDULER_DEFAULT));
-    assert_false(schedulers_serves(*state, "made-up"));
-    assert_true(schedulers_asked(*state, "gpu", ASK_NAMES, 2));
-    assert_true(schedulers_serves(*state, "gpu"));
-    assert_false(schedulers_serves(*state, NULL)); /* perhaps only an autoscaler asked */
-    schedulers_scored(*state, NULL, ASK_NODES, 3);
-    assert_true(schedulers_serves(*state, NULL));
+    assert_false(schedulers_serves(schedulers, NULL));
+    assert_true(schedulers_asked(schedulers, NULL, ASK_NODES, 1));
+    assert_true(schedulers_serves(schedulers, NULL)); /* all send whole Nodes here */
+    assert_true(schedulers_serves(schedulers, SCHEDULER_DEFAULT));
+    assert_false(schedulers_serves(schedulers, "made-up"));
+    assert_true(schedulers_asked(schedulers, "gpu", ASK_NAMES, 2));
+    assert_true(schedulers_serves(schedulers, "gpu"));
+    assert_false(schedulers_serves(schedulers, NULL)); /* perhaps only an autoscaler asked */
+    schedulers_scored(schedulers, NULL, ASK_NODES, 3);
+    assert_true(schedulers_serves(schedulers, NULL));
 }
 
-static void those_that_serve__are_named_in_the_order_of_their_first_call(void **state)
+FIXTURE_TEST(those_that_serve__are_named_in_the_order_of_their_first_call)
 {
     struct arena arena;
     const char *name[SCHEDULERS_MAX];
 
     arena_init(&arena);
-    assert_int_equal(schedulers_served(*state, &arena, name), 0);
-    (void)schedulers_asked(*state, "b", ASK_NAMES, 1);
-    (void)schedulers_asked(*state, "made-up", ASK_NODES, 1);
-    (void)schedulers_asked(*state, "a", ASK_NAMES, 2);
-    assert_int_equal(schedulers_served(*state, &arena, name), 2);
+    assert_int_equal(schedulers_served(schedulers, &arena, name), 0);
+    (void)schedulers_asked(schedulers, "b", ASK_NAMES, 1);
+    (void)schedulers_asked(schedulers, "made-up", ASK_NODES, 1);
+    (void)schedulers_asked(schedulers, "a", ASK_NAMES, 2);
+    assert_int_equal(schedulers_served(schedulers, &arena, name), 2);
     assert_string_equal(name[0], "b");
     assert_string_equal(name[1], "a");
     arena_done(&arena);
@@ -93,42 +92,26 @@ static void ask_made_up(void *schedulers, enum ask_form form, int64_t from_ms)
     }
 }
 
-static void names_that_only_an_autoscaler_asked_about__go_first(void **state)
+FIXTURE_TEST(names_that_only_an_autoscaler_asked_about__go_first)
 {
-    (void)schedulers_asked(*state, "gpu", ASK_NAMES, 1);
-    ask_made_up(*state, ASK_NODES, 1000);
-    assert_true(schedulers_serves(*state, "gpu"));
-    assert_false(schedulers_serves(*state, "never-seen"));
-    ask_made_up(*state, ASK_NAMES, 2000);
+    (void)schedulers_asked(schedulers, "gpu", ASK_NAMES, 1);
+    ask_made_up(schedulers, ASK_NODES, 1000);
+    assert_true(schedulers_serves(schedulers, "gpu"));
+    assert_false(schedulers_serves(schedulers, "never-seen"));
+    ask_made_up(schedulers, ASK_NAMES, 2000);
     /* One that asked had to go: now nobody is said never to have asked. */
-    assert_true(schedulers_serves(*state, "gpu"));
-    assert_true(schedulers_serves(*state, "never-seen"));
+    assert_true(schedulers_serves(schedulers, "gpu"));
+    assert_true(schedulers_serves(schedulers, "never-seen"));
 }
 
-static void a_name_of_any_length__that_the_decoder_gives_has_room(void **state)
+FIXTURE_TEST(a_name_of_any_length__that_the_decoder_gives_has_room)
 {
     char name[254];
 
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    assert_true(schedulers_asked(*state, name, ASK_NAMES, 1));
-    assert_true(schedulers_serves(*state, name));
+    assert_true(schedulers_asked(schedulers, name, ASK_NAMES, 1));
+    assert_true(schedulers_serves(schedulers, name));
     name[sizeof name - 2] = 'm';
-    assert_false(schedulers_serves(*state, name));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(whole_nodes__are_a_simulation_where_the_scheduler_sends_names),
-        TEST(whole_nodes__are_no_simulation_of_another_scheduler),
-        TEST(whole_nodes__in_prioritize_are_the_schedulers_own),
-        TEST(a_scheduler__serves_once_it_has_asked),
-        TEST(those_that_serve__are_named_in_the_order_of_their_first_call),
-        TEST(names_that_only_an_autoscaler_asked_about__go_first),
-        TEST(a_name_of_any_length__that_the_decoder_gives_has_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_false(schedulers_serves(schedulers, name));
 }

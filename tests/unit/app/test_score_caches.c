@@ -1,18 +1,14 @@
 /* What filter and prioritize remember under a policy that judges whole nodes. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/metric.h"
 #include "milligpu/webhook/score_caches.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 
 /*
@@ -49,14 +45,15 @@ static int pool_tear_down(void **state)
     return 0;
 }
 
+#define POOL_TEST(name) TEST_WITH(name, struct pool *pool, pool_set_up, pool_tear_down)
+
 static struct score_cache *take(struct pool *pool)
 {
     return score_caches_take(pool->score_caches, &pool->snapshot);
 }
 
-static void no_judge_is_made_for_a_policy_that_needs_no_workload(void **state)
+POOL_TEST(no_judge_is_made_for_a_policy_that_needs_no_workload)
 {
-    struct pool *pool = *state;
     struct policy_context *spread = policy_context_new(POLICY_SPREAD, 0, NULL);
 
     pool->snapshot.context = NULL;
@@ -68,9 +65,8 @@ static void no_judge_is_made_for_a_policy_that_needs_no_workload(void **state)
     policy_context_unref(spread);
 }
 
-static void the_judge_that_was_used_last_is_lent_first(void **state)
+POOL_TEST(the_judge_that_was_used_last_is_lent_first)
 {
-    struct pool *pool = *state;
     struct score_cache *first = take(pool);
     struct score_cache *second = take(pool);
 
@@ -85,9 +81,8 @@ static void the_judge_that_was_used_last_is_lent_first(void **state)
     score_caches_give(pool->score_caches, second);
 }
 
-static void a_question_beyond_the_last_judge_does_without_one(void **state)
+POOL_TEST(a_question_beyond_the_last_judge_does_without_one)
 {
-    struct pool *pool = *state;
     struct score_cache *cache[SCORE_CACHES_MAX];
 
     for (int i = 0; i < SCORE_CACHES_MAX; i++) {
@@ -101,9 +96,8 @@ static void a_question_beyond_the_last_judge_does_without_one(void **state)
         score_caches_give(pool->score_caches, cache[i]);
 }
 
-static void judges_are_freed_when_the_policy_needs_none_any_more(void **state)
+POOL_TEST(judges_are_freed_when_the_policy_needs_none_any_more)
 {
-    struct pool *pool = *state;
     struct score_cache *open = take(pool);
 
     score_caches_give(pool->score_caches, take(pool));
@@ -118,9 +112,8 @@ static void judges_are_freed_when_the_policy_needs_none_any_more(void **state)
     assert_int_equal(score_caches_bytes(pool->score_caches), 0);
 }
 
-static void a_judge_that_is_long_unused_is_freed(void **state)
+POOL_TEST(a_judge_that_is_long_unused_is_freed)
 {
-    struct pool *pool = *state;
     struct score_cache *busy = take(pool);
     struct score_cache *spare = take(pool);
     const size_t bytes = score_cache_counts(busy).bytes;
@@ -207,12 +200,11 @@ static char *prioritize(struct app_fixture *fixture, struct text body)
     return answer;
 }
 
-static void what_filter_has_judged_is_known_to_prioritize_and_to_the_next_pod(void **state)
+TEST(what_filter_has_judged_is_known_to_prioritize_and_to_the_next_pod)
 {
     struct app_fixture *fixture = daemon_of("rollout");
     struct strbuf body;
 
-    (void)state;
     strbuf_init(&body);
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
@@ -242,11 +234,10 @@ static void what_filter_has_judged_is_known_to_prioritize_and_to_the_next_pod(vo
     fixture_free(fixture);
 }
 
-static void binpack_judges_nothing(void **state)
+TEST(binpack_judges_nothing)
 {
     struct app_fixture *fixture = daemon_of("binpack");
 
-    (void)state;
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     (void)judged();
@@ -265,12 +256,11 @@ static void first_of(const char *answer, char out[8])
     assert_int_equal(sscanf(at, "\"NodeNames\":[\"%7[^\"]", out), 1);
 }
 
-static void prioritize_gives_ten_to_the_node_that_filter_lists_first(void **state)
+TEST(prioritize_gives_ten_to_the_node_that_filter_lists_first)
 {
     static const char *const amount[] = {"300", "1000", "2000", "450"};
     static const char *const policy[] = {"binpack", "firstfit", "spread", "fgd", "rollout"};
 
-    (void)state;
     for (size_t p = 0; p < ARRAY_LEN(policy); p++) {
         struct app_fixture *fixture = daemon_of(policy[p]);
         fixture_bound_pod(fixture, "x", "700", "n2");
@@ -321,7 +311,7 @@ static void *ask_often(void *user)
     return NULL;
 }
 
-static void threads_that_ask_at_once_get_the_answers_that_one_gets(void **state)
+TEST(threads_that_ask_at_once_get_the_answers_that_one_gets)
 {
     static const char *const amount[PODS] = {"300", "1000", "2000", "450", "100", "1500"};
     struct app_fixture *fixture = daemon_of("rollout");
@@ -329,7 +319,6 @@ static void threads_that_ask_at_once_get_the_answers_that_one_gets(void **state)
     struct strbuf body[PODS];
     pthread_t thread[ARRAY_LEN(asking)];
 
-    (void)state;
     for (uint32_t i = 0; i < PODS; i++)
         fixture_pod(fixture, amount[i], amount[i]);
     fixture_run(fixture);
@@ -351,22 +340,4 @@ static void threads_that_ask_at_once_get_the_answers_that_one_gets(void **state)
         xfree(asking[0].wanted[i]);
     }
     fixture_free(fixture);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define POOL(name) cmocka_unit_test_setup_teardown(name, pool_set_up, pool_tear_down)
-        POOL(no_judge_is_made_for_a_policy_that_needs_no_workload),
-        POOL(the_judge_that_was_used_last_is_lent_first),
-        POOL(a_question_beyond_the_last_judge_does_without_one),
-        POOL(judges_are_freed_when_the_policy_needs_none_any_more),
-        POOL(a_judge_that_is_long_unused_is_freed),
-#undef POOL
-        cmocka_unit_test(what_filter_has_judged_is_known_to_prioritize_and_to_the_next_pod),
-        cmocka_unit_test(binpack_judges_nothing),
-        cmocka_unit_test(prioritize_gives_ten_to_the_node_that_filter_lists_first),
-        cmocka_unit_test(threads_that_ask_at_once_get_the_answers_that_one_gets),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

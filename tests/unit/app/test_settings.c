@@ -1,18 +1,14 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/settings/settings.h"
 
 #include "support/document.h"
 #include "support/settings_document.h"
+#include "support/test.h"
 
 static char file[] = "/tmp/milligpu-settings-XXXXXX";
 static struct settings_set *set;
@@ -105,11 +101,12 @@ static int forget(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, NULL, forget)
+
 /* --- tests --- */
 
-static void nothing_said_means_the_defaults(void **state)
+FIXTURE_TEST(nothing_said_means_the_defaults)
 {
-    (void)state;
     loads("");
     const struct settings *is = settings_get(set);
     assert_int_equal(action, SETTINGS_RUN);
@@ -125,9 +122,8 @@ static void nothing_said_means_the_defaults(void **state)
     assert_int_equal(load_all(ARGS(), NULL), 0);
 }
 
-static void every_form_of_a_flag_is_taken(void **state)
+FIXTURE_TEST(every_form_of_a_flag_is_taken)
 {
-    (void)state;
     loads("--webhook-threads 8 --shortlist=0 --advertise --no-events --wake=off "
           "--inventory-from-labels=false --insecure-webhooks=true --context= --namespace gpu "
           "--webhook-listen [::]:1 --probe-listen 0.0.0.0:9 --ledger=a=b");
@@ -150,9 +146,8 @@ static void every_form_of_a_flag_is_taken(void **state)
     assert_false(settings_get(set)->advertise);
 }
 
-static void later_sources_win(void **state)
+FIXTURE_TEST(later_sources_win)
 {
-    (void)state;
     char line[200];
     write_file("# comment\nshortlist: 1\nwebhook_threads: 1\nretention_days: 1\n");
     (void)snprintf(line, sizeof line,
@@ -175,9 +170,8 @@ static void later_sources_win(void **state)
     assert_int_equal(settings_get(set)->shortlist, 1);
 }
 
-static void actions_are_found_among_the_flags(void **state)
+FIXTURE_TEST(actions_are_found_among_the_flags)
 {
-    (void)state;
     loads("--check-config");
     assert_int_equal(action, SETTINGS_CHECK);
     loads("--shortlist 4 --print-config");
@@ -192,9 +186,8 @@ static void actions_are_found_among_the_flags(void **state)
     assert_int_equal(action, SETTINGS_HELP);
 }
 
-static void wrong_flags_are_named(void **state)
+FIXTURE_TEST(wrong_flags_are_named)
 {
-    (void)state;
     refuses("--webook-listen 1", "--webook-listen: unknown flag; did you mean --webhook-listen");
     refuses("--webhook_listen 1", "did you mean --webhook-listen?");
     refuses("--frobnicate", "--frobnicate: unknown flag (see --help)");
@@ -211,9 +204,8 @@ static void wrong_flags_are_named(void **state)
     refuses("--advertise maybe", "\"maybe\" is not a flag");
 }
 
-static void wrong_values_are_named_with_what_is_right(void **state)
+FIXTURE_TEST(wrong_values_are_named_with_what_is_right)
 {
-    (void)state;
     refuses("--webhook-threads many",
             "--webhook-threads: webhook_threads: \"many\" is not a whole number from 1 to 64 (thr");
     refuses("--webhook-threads 0", "from 1 to 64");
@@ -252,9 +244,8 @@ static void wrong_values_are_named_with_what_is_right(void **state)
     assert_says("longer than 4096");
 }
 
-static void a_slip_in_a_variable_is_named_and_others_are_let_be(void **state)
+FIXTURE_TEST(a_slip_in_a_variable_is_named_and_others_are_let_be)
 {
-    (void)state;
     refuses("MILLIGPU_WEBHOOK_LISTN=x", "MILLIGPU_WEBHOOK_LISTN: unknown variable; did "
                                         "you mean MILLIGPU_WEBHOOK_LISTEN?");
     refuses("MILLIGPU_wake=off", "did you mean MILLIGPU_WAKE?");
@@ -265,9 +256,8 @@ static void a_slip_in_a_variable_is_named_and_others_are_let_be(void **state)
           "OTHER=1 MILLIGPU_SANITIZE=address");
 }
 
-static void a_file_is_read_whole(void **state)
+FIXTURE_TEST(a_file_is_read_whole)
 {
-    (void)state;
     write_file("---\n"
                "# where\n"
                "webhook_listen: 127.0.0.1:0\n"
@@ -299,9 +289,8 @@ static void a_file_is_read_whole(void **state)
     assert_int_equal(settings_get(set)->shortlist, 7);
 }
 
-static void wrong_files_are_named_with_their_line(void **state)
+FIXTURE_TEST(wrong_files_are_named_with_their_line)
 {
-    (void)state;
     file_refuses("wake: object\nwebhook_listn: x\n", "2",
                  "no setting is called \"webhook_listn\"; did you mean webhook_listen?");
     file_refuses("webhook-listen: x\n", "1", "did you mean webhook_listen?");
@@ -332,9 +321,8 @@ static void wrong_files_are_named_with_their_line(void **state)
     file_refuses("<<: {wake: object}\n", "1", "no setting is called \"<<\"");
 }
 
-static void files_that_are_none_are_refused(void **state)
+FIXTURE_TEST(files_that_are_none_are_refused)
 {
-    (void)state;
     assert_int_equal(settings_check_file("/nowhere/milligpu.yaml", NULL, &err), -ERR_IO);
     assert_says("/nowhere/milligpu.yaml: No such file or directory");
     assert_int_equal(settings_check_file("/tmp", NULL, &err), -ERR_IO);
@@ -350,9 +338,8 @@ static void files_that_are_none_are_refused(void **state)
     refuses("MILLIGPU_CONFIG=/nowhere/x.yaml", "/nowhere/x.yaml: No such file");
 }
 
-static void settings_that_contradict_each_other_are_refused(void **state)
+FIXTURE_TEST(settings_that_contradict_each_other_are_refused)
 {
-    (void)state;
     refuses("--webhook-cert a", "--webhook-cert: webhook_cert: needs webhook_key");
     refuses("MILLIGPU_WEBHOOK_KEY=a", "MILLIGPU_WEBHOOK_KEY: webhook_key: needs webhook_cert");
     refuses("--webhook-client-ca a", "webhook_client_ca: needs webhook_cert");
@@ -397,14 +384,13 @@ static void settings_that_contradict_each_other_are_refused(void **state)
     assert_says(":2: admin_listen: must be a loopback address");
 }
 
-static void one_label_selects_nodes_and_one_selects_agents(void **state)
+FIXTURE_TEST(one_label_selects_nodes_and_one_selects_agents)
 {
     static const char *const wrong[] = {"=",     "=b",      "a",   "a=b,c=d", "a=b=c",
                                         "a=b/c", "a/b/c=d", "a=*", "a!=b"};
     char arguments[512];
     char label[400];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
         for (int nodes = 0; nodes <= 1; nodes++) {
             const char *name = nodes ? "agent-nodes" : "agent-label";
@@ -429,9 +415,8 @@ static void one_label_selects_nodes_and_one_selects_agents(void **state)
     refuses("--agents=systemd", "agents");
 }
 
-static void what_is_printed_loads_again(void **state)
+FIXTURE_TEST(what_is_printed_loads_again)
 {
-    (void)state;
     CLEANUP(strbuf_done) struct strbuf first;
     CLEANUP(strbuf_done) struct strbuf second;
     char line[100];
@@ -465,9 +450,8 @@ static void what_is_printed_loads_again(void **state)
     assert_non_null(strstr(first.data, "wake: \"off\" # --wake\n"));
 }
 
-static void values_are_clipped_to_the_room_there_is(void **state)
+FIXTURE_TEST(values_are_clipped_to_the_room_there_is)
 {
-    (void)state;
     char room[8];
     loads("--ledger /a/long/path/to/it");
     settings_value(set, SETTING_ledger, room, sizeof room);
@@ -479,9 +463,8 @@ static void values_are_clipped_to_the_room_there_is(void **state)
     assert_false(settings_reloadable(SETTING_ledger));
 }
 
-static void help_has_one_line_for_each_setting(void **state)
+FIXTURE_TEST(help_has_one_line_for_each_setting)
 {
-    (void)state;
     CLEANUP(strbuf_done) struct strbuf help;
     strbuf_init(&help);
     settings_help(&help);
@@ -510,9 +493,8 @@ static size_t count_of(const struct strbuf *text, const char *part)
     return count;
 }
 
-static void a_group_stands_above_its_first_setting(void **state)
+FIXTURE_TEST(a_group_stands_above_its_first_setting)
 {
-    (void)state;
     CLEANUP(strbuf_done) struct strbuf help;
     CLEANUP(strbuf_done) struct strbuf page;
     CLEANUP(strbuf_done) struct strbuf manual;
@@ -532,9 +514,8 @@ static void a_group_stands_above_its_first_setting(void **state)
     assert_int_equal(count_of(&manual, "\n.SS "), groups + 1); /* --help and the like */
 }
 
-static void the_files_of_the_manifests_load(void **state)
+FIXTURE_TEST(the_files_of_the_manifests_load)
 {
-    (void)state;
     static const char *const files[] = {"manifests/base/config.yaml",
                                         "manifests/overlays/default-scheduler/config.yaml"};
     const char *source = getenv("MILLIGPU_SOURCE_DIR"); /* NOLINT(concurrency-mt-unsafe) */
@@ -546,9 +527,8 @@ static void the_files_of_the_manifests_load(void **state)
     }
 }
 
-static void the_documents_equal_their_table(void **state)
+FIXTURE_TEST(the_documents_equal_their_table)
 {
-    (void)state;
     document_equals("docs/CONFIG.md", settings_markdown);
     document_equals("docs/man/milligpud.8", settings_man);
 }
@@ -567,28 +547,4 @@ static int drop_file(void **state)
     return unlink(file);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_teardown(name, forget)
-    const struct CMUnitTest tests[] = {
-        TEST(nothing_said_means_the_defaults),
-        TEST(every_form_of_a_flag_is_taken),
-        TEST(later_sources_win),
-        TEST(actions_are_found_among_the_flags),
-        TEST(wrong_flags_are_named),
-        TEST(wrong_values_are_named_with_what_is_right),
-        TEST(a_slip_in_a_variable_is_named_and_others_are_let_be),
-        TEST(a_file_is_read_whole),
-        TEST(wrong_files_are_named_with_their_line),
-        TEST(files_that_are_none_are_refused),
-        TEST(settings_that_contradict_each_other_are_refused),
-        TEST(one_label_selects_nodes_and_one_selects_agents),
-        TEST(what_is_printed_loads_again),
-        TEST(values_are_clipped_to_the_room_there_is),
-        TEST(help_has_one_line_for_each_setting),
-        TEST(a_group_stands_above_its_first_setting),
-        TEST(the_files_of_the_manifests_load),
-        TEST(the_documents_equal_their_table),
-    };
-    return cmocka_run_group_tests(tests, make_file, drop_file);
-}
+TEST_GROUP(make_file, drop_file)

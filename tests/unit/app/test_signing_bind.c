@@ -1,12 +1,7 @@
 /* A pod that is bound carries a signature that an agent believes, and the same one again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/rules/rulebook.h"
@@ -14,6 +9,7 @@
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 #include "milligpu/sign/keyring.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 
 struct scene {
@@ -69,6 +65,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define SCENE_TEST(name) TEST_WITH(name, struct scene *scene, set_up, tear_down)
+
 /* metadata of the pod as the API server has it now; in the arena. */
 static const struct document *meta_of(struct scene *scene, const char *pod)
 {
@@ -105,10 +103,8 @@ static bool believes(struct scene *scene, const char *pod, const char *node)
                              text_of(note_of(scene, pod, "milligpu.io/signature")), &what);
 }
 
-static void a_bound_pod_is_signed(void **state)
+SCENE_TEST(a_bound_pod_is_signed)
 {
-    struct scene *scene = *state;
-
     fixture_pod(scene->fixture, "p", "300");
     fixture_run(scene->fixture);
     assert_string_equal(fixture_bind(scene->fixture, "p", "n1"), "");
@@ -129,10 +125,8 @@ static void agent_comes(struct app_fixture *fixture, const char *word)
     fixture_annotate_node(fixture, "n1", annotations);
 }
 
-static void on_a_node_with_an_agent_it_demands_the_agent(void **state)
+SCENE_TEST(on_a_node_with_an_agent_it_demands_the_agent)
 {
-    struct scene *scene = *state;
-
     agent_comes(scene->fixture, "");
     fixture_pod(scene->fixture, "p", "300");
     fixture_pod(scene->fixture, "q", "300");
@@ -194,10 +188,8 @@ static void demands(struct scene *scene, const char *pod, const char *what)
  * NRI looks for the container's own key first, and the author of the pod may write one. The pods
  * ask for the same, and each has its own containers.
  */
-static void it_demands_the_agent_for_containers_without_a_share_too(void **state)
+SCENE_TEST(it_demands_the_agent_for_containers_without_a_share_too)
 {
-    struct scene *scene = *state;
-
     agent_comes(scene->fixture, "");
     post_with(scene, "p", "log");
     post_with(scene, "q", "web");
@@ -216,9 +208,8 @@ static void it_demands_the_agent_for_containers_without_a_share_too(void **state
 }
 
 /* The process ends before the Binding is sent; the next one sends what this one would have. */
-static void a_restart_signs_the_same(void **state)
+SCENE_TEST(a_restart_signs_the_same)
 {
-    struct scene *scene = *state;
     struct app_fixture *fixture = scene->fixture;
 
     agent_comes(fixture, "1.0");
@@ -238,9 +229,8 @@ static void a_restart_signs_the_same(void **state)
 }
 
 /* Nobody knows it: an agent would refuse the containers of a pod that is bound. */
-static void a_key_that_is_not_published_signs_nothing(void **state)
+SCENE_TEST(a_key_that_is_not_published_signs_nothing)
 {
-    struct scene *scene = *state;
     struct app_fixture *fixture = scene->fixture;
     const struct keyring_rules rules = {scene->file, 120000};
     struct err err;
@@ -266,10 +256,8 @@ static void a_key_that_is_not_published_signs_nothing(void **state)
     assert_true(believes(scene, "p", "n1"));
 }
 
-static void without_a_key_nothing_is_signed(void **state)
+SCENE_TEST(without_a_key_nothing_is_signed)
 {
-    struct scene *scene = *state;
-
     scene->fixture->app.keyring = NULL;
     fixture_pod(scene->fixture, "p", "300");
     fixture_run(scene->fixture);
@@ -307,10 +295,8 @@ static void lose_ledger(struct scene *scene, struct keyring *keyring)
     assert_true(app_ready(&scene->fixture->app, NULL));
 }
 
-static void what_was_signed_survives_the_ledger_whatever_its_pod_demands_now(void **state)
+SCENE_TEST(what_was_signed_survives_the_ledger_whatever_its_pod_demands_now)
 {
-    struct scene *scene = *state;
-
     raise_shares(scene);
     raise_pod(scene, "p");
     fixture_annotate(scene->fixture, "p",
@@ -326,9 +312,8 @@ static void what_was_signed_survives_the_ledger_whatever_its_pod_demands_now(voi
 }
 
 /* The row of an adopted pod is gone, and the pod comes by the watch. */
-static void a_signature_proves_its_own_pod_node_and_bytes_only(void **state)
+SCENE_TEST(a_signature_proves_its_own_pod_node_and_bytes_only)
 {
-    struct scene *scene = *state;
     struct app_fixture *fixture = scene->fixture;
     char notes[1024];
 
@@ -361,9 +346,8 @@ static void a_signature_proves_its_own_pod_node_and_bytes_only(void **state)
 }
 
 /* A volume that is lost takes the key with it; the ConfigMap still shows its public half. */
-static void a_key_that_only_the_config_map_shows_proves_as_well(void **state)
+SCENE_TEST(a_key_that_only_the_config_map_shows_proves_as_well)
 {
-    struct scene *scene = *state;
     const struct key_entry old = signer(scene);
     const char *const shown[] = {"no key", old.key};
     char file[80];
@@ -392,9 +376,8 @@ static void a_key_that_only_the_config_map_shows_proves_as_well(void **state)
 }
 
 /* It was raised for a demand that is gone before its Binding takes effect. */
-static void a_raise_is_not_bound_for_a_pod_that_demands_no_memory_any_more(void **state)
+SCENE_TEST(a_raise_is_not_bound_for_a_pod_that_demands_no_memory_any_more)
 {
-    struct scene *scene = *state;
     struct app_fixture *fixture = scene->fixture;
 
     raise_shares(scene);
@@ -413,22 +396,4 @@ static void a_raise_is_not_bound_for_a_pod_that_demands_no_memory_any_more(void 
     assert_true(believes(scene, "p", "n1"));
     lose_ledger(scene, scene->keyring);
     assert_int_equal(fixture_taken(fixture, "n1"), 100);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_bound_pod_is_signed),
-        TEST(on_a_node_with_an_agent_it_demands_the_agent),
-        TEST(it_demands_the_agent_for_containers_without_a_share_too),
-        TEST(a_restart_signs_the_same),
-        TEST(a_key_that_is_not_published_signs_nothing),
-        TEST(without_a_key_nothing_is_signed),
-        TEST(what_was_signed_survives_the_ledger_whatever_its_pod_demands_now),
-        TEST(a_signature_proves_its_own_pod_node_and_bytes_only),
-        TEST(a_key_that_only_the_config_map_shows_proves_as_well),
-        TEST(a_raise_is_not_bound_for_a_pod_that_demands_no_memory_any_more),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,13 @@
 /* What each namespace and each node holds, as metrics: sums, and their bounds. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/selfcheck/metrics_page.h"
 
 #include "selfcheck/namespace_metrics.h"
 #include "support/core_fixture.h"
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, core_set_up, core_tear_down)
+#include "support/test.h"
 
 static const struct core_gpu gpus[] = {{.id = "GPU-1", .mib = 81920},
                                        {.id = "GPU-2", .index = 1, .mib = 81920}};
@@ -39,10 +33,8 @@ static void shows_namespaces(const struct core_fixture *core, const char *lines)
     strbuf_done(&page);
 }
 
-static void charges_are_added_up_by_namespace(void **state)
+CORE_TEST(charges_are_added_up_by_namespace)
 {
-    struct core_fixture *core = *state;
-
     shows_namespaces(core, "milligpu_namespace_milli{namespace=\"other\"} 0\n");
     (void)core_node(core, "n1", gpus, 2);
     (void)core_node(core, "n2", (struct core_gpu[]){{.id = "GPU-3", .mib = 81920}}, 1);
@@ -58,9 +50,8 @@ static void charges_are_added_up_by_namespace(void **state)
 }
 
 /* 102 namespaces: those that hold least are one series, and so is a namespace of its name. */
-static void the_rest_is_one_series(void **state)
+CORE_TEST(the_rest_is_one_series)
 {
-    struct core_fixture *core = *state;
     CLEANUP(strbuf_done) struct strbuf lines;
     struct core_gpu many[16];
     char names[NAMESPACES_SHOWN + 2][16];
@@ -103,9 +94,8 @@ static void shows_nodes(const struct core_fixture *core, const char *lines)
 }
 
 /* Held, free and closed of each node; what closes nothing has no series. */
-static void each_node_has_what_is_held_free_and_closed(void **state)
+CORE_TEST(each_node_has_what_is_held_free_and_closed)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu three[] = {{.id = "GPU-4", .mib = 81920, .sick = true},
                                      {.id = "GPU-5", .index = 1, .mib = 81920, .cordoned = true},
                                      {.id = "GPU-6", .index = 2, .mib = 81920}};
@@ -126,9 +116,8 @@ static void each_node_has_what_is_held_free_and_closed(void **state)
                       "milligpu_node_closed_milli{reason=\"cordoned\",node=\"n2\"} 1000\n");
 }
 
-static void before_the_first_list_no_node_is_known(void **state)
+CORE_TEST(before_the_first_list_no_node_is_known)
 {
-    (void)state;
     struct app app = {.view = view_new()};
     struct strbuf page;
 
@@ -139,15 +128,4 @@ static void before_the_first_list_no_node_is_known(void **state)
     assert_string_equal(page.data + page.len - strlen("# EOF\n"), "# EOF\n");
     strbuf_done(&page);
     view_free(app.view);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(charges_are_added_up_by_namespace),
-        TEST(the_rest_is_one_series),
-        TEST(each_node_has_what_is_held_free_and_closed),
-        TEST(before_the_first_list_no_node_is_known),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

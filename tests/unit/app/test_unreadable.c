@@ -2,24 +2,18 @@
  * Whatever has a uid and a name exists: a pod or a node of which something cannot be read keeps
  * what it holds, and is never taken for gone.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 #include "milligpu/run/log.h"
 #include "milligpu/run/metric.h"
 
 #include "support/hostile.h"
+#include "support/test.h"
 #include "support_fixture.h"
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_set_up, fixture_tear_down)
 
 /* Sets annotations, which the API server accepts with 200. */
 static void annotate(struct app_fixture *fixture, const char *path, const char *annotations)
@@ -61,10 +55,8 @@ static void nobody_gets_the_share_of_a_on_n1(struct app_fixture *fixture)
     assert_int_equal(fixture_taken(fixture, "n1"), 800);
 }
 
-static void a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_restart(void **state)
+APP_TEST(a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_restart)
 {
-    struct app_fixture *fixture = *state;
-
     a_tenants_pod_on(fixture, "n1");
     fixture_restart(fixture);
     fixture_run(fixture);
@@ -72,10 +64,8 @@ static void a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_restart(v
     nobody_gets_the_share_of_a_on_n1(fixture);
 }
 
-static void a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_410(void **state)
+APP_TEST(a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_410)
 {
-    struct app_fixture *fixture = *state;
-
     a_tenants_pod_on(fixture, "n1");
     fake_apiserver_compact(fixture->app.fake);
     fixture_pass(fixture, 10000);
@@ -83,10 +73,8 @@ static void a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_410(void 
     nobody_gets_the_share_of_a_on_n1(fixture);
 }
 
-static void its_end_is_heard(void **state)
+APP_TEST(its_end_is_heard)
 {
-    struct app_fixture *fixture = *state;
-
     a_tenants_pod_on(fixture, "n1");
     fixture_run(fixture);
     assert_int_equal(fixture_taken(fixture, "n1"), 800);
@@ -95,10 +83,8 @@ static void its_end_is_heard(void **state)
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-static void its_deletion_is_heard(void **state)
+APP_TEST(its_deletion_is_heard)
 {
-    struct app_fixture *fixture = *state;
-
     a_tenants_pod_on(fixture, "n1");
     fixture_terminate_pod(fixture, "a");
     fixture_run(fixture);
@@ -108,10 +94,8 @@ static void its_deletion_is_heard(void **state)
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-static void with_a_lost_ledger_its_allocation_is_believed(void **state)
+APP_TEST(with_a_lost_ledger_its_allocation_is_believed)
 {
-    struct app_fixture *fixture = *state;
-
     a_tenants_pod_on(fixture, "n1");
     fixture_lose_ledger(fixture);
     fixture_pass(fixture, 100000);
@@ -119,10 +103,8 @@ static void with_a_lost_ledger_its_allocation_is_believed(void **state)
     nobody_gets_the_share_of_a_on_n1(fixture);
 }
 
-static void a_stranger_that_cannot_be_read_closes_its_node(void **state)
+APP_TEST(a_stranger_that_cannot_be_read_closes_its_node)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod_of(fixture, "x", "\"nvidia.com/vgpu\":\"200\"",
                    "\"milligpu.io/gpu-count\":\"\\u0000\"", "n1");
     fixture_pod(fixture, "b", "100");
@@ -134,10 +116,8 @@ static void a_stranger_that_cannot_be_read_closes_its_node(void **state)
     assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
 }
 
-static void a_stranger_that_asks_for_nothing_closes_nothing(void **state)
+APP_TEST(a_stranger_that_asks_for_nothing_closes_nothing)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod_of(fixture, "x", "\"cpu\":\"1\"", "\"milligpu.io/gpu-count\":\"\\u0000\"", "n1");
     fixture_pod(fixture, "b", "1000");
     fixture_run(fixture);
@@ -145,10 +125,9 @@ static void a_stranger_that_asks_for_nothing_closes_nothing(void **state)
 }
 
 /* The text stays the same while the pod does; otherwise its condition would wake it for ever. */
-static void a_waiting_pod_is_refused_with_the_field(void **state)
+APP_TEST(a_waiting_pod_is_refused_with_the_field)
 {
     static const char why[] = "the pod cannot be read: metadata.annotations[";
-    struct app_fixture *fixture = *state;
     char first[1024];
 
     fixture_pod_of(fixture, "b", "\"nvidia.com/vgpu\":\"300\"",
@@ -169,10 +148,8 @@ static void a_waiting_pod_is_refused_with_the_field(void **state)
 }
 
 /* Its request was read and its Binding is on its way; then the tenant makes it unreadable. */
-static void a_binding_that_landed_is_seen_whatever_became_of_the_pod(void **state)
+APP_TEST(a_binding_that_landed_is_seen_whatever_became_of_the_pod)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     fixture->lose_answers = true;
@@ -186,9 +163,8 @@ static void a_binding_that_landed_is_seen_whatever_became_of_the_pod(void **stat
     assert_int_equal(fixture_reserved(fixture, "n1"), 0);
 }
 
-static void a_schedulers_name_may_be_of_any_length(void **state)
+APP_TEST(a_schedulers_name_may_be_of_any_length)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf out;
     char name[301];
     char body[1024];
@@ -209,10 +185,9 @@ static void a_schedulers_name_may_be_of_any_length(void **state)
     assert_int_equal(fixture_taken(fixture, "n1"), 700);
 }
 
-static void the_last_of_many_containers_is_counted(void **state)
+APP_TEST(the_last_of_many_containers_is_counted)
 {
     enum { MANY = 600 };
-    struct app_fixture *fixture = *state;
     struct strbuf body;
     struct strbuf out;
 
@@ -234,9 +209,8 @@ static void the_last_of_many_containers_is_counted(void **state)
     assert_int_equal(fixture_taken(fixture, "n1"), 700);
 }
 
-static void more_asking_containers_than_we_grant_close_their_node(void **state)
+APP_TEST(more_asking_containers_than_we_grant_close_their_node)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf body;
     struct strbuf out;
 
@@ -267,10 +241,8 @@ static void hide_gpus(struct app_fixture *fixture)
     annotate(fixture, "/api/v1/nodes/n1", "\"milligpu.io/gpus\":\"[]\\u0000\"");
 }
 
-static void a_node_that_cannot_be_read_keeps_its_gpus_and_grants_nothing(void **state)
+APP_TEST(a_node_that_cannot_be_read_keeps_its_gpus_and_grants_nothing)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "100");
     fixture_run(fixture);
@@ -286,10 +258,8 @@ static void a_node_that_cannot_be_read_keeps_its_gpus_and_grants_nothing(void **
     assert_int_equal(fixture_taken(fixture, "n1"), 400);
 }
 
-static void a_node_that_cannot_be_read_is_not_gone_after_a_restart(void **state)
+APP_TEST(a_node_that_cannot_be_read_is_not_gone_after_a_restart)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "100");
     fixture_run(fixture);
@@ -309,10 +279,8 @@ static void a_node_that_cannot_be_read_is_not_gone_after_a_restart(void **state)
     snapshot_unref(snapshot);
 }
 
-static void a_cordon_that_cannot_be_read_closes(void **state)
+APP_TEST(a_cordon_that_cannot_be_read_closes)
 {
-    struct app_fixture *fixture = *state;
-
     annotate(fixture, "/api/v1/nodes/n1", "\"milligpu.io/cordon\":\"\\u0000\"");
     fixture_pod(fixture, "b", "100");
     fixture_run(fixture);
@@ -400,7 +368,7 @@ static void each_bound_one_is_counted(struct app_fixture *fixture)
     assert_int_equal(fixture_allocations(fixture), bound);
 }
 
-static void whatever_comes_is_asked_about_bound_and_counted(void **state)
+TEST(whatever_comes_is_asked_about_bound_and_counted)
 {
     for (uint64_t round = 1; round <= ROUNDS; round++) {
         struct app_fixture *fixture = fixture_new(fixture_two_nodes);
@@ -431,7 +399,6 @@ static void whatever_comes_is_asked_about_bound_and_counted(void **state)
         each_bound_one_is_counted(fixture);
         fixture_free(fixture);
     }
-    (void)state;
 }
 
 static void add_up(void *user, const char *labels, int64_t value)
@@ -472,38 +439,12 @@ static uint32_t lines_about(struct app_fixture *fixture, int times)
     return lines;
 }
 
-static void what_cannot_be_read_is_said_once_and_counted_always(void **state)
+APP_TEST(what_cannot_be_read_is_said_once_and_counted_always)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     hide(fixture, "a");
     const int64_t before = unreadable_pods();
     assert_int_equal(lines_about(fixture, 50), 1);
     assert_true(unreadable_pods() - before >= 50);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_restart),
-        TEST(a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_410),
-        TEST(its_end_is_heard),
-        TEST(what_cannot_be_read_is_said_once_and_counted_always),
-        TEST(its_deletion_is_heard),
-        TEST(with_a_lost_ledger_its_allocation_is_believed),
-        TEST(a_stranger_that_cannot_be_read_closes_its_node),
-        TEST(a_stranger_that_asks_for_nothing_closes_nothing),
-        TEST(a_waiting_pod_is_refused_with_the_field),
-        TEST(a_binding_that_landed_is_seen_whatever_became_of_the_pod),
-        TEST(a_schedulers_name_may_be_of_any_length),
-        TEST(the_last_of_many_containers_is_counted),
-        TEST(more_asking_containers_than_we_grant_close_their_node),
-        TEST(a_node_that_cannot_be_read_keeps_its_gpus_and_grants_nothing),
-        TEST(a_node_that_cannot_be_read_is_not_gone_after_a_restart),
-        TEST(a_cordon_that_cannot_be_read_closes),
-        cmocka_unit_test(whatever_comes_is_asked_about_bound_and_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
 /* Who may report is what the Nodes show now, and no report is taken twice. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/usage/idle_changes.h"
 #include "milligpu/usage/measured_sums.h"
 #include "milligpu/usage/usage_table.h"
 
 #include "support/core_fixture.h"
+#include "support/test.h"
 
 static const char key_a[] = "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=";
 static const char key_b[] = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
@@ -33,12 +29,11 @@ static enum sender_state sender_of(struct usage_table *book, const char *node)
     return usage_table_key(book, text_of(node), key);
 }
 
-static void nodes_come_and_go(void **state)
+TEST(nodes_come_and_go)
 {
     struct usage_table *book = usage_table_new(&mono);
     char key[PUBLIC_KEY_TEXT_BYTES];
 
-    (void)state;
     assert_int_equal(sender_of(book, "n1"), USAGE_SENDER_UNKNOWN);
     usage_table_list_begin(book);
     usage_table_node(book, "n1", key_a);
@@ -72,10 +67,9 @@ static bool take(struct usage_table *book, const struct node *node, const char *
     return usage_table_take(book, node, key, &report, &how, &unknown);
 }
 
-static void numbers_rise_for_each_key(void **state)
+CORE_TEST(numbers_rise_for_each_key)
 {
     static const struct core_gpu one[] = {{.id = "GPU-a", .mib = 81920}};
-    struct core_fixture *core = *state;
     struct usage_table *book = usage_table_new(&mono);
     struct usage_totals totals;
 
@@ -190,12 +184,12 @@ static uint32_t hours(struct counting *counting, struct hour out[4])
     return rows;
 }
 
-static void no_second_is_counted_twice_and_lost_reports_are_not_covered(void **state)
+CORE_TEST(no_second_is_counted_twice_and_lost_reports_are_not_covered)
 {
     struct hour hour[4];
 
     mono_ms = 1000;
-    struct counting counting = count_from(*state, noon - MINUTE);
+    struct counting counting = count_from(core, noon - MINUTE);
     mono_ms += 5 * MINUTE;
     report_of(&counting, noon + 5 * MINUTE, 300, 250, 1000);
     assert_int_equal(hours(&counting, hour), 1);
@@ -223,12 +217,12 @@ static void no_second_is_counted_twice_and_lost_reports_are_not_covered(void **s
     usage_table_free(counting.book);
 }
 
-static void seconds_count_in_the_hour_that_they_belong_to(void **state)
+CORE_TEST(seconds_count_in_the_hour_that_they_belong_to)
 {
     struct hour hour[4];
 
     mono_ms = 1000;
-    struct counting counting = count_from(*state, noon - 30 * MINUTE);
+    struct counting counting = count_from(core, noon - 30 * MINUTE);
     mono_ms += 10 * MINUTE;
     report_of(&counting, noon + 2 * MINUTE, 600, 100, 0);
     assert_int_equal(hours(&counting, hour), 2);
@@ -248,12 +242,12 @@ static void seconds_count_in_the_hour_that_they_belong_to(void **state)
 }
 
 /* The time that went by counts, in the hours that the wall clock shows. */
-static void a_clock_that_steps_makes_no_time(void **state)
+CORE_TEST(a_clock_that_steps_makes_no_time)
 {
     struct hour hour[4];
 
     mono_ms = 1000;
-    struct counting counting = count_from(*state, noon - 600 * MINUTE);
+    struct counting counting = count_from(core, noon - 600 * MINUTE);
     mono_ms += 5 * MINUTE;
     report_of(&counting, noon + 50 * MINUTE, 300, 100, 0);
     mono_ms += 5 * MINUTE;
@@ -272,12 +266,12 @@ static void a_clock_that_steps_makes_no_time(void **state)
     usage_table_free(counting.book);
 }
 
-static void nothing_counts_before_the_pod_was_bound_or_the_process_began(void **state)
+CORE_TEST(nothing_counts_before_the_pod_was_bound_or_the_process_began)
 {
     struct hour hour[4];
 
     mono_ms = 1000;
-    struct counting counting = count_from(*state, noon + 4 * MINUTE);
+    struct counting counting = count_from(core, noon + 4 * MINUTE);
     mono_ms += 5 * MINUTE;
     report_of(&counting, noon + 5 * MINUTE, 300, 100, 0);
     (void)hours(&counting, hour);
@@ -286,7 +280,7 @@ static void nothing_counts_before_the_pod_was_bound_or_the_process_began(void **
     assert_in_range(hour[1].seconds, 50, 60);
     usage_table_free(counting.book);
     /* The process before may have counted it. */
-    struct counting again = count_from(*state, 0);
+    struct counting again = count_from(core, 0);
     mono_ms += 2 * MINUTE;
     report_of(&again, noon + 7 * MINUTE, 600, 100, 0);
     (void)hours(&again, hour);
@@ -294,12 +288,12 @@ static void nothing_counts_before_the_pod_was_bound_or_the_process_began(void **
     usage_table_free(again.book);
 }
 
-static void what_the_driver_does_not_tell_is_not_counted(void **state)
+CORE_TEST(what_the_driver_does_not_tell_is_not_counted)
 {
     struct hour hour[4];
 
     mono_ms = 1000;
-    struct counting counting = count_from(*state, noon - MINUTE);
+    struct counting counting = count_from(core, noon - MINUTE);
     mono_ms += 5 * MINUTE;
     report_of(&counting, noon + 5 * MINUTE, 300, USAGE_UNKNOWN, 7);
     assert_int_equal(hours(&counting, hour), 1);
@@ -359,10 +353,10 @@ static int64_t idle_since(struct usage_table *book, const struct core_fixture *c
     return since_ms;
 }
 
-static void what_is_idle_for_long_is_told_to_the_writer(void **state)
+CORE_TEST(what_is_idle_for_long_is_told_to_the_writer)
 {
     mono_ms = 1000;
-    struct counting counting = count_from(*state, noon - MINUTE);
+    struct counting counting = count_from(core, noon - MINUTE);
     assert_int_equal(usage_table_last(counting.book), 0);
     idle_for(&counting, 10, 60);
     assert_changes(counting.book, "");
@@ -375,10 +369,9 @@ static void what_is_idle_for_long_is_told_to_the_writer(void **state)
 }
 
 /* Of n2 reports come, and of n1 none any more. */
-static void of_a_silent_node_nothing_stays_stored(void **state)
+CORE_TEST(of_a_silent_node_nothing_stays_stored)
 {
     static const struct core_gpu one[] = {{.id = "GPU-z", .mib = 16384}};
-    struct core_fixture *core = *state;
 
     mono_ms = 1000;
     struct counting counting = count_from(core, noon - MINUTE);
@@ -405,10 +398,10 @@ static void of_a_silent_node_nothing_stays_stored(void **state)
     usage_table_free(counting.book);
 }
 
-static void of_a_node_that_is_gone_nothing_stays_stored(void **state)
+CORE_TEST(of_a_node_that_is_gone_nothing_stays_stored)
 {
     mono_ms = 1000;
-    struct counting counting = count_from(*state, noon - MINUTE);
+    struct counting counting = count_from(core, noon - MINUTE);
     idle_for(&counting, 10, 80);
     assert_changes(counting.book, "c0 10");
     usage_table_node_gone(counting.book, "n1");
@@ -436,9 +429,8 @@ static const struct measured *knew(const struct core_fixture *core, int64_t sinc
                            reported_ms);
 }
 
-static void what_is_stored_goes_on_after_a_restart(void **state)
+CORE_TEST(what_is_stored_goes_on_after_a_restart)
 {
-    struct core_fixture *core = *state;
     struct usage_totals totals;
 
     mono_ms = 1000;
@@ -465,10 +457,9 @@ static void what_is_stored_goes_on_after_a_restart(void **state)
 }
 
 /* Neither a Node that the list does not show, nor one that stays silent, keeps what is stored. */
-static void what_is_stored_of_others_goes(void **state)
+CORE_TEST(what_is_stored_of_others_goes)
 {
     static const struct core_gpu one[] = {{.id = "GPU-z", .mib = 16384}};
-    struct core_fixture *core = *state;
 
     mono_ms = 1000;
     struct counting counting = count_from(core, noon - MINUTE);
@@ -495,9 +486,8 @@ static void what_is_stored_of_others_goes(void **state)
 }
 
 /* However many fall silent at once, no report does more than a little for it. */
-static void many_silent_nodes_are_forgotten_a_few_at_a_time(void **state)
+CORE_TEST(many_silent_nodes_are_forgotten_a_few_at_a_time)
 {
-    struct core_fixture *core = *state;
     char name[16];
     uint32_t before = 0;
     uint32_t reports = 0;
@@ -519,26 +509,4 @@ static void many_silent_nodes_are_forgotten_a_few_at_a_time(void **state)
     }
     assert_in_range(reports, 125, 140);
     usage_table_free(counting.book);
-}
-
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nodes_come_and_go),
-        cmocka_unit_test_setup_teardown(numbers_rise_for_each_key, core_set_up, core_tear_down),
-        WITH_CORE(no_second_is_counted_twice_and_lost_reports_are_not_covered),
-        WITH_CORE(seconds_count_in_the_hour_that_they_belong_to),
-        WITH_CORE(a_clock_that_steps_makes_no_time),
-        WITH_CORE(nothing_counts_before_the_pod_was_bound_or_the_process_began),
-        WITH_CORE(what_the_driver_does_not_tell_is_not_counted),
-        WITH_CORE(what_is_idle_for_long_is_told_to_the_writer),
-        WITH_CORE(of_a_silent_node_nothing_stays_stored),
-        WITH_CORE(of_a_node_that_is_gone_nothing_stays_stored),
-        WITH_CORE(what_is_stored_goes_on_after_a_restart),
-        WITH_CORE(what_is_stored_of_others_goes),
-        WITH_CORE(many_silent_nodes_are_forgotten_a_few_at_a_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* Safe mode: what ends granting, and that nothing is granted or written afterwards. */
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
@@ -17,6 +13,7 @@
 #include "milligpu/spine/command_trace.h"
 #include "milligpu/store/verify.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 
 struct scene {
@@ -82,6 +79,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define VERIFIER_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, tear_down)
+
 /* As much as the verification thread and the writer would do in a minute or so. */
 static void verifier(struct app_fixture *fixture)
 {
@@ -136,10 +135,8 @@ static struct verifier_facts facts(const struct app_fixture *fixture)
     return is;
 }
 
-static void a_sound_ledger_stays_trusted(void **state)
+VERIFIER_TEST(a_sound_ledger_stays_trusted)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
@@ -149,10 +146,8 @@ static void a_sound_ledger_stays_trusted(void **state)
     assert_true(facts(fixture).at_ms == fixture->wall_ms);
 }
 
-static void the_next_verification_comes_after_the_interval(void **state)
+VERIFIER_TEST(the_next_verification_comes_after_the_interval)
 {
-    struct app_fixture *fixture = *state;
-
     verifier(fixture);
     const int64_t first = facts(fixture).at_ms;
     fixture_pass(fixture, 58000);
@@ -163,10 +158,8 @@ static void the_next_verification_comes_after_the_interval(void **state)
     assert_true(facts(fixture).at_ms > first);
 }
 
-static void without_an_interval_there_is_the_first_verification_only(void **state)
+VERIFIER_TEST(without_an_interval_there_is_the_first_verification_only)
 {
-    struct app_fixture *fixture = *state;
-
     fixture->settings.verify_interval_s = 0;
     verifier(fixture);
     const int64_t first = facts(fixture).at_ms;
@@ -176,10 +169,8 @@ static void without_an_interval_there_is_the_first_verification_only(void **stat
     assert_true(facts(fixture).at_ms == first);
 }
 
-static void in_safe_mode_nothing_is_granted_and_nothing_written(void **state)
+VERIFIER_TEST(in_safe_mode_nothing_is_granted_and_nothing_written)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
     fixture_run(fixture);
@@ -201,10 +192,8 @@ static void in_safe_mode_nothing_is_granted_and_nothing_written(void **state)
 }
 
 /* A Binding that was on its way is answered by what the API server says. */
-static void what_was_promised_before_is_kept(void **state)
+VERIFIER_TEST(what_was_promised_before_is_kept)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
@@ -216,10 +205,8 @@ static void what_was_promised_before_is_kept(void **state)
     assert_int_equal(number("SELECT count(*) FROM allocation WHERE state = 'reserved'"), 1);
 }
 
-static void the_first_reason_stays(void **state)
+VERIFIER_TEST(the_first_reason_stays)
 {
-    struct app_fixture *fixture = *state;
-
     safe_mode_enter(&fixture->app, SAFE_MEMORY, "the first");
     safe_mode_enter(&fixture->app, SAFE_DISK, "the second");
     assert_string_equal(fixture->app.health.safe.text, "the first");
@@ -227,10 +214,8 @@ static void the_first_reason_stays(void **state)
     assert_int_equal(bundles(), 1);
 }
 
-static void damage_in_the_file_is_found(void **state)
+VERIFIER_TEST(damage_in_the_file_is_found)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
@@ -242,10 +227,8 @@ static void damage_in_the_file_is_found(void **state)
     assert_int_equal(bundles(), 1);
 }
 
-static void damage_in_memory_is_found(void **state)
+VERIFIER_TEST(damage_in_memory_is_found)
 {
-    struct app_fixture *fixture = *state;
-
     const struct snapshot *snapshot = view_take(fixture->app.view);
     struct node *node = (struct node *)(uintptr_t)snapshot_node(snapshot, TEXT("n2"));
     snapshot_unref(snapshot);
@@ -257,10 +240,8 @@ static void damage_in_memory_is_found(void **state)
     assert_non_null(strstr(fixture->app.health.safe.text, "node n2"));
 }
 
-static void what_readers_see_is_verified_too(void **state)
+VERIFIER_TEST(what_readers_see_is_verified_too)
 {
-    struct app_fixture *fixture = *state;
-
     const struct snapshot *snapshot = view_take(fixture->app.view);
     struct node *node = (struct node *)(uintptr_t)snapshot_node(snapshot, TEXT("n2"));
     snapshot_unref(snapshot);
@@ -274,9 +255,8 @@ static void what_readers_see_is_verified_too(void **state)
 }
 
 /* The verifier thread sleeps by this, and on a bell that rings where somebody has to wake it. */
-static void the_verifier_sleeps_until_something_is_due(void **state)
+VERIFIER_TEST(the_verifier_sleeps_until_something_is_due)
 {
-    struct app_fixture *fixture = *state;
     struct verifier *verifying = fixture->app.verifier;
 
     assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), 0);
@@ -299,11 +279,11 @@ static void the_verifier_sleeps_until_something_is_due(void **state)
     bell_wait(fixture->app.verifier_bell, INT64_MAX);
 }
 
-static void a_ledger_in_memory_has_no_bundle(void **state)
+VERIFIER_TEST(a_ledger_in_memory_has_no_bundle)
 {
     finish();
     begin_on(":memory:");
-    struct app_fixture *fixture = *state = scene.fixture;
+    fixture = scene.fixture;
 
     verifier(fixture);
     assert_false(atomic_load(&fixture->app.health.safe_mode));
@@ -316,25 +296,23 @@ static void a_ledger_in_memory_has_no_bundle(void **state)
     assert_non_null(strstr(fixture->app.health.safe.why_none, "in memory"));
 }
 
-static void a_fifth_bundle_is_not_made(void **state)
+VERIFIER_TEST(a_fifth_bundle_is_not_made)
 {
     for (uint32_t made = 1; made <= 5; made++) {
-        safe_mode_enter(&((struct app_fixture *)*state)->app, SAFE_DISK, "a test");
-        verifier(*state);
+        safe_mode_enter(&fixture->app, SAFE_DISK, "a test");
+        verifier(fixture);
         assert_int_equal(bundles(), made < 5 ? made : 4);
         if (made == 5)
             assert_non_null(
                 strstr(scene.fixture->app.health.safe.why_none, "4 beside the ledger already"));
         finish();
         begin_on(scene.ledger);
-        *state = scene.fixture;
+        fixture = scene.fixture;
     }
 }
 
-static void a_bundle_that_cannot_be_written_hinders_nothing(void **state)
+VERIFIER_TEST(a_bundle_that_cannot_be_written_hinders_nothing)
 {
-    struct app_fixture *fixture = *state;
-
     safe_mode_enter(&fixture->app, SAFE_DISK, "a test");
     assert_int_equal(rmdir(fixture->app.health.safe.folder), 0);
     verifier(fixture);
@@ -342,13 +320,12 @@ static void a_bundle_that_cannot_be_written_hinders_nothing(void **state)
     assert_int_equal(bundles(), 0);
 }
 
-static void the_last_thousand_commands_are_kept_in_order(void **state)
+TEST(the_last_thousand_commands_are_kept_in_order)
 {
     struct command_trace *command_trace = command_trace_new();
     struct strbuf out;
     char uid[200];
 
-    (void)state;
     for (int i = 0; i < RECENT_MAX + 5; i++) {
         (void)snprintf(uid, sizeof uid, i == RECENT_MAX ? "%0150d" : "%d", i);
         const struct command command = {.kind = COMMAND_CONFIRM, .at_ms = i, .uid = uid};
@@ -366,26 +343,4 @@ static void the_last_thousand_commands_are_kept_in_order(void **state)
     assert_non_null(strstr(out.data, "...\"}\n")); /* a name that is too long is cut */
     strbuf_done(&out);
     command_trace_free(command_trace);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-        WITH_FIXTURE(a_sound_ledger_stays_trusted),
-        WITH_FIXTURE(the_next_verification_comes_after_the_interval),
-        WITH_FIXTURE(without_an_interval_there_is_the_first_verification_only),
-        WITH_FIXTURE(in_safe_mode_nothing_is_granted_and_nothing_written),
-        WITH_FIXTURE(what_was_promised_before_is_kept),
-        WITH_FIXTURE(the_first_reason_stays),
-        WITH_FIXTURE(damage_in_the_file_is_found),
-        WITH_FIXTURE(damage_in_memory_is_found),
-        WITH_FIXTURE(what_readers_see_is_verified_too),
-        WITH_FIXTURE(the_verifier_sleeps_until_something_is_due),
-        WITH_FIXTURE(a_ledger_in_memory_has_no_bundle),
-        WITH_FIXTURE(a_fifth_bundle_is_not_made),
-        WITH_FIXTURE(a_bundle_that_cannot_be_written_hinders_nothing),
-        cmocka_unit_test(the_last_thousand_commands_are_kept_in_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* A Binding names the version of the pod that was judged, and a doubt ends by evidence. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/pod_cache.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 
 /* The version in the only reservation on n1. */
@@ -48,10 +44,8 @@ static struct fixture_call *doubt(struct app_fixture *fixture)
     return call;
 }
 
-static void a_pod_that_was_written_to_meanwhile_is_judged_again_and_bound(void **state)
+APP_TEST(a_pod_that_was_written_to_meanwhile_is_judged_again_and_bound)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
@@ -66,10 +60,8 @@ static void a_pod_that_was_written_to_meanwhile_is_judged_again_and_bound(void *
     assert_int_equal(fixture_allocations(fixture), 1);
 }
 
-static void the_new_version_is_on_disk_before_it_is_sent(void **state)
+APP_TEST(the_new_version_is_on_disk_before_it_is_sent)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     (void)fixture_bind_begin(fixture, "a", "n1");
@@ -81,10 +73,8 @@ static void the_new_version_is_on_disk_before_it_is_sent(void **state)
     assert_true(version_on_n1(fixture) > first);
 }
 
-static void where_the_new_version_cannot_be_written_nothing_is_sent(void **state)
+APP_TEST(where_the_new_version_cannot_be_written_nothing_is_sent)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
@@ -102,10 +92,8 @@ static void where_the_new_version_cannot_be_written_nothing_is_sent(void **state
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
 
-static void a_pod_gets_what_it_asks_for_when_it_is_bound(void **state)
+APP_TEST(a_pod_gets_what_it_asks_for_when_it_is_bound)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "600");
     fixture_run(fixture);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
@@ -120,10 +108,8 @@ static void a_pod_gets_what_it_asks_for_when_it_is_bound(void **state)
     assert_int_equal(fixture_taken(fixture, "n1"), 600);
 }
 
-static void a_pod_that_asks_for_what_nobody_may_have_now_is_refused(void **state)
+APP_TEST(a_pod_that_asks_for_what_nobody_may_have_now_is_refused)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "600");
     fixture_run(fixture);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
@@ -133,10 +119,8 @@ static void a_pod_that_asks_for_what_nobody_may_have_now_is_refused(void **state
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-static void a_pod_that_asks_0_is_bound_in_the_version_that_was_judged(void **state)
+APP_TEST(a_pod_that_asks_0_is_bound_in_the_version_that_was_judged)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "zero", "0");
     fixture_run(fixture);
     struct fixture_call *call = fixture_bind_begin(fixture, "zero", "n1");
@@ -147,10 +131,8 @@ static void a_pod_that_asks_0_is_bound_in_the_version_that_was_judged(void **sta
     assert_string_equal(fixture_where(fixture, "zero"), "n1");
 }
 
-static void a_pod_that_has_gone_meanwhile_is_not_brought_back(void **state)
+APP_TEST(a_pod_that_has_gone_meanwhile_is_not_brought_back)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     struct pod_record *known = pod_cache_copy(fixture->app.pod_cache, "default", "a");
@@ -173,10 +155,8 @@ static void a_pod_that_has_gone_meanwhile_is_not_brought_back(void **state)
     pod_record_free(known);
 }
 
-static void no_time_ends_a_doubt(void **state)
+APP_TEST(no_time_ends_a_doubt)
 {
-    struct app_fixture *fixture = *state;
-
     (void)doubt(fixture);
     fixture_pass(fixture, 3600000);
     assert_int_equal(fixture_reserved(fixture, "n1"), 700);
@@ -185,9 +165,8 @@ static void no_time_ends_a_doubt(void **state)
     assert_int_equal(fixture_reserved(fixture, "n1"), 700);
 }
 
-static void a_doubt_names_the_version_that_was_sent(void **state)
+APP_TEST(a_doubt_names_the_version_that_was_sent)
 {
-    struct app_fixture *fixture = *state;
     char named[64];
 
     const struct fixture_call *call = doubt(fixture);
@@ -196,10 +175,8 @@ static void a_doubt_names_the_version_that_was_sent(void **state)
     assert_non_null(strstr(fixture_error(call), named));
 }
 
-static void a_pod_that_is_seen_unbound_in_a_later_version_ends_its_doubt(void **state)
+APP_TEST(a_pod_that_is_seen_unbound_in_a_later_version_ends_its_doubt)
 {
-    struct app_fixture *fixture = *state;
-
     (void)doubt(fixture);
     move(fixture, "a"); /* as kube-scheduler does: it writes the error into the condition */
     fixture_run(fixture);
@@ -207,10 +184,8 @@ static void a_pod_that_is_seen_unbound_in_a_later_version_ends_its_doubt(void **
     assert_string_equal(fixture_bind(fixture, "a", "n2"), "");
 }
 
-static void what_the_watch_showed_while_a_binding_was_on_its_way_counts_afterwards(void **state)
+APP_TEST(what_the_watch_showed_while_a_binding_was_on_its_way_counts_afterwards)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "700");
     fixture_run(fixture);
     fixture->lose_requests = true;
@@ -224,10 +199,8 @@ static void what_the_watch_showed_while_a_binding_was_on_its_way_counts_afterwar
     assert_int_equal(fixture_reserved(fixture, "n1"), 0);
 }
 
-static void after_a_restart_the_list_ends_the_doubts_that_it_can(void **state)
+APP_TEST(after_a_restart_the_list_ends_the_doubts_that_it_can)
 {
-    struct app_fixture *fixture = *state;
-
     (void)doubt(fixture);
     fixture_restart(fixture);
     fixture_run(fixture);
@@ -246,20 +219,16 @@ static void pass_deaf(struct app_fixture *fixture, int seconds)
     }
 }
 
-static void a_get_ends_a_doubt_of_which_the_watch_does_not_tell(void **state)
+APP_TEST(a_get_ends_a_doubt_of_which_the_watch_does_not_tell)
 {
-    struct app_fixture *fixture = *state;
-
     (void)doubt(fixture);
     move(fixture, "a");
     pass_deaf(fixture, 90);
     assert_int_equal(fixture_reserved(fixture, "n1"), 0);
 }
 
-static void while_the_version_has_not_moved_the_same_bytes_are_sent_again(void **state)
+APP_TEST(while_the_version_has_not_moved_the_same_bytes_are_sent_again)
 {
-    struct app_fixture *fixture = *state;
-
     (void)doubt(fixture);
     const uint64_t version = version_on_n1(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
@@ -268,9 +237,8 @@ static void while_the_version_has_not_moved_the_same_bytes_are_sent_again(void *
     assert_int_equal(fixture_taken(fixture, "n1"), 700);
 }
 
-static void a_refusal_takes_no_doubt_away_while_another_copy_is_on_its_way(void **state)
+APP_TEST(a_refusal_takes_no_doubt_away_while_another_copy_is_on_its_way)
 {
-    struct app_fixture *fixture = *state;
     const struct fixture_fault forbidden = {
         .point = POINT_REQUEST, .nth = 1, .trouble = POINT_STATUS, .status = 403};
 
@@ -282,9 +250,8 @@ static void a_refusal_takes_no_doubt_away_while_another_copy_is_on_its_way(void 
     fixture_heal(fixture);
 }
 
-static void a_conflict_of_another_kind_takes_no_doubt_away_either(void **state)
+APP_TEST(a_conflict_of_another_kind_takes_no_doubt_away_either)
 {
-    struct app_fixture *fixture = *state;
     const struct fixture_fault webhook = {
         .point = POINT_REQUEST, .nth = 1, .trouble = POINT_STATUS, .status = 409};
 
@@ -295,19 +262,16 @@ static void a_conflict_of_another_kind_takes_no_doubt_away_either(void **state)
     fixture_heal(fixture);
 }
 
-static void a_pod_that_is_gone_ends_its_doubt(void **state)
+APP_TEST(a_pod_that_is_gone_ends_its_doubt)
 {
-    struct app_fixture *fixture = *state;
-
     (void)doubt(fixture);
     fixture_delete_pod(fixture, "a");
     pass_deaf(fixture, 90);
     assert_int_equal(fixture_reserved(fixture, "n1"), 0);
 }
 
-static void an_api_server_that_cannot_be_asked_ends_no_doubt(void **state)
+APP_TEST(an_api_server_that_cannot_be_asked_ends_no_doubt)
 {
-    struct app_fixture *fixture = *state;
     const struct fixture_fault fault = {
         .point = POINT_REQUEST, .nth = 1, .lasting = true, .trouble = POINT_UNSENT};
 
@@ -322,9 +286,8 @@ static void an_api_server_that_cannot_be_asked_ends_no_doubt(void **state)
     assert_string_equal(fixture_where(fixture, "a"), "");
 }
 
-static void who_asks_while_the_api_server_is_asked_is_judged_again_with_the_answer(void **state)
+APP_TEST(who_asks_while_the_api_server_is_asked_is_judged_again_with_the_answer)
 {
-    struct app_fixture *fixture = *state;
     const struct fixture_fault fault = {
         .point = POINT_REQUEST, .nth = 1, .lasting = true, .trouble = POINT_UNSENT};
 
@@ -373,10 +336,8 @@ static void reserve_as_before(struct app_fixture *fixture)
     assert_int_equal(fixture_reserved(fixture, "n1"), 300);
 }
 
-static void a_reservation_of_an_older_ledger_ends_as_it_did(void **state)
+APP_TEST(a_reservation_of_an_older_ledger_ends_as_it_did)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     reserve_as_before(fixture);
@@ -387,10 +348,8 @@ static void a_reservation_of_an_older_ledger_ends_as_it_did(void **state)
     assert_int_equal(fixture_reserved(fixture, "n1"), 0);
 }
 
-static void a_reservation_of_an_older_ledger_is_sent_as_it_was(void **state)
+APP_TEST(a_reservation_of_an_older_ledger_is_sent_as_it_was)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     reserve_as_before(fixture);
@@ -398,34 +357,4 @@ static void a_reservation_of_an_older_ledger_is_sent_as_it_was(void **state)
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     assert_int_equal(version_on_n1(fixture), 0);
     assert_int_equal(fixture->bindings, 1);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_pod_that_was_written_to_meanwhile_is_judged_again_and_bound),
-        TEST(the_new_version_is_on_disk_before_it_is_sent),
-        TEST(where_the_new_version_cannot_be_written_nothing_is_sent),
-        TEST(a_pod_gets_what_it_asks_for_when_it_is_bound),
-        TEST(a_pod_that_asks_for_what_nobody_may_have_now_is_refused),
-        TEST(a_pod_that_asks_0_is_bound_in_the_version_that_was_judged),
-        TEST(a_pod_that_has_gone_meanwhile_is_not_brought_back),
-        TEST(no_time_ends_a_doubt),
-        TEST(a_doubt_names_the_version_that_was_sent),
-        TEST(a_pod_that_is_seen_unbound_in_a_later_version_ends_its_doubt),
-        TEST(what_the_watch_showed_while_a_binding_was_on_its_way_counts_afterwards),
-        TEST(after_a_restart_the_list_ends_the_doubts_that_it_can),
-        TEST(a_get_ends_a_doubt_of_which_the_watch_does_not_tell),
-        TEST(while_the_version_has_not_moved_the_same_bytes_are_sent_again),
-        TEST(a_refusal_takes_no_doubt_away_while_another_copy_is_on_its_way),
-        TEST(a_conflict_of_another_kind_takes_no_doubt_away_either),
-        TEST(a_pod_that_is_gone_ends_its_doubt),
-        TEST(an_api_server_that_cannot_be_asked_ends_no_doubt),
-        TEST(a_reservation_of_an_older_ledger_ends_as_it_did),
-        TEST(a_reservation_of_an_older_ledger_is_sent_as_it_was),
-        TEST(who_asks_while_the_api_server_is_asked_is_judged_again_with_the_answer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,13 @@
 /* The metrics of waiting pods: how many, for how long, and whether the free milli would do. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/selfcheck/metrics_page.h"
 #include "milligpu/waiting/hints.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_set_up, fixture_tear_down)
 
 enum { MINUTE_MS = 60000 };
 
@@ -49,10 +43,8 @@ static void bind(struct app_fixture *fixture, const char *pod, const char *milli
     assert_string_equal(fixture_bind(fixture, pod, node), "");
 }
 
-static void nobody_waits_at_the_start(void **state)
+APP_TEST(nobody_waits_at_the_start)
 {
-    struct app_fixture *fixture = *state;
-
     assert_int_equal(shown(fixture, "milligpu_waiting_pods{reason=\"room\"}"), 0);
     assert_int_equal(shown(fixture, "milligpu_waiting_oldest_seconds{reason=\"room\"}"), 0);
     assert_int_equal(shown(fixture, "milligpu_waiting_pods{reason=\"offered\"}"), 0);
@@ -60,10 +52,8 @@ static void nobody_waits_at_the_start(void **state)
 }
 
 /* 600 and 600 of two GPUs are held: 800 are free together, and 400 in one piece. */
-static void pods_wait_by_reason_and_the_longest_wait_counts(void **state)
+APP_TEST(pods_wait_by_reason_and_the_longest_wait_counts)
 {
-    struct app_fixture *fixture = *state;
-
     bind(fixture, "a", "600", "n1");
     bind(fixture, "b", "600", "n2");
     refuse(fixture, "whole", "1000");
@@ -92,10 +82,8 @@ static void pods_wait_by_reason_and_the_longest_wait_counts(void **state)
 }
 
 /* 800 are free in all: exactly as much as is asked for, and then a thousandth less. */
-static void the_sum_is_compared_to_the_last_thousandth(void **state)
+APP_TEST(the_sum_is_compared_to_the_last_thousandth)
 {
-    struct app_fixture *fixture = *state;
-
     bind(fixture, "a", "600", "n1");
     bind(fixture, "b", "600", "n2");
     refuse(fixture, "c", "800");
@@ -105,10 +93,8 @@ static void the_sum_is_compared_to_the_last_thousandth(void **state)
     assert_int_equal(shown(fixture, "milligpu_waiting_with_room_seconds"), 0);
 }
 
-static void only_models_that_a_pod_takes_are_room_for_it(void **state)
+APP_TEST(only_models_that_a_pod_takes_are_room_for_it)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod_of(fixture, "h", "\"nvidia.com/vgpu\":\"100\"",
                    "\"milligpu.io/gpu-model\":\"H100\"", NULL);
     fixture_run(fixture);
@@ -120,10 +106,8 @@ static void only_models_that_a_pod_takes_are_room_for_it(void **state)
 }
 
 /* There is room in one piece, and no bind comes: another plugin refuses the nodes. */
-static void an_offer_without_a_bind_waits_with_room(void **state)
+APP_TEST(an_offer_without_a_bind_waits_with_room)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     (void)fixture_filter(fixture, "a", "n1 n2");
@@ -143,10 +127,8 @@ static void wait_for_whole_gpus(struct app_fixture *fixture, const char *pod, co
 }
 
 /* 2000 are free: 500 and two whole GPUs of the other resource are more, 500 and one are less. */
-static void whole_gpus_are_part_of_the_sum(void **state)
+APP_TEST(whole_gpus_are_part_of_the_sum)
 {
-    struct app_fixture *fixture = *state;
-
     wait_for_whole_gpus(fixture, "w", "\"nvidia.com/vgpu\":\"500\",\"nvidia.com/gpu\":\"2\"");
     assert_int_equal(shown(fixture, "milligpu_waiting_with_room_seconds"), 0);
     wait_for_whole_gpus(fixture, "v", "\"nvidia.com/vgpu\":\"500\",\"nvidia.com/gpu\":\"1\"");
@@ -175,10 +157,8 @@ static void wait_greedily(struct app_fixture *fixture, uint32_t models, int numb
 }
 
 /* What tenants write makes no scrape expensive: from then on, nothing is said to have room. */
-static void models_are_compared_within_a_budget(void **state)
+APP_TEST(models_are_compared_within_a_budget)
 {
-    struct app_fixture *fixture = *state;
-
     for (int i = 0; i < GREEDY_PODS; i++)
         wait_greedily(fixture, GREEDY_MODELS, i, fixture->wall_ms);
     wait_greedily(fixture, 0, GREEDY_PODS, fixture->wall_ms - MINUTE_MS);
@@ -189,29 +169,12 @@ static void models_are_compared_within_a_budget(void **state)
     assert_int_equal(shown(fixture, "milligpu_waiting_with_room_seconds"), 60);
 }
 
-static void a_clock_that_is_set_back_makes_no_negative_wait(void **state)
+APP_TEST(a_clock_that_is_set_back_makes_no_negative_wait)
 {
-    struct app_fixture *fixture = *state;
-
     bind(fixture, "a", "600", "n1");
     bind(fixture, "b", "600", "n2");
     refuse(fixture, "c", "500");
     fixture->wall_ms -= MINUTE_MS;
     assert_int_equal(shown(fixture, "milligpu_waiting_oldest_seconds{reason=\"room\"}"), 0);
     assert_int_equal(shown(fixture, "milligpu_waiting_with_room_seconds"), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(nobody_waits_at_the_start),
-        TEST(pods_wait_by_reason_and_the_longest_wait_counts),
-        TEST(the_sum_is_compared_to_the_last_thousandth),
-        TEST(only_models_that_a_pod_takes_are_room_for_it),
-        TEST(an_offer_without_a_bind_waits_with_room),
-        TEST(whole_gpus_are_part_of_the_sum),
-        TEST(models_are_compared_within_a_budget),
-        TEST(a_clock_that_is_set_back_makes_no_negative_wait),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,20 +2,16 @@
  * Which pods wait, and what wakes them: the whole application, with a scheduler that forgets
  * nobody.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/waiting/hints.h"
 
+#include "support/test.h"
 #include "support_fixture.h"
 
 enum { MANY = 20, NAMES_BYTES = 16 * MANY };
@@ -74,9 +70,8 @@ static const char *waits_because(struct app_fixture *fixture, const char *pod)
 
 /* --- lists that led to no bind --- */
 
-static void every_ask_without_a_bind_gets_a_list_four_times_longer(void **state)
+APP_TEST(every_ask_without_a_bind_gets_a_list_four_times_longer)
 {
-    struct app_fixture *fixture = *state;
     const char *names = widen(fixture);
 
     assert_int_equal(passed(fixture_filter(fixture, "a", names)), 2);
@@ -86,9 +81,8 @@ static void every_ask_without_a_bind_gets_a_list_four_times_longer(void **state)
     assert_int_equal(passed(fixture_filter(fixture, "a", names)), MANY);
 }
 
-static void a_bind_that_we_refuse_makes_no_list_longer(void **state)
+APP_TEST(a_bind_that_we_refuse_makes_no_list_longer)
 {
-    struct app_fixture *fixture = *state;
     const char *names = widen(fixture);
 
     assert_int_equal(passed(fixture_filter(fixture, "a", names)), 2);
@@ -100,9 +94,8 @@ static void a_bind_that_we_refuse_makes_no_list_longer(void **state)
     assert_int_equal(passed(fixture_filter(fixture, "a", names)), 8);
 }
 
-static void one_name_of_preemption_makes_no_list_longer(void **state)
+APP_TEST(one_name_of_preemption_makes_no_list_longer)
 {
-    struct app_fixture *fixture = *state;
     const char *names = widen(fixture);
 
     assert_int_equal(passed(fixture_filter(fixture, "a", names)), 2);
@@ -111,9 +104,8 @@ static void one_name_of_preemption_makes_no_list_longer(void **state)
     assert_int_equal(passed(fixture_filter(fixture, "a", names)), 8);
 }
 
-static void one_name_of_a_reservation_makes_no_list_longer(void **state)
+APP_TEST(one_name_of_a_reservation_makes_no_list_longer)
 {
-    struct app_fixture *fixture = *state;
     const char *names = widen(fixture);
 
     assert_int_equal(passed(fixture_filter(fixture, "a", names)), 2);
@@ -125,9 +117,8 @@ static void one_name_of_a_reservation_makes_no_list_longer(void **state)
         assert_int_equal(passed(fixture_filter(fixture, "a", names)), 1);
 }
 
-static void a_short_list_without_a_bind_wakes_the_scheduler_within_a_second_or_so(void **state)
+APP_TEST(a_short_list_without_a_bind_wakes_the_scheduler_within_a_second_or_so)
 {
-    struct app_fixture *fixture = *state;
     const char *names = widen(fixture);
 
     fixture_pass(fixture, 5000);
@@ -147,9 +138,8 @@ static void a_short_list_without_a_bind_wakes_the_scheduler_within_a_second_or_s
     assert_int_equal(fixture->wake_ups, wake_ups + 2); /* there is no longer list */
 }
 
-static void a_list_that_led_to_a_bind_wakes_nobody(void **state)
+APP_TEST(a_list_that_led_to_a_bind_wakes_nobody)
 {
-    struct app_fixture *fixture = *state;
     const char *names = widen(fixture);
 
     fixture_pass(fixture, 5000);
@@ -160,9 +150,8 @@ static void a_list_that_led_to_a_bind_wakes_nobody(void **state)
     assert_int_equal(fixture->wake_ups, wake_ups);
 }
 
-static void a_pod_that_was_offered_nodes_and_is_not_bound_is_shown_as_waiting(void **state)
+APP_TEST(a_pod_that_was_offered_nodes_and_is_not_bound_is_shown_as_waiting)
 {
-    struct app_fixture *fixture = *state;
     const char *names = widen(fixture);
 
     (void)fixture_filter(fixture, "a", names);
@@ -173,10 +162,8 @@ static void a_pod_that_was_offered_nodes_and_is_not_bound_is_shown_as_waiting(vo
     assert_int_equal(hints_waiting(fixture->app.hints), 0);
 }
 
-static void room_that_came_behind_an_offer_that_others_refused_wakes_the_scheduler(void **state)
+APP_TEST(room_that_came_behind_an_offer_that_others_refused_wakes_the_scheduler)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "fills", "900");
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
@@ -210,10 +197,8 @@ static int64_t wall_in_between(void *ctx)
     return fixture->wall_ms;
 }
 
-static void a_refusal_of_which_the_bytes_were_kept_is_judged_anew_when_room_came(void **state)
+APP_TEST(a_refusal_of_which_the_bytes_were_kept_is_judged_anew_when_room_came)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "800");
     fixture_pod(fixture, "b", "800");
     fixture_run(fixture);
@@ -228,10 +213,8 @@ static void a_refusal_of_which_the_bytes_were_kept_is_judged_anew_when_room_came
     assert_int_equal(passed(answer), 1);
 }
 
-static void a_refusal_that_was_just_judged_is_judged_anew_when_room_came(void **state)
+APP_TEST(a_refusal_that_was_just_judged_is_judged_anew_when_room_came)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "800");
     fixture_pod(fixture, "b", "800");
     fixture_run(fixture);
@@ -253,10 +236,8 @@ static int commit_that_fails(void *ctx, struct err *err)
                               : fixture->real_store.commit(fixture->real_store.ctx, err);
 }
 
-static void who_was_refused_for_a_reservation_that_was_lost_is_woken(void **state)
+APP_TEST(who_was_refused_for_a_reservation_that_was_lost_is_woken)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "800");
     fixture_pod(fixture, "b", "800");
     fixture_run(fixture);
@@ -276,10 +257,8 @@ static void who_was_refused_for_a_reservation_that_was_lost_is_woken(void **stat
     assert_int_equal(passed(fixture_filter(fixture, "b", "n1")), 1);
 }
 
-static void room_that_came_while_the_disk_was_full_wakes_when_it_is_written(void **state)
+APP_TEST(room_that_came_while_the_disk_was_full_wakes_when_it_is_written)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "800");
     fixture_pod(fixture, "b", "800");
     fixture_run(fixture);
@@ -297,10 +276,8 @@ static void room_that_came_while_the_disk_was_full_wakes_when_it_is_written(void
     assert_int_equal(passed(fixture_filter(fixture, "b", "n1")), 1);
 }
 
-static void a_binding_that_failed_wakes_who_was_refused_for_its_reservation(void **state)
+APP_TEST(a_binding_that_failed_wakes_who_was_refused_for_its_reservation)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "800");
     fixture_pod(fixture, "b", "800");
     fixture_run(fixture);
@@ -315,10 +292,8 @@ static void a_binding_that_failed_wakes_who_was_refused_for_its_reservation(void
     assert_int_equal(fixture->wake_ups, wake_ups + 1);
 }
 
-static void a_node_that_grows_and_a_node_that_comes_wake_who_waits(void **state)
+APP_TEST(a_node_that_grows_and_a_node_that_comes_wake_who_waits)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "b", "2000");
     fixture_run(fixture);
     assert_non_null(strstr(fixture_filter(fixture, "b", "n1 n2"), "Nodes"));
@@ -339,9 +314,8 @@ static void a_node_that_grows_and_a_node_that_comes_wake_who_waits(void **state)
 
 /* --- a wait ends with its pod --- */
 
-static void a_pod_that_is_gone_before_its_refusal_is_recorded_does_not_wait(void **state)
+APP_TEST(a_pod_that_is_gone_before_its_refusal_is_recorded_does_not_wait)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf object;
 
     fixture_pod(fixture, "a", "800");
@@ -357,10 +331,8 @@ static void a_pod_that_is_gone_before_its_refusal_is_recorded_does_not_wait(void
     strbuf_done(&object);
 }
 
-static void who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list(void **state)
+APP_TEST(who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "800");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
@@ -373,9 +345,8 @@ static void who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list(voi
     assert_int_equal(hints_waiting(fixture->app.hints), 0);
 }
 
-static void a_uid_that_never_was_is_forgotten_in_the_end(void **state)
+APP_TEST(a_uid_that_never_was_is_forgotten_in_the_end)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf object;
 
     fixture_pod(fixture, "a", "800");
@@ -415,10 +386,8 @@ static void post_whole(struct app_fixture *fixture, const char *name)
     strbuf_done(&out);
 }
 
-static void a_pod_with_whole_gpus_is_woken_when_the_node_has_no_shares_any_more(void **state)
+APP_TEST(a_pod_with_whole_gpus_is_woken_when_the_node_has_no_shares_any_more)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
     post_whole(fixture, "w");
@@ -439,10 +408,8 @@ static void a_pod_with_whole_gpus_is_woken_when_the_node_has_no_shares_any_more(
 }
 
 /* Shares on a GPU that accepts no more of them still block whole GPUs. */
-static void it_is_woken_though_the_gpu_that_was_left_is_missing(void **state)
+APP_TEST(it_is_woken_though_the_gpu_that_was_left_is_missing)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     post_whole(fixture, "w");
     fixture_run(fixture);
@@ -459,9 +426,8 @@ static void it_is_woken_though_the_gpu_that_was_left_is_missing(void **state)
 
 /* --- what else frees capacity --- */
 
-static void becoming_ready_wakes_the_scheduler_by_a_node_too(void **state)
+APP_TEST(becoming_ready_wakes_the_scheduler_by_a_node_too)
 {
-    struct app_fixture *fixture = *state;
     struct outbox_stats stats;
 
     fixture->settings.wake = "node";
@@ -491,10 +457,8 @@ static void post_node_with(struct app_fixture *fixture, const char *name, const 
     strbuf_done(&out);
 }
 
-static void a_gpu_that_the_last_pod_of_another_node_let_go_of_is_granted_at_once(void **state)
+APP_TEST(a_gpu_that_the_last_pod_of_another_node_let_go_of_is_granted_at_once)
 {
-    struct app_fixture *fixture = *state;
-
     post_node_with(fixture, "old", "GPU-1");
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
@@ -531,9 +495,8 @@ static void say_condition(struct app_fixture *fixture, const char *pod, int numb
 }
 
 /* kube-scheduler writes it after each attempt: if that woke it, there would be no end. */
-static void a_condition__that_changes_wakes_nobody(void **state)
+APP_TEST(a_condition__that_changes_wakes_nobody)
 {
-    struct app_fixture *fixture = *state;
     struct pod_record *record;
 
     fixture_bound_pod(fixture, "on-1", "1000", "n1");
@@ -556,35 +519,4 @@ static void a_condition__that_changes_wakes_nobody(void **state)
     assert_non_null(record->context);
     assert_string_equal(record->context->scheduling.message, "4 nodes are available");
     pod_record_free(record);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_condition__that_changes_wakes_nobody),
-        TEST(every_ask_without_a_bind_gets_a_list_four_times_longer),
-        TEST(a_bind_that_we_refuse_makes_no_list_longer),
-        TEST(one_name_of_preemption_makes_no_list_longer),
-        TEST(one_name_of_a_reservation_makes_no_list_longer),
-        TEST(a_short_list_without_a_bind_wakes_the_scheduler_within_a_second_or_so),
-        TEST(a_list_that_led_to_a_bind_wakes_nobody),
-        TEST(a_pod_that_was_offered_nodes_and_is_not_bound_is_shown_as_waiting),
-        TEST(room_that_came_behind_an_offer_that_others_refused_wakes_the_scheduler),
-        TEST(a_refusal_of_which_the_bytes_were_kept_is_judged_anew_when_room_came),
-        TEST(a_refusal_that_was_just_judged_is_judged_anew_when_room_came),
-        TEST(who_was_refused_for_a_reservation_that_was_lost_is_woken),
-        TEST(room_that_came_while_the_disk_was_full_wakes_when_it_is_written),
-        TEST(a_binding_that_failed_wakes_who_was_refused_for_its_reservation),
-        TEST(a_node_that_grows_and_a_node_that_comes_wake_who_waits),
-        TEST(a_pod_that_is_gone_before_its_refusal_is_recorded_does_not_wait),
-        TEST(who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list),
-        TEST(a_uid_that_never_was_is_forgotten_in_the_end),
-        TEST(a_pod_with_whole_gpus_is_woken_when_the_node_has_no_shares_any_more),
-        TEST(it_is_woken_though_the_gpu_that_was_left_is_missing),
-        TEST(becoming_ready_wakes_the_scheduler_by_a_node_too),
-        TEST(a_gpu_that_the_last_pod_of_another_node_let_go_of_is_granted_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,15 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "milligpu/base/base.h"
 
+#include "support/test.h"
 #include "writer/wallclock.h"
 
 static const int64_t hour_ms = 3600000;
 static const int64_t day_ms = INT64_C(24) * 3600000;
 static const int64_t wall_ms = INT64_C(1795000000000);
 
-static void a_clock_that_goes_on_is_believed(void **state)
+TEST(a_clock_that_goes_on_is_believed)
 {
     struct wallclock clock;
-    (void)state;
     wallclock_start(&clock, wall_ms, 500, 0, 0);
     assert_int_equal(wallclock_look(&clock, wall_ms, 500), wall_ms);
     assert_false(wallclock_is_doubted(&clock));
@@ -25,10 +19,9 @@ static void a_clock_that_goes_on_is_believed(void **state)
     assert_false(wallclock_is_doubted(&clock));
 }
 
-static void a_step_of_less_than_a_day_is_believed(void **state)
+TEST(a_step_of_less_than_a_day_is_believed)
 {
     struct wallclock clock;
-    (void)state;
     wallclock_start(&clock, wall_ms, 0, 0, 0);
     (void)wallclock_look(&clock, wall_ms + day_ms, 0);
     assert_false(wallclock_is_doubted(&clock));
@@ -36,10 +29,9 @@ static void a_step_of_less_than_a_day_is_believed(void **state)
     assert_false(wallclock_is_doubted(&clock));
 }
 
-static void two_seconds_a_year_ahead_are_doubted_for_an_hour(void **state)
+TEST(two_seconds_a_year_ahead_are_doubted_for_an_hour)
 {
     struct wallclock clock;
-    (void)state;
     wallclock_start(&clock, wall_ms, 0, 0, 0);
     assert_int_equal(wallclock_look(&clock, wall_ms + 400 * day_ms, 1000), wall_ms + 1000);
     assert_true(wallclock_is_doubted(&clock));
@@ -52,7 +44,7 @@ static void two_seconds_a_year_ahead_are_doubted_for_an_hour(void **state)
     assert_false(wallclock_is_doubted(&clock));
 }
 
-static void the_first_look_is_held_against_the_journal(void **state)
+TEST(the_first_look_is_held_against_the_journal)
 {
     static const struct {
         int64_t last_ms;
@@ -63,7 +55,6 @@ static void the_first_look_is_held_against_the_journal(void **state)
                   {wall_ms + day_ms, false},
                   {wall_ms - day_ms - 1, true},
                   {wall_ms + day_ms + 1, true}};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
         struct wallclock clock;
         const int64_t last_ms = starts[i].last_ms;
@@ -77,11 +68,10 @@ static void the_first_look_is_held_against_the_journal(void **state)
  * A clock that is a year ahead and then steps by half a day, which is believed, has not run for an
  * hour.
  */
-static void a_start_begins_the_hour_anew(void **state)
+TEST(a_start_begins_the_hour_anew)
 {
     const int64_t stepped[] = {wall_ms, wall_ms - 600000, wall_ms - day_ms / 2, wall_ms + 600000,
                                1};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(stepped); i++) {
         struct wallclock clock;
         wallclock_start(&clock, wall_ms, 70, wall_ms, stepped[i]);
@@ -90,16 +80,4 @@ static void a_start_begins_the_hour_anew(void **state)
         (void)wallclock_look(&clock, wall_ms + hour_ms, 70 + hour_ms);
         assert_false(wallclock_is_doubted(&clock));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_clock_that_goes_on_is_believed),
-        cmocka_unit_test(a_step_of_less_than_a_day_is_believed),
-        cmocka_unit_test(two_seconds_a_year_ahead_are_doubted_for_an_hour),
-        cmocka_unit_test(the_first_look_is_held_against_the_journal),
-        cmocka_unit_test(a_start_begins_the_hour_anew),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* Whole GPUs of the other resource: held from the moment we decide, on the same path as a share. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "support_fixture.h"
 
 #define ONE_WHOLE "\"nvidia.com/gpu\":\"1\""
@@ -21,6 +17,8 @@ static int set_up(void **state)
     *state = fixture_new(two_nodes);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, fixture_tear_down)
 
 /* Whole GPUs that n1 holds in the snapshot. */
 static uint32_t held(struct app_fixture *fixture)
@@ -41,10 +39,8 @@ static size_t reservations(struct app_fixture *fixture)
     return opens;
 }
 
-static void a_whole_gpu_is_held_on_disk_and_in_sight_before_its_binding_goes_out(void **state)
+FIXTURE_TEST(a_whole_gpu_is_held_on_disk_and_in_sight_before_its_binding_goes_out)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod_of(fixture, "w", ONE_WHOLE, NULL, NULL);
     fixture_pod(fixture, "a", "100");
     fixture_run(fixture);
@@ -66,10 +62,8 @@ static void a_whole_gpu_is_held_on_disk_and_in_sight_before_its_binding_goes_out
     assert_int_equal(held(fixture), 0);
 }
 
-static void of_a_share_and_a_whole_gpu_that_both_passed_filter_one_is_bound(void **state)
+FIXTURE_TEST(of_a_share_and_a_whole_gpu_that_both_passed_filter_one_is_bound)
 {
-    struct app_fixture *fixture = *state;
-
     for (int first = 0; first < 2; first++) {
         fixture_pod(fixture, "a", "100");
         fixture_pod_of(fixture, "w", ONE_WHOLE, NULL, NULL);
@@ -89,10 +83,8 @@ static void of_a_share_and_a_whole_gpu_that_both_passed_filter_one_is_bound(void
     assert_int_equal(fixture_allocations(fixture), 0);
 }
 
-static void a_whole_gpu_whose_binding_is_in_doubt_stays_held_on_its_node(void **state)
+FIXTURE_TEST(a_whole_gpu_whose_binding_is_in_doubt_stays_held_on_its_node)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod_of(fixture, "w", ONE_WHOLE, NULL, NULL);
     fixture_pod(fixture, "a", "100");
     fixture_run(fixture);
@@ -114,10 +106,8 @@ static void a_whole_gpu_whose_binding_is_in_doubt_stays_held_on_its_node(void **
     assert_int_equal(reservations(fixture), 0);
 }
 
-static void a_binding_of_a_whole_gpu_that_cannot_be_leaves_nothing_held(void **state)
+FIXTURE_TEST(a_binding_of_a_whole_gpu_that_cannot_be_leaves_nothing_held)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod_of(fixture, "w", ONE_WHOLE, NULL, NULL);
     fixture_run(fixture);
     fixture_break(fixture,
@@ -130,10 +120,8 @@ static void a_binding_of_a_whole_gpu_that_cannot_be_leaves_nothing_held(void **s
     assert_int_equal(fixture_allocations(fixture), 0);
 }
 
-static void a_pod_of_both_resources_holds_both_whoever_bound_it(void **state)
+FIXTURE_TEST(a_pod_of_both_resources_holds_both_whoever_bound_it)
 {
-    struct app_fixture *fixture = *state;
-
     for (int bound = 0; bound < 2; bound++) {
         fixture_pod_of(fixture, "b", BOTH, NULL, bound > 0 ? "n1" : NULL);
         fixture_pod(fixture, "a", "100");
@@ -152,10 +140,8 @@ static void a_pod_of_both_resources_holds_both_whoever_bound_it(void **state)
     }
 }
 
-static void a_pod_of_both_resources_is_not_offered_nodes_with_shares(void **state)
+FIXTURE_TEST(a_pod_of_both_resources_is_not_offered_nodes_with_shares)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "100");
     fixture_pod_of(fixture, "b", BOTH, NULL, NULL);
     fixture_run(fixture);
@@ -165,10 +151,8 @@ static void a_pod_of_both_resources_is_not_offered_nodes_with_shares(void **stat
     assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "mixed"));
 }
 
-static void who_waits_with_whole_gpus_is_woken_when_the_last_share_goes(void **state)
+FIXTURE_TEST(who_waits_with_whole_gpus_is_woken_when_the_last_share_goes)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "100");
     fixture_pod_of(fixture, "w", ONE_WHOLE, NULL, NULL);
     fixture_run(fixture);
@@ -182,9 +166,8 @@ static void who_waits_with_whole_gpus_is_woken_when_the_last_share_goes(void **s
     assert_non_null(strstr(fixture_filter(fixture, "w", "n1"), "\"NodeNames\":[\"n1\"]"));
 }
 
-static void the_journal_and_the_file_tell_of_a_whole_gpu_as_of_a_share(void **state)
+FIXTURE_TEST(the_journal_and_the_file_tell_of_a_whole_gpu_as_of_a_share)
 {
-    struct app_fixture *fixture = *state;
     struct err err;
 
     fixture_pod_of(fixture, "w", ONE_WHOLE, NULL, NULL);
@@ -195,21 +178,4 @@ static void the_journal_and_the_file_tell_of_a_whole_gpu_as_of_a_share(void **st
     fixture_run(fixture);
     assert_int_equal(store_verify(fixture->app.store, &err), 0);
     assert_false(atomic_load(&fixture->app.health.safe_mode));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, fixture_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_whole_gpu_is_held_on_disk_and_in_sight_before_its_binding_goes_out),
-        TEST(of_a_share_and_a_whole_gpu_that_both_passed_filter_one_is_bound),
-        TEST(a_whole_gpu_whose_binding_is_in_doubt_stays_held_on_its_node),
-        TEST(a_binding_of_a_whole_gpu_that_cannot_be_leaves_nothing_held),
-        TEST(a_pod_of_both_resources_holds_both_whoever_bound_it),
-        TEST(a_pod_of_both_resources_is_not_offered_nodes_with_shares),
-        TEST(who_waits_with_whole_gpus_is_woken_when_the_last_share_goes),
-        TEST(the_journal_and_the_file_tell_of_a_whole_gpu_as_of_a_share),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

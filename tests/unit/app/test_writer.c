@@ -1,11 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/core/ledger/reconcile.h"
 #include "milligpu/fake_apiserver/fake_apiserver.h"
@@ -16,12 +11,11 @@
 #include "store/store_internal.h"
 #include "support/other_thread.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "support_fixture.h"
 
-static void a_bind_ends_on_the_api_server_and_in_the_ledger(void **state)
+APP_TEST(a_bind_ends_on_the_api_server_and_in_the_ledger)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_non_null(strstr(fixture_filter(fixture, "a", "n1 n2"), "\"n1\""));
@@ -32,10 +26,8 @@ static void a_bind_ends_on_the_api_server_and_in_the_ledger(void **state)
     assert_int_equal(fixture->bindings, 1);
 }
 
-static void a_pod_that_the_watch_has_not_shown_is_fetched(void **state)
+APP_TEST(a_pod_that_the_watch_has_not_shown_is_fetched)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     struct fixture_call *call =
         fixture_bind_begin(fixture, "a", "n1"); /* not shown by the watch yet */
@@ -44,10 +36,8 @@ static void a_pod_that_the_watch_has_not_shown_is_fetched(void **state)
     assert_string_equal(fixture_where(fixture, "a"), "n1");
 }
 
-static void two_pods_that_saw_the_same_hole_cannot_both_get_it(void **state)
+APP_TEST(two_pods_that_saw_the_same_hole_cannot_both_get_it)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "600");
     fixture_pod(fixture, "b", "600");
     fixture_run(fixture);
@@ -60,9 +50,8 @@ static void two_pods_that_saw_the_same_hole_cannot_both_get_it(void **state)
     assert_string_equal(fixture_where(fixture, "b"), "");
 }
 
-static void binds_that_come_together_are_one_commit(void **state)
+APP_TEST(binds_that_come_together_are_one_commit)
 {
-    struct app_fixture *fixture = *state;
     static const char *const names[] = {"a", "b", "c", "d"};
 
     for (size_t i = 0; i < 4; i++)
@@ -76,10 +65,8 @@ static void binds_that_come_together_are_one_commit(void **state)
     assert_int_equal(fixture_reserved(fixture, "n1"), 800);
 }
 
-static void the_same_bind_twice_at_once_is_one_binding_and_two_successes(void **state)
+APP_TEST(the_same_bind_twice_at_once_is_one_binding_and_two_successes)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     struct fixture_call *first = fixture_bind_begin(fixture, "a", "n1");
@@ -92,10 +79,8 @@ static void the_same_bind_twice_at_once_is_one_binding_and_two_successes(void **
     assert_int_equal(fixture->bindings, 1);
 }
 
-static void nothing_is_sent_and_nothing_is_kept_when_the_commit_fails(void **state)
+APP_TEST(nothing_is_sent_and_nothing_is_kept_when_the_commit_fails)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     fixture->disk_full = true;
@@ -106,10 +91,8 @@ static void nothing_is_sent_and_nothing_is_kept_when_the_commit_fails(void **sta
     assert_non_null(strstr(fixture_filter(fixture, "a", "n1"), "cannot be written"));
 }
 
-static void a_disk_that_heals_needs_no_restart(void **state)
+APP_TEST(a_disk_that_heals_needs_no_restart)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     fixture->disk_full = true;
@@ -122,10 +105,8 @@ static void a_disk_that_heals_needs_no_restart(void **state)
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
 
-static void what_the_cluster_told_while_the_disk_was_full_is_not_forgotten(void **state)
+APP_TEST(what_the_cluster_told_while_the_disk_was_full_is_not_forgotten)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
@@ -141,10 +122,8 @@ static void what_the_cluster_told_while_the_disk_was_full_is_not_forgotten(void 
     assert_int_equal(fixture_taken(fixture, "n2"), 400);
 }
 
-static void news_that_follows_a_lost_batch_waits_behind_it(void **state)
+APP_TEST(news_that_follows_a_lost_batch_waits_behind_it)
 {
-    struct app_fixture *fixture = *state;
-
     fixture->disk_full = true;
     fixture_bound_pod(fixture, "x", "500", "n2");
     fixture_run(fixture); /* lost, to be tried again later */
@@ -157,9 +136,8 @@ static void news_that_follows_a_lost_batch_waits_behind_it(void **state)
 }
 
 /* More messages than one batch takes: those tried again are the oldest, and stay in front. */
-static void a_lost_batch_is_tried_again_before_the_news_behind_it(void **state)
+APP_TEST(a_lost_batch_is_tried_again_before_the_news_behind_it)
 {
-    struct app_fixture *fixture = *state;
     char name[16];
 
     fixture->disk_full = true;
@@ -175,9 +153,8 @@ static void a_lost_batch_is_tried_again_before_the_news_behind_it(void **state)
     assert_int_equal(fixture_taken(fixture, "n2"), 0);
 }
 
-static void one_write_that_fails_in_a_list_releases_nobody(void **state)
+APP_TEST(one_write_that_fails_in_a_list_releases_nobody)
 {
-    struct app_fixture *fixture = *state;
     const struct fixture_fault once = {.point = POINT_WRITE, .nth = 1};
     char name[16];
 
@@ -204,9 +181,8 @@ static void one_write_that_fails_in_a_list_releases_nobody(void **state)
     assert_int_equal(fixture_allocations(fixture), 2);
 }
 
-static void readiness_returns_when_all_that_was_kept_is_written(void **state)
+APP_TEST(readiness_returns_when_all_that_was_kept_is_written)
 {
-    struct app_fixture *fixture = *state;
     const struct fixture_fault once = {.point = POINT_COMMIT, .nth = 1};
 
     fixture_pod(fixture, "a", "300");
@@ -222,10 +198,8 @@ static void readiness_returns_when_all_that_was_kept_is_written(void **state)
     assert_int_equal(fixture_taken(fixture, "n2"), 500);
 }
 
-static void a_contradiction_of_the_database_stops_granting(void **state)
+APP_TEST(a_contradiction_of_the_database_stops_granting)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
     fixture_run(fixture);
@@ -239,10 +213,8 @@ static void a_contradiction_of_the_database_stops_granting(void **state)
     assert_non_null(strstr(fixture_filter(fixture, "a", "n1"), "safe mode"));
 }
 
-static void a_lost_answer_is_never_granted_twice(void **state)
+APP_TEST(a_lost_answer_is_never_granted_twice)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "700");
     fixture_run(fixture);
     fixture->lose_answers = true;
@@ -255,10 +227,8 @@ static void a_lost_answer_is_never_granted_twice(void **state)
     assert_int_equal(fixture_allocations(fixture), 1);
 }
 
-static void a_binding_without_any_answer_stays_in_doubt_on_its_node(void **state)
+APP_TEST(a_binding_without_any_answer_stays_in_doubt_on_its_node)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "700");
     fixture_run(fixture);
     fixture->lose_requests = true;
@@ -277,9 +247,8 @@ static void a_binding_without_any_answer_stays_in_doubt_on_its_node(void **state
     assert_int_equal(fixture_taken(fixture, "n1"), 700);
 }
 
-static void a_second_bind_that_cannot_be_sent_takes_no_doubt_away(void **state)
+APP_TEST(a_second_bind_that_cannot_be_sent_takes_no_doubt_away)
 {
-    struct app_fixture *fixture = *state;
     const struct fixture_fault fault = {
         .point = POINT_REQUEST, .nth = 1, .lasting = true, .trouble = POINT_UNSENT};
 
@@ -297,10 +266,8 @@ static void a_second_bind_that_cannot_be_sent_takes_no_doubt_away(void **state)
     fixture_heal(fixture);
 }
 
-static void a_pod_that_ends_gives_its_share_back_and_wakes_who_waits(void **state)
+APP_TEST(a_pod_that_ends_gives_its_share_back_and_wakes_who_waits)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "800");
     fixture_pod(fixture, "b", "800");
     fixture_run(fixture);
@@ -315,10 +282,8 @@ static void a_pod_that_ends_gives_its_share_back_and_wakes_who_waits(void **stat
     assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "\"NodeNames\":[\"n1\"]"));
 }
 
-static void the_wake_up_object_is_silent_where_the_room_helps_nobody(void **state)
+APP_TEST(the_wake_up_object_is_silent_where_the_room_helps_nobody)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "2000");
     fixture_run(fixture);
@@ -331,10 +296,8 @@ static void the_wake_up_object_is_silent_where_the_room_helps_nobody(void **stat
     assert_int_equal(fixture->wake_ups, wake_ups);
 }
 
-static void a_deletion_timestamp_alone_frees_nothing(void **state)
+APP_TEST(a_deletion_timestamp_alone_frees_nothing)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
@@ -343,10 +306,8 @@ static void a_deletion_timestamp_alone_frees_nothing(void **state)
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
-static void a_pod_bound_behind_our_back_is_adopted(void **state)
+APP_TEST(a_pod_bound_behind_our_back_is_adopted)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_bound_pod(fixture, "x", "400", "n1");
     fixture_run(fixture);
     assert_int_equal(fixture_taken(fixture, "n1"), 400);
@@ -356,10 +317,8 @@ static void a_pod_bound_behind_our_back_is_adopted(void **state)
 }
 
 /* The pod is on no known GPU, and the node accepts no shares meanwhile. */
-static void a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_some(void **state)
+APP_TEST(a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_some)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_node(fixture, "n3", "0");
     fixture_bound_pod(fixture, "x", "700", "n3");
     fixture_bound_pod(fixture, "y", "2000", "n3");
@@ -381,10 +340,8 @@ static void a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_som
     assert_string_equal(fixture_bind(fixture, "a", "n3"), "");
 }
 
-static void after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new(void **state)
+APP_TEST(after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
@@ -431,9 +388,8 @@ static void bind_by_get(struct app_fixture *fixture)
 }
 
 /* The watch shows it before the Binding's time is over. */
-static void a_bind_is_no_success_where_another_was_faster(void **state)
+APP_TEST(a_bind_is_no_success_where_another_was_faster)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf out;
 
     fixture_pod(fixture, "a", "300");
@@ -494,20 +450,16 @@ static void tell_empty_list(struct app_fixture *fixture, uint64_t version)
     fixture_run_deaf(fixture);
 }
 
-static void a_list_older_than_a_fetched_pod_takes_nothing_from_it(void **state)
+APP_TEST(a_list_older_than_a_fetched_pod_takes_nothing_from_it)
 {
-    struct app_fixture *fixture = *state;
-
     bind_by_get(fixture);
     /* A list arrives whose snapshot the API server took before the pod was created. */
     tell_empty_list(fixture, 0);
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
-static void a_get_brings_nobody_back_whom_the_watch_has_shown_to_be_gone(void **state)
+APP_TEST(a_get_brings_nobody_back_whom_the_watch_has_shown_to_be_gone)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1"); /* so it is fetched */
     tell(fixture, MESSAGE_POD, "a", 0);
@@ -518,10 +470,8 @@ static void a_get_brings_nobody_back_whom_the_watch_has_shown_to_be_gone(void **
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-static void a_list_that_is_tried_again_spares_whom_it_spared(void **state)
+APP_TEST(a_list_that_is_tried_again_spares_whom_it_spared)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "b", "200");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "b", "n2"), "");
@@ -536,10 +486,8 @@ static void a_list_that_is_tried_again_spares_whom_it_spared(void **state)
 }
 
 /* After an outage two lists may stand in the queue one behind the other. */
-static void two_lists_in_a_row_both_count(void **state)
+APP_TEST(two_lists_in_a_row_both_count)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
@@ -553,10 +501,8 @@ static void two_lists_in_a_row_both_count(void **state)
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-static void the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones(void **state)
+APP_TEST(the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
@@ -575,19 +521,15 @@ static void the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones(void 
 }
 
 /* The pod ended after the GET and before the list, so no watch will ever report it. */
-static void a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it(void **state)
+APP_TEST(a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it)
 {
-    struct app_fixture *fixture = *state;
-
     bind_by_get(fixture);
     tell_empty_list(fixture, 1000000);
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-static void an_old_list_says_nothing_however_often_it_comes(void **state)
+APP_TEST(an_old_list_says_nothing_however_often_it_comes)
 {
-    struct app_fixture *fixture = *state;
-
     bind_by_get(fixture);
     tell_empty_list(fixture, 1);
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
@@ -676,9 +618,8 @@ static void bind_a(struct app_fixture *fixture, struct strbuf *before)
 }
 
 /* etcd was restored to a moment before the Binding: the pod cache has a later version. */
-static void a_bound_pod_that_a_later_list_shows_unbound_is_not_bound_again(void **state)
+APP_TEST(a_bound_pod_that_a_later_list_shows_unbound_is_not_bound_again)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf before;
 
     bind_a(fixture, &before);
@@ -699,9 +640,8 @@ static void a_bound_pod_that_a_later_list_shows_unbound_is_not_bound_again(void 
     strbuf_done(&before);
 }
 
-static void a_list_that_is_not_complete_is_no_evidence(void **state)
+APP_TEST(a_list_that_is_not_complete_is_no_evidence)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf before;
 
     bind_a(fixture, &before);
@@ -717,9 +657,8 @@ static void a_list_that_is_not_complete_is_no_evidence(void **state)
 }
 
 /* Every row that is bound at the start was bound before the first list. */
-static void after_a_restart_the_first_list_is_evidence(void **state)
+APP_TEST(after_a_restart_the_first_list_is_evidence)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf before;
 
     bind_a(fixture, &before);
@@ -736,9 +675,8 @@ static void after_a_restart_the_first_list_is_evidence(void **state)
 }
 
 /* Nothing of it was ours; the list that adopted it is no evidence against itself. */
-static void an_adopted_pod_that_a_later_list_shows_unbound_is_not_bound(void **state)
+APP_TEST(an_adopted_pod_that_a_later_list_shows_unbound_is_not_bound)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf before;
     struct strbuf out;
 
@@ -759,10 +697,8 @@ static void an_adopted_pod_that_a_later_list_shows_unbound_is_not_bound(void **s
     strbuf_done(&before);
 }
 
-static void a_list_without_the_pod_of_a_binding_on_its_way_releases_it(void **state)
+APP_TEST(a_list_without_the_pod_of_a_binding_on_its_way_releases_it)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     fixture->lose_answers = true;
@@ -781,10 +717,8 @@ static void a_list_without_the_pod_of_a_binding_on_its_way_releases_it(void **st
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-static void a_node_that_shrinks_below_its_use_grants_nothing_more(void **state)
+APP_TEST(a_node_that_shrinks_below_its_use_grants_nothing_more)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "800");
     fixture_pod(fixture, "b", "100");
     fixture_run(fixture);
@@ -796,10 +730,8 @@ static void a_node_that_shrinks_below_its_use_grants_nothing_more(void **state)
     assert_int_equal(fixture_taken(fixture, "n1"), 800);
 }
 
-static void a_node_that_goes_keeps_its_pods_until_they_go_too(void **state)
+APP_TEST(a_node_that_goes_keeps_its_pods_until_they_go_too)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "800");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
@@ -814,10 +746,8 @@ static void a_node_that_goes_keeps_its_pods_until_they_go_too(void **state)
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-static void pods_that_ask_nothing_or_0_are_told_apart(void **state)
+APP_TEST(pods_that_ask_nothing_or_0_are_told_apart)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "zero", "0");
     fixture_run(fixture);
     assert_non_null(
@@ -828,10 +758,8 @@ static void pods_that_ask_nothing_or_0_are_told_apart(void **state)
 }
 
 /* It holds no share, but it can be in one place only. */
-static void a_pod_that_asks_0_is_not_said_to_be_where_it_is_not(void **state)
+APP_TEST(a_pod_that_asks_0_is_not_said_to_be_where_it_is_not)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "zero", "0");
     fixture_run(fixture);
     struct fixture_call *here = fixture_bind_begin(fixture, "zero", "n1");
@@ -841,20 +769,16 @@ static void a_pod_that_asks_0_is_not_said_to_be_where_it_is_not(void **state)
     assert_non_null(strstr(fixture_error(there), "elsewhere: the pod is being bound to node n1"));
 }
 
-static void binds_for_who_is_not_there_are_refused(void **state)
+APP_TEST(binds_for_who_is_not_there_are_refused)
 {
-    struct app_fixture *fixture = *state;
-
     assert_non_null(strstr(fixture_bind(fixture, "nobody", "n1"), "unknown_pod"));
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     assert_non_null(strstr(fixture_bind(fixture, "a", "nowhere"), "unknown_node"));
 }
 
-static void a_wall_clock_that_steps_back_changes_no_decision(void **state)
+APP_TEST(a_wall_clock_that_steps_back_changes_no_decision)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
     fixture->wall_ms -= 3600000;
@@ -904,9 +828,8 @@ static void go_on(struct app_fixture *fixture, int64_t ms)
     fixture_run(fixture);
 }
 
-static void a_wall_clock_a_year_ahead_for_two_seconds_erases_no_history(void **state)
+APP_TEST(a_wall_clock_a_year_ahead_for_two_seconds_erases_no_history)
 {
-    struct app_fixture *fixture = *state;
     const int64_t ahead_ms = INT64_C(400) * 24 * 3600000;
 
     make_history(fixture);
@@ -923,10 +846,8 @@ static void a_wall_clock_a_year_ahead_for_two_seconds_erases_no_history(void **s
     assert_int_equal(journal_of(fixture), entries + 2);
 }
 
-static void what_the_wall_clock_says_for_an_hour_is_so(void **state)
+APP_TEST(what_the_wall_clock_says_for_an_hour_is_so)
 {
-    struct app_fixture *fixture = *state;
-
     make_history(fixture);
     fixture->wall_ms += INT64_C(400) * 24 * 3600000;
     go_on(fixture, 500);
@@ -937,10 +858,8 @@ static void what_the_wall_clock_says_for_an_hour_is_so(void **state)
     assert_int_equal(history_of(fixture), 0);
 }
 
-static void a_wrong_wall_clock_at_a_start_erases_no_history(void **state)
+APP_TEST(a_wrong_wall_clock_at_a_start_erases_no_history)
 {
-    struct app_fixture *fixture = *state;
-
     make_history(fixture);
     const uint64_t entries = journal_of(fixture);
     fixture->wall_ms += INT64_C(400) * 24 * 3600000;
@@ -966,10 +885,8 @@ static void a_wrong_wall_clock_at_a_start_erases_no_history(void **state)
     assert_int_equal(history_of(fixture), 0);
 }
 
-static void a_step_that_could_not_be_written_is_written_when_the_disk_is_well(void **state)
+APP_TEST(a_step_that_could_not_be_written_is_written_when_the_disk_is_well)
 {
-    struct app_fixture *fixture = *state;
-
     make_history(fixture);
     const uint64_t entries = journal_of(fixture);
     fixture->disk_full = true;
@@ -986,10 +903,8 @@ static void a_step_that_could_not_be_written_is_written_when_the_disk_is_well(vo
 }
 
 /* Half a day more is a step that is believed; it must not count as the hour that has to pass. */
-static void a_wrong_clock_that_steps_again_before_a_start_erases_no_history(void **state)
+APP_TEST(a_wrong_clock_that_steps_again_before_a_start_erases_no_history)
 {
-    struct app_fixture *fixture = *state;
-
     make_history(fixture);
     fixture->wall_ms += INT64_C(400) * 24 * 3600000;
     go_on(fixture, 61000);
@@ -1030,9 +945,8 @@ static void shows_capacity(struct app_fixture *fixture, const char *milli)
     strbuf_done(&out);
 }
 
-static void advertised_capacity_is_written_and_written_again_when_it_is_dropped(void **state)
+APP_TEST(advertised_capacity_is_written_and_written_again_when_it_is_dropped)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf out;
 
     advertise_four(fixture);
@@ -1067,9 +981,8 @@ static void label_and_capacity(struct app_fixture *fixture, const char *count, c
 }
 
 /* If it were lower when kubelet restarts, kubelet would end pods until the rest fits. */
-static void advertised_capacity_is_never_below_what_runs_there(void **state)
+APP_TEST(advertised_capacity_is_never_below_what_runs_there)
 {
-    struct app_fixture *fixture = *state;
     struct strbuf out;
 
     advertise_four(fixture);
@@ -1095,8 +1008,6 @@ static void advertised_capacity_is_never_below_what_runs_there(void **state)
     strbuf_done(&out);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_set_up, fixture_tear_down)
-
 /* --- a new ledger --- */
 
 static void lose_ledger_beside_a_grant(struct app_fixture *fixture)
@@ -1109,9 +1020,8 @@ static void lose_ledger_beside_a_grant(struct app_fixture *fixture)
     fixture_run(fixture);
 }
 
-static void a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way(void **state)
+APP_TEST(a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way)
 {
-    struct app_fixture *fixture = *state;
     const char *why = NULL;
 
     fixture_pod(fixture, "b", "300");
@@ -1132,10 +1042,8 @@ static void a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way(void **s
 }
 
 /* Only a list begun after the grace period has all that landed within it: a watch may be behind. */
-static void the_wait_of_a_new_ledger_ends_with_a_list(void **state)
+APP_TEST(the_wait_of_a_new_ledger_ends_with_a_list)
 {
-    struct app_fixture *fixture = *state;
-
     lose_ledger_beside_a_grant(fixture);
     fixture_pass(fixture, 89000);
     fixture->pod_lists = 0;
@@ -1147,10 +1055,8 @@ static void the_wait_of_a_new_ledger_ends_with_a_list(void **state)
 }
 
 /* Such a list shows the pods as they were when it began. */
-static void a_list_on_its_way_when_the_wait_ends_does_not_end_it(void **state)
+APP_TEST(a_list_on_its_way_when_the_wait_ends_does_not_end_it)
 {
-    struct app_fixture *fixture = *state;
-
     lose_ledger_beside_a_grant(fixture);
     fixture_pass(fixture, 85000);
     fixture->list_takes_ms = 10000;
@@ -1170,9 +1076,8 @@ static void a_list_on_its_way_when_the_wait_ends_does_not_end_it(void **state)
     assert_int_equal(fixture_taken(fixture, "n1"), 1000);
 }
 
-static void who_ends_within_the_wait_waits_again(void **state)
+APP_TEST(who_ends_within_the_wait_waits_again)
 {
-    struct app_fixture *fixture = *state;
     enum store_owner owner = OWNER_THIS;
     struct err err;
 
@@ -1191,9 +1096,8 @@ static void who_ends_within_the_wait_waits_again(void **state)
 }
 
 /* It knows its pods, but not the Bindings that were sent after it was made. */
-static void a_restored_backup_waits_like_a_new_ledger(void **state)
+APP_TEST(a_restored_backup_waits_like_a_new_ledger)
 {
-    struct app_fixture *fixture = *state;
     enum store_owner owner = OWNER_THIS;
     const char *why = NULL;
     struct err err;
@@ -1226,10 +1130,8 @@ static void a_restored_backup_waits_like_a_new_ledger(void **state)
 }
 
 /* The pods it granted to are gone, but one whose Binding is still on its way would not be seen. */
-static void a_new_ledger_waits_where_another_milligpud_created_the_wake_up_object(void **state)
+APP_TEST(a_new_ledger_waits_where_another_milligpud_created_the_wake_up_object)
 {
-    struct app_fixture *fixture = *state;
-
     fixture->app.grace.grace_ms = 90000;
     atomic_store(&fixture->app.grace.wake_object_existed, true);
     fixture_lose_ledger(fixture);
@@ -1241,9 +1143,8 @@ static void a_new_ledger_waits_where_another_milligpud_created_the_wake_up_objec
     assert_int_equal(fixture_taken(fixture, "n1"), 700);
 }
 
-static void a_ledger_that_cannot_be_claimed_grants_nothing(void **state)
+APP_TEST(a_ledger_that_cannot_be_claimed_grants_nothing)
 {
-    struct app_fixture *fixture = *state;
     struct err err;
 
     fixture_pod(fixture, "a", "300");
@@ -1261,10 +1162,8 @@ static void a_ledger_that_cannot_be_claimed_grants_nothing(void **state)
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
 
-static void a_new_ledger_in_a_new_cluster_is_ready_at_once(void **state)
+APP_TEST(a_new_ledger_in_a_new_cluster_is_ready_at_once)
 {
-    struct app_fixture *fixture = *state;
-
     fixture_bound_pod(fixture, "by-hand", "300", "n1"); /* no annotation: nobody granted it */
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
@@ -1294,10 +1193,8 @@ static void assert_honest_goes_on(struct app_fixture *fixture, const char *on_co
     assert_string_equal(fixture_bind(fixture, on_honest, "z-honest"), "");
 }
 
-static void who_showed_a_uuid_first_goes_on(void **state)
+APP_TEST(who_showed_a_uuid_first_goes_on)
 {
-    struct app_fixture *fixture = *state;
-
     show_a_copier(fixture);
     assert_honest_goes_on(fixture, "c1", "h1");
     fixture_restart(fixture);
@@ -1317,10 +1214,8 @@ static void who_showed_a_uuid_first_goes_on(void **state)
     assert_honest_goes_on(fixture, "c4", "h4");
 }
 
-static void where_a_ledger_begins_anew_the_older_node_goes_on(void **state)
+APP_TEST(where_a_ledger_begins_anew_the_older_node_goes_on)
 {
-    struct app_fixture *fixture = *state;
-
     show_a_copier(fixture);
     fixture_lose_ledger(fixture);
     fixture_run(fixture);
@@ -1345,10 +1240,8 @@ static void where_a_ledger_begins_anew_the_older_node_goes_on(void **state)
 /*
  * The previous milligpud took a GPU for the copier's own while nothing was known of the other node.
  */
-static void where_a_ledger_begins_anew_who_holds_a_gpu_goes_on(void **state)
+APP_TEST(where_a_ledger_begins_anew_who_holds_a_gpu_goes_on)
 {
-    struct app_fixture *fixture = *state;
-
     show_a_copier(fixture);
     fixture_node_with(fixture, "z-honest", "");
     fixture_lose_ledger(fixture);
@@ -1398,81 +1291,12 @@ static void try_to_load(void *arg)
     must(writer_load(fixture->parts.writer, &err) == 0);
 }
 
-static void only_the_thread_of_the_first_step_may_touch_the_ledger(void **state)
+APP_TEST(only_the_thread_of_the_first_step_may_touch_the_ledger)
 {
-    struct app_fixture *fixture = *state;
-
     (void)writer_step(fixture->parts.writer, 0);
     assert_true(other_thread_aborts(try_to_step, fixture));
     assert_true(other_thread_aborts(try_to_end, fixture));
     assert_true(other_thread_aborts(try_the_tables, fixture));
     assert_true(other_thread_aborts(try_to_load, fixture));
     (void)writer_step(fixture->parts.writer, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_bind_ends_on_the_api_server_and_in_the_ledger),
-        TEST(only_the_thread_of_the_first_step_may_touch_the_ledger),
-        TEST(who_showed_a_uuid_first_goes_on),
-        TEST(where_a_ledger_begins_anew_the_older_node_goes_on),
-        TEST(where_a_ledger_begins_anew_who_holds_a_gpu_goes_on),
-        TEST(a_pod_that_the_watch_has_not_shown_is_fetched),
-        TEST(two_pods_that_saw_the_same_hole_cannot_both_get_it),
-        TEST(binds_that_come_together_are_one_commit),
-        TEST(the_same_bind_twice_at_once_is_one_binding_and_two_successes),
-        TEST(nothing_is_sent_and_nothing_is_kept_when_the_commit_fails),
-        TEST(a_disk_that_heals_needs_no_restart),
-        TEST(what_the_cluster_told_while_the_disk_was_full_is_not_forgotten),
-        TEST(news_that_follows_a_lost_batch_waits_behind_it),
-        TEST(a_lost_batch_is_tried_again_before_the_news_behind_it),
-        TEST(one_write_that_fails_in_a_list_releases_nobody),
-        TEST(readiness_returns_when_all_that_was_kept_is_written),
-        TEST(a_contradiction_of_the_database_stops_granting),
-        TEST(a_lost_answer_is_never_granted_twice),
-        TEST(a_binding_without_any_answer_stays_in_doubt_on_its_node),
-        TEST(a_bind_is_no_success_where_another_was_faster),
-        TEST(a_second_bind_that_cannot_be_sent_takes_no_doubt_away),
-        TEST(a_pod_that_ends_gives_its_share_back_and_wakes_who_waits),
-        TEST(the_wake_up_object_is_silent_where_the_room_helps_nobody),
-        TEST(a_deletion_timestamp_alone_frees_nothing),
-        TEST(a_pod_bound_behind_our_back_is_adopted),
-        TEST(after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new),
-        TEST(a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_some),
-        TEST(a_get_brings_nobody_back_whom_the_watch_has_shown_to_be_gone),
-        TEST(a_list_older_than_a_fetched_pod_takes_nothing_from_it),
-        TEST(a_list_that_is_tried_again_spares_whom_it_spared),
-        TEST(a_list_newer_than_a_fetched_pod_that_lacks_it_releases_it),
-        TEST(an_old_list_says_nothing_however_often_it_comes),
-        TEST(two_lists_in_a_row_both_count),
-        TEST(the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones),
-        TEST(a_bound_pod_that_a_later_list_shows_unbound_is_not_bound_again),
-        TEST(a_list_that_is_not_complete_is_no_evidence),
-        TEST(after_a_restart_the_first_list_is_evidence),
-        TEST(an_adopted_pod_that_a_later_list_shows_unbound_is_not_bound),
-        TEST(a_list_without_the_pod_of_a_binding_on_its_way_releases_it),
-        TEST(a_node_that_shrinks_below_its_use_grants_nothing_more),
-        TEST(a_node_that_goes_keeps_its_pods_until_they_go_too),
-        TEST(pods_that_ask_nothing_or_0_are_told_apart),
-        TEST(a_pod_that_asks_0_is_not_said_to_be_where_it_is_not),
-        TEST(binds_for_who_is_not_there_are_refused),
-        TEST(a_wall_clock_that_steps_back_changes_no_decision),
-        TEST(a_wall_clock_a_year_ahead_for_two_seconds_erases_no_history),
-        TEST(what_the_wall_clock_says_for_an_hour_is_so),
-        TEST(a_wrong_wall_clock_at_a_start_erases_no_history),
-        TEST(a_step_that_could_not_be_written_is_written_when_the_disk_is_well),
-        TEST(a_wrong_clock_that_steps_again_before_a_start_erases_no_history),
-        TEST(advertised_capacity_is_written_and_written_again_when_it_is_dropped),
-        TEST(advertised_capacity_is_never_below_what_runs_there),
-        TEST(a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way),
-        TEST(the_wait_of_a_new_ledger_ends_with_a_list),
-        TEST(a_list_on_its_way_when_the_wait_ends_does_not_end_it),
-        TEST(who_ends_within_the_wait_waits_again),
-        TEST(a_restored_backup_waits_like_a_new_ledger),
-        TEST(a_new_ledger_waits_where_another_milligpud_created_the_wake_up_object),
-        TEST(a_ledger_that_cannot_be_claimed_grants_nothing),
-        TEST(a_new_ledger_in_a_new_cluster_is_ready_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

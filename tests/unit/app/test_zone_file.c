@@ -1,6 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/document/policy/zone_file.h"
+
+#include "support/test.h"
 
 static char folder[] = "/tmp/milligpu-zones-XXXXXX";
 
@@ -37,9 +34,8 @@ static void refused(const char *name, enum err_code code, const char *why)
     assert_int_equal(err.code, code);
 }
 
-static void an_installed_zone_is_loaded_by_its_name(void **state)
+TEST(an_installed_zone_is_loaded_by_its_name)
 {
-    (void)state;
     struct zone *zone = NULL;
     struct err err;
     if (zone_load("Asia/Kolkata", &zone, &err) < 0)
@@ -49,17 +45,15 @@ static void an_installed_zone_is_loaded_by_its_name(void **state)
     zone_free(zone);
 }
 
-static void the_environment_does_not_choose_the_folder(void **state)
+TEST(the_environment_does_not_choose_the_folder)
 {
-    (void)state;
     (void)setenv("TZDIR", folder, 1); /* NOLINT(concurrency-mt-unsafe) */
     an_installed_zone_is_loaded_by_its_name(state);
     (void)unsetenv("TZDIR"); /* NOLINT(concurrency-mt-unsafe) */
 }
 
-static void utc_needs_no_tzdata(void **state)
+TEST(utc_needs_no_tzdata)
 {
-    (void)state;
     struct zone *zone = NULL;
     struct err err;
     assert_int_equal(zone_load_from("/nowhere", "UTC", &zone, &err), 0);
@@ -67,9 +61,8 @@ static void utc_needs_no_tzdata(void **state)
     zone_free(zone);
 }
 
-static void what_is_not_a_zone_is_refused(void **state)
+TEST(what_is_not_a_zone_is_refused)
 {
-    (void)state;
     refused("../../../etc/passwd", ERR_INVALID,
             "\"../../../etc/passwd\" is not a time zone: write a name like Europe/Berlin, or UTC");
     refused("/etc/localtime", ERR_INVALID,
@@ -84,9 +77,8 @@ static void what_is_not_a_zone_is_refused(void **state)
             "Europe/Berlin");
 }
 
-static void without_tzdata_the_hint_says_so(void **state)
+TEST(without_tzdata_the_hint_says_so)
 {
-    (void)state;
     struct zone *zone = NULL;
     struct err err;
     assert_int_equal(zone_load_from("/nowhere", "Europe/Berlin", &zone, &err), -ERR_NOT_FOUND);
@@ -103,9 +95,8 @@ static void write_file(const char *path, size_t bytes)
     assert_int_equal(fclose(file), 0);
 }
 
-static void a_broken_file_is_refused_with_the_name_of_the_zone(void **state)
+TEST(a_broken_file_is_refused_with_the_name_of_the_zone)
 {
-    (void)state;
     struct zone *zone = NULL;
     struct err err;
     char path[64];
@@ -124,15 +115,4 @@ static void a_broken_file_is_refused_with_the_name_of_the_zone(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_installed_zone_is_loaded_by_its_name),
-        cmocka_unit_test(the_environment_does_not_choose_the_folder),
-        cmocka_unit_test(utc_needs_no_tzdata),
-        cmocka_unit_test(what_is_not_a_zone_is_refused),
-        cmocka_unit_test(without_tzdata_the_hint_says_so),
-        cmocka_unit_test(a_broken_file_is_refused_with_the_name_of_the_zone),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

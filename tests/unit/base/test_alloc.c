@@ -1,7 +1,4 @@
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
+
+#include "support/test.h"
 
 /* True if the claim ends in abort(). */
 static bool aborts(void (*claim)(void))
@@ -45,17 +42,15 @@ static void ask_for_a_little(void)
     xfree(xmalloc(1));
 }
 
-static void what_cannot_be_counted_aborts(void **state)
+TEST(what_cannot_be_counted_aborts)
 {
-    (void)state;
     assert_true(aborts(ask_for_a_product_that_wraps));
     assert_true(aborts(ask_for_more_than_there_can_be));
     assert_false(aborts(ask_for_a_little));
 }
 
-static void nothing_is_something(void **state)
+TEST(nothing_is_something)
 {
-    (void)state;
     void *none = xmalloc(0);
     assert_non_null(none);
     xfree(none);
@@ -65,9 +60,8 @@ static void nothing_is_something(void **state)
     xfree(NULL);
 }
 
-static void calloc_is_zero_and_strdup_is_a_copy(void **state)
+TEST(calloc_is_zero_and_strdup_is_a_copy)
 {
-    (void)state;
     const unsigned char zero[64] = {0};
     CLEANUP(xfreep) unsigned char *memory = xcalloc(8, 8);
     assert_memory_equal(memory, zero, sizeof zero);
@@ -77,9 +71,8 @@ static void calloc_is_zero_and_strdup_is_a_copy(void **state)
     assert_string_equal(copy, "a text");
 }
 
-static void grow_keeps_what_was_there(void **state)
+TEST(grow_keeps_what_was_there)
 {
-    (void)state;
     size_t *items = NULL;
     size_t capacity = 0;
     size_t moves = 0;
@@ -94,15 +87,4 @@ static void grow_keeps_what_was_there(void **state)
         assert_int_equal(items[i], i);
     assert_true(moves < 10);
     xfree(items);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_cannot_be_counted_aborts),
-        cmocka_unit_test(nothing_is_something),
-        cmocka_unit_test(calloc_is_zero_and_strdup_is_a_copy),
-        cmocka_unit_test(grow_keeps_what_was_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/arena.h"
 
-static void memory_is_zero_and_aligned_also_when_used_again(void **state)
+#include "support/test.h"
+
+TEST(memory_is_zero_and_aligned_also_when_used_again)
 {
-    (void)state;
     static const unsigned char zero[257] = {0};
     struct arena arena;
     arena_init(&arena);
@@ -28,9 +24,8 @@ static void memory_is_zero_and_aligned_also_when_used_again(void **state)
     arena_done(&arena);
 }
 
-static void pieces_do_not_overlap(void **state)
+TEST(pieces_do_not_overlap)
 {
-    (void)state;
     enum { PIECES = 2000 };
     static unsigned char *piece[PIECES];
     struct arena arena;
@@ -45,9 +40,8 @@ static void pieces_do_not_overlap(void **state)
     arena_done(&arena);
 }
 
-static void reset_keeps_the_largest_chunk(void **state)
+TEST(reset_keeps_the_largest_chunk)
 {
-    (void)state;
     enum { LARGE = 3 * 1024 * 1024 };
     struct arena arena;
     arena_init(&arena);
@@ -59,9 +53,8 @@ static void reset_keeps_the_largest_chunk(void **state)
     arena_done(&arena);
 }
 
-static void done_and_reset_accept_an_empty_arena(void **state)
+TEST(done_and_reset_accept_an_empty_arena)
 {
-    (void)state;
     struct arena arena;
     arena_init(&arena);
     arena_reset(&arena);
@@ -69,9 +62,8 @@ static void done_and_reset_accept_an_empty_arena(void **state)
     arena_done(&arena);
 }
 
-static void trim_keeps_no_chunk_that_is_larger_than_what_is_worth_keeping(void **state)
+TEST(trim_keeps_no_chunk_that_is_larger_than_what_is_worth_keeping)
 {
-    (void)state;
     struct arena arena;
     arena_init(&arena);
     assert_int_equal(arena_bytes(&arena), 0);
@@ -86,9 +78,8 @@ static void trim_keeps_no_chunk_that_is_larger_than_what_is_worth_keeping(void *
     arena_done(&arena);
 }
 
-static void an_arena_of_just_what_is_needed_takes_no_other_chunk(void **state)
+TEST(an_arena_of_just_what_is_needed_takes_no_other_chunk)
 {
-    (void)state;
     struct arena loose;
     struct arena tight;
     arena_init(&loose);
@@ -105,9 +96,8 @@ static void an_arena_of_just_what_is_needed_takes_no_other_chunk(void **state)
     arena_done(&tight);
 }
 
-static void copies_and_prints_are_terminated(void **state)
+TEST(copies_and_prints_are_terminated)
 {
-    (void)state;
     struct arena arena;
     arena_init(&arena);
     for (int round = 0; round < 2; round++) {
@@ -122,18 +112,4 @@ static void copies_and_prints_are_terminated(void **state)
         arena_reset(&arena);
     }
     arena_done(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_zero_and_aligned_also_when_used_again),
-        cmocka_unit_test(pieces_do_not_overlap),
-        cmocka_unit_test(reset_keeps_the_largest_chunk),
-        cmocka_unit_test(done_and_reset_accept_an_empty_arena),
-        cmocka_unit_test(trim_keeps_no_chunk_that_is_larger_than_what_is_worth_keeping),
-        cmocka_unit_test(an_arena_of_just_what_is_needed_takes_no_other_chunk),
-        cmocka_unit_test(copies_and_prints_are_terminated),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,26 +1,21 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/err.h"
 
-static void err_set_writes_code_and_text(void **state)
+#include "support/test.h"
+
+TEST(err_set_writes_code_and_text)
 {
-    (void)state;
     struct err err = {0};
     assert_int_equal(err_set(&err, ERR_NOT_FOUND, "node %s", "n-1"), -(int)ERR_NOT_FOUND);
     assert_int_equal(err.code, ERR_NOT_FOUND);
     assert_string_equal(err.text, "node n-1");
 }
 
-static void err_wrap_puts_the_noun_before_and_keeps_the_code(void **state)
+TEST(err_wrap_puts_the_noun_before_and_keeps_the_code)
 {
-    (void)state;
     struct err err = {0};
     (void)err_set(&err, ERR_IO, "read: short");
     assert_int_equal(err_wrap(&err, "bind %s/%s", "default", "web-0"), -(int)ERR_IO);
@@ -29,9 +24,8 @@ static void err_wrap_puts_the_noun_before_and_keeps_the_code(void **state)
     assert_string_equal(err.text, "again: bind default/web-0: read: short");
 }
 
-static void err_that_is_too_long_says_that_it_was_cut(void **state)
+TEST(err_that_is_too_long_says_that_it_was_cut)
 {
-    (void)state;
     char longest[ERR_TEXT_MAX];
     memset(longest, 'x', sizeof longest);
     longest[sizeof longest - 1] = '\0';
@@ -54,9 +48,8 @@ static void err_that_is_too_long_says_that_it_was_cut(void **state)
     assert_string_equal(err.text + ERR_TEXT_MAX - 5, "x...");
 }
 
-static void err_is_not_cut_inside_a_character(void **state)
+TEST(err_is_not_cut_inside_a_character)
 {
-    (void)state;
     struct err err = {0};
     char text[ERR_TEXT_MAX + 8];
     for (size_t shift = 0; shift < 3; shift++) {
@@ -70,22 +63,9 @@ static void err_is_not_cut_inside_a_character(void **state)
     }
 }
 
-static void every_code_has_a_status(void **state)
+TEST(every_code_has_a_status)
 {
-    (void)state;
     for (int code = ERR_NONE; code < ERR_CODES; code++)
         assert_in_range(err_status((enum err_code)code), 200, 599);
     assert_int_equal(err_status(ERR_CONFLICT), 409);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(err_set_writes_code_and_text),
-        cmocka_unit_test(err_wrap_puts_the_noun_before_and_keeps_the_code),
-        cmocka_unit_test(err_that_is_too_long_says_that_it_was_cut),
-        cmocka_unit_test(err_is_not_cut_inside_a_character),
-        cmocka_unit_test(every_code_has_a_status),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

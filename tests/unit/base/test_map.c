@@ -1,14 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/map.h"
+
+#include "support/test.h"
 
 static uint32_t draw(uint64_t *seed, uint32_t below)
 {
@@ -16,9 +13,8 @@ static uint32_t draw(uint64_t *seed, uint32_t below)
     return (uint32_t)(*seed >> 33) % below;
 }
 
-static void an_empty_map_has_nothing(void **state)
+TEST(an_empty_map_has_nothing)
 {
-    (void)state;
     struct map map;
     size_t at = 0;
     map_init(&map);
@@ -29,9 +25,8 @@ static void an_empty_map_has_nothing(void **state)
     map_done(&map);
 }
 
-static void put_gives_back_what_was_there_and_keeps_the_new_key(void **state)
+TEST(put_gives_back_what_was_there_and_keeps_the_new_key)
 {
-    (void)state;
     struct map map;
     int one = 1;
     int two = 2;
@@ -48,9 +43,8 @@ static void put_gives_back_what_was_there_and_keeps_the_new_key(void **state)
     map_done(&map);
 }
 
-static void the_empty_key_and_bytes_of_zero_are_keys(void **state)
+TEST(the_empty_key_and_bytes_of_zero_are_keys)
 {
-    (void)state;
     struct map map;
     int value[3] = {0};
     map_init(&map);
@@ -87,9 +81,8 @@ static void agree(const struct map *map, struct item *item)
     assert_int_equal(seen, count);
 }
 
-static void a_map_survives_a_random_walk(void **state)
+TEST(a_map_survives_a_random_walk)
 {
-    (void)state;
     const char *env = getenv("MAP_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 11;
     print_message("MAP_SEED=%llu\n", (unsigned long long)seed);
@@ -138,9 +131,8 @@ static bool keep_some(void *user, void *value)
 }
 
 /* One change moves a bounded number of old slots, whatever the size. */
-static void a_map_that_grows_moves_a_few_entries_with_each_change(void **state)
+TEST(a_map_that_grows_moves_a_few_entries_with_each_change)
 {
-    (void)state;
     static struct counted item[4000];
     uint64_t seed = 11;
     struct map map;
@@ -183,9 +175,8 @@ static void a_map_that_grows_moves_a_few_entries_with_each_change(void **state)
 }
 
 /* While entries move, look-ups and iteration still find everything exactly once. */
-static void a_map_is_whole_while_it_moves(void **state)
+TEST(a_map_is_whole_while_it_moves)
 {
-    (void)state;
     enum { FULL = 769 }; /* one more than 1,024 slots hold */
     static struct counted item[FULL];
     struct map map;
@@ -209,9 +200,8 @@ static void a_map_is_whole_while_it_moves(void **state)
     map_done(&map);
 }
 
-static void retain_asks_about_each_value_once_and_takes_out_what_goes(void **state)
+TEST(retain_asks_about_each_value_once_and_takes_out_what_goes)
 {
-    (void)state;
     static struct counted item[4000];
     static struct asked asked;
     for (uint32_t round = 0; round <= 10; round++) {
@@ -236,18 +226,4 @@ static void retain_asks_about_each_value_once_and_takes_out_what_goes(void **sta
         assert_int_equal(went, ARRAY_LEN(item) - kept);
         map_done(&map);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_map_has_nothing),
-        cmocka_unit_test(put_gives_back_what_was_there_and_keeps_the_new_key),
-        cmocka_unit_test(the_empty_key_and_bytes_of_zero_are_keys),
-        cmocka_unit_test(a_map_survives_a_random_walk),
-        cmocka_unit_test(a_map_that_grows_moves_a_few_entries_with_each_change),
-        cmocka_unit_test(a_map_is_whole_while_it_moves),
-        cmocka_unit_test(retain_asks_about_each_value_once_and_takes_out_what_goes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

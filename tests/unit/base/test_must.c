@@ -1,15 +1,12 @@
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/base.h"
+
+#include "support/test.h"
 
 /* Run the claim in a child whose stderr we read; its wait status is the result. */
 static int run_in_child(void (*claim)(int), int argument, char *said, size_t size)
@@ -51,18 +48,16 @@ static void claim_never(int value)
         must_not_reach("two candidates never tie");
 }
 
-static void must_lets_the_truth_pass(void **state)
+TEST(must_lets_the_truth_pass)
 {
-    (void)state;
     char said[256];
     const int status = run_in_child(claim_small, 9, said, sizeof said);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_string_equal(said, "");
 }
 
-static void must_aborts_and_names_the_place(void **state)
+TEST(must_aborts_and_names_the_place)
 {
-    (void)state;
     char said[256];
     const int status = run_in_child(claim_small, 10, said, sizeof said);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
@@ -71,18 +66,16 @@ static void must_aborts_and_names_the_place(void **state)
     assert_true(said[0] == 't'); /* the path in the tree, not on this machine */
 }
 
-static void must_not_reach_says_which_rule(void **state)
+TEST(must_not_reach_says_which_rule)
 {
-    (void)state;
     char said[256];
     const int status = run_in_child(claim_never, 10, said, sizeof said);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     assert_non_null(strstr(said, "two candidates never tie"));
 }
 
-static void must_debug_is_on_outside_release(void **state)
+TEST(must_debug_is_on_outside_release)
 {
-    (void)state;
     char said[256];
     const int status = run_in_child(claim_debug, 10, said, sizeof said);
 #ifdef MILLIGPU_MUST_DEBUG
@@ -106,9 +99,8 @@ static int *hand_out(int *what, bool keep)
     return keep ? STEAL(mine) : NULL;
 }
 
-static void cleanup_runs_unless_stolen(void **state)
+TEST(cleanup_runs_unless_stolen)
 {
-    (void)state;
     int seven = 7;
     closed = 0;
     assert_ptr_equal(hand_out(&seven, true), &seven);
@@ -119,24 +111,10 @@ static void cleanup_runs_unless_stolen(void **state)
     assert_int_equal(closed, 7);
 }
 
-static void freep_frees_and_array_len_counts(void **state)
+TEST(freep_frees_and_array_len_counts)
 {
-    (void)state;
     CLEANUP(freep) char *text = strdup("freed at the end, or the leak check says so");
     const int numbers[5] = {0};
     assert_non_null(text);
     assert_int_equal(ARRAY_LEN(numbers), 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(must_lets_the_truth_pass),
-        cmocka_unit_test(must_aborts_and_names_the_place),
-        cmocka_unit_test(must_not_reach_says_which_rule),
-        cmocka_unit_test(must_debug_is_on_outside_release),
-        cmocka_unit_test(cleanup_runs_unless_stolen),
-        cmocka_unit_test(freep_frees_and_array_len_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,15 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/strbuf.h"
 
 #include "support/document.h"
+#include "support/test.h"
 
-static void an_empty_buffer_is_a_text(void **state)
+TEST(an_empty_buffer_is_a_text)
 {
-    (void)state;
     struct strbuf buf;
     strbuf_init(&buf);
     assert_string_equal(buf.data, "");
@@ -27,9 +22,8 @@ static void an_empty_buffer_is_a_text(void **state)
     strbuf_done(&buf);
 }
 
-static void everything_that_is_added_is_there(void **state)
+TEST(everything_that_is_added_is_there)
 {
-    (void)state;
     CLEANUP(strbuf_done) struct strbuf buf;
     strbuf_init(&buf);
     strbuf_str(&buf, "a");
@@ -45,9 +39,8 @@ static void everything_that_is_added_is_there(void **state)
     assert_int_equal(buf.len, 0);
 }
 
-static void a_buffer_grows_over_every_border(void **state)
+TEST(a_buffer_grows_over_every_border)
 {
-    (void)state;
     CLEANUP(strbuf_done) struct strbuf buf;
     strbuf_init(&buf);
     for (size_t i = 0; i < 5000; i++) {
@@ -67,9 +60,8 @@ static void a_buffer_grows_over_every_border(void **state)
     }
 }
 
-static void steal_hands_over_and_leaves_an_empty_buffer(void **state)
+TEST(steal_hands_over_and_leaves_an_empty_buffer)
 {
-    (void)state;
     struct strbuf buf;
     strbuf_init(&buf);
     strbuf_str(&buf, "mine");
@@ -80,9 +72,8 @@ static void steal_hands_over_and_leaves_an_empty_buffer(void **state)
     strbuf_done(&buf);
 }
 
-static void cut_removes_from_the_middle(void **state)
+TEST(cut_removes_from_the_middle)
 {
-    (void)state;
     CLEANUP(strbuf_done) struct strbuf buf;
     strbuf_init(&buf);
     strbuf_cut(&buf, 0, 0);
@@ -96,9 +87,8 @@ static void cut_removes_from_the_middle(void **state)
     assert_string_equal(buf.data, "");
 }
 
-static void json_is_escaped_and_always_utf8(void **state)
+TEST(json_is_escaped_and_always_utf8)
 {
-    (void)state;
 #define ROW(text, json)                                                                            \
     {                                                                                              \
         TEXT(text), json                                                                           \
@@ -139,7 +129,7 @@ static void json_is_escaped_and_always_utf8(void **state)
     }
 }
 
-static void a_paragraph_of_a_manual_page_holds_no_requests(void **state)
+TEST(a_paragraph_of_a_manual_page_holds_no_requests)
 {
     static const struct {
         const char *text;
@@ -149,25 +139,10 @@ static void a_paragraph_of_a_manual_page_holds_no_requests(void **state)
         {"a\\b", "a\\eb"},           {".SH no heading", "\\&.SH no heading"},
         {"'quoted'", "\\&'quoted'"}, {"", ""},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         CLEANUP(strbuf_done) struct strbuf buf;
         strbuf_init(&buf);
         strbuf_roff(&buf, row[i].text);
         assert_string_equal(buf.data, row[i].roff);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_buffer_is_a_text),
-        cmocka_unit_test(everything_that_is_added_is_there),
-        cmocka_unit_test(a_buffer_grows_over_every_border),
-        cmocka_unit_test(steal_hands_over_and_leaves_an_empty_buffer),
-        cmocka_unit_test(cut_removes_from_the_middle),
-        cmocka_unit_test(json_is_escaped_and_always_utf8),
-        cmocka_unit_test(a_paragraph_of_a_manual_page_holds_no_requests),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

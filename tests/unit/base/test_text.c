@@ -1,18 +1,14 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/text.h"
 
-static void texts_are_compared_by_their_bytes(void **state)
+#include "support/test.h"
+
+TEST(texts_are_compared_by_their_bytes)
 {
-    (void)state;
     assert_true(text_eq(TEXT("a\0b"), TEXT("a\0b")));
     assert_false(text_eq(TEXT("a\0b"), TEXT("a\0c")));
     assert_false(text_eq(TEXT("ab"), TEXT("abc")));
@@ -33,9 +29,8 @@ static void texts_are_compared_by_their_bytes(void **state)
     assert_false(text_starts(TEXT("ab"), "abc"));
 }
 
-static void hash_depends_on_every_byte_and_on_the_length(void **state)
+TEST(hash_depends_on_every_byte_and_on_the_length)
 {
-    (void)state;
     char bytes[41] = {0};
     for (size_t len = 0; len <= 40; len++) {
         const uint32_t hash = text_hash((struct text){bytes, len});
@@ -48,9 +43,8 @@ static void hash_depends_on_every_byte_and_on_the_length(void **state)
     }
 }
 
-static void hash_fills_all_buckets(void **state)
+TEST(hash_fills_all_buckets)
 {
-    (void)state;
     uint32_t bucket[256] = {0};
     for (int i = 0; i < 25600; i++) {
         char name[32];
@@ -61,9 +55,8 @@ static void hash_fills_all_buckets(void **state)
         assert_in_range(bucket[i], 40, 180);
 }
 
-static void hash_is_another_with_another_seed(void **state)
+TEST(hash_is_another_with_another_seed)
 {
-    (void)state;
     text_seed(1);
     const uint32_t one = text_hash(TEXT("node-1"));
     const uint32_t empty = text_hash(TEXT(""));
@@ -74,9 +67,8 @@ static void hash_is_another_with_another_seed(void **state)
     assert_int_equal(text_hash(TEXT("node-1")), one);
 }
 
-static void globs_match(void **state)
+TEST(globs_match)
 {
-    (void)state;
     static const struct {
         const char *glob;
         const char *text;
@@ -125,9 +117,8 @@ static uint32_t draw(uint64_t *seed, uint32_t below)
     return (uint32_t)(*seed >> 33) % below;
 }
 
-static void globs_agree_with_their_definition(void **state)
+TEST(globs_agree_with_their_definition)
 {
-    (void)state;
     const char *env = getenv("TEXT_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 7;
     print_message("TEXT_SEED=%llu\n", (unsigned long long)seed);
@@ -148,9 +139,8 @@ static void globs_agree_with_their_definition(void **state)
     assert_true(seen[0] > 1000 && seen[1] > 1000);
 }
 
-static void the_worst_glob_ends_soon(void **state)
+TEST(the_worst_glob_ends_soon)
 {
-    (void)state;
     char glob[2048];
     static char text[64 * 1024];
     for (size_t i = 0; i < sizeof glob; i++)
@@ -160,9 +150,8 @@ static void the_worst_glob_ends_soon(void **state)
     assert_false(text_glob((struct text){glob, sizeof glob}, (struct text){text, sizeof text}));
 }
 
-static void cut_gives_every_piece_also_the_empty_ones(void **state)
+TEST(cut_gives_every_piece_also_the_empty_ones)
 {
-    (void)state;
     static const struct {
         const char *text;
         const char *piece[4];
@@ -186,18 +175,16 @@ static void cut_gives_every_piece_also_the_empty_ones(void **state)
     }
 }
 
-static void trim_takes_blanks_at_both_ends_only(void **state)
+TEST(trim_takes_blanks_at_both_ends_only)
 {
-    (void)state;
     assert_true(text_is(text_trim(TEXT(" \t a b \t")), "a b"));
     assert_true(text_is(text_trim(TEXT("a")), "a"));
     assert_true(text_is(text_trim(TEXT("  ")), ""));
     assert_true(text_is(text_trim(TEXT("")), ""));
 }
 
-static void clip_marks_what_it_cuts(void **state)
+TEST(clip_marks_what_it_cuts)
 {
-    (void)state;
     char out[8];
     text_clip(TEXT("1234567"), out, sizeof out);
     assert_string_equal(out, "1234567");
@@ -211,9 +198,8 @@ static void clip_marks_what_it_cuts(void **state)
     assert_string_equal(out, "");
 }
 
-static void what_a_terminal_would_obey_is_shown_instead(void **state)
+TEST(what_a_terminal_would_obey_is_shown_instead)
 {
-    (void)state;
     static const struct {
         const char *text;
         const char *shown;
@@ -244,7 +230,7 @@ static void what_a_terminal_would_obey_is_shown_instead(void **state)
     assert_string_equal(cut, "ab...");
 }
 
-static void the_distance_of_two_words_is_what_a_typist_would_count(void **state)
+TEST(the_distance_of_two_words_is_what_a_typist_would_count)
 {
     static const struct {
         const char *a;
@@ -261,12 +247,11 @@ static void the_distance_of_two_words_is_what_a_typist_would_count(void **state)
         {"history", "hsitory", 2},
         {"top", "waiting", 6},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
         assert_int_equal(text_distance(text_of(row[i].a), text_of(row[i].b)), row[i].far);
 }
 
-static void slips_are_counted_up_to_a_number_whatever_the_case(void **state)
+TEST(slips_are_counted_up_to_a_number_whatever_the_case)
 {
     static const struct {
         const char *a;
@@ -291,7 +276,6 @@ static void slips_are_counted_up_to_a_number_whatever_the_case(void **state)
     };
     char name[TEXT_DISTANCE_MAX + TEXT_SLIPS_MAX + 1];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
         assert_int_equal(text_slips(text_of(row[i].a), text_of(row[i].b), row[i].most),
                          row[i].slips);
@@ -302,24 +286,4 @@ static void slips_are_counted_up_to_a_number_whatever_the_case(void **state)
                      TEXT_SLIPS_MAX);
     assert_int_equal(text_slips((struct text){name, sizeof name}, longest, TEXT_SLIPS_MAX),
                      TEXT_FAR);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_compared_by_their_bytes),
-        cmocka_unit_test(hash_depends_on_every_byte_and_on_the_length),
-        cmocka_unit_test(hash_fills_all_buckets),
-        cmocka_unit_test(hash_is_another_with_another_seed),
-        cmocka_unit_test(what_a_terminal_would_obey_is_shown_instead),
-        cmocka_unit_test(globs_match),
-        cmocka_unit_test(globs_agree_with_their_definition),
-        cmocka_unit_test(the_worst_glob_ends_soon),
-        cmocka_unit_test(cut_gives_every_piece_also_the_empty_ones),
-        cmocka_unit_test(trim_takes_blanks_at_both_ends_only),
-        cmocka_unit_test(clip_marks_what_it_cuts),
-        cmocka_unit_test(the_distance_of_two_words_is_what_a_typist_would_count),
-        cmocka_unit_test(slips_are_counted_up_to_a_number_whatever_the_case),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "ctl/convert/convert.h"
 #include "support/shown.h"
+#include "support/test.h"
 
 static struct strbuf out;
 static struct strbuf said;
@@ -48,6 +45,8 @@ static int end(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
+
 /* Also converts the result again, which changes nothing. */
 static void becomes(const char *text, const char *expected)
 {
@@ -76,7 +75,7 @@ static void hears(const char *expected)
 #define LIMITS(amounts) "  - {name: c, resources: {limits: {" amounts "}}}\n"
 #define POD(amounts)    POD_OF("{name: p}", LIMITS(amounts))
 
-static void an_amount_of_hami_is_the_larger_of_memory_and_cores(void **state)
+FIXTURE_TEST(an_amount_of_hami_is_the_larger_of_memory_and_cores)
 {
     static const struct {
         const char *hami;
@@ -103,7 +102,6 @@ static void an_amount_of_hami_is_the_larger_of_memory_and_cores(void **state)
     };
     char expected[256];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(samples); i++) {
         char text[256];
         (void)snprintf(text, sizeof text, POD("%s"), samples[i].hami);
@@ -114,9 +112,8 @@ static void an_amount_of_hami_is_the_larger_of_memory_and_cores(void **state)
     hears("without an amount of memory HAMi gives the whole memory of the GPU: 1000");
 }
 
-static void shares_of_several_gpus_are_counted_by_an_annotation(void **state)
+FIXTURE_TEST(shares_of_several_gpus_are_counted_by_an_annotation)
 {
-    (void)state;
     becomes("kind: Pod\n"
             "metadata:\n"
             "  name: p # its name\n"
@@ -145,11 +142,10 @@ static void shares_of_several_gpus_are_counted_by_an_annotation(void **state)
             "        nvidia.com/vgpu: 500\n");
 }
 
-static void whole_gpus_are_hami_s_only_where_its_words_are(void **state)
+FIXTURE_TEST(whole_gpus_are_hami_s_only_where_its_words_are)
 {
     static const char whole[] = POD("nvidia.com/gpu: 1");
 
-    (void)state;
     becomes(whole, whole);
     rules.from = PEER_KAI;
     becomes(whole, whole);
@@ -170,9 +166,8 @@ static void whole_gpus_are_hami_s_only_where_its_words_are(void **state)
             POD_OF("{annotations: {a.b/c: d}}", LIMITS("nvidia.com/vgpu: 1000")));
 }
 
-static void an_amount_of_aliyun_is_memory_of_all_gpus(void **state)
+FIXTURE_TEST(an_amount_of_aliyun_is_memory_of_all_gpus)
 {
-    (void)state;
     becomes(POD("aliyun.com/gpu-mem: 10"), POD("nvidia.com/vgpu: 250"));
     becomes(POD("aliyun.com/gpu-mem: 10, aliyun.com/gpu-core.percentage: 30"),
             POD("nvidia.com/vgpu: 300"));
@@ -189,7 +184,7 @@ static void an_amount_of_aliyun_is_memory_of_all_gpus(void **state)
     becomes(POD("aliyun.com/gpu-mem: 10240"), POD("example.com/share: 250"));
 }
 
-static void a_container_that_cannot_be_converted_stays(void **state)
+FIXTURE_TEST(a_container_that_cannot_be_converted_stays)
 {
     static const struct {
         const char *text;
@@ -233,7 +228,6 @@ static void a_container_that_cannot_be_converted_stays(void **state)
          "spec.deep.containers[0].resources.limits[\"nvidia.com/gpu\"]: it becomes annotation"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(samples); i++) {
         if (convert(samples[i].text) != 1)
             fail_msg("converted: %s", out.data);
@@ -251,7 +245,7 @@ static void a_container_that_cannot_be_converted_stays(void **state)
 
 /* --- annotations --- */
 
-static void annotations_of_hami_become_those_of_milligpu(void **state)
+FIXTURE_TEST(annotations_of_hami_become_those_of_milligpu)
 {
     static const struct {
         const char *types;
@@ -264,7 +258,6 @@ static void annotations_of_hami_become_those_of_milligpu(void **state)
         {"", NULL},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(samples); i++) {
         char text[256];
         char expected[256];
@@ -295,7 +288,7 @@ static void annotations_of_hami_become_those_of_milligpu(void **state)
 }
 
 /* What a pod demanded and cannot demand here stays and is said; the rest is converted. */
-static void what_has_no_counterpart_is_said(void **state)
+FIXTURE_TEST(what_has_no_counterpart_is_said)
 {
     static const struct {
         const char *text;
@@ -323,7 +316,6 @@ static void what_has_no_counterpart_is_said(void **state)
          "this is not an annotation of a pod"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(samples); i++) {
         assert_int_equal(convert(samples[i].text), 1);
         assert_string_equal(out.data, samples[i].expected);
@@ -333,12 +325,11 @@ static void what_has_no_counterpart_is_said(void **state)
     becomes(node, node); /* reported, not requested */
 }
 
-static void a_fraction_of_kai_becomes_the_limit_of_a_container(void **state)
+FIXTURE_TEST(a_fraction_of_kai_becomes_the_limit_of_a_container)
 {
     static const char after[] = POD_OF(
         "{name: p}", "  - {name: a}\n  - {name: b, resources: {limits: {nvidia.com/vgpu: 334}}}\n");
 
-    (void)state;
     becomes("kind: Pod\n"
             "metadata:\n"
             "  name: p\n"
@@ -380,7 +371,7 @@ static void a_fraction_of_kai_becomes_the_limit_of_a_container(void **state)
     becomes(kai, kai);
 }
 
-static void a_fraction_that_cannot_be_converted_stays(void **state)
+FIXTURE_TEST(a_fraction_that_cannot_be_converted_stays)
 {
     static const struct {
         const char *annotations;
@@ -400,7 +391,6 @@ static void a_fraction_that_cannot_be_converted_stays(void **state)
         {"gpu-memory: x", "it is not a whole number"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(samples); i++) {
         char text[256];
         (void)snprintf(text, sizeof text, POD_OF("{annotations: {%s}}", "  - {name: a}\n"),
@@ -420,7 +410,7 @@ static void a_fraction_that_cannot_be_converted_stays(void **state)
 
 /* --- documents --- */
 
-static void every_pod_template_is_found(void **state)
+FIXTURE_TEST(every_pod_template_is_found)
 {
     static const char *const paths[] = {
         "spec: {template: {spec: {%s}}}",                           /* a Deployment */
@@ -430,7 +420,6 @@ static void every_pod_template_is_found(void **state)
         "spec: {predictor: {%s}}",                                  /* an InferenceService */
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
         char text[256];
         char expected[256];
@@ -450,9 +439,8 @@ static void every_pod_template_is_found(void **state)
 #define BAD_ONES                                                                                   \
     "---\nkind: {{ x }}\n---\nkind: [\n--- # last\n" POD("aliyun.com/gpu-mem: 50") "---\n%s\n---\n"
 
-static void one_bad_document_does_not_stop_the_others(void **state)
+FIXTURE_TEST(one_bad_document_does_not_stop_the_others)
 {
-    (void)state;
     assert_int_equal(convert("# head\n---\n" POD("aliyun.com/gpu-mem: 10")
                                  BAD_ONES POD("aliyun.com/gpu-mem: 20")),
                      4);
@@ -464,9 +452,8 @@ static void one_bad_document_does_not_stop_the_others(void **state)
 }
 
 /* A directive stands before its document, and "..." ends one. */
-static void pieces_of_a_stream_stay_together(void **state)
+FIXTURE_TEST(pieces_of_a_stream_stay_together)
 {
-    (void)state;
     becomes("%YAML 1.1\n# c\n---\n" POD("aliyun.com/gpu-mem: 10") "...\n---\na: 1\n...\n# c\n",
             "%YAML 1.1\n# c\n---\n" POD("nvidia.com/vgpu: 250") "...\n---\na: 1\n...\n# c\n");
     becomes("", "");
@@ -475,9 +462,8 @@ static void pieces_of_a_stream_stay_together(void **state)
     becomes("---x: 1\n---y: 2\n", "---x: 1\n---y: 2\n");
 }
 
-static void items_of_a_list_are_objects(void **state)
+FIXTURE_TEST(items_of_a_list_are_objects)
 {
-    (void)state;
     assert_int_equal(convert("kind: List\nitems:\n- kind: Pod\n  metadata: {name: good}\n  spec:\n"
                              "    containers:\n    - resources:\n        limits:\n"
                              "          aliyun.com/gpu-mem: 10 # GiB\n"
@@ -493,11 +479,10 @@ static void items_of_a_list_are_objects(void **state)
     hears("f: document 1 (line 10), Pod bad: not converted: spec.containers[0]");
 }
 
-static void json_stays_json(void **state)
+FIXTURE_TEST(json_stays_json)
 {
     static const char other[] = "{\"kind\":\"Pod\",  \"spec\": {}}\n";
 
-    (void)state;
     becomes(other, other);
     becomes("{\"kind\":\"Pod\",\"spec\":{\"containers\":[{\"resources\":{\"limits\":"
             "{\"aliyun.com/gpu-mem\":10}}}]}}",
@@ -511,9 +496,8 @@ static void json_stays_json(void **state)
 }
 
 /* Where the text cannot be changed in place, the document is written anew, and that is said. */
-static void a_document_that_is_written_anew_is_said(void **state)
+FIXTURE_TEST(a_document_that_is_written_anew_is_said)
 {
-    (void)state;
     becomes("---\nkind: Pod # c\nspec:\n  containers:\n  - resources:\n      limits: !!map\n"
             "        aliyun.com/gpu-mem: 10\n---\na: 1 # stays\n",
             "---\nkind: Pod\nspec:\n  containers:\n  - resources:\n      limits:\n"
@@ -523,12 +507,11 @@ static void a_document_that_is_written_anew_is_said(void **state)
     hears("f: line 1: written anew: comments and layout of this document are lost");
 }
 
-static void messages_are_bounded_and_can_be_shown(void **state)
+FIXTURE_TEST(messages_are_bounded_and_can_be_shown)
 {
     CLEANUP(strbuf_done) struct strbuf text;
     uint32_t lines = 0;
 
-    (void)state;
     strbuf_init(&text);
     strbuf_str(&text, "kind: \"P\\e[31m\"\nmetadata: {name: \"a\\nb\"}\nspec:\n  containers:\n");
     for (int i = 0; i < 20000; i++)
@@ -543,11 +526,10 @@ static void messages_are_bounded_and_can_be_shown(void **state)
 }
 
 /* Aliases could describe more than there is memory for. */
-static void aliases_and_depth_are_refused(void **state)
+FIXTURE_TEST(aliases_and_depth_are_refused)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
-    (void)state;
     assert_int_equal(convert("a: &a [1, 1]\nb: &b [*a, *a]\nc: [*b, *b]\n"), 1);
     hears("aliases are not read");
     strbuf_init(&text);
@@ -560,7 +542,7 @@ static void aliases_and_depth_are_refused(void **state)
 
 /* --- the command --- */
 
-static void wrong_options_are_refused(void **state)
+FIXTURE_TEST(wrong_options_are_refused)
 {
     static const char *const words[] = {
         "convert --gpu-memory 0 x",        "convert --gpu-memory 40Gi x",
@@ -568,7 +550,6 @@ static void wrong_options_are_refused(void **state)
         "convert --gpu-memory 16777217 x", "convert --from volcano x",
         "convert --aliyun-unit KiB x",     "convert --resource vgpu x"};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(words); i++) {
         struct shown shown;
         assert_int_equal(run_program(&shown, words[i]), CTL_USAGE);
@@ -580,30 +561,4 @@ static void wrong_options_are_refused(void **state)
     assert_int_equal(run_program(&shown, "convert no/such/file"), CTL_NO);
     assert_string_equal(shown.err, "milligpuctl: no/such/file: No such file or directory\n");
     shown_free(&shown);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(an_amount_of_hami_is_the_larger_of_memory_and_cores),
-        TEST(shares_of_several_gpus_are_counted_by_an_annotation),
-        TEST(whole_gpus_are_hami_s_only_where_its_words_are),
-        TEST(an_amount_of_aliyun_is_memory_of_all_gpus),
-        TEST(a_container_that_cannot_be_converted_stays),
-        TEST(annotations_of_hami_become_those_of_milligpu),
-        TEST(what_has_no_counterpart_is_said),
-        TEST(a_fraction_of_kai_becomes_the_limit_of_a_container),
-        TEST(a_fraction_that_cannot_be_converted_stays),
-        TEST(every_pod_template_is_found),
-        TEST(one_bad_document_does_not_stop_the_others),
-        TEST(pieces_of_a_stream_stay_together),
-        TEST(items_of_a_list_are_objects),
-        TEST(json_stays_json),
-        TEST(a_document_that_is_written_anew_is_said),
-        TEST(messages_are_bounded_and_can_be_shown),
-        TEST(aliases_and_depth_are_refused),
-        TEST(wrong_options_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

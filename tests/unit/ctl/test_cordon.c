@@ -1,10 +1,6 @@
 /* Which GPU is meant, what becomes of the annotation, and the line that says so to a shell. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/limits.h"
 
@@ -12,6 +8,7 @@
 #include "ctl/commands/gpu_name.h"
 #include "ctl/kubectl.h"
 #include "support/shown.h"
+#include "support/test.h"
 
 static struct shown shown;
 
@@ -38,6 +35,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
+
 static void finds(const char *name, const char *id)
 {
     const struct document *gpu = NULL;
@@ -57,9 +56,8 @@ static void finds_none(const char *name, const char *says)
     assert_string_equal(err.text, says);
 }
 
-static void a_gpu_is_named_by_id_index_or_the_beginning_of_its_id(void **state)
+FIXTURE_TEST(a_gpu_is_named_by_id_index_or_the_beginning_of_its_id)
 {
-    (void)state;
     finds("0", "GPU-aaaa1111");
     finds("00", "GPU-aaaa1111");
     finds("2", "GPU-bbbb");
@@ -70,7 +68,7 @@ static void a_gpu_is_named_by_id_index_or_the_beginning_of_its_id(void **state)
     finds("7", "77");
 }
 
-static void what_names_no_gpu_or_several_is_told_which_there_are(void **state)
+FIXTURE_TEST(what_names_no_gpu_or_several_is_told_which_there_are)
 {
     static const char all[] = "0 (GPU-aaaa1111), 1 (GPU-aaaa2222), 2 (GPU-bbbb), 1 (GPU-old, "
                               "absent), 7 (77)";
@@ -80,7 +78,6 @@ static void what_names_no_gpu_or_several_is_told_which_there_are(void **state)
     struct err err;
     const struct document *gpu;
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(none); i++) {
         (void)snprintf(text, sizeof text, "node n1 has no GPU %s; it has %s", none[i], all);
         finds_none(none[i], text);
@@ -101,13 +98,12 @@ static void what_names_no_gpu_or_several_is_told_which_there_are(void **state)
     assert_string_equal(err.text, "node n2 has no GPU 0: it has none");
 }
 
-static void an_error_names_no_more_gpus_than_fit_into_it(void **state)
+FIXTURE_TEST(an_error_names_no_more_gpus_than_fit_into_it)
 {
     char json[8192] = "{\"name\":\"n1\",\"gpus\":[";
     struct err err;
     const struct document *gpu;
 
-    (void)state;
     for (int i = 0; i < 64; i++)
         (void)snprintf(json + strlen(json), sizeof json - strlen(json),
                        "%s{\"index\":%d,\"id\":\"GPU-%d\",\"state\":\"ok\"}", i > 0 ? "," : "", i,
@@ -118,11 +114,10 @@ static void an_error_names_no_more_gpus_than_fit_into_it(void **state)
     assert_null(strstr(err.text, "GPU-8"));
 }
 
-static void names_of_nodes_are_names_of_kubernetes(void **state)
+FIXTURE_TEST(names_of_nodes_are_names_of_kubernetes)
 {
     char longest[NAME_BYTES_MAX + 2];
 
-    (void)state;
     memset(longest, 'a', sizeof longest);
     longest[NAME_BYTES_MAX] = '\0';
     assert_true(node_name_is_valid(longest));
@@ -164,9 +159,8 @@ static void becomes(const char *have, bool lift, const char *words, const char *
     strbuf_done(&out);
 }
 
-static void a_cordon_adds_to_what_is_cordoned(void **state)
+FIXTURE_TEST(a_cordon_adds_to_what_is_cordoned)
 {
-    (void)state;
     becomes("", false, "", "all");
     becomes("GPU-bbbb", false, "", "all");
     becomes("all", false, "", NULL);
@@ -179,9 +173,8 @@ static void a_cordon_adds_to_what_is_cordoned(void **state)
     becomes("GPU-bbbb, all", false, "0", NULL);
 }
 
-static void an_uncordon_leaves_the_others_cordoned(void **state)
+FIXTURE_TEST(an_uncordon_leaves_the_others_cordoned)
 {
-    (void)state;
     becomes("all", true, "", "");
     becomes("GPU-bbbb,GPU-away", true, "", "");
     becomes("", true, "", NULL);
@@ -195,13 +188,12 @@ static void an_uncordon_leaves_the_others_cordoned(void **state)
     becomes("all", true, "0 GPU-aaaa2222 2 GPU-old 77", "");
 }
 
-static void an_annotation_that_is_no_list_is_not_written_over(void **state)
+FIXTURE_TEST(an_annotation_that_is_no_list_is_not_written_over)
 {
     static const char *const odd[] = {"GPU-a b", "GPU-a,\x1b[2J", "\xc3\xa4", "a\nb"};
     const struct document *gpu = NULL;
     struct err err;
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
         struct document *node = answer(&shown, node_json);
         struct cordon_change change = {.node = node, .gpu = &gpu, .gpus = 1};
@@ -216,12 +208,11 @@ static void an_annotation_that_is_no_list_is_not_written_over(void **state)
     }
 }
 
-static void a_line_for_a_shell_says_the_same_words(void **state)
+FIXTURE_TEST(a_line_for_a_shell_says_the_same_words)
 {
     struct kubectl kubectl = {0};
     struct strbuf line;
 
-    (void)state;
     kubectl_add(&kubectl, "kubectl");
     kubectl_add(&kubectl, "milligpu.io/cordon=GPU-1,n1/gpu-0");
     kubectl_add(&kubectl, "a b");
@@ -233,21 +224,4 @@ static void a_line_for_a_shell_says_the_same_words(void **state)
     assert_string_equal(line.data, "kubectl milligpu.io/cordon=GPU-1,n1/gpu-0 'a b' 'it'\\''s' "
                                    "'$(ls)' ''");
     strbuf_done(&line);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_gpu_is_named_by_id_index_or_the_beginning_of_its_id),
-        TEST(what_names_no_gpu_or_several_is_told_which_there_are),
-        TEST(an_error_names_no_more_gpus_than_fit_into_it),
-        TEST(names_of_nodes_are_names_of_kubernetes),
-        TEST(a_cordon_adds_to_what_is_cordoned),
-        TEST(an_uncordon_leaves_the_others_cordoned),
-        TEST(an_annotation_that_is_no_list_is_not_written_over),
-        TEST(a_line_for_a_shell_says_the_same_words),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,12 @@
 /* doctor --nodes - what is missing on each node, in the order in which one would install it. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/core/facts/agents.h"
 
 #include "ctl/commands/doctor_nodes.h"
 #include "support/shown.h"
+#include "support/test.h"
 
 #define SAYS_POD "\\\"pod\\\":{\\\"uid\\\":\\\"p1\\\"},"
 
@@ -40,6 +37,8 @@ static int tear_down(void **state)
     shown_free(&shown);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
 
 static struct document *node(const char *runtime, const char *annotations, const char *allocatable)
 {
@@ -100,9 +99,8 @@ static void finds(const struct document *nodes, const struct document *pods, con
     "\"milligpu.io/agent\":\"{" SAYS_POD "\\\"version\\\":\\\"0.1.0\\\",\\\"validator\\\":" value  \
     "}\""
 
-static void what_is_missing_is_named_in_the_order_of_installing(void **state)
+FIXTURE_TEST(what_is_missing_is_named_in_the_order_of_installing)
 {
-    (void)state;
     const struct document *none = answer(&shown, "{\"items\":[]}");
     const struct document *ready = pod("n1", "True");
 
@@ -173,9 +171,8 @@ static void finds_claim(const char *annotation, const char *pods, const char *st
     finds(node("containerd://2.3.7", annotations, ""), answer(&shown, items), status, words);
 }
 
-static void what_an_agent_says_is_compared_with_its_pod_and_its_node(void **state)
+FIXTURE_TEST(what_an_agent_says_is_compared_with_its_pod_and_its_node)
 {
-    (void)state;
     const char *good = CLAIMS("p1", "u", "b1");
 
     finds_claim(good, POD("p1", "True"), "ok", "agent 0.2.0");
@@ -256,9 +253,8 @@ static const struct {
                        "driver's library"},
 };
 
-static void each_word_about_an_agent_is_told_with_what_to_do(void **state)
+FIXTURE_TEST(each_word_about_an_agent_is_told_with_what_to_do)
 {
-    (void)state;
     for (int i = 0; i < VOUCHES; i++) {
         char items[1024];
         (void)snprintf(items, sizeof items, "{\"items\":[%s]}", vouch_row[i].pods);
@@ -271,14 +267,13 @@ static void each_word_about_an_agent_is_told_with_what_to_do(void **state)
     }
 }
 
-static void every_word_about_limits_that_needs_a_hand_is_told(void **state)
+FIXTURE_TEST(every_word_about_limits_that_needs_a_hand_is_told)
 {
     static const char *const word[] = {"differs", "unread", "failed"};
     static const char *const words[] = {"names the container", "cannot be read back: run kubectl",
                                         "cannot be set: run kubectl"};
     char annotation[256];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(word); i++) {
         (void)snprintf(annotation, sizeof annotation, CLAIMS_MORE("\\\"limits\\\":\\\"%s\\\""),
                        word[i]);
@@ -286,29 +281,12 @@ static void every_word_about_limits_that_needs_a_hand_is_told(void **state)
     }
 }
 
-static void nodes_without_gpus_are_left_out(void **state)
+FIXTURE_TEST(nodes_without_gpus_are_left_out)
 {
-    (void)state;
     const struct document *none = answer(&shown, "{\"items\":[]}");
     const struct document *plain =
         answer(&shown, "{\"items\":[{\"metadata\":{\"name\":\"n1\"},\"status\":{}}]}");
 
     finds(plain, none, "failed", "no node shows GPUs");
     finds(none, none, "failed", "nvidia.com/gpu.present=true");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_missing_is_named_in_the_order_of_installing, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(what_an_agent_says_is_compared_with_its_pod_and_its_node,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(each_word_about_an_agent_is_told_with_what_to_do, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(every_word_about_limits_that_needs_a_hand_is_told, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(nodes_without_gpus_are_left_out, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

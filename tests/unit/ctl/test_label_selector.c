@@ -1,12 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "ctl/label_selector.h"
+#include "support/test.h"
 
 static struct arena arena;
 
@@ -37,7 +33,7 @@ static bool chooses(const char *selector, const char *labels)
     return label_selector_holds(rules, have);
 }
 
-static void a_selector_chooses_as_kubectl_does(void **state)
+TEST(a_selector_chooses_as_kubectl_does)
 {
     static const char labels[] = "{\"zone\":\"a\",\"rank\":\"7\",\"old\":\"\",\"x.io/gpu\":\"T4\"}";
     static const struct {
@@ -79,7 +75,6 @@ static void a_selector_chooses_as_kubectl_does(void **state)
         {"zone in (a,b),!none,x.io/gpu!=L4,old", true},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
         if (chooses(row[i].selector, labels) != row[i].chooses)
             fail_msg("%s: expected %d", row[i].selector, row[i].chooses);
@@ -87,7 +82,7 @@ static void a_selector_chooses_as_kubectl_does(void **state)
     assert_false(chooses("zone", NULL));
 }
 
-static void what_is_no_selector_is_quoted(void **state)
+TEST(what_is_no_selector_is_quoted)
 {
     static const struct {
         const char *selector;
@@ -107,7 +102,6 @@ static void what_is_no_selector_is_quoted(void **state)
         {"!a=b", "a comma is expected at \"=b\""},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct document *rules;
         struct err err;
@@ -117,11 +111,4 @@ static void what_is_no_selector_is_quoted(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_selector_chooses_as_kubectl_does),
-        cmocka_unit_test(what_is_no_selector_is_quoted),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_GROUP(set_up, tear_down)

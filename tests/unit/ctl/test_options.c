@@ -1,10 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/ledger/reconcile.h"
@@ -12,6 +8,7 @@
 #include "bin/command_table.h"
 #include "support/document.h"
 #include "support/shown.h"
+#include "support/test.h"
 #include "support_document.h"
 
 static struct shown shown;
@@ -33,14 +30,13 @@ static int parse(const char *words, struct err *err)
     return status;
 }
 
-static void options_stand_anywhere(void **state)
+TEST(options_stand_anywhere)
 {
     static const char *const forms[] = {
         "-n research allocations --node n1",    "allocations -n research --node=n1",
         "allocations -nresearch --node n1",     "--namespace research --node n1 allocations",
         "allocations -n=research --node n1 --",
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
         shown_begin(&shown, forms[i]);
         assert_string_equal(shown.ctl.options.command->name, "allocations");
@@ -52,9 +48,8 @@ static void options_stand_anywhere(void **state)
     }
 }
 
-static void an_option_of_two_commands_is_that_of_the_command_before_it(void **state)
+TEST(an_option_of_two_commands_is_that_of_the_command_before_it)
 {
-    (void)state;
     shown_begin(&shown, "doctor --nodes");
     assert_non_null(shown.ctl.options.given[OPTION_node_checks]);
     assert_null(shown.ctl.options.given[OPTION_nodes]);
@@ -76,9 +71,8 @@ static void an_option_of_two_commands_is_that_of_the_command_before_it(void **st
     shown_free(&shown);
 }
 
-static void words_after_two_dashes_are_arguments(void **state)
+TEST(words_after_two_dashes_are_arguments)
 {
-    (void)state;
     shown_begin(&shown, "play - -- -n --x");
     assert_int_equal(shown.ctl.options.arguments, 3);
     assert_string_equal(shown.ctl.options.argument[0], "-");
@@ -88,7 +82,7 @@ static void words_after_two_dashes_are_arguments(void **state)
     shown_free(&shown);
 }
 
-static void what_is_wrong_is_said_with_what_would_be_right(void **state)
+TEST(what_is_wrong_is_said_with_what_would_be_right)
 {
     static const struct {
         const char *words;
@@ -117,7 +111,6 @@ static void what_is_wrong_is_said_with_what_would_be_right(void **state)
         {"doctor --sort-by X", "doctor knows no --sort-by"},
     };
     struct err err;
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_int_equal(parse(bad[i].words, &err), -ERR_INVALID);
         if (strstr(err.text, bad[i].says) == NULL)
@@ -125,7 +118,7 @@ static void what_is_wrong_is_said_with_what_would_be_right(void **state)
     }
 }
 
-static void usage_errors_have_status_two(void **state)
+TEST(usage_errors_have_status_two)
 {
     static const char *const wrong[] = {
         "",
@@ -148,7 +141,6 @@ static void usage_errors_have_status_two(void **state)
         "defrag --plan --min-gain 1000001",
         "defrag --plan --min-gain 99999999999999999999",
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         const int status = run_program(&shown, wrong[i]);
         if (status != CTL_USAGE || shown.out_bytes != 0 || shown.err_bytes == 0)
@@ -157,9 +149,8 @@ static void usage_errors_have_status_two(void **state)
     }
 }
 
-static void nobody_there_is_one_sentence_and_status_one(void **state)
+TEST(nobody_there_is_one_sentence_and_status_one)
 {
-    (void)state;
     /* Port 1 of loopback: nothing of ours listens there. */
     assert_int_equal(run_program(&shown, "nodes --server 127.0.0.1:1"), CTL_NO);
     assert_int_equal(shown.out_bytes, 0);
@@ -172,9 +163,8 @@ static void nobody_there_is_one_sentence_and_status_one(void **state)
     shown_free(&shown);
 }
 
-static void a_port_file_that_is_none_is_named(void **state)
+TEST(a_port_file_that_is_none_is_named)
 {
-    (void)state;
     assert_int_equal(run_program(&shown, "nodes --port-file /nonexistent/ports"), CTL_NO);
     assert_non_null(strstr(shown.err, "/nonexistent/ports"));
     shown_free(&shown);
@@ -183,7 +173,7 @@ static void a_port_file_that_is_none_is_named(void **state)
     shown_free(&shown);
 }
 
-static void help_and_version_need_no_server(void **state)
+TEST(help_and_version_need_no_server)
 {
     static const char *const commands[] = {
         "top",     "nodes",       "node",        "allocations",  "pod",
@@ -193,7 +183,6 @@ static void help_and_version_need_no_server(void **state)
         "policy",  "keys",        "replace-key", "revoke-key",   "convert",
     };
     char words[64];
-    (void)state;
     assert_int_equal(run_program(&shown, "--version"), CTL_FINE);
     assert_int_equal(strncmp(shown.out, "milligpuctl 0.", strlen("milligpuctl 0.")), 0);
     shown_free(&shown);
@@ -209,9 +198,8 @@ static void help_and_version_need_no_server(void **state)
     }
 }
 
-static void help_fits_eighty_columns(void **state)
+TEST(help_fits_eighty_columns)
 {
-    (void)state;
     assert_int_equal(run_program(&shown, "help play"), CTL_FINE);
     for (const char *at = shown.out; *at != '\0';) {
         const size_t length = strcspn(at, "\n");
@@ -223,13 +211,12 @@ static void help_fits_eighty_columns(void **state)
 }
 
 /* The words of --kind, for completion, and the help are those of the daemon. */
-static void the_kinds_of_drift_are_words_of_their_option(void **state)
+TEST(the_kinds_of_drift_are_words_of_their_option)
 {
     CLEANUP(strbuf_done) struct strbuf words;
     CLEANUP(strbuf_done) struct strbuf help;
     const struct option *option = option_info(OPTION_kind);
 
-    (void)state;
     strbuf_init(&words);
     strbuf_init(&help);
     for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++) {
@@ -274,12 +261,11 @@ static void write_markdown(struct strbuf *out)
 }
 
 /* An option stands once: in a table at the top, or with its only command. */
-static void each_option_stands_once_in_the_documents(void **state)
+TEST(each_option_stands_once_in_the_documents)
 {
     CLEANUP(strbuf_done) struct strbuf page;
     CLEANUP(strbuf_done) struct strbuf manual;
 
-    (void)state;
     strbuf_init(&page);
     strbuf_init(&manual);
     write_markdown(&page);
@@ -294,28 +280,8 @@ static void each_option_stands_once_in_the_documents(void **state)
     assert_int_equal(count_of(manual.data, "\\-\\-sort\\-by \\fICOLUMN"), 1);
 }
 
-static void the_documents_equal_their_tables(void **state)
+TEST(the_documents_equal_their_tables)
 {
-    (void)state;
     document_equals("docs/CLI.md", write_markdown);
     document_equals("docs/man/milligpuctl.1", options_man);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_stand_anywhere),
-        cmocka_unit_test(an_option_of_two_commands_is_that_of_the_command_before_it),
-        cmocka_unit_test(words_after_two_dashes_are_arguments),
-        cmocka_unit_test(what_is_wrong_is_said_with_what_would_be_right),
-        cmocka_unit_test(usage_errors_have_status_two),
-        cmocka_unit_test(nobody_there_is_one_sentence_and_status_one),
-        cmocka_unit_test(a_port_file_that_is_none_is_named),
-        cmocka_unit_test(help_and_version_need_no_server),
-        cmocka_unit_test(help_fits_eighty_columns),
-        cmocka_unit_test(the_kinds_of_drift_are_words_of_their_option),
-        cmocka_unit_test(each_option_stands_once_in_the_documents),
-        cmocka_unit_test(the_documents_equal_their_tables),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* What check-policy says of a document. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "ctl/policies.h"
 #include "support/shown.h"
+#include "support/test.h"
 
 static struct shown shown;
 
@@ -32,9 +28,8 @@ static int check(const char *content, const char *options)
 
 #define HEAD "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: spread\n"
 
-static void an_error_is_one_sentence_with_its_place(void **state)
+TEST(an_error_is_one_sentence_with_its_place)
 {
-    (void)state;
     assert_int_equal(check(HEAD "rules: [{min: 0}]\n", ""), CTL_NO);
     assert_string_equal(shown.out, "");
     assert_int_equal(strncmp(shown.err, "milligpuctl: /tmp/milligpu-policy-", 34), 0);
@@ -42,9 +37,8 @@ static void an_error_is_one_sentence_with_its_place(void **state)
     shown_free(&shown);
 }
 
-static void a_warning_does_not_change_the_status(void **state)
+TEST(a_warning_does_not_change_the_status)
 {
-    (void)state;
     assert_int_equal(check(HEAD "rules: [{min: 5}, {min: 6}]\n", "-o json"), CTL_FINE);
     assert_non_null(strstr(shown.err, ":4:19: rules[1]: never applies: "));
     assert_non_null(strstr(shown.out, "rules[1]: never applies: "));
@@ -52,10 +46,9 @@ static void a_warning_does_not_change_the_status(void **state)
     shown_free(&shown);
 }
 
-static void windows_are_shown_as_of_the_time_that_is_meant(void **state)
+TEST(windows_are_shown_as_of_the_time_that_is_meant)
 {
     static const char document[] = HEAD "rules: [{when: 'Mon 08:00-20:00', whole: true}]\n";
-    (void)state;
     assert_int_equal(check(document, "--at 2026-01-05T08:00:00Z"), CTL_FINE);
     assert_non_null(strstr(shown.out, "Mon 08:00-20:00 UTC  until 2026-01-05T20:00:00.000Z  "));
     shown_free(&shown);
@@ -67,11 +60,10 @@ static void windows_are_shown_as_of_the_time_that_is_meant(void **state)
     shown_free(&shown);
 }
 
-static void each_ready_policy_is_described(void **state)
+TEST(each_ready_policy_is_described)
 {
     struct policy_ready ready;
     char words[64];
-    (void)state;
     for (size_t i = 0; policy_ready(i, &ready); i++) {
         (void)snprintf(words, sizeof words, "check-policy %s", ready.name);
         assert_int_equal(run_program(&shown, words), CTL_FINE);
@@ -84,17 +76,4 @@ static void each_ready_policy_is_described(void **state)
         assert_non_null(strstr(shown.out, "policy/"));
         shown_free(&shown);
     }
-}
-
-#define TEST(name) cmocka_unit_test(name)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(an_error_is_one_sentence_with_its_place),
-        TEST(a_warning_does_not_change_the_status),
-        TEST(windows_are_shown_as_of_the_time_that_is_meant),
-        TEST(each_ready_policy_is_described),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "ctl/table.h"
+#include "support/test.h"
 
 static struct arena arena;
 static struct strbuf printed;
@@ -43,11 +40,28 @@ static int print(struct screen *screen, struct err *err)
     return status;
 }
 
-static void name_comes_first_and_age_last(void **state)
+static int begin(void **state)
+{
+    (void)state;
+    arena_init(&arena);
+    strbuf_init(&printed);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    arena_done(&arena);
+    strbuf_done(&printed);
+    return 0;
+}
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
+
+FIXTURE_TEST(name_comes_first_and_age_last)
 {
     struct screen screen = {.headers = true};
     struct err err;
-    (void)state;
     assert_int_equal(print(&screen, &err), 0);
     assert_string_equal(printed.data, "NAME   FREE  AGE\n"
                                       "beta   1000  65s\n"
@@ -55,18 +69,17 @@ static void name_comes_first_and_age_last(void **state)
                                       "gamma  1000    -\n");
 }
 
-static void wide_shows_more_columns_and_headers_can_be_left_out(void **state)
+FIXTURE_TEST(wide_shows_more_columns_and_headers_can_be_left_out)
 {
     struct screen screen = {.wide = true};
     struct err err;
-    (void)state;
     assert_int_equal(print(&screen, &err), 0);
     assert_string_equal(printed.data, "beta   1000  u1   65s\n"
                                       "alpha    90  -    24h\n"
                                       "gamma  1000  u3     -\n");
 }
 
-static void rows_are_sorted_by_any_column_and_stay_in_order_when_equal(void **state)
+FIXTURE_TEST(rows_are_sorted_by_any_column_and_stay_in_order_when_equal)
 {
     static const struct {
         const char *by;
@@ -77,7 +90,6 @@ static void rows_are_sorted_by_any_column_and_stay_in_order_when_equal(void **st
         {"AGE", "beta alpha gamma "},
     };
     struct err err;
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct screen screen = {.sort_by = cases[i].by};
         char order[64] = "";
@@ -89,18 +101,17 @@ static void rows_are_sorted_by_any_column_and_stay_in_order_when_equal(void **st
     }
 }
 
-static void sorting_by_what_is_no_column_names_those_there_are(void **state)
+FIXTURE_TEST(sorting_by_what_is_no_column_names_those_there_are)
 {
     struct screen screen = {.sort_by = "COLOUR"};
     struct err err;
-    (void)state;
     assert_true(print(&screen, &err) < 0);
     assert_non_null(strstr(err.text, "COLOUR"));
     assert_non_null(strstr(err.text, "NAME, FREE, UID, AGE"));
     assert_string_equal(printed.data, "");
 }
 
-static void control_characters_reach_no_terminal(void **state)
+FIXTURE_TEST(control_characters_reach_no_terminal)
 {
     CLEANUP(table_done) struct table table;
     static const struct table_column one[] = {{"NAME", 0}};
@@ -108,7 +119,6 @@ static void control_characters_reach_no_terminal(void **state)
     char *text = NULL;
     size_t bytes = 0;
     struct err err;
-    (void)state;
     screen.out = open_memstream(&text, &bytes);
     table_init(&table, &screen, &arena, one, 1);
     table_text(&table, "a\033[31mb");
@@ -164,9 +174,8 @@ static void assert_lines(const char *want)
     assert_int_equal(rest.len, 0);
 }
 
-static void long_texts_are_broken_between_words_and_never_into_narrow_columns(void **state)
+FIXTURE_TEST(long_texts_are_broken_between_words_and_never_into_narrow_columns)
 {
-    (void)state;
     draw_wrapped(80, true);
     assert_lines("NODES  WHY NOT                     NOW                                  AGE\n"
                  "   12  no GPU with 300 milli free  largest free piece 0 milli, 0 milli  5s\n"
@@ -186,7 +195,7 @@ static void long_texts_are_broken_between_words_and_never_into_narrow_columns(vo
         strstr(printed.data, "milli free  largest free piece 0 milli, 0 milli free on"));
 }
 
-static void a_word_longer_than_its_column_is_broken_all_the_same(void **state)
+FIXTURE_TEST(a_word_longer_than_its_column_is_broken_all_the_same)
 {
     static const struct table_column of[] = {{"WHAT", COLUMN_WRAP}};
     struct screen screen = {.terminal = true, .width = 30};
@@ -195,7 +204,6 @@ static void a_word_longer_than_its_column_is_broken_all_the_same(void **state)
     size_t bytes = 0;
     struct err err;
 
-    (void)state;
     screen.out = open_memstream(&text, &bytes);
     assert_non_null(screen.out);
     table_init(&table, &screen, &arena, of, ARRAY_LEN(of));
@@ -269,11 +277,10 @@ static void draw_fleet(const struct screen *how, const struct fleet_row *row, si
     free(text);
 }
 
-static void a_terminal_shows_what_there_is_to_see(void **state)
+FIXTURE_TEST(a_terminal_shows_what_there_is_to_see)
 {
     const struct screen screen = {.headers = true, .terminal = true, .width = 80};
 
-    (void)state;
     draw_fleet(&screen, two_nodes, 2);
     assert_lines("NODE                   ID            MODEL        USED  PODS\n"
                  "gpu-node-aaaaaaaa-001  GPU-11111111  NVIDIA-A100   100     2\n"
@@ -283,12 +290,11 @@ static void a_terminal_shows_what_there_is_to_see(void **state)
 }
 
 /* One value is enough; 0 is one where COLUMN_ZERO is not said. */
-static void a_column_with_one_value_stays(void **state)
+FIXTURE_TEST(a_column_with_one_value_stays)
 {
     const struct screen screen = {.headers = true, .terminal = true, .width = 99};
     struct fleet_row row[] = {two_nodes[0], two_nodes[1]};
 
-    (void)state;
     row[1].reserved = 7;
     row[0].measured = "0";
     draw_fleet(&screen, row, 2);
@@ -297,12 +303,11 @@ static void a_column_with_one_value_stays(void **state)
     assert_non_null(strstr(printed.data, "  7         -     2"));
 }
 
-static void scripts_and_wide_tables_have_every_column_and_letter(void **state)
+FIXTURE_TEST(scripts_and_wide_tables_have_every_column_and_letter)
 {
     const struct screen ways[] = {{.headers = true, .width = 20},
                                   {.headers = true, .terminal = true, .wide = true, .width = 20}};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
         draw_fleet(&ways[i], two_nodes, 2);
         assert_lines(
@@ -316,11 +321,10 @@ static void scripts_and_wide_tables_have_every_column_and_letter(void **state)
 }
 
 /* First the vendor, then spare columns by rank, then the middle of names. */
-static void a_narrow_terminal_loses_what_is_needed_least_first(void **state)
+FIXTURE_TEST(a_narrow_terminal_loses_what_is_needed_least_first)
 {
     struct screen screen = {.headers = true, .terminal = true, .width = 59};
 
-    (void)state;
     draw_fleet(&screen, two_nodes, 2); /* one less than is needed */
     assert_non_null(strstr(printed.data, "GPU-11111111  A100       100     2"));
     screen.width = 56;
@@ -342,12 +346,11 @@ static void a_narrow_terminal_loses_what_is_needed_least_first(void **state)
     assert_non_null(strstr(printed.data, "gpu-~001  GPU-11111111   100\n"));
 }
 
-static void two_ids_with_one_beginning_are_not_shortened(void **state)
+FIXTURE_TEST(two_ids_with_one_beginning_are_not_shortened)
 {
     const struct screen screen = {.headers = true, .terminal = true, .width = 200};
     struct fleet_row row[] = {two_nodes[0], two_nodes[1], two_nodes[0]};
 
-    (void)state;
     draw_fleet(&screen, row, 3); /* one id twice */
     assert_non_null(strstr(printed.data, "GPU-11111111  "));
     row[1].id = "GPU-11111111-2222-3333-4444-555555555556";
@@ -362,24 +365,22 @@ static void two_ids_with_one_beginning_are_not_shortened(void **state)
     assert_non_null(strstr(printed.data, "GPU-11111111  "));
 }
 
-static void a_column_that_is_sorted_by_stays(void **state)
+FIXTURE_TEST(a_column_that_is_sorted_by_stays)
 {
     const struct screen screen = {
         .headers = true, .terminal = true, .width = 50, .sort_by = "-model"};
 
-    (void)state;
     draw_fleet(&screen, two_nodes, 2);
     assert_non_null(strstr(printed.data, "Tesla-T4"));
     assert_non_null(strstr(printed.data, "PODS: no room for it in 50 columns"));
 }
 
-static void a_reason_of_many_rows_is_one_note(void **state)
+FIXTURE_TEST(a_reason_of_many_rows_is_one_note)
 {
     const struct screen screen = {.headers = true, .terminal = true, .width = 60};
     struct fleet_row row[] = {two_nodes[0], two_nodes[0], two_nodes[0], two_nodes[0], two_nodes[1]};
     static const char *const names[] = {"a", "b", "c", "d"};
 
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         row[i].node = names[i];
         row[i].reason = i < 3 ? "labels say MIG" : "";
@@ -392,13 +393,12 @@ static void a_reason_of_many_rows_is_one_note(void **state)
     assert_non_null(strstr(printed.data, "\na, b, c and 1 more: labels say MIG\n"));
 }
 
-static void a_picture_has_no_more_lines_than_it_may(void **state)
+FIXTURE_TEST(a_picture_has_no_more_lines_than_it_may)
 {
     const struct screen screen = {.headers = true, .terminal = true, .width = 80};
     struct fleet_row row[20];
     static char name[20][8];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         row[i] = two_nodes[i % 2];
         (void)snprintf(name[i], sizeof name[i], "n%zu", i);
@@ -421,12 +421,11 @@ static void a_picture_has_no_more_lines_than_it_may(void **state)
     drawn = (struct table_run){0};
 }
 
-static void sentences_are_broken_on_a_terminal_only(void **state)
+FIXTURE_TEST(sentences_are_broken_on_a_terminal_only)
 {
     struct screen screen = {.terminal = true, .width = 40};
     CLEANUP(strbuf_done) struct strbuf out;
 
-    (void)state;
     strbuf_init(&out);
     text_fill_into(&out, &screen, "one two three four five six seven eight nine", 4, 2);
     assert_string_equal(out.data, "one two three four five six seven\n  eight nine\n");
@@ -436,7 +435,7 @@ static void sentences_are_broken_on_a_terminal_only(void **state)
     assert_string_equal(out.data, "one two three four five six seven eight nine\n");
 }
 
-static void ages_are_written_as_kubectl_writes_them(void **state)
+FIXTURE_TEST(ages_are_written_as_kubectl_writes_them)
 {
     static const struct {
         int64_t s;
@@ -448,7 +447,6 @@ static void ages_are_written_as_kubectl_writes_them(void **state)
         {176400, "2d1h"}, {691200, "8d"}, {63072000, "2y"}, {63158400, "2y1d"},
     };
     char age[AGE_BYTES];
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(ages); i++) {
         age_format(ages[i].s * 1000, age);
         assert_string_equal(age, ages[i].text);
@@ -464,9 +462,8 @@ static void assert_bar(int64_t used, int64_t reserved, int64_t total, const char
     assert_string_equal(bar.data, want);
 }
 
-static void bars_never_hide_what_is_used(void **state)
+FIXTURE_TEST(bars_never_hide_what_is_used)
 {
-    (void)state;
     assert_bar(0, 0, 1000, "..........");
     assert_bar(1, 0, 1000, "#.........");
     assert_bar(500, 0, 1000, "#####.....");
@@ -477,46 +474,4 @@ static void bars_never_hide_what_is_used(void **state)
     assert_bar(250, 0, 500, "#####.....");
     assert_bar(0, 0, 0, "..........");
     assert_bar(300, 0, 0, "##########");
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    arena_init(&arena);
-    strbuf_init(&printed);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    arena_done(&arena);
-    strbuf_done(&printed);
-    return 0;
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(name_comes_first_and_age_last),
-        TEST(wide_shows_more_columns_and_headers_can_be_left_out),
-        TEST(rows_are_sorted_by_any_column_and_stay_in_order_when_equal),
-        TEST(sorting_by_what_is_no_column_names_those_there_are),
-        TEST(control_characters_reach_no_terminal),
-        TEST(long_texts_are_broken_between_words_and_never_into_narrow_columns),
-        TEST(a_word_longer_than_its_column_is_broken_all_the_same),
-        TEST(a_terminal_shows_what_there_is_to_see),
-        TEST(a_column_with_one_value_stays),
-        TEST(scripts_and_wide_tables_have_every_column_and_letter),
-        TEST(a_narrow_terminal_loses_what_is_needed_least_first),
-        TEST(two_ids_with_one_beginning_are_not_shortened),
-        TEST(a_column_that_is_sorted_by_stays),
-        TEST(a_reason_of_many_rows_is_one_note),
-        TEST(a_picture_has_no_more_lines_than_it_may),
-        TEST(sentences_are_broken_on_a_terminal_only),
-        TEST(ages_are_written_as_kubectl_writes_them),
-        TEST(bars_never_hide_what_is_used),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

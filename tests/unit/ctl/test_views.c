@@ -1,11 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "support/shown.h"
+#include "support/test.h"
 
 static struct shown shown;
 
@@ -44,6 +41,8 @@ static int forget(void **state)
     shown_free(&shown);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, NULL, forget)
 
 static const char nodes[] =
     "{\"items\":[{\"name\":\"n1\",\"uid\":\"u1\",\"model\":\"NVIDIA-A100\",\"source\":"
@@ -89,9 +88,8 @@ static void show_top_of(const char *words)
     shown_end(&shown);
 }
 
-static void top_has_a_line_for_each_gpu(void **state)
+FIXTURE_TEST(top_has_a_line_for_each_gpu)
 {
-    (void)state;
     show_top_of("top");
     assert_string_equal(
         shown.out,
@@ -128,7 +126,7 @@ static void top_measures(const char *words, const char *gpus, const char *const 
 }
 
 /* In front of an amount that is scaled, or has one in it. */
-static void top_marks_what_was_scaled(void **state)
+FIXTURE_TEST(top_marks_what_was_scaled)
 {
     static const char two[] = "{\"measuredMilli\":538,\"scaled\":true},{\"measuredMilli\":461}";
     static const struct {
@@ -164,7 +162,6 @@ static void top_marks_what_was_scaled(void **state)
          {"   5  "}}, /* MiB are not scaled */
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         if (i > 0)
             shown_free(&shown);
@@ -172,9 +169,8 @@ static void top_marks_what_was_scaled(void **state)
     }
 }
 
-static void top_draws_bars_when_asked(void **state)
+FIXTURE_TEST(top_draws_bars_when_asked)
 {
-    (void)state;
     show_top_of("top --bars=always");
     assert_non_null(strstr(shown.out, "  ####################  "));
     assert_non_null(strstr(shown.out, "  ######++++..........  "));
@@ -182,9 +178,8 @@ static void top_draws_bars_when_asked(void **state)
     assert_non_null(strstr(shown.out, "(# used  + reserved  . free)"));
 }
 
-static void top_colours_only_where_that_is_allowed(void **state)
+FIXTURE_TEST(top_colours_only_where_that_is_allowed)
 {
-    (void)state;
     shown_begin(&shown, "top --bars=always");
     shown.ctl.screen.colors = true;
     shown.ctl.screen.terminal = true;
@@ -197,9 +192,8 @@ static void top_colours_only_where_that_is_allowed(void **state)
     assert_null(strchr(shown.out, '\033'));
 }
 
-static void top_names_gpus_and_tells_the_wide_story(void **state)
+FIXTURE_TEST(top_names_gpus_and_tells_the_wide_story)
 {
-    (void)state;
     show_top_of("top -o name");
     assert_string_equal(shown.out, "gpu/GPU-1\ngpu/GPU-2\ngpu/n2/gpu-0\n");
     shown_free(&shown);
@@ -209,9 +203,8 @@ static void top_names_gpus_and_tells_the_wide_story(void **state)
     assert_null(strstr(shown.out, "waits"));
 }
 
-static void top_says_when_there_is_nothing(void **state)
+FIXTURE_TEST(top_says_when_there_is_nothing)
 {
-    (void)state;
     shown_begin(&shown, "top");
     assert_int_equal(show_top(&shown.ctl, answer(&shown, "{\"items\":[]}"), NULL), CTL_FINE);
     shown_end(&shown);
@@ -219,9 +212,8 @@ static void top_says_when_there_is_nothing(void **state)
     assert_non_null(strstr(shown.err, "no GPUs"));
 }
 
-static void nodes_show_what_decides(void **state)
+FIXTURE_TEST(nodes_show_what_decides)
 {
-    (void)state;
     assert_int_equal(show("nodes", show_nodes, nodes), CTL_FINE);
     assert_string_equal(
         shown.out, "NAME  MODEL        GPUS  TOTAL  USED  RESERVED  FREE  HELD  CLOSED  BEYOND  "
@@ -279,12 +271,11 @@ static const char *many_nodes(struct strbuf *out, uint32_t count)
     return out->data;
 }
 
-static void a_terminal_gets_a_line_for_each_node_of_many_gpus(void **state)
+FIXTURE_TEST(a_terminal_gets_a_line_for_each_node_of_many_gpus)
 {
     CLEANUP(strbuf_done) struct strbuf eight;
     CLEANUP(strbuf_done) struct strbuf nine;
 
-    (void)state;
     strbuf_init(&eight);
     strbuf_init(&nine);
     (void)many_nodes(&eight, 8); /* 64 GPUs */
@@ -317,11 +308,10 @@ static void a_terminal_gets_a_line_for_each_node_of_many_gpus(void **state)
 }
 
 /* 24 lines: what needs a look comes first, and the rest is counted. */
-static void a_picture_of_watch_ends_before_the_terminal_does(void **state)
+FIXTURE_TEST(a_picture_of_watch_ends_before_the_terminal_does)
 {
     CLEANUP(strbuf_done) struct strbuf many;
 
-    (void)state;
     strbuf_init(&many);
     (void)many_nodes(&many, 20);
     shown_begin(&shown, "top --watch");
@@ -343,7 +333,7 @@ static void a_picture_of_watch_ends_before_the_terminal_does(void **state)
     assert_in_range(lines, 12, 23);
 }
 
-static void drift_is_counted_before_it_is_listed(void **state)
+FIXTURE_TEST(drift_is_counted_before_it_is_listed)
 {
     static const char list[] =
         "{\"items\":[{\"kind\":\"adopted\",\"node\":\"n1\",\"namespace\":\"a\",\"name\":\"x\","
@@ -354,7 +344,6 @@ static void drift_is_counted_before_it_is_listed(void **state)
     static const char old[] = "{\"items\":[],\"counts\":[{\"kind\":\"adopted\",\"warnings\":0,"
                               "\"information\":300,\"meaning\":\"a guess\"}]}";
 
-    (void)state;
     assert_int_equal(show("drift", show_drift, list), CTL_FINE);
     assert_string_equal(shown.out, "KIND     WARNINGS  INFORMATION  MEANING\n"
                                    "adopted         1          300  a guess\n"
@@ -380,7 +369,7 @@ static void drift_is_counted_before_it_is_listed(void **state)
     assert_string_equal(shown.err, "nothing matches\n");
 }
 
-static void a_placed_pod_is_not_called_pending(void **state)
+FIXTURE_TEST(a_placed_pod_is_not_called_pending)
 {
     static const struct shown_row row[] = {
         {"{\"phase\":\"Pending\",\"node\":\"n\",\"allocation\":{\"state\":\"bound\"}}",
@@ -392,11 +381,10 @@ static void a_placed_pod_is_not_called_pending(void **state)
         {"{\"phase\":\"Pending\",\"node\":\"\"}", "Phase:        Pending\n"},
     };
 
-    (void)state;
     each_shows("pod a/x", show_pod, row, ARRAY_LEN(row));
 }
 
-static void nodes_with_one_answer_are_one_row_on_a_terminal(void **state)
+FIXTURE_TEST(nodes_with_one_answer_are_one_row_on_a_terminal)
 {
     static const char pod[] =
         "{\"phase\":\"Pending\",\"node\":\"\",\"reasons\":[],\"nodes\":["
@@ -407,7 +395,6 @@ static void nodes_with_one_answer_are_one_row_on_a_terminal(void **state)
         "{\"name\":\"n5\",\"fits\":false,\"text\":\"no room\",\"detail\":\"d\"},"
         "{\"name\":\"n6\",\"fits\":false,\"text\":\"no room\",\"detail\":\"d\"}]}";
 
-    (void)state;
     show_on_terminal("pod a/x -v", show_pod, pod);
     assert_non_null(strstr(shown.out, "NODES  FITS  WHICH                  WHY NOT  DETAIL"));
     assert_non_null(strstr(shown.out, "    4  no    n1, n3, n5 and 1 more  no room  d"));
@@ -418,9 +405,8 @@ static void nodes_with_one_answer_are_one_row_on_a_terminal(void **state)
     assert_non_null(strstr(shown.out, "n6    no    no room  d"));
 }
 
-static void json_and_yaml_are_the_answer_itself(void **state)
+FIXTURE_TEST(json_and_yaml_are_the_answer_itself)
 {
-    (void)state;
     assert_int_equal(show("drift -o json", show_drift, "{\"items\":[]}"), CTL_FINE);
     assert_string_equal(shown.out, "{\n  \"items\": []\n}\n");
     shown_free(&shown);
@@ -429,9 +415,8 @@ static void json_and_yaml_are_the_answer_itself(void **state)
     assert_string_equal(shown.out, "items:\n- kind: over\n");
 }
 
-static void a_node_shows_for_each_gpu_what_top_shows(void **state)
+FIXTURE_TEST(a_node_shows_for_each_gpu_what_top_shows)
 {
-    (void)state;
     assert_int_equal(
         show("node n2", show_node,
              "{\"name\":\"n2\",\"model\":\"NVIDIA-L4\",\"source\":\"label\",\"state\":\"mixed\","
@@ -459,9 +444,8 @@ static void a_node_shows_for_each_gpu_what_top_shows(void **state)
         "no pod holds a share of them\n");
 }
 
-static void a_wide_node_shows_which_gpus_lie_together(void **state)
+FIXTURE_TEST(a_wide_node_shows_which_gpus_lie_together)
 {
-    (void)state;
     assert_int_equal(
         show(
             "node n2 -o wide", show_node,
@@ -480,9 +464,8 @@ static void a_wide_node_shows_which_gpus_lie_together(void **state)
 }
 
 /* Pods may live there all the same, on no GPU that is known. */
-static void a_node_without_gpus_says_where_its_pods_are_listed(void **state)
+FIXTURE_TEST(a_node_without_gpus_says_where_its_pods_are_listed)
 {
-    (void)state;
     assert_int_equal(show("node n3", show_node,
                           "{\"name\":\"n3\",\"state\":\"gone\",\"stateText\":\"the Node object is "
                           "gone, its pods are not\",\"heldGpus\":2,\"gpus\":[]}"),
@@ -493,7 +476,7 @@ static void a_node_without_gpus_says_where_its_pods_are_listed(void **state)
     assert_null(strstr(shown.out, "no pod"));
 }
 
-static void what_is_wrong_beside_ok_does_not_read_like_a_reason_for_it(void **state)
+FIXTURE_TEST(what_is_wrong_beside_ok_does_not_read_like_a_reason_for_it)
 {
     static const struct shown_row row[] = {
         {"{\"state\":\"ok\",\"stateText\":\"\"}", "State:        ok\n"},
@@ -504,13 +487,11 @@ static void what_is_wrong_beside_ok_does_not_read_like_a_reason_for_it(void **st
         {"{\"state\":\"excluded\",\"stateText\":\"MIG\"}", "State:        excluded: MIG\n"},
     };
 
-    (void)state;
     each_shows("node n", show_node, row, ARRAY_LEN(row));
 }
 
-static void allocations_tell_where_how_much_and_since_when(void **state)
+FIXTURE_TEST(allocations_tell_where_how_much_and_since_when)
 {
-    (void)state;
     assert_int_equal(
         show("allocations -o wide", show_allocations,
              "{\"items\":[{\"uid\":\"p1\",\"namespace\":\"a\",\"name\":\"x\",\"node\":\"n1\","
@@ -537,9 +518,8 @@ static void allocations_tell_where_how_much_and_since_when(void **state)
 }
 
 /* In front of the sum of a pod, if that has such an amount in it; MiB are not scaled. */
-static void allocations_mark_what_was_scaled(void **state)
+FIXTURE_TEST(allocations_mark_what_was_scaled)
 {
-    (void)state;
     assert_int_equal(
         show("allocations -o wide --sort-by MEASURED", show_allocations,
              "{\"items\":[{\"namespace\":\"a\",\"name\":\"x\",\"charges\":[],\"shares\":["
@@ -560,9 +540,8 @@ static void allocations_mark_what_was_scaled(void **state)
     assert_non_null(strstr(x, "    0      ~430    0           17 "));
 }
 
-static void an_empty_history_says_of_what_time(void **state)
+FIXTURE_TEST(an_empty_history_says_of_what_time)
 {
-    (void)state;
     assert_int_equal(show("history a/x", show_history, "{\"items\":[]}"), CTL_FINE);
     assert_string_equal(shown.err, "no history: nothing was ever held\n");
     shown_free(&shown);
@@ -570,9 +549,8 @@ static void an_empty_history_says_of_what_time(void **state)
     assert_string_equal(shown.err, "no history: nothing was held at that time\n");
 }
 
-static void a_placed_pod_tells_its_containers(void **state)
+FIXTURE_TEST(a_placed_pod_tells_its_containers)
 {
-    (void)state;
     assert_int_equal(
         show("pod a/x", show_pod,
              "{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"p1\",\"phase\":\"Running\",\"node\":"
@@ -595,11 +573,10 @@ static void a_placed_pod_tells_its_containers(void **state)
 }
 
 /* Also where one of its shares was raised, which is another table. */
-static void a_placed_pod_marks_what_was_scaled(void **state)
+FIXTURE_TEST(a_placed_pod_marks_what_was_scaled)
 {
     char text[800];
 
-    (void)state;
     for (int raised = 0; raised < 2; raised++) {
         if (raised > 0)
             shown_free(&shown);
@@ -617,9 +594,8 @@ static void a_placed_pod_marks_what_was_scaled(void **state)
     }
 }
 
-static void a_waiting_pod_tells_why_node_by_node(void **state)
+FIXTURE_TEST(a_waiting_pod_tells_why_node_by_node)
 {
-    (void)state;
     assert_int_equal(
         show("pod a/x", show_pod,
              "{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"p1\",\"phase\":\"Pending\",\"node\":"
@@ -643,7 +619,7 @@ static void a_waiting_pod_tells_why_node_by_node(void **state)
                         "n2    yes   -                           -\n");
 }
 
-static void a_waiting_pod_tells_each_reason_once(void **state)
+FIXTURE_TEST(a_waiting_pod_tells_each_reason_once)
 {
     static const char pod[] =
         "{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"p1\",\"phase\":\"Pending\",\"node\":\"\","
@@ -656,7 +632,6 @@ static void a_waiting_pod_tells_each_reason_once(void **state)
         "{\"name\":\"n1\",\"fits\":false,\"reason\":\"room\",\"text\":"
         "\"no GPU with 300 milli free\",\"detail\":\"room: 220 milli\"}]}";
 
-    (void)state;
     assert_int_equal(show("pod a/x", show_pod, pod), CTL_FINE);
     assert_string_equal(shown.out,
                         "Pod:          a/x\n"
@@ -679,7 +654,7 @@ static void a_waiting_pod_tells_each_reason_once(void **state)
     assert_non_null(strstr(shown.out, "n1    no    no GPU with 300 milli free  room: 220"));
 }
 
-static void a_waiting_pod_tells_which_nodes_fit_and_may_not_be_used(void **state)
+FIXTURE_TEST(a_waiting_pod_tells_which_nodes_fit_and_may_not_be_used)
 {
     static const char none[] =
         "{\"namespace\":\"a\",\"name\":\"x\",\"uid\":\"p1\",\"phase\":\"Pending\",\"node\":\"\","
@@ -697,7 +672,6 @@ static void a_waiting_pod_tells_which_nodes_fit_and_may_not_be_used(void **state
         "\"unusable\":[{\"reason\":\"cordoned\","
         "\"nodes\":1,\"text\":\"\",\"names\":[\"g1\"]}],\"nodes\":[]}";
 
-    (void)state;
     assert_int_equal(show("pod a/x", show_pod, none), CTL_FINE);
     assert_non_null(strstr(shown.out, "Usable:       5 nodes fit, the pod may use none: 4 tainted "
                                       "nvidia.com/gpu (g1, g2, g3, ...), 1 affinity (g9)\n"));
@@ -710,9 +684,8 @@ static void a_waiting_pod_tells_which_nodes_fit_and_may_not_be_used(void **state
     assert_non_null(strstr(shown.out, "1 node fits, the pod may use none: 1 cordoned (g1)\n"));
 }
 
-static void history_names_from_and_until(void **state)
+FIXTURE_TEST(history_names_from_and_until)
 {
-    (void)state;
     assert_int_equal(
         show("history x", show_history,
              "{\"items\":[{\"uid\":\"p\",\"namespace\":\"a\",\"name\":\"x\",\"node\":\"n1\","
@@ -729,9 +702,8 @@ static void history_names_from_and_until(void **state)
 }
 
 /* Only where the server was asked about a pod, so that a column of blanks proves nothing. */
-static void history_of_a_pod_tells_of_memory_over_a_share(void **state)
+FIXTURE_TEST(history_of_a_pod_tells_of_memory_over_a_share)
 {
-    (void)state;
     assert_int_equal(
         show(
             "history x", show_history,
@@ -756,7 +728,7 @@ static void history_of_a_pod_tells_of_memory_over_a_share(void **state)
         "a          x     n1    G3     300  bound  2026-01-02T00:04:05Z  -       3h  -\n");
 }
 
-static void a_plan_of_moves_says_where_from_and_where_to(void **state)
+FIXTURE_TEST(a_plan_of_moves_says_where_from_and_where_to)
 {
     static const char plan[] =
         "{\"generation\":9,\"learned\":true,\"cutShort\":true,\"leftOut\":true,\"pods\":7,"
@@ -769,7 +741,6 @@ static void a_plan_of_moves_says_where_from_and_where_to(void **state)
         "\"models\":\"\",\"before\":0,\"after\":1},{\"gpus\":2,\"milli\":300,"
         "\"models\":\"A100*,H100\",\"before\":4,\"after\":3}]}";
 
-    (void)state;
     assert_int_equal(show("defrag --plan", show_defrag, plan), CTL_FINE);
     assert_string_equal(
         shown.out,
@@ -790,9 +761,8 @@ static void a_plan_of_moves_says_where_from_and_where_to(void **state)
     assert_string_equal(shown.out, "pod/a/web\n");
 }
 
-static void a_plan_without_moves_says_why(void **state)
+FIXTURE_TEST(a_plan_without_moves_says_why)
 {
-    (void)state;
     assert_int_equal(show("defrag --plan", show_defrag,
                           "{\"learned\":true,\"pods\":0,\"freeMilli\":1500,"
                           "\"fragmentMilli\":30,\"fragmentMilliAfter\":30,\"moves\":[]}"),
@@ -813,9 +783,8 @@ static void a_plan_without_moves_says_why(void **state)
                         "no moves: the workload is not known yet, so nothing is a fragment\n");
 }
 
-static void usage_since_a_time_counts_hours(void **state)
+FIXTURE_TEST(usage_since_a_time_counts_hours)
 {
-    (void)state;
     assert_int_equal(
         show("usage --since 7d", show_usage_past,
              "{\"since\":\"2026-01-01T00:00:00Z\",\"items\":[{\"namespace\":\"a\",\"model\":\"T4\","
@@ -835,7 +804,7 @@ static void usage_since_a_time_counts_hours(void **state)
     assert_string_equal(shown.err, "nothing was granted since then\n");
 }
 
-static void usage_ends_with_a_total(void **state)
+FIXTURE_TEST(usage_ends_with_a_total)
 {
     static const char usage[] =
         "{\"items\":[{\"namespace\":\"a\",\"model\":\"A100\",\"pods\":2,\"gpus\":1,"
@@ -846,7 +815,6 @@ static void usage_ends_with_a_total(void **state)
         "\"heldGpus\":2,\"unplacedMilli\":70}],\"total\":{\"pods\":3,\"gpus\":1,\"boundMilli\":300,"
         "\"reservedMilli\":200,\"mib\":40960,\"heldGpus\":2,\"unplacedMilli\":70}}";
 
-    (void)state;
     assert_int_equal(show("usage", show_usage, usage), CTL_FINE);
     assert_string_equal(
         shown.out, "NAMESPACE  MODEL    PODS  GPUS  BOUND  RESERVED    MIB  WHOLE\n"
@@ -862,9 +830,8 @@ static void usage_ends_with_a_total(void **state)
     assert_string_equal(shown.err, "nobody holds anything\n");
 }
 
-static void drift_and_waiting_have_their_lines(void **state)
+FIXTURE_TEST(drift_and_waiting_have_their_lines)
 {
-    (void)state;
     assert_int_equal(show("drift", show_drift,
                           "{\"items\":[{\"kind\":\"over\",\"node\":\"n1\",\"gpu\":\"G1\",\"text\":"
                           "\"800 of 500\"},{\"kind\":\"presumed\",\"node\":\"n1\",\"namespace\":"
@@ -889,7 +856,7 @@ static void drift_and_waiting_have_their_lines(void **state)
     assert_non_null(strstr(shown.err, "More pods wait than milligpud remembers"));
 }
 
-static void waiting__is_counted_by_reason_first(void **state)
+FIXTURE_TEST(waiting__is_counted_by_reason_first)
 {
     static const char answer[] =
         "{\"counts\":[{\"by\":\"milligpu\",\"reason\":\"room\",\"pods\":7},"
@@ -902,7 +869,6 @@ static void waiting__is_counted_by_reason_first(void **state)
         "{\"namespace\":\"a\",\"name\":\"y\",\"uid\":\"v\",\"asks\":0,\"request\":\"1 milli\","
         "\"text\":\"gated: b\",\"condition\":\"blocked\"}]}";
 
-    (void)state;
     assert_int_equal(show("waiting", show_waiting, answer), CTL_FINE);
     assert_string_equal(
         shown.out,
@@ -925,9 +891,8 @@ static void waiting__is_counted_by_reason_first(void **state)
     assert_string_equal(shown.out, "1 waits: 1 room\n\n");
 }
 
-static void a_pod__shows_what_its_scheduler_said_and_its_predecessor(void **state)
+FIXTURE_TEST(a_pod__shows_what_its_scheduler_said_and_its_predecessor)
 {
-    (void)state;
     assert_int_equal(
         show("pod a/x", show_pod,
              "{\"namespace\":\"a\",\"name\":\"x\",\"request\":\"300 milli\",\"phase\":"
@@ -949,9 +914,8 @@ static void a_pod__shows_what_its_scheduler_said_and_its_predecessor(void **stat
     assert_null(strstr(shown.out, "Condition"));
 }
 
-static void keys_have_their_lines(void **state)
+FIXTURE_TEST(keys_have_their_lines)
 {
-    (void)state;
     assert_int_equal(
         show(
             "keys", show_keys,
@@ -971,9 +935,8 @@ static void keys_have_their_lines(void **state)
     assert_string_equal(shown.err, "nothing is signed: milligpud is standalone\n");
 }
 
-static void summary_adds_up_by_name(void **state)
+FIXTURE_TEST(summary_adds_up_by_name)
 {
-    (void)state;
     assert_int_equal(show("summary", show_summary, summary), CTL_FINE);
     assert_string_equal(
         shown.out,
@@ -998,17 +961,15 @@ static void summary_adds_up_by_name(void **state)
         "mixed\n");
 }
 
-static void summary_shouts_when_nothing_is_granted(void **state)
+FIXTURE_TEST(summary_shouts_when_nothing_is_granted)
 {
-    (void)state;
     assert_int_equal(show("summary", show_summary, "{\"ready\":false,\"safeMode\":true}"),
                      CTL_FINE);
     assert_non_null(strstr(shown.out, "NOT READY, SAFE MODE"));
 }
 
-static void policy_shows_which_rules_hold(void **state)
+FIXTURE_TEST(policy_shows_which_rules_hold)
 {
-    (void)state;
     assert_int_equal(show("policy", show_policy,
                           "{\"name\":\"/etc/p.yaml\",\"digest\":\"ab12\",\"policy\":\"rollout\","
                           "\"seed\":0,\"memory\":\"filter\",\"prices\":\"known\",\"rules\":[{"
@@ -1032,9 +993,8 @@ static void policy_shows_which_rules_hold(void **state)
     assert_non_null(strstr(shown.out, "spread (bare)"));
 }
 
-static void doctor_fails_when_a_check_failed(void **state)
+FIXTURE_TEST(doctor_fails_when_a_check_failed)
 {
-    (void)state;
     assert_int_equal(show("doctor", show_doctor,
                           "{\"checks\":[{\"name\":\"daemon\",\"status\":\"ok\",\"text\":\"ready\","
                           "\"fix\":\"\"},{\"name\":\"wake\",\"status\":\"warning\",\"text\":"
@@ -1056,7 +1016,7 @@ static void doctor_fails_when_a_check_failed(void **state)
 }
 
 /* Such text comes from annotations that tenants write and models that nodes show. */
-static void text_of_others_does_not_steer_the_terminal(void **state)
+FIXTURE_TEST(text_of_others_does_not_steer_the_terminal)
 {
 #define ODD "\\u001b]0;x\\u0007\\u202e\\u009b2J"
     static const char node[] = "{\"name\":\"n" ODD "\",\"model\":\"" ODD "\",\"stateText\":\"" ODD
@@ -1088,7 +1048,6 @@ static void text_of_others_does_not_steer_the_terminal(void **state)
     };
     static const char *const formats[] = {"", " -o wide", " -o name", " -o json", " -o yaml"};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row) * ARRAY_LEN(formats); i++) {
         char words[64];
         if (i > 0)
@@ -1107,7 +1066,7 @@ static void text_of_others_does_not_steer_the_terminal(void **state)
 #undef ODD
 }
 
-static void answers_of_another_shape_are_shown_without_harm(void **state)
+FIXTURE_TEST(answers_of_another_shape_are_shown_without_harm)
 {
     static const char *const odd[] = {
         "{}",
@@ -1124,7 +1083,6 @@ static void answers_of_another_shape_are_shown_without_harm(void **state)
         show_nodes, show_node,    show_allocations, show_pod,    show_waiting, show_history,
         show_drift, show_summary, show_doctor,      show_defrag, show_policy,  show_keys,
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(odd); i++)
         for (size_t j = 0; j < ARRAY_LEN(views); j++) {
             const int status = show("nodes", views[j], odd[i]);
@@ -1152,7 +1110,7 @@ static void answers_of_another_shape_are_shown_without_harm(void **state)
     shown_end(&shown);
 }
 
-static void moments_are_absolute_or_so_long_ago(void **state)
+FIXTURE_TEST(moments_are_absolute_or_so_long_ago)
 {
     static const struct {
         const char *given;
@@ -1173,61 +1131,10 @@ static void moments_are_absolute_or_so_long_ago(void **state)
         {"2026-13-01T00:00:00Z", ""},
     };
     char out[AGE_BYTES + 32];
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         at_format(cases[i].given, NOW_MS, out);
         assert_string_equal(out, cases[i].want);
     }
     shown_begin(&shown, "top");
     shown_end(&shown);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_teardown(name, forget)
-    const struct CMUnitTest tests[] = {
-        TEST(top_has_a_line_for_each_gpu),
-        TEST(top_marks_what_was_scaled),
-        TEST(top_draws_bars_when_asked),
-        TEST(top_colours_only_where_that_is_allowed),
-        TEST(top_names_gpus_and_tells_the_wide_story),
-        TEST(top_says_when_there_is_nothing),
-        TEST(nodes_show_what_decides),
-        TEST(a_terminal_gets_a_line_for_each_node_of_many_gpus),
-        TEST(a_picture_of_watch_ends_before_the_terminal_does),
-        TEST(drift_is_counted_before_it_is_listed),
-        TEST(a_placed_pod_is_not_called_pending),
-        TEST(nodes_with_one_answer_are_one_row_on_a_terminal),
-        TEST(json_and_yaml_are_the_answer_itself),
-        TEST(a_node_shows_for_each_gpu_what_top_shows),
-        TEST(a_wide_node_shows_which_gpus_lie_together),
-        TEST(a_node_without_gpus_says_where_its_pods_are_listed),
-        TEST(what_is_wrong_beside_ok_does_not_read_like_a_reason_for_it),
-        TEST(allocations_tell_where_how_much_and_since_when),
-        TEST(allocations_mark_what_was_scaled),
-        TEST(an_empty_history_says_of_what_time),
-        TEST(a_placed_pod_tells_its_containers),
-        TEST(a_placed_pod_marks_what_was_scaled),
-        TEST(a_waiting_pod_tells_why_node_by_node),
-        TEST(a_waiting_pod_tells_which_nodes_fit_and_may_not_be_used),
-        TEST(a_waiting_pod_tells_each_reason_once),
-        TEST(history_names_from_and_until),
-        TEST(history_of_a_pod_tells_of_memory_over_a_share),
-        TEST(a_plan_of_moves_says_where_from_and_where_to),
-        TEST(a_plan_without_moves_says_why),
-        TEST(usage_since_a_time_counts_hours),
-        TEST(usage_ends_with_a_total),
-        TEST(drift_and_waiting_have_their_lines),
-        TEST(waiting__is_counted_by_reason_first),
-        TEST(a_pod__shows_what_its_scheduler_said_and_its_predecessor),
-        TEST(keys_have_their_lines),
-        TEST(summary_adds_up_by_name),
-        TEST(summary_shouts_when_nothing_is_granted),
-        TEST(policy_shows_which_rules_hold),
-        TEST(doctor_fails_when_a_check_failed),
-        TEST(text_of_others_does_not_steer_the_terminal),
-        TEST(answers_of_another_shape_are_shown_without_harm),
-        TEST(moments_are_absolute_or_so_long_ago),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/document/document.h"
+
+#include "support/test.h"
 
 static struct arena arena;
 static struct err err;
@@ -34,33 +32,46 @@ static void assert_json(const struct document *value, const char *want)
     assert_string_equal(out.data, want);
 }
 
-static void what_is_read_is_written_again(void **state)
+static int begin(void **state)
+{
+    (void)state;
+    arena_init(&arena);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    arena_done(&arena);
+    return 0;
+}
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
+
+FIXTURE_TEST(what_is_read_is_written_again)
 {
     static const char text[] =
         "{\"a\":[1,-2.50,1e9,true,false,null,\"x\\\"\\n\"],\"b\":{},\"c\":[],\"\":\"\"}";
-    (void)state;
     assert_json(json(text), text);
     assert_json(json("17"), "17");
     assert_json(json("\"\""), "\"\"");
 }
 
-static void pretty_json_has_a_line_for_each_member(void **state)
+FIXTURE_TEST(pretty_json_has_a_line_for_each_member)
 {
     CLEANUP(strbuf_done) struct strbuf out;
-    (void)state;
     strbuf_init(&out);
     document_write_pretty(&out, json("{\"a\":[1,{\"b\":2}],\"c\":[],\"d\":{}}"));
     assert_string_equal(out.data, "{\n  \"a\": [\n    1,\n    {\n      \"b\": 2\n    }\n  ],\n"
                                   "  \"c\": [],\n  \"d\": {}\n}\n");
 }
 
-static void broken_json_names_the_place(void **state)
+FIXTURE_TEST(broken_json_names_the_place)
 {
     static const char *const bad[] = {"",      "{",          "[1,]",     "{\"a\"}", "nul",
                                       "1 2",   "{\"a\":1,}", "\"\xff\"", "'a'",     "[1",
                                       "{1:2}", "01",         "\"\x01\"", "+1",      "\"\\ud800\""};
     struct document *value;
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         err.text[0] = '\0';
         assert_true(document_parse_json(text_of(bad[i]), "document", &arena, &value, &err) < 0);
@@ -68,11 +79,10 @@ static void broken_json_names_the_place(void **state)
     }
 }
 
-static void deep_nesting_is_refused_in_both_notations(void **state)
+FIXTURE_TEST(deep_nesting_is_refused_in_both_notations)
 {
     char text[100001];
     struct document *value;
-    (void)state;
     memset(text, '[', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     assert_true(document_parse_json(text_of(text), "document", &arena, &value, &err) < 0);
@@ -80,11 +90,10 @@ static void deep_nesting_is_refused_in_both_notations(void **state)
     assert_true(document_parse_yaml(text_of(text), &arena, &value, &err) < 0);
 }
 
-static void what_is_not_there_is_empty(void **state)
+FIXTURE_TEST(what_is_not_there_is_empty)
 {
     const struct document *value =
         json("{\"a\":{\"b\":\"x\",\"n\":7,\"t\":true,\"z\":null},\"x.y\":1}");
-    (void)state;
     assert_string_equal(document_shown(value, "a.b"), "x");
     assert_string_equal(document_str(value, "a.b"), "x");
     assert_int_equal(document_int(value, "a.n"), 7);
@@ -99,10 +108,9 @@ static void what_is_not_there_is_empty(void **state)
     assert_non_null(document_get(value, "x.y"));
 }
 
-static void an_object_is_changed_in_place(void **state)
+FIXTURE_TEST(an_object_is_changed_in_place)
 {
     struct document *value = json("{\"a\":1,\"b\":2,\"c\":3}");
-    (void)state;
     document_set_str(&arena, value, "b", "two");
     assert_json(value, "{\"a\":1,\"b\":\"two\",\"c\":3}");
     document_remove(value, "a");
@@ -114,9 +122,8 @@ static void an_object_is_changed_in_place(void **state)
     assert_json(value, "{\"d\":\"\"}");
 }
 
-static void yaml_documents_become_an_array(void **state)
+FIXTURE_TEST(yaml_documents_become_an_array)
 {
-    (void)state;
     assert_json(yaml("a: 1\n---\n- x\n- {y: [2]}\n---\n"), "[{\"a\":1},[\"x\",{\"y\":[2]}],null]");
     assert_json(yaml(""), "[]");
     assert_json(yaml("# only a word\n"), "[]");
@@ -124,7 +131,7 @@ static void yaml_documents_become_an_array(void **state)
 }
 
 /* As in go-yaml v2, with which kubectl reads (sigs.k8s.io/yaml: goyaml.v2/resolve.go). */
-static void yaml_words_are_the_bools_and_nulls_that_they_are_to_kubectl(void **state)
+FIXTURE_TEST(yaml_words_are_the_bools_and_nulls_that_they_are_to_kubectl)
 {
     static const struct {
         const char *words;
@@ -145,21 +152,19 @@ static void yaml_words_are_the_bools_and_nulls_that_they_are_to_kubectl(void **s
         {"[!!bool \"yes\", !!int '3']", "[true,3]"},
         {"{yes: no}", "{\"yes\":false}"},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         assert_json(yaml(cases[i].words)->first, cases[i].json);
 }
 
-static void a_number_of_yaml_is_what_is_one_in_json_too(void **state)
+FIXTURE_TEST(a_number_of_yaml_is_what_is_one_in_json_too)
 {
-    (void)state;
     assert_json(yaml("[300, -1.5e3, 007, 0x1f, 1., .5, 1_000, +1, '', \"1\", 300m]"),
                 "[[300,-1.5e3,\"007\",\"0x1f\",\"1.\",\".5\",\"1_000\",\"+1\",\"\",\"1\","
                 "\"300m\"]]");
     assert_json(yaml("a:\nb: |\n  x\n  y\n"), "[{\"a\":null,\"b\":\"x\\ny\\n\"}]");
 }
 
-static void broken_yaml_names_its_line(void **state)
+FIXTURE_TEST(broken_yaml_names_its_line)
 {
     static const struct {
         const char *text;
@@ -172,7 +177,6 @@ static void broken_yaml_names_its_line(void **state)
         {"\n- !!int x\n", "line 2"},     {"!!bool 3", "\"3\" is tagged !!bool"},
     };
     struct document *value;
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_true(document_parse_yaml(text_of(bad[i].text), &arena, &value, &err) < 0);
         if (strstr(err.text, bad[i].says) == NULL)
@@ -180,7 +184,7 @@ static void broken_yaml_names_its_line(void **state)
     }
 }
 
-static void a_fault_of_yaml_has_a_kind_and_a_place(void **state)
+FIXTURE_TEST(a_fault_of_yaml_has_a_kind_and_a_place)
 {
     static const struct {
         const char *text;
@@ -199,7 +203,6 @@ static void a_fault_of_yaml_has_a_kind_and_a_place(void **state)
         {"a: !!int x\n", DOCUMENT_FAULT_OTHER, {1, 4}, "a", 0},
     };
     struct document *value;
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct document_fault fault;
         print_message("%s\n", bad[i].text);
@@ -212,10 +215,9 @@ static void a_fault_of_yaml_has_a_kind_and_a_place(void **state)
     }
 }
 
-static void a_document_knows_where_it_begins_and_a_bool_its_word(void **state)
+FIXTURE_TEST(a_document_knows_where_it_begins_and_a_bool_its_word)
 {
     const struct document *documents = yaml("# a comment\na: off\n---\n\nb: true\n");
-    (void)state;
     assert_int_equal(documents->first->key_at.line, 2);
     assert_int_equal(documents->last->key_at.line, 3);
     assert_int_equal(documents->last->at.line, 5);
@@ -250,26 +252,24 @@ static void assert_places(const struct document *root)
     assert_int_equal(c->first->at.column, 1);
 }
 
-static void a_value_and_its_key_know_their_places(void **state)
+FIXTURE_TEST(a_value_and_its_key_know_their_places)
 {
     static const char text[] = "{\"a\": 1,\n  \"b\": [\"x\xc3\xa4\", 2, {\"c\":\n4}]}\n";
     struct document *yaml_root = yaml(text)->first;
-    (void)state;
     assert_places(json(text));
     assert_places(yaml_root);
     assert_places(document_copy(&arena, yaml_root));
     assert_int_equal(json("{\"\\u0061\": 1,  \"\\u0062\": 2}")->last->key_at.column, 16);
 }
 
-static void a_file_is_json_if_it_begins_with_a_brace(void **state)
+FIXTURE_TEST(a_file_is_json_if_it_begins_with_a_brace)
 {
-    (void)state;
     assert_json(file(" \n{\"a\": \"\\ud83d\\ude00\"}"), "[{\"a\":\"\xf0\x9f\x98\x80\"}]");
     assert_json(file("a: 1\n---\nb: 2\n"), "[{\"a\":1},{\"b\":2}]");
     assert_json(file(""), "[]");
 }
 
-static void a_broken_file_names_its_place(void **state)
+FIXTURE_TEST(a_broken_file_names_its_place)
 {
     static const struct {
         const char *text;
@@ -282,7 +282,6 @@ static void a_broken_file_names_its_place(void **state)
         {"{\"a\": 1,\n \"a\": 2}", "x:2:6: JSON.a: the key \"a\" is there twice"},
     };
     struct document *value;
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_true(document_parse_file(text_of(bad[i].text), "x", &arena, &value, &err) < 0);
         if (strncmp(err.text, bad[i].says, strlen(bad[i].says)) != 0)
@@ -290,11 +289,10 @@ static void a_broken_file_names_its_place(void **state)
     }
 }
 
-static void a_path_leads_to_a_value(void **state)
+FIXTURE_TEST(a_path_leads_to_a_value)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     struct document *root = json("{\"a\": [1, {\"b\": {\"c\": 1}}], \"d\": 2}");
-    (void)state;
     strbuf_init(&out);
     document_write_path(&out, root, root);
     assert_string_equal(out.data, "");
@@ -309,7 +307,7 @@ static void a_path_leads_to_a_value(void **state)
     assert_string_equal(out.data, "[\"a.b/c\"][\"\"][\"a.b/c\"].d_E-1");
 }
 
-static void yaml_that_is_written_reads_back_the_same(void **state)
+FIXTURE_TEST(yaml_that_is_written_reads_back_the_same)
 {
     static const char text[] =
         "{\"a\":[\"true\",\"300\",\"~\",\"\",\"null\",\"yes\",\"2026-01-02T03:04:05Z\",\" x \","
@@ -317,7 +315,6 @@ static void yaml_that_is_written_reads_back_the_same(void **state)
         "\"b\":{\"c\":true,\"d\":null,\"e\":-1.5},"
         "\"f\":[],\"g\":{},\"1\":2}";
     CLEANUP(strbuf_done) struct strbuf out;
-    (void)state;
     strbuf_init(&out);
     document_write_yaml(&out, json(text));
     assert_json(yaml(out.data)->first, text);
@@ -325,12 +322,11 @@ static void yaml_that_is_written_reads_back_the_same(void **state)
     assert_non_null(strstr(out.data, "\"yes\""));
 }
 
-static void odd_text_is_shown_and_written_escaped_and_stays_what_it_was(void **state)
+FIXTURE_TEST(odd_text_is_shown_and_written_escaped_and_stays_what_it_was)
 {
     static const char text[] = "{\"a\":\"\\u001b[31m\\u202e\xc3\xa4\"}";
     const struct document *value = json(text);
     CLEANUP(strbuf_done) struct strbuf out;
-    (void)state;
     assert_string_equal(document_shown(value, "a"), "\\u001b[31m\\u202e\xc3\xa4");
     assert_string_equal(document_at(value, "a")->text.at, "\x1b[31m\xe2\x80\xae\xc3\xa4");
     strbuf_init(&out);
@@ -343,75 +339,29 @@ static void odd_text_is_shown_and_written_escaped_and_stays_what_it_was(void **s
     assert_json(yaml(out.data)->first, text);
 }
 
-static void a_nul_is_shown_and_no_string_of_c(void **state)
+FIXTURE_TEST(a_nul_is_shown_and_no_string_of_c)
 {
     const struct document *value = json("{\"a\":\"x\\u0000y\"}");
-    (void)state;
     assert_string_equal(document_shown(value, "a"), "x\\u0000y");
     assert_string_equal(document_str(value, "a"), "");
 }
 
-static void numbers_are_whole_and_saturate(void **state)
+FIXTURE_TEST(numbers_are_whole_and_saturate)
 {
     const struct document *value = json("{\"a\":-2.9,\"b\":99999999999999999999,\"c\":7}");
-    (void)state;
     assert_int_equal(document_int(value, "a"), -2);
     assert_true(document_int(value, "b") == INT64_MAX);
     assert_int_equal(document_int(value, "c"), 7);
 }
 
 /* Such as a file name that one of our answers quotes. */
-static void what_is_no_utf8_is_written_replaced(void **state)
+FIXTURE_TEST(what_is_no_utf8_is_written_replaced)
 {
     struct document *value = document_new(&arena, DOCUMENT_OBJECT);
     CLEANUP(strbuf_done) struct strbuf out;
-    (void)state;
     document_set_str(&arena, value, "a", "/x\xff");
     assert_string_equal(document_shown(value, "a"), "/x\xef\xbf\xbd");
     strbuf_init(&out);
     document_write_yaml(&out, value);
     assert_json(yaml(out.data)->first, "{\"a\":\"/x\xef\xbf\xbd\"}");
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    arena_init(&arena);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    arena_done(&arena);
-    return 0;
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(what_is_read_is_written_again),
-        TEST(pretty_json_has_a_line_for_each_member),
-        TEST(broken_json_names_the_place),
-        TEST(deep_nesting_is_refused_in_both_notations),
-        TEST(what_is_not_there_is_empty),
-        TEST(an_object_is_changed_in_place),
-        TEST(yaml_documents_become_an_array),
-        TEST(yaml_words_are_the_bools_and_nulls_that_they_are_to_kubectl),
-        TEST(a_number_of_yaml_is_what_is_one_in_json_too),
-        TEST(broken_yaml_names_its_line),
-        TEST(a_fault_of_yaml_has_a_kind_and_a_place),
-        TEST(a_document_knows_where_it_begins_and_a_bool_its_word),
-        TEST(a_value_and_its_key_know_their_places),
-        TEST(a_file_is_json_if_it_begins_with_a_brace),
-        TEST(a_broken_file_names_its_place),
-        TEST(a_path_leads_to_a_value),
-        TEST(yaml_that_is_written_reads_back_the_same),
-        TEST(odd_text_is_shown_and_written_escaped_and_stays_what_it_was),
-        TEST(a_nul_is_shown_and_no_string_of_c),
-        TEST(numbers_are_whole_and_saturate),
-        TEST(what_is_no_utf8_is_written_replaced),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

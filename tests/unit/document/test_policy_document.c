@@ -1,15 +1,11 @@
 /* Reads tests/policy/documents.txt, whose top describes it, and what a text file cannot hold. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/document/policy/policy_document.h"
 
+#include "support/test.h"
 #include "support/zones.h"
 
 #define HEAD "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: rollout\n"
@@ -96,7 +92,7 @@ static bool is_said(struct example *example)
     return false;
 }
 
-static void each_example_says_what_is_written(void **state)
+TEST(each_example_says_what_is_written)
 {
     const char *source = getenv("MILLIGPU_SOURCE_DIR"); /* NOLINT(concurrency-mt-unsafe) */
     struct example example = {0};
@@ -104,7 +100,6 @@ static void each_example_says_what_is_written(void **state)
     char line[16384];
     unsigned lines = 0;
     unsigned wrong = 0;
-    (void)state;
     (void)snprintf(path, sizeof path, "%s/tests/policy/documents.txt", source ? source : ".");
     FILE *file = fopen(path, "re");
     assert_non_null(file);
@@ -156,11 +151,10 @@ static struct reading reading_of(const char *document)
     return reading;
 }
 
-static void a_document_that_says_little_is_bare(void **state)
+TEST(a_document_that_says_little_is_bare)
 {
     CLEANUP(done) struct reading reading = reading_of(HEAD);
     const struct rulebook *book = reading.book;
-    (void)state;
     assert_string_equal(book->name, "own.yaml");
     assert_int_equal(book->policy, POLICY_ROLLOUT);
     assert_int_equal(book->seed, 0);
@@ -169,17 +163,16 @@ static void a_document_that_says_little_is_bare(void **state)
     assert_int_equal(book->prices + book->shapes + book->rules + book->zones, 0);
 }
 
-static void the_digest_is_that_of_the_bytes(void **state)
+TEST(the_digest_is_that_of_the_bytes)
 {
     CLEANUP(done) struct reading one = reading_of(HEAD);
     CLEANUP(done) struct reading same = reading_of(HEAD);
     CLEANUP(done) struct reading other = reading_of(HEAD "\n");
-    (void)state;
     assert_string_equal(one.book->digest, same.book->digest);
     assert_string_not_equal(one.book->digest, other.book->digest);
 }
 
-static void what_is_about_the_document_is_read(void **state)
+TEST(what_is_about_the_document_is_read)
 {
     CLEANUP(done)
     struct reading reading =
@@ -190,7 +183,6 @@ static void what_is_about_the_document_is_read(void **state)
                         "  - {gpus: 2, weight: 495}\n");
     const struct rulebook *book = reading.book;
     const struct workload_class *class = &book->shape[0].class;
-    (void)state;
     assert_int_equal(book->seed, 7);
     assert_true(book->raise);
     assert_int_equal(book->prices_by, PRICES_KNOWN);
@@ -229,11 +221,10 @@ static const char rules[] = HEAD
     "  - {when: Sat 00:00-24:00 Europe/Berlin, sizes: 3 equal, topology: numa, memory: filter}\n"
     "  - {when: Sun, min: 5}\n";
 
-static void each_key_of_a_rule_is_read(void **state)
+TEST(each_key_of_a_rule_is_read)
 {
     CLEANUP(done) struct reading reading = reading_of(rules);
     const struct rule *rule = &reading.book->rule[0];
-    (void)state;
     assert_string_equal(rule->name, "night");
     assert_int_equal(rule->window->from_min, 20 * 60);
     assert_string_equal(zone_name(rule->zone), "Europe/Berlin");
@@ -258,11 +249,10 @@ static void each_key_of_a_rule_is_read(void **state)
     assert_int_equal(rule->topology, TOPOLOGY_NVLINK);
 }
 
-static void what_a_rule_does_not_say_is_unsaid(void **state)
+TEST(what_a_rule_does_not_say_is_unsaid)
 {
     CLEANUP(done) struct reading reading = reading_of(rules);
     const struct rule *rule = &reading.book->rule[1];
-    (void)state;
     assert_string_equal(rule->name, "rule 2");
     assert_int_equal(rule->labels + rule->namespaces + rule->models, 0);
     assert_false(rule->has_order || rule->whole);
@@ -275,10 +265,9 @@ static void what_a_rule_does_not_say_is_unsaid(void **state)
     assert_null(rule[1].label);
 }
 
-static void each_zone_is_loaded_once(void **state)
+TEST(each_zone_is_loaded_once)
 {
     CLEANUP(done) struct reading reading = reading_of(rules);
-    (void)state;
     assert_int_equal(reading.book->zones, 2);
     assert_ptr_equal(reading.book->rule[0].zone, reading.book->rule[1].zone);
     assert_string_equal(zone_name(reading.book->rule[2].zone), "UTC");
@@ -298,10 +287,9 @@ static void refuses(struct text bytes, const char *says)
     assert_null(book);
 }
 
-static void odd_bytes_are_refused(void **state)
+TEST(odd_bytes_are_refused)
 {
     static const char nul[] = HEAD "rules: [{name: a\0b, min: 5}]\n";
-    (void)state;
     refuses(TEXT(""), "x:1:1: is empty; a policy document begins with "
                       "\"apiVersion: milligpu.io/v1\"");
     refuses(TEXT("# nothing\n"), "x:1:1: is empty; a policy document begins with "
@@ -311,11 +299,10 @@ static void odd_bytes_are_refused(void **state)
     refuses(TEXT("{\"a\":"), "x:1:6: JSON.a: expected a value, found the end at byte 5");
 }
 
-static void a_document_of_more_than_a_mebibyte_is_refused(void **state)
+TEST(a_document_of_more_than_a_mebibyte_is_refused)
 {
     CLEANUP(strbuf_done) struct strbuf bytes;
     struct reading reading;
-    (void)state;
     strbuf_init(&bytes);
     strbuf_str(&bytes, HEAD "#");
     while (bytes.len < POLICY_BYTES_MAX)
@@ -327,10 +314,9 @@ static void a_document_of_more_than_a_mebibyte_is_refused(void **state)
             "x:1:1: is larger than 1 MiB; is it a policy document?");
 }
 
-static void a_deep_document_is_refused(void **state)
+TEST(a_deep_document_is_refused)
 {
     CLEANUP(strbuf_done) struct strbuf bytes;
-    (void)state;
     strbuf_init(&bytes);
     strbuf_str(&bytes, HEAD "seed: ");
     for (int i = 0; i < 100000; i++)
@@ -356,9 +342,8 @@ static struct reading chosen(const char *word)
     return chosen_by(&edges, word);
 }
 
-static void the_name_of_a_policy_is_an_empty_rulebook_of_it(void **state)
+TEST(the_name_of_a_policy_is_an_empty_rulebook_of_it)
 {
-    (void)state;
     for (size_t i = 0; i < POLICIES; i++) {
         const char *name = policy_name((enum policy_kind)i);
         CLEANUP(done) struct reading reading = chosen_by(&simulating, name);
@@ -370,9 +355,8 @@ static void the_name_of_a_policy_is_an_empty_rulebook_of_it(void **state)
     }
 }
 
-static void a_baseline_is_read_as_what_milligpud_takes_for_it(void **state)
+TEST(a_baseline_is_read_as_what_milligpud_takes_for_it)
 {
-    (void)state;
     CLEANUP(done) struct reading fgd = chosen("fgd");
     assert_int_equal(fgd.book->policy, POLICY_ROLLOUT);
     assert_string_equal(fgd.book->name, "rollout");
@@ -388,9 +372,8 @@ static void a_baseline_is_read_as_what_milligpud_takes_for_it(void **state)
     assert_string_equal(rollout.warnings.data, "");
 }
 
-static void a_document_of_simulate_may_name_a_baseline(void **state)
+TEST(a_document_of_simulate_may_name_a_baseline)
 {
-    (void)state;
     struct reading reading = {0};
     struct err err;
     strbuf_init(&reading.warnings);
@@ -404,11 +387,10 @@ static void a_document_of_simulate_may_name_a_baseline(void **state)
     done(&reading);
 }
 
-static void the_ready_policies_are_fine(void **state)
+TEST(the_ready_policies_are_fine)
 {
     struct policy_ready ready;
     size_t count = 0;
-    (void)state;
     for (; policy_ready(count, &ready); count++) {
         CLEANUP(done) struct reading reading = chosen(ready.name);
         assert_ptr_equal(policy_document_find(text_of(ready.name)), ready.bytes.at);
@@ -423,14 +405,13 @@ static void the_ready_policies_are_fine(void **state)
     assert_null(policy_document_find(TEXT("mix")));
 }
 
-static void a_path_is_read(void **state)
+TEST(a_path_is_read)
 {
     struct strbuf warnings;
     struct rulebook *book = NULL;
     struct err err;
     char path[] = "/tmp/milligpu-policy-XXXXXX";
     const int file = mkstemp(path);
-    (void)state;
     assert_true(file >= 0);
     FILE *stream = fdopen(file, "we");
     assert_non_null(stream);
@@ -447,13 +428,12 @@ static void a_path_is_read(void **state)
     strbuf_done(&warnings);
 }
 
-static void what_a_file_contained_is_read_like_the_file(void **state)
+TEST(what_a_file_contained_is_read_like_the_file)
 {
     CLEANUP(strbuf_done) struct strbuf warnings;
     const struct text good = TEXT(HEAD "seed: 9\n");
     struct rulebook *book = NULL;
     struct err err;
-    (void)state;
     strbuf_init(&warnings);
     assert_int_equal(policy_keep_document(good, "/a.yaml", &edges, &book, &warnings, &err), 0);
     assert_string_equal(book->name, "/a.yaml");
@@ -467,9 +447,8 @@ static void what_a_file_contained_is_read_like_the_file(void **state)
     assert_null(book);
 }
 
-static void a_path_has_a_slash_or_a_known_end(void **state)
+TEST(a_path_has_a_slash_or_a_known_end)
 {
-    (void)state;
     assert_true(policy_is_path("./mixed"));
     assert_true(policy_is_path("a.yaml"));
     assert_true(policy_is_path("a.yml"));
@@ -480,12 +459,11 @@ static void a_path_has_a_slash_or_a_known_end(void **state)
     assert_false(policy_is_path(""));
 }
 
-static void an_unknown_word_is_refused_with_those_that_are_known(void **state)
+TEST(an_unknown_word_is_refused_with_those_that_are_known)
 {
     CLEANUP(strbuf_done) struct strbuf warnings;
     struct rulebook *book = NULL;
     struct err err;
-    (void)state;
     strbuf_init(&warnings);
     assert_int_equal(policy_choose("best\nfit", &edges, &book, &warnings, &err), -ERR_INVALID);
     assert_string_equal(err.text,
@@ -493,31 +471,4 @@ static void an_unknown_word_is_refused_with_those_that_are_known(void **state)
                         "binpack, spread, rollout, and files, whose names contain "
                         "'/' or end in .yaml");
     assert_null(book);
-}
-
-#define TEST(name) cmocka_unit_test(name)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(each_example_says_what_is_written),
-        TEST(a_document_that_says_little_is_bare),
-        TEST(the_digest_is_that_of_the_bytes),
-        TEST(what_is_about_the_document_is_read),
-        TEST(each_key_of_a_rule_is_read),
-        TEST(what_a_rule_does_not_say_is_unsaid),
-        TEST(each_zone_is_loaded_once),
-        TEST(odd_bytes_are_refused),
-        TEST(a_document_of_more_than_a_mebibyte_is_refused),
-        TEST(a_deep_document_is_refused),
-        TEST(the_name_of_a_policy_is_an_empty_rulebook_of_it),
-        TEST(a_baseline_is_read_as_what_milligpud_takes_for_it),
-        TEST(a_document_of_simulate_may_name_a_baseline),
-        TEST(the_ready_policies_are_fine),
-        TEST(a_path_is_read),
-        TEST(what_a_file_contained_is_read_like_the_file),
-        TEST(a_path_has_a_slash_or_a_known_end),
-        TEST(an_unknown_word_is_refused_with_those_that_are_known),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,14 @@
 /* Each text that lists the policies lists those of the table, in its order. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/strbuf.h"
 #include "milligpu/core/rules/policy_kind.h"
 
 #include "support/document.h"
+#include "support/test.h"
 
 struct list {
     const char *file;
@@ -64,9 +60,8 @@ static void write_list(struct strbuf *out)
     strbuf_text(out, text_of(end));
 }
 
-static void every_list_is_that_of_the_table(void **state)
+TEST(every_list_is_that_of_the_table)
 {
-    (void)state;
     static const struct list lists[] = {
         {"policy/policy.schema.json", "\"policy\": {\"enum\": [", "\"", "]", true},
         {"src/admin/schemas.json", "\"policy\": {\"type\": \"string\", \"enum\": [", "\"", "]",
@@ -80,12 +75,4 @@ static void every_list_is_that_of_the_table(void **state)
         list = &lists[i];
         document_equals(list->file, write_list);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_list_is_that_of_the_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

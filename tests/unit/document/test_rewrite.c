@@ -1,13 +1,20 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/document/document.h"
 
+#include "support/test.h"
+
 static struct arena arena;
+
+static int reset(void **state)
+{
+    (void)state;
+    arena_reset(&arena);
+    return 0;
+}
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, NULL, reset)
 static struct err err;
 
 /* Applies an RFC 7396 patch to the first document; NULL: the text cannot be changed in place. */
@@ -48,7 +55,7 @@ static void check_samples(const struct sample *sample, size_t samples)
     }
 }
 
-static void lines_of_a_block_mapping_come_and_go(void **state)
+FIXTURE_TEST(lines_of_a_block_mapping_come_and_go)
 {
     static const struct sample samples[] = {
         /* new members stand where the first removed one stood */
@@ -86,11 +93,10 @@ static void lines_of_a_block_mapping_come_and_go(void **state)
         {"---\na: 1\n...\n---\na: 1\n", "{\"a\":2}", "---\na: 2\n...\n---\na: 1\n"},
     };
 
-    (void)state;
     check_samples(samples, ARRAY_LEN(samples));
 }
 
-static void a_flow_mapping_is_written_anew(void **state)
+FIXTURE_TEST(a_flow_mapping_is_written_anew)
 {
     static const struct sample samples[] = {
         {"limits: {cpu: 1, old/one: 2, 'x': \"y\"} # c\n",
@@ -109,11 +115,10 @@ static void a_flow_mapping_is_written_anew(void **state)
          "{\"a\": {\"b\": 2}, \"c\": [ 1 ]}\n"},
     };
 
-    (void)state;
     check_samples(samples, ARRAY_LEN(samples));
 }
 
-static void what_cannot_be_changed_in_place_is_refused(void **state)
+FIXTURE_TEST(what_cannot_be_changed_in_place_is_refused)
 {
     static const struct sample samples[] = {
         {"a: \"x\\ty\"\n", "{\"a\":1}", NULL},                     /* an escape */
@@ -126,17 +131,15 @@ static void what_cannot_be_changed_in_place_is_refused(void **state)
         {"a: yes\n", "{\"a\":1}", NULL}, /* the tree has another word */
     };
 
-    (void)state;
     check_samples(samples, ARRAY_LEN(samples));
 }
 
 /* The first key of an item stands behind its dash. */
-static void the_first_line_of_an_item_is_not_removed(void **state)
+FIXTURE_TEST(the_first_line_of_an_item_is_not_removed)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     struct document *before;
 
-    (void)state;
     strbuf_init(&out);
     const struct text text = TEXT("- a: 1\n  b: 2\n");
     assert_int_equal(document_parse_yaml(text, &arena, &before, &err), 0);
@@ -156,11 +159,10 @@ static void the_first_line_of_an_item_is_not_removed(void **state)
 }
 
 /* A column is found by walking to it: far out, the whole document is cheaper. */
-static void a_line_without_end_is_refused(void **state)
+FIXTURE_TEST(a_line_without_end_is_refused)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
-    (void)state;
     strbuf_init(&text);
     strbuf_str(&text, "{x: \"");
     for (int i = 0; i < 5000; i++)
@@ -171,11 +173,10 @@ static void a_line_without_end_is_refused(void **state)
 }
 
 /* 10 MiB of keys, all the same: linear, or this test would not end. */
-static void many_keys_cost_linear_time(void **state)
+FIXTURE_TEST(many_keys_cost_linear_time)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
-    (void)state;
     strbuf_init(&text);
     for (int i = 0; i < 300000; i++)
         strbuf_printf(&text, "k%d: 1\n", i);
@@ -185,25 +186,18 @@ static void many_keys_cost_linear_time(void **state)
     assert_non_null(strstr(out, "\nk7: 2\nk8: 1\n"));
 }
 
-static int done(void **state)
+static int group_set_up(void **state)
 {
     (void)state;
-    arena_reset(&arena);
+    arena_init(&arena);
     return 0;
 }
 
-int main(void)
+static int group_tear_down(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(lines_of_a_block_mapping_come_and_go, done),
-        cmocka_unit_test_teardown(a_flow_mapping_is_written_anew, done),
-        cmocka_unit_test_teardown(what_cannot_be_changed_in_place_is_refused, done),
-        cmocka_unit_test_teardown(the_first_line_of_an_item_is_not_removed, done),
-        cmocka_unit_test_teardown(a_line_without_end_is_refused, done),
-        cmocka_unit_test_teardown(many_keys_cost_linear_time, done),
-    };
-    arena_init(&arena);
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)state;
     arena_done(&arena);
-    return failed;
+    return 0;
 }
+
+TEST_GROUP(group_set_up, group_tear_down)

@@ -1,15 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 #include "milligpu/kube/reflector.h"
 
 #include "support/patience.h"
+#include "support/test.h"
 
 struct fixture {
     struct fake_apiserver *fake;
@@ -41,6 +38,8 @@ static int tear_down(void **state)
     xfree(fixture);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
 
 static int ask(struct fixture *fixture, const char *method, const char *path, const char *body)
 {
@@ -113,10 +112,8 @@ static int bind_to(struct fixture *fixture, const char *name, const char *node)
 
 /* ---- objects ---- */
 
-static void a_created_pod_is_what_the_api_server_makes_of_it(void **state)
+FIXTURE_TEST(a_created_pod_is_what_the_api_server_makes_of_it)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, "POST", PODS, vgpu_pod);
     expect(fixture, 201, "\"phase\":\"Pending\"");
     expect(fixture, 201, "\"namespace\":\"default\"");
@@ -131,9 +128,8 @@ static void a_created_pod_is_what_the_api_server_makes_of_it(void **state)
     expect(fixture, 409, "pods \\\"a\\\" already exists");
 }
 
-static void uids_are_the_same_in_every_run_and_differ_within_one(void **state)
+FIXTURE_TEST(uids_are_the_same_in_every_run_and_differ_within_one)
 {
-    struct fixture *fixture = *state;
     void *other = NULL;
     char first[64];
 
@@ -147,9 +143,8 @@ static void uids_are_the_same_in_every_run_and_differ_within_one(void **state)
     (void)tear_down(&other);
 }
 
-static void amounts_become_canonical(void **state)
+FIXTURE_TEST(amounts_become_canonical)
 {
-    struct fixture *fixture = *state;
     static const struct {
         const char *given;
         const char *stored;
@@ -169,9 +164,8 @@ static void amounts_become_canonical(void **state)
     }
 }
 
-static void amounts_that_the_api_server_refuses_are_refused(void **state)
+FIXTURE_TEST(amounts_that_the_api_server_refuses_are_refused)
 {
-    struct fixture *fixture = *state;
     static const struct {
         const char *given;
         int status;
@@ -201,9 +195,8 @@ static void amounts_that_the_api_server_refuses_are_refused(void **state)
     expect(fixture, 200, "\"items\":[]");
 }
 
-static void bad_bodies_are_refused_with_a_reason(void **state)
+FIXTURE_TEST(bad_bodies_are_refused_with_a_reason)
 {
-    struct fixture *fixture = *state;
     static const struct {
         const char *body;
         int status;
@@ -233,9 +226,8 @@ static void bad_bodies_are_refused_with_a_reason(void **state)
     }
 }
 
-static void paths_and_methods_that_are_not_there_say_so(void **state)
+FIXTURE_TEST(paths_and_methods_that_are_not_there_say_so)
 {
-    struct fixture *fixture = *state;
     static const struct {
         const char *method;
         const char *path;
@@ -274,9 +266,8 @@ static void paths_and_methods_that_are_not_there_say_so(void **state)
     }
 }
 
-static void the_cluster_has_an_identity_and_a_version(void **state)
+FIXTURE_TEST(the_cluster_has_an_identity_and_a_version)
 {
-    struct fixture *fixture = *state;
     char first[64];
     struct fake_apiserver *other = fake_apiserver_new("other");
 
@@ -296,10 +287,8 @@ static void the_cluster_has_an_identity_and_a_version(void **state)
 
 /* ---- binding ---- */
 
-static void a_binding_is_one_write(void **state)
+FIXTURE_TEST(a_binding_is_one_write)
 {
-    struct fixture *fixture = *state;
-
     add_pod(fixture, "a");
     const unsigned long long before = strtoull(field(fixture, "resourceVersion"), NULL, 10);
     bind_to(fixture, "a", "n1");
@@ -316,10 +305,8 @@ static void a_binding_is_one_write(void **state)
            "\"2026-01-02T03:04:05Z\"}");
 }
 
-static void annotations_of_a_binding_are_merged(void **state)
+FIXTURE_TEST(annotations_of_a_binding_are_merged)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, "POST", PODS,
         "{\"metadata\":{\"name\":\"a\",\"annotations\":{\"k\":\"old\",\"kept\":\"yes\"}},\"spec\":{"
         "\"containers\":[{\"name\":\"c\"}]}}");
@@ -330,10 +317,8 @@ static void annotations_of_a_binding_are_merged(void **state)
     expect(fixture, 200, "\"annotations\":{\"k\":\"new\",\"kept\":\"yes\"}");
 }
 
-static void a_bound_pod_is_not_bound_again(void **state)
+FIXTURE_TEST(a_bound_pod_is_not_bound_again)
 {
-    struct fixture *fixture = *state;
-
     add_pod(fixture, "a");
     bind_to(fixture, "a", "n1");
     bind_to(fixture, "a", "n1");
@@ -342,10 +327,8 @@ static void a_bound_pod_is_not_bound_again(void **state)
     expect(fixture, 409, "pods/binding");
 }
 
-static void a_binding_for_another_uid_is_a_conflict(void **state)
+FIXTURE_TEST(a_binding_for_another_uid_is_a_conflict)
 {
-    struct fixture *fixture = *state;
-
     add_pod(fixture, "a");
     ask(fixture, "POST", PODS "/a/binding",
         "{\"metadata\":{\"name\":\"a\",\"uid\":\"other\"},\"target\":{\"name\":\"n\"}}");
@@ -361,10 +344,8 @@ static void a_binding_for_another_uid_is_a_conflict(void **state)
     lacks(fixture, "nodeName");
 }
 
-static void a_binding_is_judged_before_the_pod_is(void **state)
+FIXTURE_TEST(a_binding_is_judged_before_the_pod_is)
 {
-    struct fixture *fixture = *state;
-
     add_pod(fixture, "a");
     ask(fixture, "POST", PODS "/none/binding",
         "{\"metadata\":{\"name\":\"none\"},\"target\":{\"name\":\"n\"}}");
@@ -384,10 +365,8 @@ static void a_binding_is_judged_before_the_pod_is(void **state)
     expect(fixture, 400, "Binding");
 }
 
-static void a_pod_that_waits_for_its_gates_or_its_end_is_not_bound(void **state)
+FIXTURE_TEST(a_pod_that_waits_for_its_gates_or_its_end_is_not_bound)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, "POST", PODS,
         "{\"metadata\":{\"name\":\"g\"},\"spec\":{\"schedulingGates\":[{\"name\":\"x\"}],"
         "\"containers\":[{\"name\":\"c\"}]}}");
@@ -403,10 +382,8 @@ static void a_pod_that_waits_for_its_gates_or_its_end_is_not_bound(void **state)
 
 /* ---- patches ---- */
 
-static void a_patch_of_status_leaves_the_rest_alone(void **state)
+FIXTURE_TEST(a_patch_of_status_leaves_the_rest_alone)
 {
-    struct fixture *fixture = *state;
-
     add_pod(fixture, "a");
     ask(fixture, "PATCH", PODS "/a/status",
         "{\"status\":{\"phase\":\"Running\"},\"spec\":{\"nodeName\":\"x\"}}");
@@ -422,9 +399,8 @@ static void a_patch_of_status_leaves_the_rest_alone(void **state)
     expect(fixture, 200, "\"labels\":{}");
 }
 
-static void a_patch_that_changes_nothing_writes_nothing(void **state)
+FIXTURE_TEST(a_patch_that_changes_nothing_writes_nothing)
 {
-    struct fixture *fixture = *state;
     char rv[32];
 
     add_pod(fixture, "a");
@@ -436,10 +412,8 @@ static void a_patch_that_changes_nothing_writes_nothing(void **state)
     assert_string_not_equal(field(fixture, "resourceVersion"), rv);
 }
 
-static void the_version_grows_with_every_write_and_with_nothing_else(void **state)
+FIXTURE_TEST(the_version_grows_with_every_write_and_with_nothing_else)
 {
-    struct fixture *fixture = *state;
-
     add_pod(fixture, "a");
     const uint64_t version = fake_apiserver_version(fixture->fake);
     assert_int_equal(version, strtoull(field(fixture, "resourceVersion"), NULL, 10));
@@ -451,10 +425,8 @@ static void the_version_grows_with_every_write_and_with_nothing_else(void **stat
     assert_int_equal(fake_apiserver_version(fixture->fake), version + 1);
 }
 
-static void patches_have_preconditions_and_limits(void **state)
+FIXTURE_TEST(patches_have_preconditions_and_limits)
 {
-    struct fixture *fixture = *state;
-
     add_pod(fixture, "a");
     ask(fixture, "PATCH", PODS "/none", "{}");
     expect(fixture, 404, "not found");
@@ -470,10 +442,8 @@ static void patches_have_preconditions_and_limits(void **state)
     expect(fixture, 400, "expected an object");
 }
 
-static void advertised_capacity_shows_in_allocatable(void **state)
+FIXTURE_TEST(advertised_capacity_shows_in_allocatable)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, "POST", "/api/v1/nodes",
         "{\"metadata\":{\"name\":\"n1\"},\"status\":{\"capacity\":{\"cpu\":\"8\"}}}");
     expect(fixture, 201, "\"allocatable\":{\"cpu\":\"8\"}");
@@ -489,9 +459,8 @@ static void advertised_capacity_shows_in_allocatable(void **state)
     expect(fixture, 404, "nodes \\\"n1\\\" not found");
 }
 
-static void the_wake_up_object_is_created_once_and_patched_often(void **state)
+FIXTURE_TEST(the_wake_up_object_is_created_once_and_patched_often)
 {
-    struct fixture *fixture = *state;
     static const char path[] = "/apis/storage.k8s.io/v1/namespaces/milligpu/csistoragecapacities";
     static const char body[] = "{\"metadata\":{\"name\":\"bell\"},\"storageClassName\":\"none\"}";
 
@@ -506,9 +475,8 @@ static void the_wake_up_object_is_created_once_and_patched_often(void **state)
     expect(fixture, 200, "\"kind\":\"CSIStorageCapacityList\"");
 }
 
-static void a_config_map_takes_one_key_more(void **state)
+FIXTURE_TEST(a_config_map_takes_one_key_more)
 {
-    struct fixture *fixture = *state;
     static const char path[] = "/api/v1/namespaces/milligpu/configmaps";
 
     ask(fixture, "PATCH", "/api/v1/namespaces/milligpu/configmaps/k", "{\"data\":{\"a\":\"1\"}}");
@@ -519,10 +487,8 @@ static void a_config_map_takes_one_key_more(void **state)
     expect(fixture, 200, "\"data\":{\"a\":\"1\",\"b\":\"2\"}");
 }
 
-static void only_the_last_thousand_events_are_kept(void **state)
+FIXTURE_TEST(only_the_last_thousand_events_are_kept)
 {
-    struct fixture *fixture = *state;
-
     for (int i = 0; i < 1010; i++) {
         char body[128];
         (void)snprintf(body, sizeof body, "{\"metadata\":{\"name\":\"e%d\"},\"note\":\"n\"}", i);
@@ -557,10 +523,8 @@ static uint64_t version_of_a(struct fixture *fixture)
     return version;
 }
 
-static void a_binding_lands_on_the_version_that_it_names_and_no_other(void **state)
+FIXTURE_TEST(a_binding_lands_on_the_version_that_it_names_and_no_other)
 {
-    struct fixture *fixture = *state;
-
     add_pod(fixture, "a");
     const uint64_t judged = version_of_a(fixture);
     ask(fixture, "PATCH", PODS "/a", "{\"metadata\":{\"annotations\":{\"x\":\"1\"}}}");
@@ -578,10 +542,8 @@ static void a_binding_lands_on_the_version_that_it_names_and_no_other(void **sta
 
 /* ---- deletion ---- */
 
-static void a_pod_that_runs_ends_in_two_steps(void **state)
+FIXTURE_TEST(a_pod_that_runs_ends_in_two_steps)
 {
-    struct fixture *fixture = *state;
-
     add_pod(fixture, "a");
     bind_to(fixture, "a", "n");
     ask(fixture, "DELETE", PODS "/a", "{\"preconditions\":{\"uid\":\"other\"}}");
@@ -596,10 +558,8 @@ static void a_pod_that_runs_ends_in_two_steps(void **state)
     assert_int_equal(fixture->status, 404);
 }
 
-static void a_pod_that_no_kubelet_saw_is_gone_at_once(void **state)
+FIXTURE_TEST(a_pod_that_no_kubelet_saw_is_gone_at_once)
 {
-    struct fixture *fixture = *state;
-
     add_pod(fixture, "a");
     ask(fixture, "DELETE", PODS "/a", "");
     assert_int_equal(fixture->status, 200);
@@ -614,9 +574,8 @@ static void a_pod_that_no_kubelet_saw_is_gone_at_once(void **state)
 
 /* ---- lists and watches ---- */
 
-static void a_list_in_pages_is_one_snapshot(void **state)
+FIXTURE_TEST(a_list_in_pages_is_one_snapshot)
 {
-    struct fixture *fixture = *state;
     char path[256];
 
     for (int i = 0; i < 5; i++) {
@@ -644,9 +603,8 @@ static void a_list_in_pages_is_one_snapshot(void **state)
     lacks(fixture, "continue");
 }
 
-static void an_old_continue_token_is_expired(void **state)
+FIXTURE_TEST(an_old_continue_token_is_expired)
 {
-    struct fixture *fixture = *state;
     char path[256];
 
     add_pod(fixture, "a");
@@ -659,10 +617,8 @@ static void an_old_continue_token_is_expired(void **state)
     expect(fixture, 410, "\"reason\":\"Expired\"");
 }
 
-static void field_selectors_select(void **state)
+FIXTURE_TEST(field_selectors_select)
 {
-    struct fixture *fixture = *state;
-
     add_pod(fixture, "a");
     add_pod(fixture, "b");
     bind_to(fixture, "b", "n1");
@@ -680,9 +636,8 @@ static void field_selectors_select(void **state)
     expect(fixture, 200, "\"items\":[]");
 }
 
-static void leaving_a_selection_is_being_deleted(void **state)
+FIXTURE_TEST(leaving_a_selection_is_being_deleted)
 {
-    struct fixture *fixture = *state;
     static const char path[] =
         "/api/v1/pods?watch=1&resourceVersion=1&fieldSelector=status.phase!%3DSucceeded";
 
@@ -695,10 +650,8 @@ static void leaving_a_selection_is_being_deleted(void **state)
     expect(fixture, 200, "{\"type\":\"DELETED\"");
 }
 
-static void a_watch_from_before_the_compaction_is_gone(void **state)
+FIXTURE_TEST(a_watch_from_before_the_compaction_is_gone)
 {
-    struct fixture *fixture = *state;
-
     add_pod(fixture, "a");
     fake_apiserver_compact(fixture->fake);
     ask(fixture, "GET", "/api/v1/pods?watch=true&resourceVersion=1", "");
@@ -710,10 +663,8 @@ static void a_watch_from_before_the_compaction_is_gone(void **state)
     expect(fixture, 200, "\"code\":504");
 }
 
-static void the_oldest_events_are_compacted_away_by_themselves(void **state)
+FIXTURE_TEST(the_oldest_events_are_compacted_away_by_themselves)
 {
-    struct fixture *fixture = *state;
-
     add_pod(fixture, "a");
     for (int i = 0; i <= FAKE_EVENTS_MAX; i++) {
         char body[96];
@@ -767,9 +718,8 @@ static void begin(struct heard *heard, uint64_t id, const char *path)
     assert_int_equal(heard->ops.start(heard->ops.ctx, &request, &err), 0);
 }
 
-static void an_ops_answers_in_pieces_and_may_be_asked_again_meanwhile(void **state)
+FIXTURE_TEST(an_ops_answers_in_pieces_and_may_be_asked_again_meanwhile)
 {
-    struct fixture *fixture = *state;
     struct heard heard = {.start_more = true};
 
     strbuf_init(&heard.text);
@@ -785,9 +735,8 @@ static void an_ops_answers_in_pieces_and_may_be_asked_again_meanwhile(void **sta
     strbuf_done(&heard.text);
 }
 
-static void a_watch_hears_of_writes_until_it_is_cancelled(void **state)
+FIXTURE_TEST(a_watch_hears_of_writes_until_it_is_cancelled)
 {
-    struct fixture *fixture = *state;
     struct heard heard = {.done = false};
 
     strbuf_init(&heard.text);
@@ -813,9 +762,8 @@ static void a_watch_hears_of_writes_until_it_is_cancelled(void **state)
     strbuf_done(&heard.text);
 }
 
-static void a_watch_ends_in_its_time_with_a_bookmark(void **state)
+FIXTURE_TEST(a_watch_ends_in_its_time_with_a_bookmark)
 {
-    struct fixture *fixture = *state;
     struct heard heard = {.done = false};
 
     strbuf_init(&heard.text);
@@ -831,9 +779,8 @@ static void a_watch_ends_in_its_time_with_a_bookmark(void **state)
     strbuf_done(&heard.text);
 }
 
-static void one_request_can_be_fetched(void **state)
+FIXTURE_TEST(one_request_can_be_fetched)
 {
-    struct fixture *fixture = *state;
     const struct kube_request request = {.id = 5,
                                          .method = "GET",
                                          .path = "/api/v1/namespaces/kube-system",
@@ -846,47 +793,4 @@ static void one_request_can_be_fetched(void **state)
     assert_int_equal(kube_fetch(&ops, &request, &fixture->out, &err), 200);
     assert_int_equal(strlen(field(fixture, "uid")), 36);
     ops.free(ops.ctx);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_created_pod_is_what_the_api_server_makes_of_it),
-        TEST(uids_are_the_same_in_every_run_and_differ_within_one),
-        TEST(amounts_become_canonical),
-        TEST(amounts_that_the_api_server_refuses_are_refused),
-        TEST(bad_bodies_are_refused_with_a_reason),
-        TEST(paths_and_methods_that_are_not_there_say_so),
-        TEST(the_cluster_has_an_identity_and_a_version),
-        TEST(a_binding_is_one_write),
-        TEST(annotations_of_a_binding_are_merged),
-        TEST(a_bound_pod_is_not_bound_again),
-        TEST(a_binding_for_another_uid_is_a_conflict),
-        TEST(a_binding_lands_on_the_version_that_it_names_and_no_other),
-        TEST(a_binding_is_judged_before_the_pod_is),
-        TEST(a_pod_that_waits_for_its_gates_or_its_end_is_not_bound),
-        TEST(a_patch_of_status_leaves_the_rest_alone),
-        TEST(a_patch_that_changes_nothing_writes_nothing),
-        TEST(the_version_grows_with_every_write_and_with_nothing_else),
-        TEST(patches_have_preconditions_and_limits),
-        TEST(advertised_capacity_shows_in_allocatable),
-        TEST(a_config_map_takes_one_key_more),
-        TEST(the_wake_up_object_is_created_once_and_patched_often),
-        TEST(only_the_last_thousand_events_are_kept),
-        TEST(a_pod_that_runs_ends_in_two_steps),
-        TEST(a_pod_that_no_kubelet_saw_is_gone_at_once),
-        TEST(a_list_in_pages_is_one_snapshot),
-        TEST(an_old_continue_token_is_expired),
-        TEST(field_selectors_select),
-        TEST(leaving_a_selection_is_being_deleted),
-        TEST(a_watch_from_before_the_compaction_is_gone),
-        TEST(the_oldest_events_are_compacted_away_by_themselves),
-        TEST(an_ops_answers_in_pieces_and_may_be_asked_again_meanwhile),
-        TEST(a_watch_hears_of_writes_until_it_is_cancelled),
-        TEST(a_watch_ends_in_its_time_with_a_bookmark),
-        TEST(one_request_can_be_fetched),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/fake_apiserver/fake_apiserver.h"
+
+#include "support/test.h"
 
 struct fixture {
     struct fake_apiserver *fake;
@@ -31,6 +29,8 @@ static int tear_down(void **state)
     strbuf_done(&fixture.out);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
 
 static int load(const char *text)
 {
@@ -67,11 +67,10 @@ static bool shows(const char *path, const char *part)
     "{\"name\":\"c\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":\"300\"}}}]},"                 \
     "\"status\":{\"phase\":\"Running\"}}"
 
-static void what_kubectl_prints_is_read(void **state)
+FIXTURE_TEST(what_kubectl_prints_is_read)
 {
     struct fake_apiserver_counts counts;
 
-    (void)state;
     assert_int_equal(load("{\"apiVersion\":\"v1\",\"items\":[" NODE "," POD
                           ",{\"kind\":\"Service\",\"metadata\":{}}],\"kind\":\"List\","
                           "\"metadata\":{\"resourceVersion\":\"\"}}\n"),
@@ -87,9 +86,8 @@ static void what_kubectl_prints_is_read(void **state)
     assert_null(strstr(fixture.out.data, "\"999\""));
 }
 
-static void yaml_says_the_same(void **state)
+FIXTURE_TEST(yaml_says_the_same)
 {
-    (void)state;
     assert_int_equal(load("apiVersion: v1\n"
                           "kind: List\n"
                           "items:\n"
@@ -119,9 +117,8 @@ static void yaml_says_the_same(void **state)
         shows("/api/v1/namespaces/default/pods/p", "\"requests\":{\"nvidia.com/vgpu\":300}"));
 }
 
-static void several_documents_are_one_cluster(void **state)
+FIXTURE_TEST(several_documents_are_one_cluster)
 {
-    (void)state;
     assert_int_equal(load("---\nkind: Node\nmetadata: {name: n1}\n---\n---\nkind: PodList\n"
                           "items:\n- metadata: {name: a}\n- metadata: {name: b}\n"),
                      0);
@@ -130,17 +127,15 @@ static void several_documents_are_one_cluster(void **state)
     assert_true(shows("/api/v1/pods", "\"kind\":\"Pod\""));
 }
 
-static void a_single_object_is_a_cluster_too(void **state)
+FIXTURE_TEST(a_single_object_is_a_cluster_too)
 {
-    (void)state;
     assert_int_equal(load(NODE), 0);
     assert_int_equal(load("{\"kind\":\"List\",\"items\":[]}"), 0);
     assert_true(shows("/api/v1/nodes", "n1"));
 }
 
-static void what_is_no_list_is_refused(void **state)
+FIXTURE_TEST(what_is_no_list_is_refused)
 {
-    (void)state;
     refuses("", "is empty");
     refuses("\n# nothing\n", "is empty");
     refuses("[]",
@@ -154,12 +149,11 @@ static void what_is_no_list_is_refused(void **state)
     refuses("{\"kind\":\"List\",\"items\":{}}", "items: expected an array, found an object");
 }
 
-static void half_a_file_is_refused(void **state)
+FIXTURE_TEST(half_a_file_is_refused)
 {
     static const char text[] = "{\"kind\":\"List\",\"items\":[" NODE "," POD "]}";
     char part[sizeof text];
 
-    (void)state;
     for (size_t len = 1; len + 1 < sizeof text; len++) {
         memcpy(part, text, len);
         part[len] = '\0';
@@ -170,9 +164,8 @@ static void half_a_file_is_refused(void **state)
     refuses("kind: \"List\nitems:", "line ");
 }
 
-static void items_are_named_with_line_and_field(void **state)
+FIXTURE_TEST(items_are_named_with_line_and_field)
 {
-    (void)state;
     refuses("{\"kind\":\"List\",\"items\":[\n" NODE ",\n7]}",
             "line 3: items[1].expected an object, found a number");
     refuses("{\"kind\":\"List\",\"items\":[{\"metadata\":{}}]}", "items[0].kind: expected");
@@ -192,18 +185,16 @@ static void items_are_named_with_line_and_field(void **state)
     refuses("--- {kind: Node, metadata: {name: a}}\n--- {kind: Node}\n", "document 2.metadata");
 }
 
-static void one_name_twice_is_refused(void **state)
+FIXTURE_TEST(one_name_twice_is_refused)
 {
-    (void)state;
     refuses("{\"kind\":\"List\",\"items\":[" POD "," POD "]}", "the Pod ns/p is there twice");
     assert_int_equal(load(NODE), 0);
     assert_true(load(NODE) < 0);
     assert_non_null(strstr(fixture.err.text, "the Node n1 is there twice"));
 }
 
-static void a_key_twice_is_refused(void **state)
+FIXTURE_TEST(a_key_twice_is_refused)
 {
-    (void)state;
     refuses("{\"kind\":\"Node\",\"metadata\":{\"name\":\"a\",\"name\":\"b\"}}", "twice");
     refuses("kind: Node\nmetadata:\n  name: a\n  name: b\n",
             "line 4: the key \"name\" is there twice");
@@ -218,11 +209,10 @@ static void a_key_twice_is_refused(void **state)
     strbuf_done(&text);
 }
 
-static void yaml_bombs_do_not_go_off(void **state)
+FIXTURE_TEST(yaml_bombs_do_not_go_off)
 {
     struct strbuf text;
 
-    (void)state;
     refuses("a: &a [x]\nb: *a\n", "line 2: the alias *a");
     refuses("a: &a {b: *a}\n", "alias");
     strbuf_init(&text);
@@ -245,9 +235,8 @@ static void yaml_bombs_do_not_go_off(void **state)
     "\",\"schedulerName\":\"" scheduler "\"}}]}"
 
 /* The API server accepts it in an annotation, and the file holds what the API server shows. */
-static void a_nul_may_stand_where_the_api_server_looks_at_no_character(void **state)
+FIXTURE_TEST(a_nul_may_stand_where_the_api_server_looks_at_no_character)
 {
-    (void)state;
     refuses(ODD_POD("p\\u0000", "n1", "s"), "metadata.name: must not hold a NUL");
     refuses(ODD_POD("p", "n1\\u0000", "s"), "a NUL where a node or a phase should be");
     assert_int_equal(load(ODD_POD("p", "n1", "s\\u0000")), 0);
@@ -260,12 +249,11 @@ static void a_nul_may_stand_where_the_api_server_looks_at_no_character(void **st
     assert_true(shows("/api/v1/nodes", "\"k\":\"x\\u0000y\""));
 }
 
-static void a_file_is_read_and_named(void **state)
+FIXTURE_TEST(a_file_is_read_and_named)
 {
     char path[] = "/tmp/milligpu-fake-apiserver-XXXXXX";
     const int fd = mkstemp(path);
 
-    (void)state;
     assert_true(fd >= 0);
     assert_int_equal(write(fd, NODE, sizeof NODE - 1), sizeof NODE - 1);
     assert_int_equal(fake_apiserver_load(fixture.fake, path, &fixture.err), 0);
@@ -278,25 +266,4 @@ static void a_file_is_read_and_named(void **state)
     assert_true(fake_apiserver_load(fixture.fake, path, &fixture.err) < 0);
     assert_int_equal(fixture.err.code, ERR_NOT_FOUND);
     assert_true(fake_apiserver_load(fixture.fake, "/", &fixture.err) < 0);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(what_kubectl_prints_is_read),
-        TEST(yaml_says_the_same),
-        TEST(several_documents_are_one_cluster),
-        TEST(a_single_object_is_a_cluster_too),
-        TEST(what_is_no_list_is_refused),
-        TEST(half_a_file_is_refused),
-        TEST(items_are_named_with_line_and_field),
-        TEST(one_name_twice_is_refused),
-        TEST(a_key_twice_is_refused),
-        TEST(yaml_bombs_do_not_go_off),
-        TEST(a_nul_may_stand_where_the_api_server_looks_at_no_character),
-        TEST(a_file_is_read_and_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

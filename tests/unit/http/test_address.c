@@ -1,16 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/http/http.h"
 
-static void addresses_with_a_port_are_right(void **state)
+#include "support/test.h"
+
+TEST(addresses_with_a_port_are_right)
 {
-    (void)state;
     static const struct {
         const char *address;
         bool loopback;
@@ -29,9 +25,8 @@ static void addresses_with_a_port_are_right(void **state)
     }
 }
 
-static void whatever_is_wrong_is_named_with_what_is_right(void **state)
+TEST(whatever_is_wrong_is_named_with_what_is_right)
 {
-    (void)state;
     static const struct {
         const char *address;
         const char *says;
@@ -69,13 +64,4 @@ static void whatever_is_wrong_is_named_with_what_is_right(void **state)
         assert_non_null(strstr(err.text, "127.0.0.1:8910 or [::1]:0"));
         assert_false(http_address_is_loopback(wrong[i].address));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_with_a_port_are_right),
-        cmocka_unit_test(whatever_is_wrong_is_named_with_what_is_right),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

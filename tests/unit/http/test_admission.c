@@ -2,10 +2,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,13 +11,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/clock.h"
 
 #include "support/patience.h"
+#include "support/test.h"
 #include "support_visit.h"
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
 
 #define HEAD  "Host: localhost\r\nContent-Type: application/json\r\n\r\n"
 #define HELLO "GET /hello HTTP/1.1\r\n" HEAD
@@ -128,9 +126,8 @@ static void few(uint32_t strangers)
     site.rules.request_ms = 2000; /* drops are reported every 200 ms */
 }
 
-static void the_longest_idle_gives_way_to_who_comes(void **state)
+FIXTURE_TEST(the_longest_idle_gives_way_to_who_comes)
 {
-    (void)state;
     int fd[4];
     few(4);
     site_start(&site);
@@ -154,9 +151,8 @@ static void the_longest_idle_gives_way_to_who_comes(void **state)
     (void)close(another);
 }
 
-static void who_is_being_answered_never_gives_way(void **state)
+FIXTURE_TEST(who_is_being_answered_never_gives_way)
 {
-    (void)state;
     int fd[3];
     few(3);
     site_start(&site);
@@ -180,9 +176,8 @@ static void who_is_being_answered_never_gives_way(void **state)
 }
 
 /* A connection is closed by its own thread, which may be busy; new ones are served meanwhile. */
-static void who_comes_before_others_are_closed_is_served(void **state)
+FIXTURE_TEST(who_comes_before_others_are_closed_is_served)
 {
-    (void)state;
     static int fd[2 * MANY_STRANGERS];
     few(MANY_STRANGERS);
     site.rules.threads = 2;
@@ -204,9 +199,8 @@ static void who_comes_before_others_are_closed_is_served(void **state)
     (void)close(busy);
 }
 
-static void the_address_with_most_gives_way(void **state)
+FIXTURE_TEST(the_address_with_most_gives_way)
 {
-    (void)state;
     int many[5];
     few(7);
     site_start(&site);
@@ -232,9 +226,8 @@ static void the_address_with_most_gives_way(void **state)
         (void)close(many[i]);
 }
 
-static void an_address_has_a_limit_of_its_own(void **state)
+FIXTURE_TEST(an_address_has_a_limit_of_its_own)
 {
-    (void)state;
     few(16);
     site.rules.strangers_each = 2;
     site_start(&site);
@@ -260,9 +253,8 @@ static void an_address_has_a_limit_of_its_own(void **state)
     (void)close(other);
 }
 
-static void who_brought_a_request_to_its_end_gives_way_to_no_stranger(void **state)
+FIXTURE_TEST(who_brought_a_request_to_its_end_gives_way_to_no_stranger)
 {
-    (void)state;
     int strangers[10];
     few(2);
     site.rules.has_request_proof = true;
@@ -289,9 +281,8 @@ static void who_brought_a_request_to_its_end_gives_way_to_no_stranger(void **sta
     (void)close(second);
 }
 
-static void where_all_who_are_known_are_answered_a_request_is_503(void **state)
+FIXTURE_TEST(where_all_who_are_known_are_answered_a_request_is_503)
 {
-    (void)state;
     few(4);
     site.rules.has_request_proof = true;
     site.rules.connections = 1;
@@ -311,9 +302,8 @@ static void where_all_who_are_known_are_answered_a_request_is_503(void **state)
     (void)close(known);
 }
 
-static void who_says_nothing_is_closed_and_who_did_is_not(void **state)
+FIXTURE_TEST(who_says_nothing_is_closed_and_who_did_is_not)
 {
-    (void)state;
     few(8);
     site.rules.first_ms = 1000;
     site_start(&site);
@@ -334,9 +324,8 @@ static void who_says_nothing_is_closed_and_who_did_is_not(void **state)
     (void)close(idle);
 }
 
-static void a_head_that_does_not_end_gives_way(void **state)
+FIXTURE_TEST(a_head_that_does_not_end_gives_way)
 {
-    (void)state;
     int fd[2];
     few(2);
     site.rules.request_ms = 10000;
@@ -354,9 +343,8 @@ static void a_head_that_does_not_end_gives_way(void **state)
     (void)close(fd[1]);
 }
 
-static void an_answer_that_is_not_taken_gives_way(void **state)
+FIXTURE_TEST(an_answer_that_is_not_taken_gives_way)
 {
-    (void)state;
     const int small = 4096;
     few(1);
     site.rules.request_ms = 60000;
@@ -401,9 +389,8 @@ static bool await_bytes(size_t least)
     return http_body_bytes(site.http) >= least;
 }
 
-static void a_body_that_comes_slowly_gives_its_memory_to_another(void **state)
+FIXTURE_TEST(a_body_that_comes_slowly_gives_its_memory_to_another)
 {
-    (void)state;
     int slow[2];
     few(16);
     site.rules.request_ms = 10000;
@@ -436,9 +423,8 @@ static void a_body_that_comes_slowly_gives_its_memory_to_another(void **state)
     (void)close(another);
 }
 
-static void strangers_never_have_all_the_memory_of_bodies(void **state)
+FIXTURE_TEST(strangers_never_have_all_the_memory_of_bodies)
 {
-    (void)state;
     int slow[3];
     few(16);
     site.rules.request_ms = 10000;
@@ -473,9 +459,8 @@ static void strangers_never_have_all_the_memory_of_bodies(void **state)
 
 /* --- many --- */
 
-static void thousands_of_requests_at_once_are_answered(void **state)
+FIXTURE_TEST(thousands_of_requests_at_once_are_answered)
 {
-    (void)state;
     struct rlimit files;
     int fd[MANY];
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
@@ -553,9 +538,8 @@ static void *hammer(void *arg)
     return NULL;
 }
 
-static void a_crowd_that_comes_and_goes_is_counted_right(void **state)
+FIXTURE_TEST(a_crowd_that_comes_and_goes_is_counted_right)
 {
-    (void)state;
     struct hammer hammers[4] = {0};
     int answered = 0;
     few(12);
@@ -590,9 +574,8 @@ static void a_crowd_that_comes_and_goes_is_counted_right(void **state)
     /* Stopping checks that everything that was counted was taken off again. */
 }
 
-static void ipv6_is_counted_too(void **state)
+FIXTURE_TEST(ipv6_is_counted_too)
 {
-    (void)state;
     struct err err;
     few(2);
     site.rules.listen = "[::1]:0";
@@ -612,26 +595,4 @@ static void ipv6_is_counted_too(void **state)
     (void)close(second);
 }
 
-int main(void)
-{
-    (void)signal(SIGPIPE, SIG_IGN);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(the_longest_idle_gives_way_to_who_comes),
-        TEST(who_is_being_answered_never_gives_way),
-        TEST(who_comes_before_others_are_closed_is_served),
-        TEST(the_address_with_most_gives_way),
-        TEST(an_address_has_a_limit_of_its_own),
-        TEST(who_brought_a_request_to_its_end_gives_way_to_no_stranger),
-        TEST(where_all_who_are_known_are_answered_a_request_is_503),
-        TEST(who_says_nothing_is_closed_and_who_did_is_not),
-        TEST(a_head_that_does_not_end_gives_way),
-        TEST(an_answer_that_is_not_taken_gives_way),
-        TEST(a_body_that_comes_slowly_gives_its_memory_to_another),
-        TEST(strangers_never_have_all_the_memory_of_bodies),
-        TEST(thousands_of_requests_at_once_are_answered),
-        TEST(a_crowd_that_comes_and_goes_is_counted_right),
-        TEST(ipv6_is_counted_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_GROUP(test_ignore_sigpipe, NULL)

@@ -1,20 +1,18 @@
 /*
  * Which requests are accepted, and how much memory they get.
  */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "support/patience.h"
+#include "support/test.h"
 #include "support_visit.h"
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
 
 #define HOST "Host: localhost\r\n"
 #define JSON "Content-Type: application/json\r\n"
@@ -40,9 +38,8 @@ static void assert_host(const char *host, int status)
     assert_int_equal(status_of(request), status);
 }
 
-static void hosts_that_nobody_named_are_refused(void **state)
+FIXTURE_TEST(hosts_that_nobody_named_are_refused)
 {
-    (void)state;
     static const struct {
         const char *host;
         int status;
@@ -72,9 +69,8 @@ static void hosts_that_nobody_named_are_refused(void **state)
         assert_host(cases[i].host, cases[i].status);
 }
 
-static void a_setting_adds_hosts(void **state)
+FIXTURE_TEST(a_setting_adds_hosts)
 {
-    (void)state;
     static const struct {
         const char *host;
         int status;
@@ -100,9 +96,8 @@ static void a_setting_adds_hosts(void **state)
         assert_host(cases[i].host, cases[i].status);
 }
 
-static void pages_in_browsers_are_refused(void **state)
+FIXTURE_TEST(pages_in_browsers_are_refused)
 {
-    (void)state;
     static const char *const origins[] = {"http://evil.example", "null", "http://localhost", ""};
     static const char *const requests[] = {
         "GET /hello HTTP/1.1\r\n" HOST "Origin: %s\r\n\r\n",
@@ -123,9 +118,8 @@ static void pages_in_browsers_are_refused(void **state)
     assert_int_equal(atomic_load(&site.handled), 0);
 }
 
-static void a_body_is_json(void **state)
+FIXTURE_TEST(a_body_is_json)
 {
-    (void)state;
     static const struct {
         const char *header;
         int status;
@@ -163,9 +157,8 @@ static void a_body_is_json(void **state)
 }
 
 /* The handler says what is wrong, and the connection ends with its body unread. */
-static void a_body_that_nobody_takes_is_not_read(void **state)
+FIXTURE_TEST(a_body_that_nobody_takes_is_not_read)
 {
-    (void)state;
     static const struct {
         const char *request;
         int status;
@@ -226,9 +219,8 @@ static size_t most_bytes(size_t until)
     return most;
 }
 
-static void a_listener_without_bodies_holds_none(void **state)
+FIXTURE_TEST(a_listener_without_bodies_holds_none)
 {
-    (void)state;
     int fd[PEERS];
     site.rules.takes_body = NULL;
     site.rules.body_bytes_max = 0;
@@ -255,9 +247,8 @@ static bool is_continued(const char *request)
     return strcmp(got, start) == 0;
 }
 
-static void all_bodies_together_have_a_bound(void **state)
+FIXTURE_TEST(all_bodies_together_have_a_bound)
 {
-    (void)state;
     static const char expecting[] =
         "POST /echo HTTP/1.1\r\n" HOST JSON "Content-Length: 99999\r\nExpect: 100-continue\r\n\r\n";
     static const char *const heads[] = {
@@ -290,9 +281,8 @@ static void all_bodies_together_have_a_bound(void **state)
                      200);
 }
 
-static void a_body_for_which_room_ran_out_is_answered_when_it_ends(void **state)
+FIXTURE_TEST(a_body_for_which_room_ran_out_is_answered_when_it_ends)
 {
-    (void)state;
     int fd[PEERS];
     int served = 0;
     int refused = 0;
@@ -312,9 +302,8 @@ static void a_body_for_which_room_ran_out_is_answered_when_it_ends(void **state)
     close_all(fd);
 }
 
-static void what_connections_keep_for_their_next_body_is_counted(void **state)
+FIXTURE_TEST(what_connections_keep_for_their_next_body_is_counted)
 {
-    (void)state;
     int fd[PEERS];
     site.rules.bodies_bytes_max = BODIES;
     site_start(&site);
@@ -334,20 +323,4 @@ static void what_connections_keep_for_their_next_body_is_counted(void **state)
     close_all(fd);
 }
 
-int main(void)
-{
-    (void)signal(SIGPIPE, SIG_IGN);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(hosts_that_nobody_named_are_refused),
-        TEST(a_setting_adds_hosts),
-        TEST(pages_in_browsers_are_refused),
-        TEST(a_body_is_json),
-        TEST(a_body_that_nobody_takes_is_not_read),
-        TEST(a_listener_without_bodies_holds_none),
-        TEST(all_bodies_together_have_a_bound),
-        TEST(a_body_for_which_room_ran_out_is_answered_when_it_ends),
-        TEST(what_connections_keep_for_their_next_body_is_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_GROUP(test_ignore_sigpipe, NULL)

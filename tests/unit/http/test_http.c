@@ -1,8 +1,5 @@
 #include <malloc.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,13 +7,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/clock.h"
 
 #include "support/patience.h"
+#include "support/test.h"
 #include "support_visit.h"
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
 
 #define HEAD "Host: localhost\r\nContent-Type: application/json\r\n\r\n"
 
@@ -45,9 +43,8 @@ static bool await(atomic_int *count, int least)
     return atomic_load(count) >= least;
 }
 
-static void one_connection_serves_many_requests(void **state)
+FIXTURE_TEST(one_connection_serves_many_requests)
 {
-    (void)state;
     site_start(&site);
     const int fd = client_open(&site);
     for (int i = 0; i < 20; i++) {
@@ -65,9 +62,8 @@ static void one_connection_serves_many_requests(void **state)
     assert_int_equal(http_pending(site.http), 0);
 }
 
-static void pipelined_requests_are_answered_in_order(void **state)
+FIXTURE_TEST(pipelined_requests_are_answered_in_order)
 {
-    (void)state;
     site_start(&site);
     const int fd = client_open(&site);
     client_send(fd, "POST /later HTTP/1.1\r\nContent-Length: 1\r\n" HEAD "1"
@@ -84,9 +80,8 @@ static void pipelined_requests_are_answered_in_order(void **state)
     assert_true(one < two && two < three);
 }
 
-static void a_handler_sees_the_request_decoded(void **state)
+FIXTURE_TEST(a_handler_sees_the_request_decoded)
 {
-    (void)state;
     site_start(&site);
     ask_once("GET /about/n%20%2Fx?a=1%262&b&c= HTTP/1.1\r\nX-Test: yes\r\n" HEAD);
     assert_status(203);
@@ -99,9 +94,8 @@ static void a_handler_sees_the_request_decoded(void **state)
     assert_contains("GET /about test=(none) [a=]");
 }
 
-static void an_empty_answer_has_a_length_too(void **state)
+FIXTURE_TEST(an_empty_answer_has_a_length_too)
 {
-    (void)state;
     site_start(&site);
     const int fd = client_open(&site);
     client_ask(fd, "GET /nowhere HTTP/1.1\r\n" HEAD, &answer);
@@ -115,9 +109,8 @@ static void an_empty_answer_has_a_length_too(void **state)
     (void)close(fd);
 }
 
-static void a_body_arrives_whole_in_any_pieces(void **state)
+FIXTURE_TEST(a_body_arrives_whole_in_any_pieces)
 {
-    (void)state;
     site.rules.body_bytes_max = 1000000;
     site_start(&site);
     CLEANUP(strbuf_done) struct strbuf request;
@@ -144,9 +137,8 @@ static void a_body_arrives_whole_in_any_pieces(void **state)
     (void)close(fd);
 }
 
-static void a_large_body_is_refused_before_it_is_read(void **state)
+FIXTURE_TEST(a_large_body_is_refused_before_it_is_read)
 {
-    (void)state;
     site_start(&site);
     const int fd = client_open(&site);
     client_send(fd, "POST /echo HTTP/1.1\r\nContent-Length: 100001\r\n" HEAD);
@@ -162,9 +154,8 @@ static void a_large_body_is_refused_before_it_is_read(void **state)
     assert_int_equal(atomic_load(&site.last_status), 413);
 }
 
-static void a_chunked_body_is_counted_while_it_is_read(void **state)
+FIXTURE_TEST(a_chunked_body_is_counted_while_it_is_read)
 {
-    (void)state;
     site_start(&site);
     CLEANUP(strbuf_done) struct strbuf chunk;
     strbuf_init(&chunk);
@@ -188,9 +179,8 @@ static void a_chunked_body_is_counted_while_it_is_read(void **state)
     assert_int_equal(atomic_load(&site.handled), 1);
 }
 
-static void nonsense_is_answered_400(void **state)
+FIXTURE_TEST(nonsense_is_answered_400)
 {
-    (void)state;
     static const char *const requests[] = {
         "GET /a%00b HTTP/1.1\r\n" HEAD,
         "GET /?a=%00 HTTP/1.1\r\n" HEAD,
@@ -210,9 +200,8 @@ static void nonsense_is_answered_400(void **state)
     assert_int_equal(atomic_load(&site.handled), 0);
 }
 
-static void headers_that_never_end_are_refused(void **state)
+FIXTURE_TEST(headers_that_never_end_are_refused)
 {
-    (void)state;
     site_start(&site);
     CLEANUP(strbuf_done) struct strbuf request;
     strbuf_init(&request);
@@ -237,9 +226,8 @@ static void headers_that_never_end_are_refused(void **state)
     assert_status(200);
 }
 
-static void bytes_that_are_no_http_do_no_harm(void **state)
+FIXTURE_TEST(bytes_that_are_no_http_do_no_harm)
 {
-    (void)state;
     static const char *const noise[] = {
         "\r\n\r\n\r\n", "\x16\x03\x01\x02",       "GET",
         "}{\n\n",       "GET / HTTP/9.9\r\n\r\n", "POST /echo HTTP/1.1\r\n"};
@@ -271,9 +259,8 @@ static bool drip(int fd, const char *text, int64_t each_ms)
     return false;
 }
 
-static void a_client_that_drips_its_body_is_cut_off(void **state)
+FIXTURE_TEST(a_client_that_drips_its_body_is_cut_off)
 {
-    (void)state;
     site.rules.request_ms = 200;
     site_start(&site);
     const int fd = client_open(&site);
@@ -288,9 +275,8 @@ static void a_client_that_drips_its_body_is_cut_off(void **state)
     assert_int_equal(atomic_load(&site.last_status), 408);
 }
 
-static void a_client_that_drips_its_headers_is_cut_off(void **state)
+FIXTURE_TEST(a_client_that_drips_its_headers_is_cut_off)
 {
-    (void)state;
     site.rules.request_ms = 200;
     site_start(&site);
     for (int round = 0; round < 2; round++) {
@@ -308,9 +294,8 @@ static void a_client_that_drips_its_headers_is_cut_off(void **state)
     assert_true(await(&site.refused, 2));
 }
 
-static void a_client_that_stops_in_the_middle_is_cut_off(void **state)
+FIXTURE_TEST(a_client_that_stops_in_the_middle_is_cut_off)
 {
-    (void)state;
     static const char *const parts[] = {"G", "GET /hello HTTP/1.1\r\n",
                                         "POST /echo HTTP/1.1\r\nContent-Length: 9\r\n" HEAD "123"};
     site.rules.request_ms = 100;
@@ -324,9 +309,8 @@ static void a_client_that_stops_in_the_middle_is_cut_off(void **state)
     }
 }
 
-static void an_idle_connection_outlives_the_limit_of_a_request(void **state)
+FIXTURE_TEST(an_idle_connection_outlives_the_limit_of_a_request)
 {
-    (void)state;
     site.rules.request_ms = 300;
     site_start(&site);
     const int fd = client_open(&site);
@@ -345,9 +329,8 @@ static void an_idle_connection_outlives_the_limit_of_a_request(void **state)
     (void)close(fd);
 }
 
-static void an_idle_connection_ends_after_its_time(void **state)
+FIXTURE_TEST(an_idle_connection_ends_after_its_time)
 {
-    (void)state;
     site.rules.idle_ms = 1000;
     site_start(&site);
     const int fd = client_open(&site);
@@ -359,9 +342,8 @@ static void an_idle_connection_ends_after_its_time(void **state)
     (void)close(fd);
 }
 
-static void a_client_that_does_not_take_its_answer_is_cut_off(void **state)
+FIXTURE_TEST(a_client_that_does_not_take_its_answer_is_cut_off)
 {
-    (void)state;
     site.rules.request_ms = 50;
     site.rules.body_bytes_max = 32 * 1024 * 1024;
     site_start(&site);
@@ -379,12 +361,10 @@ static void a_client_that_does_not_take_its_answer_is_cut_off(void **state)
 }
 
 /* A backup is as large as the ledger. */
-static void a_file_is_sent_without_being_held_in_memory(void **state)
+FIXTURE_TEST(a_file_is_sent_without_being_held_in_memory)
 {
     enum { FILE_BYTES = 64 << 20 };
     char *bytes = xmalloc(1 << 20);
-    (void)state;
-
     site_start(&site);
     const int file = memfd_create("answer", MFD_CLOEXEC);
     assert_int_equal(ftruncate(file, FILE_BYTES), 0);
@@ -409,9 +389,8 @@ static void a_file_is_sent_without_being_held_in_memory(void **state)
     xfree(bytes);
 }
 
-static void an_answer_may_come_later_from_another_thread(void **state)
+FIXTURE_TEST(an_answer_may_come_later_from_another_thread)
 {
-    (void)state;
     site_start(&site);
     const int fd = client_open(&site);
     for (int i = 0; i < 3; i++) {
@@ -424,9 +403,8 @@ static void an_answer_may_come_later_from_another_thread(void **state)
     (void)close(fd);
 }
 
-static void many_calls_sleep_and_wake(void **state)
+FIXTURE_TEST(many_calls_sleep_and_wake)
 {
-    (void)state;
     int fd[32];
     site_start(&site);
     for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
@@ -446,9 +424,8 @@ static void many_calls_sleep_and_wake(void **state)
     assert_int_equal(http_pending(site.http), 0);
 }
 
-static void an_answer_may_race_with_the_end_of_the_handler(void **state)
+FIXTURE_TEST(an_answer_may_race_with_the_end_of_the_handler)
 {
-    (void)state;
     site_start(&site);
     const int fd = client_open(&site);
     for (int i = 0; i < 2000; i++) {
@@ -459,9 +436,8 @@ static void an_answer_may_race_with_the_end_of_the_handler(void **state)
     (void)close(fd);
 }
 
-static void a_peer_that_is_gone_before_its_answer_does_no_harm(void **state)
+FIXTURE_TEST(a_peer_that_is_gone_before_its_answer_does_no_harm)
 {
-    (void)state;
     const struct linger hard = {.l_onoff = 1};
     site_start(&site);
     for (int i = 0; i < 8; i++) {
@@ -479,9 +455,8 @@ static void a_peer_that_is_gone_before_its_answer_does_no_harm(void **state)
     assert_status(200);
 }
 
-static void a_peer_that_is_gone_in_its_request_is_forgotten(void **state)
+FIXTURE_TEST(a_peer_that_is_gone_in_its_request_is_forgotten)
 {
-    (void)state;
     site_start(&site);
     for (int i = 0; i < 20; i++) {
         const int fd = client_open(&site);
@@ -493,9 +468,8 @@ static void a_peer_that_is_gone_in_its_request_is_forgotten(void **state)
     assert_int_equal(atomic_load(&site.handled), 1);
 }
 
-static void stopping_answers_what_is_left(void **state)
+FIXTURE_TEST(stopping_answers_what_is_left)
 {
-    (void)state;
     int fd[10];
     site_start(&site);
     for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
@@ -519,9 +493,8 @@ static void stopping_answers_what_is_left(void **state)
     (void)close(idle);
 }
 
-static void stopping_waits_for_nobody_that_is_slow(void **state)
+FIXTURE_TEST(stopping_waits_for_nobody_that_is_slow)
 {
-    (void)state;
     site.rules.body_bytes_max = 32 * 1024 * 1024;
     site_start(&site);
     CLEANUP(strbuf_done) struct strbuf request;
@@ -539,9 +512,8 @@ static void stopping_waits_for_nobody_that_is_slow(void **state)
     http_stop(NULL);
 }
 
-static void after_quiesce_the_old_are_served_and_the_new_turned_away(void **state)
+FIXTURE_TEST(after_quiesce_the_old_are_served_and_the_new_turned_away)
 {
-    (void)state;
     site_start(&site);
     const int fd = client_open(&site);
     client_ask(fd, "GET /hello HTTP/1.1\r\n" HEAD, &answer);
@@ -568,9 +540,8 @@ static void after_quiesce_the_old_are_served_and_the_new_turned_away(void **stat
     (void)close(asleep);
 }
 
-static void ipv6_is_listened_on(void **state)
+FIXTURE_TEST(ipv6_is_listened_on)
 {
-    (void)state;
     site.rules.listen = "[::1]:0";
     struct err err;
     if (http_start(&site.rules, &site.http, &err) < 0) {
@@ -583,9 +554,8 @@ static void ipv6_is_listened_on(void **state)
     assert_status(200);
 }
 
-static void a_port_in_use_is_a_clear_error(void **state)
+FIXTURE_TEST(a_port_in_use_is_a_clear_error)
 {
-    (void)state;
     struct site other;
     struct err err;
     char address[40];
@@ -604,9 +574,8 @@ static void a_port_in_use_is_a_clear_error(void **state)
     assert_null(other.http);
 }
 
-static void a_second_listener_has_its_own_limits(void **state)
+FIXTURE_TEST(a_second_listener_has_its_own_limits)
 {
-    (void)state;
     struct site other;
     site_start(&site);
     site_init(&other);
@@ -654,9 +623,8 @@ static void *hammer(void *arg)
     return NULL;
 }
 
-static void everything_at_once_holds(void **state)
+FIXTURE_TEST(everything_at_once_holds)
 {
-    (void)state;
     struct hammer hammers[6];
     site.rules.request_ms = 500;
     site_start(&site);
@@ -678,40 +646,4 @@ static void everything_at_once_holds(void **state)
     assert_int_equal(http_pending(site.http), 0);
 }
 
-int main(void)
-{
-    (void)signal(SIGPIPE, SIG_IGN);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(one_connection_serves_many_requests),
-        TEST(pipelined_requests_are_answered_in_order),
-        TEST(a_handler_sees_the_request_decoded),
-        TEST(an_empty_answer_has_a_length_too),
-        TEST(a_body_arrives_whole_in_any_pieces),
-        TEST(a_large_body_is_refused_before_it_is_read),
-        TEST(a_chunked_body_is_counted_while_it_is_read),
-        TEST(nonsense_is_answered_400),
-        TEST(headers_that_never_end_are_refused),
-        TEST(bytes_that_are_no_http_do_no_harm),
-        TEST(a_client_that_drips_its_body_is_cut_off),
-        TEST(a_client_that_drips_its_headers_is_cut_off),
-        TEST(a_client_that_stops_in_the_middle_is_cut_off),
-        TEST(an_idle_connection_outlives_the_limit_of_a_request),
-        TEST(an_idle_connection_ends_after_its_time),
-        TEST(a_client_that_does_not_take_its_answer_is_cut_off),
-        TEST(a_file_is_sent_without_being_held_in_memory),
-        TEST(an_answer_may_come_later_from_another_thread),
-        TEST(many_calls_sleep_and_wake),
-        TEST(an_answer_may_race_with_the_end_of_the_handler),
-        TEST(a_peer_that_is_gone_before_its_answer_does_no_harm),
-        TEST(a_peer_that_is_gone_in_its_request_is_forgotten),
-        TEST(stopping_answers_what_is_left),
-        TEST(stopping_waits_for_nobody_that_is_slow),
-        TEST(after_quiesce_the_old_are_served_and_the_new_turned_away),
-        TEST(ipv6_is_listened_on),
-        TEST(a_port_in_use_is_a_clear_error),
-        TEST(a_second_listener_has_its_own_limits),
-        TEST(everything_at_once_holds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_GROUP(test_ignore_sigpipe, NULL)

@@ -1,10 +1,7 @@
 /* A listener on a Unix socket: who may connect, and which files it replaces or leaves alone. */
 #include <errno.h>
 #include <limits.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +11,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 
 #include "support/patience.h"
+#include "support/test.h"
 #include "support_visit.h"
 
 #define HEAD "Host: localhost\r\nContent-Type: application/json\r\n\r\n"
@@ -50,6 +46,8 @@ static int clean_up(void **state)
     must(rmdir(folder) == 0);
     return failed;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, prepare, clean_up)
 
 static void make_run(void)
 {
@@ -117,9 +115,8 @@ static void assert_refused(int code, const char *says)
     assert_null(site.http);
 }
 
-static void it_answers_and_is_for_its_own_user_alone(void **state)
+FIXTURE_TEST(it_answers_and_is_for_its_own_user_alone)
 {
-    (void)state;
     struct stat is;
     char run[80];
 
@@ -138,9 +135,8 @@ static void it_answers_and_is_for_its_own_user_alone(void **state)
     assert_int_equal(errno, ENOENT);
 }
 
-static void a_host_that_is_no_loopback_name_is_refused(void **state)
+FIXTURE_TEST(a_host_that_is_no_loopback_name_is_refused)
 {
-    (void)state;
     site_start(&site);
     const int fd = connect_there();
     client_ask(fd, "GET /hello HTTP/1.1\r\nHost: evil.example\r\n\r\n", &answer);
@@ -148,9 +144,8 @@ static void a_host_that_is_no_loopback_name_is_refused(void **state)
     (void)close(fd);
 }
 
-static void more_connections_than_allowed_close_idle_ones(void **state)
+FIXTURE_TEST(more_connections_than_allowed_close_idle_ones)
 {
-    (void)state;
     int fd[6];
 
     site.rules.threads = 1;
@@ -166,9 +161,8 @@ static void more_connections_than_allowed_close_idle_ones(void **state)
         (void)close(fd[i]);
 }
 
-static void a_silent_client_and_a_slow_one_are_cut_off(void **state)
+FIXTURE_TEST(a_silent_client_and_a_slow_one_are_cut_off)
 {
-    (void)state;
     site.rules.first_ms = 100;
     site.rules.request_ms = 100;
     site_start(&site);
@@ -183,9 +177,8 @@ static void a_silent_client_and_a_slow_one_are_cut_off(void **state)
     (void)close(slow);
 }
 
-static void the_socket_of_a_killed_process_is_replaced(void **state)
+FIXTURE_TEST(the_socket_of_a_killed_process_is_replaced)
 {
-    (void)state;
     make_run();
     (void)close(make_socket(true));
     assert_int_equal(connect_there(), -1);
@@ -193,9 +186,8 @@ static void the_socket_of_a_killed_process_is_replaced(void **state)
     assert_answers();
 }
 
-static void a_socket_in_use_is_left_alone(void **state)
+FIXTURE_TEST(a_socket_in_use_is_left_alone)
 {
-    (void)state;
     make_run();
     const int fd = make_socket(true);
     assert_refused(ERR_CONFLICT, "in use by another program");
@@ -206,9 +198,8 @@ static void a_socket_in_use_is_left_alone(void **state)
 }
 
 /* Also when its backlog is full, so that connect() is told to try again. */
-static void a_socket_with_a_full_backlog_is_left_alone(void **state)
+FIXTURE_TEST(a_socket_with_a_full_backlog_is_left_alone)
 {
-    (void)state;
     int client[8];
     size_t count = 0;
 
@@ -227,9 +218,8 @@ static void a_socket_with_a_full_backlog_is_left_alone(void **state)
     (void)close(fd);
 }
 
-static void a_file_that_is_no_socket_is_left_alone(void **state)
+FIXTURE_TEST(a_file_that_is_no_socket_is_left_alone)
 {
-    (void)state;
     make_run();
     FILE *file = fopen(path, "we");
     assert_non_null(file);
@@ -243,9 +233,8 @@ static void a_file_that_is_no_socket_is_left_alone(void **state)
     assert_int_equal(lstat(path, &is), 0);
 }
 
-static void a_folder_that_cannot_be_used_is_named(void **state)
+FIXTURE_TEST(a_folder_that_cannot_be_used_is_named)
 {
-    (void)state;
     site.rules.listen = "unix:/nowhere/deeper/admin.sock";
     assert_refused(ERR_IO, "folder /nowhere/deeper: No such file or directory");
     site.rules.listen = "unix:/dev/null/admin.sock";
@@ -255,9 +244,8 @@ static void a_folder_that_cannot_be_used_is_named(void **state)
     assert_int_equal(access("/proc/admin.sock", F_OK), -1);
 }
 
-static void a_path_must_be_absolute_and_short(void **state)
+FIXTURE_TEST(a_path_must_be_absolute_and_short)
 {
-    (void)state;
     struct err err;
     char longest[109];
 
@@ -278,21 +266,4 @@ static void a_path_must_be_absolute_and_short(void **state)
     assert_refused(ERR_INVALID, "absolute path");
 }
 
-int main(void)
-{
-    (void)signal(SIGPIPE, SIG_IGN);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, prepare, clean_up)
-    const struct CMUnitTest tests[] = {
-        TEST(it_answers_and_is_for_its_own_user_alone),
-        TEST(a_host_that_is_no_loopback_name_is_refused),
-        TEST(more_connections_than_allowed_close_idle_ones),
-        TEST(a_silent_client_and_a_slow_one_are_cut_off),
-        TEST(the_socket_of_a_killed_process_is_replaced),
-        TEST(a_socket_in_use_is_left_alone),
-        TEST(a_socket_with_a_full_backlog_is_left_alone),
-        TEST(a_file_that_is_no_socket_is_left_alone),
-        TEST(a_folder_that_cannot_be_used_is_named),
-        TEST(a_path_must_be_absolute_and_short),
-    };
-    return cmocka_run_group_tests_name("http_socket", tests, NULL, NULL);
-}
+TEST_GROUP(test_ignore_sigpipe, NULL)

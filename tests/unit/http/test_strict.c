@@ -3,22 +3,20 @@
  * what follows is never read as the next request. The tests send raw bytes, because a client
  * library would correct them.
  */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/run/clock.h"
 
 #include "support/patience.h"
+#include "support/test.h"
 #include "support_visit.h"
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
 
 #define HOST "Host: localhost\r\n"
 #define POST "POST /echo HTTP/1.1\r\n" HOST "Content-Type: application/json\r\n"
@@ -79,9 +77,8 @@ static void assert_refused(int status, const char *request)
         assert_int_equal(atomic_load(&site.last_status), status);                                  \
     } while (0)
 
-static void a_blank_before_the_colon_is_refused(void **state)
+FIXTURE_TEST(a_blank_before_the_colon_is_refused)
 {
-    (void)state;
     static const char *const requests[] = {
         POST "Content-Length : " NEXT_BYTES "\r\n\r\n" NEXT,
         POST "Content-Length\t: " NEXT_BYTES "\r\n\r\n" NEXT,
@@ -91,9 +88,8 @@ static void a_blank_before_the_colon_is_refused(void **state)
     EACH_IS_REFUSED(400, requests);
 }
 
-static void a_name_that_is_no_token_is_refused(void **state)
+FIXTURE_TEST(a_name_that_is_no_token_is_refused)
 {
-    (void)state;
     static const char *const requests[] = {
         "GET /hello HTTP/1.1\r\n" HOST "X Any: 1\r\n\r\n" NEXT,
         "GET /hello HTTP/1.1\r\n" HOST "X(Any): 1\r\n\r\n" NEXT,
@@ -104,9 +100,8 @@ static void a_name_that_is_no_token_is_refused(void **state)
     EACH_IS_REFUSED(400, requests);
 }
 
-static void a_control_character_in_a_value_is_refused(void **state)
+FIXTURE_TEST(a_control_character_in_a_value_is_refused)
 {
-    (void)state;
     static const char *const requests[] = {
         "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\x01z\r\n\r\n" NEXT,
         "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\x7fz\r\n\r\n" NEXT,
@@ -115,9 +110,8 @@ static void a_control_character_in_a_value_is_refused(void **state)
     EACH_IS_REFUSED(400, requests);
 }
 
-static void a_folded_header_is_refused(void **state)
+FIXTURE_TEST(a_folded_header_is_refused)
 {
-    (void)state;
     static const char *const requests[] = {
         POST "Content-Length:\r\n " NEXT_BYTES "\r\n\r\n" NEXT,
         POST "X-Any: a\r\n Content-Length: " NEXT_BYTES "\r\n\r\n" NEXT,
@@ -126,9 +120,8 @@ static void a_folded_header_is_refused(void **state)
     EACH_IS_REFUSED(400, requests);
 }
 
-static void two_hosts_are_refused(void **state)
+FIXTURE_TEST(two_hosts_are_refused)
 {
-    (void)state;
     static const char *const requests[] = {
         "GET /hello HTTP/1.1\r\n" HOST "Host: evil.example\r\n\r\n" NEXT,
         "GET /hello HTTP/1.1\r\nHost: evil.example\r\n" HOST "\r\n" NEXT,
@@ -139,9 +132,8 @@ static void two_hosts_are_refused(void **state)
     EACH_IS_REFUSED(400, requests);
 }
 
-static void a_length_that_is_said_twice_is_refused(void **state)
+FIXTURE_TEST(a_length_that_is_said_twice_is_refused)
 {
-    (void)state;
     static const char *const requests[] = {
         POST "Content-Length: 0\r\nContent-Length: " NEXT_BYTES "\r\n\r\n" NEXT,
         POST "Content-Length: " NEXT_BYTES "\r\nContent-Length: 0\r\n\r\n" NEXT,
@@ -151,9 +143,8 @@ static void a_length_that_is_said_twice_is_refused(void **state)
 }
 
 /* Refusals by the library itself: it may send them twice, or not at all. */
-static void nothing_runs_behind_what_the_library_refuses(void **state)
+FIXTURE_TEST(nothing_runs_behind_what_the_library_refuses)
 {
-    (void)state;
     static const char *const requests[] = {
         POST "Content-Length: +" NEXT_BYTES "\r\n\r\n" NEXT,
         POST "Content-Length: -1\r\n\r\n" NEXT,
@@ -184,9 +175,8 @@ static void nothing_runs_behind_what_the_library_refuses(void **state)
     }
 }
 
-static void a_length_beside_an_encoding_is_refused(void **state)
+FIXTURE_TEST(a_length_beside_an_encoding_is_refused)
 {
-    (void)state;
     static const char *const requests[] = {
         POST "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" NEXT,
         POST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT,
@@ -195,9 +185,8 @@ static void a_length_beside_an_encoding_is_refused(void **state)
     EACH_IS_REFUSED(400, requests);
 }
 
-static void an_unknown_encoding_is_refused_at_once(void **state)
+FIXTURE_TEST(an_unknown_encoding_is_refused_at_once)
 {
-    (void)state;
     static const char *const requests[] = {
         POST "Transfer-Encoding: gzip\r\n\r\n" NEXT,
         POST "Transfer-Encoding: identity\r\n\r\n" NEXT,
@@ -211,9 +200,8 @@ static void an_unknown_encoding_is_refused_at_once(void **state)
     EACH_IS_REFUSED(501, requests);
 }
 
-static void an_encoding_that_is_said_twice_is_refused(void **state)
+FIXTURE_TEST(an_encoding_that_is_said_twice_is_refused)
 {
-    (void)state;
     static const char *const requests[] = {
         POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT,
         POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" NEXT,
@@ -221,9 +209,8 @@ static void an_encoding_that_is_said_twice_is_refused(void **state)
     EACH_IS_REFUSED(400, requests);
 }
 
-static void an_encoding_in_the_old_version_is_refused(void **state)
+FIXTURE_TEST(an_encoding_in_the_old_version_is_refused)
 {
-    (void)state;
     static const char *const requests[] = {
         "POST /echo HTTP/1.0\r\n" HOST
         "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT,
@@ -231,9 +218,8 @@ static void an_encoding_in_the_old_version_is_refused(void **state)
     EACH_IS_REFUSED(400, requests);
 }
 
-static void an_expectation_that_nobody_knows_is_refused(void **state)
+FIXTURE_TEST(an_expectation_that_nobody_knows_is_refused)
 {
-    (void)state;
     static const char *const requests[] = {
         POST "Content-Length: " NEXT_BYTES "\r\nExpect: bogus\r\n\r\n" NEXT,
         POST "Content-Length: " NEXT_BYTES "\r\nExpect: 100-continue, bogus\r\n\r\n" NEXT,
@@ -244,9 +230,8 @@ static void an_expectation_that_nobody_knows_is_refused(void **state)
     EACH_IS_REFUSED(417, requests);
 }
 
-static void another_version_of_http_is_refused(void **state)
+FIXTURE_TEST(another_version_of_http_is_refused)
 {
-    (void)state;
     static const char *const requests[] = {
         "GET /hello HTTP/1.2\r\n" HOST "\r\n" NEXT,
         "GET /hello HTTP/2.0\r\n" HOST "\r\n" NEXT,
@@ -254,9 +239,8 @@ static void another_version_of_http_is_refused(void **state)
     EACH_IS_REFUSED(505, requests);
 }
 
-static void what_clients_do_send_is_taken(void **state)
+FIXTURE_TEST(what_clients_do_send_is_taken)
 {
-    (void)state;
     static const char *const requests[] = {
         POST "Content-Length: " NEXT_BYTES "\r\n\r\n" NEXT,
         POST "Content-Length:" NEXT_BYTES "\r\n\r\n" NEXT,
@@ -277,9 +261,8 @@ static void what_clients_do_send_is_taken(void **state)
     assert_int_equal(atomic_load(&site.refused), 0);
 }
 
-static void who_waits_to_be_told_to_go_on_is_told(void **state)
+FIXTURE_TEST(who_waits_to_be_told_to_go_on_is_told)
 {
-    (void)state;
     site_start(&site);
     ask_to_the_end(POST "Content-Length: " NEXT_BYTES
                         "\r\nExpect: 100-Continue\r\nConnection: close\r\n\r\n" NEXT);
@@ -287,26 +270,4 @@ static void who_waits_to_be_told_to_go_on_is_told(void **state)
     assert_non_null(strstr(answer.data, NEXT));
 }
 
-int main(void)
-{
-    (void)signal(SIGPIPE, SIG_IGN);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_blank_before_the_colon_is_refused),
-        TEST(a_name_that_is_no_token_is_refused),
-        TEST(a_control_character_in_a_value_is_refused),
-        TEST(a_folded_header_is_refused),
-        TEST(two_hosts_are_refused),
-        TEST(a_length_that_is_said_twice_is_refused),
-        TEST(nothing_runs_behind_what_the_library_refuses),
-        TEST(a_length_beside_an_encoding_is_refused),
-        TEST(an_unknown_encoding_is_refused_at_once),
-        TEST(an_encoding_that_is_said_twice_is_refused),
-        TEST(an_encoding_in_the_old_version_is_refused),
-        TEST(an_expectation_that_nobody_knows_is_refused),
-        TEST(another_version_of_http_is_refused),
-        TEST(what_clients_do_send_is_taken),
-        TEST(who_waits_to_be_told_to_go_on_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_GROUP(test_ignore_sigpipe, NULL)

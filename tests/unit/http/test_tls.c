@@ -1,8 +1,5 @@
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 
@@ -18,6 +14,7 @@
 
 #include "support.h"
 #include "support/patience.h"
+#include "support/test.h"
 
 #define GET "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -277,9 +274,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void tls_serves_without_asking_for_a_certificate(void **state)
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
+
+FIXTURE_TEST(tls_serves_without_asking_for_a_certificate)
 {
-    (void)state;
     site_start(&site);
     assert_true(gets_hello(NULL, "NORMAL"));
     assert_true(gets_hello(&scheduler, "NORMAL"));
@@ -292,9 +290,8 @@ static void tls_serves_without_asking_for_a_certificate(void **state)
     assert_int_equal(atomic_load(&site.refused), 0);
 }
 
-static void versions_before_1_2_are_turned_away(void **state)
+FIXTURE_TEST(versions_before_1_2_are_turned_away)
 {
-    (void)state;
     site_start(&site);
     assert_false(gets_hello(NULL, "NORMAL:-VERS-ALL:+VERS-TLS1.1:%COMPAT"));
     assert_false(gets_hello(NULL, "NORMAL:-VERS-ALL:+VERS-TLS1.0:%COMPAT"));
@@ -303,9 +300,8 @@ static void versions_before_1_2_are_turned_away(void **state)
     assert_true(gets_hello(NULL, "NORMAL"));
 }
 
-static void only_clients_of_our_ca_are_served(void **state)
+FIXTURE_TEST(only_clients_of_our_ca_are_served)
 {
-    (void)state;
     static const char *const versions[] = {"NORMAL", "NORMAL:-VERS-ALL:+VERS-TLS1.2"};
     site.rules.client_ca_file = ca_file;
     site_start(&site);
@@ -353,10 +349,8 @@ static void refused_for_its_name(const struct identity *self, const char *shown)
     }
 }
 
-static void
-a_certificate_of_our_ca_with_another_name_gets_403_and_hears_what_it_showed(void **state)
+FIXTURE_TEST(a_certificate_of_our_ca_with_another_name_gets_403_and_hears_what_it_showed)
 {
-    (void)state;
     site.rules.client_ca_file = ca_file;
     site.rules.admits = admits;
     site_start(&site);
@@ -372,9 +366,8 @@ a_certificate_of_our_ca_with_another_name_gets_403_and_hears_what_it_showed(void
     assert_false(gets_hello(&stranger, "NORMAL")); /* no name helps a client of another CA */
 }
 
-static void one_of_its_names_is_enough(void **state)
+FIXTURE_TEST(one_of_its_names_is_enough)
 {
-    (void)state;
     static const char *const one[] = {"second-scheduler", "second.example", "b.example",
                                       "kube-scheduler b.example"};
     site.rules.client_ca_file = ca_file;
@@ -389,9 +382,8 @@ static void one_of_its_names_is_enough(void **state)
 /*
  * The name is "kube-scheduler", a NUL and more, so it is not the name that a C string would show.
  */
-static void a_name_with_a_nul_is_nobodys(void **state)
+FIXTURE_TEST(a_name_with_a_nul_is_nobodys)
 {
-    (void)state;
     site.rules.client_ca_file = ca_file;
     site.rules.admits = admits;
     site_start(&site);
@@ -399,9 +391,8 @@ static void a_name_with_a_nul_is_nobodys(void **state)
     refused_for_its_name(&cut, "shows CN #"); /* GnuTLS writes such a name in hexadecimal */
 }
 
-static void where_no_name_is_set_any_certificate_of_the_ca_will_do(void **state)
+FIXTURE_TEST(where_no_name_is_set_any_certificate_of_the_ca_will_do)
 {
-    (void)state;
     site.rules.client_ca_file = ca_file;
     site.rules.admits = admits;
     site_start(&site);
@@ -413,9 +404,8 @@ static void where_no_name_is_set_any_certificate_of_the_ca_will_do(void **state)
     assert_false(gets_hello(NULL, "NORMAL"));
 }
 
-static void names_that_change_are_those_of_new_connections(void **state)
+FIXTURE_TEST(names_that_change_are_those_of_new_connections)
 {
-    (void)state;
     struct tls_client before;
     site.rules.client_ca_file = ca_file;
     site.rules.admits = admits;
@@ -430,9 +420,8 @@ static void names_that_change_are_those_of_new_connections(void **state)
     tls_close(&before);
 }
 
-static void plain_http_on_a_tls_port_is_turned_away(void **state)
+FIXTURE_TEST(plain_http_on_a_tls_port_is_turned_away)
 {
-    (void)state;
     CLEANUP(strbuf_done) struct strbuf answer;
     strbuf_init(&answer);
     site_start(&site);
@@ -446,9 +435,8 @@ static void plain_http_on_a_tls_port_is_turned_away(void **state)
     assert_true(gets_hello(NULL, "NORMAL"));
 }
 
-static void a_handshake_that_never_ends_is_cut_off(void **state)
+FIXTURE_TEST(a_handshake_that_never_ends_is_cut_off)
 {
-    (void)state;
     CLEANUP(strbuf_done) struct strbuf answer;
     strbuf_init(&answer);
     site.rules.request_ms = 100;
@@ -461,9 +449,8 @@ static void a_handshake_that_never_ends_is_cut_off(void **state)
     assert_true(await_refused(1));
 }
 
-static void who_has_a_certificate_gives_way_to_nobody_without(void **state)
+FIXTURE_TEST(who_has_a_certificate_gives_way_to_nobody_without)
 {
-    (void)state;
     static const char *const versions[] = {"NORMAL", "NORMAL:-VERS-ALL:+VERS-TLS1.2"};
     struct tls_client known[2];
     struct tls_client third;
@@ -499,9 +486,8 @@ static void who_has_a_certificate_gives_way_to_nobody_without(void **state)
 }
 
 /* Go opens connections that it does not need yet, and keeps them for later. */
-static void who_shook_hands_may_be_idle(void **state)
+FIXTURE_TEST(who_shook_hands_may_be_idle)
 {
-    (void)state;
     static const char *const versions[] = {"NORMAL", "NORMAL:-VERS-ALL:+VERS-TLS1.2"};
     struct tls_client client;
     site.rules.client_ca_file = ca_file;
@@ -517,9 +503,8 @@ static void who_shook_hands_may_be_idle(void **state)
     assert_int_equal(atomic_load(&site.refused), 0);
 }
 
-static void new_connections_get_the_new_certificate(void **state)
+FIXTURE_TEST(new_connections_get_the_new_certificate)
 {
-    (void)state;
     struct tls_client before;
     struct tls_client after;
     struct err err;
@@ -540,9 +525,8 @@ static void new_connections_get_the_new_certificate(void **state)
 }
 
 /* The end of the chain is that of its first certificate to end, wherever it stands. */
-static void the_end_of_the_certificate_is_known(void **state)
+FIXTURE_TEST(the_end_of_the_certificate_is_known)
 {
-    (void)state;
     struct identity issuer;
     struct identity leaf;
     gnutls_datum_t pem[2];
@@ -580,9 +564,8 @@ static void the_end_of_the_certificate_is_known(void **state)
     drop(&leaf);
 }
 
-static void new_connections_are_judged_by_the_new_ca(void **state)
+FIXTURE_TEST(new_connections_are_judged_by_the_new_ca)
 {
-    (void)state;
     struct err err;
     site.rules.client_ca_file = ca_file;
     site_start(&site);
@@ -595,9 +578,8 @@ static void new_connections_are_judged_by_the_new_ca(void **state)
     assert_true(gets_hello(&stranger, "NORMAL"));
 }
 
-static void files_that_do_not_load_leave_the_old_ones(void **state)
+FIXTURE_TEST(files_that_do_not_load_leave_the_old_ones)
 {
-    (void)state;
     struct err err;
     site.rules.client_ca_file = ca_file;
     site_start(&site);
@@ -621,9 +603,8 @@ static void files_that_do_not_load_leave_the_old_ones(void **state)
     assert_false(gets_hello(&stranger, "NORMAL"));
 }
 
-static void a_certificate_that_does_not_load_is_a_clear_error(void **state)
+FIXTURE_TEST(a_certificate_that_does_not_load_is_a_clear_error)
 {
-    (void)state;
     struct err err;
     site.rules.cert_file = "/nowhere/cert.pem";
     assert_true(http_start(&site.rules, &site.http, &err) < 0);
@@ -637,9 +618,8 @@ static void a_certificate_that_does_not_load_is_a_clear_error(void **state)
     assert_null(site.http);
 }
 
-static void stopping_answers_sleepers_over_tls(void **state)
+FIXTURE_TEST(stopping_answers_sleepers_over_tls)
 {
-    (void)state;
     static const char hold[] = "GET /hold HTTP/1.1\r\nHost: localhost\r\n\r\n";
     struct tls_client client;
     char got[1024] = "";
@@ -659,7 +639,7 @@ static void stopping_answers_sleepers_over_tls(void **state)
 
 static int make_all(void **state)
 {
-    (void)state;
+    assert_int_equal(test_ignore_sigpipe(state), 0);
     must(mkdtemp(folder) != NULL);
     make(&ca, "our CA", NULL, NULL);
     make(&other_ca, "another CA", NULL, NULL);
@@ -688,29 +668,4 @@ static int drop_all(void **state)
     return rmdir(folder);
 }
 
-int main(void)
-{
-    (void)signal(SIGPIPE, SIG_IGN);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(tls_serves_without_asking_for_a_certificate),
-        TEST(versions_before_1_2_are_turned_away),
-        TEST(only_clients_of_our_ca_are_served),
-        TEST(a_certificate_of_our_ca_with_another_name_gets_403_and_hears_what_it_showed),
-        TEST(one_of_its_names_is_enough),
-        TEST(a_name_with_a_nul_is_nobodys),
-        TEST(where_no_name_is_set_any_certificate_of_the_ca_will_do),
-        TEST(names_that_change_are_those_of_new_connections),
-        TEST(plain_http_on_a_tls_port_is_turned_away),
-        TEST(a_handshake_that_never_ends_is_cut_off),
-        TEST(who_has_a_certificate_gives_way_to_nobody_without),
-        TEST(who_shook_hands_may_be_idle),
-        TEST(new_connections_get_the_new_certificate),
-        TEST(the_end_of_the_certificate_is_known),
-        TEST(new_connections_are_judged_by_the_new_ca),
-        TEST(files_that_do_not_load_leave_the_old_ones),
-        TEST(a_certificate_that_does_not_load_is_a_clear_error),
-        TEST(stopping_answers_sleepers_over_tls),
-    };
-    return cmocka_run_group_tests(tests, make_all, drop_all);
-}
+TEST_GROUP(make_all, drop_all)

@@ -1,14 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 
 #include "kube/config.h"
+#include "support/test.h"
 
 /* A folder of its own for each test. */
 struct fixture {
@@ -42,6 +39,8 @@ static int tear_down(void **state)
     xfree(fixture);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
 
 static const char *put(struct fixture *fixture, const char *name, const char *text)
 {
@@ -83,10 +82,8 @@ static void refuses(struct fixture *fixture, const char *text, const char *why)
 
 /* ---- kubeconfig ---- */
 
-static void the_current_context_is_used(void **state)
+FIXTURE_TEST(the_current_context_is_used)
 {
-    struct fixture *fixture = *state;
-
     assert_int_equal(parse(fixture, "preferences: {}\n" HEAD CLUSTER USER "    token: abc\n"), 0);
     assert_string_equal(kube_config_server(fixture->config), "https://10.0.0.1:6443");
     assert_string_equal(kube_config_namespace(fixture->config), "space");
@@ -96,9 +93,8 @@ static void the_current_context_is_used(void **state)
     assert_null(fixture->auth.cert);
 }
 
-static void another_context_can_be_named(void **state)
+FIXTURE_TEST(another_context_can_be_named)
 {
-    struct fixture *fixture = *state;
     const struct text text =
         TEXT("contexts:\n- name: a\n  context: {cluster: x}\n- name: b\n"
              "  context: {cluster: z}\nclusters:\n- name: x\n  cluster: {server: "
@@ -115,10 +111,8 @@ static void another_context_can_be_named(void **state)
     assert_non_null(strstr(fixture->err.text, "contexts: there is none with the name \"z\""));
 }
 
-static void json_is_a_kubeconfig_too(void **state)
+FIXTURE_TEST(json_is_a_kubeconfig_too)
 {
-    struct fixture *fixture = *state;
-
     assert_int_equal(parse(fixture,
                            "{\"current-context\":\"a\",\"contexts\":[{\"name\":\"a\",\"context\":{"
                            "\"cluster\":\"c\"}}],\"clusters\":[{\"name\":\"c\",\"cluster\":{"
@@ -127,10 +121,8 @@ static void json_is_a_kubeconfig_too(void **state)
     assert_string_equal(kube_config_server(fixture->config), "https://h");
 }
 
-static void data_is_decoded_and_names_a_certificate(void **state)
+FIXTURE_TEST(data_is_decoded_and_names_a_certificate)
 {
-    struct fixture *fixture = *state;
-
     assert_int_equal(parse(fixture, HEAD CLUSTER "    certificate-authority-data: Q0EgUEVN\n" USER
                                                  "    client-certificate-data: Q0VSVA==\n"
                                                  "    client-key-data: S0VZ\n"),
@@ -142,19 +134,16 @@ static void data_is_decoded_and_names_a_certificate(void **state)
     assert_null(fixture->auth.header);
 }
 
-static void a_user_and_a_password_are_basic_authentication(void **state)
+FIXTURE_TEST(a_user_and_a_password_are_basic_authentication)
 {
-    struct fixture *fixture = *state;
-
     assert_int_equal(
         parse(fixture, HEAD CLUSTER USER "    username: admin\n    password: s3:cret\n"), 0);
     assert_int_equal(take(fixture, 0), 0);
     assert_string_equal(fixture->auth.header, "Authorization: Basic YWRtaW46czM6Y3JldA==");
 }
 
-static void paths_are_relative_to_the_file_and_files_are_read_again(void **state)
+FIXTURE_TEST(paths_are_relative_to_the_file_and_files_are_read_again)
 {
-    struct fixture *fixture = *state;
     char path[128];
 
     (void)put(fixture, "token", "first\n");
@@ -178,9 +167,8 @@ static void paths_are_relative_to_the_file_and_files_are_read_again(void **state
     assert_string_equal(fixture->auth.ca, "CA 2");
 }
 
-static void a_refused_token_is_read_again_at_once(void **state)
+FIXTURE_TEST(a_refused_token_is_read_again_at_once)
 {
-    struct fixture *fixture = *state;
     char path[128];
 
     (void)put(fixture, "token", "first");
@@ -195,9 +183,8 @@ static void a_refused_token_is_read_again_at_once(void **state)
     assert_string_equal(fixture->auth.header, "Authorization: Bearer second");
 }
 
-static void a_file_that_is_being_replaced_leaves_the_old_one_in_use(void **state)
+FIXTURE_TEST(a_file_that_is_being_replaced_leaves_the_old_one_in_use)
 {
-    struct fixture *fixture = *state;
     char path[128];
 
     (void)put(fixture, "token", "first");
@@ -213,18 +200,14 @@ static void a_file_that_is_being_replaced_leaves_the_old_one_in_use(void **state
     assert_string_equal(fixture->auth.header, "Authorization: Bearer second");
 }
 
-static void a_static_token_cannot_be_renewed(void **state)
+FIXTURE_TEST(a_static_token_cannot_be_renewed)
 {
-    struct fixture *fixture = *state;
-
     assert_int_equal(parse(fixture, HEAD CLUSTER USER "    token: abc\n"), 0);
     assert_false(kube_auth_refuse(fixture->config, 0));
 }
 
-static void mistakes_are_named_with_key_and_line(void **state)
+FIXTURE_TEST(mistakes_are_named_with_key_and_line)
 {
-    struct fixture *fixture = *state;
-
     refuses(fixture, "", "expected one kubeconfig, found nothing");
     refuses(fixture, "hello", "expected one kubeconfig, found a string");
     refuses(fixture, "a: 1\n---\nb: 2\n", "several documents");
@@ -273,10 +256,8 @@ static void mistakes_are_named_with_key_and_line(void **state)
 }
 
 /* milligpud executes nothing: what a user does about it is part of the refusal. */
-static void a_user_who_logs_in_by_a_program_is_refused_with_what_to_do(void **state)
+FIXTURE_TEST(a_user_who_logs_in_by_a_program_is_refused_with_what_to_do)
 {
-    struct fixture *fixture = *state;
-
     refuses(fixture,
             HEAD CLUSTER USER
             "    token: abc\n"
@@ -291,9 +272,8 @@ static void a_user_who_logs_in_by_a_program_is_refused_with_what_to_do(void **st
                      0);
 }
 
-static void files_that_are_missing_are_named(void **state)
+FIXTURE_TEST(files_that_are_missing_are_named)
 {
-    struct fixture *fixture = *state;
     char path[128];
 
     assert_true(kube_config_load("/nowhere/config", NULL, &fixture->config, &fixture->err) < 0);
@@ -308,10 +288,8 @@ static void files_that_are_missing_are_named(void **state)
 
 /* ---- in a cluster ---- */
 
-static void a_pod_finds_its_cluster(void **state)
+FIXTURE_TEST(a_pod_finds_its_cluster)
 {
-    struct fixture *fixture = *state;
-
     (void)put(fixture, "token", "tok\n");
     (void)put(fixture, "ca.crt", "CA");
     (void)put(fixture, "namespace", "milligpu\n");
@@ -325,10 +303,8 @@ static void a_pod_finds_its_cluster(void **state)
     assert_string_equal(fixture->auth.ca, "CA");
 }
 
-static void an_ipv6_address_gets_its_brackets(void **state)
+FIXTURE_TEST(an_ipv6_address_gets_its_brackets)
 {
-    struct fixture *fixture = *state;
-
     (void)put(fixture, "token", "tok");
     (void)put(fixture, "ca.crt", "CA");
     assert_int_equal(
@@ -338,38 +314,12 @@ static void an_ipv6_address_gets_its_brackets(void **state)
     assert_string_equal(kube_config_namespace(fixture->config), "");
 }
 
-static void outside_of_a_cluster_it_says_so(void **state)
+FIXTURE_TEST(outside_of_a_cluster_it_says_so)
 {
-    struct fixture *fixture = *state;
-
     assert_true(
         kube_config_in_cluster(fixture->folder, NULL, "443", &fixture->config, &fixture->err) < 0);
     assert_non_null(strstr(fixture->err.text, "name a kubeconfig"));
     assert_true(kube_config_in_cluster(fixture->folder, "h", "1", &fixture->config, &fixture->err) <
                 0);
     assert_non_null(strstr(fixture->err.text, "No such file"));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(the_current_context_is_used),
-        TEST(another_context_can_be_named),
-        TEST(json_is_a_kubeconfig_too),
-        TEST(data_is_decoded_and_names_a_certificate),
-        TEST(a_user_and_a_password_are_basic_authentication),
-        TEST(paths_are_relative_to_the_file_and_files_are_read_again),
-        TEST(a_refused_token_is_read_again_at_once),
-        TEST(a_file_that_is_being_replaced_leaves_the_old_one_in_use),
-        TEST(a_static_token_cannot_be_renewed),
-        TEST(mistakes_are_named_with_key_and_line),
-        TEST(a_user_who_logs_in_by_a_program_is_refused_with_what_to_do),
-        TEST(files_that_are_missing_are_named),
-        TEST(a_pod_finds_its_cluster),
-        TEST(an_ipv6_address_gets_its_brackets),
-        TEST(outside_of_a_cluster_it_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 #include <arpa/inet.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/kube/reflector.h"
@@ -17,6 +13,7 @@
 #include "kube/config.h"
 #include "support/fake_api.h"
 #include "support/patience.h"
+#include "support/test.h"
 
 /* A fake API server, served over loopback, and a client of it. */
 struct fixture {
@@ -103,6 +100,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
+
 static void hear(void *user, const struct kube_answer *answer)
 {
     struct fixture *fixture = user;
@@ -166,10 +165,8 @@ static const char a_pod[] =
 
 /* ---- plain requests ---- */
 
-static void requests_come_back_answered(void **state)
+FIXTURE_TEST(requests_come_back_answered)
 {
-    struct fixture *fixture = *state;
-
     assert_string_equal(fixture->ops.name(fixture->ops.ctx), fake_api_url(fixture->api));
     ask(fixture, "POST", PODS, a_pod);
     assert_int_equal(fixture->status, 201);
@@ -189,9 +186,8 @@ static void requests_come_back_answered(void **state)
     assert_int_equal(fake_api_seen(fixture->api, "Authorization: Bearer t1"), 5);
 }
 
-static void one_request_can_be_fetched(void **state)
+FIXTURE_TEST(one_request_can_be_fetched)
 {
-    struct fixture *fixture = *state;
     const struct kube_request request = {
         .id = 9, .method = "GET", .path = "/version", .body = TEXT(""), .timeout_ms = 5000};
 
@@ -201,10 +197,8 @@ static void one_request_can_be_fetched(void **state)
     assert_true(kube_fetch(&fixture->ops, &request, &fixture->text, &fixture->err) < 0);
 }
 
-static void many_requests_fly_at_once(void **state)
+FIXTURE_TEST(many_requests_fly_at_once)
 {
-    struct fixture *fixture = *state;
-
     forget(fixture);
     for (uint64_t id = 1; id <= 20; id++)
         begin(fixture, &(struct kube_request){
@@ -213,9 +207,8 @@ static void many_requests_fly_at_once(void **state)
     assert_true(fake_api_connections(fixture->api) > 1);
 }
 
-static void a_watch_brings_events_as_they_happen(void **state)
+FIXTURE_TEST(a_watch_brings_events_as_they_happen)
 {
-    struct fixture *fixture = *state;
     struct strbuf out;
 
     begin(fixture, &(struct kube_request){
@@ -238,10 +231,8 @@ static void a_watch_brings_events_as_they_happen(void **state)
     poll_until(fixture, 1);
 }
 
-static void cancelling_inside_an_answer_is_the_last_of_it(void **state)
+FIXTURE_TEST(cancelling_inside_an_answer_is_the_last_of_it)
 {
-    struct fixture *fixture = *state;
-
     FAULT(.match = "/version", .kind = FAULT_DRIP, .times = 1, .number = 5);
     fixture->cancel_id = 1;
     begin(fixture, &(struct kube_request){
@@ -260,9 +251,8 @@ static void cancelling_inside_an_answer_is_the_last_of_it(void **state)
     fixture->ops.cancel(fixture->ops.ctx, 77);
 }
 
-static void a_wake_ends_a_poll(void **state)
+FIXTURE_TEST(a_wake_ends_a_poll)
 {
-    struct fixture *fixture = *state;
     const int64_t begin_ms = clock_now_ms();
 
     fixture->ops.wake(fixture->ops.ctx);
@@ -270,9 +260,8 @@ static void a_wake_ends_a_poll(void **state)
     assert_true(clock_now_ms() - begin_ms < PATIENCE_MS / 2);
 }
 
-static void a_path_with_a_blank_is_refused(void **state)
+FIXTURE_TEST(a_path_with_a_blank_is_refused)
 {
-    struct fixture *fixture = *state;
     const struct kube_request request = {.id = 1, .method = "GET", .path = "/a b"};
 
     assert_true(fixture->ops.start(fixture->ops.ctx, &request, &fixture->err) < 0);
@@ -281,10 +270,8 @@ static void a_path_with_a_blank_is_refused(void **state)
 
 /* ---- what goes wrong ---- */
 
-static void dripping_is_slow_but_whole(void **state)
+FIXTURE_TEST(dripping_is_slow_but_whole)
 {
-    struct fixture *fixture = *state;
-
     FAULT(.match = "/version", .kind = FAULT_DRIP, .times = 1, .number = 2);
     ask(fixture, "GET", "/version", "");
     assert_int_equal(fixture->status, 200);
@@ -292,10 +279,8 @@ static void dripping_is_slow_but_whole(void **state)
     assert_true(fixture->pieces.len > 10);
 }
 
-static void dripping_does_not_outlive_the_timeout(void **state)
+FIXTURE_TEST(dripping_does_not_outlive_the_timeout)
 {
-    struct fixture *fixture = *state;
-
     FAULT(.match = "/version", .kind = FAULT_DRIP, .times = 1, .number = 100);
     begin(fixture,
           &(struct kube_request){
@@ -305,10 +290,8 @@ static void dripping_does_not_outlive_the_timeout(void **state)
     assert_false(fixture->unsent);
 }
 
-static void a_cut_body_is_a_failure(void **state)
+FIXTURE_TEST(a_cut_body_is_a_failure)
 {
-    struct fixture *fixture = *state;
-
     FAULT(.match = "/version", .kind = FAULT_TRUNCATE, .times = 1, .number = 10);
     ask(fixture, "GET", "/version", "");
     assert_int_equal(fixture->pieces.data[fixture->pieces.len - 1], 'F');
@@ -316,20 +299,16 @@ static void a_cut_body_is_a_failure(void **state)
     assert_false(fixture->unsent);
 }
 
-static void a_chunk_that_is_cut_is_a_failure(void **state)
+FIXTURE_TEST(a_chunk_that_is_cut_is_a_failure)
 {
-    struct fixture *fixture = *state;
-
     FAULT(.match = "?watch", .kind = FAULT_TRUNCATE, .times = 1, .number = 0);
     ask(fixture, "GET", "/api/v1/pods?watch=1&resourceVersion=1", "");
     assert_int_equal(fixture->pieces.data[fixture->pieces.len - 1], 'F');
     assert_false(fixture->unsent);
 }
 
-static void half_open_is_noticed_by_its_silence(void **state)
+FIXTURE_TEST(half_open_is_noticed_by_its_silence)
 {
-    struct fixture *fixture = *state;
-
     FAULT(.match = "/version", .kind = FAULT_HALF_OPEN, .times = 1, .number = 5);
     const int64_t begin_ms = clock_now_ms();
     begin(fixture,
@@ -342,10 +321,8 @@ static void half_open_is_noticed_by_its_silence(void **state)
     assert_false(fixture->unsent);
 }
 
-static void a_binding_whose_answer_is_lost_is_not_called_unsent(void **state)
+FIXTURE_TEST(a_binding_whose_answer_is_lost_is_not_called_unsent)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, "POST", PODS, a_pod);
     /* curl retries by itself on a kept connection: each of its attempts must fail. */
     FAULT(.match = "/binding", .kind = FAULT_LOSE, .times = 5);
@@ -357,10 +334,8 @@ static void a_binding_whose_answer_is_lost_is_not_called_unsent(void **state)
     assert_non_null(strstr(fixture->text.data, "\"nodeName\":\"n\""));
 }
 
-static void a_server_that_goes_away_after_the_request_is_not_called_unsent(void **state)
+FIXTURE_TEST(a_server_that_goes_away_after_the_request_is_not_called_unsent)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, "POST", PODS, a_pod);
     FAULT(.match = "/binding", .kind = FAULT_SILENT, .times = 1);
     forget(fixture);
@@ -377,9 +352,8 @@ static void a_server_that_goes_away_after_the_request_is_not_called_unsent(void 
     fake_api_release(fixture->api);
 }
 
-static void nobody_there_is_certainly_unsent(void **state)
+FIXTURE_TEST(nobody_there_is_certainly_unsent)
 {
-    struct fixture *fixture = *state;
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t len = sizeof here;
     char url[64];
@@ -399,10 +373,8 @@ static void nobody_there_is_certainly_unsent(void **state)
     (void)close(fd);
 }
 
-static void a_name_that_is_none_is_certainly_unsent(void **state)
+FIXTURE_TEST(a_name_that_is_none_is_certainly_unsent)
 {
-    struct fixture *fixture = *state;
-
     fixture->ops.free(fixture->ops.ctx);
     kube_config_free(fixture->config);
     connect_to(fixture, "http://no-such-host.invalid", "token: t1");
@@ -410,10 +382,8 @@ static void a_name_that_is_none_is_certainly_unsent(void **state)
     assert_true(fixture->unsent);
 }
 
-static void a_kept_connection_that_died_is_replaced(void **state)
+FIXTURE_TEST(a_kept_connection_that_died_is_replaced)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, "GET", "/version", "");
     FAULT(.match = "/version", .kind = FAULT_REFUSE, .times = 1);
     ask(fixture, "GET", "/version", "");
@@ -421,10 +391,8 @@ static void a_kept_connection_that_died_is_replaced(void **state)
     assert_int_equal(fake_api_connections(fixture->api), 2);
 }
 
-static void statuses_and_retry_after_come_through(void **state)
+FIXTURE_TEST(statuses_and_retry_after_come_through)
 {
-    struct fixture *fixture = *state;
-
     FAULT(.match = "/version", .kind = FAULT_STATUS, .times = 1, .number = 429, .text = "slow down",
           .retry_after_s = 7);
     ask(fixture, "GET", "/version", "");
@@ -461,10 +429,8 @@ static void use_token_file(struct fixture *fixture)
     connect_to(fixture, fake_api_url(fixture->api), "tokenFile: token");
 }
 
-static void a_rotated_token_is_read_after_a_401_unseen_by_the_caller(void **state)
+FIXTURE_TEST(a_rotated_token_is_read_after_a_401_unseen_by_the_caller)
 {
-    struct fixture *fixture = *state;
-
     use_token_file(fixture);
     fake_api_token(fixture->api, "first");
     ask(fixture, "GET", "/version", "");
@@ -478,10 +444,8 @@ static void a_rotated_token_is_read_after_a_401_unseen_by_the_caller(void **stat
     assert_int_equal(fake_api_seen(fixture->api, "GET /version"), 3);
 }
 
-static void a_second_401_is_the_answer(void **state)
+FIXTURE_TEST(a_second_401_is_the_answer)
 {
-    struct fixture *fixture = *state;
-
     use_token_file(fixture);
     fake_api_token(fixture->api, "other");
     ask(fixture, "GET", "/version", "");
@@ -490,20 +454,16 @@ static void a_second_401_is_the_answer(void **state)
     assert_int_equal(fake_api_seen(fixture->api, "GET /version"), 2);
 }
 
-static void a_401_for_a_fixed_token_is_the_answer_at_once(void **state)
+FIXTURE_TEST(a_401_for_a_fixed_token_is_the_answer_at_once)
 {
-    struct fixture *fixture = *state;
-
     fake_api_token(fixture->api, "other");
     ask(fixture, "GET", "/version", "");
     assert_int_equal(fixture->status, 401);
     assert_int_equal(fake_api_seen(fixture->api, "GET /version"), 1);
 }
 
-static void credentials_that_cannot_be_had_are_an_unsent_failure(void **state)
+FIXTURE_TEST(credentials_that_cannot_be_had_are_an_unsent_failure)
 {
-    struct fixture *fixture = *state;
-
     fixture->ops.free(fixture->ops.ctx);
     kube_config_free(fixture->config);
     connect_to(fixture, fake_api_url(fixture->api), "tokenFile: token");
@@ -613,9 +573,8 @@ static void create_pods(struct fixture *fixture, unsigned from, unsigned to)
     strbuf_done(&out);
 }
 
-static void a_reflector_keeps_up_over_a_bad_wire(void **state)
+FIXTURE_TEST(a_reflector_keeps_up_over_a_bad_wire)
 {
-    struct fixture *fixture = *state;
     struct mirror mirror = {.fixture = fixture};
     const struct reflector_sink sink = {&mirror,        on_list_begin, on_object, on_list_end,
                                         on_list_failed, on_object,     on_object, on_trouble};
@@ -650,36 +609,4 @@ static void a_reflector_keeps_up_over_a_bad_wire(void **state)
     turn_until(&mirror, &mirror.lists, 2);
     assert_int_equal(mirror.objects, 14);
     reflector_free(mirror.reflector);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(requests_come_back_answered),
-        TEST(one_request_can_be_fetched),
-        TEST(many_requests_fly_at_once),
-        TEST(a_watch_brings_events_as_they_happen),
-        TEST(cancelling_inside_an_answer_is_the_last_of_it),
-        TEST(a_wake_ends_a_poll),
-        TEST(a_path_with_a_blank_is_refused),
-        TEST(dripping_is_slow_but_whole),
-        TEST(dripping_does_not_outlive_the_timeout),
-        TEST(a_cut_body_is_a_failure),
-        TEST(a_chunk_that_is_cut_is_a_failure),
-        TEST(half_open_is_noticed_by_its_silence),
-        TEST(a_binding_whose_answer_is_lost_is_not_called_unsent),
-        TEST(a_server_that_goes_away_after_the_request_is_not_called_unsent),
-        TEST(nobody_there_is_certainly_unsent),
-        TEST(a_name_that_is_none_is_certainly_unsent),
-        TEST(a_kept_connection_that_died_is_replaced),
-        TEST(statuses_and_retry_after_come_through),
-        TEST(a_rotated_token_is_read_after_a_401_unseen_by_the_caller),
-        TEST(a_second_401_is_the_answer),
-        TEST(a_401_for_a_fixed_token_is_the_answer_at_once),
-        TEST(credentials_that_cannot_be_had_are_an_unsent_failure),
-        TEST(a_reflector_keeps_up_over_a_bad_wire),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,16 +4,13 @@
  * and against one that receives all of it and closes. The server is our own: one thread that sends
  * a few bytes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 
+#include "support/test.h"
 #include "support_h2.h"
 
 enum { MANY = 100, TIMEOUT_MS = 20000 };
@@ -84,6 +81,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
+
 /* ---- requests ---- */
 
 /* One connection; with an answer, the client has been told that it may send no body. */
@@ -105,19 +104,15 @@ static void ask(struct fixture *fixture, const char *answer, unsigned many)
 /*
  * libcurl sometimes keeps to itself what it received of an answer; but then no body has been sent.
  */
-static void a_refusal_at_the_head_is_heard_or_nothing_was_sent(void **state)
+FIXTURE_TEST(a_refusal_at_the_head_is_heard_or_nothing_was_sent)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, HEAD_429, MANY);
     assert_int_equal(fixture->client.failed, fixture->client.unsent);
 }
 
 /* A server cannot accept what it has not received. */
-static void a_success_at_the_head_is_none(void **state)
+FIXTURE_TEST(a_success_at_the_head_is_none)
 {
-    struct fixture *fixture = *state;
-
     ask(fixture, HEAD_201, MANY);
     assert_int_equal(fixture->client.failed, MANY);
 }
@@ -132,25 +127,12 @@ static void is_sent_once(struct fixture *fixture, bool abruptly)
 }
 
 /* libcurl retries on a new connection if the old one has already served a request. */
-static void what_was_sent_whole_is_not_sent_again_behind_our_back(void **state)
+FIXTURE_TEST(what_was_sent_whole_is_not_sent_again_behind_our_back)
 {
-    is_sent_once(*state, true);
+    is_sent_once(fixture, true);
 }
 
-static void what_was_sent_whole_is_not_called_unsent(void **state)
+FIXTURE_TEST(what_was_sent_whole_is_not_called_unsent)
 {
-    is_sent_once(*state, false);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_refusal_at_the_head_is_heard_or_nothing_was_sent),
-        TEST(a_success_at_the_head_is_none),
-        TEST(what_was_sent_whole_is_not_sent_again_behind_our_back),
-        TEST(what_was_sent_whole_is_not_called_unsent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    is_sent_once(fixture, false);
 }

@@ -5,10 +5,8 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +15,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/metric.h"
 
 #include "support/patience.h"
+#include "support/test.h"
 #include "support_client.h"
 
 enum { MANY = 1000, ANSWER_BYTES = 200 };
@@ -148,12 +145,15 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define FEW_STREAMS_TEST(name)                                                                     \
+    TEST_WITH(name, struct fixture *fixture, set_up_few_streams, tear_down)
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
+
 /* ---- what is proven ---- */
 
-static void a_thousand_requests_take_few_connections(void **state)
+FIXTURE_TEST(a_thousand_requests_take_few_connections)
 {
-    struct fixture *fixture = *state;
-
     for (uint64_t id = 1; id <= MANY; id++)
         client_begin(&fixture->client, id, "", 20000);
     client_until(&fixture->client, MANY);
@@ -163,10 +163,8 @@ static void a_thousand_requests_take_few_connections(void **state)
     assert_in_range(connections(fixture), 1, 16);
 }
 
-static void a_hundred_at_a_time_take_exactly_one(void **state)
+FIXTURE_TEST(a_hundred_at_a_time_take_exactly_one)
 {
-    struct fixture *fixture = *state;
-
     for (unsigned round = 0; round < 10; round++) {
         for (uint64_t id = 1; id <= 100; id++)
             client_begin(&fixture->client, id, "", 20000);
@@ -176,9 +174,8 @@ static void a_hundred_at_a_time_take_exactly_one(void **state)
     assert_int_equal(connections(fixture), 1);
 }
 
-static void bodies_arrive_whole(void **state)
+FIXTURE_TEST(bodies_arrive_whole)
 {
-    struct fixture *fixture = *state;
     struct strbuf body;
 
     strbuf_init(&body);
@@ -195,10 +192,8 @@ static void bodies_arrive_whole(void **state)
     strbuf_done(&body);
 }
 
-static void a_handle_that_posted_can_get(void **state)
+FIXTURE_TEST(a_handle_that_posted_can_get)
 {
-    struct fixture *fixture = *state;
-
     for (uint64_t id = 1; id <= 20; id++) {
         client_begin(&fixture->client, id, id % 2 == 0 ? "{}" : "", 20000);
         client_until(&fixture->client, (unsigned)id);
@@ -208,10 +203,8 @@ static void a_handle_that_posted_can_get(void **state)
     assert_int_equal(connections(fixture), 1);
 }
 
-static void what_a_silent_server_was_sent_is_not_called_unsent(void **state)
+FIXTURE_TEST(what_a_silent_server_was_sent_is_not_called_unsent)
 {
-    struct fixture *fixture = *state;
-
     client_begin(&fixture->client, 1, "", 20000);
     client_until(&fixture->client, 1);
     assert_int_equal(kill(fixture->server, SIGSTOP), 0);
@@ -222,10 +215,8 @@ static void what_a_silent_server_was_sent_is_not_called_unsent(void **state)
     assert_int_equal(fixture->client.unsent, 0);
 }
 
-static void after_a_silence_comes_a_new_connection(void **state)
+FIXTURE_TEST(after_a_silence_comes_a_new_connection)
 {
-    struct fixture *fixture = *state;
-
     client_begin(&fixture->client, 1, "", 20000);
     client_until(&fixture->client, 1);
     assert_int_equal(kill(fixture->server, SIGSTOP), 0);
@@ -239,10 +230,8 @@ static void after_a_silence_comes_a_new_connection(void **state)
     assert_int_equal(connections(fixture), 2);
 }
 
-static void with_few_streams_there_are_more_connections_but_not_many(void **state)
+FEW_STREAMS_TEST(with_few_streams_there_are_more_connections_but_not_many)
 {
-    struct fixture *fixture = *state;
-
     for (unsigned round = 0; round < 5; round++) {
         for (uint64_t id = 1; id <= 200; id++)
             client_begin(&fixture->client, id, "", 20000);
@@ -253,10 +242,8 @@ static void with_few_streams_there_are_more_connections_but_not_many(void **stat
     assert_in_range(connections(fixture), 1, 50);
 }
 
-static void a_cancelled_request_leaves_the_others_alone(void **state)
+FIXTURE_TEST(a_cancelled_request_leaves_the_others_alone)
 {
-    struct fixture *fixture = *state;
-
     client_begin(&fixture->client, 1000, "", 20000);
     client_until(&fixture->client, 1);
     for (uint64_t id = 1; id <= 100; id++)
@@ -273,22 +260,4 @@ static void a_cancelled_request_leaves_the_others_alone(void **state)
     assert_in_range(fixture->client.done, 51, early + 50);
     assert_int_equal(fixture->client.failed, 0);
     assert_int_equal(connections(fixture), 1);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_thousand_requests_take_few_connections),
-        TEST(a_hundred_at_a_time_take_exactly_one),
-        TEST(bodies_arrive_whole),
-        TEST(a_handle_that_posted_can_get),
-        TEST(what_a_silent_server_was_sent_is_not_called_unsent),
-        TEST(after_a_silence_comes_a_new_connection),
-        cmocka_unit_test_setup_teardown(with_few_streams_there_are_more_connections_but_not_many,
-                                        set_up_few_streams, tear_down),
-        TEST(a_cancelled_request_leaves_the_others_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

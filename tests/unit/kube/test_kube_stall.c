@@ -2,16 +2,13 @@
  * kube_curl against an HTTP/2 server whose answer ends where libcurl's buffer is full: libcurl 7.88
  * then sees that end only with the next frame, no matter of which answer.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 
+#include "support/test.h"
 #include "support_h2.h"
 
 enum {
@@ -89,22 +86,20 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
+
 /* ---- what is proven ---- */
 
-static void the_end_of_an_answer_is_seen_though_nothing_follows(void **state)
+FIXTURE_TEST(the_end_of_an_answer_is_seen_though_nothing_follows)
 {
-    struct fixture *fixture = *state;
-
     client_get(&fixture->client, 1, "/api/v1/pods?limit=500", TIMEOUT_MS);
     client_until(&fixture->client, 1);
     assert_int_equal(fixture->client.done, 1);
     assert_int_equal(fixture->client.text.len, DATA_BYTES); /* nothing of another answer */
 }
 
-static void and_beside_a_watch_in_which_nothing_happens(void **state)
+FIXTURE_TEST(and_beside_a_watch_in_which_nothing_happens)
 {
-    struct fixture *fixture = *state;
-
     fixture->watched = true;
     client_get(&fixture->client, 1, "/api/v1/nodes?watch=1", TIMEOUT_MS);
     while (fixture->client.status == 0)
@@ -117,10 +112,8 @@ static void and_beside_a_watch_in_which_nothing_happens(void **state)
     assert_int_equal(fixture->client.text.len, 4 * DATA_BYTES);
 }
 
-static void a_watch_in_which_nothing_happens_is_let_alone(void **state)
+FIXTURE_TEST(a_watch_in_which_nothing_happens_is_let_alone)
 {
-    struct fixture *fixture = *state;
-
     fixture->watched = true;
     client_get(&fixture->client, 1, "/api/v1/nodes?watch=1", 600);
     client_until(&fixture->client, 1);
@@ -129,27 +122,12 @@ static void a_watch_in_which_nothing_happens_is_let_alone(void **state)
 }
 
 /* One extra request for each silence, however long it lasts. */
-static void a_server_that_says_no_more_is_asked_once(void **state)
+FIXTURE_TEST(a_server_that_says_no_more_is_asked_once)
 {
-    struct fixture *fixture = *state;
-
     fixture->silent_after = 1;
     client_get(&fixture->client, 1, "/api/v1/pods?limit=500", 1000);
     client_until(&fixture->client, 1);
     assert_int_equal(fixture->client.failed, 1);
     assert_int_equal(fixture->client.unsent, 0);
     assert_int_equal(atomic_load(&fixture->requests), 2);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(the_end_of_an_answer_is_seen_though_nothing_follows),
-        TEST(and_beside_a_watch_in_which_nothing_happens),
-        TEST(a_watch_in_which_nothing_happens_is_let_alone),
-        TEST(a_server_that_says_no_more_is_asked_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

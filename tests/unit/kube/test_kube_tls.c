@@ -1,11 +1,7 @@
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/base64.h"
@@ -13,6 +9,7 @@
 
 #include "kube/config.h"
 #include "support/fake_api.h"
+#include "support/test.h"
 #include "support_tls.h"
 
 /* Made once by the openssl program, in a folder that is removed at the end. */
@@ -147,11 +144,10 @@ static int get(struct fixture *fixture)
 
 /* ---- the server's certificate ---- */
 
-static void the_clusters_ca_is_believed(void **state)
+TEST(the_clusters_ca_is_believed)
 {
     struct fixture fixture;
 
-    (void)state;
     serve(&fixture, NULL);
     connect_as(&fixture, "certificate-authority: ca.crt", "token: t");
     assert_int_equal(get(&fixture), 200);
@@ -166,11 +162,10 @@ static void the_clusters_ca_is_believed(void **state)
     finish(&fixture);
 }
 
-static void another_ca_is_not_and_nothing_is_sent(void **state)
+TEST(another_ca_is_not_and_nothing_is_sent)
 {
     struct fixture fixture;
 
-    (void)state;
     serve(&fixture, NULL);
     connect_as(&fixture, "certificate-authority: other-ca.crt", "token: t");
     assert_int_equal(get(&fixture), -ERR_UNAUTHORIZED);
@@ -181,22 +176,20 @@ static void another_ca_is_not_and_nothing_is_sent(void **state)
     finish(&fixture);
 }
 
-static void verification_can_be_switched_off(void **state)
+TEST(verification_can_be_switched_off)
 {
     struct fixture fixture;
 
-    (void)state;
     serve(&fixture, NULL);
     connect_as(&fixture, "insecure-skip-tls-verify: true", "token: t");
     assert_int_equal(get(&fixture), 200);
     finish(&fixture);
 }
 
-static void the_name_that_is_verified_can_be_said(void **state)
+TEST(the_name_that_is_verified_can_be_said)
 {
     struct fixture fixture;
 
-    (void)state;
     serve(&fixture, NULL);
     connect_as(&fixture, "certificate-authority: ca.crt, tls-server-name: kube.test", "token: t");
     assert_int_equal(get(&fixture), 200);
@@ -205,11 +198,10 @@ static void the_name_that_is_verified_can_be_said(void **state)
     finish(&fixture);
 }
 
-static void a_renewed_ca_is_read_after_a_failure(void **state)
+TEST(a_renewed_ca_is_read_after_a_failure)
 {
     struct fixture fixture;
 
-    (void)state;
     serve(&fixture, NULL);
     copy_at("other-ca.crt", "used.crt");
     connect_as(&fixture, "certificate-authority: used.crt", "token: t");
@@ -219,11 +211,10 @@ static void a_renewed_ca_is_read_after_a_failure(void **state)
     finish(&fixture);
 }
 
-static void a_ca_that_is_none_is_an_error(void **state)
+TEST(a_ca_that_is_none_is_an_error)
 {
     struct fixture fixture;
 
-    (void)state;
     serve(&fixture, NULL);
     write_at("used.crt", "not a certificate\n");
     connect_as(&fixture, "certificate-authority: used.crt", "token: t");
@@ -234,11 +225,10 @@ static void a_ca_that_is_none_is_an_error(void **state)
 
 /* ---- ours ---- */
 
-static void a_client_certificate_opens_the_door(void **state)
+TEST(a_client_certificate_opens_the_door)
 {
     struct fixture fixture;
 
-    (void)state;
     serve(&fixture, "ca.crt");
     connect_as(&fixture, "certificate-authority: ca.crt",
                "client-certificate: client.crt, client-key: client.key");
@@ -251,11 +241,10 @@ static void a_client_certificate_opens_the_door(void **state)
     finish(&fixture);
 }
 
-static void a_renewed_client_certificate_gets_a_new_connection(void **state)
+TEST(a_renewed_client_certificate_gets_a_new_connection)
 {
     struct fixture fixture;
 
-    (void)state;
     serve(&fixture, "ca.crt");
     copy_at("stranger.crt", "mine.crt");
     copy_at("stranger.key", "mine.key");
@@ -268,11 +257,10 @@ static void a_renewed_client_certificate_gets_a_new_connection(void **state)
     finish(&fixture);
 }
 
-static void a_key_of_another_certificate_is_an_error(void **state)
+TEST(a_key_of_another_certificate_is_an_error)
 {
     struct fixture fixture;
 
-    (void)state;
     serve(&fixture, "ca.crt");
     connect_as(&fixture, "certificate-authority: ca.crt",
                "client-certificate: client.crt, client-key: server.key");
@@ -281,18 +269,4 @@ static void a_key_of_another_certificate_is_an_error(void **state)
     finish(&fixture);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_clusters_ca_is_believed),
-        cmocka_unit_test(another_ca_is_not_and_nothing_is_sent),
-        cmocka_unit_test(verification_can_be_switched_off),
-        cmocka_unit_test(the_name_that_is_verified_can_be_said),
-        cmocka_unit_test(a_renewed_ca_is_read_after_a_failure),
-        cmocka_unit_test(a_ca_that_is_none_is_an_error),
-        cmocka_unit_test(a_client_certificate_opens_the_door),
-        cmocka_unit_test(a_renewed_client_certificate_gets_a_new_connection),
-        cmocka_unit_test(a_key_of_another_certificate_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, make_all, remove_all);
-}
+TEST_GROUP(make_all, remove_all)

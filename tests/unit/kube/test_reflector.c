@@ -1,14 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/limits.h"
 #include "milligpu/base/strbuf.h"
 #include "milligpu/kube/reflector.h"
+
+#include "support/test.h"
 
 enum { BASE = 1000, SECOND = 1000 };
 
@@ -143,6 +141,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
+
 static void step(struct fixture *fixture)
 {
     fixture->wait_ms = reflector_step(fixture->reflector, fixture->now_ms);
@@ -239,10 +239,8 @@ static struct reflector_stats stats_of(const struct fixture *fixture)
 
 /* ---- listing ---- */
 
-static void the_first_request_is_a_consistent_page(void **state)
+FIXTURE_TEST(the_first_request_is_a_consistent_page)
 {
-    struct fixture *fixture = *state;
-
     assert_string_equal(fixture->path,
                         "/api/v1/pods?limit=500&fieldSelector=status.phase%21%3DFailed");
     assert_int_equal(fixture->id, BASE);
@@ -250,10 +248,8 @@ static void the_first_request_is_a_consistent_page(void **state)
     assert_false(stats_of(fixture).synced);
 }
 
-static void pages_are_followed_to_the_end_and_make_one_list(void **state)
+FIXTURE_TEST(pages_are_followed_to_the_end_and_make_one_list)
 {
-    struct fixture *fixture = *state;
-
     whole(fixture, 200,
           "{\"metadata\":{\"resourceVersion\":\"90\",\"continue\":\"t+/=\"},\"items\":["
           "{\"metadata\":{\"name\":\"a\"}},{\"metadata\":{\"name\":\"b\"}}]}");
@@ -271,20 +267,16 @@ static void pages_are_followed_to_the_end_and_make_one_list(void **state)
     assert_int_equal(stats_of(fixture).lists, 1);
 }
 
-static void an_empty_list_and_null_items_are_lists(void **state)
+FIXTURE_TEST(an_empty_list_and_null_items_are_lists)
 {
-    struct fixture *fixture = *state;
-
     whole(fixture, 200, "{\"metadata\":{\"resourceVersion\":\"5\"},\"items\":null}");
     heard(fixture, "begin end");
     assert_non_null(strstr(fixture->path, "watch=1"));
 }
 
 /* Something between the API server and us that answers 200 must not end the list. */
-static void a_page_without_a_version_is_no_page(void **state)
+FIXTURE_TEST(a_page_without_a_version_is_no_page)
 {
-    struct fixture *fixture = *state;
-
     whole(fixture, 200,
           "{\"metadata\":{\"resourceVersion\":\"9\",\"continue\":\"t\"},\"items\":["
           "{\"metadata\":{\"name\":\"a\"}}]}");
@@ -294,10 +286,8 @@ static void a_page_without_a_version_is_no_page(void **state)
     assert_non_null(strstr(fixture->trouble.text, "metadata.resourceVersion"));
 }
 
-static void an_expired_continue_token_starts_the_list_anew(void **state)
+FIXTURE_TEST(an_expired_continue_token_starts_the_list_anew)
 {
-    struct fixture *fixture = *state;
-
     whole(fixture, 200,
           "{\"metadata\":{\"resourceVersion\":\"9\",\"continue\":\"t\"},\"items\":["
           "{\"metadata\":{\"name\":\"a\"}}]}");
@@ -312,10 +302,8 @@ static void an_expired_continue_token_starts_the_list_anew(void **state)
     heard(fixture, "begin listed:a end");
 }
 
-static void a_page_that_fails_is_asked_for_again(void **state)
+FIXTURE_TEST(a_page_that_fails_is_asked_for_again)
 {
-    struct fixture *fixture = *state;
-
     whole(fixture, 200,
           "{\"metadata\":{\"resourceVersion\":\"9\",\"continue\":\"t\"},\"items\":[]}");
     heard(fixture, "begin");
@@ -330,10 +318,8 @@ static void a_page_that_fails_is_asked_for_again(void **state)
     heard(fixture, "end");
 }
 
-static void a_page_that_keeps_failing_gives_the_list_up(void **state)
+FIXTURE_TEST(a_page_that_keeps_failing_gives_the_list_up)
 {
-    struct fixture *fixture = *state;
-
     whole(fixture, 200,
           "{\"metadata\":{\"resourceVersion\":\"9\",\"continue\":\"t\"},\"items\":[]}");
     for (int i = 0; i < 5; i++) {
@@ -346,7 +332,7 @@ static void a_page_that_keeps_failing_gives_the_list_up(void **state)
     assert_null(strstr(fixture->path, "continue"));
 }
 
-static void half_a_page_is_no_page(void **state)
+FIXTURE_TEST(half_a_page_is_no_page)
 {
     static const char *const bad[] = {
         "",
@@ -358,7 +344,6 @@ static void half_a_page_is_no_page(void **state)
         "{\"metadata\":{\"resourceVersion\":\"9\"},\"items\":[{\"metadata\":",
         "{\"metadata\":{\"resourceVersion\":\"9\"},\"items\":[]} more",
     };
-    struct fixture *fixture = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         whole(fixture, 200, bad[i]);
@@ -384,10 +369,9 @@ static void overflow(struct fixture *fixture)
 }
 
 /* A few objects as large as an API server accepts them: this is no failure and costs no wait. */
-static void a_page_beyond_all_bounds_is_asked_for_in_smaller_ones(void **state)
+FIXTURE_TEST(a_page_beyond_all_bounds_is_asked_for_in_smaller_ones)
 {
     static const char *const limit[] = {"?limit=250&", "?limit=125&", "?limit=62&"};
-    struct fixture *fixture = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(limit); i++) {
         overflow(fixture);
@@ -407,10 +391,8 @@ static void a_page_beyond_all_bounds_is_asked_for_in_smaller_ones(void **state)
     heard(fixture, "begin listed:a listed:a end");
 }
 
-static void one_object_beyond_all_bounds_ends_no_list(void **state)
+FIXTURE_TEST(one_object_beyond_all_bounds_ends_no_list)
 {
-    struct fixture *fixture = *state;
-
     for (int i = 0; i < 9; i++)
         overflow(fixture);
     assert_false(fixture->busy);
@@ -420,9 +402,8 @@ static void one_object_beyond_all_bounds_ends_no_list(void **state)
     heard(fixture, "");
 }
 
-static void too_many_requests_is_waited_out(void **state)
+FIXTURE_TEST(too_many_requests_is_waited_out)
 {
-    struct fixture *fixture = *state;
     const struct kube_answer told = {
         .id = fixture->id, .piece = KUBE_HEAD, .status = 429, .retry_after_s = 17};
 
@@ -439,10 +420,8 @@ static void too_many_requests_is_waited_out(void **state)
 }
 
 /* Whatever it says: if we asked nothing for an hour, we would hear nothing for an hour. */
-static void retry_after_is_obeyed_for_a_minute_and_no_longer(void **state)
+FIXTURE_TEST(retry_after_is_obeyed_for_a_minute_and_no_longer)
 {
-    struct fixture *fixture = *state;
-
     whole(fixture, 503,
           "{\"kind\":\"Status\",\"reason\":\"ServiceUnavailable\",\"message\":\"later\","
           "\"details\":{\"retryAfterSeconds\":2147483647}}");
@@ -452,10 +431,8 @@ static void retry_after_is_obeyed_for_a_minute_and_no_longer(void **state)
     assert_true(is_listing(fixture));
 }
 
-static void a_forbidden_list_is_reported_and_tried_again(void **state)
+FIXTURE_TEST(a_forbidden_list_is_reported_and_tried_again)
 {
-    struct fixture *fixture = *state;
-
     whole(fixture, 403,
           "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"message\":\"pods is forbidden\"}");
     assert_int_equal(fixture->trouble.code, ERR_FORBIDDEN);
@@ -465,9 +442,8 @@ static void a_forbidden_list_is_reported_and_tried_again(void **state)
     heard(fixture, "");
 }
 
-static void waiting_doubles_to_half_a_minute_and_is_forgotten_when_well(void **state)
+FIXTURE_TEST(waiting_doubles_to_half_a_minute_and_is_forgotten_when_well)
 {
-    struct fixture *fixture = *state;
     int64_t least_ms = 800;
 
     for (int i = 0; i < 12; i++) {
@@ -484,10 +460,8 @@ static void waiting_doubles_to_half_a_minute_and_is_forgotten_when_well(void **s
     assert_true(fixture->wait_ms >= 800 && fixture->wait_ms <= 1200);
 }
 
-static void a_request_that_cannot_start_is_tried_later(void **state)
+FIXTURE_TEST(a_request_that_cannot_start_is_tried_later)
 {
-    struct fixture *fixture = *state;
-
     fixture->start_fails = true;
     lose(fixture);
     later(fixture, fixture->wait_ms);
@@ -500,9 +474,8 @@ static void a_request_that_cannot_start_is_tried_later(void **state)
 
 /* ---- watching ---- */
 
-static void a_watch_asks_for_bookmarks_from_the_lists_version(void **state)
+FIXTURE_TEST(a_watch_asks_for_bookmarks_from_the_lists_version)
 {
-    struct fixture *fixture = *state;
     long long seconds = 0;
 
     be_watching(fixture);
@@ -514,10 +487,8 @@ static void a_watch_asks_for_bookmarks_from_the_lists_version(void **state)
     assert_true(fixture->silence_ms > 180 * SECOND); /* we end a silent watch ourselves */
 }
 
-static void events_reach_the_sink(void **state)
+FIXTURE_TEST(events_reach_the_sink)
 {
-    struct fixture *fixture = *state;
-
     be_watching(fixture);
     data(fixture, EVENT("ADDED", "b", "101") EVENT("MODIFIED", "b", "102") BOOKMARK("103")
                       EVENT("DELETED", "b", "104") "\r\n\n");
@@ -529,7 +500,7 @@ static void events_reach_the_sink(void **state)
     assert_int_equal(fixture->troubles, 0);
 }
 
-static void an_event_may_be_cut_anywhere(void **state)
+TEST_BETWEEN(an_event_may_be_cut_anywhere, set_up, tear_down)
 {
     static const char stream[] = EVENT("ADDED", "b", "101") EVENT("MODIFIED", "c", "102");
     struct fixture *fixture = *state;
@@ -553,10 +524,9 @@ static void an_event_may_be_cut_anywhere(void **state)
     }
 }
 
-static void one_byte_at_a_time_is_fine(void **state)
+FIXTURE_TEST(one_byte_at_a_time_is_fine)
 {
     static const char stream[] = EVENT("ADDED", "b", "101") EVENT("DELETED", "b", "102");
-    struct fixture *fixture = *state;
 
     be_watching(fixture);
     for (size_t i = 0; i + 1 < sizeof stream; i++) {
@@ -566,10 +536,8 @@ static void one_byte_at_a_time_is_fine(void **state)
     heard(fixture, "changed:b deleted:b");
 }
 
-static void a_stream_that_ends_goes_on_from_the_last_bookmark(void **state)
+FIXTURE_TEST(a_stream_that_ends_goes_on_from_the_last_bookmark)
 {
-    struct fixture *fixture = *state;
-
     be_watching(fixture);
     data(fixture, BOOKMARK("500"));
     later(fixture, 170 * SECOND);
@@ -581,10 +549,8 @@ static void a_stream_that_ends_goes_on_from_the_last_bookmark(void **state)
     assert_int_equal(stats_of(fixture).lists, 1);
 }
 
-static void what_was_cut_off_at_the_end_is_not_believed(void **state)
+FIXTURE_TEST(what_was_cut_off_at_the_end_is_not_believed)
 {
-    struct fixture *fixture = *state;
-
     be_watching(fixture);
     data(fixture, EVENT("ADDED", "b", "101") "{\"type\":\"ADDED\",\"obj");
     done(fixture);
@@ -595,10 +561,8 @@ static void what_was_cut_off_at_the_end_is_not_believed(void **state)
     heard(fixture, "changed:c");
 }
 
-static void a_watch_that_ends_at_once_with_nothing_backs_off(void **state)
+FIXTURE_TEST(a_watch_that_ends_at_once_with_nothing_backs_off)
 {
-    struct fixture *fixture = *state;
-
     be_watching(fixture);
     done(fixture);
     step(fixture);
@@ -612,10 +576,8 @@ static void a_watch_that_ends_at_once_with_nothing_backs_off(void **state)
     assert_true(fixture->wait_ms >= 1600);
 }
 
-static void gone_as_a_status_lists_again(void **state)
+FIXTURE_TEST(gone_as_a_status_lists_again)
 {
-    struct fixture *fixture = *state;
-
     whole(fixture, 200, one_page);
     heard(fixture, "begin listed:a end");
     whole(fixture, 410, "{\"kind\":\"Status\",\"reason\":\"Expired\",\"code\":410}");
@@ -626,11 +588,10 @@ static void gone_as_a_status_lists_again(void **state)
     assert_int_equal(stats_of(fixture).lists, 2);
 }
 
-static void gone_as_an_event_lists_again(void **state)
+FIXTURE_TEST(gone_as_an_event_lists_again)
 {
     static const char *const gone[] = {ERROR_EVENT("410", "Expired"), ERROR_EVENT("410", ""),
                                        ERROR_EVENT("0", "Gone"), ERROR_EVENT("500", "Expired")};
-    struct fixture *fixture = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(gone); i++) {
         be_watching(fixture);
@@ -643,10 +604,8 @@ static void gone_as_an_event_lists_again(void **state)
     }
 }
 
-static void gone_after_an_outage_lists_soon_but_not_in_a_circle(void **state)
+FIXTURE_TEST(gone_after_an_outage_lists_soon_but_not_in_a_circle)
 {
-    struct fixture *fixture = *state;
-
     be_watching(fixture);
     for (int i = 0; i < 6; i++) {
         lose(fixture);
@@ -663,12 +622,11 @@ static void gone_after_an_outage_lists_soon_but_not_in_a_circle(void **state)
     assert_true(fixture->wait_ms >= 1600 && fixture->wait_ms <= 2400);
 }
 
-static void other_errors_in_the_stream_go_on_from_the_last_version(void **state)
+FIXTURE_TEST(other_errors_in_the_stream_go_on_from_the_last_version)
 {
     static const char *const error[] = {ERROR_EVENT("500", "InternalError"),
                                         ERROR_EVENT("504", "Timeout"),
                                         ERROR_EVENT("429", "TooManyRequests")};
-    struct fixture *fixture = *state;
 
     be_watching(fixture);
     data(fixture, EVENT("ADDED", "b", "101"));
@@ -684,10 +642,8 @@ static void other_errors_in_the_stream_go_on_from_the_last_version(void **state)
     heard(fixture, "changed:b");
 }
 
-static void an_error_may_say_how_long_to_wait(void **state)
+FIXTURE_TEST(an_error_may_say_how_long_to_wait)
 {
-    struct fixture *fixture = *state;
-
     be_watching(fixture);
     data(fixture, "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":429,"
                   "\"details\":{\"retryAfterSeconds\":9}}}\n");
@@ -695,10 +651,8 @@ static void an_error_may_say_how_long_to_wait(void **state)
     assert_int_equal(fixture->wait_ms, 9 * SECOND);
 }
 
-static void a_version_that_goes_back_lists_again(void **state)
+FIXTURE_TEST(a_version_that_goes_back_lists_again)
 {
-    struct fixture *fixture = *state;
-
     be_watching(fixture);
     data(fixture,
          EVENT("ADDED", "b", "1000") EVENT("ADDED", "c", "999") EVENT("ADDED", "d", "1001"));
@@ -709,21 +663,18 @@ static void a_version_that_goes_back_lists_again(void **state)
     assert_true(is_listing(fixture));
 }
 
-static void versions_that_are_no_numbers_are_not_compared(void **state)
+FIXTURE_TEST(versions_that_are_no_numbers_are_not_compared)
 {
-    struct fixture *fixture = *state;
-
     be_watching(fixture);
     data(fixture, EVENT("ADDED", "b", "xyz") EVENT("ADDED", "c", "9") EVENT("ADDED", "d", "9"));
     heard(fixture, "changed:b changed:c changed:d");
 }
 
-static void nonsense_in_the_stream_is_tried_again_once_and_then_listed(void **state)
+FIXTURE_TEST(nonsense_in_the_stream_is_tried_again_once_and_then_listed)
 {
     static const char *const bad[] = {"nonsense\n", "{\"type\":\"ADDED\"}\n", "[]\n",
                                       "{\"type\":\"EXPLODED\",\"object\":{}}\n",
                                       "{\"type\":\"ADDED\",\"object\":{\"metadata\":{}}}\n"};
-    struct fixture *fixture = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         be_watching(fixture);
@@ -742,10 +693,8 @@ static void nonsense_in_the_stream_is_tried_again_once_and_then_listed(void **st
 }
 
 /* An object exists that cannot be named: it must not be swept as missing. */
-static void a_list_with_an_object_without_a_name_does_not_end(void **state)
+FIXTURE_TEST(a_list_with_an_object_without_a_name_does_not_end)
 {
-    struct fixture *fixture = *state;
-
     whole(
         fixture, 200,
         "{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[{\"metadata\":{"
@@ -756,11 +705,10 @@ static void a_list_with_an_object_without_a_name_does_not_end(void **state)
     assert_true(is_listing(fixture));
 }
 
-static void an_event_of_an_object_without_a_name_lists_again(void **state)
+FIXTURE_TEST(an_event_of_an_object_without_a_name_lists_again)
 {
     static const char *const bad[] = {EVENT("MODIFIED", "nobody", "7"),
                                       EVENT("DELETED", "nobody", "7")};
-    struct fixture *fixture = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         be_watching(fixture);
@@ -773,9 +721,8 @@ static void an_event_of_an_object_without_a_name_lists_again(void **state)
     }
 }
 
-static void an_event_beyond_all_bounds_lists_again(void **state)
+FIXTURE_TEST(an_event_beyond_all_bounds_lists_again)
 {
-    struct fixture *fixture = *state;
     CLEANUP(freep) char *much = xcalloc(1, 1 << 20);
     memset(much, 'x', (1 << 20) - 1);
 
@@ -790,10 +737,8 @@ static void an_event_beyond_all_bounds_lists_again(void **state)
     assert_true(is_listing(fixture));
 }
 
-static void a_connection_that_fell_silent_is_taken_up_again(void **state)
+FIXTURE_TEST(a_connection_that_fell_silent_is_taken_up_again)
 {
-    struct fixture *fixture = *state;
-
     be_watching(fixture);
     later(fixture, 180 * SECOND);
     lose(fixture);
@@ -802,10 +747,9 @@ static void a_connection_that_fell_silent_is_taken_up_again(void **state)
 }
 
 /* An API server 1.31 sends nothing while the cluster is quiet, not even bookmarks. */
-static void a_watch_in_which_nothing_happens_is_begun_anew_without_a_word(void **state)
+FIXTURE_TEST(a_watch_in_which_nothing_happens_is_begun_anew_without_a_word)
 {
     enum { ROUNDS = 100 };
-    struct fixture *fixture = *state;
 
     be_watching(fixture);
     for (unsigned i = 1; i <= ROUNDS; i++) {
@@ -827,10 +771,8 @@ static void a_watch_in_which_nothing_happens_is_begun_anew_without_a_word(void *
 }
 
 /* Silence alone proves nothing, but this means a dead connection or a server that hangs. */
-static void a_watch_that_is_not_answered_is_trouble(void **state)
+FIXTURE_TEST(a_watch_that_is_not_answered_is_trouble)
 {
-    struct fixture *fixture = *state;
-
     be_watching(fixture);
     later(fixture, 180 * SECOND);
     const int64_t heard_ms = stats_of(fixture).last_seen_ms;
@@ -848,10 +790,8 @@ static void a_watch_that_is_not_answered_is_trouble(void **state)
 }
 
 /* A kube-apiserver that has just started denies everything to everybody for some milliseconds. */
-static void a_watch_that_is_denied_goes_on_from_where_it_was(void **state)
+FIXTURE_TEST(a_watch_that_is_denied_goes_on_from_where_it_was)
 {
-    struct fixture *fixture = *state;
-
     be_watching(fixture);
     later(fixture, 2 * SECOND);
     done(fixture);
@@ -866,10 +806,8 @@ static void a_watch_that_is_denied_goes_on_from_where_it_was(void **state)
     assert_int_equal(stats_of(fixture).lists, 1);
 }
 
-static void a_watch_that_never_ends_is_ended(void **state)
+FIXTURE_TEST(a_watch_that_never_ends_is_ended)
 {
-    struct fixture *fixture = *state;
-
     be_watching(fixture);
     for (int i = 0; i < 64 && fixture->cancelled == 0; i++) {
         data(fixture, BOOKMARK("200"));
@@ -881,10 +819,8 @@ static void a_watch_that_never_ends_is_ended(void **state)
     assert_non_null(strstr(fixture->path, "resourceVersion=200&"));
 }
 
-static void a_bad_request_for_a_watch_lists_again(void **state)
+FIXTURE_TEST(a_bad_request_for_a_watch_lists_again)
 {
-    struct fixture *fixture = *state;
-
     whole(fixture, 200, one_page);
     whole(fixture, 400,
           "{\"kind\":\"Status\",\"code\":400,\"message\":\"invalid resourceVersion\"}");
@@ -892,9 +828,8 @@ static void a_bad_request_for_a_watch_lists_again(void **state)
     assert_true(is_listing(fixture));
 }
 
-static void answers_of_others_are_not_ours(void **state)
+FIXTURE_TEST(answers_of_others_are_not_ours)
 {
-    struct fixture *fixture = *state;
     struct kube_answer other = {.id = BASE - 1, .piece = KUBE_DONE, .status = 200};
 
     assert_false(reflector_answer(fixture->reflector, fixture->now_ms, &other));
@@ -906,9 +841,8 @@ static void answers_of_others_are_not_ours(void **state)
     assert_true(fixture->busy);
 }
 
-static void the_same_seed_waits_the_same(void **state)
+FIXTURE_TEST(the_same_seed_waits_the_same)
 {
-    struct fixture *fixture = *state;
     void *second = NULL;
 
     lose(fixture);
@@ -917,54 +851,4 @@ static void the_same_seed_waits_the_same(void **state)
     lose(second);
     assert_int_equal(((struct fixture *)second)->wait_ms, first_ms);
     (void)tear_down(&second);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(the_first_request_is_a_consistent_page),
-        TEST(pages_are_followed_to_the_end_and_make_one_list),
-        TEST(an_empty_list_and_null_items_are_lists),
-        TEST(a_page_without_a_version_is_no_page),
-        TEST(an_expired_continue_token_starts_the_list_anew),
-        TEST(a_page_that_fails_is_asked_for_again),
-        TEST(a_page_that_keeps_failing_gives_the_list_up),
-        TEST(half_a_page_is_no_page),
-        TEST(a_page_beyond_all_bounds_is_asked_for_in_smaller_ones),
-        TEST(one_object_beyond_all_bounds_ends_no_list),
-        TEST(too_many_requests_is_waited_out),
-        TEST(retry_after_is_obeyed_for_a_minute_and_no_longer),
-        TEST(a_forbidden_list_is_reported_and_tried_again),
-        TEST(waiting_doubles_to_half_a_minute_and_is_forgotten_when_well),
-        TEST(a_request_that_cannot_start_is_tried_later),
-        TEST(a_watch_asks_for_bookmarks_from_the_lists_version),
-        TEST(events_reach_the_sink),
-        TEST(an_event_may_be_cut_anywhere),
-        TEST(one_byte_at_a_time_is_fine),
-        TEST(a_stream_that_ends_goes_on_from_the_last_bookmark),
-        TEST(what_was_cut_off_at_the_end_is_not_believed),
-        TEST(a_watch_that_ends_at_once_with_nothing_backs_off),
-        TEST(gone_as_a_status_lists_again),
-        TEST(gone_as_an_event_lists_again),
-        TEST(gone_after_an_outage_lists_soon_but_not_in_a_circle),
-        TEST(other_errors_in_the_stream_go_on_from_the_last_version),
-        TEST(an_error_may_say_how_long_to_wait),
-        TEST(a_version_that_goes_back_lists_again),
-        TEST(versions_that_are_no_numbers_are_not_compared),
-        TEST(nonsense_in_the_stream_is_tried_again_once_and_then_listed),
-        TEST(a_list_with_an_object_without_a_name_does_not_end),
-        TEST(an_event_of_an_object_without_a_name_lists_again),
-        TEST(an_event_beyond_all_bounds_lists_again),
-        TEST(a_connection_that_fell_silent_is_taken_up_again),
-        TEST(a_watch_in_which_nothing_happens_is_begun_anew_without_a_word),
-        TEST(a_watch_that_is_not_answered_is_trouble),
-        TEST(a_watch_that_is_denied_goes_on_from_where_it_was),
-        TEST(a_watch_that_never_ends_is_ended),
-        TEST(a_bad_request_for_a_watch_lists_again),
-        TEST(answers_of_others_are_not_ours),
-        TEST(the_same_seed_waits_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

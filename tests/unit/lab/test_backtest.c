@@ -2,16 +2,14 @@
  * Back-tests of ledgers that the real store wrote: each test tells a story with times of its own,
  * closes the ledger, and has the whole program play it again.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "support/test.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
@@ -95,6 +93,8 @@ static int tear_down(void **state)
     (void)unlink(journal->other);
     return rmdir(journal->folder);
 }
+
+#define JOURNAL_TEST(name) TEST_WITH(name, struct journal *journal, set_up, tear_down)
 
 /* --- what happens --- */
 
@@ -227,10 +227,8 @@ static void expect_refused(struct journal *journal, int wanted, const char *file
 
 /* --- the tests --- */
 
-static void a_pod_waits_under_one_policy_and_not_under_another(void **state)
+JOURNAL_TEST(a_pod_waits_under_one_policy_and_not_under_another)
 {
-    struct journal *journal = *state;
-
     small_pods_lie_apart(journal);
     journal_close(journal);
     expect_lines(journal, "--policy binpack,spread",
@@ -259,10 +257,8 @@ static const char table_expected[] =
     "  and rules of a policy document about nodes match none\n"
     "- pods that never got a place, or that nobody created because there was none\n";
 
-static void the_table_compares_with_what_was_recorded(void **state)
+JOURNAL_TEST(the_table_compares_with_what_was_recorded)
 {
-    struct journal *journal = *state;
-
     small_pods_lie_apart(journal);
     journal_close(journal);
     assert_int_equal(
@@ -274,10 +270,8 @@ static void the_table_compares_with_what_was_recorded(void **state)
 }
 
 /* milligpud notes its policy before it knows any node. */
-static void the_past_begins_with_the_cluster(void **state)
+JOURNAL_TEST(the_past_begins_with_the_cluster)
 {
-    struct journal *journal = *state;
-
     tell(journal, -60, (struct command){.kind = COMMAND_POLICY});
     small_pods_lie_apart(journal);
     journal_close(journal);
@@ -288,10 +282,8 @@ static void the_past_begins_with_the_cluster(void **state)
     shown_free(&journal->shown);
 }
 
-static void what_stands_at_the_beginning_stays_where_it_was(void **state)
+JOURNAL_TEST(what_stands_at_the_beginning_stays_where_it_was)
 {
-    struct journal *journal = *state;
-
     small_pods_lie_apart(journal);
     journal_close(journal);
     expect_lines(journal, "--policy binpack --from 2026-01-01T00:15:00Z",
@@ -305,10 +297,8 @@ static void what_stands_at_the_beginning_stays_where_it_was(void **state)
                 "not played again: 2 pods that stand there at the beginning,");
 }
 
-static void who_gets_a_place_behind_the_end_was_waiting(void **state)
+JOURNAL_TEST(who_gets_a_place_behind_the_end_was_waiting)
 {
-    struct journal *journal = *state;
-
     small_pods_lie_apart(journal);
     journal_close(journal);
     expect_lines(journal, "--policy binpack,spread --to 2026-01-01T00:50:00Z",
@@ -322,20 +312,16 @@ static void who_gets_a_place_behind_the_end_was_waiting(void **state)
     expect_said(journal, "--policy binpack --to 2026-01-01T00:19:00Z", ": 2 pods arrive\n");
 }
 
-static void an_end_behind_the_end_of_the_time_counts_for_a_pod_that_is_placed_earlier(void **state)
+JOURNAL_TEST(an_end_behind_the_end_of_the_time_counts_for_a_pod_that_is_placed_earlier)
 {
-    struct journal *journal = *state;
-
     small_pods_lie_apart(journal);
     journal_close(journal);
     /* It ran from minute 60 to 120. Placed at 20, it ends at 80, and the mean falls again. */
     expect_said(journal, "--policy binpack --to 2026-01-01T01:30:00Z", "   56.50   80.00\n");
 }
 
-static void waiting_pods_are_tried_in_the_order_of_arrival_and_pass_each_other(void **state)
+JOURNAL_TEST(waiting_pods_are_tried_in_the_order_of_arrival_and_pass_each_other)
 {
-    struct journal *journal = *state;
-
     node_shows(journal, 0, "n1", one, 1);
     binds(journal, 1, "long", "n1", "700", 1);
     binds(journal, 6, "small", "n1", "200", 4);
@@ -354,10 +340,8 @@ static void waiting_pods_are_tried_in_the_order_of_arrival_and_pass_each_other(v
                  "team/late,2026-01-01T00:03:00.000Z,5280000,5220000\n");
 }
 
-static void nodes_come_change_and_go_as_they_did(void **state)
+JOURNAL_TEST(nodes_come_change_and_go_as_they_did)
 {
-    struct journal *journal = *state;
-
     node_shows(journal, 0, "n1", one, 1);
     node_shows(journal, 0, "n2", cordoned, 1);
     binds(journal, 1, "first", "n1", "1000", 1);
@@ -378,10 +362,8 @@ static void nodes_come_change_and_go_as_they_did(void **state)
     expect_said(journal, "--policy rollout", "GPU hours\n");
 }
 
-static void a_pod_on_a_node_that_goes_away_under_it_is_counted(void **state)
+JOURNAL_TEST(a_pod_on_a_node_that_goes_away_under_it_is_counted)
 {
-    struct journal *journal = *state;
-
     node_shows(journal, 0, "n1", one, 1);
     node_shows(journal, 0, "n2", another, 1);
     binds(journal, 1, "first", "n2", "500", 1); /* binpack takes n1 */
@@ -391,9 +373,8 @@ static void a_pod_on_a_node_that_goes_away_under_it_is_counted(void **state)
     expect_said(journal, "--policy binpack", "1 on nodes that went away\n");
 }
 
-static void what_others_bound_stays_where_they_bound_it(void **state)
+JOURNAL_TEST(what_others_bound_stays_where_they_bound_it)
 {
-    struct journal *journal = *state;
     struct pod *pod = core_pod(&journal->core, "foreign", "n1");
 
     node_shows(journal, 0, "n1", one, 1);
@@ -415,10 +396,8 @@ static void what_others_bound_stays_where_they_bound_it(void **state)
     expect_said(journal, "--policy binpack", "beginning, 1 bound by others\n");
 }
 
-static void a_binding_that_failed_is_no_pod_and_a_second_one_has_waited(void **state)
+JOURNAL_TEST(a_binding_that_failed_is_no_pod_and_a_second_one_has_waited)
 {
-    struct journal *journal = *state;
-
     node_shows(journal, 0, "n1", one, 1);
     reserves(journal, 1, "never", "n1", "300", 1);
     ends(journal, 2, "never");
@@ -433,10 +412,8 @@ static void a_binding_that_failed_is_no_pod_and_a_second_one_has_waited(void **s
     expect_said(journal, "--policy spread", "0 bound by others, 1 that never ran\n");
 }
 
-static void without_the_time_of_creation_a_pod_arrives_when_it_gets_its_place(void **state)
+JOURNAL_TEST(without_the_time_of_creation_a_pod_arrives_when_it_gets_its_place)
 {
-    struct journal *journal = *state;
-
     node_shows(journal, 0, "n1", one, 1);
     binds(journal, 5, "old", "n1", "300", -1);
     binds(journal, 6, "new", "n1", "300", 6);
@@ -446,9 +423,8 @@ static void without_the_time_of_creation_a_pod_arrives_when_it_gets_its_place(vo
                 "- when 2 pods end that still ran: here, to the end\n");
 }
 
-static void models_and_memory_are_asked_for_again(void **state)
+JOURNAL_TEST(models_and_memory_are_asked_for_again)
 {
-    struct journal *journal = *state;
     struct inventory *other = core_inventory(&journal->core, "n2", "n2", another, 1);
     static const char *model[] = {"H100"};
     struct request *request = core_request(&journal->core, "300");
@@ -471,10 +447,8 @@ static void models_and_memory_are_asked_for_again(void **state)
     expect_written(journal, "--policy binpack --placements", "team/picky,n2,0\n");
 }
 
-static void a_clock_that_was_set_back_does_not_turn_the_past_around(void **state)
+JOURNAL_TEST(a_clock_that_was_set_back_does_not_turn_the_past_around)
 {
-    struct journal *journal = *state;
-
     node_shows(journal, 100, "n1", one, 1);
     binds(journal, 101, "first", "n1", "1000", 101);
     /* At minute 110 of the wrong clock it is minute 10. */
@@ -493,10 +467,9 @@ static void a_clock_that_was_set_back_does_not_turn_the_past_around(void **state
                 "- the true time: its clock was set back by 100m, and times before are");
 }
 
-static void what_is_folded_away_stands_at_the_beginning(void **state)
+JOURNAL_TEST(what_is_folded_away_stands_at_the_beginning)
 {
     const int64_t day_ms = INT64_C(24) * 60 * minute_ms;
-    struct journal *journal = *state;
     struct err err;
 
     node_shows(journal, 0, "n1", one, 1);
@@ -524,10 +497,9 @@ static char *output_of(struct journal *journal, const char *file, const char *wo
     return out;
 }
 
-static void the_same_file_gives_the_same_bytes(void **state)
+JOURNAL_TEST(the_same_file_gives_the_same_bytes)
 {
     static const char *const words[] = {"", "-o json", "-o yaml", "-o wide --learn --seed 7"};
-    struct journal *journal = *state;
 
     small_pods_lie_apart(journal);
     journal_close(journal);
@@ -537,9 +509,8 @@ static void the_same_file_gives_the_same_bytes(void **state)
     expect_said(journal, "--learn", "; fgd and rollout know what has arrived so far\n");
 }
 
-static void a_ledger_in_use_and_a_backup_of_it_are_read_and_left_alone(void **state)
+JOURNAL_TEST(a_ledger_in_use_and_a_backup_of_it_are_read_and_left_alone)
 {
-    struct journal *journal = *state;
     struct err err;
 
     small_pods_lie_apart(journal);
@@ -551,11 +522,10 @@ static void a_ledger_in_use_and_a_backup_of_it_are_read_and_left_alone(void **st
     node_shows(journal, 200, "n3", NULL, 0);
 }
 
-static void ledgers_of_released_versions_are_read(void **state)
+JOURNAL_TEST(ledgers_of_released_versions_are_read)
 {
     static const char *const names[] = {"1.db", "1-killed.db", "2.db", "2-killed.db"};
     const char *source = getenv("MILLIGPU_SOURCE_DIR");
-    struct journal *journal = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         const char *file = arena_printf(&journal->core.arena, "%s/tests/released/%s",
@@ -564,9 +534,8 @@ static void ledgers_of_released_versions_are_read(void **state)
     }
 }
 
-static void every_number_of_the_table_is_in_the_document(void **state)
+JOURNAL_TEST(every_number_of_the_table_is_in_the_document)
 {
-    struct journal *journal = *state;
     struct document *document;
     struct err err;
 
@@ -587,7 +556,7 @@ static void every_number_of_the_table_is_in_the_document(void **state)
     assert_string_equal(document_str(document_get(document, "pods")->first, "pod"), "team/whole");
 }
 
-static void what_cannot_be_played_again_is_refused_with_a_sentence(void **state)
+JOURNAL_TEST(what_cannot_be_played_again_is_refused_with_a_sentence)
 {
     static const struct {
         const char *words;
@@ -611,7 +580,6 @@ static void what_cannot_be_played_again_is_refused_with_a_sentence(void **state)
         {"--policy best", CTL_USAGE, "--policy: there is no policy \"best\""},
         {"--placements p", CTL_USAGE, "--placements wants one --policy"},
     };
-    struct journal *journal = *state;
 
     small_pods_lie_apart(journal);
     journal_close(journal);
@@ -626,10 +594,8 @@ static void what_cannot_be_played_again_is_refused_with_a_sentence(void **state)
     shown_free(&journal->shown);
 }
 
-static void a_file_that_is_no_ledger_is_refused(void **state)
+JOURNAL_TEST(a_file_that_is_no_ledger_is_refused)
 {
-    struct journal *journal = *state;
-
     expect_refused(journal, CTL_NO, "/nonexistent", "", "/nonexistent: No such file");
     expect_refused(journal, CTL_NO, journal->folder, "", "a folder; the ledger is a file in one");
     write_file(journal->other, "nothing of ours, but long enough for that\n");
@@ -651,7 +617,7 @@ static void spoil(struct journal *journal, const char *sql)
 }
 
 /* Entry 3 reserves for the first pod, entry 1 tells of its node. */
-static void what_no_daemon_writes_is_refused_with_the_number_of_its_entry(void **state)
+JOURNAL_TEST(what_no_daemon_writes_is_refused_with_the_number_of_its_entry)
 {
     static const struct {
         const char *set;
@@ -674,7 +640,6 @@ static void what_no_daemon_writes_is_refused_with_the_number_of_its_entry(void *
         {"at = 9223372036854775807 WHERE seq = 4", "journal entry 4: its time is none"},
         {"at = -9223372036854775808 WHERE seq = 1", "the times of its journal are none"},
     };
-    struct journal *journal = *state;
     char sql[256];
 
     small_pods_lie_apart(journal);
@@ -688,35 +653,4 @@ static void what_no_daemon_writes_is_refused_with_the_number_of_its_entry(void *
                        " FROM kept AS k WHERE k.seq = journal.seq");
     }
     expect_said(journal, "--policy binpack", "3 pods arrive\n");
-}
-
-#define TOLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TOLD(a_pod_waits_under_one_policy_and_not_under_another),
-        TOLD(the_table_compares_with_what_was_recorded),
-        TOLD(the_past_begins_with_the_cluster),
-        TOLD(what_stands_at_the_beginning_stays_where_it_was),
-        TOLD(who_gets_a_place_behind_the_end_was_waiting),
-        TOLD(an_end_behind_the_end_of_the_time_counts_for_a_pod_that_is_placed_earlier),
-        TOLD(waiting_pods_are_tried_in_the_order_of_arrival_and_pass_each_other),
-        TOLD(nodes_come_change_and_go_as_they_did),
-        TOLD(a_pod_on_a_node_that_goes_away_under_it_is_counted),
-        TOLD(what_others_bound_stays_where_they_bound_it),
-        TOLD(a_binding_that_failed_is_no_pod_and_a_second_one_has_waited),
-        TOLD(without_the_time_of_creation_a_pod_arrives_when_it_gets_its_place),
-        TOLD(models_and_memory_are_asked_for_again),
-        TOLD(a_clock_that_was_set_back_does_not_turn_the_past_around),
-        TOLD(what_is_folded_away_stands_at_the_beginning),
-        TOLD(the_same_file_gives_the_same_bytes),
-        TOLD(a_ledger_in_use_and_a_backup_of_it_are_read_and_left_alone),
-        TOLD(ledgers_of_released_versions_are_read),
-        TOLD(every_number_of_the_table_is_in_the_document),
-        TOLD(what_cannot_be_played_again_is_refused_with_a_sentence),
-        TOLD(a_file_that_is_no_ledger_is_refused),
-        TOLD(what_no_daemon_writes_is_refused_with_the_number_of_its_entry),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 
 #include "lab/cluster/csv.h"
+#include "support/test.h"
 
 static char file[] = "/tmp/milligpu-csv-XXXXXX";
 
@@ -73,12 +69,11 @@ static void expect_end(struct reader *reader)
     csv_close(&reader->csv);
 }
 
-static void columns_are_found_by_name_in_any_order(void **state)
+TEST(columns_are_found_by_name_in_any_order)
 {
     struct reader reader;
     struct err err;
 
-    (void)state;
     assert_int_equal(open_text(&reader, TEXT("a,x,b\n1,2,3\n,,\n"), &err), 0);
     expect_record(&reader, "1", "3");
     expect_record(&reader, "", "");
@@ -88,12 +83,11 @@ static void columns_are_found_by_name_in_any_order(void **state)
     expect_end(&reader);
 }
 
-static void a_mark_and_both_line_ends_and_empty_lines_at_the_end_are_skipped(void **state)
+TEST(a_mark_and_both_line_ends_and_empty_lines_at_the_end_are_skipped)
 {
     struct reader reader;
     struct err err;
 
-    (void)state;
     assert_int_equal(open_text(&reader,
                                TEXT("\xef\xbb\xbf"
                                     "a,b\r\n1,2\r\n3,4\n\r\n\n"),
@@ -104,12 +98,11 @@ static void a_mark_and_both_line_ends_and_empty_lines_at_the_end_are_skipped(voi
     expect_end(&reader);
 }
 
-static void a_quoted_field_may_contain_commas_quotes_and_lines(void **state)
+TEST(a_quoted_field_may_contain_commas_quotes_and_lines)
 {
     struct reader reader;
     struct err err;
 
-    (void)state;
     assert_int_equal(
         open_text(&reader, TEXT("\"a\",b\n\"1,2\",\"say \"\"x\"\"\"\n\"\",\"two\nlines\"\r\n5,6\n"),
                   &err),
@@ -121,7 +114,7 @@ static void a_quoted_field_may_contain_commas_quotes_and_lines(void **state)
     expect_end(&reader);
 }
 
-static void what_is_wrong_is_said_with_its_place(void **state)
+TEST(what_is_wrong_is_said_with_its_place)
 {
     static const struct {
         struct text text;
@@ -142,7 +135,6 @@ static void what_is_wrong_is_said_with_its_place(void **state)
         {TEXT("a,b\n1,\"2\0\"\n"), ":2:5: a NUL byte"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct reader reader = {0};
         struct err err = {0};
@@ -161,13 +153,12 @@ static void what_is_wrong_is_said_with_its_place(void **state)
     }
 }
 
-static void sizes_are_bounded(void **state)
+TEST(sizes_are_bounded)
 {
     char *text = xmalloc(2 * CSV_FIELD_BYTES_MAX);
     struct reader reader;
     struct err err;
 
-    (void)state;
     memset(text, 'x', 2 * CSV_FIELD_BYTES_MAX);
     memcpy(text, "a,b\n", 4);
     assert_int_equal(open_text(&reader, (struct text){text, 4 + CSV_FIELD_BYTES_MAX + 1}, &err), 0);
@@ -181,7 +172,7 @@ static void sizes_are_bounded(void **state)
     xfree(text);
 }
 
-static void a_number_is_whole_and_in_its_range(void **state)
+TEST(a_number_is_whole_and_in_its_range)
 {
     static const struct csv_range range = {"count", 1, 4000000000};
     static const struct {
@@ -193,7 +184,6 @@ static void a_number_is_whole_and_in_its_range(void **state)
         {"", 0},   {" 1", 0},  {"18446744073709551617", 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         char text[64];
         char says[128];
@@ -222,14 +212,13 @@ static uint32_t csv_random(uint32_t *state, uint32_t below)
 }
 
 /* Whatever the bytes are: every field lies in the file, and every record has all its fields. */
-static void random_bytes_are_read_or_refused(void **state)
+TEST(random_bytes_are_read_or_refused)
 {
     static const char letters[] = "ab,,\"\"\r\n\n1\0";
     uint32_t random = 7;
     uint32_t records = 0;
     uint32_t refused = 0;
 
-    (void)state;
     for (int round = 0; round < 400; round++) {
         char text[64] = "a,b\n";
         struct reader reader;
@@ -257,27 +246,13 @@ static void random_bytes_are_read_or_refused(void **state)
     assert_true(refused > 100);
 }
 
-static void a_file_that_cannot_be_read_is_named(void **state)
+TEST(a_file_that_cannot_be_read_is_named)
 {
     struct csv csv;
     struct err err;
 
-    (void)state;
     assert_true(csv_open(&csv, "/nonexistent/nodes.csv", &err) < 0);
     assert_non_null(strstr(err.text, "/nonexistent/nodes.csv"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(columns_are_found_by_name_in_any_order),
-        cmocka_unit_test(a_mark_and_both_line_ends_and_empty_lines_at_the_end_are_skipped),
-        cmocka_unit_test(a_quoted_field_may_contain_commas_quotes_and_lines),
-        cmocka_unit_test(what_is_wrong_is_said_with_its_place),
-        cmocka_unit_test(sizes_are_bounded),
-        cmocka_unit_test(a_number_is_whole_and_in_its_range),
-        cmocka_unit_test(random_bytes_are_read_or_refused),
-        cmocka_unit_test(a_file_that_cannot_be_read_is_named),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_GROUP(set_up, tear_down)

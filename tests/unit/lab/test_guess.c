@@ -1,11 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "lab/cluster/guess.h"
+#include "support/test.h"
 
 static struct arena arena;
 static struct err err;
@@ -37,7 +34,25 @@ static const char *parts_of(const char *spec)
 
 #define GPU "{containers: [{name: c, resources: {limits: {a.b/gpu: 1}}}]}"
 
-static void counts_are_found_above_a_template(void **state)
+static int begin(void **state)
+{
+    (void)state;
+    arena_init(&arena);
+    strbuf_init(&found);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    arena_done(&arena);
+    strbuf_done(&found);
+    return 0;
+}
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
+
+FIXTURE_TEST(counts_are_found_above_a_template)
 {
     static const struct {
         const char *spec;
@@ -69,13 +84,12 @@ static void counts_are_found_above_a_template(void **state)
          "spec.template.spec: replicas 2147483647 x size 2147483647: play makes at most 100000 "
          "pods"},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(each); i++)
         if (strcmp(parts_of(each[i].spec), each[i].parts) != 0)
             fail_msg("%s: %s", each[i].spec, parts_of(each[i].spec));
 }
 
-static void what_looks_like_a_pod_is_found(void **state)
+FIXTURE_TEST(what_looks_like_a_pod_is_found)
 {
     static const struct {
         const char *spec;
@@ -109,34 +123,7 @@ static void what_looks_like_a_pod_is_found(void **state)
         {"7", ""},
         {"null", ""},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(each); i++)
         if (strcmp(parts_of(each[i].spec), each[i].parts) != 0)
             fail_msg("%s: %s", each[i].spec, parts_of(each[i].spec));
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    arena_init(&arena);
-    strbuf_init(&found);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    arena_done(&arena);
-    strbuf_done(&found);
-    return 0;
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(counts_are_found_above_a_template),
-        TEST(what_looks_like_a_pod_is_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* Runs tests/unit/lab/nodefit.txt; the language is described at its top. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "lab/cluster/nodefit.h"
+#include "support/test.h"
 
 enum { NODES = 16, LINE_BYTES = 1024 };
 
@@ -208,13 +204,12 @@ static void sentence(struct table *table, char *line)
     }
 }
 
-static void every_sentence_about_nodes_holds(void **state)
+TEST(every_sentence_about_nodes_holds)
 {
     struct table table = {.nodes = 0};
     char line[LINE_BYTES];
     FILE *stream = fopen(file, "re");
 
-    (void)state;
     assert_non_null(stream);
     arena_init(&table.arena);
     while (fgets(line, sizeof line, stream) != NULL) {
@@ -230,10 +225,4 @@ static void every_sentence_about_nodes_holds(void **state)
     arena_done(&table.arena);
     assert_true(table.judged > 150);
     assert_true(table.refused > 30);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_sentence_about_nodes_holds)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

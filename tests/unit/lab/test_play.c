@@ -1,15 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "ctl/client.h"
 #include "ctl/forward.h"
 #include "lab/cluster/manifest.h"
 #include "lab/play/play.h"
 #include "lab/play/play_nodes.h"
+#include "support/test.h"
 
 static struct arena arena;
 static struct strbuf left_out;
@@ -53,7 +50,27 @@ static int read_pods(const char *text, struct document **out)
     return 0;
 }
 
-static void pods_come_from_documents_lists_and_json(void **state)
+static int begin(void **state)
+{
+    (void)state;
+    arena_init(&arena);
+    strbuf_init(&left_out);
+    strbuf_init(&heard);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    arena_done(&arena);
+    strbuf_done(&left_out);
+    strbuf_done(&heard);
+    return 0;
+}
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
+
+FIXTURE_TEST(pods_come_from_documents_lists_and_json)
 {
     static const char *const same[] = {
         "kind: Pod\nmetadata: {name: a, namespace: x}\nspec: {}\n---\n"
@@ -66,7 +83,6 @@ static void pods_come_from_documents_lists_and_json(void **state)
         "{metadata: {name: b}, spec: {}}]}",
     };
     struct document *pods;
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(same); i++) {
         assert_int_equal(read_pods(same[i], &pods), 0);
         assert_int_equal(pods->count, 2);
@@ -77,10 +93,9 @@ static void pods_come_from_documents_lists_and_json(void **state)
     }
 }
 
-static void other_kinds_are_named_and_left_out(void **state)
+FIXTURE_TEST(other_kinds_are_named_and_left_out)
 {
     struct document *pods;
-    (void)state;
     assert_int_equal(
         read_pods("kind: Service\nmetadata: {name: web}\n---\nkind: List\nitems: "
                   "[{kind: Node, metadata: {name: n1}}]\n---\napiVersion: apps.example.com/v1\n"
@@ -92,14 +107,13 @@ static void other_kinds_are_named_and_left_out(void **state)
 }
 
 /* Without somebody who hears of it, the first of them ends the reading. */
-static void wrong_objects_are_left_out_if_somebody_hears_of_it(void **state)
+FIXTURE_TEST(wrong_objects_are_left_out_if_somebody_hears_of_it)
 {
     static const char text[] = "kind: DaemonSet\nmetadata: {name: each}\n---\n[]\n---\n{}\n---\n"
                                "kind: List\nitems: 7\n---\n"
                                "kind: Pod\nmetadata: {name: a}\nspec: {}\n";
     struct manifest manifest = {.arena = &arena, .namespace = "home", .skip = note, .wrong = hear};
     struct document *pods;
-    (void)state;
     assert_int_equal(manifest_parse(&manifest, text_of(text), "pods.yaml", &err), 0);
     assert_string_equal(heard.data,
                         "pods.yaml: DaemonSet each: spec.template: a pod template is required;"
@@ -111,7 +125,7 @@ static void wrong_objects_are_left_out_if_somebody_hears_of_it(void **state)
     assert_int_equal(read_pods(text, &pods), -1);
 }
 
-static void what_another_object_makes_is_played_once(void **state)
+FIXTURE_TEST(what_another_object_makes_is_played_once)
 {
     static const char dump[] =
         "kind: List\nitems:\n"
@@ -127,20 +141,18 @@ static void what_another_object_makes_is_played_once(void **state)
         "kind: Deployment, name: web, controller: true}]}, spec: {replicas: 2, template: {spec: "
         "{}}}}\n";
     struct document *pods;
-    (void)state;
     assert_int_equal(read_pods(dump, &pods), 0);
     assert_string_equal(left_out.data, "Pod web-1-a;ReplicaSet web-1;");
     assert_int_equal(pods->count, 4);
     assert_string_equal(document_str(pods->first, "metadata.name"), "alone");
 }
 
-static void too_many_pods_are_refused_before_they_are_made(void **state)
+FIXTURE_TEST(too_many_pods_are_refused_before_they_are_made)
 {
     static const char deployment[] =
         "{kind: Deployment, metadata: {name: %s}, spec: {replicas: %s, "
         "template: {spec: {}}}}\n---\n";
     struct document *pods;
-    (void)state;
     assert_true(read_pods(arena_printf(&arena, deployment, "web", "1000000000"), &pods) < 0);
     assert_string_equal(err.text, "pods.yaml: Deployment web: spec.replicas: 1000000000 pods are "
                                   "too many: play makes at most 100000");
@@ -152,7 +164,7 @@ static void too_many_pods_are_refused_before_they_are_made(void **state)
                         "too many: play makes at most 100000");
 }
 
-static void broken_manifests_are_named_with_the_reason(void **state)
+FIXTURE_TEST(broken_manifests_are_named_with_the_reason)
 {
     static const struct {
         const char *text;
@@ -170,7 +182,6 @@ static void broken_manifests_are_named_with_the_reason(void **state)
         {"kind: Pod\n\tx: 1\n", "line 2"},
     };
     struct document *pods;
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_true(read_pods(bad[i].text, &pods) < 0);
         if (strstr(err.text, "pods.yaml") == NULL || strstr(err.text, bad[i].says) == NULL)
@@ -178,12 +189,11 @@ static void broken_manifests_are_named_with_the_reason(void **state)
     }
 }
 
-static void the_scheduler_writes_capitalised_bodies(void **state)
+FIXTURE_TEST(the_scheduler_writes_capitalised_bodies)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     const struct document *pod =
         json("{\"metadata\":{\"name\":\"a\\\"b\",\"namespace\":\"x\",\"uid\":\"u\"},\"spec\":{}}");
-    (void)state;
     strbuf_init(&out);
     play_args(&out, pod, json("[\"n1\",\"n2\"]"));
     assert_string_equal(out.data,
@@ -195,10 +205,9 @@ static void the_scheduler_writes_capitalised_bodies(void **state)
                                   "\"Node\":\"n1\"}");
 }
 
-static void the_best_score_wins_and_the_first_among_equals(void **state)
+FIXTURE_TEST(the_best_score_wins_and_the_first_among_equals)
 {
     const struct document *names = json("[\"a\",\"b\",\"c\"]");
-    (void)state;
     assert_string_equal(
         play_best(json("[{\"Host\":\"a\",\"Score\":3},{\"Host\":\"b\",\"Score\":10},"
                        "{\"Host\":\"c\",\"Score\":10}]"),
@@ -231,9 +240,8 @@ static char *counted(const char *names, const char *filter, const char *view)
     return arena_copy(&arena, (struct text){out.data, out.len});
 }
 
-static void an_entry_for_each_node_is_counted(void **state)
+FIXTURE_TEST(an_entry_for_each_node_is_counted)
 {
-    (void)state;
     assert_string_equal(
         counted("[\"n1\",\"n2\",\"n3\"]",
                 "{\"FailedNodes\":{\"n1\":\"cold\"},\"FailedAndUnresolvableNodes\":{"
@@ -245,7 +253,7 @@ static void an_entry_for_each_node_is_counted(void **state)
                         "1 node: no reason was given; 1 node(s) were unschedulable");
 }
 
-static void an_entry_that_speaks_for_many_nodes_is_counted_by_the_view(void **state)
+FIXTURE_TEST(an_entry_that_speaks_for_many_nodes_is_counted_by_the_view)
 {
     static const char many[] = "[\"n1\",\"n2\",\"n3\",\"n4\"]";
     static const char two[] = "{\"FailedAndUnresolvableNodes\":{"
@@ -255,7 +263,6 @@ static void an_entry_that_speaks_for_many_nodes_is_counted_by_the_view(void **st
         "[{\"name\":\"n0\",\"text\":\"full\"},{\"name\":\"n1\",\"text\":\"full\"},"
         "{\"name\":\"n2\",\"text\":\"full\"},{\"name\":\"n3\",\"text\":\"no GPU\"},"
         "{\"name\":\"n4\",\"text\":\"full\"}]";
-    (void)state;
     assert_false(reasons_are_counted(json(many), json(two)));
     assert_string_equal(counted(many, two, view),
                         "3 nodes: full; 1 node: no GPU; 1 node(s) were unschedulable");
@@ -275,13 +282,12 @@ static void an_entry_that_speaks_for_many_nodes_is_counted_by_the_view(void **st
                         "1 node(s) were unschedulable");
 }
 
-static void nodes_are_judged_with_the_pods_that_run_there(void **state)
+FIXTURE_TEST(nodes_are_judged_with_the_pods_that_run_there)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     struct node_reasons reasons = {.arena = &arena};
     struct play_nodes nodes;
     struct fit_pod pod;
-    (void)state;
     strbuf_init(&out);
     play_nodes_init(&nodes, &arena);
     for (int i = 0; i < 3; i++)
@@ -329,7 +335,7 @@ static void nodes_are_judged_with_the_pods_that_run_there(void **state)
     play_nodes_done(&nodes);
 }
 
-static void only_pods_that_name_the_resource_are_asked_about(void **state)
+FIXTURE_TEST(only_pods_that_name_the_resource_are_asked_about)
 {
     static const struct {
         const char *pod;
@@ -346,15 +352,13 @@ static void only_pods_that_name_the_resource_are_asked_about(void **state)
         {"{\"spec\":{}}", false},
         {"{}", false},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         assert_int_equal(play_asks(json(cases[i].pod), "nvidia.com/vgpu"), cases[i].asks);
 }
 
-static void queries_and_segments_are_escaped(void **state)
+FIXTURE_TEST(queries_and_segments_are_escaped)
 {
     CLEANUP(strbuf_done) struct strbuf path;
-    (void)state;
     strbuf_init(&path);
     strbuf_str(&path, "/x/");
     url_escape(&path, "a/b c?\xc3\xa4~-._");
@@ -364,9 +368,8 @@ static void queries_and_segments_are_escaped(void **state)
     assert_string_equal(path.data, "/x/a%2Fb%20c%3F%C3%A4~-._?k=1%2B2%263&l=");
 }
 
-static void problems_become_one_sentence(void **state)
+FIXTURE_TEST(problems_become_one_sentence)
 {
-    (void)state;
     assert_int_equal(
         client_problem(404, TEXT("{\"title\":\"not found\",\"detail\":\"no pod x\"}"), &err),
         -ERR_NOT_FOUND);
@@ -379,10 +382,9 @@ static void problems_become_one_sentence(void **state)
     assert_int_equal(client_problem(409, TEXT("[]"), &err), -ERR_CONFLICT);
 }
 
-static void the_port_is_found_in_what_kubectl_says(void **state)
+FIXTURE_TEST(the_port_is_found_in_what_kubectl_says)
 {
     char address[32];
-    (void)state;
     assert_true(
         forward_read_line("Forwarding from 127.0.0.1:43211 -> 8911\n", address, sizeof address));
     assert_string_equal(address, "127.0.0.1:43211");
@@ -395,45 +397,4 @@ static void the_port_is_found_in_what_kubectl_says(void **state)
     assert_false(
         forward_read_line("Forwarding from 127.0.0.1:432110 -> 1", address, sizeof address));
     assert_false(forward_read_line("Forwarding from [::1]:43211 -> 8911", address, sizeof address));
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    arena_init(&arena);
-    strbuf_init(&left_out);
-    strbuf_init(&heard);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    arena_done(&arena);
-    strbuf_done(&left_out);
-    strbuf_done(&heard);
-    return 0;
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(pods_come_from_documents_lists_and_json),
-        TEST(other_kinds_are_named_and_left_out),
-        TEST(wrong_objects_are_left_out_if_somebody_hears_of_it),
-        TEST(what_another_object_makes_is_played_once),
-        TEST(too_many_pods_are_refused_before_they_are_made),
-        TEST(broken_manifests_are_named_with_the_reason),
-        TEST(the_scheduler_writes_capitalised_bodies),
-        TEST(the_best_score_wins_and_the_first_among_equals),
-        TEST(an_entry_for_each_node_is_counted),
-        TEST(an_entry_that_speaks_for_many_nodes_is_counted_by_the_view),
-        TEST(nodes_are_judged_with_the_pods_that_run_there),
-        TEST(only_pods_that_name_the_resource_are_asked_about),
-        TEST(queries_and_segments_are_escaped),
-        TEST(problems_become_one_sentence),
-        TEST(the_port_is_found_in_what_kubectl_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "lab/cluster/pod_maker.h"
 #include "lab/cluster/unconsidered.h"
+#include "support/test.h"
 
 static struct arena arena;
 static struct err err;
@@ -56,7 +53,23 @@ static const char *entry(const struct document *pod, const char *map, const char
     "template: {metadata: {labels: {app: web}, annotations: {milligpu.io/gpu-model: L4}, name: "   \
     "ignored}, spec: {containers: [{name: c}]}}"
 
-static void a_deployment_makes_pods_of_a_replica_set(void **state)
+static int begin(void **state)
+{
+    (void)state;
+    arena_init(&arena);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    arena_done(&arena);
+    return 0;
+}
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
+
+FIXTURE_TEST(a_deployment_makes_pods_of_a_replica_set)
 {
     static const char text[] =
         "{kind: Deployment, apiVersion: apps/v1, metadata: {name: web, "
@@ -64,7 +77,6 @@ static void a_deployment_makes_pods_of_a_replica_set(void **state)
     struct pod_maker workload = good(text);
     const struct document *pod = pod_maker_pod(&arena, &workload, 2);
     const struct document *owner = document_at(pod, "metadata.ownerReferences")->first;
-    (void)state;
     assert_int_equal(workload.pods, 3);
     assert_false(workload.ordered);
     assert_string_equal(document_str(pod, "metadata.name"),
@@ -93,13 +105,12 @@ static void a_deployment_makes_pods_of_a_replica_set(void **state)
     assert_string_not_equal(other.hash, workload.hash);
 }
 
-static void pods_of_one_template_share_nothing(void **state)
+FIXTURE_TEST(pods_of_one_template_share_nothing)
 {
     const struct pod_maker workload =
         good("{kind: StatefulSet, metadata: {name: db}, spec: {replicas: 2, " TEMPLATE "}}");
     struct document *first = pod_maker_pod(&arena, &workload, 0);
     const struct document *second = pod_maker_pod(&arena, &workload, 1);
-    (void)state;
     document_set_str(&arena, document_object(&arena, first, "spec"), "nodeName", "n1");
     assert_null(document_at(second, "spec.nodeName"));
     assert_string_equal(document_str(first, "spec.hostname"), "db-0");
@@ -107,13 +118,12 @@ static void pods_of_one_template_share_nothing(void **state)
     assert_null(document_get(workload.spec, "hostname"));
 }
 
-static void a_stateful_set_counts_from_its_start_and_in_order(void **state)
+FIXTURE_TEST(a_stateful_set_counts_from_its_start_and_in_order)
 {
     struct pod_maker set =
         good("{kind: StatefulSet, metadata: {name: db}, spec: {replicas: 3, ordinals: {start: 5}, "
              "serviceName: db, " TEMPLATE "}}");
     const struct document *pod = pod_maker_pod(&arena, &set, 1);
-    (void)state;
     assert_true(set.ordered);
     assert_string_equal(name_of(&set, 0), "db-5");
     assert_string_equal(name_of(&set, 2), "db-7");
@@ -135,7 +145,7 @@ static void a_stateful_set_counts_from_its_start_and_in_order(void **state)
     assert_true(set.has_claims);
 }
 
-static void replica_sets_and_controllers_number_their_pods(void **state)
+FIXTURE_TEST(replica_sets_and_controllers_number_their_pods)
 {
     static const struct {
         const char *text;
@@ -149,7 +159,6 @@ static void replica_sets_and_controllers_number_their_pods(void **state)
          "spec: {replicas: 2, " TEMPLATE "}}",
          "ReplicationController", "v1"},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(each); i++) {
         const struct pod_maker set = good(each[i].text);
         const struct document *owner =
@@ -162,7 +171,7 @@ static void replica_sets_and_controllers_number_their_pods(void **state)
     }
 }
 
-static void a_job_starts_its_first_pods(void **state)
+FIXTURE_TEST(a_job_starts_its_first_pods)
 {
     static const struct {
         const char *spec;
@@ -179,7 +188,6 @@ static void a_job_starts_its_first_pods(void **state)
         {"parallelism: 4, suspend: false, ", 4, NULL},
         {"parallelism: null, completions: null, ", 1, NULL},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(each); i++) {
         const struct pod_maker job = good(arena_printf(
             &arena, "{kind: Job, apiVersion: batch/v1, metadata: {name: train}, spec: {%s%s}}",
@@ -195,12 +203,11 @@ static void a_job_starts_its_first_pods(void **state)
     }
 }
 
-static void an_indexed_job_names_the_index(void **state)
+FIXTURE_TEST(an_indexed_job_names_the_index)
 {
     const struct pod_maker job = good("{kind: Job, metadata: {name: train}, spec: {parallelism: 2, "
                                       "completions: 2, completionMode: Indexed, " TEMPLATE "}}");
     const struct document *pod = pod_maker_pod(&arena, &job, 1);
-    (void)state;
     assert_string_equal(document_str(pod, "metadata.name"), "train-1-0");
     assert_string_equal(document_str(pod, "spec.hostname"), "train-1");
     assert_string_equal(entry(pod, "metadata.labels", "batch.kubernetes.io/job-completion-index"),
@@ -210,12 +217,11 @@ static void an_indexed_job_names_the_index(void **state)
     assert_string_equal(entry(pod, "metadata.annotations", "milligpu.io/gpu-model"), "L4");
 }
 
-static void a_cron_job_makes_one_job(void **state)
+FIXTURE_TEST(a_cron_job_makes_one_job)
 {
     struct pod_maker cron =
         good("{kind: CronJob, apiVersion: batch/v1, metadata: {name: night}, spec: {schedule: "
              "\"0 3 * * *\", jobTemplate: {spec: {parallelism: 2, " TEMPLATE "}}}}");
-    (void)state;
     assert_int_equal(cron.pods, 2);
     assert_string_equal(name_of(&cron, 1), "night-1-1");
     assert_string_equal(
@@ -232,13 +238,12 @@ static void a_cron_job_makes_one_job(void **state)
     assert_int_equal(cron.pods, 0);
 }
 
-static void a_pod_stands_for_itself(void **state)
+FIXTURE_TEST(a_pod_stands_for_itself)
 {
     struct pod_maker pod =
         good("{kind: Pod, metadata: {name: one, labels: {a: b}, ownerReferences: ["
              "{kind: ReplicaSet, name: r, controller: true}]}, spec: {x: 1}, "
              "status: {phase: Running}}");
-    (void)state;
     const struct document *made = pod_maker_pod(&arena, &pod, 0);
     assert_int_equal(pod.pods, 1);
     assert_string_equal(name_of(&pod, 0), "one");
@@ -250,10 +255,9 @@ static void a_pod_stands_for_itself(void **state)
     assert_string_equal(name_of(&pod, 0), "one-7");
 }
 
-static void names_are_never_longer_than_a_label(void **state)
+FIXTURE_TEST(names_are_never_longer_than_a_label)
 {
     char name[254];
-    (void)state;
     (void)memset(name, 'a', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     const struct pod_maker web = good(arena_printf(
@@ -270,7 +274,7 @@ static void names_are_never_longer_than_a_label(void **state)
     assert_non_null(strstr(last, "a-99999-0"));
 }
 
-static void kinds_of_other_groups_are_not_ours(void **state)
+FIXTURE_TEST(kinds_of_other_groups_are_not_ours)
 {
     static const struct {
         const char *kind;
@@ -294,17 +298,15 @@ static void kinds_of_other_groups_are_not_ours(void **state)
         {"DaemonSet", "apps.kruise.io/v1", WORKLOAD_KINDS},
         {"", "v1", WORKLOAD_KINDS},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(each); i++)
         if (workload_kind_of(each[i].kind, each[i].version) != each[i].is)
             fail_msg("%s %s", each[i].kind, each[i].version);
 }
 
-static void a_daemon_sets_pod_is_for_its_node(void **state)
+FIXTURE_TEST(a_daemon_sets_pod_is_for_its_node)
 {
     static const char *const nodes[] = {"n1", "n2"};
     struct pod_maker maker;
-    (void)state;
     assert_int_equal(read_one("kind: DaemonSet\nmetadata: {name: each}\nspec: {template: {spec: "
                               "{tolerations: [{operator: Exists}], affinity: {nodeAffinity: "
                               "{requiredDuringSchedulingIgnoredDuringExecution: "
@@ -334,7 +336,7 @@ static void a_daemon_sets_pod_is_for_its_node(void **state)
     assert_int_equal(document_get(maker.spec, "tolerations")->count, 1);
 }
 
-static void wrong_fields_are_named(void **state)
+FIXTURE_TEST(wrong_fields_are_named)
 {
     static const struct {
         const char *text;
@@ -393,7 +395,6 @@ static void wrong_fields_are_named(void **state)
          "metadata.annotations[\"a\"]: expected a string"},
         {"{kind: Pod, metadata: 3, spec: {}}", "metadata: expected an object"},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct pod_maker workload;
         if (read_one(bad[i].text, &workload) == 0)
@@ -403,7 +404,7 @@ static void wrong_fields_are_named(void **state)
     }
 }
 
-static void only_rules_that_a_pod_uses_are_named(void **state)
+FIXTURE_TEST(only_rules_that_a_pod_uses_are_named)
 {
     static const struct {
         const char *spec;
@@ -441,7 +442,6 @@ static void only_rules_that_a_pod_uses_are_named(void **state)
         {"{affinity: x, volumes: 3, containers: {}, topologySpreadConstraints: y}", -1},
     };
     uint32_t met = 0;
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(each); i++) {
         const uint32_t wanted = each[i].what < 0 ? 0 : 1U << each[i].what;
         const uint32_t found =
@@ -454,39 +454,4 @@ static void only_rules_that_a_pod_uses_are_named(void **state)
         assert_true(unconsidered_text((enum unconsidered)i)[0] != '\0');
         assert_true((met >> i & 1) != 0 || i == UNCONSIDERED_PREFER_NO_SCHEDULE);
     }
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    arena_init(&arena);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    arena_done(&arena);
-    return 0;
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(a_deployment_makes_pods_of_a_replica_set),
-        TEST(pods_of_one_template_share_nothing),
-        TEST(a_stateful_set_counts_from_its_start_and_in_order),
-        TEST(replica_sets_and_controllers_number_their_pods),
-        TEST(a_job_starts_its_first_pods),
-        TEST(an_indexed_job_names_the_index),
-        TEST(a_cron_job_makes_one_job),
-        TEST(a_pod_stands_for_itself),
-        TEST(names_are_never_longer_than_a_label),
-        TEST(kinds_of_other_groups_are_not_ours),
-        TEST(a_daemon_sets_pod_is_for_its_node),
-        TEST(wrong_fields_are_named),
-        TEST(only_rules_that_a_pod_uses_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

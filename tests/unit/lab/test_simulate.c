@@ -1,13 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/ledger/ledger.h"
@@ -15,6 +10,7 @@
 
 #include "lab/simulate/simulate.h"
 #include "support/shown.h"
+#include "support/test.h"
 #include "support/valid.h"
 
 #define NODE_HEAD "sn,cpu_milli,memory_mib,gpu,model\n"
@@ -74,7 +70,7 @@ static void expect_written(const char *option, const char *policy, const char *n
     xfree(written);
 }
 
-static void binpack_takes_the_tightest_gpu_and_spread_the_emptiest(void **state)
+TEST(binpack_takes_the_tightest_gpu_and_spread_the_emptiest)
 {
     static const char nodes[] = NODE_HEAD "a,8000,1000,2,T4\n"
                                           "b,8000,1000,2,T4\n";
@@ -86,12 +82,11 @@ static void binpack_takes_the_tightest_gpu_and_spread_the_emptiest(void **state)
     static const char packed[] = "p,a,0\nq,a,0\nr,a,1\ns,b,0|1\nt,,\n";
     static const char spread[] = "p,a,0\nq,b,0\nr,b,1\ns,,\nt,a,1\n";
 
-    (void)state;
     expect_written("--placements", "binpack", nodes, pods, packed);
     expect_written("--placements", "spread", nodes, pods, spread);
 }
 
-static void cpu_memory_and_models_decide_where_a_pod_fits(void **state)
+TEST(cpu_memory_and_models_decide_where_a_pod_fits)
 {
     static const char nodes[] = NODE_HEAD "a,2000,1000,1,T4\n"
                                           "b,9000,100,1,NVIDIA A100\n"
@@ -105,13 +100,12 @@ static void cpu_memory_and_models_decide_where_a_pod_fits(void **state)
                                         "either,0,0,1,900,T4|G2\n"
                                         "either,0,0,1,900,G2|T4\n";
 
-    (void)state;
     expect_written("--placements", "binpack", nodes, pods,
                    "cpu,c,0\nmodel,a,0\nglob,b,0\nmemory,,\nfull,,\neither,a,0\neither,c,0\n"
                    "either,,\n");
 }
 
-static void a_pod_without_gpus_takes_only_cpu_and_memory(void **state)
+TEST(a_pod_without_gpus_takes_only_cpu_and_memory)
 {
     static const char nodes[] = NODE_HEAD "plain,1000,10,0,\n"
                                           "gpus,2000,100,1,T4\n";
@@ -121,25 +115,23 @@ static void a_pod_without_gpus_takes_only_cpu_and_memory(void **state)
                                         "gpu,0,0,1,1000,\n"
                                         "late,1,0,1,1,\n";
 
-    (void)state;
     for (int i = 0; i < POLICIES; i++)
         expect_written("--placements", policy_name((enum policy_kind)i), nodes, pods,
                        "large,gpus,\nsmall,plain,\nnone,,\ngpu,gpus,0\nlate,,\n");
 }
 
-static void several_gpus_may_each_be_shared(void **state)
+TEST(several_gpus_may_each_be_shared)
 {
     static const char nodes[] = NODE_HEAD "a,9000,1000,3,T4\n";
     static const char pods[] = POD_HEAD "p,0,0,2,500,\n"
                                         "q,0,0,3,500,\n"
                                         "r,0,0,3,100,\n";
 
-    (void)state;
     expect_written("--placements", "binpack", nodes, pods, "p,a,0|1\nq,a,0|1|2\nr,,\n");
 }
 
 /* 1,000 milli of capacity: one milli is 0.1 %; the second and the third arrival round to 2 %. */
-static void the_curve_has_the_mean_of_the_arrivals_of_each_percent(void **state)
+TEST(the_curve_has_the_mean_of_the_arrivals_of_each_percent)
 {
     static const char nodes[] = NODE_HEAD "a,5,5,1,T4\n";
     static const char pods[] = POD_HEAD "p,1,0,1,10,\n"
@@ -147,7 +139,6 @@ static void the_curve_has_the_mean_of_the_arrivals_of_each_percent(void **state)
                                         "r,1,0,1,9,\n"
                                         "s,9,0,1,976,\n";
 
-    (void)state;
     expect_written("--csv", "binpack,spread", nodes, pods,
                    "policy,load_percent,allocated_percent\n"
                    "binpack,1,1.0000\n"
@@ -158,7 +149,7 @@ static void the_curve_has_the_mean_of_the_arrivals_of_each_percent(void **state)
                    "spread,100,2.4000\n");
 }
 
-static void the_report_counts_what_was_refused(void **state)
+TEST(the_report_counts_what_was_refused)
 {
     char words[512];
     static const char *const says[] = {
@@ -179,7 +170,6 @@ static void the_report_counts_what_was_refused(void **state)
         "\"shapes\": 5",
     };
 
-    (void)state;
     write_file(nodes_file, NODE_HEAD "a,10,10,2,T4\nb,10,10,2,G2\n");
     write_file(pods_file, POD_HEAD "p,0,0,1,100,T4\n"
                                    "q,0,0,2,1000,G2\n"
@@ -197,11 +187,10 @@ static void the_report_counts_what_was_refused(void **state)
 }
 
 /* 400 and 1000 are free at the end on a, 300 and 1000 on b, nothing on c. */
-static void what_no_pod_of_the_arrivals_can_use_is_stranded(void **state)
+TEST(what_no_pod_of_the_arrivals_can_use_is_stranded)
 {
     char words[512];
 
-    (void)state;
     write_file(nodes_file, NODE_HEAD "a,10,10,2,T4\nb,1,1,2,G2\nc,10,10,1,A10\n");
     write_file(pods_file, POD_HEAD "p,0,0,1,600,T4\n"
                                    "p,0,0,1,100,A10\n"
@@ -238,9 +227,8 @@ static char *churned(const char *more)
     return text;
 }
 
-static void with_churn_pods_end_so_that_the_next_ones_fit(void **state)
+TEST(with_churn_pods_end_so_that_the_next_ones_fit)
 {
-    (void)state;
     write_file(nodes_file, NODE_HEAD "a,100,100,2,T4\n");
     write_file(pods_file, POD_HEAD "p,50,50,1,700,\nq,50,50,1,600,\n");
     char *once = churned("--events 100");
@@ -257,9 +245,8 @@ static void with_churn_pods_end_so_that_the_next_ones_fit(void **state)
     xfree(other);
 }
 
-static void churn_counts_a_cap_that_nothing_reaches_as_refusals(void **state)
+TEST(churn_counts_a_cap_that_nothing_reaches_as_refusals)
 {
-    (void)state;
     write_file(nodes_file, NODE_HEAD "a,100,100,2,T4\n");
     write_file(pods_file, POD_HEAD "p,100,100,1,500,\n");
     char *said = churned("--events 10");
@@ -281,13 +268,12 @@ static const char cluster_text[] =
     "  containers:\n"
     "  - {name: c, resources: {limits: {nvidia.com/vgpu: 300, cpu: 1500m, memory: 1Gi}}}\n";
 
-static void a_cluster_begins_with_what_its_pods_hold(void **state)
+TEST(a_cluster_begins_with_what_its_pods_hold)
 {
     struct world world;
     struct err err;
     struct arena arena;
 
-    (void)state;
     write_file(nodes_file, cluster_text);
     world_init(&world);
     assert_int_equal(world_read_cluster(&world, nodes_file, stderr, &err), 0);
@@ -311,7 +297,7 @@ static void a_cluster_begins_with_what_its_pods_hold(void **state)
 }
 
 /* The same cluster without the pod. */
-static void a_cluster_is_filled_as_the_same_nodes_are(void **state)
+TEST(a_cluster_is_filled_as_the_same_nodes_are)
 {
     static const char pods[] = POD_HEAD "p,1000,512,1,700,\nq,1000,512,1,300,\nr,2000,1024,1,1,\n";
     char words[512];
@@ -319,7 +305,6 @@ static void a_cluster_is_filled_as_the_same_nodes_are(void **state)
     size_t count;
     struct err err;
 
-    (void)state;
     char *expected = written_by("--placements", "binpack", NODE_HEAD "a,4000,2048,2,T4\n", pods);
     char *text = xstrdup(cluster_text);
     *strstr(text, "---") = '\0';
@@ -350,13 +335,12 @@ static void a_cluster_is_filled_as_the_same_nodes_are(void **state)
     "      containers:\n"                                                                          \
     "      - {name: c, resources: {limits: {nvidia.com/vgpu: " milli ", memory: 1500Ki}}}\n"
 
-static void a_manifest_is_one_round_and_what_is_alike_one_class(void **state)
+TEST(a_manifest_is_one_round_and_what_is_alike_one_class)
 {
     struct world world;
     struct err err;
     uint32_t dropped;
 
-    (void)state;
     write_file(pods_file, WEB("web", "2", "300") "---\n" WEB("api", "3", "500") "---\n" WEB(
                               "old", "0", "700") "---\n" WEB("more", "4", "300"));
     world_init(&world);
@@ -378,12 +362,11 @@ static void a_manifest_is_one_round_and_what_is_alike_one_class(void **state)
 }
 
 /* Of many pods, fewer rounds than usual, so that nobody waits for hours. */
-static void the_rounds_of_a_large_manifest_are_bounded(void **state)
+TEST(the_rounds_of_a_large_manifest_are_bounded)
 {
     struct world world;
     struct err err;
 
-    (void)state;
     write_file(pods_file, WEB("web", "100000", "300"));
     world_init(&world);
     assert_int_equal(world_read_manifest(&world, pods_file, 0, stderr, &err), 0);
@@ -395,7 +378,7 @@ static void the_rounds_of_a_large_manifest_are_bounded(void **state)
     world_done(&world);
 }
 
-static void a_percentage_is_rounded_and_never_overflows(void **state)
+TEST(a_percentage_is_rounded_and_never_overflows)
 {
     static const struct {
         uint64_t part;
@@ -414,7 +397,6 @@ static void a_percentage_is_rounded_and_never_overflows(void **state)
         {40000000000000000, 42000000000000000, "95.2381"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         char text[SIMULATE_PERCENT_BYTES];
         simulate_percent(row[i].part, row[i].whole, text);
@@ -422,12 +404,11 @@ static void a_percentage_is_rounded_and_never_overflows(void **state)
     }
 }
 
-static void the_last_thousand_decisions_have_a_mean_of_their_own(void **state)
+TEST(the_last_thousand_decisions_have_a_mean_of_their_own)
 {
     struct simulate_result result = {.latency =
                                          xcalloc(SIMULATE_LATENCIES, sizeof *result.latency)};
 
-    (void)state;
     assert_int_equal(simulate_last_mean(&result), 0);
     simulate_count_ns(&result, 7000);
     simulate_count_ns(&result, 9000);
@@ -441,12 +422,11 @@ static void the_last_thousand_decisions_have_a_mean_of_their_own(void **state)
     xfree(result.latency);
 }
 
-static void the_slowest_decision_in_a_hundred_is_known_to_a_sixteenth(void **state)
+TEST(the_slowest_decision_in_a_hundred_is_known_to_a_sixteenth)
 {
     struct simulate_result result = {.latency =
                                          xcalloc(SIMULATE_LATENCIES, sizeof *result.latency)};
 
-    (void)state;
     assert_int_equal(simulate_p99(&result), 0);
     for (int64_t ns = 1; ns <= 1000; ns++)
         simulate_count_ns(&result, ns * 1000);
@@ -459,14 +439,13 @@ static void the_slowest_decision_in_a_hundred_is_known_to_a_sixteenth(void **sta
 }
 
 /* A shape that comes twice, and 600 that come once. */
-static void a_workload_of_too_many_shapes_keeps_the_commonest(void **state)
+TEST(a_workload_of_too_many_shapes_keeps_the_commonest)
 {
     FILE *out = fopen(pods_file, "we");
     struct world world;
     struct err err;
     uint32_t dropped;
 
-    (void)state;
     assert_non_null(out);
     (void)fputs(POD_HEAD, out);
     for (int i = 0; i < 600; i++)
@@ -488,7 +467,7 @@ static void a_workload_of_too_many_shapes_keeps_the_commonest(void **state)
     world_done(&world);
 }
 
-static void counts_of_a_workload_are_scaled_down_to_what_it_takes(void **state)
+TEST(counts_of_a_workload_are_scaled_down_to_what_it_takes)
 {
     struct world_shape shape[2] = {
         {.want = {.container = "main", .parts = 1, .milli = 500}, .count = 3000000},
@@ -497,7 +476,6 @@ static void counts_of_a_workload_are_scaled_down_to_what_it_takes(void **state)
     const struct world world = {.shapes = 2, .shape = shape};
     uint32_t dropped;
 
-    (void)state;
     struct workload *workload = world_workload(&world, &dropped);
     assert_int_equal(dropped, 0);
     assert_in_range(workload->class[0].count, WORKLOAD_COUNT_MAX - WORKLOAD_CLASSES_MAX - 2,
@@ -506,27 +484,4 @@ static void counts_of_a_workload_are_scaled_down_to_what_it_takes(void **state)
     workload_unref(workload);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(binpack_takes_the_tightest_gpu_and_spread_the_emptiest),
-        cmocka_unit_test(cpu_memory_and_models_decide_where_a_pod_fits),
-        cmocka_unit_test(a_pod_without_gpus_takes_only_cpu_and_memory),
-        cmocka_unit_test(several_gpus_may_each_be_shared),
-        cmocka_unit_test(the_curve_has_the_mean_of_the_arrivals_of_each_percent),
-        cmocka_unit_test(the_report_counts_what_was_refused),
-        cmocka_unit_test(what_no_pod_of_the_arrivals_can_use_is_stranded),
-        cmocka_unit_test(a_cluster_begins_with_what_its_pods_hold),
-        cmocka_unit_test(a_cluster_is_filled_as_the_same_nodes_are),
-        cmocka_unit_test(a_manifest_is_one_round_and_what_is_alike_one_class),
-        cmocka_unit_test(the_rounds_of_a_large_manifest_are_bounded),
-        cmocka_unit_test(with_churn_pods_end_so_that_the_next_ones_fit),
-        cmocka_unit_test(churn_counts_a_cap_that_nothing_reaches_as_refusals),
-        cmocka_unit_test(a_percentage_is_rounded_and_never_overflows),
-        cmocka_unit_test(the_slowest_decision_in_a_hundred_is_known_to_a_sixteenth),
-        cmocka_unit_test(the_last_thousand_decisions_have_a_mean_of_their_own),
-        cmocka_unit_test(a_workload_of_too_many_shapes_keeps_the_commonest),
-        cmocka_unit_test(counts_of_a_workload_are_scaled_down_to_what_it_takes),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_GROUP(set_up, tear_down)

@@ -1,14 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/nri/nri.h"
 
 #include "nri/mux.h"
+#include "support/test.h"
 
 /* "1:abc " for each piece. */
 static int read_all(struct mux *mux, struct text bytes, struct strbuf *out, struct err *err)
@@ -20,9 +16,8 @@ static int read_all(struct mux *mux, struct text bytes, struct strbuf *out, stru
     return got;
 }
 
-static void frames_are_cut_out_of_the_stream(void **state)
+TEST(frames_are_cut_out_of_the_stream)
 {
-    (void)state;
     static const char stream[] = "\0\0\0\1\0\0\0\3abc"
                                  "\0\0\0\2\0\0\0\1x"
                                  "\xff\xff\xff\xff\0\0\0\2yz";
@@ -34,9 +29,8 @@ static void frames_are_cut_out_of_the_stream(void **state)
     assert_string_equal(out.data, "1:abc 2:x 4294967295:yz ");
 }
 
-static void a_frame_may_be_cut_anywhere(void **state)
+TEST(a_frame_may_be_cut_anywhere)
 {
-    (void)state;
     static const char stream[] = "\0\0\0\1\0\0\0\3abc\0\0\0\2\0\0\0\1x";
     struct err err;
     for (size_t cut = 0; cut <= sizeof stream - 1; cut++) {
@@ -56,9 +50,8 @@ static void a_frame_may_be_cut_anywhere(void **state)
     }
 }
 
-static void empty_frames_say_nothing(void **state)
+TEST(empty_frames_say_nothing)
 {
-    (void)state;
     static const char stream[] = "\0\0\0\1\0\0\0\0"
                                  "\0\0\0\1\0\0\0\0"
                                  "\0\0\0\1\0\0\0\1a"
@@ -71,9 +64,8 @@ static void empty_frames_say_nothing(void **state)
     assert_string_equal(out.data, "1:a ");
 }
 
-static void a_frame_holds_at_most_one_whole_message(void **state)
+TEST(a_frame_holds_at_most_one_whole_message)
 {
-    (void)state;
     struct mux mux = {0};
     struct err err;
     CLEANUP(strbuf_done) struct strbuf out;
@@ -86,9 +78,8 @@ static void a_frame_holds_at_most_one_whole_message(void **state)
     assert_int_equal(read_all(&mux, TEXT("HTTP/1.1 400 Bad Request"), &out, &err), -ERR_INVALID);
 }
 
-static void a_message_is_sent_in_frames_of_4096_bytes(void **state)
+TEST(a_message_is_sent_in_frames_of_4096_bytes)
 {
-    (void)state;
     static const struct {
         size_t bytes;
         size_t frames;
@@ -109,16 +100,4 @@ static void a_message_is_sent_in_frames_of_4096_bytes(void **state)
         }
         assert_int_equal(at, out.len);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_are_cut_out_of_the_stream),
-        cmocka_unit_test(a_frame_may_be_cut_anywhere),
-        cmocka_unit_test(empty_frames_say_nothing),
-        cmocka_unit_test(a_frame_holds_at_most_one_whole_message),
-        cmocka_unit_test(a_message_is_sent_in_frames_of_4096_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/nri/nri.h"
 
 #include "support/fake_runtime.h"
+#include "support/test.h"
 
 /* --- an agent that writes down how it is called --- */
 
@@ -332,9 +328,8 @@ static void connect(struct agent *agent)
 
 /* --- tests --- */
 
-static void the_first_frame_registers_the_plugin(void **state)
+TEST(the_first_frame_registers_the_plugin)
 {
-    (void)state;
     static const char frame[] = "\0\0\0\2\0\0\0\x48"
                                 "\0\0\0\x3e\0\0\0\1\1\0"
                                 "\x0a\x1c"
@@ -359,9 +354,8 @@ static void the_first_frame_registers_the_plugin(void **state)
     assert_int_equal(nri_output(agent.session).len, 0);
 }
 
-static void a_refused_plugin_learns_why(void **state)
+TEST(a_refused_plugin_learns_why)
 {
-    (void)state;
     struct err err;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
@@ -376,9 +370,8 @@ static void a_refused_plugin_learns_why(void **state)
     expect_told(&agent, "");
 }
 
-static void a_broken_answer_to_the_registration_ends_the_session(void **state)
+TEST(a_broken_answer_to_the_registration_ends_the_session)
 {
-    (void)state;
     struct err err;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
@@ -388,9 +381,8 @@ static void a_broken_answer_to_the_registration_ends_the_session(void **state)
                         "the answer to RegisterPlugin: Response: this is no such message");
 }
 
-static void only_the_first_answer_to_the_registration_counts(void **state)
+TEST(only_the_first_answer_to_the_registration_counts)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     runtime_put_message(&agent.bytes, 2, (uint32_t[]){3, 2, 0}, TEXT("\x0a\xff"), 4096);
@@ -400,9 +392,8 @@ static void only_the_first_answer_to_the_registration_counts(void **state)
     feed_ok(&agent);
 }
 
-static void the_handler_chooses_the_events(void **state)
+TEST(the_handler_chooses_the_events)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent);
@@ -416,9 +407,8 @@ static void the_handler_chooses_the_events(void **state)
     expect_told(&agent, "configure containerd v2.3.7 nri=v0.12.0\nconfigure   nri=\n");
 }
 
-static void a_runtime_that_is_too_old_is_told(void **state)
+TEST(a_runtime_that_is_too_old_is_told)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     nri_sent(agent.session, nri_output(agent.session).len);
@@ -431,9 +421,8 @@ static void a_runtime_that_is_too_old_is_told(void **state)
     expect_told(&agent, "");
 }
 
-static void the_node_is_told_in_two_pieces(void **state)
+TEST(the_node_is_told_in_two_pieces)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     nri_sent(agent.session, nri_output(agent.session).len);
@@ -460,9 +449,8 @@ static void the_node_is_told_in_two_pieces(void **state)
                 " rule=allow::-1:-1:rwm\n");
 }
 
-static void nothing_is_asked_before_the_node_is_known(void **state)
+TEST(nothing_is_asked_before_the_node_is_known)
 {
-    (void)state;
     static const char *const method[] = {"CreateContainer", "StartContainer", "StopContainer",
                                          "RemoveContainer", "ValidateContainerAdjustment"};
     CLEANUP(agent_done) struct agent agent;
@@ -476,9 +464,8 @@ static void nothing_is_asked_before_the_node_is_known(void **state)
     expect_told(&agent, "");
 }
 
-static void an_adjustment_reaches_the_runtime(void **state)
+TEST(an_adjustment_reaches_the_runtime)
 {
-    (void)state;
     struct nri_pair env[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")}};
     struct text cdi[] = {TEXT("nvidia.com/gpu=GPU-0"), TEXT("nvidia.com/gpu=GPU-1")};
     const struct text option[] = {TEXT("rbind"), TEXT("rw")};
@@ -506,9 +493,8 @@ static void an_adjustment_reaches_the_runtime(void **state)
     assert_true(pb_find(seen, 4, 1, &value) && text_is(value.text, "rw"));
 }
 
-static void a_container_that_needs_nothing_is_left_alone(void **state)
+TEST(a_container_that_needs_nothing_is_left_alone)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent);
@@ -517,9 +503,8 @@ static void a_container_that_needs_nothing_is_left_alone(void **state)
     assert_int_equal(agent.answer.data.len, 0);
 }
 
-static void a_long_answer_comes_in_short_frames(void **state)
+TEST(a_long_answer_comes_in_short_frames)
 {
-    (void)state;
     static char value[6000];
     memset(value, 'x', sizeof value);
     struct nri_pair env[] = {{TEXT("LONG"), {value, sizeof value}}};
@@ -535,9 +520,8 @@ static void a_long_answer_comes_in_short_frames(void **state)
     assert_memory_equal(got.at, value, sizeof value);
 }
 
-static void an_answer_that_no_message_can_carry_refuses(void **state)
+TEST(an_answer_that_no_message_can_carry_refuses)
 {
-    (void)state;
     static char value[NRI_MESSAGE_MAX];
     struct nri_pair env[] = {{TEXT("LONG"), {value, sizeof value}}};
     CLEANUP(agent_done) struct agent agent;
@@ -549,9 +533,8 @@ static void an_answer_that_no_message_can_carry_refuses(void **state)
     expect_error(&agent, 8, "the answer is too large: 4194325 bytes");
 }
 
-static void a_refusal_is_the_answer_to_the_call(void **state)
+TEST(a_refusal_is_the_answer_to_the_call)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent);
@@ -572,9 +555,8 @@ static void a_refusal_is_the_answer_to_the_call(void **state)
     assert_true(call(&agent, "CreateContainer"));
 }
 
-static void old_and_new_runtimes_tell_the_same(void **state)
+TEST(old_and_new_runtimes_tell_the_same)
 {
-    (void)state;
     static const struct {
         const char *method;
         unsigned event;
@@ -603,9 +585,8 @@ static void old_and_new_runtimes_tell_the_same(void **state)
     expect_told(&agent, "");
 }
 
-static void the_end_of_a_pod_is_told_by_old_and_new_runtimes(void **state)
+TEST(the_end_of_a_pod_is_told_by_old_and_new_runtimes)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent);
@@ -625,9 +606,8 @@ static void the_end_of_a_pod_is_told_by_old_and_new_runtimes(void **state)
     expect_told(&agent, "");
 }
 
-static void a_call_without_its_container_is_refused(void **state)
+TEST(a_call_without_its_container_is_refused)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent);
@@ -693,9 +673,8 @@ static void put_adjustment(struct agent *agent)
     pb_message(&agent->payload, 3, &adjust);
 }
 
-static void what_all_plugins_want_can_be_rejected(void **state)
+TEST(what_all_plugins_want_can_be_rejected)
 {
-    (void)state;
     static const char told[] = "validate" TOLD_OF "  env NVIDIA_VISIBLE_DEVICES=all\n"
                                "  env -HOME=\n"
                                "  cdi nvidia.com/gpu=all\n"
@@ -732,9 +711,8 @@ static void put_plugins(struct agent *agent, const char *const *name, size_t cou
     }
 }
 
-static void the_plugins_that_were_asked_show_the_validator_of_the_runtime(void **state)
+TEST(the_plugins_that_were_asked_show_the_validator_of_the_runtime)
 {
-    (void)state;
     static const char *const name[] = {"milligpu", "default-validators", "default-validator"};
     static const char *const told[] = {"", "  validator off\n", "  validator off\n",
                                        "  validator on\n"};
@@ -751,9 +729,8 @@ static void the_plugins_that_were_asked_show_the_validator_of_the_runtime(void *
     }
 }
 
-static void unknown_calls_are_answered(void **state)
+TEST(unknown_calls_are_answered)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent);
@@ -781,9 +758,8 @@ static void unknown_calls_are_answered(void **state)
     assert_int_equal(agent.answer.data.len, 0);
 }
 
-static void rubbish_is_answered_and_ends_nothing(void **state)
+TEST(rubbish_is_answered_and_ends_nothing)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent);
@@ -805,9 +781,8 @@ static void rubbish_is_answered_and_ends_nothing(void **state)
     connect(&agent);
 }
 
-static void a_stream_is_used_once(void **state)
+TEST(a_stream_is_used_once)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent); /* with 1 and 3 */
@@ -821,9 +796,8 @@ static void a_stream_is_used_once(void **state)
     assert_true(call(&agent, "Shutdown"));
 }
 
-static void what_is_not_for_us_is_skipped(void **state)
+TEST(what_is_not_for_us_is_skipped)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent);
@@ -839,9 +813,8 @@ static void what_is_not_for_us_is_skipped(void **state)
     assert_true(call(&agent, "Shutdown"));
 }
 
-static void a_message_that_is_too_long_ends_the_session(void **state)
+TEST(a_message_that_is_too_long_ends_the_session)
 {
-    (void)state;
     struct err err;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
@@ -864,9 +837,8 @@ static void put_empty(struct strbuf *out, unsigned field, int count)
 enum { ARGS = 7, ENV = 8, MANY = 1800000, FIT = 1000000 };
 
 /* The attack: a pod of 666 bytes that asks for nothing, with an image whose Cmd is long. */
-static void fields_that_are_not_read_cost_nothing(void **state)
+TEST(fields_that_are_not_read_cost_nothing)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent);
@@ -888,9 +860,8 @@ static void fields_that_are_not_read_cost_nothing(void **state)
     expect_told(&agent, "create" TOLD_OF);
 }
 
-static void a_member_that_is_too_long_spares_the_others(void **state)
+TEST(a_member_that_is_too_long_spares_the_others)
 {
-    (void)state;
     static const char *const id[] = {"before", "long", "after"};
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
@@ -917,9 +888,8 @@ static void a_member_that_is_too_long_spares_the_others(void **state)
 }
 
 /* As many variables as the kernel could start a program with are read. */
-static void a_long_member_that_fits_is_whole(void **state)
+TEST(a_long_member_that_fits_is_whole)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     agent.counts_only = true;
@@ -947,9 +917,8 @@ static void a_long_member_that_fits_is_whole(void **state)
     }
 }
 
-static void a_broken_member_spares_the_others(void **state)
+TEST(a_broken_member_spares_the_others)
 {
-    (void)state;
     static const char *const rubbish[] = {
         "\x0a\4long\xff", "\x0a\4long\x5a\x7f", "\x0a\4long\x20", "\x0a\4long\xa3\x06",
         "\x0a\4long\x42\1A\x40\1",
@@ -991,9 +960,8 @@ static void a_broken_member_spares_the_others(void **state)
 }
 
 /* Then the end of a member and the begin of the next are unknown. */
-static void a_list_that_is_none_is_refused(void **state)
+TEST(a_list_that_is_none_is_refused)
 {
-    (void)state;
     for (unsigned field = 1; field <= 3; field++) {
         CLEANUP(agent_done) struct agent agent;
         agent_init(&agent);
@@ -1011,9 +979,8 @@ static void a_list_that_is_none_is_refused(void **state)
 }
 
 /* Which of two would count? */
-static void a_message_that_is_there_twice_is_broken(void **state)
+TEST(a_message_that_is_there_twice_is_broken)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent);
@@ -1042,9 +1009,8 @@ static void a_message_that_is_there_twice_is_broken(void **state)
                         " container =/ state=0 pid=0 cgroup= broken\n");
 }
 
-static void an_adjustment_that_is_too_long_is_refused(void **state)
+TEST(an_adjustment_that_is_too_long_is_refused)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent);
@@ -1062,9 +1028,8 @@ static void an_adjustment_that_is_too_long_is_refused(void **state)
 }
 
 /* Each is told once and in order, and only the last call ends the list. */
-static void a_long_list_is_told_in_pieces(void **state)
+TEST(a_long_list_is_told_in_pieces)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     CLEANUP(strbuf_done) struct strbuf ids;
     char id[16];
@@ -1091,9 +1056,8 @@ static void a_long_list_is_told_in_pieces(void **state)
 }
 
 /* 4 MiB is what a runtime puts into one call. */
-static void a_full_node_fits(void **state)
+TEST(a_full_node_fits)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     agent_init(&agent);
     connect(&agent);
@@ -1104,9 +1068,8 @@ static void a_full_node_fits(void **state)
     assert_true(call(&agent, "Synchronize"));
 }
 
-static void a_runtime_that_does_not_read_is_left(void **state)
+TEST(a_runtime_that_does_not_read_is_left)
 {
-    (void)state;
     struct err err;
     static char value[NRI_MESSAGE_MAX / 2];
     struct nri_pair env[] = {{TEXT("LONG"), {value, sizeof value}}};
@@ -1126,9 +1089,8 @@ static void a_runtime_that_does_not_read_is_left(void **state)
     assert_string_equal(err.text, "the runtime calls, but does not read the answers");
 }
 
-static void texts_keep_their_length(void **state)
+TEST(texts_keep_their_length)
 {
-    (void)state;
     struct nri_pair annotation[] = {{TEXT("key\0more"), TEXT("a")},
                                     {TEXT("key"), TEXT("first")},
                                     {TEXT("key"), TEXT("l\0st")},
@@ -1154,9 +1116,8 @@ static void texts_keep_their_length(void **state)
     expect_told(&agent, "start pod =//[\xff] container c1\n");
 }
 
-static void a_handler_that_is_absent_agrees(void **state)
+TEST(a_handler_that_is_absent_agrees)
 {
-    (void)state;
     static const char *const method[] = {"Configure",
                                          "Synchronize",
                                          "CreateContainer",
@@ -1180,9 +1141,8 @@ static void a_handler_that_is_absent_agrees(void **state)
     }
 }
 
-static void an_unknown_state_is_unknown(void **state)
+TEST(an_unknown_state_is_unknown)
 {
-    (void)state;
     CLEANUP(strbuf_done) struct strbuf root;
     CLEANUP(agent_done) struct agent agent;
     strbuf_init(&root);
@@ -1235,9 +1195,8 @@ static void play(struct text session, size_t first, size_t step, struct strbuf *
     strbuf_text(out, nri_output(agent.session));
 }
 
-static void a_session_may_be_cut_anywhere(void **state)
+TEST(a_session_may_be_cut_anywhere)
 {
-    (void)state;
     CLEANUP(agent_done) struct agent agent;
     CLEANUP(strbuf_done) struct strbuf session;
     CLEANUP(strbuf_done) struct strbuf whole;
@@ -1259,9 +1218,8 @@ static void a_session_may_be_cut_anywhere(void **state)
     }
 }
 
-static void a_message_may_come_in_frames_of_any_length(void **state)
+TEST(a_message_may_come_in_frames_of_any_length)
 {
-    (void)state;
     for (size_t frame = 1; frame < 64; frame++) {
         CLEANUP(agent_done) struct agent agent;
         CLEANUP(strbuf_done) struct strbuf request;
@@ -1278,49 +1236,4 @@ static void a_message_may_come_in_frames_of_any_length(void **state)
         assert_true(read_answer(&agent, agent.stream));
         expect_told(&agent, "start" TOLD_OF);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_frame_registers_the_plugin),
-        cmocka_unit_test(a_refused_plugin_learns_why),
-        cmocka_unit_test(a_broken_answer_to_the_registration_ends_the_session),
-        cmocka_unit_test(only_the_first_answer_to_the_registration_counts),
-        cmocka_unit_test(the_handler_chooses_the_events),
-        cmocka_unit_test(a_runtime_that_is_too_old_is_told),
-        cmocka_unit_test(the_node_is_told_in_two_pieces),
-        cmocka_unit_test(nothing_is_asked_before_the_node_is_known),
-        cmocka_unit_test(an_adjustment_reaches_the_runtime),
-        cmocka_unit_test(a_container_that_needs_nothing_is_left_alone),
-        cmocka_unit_test(a_long_answer_comes_in_short_frames),
-        cmocka_unit_test(an_answer_that_no_message_can_carry_refuses),
-        cmocka_unit_test(a_refusal_is_the_answer_to_the_call),
-        cmocka_unit_test(old_and_new_runtimes_tell_the_same),
-        cmocka_unit_test(the_end_of_a_pod_is_told_by_old_and_new_runtimes),
-        cmocka_unit_test(a_call_without_its_container_is_refused),
-        cmocka_unit_test(what_all_plugins_want_can_be_rejected),
-        cmocka_unit_test(the_plugins_that_were_asked_show_the_validator_of_the_runtime),
-        cmocka_unit_test(unknown_calls_are_answered),
-        cmocka_unit_test(rubbish_is_answered_and_ends_nothing),
-        cmocka_unit_test(a_stream_is_used_once),
-        cmocka_unit_test(what_is_not_for_us_is_skipped),
-        cmocka_unit_test(a_message_that_is_too_long_ends_the_session),
-        cmocka_unit_test(fields_that_are_not_read_cost_nothing),
-        cmocka_unit_test(a_member_that_is_too_long_spares_the_others),
-        cmocka_unit_test(a_long_member_that_fits_is_whole),
-        cmocka_unit_test(a_broken_member_spares_the_others),
-        cmocka_unit_test(a_list_that_is_none_is_refused),
-        cmocka_unit_test(a_message_that_is_there_twice_is_broken),
-        cmocka_unit_test(an_adjustment_that_is_too_long_is_refused),
-        cmocka_unit_test(a_long_list_is_told_in_pieces),
-        cmocka_unit_test(a_full_node_fits),
-        cmocka_unit_test(a_runtime_that_does_not_read_is_left),
-        cmocka_unit_test(texts_keep_their_length),
-        cmocka_unit_test(a_handler_that_is_absent_agrees),
-        cmocka_unit_test(an_unknown_state_is_unknown),
-        cmocka_unit_test(a_session_may_be_cut_anywhere),
-        cmocka_unit_test(a_message_may_come_in_frames_of_any_length),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

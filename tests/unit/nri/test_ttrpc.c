@@ -1,14 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/nri/nri.h"
 
 #include "nri/ttrpc.h"
+#include "support/test.h"
 
 static const char two_messages[] = "\0\0\0\3\0\0\0\1\1\0abc"
                                    "\0\0\0\0\0\0\0\3\2\7";
@@ -31,9 +27,8 @@ static void expect_two(struct ttrpc *ttrpc, struct text part[], size_t parts)
     assert_int_equal(seen, 2);
 }
 
-static void a_message_may_be_cut_anywhere(void **state)
+TEST(a_message_may_be_cut_anywhere)
 {
-    (void)state;
     const size_t bytes = sizeof two_messages - 1;
     for (size_t cut = 0; cut <= bytes; cut++) {
         CLEANUP(ttrpc_done) struct ttrpc ttrpc;
@@ -43,9 +38,8 @@ static void a_message_may_be_cut_anywhere(void **state)
     }
 }
 
-static void a_message_comes_one_byte_at_a_time(void **state)
+TEST(a_message_comes_one_byte_at_a_time)
 {
-    (void)state;
     struct text part[sizeof two_messages - 1];
     for (size_t i = 0; i < ARRAY_LEN(part); i++)
         part[i] = (struct text){two_messages + i, 1};
@@ -54,9 +48,8 @@ static void a_message_comes_one_byte_at_a_time(void **state)
     expect_two(&ttrpc, part, ARRAY_LEN(part));
 }
 
-static void what_was_written_is_read_again(void **state)
+TEST(what_was_written_is_read_again)
 {
-    (void)state;
     CLEANUP(strbuf_done) struct strbuf out;
     strbuf_init(&out);
     ttrpc_put(&out, &(struct ttrpc_message){1, TTRPC_REQUEST, 0, TEXT("abc")});
@@ -65,9 +58,8 @@ static void what_was_written_is_read_again(void **state)
     assert_memory_equal(out.data, two_messages, out.len);
 }
 
-static void a_message_of_4_mib_is_the_longest(void **state)
+TEST(a_message_of_4_mib_is_the_longest)
 {
-    (void)state;
     struct ttrpc_message message;
     struct err err;
     CLEANUP(ttrpc_done) struct ttrpc ttrpc;
@@ -83,9 +75,8 @@ static void a_message_of_4_mib_is_the_longest(void **state)
     assert_string_equal(err.text, "a message of 4194305 bytes; 4194304 are allowed");
 }
 
-static void the_memory_of_a_long_message_is_given_back(void **state)
+TEST(the_memory_of_a_long_message_is_given_back)
 {
-    (void)state;
     static char data[1 << 20];
     struct ttrpc_message message;
     struct err err;
@@ -99,16 +90,4 @@ static void the_memory_of_a_long_message_is_given_back(void **state)
     assert_int_equal(message.data.len, sizeof data);
     assert_int_equal(ttrpc_next(&ttrpc, &rest, &message, &err), 0);
     assert_true(ttrpc.buf.capacity < 4096);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_may_be_cut_anywhere),
-        cmocka_unit_test(a_message_comes_one_byte_at_a_time),
-        cmocka_unit_test(what_was_written_is_read_again),
-        cmocka_unit_test(a_message_of_4_mib_is_the_longest),
-        cmocka_unit_test(the_memory_of_a_long_message_is_given_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

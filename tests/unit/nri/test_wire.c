@@ -1,16 +1,12 @@
 /* wire - the fields of a message, and where it is none. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/strbuf.h"
 
 #include "nri/wire.h"
+#include "support/test.h"
 
 /* "1:5 2:abc " for each field, and "broken" where it is none. */
 static const char *read_all(struct strbuf *out, struct text message)
@@ -33,7 +29,7 @@ static const char *read_all(struct strbuf *out, struct text message)
     return out->data;
 }
 
-static void fields_come_one_after_another(void **state)
+TEST(fields_come_one_after_another)
 {
     static const struct {
         struct text message;
@@ -48,13 +44,12 @@ static void fields_come_one_after_another(void **state)
         {TEXT("\x08\x85\x80\0"), "1:5 "}, /* longer than it must be */
     };
     CLEANUP(strbuf_done) struct strbuf out;
-    (void)state;
     strbuf_init(&out);
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
         assert_string_equal(read_all(&out, row[i].message), row[i].read);
 }
 
-static void what_is_no_field_is_broken(void **state)
+TEST(what_is_no_field_is_broken)
 {
     static const struct text broken[] = {
         TEXT("\x08"),                                           /* no value */
@@ -71,7 +66,6 @@ static void what_is_no_field_is_broken(void **state)
         TEXT("\x88\x80\x80\x80\x10\1"), /* a number over 32 bits */
     };
     CLEANUP(strbuf_done) struct strbuf out;
-    (void)state;
     strbuf_init(&out);
     for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
         CLEANUP(strbuf_done) struct strbuf behind;
@@ -83,12 +77,11 @@ static void what_is_no_field_is_broken(void **state)
     }
 }
 
-static void a_value_has_the_type_that_is_read(void **state)
+TEST(a_value_has_the_type_that_is_read)
 {
     const struct wire_field number = {.number = 1, .type = WIRE_NUMBER, .value = 7};
     const struct wire_field text = {.number = 1, .type = WIRE_TEXT, .text = TEXT("abc")};
     const struct wire_field fixed = {.number = 1, .type = WIRE_FIXED32, .text = TEXT("abcd")};
-    (void)state;
     struct wire wire = wire_of(TEXT(""));
     assert_int_equal(wire_number(&wire, &number), 7);
     assert_true(text_is(wire_text(&wire, &text), "abc"));
@@ -101,14 +94,4 @@ static void a_value_has_the_type_that_is_read(void **state)
     wire.broken = false;
     assert_int_equal(wire_text(&wire, &fixed).len + wire_number(&wire, &fixed), 0);
     assert_true(wire.broken);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fields_come_one_after_another),
-        cmocka_unit_test(what_is_no_field_is_broken),
-        cmocka_unit_test(a_value_has_the_type_that_is_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

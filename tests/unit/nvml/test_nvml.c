@@ -1,13 +1,8 @@
 /* The watcher against a driver that lies, hangs, and dies. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/strbuf.h"
@@ -16,12 +11,12 @@
 #include "nvml/nvml_health.h"
 #include "support.h"
 #include "support/patience.h"
+#include "support/test.h"
 
 #define TWO "gpu GPU-a NVIDIA_H100 81559 numa=0\ngpu GPU-b NVIDIA_H100 81559 numa=1\n"
 
-static void says_what_the_driver_says(void **state)
+TEST(says_what_the_driver_says)
 {
-    (void)state;
     fake_say("driver 615.10\n"
              "gpu GPU-a NVIDIA_H100_80GB_HBM3 81559 numa=1 minor=4 bus=00000000:3B:00.0 used=1200 "
              "temperature=61 power=350000 clocks=4 ecc=2 link=GPU-b link=GPU-b\n"
@@ -75,9 +70,8 @@ static void says_what_the_driver_says(void **state)
 }
 
 /* As driver 580 does: a client is in both lists, and the time is that of the server. */
-static void a_client_of_mps_without_a_sample_is_not_idle(void **state)
+TEST(a_client_of_mps_without_a_sample_is_not_idle)
 {
-    (void)state;
     fake_say(TWO "process GPU-a 100 500\nprocess GPU-a 200 66 sm=99\nprocess GPU-a 300 5\n"
                  "process GPU-a 100 500 mps\n"
                  "process GPU-b 300 5 sm=40\nprocess GPU-b 300 5 mps\nprocess GPU-b 100 5\n");
@@ -134,9 +128,8 @@ static void uses(const char *percents, int busy, const char *expected)
 }
 
 /* As on one H200 with driver 580, where two busy ones had 71 and 37, or 99 and 89. */
-static void processes_together_use_what_their_gpu_was_used(void **state)
+TEST(processes_together_use_what_their_gpu_was_used)
 {
-    (void)state;
     uses("sm=71,sm=37", 100, "~657,~342");
     uses("sm=99,sm=89", 91, "~479,~430");
     uses("sm=99,sm=89", -1, "~526,~473"); /* a GPU is used at most all the time */
@@ -157,9 +150,8 @@ static int64_t year_1970(void *ctx)
 }
 
 /* The driver dates its samples by it: none would be newer than the newest for all that time. */
-static void a_wall_clock_that_went_back_hides_no_use_of_a_gpu(void **state)
+TEST(a_wall_clock_that_went_back_hides_no_use_of_a_gpu)
 {
-    (void)state;
     struct nvml_settings settings;
     struct err err;
     nvml_defaults(&settings);
@@ -176,9 +168,8 @@ static void a_wall_clock_that_went_back_hides_no_use_of_a_gpu(void **state)
 }
 
 /* 1 percent in two of many samples is less than one milli. */
-static void a_gpu_that_was_hardly_used_was_used_nonetheless(void **state)
+TEST(a_gpu_that_was_hardly_used_was_used_nonetheless)
 {
-    (void)state;
     fake_say("gpu GPU-a NVIDIA_H100 81559 busy=1 rests=30\nprocess GPU-a 1 5 sm=40\n");
     struct nvml *nvml = watch();
     const struct gpu_reading *reading = await_reading(nvml, is_third);
@@ -187,9 +178,8 @@ static void a_gpu_that_was_hardly_used_was_used_nonetheless(void **state)
     nvml_close(nvml);
 }
 
-static void a_client_that_is_listed_twice_is_summed_once(void **state)
+TEST(a_client_that_is_listed_twice_is_summed_once)
 {
-    (void)state;
     fake_say("gpu GPU-a NVIDIA_H100 81559 busy=80\nprocess GPU-a 1 5 sm=60\n"
              "process GPU-a 2 5 sm=40\nprocess GPU-a 1 5 mps\n");
     struct nvml *nvml = watch();
@@ -207,9 +197,8 @@ static bool b_is_first(const struct gpu_reading *reading)
            strcmp(gpu_of(reading, "GPU-a")->model, "NVIDIA B200") == 0;
 }
 
-static void knows_a_gpu_by_its_uuid_when_indexes_move(void **state)
+TEST(knows_a_gpu_by_its_uuid_when_indexes_move)
 {
-    (void)state;
     fake_say(TWO);
     struct nvml *nvml = watch();
     gpu_reading_unref(await_reading(nvml, is_ready));
@@ -232,9 +221,8 @@ static bool a_is_healthy(const struct gpu_reading *reading)
     return is_ready(reading) && gpu_of(reading, "GPU-a")->health == GPU_HEALTHY;
 }
 
-static void a_critical_xid_makes_sick_and_one_of_an_application_does_not(void **state)
+TEST(a_critical_xid_makes_sick_and_one_of_an_application_does_not)
 {
-    (void)state;
     struct err err;
     assert_false(nvml_xid_is_critical(13) || nvml_xid_is_critical(31) || nvml_xid_is_critical(43));
     assert_false(nvml_xid_is_critical(45) || nvml_xid_is_critical(68));
@@ -265,9 +253,8 @@ static bool both_have_xid(const struct gpu_reading *reading)
     return a_has_xid(reading) && gpu_of(reading, "GPU-b")->health == GPU_XID;
 }
 
-static void an_event_of_a_gpu_without_a_name_counts_for_all(void **state)
+TEST(an_event_of_a_gpu_without_a_name_counts_for_all)
 {
-    (void)state;
     fake_say(TWO);
     struct nvml *nvml = watch();
     gpu_reading_unref(await_reading(nvml, is_ready));
@@ -281,9 +268,8 @@ static bool a_has_ecc(const struct gpu_reading *reading)
     return is_ready(reading) && gpu_of(reading, "GPU-a")->health == GPU_ECC;
 }
 
-static void memory_errors_make_sick_until_it_was_quiet(void **state)
+TEST(memory_errors_make_sick_until_it_was_quiet)
 {
-    (void)state;
     fake_say("gpu GPU-a NVIDIA_H100 81559 ecc=1\n");
     struct nvml *nvml = watch_by("libnvidia-ml.so.1", 20000, 400);
     gpu_reading_unref(await_reading(nvml, is_ready));
@@ -314,9 +300,8 @@ static bool all_are_healthy(const struct gpu_reading *reading)
     return is_ready(reading);
 }
 
-static void a_lost_gpu_stays_as_last_seen(void **state)
+TEST(a_lost_gpu_stays_as_last_seen)
 {
-    (void)state;
     static const char *const ends[] = {
         "gpu GPU-a NVIDIA_H100 81559\ngpu GPU-b NVIDIA_H100 81559 fail=15\n",
         "gpu GPU-a NVIDIA_H100 81559\n",
@@ -346,9 +331,8 @@ static bool is_silent(const struct gpu_reading *reading)
     return reading->status == NVML_SILENT;
 }
 
-static void a_driver_that_hangs_makes_all_unknown_until_it_answers(void **state)
+TEST(a_driver_that_hangs_makes_all_unknown_until_it_answers)
 {
-    (void)state;
     fake_say(TWO);
     struct nvml *nvml = watch_by("libnvidia-ml.so.1", 500, 600000);
     gpu_reading_unref(await_reading(nvml, is_ready));
@@ -367,9 +351,8 @@ static void a_driver_that_hangs_makes_all_unknown_until_it_answers(void **state)
     nvml_close(nvml);
 }
 
-static void a_driver_that_hangs_does_not_keep_us(void **state)
+TEST(a_driver_that_hangs_does_not_keep_us)
 {
-    (void)state;
     struct err err;
     fake_say(TWO);
     struct nvml *nvml = watch_by("libnvidia-ml.so.1", 500, 600000);
@@ -400,9 +383,8 @@ static bool has_no_driver(const struct gpu_reading *reading)
     return reading->status == NVML_NO_DRIVER;
 }
 
-static void a_driver_may_come_and_go(void **state)
+TEST(a_driver_may_come_and_go)
 {
-    (void)state;
     fake_say("init 9\n");
     struct nvml *nvml = watch();
     const struct gpu_reading *reading = await_reading(nvml, has_no_driver);
@@ -432,9 +414,8 @@ static void a_driver_may_come_and_go(void **state)
     nvml_close(nvml);
 }
 
-static void an_old_driver_tells_less(void **state)
+TEST(an_old_driver_tells_less)
 {
-    (void)state;
     struct err err;
     fake_say("gpu GPU-a NVIDIA_P4 7680 used=100 link=GPU-a\n");
     struct nvml *nvml = watch_by("libnvidia-ml-old.so.1", 20000, 1000);
@@ -454,9 +435,8 @@ static void an_old_driver_tells_less(void **state)
     nvml_close(nvml);
 }
 
-static void limits_memory_where_the_driver_can(void **state)
+TEST(limits_memory_where_the_driver_can)
 {
-    (void)state;
     struct err err;
     char name[128];
     char *text;
@@ -484,9 +464,8 @@ static void limits_memory_where_the_driver_can(void **state)
 }
 
 /* Each way in which a limit does not hold is told apart, and ends with the driver's change. */
-static void a_limit_is_read_back_and_says_why_it_does_not_hold(void **state)
+TEST(a_limit_is_read_back_and_says_why_it_does_not_hold)
 {
-    (void)state;
     static const struct {
         const char *says;
         enum nvml_limit_end end;
@@ -520,9 +499,8 @@ static void a_limit_is_read_back_and_says_why_it_does_not_hold(void **state)
     nvml_close(nvml);
 }
 
-static void what_cannot_be_right_is_left_out(void **state)
+TEST(what_cannot_be_right_is_left_out)
 {
-    (void)state;
     struct strbuf lines;
     strbuf_init(&lines);
     strbuf_str(&lines, "gpu GPU-a,b X 1\ngpu GPU-y X 1 fail=999\ngpu GPU-z X 1 fail=15\n"
@@ -552,9 +530,8 @@ static bool has_new(const struct gpu_reading *reading)
     return gpu_of(reading, "GPU-new") != NULL;
 }
 
-static void a_new_gpu_takes_the_place_of_a_lost_one_only(void **state)
+TEST(a_new_gpu_takes_the_place_of_a_lost_one_only)
 {
-    (void)state;
     struct strbuf lines;
     strbuf_init(&lines);
     for (int i = 0; i < GPUS_PER_NODE_MAX; i++)
@@ -579,9 +556,8 @@ static void a_new_gpu_takes_the_place_of_a_lost_one_only(void **state)
     strbuf_done(&lines);
 }
 
-static void of_two_sicknesses_the_worse_stays(void **state)
+TEST(of_two_sicknesses_the_worse_stays)
 {
-    (void)state;
     struct nvml_record record = {.presence = PRESENT};
     const struct abi_event xid = {.type = ABI_EVENT_XID, .data = 94};
     nvml_health_ecc(&record, 5, (struct nvml_now){0, 1000});
@@ -638,9 +614,8 @@ static bool is_sick(const struct gpu_reading *reading)
 }
 
 /* Shown as last read; and after it was taken again, the driver is the one that is there then. */
-static void a_driver_that_is_let_go_of_can_be_replaced(void **state)
+TEST(a_driver_that_is_let_go_of_can_be_replaced)
 {
-    (void)state;
     enum nvml_limit_end end;
     const struct nvml_limit limit = {.uuid = "GPU-a", .cgroup = "/x", .hard_bytes = 1};
     struct err err;
@@ -687,9 +662,8 @@ static void a_driver_that_is_let_go_of_can_be_replaced(void **state)
     assert_false(holds_driver());
 }
 
-static void a_driver_that_hangs_is_let_go_of_when_it_answers(void **state)
+TEST(a_driver_that_hangs_is_let_go_of_when_it_answers)
 {
-    (void)state;
     fake_say(TWO);
     struct nvml *nvml = watch_by("libnvidia-ml.so.1", 90, 600000);
     gpu_reading_unref(await_reading(nvml, is_ready));
@@ -705,34 +679,18 @@ static void a_driver_that_hangs_is_let_go_of_when_it_answers(void **state)
     nvml_close(nvml);
 }
 
-int main(void)
+static int group_set_up(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(says_what_the_driver_says),
-        cmocka_unit_test(a_client_of_mps_without_a_sample_is_not_idle),
-        cmocka_unit_test(processes_together_use_what_their_gpu_was_used),
-        cmocka_unit_test(a_wall_clock_that_went_back_hides_no_use_of_a_gpu),
-        cmocka_unit_test(a_client_that_is_listed_twice_is_summed_once),
-        cmocka_unit_test(a_gpu_that_was_hardly_used_was_used_nonetheless),
-        cmocka_unit_test(knows_a_gpu_by_its_uuid_when_indexes_move),
-        cmocka_unit_test(a_critical_xid_makes_sick_and_one_of_an_application_does_not),
-        cmocka_unit_test(an_event_of_a_gpu_without_a_name_counts_for_all),
-        cmocka_unit_test(memory_errors_make_sick_until_it_was_quiet),
-        cmocka_unit_test(a_lost_gpu_stays_as_last_seen),
-        cmocka_unit_test(a_driver_that_hangs_makes_all_unknown_until_it_answers),
-        cmocka_unit_test(a_driver_that_hangs_does_not_keep_us),
-        cmocka_unit_test(a_driver_may_come_and_go),
-        cmocka_unit_test(a_driver_that_is_let_go_of_can_be_replaced),
-        cmocka_unit_test(a_driver_that_hangs_is_let_go_of_when_it_answers),
-        cmocka_unit_test(an_old_driver_tells_less),
-        cmocka_unit_test(limits_memory_where_the_driver_can),
-        cmocka_unit_test(a_limit_is_read_back_and_says_why_it_does_not_hold),
-        cmocka_unit_test(what_cannot_be_right_is_left_out),
-        cmocka_unit_test(a_new_gpu_takes_the_place_of_a_lost_one_only),
-        cmocka_unit_test(of_two_sicknesses_the_worse_stays),
-    };
+    (void)state;
     fake_start();
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    fake_stop();
-    return failed;
+    return 0;
 }
+
+static int group_tear_down(void **state)
+{
+    (void)state;
+    fake_stop();
+    return 0;
+}
+
+TEST_GROUP(group_set_up, group_tear_down)

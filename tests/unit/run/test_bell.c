@@ -1,21 +1,16 @@
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #include "milligpu/run/bell.h"
 #include "milligpu/run/clock.h"
 
 #include "support/patience.h"
+#include "support/test.h"
 
 static const int64_t patience_ms = PATIENCE_S * INT64_C(1000);
 
-static void a_ring_before_the_wait_ends_it_at_once_and_only_once(void **state)
+TEST(a_ring_before_the_wait_ends_it_at_once_and_only_once)
 {
-    (void)state;
     struct bell *bell = bell_new();
     bell_ring(bell);
     bell_ring(bell);
@@ -36,9 +31,8 @@ static void *ring(void *arg)
     return NULL;
 }
 
-static void whoever_sleeps_for_ever_is_woken_by_another_thread(void **state)
+TEST(whoever_sleeps_for_ever_is_woken_by_another_thread)
 {
-    (void)state;
     struct bell *bell = bell_new();
     pthread_t thread;
     for (int i = 0; i < 200; i++) {
@@ -47,13 +41,4 @@ static void whoever_sleeps_for_ever_is_woken_by_another_thread(void **state)
         assert_int_equal(pthread_join(thread, NULL), 0);
     }
     bell_free(bell);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ring_before_the_wait_ends_it_at_once_and_only_once),
-        cmocka_unit_test(whoever_sleeps_for_ever_is_woken_by_another_thread),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #include "milligpu/run/clock.h"
 
-static void the_monotonic_clock_never_goes_back(void **state)
+#include "support/test.h"
+
+TEST(the_monotonic_clock_never_goes_back)
 {
-    (void)state;
     struct clock_ops clock;
     clock_real(&clock);
     int64_t last_ms = clock.now_ms(clock.ctx);
@@ -25,9 +21,8 @@ static void the_monotonic_clock_never_goes_back(void **state)
     }
 }
 
-static void the_wall_clock_is_milliseconds_since_1970(void **state)
+TEST(the_wall_clock_is_milliseconds_since_1970)
 {
-    (void)state;
     struct clock_ops clock;
     clock_real(&clock);
     const int64_t now = clock.wall_ms(clock.ctx);
@@ -35,9 +30,8 @@ static void the_wall_clock_is_milliseconds_since_1970(void **state)
     assert_true(now < 7258118400000); /* 2200 */
 }
 
-static void the_clock_of_a_thread_stands_still_while_it_sleeps(void **state)
+TEST(the_clock_of_a_thread_stands_still_while_it_sleeps)
 {
-    (void)state;
     const int64_t start_ns = clock_ns();
     const int64_t start_thread_ns = clock_thread_ns();
     const struct timespec pause = {.tv_nsec = 200000000};
@@ -49,14 +43,4 @@ static void the_clock_of_a_thread_stands_still_while_it_sleeps(void **state)
     while (clock_thread_ns() - start_thread_ns < slept_ns + 1000000)
         work = work + 1;
     assert_true(work > 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_monotonic_clock_never_goes_back),
-        cmocka_unit_test(the_wall_clock_is_milliseconds_since_1970),
-        cmocka_unit_test(the_clock_of_a_thread_stands_still_while_it_sleeps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

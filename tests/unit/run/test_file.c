@@ -1,16 +1,14 @@
 /* file - a file is replaced as a whole, or stays as it was. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/file.h"
+
+#include "support/test.h"
 
 static char folder[64];
 static char file[80];
@@ -34,6 +32,8 @@ static int tear_down(void **state)
     return rmdir(folder);
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
+
 static void holds(const char *text)
 {
     CLEANUP(xfreep) char *data = NULL;
@@ -44,12 +44,11 @@ static void holds(const char *text)
     assert_string_equal(data, text);
 }
 
-static void the_new_one_takes_the_place_of_the_old_one(void **state)
+FIXTURE_TEST(the_new_one_takes_the_place_of_the_old_one)
 {
     struct stat is;
     struct err err;
 
-    (void)state;
     assert_int_equal(file_replace(file, TEXT("first, and longer"), &err), 0);
     holds("first, and longer");
     assert_int_equal(file_replace(file, TEXT("second"), &err), 0);
@@ -61,11 +60,10 @@ static void the_new_one_takes_the_place_of_the_old_one(void **state)
     assert_int_equal(is.st_mode & 0777 & ~0644U, 0);
 }
 
-static void one_that_cannot_be_written_leaves_the_old_one(void **state)
+FIXTURE_TEST(one_that_cannot_be_written_leaves_the_old_one)
 {
     struct err err;
 
-    (void)state;
     assert_int_equal(file_replace(file, TEXT("old"), &err), 0);
     assert_int_equal(mkdir(next, 0700), 0);
     assert_int_equal(file_replace(file, TEXT("new"), &err), -(int)ERR_IO);
@@ -73,27 +71,14 @@ static void one_that_cannot_be_written_leaves_the_old_one(void **state)
     holds("old");
 }
 
-static void what_cannot_be_written_says_why(void **state)
+FIXTURE_TEST(what_cannot_be_written_says_why)
 {
     int end[2];
 
-    (void)state;
     assert_int_equal(pipe(end), 0);
     assert_true(file_write(end[1], TEXT("all of it")));
     assert_false(file_write(end[0], TEXT("x"))); /* it is for reading */
     assert_int_equal(errno, EBADF);
     (void)close(end[0]);
     (void)close(end[1]);
-}
-
-#define TEST_OF(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST_OF(the_new_one_takes_the_place_of_the_old_one),
-        TEST_OF(one_that_cannot_be_written_leaves_the_old_one),
-        TEST_OF(what_cannot_be_written_says_why),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,15 @@
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/log.h"
 #include "milligpu/run/metric.h"
+
+#include "support/test.h"
 
 static int kept_stderr = -1;
 static FILE *caught;
@@ -46,6 +43,8 @@ static int let_go(void **state)
     return fclose(caught);
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, catch, let_go)
+
 /* "2026-01-02T03:04:05.678Z" */
 static void assert_is_time(const char *at)
 {
@@ -58,9 +57,8 @@ static void assert_is_time(const char *at)
     }
 }
 
-static void a_line_of_text_has_time_level_message_and_fields(void **state)
+FIXTURE_TEST(a_line_of_text_has_time_level_message_and_fields)
 {
-    (void)state;
     log_write(LOG_INFO, "pod bound", log_str("pod", "default/web-0"), log_i64("milli", 300),
               log_text("node", TEXT("n1")), log_i64("least", INT64_MIN));
     look();
@@ -70,9 +68,8 @@ static void a_line_of_text_has_time_level_message_and_fields(void **state)
         " info  pod bound pod=default/web-0 milli=300 node=n1 least=-9223372036854775808\n");
 }
 
-static void text_that_could_be_taken_for_more_is_quoted(void **state)
+FIXTURE_TEST(text_that_could_be_taken_for_more_is_quoted)
 {
-    (void)state;
     log_write(LOG_WARN, "odd", log_str("blank", "a b"), log_str("quote", "a\"b"),
               log_str("line", "a\nb"), log_str("equals", "a=b"), log_str("empty", ""),
               log_str("none", NULL), log_text("utf8", TEXT("\xc3\xa4")),
@@ -83,9 +80,8 @@ static void text_that_could_be_taken_for_more_is_quoted(void **state)
                                    "broken=\"\xef\xbf\xbd\" nul=\"a\\u0000b\"\n");
 }
 
-static void a_line_of_json_is_one_object(void **state)
+FIXTURE_TEST(a_line_of_json_is_one_object)
 {
-    (void)state;
     log_set(LOG_DEBUG, true);
     log_write(LOG_ERROR, "it \"failed\"", log_str("why", "a\n\"b\""), log_i64("request", 17));
     log_plain(LOG_DEBUG, "done");
@@ -110,9 +106,8 @@ static const char *ask(void)
     return "x";
 }
 
-static void what_is_below_the_level_costs_nothing(void **state)
+FIXTURE_TEST(what_is_below_the_level_costs_nothing)
 {
-    (void)state;
     log_set(LOG_WARN, false);
     assert_false(log_wants(LOG_INFO));
     assert_true(log_wants(LOG_WARN));
@@ -127,9 +122,8 @@ static void what_is_below_the_level_costs_nothing(void **state)
     assert_int_equal(asked, 1);
 }
 
-static void levels_have_names(void **state)
+FIXTURE_TEST(levels_have_names)
 {
-    (void)state;
     static const char *const names[] = {"debug", "info", "warn", "error"};
     static const char *const wrong[] = {"", "INFO", "warning", "inf", "infos", " info"};
     enum log_level level = LOG_ERROR;
@@ -154,9 +148,8 @@ static void *write_lines(void *arg)
     return NULL;
 }
 
-static void lines_of_several_threads_do_not_mix(void **state)
+FIXTURE_TEST(lines_of_several_threads_do_not_mix)
 {
-    (void)state;
     pthread_t thread[THREADS];
     char name[THREADS][2];
     size_t count = 0;
@@ -201,12 +194,11 @@ static int64_t left_out(void)
     return sum;
 }
 
-static void of_one_message_so_many_lines_are_written_and_no_more(void **state)
+FIXTURE_TEST(of_one_message_so_many_lines_are_written_and_no_more)
 {
     static const struct timespec pause = {.tv_nsec = 500 * 1000 * 1000};
     const int64_t before = left_out();
 
-    (void)state;
     log_set_pace(20, 400);
     for (int i = 0; i < 1000; i++)
         log_write(LOG_WARN, "a tenant did it", log_i64("i", i));
@@ -226,11 +218,10 @@ static void of_one_message_so_many_lines_are_written_and_no_more(void **state)
     log_set_pace(LOG_LINES_MAX, LOG_PACE_MS);
 }
 
-static void debug_tells_all_and_messages_without_number_share_a_bound(void **state)
+FIXTURE_TEST(debug_tells_all_and_messages_without_number_share_a_bound)
 {
     static char name[200][16];
 
-    (void)state;
     for (int i = 0; i < 500; i++)
         log_plain(LOG_DEBUG, "talk");
     assert_int_equal(count_lines(" talk\n"), 500);
@@ -241,20 +232,4 @@ static void debug_tells_all_and_messages_without_number_share_a_bound(void **sta
     }
     assert_in_range(count_lines(" info  m"), 2, 64);
     log_set_pace(LOG_LINES_MAX, LOG_PACE_MS);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, catch, let_go)
-    const struct CMUnitTest tests[] = {
-        TEST(a_line_of_text_has_time_level_message_and_fields),
-        TEST(text_that_could_be_taken_for_more_is_quoted),
-        TEST(a_line_of_json_is_one_object),
-        TEST(what_is_below_the_level_costs_nothing),
-        TEST(levels_have_names),
-        TEST(lines_of_several_threads_do_not_mix),
-        TEST(of_one_message_so_many_lines_are_written_and_no_more),
-        TEST(debug_tells_all_and_messages_without_number_share_a_bound),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

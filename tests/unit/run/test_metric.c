@@ -1,19 +1,15 @@
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/metric.h"
 
 #include "support/document.h"
 #include "support/metric_rows.h"
+#include "support/test.h"
 
 static struct strbuf page;
 
@@ -37,6 +33,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
+
 /* The number after a line's name and labels; the line must be there exactly once. */
 static long long value_of(const char *series)
 {
@@ -49,9 +47,8 @@ static long long value_of(const char *series)
     return strtoll(line + strlen(start), NULL, 10);
 }
 
-static void a_series_without_labels_is_there_before_it_is_touched(void **state)
+FIXTURE_TEST(a_series_without_labels_is_there_before_it_is_touched)
 {
-    (void)state;
     expose();
     assert_int_equal(value_of("milligpu_commit_failures_total"), 0);
     assert_int_equal(value_of("milligpu_ready"), 0);
@@ -62,9 +59,8 @@ static void a_series_without_labels_is_there_before_it_is_touched(void **state)
     assert_null(strstr(page.data, "milligpu_wake_ups_total"));
 }
 
-static void counters_add_and_gauges_are_set(void **state)
+FIXTURE_TEST(counters_add_and_gauges_are_set)
 {
-    (void)state;
     metric_add(M_COMMIT_FAILURES, NULL, 2);
     metric_add(M_COMMIT_FAILURES, NULL, 3);
     metric_add(M_WAKE_UPS, LABEL_VALUES("ok"), 1);
@@ -78,9 +74,8 @@ static void counters_add_and_gauges_are_set(void **state)
     assert_int_equal(value_of("milligpu_queue_depth"), -4);
 }
 
-static void a_histogram_of_seconds_counts_up(void **state)
+FIXTURE_TEST(a_histogram_of_seconds_counts_up)
 {
-    (void)state;
     metric_observe_ns(M_WEBHOOK_SECONDS, LABEL_VALUES("filter"), 0);
     metric_observe_ns(M_WEBHOOK_SECONDS, LABEL_VALUES("filter"), 50000); /* bounds are inclusive */
     metric_observe_ns(M_WEBHOOK_SECONDS, LABEL_VALUES("filter"), 50001);
@@ -98,9 +93,8 @@ static void a_histogram_of_seconds_counts_up(void **state)
         strstr(page.data, "\nmilligpu_webhook_seconds_sum{verb=\"filter\"} 12.500100001\n"));
 }
 
-static void a_histogram_of_counts_counts_up(void **state)
+FIXTURE_TEST(a_histogram_of_counts_counts_up)
 {
-    (void)state;
     metric_observe(M_COMMIT_BATCH, NULL, 0);
     metric_observe(M_COMMIT_BATCH, NULL, 1);
     metric_observe(M_COMMIT_BATCH, NULL, 3);
@@ -115,9 +109,8 @@ static void a_histogram_of_counts_counts_up(void **state)
     assert_int_equal(value_of("milligpu_commit_batch_count"), 4);
 }
 
-static void a_sample_is_escaped_as_prometheus_reads_it(void **state)
+FIXTURE_TEST(a_sample_is_escaped_as_prometheus_reads_it)
 {
-    (void)state;
     strbuf_reset(&page);
     metric_head(&page, M_FREE, METRIC_PLAIN);
     metric_sample(&page, M_FREE, LABEL_VALUES("A100"), 700);
@@ -136,9 +129,8 @@ static void a_sample_is_escaped_as_prometheus_reads_it(void **state)
                         "process_start_time_seconds 12.034\n");
 }
 
-static void a_counter_loses_its_ending_in_the_head_of_openmetrics(void **state)
+FIXTURE_TEST(a_counter_loses_its_ending_in_the_head_of_openmetrics)
 {
-    (void)state;
     strbuf_reset(&page);
     metric_head(&page, M_PROCESS_CPU, METRIC_OPEN);
     metric_head(&page, M_READY, METRIC_OPEN);
@@ -157,9 +149,8 @@ static void a_counter_loses_its_ending_in_the_head_of_openmetrics(void **state)
     assert_non_null(strstr(page.data, "milligpu_commit_seconds_bucket{le=\"5e-05\"} "));
 }
 
-static void what_the_kernel_counts_is_not_shown_as_zero(void **state)
+FIXTURE_TEST(what_the_kernel_counts_is_not_shown_as_zero)
 {
-    (void)state;
     expose();
     assert_null(strstr(page.data, "process_"));
 }
@@ -171,9 +162,8 @@ static void sum_up(void *user, const char *labels, int64_t value)
     *sum += value;
 }
 
-static void the_series_of_a_metric_can_be_visited(void **state)
+FIXTURE_TEST(the_series_of_a_metric_can_be_visited)
 {
-    (void)state;
     int64_t sum = 0;
     metric_add(M_EVENTS, LABEL_VALUES("ok"), 40);
     metric_add(M_EVENTS, LABEL_VALUES("dropped"), 2);
@@ -190,9 +180,8 @@ static void expose_node(void)
 }
 
 /* The last value of the table is the first to be touched. */
-static void values_are_there_from_the_start_in_the_order_of_the_table(void **state)
+FIXTURE_TEST(values_are_there_from_the_start_in_the_order_of_the_table)
 {
-    (void)state;
     metric_set(COUNT_MPS_DOWN, NULL, 3);
     metric_add(COUNT_REFUSED, NULL, 2);
     metric_add(COUNT_REFUSED, NULL, 1);
@@ -213,9 +202,8 @@ static void values_are_there_from_the_start_in_the_order_of_the_table(void **sta
     assert_int_equal(metric_value(COUNT_STRANGERS), 0);
 }
 
-static void a_page_has_the_metrics_of_its_program(void **state)
+FIXTURE_TEST(a_page_has_the_metrics_of_its_program)
 {
-    (void)state;
     expose_node();
     assert_non_null(strstr(page.data, "milligpu_node_connected 0\n"));
     assert_null(strstr(page.data, "milligpu_ready"));
@@ -264,9 +252,8 @@ static void *scrape(void *arg)
 }
 
 /* A peer chooses some labels, such as the status of its answers: they must not end the process. */
-static void more_labels_than_there_is_place_for_count_as_other(void **state)
+FIXTURE_TEST(more_labels_than_there_is_place_for_count_as_other)
 {
-    (void)state;
     for (int code = 0; code < 1000; code++) {
         char labels[64];
         (void)snprintf(labels, sizeof labels, "%d", code);
@@ -289,9 +276,8 @@ static void more_labels_than_there_is_place_for_count_as_other(void **state)
     assert_int_equal(value_of("milligpu_api_requests_total{call=\"made_up\",code=\"7\"}"), 2);
 }
 
-static void threads_lose_no_count_while_others_read(void **state)
+FIXTURE_TEST(threads_lose_no_count_while_others_read)
 {
-    (void)state;
     pthread_t thread[THREADS];
     pthread_t reader;
     long long sum = 0;
@@ -320,9 +306,8 @@ static bool ends_in(const char *name, const char *end)
     return strlen(name) > len && strcmp(name + strlen(name) - len, end) == 0;
 }
 
-static void names_follow_the_rules_of_prometheus(void **state)
+FIXTURE_TEST(names_follow_the_rules_of_prometheus)
 {
-    (void)state;
     const struct metric_info *metric = NULL;
     for (int id = 0; id < METRICS; id++) {
         const struct metric_info *info = metric_info((enum metric_id)id);
@@ -365,30 +350,7 @@ static void write_document(struct strbuf *out)
     metric_rows(out, milligpud_metrics.begin, milligpud_metrics.end);
 }
 
-static void the_document_equals_its_table(void **state)
+FIXTURE_TEST(the_document_equals_its_table)
 {
-    (void)state;
     document_equals("docs/METRICS.md", write_document);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_series_without_labels_is_there_before_it_is_touched), /* first: state is global */
-        TEST(counters_add_and_gauges_are_set),
-        TEST(a_histogram_of_seconds_counts_up),
-        TEST(a_histogram_of_counts_counts_up),
-        TEST(a_sample_is_escaped_as_prometheus_reads_it),
-        TEST(a_counter_loses_its_ending_in_the_head_of_openmetrics),
-        TEST(what_the_kernel_counts_is_not_shown_as_zero),
-        TEST(the_series_of_a_metric_can_be_visited),
-        TEST(values_are_there_from_the_start_in_the_order_of_the_table),
-        TEST(a_page_has_the_metrics_of_its_program),
-        TEST(more_labels_than_there_is_place_for_count_as_other),
-        TEST(threads_lose_no_count_while_others_read),
-        TEST(names_follow_the_rules_of_prometheus),
-        TEST(the_document_equals_its_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

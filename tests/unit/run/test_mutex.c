@@ -1,15 +1,11 @@
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #include "milligpu/run/clock.h"
 #include "milligpu/run/mutex.h"
 
 #include "support/patience.h"
+#include "support/test.h"
 
 enum { ROUNDS = 20000 };
 
@@ -49,9 +45,8 @@ static void *count(void *arg)
     return NULL;
 }
 
-static void one_thread_holds_it(void **state)
+TEST(one_thread_holds_it)
 {
-    (void)state;
     struct counter counter;
     pthread_t thread;
     counter_init(&counter);
@@ -62,9 +57,8 @@ static void one_thread_holds_it(void **state)
     counter_done(&counter);
 }
 
-static void a_wait_ends_at_its_deadline(void **state)
+TEST(a_wait_ends_at_its_deadline)
 {
-    (void)state;
     struct counter counter;
     const int64_t began_ns = clock_ns();
     const struct timespec until = clock_deadline(20);
@@ -94,9 +88,8 @@ static void *answer(void *arg)
     return NULL;
 }
 
-static void a_signal_ends_a_wait_before_its_deadline(void **state)
+TEST(a_signal_ends_a_wait_before_its_deadline)
 {
-    (void)state;
     struct counter counter;
     pthread_t thread;
     bool in_time = true;
@@ -117,14 +110,4 @@ static void a_signal_ends_a_wait_before_its_deadline(void **state)
     assert_true(in_time);
     assert_int_equal(counter.count, 200);
     counter_done(&counter);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_thread_holds_it),
-        cmocka_unit_test(a_wait_ends_at_its_deadline),
-        cmocka_unit_test(a_signal_ends_a_wait_before_its_deadline),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

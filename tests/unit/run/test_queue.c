@@ -1,16 +1,12 @@
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "milligpu/run/clock.h"
 #include "milligpu/run/queue.h"
 
 #include "support/patience.h"
+#include "support/test.h"
 
 static const int64_t patience_ns = PATIENCE_S * INT64_C(1000000000);
 
@@ -22,9 +18,8 @@ static void sleep_ms(int64_t ms)
     (void)nanosleep(&wait, NULL);
 }
 
-static void items_come_out_in_the_order_they_went_in(void **state)
+TEST(items_come_out_in_the_order_they_went_in)
 {
-    (void)state;
     void *taken[16];
     struct queue *queue = queue_new(5);
     size_t next_in = 0;
@@ -45,9 +40,8 @@ static void items_come_out_in_the_order_they_went_in(void **state)
     queue_free(NULL);
 }
 
-static void a_full_queue_refuses_and_an_empty_one_gives_nothing(void **state)
+TEST(a_full_queue_refuses_and_an_empty_one_gives_nothing)
 {
-    (void)state;
     void *taken[4];
     struct queue *queue = queue_new(2);
     assert_true(queue_put(queue, &item[0]));
@@ -61,9 +55,8 @@ static void a_full_queue_refuses_and_an_empty_one_gives_nothing(void **state)
     queue_free(queue);
 }
 
-static void a_wake_ends_one_wait_also_one_that_comes_later(void **state)
+TEST(a_wake_ends_one_wait_also_one_that_comes_later)
 {
-    (void)state;
     void *taken[1];
     struct queue *queue = queue_new(1);
     queue_wake(queue);
@@ -98,9 +91,8 @@ static void *close_soon(void *arg)
     return NULL;
 }
 
-static void a_taker_that_waits_is_told(void **state)
+TEST(a_taker_that_waits_is_told)
 {
-    (void)state;
     void *(*const tell[])(void *) = {wake_soon, put_soon, close_soon};
     const size_t gets[] = {0, 1, 0};
     for (size_t i = 0; i < ARRAY_LEN(tell); i++) {
@@ -116,9 +108,8 @@ static void a_taker_that_waits_is_told(void **state)
     }
 }
 
-static void a_closed_queue_gives_what_it_has_and_takes_no_more(void **state)
+TEST(a_closed_queue_gives_what_it_has_and_takes_no_more)
 {
-    (void)state;
     void *taken[4];
     struct queue *queue = queue_new(4);
     assert_true(queue_put(queue, &item[0]));
@@ -141,9 +132,8 @@ static void *put_more(void *arg)
 }
 
 /* The last item may be larger than what is left. */
-static void who_has_large_things_to_say_waits_until_less_is_in_it(void **state)
+TEST(who_has_large_things_to_say_waits_until_less_is_in_it)
 {
-    (void)state;
     const struct queue_share share = {4, 1000};
     struct queue *queue = queue_new(4);
     pthread_t thread;
@@ -171,9 +161,8 @@ static void *put_waiting(void *arg)
     return queue_put_wait(arg, &item[1]) ? &item[1] : NULL;
 }
 
-static void a_producer_waits_for_room_or_for_the_end(void **state)
+TEST(a_producer_waits_for_room_or_for_the_end)
 {
-    (void)state;
     for (int closes = 0; closes < 2; closes++) {
         struct queue *queue = queue_new(1);
         pthread_t thread;
@@ -207,9 +196,8 @@ static void *put_below_two(void *arg)
     return queue_put_below(arg, &item[1], 0, (struct queue_share){2, 1}) ? &item[1] : NULL;
 }
 
-static void who_must_leave_room_waits_while_others_go_on(void **state)
+TEST(who_must_leave_room_waits_while_others_go_on)
 {
-    (void)state;
     struct queue *queue = queue_new(4);
     pthread_t thread;
     void *taken[4];
@@ -242,9 +230,8 @@ static void *produce(void *arg)
     return producer;
 }
 
-static void many_producers_lose_nothing_and_keep_their_order(void **state)
+TEST(many_producers_lose_nothing_and_keep_their_order)
 {
-    (void)state;
     static struct producer producer[PRODUCERS];
     size_t seen[PRODUCERS] = {0};
     void *taken[32];
@@ -270,20 +257,4 @@ static void many_producers_lose_nothing_and_keep_their_order(void **state)
         assert_int_equal(pthread_join(producer[p].thread, NULL), 0);
     assert_int_equal(queue_depth(queue), 0);
     queue_free(queue);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(items_come_out_in_the_order_they_went_in),
-        cmocka_unit_test(a_full_queue_refuses_and_an_empty_one_gives_nothing),
-        cmocka_unit_test(a_wake_ends_one_wait_also_one_that_comes_later),
-        cmocka_unit_test(a_taker_that_waits_is_told),
-        cmocka_unit_test(a_closed_queue_gives_what_it_has_and_takes_no_more),
-        cmocka_unit_test(a_producer_waits_for_room_or_for_the_end),
-        cmocka_unit_test(who_has_large_things_to_say_waits_until_less_is_in_it),
-        cmocka_unit_test(who_must_leave_room_waits_while_others_go_on),
-        cmocka_unit_test(many_producers_lose_nothing_and_keep_their_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

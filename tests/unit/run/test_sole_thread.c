@@ -1,11 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "milligpu/run/sole_thread.h"
+
+#include "support/test.h"
 
 struct visit {
     struct sole_thread *sole;
@@ -32,9 +29,8 @@ static struct visit visit_of_another(struct sole_thread *sole)
     return visit;
 }
 
-static void the_first_thread_that_enters_is_the_only_one(void **state)
+TEST(the_first_thread_that_enters_is_the_only_one)
 {
-    (void)state;
     struct sole_thread sole = {0};
     assert_true(sole_thread_enter(&sole));
     assert_true(sole_thread_enter(&sole));
@@ -45,9 +41,8 @@ static void the_first_thread_that_enters_is_the_only_one(void **state)
     assert_true(sole_thread_enter(&sole));
 }
 
-static void before_one_enters_every_thread_is_admitted(void **state)
+TEST(before_one_enters_every_thread_is_admitted)
 {
-    (void)state;
     struct sole_thread sole = {0};
     assert_true(sole_thread_admits(&sole));
     const struct visit other = visit_of_another(&sole);
@@ -55,13 +50,4 @@ static void before_one_enters_every_thread_is_admitted(void **state)
     assert_true(other.has_entered);
     assert_false(sole_thread_admits(&sole));
     assert_false(sole_thread_enter(&sole));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_thread_that_enters_is_the_only_one),
-        cmocka_unit_test(before_one_enters_every_thread_is_admitted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

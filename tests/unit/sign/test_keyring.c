@@ -1,15 +1,11 @@
 /* A key signs when those who verify know it, and stays known while they need it. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
@@ -18,6 +14,7 @@
 #include "milligpu/sign/keyring.h"
 
 #include "support/disk.h"
+#include "support/test.h"
 
 enum { KEY_WAIT_MS = 120000 };
 
@@ -72,6 +69,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define SCENE_TEST(name) TEST_WITH(name, struct scene *scene, set_up, tear_down)
+
 /* "signing next retiring", and each private key where it belongs. */
 static void has(struct scene *scene, const char *states)
 {
@@ -119,10 +118,8 @@ static void signs(struct scene *scene, const char *id)
     assert_true(signature_is_good(text_of(scene->key[0].key), text_of(signature), &what));
 }
 
-static void the_first_key_signs_once_it_is_published(void **state)
+SCENE_TEST(the_first_key_signs_once_it_is_published)
 {
-    struct scene *scene = *state;
-
     has(scene, "next");
     pass(scene, 10 * KEY_WAIT_MS);
     has(scene, "next");
@@ -139,9 +136,8 @@ static void the_first_key_signs_once_it_is_published(void **state)
     assert_int_equal(scene->key[0].since_ms, scene->now.wall_ms - 1000);
 }
 
-static void what_was_published_is_no_other_key(void **state)
+SCENE_TEST(what_was_published_is_no_other_key)
 {
-    struct scene *scene = *state;
     const struct key_entry other = {.id = "0123456789abcdef"};
 
     assert_int_equal(keyring_published(scene->keyring, &other, 1, scene->now, &scene->err), 0);
@@ -155,9 +151,8 @@ static void what_was_published_is_no_other_key(void **state)
     has(scene, "signing next");
 }
 
-static void a_next_key_signs_two_minutes_after_it_was_published(void **state)
+SCENE_TEST(a_next_key_signs_two_minutes_after_it_was_published)
 {
-    struct scene *scene = *state;
     struct stat is;
 
     publish(scene);
@@ -193,10 +188,8 @@ static void a_next_key_signs_two_minutes_after_it_was_published(void **state)
 }
 
 /* No clock tells how long a process was away, so a start waits anew. */
-static void a_restart_in_the_middle_waits_anew(void **state)
+SCENE_TEST(a_restart_in_the_middle_waits_anew)
 {
-    struct scene *scene = *state;
-
     publish(scene);
     replace(scene);
     publish(scene);
@@ -231,9 +224,8 @@ static void copy_file(const char *from, const char *to)
 }
 
 /* At each of its two steps on disk. */
-static void a_crash_between_two_keys_is_finished_by_the_next_start(void **state)
+SCENE_TEST(a_crash_between_two_keys_is_finished_by_the_next_start)
 {
-    struct scene *scene = *state;
     char kept[120];
 
     (void)snprintf(kept, sizeof kept, "%s/kept", scene->folder);
@@ -253,10 +245,8 @@ static void a_crash_between_two_keys_is_finished_by_the_next_start(void **state)
     signs(scene, second);
 }
 
-static void a_file_that_somebody_replaced_leaves_the_public_key_of_before(void **state)
+SCENE_TEST(a_file_that_somebody_replaced_leaves_the_public_key_of_before)
 {
-    struct scene *scene = *state;
-
     publish(scene);
     has(scene, "signing");
     char first[KEY_ID_BYTES];
@@ -271,10 +261,8 @@ static void a_file_that_somebody_replaced_leaves_the_public_key_of_before(void *
     has(scene, "signing retiring");
 }
 
-static void one_key_is_replaced_at_a_time(void **state)
+SCENE_TEST(one_key_is_replaced_at_a_time)
 {
-    struct scene *scene = *state;
-
     assert_int_equal(keyring_replace(scene->keyring, scene->now, &scene->err), -ERR_CONFLICT);
     publish(scene);
     replace(scene);
@@ -283,10 +271,8 @@ static void one_key_is_replaced_at_a_time(void **state)
     has(scene, "signing next");
 }
 
-static void there_are_so_many_keys(void **state)
+SCENE_TEST(there_are_so_many_keys)
 {
-    struct scene *scene = *state;
-
     publish(scene);
     for (int i = 1; i < KEYRING_MAX; i++) {
         replace(scene);
@@ -302,10 +288,8 @@ static void there_are_so_many_keys(void **state)
 }
 
 /* A folder in place of the list: nothing can be written there. */
-static void what_cannot_be_written_has_not_happened(void **state)
+SCENE_TEST(what_cannot_be_written_has_not_happened)
 {
-    struct scene *scene = *state;
-
     assert_int_equal(mkdir(scene->list, 0700), 0);
     scene->count = keyring_list(scene->keyring, scene->key);
     assert_true(keyring_published(scene->keyring, scene->key, 1, scene->now, &scene->err) < 0);
@@ -335,10 +319,8 @@ static void what_cannot_be_written_has_not_happened(void **state)
 }
 
 /* Then its file is in its place already, and FILE.next is gone. */
-static void a_key_that_was_moved_signs_once_the_disk_keeps_that(void **state)
+SCENE_TEST(a_key_that_was_moved_signs_once_the_disk_keeps_that)
 {
-    struct scene *scene = *state;
-
     disk_install();
     publish(scene);
     replace(scene);
@@ -364,7 +346,7 @@ static void a_key_that_was_moved_signs_once_the_disk_keeps_that(void **state)
     has(scene, "signing retiring retiring");
 }
 
-static void a_list_that_cannot_be_read_is_an_error_that_says_where(void **state)
+SCENE_TEST(a_list_that_cannot_be_read_is_an_error_that_says_where)
 {
     static const char *const line[] = {
         "nonsense",
@@ -377,7 +359,6 @@ static void a_list_that_cannot_be_read_is_an_error_that_says_where(void **state)
         "signing 39f713d0a644253f PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw= 1234567890123456\n",
         "\n\n",
     };
-    struct scene *scene = *state;
     const struct keyring_rules rules = {scene->file, KEY_WAIT_MS};
     struct keyring *none = NULL;
 
@@ -402,23 +383,4 @@ static void a_list_that_cannot_be_read_is_an_error_that_says_where(void **state)
     open_again(scene);
     has(scene, "next retiring");
     assert_int_equal(scene->key[1].since_ms, 5);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(the_first_key_signs_once_it_is_published),
-        TEST(what_was_published_is_no_other_key),
-        TEST(a_next_key_signs_two_minutes_after_it_was_published),
-        TEST(a_restart_in_the_middle_waits_anew),
-        TEST(a_crash_between_two_keys_is_finished_by_the_next_start),
-        TEST(a_file_that_somebody_replaced_leaves_the_public_key_of_before),
-        TEST(one_key_is_replaced_at_a_time),
-        TEST(there_are_so_many_keys),
-        TEST(what_cannot_be_written_has_not_happened),
-        TEST(a_key_that_was_moved_signs_once_the_disk_keeps_that),
-        TEST(a_list_that_cannot_be_read_is_an_error_that_says_where),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,14 @@
 /* Keys are made once and kept to themselves; whatever is not signed is believed by nobody. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/file.h"
 #include "milligpu/sign/signing.h"
+
+#include "support/test.h"
 
 /* RFC 8032, 7.1, TEST 2: the seed as PKCS#8 (RFC 8410), and the public key that belongs to it. */
 static const char rfc_key[] = "-----BEGIN PRIVATE KEY-----\n"
@@ -54,6 +51,8 @@ static int tear_down(void **state)
     xfree(fixture);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
 
 static void put_file(struct fixture *fixture, const char *bytes, size_t len, mode_t mode)
 {
@@ -101,9 +100,8 @@ static const struct signed_facts facts = {
          "4915}]}}"),
     SIGNED_ALLOCATION};
 
-static void a_file_is_made_once(void **state)
+FIXTURE_TEST(a_file_is_made_once)
 {
-    struct fixture *fixture = *state;
     char first[PUBLIC_KEY_TEXT_BYTES];
 
     assert_int_equal(signing_key_check(fixture->file, &fixture->err), 0);
@@ -125,9 +123,8 @@ static void a_file_is_made_once(void **state)
     signing_key_free(key);
 }
 
-static void the_key_of_the_rfc_signs_as_the_rfc_says(void **state)
+FIXTURE_TEST(the_key_of_the_rfc_signs_as_the_rfc_says)
 {
-    struct fixture *fixture = *state;
     char text[SIGNATURE_TEXT_BYTES];
     char again[SIGNATURE_TEXT_BYTES];
     char id[KEY_ID_BYTES];
@@ -192,9 +189,8 @@ static void changes_nothing_else(struct signed_text *is, char *bytes, size_t *le
     assert_true(is_good(is));
 }
 
-static void every_changed_byte_is_refused(void **state)
+FIXTURE_TEST(every_changed_byte_is_refused)
 {
-    struct fixture *fixture = *state;
     const struct text part[3] = {TEXT("u-1"), TEXT("n-1"), TEXT("{\"v\":1}")};
     const struct signed_facts what = {part[0], part[1], part[2], SIGNED_ALLOCATION};
     struct signed_text is = {.key_len = 0};
@@ -218,9 +214,8 @@ static void every_changed_byte_is_refused(void **state)
 }
 
 /* The parts are told apart by a NUL: nothing may move from one to the next. */
-static void parts_cannot_be_cut_in_another_way(void **state)
+FIXTURE_TEST(parts_cannot_be_cut_in_another_way)
 {
-    struct fixture *fixture = *state;
     const struct signed_facts a = {TEXT("uid"), TEXT("node"), TEXT("{}"), SIGNED_ALLOCATION};
     const struct signed_facts b = {TEXT("uidn"), TEXT("ode"), TEXT("{}"), SIGNED_ALLOCATION};
     const struct signed_facts c = {TEXT("uid\0node"), TEXT(""), TEXT("{}"), SIGNED_ALLOCATION};
@@ -236,9 +231,8 @@ static void parts_cannot_be_cut_in_another_way(void **state)
 }
 
 /* An agent may sign reports of its node, and nobody may make an allocation of one, or back. */
-static void a_signature_is_good_for_one_kind_of_thing(void **state)
+FIXTURE_TEST(a_signature_is_good_for_one_kind_of_thing)
 {
-    struct fixture *fixture = *state;
     static const struct signed_facts report = {
         .node = TEXT("n1"), .bytes = TEXT("{\"v\":1}"), .kind = SIGNED_USAGE};
     struct signed_facts other = report;
@@ -266,12 +260,11 @@ static void a_signature_is_good_for_one_kind_of_thing(void **state)
     signing_key_free(key);
 }
 
-static void rubbish_of_any_length_is_no_signature(void **state)
+TEST(rubbish_of_any_length_is_no_signature)
 {
     char bytes[256];
     char id[KEY_ID_BYTES];
 
-    (void)state;
     for (unsigned fill = 0; fill < 256; fill++)
         for (size_t len = 0; len <= sizeof bytes; len += len > 120 ? 32 : 1) {
             memset(bytes, (int)fill, sizeof bytes);
@@ -286,10 +279,9 @@ static void rubbish_of_any_length_is_no_signature(void **state)
     assert_false(public_key_has_id(TEXT("AAAA"), ""));
 }
 
-static void a_key_that_others_can_read_is_refused(void **state)
+FIXTURE_TEST(a_key_that_others_can_read_is_refused)
 {
     static const mode_t bad[] = {0640, 0604, 0644, 0620, 0602, 0610, 0601, 0666, 0664, 0440};
-    struct fixture *fixture = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         put_file(fixture, rfc_key, sizeof rfc_key - 1, bad[i]);
@@ -303,9 +295,8 @@ static void a_key_that_others_can_read_is_refused(void **state)
     assert_int_equal(mode_of(fixture->file), 0600);
 }
 
-static void what_is_no_key_is_refused_with_a_sentence(void **state)
+FIXTURE_TEST(what_is_no_key_is_refused_with_a_sentence)
 {
-    struct fixture *fixture = *state;
     CLEANUP(xfreep) char *large = xcalloc(20000, 1);
 
     put_file(fixture, "", 0, 0600);
@@ -327,9 +318,8 @@ static void what_is_no_key_is_refused_with_a_sentence(void **state)
     refused(fixture, ERR_INVALID, "is no file");
 }
 
-static void a_link_leads_to_the_key(void **state)
+FIXTURE_TEST(a_link_leads_to_the_key)
 {
-    struct fixture *fixture = *state;
     char target[120];
 
     (void)snprintf(target, sizeof target, "%s/target", fixture->folder);
@@ -345,9 +335,8 @@ static void a_link_leads_to_the_key(void **state)
     assert_int_equal(signing_key_open(fixture->file, &none, &fixture->err), -ERR_NOT_FOUND);
 }
 
-static void a_folder_that_is_missing_is_an_error(void **state)
+FIXTURE_TEST(a_folder_that_is_missing_is_an_error)
 {
-    struct fixture *fixture = *state;
     struct signing_key *key = NULL;
     char file[128];
 
@@ -356,24 +345,4 @@ static void a_folder_that_is_missing_is_an_error(void **state)
     assert_null(key);
     assert_non_null(strstr(fixture->err.text, "cannot be made"));
     signing_key_free(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_file_is_made_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_key_of_the_rfc_signs_as_the_rfc_says, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(every_changed_byte_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(parts_cannot_be_cut_in_another_way, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_signature_is_good_for_one_kind_of_thing, set_up,
-                                        tear_down),
-        cmocka_unit_test(rubbish_of_any_length_is_no_signature),
-        cmocka_unit_test_setup_teardown(a_key_that_others_can_read_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_no_key_is_refused_with_a_sentence, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_link_leads_to_the_key, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_folder_that_is_missing_is_an_error, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

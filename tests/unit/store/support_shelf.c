@@ -19,7 +19,7 @@ static void take_notice(void *user, const char *text)
     strbuf_char(&shelf->notices, '\n');
 }
 
-static void fail(const struct err *err)
+static void fail_with(const struct err *err)
 {
     (void)fprintf(stderr, "%s\n", err->text);
     must_fail(__FILE__, __LINE__, err->text);
@@ -90,7 +90,7 @@ void shelf_open(struct shelf *shelf)
 {
     struct err err;
     if (shelf_try(shelf, &err) < 0)
-        fail(&err);
+        fail_with(&err);
 }
 
 void shelf_close(struct shelf *shelf)
@@ -133,7 +133,7 @@ void shelf_save(struct shelf *shelf)
     struct err err;
     if (shelf->ops.begin(shelf->ops.ctx, &err) < 0 || shelf_write(shelf, &err) != STORE_OK ||
         shelf->ops.commit(shelf->ops.ctx, &err) < 0)
-        fail(&err);
+        fail_with(&err);
     core_forget_undo(&shelf->core);
     shelf->written = 0;
 }
@@ -143,7 +143,7 @@ void shelf_sound(struct shelf *shelf)
     struct err err;
 
     if (store_verify(shelf->store, &err) < 0)
-        fail(&err);
+        fail_with(&err);
 }
 
 void shelf_same(struct shelf *shelf)
@@ -152,7 +152,7 @@ void shelf_same(struct shelf *shelf)
     struct ledger *loaded = ledger_new();
 
     if (store_load(shelf->store, loaded, &err) < 0 || store_replay_check(shelf->store, &err) < 0)
-        fail(&err);
+        fail_with(&err);
     ledger_assert_valid(loaded);
     CLEANUP(xfreep) char *is = core_dump(loaded);
     CLEANUP(xfreep) char *should = core_dump(shelf->core.ledger);
@@ -171,7 +171,7 @@ void shelf_turn(struct shelf *shelf)
     shelf_open(shelf);
     shelf_same(shelf);
     if (store_verify(shelf->store, &err) < 0)
-        fail(&err);
+        fail_with(&err);
 }
 
 int shelf_sql(const char *path, const char *sql)

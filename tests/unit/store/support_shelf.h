@@ -28,6 +28,7 @@ void shelf_done(struct shelf *shelf); /* removes the folder */
 /* For cmocka: an open shelf, alone in its process. */
 int shelf_set_up(void **state);
 int shelf_tear_down(void **state);
+#define SHELF_TEST(name) TEST_WITH(name, struct shelf *shelf, shelf_set_up, shelf_tear_down)
 
 void shelf_open(struct shelf *shelf);                         /* must succeed */
 int shelf_try(struct shelf *shelf, struct err *err) MUST_USE; /* may be refused */

@@ -4,17 +4,14 @@
 #ifndef MILLIGPU_TESTS_UNIT_WIRE_SUPPORT_H
 #define MILLIGPU_TESTS_UNIT_WIRE_SUPPORT_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/wire/extender/wire_extender.h"
+
+#include "support/test.h"
 
 extern const struct wire_rules rules; /* nvidia.com/vgpu, nvidia.com/gpu */
 
@@ -32,7 +29,7 @@ struct fixture {
 int bench_setup(void **state);
 int bench_teardown(void **state);
 
-#define fixture_test(f) cmocka_unit_test_setup_teardown(f, bench_setup, bench_teardown)
+#define WIRE_TEST(name) TEST_WITH(name, struct fixture *fixture, bench_setup, bench_teardown)
 
 /* A heap copy of exactly these bytes, kept until the test ends, so that ASan catches overreads. */
 struct text exact(struct fixture *fixture, struct text bytes);

@@ -22,7 +22,7 @@ static struct extender_args args_of(struct fixture *fixture, const char *version
     return args;
 }
 
-static void recorded_filters_are_read(void **state)
+WIRE_TEST(recorded_filters_are_read)
 {
     static const struct {
         const char *file;
@@ -31,7 +31,6 @@ static void recorded_filters_are_read(void **state)
     } cases[] = {{"filter.req.http", "ok-0", "300"},
                  {"prioritize.req.http", "ok-0", "300"},
                  {"filter-1500.req.http", "big-0", "1500"}};
-    struct fixture *fixture = *state;
     for (size_t v = 0; v < ARRAY_LEN(versions); v++)
         for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
             const struct extender_args args = args_of(fixture, versions[v], cases[i].file);
@@ -51,9 +50,8 @@ static void recorded_filters_are_read(void **state)
         }
 }
 
-static void recorded_binds_are_read(void **state)
+WIRE_TEST(recorded_binds_are_read)
 {
-    struct fixture *fixture = *state;
     for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
         struct extender_bind bind;
         assert_int_equal(extender_bind_decode(body_of(fixture, versions[v], "bind.req.http"),
@@ -67,9 +65,8 @@ static void recorded_binds_are_read(void **state)
     }
 }
 
-static void a_recorded_preemption_is_read_and_given_back_byte_for_byte(void **state)
+WIRE_TEST(a_recorded_preemption_is_read_and_given_back_byte_for_byte)
 {
-    struct fixture *fixture = *state;
     struct extender_preempt args;
     const struct text body = body_of(fixture, "1.34", "preempt.req.http");
     assert_int_equal(extender_preempt_decode(body, &rules, &fixture->arena, &args, &fixture->err),
@@ -85,9 +82,8 @@ static void a_recorded_preemption_is_read_and_given_back_byte_for_byte(void **st
     assert_string_equal(fixture->out.data + 1, strstr(copy.at, key));
 }
 
-static void answers_have_these_very_bytes(void **state)
+WIRE_TEST(answers_have_these_very_bytes)
 {
-    struct fixture *fixture = *state;
     for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
         const struct extender_args args = args_of(fixture, versions[v], "filter.req.http");
         static const uint32_t choice[] = {1, 0, 2};
@@ -105,9 +101,8 @@ static void answers_have_these_very_bytes(void **state)
     }
 }
 
-static void the_answer_to_a_binding_is_a_success(void **state)
+WIRE_TEST(the_answer_to_a_binding_is_a_success)
 {
-    struct fixture *fixture = *state;
     for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
         const char *path =
             arena_printf(&fixture->arena, "tests/golden/%s/binding-api.json", versions[v]);
@@ -126,16 +121,4 @@ static void the_answer_to_a_binding_is_a_success(void **state)
         status_decode(response, &fixture->arena, &status);
         assert_int_equal(status.code, 201);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        fixture_test(recorded_filters_are_read),
-        fixture_test(recorded_binds_are_read),
-        fixture_test(a_recorded_preemption_is_read_and_given_back_byte_for_byte),
-        fixture_test(answers_have_these_very_bytes),
-        fixture_test(the_answer_to_a_binding_is_a_success),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ static int skip_all(struct fixture *fixture, struct text bytes)
     return json_reader_finish(&in);
 }
 
-static void every_kind_of_value_is_skipped_with_any_space_around_it(void **state)
+WIRE_TEST(every_kind_of_value_is_skipped_with_any_space_around_it)
 {
     static const char *const good[] = {
         "null",
@@ -33,13 +33,12 @@ static void every_kind_of_value_is_skipped_with_any_space_around_it(void **state
         "\"\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80 \xEF\xBF\xBF \xF4\x8F\xBF\xBF\"",
         "\"\x7F\"",
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(good); i++)
         if (skip_all(fixture, text_of(good[i])) != 0)
             fail_msg("%s: %s", good[i], fixture->err.text);
 }
 
-static void what_is_no_json_is_refused_and_the_place_is_named(void **state)
+WIRE_TEST(what_is_no_json_is_refused_and_the_place_is_named)
 {
     static const struct {
         const char *bytes;
@@ -70,19 +69,17 @@ static void what_is_no_json_is_refused_and_the_place_is_named(void **state)
         {"1 x", "1 bytes after the value"},
         {"// c\n1", "found '/'"},
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_int_equal(skip_all(fixture, text_of(bad[i].bytes)), -ERR_INVALID);
         assert_says(fixture, bad[i].says);
     }
 }
 
-static void numbers_follow_the_grammar(void **state)
+WIRE_TEST(numbers_follow_the_grammar)
 {
     static const char *const bad[] = {"01",  "-",        "+1", ".5",  "1.",  "1e",
                                       "1e+", "-a",       "00", "0x1", "-01", "1.e1",
                                       "NaN", "Infinity", "1f", "1_0", "--1", "1e1.5"};
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         if (skip_all(fixture, text_of(bad[i])) == 0)
             fail_msg("%s was taken", bad[i]);
@@ -97,7 +94,7 @@ static int read_all(struct fixture *fixture, struct text bytes)
     return json_reader_finish(&in);
 }
 
-static void broken_strings_are_refused(void **state)
+WIRE_TEST(broken_strings_are_refused)
 {
     static const struct {
         struct text bytes;
@@ -132,7 +129,6 @@ static void broken_strings_are_refused(void **state)
         {TEXT("\"\xFF\""), "not UTF-8"},
         {TEXT("\"\xE2\x82"), "not UTF-8"},
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_int_equal(read_all(fixture, bad[i].bytes), -ERR_INVALID);
         assert_says(fixture, bad[i].says);
@@ -140,7 +136,7 @@ static void broken_strings_are_refused(void **state)
 }
 
 /* As in Go: for a value that nobody reads, only the grammar must be right. */
-static void a_string_that_is_passed_over_needs_no_meaning(void **state)
+WIRE_TEST(a_string_that_is_passed_over_needs_no_meaning)
 {
     static const char *const good[] = {
         "\"\\ud800\"",
@@ -154,7 +150,6 @@ static void a_string_that_is_passed_over_needs_no_meaning(void **state)
     static const char *const bad[] = {
         "\"abc", "\"a\\", "\"a\nb\"", "\"\x1F\"", "\"\\x41\"", "\"\\u12\"", "\"\\u12g4\"",
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(good); i++)
         if (skip_all(fixture, text_of(good[i])) != 0)
             fail_msg("%s: %s", good[i], fixture->err.text);
@@ -163,10 +158,9 @@ static void a_string_that_is_passed_over_needs_no_meaning(void **state)
             fail_msg("%s was taken", bad[i]);
 }
 
-static void a_bad_byte_is_found_wherever_it_stands_in_a_word(void **state)
+WIRE_TEST(a_bad_byte_is_found_wherever_it_stands_in_a_word)
 {
     static const char odd[] = {'"', '\\', '\x01', '\x1F', '\x80', '\xFF', '\0'};
-    struct fixture *fixture = *state;
     for (size_t o = 0; o < ARRAY_LEN(odd); o++)
         for (size_t at = 1; at < 40; at++) {
             char bytes[42];
@@ -179,10 +173,9 @@ static void a_bad_byte_is_found_wherever_it_stands_in_a_word(void **state)
         }
 }
 
-static void depth_is_bounded(void **state)
+WIRE_TEST(depth_is_bounded)
 {
     enum { FAR = 4 * 1000 * 1000 };
-    struct fixture *fixture = *state;
     struct json_reader in;
     char bytes[JSON_DEPTH_MAX + 1];
     memset(bytes, '[', sizeof bytes);
@@ -209,9 +202,8 @@ static struct text one_string(struct fixture *fixture, struct text bytes)
     return out;
 }
 
-static void strings_without_escapes_are_borrowed_and_others_decoded(void **state)
+WIRE_TEST(strings_without_escapes_are_borrowed_and_others_decoded)
 {
-    struct fixture *fixture = *state;
     struct json_reader in;
     struct text out;
     start(fixture, &in, TEXT("\"gpu-node-0001.example\""));
@@ -229,9 +221,8 @@ static void strings_without_escapes_are_borrowed_and_others_decoded(void **state
     assert_true(text_eq(one_string(fixture, TEXT("\"a\\u0000b\"")), TEXT("a\0b")));
 }
 
-static void a_terminated_string_has_no_inner_nul(void **state)
+WIRE_TEST(a_terminated_string_has_no_inner_nul)
 {
-    struct fixture *fixture = *state;
     struct json_reader in;
     const char *out;
     start(fixture, &in, TEXT("\"abc\""));
@@ -246,9 +237,8 @@ static void a_terminated_string_has_no_inner_nul(void **state)
     assert_says(fixture, "body: must not hold a NUL");
 }
 
-static void a_name_is_not_empty_and_not_longer_than_its_limit(void **state)
+WIRE_TEST(a_name_is_not_empty_and_not_longer_than_its_limit)
 {
-    struct fixture *fixture = *state;
     struct json_reader in;
     struct text out;
     start(fixture, &in, TEXT("\"abc\""));
@@ -265,7 +255,7 @@ static void a_name_is_not_empty_and_not_longer_than_its_limit(void **state)
     assert_says(fixture, "NUL");
 }
 
-static void whole_numbers_are_exact(void **state)
+WIRE_TEST(whole_numbers_are_exact)
 {
     static const struct {
         const char *bytes;
@@ -291,7 +281,6 @@ static void whole_numbers_are_exact(void **state)
         {"1.00000000000000000000000000000000000000000", 1},
         {"100000000000000000000000000000e-29", 1},
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
         struct json_reader in;
         int64_t out = -1;
@@ -302,7 +291,7 @@ static void whole_numbers_are_exact(void **state)
     }
 }
 
-static void numbers_that_are_not_whole_or_too_large_are_refused(void **state)
+WIRE_TEST(numbers_that_are_not_whole_or_too_large_are_refused)
 {
     static const struct {
         const char *bytes;
@@ -322,7 +311,6 @@ static void numbers_that_are_not_whole_or_too_large_are_refused(void **state)
         {"null", "expected a whole number, found 'n'"},
         {"01", "after the value"},
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct json_reader in;
         int64_t out = 77;
@@ -335,9 +323,8 @@ static void numbers_that_are_not_whole_or_too_large_are_refused(void **state)
     }
 }
 
-static void a_wrong_type_names_path_and_expectation(void **state)
+WIRE_TEST(a_wrong_type_names_path_and_expectation)
 {
-    struct fixture *fixture = *state;
     struct json_reader in;
     struct text key;
     struct text value;
@@ -365,9 +352,8 @@ static void a_wrong_type_names_path_and_expectation(void **state)
     assert_says(fixture, "expected an array, found an object");
 }
 
-static void the_first_error_sticks(void **state)
+WIRE_TEST(the_first_error_sticks)
 {
-    struct fixture *fixture = *state;
     struct json_reader in;
     struct text text;
     int64_t number;
@@ -392,9 +378,8 @@ static void the_first_error_sticks(void **state)
     assert_string_equal(fixture->err.text, first);
 }
 
-static void raw_gives_the_bytes_of_one_value(void **state)
+WIRE_TEST(raw_gives_the_bytes_of_one_value)
 {
-    struct fixture *fixture = *state;
     struct json_reader in;
     struct text raw;
     start(fixture, &in, TEXT("  {\"a\": [1, 2]} \n{\"b\":0}"));
@@ -402,9 +387,8 @@ static void raw_gives_the_bytes_of_one_value(void **state)
     assert_true(text_is(raw, "{\"a\": [1, 2]}"));
 }
 
-static void null_is_taken_only_where_it_is_whole(void **state)
+WIRE_TEST(null_is_taken_only_where_it_is_whole)
 {
-    struct fixture *fixture = *state;
     struct json_reader in;
     start(fixture, &in, TEXT("null"));
     assert_true(json_read_null(&in));
@@ -417,7 +401,7 @@ static void null_is_taken_only_where_it_is_whole(void **state)
     assert_true(json_read_skip(&in));
 }
 
-static void a_list_of_strings_is_the_same_in_any_spelling(void **state)
+WIRE_TEST(a_list_of_strings_is_the_same_in_any_spelling)
 {
     static const char *const good[] = {"[\"a\",\"b\",\"c\"]", " [ \"a\" , \"b\" ,\"c\" ] ",
                                        "[\"\\u0061\",\"\\u0062\",\"c\"]"};
@@ -425,7 +409,6 @@ static void a_list_of_strings_is_the_same_in_any_spelling(void **state)
         "[\"a\",\"b\" \"c\"]", "[\"a\",\"b\",]",   "[,\"a\"]",
         "[\"a\",\"b",          "[\"a\",",          "[\"a\"",
         "[\"a\",1]",           "[\"a\",\"\x01\"]", "[\"a\",\"\xFF\"]"};
-    struct fixture *fixture = *state;
     struct text out;
     struct json_reader in;
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
@@ -462,9 +445,8 @@ static int read_fields(struct fixture *fixture, const char *bytes, struct text v
     return json_reader_finish(&in);
 }
 
-static void fields_come_in_any_order_and_case_and_null_is_none(void **state)
+WIRE_TEST(fields_come_in_any_order_and_case_and_null_is_none)
 {
-    struct fixture *fixture = *state;
     struct text value[2];
     assert_int_equal(
         read_fields(fixture, "{\"UID\":\"u\",\"x\":{\"name\":[]},\"name\":\"n\"}", value), 0);
@@ -477,9 +459,8 @@ static void fields_come_in_any_order_and_case_and_null_is_none(void **state)
     assert_true(text_is(value[0], "-") && text_is(value[1], "-"));
 }
 
-static void a_known_key_may_come_once(void **state)
+WIRE_TEST(a_known_key_may_come_once)
 {
-    struct fixture *fixture = *state;
     struct text value[2];
     assert_int_equal(read_fields(fixture, "{\"name\":\"a\",\"name\":\"a\"}", value), -ERR_INVALID);
     assert_says(fixture, "body.name: comes twice");
@@ -489,10 +470,9 @@ static void a_known_key_may_come_once(void **state)
     assert_int_equal(read_fields(fixture, "{\"x\":1,\"x\":2}", value), 0);
 }
 
-static void a_path_is_short_and_printable(void **state)
+WIRE_TEST(a_path_is_short_and_printable)
 {
     enum { LONG = 2000 };
-    struct fixture *fixture = *state;
     char bytes[LONG + 64];
     int at = snprintf(bytes, sizeof bytes, "{\"a\\n\\u0007%%s%%n\":{\"");
     memset(bytes + at, 'k', LONG);
@@ -520,10 +500,9 @@ static void nest(struct strbuf *out, int deep)
         strbuf_str(out, i % 2 == 0 ? ", \"z\":-1e3 }" : " , true ]");
 }
 
-static void what_lies_deep_is_passed_over_and_checked(void **state)
+WIRE_TEST(what_lies_deep_is_passed_over_and_checked)
 {
     static const int depths[] = {0, 1, 2, 95, 96, 97, 98, 160, 161, 5000, JSON_SKIP_DEPTH_MAX};
-    struct fixture *fixture = *state;
     struct strbuf text;
     strbuf_init(&text);
     for (size_t i = 0; i < ARRAY_LEN(depths); i++) {
@@ -557,9 +536,8 @@ static void what_lies_deep_is_passed_over_and_checked(void **state)
     strbuf_done(&text);
 }
 
-static void a_reader_goes_on_behind_what_failed(void **state)
+WIRE_TEST(a_reader_goes_on_behind_what_failed)
 {
-    struct fixture *fixture = *state;
     struct json_reader in;
     const char *text = NULL;
     start(fixture, &in, TEXT("[{\"a\":[1,{\"b\":\"\\u0000\"}],\"c\":2}, \"next\"]"));
@@ -585,33 +563,4 @@ static void a_reader_goes_on_behind_what_failed(void **state)
     assert_false(json_reader_retreat(&in, broken));
     assert_int_equal(json_reader_finish(&in), -ERR_INVALID);
     assert_says(fixture, "expected a key in quotes");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        fixture_test(every_kind_of_value_is_skipped_with_any_space_around_it),
-        fixture_test(what_is_no_json_is_refused_and_the_place_is_named),
-        fixture_test(numbers_follow_the_grammar),
-        fixture_test(broken_strings_are_refused),
-        fixture_test(a_bad_byte_is_found_wherever_it_stands_in_a_word),
-        fixture_test(depth_is_bounded),
-        fixture_test(a_string_that_is_passed_over_needs_no_meaning),
-        fixture_test(what_lies_deep_is_passed_over_and_checked),
-        fixture_test(a_reader_goes_on_behind_what_failed),
-        fixture_test(strings_without_escapes_are_borrowed_and_others_decoded),
-        fixture_test(a_terminated_string_has_no_inner_nul),
-        fixture_test(a_name_is_not_empty_and_not_longer_than_its_limit),
-        fixture_test(whole_numbers_are_exact),
-        fixture_test(numbers_that_are_not_whole_or_too_large_are_refused),
-        fixture_test(a_wrong_type_names_path_and_expectation),
-        fixture_test(the_first_error_sticks),
-        fixture_test(raw_gives_the_bytes_of_one_value),
-        fixture_test(null_is_taken_only_where_it_is_whole),
-        fixture_test(a_list_of_strings_is_the_same_in_any_spelling),
-        fixture_test(fields_come_in_any_order_and_case_and_null_is_none),
-        fixture_test(a_known_key_may_come_once),
-        fixture_test(a_path_is_short_and_printable),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

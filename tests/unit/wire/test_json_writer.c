@@ -1,8 +1,7 @@
 #include "support.h"
 
-static void commas_and_quotes_come_by_themselves(void **state)
+WIRE_TEST(commas_and_quotes_come_by_themselves)
 {
-    struct fixture *fixture = *state;
     struct json_writer json;
     json_writer_init(&json, &fixture->out);
     json_write_object(&json);
@@ -29,7 +28,7 @@ static void commas_and_quotes_come_by_themselves(void **state)
                         ",\"b\\\"c\":{\"x\" : 1},\"d\":\"\"}");
 }
 
-static void what_is_written_is_read_back(void **state)
+WIRE_TEST(what_is_written_is_read_back)
 {
     static const struct text value[] = {
         TEXT(""),
@@ -39,7 +38,6 @@ static void what_is_written_is_read_back(void **state)
         TEXT("\xC3\xA9 \xF0\x9F\x98\x80 <&>"),
         TEXT("a\0b"),
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(value); i++) {
         struct json_writer json;
         struct json_reader in;
@@ -55,21 +53,10 @@ static void what_is_written_is_read_back(void **state)
     }
 }
 
-static void bytes_that_are_not_utf8_are_not_handed_on(void **state)
+WIRE_TEST(bytes_that_are_not_utf8_are_not_handed_on)
 {
-    struct fixture *fixture = *state;
     struct json_writer json;
     json_writer_init(&json, &fixture->out);
     json_write_text(&json, TEXT("a\xFFz"));
     assert_string_equal(fixture->out.data, "\"a\xEF\xBF\xBDz\"");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        fixture_test(commas_and_quotes_come_by_themselves),
-        fixture_test(what_is_written_is_read_back),
-        fixture_test(bytes_that_are_not_utf8_are_not_handed_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

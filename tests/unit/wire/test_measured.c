@@ -83,9 +83,8 @@ static const struct measured *merge(const struct measured *take_before, const st
     return after;
 }
 
-static void a_bound_share_is_measured(void **state)
+CORE_TEST(a_bound_share_is_measured)
 {
-    struct core_fixture *core = *state;
     struct seen seen = {0};
     struct one one;
 
@@ -108,9 +107,8 @@ static void a_bound_share_is_measured(void **state)
     measured_unref(is);
 }
 
-static void what_is_not_bound_here_is_dropped(void **state)
+CORE_TEST(what_is_not_bound_here_is_dropped)
 {
-    struct core_fixture *core = *state;
     const struct measured_how how = {.now_ms = T0};
     uint32_t unknown = 0;
     struct one one;
@@ -126,9 +124,8 @@ static void what_is_not_bound_here_is_dropped(void **state)
     assert_null(measured_find(NULL, node, pod_of(node, "r"), pod_of(node, "r")->facts.share));
 }
 
-static void an_entry_stays_without_news_and_goes_with_its_pod(void **state)
+CORE_TEST(an_entry_stays_without_news_and_goes_with_its_pod)
 {
-    struct core_fixture *core = *state;
     struct seen seen = {0};
     struct one one;
 
@@ -149,7 +146,7 @@ static void an_entry_stays_without_news_and_goes_with_its_pod(void **state)
     measured_unref(is);
 }
 
-static void idle_is_what_each_report_since_says(void **state)
+CORE_TEST(idle_is_what_each_report_since_says)
 {
     static const struct {
         int64_t at_ms;
@@ -165,7 +162,6 @@ static void idle_is_what_each_report_since_says(void **state)
         {T0 + 50 * MINUTE + 1, 0, T0 + 50 * MINUTE + 1}, /* a gap: nobody knows */
         {T0 + 55 * MINUTE, 500, 0},
     };
-    struct core_fixture *core = *state;
     const struct measured *is = NULL;
     struct seen seen = {0};
     struct one one;
@@ -182,7 +178,7 @@ static void idle_is_what_each_report_since_says(void **state)
     measured_unref(is);
 }
 
-static void more_than_its_share_is_news_once(void **state)
+CORE_TEST(more_than_its_share_is_news_once)
 {
     static const struct {
         enum usage_over over;
@@ -190,7 +186,6 @@ static void more_than_its_share_is_news_once(void **state)
     } steps[] = {{USAGE_OVER_NOT, 0},    {USAGE_OVER_SEEN, 1}, {USAGE_OVER_SEEN, 1},
                  {USAGE_OVER_KILLED, 2}, {USAGE_OVER_SEEN, 2}, {USAGE_OVER_NOT, 2},
                  {USAGE_OVER_SEEN, 3}};
-    struct core_fixture *core = *state;
     const struct measured *is = NULL;
     struct seen seen = {0};
     struct one one;
@@ -207,9 +202,8 @@ static void more_than_its_share_is_news_once(void **state)
     measured_unref(is);
 }
 
-static void a_gpu_is_the_sum_of_what_is_known(void **state)
+CORE_TEST(a_gpu_is_the_sum_of_what_is_known)
 {
-    struct core_fixture *core = *state;
     struct measured_sum sum;
     struct seen seen = {0};
     struct one one;
@@ -241,10 +235,9 @@ static void a_gpu_is_the_sum_of_what_is_known(void **state)
     measured_unref(is);
 }
 
-static void what_is_not_known_of_one_share_is_not_known_of_its_gpu(void **state)
+CORE_TEST(what_is_not_known_of_one_share_is_not_known_of_its_gpu)
 {
     static const char *const names[] = {"a", "b", "c"};
-    struct core_fixture *core = *state;
     const struct measured *is = NULL;
     struct measured_sum sum;
     struct seen seen = {0};
@@ -283,7 +276,7 @@ static const struct measured *merge_scaled(const struct measured *take_before,
 }
 
 /* The sum has the scaled amount in it as long as it is fresh. */
-static void a_gpu_is_scaled_while_one_of_its_shares_is(void **state)
+CORE_TEST(a_gpu_is_scaled_while_one_of_its_shares_is)
 {
     static const struct {
         const char *uid;
@@ -302,7 +295,6 @@ static void a_gpu_is_scaled_while_one_of_its_shares_is(void **state)
         {"b", T0 + 2 + MEASURED_FRESH_MS, 10, false, false}, /* that of a is too old */
         {"a", T0 + 2 + MEASURED_FRESH_MS, 300, false, false},
     };
-    struct core_fixture *core = *state;
     const struct measured *is = NULL;
     struct measured_sum sum;
 
@@ -381,7 +373,7 @@ static const struct measured_share *share_of(const struct measured *is, const st
     return share;
 }
 
-static void a_long_idle_time_is_told_once_and_when_it_ends(void **state)
+CORE_TEST(a_long_idle_time_is_told_once_and_when_it_ends)
 {
     enum { NOTHING = INT32_MAX }; /* the report does not name it */
     static const struct {
@@ -411,7 +403,7 @@ static void a_long_idle_time_is_told_once_and_when_it_ends(void **state)
         {T0 + 2 * KEPT + 6 + 15 * MINUTE, NOTHING, 4, 0, 0},
         {T0 + 2 * KEPT + 7 + 15 * MINUTE, 0, 4, T0 + 2 * KEPT + 7 + 15 * MINUTE, 0},
     };
-    const struct node *node = node_with_pod(*state);
+    const struct node *node = node_with_pod(core);
     const struct measured *is = NULL;
     struct idle_seen seen = {0};
 
@@ -426,9 +418,9 @@ static void a_long_idle_time_is_told_once_and_when_it_ends(void **state)
 }
 
 /* What it was told stays until it hears that it ended: no other idle time begins before that. */
-static void a_listener_without_room_is_told_again(void **state)
+CORE_TEST(a_listener_without_room_is_told_again)
 {
-    const struct node *node = node_with_pod(*state);
+    const struct node *node = node_with_pod(core);
     struct idle_seen seen = {.full = true};
     const struct measured *is = hear(NULL, node, 0, T0, &seen);
 
@@ -453,9 +445,8 @@ static void a_listener_without_room_is_told_again(void **state)
     measured_unref(is);
 }
 
-static void no_clock_makes_an_idle_time_that_cannot_be(void **state)
+CORE_TEST(no_clock_makes_an_idle_time_that_cannot_be)
 {
-    struct core_fixture *core = *state;
     struct idle_seen seen = {0};
 
     core->now_ms = T0;
@@ -476,7 +467,7 @@ static void no_clock_makes_an_idle_time_that_cannot_be(void **state)
     measured_unref(is);
 }
 
-static void what_another_process_knew_goes_on_or_begins_anew(void **state)
+CORE_TEST(what_another_process_knew_goes_on_or_begins_anew)
 {
     enum { LAST = T0 + 3 * KEPT };
     static const struct {
@@ -498,7 +489,6 @@ static void what_another_process_knew_goes_on_or_begins_anew(void **state)
         {LAST, LAST, LAST + 9, 0, LAST, 1},                    /* nobody kept that: not yet */
         {T0 - 1, LAST, LAST + 9, 0, LAST + 9, 1},              /* before it was bound */
     };
-    struct core_fixture *core = *state;
 
     core->now_ms = T0;
     const struct node *node = node_with_pod(core);
@@ -522,9 +512,9 @@ static void what_another_process_knew_goes_on_or_begins_anew(void **state)
     }
 }
 
-static void without_idle_the_rest_stays(void **state)
+CORE_TEST(without_idle_the_rest_stays)
 {
-    const struct node *node = node_with_pod(*state);
+    const struct node *node = node_with_pod(core);
     const struct allocation *a = pod_of(node, "a");
     const struct measured_idle idle = {a, a->facts.share, T0};
     const struct measured *is = measured_resume(node, &idle, 1, T0 + KEPT, T0 + KEPT);
@@ -537,31 +527,4 @@ static void without_idle_the_rest_stays(void **state)
     assert_false(measured_keeps(after));
     measured_unref(is);
     measured_unref(after);
-}
-
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_bound_share_is_measured, core_set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(what_is_not_bound_here_is_dropped, core_set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(an_entry_stays_without_news_and_goes_with_its_pod,
-                                        core_set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(idle_is_what_each_report_since_says, core_set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(more_than_its_share_is_news_once, core_set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(a_gpu_is_the_sum_of_what_is_known, core_set_up,
-                                        core_tear_down),
-        WITH_CORE(what_is_not_known_of_one_share_is_not_known_of_its_gpu),
-        WITH_CORE(a_gpu_is_scaled_while_one_of_its_shares_is),
-        WITH_CORE(a_long_idle_time_is_told_once_and_when_it_ends),
-        WITH_CORE(a_listener_without_room_is_told_again),
-        WITH_CORE(no_clock_makes_an_idle_time_that_cannot_be),
-        WITH_CORE(what_another_process_knew_goes_on_or_begins_anew),
-        WITH_CORE(without_idle_the_rest_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

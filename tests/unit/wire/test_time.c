@@ -1,6 +1,6 @@
 #include "support.h"
 
-static void times_are_read(void **state)
+TEST(times_are_read)
 {
     static const struct {
         const char *text;
@@ -19,7 +19,6 @@ static void times_are_read(void **state)
         {"2016-12-31T23:59:60Z", INT64_C(1483228800000)},
         {"0001-01-01T00:00:00Z", INT64_C(-62135596800000)},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
         int64_t ms = 1;
         if (!time_parse(text_of(good[i].text), &ms) || ms != good[i].ms)
@@ -27,7 +26,7 @@ static void times_are_read(void **state)
     }
 }
 
-static void what_is_no_time_is_refused(void **state)
+TEST(what_is_no_time_is_refused)
 {
     static const char *const bad[] = {
         "",
@@ -53,7 +52,6 @@ static void what_is_no_time_is_refused(void **state)
         "-2026-01-02T03:04:05Z",
         "2026-01-02T-3:04:05Z",
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         int64_t ms;
         if (time_parse(text_of(bad[i]), &ms))
@@ -61,9 +59,8 @@ static void what_is_no_time_is_refused(void **state)
     }
 }
 
-static void what_is_written_is_read_back(void **state)
+TEST(what_is_written_is_read_back)
 {
-    (void)state;
     char out[TIME_TEXT_BYTES];
     time_format(INT64_C(1767323045678), out);
     assert_string_equal(out, "2026-01-02T03:04:05.678Z");
@@ -82,14 +79,4 @@ static void what_is_written_is_read_back(void **state)
         assert_true(time_parse(text_of(out), &back));
         assert_int_equal(back, ms);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(times_are_read),
-        cmocka_unit_test(what_is_no_time_is_refused),
-        cmocka_unit_test(what_is_written_is_read_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

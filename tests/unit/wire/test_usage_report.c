@@ -12,9 +12,8 @@ static const char golden[] =
     "{\"name\":\"side\",\"gpus\":[]}]},"
     "{\"uid\":\"u-2\",\"containers\":[]}]}";
 
-static void a_report_has_these_bytes(void **state)
+WIRE_TEST(a_report_has_these_bytes)
 {
-    struct fixture *fixture = *state;
     struct usage_gpu gpu[] = {
         {TEXT("GPU-a"), 120, 4000, 4915, false},
         {TEXT("GPU-b"), USAGE_UNKNOWN, USAGE_UNKNOWN, USAGE_UNKNOWN, false},
@@ -29,9 +28,8 @@ static void a_report_has_these_bytes(void **state)
     assert_string_equal(fixture->out.data, golden);
 }
 
-static void what_was_written_is_read(void **state)
+WIRE_TEST(what_was_written_is_read)
 {
-    struct fixture *fixture = *state;
     struct usage_report report;
 
     assert_int_equal(usage_report_decode(exact(fixture, text_of(golden)), &fixture->arena, &report,
@@ -54,9 +52,8 @@ static void what_was_written_is_read(void **state)
     assert_string_equal(fixture->out.data, golden);
 }
 
-static void unknown_members_are_passed_over(void **state)
+WIRE_TEST(unknown_members_are_passed_over)
 {
-    struct fixture *fixture = *state;
     struct usage_report report;
     static const char body[] =
         "{\"v\":1,\"node\":\"n\",\"later\":[1],\"number\":9223372036854775807,\"seconds\":1,"
@@ -85,10 +82,8 @@ static bool is_scaled(struct fixture *fixture, const char *members)
     return report.pod[0].container[0].gpu[0].is_scaled;
 }
 
-static void an_amount_is_scaled_if_it_is_there_and_the_report_says_so(void **state)
+WIRE_TEST(an_amount_is_scaled_if_it_is_there_and_the_report_says_so)
 {
-    struct fixture *fixture = *state;
-
     assert_true(is_scaled(fixture, ",\"milli\":0,\"scaled\":true"));
     assert_true(is_scaled(fixture, ",\"scaled\":true,\"milli\":7")); /* in any order */
     assert_false(is_scaled(fixture, ",\"milli\":7,\"scaled\":false"));
@@ -102,7 +97,7 @@ static void an_amount_is_scaled_if_it_is_there_and_the_report_says_so(void **sta
 #define POD  HEAD ",\"pods\":[{\"uid\":\"u\",\"containers\":[{\"name\":\"c\",\"gpus\":["
 #define TAIL "]}]}]}"
 
-static void what_is_wrong_is_named(void **state)
+WIRE_TEST(what_is_wrong_is_named)
 {
     static const struct {
         const char *body;
@@ -137,7 +132,6 @@ static void what_is_wrong_is_named(void **state)
         {HEAD ",\"pods\":[{\"uid\":\"u\",\"containers\":[{\"name\":\"c\"},{\"name\":\"c\"}]}]}",
          "names \"c\" twice"},
     };
-    struct fixture *fixture = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct usage_report report;
@@ -168,10 +162,9 @@ static int decode_many(struct fixture *fixture, const char *before, const char *
                                &report, &fixture->err);
 }
 
-static void every_list_has_a_bound(void **state)
+WIRE_TEST(every_list_has_a_bound)
 {
     static const char containers[] = HEAD ",\"pods\":[{\"uid\":\"u\",\"containers\":[";
-    struct fixture *fixture = *state;
 
     assert_int_equal(decode_many(fixture, HEAD ",\"pods\":[", "uid", USAGE_PODS_MAX), 0);
     assert_int_equal(decode_many(fixture, HEAD ",\"pods\":[", "uid", USAGE_PODS_MAX + 1),
@@ -186,17 +179,4 @@ static void every_list_has_a_bound(void **state)
     assert_int_equal(usage_report_decode((struct text){large, USAGE_BODY_BYTES_MAX + 1},
                                          &fixture->arena, &report, &fixture->err),
                      -ERR_TOO_LARGE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        fixture_test(a_report_has_these_bytes),
-        fixture_test(what_was_written_is_read),
-        fixture_test(unknown_members_are_passed_over),
-        fixture_test(what_is_wrong_is_named),
-        fixture_test(an_amount_is_scaled_if_it_is_there_and_the_report_says_so),
-        fixture_test(every_list_has_a_bound),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,10 +26,8 @@ static char *node_json(const struct node *node, bool pods)
     return strbuf_steal(&out);
 }
 
-static void a_node_is_written_with_its_gpus(void **state)
+CORE_TEST(a_node_is_written_with_its_gpus)
 {
-    struct core_fixture *core = *state;
-
     assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
     assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
     CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
@@ -42,12 +40,11 @@ static void a_node_is_written_with_its_gpus(void **state)
     assert_non_null(strstr(whole, "\"holders\":[]")); /* the other GPU */
 }
 
-static void what_is_left_on_a_closed_gpu_is_not_free(void **state)
+CORE_TEST(what_is_left_on_a_closed_gpu_is_not_free)
 {
     static const struct core_gpu gpus[] = {{.index = 0, .mib = 10, .sick = true},
                                            {.index = 1, .mib = 10, .cordoned = true},
                                            {.index = 2, .mib = 10, .milli = 500}};
-    struct core_fixture *core = *state;
 
     assert_int_equal(core_node(core, "n1", gpus, 3), VERDICT_OK);
     const struct node *node = node_of(core, "n1");
@@ -63,7 +60,7 @@ static void what_is_left_on_a_closed_gpu_is_not_free(void **state)
     assert_non_null(strstr(json, "\"freeMilli\":500,\"largestFreeMilli\":500"));
 }
 
-static void what_a_node_tells_of_its_topology_is_shown(void **state)
+CORE_TEST(what_a_node_tells_of_its_topology_is_shown)
 {
     static const struct core_gpu gpus[] = {
         {.id = "GPU-a", .index = 0, .socket = 1, .peers = 6},
@@ -71,7 +68,6 @@ static void what_a_node_tells_of_its_topology_is_shown(void **state)
         {.id = "GPU-c", .index = 2, .peers = 1},
         {.id = "GPU-d", .index = 3},
     };
-    struct core_fixture *core = *state;
 
     assert_int_equal(core_node(core, "n1", gpus, 4), VERDICT_OK);
     CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
@@ -82,13 +78,12 @@ static void what_a_node_tells_of_its_topology_is_shown(void **state)
     assert_non_null(strstr(json, "\"cordoned\":false}]"));
 }
 
-static void a_cordon_is_shown_beside_a_stronger_reason(void **state)
+CORE_TEST(a_cordon_is_shown_beside_a_stronger_reason)
 {
     static const struct core_gpu gpus[] = {
         {.index = 0, .mib = 10, .sick = true, .cordoned = true},
         {.index = 1, .mib = 10, .sick = true},
     };
-    struct core_fixture *core = *state;
 
     assert_int_equal(core_node(core, "n1", gpus, 2), VERDICT_OK);
     CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
@@ -96,9 +91,8 @@ static void a_cordon_is_shown_beside_a_stronger_reason(void **state)
     assert_non_null(strstr(json, "\"state\":\"unhealthy\",\"cordoned\":false"));
 }
 
-static void a_gpu_that_is_absent_counts_with_what_it_carries_only(void **state)
+CORE_TEST(a_gpu_that_is_absent_counts_with_what_it_carries_only)
 {
-    struct core_fixture *core = *state;
     struct admin_amounts amounts = {0};
 
     assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
@@ -114,9 +108,8 @@ static void a_gpu_that_is_absent_counts_with_what_it_carries_only(void **state)
     assert_string_equal(admin_gpu_state(&node->gpu[1]), "absent");
 }
 
-static void a_closed_node_says_why(void **state)
+CORE_TEST(a_closed_node_says_why)
 {
-    struct core_fixture *core = *state;
     struct pod *whole = core_pod(core, "w", "n1");
 
     assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
@@ -132,7 +125,7 @@ static void a_closed_node_says_why(void **state)
                                  "\"heldMilli\":1000,\"closedMilli\":1000,\"heldGpus\":1"));
 }
 
-static void a_gpu_that_is_held_whole_says_by_whom(void **state)
+CORE_TEST(a_gpu_that_is_held_whole_says_by_whom)
 {
     static const struct core_gpu four[] = {
         {.id = "GPU-a", .index = 0, .mib = 10, .held = "pod:w"},
@@ -147,7 +140,6 @@ static void a_gpu_that_is_held_whole_says_by_whom(void **state)
         "\"state\":\"ok\",\"cordoned\":false,\"heldBy\":\"env:x\"",
         "\"freeMilli\":1000,\"largestFreeMilli\":1000",
         "\"heldMilli\":3000,\"closedMilli\":0,\"heldGpus\":1,\"unnamedGpus\":0"};
-    struct core_fixture *core = *state;
     struct pod *whole = core_pod(core, "w", "n1");
 
     assert_int_equal(core_node(core, "n1", four, 4), VERDICT_OK);
@@ -161,11 +153,10 @@ static void a_gpu_that_is_held_whole_says_by_whom(void **state)
             fail_msg("no %s in %s", said[i], json);
 }
 
-static void a_gpu_that_another_node_shows_too_is_ok(void **state)
+CORE_TEST(a_gpu_that_another_node_shows_too_is_ok)
 {
     static const struct core_gpu same[] = {{.id = "GPU-a", .index = 0, .mib = 10}};
     const struct command again = {.kind = COMMAND_NODE, .node = "n1"}; /* as the writer does */
-    struct core_fixture *core = *state;
 
     assert_int_equal(core_node(core, "n1", same, 1), VERDICT_OK);
     assert_int_equal(core_node(core, "n2", same, 1), VERDICT_OK);
@@ -176,9 +167,8 @@ static void a_gpu_that_another_node_shows_too_is_ok(void **state)
 }
 
 /* Each reason has its own sentence; leaving was asked for, and so has a word of its own. */
-static void a_node_that_nobody_vouches_for_says_why(void **state)
+CORE_TEST(a_node_that_nobody_vouches_for_says_why)
 {
-    struct core_fixture *core = *state;
     char expected[256];
 
     assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
@@ -203,10 +193,9 @@ static void a_node_that_nobody_vouches_for_says_why(void **state)
     }
 }
 
-static void what_a_node_is_shown_as_is_in_the_table(void **state)
+CORE_TEST(what_a_node_is_shown_as_is_in_the_table)
 {
     static const struct core_gpu cordoned[] = {{.index = 0, .mib = 10, .cordoned = true}};
-    struct core_fixture *core = *state;
     size_t words = 0;
 
     assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
@@ -231,11 +220,10 @@ static void what_a_node_is_shown_as_is_in_the_table(void **state)
 }
 
 /* Of nodes with GPUs only: a control plane is tainted, and nobody looks for room there. */
-static void a_node_that_kube_scheduler_may_not_use_says_why(void **state)
+CORE_TEST(a_node_that_kube_scheduler_may_not_use_says_why)
 {
     static const struct taint team = {"team", "a", EFFECT_NO_EXECUTE};
     static const struct taint plain = {"plain", "", EFFECT_NO_SCHEDULE};
-    struct core_fixture *core = *state;
     struct inventory *inventory = core_inventory(core, "n1", "uid", two, 2);
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
 
@@ -265,9 +253,8 @@ static void a_node_that_kube_scheduler_may_not_use_says_why(void **state)
     assert_string_equal(admin_node_state(node_of(core, "cpu")), "ok");
 }
 
-static void an_allocation_leaves_out_times_that_are_not_known(void **state)
+CORE_TEST(an_allocation_leaves_out_times_that_are_not_known)
 {
-    struct core_fixture *core = *state;
     CLEANUP(strbuf_done) struct strbuf out;
     struct json_writer json;
 
@@ -318,10 +305,9 @@ static void shows_measured(struct core_fixture *core, struct usage_gpu *said, in
     measured_unref(measured.measured);
 }
 
-static void what_was_scaled_is_marked(void **state)
+CORE_TEST(what_was_scaled_is_marked)
 {
     static const char at[] = "\"measuredAt\":\"2023-11-14T22:13:20.000Z\"";
-    struct core_fixture *core = *state;
     struct usage_gpu said = {.milli = 538, .mib = 9, .peak_mib = 12, .is_scaled = true};
     char scaled[128];
     char plain[128];
@@ -341,7 +327,7 @@ static void what_was_scaled_is_marked(void **state)
     shows_measured(core, &said, 0, plain, "\"measuredMilli\":538,\"measuredMib\":9,");
 }
 
-static void a_released_allocation_lists_gpus_that_had_a_name(void **state)
+CORE_TEST(a_released_allocation_lists_gpus_that_had_a_name)
 {
     const struct history_row rows[] = {
         {.uid = "u",
@@ -367,7 +353,6 @@ static void a_released_allocation_lists_gpus_that_had_a_name(void **state)
     CLEANUP(strbuf_done) struct strbuf out;
     struct json_writer json;
 
-    (void)state;
     strbuf_init(&out);
     json_writer_init(&json, &out);
     admin_released(&json, rows, 2);
@@ -378,39 +363,13 @@ static void a_released_allocation_lists_gpus_that_had_a_name(void **state)
                   "\"charges\":[{\"gpu\":\"GPU-a\",\"milli\":300,\"mib\":10}],\"shares\":[]}");
 }
 
-#define core_test(f) cmocka_unit_test_setup_teardown(f, core_set_up, core_tear_down)
-
 /* GPUs that pods made up before the node showed its own: it lists more than it may show. */
-static void a_node_may_list_more_gpus_than_it_may_show(void **state)
+CORE_TEST(a_node_may_list_more_gpus_than_it_may_show)
 {
-    struct core_fixture *core = *state;
-
     core_make_up_gpus(core, "n1", GPUS_PER_NODE_MAX);
     assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
     assert_true(node_of(core, "n1")->gpus > GPUS_PER_NODE_MAX);
     CLEANUP(freep) char *json = node_json(node_of(core, "n1"), true);
     assert_non_null(strstr(json, "GPU-made-up-63"));
     assert_non_null(strstr(json, "\"fragmentMilli\":0"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        core_test(a_node_may_list_more_gpus_than_it_may_show),
-        core_test(a_node_is_written_with_its_gpus),
-        core_test(what_is_left_on_a_closed_gpu_is_not_free),
-        core_test(what_a_node_tells_of_its_topology_is_shown),
-        core_test(a_cordon_is_shown_beside_a_stronger_reason),
-        core_test(a_gpu_that_is_absent_counts_with_what_it_carries_only),
-        core_test(a_closed_node_says_why),
-        core_test(a_gpu_that_is_held_whole_says_by_whom),
-        core_test(a_gpu_that_another_node_shows_too_is_ok),
-        core_test(a_node_that_kube_scheduler_may_not_use_says_why),
-        core_test(a_node_that_nobody_vouches_for_says_why),
-        core_test(what_a_node_is_shown_as_is_in_the_table),
-        core_test(an_allocation_leaves_out_times_that_are_not_known),
-        core_test(what_was_scaled_is_marked),
-        core_test(a_released_allocation_lists_gpus_that_had_a_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,10 +17,10 @@ static struct extender_args good(struct fixture *fixture, const char *body)
     return out;
 }
 
-static void names_are_read_with_their_hashes(void **state)
+WIRE_TEST(names_are_read_with_their_hashes)
 {
     const struct extender_args out =
-        good(*state, "{" POD ",\"Nodes\":null,\"NodeNames\":[\"n1\", \"n\\u0032\",\"n3\"]}");
+        good(fixture, "{" POD ",\"Nodes\":null,\"NodeNames\":[\"n1\", \"n\\u0032\",\"n3\"]}");
     static const char *const expected[] = {"n1", "n2", "n3"};
     assert_false(out.full_nodes);
     assert_int_equal(out.names, 3);
@@ -31,34 +31,34 @@ static void names_are_read_with_their_hashes(void **state)
     assert_string_equal(out.pod.uid, "u");
 }
 
-static void keys_come_in_any_order_and_case(void **state)
+WIRE_TEST(keys_come_in_any_order_and_case)
 {
-    assert_int_equal(good(*state, "{\"nodenames\":[\"n\"],\"nodes\":null,\"pod\":{\"metadata\":{"
-                                  "\"name\":\"p\",\"uid\":\"u\"}}}")
+    assert_int_equal(good(fixture, "{\"nodenames\":[\"n\"],\"nodes\":null,\"pod\":{\"metadata\":{"
+                                   "\"name\":\"p\",\"uid\":\"u\"}}}")
                          .names,
                      1);
-    assert_int_equal(good(*state, "{\"NodeNames\":[\"n\"]," POD ",\"Other\":[{}]}").names, 1);
-    assert_int_equal(good(*state, "{" POD ",\"NodeNames\":[]}").names, 0);
+    assert_int_equal(good(fixture, "{\"NodeNames\":[\"n\"]," POD ",\"Other\":[{}]}").names, 1);
+    assert_int_equal(good(fixture, "{" POD ",\"NodeNames\":[]}").names, 0);
 }
 
-static void full_nodes_are_read_and_kept_as_sent(void **state)
+WIRE_TEST(full_nodes_are_read_and_kept_as_sent)
 {
     const struct extender_args out =
-        good(*state, "{\"Nodes\":{\"metadata\":{},\"items\":[{\"metadata\":{\"name\":\"n1\"},"
-                     "\"status\":{\"allocatable\":{\"nvidia.com/vgpu\":\"8k\"}}}, {\"metadata\":{"
-                     "\"name\":\"n2\"} } ]},\"NodeNames\":null," POD "}");
+        good(fixture, "{\"Nodes\":{\"metadata\":{},\"items\":[{\"metadata\":{\"name\":\"n1\"},"
+                      "\"status\":{\"allocatable\":{\"nvidia.com/vgpu\":\"8k\"}}}, {\"metadata\":{"
+                      "\"name\":\"n2\"} } ]},\"NodeNames\":null," POD "}");
     assert_true(out.full_nodes);
     assert_int_equal(out.names, 2);
     assert_true(text_is(out.name[0], "n1"));
     assert_true(text_is(out.name[1], "n2"));
     assert_string_equal(out.node[0].allocatable_milli, "8k");
     assert_true(text_is(out.node_bytes[1], "{\"metadata\":{\"name\":\"n2\"} }"));
-    const struct extender_args none = good(*state, "{" POD ",\"Nodes\":{\"items\":null}}");
+    const struct extender_args none = good(fixture, "{" POD ",\"Nodes\":{\"items\":null}}");
     assert_true(none.full_nodes);
     assert_int_equal(none.names, 0);
 }
 
-static void five_thousand_names_are_read(void **state)
+WIRE_TEST(five_thousand_names_are_read)
 {
     enum { NAMES = 5000 };
     struct strbuf body;
@@ -67,7 +67,7 @@ static void five_thousand_names_are_read(void **state)
     for (int i = 0; i < NAMES; i++)
         strbuf_printf(&body, "%s\"node-%d\"", i > 0 ? "," : "", i);
     strbuf_str(&body, "]}");
-    const struct extender_args out = good(*state, body.data);
+    const struct extender_args out = good(fixture, body.data);
     assert_int_equal(out.names, NAMES);
     assert_true(text_is(out.name[0], "node-0"));
     assert_true(text_is(out.name[63], "node-63"));
@@ -76,7 +76,7 @@ static void five_thousand_names_are_read(void **state)
     strbuf_done(&body);
 }
 
-static void args_that_cannot_be_right_are_refused(void **state)
+WIRE_TEST(args_that_cannot_be_right_are_refused)
 {
     static const struct {
         const char *body;
@@ -116,7 +116,6 @@ static void args_that_cannot_be_right_are_refused(void **state)
         {"{\"Pod\":{\"metadata\":{\"uid\":7}},\"NodeNames\":[]}",
          "body.Pod.metadata.uid: expected a string, found a number"},
     };
-    struct fixture *fixture = *state;
     struct extender_args out;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         if (args(fixture, bad[i].body, &out) != -ERR_INVALID)
@@ -125,9 +124,8 @@ static void args_that_cannot_be_right_are_refused(void **state)
     }
 }
 
-static void a_pod_that_can_be_read_in_part_is_one(void **state)
+WIRE_TEST(a_pod_that_can_be_read_in_part_is_one)
 {
-    struct fixture *fixture = *state;
     struct extender_args out;
     assert_int_equal(args(fixture,
                           "{\"Pod\":{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":{"
@@ -140,9 +138,8 @@ static void a_pod_that_can_be_read_in_part_is_one(void **state)
     assert_int_equal(out.names, 1);
 }
 
-static void too_many_names_are_refused_and_the_limit_named(void **state)
+WIRE_TEST(too_many_names_are_refused_and_the_limit_named)
 {
-    struct fixture *fixture = *state;
     struct extender_args out;
     struct strbuf body;
     strbuf_init(&body);
@@ -163,9 +160,8 @@ static void too_many_names_are_refused_and_the_limit_named(void **state)
     strbuf_done(&body);
 }
 
-static void the_chosen_are_written_in_order_with_empty_maps(void **state)
+WIRE_TEST(the_chosen_are_written_in_order_with_empty_maps)
 {
-    struct fixture *fixture = *state;
     const struct extender_args in = good(fixture, "{" POD ",\"NodeNames\":[\"n1\",\"n2\",\"n3\"]}");
     static const uint32_t choice[] = {2, 0};
     const struct extender_filter_result result = {.chosen = 2, .choice = choice};
@@ -175,9 +171,8 @@ static void the_chosen_are_written_in_order_with_empty_maps(void **state)
                         "\"FailedAndUnresolvableNodes\":{},\"Error\":\"\"}");
 }
 
-static void refusals_are_unresolvable(void **state)
+WIRE_TEST(refusals_are_unresolvable)
 {
-    struct fixture *fixture = *state;
     const struct extender_args in = good(fixture, "{" POD ",\"NodeNames\":[\"n1\",\"n2\"]}");
     const struct extender_refusal refusal[] = {{in.name[0], "no GPU with 300 milli free"},
                                                {in.name[1], "say \"no\""}};
@@ -189,9 +184,8 @@ static void refusals_are_unresolvable(void **state)
                         "\"n2\":\"say \\\"no\\\"\"},\"Error\":\"\"}");
 }
 
-static void full_nodes_are_given_back_as_they_were_sent(void **state)
+WIRE_TEST(full_nodes_are_given_back_as_they_were_sent)
 {
-    struct fixture *fixture = *state;
     const struct extender_args in =
         good(fixture, "{" POD ",\"Nodes\":{\"items\":[{\"metadata\":{\"name\":\"n1\"}},"
                       "{\"metadata\":{\"name\":\"n2\"},\"x\": [1e400]}]}}");
@@ -204,9 +198,8 @@ static void full_nodes_are_given_back_as_they_were_sent(void **state)
                         "\"FailedAndUnresolvableNodes\":{},\"Error\":\"\"}");
 }
 
-static void an_error_stands_alone(void **state)
+WIRE_TEST(an_error_stands_alone)
 {
-    struct fixture *fixture = *state;
     const struct extender_args in = good(fixture, "{" POD ",\"NodeNames\":[\"n1\"]}");
     static const uint32_t choice[] = {0};
     const struct extender_filter_result result = {
@@ -217,9 +210,8 @@ static void an_error_stands_alone(void **state)
                         "\"FailedAndUnresolvableNodes\":{},\"Error\":\"not ready\"}");
 }
 
-static void an_error_can_be_answered_to_a_body_that_could_not_be_read(void **state)
+WIRE_TEST(an_error_can_be_answered_to_a_body_that_could_not_be_read)
 {
-    struct fixture *fixture = *state;
     struct extender_args in;
     assert_int_equal(args(fixture, "{", &in), -ERR_INVALID);
     const struct extender_filter_result result = {.error = fixture->err.text};
@@ -227,18 +219,16 @@ static void an_error_can_be_answered_to_a_body_that_could_not_be_read(void **sta
     assert_non_null(strstr(fixture->out.data, "\"Error\":\"body: expected a key in quotes"));
 }
 
-static void scores_are_written_per_name(void **state)
+WIRE_TEST(scores_are_written_per_name)
 {
-    struct fixture *fixture = *state;
     const struct extender_args in = good(fixture, "{" POD ",\"NodeNames\":[\"n1\",\"n2\"]}");
     extender_priorities_encode(&fixture->out, &in, (const uint8_t[]){10, 0});
     assert_string_equal(fixture->out.data,
                         "[{\"Host\":\"n1\",\"Score\":10},{\"Host\":\"n2\",\"Score\":0}]");
 }
 
-static void bind_is_read_and_answered(void **state)
+WIRE_TEST(bind_is_read_and_answered)
 {
-    struct fixture *fixture = *state;
     struct extender_bind bind;
     assert_int_equal(extender_bind_decode(TEXT("{\"PodName\":\"p\",\"PodNamespace\":\"ns\","
                                                "\"PodUID\":\"u\",\"Node\":\"n\",\"X\":1}"),
@@ -255,7 +245,7 @@ static void bind_is_read_and_answered(void **state)
     assert_string_equal(fixture->out.data, "{\"Error\":\"room: no GPU\"}");
 }
 
-static void a_bind_that_cannot_be_right_is_refused(void **state)
+WIRE_TEST(a_bind_that_cannot_be_right_is_refused)
 {
     static const struct {
         const char *body;
@@ -274,7 +264,6 @@ static void a_bind_that_cannot_be_right_is_refused(void **state)
         {"{\"PodName\":\"p\",\"PodNamespace\":\"s\",\"PodUID\":\"u\",\"Node\":\"n\"}!",
          "after the value"},
     };
-    struct fixture *fixture = *state;
     struct extender_bind bind;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_int_equal(extender_bind_decode(exact(fixture, text_of(bad[i].body)), &fixture->arena,
@@ -290,7 +279,7 @@ static int preempt(struct fixture *fixture, const char *body, struct extender_pr
                                    &fixture->err);
 }
 
-static void victims_are_read_in_both_forms_and_given_back_in_order(void **state)
+WIRE_TEST(victims_are_read_in_both_forms_and_given_back_in_order)
 {
     static const char *const bodies[] = {
         "{" POD ",\"NodeNameToVictims\":null,\"NodeNameToMetaVictims\":{\"n1\":{\"Pods\":[{\"UID\":"
@@ -300,7 +289,6 @@ static void victims_are_read_in_both_forms_and_given_back_in_order(void **state)
         "\"metadata\":{\"uid\":\"b\"},\"spec\":{}},{\"metadata\":{\"uid\":\"a\"}}],"
         "\"NumPDBViolations\":1},\"n2\":{\"Pods\":[]},\"n3\":{}}}",
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
         struct extender_preempt out;
         if (preempt(fixture, bodies[i], &out) != 0)
@@ -319,7 +307,7 @@ static void victims_are_read_in_both_forms_and_given_back_in_order(void **state)
     }
 }
 
-static void a_preemption_that_cannot_be_right_is_refused(void **state)
+WIRE_TEST(a_preemption_that_cannot_be_right_is_refused)
 {
 #define META_VICTIMS(nodes) "{" POD ",\"NodeNameToMetaVictims\":{" nodes "}}"
     static const struct {
@@ -343,7 +331,6 @@ static void a_preemption_that_cannot_be_right_is_refused(void **state)
          "n.Pods[0]: has no metadata.uid"},
         {META_VICTIMS("") "1", "after the value"},
     };
-    struct fixture *fixture = *state;
     struct extender_preempt out;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         fixture->err = (struct err){0};
@@ -351,28 +338,4 @@ static void a_preemption_that_cannot_be_right_is_refused(void **state)
             fail_msg("%s was taken", bad[i].body);
         assert_says(fixture, bad[i].says);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        fixture_test(names_are_read_with_their_hashes),
-        fixture_test(keys_come_in_any_order_and_case),
-        fixture_test(full_nodes_are_read_and_kept_as_sent),
-        fixture_test(five_thousand_names_are_read),
-        fixture_test(args_that_cannot_be_right_are_refused),
-        fixture_test(a_pod_that_can_be_read_in_part_is_one),
-        fixture_test(too_many_names_are_refused_and_the_limit_named),
-        fixture_test(the_chosen_are_written_in_order_with_empty_maps),
-        fixture_test(refusals_are_unresolvable),
-        fixture_test(full_nodes_are_given_back_as_they_were_sent),
-        fixture_test(an_error_stands_alone),
-        fixture_test(an_error_can_be_answered_to_a_body_that_could_not_be_read),
-        fixture_test(scores_are_written_per_name),
-        fixture_test(bind_is_read_and_answered),
-        fixture_test(a_bind_that_cannot_be_right_is_refused),
-        fixture_test(victims_are_read_in_both_forms_and_given_back_in_order),
-        fixture_test(a_preemption_that_cannot_be_right_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,9 +70,8 @@ static void place_done(struct place *place)
     names_free(place->names);
 }
 
-static void a_note_lists_shares_by_container_and_index(void **state)
+WIRE_TEST(a_note_lists_shares_by_container_and_index)
 {
-    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share shares[] = {share(&place, "b", "GPU-aaa", 500),
                                    share(&place, "a", "node-1/gpu-2", 300),
@@ -87,9 +86,8 @@ static void a_note_lists_shares_by_container_and_index(void **state)
     place_done(&place);
 }
 
-static void a_raised_share_tells_what_was_asked_for_and_is_read_back(void **state)
+WIRE_TEST(a_raised_share_tells_what_was_asked_for_and_is_read_back)
 {
-    struct fixture *fixture = *state;
     struct place place = place_new();
     struct share shares[] = {share(&place, "a", "GPU-aaa", 200),
                              share(&place, "b", "GPU-aaa", 300)};
@@ -113,9 +111,8 @@ static void a_raised_share_tells_what_was_asked_for_and_is_read_back(void **stat
     place_done(&place);
 }
 
-static void what_is_written_is_read_back(void **state)
+WIRE_TEST(what_is_written_is_read_back)
 {
-    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share shares[] = {share(&place, "a", "GPU-aaa", 300),
                                    share(&place, "b", "node-1/gpu-1", 700)};
@@ -138,9 +135,8 @@ static void what_is_written_is_read_back(void **state)
     place_done(&place);
 }
 
-static void devices_are_uuids_where_real_else_indexes_each_once(void **state)
+WIRE_TEST(devices_are_uuids_where_real_else_indexes_each_once)
 {
-    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share shares[] = {
         share(&place, "a", "GPU-aaa", 100), share(&place, "a", "node-1/gpu-1", 100),
@@ -157,9 +153,8 @@ static void devices_are_uuids_where_real_else_indexes_each_once(void **state)
     place_done(&place);
 }
 
-static void a_gpu_that_the_node_does_not_show_keeps_its_name(void **state)
+WIRE_TEST(a_gpu_that_the_node_does_not_show_keeps_its_name)
 {
-    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share shares[] = {share(&place, "a", "GPU-gone", 100),
                                    share(&place, "b", "node-1/gpu-31", 100)};
@@ -174,9 +169,8 @@ static int bind(struct fixture *fixture, const struct place *place, struct bindi
     return binding_encode(&fixture->out, place->allocation, place->node, &terms, &fixture->err);
 }
 
-static void a_binding_carries_everything_in_one_write(void **state)
+WIRE_TEST(a_binding_carries_everything_in_one_write)
 {
-    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share shares[] = {share(&place, "c", "GPU-aaa", 300)};
     place_pod(&place, shares, ARRAY_LEN(shares));
@@ -203,9 +197,8 @@ static int sign_in_words(const void *ctx, struct text uid, struct text node, str
     return 0;
 }
 
-static void a_binding_for_an_agent_is_signed_and_demands_it(void **state)
+WIRE_TEST(a_binding_for_an_agent_is_signed_and_demands_it)
 {
-    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share shares[] = {
         share(&place, "c", "GPU-aaa", 300),
@@ -257,9 +250,8 @@ static void a_binding_for_an_agent_is_signed_and_demands_it(void **state)
     place_done(&place);
 }
 
-static void a_signature_and_an_agent_do_not_need_each_other(void **state)
+WIRE_TEST(a_signature_and_an_agent_do_not_need_each_other)
 {
-    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share one = share(&place, "c", "GPU-aaa", 300);
     const struct binding_signer signer = {NULL, sign_in_words};
@@ -276,9 +268,8 @@ static void a_signature_and_an_agent_do_not_need_each_other(void **state)
     place_done(&place);
 }
 
-static void a_binding_that_cannot_be_signed_is_none(void **state)
+WIRE_TEST(a_binding_that_cannot_be_signed_is_none)
 {
-    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct share one = share(&place, "c", "GPU-aaa", 300);
     const struct binding_signer signer = {"no ink", sign_in_words};
@@ -289,9 +280,8 @@ static void a_binding_that_cannot_be_signed_is_none(void **state)
     place_done(&place);
 }
 
-static void a_pod_without_shares_has_nothing_to_sign(void **state)
+WIRE_TEST(a_pod_without_shares_has_nothing_to_sign)
 {
-    struct fixture *fixture = *state;
     struct place place = place_new();
     const struct binding_signer signer = {"no ink", sign_in_words};
     place_pod(&place, NULL, 0);
@@ -302,10 +292,8 @@ static void a_pod_without_shares_has_nothing_to_sign(void **state)
     place_done(&place);
 }
 
-static void the_public_keys_are_a_config_map(void **state)
+WIRE_TEST(the_public_keys_are_a_config_map)
 {
-    struct fixture *fixture = *state;
-
     static const struct published_key key[] = {
         {"0123456789abcdef", "AAAA="}, {"1123456789abcdef", NULL}, {"2", "BBBB="}};
 
@@ -323,7 +311,7 @@ static void the_public_keys_are_a_config_map(void **state)
                         "/api/v1/namespaces/team/configmaps");
 }
 
-static void keys_that_the_api_server_would_not_check_are_checked(void **state)
+WIRE_TEST(keys_that_the_api_server_would_not_check_are_checked)
 {
     static const struct {
         const char *container;
@@ -340,7 +328,6 @@ static void keys_that_the_api_server_would_not_check_are_checked(void **state)
         {"a b", false},
         {"\xC3\xA9", false},
     };
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct place place = place_new();
         const struct share one = share(&place, cases[i].container, "GPU-aaa", 300);
@@ -369,18 +356,16 @@ static int bind_parts(struct fixture *fixture, int id_bytes)
     return result;
 }
 
-static void annotations_that_are_too_large_are_refused(void **state)
+WIRE_TEST(annotations_that_are_too_large_are_refused)
 {
-    struct fixture *fixture = *state;
     assert_int_equal(bind_parts(fixture, 128), 0);
     assert_true(fixture->out.len > 200 * 1024);
     assert_int_equal(bind_parts(fixture, 300), -ERR_TOO_LARGE);
     assert_says(fixture, "more than 262144 (ANNOTATION_BYTES_MAX)");
 }
 
-static void an_event_is_complete_and_cut(void **state)
+WIRE_TEST(an_event_is_complete_and_cut)
 {
-    struct fixture *fixture = *state;
     char annotation[1400];
     memset(annotation, 'x', sizeof annotation);
     memcpy(annotation + 996, "\xC3\xA9", 2); /* sits where the text must be cut */
@@ -426,9 +411,8 @@ static void an_event_is_complete_and_cut(void **state)
     assert_non_null(strstr(fixture->out.data, "\"note\":\"\\\\u001b[2J\\\\u202e\"}"));
 }
 
-static void the_wake_up_object_and_the_patches(void **state)
+WIRE_TEST(the_wake_up_object_and_the_patches)
 {
-    struct fixture *fixture = *state;
     wake_object_encode(&fixture->out, "milligpu");
     assert_string_equal(fixture->out.data,
                         "{\"apiVersion\":\"storage.k8s.io/v1\",\"kind\":\"CSIStorageCapacity\","
@@ -449,26 +433,4 @@ static void the_wake_up_object_and_the_patches(void **state)
     strbuf_reset(&fixture->out);
     advertise_patch(&fixture->out, "r", UINT32_MAX);
     assert_non_null(strstr(fixture->out.data, "\"4294967295\""));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        fixture_test(a_note_lists_shares_by_container_and_index),
-        fixture_test(a_raised_share_tells_what_was_asked_for_and_is_read_back),
-        fixture_test(what_is_written_is_read_back),
-        fixture_test(devices_are_uuids_where_real_else_indexes_each_once),
-        fixture_test(a_gpu_that_the_node_does_not_show_keeps_its_name),
-        fixture_test(a_binding_carries_everything_in_one_write),
-        fixture_test(a_binding_for_an_agent_is_signed_and_demands_it),
-        fixture_test(a_signature_and_an_agent_do_not_need_each_other),
-        fixture_test(a_binding_that_cannot_be_signed_is_none),
-        fixture_test(a_pod_without_shares_has_nothing_to_sign),
-        fixture_test(the_public_keys_are_a_config_map),
-        fixture_test(keys_that_the_api_server_would_not_check_are_checked),
-        fixture_test(annotations_that_are_too_large_are_refused),
-        fixture_test(an_event_is_complete_and_cut),
-        fixture_test(the_wake_up_object_and_the_patches),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,9 +26,8 @@ static int list(struct fixture *fixture, const char *bytes, struct seen *seen,
                        &fixture->err);
 }
 
-static void items_come_one_by_one_wherever_the_metadata_stands(void **state)
+WIRE_TEST(items_come_one_by_one_wherever_the_metadata_stands)
 {
-    struct fixture *fixture = *state;
     struct seen seen = {0};
     struct list_page page;
     assert_int_equal(list(fixture,
@@ -51,7 +50,7 @@ static void items_come_one_by_one_wherever_the_metadata_stands(void **state)
     assert_string_equal(page.resource_version, "");
 }
 
-static void an_empty_list_is_a_list(void **state)
+WIRE_TEST(an_empty_list_is_a_list)
 {
     static const char *const empty[] = {
         "{\"kind\":\"NodeList\",\"metadata\":{},\"items\":[]}",
@@ -62,15 +61,14 @@ static void an_empty_list_is_a_list(void **state)
     struct seen seen = {0};
     struct list_page page;
     for (size_t i = 0; i < ARRAY_LEN(empty); i++) {
-        assert_int_equal(list(*state, empty[i], &seen, &page), 0);
+        assert_int_equal(list(fixture, empty[i], &seen, &page), 0);
         assert_int_equal(seen.items, 0);
         assert_string_equal(page.continue_token, "");
     }
 }
 
-static void an_item_can_stop_the_list(void **state)
+WIRE_TEST(an_item_can_stop_the_list)
 {
-    struct fixture *fixture = *state;
     struct seen seen = {.stop_after = 2};
     struct list_page page;
     assert_int_equal(list(fixture, "{\"items\":[1,2,3]}", &seen, &page), -ERR_CONFLICT);
@@ -78,7 +76,7 @@ static void an_item_can_stop_the_list(void **state)
     assert_string_equal(fixture->err.text, "enough");
 }
 
-static void what_is_no_list_is_refused(void **state)
+WIRE_TEST(what_is_no_list_is_refused)
 {
     static const struct {
         const char *bytes;
@@ -94,7 +92,6 @@ static void what_is_no_list_is_refused(void **state)
         {"{\"items\":[],\"items\":[]}", "List.items: comes twice"},
         {"{\"items\":[]}x", "after the value"},
     };
-    struct fixture *fixture = *state;
     struct seen seen = {0};
     struct list_page page;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -109,9 +106,8 @@ static int watch(struct fixture *fixture, const char *line, struct watch_event *
     return watch_decode(exact(fixture, text_of(line)), &fixture->arena, event, &fixture->err);
 }
 
-static void events_are_read(void **state)
+WIRE_TEST(events_are_read)
 {
-    struct fixture *fixture = *state;
     struct watch_event event;
     assert_int_equal(watch(fixture,
                            "{\"type\":\"ADDED\",\"object\":{\"kind\":\"Pod\",\"metadata\":{"
@@ -140,10 +136,10 @@ static void events_are_read(void **state)
     assert_string_equal(event.resource_version, "12746");
 }
 
-static void an_error_event_carries_its_status(void **state)
+WIRE_TEST(an_error_event_carries_its_status)
 {
     struct watch_event event;
-    assert_int_equal(watch(*state,
+    assert_int_equal(watch(fixture,
                            "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":"
                            "\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"too old "
                            "resource version: 1 (9)\",\"reason\":\"Expired\",\"code\":410}}",
@@ -155,7 +151,7 @@ static void an_error_event_carries_its_status(void **state)
     assert_string_equal(event.status.message, "too old resource version: 1 (9)");
 }
 
-static void broken_events_are_refused(void **state)
+WIRE_TEST(broken_events_are_refused)
 {
     static const struct {
         const char *line;
@@ -173,7 +169,6 @@ static void broken_events_are_refused(void **state)
         {"{\"type\":\"ADDED\",\"object\":{\"metadata\":", "found the end"},
         {"{\"type\":\"ADDED\",\"object\":{}} {}", "after the value"},
     };
-    struct fixture *fixture = *state;
     struct watch_event event;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_int_equal(watch(fixture, bad[i].line, &event), -ERR_INVALID);
@@ -181,9 +176,8 @@ static void broken_events_are_refused(void **state)
     }
 }
 
-static void a_status_is_read_and_anything_else_is_shown(void **state)
+WIRE_TEST(a_status_is_read_and_anything_else_is_shown)
 {
-    struct fixture *fixture = *state;
     struct status status;
     status_decode(TEXT("{\"kind\":\"Status\",\"status\":\"Failure\",\"message\":\"m\",\"reason\":"
                        "\"TooManyRequests\",\"details\":{\"retryAfterSeconds\":3},\"code\":429}"),
@@ -207,9 +201,8 @@ static void a_status_is_read_and_anything_else_is_shown(void **state)
     assert_int_equal(strlen(status.message), 200);
 }
 
-static void the_metadata_of_any_object_is_read(void **state)
+WIRE_TEST(the_metadata_of_any_object_is_read)
 {
-    struct fixture *fixture = *state;
     struct object_meta meta;
     assert_int_equal(
         meta_decode(TEXT("{\"kind\":\"Namespace\",\"metadata\":{\"name\":\"kube-system\","
@@ -226,30 +219,12 @@ static void the_metadata_of_any_object_is_read(void **state)
     assert_says(fixture, "object.metadata: expected an object");
 }
 
-static void a_resource_version_is_a_number_or_nothing(void **state)
+WIRE_TEST(a_resource_version_is_a_number_or_nothing)
 {
-    (void)state;
     assert_true(version_number("0042") == 42);
     assert_true(version_number("18446744073709551615") == UINT64_MAX);
     assert_true(version_number("18446744073709551616") == 0);
     assert_true(version_number("") == 0);
     assert_true(version_number("12a") == 0);
     assert_true(version_number("-1") == 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        fixture_test(items_come_one_by_one_wherever_the_metadata_stands),
-        fixture_test(an_empty_list_is_a_list),
-        fixture_test(an_item_can_stop_the_list),
-        fixture_test(what_is_no_list_is_refused),
-        fixture_test(events_are_read),
-        fixture_test(an_error_event_carries_its_status),
-        fixture_test(broken_events_are_refused),
-        fixture_test(a_status_is_read_and_anything_else_is_shown),
-        fixture_test(the_metadata_of_any_object_is_read),
-        fixture_test(a_resource_version_is_a_number_or_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

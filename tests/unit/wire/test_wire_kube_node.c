@@ -20,10 +20,10 @@ static void refuse(struct fixture *fixture, const char *bytes, const char *says)
     assert_says(fixture, says);
 }
 
-static void a_whole_node_is_read(void **state)
+WIRE_TEST(a_whole_node_is_read)
 {
     const struct node_facts node = decode(
-        *state,
+        fixture,
         "{\"metadata\":{\"name\":\"n1\",\"uid\":\"u1\",\"resourceVersion\":\"9\","
         "\"creationTimestamp\":\"2026-11-22T12:00:00Z\",\"labels\":{"
         "\"nvidia.com/gpu.count\":\"8\",\"nvidia.com/gpu.product\":\"NVIDIA-A100-SXM4-80GB\","
@@ -50,12 +50,12 @@ static void a_whole_node_is_read(void **state)
     assert_null(node.gpus_error);
 }
 
-static void a_bare_node_has_nothing(void **state)
+WIRE_TEST(a_bare_node_has_nothing)
 {
     const struct node_facts node = decode(
-        *state, "{\"metadata\":{\"name\":\"n\",\"labels\":null,\"annotations\":null},\"spec\":{"
-                "\"unschedulable\":null},\"status\":{\"capacity\":null,\"allocatable\":{"
-                "\"nvidia.com/vgpu\":null}}}");
+        fixture, "{\"metadata\":{\"name\":\"n\",\"labels\":null,\"annotations\":null},\"spec\":{"
+                 "\"unschedulable\":null},\"status\":{\"capacity\":null,\"allocatable\":{"
+                 "\"nvidia.com/vgpu\":null}}}");
     assert_string_equal(node.uid, "");
     assert_false(node.taints.unschedulable);
     assert_null(node.capacity_milli);
@@ -77,10 +77,10 @@ static struct node_facts with_spec(struct fixture *fixture, const char *spec)
     return node;
 }
 
-static void taints_are_read_with_their_effects(void **state)
+WIRE_TEST(taints_are_read_with_their_effects)
 {
     const struct node_facts node = with_spec(
-        *state,
+        fixture,
         "\"spec\":{\"taints\":[{\"key\":\"a\",\"value\":\"v\",\"effect\":\"NoSchedule\"},"
         "{\"key\":\"b\",\"value\":null,\"effect\":\"NoExecute\",\"timeAdded\":\"x\"},"
         "{\"key\":\"c\",\"effect\":\"PreferNoSchedule\"},{\"key\":\"d\",\"effect\":\"New\"}]}");
@@ -99,7 +99,7 @@ static void taints_are_read_with_their_effects(void **state)
 }
 
 /* Its GPUs are read all the same; that nobody may use it errs to the safe side. */
-static void a_taint_that_cannot_be_read_is_noted(void **state)
+WIRE_TEST(a_taint_that_cannot_be_read_is_noted)
 {
     static const char *const odd[] = {
         ("\"spec\":{\"taints\":[{\"key\":7,\"effect\":\"NoSchedule\"},{\"key\":\"b\","
@@ -109,20 +109,20 @@ static void a_taint_that_cannot_be_read_is_noted(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
-        const struct node_facts node = with_spec(*state, odd[i]);
+        const struct node_facts node = with_spec(fixture, odd[i]);
         assert_true(node.taints.unreadable);
         assert_int_equal(node.taints.taints, 1);
         assert_string_equal(node.taints.taint[0].key, "b");
         assert_null(node.unreadable);
     }
-    assert_true(with_spec(*state, "\"spec\":{\"taints\":{}}").taints.unreadable);
-    assert_true(with_spec(*state, "\"spec\":{\"unschedulable\":1}").taints.unreadable);
-    assert_true(with_spec(*state, "\"spec\":[]").taints.unreadable);
-    assert_false(with_spec(*state, "\"spec\":{\"taints\":null}").taints.unreadable);
-    assert_false(with_spec(*state, "\"status\":{\"capacity\":7}").taints.unreadable);
+    assert_true(with_spec(fixture, "\"spec\":{\"taints\":{}}").taints.unreadable);
+    assert_true(with_spec(fixture, "\"spec\":{\"unschedulable\":1}").taints.unreadable);
+    assert_true(with_spec(fixture, "\"spec\":[]").taints.unreadable);
+    assert_false(with_spec(fixture, "\"spec\":{\"taints\":null}").taints.unreadable);
+    assert_false(with_spec(fixture, "\"status\":{\"capacity\":7}").taints.unreadable);
 }
 
-static void a_condition_says_that_a_node_is_not_ready(void **state)
+WIRE_TEST(a_condition_says_that_a_node_is_not_ready)
 {
     static const struct {
         const char *conditions;
@@ -146,7 +146,7 @@ static void a_condition_says_that_a_node_is_not_ready(void **state)
         char status[256];
         (void)snprintf(status, sizeof status, "\"status\":{\"conditions\":%s}",
                        cases[i].conditions);
-        const struct node_facts node = with_spec(*state, status);
+        const struct node_facts node = with_spec(fixture, status);
         assert_int_equal(node.taints.not_ready, cases[i].not_ready);
         assert_false(node.taints.unreadable);
         assert_null(node.unreadable);
@@ -167,7 +167,7 @@ static struct node_facts labelled(struct fixture *fixture, const char *labels)
 #define PRODUCT(word)  "\"nvidia.com/gpu.product\":\"" word "\""
 #define REPLICAS(word) "\"nvidia.com/gpu.replicas\":\"" word "\""
 
-static void mig_is_seen_where_it_is_and_only_there(void **state)
+WIRE_TEST(mig_is_seen_where_it_is_and_only_there)
 {
     static const char *const yes[] = {
         PRODUCT("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"),
@@ -196,28 +196,28 @@ static void mig_is_seen_where_it_is_and_only_there(void **state)
         PRODUCT("NVIDIA-H100") "," MIG("strategy\":\"mixed\",") REPLICAS("1"), /* no MIG device */
     };
     for (size_t i = 0; i < ARRAY_LEN(yes); i++)
-        if (labelled(*state, yes[i]).label_mig == NULL)
+        if (labelled(fixture, yes[i]).label_mig == NULL)
             fail_msg("%s is not MIG", yes[i]);
     for (size_t i = 0; i < ARRAY_LEN(no); i++)
-        if (labelled(*state, no[i]).label_mig != NULL)
+        if (labelled(fixture, no[i]).label_mig != NULL)
             fail_msg("%s is MIG", no[i]);
 }
 
-static void time_slicing_is_seen(void **state)
+WIRE_TEST(time_slicing_is_seen)
 {
 #define GPU(word) "\"nvidia.com/gpu." word
-    assert_string_equal(labelled(*state, GPU("sharing-strategy\":\"time-slicing\"")).label_sharing,
+    assert_string_equal(labelled(fixture, GPU("sharing-strategy\":\"time-slicing\"")).label_sharing,
                         "time-slicing");
-    assert_string_equal(labelled(*state, GPU("sharing-strategy\":\"mps\"")).label_sharing, "mps");
-    assert_string_equal(labelled(*state, GPU("replicas\":\"4\"")).label_sharing, "4");
-    assert_string_equal(labelled(*state, PRODUCT("Tesla-T4-SHARED")).label_sharing,
+    assert_string_equal(labelled(fixture, GPU("sharing-strategy\":\"mps\"")).label_sharing, "mps");
+    assert_string_equal(labelled(fixture, GPU("replicas\":\"4\"")).label_sharing, "4");
+    assert_string_equal(labelled(fixture, PRODUCT("Tesla-T4-SHARED")).label_sharing,
                         "Tesla-T4-SHARED");
-    assert_null(labelled(*state, GPU("sharing-strategy\":\"none\"")).label_sharing);
-    assert_null(labelled(*state, GPU("replicas\":\"1\"")).label_sharing);
-    assert_null(labelled(*state, GPU("replicas\":\"0\"")).label_sharing);
-    assert_string_equal(labelled(*state, "\"nvidia.com/mps.capable\":\"true\"").label_sharing,
+    assert_null(labelled(fixture, GPU("sharing-strategy\":\"none\"")).label_sharing);
+    assert_null(labelled(fixture, GPU("replicas\":\"1\"")).label_sharing);
+    assert_null(labelled(fixture, GPU("replicas\":\"0\"")).label_sharing);
+    assert_string_equal(labelled(fixture, "\"nvidia.com/mps.capable\":\"true\"").label_sharing,
                         "mps");
-    assert_null(labelled(*state, "\"nvidia.com/mps.capable\":\"false\"").label_sharing);
+    assert_null(labelled(fixture, "\"nvidia.com/mps.capable\":\"false\"").label_sharing);
 }
 
 /* Read as the node of eight A100 that has these labels beside all others, then judged. */
@@ -314,10 +314,10 @@ static const struct {
      PLUGIN_NONE},
 };
 
-static void the_labels_of_nvidias_operator_are_judged_together(void **state)
+WIRE_TEST(the_labels_of_nvidias_operator_are_judged_together)
 {
     for (size_t i = 0; i < ARRAY_LEN(judgement); i++) {
-        const struct inventory is = judged(*state, judgement[i].changes, judgement[i].more);
+        const struct inventory is = judged(fixture, judgement[i].changes, judgement[i].more);
         if (is.problem != judgement[i].problem || is.plugin.state != judgement[i].plugin)
             fail_msg("%zu: %s, plugin %d: %s", i, inventory_problem_name(is.problem),
                      is.plugin.state, is.problem_text);
@@ -326,7 +326,7 @@ static void the_labels_of_nvidias_operator_are_judged_together(void **state)
 }
 
 /* MIG has two of eight; the labels speak of the node, and the agent of each GPU. */
-static void an_agent_is_believed_rather_than_the_labels_of_its_node(void **state)
+WIRE_TEST(an_agent_is_believed_rather_than_the_labels_of_its_node)
 {
     static const struct gfd_label mixed[] = {{"nvidia.com/mig.strategy", "mixed"},
                                              {"nvidia.com/mig.config", "custom"},
@@ -336,7 +336,7 @@ static void an_agent_is_believed_rather_than_the_labels_of_its_node(void **state
         ",\"annotations\":{\"milligpu.io/agent\":\"{}\",\"milligpu.io/gpus\":\"["
         "{\\\"uuid\\\":\\\"GPU-a\\\",\\\"index\\\":0,\\\"held\\\":\\\"mig\\\"},"
         "{\\\"uuid\\\":\\\"GPU-b\\\",\\\"index\\\":1}]\"}" AMOUNTS("6", "0");
-    struct inventory is = judged(*state, mixed, agent);
+    struct inventory is = judged(fixture, mixed, agent);
 
     assert_string_equal(is.problem_text, "");
     assert_int_equal(is.problem, PROBLEM_NONE);
@@ -347,17 +347,17 @@ static void an_agent_is_believed_rather_than_the_labels_of_its_node(void **state
 }
 
 /* An unreadable amount, of our resource or of theirs, closes the node and says nothing else. */
-static void amounts_of_whole_gpus_are_read_once(void **state)
+WIRE_TEST(amounts_of_whole_gpus_are_read_once)
 {
     const struct node_facts twice =
-        decode(*state, "{\"metadata\":{\"name\":\"n\"},\"status\":{\"allocatable\":{"
-                       "\"nvidia.com/gpu\":1,\"nvidia.com/gpu\":2}}}");
+        decode(fixture, "{\"metadata\":{\"name\":\"n\"},\"status\":{\"allocatable\":{"
+                        "\"nvidia.com/gpu\":1,\"nvidia.com/gpu\":2}}}");
     const struct node_facts odd = decode(
-        *state,
+        fixture,
         "{\"metadata\":{\"name\":\"n\"},\"status\":{\"capacity\":{\"nvidia.com/gpu\":[1]}}}");
     const struct node_facts none =
-        decode(*state, "{\"metadata\":{\"name\":\"n\"},\"status\":{\"capacity\":{"
-                       "\"nvidia.com/gpu\":null},\"allocatable\":{\"nvidia.com/gpu\":8}}}");
+        decode(fixture, "{\"metadata\":{\"name\":\"n\"},\"status\":{\"capacity\":{"
+                        "\"nvidia.com/gpu\":null},\"allocatable\":{\"nvidia.com/gpu\":8}}}");
     assert_string_equal(twice.unreadable,
                         "status.allocatable[\"nvidia.com/gpu\"]: comes twice; a key may come once");
     assert_non_null(odd.unreadable);
@@ -380,10 +380,10 @@ static struct node_facts with_gpus(struct fixture *fixture, const char *gpus)
     return node;
 }
 
-static void gpus_are_read(void **state)
+WIRE_TEST(gpus_are_read)
 {
     const struct node_facts node = with_gpus(
-        *state,
+        fixture,
         "[{\"uuid\":\"GPU-a\",\"index\":1,\"milli\":500,\"mib\":40536,\"model\":\"NVIDIA A100\","
         "\"numa\":1,\"health\":\"Healthy\",\"serial\":{}},{\"uuid\":\"GPU-b\",\"index\":0,"
         "\"health\":\"Unhealthy\"},{\"uuid\":\"GPU-c\",\"index\":2,\"milli\":null,\"mib\":null,"
@@ -408,12 +408,12 @@ static void gpus_are_read(void **state)
     assert_int_equal(node.gpu[2].milli, GPU_MILLI);
     assert_string_equal(node.gpu[3].health, "healthy");
 
-    const struct node_facts empty = with_gpus(*state, " [ ] ");
+    const struct node_facts empty = with_gpus(fixture, " [ ] ");
     assert_true(empty.has_gpus);
     assert_int_equal(empty.gpus, 0);
 }
 
-static void nvlink_is_read_as_far_as_it_can_be(void **state)
+WIRE_TEST(nvlink_is_read_as_far_as_it_can_be)
 {
     static const struct {
         const char *nvlink;
@@ -433,7 +433,7 @@ static void nvlink_is_read_as_far_as_it_can_be(void **state)
         struct strbuf gpus;
         strbuf_init(&gpus);
         strbuf_printf(&gpus, "[{\"nvlink\": %s, \"uuid\":\"GPU-a\",\"index\":4}]", row[i].nvlink);
-        const struct node_facts node = with_gpus(*state, gpus.data);
+        const struct node_facts node = with_gpus(fixture, gpus.data);
         strbuf_done(&gpus);
         assert_null(node.gpus_error);
         assert_int_equal(node.gpus, 1);
@@ -445,25 +445,26 @@ static void nvlink_is_read_as_far_as_it_can_be(void **state)
     }
 }
 
-static void what_an_agent_says_of_a_gpu_is_read_as_written(void **state)
+WIRE_TEST(what_an_agent_says_of_a_gpu_is_read_as_written)
 {
     const struct node_facts node = with_gpus(
-        *state, "[{\"uuid\":\"GPU-a\",\"index\":0,\"held\":\"pod:4f\"},"
-                "{\"uuid\":\"GPU-b\",\"index\":1},{\"uuid\":\"GPU-c\",\"index\":2,\"held\":\"\"}]");
+        fixture,
+        "[{\"uuid\":\"GPU-a\",\"index\":0,\"held\":\"pod:4f\"},"
+        "{\"uuid\":\"GPU-b\",\"index\":1},{\"uuid\":\"GPU-c\",\"index\":2,\"held\":\"\"}]");
     assert_null(node.gpus_error);
     assert_string_equal(node.gpu[0].held, "pod:4f");
     assert_null(node.gpu[1].held);
     assert_string_equal(node.gpu[2].held, "");
     const struct node_facts sick = with_gpus(
-        *state, "[{\"uuid\":\"GPU-a\",\"index\":0,\"reason\":\"XID 79\",\"since\":\"noon\"}]");
+        fixture, "[{\"uuid\":\"GPU-a\",\"index\":0,\"reason\":\"XID 79\",\"since\":\"noon\"}]");
     assert_string_equal(sick.gpu[0].reason, "XID 79");
     assert_string_equal(sick.gpu[0].since, "noon");
     const struct node_facts odd =
-        with_gpus(*state, "[{\"uuid\":\"GPU-a\",\"index\":0,\"held\":true}]");
+        with_gpus(fixture, "[{\"uuid\":\"GPU-a\",\"index\":0,\"held\":true}]");
     assert_non_null(strstr(odd.gpus_error, "[0].held: "));
 }
 
-static void of_too_many_links_the_first_are_kept(void **state)
+WIRE_TEST(of_too_many_links_the_first_are_kept)
 {
     for (uint32_t count = 64; count <= 65; count++) {
         struct strbuf gpus;
@@ -472,7 +473,7 @@ static void of_too_many_links_the_first_are_kept(void **state)
         for (uint32_t i = 1; i < count; i++)
             strbuf_printf(&gpus, ",\"GPU-%u\"", i);
         strbuf_str(&gpus, "]}]");
-        const struct node_facts node = with_gpus(*state, gpus.data);
+        const struct node_facts node = with_gpus(fixture, gpus.data);
         strbuf_done(&gpus);
         assert_true(node.has_gpus);
         assert_int_equal(node.gpu[0].nvlinks, 64);
@@ -481,7 +482,7 @@ static void of_too_many_links_the_first_are_kept(void **state)
     }
 }
 
-static void a_broken_inventory_is_a_fact_that_names_the_field(void **state)
+WIRE_TEST(a_broken_inventory_is_a_fact_that_names_the_field)
 {
     static const struct {
         const char *gpus;
@@ -520,7 +521,7 @@ static void a_broken_inventory_is_a_fact_that_names_the_field(void **state)
         {"[] []", "after the value"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const struct node_facts node = with_gpus(*state, cases[i].gpus);
+        const struct node_facts node = with_gpus(fixture, cases[i].gpus);
         assert_false(node.has_gpus);
         assert_int_equal(node.gpus, 0);
         assert_non_null(node.gpus_error);
@@ -530,20 +531,20 @@ static void a_broken_inventory_is_a_fact_that_names_the_field(void **state)
     }
 }
 
-static void too_many_gpus_can_be_seen(void **state)
+WIRE_TEST(too_many_gpus_can_be_seen)
 {
     struct strbuf gpus;
     strbuf_init(&gpus);
     for (int i = 0; i < 200; i++)
         strbuf_printf(&gpus, "%s{\"uuid\":\"GPU-%d\",\"index\":%d}", i > 0 ? "," : "[", i, i);
     strbuf_str(&gpus, "]");
-    const struct node_facts node = with_gpus(*state, gpus.data);
+    const struct node_facts node = with_gpus(fixture, gpus.data);
     assert_true(node.has_gpus);
     assert_int_equal(node.gpus, GPUS_PER_NODE_MAX + 1);
     strbuf_done(&gpus);
 }
 
-static void a_node_that_cannot_be_one_is_refused(void **state)
+WIRE_TEST(a_node_that_cannot_be_one_is_refused)
 {
     static const struct {
         const char *bytes;
@@ -556,11 +557,11 @@ static void a_node_that_cannot_be_one_is_refused(void **state)
         {"{\"metadata\":{\"name\":\"n\"}}}", "1 bytes after the value"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-        refuse(*state, cases[i].bytes, cases[i].says);
+        refuse(fixture, cases[i].bytes, cases[i].says);
 }
 
 /* The node is present and reports that it is unreadable. */
-static void what_cannot_be_read_hides_no_node(void **state)
+WIRE_TEST(what_cannot_be_read_hides_no_node)
 {
     static const struct {
         const char *meta;
@@ -585,7 +586,7 @@ static void what_cannot_be_read_hides_no_node(void **state)
         char bytes[512];
         (void)snprintf(bytes, sizeof bytes, "{\"metadata\":{\"name\":\"n\"%s,\"uid\":\"u\"}%s}",
                        cases[i].meta, cases[i].rest);
-        const struct node_facts node = decode(*state, bytes);
+        const struct node_facts node = decode(fixture, bytes);
         assert_string_equal(node.name, "n");
         assert_string_equal(node.uid, "u");
         if (node.unreadable == NULL || strstr(node.unreadable, cases[i].says) == NULL)
@@ -593,17 +594,17 @@ static void what_cannot_be_read_hides_no_node(void **state)
     }
 }
 
-static void a_cordon_that_cannot_be_read_takes_all(void **state)
+WIRE_TEST(a_cordon_that_cannot_be_read_takes_all)
 {
     const struct node_facts node =
-        decode(*state, "{\"metadata\":{\"annotations\":{\"milligpu.io/cordon\":\"n/gpu-0\\u0000\","
-                       "\"milligpu.io/gpus\":\"[]\"},\"name\":\"n\"}}");
+        decode(fixture, "{\"metadata\":{\"annotations\":{\"milligpu.io/cordon\":\"n/gpu-0\\u0000\","
+                        "\"milligpu.io/gpus\":\"[]\"},\"name\":\"n\"}}");
     assert_string_equal(node.cordon, "all");
     assert_true(node.has_gpus);
     assert_null(node.unreadable);
 }
 
-static void an_agent_is_there_whatever_is_said_of_it(void **state)
+WIRE_TEST(an_agent_is_there_whatever_is_said_of_it)
 {
     static const struct {
         const char *annotations;
@@ -621,13 +622,13 @@ static void an_agent_is_there_whatever_is_said_of_it(void **state)
         char bytes[256];
         (void)snprintf(bytes, sizeof bytes, "{\"metadata\":{\"annotations\":{%s},\"name\":\"n\"}}",
                        cases[i].annotations);
-        const struct node_facts node = decode(*state, bytes);
+        const struct node_facts node = decode(fixture, bytes);
         assert_int_equal(node.agent, cases[i].agent);
         assert_null(node.unreadable);
     }
 }
 
-static void the_key_of_an_agent_is_read_if_it_can_be(void **state)
+WIRE_TEST(the_key_of_an_agent_is_read_if_it_can_be)
 {
     static const struct {
         const char *value;
@@ -646,7 +647,7 @@ static void the_key_of_an_agent_is_read_if_it_can_be(void **state)
         (void)snprintf(bytes, sizeof bytes,
                        "{\"metadata\":{\"annotations\":{\"milligpu.io/agent\":%s},\"name\":\"n\"}}",
                        cases[i].value);
-        const struct node_facts node = decode(*state, bytes);
+        const struct node_facts node = decode(fixture, bytes);
         assert_true(node.agent);
         assert_null(node.unreadable);
         if (cases[i].key == NULL)
@@ -676,7 +677,7 @@ static bool says(const char *is, const char *expected)
     return expected == NULL ? is == NULL : is != NULL && strcmp(is, expected) == 0;
 }
 
-static void what_an_agent_claims_is_read(void **state)
+WIRE_TEST(what_an_agent_claims_is_read)
 {
     static const struct {
         const char *agent;
@@ -696,7 +697,7 @@ static void what_an_agent_claims_is_read(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        const struct node_facts node = claiming(*state, row[i].agent);
+        const struct node_facts node = claiming(fixture, row[i].agent);
         assert_true(node.agent);
         if (!says(node.claim.pod, row[i].claim.pod) || !says(node.claim.node, row[i].claim.node) ||
             !says(node.claim.boot, row[i].claim.boot) ||
@@ -705,18 +706,18 @@ static void what_an_agent_claims_is_read(void **state)
     }
     /* Elsewhere than in the member pod, and in an earlier annotation of the name, it is nothing. */
     const struct node_facts node =
-        decode(*state, "{\"metadata\":{\"name\":\"n\",\"annotations\":{"
-                       "\"milligpu.io/agent\":\"{\\\"pod\\\":{\\\"uid\\\":\\\"p\\\"}}\","
-                       "\"milligpu.io/agent\":\"{\\\"uid\\\":\\\"q\\\"}\"}}}");
+        decode(fixture, "{\"metadata\":{\"name\":\"n\",\"annotations\":{"
+                        "\"milligpu.io/agent\":\"{\\\"pod\\\":{\\\"uid\\\":\\\"p\\\"}}\","
+                        "\"milligpu.io/agent\":\"{\\\"uid\\\":\\\"q\\\"}\"}}}");
     assert_null(node.claim.pod);
-    const struct node_facts none = decode(*state, "{\"metadata\":{\"name\":\"n\"}}");
+    const struct node_facts none = decode(fixture, "{\"metadata\":{\"name\":\"n\"}}");
     assert_null(none.claim.pod);
     assert_null(none.claim.leaving);
     assert_null(none.boot);
 }
 
 /* Nobody vouches then, and nothing of it counts by half. */
-static void a_claim_that_cannot_be_read_is_none(void **state)
+WIRE_TEST(a_claim_that_cannot_be_read_is_none)
 {
     static const char *const broken[] = {
         "{\"leaving\":\"told\",\"key\":\"k\",\"pod\":{\"uid\":\"p\",\"node\":7}}",
@@ -735,7 +736,7 @@ static void a_claim_that_cannot_be_read_is_none(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
-        const struct node_facts node = claiming(*state, broken[i]);
+        const struct node_facts node = claiming(fixture, broken[i]);
         assert_true(node.agent);
         assert_null(node.unreadable);
         if (node.claim.pod != NULL || node.claim.node != NULL || node.claim.boot != NULL ||
@@ -744,7 +745,7 @@ static void a_claim_that_cannot_be_read_is_none(void **state)
     }
 }
 
-static void ids_in_a_claim_are_bounded(void **state)
+WIRE_TEST(ids_in_a_claim_are_bounded)
 {
     static const char *const member[] = {"uid", "node", "boot"};
     char id[UID_BYTES_MAX + 2];
@@ -755,7 +756,7 @@ static void ids_in_a_claim_are_bounded(void **state)
             memset(id, 'x', sizeof id);
             id[UID_BYTES_MAX + more] = '\0';
             (void)snprintf(agent, sizeof agent, "{\"pod\":{\"%s\":\"%s\"}}", member[i], id);
-            const struct node_facts node = claiming(*state, agent);
+            const struct node_facts node = claiming(fixture, agent);
             const char *const read[] = {node.claim.pod, node.claim.node, node.claim.boot};
             assert_true(says(read[i], more == 0 ? id : NULL));
         }
@@ -773,7 +774,7 @@ static struct node_facts booted(struct fixture *fixture, const char *info)
     return decode(fixture, bytes);
 }
 
-static void the_boot_of_a_node_is_read_if_it_can_be(void **state)
+WIRE_TEST(the_boot_of_a_node_is_read_if_it_can_be)
 {
     static const struct {
         const char *info;
@@ -791,7 +792,7 @@ static void the_boot_of_a_node_is_read_if_it_can_be(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        const struct node_facts node = booted(*state, row[i].info);
+        const struct node_facts node = booted(fixture, row[i].info);
         if (!says(node.boot, row[i].boot))
             fail_msg("%s: %s", row[i].info, node.boot);
         /* The rest of the status counts all the same. */
@@ -800,9 +801,9 @@ static void the_boot_of_a_node_is_read_if_it_can_be(void **state)
     }
     char info[UID_BYTES_MAX + 32];
     (void)snprintf(info, sizeof info, "{\"bootID\":\"%0*d\"}", UID_BYTES_MAX, 0);
-    assert_int_equal(strlen(booted(*state, info).boot), UID_BYTES_MAX);
+    assert_int_equal(strlen(booted(fixture, info).boot), UID_BYTES_MAX);
     (void)snprintf(info, sizeof info, "{\"bootID\":\"%0*d\"}", UID_BYTES_MAX + 1, 0);
-    assert_null(booted(*state, info).boot);
+    assert_null(booted(fixture, info).boot);
 }
 
 static struct node_facts allocatable(struct fixture *fixture, const char *amounts)
@@ -815,7 +816,7 @@ static struct node_facts allocatable(struct fixture *fixture, const char *amount
     return decode(fixture, bytes);
 }
 
-static void cpu_and_memory_are_read_and_rounded_down(void **state)
+WIRE_TEST(cpu_and_memory_are_read_and_rounded_down)
 {
     static const struct {
         const char *amounts;
@@ -841,7 +842,7 @@ static void cpu_and_memory_are_read_and_rounded_down(void **state)
          {1000, 1024}},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const struct node_facts node = allocatable(*state, cases[i].amounts);
+        const struct node_facts node = allocatable(fixture, cases[i].amounts);
         assert_null(node.unreadable);
         if (node.host.cpu_milli != cases[i].host.cpu_milli ||
             node.host.memory_mib != cases[i].host.memory_mib)
@@ -850,7 +851,7 @@ static void cpu_and_memory_are_read_and_rounded_down(void **state)
 }
 
 /* They only order placements, so they close no node. */
-static void cpu_and_memory_that_cannot_be_read_are_not_known(void **state)
+WIRE_TEST(cpu_and_memory_that_cannot_be_read_are_not_known)
 {
     static const char *const amounts[] = {
         "",
@@ -870,44 +871,10 @@ static void cpu_and_memory_that_cannot_be_read_are_not_known(void **state)
         char all[256];
         (void)snprintf(all, sizeof all, "%s%s\"nvidia.com/vgpu\":\"7000\"", amounts[i],
                        i > 0 ? "," : "");
-        const struct node_facts node = allocatable(*state, all);
+        const struct node_facts node = allocatable(fixture, all);
         assert_null(node.unreadable);
         assert_string_equal(node.allocatable_milli, "7000");
         if (node.host.cpu_milli != 0 || node.host.memory_mib != 0)
             fail_msg("case %zu: %u, %u", i, node.host.cpu_milli, node.host.memory_mib);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        fixture_test(a_whole_node_is_read),
-        fixture_test(a_bare_node_has_nothing),
-        fixture_test(taints_are_read_with_their_effects),
-        fixture_test(a_taint_that_cannot_be_read_is_noted),
-        fixture_test(a_condition_says_that_a_node_is_not_ready),
-        fixture_test(mig_is_seen_where_it_is_and_only_there),
-        fixture_test(time_slicing_is_seen),
-        fixture_test(the_labels_of_nvidias_operator_are_judged_together),
-        fixture_test(an_agent_is_believed_rather_than_the_labels_of_its_node),
-        fixture_test(amounts_of_whole_gpus_are_read_once),
-        fixture_test(gpus_are_read),
-        fixture_test(nvlink_is_read_as_far_as_it_can_be),
-        fixture_test(what_an_agent_says_of_a_gpu_is_read_as_written),
-        fixture_test(of_too_many_links_the_first_are_kept),
-        fixture_test(a_broken_inventory_is_a_fact_that_names_the_field),
-        fixture_test(too_many_gpus_can_be_seen),
-        fixture_test(a_node_that_cannot_be_one_is_refused),
-        fixture_test(what_cannot_be_read_hides_no_node),
-        fixture_test(a_cordon_that_cannot_be_read_takes_all),
-        fixture_test(an_agent_is_there_whatever_is_said_of_it),
-        fixture_test(the_key_of_an_agent_is_read_if_it_can_be),
-        fixture_test(what_an_agent_claims_is_read),
-        fixture_test(a_claim_that_cannot_be_read_is_none),
-        fixture_test(ids_in_a_claim_are_bounded),
-        fixture_test(the_boot_of_a_node_is_read_if_it_can_be),
-        fixture_test(cpu_and_memory_are_read_and_rounded_down),
-        fixture_test(cpu_and_memory_that_cannot_be_read_are_not_known),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,10 +37,10 @@ static struct pod in_part(struct fixture *fixture, const char *bytes, const char
     "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":{" annotations                    \
     "}},\"spec\":{\"containers\":[{\"name\":\"a\"},{\"name\":\"b\"}]}}"
 
-static void what_a_pod_demands_of_its_node_is_read(void **state)
+WIRE_TEST(what_a_pod_demands_of_its_node_is_read)
 {
     const struct pod pod = decode(
-        *state,
+        fixture,
         SPEC(
             "\"tolerations\":[{\"key\":\"a\",\"operator\":\"Exists\",\"effect\":\"NoSchedule\"},"
             "{\"key\":\"b\",\"value\":\"v\",\"tolerationSeconds\":300},{\"operator\":\"New\"}],"
@@ -79,7 +79,7 @@ static void what_a_pod_demands_of_its_node_is_read(void **state)
     assert_int_equal(demands->term[1].field[0].op, RULE_EXISTS);
 }
 
-static void a_pod_that_demands_nothing_may_go_anywhere(void **state)
+WIRE_TEST(a_pod_that_demands_nothing_may_go_anywhere)
 {
     static const char *const bare[] = {
         SPEC("\"nodeName\":\"\""),
@@ -91,20 +91,20 @@ static void a_pod_that_demands_nothing_may_go_anywhere(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(bare); i++) {
-        const struct pod pod = decode(*state, bare[i]);
+        const struct pod pod = decode(fixture, bare[i]);
         assert_null(pod.unreadable);
         assert_false(pod.demands.unreadable || pod.demands.affine);
         assert_int_equal(pod.demands.tolerations + pod.demands.selectors + pod.demands.terms, 0);
     }
     const struct pod none =
-        decode(*state, SPEC("\"affinity\":{\"nodeAffinity\":{"
-                            "\"requiredDuringSchedulingIgnoredDuringExecution\":{}}}"));
+        decode(fixture, SPEC("\"affinity\":{\"nodeAffinity\":{"
+                             "\"requiredDuringSchedulingIgnoredDuringExecution\":{}}}"));
     assert_true(none.demands.affine);
     assert_int_equal(none.demands.terms, 0);
 }
 
 /* It asks for shares and gets them; only nobody says where it may go. */
-static void demands_that_cannot_be_read_are_noted_and_refuse_nothing(void **state)
+WIRE_TEST(demands_that_cannot_be_read_are_noted_and_refuse_nothing)
 {
 #define AFFINITY(terms)                                                                            \
     SPEC("\"affinity\":{\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":{"    \
@@ -130,7 +130,7 @@ static void demands_that_cannot_be_read_are_noted_and_refuse_nothing(void **stat
 #undef AFFINITY
 
     for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
-        const struct pod pod = decode(*state, odd[i]);
+        const struct pod pod = decode(fixture, odd[i]);
         assert_string_equal(pod.name, "p");
         assert_null(pod.unreadable);
         assert_true(pod.demands.unreadable);
@@ -138,10 +138,10 @@ static void demands_that_cannot_be_read_are_noted_and_refuse_nothing(void **stat
 }
 
 /* A pod that tainted nodes refuse, as a real API server and kube-scheduler 1.37 write it. */
-static void condition__says_why_a_pod_is_not_scheduled(void **state)
+WIRE_TEST(condition__says_why_a_pod_is_not_scheduled)
 {
     const struct pod pod =
-        decode(*state,
+        decode(fixture,
                "{" META ",\"spec\":{\"schedulerName\":\"gpu-scheduler\",\"schedulingGates\":["
                "{\"name\":\"example.com/quota\"},{\"name\":\"b\"},{}]},\"status\":{\"conditions\":["
                "{\"type\":\"PodReadyToStartContainers\",\"status\":\"False\",\"reason\":\"no\"},"
@@ -157,26 +157,25 @@ static void condition__says_why_a_pod_is_not_scheduled(void **state)
     assert_null(pod.unreadable);
 }
 
-static void condition__is_absent_when_scheduled_or_never_written(void **state)
+WIRE_TEST(condition__is_absent_when_scheduled_or_never_written)
 {
     struct pod pod = decode(
-        *state, "{" META ",\"spec\":{\"schedulerName\":\"\",\"schedulingGates\":[]},\"status\":"
-                "{\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\","
-                "\"lastTransitionTime\":\"2026-01-02T03:04:05Z\"}]}}");
+        fixture, "{" META ",\"spec\":{\"schedulerName\":\"\",\"schedulingGates\":[]},\"status\":"
+                 "{\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\","
+                 "\"lastTransitionTime\":\"2026-01-02T03:04:05Z\"}]}}");
     assert_null(pod.scheduling.scheduler);
     assert_null(pod.scheduling.gates);
     assert_null(pod.scheduling.reason);
     assert_int_equal(pod.scheduled_ms, INT64_C(1767323045000));
-    pod = decode(*state, SPEC("\"containers\":[]"));
+    pod = decode(fixture, SPEC("\"containers\":[]"));
     assert_null(pod.scheduling.reason);
     assert_null(pod.scheduling.message);
     assert_null(pod.owner.kind);
 }
 
 /* A tenant may write any length, and any character. */
-static void texts_for_people__are_clipped_and_escaped(void **state)
+WIRE_TEST(texts_for_people__are_clipped_and_escaped)
 {
-    struct fixture *fixture = *state;
     char *text = arena_alloc(&fixture->arena, 4096);
     const size_t head =
         (size_t)snprintf(text, 4096,
@@ -193,10 +192,10 @@ static void texts_for_people__are_clipped_and_escaped(void **state)
 }
 
 /* None of it decides: the pod is as readable as without. */
-static void texts_for_people__that_cannot_be_read_are_left_out(void **state)
+WIRE_TEST(texts_for_people__that_cannot_be_read_are_left_out)
 {
     struct pod pod =
-        decode(*state,
+        decode(fixture,
                "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"labels\":7,\"ownerReferences\":[3]},"
                "\"spec\":{\"schedulerName\":5,\"schedulingGates\":{\"a\":1},\"nodeName\":\"n1\"}}");
     assert_null(pod.unreadable);
@@ -204,7 +203,7 @@ static void texts_for_people__that_cannot_be_read_are_left_out(void **state)
     assert_null(pod.scheduling.gates);
     assert_null(pod.owner.kind);
     assert_string_equal(pod.node, "n1");
-    pod = decode(*state,
+    pod = decode(fixture,
                  "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"labels\":{\"a\":3,"
                  "\"pod-template-hash\":9,\"controller-revision-hash\":\"r\"},"
                  "\"ownerReferences\":[{\"kind\":\"Job\",\"name\":\"j\",\"uid\":\"1\","
@@ -234,60 +233,60 @@ static void assert_owner(struct fixture *fixture, const char *bytes, const char 
         assert_string_equal(pod.owner.uid, uid);
 }
 
-static void owner__of_a_replica_set_is_the_deployment_that_made_it(void **state)
+WIRE_TEST(owner__of_a_replica_set_is_the_deployment_that_made_it)
 {
-    assert_owner(*state, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "llm-5d4")),
+    assert_owner(fixture, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "llm-5d4")),
                  "Deployment", "llm", NULL);
-    assert_owner(*state,
+    assert_owner(fixture,
                  OWNED("\"rollouts-pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "llm-5d4")),
                  "Rollout", "llm", NULL);
-    assert_owner(*state, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "a-5d4")),
+    assert_owner(fixture, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "a-5d4")),
                  "Deployment", "a", NULL);
-    assert_owner(*state, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "-5d4")),
+    assert_owner(fixture, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "-5d4")),
                  "ReplicaSet", "-5d4", "1-2");
-    assert_owner(*state, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "llm_5d4")),
+    assert_owner(fixture, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "llm_5d4")),
                  "ReplicaSet", "llm_5d4", "1-2");
-    assert_owner(*state, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "llm-5d5")),
+    assert_owner(fixture, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("ReplicaSet", "llm-5d5")),
                  "ReplicaSet", "llm-5d5", "1-2");
-    assert_owner(*state, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("Job", "llm-5d4")), "Job",
+    assert_owner(fixture, OWNED("\"pod-template-hash\":\"5d4\"", OWNER("Job", "llm-5d4")), "Job",
                  "llm-5d4", "1-2");
-    assert_owner(*state, OWNED("\"a\":\"b\"", OWNER("ReplicaSet", "llm-5d4")), "ReplicaSet",
+    assert_owner(fixture, OWNED("\"a\":\"b\"", OWNER("ReplicaSet", "llm-5d4")), "ReplicaSet",
                  "llm-5d4", "1-2");
-    assert_owner(*state,
+    assert_owner(fixture,
                  OWNED("\"a\":\"b\"", "{\"kind\":\"A\",\"name\":\"b\",\"controller\":false},"
                                       "{\"kind\":\"C\",\"name\":\"d\"}," OWNER("Job", "j")),
                  "Job", "j", "1-2");
 }
 
-static void annotations_that_are_nearly_ours_are_kept_for_advice(void **state)
+WIRE_TEST(annotations_that_are_nearly_ours_are_kept_for_advice)
 {
-    struct pod pod = decode(*state, NOTES("\"milligpu.io/gpu-model\":\"A100\","
-                                          "\"gpu-count.milligpu.io/a\":\"2\""));
+    struct pod pod = decode(fixture, NOTES("\"milligpu.io/gpu-model\":\"A100\","
+                                           "\"gpu-count.milligpu.io/a\":\"2\""));
     assert_int_equal(pod.odd_keys, 0);
-    pod = decode(*state, NOTES("\"milligpu.io/gpu_model\":\"A100\",\"x.io/y\":\"z\","
-                               "\"gpu-count.milligpu.io/c\":\"2\","
-                               "\"gpu-count.milligpu.io/b\":\"2\","
-                               "\"milligpu.com/gpu-count\":7"));
+    pod = decode(fixture, NOTES("\"milligpu.io/gpu_model\":\"A100\",\"x.io/y\":\"z\","
+                                "\"gpu-count.milligpu.io/c\":\"2\","
+                                "\"gpu-count.milligpu.io/b\":\"2\","
+                                "\"milligpu.com/gpu-count\":7"));
     assert_int_equal(pod.odd_keys, 3);
     assert_string_equal(pod.odd_key[0], "milligpu.io/gpu_model");
     assert_string_equal(pod.odd_key[1], "milligpu.com/gpu-count");
     assert_string_equal(pod.odd_key[2], "gpu-count.milligpu.io/c");
     assert_null(pod.model);
     assert_null(pod.unreadable); /* nobody reads their values */
-    pod = decode(*state, NOTES("\"milligpu.io/1\":\"\",\"milligpu.io/2\":\"\","
-                               "\"milligpu.io/3\":\"\",\"milligpu.io/4\":\"\","
-                               "\"milligpu.io/5\":\"\",\"gpu-count.milligpu.io/c\":\"2\""));
+    pod = decode(fixture, NOTES("\"milligpu.io/1\":\"\",\"milligpu.io/2\":\"\","
+                                "\"milligpu.io/3\":\"\",\"milligpu.io/4\":\"\","
+                                "\"milligpu.io/5\":\"\",\"gpu-count.milligpu.io/c\":\"2\""));
     assert_int_equal(pod.odd_keys, ODD_KEYS_MAX);
     assert_string_equal(pod.odd_key[ODD_KEYS_MAX - 1], "milligpu.io/4");
-    pod = decode(*state, NOTES("\"milli\\u0000gpu.io/gpu-model\":\"A100\","
-                               "\"gpu-count.milligpu.io/\\u0000c\":\"2\""));
+    pod = decode(fixture, NOTES("\"milli\\u0000gpu.io/gpu-model\":\"A100\","
+                                "\"gpu-count.milligpu.io/\\u0000c\":\"2\""));
     assert_int_equal(pod.odd_keys, 0); /* cut off at the NUL they would be other keys */
 }
 
-static void a_whole_pod_is_read(void **state)
+WIRE_TEST(a_whole_pod_is_read)
 {
     const struct pod pod = decode(
-        *state,
+        fixture,
         "{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"web-0\",\"namespace\":"
         "\"team\",\"uid\":\"cf75\",\"resourceVersion\":\"192\",\"creationTimestamp\":"
         "\"2026-11-21T01:28:29Z\",\"deletionTimestamp\":\"2026-11-21T01:28:30Z\",\"labels\":{"
@@ -349,7 +348,7 @@ static struct pod agent(struct fixture *fixture, const char *namespace, const ch
 }
 
 /* Tenants write labels: only those of the agents' own namespace count. */
-static void a_pod_is_an_agent_by_namespace_and_label(void **state)
+WIRE_TEST(a_pod_is_an_agent_by_namespace_and_label)
 {
     static const struct {
         const char *namespace;
@@ -379,21 +378,21 @@ static void a_pod_is_an_agent_by_namespace_and_label(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
-        if (agent(*state, row[i].namespace, row[i].labels).is_agent != row[i].agent)
+        if (agent(fixture, row[i].namespace, row[i].labels).is_agent != row[i].agent)
             fail_msg("%s: %s", row[i].namespace, row[i].labels);
     /* The revision of its owner is read beside. */
     assert_string_equal(
-        agent(*state, "agents", "\"part\":\"node\",\"controller-revision-hash\":\"r\"")
+        agent(fixture, "agents", "\"part\":\"node\",\"controller-revision-hash\":\"r\"")
             .owner.revision,
         "r");
     /* Where no selector is given, no pod is one. */
-    const struct pod pod = decode(*state, "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\","
-                                          "\"namespace\":\"agents\",\"labels\":{\"\":\"\","
-                                          "\"part\":\"node\"}}}");
+    const struct pod pod = decode(fixture, "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\","
+                                           "\"namespace\":\"agents\",\"labels\":{\"\":\"\","
+                                           "\"part\":\"node\"}}}");
     assert_false(pod.is_agent);
 }
 
-static void a_pod_is_ready_if_its_condition_says_true(void **state)
+WIRE_TEST(a_pod_is_ready_if_its_condition_says_true)
 {
     static const struct {
         const char *conditions;
@@ -424,20 +423,20 @@ static void a_pod_is_ready_if_its_condition_says_true(void **state)
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         (void)snprintf(bytes, sizeof bytes, "{" META ",\"status\":{\"conditions\":[%s]}}",
                        row[i].conditions);
-        if (decode(*state, bytes).is_ready != row[i].ready)
+        if (decode(fixture, bytes).is_ready != row[i].ready)
             fail_msg("%s", row[i].conditions);
     }
-    assert_false(decode(*state, "{" META "}").is_ready);
+    assert_false(decode(fixture, "{" META "}").is_ready);
     /* What cannot be read hides no pod, and makes none Ready. */
-    assert_false(decode(*state, "{" META ",\"status\":{\"conditions\":[{\"type\":\"Ready\","
-                                "\"status\":7}]}}")
+    assert_false(decode(fixture, "{" META ",\"status\":{\"conditions\":[{\"type\":\"Ready\","
+                                 "\"status\":7}]}}")
                      .is_ready);
 }
 
-static void every_null_that_go_writes_is_no_key(void **state)
+WIRE_TEST(every_null_that_go_writes_is_no_key)
 {
     const struct pod pod = decode(
-        *state,
+        fixture,
         "{\"kind\":null,\"metadata\":{\"name\":\"p\",\"namespace\":null,\"uid\":\"u\","
         "\"creationTimestamp\":null,\"deletionTimestamp\":null,\"labels\":null,\"annotations\":"
         "null,\"managedFields\":null},\"spec\":{\"nodeName\":null,\"priority\":null,"
@@ -452,37 +451,37 @@ static void every_null_that_go_writes_is_no_key(void **state)
     assert_int_equal(pod.phase, POD_PENDING);
     assert_false(pod.ours);
 
-    const struct pod bare = decode(*state, "{" META ",\"spec\":null,\"status\":null}");
+    const struct pod bare = decode(fixture, "{" META ",\"spec\":null,\"status\":null}");
     assert_int_equal(bare.containers, 0);
-    const struct pod none = decode(*state, "{" META ",\"spec\":{\"containers\":null}}");
+    const struct pod none = decode(fixture, "{" META ",\"spec\":{\"containers\":null}}");
     assert_int_equal(none.containers, 0);
     assert_false(none.ours);
 }
 
-static void a_null_annotation_is_none(void **state)
+WIRE_TEST(a_null_annotation_is_none)
 {
-    const struct pod pod = decode(*state, NOTES("\"milligpu.io/gpu-count\":null,"
-                                                "\"milligpu.io/allocation\":null"));
+    const struct pod pod = decode(fixture, NOTES("\"milligpu.io/gpu-count\":null,"
+                                                 "\"milligpu.io/allocation\":null"));
     assert_null(pod.count);
     assert_int_equal(pod.annotation, NOTE_NONE);
 }
 
-static void lower_case_keys_are_read(void **state)
+WIRE_TEST(lower_case_keys_are_read)
 {
     const struct pod pod =
-        decode(*state, "{\"Metadata\":{\"NAME\":\"p\",\"uid\":\"u\",\"resourceversion\":\"7\"},"
-                       "\"SPEC\":{\"initcontainers\":[{\"name\":\"i\",\"restartpolicy\":"
-                       "\"Always\"}],\"nodename\":\"n\"}}");
+        decode(fixture, "{\"Metadata\":{\"NAME\":\"p\",\"uid\":\"u\",\"resourceversion\":\"7\"},"
+                        "\"SPEC\":{\"initcontainers\":[{\"name\":\"i\",\"restartpolicy\":"
+                        "\"Always\"}],\"nodename\":\"n\"}}");
     assert_string_equal(pod.name, "p");
     assert_string_equal(pod.resource_version, "7");
     assert_string_equal(pod.node, "n");
     assert_int_equal(pod.container[0].kind, CONTAINER_SIDECAR);
 }
 
-static void containers_stand_in_the_order_of_life(void **state)
+WIRE_TEST(containers_stand_in_the_order_of_life)
 {
     const struct pod pod = decode(
-        *state,
+        fixture,
         SPEC("\"containers\":[{\"name\":\"a\"},{\"name\":\"b\",\"restartPolicy\":\"Always\"}],"
              "\"ephemeralContainers\":[{\"name\":\"e\",\"resources\":{\"limits\":{"
              "\"nvidia.com/vgpu\":\"1\"}}}],"
@@ -517,9 +516,8 @@ static const char *amount_of(struct fixture *fixture, const char *resources)
     return pod.container[0].amount;
 }
 
-static void the_amount_is_the_limit_else_the_request_as_written(void **state)
+WIRE_TEST(the_amount_is_the_limit_else_the_request_as_written)
 {
-    struct fixture *fixture = *state;
     assert_string_equal(amount_of(fixture, "\"limits\":{\"nvidia.com/vgpu\":\"1k\"},"
                                            "\"requests\":{\"nvidia.com/vgpu\":\"2\"}"),
                         "1k");
@@ -538,7 +536,7 @@ static void the_amount_is_the_limit_else_the_request_as_written(void **state)
     SPEC("\"containers\":[{\"name\":\"c\",\"resources\":{" resources "}},{\"name\":\"d\","         \
          "\"resources\":{\"limits\":{\"nvidia.com/vgpu\":\"200\"}}}]")
 
-static void an_amount_of_a_wrong_type_asks_for_what_nobody_knows(void **state)
+WIRE_TEST(an_amount_of_a_wrong_type_asks_for_what_nobody_knows)
 {
     static const struct {
         const char *bytes;
@@ -552,7 +550,7 @@ static void an_amount_of_a_wrong_type_asks_for_what_nobody_knows(void **state)
         {RESOURCES("\"requests\":{\"memory\":true}"), "requests.memory: expected a quantity"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const struct pod pod = in_part(*state, cases[i].bytes, cases[i].says);
+        const struct pod pod = in_part(fixture, cases[i].bytes, cases[i].says);
         assert_true(pod.ours);
         assert_int_equal(pod.containers, 2);
         assert_string_equal(pod.container[0].amount, "");
@@ -564,7 +562,7 @@ static void an_amount_of_a_wrong_type_asks_for_what_nobody_knows(void **state)
     "{\"name\":\"" name "\"," more "\"resources\":{\"requests\":{\"cpu\":\"" cpu "\"}}}"
 #define SIDECAR "\"restartPolicy\":\"Always\","
 
-static void the_effective_request_is_the_peak_over_the_pods_life(void **state)
+WIRE_TEST(the_effective_request_is_the_peak_over_the_pods_life)
 {
     static const struct {
         const char *bytes;
@@ -600,44 +598,44 @@ static void the_effective_request_is_the_peak_over_the_pods_life(void **state)
         {SPEC("\"containers\":[" ASKS("a", "0.1m", "") "]"), 1},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const struct pod pod = decode(*state, cases[i].bytes);
+        const struct pod pod = decode(fixture, cases[i].bytes);
         if (pod.cpu_milli != cases[i].cpu_milli)
             fail_msg("case %zu: %lld", i, (long long)pod.cpu_milli);
     }
 }
 
-static void whole_gpus_are_counted_alike(void **state)
+WIRE_TEST(whole_gpus_are_counted_alike)
 {
     const struct pod pod = decode(
-        *state, SPEC("\"containers\":[{\"name\":\"a\",\"resources\":{\"limits\":{"
-                     "\"nvidia.com/gpu\":\"2\"}}},{\"name\":\"b\",\"resources\":{\"limits\":{"
-                     "\"nvidia.com/gpu\":1}}}]"));
+        fixture, SPEC("\"containers\":[{\"name\":\"a\",\"resources\":{\"limits\":{"
+                      "\"nvidia.com/gpu\":\"2\"}}},{\"name\":\"b\",\"resources\":{\"limits\":{"
+                      "\"nvidia.com/gpu\":1}}}]"));
     assert_int_equal(pod.whole_gpus, 3);
     assert_false(pod.ours);
     const struct pod many =
-        decode(*state, SPEC("\"containers\":[{\"name\":\"a\",\"resources\":{\"limits\":{"
-                            "\"nvidia.com/gpu\":\"1E\"}}}]"));
+        decode(fixture, SPEC("\"containers\":[{\"name\":\"a\",\"resources\":{\"limits\":{"
+                             "\"nvidia.com/gpu\":\"1E\"}}}]"));
     assert_int_equal(many.whole_gpus, UINT32_MAX);
 }
 
-static void a_resize_in_place_counts_with_the_largest(void **state)
+WIRE_TEST(a_resize_in_place_counts_with_the_largest)
 {
 #define RESIZED(conditions)                                                                        \
     "{" META ",\"status\":{" conditions "\"containerStatuses\":[{\"name\":\"a\","                  \
     "\"allocatedResources\":{\"cpu\":\"2\"},\"resources\":{\"requests\":{\"cpu\":\"3\"}}}]},"      \
     "\"spec\":{\"containers\":[" ASKS("a", "9", "") "]}}"
-    assert_int_equal(decode(*state, RESIZED("")).cpu_milli, 9000);
-    assert_int_equal(decode(*state, RESIZED("\"conditions\":[{\"type\":\"PodResizePending\","
-                                            "\"status\":\"True\",\"reason\":\"Infeasible\"}],"))
+    assert_int_equal(decode(fixture, RESIZED("")).cpu_milli, 9000);
+    assert_int_equal(decode(fixture, RESIZED("\"conditions\":[{\"type\":\"PodResizePending\","
+                                             "\"status\":\"True\",\"reason\":\"Infeasible\"}],"))
                          .cpu_milli,
                      3000);
-    assert_int_equal(decode(*state, RESIZED("\"conditions\":[{\"type\":\"PodResizePending\","
-                                            "\"status\":\"True\",\"reason\":\"Deferred\"}],"))
+    assert_int_equal(decode(fixture, RESIZED("\"conditions\":[{\"type\":\"PodResizePending\","
+                                             "\"status\":\"True\",\"reason\":\"Deferred\"}],"))
                          .cpu_milli,
                      9000);
 }
 
-static void phases_are_read(void **state)
+WIRE_TEST(phases_are_read)
 {
     static const struct {
         const char *bytes;
@@ -653,16 +651,16 @@ static void phases_are_read(void **state)
         {"{" META ",\"status\":{}}", POD_PENDING},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-        assert_int_equal(decode(*state, cases[i].bytes).phase, cases[i].phase);
+        assert_int_equal(decode(fixture, cases[i].bytes).phase, cases[i].phase);
 }
 
-static void our_annotations_are_read(void **state)
+WIRE_TEST(our_annotations_are_read)
 {
-    const struct pod pod =
-        decode(*state, NOTES("\"gpu-count.milligpu.io/b\":\"3\",\"milligpu.io/gpu-count\":\"2\","
-                             "\"milligpu.io/gpu-model\":\"A100*,H100*\",\"milligpu.io/gpu-memory\":"
-                             "\"16Gi\",\"gpu-count.milligpu.io/zzz\":\"4\",\"other\":\"{\\\"\","
-                             "\"gpu-count.milligpu.io/\":\"5\""));
+    const struct pod pod = decode(
+        fixture, NOTES("\"gpu-count.milligpu.io/b\":\"3\",\"milligpu.io/gpu-count\":\"2\","
+                       "\"milligpu.io/gpu-model\":\"A100*,H100*\",\"milligpu.io/gpu-memory\":"
+                       "\"16Gi\",\"gpu-count.milligpu.io/zzz\":\"4\",\"other\":\"{\\\"\","
+                       "\"gpu-count.milligpu.io/\":\"5\""));
     assert_string_equal(pod.count, "2");
     assert_string_equal(pod.model, "A100*,H100*");
     assert_string_equal(pod.memory, "16Gi");
@@ -671,7 +669,7 @@ static void our_annotations_are_read(void **state)
     assert_null(pod.unreadable);
 }
 
-static void a_pod_names_the_key_that_signed_it(void **state)
+WIRE_TEST(a_pod_names_the_key_that_signed_it)
 {
     static const struct {
         const char *annotation;
@@ -699,7 +697,7 @@ static void a_pod_names_the_key_that_signed_it(void **state)
                        "\"milligpu.io/signature\":%s}},\"spec\":{\"containers\":[{\"name\":"
                        "\"a\"}]}}",
                        row[i].annotation);
-        const struct pod pod = decode(*state, text);
+        const struct pod pod = decode(fixture, text);
         assert_true(pod.signed_by == row[i].key);
         assert_int_equal(pod.signature_verdict, SIGNATURE_UNCHECKED);
         if (row[i].key == 0)
@@ -714,7 +712,7 @@ static void a_pod_names_the_key_that_signed_it(void **state)
 }
 
 /* The API server allows any character in a value, so anyone who may write the pod can use it. */
-static void an_annotation_that_cannot_be_read_hides_no_pod(void **state)
+WIRE_TEST(an_annotation_that_cannot_be_read_hides_no_pod)
 {
     static const struct {
         const char *bytes;
@@ -733,16 +731,16 @@ static void an_annotation_that_cannot_be_read_hides_no_pod(void **state)
          "annotations[\"milligpu.io/gpu-count\"]: expected a string, found a number"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const struct pod pod = in_part(*state, cases[i].bytes, cases[i].says);
+        const struct pod pod = in_part(fixture, cases[i].bytes, cases[i].says);
         assert_int_equal(pod.containers, 2);
         assert_false(pod.ours);
     }
 }
 
-static void what_stands_behind_an_unreadable_value_is_read(void **state)
+WIRE_TEST(what_stands_behind_an_unreadable_value_is_read)
 {
     const struct pod pod = in_part(
-        *state,
+        fixture,
         "{\"metadata\":{\"annotations\":{\"milligpu.io/gpu-count\":\"\\u0000\","
         "\"milligpu.io/gpu-memory\":\"16Gi\"},\"creationTimestamp\":[],\"deletionTimestamp\":"
         "\"never\",\"name\":\"p\",\"uid\":\"u\",\"resourceVersion\":\"77\"},\"spec\":{\"priority\":"
@@ -760,25 +758,25 @@ static void what_stands_behind_an_unreadable_value_is_read(void **state)
     assert_true(pod.terminating_ms > 0); /* terminating since an unknown time */
 }
 
-static void a_phase_that_cannot_be_read_is_no_end(void **state)
+WIRE_TEST(a_phase_that_cannot_be_read_is_no_end)
 {
     assert_int_equal(
-        in_part(*state, "{" META ",\"status\":{\"phase\":7}}", "status.phase: expected").phase,
+        in_part(fixture, "{" META ",\"status\":{\"phase\":7}}", "status.phase: expected").phase,
         POD_UNKNOWN);
-    assert_int_equal(in_part(*state, "{" META ",\"status\":\"Failed\"}", "status: expected").phase,
+    assert_int_equal(in_part(fixture, "{" META ",\"status\":\"Failed\"}", "status: expected").phase,
                      POD_UNKNOWN);
 }
 
 /* The annotation holds the grant, not the request, so the request can still be read. */
-static void a_note_that_cannot_be_read_is_broken(void **state)
+WIRE_TEST(a_note_that_cannot_be_read_is_broken)
 {
-    const struct pod pod = decode(*state, NOTES("\"milligpu.io/allocation\":\"\\u0000\""));
+    const struct pod pod = decode(fixture, NOTES("\"milligpu.io/allocation\":\"\\u0000\""));
     assert_int_equal(pod.annotation, NOTE_BROKEN);
     assert_non_null(strstr(pod.note_error, "must not hold a NUL"));
     assert_null(pod.unreadable);
 }
 
-static void strings_that_are_not_ours_may_be_anything(void **state)
+WIRE_TEST(strings_that_are_not_ours_may_be_anything)
 {
     static const char hostile[] =
         "{" META ",\"spec\":{\"schedulerName\":\"%s\",\"containers\":"
@@ -790,7 +788,7 @@ static void strings_that_are_not_ours_may_be_anything(void **state)
     memset(name, 's', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     (void)snprintf(bytes, sizeof bytes, hostile, name);
-    const struct pod pod = decode(*state, bytes);
+    const struct pod pod = decode(fixture, bytes);
     assert_string_equal(pod.node, "n1");
     assert_null(pod.unreadable);
 }
@@ -798,10 +796,10 @@ static void strings_that_are_not_ours_may_be_anything(void **state)
 #define NOTE(json) NOTES("\"milligpu.io/allocation\":\"" json "\"")
 #define SHARE      "{\\\"gpu\\\":\\\"GPU-1\\\",\\\"index\\\":3,\\\"milli\\\":300,\\\"mib\\\":4915}"
 
-static void a_note_becomes_shares(void **state)
+WIRE_TEST(a_note_becomes_shares)
 {
     const struct pod pod = decode(
-        *state,
+        fixture,
         NOTE("{\\\"v\\\":1,\\\"new\\\":[],\\\"containers\\\":{\\\"a\\\":[" SHARE "],\\\"b\\\":["
              "{\\\"gpu\\\":\\\"node-1/gpu-0\\\",\\\"index\\\":0,\\\"milli\\\":1e3,\\\"mib\\\":0},"
              "{\\\"mib\\\":4294967295,\\\"milli\\\":7,\\\"index\\\":65535,\\\"gpu\\\":\\\"G\\\","
@@ -822,7 +820,7 @@ static void a_note_becomes_shares(void **state)
     assert_int_equal(pod.share[2].asked, 6);
 }
 
-static void a_broken_note_is_a_fact_that_names_the_field(void **state)
+WIRE_TEST(a_broken_note_is_a_fact_that_names_the_field)
 {
 #define ONE(share) "{\\\"v\\\":1,\\\"containers\\\":{\\\"a\\\":[" share "]}}"
     static const struct {
@@ -872,7 +870,7 @@ static void a_broken_note_is_a_fact_that_names_the_field(void **state)
         {NOTE(ONE(SHARE) "0"), "1 bytes after the value"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const struct pod pod = decode(*state, cases[i].bytes);
+        const struct pod pod = decode(fixture, cases[i].bytes);
         assert_int_equal(pod.annotation, NOTE_BROKEN);
         if (strstr(pod.note_error, cases[i].says) == NULL)
             fail_msg("case %zu: \"%s\" does not say \"%s\"", i, pod.note_error, cases[i].says);
@@ -882,7 +880,7 @@ static void a_broken_note_is_a_fact_that_names_the_field(void **state)
     }
 }
 
-static void a_note_beyond_its_limits_is_broken(void **state)
+WIRE_TEST(a_note_beyond_its_limits_is_broken)
 {
     struct strbuf many;
     strbuf_init(&many);
@@ -895,7 +893,7 @@ static void a_note_beyond_its_limits_is_broken(void **state)
     struct strbuf bytes;
     strbuf_init(&bytes);
     strbuf_printf(&bytes, NOTE("%s"), many.data);
-    const struct pod pod = decode(*state, bytes.data);
+    const struct pod pod = decode(fixture, bytes.data);
     assert_int_equal(pod.annotation, NOTE_BROKEN);
     assert_non_null(strstr(pod.note_error, "more than 512 shares (PARTS_MAX)"));
 
@@ -904,14 +902,14 @@ static void a_note_beyond_its_limits_is_broken(void **state)
         strbuf_char(&many, ' ');
     strbuf_reset(&bytes);
     strbuf_printf(&bytes, NOTE("%s"), many.data);
-    const struct pod large = decode(*state, bytes.data);
+    const struct pod large = decode(fixture, bytes.data);
     assert_int_equal(large.annotation, NOTE_BROKEN);
     assert_non_null(strstr(large.note_error, "more than 262144"));
     strbuf_done(&many);
     strbuf_done(&bytes);
 }
 
-static void every_container_is_read_however_many_there_are(void **state)
+WIRE_TEST(every_container_is_read_however_many_there_are)
 {
     enum { MANY = 3000 };
     struct strbuf bytes;
@@ -928,7 +926,7 @@ static void every_container_is_read_however_many_there_are(void **state)
         strbuf_printf(&bytes, "%s{\"name\":\"c%d\",\"resources\":{\"requests\":{\"cpu\":\"1\"%s}}}",
                       i > 0 ? "," : "", i, i == MANY - 1 ? ",\"nvidia.com/vgpu\":\"7\"" : "");
     strbuf_str(&bytes, "]}}");
-    const struct pod pod = decode(*state, bytes.data);
+    const struct pod pod = decode(fixture, bytes.data);
     assert_int_equal(pod.containers, MANY);
     assert_int_equal(pod.cpu_milli, MANY * 2000);
     assert_true(pod.ours);
@@ -938,7 +936,7 @@ static void every_container_is_read_however_many_there_are(void **state)
     strbuf_done(&bytes);
 }
 
-static void a_pod_that_cannot_be_one_is_refused(void **state)
+WIRE_TEST(a_pod_that_cannot_be_one_is_refused)
 {
     static const struct {
         const char *bytes;
@@ -960,10 +958,10 @@ static void a_pod_that_cannot_be_one_is_refused(void **state)
         {"{" META ",\"spec\":7}", "Pod.spec: expected an object"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-        refuse(*state, cases[i].bytes, cases[i].says);
+        refuse(fixture, cases[i].bytes, cases[i].says);
 }
 
-static void containers_that_cannot_be_read_may_ask(void **state)
+WIRE_TEST(containers_that_cannot_be_read_may_ask)
 {
     static const struct {
         const char *bytes;
@@ -976,72 +974,30 @@ static void containers_that_cannot_be_read_may_ask(void **state)
          "spec.initContainers[0].resources: expected an object"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const struct pod pod = in_part(*state, cases[i].bytes, cases[i].says);
+        const struct pod pod = in_part(fixture, cases[i].bytes, cases[i].says);
         assert_true(pod.ours);
         assert_int_equal(pod.containers, 1);
         assert_string_equal(pod.container[0].amount, "");
     }
     assert_false(
-        in_part(*state, SPEC("\"priority\":2147483648"), "spec.priority: is 2147483648").ours);
-    assert_false(in_part(*state, "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":[]}}",
+        in_part(fixture, SPEC("\"priority\":2147483648"), "spec.priority: is 2147483648").ours);
+    assert_false(in_part(fixture,
+                         "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":[]}}",
                          "metadata.annotations: expected an object")
                      .ours);
 }
 
-static void names_have_limits(void **state)
+WIRE_TEST(names_have_limits)
 {
     char bytes[1024];
     char name[400];
     memset(name, 'n', sizeof name);
     (void)snprintf(bytes, sizeof bytes, "{\"metadata\":{\"name\":\"%.*s\",\"uid\":\"u\"}}", 253,
                    name);
-    assert_int_equal(strlen(decode(*state, bytes).name), 253);
+    assert_int_equal(strlen(decode(fixture, bytes).name), 253);
     (void)snprintf(bytes, sizeof bytes, "{\"metadata\":{\"name\":\"%.*s\",\"uid\":\"u\"}}", 254,
                    name);
-    refuse(*state, bytes, "Pod.metadata.name: has 254 bytes, more than 253");
+    refuse(fixture, bytes, "Pod.metadata.name: has 254 bytes, more than 253");
     (void)snprintf(bytes, sizeof bytes, "{\"metadata\":{\"uid\":\"%.*s\"}}", 129, name);
-    refuse(*state, bytes, "Pod.metadata.uid: has 129 bytes, more than 128");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        fixture_test(what_a_pod_demands_of_its_node_is_read),
-        fixture_test(a_pod_that_demands_nothing_may_go_anywhere),
-        fixture_test(demands_that_cannot_be_read_are_noted_and_refuse_nothing),
-        fixture_test(condition__says_why_a_pod_is_not_scheduled),
-        fixture_test(condition__is_absent_when_scheduled_or_never_written),
-        fixture_test(texts_for_people__are_clipped_and_escaped),
-        fixture_test(texts_for_people__that_cannot_be_read_are_left_out),
-        fixture_test(owner__of_a_replica_set_is_the_deployment_that_made_it),
-        fixture_test(annotations_that_are_nearly_ours_are_kept_for_advice),
-        fixture_test(a_whole_pod_is_read),
-        fixture_test(a_pod_is_an_agent_by_namespace_and_label),
-        fixture_test(a_pod_is_ready_if_its_condition_says_true),
-        fixture_test(every_null_that_go_writes_is_no_key),
-        fixture_test(a_null_annotation_is_none),
-        fixture_test(lower_case_keys_are_read),
-        fixture_test(containers_stand_in_the_order_of_life),
-        fixture_test(the_amount_is_the_limit_else_the_request_as_written),
-        fixture_test(an_amount_of_a_wrong_type_asks_for_what_nobody_knows),
-        fixture_test(the_effective_request_is_the_peak_over_the_pods_life),
-        fixture_test(whole_gpus_are_counted_alike),
-        fixture_test(a_resize_in_place_counts_with_the_largest),
-        fixture_test(phases_are_read),
-        fixture_test(our_annotations_are_read),
-        fixture_test(a_pod_names_the_key_that_signed_it),
-        fixture_test(an_annotation_that_cannot_be_read_hides_no_pod),
-        fixture_test(what_stands_behind_an_unreadable_value_is_read),
-        fixture_test(a_phase_that_cannot_be_read_is_no_end),
-        fixture_test(a_note_that_cannot_be_read_is_broken),
-        fixture_test(strings_that_are_not_ours_may_be_anything),
-        fixture_test(containers_that_cannot_be_read_may_ask),
-        fixture_test(a_note_becomes_shares),
-        fixture_test(a_broken_note_is_a_fact_that_names_the_field),
-        fixture_test(a_note_beyond_its_limits_is_broken),
-        fixture_test(every_container_is_read_however_many_there_are),
-        fixture_test(a_pod_that_cannot_be_one_is_refused),
-        fixture_test(names_have_limits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    refuse(fixture, bytes, "Pod.metadata.uid: has 129 bytes, more than 128");
 }

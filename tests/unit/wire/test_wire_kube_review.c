@@ -1,17 +1,13 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/wire/kube/wire_kube.h"
 
-static void a_review_says_what_is_asked_and_no_more(void **state)
+#include "support/test.h"
+
+TEST(a_review_says_what_is_asked_and_no_more)
 {
     struct strbuf out;
 
-    (void)state;
     strbuf_init(&out);
     review_encode(&out, &(struct review_facts){.verb = "list", .resource = "nodes"});
     assert_string_equal(out.data,
@@ -44,12 +40,11 @@ static int decode(const char *text, bool *out_allowed, struct err *err)
     return rc;
 }
 
-static void an_answer_is_yes_or_no(void **state)
+TEST(an_answer_is_yes_or_no)
 {
     bool allowed = false;
     struct err err;
 
-    (void)state;
     assert_int_equal(decode("{\"kind\":\"SelfSubjectAccessReview\",\"spec\":{},\"status\":"
                             "{\"allowed\":true,\"reason\":\"RBAC: allowed by ...\"}}",
                             &allowed, &err),
@@ -59,7 +54,7 @@ static void an_answer_is_yes_or_no(void **state)
     assert_false(allowed);
 }
 
-static void what_does_not_say_is_an_error_and_no_right(void **state)
+TEST(what_does_not_say_is_an_error_and_no_right)
 {
     static const char *const bad[] = {
         "",
@@ -71,7 +66,6 @@ static void what_does_not_say_is_an_error_and_no_right(void **state)
         "{\"status\":{\"allowed\":true}",
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         bool allowed = false;
         struct err err = {ERR_NONE, ""};
@@ -82,7 +76,7 @@ static void what_does_not_say_is_an_error_and_no_right(void **state)
 }
 
 /* What an operator wants of the keys. */
-static void the_config_map_says_which_key_is_to_be_replaced(void **state)
+TEST(the_config_map_says_which_key_is_to_be_replaced)
 {
     static const struct {
         const char *text;
@@ -104,7 +98,6 @@ static void the_config_map_says_which_key_is_to_be_replaced(void **state)
         {"{\"metadata\":{", NULL},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct keys_read read;
         struct arena arena;
@@ -122,7 +115,7 @@ static void the_config_map_says_which_key_is_to_be_replaced(void **state)
 }
 
 /* Only what bears the id of a key; what others keep there may be anything. */
-static void the_config_map_says_which_keys_it_has_and_which_are_revoked(void **state)
+TEST(the_config_map_says_which_keys_it_has_and_which_are_revoked)
 {
     static const char text[] =
         "{\"data\":{\"a\":7,\"0123456789abcdef\":\"K\",\"0123456789abcdeF\":\"\","
@@ -135,7 +128,6 @@ static void the_config_map_says_which_keys_it_has_and_which_are_revoked(void **s
     struct arena arena;
     struct err err;
 
-    (void)state;
     arena_init(&arena);
     assert_int_equal(keys_decode(text_of(text), &arena, &read, &err), 0);
     assert_string_equal(read.replace, "r");
@@ -150,14 +142,13 @@ static void the_config_map_says_which_keys_it_has_and_which_are_revoked(void **s
     arena_done(&arena);
 }
 
-static void a_config_map_with_thousands_of_keys_is_read_in_part(void **state)
+TEST(a_config_map_with_thousands_of_keys_is_read_in_part)
 {
     struct keys_read read;
     struct strbuf text;
     struct arena arena;
     struct err err;
 
-    (void)state;
     arena_init(&arena);
     strbuf_init(&text);
     strbuf_str(&text, "{\"metadata\":{\"annotations\":{\"a\":\"\"");
@@ -172,17 +163,4 @@ static void a_config_map_with_thousands_of_keys_is_read_in_part(void **state)
     assert_int_equal(read.n_keys, KEYS_READ_MAX);
     strbuf_done(&text);
     arena_done(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_review_says_what_is_asked_and_no_more),
-        cmocka_unit_test(an_answer_is_yes_or_no),
-        cmocka_unit_test(what_does_not_say_is_an_error_and_no_right),
-        cmocka_unit_test(the_config_map_says_which_key_is_to_be_replaced),
-        cmocka_unit_test(the_config_map_says_which_keys_it_has_and_which_are_revoked),
-        cmocka_unit_test(a_config_map_with_thousands_of_keys_is_read_in_part),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

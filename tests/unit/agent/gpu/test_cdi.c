@@ -1,21 +1,17 @@
 /* Specifications in two folders, as the runtime would resolve them. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/document/document.h"
 #include "milligpu/run/file.h"
 
 #include "agent/gpu/cdi.h"
+#include "support/test.h"
 
 #define NVIDIA "nvidia.com/gpu"
 #define PLUGIN "k8s.device-plugin.nvidia.com/gpu"
@@ -53,6 +49,8 @@ static int end(void **state)
     xfree(fixture);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, begin, end)
 
 static void put(const char *folder, const char *name, const char *text)
 {
@@ -105,9 +103,8 @@ static uint32_t skipped(struct fixture *fixture, const char *why_has)
     return count;
 }
 
-static void the_best_kind_that_names_all_is_taken(void **state)
+FIXTURE_TEST(the_best_kind_that_names_all_is_taken)
 {
-    struct fixture *fixture = *state;
     assert_string_equal(finds(fixture, "GPU-a", "GPU-b"), "none");
     put_spec(fixture->run, "own.json", "milligpu.io/gpu", "GPU-a GPU-b");
     assert_string_equal(finds(fixture, "GPU-a", "GPU-b"), "milligpu.io/gpu");
@@ -126,9 +123,8 @@ static void the_best_kind_that_names_all_is_taken(void **state)
     assert_string_equal(finds(fixture, "GPU", "GPU-"), "none"); /* whole names only */
 }
 
-static void gpus_that_some_kind_names_are_counted(void **state)
+FIXTURE_TEST(gpus_that_some_kind_names_are_counted)
 {
-    struct fixture *fixture = *state;
     const char *const uuid[] = {"GPU-a", "GPU-b", "GPU-c"};
     enum cdi_kind kind;
 
@@ -147,9 +143,8 @@ static void gpus_that_some_kind_names_are_counted(void **state)
     assert_int_equal(kind, CDI_KINDS);
 }
 
-static void two_files_of_one_folder_clash_and_folders_override(void **state)
+FIXTURE_TEST(two_files_of_one_folder_clash_and_folders_override)
 {
-    struct fixture *fixture = *state;
     struct err err;
     enum cdi_kind kind;
     const char *const uuid[] = {"GPU-a"};
@@ -166,9 +161,8 @@ static void two_files_of_one_folder_clash_and_folders_override(void **state)
     assert_string_equal(finds(fixture, "GPU-a", "GPU-a"), PLUGIN);
 }
 
-static void yaml_is_read_as_nvidia_ctk_writes_it(void **state)
+FIXTURE_TEST(yaml_is_read_as_nvidia_ctk_writes_it)
 {
-    struct fixture *fixture = *state;
     static const char text[] = "---\ncdiVersion: 0.5.0\ncontainerEdits:\n  env:\n"
                                "  - NVIDIA_VISIBLE_DEVICES=void\ndevices:\n- containerEdits:\n"
                                "    deviceNodes:\n    - path: /dev/nvidia0\n  name: \"0\"\n"
@@ -180,9 +174,8 @@ static void yaml_is_read_as_nvidia_ctk_writes_it(void **state)
     assert_string_equal(finds(fixture, "GPU-a", "GPU-a"), NVIDIA);
 }
 
-static void what_breaks_a_rule_is_skipped_and_said(void **state)
+FIXTURE_TEST(what_breaks_a_rule_is_skipped_and_said)
 {
-    struct fixture *fixture = *state;
     static const char *const bad[] = {
         "{",
         "",
@@ -210,9 +203,8 @@ static void what_breaks_a_rule_is_skipped_and_said(void **state)
     assert_string_equal(finds(fixture, "GPU-a", "GPU-b"), NVIDIA);
 }
 
-static void sizes_and_counts_are_bounded(void **state)
+FIXTURE_TEST(sizes_and_counts_are_bounded)
 {
-    struct fixture *fixture = *state;
     char name[300];
     (void)mkdir(fixture->run, 0755);
     put_spec(fixture->run, "large.json", NVIDIA, "GPU-a");
@@ -233,9 +225,8 @@ static void sizes_and_counts_are_bounded(void **state)
     assert_int_equal(skipped(fixture, "CDI_FILES_MAX"), 3);
 }
 
-static void a_file_that_did_not_change_is_not_read_again(void **state)
+FIXTURE_TEST(a_file_that_did_not_change_is_not_read_again)
 {
-    struct fixture *fixture = *state;
     char path[256];
     struct stat before;
     put_spec(fixture->etc, "a.json", NVIDIA, "GPU-a");
@@ -308,9 +299,8 @@ static const char expected[] =
     "\"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1\",\"options\":[\"ro\",\"nosuid\",\"nodev\","
     "\"bind\"]}]}}\n";
 
-static void our_own_specification_is_for_what_nobody_names(void **state)
+FIXTURE_TEST(our_own_specification_is_for_what_nobody_names)
 {
-    struct fixture *fixture = *state;
     static const struct cdi_gpu gpu[] = {{"GPU-a", 3}, {"GPU-b", 0}, {"GPU-c", 7}, {"GPU-d", -1}};
     const struct cdi_own own = {
         .folder = fixture->run, .root = fixture->root, .gpus = 4, .gpu = gpu};
@@ -377,9 +367,8 @@ static const char *mounted_from(struct fixture *fixture)
 }
 
 /* As on a machine whose driver is in /usr/local/nvidia, with links to some of it in /usr/lib. */
-static void the_folder_with_the_drivers_files_goes_before_one_with_links(void **state)
+FIXTURE_TEST(the_folder_with_the_drivers_files_goes_before_one_with_links)
 {
-    struct fixture *fixture = *state;
     make_host(fixture);
     assert_string_equal(mounted_from(fixture), "/usr/lib/x86_64-linux-gnu");
     take(fixture->root, "usr/lib/x86_64-linux-gnu/libcuda.so.1");
@@ -396,9 +385,8 @@ static void the_folder_with_the_drivers_files_goes_before_one_with_links(void **
     assert_string_equal(mounted_from(fixture), "/usr/local/nvidia/lib64");
 }
 
-static void where_nothing_can_be_written_it_is_said(void **state)
+FIXTURE_TEST(where_nothing_can_be_written_it_is_said)
 {
-    struct fixture *fixture = *state;
     static const struct cdi_gpu gpu[] = {{"GPU-a", 0}};
     char folder[128];
     (void)snprintf(folder, sizeof folder, "%s/dev/nvidia0/cdi", fixture->root);
@@ -408,23 +396,4 @@ static void where_nothing_can_be_written_it_is_said(void **state)
     make_host(fixture);
     assert_int_equal(cdi_write_own(fixture->cdi, &own, &count, &err), -ERR_IO);
     assert_non_null(strstr(err.text, folder));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_best_kind_that_names_all_is_taken, begin, end),
-        cmocka_unit_test_setup_teardown(gpus_that_some_kind_names_are_counted, begin, end),
-        cmocka_unit_test_setup_teardown(two_files_of_one_folder_clash_and_folders_override, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(yaml_is_read_as_nvidia_ctk_writes_it, begin, end),
-        cmocka_unit_test_setup_teardown(what_breaks_a_rule_is_skipped_and_said, begin, end),
-        cmocka_unit_test_setup_teardown(sizes_and_counts_are_bounded, begin, end),
-        cmocka_unit_test_setup_teardown(a_file_that_did_not_change_is_not_read_again, begin, end),
-        cmocka_unit_test_setup_teardown(our_own_specification_is_for_what_nobody_names, begin, end),
-        cmocka_unit_test_setup_teardown(
-            the_folder_with_the_drivers_files_goes_before_one_with_links, begin, end),
-        cmocka_unit_test_setup_teardown(where_nothing_can_be_written_it_is_said, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

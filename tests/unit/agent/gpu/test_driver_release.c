@@ -1,16 +1,13 @@
 /* driver_release - who says that the driver is let go of, and what outlives the agent. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/run/log.h"
 
 #include "agent/gpu/driver_release.h"
+#include "support/test.h"
 #include "unit/agent/support.h"
 
 static char folder[64];
@@ -32,6 +29,8 @@ static int tear_down(void **state)
     folder_remove(folder);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
 
 static void starts_again(void)
 {
@@ -67,9 +66,8 @@ static void asked(bool is)
     assert_int_equal(fclose(file), 0);
 }
 
-static void the_label_releases_from_the_pods_deletion_to_the_restart_of_the_driver(void **state)
+FIXTURE_TEST(the_label_releases_from_the_pods_deletion_to_the_restart_of_the_driver)
 {
-    (void)state;
     static const struct {
         const char *word;
         bool releases;
@@ -101,9 +99,8 @@ static void the_label_releases_from_the_pods_deletion_to_the_restart_of_the_driv
     assert_true(driver_upgrade_goes_on(TEXT("reboot-required")));
 }
 
-static void what_is_asked_for_wins_over_the_label(void **state)
+FIXTURE_TEST(what_is_asked_for_wins_over_the_label)
 {
-    (void)state;
     assert_int_equal(driver_release_turn(release, false), RELEASE_NOT);
     label("drain-required");
     assert_int_equal(driver_release_cause(release), RELEASE_NOT); /* not before the next turn */
@@ -119,9 +116,8 @@ static void what_is_asked_for_wins_over_the_label(void **state)
 }
 
 /* It is written down once nothing has the driver open, and until it is taken again. */
-static void whoever_waits_sees_when_it_is_let_go_of(void **state)
+FIXTURE_TEST(whoever_waits_sees_when_it_is_let_go_of)
 {
-    (void)state;
     assert_int_equal(driver_release_turn(release, true), RELEASE_NOT);
     assert_false(is_there("released"));
     label("drain-required");
@@ -136,9 +132,8 @@ static void whoever_waits_sees_when_it_is_let_go_of(void **state)
     assert_false(is_there("released"));
 }
 
-static void an_agent_that_starts_meanwhile_takes_nothing_before_it_knows_the_label(void **state)
+FIXTURE_TEST(an_agent_that_starts_meanwhile_takes_nothing_before_it_knows_the_label)
 {
-    (void)state;
     label("pod-restart-required");
     (void)driver_release_turn(release, true);
     starts_again();
@@ -158,9 +153,8 @@ static void an_agent_that_starts_meanwhile_takes_nothing_before_it_knows_the_lab
     assert_int_equal(driver_release_turn(release, true), RELEASE_NOT);
 }
 
-static void nobody_who_lets_go_is_an_error(void **state)
+FIXTURE_TEST(nobody_who_lets_go_is_an_error)
 {
-    (void)state;
     struct err err;
     char words[200];
     assert_int_equal(driver_release_ask(folder, true, 60, &err), -ERR_TIMEOUT);
@@ -184,9 +178,8 @@ static void nobody_who_lets_go_is_an_error(void **state)
 }
 
 /* A full disk is no reason to keep the driver, nor to say that it was let go of. */
-static void what_cannot_be_written_down_is_tried_again(void **state)
+FIXTURE_TEST(what_cannot_be_written_down_is_tried_again)
 {
-    (void)state;
     char path[128];
     (void)snprintf(path, sizeof path, "%s/driver", folder);
     FILE *file = fopen(path, "we"); /* in the way of the folder */
@@ -201,29 +194,12 @@ static void what_cannot_be_written_down_is_tried_again(void **state)
     assert_true(is_there("released"));
 }
 
-static void each_cause_has_its_word_and_its_sentence(void **state)
+FIXTURE_TEST(each_cause_has_its_word_and_its_sentence)
 {
-    (void)state;
     assert_null(release_cause_word(RELEASE_NOT));
     assert_null(release_cause_sentence(RELEASE_NOT));
     assert_string_equal(release_cause_word(RELEASE_TOLD), "told");
     assert_string_equal(release_cause_word(RELEASE_UPGRADE), "driver-upgrade");
     assert_non_null(strstr(release_cause_sentence(RELEASE_TOLD), "--release-driver"));
     assert_non_null(strstr(release_cause_sentence(RELEASE_UPGRADE), DRIVER_UPGRADE_LABEL));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(the_label_releases_from_the_pods_deletion_to_the_restart_of_the_driver),
-        TEST(what_is_asked_for_wins_over_the_label),
-        TEST(whoever_waits_sees_when_it_is_let_go_of),
-        TEST(an_agent_that_starts_meanwhile_takes_nothing_before_it_knows_the_label),
-        TEST(nobody_who_lets_go_is_an_error),
-        TEST(what_cannot_be_written_down_is_tried_again),
-        TEST(each_cause_has_its_word_and_its_sentence),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

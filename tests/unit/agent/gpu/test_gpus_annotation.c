@@ -1,16 +1,12 @@
 /* What gpus_annotation.c writes is what the daemon reads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/wire/kube/wire_kube.h"
 
 #include "agent/gpu/gpus_annotation.h"
+#include "support/test.h"
 
 static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
                                         .whole_resource = "nvidia.com/gpu"};
@@ -37,6 +33,8 @@ static int begin(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, NULL)
+
 /* As a Node carries it. */
 static void read_back(const struct strbuf *annotation, struct arena *arena, struct inventory *out)
 {
@@ -58,9 +56,8 @@ static void read_back(const struct strbuf *annotation, struct arena *arena, stru
     strbuf_done(&node);
 }
 
-static void the_daemon_reads_what_we_write(void **state)
+FIXTURE_TEST(the_daemon_reads_what_we_write)
 {
-    (void)state;
     struct strbuf text;
     struct arena arena;
     struct inventory inventory;
@@ -110,9 +107,8 @@ static void the_daemon_reads_what_we_write(void **state)
     arena_done(&arena);
 }
 
-static void who_holds_a_gpu_whole_is_said_of_that_gpu(void **state)
+FIXTURE_TEST(who_holds_a_gpu_whole_is_said_of_that_gpu)
 {
-    (void)state;
     struct strbuf text;
     struct arena arena;
     struct inventory inventory;
@@ -134,9 +130,8 @@ static void who_holds_a_gpu_whole_is_said_of_that_gpu(void **state)
 }
 
 /* The reason of a sick GPU is its own, whoever holds it. */
-static void a_gpu_that_nobody_can_have_is_closed_with_its_reason(void **state)
+FIXTURE_TEST(a_gpu_that_nobody_can_have_is_closed_with_its_reason)
 {
-    (void)state;
     struct strbuf text;
     struct arena arena;
     struct inventory inventory;
@@ -160,9 +155,8 @@ static void a_gpu_that_nobody_can_have_is_closed_with_its_reason(void **state)
     arena_done(&arena);
 }
 
-static void a_lost_gpu_gives_its_index_away(void **state)
+FIXTURE_TEST(a_lost_gpu_gives_its_index_away)
 {
-    (void)state;
     struct strbuf text;
     struct arena arena;
     struct inventory inventory;
@@ -181,9 +175,8 @@ static void a_lost_gpu_gives_its_index_away(void **state)
     arena_done(&arena);
 }
 
-static void every_health_is_a_word_that_the_daemon_knows(void **state)
+FIXTURE_TEST(every_health_is_a_word_that_the_daemon_knows)
 {
-    (void)state;
     for (enum gpu_health health = GPU_HEALTHY; health <= GPU_UNKNOWN; health++) {
         int known = 0;
 #define X(word, good)                                                                              \
@@ -197,9 +190,8 @@ static void every_health_is_a_word_that_the_daemon_knows(void **state)
     }
 }
 
-static void a_reading_that_says_nothing_is_not_written(void **state)
+FIXTURE_TEST(a_reading_that_says_nothing_is_not_written)
 {
-    (void)state;
     struct strbuf text;
     strbuf_init(&text);
     assert_true(gpus_annotation_write(&reading, held, why, &text)); /* a driver without GPUs */
@@ -215,9 +207,8 @@ static void a_reading_that_says_nothing_is_not_written(void **state)
     strbuf_done(&text);
 }
 
-static void as_many_gpus_as_a_node_may_have(void **state)
+FIXTURE_TEST(as_many_gpus_as_a_node_may_have)
 {
-    (void)state;
     struct strbuf text;
     struct arena arena;
     struct inventory inventory;
@@ -244,18 +235,4 @@ static void as_many_gpus_as_a_node_may_have(void **state)
     assert_int_equal(inventory.gpus, GPUS_PER_NODE_MAX);
     strbuf_done(&text);
     arena_done(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(the_daemon_reads_what_we_write, begin),
-        cmocka_unit_test_setup(who_holds_a_gpu_whole_is_said_of_that_gpu, begin),
-        cmocka_unit_test_setup(a_gpu_that_nobody_can_have_is_closed_with_its_reason, begin),
-        cmocka_unit_test_setup(a_lost_gpu_gives_its_index_away, begin),
-        cmocka_unit_test_setup(every_health_is_a_word_that_the_daemon_knows, begin),
-        cmocka_unit_test_setup(a_reading_that_says_nothing_is_not_written, begin),
-        cmocka_unit_test_setup(as_many_gpus_as_a_node_may_have, begin),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

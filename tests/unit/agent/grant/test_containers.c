@@ -1,13 +1,10 @@
 /* containers - which containers of a node hold which GPUs, and since when that is believed. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "agent/grant/containers.h"
+#include "support/test.h"
 
 struct site {
     struct containers *containers;
@@ -39,6 +36,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define SITE_TEST(name) TEST_WITH(name, struct site *site, set_up, tear_down)
+
 static const struct containers_copy *look(struct site *site)
 {
     containers_copy(site->containers, &site->arena, &site->copy);
@@ -55,9 +54,8 @@ static enum containers_added add(struct site *site, const char *id, const char *
     return containers_add(site->containers, &pod, &container, grant, &right);
 }
 
-static void a_share_is_known_by_what_was_granted(void **state)
+SITE_TEST(a_share_is_known_by_what_was_granted)
 {
-    struct site *site = *state;
     const struct pod_share a = {.gpu = "GPU-a", .milli = 300, .mib = 4915};
     const struct pod_share b = {.gpu = "GPU-b", .milli = 1000};
     const struct pod_share *share[] = {&a, &b};
@@ -119,9 +117,8 @@ static void assert_had(struct site *site, const char *expected)
     assert_string_equal(had, expected);
 }
 
-static void what_a_pod_had_is_what_ran_of_it_at_one_time(void **state)
+SITE_TEST(what_a_pod_had_is_what_ran_of_it_at_one_time)
 {
-    struct site *site = *state;
     struct containers *containers = site->containers;
 
     shares(site, "x", "1", "side", NRI_CREATED);
@@ -146,9 +143,8 @@ static void what_a_pod_had_is_what_ran_of_it_at_one_time(void **state)
     assert_had(site, "<-1=700 3=600 -4=0 5=100 6=0");
 }
 
-static void what_a_pod_had_is_not_less_when_one_starts_again(void **state)
+SITE_TEST(what_a_pod_had_is_not_less_when_one_starts_again)
 {
-    struct site *site = *state;
     struct containers *containers = site->containers;
 
     shares(site, "x", "1", "side", NRI_CREATED);
@@ -166,10 +162,8 @@ static void what_a_pod_had_is_not_less_when_one_starts_again(void **state)
     assert_had(site, "1=700 -2=700 4=0 5=0");
 }
 
-static void a_list_says_what_pods_have_now(void **state)
+SITE_TEST(a_list_says_what_pods_have_now)
 {
-    struct site *site = *state;
-
     containers_begin(site->containers);
     shares(site, "x", "1", "side", NRI_RUNNING);
     shares(site, "y", "2", "main", NRI_PAUSED);
@@ -210,9 +204,8 @@ static const char *by_variable(struct site *site, const char *first, const char 
     return held(site, &(struct nri_container){.id = TEXT("x"), .env = env, .envs = 3});
 }
 
-static void a_variable_names_gpus_or_says_nothing(void **state)
+SITE_TEST(a_variable_names_gpus_or_says_nothing)
 {
-    struct site *site = *state;
     static const char *const nothing[] = {"all", "void", "none", "", "GPU-\\..,1000,-1,0x1, ,GPU"};
     char env[200];
     for (size_t i = 0; i < ARRAY_LEN(nothing); i++) {
@@ -246,9 +239,8 @@ static const char *by_kubelet(struct site *site, const char *first, const char *
                                               .devices = ARRAY_LEN(node)});
 }
 
-static void what_kubelet_asked_for_wins(void **state)
+SITE_TEST(what_kubelet_asked_for_wins)
 {
-    struct site *site = *state;
     assert_string_equal(by_kubelet(site, "nvidia.com/gpu=GPU-a", "nvidia.com/gpu=1"),
                         "kubelet GPU-a,1");
     assert_string_equal(by_kubelet(site, "k8s.device-plugin.nvidia.com/gpu=GPU-b", "x"),
@@ -274,9 +266,8 @@ static const char *by_node(struct site *site, const char *path, const char *type
     return held(site, &(struct nri_container){.id = TEXT("x"), .device = &node, .devices = 1});
 }
 
-static void a_node_of_any_path_is_a_gpu_by_its_numbers(void **state)
+SITE_TEST(a_node_of_any_path_is_a_gpu_by_its_numbers)
 {
-    struct site *site = *state;
     assert_string_equal(by_node(site, "/dev/x1", "c", 195, 1), "kubelet /dev/nvidia1");
     assert_string_equal(by_node(site, "/dev/nvidia7", "c", 195, 1), "kubelet /dev/nvidia1");
     assert_string_equal(by_node(site, "/dev/x1", "u", 195, 0), "kubelet /dev/nvidia0");
@@ -288,9 +279,8 @@ static void a_node_of_any_path_is_a_gpu_by_its_numbers(void **state)
     assert_string_equal(by_node(site, "/dev/x1", "c", 196, 1), "");
 }
 
-static void what_kubelet_gives_beside_a_share_is_kept_apart(void **state)
+SITE_TEST(what_kubelet_gives_beside_a_share_is_kept_apart)
 {
-    struct site *site = *state;
     const struct pod_share a = {.gpu = "GPU-a", .milli = 300, .mib = 4915};
     const struct pod_share *share[] = {&a};
     const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = share};
@@ -325,7 +315,7 @@ static void what_kubelet_gives_beside_a_share_is_kept_apart(void **state)
 }
 
 /* They have the nodes of all GPUs, and would close each node on which they run. */
-static void who_looks_after_all_gpus_holds_none(void **state)
+SITE_TEST(who_looks_after_all_gpus_holds_none)
 {
     static const struct nri_device_rule all[] = {
         {true, TEXT(""), NRI_ANY_NUMBER, NRI_ANY_NUMBER, TEXT("rwm")},
@@ -340,7 +330,6 @@ static void who_looks_after_all_gpus_holds_none(void **state)
     struct nri_pod operators = pod;
     struct nri_container container = {
         .id = TEXT("x"), .device = &node, .devices = 1, .rules = 1, .cdi_device = &named};
-    struct site *site = *state;
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         container.rule = &all[i];
         assert_string_equal(held(site, &container), i < 2 ? "" : "kubelet /dev/nvidia1");
@@ -359,9 +348,8 @@ static void who_looks_after_all_gpus_holds_none(void **state)
     assert_string_equal(held_by(site, &operators, &container), "kubelet /dev/nvidia1");
 }
 
-static void half_a_list_is_not_shown(void **state)
+SITE_TEST(half_a_list_is_not_shown)
 {
-    struct site *site = *state;
     (void)add(site, "old", "a", &foreign);
     const uint64_t before = look(site)->number;
     containers_begin(site->containers);
@@ -377,9 +365,8 @@ static void half_a_list_is_not_shown(void **state)
     assert_true(site->copy.number != before);
 }
 
-static void a_lost_connection_leaves_what_was_seen(void **state)
+SITE_TEST(a_lost_connection_leaves_what_was_seen)
 {
-    struct site *site = *state;
     (void)add(site, "one", "a", &foreign);
     containers_begin(site->containers);
     (void)add(site, "half", "a", &foreign);
@@ -394,9 +381,8 @@ static void a_lost_connection_leaves_what_was_seen(void **state)
     assert_int_equal(site->copy.count, 0);
 }
 
-static void a_container_that_is_tried_again_is_one(void **state)
+SITE_TEST(a_container_that_is_tried_again_is_one)
 {
-    struct site *site = *state;
     (void)add(site, "first", "a", &foreign);
     (void)add(site, "second", "a", &foreign);
     assert_int_equal(look(site)->count, 1);
@@ -442,10 +428,8 @@ static const int most[] = {[RIGHT_SHARE] = NODE_SHARES_MAX,
                            [RIGHT_VARIABLE] = NODE_VARIABLES_MAX};
 
 /* Anybody may make containers with a variable. */
-static void each_right_has_rows_of_its_own(void **state)
+SITE_TEST(each_right_has_rows_of_its_own)
 {
-    struct site *site = *state;
-
     for (int right = CONTAINER_RIGHTS - 1; right >= 0; right--) {
         for (int i = 0; i < most[right]; i++)
             assert_int_equal(add_of(site, (enum container_right)right, i), CONTAINERS_KEPT);
@@ -462,10 +446,8 @@ static void each_right_has_rows_of_its_own(void **state)
     assert_int_equal(add_of(site, RIGHT_VARIABLE, -2), CONTAINERS_FULL);
 }
 
-static void those_that_run_and_have_no_row_are_counted(void **state)
+SITE_TEST(those_that_run_and_have_no_row_are_counted)
 {
-    struct site *site = *state;
-
     containers_begin(site->containers);
     for (int right = 0; right < CONTAINER_RIGHTS; right++)
         for (int i = 0; i < most[right] + 1 + right; i++)
@@ -481,9 +463,8 @@ static void those_that_run_and_have_no_row_are_counted(void **state)
 }
 
 /* It would be compared with both sides. */
-static void one_with_a_share_and_a_whole_gpu_counts_for_both(void **state)
+SITE_TEST(one_with_a_share_and_a_whole_gpu_counts_for_both)
 {
-    struct site *site = *state;
     const struct pod_share share = {.gpu = "GPU-a", .milli = 1};
     const struct pod_share *shares[] = {&share};
     const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = shares};
@@ -520,9 +501,8 @@ static void *copy_often(void *user)
     return NULL;
 }
 
-static void other_threads_copy_while_it_changes(void **state)
+SITE_TEST(other_threads_copy_while_it_changes)
 {
-    struct site *site = *state;
     pthread_t thread;
     char id[32];
     assert_int_equal(pthread_create(&thread, NULL, copy_often, site->containers), 0);
@@ -538,29 +518,4 @@ static void other_threads_copy_while_it_changes(void **state)
             containers_complete(site->containers);
     }
     assert_int_equal(pthread_join(thread, NULL), 0);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_share_is_known_by_what_was_granted),
-        TEST(what_a_pod_had_is_what_ran_of_it_at_one_time),
-        TEST(what_a_pod_had_is_not_less_when_one_starts_again),
-        TEST(a_list_says_what_pods_have_now),
-        TEST(a_variable_names_gpus_or_says_nothing),
-        TEST(what_kubelet_asked_for_wins),
-        TEST(a_node_of_any_path_is_a_gpu_by_its_numbers),
-        TEST(what_kubelet_gives_beside_a_share_is_kept_apart),
-        TEST(who_looks_after_all_gpus_holds_none),
-        TEST(half_a_list_is_not_shown),
-        TEST(a_lost_connection_leaves_what_was_seen),
-        TEST(a_container_that_is_tried_again_is_one),
-        TEST(each_right_has_rows_of_its_own),
-        TEST(those_that_run_and_have_no_row_are_counted),
-        TEST(one_with_a_share_and_a_whole_gpu_counts_for_both),
-        TEST(other_threads_copy_while_it_changes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

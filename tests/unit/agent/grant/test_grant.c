@@ -1,17 +1,14 @@
 /* grant - which GPUs a container gets, and what its owner reads if it gets none. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/annotations.h"
 #include "milligpu/sign/signing.h"
 
 #include "agent/grant/grant.h"
+#include "support/test.h"
 
 #define UID "3f6c1a2e-0000-4000-8000-000000000001"
 #define TWO                                                                                        \
@@ -78,11 +75,6 @@ static int known_mps(void *user, const char *gpu, struct mps_place *out, struct 
     return world->mps < 0 ? err_set(err, ERR_UNAVAILABLE, "the MPS daemon is down") : world->mps;
 }
 
-static struct world *given(void **state)
-{
-    return *state;
-}
-
 static int set_up(void **state)
 {
     struct world *world = test_calloc(1, sizeof *world);
@@ -118,6 +110,8 @@ static int tear_down(void **state)
     test_free(world);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct world *world, set_up, tear_down)
 
 static void carries(struct world *world, const char *key, const char *value)
 {
@@ -155,9 +149,8 @@ static void refused(struct world *world, const char *container, const char *word
         fail_msg("\"%s\" does not say \"%s\"", world->grant.why.text, words);
 }
 
-static void a_container_gets_exactly_its_shares(void **state)
+FIXTURE_TEST(a_container_gets_exactly_its_shares)
 {
-    struct world *world = given(state);
     bound_with(world, TWO);
     assert_int_equal(judged(world, "main"), GRANT_GPUS);
     assert_int_equal(world->grant.proof, PROOF_SIGNATURE);
@@ -167,49 +160,43 @@ static void a_container_gets_exactly_its_shares(void **state)
     assert_string_equal(world->grant.share[0]->gpu, "GPU-b");
 }
 
-static void a_container_without_a_share_gets_nothing(void **state)
+FIXTURE_TEST(a_container_without_a_share_gets_nothing)
 {
-    struct world *world = given(state);
     bound_with(world, TWO);
     assert_int_equal(judged(world, "proxy"), GRANT_NOTHING);
     assert_int_equal(judged(world, "mai"), GRANT_NOTHING);
     assert_int_equal(judged(world, ""), GRANT_NOTHING);
 }
 
-static void other_pods_are_foreign(void **state)
+FIXTURE_TEST(other_pods_are_foreign)
 {
-    struct world *world = given(state);
     carries(world, "team", "blue");
     carries(world, "required-plugins.noderesource.dev/pod", "[\"other\"]");
     assert_int_equal(judged(world, "main"), GRANT_FOREIGN);
 }
 
-static void a_pod_that_is_marked_and_has_no_allocation_is_refused(void **state)
+FIXTURE_TEST(a_pod_that_is_marked_and_has_no_allocation_is_refused)
 {
-    struct world *world = given(state);
     carries(world, "required-plugins.noderesource.dev/container.main", "[\"milligpu\"]");
     refused(world, "main", "milligpu.io/allocation is missing, since milligpud did not bind");
 }
 
-static void an_unsigned_allocation_is_refused(void **state)
+FIXTURE_TEST(an_unsigned_allocation_is_refused)
 {
-    struct world *world = given(state);
     carries(world, ANNOTATION_ALLOCATION, TWO);
     refused(world, "main", "not signed by milligpud");
     refused(world, "proxy", "not signed by milligpud");
 }
 
-static void what_is_no_signature_is_refused(void **state)
+FIXTURE_TEST(what_is_no_signature_is_refused)
 {
-    struct world *world = given(state);
     carries(world, ANNOTATION_ALLOCATION, TWO);
     carries(world, ANNOTATION_SIGNATURE, "v1:abc");
     refused(world, "main", "is no signature");
 }
 
-static void a_key_that_is_not_known_yet_is_waited_for(void **state)
+FIXTURE_TEST(a_key_that_is_not_known_yet_is_waited_for)
 {
-    struct world *world = given(state);
     bound_with(world, TWO);
     world->key_known = false;
     refused(world, "main", "ConfigMap milligpu-keys");
@@ -217,7 +204,7 @@ static void a_key_that_is_not_known_yet_is_waited_for(void **state)
     assert_int_equal(judged(world, "main"), GRANT_GPUS);
 }
 
-static void a_signature_for_another_pod_node_or_allocation_is_refused(void **state)
+FIXTURE_TEST(a_signature_for_another_pod_node_or_allocation_is_refused)
 {
     static const struct {
         const char *uid;
@@ -226,7 +213,6 @@ static void a_signature_for_another_pod_node_or_allocation_is_refused(void **sta
     } other[] = {{"another", "n1", TWO}, {UID, "n2", TWO}, {UID, "n1", BOTH}};
 
     for (size_t i = 0; i < ARRAY_LEN(other); i++) {
-        struct world *world = given(state);
         world->pod.annotations = 0;
         carries(world, ANNOTATION_ALLOCATION, TWO);
         signs(world, other[i].uid, other[i].node, other[i].annotation);
@@ -234,47 +220,42 @@ static void a_signature_for_another_pod_node_or_allocation_is_refused(void **sta
     }
 }
 
-static void the_first_allocation_of_a_uid_is_the_only_one(void **state)
+FIXTURE_TEST(the_first_allocation_of_a_uid_is_the_only_one)
 {
-    struct world *world = given(state);
     world->recorded = TWO;
     bound_with(world, BOTH); /* even signed */
     refused(world, "main", "was changed");
 }
 
-static void a_recorded_pod_needs_no_signature(void **state)
+FIXTURE_TEST(a_recorded_pod_needs_no_signature)
 {
-    struct world *world = given(state);
     world->recorded = TWO;
     carries(world, ANNOTATION_ALLOCATION, TWO);
     assert_int_equal(judged(world, "main"), GRANT_GPUS);
     assert_int_equal(world->grant.proof, PROOF_RECORD);
 }
 
-static void a_recorded_pod_cannot_hide_its_allocation(void **state)
+FIXTURE_TEST(a_recorded_pod_cannot_hide_its_allocation)
 {
-    struct world *world = given(state);
     world->recorded = TWO;
     refused(world, "main", "is gone");
 }
 
-static void a_uid_that_is_no_file_name_is_refused(void **state)
+FIXTURE_TEST(a_uid_that_is_no_file_name_is_refused)
 {
-    struct world *world = given(state);
     world->pod.uid = TEXT("../../etc");
     carries(world, ANNOTATION_ALLOCATION, TWO);
     refused(world, "main", "uid");
 }
 
-static void what_is_no_allocation_is_refused_though_signed(void **state)
+FIXTURE_TEST(what_is_no_allocation_is_refused_though_signed)
 {
-    struct world *world = given(state);
     bound_with(world, "{\"v\":1,\"containers\":{}}");
     refused(world, "main", "milligpu.io/allocation");
 }
 
 /* Whatever proves the allocation: anything else could be the name of another device. */
-static void only_the_uuid_of_a_gpu_is_a_device(void **state)
+FIXTURE_TEST(only_the_uuid_of_a_gpu_is_a_device)
 {
     static const char *const name[] = {"all",
                                        "0",
@@ -288,7 +269,6 @@ static void only_the_uuid_of_a_gpu_is_a_device(void **state)
                                        "xGPU-a",
                                        "nvidia.com/gpu=all",
                                        "GPU-a.GPU-b"};
-    struct world *world = given(state);
     char annotation[256];
 
     for (size_t i = 0; i < ARRAY_LEN(name); i++) {
@@ -327,9 +307,8 @@ static const char *env_of(const struct nri_adjustment *adjustment, const char *n
     return NULL;
 }
 
-static void gpus_are_injected_by_uuid(void **state)
+FIXTURE_TEST(gpus_are_injected_by_uuid)
 {
-    struct world *world = given(state);
     const struct nri_container plain = {.name = TEXT("main")};
     struct nri_adjustment out;
     bound_with(world, BOTH);
@@ -341,9 +320,8 @@ static void gpus_are_injected_by_uuid(void **state)
     assert_string_equal(env_of(&out, "NVIDIA_VISIBLE_DEVICES"), "void");
 }
 
-static void limits_that_the_pod_wrote_are_set_to_what_was_granted(void **state)
+FIXTURE_TEST(limits_that_the_pod_wrote_are_set_to_what_was_granted)
 {
-    struct world *world = given(state);
     const struct text env[] = {TEXT("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100"),
                                TEXT("CUDA_MPS_PIPE_DIRECTORY=/elsewhere"),
                                TEXT("NVIDIA_GPU_MEMORY_LIMIT=99999"), TEXT("HOME=/"),
@@ -360,9 +338,8 @@ static void limits_that_the_pod_wrote_are_set_to_what_was_granted(void **state)
     assert_null(env_of(&out, "HOME"));
 }
 
-static void without_a_share_only_the_variable_is_void(void **state)
+FIXTURE_TEST(without_a_share_only_the_variable_is_void)
 {
-    struct world *world = given(state);
     const struct nri_container plain = {0};
     struct nri_adjustment out;
     struct err err;
@@ -374,18 +351,16 @@ static void without_a_share_only_the_variable_is_void(void **state)
     assert_int_equal(out.cdi_devices, 0);
 }
 
-static void other_pods_are_not_changed(void **state)
+FIXTURE_TEST(other_pods_are_not_changed)
 {
-    struct world *world = given(state);
     const struct nri_container plain = {0};
     struct nri_adjustment out;
     assert_int_equal(adjusted(world, &plain, &out), 0);
     assert_int_equal(out.envs + out.cdi_devices + out.mounts + out.devices, 0);
 }
 
-static void gpus_that_no_specification_names_are_refused(void **state)
+FIXTURE_TEST(gpus_that_no_specification_names_are_refused)
 {
-    struct world *world = given(state);
     const struct nri_container plain = {0};
     struct nri_adjustment out;
     bound_with(world, TWO);
@@ -393,9 +368,8 @@ static void gpus_that_no_specification_names_are_refused(void **state)
     assert_true(adjusted(world, &plain, &out) < 0);
 }
 
-static void only_a_gpu_that_nvml_has_shown_is_injected(void **state)
+FIXTURE_TEST(only_a_gpu_that_nvml_has_shown_is_injected)
 {
-    struct world *world = given(state);
     const struct nri_container plain = {.name = TEXT("main")};
     struct nri_adjustment out;
     struct err err;
@@ -426,7 +400,7 @@ static void only_a_gpu_that_nvml_has_shown_is_injected(void **state)
 
 static const struct nri_container of_a_user = {.name = TEXT("main"), .has_user = true, .user = 7};
 
-static void a_client_of_mps_gets_its_limits_and_mounts(void **state)
+FIXTURE_TEST(a_client_of_mps_gets_its_limits_and_mounts)
 {
     static const struct {
         const char *annotation;
@@ -437,7 +411,6 @@ static void a_client_of_mps_gets_its_limits_and_mounts(void **state)
                  {ONE(501, 4915), "51", "0=4915M"},
                  {ONE(999, 81559), "100", "0=81559M"},
                  {ONE(300, 0), "30", NULL}}; /* no memory is known of its GPU */
-    struct world *world = given(state);
     struct nri_adjustment out;
 
     world->mps = 1;
@@ -462,9 +435,8 @@ static void a_client_of_mps_gets_its_limits_and_mounts(void **state)
     }
 }
 
-static void without_mps_there_is_nothing_of_it(void **state)
+FIXTURE_TEST(without_mps_there_is_nothing_of_it)
 {
-    struct world *world = given(state);
     struct nri_adjustment out;
 
     bound_with(world, ONE(300, 4915));
@@ -481,7 +453,7 @@ static void without_mps_there_is_nothing_of_it(void **state)
     assert_int_equal(judged(world, "proxy"), GRANT_NOTHING);
 }
 
-static void a_client_that_runs_shows_it(void **state)
+FIXTURE_TEST(a_client_that_runs_shows_it)
 {
     static const struct {
         struct text env[3];
@@ -497,8 +469,6 @@ static void a_client_that_runs_shows_it(void **state)
           TEXT("CUDA_MPS_PIPE_DIRECTORY=/x")},
          false},
     };
-    struct world *world = given(state);
-
     for (size_t i = 0; i < ARRAY_LEN(seen); i++) {
         const struct nri_container runs = {.envs = 3, .env = seen[i].env, .has_user = true};
         world->pod.annotations = 0;
@@ -526,11 +496,9 @@ static void adjust_refuses(struct world *world, const struct nri_container *cont
     assert_int_equal(world->grant.mps, GRANT_MPS_NONE);
 }
 
-static void who_could_be_no_client_of_mps_is_refused(void **state)
+FIXTURE_TEST(who_could_be_no_client_of_mps_is_refused)
 {
     const struct nri_container nobody = {.name = TEXT("main")};
-    struct world *world = given(state);
-
     bound_with(world, ONE(300, 4915));
     world->mps = -1;
     adjust_refuses(world, &of_a_user, "the MPS daemon is down");
@@ -565,9 +533,8 @@ static void judges_all(struct world *world, const char *container, const char *d
         fail_msg("%s with \"%s\": \"%s\"", container, devices, err.text);
 }
 
-static void what_was_granted_is_valid_in_any_kind(void **state)
+FIXTURE_TEST(what_was_granted_is_valid_in_any_kind)
 {
-    struct world *world = given(state);
     bound_with(world, TWO);
     judges_all(world, "main", "nvidia.com/gpu=GPU-a", NULL, NULL);
     judges_all(world, "main", "example.com/nic=1 k8s.device-plugin.nvidia.com/gpu=GPU-a", NULL,
@@ -576,17 +543,15 @@ static void what_was_granted_is_valid_in_any_kind(void **state)
     judges_all(world, "proxy", "example.com/nic=1", NULL, NULL);
 }
 
-static void a_container_never_runs_without_its_gpu(void **state)
+FIXTURE_TEST(a_container_never_runs_without_its_gpu)
 {
-    struct world *world = given(state);
     bound_with(world, TWO);
     judges_all(world, "main", "", NULL, "without its GPU GPU-a");
     judges_all(world, "main", "example.com/gpu=GPU-a", NULL, "without its GPU GPU-a");
 }
 
-static void no_other_plugin_adds_a_gpu_to_a_pod_of_ours(void **state)
+FIXTURE_TEST(no_other_plugin_adds_a_gpu_to_a_pod_of_ours)
 {
-    struct world *world = given(state);
     bound_with(world, TWO);
     judges_all(world, "main", "nvidia.com/gpu=GPU-a nvidia.com/gpu=GPU-b", NULL,
                "gives it nvidia.com/gpu=GPU-b");
@@ -595,9 +560,8 @@ static void no_other_plugin_adds_a_gpu_to_a_pod_of_ours(void **state)
     judges_all(world, "proxy", "nvidia.com/gpu", NULL, "nvidia.com/gpu");
 }
 
-static void what_kubelet_asked_for_is_a_device_plugins(void **state)
+FIXTURE_TEST(what_kubelet_asked_for_is_a_device_plugins)
 {
-    struct world *world = given(state);
     bound_with(world, TWO);
     judges_all(world, "main", "nvidia.com/gpu=GPU-a nvidia.com/gpu=GPU-c", "nvidia.com/gpu=GPU-c",
                NULL);
@@ -613,10 +577,9 @@ static void validates(struct world *world, const struct nri_adjustment *all, con
         fail_msg("\"%s\"", err.text);
 }
 
-static void a_client_of_mps_never_runs_beside_it(void **state)
+FIXTURE_TEST(a_client_of_mps_never_runs_beside_it)
 {
     static const char without[] = "would run without the MPS of its GPUs (one is GPU-a)";
-    struct world *world = given(state);
     struct nri_adjustment all;
 
     bound_with(world, ONE(300, 4915));
@@ -643,9 +606,8 @@ static void a_client_of_mps_never_runs_beside_it(void **state)
     validates(world, &all, without);
 }
 
-static void other_pods_get_no_gpu_of_another_plugin_unless_the_rules_allow_it(void **state)
+FIXTURE_TEST(other_pods_get_no_gpu_of_another_plugin_unless_the_rules_allow_it)
 {
-    struct world *world = given(state);
     judges_all(world, "main", "nvidia.com/gpu=all", NULL, "nvidia.com/gpu=all");
     judges_all(world, "main", "management.nvidia.com/gpu=all", NULL, NULL);
     judges_all(world, "main", "nvidia.com/gpu=GPU-a", "nvidia.com/gpu=GPU-a", NULL);
@@ -653,9 +615,8 @@ static void other_pods_get_no_gpu_of_another_plugin_unless_the_rules_allow_it(vo
     judges_all(world, "main", "nvidia.com/gpu=all", NULL, NULL);
 }
 
-static void a_device_node_of_a_gpu_is_a_gpu(void **state)
+FIXTURE_TEST(a_device_node_of_a_gpu_is_a_gpu)
 {
-    struct world *world = given(state);
     struct nri_device node = {TEXT("/dev/nvidia3"), TEXT("c"), 195, 3};
     struct text granted = TEXT("nvidia.com/gpu=GPU-a");
     struct nri_pair none = {TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")};
@@ -729,9 +690,8 @@ static void adds_rule(struct world *world, const char *type, int64_t major, int6
          words);
 }
 
-static void a_gpu_is_known_by_its_numbers_wherever_its_node_lies(void **state)
+FIXTURE_TEST(a_gpu_is_known_by_its_numbers_wherever_its_node_lies)
 {
-    struct world *world = given(state);
     bound_with(world, TWO);
     (void)judged(world, "main");
     adds_node(world, "/dev/x1", "c", 195, 1, "gives it /dev/x1 (device 195:1)");
@@ -758,9 +718,8 @@ static void a_gpu_is_known_by_its_numbers_wherever_its_node_lies(void **state)
 }
 
 /* With it, a container makes the node itself. */
-static void the_right_to_open_a_gpu_is_a_gpu(void **state)
+FIXTURE_TEST(the_right_to_open_a_gpu_is_a_gpu)
 {
-    struct world *world = given(state);
     bound_with(world, TWO);
     (void)judged(world, "main");
     adds_rule(world, "c", 195, 1, "gives it the right to open GPUs (device 195:1)");
@@ -775,9 +734,8 @@ static void the_right_to_open_a_gpu_is_a_gpu(void **state)
     adds(world, NULL, &(struct nri_device_rule){false, TEXT("c"), 195, 1, TEXT("rwm")}, NULL);
 }
 
-static void no_other_plugin_takes_the_variable_away(void **state)
+FIXTURE_TEST(no_other_plugin_takes_the_variable_away)
 {
-    struct world *world = given(state);
     struct text granted = TEXT("nvidia.com/gpu=GPU-a");
     struct nri_pair pair[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")},
                               {TEXT("HOME"), TEXT("all")},
@@ -798,16 +756,14 @@ static void no_other_plugin_takes_the_variable_away(void **state)
     assert_non_null(strstr(err.text, "NVIDIA_VISIBLE_DEVICES"));
 }
 
-static void a_refused_pod_is_not_valid(void **state)
+FIXTURE_TEST(a_refused_pod_is_not_valid)
 {
-    struct world *world = given(state);
     carries(world, ANNOTATION_ALLOCATION, TWO);
     judges_all(world, "main", "nvidia.com/gpu=GPU-a", NULL, "not signed");
 }
 
-static void a_container_that_passed_shows_it(void **state)
+FIXTURE_TEST(a_container_that_passed_shows_it)
 {
-    struct world *world = given(state);
     const struct text env[] = {TEXT("A=b"), TEXT("NVIDIA_VISIBLE_DEVICES=void")};
     const struct nri_container passed = {.envs = 2, .env = env};
     const struct nri_container strange = {.envs = 1, .env = env};
@@ -815,49 +771,4 @@ static void a_container_that_passed_shows_it(void **state)
     (void)judged(world, "main");
     assert_true(grant_is_seen(&world->grant, &passed));
     assert_false(grant_is_seen(&world->grant, &strange));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_container_gets_exactly_its_shares),
-        TEST(a_container_without_a_share_gets_nothing),
-        TEST(other_pods_are_foreign),
-        TEST(a_pod_that_is_marked_and_has_no_allocation_is_refused),
-        TEST(an_unsigned_allocation_is_refused),
-        TEST(what_is_no_signature_is_refused),
-        TEST(a_key_that_is_not_known_yet_is_waited_for),
-        TEST(a_signature_for_another_pod_node_or_allocation_is_refused),
-        TEST(the_first_allocation_of_a_uid_is_the_only_one),
-        TEST(a_recorded_pod_needs_no_signature),
-        TEST(a_recorded_pod_cannot_hide_its_allocation),
-        TEST(a_uid_that_is_no_file_name_is_refused),
-        TEST(what_is_no_allocation_is_refused_though_signed),
-        TEST(only_the_uuid_of_a_gpu_is_a_device),
-        TEST(gpus_are_injected_by_uuid),
-        TEST(only_a_gpu_that_nvml_has_shown_is_injected),
-        TEST(limits_that_the_pod_wrote_are_set_to_what_was_granted),
-        TEST(without_a_share_only_the_variable_is_void),
-        TEST(other_pods_are_not_changed),
-        TEST(gpus_that_no_specification_names_are_refused),
-        TEST(a_client_of_mps_gets_its_limits_and_mounts),
-        TEST(without_mps_there_is_nothing_of_it),
-        TEST(who_could_be_no_client_of_mps_is_refused),
-        TEST(a_client_that_runs_shows_it),
-        TEST(a_client_of_mps_never_runs_beside_it),
-        TEST(what_was_granted_is_valid_in_any_kind),
-        TEST(a_container_never_runs_without_its_gpu),
-        TEST(no_other_plugin_adds_a_gpu_to_a_pod_of_ours),
-        TEST(what_kubelet_asked_for_is_a_device_plugins),
-        TEST(other_pods_get_no_gpu_of_another_plugin_unless_the_rules_allow_it),
-        TEST(a_device_node_of_a_gpu_is_a_gpu),
-        TEST(a_gpu_is_known_by_its_numbers_wherever_its_node_lies),
-        TEST(the_right_to_open_a_gpu_is_a_gpu),
-        TEST(no_other_plugin_takes_the_variable_away),
-        TEST(a_refused_pod_is_not_valid),
-        TEST(a_container_that_passed_shows_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

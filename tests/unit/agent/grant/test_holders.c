@@ -1,14 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "agent/common/device.h"
 #include "agent/grant/holders.h"
+#include "support/test.h"
 
 /* Three GPUs: GPU-a has index 0 and minor 2, GPU-b 1 and 1, GPU-c 2 and 0. */
 static struct gpu_reading reading;
@@ -38,6 +34,8 @@ static int end(void **state)
     arena_done(&arena);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
 
 /* Its id and uid are made of the name of its pod; of one GPU, or of two. */
 static void add(const char *pod, enum container_right right, const char *first, const char *second)
@@ -88,9 +86,8 @@ static int found(const char *name)
     return gpu != NULL ? (int)(gpu - reading.gpu) : -1;
 }
 
-static void a_gpu_is_known_by_uuid_index_and_device_node(void **state)
+FIXTURE_TEST(a_gpu_is_known_by_uuid_index_and_device_node)
 {
-    (void)state;
     static const struct {
         const char *name;
         int gpu;
@@ -123,9 +120,8 @@ static void a_gpu_is_known_by_uuid_index_and_device_node(void **state)
     assert_int_equal(found("/dev/nvidia2"), -1);
 }
 
-static void what_kubelet_gave_comes_before_a_variable_and_that_before_a_process(void **state)
+FIXTURE_TEST(what_kubelet_gave_comes_before_a_variable_and_that_before_a_process)
 {
-    (void)state;
     assert_held("-,-,-", NULL);
     assert_held("-,process,-", "GPU-b");
     add("v", RIGHT_VARIABLE, "1", "/dev/nvidia0");
@@ -136,9 +132,8 @@ static void what_kubelet_gave_comes_before_a_variable_and_that_before_a_process(
     assert_held("-,pod:uid-k,env:uid-v", "GPU-gone");
 }
 
-static void shares_of_ours_hold_no_gpu_whole(void **state)
+FIXTURE_TEST(shares_of_ours_hold_no_gpu_whole)
 {
-    (void)state;
     add("a", RIGHT_SHARE, "GPU-a", "GPU-b");
     assert_held("-,-,-", NULL);
 }
@@ -157,9 +152,8 @@ static void assert_refused(const char *id, const char *text)
     assert_non_null(strstr(err.text, text));
 }
 
-static void a_share_of_what_another_has_whole_is_refused(void **state)
+FIXTURE_TEST(a_share_of_what_another_has_whole_is_refused)
 {
-    (void)state;
     add("a", RIGHT_SHARE, "GPU-c", "GPU-b");
     add("k", RIGHT_KUBELET, "0", NULL);
     assert_allowed("a-0");
@@ -169,9 +163,8 @@ static void a_share_of_what_another_has_whole_is_refused(void **state)
     assert_refused("a-0", "its GPU GPU-b was given whole to pod default/l: delete the pod");
 }
 
-static void a_whole_gpu_with_shares_is_refused(void **state)
+FIXTURE_TEST(a_whole_gpu_with_shares_is_refused)
 {
-    (void)state;
     add("a", RIGHT_SHARE, "GPU-b", NULL);
     add("k", RIGHT_KUBELET, "0", "1");
     assert_refused("k-1",
@@ -187,9 +180,8 @@ static void a_whole_gpu_with_shares_is_refused(void **state)
     assert_refused("v-1", "it would have GPU GPU-b whole");
 }
 
-static void what_cannot_be_compared_is_refused(void **state)
+FIXTURE_TEST(what_cannot_be_compared_is_refused)
 {
-    (void)state;
     add("a", RIGHT_SHARE, "GPU-b", NULL);
     add("k", RIGHT_KUBELET, "GPU-a", NULL);
     add("v", RIGHT_VARIABLE, "GPU-a", NULL);
@@ -219,9 +211,8 @@ static void what_cannot_be_compared_is_refused(void **state)
 }
 
 /* By a device plugin of another resource, or another name: GPU-b, and the node of its own share. */
-static void what_kubelet_gives_beside_a_share_is_whole(void **state)
+FIXTURE_TEST(what_kubelet_gives_beside_a_share_is_whole)
 {
-    (void)state;
     static const struct container_gpu given[] = {{.name = "/dev/nvidia2"},
                                                  {.name = "/dev/nvidia1"}};
     add("a", RIGHT_SHARE, "GPU-a", NULL);
@@ -243,9 +234,8 @@ static void what_kubelet_gives_beside_a_share_is_whole(void **state)
     assert_held("pod:uid-k,pod:uid-a,-", NULL);
 }
 
-static void containers_of_one_pod_and_pods_without_shares_are_left_alone(void **state)
+FIXTURE_TEST(containers_of_one_pod_and_pods_without_shares_are_left_alone)
 {
-    (void)state;
     add("a", RIGHT_SHARE, "GPU-b", NULL);
     add("a", RIGHT_KUBELET, "GPU-b", NULL); /* both resources in one pod */
     add("b", RIGHT_SHARE, "GPU-b", NULL);
@@ -256,20 +246,4 @@ static void containers_of_one_pod_and_pods_without_shares_are_left_alone(void **
     assert_allowed("k-3");
     assert_allowed("l-4");
     assert_refused("b-2", "whole to pod default/a");
-}
-
-int main(void)
-{
-#define WITH_NODE(test) cmocka_unit_test_setup_teardown(test, begin, end)
-    const struct CMUnitTest tests[] = {
-        WITH_NODE(a_gpu_is_known_by_uuid_index_and_device_node),
-        WITH_NODE(what_kubelet_gave_comes_before_a_variable_and_that_before_a_process),
-        WITH_NODE(shares_of_ours_hold_no_gpu_whole),
-        WITH_NODE(a_share_of_what_another_has_whole_is_refused),
-        WITH_NODE(a_whole_gpu_with_shares_is_refused),
-        WITH_NODE(what_cannot_be_compared_is_refused),
-        WITH_NODE(what_kubelet_gives_beside_a_share_is_whole),
-        WITH_NODE(containers_of_one_pod_and_pods_without_shares_are_left_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* overlap - pods that would have more of a GPU together than it has. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "agent/grant/overlap.h"
+#include "support/test.h"
 
 static struct container_facts container[8];
 static struct container_gpu gpus[8][2];
@@ -20,6 +16,8 @@ static int begin(void **state)
     copy = (struct containers_copy){.container = container};
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, NULL)
 
 /* It runs, and its pod had no more of GPU-a so far than this. */
 static struct container_facts *add(const char *id, const char *pod, const char *name,
@@ -68,9 +66,8 @@ static void refused(const char *id, const char *words)
         fail_msg("%s: \"%s\" does not say \"%s\"", id, err.text, words);
 }
 
-static void a_successor_waits_for_the_pod_that_still_runs(void **state)
+FIXTURE_TEST(a_successor_waits_for_the_pod_that_still_runs)
 {
-    (void)state;
     struct container_facts *old = add("1", "old", "main", 600, 600);
     (void)is_new(add("2", "new", "main", 400, 0));
     allowed("2");
@@ -83,18 +80,16 @@ static void a_successor_waits_for_the_pod_that_still_runs(void **state)
     allowed("nobody");
 }
 
-static void one_that_is_about_to_start_counts(void **state)
+FIXTURE_TEST(one_that_is_about_to_start_counts)
 {
-    (void)state;
     (void)is_new(add("1", "first", "main", 600, 0));
     (void)is_new(add("2", "second", "main", 600, 0));
     refused("2", "shop/first (600)");
     refused("1", "shop/second (600)");
 }
 
-static void each_pod_counts_once_with_all_that_it_had_while_it_lived(void **state)
+FIXTURE_TEST(each_pod_counts_once_with_all_that_it_had_while_it_lived)
 {
-    (void)state;
     (void)add("1", "old", "sidecar", 100, 700);
     has_ended(add("2", "old", "main", 600, 700)); /* between two lives */
     (void)is_new(add("3", "new", "main", 301, 0));
@@ -107,9 +102,8 @@ static void each_pod_counts_once_with_all_that_it_had_while_it_lived(void **stat
 }
 
 /* Nor because of others that came earlier, or later. */
-static void a_restart_is_not_refused_while_its_pod_lives(void **state)
+FIXTURE_TEST(a_restart_is_not_refused_while_its_pod_lives)
 {
-    (void)state;
     (void)add("1", "web", "sidecar", 100, 400);
     (void)add("2", "other", "main", 900, 900);
     (void)is_new(add("3", "web", "main", 300, 0));
@@ -121,9 +115,8 @@ static void a_restart_is_not_refused_while_its_pod_lives(void **state)
     refused("3", "no 300 milli free");
 }
 
-static void a_container_does_not_collide_with_itself(void **state)
+FIXTURE_TEST(a_container_does_not_collide_with_itself)
 {
-    (void)state;
     struct container_facts *before = add("1", "web", "main", 600, 600); /* not seen to end yet */
     (void)is_new(add("2", "web", "main", 600, 0));
     (void)add("3", "other", "main", 400, 400);
@@ -134,9 +127,8 @@ static void a_container_does_not_collide_with_itself(void **state)
     refused("4", "shop/web (600), shop/other (400)");
 }
 
-static void the_second_container_of_a_pod_waits_as_the_first_would(void **state)
+FIXTURE_TEST(the_second_container_of_a_pod_waits_as_the_first_would)
 {
-    (void)state;
     (void)add("1", "old", "main", 600, 600);
     (void)add("2", "new", "a", 300, 300);
     (void)is_new(add("3", "new", "b", 300, 0));
@@ -146,9 +138,8 @@ static void the_second_container_of_a_pod_waits_as_the_first_would(void **state)
 }
 
 /* What others have of a GPU whole is compared elsewhere. */
-static void only_shares_of_the_same_gpu_count(void **state)
+FIXTURE_TEST(only_shares_of_the_same_gpu_count)
 {
-    (void)state;
     struct container_facts *other = add("1", "other", "main", 900, 900);
     (void)is_new(add("2", "new", "main", 900, 0));
     refused("2", "shop/other (900)");
@@ -170,18 +161,16 @@ static void only_shares_of_the_same_gpu_count(void **state)
 }
 
 /* Whatever it has by itself is the ledger's business. */
-static void a_pod_alone_is_not_refused(void **state)
+FIXTURE_TEST(a_pod_alone_is_not_refused)
 {
-    (void)state;
     (void)is_new(add("1", "a", "x", 600, 0));
     (void)is_new(add("2", "a", "y", 600, 0));
     allowed("2");
 }
 
-static void nobody_new_starts_beside_shares_that_are_not_known(void **state)
+FIXTURE_TEST(nobody_new_starts_beside_shares_that_are_not_known)
 {
     struct err err;
-    (void)state;
     copy.left_out[RIGHT_KUBELET] = copy.left_out[RIGHT_VARIABLE] = 1;
     (void)is_new(add("1", "new", "main", 100, 0));
     allowed("1");
@@ -192,9 +181,8 @@ static void nobody_new_starts_beside_shares_that_are_not_known(void **state)
     allowed("1");
 }
 
-static void of_many_pods_three_are_named(void **state)
+FIXTURE_TEST(of_many_pods_three_are_named)
 {
-    (void)state;
     static const char *const pod[] = {"a", "b", "c", "d", "e"};
     for (size_t i = 0; i < 3; i++)
         (void)add(pod[i], pod[i], "main", 200, 200);
@@ -205,23 +193,4 @@ static void of_many_pods_three_are_named(void **state)
         (void)add(pod[i], pod[i], "main", 200, 200);
     refused("new", "shop/c (200) and 2 more");
     refused("new", "with 1000 milli");
-}
-
-#define TEST(name) cmocka_unit_test_setup(name, begin)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_successor_waits_for_the_pod_that_still_runs),
-        TEST(one_that_is_about_to_start_counts),
-        TEST(each_pod_counts_once_with_all_that_it_had_while_it_lived),
-        TEST(a_restart_is_not_refused_while_its_pod_lives),
-        TEST(a_container_does_not_collide_with_itself),
-        TEST(the_second_container_of_a_pod_waits_as_the_first_would),
-        TEST(only_shares_of_the_same_gpu_count),
-        TEST(a_pod_alone_is_not_refused),
-        TEST(nobody_new_starts_beside_shares_that_are_not_known),
-        TEST(of_many_pods_three_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,15 @@
 /* pod_records - a uid has one allocation for its life, also across restarts. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/log.h"
 
 #include "agent/grant/pod_records.h"
+#include "support/test.h"
 #include "unit/agent/support.h"
 
 struct place {
@@ -50,6 +47,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define PLACE_TEST(name) TEST_WITH(name, struct place *place, set_up, tear_down)
+
 static void holds(const struct place *place, const char *uid, const char *annotation)
 {
     struct text found;
@@ -77,9 +76,8 @@ static bool has_file(const struct place *place, const char *name)
     return lstat(path, &is) == 0;
 }
 
-static void a_record_outlives_the_agent(void **state)
+PLACE_TEST(a_record_outlives_the_agent)
 {
-    struct place *place = *state;
     holds(place, "uid-1", NULL);
     pod_records_add(place->records, TEXT("uid-1"), TEXT("{\"v\":1}\n\nmore"));
     pod_records_add(place->records, TEXT("uid-2"), TEXT(""));
@@ -90,9 +88,8 @@ static void a_record_outlives_the_agent(void **state)
     assert_int_equal(pod_records_count(place->records), 2);
 }
 
-static void only_the_first_complete_look_is_new(void **state)
+PLACE_TEST(only_the_first_complete_look_is_new)
 {
-    struct place *place = *state;
     struct err err;
     assert_true(pod_records_are_new(place->records));
     opened(place); /* it ended before it had seen everything */
@@ -103,7 +100,7 @@ static void only_the_first_complete_look_is_new(void **state)
     assert_false(pod_records_are_new(place->records));
 }
 
-static void torn_and_strange_files_are_dropped(void **state)
+PLACE_TEST(torn_and_strange_files_are_dropped)
 {
     static const char *const torn[] = {"",
                                        "milligpu-node 2 5",
@@ -113,7 +110,6 @@ static void torn_and_strange_files_are_dropped(void **state)
                                        "milligpu-node 2 x 1\nx",
                                        "milligpu-node 2 99999999999999999999 1\nx",
                                        "another program's file"};
-    struct place *place = *state;
     char name[16];
 
     for (size_t i = 0; i < ARRAY_LEN(torn); i++) {
@@ -131,10 +127,8 @@ static void torn_and_strange_files_are_dropped(void **state)
     }
 }
 
-static void records_of_an_agent_that_took_unsigned_pods_are_dropped(void **state)
+PLACE_TEST(records_of_an_agent_that_took_unsigned_pods_are_dropped)
 {
-    struct place *place = *state;
-
     write_file(place, "uid-old", "milligpu-node 1 7 2\n{}");
     write_file(place, "uid-torn", "milligpu-node 1 7 3\n{}");
     write_file(place, "uid-good", "milligpu-node 2 7 2\n{}");
@@ -148,9 +142,8 @@ static void records_of_an_agent_that_took_unsigned_pods_are_dropped(void **state
     holds(place, "uid-old", "{\"v\":1}");
 }
 
-static void a_record_that_cannot_be_read_is_not_taken_for_a_damaged_one(void **state)
+PLACE_TEST(a_record_that_cannot_be_read_is_not_taken_for_a_damaged_one)
 {
-    struct place *place = *state;
     char path[128];
     char aside[128];
 
@@ -169,9 +162,8 @@ static void a_record_that_cannot_be_read_is_not_taken_for_a_damaged_one(void **s
     holds(place, "uid-good", "{}");
 }
 
-static void the_oldest_pod_that_does_not_run_gives_way(void **state)
+PLACE_TEST(the_oldest_pod_that_does_not_run_gives_way)
 {
-    struct place *place = *state;
     char uid[32];
 
     for (int i = 0; i < RECORDS_MAX; i++) {
@@ -192,9 +184,8 @@ static void the_oldest_pod_that_does_not_run_gives_way(void **state)
     holds(place, "fresh", "{}");
 }
 
-static void pods_that_run_are_never_forgotten(void **state)
+PLACE_TEST(pods_that_run_are_never_forgotten)
 {
-    struct place *place = *state;
     char uid[32];
 
     for (int i = 0; i < RECORDS_MAX + 3; i++) {
@@ -205,9 +196,8 @@ static void pods_that_run_are_never_forgotten(void **state)
     holds(place, "uid-0", "{}");
 }
 
-static void what_cannot_be_written_is_kept_and_tried_again(void **state)
+PLACE_TEST(what_cannot_be_written_is_kept_and_tried_again)
 {
-    struct place *place = *state;
     char path[160];
     struct err err;
 
@@ -224,20 +214,18 @@ static void what_cannot_be_written_is_kept_and_tried_again(void **state)
     holds(place, "uid-1", "{}");
 }
 
-static void a_folder_that_cannot_be_made_is_an_error_that_names_it(void **state)
+PLACE_TEST(a_folder_that_cannot_be_made_is_an_error_that_names_it)
 {
     struct pod_records *records = NULL;
     struct err err;
-    (void)state;
     assert_true(pod_records_open("/proc/nowhere", &records, &err) < 0);
     assert_non_null(strstr(err.text, "/proc/nowhere"));
     assert_null(records);
 }
 
-static void a_uid_is_letters_digits_and_dashes(void **state)
+PLACE_TEST(a_uid_is_letters_digits_and_dashes)
 {
     char longest[130];
-    (void)state;
     memset(longest, 'a', sizeof longest);
     assert_true(pod_records_takes(TEXT("3f6C1a2e-0000")));
     assert_true(pod_records_takes((struct text){longest, 128}));
@@ -246,23 +234,4 @@ static void a_uid_is_letters_digits_and_dashes(void **state)
     assert_false(pod_records_takes(TEXT(".new")));
     assert_false(pod_records_takes(TEXT("a/b")));
     assert_false(pod_records_takes(TEXT("a\0b")));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_record_outlives_the_agent),
-        TEST(only_the_first_complete_look_is_new),
-        TEST(torn_and_strange_files_are_dropped),
-        TEST(records_of_an_agent_that_took_unsigned_pods_are_dropped),
-        TEST(a_record_that_cannot_be_read_is_not_taken_for_a_damaged_one),
-        TEST(the_oldest_pod_that_does_not_run_gives_way),
-        TEST(pods_that_run_are_never_forgotten),
-        TEST(what_cannot_be_written_is_kept_and_tried_again),
-        TEST(a_folder_that_cannot_be_made_is_an_error_that_names_it),
-        TEST(a_uid_is_letters_digits_and_dashes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

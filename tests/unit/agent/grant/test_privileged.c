@@ -1,14 +1,10 @@
 /* privileged - which GPUs a container can open by its device rules, beyond what it was granted. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "agent/grant/privileged.h"
+#include "support/test.h"
 
 enum { ANY = NRI_ANY_NUMBER, NONE = 1000 };
 
@@ -41,6 +37,8 @@ static int end(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
+
 static void has_share_of(const char *gpu)
 {
     struct pod_share *share = arena_alloc(&arena, sizeof *share);
@@ -67,9 +65,8 @@ static uint32_t seen(struct nri_device_rule first, struct nri_device_rule second
     return seen_of(&(struct nri_container){.rules = 3, .rule = rule});
 }
 
-static void a_privileged_container_sees_all_but_its_own(void **state)
+FIXTURE_TEST(a_privileged_container_sees_all_but_its_own)
 {
-    (void)state;
     assert_int_equal(seen(all, all), 3);
     has_share_of("GPU-b");
     assert_int_equal(seen(all, all), 2);
@@ -82,9 +79,8 @@ static void a_privileged_container_sees_all_but_its_own(void **state)
     assert_int_equal(seen(all, all), NONE);
 }
 
-static void the_last_rule_that_fits_a_gpu_decides(void **state)
+FIXTURE_TEST(the_last_rule_that_fits_a_gpu_decides)
 {
-    (void)state;
     static const struct {
         bool allow;
         const char *type;
@@ -116,9 +112,8 @@ static void the_last_rule_that_fits_a_gpu_decides(void **state)
     }
 }
 
-static void where_nothing_was_read_its_nodes_are_counted(void **state)
+FIXTURE_TEST(where_nothing_was_read_its_nodes_are_counted)
 {
-    (void)state;
     const struct nri_device node[] = {{TEXT("/dev/nvidia0"), TEXT("c"), 195, 0},
                                       {TEXT("/dev/nvidia1"), TEXT("c"), 195, 1},
                                       {TEXT("/dev/nvidiactl"), TEXT("c"), 195, 255},
@@ -150,25 +145,11 @@ static void says(uint32_t gpus, const char *words)
         fail_msg("\"%s\" does not say \"%s\"", err.text, words);
 }
 
-static void the_sentence_names_the_field_and_what_to_do(void **state)
+FIXTURE_TEST(the_sentence_names_the_field_and_what_to_do)
 {
-    (void)state;
     says(7, "it is privileged (securityContext.privileged: true), so it can open 7 GPUs that it "
             "was not granted: remove that field (in kubectl debug, take another profile than "
             "sysadmin), or run it in a pod that asks for no share");
     says(1, "can open 1 GPU that");
     says(0, "can open GPUs of its node that it was not granted");
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_privileged_container_sees_all_but_its_own),
-        TEST(the_last_rule_that_fits_a_gpu_decides),
-        TEST(where_nothing_was_read_its_nodes_are_counted),
-        TEST(the_sentence_names_the_field_and_what_to_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* cgroup_folder - the folder of a container's cgroup. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "agent/meter/cgroup_folder.h"
+#include "support/test.h"
 
-static void a_cgroup_is_found_by_either_form_of_its_path(void **state)
+TEST(a_cgroup_is_found_by_either_form_of_its_path)
 {
-    (void)state;
     static const struct {
         const char *path;
         const char *folder; /* below /c; NULL: refused */
@@ -54,12 +49,4 @@ static void a_cgroup_is_found_by_either_form_of_its_path(void **state)
     }
     assert_true(cgroup_folder("/c", (struct text){"/a\0b", 4}, &out, &err) < 0);
     strbuf_done(&out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cgroup_is_found_by_either_form_of_its_path),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* limit_probe - what a scratch cgroup and containers show of the driver's limits. */
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/file.h"
@@ -15,6 +11,7 @@
 
 #include "agent/meter/limit_probe.h"
 #include "support/patience.h"
+#include "support/test.h"
 #include "unit/agent/support.h"
 
 #define GPUS "gpu GPU-a NVIDIA_H100 81559\ngpu GPU-b NVIDIA_H100 81559\n"
@@ -65,6 +62,8 @@ static int tear_down(void **state)
     test_free(site);
     return 0;
 }
+
+#define SITE_TEST(name) TEST_WITH(name, struct site *site, set_up, tear_down)
 
 /* The probe has looked at a driver with these lines, anew. */
 static enum limit_state looks(struct site *site, const char *lines)
@@ -117,7 +116,7 @@ static void is_empty(const char *folder)
     (void)closedir(open);
 }
 
-static void each_way_in_which_it_does_not_work_has_a_word(void **state)
+SITE_TEST(each_way_in_which_it_does_not_work_has_a_word)
 {
     static const struct {
         const char *lines;
@@ -131,7 +130,6 @@ static void each_way_in_which_it_does_not_work_has_a_word(void **state)
         {GPUS "limits unread\n", "unread"},
         {GPUS "hang DeviceSetMemoryLimits_v1 1000\n", "failed"},
     };
-    struct site *site = *state;
     char path[64];
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         const enum limit_state is = looks(site, row[i].lines);
@@ -143,9 +141,8 @@ static void each_way_in_which_it_does_not_work_has_a_word(void **state)
     assert_int_equal(access(path, F_OK), -1); /* nothing is left reserved in the cgroups above */
 }
 
-static void the_scratch_lies_beside_the_agents_own_cgroup_or_in_the_folder(void **state)
+SITE_TEST(the_scratch_lies_beside_the_agents_own_cgroup_or_in_the_folder)
 {
-    struct site *site = *state;
     char beside[128];
     make_folder(site, "cgroups/kubepods");
     make_folder(site, "cgroups/kubepods/pod1");
@@ -177,9 +174,8 @@ static void the_scratch_lies_beside_the_agents_own_cgroup_or_in_the_folder(void 
     is_empty(site->cgroups);
 }
 
-static void without_a_scratch_it_is_untried_until_a_container_shows_it(void **state)
+SITE_TEST(without_a_scratch_it_is_untried_until_a_container_shows_it)
 {
-    struct site *site = *state;
     site->probe.cgroup_dir = "/nowhere";
     assert_int_equal(looks(site, GPUS), LIMITS_UNTRIED);
     char *told = limited(site);
@@ -194,9 +190,8 @@ static void without_a_scratch_it_is_untried_until_a_container_shows_it(void **st
     assert_int_equal(limit_probe_state(&site->probe), LIMITS_OK);
 }
 
-static void it_is_tried_once_where_it_works_and_again_after_the_driver_came_back(void **state)
+SITE_TEST(it_is_tried_once_where_it_works_and_again_after_the_driver_came_back)
 {
-    struct site *site = *state;
     bool reloaded = false;
     assert_int_equal(looks(site, GPUS "limits real\n"), LIMITS_OK);
     is_limited_in(site, site->cgroups);
@@ -220,9 +215,8 @@ static void it_is_tried_once_where_it_works_and_again_after_the_driver_came_back
     assert_int_equal(limit_probe_state(&site->probe), LIMITS_REFUSED);
 }
 
-static void what_failed_is_not_tried_again_at_once(void **state)
+SITE_TEST(what_failed_is_not_tried_again_at_once)
 {
-    struct site *site = *state;
     assert_int_equal(looks(site, GPUS "limits refused\n"), LIMITS_REFUSED);
     driver_says(site->dir, GPUS "limits real\n");
     limit_probe_look(&site->probe);
@@ -232,9 +226,8 @@ static void what_failed_is_not_tried_again_at_once(void **state)
     assert_int_equal(limit_probe_state(&site->probe), LIMITS_OK);
 }
 
-static void nothing_is_tried_where_nothing_can_be(void **state)
+SITE_TEST(nothing_is_tried_where_nothing_can_be)
 {
-    struct site *site = *state;
     limit_probe_look(&site->probe);
     assert_int_equal(limit_probe_state(&site->probe), LIMITS_UNKNOWN);
     assert_null(limit_state_word(LIMITS_UNKNOWN));
@@ -248,9 +241,8 @@ static void nothing_is_tried_where_nothing_can_be(void **state)
     xfree(told);
 }
 
-static void a_cgroup_without_its_files_is_told_from_one_that_fails(void **state)
+SITE_TEST(a_cgroup_without_its_files_is_told_from_one_that_fails)
 {
-    struct site *site = *state;
     struct nvml_limit limit = {.uuid = "GPU-a", .cgroup = "/nowhere/cgroup", .hard_bytes = 1 << 20};
     enum nvml_limit_end end;
     struct err err;
@@ -280,20 +272,4 @@ static void a_cgroup_without_its_files_is_told_from_one_that_fails(void **state)
     driver_says(site->dir, GPUS "limits differ\n");
     assert_int_equal(limit_try(site->probe.nvml, &limit, 5000, &end, &err), -ERR_CONFLICT);
     assert_non_null(strstr(err.text, "something else sets"));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(each_way_in_which_it_does_not_work_has_a_word),
-        TEST(the_scratch_lies_beside_the_agents_own_cgroup_or_in_the_folder),
-        TEST(without_a_scratch_it_is_untried_until_a_container_shows_it),
-        TEST(it_is_tried_once_where_it_works_and_again_after_the_driver_came_back),
-        TEST(what_failed_is_not_tried_again_at_once),
-        TEST(nothing_is_tried_where_nothing_can_be),
-        TEST(a_cgroup_without_its_files_is_told_from_one_that_fails),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

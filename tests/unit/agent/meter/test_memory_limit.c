@@ -1,11 +1,7 @@
 /* memory_limit - who starts with which limit. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/file.h"
@@ -13,6 +9,7 @@
 #include "agent/meter/limit_probe.h"
 #include "agent/meter/memory_limit.h"
 #include "support/patience.h"
+#include "support/test.h"
 #include "unit/agent/support.h"
 
 #define GPUS "gpu GPU-a NVIDIA_H100 81559\ngpu GPU-b NVIDIA_H100 81559\n"
@@ -51,6 +48,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define SITE_TEST(name) TEST_WITH(name, struct site *site, set_up, tear_down)
+
 /* Waits for a reading by this driver. */
 static void driver(struct site *site, const char *lines, enum nvml_status status)
 {
@@ -78,9 +77,8 @@ static void refused(struct site *site, const char *words)
         fail_msg("\"%s\" does not say \"%s\"", site->err.text, words);
 }
 
-static void each_gpu_is_limited_to_its_share(void **state)
+SITE_TEST(each_gpu_is_limited_to_its_share)
 {
-    struct site *site = *state;
     char path[64];
     char *told;
     size_t len;
@@ -99,9 +97,8 @@ static void each_gpu_is_limited_to_its_share(void **state)
     assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_NONE);
 }
 
-static void a_limit_that_fails_is_told_and_required_ones_refuse(void **state)
+SITE_TEST(a_limit_that_fails_is_told_and_required_ones_refuse)
 {
-    struct site *site = *state;
     driver(site, GPUS "limits no\n", NVML_READY);
     assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
     assert_non_null(strstr(site->err.text, "DeviceSetMemoryLimits_v1"));
@@ -112,9 +109,8 @@ static void a_limit_that_fails_is_told_and_required_ones_refuse(void **state)
 }
 
 /* As with the kernel's dmem: a promise to a container stays in the cgroups above when it ends. */
-static void containers_that_have_ended_leave_nothing_reserved(void **state)
+SITE_TEST(containers_that_have_ended_leave_nothing_reserved)
 {
-    struct site *site = *state;
     char path[64];
     char id[32];
     driver(site, GPUS, NVML_READY);
@@ -127,9 +123,8 @@ static void containers_that_have_ended_leave_nothing_reserved(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-static void a_limit_that_is_not_read_back_as_it_was_set_has_failed(void **state)
+SITE_TEST(a_limit_that_is_not_read_back_as_it_was_set_has_failed)
 {
-    struct site *site = *state;
     driver(site, GPUS "limits differ\n", NVML_READY);
     assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
     assert_non_null(strstr(site->err.text, "is 1048576 bytes after it was set to 2097152"));
@@ -139,9 +134,8 @@ static void a_limit_that_is_not_read_back_as_it_was_set_has_failed(void **state)
     refused(site, "DeviceGetMemoryLimits_v1");
 }
 
-static void why_it_fails_is_told_to_the_operator_and_to_the_node(void **state)
+SITE_TEST(why_it_fails_is_told_to_the_operator_and_to_the_node)
 {
-    struct site *site = *state;
     struct limit_probe probe = {.cgroup_dir = "/c"};
     site->limit.probe = &probe;
     driver(site, GPUS "limits refused\n", NVML_READY);
@@ -156,9 +150,8 @@ static void why_it_fails_is_told_to_the_operator_and_to_the_node(void **state)
     assert_int_equal(limit_probe_state(&probe), LIMITS_OK);
 }
 
-static void without_a_driver_that_answers_only_required_ones_wait(void **state)
+SITE_TEST(without_a_driver_that_answers_only_required_ones_wait)
 {
-    struct site *site = *state;
     assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_NONE);
     refused(site, "no NVML");
     driver(site, "init 9\n", NVML_NO_DRIVER);
@@ -166,9 +159,8 @@ static void without_a_driver_that_answers_only_required_ones_wait(void **state)
     refused(site, "not loaded");
 }
 
-static void one_that_hangs_is_waited_for_in_bounds(void **state)
+SITE_TEST(one_that_hangs_is_waited_for_in_bounds)
 {
-    struct site *site = *state;
     driver(site, GPUS, NVML_READY);
     driver_says(site->dir, GPUS "hang DeviceSetMemoryLimits_v1 120000\n");
     const int64_t from_ns = clock_ns();
@@ -177,20 +169,4 @@ static void one_that_hangs_is_waited_for_in_bounds(void **state)
     assert_true(took_ms >= LIMIT_WAIT_MS - 50 && took_ms < PATIENCE_MS);
     assert_int_equal(site->err.code, ERR_TIMEOUT);
     driver_says(site->dir, GPUS);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(each_gpu_is_limited_to_its_share),
-        TEST(a_limit_that_fails_is_told_and_required_ones_refuse),
-        TEST(containers_that_have_ended_leave_nothing_reserved),
-        TEST(a_limit_that_is_not_read_back_as_it_was_set_has_failed),
-        TEST(why_it_fails_is_told_to_the_operator_and_to_the_node),
-        TEST(without_a_driver_that_answers_only_required_ones_wait),
-        TEST(one_that_hangs_is_waited_for_in_bounds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

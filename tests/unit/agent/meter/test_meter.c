@@ -1,12 +1,8 @@
 /* meter - whose processes they are, what they use, and who is told of or killed for too much. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/run/log.h"
 #include "milligpu/run/metric.h"
@@ -15,6 +11,7 @@
 #include "agent/meter/meter_table.h"
 #include "agent/meter/proc_owner.h"
 #include "support/patience.h"
+#include "support/test.h"
 #include "unit/agent/support.h"
 
 #define ID_A "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -44,9 +41,8 @@ static const struct container_facts two[] = {
 static const struct containers_copy both = {
     .is_complete = true, .number = 1, .count = 2, .container = two};
 
-static void a_process_belongs_to_the_container_of_its_cgroup(void **state)
+TEST(a_process_belongs_to_the_container_of_its_cgroup)
 {
-    (void)state;
     static const struct {
         const char *cgroup;
         int32_t owner;
@@ -73,9 +69,8 @@ static void a_process_belongs_to_the_container_of_its_cgroup(void **state)
 
 #define STAT_TAIL " -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
 
-static void the_parent_and_the_begin_of_a_process_are_read(void **state)
+TEST(the_parent_and_the_begin_of_a_process_are_read)
 {
-    (void)state;
     static const char *const bad[] = {"",
                                       "7",
                                       "7 (a",
@@ -144,6 +139,8 @@ static int end(void **state)
     return 0;
 }
 
+#define WORLD_TEST(name) TEST_WITH(name, struct world *world, begin, end)
+
 /* On the first GPU, if no other was used yet. */
 static void runs(struct world *world, uint32_t gpu, int32_t owner, uint32_t mib)
 {
@@ -177,9 +174,8 @@ static const struct meter_table *read_after(struct world *world, int64_t ms)
     return next;
 }
 
-static void use_is_the_sum_of_its_processes(void **state)
+WORLD_TEST(use_is_the_sum_of_its_processes)
 {
-    struct world *world = *state;
     runs(world, 0, 0, 300);
     runs(world, 0, 0, 400);
     runs(world, 0, 1, 5000);
@@ -210,7 +206,7 @@ static void scaled(struct world *world, bool first, bool second)
 }
 
 /* One process of several is enough. */
-static void use_is_scaled_while_that_of_one_of_its_processes_is(void **state)
+WORLD_TEST(use_is_scaled_while_that_of_one_of_its_processes_is)
 {
     static const struct {
         bool is_scaled[2];
@@ -221,7 +217,6 @@ static void use_is_scaled_while_that_of_one_of_its_processes_is(void **state)
         {{false, false}, 10, 0}, {{false, true}, 20, 20}, {{false, true}, 0, 20},
         {{true, false}, 40, 60}, {{true, true}, 80, 140}, {{false, false}, 160, 140},
     };
-    struct world *world = *state;
 
     runs(world, 0, 0, 300);
     runs(world, 0, 0, 400);
@@ -237,10 +232,8 @@ static void use_is_scaled_while_that_of_one_of_its_processes_is(void **state)
     }
 }
 
-static void what_is_not_known_is_not_scaled(void **state)
+WORLD_TEST(what_is_not_known_is_not_scaled)
 {
-    struct world *world = *state;
-
     runs(world, 0, 0, 300);
     runs(world, 0, 0, 400);
     scaled(world, true, true);
@@ -257,9 +250,8 @@ static void what_is_not_known_is_not_scaled(void **state)
     assert_false(read_after(world, 1)->row[0].cell[0].gpu.is_scaled);
 }
 
-static void a_gpu_with_several_names_is_measured_once(void **state)
+WORLD_TEST(a_gpu_with_several_names_is_measured_once)
 {
-    struct world *world = *state;
     static const struct container_gpu name[] = {
         {.name = "GPU-b"}, {.name = "/dev/nvidia1"}, {.name = "/dev/nvidia0"}, {.name = "0"}};
     struct container_facts one = two[1];
@@ -273,9 +265,8 @@ static void a_gpu_with_several_names_is_measured_once(void **state)
     assert_string_equal(row->cell[1].gpu.uuid, "GPU-a");
 }
 
-static void what_is_not_known_is_not_zero(void **state)
+WORLD_TEST(what_is_not_known_is_not_zero)
 {
-    struct world *world = *state;
     runs(world, 0, 0, 300);
     runs(world, 0, 0, 0);
     world->process[1].is_known = false;
@@ -296,9 +287,8 @@ static void what_is_not_known_is_not_zero(void **state)
     assert_false(read_after(world, 1)->row[0].cell[0].gpu.is_known);
 }
 
-static void processes_that_end_after_a_reading_are_not_taken_for_hidden_ones(void **state)
+WORLD_TEST(processes_that_end_after_a_reading_are_not_taken_for_hidden_ones)
 {
-    struct world *world = *state;
     runs(world, 0, 0, 300);
     assert_true(read_after(world, 1)->is_metering);
     world->facts.owner = NULL; /* none of this reading is there any more */
@@ -315,9 +305,8 @@ static void processes_that_end_after_a_reading_are_not_taken_for_hidden_ones(voi
     assert_false(read_after(world, 1)->is_metering);
 }
 
-static void a_client_of_mps_that_is_listed_twice_counts_once(void **state)
+WORLD_TEST(a_client_of_mps_that_is_listed_twice_counts_once)
 {
-    struct world *world = *state;
     runs(world, 0, 0, 300);
     runs(world, 0, 0, 300);
     world->process[1].pid = world->process[0].pid;
@@ -325,9 +314,8 @@ static void a_client_of_mps_that_is_listed_twice_counts_once(void **state)
     assert_int_equal(read_after(world, 1)->row[0].cell[0].gpu.used_mib, 300);
 }
 
-static void over_in_every_reading_of_the_grace_is_due(void **state)
+WORLD_TEST(over_in_every_reading_of_the_grace_is_due)
 {
-    struct world *world = *state;
     runs(world, 0, 0, 1001);
     const struct meter_cell *a = &read_after(world, 10000)->row[0].cell[0];
     assert_int_equal(a->gpu.over_since_ms, 1700000000000);
@@ -348,9 +336,8 @@ static void over_in_every_reading_of_the_grace_is_due(void **state)
     assert_int_equal(world->table[world->at].row[0].container.over, OVER_NOT);
 }
 
-static void a_reading_that_does_not_tell_ends_the_grace(void **state)
+WORLD_TEST(a_reading_that_does_not_tell_ends_the_grace)
 {
-    struct world *world = *state;
     runs(world, 0, 0, 5000);
     runs(world, 1, 1, 5000); /* has no share, so it is not over it */
     (void)read_after(world, 20000);
@@ -372,9 +359,8 @@ static bool is_outside(struct world *world, int64_t ms)
     return table->strays > 0 && meter_stray_counts(&table->stray[0]);
 }
 
-static void a_process_of_no_container_counts_after_ten_seconds(void **state)
+WORLD_TEST(a_process_of_no_container_counts_after_ten_seconds)
 {
-    struct world *world = *state;
     struct containers_copy part = both;
     runs(world, 1, OWNER_NONE, 10);
     assert_false(is_outside(world, 10000));
@@ -574,6 +560,11 @@ static int machine_stop(void **state)
     return 0;
 }
 
+#define MACHINE_OF_A_CLIENT_TEST(name)                                                             \
+    TEST_WITH(name, struct machine *machine, machine_of_a_client, machine_stop)
+
+#define MACHINE_TEST(name) TEST_WITH(name, struct machine *machine, machine_start, machine_stop)
+
 static void meter(struct machine *machine, enum meter_policy policy)
 {
     struct err err;
@@ -627,9 +618,8 @@ static bool is_blind(const struct meter_copy *copy)
     return !copy->is_metering && copy->count == 1 && !copy->container[0].gpu[0].is_known;
 }
 
-static void one_that_is_over_is_killed_and_nobody_else(void **state)
+MACHINE_TEST(one_that_is_over_is_killed_and_nobody_else)
 {
-    struct machine *machine = *state;
     driver_says(machine->dir, GPU "process GPU-a 200 500\nprocess GPU-a 400 9000\n");
     meter(machine, METER_KILL);
     await(machine, is_measured);
@@ -661,23 +651,21 @@ static void clients_are_killed(struct machine *machine)
     assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
 }
 
-static void the_work_of_a_client_is_ended_before_it_is_killed(void **state)
+MACHINE_OF_A_CLIENT_TEST(the_work_of_a_client_is_ended_before_it_is_killed)
 {
     const int64_t before = metric_value(COUNT_MPS_CLIENT_ENDED);
-    clients_are_killed(*state);
+    clients_are_killed(machine);
     assert_true(metric_value(COUNT_MPS_CLIENT_ENDED) >= before + 2);
 }
 
-static void a_client_that_exits_when_its_work_is_ended_counts_as_killed(void **state)
+MACHINE_OF_A_CLIENT_TEST(a_client_that_exits_when_its_work_is_ended_counts_as_killed)
 {
-    struct machine *machine = *state;
     machine->may_not = machine->exits = true;
     clients_are_killed(machine);
 }
 
-static void a_client_that_goes_on_after_its_work_was_ended_does_not(void **state)
+MACHINE_OF_A_CLIENT_TEST(a_client_that_goes_on_after_its_work_was_ended_does_not)
 {
-    struct machine *machine = *state;
     machine->may_not = true;
     driver_says(machine->dir, GPU "process GPU-a 200 5000 mps\n");
     meter(machine, METER_KILL);
@@ -691,9 +679,8 @@ static void a_client_that_goes_on_after_its_work_was_ended_does_not(void **state
     await(machine, is_seen_over);
 }
 
-static void a_client_whose_work_cannot_be_ended_is_killed_all_the_same(void **state)
+MACHINE_OF_A_CLIENT_TEST(a_client_whose_work_cannot_be_ended_is_killed_all_the_same)
 {
-    struct machine *machine = *state;
     const int64_t ended = metric_value(COUNT_MPS_CLIENT_ENDED);
     const int64_t before = metric_value(COUNT_MPS_CLIENT_UNENDED);
     machine->ends = -1;
@@ -703,9 +690,8 @@ static void a_client_whose_work_cannot_be_ended_is_killed_all_the_same(void **st
 }
 
 /* Each reading reads whose processes they are: what is ended again without, is ended by one. */
-static void a_client_that_is_listed_twice_is_ended_once(void **state)
+MACHINE_OF_A_CLIENT_TEST(a_client_that_is_listed_twice_is_ended_once)
 {
-    struct machine *machine = *state;
     driver_says(machine->dir, GPU "process GPU-a 200 5000\nprocess GPU-a 200 5000 mps\n");
     meter(machine, METER_KILL);
     await(machine, is_killed);
@@ -715,9 +701,8 @@ static void a_client_that_is_listed_twice_is_ended_once(void **state)
     assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
 }
 
-static void a_pid_that_is_another_process_by_now_is_not_killed(void **state)
+MACHINE_TEST(a_pid_that_is_another_process_by_now_is_not_killed)
 {
-    struct machine *machine = *state;
     machine->moved = true;
     driver_says(machine->dir, GPU "process GPU-a 200 5000\n");
     meter(machine, METER_KILL);
@@ -736,9 +721,8 @@ static bool is_stray(const struct machine *machine, uint32_t pid, const struct m
     return proc_owner_outside(&machine->io, pid, daemon, daemon != NULL ? 1 : 0) == OWNER_NONE;
 }
 
-static void mps_is_known_by_its_daemon_and_not_by_a_name(void **state)
+MACHINE_TEST(mps_is_known_by_its_daemon_and_not_by_a_name)
 {
-    const struct machine *machine = *state;
     struct mps_process daemon = {300, 5};
     assert_false(is_stray(machine, 300, &daemon));
     assert_false(is_stray(machine, 301, &daemon));
@@ -755,18 +739,16 @@ static void mps_is_known_by_its_daemon_and_not_by_a_name(void **state)
     assert_true(is_stray(machine, 301, &daemon));
 }
 
-static void by_default_it_is_told_and_lives(void **state)
+MACHINE_TEST(by_default_it_is_told_and_lives)
 {
-    struct machine *machine = *state;
     driver_says(machine->dir, GPU "process GPU-a 200 5000\n");
     meter(machine, METER_EVENT);
     await(machine, is_seen_over);
     assert_int_equal(machine->opens, 0);
 }
 
-static void without_the_hosts_processes_nothing_is_claimed(void **state)
+MACHINE_TEST(without_the_hosts_processes_nothing_is_claimed)
 {
-    struct machine *machine = *state;
     struct arena arena;
     const char *const *uuid;
     driver_says(machine->dir, GPU "process GPU-a 500 5000\nprocess GPU-a 501 5000\n");
@@ -781,37 +763,4 @@ static void without_the_hosts_processes_nothing_is_claimed(void **state)
     driver_says(machine->dir, GPU "process GPU-a 200 5000\n");
     meter(machine, METER_KILL);
     await(machine, is_blind);
-}
-
-#define TEST(name)  cmocka_unit_test_setup_teardown(name, begin, end)
-#define TESTM(name) cmocka_unit_test_setup_teardown(name, machine_start, machine_stop)
-#define TESTC(name) cmocka_unit_test_setup_teardown(name, machine_of_a_client, machine_stop)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_process_belongs_to_the_container_of_its_cgroup),
-        cmocka_unit_test(the_parent_and_the_begin_of_a_process_are_read),
-        TEST(use_is_the_sum_of_its_processes),
-        TEST(use_is_scaled_while_that_of_one_of_its_processes_is),
-        TEST(what_is_not_known_is_not_scaled),
-        TEST(a_gpu_with_several_names_is_measured_once),
-        TEST(what_is_not_known_is_not_zero),
-        TEST(processes_that_end_after_a_reading_are_not_taken_for_hidden_ones),
-        TEST(a_client_of_mps_that_is_listed_twice_counts_once),
-        TEST(over_in_every_reading_of_the_grace_is_due),
-        TEST(a_reading_that_does_not_tell_ends_the_grace),
-        TEST(a_process_of_no_container_counts_after_ten_seconds),
-        TESTM(one_that_is_over_is_killed_and_nobody_else),
-        TESTC(the_work_of_a_client_is_ended_before_it_is_killed),
-        TESTC(a_client_that_exits_when_its_work_is_ended_counts_as_killed),
-        TESTC(a_client_that_goes_on_after_its_work_was_ended_does_not),
-        TESTC(a_client_whose_work_cannot_be_ended_is_killed_all_the_same),
-        TESTC(a_client_that_is_listed_twice_is_ended_once),
-        TESTM(a_pid_that_is_another_process_by_now_is_not_killed),
-        TESTM(mps_is_known_by_its_daemon_and_not_by_a_name),
-        TESTM(by_default_it_is_told_and_lives),
-        TESTM(without_the_hosts_processes_nothing_is_claimed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* What was measured becomes a report: averages of a window, over the time in which it was known. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "agent/meter/usage_fill.h"
+#include "support/test.h"
 
 static struct arena arena;
 static struct meter_gpu gpus[4][2];
@@ -33,6 +29,8 @@ static int end(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
+
 static struct meter_gpu *add(const char *id, const char *uid, const char *name)
 {
     const uint32_t at = now.count++;
@@ -51,9 +49,8 @@ static const struct usage_gpu *only(const struct meter_copy *then)
     return &report.pod[0].container[0].gpu[0];
 }
 
-static void averages_are_of_the_time_in_which_something_was_known(void **state)
+FIXTURE_TEST(averages_are_of_the_time_in_which_something_was_known)
 {
-    (void)state;
     struct meter_container before = {.id = "c1"};
     struct meter_gpu was = {.uuid = "GPU-a",
                             .milli_ms = 1000,
@@ -82,9 +79,8 @@ static void averages_are_of_the_time_in_which_something_was_known(void **state)
 }
 
 /* One sample of many is enough: the average has it in it. */
-static void an_average_is_scaled_if_one_of_its_samples_was(void **state)
+FIXTURE_TEST(an_average_is_scaled_if_one_of_its_samples_was)
 {
-    (void)state;
     struct meter_container before = {.id = "c1"};
     struct meter_gpu was = {.uuid = "GPU-a", .milli_known_ms = 10, .scaled_ms = 3};
     const struct meter_copy then = {.count = 1, .container = &before};
@@ -105,9 +101,8 @@ static void an_average_is_scaled_if_one_of_its_samples_was(void **state)
 }
 
 /* As for a container that the runtime left out of a list of what runs, and then told of again. */
-static void of_sums_that_began_anew_nothing_is_known(void **state)
+FIXTURE_TEST(of_sums_that_began_anew_nothing_is_known)
 {
-    (void)state;
     struct meter_container before = {.id = "c1"};
     struct meter_gpu was = {.uuid = "GPU-a",
                             .milli_ms = 9000,
@@ -130,9 +125,8 @@ static void of_sums_that_began_anew_nothing_is_known(void **state)
     }
 }
 
-static void what_is_not_known_is_left_out_and_never_0(void **state)
+FIXTURE_TEST(what_is_not_known_is_left_out_and_never_0)
 {
-    (void)state;
     const struct meter_copy nothing = {.count = 0};
     struct meter_gpu *gpu = add("c1", "u1", "main");
     const struct usage_gpu *found = only(&nothing);
@@ -154,9 +148,8 @@ static void what_is_not_known_is_left_out_and_never_0(void **state)
     assert_int_equal(found->peak_mib, INT32_MAX);
 }
 
-static void containers_are_sorted_into_their_pods(void **state)
+FIXTURE_TEST(containers_are_sorted_into_their_pods)
 {
-    (void)state;
     const struct meter_copy nothing = {.count = 0};
     add("c1", "u1", "main");
     add("c2", "u2", "main");
@@ -178,9 +171,8 @@ static void containers_are_sorted_into_their_pods(void **state)
     assert_int_equal(report.pod[0].container[1].over, USAGE_OVER_NOT);
 }
 
-static void of_two_lives_of_a_container_the_later_counts(void **state)
+FIXTURE_TEST(of_two_lives_of_a_container_the_later_counts)
 {
-    (void)state;
     const struct meter_copy nothing = {.count = 0};
     add("c1", "u1", "main")->peak_mib = 900;
     struct meter_gpu *second = add("c2", "u1", "main");
@@ -189,27 +181,11 @@ static void of_two_lives_of_a_container_the_later_counts(void **state)
     assert_int_equal(only(&nothing)->peak_mib, 100);
 }
 
-static void the_report_of_a_node_without_a_meter_is_none(void **state)
+FIXTURE_TEST(the_report_of_a_node_without_a_meter_is_none)
 {
-    (void)state;
     struct usage_fill *fill = usage_fill_new(NULL, 1000);
     assert_false(usage_fill_report(fill, &report, &arena));
     assert_false(usage_fill_is_urgent(fill));
     usage_fill_free(fill);
     usage_fill_free(NULL);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(averages_are_of_the_time_in_which_something_was_known),
-        TEST(an_average_is_scaled_if_one_of_its_samples_was),
-        TEST(of_sums_that_began_anew_nothing_is_known),
-        TEST(what_is_not_known_is_left_out_and_never_0),
-        TEST(containers_are_sorted_into_their_pods),
-        TEST(of_two_lives_of_a_container_the_later_counts),
-        TEST(the_report_of_a_node_without_a_meter_is_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

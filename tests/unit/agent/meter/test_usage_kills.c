@@ -1,14 +1,10 @@
 /* A container that was killed is told of until milligpud has taken it, and once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "agent/meter/usage_kills.h"
+#include "support/test.h"
 
 static struct meter_container shown[USAGE_KILLS_MAX + 1];
 static struct meter_copy copy;
@@ -37,6 +33,8 @@ static int end(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
+
 /* What a report says of the container, whose life now is as over says. */
 static enum usage_over told(enum usage_over over)
 {
@@ -54,9 +52,8 @@ static void lives_again(void)
     shown[0].over = OVER_NOT;
 }
 
-static void a_kill_is_told_in_the_next_life_until_it_is_taken(void **state)
+FIXTURE_TEST(a_kill_is_told_in_the_next_life_until_it_is_taken)
 {
-    (void)state;
     assert_int_equal(told(USAGE_OVER_KILLED), USAGE_OVER_KILLED);
     assert_int_equal(gpu.peak_mib, 7); /* of the life that was killed */
     assert_true(usage_kills_are_news(&kills));
@@ -71,9 +68,8 @@ static void a_kill_is_told_in_the_next_life_until_it_is_taken(void **state)
     assert_int_equal(kills.count, 0);
 }
 
-static void a_kill_that_the_meter_still_shows_is_no_news_again(void **state)
+FIXTURE_TEST(a_kill_that_the_meter_still_shows_is_no_news_again)
 {
-    (void)state;
     (void)told(USAGE_OVER_KILLED);
     usage_kills_taken(&kills);
     (void)told(USAGE_OVER_KILLED);
@@ -84,9 +80,8 @@ static void a_kill_that_the_meter_still_shows_is_no_news_again(void **state)
     assert_int_equal(kills.count, 1);
 }
 
-static void only_that_container_of_that_pod_is_told_of(void **state)
+FIXTURE_TEST(only_that_container_of_that_pod_is_told_of)
 {
-    (void)state;
     shown[0].name = "side";
     assert_int_equal(told(USAGE_OVER_NOT), USAGE_OVER_NOT);
     shown[0] =
@@ -95,9 +90,8 @@ static void only_that_container_of_that_pod_is_told_of(void **state)
     assert_int_equal(kills.count, 2);
 }
 
-static void what_is_not_milligpuds_business_is_not_kept(void **state)
+FIXTURE_TEST(what_is_not_milligpuds_business_is_not_kept)
 {
-    (void)state;
     copy.can_report = false;
     (void)told(USAGE_OVER_NOT);
     copy.can_report = true;
@@ -106,11 +100,10 @@ static void what_is_not_milligpuds_business_is_not_kept(void **state)
     assert_int_equal(kills.count, 0);
 }
 
-static void there_is_room_for_so_many(void **state)
+FIXTURE_TEST(there_is_room_for_so_many)
 {
     char id[USAGE_KILLS_MAX + 1][16];
 
-    (void)state;
     copy.count = USAGE_KILLS_MAX + 1;
     for (uint32_t i = 0; i < copy.count; i++) {
         (void)snprintf(id[i], sizeof id[i], "%u", (unsigned)i);
@@ -123,17 +116,4 @@ static void there_is_room_for_so_many(void **state)
     copy.count = 0;
     (void)told(USAGE_OVER_NOT);
     assert_int_equal(kills.count, 0);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(a_kill_is_told_in_the_next_life_until_it_is_taken),
-        TEST(a_kill_that_the_meter_still_shows_is_no_news_again),
-        TEST(only_that_container_of_that_pod_is_told_of),
-        TEST(what_is_not_milligpuds_business_is_not_kept),
-        TEST(there_is_room_for_so_many),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
 /* Reports are signed, their numbers rise, and what is not taken is sent again. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/http/http.h"
@@ -15,6 +10,7 @@
 
 #include "agent/meter/usage_sender.h"
 #include "support/patience.h"
+#include "support/test.h"
 #include "unit/agent/support.h"
 
 enum { SCRIPT_MAX = 8 };
@@ -137,6 +133,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define SITE_TEST(name) TEST_WITH(name, struct site *site, set_up, tear_down)
+
 static void start(struct site *site, int64_t every_ms, const int status[SCRIPT_MAX])
 {
     const struct usage_sender_rules rules = {.node = "n1",
@@ -160,10 +158,9 @@ static void await(struct site *site, unsigned calls)
     assert_true(atomic_load(&site->calls) >= calls);
 }
 
-static void reports_follow_each_other(void **state)
+SITE_TEST(reports_follow_each_other)
 {
     static const int fine[SCRIPT_MAX] = {204, 204, 204, 204, 204, 204, 204, 204};
-    struct site *site = *state;
 
     start(site, 50, fine);
     await(site, 3);
@@ -173,10 +170,9 @@ static void reports_follow_each_other(void **state)
     assert_true(site->number[0] > UINT64_C(1700000000000)); /* the wall clock's */
 }
 
-static void news_does_not_wait(void **state)
+SITE_TEST(news_does_not_wait)
 {
     static const int fine[SCRIPT_MAX] = {204, 204, 204, 204, 204, 204, 204, 204};
-    struct site *site = *state;
 
     atomic_store(&site->news, 1);
     start(site, INT64_C(86400000), fine);
@@ -186,10 +182,9 @@ static void news_does_not_wait(void **state)
     assert_true(site->good[1]);
 }
 
-static void what_is_not_taken_is_sent_again(void **state)
+SITE_TEST(what_is_not_taken_is_sent_again)
 {
     static const int script[SCRIPT_MAX] = {503, 409, 204, 204, 204, 204, 204, 204};
-    struct site *site = *state;
 
     start(site, 50, script);
     await(site, 4);
@@ -201,25 +196,13 @@ static void what_is_not_taken_is_sent_again(void **state)
     assert_true(site->good[2]);
 }
 
-static void an_address_is_checked(void **state)
+TEST(an_address_is_checked)
 {
     static const char *const bad[] = {"", "milligpu:8914", "ftp://x", "https://a b", "http://x?y"};
     struct kube_config *config = NULL;
     struct err err;
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         assert_int_equal(kube_config_plain(bad[i], "", &config, &err), -ERR_INVALID);
     assert_non_null(strstr(err.text, "write https://NAME:PORT"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(reports_follow_each_other, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(news_does_not_wait, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_not_taken_is_sent_again, set_up, tear_down),
-        cmocka_unit_test(an_address_is_checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

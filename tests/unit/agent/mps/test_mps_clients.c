@@ -1,11 +1,7 @@
 /* mps_clients - which server of a daemon has a client, and the end of its work in bounded time. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/clock.h"
@@ -13,11 +9,11 @@
 
 #include "agent/mps/mps_clients.h"
 #include "support/patience.h"
+#include "support/test.h"
 #include "unit/agent/support.h"
 
-static void pids_are_read_and_other_lines_are_left_out(void **state)
+TEST(pids_are_read_and_other_lines_are_left_out)
 {
-    (void)state;
     uint32_t pid[MPS_SERVERS_MAX];
     assert_int_equal(mps_pids_read(TEXT(""), pid), 0);
     assert_int_equal(mps_pids_read(TEXT("\n\nno\n-1\n0\n12x\n1 2\n1234567890\n \n"), pid), 0);
@@ -85,9 +81,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void the_server_of_a_client_is_found_and_told(void **state)
+#define SITE_TEST(name) TEST_WITH(name, struct site *site, set_up, tear_down)
+
+SITE_TEST(the_server_of_a_client_is_found_and_told)
 {
-    struct site *site = *state;
     answers(site, "case $asked in\n"
                   "get_server_list) echo 10; echo 11;;\n"
                   "'get_client_list 10') echo 100;;\n"
@@ -104,10 +101,9 @@ static void the_server_of_a_client_is_found_and_told(void **state)
     was_asked(site, "get_server_list\nget_client_list 10\nget_client_list 11\n");
 }
 
-static void an_answer_that_fails_is_a_failure_at_each_of_the_questions(void **state)
+SITE_TEST(an_answer_that_fails_is_a_failure_at_each_of_the_questions)
 {
     static const char *const refuses[] = {"get_server_list", "get_client_list", "terminate_client"};
-    struct site *site = *state;
     char lines[256];
     for (size_t i = 0; i < ARRAY_LEN(refuses); i++) {
         (void)snprintf(lines, sizeof lines,
@@ -123,9 +119,8 @@ static void an_answer_that_fails_is_a_failure_at_each_of_the_questions(void **st
                      -ERR_UNAVAILABLE);
 }
 
-static void one_that_does_not_answer_is_given_up(void **state)
+SITE_TEST(one_that_does_not_answer_is_given_up)
 {
-    struct site *site = *state;
     answers(site, "case $asked in\n"
                   "get_server_list) echo 10;;\n"
                   "get_client_list*) echo 100;;\n"
@@ -135,17 +130,4 @@ static void one_that_does_not_answer_is_given_up(void **state)
     assert_int_equal(mps_client_terminate(&site->daemon, 100, 400, &site->err), -ERR_TIMEOUT);
     assert_true(clock_ms() - from_ms >= 390);
     assert_int_equal(mps_client_terminate(&site->daemon, 100, 0, &site->err), -ERR_TIMEOUT);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pids_are_read_and_other_lines_are_left_out),
-        TEST(the_server_of_a_client_is_found_and_told),
-        TEST(an_answer_that_fails_is_a_failure_at_each_of_the_questions),
-        TEST(one_that_does_not_answer_is_given_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* mps_users - who may be a client of a GPU's MPS beside whom. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "agent/mps/mps.h"
+#include "support/test.h"
 
 static const struct container_gpu a = {.name = "GPU-a"};
 static const struct container_gpu b = {.name = "GPU-b"};
@@ -35,9 +31,8 @@ static void judged(const char *id, const char *words)
         fail_msg("%s: \"%s\"", id, err.text);
 }
 
-static void one_user_has_a_gpu_and_its_pod_is_named(void **state)
+TEST(one_user_has_a_gpu_and_its_pod_is_named)
 {
-    (void)state;
     copy.count = 0;
     add("first", "web", &a, 1000, true);
     judged("first", NULL);
@@ -49,9 +44,8 @@ static void one_user_has_a_gpu_and_its_pod_is_named(void **state)
     judged("nobody", NULL);
 }
 
-static void other_gpus_and_containers_without_mps_do_not_count(void **state)
+TEST(other_gpus_and_containers_without_mps_do_not_count)
 {
-    (void)state;
     copy.count = 0;
     add("old", "from-before", &a, 0, false);
     add("first", "web", &a, 1000, true);
@@ -59,13 +53,4 @@ static void other_gpus_and_containers_without_mps_do_not_count(void **state)
     judged("old", NULL);
     add("other", "else", &b, 7, true);
     judged("other", NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_user_has_a_gpu_and_its_pod_is_named),
-        cmocka_unit_test(other_gpus_and_containers_without_mps_do_not_count),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

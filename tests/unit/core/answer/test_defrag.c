@@ -1,12 +1,7 @@
 /* Plans of moves: small clusters whose best plan is known, and drawn ones planned a second way. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/answer/defrag.h"
@@ -15,6 +10,7 @@
 
 #include "support/core_fixture.h"
 #include "support/draw.h"
+#include "support/test.h"
 #include "support/valid.h"
 #include "support/walk.h"
 
@@ -44,6 +40,8 @@ static int set_up(void **state)
     askings = 0;
     return core_set_up(state);
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct core_fixture *core, set_up, core_tear_down)
 
 static void learn(struct core_fixture *core, enum policy_kind kind,
                   const struct workload_class *class, uint32_t classes)
@@ -203,12 +201,12 @@ static void three_half_used(struct core_fixture *core)
     bind(core, "c", "n3", "500");
 }
 
-static void three_half_used_gpus_become_two(void **state)
+FIXTURE_TEST(three_half_used_gpus_become_two)
 {
     struct planned planned;
 
-    three_half_used(*state);
-    plan_init_for(&planned, *state);
+    three_half_used(core);
+    plan_init_for(&planned, core);
     make_plan(&planned);
     assert_string_equal(planned.text, "a n1/0 n2/0 +1000");
     assert_int_equal(planned.plan->free_milli, 1500);
@@ -227,9 +225,8 @@ static void three_half_used_gpus_become_two(void **state)
     plan_done(&planned);
 }
 
-static void the_plan_stops_at_as_many_moves_as_asked_for(void **state)
+FIXTURE_TEST(the_plan_stops_at_as_many_moves_as_asked_for)
 {
-    struct core_fixture *core = *state;
     struct planned planned;
 
     three_half_used(core);
@@ -245,12 +242,12 @@ static void the_plan_stops_at_as_many_moves_as_asked_for(void **state)
     plan_done(&planned);
 }
 
-static void a_move_gains_at_least_what_was_asked_for(void **state)
+FIXTURE_TEST(a_move_gains_at_least_what_was_asked_for)
 {
     struct planned planned;
 
-    three_half_used(*state);
-    plan_init_for(&planned, *state);
+    three_half_used(core);
+    plan_init_for(&planned, core);
     planned.question.min_gain_milli = 1000;
     make_plan(&planned);
     assert_int_equal(planned.plan->moves, 1);
@@ -261,10 +258,8 @@ static void a_move_gains_at_least_what_was_asked_for(void **state)
     plan_done(&planned);
 }
 
-static void the_largest_gain_comes_first_and_of_equals_the_smaller_pod(void **state)
+FIXTURE_TEST(the_largest_gain_comes_first_and_of_equals_the_smaller_pod)
 {
-    struct core_fixture *core = *state;
-
     learn_whole_gpus(core);
     show(core, "n1", 1);
     show(core, "n2", 1);
@@ -279,9 +274,8 @@ static void the_largest_gain_comes_first_and_of_equals_the_smaller_pod(void **st
     assert_plan(core, "small n2/0 n1/1 +1000");
 }
 
-static void a_later_move_needs_the_room_that_an_earlier_one_leaves(void **state)
+FIXTURE_TEST(a_later_move_needs_the_room_that_an_earlier_one_leaves)
 {
-    struct core_fixture *core = *state;
     const struct workload_class class = {.parts = 1, .milli = 600, .count = 1};
 
     learn(core, POLICY_BINPACK, &class, 1);
@@ -296,10 +290,8 @@ static void a_later_move_needs_the_room_that_an_earlier_one_leaves(void **state)
     assert_plan(core, "b n2/0 n3/0 +600; a n1/0 n2/0 +400");
 }
 
-static void candidates_come_by_fragment_and_then_by_name(void **state)
+FIXTURE_TEST(candidates_come_by_fragment_and_then_by_name)
 {
-    struct core_fixture *core = *state;
-
     learn_whole_gpus(core);
     show(core, "n3", 1);
     show(core, "n1", 1);
@@ -314,9 +306,8 @@ static void candidates_come_by_fragment_and_then_by_name(void **state)
     assert_plan(core, "b n2/0 n1/0 +1000");
 }
 
-static void a_node_with_one_milli_left_is_no_full_one(void **state)
+FIXTURE_TEST(a_node_with_one_milli_left_is_no_full_one)
 {
-    struct core_fixture *core = *state;
     struct planned planned;
 
     learn_whole_gpus(core);
@@ -331,10 +322,8 @@ static void a_node_with_one_milli_left_is_no_full_one(void **state)
     plan_done(&planned);
 }
 
-static void pods_move_within_a_node(void **state)
+FIXTURE_TEST(pods_move_within_a_node)
 {
-    struct core_fixture *core = *state;
-
     learn_whole_gpus(core);
     show(core, "n1", 2);
     bind(core, "a", "n1", "500");
@@ -345,9 +334,8 @@ static void pods_move_within_a_node(void **state)
     assert_plan(core, "a n1/0 n1/1 +1000");
 }
 
-static void only_bound_pods_that_milligpu_granted_move(void **state)
+FIXTURE_TEST(only_bound_pods_that_milligpu_granted_move)
 {
-    struct core_fixture *core = *state;
     struct command command = {.kind = COMMAND_TERMINATING, .uid = "a", .terminating_ms = 5};
 
     learn_whole_gpus(core);
@@ -382,9 +370,8 @@ static void assert_candidates(struct core_fixture *core, uint32_t pods)
     plan_done(&planned);
 }
 
-static void a_pod_of_which_nothing_is_known_stays(void **state)
+FIXTURE_TEST(a_pod_of_which_nothing_is_known_stays)
 {
-    struct core_fixture *core = *state;
     struct request *whole;
 
     learn_whole_gpus(core);
@@ -411,10 +398,8 @@ static void cordon_gpu(struct core_fixture *core, const char *node, bool cordone
     assert_int_equal(core_node(core, node, &gpu, 1), VERDICT_OK);
 }
 
-static void nothing_moves_to_a_cordoned_gpu_or_away_from_one(void **state)
+FIXTURE_TEST(nothing_moves_to_a_cordoned_gpu_or_away_from_one)
 {
-    struct core_fixture *core = *state;
-
     three_half_used(core);
     cordon_gpu(core, "n2", true);
     assert_plan(core, "a n1/0 n3/0 +1000");
@@ -425,9 +410,8 @@ static void nothing_moves_to_a_cordoned_gpu_or_away_from_one(void **state)
 }
 
 /* n1 has a GPU of its own beside the cordoned one, so its pods are looked at. */
-static void what_a_pod_leaves_on_a_closed_gpu_is_no_gain(void **state)
+FIXTURE_TEST(what_a_pod_leaves_on_a_closed_gpu_is_no_gain)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu[] = {{.index = 0, .mib = 40000}, {.index = 1, .mib = 40000}};
 
     learn_whole_gpus(core);
@@ -444,9 +428,8 @@ static void what_a_pod_leaves_on_a_closed_gpu_is_no_gain(void **state)
     assert_plan(core, "");
 }
 
-static void a_pod_goes_where_its_models_and_its_memory_are(void **state)
+FIXTURE_TEST(a_pod_goes_where_its_models_and_its_memory_are)
 {
-    struct core_fixture *core = *state;
     static const char *h100[] = {"H100"};
     struct request *request = core_request(core, "500");
 
@@ -470,10 +453,8 @@ static void a_pod_goes_where_its_models_and_its_memory_are(void **state)
     assert_plan(core, "a n1/0 n2/0 +1000");
 }
 
-static void both_parts_of_a_pod_move(void **state)
+FIXTURE_TEST(both_parts_of_a_pod_move)
 {
-    struct core_fixture *core = *state;
-
     learn_whole_gpus(core);
     show(core, "n1", 2);
     show(core, "n2", 3);
@@ -483,9 +464,8 @@ static void both_parts_of_a_pod_move(void **state)
 }
 
 /* Two halves were granted; what the pod asks for now is one whole GPU. */
-static void a_pod_moves_as_it_asks_now(void **state)
+FIXTURE_TEST(a_pod_moves_as_it_asks_now)
 {
-    struct core_fixture *core = *state;
     struct planned planned;
 
     learn(core, POLICY_BINPACK, &(struct workload_class){.parts = 2, .milli = 1000, .count = 1}, 1);
@@ -501,9 +481,8 @@ static void a_pod_moves_as_it_asks_now(void **state)
     plan_done(&planned);
 }
 
-static void nodes_that_are_known_to_lack_cpu_or_memory_are_left_out(void **state)
+FIXTURE_TEST(nodes_that_are_known_to_lack_cpu_or_memory_are_left_out)
 {
-    struct core_fixture *core = *state;
     struct request *request = core_request(core, "500");
 
     request->host = (struct host){2000, 4096};
@@ -530,9 +509,8 @@ static void nodes_that_are_known_to_lack_cpu_or_memory_are_left_out(void **state
 }
 
 /* The workload wants 2000 thousandths of a core with each GPU. */
-static void cpu_goes_with_the_pod(void **state)
+FIXTURE_TEST(cpu_goes_with_the_pod)
 {
-    struct core_fixture *core = *state;
     struct request *request = core_request(core, "500");
     struct planned planned;
 
@@ -563,9 +541,8 @@ static void cpu_goes_with_the_pod(void **state)
     assert_plan(core, "");
 }
 
-static void without_a_workload_there_is_nothing_to_gain(void **state)
+FIXTURE_TEST(without_a_workload_there_is_nothing_to_gain)
 {
-    struct core_fixture *core = *state;
     struct planned planned;
 
     show(core, "n1", 1);
@@ -583,9 +560,8 @@ static void without_a_workload_there_is_nothing_to_gain(void **state)
     plan_done(&planned);
 }
 
-static void an_empty_cluster_has_an_empty_plan(void **state)
+FIXTURE_TEST(an_empty_cluster_has_an_empty_plan)
 {
-    struct core_fixture *core = *state;
     struct planned planned;
 
     learn_whole_gpus(core);
@@ -599,9 +575,8 @@ static void an_empty_cluster_has_an_empty_plan(void **state)
     defrag_plan_free(NULL);
 }
 
-static void the_policy_decides_where_a_pod_would_go(void **state)
+FIXTURE_TEST(the_policy_decides_where_a_pod_would_go)
 {
-    struct core_fixture *core = *state;
     const struct workload_class class = {.parts = 1, .milli = 1000, .count = 1};
 
     three_half_used(core);
@@ -660,9 +635,8 @@ static const struct label kept = {"pool", "kept"};
 static const struct workload_class whole_a100 = {
     .parts = 1, .milli = 1000, .count = 1, .models = 1, .model = (const char *[]){"A100"}};
 
-static void a_pod_goes_where_a_rule_lets_it(void **state)
+FIXTURE_TEST(a_pod_goes_where_a_rule_lets_it)
 {
-    struct core_fixture *core = *state;
     static const char *const others[] = {"team-*"};
     static const char *const ours[] = {"team-*", "default"};
     struct rule rule = {.name = "r", .labels = 1, .label = &kept, .whole = true};
@@ -686,9 +660,8 @@ static void a_pod_goes_where_a_rule_lets_it(void **state)
 }
 
 /* n2 is of a model that the workload does not want, so a pod gains by going there. */
-static void an_idle_host_in_reserve_takes_no_pod(void **state)
+FIXTURE_TEST(an_idle_host_in_reserve_takes_no_pod)
 {
-    struct core_fixture *core = *state;
     struct rule rule = {.name = "r", .labels = 1, .label = &kept};
 
     learn(core, POLICY_SPREAD, &whole_a100, 1);
@@ -708,9 +681,8 @@ static void an_idle_host_in_reserve_takes_no_pod(void **state)
 }
 
 /* One host is kept, and n3 is idle: without the pod n1 is another one, to which it may return. */
-static void the_host_that_a_pod_leaves_counts_as_idle(void **state)
+FIXTURE_TEST(the_host_that_a_pod_leaves_counts_as_idle)
 {
-    struct core_fixture *core = *state;
     struct rule rule = {.name = "r", .labels = 1, .label = &kept, .reserve = 1};
 
     learn(core, POLICY_SPREAD, &whole_a100, 1);
@@ -736,9 +708,8 @@ static void the_host_that_a_pod_leaves_counts_as_idle(void **state)
  * for the first and n1 for the others. The move, and two nodes again. Then the node of b is
  * another, to which it would go back, and c would go to n1, which is empty.
  */
-static void steps_are_counted(void **state)
+FIXTURE_TEST(steps_are_counted)
 {
-    struct core_fixture *core = *state;
     struct planned planned;
 
     three_half_used(core);
@@ -754,9 +725,8 @@ static void steps_are_counted(void **state)
 }
 
 /* The host is asked first; and a request of several containers takes more steps. */
-static void each_node_costs_what_its_search_takes(void **state)
+FIXTURE_TEST(each_node_costs_what_its_search_takes)
 {
-    struct core_fixture *core = *state;
     struct request *request = core_request(core, "150+100+50+100+120+180+70+30");
     struct planned planned;
     struct policy_question question = {.slot = SNAPSHOT_NO_SLOT};
@@ -785,12 +755,12 @@ static void each_node_costs_what_its_search_takes(void **state)
     plan_done(&planned);
 }
 
-static void the_search_ends_with_its_steps_and_says_so(void **state)
+FIXTURE_TEST(the_search_ends_with_its_steps_and_says_so)
 {
     struct planned planned;
 
-    three_half_used(*state);
-    plan_init_for(&planned, *state);
+    three_half_used(core);
+    plan_init_for(&planned, core);
     make_plan(&planned);
     const uint32_t all = planned.plan->steps;
     planned.question.steps = all + 1;
@@ -809,9 +779,8 @@ static void the_search_ends_with_its_steps_and_says_so(void **state)
 }
 
 /* Half of them, rounded down, are for the ranks; what is not ranked does not move. */
-static void half_of_the_steps_are_kept_for_moves(void **state)
+FIXTURE_TEST(half_of_the_steps_are_kept_for_moves)
 {
-    struct core_fixture *core = *state;
     struct planned planned;
 
     three_half_used(core);
@@ -836,9 +805,8 @@ static void half_of_the_steps_are_kept_for_moves(void **state)
 }
 
 /* Each hole takes one pod; the smallest is the best, and all have to be found in the end. */
-static void nodes_beyond_the_best_are_found_again(void **state)
+FIXTURE_TEST(nodes_beyond_the_best_are_found_again)
 {
-    struct core_fixture *core = *state;
     struct planned planned;
     char name[16];
     char words[16];
@@ -867,9 +835,8 @@ static void nodes_beyond_the_best_are_found_again(void **state)
     plan_done(&planned);
 }
 
-static void the_commonest_shapes_are_counted(void **state)
+FIXTURE_TEST(the_commonest_shapes_are_counted)
 {
-    struct core_fixture *core = *state;
     const struct workload_class class[] = {{.parts = 1, .milli = 1000, .count = 2},
                                            {.parts = 1, .milli = 500, .count = 1}};
     struct planned planned;
@@ -887,9 +854,8 @@ static void the_commonest_shapes_are_counted(void **state)
 }
 
 /* 200 halves become 100 whole GPUs. */
-static void a_plan_has_at_most_a_hundred_moves(void **state)
+FIXTURE_TEST(a_plan_has_at_most_a_hundred_moves)
 {
-    struct core_fixture *core = *state;
     struct planned planned;
     char name[16];
 
@@ -907,9 +873,8 @@ static void a_plan_has_at_most_a_hundred_moves(void **state)
     plan_done(&planned);
 }
 
-static void at_most_so_many_different_requests_are_looked_at(void **state)
+FIXTURE_TEST(at_most_so_many_different_requests_are_looked_at)
 {
-    struct core_fixture *core = *state;
     char uid[16];
     char words[16];
     struct planned planned;
@@ -949,9 +914,8 @@ static const struct request *all_ask_the_same(void *user, const struct allocatio
     return user;
 }
 
-static void at_most_so_many_pods_are_looked_at(void **state)
+FIXTURE_TEST(at_most_so_many_pods_are_looked_at)
 {
-    struct core_fixture *core = *state;
     struct request *request = core_request(core, "1");
     struct planned planned;
     char uid[16];
@@ -1375,9 +1339,8 @@ static uint64_t first_seed(void)
     return given != NULL ? strtoull(given, NULL, 10) : 1;
 }
 
-static void a_plan_is_the_one_of_a_slow_search_and_comes_true(void **state)
+FIXTURE_TEST(a_plan_is_the_one_of_a_slow_search_and_comes_true)
 {
-    struct core_fixture *core = *state;
     static struct slow slow;
     const uint64_t first = first_seed();
     uint32_t moves = 0;
@@ -1409,9 +1372,8 @@ static void a_plan_is_the_one_of_a_slow_search_and_comes_true(void **state)
 }
 
 /* Whatever steps there are, the plan is the beginning of the whole one, or another that fits. */
-static void fewer_steps_make_a_plan_that_fits_as_well(void **state)
+FIXTURE_TEST(fewer_steps_make_a_plan_that_fits_as_well)
 {
-    struct core_fixture *core = *state;
     uint32_t cut = 0;
 
     for (int i = 0; i < walk_steps(60, 20); i++) {
@@ -1436,68 +1398,4 @@ static void fewer_steps_make_a_plan_that_fits_as_well(void **state)
         plan_done(&planned);
     }
     assert_true(cut > 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(three_half_used_gpus_become_two, set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(the_plan_stops_at_as_many_moves_as_asked_for, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(a_move_gains_at_least_what_was_asked_for, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(the_largest_gain_comes_first_and_of_equals_the_smaller_pod,
-                                        set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(a_later_move_needs_the_room_that_an_earlier_one_leaves,
-                                        set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(pods_move_within_a_node, set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(only_bound_pods_that_milligpu_granted_move, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(a_pod_of_which_nothing_is_known_stays, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(nothing_moves_to_a_cordoned_gpu_or_away_from_one, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(what_a_pod_leaves_on_a_closed_gpu_is_no_gain, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(a_pod_goes_where_its_models_and_its_memory_are, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(both_parts_of_a_pod_move, set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(nodes_that_are_known_to_lack_cpu_or_memory_are_left_out,
-                                        set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(cpu_goes_with_the_pod, set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(without_a_workload_there_is_nothing_to_gain, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(an_empty_cluster_has_an_empty_plan, set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(the_policy_decides_where_a_pod_would_go, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(the_search_ends_with_its_steps_and_says_so, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(half_of_the_steps_are_kept_for_moves, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(at_most_so_many_different_requests_are_looked_at, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(at_most_so_many_pods_are_looked_at, set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(candidates_come_by_fragment_and_then_by_name, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(a_node_with_one_milli_left_is_no_full_one, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(a_pod_moves_as_it_asks_now, set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(a_pod_goes_where_a_rule_lets_it, set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(an_idle_host_in_reserve_takes_no_pod, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(the_host_that_a_pod_leaves_counts_as_idle, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(nodes_beyond_the_best_are_found_again, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(the_commonest_shapes_are_counted, set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(steps_are_counted, set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(each_node_costs_what_its_search_takes, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(a_plan_has_at_most_a_hundred_moves, set_up, core_tear_down),
-        cmocka_unit_test_setup_teardown(a_plan_is_the_one_of_a_slow_search_and_comes_true, set_up,
-                                        core_tear_down),
-        cmocka_unit_test_setup_teardown(fewer_steps_make_a_plan_that_fits_as_well, set_up,
-                                        core_tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

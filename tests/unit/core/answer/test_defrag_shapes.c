@@ -1,15 +1,10 @@
 /* How many more pods of a shape fit on a node, compared with putting them there one by one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 
 #include "core/answer/defrag_shapes.h"
 #include "support/atoms.h"
 #include "support/draw.h"
+#include "support/test.h"
 #include "support/walk.h"
 
 /* GPUs of these milli, all free. */
@@ -51,9 +46,8 @@ static uint64_t fits(const struct workload_class *class, const struct node *node
     return count[0] - 7;
 }
 
-static void a_gpu_takes_as_many_as_its_free_milli(void **state)
+TEST(a_gpu_takes_as_many_as_its_free_milli)
 {
-    (void)state;
     struct node *node = node_of((const uint32_t[]){1000, 400, 99}, 3);
     static const char *t4[] = {"T4"};
     struct workload_class class = {.parts = 1, .milli = 100, .count = 1};
@@ -69,9 +63,8 @@ static void a_gpu_takes_as_many_as_its_free_milli(void **state)
     node_unref(node);
 }
 
-static void a_pod_of_several_gpus_takes_a_part_of_each(void **state)
+TEST(a_pod_of_several_gpus_takes_a_part_of_each)
 {
-    (void)state;
     struct node *node = node_of((const uint32_t[]){1000, 300, 200}, 3);
     struct workload_class class = {.parts = 2, .milli = 100, .count = 1};
 
@@ -87,9 +80,8 @@ static void a_pod_of_several_gpus_takes_a_part_of_each(void **state)
     node_unref(node);
 }
 
-static void cpu_has_to_be_there_for_all(void **state)
+TEST(cpu_has_to_be_there_for_all)
 {
-    (void)state;
     struct node *bare = node_of((const uint32_t[]){1000}, 1);
     struct workload_class class = {.parts = 1, .milli = 100, .count = 1, .host = {1000, 0}};
     struct host host = {3999, 0};
@@ -118,9 +110,8 @@ static void cpu_has_to_be_there_for_all(void **state)
     node_unref(bare);
 }
 
-static void the_commonest_shapes_that_ask_for_gpus_count(void **state)
+TEST(the_commonest_shapes_that_ask_for_gpus_count)
 {
-    (void)state;
     const struct workload_class class[] = {{.parts = 1, .milli = 100, .count = 10},
                                            {.parts = 0, .count = 50},
                                            {.parts = 2, .milli = 300, .count = 40},
@@ -176,9 +167,8 @@ static uint64_t put_one_by_one(const uint32_t *milli, uint32_t gpus, uint32_t pa
     }
 }
 
-static void as_many_fit_as_one_by_one(void **state)
+TEST(as_many_fit_as_one_by_one)
 {
-    (void)state;
     uint64_t seed = 5;
 
     for (int i = walk_steps(2000, 300); i > 0; i--) {
@@ -194,14 +184,4 @@ static void as_many_fit_as_one_by_one(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gpu_takes_as_many_as_its_free_milli),
-        cmocka_unit_test(a_pod_of_several_gpus_takes_a_part_of_each),
-        cmocka_unit_test(cpu_has_to_be_there_for_all),
-        cmocka_unit_test(the_commonest_shapes_that_ask_for_gpus_count),
-        cmocka_unit_test(as_many_fit_as_one_by_one),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

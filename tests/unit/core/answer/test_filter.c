@@ -1,17 +1,13 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/answer/filter.h"
 
 #include "support/core_fixture.h"
 #include "support/placements.h"
+#include "support/test.h"
 
 enum { NAMES_MAX = 64, OFFERS = 24 };
 
@@ -82,9 +78,8 @@ static void assert_candidates(const struct asked *asked, const char *const *name
     }
 }
 
-static void the_best_come_first_and_no_more_than_asked_for(void **state)
+CORE_TEST(the_best_come_first_and_no_more_than_asked_for)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     three_nodes(core);
     ask_init(&asked, core, "300");
@@ -111,9 +106,8 @@ static void the_best_come_first_and_no_more_than_asked_for(void **state)
     ask_done(&asked);
 }
 
-static void whoever_does_not_fit_says_why(void **state)
+CORE_TEST(whoever_does_not_fit_says_why)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     three_nodes(core);
     assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
@@ -138,10 +132,10 @@ static void whoever_does_not_fit_says_why(void **state)
     ask_done(&asked);
 }
 
-static void no_names_fit_nowhere(void **state)
+CORE_TEST(no_names_fit_nowhere)
 {
     struct asked asked;
-    ask_init(&asked, *state, "300");
+    ask_init(&asked, core, "300");
     ask(&asked);
     assert_int_equal(asked.answer.verdict, FILTER_NONE);
     asked.question.shortlist = 16;
@@ -153,9 +147,8 @@ static void no_names_fit_nowhere(void **state)
     ask_done(&asked);
 }
 
-static void names_that_come_twice_keep_the_order_of_the_question(void **state)
+CORE_TEST(names_that_come_twice_keep_the_order_of_the_question)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     three_nodes(core);
     ask_init(&asked, core, "300");
@@ -170,9 +163,8 @@ static void names_that_come_twice_keep_the_order_of_the_question(void **state)
     ask_done(&asked);
 }
 
-static void a_pod_with_a_reservation_gets_its_node_alone(void **state)
+CORE_TEST(a_pod_with_a_reservation_gets_its_node_alone)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     three_nodes(core);
     assert_int_equal(core_reserve(core, "asking", "n1", "700"), VERDICT_OK);
@@ -209,9 +201,8 @@ static void a_pod_with_a_reservation_gets_its_node_alone(void **state)
     ask_done(&asked);
 }
 
-static void a_pod_that_is_listed_unbound_gets_no_node(void **state)
+CORE_TEST(a_pod_that_is_listed_unbound_gets_no_node)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     const struct command note = {.kind = COMMAND_NOTE, .uid = "asking", .unbound = true};
     three_nodes(core);
@@ -239,9 +230,8 @@ static void a_pod_that_is_listed_unbound_gets_no_node(void **state)
     ask_done(&asked);
 }
 
-static void a_reservation_is_offered_once_though_its_name_comes_twice(void **state)
+CORE_TEST(a_reservation_is_offered_once_though_its_name_comes_twice)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     three_nodes(core);
     assert_int_equal(core_reserve(core, "a", "n1", "700"), VERDICT_OK);
@@ -258,9 +248,8 @@ static void a_reservation_is_offered_once_though_its_name_comes_twice(void **sta
     ask_done(&asked);
 }
 
-static void hashes_that_are_known_change_nothing(void **state)
+CORE_TEST(hashes_that_are_known_change_nothing)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     enum { NODES = 20 };
     uint32_t hash[NODES];
@@ -279,9 +268,8 @@ static void hashes_that_are_known_change_nothing(void **state)
     ask_done(&asked);
 }
 
-static void full_node_objects_stand_in_for_unknown_names_only(void **state)
+CORE_TEST(full_node_objects_stand_in_for_unknown_names_only)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     struct names *names = names_new();
     one_gpu_node(core, "n1", 400);
@@ -316,9 +304,8 @@ static void full_node_objects_stand_in_for_unknown_names_only(void **state)
     names_free(names);
 }
 
-static void offers_rank_a_node_lower(void **state)
+CORE_TEST(offers_rank_a_node_lower)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     three_nodes(core);
     ask_init(&asked, core, "300");
@@ -348,9 +335,8 @@ static void offers_rank_a_node_lower(void **state)
     ask_done(&asked);
 }
 
-static void scores_fall_evenly_from_ten(void **state)
+CORE_TEST(scores_fall_evenly_from_ten)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     ask_init(&asked, core, "1");
     ask_done(&asked);
@@ -384,9 +370,8 @@ static void scores_fall_evenly_from_ten(void **state)
     }
 }
 
-static void preemption_asks_for_the_room_without_the_victims(void **state)
+CORE_TEST(preemption_asks_for_the_room_without_the_victims)
 {
-    struct core_fixture *core = *state;
     one_gpu_node(core, "n1", 1000);
     assert_int_equal(core_reserve(core, "a", "n1", "400"), VERDICT_OK);
     assert_int_equal(core_reserve(core, "b", "n1", "500"), VERDICT_OK);
@@ -421,10 +406,9 @@ static bool helps(struct core_fixture *core, const struct node *node, const char
     return preempt_ask(NULL, node, core_request(core, words), NULL, victims, count) == REASON_NONE;
 }
 
-static void preemption_leaves_gpus_that_others_hold_whole(void **state)
+CORE_TEST(preemption_leaves_gpus_that_others_hold_whole)
 {
     static const char *const named[] = {"pod:w", "env:w"};
-    struct core_fixture *core = *state;
     const struct text a[] = {TEXT("a"), TEXT("")};
     const struct text both[] = {TEXT("w"), TEXT("a")};
     (void)held_on_n1(core, "process");
@@ -456,9 +440,8 @@ static void preemption_leaves_gpus_that_others_hold_whole(void **state)
 }
 
 /* Bind would refuse it anywhere else, so the victims would be evicted for nothing. */
-static void preemption_helps_a_pod_with_a_reservation_on_that_node_alone(void **state)
+CORE_TEST(preemption_helps_a_pod_with_a_reservation_on_that_node_alone)
 {
-    struct core_fixture *core = *state;
     one_gpu_node(core, "n1", 1000);
     one_gpu_node(core, "n2", 1000);
     assert_int_equal(core_reserve(core, "a", "n1", "800"), VERDICT_OK);
@@ -473,9 +456,8 @@ static void preemption_helps_a_pod_with_a_reservation_on_that_node_alone(void **
     assert_int_equal(preempt_ask(NULL, n1, request, held, &b, 1), REASON_NONE);
 }
 
-static void an_explanation_has_the_numbers_of_the_moment(void **state)
+CORE_TEST(an_explanation_has_the_numbers_of_the_moment)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu gpu[] = {{.index = 0, .mib = 8000},
                                    {.index = 1, .mib = 8000, .cordoned = true},
                                    {.index = 2, .mib = 8000, .sick = true},
@@ -505,9 +487,8 @@ static void assert_explained(struct core_fixture *core, const char *node,
     assert_string_equal(strchr(text, ';'), numbers);
 }
 
-static void an_explanation_leaves_nothing_free_out_and_adds_nothing(void **state)
+CORE_TEST(an_explanation_leaves_nothing_free_out_and_adds_nothing)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu = {.index = 0, .mib = 1000};
     assert_int_equal(core_node(core, "n1", &gpu, 1), VERDICT_OK);
     assert_int_equal(core_reserve(core, "a", "n1", "999"), VERDICT_OK);
@@ -524,9 +505,8 @@ static void an_explanation_leaves_nothing_free_out_and_adds_nothing(void **state
                      "; largest free piece 0 milli, 0 milli free on 0 of 1 GPUs");
 }
 
-static void an_explanation_counts_the_models_asked_for_only(void **state)
+CORE_TEST(an_explanation_counts_the_models_asked_for_only)
 {
-    struct core_fixture *core = *state;
     static const char *model[] = {"T4"};
     const struct core_gpu gpu[] = {{.index = 0, .mib = 8000}, {.index = 1, .mib = 16000}};
     struct inventory *inventory = core_inventory(core, "n1", "u", gpu, 2);
@@ -555,9 +535,8 @@ static void hear(void *user, struct text name, const char *text)
     (void)snprintf(heard->text[heard->count++], sizeof heard->text[0], "%s", text);
 }
 
-static void refusals_are_one_each_or_one_for_all_alike(void **state)
+CORE_TEST(refusals_are_one_each_or_one_for_all_alike)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     struct heard heard = {0};
     struct refusal room;
@@ -714,9 +693,8 @@ static void assert_as_judged(const struct asked *asked, const struct judged *jud
                          0);
 }
 
-static void answers_are_those_of_a_plain_ranking(void **state)
+CORE_TEST(answers_are_those_of_a_plain_ranking)
 {
-    struct core_fixture *core = *state;
     static const char *const request_classes[] = {
         "100",     "300",          "600",   "1000",    "2000",          "300x2",
         "400+400", "i700+400+400", "200x3", "900+100", "s100+i500+300", "4000"};
@@ -756,9 +734,8 @@ static void answers_are_those_of_a_plain_ranking(void **state)
     assert_true(seen[0] > 100 && seen[1] > 1000 && behind > 100 && reordered > 100);
 }
 
-static void thousands_of_names_are_ranked_in_passing(void **state)
+CORE_TEST(thousands_of_names_are_ranked_in_passing)
 {
-    struct core_fixture *core = *state;
     enum { MANY = 5000 };
     struct arena arena;
     struct text *name = xcalloc(MANY, sizeof *name);
@@ -896,7 +873,7 @@ static void ask_unlike(const struct unlike *unlike, const struct request *reques
  * For any request, the greedy pass and the bound look at each GPU once per container, or the search
  * stays within its budget.
  */
-static void the_dearest_requests_take_no_more_steps_than_are_theirs(void **state)
+CORE_TEST(the_dearest_requests_take_no_more_steps_than_are_theirs)
 {
     static const struct {
         uint32_t wants;
@@ -906,7 +883,7 @@ static void the_dearest_requests_take_no_more_steps_than_are_theirs(void **state
     } dear[] = {{6, 2, 211, 37}, {6, 2, 60, 1},  {4, 8, 70, 7},    {120, 1, 2, 1},
                 {128, 4, 1, 0},  {64, 1, 60, 1}, {12, 1, 401, 13}, {12, 2, 215, 20}};
     static const uint32_t nodes[] = {1000, UNLIKE_NODES};
-    struct unlike *unlike = unlike_new(*state);
+    struct unlike *unlike = unlike_new(core);
     struct want want[CONTAINERS_MAX];
     struct arena arena;
     uint64_t most = 0;
@@ -942,9 +919,9 @@ static void the_dearest_requests_take_no_more_steps_than_are_theirs(void **state
  * The later searches are as strong as filter's: bind finds what filter accepted on a node, and
  * wake-up accepts what filter accepts.
  */
-static void what_filter_takes_bind_finds(void **state)
+CORE_TEST(what_filter_takes_bind_finds)
 {
-    struct unlike *unlike = unlike_new(*state);
+    struct unlike *unlike = unlike_new(core);
     struct want want[12];
     const struct request request = {.wants = 12, .want = want};
     struct arena arena;
@@ -971,9 +948,8 @@ static void what_filter_takes_bind_finds(void **state)
     unlike_free(unlike);
 }
 
-static void equal_nodes_cost_one_search(void **state)
+CORE_TEST(equal_nodes_cost_one_search)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     for (uint32_t n = 0; n < 20; n++) {
         const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}};
@@ -999,9 +975,8 @@ static void equal_nodes_cost_one_search(void **state)
     ask_done(&asked);
 }
 
-static void one_container_takes_no_search(void **state)
+CORE_TEST(one_container_takes_no_search)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}};
 
@@ -1014,9 +989,9 @@ static void one_container_takes_no_search(void **state)
     ask_done(&asked);
 }
 
-static void an_explanation_says_what_was_not_searched_to_the_end(void **state)
+CORE_TEST(an_explanation_says_what_was_not_searched_to_the_end)
 {
-    struct unlike *unlike = unlike_new(*state);
+    struct unlike *unlike = unlike_new(core);
     struct want want[12];
     const struct request request = {.wants = 12, .want = want};
     bool fits = false;
@@ -1033,37 +1008,4 @@ static void an_explanation_says_what_was_not_searched_to_the_end(void **state)
     }
     assert_true(fits && refused);
     unlike_free(unlike);
-}
-
-int main(void)
-{
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_CORE(the_best_come_first_and_no_more_than_asked_for),
-        WITH_CORE(whoever_does_not_fit_says_why),
-        WITH_CORE(no_names_fit_nowhere),
-        WITH_CORE(names_that_come_twice_keep_the_order_of_the_question),
-        WITH_CORE(a_pod_with_a_reservation_gets_its_node_alone),
-        WITH_CORE(a_pod_that_is_listed_unbound_gets_no_node),
-        WITH_CORE(a_reservation_is_offered_once_though_its_name_comes_twice),
-        WITH_CORE(hashes_that_are_known_change_nothing),
-        WITH_CORE(full_node_objects_stand_in_for_unknown_names_only),
-        WITH_CORE(offers_rank_a_node_lower),
-        WITH_CORE(scores_fall_evenly_from_ten),
-        WITH_CORE(preemption_asks_for_the_room_without_the_victims),
-        WITH_CORE(preemption_leaves_gpus_that_others_hold_whole),
-        WITH_CORE(preemption_helps_a_pod_with_a_reservation_on_that_node_alone),
-        WITH_CORE(an_explanation_has_the_numbers_of_the_moment),
-        WITH_CORE(an_explanation_leaves_nothing_free_out_and_adds_nothing),
-        WITH_CORE(an_explanation_counts_the_models_asked_for_only),
-        WITH_CORE(refusals_are_one_each_or_one_for_all_alike),
-        WITH_CORE(answers_are_those_of_a_plain_ranking),
-        WITH_CORE(thousands_of_names_are_ranked_in_passing),
-        WITH_CORE(the_dearest_requests_take_no_more_steps_than_are_theirs),
-        WITH_CORE(what_filter_takes_bind_finds),
-        WITH_CORE(equal_nodes_cost_one_search),
-        WITH_CORE(one_container_takes_no_search),
-        WITH_CORE(an_explanation_says_what_was_not_searched_to_the_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

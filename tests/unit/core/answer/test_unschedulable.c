@@ -1,18 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/core/answer/unschedulable.h"
 #include "milligpu/core/rank/policy.h"
 
 #include "support/core_fixture.h"
+#include "support/test.h"
 #include "support/walk.h"
-
-#define core_test(f) cmocka_unit_test_setup_teardown(f, core_set_up, core_tear_down)
 
 static const struct core_gpu four[] = {{.index = 0, .mib = 81920},
                                        {.index = 1, .mib = 81920},
@@ -55,10 +49,9 @@ static void not_never(struct core_fixture *core, const struct request *request)
         fail_msg("%s", unschedulable.never_text);
 }
 
-static void each_reason_counts_its_nodes(void **state)
+CORE_TEST(each_reason_counts_its_nodes)
 {
     static const struct core_gpu cordoned[] = {{.index = 0, .mib = 81920, .cordoned = true}};
-    struct core_fixture *core = *state;
 
     assert_int_equal(core_node(core, "full", four, 1), VERDICT_OK);
     assert_int_equal(core_reserve(core, "a", "full", "800"), VERDICT_OK);
@@ -78,9 +71,8 @@ static void each_reason_counts_its_nodes(void **state)
 }
 
 /* As in the summary: nothing on such a node can be taken, so nothing there is free. */
-static void what_is_left_on_a_closed_node_is_not_free(void **state)
+CORE_TEST(what_is_left_on_a_closed_node_is_not_free)
 {
-    struct core_fixture *core = *state;
     struct pod *whole = core_pod(core, "w", "n1");
 
     assert_int_equal(core_node(core, "n1", four, 4), VERDICT_OK);
@@ -93,12 +85,11 @@ static void what_is_left_on_a_closed_node_is_not_free(void **state)
     assert_int_equal(unschedulable.moment[REASON_MIXED].closed[REASON_MIXED], 4);
 }
 
-static void numbers_of_the_moment_are_told(void **state)
+CORE_TEST(numbers_of_the_moment_are_told)
 {
     CLEANUP(strbuf_done) struct strbuf text;
     struct moment moment = {.gpus = 8, .open = 4, .free_milli = 640, .piece_milli = 220};
 
-    (void)state;
     strbuf_init(&text);
     moment.piece_mib = 4096;
     moment.closed[REASON_CORDONED] = 2;
@@ -111,9 +102,8 @@ static void numbers_of_the_moment_are_told(void **state)
     assert_false(unschedulable_has_moment(REASON_MODEL));
 }
 
-static void a_reason_is_told_by_what_lacks_or_by_what_closes(void **state)
+CORE_TEST(a_reason_is_told_by_what_lacks_or_by_what_closes)
 {
-    struct core_fixture *core = *state;
     const struct request *request = core_request(core, "600");
     char text[REASON_BYTES_MAX];
 
@@ -128,10 +118,9 @@ static void a_reason_is_told_by_what_lacks_or_by_what_closes(void **state)
     assert_string_equal(text, "no GPU of 600 milli");
 }
 
-static void what_can_never_fit_is_told_with_what_is_there(void **state)
+CORE_TEST(what_can_never_fit_is_told_with_what_is_there)
 {
     static const char *h100[] = {"H100*"};
-    struct core_fixture *core = *state;
 
     never(core, core_request(core, "600"), "no node of this cluster has GPUs to share");
     assert_int_equal(core_node(core, "small", half, 1), VERDICT_OK);
@@ -154,10 +143,9 @@ static void what_can_never_fit_is_told_with_what_is_there(void **state)
                         "no node has a GPU of model H100*; the nearest is NVIDIA A100");
 }
 
-static void memory_that_is_not_known_is_never_enough(void **state)
+CORE_TEST(memory_that_is_not_known_is_never_enough)
 {
     static const struct core_gpu unknown[] = {{.index = 0}};
-    struct core_fixture *core = *state;
 
     assert_int_equal(core_node(core, "n1", unknown, 1), VERDICT_OK);
     struct request request = *core_request(core, "300");
@@ -170,9 +158,8 @@ static void memory_that_is_not_known_is_never_enough(void **state)
                         "would tell it, or mib in milligpu.io/gpus");
 }
 
-static void where_shares_are_raised_the_whole_memory_counts(void **state)
+CORE_TEST(where_shares_are_raised_the_whole_memory_counts)
 {
-    struct core_fixture *core = *state;
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
     book->raise = true;
     struct policy_context *context = policy_context_of_rulebook(book, 0, NULL);
@@ -193,13 +180,12 @@ static void where_shares_are_raised_the_whole_memory_counts(void **state)
 }
 
 /* Numbers of GPUs that the request cannot take would promise too much. */
-static void what_is_told_is_of_gpus_that_suit(void **state)
+CORE_TEST(what_is_told_is_of_gpus_that_suit)
 {
     static const char *t4[] = {"T4"};
     static const struct core_gpu mixture[] = {{.index = 0, .milli = 500, .mib = 80000},
                                               {.index = 1, .milli = 1000, .mib = 10000},
                                               {.index = 2, .milli = 700, .mib = 7000}};
-    struct core_fixture *core = *state;
     struct inventory *inventory = core_inventory(core, "n1", "uid", mixture, 3);
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
     inventory->gpu[2].model = "T4";
@@ -225,9 +211,8 @@ static void what_is_told_is_of_gpus_that_suit(void **state)
     never(core, &request, "one container asks for 5, and no node has more than 1 that suit it");
 }
 
-static void a_missing_gpu_may_come_back_whole(void **state)
+CORE_TEST(a_missing_gpu_may_come_back_whole)
 {
-    struct core_fixture *core = *state;
     struct pod *pod = core_pod(core, "noted", "n2");
 
     assert_int_equal(core_node(core, "n2", half, 1), VERDICT_OK);
@@ -237,10 +222,8 @@ static void a_missing_gpu_may_come_back_whole(void **state)
     not_never(core, core_request(core, "1000"));
 }
 
-static void whoever_holds_a_node_may_leave_it(void **state)
+CORE_TEST(whoever_holds_a_node_may_leave_it)
 {
-    struct core_fixture *core = *state;
-
     assert_int_equal(core_node(core, "n1", four, 1), VERDICT_OK);
     struct pod *whole = core_pod(core, "whole", "n1");
     whole->whole_gpus = 1;
@@ -254,21 +237,19 @@ static void whoever_holds_a_node_may_leave_it(void **state)
     not_never(core, &all);
 }
 
-static void a_thousandth_of_a_gpu_is_a_size(void **state)
+CORE_TEST(a_thousandth_of_a_gpu_is_a_size)
 {
     static const struct core_gpu tiny[] = {{.index = 0, .milli = 1, .mib = 8}};
-    struct core_fixture *core = *state;
 
     assert_int_equal(core_node(core, "n1", tiny, 1), VERDICT_OK);
     never(core, core_request(core, "2"), "no GPU of 2 milli; the largest has 1 milli");
     not_never(core, core_request(core, "1"));
 }
 
-static void what_may_change_is_not_never(void **state)
+CORE_TEST(what_may_change_is_not_never)
 {
     static const struct core_gpu sick[] = {{.index = 0, .mib = 81920, .sick = true}};
     static const struct core_gpu cordoned[] = {{.index = 0, .mib = 81920, .cordoned = true}};
-    struct core_fixture *core = *state;
     const struct request *request = core_request(core, "600");
 
     assert_int_equal(core_node(core, "sick", sick, 1), VERDICT_OK);
@@ -339,14 +320,13 @@ static struct request draw_request(struct core_fixture *core)
     return request;
 }
 
-static void never_is_what_an_empty_cluster_refuses_too(void **state)
+TEST(never_is_what_an_empty_cluster_refuses_too)
 {
     const char *given = getenv("SURVEY_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     const int steps = walk_steps(2000, 300);
     int nevers = 0;
     int waits = 0;
 
-    (void)state;
     seed = given != NULL ? strtoull(given, NULL, 10) : 42;
     print_message("SURVEY_SEED=%llu\n", (unsigned long long)seed);
     for (int i = 0; i < steps; i++) {
@@ -402,9 +382,8 @@ static const char *missing_model(struct core_fixture *core, const char *first, c
     return text;
 }
 
-static void a_model_that_no_gpu_is_of_names_the_nearest(void **state)
+CORE_TEST(a_model_that_no_gpu_is_of_names_the_nearest)
 {
-    struct core_fixture *core = *state;
     assert_string_equal(missing_model(core, "T5", NULL, 256), "no node has a GPU of model T5");
     static const char *const models[] = {
         "H100-80GB-HBM3", "Tesla-T4",       "", "Tesla-T4", "L4", "A100-SXM4-80GB",
@@ -435,9 +414,8 @@ static void a_model_that_no_gpu_is_of_names_the_nearest(void **state)
     assert_string_equal(missing_model(core, NULL, NULL, 256), "");
 }
 
-static void models__of_the_cluster(void **state)
+CORE_TEST(models__of_the_cluster)
 {
-    struct core_fixture *core = *state;
     static const char *const models[] = {"T4", "H100", "", "T4", "A100", "A100", "H100", "X"};
     const char *many[CLUSTER_MODELS_MAX + 1];
     struct cluster_models out;
@@ -461,9 +439,8 @@ static void models__of_the_cluster(void **state)
     assert_string_equal(out.model[CLUSTER_MODELS_MAX - 1]->text, "B063");
 }
 
-static void no_more_than_64_models_are_compared(void **state)
+CORE_TEST(no_more_than_64_models_are_compared)
 {
-    struct core_fixture *core = *state;
     const char *models[66];
     for (uint32_t i = 0; i < 65; i++)
         models[i] = arena_printf(&core->arena, "B%03u", i);
@@ -483,27 +460,4 @@ static void no_more_than_64_models_are_compared(void **state)
                                      "no node has a GPU of model aaaa; the nearest are %s, B000, "
                                      "B002",
                                      longest));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        core_test(each_reason_counts_its_nodes),
-        core_test(what_is_left_on_a_closed_node_is_not_free),
-        core_test(numbers_of_the_moment_are_told),
-        core_test(a_reason_is_told_by_what_lacks_or_by_what_closes),
-        core_test(what_can_never_fit_is_told_with_what_is_there),
-        core_test(memory_that_is_not_known_is_never_enough),
-        core_test(where_shares_are_raised_the_whole_memory_counts),
-        core_test(a_model_that_no_gpu_is_of_names_the_nearest),
-        core_test(no_more_than_64_models_are_compared),
-        core_test(models__of_the_cluster),
-        core_test(what_is_told_is_of_gpus_that_suit),
-        core_test(a_missing_gpu_may_come_back_whole),
-        core_test(whoever_holds_a_node_may_leave_it),
-        core_test(a_thousandth_of_a_gpu_is_a_size),
-        core_test(what_may_change_is_not_never),
-        cmocka_unit_test(never_is_what_an_empty_cluster_refuses_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

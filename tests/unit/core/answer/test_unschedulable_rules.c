@@ -1,18 +1,12 @@
 /* Which rules of the policy match no node of the cluster. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/core/answer/unschedulable.h"
 #include "milligpu/core/rank/policy.h"
 
 #include "support/core_fixture.h"
-
-#define core_test(f) cmocka_unit_test_setup_teardown(f, core_set_up, core_tear_down)
+#include "support/test.h"
 
 /* A node with label pool=NAME, and a GPU of each of these models. */
 static void show(struct core_fixture *core, const char *name, const char *const *model,
@@ -62,13 +56,12 @@ static const struct label n2[] = {{"pool", "n2"}};
 static const struct label n3[] = {{"pool", "n3"}};
 static const struct label n4[] = {{"pool", "n4"}};
 
-static void each_rule_that_matches_nothing_is_said(void **state)
+CORE_TEST(each_rule_that_matches_nothing_is_said)
 {
     /* The third is behind the end of the book. */
     static const struct rule rule[] = {{.name = "a", .labels = 1, .label = n2},
                                        {.name = "b", .labels = 1, .label = n3},
                                        {.name = "c", .labels = 1, .label = n4}};
-    struct core_fixture *core = *state;
 
     unmatched(core, rule, 2, ""); /* of a cluster without nodes nothing is said */
     show(core, "n1", abc, 1);
@@ -82,9 +75,8 @@ static void each_rule_that_matches_nothing_is_said(void **state)
     unmatched(core, rule, 2, "");
 }
 
-static void without_a_policy_nothing_is_said(void **state)
+CORE_TEST(without_a_policy_nothing_is_said)
 {
-    struct core_fixture *core = *state;
     CLEANUP(strbuf_done) struct strbuf text;
 
     strbuf_init(&text);
@@ -97,7 +89,7 @@ static void without_a_policy_nothing_is_said(void **state)
 }
 
 /* One array takes the models of each node in turn: none may be seen on the next. */
-static void a_node_has_its_own_models_and_no_others(void **state)
+CORE_TEST(a_node_has_its_own_models_and_no_others)
 {
     static const struct rule rule[] = {
         {.name = "1", .labels = 1, .label = n1, .models = 3, .model = abc},
@@ -106,7 +98,6 @@ static void a_node_has_its_own_models_and_no_others(void **state)
         {.name = "4", .labels = 1, .label = n4, .models = 1, .model = c},
         {.name = "5", .labels = 1, .label = n4, .models = 1, .model = abc},
     };
-    struct core_fixture *core = *state;
 
     show(core, "n1", abc, 3);
     show(core, "n2", ac, 2);
@@ -115,12 +106,11 @@ static void a_node_has_its_own_models_and_no_others(void **state)
     unmatched(core, rule, ARRAY_LEN(rule), "rule 4 (4), models: matches 0 of its 1 node");
 }
 
-static void a_node_that_is_gone_matches_no_rule(void **state)
+CORE_TEST(a_node_that_is_gone_matches_no_rule)
 {
     static const struct rule rule[] = {{.name = "a", .labels = 1, .label = n1},
                                        {.name = "b", .labels = 1, .label = n2}};
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
-    struct core_fixture *core = *state;
 
     show(core, "n1", abc, 1);
     show(core, "n2", abc, 1);
@@ -131,13 +121,12 @@ static void a_node_that_is_gone_matches_no_rule(void **state)
 }
 
 /* GPUs that pods made up before the node showed its own: it lists more than it may show. */
-static void a_node_may_list_more_gpus_than_it_may_show(void **state)
+CORE_TEST(a_node_may_list_more_gpus_than_it_may_show)
 {
     static const char *model_a[] = {"A"};
     static const char *model_b[] = {"B"};
     static const struct rule rule[] = {{.name = "a", .models = 1, .model = model_a},
                                        {.name = "b", .models = 1, .model = model_b}};
-    struct core_fixture *core = *state;
 
     core_make_up_gpus(core, "n1", GPUS_PER_NODE_MAX);
     show(core, "n1", ac, 2);
@@ -146,12 +135,11 @@ static void a_node_may_list_more_gpus_than_it_may_show(void **state)
 }
 
 /* Each GPU that it shows of another model, and one more that a pod made up, of none. */
-static void a_node_may_have_as_many_models_as_gpus(void **state)
+CORE_TEST(a_node_may_have_as_many_models_as_gpus)
 {
     struct core_gpu gpu[GPUS_PER_NODE_MAX];
     static const char *last[] = {"M63"};
     static const struct rule rule[] = {{.name = "a", .models = 1, .model = last}};
-    struct core_fixture *core = *state;
 
     core_make_up_gpus(core, "n1", 1);
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
@@ -164,17 +152,4 @@ static void a_node_may_have_as_many_models_as_gpus(void **state)
     assert_int_equal(core_do(core, &command), VERDICT_OK);
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, GPUS_PER_NODE_MAX + 1);
     unmatched(core, rule, 1, "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        core_test(a_node_may_list_more_gpus_than_it_may_show),
-        core_test(a_node_may_have_as_many_models_as_gpus),
-        core_test(each_rule_that_matches_nothing_is_said),
-        core_test(without_a_policy_nothing_is_said),
-        core_test(a_node_has_its_own_models_and_no_others),
-        core_test(a_node_that_is_gone_matches_no_rule),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,11 @@
 /* What is probably a mistake, and what is said about it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/core/facts/advice.h"
+
+#include "support/test.h"
 
 static const struct request_rules rules = {"nvidia.com/vgpu", 1, 1};
 
@@ -57,9 +54,8 @@ static void odd_key(const char *key, const char *text)
     says(&scene, ADVICE_ANNOTATION, "annotation", text);
 }
 
-static void a_key_that_is_nearly_ours_gets_the_nearest_of_ours(void **state)
+TEST(a_key_that_is_nearly_ours_gets_the_nearest_of_ours)
 {
-    (void)state;
     static const struct {
         const char *key;
         const char *meant;
@@ -105,9 +101,8 @@ static void a_key_that_is_nearly_ours_gets_the_nearest_of_ours(void **state)
     }
 }
 
-static void a_key_of_ours_that_is_near_none_gets_them_all(void **state)
+TEST(a_key_of_ours_that_is_near_none_gets_them_all)
 {
-    (void)state;
     static const char *const key[] = {
         "milligpu.io/priority",
         "milligpu.io/",
@@ -130,9 +125,8 @@ static void a_key_of_ours_that_is_near_none_gets_them_all(void **state)
     }
 }
 
-static void other_keys_are_left_alone(void **state)
+TEST(other_keys_are_left_alone)
 {
-    (void)state;
     static const char *const key[] = {
         /* read by milligpu */
         "milligpu.io/gpu-count",
@@ -172,9 +166,8 @@ static void other_keys_are_left_alone(void **state)
     assert_false(annotation_is_odd((struct text){0}));
 }
 
-static void a_count_for_no_container_gets_the_nearest_that_asks(void **state)
+TEST(a_count_for_no_container_gets_the_nearest_that_asks)
 {
-    (void)state;
     struct scene scene;
     char text[200];
     static const struct {
@@ -215,9 +208,8 @@ static void a_count_for_no_container_gets_the_nearest_that_asks(void **state)
          "gpu-count.milligpu.io/db-mia1?");
 }
 
-static void names_of_any_length_are_compared_only_if_words_are_that_long(void **state)
+TEST(names_of_any_length_are_compared_only_if_words_are_that_long)
 {
-    (void)state;
     struct scene scene;
     char name[TEXT_DISTANCE_MAX + 2];
     char key[128];
@@ -236,19 +228,17 @@ static void names_of_any_length_are_compared_only_if_words_are_that_long(void **
     }
 }
 
-static void beyond_the_last_container_nothing_is_looked_at(void **state)
+TEST(beyond_the_last_container_nothing_is_looked_at)
 {
     struct scene scene;
 
-    (void)state;
     start(&scene, "300", "1");
     scene.pod.containers = 1;
     is_silent(&scene, ADVICE_AMOUNT);
 }
 
-static void of_very_many_containers_the_first_are_compared(void **state)
+TEST(of_very_many_containers_the_first_are_compared)
 {
-    (void)state;
     struct scene scene;
     struct pod_container *container = test_calloc(CONTAINERS_MAX + 1, sizeof *container);
 
@@ -268,9 +258,8 @@ static void of_very_many_containers_the_first_are_compared(void **state)
     test_free(container);
 }
 
-static void several_keys_are_told_in_one_text_that_is_safe_to_show(void **state)
+TEST(several_keys_are_told_in_one_text_that_is_safe_to_show)
 {
-    (void)state;
     struct scene scene;
     char key[600] = "milligpu.io/";
 
@@ -298,9 +287,8 @@ static void several_keys_are_told_in_one_text_that_is_safe_to_show(void **state)
     assert_non_null(strstr(at, "CONTAINER"));
 }
 
-static void a_tiny_amount_that_is_granted_is_asked_about(void **state)
+TEST(a_tiny_amount_that_is_granted_is_asked_about)
 {
-    (void)state;
     struct scene scene;
 
     start(&scene, "1", NULL);
@@ -325,9 +313,8 @@ static void a_tiny_amount_that_is_granted_is_asked_about(void **state)
     is_silent(&scene, ADVICE_AMOUNT);
 }
 
-static void an_amount_that_is_refused_is_told_with_its_reason(void **state)
+TEST(an_amount_that_is_refused_is_told_with_its_reason)
 {
-    (void)state;
     static const struct request_rules strict = {"nvidia.com/vgpu", 50, 20};
     struct scene scene;
 
@@ -356,21 +343,4 @@ static void an_amount_that_is_refused_is_told_with_its_reason(void **state)
     scene.pod.model = NULL;
     scene.pod.count = "7";
     is_silent(&scene, ADVICE_AMOUNT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_key_that_is_nearly_ours_gets_the_nearest_of_ours),
-        cmocka_unit_test(a_key_of_ours_that_is_near_none_gets_them_all),
-        cmocka_unit_test(other_keys_are_left_alone),
-        cmocka_unit_test(a_count_for_no_container_gets_the_nearest_that_asks),
-        cmocka_unit_test(names_of_any_length_are_compared_only_if_words_are_that_long),
-        cmocka_unit_test(beyond_the_last_container_nothing_is_looked_at),
-        cmocka_unit_test(of_very_many_containers_the_first_are_compared),
-        cmocka_unit_test(several_keys_are_told_in_one_text_that_is_safe_to_show),
-        cmocka_unit_test(a_tiny_amount_that_is_granted_is_asked_about),
-        cmocka_unit_test(an_amount_that_is_refused_is_told_with_its_reason),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* A node with an agent: the next Binding to it says so, and nothing else is another. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/rules/rulebook.h"
 
 #include "support/core_fixture.h"
 #include "support/rules.h"
+#include "support/test.h"
 
 static enum verdict show(struct core_fixture *core, bool agent)
 {
@@ -27,10 +23,8 @@ static bool has_agent(const struct core_fixture *core)
     return ledger_node(core->ledger, TEXT("n"))->agent;
 }
 
-static void an_agent_comes_and_goes_and_nothing_else_changes(void **state)
+CORE_TEST(an_agent_comes_and_goes_and_nothing_else_changes)
 {
-    struct core_fixture *core = *state;
-
     assert_int_equal(show(core, false), VERDICT_OK);
     assert_false(has_agent(core));
     assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
@@ -49,9 +43,8 @@ static void an_agent_comes_and_goes_and_nothing_else_changes(void **state)
     assert_true(has_agent(core));
 }
 
-static void it_outlives_what_happens_to_its_node(void **state)
+CORE_TEST(it_outlives_what_happens_to_its_node)
 {
-    struct core_fixture *core = *state;
     const struct host host = {1000, 1000};
 
     assert_int_equal(show(core, true), VERDICT_OK);
@@ -79,9 +72,8 @@ static void it_outlives_what_happens_to_its_node(void **state)
 }
 
 /* A pod that was seen before its node: nobody has said anything of an agent. */
-static void a_node_that_nobody_has_shown_has_none(void **state)
+CORE_TEST(a_node_that_nobody_has_shown_has_none)
 {
-    struct core_fixture *core = *state;
     struct pod *pod = core_pod(core, "p", "n");
 
     assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
@@ -90,10 +82,9 @@ static void a_node_that_nobody_has_shown_has_none(void **state)
     assert_true(has_agent(core));
 }
 
-static void a_node_of_a_question_alone_has_one_too(void **state)
+CORE_TEST(a_node_of_a_question_alone_has_one_too)
 {
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}};
-    struct core_fixture *core = *state;
     struct inventory *inventory = core_inventory(core, "n", "uid", gpu, 1);
     struct names *names = names_new();
 
@@ -106,13 +97,12 @@ static void a_node_of_a_question_alone_has_one_too(void **state)
     names_free(names);
 }
 
-static void an_unknown_node_says_of_its_gpus_what_its_inventory_says(void **state)
+CORE_TEST(an_unknown_node_says_of_its_gpus_what_its_inventory_says)
 {
     static const struct core_gpu gpu[] = {
         {.index = 0, .mib = 16000, .held = "process"},
         {.index = 1, .mib = 16000},
         {.index = 2, .mib = 16000, .sick = true, .ill = "XID 79"}};
-    struct core_fixture *core = *state;
     struct names *names = names_new();
     struct node *node = node_from_inventory(core_inventory(core, "n", "uid", gpu, 3), NULL, names);
 
@@ -127,10 +117,9 @@ static void an_unknown_node_says_of_its_gpus_what_its_inventory_says(void **stat
     names_free(names);
 }
 
-static void an_inventory_says_what_the_node_says(void **state)
+CORE_TEST(an_inventory_says_what_the_node_says)
 {
     const struct inventory_rules rules = {.from_labels = true};
-    struct core_fixture *core = *state;
 
     for (int agent = 0; agent < 2; agent++)
         for (int mig = 0; mig < 2; mig++) {
@@ -142,18 +131,4 @@ static void an_inventory_says_what_the_node_says(void **state)
             inventory_parse(&facts, &rules, &core->arena, &inventory);
             assert_int_equal(inventory.agent, agent);
         }
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(an_agent_comes_and_goes_and_nothing_else_changes),
-        TEST(it_outlives_what_happens_to_its_node),
-        TEST(a_node_that_nobody_has_shown_has_none),
-        TEST(a_node_of_a_question_alone_has_one_too),
-        TEST(an_unknown_node_says_of_its_gpus_what_its_inventory_says),
-        TEST(an_inventory_says_what_the_node_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
 /* Which nodes their agents vouch for: each word, the memory, and a walk beside a model. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/facts/agents.h"
 
+#include "support/test.h"
 #include "support/walk.h"
 
 static const struct agents_rules usual = {.key = {"gpu", 3}, .value = {"yes", 3}};
@@ -136,6 +132,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define AGENTS_TEST(name) TEST_WITH(name, struct agents *agents, set_up, tear_down)
+
 /* Another table, by these rules. */
 static struct agents *anew(void **state, const struct agents_rules *rules)
 {
@@ -144,9 +142,8 @@ static struct agents *anew(void **state, const struct agents_rules *rules)
     return *state;
 }
 
-static void every_word_has_a_sentence_and_a_state(void **state)
+TEST(every_word_has_a_sentence_and_a_state)
 {
-    (void)state;
     for (int a = 0; a < VOUCHES; a++) {
         const enum vouch vouch = (enum vouch)a;
         assert_true(vouch_name(vouch)[0] != '\0' && vouch_help(vouch)[0] != '\0');
@@ -164,9 +161,8 @@ static void every_word_has_a_sentence_and_a_state(void **state)
 }
 
 /* The life of one node. */
-static void every_word_is_reached_and_left(void **state)
+AGENTS_TEST(every_word_is_reached_and_left)
 {
-    struct agents *agents = *state;
     const struct node_facts without = bare("n");
     const struct node_facts first = naming("n");
     const struct node_facts nameless = claimed("n");
@@ -217,9 +213,8 @@ static void every_word_is_reached_and_left(void **state)
 }
 
 /* All at once, and one after the other is mended. */
-static void of_several_reasons_one_is_told(void **state)
+AGENTS_TEST(of_several_reasons_one_is_told)
 {
-    struct agents *agents = *state;
     struct node_facts facts = claimed("n");
 
     facts.claim = (struct agent_claim){
@@ -241,10 +236,9 @@ static void of_several_reasons_one_is_told(void **state)
 }
 
 /* A side that says nothing contradicts nothing, and an empty word says nothing. */
-static void what_is_not_said_is_not_compared(void **state)
+AGENTS_TEST(what_is_not_said_is_not_compared)
 {
     static const char *const nothing[] = {NULL, ""};
-    struct agents *agents = *state;
     const struct node_facts first = naming("n");
 
     (void)see_pod(agents, "n", "p", true);
@@ -270,7 +264,7 @@ static void what_is_not_said_is_not_compared(void **state)
     }
 }
 
-static void a_node_is_selected_by_one_label(void **state)
+TEST_BETWEEN(a_node_is_selected_by_one_label, set_up, tear_down)
 {
     static struct label other_value[] = {{"gpu", "no"}};
     static struct label other_key[] = {{"gpu2", "yes"}};
@@ -317,7 +311,7 @@ static void a_node_is_selected_by_one_label(void **state)
     assert_int_equal(shown(agents, &facts), VOUCH_GONE); /* there was an agent all the same */
 }
 
-static void no_node_needs_an_agent_where_none_is_required(void **state)
+TEST_BETWEEN(no_node_needs_an_agent_where_none_is_required, set_up, tear_down)
 {
     const struct agents_rules never = {
         .required = REQUIRE_NEVER, .key = usual.key, .value = usual.value};
@@ -340,7 +334,7 @@ static void no_node_needs_an_agent_where_none_is_required(void **state)
     assert_true(agents_lost_gpus(agents, &facts));
 }
 
-static void every_node_needs_an_agent_where_that_is_always_required(void **state)
+TEST_BETWEEN(every_node_needs_an_agent_where_that_is_always_required, set_up, tear_down)
 {
     const struct agents_rules always = {
         .required = REQUIRE_ALWAYS, .key = usual.key, .value = usual.value};
@@ -363,7 +357,7 @@ static void every_node_needs_an_agent_where_that_is_always_required(void **state
     assert_int_equal(shown(agents, &facts), VOUCH_NONE); /* an agent outside of pods */
 }
 
-static void an_annotation_is_enough_where_agents_run_outside_of_pods(void **state)
+TEST_BETWEEN(an_annotation_is_enough_where_agents_run_outside_of_pods, set_up, tear_down)
 {
     const struct agents_rules rules = {
         .by_annotation = true, .key = usual.key, .value = usual.value};
@@ -382,11 +376,11 @@ static void an_annotation_is_enough_where_agents_run_outside_of_pods(void **stat
     assert_int_equal(shown(agents, &without), VOUCH_NO_AGENT);
 }
 
-static void the_first_agent_of_the_cluster_is_told_once(void **state)
+TEST_BETWEEN(the_first_agent_of_the_cluster_is_told_once, set_up, tear_down)
 {
-    struct agents *agents = *state;
     struct node_facts facts = claimed("n");
     const struct node_facts without = bare("n");
+    struct agents *agents = *state;
 
     assert_false(agents_see_node(agents, &without));
     facts.claim.leaving = AGENT_UNINSTALLED;
@@ -413,9 +407,8 @@ static void the_first_agent_of_the_cluster_is_told_once(void **state)
     assert_false(agents_see_node(agents, &facts));
 }
 
-static void the_end_of_a_pod_is_known_by_its_node_and_uid(void **state)
+AGENTS_TEST(the_end_of_a_pod_is_known_by_its_node_and_uid)
 {
-    struct agents *agents = *state;
     const struct node_facts facts = naming("n");
 
     (void)see_pod(agents, "n", "p", true);
@@ -430,7 +423,7 @@ static void the_end_of_a_pod_is_known_by_its_node_and_uid(void **state)
 }
 
 /* The DaemonSet makes the next pod while the former one ends. */
-static void of_two_agents_the_one_that_is_left_vouches(void **state)
+TEST_BETWEEN(of_two_agents_the_one_that_is_left_vouches, set_up, tear_down)
 {
     static const char *const ends[] = {"p", "twin"};
 
@@ -448,9 +441,8 @@ static void of_two_agents_the_one_that_is_left_vouches(void **state)
     }
 }
 
-static void what_is_remembered_is_told_when_it_changes(void **state)
+AGENTS_TEST(what_is_remembered_is_told_when_it_changes)
 {
-    struct agents *agents = *state;
     struct node_facts facts = claimed("n");
 
     (void)agents_see_node(agents, &facts);
@@ -482,9 +474,8 @@ static void what_is_remembered_is_told_when_it_changes(void **state)
 }
 
 /* Of a node whose agent is as it should be otherwise; every other reason comes first. */
-static void an_agent_vouches_for_no_gpus_that_it_did_not_name(void **state)
+AGENTS_TEST(an_agent_vouches_for_no_gpus_that_it_did_not_name)
 {
-    struct agents *agents = *state;
     struct node_facts facts = claimed("n");
 
     assert_int_equal(shown(agents, &facts), VOUCH_GONE);
@@ -510,7 +501,7 @@ static void an_agent_vouches_for_no_gpus_that_it_did_not_name(void **state)
 }
 
 /* An agent that names no pod vouches no more than that. */
-static void an_annotation_vouches_for_no_gpus_that_it_did_not_name(void **state)
+TEST_BETWEEN(an_annotation_vouches_for_no_gpus_that_it_did_not_name, set_up, tear_down)
 {
     static const struct agents_rules rules[] = {
         {.key = {"gpu", 3}, .value = {"yes", 3}},
@@ -531,9 +522,8 @@ static void an_annotation_vouches_for_no_gpus_that_it_did_not_name(void **state)
 }
 
 /* Without the annotation of an agent, whoever wrote them is not known. */
-static void gpus_that_no_agent_named_are_not_remembered(void **state)
+AGENTS_TEST(gpus_that_no_agent_named_are_not_remembered)
 {
-    struct agents *agents = *state;
     struct node_facts facts = bare("n");
 
     facts.has_gpus = true;
@@ -542,11 +532,10 @@ static void gpus_that_no_agent_named_are_not_remembered(void **state)
     assert_true(has_no_changes(agents));
 }
 
-static void what_changed_is_stored_some_at_a_time(void **state)
+AGENTS_TEST(what_changed_is_stored_some_at_a_time)
 {
     enum { NODES = 5 };
     static const char *const name[NODES] = {"n0", "n1", "n2", "n3", "n4"};
-    struct agents *agents = *state;
     struct agent_memory memory;
     size_t at = 0;
 
@@ -581,9 +570,8 @@ static void what_changed_is_stored_some_at_a_time(void **state)
     is_empty_after(agents);
 }
 
-static void another_node_of_the_name_begins_anew(void **state)
+AGENTS_TEST(another_node_of_the_name_begins_anew)
 {
-    struct agents *agents = *state;
     struct node_facts facts = claimed("n");
     struct node_facts next = bare("n");
 
@@ -605,10 +593,10 @@ static void another_node_of_the_name_begins_anew(void **state)
     has_changed(agents, "next-uid", true, true);
 }
 
-static void a_node_that_is_gone_leaves_its_pods(void **state)
+TEST_BETWEEN(a_node_that_is_gone_leaves_its_pods, set_up, tear_down)
 {
-    struct agents *agents = *state;
     struct node_facts facts = claimed("n");
+    struct agents *agents = *state;
 
     agents_node_gone(agents, TEXT("n")); /* nobody knows it */
     assert_int_equal(agents_count(agents), 0);
@@ -638,10 +626,9 @@ static void a_node_that_is_gone_leaves_its_pods(void **state)
 }
 
 /* A list shows no end of what it does not show. */
-static void what_a_list_of_nodes_does_not_show_is_gone(void **state)
+AGENTS_TEST(what_a_list_of_nodes_does_not_show_is_gone)
 {
     const struct agent_memory memory = {"unshown", "uid", true, false};
-    struct agents *agents = *state;
     const struct node_facts kept = claimed("n");
     const struct node_facts lost = claimed("m");
     const struct node_facts late = claimed("late");
@@ -669,11 +656,10 @@ static void what_a_list_of_nodes_does_not_show_is_gone(void **state)
     is_empty_after(agents);
 }
 
-static void what_was_remembered_closes_until_the_agent_is_back(void **state)
+AGENTS_TEST(what_was_remembered_closes_until_the_agent_is_back)
 {
     static const struct agent_memory memory[] = {{"named", "node-uid", true, false},
                                                  {"vouched", "node-uid", false, true}};
-    struct agents *agents = *state;
 
     agents_remember(agents, &memory[0]);
     agents_remember(agents, &memory[1]);
@@ -696,9 +682,8 @@ static void what_was_remembered_closes_until_the_agent_is_back(void **state)
     is_empty_after(agents);
 }
 
-static void gpus_are_lost_if_an_agent_named_them_and_nothing_does_now(void **state)
+AGENTS_TEST(gpus_are_lost_if_an_agent_named_them_and_nothing_does_now)
 {
-    struct agents *agents = *state;
     struct node_facts facts = claimed("n");
     struct node_facts without = bare("n");
 
@@ -1108,7 +1093,7 @@ static void end_walk(struct walk *walk)
     agents_free(walk->agents);
 }
 
-static void any_cluster_is_judged_as_the_model_judges_it(void **state)
+TEST(any_cluster_is_judged_as_the_model_judges_it)
 {
     static const struct agents_rules rules[] = {
         {.key = {"gpu", 3}, .value = {"yes", 3}},
@@ -1120,7 +1105,6 @@ static void any_cluster_is_judged_as_the_model_judges_it(void **state)
     const char *given = getenv("AGENTS_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     struct walk walk = {.seed = given != NULL ? strtoull(given, NULL, 10) : 42};
 
-    (void)state;
     print_message("AGENTS_SEED=%llu\n", (unsigned long long)walk.seed);
     for (int i = 0; i < walk_steps(2000, 100); i++) {
         walk.model = (struct model){.rules = rules[(unsigned)i % ARRAY_LEN(rules)]};
@@ -1133,34 +1117,4 @@ static void any_cluster_is_judged_as_the_model_judges_it(void **state)
     for (int vouch = 0; vouch < VOUCHES; vouch++)
         if (walk.met[vouch] == 0)
             fail_msg("the walk never met %s", vouch_name((enum vouch)vouch));
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_word_has_a_sentence_and_a_state),
-        TEST(every_word_is_reached_and_left),
-        TEST(of_several_reasons_one_is_told),
-        TEST(what_is_not_said_is_not_compared),
-        TEST(a_node_is_selected_by_one_label),
-        TEST(no_node_needs_an_agent_where_none_is_required),
-        TEST(every_node_needs_an_agent_where_that_is_always_required),
-        TEST(an_annotation_is_enough_where_agents_run_outside_of_pods),
-        TEST(the_first_agent_of_the_cluster_is_told_once),
-        TEST(the_end_of_a_pod_is_known_by_its_node_and_uid),
-        TEST(of_two_agents_the_one_that_is_left_vouches),
-        TEST(what_is_remembered_is_told_when_it_changes),
-        TEST(an_agent_vouches_for_no_gpus_that_it_did_not_name),
-        TEST(an_annotation_vouches_for_no_gpus_that_it_did_not_name),
-        TEST(gpus_that_no_agent_named_are_not_remembered),
-        TEST(what_changed_is_stored_some_at_a_time),
-        TEST(another_node_of_the_name_begins_anew),
-        TEST(a_node_that_is_gone_leaves_its_pods),
-        TEST(what_a_list_of_nodes_does_not_show_is_gone),
-        TEST(what_was_remembered_closes_until_the_agent_is_back),
-        TEST(gpus_are_lost_if_an_agent_named_them_and_nothing_does_now),
-        cmocka_unit_test(any_cluster_is_judged_as_the_model_judges_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

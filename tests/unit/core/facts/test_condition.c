@@ -1,12 +1,9 @@
 /* kube-scheduler's condition of a pod that it refuses, in one word. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/core/facts/condition.h"
+
+#include "support/test.h"
 
 #define OURS             "nvidia.com/vgpu"
 #define AVAILABLE(parts) "0/9 nodes are available: " parts "."
@@ -24,9 +21,8 @@ static void assert_kind(const char *message, enum condition_kind kind, bool is_e
 }
 
 /* Messages of kube-scheduler 1.31 to 1.37. */
-static void each_filter__has_its_word(void **state)
+TEST(each_filter__has_its_word)
 {
-    (void)state;
     assert_kind(AVAILABLE("1 node(s) had untolerated taint {nvidia.com/gpu: present}") PREEMPTION,
                 CONDITION_TAINT, true);
     assert_kind(AVAILABLE("9 node(s) had untolerated taint(s)"), CONDITION_TAINT, true);
@@ -57,9 +53,8 @@ static void each_filter__has_its_word(void **state)
 }
 
 /* An extender that is not configured looks like that: it is no filter that explains it. */
-static void a_missing_share__is_for_an_extender_to_judge(void **state)
+TEST(a_missing_share__is_for_an_extender_to_judge)
 {
-    (void)state;
     assert_kind(AVAILABLE("9 Insufficient nvidia.com/vgpu"), CONDITION_SHARES, false);
     assert_kind(AVAILABLE("9 Insufficient nvidia.com/vgpu") PREEMPTION, CONDITION_SHARES, false);
     assert_kind(AVAILABLE("9 Insufficient nvidia.com/vgpus"), CONDITION_RESOURCES, true);
@@ -69,9 +64,8 @@ static void a_missing_share__is_for_an_extender_to_judge(void **state)
     assert_kind("0/1 nodes are available: 1 Insufficient nvidia.com/vgpu", CONDITION_SHARES, false);
 }
 
-static void the_word__is_that_of_most_nodes(void **state)
+TEST(the_word__is_that_of_most_nodes)
 {
-    (void)state;
     assert_kind(AVAILABLE("1 node(s) had untolerated taint {a: }, 2 Insufficient cpu, 3 node(s) "
                           "were unschedulable"),
                 CONDITION_CORDONED, true);
@@ -107,9 +101,8 @@ static void the_word__is_that_of_most_nodes(void **state)
                 true);
 }
 
-static void other_messages__explain_nothing(void **state)
+TEST(other_messages__explain_nothing)
 {
-    (void)state;
     assert_kind("running Filter: Post \"http://127.0.0.1:1/filter\": connection refused",
                 CONDITION_OTHER, false);
     assert_kind("", CONDITION_OTHER, false);
@@ -119,21 +112,19 @@ static void other_messages__explain_nothing(void **state)
     assert_kind("no nodes available to schedule pods!", CONDITION_OTHER, false);
 }
 
-static void a_gate__explains_by_its_reason(void **state)
+TEST(a_gate__explains_by_its_reason)
 {
     const struct condition gated = condition_read("SchedulingGated", NULL, OURS);
     const struct condition none = condition_read(NULL, AVAILABLE("9 Insufficient cpu"), OURS);
 
-    (void)state;
     assert_int_equal(gated.kind, CONDITION_OTHER);
     assert_true(gated.is_explained);
     assert_int_equal(none.kind, CONDITION_NONE);
     assert_false(none.is_explained);
 }
 
-static void every_kind__has_a_word_of_its_own(void **state)
+TEST(every_kind__has_a_word_of_its_own)
 {
-    (void)state;
     assert_string_equal(condition_word(CONDITION_NONE), "");
     assert_string_equal(condition_word(CONDITION_SHARES), "shares");
     assert_string_equal(condition_word(CONDITION_OTHER), "other");
@@ -141,17 +132,4 @@ static void every_kind__has_a_word_of_its_own(void **state)
         for (int b = 0; b < a; b++)
             assert_string_not_equal(condition_word((enum condition_kind)a),
                                     condition_word((enum condition_kind)b));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_filter__has_its_word),
-        cmocka_unit_test(a_missing_share__is_for_an_extender_to_judge),
-        cmocka_unit_test(the_word__is_that_of_most_nodes),
-        cmocka_unit_test(other_messages__explain_nothing),
-        cmocka_unit_test(a_gate__explains_by_its_reason),
-        cmocka_unit_test(every_kind__has_a_word_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

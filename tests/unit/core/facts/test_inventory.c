@@ -1,15 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/core/facts/inventory.h"
 
+#include "support/test.h"
 #include "support/walk.h"
 
 struct fixture {
@@ -72,9 +68,8 @@ static void assert_left_out(enum inventory_problem problem, const char *text)
     assert_int_equal(fixture.out.advertise_milli, 0);
 }
 
-static void a_node_without_anything_has_no_gpus(void **state)
+TEST(a_node_without_anything_has_no_gpus)
 {
-    (void)state;
     start();
     fixture.rules.advertise = true;
     parse();
@@ -82,9 +77,8 @@ static void a_node_without_anything_has_no_gpus(void **state)
     assert_int_equal(fixture.out.advertise_milli, 0);
 }
 
-static void allocatable_is_cut_into_gpus(void **state)
+TEST(allocatable_is_cut_into_gpus)
 {
-    (void)state;
     static const struct {
         const char *amount;
         uint32_t gpus;
@@ -115,9 +109,8 @@ static void allocatable_is_cut_into_gpus(void **state)
     }
 }
 
-static void labels_tell_model_and_memory(void **state)
+TEST(labels_tell_model_and_memory)
 {
-    (void)state;
     start();
     fixture.facts.allocatable_milli = "2000";
     fixture.facts.label_product = " Tesla T4 ";
@@ -147,9 +140,8 @@ static void labels_tell_model_and_memory(void **state)
     assert_string_equal(fixture.out.gpu[0].model, huge);
 }
 
-static void allocatable_that_is_no_amount_is_a_problem(void **state)
+TEST(allocatable_that_is_no_amount_is_a_problem)
 {
-    (void)state;
     static const char *const bad[] = {"", "-1000", "0.5", "x", "99E"};
     char text[160];
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -162,9 +154,8 @@ static void allocatable_that_is_no_amount_is_a_problem(void **state)
     }
 }
 
-static void more_gpus_than_the_limit_are_a_problem(void **state)
+TEST(more_gpus_than_the_limit_are_a_problem)
 {
-    (void)state;
     start();
     fixture.facts.allocatable_milli = "64001";
     assert_left_out(PROBLEM_LIMIT, "status.allocatable: 65 GPUs, at most 64 can be kept");
@@ -184,9 +175,8 @@ static void more_gpus_than_the_limit_are_a_problem(void **state)
     assert_left_out(PROBLEM_LIMIT, "annotation milligpu.io/gpus: 65 GPUs, at most 64 can be kept");
 }
 
-static void foreign_units_are_no_gpus(void **state)
+TEST(foreign_units_are_no_gpus)
 {
-    (void)state;
     static const struct {
         const char *amount;
         const char *count;
@@ -231,9 +221,8 @@ static void foreign_units_are_no_gpus(void **state)
     }
 }
 
-static void the_label_counts_where_the_node_shows_nothing(void **state)
+TEST(the_label_counts_where_the_node_shows_nothing)
 {
-    (void)state;
     start();
     fixture.facts.label_count = "4";
     fixture.facts.label_product = "NVIDIA-A100-SXM4-80GB";
@@ -261,9 +250,8 @@ static void the_label_counts_where_the_node_shows_nothing(void **state)
     assert_left_out(PROBLEM_NO_SOURCE, unused);
 }
 
-static void the_label_counts_where_we_advertise(void **state)
+TEST(the_label_counts_where_we_advertise)
 {
-    (void)state;
     start();
     fixture.rules = (struct inventory_rules){.advertise = true, .from_labels = false};
     fixture.facts.label_count = "4";
@@ -289,9 +277,8 @@ static void the_label_counts_where_we_advertise(void **state)
     assert_found(SOURCE_NONE, 0);
 }
 
-static void the_annotation_is_the_best_source(void **state)
+TEST(the_annotation_is_the_best_source)
 {
-    (void)state;
     start();
     add(1)->health = "sick";
     struct gpu_facts *half = add(0);
@@ -318,9 +305,8 @@ static void the_annotation_is_the_best_source(void **state)
     assert_int_equal(fixture.out.advertise_milli, 1500); /* all GPUs, healthy or not */
 }
 
-static void an_empty_annotation_says_that_there_are_none(void **state)
+TEST(an_empty_annotation_says_that_there_are_none)
 {
-    (void)state;
     start();
     fixture.facts.has_gpus = true;
     fixture.facts.allocatable_milli = "8000";
@@ -328,9 +314,8 @@ static void an_empty_annotation_says_that_there_are_none(void **state)
     assert_found(SOURCE_ANNOTATION, 0);
 }
 
-static void a_made_up_id_may_be_written_down_at_its_own_index_only(void **state)
+TEST(a_made_up_id_may_be_written_down_at_its_own_index_only)
 {
-    (void)state;
     start();
     add(3)->id = "n1/gpu-3";
     add(0)->id = "n2/gpu-3"; /* any other text is an id */
@@ -350,9 +335,8 @@ static void a_made_up_id_may_be_written_down_at_its_own_index_only(void **state)
     assert_found(SOURCE_ANNOTATION, 2);
 }
 
-static void a_broken_annotation_names_the_field(void **state)
+TEST(a_broken_annotation_names_the_field)
 {
-    (void)state;
     static const char uuid[] = "uuid: 1 to 288 printable characters without blanks, commas and "
                                "quotes would be right";
     static char huge[GPU_ID_BYTES_MAX + 2];
@@ -404,9 +388,8 @@ static void a_broken_annotation_names_the_field(void **state)
     assert_string_equal(fixture.out.gpu[0].model, "");
 }
 
-static void an_annotation_up_to_the_limits_is_believed(void **state)
+TEST(an_annotation_up_to_the_limits_is_believed)
 {
-    (void)state;
     static char id[GPU_ID_BYTES_MAX + 1];
     static char model[MODEL_BYTES_MAX + 1];
     memset(id, '~', sizeof id - 1);
@@ -427,9 +410,8 @@ static void an_annotation_up_to_the_limits_is_believed(void **state)
     assert_int_equal(fixture.out.gpu[1].numa, 32767);
 }
 
-static void no_two_entries_are_the_same_gpu_wherever_they_stand(void **state)
+TEST(no_two_entries_are_the_same_gpu_wherever_they_stand)
 {
-    (void)state;
     start();
     for (uint32_t i = 0; i < 3; i++)
         add(i);
@@ -441,9 +423,8 @@ static void no_two_entries_are_the_same_gpu_wherever_they_stand(void **state)
                     "annotation milligpu.io/gpus: [2].index: another entry has it too");
 }
 
-static void an_annotation_that_is_no_json_is_a_problem(void **state)
+TEST(an_annotation_that_is_no_json_is_a_problem)
 {
-    (void)state;
     start();
     fixture.facts.gpus_error = "milligpu.io/gpus[2].milli: want a number";
     fixture.facts.allocatable_milli = "8000";
@@ -456,9 +437,8 @@ static void an_annotation_that_is_no_json_is_a_problem(void **state)
     assert_int_equal(strlen(fixture.out.problem_text), sizeof fixture.out.problem_text - 1);
 }
 
-static void a_node_that_cannot_be_read_says_nothing_of_its_gpus(void **state)
+TEST(a_node_that_cannot_be_read_says_nothing_of_its_gpus)
 {
-    (void)state;
     start();
     fixture.facts.allocatable_milli = "8000";
     fixture.facts.unreadable = "metadata.labels: expected an object";
@@ -482,9 +462,8 @@ static void a_node_that_cannot_be_read_says_nothing_of_its_gpus(void **state)
     assert_false(fixture.out.silent);
 }
 
-static void partitioned_gpus_are_left_out(void **state)
+TEST(partitioned_gpus_are_left_out)
 {
-    (void)state;
     start();
     fixture.facts.allocatable_milli = "8000";
     fixture.facts.label_mig = "mixed";
@@ -506,9 +485,8 @@ static void partitioned_gpus_are_left_out(void **state)
 }
 
 /* An agent that names its GPUs says of each whether MIG has it; labels say it of the node. */
-static void labels_do_not_speak_against_an_agent(void **state)
+TEST(labels_do_not_speak_against_an_agent)
 {
-    (void)state;
     start();
     fixture.facts.label_mig = "mixed";
     fixture.facts.label_sharing = "4";
@@ -537,11 +515,10 @@ static void labels_do_not_speak_against_an_agent(void **state)
     assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
 }
 
-static void more_whole_gpus_than_there_are_are_shared_by_somebody_else(void **state)
+TEST(more_whole_gpus_than_there_are_are_shared_by_somebody_else)
 {
     static const char shared[] = "the device plugin shows 4 GPUs, and the node has 1: somebody "
                                  "else shares them (time-slicing, MPS)";
-    (void)state;
     start();
     fixture.facts.label_count = "1";
     fixture.facts.whole_capacity = fixture.facts.whole_allocatable = "4";
@@ -583,9 +560,8 @@ static void more_whole_gpus_than_there_are_are_shared_by_somebody_else(void **st
     assert_int_equal(fixture.out.problem, PROBLEM_FOREIGN_UNITS);
 }
 
-static void more_whole_gpus_than_an_agent_names_are_shared_by_somebody_else(void **state)
+TEST(more_whole_gpus_than_an_agent_names_are_shared_by_somebody_else)
 {
-    (void)state;
     start();
     fixture.facts.agent = true;
     add(0);
@@ -604,9 +580,8 @@ static void more_whole_gpus_than_an_agent_names_are_shared_by_somebody_else(void
     assert_found(SOURCE_ANNOTATION, 2);
 }
 
-static void parts_under_another_name_are_shared_by_somebody_else(void **state)
+TEST(parts_under_another_name_are_shared_by_somebody_else)
 {
-    (void)state;
     start();
     fixture.facts.label_count = "1";
     fixture.facts.whole_shared = "4";
@@ -624,10 +599,9 @@ static void parts_under_another_name_are_shared_by_somebody_else(void **state)
     assert_found(SOURCE_ANNOTATION, 1);
 }
 
-static void a_node_for_virtual_machines_is_left_out(void **state)
+TEST(a_node_for_virtual_machines_is_left_out)
 {
     static const char *const no[] = {"container", "", "vm", "none"};
-    (void)state;
     start();
     fixture.facts.label_count = "2";
     fixture.facts.label_workload = "vm-passthrough";
@@ -653,12 +627,11 @@ static void a_node_for_virtual_machines_is_left_out(void **state)
     assert_false(inventory_is_excluded(PROBLEM_NONE));
 }
 
-static void gpus_that_no_source_names_are_missed(void **state)
+TEST(gpus_that_no_source_names_are_missed)
 {
     static const char missing[] = "no source of shares: label nvidia.com/gpu.count (from feature "
                                   "discovery) or annotation milligpu.io/gpus (from milligpu-node) "
                                   "is missing";
-    (void)state;
     start();
     fixture.facts.whole_capacity = "8"; /* allocatable: 0 */
     assert_left_out(PROBLEM_NO_SOURCE, missing);
@@ -723,9 +696,8 @@ static void assert_plugin(const char *capacity, const char *allocatable, const c
     }
 }
 
-static void without_an_agent_a_plugin_that_offers_nothing_closes_the_node(void **state)
+TEST(without_an_agent_a_plugin_that_offers_nothing_closes_the_node)
 {
-    (void)state;
     start();
     fixture.facts.label_count = "2";
     assert_plugin(NULL, NULL, "-d-");
@@ -753,9 +725,8 @@ static void without_an_agent_a_plugin_that_offers_nothing_closes_the_node(void *
     assert_int_equal(plugin_shown(NULL, NULL), PLUGIN_NONE); /* no GPUs, so nothing to close */
 }
 
-static void an_amount_of_the_plugin_that_cannot_be_read_closes_the_node(void **state)
+TEST(an_amount_of_the_plugin_that_cannot_be_read_closes_the_node)
 {
-    (void)state;
     start();
     fixture.facts.label_count = "2";
     fixture.facts.whole_capacity = "2";
@@ -774,7 +745,7 @@ static void an_amount_of_the_plugin_that_cannot_be_read_closes_the_node(void **s
     assert_found(SOURCE_ANNOTATION, 2);
 }
 
-static void a_plugin_offers_as_many_as_are_healthy(void **state)
+TEST(a_plugin_offers_as_many_as_are_healthy)
 {
     static const struct {
         const char *capacity;
@@ -785,7 +756,6 @@ static void a_plugin_offers_as_many_as_are_healthy(void **state)
         {"3", "2", 2, 2}, {"3", "1", 1, 2},  {"3", "3", 3, 2}, {"2", "2", 2, 2},
         {"1", "1", 1, 2}, {NULL, "1", 1, 2}, {"4", "3", 3, 3}, {"99999999999", "3", 3, UINT32_MAX},
     };
-    (void)state;
     start();
     for (uint32_t i = 0; i < 3; i++)
         add(i);
@@ -803,11 +773,10 @@ static void a_plugin_offers_as_many_as_are_healthy(void **state)
     assert_int_equal(fixture.out.plugin.offered, UINT32_MAX);
 }
 
-static void a_plugin_that_shows_nothing_is_judged_by_what_was_seen(void **state)
+TEST(a_plugin_that_shows_nothing_is_judged_by_what_was_seen)
 {
     const struct plugin_report zero = {.state = PLUGIN_ZERO};
     const struct plugin_report up = {.state = PLUGIN_UP, .offered = 7, .healthy = 8};
-    (void)state;
     assert_int_equal(plugin_judged(&zero, PLUGIN_NONE).state, PLUGIN_NONE);
     assert_int_equal(plugin_judged(&zero, PLUGIN_UP).state, PLUGIN_DOWN);
     assert_int_equal(plugin_judged(&zero, PLUGIN_DOWN).state, PLUGIN_DOWN);
@@ -816,9 +785,8 @@ static void a_plugin_that_shows_nothing_is_judged_by_what_was_seen(void **state)
     assert_int_equal(plugin_judged(&up, PLUGIN_NONE).healthy, 8);
 }
 
-static void cordons_name_gpus_or_all(void **state)
+TEST(cordons_name_gpus_or_all)
 {
-    (void)state;
     static const struct {
         const char *cordon;
         const char *which; /* indexes */
@@ -889,9 +857,8 @@ static void cordons_name_gpus_or_all(void **state)
     assert_found(SOURCE_ALLOCATABLE, 0);
 }
 
-static void health_has_the_usual_words(void **state)
+TEST(health_has_the_usual_words)
 {
-    (void)state;
     static const struct {
         const char *word;
         bool healthy;
@@ -933,9 +900,8 @@ static void link(uint32_t entry, const char **names, uint32_t count)
     fixture.gpu[entry].nvlinks = count;
 }
 
-static void a_link_that_either_side_names_is_one(void **state)
+TEST(a_link_that_either_side_names_is_one)
 {
-    (void)state;
     static const char *first[] = {"GPU-1003"};
     static const char *second[] = {"GPU-1003", "n1/gpu-0", "GPU-1003"}; /* by its made-up id */
     start();
@@ -955,9 +921,8 @@ static void a_link_that_either_side_names_is_one(void **state)
     assert_int_equal(fixture.out.gpu[3].peers, 1 << 0 | 1 << 2);
 }
 
-static void the_first_gpu_alone_may_name_a_link(void **state)
+TEST(the_first_gpu_alone_may_name_a_link)
 {
-    (void)state;
     static const char *names[] = {"GPU-1001"};
     start();
     add(0);
@@ -969,9 +934,8 @@ static void the_first_gpu_alone_may_name_a_link(void **state)
     assert_int_equal(fixture.out.gpu[1].peers, 1 << 0);
 }
 
-static void a_link_that_means_nothing_is_a_slip_and_closes_nothing(void **state)
+TEST(a_link_that_means_nothing_is_a_slip_and_closes_nothing)
 {
-    (void)state;
     static const struct {
         const char *name;
         const char *slip;
@@ -1001,9 +965,8 @@ static void a_link_that_means_nothing_is_a_slip_and_closes_nothing(void **state)
     }
 }
 
-static void who_holds_a_gpu_whole_is_one_of_five_words(void **state)
+TEST(who_holds_a_gpu_whole_is_one_of_five_words)
 {
-    (void)state;
     static char longest[HOLD_BYTES_MAX + 1];
     static char longer[HOLD_BYTES_MAX + 2];
     static const struct {
@@ -1044,9 +1007,8 @@ static void who_holds_a_gpu_whole_is_one_of_five_words(void **state)
     }
 }
 
-static void a_sick_gpu_says_why_and_since_when(void **state)
+TEST(a_sick_gpu_says_why_and_since_when)
 {
-    (void)state;
     static const struct {
         const char *health;
         const char *reason;
@@ -1085,9 +1047,8 @@ static void a_sick_gpu_says_why_and_since_when(void **state)
     assert_int_equal(strlen(fixture.out.gpu[0].ill), 127 + strlen(", since ") + 39);
 }
 
-static void a_hold_that_means_nothing_says_what_would_be_right(void **state)
+TEST(a_hold_that_means_nothing_says_what_would_be_right)
 {
-    (void)state;
     start();
     add(0)->held = "somebody";
     parse();
@@ -1097,9 +1058,8 @@ static void a_hold_that_means_nothing_says_what_would_be_right(void **state)
         "closes the GPU: \"pod:UID\", \"env:UID\", \"process\" or \"mig\" would be right");
 }
 
-static void links_are_read_from_the_source_alone(void **state)
+TEST(links_are_read_from_the_source_alone)
 {
-    (void)state;
     static const char *names[] = {"n1/gpu-1", "nobody"};
     start();
     add(0);
@@ -1111,9 +1071,8 @@ static void links_are_read_from_the_source_alone(void **state)
     assert_int_equal(fixture.out.gpu[0].peers | fixture.out.gpu[1].peers, 0);
 }
 
-static void sixty_four_gpus_may_all_be_linked(void **state)
+TEST(sixty_four_gpus_may_all_be_linked)
 {
-    (void)state;
     const char *names[64];
     start();
     for (uint32_t i = 0; i < 64; i++)
@@ -1126,9 +1085,8 @@ static void sixty_four_gpus_may_all_be_linked(void **state)
         assert_int_equal(fixture.out.gpu[i].peers, ~((uint64_t)1 << i));
 }
 
-static void several_slips_are_counted_and_the_first_is_told(void **state)
+TEST(several_slips_are_counted_and_the_first_is_told)
 {
-    (void)state;
     start();
     add(0)->health = "fine";
     add(1)->health = "fine, too";
@@ -1148,9 +1106,8 @@ static void several_slips_are_counted_and_the_first_is_told(void **state)
                     "annotation milligpu.io/gpus: [0].milli: 1 to 1000 would be right");
 }
 
-static void words_of_an_annotation_that_is_not_the_source_do_not_matter(void **state)
+TEST(words_of_an_annotation_that_is_not_the_source_do_not_matter)
 {
-    (void)state;
     start();
     add(0)->health = "fine";
     fixture.facts.has_gpus = false;
@@ -1160,9 +1117,8 @@ static void words_of_an_annotation_that_is_not_the_source_do_not_matter(void **s
     assert_true(fixture.out.gpu[0].healthy);
 }
 
-static void memory_of_a_share_is_rounded_down(void **state)
+TEST(memory_of_a_share_is_rounded_down)
 {
-    (void)state;
     assert_int_equal(inventory_share_mib(16384, 1000, 300), 4915);
     assert_int_equal(inventory_share_mib(81920, 1000, 1000), 81920);
     assert_int_equal(inventory_share_mib(40960, 500, 500), 40960);
@@ -1175,9 +1131,8 @@ static void memory_of_a_share_is_rounded_down(void **state)
     assert_int_equal(inventory_share_mib(1000, 0, 5), 0);
 }
 
-static void names_are_those_of_the_tables(void **state)
+TEST(names_are_those_of_the_tables)
 {
-    (void)state;
     assert_string_equal(inventory_problem_name(PROBLEM_NONE), "none");
     assert_string_equal(inventory_problem_name(PROBLEM_LIMIT), "limit");
     assert_string_equal(inventory_source_name(SOURCE_NONE), "none");
@@ -1213,9 +1168,8 @@ static void assert_keeps_its_word(const struct inventory *out)
     assert_true(out->advertise_milli == 0 || out->advertise_milli == milli);
 }
 
-static void any_node_gets_an_inventory_that_keeps_its_word(void **state)
+TEST(any_node_gets_an_inventory_that_keeps_its_word)
 {
-    (void)state;
     static const char *const amount[] = {NULL, "", "0", "500", "8000", "64000", "x", "-1", "1e9"};
     static const char *const word[] = {NULL,  NULL, NULL, "",   "none",
                                        "all", "1",  "8",  "T4", "GPU-1001"};
@@ -1279,51 +1233,4 @@ static int clean(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_node_without_anything_has_no_gpus),
-        cmocka_unit_test(allocatable_is_cut_into_gpus),
-        cmocka_unit_test(labels_tell_model_and_memory),
-        cmocka_unit_test(allocatable_that_is_no_amount_is_a_problem),
-        cmocka_unit_test(more_gpus_than_the_limit_are_a_problem),
-        cmocka_unit_test(foreign_units_are_no_gpus),
-        cmocka_unit_test(the_label_counts_where_the_node_shows_nothing),
-        cmocka_unit_test(the_label_counts_where_we_advertise),
-        cmocka_unit_test(the_annotation_is_the_best_source),
-        cmocka_unit_test(an_empty_annotation_says_that_there_are_none),
-        cmocka_unit_test(a_made_up_id_may_be_written_down_at_its_own_index_only),
-        cmocka_unit_test(a_broken_annotation_names_the_field),
-        cmocka_unit_test(an_annotation_up_to_the_limits_is_believed),
-        cmocka_unit_test(no_two_entries_are_the_same_gpu_wherever_they_stand),
-        cmocka_unit_test(an_annotation_that_is_no_json_is_a_problem),
-        cmocka_unit_test(a_node_that_cannot_be_read_says_nothing_of_its_gpus),
-        cmocka_unit_test(partitioned_gpus_are_left_out),
-        cmocka_unit_test(labels_do_not_speak_against_an_agent),
-        cmocka_unit_test(more_whole_gpus_than_there_are_are_shared_by_somebody_else),
-        cmocka_unit_test(more_whole_gpus_than_an_agent_names_are_shared_by_somebody_else),
-        cmocka_unit_test(parts_under_another_name_are_shared_by_somebody_else),
-        cmocka_unit_test(a_node_for_virtual_machines_is_left_out),
-        cmocka_unit_test(gpus_that_no_source_names_are_missed),
-        cmocka_unit_test(without_an_agent_a_plugin_that_offers_nothing_closes_the_node),
-        cmocka_unit_test(an_amount_of_the_plugin_that_cannot_be_read_closes_the_node),
-        cmocka_unit_test(a_plugin_offers_as_many_as_are_healthy),
-        cmocka_unit_test(a_plugin_that_shows_nothing_is_judged_by_what_was_seen),
-        cmocka_unit_test(cordons_name_gpus_or_all),
-        cmocka_unit_test(health_has_the_usual_words),
-        cmocka_unit_test(a_link_that_either_side_names_is_one),
-        cmocka_unit_test(the_first_gpu_alone_may_name_a_link),
-        cmocka_unit_test(a_link_that_means_nothing_is_a_slip_and_closes_nothing),
-        cmocka_unit_test(who_holds_a_gpu_whole_is_one_of_five_words),
-        cmocka_unit_test(a_sick_gpu_says_why_and_since_when),
-        cmocka_unit_test(a_hold_that_means_nothing_says_what_would_be_right),
-        cmocka_unit_test(links_are_read_from_the_source_alone),
-        cmocka_unit_test(sixty_four_gpus_may_all_be_linked),
-        cmocka_unit_test(several_slips_are_counted_and_the_first_is_told),
-        cmocka_unit_test(words_of_an_annotation_that_is_not_the_source_do_not_matter),
-        cmocka_unit_test(memory_of_a_share_is_rounded_down),
-        cmocka_unit_test(names_are_those_of_the_tables),
-        cmocka_unit_test(any_node_gets_an_inventory_that_keeps_its_word),
-    };
-    return cmocka_run_group_tests(tests, NULL, clean);
-}
+TEST_GROUP(NULL, clean)

@@ -1,14 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/base.h"
 #include "milligpu/core/facts/labels.h"
 
 #include "support/atoms.h"
+#include "support/test.h"
 
 static const struct label shown[] = {
     {"pool", "training"},
@@ -22,10 +18,9 @@ static bool match(const struct labels *labels, const char *key, const char *valu
     return labels_match(labels, &(struct label){key, value});
 }
 
-static void a_demand_is_a_key_and_a_glob(void **state)
+TEST(a_demand_is_a_key_and_a_glob)
 {
     const struct labels *labels = labels_new(shown, ARRAY_LEN(shown), atoms);
-    (void)state;
     assert_true(match(labels, "pool", "training"));
     assert_true(match(labels, "pool", "train*"));
     assert_true(match(labels, "pool", "*"));
@@ -38,10 +33,9 @@ static void a_demand_is_a_key_and_a_glob(void **state)
     labels_unref(labels);
 }
 
-static void a_key_is_compared_whole(void **state)
+TEST(a_key_is_compared_whole)
 {
     const struct labels *labels = labels_new(shown, ARRAY_LEN(shown), atoms);
-    (void)state;
     assert_false(match(labels, "poo", "*"));
     assert_false(match(labels, "pools", "*"));
     assert_false(match(labels, "POOL", "*"));
@@ -49,14 +43,13 @@ static void a_key_is_compared_whole(void **state)
     labels_unref(labels);
 }
 
-static void a_value_is_found_by_its_whole_key(void **state)
+TEST(a_value_is_found_by_its_whole_key)
 {
     struct names *names = names_new();
     const struct label label[] = {{"pool", "a=b"}, {"pools", ""}};
     const struct labels *labels = labels_new(label, 2, names);
     struct text value;
 
-    (void)state;
     assert_true(labels_find(labels, "pool", &value));
     assert_true(text_is(value, "a=b"));
     assert_true(labels_find(labels, "pools", &value));
@@ -69,16 +62,15 @@ static void a_value_is_found_by_its_whole_key(void **state)
     names_free(names);
 }
 
-static void no_labels_match_nothing(void **state)
+TEST(no_labels_match_nothing)
 {
-    (void)state;
     assert_null(labels_new(NULL, 0, atoms));
     assert_false(match(NULL, "pool", "*"));
     assert_null(labels_ref(NULL));
     labels_unref(NULL);
 }
 
-static void they_are_equal_if_they_say_the_same_in_the_same_order(void **state)
+TEST(they_are_equal_if_they_say_the_same_in_the_same_order)
 {
     const struct label other[] = {{"pool", "training"}, {"zone", "a"}};
     const struct label turned[] = {{"zone", "a"}, {"pool", "training"}};
@@ -88,7 +80,6 @@ static void they_are_equal_if_they_say_the_same_in_the_same_order(void **state)
     const struct labels *c = labels_new(turned, 2, atoms);
     const struct labels *d = labels_new(other, 1, atoms);
     const struct labels *e = labels_new(moved, 2, atoms);
-    (void)state;
     assert_true(labels_eq(a, a));
     assert_true(labels_eq(a, b));
     assert_false(labels_eq(a, c));
@@ -105,10 +96,9 @@ static void they_are_equal_if_they_say_the_same_in_the_same_order(void **state)
     labels_unref(e);
 }
 
-static void they_live_as_long_as_somebody_holds_them(void **state)
+TEST(they_live_as_long_as_somebody_holds_them)
 {
     const struct labels *labels = labels_new(shown, 1, atoms);
-    (void)state;
     assert_ptr_equal(labels_ref(labels), labels);
     labels_unref(labels);
     assert_true(match(labels, "pool", "training"));
@@ -116,9 +106,8 @@ static void they_live_as_long_as_somebody_holds_them(void **state)
     labels_unref(labels);
 }
 
-static void labels_hold_their_names(void **state)
+TEST(labels_hold_their_names)
 {
-    (void)state;
     struct names *names = names_new();
     const struct labels *labels = labels_new(shown, ARRAY_LEN(shown), names);
     assert_ptr_equal(labels_ref(labels), labels);
@@ -132,16 +121,4 @@ static void labels_hold_their_names(void **state)
     names_free(names);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(labels_hold_their_names),
-        cmocka_unit_test(a_demand_is_a_key_and_a_glob),
-        cmocka_unit_test(a_key_is_compared_whole),
-        cmocka_unit_test(a_value_is_found_by_its_whole_key),
-        cmocka_unit_test(no_labels_match_nothing),
-        cmocka_unit_test(they_are_equal_if_they_say_the_same_in_the_same_order),
-        cmocka_unit_test(they_live_as_long_as_somebody_holds_them),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

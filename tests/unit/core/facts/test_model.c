@@ -1,12 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/core/facts/model.h"
+
+#include "support/test.h"
 
 static bool takes(const char *glob, const char *model)
 {
@@ -15,9 +12,8 @@ static bool takes(const char *glob, const char *model)
     return model_takes(model_bare(text_of(glob), glob_buf), model_bare(text_of(model), model_buf));
 }
 
-static void vendor_words_are_optional(void **state)
+TEST(vendor_words_are_optional)
 {
-    (void)state;
     static const struct {
         const char *glob;
         const char *model;
@@ -67,9 +63,8 @@ static void vendor_words_are_optional(void **state)
             fail_msg("\"%s\" and \"%s\": expected %d", row[i].glob, row[i].model, row[i].takes);
 }
 
-static void blanks_are_dashes_and_the_maker_goes(void **state)
+TEST(blanks_are_dashes_and_the_maker_goes)
 {
-    (void)state;
     static const struct {
         const char *given;
         const char *bare;
@@ -90,9 +85,8 @@ static void blanks_are_dashes_and_the_maker_goes(void **state)
     }
 }
 
-static void the_longest_name_is_compared_whole(void **state)
+TEST(the_longest_name_is_compared_whole)
 {
-    (void)state;
     char longest[MODEL_BYTES_MAX];
     memset(longest, 'a', sizeof longest);
     const struct text model = {longest, sizeof longest};
@@ -118,9 +112,8 @@ static void check_names(const struct named *row, size_t rows)
             fail_msg("\"%s\" and \"%s\": expected %d", row[i].name, row[i].model, row[i].takes);
 }
 
-static void name__from_the_left(void **state)
+TEST(name__from_the_left)
 {
-    (void)state;
     static const struct named row[] = {
         {"A100", "NVIDIA-A100-SXM4-80GB", true},
         {"A100", "NVIDIA-A100-PCIE-40GB", true},
@@ -156,9 +149,8 @@ static void name__from_the_left(void **state)
     check_names(row, ARRAY_LEN(row));
 }
 
-static void name__takes_no_part(void **state)
+TEST(name__takes_no_part)
 {
-    (void)state;
     static const struct named row[] = {
         {"A100", "A100-SXM4-80GB-MIG-1g.10gb", false},
         {"A100-SXM4-80GB", "A100-SXM4-80GB-MIG-1g.10gb", false},
@@ -183,9 +175,8 @@ static void name__takes_no_part(void **state)
     check_names(row, ARRAY_LEN(row));
 }
 
-static void name__takes_no_other_product(void **state)
+TEST(name__takes_no_other_product)
 {
-    (void)state;
     static const struct named row[] = {
         {"RTX-4090", "NVIDIA-GeForce-RTX-4090-D", false},
         {"RTX-5090", "GeForce-RTX-5090-D-v2", false},
@@ -221,9 +212,8 @@ static void name__takes_no_other_product(void **state)
     check_names(row, ARRAY_LEN(row));
 }
 
-static void name__is_exact(void **state)
+TEST(name__is_exact)
 {
-    (void)state;
     static const struct {
         const char *name;
         const char *model;
@@ -243,9 +233,8 @@ static void name__is_exact(void **state)
             fail_msg("\"%s\" and \"%s\": expected %d", row[i].name, row[i].model, row[i].exact);
 }
 
-static void part__of_a_gpu(void **state)
+TEST(part__of_a_gpu)
 {
-    (void)state;
     static const struct {
         const char *model;
         const char *whole;
@@ -313,9 +302,8 @@ static void part__of_a_gpu(void **state)
 }
 
 /* A name is not terminated. */
-static void a_name_ends_where_it_ends(void **state)
+TEST(a_name_ends_where_it_ends)
 {
-    (void)state;
     struct model_part part;
 
     assert_false(model_part(text_first(TEXT("A100-80"), 6), &part));
@@ -323,9 +311,8 @@ static void a_name_ends_where_it_ends(void **state)
     assert_true(model_takes(TEXT("A100"), text_first(TEXT("A100-SXM4"), 4)));
 }
 
-static void names__joined_without_comma(void **state)
+TEST(names__joined_without_comma)
 {
-    (void)state;
     static const char *const several[] = {"T4-L4",
                                           "T4-or-L4",
                                           "T4/L4",
@@ -367,9 +354,8 @@ static size_t distance(const char *glob, const char *model)
     return model_distance(text_of(glob), text_of(model));
 }
 
-static void the_distance_is_of_what_people_mean(void **state)
+TEST(the_distance_is_of_what_people_mean)
 {
-    (void)state;
     static const struct {
         const char *glob;
         const char *model;
@@ -397,9 +383,8 @@ static void the_distance_is_of_what_people_mean(void **state)
                      distance(row[i].glob, row[i].model));
 }
 
-static void the_distance_of_long_names_is_that_of_their_beginnings(void **state)
+TEST(the_distance_of_long_names_is_that_of_their_beginnings)
 {
-    (void)state;
     char left[MODEL_BYTES_MAX];
     char right[MODEL_BYTES_MAX];
     memset(left, 'a', sizeof left);
@@ -410,23 +395,4 @@ static void the_distance_of_long_names_is_that_of_their_beginnings(void **state)
     assert_int_equal(model_distance(a, b), 0);
     right[TEXT_DISTANCE_MAX - 1] = 'b';
     assert_int_equal(model_distance(a, b), 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(vendor_words_are_optional),
-        cmocka_unit_test(blanks_are_dashes_and_the_maker_goes),
-        cmocka_unit_test(the_longest_name_is_compared_whole),
-        cmocka_unit_test(name__from_the_left),
-        cmocka_unit_test(name__takes_no_part),
-        cmocka_unit_test(name__takes_no_other_product),
-        cmocka_unit_test(name__is_exact),
-        cmocka_unit_test(part__of_a_gpu),
-        cmocka_unit_test(a_name_ends_where_it_ends),
-        cmocka_unit_test(names__joined_without_comma),
-        cmocka_unit_test(the_distance_is_of_what_people_mean),
-        cmocka_unit_test(the_distance_of_long_names_is_that_of_their_beginnings),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

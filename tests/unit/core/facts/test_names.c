@@ -1,18 +1,15 @@
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/core/facts/names.h"
 
-static void the_same_text_is_the_same_atom(void **state)
+#include "support/test.h"
+
+TEST(the_same_text_is_the_same_atom)
 {
-    (void)state;
     struct names *names = names_new();
     char text[] = "node-1";
     const struct atom *one = names_intern(names, text_of(text));
@@ -29,9 +26,8 @@ static void the_same_text_is_the_same_atom(void **state)
     names_free(names);
 }
 
-static void the_empty_text_and_bytes_of_zero_are_names_too(void **state)
+TEST(the_empty_text_and_bytes_of_zero_are_names_too)
 {
-    (void)state;
     struct names *names = names_new();
     assert_null(names_find(names, TEXT("")));
     const struct atom *empty = names_intern(names, (struct text){0});
@@ -42,9 +38,8 @@ static void the_empty_text_and_bytes_of_zero_are_names_too(void **state)
     names_free(names);
 }
 
-static void atoms_stay_where_they_are_while_the_table_grows(void **state)
+TEST(atoms_stay_where_they_are_while_the_table_grows)
 {
-    (void)state;
     enum { NAMES = 20000 };
     static const struct atom *atom[NAMES];
     char text[32];
@@ -75,9 +70,8 @@ static int by_hash(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static void two_names_of_one_hash_are_two_names(void **state)
+TEST(two_names_of_one_hash_are_two_names)
 {
-    (void)state;
     enum { NUMBERS = 1 << 18 }; /* so many that some are sure to share a hash */
     static uint64_t hashed[NUMBERS];
     char text[2][16];
@@ -109,9 +103,8 @@ static const struct atom *hold(struct names *names, const char *word, uint64_t n
     return atom_ref(names_intern(names, text_of(text)));
 }
 
-static void sweep__frees_what_nobody_holds(void **state)
+TEST(sweep__frees_what_nobody_holds)
 {
-    (void)state;
     struct names *names = names_new();
     const size_t empty = names_bytes(names);
     const struct atom *held = atom_ref(names_intern(names, TEXT("held")));
@@ -135,9 +128,8 @@ static void sweep__frees_what_nobody_holds(void **state)
 }
 
 /* A name that is interned again before the sweep is the same name. */
-static void sweep__spares_a_revived_name(void **state)
+TEST(sweep__spares_a_revived_name)
 {
-    (void)state;
     struct names *names = names_new();
     const struct atom *atom = hold(names, "a", 1);
     atom_unref(atom);
@@ -149,9 +141,8 @@ static void sweep__spares_a_revived_name(void **state)
 }
 
 /* An empty table has 64 places. */
-static void sweep__looks_at_the_last_place(void **state)
+TEST(sweep__looks_at_the_last_place)
 {
-    (void)state;
     struct names *names = names_new();
     char text[16];
     uint64_t number = 0;
@@ -165,9 +156,8 @@ static void sweep__looks_at_the_last_place(void **state)
 }
 
 /* 64 places are allocated together; there are as many as names, or at most twice as many. */
-static void bytes__follow_the_names(void **state)
+TEST(bytes__follow_the_names)
 {
-    (void)state;
     enum { NAMES = 1024, LEFT = 100, PART = 64 * sizeof(void *), ATOM = 32 };
     static const struct atom *atom[NAMES];
     struct names *names = names_new();
@@ -194,9 +184,8 @@ static void bytes__follow_the_names(void **state)
 }
 
 /* Names in one bucket: the first, the last and the one between are unlinked alike. */
-static void sweep__unlinks_names_anywhere_in_a_bucket(void **state)
+TEST(sweep__unlinks_names_anywhere_in_a_bucket)
 {
-    (void)state;
     enum { NAMES = 60 }; /* many buckets of an empty table get several */
     const struct atom *atom[NAMES];
     for (uint64_t which = 0; which < 3; which++) {
@@ -218,9 +207,8 @@ static void sweep__unlinks_names_anywhere_in_a_bucket(void **state)
     }
 }
 
-static void sweep__a_constant_part_for_each_change(void **state)
+TEST(sweep__a_constant_part_for_each_change)
 {
-    (void)state;
     enum { NAMES = 4096 };
     static const struct atom *atom[NAMES];
     struct names *names = names_new();
@@ -251,9 +239,8 @@ static void sweep__a_constant_part_for_each_change(void **state)
 }
 
 /* However long names come and go: at most twice as many as are held, plus a constant. */
-static void churn__names_and_bytes_stay_bounded(void **state)
+TEST(churn__names_and_bytes_stay_bounded)
 {
-    (void)state;
     enum { HELD = 1000, ROUNDS = 100000 };
     static const struct atom *atom[HELD];
     struct names *names = names_new();
@@ -286,9 +273,8 @@ static void churn__names_and_bytes_stay_bounded(void **state)
 }
 
 /* Buckets are divided and joined one by one, so every size between is tried. */
-static void shrinking__loses_no_name(void **state)
+TEST(shrinking__loses_no_name)
 {
-    (void)state;
     enum { NAMES = 3000 };
     static const struct atom *atom[NAMES];
     struct names *names = names_new();
@@ -310,9 +296,8 @@ static void shrinking__loses_no_name(void **state)
     names_free(names);
 }
 
-static void atoms__outlive_their_table_while_held(void **state)
+TEST(atoms__outlive_their_table_while_held)
 {
-    (void)state;
     struct names *names = names_new();
     const struct atom *atom = hold(names, "node", 1);
     assert_non_null(names_intern(names, TEXT("loose")));
@@ -323,9 +308,8 @@ static void atoms__outlive_their_table_while_held(void **state)
     atom_unref(atom);
 }
 
-static void atoms__constants_are_not_counted(void **state)
+TEST(atoms__constants_are_not_counted)
 {
-    (void)state;
     static const struct atom constant = {.len = 1, .text = "c"};
     assert_ptr_equal(atom_ref(&constant), &constant);
     assert_int_equal(constant.refs, 0);
@@ -342,9 +326,8 @@ static struct name_set *set_of(const struct atom *const *atom, uint32_t count)
     return set;
 }
 
-static void sets__equal_names_are_held_once(void **state)
+TEST(sets__equal_names_are_held_once)
 {
-    (void)state;
     struct names *names = names_new();
     const struct atom *a = names_intern(names, TEXT("a"));
     const struct atom *b = names_intern(names, TEXT("b"));
@@ -375,26 +358,4 @@ static void sets__equal_names_are_held_once(void **state)
     names_sweep(names, ALL);
     assert_int_equal(names_count(names), 0);
     names_free(names);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_text_is_the_same_atom),
-        cmocka_unit_test(the_empty_text_and_bytes_of_zero_are_names_too),
-        cmocka_unit_test(two_names_of_one_hash_are_two_names),
-        cmocka_unit_test(atoms_stay_where_they_are_while_the_table_grows),
-        cmocka_unit_test(sweep__frees_what_nobody_holds),
-        cmocka_unit_test(sweep__spares_a_revived_name),
-        cmocka_unit_test(sweep__looks_at_the_last_place),
-        cmocka_unit_test(bytes__follow_the_names),
-        cmocka_unit_test(sweep__unlinks_names_anywhere_in_a_bucket),
-        cmocka_unit_test(sweep__a_constant_part_for_each_change),
-        cmocka_unit_test(churn__names_and_bytes_stay_bounded),
-        cmocka_unit_test(shrinking__loses_no_name),
-        cmocka_unit_test(atoms__outlive_their_table_while_held),
-        cmocka_unit_test(atoms__constants_are_not_counted),
-        cmocka_unit_test(sets__equal_names_are_held_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

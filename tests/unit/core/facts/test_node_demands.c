@@ -1,13 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/core/facts/node_filter.h"
 
 #include "core/facts/integer.h"
+#include "support/test.h"
 
 static bool find(const void *ctx, const char *key, struct text *out)
 {
@@ -35,9 +31,8 @@ static int64_t number_of(const char *text)
     return integer_parse(text_of(text), &number) ? number : -99;
 }
 
-static void integers_are_read_as_go_reads_them(void **state)
+TEST(integers_are_read_as_go_reads_them)
 {
-    (void)state;
     assert_int_equal(number_of("0"), 0);
     assert_int_equal(number_of("+7"), 7);
     assert_int_equal(number_of("-7"), -7);
@@ -52,9 +47,8 @@ static void integers_are_read_as_go_reads_them(void **state)
         assert_int_equal(number_of(none[i]), -99);
 }
 
-static void words_of_operators_are_known(void **state)
+TEST(words_of_operators_are_known)
 {
-    (void)state;
     assert_int_equal(node_rule_operator_of(TEXT("In")), RULE_IN);
     assert_int_equal(node_rule_operator_of(TEXT("NotIn")), RULE_NOT_IN);
     assert_int_equal(node_rule_operator_of(TEXT("Exists")), RULE_EXISTS);
@@ -77,9 +71,8 @@ static bool holds(enum node_rule_operator op, const char *value, const char *oth
     return node_rule_holds(&rule, have != NULL ? &text : NULL);
 }
 
-static void each_operator_holds_as_in_kube_scheduler(void **state)
+TEST(each_operator_holds_as_in_kube_scheduler)
 {
-    (void)state;
     assert_true(holds(RULE_IN, "a", "b", "a"));
     assert_true(holds(RULE_IN, "a", "b", "b"));
     assert_false(holds(RULE_IN, "a", "b", "c"));
@@ -106,13 +99,12 @@ static void each_operator_holds_as_in_kube_scheduler(void **state)
     assert_false(holds(RULE_OTHER, "a", NULL, "a"));
 }
 
-static void a_selector_demands_every_label(void **state)
+TEST(a_selector_demands_every_label)
 {
     const struct label both[] = {{"pool", "a"}, {"empty", ""}};
     const struct label wrong[] = {{"pool", "a"}, {"size", "9"}};
     const struct label missing[] = {{"none", ""}};
 
-    (void)state;
     assert_true(matches(&(struct node_demands){0}));
     assert_true(matches(&(struct node_demands){.selectors = 2, .selector = both}));
     assert_false(matches(&(struct node_demands){.selectors = 2, .selector = wrong}));
@@ -134,7 +126,7 @@ static bool matches_terms(const struct node_term *term, uint32_t terms)
     return matches(&(struct node_demands){.affine = true, .terms = terms, .term = term});
 }
 
-static void one_term_has_to_match_with_all_its_rules(void **state)
+TEST(one_term_has_to_match_with_all_its_rules)
 {
     const struct node_rule both[] = {in_a, has_size};
     const struct node_rule half[] = {has_size, in_b};
@@ -150,7 +142,6 @@ static void one_term_has_to_match_with_all_its_rules(void **state)
     const struct node_term first_fails = {2, turned, 0, NULL};
     const struct node_term last_field_fails = {0, NULL, 2, fields};
 
-    (void)state;
     assert_true(matches_terms(&all, 1));
     assert_false(matches_terms(&some, 1));
     assert_false(matches_terms(&first_fails, 1));
@@ -166,12 +157,11 @@ static void one_term_has_to_match_with_all_its_rules(void **state)
 }
 
 /* Selector and affinity both have to match. */
-static void a_selector_and_terms_are_both_demanded(void **state)
+TEST(a_selector_and_terms_are_both_demanded)
 {
     const struct label wrong[] = {{"pool", "b"}};
     const struct node_term term = {1, &in_a, 0, NULL};
 
-    (void)state;
     assert_false(matches(&(struct node_demands){
         .selectors = 1, .selector = wrong, .affine = true, .terms = 1, .term = &term}));
 }
@@ -205,11 +195,10 @@ static const struct node_demands full = {.tolerations = 1,
                                          .terms = 1,
                                          .term = terms};
 
-static void a_copy_is_whole_and_its_own(void **state)
+TEST(a_copy_is_whole_and_its_own)
 {
     struct arena arena;
 
-    (void)state;
     arena_init(&arena);
     const struct node_demands *kept = node_demands_keep(&full, &arena);
     assert_true(is_same(kept, &full));
@@ -243,11 +232,10 @@ static const struct node_demands twice = {
     .terms = 2,
     .term = two_terms};
 
-static void a_copy_has_every_member_of_every_list(void **state)
+TEST(a_copy_has_every_member_of_every_list)
 {
     struct arena arena;
 
-    (void)state;
     arena_init(&arena);
     assert_true(is_same(node_demands_keep(&twice, &arena), &twice));
     arena_done(&arena);
@@ -262,7 +250,7 @@ static uint32_t first_number(const struct strbuf *key)
 }
 
 /* Numbers take 4 bytes, and a text the length, 8 bytes, and its bytes. */
-static void a_key_has_every_count_and_every_member(void **state)
+TEST(a_key_has_every_count_and_every_member)
 {
     enum { TEXT_1 = 9, NUMBER = 4 };
     enum {
@@ -278,7 +266,6 @@ static void a_key_has_every_count_and_every_member(void **state)
     CLEANUP(strbuf_done) struct strbuf bound = key_of(&affine);
     CLEANUP(strbuf_done) struct strbuf all = key_of(&twice);
 
-    (void)state;
     assert_int_equal(empty.len, 4 * NUMBER);
     assert_int_equal(first_number(&empty), 0);
     assert_int_equal(first_number(&odd), 1);
@@ -286,7 +273,7 @@ static void a_key_has_every_count_and_every_member(void **state)
     assert_int_equal(all.len, 4 * NUMBER + LISTS);
 }
 
-static void keys_differ_in_every_field(void **state)
+TEST(keys_differ_in_every_field)
 {
     const struct toleration toleration[] = {{"l", "v", TOLERATE_EQUAL, EFFECT_NO_SCHEDULE},
                                             {"k", "w", TOLERATE_EQUAL, EFFECT_NO_SCHEDULE},
@@ -298,7 +285,6 @@ static void keys_differ_in_every_field(void **state)
                                      {"pool", RULE_NOT_IN, 1, a_value},
                                      {"pool", RULE_IN, 0, NULL}};
 
-    (void)state;
     assert_true(is_same(&full, &full));
     for (size_t i = 0; i < ARRAY_LEN(toleration); i++) {
         struct node_demands other = full;
@@ -339,21 +325,4 @@ static void keys_differ_in_every_field(void **state)
     other = full;
     other.term = &swapped;
     assert_false(is_same(&full, &other));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers_are_read_as_go_reads_them),
-        cmocka_unit_test(words_of_operators_are_known),
-        cmocka_unit_test(each_operator_holds_as_in_kube_scheduler),
-        cmocka_unit_test(a_selector_demands_every_label),
-        cmocka_unit_test(one_term_has_to_match_with_all_its_rules),
-        cmocka_unit_test(a_selector_and_terms_are_both_demanded),
-        cmocka_unit_test(a_copy_is_whole_and_its_own),
-        cmocka_unit_test(a_copy_has_every_member_of_every_list),
-        cmocka_unit_test(a_key_has_every_count_and_every_member),
-        cmocka_unit_test(keys_differ_in_every_field),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

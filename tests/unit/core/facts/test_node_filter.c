@@ -1,14 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/facts/node_filter.h"
 #include "milligpu/core/facts/tolerations.h"
+
+#include "support/test.h"
 
 static const struct taint gpu_taint = {"nvidia.com/gpu", "present", EFFECT_NO_SCHEDULE};
 static const struct taint evicting = {"dedicated", "a", EFFECT_NO_EXECUTE};
@@ -17,9 +14,8 @@ static const struct taint odd = {"odd", "", EFFECT_OTHER};
 static const struct taint leaving = {"karpenter.sh/disrupted", "", EFFECT_NO_SCHEDULE};
 static const struct taint not_ready = {"node.kubernetes.io/not-ready", "", EFFECT_NO_EXECUTE};
 
-static void words_of_effects_and_operators_are_known(void **state)
+TEST(words_of_effects_and_operators_are_known)
 {
-    (void)state;
     assert_int_equal(taint_effect_of(TEXT("")), EFFECT_ANY);
     assert_int_equal(taint_effect_of(TEXT("NoSchedule")), EFFECT_NO_SCHEDULE);
     assert_int_equal(taint_effect_of(TEXT("PreferNoSchedule")), EFFECT_PREFER_NO_SCHEDULE);
@@ -37,9 +33,8 @@ static void words_of_effects_and_operators_are_known(void **state)
     assert_false(taint_is_hard(&odd));
 }
 
-static void each_reason_has_its_word(void **state)
+TEST(each_reason_has_its_word)
 {
-    (void)state;
     for (enum unusable why = USABLE; why < UNUSABLES; why++) {
         assert_true(unusable_name(why)[0] != '\0');
         assert_true(unusable_help(why)[0] != '\0');
@@ -57,9 +52,8 @@ static bool covers(const char *key, const char *value, enum toleration_operator 
     return toleration_covers(&toleration, taint);
 }
 
-static void a_toleration_covers_as_in_kube_scheduler(void **state)
+TEST(a_toleration_covers_as_in_kube_scheduler)
 {
-    (void)state;
     /* Key and effect have to be the same, or empty. */
     assert_true(
         covers("nvidia.com/gpu", "present", TOLERATE_EQUAL, EFFECT_NO_SCHEDULE, &gpu_taint));
@@ -81,12 +75,11 @@ static void a_toleration_covers_as_in_kube_scheduler(void **state)
     assert_true(covers("odd", "", TOLERATE_EXISTS, EFFECT_ANY, &odd));
 }
 
-static void numbers_of_taints_are_compared(void **state)
+TEST(numbers_of_taints_are_compared)
 {
     static const struct taint sla = {"sla", "950", EFFECT_NO_SCHEDULE};
     static const struct taint text = {"sla", "high", EFFECT_NO_SCHEDULE};
 
-    (void)state;
     assert_true(covers("sla", "949", TOLERATE_GT, EFFECT_ANY, &sla));
     assert_false(covers("sla", "950", TOLERATE_GT, EFFECT_ANY, &sla));
     assert_false(covers("sla", "951", TOLERATE_GT, EFFECT_ANY, &sla));
@@ -107,7 +100,7 @@ static struct unusable_cause bar_of(const struct node_taints *taints,
     return taints_bar(taints, &demands);
 }
 
-static void a_pod_may_not_use_what_it_does_not_tolerate(void **state)
+TEST(a_pod_may_not_use_what_it_does_not_tolerate)
 {
     static const struct toleration any = {"", "", TOLERATE_EXISTS, EFFECT_ANY};
     static const struct toleration cordon = {"node.kubernetes.io/unschedulable", "",
@@ -120,7 +113,6 @@ static void a_pod_may_not_use_what_it_does_not_tolerate(void **state)
     const struct node_taints ignored = {.taints = 2, .taint = (struct taint[]){soft, odd}};
     const struct node_taints garbled = {.unreadable = true, .taints = 1, .taint = &gpu_taint};
 
-    (void)state;
     assert_int_equal(bar_of(NULL, NULL).why, USABLE);
     assert_int_equal(bar_of(&ignored, NULL).why, USABLE);
     assert_int_equal(bar_of(&tainted, NULL).why, UNUSABLE_TAINTED);
@@ -144,14 +136,13 @@ static void a_pod_may_not_use_what_it_does_not_tolerate(void **state)
     assert_null(bar_of(&garbled, &any).taint);
 }
 
-static void the_first_reason_of_the_table_counts(void **state)
+TEST(the_first_reason_of_the_table_counts)
 {
     static const struct toleration to_leaving = {"karpenter.sh/disrupted", "", TOLERATE_EXISTS,
                                                  EFFECT_ANY};
     const struct taint all[] = {gpu_taint, evicting, not_ready, leaving};
     struct node_taints taints = {.unschedulable = true, .taints = 4, .taint = all};
 
-    (void)state;
     assert_int_equal(bar_of(&taints, NULL).why, UNUSABLE_LEAVING);
     assert_int_equal(bar_of(&taints, &to_leaving).why, UNUSABLE_CORDONED);
     taints.unschedulable = false;
@@ -160,7 +151,7 @@ static void the_first_reason_of_the_table_counts(void **state)
     assert_ptr_equal(bar_of(&taints, NULL).taint, &all[0]); /* of equals the first */
 }
 
-static void each_well_known_taint_means_its_reason(void **state)
+TEST(each_well_known_taint_means_its_reason)
 {
     static const struct {
         const char *key;
@@ -172,7 +163,6 @@ static void each_well_known_taint_means_its_reason(void **state)
             {"node.kubernetes.io/disk-pressure", UNUSABLE_TAINTED},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
         const struct taint taint = {known[i].key, "1", EFFECT_NO_EXECUTE};
         const struct taint mild = {known[i].key, "1", EFFECT_PREFER_NO_SCHEDULE};
@@ -185,7 +175,7 @@ static void each_well_known_taint_means_its_reason(void **state)
 }
 
 /* A pod that tolerates everything makes room of a taint, never of a host that is to be drained. */
-static void sums_leave_out_what_nobody_tolerates(void **state)
+TEST(sums_leave_out_what_nobody_tolerates)
 {
     static const struct toleration any = {"", "", TOLERATE_EXISTS, EFFECT_ANY};
     struct tolerations *known = tolerations_new();
@@ -196,7 +186,6 @@ static void sums_leave_out_what_nobody_tolerates(void **state)
     const struct node_taints goes = {.taints = 1, .taint = &leaving};
     const struct node_taints garbled = {.unreadable = true};
 
-    (void)state;
     assert_int_equal(taints_close(NULL, NULL).why, USABLE);
     assert_int_equal(taints_close(&tainted, NULL).why, UNUSABLE_TAINTED);
     assert_ptr_equal(taints_close(&tainted, NULL).taint, &gpu_taint);
@@ -210,14 +199,13 @@ static void sums_leave_out_what_nobody_tolerates(void **state)
     tolerations_free(known);
 }
 
-static void a_copy_says_the_same_and_is_shared(void **state)
+TEST(a_copy_says_the_same_and_is_shared)
 {
     struct taint two[] = {gpu_taint, evicting};
     struct node_taints from = {.taints = 2, .taint = two};
     const struct taints *taints = taints_new(&from);
     const struct taints *same = taints_new(&from);
 
-    (void)state;
     assert_null(taints_new(&(struct node_taints){0}));
     assert_ptr_not_equal(taints->facts.taint, two);
     assert_string_equal(taints->facts.taint[1].key, "dedicated");
@@ -237,7 +225,7 @@ static void a_copy_says_the_same_and_is_shared(void **state)
     taints_unref(taints);
 }
 
-static void copies_differ_in_whatever_they_say(void **state)
+TEST(copies_differ_in_whatever_they_say)
 {
     const struct taint one[] = {{"k", "v", EFFECT_NO_SCHEDULE}};
     const struct taint others[][1] = {{{"l", "v", EFFECT_NO_SCHEDULE}},
@@ -255,7 +243,6 @@ static void copies_differ_in_whatever_they_say(void **state)
     };
     const struct taints *first = taints_new(&(struct node_taints){.taints = 1, .taint = one});
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(other); i++) {
         const struct taints *second = taints_new(&other[i]);
         assert_false(taints_eq(first, second));
@@ -280,14 +267,13 @@ static void copies_differ_in_whatever_they_say(void **state)
 }
 
 /* A Node may take a megabyte; each of its versions would keep it. */
-static void taints_beyond_the_bound_are_not_read(void **state)
+TEST(taints_beyond_the_bound_are_not_read)
 {
     enum { EACH = sizeof(struct taint) + 2 };
     char *key = xcalloc(TAINTS_BYTES_MAX + 2, 1);
     const struct taint one[] = {{key, "", EFFECT_PREFER_NO_SCHEDULE}};
     const struct node_taints from = {.taints = 1, .taint = one};
 
-    (void)state;
     memset(key, 'k', TAINTS_BYTES_MAX - EACH);
     const struct taints *fits = taints_new(&from);
     assert_false(fits->facts.unreadable);
@@ -300,22 +286,4 @@ static void taints_beyond_the_bound_are_not_read(void **state)
     taints_unref(fits);
     taints_unref(beyond);
     xfree(key);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_of_effects_and_operators_are_known),
-        cmocka_unit_test(each_reason_has_its_word),
-        cmocka_unit_test(a_toleration_covers_as_in_kube_scheduler),
-        cmocka_unit_test(numbers_of_taints_are_compared),
-        cmocka_unit_test(a_pod_may_not_use_what_it_does_not_tolerate),
-        cmocka_unit_test(the_first_reason_of_the_table_counts),
-        cmocka_unit_test(each_well_known_taint_means_its_reason),
-        cmocka_unit_test(sums_leave_out_what_nobody_tolerates),
-        cmocka_unit_test(a_copy_says_the_same_and_is_shared),
-        cmocka_unit_test(copies_differ_in_whatever_they_say),
-        cmocka_unit_test(taints_beyond_the_bound_are_not_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,9 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/core/facts/pod.h"
+
+#include "support/test.h"
 
 struct scene {
     struct pod pod;
@@ -55,12 +52,11 @@ static void fill(struct scene *scene)
     assert_true(at <= scene->bytes + sizeof scene->bytes);
 }
 
-static void a_kept_pod_needs_nothing_of_the_bytes_it_came_in(void **state)
+TEST(a_kept_pod_needs_nothing_of_the_bytes_it_came_in)
 {
     struct arena arena;
     struct scene scene;
 
-    (void)state;
     arena_init(&arena);
     fill(&scene);
     const struct pod *kept = pod_keep(&scene.pod, &arena);
@@ -102,13 +98,12 @@ static void a_kept_pod_needs_nothing_of_the_bytes_it_came_in(void **state)
     arena_done(&arena);
 }
 
-static void what_a_pod_demands_is_copied(void **state)
+TEST(what_a_pod_demands_is_copied)
 {
     static const struct toleration any = {"", "", TOLERATE_EXISTS, EFFECT_ANY};
     struct arena arena;
     struct scene scene;
 
-    (void)state;
     arena_init(&arena);
     fill(&scene);
     scene.pod.demands = (struct node_demands){.tolerations = 1, .toleration = &any};
@@ -119,7 +114,7 @@ static void what_a_pod_demands_is_copied(void **state)
     arena_done(&arena);
 }
 
-static void what_is_not_set_stays_not_set(void **state)
+TEST(what_is_not_set_stays_not_set)
 {
     struct arena arena;
     struct pod_container container = {.name = "main"};
@@ -130,7 +125,6 @@ static void what_is_not_set_stays_not_set(void **state)
                             .containers = 1,
                             .container = &container};
 
-    (void)state;
     arena_init(&arena);
     const struct pod *kept = pod_keep(&pod, &arena);
     assert_string_equal(kept->node, "");
@@ -147,12 +141,11 @@ static void what_is_not_set_stays_not_set(void **state)
     arena_done(&arena);
 }
 
-static void a_pod_without_containers_and_shares_is_kept_too(void **state)
+TEST(a_pod_without_containers_and_shares_is_kept_too)
 {
     struct arena arena;
     const struct pod pod = {.uid = "uid-1", .namespace = "default", .name = "a", .node = "n1"};
 
-    (void)state;
     arena_init(&arena);
     const struct pod *kept = pod_keep(&pod, &arena);
     assert_string_equal(kept->uid, "uid-1");
@@ -161,7 +154,7 @@ static void a_pod_without_containers_and_shares_is_kept_too(void **state)
     arena_done(&arena);
 }
 
-static void the_words_about_a_waiting_pod_are_kept(void **state)
+TEST(the_words_about_a_waiting_pod_are_kept)
 {
     struct arena arena;
     char word[8][8] = {"sched", "gate", "reason", "message", "kind", "name", "uid", "rev"};
@@ -172,7 +165,6 @@ static void the_words_about_a_waiting_pod_are_kept(void **state)
                             .scheduling = {word[0], word[1], word[2], word[3], 17},
                             .owner = {word[4], word[5], word[6], word[7], true}};
 
-    (void)state;
     arena_init(&arena);
     const struct pod *kept = pod_keep(&pod, &arena);
     memset(word, 'x', sizeof word);
@@ -189,7 +181,7 @@ static void the_words_about_a_waiting_pod_are_kept(void **state)
     arena_done(&arena);
 }
 
-static void owners_are_the_same_by_kind_name_and_uid(void **state)
+TEST(owners_are_the_same_by_kind_name_and_uid)
 {
     const struct pod_owner a = {"Job", "j", "1", NULL, false};
     const struct pod_owner equal = {"Job", "j", "1", "r", false};
@@ -201,7 +193,6 @@ static void owners_are_the_same_by_kind_name_and_uid(void **state)
     const struct pod_owner none = {.kind = NULL};
     const struct pod_owner nameless = {"Deployment", "d", NULL, NULL, false};
 
-    (void)state;
     assert_true(pod_owner_same(&a, &equal));
     assert_true(pod_owner_same(&nameless, &nameless));
     for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
@@ -211,32 +202,17 @@ static void owners_are_the_same_by_kind_name_and_uid(void **state)
     assert_false(pod_owner_same(&none, &none));
 }
 
-static void another_revision_of_the_same_owner_replaces(void **state)
+TEST(another_revision_of_the_same_owner_replaces)
 {
     const struct pod_owner a = {"Deployment", "d", NULL, "1", false};
     const struct pod_owner next = {"Deployment", "d", NULL, "2", false};
     const struct pod_owner unknown = {"Deployment", "d", NULL, NULL, false};
     const struct pod_owner other = {"Deployment", "e", NULL, "2", false};
 
-    (void)state;
     assert_true(pod_owner_replaces(&a, &next));
     assert_true(pod_owner_replaces(&next, &a));
     assert_false(pod_owner_replaces(&a, &a));
     assert_false(pod_owner_replaces(&a, &unknown));
     assert_false(pod_owner_replaces(&unknown, &a));
     assert_false(pod_owner_replaces(&a, &other));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_kept_pod_needs_nothing_of_the_bytes_it_came_in),
-        cmocka_unit_test(what_a_pod_demands_is_copied),
-        cmocka_unit_test(what_is_not_set_stays_not_set),
-        cmocka_unit_test(a_pod_without_containers_and_shares_is_kept_too),
-        cmocka_unit_test(the_words_about_a_waiting_pod_are_kept),
-        cmocka_unit_test(owners_are_the_same_by_kind_name_and_uid),
-        cmocka_unit_test(another_revision_of_the_same_owner_replaces),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

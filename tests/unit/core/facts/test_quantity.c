@@ -1,15 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/core/facts/quantity.h"
 
+#include "support/test.h"
 #include "support/walk.h"
 
 struct row {
@@ -56,9 +52,8 @@ static void check(const struct row *row)
         fail_msg("%.60s: %lld, rounded %lld", row->text, (long long)exact, (long long)up);
 }
 
-static void whole_numbers_have_many_spellings(void **state)
+TEST(whole_numbers_have_many_spellings)
 {
-    (void)state;
     static const struct row row[] = {
         WHOLE("300", 300),
         WHOLE("0", 0),
@@ -107,9 +102,8 @@ static void whole_numbers_have_many_spellings(void **state)
         check(&row[i]);
 }
 
-static void what_is_not_whole_is_a_fraction(void **state)
+TEST(what_is_not_whole_is_a_fraction)
 {
-    (void)state;
     static const struct row row[] = {
         FRACTION("0.3", 1),
         FRACTION("300m", 1),
@@ -133,9 +127,8 @@ static void what_is_not_whole_is_a_fraction(void **state)
         check(&row[i]);
 }
 
-static void thousandths_are_counted_as_well(void **state)
+TEST(thousandths_are_counted_as_well)
 {
-    (void)state;
     static const struct row row[] = {
         MILLI("0.3", 300),    MILLI("300m", 300),   MILLI("1", 1000),
         MILLI("1500m", 1500), MILLI("2k", 2000000), MILLI("1e-3", 1),
@@ -149,9 +142,8 @@ static void thousandths_are_counted_as_well(void **state)
     check(&(struct row){"10", 18, QUANTITY_RANGE, 0, 0});
 }
 
-static void what_is_no_quantity_is_refused(void **state)
+TEST(what_is_no_quantity_is_refused)
 {
-    (void)state;
     static const struct row row[] = {
         WRONG(""),     WRONG(" "),        WRONG("+"),     WRONG("-"),     WRONG("."),
         WRONG("+."),   WRONG(" 1"),       WRONG("1 "),    WRONG("1 k"),   WRONG("--1"),
@@ -172,9 +164,8 @@ static void what_is_no_quantity_is_refused(void **state)
     assert_int_equal(value, UNTOUCHED);
 }
 
-static void what_stands_behind_the_text_is_not_read(void **state)
+TEST(what_stands_behind_the_text_is_not_read)
 {
-    (void)state;
     static const char number[] = "1.5e3Ki";
     static const enum quantity_verdict verdict[] = {
         QUANTITY_SYNTAX, QUANTITY_OK, QUANTITY_OK, QUANTITY_FRACTION, QUANTITY_SYNTAX, QUANTITY_OK};
@@ -186,9 +177,8 @@ static void what_stands_behind_the_text_is_not_read(void **state)
     }
 }
 
-static void the_border_of_63_bits_is_sharp(void **state)
+TEST(the_border_of_63_bits_is_sharp)
 {
-    (void)state;
     static const struct row row[] = {
         WHOLE("9223372036854775807", INT64_MAX),
         WHOLE("-9223372036854775807", -INT64_MAX),
@@ -217,9 +207,8 @@ static void the_border_of_63_bits_is_sharp(void **state)
     assert_int_equal(value, UNTOUCHED);
 }
 
-static void long_texts_are_exact_too(void **state)
+TEST(long_texts_are_exact_too)
 {
-    (void)state;
     enum { LONG = 100000 };
     static char text[LONG + 32];
     int64_t value = UNTOUCHED;
@@ -263,9 +252,8 @@ static uint32_t draw(uint64_t *seed, uint32_t below)
 }
 
 /* digits x 10^-point x 1024^power, by plain integer arithmetic. */
-static void quantities_agree_with_plain_arithmetic(void **state)
+TEST(quantities_agree_with_plain_arithmetic)
 {
-    (void)state;
     const char *env = getenv("QUANTITY_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 3;
     print_message("QUANTITY_SEED=%llu\n", (unsigned long long)seed);
@@ -294,9 +282,8 @@ static void quantities_agree_with_plain_arithmetic(void **state)
 }
 
 /* Any bytes get a verdict, and nothing is written unless it is OK. */
-static void any_bytes_get_a_verdict(void **state)
+TEST(any_bytes_get_a_verdict)
 {
-    (void)state;
     static const char alphabet[] = "0123456789.+-eEkKMGTPimun \xFF";
     uint64_t seed = 5;
     uint32_t seen[QUANTITY_RANGE + 1] = {0};
@@ -314,20 +301,4 @@ static void any_bytes_get_a_verdict(void **state)
     }
     for (size_t i = 0; i < ARRAY_LEN(seen); i++)
         assert_true(seen[i] > 100);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_numbers_have_many_spellings),
-        cmocka_unit_test(what_is_not_whole_is_a_fraction),
-        cmocka_unit_test(thousandths_are_counted_as_well),
-        cmocka_unit_test(what_is_no_quantity_is_refused),
-        cmocka_unit_test(what_stands_behind_the_text_is_not_read),
-        cmocka_unit_test(the_border_of_63_bits_is_sharp),
-        cmocka_unit_test(long_texts_are_exact_too),
-        cmocka_unit_test(quantities_agree_with_plain_arithmetic),
-        cmocka_unit_test(any_bytes_get_a_verdict),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/core/facts/reason.h"
 
-static void every_reason_has_a_word_of_its_own_and_a_sentence(void **state)
+#include "support/test.h"
+
+TEST(every_reason_has_a_word_of_its_own_and_a_sentence)
 {
-    (void)state;
     for (int a = REASON_NONE; a < REASONS; a++) {
         const char *name = reason_name((enum reason)a);
         assert_true(strlen(name) > 0 && strlen(reason_help((enum reason)a)) > 0);
@@ -23,22 +19,12 @@ static void every_reason_has_a_word_of_its_own_and_a_sentence(void **state)
     assert_string_equal(reason_name(REASON_ROOM), "room");
 }
 
-static void classes_stand_together_in_the_order_of_precedence(void **state)
+TEST(classes_stand_together_in_the_order_of_precedence)
 {
-    (void)state;
     for (int a = REASON_NONE + 2; a < REASONS; a++)
         assert_true(reason_class((enum reason)a) >= reason_class((enum reason)(a - 1)));
     assert_int_equal(reason_class(REASON_AMOUNT), REASON_CLASS_REQUEST);
     assert_int_equal(reason_class(REASON_SMALL), REASON_CLASS_KIND);
     assert_int_equal(reason_class(REASON_CORDONED), REASON_CLASS_MOMENT);
     assert_int_equal(reason_class(REASON_ELSEWHERE), REASON_CLASS_STATE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_reason_has_a_word_of_its_own_and_a_sentence),
-        cmocka_unit_test(classes_stand_together_in_the_order_of_precedence),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

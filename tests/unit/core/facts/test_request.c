@@ -1,15 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/facts/request.h"
+
+#include "support/test.h"
 
 /* One pod, the result of judging it, and the arena that both live in. */
 struct fixture {
@@ -62,9 +59,8 @@ static void assert_want(uint32_t i, uint32_t parts, uint32_t milli)
     assert_int_equal(fixture.request.want[i].milli, milli);
 }
 
-static void amounts_become_parts(void **state)
+TEST(amounts_become_parts)
 {
-    (void)state;
     static const struct {
         const char *amount;
         const char *count;
@@ -90,9 +86,8 @@ static void amounts_become_parts(void **state)
     }
 }
 
-static void pods_that_ask_nothing_are_told_from_pods_that_ask_zero(void **state)
+TEST(pods_that_ask_nothing_are_told_from_pods_that_ask_zero)
 {
-    (void)state;
     start();
     assert_int_equal(parse(), REQUEST_NOT_OURS);
     add(CONTAINER_APP, NULL);
@@ -112,9 +107,8 @@ static void pods_that_ask_nothing_are_told_from_pods_that_ask_zero(void **state)
     assert_string_equal(fixture.request.want[0].container, "c3");
 }
 
-static void wants_stand_in_the_order_of_the_containers(void **state)
+TEST(wants_stand_in_the_order_of_the_containers)
 {
-    (void)state;
     start();
     add(CONTAINER_SIDECAR, "100");
     add(CONTAINER_INIT, "700");
@@ -134,9 +128,8 @@ static void wants_stand_in_the_order_of_the_containers(void **state)
     assert_want(3, 2, 1000);
 }
 
-static void a_refused_amount_says_what_to_write_instead(void **state)
+TEST(a_refused_amount_says_what_to_write_instead)
 {
-    (void)state;
     static const char hint[] = "ask for 1 to 1000 (1000 is one whole GPU) or a multiple of 1000";
     static const struct {
         const char *amount;
@@ -194,9 +187,8 @@ static void a_refused_amount_says_what_to_write_instead(void **state)
     }
 }
 
-static void the_container_is_named_when_several_ask(void **state)
+TEST(the_container_is_named_when_several_ask)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "300");
     add(CONTAINER_APP, "1500");
@@ -207,9 +199,8 @@ static void the_container_is_named_when_several_ask(void **state)
                                   "a multiple of 1000; ask for 1000 or 2000");
 }
 
-static void the_first_container_that_is_wrong_decides(void **state)
+TEST(the_first_container_that_is_wrong_decides)
 {
-    (void)state;
     start();
     add(CONTAINER_INIT, "x");
     add(CONTAINER_APP, "1500");
@@ -217,9 +208,8 @@ static void the_first_container_that_is_wrong_decides(void **state)
     assert_non_null(strstr(fixture.refusal.text, "container c0: "));
 }
 
-static void a_text_of_any_length_is_quoted_in_part(void **state)
+TEST(a_text_of_any_length_is_quoted_in_part)
 {
-    (void)state;
     static char amount[5000];
     memset(amount, 'z', sizeof amount - 1);
     start();
@@ -244,9 +234,8 @@ static void a_text_of_any_length_is_quoted_in_part(void **state)
     assert_int_equal(strlen(fixture.refusal.text), REASON_BYTES_MAX - 1);
 }
 
-static void minimum_and_step_are_settings(void **state)
+TEST(minimum_and_step_are_settings)
 {
-    (void)state;
     start();
     fixture.rules.min_milli = 50;
     add(CONTAINER_APP, "1");
@@ -284,9 +273,8 @@ static void minimum_and_step_are_settings(void **state)
     assert_int_equal(parse(), REQUEST_OK);
 }
 
-static void a_small_amount_that_is_refused_may_count_whole_gpus(void **state)
+TEST(a_small_amount_that_is_refused_may_count_whole_gpus)
 {
-    (void)state;
     start();
     fixture.rules.min_milli = 50;
     add(CONTAINER_APP, "16");
@@ -308,9 +296,8 @@ static void a_small_amount_that_is_refused_may_count_whole_gpus(void **state)
     assert_refused(REASON_STEP, "nvidia.com/vgpu: 17 is not a multiple of 10; ask for 10 or 20");
 }
 
-static void an_amount_is_quoted_as_it_is_written(void **state)
+TEST(an_amount_is_quoted_as_it_is_written)
 {
-    (void)state;
     static const struct {
         const char *amount;
         const char *says;
@@ -352,9 +339,8 @@ static void an_amount_is_quoted_as_it_is_written(void **state)
     assert_non_null(strstr(fixture.refusal.text, "zzz...\" is not a number"));
 }
 
-static void minimum_and_step_judge_what_is_taken_of_one_gpu(void **state)
+TEST(minimum_and_step_judge_what_is_taken_of_one_gpu)
 {
-    (void)state;
     start();
     fixture.rules.min_milli = 50;
     add(CONTAINER_APP, "60");
@@ -367,9 +353,8 @@ static void minimum_and_step_judge_what_is_taken_of_one_gpu(void **state)
                                 "50; ask for 200 or 300");
 }
 
-static void count_annotations_split_evenly_or_say_how(void **state)
+TEST(count_annotations_split_evenly_or_say_how)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "500");
     fixture.pod.count = "3";
@@ -389,9 +374,8 @@ static void count_annotations_split_evenly_or_say_how(void **state)
                                  "each; ask for at most 1000");
 }
 
-static void count_annotations_that_are_no_count_are_refused(void **state)
+TEST(count_annotations_that_are_no_count_are_refused)
 {
-    (void)state;
     static const char *const bad[] = {"",    "0",   "-1",  "+2",   "two", "2.0",
                                       "1e1", "2 2", "0x2", "2GPU", " ",   "000"};
     char text[REASON_BYTES_MAX];
@@ -417,9 +401,8 @@ static void count_annotations_that_are_no_count_are_refused(void **state)
                                  "the 64 GPUs that a container may ask for");
 }
 
-static void a_containers_own_count_goes_before_the_pods(void **state)
+TEST(a_containers_own_count_goes_before_the_pods)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "600");
     add(CONTAINER_APP, "600")->count = "3";
@@ -434,9 +417,8 @@ static void a_containers_own_count_goes_before_the_pods(void **state)
     assert_want(0, 1, 600);
 }
 
-static void limits_are_named(void **state)
+TEST(limits_are_named)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "1");
     while (fixture.pod.containers < CONTAINERS_MAX)
@@ -457,9 +439,8 @@ static void limits_are_named(void **state)
                                  "may ask for nvidia.com/vgpu");
 }
 
-static void what_cannot_be_read_is_refused_with_the_field(void **state)
+TEST(what_cannot_be_read_is_refused_with_the_field)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "300");
     fixture.pod.unreadable = "metadata.annotations[\"milligpu.io/gpu-count\"]: must not hold a NUL";
@@ -476,9 +457,8 @@ static void what_cannot_be_read_is_refused_with_the_field(void **state)
     assert_int_equal(parse(), REQUEST_NOT_OURS);
 }
 
-static void models_are_globs(void **state)
+TEST(models_are_globs)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "300");
     fixture.pod.model = "A100-SXM4-80GB, NVIDIA H100*\t,nvidia-tesla t4";
@@ -521,9 +501,8 @@ static void models_are_globs(void **state)
     assert_true(request_takes_model(&fixture.request, (struct text){0}));
 }
 
-static void a_glob_may_name_the_maker(void **state)
+TEST(a_glob_may_name_the_maker)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "300");
     fixture.pod.model = "Nvidia*";
@@ -536,11 +515,10 @@ static void a_glob_may_name_the_maker(void **state)
     assert_true(request_takes_model(&fixture.request, TEXT("NVIDIA-V100")));
 }
 
-static void a_list_of_models_from_elsewhere_is_read_alike(void **state)
+TEST(a_list_of_models_from_elsewhere_is_read_alike)
 {
     struct request one = {0};
 
-    (void)state;
     start();
     assert_null(request_read_models(TEXT(" nvidia-a100* , Tesla T4"), &fixture.arena, &one));
     assert_int_equal(one.models, 2);
@@ -554,9 +532,8 @@ static void a_list_of_models_from_elsewhere_is_read_alike(void **state)
     }
 }
 
-static void models_that_are_none_are_refused(void **state)
+TEST(models_that_are_none_are_refused)
 {
-    (void)state;
     static const struct {
         const char *given;
         const char *what;
@@ -605,9 +582,8 @@ static void models_that_are_none_are_refused(void **state)
     assert_int_equal(parse(), REQUEST_OK);
 }
 
-static void memory_is_a_quantity_rounded_up_to_mib(void **state)
+TEST(memory_is_a_quantity_rounded_up_to_mib)
 {
-    (void)state;
     static const struct {
         const char *given;
         uint32_t mib;
@@ -642,9 +618,8 @@ static void memory_is_a_quantity_rounded_up_to_mib(void **state)
     }
 }
 
-static void topology_is_a_word(void **state)
+TEST(topology_is_a_word)
 {
-    (void)state;
     static const struct {
         const char *given;
         enum topology topology;
@@ -676,9 +651,8 @@ static void topology_is_a_word(void **state)
 }
 
 /* One container of several GPUs is enough, wherever it stands. */
-static void topology_is_of_the_containers_with_several_gpus(void **state)
+TEST(topology_is_of_the_containers_with_several_gpus)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "300");
     add(CONTAINER_APP, "600")->count = "2";
@@ -691,9 +665,8 @@ static void topology_is_of_the_containers_with_several_gpus(void **state)
     assert_string_equal(topology_name(TOPOLOGY_NVLINK), "nvlink");
 }
 
-static void reasons_are_judged_in_the_order_of_their_table(void **state)
+TEST(reasons_are_judged_in_the_order_of_their_table)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "1500");
     fixture.pod.model = "";
@@ -721,9 +694,8 @@ static const char *refused(enum reason why)
     return fixture.refusal.text;
 }
 
-static void refusal__hints_at_commas(void **state)
+TEST(refusal__hints_at_commas)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "300");
     fixture.pod.model = "A100*, T4 L4";
@@ -737,9 +709,8 @@ static void refusal__hints_at_commas(void **state)
                                                "separate them by commas)");
 }
 
-static void texts_of_refusals_have_the_requests_numbers(void **state)
+TEST(texts_of_refusals_have_the_requests_numbers)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "300");
     assert_int_equal(parse(), REQUEST_OK);
@@ -809,9 +780,8 @@ static void texts_of_refusals_have_the_requests_numbers(void **state)
                         "no GPU on which 100 to 1000 milli come with 1024 MiB each");
 }
 
-static void requests_are_told_to_people(void **state)
+TEST(requests_are_told_to_people)
 {
-    (void)state;
     char text[128];
     start();
     add(CONTAINER_APP, "300");
@@ -865,9 +835,8 @@ static void requests_are_told_to_people(void **state)
     assert_string_equal(text, "2 whole GPUs of the other resource");
 }
 
-static void a_clone_is_equal_and_stands_alone(void **state)
+TEST(a_clone_is_equal_and_stands_alone)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "600")->count = "2";
     add(CONTAINER_INIT, "700");
@@ -889,9 +858,8 @@ static void a_clone_is_equal_and_stands_alone(void **state)
     xfree(clone);
 }
 
-static void a_request_names_the_containers_that_ask_for_nothing(void **state)
+TEST(a_request_names_the_containers_that_ask_for_nothing)
 {
-    (void)state;
     start();
     add(CONTAINER_INIT, NULL);
     add(CONTAINER_APP, "300");
@@ -914,9 +882,8 @@ static void a_request_names_the_containers_that_ask_for_nothing(void **state)
 }
 
 /* What runs has had its Binding, and there are more pods that run than pods that wait. */
-static void of_a_bound_pod_it_names_none(void **state)
+TEST(of_a_bound_pod_it_names_none)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "300");
     add(CONTAINER_APP, NULL);
@@ -927,9 +894,8 @@ static void of_a_bound_pod_it_names_none(void **state)
     assert_int_equal(fixture.request.others, 0);
 }
 
-static void a_pod_has_so_many_containers_beside_those_that_ask(void **state)
+TEST(a_pod_has_so_many_containers_beside_those_that_ask)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "300");
     for (int i = 0; i < CONTAINERS_MAX; i++)
@@ -948,9 +914,8 @@ static void a_pod_has_so_many_containers_beside_those_that_ask(void **state)
                      REQUEST_OK);
 }
 
-static void requests_differ_in_everything_they_have(void **state)
+TEST(requests_differ_in_everything_they_have)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "600")->count = "3";
     add(CONTAINER_INIT, "600");
@@ -979,9 +944,8 @@ static void requests_differ_in_everything_they_have(void **state)
 }
 
 /* Otherwise a tenant who renames each container would never get a remembered answer. */
-static void what_containers_are_called_makes_no_other_request(void **state)
+TEST(what_containers_are_called_makes_no_other_request)
 {
-    (void)state;
     struct want one = {.container = "c", .parts = 2, .milli = 300};
     struct want two = {.container = "another", .parts = 2, .milli = 300};
     const struct request request = {.wants = 1, .want = &one};
@@ -991,9 +955,8 @@ static void what_containers_are_called_makes_no_other_request(void **state)
 }
 
 /* Different hashes are not guaranteed, but equal ones would make every look-up a comparison. */
-static void every_part_of_a_request_counts_for_its_hash(void **state)
+TEST(every_part_of_a_request_counts_for_its_hash)
 {
-    (void)state;
     const char *model[] = {"A100*", "T4"};
     struct want want = {.container = "c", .parts = 2, .milli = 300};
     const struct request request = {.wants = 1, .want = &want, .models = 2, .model = model};
@@ -1015,9 +978,8 @@ static void every_part_of_a_request_counts_for_its_hash(void **state)
 /* The most that is known, one below HOST_UNKNOWN. */
 #define HOST_MOST (HOST_UNKNOWN - 1)
 
-static void the_host_is_what_kube_scheduler_counts_rounded_up(void **state)
+TEST(the_host_is_what_kube_scheduler_counts_rounded_up)
 {
-    (void)state;
     static const int64_t mib = INT64_C(1024) * 1024;
     const struct {
         int64_t cpu_milli;
@@ -1044,9 +1006,8 @@ static void the_host_is_what_kube_scheduler_counts_rounded_up(void **state)
     }
 }
 
-static void pods_that_are_bound_and_pods_of_whole_gpus_have_a_host_too(void **state)
+TEST(pods_that_are_bound_and_pods_of_whole_gpus_have_a_host_too)
 {
-    (void)state;
     start();
     fixture.pod.whole_gpus = 1;
     fixture.pod.cpu_milli = 2000;
@@ -1062,9 +1023,8 @@ static void pods_that_are_bound_and_pods_of_whole_gpus_have_a_host_too(void **st
 }
 
 /* It never decides whether a pod fits, so a remembered refusal holds for every host. */
-static void what_a_pod_takes_of_the_host_makes_no_other_request(void **state)
+TEST(what_a_pod_takes_of_the_host_makes_no_other_request)
 {
-    (void)state;
     struct want want = {.container = "c", .parts = 2, .milli = 300};
     const struct request request = {.wants = 1, .want = &want};
     const struct request other = {.wants = 1, .want = &want, .host = {4000, 16384}};
@@ -1076,9 +1036,8 @@ static void what_a_pod_takes_of_the_host_makes_no_other_request(void **state)
     xfree(clone);
 }
 
-static void whole_gpus_of_the_other_resource_are_part_of_the_request(void **state)
+TEST(whole_gpus_of_the_other_resource_are_part_of_the_request)
 {
-    (void)state;
     start();
     fixture.pod.whole_gpus = 1;
     assert_int_equal(parse(), REQUEST_WHOLE);
@@ -1099,9 +1058,8 @@ static void whole_gpus_of_the_other_resource_are_part_of_the_request(void **stat
     assert_false(request_asks(&fixture.request));
 }
 
-static void requests_that_differ_in_whole_gpus_are_two(void **state)
+TEST(requests_that_differ_in_whole_gpus_are_two)
 {
-    (void)state;
     const struct request one = {.whole = 1};
     const struct request two = {.whole = 2};
     assert_false(request_eq(&one, &two));
@@ -1112,9 +1070,8 @@ static void requests_that_differ_in_whole_gpus_are_two(void **state)
     xfree(copy);
 }
 
-static void a_refusal_says_what_whole_gpus_cannot_live_beside(void **state)
+TEST(a_refusal_says_what_whole_gpus_cannot_live_beside)
 {
-    (void)state;
     struct want want = {.container = "c", .kind = CONTAINER_APP, .parts = 1, .milli = 300};
     struct request request = {.whole = 1};
     struct refusal refusal;
@@ -1149,9 +1106,8 @@ static enum request_verdict parse_bound(void)
                                &fixture.refusal);
 }
 
-static void policy_is_not_asked_about_what_runs(void **state)
+TEST(policy_is_not_asked_about_what_runs)
 {
-    (void)state;
     start();
     fixture.rules.min_milli = 500;
     fixture.rules.step_milli = 250;
@@ -1161,9 +1117,8 @@ static void policy_is_not_asked_about_what_runs(void **state)
     assert_want(0, 1, 301);
 }
 
-static void what_a_bound_pod_wishes_is_passed_over_where_it_cannot_be_used(void **state)
+TEST(what_a_bound_pod_wishes_is_passed_over_where_it_cannot_be_used)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "600");
     fixture.pod.count = "two";
@@ -1187,9 +1142,8 @@ static void what_a_bound_pod_wishes_is_passed_over_where_it_cannot_be_used(void 
     assert_int_equal(fixture.request.memory_mib, 1024);
 }
 
-static void a_bound_pod_demands_no_topology(void **state)
+TEST(a_bound_pod_demands_no_topology)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "2000");
     fixture.pod.topology = "nvlink";
@@ -1200,9 +1154,8 @@ static void a_bound_pod_demands_no_topology(void **state)
     assert_int_equal(fixture.request.topology, TOPOLOGY_ANY);
 }
 
-static void a_bound_pod_is_split_as_its_allocation_says(void **state)
+TEST(a_bound_pod_is_split_as_its_allocation_says)
 {
-    (void)state;
     struct pod_share line[66] = {{.container = "other", .gpu = "GPU-x", .milli = 600}};
     char name[66][16];
     for (uint32_t i = 1; i < ARRAY_LEN(line); i++) {
@@ -1264,9 +1217,8 @@ static void a_bound_pod_is_split_as_its_allocation_says(void **state)
 }
 
 /* If the pod is unreadable, only its allocation tells how the amount was split. */
-static void a_bound_pod_that_cannot_be_read_is_refused_unless_its_allocation_tells(void **state)
+TEST(a_bound_pod_that_cannot_be_read_is_refused_unless_its_allocation_tells)
 {
-    (void)state;
     struct pod_share line[] = {{.container = "c0", .gpu = "GPU-a", .milli = 300},
                                {.container = "c0", .gpu = "GPU-b", .milli = 300}};
     start();
@@ -1282,9 +1234,8 @@ static void a_bound_pod_that_cannot_be_read_is_refused_unless_its_allocation_tel
 }
 
 /* Its lines show what the pod has; the amount in the spec was split into what it asked for. */
-static void a_raised_allocation_splits_the_amount_by_what_was_asked(void **state)
+TEST(a_raised_allocation_splits_the_amount_by_what_was_asked)
 {
-    (void)state;
     struct pod_share line[] = {{.container = "c0", .gpu = "GPU-a", .milli = 400, .asked = 300},
                                {.container = "c0", .gpu = "GPU-b", .milli = 400, .asked = 300}};
     start();
@@ -1303,9 +1254,8 @@ static void a_raised_allocation_splits_the_amount_by_what_was_asked(void **state
     assert_want(0, 2, 400);
 }
 
-static void what_is_not_refused_has_no_reason(void **state)
+TEST(what_is_not_refused_has_no_reason)
 {
-    (void)state;
     start();
     add(CONTAINER_APP, "x");
     assert_int_equal(parse(), REQUEST_REFUSED);
@@ -1315,9 +1265,8 @@ static void what_is_not_refused_has_no_reason(void **state)
     assert_string_equal(fixture.refusal.text, "");
 }
 
-static void the_peak_is_that_of_the_pods_life(void **state)
+TEST(the_peak_is_that_of_the_pods_life)
 {
-    (void)state;
     static const struct {
         enum container_kind kind[4];
         uint32_t amount[4];
@@ -1353,57 +1302,4 @@ static int clean(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(amounts_become_parts),
-        cmocka_unit_test(pods_that_ask_nothing_are_told_from_pods_that_ask_zero),
-        cmocka_unit_test(wants_stand_in_the_order_of_the_containers),
-        cmocka_unit_test(a_refused_amount_says_what_to_write_instead),
-        cmocka_unit_test(the_container_is_named_when_several_ask),
-        cmocka_unit_test(the_first_container_that_is_wrong_decides),
-        cmocka_unit_test(a_text_of_any_length_is_quoted_in_part),
-        cmocka_unit_test(minimum_and_step_are_settings),
-        cmocka_unit_test(a_small_amount_that_is_refused_may_count_whole_gpus),
-        cmocka_unit_test(an_amount_is_quoted_as_it_is_written),
-        cmocka_unit_test(minimum_and_step_judge_what_is_taken_of_one_gpu),
-        cmocka_unit_test(count_annotations_split_evenly_or_say_how),
-        cmocka_unit_test(count_annotations_that_are_no_count_are_refused),
-        cmocka_unit_test(a_containers_own_count_goes_before_the_pods),
-        cmocka_unit_test(limits_are_named),
-        cmocka_unit_test(what_cannot_be_read_is_refused_with_the_field),
-        cmocka_unit_test(models_are_globs),
-        cmocka_unit_test(a_glob_may_name_the_maker),
-        cmocka_unit_test(a_list_of_models_from_elsewhere_is_read_alike),
-        cmocka_unit_test(models_that_are_none_are_refused),
-        cmocka_unit_test(memory_is_a_quantity_rounded_up_to_mib),
-        cmocka_unit_test(topology_is_a_word),
-        cmocka_unit_test(topology_is_of_the_containers_with_several_gpus),
-        cmocka_unit_test(a_bound_pod_demands_no_topology),
-        cmocka_unit_test(reasons_are_judged_in_the_order_of_their_table),
-        cmocka_unit_test(texts_of_refusals_have_the_requests_numbers),
-        cmocka_unit_test(refusal__hints_at_commas),
-        cmocka_unit_test(requests_are_told_to_people),
-        cmocka_unit_test(a_clone_is_equal_and_stands_alone),
-        cmocka_unit_test(a_request_names_the_containers_that_ask_for_nothing),
-        cmocka_unit_test(of_a_bound_pod_it_names_none),
-        cmocka_unit_test(a_pod_has_so_many_containers_beside_those_that_ask),
-        cmocka_unit_test(requests_differ_in_everything_they_have),
-        cmocka_unit_test(what_containers_are_called_makes_no_other_request),
-        cmocka_unit_test(every_part_of_a_request_counts_for_its_hash),
-        cmocka_unit_test(a_raised_allocation_splits_the_amount_by_what_was_asked),
-        cmocka_unit_test(what_is_not_refused_has_no_reason),
-        cmocka_unit_test(the_host_is_what_kube_scheduler_counts_rounded_up),
-        cmocka_unit_test(pods_that_are_bound_and_pods_of_whole_gpus_have_a_host_too),
-        cmocka_unit_test(what_a_pod_takes_of_the_host_makes_no_other_request),
-        cmocka_unit_test(whole_gpus_of_the_other_resource_are_part_of_the_request),
-        cmocka_unit_test(policy_is_not_asked_about_what_runs),
-        cmocka_unit_test(what_a_bound_pod_wishes_is_passed_over_where_it_cannot_be_used),
-        cmocka_unit_test(a_bound_pod_is_split_as_its_allocation_says),
-        cmocka_unit_test(a_bound_pod_that_cannot_be_read_is_refused_unless_its_allocation_tells),
-        cmocka_unit_test(requests_that_differ_in_whole_gpus_are_two),
-        cmocka_unit_test(a_refusal_says_what_whole_gpus_cannot_live_beside),
-        cmocka_unit_test(the_peak_is_that_of_the_pods_life),
-    };
-    return cmocka_run_group_tests(tests, NULL, clean);
-}
+TEST_GROUP(NULL, clean)

@@ -1,23 +1,19 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/facts/tolerations.h"
 
+#include "support/test.h"
+
 static const struct taint taint = {"k", "v", EFFECT_NO_SCHEDULE};
 static const struct toleration equal = {"k", "v", TOLERATE_EQUAL, EFFECT_ANY};
 
-static void equal_ones_are_counted_together(void **state)
+TEST(equal_ones_are_counted_together)
 {
     struct tolerations *known = tolerations_new();
     const uint64_t before = tolerations_version(known);
 
-    (void)state;
     assert_false(tolerations_cover(known, &taint));
     struct known_toleration *first = tolerations_add(known, &equal);
     const uint64_t one = tolerations_version(known);
@@ -35,7 +31,7 @@ static void equal_ones_are_counted_together(void **state)
     tolerations_free(NULL);
 }
 
-static void what_differs_in_any_field_is_another(void **state)
+TEST(what_differs_in_any_field_is_another)
 {
     const struct toleration other[] = {{"l", "v", TOLERATE_EQUAL, EFFECT_ANY},
                                        {"k", "w", TOLERATE_EQUAL, EFFECT_ANY},
@@ -45,7 +41,6 @@ static void what_differs_in_any_field_is_another(void **state)
     struct known_toleration *held[ARRAY_LEN(other)];
     struct known_toleration *first = tolerations_add(known, &equal);
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(other); i++) {
         held[i] = tolerations_add(known, &other[i]);
         assert_ptr_not_equal(held[i], first);
@@ -58,13 +53,12 @@ static void what_differs_in_any_field_is_another(void **state)
 }
 
 /* A tenant who writes thousands closes no more than what only the last ones tolerate. */
-static void what_does_not_fit_tolerates_nothing(void **state)
+TEST(what_does_not_fit_tolerates_nothing)
 {
     struct tolerations *known = tolerations_new();
     struct known_toleration *last = NULL;
     char key[16];
 
-    (void)state;
     for (int i = 0; i < TOLERATIONS_MAX; i++) {
         (void)snprintf(key, sizeof key, "key-%d", i);
         const struct toleration one = {key, "", TOLERATE_EXISTS, EFFECT_ANY};
@@ -82,28 +76,16 @@ static void what_does_not_fit_tolerates_nothing(void **state)
     tolerations_free(known);
 }
 
-static void one_that_is_too_long_tolerates_nothing(void **state)
+TEST(one_that_is_too_long_tolerates_nothing)
 {
     struct tolerations *known = tolerations_new();
     char *key = xcalloc(TOLERATION_BYTES_MAX + 1, 1);
     const struct toleration one = {key, "", TOLERATE_EXISTS, EFFECT_ANY};
 
-    (void)state;
     memset(key, 'k', TOLERATION_BYTES_MAX - 2);
     assert_non_null(tolerations_add(known, &one));
     key[TOLERATION_BYTES_MAX - 2] = 'k';
     assert_null(tolerations_add(known, &one));
     tolerations_free(known);
     xfree(key);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_ones_are_counted_together),
-        cmocka_unit_test(what_differs_in_any_field_is_another),
-        cmocka_unit_test(what_does_not_fit_tolerates_nothing),
-        cmocka_unit_test(one_that_is_too_long_tolerates_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

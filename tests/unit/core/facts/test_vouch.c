@@ -1,10 +1,5 @@
 /* What the ledger keeps of a node's agent: no row; it stays with the node; its return is room. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/place/place.h"
@@ -12,6 +7,7 @@
 
 #include "support/core_fixture.h"
 #include "support/rules.h"
+#include "support/test.h"
 
 static enum verdict show(struct core_fixture *core, enum vouch vouch)
 {
@@ -53,10 +49,8 @@ static void is_closed(const struct core_fixture *core, enum vouch vouch, int64_t
     assert_int_equal(shown(core)->free_milli, 0);
 }
 
-static void each_word_closes_or_opens_the_node_and_is_no_row(void **state)
+CORE_TEST(each_word_closes_or_opens_the_node_and_is_no_row)
 {
-    struct core_fixture *core = *state;
-
     assert_int_equal(show(core, VOUCH_NONE), VERDICT_OK);
     assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
     CLEANUP(xfreep) char *before = core_dump(core->ledger);
@@ -93,9 +87,8 @@ static void each_word_closes_or_opens_the_node_and_is_no_row(void **state)
     assert_int_equal(shown(core)->vouch, VOUCHES - 1); /* the last of them */
 }
 
-static void it_outlives_what_happens_to_its_node(void **state)
+CORE_TEST(it_outlives_what_happens_to_its_node)
 {
-    struct core_fixture *core = *state;
     const struct host host = {1000, 1000};
 
     assert_int_equal(show(core, VOUCH_GOOD), VERDICT_OK);
@@ -132,11 +125,10 @@ static void it_outlives_what_happens_to_its_node(void **state)
 
 /* Its pods stay, and nobody vouches for what is gone. */
 /* "Since when" is of the verdict, and not of what else a Node says. */
-static void a_node_that_changes_otherwise_is_closed_since_the_same_time(void **state)
+CORE_TEST(a_node_that_changes_otherwise_is_closed_since_the_same_time)
 {
     static const struct core_gpu more[] = {{.id = "GPU-a", .mib = 16000},
                                            {.id = "GPU-b", .index = 1, .mib = 16000}};
-    struct core_fixture *core = *state;
 
     assert_int_equal(show(core, VOUCH_NOT_READY), VERDICT_OK);
     const int64_t since_ms = shown(core)->vouch_ms;
@@ -150,9 +142,8 @@ static void a_node_that_changes_otherwise_is_closed_since_the_same_time(void **s
     is_closed(core, VOUCH_NOT_READY, since_ms);
 }
 
-static void the_end_of_the_node_ends_it(void **state)
+CORE_TEST(the_end_of_the_node_ends_it)
 {
-    struct core_fixture *core = *state;
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n", .at_ms = 5};
 
     assert_int_equal(show(core, VOUCH_GOOD), VERDICT_OK);
@@ -168,10 +159,8 @@ static void the_end_of_the_node_ends_it(void **state)
 }
 
 /* The bind that was granted before is completed, and who came by another way is taken in. */
-static void who_has_a_share_keeps_it(void **state)
+CORE_TEST(who_has_a_share_keeps_it)
 {
-    struct core_fixture *core = *state;
-
     assert_int_equal(show(core, VOUCH_GOOD), VERDICT_OK);
     assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
     assert_int_equal(check(core, VOUCH_GONE), VERDICT_OK);
@@ -186,9 +175,8 @@ static void who_has_a_share_keeps_it(void **state)
 }
 
 /* A new version of the pod is judged like a new pod: nobody would get that GPU now. */
-static void no_reservation_goes_on_in_a_new_version_while_closed(void **state)
+CORE_TEST(no_reservation_goes_on_in_a_new_version_while_closed)
 {
-    struct core_fixture *core = *state;
     struct command command = {.kind = COMMAND_RESERVE,
                               .at_ms = core->now_ms,
                               .uid = "p",
@@ -209,18 +197,4 @@ static void no_reservation_goes_on_in_a_new_version_while_closed(void **state)
         if (closes)
             assert_int_equal(core->reason, REASON_CHANGED);
     }
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(each_word_closes_or_opens_the_node_and_is_no_row),
-        TEST(it_outlives_what_happens_to_its_node),
-        TEST(a_node_that_changes_otherwise_is_closed_since_the_same_time),
-        TEST(the_end_of_the_node_ends_it),
-        TEST(who_has_a_share_keeps_it),
-        TEST(no_reservation_goes_on_in_a_new_version_while_closed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

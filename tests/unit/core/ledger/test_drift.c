@@ -1,14 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/core/ledger/reconcile.h"
 
 #include "support/core_fixture.h"
+#include "support/test.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
@@ -43,9 +39,8 @@ static void nothing(void *user, const struct drift *drift)
     fail_msg("%s: %s", drift->kind, drift->text);
 }
 
-static void a_node_in_order_has_no_drift(void **state)
+CORE_TEST(a_node_in_order_has_no_drift)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
     gpu[1].sick = true; /* unhealthy is known and refused: no drift */
     (void)core_node(core, "n1", gpu, 2);
@@ -54,9 +49,8 @@ static void a_node_in_order_has_no_drift(void **state)
     drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
 }
 
-static void a_pod_is_adopted_unless_its_annotation_was_believed(void **state)
+CORE_TEST(a_pod_is_adopted_unless_its_annotation_was_believed)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     struct pod *pod = core_pod(core, "a", "n1");
     pod->scheduled_ms = 4711;
@@ -74,10 +68,9 @@ static void a_pod_is_adopted_unless_its_annotation_was_believed(void **state)
 }
 
 /* At a day to the ms; no other kind ages, and a clock that is behind makes nothing old. */
-static void only_a_pod_that_others_bound_a_day_ago_is_information(void **state)
+CORE_TEST(only_a_pod_that_others_bound_a_day_ago_is_information)
 {
     const int64_t day_ms = INT64_C(86400000);
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     struct drift drift = {
         .kind = "adopted", .since_ms = 5000, .node = ledger_node(core->ledger, TEXT("n1"))};
@@ -96,9 +89,8 @@ static void only_a_pod_that_others_bound_a_day_ago_is_information(void **state)
     }
 }
 
-static void kinds_are_found_by_their_whole_names(void **state)
+TEST(kinds_are_found_by_their_whole_names)
 {
-    (void)state;
     for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++) {
         assert_int_equal(drift_kind_find(text_of(drift_kind_name(kind))), kind);
         assert_true(strlen(drift_kind_help(kind)) > strlen(drift_kind_name(kind)));
@@ -109,9 +101,8 @@ static void kinds_are_found_by_their_whole_names(void **state)
     assert_string_equal(drift_kind_name(DRIFT_KIND_COUNT - 1), "node_gone");
 }
 
-static void a_pod_that_is_listed_unbound_is_drift(void **state)
+CORE_TEST(a_pod_that_is_listed_unbound_is_drift)
 {
-    struct core_fixture *core = *state;
     const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .unbound = true};
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
@@ -125,9 +116,8 @@ static void a_pod_that_is_listed_unbound_is_drift(void **state)
     assert_int_equal(see(core, "n1", "annotation").count, 0);
 }
 
-static void over_and_absent_name_their_gpu(void **state)
+CORE_TEST(over_and_absent_name_their_gpu)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu = two_a100[0];
     (void)core_node(core, "n1", &gpu, 1);
     (void)core_reserve(core, "a", "n1", "900");
@@ -146,9 +136,8 @@ static void over_and_absent_name_their_gpu(void **state)
                         "1 pod holds 900 milli of a GPU that the node does not show");
 }
 
-static void a_gpu_that_may_be_held_by_an_index_that_moved_says_so(void **state)
+CORE_TEST(a_gpu_that_may_be_held_by_an_index_that_moved_says_so)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu counted[] = {{.index = 0}, {.index = 1}};
     const struct core_gpu moved[] = {{.id = "GPU-b", .index = 0}, {.id = "GPU-a", .index = 1}};
     const struct core_gpu first = {.id = "GPU-a", .index = 0};
@@ -164,9 +153,8 @@ static void a_gpu_that_may_be_held_by_an_index_that_moved_says_so(void **state)
     assert_int_equal(see(core, "n1", "absent").count, 1);
 }
 
-static void mixed_needs_both(void **state)
+CORE_TEST(mixed_needs_both)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     struct pod *pod = core_pod(core, "whole", "n1");
     pod->whole_gpus = 1;
@@ -180,9 +168,8 @@ static void mixed_needs_both(void **state)
                         "1 pod with shares beside 1 whole GPU of another resource");
 }
 
-static void mixed_counts_all_pods_and_is_since_the_last_of_them_came(void **state)
+CORE_TEST(mixed_counts_all_pods_and_is_since_the_last_of_them_came)
 {
-    struct core_fixture *core = *state;
     static const int64_t scheduled_ms[] = {20, 40, 30};
     (void)core_node(core, "n1", two_a100, 2);
     for (size_t i = 0; i < ARRAY_LEN(scheduled_ms); i++) {
@@ -197,9 +184,8 @@ static void mixed_counts_all_pods_and_is_since_the_last_of_them_came(void **stat
     assert_int_equal(mixed.last.since_ms, 40);
 }
 
-static void a_share_on_no_gpu_is_unplaced(void **state)
+CORE_TEST(a_share_on_no_gpu_is_unplaced)
 {
-    struct core_fixture *core = *state;
     (void)core_adopt(core, core_pod(core, "a", "n1"), "300");
     assert_int_equal(see(core, "n1", "unplaced").count, 1);
     struct sighting gone = see(core, "n1", "node_gone");
@@ -213,9 +199,8 @@ static void a_share_on_no_gpu_is_unplaced(void **state)
     assert_int_equal(see(core, "n1", "node_gone").count, 0);
 }
 
-static void nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not(void **state)
+CORE_TEST(nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not)
 {
-    struct core_fixture *core = *state;
     static const struct {
         enum inventory_problem problem;
         const char *kind; /* NULL: no drift, for the GPUs are meant to be shared by others */
@@ -254,9 +239,8 @@ static void show_plugin(struct core_fixture *core, enum plugin_state state, uint
     assert_int_equal(core_do(core, &command), VERDICT_OK);
 }
 
-static void a_gpu_that_the_plugin_holds_back_is_drift_until_it_is_offered(void **state)
+CORE_TEST(a_gpu_that_the_plugin_holds_back_is_drift_until_it_is_offered)
 {
-    struct core_fixture *core = *state;
     show_plugin(core, PLUGIN_UP, 1);
     const struct sighting sighting = see(core, "n1", "plugin");
     assert_int_equal(sighting.count, 1);
@@ -279,10 +263,8 @@ static void check(struct core_fixture *core, enum vouch vouch, int64_t at_ms)
     assert_int_equal(core_do(core, &command), VERDICT_OK);
 }
 
-static void a_node_that_nobody_vouches_for_is_drift_unless_the_agent_was_told_to_leave(void **state)
+CORE_TEST(a_node_that_nobody_vouches_for_is_drift_unless_the_agent_was_told_to_leave)
 {
-    struct core_fixture *core = *state;
-
     assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
     for (int i = VOUCH_GOOD; i < VOUCHES; i++) {
         const enum vouch vouch = (enum vouch)i;
@@ -299,10 +281,9 @@ static void a_node_that_nobody_vouches_for_is_drift_unless_the_agent_was_told_to
     }
 }
 
-static void a_node_without_gpus_of_its_own_needs_nobody_to_vouch_for_them(void **state)
+CORE_TEST(a_node_without_gpus_of_its_own_needs_nobody_to_vouch_for_them)
 {
     static const enum inventory_problem problems[] = {PROBLEM_MIG, PROBLEM_NO_SOURCE, PROBLEM_NONE};
-    struct core_fixture *core = *state;
 
     for (size_t i = 0; i < ARRAY_LEN(problems); i++) {
         struct inventory *inventory = core_inventory(core, "n1", "u", NULL, 0);
@@ -337,9 +318,8 @@ static struct sighting see_built(struct core_fixture *core, const struct allocat
     return sighting;
 }
 
-static void a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows(void **state)
+CORE_TEST(a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows)
 {
-    struct core_fixture *core = *state;
     const struct allocation_facts pod = {
         .uid = "a",
         .namespace = "default",
@@ -355,15 +335,15 @@ static void a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows(voi
     assert_int_equal(see_built(core, &pod, NULL, "mixed").last.since_ms, 0);
 }
 
-static void the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none(void **state)
+CORE_TEST(the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none)
 {
     char text[REASON_BYTES_MAX + 1] = {0};
     memset(text, '?', sizeof text - 1);
-    struct sighting limit = see_built(*state, NULL, text, "unreadable");
+    struct sighting limit = see_built(core, NULL, text, "unreadable");
     assert_int_equal(strlen(limit.last.text), REASON_BYTES_MAX - 1);
     assert_string_equal(limit.last.text + REASON_BYTES_MAX - 4, "...");
-    assert_string_equal(see_built(*state, NULL, "?", "unreadable").last.text, "?");
-    assert_string_equal(see_built(*state, NULL, "", "unreadable").last.text, "limit");
+    assert_string_equal(see_built(core, NULL, "?", "unreadable").last.text, "?");
+    assert_string_equal(see_built(core, NULL, "", "unreadable").last.text, "limit");
 }
 
 /* The node's GPUs can be used; slip is what it says that means nothing. */
@@ -375,9 +355,8 @@ static void show_with_slip(struct core_fixture *core, const char *slip)
     assert_int_equal(core_do(core, &command), VERDICT_OK);
 }
 
-static void a_slip_of_a_node_is_drift_for_as_long_as_it_is_there(void **state)
+CORE_TEST(a_slip_of_a_node_is_drift_for_as_long_as_it_is_there)
 {
-    struct core_fixture *core = *state;
     show_with_slip(core, "");
     const int64_t before_ms = core->now_ms;
     show_with_slip(core, "\"1\" names no GPU");
@@ -398,9 +377,8 @@ static void a_slip_of_a_node_is_drift_for_as_long_as_it_is_there(void **state)
     drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
 }
 
-static void an_edited_annotation_is_drift_only(void **state)
+CORE_TEST(an_edited_annotation_is_drift_only)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
     const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .differs = true};
@@ -409,9 +387,8 @@ static void an_edited_annotation_is_drift_only(void **state)
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 300);
 }
 
-static void a_pod_on_a_sick_gpu_is_told_why(void **state)
+CORE_TEST(a_pod_on_a_sick_gpu_is_told_why)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
     (void)core_node(core, "n1", gpu, 2);
     (void)core_reserve(core, "a", "n1", "1000");
@@ -441,9 +418,8 @@ static void a_pod_on_a_sick_gpu_is_told_why(void **state)
     assert_int_equal(see(core, "n1", "unhealthy").count, 0); /* they are absent */
 }
 
-static void of_several_sick_gpus_of_a_pod_one_is_told(void **state)
+CORE_TEST(of_several_sick_gpus_of_a_pod_one_is_told)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
     (void)core_node(core, "n1", gpu, 2);
     (void)core_reserve(core, "a", "n1", "600x2");
@@ -462,9 +438,8 @@ static void of_several_sick_gpus_of_a_pod_one_is_told(void **state)
                      ledger_find(core->ledger, TEXT("a"))->facts.reserved_ms);
 }
 
-static void what_is_said_of_a_gpu_may_change_alone(void **state)
+CORE_TEST(what_is_said_of_a_gpu_may_change_alone)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
     gpu[0].sick = true;
     gpu[0].ill = "XID 79";
@@ -482,9 +457,8 @@ static void what_is_said_of_a_gpu_may_change_alone(void **state)
 }
 
 /* The last of whom has whole GPUs, or a share of this GPU, counts; who is elsewhere does not. */
-static void a_gpu_is_mixed_since_the_last_of_them_came(void **state)
+CORE_TEST(a_gpu_is_mixed_since_the_last_of_them_came)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
     (void)core_node(core, "n1", gpu, 2);
     (void)core_reserve(core, "a", "n1", "900");
@@ -516,9 +490,8 @@ static void a_gpu_is_mixed_since_the_last_of_them_came(void **state)
     assert_string_equal(mixed.last.text, "1 pod has shares of a GPU that pod:w holds whole");
 }
 
-static void one_uuid_on_two_nodes_is_drift_of_both(void **state)
+CORE_TEST(one_uuid_on_two_nodes_is_drift_of_both)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 1);
     (void)core_node(core, "n2", two_a100, 1);
     assert_int_equal(see(core, "n2", "duplicate_gpu").count, 1);
@@ -532,35 +505,4 @@ static void one_uuid_on_two_nodes_is_drift_of_both(void **state)
     assert_int_equal(see(core, "n1", "duplicate_gpu").count, 1);
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->since_ms, since_ms);
     assert_int_equal(core_reserve(core, "on-first", "n1", "100"), VERDICT_OK);
-}
-
-int main(void)
-{
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_CORE(a_node_in_order_has_no_drift),
-        WITH_CORE(a_pod_is_adopted_unless_its_annotation_was_believed),
-        WITH_CORE(only_a_pod_that_others_bound_a_day_ago_is_information),
-        cmocka_unit_test(kinds_are_found_by_their_whole_names),
-        WITH_CORE(a_pod_that_is_listed_unbound_is_drift),
-        WITH_CORE(over_and_absent_name_their_gpu),
-        WITH_CORE(a_gpu_that_may_be_held_by_an_index_that_moved_says_so),
-        WITH_CORE(mixed_needs_both),
-        WITH_CORE(mixed_counts_all_pods_and_is_since_the_last_of_them_came),
-        WITH_CORE(a_share_on_no_gpu_is_unplaced),
-        WITH_CORE(nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not),
-        WITH_CORE(a_gpu_that_the_plugin_holds_back_is_drift_until_it_is_offered),
-        WITH_CORE(a_node_that_nobody_vouches_for_is_drift_unless_the_agent_was_told_to_leave),
-        WITH_CORE(a_node_without_gpus_of_its_own_needs_nobody_to_vouch_for_them),
-        WITH_CORE(a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows),
-        WITH_CORE(the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none),
-        WITH_CORE(a_slip_of_a_node_is_drift_for_as_long_as_it_is_there),
-        WITH_CORE(an_edited_annotation_is_drift_only),
-        WITH_CORE(a_pod_on_a_sick_gpu_is_told_why),
-        WITH_CORE(of_several_sick_gpus_of_a_pod_one_is_told),
-        WITH_CORE(what_is_said_of_a_gpu_may_change_alone),
-        WITH_CORE(a_gpu_is_mixed_since_the_last_of_them_came),
-        WITH_CORE(one_uuid_on_two_nodes_is_drift_of_both),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/ledger/reconcile.h"
@@ -12,6 +7,7 @@
 #include "core/ledger/ledger_internal.h"
 #include "support/core_fixture.h"
 #include "support/placements.h"
+#include "support/test.h"
 #include "support/valid.h"
 #include "support/walk.h"
 
@@ -20,9 +16,8 @@ static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81
 static const struct core_gpu two_counted[] = {{.index = 0, .mib = 81920},
                                               {.index = 1, .mib = 81920}};
 
-static void reserving_answers_in_order_of_precedence(void **state)
+CORE_TEST(reserving_answers_in_order_of_precedence)
 {
-    struct core_fixture *core = *state;
     assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
 
     assert_int_equal(core_reserve(core, "a", "n1", "700"), VERDICT_OK);
@@ -39,9 +34,8 @@ static void reserving_answers_in_order_of_precedence(void **state)
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 1000); /* tightest fit */
 }
 
-static void a_life_goes_reserved_bound_released(void **state)
+CORE_TEST(a_life_goes_reserved_bound_released)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
 
@@ -79,9 +73,8 @@ static void a_life_goes_reserved_bound_released(void **state)
 }
 
 /* As in the database: nothing released is in doubt. */
-static void a_release_ends_every_doubt(void **state)
+CORE_TEST(a_release_ends_every_doubt)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
     assert_int_equal(core_step(core, COMMAND_DOUBT, "a"), VERDICT_OK);
@@ -89,9 +82,8 @@ static void a_release_ends_every_doubt(void **state)
     assert_false(core->done[core->dones - 1].after->facts.in_doubt);
 }
 
-static void whoever_hears_same_is_shown_what_is_there(void **state)
+CORE_TEST(whoever_hears_same_is_shown_what_is_there)
 {
-    struct core_fixture *core = *state;
     struct change change;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
@@ -101,9 +93,8 @@ static void whoever_hears_same_is_shown_what_is_there(void **state)
     assert_ptr_equal(change.held, ledger_find(core->ledger, TEXT("a")));
 }
 
-static void steps_of_what_is_not_there_are_unknown(void **state)
+CORE_TEST(steps_of_what_is_not_there_are_unknown)
 {
-    struct core_fixture *core = *state;
     static const enum command_kind kind[] = {COMMAND_CONFIRM, COMMAND_DOUBT, COMMAND_RELEASE,
                                              COMMAND_TERMINATING, COMMAND_NOTE};
     for (size_t i = 0; i < ARRAY_LEN(kind); i++)
@@ -119,9 +110,8 @@ static void steps_of_what_is_not_there_are_unknown(void **state)
     assert_int_equal(core_do(core, &confirm), VERDICT_UNKNOWN); /* not on that node */
 }
 
-static void a_clock_step_changes_nothing(void **state)
+CORE_TEST(a_clock_step_changes_nothing)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     CLEANUP(xfreep) char *before = core_dump(core->ledger);
     const struct command entry[] = {
@@ -138,9 +128,8 @@ static void a_clock_step_changes_nothing(void **state)
     assert_string_equal(before, after);
 }
 
-static void the_same_inventory_again_is_same(void **state)
+CORE_TEST(the_same_inventory_again_is_same)
 {
-    struct core_fixture *core = *state;
     assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
     assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_SAME);
     (void)core_reserve(core, "a", "n1", "300");
@@ -163,9 +152,8 @@ static void the_same_inventory_again_is_same(void **state)
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->since_ms, core->now_ms);
 }
 
-static void a_charged_gpu_stays_with_its_size_when_it_goes_missing(void **state)
+CORE_TEST(a_charged_gpu_stays_with_its_size_when_it_goes_missing)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu half = {.id = "GPU-h", .milli = 500, .mib = 40000};
     (void)core_node(core, "n1", &half, 1);
     (void)core_reserve(core, "a", "n1", "200");
@@ -190,9 +178,8 @@ static void a_charged_gpu_stays_with_its_size_when_it_goes_missing(void **state)
     assert_null(core_gpu(core, "n1", "GPU-h")); /* nobody holds it any more */
 }
 
-static void made_up_names_become_aliases_and_back(void **state)
+CORE_TEST(made_up_names_become_aliases_and_back)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_counted, 2);
     (void)core_reserve(core, "a", "n1", "300");
     assert_int_equal(core_gpu(core, "n1", "n1/gpu-0")->reserved_milli, 300);
@@ -223,9 +210,8 @@ static void made_up_names_become_aliases_and_back(void **state)
     assert_null(core_gpu(core, "n1", "GPU-a"));
 }
 
-static void a_made_up_name_stays_with_its_gpu_when_indexes_move(void **state)
+CORE_TEST(a_made_up_name_stays_with_its_gpu_when_indexes_move)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu swapped[] = {{.id = "GPU-b", .index = 0, .mib = 81920},
                                        {.id = "GPU-a", .index = 1, .mib = 81920}};
     const struct core_gpu alone = {.id = "GPU-a", .index = 1, .mib = 81920};
@@ -277,9 +263,8 @@ static int flags_of(const struct core_fixture *core, const char *node, const cha
     return gpu == NULL ? -1 : gpu->flags;
 }
 
-static void one_uuid_is_granted_on_one_node_only(void **state)
+CORE_TEST(one_uuid_is_granted_on_one_node_only)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 1);
     (void)core_node(core, "n2", two_a100, 2);
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, 0);
@@ -308,9 +293,8 @@ static void one_uuid_is_granted_on_one_node_only(void **state)
 }
 
 /* Otherwise anyone allowed to write a pod could close another node's GPUs. */
-static void an_annotation_takes_no_gpu_from_the_node_that_shows_it(void **state)
+CORE_TEST(an_annotation_takes_no_gpu_from_the_node_that_shows_it)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu stray = {.id = "GPU-z", .mib = 81920};
     (void)core_node(core, "n1", two_a100, 2);
     struct pod *pod = core_pod(core, "forger", "n1");
@@ -336,9 +320,8 @@ static void an_annotation_takes_no_gpu_from_the_node_that_shows_it(void **state)
     assert_int_equal(core_gpu(core, "n1", "GPU-z")->flags, 0);
 }
 
-static void a_stale_duplicate_is_found_wherever_it_is(void **state)
+CORE_TEST(a_stale_duplicate_is_found_wherever_it_is)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu again[] = {{.id = "GPU-x", .index = 0}, {.id = "GPU-a", .index = 1}};
     (void)core_node(core, "n1", NULL, 0); /* takes the first slot */
     (void)core_node(core, "n2", two_a100, 1);
@@ -351,9 +334,8 @@ static void a_stale_duplicate_is_found_wherever_it_is(void **state)
 }
 
 /* The search runs after every change, so it looks only at what changed hands. */
-static void no_look_for_duplicates_is_made_in_vain(void **state)
+CORE_TEST(no_look_for_duplicates_is_made_in_vain)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(core->ledger->n_undecided, 0);
     (void)core_node(core, "n2", two_a100, 2);
@@ -372,9 +354,8 @@ static void no_look_for_duplicates_is_made_in_vain(void **state)
     assert_int_equal(core->ledger->duplicate_nodes.count, 0);
 }
 
-static void an_id_waits_once_however_often_it_changes_hands(void **state)
+CORE_TEST(an_id_waits_once_however_often_it_changes_hands)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     for (uint32_t i = 0; i < 5; i++) {
         (void)core_node(core, "n2", two_a100, 2);
@@ -383,9 +364,8 @@ static void an_id_waits_once_however_often_it_changes_hands(void **state)
     assert_int_equal(core->ledger->n_undecided, 2);
 }
 
-static void an_owner_is_shown_its_rival_on_whichever_gpu(void **state)
+CORE_TEST(an_owner_is_shown_its_rival_on_whichever_gpu)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_node(core, "n2", &two_a100[1], 1);
     const struct node *stale = ledger_stale_duplicate(core->ledger);
@@ -393,10 +373,9 @@ static void an_owner_is_shown_its_rival_on_whichever_gpu(void **state)
     assert_string_equal(stale->name->text, "n1");
 }
 
-static void rivals_leave_one_by_one(void **state)
+CORE_TEST(rivals_leave_one_by_one)
 {
     enum { DUPLICATE_OWNERS = 64 };
-    struct core_fixture *core = *state;
     char name[16];
     (void)core_node(core, "owner", two_a100, 1);
     for (uint32_t i = 0; i < DUPLICATE_OWNERS; i++) {
@@ -425,9 +404,8 @@ static void say_again(struct core_fixture *core, const char *node)
  * If a COMMIT fails, what it recorded about the owner's duplicate owners is undone and must be
  * recorded again.
  */
-static void a_word_about_rivals_that_is_undone_is_said_again(void **state)
+CORE_TEST(a_word_about_rivals_that_is_undone_is_said_again)
 {
-    struct core_fixture *core = *state;
     (void)node_of(core, "honest", "u1", two_a100, 1);
     (void)core_node(core, "copier", two_a100, 1);
     for (int i = 0; i < 2; i++) {
@@ -445,9 +423,8 @@ static void a_word_about_rivals_that_is_undone_is_said_again(void **state)
     }
 }
 
-static void a_word_about_the_second_gpu_that_is_undone_is_said_again(void **state)
+CORE_TEST(a_word_about_the_second_gpu_that_is_undone_is_said_again)
 {
-    struct core_fixture *core = *state;
     (void)node_of(core, "honest", "u1", two_a100, 2);
     (void)core_node(core, "copier", &two_a100[1], 1);
     for (int i = 0; i < 3; i++) {
@@ -460,9 +437,8 @@ static void a_word_about_the_second_gpu_that_is_undone_is_said_again(void **stat
 }
 
 /* A device plugin restarts or an annotation is unreadable: a copier must not profit from that. */
-static void a_node_that_shows_nothing_for_a_moment_keeps_its_uuids(void **state)
+CORE_TEST(a_node_that_shows_nothing_for_a_moment_keeps_its_uuids)
 {
-    struct core_fixture *core = *state;
     (void)node_of(core, "honest", "u1", two_a100, 2);
     (void)node_of(core, "copier", "u2", two_a100, 2);
     (void)node_of(core, "honest", "u1", NULL, 0);
@@ -480,9 +456,8 @@ static void a_node_that_shows_nothing_for_a_moment_keeps_its_uuids(void **state)
 }
 
 /* Anyone can write an annotation: it takes a UUID from no node, least of all from its own. */
-static void what_an_annotation_names_stays_its_nodes_that_shows_nothing(void **state)
+CORE_TEST(what_an_annotation_names_stays_its_nodes_that_shows_nothing)
 {
-    struct core_fixture *core = *state;
     (void)node_of(core, "honest", "u1", two_a100, 2);
     (void)node_of(core, "copier", "u2", two_a100, 2);
     (void)node_of(core, "honest", "u1", NULL, 0);
@@ -500,9 +475,8 @@ static void what_an_annotation_names_stays_its_nodes_that_shows_nothing(void **s
     assert_int_equal(ledger_node(core->ledger, TEXT("honest"))->owned_ids, 2);
 }
 
-static void what_a_pod_gives_back_while_its_node_shows_nothing_is_kept(void **state)
+CORE_TEST(what_a_pod_gives_back_while_its_node_shows_nothing_is_kept)
 {
-    struct core_fixture *core = *state;
     (void)node_of(core, "honest", "u1", two_a100, 1);
     (void)node_of(core, "copier", "u2", two_a100, 1);
     assert_int_equal(core_reserve(core, "x", "honest", "100"), VERDICT_OK);
@@ -520,9 +494,8 @@ static void what_a_pod_gives_back_while_its_node_shows_nothing_is_kept(void **st
     assert_int_equal(flags_of(core, "copier", "GPU-a"), GPU_DUPLICATE);
 }
 
-static void a_claim_lapses_with_its_node_and_goes_to_the_next(void **state)
+CORE_TEST(a_claim_lapses_with_its_node_and_goes_to_the_next)
 {
-    struct core_fixture *core = *state;
     (void)node_of(core, "first", "u1", two_a100, 2);
     (void)node_of(core, "third", "u3", two_a100, 1);
     (void)node_of(core, "fourth", "u4", two_a100, 1);
@@ -539,9 +512,8 @@ static void a_claim_lapses_with_its_node_and_goes_to_the_next(void **state)
     assert_int_equal(flags_of(core, "third", "GPU-a"), 0); /* nobody contests it any more */
 }
 
-static void a_node_anew_under_its_name_has_only_what_it_shows_or_holds(void **state)
+CORE_TEST(a_node_anew_under_its_name_has_only_what_it_shows_or_holds)
 {
-    struct core_fixture *core = *state;
     (void)node_of(core, "n1", "u1", two_a100, 2);
     (void)node_of(core, "n2", "u2", two_a100, 2);
     /* Deleted and recreated before anyone looked: it keeps what it shows at once. */
@@ -565,9 +537,8 @@ static void a_node_anew_under_its_name_has_only_what_it_shows_or_holds(void **st
     assert_null(ledger_owner(core->ledger, TEXT("GPU-a")));
 }
 
-static void a_node_claims_no_more_than_a_node_can_have(void **state)
+CORE_TEST(a_node_claims_no_more_than_a_node_can_have)
 {
-    struct core_fixture *core = *state;
     for (int i = 0; i < 200; i++) {
         char id[32];
         (void)snprintf(id, sizeof id, "GPU-%03d", i);
@@ -581,9 +552,8 @@ static void a_node_claims_no_more_than_a_node_can_have(void **state)
 }
 
 /* The order of a first list means nothing; the age of the Nodes decides. */
-static void where_a_ledger_begins_the_younger_node_gives_way(void **state)
+CORE_TEST(where_a_ledger_begins_the_younger_node_gives_way)
 {
-    struct core_fixture *core = *state;
     (void)node_of(core, "copier", "u2", two_a100, 2);
     (void)node_of(core, "spare", "u3", &two_a100[1], 1);
     (void)node_of(core, "copier", "u2", two_a100, 1); /* GPU-b is only claimed */
@@ -600,9 +570,8 @@ static void where_a_ledger_begins_the_younger_node_gives_way(void **state)
     assert_int_equal(core_reserve(core, "x", "honest", "2000"), VERDICT_OK);
 }
 
-static void what_a_pod_holds_gives_way_to_no_older_node(void **state)
+CORE_TEST(what_a_pod_holds_gives_way_to_no_older_node)
 {
-    struct core_fixture *core = *state;
     (void)node_of(core, "n1", "u1", two_a100, 2);
     assert_int_equal(core_reserve(core, "x", "n1", "100"), VERDICT_OK);
     const struct command give_way = {
@@ -616,9 +585,8 @@ static void what_a_pod_holds_gives_way_to_no_older_node(void **state)
     assert_int_equal(flags_of(core, "n1", on_a ? "GPU-b" : "GPU-a"), GPU_DUPLICATE);
 }
 
-static void only_reservations_are_gone_through_as_open(void **state)
+CORE_TEST(only_reservations_are_gone_through_as_open)
 {
-    struct core_fixture *core = *state;
     size_t at = 0;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
@@ -652,9 +620,8 @@ static enum verdict reserve_first(struct core_fixture *core, const struct reques
     return core_do(core, &reserve);
 }
 
-static void what_is_asked_for_now_is_met_in_every_part_or_not_at_all(void **state)
+CORE_TEST(what_is_asked_for_now_is_met_in_every_part_or_not_at_all)
 {
-    struct core_fixture *core = *state;
     struct change change;
     static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
                                           {.id = "GPU-b", .index = 1, .mib = 1000}};
@@ -686,7 +653,7 @@ static void what_is_asked_for_now_is_met_in_every_part_or_not_at_all(void **stat
     assert_int_equal(judge_again(core, 5, request), VERDICT_REFUSED);
 }
 
-static void what_is_asked_for_now_lies_as_it_demands_or_not_at_all(void **state)
+CORE_TEST(what_is_asked_for_now_lies_as_it_demands_or_not_at_all)
 {
     static const struct core_gpu gpu[] = {
         {.id = "GPU-a", .index = 0, .socket = 1, .peers = 1 << 1 | 1 << 5},
@@ -712,7 +679,6 @@ static void what_is_asked_for_now_lies_as_it_demands_or_not_at_all(void **state)
         {"700x3", {0, 5, 6}, false, true},
         {"700x3", {0, 1, 5}, false, false}, /* the first is linked with both, and these are not */
     };
-    struct core_fixture *core = *state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct core_gpu shown[ARRAY_LEN(gpu)];
         memcpy(shown, gpu, sizeof gpu);
@@ -733,9 +699,8 @@ static void what_is_asked_for_now_lies_as_it_demands_or_not_at_all(void **state)
 }
 
 /* It comes behind as many GPUs as a set of links has bits. */
-static void a_gpu_that_left_is_linked_with_none(void **state)
+CORE_TEST(a_gpu_that_left_is_linked_with_none)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu[GPUS_PER_NODE_MAX];
     static char name[GPUS_PER_NODE_MAX + 1][16];
     for (uint32_t i = 0; i < ARRAY_LEN(gpu); i++) {
@@ -756,10 +721,9 @@ static void a_gpu_that_left_is_linked_with_none(void **state)
 }
 
 /* Of many nodes that show an owner's UUID, only one is looked at when the owner leaves. */
-static void the_heir_of_a_gpu_is_found_without_looking_at_the_cluster(void **state)
+CORE_TEST(the_heir_of_a_gpu_is_found_without_looking_at_the_cluster)
 {
     enum { NODES = 100 };
-    struct core_fixture *core = *state;
     char name[32];
     for (uint32_t i = 0; i < NODES; i++) {
         (void)snprintf(name, sizeof name, "n%u", i);
@@ -777,9 +741,8 @@ static void the_heir_of_a_gpu_is_found_without_looking_at_the_cluster(void **sta
 }
 
 /* When its batch is lost, the heir gets its turn again. */
-static void the_heir_is_found_again_where_his_turn_is_undone(void **state)
+CORE_TEST(the_heir_is_found_again_where_his_turn_is_undone)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 1);
     (void)core_node(core, "n2", two_a100, 1);
     (void)core_node(core, "n3", two_a100, 1);
@@ -799,10 +762,9 @@ static void the_heir_is_found_again_where_his_turn_is_undone(void **state)
 }
 
 /* A freed place is reused without a look at the others. */
-static void a_free_place_is_found_at_once(void **state)
+CORE_TEST(a_free_place_is_found_at_once)
 {
     enum { NODES = BOOK_NODES + 5 };
-    struct core_fixture *core = *state;
     char name[32];
     for (uint32_t i = 0; i < NODES; i++) {
         (void)snprintf(name, sizeof name, "n%u", i);
@@ -828,17 +790,15 @@ static void a_free_place_is_found_at_once(void **state)
     assert_int_equal(core->ledger->indexed - indexed, 100); /* one entry per node added */
 }
 
-static void a_node_named_like_a_uuid_owns_no_uuids(void **state)
+CORE_TEST(a_node_named_like_a_uuid_owns_no_uuids)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 1);
     (void)core_node(core, "GPU", two_a100, 1);
     assert_int_equal(core_gpu(core, "GPU", "GPU-a")->flags, GPU_DUPLICATE);
 }
 
-static void a_gone_node_stays_for_its_pods_and_leaves_with_the_last(void **state)
+CORE_TEST(a_gone_node_stays_for_its_pods_and_leaves_with_the_last)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
     (void)core_reserve(core, "b", "n1", "900");
@@ -860,9 +820,8 @@ static void a_gone_node_stays_for_its_pods_and_leaves_with_the_last(void **state
     assert_null(ledger_node(core->ledger, TEXT("n1")));
 }
 
-static void a_name_that_comes_again_keeps_the_pods_counted(void **state)
+CORE_TEST(a_name_that_comes_again_keeps_the_pods_counted)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
     const struct command again = {.kind = COMMAND_NODE,
@@ -880,9 +839,8 @@ static void a_name_that_comes_again_keeps_the_pods_counted(void **state)
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, 0);
 }
 
-static void a_believable_annotation_is_believed(void **state)
+CORE_TEST(a_believable_annotation_is_believed)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     struct pod *pod = core_pod(core, "a", "n1");
     pod->scheduled_ms = 555;
@@ -913,9 +871,8 @@ static void a_believable_annotation_is_believed(void **state)
     assert_int_equal(core_adopt(core, pod, "300"), VERDICT_ELSEWHERE);
 }
 
-static void what_cannot_be_believed_is_adopted(void **state)
+CORE_TEST(what_cannot_be_believed_is_adopted)
 {
-    struct core_fixture *core = *state;
     static const char *const note[] = {
         "",                              /* nothing */
         "c0 GPU-a 299 1",                /* another amount */
@@ -947,9 +904,8 @@ static void what_cannot_be_believed_is_adopted(void **state)
     assert_int_equal(ledger_find(core->ledger, TEXT("a"))->charges, 2);
 }
 
-static void an_adopted_pod_is_squeezed_in_where_nothing_fits(void **state)
+CORE_TEST(an_adopted_pod_is_squeezed_in_where_nothing_fits)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "900");
     (void)core_reserve(core, "b", "n1", "700");
@@ -967,9 +923,8 @@ static void an_adopted_pod_is_squeezed_in_where_nothing_fits(void **state)
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->unplaced_milli, 0);
 }
 
-static void several_containers_are_squeezed_in_one_by_one(void **state)
+CORE_TEST(several_containers_are_squeezed_in_one_by_one)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "900");
     (void)core_reserve(core, "b", "n1", "900");
@@ -978,9 +933,8 @@ static void several_containers_are_squeezed_in_one_by_one(void **state)
     assert_int_equal(core_gpu(core, "n1", "GPU-b")->used_milli, 200);
 }
 
-static void a_pod_of_an_unknown_node_makes_a_node_that_grants_nothing(void **state)
+CORE_TEST(a_pod_of_an_unknown_node_makes_a_node_that_grants_nothing)
 {
-    struct core_fixture *core = *state;
     assert_int_equal(core_adopt(core, core_pod(core, "a", "n1"), "300"), VERDICT_OK);
     const struct node *node = ledger_node(core->ledger, TEXT("n1"));
     assert_true(node->gone);
@@ -995,9 +949,8 @@ static void a_pod_of_an_unknown_node_makes_a_node_that_grants_nothing(void **sta
     assert_int_equal(core_reserve(core, "b", "n1", "100"), VERDICT_OK);
 }
 
-static void whole_gpus_of_another_resource_close_the_node(void **state)
+CORE_TEST(whole_gpus_of_another_resource_close_the_node)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     struct pod *pod = core_pod(core, "a", "n1");
     assert_int_equal(core_adopt(core, pod, NULL), VERDICT_SAME); /* asks for nothing at all */
@@ -1011,9 +964,8 @@ static void whole_gpus_of_another_resource_close_the_node(void **state)
     assert_int_equal(core_reserve(core, "b", "n1", "100"), VERDICT_OK);
 }
 
-static void an_amount_nobody_may_ask_for_is_counted_as_unplaced(void **state)
+CORE_TEST(an_amount_nobody_may_ask_for_is_counted_as_unplaced)
 {
-    struct core_fixture *core = *state;
     struct pod_container container[] = {{.name = "c0", .amount = "1500"},
                                         {.name = "c1", .amount = "nonsense"},
                                         {.name = "c2", .amount = "-4"},
@@ -1052,9 +1004,8 @@ static void an_amount_nobody_may_ask_for_is_counted_as_unplaced(void **state)
     assert_int_equal(core_adopt(core, pod, NULL), VERDICT_SAME);
 }
 
-static void annotations_cannot_bring_gpus_without_end(void **state)
+CORE_TEST(annotations_cannot_bring_gpus_without_end)
 {
-    struct core_fixture *core = *state;
     char uid[32];
     char note[64];
     (void)core_node(core, "n1", two_a100, 2);
@@ -1068,9 +1019,8 @@ static void annotations_cannot_bring_gpus_without_end(void **state)
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, GPUS_PER_NODE_MAX);
 }
 
-static void a_node_may_remember_more_gpus_than_it_may_show(void **state)
+CORE_TEST(a_node_may_remember_more_gpus_than_it_may_show)
 {
-    struct core_fixture *core = *state;
     char id[2][GPUS_PER_NODE_MAX][32];
     struct core_gpu gpu[2][GPUS_PER_NODE_MAX] = {{{0}}};
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
@@ -1090,9 +1040,8 @@ static void a_node_may_remember_more_gpus_than_it_may_show(void **state)
     assert_true(ledger_find(core->ledger, TEXT("d"))->facts.presumed);
 }
 
-static void room_is_given_by_what_frees_and_repairs_only(void **state)
+CORE_TEST(room_is_given_by_what_frees_and_repairs_only)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu = {.id = "GPU-a", .mib = 81920, .cordoned = true};
     (void)core_node(core, "n1", &gpu, 1);
     assert_true(change_gives_room(&core->done[core->dones - 1])); /* room for a whole GPU */
@@ -1114,9 +1063,8 @@ static void room_is_given_by_what_frees_and_repairs_only(void **state)
     assert_true(change_gives_room(&core->done[core->dones - 1]));
 }
 
-static void where_the_last_share_goes_whole_gpus_get_room_though_shares_do_not(void **state)
+CORE_TEST(where_the_last_share_goes_whole_gpus_get_room_though_shares_do_not)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu = {.id = "GPU-a", .mib = 81920};
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
     (void)core_node(core, "n1", &gpu, 1);
@@ -1139,9 +1087,8 @@ static void where_the_last_share_goes_whole_gpus_get_room_though_shares_do_not(v
     assert_true(change_gives_room(&core->done[core->dones - 1]));
 }
 
-static void a_gpu_of_another_kind_gives_room_be_it_smaller(void **state)
+CORE_TEST(a_gpu_of_another_kind_gives_room_be_it_smaller)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
     (void)core_node(core, "n1", &gpu, 1);
     gpu.mib = 900;
@@ -1163,9 +1110,8 @@ static void a_gpu_of_another_kind_gives_room_be_it_smaller(void **state)
     assert_false(change_gives_room(&core->done[core->dones - 1]));
 }
 
-static void a_new_link_gives_room(void **state)
+CORE_TEST(a_new_link_gives_room)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu[] = {{.id = "GPU-a"}, {.id = "GPU-b", .index = 1}};
     (void)core_node(core, "n1", gpu, 2);
     gpu[0].peers = 2;
@@ -1175,9 +1121,8 @@ static void a_new_link_gives_room(void **state)
     assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_SAME);
 }
 
-static void a_release_gives_room_though_no_memory_is_known(void **state)
+CORE_TEST(a_release_gives_room_though_no_memory_is_known)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu gpu = {.id = "GPU-a"};
     (void)core_node(core, "n1", &gpu, 1);
     (void)core_reserve(core, "a", "n1", "300");
@@ -1185,9 +1130,8 @@ static void a_release_gives_room_though_no_memory_is_known(void **state)
     assert_true(change_gives_room(&core->done[core->dones - 1]));
 }
 
-static void a_release_gives_room_be_it_on_the_last_gpu(void **state)
+CORE_TEST(a_release_gives_room_be_it_on_the_last_gpu)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "1000");
     (void)core_reserve(core, "b", "n1", "300");
@@ -1196,9 +1140,8 @@ static void a_release_gives_room_be_it_on_the_last_gpu(void **state)
     assert_true(change_gives_room(&core->done[core->dones - 1]));
 }
 
-static void a_release_gives_no_room_where_nothing_is_granted(void **state)
+CORE_TEST(a_release_gives_no_room_where_nothing_is_granted)
 {
-    struct core_fixture *core = *state;
     static const char *const uid[] = {"a", "b"};
     (void)core_node(core, "n1", two_a100, 2); /* removed later */
     (void)core_node(core, "n2", two_counted, 2);
@@ -1232,9 +1175,8 @@ static const struct node *node_holding(struct core_fixture *core, uint32_t mib)
     return node;
 }
 
-static void memory_alone_gives_room(void **state)
+CORE_TEST(memory_alone_gives_room)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
     static const struct {
         uint32_t from;
@@ -1253,9 +1195,8 @@ static void memory_alone_gives_room(void **state)
     }
 }
 
-static void a_change_that_is_done_holds_nothing(void **state)
+CORE_TEST(a_change_that_is_done_holds_nothing)
 {
-    struct core_fixture *core = *state;
     struct change change;
     (void)core_node(core, "n1", two_a100, 2);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .at_ms = 1, .node = "n1"};
@@ -1269,9 +1210,8 @@ static void a_change_that_is_done_holds_nothing(void **state)
     ledger_free(NULL); /* freeing no ledger is allowed */
 }
 
-static void another_nodes_made_up_name_is_a_name_like_any_other(void **state)
+CORE_TEST(another_nodes_made_up_name_is_a_name_like_any_other)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu gpu = {.id = "n1/gpu-0", .mib = 1000};
     (void)core_node(core, "n1", two_counted, 1); /* its own made-up name, never contested */
     (void)core_node(core, "n2", &gpu, 1);
@@ -1281,9 +1221,8 @@ static void another_nodes_made_up_name_is_a_name_like_any_other(void **state)
     assert_int_equal(core_gpu(core, "n3", "n1/gpu-0")->flags, GPU_DUPLICATE);
 }
 
-static void every_command_and_verdict_has_its_word(void **state)
+CORE_TEST(every_command_and_verdict_has_its_word)
 {
-    (void)state;
     assert_string_equal(command_name(COMMAND_NODE_GONE), "node_gone");
     assert_string_equal(verdict_name(VERDICT_ELSEWHERE), "elsewhere");
     for (int i = 0; i < COMMANDS; i++)
@@ -1309,9 +1248,8 @@ static int restore_one(struct core_fixture *core, struct allocation_facts facts,
     return ledger_restore(core->ledger, &facts, err);
 }
 
-static void rows_that_contradict_the_invariants_are_named(void **state)
+CORE_TEST(rows_that_contradict_the_invariants_are_named)
 {
-    struct core_fixture *core = *state;
     struct names *names = ledger_names(core->ledger);
     struct err err;
     (void)core_node(core, "n1", two_a100, 1);
@@ -1353,9 +1291,8 @@ static void rows_that_contradict_the_invariants_are_named(void **state)
     ledger_assert_valid(core->ledger);
 }
 
-static void node_rows_that_contradict_the_invariants_are_named(void **state)
+CORE_TEST(node_rows_that_contradict_the_invariants_are_named)
 {
-    struct core_fixture *core = *state;
     struct names *names = ledger_names(core->ledger);
     const struct atom *empty = names_intern(names, TEXT(""));
     struct err err;
@@ -1394,9 +1331,8 @@ static void node_rows_that_contradict_the_invariants_are_named(void **state)
     ledger_assert_valid(core->ledger);
 }
 
-static void what_was_wrong_with_a_node_goes_with_it(void **state)
+CORE_TEST(what_was_wrong_with_a_node_goes_with_it)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
     struct inventory *broken = core_inventory(core, "n1", "node-uid", NULL, 0);
@@ -1412,9 +1348,8 @@ static void what_was_wrong_with_a_node_goes_with_it(void **state)
     assert_string_equal(node->problem_text->text, "");
 }
 
-static void no_node_comes_beyond_the_most_there_may_be(void **state)
+CORE_TEST(no_node_comes_beyond_the_most_there_may_be)
 {
-    struct core_fixture *core = *state;
     struct names *names = ledger_names(core->ledger);
     const struct atom *empty = names_intern(names, TEXT(""));
     struct node_build build = {.uid = empty, .problem_text = empty};
@@ -1461,9 +1396,8 @@ static void no_node_comes_beyond_the_most_there_may_be(void **state)
 }
 
 /* The check finds and names what a stray write does to the ledger in memory. */
-static void a_wrong_word_in_memory_is_found_and_named(void **state)
+CORE_TEST(a_wrong_word_in_memory_is_found_and_named)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_node(core, "n2", two_counted, 2);
     (void)core_node(core, "n3", two_a100, 1); /* a duplicate */
@@ -1536,9 +1470,8 @@ static void a_wrong_word_in_memory_is_found_and_named(void **state)
 }
 
 /* Checking a few nodes at a time, as the writer does, reaches every node. */
-static void checking_piece_by_piece_misses_nothing(void **state)
+CORE_TEST(checking_piece_by_piece_misses_nothing)
 {
-    struct core_fixture *core = *state;
     char name[16];
     struct err err;
     for (int i = 0; i < 150; i++) {
@@ -1561,9 +1494,8 @@ static void checking_piece_by_piece_misses_nothing(void **state)
     assert_int_equal(ledger_check(core->ledger, &err), 0);
 }
 
-static void what_is_restored_is_what_was(void **state)
+CORE_TEST(what_is_restored_is_what_was)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_node(core, "n2", two_counted, 2);
     (void)core_node(core, "n3", two_a100, 1); /* a duplicate */
@@ -1582,9 +1514,8 @@ static void what_is_restored_is_what_was(void **state)
     ledger_free(copy);
 }
 
-static void a_missing_gpu_cannot_be_restored_beside_its_owner(void **state)
+CORE_TEST(a_missing_gpu_cannot_be_restored_beside_its_owner)
 {
-    struct core_fixture *core = *state;
     struct names *names = ledger_names(core->ledger);
     const struct atom *empty = names_intern(names, TEXT(""));
     struct err err;
@@ -1866,90 +1797,14 @@ static void walk_far(struct core_fixture *core, int usual, int least)
     assert_true((reason[REASON_HELD] > 0) == walk_holds);
 }
 
-static void the_ledger_survives_a_random_walk(void **state)
+CORE_TEST(the_ledger_survives_a_random_walk)
 {
-    walk_far(*state, 200000, 12000);
+    walk_far(core, 200000, 12000);
 }
 
-static void the_ledger_survives_a_walk_where_gpus_are_held_whole(void **state)
+CORE_TEST(the_ledger_survives_a_walk_where_gpus_are_held_whole)
 {
     walk_holds = true;
-    walk_far(*state, 30000, 12000);
+    walk_far(core, 30000, 12000);
     walk_holds = false;
-}
-
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WITH_CORE(reserving_answers_in_order_of_precedence),
-        WITH_CORE(a_life_goes_reserved_bound_released),
-        WITH_CORE(only_reservations_are_gone_through_as_open),
-        WITH_CORE(what_is_asked_for_now_is_met_in_every_part_or_not_at_all),
-        WITH_CORE(a_release_ends_every_doubt),
-        WITH_CORE(whoever_hears_same_is_shown_what_is_there),
-        WITH_CORE(steps_of_what_is_not_there_are_unknown),
-        WITH_CORE(a_clock_step_changes_nothing),
-        WITH_CORE(the_same_inventory_again_is_same),
-        WITH_CORE(a_charged_gpu_stays_with_its_size_when_it_goes_missing),
-        WITH_CORE(made_up_names_become_aliases_and_back),
-        WITH_CORE(a_made_up_name_stays_with_its_gpu_when_indexes_move),
-        WITH_CORE(one_uuid_is_granted_on_one_node_only),
-        WITH_CORE(an_annotation_takes_no_gpu_from_the_node_that_shows_it),
-        WITH_CORE(a_stale_duplicate_is_found_wherever_it_is),
-        WITH_CORE(no_look_for_duplicates_is_made_in_vain),
-        WITH_CORE(an_id_waits_once_however_often_it_changes_hands),
-        WITH_CORE(an_owner_is_shown_its_rival_on_whichever_gpu),
-        WITH_CORE(rivals_leave_one_by_one),
-        WITH_CORE(the_heir_of_a_gpu_is_found_without_looking_at_the_cluster),
-        WITH_CORE(the_heir_is_found_again_where_his_turn_is_undone),
-        WITH_CORE(a_free_place_is_found_at_once),
-        WITH_CORE(a_word_about_rivals_that_is_undone_is_said_again),
-        WITH_CORE(a_word_about_the_second_gpu_that_is_undone_is_said_again),
-        WITH_CORE(a_node_that_shows_nothing_for_a_moment_keeps_its_uuids),
-        WITH_CORE(what_an_annotation_names_stays_its_nodes_that_shows_nothing),
-        WITH_CORE(what_a_pod_gives_back_while_its_node_shows_nothing_is_kept),
-        WITH_CORE(a_claim_lapses_with_its_node_and_goes_to_the_next),
-        WITH_CORE(a_node_anew_under_its_name_has_only_what_it_shows_or_holds),
-        WITH_CORE(a_node_claims_no_more_than_a_node_can_have),
-        WITH_CORE(where_a_ledger_begins_the_younger_node_gives_way),
-        WITH_CORE(what_a_pod_holds_gives_way_to_no_older_node),
-        WITH_CORE(a_node_named_like_a_uuid_owns_no_uuids),
-        WITH_CORE(a_gone_node_stays_for_its_pods_and_leaves_with_the_last),
-        WITH_CORE(a_name_that_comes_again_keeps_the_pods_counted),
-        WITH_CORE(a_believable_annotation_is_believed),
-        WITH_CORE(what_cannot_be_believed_is_adopted),
-        WITH_CORE(an_adopted_pod_is_squeezed_in_where_nothing_fits),
-        WITH_CORE(several_containers_are_squeezed_in_one_by_one),
-        WITH_CORE(a_pod_of_an_unknown_node_makes_a_node_that_grants_nothing),
-        WITH_CORE(whole_gpus_of_another_resource_close_the_node),
-        WITH_CORE(an_amount_nobody_may_ask_for_is_counted_as_unplaced),
-        WITH_CORE(annotations_cannot_bring_gpus_without_end),
-        WITH_CORE(a_node_may_remember_more_gpus_than_it_may_show),
-        WITH_CORE(room_is_given_by_what_frees_and_repairs_only),
-        WITH_CORE(where_the_last_share_goes_whole_gpus_get_room_though_shares_do_not),
-        WITH_CORE(a_gpu_of_another_kind_gives_room_be_it_smaller),
-        WITH_CORE(a_new_link_gives_room),
-        WITH_CORE(what_is_asked_for_now_lies_as_it_demands_or_not_at_all),
-        WITH_CORE(a_gpu_that_left_is_linked_with_none),
-        WITH_CORE(a_release_gives_room_though_no_memory_is_known),
-        WITH_CORE(a_release_gives_room_be_it_on_the_last_gpu),
-        WITH_CORE(a_release_gives_no_room_where_nothing_is_granted),
-        WITH_CORE(memory_alone_gives_room),
-        WITH_CORE(a_change_that_is_done_holds_nothing),
-        WITH_CORE(another_nodes_made_up_name_is_a_name_like_any_other),
-        WITH_CORE(every_command_and_verdict_has_its_word),
-        WITH_CORE(rows_that_contradict_the_invariants_are_named),
-        WITH_CORE(node_rows_that_contradict_the_invariants_are_named),
-        WITH_CORE(what_was_wrong_with_a_node_goes_with_it),
-        WITH_CORE(no_node_comes_beyond_the_most_there_may_be),
-        WITH_CORE(a_wrong_word_in_memory_is_found_and_named),
-        WITH_CORE(checking_piece_by_piece_misses_nothing),
-        WITH_CORE(what_is_restored_is_what_was),
-        WITH_CORE(a_missing_gpu_cannot_be_restored_beside_its_owner),
-        WITH_CORE(the_ledger_survives_a_random_walk),
-        WITH_CORE(the_ledger_survives_a_walk_where_gpus_are_held_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

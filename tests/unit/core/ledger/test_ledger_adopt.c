@@ -1,14 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "milligpu/core/rank/policy.h"
 
 #include "core/ledger/ledger_internal.h"
 #include "support/core_fixture.h"
+#include "support/test.h"
 
 static enum verdict adopt_annotated(struct core_fixture *core, const char *uid, const char *node,
                                     const char *note, const char *words)
@@ -25,9 +21,8 @@ static const struct allocation_facts *held(const struct core_fixture *core, cons
     return &allocation->facts;
 }
 
-static void amounts_that_nobody_may_ask_for_are_added_up(void **state)
+CORE_TEST(amounts_that_nobody_may_ask_for_are_added_up)
 {
-    struct core_fixture *core = *state;
     struct pod_container container[] = {{.name = "c0", .amount = "1"},
                                         {.name = "c1", .amount = "nonsense"},
                                         {.name = "c2"},
@@ -46,9 +41,8 @@ static void amounts_that_nobody_may_ask_for_are_added_up(void **state)
     assert_true(held(core, "b")->presumed);
 }
 
-static void whole_gpus_are_no_guess(void **state)
+CORE_TEST(whole_gpus_are_no_guess)
 {
-    struct core_fixture *core = *state;
     struct pod_container container = {.name = "c0", .amount = "0"};
     struct pod *pod = core_pod(core, "a", "n1");
     pod->ours = true;
@@ -62,9 +56,8 @@ static void whole_gpus_are_no_guess(void **state)
 }
 
 /* Nothing follows the last want or the last line; the sanitizer reports a read past them. */
-static void a_request_and_an_annotation_are_read_to_their_end(void **state)
+CORE_TEST(a_request_and_an_annotation_are_read_to_their_end)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
     struct want want = {.container = "c0", .milli = 300, .parts = 1};
     const struct request nothing = {.want = &want};
@@ -98,9 +91,8 @@ static void a_request_and_an_annotation_are_read_to_their_end(void **state)
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 1300);
 }
 
-static void a_missing_gpu_is_as_its_annotation_says(void **state)
+CORE_TEST(a_missing_gpu_is_as_its_annotation_says)
 {
-    struct core_fixture *core = *state;
     static const uint32_t index[][2] = {{3, 3}, {65535, 65535}, {65536, 0}};
     char uid[2] = "a";
     for (size_t i = 0; i < ARRAY_LEN(index); i++, uid[0]++) {
@@ -118,9 +110,8 @@ static void a_missing_gpu_is_as_its_annotation_says(void **state)
     }
 }
 
-static void a_node_that_never_showed_a_gpu_owns_none(void **state)
+CORE_TEST(a_node_that_never_showed_a_gpu_owns_none)
 {
-    struct core_fixture *core = *state;
     assert_int_equal(core_node(core, "bare", NULL, 0), VERDICT_OK);
     struct pod *pod = core_pod(core, "a", "bare");
     core_note(core, pod, "c0 GPU-gone 300 24576");
@@ -131,9 +122,8 @@ static void a_node_that_never_showed_a_gpu_owns_none(void **state)
     assert_int_equal(ledger_node(core->ledger, TEXT("bare"))->owned_ids, 0);
 }
 
-static void an_annotation_is_believed_as_far_as_there_is_room(void **state)
+CORE_TEST(an_annotation_is_believed_as_far_as_there_is_room)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
                                    {.id = "GPU-b", .index = 1, .mib = 1000}};
     static const struct {
@@ -163,9 +153,8 @@ static void an_annotation_is_believed_as_far_as_there_is_room(void **state)
 }
 
 /* A node that shows counts learns UUIDs from annotations, but none from a disbelieved one. */
-static void the_names_in_an_annotation_that_is_not_believed_are_forgotten(void **state)
+CORE_TEST(the_names_in_an_annotation_that_is_not_believed_are_forgotten)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu gpu[] = {{.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}};
     (void)core_node(core, "n1", gpu, 2);
     assert_int_equal(
@@ -181,9 +170,8 @@ static void the_names_in_an_annotation_that_is_not_believed_are_forgotten(void *
     assert_string_equal(core_gpu(core, "n1", "n1/gpu-1")->alias->text, "GPU-y");
 }
 
-static void an_annotation_differs_be_it_in_its_last_line(void **state)
+CORE_TEST(an_annotation_differs_be_it_in_its_last_line)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
     (void)core_node(core, "n1", &gpu, 1);
     assert_int_equal(
@@ -197,9 +185,8 @@ static void an_annotation_differs_be_it_in_its_last_line(void **state)
     assert_true(held(core, "b")->annotation_differs);
 }
 
-static void a_pod_is_bound_since_it_was_scheduled_or_since_it_was_seen(void **state)
+CORE_TEST(a_pod_is_bound_since_it_was_scheduled_or_since_it_was_seen)
 {
-    struct core_fixture *core = *state;
     struct pod *pod = core_pod(core, "a", "n1");
     pod->scheduled_ms = 1;
     assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
@@ -209,9 +196,8 @@ static void a_pod_is_bound_since_it_was_scheduled_or_since_it_was_seen(void **st
 }
 
 /* A node used for whole GPUs grants no shares, yet the pod already runs there. */
-static void a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken(void **state)
+CORE_TEST(a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken)
 {
-    struct core_fixture *core = *state;
     static const struct {
         uint32_t milli[2];
         uint32_t taken[2];
@@ -289,9 +275,8 @@ static void assert_share(const struct core_fixture *core, const char *uid, uint3
     assert_int_equal(held(core, uid)->share[0].mib, mib);
 }
 
-static void a_share_is_raised_to_what_its_memory_needs_and_charged_so(void **state)
+CORE_TEST(a_share_is_raised_to_what_its_memory_needs_and_charged_so)
 {
-    struct core_fixture *core = *state;
     struct request *request = core_request(core, "100");
     request->memory_mib = 16384;
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
@@ -316,9 +301,8 @@ static void a_share_is_raised_to_what_its_memory_needs_and_charged_so(void **sta
     assert_share(core, "b", 100, 100, 8192);
 }
 
-static void a_version_is_met_by_what_was_asked_for(void **state)
+CORE_TEST(a_version_is_met_by_what_was_asked_for)
 {
-    struct core_fixture *core = *state;
     struct request *request = core_request(core, "100");
     struct command command = {.kind = COMMAND_RESERVE,
                               .uid = "a",
@@ -343,9 +327,8 @@ static void a_version_is_met_by_what_was_asked_for(void **state)
 }
 
 /* Its own charge takes no place from it; a charge more than a GPU may carry does. */
-static void the_last_pod_of_a_full_gpu_may_be_edited(void **state)
+CORE_TEST(the_last_pod_of_a_full_gpu_may_be_edited)
 {
-    struct core_fixture *core = *state;
     static const struct core_gpu whole = {.id = "GPU-a"};
     static const struct core_gpu less = {.id = "GPU-a", .milli = 100};
     struct command command = {.kind = COMMAND_RESERVE,
@@ -416,9 +399,8 @@ static enum verdict judge_memory(struct core_fixture *core, const char *uid, con
 }
 
 /* Whether the pod demands memory is up to its tenant, until it is bound. */
-static void a_raise_that_nothing_demands_any_more_is_not_bound(void **state)
+CORE_TEST(a_raise_that_nothing_demands_any_more_is_not_bound)
 {
-    struct core_fixture *core = *state;
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
     set_raise(core, true);
     assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK);
@@ -437,13 +419,12 @@ static void a_raise_that_nothing_demands_any_more_is_not_bound(void **state)
 }
 
 /* The GPU that needs most decides for all smaller shares. */
-static void a_raise_is_due_to_the_gpu_that_needs_most(void **state)
+CORE_TEST(a_raise_is_due_to_the_gpu_that_needs_most)
 {
     static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
                                           {.id = "GPU-b", .index = 1, .mib = 40960}};
     static const struct core_gpu turned[] = {{.id = "GPU-a", .index = 0, .mib = 40960},
                                              {.id = "GPU-b", .index = 1, .mib = 81920}};
-    struct core_fixture *core = *state;
     set_raise(core, true);
     assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
     assert_int_equal(judge_memory(core, "a", "100x2", 16384), VERDICT_OK);
@@ -454,21 +435,19 @@ static void a_raise_is_due_to_the_gpu_that_needs_most(void **state)
 }
 
 /* All memory of a GPU makes a share of all of it. */
-static void a_raise_to_a_whole_gpu_is_due(void **state)
+CORE_TEST(a_raise_to_a_whole_gpu_is_due)
 {
     static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 16384}};
-    struct core_fixture *core = *state;
     set_raise(core, true);
     assert_int_equal(core_node(core, "n1", gpu, 1), VERDICT_OK);
     assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK);
     assert_int_equal(judge_memory(core, "a", "100", 16367), VERDICT_REFUSED);
 }
 
-static void a_raise_is_judged_by_the_amounts_that_a_rule_hands_out(void **state)
+CORE_TEST(a_raise_is_judged_by_the_amounts_that_a_rule_hands_out)
 {
     static const char *const other[] = {"other"};
     static const struct rule sizes = {.name = "sizes", .sizes = 3, .size = {100, 250, 500}};
-    struct core_fixture *core = *state;
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
     decide_by(core, &sizes, 1);
     assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK); /* 250 */
@@ -487,10 +466,9 @@ static void a_raise_is_judged_by_the_amounts_that_a_rule_hands_out(void **state)
 }
 
 /* Memory that the GPU does not show any more raises nothing. */
-static void a_raise_on_a_gpu_whose_memory_is_not_known_now_is_not_bound(void **state)
+CORE_TEST(a_raise_on_a_gpu_whose_memory_is_not_known_now_is_not_bound)
 {
     static const struct core_gpu unknown[] = {{.id = "GPU-a", .index = 0}};
-    struct core_fixture *core = *state;
     struct request *request = core_request(core, "100");
     struct command command = {.kind = COMMAND_RESERVE,
                               .at_ms = 1,
@@ -511,9 +489,8 @@ static void a_raise_on_a_gpu_whose_memory_is_not_known_now_is_not_bound(void **s
 }
 
 /* An unsigned pod that was counted first takes nothing from what was granted. */
-static void what_we_signed_is_charged_beyond_the_room(void **state)
+CORE_TEST(what_we_signed_is_charged_beyond_the_room)
 {
-    struct core_fixture *core = *state;
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
     assert_int_equal(core_adopt(core, core_pod(core, "liar", "n1"), "900"), VERDICT_OK);
     struct pod *pod = core_pod(core, "a", "n1");
@@ -530,9 +507,8 @@ static void what_we_signed_is_charged_beyond_the_room(void **state)
     assert_true(held(core, "b")->presumed);
 }
 
-static void a_raised_share_is_adopted_as_it_was_granted(void **state)
+CORE_TEST(a_raised_share_is_adopted_as_it_was_granted)
 {
-    struct core_fixture *core = *state;
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
     assert_int_equal(adopt_demanding(core, "a", "c0 GPU-a 200 16384 0 100"), VERDICT_OK);
     assert_share(core, "a", 200, 100, 16384);
@@ -551,9 +527,8 @@ static void a_raised_share_is_adopted_as_it_was_granted(void **state)
     }
 }
 
-static void a_note_differs_that_tells_of_another_request(void **state)
+CORE_TEST(a_note_differs_that_tells_of_another_request)
 {
-    struct core_fixture *core = *state;
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
     struct pod *least = core_pod(core, "b", "n1");
     least->memory = "8Gi";
@@ -570,33 +545,4 @@ static void a_note_differs_that_tells_of_another_request(void **state)
     assert_true(adopt_differs(node, held(core, "a"), pod));
     pod->share[0].asked = 101;
     assert_true(adopt_differs(node, held(core, "a"), pod));
-}
-
-int main(void)
-{
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_CORE(amounts_that_nobody_may_ask_for_are_added_up),
-        WITH_CORE(a_share_is_raised_to_what_its_memory_needs_and_charged_so),
-        WITH_CORE(a_version_is_met_by_what_was_asked_for),
-        WITH_CORE(the_last_pod_of_a_full_gpu_may_be_edited),
-        WITH_CORE(a_raise_that_nothing_demands_any_more_is_not_bound),
-        WITH_CORE(a_raise_is_due_to_the_gpu_that_needs_most),
-        WITH_CORE(a_raise_to_a_whole_gpu_is_due),
-        WITH_CORE(a_raise_is_judged_by_the_amounts_that_a_rule_hands_out),
-        WITH_CORE(a_raise_on_a_gpu_whose_memory_is_not_known_now_is_not_bound),
-        WITH_CORE(what_we_signed_is_charged_beyond_the_room),
-        WITH_CORE(a_raised_share_is_adopted_as_it_was_granted),
-        WITH_CORE(a_note_differs_that_tells_of_another_request),
-        WITH_CORE(whole_gpus_are_no_guess),
-        WITH_CORE(a_request_and_an_annotation_are_read_to_their_end),
-        WITH_CORE(a_missing_gpu_is_as_its_annotation_says),
-        WITH_CORE(a_node_that_never_showed_a_gpu_owns_none),
-        WITH_CORE(an_annotation_is_believed_as_far_as_there_is_room),
-        WITH_CORE(the_names_in_an_annotation_that_is_not_believed_are_forgotten),
-        WITH_CORE(an_annotation_differs_be_it_in_its_last_line),
-        WITH_CORE(a_pod_is_bound_since_it_was_scheduled_or_since_it_was_seen),
-        WITH_CORE(a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "core/ledger/ledger_internal.h"
 #include "support/core_fixture.h"
 #include "support/rules.h"
+#include "support/test.h"
 #include "support/valid.h"
 
 /* n1: GPU-a with reserved pod a, GPU-b with bound pod b; n2, n4: no pods; n3: GPU-a again. */
@@ -34,6 +30,8 @@ static int set_up(void **state)
     *state = &core;
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct core_fixture *core, set_up, core_tear_down)
 
 static void assert_found(const struct core_fixture *core, const char *says)
 {
@@ -58,9 +56,8 @@ static void assert_found_at(const struct core_fixture *core, const void *at, con
 }
 
 /* n4 is the only host with two free GPUs. */
-static void idle_hosts_are_counted_again(void **state)
+FIXTURE_TEST(idle_hosts_are_counted_again)
 {
-    struct core_fixture *core = *state;
     static const struct rule keeps[] = {{.min_milli = 1}, {.reserve = 1}};
     const uint32_t two = 2, one = 1;
     struct err err;
@@ -79,9 +76,8 @@ static void idle_hosts_are_counted_again(void **state)
     rulebook_unref(book);
 }
 
-static void a_ledger_without_nodes_is_sound(void **state)
+FIXTURE_TEST(a_ledger_without_nodes_is_sound)
 {
-    (void)state;
     struct err err;
     struct ledger *ledger = ledger_new();
     assert_int_equal(ledger_places(ledger), 0);
@@ -89,9 +85,8 @@ static void a_ledger_without_nodes_is_sound(void **state)
     ledger_free(ledger);
 }
 
-static void a_gpu_that_cannot_be_as_it_stands_is_named(void **state)
+FIXTURE_TEST(a_gpu_that_cannot_be_as_it_stands_is_named)
 {
-    struct core_fixture *core = *state;
     const uint32_t none = 0, large = 1001;
     const struct gpu *a = core_gpu(core, "n1", "GPU-a");
     const struct gpu *b = core_gpu(core, "n1", "GPU-b");
@@ -123,9 +118,8 @@ static void a_gpu_that_cannot_be_as_it_stands_is_named(void **state)
     }
 }
 
-static void a_node_or_pod_that_cannot_be_looked_up_is_named(void **state)
+FIXTURE_TEST(a_node_or_pod_that_cannot_be_looked_up_is_named)
 {
-    struct core_fixture *core = *state;
     struct err err;
     struct map *open = &core->ledger->open;
     const struct node *n2 = ledger_node(core->ledger, TEXT("n2"));
@@ -149,18 +143,16 @@ static void a_node_or_pod_that_cannot_be_looked_up_is_named(void **state)
     assert_int_equal(ledger_check(core->ledger, &err), 0);
 }
 
-static void a_free_place_is_known(void **state)
+FIXTURE_TEST(a_free_place_is_known)
 {
-    struct core_fixture *core = *state;
     const size_t one = 1;
     assert_int_equal(core->ledger->places, 4);
     assert_found_at(core, &core->ledger->n_free_slots, &one, sizeof one,
                     "the ledger counts 1 free places where there are 0");
 }
 
-static void what_is_counted_is_counted_again(void **state)
+FIXTURE_TEST(what_is_counted_is_counted_again)
 {
-    struct core_fixture *core = *state;
     struct ledger *ledger = core->ledger;
     const size_t five = 5, three = 3, two = 2;
     const uint32_t none = 0;
@@ -184,9 +176,8 @@ static void what_is_counted_is_counted_again(void **state)
                     "node n5: claim GPU-q: the table of owners has another node for it, or none");
 }
 
-static void a_claim_that_cannot_be_as_it_stands_is_named(void **state)
+FIXTURE_TEST(a_claim_that_cannot_be_as_it_stands_is_named)
 {
-    struct core_fixture *core = *state;
     struct ledger *ledger = core->ledger;
     static const struct core_gpu three[] = {
         {.id = "GPU-m"}, {.id = "GPU-n", .index = 1}, {.id = "GPU-o", .index = 2}};
@@ -215,9 +206,8 @@ static void a_claim_that_cannot_be_as_it_stands_is_named(void **state)
     assert_found_at(core, &n7->gone, &gone, sizeof gone, "node n7: it is gone, and claims a GPU");
 }
 
-static void who_shows_anothers_uuid_stands_among_its_rivals(void **state)
+FIXTURE_TEST(who_shows_anothers_uuid_stands_among_its_rivals)
 {
-    struct core_fixture *core = *state;
     struct ledger *ledger = core->ledger;
     struct err err;
     const size_t one = 1;
@@ -235,9 +225,8 @@ static void who_shows_anothers_uuid_stands_among_its_rivals(void **state)
 }
 
 /* Including the one in the first slot of its table, which the loop waits for. */
-static void every_rival_is_counted(void **state)
+FIXTURE_TEST(every_rival_is_counted)
 {
-    struct core_fixture *core = *state;
     struct ledger *ledger = core->ledger;
     size_t at = 0;
     for (uint32_t i = 0; at != 1 && i < 1000; i++) {
@@ -256,18 +245,16 @@ static void every_rival_is_counted(void **state)
     ledger_assert_valid(ledger);
 }
 
-static void a_place_that_is_free_has_nothing_to_check(void **state)
+FIXTURE_TEST(a_place_that_is_free_has_nothing_to_check)
 {
-    struct core_fixture *core = *state;
     struct err err;
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
     assert_int_equal(ledger_check_some(core->ledger, 0, 100, &err), 0);
 }
 
-static void assert_valid_aborts_where_verify_would_report(void **state)
+FIXTURE_TEST(assert_valid_aborts_where_verify_would_report)
 {
-    struct core_fixture *core = *state;
     int status;
     ledger_assert_valid(core->ledger);
     core->ledger->duplicates++;
@@ -283,23 +270,4 @@ static void assert_valid_aborts_where_verify_would_report(void **state)
     assert_true(WIFSIGNALED(status));
     assert_int_equal(WTERMSIG(status), SIGABRT);
     core->ledger->duplicates--;
-}
-
-int main(void)
-{
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_CORE(a_ledger_without_nodes_is_sound),
-        WITH_CORE(a_gpu_that_cannot_be_as_it_stands_is_named),
-        WITH_CORE(a_node_or_pod_that_cannot_be_looked_up_is_named),
-        WITH_CORE(a_free_place_is_known),
-        WITH_CORE(idle_hosts_are_counted_again),
-        WITH_CORE(what_is_counted_is_counted_again),
-        WITH_CORE(a_claim_that_cannot_be_as_it_stands_is_named),
-        WITH_CORE(who_shows_anothers_uuid_stands_among_its_rivals),
-        WITH_CORE(every_rival_is_counted),
-        WITH_CORE(a_place_that_is_free_has_nothing_to_check),
-        WITH_CORE(assert_valid_aborts_where_verify_would_report),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/ledger/ledger_internal.h"
 #include "support/core_fixture.h"
+#include "support/test.h"
 
-static void only_what_answers_the_request_is_believed(void **state)
+CORE_TEST(only_what_answers_the_request_is_believed)
 {
-    struct core_fixture *core = *state;
     static const struct {
         const char *words;
         const char *annotation;
@@ -58,9 +53,8 @@ static void only_what_answers_the_request_is_believed(void **state)
 }
 
 /* How far a share was raised is written nowhere else; what was asked for stands in the spec. */
-static void a_raise_is_believed_where_it_could_have_been_granted(void **state)
+CORE_TEST(a_raise_is_believed_where_it_could_have_been_granted)
 {
-    struct core_fixture *core = *state;
     static const struct {
         const char *words;
         uint32_t memory_mib;
@@ -94,9 +88,8 @@ static void a_raise_is_believed_where_it_could_have_been_granted(void **state)
 }
 
 /* Whether the pod still demands memory is up to its tenant; what the spec requests is not. */
-static void a_raise_that_we_signed_is_believed_whatever_memory_is_demanded_now(void **state)
+CORE_TEST(a_raise_that_we_signed_is_believed_whatever_memory_is_demanded_now)
 {
-    struct core_fixture *core = *state;
     static const struct {
         const char *words;
         const char *annotation; /* container, gpu, milli, mib, index, asked */
@@ -135,9 +128,8 @@ static void a_raise_that_we_signed_is_believed_whatever_memory_is_demanded_now(v
     assert_false(adopt_believes(pod, core_request(core, "100")));
 }
 
-static void a_note_that_is_twice_as_long_as_any_gpu_is_not_believed(void **state)
+CORE_TEST(a_note_that_is_twice_as_long_as_any_gpu_is_not_believed)
 {
-    struct core_fixture *core = *state;
     char id[GPU_ID_BYTES_MAX + NAME_BYTES_MAX + 2];
     struct pod *pod = core_pod(core, "a", "n1");
     core_note(core, pod, "c0 GPU-a 300 1");
@@ -150,9 +142,8 @@ static void a_note_that_is_twice_as_long_as_any_gpu_is_not_believed(void **state
     assert_true(adopt_believes(pod, core_request(core, "300")));
 }
 
-static void as_many_shares_as_a_pod_may_have_are_believed(void **state)
+CORE_TEST(as_many_shares_as_a_pod_may_have_are_believed)
 {
-    struct core_fixture *core = *state;
     static const char *const words = "100x64+100x64+100x64+100x64+100x64+100x64+100x64+100x64";
     static struct pod_share share[PARTS_MAX];
     char name[PARTS_MAX / GPUS_PER_NODE_MAX][8];
@@ -172,17 +163,4 @@ static void as_many_shares_as_a_pod_may_have_are_believed(void **state)
     assert_true(adopt_believes(pod, core_request(core, words)));
     pod->shares--;
     assert_false(adopt_believes(pod, core_request(core, words)));
-}
-
-int main(void)
-{
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_CORE(only_what_answers_the_request_is_believed),
-        WITH_CORE(a_raise_is_believed_where_it_could_have_been_granted),
-        WITH_CORE(a_raise_that_we_signed_is_believed_whatever_memory_is_demanded_now),
-        WITH_CORE(a_note_that_is_twice_as_long_as_any_gpu_is_not_believed),
-        WITH_CORE(as_many_shares_as_a_pod_may_have_are_believed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

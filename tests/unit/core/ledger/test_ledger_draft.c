@@ -1,15 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "core/ledger/ledger_internal.h"
 #include "support/core_fixture.h"
+#include "support/test.h"
 
 static const struct core_gpu a_then_b[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
                                            {.id = "GPU-b", .index = 1, .mib = 1000}};
@@ -31,9 +27,8 @@ static int64_t since(const struct core_fixture *core)
     return ledger_node(core->ledger, TEXT("n1"))->since_ms;
 }
 
-static void a_gpu_that_is_shown_takes_no_other_gpus_place(void **state)
+CORE_TEST(a_gpu_that_is_shown_takes_no_other_gpus_place)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu made_up_first[] = {{.index = 0, .mib = 1000}, b_then_a[1]};
     const struct core_gpu made_up_last[] = {a_then_b[0], {.index = 1, .mib = 1000}};
     (void)core_node(core, "n1", a_then_b, 2);
@@ -50,9 +45,8 @@ static void a_gpu_that_is_shown_takes_no_other_gpus_place(void **state)
     assert_int_equal(core_gpu(core, "n1", "n1/gpu-1")->used_milli, 0);
 }
 
-static void a_made_up_name_that_is_shown_is_no_other_gpus_alias(void **state)
+CORE_TEST(a_made_up_name_that_is_shown_is_no_other_gpus_alias)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu mixed[] = {{.index = 0, .mib = 1000}, b_then_a[1]};
     (void)core_node(core, "n1", counted, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
@@ -90,9 +84,8 @@ static void hold_index(struct core_fixture *core, const char *uid, const char *l
     assert_int_equal(core_adopt(core, pod, milli), VERDICT_OK);
 }
 
-static void a_gpu_that_a_pod_may_hold_by_an_index_that_moved_takes_nothing(void **state)
+CORE_TEST(a_gpu_that_a_pod_may_hold_by_an_index_that_moved_takes_nothing)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", counted, 2);
     hold_index(core, "p0", "c0 n1/gpu-0 300 300", "300");
     hold_index(core, "p1", "c0 n1/gpu-1 400 400", "400");
@@ -114,9 +107,8 @@ static void a_gpu_that_a_pod_may_hold_by_an_index_that_moved_takes_nothing(void 
     assert_int_equal(core_reserve(core, "r", "n1", "900"), VERDICT_OK);
 }
 
-static void an_index_means_nothing_once_another_is_known_to_have_moved(void **state)
+CORE_TEST(an_index_means_nothing_once_another_is_known_to_have_moved)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu three[] = {
         {.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}, {.index = 2, .mib = 1000}};
     const struct core_gpu moved[] = {{.id = "GPU-b", .index = 0, .mib = 1000},
@@ -132,9 +124,8 @@ static void an_index_means_nothing_once_another_is_known_to_have_moved(void **st
                         "GPU-b unsure 0, GPU-c unsure 0, GPU-a 300, n1/gpu-1 absent 400");
 }
 
-static void a_gpu_that_is_held_by_its_index_is_known_when_uuids_come_back_moved(void **state)
+CORE_TEST(a_gpu_that_is_held_by_its_index_is_known_when_uuids_come_back_moved)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", counted, 2);
     assert_int_equal(core_reserve(core, "p", "n1", "300"), VERDICT_OK);
     (void)core_node(core, "n1", a_then_b, 2);
@@ -154,9 +145,8 @@ static void a_gpu_that_is_held_by_its_index_is_known_when_uuids_come_back_moved(
     assert_string_equal(shown(core), "GPU-a 300, GPU-b absent 800");
 }
 
-static void a_gpu_that_was_late_is_known_by_its_index_where_none_has_moved(void **state)
+CORE_TEST(a_gpu_that_was_late_is_known_by_its_index_where_none_has_moved)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", counted, 2);
     hold_index(core, "p0", "c0 n1/gpu-0 300 300,c1 n1/gpu-1 400 400", "300+400");
     (void)core_node(core, "n1", a_then_b, 1);
@@ -168,9 +158,8 @@ static void a_gpu_that_was_late_is_known_by_its_index_where_none_has_moved(void 
     assert_string_equal(shown(core), "GPU-b 400, GPU-a 300");
 }
 
-static void who_comes_to_the_index_of_a_gpu_that_is_held_is_not_that_gpu(void **state)
+CORE_TEST(who_comes_to_the_index_of_a_gpu_that_is_held_is_not_that_gpu)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu a_then_c[] = {a_then_b[0], {.id = "GPU-c", .index = 1, .mib = 1000}};
     (void)core_node(core, "n1", counted, 2);
     hold_index(core, "p0", "c0 n1/gpu-0 300 300,c1 n1/gpu-1 400 400", "300+400");
@@ -179,9 +168,8 @@ static void who_comes_to_the_index_of_a_gpu_that_is_held_is_not_that_gpu(void **
     assert_string_equal(shown(core), "GPU-a 300, GPU-c 0, GPU-b absent 400");
 }
 
-static void an_index_means_what_shows_it_when_who_held_one_that_moved_has_ended(void **state)
+CORE_TEST(an_index_means_what_shows_it_when_who_held_one_that_moved_has_ended)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", counted, 2);
     hold_index(core, "p", "c0 n1/gpu-0 300 300", "300");
     (void)core_node(core, "n1", a_then_b, 2);
@@ -194,9 +182,10 @@ static void an_index_means_what_shows_it_when_who_held_one_that_moved_has_ended(
 }
 
 /* GPU-b is held by its index, and another GPU took that index before UUIDs disappeared. */
-static void counts_do_not_mean_a_gpu_where_another_was_last(void **state)
+TEST_BETWEEN(counts_do_not_mean_a_gpu_where_another_was_last, core_set_up, core_tear_down)
 {
     struct core_fixture *core = *state;
+
     for (uint32_t index = 0; index < 2; index++) {
         const struct core_gpu before[] = {{.id = "GPU-a", .index = 1 - index, .mib = 1000},
                                           {.id = "GPU-b", .index = index, .mib = 1000}};
@@ -217,9 +206,8 @@ static void counts_do_not_mean_a_gpu_where_another_was_last(void **state)
 }
 
 /* Nothing follows the last of them; the sanitizer reports a read past it. */
-static void gpus_and_charges_are_read_to_their_end(void **state)
+CORE_TEST(gpus_and_charges_are_read_to_their_end)
 {
-    struct core_fixture *core = *state;
     struct want want = {.container = "c", .milli = 300, .parts = 1};
     const struct request request = {.wants = 1, .want = &want};
     const struct command command = {.kind = COMMAND_RESERVE,
@@ -255,9 +243,8 @@ static uint64_t peers_of(const struct core_fixture *core, const char *gpu)
     return core_gpu(core, "n1", gpu)->peers;
 }
 
-static void peers_are_those_that_the_node_showed_last(void **state)
+CORE_TEST(peers_are_those_that_the_node_showed_last)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu[] = {a_then_b[0], a_then_b[1], {.id = "GPU-c", .index = 2}};
     gpu[0].peers = 1 << 1 | 1 << 2;
     gpu[1].peers = gpu[2].peers = 1;
@@ -292,9 +279,8 @@ static void peers_are_those_that_the_node_showed_last(void **state)
 }
 
 /* Counts replace moved UUIDs: one more than before may be any GPU and is left out. */
-static void links_by_place_are_dropped_where_places_have_moved(void **state)
+CORE_TEST(links_by_place_are_dropped_where_places_have_moved)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu linked[] = {{.index = 0, .mib = 1000, .peers = 1 << 1},
                                       {.index = 1, .mib = 1000, .peers = 1 << 0},
                                       {.index = 2, .mib = 1000}};
@@ -309,9 +295,8 @@ static void links_by_place_are_dropped_where_places_have_moved(void **state)
     assert_int_equal(peers_of(core, "GPU-b"), 0);
 }
 
-static void a_missing_gpu_is_missing_and_nothing_else(void **state)
+CORE_TEST(a_missing_gpu_is_missing_and_nothing_else)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu[] = {a_then_b[0], a_then_b[1]};
     (void)core_node(core, "n1", gpu, 2);
     hold_gpu_a(core);
@@ -322,9 +307,8 @@ static void a_missing_gpu_is_missing_and_nothing_else(void **state)
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->flags, GPU_ABSENT);
 }
 
-static void a_made_up_name_of_its_own_is_never_a_duplicate(void **state)
+CORE_TEST(a_made_up_name_of_its_own_is_never_a_duplicate)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu forged = {.id = "n1/gpu-0", .mib = 1000};
     (void)core_node(core, "n1", counted, 1);
     (void)core_node(core, "n2", &forged, 1);
@@ -334,9 +318,8 @@ static void a_made_up_name_of_its_own_is_never_a_duplicate(void **state)
 }
 
 /* Nothing is known about its GPUs: they stay, but accept nothing. */
-static void a_node_that_cannot_be_read_keeps_its_gpus_closed(void **state)
+CORE_TEST(a_node_that_cannot_be_read_keeps_its_gpus_closed)
 {
-    struct core_fixture *core = *state;
     struct inventory *broken = core_inventory(core, "n1", "node-uid", NULL, 0);
     const struct command command = {.kind = COMMAND_NODE, .inventory = broken};
     broken->problem = PROBLEM_ANNOTATION;
@@ -366,10 +349,8 @@ static void a_node_that_cannot_be_read_keeps_its_gpus_closed(void **state)
 }
 
 /* This is how the file stores it and how it is loaded again. */
-static void
-a_gpu_that_was_absent_already_is_no_more_than_that_when_nothing_can_be_read(void **state)
+CORE_TEST(a_gpu_that_was_absent_already_is_no_more_than_that_when_nothing_can_be_read)
 {
-    struct core_fixture *core = *state;
     struct inventory *broken = core_inventory(core, "n1", "node-uid", NULL, 0);
     const struct command command = {.kind = COMMAND_NODE, .inventory = broken};
     broken->problem = PROBLEM_ANNOTATION;
@@ -383,9 +364,8 @@ a_gpu_that_was_absent_already_is_no_more_than_that_when_nothing_can_be_read(void
     assert_int_equal(core_gpu(core, "n1", "n1/gpu-0")->flags, GPU_ABSENT);
 }
 
-static void another_word_for_the_same_problem_is_a_change(void **state)
+CORE_TEST(another_word_for_the_same_problem_is_a_change)
 {
-    struct core_fixture *core = *state;
     struct inventory *broken = core_inventory(core, "n1", "node-uid", NULL, 0);
     broken->problem = PROBLEM_ANNOTATION;
     const struct command command = {.kind = COMMAND_NODE, .inventory = broken};
@@ -400,9 +380,8 @@ static void another_word_for_the_same_problem_is_a_change(void **state)
     }
 }
 
-static void every_new_trouble_has_its_time(void **state)
+CORE_TEST(every_new_trouble_has_its_time)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu[] = {a_then_b[0], a_then_b[1]};
     /* First a missing node with unknown GPUs; then the node exists, but still has no GPUs. */
     assert_int_equal(core_adopt(core, core_pod(core, "x", "n1"), "300"), VERDICT_OK);
@@ -423,9 +402,8 @@ static void every_new_trouble_has_its_time(void **state)
 }
 
 /* Restored, they come one by one in another order, so links by place would be those of others. */
-static void gpus_of_a_gone_node_are_linked_with_none(void **state)
+CORE_TEST(gpus_of_a_gone_node_are_linked_with_none)
 {
-    struct core_fixture *core = *state;
     struct core_gpu gpu[] = {a_then_b[0], a_then_b[1]};
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
     gpu[0].peers = 1 << 1;
@@ -447,9 +425,8 @@ static void gpus_of_a_gone_node_are_linked_with_none(void **state)
     assert_int_equal(peers_of(core, "GPU-a"), 1 << 1);
 }
 
-static void of_a_gpu_of_a_gone_node_it_is_known_that_it_is_missing_and_no_more(void **state)
+CORE_TEST(of_a_gpu_of_a_gone_node_it_is_known_that_it_is_missing_and_no_more)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu closed = {.id = "GPU-a", .mib = 1000, .sick = true, .cordoned = true};
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
     (void)core_node(core, "n1", &closed, 1);
@@ -459,9 +436,8 @@ static void of_a_gpu_of_a_gone_node_it_is_known_that_it_is_missing_and_no_more(v
 }
 
 /* Having only one name is no reason for a node to keep a GPU. */
-static void what_nobody_holds_gives_way_to_an_older_node(void **state)
+CORE_TEST(what_nobody_holds_gives_way_to_an_older_node)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", a_then_b, 2);
     const struct command give_way = {.kind = COMMAND_NODE,
                                      .node = "n1",
@@ -478,9 +454,8 @@ static enum verdict show_anew(struct core_fixture *core, const char *uid)
     return core_do(core, &command);
 }
 
-static void a_node_anew_inherits_nothing_that_a_pod_gives_back(void **state)
+CORE_TEST(a_node_anew_inherits_nothing_that_a_pod_gives_back)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", a_then_b, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "2000"), VERDICT_OK);
     assert_int_equal(show_anew(core, "anew"), VERDICT_OK);
@@ -489,9 +464,8 @@ static void a_node_anew_inherits_nothing_that_a_pod_gives_back(void **state)
 }
 
 /* The pod holds its GPU by the name it had before its UUID was known. */
-static void what_a_pod_holds_by_another_name_it_holds(void **state)
+CORE_TEST(what_a_pod_holds_by_another_name_it_holds)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", counted, 1);
     assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
     (void)core_node(core, "n1", a_then_b, 1);
@@ -505,9 +479,8 @@ static void what_a_pod_holds_by_another_name_it_holds(void **state)
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->owned_ids, 0);
 }
 
-static void claims_that_differ_make_another_node_wherever_they_differ(void **state)
+CORE_TEST(claims_that_differ_make_another_node_wherever_they_differ)
 {
-    struct core_fixture *core = *state;
     struct names *names = core->ledger->names;
     const struct atom *empty = names_intern(names, TEXT(""));
     const struct atom *one[] = {names_intern(names, TEXT("GPU-a")),
@@ -532,36 +505,4 @@ static void claims_that_differ_make_another_node_wherever_they_differ(void **sta
         node_unref(differs);
     }
     node_unref(node);
-}
-
-int main(void)
-{
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_CORE(a_gpu_that_is_shown_takes_no_other_gpus_place),
-        WITH_CORE(a_made_up_name_that_is_shown_is_no_other_gpus_alias),
-        WITH_CORE(a_gpu_that_a_pod_may_hold_by_an_index_that_moved_takes_nothing),
-        WITH_CORE(an_index_means_nothing_once_another_is_known_to_have_moved),
-        WITH_CORE(a_gpu_that_is_held_by_its_index_is_known_when_uuids_come_back_moved),
-        WITH_CORE(a_gpu_that_was_late_is_known_by_its_index_where_none_has_moved),
-        WITH_CORE(who_comes_to_the_index_of_a_gpu_that_is_held_is_not_that_gpu),
-        WITH_CORE(an_index_means_what_shows_it_when_who_held_one_that_moved_has_ended),
-        WITH_CORE(counts_do_not_mean_a_gpu_where_another_was_last),
-        WITH_CORE(gpus_and_charges_are_read_to_their_end),
-        WITH_CORE(peers_are_those_that_the_node_showed_last),
-        WITH_CORE(links_by_place_are_dropped_where_places_have_moved),
-        WITH_CORE(a_missing_gpu_is_missing_and_nothing_else),
-        WITH_CORE(a_made_up_name_of_its_own_is_never_a_duplicate),
-        WITH_CORE(a_node_that_cannot_be_read_keeps_its_gpus_closed),
-        WITH_CORE(a_gpu_that_was_absent_already_is_no_more_than_that_when_nothing_can_be_read),
-        WITH_CORE(another_word_for_the_same_problem_is_a_change),
-        WITH_CORE(every_new_trouble_has_its_time),
-        WITH_CORE(gpus_of_a_gone_node_are_linked_with_none),
-        WITH_CORE(of_a_gpu_of_a_gone_node_it_is_known_that_it_is_missing_and_no_more),
-        WITH_CORE(what_nobody_holds_gives_way_to_an_older_node),
-        WITH_CORE(a_node_anew_inherits_nothing_that_a_pod_gives_back),
-        WITH_CORE(what_a_pod_holds_by_another_name_it_holds),
-        WITH_CORE(claims_that_differ_make_another_node_wherever_they_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,18 +2,14 @@
  * Names of a ledger: whatever tenants and nodes make up, there are never many more than are held,
  * and a snapshot keeps those that it shows.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "core/ledger/ledger_internal.h"
 #include "support/core_fixture.h"
+#include "support/test.h"
 #include "support/valid.h"
 #include "support/walk.h"
 
@@ -54,9 +50,8 @@ static void leave(struct core_fixture *core, const char *uid)
     core_forget_undo(core);
 }
 
-static void adopted__made_up_ids_go_with_their_pods(void **state)
+CORE_TEST(adopted__made_up_ids_go_with_their_pods)
 {
-    struct core_fixture *core = *state;
     static const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
     char uid[2][16] = {"", ""};
 
@@ -82,9 +77,8 @@ static void adopted__made_up_ids_go_with_their_pods(void **state)
     assert_int_equal(names_bytes(ledger_names(core->ledger)), bytes);
 }
 
-static void snapshots__keep_the_names_that_they_show(void **state)
+CORE_TEST(snapshots__keep_the_names_that_they_show)
 {
-    struct core_fixture *core = *state;
     static const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
     static const struct core_gpu other = {.id = "GPU-b", .mib = 1000};
 
@@ -114,9 +108,8 @@ static void snapshots__keep_the_names_that_they_show(void **state)
 }
 
 /* In an idle ledger no change makes a sweep due, and readers let go late. */
-static void idle__the_whole_table_is_swept_in_the_end(void **state)
+CORE_TEST(idle__the_whole_table_is_swept_in_the_end)
 {
-    struct core_fixture *core = *state;
     enum { NAMES = 20000 };
     static const struct atom *atom[NAMES];
 
@@ -139,9 +132,8 @@ static void idle__the_whole_table_is_swept_in_the_end(void **state)
     assert_int_equal(names_in(core), 0);
 }
 
-static void nodes__that_come_and_go_leave_no_names(void **state)
+CORE_TEST(nodes__that_come_and_go_leave_no_names)
 {
-    struct core_fixture *core = *state;
     const int nodes = walk_steps(3000, 300);
     size_t most = 0;
 
@@ -169,9 +161,8 @@ static void nodes__that_come_and_go_leave_no_names(void **state)
 }
 
 /* A Node's writer chooses its ids and labels, and may choose others all the time. */
-static void nodes__that_say_ever_new_things_keep_only_the_last(void **state)
+CORE_TEST(nodes__that_say_ever_new_things_keep_only_the_last)
 {
-    struct core_fixture *core = *state;
     const int times = walk_steps(3000, 300);
     size_t most = 0;
 
@@ -213,9 +204,8 @@ static void show_names(struct core_fixture *core, const char *node, uint32_t gpu
 }
 
 /* Without an idle moment: what a change lets go of is worth a look at much of the table. */
-static void let_go__names_are_swept_soon(void **state)
+CORE_TEST(let_go__names_are_swept_soon)
 {
-    struct core_fixture *core = *state;
     char node[32];
 
     for (int i = 0; i < 10; i++) {
@@ -249,9 +239,8 @@ static void let_go__names_are_swept_soon(void **state)
 }
 
 /* They are decided later, when both nodes may have left. */
-static void undecided__ids_are_held(void **state)
+CORE_TEST(undecided__ids_are_held)
 {
-    struct core_fixture *core = *state;
     static const struct core_gpu gpu = {.id = "GPU-twice", .mib = 1000};
 
     assert_int_equal(core_node(core, "n1", &gpu, 1), VERDICT_OK);
@@ -275,10 +264,8 @@ static void undecided__ids_are_held(void **state)
 }
 
 /* GPUs that waited for allocations of the same file hold no names. */
-static void restored__gpus_that_waited_are_forgotten(void **state)
+CORE_TEST(restored__gpus_that_waited_are_forgotten)
 {
-    struct core_fixture *core = *state;
-
     squat(core, "a", 1);
     struct ledger *copy = core_copy(core->ledger);
     assert_int_equal(copy->n_kept, PARTS);
@@ -290,9 +277,8 @@ static void restored__gpus_that_waited_are_forgotten(void **state)
 }
 
 /* A grant changes no names, so both versions share one set; each other change of names shows. */
-static void versions__share_names_that_are_the_same(void **state)
+CORE_TEST(versions__share_names_that_are_the_same)
 {
-    struct core_fixture *core = *state;
     static const struct core_gpu gpu[] = {{.id = "GPU-a", .mib = 1000},
                                           {.id = "GPU-b", .index = 1, .mib = 1000}};
 
@@ -306,22 +292,4 @@ static void versions__share_names_that_are_the_same(void **state)
     assert_ptr_equal(ledger_node(core->ledger, TEXT("n1"))->names, names);
     squat(core, "b", 1);
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->names->count, 8 + PARTS + 1);
-}
-
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WITH_CORE(adopted__made_up_ids_go_with_their_pods),
-        WITH_CORE(snapshots__keep_the_names_that_they_show),
-        WITH_CORE(idle__the_whole_table_is_swept_in_the_end),
-        WITH_CORE(nodes__that_come_and_go_leave_no_names),
-        WITH_CORE(nodes__that_say_ever_new_things_keep_only_the_last),
-        WITH_CORE(let_go__names_are_swept_soon),
-        WITH_CORE(undecided__ids_are_held),
-        WITH_CORE(restored__gpus_that_waited_are_forgotten),
-        WITH_CORE(versions__share_names_that_are_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

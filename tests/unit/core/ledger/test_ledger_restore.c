@@ -1,14 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "support/core_fixture.h"
+#include "support/test.h"
 #include "support/valid.h"
 
 static const struct atom *atom(struct core_fixture *core, const char *name)
@@ -54,9 +50,8 @@ static int restore_pod(struct core_fixture *core, const char *uid, const struct 
     return ledger_restore(core->ledger, &facts, err);
 }
 
-static void names_and_uids_are_as_long_as_they_may_be(void **state)
+CORE_TEST(names_and_uids_are_as_long_as_they_may_be)
 {
-    struct core_fixture *core = *state;
     struct err err;
     char text[NAME_BYTES_MAX + 2];
     memset(text, 'n', sizeof text);
@@ -78,9 +73,8 @@ static void names_and_uids_are_as_long_as_they_may_be(void **state)
     assert_int_equal(restore_pod(core, text, &share, 1, &err), 0);
 }
 
-static void the_last_of_a_row_is_judged_like_the_first(void **state)
+CORE_TEST(the_last_of_a_row_is_judged_like_the_first)
 {
-    struct core_fixture *core = *state;
     struct err err;
     const struct gpu gpu[] = {row_of_gpu(core, "GPU-a", 0, 0), row_of_gpu(core, "GPU-b", 1, 0),
                               row_of_gpu(core, "GPU-b", 2, 0)};
@@ -94,9 +88,8 @@ static void the_last_of_a_row_is_judged_like_the_first(void **state)
     assert_int_equal(restore_pod(core, "a", share, 1, &err), 0);
 }
 
-static void a_missing_gpu_may_stand_before_those_that_are_there(void **state)
+CORE_TEST(a_missing_gpu_may_stand_before_those_that_are_there)
 {
-    struct core_fixture *core = *state;
     struct err err;
     const struct gpu gpu[] = {row_of_gpu(core, "GPU-a", 0, GPU_ABSENT),
                               row_of_gpu(core, "GPU-b", 1, 0)};
@@ -110,9 +103,8 @@ static void a_missing_gpu_may_stand_before_those_that_are_there(void **state)
 }
 
 /* The row of an absent GPU says whether its node owns it or nobody does. */
-static void an_absent_gpu_is_whose_it_was(void **state)
+CORE_TEST(an_absent_gpu_is_whose_it_was)
 {
-    struct core_fixture *core = *state;
     struct err err;
     const struct gpu gpu[] = {row_of_gpu(core, "GPU-a", 0, GPU_ABSENT),
                               row_of_gpu(core, "GPU-z", 1, GPU_ABSENT | GPU_DUPLICATE)};
@@ -145,9 +137,8 @@ static void assert_stale_after_restart(const struct core_fixture *core, const ch
 }
 
 /* The process ended after the owner left, so the heir's turn comes after the restart. */
-static void a_stale_duplicate_is_one_after_a_restart(void **state)
+CORE_TEST(a_stale_duplicate_is_one_after_a_restart)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
     (void)core_node(core, "n1", &gpu, 1);
     (void)core_node(core, "n2", &gpu, 1);
@@ -188,9 +179,8 @@ static int restore_owned_ids(struct core_fixture *core, const char *name, bool g
     return ledger_restore_node(core->ledger, &build, err);
 }
 
-static void claims_that_cannot_be_are_refused(void **state)
+CORE_TEST(claims_that_cannot_be_are_refused)
 {
-    struct core_fixture *core = *state;
     struct err err;
     static const struct {
         bool gone;
@@ -229,18 +219,4 @@ static void claims_that_cannot_be_are_refused(void **state)
     names[GPUS_PER_NODE_MAX] = NULL;
     assert_int_equal(restore_owned_ids(core, "n2", false, names, &err), 0);
     ledger_assert_valid(core->ledger);
-}
-
-int main(void)
-{
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_CORE(names_and_uids_are_as_long_as_they_may_be),
-        WITH_CORE(the_last_of_a_row_is_judged_like_the_first),
-        WITH_CORE(a_missing_gpu_may_stand_before_those_that_are_there),
-        WITH_CORE(an_absent_gpu_is_whose_it_was),
-        WITH_CORE(a_stale_duplicate_is_one_after_a_restart),
-        WITH_CORE(claims_that_cannot_be_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/ledger/reconcile.h"
 
 #include "support/core_fixture.h"
+#include "support/test.h"
 #include "support/walk.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -40,9 +36,8 @@ static const struct allocation *row(const struct core_fixture *core, const char 
     return ledger_find(core->ledger, text_of(uid));
 }
 
-static void a_reservation_is_confirmed_where_its_pod_is_bound(void **state)
+CORE_TEST(a_reservation_is_confirmed_where_its_pod_is_bound)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
     assert_string_equal(reconcile(core, core_pod(core, "a", ""), "300"), "");
@@ -56,9 +51,8 @@ static void a_reservation_is_confirmed_where_its_pod_is_bound(void **state)
     assert_string_equal(reconcile(core, core_pod(core, "b", ""), "300"), "");
 }
 
-static void a_pod_that_ended_frees_and_a_deletion_timestamp_does_not(void **state)
+CORE_TEST(a_pod_that_ended_frees_and_a_deletion_timestamp_does_not)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     struct pod *pod = core_pod(core, "a", "n1");
     assert_string_equal(reconcile(core, pod, "300"), "observe");
@@ -89,9 +83,8 @@ static bool list_unbound(struct core_fixture *core, const char *uid)
     return count == 1;
 }
 
-static void a_bound_row_whose_pod_is_listed_unbound_is_marked_until_it_is_bound(void **state)
+CORE_TEST(a_bound_row_whose_pod_is_listed_unbound_is_marked_until_it_is_bound)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
     assert_false(list_unbound(core, "b"));
@@ -120,9 +113,8 @@ static void a_bound_row_whose_pod_is_listed_unbound_is_marked_until_it_is_bound(
     assert_false(row(core, "a")->facts.listed_unbound || row(core, "a")->facts.annotation_differs);
 }
 
-static void a_row_that_is_listed_unbound_ends_as_others_do(void **state)
+CORE_TEST(a_row_that_is_listed_unbound_ends_as_others_do)
 {
-    struct core_fixture *core = *state;
     const struct command note = {.kind = COMMAND_NOTE, .uid = "c", .unbound = true};
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_node(core, "n2", two_a100, 2);
@@ -142,9 +134,8 @@ static void a_row_that_is_listed_unbound_ends_as_others_do(void **state)
     assert_int_equal(core_do(core, &note), VERDICT_SAME); /* a reservation is not marked */
 }
 
-static void a_pod_that_is_gone_is_released(void **state)
+CORE_TEST(a_pod_that_is_gone_is_released)
 {
-    struct core_fixture *core = *state;
     struct command command[RECONCILE_MAX];
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
@@ -156,9 +147,8 @@ static void a_pod_that_is_gone_is_released(void **state)
     assert_int_equal(reconcile_gone(core->ledger, "a", 5000, command), 0);
 }
 
-static void the_api_server_is_the_truth_about_the_node(void **state)
+CORE_TEST(the_api_server_is_the_truth_about_the_node)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_node(core, "n2", NULL, 0);
     (void)core_reserve(core, "a", "n1", "300");
@@ -170,9 +160,8 @@ static void the_api_server_is_the_truth_about_the_node(void **state)
     assert_string_equal(reconcile(core, core_pod(core, "a", "n1"), NULL), "release(elsewhere)");
 }
 
-static void a_row_wins_over_the_annotation(void **state)
+CORE_TEST(a_row_wins_over_the_annotation)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
     struct pod *pod = core_pod(core, "a", "n1");
@@ -194,9 +183,8 @@ static void a_row_wins_over_the_annotation(void **state)
     assert_string_equal(reconcile(core, pod, "300"), "note");
 }
 
-static void what_asks_nothing_is_left_alone(void **state)
+CORE_TEST(what_asks_nothing_is_left_alone)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     struct pod *pod = core_pod(core, "a", "n1");
     assert_string_equal(reconcile(core, pod, NULL), "");
@@ -211,9 +199,8 @@ static void no_drift(void *user, const struct drift *drift)
     fail_msg("drift %s", drift->kind);
 }
 
-static void whole_gpus_that_we_bound_need_no_annotation(void **state)
+CORE_TEST(whole_gpus_that_we_bound_need_no_annotation)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     const struct request whole = {.whole = 1};
     assert_int_equal(core_reserve_for(core, "a", "n1", &whole), VERDICT_OK);
@@ -224,9 +211,8 @@ static void whole_gpus_that_we_bound_need_no_annotation(void **state)
     drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, no_drift);
 }
 
-static void what_had_no_gpu_is_placed_when_the_node_shows_one(void **state)
+CORE_TEST(what_had_no_gpu_is_placed_when_the_node_shows_one)
 {
-    struct core_fixture *core = *state;
     struct pod *pod = core_pod(core, "a", "n1");
     assert_string_equal(reconcile(core, pod, "300x2"), "observe");
     assert_int_equal(row(core, "a")->facts.unplaced_milli, 600);
@@ -244,9 +230,8 @@ static void what_had_no_gpu_is_placed_when_the_node_shows_one(void **state)
     assert_string_equal(reconcile(core, pod, "300x2"), ""); /* fewer GPUs do not move a row */
 }
 
-static void each_container_of_an_adopted_pod_gets_the_gpus_that_there_are(void **state)
+CORE_TEST(each_container_of_an_adopted_pod_gets_the_gpus_that_there_are)
 {
-    struct core_fixture *core = *state;
     struct pod *pod = core_pod(core, "a", "n1");
     assert_string_equal(reconcile(core, pod, "300+200x2"), "observe");
     (void)core_node(core, "n1", two_a100, 1);
@@ -258,9 +243,8 @@ static void each_container_of_an_adopted_pod_gets_the_gpus_that_there_are(void *
     assert_int_equal(row(core, "a")->facts.shares, 3);
 }
 
-static void who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks(void **state)
+CORE_TEST(who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks)
 {
-    struct core_fixture *core = *state;
     struct pod *pod = core_pod(core, "a", "n1");
     const struct request *request = core_request(core, "300x2");
     (void)core_node(core, "n1", two_a100, 1);
@@ -275,9 +259,8 @@ static void who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks(v
     assert_false(reconcile_lacks(row(core, "b"), request)); /* its annotation lists the shares */
 }
 
-static void nothing_is_read_behind_the_last_container(void **state)
+CORE_TEST(nothing_is_read_behind_the_last_container)
 {
-    struct core_fixture *core = *state;
     struct command command[RECONCILE_MAX];
     struct pod *pod = core_pod(core, "a", "n1");
     assert_string_equal(reconcile(core, pod, "300"), "observe");
@@ -287,9 +270,8 @@ static void nothing_is_read_behind_the_last_container(void **state)
     xfree(exact);
 }
 
-static void a_name_of_one_letter_is_a_name(void **state)
+CORE_TEST(a_name_of_one_letter_is_a_name)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n", two_a100, 2);
     (void)core_reserve(core, "a", "n", "300");
     struct pod *pod = core_pod(core, "a", "n");
@@ -298,9 +280,8 @@ static void a_name_of_one_letter_is_a_name(void **state)
     assert_string_equal(reconcile(core, core_pod(core, "b", "n"), "300"), "observe");
 }
 
-static void a_list_is_taken_rows_first_then_annotations_then_by_time(void **state)
+CORE_TEST(a_list_is_taken_rows_first_then_annotations_then_by_time)
 {
-    struct core_fixture *core = *state;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "row", "n1", "300");
     struct pod *rowed = core_pod(core, "row", "n1");
@@ -398,9 +379,8 @@ static int by_order(const void *a, const void *b)
 }
 
 /* I7. */
-static void reconciling_twice_changes_nothing_the_second_time(void **state)
+CORE_TEST(reconciling_twice_changes_nothing_the_second_time)
 {
-    struct core_fixture *core = *state;
     const char *given = getenv("RECONCILE_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     seed = given != NULL ? strtoull(given, NULL, 10) : 7;
     print_message("RECONCILE_SEED=%llu\n", (unsigned long long)seed);
@@ -440,28 +420,4 @@ static void reconciling_twice_changes_nothing_the_second_time(void **state)
                                                  COMMAND_TERMINATING, COMMAND_NOTE};
     for (size_t i = 0; i < ARRAY_LEN(expected); i++)
         assert_true(met[expected[i]] > 0);
-}
-
-int main(void)
-{
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_CORE(a_reservation_is_confirmed_where_its_pod_is_bound),
-        WITH_CORE(a_pod_that_ended_frees_and_a_deletion_timestamp_does_not),
-        WITH_CORE(a_bound_row_whose_pod_is_listed_unbound_is_marked_until_it_is_bound),
-        WITH_CORE(a_row_that_is_listed_unbound_ends_as_others_do),
-        WITH_CORE(a_pod_that_is_gone_is_released),
-        WITH_CORE(the_api_server_is_the_truth_about_the_node),
-        WITH_CORE(a_row_wins_over_the_annotation),
-        WITH_CORE(what_asks_nothing_is_left_alone),
-        WITH_CORE(what_had_no_gpu_is_placed_when_the_node_shows_one),
-        WITH_CORE(whole_gpus_that_we_bound_need_no_annotation),
-        WITH_CORE(each_container_of_an_adopted_pod_gets_the_gpus_that_there_are),
-        WITH_CORE(who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks),
-        WITH_CORE(nothing_is_read_behind_the_last_container),
-        WITH_CORE(a_name_of_one_letter_is_a_name),
-        WITH_CORE(a_list_is_taken_rows_first_then_annotations_then_by_time),
-        WITH_CORE(reconciling_twice_changes_nothing_the_second_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/core/node/account.h"
 
 #include "support/atoms.h"
+#include "support/test.h"
 #include "support/valid.h"
 #include "support/walk.h"
 
@@ -138,11 +134,10 @@ static void falls_into(struct scene *scene, enum account_part part, uint64_t mil
     *scene = (struct scene){0};
 }
 
-static void what_is_left_is_named_by_what_closes_it(void **state)
+TEST(what_is_left_is_named_by_what_closes_it)
 {
     struct scene scene = {0};
 
-    (void)state;
     add_gpu(&scene, "GPU-a", GPU_UNHEALTHY);
     add_pod(&scene, "GPU-a", 300, 0, 0);
     falls_into(&scene, ACCOUNT_UNHEALTHY, 700);
@@ -196,11 +191,10 @@ static void what_is_left_is_named_by_what_closes_it(void **state)
     falls_into(&scene, ACCOUNT_UNHEALTHY, 1000);
 }
 
-static void whole_gpus_are_those_that_nobody_shares(void **state)
+TEST(whole_gpus_are_those_that_nobody_shares)
 {
     struct scene scene = {0};
 
-    (void)state;
     add_gpu(&scene, "GPU-a", 0);
     add_gpu(&scene, "GPU-b", GPU_UNHEALTHY);
     add_gpu(&scene, "GPU-c", 0);
@@ -237,11 +231,10 @@ static void whole_gpus_are_those_that_nobody_shares(void **state)
     falls_into(&scene, ACCOUNT_HELD, 1000);
 }
 
-static void a_named_gpu_is_held_and_others_stay_free(void **state)
+TEST(a_named_gpu_is_held_and_others_stay_free)
 {
     struct scene scene = {0};
 
-    (void)state;
     add_gpu(&scene, "GPU-a", 0);
     add_gpu(&scene, "GPU-b", 0);
     hold_last(&scene, "pod:pod-0");
@@ -268,11 +261,10 @@ static void a_named_gpu_is_held_and_others_stay_free(void **state)
     falls_into(&scene, ACCOUNT_FREE, 700);
 }
 
-static void what_pods_hold_beyond_a_size_counts_once(void **state)
+TEST(what_pods_hold_beyond_a_size_counts_once)
 {
     struct scene scene = {0};
 
-    (void)state;
     add_gpu(&scene, "GPU-a", 0);
     add_pod(&scene, "GPU-a", 900, 0, 0);
     add_pod(&scene, "GPU-a", 401, 0, 0);
@@ -286,9 +278,8 @@ static void what_pods_hold_beyond_a_size_counts_once(void **state)
     node_unref(node);
 }
 
-static void every_part_has_a_name_of_its_own(void **state)
+TEST(every_part_has_a_name_of_its_own)
 {
-    (void)state;
     for (uint32_t part = 0; part < ACCOUNT_PARTS; part++) {
         assert_true(account_name(part)[0] != '\0');
         for (uint32_t other = 0; other < part; other++)
@@ -384,13 +375,12 @@ static void adds_up(const struct node *node, const struct gpu *gpu, uint32_t *se
     assert_true(others <= 1);
 }
 
-static void the_parts_add_up_on_every_node(void **state)
+TEST(the_parts_add_up_on_every_node)
 {
     const char *given = getenv("ACCOUNT_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     const int steps = walk_steps(20000, 2000);
     uint32_t seen[ACCOUNT_PARTS] = {0};
 
-    (void)state;
     seed = given != NULL ? strtoull(given, NULL, 10) : 42;
     print_message("ACCOUNT_SEED=%llu\n", (unsigned long long)seed);
     for (int i = 0; i < steps; i++) {
@@ -411,15 +401,4 @@ static void the_parts_add_up_on_every_node(void **state)
             fail_msg("the walk never met %s", account_name(part));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_left_is_named_by_what_closes_it),
-        cmocka_unit_test(whole_gpus_are_those_that_nobody_shares),
-        cmocka_unit_test(a_named_gpu_is_held_and_others_stay_free),
-        cmocka_unit_test(what_pods_hold_beyond_a_size_counts_once),
-        cmocka_unit_test(every_part_has_a_name_of_its_own),
-        cmocka_unit_test(the_parts_add_up_on_every_node),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

@@ -1,15 +1,11 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/node/allocation.h"
 
 #include "support/atoms.h"
+#include "support/test.h"
 
 static struct share share(const char *container, uint16_t order, const char *gpu, uint32_t milli)
 {
@@ -44,9 +40,8 @@ static struct allocation_facts facts_of(const struct share *shares, uint32_t cou
     };
 }
 
-static void the_charge_is_the_peak_of_the_life(void **state)
+TEST(the_charge_is_the_peak_of_the_life)
 {
-    (void)state;
 #define A CONTAINER_APP
 #define I CONTAINER_INIT
 #define S CONTAINER_SIDECAR
@@ -90,9 +85,8 @@ static void the_charge_is_the_peak_of_the_life(void **state)
     }
 }
 
-static void milli_and_mib_peak_each_for_itself(void **state)
+TEST(milli_and_mib_peak_each_for_itself)
 {
-    (void)state;
     struct share shares[] = {share_of(CONTAINER_INIT, 0, "GPU-a", 700),
                              share_of(CONTAINER_APP, 1, "GPU-a", 600)};
     shares[0].mib = 100;
@@ -104,9 +98,8 @@ static void milli_and_mib_peak_each_for_itself(void **state)
     allocation_unref(made);
 }
 
-static void each_gpu_is_charged_once(void **state)
+TEST(each_gpu_is_charged_once)
 {
-    (void)state;
     const struct share shares[] = {share("a", 0, "GPU-b", 300), share("a", 0, "GPU-a", 300),
                                    share("b", 1, "GPU-b", 200), share("b", 1, "GPU-a", 100)};
     const struct allocation_facts facts = facts_of(shares, 4);
@@ -120,9 +113,8 @@ static void each_gpu_is_charged_once(void **state)
     allocation_unref(made);
 }
 
-static void shares_come_to_stand_in_the_order_of_life(void **state)
+TEST(shares_come_to_stand_in_the_order_of_life)
 {
-    (void)state;
     /* The app is given first: without sorting, the init container's peak would lack the sidecar. */
     const struct share shares[] = {share_of(CONTAINER_APP, 2, "GPU-a", 100),
                                    share_of(CONTAINER_INIT, 1, "GPU-a", 500),
@@ -136,9 +128,8 @@ static void shares_come_to_stand_in_the_order_of_life(void **state)
     allocation_unref(made);
 }
 
-static void an_allocation_keeps_its_own_copies(void **state)
+TEST(an_allocation_keeps_its_own_copies)
 {
-    (void)state;
     char uid[] = "uid-1";
     char container[] = "main";
     struct share shares[] = {share(container, 0, "GPU-a", 300)};
@@ -157,9 +148,8 @@ static void an_allocation_keeps_its_own_copies(void **state)
     allocation_unref(made);
 }
 
-static void the_last_to_let_go_frees_it(void **state)
+TEST(the_last_to_let_go_frees_it)
 {
-    (void)state;
     const struct share shares[] = {share("a", 0, "GPU-a", 300)};
     const struct allocation_facts facts = facts_of(shares, 1);
     const struct allocation *made = allocation_new(&facts);
@@ -170,9 +160,8 @@ static void the_last_to_let_go_frees_it(void **state)
     allocation_unref(NULL);
 }
 
-static void what_the_cluster_imposed_needs_no_share(void **state)
+TEST(what_the_cluster_imposed_needs_no_share)
 {
-    (void)state;
     struct allocation_facts facts = facts_of(NULL, 0);
     facts.origin = ORIGIN_ADOPTED;
     facts.unplaced_milli = 300;
@@ -184,9 +173,8 @@ static void what_the_cluster_imposed_needs_no_share(void **state)
     allocation_unref(made);
 }
 
-static void absurd_amounts_do_not_wrap_around(void **state)
+TEST(absurd_amounts_do_not_wrap_around)
 {
-    (void)state;
     struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-a", 300),
                              share("c", 2, "GPU-b", 300)};
     for (size_t i = 0; i < ARRAY_LEN(shares); i++) {
@@ -203,9 +191,8 @@ static void absurd_amounts_do_not_wrap_around(void **state)
     allocation_unref(made);
 }
 
-static void every_broken_invariant_is_named(void **state)
+TEST(every_broken_invariant_is_named)
 {
-    (void)state;
     const struct share good[] = {share("a", 0, "GPU-a", 300), share("a", 0, "GPU-b", 300),
                                  share("b", 1, "GPU-a", 300)};
     struct allocation_facts facts = facts_of(good, 3);
@@ -243,9 +230,8 @@ static void every_broken_invariant_is_named(void **state)
 #undef FAULT
 }
 
-static void what_was_asked_for_is_what_a_share_has_unless_it_was_raised(void **state)
+TEST(what_was_asked_for_is_what_a_share_has_unless_it_was_raised)
 {
-    (void)state;
     struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-a", 300),
                              share("c", 2, "GPU-a", 300)};
     shares[1].asked = 1; /* as little as anybody can ask for */
@@ -260,9 +246,8 @@ static void what_was_asked_for_is_what_a_share_has_unless_it_was_raised(void **s
     allocation_unref(made);
 }
 
-static void as_many_shares_as_there_may_be_are_no_fault(void **state)
+TEST(as_many_shares_as_there_may_be_are_no_fault)
 {
-    (void)state;
     static struct share shares[PARTS_MAX];
     static char container[PARTS_MAX][8];
     for (uint32_t i = 0; i < PARTS_MAX; i++) {
@@ -277,9 +262,8 @@ static void as_many_shares_as_there_may_be_are_no_fault(void **state)
     allocation_unref(made);
 }
 
-static void what_is_unsound_is_named(void **state)
+TEST(what_is_unsound_is_named)
 {
-    (void)state;
     const struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-b", 300)};
     const struct allocation_facts facts = facts_of(shares, 2);
     struct allocation *made = allocation_new(&facts);
@@ -292,9 +276,8 @@ static void what_is_unsound_is_named(void **state)
     allocation_unref(made);
 }
 
-static void an_allocation_holds_its_names(void **state)
+TEST(an_allocation_holds_its_names)
 {
-    (void)state;
     struct names *names = names_new();
     struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-b", 300)};
     shares[0].gpu = names_intern(names, TEXT("GPU-a"));
@@ -324,9 +307,8 @@ static bool same(struct allocation_facts *a, struct allocation_facts *b)
     return answer;
 }
 
-static void same_shares_means_node_gpu_and_amounts(void **state)
+TEST(same_shares_means_node_gpu_and_amounts)
 {
-    (void)state;
     const struct share shares[] = {share("a", 0, "GPU-a", 300), share("a", 0, "GPU-b", 300)};
     const struct share turned[] = {share("a", 0, "GPU-b", 300), share("a", 0, "GPU-a", 300)};
     struct allocation_facts a = facts_of(shares, 2);
@@ -354,9 +336,8 @@ static void same_shares_means_node_gpu_and_amounts(void **state)
 }
 
 /* The texts are so short that the sanitizers catch a read past the shares. */
-static void a_share_among_others_is_not_sought_behind_them(void **state)
+TEST(a_share_among_others_is_not_sought_behind_them)
 {
-    (void)state;
     const struct share one = share("a", 0, "GPU-a", 300);
     const struct share other = share("a", 0, "GPU-b", 300);
     struct allocation_facts a = facts_of(&one, 1);
@@ -367,9 +348,8 @@ static void a_share_among_others_is_not_sought_behind_them(void **state)
     assert_false(same(&a, &b));
 }
 
-static void states_origins_and_kinds_have_their_words(void **state)
+TEST(states_origins_and_kinds_have_their_words)
 {
-    (void)state;
     assert_string_equal(allocation_state_name(STATE_RESERVED), "reserved");
     assert_string_equal(allocation_state_name(STATE_BOUND), "bound");
     assert_string_equal(allocation_state_name(STATE_RELEASED), "released");
@@ -380,25 +360,4 @@ static void states_origins_and_kinds_have_their_words(void **state)
     assert_string_equal(container_kind_name(CONTAINER_SIDECAR), "sidecar");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_charge_is_the_peak_of_the_life),
-        cmocka_unit_test(milli_and_mib_peak_each_for_itself),
-        cmocka_unit_test(each_gpu_is_charged_once),
-        cmocka_unit_test(shares_come_to_stand_in_the_order_of_life),
-        cmocka_unit_test(an_allocation_keeps_its_own_copies),
-        cmocka_unit_test(the_last_to_let_go_frees_it),
-        cmocka_unit_test(what_the_cluster_imposed_needs_no_share),
-        cmocka_unit_test(absurd_amounts_do_not_wrap_around),
-        cmocka_unit_test(every_broken_invariant_is_named),
-        cmocka_unit_test(what_was_asked_for_is_what_a_share_has_unless_it_was_raised),
-        cmocka_unit_test(as_many_shares_as_there_may_be_are_no_fault),
-        cmocka_unit_test(what_is_unsound_is_named),
-        cmocka_unit_test(an_allocation_holds_its_names),
-        cmocka_unit_test(same_shares_means_node_gpu_and_amounts),
-        cmocka_unit_test(a_share_among_others_is_not_sought_behind_them),
-        cmocka_unit_test(states_origins_and_kinds_have_their_words),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

@@ -1,19 +1,15 @@
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/strbuf.h"
 #include "milligpu/core/node/node.h"
 
 #include "support/atoms.h"
+#include "support/test.h"
 #include "support/valid.h"
 #include "support/walk.h"
 
@@ -106,9 +102,8 @@ static bool aborts(void (*owned_id)(struct scene *), struct scene *scene)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-static void sums_are_the_sums_of_the_charges(void **state)
+TEST(sums_are_the_sums_of_the_charges)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
     scene.pod[scene.pods++] = pod("c", "GPU-a", 300, STATE_BOUND);
     scene.pod[scene.pods++] = pod("a", "GPU-a", 200, STATE_RESERVED);
@@ -133,9 +128,8 @@ static void sums_are_the_sums_of_the_charges(void **state)
     drop_pods(&scene);
 }
 
-static void a_gpu_is_unhealthy_while_its_node_shows_it_so(void **state)
+TEST(a_gpu_is_unhealthy_while_its_node_shows_it_so)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2)}, .gpus = 3};
 
     scene.gpu[1].flags = GPU_UNHEALTHY;
@@ -155,9 +149,8 @@ static void a_gpu_is_unhealthy_while_its_node_shows_it_so(void **state)
     drop_pods(&scene);
 }
 
-static void of_a_uid_only_its_length_is_compared(void **state)
+TEST(of_a_uid_only_its_length_is_compared)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     scene.pod[scene.pods++] = pod("ab", "GPU-a", 100, STATE_BOUND);
     scene.pod[scene.pods++] = pod("abc", "GPU-a", 100, STATE_BOUND);
@@ -177,9 +170,8 @@ static void build_it(struct scene *scene)
     node_unref(node_new(&build));
 }
 
-static void no_pod_lives_twice_on_a_node(void **state)
+TEST(no_pod_lives_twice_on_a_node)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     scene.pod[scene.pods++] = pod("a", "GPU-a", 100, STATE_BOUND);
     build_it(&scene);
@@ -188,9 +180,8 @@ static void no_pod_lives_twice_on_a_node(void **state)
     drop_pods(&scene);
 }
 
-static void gpus_are_in_the_order_of_absence_index_and_id(void **state)
+TEST(gpus_are_in_the_order_of_absence_index_and_id)
 {
-    (void)state;
     struct scene scene = {
         .gpu = {gpu("GPU-x", 3), gpu("GPU-y", 1), gpu("GPU-b", 0), gpu("GPU-a", 0)}, .gpus = 4};
     scene.gpu[2].flags = GPU_ABSENT;
@@ -206,9 +197,8 @@ static void gpus_are_in_the_order_of_absence_index_and_id(void **state)
     drop_pods(&scene);
 }
 
-static void an_absent_gpu_stays_with_its_size_while_it_is_charged(void **state)
+TEST(an_absent_gpu_stays_with_its_size_while_it_is_charged)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
     scene.gpu[1].flags = GPU_ABSENT;
     scene.pod[scene.pods++] = pod("a", "GPU-b", 300, STATE_BOUND);
@@ -228,9 +218,8 @@ static void an_absent_gpu_stays_with_its_size_while_it_is_charged(void **state)
     drop_pods(&scene);
 }
 
-static void a_charge_that_nobody_knows_makes_an_absent_gpu(void **state)
+TEST(a_charge_that_nobody_knows_makes_an_absent_gpu)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     scene.pod[scene.pods++] = pod("a", "GPU-lost", 300, STATE_BOUND);
     scene.pod[scene.pods++] = pod("b", "GPU-lost", 900, STATE_BOUND);
@@ -248,9 +237,8 @@ static void a_charge_that_nobody_knows_makes_an_absent_gpu(void **state)
     drop_pods(&scene);
 }
 
-static void an_alias_means_the_gpu_that_is_there(void **state)
+TEST(an_alias_means_the_gpu_that_is_there)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("n1/gpu-0", 0), gpu("n1/gpu-7", 7)},
                           .gpus = 3};
     scene.gpu[0].alias = atom("n1/gpu-0");
@@ -269,9 +257,8 @@ static void an_alias_means_the_gpu_that_is_there(void **state)
     drop_pods(&scene);
 }
 
-static void an_id_means_more_than_an_alias(void **state)
+TEST(an_id_means_more_than_an_alias)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("n1/gpu-0", 1)}, .gpus = 2};
     scene.gpu[0].alias = atom("n1/gpu-0");
     scene.pod[scene.pods++] = pod("a", "n1/gpu-0", 300, STATE_BOUND);
@@ -283,9 +270,8 @@ static void an_id_means_more_than_an_alias(void **state)
     drop_pods(&scene);
 }
 
-static void a_gpu_charged_beyond_its_size_is_over(void **state)
+TEST(a_gpu_charged_beyond_its_size_is_over)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2)}, .gpus = 3};
     scene.gpu[0].milli = 500; /* shrank below its use */
     scene.gpu[1].mib = 100;
@@ -310,9 +296,8 @@ static void a_gpu_charged_beyond_its_size_is_over(void **state)
     drop_pods(&scene);
 }
 
-static void the_smallest_gpu_can_be_over_as_well(void **state)
+TEST(the_smallest_gpu_can_be_over_as_well)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
     scene.gpu[0].milli = 1;
     scene.gpu[1].mib = 1;
@@ -325,9 +310,8 @@ static void the_smallest_gpu_can_be_over_as_well(void **state)
     drop_pods(&scene);
 }
 
-static void closed_gpus_say_why(void **state)
+TEST(closed_gpus_say_why)
 {
-    (void)state;
     static const struct {
         unsigned flags;
         enum reason why;
@@ -350,9 +334,8 @@ static void closed_gpus_say_why(void **state)
     }
 }
 
-static void as_many_pods_as_a_gpu_may_have_crowd_it(void **state)
+TEST(as_many_pods_as_a_gpu_may_have_crowd_it)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     for (int i = 0; i < CHARGES_PER_GPU_MAX; i++) {
         char uid[16];
@@ -371,9 +354,8 @@ static void as_many_pods_as_a_gpu_may_have_crowd_it(void **state)
 }
 
 /* The pod count saturates at its maximum; the node still passes its check. */
-static void more_pods_than_can_be_counted_are_sound(void **state)
+TEST(more_pods_than_can_be_counted_are_sound)
 {
-    (void)state;
     enum { PODS = UINT16_MAX + 1 };
     static const struct allocation *pods[PODS];
     const struct gpu one = gpu("GPU-a", 0);
@@ -395,9 +377,8 @@ static void more_pods_than_can_be_counted_are_sound(void **state)
         allocation_unref(pods[i]);
 }
 
-static void whole_nodes_close_too(void **state)
+TEST(whole_nodes_close_too)
 {
-    (void)state;
     struct scene scene = {.gpus = 0};
     const struct node *node = node_of(&scene);
     assert_int_equal(node_closed(node), REASON_NO_GPU);
@@ -451,9 +432,8 @@ static const struct node *held_node(struct scene *scene, const char *a, const ch
     return node;
 }
 
-static void a_gpu_that_is_held_by_name_closes_itself_only(void **state)
+TEST(a_gpu_that_is_held_by_name_closes_itself_only)
 {
-    (void)state;
     static const struct {
         const char *by[2];
         uint32_t held; /* by pod w */
@@ -488,9 +468,8 @@ static void a_gpu_that_is_held_by_name_closes_itself_only(void **state)
     }
 }
 
-static void who_holds_a_gpu_is_known_until_it_is_absent(void **state)
+TEST(who_holds_a_gpu_is_known_until_it_is_absent)
 {
-    (void)state;
     struct scene scene;
     const struct node *node = held_node(&scene, "env:w", "process", 1);
     const struct node *less = node_with(node, scene.pod[0], NULL);
@@ -521,9 +500,8 @@ static void who_holds_a_gpu_is_known_until_it_is_absent(void **state)
     drop_pods(&scene);
 }
 
-static void a_note_that_fits_no_gpu_is_wrong(void **state)
+TEST(a_note_that_fits_no_gpu_is_wrong)
 {
-    (void)state;
     static const struct {
         const char *held;
         const char *fault;
@@ -566,9 +544,8 @@ static void a_note_that_fits_no_gpu_is_wrong(void **state)
     drop_pods(&scene);
 }
 
-static void of_a_gone_node_only_what_is_charged_remains(void **state)
+TEST(of_a_gone_node_only_what_is_charged_remains)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2, .gone = true};
     scene.pod[scene.pods++] = pod("a", "GPU-b", 300, STATE_BOUND);
     const struct node *node = node_of(&scene);
@@ -580,9 +557,8 @@ static void of_a_gone_node_only_what_is_charged_remains(void **state)
     drop_pods(&scene);
 }
 
-static void absurd_amounts_do_not_wrap_around(void **state)
+TEST(absurd_amounts_do_not_wrap_around)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     for (int i = 0; i < 2; i++) {
         const struct share share = {
@@ -600,9 +576,8 @@ static void absurd_amounts_do_not_wrap_around(void **state)
     drop_pods(&scene);
 }
 
-static void names_compare_bytewise(void **state)
+TEST(names_compare_bytewise)
 {
-    (void)state;
     static const char *const ascending[] = {"", "N1", "n", "n-1", "n1", "n10", "n2", "\xc3\xa4"};
     for (size_t i = 0; i < ARRAY_LEN(ascending); i++)
         for (size_t k = 0; k < ARRAY_LEN(ascending); k++) {
@@ -611,9 +586,8 @@ static void names_compare_bytewise(void **state)
         }
 }
 
-static void names_of_equal_bytes_are_equal_whatever_follows(void **state)
+TEST(names_of_equal_bytes_are_equal_whatever_follows)
 {
-    (void)state;
     static const struct atom a = {.len = 1, .text = "ab"};
     static const struct atom other_a = {.len = 1, .text = "aa"};
     static const struct atom aa = {.len = 2, .text = "aa"};
@@ -630,18 +604,16 @@ static void break_it_and_assert(struct scene *scene)
     node_unref(node);
 }
 
-static void a_broken_node_aborts_where_it_is_asserted_valid(void **state)
+TEST(a_broken_node_aborts_where_it_is_asserted_valid)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     node_unref(node_of(&scene)); /* verified, too */
     assert_true(aborts(break_it_and_assert, &scene));
 }
 
 /* Faults beyond those that the ledger's check of stray writes covers. */
-static void what_is_wrong_in_a_node_is_named(void **state)
+TEST(what_is_wrong_in_a_node_is_named)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2)}, .gpus = 3};
     const struct share share[] = {
         {.container = "main", .gpu = atom("GPU-a"), .milli = 300, .mib = 1},
@@ -724,9 +696,8 @@ static const struct allocation *draw_pod(uint64_t *seed, const char *uid)
     return allocation_new(&facts);
 }
 
-static void a_change_gives_what_building_anew_gives(void **state)
+TEST(a_change_gives_what_building_anew_gives)
 {
-    (void)state;
     const char *env = getenv("NODE_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 42;
     print_message("NODE_SEED=%llu\n", (unsigned long long)seed);
@@ -764,9 +735,8 @@ static void a_change_gives_what_building_anew_gives(void **state)
 }
 
 /* For a Node object that came with a question and that the ledger does not know. */
-static void a_node_that_is_only_shown_has_its_gpus_and_no_pods(void **state)
+TEST(a_node_that_is_only_shown_has_its_gpus_and_no_pods)
 {
-    (void)state;
     struct gpu_facts facts[] = {
         {.id = "GPU-a",
          .alias = "n1/gpu-0",
@@ -826,9 +796,8 @@ static void assert_peers(const struct node *node, const char *of, const char *pe
     strbuf_done(&names);
 }
 
-static void peers_stay_the_same_gpus_wherever_they_stand(void **state)
+TEST(peers_stay_the_same_gpus_wherever_they_stand)
 {
-    (void)state;
     /* c and d are absent, and nobody holds d. */
     struct scene scene = {.gpu = {gpu("c", 0), gpu("b", 3), gpu("d", 2), gpu("a", 1)}, .gpus = 4};
     scene.gpu[0].flags = GPU_ABSENT;
@@ -859,9 +828,8 @@ static void peers_stay_the_same_gpus_wherever_they_stand(void **state)
 }
 
 /* Pods may hold more GPUs than a node can show; peers are among the first. */
-static void a_gpu_behind_the_bound_has_no_peers(void **state)
+TEST(a_gpu_behind_the_bound_has_no_peers)
 {
-    (void)state;
     struct gpu many[GPUS_PER_NODE_MAX + 1];
     for (uint32_t i = 0; i <= GPUS_PER_NODE_MAX; i++) {
         char name[16];
@@ -900,9 +868,8 @@ static void a_gpu_behind_the_bound_has_no_peers(void **state)
 }
 
 /* A database may hold anything. */
-static void a_peer_that_was_never_there_is_none(void **state)
+TEST(a_peer_that_was_never_there_is_none)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("a", 0), gpu("b", 1)}, .gpus = 2};
     scene.gpu[0].peers = 1 << 2; /* the first that is not there */
     struct node *node = node_of(&scene);
@@ -920,9 +887,8 @@ static void a_peer_that_was_never_there_is_none(void **state)
     node_unref(node);
 }
 
-static void a_link_of_one_side_is_wrong(void **state)
+TEST(a_link_of_one_side_is_wrong)
 {
-    (void)state;
     static const uint64_t wrong[][2] = {{2, 0}, {1, 0}, {4, 0}, {0, 1}, {2, 3}};
     struct scene scene = {.gpu = {gpu("a", 0), gpu("b", 1)}, .gpus = 2};
     struct err err;
@@ -939,9 +905,8 @@ static void a_link_of_one_side_is_wrong(void **state)
     }
 }
 
-static void what_is_held_is_bound_and_reserved_and_unplaced(void **state)
+TEST(what_is_held_is_bound_and_reserved_and_unplaced)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
     const struct node *node = node_of(&scene);
     assert_int_equal(node_held_milli(node), 0);
@@ -960,9 +925,8 @@ static void what_is_held_is_bound_and_reserved_and_unplaced(void **state)
     drop_pods(&scene);
 }
 
-static void a_node_has_shares_where_a_pod_has_some(void **state)
+TEST(a_node_has_shares_where_a_pod_has_some)
 {
-    (void)state;
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
     struct node_build build = build_of(&scene);
     struct node *empty = node_new(&build);
@@ -987,7 +951,7 @@ static void a_node_has_shares_where_a_pod_has_some(void **state)
     allocation_unref(lost);
 }
 
-static void a_made_up_id_carries_its_index(void **state)
+TEST(a_made_up_id_carries_its_index)
 {
     static const struct {
         const char *id;
@@ -998,49 +962,10 @@ static void a_made_up_id_carries_its_index(void **state)
         {"n/gpu-65536", 0}, {"n/gpu-912345", 12345}, /* never generated */
         {"n/gpu-", 0},      {"n/gpu-1:2", 2},        {"n/gpu-1/2", 2},       {"7", 7},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
         assert_int_equal(gpu_id_index(text_of(row[i].id)), row[i].index);
     /* Bytes before and after the text do not belong to it. */
     assert_int_equal(gpu_id_index((struct text){&"1234"[1], 2}), 23);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_made_up_id_carries_its_index),
-        cmocka_unit_test(sums_are_the_sums_of_the_charges),
-        cmocka_unit_test(a_gpu_is_unhealthy_while_its_node_shows_it_so),
-        cmocka_unit_test(of_a_uid_only_its_length_is_compared),
-        cmocka_unit_test(no_pod_lives_twice_on_a_node),
-        cmocka_unit_test(gpus_are_in_the_order_of_absence_index_and_id),
-        cmocka_unit_test(an_absent_gpu_stays_with_its_size_while_it_is_charged),
-        cmocka_unit_test(a_charge_that_nobody_knows_makes_an_absent_gpu),
-        cmocka_unit_test(an_alias_means_the_gpu_that_is_there),
-        cmocka_unit_test(an_id_means_more_than_an_alias),
-        cmocka_unit_test(a_gpu_charged_beyond_its_size_is_over),
-        cmocka_unit_test(the_smallest_gpu_can_be_over_as_well),
-        cmocka_unit_test(closed_gpus_say_why),
-        cmocka_unit_test(as_many_pods_as_a_gpu_may_have_crowd_it),
-        cmocka_unit_test(more_pods_than_can_be_counted_are_sound),
-        cmocka_unit_test(whole_nodes_close_too),
-        cmocka_unit_test(a_gpu_that_is_held_by_name_closes_itself_only),
-        cmocka_unit_test(who_holds_a_gpu_is_known_until_it_is_absent),
-        cmocka_unit_test(a_note_that_fits_no_gpu_is_wrong),
-        cmocka_unit_test(of_a_gone_node_only_what_is_charged_remains),
-        cmocka_unit_test(absurd_amounts_do_not_wrap_around),
-        cmocka_unit_test(names_compare_bytewise),
-        cmocka_unit_test(names_of_equal_bytes_are_equal_whatever_follows),
-        cmocka_unit_test(a_broken_node_aborts_where_it_is_asserted_valid),
-        cmocka_unit_test(what_is_wrong_in_a_node_is_named),
-        cmocka_unit_test(a_change_gives_what_building_anew_gives),
-        cmocka_unit_test(a_node_that_is_only_shown_has_its_gpus_and_no_pods),
-        cmocka_unit_test(peers_stay_the_same_gpus_wherever_they_stand),
-        cmocka_unit_test(a_gpu_behind_the_bound_has_no_peers),
-        cmocka_unit_test(a_peer_that_was_never_there_is_none),
-        cmocka_unit_test(a_link_of_one_side_is_wrong),
-        cmocka_unit_test(what_is_held_is_bound_and_reserved_and_unplaced),
-        cmocka_unit_test(a_node_has_shares_where_a_pod_has_some),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

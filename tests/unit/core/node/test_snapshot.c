@@ -1,16 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "core/ledger/ledger_internal.h"
 #include "core/node/snapshot_internal.h"
 #include "support/core_fixture.h"
+#include "support/test.h"
 
 static const struct allocation *snapshot_find(const struct snapshot *snapshot, struct text uid)
 {
@@ -49,9 +45,8 @@ static void add_nodes(struct core_fixture *core, uint32_t count)
     add_nodes_from(core, 0, count);
 }
 
-static void an_empty_ledger_has_an_empty_snapshot(void **state)
+CORE_TEST(an_empty_ledger_has_an_empty_snapshot)
 {
-    struct core_fixture *core = *state;
     const struct snapshot *snapshot = publish(core);
     uint32_t at = 0;
     assert_int_equal(snapshot->nodes, 0);
@@ -65,9 +60,8 @@ static void an_empty_ledger_has_an_empty_snapshot(void **state)
     snapshot_unref(NULL);
 }
 
-static void every_node_is_found_by_name_over_many_pages(void **state)
+CORE_TEST(every_node_is_found_by_name_over_many_pages)
 {
-    struct core_fixture *core = *state;
     char name[32];
     add_nodes(core, BOOK_NODES + 5);
     const struct snapshot *snapshot = publish(core);
@@ -103,10 +97,9 @@ static void assert_found_alike(const struct snapshot *snapshot, uint32_t count,
     }
 }
 
-static void many_are_found_together_as_they_are_one_by_one(void **state)
+CORE_TEST(many_are_found_together_as_they_are_one_by_one)
 {
     enum { ASKED = 150 };
-    struct core_fixture *core = *state;
     char bytes[ASKED][32];
     struct text name[ASKED];
     uint32_t hash[ASKED];
@@ -130,10 +123,9 @@ static void many_are_found_together_as_they_are_one_by_one(void **state)
     snapshot_unref(snapshot);
 }
 
-static void many_are_looked_for_among_none_and_among_few(void **state)
+CORE_TEST(many_are_looked_for_among_none_and_among_few)
 {
     enum { ASKED = 40, NODES = 20 };
-    struct core_fixture *core = *state;
     char bytes[ASKED][32];
     struct text name[ASKED];
     uint32_t hash[ASKED];
@@ -151,9 +143,8 @@ static void many_are_looked_for_among_none_and_among_few(void **state)
     }
 }
 
-static void a_change_copies_its_page_and_shares_the_others(void **state)
+CORE_TEST(a_change_copies_its_page_and_shares_the_others)
 {
-    struct core_fixture *core = *state;
     add_nodes(core, 2 * BOOK_NODES + 1);
     const struct snapshot *before = publish(core);
     char name[32];
@@ -175,9 +166,8 @@ static void a_change_copies_its_page_and_shares_the_others(void **state)
     snapshot_unref(after);
 }
 
-static void a_node_that_comes_or_goes_costs_no_new_index(void **state)
+CORE_TEST(a_node_that_comes_or_goes_costs_no_new_index)
 {
-    struct core_fixture *core = *state;
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "new"};
     add_nodes(core, 3);
     const struct snapshot *before = publish(core);
@@ -202,10 +192,9 @@ static void a_node_that_comes_or_goes_costs_no_new_index(void **state)
 }
 
 /* The index is rebuilt only when more entries were added than it holds: once per doubling. */
-static void an_index_is_made_anew_seldom(void **state)
+CORE_TEST(an_index_is_made_anew_seldom)
 {
     enum { NODES = 1500 };
-    struct core_fixture *core = *state;
     char name[32];
     for (uint32_t i = 0; i < NODES; i++) {
         (void)snprintf(name, sizeof name, "come-and-go-%u", i);
@@ -221,10 +210,9 @@ static void an_index_is_made_anew_seldom(void **state)
     assert_in_range(core->ledger->indexed, 2 * NODES, 5 * NODES);
 }
 
-static void a_publication_touches_what_changed_and_no_more(void **state)
+CORE_TEST(a_publication_touches_what_changed_and_no_more)
 {
     enum { NODES = 2 * BOOK_NODES };
-    struct core_fixture *core = *state;
     const struct node *before;
     const struct node *after;
     uint32_t at = 0;
@@ -258,7 +246,7 @@ static void a_publication_touches_what_changed_and_no_more(void **state)
 }
 
 /* At the edges of books and pages and within them, the changes found match a plain scan. */
-static void every_place_that_differs_is_found_wherever_it_is(void **state)
+CORE_TEST(every_place_that_differs_is_found_wherever_it_is)
 {
     static const uint32_t places[] = {0,
                                       1,
@@ -270,7 +258,6 @@ static void every_place_that_differs_is_found_wherever_it_is(void **state)
                                       2 * BOOK_NODES - 1,
                                       2 * BOOK_NODES,
                                       2 * BOOK_NODES + PAGE_NODES + 7};
-    struct core_fixture *core = *state;
     const struct node *before;
     const struct node *after;
     add_nodes(core, 2 * BOOK_NODES + 3 * PAGE_NODES);
@@ -299,9 +286,8 @@ static void every_place_that_differs_is_found_wherever_it_is(void **state)
 }
 
 /* All snapshots share the index, so it names places that an older snapshot does not have. */
-static void an_older_snapshot_knows_no_node_of_later_books(void **state)
+CORE_TEST(an_older_snapshot_knows_no_node_of_later_books)
 {
-    struct core_fixture *core = *state;
     struct text name[AHEAD_OF_ALL];
     uint32_t hash[AHEAD_OF_ALL];
     const struct node *node[AHEAD_OF_ALL];
@@ -329,9 +315,8 @@ static void an_older_snapshot_knows_no_node_of_later_books(void **state)
     snapshot_unref(new);
 }
 
-static void an_index_has_room_for_three_quarters_and_counts_each_once(void **state)
+CORE_TEST(an_index_has_room_for_three_quarters_and_counts_each_once)
 {
-    (void)state;
     struct slot_index *index = slot_index_new(0);
     for (uint32_t i = 0; i < 768; i++) {
         assert_true(slot_index_has_room(index, 768 - i));
@@ -347,9 +332,8 @@ static void an_index_has_room_for_three_quarters_and_counts_each_once(void **sta
     slot_index_unref(index);
 }
 
-static void a_snapshot_outlives_the_change_but_not_the_names(void **state)
+CORE_TEST(a_snapshot_outlives_the_change_but_not_the_names)
 {
-    struct core_fixture *core = *state;
     add_nodes(core, 2);
     (void)core_reserve(core, "a", "node-1", "300");
     const struct snapshot *snapshot = publish(core);
@@ -364,9 +348,8 @@ static void a_snapshot_outlives_the_change_but_not_the_names(void **state)
     snapshot_unref(snapshot);
 }
 
-static void only_open_reservations_are_listed(void **state)
+CORE_TEST(only_open_reservations_are_listed)
 {
-    struct core_fixture *core = *state;
     add_nodes(core, 2);
     (void)core_reserve(core, "a", "node-0", "300");
     (void)core_reserve(core, "b", "node-1", "300");
@@ -393,9 +376,8 @@ static void only_open_reservations_are_listed(void **state)
     snapshot_unref(snapshot);
 }
 
-static void every_open_reservation_is_listed(void **state)
+CORE_TEST(every_open_reservation_is_listed)
 {
-    struct core_fixture *core = *state;
     char uid[16];
     add_nodes(core, 1);
     for (uint32_t i = 1; i <= 100; i++) {
@@ -408,9 +390,8 @@ static void every_open_reservation_is_listed(void **state)
     }
 }
 
-static void room_tells_when_a_refused_pod_may_ask_again(void **state)
+CORE_TEST(room_tells_when_a_refused_pod_may_ask_again)
 {
-    struct core_fixture *core = *state;
     add_nodes(core, 1);
     const struct snapshot *first = publish(core);
     assert_int_equal(first->capacity_generation, first->generation); /* a node came */
@@ -429,9 +410,8 @@ static void room_tells_when_a_refused_pod_may_ask_again(void **state)
     snapshot_unref(same);
 }
 
-static void what_gives_room_is_held_back_until_it_is_committed(void **state)
+CORE_TEST(what_gives_room_is_held_back_until_it_is_committed)
 {
-    struct core_fixture *core = *state;
     add_nodes(core, 2);
     (void)core_reserve(core, "a", "node-0", "1000");
     (void)core_reserve(core, "b", "node-1", "1000");
@@ -463,9 +443,8 @@ static void what_gives_room_is_held_back_until_it_is_committed(void **state)
     snapshot_unref(all);
 }
 
-static void of_several_held_changes_of_a_node_the_first_decides(void **state)
+CORE_TEST(of_several_held_changes_of_a_node_the_first_decides)
 {
-    struct core_fixture *core = *state;
     add_nodes(core, 1);
     (void)core_reserve(core, "a", "node-0", "300");
     (void)core_reserve(core, "b", "node-0", "300");
@@ -481,9 +460,8 @@ static void of_several_held_changes_of_a_node_the_first_decides(void **state)
     snapshot_unref(snapshot);
 }
 
-static void what_is_held_back_needs_no_index_where_no_node_comes_or_goes(void **state)
+CORE_TEST(what_is_held_back_needs_no_index_where_no_node_comes_or_goes)
 {
-    struct core_fixture *core = *state;
     const struct command clock = {.kind = COMMAND_CLOCK, .clock_from_ms = 9};
     add_nodes(core, 2);
     (void)core_reserve(core, "a", "node-1", "300");
@@ -501,9 +479,8 @@ static void what_is_held_back_needs_no_index_where_no_node_comes_or_goes(void **
     snapshot_unref(all);
 }
 
-static void a_node_that_left_is_shown_again_where_its_leave_is_held(void **state)
+CORE_TEST(a_node_that_left_is_shown_again_where_its_leave_is_held)
 {
-    struct core_fixture *core = *state;
     add_nodes(core, 2);
     core_forget_undo(core);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
@@ -557,10 +534,9 @@ static void reserve_up_to(struct core_fixture *core, uint32_t *pods, uint32_t mo
 }
 
 /* Ended pods take index space, too; the table of open pods is not growing at that point. */
-static void the_index_of_reservations_is_made_anew_where_it_has_no_room(void **state)
+CORE_TEST(the_index_of_reservations_is_made_anew_where_it_has_no_room)
 {
     enum { ENDED = 100, ROOM = 768 - ENDED };
-    struct core_fixture *core = *state;
     struct slot_index *index = slot_index_ref(core->ledger->open_index);
     uint32_t pods = 0;
     size_t at = 0;
@@ -580,9 +556,8 @@ static void the_index_of_reservations_is_made_anew_where_it_has_no_room(void **s
     slot_index_unref(index);
 }
 
-static void the_index_of_names_is_made_anew_where_it_has_no_room(void **state)
+CORE_TEST(the_index_of_names_is_made_anew_where_it_has_no_room)
 {
-    struct core_fixture *core = *state;
     struct slot_index *index = slot_index_ref(core->ledger->index);
     add_nodes(core, 768);
     assert_ptr_equal(core->ledger->index, index);
@@ -591,9 +566,8 @@ static void the_index_of_names_is_made_anew_where_it_has_no_room(void **state)
     slot_index_unref(index);
 }
 
-static void what_is_held_back_has_its_room_in_the_index(void **state)
+CORE_TEST(what_is_held_back_has_its_room_in_the_index)
 {
-    struct core_fixture *core = *state;
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
     struct slot_index *index = slot_index_ref(core->ledger->index);
     add_nodes(core, 768);
@@ -605,34 +579,4 @@ static void what_is_held_back_has_its_room_in_the_index(void **state)
     assert_non_null(snapshot_node(snapshot, TEXT("node-0")));
     snapshot_unref(snapshot);
     slot_index_unref(index);
-}
-
-int main(void)
-{
-#define WITH_CORE(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_CORE(an_empty_ledger_has_an_empty_snapshot),
-        WITH_CORE(every_node_is_found_by_name_over_many_pages),
-        WITH_CORE(many_are_found_together_as_they_are_one_by_one),
-        WITH_CORE(many_are_looked_for_among_none_and_among_few),
-        WITH_CORE(a_change_copies_its_page_and_shares_the_others),
-        WITH_CORE(a_node_that_comes_or_goes_costs_no_new_index),
-        WITH_CORE(an_index_is_made_anew_seldom),
-        WITH_CORE(a_publication_touches_what_changed_and_no_more),
-        WITH_CORE(every_place_that_differs_is_found_wherever_it_is),
-        WITH_CORE(an_older_snapshot_knows_no_node_of_later_books),
-        WITH_CORE(an_index_has_room_for_three_quarters_and_counts_each_once),
-        WITH_CORE(a_snapshot_outlives_the_change_but_not_the_names),
-        WITH_CORE(only_open_reservations_are_listed),
-        WITH_CORE(every_open_reservation_is_listed),
-        WITH_CORE(room_tells_when_a_refused_pod_may_ask_again),
-        WITH_CORE(what_gives_room_is_held_back_until_it_is_committed),
-        WITH_CORE(of_several_held_changes_of_a_node_the_first_decides),
-        WITH_CORE(what_is_held_back_needs_no_index_where_no_node_comes_or_goes),
-        WITH_CORE(a_node_that_left_is_shown_again_where_its_leave_is_held),
-        WITH_CORE(the_index_of_reservations_is_made_anew_where_it_has_no_room),
-        WITH_CORE(the_index_of_names_is_made_anew_where_it_has_no_room),
-        WITH_CORE(what_is_held_back_has_its_room_in_the_index),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

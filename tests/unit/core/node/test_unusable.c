@@ -1,11 +1,6 @@
 /* Nodes that kube-scheduler may not use, in the ledger and in what is said of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/answer/unschedulable.h"
@@ -15,9 +10,8 @@
 #include "milligpu/core/rules/rulebook.h"
 
 #include "support/core_fixture.h"
+#include "support/test.h"
 #include "support/valid.h"
-
-#define core_test(f) cmocka_unit_test_setup_teardown(f, core_set_up, core_tear_down)
 
 static const struct core_gpu two[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
 static const struct taint team = {"team", "a", EFFECT_NO_SCHEDULE};
@@ -48,10 +42,8 @@ static bool gave_room(const struct core_fixture *core)
     return change_gives_room(&core->done[core->dones - 1]);
 }
 
-static void a_node_says_it_once(void **state)
+CORE_TEST(a_node_says_it_once)
 {
-    struct core_fixture *core = *state;
-
     assert_int_equal(show(core, "a", &nothing), VERDICT_OK);
     assert_null(node_of(core, "a")->taints);
     assert_int_equal(show(core, "a", &tainted), VERDICT_OK);
@@ -69,10 +61,8 @@ static void a_node_says_it_once(void **state)
     assert_int_equal(node_of(core, "a")->unusable.why, UNUSABLE_TAINTED);
 }
 
-static void what_ends_gives_room_and_what_begins_does_not(void **state)
+CORE_TEST(what_ends_gives_room_and_what_begins_does_not)
 {
-    struct core_fixture *core = *state;
-
     (void)show(core, "a", &cordoned);
     assert_int_equal(core_reserve(core, "p", "a", "300"), VERDICT_OK);
     assert_int_equal(show(core, "a", &tainted), VERDICT_OK);
@@ -83,7 +73,7 @@ static void what_ends_gives_room_and_what_begins_does_not(void **state)
     assert_false(gave_room(core));
 }
 
-static void room_is_closed_by_the_name_of_its_reason(void **state)
+CORE_TEST(room_is_closed_by_the_name_of_its_reason)
 {
     static const struct taint leaving = {"ToBeDeletedByClusterAutoscaler", "17",
                                          EFFECT_NO_SCHEDULE};
@@ -98,7 +88,6 @@ static void room_is_closed_by_the_name_of_its_reason(void **state)
         {{.taints = 1, .taint = &leaving}, ACCOUNT_LEAVING},
         {{.unreadable = true}, ACCOUNT_TAINTS_UNREADABLE},
     };
-    struct core_fixture *core = *state;
     struct gpu_account account;
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -113,10 +102,9 @@ static void room_is_closed_by_the_name_of_its_reason(void **state)
 }
 
 /* A sick GPU of a cordoned node is sick. */
-static void what_closes_a_gpu_itself_comes_first(void **state)
+CORE_TEST(what_closes_a_gpu_itself_comes_first)
 {
     static const struct core_gpu sick[] = {{.index = 0, .mib = 16000, .sick = true}};
-    struct core_fixture *core = *state;
     struct inventory *inventory = core_inventory(core, "a", "uid", sick, 1);
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
     struct gpu_account account;
@@ -146,10 +134,8 @@ static void keep_one(struct core_fixture *core)
     rulebook_unref(book);
 }
 
-static void a_host_that_nobody_may_use_is_no_reserve(void **state)
+CORE_TEST(a_host_that_nobody_may_use_is_no_reserve)
 {
-    struct core_fixture *core = *state;
-
     keep_one(core);
     (void)show(core, "good", &nothing);
     (void)show(core, "bad", &cordoned);
@@ -178,7 +164,7 @@ static uint64_t capacity_of(struct core_fixture *core)
 }
 
 /* A pod's demands of labels, on a node that only a question knows. */
-static void labels_of_a_node_are_looked_up(void **state)
+CORE_TEST(labels_of_a_node_are_looked_up)
 {
     static const struct label label[] = {{"a", "1"}, {"pool", "x"}};
     static const struct {
@@ -191,7 +177,6 @@ static void labels_of_a_node_are_looked_up(void **state)
         {{"none", "x"}, UNUSABLE_AFFINITY},
         {{"", ""}, UNUSABLE_AFFINITY},
     };
-    struct core_fixture *core = *state;
     struct inventory *inventory = core_inventory(core, "seen", "uid", two, 2);
     struct names *names = ledger_names(core->ledger);
 
@@ -208,9 +193,8 @@ static void labels_of_a_node_are_looked_up(void **state)
 }
 
 /* The first node of the ledger, too. */
-static void the_first_node_is_judged_anew(void **state)
+CORE_TEST(the_first_node_is_judged_anew)
 {
-    struct core_fixture *core = *state;
     struct tolerations *known = tolerations_new();
 
     (void)show(core, "team", &tainted);
@@ -222,9 +206,8 @@ static void the_first_node_is_judged_anew(void **state)
     tolerations_free(known);
 }
 
-static void what_pods_tolerate_opens_and_closes_nodes(void **state)
+CORE_TEST(what_pods_tolerate_opens_and_closes_nodes)
 {
-    struct core_fixture *core = *state;
     struct tolerations *known = tolerations_new();
 
     core_forget_undo(core);
@@ -275,9 +258,8 @@ static void unschedulable_for(struct core_fixture *core, const struct node_deman
     snapshot_unref(snapshot);
 }
 
-static void nodes_that_fit_and_may_not_be_used_are_counted_by_reason(void **state)
+CORE_TEST(nodes_that_fit_and_may_not_be_used_are_counted_by_reason)
 {
-    struct core_fixture *core = *state;
     struct unschedulable *unschedulable = arena_alloc(&core->arena, sizeof *unschedulable);
     const struct node_demands plain = {0};
     const struct node_demands tolerant = {.tolerations = 1, .toleration = &any};
@@ -325,10 +307,9 @@ static void nodes_that_fit_and_may_not_be_used_are_counted_by_reason(void **stat
 }
 
 /* A cluster with a taint of its own for each node must not need a line for each. */
-static void taints_without_end_are_counted_together(void **state)
+CORE_TEST(taints_without_end_are_counted_together)
 {
     enum { MORE = 3 };
-    struct core_fixture *core = *state;
     struct unschedulable *unschedulable = arena_alloc(&core->arena, sizeof *unschedulable);
     const struct node_demands plain = {0};
 
@@ -352,9 +333,8 @@ static void taints_without_end_are_counted_together(void **state)
 }
 
 /* Of as many nodes each: by their keys, and those of any key at the end. */
-static void taints_of_as_many_nodes_are_in_order_of_their_keys(void **state)
+CORE_TEST(taints_of_as_many_nodes_are_in_order_of_their_keys)
 {
-    struct core_fixture *core = *state;
     struct unschedulable *unschedulable = arena_alloc(&core->arena, sizeof *unschedulable);
     const struct node_demands plain = {0};
 
@@ -375,12 +355,11 @@ static void taints_of_as_many_nodes_are_in_order_of_their_keys(void **state)
     assert_int_equal(unschedulable_barred(unschedulable), 1);
 }
 
-static void what_is_unusable_is_told_with_the_moment(void **state)
+CORE_TEST(what_is_unusable_is_told_with_the_moment)
 {
     CLEANUP(strbuf_done) struct strbuf text;
     struct moment moment = {.gpus = 8, .open = 1, .free_milli = 400, .piece_milli = 400};
 
-    (void)state;
     moment.unusable[USABLE] = 1;
     moment.unusable[UNUSABLE_LEAVING] = 2;
     moment.unusable[UNUSABLE_CORDONED] = 1;
@@ -392,9 +371,8 @@ static void what_is_unusable_is_told_with_the_moment(void **state)
                         "2 unusable (leaving), 1 unusable (cordoned), 5 unusable (unknown)");
 }
 
-static void a_node_that_says_nothing_cannot_be_unusable(void **state)
+CORE_TEST(a_node_that_says_nothing_cannot_be_unusable)
 {
-    struct core_fixture *core = *state;
     struct err err;
 
     (void)show(core, "a", &cordoned);
@@ -407,24 +385,4 @@ static void a_node_that_says_nothing_cannot_be_unusable(void **state)
     assert_true(node_check(odd, &err) < 0);
     assert_non_null(strstr(err.text, "it is unusable, and says nothing"));
     node_unref(odd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        core_test(a_node_says_it_once),
-        core_test(what_ends_gives_room_and_what_begins_does_not),
-        core_test(room_is_closed_by_the_name_of_its_reason),
-        core_test(what_closes_a_gpu_itself_comes_first),
-        core_test(a_host_that_nobody_may_use_is_no_reserve),
-        core_test(labels_of_a_node_are_looked_up),
-        core_test(the_first_node_is_judged_anew),
-        core_test(what_pods_tolerate_opens_and_closes_nodes),
-        core_test(nodes_that_fit_and_may_not_be_used_are_counted_by_reason),
-        core_test(taints_without_end_are_counted_together),
-        core_test(taints_of_as_many_nodes_are_in_order_of_their_keys),
-        core_test(what_is_unusable_is_told_with_the_moment),
-        core_test(a_node_that_says_nothing_cannot_be_unusable),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

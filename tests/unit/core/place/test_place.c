@@ -1,17 +1,13 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/place/place.h"
 
 #include "support/atoms.h"
 #include "support/placements.h"
+#include "support/test.h"
 #include "support/valid.h"
 #include "support/walk.h"
 
@@ -341,9 +337,8 @@ static void assert_any(const struct setting *setting, uint32_t steps, enum reaso
     assert_int_equal(any.parts, next);
 }
 
-static void what_is_found_is_the_best_of_all_ways(void **state)
+TEST(what_is_found_is_the_best_of_all_ways)
 {
-    (void)state;
     uint64_t seed = first_seed();
     uint64_t fitting[WANTS + 1] = {0};
     uint64_t refused[WANTS + 1] = {0};
@@ -454,9 +449,8 @@ static bool topology_is_why(const struct setting *setting)
     return never;
 }
 
-static void what_is_found_lies_as_near_as_any_way(void **state)
+TEST(what_is_found_lies_as_near_as_any_way)
 {
-    (void)state;
     uint64_t seed = first_seed();
     uint32_t distance[DISTANCE_ANYWHERE + 1] = {0};
     uint32_t never = 0;
@@ -506,9 +500,8 @@ static void what_is_found_lies_as_near_as_any_way(void **state)
 }
 
 /* With as many steps as usual, or fewer: what is said to be exact is, and what is found is true. */
-static void near_or_not_an_answer_that_is_not_exact_says_so(void **state)
+TEST(near_or_not_an_answer_that_is_not_exact_says_so)
 {
-    (void)state;
     uint64_t seed = first_seed();
     uint32_t inexact = 0;
     uint32_t unsearched = 0;
@@ -539,9 +532,8 @@ static void near_or_not_an_answer_that_is_not_exact_says_so(void **state)
 }
 
 /* An answer within the steps is true; an answer that the steps cut short says so. */
-static void an_answer_that_is_not_exact_says_so(void **state)
+TEST(an_answer_that_is_not_exact_says_so)
 {
-    (void)state;
     uint64_t seed = first_seed();
     uint32_t inexact = 0;
     uint32_t unsearched = 0;
@@ -572,9 +564,8 @@ static void an_answer_that_is_not_exact_says_so(void **state)
     assert_true(unsearched > 10 && unsearched < (uint32_t)rounds / 50);
 }
 
-static void more_steps_never_make_an_answer_worse(void **state)
+TEST(more_steps_never_make_an_answer_worse)
 {
-    (void)state;
     static const uint32_t steps[] = {0, 30, 100, 200, 400, PLACE_STEPS_MAX, 4096, ALL_STEPS};
     uint64_t seed = first_seed();
     uint32_t better = 0;
@@ -608,9 +599,8 @@ static void more_steps_never_make_an_answer_worse(void **state)
     assert_true(better > 10 && found_later > 5);
 }
 
-static void the_same_question_has_the_same_answer(void **state)
+TEST(the_same_question_has_the_same_answer)
 {
-    (void)state;
     uint64_t seed = first_seed();
     for (int i = 0; i < walk_steps(5000, 1000); i++) {
         struct setting setting;
@@ -644,9 +634,8 @@ static void shuffle(uint64_t *seed, struct room *room)
 }
 
 /* The same GPUs in another order make an equal room; a result found for one holds for all. */
-static void equal_rooms_are_searched_once(void **state)
+TEST(equal_rooms_are_searched_once)
 {
-    (void)state;
     uint64_t seed = first_seed();
     uint32_t searched = 0;
     uint32_t known = 0;
@@ -800,9 +789,8 @@ static void draw_alike(uint64_t *seed, struct setting *setting)
                                                  .model = atom(model[draw(seed, 4) == 0])};
 }
 
-static void each_way_that_differs_is_told_once(void **state)
+TEST(each_way_that_differs_is_told_once)
 {
-    (void)state;
     static struct profiles told;
     static struct profiles all;
     uint64_t seed = first_seed();
@@ -833,9 +821,8 @@ static void each_way_that_differs_is_told_once(void **state)
 }
 
 /* Where wants lie together some ways are told twice, since equal wants count as different ones. */
-static void each_way_that_lies_nearest_is_told(void **state)
+TEST(each_way_that_lies_nearest_is_told)
 {
-    (void)state;
     static struct profiles told;
     static struct profiles all;
     uint64_t seed = first_seed();
@@ -895,9 +882,8 @@ static void set_room(struct room *room, uint32_t gpus)
         room->gpu[i] = whole_gpu();
 }
 
-static void the_first_hurdle_of_the_nearest_gpu_is_the_reason(void **state)
+TEST(the_first_hurdle_of_the_nearest_gpu_is_the_reason)
 {
-    (void)state;
     const char *glob[] = {"A100*"};
     struct want want = {.container = "c", .parts = 1, .milli = 300};
     struct request request = {
@@ -939,9 +925,8 @@ static void the_first_hurdle_of_the_nearest_gpu_is_the_reason(void **state)
 }
 
 /* Also where its GPUs are not looked at. */
-static void a_node_that_is_closed_refuses_shares_with_its_own_reason(void **state)
+TEST(a_node_that_is_closed_refuses_shares_with_its_own_reason)
 {
-    (void)state;
     static const enum reason reasons[] = {REASON_MIXED, REASON_PLUGIN, REASON_AGENT, REASON_NONE};
     struct want want = {.container = "c", .parts = 1, .milli = 300};
     const struct request request = {.wants = 1, .want = &want};
@@ -953,9 +938,8 @@ static void a_node_that_is_closed_refuses_shares_with_its_own_reason(void **stat
     }
 }
 
-static void a_gpu_of_unknown_memory_is_nearer_than_one_of_too_little(void **state)
+TEST(a_gpu_of_unknown_memory_is_nearer_than_one_of_too_little)
 {
-    (void)state;
     struct want want = {.container = "c", .parts = 1, .milli = 300};
     struct request request = {.wants = 1, .want = &want, .memory_mib = 1};
     struct room room;
@@ -971,9 +955,8 @@ static void a_gpu_of_unknown_memory_is_nearer_than_one_of_too_little(void **stat
     assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
 }
 
-static void of_several_gpus_the_one_nearest_to_fitting_speaks(void **state)
+TEST(of_several_gpus_the_one_nearest_to_fitting_speaks)
 {
-    (void)state;
     struct want want = {.container = "c", .parts = 1, .milli = 600};
     struct request request = {.wants = 1, .want = &want};
     struct room room;
@@ -991,9 +974,8 @@ static void of_several_gpus_the_one_nearest_to_fitting_speaks(void **state)
     assert_int_equal(place_search(&room, &request, &placement), REASON_FEW);
 }
 
-static void a_want_that_can_never_be_served_speaks_for_all(void **state)
+TEST(a_want_that_can_never_be_served_speaks_for_all)
 {
-    (void)state;
     struct want want[] = {{.container = "a", .parts = 1, .milli = 800},
                           {.container = "b", .parts = 2, .milli = 100}};
     struct request request = {.wants = 2, .want = want};
@@ -1011,9 +993,8 @@ static void a_want_that_can_never_be_served_speaks_for_all(void **state)
     assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
 }
 
-static void of_two_wants_the_one_nearest_to_fitting_speaks(void **state)
+TEST(of_two_wants_the_one_nearest_to_fitting_speaks)
 {
-    (void)state;
     struct want want[] = {{.container = "a", .parts = 1, .milli = 800},
                           {.container = "b", .parts = 1, .milli = 300}};
     struct request request = {.wants = 2, .want = want};
@@ -1029,9 +1010,8 @@ static void of_two_wants_the_one_nearest_to_fitting_speaks(void **state)
     assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
 }
 
-static void each_gpu_of_the_largest_node_may_be_the_only_one(void **state)
+TEST(each_gpu_of_the_largest_node_may_be_the_only_one)
 {
-    (void)state;
     struct want want = {.container = "c", .parts = 1, .milli = 300};
     struct request request = {.wants = 1, .want = &want};
     struct room room;
@@ -1051,9 +1031,8 @@ static void each_gpu_of_the_largest_node_may_be_the_only_one(void **state)
     assert_int_equal(place_search(&room, &request, &placement), REASON_MODEL);
 }
 
-static void memory_fits_to_the_last_mib(void **state)
+TEST(memory_fits_to_the_last_mib)
 {
-    (void)state;
     struct want want[] = {{.container = "a", .parts = 1, .milli = 500},
                           {.container = "b", .parts = 1, .milli = 500}};
     struct request request = {.wants = 1, .want = want};
@@ -1084,9 +1063,8 @@ static void memory_fits_to_the_last_mib(void **state)
     assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
 }
 
-static void a_gpu_of_unknown_size_is_absent_and_not_small(void **state)
+TEST(a_gpu_of_unknown_size_is_absent_and_not_small)
 {
-    (void)state;
     const char *glob[] = {"A100*"};
     struct want want = {.container = "c", .parts = 1, .milli = 300};
     struct request request = {.wants = 1, .want = &want, .models = 1, .model = glob};
@@ -1133,9 +1111,8 @@ static void check_written(const struct setting *setting, const struct placement 
     assert_int_equal(found->left_milli, left);
 }
 
-static void many_wants_are_placed_rightly(void **state)
+TEST(many_wants_are_placed_rightly)
 {
-    (void)state;
     uint64_t seed = first_seed();
     uint32_t fitting = 0;
     uint32_t refused = 0;
@@ -1161,9 +1138,8 @@ static void many_wants_are_placed_rightly(void **state)
     assert_true(fitting > 1000 && refused > 1000);
 }
 
-static void equal_wants_are_searched_as_one(void **state)
+TEST(equal_wants_are_searched_as_one)
 {
-    (void)state;
     struct setting setting = {.request = {.wants = CONTAINERS_MAX, .want = setting.want}};
     struct placement found;
     set_room(&setting.room, 8);
@@ -1179,9 +1155,8 @@ static void equal_wants_are_searched_as_one(void **state)
     assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_ROOM);
 }
 
-static void a_walk_is_ended_by_steps_or_by_who_is_told(void **state)
+TEST(a_walk_is_ended_by_steps_or_by_who_is_told)
 {
-    (void)state;
     struct setting setting = {.request = {.wants = 5, .want = setting.want}};
     struct plan plan;
     uint32_t told = 0;
@@ -1214,9 +1189,8 @@ static void a_walk_is_ended_by_steps_or_by_who_is_told(void **state)
 }
 
 /* 120 different containers: the cheapest layout is found at once, the first of its cost is not. */
-static void any_placement_is_found_where_the_first_is_not(void **state)
+TEST(any_placement_is_found_where_the_first_is_not)
 {
-    (void)state;
     static struct want want[120];
     struct setting setting = {.request = {.wants = ARRAY_LEN(want), .want = want}};
     struct placement first;
@@ -1238,9 +1212,8 @@ static void any_placement_is_found_where_the_first_is_not(void **state)
     assert_int_equal(any.parts, ARRAY_LEN(want));
 }
 
-static void wants_are_sorted_into_rows(void **state)
+TEST(wants_are_sorted_into_rows)
 {
-    (void)state;
     static const struct want want[] = {
         {"a", CONTAINER_SIDECAR, 1, 200}, {"b", CONTAINER_APP, 1, 300},
         {"c", CONTAINER_APP, 2, 200},     {"d", CONTAINER_APP, 1, 200},
@@ -1273,9 +1246,8 @@ static void wants_are_sorted_into_rows(void **state)
     assert_int_equal(plan.running_milli, 300 + 4 * 200 + 2 * 200);
 }
 
-static void each_model_is_looked_at_once(void **state)
+TEST(each_model_is_looked_at_once)
 {
-    (void)state;
     struct setting setting = {.request = {.wants = 1, .want = setting.want, .models = 1}};
     struct plan plan;
     struct rank rank;
@@ -1312,9 +1284,8 @@ static uint32_t place_of(const struct placement *found, uint32_t want)
     return 0;
 }
 
-static void the_greedy_way_takes_the_tightest_gpu_and_stays_on_it(void **state)
+TEST(the_greedy_way_takes_the_tightest_gpu_and_stays_on_it)
 {
-    (void)state;
     struct setting setting;
     struct placement found;
     start_nine(&setting, 3);
@@ -1337,9 +1308,8 @@ static void the_greedy_way_takes_the_tightest_gpu_and_stays_on_it(void **state)
         assert_int_equal(place_of(&found, w), 1);
 }
 
-static void a_gpu_of_which_one_thousandth_is_taken_is_a_used_one(void **state)
+TEST(a_gpu_of_which_one_thousandth_is_taken_is_a_used_one)
 {
-    (void)state;
     struct setting setting;
     struct placement found;
     start_nine(&setting, 9);
@@ -1348,9 +1318,8 @@ static void a_gpu_of_which_one_thousandth_is_taken_is_a_used_one(void **state)
     check_written(&setting, &found); /* also checks the sum of what is left */
 }
 
-static void an_init_container_goes_where_it_adds_nothing(void **state)
+TEST(an_init_container_goes_where_it_adds_nothing)
 {
-    (void)state;
     struct setting setting;
     struct placement found;
     start_nine(&setting, 2);
@@ -1370,9 +1339,8 @@ static void an_init_container_goes_where_it_adds_nothing(void **state)
     assert_int_equal(place_of(&found, 2), 0); /* adds 0 here, but 3 beside the sidecar */
 }
 
-static void of_equally_large_wants_the_pods_first_goes_first(void **state)
+TEST(of_equally_large_wants_the_pods_first_goes_first)
 {
-    (void)state;
     struct setting setting;
     struct placement found;
     start_nine(&setting, 3);
@@ -1387,9 +1355,8 @@ static void of_equally_large_wants_the_pods_first_goes_first(void **state)
     assert_int_equal(place_of(&found, 4), 1);
 }
 
-static void the_largest_pod_is_placed(void **state)
+TEST(the_largest_pod_is_placed)
 {
-    (void)state;
     struct setting setting = {.request = {.wants = CONTAINERS_MAX, .want = setting.want}};
     struct placement found;
     set_room(&setting.room, GPUS_PER_NODE_MAX);
@@ -1405,9 +1372,8 @@ static void the_largest_pod_is_placed(void **state)
 }
 
 /* The most expensive requests on the largest node must stay within the allowed steps. */
-static void the_worst_case_is_bounded(void **state)
+TEST(the_worst_case_is_bounded)
 {
-    (void)state;
     static const struct {
         uint32_t wants;
         uint32_t parts;
@@ -1477,9 +1443,8 @@ static const struct allocation *pod(const char *uid, const char *gpu, uint32_t m
     return allocation_new(&facts);
 }
 
-static void the_room_of_a_node_is_what_is_left(void **state)
+TEST(the_room_of_a_node_is_what_is_left)
 {
-    (void)state;
     const struct allocation *pods[] = {pod("a", "GPU-a", 300), pod("b", "GPU-lost", 400)};
     struct node *node = two_gpus(pods, 2);
     struct room room;
@@ -1504,9 +1469,8 @@ static void the_room_of_a_node_is_what_is_left(void **state)
     allocation_unref(pods[1]);
 }
 
-static void more_missing_gpus_than_a_node_may_have_are_not_seen(void **state)
+TEST(more_missing_gpus_than_a_node_may_have_are_not_seen)
 {
-    (void)state;
     const struct allocation *pods[GPUS_PER_NODE_MAX];
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++) {
         char word[16];
@@ -1525,9 +1489,8 @@ static void more_missing_gpus_than_a_node_may_have_are_not_seen(void **state)
         allocation_unref(pods[i]);
 }
 
-static void a_room_without_pods_is_that_of_a_node_without_them(void **state)
+TEST(a_room_without_pods_is_that_of_a_node_without_them)
 {
-    (void)state;
     const struct allocation *pods[] = {pod("a", "GPU-a", 300), pod("b", "GPU-a", 800),
                                        pod("c", "GPU-b", 400)};
     struct node *node = two_gpus(pods, 3);
@@ -1555,9 +1518,8 @@ static void a_room_without_pods_is_that_of_a_node_without_them(void **state)
         allocation_unref(pods[i]);
 }
 
-static void shares_carry_the_memory_that_comes_with_them(void **state)
+TEST(shares_carry_the_memory_that_comes_with_them)
 {
-    (void)state;
     struct want want[] = {{.container = "x", .kind = CONTAINER_INIT, .parts = 2, .milli = 333},
                           {.container = "y", .parts = 1, .milli = 500}};
     struct request request = {.wants = 2, .want = want};
@@ -1582,9 +1544,8 @@ static void shares_carry_the_memory_that_comes_with_them(void **state)
     node_unref(node);
 }
 
-static void shares_leave_whole_gpus_of_the_same_pod_as_many_as_they_can(void **state)
+TEST(shares_leave_whole_gpus_of_the_same_pod_as_many_as_they_can)
 {
-    (void)state;
     struct want wants[] = {{.container = "a", .parts = 1, .milli = 500},
                            {.container = "b", .parts = 1, .milli = 300}};
     struct request request = {.wants = 2, .want = wants, .whole = 2};
@@ -1602,9 +1563,8 @@ static void shares_leave_whole_gpus_of_the_same_pod_as_many_as_they_can(void **s
     assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
 }
 
-static void whole_gpus_alone_are_placed_on_no_gpu(void **state)
+TEST(whole_gpus_alone_are_placed_on_no_gpu)
 {
-    (void)state;
     const struct request whole = {.whole = 1};
     struct room room = {.free_milli = 700};
     struct placement placement;
@@ -1619,45 +1579,4 @@ static void whole_gpus_alone_are_placed_on_no_gpu(void **state)
     assert_int_equal(place_search(&room, &whole, &placement), REASON_MIXED);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_leave_whole_gpus_of_the_same_pod_as_many_as_they_can),
-        cmocka_unit_test(whole_gpus_alone_are_placed_on_no_gpu),
-        cmocka_unit_test(what_is_found_is_the_best_of_all_ways),
-        cmocka_unit_test(what_is_found_lies_as_near_as_any_way),
-        cmocka_unit_test(near_or_not_an_answer_that_is_not_exact_says_so),
-        cmocka_unit_test(the_first_hurdle_of_the_nearest_gpu_is_the_reason),
-        cmocka_unit_test(a_node_that_is_closed_refuses_shares_with_its_own_reason),
-        cmocka_unit_test(a_gpu_of_unknown_memory_is_nearer_than_one_of_too_little),
-        cmocka_unit_test(of_several_gpus_the_one_nearest_to_fitting_speaks),
-        cmocka_unit_test(a_want_that_can_never_be_served_speaks_for_all),
-        cmocka_unit_test(of_two_wants_the_one_nearest_to_fitting_speaks),
-        cmocka_unit_test(each_gpu_of_the_largest_node_may_be_the_only_one),
-        cmocka_unit_test(memory_fits_to_the_last_mib),
-        cmocka_unit_test(a_gpu_of_unknown_size_is_absent_and_not_small),
-        cmocka_unit_test(many_wants_are_placed_rightly),
-        cmocka_unit_test(equal_wants_are_searched_as_one),
-        cmocka_unit_test(an_answer_that_is_not_exact_says_so),
-        cmocka_unit_test(more_steps_never_make_an_answer_worse),
-        cmocka_unit_test(the_same_question_has_the_same_answer),
-        cmocka_unit_test(equal_rooms_are_searched_once),
-        cmocka_unit_test(each_way_that_differs_is_told_once),
-        cmocka_unit_test(each_way_that_lies_nearest_is_told),
-        cmocka_unit_test(a_walk_is_ended_by_steps_or_by_who_is_told),
-        cmocka_unit_test(any_placement_is_found_where_the_first_is_not),
-        cmocka_unit_test(wants_are_sorted_into_rows),
-        cmocka_unit_test(each_model_is_looked_at_once),
-        cmocka_unit_test(the_greedy_way_takes_the_tightest_gpu_and_stays_on_it),
-        cmocka_unit_test(a_gpu_of_which_one_thousandth_is_taken_is_a_used_one),
-        cmocka_unit_test(an_init_container_goes_where_it_adds_nothing),
-        cmocka_unit_test(of_equally_large_wants_the_pods_first_goes_first),
-        cmocka_unit_test(the_largest_pod_is_placed),
-        cmocka_unit_test(the_worst_case_is_bounded),
-        cmocka_unit_test(the_room_of_a_node_is_what_is_left),
-        cmocka_unit_test(more_missing_gpus_than_a_node_may_have_are_not_seen),
-        cmocka_unit_test(a_room_without_pods_is_that_of_a_node_without_them),
-        cmocka_unit_test(shares_carry_the_memory_that_comes_with_them),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

@@ -1,17 +1,13 @@
 /* The search for several containers: what it costs, where it ends, and what is said then. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/core/rank/policy.h"
 
 #include "core/place/place_internal.h"
 #include "support/atoms.h"
 #include "support/draw.h"
+#include "support/test.h"
 
 enum { ISLAND = 8, MANY = 17, ALL_STEPS = 1 << 20 };
 
@@ -65,7 +61,7 @@ static void ask_pairs(struct asking *asking, uint32_t wants, uint32_t milli, uin
 }
 
 /* As near as linked it was not found: on one NUMA node, and then anywhere, was searched, too. */
-static void each_distance_that_was_searched_counts_its_steps(void **state)
+TEST(each_distance_that_was_searched_counts_its_steps)
 {
     struct asking asking;
     struct rank linked;
@@ -73,7 +69,6 @@ static void each_distance_that_was_searched_counts_its_steps(void **state)
     struct rank all;
     struct room room;
 
-    (void)state;
     /* Two GPUs are linked, and have room for one pair. */
     open_islands(&room, 12, 600);
     for (uint32_t i = 0; i < 12; i++)
@@ -93,13 +88,12 @@ static void each_distance_that_was_searched_counts_its_steps(void **state)
     assert_true(all.steps < 3 * (linked.steps + plain.steps));
 }
 
-static void more_than_a_room_has_in_all_takes_one_step_at_each_distance(void **state)
+TEST(more_than_a_room_has_in_all_takes_one_step_at_each_distance)
 {
     struct asking asking;
     struct rank rank;
     struct room room;
 
-    (void)state;
     open_islands(&room, 2, 500);
     ask_pairs(&asking, 2, 300, 1, TOPOLOGY_ANY);
     assert_int_equal(place_evaluate(&asking.plan, &room, &rank), REASON_ROOM);
@@ -112,14 +106,13 @@ static void more_than_a_room_has_in_all_takes_one_step_at_each_distance(void **s
 }
 
 /* Rows x GPUs is bounded: of what is larger nobody says that there is no place. */
-static void what_is_too_large_to_walk_over_is_not_refused_for_good(void **state)
+TEST(what_is_too_large_to_walk_over_is_not_refused_for_good)
 {
     struct asking asking;
     struct placement found;
     struct rank rank;
     struct room room;
 
-    (void)state;
     open_islands(&room, GPUS_PER_NODE_MAX, GPU_MILLI);
     static_assert((MANY - 1) * GPUS_PER_NODE_MAX == CELLS_MAX, "one more container is too large");
     ask_pairs(&asking, MANY, 10, 1, TOPOLOGY_NVLINK);
@@ -139,7 +132,7 @@ static void what_is_too_large_to_walk_over_is_not_refused_for_good(void **state)
 }
 
 /* Equal wants are one row where they may lie anywhere, and two where each lies by itself. */
-static void any_place_that_lies_together_is_written_want_by_want(void **state)
+TEST(any_place_that_lies_together_is_written_want_by_want)
 {
     struct asking asking;
     struct placement found;
@@ -148,7 +141,6 @@ static void any_place_that_lies_together_is_written_want_by_want(void **state)
     uint32_t first[2] = {0};
     uint32_t parts[2] = {0};
 
-    (void)state;
     open_islands(&room, 16, GPU_MILLI);
     ask_pairs(&asking, 2, 700, 0, TOPOLOGY_NVLINK);
     assert_int_equal(place_any(&asking.plan, &room, &rank, &found), REASON_NONE);
@@ -198,7 +190,7 @@ static void fill_two_gpus(struct asking *asking, struct room *room, uint64_t *se
 }
 
 /* The cost is known to be the least, and yet a layout of that cost may come first. */
-static void a_place_that_rule_5_has_not_settled_is_not_exact_to_anybody(void **state)
+TEST(a_place_that_rule_5_has_not_settled_is_not_exact_to_anybody)
 {
     const struct node_build build = {.name = atom("n"), .uid = atom("u"), .problem_text = atom("")};
     struct node *node = node_new(&build);
@@ -211,7 +203,6 @@ static void a_place_that_rule_5_has_not_settled_is_not_exact_to_anybody(void **s
     uint64_t seed = 5;
     uint32_t unsettled = 0;
 
-    (void)state;
     for (int i = 0; i < 60; i++) {
         fill_two_gpus(&asking, &room, &seed);
         assert_int_equal(policy_score_room(&question, &asking.plan, &room, &without, NULL),
@@ -228,14 +219,4 @@ static void a_place_that_rule_5_has_not_settled_is_not_exact_to_anybody(void **s
     node_unref(node);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_distance_that_was_searched_counts_its_steps),
-        cmocka_unit_test(more_than_a_room_has_in_all_takes_one_step_at_each_distance),
-        cmocka_unit_test(what_is_too_large_to_walk_over_is_not_refused_for_good),
-        cmocka_unit_test(any_place_that_lies_together_is_written_want_by_want),
-        cmocka_unit_test(a_place_that_rule_5_has_not_settled_is_not_exact_to_anybody),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

@@ -2,19 +2,15 @@
  * Prices and raised shares inside one node: what is found is compared with every possible place at
  * every possible amount, for one container and several, under every policy.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/rank/policy.h"
 
 #include "core/place/place_internal.h"
 #include "support/atoms.h"
+#include "support/test.h"
 #include "support/walk.h"
 
 enum { GPUS = 4, WANTS = 2, MANY = 7 };
@@ -281,14 +277,12 @@ static enum reason find(const struct setting *setting, struct rank *rank, struct
     return why;
 }
 
-static void the_cheapest_gpus_and_the_smallest_raise_are_found(void **state)
+TEST(the_cheapest_gpus_and_the_smallest_raise_are_found)
 {
     uint64_t seed = 11;
     uint32_t found = 0;
     uint32_t raised = 0;
     uint32_t cheaper = 0;
-    (void)state;
-
     for (int i = 0; i < walk_steps(700, 250); i++) {
         struct setting setting;
         struct oracle oracle;
@@ -322,12 +316,10 @@ static void the_cheapest_gpus_and_the_smallest_raise_are_found(void **state)
 }
 
 /* Which place inside the tier differs; price, raise, and whether it fits, do not. */
-static void every_policy_has_the_same_prices_and_raises(void **state)
+TEST(every_policy_has_the_same_prices_and_raises)
 {
     uint64_t seed = 5;
     uint32_t found[POLICIES] = {0};
-    (void)state;
-
     const struct node_build build = {
         .name = atom("n"), .uid = atom("u"), .problem_text = atom(""), .rules = 1};
     struct node *bare = node_new(&build);
@@ -499,14 +491,12 @@ static bool find_at_level(const struct setting *setting, struct plan *plan, cons
     return last.exact;
 }
 
-static void every_attempt_counts_its_steps_and_its_doubts(void **state)
+TEST(every_attempt_counts_its_steps_and_its_doubts)
 {
     uint64_t seed = 23;
     uint32_t inexact = 0;
     uint32_t before = 0;
     uint32_t raised = 0;
-    (void)state;
-
     for (int i = 0; i < walk_steps(3000, 1500); i++) {
         struct setting setting;
         struct told told;
@@ -544,12 +534,10 @@ static void every_attempt_counts_its_steps_and_its_doubts(void **state)
  * Equal rooms are searched once
  */
 
-static void what_was_searched_at_one_level_is_not_the_answer_at_another(void **state)
+TEST(what_was_searched_at_one_level_is_not_the_answer_at_another)
 {
     uint64_t seed = 3;
     uint32_t several = 0;
-    (void)state;
-
     for (int i = 0; i < walk_steps(600, 200); i++) {
         struct setting setting;
         struct arena arena;
@@ -618,10 +606,9 @@ static enum reason check(struct setting *setting, struct rank *out)
 }
 
 /* What passes by itself must not look as if no GPU of this kind could ever do. */
-static void a_full_gpu_with_the_memory_is_waited_for(void **state)
+TEST(a_full_gpu_with_the_memory_is_waited_for)
 {
     struct rank rank;
-    (void)state;
     struct setting setting = setting_of(100, 16384);
     add_gpu(&setting, "A100", 81920, 150);
     assert_int_equal(check(&setting, &rank), REASON_MEMORY);
@@ -641,7 +628,7 @@ static void a_full_gpu_with_the_memory_is_waited_for(void **state)
     setting_done(&setting);
 }
 
-static void a_raise_is_what_the_rule_hands_out(void **state)
+TEST(a_raise_is_what_the_rule_hands_out)
 {
     static const struct {
         uint32_t min, step, size; /* 100 is handed out, too */
@@ -661,7 +648,6 @@ static void a_raise_is_what_the_rule_hands_out(void **state)
         {0, 30, 0, 0, REASON_RULE},
     };
     struct rank rank;
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(says); i++) {
         struct setting setting = setting_of(100, 16384);
         const struct rule rule = {.name = "r",
@@ -680,12 +666,11 @@ static void a_raise_is_what_the_rule_hands_out(void **state)
     }
 }
 
-static void more_prices_than_are_tried_leave_the_dearest(void **state)
+TEST(more_prices_than_are_tried_leave_the_dearest)
 {
     static const char *const model[] = {"K80",  "M60", "P4",  "P40", "T4",
                                         "P100", "L4",  "A30", "A40", "L40"};
     struct rank rank;
-    (void)state;
     struct setting setting = setting_of(600, 0);
     setting.context->holding = 0;
     setting.book->prices_by = PRICES_KNOWN;
@@ -710,12 +695,11 @@ static void more_prices_than_are_tried_leave_the_dearest(void **state)
 }
 
 /* The slots are the same at both levels, and what is laid on them is not. */
-static void a_search_that_failed_as_asked_says_nothing_of_a_raise(void **state)
+TEST(a_search_that_failed_as_asked_says_nothing_of_a_raise)
 {
     struct arena arena;
     struct plan plan;
     struct rank rank;
-    (void)state;
     struct setting setting = setting_of(600, 12000);
     setting.request.want = setting.want;
     setting.request.wants = 2;
@@ -736,11 +720,10 @@ static void a_search_that_failed_as_asked_says_nothing_of_a_raise(void **state)
 }
 
 /* A plan keeps some models; the others cost the same as if they were kept. */
-static void more_models_than_a_plan_keeps_have_their_prices(void **state)
+TEST(more_models_than_a_plan_keeps_have_their_prices)
 {
     struct plan plan;
     struct rank rank;
-    (void)state;
     struct setting setting = setting_of(100, 0);
     setting.request.want = setting.want;
     setting.book->prices_by = PRICES_KNOWN;
@@ -757,10 +740,9 @@ static void more_models_than_a_plan_keeps_have_their_prices(void **state)
     setting_done(&setting);
 }
 
-static void the_last_milli_of_a_cheap_gpu_comes_first(void **state)
+TEST(the_last_milli_of_a_cheap_gpu_comes_first)
 {
     struct rank rank;
-    (void)state;
     struct setting setting = setting_of(1, 0);
     static const struct model_price said[] = {{"L4", 1}};
     setting.book->prices_by = PRICES_KNOWN;
@@ -777,10 +759,9 @@ static void the_last_milli_of_a_cheap_gpu_comes_first(void **state)
     setting_done(&setting);
 }
 
-static void the_last_gpu_of_the_largest_node_has_its_price_too(void **state)
+TEST(the_last_gpu_of_the_largest_node_has_its_price_too)
 {
     struct rank rank;
-    (void)state;
     struct setting setting = setting_of(1000, 0);
     setting.book->prices_by = PRICES_KNOWN;
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
@@ -794,12 +775,11 @@ static void the_last_gpu_of_the_largest_node_has_its_price_too(void **state)
     setting_done(&setting);
 }
 
-static void a_plan_forgets_the_level_of_another_room(void **state)
+TEST(a_plan_forgets_the_level_of_another_room)
 {
     struct plan plan;
     struct rank rank;
     struct placement placement;
-    (void)state;
     struct setting setting = setting_of(100, 16384);
     setting.request.want = setting.want;
     add_gpu(&setting, "A100", 81920, GPU_MILLI);
@@ -823,21 +803,4 @@ static void a_plan_forgets_the_level_of_another_room(void **state)
     setting_done(&setting);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cheapest_gpus_and_the_smallest_raise_are_found),
-        cmocka_unit_test(every_policy_has_the_same_prices_and_raises),
-        cmocka_unit_test(every_attempt_counts_its_steps_and_its_doubts),
-        cmocka_unit_test(a_search_that_failed_as_asked_says_nothing_of_a_raise),
-        cmocka_unit_test(more_models_than_a_plan_keeps_have_their_prices),
-        cmocka_unit_test(the_last_milli_of_a_cheap_gpu_comes_first),
-        cmocka_unit_test(the_last_gpu_of_the_largest_node_has_its_price_too),
-        cmocka_unit_test(what_was_searched_at_one_level_is_not_the_answer_at_another),
-        cmocka_unit_test(a_full_gpu_with_the_memory_is_waited_for),
-        cmocka_unit_test(a_raise_is_what_the_rule_hands_out),
-        cmocka_unit_test(more_prices_than_are_tried_leave_the_dearest),
-        cmocka_unit_test(a_plan_forgets_the_level_of_another_room),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

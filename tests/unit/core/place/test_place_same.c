@@ -3,16 +3,12 @@
  * bind and wake-up rely on it (I5). The test folds what the search sees and does for many questions
  * into one number. Whoever changes the search on purpose writes the new number here.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "core/place/place_internal.h"
+#include "support/test.h"
 
 enum { QUESTIONS = 700, EDGES = 500, EACH_STEPS = 300 };
 
@@ -206,13 +202,12 @@ static void fold_question(uint64_t *sum, const struct setting *setting, uint32_t
         fold(sum, place_each(&plan, &setting->room, each_steps, sum, fold_placement));
 }
 
-static void the_search_takes_the_same_steps_to_the_same_answers(void **state)
+TEST(the_search_takes_the_same_steps_to_the_same_answers)
 {
     static const uint32_t steps[] = {PLACE_STEPS_MAX, 90, 1};
     uint64_t seed = 7;
     uint64_t sum = 0;
 
-    (void)state;
     names = names_new();
     for (uint32_t i = 0; i < QUESTIONS; i++) {
         struct setting setting;
@@ -234,14 +229,13 @@ static void the_search_takes_the_same_steps_to_the_same_answers(void **state)
 }
 
 /* A plan lives on the stack, so previous contents must not matter. */
-static void each_model_has_its_place_in_a_plan(void **state)
+TEST(each_model_has_its_place_in_a_plan)
 {
     const char *glob[] = {"A*"};
     struct want want = {.container = "c", .parts = 1, .milli = 100};
     const struct request request = {.want = &want, .wants = 1, .model = glob, .models = 1};
     struct plan plan;
 
-    (void)state;
     names = names_new();
     const struct atom *model = atom("A100");
     memset(&plan, 0xa5, sizeof plan);
@@ -259,13 +253,4 @@ static void each_model_has_its_place_in_a_plan(void **state)
     }
     assert_true(plan.model[model->hash % PLAN_MODELS].can_take);
     names_free(names);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_search_takes_the_same_steps_to_the_same_answers),
-        cmocka_unit_test(each_model_has_its_place_in_a_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* Rule b for one container: large rooms, irregular links, every choice of a policy. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/core/rank/policy.h"
 
 #include "core/place/place_internal.h"
 #include "support/atoms.h"
+#include "support/test.h"
 #include "support/walk.h"
 
 static uint32_t draw(uint64_t *seed, uint32_t below)
@@ -157,13 +153,12 @@ static void try_sets(const struct room *room, uint32_t parts, uint32_t milli,
     }
 }
 
-static void every_choice_takes_the_best_of_all_sets(void **state)
+TEST(every_choice_takes_the_best_of_all_sets)
 {
     static const enum place_choice choices[] = {PLACE_TIGHTEST, PLACE_LOOSEST, PLACE_FIRST};
     uint64_t seed = 3;
     uint32_t distance[DISTANCE_ANYWHERE + 1] = {0};
 
-    (void)state;
     for (int i = 0; i < walk_steps(6000, 2000); i++) {
         struct room room;
         struct asking asking;
@@ -198,13 +193,12 @@ static void every_choice_takes_the_best_of_all_sets(void **state)
 }
 
 /* However large they are, islands are searched to the end in few steps. */
-static void islands_are_always_searched_to_the_end(void **state)
+TEST(islands_are_always_searched_to_the_end)
 {
     static const enum place_choice choices[] = {PLACE_TIGHTEST, PLACE_LOOSEST, PLACE_FIRST};
     static const uint32_t sizes[] = {2, 4, 8, 16, 32, 64};
     uint64_t seed = 5;
 
-    (void)state;
     for (int i = 0; i < 600; i++) {
         struct room room;
         struct asking asking;
@@ -243,13 +237,12 @@ static void link_all_but_opposites(struct room *room)
                 link(room, a, b);
 }
 
-static void irregular_links_may_end_the_steps_and_then_it_says_so(void **state)
+TEST(irregular_links_may_end_the_steps_and_then_it_says_so)
 {
     struct room room;
     struct asking asking;
     uint64_t seed = 11;
 
-    (void)state;
     open_room(&room, 64);
     link_all_but_opposites(&room);
     for (uint32_t i = 0; i < 64; i++)
@@ -272,7 +265,7 @@ static void irregular_links_may_end_the_steps_and_then_it_says_so(void **state)
 }
 
 /* The lightest three come last: the least weight is found at once, and where it is first is not. */
-static void what_is_not_settled_by_rule_5_says_so(void **state)
+TEST(what_is_not_settled_by_rule_5_says_so)
 {
     struct want want = {.container = "c", .parts = 2, .milli = 100};
     const struct request request = {.wants = 1, .want = &want};
@@ -281,7 +274,6 @@ static void what_is_not_settled_by_rule_5_says_so(void **state)
     struct room room;
     struct rank rank;
 
-    (void)state;
     open_room(&room, 64);
     link_islands(&room, 64);
     for (uint32_t i = 61; i < 64; i++)
@@ -305,12 +297,11 @@ static void what_is_not_settled_by_rule_5_says_so(void **state)
 }
 
 /* Of two sets of which one is heavier by one thousandth, the lighter one, though it comes later. */
-static void a_thousandth_more_is_more(void **state)
+TEST(a_thousandth_more_is_more)
 {
     struct room room;
     struct asking asking;
 
-    (void)state;
     open_room(&room, 3);
     link_islands(&room, 3);
     set_free(&room, 0, 400);
@@ -321,7 +312,7 @@ static void a_thousandth_more_is_more(void **state)
 }
 
 /* A single GPU whose NUMA node is known joins nothing, but it is looked at. */
-static void a_room_tells_if_any_gpu_does(void **state)
+TEST(a_room_tells_if_any_gpu_does)
 {
     struct want want = {.container = "c", .parts = 2, .milli = 100};
     const struct request request = {.wants = 1, .want = &want};
@@ -329,7 +320,6 @@ static void a_room_tells_if_any_gpu_does(void **state)
     struct room room;
     struct rank rank;
 
-    (void)state;
     plan_init(&plan, &request, NULL);
     for (uint32_t i = 0; i < 3; i++) {
         open_room(&room, 3);
@@ -342,7 +332,7 @@ static void a_room_tells_if_any_gpu_does(void **state)
 }
 
 /* Several wants, and of all GPUs one pair is linked. */
-static void of_many_gpus_two_may_be_the_only_ones_linked(void **state)
+TEST(of_many_gpus_two_may_be_the_only_ones_linked)
 {
     struct want want[] = {{.container = "a", .parts = 2, .milli = 400},
                           {.container = "b", .parts = 2, .milli = 500}};
@@ -352,7 +342,6 @@ static void of_many_gpus_two_may_be_the_only_ones_linked(void **state)
     struct rank rank;
     struct room room;
 
-    (void)state;
     open_room(&room, 16); /* rows x GPUs is bounded */
     link(&room, 14, 15);
     plan_init(&plan, &request, NULL);
@@ -373,12 +362,11 @@ static void of_many_gpus_two_may_be_the_only_ones_linked(void **state)
 }
 
 /* Eight GPUs on a board without a switch: two squares with their diagonals, joined edge by edge. */
-static void a_cube_mesh_gives_its_two_squares(void **state)
+TEST(a_cube_mesh_gives_its_two_squares)
 {
     struct room room;
     struct asking asking;
 
-    (void)state;
     open_room(&room, 8);
     link_islands(&room, 4);
     for (uint32_t i = 0; i < 4; i++)
@@ -395,7 +383,7 @@ static void a_cube_mesh_gives_its_two_squares(void **state)
 }
 
 /* A rule of a policy may demand what the pod does not. */
-static void a_rule_may_demand_more_than_the_pod(void **state)
+TEST(a_rule_may_demand_more_than_the_pod)
 {
     static const struct rule rule = {.name = "r", .topology = TOPOLOGY_NUMA};
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "test");
@@ -406,7 +394,6 @@ static void a_rule_may_demand_more_than_the_pod(void **state)
     struct plan plan;
     struct rank rank;
 
-    (void)state;
     book->rule = &rule;
     book->rules = 1;
     struct policy_context *context = policy_context_of_rulebook(book, 1, NULL);
@@ -446,13 +433,12 @@ static bool none_told(void *user, const struct placement *placement)
     return true;
 }
 
-static void what_does_not_fit_together_is_not_told(void **state)
+TEST(what_does_not_fit_together_is_not_told)
 {
     struct room room;
     struct asking asking;
     uint32_t told = 0;
 
-    (void)state;
     open_room(&room, 4);
     link_islands(&room, 2);
     assert_int_equal(ask(&asking, &room, 3, 100, TOPOLOGY_NVLINK, PLACE_TIGHTEST), REASON_TOPOLOGY);
@@ -472,7 +458,7 @@ static void what_does_not_fit_together_is_not_told(void **state)
 }
 
 /* Several wants: rows of several parts stand alone, others stay together. */
-static void each_want_of_several_parts_has_its_row(void **state)
+TEST(each_want_of_several_parts_has_its_row)
 {
     struct want want[] = {{.container = "a", .parts = 1, .milli = 300},
                           {.container = "b", .parts = 2, .milli = 300},
@@ -482,7 +468,6 @@ static void each_want_of_several_parts_has_its_row(void **state)
     struct plan plan;
     struct plan_rows rows;
 
-    (void)state;
     plan_init(&plan, &request, NULL);
     assert_int_equal(plan.rows.count, 2);
     rows_separate(&plan, &rows);
@@ -496,20 +481,4 @@ static void each_want_of_several_parts_has_its_row(void **state)
     assert_memory_equal(rows.want, plan.rows.want, 4 * sizeof rows.want[0]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_choice_takes_the_best_of_all_sets),
-        cmocka_unit_test(islands_are_always_searched_to_the_end),
-        cmocka_unit_test(irregular_links_may_end_the_steps_and_then_it_says_so),
-        cmocka_unit_test(what_is_not_settled_by_rule_5_says_so),
-        cmocka_unit_test(of_many_gpus_two_may_be_the_only_ones_linked),
-        cmocka_unit_test(a_thousandth_more_is_more),
-        cmocka_unit_test(a_room_tells_if_any_gpu_does),
-        cmocka_unit_test(a_cube_mesh_gives_its_two_squares),
-        cmocka_unit_test(a_rule_may_demand_more_than_the_pod),
-        cmocka_unit_test(what_does_not_fit_together_is_not_told),
-        cmocka_unit_test(each_want_of_several_parts_has_its_row),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

@@ -1,10 +1,5 @@
 /* What of the free GPU the workload cannot use, GPU by GPU. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/rank/fragment.h"
@@ -12,11 +7,11 @@
 #include "core/rank/policy_internal.h"
 #include "support/atoms.h"
 #include "support/draw.h"
+#include "support/test.h"
 #include "support/walk.h"
 
-static void the_fragments_of_a_node_add_up_to_what_fgd_judges(void **state)
+TEST(the_fragments_of_a_node_add_up_to_what_fgd_judges)
 {
-    (void)state;
     static struct kinds kinds;
     uint64_t seed = 3;
 
@@ -78,9 +73,8 @@ static void assert_fragments(const struct node *node, const struct workload_clas
     workload_unref(workload);
 }
 
-static void what_a_shape_can_use_depends_on_size_model_gpus_and_cpu(void **state)
+TEST(what_a_shape_can_use_depends_on_size_model_gpus_and_cpu)
 {
-    (void)state;
     const char *a100[] = {"A100"};
     struct node *node = four_gpus();
     struct workload_class class = {.parts = 1, .milli = 190, .count = 5};
@@ -105,9 +99,8 @@ static void what_a_shape_can_use_depends_on_size_model_gpus_and_cpu(void **state
     node_unref(node);
 }
 
-static void each_shape_weighs_as_often_as_it_comes(void **state)
+TEST(each_shape_weighs_as_often_as_it_comes)
 {
-    (void)state;
     const struct workload_class class[] = {{.parts = 1, .milli = 100, .count = 2},
                                            {.parts = 1, .milli = 300, .count = 3},
                                            {.parts = 1, .milli = 500, .count = 1}};
@@ -121,9 +114,8 @@ static void each_shape_weighs_as_often_as_it_comes(void **state)
     node_unref(node);
 }
 
-static void without_a_workload_nothing_is_a_fragment(void **state)
+TEST(without_a_workload_nothing_is_a_fragment)
 {
-    (void)state;
     struct node *node = four_gpus();
 
     assert_fragments(node, NULL, 0, (const uint32_t[]){0, 0, 0, 0});
@@ -131,9 +123,8 @@ static void without_a_workload_nothing_is_a_fragment(void **state)
     fragments_free(NULL);
 }
 
-static void a_snapshot_knows_the_workload_or_none(void **state)
+TEST(a_snapshot_knows_the_workload_or_none)
 {
-    (void)state;
     const struct workload_class class = {.parts = 1, .milli = 500, .count = 1};
     struct workload *workload = workload_new(&class, 1);
     struct policy_context *context = policy_context_new(POLICY_BINPACK, 0, workload);
@@ -155,24 +146,12 @@ static void a_snapshot_knows_the_workload_or_none(void **state)
     workload_unref(workload);
 }
 
-static void gpus_beyond_the_most_have_no_fragment(void **state)
+TEST(gpus_beyond_the_most_have_no_fragment)
 {
-    (void)state;
     const uint32_t milli[GPUS_PER_NODE_MAX] = {[0] = 1, [GPUS_PER_NODE_MAX - 1] = 2};
     assert_int_equal(fragment_at(milli, 0), 1);
     assert_int_equal(fragment_at(milli, GPUS_PER_NODE_MAX - 1), 2);
     assert_int_equal(fragment_at(milli, GPUS_PER_NODE_MAX), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpus_beyond_the_most_have_no_fragment),
-        cmocka_unit_test(the_fragments_of_a_node_add_up_to_what_fgd_judges),
-        cmocka_unit_test(what_a_shape_can_use_depends_on_size_model_gpus_and_cpu),
-        cmocka_unit_test(each_shape_weighs_as_often_as_it_comes),
-        cmocka_unit_test(without_a_workload_nothing_is_a_fragment),
-        cmocka_unit_test(a_snapshot_knows_the_workload_or_none),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

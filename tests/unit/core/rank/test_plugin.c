@@ -1,10 +1,5 @@
 /* The state of a node's device plugin: it stays with the node, and its end gives room. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/place/place.h"
@@ -12,6 +7,7 @@
 
 #include "support/core_fixture.h"
 #include "support/rules.h"
+#include "support/test.h"
 
 static const struct plugin_report up = {PLUGIN_UP, 3, 4};
 static const struct plugin_report down = {.state = PLUGIN_DOWN};
@@ -39,10 +35,8 @@ static void is_down(const struct core_fixture *core)
     assert_int_equal(shown(core)->free_milli, 0);
 }
 
-static void what_closes_and_opens_a_node_is_no_row_and_gives_room(void **state)
+CORE_TEST(what_closes_and_opens_a_node_is_no_row_and_gives_room)
 {
-    struct core_fixture *core = *state;
-
     assert_int_equal(show(core, &up), VERDICT_OK);
     assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
     CLEANUP(xfreep) char *before = core_dump(core->ledger);
@@ -62,11 +56,10 @@ static void what_closes_and_opens_a_node_is_no_row_and_gives_room(void **state)
 }
 
 /* Each of the three fields is news, and none of it is room. */
-static void what_it_offers_is_shown_anew(void **state)
+CORE_TEST(what_it_offers_is_shown_anew)
 {
     static const struct plugin_report reports[] = {
         {PLUGIN_UP, 3, 4}, {PLUGIN_UP, 2, 4}, {PLUGIN_UP, 2, 5}, {PLUGIN_NONE, 0, 0}};
-    struct core_fixture *core = *state;
 
     assert_int_equal(show(core, &(struct plugin_report){0}), VERDICT_OK);
     assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
@@ -78,9 +71,8 @@ static void what_it_offers_is_shown_anew(void **state)
     }
 }
 
-static void it_outlives_what_happens_to_its_node(void **state)
+CORE_TEST(it_outlives_what_happens_to_its_node)
 {
-    struct core_fixture *core = *state;
     const struct host host = {1000, 1000};
 
     assert_int_equal(show(core, &up), VERDICT_OK);
@@ -114,9 +106,8 @@ static void it_outlives_what_happens_to_its_node(void **state)
 }
 
 /* It says nothing of the plugin, as it says nothing of the GPUs; another Node is another. */
-static void a_node_that_cannot_be_read_keeps_it(void **state)
+CORE_TEST(a_node_that_cannot_be_read_keeps_it)
 {
-    struct core_fixture *core = *state;
     struct inventory *broken = core_inventory(core, "n", "uid", NULL, 0);
     struct inventory *other = core_inventory(core, "n", "other", NULL, 0);
     const struct command unread = {.kind = COMMAND_NODE, .inventory = broken};
@@ -131,10 +122,9 @@ static void a_node_that_cannot_be_read_keeps_it(void **state)
     assert_int_equal(shown(core)->plugin.state, PLUGIN_NONE);
 }
 
-static void a_node_of_a_question_alone_is_judged_by_what_it_shows(void **state)
+CORE_TEST(a_node_of_a_question_alone_is_judged_by_what_it_shows)
 {
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}};
-    struct core_fixture *core = *state;
     struct inventory *inventory = core_inventory(core, "n", "uid", gpu, 1);
     struct names *names = names_new();
     static const struct {
@@ -149,17 +139,4 @@ static void a_node_of_a_question_alone_is_judged_by_what_it_shows(void **state)
         node_unref(node);
     }
     names_free(names);
-}
-
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(what_closes_and_opens_a_node_is_no_row_and_gives_room),
-        TEST(what_it_offers_is_shown_anew),
-        TEST(it_outlives_what_happens_to_its_node),
-        TEST(a_node_that_cannot_be_read_keeps_it),
-        TEST(a_node_of_a_question_alone_is_judged_by_what_it_shows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* The orders of all policies over a whole cluster: prices, keys, edges, the budget per question. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/answer/filter.h"
@@ -17,6 +12,7 @@
 #include "support/core_fixture.h"
 #include "support/draw.h"
 #include "support/policy_fixture.h"
+#include "support/test.h"
 #include "support/valid.h"
 #include "support/walk.h"
 
@@ -25,11 +21,10 @@
  */
 
 /* Dearer nodes rank behind all cheaper ones, however well a pod would fit there. */
-static void nodes_rank_by_the_price_of_their_gpus_first(void **state)
+CORE_TEST(nodes_rank_by_the_price_of_their_gpus_first)
 {
     static const enum policy_kind kinds[] = {POLICY_BINPACK, POLICY_FIRSTFIT, POLICY_SPREAD,
                                              POLICY_FGD, POLICY_ROLLOUT};
-    struct core_fixture *core = *state;
     struct asked asked;
     uint32_t dearer = 0;
     cluster_show(core, false);
@@ -47,9 +42,8 @@ static void nodes_rank_by_the_price_of_their_gpus_first(void **state)
     assert_true(dearer >= ARRAY_LEN(kinds));
 }
 
-static void every_lost_place_has_its_price(void **state)
+TEST(every_lost_place_has_its_price)
 {
-    (void)state;
     struct workload_class class[3] = {{.parts = 2, .milli = 1000, .count = 3},
                                       {.parts = 4, .milli = 1000, .count = 2},
                                       {.parts = 8, .milli = 1000, .count = 1}};
@@ -68,9 +62,8 @@ static void every_lost_place_has_its_price(void **state)
  * Orders
  */
 
-static void policies_have_names(void **state)
+CORE_TEST(policies_have_names)
 {
-    (void)state;
     enum policy_kind kind;
     for (enum policy_kind i = 0; i < POLICIES; i++) {
         assert_true(policy_of_name(text_of(policy_name(i)), &kind));
@@ -88,9 +81,8 @@ static void policies_have_names(void **state)
     assert_false(policy_of_name(TEXT(""), &kind));
 }
 
-static void each_rule_decides_before_the_next(void **state)
+CORE_TEST(each_rule_decides_before_the_next)
 {
-    (void)state;
     struct names *names = names_new();
     const struct atom *a = names_intern(names, TEXT("a"));
     const struct atom *b = names_intern(names, TEXT("b"));
@@ -130,9 +122,8 @@ static void draw_rank(uint64_t *seed, const struct atom *const node[3], struct r
     out->order = draw_below(seed, 2);
 }
 
-static void the_order_is_total(void **state)
+CORE_TEST(the_order_is_total)
 {
-    (void)state;
     struct names *names = names_new();
     const struct atom *node[] = {names_intern(names, TEXT("a")), names_intern(names, TEXT("a-1")),
                                  names_intern(names, TEXT("b"))};
@@ -171,9 +162,8 @@ static bool order_aborts(const struct rank *a, const struct rank *b)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-static void no_two_candidates_are_equal(void **state)
+CORE_TEST(no_two_candidates_are_equal)
 {
-    (void)state;
     struct names *names = names_new();
     const struct atom *a = names_intern(names, TEXT("a"));
     const struct rank third = {.node = a, .turn = 3};
@@ -186,9 +176,8 @@ static void no_two_candidates_are_equal(void **state)
     names_free(names);
 }
 
-static void the_order_of_nodes_is_that_of_the_seed(void **state)
+CORE_TEST(the_order_of_nodes_is_that_of_the_seed)
 {
-    struct core_fixture *core = *state;
     struct asked one;
     struct asked other;
     cluster_show(core, false);
@@ -222,9 +211,8 @@ static int64_t key_of(struct core_fixture *core, const char *wanted)
     return key;
 }
 
-static void an_empty_workload_prefers_only_the_fuller_node(void **state)
+CORE_TEST(an_empty_workload_prefers_only_the_fuller_node)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}};
     const struct core_gpu tiny = {.index = 0, .milli = 1};
     assert_int_equal(core_node(core, "n-0", gpu, 2), VERDICT_OK);
@@ -241,9 +229,8 @@ static void an_empty_workload_prefers_only_the_fuller_node(void **state)
 }
 
 /* Two GPUs that are no use to pods of 800: the more of them a pod takes, the better. */
-static void the_charge_is_that_of_the_place_that_the_policy_takes(void **state)
+CORE_TEST(the_charge_is_that_of_the_place_that_the_policy_takes)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu gpu[] = {{.index = 0, .milli = 700}, {.index = 1, .milli = 400}};
     const struct workload_class class = {.parts = 1, .milli = 800, .count = 1};
     struct workload *workload = workload_new(&class, 1);
@@ -267,9 +254,8 @@ static void the_charge_is_that_of_the_place_that_the_policy_takes(void **state)
 }
 
 /* Without a GPU there is nothing to reserve, but the order counts: CPU is taken from GPU hosts. */
-static void a_pod_without_gpus_is_ranked(void **state)
+CORE_TEST(a_pod_without_gpus_is_ranked)
 {
-    struct core_fixture *core = *state;
     struct asked asked;
     struct request *request = cluster_shape(core, 2);
     request->wants = 0;
@@ -286,9 +272,8 @@ static void a_pod_without_gpus_is_ranked(void **state)
     }
 }
 
-static void a_node_keeps_what_its_pods_leave_of_the_host(void **state)
+CORE_TEST(a_node_keeps_what_its_pods_leave_of_the_host)
 {
-    struct core_fixture *core = *state;
     const struct host host = cluster_host(5000);
     cluster_show(core, false);
     assert_false(ledger_set_host(core->ledger, TEXT("nobody"), &host));
@@ -315,9 +300,8 @@ static void a_node_keeps_what_its_pods_leave_of_the_host(void **state)
  */
 
 /* 30 containers on 16 half full GPUs: far more layouts than are judged. */
-static void more_layouts_than_are_judged_still_get_a_place(void **state)
+CORE_TEST(more_layouts_than_are_judged_still_get_a_place)
 {
-    struct core_fixture *core = *state;
     char many[30 * 4] = "";
     struct core_gpu gpu[16];
     struct asked asked;
@@ -350,9 +334,8 @@ static void more_layouts_than_are_judged_still_get_a_place(void **state)
 }
 
 /* 17 rows on 64 GPUs: more cells than a walk has. */
-static void a_request_that_is_too_large_to_walk_over_gets_the_greedy_place(void **state)
+CORE_TEST(a_request_that_is_too_large_to_walk_over_gets_the_greedy_place)
 {
-    struct core_fixture *core = *state;
     char many[17 * 4] = "";
     struct core_gpu gpu[GPUS_PER_NODE_MAX];
     struct asked asked;
@@ -415,10 +398,9 @@ static uint32_t assert_budget(const struct filter_answer *answer, uint32_t names
     return judged;
 }
 
-static void nodes_beyond_the_budget_of_a_question_rank_behind(void **state)
+CORE_TEST(nodes_beyond_the_budget_of_a_question_rank_behind)
 {
     enum { NAMES = 120000 };
-    struct core_fixture *core = *state;
     struct filter_answer cold;
     struct filter_answer warm;
     cluster_show(core, false);
@@ -445,10 +427,9 @@ static void nodes_beyond_the_budget_of_a_question_rank_behind(void **state)
 }
 
 /* The search for several containers is paid for in advance, on each node that is named. */
-static void a_question_about_several_containers_pays_for_its_search_first(void **state)
+CORE_TEST(a_question_about_several_containers_pays_for_its_search_first)
 {
     enum { ALL = WORK_MAX / SEARCH_WORK };
-    struct core_fixture *core = *state;
     struct filter_answer answer;
     cluster_show(core, false);
     const struct request *request = core_request(core, "300+200");
@@ -462,27 +443,4 @@ static void a_question_about_several_containers_pays_for_its_search_first(void *
         assert_int_equal(assert_budget(&answer, ALL, (uint64_t)ALL * SEARCH_WORK), 0);
         snapshot_unref(snapshot);
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(nodes_rank_by_the_price_of_their_gpus_first),
-        cmocka_unit_test(every_lost_place_has_its_price),
-        TEST(policies_have_names),
-        TEST(each_rule_decides_before_the_next),
-        TEST(the_order_is_total),
-        TEST(no_two_candidates_are_equal),
-        TEST(the_order_of_nodes_is_that_of_the_seed),
-        TEST(an_empty_workload_prefers_only_the_fuller_node),
-        TEST(the_charge_is_that_of_the_place_that_the_policy_takes),
-        TEST(a_pod_without_gpus_is_ranked),
-        TEST(a_node_keeps_what_its_pods_leave_of_the_host),
-        TEST(more_layouts_than_are_judged_still_get_a_place),
-        TEST(a_request_that_is_too_large_to_walk_over_gets_the_greedy_place),
-        TEST(nodes_beyond_the_budget_of_a_question_rank_behind),
-        TEST(a_question_about_several_containers_pays_for_its_search_first),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,10 @@
  * Fragmentation against its definition, computed from the room and the classes themselves, and
  * against examples by hand.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "core/rank/policy_internal.h"
 #include "support/atoms.h"
 #include "support/draw.h"
+#include "support/test.h"
 #include "support/walk.h"
 
 static struct kinds kinds;
@@ -54,9 +49,8 @@ static uint64_t slow_fragment(const struct workload *workload, const struct room
     return room->closed == REASON_NONE ? sum : 0;
 }
 
-static void fragmentation_is_that_of_the_definition(void **state)
+TEST(fragmentation_is_that_of_the_definition)
 {
-    (void)state;
     uint64_t seed = 1;
     for (int i = walk_steps(4000, 200); i > 0; i--) {
         struct workload *workload = draw_workload(&seed, 30);
@@ -83,9 +77,8 @@ static uint64_t fragment_for(const struct workload_class *class)
     return fragment;
 }
 
-static void a_pod_leaves_what_it_cannot_use(void **state)
+TEST(a_pod_leaves_what_it_cannot_use)
 {
-    (void)state;
     static const char *t4[] = {"T4"};
     static const char *h100[] = {"H100"};
     struct workload_class class = {.parts = 1, .milli = 200, .count = 3};
@@ -110,11 +103,4 @@ static void a_pod_leaves_what_it_cannot_use(void **state)
     assert_int_equal(fragment_for(&class), 2 * 1590);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fragmentation_is_that_of_the_definition),
-        cmocka_unit_test(a_pod_leaves_what_it_cannot_use),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

@@ -3,12 +3,6 @@
  * follow; and in random lives of a ledger every answer, rule b by all pairs of GPUs, and merits by
  * the formulas of policy.h.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/answer/filter.h"
 
@@ -16,6 +10,7 @@
 #include "support/core_fixture.h"
 #include "support/draw.h"
 #include "support/policy_fixture.h"
+#include "support/test.h"
 #include "support/walk.h"
 
 /*
@@ -57,9 +52,8 @@ static void assert_supply(const struct ledger *ledger)
     assert_memory_equal(ledger->supply.slots, supply.slots, sizeof supply.slots);
 }
 
-static void prices_follow_after_every_20_grants(void **state)
+CORE_TEST(prices_follow_after_every_20_grants)
 {
-    struct core_fixture *core = *state;
     int64_t price[WORKLOAD_SCARCE_MAX];
     struct supply supply;
     cluster_show(core, false);
@@ -94,9 +88,8 @@ static void prices_follow_after_every_20_grants(void **state)
     assert_ptr_not_equal(ledger_policy_context(core->ledger), second);
 }
 
-static void what_is_undone_counts_no_more(void **state)
+CORE_TEST(what_is_undone_counts_no_more)
 {
-    struct core_fixture *core = *state;
     cluster_show(core, false);
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     const struct supply before = core->ledger->supply;
@@ -107,9 +100,8 @@ static void what_is_undone_counts_no_more(void **state)
     assert_int_equal(core->ledger->supply.free_milli, before.free_milli);
 }
 
-static void a_ledger_without_prices_counts_nothing(void **state)
+CORE_TEST(a_ledger_without_prices_counts_nothing)
 {
-    struct core_fixture *core = *state;
     cluster_show(core, false);
     assert_null(ledger_policy_context(core->ledger));
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
@@ -268,9 +260,8 @@ static void live(struct life *life, int steps)
     }
 }
 
-static void what_is_remembered_never_changes_an_answer(void **state)
+CORE_TEST(what_is_remembered_never_changes_an_answer)
 {
-    struct core_fixture *core = *state;
     struct life life = {
         .core = core, .cache = score_cache_new(), .seed = 1, .kind = POLICY_ROLLOUT};
     cluster_show(core, false);
@@ -283,9 +274,8 @@ static void what_is_remembered_never_changes_an_answer(void **state)
 }
 
 /* Under each policy, with and without memory; and bind agrees with filter. */
-static void rule_b_comes_first_under_every_policy(void **state)
+CORE_TEST(rule_b_comes_first_under_every_policy)
 {
-    struct core_fixture *core = *state;
     struct life life = {.core = core,
                         .cache = score_cache_new(),
                         .seed = 4,
@@ -302,9 +292,8 @@ static void rule_b_comes_first_under_every_policy(void **state)
         assert_true(life.near[i] > 20);
 }
 
-static void what_is_remembered_of_prices_and_raises_never_changes_an_answer(void **state)
+CORE_TEST(what_is_remembered_of_prices_and_raises_never_changes_an_answer)
 {
-    struct core_fixture *core = *state;
     struct life life = {.core = core,
                         .cache = score_cache_new(),
                         .seed = 5,
@@ -427,9 +416,8 @@ static void assert_best_merit(struct merits *merits, const struct node *node)
     merits->room = NULL;
 }
 
-static void the_best_merit_is_that_of_the_formulas(void **state)
+CORE_TEST(the_best_merit_is_that_of_the_formulas)
 {
-    struct core_fixture *core = *state;
     struct life life = {.core = core, .seed = 3, .kind = POLICY_ROLLOUT};
     struct merits merits = {.kinds = xcalloc(1, sizeof(struct kinds))};
     cluster_show(core, false);
@@ -449,19 +437,4 @@ static void the_best_merit_is_that_of_the_formulas(void **state)
         }
     }
     kinds_freep(&merits.kinds);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(prices_follow_after_every_20_grants),
-        TEST(what_is_undone_counts_no_more),
-        TEST(a_ledger_without_prices_counts_nothing),
-        TEST(what_is_remembered_never_changes_an_answer),
-        TEST(rule_b_comes_first_under_every_policy),
-        TEST(what_is_remembered_of_prices_and_raises_never_changes_an_answer),
-        TEST(the_best_merit_is_that_of_the_formulas),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,10 @@
  * The rollout against a plain one, which looks at each step and each GPU, and against an example by
  * hand.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "core/rank/policy_internal.h"
 #include "support/atoms.h"
 #include "support/draw.h"
+#include "support/test.h"
 #include "support/walk.h"
 
 static struct kinds kinds;
@@ -71,9 +66,8 @@ static uint64_t slow_idle(const struct workload *workload, const struct room *ro
     return idle;
 }
 
-static void the_rollout_is_the_plain_one(void **state)
+TEST(the_rollout_is_the_plain_one)
 {
-    (void)state;
     uint64_t seed = 2;
     for (int i = walk_steps(700, 60); i > 0; i--) {
         struct workload *workload = draw_workload(&seed, 30);
@@ -86,9 +80,8 @@ static void the_rollout_is_the_plain_one(void **state)
     }
 }
 
-static void the_largest_nodes_are_filled_as_well(void **state)
+TEST(the_largest_nodes_are_filled_as_well)
 {
-    (void)state;
     uint64_t seed = 3;
     for (int i = walk_steps(60, 10); i > 0; i--) {
         struct workload *workload = draw_workload(&seed, 60);
@@ -106,9 +99,8 @@ static void the_largest_nodes_are_filled_as_well(void **state)
 }
 
 /* Kinds that differ without any effect on the classes: only the way to the result differs. */
-static void gpus_of_several_kinds_give_what_equal_ones_give(void **state)
+TEST(gpus_of_several_kinds_give_what_equal_ones_give)
 {
-    (void)state;
     uint64_t seed = 4;
     uint32_t checked = 0;
     for (int i = walk_steps(1500, 150); i > 0; i--) {
@@ -145,9 +137,8 @@ static void gpus_of_several_kinds_give_what_equal_ones_give(void **state)
     assert_true(checked > 100);
 }
 
-static void pods_come_until_none_fits(void **state)
+TEST(pods_come_until_none_fits)
 {
-    (void)state;
     const struct workload_class class[] = {
         {.host = {1000, 100}, .parts = 1, .milli = 300, .count = 1}};
     struct workload *workload = workload_new(class, 1);
@@ -167,9 +158,8 @@ static void pods_come_until_none_fits(void **state)
 }
 
 /* Each pod that is tried is work: more of it on more GPUs, and on GPUs of several kinds. */
-static void each_try_is_work(void **state)
+TEST(each_try_is_work)
 {
-    (void)state;
     const struct workload_class class[] = {{.parts = 2, .milli = 500, .count = 1}};
     struct workload *workload = workload_new(class, 1);
     struct remaining remaining = {.host = {HOST_UNKNOWN, HOST_UNKNOWN},
@@ -203,9 +193,8 @@ static void each_try_is_work(void **state)
     workload_unref(workload);
 }
 
-static void without_pods_everything_stays_idle(void **state)
+TEST(without_pods_everything_stays_idle)
 {
-    (void)state;
     const struct workload_class class[] = {{.host = {1000, 100}, .count = 5}};
     struct room room = {.gpus = 1, .free_milli = 700};
     room.gpu[0] = (struct gpu_room){.milli = GPU_MILLI, .free_milli = 700, .model = atom("A100")};
@@ -214,15 +203,4 @@ static void without_pods_everything_stays_idle(void **state)
     workload_unref(workload);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_rollout_is_the_plain_one),
-        cmocka_unit_test(the_largest_nodes_are_filled_as_well),
-        cmocka_unit_test(gpus_of_several_kinds_give_what_equal_ones_give),
-        cmocka_unit_test(pods_come_until_none_fits),
-        cmocka_unit_test(each_try_is_work),
-        cmocka_unit_test(without_pods_everything_stays_idle),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

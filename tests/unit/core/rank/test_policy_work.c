@@ -1,14 +1,9 @@
 /* What the judgements of a node count against the budget of their question, by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "milligpu/base/alloc.h"
 
 #include "core/rank/score_cache.h"
 #include "support/atoms.h"
+#include "support/test.h"
 
 enum { WANTS = 5 };
 
@@ -79,9 +74,8 @@ static uint64_t walk_work(const struct setting *setting, uint32_t placements, ui
            placements * (100 + (uint64_t)setting->room.gpus * on_each);
 }
 
-static void spread_pays_for_what_it_compares(void **state)
+TEST(spread_pays_for_what_it_compares)
 {
-    (void)state;
     struct setting setting;
     set_up(&setting, POLICY_SPREAD, 8, 2);
     check(&setting);
@@ -95,9 +89,8 @@ static void spread_pays_for_what_it_compares(void **state)
 }
 
 /* The node as it is, each of 8 placements, 2 shapes on 8 GPUs; one of the shapes is scarce. */
-static void fgd_pays_for_shapes_on_gpus(void **state)
+TEST(fgd_pays_for_shapes_on_gpus)
 {
-    (void)state;
     struct setting setting;
     set_up(&setting, POLICY_FGD, 8, 1);
     assert_int_equal(setting.workload->n_typical, 2);
@@ -109,9 +102,8 @@ static void fgd_pays_for_shapes_on_gpus(void **state)
 }
 
 /* Too many placements: that of the search comes last, and its steps are paid for. */
-static void the_placement_of_the_search_is_paid_for(void **state)
+TEST(the_placement_of_the_search_is_paid_for)
 {
-    (void)state;
     struct setting setting;
     struct placement placement;
     struct rank rank;
@@ -130,9 +122,8 @@ static void the_placement_of_the_search_is_paid_for(void **state)
 }
 
 /* The idle GPU of the node as it is, and after each placement. */
-static void rollout_pays_for_the_pods_that_it_plays(void **state)
+TEST(rollout_pays_for_the_pods_that_it_plays)
 {
-    (void)state;
     struct setting setting;
     struct kinds *kinds = xmalloc(sizeof *kinds);
     struct remaining remaining;
@@ -156,9 +147,8 @@ static void rollout_pays_for_the_pods_that_it_plays(void **state)
 }
 
 /* However much a node takes, it counts as no more than can be remembered. */
-static void work_has_a_largest_number(void **state)
+TEST(work_has_a_largest_number)
 {
-    (void)state;
     assert_int_equal(work_of(0), 0);
     assert_int_equal(work_of(1), 1);
     assert_int_equal(work_of(1000), 1);
@@ -168,14 +158,4 @@ static void work_has_a_largest_number(void **state)
     assert_int_equal(work_of(UINT64_C(1) << 40), NODE_WORK_MAX);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spread_pays_for_what_it_compares),
-        cmocka_unit_test(fgd_pays_for_shapes_on_gpus),
-        cmocka_unit_test(the_placement_of_the_search_is_paid_for),
-        cmocka_unit_test(rollout_pays_for_the_pods_that_it_plays),
-        cmocka_unit_test(work_has_a_largest_number),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

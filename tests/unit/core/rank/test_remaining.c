@@ -1,17 +1,13 @@
 /*
  * What a node has left: which GPUs count, what a pod takes, and which classes may lie where.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/rank/policy_internal.h"
 #include "support/atoms.h"
 #include "support/draw.h"
 #include "support/placements.h"
+#include "support/test.h"
 #include "support/walk.h"
 
 static struct kinds kinds;
@@ -26,9 +22,8 @@ static struct gpu_room gpu_of(const char *model, uint32_t milli, uint32_t mib)
                              .model = atom(model)};
 }
 
-static void a_kind_takes_a_class_by_model_size_and_memory(void **state)
+TEST(a_kind_takes_a_class_by_model_size_and_memory)
 {
-    (void)state;
     static const char *t4[] = {"T4"};
     static const char *either[] = {"A100", "H100"};
     static const struct workload_class class[] = {
@@ -57,9 +52,8 @@ static void a_kind_takes_a_class_by_model_size_and_memory(void **state)
     workload_unref(workload);
 }
 
-static void the_last_of_many_classes_has_its_bit(void **state)
+TEST(the_last_of_many_classes_has_its_bit)
 {
-    (void)state;
     static struct workload_class class[WORKLOAD_CLASSES_MAX];
     for (uint32_t i = 0; i < ARRAY_LEN(class); i++)
         class[i] = (struct workload_class){
@@ -73,9 +67,8 @@ static void the_last_of_many_classes_has_its_bit(void **state)
     workload_unref(workload);
 }
 
-static void only_open_gpus_are_part_of_the_rest(void **state)
+TEST(only_open_gpus_are_part_of_the_rest)
 {
-    (void)state;
     struct workload *workload = workload_new(NULL, 0);
     struct room room = {.gpus = 4, .host_known = true, .host = {5000, 600}};
     struct remaining remaining;
@@ -105,9 +98,8 @@ static void only_open_gpus_are_part_of_the_rest(void **state)
     workload_unref(workload);
 }
 
-static void a_closed_node_has_no_rest(void **state)
+TEST(a_closed_node_has_no_rest)
 {
-    (void)state;
     struct workload *workload = workload_new(NULL, 0);
     struct room room = {.gpus = 1, .closed = REASON_UNPLACED};
     struct remaining remaining;
@@ -124,9 +116,8 @@ static void a_closed_node_has_no_rest(void **state)
     workload_unref(workload);
 }
 
-static void gpus_are_of_one_kind_if_model_milli_and_mib_are_equal(void **state)
+TEST(gpus_are_of_one_kind_if_model_milli_and_mib_are_equal)
 {
-    (void)state;
     struct workload *workload = workload_new(NULL, 0);
     struct room room = {.gpus = 6};
     struct remaining remaining;
@@ -164,9 +155,8 @@ static void remaining_of_row(uint32_t first, uint32_t gpus, struct remaining *ou
     }
 }
 
-static void kinds_are_forgotten_when_a_new_one_finds_no_space(void **state)
+TEST(kinds_are_forgotten_when_a_new_one_finds_no_space)
 {
-    (void)state;
     struct workload *workload = workload_new(NULL, 0);
     struct remaining remaining;
 
@@ -196,9 +186,8 @@ static void remaining_of_four(struct workload *workload, struct remaining *out)
     remaining_of(&room, &kinds, out);
 }
 
-static void a_pod_takes_the_peak_of_its_life_on_each_gpu(void **state)
+TEST(a_pod_takes_the_peak_of_its_life_on_each_gpu)
 {
-    (void)state;
     struct workload *workload = workload_new(NULL, 0);
     struct want want[] = {
         {.container = "i", .kind = CONTAINER_INIT, .parts = 1, .milli = 700},
@@ -220,9 +209,8 @@ static void a_pod_takes_the_peak_of_its_life_on_each_gpu(void **state)
     workload_unref(workload);
 }
 
-static void a_host_gives_what_it_has_and_an_unknown_one_does_not_run_out(void **state)
+TEST(a_host_gives_what_it_has_and_an_unknown_one_does_not_run_out)
 {
-    (void)state;
     struct workload *workload = workload_new(NULL, 0);
     const struct request request = {.host = {5000, 601}};
     const struct placement none = {.parts = 0};
@@ -240,9 +228,8 @@ static void a_host_gives_what_it_has_and_an_unknown_one_does_not_run_out(void **
     workload_unref(workload);
 }
 
-static void the_rest_after_a_pod_is_that_of_the_room_after_it(void **state)
+TEST(the_rest_after_a_pod_is_that_of_the_room_after_it)
 {
-    (void)state;
     uint64_t seed = 6;
     uint32_t placed = 0;
     for (int i = walk_steps(6000, 600); i > 0; i--) {
@@ -278,9 +265,8 @@ static void the_rest_after_a_pod_is_that_of_the_room_after_it(void **state)
 }
 
 /* A score cache keeps kinds from question to question, and compares models by address. */
-static void kinds_hold_their_models(void **state)
+TEST(kinds_hold_their_models)
 {
-    (void)state;
     struct workload *workload = workload_new(NULL, 0);
     struct names *names = names_new();
     struct room room = {.gpus = 2};
@@ -304,19 +290,4 @@ static void kinds_hold_their_models(void **state)
     workload_unref(workload);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds_hold_their_models),
-        cmocka_unit_test(a_kind_takes_a_class_by_model_size_and_memory),
-        cmocka_unit_test(the_last_of_many_classes_has_its_bit),
-        cmocka_unit_test(only_open_gpus_are_part_of_the_rest),
-        cmocka_unit_test(a_closed_node_has_no_rest),
-        cmocka_unit_test(gpus_are_of_one_kind_if_model_milli_and_mib_are_equal),
-        cmocka_unit_test(kinds_are_forgotten_when_a_new_one_finds_no_space),
-        cmocka_unit_test(a_pod_takes_the_peak_of_its_life_on_each_gpu),
-        cmocka_unit_test(a_host_gives_what_it_has_and_an_unknown_one_does_not_run_out),
-        cmocka_unit_test(the_rest_after_a_pod_is_that_of_the_room_after_it),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

@@ -1,15 +1,10 @@
 /*
  * Places for pods of several GPUs, and what they cost, against plain counting and by hand.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "core/rank/policy_internal.h"
 #include "support/atoms.h"
 #include "support/draw.h"
+#include "support/test.h"
 #include "support/walk.h"
 
 static struct kinds kinds;
@@ -31,9 +26,8 @@ static uint32_t slow_slots(const struct room *room, const struct workload_class 
     return (uint32_t)slots;
 }
 
-static void slots_are_those_that_one_can_count(void **state)
+TEST(slots_are_those_that_one_can_count)
 {
-    (void)state;
     uint64_t seed = 5;
     for (int i = walk_steps(4000, 200); i > 0; i--) {
         struct workload *workload = draw_workload(&seed, 40);
@@ -63,9 +57,8 @@ static struct workload *small_workload(void)
     return workload_new(class, ARRAY_LEN(class));
 }
 
-static void a_price_grows_with_the_square_of_what_is_asked_for(void **state)
+TEST(a_price_grows_with_the_square_of_what_is_asked_for)
 {
-    (void)state;
     struct workload *workload = small_workload();
     int64_t price[WORKLOAD_SCARCE_MAX] = {0};
     /* 220 free GPUs: 20 pods of two GPUs and 10 of eight are expected; one of each is stock. */
@@ -86,9 +79,8 @@ static void a_price_grows_with_the_square_of_what_is_asked_for(void **state)
     workload_unref(workload);
 }
 
-static void a_class_that_has_no_more_room_than_it_needs_has_the_full_price(void **state)
+TEST(a_class_that_has_no_more_room_than_it_needs_has_the_full_price)
 {
-    (void)state;
     struct workload *workload = small_workload();
     int64_t price[WORKLOAD_SCARCE_MAX] = {0};
     struct supply supply = {.slots = {0, 11}, .free_milli = 220000, .nodes = 0};
@@ -108,9 +100,8 @@ static void a_class_that_has_no_more_room_than_it_needs_has_the_full_price(void 
     workload_unref(workload);
 }
 
-static void the_largest_clusters_have_prices(void **state)
+TEST(the_largest_clusters_have_prices)
 {
-    (void)state;
     static const struct workload_class small[] = {
         {.parts = 2, .milli = 1, .count = WORKLOAD_COUNT_MAX}};
     static const struct workload_class large[] = {
@@ -134,13 +125,4 @@ static void the_largest_clusters_have_prices(void **state)
     workload_unref(workload);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slots_are_those_that_one_can_count),
-        cmocka_unit_test(a_price_grows_with_the_square_of_what_is_asked_for),
-        cmocka_unit_test(a_class_that_has_no_more_room_than_it_needs_has_the_full_price),
-        cmocka_unit_test(the_largest_clusters_have_prices),
-    };
-    return cmocka_run_group_tests(tests, atoms_set_up, atoms_tear_down);
-}
+TEST_GROUP(atoms_set_up, atoms_tear_down)

@@ -2,12 +2,7 @@
  * Scores of nodes and of their remaining room in a score cache, and their eviction where a table is
  * full.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/answer/filter.h"
@@ -16,6 +11,7 @@
 #include "core/rank/score_cache.h"
 #include "support/core_fixture.h"
 #include "support/policy_fixture.h"
+#include "support/test.h"
 
 /*
  * What is remembered of nodes
@@ -59,10 +55,9 @@ static void assert_remembered(struct core_fixture *core, struct score_cache *cac
  * Two losses on each node: with and without the place of a pod of two GPUs. On every other node the
  * idle GPUs come first.
  */
-static void all_nodes_of_a_question_are_remembered(void **state)
+CORE_TEST(all_nodes_of_a_question_are_remembered)
 {
     static const char *const wanted[] = {"250", "1000"};
-    struct core_fixture *core = *state;
     const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}, {.index = 3}};
     struct asked first;
     for (uint32_t i = 0; i < NODES; i++) {
@@ -92,9 +87,8 @@ static void all_nodes_of_a_question_are_remembered(void **state)
     }
 }
 
-static void what_is_refused_is_remembered_too(void **state)
+CORE_TEST(what_is_refused_is_remembered_too)
 {
-    struct core_fixture *core = *state;
     struct score_cache *cache = score_cache_new();
     struct asked asked;
     cluster_show(core, false);
@@ -110,9 +104,8 @@ static void what_is_refused_is_remembered_too(void **state)
     score_cache_free(cache);
 }
 
-static void another_order_of_nodes_is_another_answer(void **state)
+CORE_TEST(another_order_of_nodes_is_another_answer)
 {
-    struct core_fixture *core = *state;
     struct score_cache *cache = score_cache_new();
     struct workload *workload = cluster_workload(core, SHAPES);
     cluster_show(core, false);
@@ -135,9 +128,8 @@ static void another_order_of_nodes_is_another_answer(void **state)
     score_cache_free(cache);
 }
 
-static void a_judge_is_not_asked_by_policies_that_judge_no_nodes(void **state)
+CORE_TEST(a_judge_is_not_asked_by_policies_that_judge_no_nodes)
 {
-    struct core_fixture *core = *state;
     struct score_cache *cache = score_cache_new();
     struct asked asked;
     cluster_set_policy(core, POLICY_FGD, SHAPES);
@@ -165,9 +157,8 @@ static void a_judge_is_not_asked_by_policies_that_judge_no_nodes(void **state)
 }
 
 /* A Node object that the ledger does not know, in the question itself. */
-static void an_unknown_node_is_judged_each_time(void **state)
+CORE_TEST(an_unknown_node_is_judged_each_time)
 {
-    struct core_fixture *core = *state;
     struct score_cache *cache = score_cache_new();
     const struct core_gpu gpu = {.index = 0, .mib = 16000};
     struct node *node = node_from_inventory(core_inventory(core, "new", "uid", &gpu, 1), NULL,
@@ -195,9 +186,8 @@ static void an_unknown_node_is_judged_each_time(void **state)
  * The names of such a node end with the question, and those of the next one may come to lie in the
  * same place: here the model at one address is another one from the second question on.
  */
-static void an_unknown_node_leaves_nothing_behind(void **state)
+CORE_TEST(an_unknown_node_leaves_nothing_behind)
 {
-    struct core_fixture *core = *state;
     struct score_cache *cache = score_cache_new();
     struct names *names = names_new();
     const struct core_gpu gpu = {.index = 0, .mib = 16000};
@@ -262,9 +252,8 @@ static void note_idle(struct score_cache *cache, const struct workload *workload
     assert_int_equal(after.idle_made - before.idle_made, !found);
 }
 
-static void equal_rests_are_rolled_out_once(void **state)
+CORE_TEST(equal_rests_are_rolled_out_once)
 {
-    struct core_fixture *core = *state;
     struct score_cache *cache = score_cache_new();
     struct asked asked;
     cluster_show(core, false);
@@ -326,9 +315,8 @@ static void equal_rests_are_rolled_out_once(void **state)
     score_cache_free(cache);
 }
 
-static void large_and_mixed_rests_are_not_remembered(void **state)
+CORE_TEST(large_and_mixed_rests_are_not_remembered)
 {
-    struct core_fixture *core = *state;
     struct score_cache *cache = score_cache_new();
     struct asked asked;
     cluster_show(core, false);
@@ -360,9 +348,8 @@ static void large_and_mixed_rests_are_not_remembered(void **state)
  */
 
 /* Nodes of 1 to 24 GPUs, and classes of 2 to 33: each takes other places from each. */
-static void more_losses_than_are_remembered_change_nothing(void **state)
+CORE_TEST(more_losses_than_are_remembered_change_nothing)
 {
-    struct core_fixture *core = *state;
     struct workload_class class[32];
     struct core_gpu gpu[2 * NODES];
     struct score_cache *cache = score_cache_new();
@@ -413,9 +400,8 @@ static void judge_node(const struct snapshot *snapshot, struct score_cache *cach
  * Serials of a node's objects are short: the 65,535th object after the first one has its serial.
  * Between the two nobody asks about the requests that are asked about then.
  */
-static void an_object_with_the_serial_of_a_former_one_is_not_taken_for_it(void **state)
+CORE_TEST(an_object_with_the_serial_of_a_former_one_is_not_taken_for_it)
 {
-    struct core_fixture *core = *state;
     const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
     const struct request *request[] = {core_request(core, "300"), core_request(core, "500"),
                                        core_request(core, "200")};
@@ -452,10 +438,9 @@ static void an_object_with_the_serial_of_a_former_one_is_not_taken_for_it(void *
  * 300 nodes of one GPU, each of which has less memory than the one before: a share of 50 milli is
  * raised to another one on each of them.
  */
-static void more_levels_than_a_judge_keeps_change_nothing(void **state)
+CORE_TEST(more_levels_than_a_judge_keeps_change_nothing)
 {
     enum { LEVELS = 300, FIT = 255 }; /* with one more the table is full */
-    struct core_fixture *core = *state;
     struct request *request = core_request(core, "50");
     struct text *name = arena_array(&core->arena, LEVELS, sizeof *name);
     struct score_cache *cache = score_cache_new();
@@ -495,10 +480,9 @@ static void more_levels_than_a_judge_keeps_change_nothing(void **state)
 }
 
 /* 300 nodes, no two of whose GPUs are alike; pods of one class ask for memory. */
-static void more_kinds_of_gpus_than_are_known_at_once_change_nothing(void **state)
+CORE_TEST(more_kinds_of_gpus_than_are_known_at_once_change_nothing)
 {
     enum { KINDS = 300 };
-    struct core_fixture *core = *state;
     struct workload_class class[2] = {{.parts = 1, .milli = 700, .share_mib = 805, .count = 1},
                                       {.parts = 1, .milli = 150, .count = 1}};
     struct text *name = xcalloc(KINDS, sizeof *name);
@@ -543,9 +527,8 @@ static void more_kinds_of_gpus_than_are_known_at_once_change_nothing(void **stat
 }
 
 /* More requests than are remembered, and a cluster that grows. */
-static void what_was_asked_longest_ago_is_forgotten(void **state)
+CORE_TEST(what_was_asked_longest_ago_is_forgotten)
 {
-    struct core_fixture *core = *state;
     struct score_cache *cache = score_cache_new();
     struct asked asked;
     cluster_show(core, false);
@@ -573,9 +556,8 @@ static void what_was_asked_longest_ago_is_forgotten(void **state)
     score_cache_free(NULL);
 }
 
-static void a_judge_takes_no_more_memory_than_it_may(void **state)
+CORE_TEST(a_judge_takes_no_more_memory_than_it_may)
 {
-    struct core_fixture *core = *state;
     struct score_cache *cache = score_cache_new();
     const size_t empty = score_cache_counts(cache).bytes;
     size_t bytes[3];
@@ -604,26 +586,4 @@ static void a_judge_takes_no_more_memory_than_it_may(void **state)
         }
     }
     score_cache_free(cache);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, core_set_up, core_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(all_nodes_of_a_question_are_remembered),
-        TEST(what_is_refused_is_remembered_too),
-        TEST(another_order_of_nodes_is_another_answer),
-        TEST(a_judge_is_not_asked_by_policies_that_judge_no_nodes),
-        TEST(an_unknown_node_is_judged_each_time),
-        TEST(an_unknown_node_leaves_nothing_behind),
-        TEST(equal_rests_are_rolled_out_once),
-        TEST(large_and_mixed_rests_are_not_remembered),
-        TEST(more_losses_than_are_remembered_change_nothing),
-        TEST(more_levels_than_a_judge_keeps_change_nothing),
-        TEST(an_object_with_the_serial_of_a_former_one_is_not_taken_for_it),
-        TEST(more_kinds_of_gpus_than_are_known_at_once_change_nothing),
-        TEST(what_was_asked_longest_ago_is_forgotten),
-        TEST(a_judge_takes_no_more_memory_than_it_may),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
 /*
  * The scores of fgd and rollout against the sigmoid itself, in long double.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "core/rank/policy_internal.h"
+#include "support/test.h"
 
 /* ln(k / (100 - k)) = 2 artanh((k - 50) / 50), by its series. */
 static long double logit(uint32_t k)
@@ -35,9 +30,8 @@ static uint32_t by_floating_point(int64_t by, uint64_t of, const long double at[
 /* With this divisor, by counts billionths: the finest that the thresholds tell apart. */
 enum { FINE = 1000000 };
 
-static void each_threshold_is_exact_on_both_sides(void **state)
+TEST(each_threshold_is_exact_on_both_sides)
 {
-    (void)state;
     for (uint32_t k = 1; k < 100; k++) {
         const long double at = logit(k) * 1000 * FINE;
         int64_t first = (int64_t)at; /* rounded towards 0 */
@@ -47,9 +41,8 @@ static void each_threshold_is_exact_on_both_sides(void **state)
     }
 }
 
-static void scores_are_those_of_the_sigmoid(void **state)
+TEST(scores_are_those_of_the_sigmoid)
 {
-    (void)state;
     static const uint64_t of[] = {1, 3, 16, 7752, 1U << 20};
     long double at[100];
     for (uint32_t k = 1; k < 100; k++)
@@ -61,32 +54,19 @@ static void scores_are_those_of_the_sigmoid(void **state)
         }
 }
 
-static void no_difference_is_half_of_the_scores(void **state)
+TEST(no_difference_is_half_of_the_scores)
 {
-    (void)state;
     assert_int_equal(sigmoid_score(0, 1), 50);
     assert_int_equal(sigmoid_score(0, 1U << 24), 50);
     assert_int_equal(sigmoid_score(-1, 1U << 24), 49);
     assert_int_equal(sigmoid_score(1, 1U << 24), 50);
 }
 
-static void the_largest_differences_have_the_last_scores(void **state)
+TEST(the_largest_differences_have_the_last_scores)
 {
-    (void)state;
     static const uint64_t of[] = {1, 16, 1U << 24};
     for (uint32_t i = 0; i < ARRAY_LEN(of); i++) {
         assert_int_equal(sigmoid_score((int64_t)1 << 40, of[i]), 99);
         assert_int_equal(sigmoid_score(-((int64_t)1 << 40), of[i]), 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_threshold_is_exact_on_both_sides),
-        cmocka_unit_test(scores_are_those_of_the_sigmoid),
-        cmocka_unit_test(no_difference_is_half_of_the_scores),
-        cmocka_unit_test(the_largest_differences_have_the_last_scores),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* What a GPU of a model costs: by the document, by the table of known models, by memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "milligpu/core/facts/model.h"
 #include "milligpu/core/rules/rulebook.h"
+
+#include "support/test.h"
 
 static uint32_t price_of(const struct rulebook *book, const char *model)
 {
@@ -20,9 +16,8 @@ static struct rulebook *known_prices(void)
     return book;
 }
 
-static void without_prices_all_models_cost_nothing(void **state)
+TEST(without_prices_all_models_cost_nothing)
 {
-    (void)state;
     static const struct model_price said[] = {{"T4", 7}};
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "p");
     book->prices = 1;
@@ -32,9 +27,8 @@ static void without_prices_all_models_cost_nothing(void **state)
     rulebook_unref(book);
 }
 
-static void known_models_cost_what_their_class_does(void **state)
+TEST(known_models_cost_what_their_class_does)
 {
-    (void)state;
     static const struct {
         const char *model;
         uint32_t price;
@@ -89,9 +83,8 @@ static void known_models_cost_what_their_class_does(void **state)
     rulebook_unref(book);
 }
 
-static void what_the_document_says_comes_first(void **state)
+TEST(what_the_document_says_comes_first)
 {
-    (void)state;
     static const struct model_price said[] = {{"A100*", 1}, {"A*", 6}, {"Tesla-T4", PRICE_MAX}};
     struct rulebook *book = known_prices();
     book->prices = 2;
@@ -104,9 +97,8 @@ static void what_the_document_says_comes_first(void **state)
     rulebook_unref(book);
 }
 
-static void exact_name_comes_before_the_first_match(void **state)
+TEST(exact_name_comes_before_the_first_match)
 {
-    (void)state;
     static const struct model_price said[] = {{"A100*", 1},          {"A100", 2}, {"NVIDIA-x", 3},
                                               {"A100-SXM4-80GB", 4}, {"T4", 5},   {"T4", 6}};
     struct rulebook *book = known_prices();
@@ -122,9 +114,8 @@ static void exact_name_comes_before_the_first_match(void **state)
     rulebook_unref(book);
 }
 
-static void part_costs_its_part(void **state)
+TEST(part_costs_its_part)
 {
-    (void)state;
     static const struct {
         const char *model;
         uint32_t mib;
@@ -153,9 +144,8 @@ static void part_costs_its_part(void **state)
     rulebook_unref(book);
 }
 
-static void part_costs_its_part_of_what_the_document_says(void **state)
+TEST(part_costs_its_part_of_what_the_document_says)
 {
-    (void)state;
     static const struct model_price whole[] = {{"L40S*", 1000}, {"card", 50}};
     static const struct model_price parts[] = {{"L40S*", 1000}, {"L40S-24Q", 7}};
     static const struct model_price some[] = {{"*-24Q", 9}};
@@ -174,9 +164,8 @@ static void part_costs_its_part_of_what_the_document_says(void **state)
     rulebook_unref(book);
 }
 
-static void a_price_of_one_is_a_price(void **state)
+TEST(a_price_of_one_is_a_price)
 {
-    (void)state;
     static const struct {
         struct model_price price[2];
         uint32_t should;
@@ -197,9 +186,8 @@ static void a_price_of_one_is_a_price(void **state)
 }
 
 /* A label may be anything: what is no part of a GPU has a price, too. */
-static void a_model_that_is_only_a_slice_has_a_price(void **state)
+TEST(a_model_that_is_only_a_slice_has_a_price)
 {
-    (void)state;
     struct rulebook *book = known_prices();
     assert_int_equal(rulebook_price(book, TEXT("-MIG-1g.5gb"), 0), PRICE_MAX);
     rulebook_unref(book);
@@ -273,9 +261,8 @@ static const struct {
     {"nobody-knows", 0, true},
 };
 
-static void products_are_in_a_sane_order(void **state)
+TEST(products_are_in_a_sane_order)
 {
-    (void)state;
     struct rulebook *book = known_prices();
     uint32_t last = 0;
     for (size_t i = 0; i < ARRAY_LEN(product_row); i++) {
@@ -289,9 +276,8 @@ static void products_are_in_a_sane_order(void **state)
     rulebook_unref(book);
 }
 
-static void an_unknown_model_costs_what_its_memory_does(void **state)
+TEST(an_unknown_model_costs_what_its_memory_does)
 {
-    (void)state;
     struct rulebook *book = known_prices();
     char long_name[MODEL_BYTES_MAX + 2];
     for (size_t i = 0; i < sizeof long_name - 1; i++)
@@ -329,9 +315,8 @@ static void an_unknown_model_costs_what_its_memory_does(void **state)
     rulebook_unref(book);
 }
 
-static void the_table_can_be_read_and_has_no_line_in_vain(void **state)
+TEST(the_table_can_be_read_and_has_no_line_in_vain)
 {
-    (void)state;
     struct rulebook *book = known_prices();
     const struct product *product;
     uint32_t lines = 0;
@@ -359,9 +344,8 @@ static void the_table_can_be_read_and_has_no_line_in_vain(void **state)
     rulebook_unref(book);
 }
 
-static void the_next_share_that_a_rule_hands_out(void **state)
+TEST(the_next_share_that_a_rule_hands_out)
 {
-    (void)state;
     struct rule rule = {.name = "r"};
     assert_int_equal(rule_next(&rule, 1), 1);
     assert_int_equal(rule_next(&rule, 1000), 1000);
@@ -389,23 +373,4 @@ static void the_next_share_that_a_rule_hands_out(void **state)
     assert_int_equal(rule_next(&rule, 1), 0);
     rule.sizes = 1;
     assert_int_equal(rule_next(&rule, 1), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_prices_all_models_cost_nothing),
-        cmocka_unit_test(known_models_cost_what_their_class_does),
-        cmocka_unit_test(what_the_document_says_comes_first),
-        cmocka_unit_test(exact_name_comes_before_the_first_match),
-        cmocka_unit_test(part_costs_its_part),
-        cmocka_unit_test(a_price_of_one_is_a_price),
-        cmocka_unit_test(a_model_that_is_only_a_slice_has_a_price),
-        cmocka_unit_test(part_costs_its_part_of_what_the_document_says),
-        cmocka_unit_test(products_are_in_a_sane_order),
-        cmocka_unit_test(an_unknown_model_costs_what_its_memory_does),
-        cmocka_unit_test(the_table_can_be_read_and_has_no_line_in_vain),
-        cmocka_unit_test(the_next_share_that_a_rule_hands_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

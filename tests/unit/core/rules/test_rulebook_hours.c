@@ -1,13 +1,9 @@
 /* When the rules of a rulebook hold, and when that changes next. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #include "milligpu/core/rules/rulebook.h"
 
+#include "support/test.h"
 #include "support/zones.h"
 
 /* 2026-01-05T00:00:00Z, a Monday. */
@@ -47,20 +43,18 @@ static void add_rule(struct hours *hours, const char *when)
     hours->rule[at].zone = hours->book->zone[hours->window[at].zone[0] == 'E' ? 1 : 0];
 }
 
-static void an_empty_rulebook_never_changes(void **state)
+TEST(an_empty_rulebook_never_changes)
 {
     CLEANUP(hours_done) struct hours hours;
-    (void)state;
     hours_start(&hours);
     assert_true(rulebook_holding(hours.book, MONDAY_MS) == 0);
     assert_true(rulebook_next_ms(hours.book, MONDAY_MS) == INT64_MAX);
     assert_false(rulebook_has_windows(hours.book));
 }
 
-static void a_rule_without_a_window_always_holds(void **state)
+TEST(a_rule_without_a_window_always_holds)
 {
     CLEANUP(hours_done) struct hours hours;
-    (void)state;
     hours_start(&hours);
     add_rule(&hours, NULL);
     add_rule(&hours, NULL);
@@ -69,10 +63,9 @@ static void a_rule_without_a_window_always_holds(void **state)
     assert_false(rulebook_has_windows(hours.book));
 }
 
-static void a_rule_holds_while_its_window_is_open(void **state)
+TEST(a_rule_holds_while_its_window_is_open)
 {
     CLEANUP(hours_done) struct hours hours;
-    (void)state;
     hours_start(&hours);
     add_rule(&hours, "Mon-Fri 08:00-20:00");
     add_rule(&hours, NULL);
@@ -85,11 +78,10 @@ static void a_rule_holds_while_its_window_is_open(void **state)
     assert_true(rulebook_holding(hours.book, MONDAY_MS + 20 * HOUR_MS) == 2);
 }
 
-static void the_first_window_to_change_is_next(void **state)
+TEST(the_first_window_to_change_is_next)
 {
     CLEANUP(hours_done) struct hours hours;
     int64_t at_ms = MONDAY_MS;
-    (void)state;
     hours_start(&hours);
     add_rule(&hours, "Mon-Fri 08:00-20:00");
     add_rule(&hours, NULL);
@@ -104,24 +96,11 @@ static void the_first_window_to_change_is_next(void **state)
     }
 }
 
-static void a_window_that_is_always_open_does_not_change(void **state)
+TEST(a_window_that_is_always_open_does_not_change)
 {
     CLEANUP(hours_done) struct hours hours;
-    (void)state;
     hours_start(&hours);
     add_rule(&hours, "daily");
     assert_true(rulebook_holding(hours.book, MONDAY_MS) == 1);
     assert_true(rulebook_next_ms(hours.book, MONDAY_MS) == INT64_MAX);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_rulebook_never_changes),
-        cmocka_unit_test(a_rule_without_a_window_always_holds),
-        cmocka_unit_test(a_rule_holds_while_its_window_is_open),
-        cmocka_unit_test(the_first_window_to_change_is_next),
-        cmocka_unit_test(a_window_that_is_always_open_does_not_change),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

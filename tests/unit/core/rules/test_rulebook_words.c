@@ -1,11 +1,7 @@
 /* Rules of a policy in words. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "milligpu/core/rules/rulebook.h"
+
+#include "support/test.h"
 
 static void says(const struct rule *rule, const char *want)
 {
@@ -16,10 +12,9 @@ static void says(const struct rule *rule, const char *want)
     assert_string_equal(text.data, want);
 }
 
-static void a_rule_says_each_of_its_demands(void **state)
+TEST(a_rule_says_each_of_its_demands)
 {
     static const char *const model[] = {"A100*", "H100*"};
-    (void)state;
     says(&(struct rule){.has_order = true, .policy = POLICY_FGD}, "orders by fgd");
     says(&(struct rule){.whole = true}, "only whole GPUs");
     says(&(struct rule){.min_milli = 5}, "shares of at least 5 milli");
@@ -42,14 +37,13 @@ static void a_rule_says_each_of_its_demands(void **state)
     says(&(struct rule){.whole = false}, "nothing: exempts from the rules after it");
 }
 
-static void a_rule_says_where_it_applies(void **state)
+TEST(a_rule_says_where_it_applies)
 {
     static const struct label label[] = {{"pool", "a*"}, {"disk", ""}};
     static const char *const namespace[] = {"ml-*", "b"};
     const struct rule some = {.labels = 2, .label = label, .namespaces = 2, .namespace = namespace};
     const struct rule all = {.labels = 0};
     CLEANUP(strbuf_done) struct strbuf text;
-    (void)state;
     strbuf_init(&text);
     rule_add_nodes(&text, &some);
     strbuf_char(&text, ' ');
@@ -96,7 +90,7 @@ static void unmatched(const struct rule *rule, const char *want)
     rulebook_unref(book);
 }
 
-static void rule__says_what_matches_nothing(void **state)
+TEST(rule__says_what_matches_nothing)
 {
     static const struct label slip[] = {{"pool", "nigth"}};
     static const struct label some[] = {{"pool", "n*"}, {"disk", "ssd"}};
@@ -108,7 +102,6 @@ static void rule__says_what_matches_nothing(void **state)
     static const char *const any[] = {"T4", "H100"};
     static const struct label first[] = {{"pool", "nigth"}, {"disk", "ssd"}};
     static const char *const h200[] = {"H200*"};
-    (void)state;
     unmatched(&(struct rule){.name = "r", .labels = 2, .label = first},
               "rule 1 (r), nodes: pool=nigth matches 0 nodes");
     unmatched(&(struct rule){.name = "r", .labels = 1, .label = day, .models = 1, .model = h200},
@@ -138,7 +131,7 @@ static void rule__says_what_matches_nothing(void **state)
               "rule 1 (r), models: T5 matches 0 nodes");
 }
 
-static void matches_are_counted_by_label_and_by_model(void **state)
+TEST(matches_are_counted_by_label_and_by_model)
 {
     static const struct label label[] = {{"pool", "a"}, {"disk", "*"}};
     static const char *const models[] = {"T4", "H100"};
@@ -150,7 +143,6 @@ static void matches_are_counted_by_label_and_by_model(void **state)
     const struct labels *pool = labels_new(label, 1, names);
     const struct atom *t4 = names_intern(names, TEXT("T4"));
     struct rule_matches matches = {0};
-    (void)state;
     rule_match_node(&rule, both, &t4, 1, &matches);
     rule_match_node(&rule, pool, &t4, 1, &matches);
     rule_match_node(&rule, both, &t4, 0, &matches);
@@ -165,14 +157,13 @@ static void matches_are_counted_by_label_and_by_model(void **state)
     names_free(names);
 }
 
-static void what_matches_nothing_begins_a_line_of_its_own(void **state)
+TEST(what_matches_nothing_begins_a_line_of_its_own)
 {
     static const struct label label[] = {{"pool", "a"}};
     static const struct rule rule[] = {{.name = "all"}, {.name = "r", .labels = 1, .label = label}};
     const struct rule_matches none = {0};
     CLEANUP(strbuf_done) struct strbuf text;
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "p");
-    (void)state;
     strbuf_init(&text);
     book->rule = rule;
     book->rules = 2;
@@ -182,16 +173,4 @@ static void what_matches_nothing_begins_a_line_of_its_own(void **state)
     rule_add_unmatched(&text, book, &rule[1], &none);
     assert_string_equal(text.data, "x\nrule 2 (r), nodes: pool=a matches 0 nodes");
     rulebook_unref(book);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rule_says_each_of_its_demands),
-        cmocka_unit_test(a_rule_says_where_it_applies),
-        cmocka_unit_test(rule__says_what_matches_nothing),
-        cmocka_unit_test(matches_are_counted_by_label_and_by_model),
-        cmocka_unit_test(what_matches_nothing_begins_a_line_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,8 @@
  * The rules of a policy document, as every question meets them: filter, bind, preempt, the summary,
  * with and without what a score cache remembers.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/answer/filter.h"
@@ -18,6 +13,7 @@
 
 #include "support/core_fixture.h"
 #include "support/rules.h"
+#include "support/test.h"
 #include "support/valid.h"
 #include "support/zones.h"
 
@@ -58,6 +54,8 @@ static int tear_down(void **state)
     xfree(scene);
     return 0;
 }
+
+#define SCENE_TEST(name) TEST_WITH(name, struct scene *scene, set_up, tear_down)
 
 static void say(struct scene *scene, struct rule rule)
 {
@@ -197,9 +195,8 @@ static void three_pools(struct scene *scene)
  * Who a rule is about
  */
 
-static void a_rule_is_about_the_nodes_with_its_labels(void **state)
+SCENE_TEST(a_rule_is_about_the_nodes_with_its_labels)
 {
-    struct scene *scene = *state;
     say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
     enforce(scene, RULES_ALL);
     three_pools(scene);
@@ -211,9 +208,8 @@ static void a_rule_is_about_the_nodes_with_its_labels(void **state)
     assert_int_equal(bind_in(scene, "q", "x", "a", "1000"), VERDICT_OK);
 }
 
-static void a_rule_is_about_the_pods_of_its_namespaces(void **state)
+SCENE_TEST(a_rule_is_about_the_pods_of_its_namespaces)
 {
-    struct scene *scene = *state;
     say(scene, (struct rule){.namespaces = 2, .namespace = teams, .min_milli = 500});
     enforce(scene, RULES_ALL);
     three_pools(scene);
@@ -225,9 +221,8 @@ static void a_rule_is_about_the_pods_of_its_namespaces(void **state)
     assert_int_equal(bind_in(scene, "p", "default", "a", "499"), VERDICT_OK);
 }
 
-static void the_first_rule_that_matches_both_wins_alone(void **state)
+SCENE_TEST(the_first_rule_that_matches_both_wins_alone)
 {
-    struct scene *scene = *state;
     say(scene,
         (struct rule){
             .labels = 1, .label = training, .namespaces = 2, .namespace = teams, .min_milli = 200});
@@ -245,9 +240,8 @@ static void the_first_rule_that_matches_both_wins_alone(void **state)
     assert_int_equal(cause_on(scene, "100", "team-a", 2).rule, 2);
 }
 
-static void a_rule_that_does_not_hold_now_says_nothing(void **state)
+SCENE_TEST(a_rule_that_does_not_hold_now_says_nothing)
 {
-    struct scene *scene = *state;
     say(scene, (struct rule){.whole = true});
     say(scene, (struct rule){.min_milli = 400});
     enforce(scene, 0);
@@ -261,9 +255,8 @@ static void a_rule_that_does_not_hold_now_says_nothing(void **state)
     assert_string_equal(fits(scene, "400", "x"), "");
 }
 
-static void what_changes_when_rules_change_may_fit(void **state)
+SCENE_TEST(what_changes_when_rules_change_may_fit)
 {
-    struct scene *scene = *state;
     struct snapshot *before;
     struct snapshot *after;
     say(scene, (struct rule){.whole = true});
@@ -292,9 +285,8 @@ static void what_changes_when_rules_change_may_fit(void **state)
  * What a rule demands
  */
 
-static void shares_are_of_the_sizes_that_are_handed_out(void **state)
+SCENE_TEST(shares_are_of_the_sizes_that_are_handed_out)
 {
-    struct scene *scene = *state;
     say(scene, (struct rule){.sizes = 3, .size = {250, 500, 1000}});
     enforce(scene, RULES_ALL);
     three_pools(scene);
@@ -306,9 +298,8 @@ static void shares_are_of_the_sizes_that_are_handed_out(void **state)
     assert_string_equal(fits(scene, "i300+250", "x"), "");
 }
 
-static void each_container_has_to_meet_the_demand(void **state)
+SCENE_TEST(each_container_has_to_meet_the_demand)
 {
-    struct scene *scene = *state;
     say(scene, (struct rule){.min_milli = 200, .step_milli = 100});
     enforce(scene, RULES_ALL);
     three_pools(scene);
@@ -321,9 +312,8 @@ static void each_container_has_to_meet_the_demand(void **state)
     assert_string_equal(fits(scene, "2000", "x"), "abc");
 }
 
-static void only_some_models_may_be_used(void **state)
+SCENE_TEST(only_some_models_may_be_used)
 {
-    struct scene *scene = *state;
     static const char *t4[] = {"T4"};
     struct asked asked;
     say(scene, (struct rule){.models = 1, .model = a100});
@@ -347,9 +337,8 @@ static void only_some_models_may_be_used(void **state)
     asked_done(&asked);
 }
 
-static void a_node_of_two_models_gives_the_one_that_the_rule_allows(void **state)
+SCENE_TEST(a_node_of_two_models_gives_the_one_that_the_rule_allows)
 {
-    struct scene *scene = *state;
     static const struct core_gpu gpu[] = {{.index = 0, .milli = 400, .mib = 8000},
                                           {.index = 1, .mib = 80000}};
     struct inventory *inventory = core_inventory(&scene->core, "a", "uid", gpu, 2);
@@ -366,9 +355,8 @@ static void a_node_of_two_models_gives_the_one_that_the_rule_allows(void **state
     assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-0")->reserved_milli, 0);
 }
 
-static void whole_gpus_of_the_other_resource_are_no_shares(void **state)
+SCENE_TEST(whole_gpus_of_the_other_resource_are_no_shares)
 {
-    struct scene *scene = *state;
     struct asked asked;
     say(scene, (struct rule){.whole = true, .min_milli = 700});
     enforce(scene, RULES_ALL);
@@ -383,9 +371,8 @@ static void whole_gpus_of_the_other_resource_are_no_shares(void **state)
     asked_done(&asked);
 }
 
-static void what_runs_is_judged_by_no_rule(void **state)
+SCENE_TEST(what_runs_is_judged_by_no_rule)
 {
-    struct scene *scene = *state;
     struct pod *pod = core_pod(&scene->core, "p", "a");
     say(scene, (struct rule){.whole = true});
     enforce(scene, RULES_ALL);
@@ -394,10 +381,9 @@ static void what_runs_is_judged_by_no_rule(void **state)
     assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-0")->used_milli, 300);
 }
 
-static void two_rules_may_allow_different_models(void **state)
+SCENE_TEST(two_rules_may_allow_different_models)
 {
     static const char *const t4[] = {"T4"};
-    struct scene *scene = *state;
     say(scene, (struct rule){.labels = 1, .label = training, .models = 1, .model = a100});
     say(scene, (struct rule){.models = 1, .model = t4});
     enforce(scene, RULES_ALL);
@@ -409,11 +395,10 @@ static void two_rules_may_allow_different_models(void **state)
 }
 
 /* Its T4 may not be used, its A100 was not asked for. */
-static void what_was_not_asked_for_does_not_help(void **state)
+SCENE_TEST(what_was_not_asked_for_does_not_help)
 {
     static const char *t4[] = {"T4"};
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 8000}, {.index = 1, .mib = 80000}};
-    struct scene *scene = *state;
     struct inventory *inventory = core_inventory(&scene->core, "a", "uid", gpu, 2);
     struct request *request = core_request(&scene->core, "300");
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
@@ -434,11 +419,10 @@ static void what_was_not_asked_for_does_not_help(void **state)
     assert_int_equal(scene->core.reason, REASON_RULE);
 }
 
-static void a_node_of_one_gpu_has_rules_too(void **state)
+SCENE_TEST(a_node_of_one_gpu_has_rules_too)
 {
     static const char *const h100[] = {"H100"};
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 8000}};
-    struct scene *scene = *state;
     say(scene, (struct rule){.models = 1, .model = h100});
     enforce(scene, RULES_ALL);
     assert_int_equal(core_node(&scene->core, "a", gpu, 1), VERDICT_OK);
@@ -447,23 +431,21 @@ static void a_node_of_one_gpu_has_rules_too(void **state)
     assert_int_equal(cause_on(scene, "300", "x", 0).why, REASON_RULE);
 }
 
-static void a_rule_about_two_labels_needs_both(void **state)
+SCENE_TEST(a_rule_about_two_labels_needs_both)
 {
-    struct scene *scene = *state;
     say(scene, (struct rule){.labels = 2, .label = training_now, .whole = true});
     enforce(scene, RULES_ALL);
     three_pools(scene);
     assert_string_equal(fits(scene, "300", "x"), "abc");
 }
 
-static void a_rule_without_models_takes_any(void **state)
+SCENE_TEST(a_rule_without_models_takes_any)
 {
     char name[MODEL_BYTES_MAX + 1];
     const struct rule any = {.name = "any"};
     const struct rule some = {.models = 1, .model = a100};
     static const char *const two[] = {"T4", "?*"};
     const struct rule all = {.models = 2, .model = two};
-    (void)state;
     memset(name, 'A', sizeof name);
     assert_true(rule_takes_model(&any, TEXT("T4")));
     assert_true(rule_takes_model(&any, (struct text){name, sizeof name}));
@@ -486,7 +468,7 @@ static struct rulebook *book_of(const char *name, const char *digest, const char
     return book;
 }
 
-static void books_are_alike_by_name_bytes_and_zones(void **state)
+SCENE_TEST(books_are_alike_by_name_bytes_and_zones)
 {
     struct rulebook *book = book_of("a", "d", "x", "<+01>-1");
     struct rulebook *others[] = {
@@ -495,7 +477,6 @@ static void books_are_alike_by_name_bytes_and_zones(void **state)
         book_of("a", "d", "x", "<+02>-2"), book_of("a", "d", "x", NULL),
     };
     struct rulebook *same = book_of("a", "d", "x", "<+01>-1");
-    (void)state;
     assert_true(rulebook_alike(book, book));
     assert_true(rulebook_alike(book, same));
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
@@ -515,12 +496,11 @@ static void books_are_alike_by_name_bytes_and_zones(void **state)
     rulebook_unref(book);
 }
 
-static void a_book_begins_empty(void **state)
+SCENE_TEST(a_book_begins_empty)
 {
     struct rulebook *book = rulebook_new(POLICY_SPREAD, "mine");
     const struct window window = {.days = 1};
     struct rule rule[] = {{.name = "a"}, {.name = "b"}};
-    (void)state;
     assert_int_equal(book->policy, POLICY_SPREAD);
     assert_string_equal(book->name, "mine");
     assert_string_equal(book->digest, "");
@@ -549,10 +529,9 @@ static void a_book_begins_empty(void **state)
 }
 
 /* It has no GPU that a rule could give away. */
-static void a_node_without_gpus_keeps_no_labels(void **state)
+SCENE_TEST(a_node_without_gpus_keeps_no_labels)
 {
     static const struct label label = {"pool", "training"};
-    struct scene *scene = *state;
     struct inventory *inventory = core_inventory(&scene->core, "a", "uid", NULL, 0);
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
     inventory->label = &label;
@@ -561,11 +540,10 @@ static void a_node_without_gpus_keeps_no_labels(void **state)
     assert_null(ledger_node(scene->core.ledger, TEXT("a"))->labels);
 }
 
-static void the_next_amount_that_a_rule_hands_out(void **state)
+SCENE_TEST(the_next_amount_that_a_rule_hands_out)
 {
     const struct rule sizes = {.sizes = 2, .size = {250, 500}};
     const struct rule one = {.sizes = 1, .size = {500}};
-    (void)state;
     assert_int_equal(rule_next(&sizes, 100), 250);
     assert_int_equal(rule_next(&sizes, 251), 500);
     assert_int_equal(rule_next(&sizes, 501), 0);
@@ -574,11 +552,10 @@ static void the_next_amount_that_a_rule_hands_out(void **state)
 }
 
 /* Other rules match the same nodes, so no node is replaced. */
-static void what_was_remembered_of_other_rules_is_void(void **state)
+SCENE_TEST(what_was_remembered_of_other_rules_is_void)
 {
     static const struct rule strict[] = {{.name = "s", .whole = true}};
     static const struct rule lax[] = {{.name = "l", .min_milli = 100}};
-    struct scene *scene = *state;
     struct rulebook *other = rulebook_new(POLICY_ROLLOUT, "other");
     scene->book->policy = POLICY_ROLLOUT;
     scene->book->rule = lax;
@@ -595,9 +572,8 @@ static void what_was_remembered_of_other_rules_is_void(void **state)
     rulebook_unref(other);
 }
 
-static void what_is_remembered_names_its_rule(void **state)
+SCENE_TEST(what_is_remembered_names_its_rule)
 {
-    struct scene *scene = *state;
     scene->book->policy = POLICY_ROLLOUT;
     say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
     say(scene, (struct rule){.labels = 1, .label = any_pool, .min_milli = 900});
@@ -612,9 +588,8 @@ static void what_is_remembered_names_its_rule(void **state)
         }
 }
 
-static void a_bind_is_told_which_rule_refused_it(void **state)
+SCENE_TEST(a_bind_is_told_which_rule_refused_it)
 {
-    struct scene *scene = *state;
     struct change change;
     const struct command command = {.kind = COMMAND_RESERVE,
                                     .uid = "p",
@@ -648,10 +623,9 @@ static void assert_refusal(struct scene *scene, const char *words, const char *e
     asked_done(&asked);
 }
 
-static void a_refusal_names_the_rule_and_what_it_wants(void **state)
+SCENE_TEST(a_refusal_names_the_rule_and_what_it_wants)
 {
     static const char *const two[] = {"A100*", "H100"};
-    struct scene *scene = *state;
     say(scene, (struct rule){.name = "night", .whole = true, .min_milli = 100, .step_milli = 50});
     enforce(scene, RULES_ALL);
     three_pools(scene);
@@ -685,9 +659,8 @@ static void keep_refusal(void *user, struct text name, const char *text)
     (void)snprintf(told->text[told->count++], REASON_BYTES_MAX, "%s", text);
 }
 
-static void each_rule_has_a_text_of_its_own(void **state)
+SCENE_TEST(each_rule_has_a_text_of_its_own)
 {
-    struct scene *scene = *state;
     struct told told = {0};
     struct asked asked;
     say(scene, (struct rule){.name = "one", .labels = 1, .label = training, .whole = true});
@@ -710,9 +683,8 @@ static void each_rule_has_a_text_of_its_own(void **state)
     asked_done(&asked);
 }
 
-static void an_operator_reads_which_rules_keep_a_pod_from_how_many_nodes(void **state)
+SCENE_TEST(an_operator_reads_which_rules_keep_a_pod_from_how_many_nodes)
 {
-    struct scene *scene = *state;
     struct unschedulable unschedulable;
     struct asked asked;
     char text[REASON_BYTES_MAX];
@@ -750,10 +722,9 @@ static struct unschedulable unschedulable_from(struct scene *scene, const char *
     return unschedulable;
 }
 
-static void what_only_the_hour_or_a_reserve_forbids_is_not_never(void **state)
+SCENE_TEST(what_only_the_hour_or_a_reserve_forbids_is_not_never)
 {
     const struct window window = {.days = 1, .minutes = 60};
-    struct scene *scene = *state;
     say(scene, (struct rule){.reserve = 3});
     enforce(scene, RULES_ALL);
     three_pools(scene);
@@ -771,9 +742,8 @@ static void what_only_the_hour_or_a_reserve_forbids_is_not_never(void **state)
  * Idle hosts in reserve
  */
 
-static void idle_hosts_are_kept_for_pods_of_several_gpus(void **state)
+SCENE_TEST(idle_hosts_are_kept_for_pods_of_several_gpus)
 {
-    struct scene *scene = *state;
     say(scene, (struct rule){.reserve = 2});
     enforce(scene, RULES_ALL);
     three_pools(scene);
@@ -802,9 +772,8 @@ static void idle_hosts_are_kept_for_pods_of_several_gpus(void **state)
     assert_string_equal(fits(scene, "300", "x"), "abc");
 }
 
-static void a_reserve_counts_the_hosts_of_its_rule(void **state)
+SCENE_TEST(a_reserve_counts_the_hosts_of_its_rule)
 {
-    struct scene *scene = *state;
     say(scene, (struct rule){.labels = 1, .label = any_pool, .reserve = 1});
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
@@ -829,10 +798,9 @@ static void a_reserve_counts_the_hosts_of_its_rule(void **state)
 }
 
 /* The first 63 rules are about other nodes; the last one keeps hosts. */
-static void the_last_of_as_many_rules_as_there_may_be_keeps_its_reserve(void **state)
+SCENE_TEST(the_last_of_as_many_rules_as_there_may_be_keeps_its_reserve)
 {
     static const struct label elsewhere = {"pool", "elsewhere"};
-    struct scene *scene = *state;
     struct rule rule[RULES_MAX];
     for (uint32_t i = 0; i < RULES_MAX; i++)
         rule[i] = (struct rule){.labels = 1, .label = &elsewhere, .reserve = 1};
@@ -859,9 +827,8 @@ static bool last_gave_room(const struct scene *scene)
 }
 
 /* What was kept for pods of several GPUs opens to others with the first of those. */
-static void a_host_that_is_idle_no_longer_is_room_for_small_pods(void **state)
+SCENE_TEST(a_host_that_is_idle_no_longer_is_room_for_small_pods)
 {
-    struct scene *scene = *state;
     three_pools(scene);
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
     assert_false(last_gave_room(scene)); /* no rule could have kept it */
@@ -875,9 +842,8 @@ static void a_host_that_is_idle_no_longer_is_room_for_small_pods(void **state)
     assert_false(last_gave_room(scene));
 }
 
-static void the_first_answer_of_a_policy_that_remembers_is_not_the_last(void **state)
+SCENE_TEST(the_first_answer_of_a_policy_that_remembers_is_not_the_last)
 {
-    struct scene *scene = *state;
     scene->book->policy = POLICY_ROLLOUT;
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
@@ -897,10 +863,9 @@ static void the_first_answer_of_a_policy_that_remembers_is_not_the_last(void **s
     policy_context_unref(before);
 }
 
-static void victims_that_leave_a_host_idle_do_not_open_the_reserve(void **state)
+SCENE_TEST(victims_that_leave_a_host_idle_do_not_open_the_reserve)
 {
     const struct text victim[] = {TEXT("p")};
-    struct scene *scene = *state;
     struct asked asked;
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
@@ -926,11 +891,10 @@ static void victims_that_leave_a_host_idle_do_not_open_the_reserve(void **state)
 }
 
 /* A pod that tolerates the cordon may go there, with victims as without. */
-static void a_host_that_victims_leave_is_no_reserve_while_it_is_cordoned(void **state)
+SCENE_TEST(a_host_that_victims_leave_is_no_reserve_while_it_is_cordoned)
 {
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
     const struct text victim[] = {TEXT("p")};
-    struct scene *scene = *state;
     struct asked asked;
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
@@ -982,9 +946,8 @@ static enum reason why_whole(struct scene *scene, uint32_t whole)
     return why_asked(scene, request);
 }
 
-static void whole_gpus_of_the_other_resource_count_as_several(void **state)
+SCENE_TEST(whole_gpus_of_the_other_resource_count_as_several)
 {
-    struct scene *scene = *state;
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
     show(scene, "a", "");
@@ -994,9 +957,8 @@ static void whole_gpus_of_the_other_resource_count_as_several(void **state)
 }
 
 /* Beside any share, one whole GPU is the second. */
-static void a_share_and_a_whole_gpu_are_two(void **state)
+SCENE_TEST(a_share_and_a_whole_gpu_are_two)
 {
-    struct scene *scene = *state;
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
     show(scene, "a", "");
@@ -1007,7 +969,7 @@ static void a_share_and_a_whole_gpu_are_two(void **state)
 }
 
 /* By the peak of its life, as it asks: what runs one after another may use the same GPU. */
-static void a_pod_that_one_gpu_cannot_hold_may_use_the_reserve(void **state)
+SCENE_TEST(a_pod_that_one_gpu_cannot_hold_may_use_the_reserve)
 {
     static const struct {
         const char *words;
@@ -1029,7 +991,6 @@ static void a_pod_that_one_gpu_cannot_hold_may_use_the_reserve(void **state)
         {"400+400+400", REASON_NONE},
         {"i1+i200x2+300", REASON_NONE},
     };
-    struct scene *scene = *state;
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
     show(scene, "a", "");
@@ -1057,11 +1018,10 @@ static void show_mixture(struct scene *scene, uint32_t milli)
 }
 
 /* Never is not later: the reserve is the reason only where the host would do, now or later. */
-static void what_a_kept_host_can_never_serve_is_not_kept_from_it(void **state)
+SCENE_TEST(what_a_kept_host_can_never_serve_is_not_kept_from_it)
 {
     static const char *sick[] = {"A100"};
     static const char *h100[] = {"H100"};
-    struct scene *scene = *state;
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
     show_mixture(scene, 1000);
@@ -1093,9 +1053,8 @@ static void what_a_kept_host_can_never_serve_is_not_kept_from_it(void **state)
 }
 
 /* The search ends before it knows; that the host is kept is known. */
-static void a_kept_host_that_is_not_searched_to_the_end_is_kept(void **state)
+SCENE_TEST(a_kept_host_that_is_not_searched_to_the_end_is_kept)
 {
-    struct scene *scene = *state;
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
     show_mixture(scene, 400);
@@ -1113,10 +1072,9 @@ static void a_kept_host_that_is_not_searched_to_the_end_is_kept(void **state)
     assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_RESERVE);
 }
 
-static void an_operator_reads_which_rule_keeps_which_hosts(void **state)
+SCENE_TEST(an_operator_reads_which_rule_keeps_which_hosts)
 {
     static const struct label big[] = {{"pool", "training"}};
-    struct scene *scene = *state;
     struct unschedulable unschedulable;
     struct asked asked;
     char text[REASON_BYTES_MAX];
@@ -1167,9 +1125,8 @@ static void an_operator_reads_which_rule_keeps_which_hosts(void **state)
     assert_int_equal(change.rule, 1);
 }
 
-static void a_host_with_whole_gpus_of_the_other_resource_is_not_idle(void **state)
+SCENE_TEST(a_host_with_whole_gpus_of_the_other_resource_is_not_idle)
 {
-    struct scene *scene = *state;
     struct pod *pod = core_pod(&scene->core, "p", "a");
     pod->whole_gpus = 1;
     const struct command adopt = {
@@ -1195,12 +1152,11 @@ static void a_host_with_whole_gpus_of_the_other_resource_is_not_idle(void **stat
     assert_string_equal(fits(scene, "300", "x"), "");
 }
 
-static void what_nobody_could_have_for_itself_is_not_idle(void **state)
+SCENE_TEST(what_nobody_could_have_for_itself_is_not_idle)
 {
     static const struct core_gpu one[] = {{.index = 0, .mib = 16000}};
     static const struct core_gpu sick[] = {{.index = 0, .mib = 16000, .sick = true},
                                            {.index = 1, .mib = 16000}};
-    struct scene *scene = *state;
     say(scene, (struct rule){.reserve = 3});
     enforce(scene, RULES_ALL);
     assert_int_equal(core_node(&scene->core, "a", one, 1), VERDICT_OK);
@@ -1222,9 +1178,8 @@ static void what_nobody_could_have_for_itself_is_not_idle(void **state)
  * Policies of pools
  */
 
-static void a_pool_can_be_ordered_by_another_policy(void **state)
+SCENE_TEST(a_pool_can_be_ordered_by_another_policy)
 {
-    struct scene *scene = *state;
     say(scene,
         (struct rule){.labels = 1, .label = training, .has_order = true, .policy = POLICY_SPREAD});
     enforce(scene, RULES_ALL);
@@ -1246,10 +1201,9 @@ static void a_pool_can_be_ordered_by_another_policy(void **state)
     assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-1")->reserved_milli, 300);
 }
 
-static void nodes_under_the_policy_of_the_document_come_before_those_of_rules(void **state)
+SCENE_TEST(nodes_under_the_policy_of_the_document_come_before_those_of_rules)
 {
     static const struct label inference[] = {{"pool", "inference"}};
-    struct scene *scene = *state;
     say(scene,
         (struct rule){.labels = 1, .label = training, .has_order = true, .policy = POLICY_ROLLOUT});
     say(scene,
@@ -1273,9 +1227,8 @@ static void nodes_under_the_policy_of_the_document_come_before_those_of_rules(vo
     assert_string_equal(fits(scene, "300", "x"), "acb");
 }
 
-static void a_policy_of_a_rule_gets_its_workload(void **state)
+SCENE_TEST(a_policy_of_a_rule_gets_its_workload)
 {
-    struct scene *scene = *state;
     assert_false(rulebook_needs_workload(scene->book));
     say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
     say(scene, (struct rule){.has_order = true, .policy = POLICY_FGD});
@@ -1302,9 +1255,8 @@ static void a_policy_of_a_rule_gets_its_workload(void **state)
  * Labels that change
  */
 
-static void a_label_that_changes_changes_who_is_let_in(void **state)
+SCENE_TEST(a_label_that_changes_changes_who_is_let_in)
 {
-    struct scene *scene = *state;
     say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
     enforce(scene, RULES_ALL);
     three_pools(scene);
@@ -1321,9 +1273,8 @@ static void a_label_that_changes_changes_who_is_let_in(void **state)
     assert_string_equal(fits(scene, "300", "x"), "bc");
 }
 
-static void labels_outlive_what_happens_to_their_node(void **state)
+SCENE_TEST(labels_outlive_what_happens_to_their_node)
 {
-    struct scene *scene = *state;
     say(scene, (struct rule){.labels = 1, .label = training, .min_milli = 200});
     enforce(scene, RULES_ALL);
     three_pools(scene);
@@ -1349,10 +1300,9 @@ static void labels_outlive_what_happens_to_their_node(void **state)
     rulebook_unref(other);
 }
 
-static void a_node_of_the_question_alone_has_rules_too(void **state)
+SCENE_TEST(a_node_of_the_question_alone_has_rules_too)
 {
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}};
-    struct scene *scene = *state;
     struct inventory *inventory = core_inventory(&scene->core, "n", "uid", gpu, 1);
     const struct label label = {"pool", "training"};
     say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
@@ -1362,60 +1312,4 @@ static void a_node_of_the_question_alone_has_rules_too(void **state)
         node_from_inventory(inventory, scene->book, ledger_names(scene->core.ledger));
     assert_int_equal(node->rules, 1);
     node_unref(node);
-}
-
-int main(void)
-{
-#define WITH_SCENE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_SCENE(a_rule_is_about_the_nodes_with_its_labels),
-        WITH_SCENE(a_rule_is_about_the_pods_of_its_namespaces),
-        WITH_SCENE(the_first_rule_that_matches_both_wins_alone),
-        WITH_SCENE(a_rule_that_does_not_hold_now_says_nothing),
-        WITH_SCENE(what_changes_when_rules_change_may_fit),
-        WITH_SCENE(shares_are_of_the_sizes_that_are_handed_out),
-        WITH_SCENE(each_container_has_to_meet_the_demand),
-        WITH_SCENE(only_some_models_may_be_used),
-        WITH_SCENE(a_node_of_two_models_gives_the_one_that_the_rule_allows),
-        WITH_SCENE(two_rules_may_allow_different_models),
-        WITH_SCENE(what_was_not_asked_for_does_not_help),
-        WITH_SCENE(a_node_of_one_gpu_has_rules_too),
-        WITH_SCENE(a_rule_about_two_labels_needs_both),
-        WITH_SCENE(a_rule_without_models_takes_any),
-        WITH_SCENE(a_book_begins_empty),
-        WITH_SCENE(books_are_alike_by_name_bytes_and_zones),
-        WITH_SCENE(a_node_without_gpus_keeps_no_labels),
-        WITH_SCENE(the_next_amount_that_a_rule_hands_out),
-        WITH_SCENE(what_was_remembered_of_other_rules_is_void),
-        WITH_SCENE(what_is_remembered_names_its_rule),
-        WITH_SCENE(a_bind_is_told_which_rule_refused_it),
-        WITH_SCENE(what_only_the_hour_or_a_reserve_forbids_is_not_never),
-        WITH_SCENE(whole_gpus_of_the_other_resource_are_no_shares),
-        WITH_SCENE(what_runs_is_judged_by_no_rule),
-        WITH_SCENE(a_refusal_names_the_rule_and_what_it_wants),
-        WITH_SCENE(each_rule_has_a_text_of_its_own),
-        WITH_SCENE(an_operator_reads_which_rules_keep_a_pod_from_how_many_nodes),
-        WITH_SCENE(idle_hosts_are_kept_for_pods_of_several_gpus),
-        WITH_SCENE(a_reserve_counts_the_hosts_of_its_rule),
-        WITH_SCENE(the_last_of_as_many_rules_as_there_may_be_keeps_its_reserve),
-        WITH_SCENE(a_host_that_is_idle_no_longer_is_room_for_small_pods),
-        WITH_SCENE(the_first_answer_of_a_policy_that_remembers_is_not_the_last),
-        WITH_SCENE(victims_that_leave_a_host_idle_do_not_open_the_reserve),
-        WITH_SCENE(a_host_that_victims_leave_is_no_reserve_while_it_is_cordoned),
-        WITH_SCENE(whole_gpus_of_the_other_resource_count_as_several),
-        WITH_SCENE(a_share_and_a_whole_gpu_are_two),
-        WITH_SCENE(a_pod_that_one_gpu_cannot_hold_may_use_the_reserve),
-        WITH_SCENE(what_a_kept_host_can_never_serve_is_not_kept_from_it),
-        WITH_SCENE(a_kept_host_that_is_not_searched_to_the_end_is_kept),
-        WITH_SCENE(an_operator_reads_which_rule_keeps_which_hosts),
-        WITH_SCENE(a_host_with_whole_gpus_of_the_other_resource_is_not_idle),
-        WITH_SCENE(what_nobody_could_have_for_itself_is_not_idle),
-        WITH_SCENE(a_pool_can_be_ordered_by_another_policy),
-        WITH_SCENE(nodes_under_the_policy_of_the_document_come_before_those_of_rules),
-        WITH_SCENE(a_policy_of_a_rule_gets_its_workload),
-        WITH_SCENE(a_label_that_changes_changes_who_is_let_in),
-        WITH_SCENE(labels_outlive_what_happens_to_their_node),
-        WITH_SCENE(a_node_of_the_question_alone_has_rules_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,14 @@
 /*
  * What is learned of the workload: pods counted by class, halved from time to time, and forgotten.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/rules/tally.h"
 
 #include "support/draw.h"
+#include "support/test.h"
 #include "support/walk.h"
 
 static void tally_freep(struct tally **tally)
@@ -53,9 +49,8 @@ static uint32_t weight_of(const struct tally *tally, uint32_t milli)
     return weight;
 }
 
-static void a_new_tally_knows_what_most_clusters_serve(void **state)
+TEST(a_new_tally_knows_what_most_clusters_serve)
 {
-    (void)state;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
     assert_int_equal(tally_pods(tally), 0);
@@ -69,9 +64,8 @@ static void a_new_tally_knows_what_most_clusters_serve(void **state)
     assert_int_equal(workload->n_scarce, 3);     /* pods of 2, 4 and 8 GPUs are protected */
 }
 
-static void each_pod_counts_once_in_its_class(void **state)
+TEST(each_pod_counts_once_in_its_class)
 {
-    (void)state;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
     count(tally, 300, 2);
@@ -93,9 +87,8 @@ static void each_pod_counts_once_in_its_class(void **state)
     assert_string_equal(class->model[0], "T4");
 }
 
-static void after_a_few_pods_the_cold_start_is_forgotten(void **state)
+TEST(after_a_few_pods_the_cold_start_is_forgotten)
 {
-    (void)state;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
     count(tally, 500, 1);
@@ -109,9 +102,8 @@ static void after_a_few_pods_the_cold_start_is_forgotten(void **state)
     assert_int_equal(weight_of(tally, 250), TALLY_WEIGHT);
 }
 
-static void what_came_long_ago_fades_and_is_forgotten(void **state)
+TEST(what_came_long_ago_fades_and_is_forgotten)
 {
-    (void)state;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
     count(tally, 500, 1);
@@ -134,9 +126,8 @@ static void what_came_long_ago_fades_and_is_forgotten(void **state)
     assert_int_equal(tally_pods(tally), 5 * TALLY_HALF);
 }
 
-static void a_full_tally_forgets_the_class_that_came_least_often(void **state)
+TEST(a_full_tally_forgets_the_class_that_came_least_often)
 {
-    (void)state;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
     count(tally, 100, TALLY_COLD);
@@ -166,9 +157,8 @@ static uint64_t pods_until_due(struct tally *tally)
     return tally_pods(tally) - before;
 }
 
-static void workloads_are_due_often_at_first_and_seldom_later(void **state)
+TEST(workloads_are_due_often_at_first_and_seldom_later)
 {
-    (void)state;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
     assert_true(tally_is_due(tally)); /* there was none yet */
@@ -182,9 +172,8 @@ static void workloads_are_due_often_at_first_and_seldom_later(void **state)
     assert_int_equal(pods_until_due(tally), TALLY_STEP_MAX);
 }
 
-static void a_full_window_is_still_a_workload(void **state)
+TEST(a_full_window_is_still_a_workload)
 {
-    (void)state;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
     count(tally, 300, 40 * TALLY_HALF - 1);
@@ -224,9 +213,8 @@ static void count_any(struct tally *tally, uint64_t *seed)
                model[draw_below(seed, 3)]);
 }
 
-static void a_restored_tally_goes_on_like_the_one_that_was_stored(void **state)
+TEST(a_restored_tally_goes_on_like_the_one_that_was_stored)
 {
-    (void)state;
     uint64_t seed = 7;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
     CLEANUP(tally_freep) struct tally *again = NULL;
@@ -246,9 +234,8 @@ static void a_restored_tally_goes_on_like_the_one_that_was_stored(void **state)
     assert_same_tally(tally, again);
 }
 
-static void the_cold_start_ends_also_after_a_restart_that_lost_some_of_it(void **state)
+TEST(the_cold_start_ends_also_after_a_restart_that_lost_some_of_it)
 {
-    (void)state;
     const struct workload_class class[] = {{.parts = 2, .milli = 300, .count = TALLY_WEIGHT},
                                            {.parts = 1, .milli = 500, .count = 1}};
     struct tally_rows rows = {.pods = TALLY_COLD - 1, .classes = 1, .class = class};
@@ -303,9 +290,8 @@ static void is_restored(struct stored stored)
     tally_free(tally);
 }
 
-static void what_no_tally_contains_is_not_restored(void **state)
+TEST(what_no_tally_contains_is_not_restored)
 {
-    (void)state;
     struct stored stored = stored_start();
 
     is_restored(stored);
@@ -334,9 +320,8 @@ static void what_no_tally_contains_is_not_restored(void **state)
     is_refused(stored, "513 classes: 1 to 512 would be right");
 }
 
-static void alike_classes_are_found_wherever_they_are(void **state)
+TEST(alike_classes_are_found_wherever_they_are)
 {
-    (void)state;
     struct workload_class class[WORKLOAD_CLASSES_MAX];
     const struct tally_rows rows = {.pods = 0, .classes = WORKLOAD_CLASSES_MAX, .class = class};
     struct tally *tally = NULL;
@@ -352,9 +337,8 @@ static void alike_classes_are_found_wherever_they_are(void **state)
     assert_string_equal(err.text, "class 7 is like class 5");
 }
 
-static void models_are_stored_and_forgotten_with_their_class(void **state)
+TEST(models_are_stored_and_forgotten_with_their_class)
 {
-    (void)state;
     const char *model[] = {"T4", "A100", ""};
     struct workload_class class[WORKLOAD_CLASSES_MAX];
     const struct tally_rows rows = {
@@ -376,9 +360,8 @@ static void models_are_stored_and_forgotten_with_their_class(void **state)
     tally_free(NULL);
 }
 
-static void weights_that_would_outgrow_a_workload_are_not_restored(void **state)
+TEST(weights_that_would_outgrow_a_workload_are_not_restored)
 {
-    (void)state;
     struct stored stored = stored_start();
 
     stored.rows.pods = TALLY_HALF;
@@ -441,10 +424,9 @@ static uint64_t part_of(const struct workload *workload, uint32_t parts, uint32_
     return UINT64_C(1000000) * count_in(workload, parts, milli) / workload->count;
 }
 
-static void what_is_expected_is_its_weight_of_the_workload(void **state)
+TEST(what_is_expected_is_its_weight_of_the_workload)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     expect(&expecting, 8, 1000, 5);
     expect(&expecting, 4, 1000, 20);
@@ -461,10 +443,9 @@ static void what_is_expected_is_its_weight_of_the_workload(void **state)
     assert_int_equal(workload->class[3].parts, 8);
 }
 
-static void where_all_that_was_seen_is_expected_the_others_are_a_part_of_it(void **state)
+TEST(where_all_that_was_seen_is_expected_the_others_are_a_part_of_it)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     expect(&expecting, 8, 1000, 5);
     expect(&expecting, 1, 600, 1);
@@ -475,10 +456,9 @@ static void where_all_that_was_seen_is_expected_the_others_are_a_part_of_it(void
     assert_int_equal(workload->classes, 2);
 }
 
-static void what_was_seen_more_often_than_expected_stays(void **state)
+TEST(what_was_seen_more_often_than_expected_stays)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     expect(&expecting, 1, 300, 100);
     expect(&expecting, 8, 1000, 500 - 100);
@@ -490,10 +470,9 @@ static void what_was_seen_more_often_than_expected_stays(void **state)
     assert_in_range(part_of(workload, 8, 1000), 400000, 400020);
 }
 
-static void what_was_seen_exactly_as_expected_stays(void **state)
+TEST(what_was_seen_exactly_as_expected_stays)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     expect(&expecting, 1, 300, 250);
     tally_expect(expecting.tally, expecting.book);
@@ -505,10 +484,9 @@ static void what_was_seen_exactly_as_expected_stays(void **state)
 }
 
 /* Seen rarely, it is raised; what is seen beyond its weight does not make it too few. */
-static void no_shape_is_less_than_expected(void **state)
+TEST(no_shape_is_less_than_expected)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     expect(&expecting, 1, 200, 100);
     expect(&expecting, 1, 300, 100);
@@ -524,10 +502,9 @@ static void no_shape_is_less_than_expected(void **state)
     assert_in_range(workload->count, 65537, 262144);
 }
 
-static void a_full_tally_makes_room_for_what_is_expected(void **state)
+TEST(a_full_tally_makes_room_for_what_is_expected)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     count(expecting.tally, 600, 1);
     for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
@@ -546,10 +523,9 @@ static void a_full_tally_makes_room_for_what_is_expected(void **state)
     assert_int_equal(tally_classes(expecting.tally), WORKLOAD_CLASSES_MAX);
 }
 
-static void the_first_that_is_expected_stays_though_it_came_least_often(void **state)
+TEST(the_first_that_is_expected_stays_though_it_came_least_often)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
         count(expecting.tally, i + 1, i == 99 ? 1 : 2);
@@ -566,10 +542,9 @@ static void the_first_that_is_expected_stays_though_it_came_least_often(void **s
 }
 
 /* Of equals the first ones go, as many as there are shapes that were not seen. */
-static void a_full_tally_makes_room_for_all_that_is_expected(void **state)
+TEST(a_full_tally_makes_room_for_all_that_is_expected)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
         count(expecting.tally, i + 1, 2);
@@ -591,10 +566,9 @@ static void a_full_tally_makes_room_for_all_that_is_expected(void **state)
     assert_in_range(part_of(workload, 2, 1000), 10000, 10020);
 }
 
-static void the_first_class_may_be_the_rarest(void **state)
+TEST(the_first_class_may_be_the_rarest)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
         count(expecting.tally, i + 1, 2);
@@ -606,10 +580,9 @@ static void the_first_class_may_be_the_rarest(void **state)
     assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
 }
 
-static void all_that_was_seen_often_stays(void **state)
+TEST(all_that_was_seen_often_stays)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     expect(&expecting, 1, 300, 100);
     expect(&expecting, 1, 400, 1);
@@ -625,10 +598,9 @@ static void all_that_was_seen_often_stays(void **state)
 }
 
 /* Compared by count for its weight, not by count. */
-static void a_light_shape_that_was_seen_often_comes_before_a_heavy_one(void **state)
+TEST(a_light_shape_that_was_seen_often_comes_before_a_heavy_one)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     expect(&expecting, 1, 300, 1);
     expect(&expecting, 1, 400, 100);
@@ -642,9 +614,8 @@ static void a_light_shape_that_was_seen_often_comes_before_a_heavy_one(void **st
 }
 
 /* A quarter: 300 of 1,201 are too few, 300 of 1,199 are enough. */
-static void a_shape_is_raised_if_it_was_seen_a_little_too_rarely(void **state)
+TEST(a_shape_is_raised_if_it_was_seen_a_little_too_rarely)
 {
-    (void)state;
     for (uint32_t others = 899; others <= 901; others += 2) {
         CLEANUP(expecting_done) struct expecting expecting;
         expecting_start(&expecting);
@@ -659,10 +630,9 @@ static void a_shape_is_raised_if_it_was_seen_a_little_too_rarely(void **state)
     }
 }
 
-static void a_count_that_is_whole_is_not_rounded(void **state)
+TEST(a_count_that_is_whole_is_not_rounded)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     expect(&expecting, 8, 1000, 250);
     tally_expect(expecting.tally, expecting.book);
@@ -671,11 +641,10 @@ static void a_count_that_is_whole_is_not_rounded(void **state)
     assert_int_equal(3 * count_in(workload, 8, 1000), count_in(workload, 1, 600));
 }
 
-static void an_expectation_is_due_before_the_first_pod(void **state)
+TEST(an_expectation_is_due_before_the_first_pod)
 {
     CLEANUP(tally_freep) struct tally *tally = tally_new();
     struct rulebook *book = rulebook_new(POLICY_ROLLOUT, "test");
-    (void)state;
     CLEANUP(workload_unrefp) struct workload *workload = tally_workload(tally);
     assert_false(tally_is_due(tally));
     tally_expect(tally, book);
@@ -684,10 +653,9 @@ static void an_expectation_is_due_before_the_first_pod(void **state)
     assert_int_equal(workload->classes, 6);
 }
 
-static void a_new_expectation_is_due_and_an_empty_one_changes_nothing(void **state)
+TEST(a_new_expectation_is_due_and_an_empty_one_changes_nothing)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     count(expecting.tally, 300, 100);
     CLEANUP(workload_unrefp) struct workload *bare = tally_workload(expecting.tally);
@@ -705,10 +673,9 @@ static void a_new_expectation_is_due_and_an_empty_one_changes_nothing(void **sta
     assert_int_equal(none->classes, 2);
 }
 
-static void the_same_pods_and_expectations_make_the_same_workload(void **state)
+TEST(the_same_pods_and_expectations_make_the_same_workload)
 {
     CLEANUP(expecting_done) struct expecting expecting;
-    (void)state;
     expecting_start(&expecting);
     for (uint32_t i = 0; i < RULEBOOK_SHAPES_MAX; i++)
         expect(&expecting, 2 + i, 1000, 1 + i % 15);
@@ -721,40 +688,4 @@ static void the_same_pods_and_expectations_make_the_same_workload(void **state)
     assert_memory_equal(one->sequence, two->sequence, sizeof one->sequence);
     for (uint32_t i = 0; i < RULEBOOK_SHAPES_MAX; i++)
         assert_true(part_of(one, 2 + i, 1000) >= 999 * (1 + i % 15)); /* but for rounding */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_tally_knows_what_most_clusters_serve),
-        cmocka_unit_test(each_pod_counts_once_in_its_class),
-        cmocka_unit_test(after_a_few_pods_the_cold_start_is_forgotten),
-        cmocka_unit_test(what_came_long_ago_fades_and_is_forgotten),
-        cmocka_unit_test(a_full_tally_forgets_the_class_that_came_least_often),
-        cmocka_unit_test(workloads_are_due_often_at_first_and_seldom_later),
-        cmocka_unit_test(a_full_window_is_still_a_workload),
-        cmocka_unit_test(a_restored_tally_goes_on_like_the_one_that_was_stored),
-        cmocka_unit_test(the_cold_start_ends_also_after_a_restart_that_lost_some_of_it),
-        cmocka_unit_test(what_no_tally_contains_is_not_restored),
-        cmocka_unit_test(alike_classes_are_found_wherever_they_are),
-        cmocka_unit_test(models_are_stored_and_forgotten_with_their_class),
-        cmocka_unit_test(weights_that_would_outgrow_a_workload_are_not_restored),
-        cmocka_unit_test(what_is_expected_is_its_weight_of_the_workload),
-        cmocka_unit_test(where_all_that_was_seen_is_expected_the_others_are_a_part_of_it),
-        cmocka_unit_test(what_was_seen_more_often_than_expected_stays),
-        cmocka_unit_test(what_was_seen_exactly_as_expected_stays),
-        cmocka_unit_test(no_shape_is_less_than_expected),
-        cmocka_unit_test(a_full_tally_makes_room_for_what_is_expected),
-        cmocka_unit_test(the_first_that_is_expected_stays_though_it_came_least_often),
-        cmocka_unit_test(a_full_tally_makes_room_for_all_that_is_expected),
-        cmocka_unit_test(the_first_class_may_be_the_rarest),
-        cmocka_unit_test(all_that_was_seen_often_stays),
-        cmocka_unit_test(a_light_shape_that_was_seen_often_comes_before_a_heavy_one),
-        cmocka_unit_test(a_shape_is_raised_if_it_was_seen_a_little_too_rarely),
-        cmocka_unit_test(a_count_that_is_whole_is_not_rounded),
-        cmocka_unit_test(an_expectation_is_due_before_the_first_pod),
-        cmocka_unit_test(a_new_expectation_is_due_and_an_empty_one_changes_nothing),
-        cmocka_unit_test(the_same_pods_and_expectations_make_the_same_workload),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "milligpu/core/rules/window.h"
 
+#include "support/test.h"
 #include "support/walk.h"
 #include "support/zones.h"
 
@@ -44,9 +40,8 @@ static void is_written(const char *text, const char *canonical)
     strbuf_done(&out);
 }
 
-static void each_word_may_be_left_out(void **state)
+TEST(each_word_may_be_left_out)
 {
-    (void)state;
     is_written("Mon-Fri 08:00-20:00 Europe/Berlin", "Mon-Fri 08:00-20:00 Europe/Berlin");
     is_written("Mon-Fri 08:00-20:00", "Mon-Fri 08:00-20:00 UTC");
     is_written("Mon-Fri Europe/Berlin", "Mon-Fri 00:00-24:00 Europe/Berlin");
@@ -58,9 +53,8 @@ static void each_word_may_be_left_out(void **state)
     is_written("  daily   UTC ", "daily 00:00-24:00 UTC");
 }
 
-static void days_have_several_spellings(void **state)
+TEST(days_have_several_spellings)
 {
-    (void)state;
     is_written("sat,SUN", "Sat,Sun 00:00-24:00 UTC");
     is_written("sun,sat", "Sat,Sun 00:00-24:00 UTC");
     is_written("Mon-Wed,Fri", "Mon-Wed,Fri 00:00-24:00 UTC");
@@ -77,9 +71,8 @@ static void days_have_several_spellings(void **state)
     is_written("Mon,Wed,Fri,Sun", "Mon,Wed,Fri,Sun 00:00-24:00 UTC");
 }
 
-static void times_go_to_24_00_and_over_midnight(void **state)
+TEST(times_go_to_24_00_and_over_midnight)
 {
-    (void)state;
     is_written("00:00-24:00", "daily 00:00-24:00 UTC");
     is_written("20:00-08:00", "daily 20:00-08:00 UTC");
     is_written("20:00-24:00", "daily 20:00-24:00 UTC");
@@ -91,9 +84,8 @@ static void times_go_to_24_00_and_over_midnight(void **state)
     is_written("09:08-19:59", "daily 09:08-19:59 UTC");
 }
 
-static void no_zone_is_taken_for_days(void **state)
+TEST(no_zone_is_taken_for_days)
 {
-    (void)state;
     is_written("Mon W-SU", "Mon 00:00-24:00 W-SU");
     is_written("GB-Eire", "daily 00:00-24:00 GB-Eire");
     is_written("W-SU", "daily 00:00-24:00 W-SU");
@@ -149,9 +141,8 @@ static void misplaced(const char *text, const char *word)
     refused(text, why);
 }
 
-static void the_word_that_is_wrong_is_named(void **state)
+TEST(the_word_that_is_wrong_is_named)
 {
-    (void)state;
     no_day("Monday", "Monday");
     no_day("Mo-Fr", "Mo");
     no_day("Mon-Friday", "Friday");
@@ -206,9 +197,8 @@ static void the_word_that_is_wrong_is_named(void **state)
     refused("   ", "empty: write dates, days, times, zone, such as \"Mon-Fri 08:00-20:00 UTC\"");
 }
 
-static void a_name_of_a_zone_may_have_64_bytes(void **state)
+TEST(a_name_of_a_zone_may_have_64_bytes)
 {
-    (void)state;
     char longest[ZONE_NAME_BYTES_MAX + 2];
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
@@ -217,9 +207,8 @@ static void a_name_of_a_zone_may_have_64_bytes(void **state)
     assert_string_equal(parsed(longest).zone, longest);
 }
 
-static void only_the_whole_week_always_holds(void **state)
+TEST(only_the_whole_week_always_holds)
 {
-    (void)state;
     static const char *const often[] = {"Mon-Sat", "00:00-23:59", "00:01-24:00", "12:00-11:59"};
     const struct window always = parsed("daily 00:00-24:00 Europe/Berlin");
     struct zone *zone = zones_installed("Europe/Berlin");
@@ -258,9 +247,8 @@ static void turns(const char *text, bool on, int64_t when_ms)
     zone_free(zone);
 }
 
-static void the_first_minute_belongs_to_it_and_the_last_does_not(void **state)
+TEST(the_first_minute_belongs_to_it_and_the_last_does_not)
 {
-    (void)state;
     /* 2026-06-01 is a Monday. */
     turns("Mon-Fri 08:00-20:00", true, at_ms(2026, 6, 1, 8, 0));
     turns("Mon-Fri 08:00-20:00", false, at_ms(2026, 6, 1, 20, 0));
@@ -280,9 +268,8 @@ static void the_first_minute_belongs_to_it_and_the_last_does_not(void **state)
     turns("Thu", true, at_ms(1970, 1, 1, 0, 0));
 }
 
-static void a_week_may_pass_until_it_changes(void **state)
+TEST(a_week_may_pass_until_it_changes)
 {
-    (void)state;
     const struct window window = parsed("Mon 08:00-08:01");
     struct zone *utc = zone_utc();
     assert_int_equal(window_next_ms(&window, utc, at_ms(2026, 6, 1, 8, 1)),
@@ -291,9 +278,8 @@ static void a_week_may_pass_until_it_changes(void **state)
 }
 
 /* In Berlin, 2026-03-29 has no 02:30 and 2026-10-25 has two. */
-static void where_clocks_are_changed_the_wall_clock_decides(void **state)
+TEST(where_clocks_are_changed_the_wall_clock_decides)
 {
-    (void)state;
     turns("Sun 02:30-05:00 Europe/Berlin", true, at_ms(2026, 3, 29, 1, 0)); /* 03:00 */
     turns("Sun 02:30-05:00 Europe/Berlin", false, at_ms(2026, 3, 29, 3, 0));
     turns("Sun 01:00-02:30 Europe/Berlin", false, at_ms(2026, 3, 29, 1, 0));
@@ -315,9 +301,8 @@ static void where_clocks_are_changed_the_wall_clock_decides(void **state)
 }
 
 /* In the whole of 2026-03-29, 02:00 to 03:00 is not met: that window waits for the next Sunday. */
-static void a_window_may_be_skipped(void **state)
+TEST(a_window_may_be_skipped)
 {
-    (void)state;
     const struct window window = parsed("Sun 02:00-03:00 Europe/Berlin");
     struct zone *zone = zones_installed("Europe/Berlin");
     assert_int_equal(window_next_ms(&window, zone, at_ms(2026, 3, 28, 0, 0)),
@@ -334,9 +319,8 @@ static void a_window_may_be_skipped(void **state)
     zone_free(zone);
 }
 
-static void the_end_of_time_is_never(void **state)
+TEST(the_end_of_time_is_never)
 {
-    (void)state;
     const struct window window = parsed("Mon 08:00-20:00 Made/Rule");
     struct zone *zone = zones_of_rule("Made/Rule", "CET-1CEST,M3.5.0,M10.5.0/3");
     assert_true(window_next_ms(&window, zone, INT64_MAX) == INT64_MAX);
@@ -353,9 +337,8 @@ static void the_end_of_time_is_never(void **state)
 }
 
 /* The last second that has milliseconds; five seconds ahead of UTC, a minute begins there. */
-static void the_last_second_can_be_a_change(void **state)
+TEST(the_last_second_can_be_a_change)
 {
-    (void)state;
     const int64_t last_s = INT64_MAX / 1000;
     const int minute = (int)((last_s + 5) / MINUTE_S % 1440);
     char text[64];
@@ -416,9 +399,8 @@ static void minute_by_minute(const struct plain *plain, const char *name, int64_
     zone_free(zone);
 }
 
-static void every_minute_is_as_the_calendar_says(void **state)
+TEST(every_minute_is_as_the_calendar_says)
 {
-    (void)state;
     static const struct plain plain[] = {
         {"Mon-Fri 08:00-20:00", ".xxxxx.", 480, 1200},
         {"20:00-08:00", "xxxxxxx", 1200, 1920},
@@ -439,9 +421,8 @@ static void every_minute_is_as_the_calendar_says(void **state)
     }
 }
 
-static void span__over_several_days(void **state)
+TEST(span__over_several_days)
 {
-    (void)state;
     is_written("Fri 20:00-Mon 08:00", "Fri 20:00-Mon 08:00 UTC");
     is_written("fri 20:00-mon 08:00 Europe/Berlin", "Fri 20:00-Mon 08:00 Europe/Berlin");
     is_written("Fri 20:00-Sat 08:00", "Fri 20:00-08:00 UTC");
@@ -481,9 +462,8 @@ static void span__over_several_days(void **state)
 }
 
 /* A text is not terminated: what stands behind it in memory is no part of it. */
-static void a_text_ends_where_it_ends(void **state)
+TEST(a_text_ends_where_it_ends)
 {
-    (void)state;
     static const struct text row[] = {{"2026-01-01", 4}, {"Fri 20:00-Mon", 9}};
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
@@ -494,9 +474,8 @@ static void a_text_ends_where_it_ends(void **state)
     }
 }
 
-static void dates__are_written_as_read(void **state)
+TEST(dates__are_written_as_read)
 {
-    (void)state;
     is_written("2026-12-24", "2026-12-24 daily 00:00-24:00 UTC");
     is_written("2026-12-24 18:00-24:00", "2026-12-24 daily 18:00-24:00 UTC");
     is_written("2026-12-24..2027-01-02", "2026-12-24..2027-01-02 daily 00:00-24:00 UTC");
@@ -565,9 +544,8 @@ static void changes(const char *text, struct zone *zone, const int64_t *at, size
     assert_false(holds);
 }
 
-static void dates__begin_and_end_once(void **state)
+TEST(dates__begin_and_end_once)
 {
-    (void)state;
     struct zone *utc = zones_installed("UTC");
     struct zone *berlin = zones_installed("Europe/Berlin");
     changes("2026-12-24", utc, (int64_t[]){at_ms(2026, 12, 24, 0, 0), at_ms(2026, 12, 25, 0, 0)},
@@ -592,29 +570,4 @@ static void dates__begin_and_end_once(void **state)
             (int64_t[]){at_ms(2026, 12, 18, 20, 0), at_ms(2026, 12, 24, 8, 0)}, 2);
     zone_free(utc);
     zone_free(berlin);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_word_may_be_left_out),
-        cmocka_unit_test(days_have_several_spellings),
-        cmocka_unit_test(times_go_to_24_00_and_over_midnight),
-        cmocka_unit_test(no_zone_is_taken_for_days),
-        cmocka_unit_test(the_word_that_is_wrong_is_named),
-        cmocka_unit_test(a_name_of_a_zone_may_have_64_bytes),
-        cmocka_unit_test(only_the_whole_week_always_holds),
-        cmocka_unit_test(the_first_minute_belongs_to_it_and_the_last_does_not),
-        cmocka_unit_test(a_week_may_pass_until_it_changes),
-        cmocka_unit_test(where_clocks_are_changed_the_wall_clock_decides),
-        cmocka_unit_test(a_window_may_be_skipped),
-        cmocka_unit_test(the_end_of_time_is_never),
-        cmocka_unit_test(the_last_second_can_be_a_change),
-        cmocka_unit_test(span__over_several_days),
-        cmocka_unit_test(a_text_ends_where_it_ends),
-        cmocka_unit_test(dates__are_written_as_read),
-        cmocka_unit_test(dates__begin_and_end_once),
-        cmocka_unit_test(every_minute_is_as_the_calendar_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

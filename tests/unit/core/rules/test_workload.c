@@ -1,16 +1,12 @@
 /*
  * Classes of pods, and what is made of them: typical shapes, sequences, scarce classes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/core/rules/workload.h"
 
 #include "support/draw.h"
+#include "support/test.h"
 #include "support/walk.h"
 
 static const char *t4[] = {"T4"};
@@ -23,9 +19,8 @@ static const char *half[] = {"T4", "H100"};
  * Classes
  */
 
-static void a_request_is_of_the_class_of_its_largest_want(void **state)
+TEST(a_request_is_of_the_class_of_its_largest_want)
 {
-    (void)state;
     struct want want[] = {{.container = "a", .parts = 1, .milli = 900},
                           {.container = "b", .parts = 2, .milli = 500},
                           {.container = "c", .parts = 1, .milli = 1000}};
@@ -58,9 +53,8 @@ static void a_request_is_of_the_class_of_its_largest_want(void **state)
     assert_int_equal(class.milli, 401);
 }
 
-static void a_request_without_wants_is_of_a_class_without_gpus(void **state)
+TEST(a_request_without_wants_is_of_a_class_without_gpus)
 {
-    (void)state;
     const struct request request = {
         .models = 1, .model = t4, .memory_mib = 5, .host = {1, 2}, .whole = 1};
     struct workload_class class;
@@ -75,9 +69,8 @@ static void a_request_without_wants_is_of_a_class_without_gpus(void **state)
     assert_int_equal(class.count, 1);
 }
 
-static void classes_are_alike_if_they_ask_for_the_same(void **state)
+TEST(classes_are_alike_if_they_ask_for_the_same)
 {
-    (void)state;
     const struct workload_class class = {.host = {1, 2},
                                          .parts = 1,
                                          .milli = 4,
@@ -101,9 +94,8 @@ static void classes_are_alike_if_they_ask_for_the_same(void **state)
         assert_int_equal(workload_alike(&class, &other[i]), i == 8);
 }
 
-static void without_gpus_only_the_host_matters(void **state)
+TEST(without_gpus_only_the_host_matters)
 {
-    (void)state;
     const struct workload_class class = {.host = {1, 2}, .count = 1};
     struct workload_class other = {
         .host = {1, 2}, .milli = 5, .share_mib = 6, .models = 1, .model = t4, .count = 1};
@@ -113,9 +105,8 @@ static void without_gpus_only_the_host_matters(void **state)
     assert_false(workload_alike(&class, &other));
 }
 
-static void classes_and_their_models_are_copied(void **state)
+TEST(classes_and_their_models_are_copied)
 {
-    (void)state;
     char first[] = "T4";
     char second[] = "A100-SXM4-80GB";
     const char *model[] = {first, second};
@@ -147,9 +138,8 @@ static void classes_and_their_models_are_copied(void **state)
     workload_unref(workload);
 }
 
-static void a_workload_lives_until_its_last_reference_goes(void **state)
+TEST(a_workload_lives_until_its_last_reference_goes)
 {
-    (void)state;
     const struct workload_class class[] = {{.parts = 1, .milli = 10, .count = 1}};
     struct workload *workload = workload_new(class, 1);
 
@@ -163,9 +153,8 @@ static void a_workload_lives_until_its_last_reference_goes(void **state)
     workload_unref(NULL);
 }
 
-static void an_empty_workload_has_nothing(void **state)
+TEST(an_empty_workload_has_nothing)
 {
-    (void)state;
     struct workload *workload = workload_new(NULL, 0);
 
     assert_int_equal(workload->classes, 0);
@@ -182,9 +171,8 @@ static void an_empty_workload_has_nothing(void **state)
  * Typical shapes
  */
 
-static void shapes_leave_host_memory_and_memory_of_shares_out(void **state)
+TEST(shapes_leave_host_memory_and_memory_of_shares_out)
 {
-    (void)state;
     const struct workload_class class[] = {
         {.host = {1, 1}, .parts = 1, .milli = 500, .count = 10},
         {.host = {1, 1}, .parts = 1, .milli = 500, .count = 50, .models = 1, .model = t4},
@@ -232,9 +220,8 @@ static uint32_t typicals_of(uint32_t first, uint32_t second, uint32_t third)
     return typicals;
 }
 
-static void typical_shapes_cover_95_percent_of_the_pods(void **state)
+TEST(typical_shapes_cover_95_percent_of_the_pods)
 {
-    (void)state;
     assert_int_equal(typicals_of(95, 3, 2), 1);
     assert_int_equal(typicals_of(94, 3, 3), 2);
     assert_int_equal(typicals_of(94, 1, 5), 2);
@@ -297,9 +284,8 @@ static void check_sequences(const struct workload *workload)
         }
 }
 
-static void each_workload_is_what_its_classes_say(void **state)
+TEST(each_workload_is_what_its_classes_say)
 {
-    (void)state;
     uint64_t seed = 7;
     for (int i = walk_steps(1000, 100); i > 0; i--) {
         struct workload *workload = draw_workload(&seed, i % 20 == 0 ? WORKLOAD_CLASSES_MAX : 40);
@@ -309,9 +295,8 @@ static void each_workload_is_what_its_classes_say(void **state)
     }
 }
 
-static void sequences_draw_classes_with_gpus_by_their_counts(void **state)
+TEST(sequences_draw_classes_with_gpus_by_their_counts)
 {
-    (void)state;
     const struct workload_class class[] = {
         {.host = {1, 0}, .count = 5000},        {.parts = 1, .milli = 1, .count = 300},
         {.host = {2, 0}, .count = 5000},        {.parts = 1, .milli = 2, .count = 600},
@@ -332,9 +317,8 @@ static void sequences_draw_classes_with_gpus_by_their_counts(void **state)
 }
 
 /* Nodes and times must not differ in what they think of a placement, nor must versions. */
-static void the_same_classes_give_the_same_sequences_for_ever(void **state)
+TEST(the_same_classes_give_the_same_sequences_for_ever)
 {
-    (void)state;
     struct workload_class class[100];
     for (uint32_t i = 0; i < ARRAY_LEN(class); i++)
         class[i] = (struct workload_class){.parts = 1, .milli = 1 + i, .count = 1};
@@ -349,9 +333,8 @@ static void the_same_classes_give_the_same_sequences_for_ever(void **state)
     workload_unref(workload);
 }
 
-static void without_gpu_classes_there_are_no_sequences(void **state)
+TEST(without_gpu_classes_there_are_no_sequences)
 {
-    (void)state;
     const struct workload_class class[] = {{.host = {1, 0}, .count = 3}};
     struct workload *workload = workload_new(class, 1);
 
@@ -365,9 +348,8 @@ static void without_gpu_classes_there_are_no_sequences(void **state)
  * Scarce classes
  */
 
-static void the_commonest_classes_of_several_gpus_have_a_price(void **state)
+TEST(the_commonest_classes_of_several_gpus_have_a_price)
 {
-    (void)state;
     static const struct workload_class class[] = {
         {.parts = 1, .milli = 1, .count = 900}, {.parts = 2, .milli = 1, .count = 5},
         {.parts = 8, .milli = 1, .count = 7},   {.host = {1, 1}, .count = 900},
@@ -404,9 +386,8 @@ static void check_scarces(const uint32_t *count, uint32_t classes)
     workload_unref(workload);
 }
 
-static void of_many_scarce_classes_the_rarest_have_no_price(void **state)
+TEST(of_many_scarce_classes_the_rarest_have_no_price)
 {
-    (void)state;
     uint64_t seed = 8;
     for (int i = walk_steps(500, 50); i > 0; i--) {
         uint32_t count[80];
@@ -415,26 +396,4 @@ static void of_many_scarce_classes_the_rarest_have_no_price(void **state)
             count[c] = 1 + draw_below(&seed, i % 2 == 0 ? 5 : 1000);
         check_scarces(count, classes);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_is_of_the_class_of_its_largest_want),
-        cmocka_unit_test(a_request_without_wants_is_of_a_class_without_gpus),
-        cmocka_unit_test(classes_are_alike_if_they_ask_for_the_same),
-        cmocka_unit_test(without_gpus_only_the_host_matters),
-        cmocka_unit_test(classes_and_their_models_are_copied),
-        cmocka_unit_test(a_workload_lives_until_its_last_reference_goes),
-        cmocka_unit_test(an_empty_workload_has_nothing),
-        cmocka_unit_test(shapes_leave_host_memory_and_memory_of_shares_out),
-        cmocka_unit_test(typical_shapes_cover_95_percent_of_the_pods),
-        cmocka_unit_test(each_workload_is_what_its_classes_say),
-        cmocka_unit_test(sequences_draw_classes_with_gpus_by_their_counts),
-        cmocka_unit_test(the_same_classes_give_the_same_sequences_for_ever),
-        cmocka_unit_test(without_gpu_classes_there_are_no_sequences),
-        cmocka_unit_test(the_commonest_classes_of_several_gpus_have_a_price),
-        cmocka_unit_test(of_many_scarce_classes_the_rarest_have_no_price),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

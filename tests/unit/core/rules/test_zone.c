@@ -1,17 +1,13 @@
 #include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "milligpu/core/rules/zone.h"
 
+#include "support/test.h"
 #include "support/walk.h"
 #include "support/zones.h"
 
@@ -92,9 +88,8 @@ static int see_file(const char *path, const struct stat *stat, int type, struct 
 }
 
 /* Links are other names of what is compared anyway. */
-static void every_installed_zone_is_as_the_c_library_reads_it(void **state)
+TEST(every_installed_zone_is_as_the_c_library_reads_it)
 {
-    (void)state;
     files.count = 0;
     assert_int_equal(nftw(ZONES_FOLDER, see_file, 16, FTW_PHYS), 0);
     assert_true(files.count > 300);
@@ -107,7 +102,7 @@ static void every_installed_zone_is_as_the_c_library_reads_it(void **state)
     }
 }
 
-static void zones_are_alike_by_name_and_bytes(void **state)
+TEST(zones_are_alike_by_name_and_bytes)
 {
     CLEANUP(zone_freep) struct zone *winter = zones_of_rule("Made/Zone", "<+01>-1");
     CLEANUP(zone_freep) struct zone *again = zones_of_rule("Made/Zone", "<+01>-1");
@@ -115,7 +110,6 @@ static void zones_are_alike_by_name_and_bytes(void **state)
     CLEANUP(zone_freep) struct zone *other = zones_of_rule("Made/Other", "<+01>-1");
     CLEANUP(zone_freep) struct zone *utc = zone_utc();
     CLEANUP(zone_freep) struct zone *utc_again = zone_utc();
-    (void)state;
     assert_true(zone_alike(winter, again));
     assert_false(zone_alike(winter, moved));
     assert_false(zone_alike(winter, other));
@@ -161,9 +155,8 @@ static void make_slim(struct strbuf *bytes)
         bytes->data[second + 32 + (size_t)i] = (char)(keep >> (8 * (3 - i)) & 0xff);
 }
 
-static void slim_files_say_the_same_as_fat_ones(void **state)
+TEST(slim_files_say_the_same_as_fat_ones)
 {
-    (void)state;
     static const char *const names[] = {"Europe/Berlin", "America/New_York", "Australia/Lord_Howe",
                                         "Asia/Kolkata",  "America/Santiago", "Asia/Jerusalem"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
@@ -182,9 +175,8 @@ static void slim_files_say_the_same_as_fat_ones(void **state)
     }
 }
 
-static void utc_needs_no_file(void **state)
+TEST(utc_needs_no_file)
 {
-    (void)state;
     struct zone *utc = zone_utc();
     assert_string_equal(zone_name(utc), "UTC");
     assert_int_equal(zone_offset_s(utc, INT64_MIN), 0);
@@ -194,9 +186,8 @@ static void utc_needs_no_file(void **state)
     zone_free(utc);
 }
 
-static void names_do_not_lead_out_of_the_folder(void **state)
+TEST(names_do_not_lead_out_of_the_folder)
 {
-    (void)state;
     static const char *const good[] = {
         "UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+5", "Etc/GMT-14",
         "a",   "Z/z/0/9"};
@@ -255,9 +246,8 @@ static struct zone *made(const struct tzif *file)
     return zone;
 }
 
-static void a_transition_holds_from_its_second_on(void **state)
+TEST(a_transition_holds_from_its_second_on)
 {
-    (void)state;
     static const char versions[] = {'\0', '2', '3', '4'};
     for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
         struct tzif file = good;
@@ -281,9 +271,8 @@ static void a_transition_holds_from_its_second_on(void **state)
     }
 }
 
-static void the_footer_rules_from_the_last_transition_on(void **state)
+TEST(the_footer_rules_from_the_last_transition_on)
 {
-    (void)state;
     struct zone *zone = made(&good);
     assert_int_equal(zone_offset_s(zone, 999), 30);
     assert_int_equal(zone_offset_s(zone, 1000), 2 * HOUR_S);
@@ -300,9 +289,8 @@ static void the_footer_rules_from_the_last_transition_on(void **state)
     zone_free(zone);
 }
 
-static void times_have_64_bits(void **state)
+TEST(times_have_64_bits)
 {
-    (void)state;
     static const int64_t far_s[] = {INT64_C(-576460752303423488), -INT64_C(0x100000001),
                                     INT64_C(0x1fffffff0)};
     struct tzif file = good;
@@ -336,9 +324,8 @@ static void refused_file(const struct tzif *file, enum err_code code, const char
     strbuf_done(&bytes);
 }
 
-static void a_file_that_is_cut_off_is_refused_at_every_length(void **state)
+TEST(a_file_that_is_cut_off_is_refused_at_every_length)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct tzif file = good;
         struct strbuf bytes;
@@ -359,9 +346,8 @@ static void a_file_that_is_cut_off_is_refused_at_every_length(void **state)
     }
 }
 
-static void what_is_wrong_with_a_file_is_said(void **state)
+TEST(what_is_wrong_with_a_file_is_said)
 {
-    (void)state;
     struct tzif file = good;
     file.version = '1';
     refused_file(&file, ERR_INVALID, "version 0x31 of TZif; known are 1 to 4");
@@ -392,9 +378,8 @@ static void what_is_wrong_with_a_file_is_said(void **state)
     refused(TEXT(""), ERR_INVALID, "the file ends early");
 }
 
-static void offsets_beyond_a_day_and_two_hours_are_refused(void **state)
+TEST(offsets_beyond_a_day_and_two_hours_are_refused)
 {
-    (void)state;
     int32_t offset[] = {0, 0, 26 * HOUR_S - 1};
     struct tzif file = good;
     file.offset_s = offset;
@@ -407,9 +392,8 @@ static void offsets_beyond_a_day_and_two_hours_are_refused(void **state)
     refused_file(&file, ERR_INVALID, "an offset of -93600 s from UTC");
 }
 
-static void what_is_too_large_is_refused(void **state)
+TEST(what_is_too_large_is_refused)
 {
-    (void)state;
     static int64_t many_s[ZONE_TRANSITIONS_MAX + 1];
     static uint8_t zeros[ZONE_TRANSITIONS_MAX + 1];
     static int32_t types[257];
@@ -441,9 +425,8 @@ static void what_is_too_large_is_refused(void **state)
 }
 
 /* Each of the six counts, in both headers. */
-static void counts_that_the_file_cannot_have_are_refused(void **state)
+TEST(counts_that_the_file_cannot_have_are_refused)
 {
-    (void)state;
     struct strbuf bytes;
     strbuf_init(&bytes);
     tzif_write(&good, &bytes);
@@ -466,9 +449,8 @@ static void counts_that_the_file_cannot_have_are_refused(void **state)
     strbuf_done(&bytes);
 }
 
-static void both_headers_have_one_version(void **state)
+TEST(both_headers_have_one_version)
 {
-    (void)state;
     struct strbuf bytes;
     strbuf_init(&bytes);
     tzif_write(&good, &bytes);
@@ -485,9 +467,8 @@ static void both_headers_have_one_version(void **state)
     strbuf_done(&bytes);
 }
 
-static void zones_with_leap_seconds_are_refused(void **state)
+TEST(zones_with_leap_seconds_are_refused)
 {
-    (void)state;
     struct strbuf bytes;
     strbuf_init(&bytes);
     if (zones_bytes("right/Europe/Berlin", &bytes))
@@ -515,9 +496,8 @@ static void changes(const char *rule, int64_t when_s, int32_t before_s, int32_t 
     zone_free(zone);
 }
 
-static void rules_without_summer_have_one_offset(void **state)
+TEST(rules_without_summer_have_one_offset)
 {
-    (void)state;
     assert_int_equal(under("UTC0", 0), 0);
     assert_int_equal(under("CET-1", 0), HOUR_S);
     assert_int_equal(under("EST+5", 0), -5 * HOUR_S);
@@ -532,9 +512,8 @@ static void rules_without_summer_have_one_offset(void **state)
     assert_int_equal(under("<A0z9+->-024", 0), 24 * HOUR_S);
 }
 
-static void a_rule_names_the_weekday_of_a_month(void **state)
+TEST(a_rule_names_the_weekday_of_a_month)
 {
-    (void)state;
     static const char berlin[] = "CET-1CEST,M3.5.0,M10.5.0/3";
     changes(berlin, at(2026, 3, 29, 1, 0), HOUR_S, 2 * HOUR_S);
     changes(berlin, at(2026, 10, 25, 1, 0), 2 * HOUR_S, HOUR_S);
@@ -560,9 +539,8 @@ static int weekday(int64_t utc_s)
     return tm.tm_wday;
 }
 
-static void the_first_and_the_last_day_of_each_month_are_found(void **state)
+TEST(the_first_and_the_last_day_of_each_month_are_found)
 {
-    (void)state;
     for (int year = 2023; year <= 2024; year++)
         for (int month = 1; month <= 12; month++) {
             const int64_t first_s = at(year, month, 1, 0, 0);
@@ -582,16 +560,14 @@ static void the_first_and_the_last_day_of_each_month_are_found(void **state)
         }
 }
 
-static void every_year_has_its_march(void **state)
+TEST(every_year_has_its_march)
 {
-    (void)state;
     for (int year = 1600; year < 2500; year++)
         changes("AAA0BBB,J60/0,J300", at(year, 3, 1, 0, 0), 0, HOUR_S);
 }
 
-static void a_rule_names_the_day_of_a_year(void **state)
+TEST(a_rule_names_the_day_of_a_year)
 {
-    (void)state;
     static const char julian[] = "AAA0BBB,J60/0,J365/12"; /* J60 is always March 1 */
     changes(julian, at(2023, 3, 1, 0, 0), 0, HOUR_S);
     changes(julian, at(2024, 3, 1, 0, 0), 0, HOUR_S);
@@ -604,9 +580,8 @@ static void a_rule_names_the_day_of_a_year(void **state)
     changes("AAA0BBB,20,365/0", at(2024, 12, 30, 23, 0), HOUR_S, 0);
 }
 
-static void summer_has_its_own_offset_and_times(void **state)
+TEST(summer_has_its_own_offset_and_times)
 {
-    (void)state;
     static const char lord_howe[] = "<+1030>-10:30<+11>-11,M10.1.0,M4.1.0";
     changes(lord_howe, at(2026, 4, 4, 15, 0), 11 * HOUR_S, 10 * HOUR_S + 1800);
     changes(lord_howe, at(2026, 10, 3, 15, 30), 10 * HOUR_S + 1800, 11 * HOUR_S);
@@ -622,9 +597,8 @@ static void summer_has_its_own_offset_and_times(void **state)
     changes("AAA0BBB,J10/-167,J100", at(2026, 1, 3, 1, 0), 0, HOUR_S);
 }
 
-static void a_change_may_fall_into_the_next_year_or_the_last(void **state)
+TEST(a_change_may_fall_into_the_next_year_or_the_last)
 {
-    (void)state;
     changes("AAA0BBB,J1/-24,J100", at(2025, 12, 31, 0, 0), 0, HOUR_S);
     changes("AAA0BBB,J100,J365/25", at(2026, 1, 1, 0, 0), HOUR_S, 0);
     changes("AAA0BBB,J100,J365/167", at(2026, 1, 6, 22, 0), HOUR_S, 0);
@@ -634,9 +608,8 @@ static void a_change_may_fall_into_the_next_year_or_the_last(void **state)
 }
 
 /* On December 31, both changes of the next year are past: what comes is of the year after. */
-static void both_changes_may_fall_into_the_year_before(void **state)
+TEST(both_changes_may_fall_into_the_year_before)
 {
-    (void)state;
     static const char rule[] = "AAA0BBB,J1/-48,J1/-24";
     changes(rule, at(2025, 12, 30, 0, 0), 0, HOUR_S);
     changes(rule, at(2025, 12, 30, 23, 0), HOUR_S, 0);
@@ -645,9 +618,8 @@ static void both_changes_may_fall_into_the_year_before(void **state)
     zone_free(zone);
 }
 
-static void summer_may_last_all_year_or_never_begin(void **state)
+TEST(summer_may_last_all_year_or_never_begin)
 {
-    (void)state;
     for (int month = 1; month <= 12; month++)
         for (int hour = 0; hour < 24; hour++) {
             const int64_t when = at(2026, month, 1, hour, 30);
@@ -656,9 +628,8 @@ static void summer_may_last_all_year_or_never_begin(void **state)
         }
 }
 
-static void rules_hold_at_any_distance(void **state)
+TEST(rules_hold_at_any_distance)
 {
-    (void)state;
     static const char berlin[] = "CET-1CEST,M3.5.0,M10.5.0/3";
     const int64_t period_s = INT64_C(146097) * DAY_S;
     const int64_t change_s = at(2026, 3, 29, 1, 0);
@@ -738,9 +709,8 @@ static const char *const not_rules[] = {"A",
                                         "ABC/1",
                                         "ABC:1"};
 
-static void what_is_not_a_rule_is_refused(void **state)
+TEST(what_is_not_a_rule_is_refused)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(not_rules); i++) {
         char why[128];
         struct tzif file = good;
@@ -748,37 +718,4 @@ static void what_is_not_a_rule_is_refused(void **state)
         (void)snprintf(why, sizeof why, "its rule \"%s\" cannot be read", not_rules[i]);
         refused_file(&file, ERR_INVALID, why);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_installed_zone_is_as_the_c_library_reads_it),
-        cmocka_unit_test(slim_files_say_the_same_as_fat_ones),
-        cmocka_unit_test(utc_needs_no_file),
-        cmocka_unit_test(zones_are_alike_by_name_and_bytes),
-        cmocka_unit_test(names_do_not_lead_out_of_the_folder),
-        cmocka_unit_test(a_transition_holds_from_its_second_on),
-        cmocka_unit_test(the_footer_rules_from_the_last_transition_on),
-        cmocka_unit_test(times_have_64_bits),
-        cmocka_unit_test(a_file_that_is_cut_off_is_refused_at_every_length),
-        cmocka_unit_test(what_is_wrong_with_a_file_is_said),
-        cmocka_unit_test(offsets_beyond_a_day_and_two_hours_are_refused),
-        cmocka_unit_test(what_is_too_large_is_refused),
-        cmocka_unit_test(counts_that_the_file_cannot_have_are_refused),
-        cmocka_unit_test(both_headers_have_one_version),
-        cmocka_unit_test(zones_with_leap_seconds_are_refused),
-        cmocka_unit_test(rules_without_summer_have_one_offset),
-        cmocka_unit_test(a_rule_names_the_weekday_of_a_month),
-        cmocka_unit_test(the_first_and_the_last_day_of_each_month_are_found),
-        cmocka_unit_test(every_year_has_its_march),
-        cmocka_unit_test(a_rule_names_the_day_of_a_year),
-        cmocka_unit_test(summer_has_its_own_offset_and_times),
-        cmocka_unit_test(a_change_may_fall_into_the_next_year_or_the_last),
-        cmocka_unit_test(both_changes_may_fall_into_the_year_before),
-        cmocka_unit_test(summer_may_last_all_year_or_never_begin),
-        cmocka_unit_test(rules_hold_at_any_distance),
-        cmocka_unit_test(what_is_not_a_rule_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

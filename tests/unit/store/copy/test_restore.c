@@ -3,16 +3,11 @@
  * restore_file.c). A kill is a child process that ends without closing the ledger.
  */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/file.h"
@@ -20,6 +15,7 @@
 
 #include "store/store_internal.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_released.h"
 #include "unit/store/support_shelf.h"
 
@@ -100,9 +96,8 @@ static void assert_refused(struct shelf *shelf)
     assert_int_equal(wal_bytes(shelf), before);
 }
 
-static void a_backup_over_the_log_of_a_killed_daemon_is_refused(void **state)
+SHELF_TEST(a_backup_over_the_log_of_a_killed_daemon_is_refused)
 {
-    struct shelf *shelf = *state;
     char backup[160];
 
     begin(shelf);
@@ -113,9 +108,8 @@ static void a_backup_over_the_log_of_a_killed_daemon_is_refused(void **state)
     assert_int_equal(shelf_files(shelf, "corrupt"), 0);
 }
 
-static void corrupt_is_not_what_it_is_called(void **state)
+SHELF_TEST(corrupt_is_not_what_it_is_called)
 {
-    struct shelf *shelf = *state;
     char backup[160];
 
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
@@ -133,9 +127,8 @@ static void take_check(void *user, enum store_check check, const char *wrong)
     *(unsigned *)user += wrong != NULL;
 }
 
-static void a_ledger_with_a_log_may_be_named_from_its_folder(void **state)
+SHELF_TEST(a_ledger_with_a_log_may_be_named_from_its_folder)
 {
-    struct shelf *shelf = *state;
     const int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     unsigned wrong = 0;
     struct err err;
@@ -149,9 +142,8 @@ static void a_ledger_with_a_log_may_be_named_from_its_folder(void **state)
     assert_int_equal(wrong, 0);
 }
 
-static void verify_does_not_read_a_foreign_log_either(void **state)
+SHELF_TEST(verify_does_not_read_a_foreign_log_either)
 {
-    struct shelf *shelf = *state;
     unsigned wrong = 0;
     char backup[160];
     struct err err;
@@ -166,9 +158,8 @@ static void verify_does_not_read_a_foreign_log_either(void **state)
 }
 
 /* cp of a file that was in use: the same id, and less in it than was once in the file. */
-static void an_older_state_of_the_same_file_is_refused(void **state)
+SHELF_TEST(an_older_state_of_the_same_file_is_refused)
 {
-    struct shelf *shelf = *state;
     char older[160];
     struct err err;
 
@@ -185,9 +176,8 @@ static void an_older_state_of_the_same_file_is_refused(void **state)
     assert_refused(shelf);
 }
 
-static void a_copy_that_an_older_version_made_is_refused(void **state)
+SHELF_TEST(a_copy_that_an_older_version_made_is_refused)
 {
-    struct shelf *shelf = *state;
     size_t bytes = 0;
     struct err err;
     CLEANUP(xfreep) char *released = released_file(5, ".db", &bytes);
@@ -199,10 +189,8 @@ static void a_copy_that_an_older_version_made_is_refused(void **state)
     assert_refused(shelf);
 }
 
-static void a_killed_ledger_opens_as_ever(void **state)
+SHELF_TEST(a_killed_ledger_opens_as_ever)
 {
-    struct shelf *shelf = *state;
-
     begin(shelf);
     for (int i = 0; i < 3; i++) {
         char uid[32];
@@ -214,9 +202,8 @@ static void a_killed_ledger_opens_as_ever(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 4);
 }
 
-static void without_a_log_a_copy_may_take_the_place(void **state)
+SHELF_TEST(without_a_log_a_copy_may_take_the_place)
 {
-    struct shelf *shelf = *state;
     enum store_owner owner = OWNER_NOBODY;
     char backup[160];
     struct err err;
@@ -241,10 +228,8 @@ static void without_a_log_a_copy_may_take_the_place(void **state)
     assert_int_equal(owner, OWNER_THIS);
 }
 
-static void a_lost_ledger_begins_anew_beside_its_log(void **state)
+SHELF_TEST(a_lost_ledger_begins_anew_beside_its_log)
 {
-    struct shelf *shelf = *state;
-
     begin(shelf);
     reserve_and_be_killed(shelf, "second");
     assert_int_equal(unlink(shelf->path), 0);
@@ -254,9 +239,8 @@ static void a_lost_ledger_begins_anew_beside_its_log(void **state)
 }
 
 /* The id cannot be noted: that says nothing about the ledger. */
-static void a_side_file_that_cannot_be_written_stops_nothing(void **state)
+SHELF_TEST(a_side_file_that_cannot_be_written_stops_nothing)
 {
-    struct shelf *shelf = *state;
     char id[160];
 
     begin(shelf);
@@ -270,12 +254,11 @@ static void a_side_file_that_cannot_be_written_stops_nothing(void **state)
     assert_int_equal(rmdir(id), 0);
 }
 
-static void what_others_wrote_into_it_says_nothing(void **state)
+SHELF_TEST(what_others_wrote_into_it_says_nothing)
 {
     static const char *const texts[] = {"", "x", "0123456789abcdef0123456789abcdeX 1\n",
                                         "0123456789abcdef0123456789abcdef\n",
                                         "0123456789abcdef0123456789abcdef -1\n"};
-    struct shelf *shelf = *state;
     char id[160];
     struct err err;
 
@@ -290,9 +273,8 @@ static void what_others_wrote_into_it_says_nothing(void **state)
     }
 }
 
-static void restore_moves_the_former_set_aside(void **state)
+SHELF_TEST(restore_moves_the_former_set_aside)
 {
-    struct shelf *shelf = *state;
     struct restored restored = {NULL};
     enum store_owner owner = OWNER_NOBODY;
     char backup[160];
@@ -316,9 +298,8 @@ static void restore_moves_the_former_set_aside(void **state)
 }
 
 /* After the refusal, too: the file in place is the backup itself, beside the former log. */
-static void restore_mends_what_a_copy_by_hand_did(void **state)
+SHELF_TEST(restore_mends_what_a_copy_by_hand_did)
 {
-    struct shelf *shelf = *state;
     struct restored restored = {NULL};
     char backup[160];
     struct err err;
@@ -334,9 +315,8 @@ static void restore_mends_what_a_copy_by_hand_did(void **state)
     assert_int_equal(store_verify(shelf->store, &err), 0);
 }
 
-static void restore_to_where_no_ledger_is(void **state)
+SHELF_TEST(restore_to_where_no_ledger_is)
 {
-    struct shelf *shelf = *state;
     struct restored restored = {NULL};
     char backup[160];
     struct err err;
@@ -365,9 +345,8 @@ static void assert_kept(struct shelf *shelf, const char *backup, enum err_code c
     assert_int_equal(shelf_files(shelf, ".replaced-"), 0);
 }
 
-static void restore_changes_nothing_where_it_cannot(void **state)
+SHELF_TEST(restore_changes_nothing_where_it_cannot)
 {
-    struct shelf *shelf = *state;
     char backup[160], file[160];
     size_t bytes = 0;
     struct err err;
@@ -386,27 +365,4 @@ static void restore_changes_nothing_where_it_cannot(void **state)
     assert_kept(shelf, file, ERR_FOREIGN, "not a milligpu ledger");
     shelf_open(shelf);
     shelf_same(shelf);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define SHELF(f) cmocka_unit_test_setup_teardown(f, shelf_set_up, shelf_tear_down)
-        SHELF(a_backup_over_the_log_of_a_killed_daemon_is_refused),
-        SHELF(corrupt_is_not_what_it_is_called),
-        SHELF(a_ledger_with_a_log_may_be_named_from_its_folder),
-        SHELF(verify_does_not_read_a_foreign_log_either),
-        SHELF(an_older_state_of_the_same_file_is_refused),
-        SHELF(a_copy_that_an_older_version_made_is_refused),
-        SHELF(a_killed_ledger_opens_as_ever),
-        SHELF(without_a_log_a_copy_may_take_the_place),
-        SHELF(a_lost_ledger_begins_anew_beside_its_log),
-        SHELF(a_side_file_that_cannot_be_written_stops_nothing),
-        SHELF(what_others_wrote_into_it_says_nothing),
-        SHELF(restore_moves_the_former_set_aside),
-        SHELF(restore_mends_what_a_copy_by_hand_did),
-        SHELF(restore_to_where_no_ledger_is),
-        SHELF(restore_changes_nothing_where_it_cannot),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

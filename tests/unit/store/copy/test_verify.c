@@ -1,19 +1,16 @@
 /* Verification of a snapshot beside the running writer, and of any file. */
 #include <dirent.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
 
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -45,6 +42,8 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, struct shelf *shelf, set_up, tear_down)
+
 /* --- beside the writer --- */
 
 static int compare(struct shelf *shelf, struct err *err)
@@ -62,16 +61,14 @@ static int compare(struct shelf *shelf, struct err *err)
     return failed;
 }
 
-static void memory_and_disk_are_alike(void **state)
+FIXTURE_TEST(memory_and_disk_are_alike)
 {
-    struct shelf *shelf = *state;
     struct err err;
     assert_int_equal(compare(shelf, &err), 0);
 }
 
-static void what_differs_between_memory_and_disk_is_named(void **state)
+FIXTURE_TEST(what_differs_between_memory_and_disk_is_named)
 {
-    struct shelf *shelf = *state;
     static const struct {
         const char *sql;
         const char *back;
@@ -111,9 +108,8 @@ static void what_differs_between_memory_and_disk_is_named(void **state)
 }
 
 /* What the writer does after the pin is not seen, so both sides are from the same moment. */
-static void a_look_stays_where_it_was_pinned(void **state)
+FIXTURE_TEST(a_look_stays_where_it_was_pinned)
 {
-    struct shelf *shelf = *state;
     struct store_read *look = NULL;
     enum store_check which;
     struct err err;
@@ -133,9 +129,8 @@ static void a_look_stays_where_it_was_pinned(void **state)
     snapshot_unref(now);
 }
 
-static void a_ledger_in_memory_is_looked_at_as_a_copy(void **state)
+FIXTURE_TEST(a_ledger_in_memory_is_looked_at_as_a_copy)
 {
-    struct shelf *shelf = *state;
     struct store_read *look = NULL;
     enum store_check which;
     struct err err;
@@ -159,9 +154,8 @@ static void a_ledger_in_memory_is_looked_at_as_a_copy(void **state)
     snapshot_unref(then);
 }
 
-static void verify_says_which_check_found_it(void **state)
+FIXTURE_TEST(verify_says_which_check_found_it)
 {
-    struct shelf *shelf = *state;
     static const struct {
         const char *sql;
         const char *back;
@@ -286,9 +280,8 @@ static void leave_behind(struct shelf *shelf, char path[128])
     copy(from, to);
 }
 
-static void a_good_ledger_is_well_whoever_has_it(void **state)
+FIXTURE_TEST(a_good_ledger_is_well_whoever_has_it)
 {
-    struct shelf *shelf = *state;
     char left[128];
     struct err err;
 
@@ -306,9 +299,8 @@ static void a_good_ledger_is_well_whoever_has_it(void **state)
 }
 
 /* Data that is only in the log is verified, too. */
-static void what_stands_in_the_log_is_seen(void **state)
+FIXTURE_TEST(what_stands_in_the_log_is_seen)
 {
-    struct shelf *shelf = *state;
     struct found found;
     char left[128];
 
@@ -322,9 +314,8 @@ static void what_stands_in_the_log_is_seen(void **state)
     assert_non_null(strstr(found.text, "allocation a"));
 }
 
-static void a_read_only_ledger_in_a_read_only_folder_is_read(void **state)
+FIXTURE_TEST(a_read_only_ledger_in_a_read_only_folder_is_read)
 {
-    struct shelf *shelf = *state;
     char left[128];
 
     leave_behind(shelf, left);
@@ -336,9 +327,8 @@ static void a_read_only_ledger_in_a_read_only_folder_is_read(void **state)
     assert_int_equal(chmod(shelf->folder, 0700), 0);
 }
 
-static void every_check_can_fail(void **state)
+FIXTURE_TEST(every_check_can_fail)
 {
-    struct shelf *shelf = *state;
     static const struct {
         const char *sql;
         enum store_check first;
@@ -407,9 +397,8 @@ static void put(const char *path, const void *bytes, size_t count)
     assert_int_equal(fclose(file), 0);
 }
 
-static void a_scratched_page_is_found(void **state)
+FIXTURE_TEST(a_scratched_page_is_found)
 {
-    struct shelf *shelf = *state;
     static char bytes[1 << 20];
     struct found found;
 
@@ -438,9 +427,8 @@ static void a_scratched_page_is_found(void **state)
     assert_non_null(strstr(found.text, "header is lost"));
 }
 
-static void what_is_no_ledger_is_said_to_be_none(void **state)
+FIXTURE_TEST(what_is_no_ledger_is_said_to_be_none)
 {
-    struct shelf *shelf = *state;
     char path[6][128];
     static const struct {
         enum err_code code;
@@ -496,9 +484,8 @@ static int listen_in(sqlite3 *db, char **text, const struct sqlite3_api_routines
 }
 
 /* A verification interrupted by shutdown reports no finding, whatever SQLite returns. */
-static void a_verification_that_is_interrupted_finds_nothing(void **state)
+FIXTURE_TEST(a_verification_that_is_interrupted_finds_nothing)
 {
-    struct shelf *shelf = *state;
     bool interrupted = true;
 
     assert_int_equal(sqlite3_auto_extension((void (*)(void))listen_in), SQLITE_OK);
@@ -519,24 +506,4 @@ static void a_verification_that_is_interrupted_finds_nothing(void **state)
         store_read_close(look);
     }
     sqlite3_reset_auto_extension();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ON_A_SHELF(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-        ON_A_SHELF(memory_and_disk_are_alike),
-        ON_A_SHELF(what_differs_between_memory_and_disk_is_named),
-        ON_A_SHELF(a_look_stays_where_it_was_pinned),
-        ON_A_SHELF(a_ledger_in_memory_is_looked_at_as_a_copy),
-        ON_A_SHELF(verify_says_which_check_found_it),
-        ON_A_SHELF(a_good_ledger_is_well_whoever_has_it),
-        ON_A_SHELF(what_stands_in_the_log_is_seen),
-        ON_A_SHELF(a_read_only_ledger_in_a_read_only_folder_is_read),
-        ON_A_SHELF(every_check_can_fail),
-        ON_A_SHELF(a_scratched_page_is_found),
-        ON_A_SHELF(what_is_no_ledger_is_said_to_be_none),
-        ON_A_SHELF(a_verification_that_is_interrupted_finds_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

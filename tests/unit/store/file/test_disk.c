@@ -1,20 +1,17 @@
 /*
  * The disk in memory itself: what is read, who may lock, what a cut keeps.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/strbuf.h"
 
 #include "support/disk.h"
+#include "support/test.h"
 
 static const char name[] = "/nowhere/disk.db";
 static const char log_name[] = "/nowhere/disk.db-wal";
@@ -78,9 +75,18 @@ static int count(void)
     return rows;
 }
 
-static void two_connections_share_a_log(void **state)
+static int fresh(void **state)
 {
     (void)state;
+    disk_install();
+    disk_clear();
+    return 0;
+}
+
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, fresh, NULL)
+
+FIXTURE_TEST(two_connections_share_a_log)
+{
     sqlite3 *a = open_wal();
     sqlite3 *b = open_it();
     must_do(a, "INSERT INTO t VALUES (1)");
@@ -100,9 +106,8 @@ static void two_connections_share_a_log(void **state)
     assert_int_equal(count(), 3);
 }
 
-static void one_at_a_time_writes_a_log(void **state)
+FIXTURE_TEST(one_at_a_time_writes_a_log)
 {
-    (void)state;
     sqlite3 *a = open_wal();
     sqlite3 *b = open_it();
     must_do(a, "BEGIN IMMEDIATE");
@@ -121,9 +126,8 @@ static void one_at_a_time_writes_a_log(void **state)
     assert_int_equal(sqlite3_close(b), SQLITE_OK);
 }
 
-static void a_writer_without_a_log_waits_for_readers(void **state)
+FIXTURE_TEST(a_writer_without_a_log_waits_for_readers)
 {
-    (void)state;
     sqlite3 *a = open_it();
     sqlite3 *b = open_it();
     sqlite3 *c = open_it();
@@ -142,9 +146,8 @@ static void a_writer_without_a_log_waits_for_readers(void **state)
     assert_int_equal(sqlite3_close(c), SQLITE_OK);
 }
 
-static void what_was_not_synced_is_lost_with_the_power(void **state)
+FIXTURE_TEST(what_was_not_synced_is_lost_with_the_power)
 {
-    (void)state;
     sqlite3 *db = open_wal();
     sync_folder();
     must_do(db, "INSERT INTO t VALUES (1)");
@@ -160,10 +163,9 @@ static void what_was_not_synced_is_lost_with_the_power(void **state)
     assert_int_equal(count(), 1);
 }
 
-static void a_name_is_lost_with_the_power_until_its_folder_is_synced(void **state)
+FIXTURE_TEST(a_name_is_lost_with_the_power_until_its_folder_is_synced)
 {
     struct text bytes;
-    (void)state;
     for (int synced = 0; synced < 2; synced++) {
         disk_clear();
         sqlite3 *db = open_it();
@@ -176,12 +178,11 @@ static void a_name_is_lost_with_the_power_until_its_folder_is_synced(void **stat
     }
 }
 
-static void a_renaming_is_whole_or_not_there(void **state)
+FIXTURE_TEST(a_renaming_is_whole_or_not_there)
 {
     static const char other[] = "/nowhere/other.db";
     struct text bytes;
     int moved = 0;
-    (void)state;
     for (uint64_t seed = 0; seed < 16; seed++) {
         disk_clear();
         disk_put(name, TEXT("one"));
@@ -208,9 +209,8 @@ static int insert_until_cut(sqlite3 *db)
     return rows;
 }
 
-static void a_cut_keeps_every_acknowledged_row(void **state)
+FIXTURE_TEST(a_cut_keeps_every_acknowledged_row)
 {
-    (void)state;
     for (uint64_t n = 1; n < 60; n++) {
         disk_clear();
         sqlite3 *db = open_wal();
@@ -252,10 +252,9 @@ static char *image(uint64_t seed)
     return strbuf_steal(&all);
 }
 
-static void the_same_seed_leaves_the_same_platter(void **state)
+FIXTURE_TEST(the_same_seed_leaves_the_same_platter)
 {
     int differ = 0;
-    (void)state;
     for (uint64_t seed = 0; seed < 8; seed++) {
         CLEANUP(xfreep) char *one = image(seed);
         CLEANUP(xfreep) char *again = image(seed);
@@ -266,13 +265,12 @@ static void the_same_seed_leaves_the_same_platter(void **state)
     assert_true(differ > 0);
 }
 
-static void a_write_tears_at_sectors_only(void **state)
+FIXTURE_TEST(a_write_tears_at_sectors_only)
 {
     char old[8 * 512];
     char new[8 * 512];
     struct text bytes;
     int torn = 0;
-    (void)state;
     memset(old, 'o', sizeof old);
     memset(new, 'n', sizeof new);
     for (uint64_t seed = 0; seed < 32; seed++) {
@@ -303,9 +301,8 @@ static void a_write_tears_at_sectors_only(void **state)
     assert_in_range(torn, 1, 31);
 }
 
-static void the_nth_operation_fails_once_or_for_good(void **state)
+FIXTURE_TEST(the_nth_operation_fails_once_or_for_good)
 {
-    (void)state;
     sqlite3 *db = open_wal();
     disk_fail(DISK_SYNC, 2, SQLITE_IOERR, false);
     must_do(db, "INSERT INTO t VALUES (1)");
@@ -333,11 +330,10 @@ static void the_nth_operation_fails_once_or_for_good(void **state)
     assert_int_equal(count(), 3);
 }
 
-static void what_a_failed_sync_was_for_is_not_kept_by_the_next(void **state)
+FIXTURE_TEST(what_a_failed_sync_was_for_is_not_kept_by_the_next)
 {
     struct text bytes;
     sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
-    (void)state;
     disk_put(name, TEXT("...."));
     sqlite3_file *file = xcalloc(1, (size_t)vfs->szOsFile);
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_MAIN_DB;
@@ -352,30 +348,4 @@ static void what_a_failed_sync_was_for_is_not_kept_by_the_next(void **state)
     xfree(file);
     disk_restart(DISK_KEEPS_NONE, 0);
     assert_true(disk_file(name, &bytes) && text_is(bytes, ".b.."));
-}
-
-static int fresh(void **state)
-{
-    (void)state;
-    disk_install();
-    disk_clear();
-    return 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(two_connections_share_a_log, fresh),
-        cmocka_unit_test_setup(one_at_a_time_writes_a_log, fresh),
-        cmocka_unit_test_setup(a_writer_without_a_log_waits_for_readers, fresh),
-        cmocka_unit_test_setup(what_was_not_synced_is_lost_with_the_power, fresh),
-        cmocka_unit_test_setup(a_name_is_lost_with_the_power_until_its_folder_is_synced, fresh),
-        cmocka_unit_test_setup(a_renaming_is_whole_or_not_there, fresh),
-        cmocka_unit_test_setup(a_cut_keeps_every_acknowledged_row, fresh),
-        cmocka_unit_test_setup(the_same_seed_leaves_the_same_platter, fresh),
-        cmocka_unit_test_setup(a_write_tears_at_sectors_only, fresh),
-        cmocka_unit_test_setup(the_nth_operation_fails_once_or_for_good, fresh),
-        cmocka_unit_test_setup(what_a_failed_sync_was_for_is_not_kept_by_the_next, fresh),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

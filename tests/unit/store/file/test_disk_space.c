@@ -3,20 +3,17 @@
  * the ballast beside it, for a disk that is full.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static const int64_t hour = 3600000;
@@ -78,10 +75,9 @@ static long long count_past(const struct shelf *shelf, const char *namespace)
 static const char large[] = "s10+s10+s10+s10+s10+s10+s10+s10+s10+s10+s10+s10+10";
 
 /* One namespace makes and ends pods all day; another had a few in the morning. */
-static void the_namespace_with_most_history_loses_its_oldest_first(void **state)
+SHELF_TEST(the_namespace_with_most_history_loses_its_oldest_first)
 {
     enum { LOUD = 3000, QUIET = 20 };
-    struct shelf *shelf = *state;
     struct store_facts facts;
     struct store_reach reach;
     struct err err;
@@ -123,9 +119,8 @@ static void the_namespace_with_most_history_loses_its_oldest_first(void **state)
 }
 
 /* What is counted in memory and in the table past is what a new start finds. */
-static void the_counts_are_those_of_the_file(void **state)
+SHELF_TEST(the_counts_are_those_of_the_file)
 {
-    struct shelf *shelf = *state;
     struct err err;
 
     open_with(shelf, 2 << 20, false);
@@ -151,10 +146,8 @@ static void the_counts_are_those_of_the_file(void **state)
 }
 
 /* The sum of the texts is near what the rows really take. */
-static void what_is_counted_of_the_history_is_about_what_it_takes(void **state)
+SHELF_TEST(what_is_counted_of_the_history_is_about_what_it_takes)
 {
-    struct shelf *shelf = *state;
-
     (void)core_node(&shelf->core, "n1", gpus, 2);
     for (int i = 0; i < 400; i++)
         live_and_end(shelf, "team-of-some-length", i, i % 2 == 0 ? large : "300");
@@ -169,9 +162,8 @@ static void what_is_counted_of_the_history_is_about_what_it_takes(void **state)
     assert_in_range(counted, (before - after) * 4096 / 2, (before - after) * 4096 * 5 / 4);
 }
 
-static void namespaces_beyond_the_bound_are_counted_together(void **state)
+SHELF_TEST(namespaces_beyond_the_bound_are_counted_together)
 {
-    struct shelf *shelf = *state;
     char name[32];
 
     (void)core_node(&shelf->core, "n1", gpus, 2);
@@ -206,9 +198,8 @@ static void namespaces_beyond_the_bound_are_counted_together(void **state)
 }
 
 /* Nothing is left to trim: live rows never go. */
-static void grants_stop_before_the_limit_and_releases_go_on(void **state)
+SHELF_TEST(grants_stop_before_the_limit_and_releases_go_on)
 {
-    struct shelf *shelf = *state;
     struct store_facts facts;
     struct err err;
     char uid[32];
@@ -247,9 +238,8 @@ static void grants_stop_before_the_limit_and_releases_go_on(void **state)
 }
 
 /* A batch may be large: what it writes counts before it is committed. */
-static void room_ends_within_a_batch(void **state)
+SHELF_TEST(room_ends_within_a_batch)
 {
-    struct shelf *shelf = *state;
     struct err err;
     char uid[32];
     int made = 0;
@@ -273,9 +263,8 @@ static void room_ends_within_a_batch(void **state)
 }
 
 /* Hours outlive rows: they go when nothing else is left. */
-static void the_sums_of_hours_go_last(void **state)
+SHELF_TEST(the_sums_of_hours_go_last)
 {
-    struct shelf *shelf = *state;
     struct store_facts facts;
     struct err err;
     char namespace[50][64];
@@ -324,9 +313,8 @@ static long long ballast_blocks(const struct shelf *shelf)
     return stat(name, &is) == 0 ? (long long)is.st_blocks * 512 : -1;
 }
 
-static void a_full_disk_takes_the_ballast_and_grants_wait_for_it(void **state)
+SHELF_TEST(a_full_disk_takes_the_ballast_and_grants_wait_for_it)
 {
-    struct shelf *shelf = *state;
     struct store_rules *rules = &shelf->rules;
 
     open_with(shelf, 0, true);
@@ -362,9 +350,8 @@ static void a_full_disk_takes_the_ballast_and_grants_wait_for_it(void **state)
     assert_true(rules->has_ballast);
 }
 
-static void a_copy_that_does_not_fit_is_refused_before_it_begins(void **state)
+SHELF_TEST(a_copy_that_does_not_fit_is_refused_before_it_begins)
 {
-    struct shelf *shelf = *state;
     struct volume volume;
     struct err err;
 
@@ -376,9 +363,8 @@ static void a_copy_that_does_not_fit_is_refused_before_it_begins(void **state)
     assert_non_null(strstr(err.text, " MiB are free"));
 }
 
-static void the_limit_is_a_part_of_the_volume(void **state)
+SHELF_TEST(the_limit_is_a_part_of_the_volume)
 {
-    struct shelf *shelf = *state;
     struct store_facts facts;
     struct volume volume;
     struct err err;
@@ -395,23 +381,4 @@ static void the_limit_is_a_part_of_the_volume(void **state)
     assert_int_equal(shelf->store->limits.wal_max, LEDGER_BYTES_MIN / 4096);
     assert_int_equal(shelf->store->limits.stop_at, LEDGER_BYTES_MIN - (8 << 20));
     assert_int_equal(shelf->store->limits.trim_at, LEDGER_BYTES_MIN - (20 << 20));
-}
-
-#define ON_A_SHELF(test) cmocka_unit_test_setup_teardown(test, shelf_set_up, shelf_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        ON_A_SHELF(the_namespace_with_most_history_loses_its_oldest_first),
-        ON_A_SHELF(the_counts_are_those_of_the_file),
-        ON_A_SHELF(what_is_counted_of_the_history_is_about_what_it_takes),
-        ON_A_SHELF(namespaces_beyond_the_bound_are_counted_together),
-        ON_A_SHELF(grants_stop_before_the_limit_and_releases_go_on),
-        ON_A_SHELF(room_ends_within_a_batch),
-        ON_A_SHELF(the_sums_of_hours_go_last),
-        ON_A_SHELF(a_full_disk_takes_the_ballast_and_grants_wait_for_it),
-        ON_A_SHELF(a_copy_that_does_not_fit_is_refused_before_it_begins),
-        ON_A_SHELF(the_limit_is_a_part_of_the_volume),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,14 +3,10 @@
  * then every time from there on. Whatever happens, the disk holds whole batches, among them every
  * acknowledged one.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
@@ -19,6 +15,7 @@
 #include "support/disk.h"
 #include "support/points.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -222,29 +219,25 @@ static int loop(int rc, bool lasting)
     }
 }
 
-static void a_passing_io_error_costs_a_batch_at_most(void **state)
+TEST(a_passing_io_error_costs_a_batch_at_most)
 {
-    (void)state;
     assert_true(loop(SQLITE_IOERR, false) > 50);
 }
 
-static void a_lasting_io_error_leaves_whole_batches(void **state)
+TEST(a_lasting_io_error_leaves_whole_batches)
 {
-    (void)state;
     assert_true(loop(SQLITE_IOERR, true) > 50);
 }
 
-static void a_disk_that_stays_full_leaves_whole_batches(void **state)
+TEST(a_disk_that_stays_full_leaves_whole_batches)
 {
-    (void)state;
     assert_true(loop(SQLITE_FULL, true) > 50);
 }
 
-static void a_full_disk_says_so(void **state)
+TEST(a_full_disk_says_so)
 {
     static struct shelf shelf;
     struct err err;
-    (void)state;
     shelf_init(&shelf);
     shelf_open(&shelf);
     assert_int_equal(shelf.ops.begin(shelf.ops.ctx, &err), 0);
@@ -261,12 +254,11 @@ static void a_full_disk_says_so(void **state)
     shelf_done(&shelf);
 }
 
-static void a_backup_that_fails_leaves_no_half_of_a_file(void **state)
+TEST(a_backup_that_fails_leaves_no_half_of_a_file)
 {
     static struct shelf shelf;
     struct err err;
     char copy[128];
-    (void)state;
     shelf_init(&shelf);
     shelf_open(&shelf);
     play(&shelf.core, 0);
@@ -305,14 +297,4 @@ static int install(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_passing_io_error_costs_a_batch_at_most),
-        cmocka_unit_test(a_lasting_io_error_leaves_whole_batches),
-        cmocka_unit_test(a_disk_that_stays_full_leaves_whole_batches),
-        cmocka_unit_test(a_full_disk_says_so),
-        cmocka_unit_test(a_backup_that_fails_leaves_no_half_of_a_file),
-    };
-    return cmocka_run_group_tests(tests, install, NULL);
-}
+TEST_GROUP(install, NULL)

@@ -3,13 +3,9 @@
  * until the disk is repaired. A batch is there whole or not at all, what was acknowledged stays,
  * and after the repair the same open ledger works on.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
@@ -18,6 +14,7 @@
 #include "support/disk.h"
 #include "support/points.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 enum { BATCHES = 2, N_MAX = 2000 };
@@ -166,39 +163,33 @@ static void loops(unsigned kinds, int rc, int least)
     strbuf_done(&ledger);
 }
 
-static void a_write_that_fails_costs_its_batch_only(void **state)
+TEST(a_write_that_fails_costs_its_batch_only)
 {
-    (void)state;
     loops(DISK_WRITE, SQLITE_IOERR, 30);
 }
 
-static void a_disk_that_was_full_goes_on_when_there_is_room(void **state)
+TEST(a_disk_that_was_full_goes_on_when_there_is_room)
 {
-    (void)state;
     loops(DISK_WRITE, SQLITE_FULL, 30);
 }
 
-static void a_sync_that_fails_costs_its_batch_only(void **state)
+TEST(a_sync_that_fails_costs_its_batch_only)
 {
-    (void)state;
     loops(DISK_SYNC, SQLITE_IOERR, 4);
 }
 
-static void a_truncation_or_deletion_that_fails_costs_nothing_else(void **state)
+TEST(a_truncation_or_deletion_that_fails_costs_nothing_else)
 {
-    (void)state;
     loops(DISK_TRUNCATE | DISK_DELETE | DISK_RENAME, SQLITE_IOERR, 1);
 }
 
-static void a_file_that_cannot_be_opened_can_later(void **state)
+TEST(a_file_that_cannot_be_opened_can_later)
 {
-    (void)state;
     loops(DISK_OPEN, SQLITE_IOERR, 6);
 }
 
-static void a_read_that_fails_costs_its_batch_only(void **state)
+TEST(a_read_that_fails_costs_its_batch_only)
 {
-    (void)state;
     loops(DISK_READ, SQLITE_IOERR, 20);
 }
 
@@ -213,13 +204,12 @@ static void power_goes(struct shelf *shelf, enum disk_loss loss)
  * After a failed sync, the kernel treats the data as written. A restart reads it from the page
  * cache, finds the failed commit and builds on it; then the power fails.
  */
-static void what_was_never_synced_is_written_anew_before_it_is_built_on(void **state)
+TEST(what_was_never_synced_is_written_anew_before_it_is_built_on)
 {
     static struct shelf shelf;
     int64_t count;
     struct err err;
 
-    (void)state;
     shelf_init(&shelf);
     shelf_open(&shelf);
     assert_true(one_batch(&shelf, 0));
@@ -240,13 +230,12 @@ static void what_was_never_synced_is_written_anew_before_it_is_built_on(void **s
 }
 
 /* Another program may be writing to it at this moment. */
-static void the_log_of_somebody_elses_database_is_left_alone(void **state)
+TEST(the_log_of_somebody_elses_database_is_left_alone)
 {
     static struct shelf shelf;
     sqlite3 *theirs;
     struct err err;
 
-    (void)state;
     shelf_init(&shelf);
     assert_int_equal(sqlite3_open(shelf.path, &theirs), SQLITE_OK);
     assert_int_equal(sqlite3_exec(theirs,
@@ -269,17 +258,4 @@ static int install(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_write_that_fails_costs_its_batch_only),
-        cmocka_unit_test(a_disk_that_was_full_goes_on_when_there_is_room),
-        cmocka_unit_test(a_sync_that_fails_costs_its_batch_only),
-        cmocka_unit_test(a_truncation_or_deletion_that_fails_costs_nothing_else),
-        cmocka_unit_test(a_file_that_cannot_be_opened_can_later),
-        cmocka_unit_test(a_read_that_fails_costs_its_batch_only),
-        cmocka_unit_test(what_was_never_synced_is_written_anew_before_it_is_built_on),
-        cmocka_unit_test(the_log_of_somebody_elses_database_is_left_alone),
-    };
-    return cmocka_run_group_tests(tests, install, NULL);
-}
+TEST_GROUP(install, NULL)

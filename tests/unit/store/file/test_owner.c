@@ -3,20 +3,17 @@
  * this cluster. What a file holds is compared byte by byte, with all files of its folder.
  */
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
+#include "support/test.h"
 #include "unit/store/support_released.h"
 #include "unit/store/support_shelf.h"
 
@@ -150,28 +147,24 @@ static void lay_and_refuse(struct cluster cluster, enum err_code code, const cha
     }
 }
 
-static void migrate__another_clusters_ledger_is_left_as_it_is(void **state)
+TEST(migrate__another_clusters_ledger_is_left_as_it_is)
 {
-    (void)state;
     lay_and_refuse((struct cluster){.uid = "somebody-else"}, ERR_FOREIGN, "somebody-else");
 }
 
-static void migrate__an_owned_ledger_is_left_as_it_is_without_an_answer(void **state)
+TEST(migrate__an_owned_ledger_is_left_as_it_is_without_an_answer)
 {
-    (void)state;
     lay_and_refuse((struct cluster){.uid = NULL}, ERR_UNAVAILABLE, "no answer within 5 s");
 }
 
 /* A callback that breaks its promise is no reason to migrate. */
-static void migrate__an_empty_uid_is_no_answer(void **state)
+TEST(migrate__an_empty_uid_is_no_answer)
 {
-    (void)state;
     lay_and_refuse((struct cluster){.uid = ""}, ERR_FOREIGN, "another cluster");
 }
 
-static void migrate__this_clusters_ledger(void **state)
+TEST(migrate__this_clusters_ledger)
 {
-    (void)state;
     for (uint32_t version = 1; version < store_schema.version; version++) {
         for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
             struct shelf shelf;
@@ -190,12 +183,11 @@ static void migrate__this_clusters_ledger(void **state)
     }
 }
 
-static void migrate__a_ledger_without_owner_asks_nobody(void **state)
+TEST(migrate__a_ledger_without_owner_asks_nobody)
 {
     struct shelf shelf;
     struct cluster cluster = {.uid = NULL};
 
-    (void)state;
     lay(&shelf, &cluster, 5, "");
     assert_int_equal(shelf_sql(shelf.path, "UPDATE meta SET cluster = NULL"), SQLITE_OK);
     shelf_open(&shelf);
@@ -204,12 +196,11 @@ static void migrate__a_ledger_without_owner_asks_nobody(void **state)
     shelf_done(&shelf);
 }
 
-static void migrate__a_new_file_asks_nobody(void **state)
+TEST(migrate__a_new_file_asks_nobody)
 {
     struct shelf shelf;
     struct cluster cluster = {.uid = NULL};
 
-    (void)state;
     lay(&shelf, &cluster, 5, "");
     assert_int_equal(unlink(shelf.path), 0);
     shelf_open(&shelf);
@@ -218,7 +209,7 @@ static void migrate__a_new_file_asks_nobody(void **state)
 }
 
 /* The owner counts as it is with the log: here only the log has it. */
-static void migrate__the_owner_is_read_with_the_log(void **state)
+TEST(migrate__the_owner_is_read_with_the_log)
 {
     struct shelf shelf;
     struct cluster cluster = {.uid = "somebody-else"};
@@ -226,7 +217,6 @@ static void migrate__the_owner_is_read_with_the_log(void **state)
     char wal[160];
     const char *const words[] = {"owner-in-the-log", "somebody-else"};
 
-    (void)state;
     lay(&shelf, &cluster, 5, "");
     assert_int_equal(shelf_sql(shelf.path, "UPDATE meta SET cluster = NULL"), SQLITE_OK);
     assert_int_equal(sqlite3_open(shelf.path, &db), SQLITE_OK);
@@ -242,14 +232,13 @@ static void migrate__the_owner_is_read_with_the_log(void **state)
 }
 
 /* A copy that a killed migration left is removed by the milligpud of its cluster only. */
-static void migrate__unfinished_copies_of_another_cluster_stay(void **state)
+TEST(migrate__unfinished_copies_of_another_cluster_stay)
 {
     struct shelf shelf;
     struct cluster cluster = {.uid = "somebody-else"};
     char scrap[160];
     const char *const words[] = {"somebody-else"};
 
-    (void)state;
     lay(&shelf, &cluster, 5, "");
     (void)snprintf(scrap, sizeof scrap, "%s.v5-20260102T030405Z.part-abcdef", shelf.path);
     FILE *file = fopen(scrap, "wb");
@@ -263,13 +252,12 @@ static void migrate__unfinished_copies_of_another_cluster_stay(void **state)
 }
 
 /* Without a column for the owner it is no ledger of ours, and the migration says so, as before. */
-static void migrate__tables_without_an_owner_are_corrupt(void **state)
+TEST(migrate__tables_without_an_owner_are_corrupt)
 {
     struct shelf shelf;
     struct cluster cluster = {.uid = NULL};
     struct err err = {0};
 
-    (void)state;
     lay(&shelf, &cluster, 5, "");
     assert_int_equal(shelf_sql(shelf.path, "ALTER TABLE meta DROP COLUMN cluster"), SQLITE_OK);
     assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_CORRUPT);
@@ -323,13 +311,12 @@ static void lay_with_journal(struct shelf *shelf, struct cluster *cluster, const
     assert_int_equal(fclose(file), 0);
 }
 
-static void migrate__an_owner_that_appears_at_the_opening_waits_for_the_next_start(void **state)
+TEST(migrate__an_owner_that_appears_at_the_opening_waits_for_the_next_start)
 {
     struct shelf shelf;
     struct cluster cluster = {.uid = owner};
     struct err err = {0};
 
-    (void)state;
     lay_with_journal(&shelf, &cluster, "");
     assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_BUSY);
     assert_non_null(strstr(err.text, "start milligpud again"));
@@ -342,12 +329,11 @@ static void migrate__an_owner_that_appears_at_the_opening_waits_for_the_next_sta
 }
 
 /* Likewise, with nobody to whom it would matter. */
-static void migrate__a_ledger_that_turns_out_to_have_no_owner_asks_nobody(void **state)
+TEST(migrate__a_ledger_that_turns_out_to_have_no_owner_asks_nobody)
 {
     struct shelf shelf;
     struct cluster cluster = {.uid = NULL};
 
-    (void)state;
     lay_with_journal(&shelf, &cluster, "UPDATE meta SET cluster = NULL");
     shelf_open(&shelf);
     assert_int_equal(cluster.asked, 0);
@@ -356,34 +342,14 @@ static void migrate__a_ledger_that_turns_out_to_have_no_owner_asks_nobody(void *
 }
 
 /* Those who give no way to ask: tests, and programs that have no cluster. */
-static void migrate__whoever_owns_it_if_there_is_no_cluster(void **state)
+TEST(migrate__whoever_owns_it_if_there_is_no_cluster)
 {
     struct shelf shelf;
     struct cluster cluster = {.uid = NULL};
 
-    (void)state;
     lay(&shelf, &cluster, 5, "");
     shelf.rules.cluster = NULL;
     shelf_open(&shelf);
     assert_int_equal(cluster.asked, 0);
     shelf_done(&shelf);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(migrate__another_clusters_ledger_is_left_as_it_is),
-        cmocka_unit_test(migrate__an_owned_ledger_is_left_as_it_is_without_an_answer),
-        cmocka_unit_test(migrate__an_empty_uid_is_no_answer),
-        cmocka_unit_test(migrate__this_clusters_ledger),
-        cmocka_unit_test(migrate__a_ledger_without_owner_asks_nobody),
-        cmocka_unit_test(migrate__a_new_file_asks_nobody),
-        cmocka_unit_test(migrate__the_owner_is_read_with_the_log),
-        cmocka_unit_test(migrate__unfinished_copies_of_another_cluster_stay),
-        cmocka_unit_test(migrate__tables_without_an_owner_are_corrupt),
-        cmocka_unit_test(migrate__an_owner_that_appears_at_the_opening_waits_for_the_next_start),
-        cmocka_unit_test(migrate__a_ledger_that_turns_out_to_have_no_owner_asks_nobody),
-        cmocka_unit_test(migrate__whoever_owns_it_if_there_is_no_cluster),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,19 +3,16 @@
  * although one of its pages is an older one (tests/power/README.md has a case). Such a ledger is
  * refused like any other corrupt one, and its log is left untouched.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
 #include "support/disk.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 enum { PAGE = 4096, LOG_HEAD = 32, FRAME = 24 + PAGE };
@@ -112,9 +109,8 @@ static void refused_with_its_log_as_it_was(struct shelf *shelf)
     assert_int_equal(shelf->notices.len, 0);
 }
 
-static void a_commit_that_only_looks_whole_is_refused_with_its_log_as_it_was(void **state)
+TEST(a_commit_that_only_looks_whole_is_refused_with_its_log_as_it_was)
 {
-    (void)state;
     for (int commits = 1; commits <= 3; commits++) {
         static struct shelf shelf;
         shelf_init(&shelf);
@@ -126,11 +122,11 @@ static void a_commit_that_only_looks_whole_is_refused_with_its_log_as_it_was(voi
     }
 }
 
-int main(void)
+static int use_fake_disk(void **state)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_commit_that_only_looks_whole_is_refused_with_its_log_as_it_was),
-    };
+    (void)state;
     disk_install();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+TEST_GROUP(use_fake_disk, NULL)

@@ -1,19 +1,16 @@
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -65,9 +62,8 @@ static void at(struct core_fixture *core, int64_t ms)
     core->now_ms = ms - 1; /* the fixture advances its clock before it acts */
 }
 
-static void it_says_who_held_a_gpu_when(void **state)
+SHELF_TEST(it_says_who_held_a_gpu_when)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     at(core, 100);
     (void)core_node(core, "n1", two_a100, 2);
@@ -107,9 +103,8 @@ static void it_says_who_held_a_gpu_when(void **state)
     answers(shelf, &query, "");
 }
 
-static void it_knows_a_gpu_by_both_names(void **state)
+SHELF_TEST(it_knows_a_gpu_by_both_names)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", two_counted, 2);
     (void)core_reserve(core, "a", "n1", "700");
@@ -124,9 +119,8 @@ static void it_knows_a_gpu_by_both_names(void **state)
     answers(shelf, &query, wanted);
 }
 
-static void a_pod_without_a_gpu_has_a_row(void **state)
+SHELF_TEST(a_pod_without_a_gpu_has_a_row)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct pod *pod = core_pod(core, "w", "n1");
     pod->whole_gpus = 1;
@@ -156,9 +150,8 @@ static void granted(struct shelf *shelf, int64_t since_ms, int64_t now_ms, const
     assert_string_equal(text.data, wanted);
 }
 
-static void what_was_granted_is_counted_from_bound_to_ended(void **state)
+SHELF_TEST(what_was_granted_is_counted_from_bound_to_ended)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
 
     at(core, 100);
@@ -184,9 +177,8 @@ static void what_was_granted_is_counted_from_bound_to_ended(void **state)
     granted(shelf, 30000, 20000, ""); /* the clock was set back */
 }
 
-static void history_does_not_see_an_open_batch(void **state)
+SHELF_TEST(history_does_not_see_an_open_batch)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
@@ -201,9 +193,8 @@ static void history_does_not_see_an_open_batch(void **state)
     answers(shelf, &query, "a/pod on n1/GPU-a 700 57344 reserved;");
 }
 
-static void retention_forgets_the_old_and_keeps_the_present(void **state)
+SHELF_TEST(retention_forgets_the_old_and_keeps_the_present)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct store_facts facts;
     struct err err;
@@ -249,9 +240,8 @@ static void retention_forgets_the_old_and_keeps_the_present(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT seq FROM journal"), 25);
 }
 
-static void retention_takes_a_little_at_a_time(void **state)
+SHELF_TEST(retention_takes_a_little_at_a_time)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     char uid[16];
@@ -274,9 +264,8 @@ static void retention_takes_a_little_at_a_time(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
 }
 
-static void the_past_is_kept_for_all_of_its_days(void **state)
+SHELF_TEST(the_past_is_kept_for_all_of_its_days)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     store_retain(shelf->store, 30);
@@ -292,9 +281,8 @@ static void the_past_is_kept_for_all_of_its_days(void **state)
 }
 
 /* The kind of the last entry must not matter. */
-static void a_round_of_retention_may_end_with_any_entry(void **state)
+SHELF_TEST(a_round_of_retention_may_end_with_any_entry)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     shelf->store->limits.fold = 1;
@@ -317,9 +305,8 @@ static void a_round_of_retention_may_end_with_any_entry(void **state)
     shelf_same(shelf);
 }
 
-static void what_came_again_is_not_forgotten_with_what_it_was(void **state)
+SHELF_TEST(what_came_again_is_not_forgotten_with_what_it_was)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     store_retain(shelf->store, 1);
@@ -340,9 +327,8 @@ static void what_came_again_is_not_forgotten_with_what_it_was(void **state)
 }
 
 /* The clock was set back after it. */
-static void an_entry_of_this_very_moment_keeps_those_behind_it(void **state)
+SHELF_TEST(an_entry_of_this_very_moment_keeps_those_behind_it)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     static const struct {
@@ -362,9 +348,8 @@ static void an_entry_of_this_very_moment_keeps_those_behind_it(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
 }
 
-static void no_retention_forgets_nothing(void **state)
+SHELF_TEST(no_retention_forgets_nothing)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
@@ -376,9 +361,8 @@ static void no_retention_forgets_nothing(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
 }
 
-static void a_clock_set_back_loses_nothing_young(void **state)
+SHELF_TEST(a_clock_set_back_loses_nothing_young)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     store_retain(shelf->store, 10);
@@ -397,9 +381,8 @@ static void a_clock_set_back_loses_nothing_young(void **state)
     shelf_same(shelf);
 }
 
-static void a_clock_that_is_doubted_drops_nothing(void **state)
+SHELF_TEST(a_clock_that_is_doubted_drops_nothing)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     store_retain(shelf->store, 10);
@@ -419,9 +402,8 @@ static void a_clock_that_is_doubted_drops_nothing(void **state)
 }
 
 /* Otherwise a clock 400 days ahead for two seconds would let the journal grow for 400 days. */
-static void an_entry_of_a_time_to_come_holds_up_nothing(void **state)
+SHELF_TEST(an_entry_of_a_time_to_come_holds_up_nothing)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct store_facts facts;
     struct err err;
@@ -459,9 +441,8 @@ static void step_clock(struct shelf *shelf, int64_t from_ms, int64_t to_ms)
     assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
 }
 
-static void a_step_beyond_a_day_is_known_after_a_start(void **state)
+SHELF_TEST(a_step_beyond_a_day_is_known_after_a_start)
 {
-    struct shelf *shelf = *state;
     int64_t last, stepped;
     struct err err;
     static const struct {
@@ -487,9 +468,8 @@ static void a_step_beyond_a_day_is_known_after_a_start(void **state)
     }
 }
 
-static void a_step_is_forgotten_once_the_clock_is_believed_again(void **state)
+SHELF_TEST(a_step_is_forgotten_once_the_clock_is_believed_again)
 {
-    struct shelf *shelf = *state;
     int64_t last, stepped;
     struct err err;
     store_retain(shelf->store, 1);
@@ -504,9 +484,8 @@ static void a_step_is_forgotten_once_the_clock_is_believed_again(void **state)
     assert_int_equal(stepped, 0);
 }
 
-static void the_log_is_taken_in_between_batches(void **state)
+SHELF_TEST(the_log_is_taken_in_between_batches)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct store_facts facts;
     struct err err;
@@ -529,9 +508,8 @@ static void the_log_is_taken_in_between_batches(void **state)
 }
 
 /* A reader that never ends keeps the log growing; at some point writes are refused. */
-static void a_log_without_end_is_refused(void **state)
+SHELF_TEST(a_log_without_end_is_refused)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct reader reader;
     struct err err;
@@ -564,9 +542,8 @@ static void a_log_without_end_is_refused(void **state)
     shelf_turn(shelf);
 }
 
-static void a_backup_is_a_ledger_like_the_one_it_was_made_of(void **state)
+SHELF_TEST(a_backup_is_a_ledger_like_the_one_it_was_made_of)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     char copy[128];
@@ -645,48 +622,16 @@ static void read_and_write_at_once(struct shelf *shelf)
     shelf_same(shelf);
 }
 
-static void anybody_reads_while_the_writer_writes(void **state)
+SHELF_TEST(anybody_reads_while_the_writer_writes)
 {
-    struct shelf *shelf = *state;
     read_and_write_at_once(shelf);
     shelf_turn(shelf);
 }
 
-static void anybody_reads_a_ledger_in_memory(void **state)
+SHELF_TEST(anybody_reads_a_ledger_in_memory)
 {
-    struct shelf *shelf = *state;
     shelf_close(shelf);
     shelf->rules.path = ":memory:";
     shelf_open(shelf);
     read_and_write_at_once(shelf);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, shelf_set_up, shelf_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(it_says_who_held_a_gpu_when),
-        TEST(it_knows_a_gpu_by_both_names),
-        TEST(a_pod_without_a_gpu_has_a_row),
-        TEST(what_was_granted_is_counted_from_bound_to_ended),
-        TEST(history_does_not_see_an_open_batch),
-        TEST(retention_forgets_the_old_and_keeps_the_present),
-        TEST(retention_takes_a_little_at_a_time),
-        TEST(the_past_is_kept_for_all_of_its_days),
-        TEST(a_round_of_retention_may_end_with_any_entry),
-        TEST(an_entry_of_this_very_moment_keeps_those_behind_it),
-        TEST(what_came_again_is_not_forgotten_with_what_it_was),
-        TEST(no_retention_forgets_nothing),
-        TEST(a_clock_set_back_loses_nothing_young),
-        TEST(a_clock_that_is_doubted_drops_nothing),
-        TEST(an_entry_of_a_time_to_come_holds_up_nothing),
-        TEST(a_step_beyond_a_day_is_known_after_a_start),
-        TEST(a_step_is_forgotten_once_the_clock_is_believed_again),
-        TEST(the_log_is_taken_in_between_batches),
-        TEST(a_log_without_end_is_refused),
-        TEST(anybody_reads_while_the_writer_writes),
-        TEST(anybody_reads_a_ledger_in_memory),
-        TEST(a_backup_is_a_ledger_like_the_one_it_was_made_of),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* The journal for those who follow it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/store/past/journal_file.h"
 
 #include "store/store_internal.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu one_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
@@ -62,10 +58,8 @@ static void hears(struct shelf *shelf, uint64_t after, uint32_t limit, unsigned 
     assert_int_equal(folded, 0);
 }
 
-static void entries_behind_a_number_come_oldest_first(void **state)
+SHELF_TEST(entries_behind_a_number_come_oldest_first)
 {
-    struct shelf *shelf = *state;
-
     hears(shelf, 0, 10, 10, "");
     four_entries(shelf);
     hears(shelf, 0, 10, 10, "1 node;2 reserve;3 reserve;4 reserve;");
@@ -75,10 +69,8 @@ static void entries_behind_a_number_come_oldest_first(void **state)
     hears(shelf, 1, 10, 1, "2 reserve;");
 }
 
-static void what_is_no_json_is_left_out(void **state)
+SHELF_TEST(what_is_no_json_is_left_out)
 {
-    struct shelf *shelf = *state;
-
     four_entries(shelf);
     shelf_spoil(shelf, "UPDATE journal SET command = 'broken' WHERE seq = 2");
     hears(shelf, 0, 10, 10, "1 node;3 reserve;4 reserve;");
@@ -88,9 +80,8 @@ static void what_is_no_json_is_left_out(void **state)
     hears(shelf, 3, 10, 10, "4 ;");
 }
 
-static void retention_says_up_to_where_entries_are_gone(void **state)
+SHELF_TEST(retention_says_up_to_where_entries_are_gone)
 {
-    struct shelf *shelf = *state;
     struct heard heard = {.most = 10};
     const struct store_journal_query query = {
         .after = 1, .limit = 10, .user = &heard, .each = hear};
@@ -150,10 +141,9 @@ static int hear_file(const struct shelf *shelf, struct heard *heard, struct err 
     return store_journal_file(shelf->path, &reader, err);
 }
 
-static void the_journal_of_a_file_is_read_beside_its_daemon_and_without(void **state)
+SHELF_TEST(the_journal_of_a_file_is_read_beside_its_daemon_and_without)
 {
     static const char all[] = "folded 0, set 0;1 node;2 reserve;3 reserve;4 reserve;";
-    struct shelf *shelf = *state;
     struct heard heard = {.most = 10};
     struct err err;
 
@@ -214,9 +204,8 @@ static int hear_whole(void *user, const struct journal_row *row, struct err *err
     return 0;
 }
 
-static void steps_in_a_file_are_completed(void **state)
+SHELF_TEST(steps_in_a_file_are_completed)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct completed completed = {.whole = 0};
     struct err err;
@@ -261,9 +250,8 @@ static int pass_entry(void *user, const struct journal_row *row, struct err *err
 }
 
 /* Each start of milligpud notes its policy before it knows anything of the cluster. */
-static void the_past_begins_with_the_cluster_and_tells_how_the_clock_was_set(void **state)
+SHELF_TEST(the_past_begins_with_the_cluster_and_tells_how_the_clock_was_set)
 {
-    struct shelf *shelf = *state;
     struct journal_span span = {0};
     const struct journal_file_reader reader = {
         .user = &span, .span = keep_span, .object = pass_object, .entry = pass_entry};
@@ -298,9 +286,8 @@ static void the_past_begins_with_the_cluster_and_tells_how_the_clock_was_set(voi
     assert_int_equal(span.folded, 0);
 }
 
-static void what_is_folded_comes_first_nodes_before_pods(void **state)
+SHELF_TEST(what_is_folded_comes_first_nodes_before_pods)
 {
-    struct shelf *shelf = *state;
     struct heard heard = {.most = 10};
     const int64_t day = 24 * 60 * 60 * 1000;
     struct err err;
@@ -317,7 +304,7 @@ static void what_is_folded_comes_first_nodes_before_pods(void **state)
     assert_non_null(strstr(heard.text, ";a node;a pod;a pod;a pod;5 clock;6 release;"));
 }
 
-static void a_journal_with_a_gap_or_without_json_is_refused(void **state)
+SHELF_TEST(a_journal_with_a_gap_or_without_json_is_refused)
 {
     static const struct {
         const char *sql;
@@ -326,7 +313,6 @@ static void a_journal_with_a_gap_or_without_json_is_refused(void **state)
         {"UPDATE journal SET result = '{' WHERE seq = 3", "journal entry 3 is no JSON"},
         {"DELETE FROM journal WHERE seq = 2", "the journal has a gap"},
     };
-    struct shelf *shelf = *state;
     struct err err;
 
     four_entries(shelf);
@@ -338,27 +324,4 @@ static void a_journal_with_a_gap_or_without_json_is_refused(void **state)
         shelf_spoil(shelf, "UPDATE journal SET result = '{}' WHERE seq = 3");
         assert_non_null(strstr(err.text, spoilt[i].said));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(entries_behind_a_number_come_oldest_first, shelf_set_up,
-                                        shelf_tear_down),
-        cmocka_unit_test_setup_teardown(what_is_no_json_is_left_out, shelf_set_up, shelf_tear_down),
-        cmocka_unit_test_setup_teardown(the_journal_of_a_file_is_read_beside_its_daemon_and_without,
-                                        shelf_set_up, shelf_tear_down),
-        cmocka_unit_test_setup_teardown(steps_in_a_file_are_completed, shelf_set_up,
-                                        shelf_tear_down),
-        cmocka_unit_test_setup_teardown(
-            the_past_begins_with_the_cluster_and_tells_how_the_clock_was_set, shelf_set_up,
-            shelf_tear_down),
-        cmocka_unit_test_setup_teardown(what_is_folded_comes_first_nodes_before_pods, shelf_set_up,
-                                        shelf_tear_down),
-        cmocka_unit_test_setup_teardown(a_journal_with_a_gap_or_without_json_is_refused,
-                                        shelf_set_up, shelf_tear_down),
-        cmocka_unit_test_setup_teardown(retention_says_up_to_where_entries_are_gone, shelf_set_up,
-                                        shelf_tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /*
  * A pack: what goes in comes out, and bytes that no packer wrote are an error, whatever they are.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
@@ -15,6 +11,7 @@
 
 #include "store/db.h"
 #include "store/past/pack.h"
+#include "support/test.h"
 
 static const char uuid[] = "ca4ab6af-e853-434d-b295-00000000002a";
 static const int64_t noon = INT64_C(1793491200000);
@@ -84,13 +81,12 @@ static void comes_back(const struct packed *packed, size_t count)
     unpacker_done(&unpacker);
 }
 
-static void what_goes_in_comes_out(void **state)
+TEST(what_goes_in_comes_out)
 {
     enum { KINDS = 12 };
     struct packed *packed = xcalloc(KINDS, sizeof *packed);
     char longest[NAME_BYTES_MAX + 1];
 
-    must(state != NULL);
     memset(longest, 'n', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
     for (int i = 0; i < KINDS; i++)
@@ -125,12 +121,11 @@ static void what_goes_in_comes_out(void **state)
     xfree(packed);
 }
 
-static void it_says_what_it_has(void **state)
+TEST(it_says_what_it_has)
 {
     struct packed is[] = {a_pod(7), a_pod(9), a_pod(30)};
     struct packer packer;
 
-    must(state != NULL);
     is[0].released_ms = noon + 5;
     is[1].reserved_ms = 0;
     is[1].bound_ms = noon - 9000;
@@ -149,13 +144,12 @@ static void it_says_what_it_has(void **state)
 }
 
 /* As Deployments make them: the texts are there once. */
-static void a_pod_takes_few_bytes(void **state)
+TEST(a_pod_takes_few_bytes)
 {
     enum { PODS = 500 };
     struct packed *packed = xcalloc(PODS, sizeof *packed);
     CLEANUP(strbuf_done) struct strbuf bytes;
 
-    must(state != NULL);
     for (int i = 0; i < PODS; i++) {
         packed[i] = a_pod(1 + i);
         packed[i].released_ms = noon + i * 1700;
@@ -189,7 +183,7 @@ static bool is_refused(struct text bytes)
     return more < 0;
 }
 
-static void bytes_that_no_packer_wrote_are_refused(void **state)
+TEST(bytes_that_no_packer_wrote_are_refused)
 {
     static const struct {
         const char *bytes;
@@ -209,7 +203,6 @@ static void bytes_that_no_packer_wrote_are_refused(void **state)
         {"\1\0\1\1\0\0\0\0\0\0\0\0\0\0\0", 15},                 /* a word of none */
     };
 
-    must(state != NULL);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         if (!is_refused((struct text){bad[i].bytes, bad[i].len}))
             fail_msg("number %zu was read", i);
@@ -219,13 +212,12 @@ static void bytes_that_no_packer_wrote_are_refused(void **state)
 }
 
 /* Each place is cut and changed: an error or other texts, and never more than that. */
-static void damage_is_an_error_or_another_history(void **state)
+TEST(damage_is_an_error_or_another_history)
 {
     struct packed is[] = {a_pod(7), a_pod(9), a_pod(30)};
     uint64_t random = 7;
     CLEANUP(strbuf_done) struct strbuf bytes;
 
-    must(state != NULL);
     is[1].charges = 2;
     is[1].charge[1] = (struct packed_charge){1, "GPU-b", 1000, 1};
     is[2].charges = 0;
@@ -262,7 +254,7 @@ static long long ask(sqlite3 *db, const char *sql, int *out_rc)
     return number;
 }
 
-static void every_connection_reads_packs_as_a_table(void **state)
+TEST(every_connection_reads_packs_as_a_table)
 {
     struct packed is[] = {a_pod(7), a_pod(9), a_pod(30)};
     CLEANUP(db_closep) sqlite3 *db = NULL;
@@ -271,7 +263,6 @@ static void every_connection_reads_packs_as_a_table(void **state)
     struct err err;
     int rc;
 
-    must(state != NULL);
     is[1].charges = 2;
     is[1].charge[1] = (struct packed_charge){1, "GPU-b", 1000, 1};
     is[2].charges = 0;
@@ -322,17 +313,4 @@ static void every_connection_reads_packs_as_a_table(void **state)
                      0);
     assert_true(db_exec(db, "INSERT INTO t VALUES (x'00')", &err) < 0);
     assert_non_null(strstr(err.text, "unsafe use of virtual table"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_goes_in_comes_out),
-        cmocka_unit_test(it_says_what_it_has),
-        cmocka_unit_test(a_pod_takes_few_bytes),
-        cmocka_unit_test(bytes_that_no_packer_wrote_are_refused),
-        cmocka_unit_test(damage_is_an_error_or_another_history),
-        cmocka_unit_test(every_connection_reads_packs_as_a_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

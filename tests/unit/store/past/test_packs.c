@@ -2,19 +2,16 @@
  * Older history is packed when the ledger comes near its limit. Every query has the same answer
  * before and after.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static const int64_t day = INT64_C(24) * 60 * 60 * 1000;
@@ -269,14 +266,14 @@ static void same_when_packed(struct shelf *shelf, int64_t piece, int packs)
     shelf_sound(shelf);
 }
 
-static void history_and_grants_are_the_same_when_packed(void **state)
+SHELF_TEST(history_and_grants_are_the_same_when_packed)
 {
-    same_when_packed(*state, 1000, 4);
+    same_when_packed(shelf, 1000, 4);
 }
 
-static void history_and_grants_are_the_same_in_packs_of_one(void **state)
+SHELF_TEST(history_and_grants_are_the_same_in_packs_of_one)
 {
-    same_when_packed(*state, 1, 10);
+    same_when_packed(shelf, 1, 10);
 }
 
 static void granted_since(struct shelf *shelf, int64_t since_ms, const char *wanted)
@@ -294,10 +291,8 @@ static void granted_since(struct shelf *shelf, int64_t since_ms, const char *wan
  * A GPU is its node's: others may have one of the same name, and each of its names counts. What
  * ended at the moment that is asked about does not count, what ended a millisecond later does.
  */
-static void grants_have_the_model_of_their_own_gpu(void **state)
+SHELF_TEST(grants_have_the_model_of_their_own_gpu)
 {
-    struct shelf *shelf = *state;
-
     make_a_past(shelf);
     shelf->core.now_ms = 30000;
     shelf_spoil(shelf,
@@ -327,10 +322,8 @@ static void grants_have_the_model_of_their_own_gpu(void **state)
 
 /* --- what is packed when --- */
 
-static void a_small_rest_is_not_packed(void **state)
+SHELF_TEST(a_small_rest_is_not_packed)
 {
-    struct shelf *shelf = *state;
-
     make_a_past(shelf);
     const int64_t most = shelf_number(shelf->path, "SELECT max(bytes) FROM past");
     assert_int_equal(pack_all(shelf, 2 * most + 2), 0);
@@ -339,9 +332,8 @@ static void a_small_rest_is_not_packed(void **state)
     assert_string_equal(shelf->notices.data, "");
 }
 
-static void packing_takes_the_oldest_and_a_piece_at_a_time(void **state)
+SHELF_TEST(packing_takes_the_oldest_and_a_piece_at_a_time)
 {
-    struct shelf *shelf = *state;
     struct err err;
     char uid[32];
     int rows = 0;
@@ -373,10 +365,8 @@ static void packing_takes_the_oldest_and_a_piece_at_a_time(void **state)
 }
 
 /* A row's number is the token of a page, so a packed row keeps it, and no other row gets it. */
-static void an_id_is_given_once(void **state)
+SHELF_TEST(an_id_is_given_once)
 {
-    struct shelf *shelf = *state;
-
     (void)core_node(&shelf->core, "n1", two_a100, 2);
     for (int i = 0; i < 3; i++) {
         reserve(shelf, "one", "a", "n1", "100");
@@ -392,9 +382,8 @@ static void an_id_is_given_once(void **state)
     shelf_sound(shelf);
 }
 
-static void packs_go_when_all_of_them_is_too_old(void **state)
+SHELF_TEST(packs_go_when_all_of_them_is_too_old)
 {
-    struct shelf *shelf = *state;
     struct store_reach reach;
     struct err err;
 
@@ -424,9 +413,8 @@ static void packs_go_when_all_of_them_is_too_old(void **state)
 }
 
 /* The namespace with most loses packs before rows, the oldest first; others lose nothing. */
-static void the_oldest_pack_of_who_has_most_goes_first(void **state)
+SHELF_TEST(the_oldest_pack_of_who_has_most_goes_first)
 {
-    struct shelf *shelf = *state;
     struct store_reach reach;
     struct err err;
     int rows = 0;
@@ -472,10 +460,8 @@ static void spoiled(struct shelf *shelf, const char *sql, const char *wanted)
     assert_int_equal(check_one(shelf->store->db, &store_schema, CHECK_PAST, &err), 0);
 }
 
-static void the_verification_finds_packs_that_contradict(void **state)
+SHELF_TEST(the_verification_finds_packs_that_contradict)
 {
-    struct shelf *shelf = *state;
-
     make_a_past(shelf);
     (void)(pack_all(shelf, 1000) + pack_all(shelf, 1));
     static const char *const columns[] = {"n_rows = n_rows + 1",       "first = first + 1",
@@ -503,10 +489,9 @@ static void the_verification_finds_packs_that_contradict(void **state)
 }
 
 /* REST asks while the verifier has not found it yet. */
-static void a_pack_that_cannot_be_read_is_an_error_for_who_asks(void **state)
+SHELF_TEST(a_pack_that_cannot_be_read_is_an_error_for_who_asks)
 {
     const struct store_history_query query = {.namespace = "two", .pod = "two-2"};
-    struct shelf *shelf = *state;
     CLEANUP(strbuf_done) struct strbuf text;
     struct err err;
 
@@ -521,9 +506,8 @@ static void a_pack_that_cannot_be_read_is_an_error_for_who_asks(void **state)
 }
 
 /* An allocation in two packs has one row. */
-static void a_row_that_is_there_twice_is_given_once(void **state)
+SHELF_TEST(a_row_that_is_there_twice_is_given_once)
 {
-    struct shelf *shelf = *state;
     CLEANUP(strbuf_done) struct strbuf before;
     CLEANUP(strbuf_done) struct strbuf after;
 
@@ -537,24 +521,4 @@ static void a_row_that_is_there_twice_is_given_once(void **state)
                        " oldest_ms, ended_ms, bytes, body FROM pack");
     ask(shelf, &query, &after);
     assert_string_equal(after.data, before.data);
-}
-
-#define ON_A_SHELF(test) cmocka_unit_test_setup_teardown(test, shelf_set_up, shelf_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        ON_A_SHELF(history_and_grants_are_the_same_when_packed),
-        ON_A_SHELF(history_and_grants_are_the_same_in_packs_of_one),
-        ON_A_SHELF(grants_have_the_model_of_their_own_gpu),
-        ON_A_SHELF(a_small_rest_is_not_packed),
-        ON_A_SHELF(packing_takes_the_oldest_and_a_piece_at_a_time),
-        ON_A_SHELF(an_id_is_given_once),
-        ON_A_SHELF(packs_go_when_all_of_them_is_too_old),
-        ON_A_SHELF(the_oldest_pack_of_who_has_most_goes_first),
-        ON_A_SHELF(the_verification_finds_packs_that_contradict),
-        ON_A_SHELF(a_pack_that_cannot_be_read_is_an_error_for_who_asks),
-        ON_A_SHELF(a_row_that_is_there_twice_is_given_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

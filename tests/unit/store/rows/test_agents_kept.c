@@ -2,19 +2,16 @@
  * What is remembered of agents is kept in the ledger: written by pieces, restored as it was, and a
  * wrong row is reported while every other one is restored. The ledger's checks do not look at it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -110,9 +107,8 @@ static void assert_remembered(struct store *store, const struct memory *should, 
 
 /* --- what is stored --- */
 
-static void a_new_ledger_remembers_nothing(void **state)
+SHELF_TEST(a_new_ledger_remembers_nothing)
 {
-    struct shelf *shelf = *state;
     CLEANUP(agents_freep) struct agents *agents = restored(shelf->store);
 
     assert_int_equal(agents_count(agents), 0);
@@ -138,10 +134,8 @@ static void remember_some(struct shelf *shelf)
     remember(shelf, agents, 100, ARRAY_LEN(some));
 }
 
-static void every_memory_is_restored(void **state)
+SHELF_TEST(every_memory_is_restored)
 {
-    struct shelf *shelf = *state;
-
     remember_some(shelf);
     assert_remembered(shelf->store, some, ARRAY_LEN(some));
     shelf_turn(shelf);
@@ -149,9 +143,8 @@ static void every_memory_is_restored(void **state)
     assert_remembered(shelf->store, some, ARRAY_LEN(some)); /* as often as one likes */
 }
 
-static void it_is_written_in_pieces_from_the_first_on(void **state)
+SHELF_TEST(it_is_written_in_pieces_from_the_first_on)
 {
-    struct shelf *shelf = *state;
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
 
     show_some(agents);
@@ -163,9 +156,8 @@ static void it_is_written_in_pieces_from_the_first_on(void **state)
     assert_remembered(shelf->store, some, 3);
 }
 
-static void the_longest_names_are_kept(void **state)
+SHELF_TEST(the_longest_names_are_kept)
 {
-    struct shelf *shelf = *state;
     char node[NAME_BYTES_MAX + 1];
     char uid[UID_BYTES_MAX + 1];
     const struct memory longest = {node, uid, true, true};
@@ -177,10 +169,8 @@ static void the_longest_names_are_kept(void **state)
     assert_remembered(shelf->store, &longest, 1);
 }
 
-static void a_ledger_in_memory_keeps_it_while_it_is_open(void **state)
+SHELF_TEST(a_ledger_in_memory_keeps_it_while_it_is_open)
 {
-    struct shelf *shelf = *state;
-
     shelf_close(shelf);
     shelf->rules.path = ":memory:";
     shelf_open(shelf);
@@ -189,9 +179,8 @@ static void a_ledger_in_memory_keeps_it_while_it_is_open(void **state)
 }
 
 /* An agent whose Node was not shown yet leaves no memory. */
-static void that_agents_were_seen_is_kept_by_itself(void **state)
+SHELF_TEST(that_agents_were_seen_is_kept_by_itself)
 {
-    struct shelf *shelf = *state;
     const struct pod pod = {.uid = "agent", .node = "n1", .is_agent = true, .is_ready = true};
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
     CLEANUP(agents_freep) struct agents *others = agents_new(&rules);
@@ -209,9 +198,8 @@ static void that_agents_were_seen_is_kept_by_itself(void **state)
 
 /* --- it is replaced --- */
 
-static void a_later_memory_replaces_the_former(void **state)
+SHELF_TEST(a_later_memory_replaces_the_former)
 {
-    struct shelf *shelf = *state;
     static const struct memory one[] = {
         {"n2", "u1", true, false}, {"n2", "u1", false, true}, {"n2", "u1", true, false},
         {"n2", "u1", true, true},  {"n2", "u2", true, true},  {"n2", "u3", false, true},
@@ -227,9 +215,8 @@ static void a_later_memory_replaces_the_former(void **state)
     }
 }
 
-static void a_node_that_is_gone_is_forgotten(void **state)
+SHELF_TEST(a_node_that_is_gone_is_forgotten)
 {
-    struct shelf *shelf = *state;
     static const struct memory left[] = {{"n1", "u1", true, false}, {"n3", "u3", true, true}};
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
 
@@ -248,9 +235,8 @@ static void a_node_that_is_gone_is_forgotten(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT has_agents FROM meta"), 1);
 }
 
-static void the_same_again_changes_nothing(void **state)
+SHELF_TEST(the_same_again_changes_nothing)
 {
-    struct shelf *shelf = *state;
     struct store_facts before, after;
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
     struct err err;
@@ -263,9 +249,8 @@ static void the_same_again_changes_nothing(void **state)
     assert_int_equal(after.wal_bytes, before.wal_bytes);
 }
 
-static void a_kill_and_a_backup_do_not_lose_it(void **state)
+SHELF_TEST(a_kill_and_a_backup_do_not_lose_it)
 {
-    struct shelf *shelf = *state;
     struct shelf left;
     struct err err;
 
@@ -310,9 +295,8 @@ static void allow(struct shelf *shelf)
     assert_int_equal(shelf_sql(shelf->path, "DROP TRIGGER odd"), SQLITE_OK);
 }
 
-static void a_write_that_fails_keeps_the_former(void **state)
+SHELF_TEST(a_write_that_fails_keeps_the_former)
 {
-    struct shelf *shelf = *state;
     static const struct {
         const char *refusing;
         const char *says;
@@ -342,9 +326,8 @@ static void a_write_that_fails_keeps_the_former(void **state)
     assert_remembered(shelf->store, after, ARRAY_LEN(after));
 }
 
-static void no_memory_is_stored_without_that_agents_were_seen(void **state)
+SHELF_TEST(no_memory_is_stored_without_that_agents_were_seen)
 {
-    struct shelf *shelf = *state;
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
 
     show_some(agents);
@@ -358,9 +341,8 @@ static void no_memory_is_stored_without_that_agents_were_seen(void **state)
     assert_remembered(shelf->store, some, ARRAY_LEN(some));
 }
 
-static void nothing_is_written_while_a_reader_holds_the_log(void **state)
+SHELF_TEST(nothing_is_written_while_a_reader_holds_the_log)
 {
-    struct shelf *shelf = *state;
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
 
     show_some(agents);
@@ -392,9 +374,8 @@ static void assert_reported(struct shelf *shelf, const char *what, const char *s
         assert_memory(agents, &left[i]);
 }
 
-static void a_wrong_row_is_named_and_the_others_are_restored(void **state)
+SHELF_TEST(a_wrong_row_is_named_and_the_others_are_restored)
 {
-    struct shelf *shelf = *state;
     static const char name[] = "node: a name of 1 to 253 bytes would be right";
     static const struct {
         const char *sql;
@@ -426,9 +407,8 @@ static void a_wrong_row_is_named_and_the_others_are_restored(void **state)
     assert_remembered(shelf->store, some, ARRAY_LEN(some));
 }
 
-static void whether_agents_were_seen_is_read_with_care(void **state)
+SHELF_TEST(whether_agents_were_seen_is_read_with_care)
 {
-    struct shelf *shelf = *state;
     static const char *const wrong[] = {
         "UPDATE meta SET has_agents = 2",
         "UPDATE meta SET has_agents = -1",
@@ -449,10 +429,8 @@ static void whether_agents_were_seen_is_read_with_care(void **state)
     }
 }
 
-static void the_first_of_several_wrong_values_is_reported(void **state)
+SHELF_TEST(the_first_of_several_wrong_values_is_reported)
 {
-    struct shelf *shelf = *state;
-
     remember_some(shelf);
     shelf_spoil(shelf, "UPDATE agent SET vouched = 2 WHERE node <> 'n2'");
     assert_reported(shelf, "two", "node n1: vouched: ", &some[1], 1);
@@ -461,9 +439,8 @@ static void the_first_of_several_wrong_values_is_reported(void **state)
 }
 
 /* SQLite refuses a statement whose table or column is gone: that stands for a failing disk. */
-static void what_cannot_be_read_leaves_agents_seen(void **state)
+SHELF_TEST(what_cannot_be_read_leaves_agents_seen)
 {
-    struct shelf *shelf = *state;
     static const struct {
         const char *sql;
         const char *back;
@@ -495,10 +472,8 @@ static void what_cannot_be_read_leaves_agents_seen(void **state)
     }
 }
 
-static void a_value_that_was_never_written_is_mended(void **state)
+SHELF_TEST(a_value_that_was_never_written_is_mended)
 {
-    struct shelf *shelf = *state;
-
     shelf_spoil(shelf, "UPDATE meta SET has_agents = 2");
     assert_reported(shelf, "2", "table meta: has_agents: ", NULL, 0);
     remember_some(shelf);
@@ -506,9 +481,8 @@ static void a_value_that_was_never_written_is_mended(void **state)
 }
 
 /* The ledger opens, passes its checks, and the writer goes on. */
-static void a_wrong_row_does_not_make_the_ledger_corrupt(void **state)
+SHELF_TEST(a_wrong_row_does_not_make_the_ledger_corrupt)
 {
-    struct shelf *shelf = *state;
     static const struct memory left[] = {{"n1", "u1", true, false}, {"n3", "u3", true, true}};
 
     (void)core_node(&shelf->core, "n1", two_a100, 2);
@@ -523,9 +497,8 @@ static void a_wrong_row_does_not_make_the_ledger_corrupt(void **state)
     shelf_turn(shelf);
 }
 
-static void it_is_no_part_of_who_holds_what(void **state)
+SHELF_TEST(it_is_no_part_of_who_holds_what)
 {
-    struct shelf *shelf = *state;
     struct store_facts before, after;
     struct err err;
 
@@ -541,32 +514,4 @@ static void it_is_no_part_of_who_holds_what(void **state)
     shelf_save(shelf);
     shelf_turn(shelf);
     assert_remembered(shelf->store, some, ARRAY_LEN(some));
-}
-
-int main(void)
-{
-#define ON_A_SHELF(test) cmocka_unit_test_setup_teardown(test, shelf_set_up, shelf_tear_down)
-    const struct CMUnitTest tests[] = {
-        ON_A_SHELF(a_new_ledger_remembers_nothing),
-        ON_A_SHELF(every_memory_is_restored),
-        ON_A_SHELF(it_is_written_in_pieces_from_the_first_on),
-        ON_A_SHELF(the_longest_names_are_kept),
-        ON_A_SHELF(a_ledger_in_memory_keeps_it_while_it_is_open),
-        ON_A_SHELF(that_agents_were_seen_is_kept_by_itself),
-        ON_A_SHELF(a_later_memory_replaces_the_former),
-        ON_A_SHELF(a_node_that_is_gone_is_forgotten),
-        ON_A_SHELF(the_same_again_changes_nothing),
-        ON_A_SHELF(a_kill_and_a_backup_do_not_lose_it),
-        ON_A_SHELF(a_write_that_fails_keeps_the_former),
-        ON_A_SHELF(no_memory_is_stored_without_that_agents_were_seen),
-        ON_A_SHELF(nothing_is_written_while_a_reader_holds_the_log),
-        ON_A_SHELF(a_wrong_row_is_named_and_the_others_are_restored),
-        ON_A_SHELF(whether_agents_were_seen_is_read_with_care),
-        ON_A_SHELF(the_first_of_several_wrong_values_is_reported),
-        ON_A_SHELF(what_cannot_be_read_leaves_agents_seen),
-        ON_A_SHELF(a_value_that_was_never_written_is_mended),
-        ON_A_SHELF(a_wrong_row_does_not_make_the_ledger_corrupt),
-        ON_A_SHELF(it_is_no_part_of_who_holds_what),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

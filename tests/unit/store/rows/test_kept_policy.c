@@ -2,19 +2,16 @@
  * The policy document that the ledger keeps: byte by byte as it was, until another one comes; and
  * it is nothing that the ledger's checks look at.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static void keep(struct shelf *shelf, const char *name, struct text document, int64_t read_ms)
@@ -73,18 +70,15 @@ static void assert_refused(struct shelf *shelf, const char *says)
         fail_msg("%s", err.text);
 }
 
-static void a_new_ledger_keeps_nothing(void **state)
+SHELF_TEST(a_new_ledger_keeps_nothing)
 {
-    struct shelf *shelf = *state;
-
     assert_nothing_kept(shelf->path);
     forget(shelf);
     assert_nothing_kept(shelf->path);
 }
 
-static void every_byte_is_kept_until_another_document_comes(void **state)
+SHELF_TEST(every_byte_is_kept_until_another_document_comes)
 {
-    struct shelf *shelf = *state;
     char bytes[256];
 
     for (size_t i = 0; i < sizeof bytes; i++)
@@ -104,9 +98,8 @@ static void every_byte_is_kept_until_another_document_comes(void **state)
     assert_nothing_kept(shelf->path);
 }
 
-static void the_same_document_changes_nothing(void **state)
+SHELF_TEST(the_same_document_changes_nothing)
 {
-    struct shelf *shelf = *state;
     struct store_facts before, after;
     struct err err;
 
@@ -119,9 +112,8 @@ static void the_same_document_changes_nothing(void **state)
     assert_int_equal(after.journal_rows, before.journal_rows);
 }
 
-static void a_document_of_the_largest_size_is_kept(void **state)
+SHELF_TEST(a_document_of_the_largest_size_is_kept)
 {
-    struct shelf *shelf = *state;
     CLEANUP(xfreep) char *bytes = xmalloc(STORE_POLICY_BYTES_MAX);
 
     memset(bytes, '#', STORE_POLICY_BYTES_MAX);
@@ -130,9 +122,8 @@ static void a_document_of_the_largest_size_is_kept(void **state)
     assert_kept(shelf->path, "/a.yaml", (struct text){bytes, STORE_POLICY_BYTES_MAX}, 1);
 }
 
-static void a_kill_and_a_backup_do_not_lose_it(void **state)
+SHELF_TEST(a_kill_and_a_backup_do_not_lose_it)
 {
-    struct shelf *shelf = *state;
     struct shelf left;
     struct err err;
 
@@ -149,9 +140,8 @@ static void a_kill_and_a_backup_do_not_lose_it(void **state)
     shelf_done(&left);
 }
 
-static void where_nothing_was_kept_nothing_is_found(void **state)
+SHELF_TEST(where_nothing_was_kept_nothing_is_found)
 {
-    struct shelf *shelf = *state;
     CLEANUP(strbuf_done) struct strbuf path;
 
     strbuf_init(&path);
@@ -161,19 +151,15 @@ static void where_nothing_was_kept_nothing_is_found(void **state)
 }
 
 /* As an older version left it. */
-static void without_the_table_nothing_is_found(void **state)
+SHELF_TEST(without_the_table_nothing_is_found)
 {
-    struct shelf *shelf = *state;
-
     shelf_close(shelf);
     assert_int_equal(shelf_sql(shelf->path, "DROP TABLE policy"), SQLITE_OK);
     assert_nothing_kept(shelf->path);
 }
 
-static void reading_leaves_no_trace(void **state)
+SHELF_TEST(reading_leaves_no_trace)
 {
-    struct shelf *shelf = *state;
-
     keep(shelf, "/a.yaml", TEXT("b"), 1);
     shelf_close(shelf);
     const int files = shelf_files(shelf, "");
@@ -181,9 +167,8 @@ static void reading_leaves_no_trace(void **state)
     assert_int_equal(shelf_files(shelf, ""), files);
 }
 
-static void a_file_that_is_no_ledger_is_told(void **state)
+SHELF_TEST(a_file_that_is_no_ledger_is_told)
 {
-    struct shelf *shelf = *state;
     CLEANUP(arena_done) struct arena arena;
     struct store_policy is = {.name = "x"};
     struct err err = {0};
@@ -196,9 +181,8 @@ static void a_file_that_is_no_ledger_is_told(void **state)
     assert_int_equal(store_kept_policy("", &arena, &is, &err), -ERR_INVALID);
 }
 
-static void a_write_that_fails_keeps_the_former(void **state)
+SHELF_TEST(a_write_that_fails_keeps_the_former)
 {
-    struct shelf *shelf = *state;
     const struct store_policy other = {"/b.yaml", TEXT("c"), 2};
     struct err err;
 
@@ -212,9 +196,8 @@ static void a_write_that_fails_keeps_the_former(void **state)
     assert_kept(shelf->path, "/b.yaml", TEXT("c"), 2);
 }
 
-static void it_is_no_part_of_who_holds_what(void **state)
+SHELF_TEST(it_is_no_part_of_who_holds_what)
 {
-    struct shelf *shelf = *state;
     struct err err;
 
     keep(shelf, "/a.yaml", TEXT("no policy at all"), 1);
@@ -222,10 +205,8 @@ static void it_is_no_part_of_who_holds_what(void **state)
     assert_int_equal(store_verify(shelf->store, &err), 0);
 }
 
-static void what_we_never_write_is_refused(void **state)
+SHELF_TEST(what_we_never_write_is_refused)
 {
-    struct shelf *shelf = *state;
-
     shelf_spoil(shelf, "INSERT INTO policy VALUES (1, '/a', x'', 0)");
     assert_refused(shelf, "column document has a value");
     shelf_spoil(shelf, "UPDATE policy SET document = zeroblob(1048577)");
@@ -236,25 +217,4 @@ static void what_we_never_write_is_refused(void **state)
     assert_refused(shelf, "column name has a value");
     keep(shelf, "/a.yaml", TEXT("b"), 1);
     assert_kept(shelf->path, "/a.yaml", TEXT("b"), 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST_OF(name) cmocka_unit_test_setup_teardown(name, shelf_set_up, shelf_tear_down)
-        TEST_OF(a_new_ledger_keeps_nothing),
-        TEST_OF(every_byte_is_kept_until_another_document_comes),
-        TEST_OF(the_same_document_changes_nothing),
-        TEST_OF(a_document_of_the_largest_size_is_kept),
-        TEST_OF(a_kill_and_a_backup_do_not_lose_it),
-        TEST_OF(where_nothing_was_kept_nothing_is_found),
-        TEST_OF(without_the_table_nothing_is_found),
-        TEST_OF(reading_leaves_no_trace),
-        TEST_OF(a_file_that_is_no_ledger_is_told),
-        TEST_OF(a_write_that_fails_keeps_the_former),
-        TEST_OF(it_is_no_part_of_who_holds_what),
-        TEST_OF(what_we_never_write_is_refused),
-#undef TEST_OF
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

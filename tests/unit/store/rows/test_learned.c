@@ -2,19 +2,16 @@
  * The workload that was learned is kept in the ledger: stored as a whole, restored as it was, or
  * refused with the row and what would be right; and it is nothing that the ledger's checks look at.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -105,9 +102,8 @@ static void assert_refused(struct shelf *shelf, const char *what, const char *sa
 
 /* --- what is stored --- */
 
-static void a_new_ledger_has_learned_nothing(void **state)
+SHELF_TEST(a_new_ledger_has_learned_nothing)
 {
-    struct shelf *shelf = *state;
     struct tally *tally = (struct tally *)shelf;
     int64_t until_ms;
     struct err err;
@@ -116,9 +112,8 @@ static void a_new_ledger_has_learned_nothing(void **state)
     assert_null(tally);
 }
 
-static void what_was_learned_is_restored_in_its_order(void **state)
+SHELF_TEST(what_was_learned_is_restored_in_its_order)
 {
-    struct shelf *shelf = *state;
     CLEANUP(tally_freep) struct tally *tally = a_tally();
 
     learn(shelf, tally, 1793491200000);
@@ -128,9 +123,8 @@ static void what_was_learned_is_restored_in_its_order(void **state)
     assert_learned(shelf->store, tally, 1793491200000); /* as often as one likes */
 }
 
-static void a_kill_does_not_lose_it(void **state)
+SHELF_TEST(a_kill_does_not_lose_it)
 {
-    struct shelf *shelf = *state;
     struct shelf left;
     struct err err;
     CLEANUP(tally_freep) struct tally *tally = a_tally();
@@ -143,9 +137,8 @@ static void a_kill_does_not_lose_it(void **state)
     shelf_done(&left);
 }
 
-static void a_tally_that_was_restored_learns_on(void **state)
+SHELF_TEST(a_tally_that_was_restored_learns_on)
 {
-    struct shelf *shelf = *state;
     CLEANUP(tally_freep) struct tally *tally = a_tally();
     CLEANUP(tally_freep) struct tally *restored = NULL;
     int64_t until_ms;
@@ -163,9 +156,8 @@ static void a_tally_that_was_restored_learns_on(void **state)
     assert_learned(shelf->store, tally, 6);
 }
 
-static void any_time_and_any_number_of_pods_is_kept(void **state)
+SHELF_TEST(any_time_and_any_number_of_pods_is_kept)
 {
-    struct shelf *shelf = *state;
     static const int64_t number[] = {0, 1, INT64_MAX};
     static const int64_t time[] = {INT64_MIN, 0, INT64_MAX};
     const struct workload_class class = {.parts = 1, .milli = 1, .count = 1};
@@ -180,9 +172,8 @@ static void any_time_and_any_number_of_pods_is_kept(void **state)
     }
 }
 
-static void a_model_is_kept_to_the_letter(void **state)
+SHELF_TEST(a_model_is_kept_to_the_letter)
 {
-    struct shelf *shelf = *state;
     static const char *const odd[] = {
         "",           " ",       "\"",   "\\", "\\\"]", "[\"x\"]", "',--", "\x01\x1f\x7f",
         "\t\n\r\b\f", "\\u0041", "null", "*",  "Ж",     "表",      "😀",    "\u2028\u202e\ufeff",
@@ -208,9 +199,8 @@ static void a_model_is_kept_to_the_letter(void **state)
     assert_learned(shelf->store, tally, 0);
 }
 
-static void as_many_classes_as_there_can_be_are_kept(void **state)
+SHELF_TEST(as_many_classes_as_there_can_be_are_kept)
 {
-    struct shelf *shelf = *state;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
     for (uint32_t i = 0; i < 2 * WORKLOAD_CLASSES_MAX; i++)
@@ -226,9 +216,8 @@ static void as_many_classes_as_there_can_be_are_kept(void **state)
     assert_refused(shelf, "two more", "513 classes: 1 to 512 would be right");
 }
 
-static void a_ledger_in_memory_keeps_it_while_it_is_open(void **state)
+SHELF_TEST(a_ledger_in_memory_keeps_it_while_it_is_open)
 {
-    struct shelf *shelf = *state;
     CLEANUP(tally_freep) struct tally *tally = a_tally();
 
     shelf_close(shelf);
@@ -240,9 +229,8 @@ static void a_ledger_in_memory_keeps_it_while_it_is_open(void **state)
 
 /* --- it is replaced --- */
 
-static void what_is_learned_later_replaces_all_of_it(void **state)
+SHELF_TEST(what_is_learned_later_replaces_all_of_it)
 {
-    struct shelf *shelf = *state;
     CLEANUP(tally_freep) struct tally *first = a_tally();
     CLEANUP(tally_freep) struct tally *second = tally_new();
 
@@ -255,9 +243,8 @@ static void what_is_learned_later_replaces_all_of_it(void **state)
 }
 
 /* A trigger of ours stands for whatever makes SQLite refuse a row. */
-static void a_write_that_fails_keeps_the_former(void **state)
+SHELF_TEST(a_write_that_fails_keeps_the_former)
 {
-    struct shelf *shelf = *state;
     static const char *const refusing[] = {
         "CREATE TRIGGER odd BEFORE DELETE ON class BEGIN SELECT RAISE(ABORT, 'no'); END",
         "CREATE TRIGGER odd BEFORE DELETE ON learned BEGIN SELECT RAISE(ABORT, 'no'); END",
@@ -285,9 +272,8 @@ static void a_write_that_fails_keeps_the_former(void **state)
     assert_learned(shelf->store, second, 2);
 }
 
-static void nothing_is_learned_while_a_reader_holds_the_log(void **state)
+SHELF_TEST(nothing_is_learned_while_a_reader_holds_the_log)
 {
-    struct shelf *shelf = *state;
     struct err err;
     CLEANUP(tally_freep) struct tally *first = a_tally();
     CLEANUP(tally_freep) struct tally *second = tally_new();
@@ -300,9 +286,8 @@ static void nothing_is_learned_while_a_reader_holds_the_log(void **state)
 
 /* --- it is input from outside --- */
 
-static void a_row_that_no_tally_contains_is_named(void **state)
+SHELF_TEST(a_row_that_no_tally_contains_is_named)
 {
-    struct shelf *shelf = *state;
     static const struct {
         const char *sql;
         const char *says;
@@ -366,9 +351,8 @@ static void a_row_that_no_tally_contains_is_named(void **state)
     }
 }
 
-static void the_longest_models_are_kept(void **state)
+SHELF_TEST(the_longest_models_are_kept)
 {
-    struct shelf *shelf = *state;
     struct err err;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
     CLEANUP(tally_freep) struct tally *longer = tally_new();
@@ -391,9 +375,8 @@ static void the_longest_models_are_kept(void **state)
 }
 
 /* As many as 65536 bytes of JSON can name. */
-static void the_most_models_are_kept(void **state)
+SHELF_TEST(the_most_models_are_kept)
 {
-    struct shelf *shelf = *state;
     enum { MOST = (65536 - 1) / 3 };
     static const char *model[MOST];
     CLEANUP(tally_freep) struct tally *tally = tally_new();
@@ -407,9 +390,8 @@ static void the_most_models_are_kept(void **state)
 }
 
 /* It orders placements only: nothing that holds a GPU depends on it. */
-static void a_contradiction_in_it_does_not_make_the_ledger_corrupt(void **state)
+SHELF_TEST(a_contradiction_in_it_does_not_make_the_ledger_corrupt)
 {
-    struct shelf *shelf = *state;
     static const char *const wrong[] = {
         "DELETE FROM learned",
         "DELETE FROM class WHERE place = 2",
@@ -435,9 +417,8 @@ static void a_contradiction_in_it_does_not_make_the_ledger_corrupt(void **state)
 
 /* --- it is no part of the ledger's present --- */
 
-static void the_journal_does_not_tell_of_it(void **state)
+SHELF_TEST(the_journal_does_not_tell_of_it)
 {
-    struct shelf *shelf = *state;
     CLEANUP(tally_freep) struct tally *tally = a_tally();
     struct store_facts before, after;
     struct err err;
@@ -458,9 +439,8 @@ static void the_journal_does_not_tell_of_it(void **state)
     assert_learned(shelf->store, tally, 1);
 }
 
-static void the_comparison_with_memory_passes_it_over(void **state)
+SHELF_TEST(the_comparison_with_memory_passes_it_over)
 {
-    struct shelf *shelf = *state;
     CLEANUP(tally_freep) struct tally *tally = a_tally();
     struct store_read *look = NULL;
     enum store_check which;
@@ -478,9 +458,8 @@ static void the_comparison_with_memory_passes_it_over(void **state)
     store_read_close(look);
 }
 
-static void a_backup_contains_it(void **state)
+SHELF_TEST(a_backup_contains_it)
 {
-    struct shelf *shelf = *state;
     struct shelf copy;
     struct err err;
     CLEANUP(tally_freep) struct tally *tally = a_tally();
@@ -494,9 +473,8 @@ static void a_backup_contains_it(void **state)
 }
 
 /* After a step of the transaction failed, the connection is free for the next batch. */
-static void batches_go_on_after_it(void **state)
+SHELF_TEST(batches_go_on_after_it)
 {
-    struct shelf *shelf = *state;
     struct err err;
     CLEANUP(tally_freep) struct tally *tally = a_tally();
 
@@ -512,31 +490,4 @@ static void batches_go_on_after_it(void **state)
     shelf_save(shelf);
     shelf_turn(shelf);
     assert_learned(shelf->store, tally, 1);
-}
-
-int main(void)
-{
-#define ON_A_SHELF(test) cmocka_unit_test_setup_teardown(test, shelf_set_up, shelf_tear_down)
-    const struct CMUnitTest tests[] = {
-        ON_A_SHELF(a_new_ledger_has_learned_nothing),
-        ON_A_SHELF(what_was_learned_is_restored_in_its_order),
-        ON_A_SHELF(a_kill_does_not_lose_it),
-        ON_A_SHELF(a_tally_that_was_restored_learns_on),
-        ON_A_SHELF(any_time_and_any_number_of_pods_is_kept),
-        ON_A_SHELF(a_model_is_kept_to_the_letter),
-        ON_A_SHELF(as_many_classes_as_there_can_be_are_kept),
-        ON_A_SHELF(a_ledger_in_memory_keeps_it_while_it_is_open),
-        ON_A_SHELF(what_is_learned_later_replaces_all_of_it),
-        ON_A_SHELF(a_write_that_fails_keeps_the_former),
-        ON_A_SHELF(nothing_is_learned_while_a_reader_holds_the_log),
-        ON_A_SHELF(a_row_that_no_tally_contains_is_named),
-        ON_A_SHELF(the_longest_models_are_kept),
-        ON_A_SHELF(the_most_models_are_kept),
-        ON_A_SHELF(a_contradiction_in_it_does_not_make_the_ledger_corrupt),
-        ON_A_SHELF(the_journal_does_not_tell_of_it),
-        ON_A_SHELF(the_comparison_with_memory_passes_it_over),
-        ON_A_SHELF(a_backup_contains_it),
-        ON_A_SHELF(batches_go_on_after_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,13 @@
  * A random walk: whatever the ledger goes through, the file agrees. The default walk is fixed and
  * meets every command; MILLIGPU_SEED=<n> selects another.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/clock.h"
 
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 enum { STEPS = 1200, PODS = 24, NODES = 3 };
@@ -192,9 +188,8 @@ static void walk_on(struct walk *walk)
             fail_msg("the walk never met %s", command_name((enum command_kind)i));
 }
 
-static void disk_and_memory_agree_wherever_they_go(void **state)
+TEST(disk_and_memory_agree_wherever_they_go)
 {
-    (void)state;
     static struct walk walk;
     const char *given = getenv("MILLIGPU_SEED");
     const uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : 1;
@@ -207,12 +202,4 @@ static void disk_and_memory_agree_wherever_they_go(void **state)
     assert_non_null(walk.tally);
     tally_free(walk.tally);
     shelf_done(&walk.shelf);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(disk_and_memory_agree_wherever_they_go),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

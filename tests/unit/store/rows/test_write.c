@@ -1,12 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
@@ -14,6 +10,7 @@
 #include "core/ledger/ledger_internal.h"
 #include "support/other_thread.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -21,18 +18,16 @@ static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81
 static const struct core_gpu two_counted[] = {{.index = 0, .mib = 81920},
                                               {.index = 1, .mib = 81920}};
 
-static void a_new_file_is_ours_and_empty(void **state)
+SHELF_TEST(a_new_file_is_ours_and_empty)
 {
-    struct shelf *shelf = *state;
     shelf_turn(shelf);
     assert_int_equal(shelf_number(shelf->path, "PRAGMA application_id"), 0x6d475055);
     assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 8);
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
 }
 
-static void the_writer_uses_a_log_and_leaves_one_file(void **state)
+SHELF_TEST(the_writer_uses_a_log_and_leaves_one_file)
 {
-    struct shelf *shelf = *state;
     (void)core_node(&shelf->core, "n1", two_a100, 2);
     shelf_save(shelf);
     assert_int_equal(shelf_files(shelf, "ledger.db-wal"), 1);
@@ -43,9 +38,8 @@ static void the_writer_uses_a_log_and_leaves_one_file(void **state)
 }
 
 /* Every kind of command, each loaded back. */
-static void every_command_comes_back(void **state)
+SHELF_TEST(every_command_comes_back)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     bool seen[COMMANDS] = {false};
     struct pod *pod = core_pod(core, "seen", "n1");
@@ -108,7 +102,7 @@ static void every_command_comes_back(void **state)
                      1);
 }
 
-static void what_is_linked_comes_back(void **state)
+SHELF_TEST(what_is_linked_comes_back)
 {
     static const struct core_gpu linked[] = {{.id = "GPU-a", .index = 0, .socket = 1, .peers = 4},
                                              {.id = "GPU-b", .index = 1, .socket = 1},
@@ -116,7 +110,6 @@ static void what_is_linked_comes_back(void **state)
     static const struct core_gpu unlinked[] = {{.id = "GPU-a", .index = 0, .socket = 1},
                                                {.id = "GPU-b", .index = 1, .socket = 1},
                                                {.id = "GPU-c", .index = 2, .socket = 2}};
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", linked, 3);
     shelf_save(shelf);
@@ -145,10 +138,9 @@ static void what_is_linked_comes_back(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT sum(peers) FROM gpu"), 0);
 }
 
-static void what_was_asked_for_comes_back_beside_what_it_was_raised_to(void **state)
+SHELF_TEST(what_was_asked_for_comes_back_beside_what_it_was_raised_to)
 {
     static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
     struct request *request = core_request(core, "100+300");
@@ -177,9 +169,8 @@ static void what_was_asked_for_comes_back_beside_what_it_was_raised_to(void **st
         1);
 }
 
-static void what_a_node_showed_first_comes_back(void **state)
+SHELF_TEST(what_a_node_showed_first_comes_back)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_node(core, "n2", two_a100, 2);
@@ -233,9 +224,8 @@ static void raise_version(struct shelf *shelf, const char *uid, uint64_t version
     change_done(&change);
 }
 
-static void the_version_of_a_binding_is_the_reservations(void **state)
+SHELF_TEST(the_version_of_a_binding_is_the_reservations)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
@@ -267,9 +257,8 @@ static void the_version_of_a_binding_is_the_reservations(void **state)
                      1);
 }
 
-static void the_journal_says_what_was_asked_and_what_came_of_it(void **state)
+SHELF_TEST(the_journal_says_what_was_asked_and_what_came_of_it)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", two_a100, 2);
     const struct command reserve = {.kind = COMMAND_RESERVE,
@@ -307,9 +296,8 @@ static void the_journal_says_what_was_asked_and_what_came_of_it(void **state)
 }
 
 /* Shares never change, so that only the entry of their beginning has them. */
-static void a_step_tells_what_it_changed_and_of_whom(void **state)
+SHELF_TEST(a_step_tells_what_it_changed_and_of_whom)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
 
     (void)core_node(core, "n1", two_a100, 2);
@@ -340,9 +328,8 @@ static void a_step_tells_what_it_changed_and_of_whom(void **state)
     }
 }
 
-static void counts_become_uuids_while_they_are_held(void **state)
+SHELF_TEST(counts_become_uuids_while_they_are_held)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", two_counted, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "700"), VERDICT_OK);
@@ -364,9 +351,8 @@ static void counts_become_uuids_while_they_are_held(void **state)
 }
 
 /* A batch of three, the middle one of which contradicts the database. */
-static void a_write_that_fails_is_rolled_back_alone(void **state)
+SHELF_TEST(a_write_that_fails_is_rolled_back_alone)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
@@ -393,9 +379,8 @@ static void a_write_that_fails_is_rolled_back_alone(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT state = 'bound' FROM allocation"), 1);
 }
 
-static void a_change_of_something_unknown_is_refused(void **state)
+SHELF_TEST(a_change_of_something_unknown_is_refused)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
@@ -413,9 +398,8 @@ static void a_change_of_something_unknown_is_refused(void **state)
 }
 
 /* A row in another state or on another node is refused just like a missing one. */
-static void a_change_of_something_that_is_otherwise_is_refused(void **state)
+SHELF_TEST(a_change_of_something_that_is_otherwise_is_refused)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
@@ -439,9 +423,8 @@ static void a_change_of_something_that_is_otherwise_is_refused(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
 }
 
-static void a_batch_rolled_back_leaves_nothing(void **state)
+SHELF_TEST(a_batch_rolled_back_leaves_nothing)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
@@ -463,9 +446,8 @@ static void a_batch_rolled_back_leaves_nothing(void **state)
     shelf_turn(shelf);
 }
 
-static void closing_within_a_batch_drops_it(void **state)
+SHELF_TEST(closing_within_a_batch_drops_it)
 {
-    struct shelf *shelf = *state;
     struct err err;
     (void)core_node(&shelf->core, "n1", two_a100, 2);
     assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
@@ -474,9 +456,8 @@ static void closing_within_a_batch_drops_it(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM node"), 0);
 }
 
-static void many_changes_are_one_commit(void **state)
+SHELF_TEST(many_changes_are_one_commit)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     char uid[16];
     (void)core_node(core, "n1", two_a100, 2);
@@ -491,9 +472,8 @@ static void many_changes_are_one_commit(void **state)
 }
 
 /* One batch was committed, another half written: nothing of the second remains. */
-static void a_kill_keeps_what_was_committed_and_nothing_else(void **state)
+SHELF_TEST(a_kill_keeps_what_was_committed_and_nothing_else)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct err err;
     shelf_close(shelf);
@@ -519,9 +499,8 @@ static void a_kill_keeps_what_was_committed_and_nothing_else(void **state)
 }
 
 /* None of our code does this, and the database itself forbids it. */
-static void the_database_itself_forbids(void **state)
+SHELF_TEST(the_database_itself_forbids)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
@@ -591,9 +570,8 @@ static void the_database_itself_forbids(void **state)
     shelf_same(shelf);
 }
 
-static void a_ledger_in_memory_is_a_ledger(void **state)
+SHELF_TEST(a_ledger_in_memory_is_a_ledger)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
     struct store_facts facts;
     struct err err;
@@ -729,9 +707,8 @@ static void try_the_agents(void *arg)
 }
 
 /* All use the connection that writes, so another thread would find or leave half a batch. */
-static void only_the_thread_that_wrote_first_may_write(void **state)
+SHELF_TEST(only_the_thread_that_wrote_first_may_write)
 {
-    struct shelf *shelf = *state;
     struct err err;
     static void (*const at_start[])(void *) = {try_to_ask_whose, try_to_load, try_the_workload,
                                                try_the_idle_shares, try_the_agents};
@@ -753,32 +730,4 @@ static void only_the_thread_that_wrote_first_may_write(void **state)
     assert_true(other_thread_aborts(try_to_commit, shelf));
     assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
     shelf_turn(shelf);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, shelf_set_up, shelf_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_new_file_is_ours_and_empty),
-        TEST(only_the_thread_that_wrote_first_may_write),
-        TEST(the_writer_uses_a_log_and_leaves_one_file),
-        TEST(every_command_comes_back),
-        TEST(what_is_linked_comes_back),
-        TEST(what_was_asked_for_comes_back_beside_what_it_was_raised_to),
-        TEST(what_a_node_showed_first_comes_back),
-        TEST(the_version_of_a_binding_is_the_reservations),
-        TEST(the_journal_says_what_was_asked_and_what_came_of_it),
-        TEST(a_step_tells_what_it_changed_and_of_whom),
-        TEST(counts_become_uuids_while_they_are_held),
-        TEST(a_write_that_fails_is_rolled_back_alone),
-        TEST(a_change_of_something_unknown_is_refused),
-        TEST(a_change_of_something_that_is_otherwise_is_refused),
-        TEST(a_batch_rolled_back_leaves_nothing),
-        TEST(closing_within_a_batch_drops_it),
-        TEST(many_changes_are_one_commit),
-        TEST(a_kill_keeps_what_was_committed_and_nothing_else),
-        TEST(the_database_itself_forbids),
-        TEST(a_ledger_in_memory_is_a_ledger),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

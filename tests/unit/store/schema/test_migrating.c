@@ -3,13 +3,9 @@
  * version: the ledger is the old one or the new one, nothing in between, and the next start
  * completes it. Most points leave what an earlier one left, byte for byte: it is looked at once.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
@@ -20,6 +16,7 @@
 #include "support/points.h"
 #include "support/seen.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_released.h"
 #include "unit/store/support_shelf.h"
 
@@ -205,15 +202,13 @@ static void cut_everywhere(enum disk_loss loss)
         }
 }
 
-static void a_kill_leaves_the_old_ledger_or_the_new_one(void **state)
+TEST(a_kill_leaves_the_old_ledger_or_the_new_one)
 {
-    (void)state;
     cut_everywhere(DISK_KEEPS_ALL);
 }
 
-static void a_power_cut_leaves_the_old_ledger_or_the_new_one(void **state)
+TEST(a_power_cut_leaves_the_old_ledger_or_the_new_one)
 {
-    (void)state;
     cut_everywhere(DISK_KEEPS_NONE);
     cut_everywhere(DISK_KEEPS_SOME);
 }
@@ -236,9 +231,8 @@ static bool full(uint32_t version, uint64_t n)
     return hit;
 }
 
-static void a_full_disk_leaves_the_old_ledger(void **state)
+TEST(a_full_disk_leaves_the_old_ledger)
 {
-    (void)state;
     for (uint32_t version = 1; version < store_schema.version; version++) {
         uint64_t n = 1;
         for (; full(version, n); n = after(version, n))
@@ -262,12 +256,4 @@ static int forget(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_kill_leaves_the_old_ledger_or_the_new_one),
-        cmocka_unit_test(a_power_cut_leaves_the_old_ledger_or_the_new_one),
-        cmocka_unit_test(a_full_disk_leaves_the_old_ledger),
-    };
-    return cmocka_run_group_tests(tests, install, forget);
-}
+TEST_GROUP(install, forget)

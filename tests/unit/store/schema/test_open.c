@@ -1,19 +1,16 @@
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -32,6 +29,8 @@ static int tear_down(void **state)
     shelf_done(*state);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct shelf *shelf, set_up, tear_down)
 
 /* A closed ledger with a node and three pods, one of them released. */
 static void fill(struct shelf *shelf)
@@ -73,9 +72,8 @@ static void write_file(const char *path, const void *bytes, size_t count)
     assert_int_equal(fclose(file), 0);
 }
 
-static void two_cannot_open_one_file(void **state)
+FIXTURE_TEST(two_cannot_open_one_file)
 {
-    struct shelf *shelf = *state;
     struct store *second = NULL;
     struct err err;
     char other[128];
@@ -95,9 +93,8 @@ static void two_cannot_open_one_file(void **state)
     shelf_same(shelf);
 }
 
-static void another_clusters_ledger_is_refused(void **state)
+FIXTURE_TEST(another_clusters_ledger_is_refused)
 {
-    struct shelf *shelf = *state;
     struct err err;
     shelf_open(shelf);
     assert_int_equal(store_set_cluster(shelf->store, "", &err), -(int)ERR_INVALID);
@@ -110,9 +107,8 @@ static void another_clusters_ledger_is_refused(void **state)
     assert_int_equal(store_set_cluster(shelf->store, "cluster-one", &err), 0);
 }
 
-static void an_empty_file_will_do(void **state)
+FIXTURE_TEST(an_empty_file_will_do)
 {
-    struct shelf *shelf = *state;
     write_file(shelf->path, "", 0);
     shelf_open(shelf);
     shelf_turn(shelf);
@@ -124,9 +120,8 @@ static void an_empty_file_will_do(void **state)
     shelf_turn(shelf);
 }
 
-static void what_is_not_ours_stays_untouched(void **state)
+FIXTURE_TEST(what_is_not_ours_stays_untouched)
 {
-    struct shelf *shelf = *state;
     static const char letter[] = "Dear Sir or Madam, this is no database at all.\n";
     struct stat before, after;
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE; /* even then */
@@ -148,9 +143,8 @@ static void what_is_not_ours_stays_untouched(void **state)
     assert_int_equal(shelf_files(shelf, "corrupt"), 0);
 }
 
-static void a_newer_ledger_is_refused(void **state)
+FIXTURE_TEST(a_newer_ledger_is_refused)
 {
-    struct shelf *shelf = *state;
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
     fill(shelf);
     assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=9"), SQLITE_OK);
@@ -160,9 +154,8 @@ static void a_newer_ledger_is_refused(void **state)
     shelf_same(shelf);
 }
 
-static void places_that_will_not_do_are_named(void **state)
+FIXTURE_TEST(places_that_will_not_do_are_named)
 {
-    struct shelf *shelf = *state;
     char path[160];
     shelf->rules.path = path;
     (void)snprintf(path, sizeof path, "%s/missing/ledger.db", shelf->folder);
@@ -185,9 +178,8 @@ static void places_that_will_not_do_are_named(void **state)
     (void)unlink(lock); /* left because a folder was opened as a ledger */
 }
 
-static void halves_and_scratches_are_seen(void **state)
+FIXTURE_TEST(halves_and_scratches_are_seen)
 {
-    struct shelf *shelf = *state;
     fill(shelf);
     FILE *file = fopen(shelf->path, "rb");
     assert_non_null(file);
@@ -222,9 +214,8 @@ static void halves_and_scratches_are_seen(void **state)
     shelf_same(shelf);
 }
 
-static void tables_that_are_not_quite_ours_are_seen(void **state)
+FIXTURE_TEST(tables_that_are_not_quite_ours_are_seen)
 {
-    struct shelf *shelf = *state;
     static const char *const spoilt[] = {
         "DROP TRIGGER charge_within",
         "DROP INDEX allocation_live",
@@ -242,9 +233,8 @@ static void tables_that_are_not_quite_ours_are_seen(void **state)
     }
 }
 
-static void rows_that_contradict_each_other_are_seen(void **state)
+FIXTURE_TEST(rows_that_contradict_each_other_are_seen)
 {
-    struct shelf *shelf = *state;
     static const struct {
         const char *sql;
         const char *words;
@@ -292,9 +282,8 @@ static void rows_that_contradict_each_other_are_seen(void **state)
 }
 
 /* Two nodes may use one name for two GPUs. */
-static void a_name_of_another_nodes_gpu_is_no_contradiction(void **state)
+FIXTURE_TEST(a_name_of_another_nodes_gpu_is_no_contradiction)
 {
-    struct shelf *shelf = *state;
     fill(shelf);
     spoil(shelf, "INSERT INTO node VALUES ('n2', 'u', 'none', 'none', '', 0, 0);"
                  "INSERT INTO gpu VALUES ('n2', 'GPU-z', 'GPU-a', '', 1000, 0, 0, -1, 0, 0);");
@@ -304,9 +293,8 @@ static void a_name_of_another_nodes_gpu_is_no_contradiction(void **state)
 }
 
 /* Only the slow verification looks at this. */
-static void a_past_that_contradicts_itself_is_seen(void **state)
+FIXTURE_TEST(a_past_that_contradicts_itself_is_seen)
 {
-    struct shelf *shelf = *state;
     static const struct {
         const char *sql;
         const char *words;
@@ -343,9 +331,8 @@ static void a_past_that_contradicts_itself_is_seen(void **state)
     }
 }
 
-static void a_corrupt_file_is_moved_aside_when_so_configured(void **state)
+FIXTURE_TEST(a_corrupt_file_is_moved_aside_when_so_configured)
 {
-    struct shelf *shelf = *state;
     struct err err;
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
     for (int times = 1; times <= 2; times++) {
@@ -397,9 +384,8 @@ static int open_next(struct shelf *shelf, const struct store_migration *step, si
     return failed;
 }
 
-static void an_older_ledger_is_migrated_after_a_copy(void **state)
+FIXTURE_TEST(an_older_ledger_is_migrated_after_a_copy)
 {
-    struct shelf *shelf = *state;
     const struct store_migration step = {.from = 8, .sql = more_things};
     struct store *store = NULL;
     struct err err;
@@ -417,9 +403,8 @@ static void an_older_ledger_is_migrated_after_a_copy(void **state)
     assert_int_equal(shelf_files(shelf, "ledger.db.v8-"), 1);
 }
 
-static void a_migration_that_fails_leaves_the_old_version(void **state)
+FIXTURE_TEST(a_migration_that_fails_leaves_the_old_version)
 {
-    struct shelf *shelf = *state;
     struct store *store = NULL;
     struct err err;
     static const struct store_migration bad[] = {
@@ -442,9 +427,8 @@ static void a_migration_that_fails_leaves_the_old_version(void **state)
     shelf_same(shelf);
 }
 
-static void no_way_from_that_version(void **state)
+FIXTURE_TEST(no_way_from_that_version)
 {
-    struct shelf *shelf = *state;
     struct store *store = NULL;
     struct err err;
     fill(shelf);
@@ -470,9 +454,8 @@ static void make_folder(const struct shelf *shelf, const char *name)
     assert_int_equal(mkdir(path, 0700), 0);
 }
 
-static void copies_that_nobody_finished_are_swept_away(void **state)
+FIXTURE_TEST(copies_that_nobody_finished_are_swept_away)
 {
-    struct shelf *shelf = *state;
     fill(shelf);
     make_file(shelf, "ledger.db.v1-20260102T030405Z.part-AbCd12");
     make_file(shelf, "ledger.db.v1-20260102T030405Z.2.part-AbCd12");
@@ -487,9 +470,8 @@ static void copies_that_nobody_finished_are_swept_away(void **state)
     shelf_same(shelf);
 }
 
-static void whole_copies_and_what_others_made_stay(void **state)
+FIXTURE_TEST(whole_copies_and_what_others_made_stay)
 {
-    struct shelf *shelf = *state;
     static const char *const files[] = {
         "ledger.db.v1-20260102T030405Z",
         "ledger.db.corrupt-20260102T030405Z",
@@ -516,29 +498,4 @@ static void whole_copies_and_what_others_made_stay(void **state)
     assert_int_equal(rmdir(path), 0);
     (void)snprintf(path, sizeof path, "%s/other.db.part-AbCd12", shelf->folder);
     assert_int_equal(rmdir(path), 0);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(two_cannot_open_one_file),
-        TEST(another_clusters_ledger_is_refused),
-        TEST(an_empty_file_will_do),
-        TEST(what_is_not_ours_stays_untouched),
-        TEST(a_newer_ledger_is_refused),
-        TEST(places_that_will_not_do_are_named),
-        TEST(halves_and_scratches_are_seen),
-        TEST(tables_that_are_not_quite_ours_are_seen),
-        TEST(rows_that_contradict_each_other_are_seen),
-        TEST(a_name_of_another_nodes_gpu_is_no_contradiction),
-        TEST(a_past_that_contradicts_itself_is_seen),
-        TEST(a_corrupt_file_is_moved_aside_when_so_configured),
-        TEST(an_older_ledger_is_migrated_after_a_copy),
-        TEST(a_migration_that_fails_leaves_the_old_version),
-        TEST(no_way_from_that_version),
-        TEST(copies_that_nobody_finished_are_swept_away),
-        TEST(whole_copies_and_what_others_made_stay),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

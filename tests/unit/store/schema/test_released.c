@@ -2,21 +2,17 @@
  * Ledgers written by older versions (tests/released): each opens, and nothing in it is lost.
  */
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
 #include "support/ledger_text.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "support/valid.h"
 #include "unit/store/support_released.h"
 #include "unit/store/support_shelf.h"
@@ -99,9 +95,8 @@ static void what_its_text_says_is_kept(uint32_t version, const char *form)
     shelf_done(&shelf);
 }
 
-static void every_released_version_keeps_its_rows_history_and_journal(void **state)
+TEST(every_released_version_keeps_its_rows_history_and_journal)
 {
-    (void)state;
     for (uint32_t version = 1; version < store_schema.version; version++)
         for (size_t i = 0; i < ARRAY_LEN(forms); i++)
             what_its_text_says_is_kept(version, forms[i]);
@@ -122,12 +117,11 @@ static unsigned ask_history(struct shelf *shelf, const struct store_history_quer
     return rows;
 }
 
-static void every_released_version_still_answers_who_held_what_when(void **state)
+TEST(every_released_version_still_answers_who_held_what_when)
 {
     static const unsigned rows[] = {
         0,  15, 16, 16,
         17, 17, 17, 18}; /* from version 2 on one pod more, unplaced; in 4, raised; in 7, packed */
-    (void)state;
     assert_int_equal(ARRAY_LEN(rows), store_schema.version);
     for (uint32_t version = 1; version < store_schema.version; version++) {
         struct shelf shelf;
@@ -145,9 +139,8 @@ static void every_released_version_still_answers_who_held_what_when(void **state
 }
 
 /* Load it, grant once more, advance one row of each kind, and load again. */
-static void every_released_version_goes_on_from_there(void **state)
+TEST(every_released_version_goes_on_from_there)
 {
-    (void)state;
     for (uint32_t version = 1; version < store_schema.version; version++) {
         struct shelf shelf;
         struct err err;
@@ -168,11 +161,10 @@ static void every_released_version_goes_on_from_there(void **state)
     }
 }
 
-static void its_rows_know_no_version_of_a_binding(void **state)
+TEST(its_rows_know_no_version_of_a_binding)
 {
     struct shelf shelf;
     char was[128];
-    (void)state;
     lay(&shelf, 1, "", was, sizeof was);
     shelf_open(&shelf);
     assert_int_equal(shelf_number(shelf.path, "SELECT max(version) FROM allocation"), 0);
@@ -181,9 +173,8 @@ static void its_rows_know_no_version_of_a_binding(void **state)
 }
 
 /* Before version 3 nothing was learned; what is learned from now on is kept. */
-static void its_workload_is_learned_from_now_on(void **state)
+TEST(its_workload_is_learned_from_now_on)
 {
-    (void)state;
     for (uint32_t version = 1; version <= 2; version++) {
         struct shelf shelf;
         struct err err;
@@ -208,13 +199,12 @@ static void its_workload_is_learned_from_now_on(void **state)
 }
 
 /* Before version 8 nothing was remembered of agents. */
-static void its_agents_are_remembered_from_now_on(void **state)
+TEST(its_agents_are_remembered_from_now_on)
 {
     static const struct agents_rules rules = {.key = {"", 0}, .value = {"", 0}};
     const struct node_facts node = {
         .name = "honest", .uid = "uid-honest", .agent = true, .has_gpus = true, .gpus = 1};
     const struct node_facts without = {.name = "honest", .uid = "uid-honest"};
-    (void)state;
     for (uint32_t version = 1; version < store_schema.version; version++) {
         struct shelf shelf;
         struct err err;
@@ -242,12 +232,11 @@ static void its_agents_are_remembered_from_now_on(void **state)
 }
 
 /* Modified tables stay refused; a new version does not repair them. */
-static void a_changed_one_is_not_migrated(void **state)
+TEST(a_changed_one_is_not_migrated)
 {
     struct shelf shelf;
     struct err err;
     char was[128];
-    (void)state;
     lay(&shelf, 1, "", was, sizeof was);
     assert_int_equal(shelf_sql(shelf.path, "DROP TRIGGER charge_within"), 0);
     assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_CORRUPT);
@@ -272,9 +261,8 @@ static void take_check(void *user, enum store_check check, const char *wrong)
                        wrong);
 }
 
-static void every_released_version_is_verified_and_left_as_it_is(void **state)
+TEST(every_released_version_is_verified_and_left_as_it_is)
 {
-    (void)state;
     for (uint32_t version = 1; version < store_schema.version; version++)
         for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
             struct shelf shelf;
@@ -295,7 +283,7 @@ static void every_released_version_is_verified_and_left_as_it_is(void **state)
         }
 }
 
-static void what_is_wrong_with_an_old_one_is_found_before_it_is_migrated(void **state)
+TEST(what_is_wrong_with_an_old_one_is_found_before_it_is_migrated)
 {
     static const struct {
         const char *sql, *found;
@@ -307,7 +295,6 @@ static void what_is_wrong_with_an_old_one_is_found_before_it_is_migrated(void **
          "    SELECT RAISE(ABORT, 'a share never changes');\nEND",
          "charges: "},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(damages); i++) {
         struct shelf shelf;
         struct err err;
@@ -323,13 +310,12 @@ static void what_is_wrong_with_an_old_one_is_found_before_it_is_migrated(void **
     }
 }
 
-static void pages_of_an_old_one_that_are_damaged_are_said_first(void **state)
+TEST(pages_of_an_old_one_that_are_damaged_are_said_first)
 {
     struct shelf shelf;
     struct err err;
     char was[128];
     struct checks checks = {0};
-    (void)state;
     lay(&shelf, 7, "", was, sizeof was);
     FILE *file = fopen(shelf.path, "r+b");
     assert_non_null(file);
@@ -345,9 +331,8 @@ static void pages_of_an_old_one_that_are_damaged_are_said_first(void **state)
 }
 
 /* Back to an older milligpu: its own copy takes the place of the migrated ledger, as it was. */
-static void the_copy_before_a_migration_can_be_put_back(void **state)
+TEST(the_copy_before_a_migration_can_be_put_back)
 {
-    (void)state;
     for (uint32_t version = 1; version < store_schema.version; version++) {
         struct shelf shelf;
         struct err err;
@@ -379,22 +364,4 @@ static void the_copy_before_a_migration_can_be_put_back(void **state)
         }
         shelf_done(&shelf);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_released_version_keeps_its_rows_history_and_journal),
-        cmocka_unit_test(every_released_version_still_answers_who_held_what_when),
-        cmocka_unit_test(every_released_version_goes_on_from_there),
-        cmocka_unit_test(its_rows_know_no_version_of_a_binding),
-        cmocka_unit_test(its_workload_is_learned_from_now_on),
-        cmocka_unit_test(its_agents_are_remembered_from_now_on),
-        cmocka_unit_test(a_changed_one_is_not_migrated),
-        cmocka_unit_test(every_released_version_is_verified_and_left_as_it_is),
-        cmocka_unit_test(what_is_wrong_with_an_old_one_is_found_before_it_is_migrated),
-        cmocka_unit_test(pages_of_an_old_one_that_are_damaged_are_said_first),
-        cmocka_unit_test(the_copy_before_a_migration_can_be_put_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,14 @@
 /* What the database itself allows and forbids, whoever writes: tables, checks and triggers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/strbuf.h"
 
 #include "store/store_internal.h"
+#include "support/test.h"
 
 /*
  * n1 has GPU-a, also known as n1/gpu-0, GPU-b, and GPU-e, which is free; n2 has its own GPU-a, and
@@ -71,6 +68,8 @@ static int tear_down(void **state)
     assert_int_equal(sqlite3_close(*state), SQLITE_OK);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, sqlite3 *db, set_up, tear_down)
 
 /* Each starts from the same state and is undone; a foreign key is checked as a statement ends. */
 static int attempt(sqlite3 *db, const char *sql)
@@ -315,7 +314,7 @@ static void write_insert(struct strbuf *sql, size_t t, size_t odd, const char *v
     strbuf_char(sql, ')');
 }
 
-static void every_column_keeps_to_its_bounds(void **state)
+FIXTURE_TEST(every_column_keeps_to_its_bounds)
 {
     struct strbuf sql;
     strbuf_init(&sql);
@@ -324,11 +323,11 @@ static void every_column_keeps_to_its_bounds(void **state)
             const struct column *column = &table[t].column[c];
             for (size_t i = 0; i < ARRAY_LEN(column->good) && column->good[i] != NULL; i++) {
                 write_insert(&sql, t, c, column->good[i]);
-                allowed(*state, sql.data);
+                allowed(db, sql.data);
             }
             for (size_t i = 0; i < ARRAY_LEN(column->bad) && column->bad[i] != NULL; i++) {
                 write_insert(&sql, t, c, column->bad[i]);
-                forbidden(*state, sql.data);
+                forbidden(db, sql.data);
             }
         }
     strbuf_done(&sql);
@@ -338,9 +337,8 @@ static void every_column_keeps_to_its_bounds(void **state)
  * Rows
  */
 
-static void an_allocation_does_not_contradict_itself(void **state)
+FIXTURE_TEST(an_allocation_does_not_contradict_itself)
 {
-    sqlite3 *db = *state;
     allowed(db, POD("9", "z", "n1", "reserved", "granted"));
     forbidden(db, POD("9", "z", "n1", "reserved", "observed"));
     allowed(db, "UPDATE allocation SET unplaced_milli = 1 WHERE id = 4");
@@ -349,18 +347,16 @@ static void an_allocation_does_not_contradict_itself(void **state)
     forbidden(db, "UPDATE allocation SET in_doubt = 1 WHERE id = 1");
 }
 
-static void a_pod_has_one_live_allocation(void **state)
+FIXTURE_TEST(a_pod_has_one_live_allocation)
 {
-    sqlite3 *db = *state;
     forbidden(db, POD("9", "a", "n2", "bound", "observed"));
     allowed(db, POD("9", "old", "n1", "bound", "observed"));
     allowed(db, POD("9", "old", "n1", "released", "observed"));
     allowed(db, POD("9", "a", "n1", "released", "observed"));
 }
 
-static void a_node_stays_for_as_long_as_a_pod_lives_there(void **state)
+FIXTURE_TEST(a_node_stays_for_as_long_as_a_pod_lives_there)
 {
-    sqlite3 *db = *state;
     forbidden(db, "DELETE FROM node WHERE name = 'n2'");
     forbidden(db, POD("9", "z", "n9", "bound", "observed"));
     allowed(db, POD("9", "z", "n9", "released", "observed"));
@@ -379,9 +375,8 @@ static void a_node_stays_for_as_long_as_a_pod_lives_there(void **state)
 #define GRANT    POD("9", "z", "n1", "bound", "granted") "INSERT INTO charge VALUES (9, "
 #define OBSERVED POD("9", "z", "n1", "bound", "observed") "INSERT INTO charge VALUES (9, "
 
-static void a_grant_fits_to_the_last_thousandth_and_mib(void **state)
+FIXTURE_TEST(a_grant_fits_to_the_last_thousandth_and_mib)
 {
-    sqlite3 *db = *state;
     allowed(db, GRANT "'GPU-a', 0, 'n1', 400, 400, 1)");
     forbidden(db, GRANT "'GPU-a', 0, 'n1', 401, 400, 1)");
     forbidden(db, GRANT "'GPU-a', 0, 'n1', 400, 401, 1)");
@@ -399,9 +394,8 @@ static void a_grant_fits_to_the_last_thousandth_and_mib(void **state)
               "UPDATE gpu SET mib = 1 WHERE id = 'GPU-e';" GRANT "'GPU-e', 0, 'n1', 900, 2, 1)");
 }
 
-static void what_the_cluster_imposes_may_go_beyond(void **state)
+FIXTURE_TEST(what_the_cluster_imposes_may_go_beyond)
 {
-    sqlite3 *db = *state;
     allowed(db, OBSERVED "'GPU-a', 0, 'n1', 9999, 9999, 1)");
     /* After that, nothing more is granted there. */
     forbidden(db,
@@ -410,9 +404,8 @@ static void what_the_cluster_imposes_may_go_beyond(void **state)
                                                       " 'n1', 1, 0, 1)");
 }
 
-static void nothing_is_granted_of_a_closed_gpu(void **state)
+FIXTURE_TEST(nothing_is_granted_of_a_closed_gpu)
 {
-    sqlite3 *db = *state;
     static const char *const flags[] = {"1", "2", "4", "8"};
     char sql[1024];
     for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
@@ -425,9 +418,8 @@ static void nothing_is_granted_of_a_closed_gpu(void **state)
     }
 }
 
-static void a_charge_names_a_gpu_of_its_allocations_node(void **state)
+FIXTURE_TEST(a_charge_names_a_gpu_of_its_allocations_node)
 {
-    sqlite3 *db = *state;
     forbidden(db, OBSERVED "'GPU-c', 0, 'n1', 1, 0, 1)");
     forbidden(db, OBSERVED "'GPU-c', 0, 'n2', 1, 0, 1)");
     allowed(db, OBSERVED "'GPU-e', 0, 'n1', 1, 0, 1), (9, 'n1/gpu-0', 1, 'n1', 1, 0, 1)");
@@ -441,9 +433,8 @@ static void a_charge_names_a_gpu_of_its_allocations_node(void **state)
  * What happened stays
  */
 
-static void charges_and_shares_never_change(void **state)
+FIXTURE_TEST(charges_and_shares_never_change)
 {
-    sqlite3 *db = *state;
     forbidden(db, "UPDATE charge SET allocation = 2 WHERE allocation = 1");
     forbidden(db, "UPDATE charge SET gpu = 'n1/gpu-0' WHERE allocation = 1");
     forbidden(db, "UPDATE charge SET at = 1 WHERE allocation = 1");
@@ -456,9 +447,8 @@ static void charges_and_shares_never_change(void **state)
     forbidden(db, "UPDATE share SET milli = 1 WHERE allocation = 1");
 }
 
-static void charges_and_shares_go_with_their_allocation_only(void **state)
+FIXTURE_TEST(charges_and_shares_go_with_their_allocation_only)
 {
-    sqlite3 *db = *state;
     forbidden(db, "DELETE FROM charge WHERE allocation = 3");
     forbidden(db, "DELETE FROM share WHERE allocation = 3");
     forbidden(db, "DELETE FROM allocation WHERE id = 1");
@@ -471,9 +461,8 @@ static void charges_and_shares_go_with_their_allocation_only(void **state)
     assert_counts(db, "SELECT count(*) FROM charge", 4);
 }
 
-static void an_allocation_goes_forward_and_never_moves(void **state)
+FIXTURE_TEST(an_allocation_goes_forward_and_never_moves)
 {
-    sqlite3 *db = *state;
     forbidden(db, "UPDATE allocation SET id = 99 WHERE id = 2");
     forbidden(db, "UPDATE allocation SET uid = 'y' WHERE id = 2");
     forbidden(db, "UPDATE allocation SET node = 'n3' WHERE id = 2");
@@ -488,9 +477,8 @@ static void an_allocation_goes_forward_and_never_moves(void **state)
     allowed(db, "UPDATE allocation SET state = 'released' WHERE id = 5");
 }
 
-static void a_uuid_is_claimed_once_and_with_its_node(void **state)
+FIXTURE_TEST(a_uuid_is_claimed_once_and_with_its_node)
 {
-    sqlite3 *db = *state;
     assert_int_equal(sqlite3_exec(db, "INSERT INTO claim VALUES ('GPU-x', 'n3')", NULL, NULL, NULL),
                      SQLITE_OK);
     forbidden(db, "INSERT INTO claim VALUES ('GPU-x', 'n3')");
@@ -500,9 +488,8 @@ static void a_uuid_is_claimed_once_and_with_its_node(void **state)
     assert_counts(db, "SELECT count(*) FROM claim", 0);
 }
 
-static void the_version_of_a_grant_only_rises(void **state)
+FIXTURE_TEST(the_version_of_a_grant_only_rises)
 {
-    sqlite3 *db = *state;
     assert_counts(db, "SELECT sum(version) FROM allocation", 0);
     forbidden(db, "UPDATE allocation SET version = -1 WHERE id = 5");
     forbidden(db, "UPDATE allocation SET version = 9223372036854775808 WHERE id = 5");
@@ -518,9 +505,8 @@ static void the_version_of_a_grant_only_rises(void **state)
     allowed(db, "UPDATE allocation SET version = 8, state = 'bound' WHERE id = 5");
 }
 
-static void a_release_frees_its_own_charges(void **state)
+FIXTURE_TEST(a_release_frees_its_own_charges)
 {
-    sqlite3 *db = *state;
     assert_int_equal(
         sqlite3_exec(db, "UPDATE allocation SET state = 'bound' WHERE id = 5", NULL, NULL, NULL),
         SQLITE_OK);
@@ -532,9 +518,8 @@ static void a_release_frees_its_own_charges(void **state)
     assert_counts(db, "SELECT count(*) FROM charge WHERE live = 1", 3);
 }
 
-static void a_charged_gpu_stays_under_one_of_its_names(void **state)
+FIXTURE_TEST(a_charged_gpu_stays_under_one_of_its_names)
 {
-    sqlite3 *db = *state;
     forbidden(db, "DELETE FROM gpu WHERE node = 'n1' AND id = 'GPU-a'");
     forbidden(db, "DELETE FROM gpu WHERE node = 'n2' AND id = 'GPU-a'");
     allowed(db, "DELETE FROM gpu WHERE id = 'GPU-e'");
@@ -555,9 +540,8 @@ static void a_charged_gpu_stays_under_one_of_its_names(void **state)
 }
 
 /* A row that remembers nothing is not kept, and a Node without GPUs is still remembered. */
-static void what_is_remembered_of_an_agent_does_not_need_its_node(void **state)
+FIXTURE_TEST(what_is_remembered_of_an_agent_does_not_need_its_node)
 {
-    sqlite3 *db = *state;
     allowed(db, "INSERT INTO agent VALUES ('n9', 'u9', 1, 0)");
     allowed(db, "INSERT INTO agent VALUES ('n9', '', 0, 1)");
     forbidden(db, "INSERT INTO agent VALUES ('n9', 'u9', 0, 0)");
@@ -570,36 +554,10 @@ static void what_is_remembered_of_an_agent_does_not_need_its_node(void **state)
     assert_counts(db, "SELECT count(*) FROM agent WHERE node = 'n3'", 1);
 }
 
-static void the_journal_is_only_folded(void **state)
+FIXTURE_TEST(the_journal_is_only_folded)
 {
-    sqlite3 *db = *state;
     forbidden(db, "UPDATE journal SET at = 1 WHERE seq = 3");
     forbidden(db, "DELETE FROM journal WHERE seq = 4");
     allowed(db, "DELETE FROM journal WHERE seq = 3");
     allowed(db, "UPDATE meta SET folded = 4; DELETE FROM journal");
-}
-
-int main(void)
-{
-#define IN_A_DATABASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        IN_A_DATABASE(every_column_keeps_to_its_bounds),
-        IN_A_DATABASE(an_allocation_does_not_contradict_itself),
-        IN_A_DATABASE(a_pod_has_one_live_allocation),
-        IN_A_DATABASE(a_node_stays_for_as_long_as_a_pod_lives_there),
-        IN_A_DATABASE(a_grant_fits_to_the_last_thousandth_and_mib),
-        IN_A_DATABASE(what_the_cluster_imposes_may_go_beyond),
-        IN_A_DATABASE(nothing_is_granted_of_a_closed_gpu),
-        IN_A_DATABASE(a_charge_names_a_gpu_of_its_allocations_node),
-        IN_A_DATABASE(charges_and_shares_never_change),
-        IN_A_DATABASE(charges_and_shares_go_with_their_allocation_only),
-        IN_A_DATABASE(an_allocation_goes_forward_and_never_moves),
-        IN_A_DATABASE(a_uuid_is_claimed_once_and_with_its_node),
-        IN_A_DATABASE(the_version_of_a_grant_only_rises),
-        IN_A_DATABASE(a_release_frees_its_own_charges),
-        IN_A_DATABASE(a_charged_gpu_stays_under_one_of_its_names),
-        IN_A_DATABASE(what_is_remembered_of_an_agent_does_not_need_its_node),
-        IN_A_DATABASE(the_journal_is_only_folded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,14 @@
 /* Since when shares are idle is set and read back, and goes with the allocation; no part of I6. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/strbuf.h"
 
 #include "store/store_internal.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static const struct core_gpu two[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
@@ -34,6 +31,8 @@ static int set_up(void **state)
     shelf_save(shelf);
     return 0;
 }
+
+#define FIXTURE_TEST(name) TEST_WITH(name, struct shelf *shelf, set_up, shelf_tear_down)
 
 /* "a0 5, b1 0": by the position of the share within its pod; "n1": all of that node. */
 static int try_set(struct shelf *shelf, const char *words, int64_t reported_ms, struct err *err)
@@ -93,10 +92,8 @@ static void assert_stored(struct shelf *shelf, int64_t should_ms, const char *sh
     assert_int_equal(reported_ms, should_ms);
 }
 
-static void what_is_set_is_read_back_by_node(void **state)
+FIXTURE_TEST(what_is_set_is_read_back_by_node)
 {
-    struct shelf *shelf = *state;
-
     assert_stored(shelf, 0, "");
     set(shelf, "a0 5, b0 7, b1 8", 0);
     set(shelf, "a1 6", 100);
@@ -113,9 +110,8 @@ static void what_is_set_is_read_back_by_node(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM reported"), 1);
 }
 
-static void it_is_said_of_one_pod_and_not_of_its_neighbor_in_an_equal_share(void **state)
+FIXTURE_TEST(it_is_said_of_one_pod_and_not_of_its_neighbor_in_an_equal_share)
 {
-    struct shelf *shelf = *state;
     struct core_fixture *core = &shelf->core;
 
     /* Like pod a, a container c0 with a share of GPU-c. */
@@ -129,10 +125,8 @@ static void it_is_said_of_one_pod_and_not_of_its_neighbor_in_an_equal_share(void
     assert_stored(shelf, 100, "n2/d/c0/GPU-c 6\n");
 }
 
-static void a_node_of_which_nobody_knows_loses_its_rows_first(void **state)
+FIXTURE_TEST(a_node_of_which_nobody_knows_loses_its_rows_first)
 {
-    struct shelf *shelf = *state;
-
     set(shelf, "a0 5, a1 6, b0 7", 100);
     set(shelf, "a1 8, n2", 0);
     assert_stored(shelf, 100, "n1/b/c0/GPU-a 7\nn2/a/c1/GPU-c 8\n");
@@ -140,9 +134,8 @@ static void a_node_of_which_nobody_knows_loses_its_rows_first(void **state)
     assert_stored(shelf, 100, "n2/a/c1/GPU-c 8\n");
 }
 
-static void it_goes_with_its_allocation_and_never_outlives_it(void **state)
+FIXTURE_TEST(it_goes_with_its_allocation_and_never_outlives_it)
 {
-    struct shelf *shelf = *state;
     struct err err;
 
     set(shelf, "a0 5, b0 7", 100);
@@ -176,7 +169,7 @@ static void it_goes_with_its_allocation_and_never_outlives_it(void **state)
 }
 
 /* Of several rows the last fails: nothing is there, neither of what was measured. */
-static void what_failed_is_not_set_at_all(void **state)
+FIXTURE_TEST(what_failed_is_not_set_at_all)
 {
     static const char *const refusing[] = {
         ("CREATE TRIGGER odd BEFORE INSERT ON idle WHEN NEW.container = 'c1'"
@@ -185,7 +178,6 @@ static void what_failed_is_not_set_at_all(void **state)
         "CREATE TRIGGER odd BEFORE INSERT ON reported BEGIN SELECT RAISE(ABORT, 'no'); END",
     };
     static const char *const words[] = {"a0 5, a1 6", "a0 5, b0 0", "a0 5"};
-    struct shelf *shelf = *state;
     struct err err;
 
     set(shelf, "b0 7", 0);
@@ -202,9 +194,8 @@ static void what_failed_is_not_set_at_all(void **state)
     assert_stored(shelf, 0, "n1/b/c0/GPU-a 7\n");
 }
 
-static void what_cannot_be_is_refused_with_the_table(void **state)
+FIXTURE_TEST(what_cannot_be_is_refused_with_the_table)
 {
-    struct shelf *shelf = *state;
     int64_t reported_ms;
     struct err err;
 
@@ -219,19 +210,4 @@ static void what_cannot_be_is_refused_with_the_table(void **state)
     shelf_spoil(shelf, "UPDATE reported SET until_ms = -1");
     assert_int_equal(store_idle(shelf->store, &reported_ms, NULL, tell, &err), -(int)ERR_CORRUPT);
     assert_non_null(strstr(err.text, "until_ms"));
-}
-
-#define WITH_PODS(test) cmocka_unit_test_setup_teardown(test, set_up, shelf_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WITH_PODS(what_is_set_is_read_back_by_node),
-        WITH_PODS(it_is_said_of_one_pod_and_not_of_its_neighbor_in_an_equal_share),
-        WITH_PODS(a_node_of_which_nobody_knows_loses_its_rows_first),
-        WITH_PODS(it_goes_with_its_allocation_and_never_outlives_it),
-        WITH_PODS(what_failed_is_not_set_at_all),
-        WITH_PODS(what_cannot_be_is_refused_with_the_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,14 @@
 /* What was measured adds up by hour, is bounded, ages with the history, and is no part of I6. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <sqlite3.h>
 
 #include "milligpu/base/strbuf.h"
 
 #include "store/store_internal.h"
 #include "support/store_checks.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static const int64_t hour = STORE_HOUR_MS;
@@ -56,10 +53,8 @@ static void assert_told(struct shelf *shelf, int64_t since_ms, int64_t now_ms, c
     assert_string_equal(is.data != NULL ? is.data : "", should);
 }
 
-static void sums_add_up_by_namespace_and_model(void **state)
+SHELF_TEST(sums_add_up_by_namespace_and_model)
 {
-    struct shelf *shelf = *state;
-
     assert_told(shelf, 0, 100 * hour, "");
     measure(shelf, 7, "b", "T4");
     measure(shelf, 8, "b", "T4");
@@ -76,10 +71,8 @@ static void sums_add_up_by_namespace_and_model(void **state)
     assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM measured"), 5);
 }
 
-static void a_time_begins_and_ends_where_it_is_asked(void **state)
+SHELF_TEST(a_time_begins_and_ends_where_it_is_asked)
 {
-    struct shelf *shelf = *state;
-
     measure(shelf, 7, "a", "T4");
     measure(shelf, 8, "a", "T4");
     assert_told(shelf, 7 * hour, 7 * hour, "a/T4 36000/360000 72000/720000\n");
@@ -95,9 +88,8 @@ static void a_time_begins_and_ends_where_it_is_asked(void **state)
     assert_told(shelf, 9 * hour - 1, 99 * hour, "a/T4 0/0 0/0\n");
 }
 
-static void beyond_the_rows_of_an_hour_all_go_into_one(void **state)
+SHELF_TEST(beyond_the_rows_of_an_hour_all_go_into_one)
 {
-    struct shelf *shelf = *state;
     struct store_measured row[64];
     char name[64][16];
     struct err err;
@@ -130,9 +122,8 @@ static void beyond_the_rows_of_an_hour_all_go_into_one(void **state)
 }
 
 /* Of several rows the last fails: the first is not there either, and all can be added again. */
-static void what_failed_is_not_added_at_all(void **state)
+SHELF_TEST(what_failed_is_not_added_at_all)
 {
-    struct shelf *shelf = *state;
     const struct store_measured row[] = {row_of(7, "a", "T4"), row_of(7, "b", "T4")};
     const struct store_chunk both = {.row = row, .rows = 2};
     static const char *const refusing[] = {
@@ -158,9 +149,8 @@ static void what_failed_is_not_added_at_all(void **state)
                 "a/T4 72000/720000 144000/1440000\nb/T4 72000/720000 144000/1440000\n");
 }
 
-static void it_ages_with_the_history(void **state)
+SHELF_TEST(it_ages_with_the_history)
 {
-    struct shelf *shelf = *state;
     struct err err;
 
     shelf_close(shelf);
@@ -185,9 +175,8 @@ static void it_ages_with_the_history(void **state)
 }
 
 /* A file whose sums are beyond all bounds says so when it is asked, and grants go on. */
-static void the_checks_of_the_ledger_do_not_look_at_it(void **state)
+SHELF_TEST(the_checks_of_the_ledger_do_not_look_at_it)
 {
-    struct shelf *shelf = *state;
     struct err err;
 
     measure(shelf, 7, "a", "T4");
@@ -198,19 +187,4 @@ static void the_checks_of_the_ledger_do_not_look_at_it(void **state)
     assert_int_equal(store_measured(shelf->store, 7 * hour + 60000, 100 * hour, NULL, tell, &err),
                      -(int)ERR_CORRUPT);
     assert_non_null(strstr(err.text, "history"));
-}
-
-#define WITH_SHELF(test) cmocka_unit_test_setup_teardown(test, shelf_set_up, shelf_tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WITH_SHELF(sums_add_up_by_namespace_and_model),
-        WITH_SHELF(a_time_begins_and_ends_where_it_is_asked),
-        WITH_SHELF(beyond_the_rows_of_an_hour_all_go_into_one),
-        WITH_SHELF(what_failed_is_not_added_at_all),
-        WITH_SHELF(it_ages_with_the_history),
-        WITH_SHELF(the_checks_of_the_ledger_do_not_look_at_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

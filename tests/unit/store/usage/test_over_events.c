@@ -1,13 +1,9 @@
 /* When containers held more memory than their shares, as the journal has it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "store/store_internal.h"
+#include "support/test.h"
 #include "unit/store/support_shelf.h"
 
 static const int64_t hour = INT64_C(60) * 60 * 1000;
@@ -60,9 +56,8 @@ static void says(const struct shelf *shelf, const char *pod, const char *wanted)
     strbuf_done(&text);
 }
 
-static void they_are_told_newest_first_and_of_pods_of_the_name_alone(void **state)
+SHELF_TEST(they_are_told_newest_first_and_of_pods_of_the_name_alone)
 {
-    struct shelf *shelf = *state;
     const struct command seen = over("u1", "web", "seen", 6000);
     const struct command killed = over("u1", "web", "killed", 0);
     const struct command again = over("u2", "web", "seen", 5000);
@@ -86,9 +81,8 @@ static void they_are_told_newest_first_and_of_pods_of_the_name_alone(void **stat
     says(shelf, "we", "");
 }
 
-static void what_is_no_json_is_no_entry_and_what_was_never_written_is_an_error(void **state)
+SHELF_TEST(what_is_no_json_is_no_entry_and_what_was_never_written_is_an_error)
 {
-    struct shelf *shelf = *state;
     const struct command seen = over("u1", "web", "seen", 6000);
     const struct store_over_events_query query = {.namespace = "default", .pod = "web"};
     struct strbuf text;
@@ -104,16 +98,4 @@ static void what_is_no_json_is_no_entry_and_what_was_never_written_is_an_error(v
                      -(int)ERR_CORRUPT);
     assert_non_null(strstr(err.text, "table journal: column "));
     strbuf_done(&text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(they_are_told_newest_first_and_of_pods_of_the_name_alone,
-                                        shelf_set_up, shelf_tear_down),
-        cmocka_unit_test_setup_teardown(
-            what_is_no_json_is_no_entry_and_what_was_never_written_is_an_error, shelf_set_up,
-            shelf_tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
