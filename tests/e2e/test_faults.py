@@ -1,6 +1,6 @@
 """What an API server and the network can do wrong, one test for each; milligpud must stay correct.
 
-What only the reflector or the outbox sees is in unit.kube.reflector, unit.app.outbox and unit.app.fault_loop."""
+What only the reflector or the outbox sees is in unit.kube.reflector, unit.sync.outbox and unit.app.fault_loop."""
 
 import concurrent.futures
 import json

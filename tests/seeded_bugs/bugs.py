@@ -286,7 +286,7 @@ BUGS: List[Bug] = [
         "src/sync/outbox_bind.c",
         "    call->binding.maybe_sent = binding->sending != SENDING_FIRST;",
         "    call->binding.maybe_sent = false;",
-        "unit.app.outbox",
+        "unit.sync.outbox",
     ),
     Bug(
         "unanswered",
@@ -888,7 +888,7 @@ BUGS: List[Bug] = [
         "src/usage/usage_table.c",
         "report->number > node->number;",
         "report->number >= node->number;",
-        "unit.app.usage_table",
+        "unit.usage.usage_table",
     ),
     Bug(
         "reported_for_another",
@@ -896,7 +896,7 @@ BUGS: List[Bug] = [
         "src/usage/usage_table.c",
         "        memcpy(node->key, key, len);\n    node->number = 0;",
         "        memcpy(node->key, key, len);",
-        "unit.app.usage_table",
+        "unit.usage.usage_table",
     ),
     Bug(
         "no_copy",

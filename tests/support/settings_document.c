@@ -23,7 +23,7 @@ void settings_markdown(struct strbuf *out)
     strbuf_str(
         out,
         "# Settings of milligpud\n\n"
-        "<!-- Written by UPDATE=1 build/dev/tests/unit.app.settings; do not edit. -->\n\n"
+        "<!-- Written by UPDATE=1 build/dev/tests/unit.settings.settings; do not edit. -->\n\n"
         "A setting is a flag (`--webhook-listen 127.0.0.1:8910`), a variable\n"
         "(`MILLIGPU_WEBHOOK_LISTEN`) or a key of the YAML file that `--config` names\n"
         "(`webhook_listen: 127.0.0.1:8910`). A flag beats the variable, which beats the\n"
@@ -65,7 +65,7 @@ static void man_setting(struct strbuf *out, const struct setting_info *info)
 void settings_man(struct strbuf *out)
 {
     strbuf_str(
-        out, ".\\\" Written by UPDATE=1 unit.app.settings from settings.def.\n"
+        out, ".\\\" Written by UPDATE=1 unit.settings.settings from settings.def.\n"
              ".TH MILLIGPUD 8\n"
              ".SH NAME\n"
              "milligpud \\- a kube\\-scheduler extender that places pods on fractions of GPUs\n"

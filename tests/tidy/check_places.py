@@ -5,7 +5,7 @@ from typing import List
 
 from tidy import Files, Finding, LAYERS, run, tree
 
-LAYER = "|".join([*LAYERS, "app"])  # unit/app: tests of the layers from settings to daemon
+LAYER = "|".join([*LAYERS, "app"])  # unit/app: tests of the whole application
 PLACES = re.compile(
     rf"src/({LAYER})/(\w+/)?[\w-]+\.(c|h|def)"
     rf"|include/milligpu/({LAYER})/(\w+/)?\w+\.(h|def)"
