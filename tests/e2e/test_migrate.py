@@ -35,7 +35,7 @@ class Migrate(unittest.TestCase):
 
     def convert(self, *words, status=0, stdin=None):
         done = subprocess.run([CTL, "convert", *words], cwd=self.home, input=stdin, capture_output=True, text=True,
-                              timeout=harness.PATIENCE)
+                              timeout=5 * harness.PATIENCE)  # 10 MiB, under a sanitizer
         self.assertEqual(done.returncode, status, done.stderr)
         return done
 

@@ -435,6 +435,7 @@ def of_rules(page, milli):
     page.serve(cluster(node("t-0", 2, labels={"pool": "training"})), "--policy", page.home / "page.yaml",
                env=harness.wall_clock(page.home.parent, round((noon - now).total_seconds())))
     page.daemon.schedule(harness.pod("pod", milli, namespace="research"))
+    page.daemon.view("pod", "research")
     return re.search(r"policy rule.*?(?=  )", page.shell("milligpuctl pod research/pod")[0])[0]
 
 
