@@ -4,16 +4,20 @@
     scripts/rename/rename.py           renames, formats what it touched, and lists what is left for people
     scripts/rename/rename.py --check   says only which new names are taken already, and which old ones are not found
 
-It works by content, not by folder, and may run again: what is renamed already has no old name left. Files are renamed
+It works by content, not by folder, and may run again: a name that is renamed already is not found. applied.txt has the
+lists of earlier runs, which are not applied any more: some of their old names are in use again. Files are renamed
 first, then identifiers (in code, and where a comment or a document names them), then fields, then words of prose. The
 compiler finds the uses of a field: its declaration is changed, and clang names every place that does not know it.
 """
 
 import argparse
+import ast
 import collections
 import concurrent.futures
 import importlib.machinery
 import importlib.util
+import itertools
+import json
 import os
 import pathlib
 import re
@@ -26,12 +30,13 @@ LIST = pathlib.Path(__file__).with_name("words.txt")
 C_FOLDERS = ("src", "include", "tests", "bench")
 TABLES = ("tests/mutation/equivalent.txt", "tests/mutation/tried.txt")
 KEPT = ("CHANGELOG.md", "FINDINGS.md", "METRICS.md", "CLI.md", "CONFIG.md", "REST.md", "commands.md", "NODE_REFERENCE.md",
-        "public_words.txt")
+        "public_words.txt", "check_old_words.py")
 BUGS = "tests/seeded_bugs/bugs.py"
 CODE = re.compile(r"->|;|==|\w\(|struct ")
 PYTHON_STRING = r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
 WIDTH = 100
 ROUNDS_MAX = 40
+VARIED_MAX = 8
 
 TOKEN = re.compile(r"(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<string>\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')|"
                    r"(?P<tag>\b(?:struct|union|enum)\s+[A-Za-z_]\w*)|(?P<word>\b[A-Za-z_]\w*)", re.DOTALL)
@@ -46,7 +51,7 @@ class Entry(NamedTuple):
     kind: str  # file, name, part, local, field, prose, text
     old: str
     new: str
-    where: Optional[str]  # a pattern: only files that contain it
+    where: Optional[str]  # a pattern: only files that contain it, or whose path matches it after \A
 
 
 class Edit(NamedTuple):
@@ -82,6 +87,10 @@ def read_list(text: str) -> List[Entry]:
             kind, old, new = "name", "struct " + old, "struct " + new
         entries.append(Entry(kind, old, new, where))
     return entries
+
+
+def applies(where: Optional[str], path: str, text: str) -> bool:
+    return where is None or re.search(where, f"{path}\n{text}") is not None
 
 
 def git(*arguments: str) -> str:
@@ -136,7 +145,7 @@ def rename_files(tree: Tree, entries: List[Entry]) -> Dict[str, str]:
     new_of = {}
     for path in sorted(tree.text):
         folder, name = os.path.split(path)
-        if name in files and (files[name].where is None or re.search(files[name].where, tree.text[path])):
+        if name in files and applies(files[name].where, path, tree.text[path]):
             moved[path] = os.path.join(folder, files[name].new)
             new_of[name] = files[name].new
     for old, new in moved.items():
@@ -221,11 +230,11 @@ def rename_named(text: str, names: Dict[str, str], parts: Dict[str, str]) -> str
 def rename_local(tree: Tree, entry: Entry) -> None:
     """In each piece of a file that ends with a } or ; in its first column or line: a function, or a declaration."""
     kind, _, old = entry.old.rpartition(" ")
-    declared = re.compile(rf"\b{kind} (?:const )?\*{old}\b")
+    declared = re.compile(rf"\b{kind} (?:const )?\**{old}\b")
     use = re.compile(rf"(?<![.>\w])(?<!struct ){old}\b")
     for path in tree.c_files():
         text = tree.text[path]
-        if not declared.search(text) or (entry.where is not None and not re.search(entry.where, text)):
+        if not declared.search(text) or not applies(entry.where, path, text):
             continue
         pieces = re.split(r"(?<=\n\}\n)|(?<=\);\n)(?=\S)", text)
         for number, piece in enumerate(pieces):
@@ -241,7 +250,7 @@ def rename_local(tree: Tree, entry: Entry) -> None:
         text = "".join(pieces)
         tree.set(path, text)
         if not re.search(rf"(?<![.>\w])(?<!struct ){old}\b", blank(text)):
-            rename_quoted(tree, path, re.compile(rf"(?<![.>\w]){old}\b"), entry.new)
+            rename_quoted(tree, path, re.compile(rf"(?<![.>\w]){old}\b(?! +[A-Za-z])"), entry.new)  # no word of a text
 
 
 def rename_quoted(tree: Tree, file: str, pattern: "re.Pattern[str]", new: str) -> None:
@@ -277,7 +286,7 @@ def rename_names(tree: Tree, entries: List[Entry]) -> None:
         while at < len(entries) and entries[at].where == where and entries[at].kind != "local":
             (names if entries[at].kind == "name" else parts)[entries[at].old] = entries[at].new
             at += 1
-        files = {path for path in tree.c_files() if where is None or re.search(where, tree.text[path])}
+        files = {path for path in tree.c_files() if applies(where, path, tree.text[path])}
 
         def rename(word: str) -> str:
             return rename_identifier(word, names, parts)
@@ -351,7 +360,7 @@ def rename_declarations(tree: Tree, fields: Dict[Tuple[str, str], Entry]) -> Tup
                 continue
             end = body_of(code, match.end() - 1)
             for (tag, old), entry in fields.items():
-                if tag != match.group(1) or (entry.where is not None and not re.search(entry.where, text)):
+                if tag != match.group(1) or not applies(entry.where, path, text):
                     continue
                 for use in re.finditer(rf"\b{old}\b(?=\s*(?:\[[^\]]*\]\s*)*[;,:)])", code[match.end():end]):
                     edits.append(Edit(path, match.end() + use.start(), old, entry.new))
@@ -481,7 +490,7 @@ def rename_prose(tree: Tree, entries: List[Entry]) -> None:
 
         for path in sorted(tree.text):
             text = tree.text[path]
-            if entry.where is not None and not re.search(entry.where, text):
+            if not pattern.search(text) or not applies(entry.where, path, text):
                 continue
             if is_c(path):
                 tree.set(path, TOKEN.sub(lambda match: pattern.sub(swap, match.group()) if match.lastgroup == place
@@ -540,6 +549,90 @@ def format_files(tree: Tree) -> None:
         (ROOT / path).write_text(tree.text[path], encoding="utf-8")
 
 
+def squeeze(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+def source_of(tree: Tree, name: str) -> str:
+    """The path of a source by its name, as the list of mutants has it; a path stays."""
+    paths = [path for path in tree.text if path.startswith("src/") and path.endswith("/" + name)]
+    return paths[0] if len(paths) == 1 else name
+
+
+def variants(text: str, renamed: Dict[str, Set[str]]) -> Iterator[str]:
+    """The text with old words replaced: all of them, then all but some."""
+    words = re.compile(r"(?<!\w)(?:" + "|".join(sorted(map(re.escape, renamed), key=len, reverse=True)) + r")\b(?! +[A-Za-z])")
+    places = list(words.finditer(text))
+    if len(places) > VARIED_MAX:
+        return
+    for chosen in itertools.product(*[[*sorted(renamed[place.group()]), place.group()] for place in places]):
+        out, end = "", 0
+        for place, word in zip(places, chosen):
+            out += text[end:place.start()] + word
+            end = place.end()
+        yield out + text[end:]
+
+
+def origin_of(change: str) -> str:
+    return squeeze(re.sub(r"\[-(.*?)-\]\{\+.*?\+\}", r"\1", change))
+
+
+def requote(tree: Tree, entries: List[Entry]) -> None:
+    """Code that the lists of mutants and of seeded bugs quote, and that is not found: with the new words, which may depend
+    on the struct, and in a bug as the formatter has broken it into lines."""
+    renamed: Dict[str, Set[str]] = collections.defaultdict(set)
+    for entry in entries:
+        if entry.kind in ("field", "local", "name"):
+            renamed[re.split(r"[. ]", entry.old)[-1]].add(entry.new.split()[-1])
+    requote_mutants(tree, renamed)
+    requote_bugs(tree, renamed)
+    for path in (TABLES[0], BUGS):
+        (ROOT / path).write_text(tree.text[path], encoding="utf-8")
+
+
+def requote_mutants(tree: Tree, renamed: Dict[str, Set[str]]) -> None:
+    lines = tree.text[TABLES[0]].split("\n")
+    found = set(lines_with_place(tree))
+    for number, line in enumerate(lines):
+        columns = line.split(" :: ")
+        if number in found or len(columns) < 4 or line.startswith("#"):
+            continue
+        text = squeeze(tree.text.get(source_of(tree, columns[0]), ""))
+        for change in variants(columns[2], renamed):
+            if origin_of(change) in text:
+                columns[2] = change
+                break
+        lines[number] = " :: ".join(columns)
+    tree.set(TABLES[0], "\n".join(lines))
+
+
+def requote_bugs(tree: Tree, renamed: Dict[str, Set[str]]) -> None:
+    edits = []
+    starts = list(itertools.accumulate((len(line) + 1 for line in tree.text[BUGS].split("\n")), initial=0))
+    for call in ast.walk(ast.parse(tree.text[BUGS])):
+        if not isinstance(call, ast.Call) or getattr(call.func, "id", "") != "Bug":
+            continue
+        file, old = ast.literal_eval(call.args[2]), ast.literal_eval(call.args[3])
+        text = tree.text.get(file, "")
+        if text.count(old) == 1:
+            continue
+        for change in variants(old, renamed):
+            loose = r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", change)))
+            loose = (r"[ ]*" if old[0] == " " else "") + loose + (r"\n" if old[-1] == "\n" else "")
+            places = list(re.finditer(loose, text))
+            if len(places) == 1:
+                node = call.args[3]
+                edits.append((starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset,
+                              json.dumps(places[0].group(), ensure_ascii=False)))
+                break
+        else:
+            print(f"seeded bug without its place: {ast.literal_eval(call.args[0])}: {file}")
+    text = tree.text[BUGS]
+    for begin, end, new in sorted(edits, reverse=True):
+        text = text[:begin] + new + text[end:]
+    tree.set(BUGS, text)
+
+
 def say_rest(tree: Tree, quoted_before: Set[int]) -> None:
     for path in tree.c_files():
         if path in tree.touched and not path.endswith(".def"):
@@ -556,8 +649,7 @@ def lines_with_place(tree: Tree) -> Iterator[int]:
         columns = line.split(" :: ")
         if len(columns) < 4 or line.startswith("#"):
             continue
-        origin = re.sub(r"\[-(.*?)-\]\{\+.*?\+\}", r"\1", columns[2])
-        if " ".join(origin.split()) in " ".join(tree.text.get(columns[0], "").split()):
+        if origin_of(columns[2]) in squeeze(tree.text.get(source_of(tree, columns[0]), "")):
             yield number
 
 
@@ -596,6 +688,7 @@ def main() -> int:
     rename_prose(tree, entries)
     tree.write()
     format_files(tree)
+    requote(tree, entries)
     say_rest(tree, quoted_before)
     for line in other:
         print(f"does not compile: {line}")

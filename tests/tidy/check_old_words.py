@@ -29,6 +29,8 @@ OLD = {
     WORD.format(r"struct (?:judges?|rest|kept|asker)"): "score_cache, remaining, waiting_pod, asking_pod",
     WORD.format(r"judges?_(?:new|free|take|give)"): "score_cache_new() and so on",
     r"\ballocation->is\b": "facts",
+    WORD.format(r"hints_\w+|HINTS_\w+|struct (?:hints|bell)"): "waiting_pods, wakeup",
+    WORD.format("bell_(?:new|free|ring|wait)"): "wakeup_new() and so on",
 }
 ALLOWED = ("CHANGELOG.md", "FINDINGS.md", "check_old_words.py", "public_words.txt")
 
@@ -49,7 +51,8 @@ TREE = {path: text for path, text in tree(".c", ".h", ".def", ".md", ".txt", ".p
 BAD = [{"src/x.c": text} for text in (
     "set_outlook();", "usage_book_new()", "/* the roster */", "nvml_roster_init()", "FORGIVENESS_MAX", "appraise_all()", "a wish",
     "wishes_hold()", "kept->wishless", "TENTATIVES_MAX", "tentative", "rivals", "survey_of()", "bonds", "struct rest *rest",
-    "the book of usage", "judges_take()", "allocation->is.uid")]
+    "the book of usage", "judges_take()", "allocation->is.uid", "hints_new()",
+    "struct hints *hints", "bell_ring()")]
 GOOD = [{"src/x.c": "/* he wishes; the rest of it; judges the placement */ bondsman, allocation->is_new"},
         {"CHANGELOG.md": "the outlook"}]
 
