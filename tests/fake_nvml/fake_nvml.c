@@ -1,6 +1,6 @@
 /*
- * A libnvidia-ml.so.1 without a driver: what it says is in the file that the environment variable
- * FAKE_NVML names, read again whenever that file is another one. Write the new file beside it and
+ * A libnvidia-ml.so.1 without a driver. The environment variable FAKE_NVML names the file with its
+ * answers, read again whenever that file is another one. Write the new file beside it and
  * rename. One fact per line, '#' begins a comment:
  *
  *     driver VERSION
@@ -12,20 +12,20 @@
  *                                   waiting for a real driver costs nothing
  *     gpu UUID MODEL MIB [NAME=VALUE]...
  *         in the order of the index; '_' in MODEL is a blank. used=MIB numa=N minor=N bus=ID mig=1
- *         fail=CODE (whatever is asked of it; 15 lost, 16 reset required) temperature=N power=MW
+ *         fail=CODE (the answer of every function; 15 lost, 16 reset required) temperature=N power=MW
  *         clocks=N ecc=N (not corrected; without it there is no ECC) link=UUID or link=switch, each
- *         once per link; busy=PERCENT (its own use; without it, that is not told) rests=N (so many
+ *         once per link; busy=PERCENT (utilization; not reported without it) rests=N (so many
  *         samples of that are 0, besides); full=1 (texts fill the buffer and are not terminated)
  *     process UUID PID MIB [mps] [sm=PERCENT]
  *                                   MIB -1: not known; without sm it has no sample of utilization
- *     event SERIAL UUID TYPE DATA   delivered once to whoever registered; serials rise. UUID
+ *     event SERIAL UUID TYPE DATA   delivered once to each event set that registered; serials rise. UUID
  *                                   "none": a GPU that has no name
  *     limits no                     nvmlDeviceSetMemoryLimits_v1 returns 13
  *     limits refused                it returns 4: the process has not the rights
  *     limits real                   it returns 17 for a cgroup that is no folder
  *     limits bare                   it returns 6: the cgroup has no controller
  *     limits broken                 it returns 17
- *     limits differ                 nvmlDeviceGetMemoryLimits_v1 tells half of what was set
+ *     limits differ                 nvmlDeviceGetMemoryLimits_v1 reports half of the limit that was set
  *     limits unread                 it returns 999
  *
  * From nvmlInit_v2 to nvmlShutdown the file stays open, as the driver's devices do.
@@ -50,7 +50,20 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
+/* Declares and begins a function of the library. */
+#define FUNCTION(name, ...)                                                                        \
+    __attribute__((visibility("default"))) int nvml##name(__VA_ARGS__);                            \
+    int nvml##name(__VA_ARGS__)
+
+/* The body of a function that gives one value of a GPU. */
+#define GIVE(name, out, value)                                                                     \
+    {                                                                                              \
+        const struct gpu *gpu;                                                                     \
+        const int code = enter_gpu(name, device, &gpu);                                            \
+        if (code == 0)                                                                             \
+            *(out) = (value);                                                                      \
+        return leave(code);                                                                        \
+    }
 
 enum { GPUS = 128, PROCESSES = 2048, EVENTS = 256, LINKS = 18, HANGS = 8, LIMITS = 512 };
 
@@ -120,11 +133,8 @@ typedef struct {
 
 struct gpu {
     char uuid[128], model[128], bus[40];
-    unsigned long long mib, used;
-    int numa, minor, mig, fail, temperature, power, full;
-    unsigned long long clocks;
-    long long ecc, busy; /* -1: not told */
-    unsigned rests;
+    long long mib, used, numa, minor, mig, fail, temperature, power, full, clocks, rests;
+    long long ecc, busy; /* -1: not reported */
     unsigned links;
     char link[LINKS][128];
 };
@@ -145,8 +155,7 @@ struct event {
 
 static struct world {
     char driver[64];
-    int init, count, limits;
-    bool real_cgroups, limits_differ, limits_unread;
+    int init, count, limits, real_cgroups, limits_differ, limits_unread;
     unsigned poll_ms;
     unsigned gpus, processes, events, hangs;
     struct gpu gpu[GPUS];
@@ -167,43 +176,28 @@ static int open_file = -1; /* open while it is initialized */
 
 static void read_gpu_option(struct gpu *gpu, const char *option)
 {
+    const struct {
+        const char *name;
+        long long *value;
+    } number[] = {{"used", &gpu->used},   {"numa", &gpu->numa}, {"minor", &gpu->minor},
+                  {"mig", &gpu->mig},     {"fail", &gpu->fail}, {"temperature", &gpu->temperature},
+                  {"power", &gpu->power}, {"full", &gpu->full}, {"clocks", &gpu->clocks},
+                  {"ecc", &gpu->ecc},     {"busy", &gpu->busy}, {"rests", &gpu->rests}};
     const char *value = strchr(option, '=');
     if (value == NULL)
         abort();
-    const long number = strtol(++value, NULL, 10);
-    const size_t len = (size_t)(value - option);
-#define IS(name) (len == sizeof(name) && strncmp(option, name "=", len) == 0)
-    if (IS("used"))
-        gpu->used = (unsigned long long)number;
-    else if (IS("numa"))
-        gpu->numa = (int)number;
-    else if (IS("minor"))
-        gpu->minor = (int)number;
-    else if (IS("mig"))
-        gpu->mig = (int)number;
-    else if (IS("fail"))
-        gpu->fail = (int)number;
-    else if (IS("temperature"))
-        gpu->temperature = (int)number;
-    else if (IS("power"))
-        gpu->power = (int)number;
-    else if (IS("full"))
-        gpu->full = (int)number;
-    else if (IS("clocks"))
-        gpu->clocks = (unsigned long long)number;
-    else if (IS("ecc"))
-        gpu->ecc = number;
-    else if (IS("busy"))
-        gpu->busy = number;
-    else if (IS("rests"))
-        gpu->rests = (unsigned)number;
-    else if (IS("bus"))
+    const size_t len = (size_t)(value++ - option);
+    for (size_t i = 0; i < sizeof number / sizeof number[0]; i++)
+        if (strlen(number[i].name) == len && strncmp(option, number[i].name, len) == 0) {
+            *number[i].value = strtoll(value, NULL, 10);
+            return;
+        }
+    if (strncmp(option, "bus=", 4) == 0)
         (void)snprintf(gpu->bus, sizeof gpu->bus, "%s", value);
-    else if (IS("link") && gpu->links < LINKS)
+    else if (strncmp(option, "link=", 5) == 0 && gpu->links < LINKS)
         (void)snprintf(gpu->link[gpu->links++], sizeof gpu->link[0], "%s", value);
     else
         abort();
-#undef IS
 }
 
 static void read_gpu(char *line)
@@ -213,9 +207,9 @@ static void read_gpu(char *line)
     struct gpu *gpu = &world.gpu[world.gpus];
     if (world.gpus == GPUS)
         abort();
-    *gpu = (struct gpu){.numa = -1, .minor = (int)world.gpus, .ecc = -1, .busy = -1};
+    *gpu = (struct gpu){.numa = -1, .minor = world.gpus, .ecc = -1, .busy = -1};
     (void)snprintf(gpu->bus, sizeof gpu->bus, "00000000:%02X:00.0", world.gpus + 1);
-    if (sscanf(line, "gpu %127s %127s %llu%n", gpu->uuid, gpu->model, &gpu->mib, &used) != 3)
+    if (sscanf(line, "gpu %127s %127s %lld%n", gpu->uuid, gpu->model, &gpu->mib, &used) != 3)
         abort();
     for (char *at = gpu->model; *at != '\0'; at++)
         if (*at == '_')
@@ -251,6 +245,24 @@ static void read_event(const char *line)
         abort();
 }
 
+static void read_limits(const char *word)
+{
+    const struct {
+        const char *word;
+        int *of;
+        int value;
+    } limits[] = {{"no", &world.limits, 13},          {"refused", &world.limits, 4},
+                  {"bare", &world.limits, 6},         {"broken", &world.limits, 17},
+                  {"real", &world.real_cgroups, 1},   {"differ", &world.limits_differ, 1},
+                  {"unread", &world.limits_unread, 1}};
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
+        if (strcmp(word, limits[i].word) == 0) {
+            *limits[i].of = limits[i].value;
+            return;
+        }
+    abort();
+}
+
 static void read_line(char *line)
 {
     line[strcspn(line, "#\n")] = '\0';
@@ -267,20 +279,8 @@ static void read_line(char *line)
                                            &world.hang[world.hangs].ms) != 2)
             abort();
         world.hangs++;
-    } else if (strcmp(line, "limits no") == 0)
-        world.limits = 13;
-    else if (strcmp(line, "limits refused") == 0)
-        world.limits = 4;
-    else if (strcmp(line, "limits bare") == 0)
-        world.limits = 6;
-    else if (strcmp(line, "limits broken") == 0)
-        world.limits = 17;
-    else if (strcmp(line, "limits real") == 0)
-        world.real_cgroups = true;
-    else if (strcmp(line, "limits differ") == 0)
-        world.limits_differ = true;
-    else if (strcmp(line, "limits unread") == 0)
-        world.limits_unread = true;
+    } else if (strncmp(line, "limits ", 7) == 0)
+        read_limits(line + 7);
     else if (sscanf(line, "driver %63s", world.driver) != 1 &&
              sscanf(line, "init %d", &world.init) != 1 &&
              sscanf(line, "count %d", &world.count) != 1 &&
@@ -378,7 +378,18 @@ static int reach(nvmlDevice_t device, const struct gpu **out)
     if (device == NULL)
         return 2;
     *out = gpu_named(device->uuid);
-    return *out == NULL ? 15 : (*out)->fail;
+    return *out == NULL ? 15 : (int)(*out)->fail;
+}
+
+static int enter_gpu(const char *function, nvmlDevice_t device, const struct gpu **out)
+{
+    enter(function);
+    return reach(device, out);
+}
+
+static unsigned long long bytes(long long mib)
+{
+    return (unsigned long long)mib << 20;
 }
 
 static int give_text(char *out, unsigned length, const char *text, bool full)
@@ -394,8 +405,7 @@ static int give_text(char *out, unsigned length, const char *text, bool full)
     return 0;
 }
 
-EXPORT int nvmlInit_v2(void);
-EXPORT int nvmlInit_v2(void)
+FUNCTION(Init_v2, void)
 {
     enter("Init_v2");
     initialized += world.init == 0;
@@ -404,8 +414,7 @@ EXPORT int nvmlInit_v2(void)
     return leave(world.init);
 }
 
-EXPORT int nvmlShutdown(void);
-EXPORT int nvmlShutdown(void)
+FUNCTION(Shutdown, void)
 {
     enter("Shutdown");
     if (initialized == 0)
@@ -418,23 +427,20 @@ EXPORT int nvmlShutdown(void)
     return leave(0);
 }
 
-EXPORT int nvmlSystemGetDriverVersion(char *version, unsigned int length);
-EXPORT int nvmlSystemGetDriverVersion(char *version, unsigned int length)
+FUNCTION(SystemGetDriverVersion, char *version, unsigned int length)
 {
     enter("SystemGetDriverVersion");
     return leave(initialized ? give_text(version, length, world.driver, false) : 1);
 }
 
-EXPORT int nvmlDeviceGetCount_v2(unsigned int *count);
-EXPORT int nvmlDeviceGetCount_v2(unsigned int *count)
+FUNCTION(DeviceGetCount_v2, unsigned int *count)
 {
     enter("DeviceGetCount_v2");
     *count = world.gpus;
     return leave(initialized ? world.count : 1);
 }
 
-EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device);
-EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
+FUNCTION(DeviceGetHandleByIndex_v2, unsigned int index, nvmlDevice_t *device)
 {
     enter("DeviceGetHandleByIndex_v2");
     if (!initialized || index >= world.gpus)
@@ -445,27 +451,25 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *devic
     return leave(0);
 }
 
-EXPORT int nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length);
-EXPORT int nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
+FUNCTION(DeviceGetUUID, nvmlDevice_t device, char *uuid, unsigned int length)
 {
     const struct gpu *gpu;
-    enter("DeviceGetUUID");
-    const int code = reach(device, &gpu);
+    const int code = enter_gpu("DeviceGetUUID", device, &gpu);
     return leave(code != 0 ? code : give_text(uuid, length, gpu->uuid, gpu->full != 0));
 }
 
-EXPORT int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory);
-EXPORT int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
-{
-    const struct gpu *gpu;
-    enter("DeviceGetMemoryInfo");
-    const int code = reach(device, &gpu);
-    if (code == 0)
-        *memory = (nvmlMemory_t){gpu->mib << 20, (gpu->mib - gpu->used) << 20, gpu->used << 20};
-    return leave(code);
-}
+FUNCTION(DeviceGetMemoryInfo, nvmlDevice_t device, nvmlMemory_t *memory)
+GIVE("DeviceGetMemoryInfo", memory,
+     ((nvmlMemory_t){bytes(gpu->mib), bytes(gpu->mib - gpu->used), bytes(gpu->used)}))
 
 #ifndef FAKE_NVML_OLD
+
+static unsigned long long wall_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+}
 
 /* Of a GPU and a cgroup, also of one that was removed. */
 static struct limit {
@@ -491,67 +495,44 @@ static unsigned long long reserved(const char *uuid)
     return sum;
 }
 
-EXPORT int nvmlSystemGetNVMLVersion(char *version, unsigned int length);
-EXPORT int nvmlSystemGetNVMLVersion(char *version, unsigned int length)
+FUNCTION(SystemGetNVMLVersion, char *version, unsigned int length)
 {
     enter("SystemGetNVMLVersion");
     return leave(give_text(version, length, "13.615.10", false));
 }
 
-EXPORT int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory);
-EXPORT int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+FUNCTION(DeviceGetMemoryInfo_v2, nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
     const struct gpu *gpu;
-    enter("DeviceGetMemoryInfo_v2");
-    const int code = reach(device, &gpu);
+    const int code = enter_gpu("DeviceGetMemoryInfo_v2", device, &gpu);
     if (memory->version != (sizeof *memory | 2U << 24))
         return leave(25);
     if (code == 0) {
-        memory->total = gpu->mib << 20;
+        memory->total = bytes(gpu->mib);
         memory->reserved = 512U << 20;
-        memory->used = gpu->used << 20;
+        memory->used = bytes(gpu->used);
         memory->free = memory->total - memory->used - reserved(gpu->uuid);
     }
     return leave(code);
 }
 
-EXPORT int nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length);
-EXPORT int nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
+FUNCTION(DeviceGetName, nvmlDevice_t device, char *name, unsigned int length)
 {
     const struct gpu *gpu;
-    enter("DeviceGetName");
-    const int code = reach(device, &gpu);
+    const int code = enter_gpu("DeviceGetName", device, &gpu);
     return leave(code != 0 ? code : give_text(name, length, gpu->model, gpu->full != 0));
 }
 
-EXPORT int nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor);
-EXPORT int nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor)
-{
-    const struct gpu *gpu;
-    enter("DeviceGetMinorNumber");
-    const int code = reach(device, &gpu);
-    if (code == 0)
-        *minor = (unsigned)gpu->minor;
-    return leave(code);
-}
+FUNCTION(DeviceGetMinorNumber, nvmlDevice_t device, unsigned int *minor)
+GIVE("DeviceGetMinorNumber", minor, (unsigned)gpu->minor)
 
-EXPORT int nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node);
-EXPORT int nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
-{
-    const struct gpu *gpu;
-    enter("DeviceGetNumaNodeId");
-    const int code = reach(device, &gpu);
-    if (code == 0)
-        *node = (unsigned)gpu->numa;
-    return leave(code);
-}
+FUNCTION(DeviceGetNumaNodeId, nvmlDevice_t device, unsigned int *node)
+GIVE("DeviceGetNumaNodeId", node, (unsigned)gpu->numa)
 
-EXPORT int nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci);
-EXPORT int nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
+FUNCTION(DeviceGetPciInfo_v3, nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
     const struct gpu *gpu;
-    enter("DeviceGetPciInfo_v3");
-    const int code = reach(device, &gpu);
+    const int code = enter_gpu("DeviceGetPciInfo_v3", device, &gpu);
     if (code == 0) {
         memset(pci, 0, sizeof *pci);
         memcpy(pci->busId, gpu->bus, sizeof pci->busId);
@@ -559,23 +540,19 @@ EXPORT int nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
     return leave(code);
 }
 
-EXPORT int nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *now, unsigned int *pending);
-EXPORT int nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *now, unsigned int *pending)
+FUNCTION(DeviceGetMigMode, nvmlDevice_t device, unsigned int *now, unsigned int *pending)
 {
     const struct gpu *gpu;
-    enter("DeviceGetMigMode");
-    const int code = reach(device, &gpu);
+    const int code = enter_gpu("DeviceGetMigMode", device, &gpu);
     if (code == 0)
         *now = *pending = (unsigned)gpu->mig;
     return leave(code);
 }
 
-EXPORT int nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, int *active);
-EXPORT int nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, int *active)
+FUNCTION(DeviceGetNvLinkState, nvmlDevice_t device, unsigned int link, int *active)
 {
     const struct gpu *gpu;
-    enter("DeviceGetNvLinkState");
-    const int code = reach(device, &gpu);
+    const int code = enter_gpu("DeviceGetNvLinkState", device, &gpu);
     if (code != 0)
         return leave(code);
     if (gpu->links == 0 || link >= LINKS)
@@ -584,26 +561,21 @@ EXPORT int nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, int 
     return leave(0);
 }
 
-EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link, int *type);
-EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link, int *type)
+FUNCTION(DeviceGetNvLinkRemoteDeviceType, nvmlDevice_t device, unsigned int link, int *type)
 {
     const struct gpu *gpu;
-    enter("DeviceGetNvLinkRemoteDeviceType");
-    const int code = reach(device, &gpu);
+    const int code = enter_gpu("DeviceGetNvLinkRemoteDeviceType", device, &gpu);
     if (code != 0 || link >= gpu->links)
         return leave(code != 0 ? code : 2);
     *type = strcmp(gpu->link[link], "switch") == 0 ? 2 : 0;
     return leave(0);
 }
 
-EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
-                                               nvmlPciInfo_t *pci);
-EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int link,
-                                               nvmlPciInfo_t *pci)
+FUNCTION(DeviceGetNvLinkRemotePciInfo_v2, nvmlDevice_t device, unsigned int link,
+         nvmlPciInfo_t *pci)
 {
     const struct gpu *gpu;
-    enter("DeviceGetNvLinkRemotePciInfo_v2");
-    const int code = reach(device, &gpu);
+    const int code = enter_gpu("DeviceGetNvLinkRemotePciInfo_v2", device, &gpu);
     if (code != 0 || link >= gpu->links)
         return leave(code != 0 ? code : 2);
     const struct gpu *other = gpu_named(gpu->link[link]);
@@ -616,8 +588,7 @@ EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned int
     return leave(0);
 }
 
-EXPORT int nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned int *temperature);
-EXPORT int nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned int *temperature)
+FUNCTION(DeviceGetTemperature, nvmlDevice_t device, int sensor, unsigned int *temperature)
 {
     const struct gpu *gpu;
     enter("DeviceGetTemperature");
@@ -627,12 +598,10 @@ EXPORT int nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned in
     return leave(code);
 }
 
-EXPORT int nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power);
-EXPORT int nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power)
+FUNCTION(DeviceGetPowerUsage, nvmlDevice_t device, unsigned int *power)
 {
     const struct gpu *gpu;
-    enter("DeviceGetPowerUsage");
-    int code = reach(device, &gpu);
+    int code = enter_gpu("DeviceGetPowerUsage", device, &gpu);
     if (code == 0 && gpu->power == 0)
         code = 3;
     if (code == 0)
@@ -640,21 +609,11 @@ EXPORT int nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power)
     return leave(code);
 }
 
-EXPORT int nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons);
-EXPORT int nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons)
-{
-    const struct gpu *gpu;
-    enter("DeviceGetCurrentClocksEventReasons");
-    const int code = reach(device, &gpu);
-    if (code == 0)
-        *reasons = gpu->clocks;
-    return leave(code);
-}
+FUNCTION(DeviceGetCurrentClocksEventReasons, nvmlDevice_t device, unsigned long long *reasons)
+GIVE("DeviceGetCurrentClocksEventReasons", reasons, (unsigned long long)gpu->clocks)
 
-EXPORT int nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, int counter,
-                                       unsigned long long *count);
-EXPORT int nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, int counter,
-                                       unsigned long long *count)
+FUNCTION(DeviceGetTotalEccErrors, nvmlDevice_t device, int type, int counter,
+         unsigned long long *count)
 {
     const struct gpu *gpu;
     enter("DeviceGetTotalEccErrors");
@@ -680,50 +639,37 @@ static int give_processes(nvmlDevice_t device, unsigned int *count, nvmlProcessI
             continue;
         if (found++ < *count)
             info[found - 1] = (nvmlProcessInfo_t){
-                process->pid, process->mib < 0 ? ~0ULL : (unsigned long long)process->mib << 20,
-                ~0U, ~0U};
+                process->pid, process->mib < 0 ? ~0ULL : bytes(process->mib), ~0U, ~0U};
     }
     const bool fits = found <= *count;
     *count = found;
     return fits ? 0 : 7;
 }
 
-EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-                                                   nvmlProcessInfo_t *info);
-EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-                                                   nvmlProcessInfo_t *info)
+FUNCTION(DeviceGetComputeRunningProcesses_v3, nvmlDevice_t device, unsigned int *count,
+         nvmlProcessInfo_t *info)
 {
     enter("DeviceGetComputeRunningProcesses_v3");
     return leave(give_processes(device, count, info, false));
 }
 
-EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-                                                      nvmlProcessInfo_t *info);
-EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-                                                      nvmlProcessInfo_t *info)
+FUNCTION(DeviceGetMPSComputeRunningProcesses_v3, nvmlDevice_t device, unsigned int *count,
+         nvmlProcessInfo_t *info)
 {
     enter("DeviceGetMPSComputeRunningProcesses_v3");
     return leave(give_processes(device, count, info, true));
 }
 
-EXPORT int nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
-                                           nvmlProcessUtilizationSample_t *utilization,
-                                           unsigned int *count, unsigned long long since);
-EXPORT int nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
-                                           nvmlProcessUtilizationSample_t *utilization,
-                                           unsigned int *count, unsigned long long since)
+FUNCTION(DeviceGetProcessUtilization, nvmlDevice_t device,
+         nvmlProcessUtilizationSample_t *utilization, unsigned int *count, unsigned long long since)
 {
     const struct gpu *gpu;
     unsigned found = 0;
-    struct timespec now;
-    enter("DeviceGetProcessUtilization");
-    const int code = reach(device, &gpu);
+    const int code = enter_gpu("DeviceGetProcessUtilization", device, &gpu);
     if (code != 0)
         return leave(code);
     /* The driver dates its samples by the wall clock: after it went back, none is newer. */
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    const unsigned long long now_us =
-        (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+    const unsigned long long now_us = wall_us();
     for (unsigned i = 0; i < world.processes && now_us > since; i++) {
         const struct process *process = &world.process[i];
         if (strcmp(process->uuid, gpu->uuid) != 0 || process->sm < 0)
@@ -738,24 +684,18 @@ EXPORT int nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 }
 
 /*
- * What the driver's ring has: a sample that is a minute old, and two of now. Those that are not
+ * The driver's buffer of samples: one that is a minute old, and two of now. Those that are not
  * newer than since come as nonsense.
  */
-EXPORT int nvmlDeviceGetSamples(nvmlDevice_t device, int type, unsigned long long since,
-                                int *valueType, unsigned int *count, nvmlSample_t *samples);
-EXPORT int nvmlDeviceGetSamples(nvmlDevice_t device, int type, unsigned long long since,
-                                int *valueType, unsigned int *count, nvmlSample_t *samples)
+FUNCTION(DeviceGetSamples, nvmlDevice_t device, int type, unsigned long long since, int *valueType,
+         unsigned int *count, nvmlSample_t *samples)
 {
     const struct gpu *gpu;
-    struct timespec now;
-    enter("DeviceGetSamples");
-    const int code = reach(device, &gpu);
+    const int code = enter_gpu("DeviceGetSamples", device, &gpu);
     if (code != 0 || gpu->busy < 0)
         return leave(code != 0 ? code : 3);
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    const unsigned long long now_us =
-        (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
-    const unsigned all = 4 + gpu->rests;
+    const unsigned long long now_us = wall_us();
+    const unsigned all = 4 + (unsigned)gpu->rests;
     if (type != 1 || *count < all || now_us <= since)
         return leave(type != 1 || *count < all ? 2 : 6);
     *valueType = 1;
@@ -768,8 +708,7 @@ EXPORT int nvmlDeviceGetSamples(nvmlDevice_t device, int type, unsigned long lon
     return leave(0);
 }
 
-EXPORT int nvmlEventSetCreate(nvmlEventSet_t *set);
-EXPORT int nvmlEventSetCreate(nvmlEventSet_t *set)
+FUNCTION(EventSetCreate, nvmlEventSet_t *set)
 {
     enter("EventSetCreate");
     if (!initialized)
@@ -778,22 +717,17 @@ EXPORT int nvmlEventSetCreate(nvmlEventSet_t *set)
     return leave(0);
 }
 
-EXPORT int nvmlEventSetFree(nvmlEventSet_t set);
-EXPORT int nvmlEventSetFree(nvmlEventSet_t set)
+FUNCTION(EventSetFree, nvmlEventSet_t set)
 {
     enter("EventSetFree");
     free(set);
     return leave(0);
 }
 
-EXPORT int nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types,
-                                    nvmlEventSet_t set);
-EXPORT int nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types,
-                                    nvmlEventSet_t set)
+FUNCTION(DeviceRegisterEvents, nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set)
 {
     const struct gpu *gpu;
-    enter("DeviceRegisterEvents");
-    int code = reach(device, &gpu);
+    int code = enter_gpu("DeviceRegisterEvents", device, &gpu);
     if (code == 0 && (types & 2) != 0 && gpu->ecc < 0)
         code = 3;
     if (code == 0 && set->devices < GPUS)
@@ -822,8 +756,7 @@ static bool next_event(nvmlEventSet_t set, nvmlEventData_t *data)
     return false;
 }
 
-EXPORT int nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms);
-EXPORT int nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
+FUNCTION(EventSetWait_v2, nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
 {
     unsigned step = 0;
     for (unsigned waited = 0;; waited += step) {
@@ -880,13 +813,11 @@ static void keep_limit(const char *uuid, const nvmlSetMemoryLimits_v1_t *limits)
         (void)append("reserved", line);
 }
 
-EXPORT int nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits);
-EXPORT int nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)
+FUNCTION(DeviceSetMemoryLimits_v1, nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)
 {
     const struct gpu *gpu;
     char line[4096];
-    enter("DeviceSetMemoryLimits_v1");
-    int code = reach(device, &gpu);
+    int code = enter_gpu("DeviceSetMemoryLimits_v1", device, &gpu);
     if (code == 0)
         code = world.limits;
     if (code == 0 && !is_cgroup(limits->nameSpace))
@@ -901,12 +832,10 @@ EXPORT int nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits
     return leave(0);
 }
 
-EXPORT int nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits);
-EXPORT int nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits)
+FUNCTION(DeviceGetMemoryLimits_v1, nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits)
 {
     const struct gpu *gpu;
-    enter("DeviceGetMemoryLimits_v1");
-    int code = reach(device, &gpu);
+    int code = enter_gpu("DeviceGetMemoryLimits_v1", device, &gpu);
     if (code == 0 && world.limits_unread)
         code = 999;
     if (code != 0)

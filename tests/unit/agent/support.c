@@ -5,8 +5,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/run/file.h"
+
+#include "support/patience.h"
 
 enum { DEPTH_MAX = 16 };
 
@@ -16,11 +22,9 @@ void folder_make(char *out, size_t bytes)
     assert_non_null(mkdtemp(out));
 }
 
-static int remove_one(const char *path, const struct stat *is, int kind, struct FTW *where)
+static int remove_one(const char *path, const struct stat *is __attribute__((unused)),
+                      int kind __attribute__((unused)), struct FTW *where __attribute__((unused)))
 {
-    (void)is;
-    (void)kind;
-    (void)where;
     return remove(path);
 }
 
@@ -29,17 +33,54 @@ void folder_remove(const char *folder)
     assert_int_equal(nftw(folder, remove_one, DEPTH_MAX, FTW_DEPTH | FTW_PHYS), 0);
 }
 
+void file_put(const char *folder, const char *name, const char *text)
+{
+    char path[256];
+    struct err err;
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(file_replace(path, text_of(text), &err), 0);
+}
+
+char *file_text(const char *folder, const char *name)
+{
+    char path[256];
+    char *text;
+    size_t len;
+    struct err err;
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    return file_read(path, 1 << 20, &text, &len, &err) == 0 ? text : xstrdup("");
+}
+
+void assert_says(const char *text, const char *words)
+{
+    if (strstr(text, words) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", text, words);
+}
+
+void assert_outcome(int rc, const struct err *err, const char *words)
+{
+    if (words == NULL && rc != 0)
+        fail_msg("%s", err->text);
+    if (words == NULL)
+        return;
+    assert_int_not_equal(rc, 0);
+    assert_says(err->text, words);
+}
+
 void driver_says(const char *folder, const char *lines)
 {
-    char file[64];
-    char next[64];
-    (void)snprintf(file, sizeof file, "%s/driver", folder);
-    (void)snprintf(next, sizeof next, "%s/driver.next", folder);
-    FILE *out = fopen(next, "we");
-    assert_non_null(out);
-    assert_true(fputs(lines, out) >= 0);
-    assert_int_equal(fclose(out), 0);
-    assert_int_equal(rename(next, file), 0);
+    file_put(folder, "driver", lines);
+}
+
+void driver_await(struct nvml *nvml, enum nvml_status status)
+{
+    bool is_so = false;
+    for (int64_t until_ms = 0; !is_so && patience_left(&until_ms);) {
+        const struct gpu_reading *reading = nvml_latest(nvml);
+        is_so = reading->status == status;
+        gpu_reading_unref(reading);
+    }
+    assert_true(is_so);
 }
 
 struct nvml *driver_open(const char *folder, const char *lines)

@@ -10,9 +10,9 @@
 #include "milligpu/sign/signing.h"
 
 #include "agent/agent_calls.h"
-#include "support.h"
 #include "support/patience.h"
 #include "support/test.h"
+#include "unit/agent/support.h"
 
 #define UID "3f6c1a2e-0000-4000-8000-000000000001"
 #define ON(gpu)                                                                                    \
@@ -35,16 +35,6 @@ struct site {
     struct nri_adjustment out;
     struct err err;
 };
-
-static void put(const char *dir, const char *name, const char *text)
-{
-    char path[128];
-    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *out = fopen(path, "w");
-    assert_non_null(out);
-    assert_true(fputs(text, out) >= 0);
-    assert_int_equal(fclose(out), 0);
-}
 
 /* The agent is started, with whatever its folders hold. */
 static void starts(struct site *site)
@@ -79,9 +69,9 @@ static int set_up(void **state)
     for (size_t i = 0; i < ARRAY_LEN(name); i++)
         (void)snprintf(site->path[i], sizeof site->path[i], "%s/%s", site->dir, name[i]);
     assert_int_equal(mkdir(site->path[1], 0700) + mkdir(site->path[2], 0700), 0);
-    put(site->path[2], "nvidia.json", SPEC);
+    file_put(site->path[2], "nvidia.json", SPEC);
     assert_int_equal(signing_key_open(site->path[3], &site->key, &site->err), 0);
-    put(site->path[1], signing_key_id(site->key), signing_key_public(site->key));
+    file_put(site->path[1], signing_key_id(site->key), signing_key_public(site->key));
     site->pod = (struct nri_pod){
         .id = TEXT("sandbox"), .name = TEXT("web"), .uid = TEXT(UID), .annotation = site->pair};
     starts(site);
@@ -114,22 +104,73 @@ static void pod_with(struct site *site, const char *annotation, const char *sign
         (struct nri_pair){TEXT(ANNOTATION_SIGNATURE), text_of(site->signature)};
 }
 
+static void pod_signed(struct site *site, const char *annotation)
+{
+    pod_with(site, annotation, annotation);
+}
+
 static void node_runs(struct site *site, uint32_t pods)
 {
     site->runtime.synchronize(&site->calls, &site->pod, pods, NULL, 0, false);
 }
 
+static bool creates(struct site *site, const struct nri_pod *pod,
+                    const struct nri_container *container)
+{
+    return site->runtime.create(&site->calls, pod, container, &site->out, &site->err) == 0;
+}
+
+static bool starts_container(struct site *site, const struct nri_container *container)
+{
+    return site->runtime.start(&site->calls, &site->pod, container, &site->err) == 0;
+}
+
+static bool validates(struct site *site, const struct nri_container *container,
+                      const struct nri_adjustment *all, enum nri_validator validator)
+{
+    return site->runtime.validate(&site->calls, &site->pod, container, all, validator,
+                                  &site->err) == 0;
+}
+
+/* A list of what runs on the node: one piece, the last one unless more. */
+static void lists(struct site *site, const struct nri_pod *pod, const struct nri_container *list,
+                  uint32_t containers, bool more)
+{
+    site->runtime.synchronize(&site->calls, pod, pod != NULL, list, containers, more);
+}
+
+static void pod_ends(struct site *site, const char *id)
+{
+    site->runtime.pod_stopped(&site->calls, &(struct nri_pod){.id = text_of(id)});
+}
+
+/* A container "main" of the pod. */
+#define MAIN_OF(container_id, pod, ...)                                                            \
+    {                                                                                              \
+        .id = TEXT(container_id), .name = TEXT("main"), .pod_id = TEXT(pod), __VA_ARGS__           \
+    }
+#define MAIN(container_id, container_state)                                                        \
+    MAIN_OF(container_id, "sandbox", .state = container_state)
+
+static const struct nri_pod foreign = {
+    .id = TEXT("elsewhere"), .name = TEXT("old"), .uid = TEXT("u2"), .namespace = TEXT("ns")};
+
 static bool created(struct site *site)
 {
-    const struct nri_container container = {.name = TEXT("main"), .pod_id = TEXT("sandbox")};
-    return site->runtime.create(&site->calls, &site->pod, &container, &site->out, &site->err) == 0;
+    return creates(site, &site->pod, &(struct nri_container)MAIN("", NRI_CREATED));
 }
 
 static void refused(struct site *site, const char *words)
 {
     assert_false(created(site));
-    if (strstr(site->err.text, words) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", site->err.text, words);
+    assert_says(site->err.text, words);
+}
+
+static void key_is_lost(struct site *site)
+{
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/%s", site->path[1], signing_key_id(site->key));
+    assert_int_equal(unlink(path), 0);
 }
 
 static struct containers_copy table_of(struct site *site)
@@ -139,10 +180,29 @@ static struct containers_copy table_of(struct site *site)
     return copy;
 }
 
-SITE_TEST(a_signed_pod_gets_its_gpu)
+/* "id right gpu" of each container with a GPU. */
+static void table_is(struct site *site, const char *expected)
+{
+    static const char *const right[] = {"share", "kubelet", "variable"};
+    const struct containers_copy copy = table_of(site);
+    char found[200] = "";
+    for (uint32_t i = 0; i < copy.count; i++)
+        (void)snprintf(found + strlen(found), sizeof found - strlen(found), "%s%s %s %s",
+                       i > 0 ? ", " : "", copy.container[i].id, right[copy.container[i].right],
+                       copy.container[i].gpu[0].name);
+    assert_string_equal(found, expected);
+}
+
+/* A signed pod comes to a node on which nothing runs. */
+static void signed_pod(struct site *site, const char *annotation)
 {
     node_runs(site, 0);
-    pod_with(site, ON("GPU-b"), ON("GPU-b"));
+    pod_signed(site, annotation);
+}
+
+SITE_TEST(a_signed_pod_gets_its_gpu)
+{
+    signed_pod(site, ON("GPU-b"));
     assert_true(created(site));
     assert_int_equal(site->out.cdi_devices, 1);
     assert_true(text_is(site->out.cdi_device[0], "nvidia.com/gpu=GPU-b"));
@@ -150,8 +210,7 @@ SITE_TEST(a_signed_pod_gets_its_gpu)
 
 SITE_TEST(a_gpu_that_no_specification_names_is_refused_with_what_to_do)
 {
-    node_runs(site, 0);
-    pod_with(site, ON("GPU-c"), ON("GPU-c"));
+    signed_pod(site, ON("GPU-c"));
     refused(site, "milligpu: ");
     refused(site, "GPU-c");
 }
@@ -193,7 +252,7 @@ SITE_TEST(a_record_without_proof_gives_nothing)
     (void)snprintf(dir, sizeof dir, "%s/pods", site->path[0]);
     (void)snprintf(record, sizeof record, "milligpu-node 1 0 %zu\n%s", sizeof ON("GPU-a") - 1,
                    ON("GPU-a"));
-    put(dir, UID, record);
+    file_put(dir, UID, record);
     starts(site);
     node_runs(site, 1);
     refused(site, "not signed");
@@ -203,16 +262,12 @@ SITE_TEST(a_record_without_proof_gives_nothing)
 SITE_TEST(a_signed_pod_of_the_first_look_goes_on)
 {
     const int64_t strangers = metric_value(COUNT_STRANGERS);
-    const struct nri_container runs = {
-        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .state = NRI_RUNNING};
-    char path[128];
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
-    site->runtime.synchronize(&site->calls, &site->pod, 1, &runs, 1, false);
+    const struct nri_container runs = MAIN("one", NRI_RUNNING);
+    pod_signed(site, ON("GPU-a"));
+    lists(site, &site->pod, &runs, 1, false);
     assert_int_equal(metric_value(COUNT_STRANGERS), strangers);
-    assert_int_equal(table_of(site).count, 1);
-    assert_int_equal(table_of(site).container[0].right, RIGHT_SHARE);
-    (void)snprintf(path, sizeof path, "%s/%s", site->path[1], signing_key_id(site->key));
-    assert_int_equal(unlink(path), 0); /* it was proven, and is recorded */
+    table_is(site, "one share GPU-a");
+    key_is_lost(site); /* it was proven, and is recorded */
     assert_true(created(site));
     assert_int_equal(site->out.cdi_devices, 1);
 }
@@ -221,143 +276,121 @@ SITE_TEST(a_signed_pod_of_the_first_look_goes_on)
 SITE_TEST(an_unsigned_pod_that_runs_is_left_alone)
 {
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=GPU-b")};
-    const struct nri_container runs = {.id = TEXT("one"),
-                                       .name = TEXT("main"),
-                                       .pod_id = TEXT("sandbox"),
-                                       .state = NRI_RUNNING,
-                                       .envs = 1,
-                                       .env = env};
+    const struct nri_container runs =
+        MAIN_OF("one", "sandbox", .state = NRI_RUNNING, .envs = 1, .env = env);
     pod_with(site, ON("GPU-a"), NULL);
-    site->runtime.synchronize(&site->calls, &site->pod, 1, &runs, 1, false);
-    assert_int_equal(table_of(site).count, 1);
-    assert_int_equal(table_of(site).container[0].right, RIGHT_VARIABLE);
-    assert_string_equal(table_of(site).container[0].gpu[0].name, "GPU-b");
+    lists(site, &site->pod, &runs, 1, false);
+    table_is(site, "one variable GPU-b");
     assert_int_equal(table_of(site).container[0].gpu[0].mib, 0);
-    assert_int_equal(site->runtime.start(&site->calls, &site->pod, &runs, &site->err), 0);
+    assert_true(starts_container(site, &runs));
 }
 
 SITE_TEST(only_a_gpu_that_nvml_has_shown_is_given)
 {
     site->calls.nvml = driver_open(site->dir, "driver 570.1\ngpu GPU-b NVIDIA_T4 16384\n");
-    node_runs(site, 0);
-    pod_with(site, ON("GPU-b"), ON("GPU-b"));
+    signed_pod(site, ON("GPU-b"));
     for (int64_t until_ms = 0; !created(site);) { /* until the first reading */
-        assert_non_null(strstr(site->err.text, "not known to NVIDIA's driver on node n1"));
+        assert_says(site->err.text, "not known to NVIDIA's driver on node n1");
         assert_int_equal(pod_records_count(site->calls.records), 0);
         assert_true(patience_left(&until_ms));
     }
     driver_says(site->dir, "driver 570.1\n");
     assert_true(created(site)); /* one that is lost stays known */
     site->pod.uid = TEXT("another");
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    pod_signed(site, ON("GPU-a"));
     refused(site, "GPU GPU-a is not known to NVIDIA's driver on node n1");
     /* What runs has its share, whatever the driver says now. */
-    const struct nri_container runs = {
-        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .state = NRI_RUNNING};
-    site->runtime.synchronize(&site->calls, &site->pod, 1, &runs, 1, false);
-    assert_int_equal(table_of(site).count, 1);
-    assert_int_equal(table_of(site).container[0].right, RIGHT_SHARE);
+    const struct nri_container runs = MAIN("one", NRI_RUNNING);
+    lists(site, &site->pod, &runs, 1, false);
+    table_is(site, "one share GPU-a");
     nvml_close(site->calls.nvml);
 }
 
 SITE_TEST(an_allocation_that_was_changed_is_refused_for_ever)
 {
-    node_runs(site, 0);
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    signed_pod(site, ON("GPU-a"));
     assert_true(created(site));
-    pod_with(site, ON("GPU-b"), ON("GPU-b")); /* even signed */
+    pod_signed(site, ON("GPU-b")); /* even signed */
     refused(site, "was changed");
     ends(site);
     starts(site);
     node_runs(site, 1);
     refused(site, "was changed");
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    pod_signed(site, ON("GPU-a"));
     assert_true(created(site));
 }
 
 SITE_TEST(a_key_that_is_mounted_later_heals_by_itself)
 {
-    char path[128];
-    node_runs(site, 0);
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
-    (void)snprintf(path, sizeof path, "%s/%s", site->path[1], signing_key_id(site->key));
-    assert_int_equal(unlink(path), 0);
+    signed_pod(site, ON("GPU-a"));
+    key_is_lost(site);
     refused(site, "will be retried automatically");
-    put(site->path[1], signing_key_id(site->key), "AAAA");
+    file_put(site->path[1], signing_key_id(site->key), "AAAA");
     refused(site, "will be retried automatically");
-    put(site->path[1], signing_key_id(site->key), signing_key_public(site->key));
+    file_put(site->path[1], signing_key_id(site->key), signing_key_public(site->key));
     assert_true(created(site));
 }
 
 SITE_TEST(a_key_that_was_taken_away_proves_nothing_new)
 {
-    char path[128];
-    node_runs(site, 0);
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    signed_pod(site, ON("GPU-a"));
     assert_true(created(site));
-    (void)snprintf(path, sizeof path, "%s/%s", site->path[1], signing_key_id(site->key));
-    assert_int_equal(unlink(path), 0);
+    key_is_lost(site);
     assert_true(created(site)); /* it was recorded when it proved itself */
     site->pod.uid = TEXT("another");
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    pod_signed(site, ON("GPU-a"));
     refused(site, "will be retried automatically");
 }
 
 SITE_TEST(a_container_that_did_not_pass_is_found_in_any_piece_of_the_list)
 {
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=void")};
-    const struct nri_container passed = {
-        .name = TEXT("main"), .pod_id = TEXT("sandbox"), .envs = 1, .env = env};
-    const struct nri_container strange = {.name = TEXT("main"), .pod_id = TEXT("sandbox")};
-    const struct nri_container other = {.name = TEXT("main"), .pod_id = TEXT("elsewhere")};
-    node_runs(site, 0);
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    const struct nri_container passed = MAIN_OF("", "sandbox", .envs = 1, .env = env);
+    const struct nri_container strange = MAIN("", NRI_CREATED);
+    const struct nri_container other = MAIN_OF("", "elsewhere", .state = NRI_CREATED);
+    signed_pod(site, ON("GPU-a"));
     const int64_t before = metric_value(COUNT_STRANGERS);
-    site->runtime.synchronize(&site->calls, &site->pod, 1, NULL, 0, true);
-    site->runtime.synchronize(&site->calls, NULL, 0, &passed, 1, true);
-    site->runtime.synchronize(&site->calls, NULL, 0, &other, 1, true);
+    lists(site, &site->pod, NULL, 0, true);
+    lists(site, NULL, &passed, 1, true);
+    lists(site, NULL, &other, 1, true);
     assert_int_equal(metric_value(COUNT_STRANGERS), before);
-    site->runtime.synchronize(&site->calls, NULL, 0, &strange, 1, false);
+    lists(site, NULL, &strange, 1, false);
     assert_int_equal(metric_value(COUNT_STRANGERS), before + 1);
     /* Its pod is recorded now. */
-    site->runtime.synchronize(&site->calls, &site->pod, 1, &strange, 1, false);
+    lists(site, &site->pod, &strange, 1, false);
     assert_int_equal(metric_value(COUNT_STRANGERS), before + 2);
 }
 
 SITE_TEST(the_table_follows_the_life_of_a_container)
 {
-    const struct nri_container one = {
-        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
-    const struct nri_container two = {
-        .id = TEXT("two"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    const struct nri_container one = MAIN("one", NRI_CREATED);
+    const struct nri_container two = MAIN("two", NRI_CREATED);
     struct nri_adjustment all = {0};
     const struct nri_handlers *runtime = &site->runtime;
     assert_false(table_of(site).is_complete);
     node_runs(site, 0);
     assert_true(table_of(site).is_complete);
     pod_with(site, ON("GPU-a"), NULL); /* refused: it is not made */
-    assert_true(runtime->create(&site->calls, &site->pod, &one, &site->out, &site->err) < 0);
+    assert_false(creates(site, &site->pod, &one));
     assert_int_equal(table_of(site).count, 0);
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
-    assert_int_equal(runtime->create(&site->calls, &site->pod, &one, &site->out, &site->err), 0);
+    pod_signed(site, ON("GPU-a"));
+    assert_true(creates(site, &site->pod, &one));
     assert_false(table_of(site).container[0].is_running);
     assert_int_equal(table_of(site).container[0].gpu[0].mib, 4915);
-    assert_int_equal(runtime->start(&site->calls, &site->pod, &one, &site->err), 0);
+    assert_true(starts_container(site, &one));
     assert_true(table_of(site).container[0].is_running);
     runtime->stopped(&site->calls, &site->pod, &one);
     assert_false(table_of(site).container[0].is_running);
-    assert_int_equal(runtime->create(&site->calls, &site->pod, &two, &site->out, &site->err), 0);
-    assert_int_equal(table_of(site).count, 1); /* its second life */
-    assert_string_equal(table_of(site).container[0].id, "two");
-    assert_true(runtime->validate(&site->calls, &site->pod, &two, &all, NRI_VALIDATOR_UNKNOWN,
-                                  &site->err) < 0);
+    assert_true(creates(site, &site->pod, &two));
+    table_is(site, "two share GPU-a"); /* its second life */
+    assert_false(validates(site, &two, &all, NRI_VALIDATOR_UNKNOWN));
     assert_int_equal(table_of(site).count, 0);
-    assert_int_equal(runtime->create(&site->calls, &site->pod, &one, &site->out, &site->err), 0);
+    assert_true(creates(site, &site->pod, &one));
     runtime->stopped(&site->calls, &site->pod, &one);
-    runtime->pod_stopped(&site->calls, &(struct nri_pod){.id = TEXT("another")});
-    runtime->pod_stopped(&site->calls, &(struct nri_pod){.id = TEXT("")});
+    pod_ends(site, "another");
+    pod_ends(site, "");
     assert_int_equal(table_of(site).count, 1);
-    runtime->pod_stopped(&site->calls, &(struct nri_pod){.id = TEXT("sandbox")});
+    pod_ends(site, "sandbox");
     assert_int_equal(table_of(site).count, 0);
     agent_calls_lost(&site->calls);
     assert_false(table_of(site).is_complete);
@@ -365,21 +398,19 @@ SITE_TEST(the_table_follows_the_life_of_a_container)
 
 SITE_TEST(one_that_is_too_long_is_not_made)
 {
-    struct nri_container container = {
-        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .flaw = NRI_TOO_LONG};
+    struct nri_container container = MAIN_OF("one", "sandbox", .flaw = NRI_TOO_LONG);
     struct nri_adjustment all = {0};
-    struct nri_pod foreign = {.id = TEXT("sandbox"), .name = TEXT("a"), .flaw = NRI_TOO_LONG};
+    struct nri_pod unread = {.id = TEXT("sandbox"), .name = TEXT("a"), .flaw = NRI_TOO_LONG};
     struct nri_pod whole = {.id = TEXT("sandbox"), .name = TEXT("a")};
     const struct nri_handlers *runtime = &site->runtime;
     const int64_t refusals = metric_value(COUNT_REFUSED);
     const int64_t invalid = metric_value(COUNT_INVALID);
     const int64_t pods = metric_value(COUNT_UNREAD_PODS);
     const int64_t containers = metric_value(COUNT_UNREAD_CONTAINERS);
-    node_runs(site, 0);
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    signed_pod(site, ON("GPU-a"));
     for (int i = 0; i < 2; i++) {
         const struct nri_pod *pod = i == 0 ? &site->pod : &whole;
-        assert_true(runtime->create(&site->calls, pod, &container, &site->out, &site->err) < 0);
+        assert_false(creates(site, pod, &container));
         assert_string_equal(site->err.text,
                             "milligpu: it has too many environment variables or devices: more than "
                             "can be read (16 MiB): remove some");
@@ -388,7 +419,7 @@ SITE_TEST(one_that_is_too_long_is_not_made)
                                       &site->err) < 0);
     }
     container.flaw = NRI_WHOLE;
-    assert_true(runtime->create(&site->calls, &foreign, &container, &site->out, &site->err) < 0);
+    assert_false(creates(site, &unread, &container));
     assert_string_equal(site->err.text, "milligpu: its pod has too many annotations: more than can "
                                         "be read (16 MiB): remove some");
     assert_int_equal(table_of(site).count, 0);
@@ -402,27 +433,21 @@ SITE_TEST(one_that_is_too_long_is_not_made)
 /* Of a share that runs, the pod says which GPU it has. */
 SITE_TEST(one_that_is_too_long_spoils_no_list)
 {
-    const struct nri_container runs = {.id = TEXT("one"),
-                                       .name = TEXT("main"),
-                                       .pod_id = TEXT("sandbox"),
-                                       .state = NRI_RUNNING,
-                                       .flaw = NRI_TOO_LONG};
+    const struct nri_container runs =
+        MAIN_OF("one", "sandbox", .state = NRI_RUNNING, .flaw = NRI_TOO_LONG);
     const struct nri_container lost = {
         .id = TEXT("two"), .pod_id = TEXT("nowhere"), .flaw = NRI_BROKEN};
     const int64_t strangers = metric_value(COUNT_STRANGERS);
     const int64_t pods = metric_value(COUNT_UNREAD_PODS);
     const int64_t containers = metric_value(COUNT_UNREAD_CONTAINERS);
-    node_runs(site, 0);
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
-    site->runtime.synchronize(&site->calls, &site->pod, 1, (struct nri_container[]){lost, runs}, 2,
-                              false);
-    assert_int_equal(table_of(site).count, 1);
-    assert_int_equal(table_of(site).container[0].right, RIGHT_SHARE);
+    signed_pod(site, ON("GPU-a"));
+    lists(site, &site->pod, (struct nri_container[]){lost, runs}, 2, false);
+    table_is(site, "one share GPU-a");
     assert_int_equal(metric_value(COUNT_STRANGERS), strangers); /* its variables are not known */
     assert_int_equal(metric_value(COUNT_UNREAD_CONTAINERS), containers + 2);
     site->pod.flaw = NRI_TOO_LONG;
     site->pod.annotations = 0;
-    site->runtime.synchronize(&site->calls, &site->pod, 1, &runs, 1, false);
+    lists(site, &site->pod, &runs, 1, false);
     assert_int_equal(metric_value(COUNT_UNREAD_PODS), pods + 1);
     assert_int_equal(table_of(site).count, 0);
 }
@@ -438,41 +463,32 @@ SITE_TEST(a_long_annotation_of_somebody_else_is_not_kept)
     site->pair[site->pod.annotations++] =
         (struct nri_pair){TEXT("nvidia.cdi.k8s.io/pod"), text_of(forged)};
     for (int i = 0; i < 20; i++)
-        site->runtime.synchronize(&site->calls, &site->pod, 1, NULL, 0, true);
+        lists(site, &site->pod, NULL, 0, true);
     assert_true(arena_bytes(&site->calls.sync) + arena_bytes(&site->calls.arena) < sizeof forged);
-    site->runtime.synchronize(&site->calls, NULL, 0, NULL, 0, false);
+    lists(site, NULL, NULL, 0, false);
     assert_true(table_of(site).is_complete);
 }
 
 /* The first pod has a share of GPU-a; kubelet gives GPU-a, or GPU-b, whole to another. */
 SITE_TEST(who_comes_second_to_a_gpu_is_refused)
 {
-    const struct nri_container share = {
-        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    const struct nri_container share = MAIN("one", NRI_CREATED);
     const struct text device[] = {TEXT("nvidia.com/gpu=GPU-a"), TEXT("nvidia.com/gpu=GPU-b")};
-    struct nri_container whole = {.id = TEXT("w"),
-                                  .name = TEXT("main"),
-                                  .pod_id = TEXT("elsewhere"),
-                                  .cdi_device = device,
-                                  .cdi_devices = 1};
-    const struct nri_pod foreign = {
-        .id = TEXT("elsewhere"), .name = TEXT("old"), .uid = TEXT("u2"), .namespace = TEXT("ns")};
-    const struct nri_handlers *runtime = &site->runtime;
-    node_runs(site, 0);
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
-    assert_int_equal(runtime->create(&site->calls, &site->pod, &share, &site->out, &site->err), 0);
-    assert_true(runtime->create(&site->calls, &foreign, &whole, &site->out, &site->err) < 0);
-    assert_non_null(strstr(site->err.text, "milligpu: it would have GPU GPU-a whole"));
+    struct nri_container whole = MAIN_OF("w", "elsewhere", .cdi_device = device, .cdi_devices = 1);
+    signed_pod(site, ON("GPU-a"));
+    assert_true(creates(site, &site->pod, &share));
+    assert_false(creates(site, &foreign, &whole));
+    assert_says(site->err.text, "milligpu: it would have GPU GPU-a whole");
     assert_int_equal(table_of(site).count, 1);
     whole.cdi_device = &device[1];
-    assert_int_equal(runtime->create(&site->calls, &foreign, &whole, &site->out, &site->err), 0);
-    runtime->pod_stopped(&site->calls, &(struct nri_pod){.id = TEXT("sandbox")});
+    assert_true(creates(site, &foreign, &whole));
+    pod_ends(site, "sandbox");
     whole.cdi_device = device;
-    assert_int_equal(runtime->create(&site->calls, &foreign, &whole, &site->out, &site->err), 0);
-    assert_true(runtime->create(&site->calls, &site->pod, &share, &site->out, &site->err) < 0);
-    assert_non_null(strstr(site->err.text, "its GPU GPU-a was given whole to pod ns/old"));
+    assert_true(creates(site, &foreign, &whole));
+    assert_false(creates(site, &site->pod, &share));
+    assert_says(site->err.text, "its GPU GPU-a was given whole to pod ns/old");
     site->calls.mixed_gpus = true;
-    assert_int_equal(runtime->create(&site->calls, &site->pod, &share, &site->out, &site->err), 0);
+    assert_true(creates(site, &site->pod, &share));
 }
 
 #define AMOUNT(milli)                                                                              \
@@ -498,9 +514,7 @@ static struct nri_container of_pod(struct site *site, const char *id, const char
 static bool begins(struct site *site, const char *id, const char *name)
 {
     const struct nri_container one = of_pod(site, id, name, NRI_CREATED);
-    const struct nri_handlers *runtime = &site->runtime;
-    return runtime->create(&site->calls, &site->pod, &one, &site->out, &site->err) == 0 &&
-           runtime->start(&site->calls, &site->pod, &one, &site->err) == 0;
+    return creates(site, &site->pod, &one) && starts_container(site, &one);
 }
 
 static void stops(struct site *site, const char *id)
@@ -521,8 +535,8 @@ SITE_TEST(a_successor_waits_until_the_pod_before_it_has_ended)
     assert_true(begins(site, "2", "side"));
     pod_is(site, "new", AMOUNT(500));
     assert_false(begins(site, "3", "main"));
-    assert_non_null(strstr(site->err.text, "milligpu: GPU GPU-a has no 500 milli free"));
-    assert_non_null(strstr(site->err.text, "shop/old (700)"));
+    assert_says(site->err.text, "milligpu: GPU GPU-a has no 500 milli free");
+    assert_says(site->err.text, "shop/old (700)");
     assert_int_equal(metric_value(COUNT_OVERLAPS), overlaps + 1);
     assert_int_equal(metric_value(COUNT_REFUSED), refusals + 1);
     stops(site, "1");
@@ -542,7 +556,7 @@ SITE_TEST(the_end_of_a_sandbox_ends_its_pod)
     assert_true(begins(site, "1", "main"));
     pod_is(site, "new", AMOUNT(500));
     assert_false(begins(site, "2", "main"));
-    site->runtime.pod_stopped(&site->calls, &(struct nri_pod){.id = TEXT("old")});
+    pod_ends(site, "old");
     assert_true(begins(site, "2", "main"));
 }
 
@@ -566,14 +580,14 @@ SITE_TEST(who_runs_when_the_agent_comes_counts)
     struct nri_container list[] = {of_pod(site, "1", "main", NRI_RUNNING),
                                    of_pod(site, "2", "side", NRI_RUNNING),
                                    of_pod(site, "3", "main", NRI_STOPPED)};
-    site->runtime.synchronize(&site->calls, &site->pod, 1, list, 3, false);
+    lists(site, &site->pod, list, 3, false);
     stops(site, "1");
     pod_is(site, "new", AMOUNT(301));
     assert_false(begins(site, "4", "main"));
-    assert_non_null(strstr(site->err.text, "shop/old (700)"));
+    assert_says(site->err.text, "shop/old (700)");
     pod_is(site, "old", AMOUNT(600));
     list[0].state = NRI_STOPPED;
-    site->runtime.synchronize(&site->calls, &site->pod, 1, list, 3, false);
+    lists(site, &site->pod, list, 3, false);
     pod_is(site, "new", AMOUNT(900));
     assert_true(begins(site, "5", "main"));
 }
@@ -594,7 +608,7 @@ static bool privileged_created(struct site *site, const char *name)
     container.rule = &all;
     container.devices = 2;
     container.device = node;
-    return site->runtime.create(&site->calls, &site->pod, &container, &site->out, &site->err) == 0;
+    return creates(site, &site->pod, &container);
 }
 
 /* An ephemeral container is one that the allocation does not name. */
@@ -603,18 +617,17 @@ SITE_TEST(a_privileged_container_of_a_pod_with_shares_is_counted_or_refused)
     const int64_t warned = metric_value(COUNT_PRIVILEGED_WARNED);
     const int64_t refusals = metric_value(COUNT_PRIVILEGED_REFUSED);
 
-    node_runs(site, 0);
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    signed_pod(site, ON("GPU-a"));
     assert_true(privileged_created(site, "main"));
     assert_true(privileged_created(site, "debugger"));
     assert_int_equal(metric_value(COUNT_PRIVILEGED_WARNED), warned + 2);
     site->calls.privileged = PRIVILEGED_REFUSE;
     assert_false(privileged_created(site, "main"));
-    assert_non_null(strstr(site->err.text, "milligpu: it is privileged (securityContext.privileged:"
-                                           " true), so it can open 1 GPU that it was not granted"));
+    assert_says(site->err.text, "milligpu: it is privileged (securityContext.privileged:"
+                                " true), so it can open 1 GPU that it was not granted");
     assert_int_equal(table_of(site).count, 0);
     assert_false(privileged_created(site, "debugger"));
-    assert_non_null(strstr(site->err.text, "2 GPUs"));
+    assert_says(site->err.text, "2 GPUs");
     assert_true(created(site));
     assert_int_equal(metric_value(COUNT_PRIVILEGED_REFUSED), refusals + 2);
     site->calls.privileged = PRIVILEGED_ALLOW;
@@ -642,8 +655,7 @@ SITE_TEST(what_nvml_reads_says_how_many_gpus_a_privileged_container_sees)
                                               "gpu GPU-b NVIDIA_T4 16384\n"
                                               "gpu GPU-c NVIDIA_T4 16384\n"
                                               "gpu GPU-d NVIDIA_T4 16384\n");
-    node_runs(site, 0);
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    signed_pod(site, ON("GPU-a"));
     for (int64_t until_ms = 0;;) { /* until the first reading */
         assert_false(privileged_created(site, "main"));
         if (strstr(site->err.text, "3 GPUs") != NULL)
@@ -657,8 +669,6 @@ SITE_TEST(what_nvml_reads_says_how_many_gpus_a_privileged_container_sees)
 /* A container of a pod of others, by number. */
 static bool foreign_created(struct site *site, int number, const char *env, bool runs)
 {
-    const struct nri_pod foreign = {
-        .id = TEXT("elsewhere"), .name = TEXT("old"), .uid = TEXT("u2"), .namespace = TEXT("ns")};
     const struct text variable[] = {text_of(env)};
     char id[16];
 
@@ -670,7 +680,7 @@ static bool foreign_created(struct site *site, int number, const char *env, bool
                                             .env = variable,
                                             .envs = 1};
     if (runs)
-        site->runtime.synchronize(&site->calls, &foreign, 1, &container, 1, true);
+        lists(site, &foreign, &container, 1, true);
     return runs ||
            site->runtime.create(&site->calls, &foreign, &container, &site->out, &site->err) == 0;
 }
@@ -689,7 +699,7 @@ SITE_TEST(a_table_that_is_full_refuses_and_shares_have_their_rows)
                         "NVIDIA_VISIBLE_DEVICES as its agent can tell apart: delete the pod, or "
                         "others that have them");
     assert_true(foreign_created(site, made, "HOME=/", false));
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    pod_signed(site, ON("GPU-a"));
     assert_true(created(site));
     const struct containers_copy copy = table_of(site);
     assert_int_equal(copy.count, NODE_VARIABLES_MAX + 1);
@@ -709,16 +719,14 @@ SITE_TEST(a_table_that_is_full_refuses_and_shares_have_their_rows)
 /* Both when it is made, and when it was made before. Pods of others go on. */
 SITE_TEST(no_share_starts_while_the_driver_is_let_go_of)
 {
-    const struct nri_container container = {
-        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    const struct nri_container container = MAIN("one", NRI_CREATED);
     const struct nri_container beside = {
         .id = TEXT("two"), .name = TEXT("beside"), .pod_id = TEXT("sandbox")};
     struct driver_release *release = driver_release_new(site->dir);
     const int64_t refusals = metric_value(COUNT_REFUSED);
 
     site->calls.release = release;
-    node_runs(site, 0);
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    signed_pod(site, ON("GPU-a"));
     assert_true(created(site));
     driver_release_label(release, TEXT("drain-required"));
     assert_int_equal(driver_release_turn(release, false), RELEASE_UPGRADE);
@@ -726,15 +734,15 @@ SITE_TEST(no_share_starts_while_the_driver_is_let_go_of)
             "milligpu: no container with a share of a GPU starts now: the NVIDIA driver of this "
             "node is being upgraded (label nvidia.com/gpu-driver-upgrade-state); will be "
             "retried automatically");
-    assert_true(site->runtime.start(&site->calls, &site->pod, &container, &site->err) < 0);
-    assert_non_null(strstr(site->err.text, "milligpu: no container with a share of a GPU starts"));
+    assert_false(starts_container(site, &container));
+    assert_says(site->err.text, "milligpu: no container with a share of a GPU starts");
     assert_int_equal(metric_value(COUNT_REFUSED), refusals + 2);
     assert_true(site->runtime.create(&site->calls, &site->pod, &beside, &site->out, &site->err) ==
                 0); /* it has no share */
     driver_release_label(release, TEXT(""));
     assert_int_equal(driver_release_turn(release, false), RELEASE_NOT);
     assert_true(created(site));
-    assert_int_equal(site->runtime.start(&site->calls, &site->pod, &container, &site->err), 0);
+    assert_true(starts_container(site, &container));
     site->calls.release = NULL;
     driver_release_free(release);
 }
@@ -745,7 +753,7 @@ SITE_TEST(shares_without_a_row_are_counted_apart)
     static char id[NODE_SHARES_MAX + 2][16];
     static struct nri_container runs[NODE_SHARES_MAX + 2];
 
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    pod_signed(site, ON("GPU-a"));
     for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
         (void)snprintf(id[i], sizeof id[i], "id%zu", i);
         runs[i] = (struct nri_container){.id = text_of(id[i]),
@@ -753,7 +761,7 @@ SITE_TEST(shares_without_a_row_are_counted_apart)
                                          .pod_id = site->pod.id,
                                          .state = NRI_RUNNING};
     }
-    site->runtime.synchronize(&site->calls, &site->pod, 1, runs, NODE_SHARES_MAX, false);
+    lists(site, &site->pod, runs, NODE_SHARES_MAX, false);
     assert_int_equal(site->calls.left_out, 0);
     site->runtime.synchronize(&site->calls, &site->pod, 1, runs, ARRAY_LEN(runs), false);
     assert_int_equal(site->calls.left_out, 2);
@@ -768,33 +776,25 @@ SITE_TEST(shares_without_a_row_are_counted_apart)
 SITE_TEST(a_gpu_under_another_name_is_compared_with_shares)
 {
     const struct nri_device node = {TEXT("/dev/x1"), TEXT("c"), 195, 1};
-    struct nri_container one = {.id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox")};
-    const struct nri_container two = {
-        .id = TEXT("two"), .name = TEXT("main"), .pod_id = TEXT("elsewhere")};
+    struct nri_container one = MAIN("one", NRI_CREATED);
+    const struct nri_container two = MAIN_OF("two", "elsewhere", .state = NRI_CREATED);
     const struct nri_pod first = site->pod;
-    const struct nri_handlers *runtime = &site->runtime;
     site->calls.nvml = driver_open(site->dir, "gpu GPU-a NVIDIA_T4 16384\n"
                                               "gpu GPU-b NVIDIA_T4 16384\n");
-    for (int64_t until_ms = 0; patience_left(&until_ms);) {
-        const struct gpu_reading *reading = nvml_latest(site->calls.nvml);
-        const bool is_ready = reading->status == NVML_READY;
-        gpu_reading_unref(reading);
-        if (is_ready)
-            break;
-    }
+    driver_await(site->calls.nvml, NVML_READY);
     node_runs(site, 0);
     site->pod.uid = TEXT("u2");
     site->pod.id = TEXT("elsewhere");
-    pod_with(site, ON("GPU-b"), ON("GPU-b"));
-    assert_int_equal(runtime->create(&site->calls, &site->pod, &two, &site->out, &site->err), 0);
+    pod_signed(site, ON("GPU-b"));
+    assert_true(creates(site, &site->pod, &two));
     site->pod = first;
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    pod_signed(site, ON("GPU-a"));
     one.devices = 1;
     one.device = &node;
-    assert_true(runtime->create(&site->calls, &site->pod, &one, &site->out, &site->err) < 0);
-    assert_non_null(strstr(site->err.text, "it would have GPU /dev/nvidia1 whole"));
+    assert_false(creates(site, &site->pod, &one));
+    assert_says(site->err.text, "it would have GPU /dev/nvidia1 whole");
     one.devices = 0;
-    assert_int_equal(runtime->create(&site->calls, &site->pod, &one, &site->out, &site->err), 0);
+    assert_true(creates(site, &site->pod, &one));
     nvml_close(site->calls.nvml);
     site->calls.nvml = NULL;
 }
@@ -802,58 +802,40 @@ SITE_TEST(a_gpu_under_another_name_is_compared_with_shares)
 SITE_TEST(a_list_in_pieces_fills_the_table)
 {
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=GPU-b")};
-    const struct nri_container runs = {
-        .id = TEXT("one"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .state = NRI_RUNNING};
-    const struct nri_container ended = {
-        .id = TEXT("old"), .name = TEXT("main"), .pod_id = TEXT("sandbox"), .state = NRI_STOPPED};
-    const struct nri_container other = {.id = TEXT("two"),
-                                        .name = TEXT("main"),
-                                        .pod_id = TEXT("elsewhere"),
-                                        .state = NRI_RUNNING,
-                                        .env = env,
-                                        .envs = 1};
-    const struct nri_pod foreign = {
-        .id = TEXT("elsewhere"), .name = TEXT("old"), .uid = TEXT("u2"), .namespace = TEXT("ns")};
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
-    site->runtime.synchronize(&site->calls, &site->pod, 1, NULL, 0, true);
-    site->runtime.synchronize(&site->calls, &foreign, 1, &other, 1, true);
+    const struct nri_container runs = MAIN("one", NRI_RUNNING);
+    const struct nri_container ended = MAIN("old", NRI_STOPPED);
+    const struct nri_container other =
+        MAIN_OF("two", "elsewhere", .state = NRI_RUNNING, .env = env, .envs = 1);
+    pod_signed(site, ON("GPU-a"));
+    lists(site, &site->pod, NULL, 0, true);
+    lists(site, &foreign, &other, 1, true);
     assert_int_equal(table_of(site).count, 0);
-    site->runtime.synchronize(&site->calls, NULL, 0, (struct nri_container[]){ended, runs}, 2,
-                              false);
+    lists(site, NULL, (struct nri_container[]){ended, runs}, 2, false);
+    table_is(site, "two variable GPU-b, one share GPU-a");
     const struct containers_copy copy = table_of(site);
     assert_true(copy.is_complete);
-    assert_int_equal(copy.count, 2);
-    assert_int_equal(copy.container[0].right, RIGHT_VARIABLE);
-    assert_string_equal(copy.container[0].gpu[0].name, "GPU-b");
     assert_string_equal(copy.container[0].namespace, "ns");
-    assert_int_equal(copy.container[1].right, RIGHT_SHARE);
-    assert_string_equal(copy.container[1].id, "one");
     assert_int_equal(copy.container[1].gpu[0].milli, 300);
 }
 
 SITE_TEST(what_all_plugins_made_is_judged_again)
 {
-    const struct nri_container container = {.name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    const struct nri_container container = MAIN("", NRI_CREATED);
     struct text list[] = {TEXT("nvidia.com/gpu=GPU-a"), TEXT("nvidia.com/gpu=GPU-b")};
     struct nri_pair none[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")}};
     struct nri_adjustment all = {.cdi_device = list, .cdi_devices = 1, .env = none, .envs = 1};
-    node_runs(site, 0);
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    signed_pod(site, ON("GPU-a"));
     assert_true(created(site));
     assert_int_equal(site->calls.validator, NRI_VALIDATOR_UNKNOWN);
-    assert_int_equal(site->runtime.validate(&site->calls, &site->pod, &container, &all,
-                                            NRI_VALIDATOR_ON, &site->err),
-                     0);
+    assert_true(validates(site, &container, &all, NRI_VALIDATOR_ON));
     assert_int_equal(site->calls.validator, NRI_VALIDATOR_ON);
     assert_int_equal(metric_value(COUNT_VALIDATOR_ON), 1);
     all.cdi_devices = 2;
-    assert_true(site->runtime.validate(&site->calls, &site->pod, &container, &all,
-                                       NRI_VALIDATOR_OFF, &site->err) < 0);
-    assert_non_null(strstr(site->err.text, "nvidia.com/gpu=GPU-b"));
+    assert_false(validates(site, &container, &all, NRI_VALIDATOR_OFF));
+    assert_says(site->err.text, "nvidia.com/gpu=GPU-b");
     all.cdi_devices = 0;
-    assert_true(site->runtime.validate(&site->calls, &site->pod, &container, &all,
-                                       NRI_VALIDATOR_OFF, &site->err) < 0);
-    assert_non_null(strstr(site->err.text, "without its GPU GPU-a"));
+    assert_false(validates(site, &container, &all, NRI_VALIDATOR_OFF));
+    assert_says(site->err.text, "without its GPU GPU-a");
     assert_int_equal(site->calls.validator, NRI_VALIDATOR_OFF);
     assert_int_equal(metric_value(COUNT_VALIDATOR_ON), 0);
     assert_int_equal(metric_value(COUNT_VALIDATOR_OFF), 1);
@@ -872,46 +854,28 @@ SITE_TEST(whose_pod_looks_after_gpus_is_known_in_a_list)
         {TEXT("nvidia.cdi.k8s.io/container.main"), TEXT("nvidia.com/gpu=1")},
         {TEXT("nvidia.cdi.k8s.io/pod"), TEXT("management.nvidia.com/gpu=all")}};
     const struct nri_device node = {TEXT("/dev/x1"), TEXT("c"), 195, 1};
-    const struct nri_container container[] = {{.id = TEXT("one"),
-                                               .name = TEXT("main"),
-                                               .pod_id = TEXT("p1"),
-                                               .state = NRI_RUNNING,
-                                               .devices = 1,
-                                               .device = &node},
-                                              {.id = TEXT("two"),
-                                               .name = TEXT("main"),
-                                               .pod_id = TEXT("p2"),
-                                               .state = NRI_RUNNING,
-                                               .devices = 1,
-                                               .device = &node}};
+    const struct nri_container container[] = {
+        MAIN_OF("one", "p1", .state = NRI_RUNNING, .devices = 1, .device = &node),
+        MAIN_OF("two", "p2", .state = NRI_RUNNING, .devices = 1, .device = &node)};
     const struct nri_pod pod[] = {
         {.id = TEXT("p1"), .uid = TEXT("u1"), .annotation = note, .annotations = 2},
         {.id = TEXT("p2"), .uid = TEXT("u2"), .annotation = note, .annotations = 1}};
     site->runtime.synchronize(&site->calls, pod, 2, container, 2, false);
-    assert_int_equal(table_of(site).count, 1);
-    assert_string_equal(table_of(site).container[0].id, "two");
-    assert_string_equal(table_of(site).container[0].gpu[0].name, "/dev/nvidia1");
+    table_is(site, "two kubelet /dev/nvidia1");
 }
 
 /* Both kinds of annotations are kept of such a pod. */
 SITE_TEST(one_with_a_share_may_look_after_gpus)
 {
     const struct nri_device node = {TEXT("/dev/x1"), TEXT("c"), 195, 1};
-    const struct nri_container container = {.id = TEXT("one"),
-                                            .name = TEXT("main"),
-                                            .pod_id = TEXT("sandbox"),
-                                            .state = NRI_RUNNING,
-                                            .devices = 1,
-                                            .device = &node};
+    const struct nri_container container =
+        MAIN_OF("one", "sandbox", .state = NRI_RUNNING, .devices = 1, .device = &node);
 
-    pod_with(site, ON("GPU-a"), ON("GPU-a"));
+    pod_signed(site, ON("GPU-a"));
     for (int i = 0; i < 2; i++) {
-        site->runtime.synchronize(&site->calls, &site->pod, 1, &container, 1, false);
-        const struct containers_copy copy = table_of(site);
-        assert_int_equal(copy.count, 1);
-        assert_int_equal(copy.container[0].right, RIGHT_SHARE);
-        assert_string_equal(copy.container[0].gpu[0].name, "GPU-a");
-        assert_int_equal(copy.container[0].n_whole, i == 0 ? 1 : 0);
+        lists(site, &site->pod, &container, 1, false);
+        table_is(site, "one share GPU-a");
+        assert_int_equal(table_of(site).container[0].n_whole, i == 0 ? 1 : 0);
         site->pair[site->pod.annotations++] =
             (struct nri_pair){TEXT("nvidia.cdi.k8s.io/pod"), TEXT("management.nvidia.com/gpu=all")};
     }
@@ -919,11 +883,10 @@ SITE_TEST(one_with_a_share_may_look_after_gpus)
 
 static bool allows_major(struct site *site, int64_t major)
 {
-    const struct nri_container container = {.name = TEXT("main"), .pod_id = TEXT("sandbox")};
+    const struct nri_container container = MAIN("", NRI_CREATED);
     struct nri_device node = {TEXT("/dev/x"), TEXT("c"), major, 0};
     struct nri_adjustment all = {.devices = 1, .device = &node};
-    return site->runtime.validate(&site->calls, &site->pod, &container, &all, NRI_VALIDATOR_ON,
-                                  &site->err) == 0;
+    return validates(site, &container, &all, NRI_VALIDATOR_ON);
 }
 
 /* The kernel gives the driver's other modules numbers when they are loaded. */
@@ -933,15 +896,15 @@ SITE_TEST(the_kernel_tells_which_numbers_the_driver_has)
     site->calls.proc_dir = site->dir;
     assert_false(allows_major(site, 195));
     assert_true(allows_major(site, 511)); /* nothing can be read */
-    put(site->dir, "devices",
-        "Character devices:\n  1 mem\n195 nvidia\n508 nvidia-uvm\n511 nvidia-caps\n\n"
-        "Block devices:\n259 blkext\n253 nvidia-disk\n");
+    file_put(site->dir, "devices",
+             "Character devices:\n  1 mem\n195 nvidia\n508 nvidia-uvm\n511 nvidia-caps\n\n"
+             "Block devices:\n259 blkext\n253 nvidia-disk\n");
     assert_false(allows_major(site, 511));
     assert_false(allows_major(site, 508));
     assert_true(allows_major(site, 1));
     assert_true(allows_major(site, 51));
     assert_true(allows_major(site, 253));
-    put(site->dir, "devices", "Character devices:\n511 other\n"); /* unloaded */
+    file_put(site->dir, "devices", "Character devices:\n511 other\n"); /* unloaded */
     assert_true(allows_major(site, 511));
 }
 

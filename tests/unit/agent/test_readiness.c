@@ -26,6 +26,18 @@ static const char *looks(void)
     return said;
 }
 
+static void awaits(const char *words)
+{
+    for (int64_t until_ms = 0; strstr(looks(), words) == NULL;)
+        assert_true(patience_left(&until_ms));
+}
+
+static void awaits_ready(void)
+{
+    for (int64_t until_ms = 0; looks()[0] != '\0';)
+        assert_true(patience_left(&until_ms));
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -87,11 +99,9 @@ FIXTURE_TEST(the_driver_has_to_answer)
     readiness_set(readiness, READY_NODE, NULL);
     readiness_set(readiness, READY_RUNTIME, NULL);
     assert_int_equal(metric_value(COUNT_READY_DRIVER), 0);
-    for (int64_t until_ms = 0; strstr(looks(), "the driver: nvmlInit_v2: ") == NULL;)
-        assert_true(patience_left(&until_ms));
+    awaits("the driver: nvmlInit_v2: ");
     driver_says(folder, "gpu GPU-a T4 16384\n");
-    for (int64_t until_ms = 0; looks()[0] != '\0';)
-        assert_true(patience_left(&until_ms));
+    awaits_ready();
     assert_int_equal(metric_value(COUNT_READY_DRIVER), 1);
     /* One GPU that is lost closes that GPU and not the node. */
     driver_says(folder, "gpu GPU-a T4 16384 fail=15\n");
@@ -105,16 +115,12 @@ FIXTURE_TEST(the_driver_has_to_answer)
     }
     assert_string_equal(looks(), "");
     driver_says(folder, "count 9\n");
-    for (int64_t until_ms = 0; strstr(looks(), "the driver: ") == NULL;)
-        assert_true(patience_left(&until_ms));
+    awaits("the driver: ");
     driver_says(folder, "gpu GPU-a T4 16384\n");
     nvml_release(nvml, true);
-    for (int64_t until_ms = 0;
-         strcmp(looks(), "the driver: milligpu-node has let go of it\n") != 0;)
-        assert_true(patience_left(&until_ms));
+    awaits("the driver: milligpu-node has let go of it\n");
     nvml_release(nvml, false);
-    for (int64_t until_ms = 0; looks()[0] != '\0';)
-        assert_true(patience_left(&until_ms));
+    awaits_ready();
     readiness_free(readiness);
     readiness = NULL;
     nvml_close(nvml);

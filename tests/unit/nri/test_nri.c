@@ -44,60 +44,62 @@ static int configure(void *user, const struct nri_runtime *runtime, uint32_t *ou
     return answer(agent, err);
 }
 
-static void tell_flaw(struct strbuf *told, enum nri_flaw flaw)
+static void report_flaw(struct strbuf *report, enum nri_flaw flaw)
 {
     if (flaw != NRI_WHOLE)
-        strbuf_str(told, flaw == NRI_BROKEN ? " broken" : " too long");
+        strbuf_str(report, flaw == NRI_BROKEN ? " broken" : " too long");
 }
 
-static void tell_pod(struct strbuf *told, const struct nri_pod *pod)
+static void report_pod(struct strbuf *report, const struct nri_pod *pod)
 {
     struct text allocation;
     (void)nri_annotation(pod, "milligpu.io/allocation", &allocation);
-    strbuf_printf(told, " pod %.*s=%.*s/%.*s/%.*s[%.*s]", TEXT_ARG(pod->id),
+    strbuf_printf(report, " pod %.*s=%.*s/%.*s/%.*s[%.*s]", TEXT_ARG(pod->id),
                   TEXT_ARG(pod->namespace), TEXT_ARG(pod->name), TEXT_ARG(pod->uid),
                   TEXT_ARG(allocation));
-    tell_flaw(told, pod->flaw);
+    report_flaw(report, pod->flaw);
 }
 
-static void tell_device(struct strbuf *told, const char *before, const struct nri_device *device)
+static void report_device(struct strbuf *report, const char *before,
+                          const struct nri_device *device)
 {
-    strbuf_printf(told, "%s%.*s:%.*s:%lld:%lld", before, TEXT_ARG(device->path),
+    strbuf_printf(report, "%s%.*s:%.*s:%lld:%lld", before, TEXT_ARG(device->path),
                   TEXT_ARG(device->type), (long long)device->major, (long long)device->minor);
 }
 
-static void tell_rule(struct strbuf *told, const char *before, const struct nri_device_rule *rule)
+static void report_rule(struct strbuf *report, const char *before,
+                        const struct nri_device_rule *rule)
 {
-    strbuf_printf(told, "%s%s:%.*s:%lld:%lld:%.*s", before, rule->allow ? "allow" : "deny",
+    strbuf_printf(report, "%s%s:%.*s:%lld:%lld:%.*s", before, rule->allow ? "allow" : "deny",
                   TEXT_ARG(rule->type), (long long)rule->major, (long long)rule->minor,
                   TEXT_ARG(rule->access));
 }
 
-static void tell_container(struct strbuf *told, const struct nri_container *container)
+static void report_container(struct strbuf *report, const struct nri_container *container)
 {
-    strbuf_printf(told, " container %.*s=%.*s/%.*s state=%d pid=%u cgroup=%.*s",
+    strbuf_printf(report, " container %.*s=%.*s/%.*s state=%d pid=%u cgroup=%.*s",
                   TEXT_ARG(container->id), TEXT_ARG(container->pod_id), TEXT_ARG(container->name),
                   (int)container->state, container->pid, TEXT_ARG(container->cgroups_path));
     if (container->has_user)
-        strbuf_printf(told, " user=%u", container->user);
+        strbuf_printf(report, " user=%u", container->user);
     for (uint32_t i = 0; i < container->envs; i++)
-        strbuf_printf(told, " env=%.*s", TEXT_ARG(container->env[i]));
+        strbuf_printf(report, " env=%.*s", TEXT_ARG(container->env[i]));
     for (uint32_t i = 0; i < container->cdi_devices; i++)
-        strbuf_printf(told, " cdi=%.*s", TEXT_ARG(container->cdi_device[i]));
+        strbuf_printf(report, " cdi=%.*s", TEXT_ARG(container->cdi_device[i]));
     for (uint32_t i = 0; i < container->devices; i++)
-        tell_device(told, " dev=", &container->device[i]);
+        report_device(report, " dev=", &container->device[i]);
     for (uint32_t i = 0; i < container->rules; i++)
-        tell_rule(told, " rule=", &container->rule[i]);
-    tell_flaw(told, container->flaw);
+        report_rule(report, " rule=", &container->rule[i]);
+    report_flaw(report, container->flaw);
 }
 
-static void tell_ids(struct strbuf *told, const struct nri_pod *pod, uint32_t pods,
-                     const struct nri_container *container, uint32_t containers)
+static void report_ids(struct strbuf *report, const struct nri_pod *pod, uint32_t pods,
+                       const struct nri_container *container, uint32_t containers)
 {
     for (uint32_t i = 0; i < pods; i++)
-        strbuf_printf(told, "%.*s ", TEXT_ARG(pod[i].id));
+        strbuf_printf(report, "%.*s ", TEXT_ARG(pod[i].id));
     for (uint32_t i = 0; i < containers; i++)
-        strbuf_printf(told, "%.*s ", TEXT_ARG(container[i].id));
+        strbuf_printf(report, "%.*s ", TEXT_ARG(container[i].id));
 }
 
 static void synchronize(void *user, const struct nri_pod *pod, uint32_t pods,
@@ -107,7 +109,7 @@ static void synchronize(void *user, const struct nri_pod *pod, uint32_t pods,
     agent->pieces++;
     agent->ends += !more;
     if (agent->ids_only) {
-        tell_ids(&agent->is_reported, pod, pods, container, containers);
+        report_ids(&agent->is_reported, pod, pods, container, containers);
         return;
     }
     if (agent->counts_only) {
@@ -121,17 +123,17 @@ static void synchronize(void *user, const struct nri_pod *pod, uint32_t pods,
     }
     strbuf_str(&agent->is_reported, "synchronize");
     for (uint32_t i = 0; i < pods; i++)
-        tell_pod(&agent->is_reported, &pod[i]);
+        report_pod(&agent->is_reported, &pod[i]);
     for (uint32_t i = 0; i < containers; i++)
-        tell_container(&agent->is_reported, &container[i]);
+        report_container(&agent->is_reported, &container[i]);
     strbuf_str(&agent->is_reported, more ? " more\n" : "\n");
 }
 
-static void tell(struct agent *agent, const char *what, const struct nri_pod *pod,
-                 const struct nri_container *container)
+static void report_call(struct agent *agent, const char *what, const struct nri_pod *pod,
+                        const struct nri_container *container)
 {
     strbuf_str(&agent->is_reported, what);
-    tell_pod(&agent->is_reported, pod);
+    report_pod(&agent->is_reported, pod);
     strbuf_printf(&agent->is_reported, " container %.*s\n", TEXT_ARG(container->id));
 }
 
@@ -139,7 +141,7 @@ static int create(void *user, const struct nri_pod *pod, const struct nri_contai
                   struct nri_adjustment *out, struct err *err)
 {
     struct agent *agent = user;
-    tell(agent, "create", pod, container);
+    report_call(agent, "create", pod, container);
     *out = agent->adjust;
     return answer(agent, err);
 }
@@ -147,25 +149,25 @@ static int create(void *user, const struct nri_pod *pod, const struct nri_contai
 static int start(void *user, const struct nri_pod *pod, const struct nri_container *container,
                  struct err *err)
 {
-    tell(user, "start", pod, container);
+    report_call(user, "start", pod, container);
     return answer(user, err);
 }
 
 static void stopped(void *user, const struct nri_pod *pod, const struct nri_container *container)
 {
-    tell(user, "stopped", pod, container);
+    report_call(user, "stopped", pod, container);
 }
 
 static void removed(void *user, const struct nri_pod *pod, const struct nri_container *container)
 {
-    tell(user, "removed", pod, container);
+    report_call(user, "removed", pod, container);
 }
 
 static void pod_stopped(void *user, const struct nri_pod *pod)
 {
     struct agent *agent = user;
     strbuf_str(&agent->is_reported, "pod stopped");
-    tell_pod(&agent->is_reported, pod);
+    report_pod(&agent->is_reported, pod);
     strbuf_char(&agent->is_reported, '\n');
 }
 
@@ -173,7 +175,7 @@ static int validate(void *user, const struct nri_pod *pod, const struct nri_cont
                     const struct nri_adjustment *all, enum nri_validator validator, struct err *err)
 {
     struct agent *agent = user;
-    tell(agent, "validate", pod, container);
+    report_call(agent, "validate", pod, container);
     if (validator != NRI_VALIDATOR_UNKNOWN)
         strbuf_printf(&agent->is_reported, "  validator %s\n",
                       validator == NRI_VALIDATOR_ON ? "on" : "off");
@@ -183,11 +185,11 @@ static int validate(void *user, const struct nri_pod *pod, const struct nri_cont
     for (uint32_t i = 0; i < all->cdi_devices; i++)
         strbuf_printf(&agent->is_reported, "  cdi %.*s\n", TEXT_ARG(all->cdi_device[i]));
     for (uint32_t i = 0; i < all->devices; i++) {
-        tell_device(&agent->is_reported, "  dev ", &all->device[i]);
+        report_device(&agent->is_reported, "  dev ", &all->device[i]);
         strbuf_char(&agent->is_reported, '\n');
     }
     for (uint32_t i = 0; i < all->rules; i++) {
-        tell_rule(&agent->is_reported, "  rule ", &all->rule[i]);
+        report_rule(&agent->is_reported, "  rule ", &all->rule[i]);
         strbuf_char(&agent->is_reported, '\n');
     }
     for (uint32_t i = 0; i < all->mounts; i++)
@@ -282,9 +284,9 @@ static void expect_error(const struct agent *agent, int code, const char *text)
     assert_int_equal(payload(agent).len, 0);
 }
 
-static void expect_told(struct agent *agent, const char *told)
+static void expect_reported(struct agent *agent, const char *report)
 {
-    assert_string_equal(agent->is_reported.data, told);
+    assert_string_equal(agent->is_reported.data, report);
     strbuf_reset(&agent->is_reported);
 }
 
@@ -324,11 +326,54 @@ static void connect(struct agent *agent)
     strbuf_reset(&agent->is_reported);
 }
 
-#define TOLD_OF " pod sandbox-1=default/web-0/3f0b9b6e-uid[gpu0] container c1\n"
+static bool call_container(struct agent *agent, const char *method)
+{
+    put_container_call(agent);
+    return call(agent, method);
+}
+
+static bool change_state(struct agent *agent, unsigned event)
+{
+    put_state_change(agent, event);
+    return call(agent, "StateChange");
+}
+
+static void call_fails(struct agent *agent, const char *method, int code, const char *text)
+{
+    assert_false(call(agent, method));
+    expect_error(agent, code, text);
+}
+
+static int set_up(void **state)
+{
+    struct agent *agent = test_calloc(1, sizeof *agent);
+    agent_init(agent);
+    *state = agent;
+    return 0;
+}
+
+static int set_up_session(void **state)
+{
+    (void)set_up(state);
+    connect(*state);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    agent_done(*state);
+    test_free(*state);
+    return 0;
+}
+
+#define AGENT_TEST(name)   TEST_WITH(name, struct agent *agent, set_up, tear_down)
+#define SESSION_TEST(name) TEST_WITH(name, struct agent *agent, set_up_session, tear_down)
+
+#define REPORT_OF " pod sandbox-1=default/web-0/3f0b9b6e-uid[gpu0] container c1\n"
 
 /* --- tests --- */
 
-TEST(the_first_frame_registers_the_plugin)
+AGENT_TEST(the_first_frame_registers_the_plugin)
 {
     static const char frame[] = "\0\0\0\2\0\0\0\x48"
                                 "\0\0\0\x3e\0\0\0\1\1\0"
@@ -341,145 +386,120 @@ TEST(the_first_frame_registers_the_plugin)
                                 "milligpu"
                                 "\x12\x02"
                                 "20";
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    const struct text output = nri_output(agent.session);
+    const struct text output = nri_output(agent->session);
     assert_int_equal(output.len, sizeof frame - 1);
     assert_memory_equal(output.at, frame, output.len);
-    assert_false(nri_is_synchronized(agent.session));
+    assert_false(nri_is_synchronized(agent->session));
     /* Sent in two pieces. */
-    nri_sent(agent.session, 69);
-    assert_true(text_is(nri_output(agent.session), "illigpu\x12\x02\x32\x30"));
-    nri_sent(agent.session, 11);
-    assert_int_equal(nri_output(agent.session).len, 0);
+    nri_sent(agent->session, 69);
+    assert_true(text_is(nri_output(agent->session), "illigpu\x12\x02\x32\x30"));
+    nri_sent(agent->session, 11);
+    assert_int_equal(nri_output(agent->session).len, 0);
 }
 
-TEST(a_refused_plugin_learns_why)
+AGENT_TEST(a_refused_plugin_learns_why)
 {
     struct err err;
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    runtime_put_welcome(&agent.bytes, 2, "invalid plugin \x1b[1m index");
-    assert_int_equal(feed(&agent, &err), -ERR_FORBIDDEN);
+    runtime_put_welcome(&agent->bytes, 2, "invalid plugin \x1b[1m index");
+    assert_int_equal(feed(agent, &err), -ERR_FORBIDDEN);
     assert_string_equal(err.text,
                         "the runtime refuses the plugin: invalid plugin \\u001b[1m index");
     /* The session is over, and says the same again. */
-    put_configure(&agent);
-    runtime_put_call(&agent.bytes, 1, "Configure", text_in(&agent.payload));
-    assert_int_equal(feed(&agent, &err), -ERR_FORBIDDEN);
-    expect_told(&agent, "");
+    put_configure(agent);
+    runtime_put_call(&agent->bytes, 1, "Configure", text_in(&agent->payload));
+    assert_int_equal(feed(agent, &err), -ERR_FORBIDDEN);
+    expect_reported(agent, "");
 }
 
-TEST(a_broken_answer_to_the_registration_ends_the_session)
+AGENT_TEST(a_broken_answer_to_the_registration_ends_the_session)
 {
     struct err err;
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    runtime_put_message(&agent.bytes, 2, (uint32_t[]){1, 2, 0}, TEXT("\x0a\xff"), 4096);
-    assert_int_equal(feed(&agent, &err), -ERR_INVALID);
+    runtime_put_message(&agent->bytes, 2, (uint32_t[]){1, 2, 0}, TEXT("\x0a\xff"), 4096);
+    assert_int_equal(feed(agent, &err), -ERR_INVALID);
     assert_string_equal(err.text,
                         "the answer to RegisterPlugin: Response: this is no such message");
 }
 
-TEST(only_the_first_answer_to_the_registration_counts)
+AGENT_TEST(only_the_first_answer_to_the_registration_counts)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    runtime_put_message(&agent.bytes, 2, (uint32_t[]){3, 2, 0}, TEXT("\x0a\xff"), 4096);
-    runtime_put_message(&agent.bytes, 2, (uint32_t[]){1, 1, 0}, TEXT("\x0a\xff"), 4096);
-    runtime_put_welcome(&agent.bytes, 0, "");
-    runtime_put_welcome(&agent.bytes, 2, "too late");
-    feed_ok(&agent);
+    runtime_put_message(&agent->bytes, 2, (uint32_t[]){3, 2, 0}, TEXT("\x0a\xff"), 4096);
+    runtime_put_message(&agent->bytes, 2, (uint32_t[]){1, 1, 0}, TEXT("\x0a\xff"), 4096);
+    runtime_put_welcome(&agent->bytes, 0, "");
+    runtime_put_welcome(&agent->bytes, 2, "too late");
+    feed_ok(agent);
 }
 
-TEST(the_handler_chooses_the_events)
+SESSION_TEST(the_handler_chooses_the_events)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    put_configure(&agent);
-    assert_true(call(&agent, "Configure"));
-    assert_int_equal(pb_get_number(payload(&agent), 2), 0x262a);
-    assert_false(nri_is_synchronized(agent.session));
-    agent.events = NRI_CREATE_CONTAINER | 1U | 1U << 20;
-    assert_true(call(&agent, "Configure"));
-    assert_int_equal(pb_get_number(payload(&agent), 2), NRI_CREATE_CONTAINER);
-    expect_told(&agent, "configure containerd v2.3.7 nri=v0.12.0\nconfigure   nri=\n");
+    put_configure(agent);
+    assert_true(call(agent, "Configure"));
+    assert_int_equal(pb_get_number(payload(agent), 2), 0x262a);
+    assert_false(nri_is_synchronized(agent->session));
+    agent->events = NRI_CREATE_CONTAINER | 1U | 1U << 20;
+    assert_true(call(agent, "Configure"));
+    assert_int_equal(pb_get_number(payload(agent), 2), NRI_CREATE_CONTAINER);
+    expect_reported(agent, "configure containerd v2.3.7 nri=v0.12.0\nconfigure   nri=\n");
 }
 
-TEST(a_runtime_that_is_too_old_is_told)
+AGENT_TEST(a_runtime_that_is_too_old_is_told)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    nri_sent(agent.session, nri_output(agent.session).len);
-    agent.refusal = "containerd 1.7.28 has no CDI";
-    assert_false(call(&agent, "Configure"));
-    expect_error(&agent, 2, "containerd 1.7.28 has no CDI");
-    strbuf_reset(&agent.is_reported);
-    assert_false(call(&agent, "Synchronize"));
-    expect_error(&agent, 9, "called before Configure");
-    expect_told(&agent, "");
+    nri_sent(agent->session, nri_output(agent->session).len);
+    agent->refusal = "containerd 1.7.28 has no CDI";
+    call_fails(agent, "Configure", 2, "containerd 1.7.28 has no CDI");
+    strbuf_reset(&agent->is_reported);
+    call_fails(agent, "Synchronize", 9, "called before Configure");
+    expect_reported(agent, "");
 }
 
-TEST(the_node_is_told_in_two_pieces)
+AGENT_TEST(the_node_is_told_in_two_pieces)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    nri_sent(agent.session, nri_output(agent.session).len);
-    assert_true(call(&agent, "Configure"));
-    strbuf_reset(&agent.is_reported);
-    runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
-    runtime_put_pod(&agent.payload, 1, "sandbox-2", "gpu1");
-    pb_number(&agent.payload, 3, 1);
-    assert_true(call(&agent, "Synchronize"));
-    assert_int_equal(pb_get_number(payload(&agent), 2), 1);
-    assert_false(nri_is_synchronized(agent.session));
-    put_container_call(&agent);
-    assert_false(call(&agent, "CreateContainer"));
-    expect_error(&agent, 9, "called before Synchronize");
-    runtime_put_container(&agent.payload, 2, "c1", "A=1");
-    assert_true(call(&agent, "Synchronize"));
-    assert_int_equal(payload(&agent).len, 0);
-    assert_true(nri_is_synchronized(agent.session));
-    expect_told(&agent,
-                "synchronize pod sandbox-1=default/web-0/3f0b9b6e-uid[gpu0]"
-                " pod sandbox-2=default/web-0/3f0b9b6e-uid[gpu1] more\n"
-                "synchronize container c1=sandbox-1/app state=1 pid=4711 cgroup=/kubepods/pod1/app"
-                " user=1000 env=PATH=/bin env=A=1 cdi=nvidia.com/gpu=GPU-0 dev=/dev/nvidia0:c:195:0"
-                " rule=allow::-1:-1:rwm\n");
+    nri_sent(agent->session, nri_output(agent->session).len);
+    assert_true(call(agent, "Configure"));
+    strbuf_reset(&agent->is_reported);
+    runtime_put_pod(&agent->payload, 1, "sandbox-1", "gpu0");
+    runtime_put_pod(&agent->payload, 1, "sandbox-2", "gpu1");
+    pb_number(&agent->payload, 3, 1);
+    assert_true(call(agent, "Synchronize"));
+    assert_int_equal(pb_get_number(payload(agent), 2), 1);
+    assert_false(nri_is_synchronized(agent->session));
+    put_container_call(agent);
+    call_fails(agent, "CreateContainer", 9, "called before Synchronize");
+    runtime_put_container(&agent->payload, 2, "c1", "A=1");
+    assert_true(call(agent, "Synchronize"));
+    assert_int_equal(payload(agent).len, 0);
+    assert_true(nri_is_synchronized(agent->session));
+    expect_reported(
+        agent, "synchronize pod sandbox-1=default/web-0/3f0b9b6e-uid[gpu0]"
+               " pod sandbox-2=default/web-0/3f0b9b6e-uid[gpu1] more\n"
+               "synchronize container c1=sandbox-1/app state=1 pid=4711 cgroup=/kubepods/pod1/app"
+               " user=1000 env=PATH=/bin env=A=1 cdi=nvidia.com/gpu=GPU-0 dev=/dev/nvidia0:c:195:0"
+               " rule=allow::-1:-1:rwm\n");
 }
 
-TEST(nothing_is_asked_before_the_node_is_known)
+AGENT_TEST(nothing_is_asked_before_the_node_is_known)
 {
     static const char *const method[] = {"CreateContainer", "StartContainer", "StopContainer",
                                          "RemoveContainer", "ValidateContainerAdjustment"};
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    nri_sent(agent.session, nri_output(agent.session).len);
+    nri_sent(agent->session, nri_output(agent->session).len);
     for (size_t i = 0; i < ARRAY_LEN(method); i++) {
-        put_container_call(&agent);
-        assert_false(call(&agent, method[i]));
-        expect_error(&agent, 9, "called before Synchronize");
+        put_container_call(agent);
+        call_fails(agent, method[i], 9, "called before Synchronize");
     }
-    expect_told(&agent, "");
+    expect_reported(agent, "");
 }
 
-TEST(an_adjustment_reaches_the_runtime)
+SESSION_TEST(an_adjustment_reaches_the_runtime)
 {
     struct nri_pair env[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")}};
     struct text cdi[] = {TEXT("nvidia.com/gpu=GPU-0"), TEXT("nvidia.com/gpu=GPU-1")};
     const struct text option[] = {TEXT("rbind"), TEXT("rw")};
     struct nri_mount mount[] = {{TEXT("/mps"), TEXT("/run/mps"), TEXT("bind"), 2, option}};
     struct pb_value value;
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    agent.adjust = (struct nri_adjustment){
+    agent->adjust = (struct nri_adjustment){
         .envs = 1, .env = env, .cdi_devices = 2, .cdi_device = cdi, .mounts = 1, .mount = mount};
-    put_container_call(&agent);
-    assert_true(call(&agent, "CreateContainer"));
-    expect_told(&agent, "create" TOLD_OF);
-    const struct text adjust = pb_get(payload(&agent), 1);
+    assert_true(call_container(agent, "CreateContainer"));
+    expect_reported(agent, "create" REPORT_OF);
+    const struct text adjust = pb_get(payload(agent), 1);
     assert_true(text_is(pb_get(pb_get(adjust, 4), 1), "NVIDIA_VISIBLE_DEVICES"));
     assert_true(text_is(pb_get(pb_get(adjust, 4), 2), "void"));
     assert_true(text_is(pb_get(pb_get(adjust, 8), 1), "nvidia.com/gpu=GPU-0"));
@@ -493,134 +513,100 @@ TEST(an_adjustment_reaches_the_runtime)
     assert_true(pb_find(seen, 4, 1, &value) && text_is(value.text, "rw"));
 }
 
-TEST(a_container_that_needs_nothing_is_left_alone)
+SESSION_TEST(a_container_that_needs_nothing_is_left_alone)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    put_container_call(&agent);
-    assert_true(call(&agent, "CreateContainer"));
-    assert_int_equal(agent.answer.data.len, 0);
+    assert_true(call_container(agent, "CreateContainer"));
+    assert_int_equal(agent->answer.data.len, 0);
 }
 
-TEST(a_long_answer_comes_in_short_frames)
+SESSION_TEST(a_long_answer_comes_in_short_frames)
 {
     static char value[6000];
     memset(value, 'x', sizeof value);
     struct nri_pair env[] = {{TEXT("LONG"), {value, sizeof value}}};
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    agent.adjust = (struct nri_adjustment){.envs = 1, .env = env};
-    put_container_call(&agent);
-    assert_true(call(&agent, "CreateContainer"));
-    assert_int_equal(agent.reader.frames, 2);
-    const struct text got = pb_get(pb_get(pb_get(payload(&agent), 1), 4), 2);
+    agent->adjust = (struct nri_adjustment){.envs = 1, .env = env};
+    assert_true(call_container(agent, "CreateContainer"));
+    assert_int_equal(agent->reader.frames, 2);
+    const struct text got = pb_get(pb_get(pb_get(payload(agent), 1), 4), 2);
     assert_int_equal(got.len, sizeof value);
     assert_memory_equal(got.at, value, sizeof value);
 }
 
-TEST(an_answer_that_no_message_can_carry_refuses)
+SESSION_TEST(an_answer_that_no_message_can_carry_refuses)
 {
     static char value[NRI_MESSAGE_MAX];
     struct nri_pair env[] = {{TEXT("LONG"), {value, sizeof value}}};
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    agent.adjust = (struct nri_adjustment){.envs = 1, .env = env};
-    put_container_call(&agent);
-    assert_false(call(&agent, "CreateContainer"));
-    expect_error(&agent, 8, "the answer is too large: 4194325 bytes");
+    agent->adjust = (struct nri_adjustment){.envs = 1, .env = env};
+    put_container_call(agent);
+    call_fails(agent, "CreateContainer", 8, "the answer is too large: 4194325 bytes");
 }
 
-TEST(a_refusal_is_the_answer_to_the_call)
+SESSION_TEST(a_refusal_is_the_answer_to_the_call)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    agent.refusal = "milligpu: no GPU was given to \xff";
-    put_container_call(&agent);
-    assert_false(call(&agent, "CreateContainer"));
-    expect_error(&agent, 2, "milligpu: no GPU was given to \xef\xbf\xbd");
-    put_container_call(&agent);
-    assert_false(call(&agent, "StartContainer"));
-    put_state_change(&agent, 6);
-    assert_false(call(&agent, "StateChange"));
+    agent->refusal = "milligpu: no GPU was given to \xff";
+    put_container_call(agent);
+    call_fails(agent, "CreateContainer", 2, "milligpu: no GPU was given to \xef\xbf\xbd");
+    put_container_call(agent);
+    assert_false(call(agent, "StartContainer"));
+    put_state_change(agent, 6);
+    assert_false(call(agent, "StateChange"));
     /* The end of a container cannot be refused. */
-    put_container_call(&agent);
-    assert_true(call(&agent, "StopContainer"));
+    assert_true(call_container(agent, "StopContainer"));
     /* The next one may be fine. */
-    agent.refusal = NULL;
-    put_container_call(&agent);
-    assert_true(call(&agent, "CreateContainer"));
+    agent->refusal = NULL;
+    assert_true(call_container(agent, "CreateContainer"));
 }
 
-TEST(old_and_new_runtimes_tell_the_same)
+SESSION_TEST(old_and_new_runtimes_tell_the_same)
 {
     static const struct {
         const char *method;
         unsigned event;
-        const char *told;
-    } way[] = {{"StartContainer", 6, "start" TOLD_OF "start" TOLD_OF},
-               {"StopContainer", 10, "stopped" TOLD_OF "stopped" TOLD_OF},
-               {"RemoveContainer", 11, "removed" TOLD_OF "removed" TOLD_OF}};
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
+        const char *report;
+    } way[] = {{"StartContainer", 6, "start" REPORT_OF "start" REPORT_OF},
+               {"StopContainer", 10, "stopped" REPORT_OF "stopped" REPORT_OF},
+               {"RemoveContainer", 11, "removed" REPORT_OF "removed" REPORT_OF}};
     for (size_t i = 0; i < ARRAY_LEN(way); i++) {
-        put_container_call(&agent);
-        assert_true(call(&agent, way[i].method));
-        assert_int_equal(agent.answer.data.len, 0);
-        put_state_change(&agent, way[i].event);
-        assert_true(call(&agent, "StateChange"));
-        assert_int_equal(agent.answer.data.len, 0);
-        expect_told(&agent, way[i].told);
+        assert_true(call_container(agent, way[i].method));
+        assert_int_equal(agent->answer.data.len, 0);
+        assert_true(change_state(agent, way[i].event));
+        assert_int_equal(agent->answer.data.len, 0);
+        expect_reported(agent, way[i].report);
     }
     for (unsigned event = 0; event < 20; event++) {
         if (event == 2 || event == 6 || event == 10 || event == 11)
             continue;
-        put_state_change(&agent, event);
-        assert_true(call(&agent, "StateChange"));
+        assert_true(change_state(agent, event));
     }
-    expect_told(&agent, "");
+    expect_reported(agent, "");
 }
 
-TEST(the_end_of_a_pod_is_told_by_old_and_new_runtimes)
+SESSION_TEST(the_end_of_a_pod_is_told_by_old_and_new_runtimes)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
-    assert_true(call(&agent, "StopPodSandbox"));
+    runtime_put_pod(&agent->payload, 1, "sandbox-1", "gpu0");
+    assert_true(call(agent, "StopPodSandbox"));
     CLEANUP(strbuf_done) struct strbuf once;
     strbuf_init(&once);
-    strbuf_add(&once, agent.is_reported.data, agent.is_reported.len);
+    strbuf_add(&once, agent->is_reported.data, agent->is_reported.len);
     assert_non_null(strstr(once.data, "pod stopped pod sandbox-1="));
-    strbuf_reset(&agent.is_reported);
-    put_state_change(&agent, 2);
-    assert_true(call(&agent, "StateChange"));
-    assert_non_null(strstr(agent.is_reported.data, "pod stopped pod "));
-    strbuf_reset(&agent.is_reported);
-    assert_false(call(&agent, "StopPodSandbox"));
-    expect_error(&agent, 3, "the call names no pod");
-    expect_told(&agent, "");
+    strbuf_reset(&agent->is_reported);
+    assert_true(change_state(agent, 2));
+    assert_non_null(strstr(agent->is_reported.data, "pod stopped pod "));
+    strbuf_reset(&agent->is_reported);
+    call_fails(agent, "StopPodSandbox", 3, "the call names no pod");
+    expect_reported(agent, "");
 }
 
-TEST(a_call_without_its_container_is_refused)
+SESSION_TEST(a_call_without_its_container_is_refused)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
-    assert_false(call(&agent, "CreateContainer"));
-    expect_error(&agent, 3, "the call names no container");
-    runtime_put_container(&agent.payload, 2, "c1", "A=1");
-    assert_false(call(&agent, "ValidateContainerAdjustment"));
-    expect_error(&agent, 3, "the call names no pod");
-    expect_told(&agent, "");
-    runtime_put_container(&agent.payload, 2, "c1", "A=1");
-    assert_true(call(&agent, "RemoveContainer"));
-    expect_told(&agent, "removed pod =//[] container c1\n");
+    runtime_put_pod(&agent->payload, 1, "sandbox-1", "gpu0");
+    call_fails(agent, "CreateContainer", 3, "the call names no container");
+    runtime_put_container(&agent->payload, 2, "c1", "A=1");
+    call_fails(agent, "ValidateContainerAdjustment", 3, "the call names no pod");
+    expect_reported(agent, "");
+    runtime_put_container(&agent->payload, 2, "c1", "A=1");
+    assert_true(call(agent, "RemoveContainer"));
+    expect_reported(agent, "removed pod =//[] container c1\n");
 }
 
 static void put_rule(struct strbuf *resources, uint64_t allow, uint64_t major, uint64_t minor)
@@ -673,31 +659,28 @@ static void put_adjustment(struct agent *agent)
     pb_message(&agent->payload, 3, &adjust);
 }
 
-TEST(what_all_plugins_want_can_be_rejected)
+SESSION_TEST(what_all_plugins_want_can_be_rejected)
 {
-    static const char told[] = "validate" TOLD_OF "  env NVIDIA_VISIBLE_DEVICES=all\n"
-                               "  env -HOME=\n"
-                               "  cdi nvidia.com/gpu=all\n"
-                               "  dev /dev/x:c:195:3\n"
-                               "  rule allow:c:195:2:\n"
-                               "  rule deny:c:0:-1:\n"
-                               "  mount /dev from /host/dev type bind, 1 options\n";
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    put_container_call(&agent);
-    put_adjustment(&agent);
-    assert_true(call(&agent, "ValidateContainerAdjustment"));
-    assert_int_equal(payload(&agent).len, 0);
-    expect_told(&agent, told);
-    agent.refusal = "nvidia.com/gpu=all is not what milligpu gave";
-    put_container_call(&agent);
-    put_adjustment(&agent);
+    static const char report[] = "validate" REPORT_OF "  env NVIDIA_VISIBLE_DEVICES=all\n"
+                                 "  env -HOME=\n"
+                                 "  cdi nvidia.com/gpu=all\n"
+                                 "  dev /dev/x:c:195:3\n"
+                                 "  rule allow:c:195:2:\n"
+                                 "  rule deny:c:0:-1:\n"
+                                 "  mount /dev from /host/dev type bind, 1 options\n";
+    put_container_call(agent);
+    put_adjustment(agent);
+    assert_true(call(agent, "ValidateContainerAdjustment"));
+    assert_int_equal(payload(agent).len, 0);
+    expect_reported(agent, report);
+    agent->refusal = "nvidia.com/gpu=all is not what milligpu gave";
+    put_container_call(agent);
+    put_adjustment(agent);
     /* A rejection is an answer, not an error. */
-    assert_true(call(&agent, "ValidateContainerAdjustment"));
-    assert_int_equal(pb_get_number(payload(&agent), 1), 1);
-    assert_true(text_is(pb_get(payload(&agent), 2), agent.refusal));
-    expect_told(&agent, told);
+    assert_true(call(agent, "ValidateContainerAdjustment"));
+    assert_int_equal(pb_get_number(payload(agent), 1), 1);
+    assert_true(text_is(pb_get(payload(agent), 2), agent->refusal));
+    expect_reported(agent, report);
 }
 
 /* Plugins that were asked: field 6, each with its name and index. */
@@ -711,117 +694,98 @@ static void put_plugins(struct agent *agent, const char *const *name, size_t cou
     }
 }
 
-TEST(the_plugins_that_were_asked_show_the_validator_of_the_runtime)
+SESSION_TEST(the_plugins_that_were_asked_show_the_validator_of_the_runtime)
 {
     static const char *const name[] = {"milligpu", "default-validators", "default-validator"};
-    static const char *const told[] = {"", "  validator off\n", "  validator off\n",
-                                       "  validator on\n"};
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    for (size_t i = 0; i < ARRAY_LEN(told); i++) {
+    static const char *const report[] = {"", "  validator off\n", "  validator off\n",
+                                         "  validator on\n"};
+    for (size_t i = 0; i < ARRAY_LEN(report); i++) {
         char expected[300];
-        put_container_call(&agent);
-        put_plugins(&agent, name, i);
-        assert_true(call(&agent, "ValidateContainerAdjustment"));
-        (void)snprintf(expected, sizeof expected, "validate" TOLD_OF "%s", told[i]);
-        expect_told(&agent, expected);
+        put_container_call(agent);
+        put_plugins(agent, name, i);
+        assert_true(call(agent, "ValidateContainerAdjustment"));
+        (void)snprintf(expected, sizeof expected, "validate" REPORT_OF "%s", report[i]);
+        expect_reported(agent, expected);
     }
 }
 
-TEST(unknown_calls_are_answered)
+SESSION_TEST(unknown_calls_are_answered)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    assert_false(call(&agent, "RunPodSandbox"));
-    expect_error(&agent, 12, "no such method: /nri.pkg.api.v1alpha1.Plugin/RunPodSandbox");
-    pb_str(&agent.payload, 1, "nri.pkg.api.v1alpha1.HostFunctions");
-    pb_str(&agent.payload, 2, "Configure");
-    runtime_put_message(&agent.bytes, 1, (uint32_t[]){agent.stream, 1, 0}, text_in(&agent.payload),
-                        4096);
-    feed_ok(&agent);
-    assert_false(read_answer(&agent, agent.stream));
-    expect_error(&agent, 12, "no such method: /nri.pkg.api.v1alpha1.HostFunctions/Configure");
+    call_fails(agent, "RunPodSandbox", 12,
+               "no such method: /nri.pkg.api.v1alpha1.Plugin/RunPodSandbox");
+    pb_str(&agent->payload, 1, "nri.pkg.api.v1alpha1.HostFunctions");
+    pb_str(&agent->payload, 2, "Configure");
+    runtime_put_message(&agent->bytes, 1, (uint32_t[]){agent->stream, 1, 0},
+                        text_in(&agent->payload), 4096);
+    feed_ok(agent);
+    assert_false(read_answer(agent, agent->stream));
+    expect_error(agent, 12, "no such method: /nri.pkg.api.v1alpha1.HostFunctions/Configure");
     /* A stream of messages is no call of ours either. */
-    strbuf_reset(&agent.payload);
-    pb_str(&agent.payload, 1, "nri.pkg.api.v1alpha1.Plugin");
-    pb_str(&agent.payload, 2, "Shutdown");
-    runtime_put_message(&agent.bytes, 1, (uint32_t[]){agent.stream + 2, 1, 2},
-                        text_in(&agent.payload), 4096);
-    feed_ok(&agent);
-    assert_false(read_answer(&agent, agent.stream + 2));
-    expect_told(&agent, "");
-    agent.stream += 4;
-    strbuf_reset(&agent.payload);
-    assert_true(call(&agent, "Shutdown"));
-    assert_int_equal(agent.answer.data.len, 0);
+    strbuf_reset(&agent->payload);
+    pb_str(&agent->payload, 1, "nri.pkg.api.v1alpha1.Plugin");
+    pb_str(&agent->payload, 2, "Shutdown");
+    runtime_put_message(&agent->bytes, 1, (uint32_t[]){agent->stream + 2, 1, 2},
+                        text_in(&agent->payload), 4096);
+    feed_ok(agent);
+    assert_false(read_answer(agent, agent->stream + 2));
+    expect_reported(agent, "");
+    agent->stream += 4;
+    strbuf_reset(&agent->payload);
+    assert_true(call(agent, "Shutdown"));
+    assert_int_equal(agent->answer.data.len, 0);
 }
 
-TEST(rubbish_is_answered_and_ends_nothing)
+SESSION_TEST(rubbish_is_answered_and_ends_nothing)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    runtime_put_message(&agent.bytes, 1, (uint32_t[]){agent.stream, 1, 0}, TEXT("\x0a\xff\xff"),
+    runtime_put_message(&agent->bytes, 1, (uint32_t[]){agent->stream, 1, 0}, TEXT("\x0a\xff\xff"),
                         4096);
-    feed_ok(&agent);
-    assert_false(read_answer(&agent, agent.stream));
-    expect_error(&agent, 3, "Request: this is no such message");
-    agent.stream += 2;
+    feed_ok(agent);
+    assert_false(read_answer(agent, agent->stream));
+    expect_error(agent, 3, "Request: this is no such message");
+    agent->stream += 2;
     static const char *const method[] = {
         "Configure",     "Synchronize",     "CreateContainer", "StartContainer",
         "StopContainer", "RemoveContainer", "StateChange",     "ValidateContainerAdjustment"};
     for (size_t i = ARRAY_LEN(method); i > 0; i--) {
-        strbuf_str(&agent.payload, "\x0a\x7f rubbish");
-        assert_false(call(&agent, method[i - 1]));
-        assert_int_equal(pb_get_number(pb_get(agent.answer.data, 1), 1), 3);
+        strbuf_str(&agent->payload, "\x0a\x7f rubbish");
+        assert_false(call(agent, method[i - 1]));
+        assert_int_equal(pb_get_number(pb_get(agent->answer.data, 1), 1), 3);
     }
-    expect_told(&agent, "");
-    connect(&agent);
+    expect_reported(agent, "");
+    connect(agent);
 }
 
-TEST(a_stream_is_used_once)
+SESSION_TEST(a_stream_is_used_once)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent); /* with 1 and 3 */
-    agent.stream = 3;
-    assert_false(call(&agent, "Shutdown"));
-    expect_error(&agent, 3, "stream 3 after stream 3");
-    agent.stream = 6;
-    assert_false(call(&agent, "Shutdown"));
-    expect_error(&agent, 3, "stream 6 after stream 3");
-    agent.stream = 5;
-    assert_true(call(&agent, "Shutdown"));
+    /* with 1 and 3 */
+    agent->stream = 3;
+    call_fails(agent, "Shutdown", 3, "stream 3 after stream 3");
+    agent->stream = 6;
+    call_fails(agent, "Shutdown", 3, "stream 6 after stream 3");
+    agent->stream = 5;
+    assert_true(call(agent, "Shutdown"));
 }
 
-TEST(what_is_not_for_us_is_skipped)
+SESSION_TEST(what_is_not_for_us_is_skipped)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
     for (uint32_t connection = 0; connection < 5; connection++)
         if (connection != 1)
-            runtime_put_message(&agent.bytes, connection, (uint32_t[]){7, 1, 0}, TEXT("\x0a\xff"),
+            runtime_put_message(&agent->bytes, connection, (uint32_t[]){7, 1, 0}, TEXT("\x0a\xff"),
                                 4096);
     for (uint32_t type = 0; type < 256; type++)
         if (type != 1)
-            runtime_put_message(&agent.bytes, 1, (uint32_t[]){9, type, 0}, TEXT("\x0a\xff"), 4096);
-    feed_ok(&agent);
-    assert_int_equal(nri_output(agent.session).len, 0);
-    assert_true(call(&agent, "Shutdown"));
+            runtime_put_message(&agent->bytes, 1, (uint32_t[]){9, type, 0}, TEXT("\x0a\xff"), 4096);
+    feed_ok(agent);
+    assert_int_equal(nri_output(agent->session).len, 0);
+    assert_true(call(agent, "Shutdown"));
 }
 
-TEST(a_message_that_is_too_long_ends_the_session)
+SESSION_TEST(a_message_that_is_too_long_ends_the_session)
 {
     struct err err;
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    strbuf_add(&agent.bytes, "\0\0\0\1\0\0\0\x0a\0\x40\0\1\0\0\0\x0b\1\0", 18);
-    assert_int_equal(feed(&agent, &err), -ERR_TOO_LARGE);
-    assert_false(nri_is_synchronized(agent.session));
+    strbuf_add(&agent->bytes, "\0\0\0\1\0\0\0\x0a\0\x40\0\1\0\0\0\x0b\1\0", 18);
+    assert_int_equal(feed(agent, &err), -ERR_TOO_LARGE);
+    assert_false(nri_is_synchronized(agent->session));
 }
 
 /* Elements of this list field, each empty: two bytes, the smallest that there is. */
@@ -837,68 +801,60 @@ static void put_empty(struct strbuf *out, unsigned field, int count)
 enum { ARGS = 7, ENV = 8, MANY = 1800000, FIT = 1000000 };
 
 /* The attack: a pod of 666 bytes that asks for nothing, with an image whose Cmd is long. */
-TEST(fields_that_are_not_read_cost_nothing)
+SESSION_TEST(fields_that_are_not_read_cost_nothing)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    pb_str(&agent.part, 1, "long");
-    pb_str(&agent.part, 2, "sandbox-1");
-    put_empty(&agent.part, ARGS, MANY);
-    pb_message(&agent.payload, 2, &agent.part);
-    put_empty(&agent.payload, 9, 10); /* of the list itself */
-    runtime_put_container(&agent.payload, 2, "c1", "A=1");
-    assert_true(call(&agent, "Synchronize"));
-    assert_non_null(strstr(agent.is_reported.data, "container long=sandbox-1/ "));
-    assert_non_null(strstr(agent.is_reported.data, "container c1=sandbox-1/app "));
-    strbuf_reset(&agent.is_reported);
-    runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
-    pb_str(&agent.part, 1, "c1");
-    put_empty(&agent.part, ARGS, MANY);
-    pb_message(&agent.payload, 2, &agent.part);
-    assert_true(call(&agent, "CreateContainer"));
-    expect_told(&agent, "create" TOLD_OF);
+    pb_str(&agent->part, 1, "long");
+    pb_str(&agent->part, 2, "sandbox-1");
+    put_empty(&agent->part, ARGS, MANY);
+    pb_message(&agent->payload, 2, &agent->part);
+    put_empty(&agent->payload, 9, 10); /* of the list itself */
+    runtime_put_container(&agent->payload, 2, "c1", "A=1");
+    assert_true(call(agent, "Synchronize"));
+    assert_non_null(strstr(agent->is_reported.data, "container long=sandbox-1/ "));
+    assert_non_null(strstr(agent->is_reported.data, "container c1=sandbox-1/app "));
+    strbuf_reset(&agent->is_reported);
+    runtime_put_pod(&agent->payload, 1, "sandbox-1", "gpu0");
+    pb_str(&agent->part, 1, "c1");
+    put_empty(&agent->part, ARGS, MANY);
+    pb_message(&agent->payload, 2, &agent->part);
+    assert_true(call(agent, "CreateContainer"));
+    expect_reported(agent, "create" REPORT_OF);
 }
 
-TEST(a_member_that_is_too_long_spares_the_others)
+SESSION_TEST(a_member_that_is_too_long_spares_the_others)
 {
     static const char *const id[] = {"before", "long", "after"};
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
     for (size_t i = 0; i < ARRAY_LEN(id); i++) {
-        pb_str(&agent.part, 1, id[i]);
-        put_empty(&agent.part, 6, i == 1 ? 600000 : 0); /* annotations */
-        pb_message(&agent.payload, 1, &agent.part);
+        pb_str(&agent->part, 1, id[i]);
+        put_empty(&agent->part, 6, i == 1 ? 600000 : 0); /* annotations */
+        pb_message(&agent->payload, 1, &agent->part);
     }
     for (size_t i = 0; i < ARRAY_LEN(id); i++) {
         CLEANUP(strbuf_done) struct strbuf device;
         strbuf_init(&device);
-        pb_str(&agent.part, 1, id[i]);
-        put_empty(&agent.part, ENV, i == 1 ? FIT + 100000 : 1);
+        pb_str(&agent->part, 1, id[i]);
+        put_empty(&agent->part, ENV, i == 1 ? FIT + 100000 : 1);
         pb_str(&device, 1, "cdi");
-        pb_message(&agent.part, 20, &device);
-        pb_message(&agent.payload, 2, &agent.part);
+        pb_message(&agent->part, 20, &device);
+        pb_message(&agent->payload, 2, &agent->part);
     }
-    assert_true(call(&agent, "Synchronize"));
-    expect_told(&agent, "synchronize pod before=//[] pod long=//[] too long pod after=//[]"
-                        " container before=/ state=0 pid=0 cgroup= env= cdi=cdi"
-                        " container long=/ state=0 pid=0 cgroup= cdi=cdi too long"
-                        " container after=/ state=0 pid=0 cgroup= env= cdi=cdi\n");
+    assert_true(call(agent, "Synchronize"));
+    expect_reported(agent, "synchronize pod before=//[] pod long=//[] too long pod after=//[]"
+                           " container before=/ state=0 pid=0 cgroup= env= cdi=cdi"
+                           " container long=/ state=0 pid=0 cgroup= cdi=cdi too long"
+                           " container after=/ state=0 pid=0 cgroup= env= cdi=cdi\n");
 }
 
 /* As many variables as the kernel could start a program with are read. */
-TEST(a_long_member_that_fits_is_whole)
+AGENT_TEST(a_long_member_that_fits_is_whole)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    agent.counts_only = true;
-    connect(&agent);
-    pb_str(&agent.part, 1, "c1");
-    put_empty(&agent.part, ENV, FIT);
-    pb_message(&agent.payload, 2, &agent.part);
-    assert_true(call(&agent, "Synchronize"));
-    expect_told(&agent, "synchronize 0 pods, container c1 has 1000000\nsynchronize 0 pods\n");
+    agent->counts_only = true;
+    connect(agent);
+    pb_str(&agent->part, 1, "c1");
+    put_empty(&agent->part, ENV, FIT);
+    pb_message(&agent->payload, 2, &agent->part);
+    assert_true(call(agent, "Synchronize"));
+    expect_reported(agent, "synchronize 0 pods, container c1 has 1000000\nsynchronize 0 pods\n");
     /* All lists of one container have one limit, devices and rules before variables. */
     CLEANUP(strbuf_done) struct strbuf host;
     CLEANUP(strbuf_done) struct strbuf resources;
@@ -908,12 +864,13 @@ TEST(a_long_member_that_fits_is_whole)
         put_empty(i == 0 ? &host : &resources, i == 0 ? 2 : 7, FIT / 4);
         if (i == 1)
             pb_message(&host, 3, &resources);
-        pb_str(&agent.part, 1, "c2");
-        put_empty(&agent.part, ENV, FIT / 2);
-        pb_message(&agent.part, 11, &host);
-        pb_message(&agent.payload, 2, &agent.part);
-        assert_true(call(&agent, "Synchronize"));
-        expect_told(&agent, "synchronize 0 pods, container c2 has 0 flawed\nsynchronize 0 pods\n");
+        pb_str(&agent->part, 1, "c2");
+        put_empty(&agent->part, ENV, FIT / 2);
+        pb_message(&agent->part, 11, &host);
+        pb_message(&agent->payload, 2, &agent->part);
+        assert_true(call(agent, "Synchronize"));
+        expect_reported(agent,
+                        "synchronize 0 pods, container c2 has 0 flawed\nsynchronize 0 pods\n");
     }
 }
 
@@ -945,17 +902,17 @@ TEST(a_broken_member_spares_the_others)
         runtime_put_container(&agent.payload, 2, "c1", "A=1");
         assert_true(call(&agent, "Synchronize"));
         assert_true(nri_is_synchronized(agent.session));
-        expect_told(&agent, "synchronize pod sandbox-1=default/web-0/3f0b9b6e-uid[gpu0]"
-                            " pod id=//[] broken container long=/ state=0 pid=0 cgroup= broken"
-                            " container c1=sandbox-1/app state=1 pid=4711 cgroup=/kubepods/pod1/app"
-                            " user=1000 env=PATH=/bin env=A=1 cdi=nvidia.com/gpu=GPU-0"
-                            " dev=/dev/nvidia0:c:195:0 rule=allow::-1:-1:rwm\n");
+        expect_reported(&agent,
+                        "synchronize pod sandbox-1=default/web-0/3f0b9b6e-uid[gpu0]"
+                        " pod id=//[] broken container long=/ state=0 pid=0 cgroup= broken"
+                        " container c1=sandbox-1/app state=1 pid=4711 cgroup=/kubepods/pod1/app"
+                        " user=1000 env=PATH=/bin env=A=1 cdi=nvidia.com/gpu=GPU-0"
+                        " dev=/dev/nvidia0:c:195:0 rule=allow::-1:-1:rwm\n");
         /* In a call about one container there are no others. */
         runtime_put_pod(&agent.payload, 1, "sandbox-1", "gpu0");
         pb_str(&agent.payload, 2, rubbish[i]);
-        assert_false(call(&agent, "CreateContainer"));
-        expect_error(&agent, 3, "ContainerRequest: this is no such message");
-        expect_told(&agent, "");
+        call_fails(&agent, "CreateContainer", 3, "ContainerRequest: this is no such message");
+        expect_reported(&agent, "");
     }
 }
 
@@ -971,117 +928,99 @@ TEST(a_list_that_is_none_is_refused)
             pb_number(&agent.payload, field, 1);
         else
             pb_str(&agent.payload, field, "");
-        assert_false(call(&agent, "Synchronize"));
-        expect_error(&agent, 3, "SynchronizeRequest: this is no such message");
+        call_fails(&agent, "Synchronize", 3, "SynchronizeRequest: this is no such message");
         assert_false(nri_is_synchronized(agent.session));
-        expect_told(&agent, "");
+        expect_reported(&agent, "");
     }
 }
 
 /* Which of two would count? */
-TEST(a_message_that_is_there_twice_is_broken)
+SESSION_TEST(a_message_that_is_there_twice_is_broken)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
     for (unsigned field = 1; field <= 3; field++) {
-        put_container_call(&agent);
-        put_adjustment(&agent);
-        pb_str(&agent.payload, field, "");
-        assert_false(call(&agent, "ValidateContainerAdjustment"));
-        expect_error(&agent, 3, "ContainerRequest: this is no such message");
+        put_container_call(agent);
+        put_adjustment(agent);
+        pb_str(&agent->payload, field, "");
+        call_fails(agent, "ValidateContainerAdjustment", 3,
+                   "ContainerRequest: this is no such message");
     }
     for (unsigned field = 2; field <= 3; field++) {
-        put_state_change(&agent, 6);
-        pb_str(&agent.payload, field, "");
-        assert_false(call(&agent, "StateChange"));
-        expect_error(&agent, 3, "StateChangeEvent: this is no such message");
+        put_state_change(agent, 6);
+        pb_str(&agent->payload, field, "");
+        call_fails(agent, "StateChange", 3, "StateChangeEvent: this is no such message");
     }
-    expect_told(&agent, "");
+    expect_reported(agent, "");
     for (int i = 0; i < 2; i++)
-        pb_str(&agent.part, 11, "");
-    pb_message(&agent.payload, 2, &agent.part);
+        pb_str(&agent->part, 11, "");
+    pb_message(&agent->payload, 2, &agent->part);
     for (int i = 0; i < 2; i++)
-        pb_str(&agent.part, 21, "");
-    pb_message(&agent.payload, 2, &agent.part);
-    assert_true(call(&agent, "Synchronize"));
-    expect_told(&agent, "synchronize container =/ state=0 pid=0 cgroup= broken"
-                        " container =/ state=0 pid=0 cgroup= broken\n");
+        pb_str(&agent->part, 21, "");
+    pb_message(&agent->payload, 2, &agent->part);
+    assert_true(call(agent, "Synchronize"));
+    expect_reported(agent, "synchronize container =/ state=0 pid=0 cgroup= broken"
+                           " container =/ state=0 pid=0 cgroup= broken\n");
 }
 
-TEST(an_adjustment_that_is_too_long_is_refused)
+SESSION_TEST(an_adjustment_that_is_too_long_is_refused)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    put_container_call(&agent);
-    put_empty(&agent.part, 3, 300000); /* mounts */
-    pb_message(&agent.payload, 3, &agent.part);
-    assert_false(call(&agent, "ValidateContainerAdjustment"));
-    expect_error(&agent, 8, "ContainerAdjustment: too many fields");
-    put_container_call(&agent);
-    pb_str(&agent.part, 4, "\xff");
-    pb_message(&agent.payload, 3, &agent.part);
-    assert_false(call(&agent, "ValidateContainerAdjustment"));
-    expect_error(&agent, 3, "ContainerAdjustment: this is no such message");
-    expect_told(&agent, "");
+    put_container_call(agent);
+    put_empty(&agent->part, 3, 300000); /* mounts */
+    pb_message(&agent->payload, 3, &agent->part);
+    call_fails(agent, "ValidateContainerAdjustment", 8, "ContainerAdjustment: too many fields");
+    put_container_call(agent);
+    pb_str(&agent->part, 4, "\xff");
+    pb_message(&agent->payload, 3, &agent->part);
+    call_fails(agent, "ValidateContainerAdjustment", 3,
+               "ContainerAdjustment: this is no such message");
+    expect_reported(agent, "");
 }
 
-/* Each is told once and in order, and only the last call ends the list. */
-TEST(a_long_list_is_told_in_pieces)
+/* Each element arrives once and in order, and only the last call ends the list. */
+SESSION_TEST(a_long_list_is_told_in_pieces)
 {
-    CLEANUP(agent_done) struct agent agent;
     CLEANUP(strbuf_done) struct strbuf ids;
     char id[16];
     strbuf_init(&ids);
-    agent_init(&agent);
-    connect(&agent);
     for (unsigned field = 1; field <= 2; field++)
         for (int i = 0; i < 300; i++) {
             (void)snprintf(id, sizeof id, "%c%d", field == 1 ? 'p' : 'c', i);
-            pb_str(&agent.part, 1, id);
-            pb_message(&agent.payload, field, &agent.part);
+            pb_str(&agent->part, 1, id);
+            pb_message(&agent->payload, field, &agent->part);
             strbuf_printf(&ids, "%s ", id);
         }
-    agent.ids_only = true;
-    agent.pieces = agent.ends = 0;
-    assert_true(call(&agent, "Synchronize"));
-    assert_true(nri_is_synchronized(agent.session));
-    assert_int_equal(agent.pieces, 9);
-    assert_int_equal(agent.ends, 1);
-    expect_told(&agent, ids.data);
-    pb_number(&agent.payload, 3, 1);
-    assert_true(call(&agent, "Synchronize"));
-    assert_int_equal(agent.ends, 1);
+    agent->ids_only = true;
+    agent->pieces = agent->ends = 0;
+    assert_true(call(agent, "Synchronize"));
+    assert_true(nri_is_synchronized(agent->session));
+    assert_int_equal(agent->pieces, 9);
+    assert_int_equal(agent->ends, 1);
+    expect_reported(agent, ids.data);
+    pb_number(&agent->payload, 3, 1);
+    assert_true(call(agent, "Synchronize"));
+    assert_int_equal(agent->ends, 1);
 }
 
 /* 4 MiB is what a runtime puts into one call. */
-TEST(a_full_node_fits)
+SESSION_TEST(a_full_node_fits)
 {
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    while (agent.payload.len < NRI_MESSAGE_MAX - 4096) {
-        runtime_put_pod(&agent.payload, 1, "s", "");
-        runtime_put_container(&agent.payload, 2, "c", "A=");
+    while (agent->payload.len < NRI_MESSAGE_MAX - 4096) {
+        runtime_put_pod(&agent->payload, 1, "s", "");
+        runtime_put_container(&agent->payload, 2, "c", "A=");
     }
-    assert_true(call(&agent, "Synchronize"));
+    assert_true(call(agent, "Synchronize"));
 }
 
-TEST(a_runtime_that_does_not_read_is_left)
+SESSION_TEST(a_runtime_that_does_not_read_is_left)
 {
     struct err err;
     static char value[NRI_MESSAGE_MAX / 2];
     struct nri_pair env[] = {{TEXT("LONG"), {value, sizeof value}}};
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    agent.adjust = (struct nri_adjustment){.envs = 1, .env = env};
-    put_container_call(&agent);
+    agent->adjust = (struct nri_adjustment){.envs = 1, .env = env};
+    put_container_call(agent);
     int answers = 0;
-    for (;; agent.stream += 2, answers++) {
-        runtime_put_call(&agent.bytes, agent.stream, "CreateContainer", text_in(&agent.payload));
-        if (feed(&agent, &err) < 0)
+    for (;; agent->stream += 2, answers++) {
+        runtime_put_call(&agent->bytes, agent->stream, "CreateContainer", text_in(&agent->payload));
+        if (feed(agent, &err) < 0)
             break;
         assert_true(answers < 4);
     }
@@ -1089,7 +1028,7 @@ TEST(a_runtime_that_does_not_read_is_left)
     assert_string_equal(err.text, "the runtime calls, but does not read the answers");
 }
 
-TEST(texts_keep_their_length)
+SESSION_TEST(texts_keep_their_length)
 {
     struct nri_pair annotation[] = {{TEXT("key\0more"), TEXT("a")},
                                     {TEXT("key"), TEXT("first")},
@@ -1105,18 +1044,15 @@ TEST(texts_keep_their_length)
     assert_false(nri_annotation(&pod, "ke", &value));
     assert_int_equal(value.len, 0);
     /* Through the wire too. */
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    connect(&agent);
-    pb_pair(&agent.part, 6, TEXT("milligpu.io/allocation\0"), TEXT("forged"));
-    pb_pair(&agent.part, 6, TEXT("milligpu.io/allocation"), TEXT("\xff"));
-    pb_message(&agent.payload, 1, &agent.part);
-    runtime_put_container(&agent.payload, 2, "c1", "A=1");
-    assert_true(call(&agent, "StartContainer"));
-    expect_told(&agent, "start pod =//[\xff] container c1\n");
+    pb_pair(&agent->part, 6, TEXT("milligpu.io/allocation\0"), TEXT("forged"));
+    pb_pair(&agent->part, 6, TEXT("milligpu.io/allocation"), TEXT("\xff"));
+    pb_message(&agent->payload, 1, &agent->part);
+    runtime_put_container(&agent->payload, 2, "c1", "A=1");
+    assert_true(call(agent, "StartContainer"));
+    expect_reported(agent, "start pod =//[\xff] container c1\n");
 }
 
-TEST(a_handler_that_is_absent_agrees)
+AGENT_TEST(a_handler_that_is_absent_agrees)
 {
     static const char *const method[] = {"Configure",
                                          "Synchronize",
@@ -1125,38 +1061,34 @@ TEST(a_handler_that_is_absent_agrees)
                                          "StopContainer",
                                          "RemoveContainer",
                                          "ValidateContainerAdjustment"};
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    nri_session_free(agent.session);
-    agent.session = nri_session_new(&(struct nri_handlers){.user = NULL});
-    nri_sent(agent.session, nri_output(agent.session).len);
+    nri_session_free(agent->session);
+    agent->session = nri_session_new(&(struct nri_handlers){.user = NULL});
+    nri_sent(agent->session, nri_output(agent->session).len);
     for (size_t i = 0; i < ARRAY_LEN(method); i++) {
         if (i > 1)
-            put_container_call(&agent);
-        assert_true(call(&agent, method[i]));
+            put_container_call(agent);
+        assert_true(call(agent, method[i]));
         if (i == 0)
-            assert_int_equal(pb_get_number(payload(&agent), 2), NRI_EVENTS);
+            assert_int_equal(pb_get_number(payload(agent), 2), NRI_EVENTS);
         else
-            assert_int_equal(agent.answer.data.len, 0);
+            assert_int_equal(agent->answer.data.len, 0);
     }
 }
 
-TEST(an_unknown_state_is_unknown)
+SESSION_TEST(an_unknown_state_is_unknown)
 {
     CLEANUP(strbuf_done) struct strbuf root;
-    CLEANUP(agent_done) struct agent agent;
     strbuf_init(&root);
-    agent_init(&agent);
-    connect(&agent);
     for (uint64_t i = 0; i < 3; i++) {
-        pb_number(&agent.part, 4, i == 0 ? 4 : i == 1 ? 5 : UINT64_MAX);
+        pb_number(&agent->part, 4, i == 0 ? 4 : i == 1 ? 5 : UINT64_MAX);
         if (i == 2)
-            pb_message(&agent.part, 21, &root); /* a number that is 0 is not written */
-        pb_message(&agent.payload, 2, &agent.part);
+            pb_message(&agent->part, 21, &root); /* a number that is 0 is not written */
+        pb_message(&agent->payload, 2, &agent->part);
     }
-    assert_true(call(&agent, "Synchronize"));
-    expect_told(&agent, "synchronize container =/ state=4 pid=0 cgroup= container =/ state=0 pid=0"
-                        " cgroup= container =/ state=0 pid=0 cgroup= user=0\n");
+    assert_true(call(agent, "Synchronize"));
+    expect_reported(agent,
+                    "synchronize container =/ state=4 pid=0 cgroup= container =/ state=0 pid=0"
+                    " cgroup= container =/ state=0 pid=0 cgroup= user=0\n");
 }
 
 /* --- a whole session in any pieces --- */
@@ -1179,7 +1111,7 @@ static void put_session(struct agent *agent, struct strbuf *out)
     }
 }
 
-/* What handlers are told and the session says, if it comes in first bytes, then step by step. */
+/* The calls of handlers and the output, for a session that arrives in first bytes, then step by step. */
 static void play(struct text session, size_t first, size_t step, struct strbuf *out)
 {
     struct nri_pair env[] = {{TEXT("A"), TEXT("2")}};
@@ -1195,17 +1127,15 @@ static void play(struct text session, size_t first, size_t step, struct strbuf *
     strbuf_text(out, nri_output(agent.session));
 }
 
-TEST(a_session_may_be_cut_anywhere)
+AGENT_TEST(a_session_may_be_cut_anywhere)
 {
-    CLEANUP(agent_done) struct agent agent;
     CLEANUP(strbuf_done) struct strbuf session;
     CLEANUP(strbuf_done) struct strbuf whole;
     CLEANUP(strbuf_done) struct strbuf pieces;
-    agent_init(&agent);
     strbuf_init(&session);
     strbuf_init(&whole);
     strbuf_init(&pieces);
-    put_session(&agent, &session);
+    put_session(agent, &session);
     play(text_in(&session), session.len, 1, &whole);
     assert_non_null(strstr(whole.data, "removed"));
     for (size_t cut = 1; cut <= session.len; cut++) {
@@ -1234,6 +1164,6 @@ TEST(a_message_may_come_in_frames_of_any_length)
                             frame);
         feed_ok(&agent);
         assert_true(read_answer(&agent, agent.stream));
-        expect_told(&agent, "start" TOLD_OF);
+        expect_reported(&agent, "start" REPORT_OF);
     }
 }

@@ -50,20 +50,22 @@ static void label(const char *word)
     driver_release_label(release, text_of(word));
 }
 
-/* Nobody waits: the request stays as it was made, or is withdrawn when it is not heard. */
+/* The request stays as it was made, or is withdrawn, without waiting for the agent. */
 static void asked(bool is)
 {
     char path[128];
     (void)snprintf(path, sizeof path, "%s/driver", folder);
     (void)mkdir(path, 0700);
     (void)snprintf(path, sizeof path, "%s/driver/asked", folder);
-    if (!is) {
+    if (is)
+        file_put(folder, "driver/asked", "");
+    else
         assert_int_equal(unlink(path), 0);
-        return;
-    }
-    FILE *file = fopen(path, "we");
-    assert_non_null(file);
-    assert_int_equal(fclose(file), 0);
+}
+
+static void turns(bool is_free, enum release_cause cause)
+{
+    assert_int_equal(driver_release_turn(release, is_free), cause);
 }
 
 FIXTURE_TEST(the_label_releases_from_the_pods_deletion_to_the_restart_of_the_driver)
@@ -87,12 +89,12 @@ FIXTURE_TEST(the_label_releases_from_the_pods_deletion_to_the_restart_of_the_dri
         {"upgrade-done", false, false},
         {"upgrade-failed", false, false},
     };
-    for (size_t i = 0; i < ARRAY_LEN(row); i++)
-        for (int before = 0; before < 2; before++) {
-            assert_int_equal(driver_upgrade_releases(text_of(row[i].word), before),
-                             row[i].releases);
-            assert_int_equal(driver_upgrade_goes_on(text_of(row[i].word)), row[i].goes_on);
-        }
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const struct text word = text_of(row[i].word);
+        assert_int_equal(driver_upgrade_releases(word, false), row[i].releases);
+        assert_int_equal(driver_upgrade_releases(word, true), row[i].releases);
+        assert_int_equal(driver_upgrade_goes_on(word), row[i].goes_on);
+    }
     /* A word of a later operator changes nothing, and the next one may come soon. */
     assert_true(driver_upgrade_releases(TEXT("reboot-required"), true));
     assert_false(driver_upgrade_releases(TEXT("reboot-required"), false));
@@ -101,24 +103,24 @@ FIXTURE_TEST(the_label_releases_from_the_pods_deletion_to_the_restart_of_the_dri
 
 FIXTURE_TEST(what_is_asked_for_wins_over_the_label)
 {
-    assert_int_equal(driver_release_turn(release, false), RELEASE_NOT);
+    turns(false, RELEASE_NOT);
     label("drain-required");
     assert_int_equal(driver_release_cause(release), RELEASE_NOT); /* not before the next turn */
-    assert_int_equal(driver_release_turn(release, false), RELEASE_UPGRADE);
+    turns(false, RELEASE_UPGRADE);
     assert_int_equal(driver_release_cause(release), RELEASE_UPGRADE);
     asked(true);
-    assert_int_equal(driver_release_turn(release, false), RELEASE_TOLD);
+    turns(false, RELEASE_TOLD);
     label("upgrade-done");
-    assert_int_equal(driver_release_turn(release, false), RELEASE_TOLD);
+    turns(false, RELEASE_TOLD);
     asked(false);
-    assert_int_equal(driver_release_turn(release, false), RELEASE_NOT);
+    turns(false, RELEASE_NOT);
     assert_int_equal(driver_release_cause(NULL), RELEASE_NOT);
 }
 
 /* It is written down once nothing has the driver open, and until it is taken again. */
 FIXTURE_TEST(whoever_waits_sees_when_it_is_let_go_of)
 {
-    assert_int_equal(driver_release_turn(release, true), RELEASE_NOT);
+    turns(true, RELEASE_NOT);
     assert_false(is_there("released"));
     label("drain-required");
     (void)driver_release_turn(release, false);
@@ -138,9 +140,9 @@ FIXTURE_TEST(an_agent_that_starts_meanwhile_takes_nothing_before_it_knows_the_la
     (void)driver_release_turn(release, true);
     starts_again();
     assert_int_equal(driver_release_cause(release), RELEASE_UPGRADE);
-    assert_int_equal(driver_release_turn(release, false), RELEASE_UPGRADE);
+    turns(false, RELEASE_UPGRADE);
     label("upgrade-done");
-    assert_int_equal(driver_release_turn(release, false), RELEASE_NOT);
+    turns(false, RELEASE_NOT);
     assert_false(is_there("released"));
     starts_again();
     assert_int_equal(driver_release_cause(release), RELEASE_NOT);
@@ -150,7 +152,7 @@ FIXTURE_TEST(an_agent_that_starts_meanwhile_takes_nothing_before_it_knows_the_la
     starts_again();
     assert_int_equal(driver_release_cause(release), RELEASE_TOLD);
     asked(false);
-    assert_int_equal(driver_release_turn(release, true), RELEASE_NOT);
+    turns(true, RELEASE_NOT);
 }
 
 FIXTURE_TEST(nobody_who_lets_go_is_an_error)
@@ -182,15 +184,13 @@ FIXTURE_TEST(what_cannot_be_written_down_is_tried_again)
 {
     char path[128];
     (void)snprintf(path, sizeof path, "%s/driver", folder);
-    FILE *file = fopen(path, "we"); /* in the way of the folder */
-    assert_non_null(file);
-    assert_int_equal(fclose(file), 0);
+    file_put(folder, "driver", ""); /* in the way of the folder */
     label("drain-required");
-    assert_int_equal(driver_release_turn(release, true), RELEASE_UPGRADE);
+    turns(true, RELEASE_UPGRADE);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(driver_release_turn(release, false), RELEASE_UPGRADE);
+    turns(false, RELEASE_UPGRADE);
     assert_false(is_there("released"));
-    assert_int_equal(driver_release_turn(release, true), RELEASE_UPGRADE);
+    turns(true, RELEASE_UPGRADE);
     assert_true(is_there("released"));
 }
 

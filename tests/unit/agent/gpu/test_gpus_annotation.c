@@ -24,52 +24,61 @@ static struct gpu_state *add(const char *uuid, uint32_t index)
     return gpu;
 }
 
+static struct strbuf text; /* the annotation */
+static struct arena arena;
+static struct inventory inventory; /* read back from it */
+
 static int begin(void **state)
 {
     (void)state;
     reading = (struct gpu_reading){.status = NVML_READY};
     memset(held, 0, sizeof held);
     memset(why, 0, sizeof why);
+    strbuf_init(&text);
+    arena_init(&arena);
     return 0;
 }
 
-#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, NULL)
+static int end(void **state)
+{
+    (void)state;
+    strbuf_done(&text);
+    arena_done(&arena);
+    return 0;
+}
 
-/* As a Node carries it. */
-static void read_back(const struct strbuf *annotation, struct arena *arena, struct inventory *out)
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
+
+/* Writes the annotation, and reads it back from a Node. */
+static void write_and_read(void)
 {
     static const struct inventory_rules inventory_rules = {.advertise = false};
-    struct node_facts *facts = arena_alloc(arena, sizeof *facts);
-    struct strbuf node;
+    struct node_facts *facts = arena_alloc(&arena, sizeof *facts);
+    CLEANUP(strbuf_done) struct strbuf node;
     struct err err;
+    assert_true(gpus_annotation_write(&reading, held, why, &text));
     strbuf_init(&node);
     strbuf_str(&node, "{\"metadata\":{\"name\":\"n\",\"uid\":\"u\",\"annotations\":{"
                       "\"milligpu.io/gpus\":");
-    strbuf_json(&node, (struct text){annotation->data, annotation->len});
+    strbuf_json(&node, (struct text){text.data, text.len});
     strbuf_str(&node, "}}}");
-    char *bytes = arena_copy(arena, (struct text){node.data, node.len});
-    assert_int_equal(node_decode(text_of(bytes), &rules, arena, facts, &err), 0);
+    char *bytes = arena_copy(&arena, (struct text){node.data, node.len});
+    assert_int_equal(node_decode(text_of(bytes), &rules, &arena, facts, &err), 0);
     assert_null(facts->gpus_error);
-    inventory_parse(facts, &inventory_rules, arena, out);
-    assert_int_equal(out->problem, PROBLEM_NONE);
-    assert_string_equal(out->problem_text, "");
-    strbuf_done(&node);
+    inventory_parse(facts, &inventory_rules, &arena, &inventory);
+    assert_int_equal(inventory.problem, PROBLEM_NONE);
+    assert_string_equal(inventory.problem_text, "");
 }
 
 FIXTURE_TEST(the_daemon_reads_what_we_write)
 {
-    struct strbuf text;
-    struct arena arena;
-    struct inventory inventory;
-    strbuf_init(&text);
-    arena_init(&arena);
     add("GPU-b", 1)->peers = 1 << 1 | 1 << 2;
     add("GPU-a", 0)->numa = 1;
     add("GPU-m", 2)->is_mig = true;
     reading.gpu[1].health = GPU_XID;
     (void)snprintf(reading.gpu[1].reason, NVML_REASON_MAX, "the driver reported XID 79");
     reading.gpu[1].since_ms = 1764014462000;
-    assert_true(gpus_annotation_write(&reading, held, why, &text));
+    write_and_read();
     assert_string_equal(
         text.data,
         "[{\"uuid\":\"GPU-a\",\"index\":0,\"milli\":1000,\"mib\":81559,\"model\":"
@@ -80,7 +89,6 @@ FIXTURE_TEST(the_daemon_reads_what_we_write)
         "\"nvlink\":[\"GPU-m\"]},{\"uuid\":\"GPU-m\",\"index\":2,\"milli\":1000,"
         "\"mib\":81559,\"model\":\"NVIDIA H100 \\\"80GB\\\"\",\"numa\":-1,\"health\":\"healthy\","
         "\"nvlink\":[],\"held\":\"mig\"}]");
-    read_back(&text, &arena, &inventory);
     assert_int_equal(inventory.gpus, 3);
     assert_string_equal(inventory.gpu[2].held, "mig"); /* closed, and not forgotten */
     assert_null(inventory.gpu[0].held);
@@ -103,76 +111,50 @@ FIXTURE_TEST(the_daemon_reads_what_we_write)
     reading.gpu[1].xids++;
     assert_true(gpus_annotation_write(&reading, held, why, &again));
     assert_string_equal(again.data, text.data);
-    strbuf_done(&text);
-    arena_done(&arena);
 }
 
 FIXTURE_TEST(who_holds_a_gpu_whole_is_said_of_that_gpu)
 {
-    struct strbuf text;
-    struct arena arena;
-    struct inventory inventory;
-    strbuf_init(&text);
-    arena_init(&arena);
     add("GPU-b", 1);
     add("GPU-a", 0);
     add("GPU-c", 2);
     held[0] = "pod:4f1d";
     held[2] = "process";
-    assert_true(gpus_annotation_write(&reading, held, why, &text));
-    read_back(&text, &arena, &inventory);
+    write_and_read();
     assert_null(inventory.gpu[0].held);
     assert_string_equal(inventory.gpu[1].id, "GPU-b");
     assert_string_equal(inventory.gpu[1].held, "pod:4f1d");
     assert_string_equal(inventory.gpu[2].held, "process");
-    strbuf_done(&text);
-    arena_done(&arena);
 }
 
 /* The reason of a sick GPU is its own, whoever holds it. */
 FIXTURE_TEST(a_gpu_that_nobody_can_have_is_closed_with_its_reason)
 {
-    struct strbuf text;
-    struct arena arena;
-    struct inventory inventory;
-    strbuf_init(&text);
-    arena_init(&arena);
     add("GPU-a", 0);
     add("GPU-b", 1)->health = GPU_LOST;
     (void)snprintf(reading.gpu[1].reason, NVML_REASON_MAX, "it fell off the bus");
     add("GPU-c", 2);
     held[0] = held[1] = "unknown";
     why[0] = why[1] = "nothing \"names\" it";
-    assert_true(gpus_annotation_write(&reading, held, why, &text));
+    write_and_read();
     assert_non_null(strstr(text.data, "\"health\":\"healthy\",\"nvlink\":[],\"reason\":\"nothing "
                                       "\\\"names\\\" it\",\"held\":\"unknown\"}"));
     assert_non_null(strstr(text.data, "\"reason\":\"it fell off the bus\",\"since\":"));
-    read_back(&text, &arena, &inventory);
     assert_string_equal(inventory.gpu[0].held, "unknown");
     assert_true(inventory.gpu[0].healthy);
     assert_null(inventory.gpu[2].held);
-    strbuf_done(&text);
-    arena_done(&arena);
 }
 
 FIXTURE_TEST(a_lost_gpu_gives_its_index_away)
 {
-    struct strbuf text;
-    struct arena arena;
-    struct inventory inventory;
-    strbuf_init(&text);
-    arena_init(&arena);
     add("GPU-lost", 0)->health = GPU_LOST;
     add("GPU-x", 0)->peers = 1 << 0;
     add("GPU-y", 1)->health = GPU_UNKNOWN;
-    assert_true(gpus_annotation_write(&reading, held, why, &text));
-    read_back(&text, &arena, &inventory);
+    write_and_read();
     assert_int_equal(inventory.gpus, 3);
     assert_string_equal(inventory.gpu[0].id, "GPU-x");
     assert_string_equal(inventory.gpu[2].id, "GPU-lost");
     assert_string_equal(inventory.gpu[2].health, "lost");
-    strbuf_done(&text);
-    arena_done(&arena);
 }
 
 FIXTURE_TEST(every_health_is_a_word_that_the_daemon_knows)
@@ -192,8 +174,6 @@ FIXTURE_TEST(every_health_is_a_word_that_the_daemon_knows)
 
 FIXTURE_TEST(a_reading_that_says_nothing_is_not_written)
 {
-    struct strbuf text;
-    strbuf_init(&text);
     assert_true(gpus_annotation_write(&reading, held, why, &text)); /* a driver without GPUs */
     assert_string_equal(text.data, "[]");
     strbuf_reset(&text);
@@ -204,20 +184,14 @@ FIXTURE_TEST(a_reading_that_says_nothing_is_not_written)
     assert_int_equal(text.len, 0);
     add("GPU-a", 0)->health = GPU_UNKNOWN;
     assert_true(gpus_annotation_write(&reading, held, why, &text));
-    strbuf_done(&text);
 }
 
 FIXTURE_TEST(as_many_gpus_as_a_node_may_have)
 {
-    struct strbuf text;
-    struct arena arena;
-    struct inventory inventory;
     char uuid[NVML_TEXT_MAX];
     char by[HOLD_BYTES_MAX + 1] = "pod:";
     memset(by + 4, 'u', UID_BYTES_MAX);
     by[HOLD_BYTES_MAX] = '\0';
-    strbuf_init(&text);
-    arena_init(&arena);
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++) {
         (void)snprintf(uuid, sizeof uuid, "GPU-%u%.*s", i, 80,
                        "00000000000000000000000000000000000000000000000000000000000000000000000000"
@@ -229,10 +203,7 @@ FIXTURE_TEST(as_many_gpus_as_a_node_may_have)
         memset(gpu->reason, '"', sizeof gpu->reason - 1);
         held[i] = by;
     }
-    assert_true(gpus_annotation_write(&reading, held, why, &text));
+    write_and_read();
     assert_true(text.len > 32 * 63 * 85);
-    read_back(&text, &arena, &inventory);
     assert_int_equal(inventory.gpus, GPUS_PER_NODE_MAX);
-    strbuf_done(&text);
-    arena_done(&arena);
 }

@@ -9,6 +9,7 @@
 
 #include "agent/grant/grant.h"
 #include "support/test.h"
+#include "unit/agent/support.h"
 
 #define UID "3f6c1a2e-0000-4000-8000-000000000001"
 #define TWO                                                                                        \
@@ -145,8 +146,7 @@ static enum grant_verdict judged(struct world *world, const char *container)
 static void refused(struct world *world, const char *container, const char *words)
 {
     assert_int_equal(judged(world, container), GRANT_REFUSED);
-    if (strstr(world->grant.why.text, words) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", world->grant.why.text, words);
+    assert_says(world->grant.why.text, words);
 }
 
 FIXTURE_TEST(a_container_gets_exactly_its_shares)
@@ -186,11 +186,6 @@ FIXTURE_TEST(an_unsigned_allocation_is_refused)
     carries(world, ANNOTATION_ALLOCATION, TWO);
     refused(world, "main", "not signed by milligpud");
     refused(world, "proxy", "not signed by milligpud");
-}
-
-FIXTURE_TEST(what_is_no_signature_is_refused)
-{
-    carries(world, ANNOTATION_ALLOCATION, TWO);
     carries(world, ANNOTATION_SIGNATURE, "v1:abc");
     refused(world, "main", "is no signature");
 }
@@ -230,15 +225,10 @@ FIXTURE_TEST(the_first_allocation_of_a_uid_is_the_only_one)
 FIXTURE_TEST(a_recorded_pod_needs_no_signature)
 {
     world->recorded = TWO;
+    refused(world, "main", "is gone"); /* it cannot hide its allocation */
     carries(world, ANNOTATION_ALLOCATION, TWO);
     assert_int_equal(judged(world, "main"), GRANT_GPUS);
     assert_int_equal(world->grant.proof, PROOF_RECORD);
-}
-
-FIXTURE_TEST(a_recorded_pod_cannot_hide_its_allocation)
-{
-    world->recorded = TWO;
-    refused(world, "main", "is gone");
 }
 
 FIXTURE_TEST(a_uid_that_is_no_file_name_is_refused)
@@ -257,27 +247,19 @@ FIXTURE_TEST(what_is_no_allocation_is_refused_though_signed)
 /* Whatever proves the allocation: anything else could be the name of another device. */
 FIXTURE_TEST(only_the_uuid_of_a_gpu_is_a_device)
 {
-    static const char *const name[] = {"all",
-                                       "0",
-                                       "n1/gpu-0",
-                                       "gpu-a",
-                                       "GPU-",
-                                       "GPU-a=b",
-                                       "GPU-a/b",
-                                       "MIG-GPU-a",
-                                       "GPU-a:0",
-                                       "xGPU-a",
-                                       "nvidia.com/gpu=all",
-                                       "GPU-a.GPU-b"};
+    static const char names[] = "all 0 n1/gpu-0 gpu-a GPU- GPU-a=b GPU-a/b MIG-GPU-a GPU-a:0 "
+                                "xGPU-a nvidia.com/gpu=all GPU-a.GPU-b";
+    struct text rest = text_of(names);
+    struct text name;
     char annotation[256];
 
-    for (size_t i = 0; i < ARRAY_LEN(name); i++) {
+    while (text_cut(&rest, ' ', &name)) {
         world->pod.annotations = 0;
         world->recorded = NULL;
         (void)snprintf(annotation, sizeof annotation,
-                       "{\"v\":1,\"containers\":{\"main\":[{\"gpu\":\"%s\",\"index\":0,"
+                       "{\"v\":1,\"containers\":{\"main\":[{\"gpu\":\"%.*s\",\"index\":0,"
                        "\"milli\":300,\"mib\":0}]}}",
-                       name[i]);
+                       TEXT_ARG(name));
         bound_with(world, annotation);
         refused(world, "main", "which is not the UUID of a GPU");
         world->recorded = annotation;
@@ -291,12 +273,18 @@ FIXTURE_TEST(only_the_uuid_of_a_gpu_is_a_device)
 
 /* --- what is changed --- */
 
-static int adjusted(struct world *world, const struct nri_container *container,
-                    struct nri_adjustment *out)
+static const struct nri_container plain = {.name = TEXT("main")};
+
+/* What the named container of the pod gets; words as for assert_outcome(). */
+static struct nri_adjustment adjusted(struct world *world, const char *name,
+                                      const struct nri_container *container, const char *words)
 {
-    struct err err;
-    (void)judged(world, "main");
-    return grant_adjust(&world->rules, &world->grant, container, &world->arena, out, &err);
+    struct nri_adjustment out;
+    struct err err = {0};
+    (void)judged(world, name);
+    assert_outcome(grant_adjust(&world->rules, &world->grant, container, &world->arena, &out, &err),
+                   &err, words);
+    return out;
 }
 
 static const char *env_of(const struct nri_adjustment *adjustment, const char *name)
@@ -309,10 +297,8 @@ static const char *env_of(const struct nri_adjustment *adjustment, const char *n
 
 FIXTURE_TEST(gpus_are_injected_by_uuid)
 {
-    const struct nri_container plain = {.name = TEXT("main")};
-    struct nri_adjustment out;
     bound_with(world, BOTH);
-    assert_int_equal(adjusted(world, &plain, &out), 0);
+    const struct nri_adjustment out = adjusted(world, "main", &plain, NULL);
     assert_int_equal(out.cdi_devices, 2);
     assert_true(text_is(out.cdi_device[0], "nvidia.com/gpu=GPU-a"));
     assert_true(text_is(out.cdi_device[1], "nvidia.com/gpu=GPU-b"));
@@ -327,9 +313,8 @@ FIXTURE_TEST(limits_that_the_pod_wrote_are_set_to_what_was_granted)
                                TEXT("NVIDIA_GPU_MEMORY_LIMIT=99999"), TEXT("HOME=/"),
                                TEXT("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=")};
     const struct nri_container greedy = {.envs = ARRAY_LEN(env), .env = env};
-    struct nri_adjustment out;
     bound_with(world, BOTH);
-    assert_int_equal(adjusted(world, &greedy, &out), 0);
+    const struct nri_adjustment out = adjusted(world, "main", &greedy, NULL);
     assert_string_equal(env_of(&out, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "25");
     assert_string_equal(env_of(&out, "CUDA_MPS_PIPE_DIRECTORY"), "/run/milligpu/no-mps");
     assert_string_equal(env_of(&out, "NVIDIA_GPU_MEMORY_LIMIT"), "4915");
@@ -340,51 +325,41 @@ FIXTURE_TEST(limits_that_the_pod_wrote_are_set_to_what_was_granted)
 
 FIXTURE_TEST(without_a_share_only_the_variable_is_void)
 {
-    const struct nri_container plain = {0};
-    struct nri_adjustment out;
-    struct err err;
     bound_with(world, TWO);
-    assert_int_equal(judged(world, "proxy"), GRANT_NOTHING);
-    assert_int_equal(grant_adjust(&world->rules, &world->grant, &plain, &world->arena, &out, &err),
-                     0);
+    const struct nri_adjustment out = adjusted(world, "proxy", &plain, NULL);
+    assert_int_equal(world->grant.verdict, GRANT_NOTHING);
     assert_int_equal(out.envs, 1);
     assert_int_equal(out.cdi_devices, 0);
 }
 
 FIXTURE_TEST(other_pods_are_not_changed)
 {
-    const struct nri_container plain = {0};
     struct nri_adjustment out;
-    assert_int_equal(adjusted(world, &plain, &out), 0);
+    out = adjusted(world, "main", &plain, NULL);
     assert_int_equal(out.envs + out.cdi_devices + out.mounts + out.devices, 0);
 }
 
 FIXTURE_TEST(gpus_that_no_specification_names_are_refused)
 {
-    const struct nri_container plain = {0};
-    struct nri_adjustment out;
     bound_with(world, TWO);
     world->kind = NULL;
-    assert_true(adjusted(world, &plain, &out) < 0);
+    (void)adjusted(world, "main", &plain, "no CDI specification names GPU-a");
 }
 
 FIXTURE_TEST(only_a_gpu_that_nvml_has_shown_is_injected)
 {
-    const struct nri_container plain = {.name = TEXT("main")};
     struct nri_adjustment out;
-    struct err err;
     bound_with(world, BOTH);
     for (int recorded = 0; recorded < 2; recorded++) {
         world->recorded = recorded == 1 ? BOTH : NULL;
         world->unknown = "GPU-b";
-        assert_int_equal(judged(world, "main"), GRANT_GPUS); /* it may run already */
-        assert_true(grant_adjust(&world->rules, &world->grant, &plain, &world->arena, &out, &err) <
-                    0);
-        assert_string_equal(err.text, "its GPU GPU-b is not known to NVIDIA's driver on node n1 "
-                                      "(yet); will be retried automatically");
+        out = adjusted(world, "main", &plain,
+                       "its GPU GPU-b is not known to NVIDIA's driver on node n1 "
+                       "(yet); will be retried automatically");
+        assert_int_equal(world->grant.verdict, GRANT_GPUS); /* it may run already */
         assert_int_equal(out.cdi_devices, 0);
         world->unknown = NULL;
-        assert_int_equal(adjusted(world, &plain, &out), 0);
+        out = adjusted(world, "main", &plain, NULL);
         assert_int_equal(out.cdi_devices, 2);
     }
 }
@@ -417,7 +392,7 @@ FIXTURE_TEST(a_client_of_mps_gets_its_limits_and_mounts)
     for (size_t i = 0; i < ARRAY_LEN(share); i++) {
         world->pod.annotations = 0;
         bound_with(world, share[i].annotation);
-        assert_int_equal(adjusted(world, &of_a_user, &out), 0);
+        out = adjusted(world, "main", &of_a_user, NULL);
         assert_int_equal(world->grant.mps, GRANT_MPS_CLIENT);
         assert_string_equal(env_of(&out, "CUDA_MPS_PIPE_DIRECTORY"), "/run/milligpu/mps");
         assert_string_equal(env_of(&out, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), share[i].percent);
@@ -440,14 +415,14 @@ FIXTURE_TEST(without_mps_there_is_nothing_of_it)
     struct nri_adjustment out;
 
     bound_with(world, ONE(300, 4915));
-    assert_int_equal(adjusted(world, &of_a_user, &out), 0);
+    out = adjusted(world, "main", &of_a_user, NULL);
     assert_int_equal(world->grant.mps, GRANT_MPS_NONE);
     assert_int_equal(out.envs, 1);
     assert_int_equal(out.mounts, 0);
     world->mps = -1; /* it is not asked for these */
     world->pod.annotations = 0;
     bound_with(world, WHOLE);
-    assert_int_equal(adjusted(world, &of_a_user, &out), 0);
+    out = adjusted(world, "main", &of_a_user, NULL);
     assert_int_equal(out.cdi_devices, 2);
     assert_int_equal(out.mounts, 0);
     assert_int_equal(judged(world, "proxy"), GRANT_NOTHING);
@@ -485,25 +460,17 @@ FIXTURE_TEST(a_client_that_runs_shows_it)
 static void adjust_refuses(struct world *world, const struct nri_container *container,
                            const char *words)
 {
-    struct nri_adjustment out;
-    struct err err = {0};
-
-    (void)judged(world, "main");
-    assert_true(grant_adjust(&world->rules, &world->grant, container, &world->arena, &out, &err) <
-                0);
-    if (strstr(err.text, words) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+    (void)adjusted(world, "main", container, words);
     assert_int_equal(world->grant.mps, GRANT_MPS_NONE);
 }
 
 FIXTURE_TEST(who_could_be_no_client_of_mps_is_refused)
 {
-    const struct nri_container nobody = {.name = TEXT("main")};
     bound_with(world, ONE(300, 4915));
     world->mps = -1;
     adjust_refuses(world, &of_a_user, "the MPS daemon is down");
     world->mps = 1;
-    adjust_refuses(world, &nobody, "does not say which user");
+    adjust_refuses(world, &plain, "does not say which user");
     world->pod.annotations = 0;
     bound_with(world, BOTH);
     adjust_refuses(world, &of_a_user, "shares of 2 GPUs");
@@ -528,53 +495,42 @@ static void judges_all(struct world *world, const char *container, const char *d
     while (text_cut(&rest, ' ', &device))
         list[all.cdi_devices++] = device;
     (void)judged(world, container);
-    const int rc = grant_validate(&world->rules, &world->grant, &is, &all, &err);
-    if (words == NULL ? rc != 0 : rc == 0 || strstr(err.text, words) == NULL)
-        fail_msg("%s with \"%s\": \"%s\"", container, devices, err.text);
+    assert_outcome(grant_validate(&world->rules, &world->grant, &is, &all, &err), &err, words);
 }
 
-FIXTURE_TEST(what_was_granted_is_valid_in_any_kind)
+FIXTURE_TEST(validate__allows_the_granted_gpus_and_no_others)
 {
+    static const struct {
+        const char *container; /* main has GPU-a, proxy nothing */
+        const char *devices;   /* that all plugins made */
+        const char *asked;     /* kubelet asked for it: a device plugin's */
+        const char *words;     /* of the refusal */
+    } row[] = {
+        {"main", "nvidia.com/gpu=GPU-a", NULL, NULL},
+        {"main", "example.com/nic=1 k8s.device-plugin.nvidia.com/gpu=GPU-a", NULL, NULL},
+        {"main", "milligpu.io/gpu=GPU-a", NULL, NULL},
+        {"proxy", "example.com/nic=1", NULL, NULL},
+        {"main", "", NULL, "without its GPU GPU-a"},
+        {"main", "example.com/gpu=GPU-a", NULL, "without its GPU GPU-a"},
+        {"main", "nvidia.com/gpu=GPU-a nvidia.com/gpu=GPU-b", NULL,
+         "gives it nvidia.com/gpu=GPU-b"},
+        {"main", "nvidia.com/gpu=GPU-a management.nvidia.com/gpu=all", NULL, "all"},
+        {"proxy", "nvidia.com/gpu=all", NULL, "nvidia.com/gpu=all"},
+        {"proxy", "nvidia.com/gpu", NULL, "nvidia.com/gpu"},
+        {"main", "nvidia.com/gpu=GPU-a nvidia.com/gpu=GPU-c", "nvidia.com/gpu=GPU-c", NULL},
+    };
     bound_with(world, TWO);
-    judges_all(world, "main", "nvidia.com/gpu=GPU-a", NULL, NULL);
-    judges_all(world, "main", "example.com/nic=1 k8s.device-plugin.nvidia.com/gpu=GPU-a", NULL,
-               NULL);
-    judges_all(world, "main", "milligpu.io/gpu=GPU-a", NULL, NULL);
-    judges_all(world, "proxy", "example.com/nic=1", NULL, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        judges_all(world, row[i].container, row[i].devices, row[i].asked, row[i].words);
 }
 
-FIXTURE_TEST(a_container_never_runs_without_its_gpu)
-{
-    bound_with(world, TWO);
-    judges_all(world, "main", "", NULL, "without its GPU GPU-a");
-    judges_all(world, "main", "example.com/gpu=GPU-a", NULL, "without its GPU GPU-a");
-}
-
-FIXTURE_TEST(no_other_plugin_adds_a_gpu_to_a_pod_of_ours)
-{
-    bound_with(world, TWO);
-    judges_all(world, "main", "nvidia.com/gpu=GPU-a nvidia.com/gpu=GPU-b", NULL,
-               "gives it nvidia.com/gpu=GPU-b");
-    judges_all(world, "main", "nvidia.com/gpu=GPU-a management.nvidia.com/gpu=all", NULL, "all");
-    judges_all(world, "proxy", "nvidia.com/gpu=all", NULL, "nvidia.com/gpu=all");
-    judges_all(world, "proxy", "nvidia.com/gpu", NULL, "nvidia.com/gpu");
-}
-
-FIXTURE_TEST(what_kubelet_asked_for_is_a_device_plugins)
-{
-    bound_with(world, TWO);
-    judges_all(world, "main", "nvidia.com/gpu=GPU-a nvidia.com/gpu=GPU-c", "nvidia.com/gpu=GPU-c",
-               NULL);
-}
-
-static void validates(struct world *world, const struct nri_adjustment *all, const char *words)
+static void validates(struct world *world, const struct nri_container *container,
+                      const struct nri_adjustment *all, const char *words)
 {
     struct err err = {0};
 
     (void)judged(world, "main");
-    const int rc = grant_validate(&world->rules, &world->grant, &of_a_user, all, &err);
-    if (words == NULL ? rc != 0 : rc == 0 || strstr(err.text, words) == NULL)
-        fail_msg("\"%s\"", err.text);
+    assert_outcome(grant_validate(&world->rules, &world->grant, container, all, &err), &err, words);
 }
 
 FIXTURE_TEST(a_client_of_mps_never_runs_beside_it)
@@ -584,26 +540,26 @@ FIXTURE_TEST(a_client_of_mps_never_runs_beside_it)
 
     bound_with(world, ONE(300, 4915));
     world->mps = 1;
-    assert_int_equal(adjusted(world, &of_a_user, &all), 0);
-    validates(world, &all, NULL);
+    all = adjusted(world, "main", &of_a_user, NULL);
+    validates(world, &of_a_user, &all, NULL);
     for (uint32_t i = 0; i < all.mounts; i++) {
         const struct text source = all.mount[i].source;
         all.mount[i].source = TEXT("/elsewhere");
-        validates(world, &all, without);
+        validates(world, &of_a_user, &all, without);
         all.mount[i].source = source;
     }
     all.mounts = 1;
-    validates(world, &all, without);
+    validates(world, &of_a_user, &all, without);
     all.mounts = 2;
     for (uint32_t i = 0; i < all.envs; i++)
         if (text_is(all.env[i].key, "CUDA_MPS_PIPE_DIRECTORY"))
             all.env[i].value = TEXT("/elsewhere");
-    validates(world, &all, without);
+    validates(world, &of_a_user, &all, without);
     all.env[1].value = TEXT("/run/milligpu/mps");
     assert_true(text_is(all.env[1].key, "CUDA_MPS_PIPE_DIRECTORY"));
-    validates(world, &all, NULL);
+    validates(world, &of_a_user, &all, NULL);
     world->mps = 0; /* turned off a moment ago: its daemon may be gone when it starts */
-    validates(world, &all, without);
+    validates(world, &of_a_user, &all, without);
 }
 
 FIXTURE_TEST(other_pods_get_no_gpu_of_another_plugin_unless_the_rules_allow_it)
@@ -626,13 +582,10 @@ FIXTURE_TEST(a_device_node_of_a_gpu_is_a_gpu)
                                        .device = &node,
                                        .envs = 1,
                                        .env = &none};
-    const struct nri_container plain = {0};
     const struct nri_container has = {.devices = 1, .device = &node};
-    struct err err;
     bound_with(world, TWO);
-    (void)judged(world, "main");
-    assert_true(grant_validate(&world->rules, &world->grant, &plain, &all, &err) < 0);
-    assert_int_equal(grant_validate(&world->rules, &world->grant, &has, &all, &err), 0);
+    validates(world, &plain, &all, "gives it /dev/nvidia3");
+    validates(world, &has, &all, NULL);
 }
 
 /* That of nvidia-uvm on this machine: the kernel chose it. */
@@ -672,9 +625,7 @@ static void adds(struct world *world, const struct nri_device *node,
     struct err err = {0};
     if (rule != NULL)
         rules[0] = *rule;
-    const int rc = grant_validate(&world->rules, &world->grant, &is, &all, &err);
-    if (words == NULL ? rc != 0 : rc == 0 || strstr(err.text, words) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", err.text, words != NULL ? words : "");
+    assert_outcome(grant_validate(&world->rules, &world->grant, &is, &all, &err), &err, words);
 }
 
 static void adds_node(struct world *world, const char *path, const char *type, int64_t major,
@@ -741,19 +692,15 @@ FIXTURE_TEST(no_other_plugin_takes_the_variable_away)
                               {TEXT("HOME"), TEXT("all")},
                               {TEXT("-NVIDIA_VISIBLE_DEVICES"), TEXT("")}};
     struct nri_adjustment all = {.cdi_devices = 1, .cdi_device = &granted, .envs = 2, .env = pair};
-    const struct nri_container plain = {0};
-    struct err err;
     bound_with(world, TWO);
-    (void)judged(world, "main");
-    assert_int_equal(grant_validate(&world->rules, &world->grant, &plain, &all, &err), 0);
+    validates(world, &plain, &all, NULL);
     all.envs = 3;
-    assert_true(grant_validate(&world->rules, &world->grant, &plain, &all, &err) < 0);
+    validates(world, &plain, &all, "NVIDIA_VISIBLE_DEVICES");
     all.envs = 1;
     pair[0].value = TEXT("all");
-    assert_true(grant_validate(&world->rules, &world->grant, &plain, &all, &err) < 0);
+    validates(world, &plain, &all, "NVIDIA_VISIBLE_DEVICES");
     all.envs = 0;
-    assert_true(grant_validate(&world->rules, &world->grant, &plain, &all, &err) < 0);
-    assert_non_null(strstr(err.text, "NVIDIA_VISIBLE_DEVICES"));
+    validates(world, &plain, &all, "NVIDIA_VISIBLE_DEVICES");
 }
 
 FIXTURE_TEST(a_refused_pod_is_not_valid)

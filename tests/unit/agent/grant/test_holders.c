@@ -5,6 +5,7 @@
 #include "agent/common/device.h"
 #include "agent/grant/holders.h"
 #include "support/test.h"
+#include "unit/agent/support.h"
 
 /* Three GPUs: GPU-a has index 0 and minor 2, GPU-b 1 and 1, GPU-c 2 and 0. */
 static struct gpu_reading reading;
@@ -91,24 +92,22 @@ FIXTURE_TEST(a_gpu_is_known_by_uuid_index_and_device_node)
     static const struct {
         const char *name;
         int gpu;
-    } row[] = {
-        {"GPU-a", 0},
-        {"GPU-c", 2},
-        {"0", 0},
-        {"2", 2},
-        {"/dev/nvidia0", 2},
-        {"/dev/nvidia2", 0},
-        {"", -1},
-        {"3", -1},
-        {"GPU-", -1},
-        {"GPU-ab", -1},
-        {"/dev/nvidia", -1},
-        {"/dev/nvidia3", -1},
-        {"-1", -1},
-        {"/dev/nvidiactl", -1},
-        {"4294967296", -1},
-        {"18446744073709551616", -1},
-    };
+    } row[] = {{"GPU-a", 0},
+               {"GPU-c", 2},
+               {"0", 0},
+               {"2", 2},
+               {"/dev/nvidia0", 2},
+               {"/dev/nvidia2", 0},
+               {"", -1},
+               {"3", -1},
+               {"GPU-", -1},
+               {"GPU-ab", -1},
+               {"/dev/nvidia", -1},
+               {"/dev/nvidia3", -1},
+               {"-1", -1},
+               {"/dev/nvidiactl", -1},
+               {"4294967296", -1},
+               {"18446744073709551616", -1}};
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
         assert_int_equal(found(row[i].name), row[i].gpu);
     /* An index, or a device node, is that of a GPU that is there. */
@@ -141,8 +140,7 @@ FIXTURE_TEST(shares_of_ours_hold_no_gpu_whole)
 static void assert_allowed(const char *id)
 {
     struct err err;
-    if (holders_allow(&reading, &copy, text_of(id), &err) < 0)
-        fail_msg("%s: %s", id, err.text);
+    assert_outcome(holders_allow(&reading, &copy, text_of(id), &err), &err, NULL);
 }
 
 static void assert_refused(const char *id, const char *text)

@@ -5,6 +5,7 @@
 
 #include "agent/grant/overlap.h"
 #include "support/test.h"
+#include "unit/agent/support.h"
 
 static struct container_facts container[8];
 static struct container_gpu gpus[8][2];
@@ -26,15 +27,12 @@ static struct container_facts *add(const char *id, const char *pod, const char *
     const uint32_t at = copy.count++;
 
     gpus[at][0] = (struct container_gpu){.name = "GPU-a", .milli = milli, .pod_milli = pod_milli};
-    container[at] = (struct container_facts){.id = id,
-                                             .uid = pod,
-                                             .namespace = "shop",
-                                             .pod = pod,
-                                             .name = name,
-                                             .right = RIGHT_SHARE,
-                                             .is_running = true,
-                                             .gpus = 1,
-                                             .gpu = gpus[at]};
+    container[at] = (struct container_facts){.id = id, .uid = pod, .pod = pod, .name = name};
+    container[at].namespace = "shop";
+    container[at].right = RIGHT_SHARE;
+    container[at].is_running = true;
+    container[at].gpus = 1;
+    container[at].gpu = gpus[at];
     return &container[at];
 }
 
@@ -54,16 +52,14 @@ static void has_ended(struct container_facts *facts)
 static void allowed(const char *id)
 {
     struct err err;
-    if (overlap_allow(&copy, text_of(id), &err) < 0)
-        fail_msg("%s: %s", id, err.text);
+    assert_outcome(overlap_allow(&copy, text_of(id), &err), &err, NULL);
 }
 
 static void refused(const char *id, const char *words)
 {
     struct err err;
     assert_int_equal(overlap_allow(&copy, text_of(id), &err), -ERR_UNAVAILABLE);
-    if (strstr(err.text, words) == NULL)
-        fail_msg("%s: \"%s\" does not say \"%s\"", id, err.text, words);
+    assert_says(err.text, words);
 }
 
 FIXTURE_TEST(a_successor_waits_for_the_pod_that_still_runs)

@@ -61,11 +61,8 @@ static void holds(const struct place *place, const char *uid, const char *annota
 static void write_file(const struct place *place, const char *name, const char *text)
 {
     char path[160];
-    (void)snprintf(path, sizeof path, "%s/pods/%s", place->dir, name);
-    FILE *out = fopen(path, "w");
-    assert_non_null(out);
-    assert_true(fputs(text, out) >= 0);
-    assert_int_equal(fclose(out), 0);
+    (void)snprintf(path, sizeof path, "state/pods/%s", name);
+    file_put(place->home, path, text);
 }
 
 static bool has_file(const struct place *place, const char *name)

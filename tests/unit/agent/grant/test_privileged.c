@@ -5,6 +5,7 @@
 
 #include "agent/grant/privileged.h"
 #include "support/test.h"
+#include "unit/agent/support.h"
 
 enum { ANY = NRI_ANY_NUMBER, NONE = 1000 };
 
@@ -141,8 +142,7 @@ static void says(uint32_t gpus, const char *words)
     struct err err;
 
     assert_int_equal(privileged_error(gpus, &err), -ERR_FORBIDDEN);
-    if (strstr(err.text, words) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+    assert_says(err.text, words);
 }
 
 FIXTURE_TEST(the_sentence_names_the_field_and_what_to_do)

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/run/file.h"
 #include "milligpu/run/log.h"
 
 #include "agent/meter/limit_probe.h"
@@ -28,14 +27,6 @@ static void make_folder(const struct site *site, const char *name)
     char path[256];
     (void)snprintf(path, sizeof path, "%s/%s", site->dir, name);
     assert_int_equal(mkdir(path, 0755), 0);
-}
-
-static void write_file(const struct site *site, const char *name, const char *content)
-{
-    char path[256];
-    struct err err;
-    (void)snprintf(path, sizeof path, "%s/%s", site->dir, name);
-    assert_int_equal(file_replace(path, text_of(content), &err), 0);
 }
 
 static int set_up(void **state)
@@ -68,42 +59,31 @@ static int tear_down(void **state)
 /* The probe has looked at a driver with these lines, anew. */
 static enum limit_state looks(struct site *site, const char *lines)
 {
-    bool ready = false;
     nvml_close(site->probe.nvml);
     site->probe.loads = 0; /* each watcher of a test counts from 0, too */
     site->probe.nvml = driver_open(site->dir, lines);
-    for (int64_t until_ms = 0; !ready && patience_left(&until_ms);) {
-        const struct gpu_reading *reading = nvml_latest(site->probe.nvml);
-        ready = reading->status == NVML_READY;
-        gpu_reading_unref(reading);
-    }
-    assert_true(ready);
+    driver_await(site->probe.nvml, NVML_READY);
     limit_probe_look(&site->probe);
     return limit_probe_state(&site->probe);
 }
 
-/* What the driver was told to limit; "": nothing. */
-static char *limited(const struct site *site)
+/* The limits that the driver has received since the last call. */
+static void limits_are(const struct site *site, const char *lines)
 {
     char path[64];
-    char *told = NULL;
-    size_t len;
-    struct err err;
+    char *limits = file_text(site->dir, "driver.limits");
+    assert_string_equal(limits, lines);
+    xfree(limits);
     (void)snprintf(path, sizeof path, "%s/driver.limits", site->dir);
-    if (file_read(path, 4096, &told, &len, &err) < 0)
-        return xstrdup("");
     (void)remove(path);
-    return told;
 }
 
 static void is_limited_in(const struct site *site, const char *folder)
 {
     char line[256];
-    char *told = limited(site);
     (void)snprintf(line, sizeof line, "GPU-a %s/milligpu-scratch-%d 0 67108864\n", folder,
                    (int)getpid());
-    assert_string_equal(told, line);
-    xfree(told);
+    limits_are(site, line);
 }
 
 static void is_empty(const char *folder)
@@ -147,7 +127,7 @@ SITE_TEST(the_scratch_lies_beside_the_agents_own_cgroup_or_in_the_folder)
     make_folder(site, "cgroups/kubepods");
     make_folder(site, "cgroups/kubepods/pod1");
     (void)snprintf(beside, sizeof beside, "%s/kubepods/pod1", site->cgroups);
-    write_file(site, "proc/self/cgroup", "1:pids:/x/y\n0::/kubepods/pod1/own\n");
+    file_put(site->dir, "proc/self/cgroup", "1:pids:/x/y\n0::/kubepods/pod1/own\n");
     assert_int_equal(looks(site, GPUS "limits real\n"), LIMITS_OK);
     is_limited_in(site, beside);
     is_empty(beside);
@@ -159,7 +139,7 @@ SITE_TEST(the_scratch_lies_beside_the_agents_own_cgroup_or_in_the_folder)
                                             "",
                                             "0:\n"};
     for (size_t i = 0; i < ARRAY_LEN(elsewhere); i++) {
-        write_file(site, "proc/self/cgroup", elsewhere[i]);
+        file_put(site->dir, "proc/self/cgroup", elsewhere[i]);
         assert_int_equal(looks(site, GPUS "limits real\n"), LIMITS_OK);
         is_limited_in(site, site->cgroups);
     }
@@ -178,9 +158,7 @@ SITE_TEST(without_a_scratch_it_is_untried_until_a_container_shows_it)
 {
     site->probe.cgroup_dir = "/nowhere";
     assert_int_equal(looks(site, GPUS), LIMITS_UNTRIED);
-    char *told = limited(site);
-    assert_string_equal(told, "");
-    xfree(told);
+    limits_are(site, "");
     limit_probe_note(&site->probe, NVML_LIMIT_FAILED); /* says nothing of the next */
     assert_int_equal(limit_probe_state(&site->probe), LIMITS_UNTRIED);
     limit_probe_note(&site->probe, NVML_LIMIT_REFUSED);
@@ -196,9 +174,7 @@ SITE_TEST(it_is_tried_once_where_it_works_and_again_after_the_driver_came_back)
     assert_int_equal(looks(site, GPUS "limits real\n"), LIMITS_OK);
     is_limited_in(site, site->cgroups);
     limit_probe_look(&site->probe);
-    char *told = limited(site);
-    assert_string_equal(told, "");
-    xfree(told);
+    limits_are(site, "");
     limit_probe_note(&site->probe, NVML_LIMIT_HOLDS);
     driver_says(site->dir, GPUS "count 1\n");
     for (int64_t until_ms = 0; !reloaded && patience_left(&until_ms);) {
@@ -236,40 +212,37 @@ SITE_TEST(nothing_is_tried_where_nothing_can_be)
     assert_int_equal(looks(site, GPUS), LIMITS_OFF);
     assert_string_equal(limit_state_word(LIMITS_OFF), "off");
     assert_string_equal(limit_state_word(LIMITS_UNTRIED), "untried");
-    char *told = limited(site);
-    assert_string_equal(told, "");
-    xfree(told);
+    limits_are(site, "");
+}
+
+static void tries(struct site *site, const char *cgroup, int rc, enum nvml_limit_end expected,
+                  const char *words)
+{
+    const struct nvml_limit limit = {.uuid = "GPU-a", .cgroup = cgroup, .hard_bytes = 1 << 20};
+    enum nvml_limit_end end;
+    struct err err;
+    assert_int_equal(limit_try(site->probe.nvml, &limit, 5000, &end, &err), rc);
+    assert_int_equal(end, expected);
+    assert_says(err.text, words);
 }
 
 SITE_TEST(a_cgroup_without_its_files_is_told_from_one_that_fails)
 {
-    struct nvml_limit limit = {.uuid = "GPU-a", .cgroup = "/nowhere/cgroup", .hard_bytes = 1 << 20};
-    enum nvml_limit_end end;
-    struct err err;
-    char folder[128];
+    static const char *const files[] = {"cgroups/dmem.max", "cgroups/misc.max"};
+    char path[128];
     site->probe.is_off = true;
     (void)looks(site, GPUS "limits real\n");
-    assert_int_equal(limit_try(site->probe.nvml, &limit, 5000, &end, &err), -ERR_IO);
-    assert_int_equal(end, NVML_LIMIT_FAILED);
-    (void)snprintf(folder, sizeof folder, "%s", site->cgroups);
-    limit.cgroup = folder;
+    tries(site, "/nowhere/cgroup", -ERR_IO, NVML_LIMIT_FAILED, "");
     driver_says(site->dir, GPUS "limits broken\n"); /* as for a folder that cannot be opened */
-    assert_int_equal(limit_try(site->probe.nvml, &limit, 5000, &end, &err), -ERR_IO);
-    assert_int_equal(end, NVML_LIMIT_NO_CONTROLLER);
-    assert_non_null(strstr(err.text, "enable dmem"));
-    static const char *const files[] = {"cgroups/dmem.max", "cgroups/misc.max"};
+    tries(site, site->cgroups, -ERR_IO, NVML_LIMIT_NO_CONTROLLER, "enable dmem");
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
-        write_file(site, files[i], "max\n");
-        assert_int_equal(limit_try(site->probe.nvml, &limit, 5000, &end, &err), -ERR_IO);
-        assert_int_equal(end, NVML_LIMIT_FAILED);
-        (void)snprintf(folder, sizeof folder, "%s/%s", site->dir, files[i]);
-        assert_int_equal(remove(folder), 0);
-        (void)snprintf(folder, sizeof folder, "%s", site->cgroups);
+        file_put(site->dir, files[i], "max\n");
+        tries(site, site->cgroups, -ERR_IO, NVML_LIMIT_FAILED, "");
+        (void)snprintf(path, sizeof path, "%s/%s", site->dir, files[i]);
+        assert_int_equal(remove(path), 0);
     }
     driver_says(site->dir, GPUS "limits refused\n");
-    assert_int_equal(limit_try(site->probe.nvml, &limit, 5000, &end, &err), -ERR_FORBIDDEN);
-    assert_non_null(strstr(err.text, "capability SYS_ADMIN"));
+    tries(site, site->cgroups, -ERR_FORBIDDEN, NVML_LIMIT_REFUSED, "capability SYS_ADMIN");
     driver_says(site->dir, GPUS "limits differ\n");
-    assert_int_equal(limit_try(site->probe.nvml, &limit, 5000, &end, &err), -ERR_CONFLICT);
-    assert_non_null(strstr(err.text, "something else sets"));
+    tries(site, site->cgroups, -ERR_CONFLICT, NVML_LIMIT_DIFFERS, "something else sets");
 }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/run/file.h"
 
 #include "agent/meter/limit_probe.h"
 #include "agent/meter/memory_limit.h"
@@ -53,15 +52,9 @@ static int tear_down(void **state)
 /* Waits for a reading by this driver. */
 static void driver(struct site *site, const char *lines, enum nvml_status status)
 {
-    bool is = false;
     nvml_close(site->limit.nvml);
     site->limit.nvml = driver_open(site->dir, lines);
-    for (int64_t until_ms = 0; !is && patience_left(&until_ms);) {
-        const struct gpu_reading *reading = nvml_latest(site->limit.nvml);
-        is = reading->status == status;
-        gpu_reading_unref(reading);
-    }
-    assert_true(is);
+    driver_await(site->limit.nvml, status);
 }
 
 static enum limit_outcome starts(struct site *site, enum limit_mode mode)
@@ -70,26 +63,28 @@ static enum limit_outcome starts(struct site *site, enum limit_mode mode)
     return memory_limit_set(&site->limit, &site->grant, &site->container, &site->err);
 }
 
+static void fails(struct site *site, const char *words)
+{
+    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
+    assert_says(site->err.text, words);
+}
+
 static void refused(struct site *site, const char *words)
 {
     assert_int_equal(starts(site, LIMIT_REQUIRE), LIMIT_FAILED);
-    if (strstr(site->err.text, words) == NULL || strstr(site->err.text, "operator") == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", site->err.text, words);
+    assert_says(site->err.text, words);
+    assert_says(site->err.text, "operator");
 }
 
 SITE_TEST(each_gpu_is_limited_to_its_share)
 {
-    char path[64];
-    char *told;
-    size_t len;
     driver(site, GPUS, NVML_READY);
     assert_int_equal(starts(site, LIMIT_OFF), LIMIT_NONE);
     assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_SET);
-    (void)snprintf(path, sizeof path, "%s/driver.limits", site->dir);
-    assert_int_equal(file_read(path, 4096, &told, &len, &site->err), 0);
-    assert_string_equal(told, "GPU-a /c/kubepods/pod1/0123 0 2097152\n"
-                              "GPU-b /c/kubepods/pod1/0123 0 3145728\n");
-    xfree(told);
+    char *limits = file_text(site->dir, "driver.limits");
+    assert_string_equal(limits, "GPU-a /c/kubepods/pod1/0123 0 2097152\n"
+                                "GPU-b /c/kubepods/pod1/0123 0 3145728\n");
+    xfree(limits);
     site->share[0].mib = 0; /* not known: it has no limit */
     assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_SET);
     refused(site, "not known");
@@ -100,8 +95,7 @@ SITE_TEST(each_gpu_is_limited_to_its_share)
 SITE_TEST(a_limit_that_fails_is_told_and_required_ones_refuse)
 {
     driver(site, GPUS "limits no\n", NVML_READY);
-    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
-    assert_non_null(strstr(site->err.text, "DeviceSetMemoryLimits_v1"));
+    fails(site, "DeviceSetMemoryLimits_v1");
     assert_null(strstr(site->err.text, "operator"));
     refused(site, "DeviceSetMemoryLimits_v1");
     site->container.cgroups_path = TEXT("nonsense");
@@ -126,8 +120,7 @@ SITE_TEST(containers_that_have_ended_leave_nothing_reserved)
 SITE_TEST(a_limit_that_is_not_read_back_as_it_was_set_has_failed)
 {
     driver(site, GPUS "limits differ\n", NVML_READY);
-    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
-    assert_non_null(strstr(site->err.text, "is 1048576 bytes after it was set to 2097152"));
+    fails(site, "is 1048576 bytes after it was set to 2097152");
     refused(site, "something else sets limits");
     driver(site, GPUS "limits unread\n", NVML_READY);
     assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
@@ -139,8 +132,7 @@ SITE_TEST(why_it_fails_is_told_to_the_operator_and_to_the_node)
     struct limit_probe probe = {.cgroup_dir = "/c"};
     site->limit.probe = &probe;
     driver(site, GPUS "limits refused\n", NVML_READY);
-    assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_FAILED);
-    assert_non_null(strstr(site->err.text, "give it the capability SYS_ADMIN"));
+    fails(site, "give it the capability SYS_ADMIN");
     assert_int_equal(limit_probe_state(&probe), LIMITS_REFUSED);
     driver(site, GPUS "limits bare\n", NVML_READY);
     refused(site, "enable dmem");

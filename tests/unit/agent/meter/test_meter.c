@@ -22,20 +22,8 @@
 static const struct container_gpu gpu_a = {.name = "GPU-a", .milli = 300, .mib = 1000};
 static const struct container_gpu by_index = {.name = "1"};
 static const struct container_facts two[] = {
-    {.id = ID_A,
-     .uid = "u1",
-     .namespace = "ns",
-     .pod = "web",
-     .name = "main",
-     .gpus = 1,
-     .gpu = &gpu_a},
-    {.id = ID_B,
-     .uid = "u2",
-     .namespace = "ns",
-     .pod = "old",
-     .name = "x",
-     .gpus = 1,
-     .gpu = &by_index,
+    {ID_A, .uid = "u1", .namespace = "ns", .pod = "web", .name = "main", .gpus = 1, .gpu = &gpu_a},
+    {ID_B, .uid = "u2", .namespace = "ns", .pod = "old", .name = "x", .gpus = 1, .gpu = &by_index,
      .right = RIGHT_VARIABLE},
 };
 static const struct containers_copy both = {
@@ -174,6 +162,12 @@ static const struct meter_table *read_after(struct world *world, int64_t ms)
     return next;
 }
 
+/* Of container 0 on GPU-a, after one more reading. */
+static const struct meter_gpu *gpu_after(struct world *world, int64_t ms)
+{
+    return &read_after(world, ms)->row[0].cell[0].gpu;
+}
+
 WORLD_TEST(use_is_the_sum_of_its_processes)
 {
     runs(world, 0, 0, 300);
@@ -237,17 +231,17 @@ WORLD_TEST(what_is_not_known_is_not_scaled)
     runs(world, 0, 0, 300);
     runs(world, 0, 0, 400);
     scaled(world, true, true);
-    assert_true(read_after(world, 1)->row[0].cell[0].gpu.is_scaled);
+    assert_true(gpu_after(world, 1)->is_scaled);
     for (int unknown = 0; unknown < 2; unknown++) { /* the first is -1, or the second */
         world->process[unknown].sm_milli = -1;
-        const struct meter_gpu *a = &read_after(world, 1)->row[0].cell[0].gpu;
+        const struct meter_gpu *a = gpu_after(world, 1);
         assert_int_equal(a->used_milli, -1);
         assert_false(a->is_scaled);
         assert_int_equal(a->scaled_ms, 0);
         world->process[unknown].sm_milli = 100;
     }
     world->reading.gpu[0].known = 0;
-    assert_false(read_after(world, 1)->row[0].cell[0].gpu.is_scaled);
+    assert_false(gpu_after(world, 1)->is_scaled);
 }
 
 WORLD_TEST(a_gpu_with_several_names_is_measured_once)
@@ -271,20 +265,20 @@ WORLD_TEST(what_is_not_known_is_not_zero)
     runs(world, 0, 0, 0);
     world->process[1].is_known = false;
     world->process[1].sm_milli = -1;
-    const struct meter_gpu *a = &read_after(world, 1)->row[0].cell[0].gpu;
+    const struct meter_gpu *a = gpu_after(world, 1);
     assert_false(a->is_known);
     assert_int_equal(a->used_mib, 300); /* at least */
     assert_int_equal(a->used_milli, -1);
     world->reading.gpu[0].known = 0;
-    a = &read_after(world, 1)->row[0].cell[0].gpu;
+    a = gpu_after(world, 1);
     assert_false(a->is_known);
     assert_int_equal(a->used_milli, -1);
     world->reading.gpu[0].known = GPU_KNOWS_PROCESSES;
     world->facts.owner = NULL; /* no processes of the host */
-    assert_false(read_after(world, 1)->row[0].cell[0].gpu.is_known);
+    assert_false(gpu_after(world, 1)->is_known);
     world->facts.owner = world->owner;
     world->reading.status = NVML_SILENT;
-    assert_false(read_after(world, 1)->row[0].cell[0].gpu.is_known);
+    assert_false(gpu_after(world, 1)->is_known);
 }
 
 WORLD_TEST(processes_that_end_after_a_reading_are_not_taken_for_hidden_ones)
@@ -311,7 +305,12 @@ WORLD_TEST(a_client_of_mps_that_is_listed_twice_counts_once)
     runs(world, 0, 0, 300);
     world->process[1].pid = world->process[0].pid;
     world->process[1].is_mps = true;
-    assert_int_equal(read_after(world, 1)->row[0].cell[0].gpu.used_mib, 300);
+    assert_int_equal(gpu_after(world, 1)->used_mib, 300);
+}
+
+static bool is_due(struct world *world, int64_t ms)
+{
+    return read_after(world, ms)->row[0].cell[0].is_due;
 }
 
 WORLD_TEST(over_in_every_reading_of_the_grace_is_due)
@@ -326,9 +325,9 @@ WORLD_TEST(over_in_every_reading_of_the_grace_is_due)
     assert_true(a->gpu.is_over && !a->is_due);
     assert_int_equal(world->table[world->at].row[0].container.over, OVER_SEEN);
     assert_int_equal(world->table[world->at].row[1].container.over, OVER_NOT);
-    assert_false(read_after(world, 10000)->row[0].cell[0].is_due);
-    assert_true(read_after(world, 10000)->row[0].cell[0].is_due);
-    assert_false(read_after(world, 0)->row[0].cell[0].is_due);
+    assert_false(is_due(world, 10000));
+    assert_true(is_due(world, 10000));
+    assert_false(is_due(world, 0));
     world->process[0].mib = 1000; /* exactly its share */
     a = &read_after(world, 10000)->row[0].cell[0];
     assert_false(a->gpu.is_over || a->is_due);
@@ -345,12 +344,12 @@ WORLD_TEST(a_reading_that_does_not_tell_ends_the_grace)
     world->reading.gpu[0].processes_left_out = 7;
     (void)read_after(world, 20000);
     world->reading.gpu[0].processes_left_out = 0;
-    assert_false(read_after(world, 20000)->row[0].cell[0].is_due);
-    assert_false(read_after(world, 20000)->row[0].cell[0].is_due);
-    assert_true(read_after(world, 20000)->row[0].cell[0].is_due);
+    assert_false(is_due(world, 20000));
+    assert_false(is_due(world, 20000));
+    assert_true(is_due(world, 20000));
     assert_false(world->table[world->at].row[1].cell[0].gpu.is_over);
     world->facts.policy = METER_EVENT;
-    assert_false(read_after(world, 20000)->row[0].cell[0].is_due);
+    assert_false(is_due(world, 20000));
 }
 
 static bool is_outside(struct world *world, int64_t ms)
@@ -435,13 +434,23 @@ static uint32_t parent_of(uint32_t pid)
                                      : 1;
 }
 
+static void locked(struct machine *machine)
+{
+    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+}
+
+static void unlocked(struct machine *machine)
+{
+    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+}
+
 static bool machine_read(void *user, uint32_t pid, const char *file, struct strbuf *out)
 {
     struct machine *machine = user;
-    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    locked(machine);
     const bool away = machine->moved && machine->opened == pid;
     machine->closed = 0;
-    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    unlocked(machine);
     if (pid >= 500)
         return false;
     if (strcmp(file, "stat") == 0)
@@ -455,22 +464,22 @@ static bool machine_read(void *user, uint32_t pid, const char *file, struct strb
 static int machine_open(void *user, uint32_t pid)
 {
     struct machine *machine = user;
-    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    locked(machine);
     machine->opened_again |= machine->closed == pid;
     machine->opened = pid;
     machine->opens++;
-    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    unlocked(machine);
     return (int)pid;
 }
 
 static bool machine_kill(void *user, int pidfd)
 {
     struct machine *machine = user;
-    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    locked(machine);
     if (machine->kills < 8)
         machine->killed[machine->kills++] = (uint32_t)pidfd;
     const bool kills = !machine->may_not;
-    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    unlocked(machine);
     return kills;
 }
 
@@ -480,14 +489,14 @@ static int machine_end(void *user, const char *gpu, uint32_t pid, int64_t wait_m
     struct machine *machine = user;
     assert_string_equal(gpu, "GPU-a");
     assert_true(wait_ms <= METER_END_MS);
-    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    locked(machine);
     assert_int_equal(machine->opened, pid);
     assert_int_equal(machine->kills, machine->all_ended);
     if (machine->all_ended < 8)
         machine->ended[machine->all_ended++] = pid;
     if (machine->exits)
         machine->moved = true;
-    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    unlocked(machine);
     if (machine->ends == 0)
         return 0;
     const struct timespec slow = {0, ENDS_SLOWLY_MS * 1000000};
@@ -500,13 +509,13 @@ static int machine_end(void *user, const char *gpu, uint32_t pid, int64_t wait_m
 static void machine_close(void *user, int pidfd)
 {
     struct machine *machine = user;
-    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    locked(machine);
     assert_int_equal(pidfd, machine->opened);
     machine->opened = 0;
     machine->closed = (uint32_t)pidfd;
     if (machine->exits)
         machine->moved = false;
-    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    unlocked(machine);
 }
 
 static int machine_of(void **state, enum grant_mps mps)
@@ -629,12 +638,12 @@ MACHINE_TEST(one_that_is_over_is_killed_and_nobody_else)
                     "process GPU-a 300 9\nprocess GPU-a 400 9000\nprocess GPU-a 1 9000\n"
                     "process GPU-a 500 9000\n");
     await(machine, is_killed);
-    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    locked(machine);
     assert_true(machine->kills >= 2);
     for (uint32_t i = 0; i < machine->kills; i++)
         assert_true(machine->killed[i] == 200 || machine->killed[i] == 201);
     assert_int_equal(machine->all_ended, 0); /* it is no client of MPS */
-    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    unlocked(machine);
 }
 
 static void clients_are_killed(struct machine *machine)
@@ -643,12 +652,12 @@ static void clients_are_killed(struct machine *machine)
                                   "process GPU-a 300 9\n");
     meter(machine, METER_KILL);
     await(machine, is_killed);
-    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    locked(machine);
     assert_true(machine->kills >= 2);
     assert_true(machine->all_ended >= machine->kills);
     for (uint32_t i = 0; i < machine->kills; i++)
         assert_int_equal(machine->ended[i], machine->killed[i]);
-    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    unlocked(machine);
 }
 
 MACHINE_OF_A_CLIENT_TEST(the_work_of_a_client_is_ended_before_it_is_killed)
@@ -671,9 +680,9 @@ MACHINE_OF_A_CLIENT_TEST(a_client_that_goes_on_after_its_work_was_ended_does_not
     meter(machine, METER_KILL);
     bool ended = false;
     for (int64_t until_ms = 0; !ended && patience_left(&until_ms);) {
-        assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+        locked(machine);
         ended = machine->all_ended > 1; /* the first one was judged */
-        assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+        unlocked(machine);
     }
     assert_true(ended);
     await(machine, is_seen_over);
@@ -695,10 +704,10 @@ MACHINE_OF_A_CLIENT_TEST(a_client_that_is_listed_twice_is_ended_once)
     driver_says(machine->dir, GPU "process GPU-a 200 5000\nprocess GPU-a 200 5000 mps\n");
     meter(machine, METER_KILL);
     await(machine, is_killed);
-    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    locked(machine);
     assert_true(machine->kills > 0);
     assert_false(machine->opened_again);
-    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    unlocked(machine);
 }
 
 MACHINE_TEST(a_pid_that_is_another_process_by_now_is_not_killed)
@@ -710,10 +719,10 @@ MACHINE_TEST(a_pid_that_is_another_process_by_now_is_not_killed)
     const struct timespec wait = {0, 200000000};
     (void)nanosleep(&wait, NULL);
     await(machine, is_seen_over);
-    assert_int_equal(pthread_mutex_lock(&machine->lock), 0);
+    locked(machine);
     assert_true(machine->opens > 0);
     assert_int_equal(machine->kills, 0);
-    assert_int_equal(pthread_mutex_unlock(&machine->lock), 0);
+    unlocked(machine);
 }
 
 static bool is_stray(const struct machine *machine, uint32_t pid, const struct mps_process *daemon)

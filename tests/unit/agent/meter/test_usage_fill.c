@@ -10,6 +10,10 @@ static struct arena arena;
 static struct meter_gpu gpus[4][2];
 static struct meter_container containers[4];
 static struct meter_copy now;
+static struct meter_container before;
+static struct meter_gpu was; /* of that one */
+static const struct meter_copy then = {.count = 1, .container = &before};
+static const struct meter_copy nothing = {.count = 0};
 static struct usage_report report;
 
 static int begin(void **state)
@@ -18,6 +22,7 @@ static int begin(void **state)
     arena_init(&arena);
     memset(gpus, 0, sizeof gpus);
     memset(containers, 0, sizeof containers);
+    before = (struct meter_container){.id = "c1", .gpus = 1, .gpu = &was};
     now = (struct meter_copy){.is_metering = true, .can_report = true, .container = containers};
     return 0;
 }
@@ -40,27 +45,31 @@ static struct meter_gpu *add(const char *id, const char *uid, const char *name)
     return gpus[at];
 }
 
-static const struct usage_gpu *only(const struct meter_copy *then)
+static const struct usage_gpu *only(const struct meter_copy *from)
 {
-    usage_fill_between(then, &now, &arena, &report);
+    usage_fill_between(from, &now, &arena, &report);
     assert_int_equal(report.pods, 1);
     assert_int_equal(report.pod[0].containers, 1);
     assert_int_equal(report.pod[0].container[0].gpus, 1);
     return &report.pod[0].container[0].gpu[0];
 }
 
+static void has(const struct meter_copy *from, int64_t milli, int64_t mib, int64_t peak_mib)
+{
+    const struct usage_gpu *found = only(from);
+    assert_int_equal(found->milli, milli);
+    assert_int_equal(found->mib, mib);
+    assert_int_equal(found->peak_mib, peak_mib);
+}
+
 FIXTURE_TEST(averages_are_of_the_time_in_which_something_was_known)
 {
-    struct meter_container before = {.id = "c1"};
-    struct meter_gpu was = {.uuid = "GPU-a",
-                            .milli_ms = 1000,
-                            .milli_known_ms = 10,
-                            .mib_ms = 5000,
-                            .mib_known_ms = 10};
-    const struct meter_copy then = {.count = 1, .container = &before};
+    was = (struct meter_gpu){.uuid = "GPU-a",
+                             .milli_ms = 1000,
+                             .milli_known_ms = 10,
+                             .mib_ms = 5000,
+                             .mib_known_ms = 10};
     struct meter_gpu *gpu = add("c1", "u1", "main");
-    before.gpus = 1;
-    before.gpu = &was;
     gpu->milli_ms = 1000 + 250 * 4;
     gpu->milli_known_ms = 14;
     gpu->mib_ms = 5000 + 100 * 8;
@@ -81,13 +90,8 @@ FIXTURE_TEST(averages_are_of_the_time_in_which_something_was_known)
 /* One sample of many is enough: the average has it in it. */
 FIXTURE_TEST(an_average_is_scaled_if_one_of_its_samples_was)
 {
-    struct meter_container before = {.id = "c1"};
-    struct meter_gpu was = {.uuid = "GPU-a", .milli_known_ms = 10, .scaled_ms = 3};
-    const struct meter_copy then = {.count = 1, .container = &before};
-    const struct meter_copy nothing = {.count = 0};
+    was = (struct meter_gpu){.uuid = "GPU-a", .milli_known_ms = 10, .scaled_ms = 3};
     struct meter_gpu *gpu = add("c1", "u1", "main");
-    before.gpus = 1;
-    before.gpu = &was;
     gpu->milli_known_ms = 1000;
     gpu->scaled_ms = 3;
     gpu->is_scaled = true; /* now; its time is not in the window yet */
@@ -103,16 +107,12 @@ FIXTURE_TEST(an_average_is_scaled_if_one_of_its_samples_was)
 /* As for a container that the runtime left out of a list of what runs, and then told of again. */
 FIXTURE_TEST(of_sums_that_began_anew_nothing_is_known)
 {
-    struct meter_container before = {.id = "c1"};
-    struct meter_gpu was = {.uuid = "GPU-a",
-                            .milli_ms = 9000,
-                            .milli_known_ms = 10,
-                            .mib_ms = 9000,
-                            .mib_known_ms = 10};
-    const struct meter_copy then = {.count = 1, .container = &before};
+    was = (struct meter_gpu){.uuid = "GPU-a",
+                             .milli_ms = 9000,
+                             .milli_known_ms = 10,
+                             .mib_ms = 9000,
+                             .mib_known_ms = 10};
     struct meter_gpu *gpu = add("c1", "u1", "main");
-    before.gpus = 1;
-    before.gpu = &was;
     gpu->scaled_ms = 5;
     gpu->milli_known_ms = gpu->mib_known_ms = 9;
     gpu->milli_ms = gpu->mib_ms = 2000;
@@ -127,30 +127,19 @@ FIXTURE_TEST(of_sums_that_began_anew_nothing_is_known)
 
 FIXTURE_TEST(what_is_not_known_is_left_out_and_never_0)
 {
-    const struct meter_copy nothing = {.count = 0};
     struct meter_gpu *gpu = add("c1", "u1", "main");
-    const struct usage_gpu *found = only(&nothing);
-    assert_int_equal(found->milli, USAGE_UNKNOWN);
-    assert_int_equal(found->mib, USAGE_UNKNOWN);
-    assert_int_equal(found->peak_mib, USAGE_UNKNOWN);
+    has(&nothing, USAGE_UNKNOWN, USAGE_UNKNOWN, USAGE_UNKNOWN);
     gpu->mib_known_ms = 10; /* it was idle, and that is known */
     gpu->milli_known_ms = 10;
-    found = only(&nothing);
-    assert_int_equal(found->milli, 0);
-    assert_int_equal(found->mib, 0);
-    assert_int_equal(found->peak_mib, 0);
+    has(&nothing, 0, 0, 0);
     gpu->milli_ms = INT64_C(5000) * 10;
     gpu->mib_ms = (int64_t)UINT32_MAX * 10;
     gpu->peak_mib = UINT32_MAX;
-    found = only(&nothing);
-    assert_int_equal(found->milli, GPU_MILLI);
-    assert_int_equal(found->mib, INT32_MAX);
-    assert_int_equal(found->peak_mib, INT32_MAX);
+    has(&nothing, GPU_MILLI, INT32_MAX, INT32_MAX);
 }
 
 FIXTURE_TEST(containers_are_sorted_into_their_pods)
 {
-    const struct meter_copy nothing = {.count = 0};
     add("c1", "u1", "main");
     add("c2", "u2", "main");
     add("c3", "u1", "side")[1].uuid = "GPU-b";
@@ -173,7 +162,6 @@ FIXTURE_TEST(containers_are_sorted_into_their_pods)
 
 FIXTURE_TEST(of_two_lives_of_a_container_the_later_counts)
 {
-    const struct meter_copy nothing = {.count = 0};
     add("c1", "u1", "main")->peak_mib = 900;
     struct meter_gpu *second = add("c2", "u1", "main");
     second->peak_mib = 100;
