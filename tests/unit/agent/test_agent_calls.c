@@ -200,7 +200,7 @@ static void signed_pod(struct site *site, const char *annotation)
     pod_signed(site, annotation);
 }
 
-SITE_TEST(a_signed_pod_gets_its_gpu)
+SITE_TEST(create__gives_a_signed_pod_its_gpu)
 {
     signed_pod(site, ON("GPU-b"));
     assert_true(created(site));
@@ -208,7 +208,7 @@ SITE_TEST(a_signed_pod_gets_its_gpu)
     assert_true(text_is(site->out.cdi_device[0], "nvidia.com/gpu=GPU-b"));
 }
 
-SITE_TEST(a_gpu_that_no_specification_names_is_refused_with_what_to_do)
+SITE_TEST(create__refuses_a_gpu_without_specification)
 {
     signed_pod(site, ON("GPU-c"));
     refused(site, "milligpu: ");
@@ -216,7 +216,7 @@ SITE_TEST(a_gpu_that_no_specification_names_is_refused_with_what_to_do)
 }
 
 /* The attack: the annotation was written before the first agent of the node came. */
-SITE_TEST(an_unsigned_pod_of_the_first_look_never_gets_a_device)
+SITE_TEST(synchronize__trusts_no_unsigned_pod)
 {
     static const char *const forged[] = {ON("GPU-a"), ON("all"), ON("0"), ON("n1/gpu-0")};
     for (size_t i = 0; i < ARRAY_LEN(forged); i++) {
@@ -234,7 +234,7 @@ SITE_TEST(an_unsigned_pod_of_the_first_look_never_gets_a_device)
     }
 }
 
-SITE_TEST(what_ran_while_the_agent_was_away_is_not)
+SITE_TEST(synchronize__trusts_no_unsigned_pod_of_a_later_list)
 {
     node_runs(site, 0);
     pod_with(site, ON("GPU-a"), NULL);
@@ -243,7 +243,7 @@ SITE_TEST(what_ran_while_the_agent_was_away_is_not)
 }
 
 /* A file in the folder of an agent that recorded pods without a signature. */
-SITE_TEST(a_record_without_proof_gives_nothing)
+SITE_TEST(create__ignores_a_record_without_proof)
 {
     char dir[128];
     char record[256];
@@ -259,7 +259,7 @@ SITE_TEST(a_record_without_proof_gives_nothing)
 }
 
 /* The state folder was lost, or the agent is installed where signed pods run. */
-SITE_TEST(a_signed_pod_of_the_first_look_goes_on)
+SITE_TEST(synchronize__keeps_a_signed_pod)
 {
     const int64_t strangers = metric_value(COUNT_STRANGERS);
     const struct nri_container runs = MAIN("one", NRI_RUNNING);
@@ -273,7 +273,7 @@ SITE_TEST(a_signed_pod_of_the_first_look_goes_on)
 }
 
 /* It keeps what others gave it, and is no share of ours: nothing is metered or killed by it. */
-SITE_TEST(an_unsigned_pod_that_runs_is_left_alone)
+SITE_TEST(synchronize__leaves_an_unsigned_running_pod_alone)
 {
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=GPU-b")};
     const struct nri_container runs =
@@ -285,7 +285,7 @@ SITE_TEST(an_unsigned_pod_that_runs_is_left_alone)
     assert_true(starts_container(site, &runs));
 }
 
-SITE_TEST(only_a_gpu_that_nvml_has_shown_is_given)
+SITE_TEST(create__gives_only_gpus_that_nvml_has_shown)
 {
     site->calls.nvml = driver_open(site->dir, "driver 570.1\ngpu GPU-b NVIDIA_T4 16384\n");
     signed_pod(site, ON("GPU-b"));
@@ -306,7 +306,7 @@ SITE_TEST(only_a_gpu_that_nvml_has_shown_is_given)
     nvml_close(site->calls.nvml);
 }
 
-SITE_TEST(an_allocation_that_was_changed_is_refused_for_ever)
+SITE_TEST(create__refuses_a_changed_allocation_for_ever)
 {
     signed_pod(site, ON("GPU-a"));
     assert_true(created(site));
@@ -320,7 +320,7 @@ SITE_TEST(an_allocation_that_was_changed_is_refused_for_ever)
     assert_true(created(site));
 }
 
-SITE_TEST(a_key_that_is_mounted_later_heals_by_itself)
+SITE_TEST(create__recovers_when_the_key_is_mounted)
 {
     signed_pod(site, ON("GPU-a"));
     key_is_lost(site);
@@ -331,7 +331,7 @@ SITE_TEST(a_key_that_is_mounted_later_heals_by_itself)
     assert_true(created(site));
 }
 
-SITE_TEST(a_key_that_was_taken_away_proves_nothing_new)
+SITE_TEST(create__accepts_no_new_pod_of_a_removed_key)
 {
     signed_pod(site, ON("GPU-a"));
     assert_true(created(site));
@@ -342,7 +342,7 @@ SITE_TEST(a_key_that_was_taken_away_proves_nothing_new)
     refused(site, "will be retried automatically");
 }
 
-SITE_TEST(a_container_that_did_not_pass_is_found_in_any_piece_of_the_list)
+SITE_TEST(strangers__are_counted_in_any_piece_of_a_list)
 {
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=void")};
     const struct nri_container passed = MAIN_OF("", "sandbox", .envs = 1, .env = env);
@@ -361,7 +361,7 @@ SITE_TEST(a_container_that_did_not_pass_is_found_in_any_piece_of_the_list)
     assert_int_equal(metric_value(COUNT_STRANGERS), before + 2);
 }
 
-SITE_TEST(the_table_follows_the_life_of_a_container)
+SITE_TEST(table__follows_the_life_of_a_container)
 {
     const struct nri_container one = MAIN("one", NRI_CREATED);
     const struct nri_container two = MAIN("two", NRI_CREATED);
@@ -396,7 +396,7 @@ SITE_TEST(the_table_follows_the_life_of_a_container)
     assert_false(table_of(site).is_complete);
 }
 
-SITE_TEST(one_that_is_too_long_is_not_made)
+SITE_TEST(create__refuses_an_unreadable_container_or_pod)
 {
     struct nri_container container = MAIN_OF("one", "sandbox", .flaw = NRI_TOO_LONG);
     struct nri_adjustment all = {0};
@@ -431,7 +431,7 @@ SITE_TEST(one_that_is_too_long_is_not_made)
 }
 
 /* Of a share that runs, the pod says which GPU it has. */
-SITE_TEST(one_that_is_too_long_spoils_no_list)
+SITE_TEST(synchronize__skips_unreadable_containers_and_pods)
 {
     const struct nri_container runs =
         MAIN_OF("one", "sandbox", .state = NRI_RUNNING, .flaw = NRI_TOO_LONG);
@@ -453,7 +453,7 @@ SITE_TEST(one_that_is_too_long_spoils_no_list)
 }
 
 /* Nobody proved it, and a node may have many such pods. */
-SITE_TEST(a_long_annotation_of_somebody_else_is_not_kept)
+SITE_TEST(synchronize__drops_long_foreign_annotations)
 {
     static const char manages[] = "management.nvidia.com/gpu=all,";
     static char forged[200000];
@@ -470,7 +470,7 @@ SITE_TEST(a_long_annotation_of_somebody_else_is_not_kept)
 }
 
 /* The first pod has a share of GPU-a; kubelet gives GPU-a, or GPU-b, whole to another. */
-SITE_TEST(who_comes_second_to_a_gpu_is_refused)
+SITE_TEST(create__refuses_the_second_owner_of_a_gpu)
 {
     const struct nri_container share = MAIN("one", NRI_CREATED);
     const struct text device[] = {TEXT("nvidia.com/gpu=GPU-a"), TEXT("nvidia.com/gpu=GPU-b")};
@@ -524,7 +524,7 @@ static void stops(struct site *site, const char *id)
 }
 
 /* milligpud has freed the share of the first, which was deleted by force. */
-SITE_TEST(a_successor_waits_until_the_pod_before_it_has_ended)
+SITE_TEST(create__delays_a_successor_until_the_old_pod_ends)
 {
     const int64_t overlaps = metric_value(COUNT_OVERLAPS);
     const int64_t refusals = metric_value(COUNT_REFUSED);
@@ -549,7 +549,7 @@ SITE_TEST(a_successor_waits_until_the_pod_before_it_has_ended)
     assert_int_equal(metric_value(COUNT_OVERLAPS), overlaps + 3);
 }
 
-SITE_TEST(the_end_of_a_sandbox_ends_its_pod)
+SITE_TEST(pod_stopped__ends_the_containers_of_the_pod)
 {
     node_runs(site, 0);
     pod_is(site, "old", AMOUNT(600));
@@ -560,7 +560,7 @@ SITE_TEST(the_end_of_a_sandbox_ends_its_pod)
     assert_true(begins(site, "2", "main"));
 }
 
-SITE_TEST(a_pod_that_lives_starts_its_containers_again)
+SITE_TEST(create__restarts_containers_of_a_live_pod)
 {
     node_runs(site, 0);
     pod_is(site, "old", AMOUNT(600));
@@ -574,7 +574,7 @@ SITE_TEST(a_pod_that_lives_starts_its_containers_again)
 }
 
 /* In the list of what runs, a pod has what its containers have together. */
-SITE_TEST(who_runs_when_the_agent_comes_counts)
+SITE_TEST(synchronize__counts_what_runs_when_the_agent_starts)
 {
     pod_is(site, "old", AMOUNT(600));
     struct nri_container list[] = {of_pod(site, "1", "main", NRI_RUNNING),
@@ -612,7 +612,7 @@ static bool privileged_created(struct site *site, const char *name)
 }
 
 /* An ephemeral container is one that the allocation does not name. */
-SITE_TEST(a_privileged_container_of_a_pod_with_shares_is_counted_or_refused)
+SITE_TEST(privileged__is_counted_or_refused_in_a_pod_with_shares)
 {
     const int64_t warned = metric_value(COUNT_PRIVILEGED_WARNED);
     const int64_t refusals = metric_value(COUNT_PRIVILEGED_REFUSED);
@@ -636,7 +636,7 @@ SITE_TEST(a_privileged_container_of_a_pod_with_shares_is_counted_or_refused)
 }
 
 /* A device plugin, for example. */
-SITE_TEST(privileged_containers_of_other_pods_are_left_alone)
+SITE_TEST(privileged__is_allowed_in_other_pods)
 {
     const int64_t warned = metric_value(COUNT_PRIVILEGED_WARNED);
 
@@ -648,7 +648,7 @@ SITE_TEST(privileged_containers_of_other_pods_are_left_alone)
     assert_int_equal(site->out.envs + site->out.cdi_devices, 0);
 }
 
-SITE_TEST(what_nvml_reads_says_how_many_gpus_a_privileged_container_sees)
+SITE_TEST(privileged__sees_as_many_gpus_as_nvml_reads)
 {
     site->calls.privileged = PRIVILEGED_REFUSE;
     site->calls.nvml = driver_open(site->dir, "gpu GPU-a NVIDIA_T4 16384\n"
@@ -686,7 +686,7 @@ static bool foreign_created(struct site *site, int number, const char *env, bool
 }
 
 /* The attack: containers with a variable, which anybody may make, fill the table. */
-SITE_TEST(a_table_that_is_full_refuses_and_shares_have_their_rows)
+SITE_TEST(table__refuses_when_full_and_has_rows_for_shares)
 {
     int made = 0;
 
@@ -717,7 +717,7 @@ SITE_TEST(a_table_that_is_full_refuses_and_shares_have_their_rows)
 }
 
 /* Both when it is made, and when it was made before. Pods of others go on. */
-SITE_TEST(no_share_starts_while_the_driver_is_let_go_of)
+SITE_TEST(release__starts_no_share_while_the_driver_is_released)
 {
     const struct nri_container container = MAIN("one", NRI_CREATED);
     const struct nri_container beside = {
@@ -748,7 +748,7 @@ SITE_TEST(no_share_starts_while_the_driver_is_let_go_of)
 }
 
 /* For /readyz: what other rights are left out of the table is none of its business. */
-SITE_TEST(shares_without_a_row_are_counted_apart)
+SITE_TEST(left_out__counts_only_shares_for_readiness)
 {
     static char id[NODE_SHARES_MAX + 2][16];
     static struct nri_container runs[NODE_SHARES_MAX + 2];
@@ -773,7 +773,7 @@ SITE_TEST(shares_without_a_row_are_counted_apart)
 }
 
 /* A pod with a share of GPU-a gets GPU-b under another name; another pod has a share of it. */
-SITE_TEST(a_gpu_under_another_name_is_compared_with_shares)
+SITE_TEST(create__compares_renamed_gpus_with_shares)
 {
     const struct nri_device node = {TEXT("/dev/x1"), TEXT("c"), 195, 1};
     struct nri_container one = MAIN("one", NRI_CREATED);
@@ -799,7 +799,7 @@ SITE_TEST(a_gpu_under_another_name_is_compared_with_shares)
     site->calls.nvml = NULL;
 }
 
-SITE_TEST(a_list_in_pieces_fills_the_table)
+SITE_TEST(synchronize__joins_the_pieces_of_a_list)
 {
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=GPU-b")};
     const struct nri_container runs = MAIN("one", NRI_RUNNING);
@@ -818,7 +818,7 @@ SITE_TEST(a_list_in_pieces_fills_the_table)
     assert_int_equal(copy.container[1].gpu[0].milli, 300);
 }
 
-SITE_TEST(what_all_plugins_made_is_judged_again)
+SITE_TEST(validate__judges_the_adjustments_of_all_plugins)
 {
     const struct nri_container container = MAIN("", NRI_CREATED);
     struct text list[] = {TEXT("nvidia.com/gpu=GPU-a"), TEXT("nvidia.com/gpu=GPU-b")};
@@ -848,7 +848,7 @@ SITE_TEST(what_all_plugins_made_is_judged_again)
 }
 
 /* Of two pods with the nodes of GPUs, NVIDIA's NRI plugin gave one all of them, to look after. */
-SITE_TEST(whose_pod_looks_after_gpus_is_known_in_a_list)
+SITE_TEST(synchronize__skips_managers_of_gpus)
 {
     struct nri_pair note[] = {
         {TEXT("nvidia.cdi.k8s.io/container.main"), TEXT("nvidia.com/gpu=1")},
@@ -865,7 +865,7 @@ SITE_TEST(whose_pod_looks_after_gpus_is_known_in_a_list)
 }
 
 /* Both kinds of annotations are kept of such a pod. */
-SITE_TEST(one_with_a_share_may_look_after_gpus)
+SITE_TEST(synchronize__allows_a_manager_with_a_share)
 {
     const struct nri_device node = {TEXT("/dev/x1"), TEXT("c"), 195, 1};
     const struct nri_container container =
@@ -890,7 +890,7 @@ static bool allows_major(struct site *site, int64_t major)
 }
 
 /* The kernel gives the driver's other modules numbers when they are loaded. */
-SITE_TEST(the_kernel_tells_which_numbers_the_driver_has)
+SITE_TEST(gpu_major__is_read_from_proc_devices)
 {
     node_runs(site, 0);
     site->calls.proc_dir = site->dir;
@@ -908,7 +908,7 @@ SITE_TEST(the_kernel_tells_which_numbers_the_driver_has)
     assert_true(allows_major(site, 511));
 }
 
-SITE_TEST(a_runtime_tells_which_questions_it_can_ask)
+SITE_TEST(configure__asks_for_what_the_runtime_supports)
 {
     const struct nri_runtime old = {TEXT("containerd"), TEXT("v2.0.5"), TEXT("")};
     const struct nri_runtime open = {TEXT("containerd"), TEXT("v2.1.6"), TEXT("")};
@@ -923,7 +923,7 @@ SITE_TEST(a_runtime_tells_which_questions_it_can_ask)
     assert_string_equal(site->calls.runtime, "containerd v2.3.7");
 }
 
-SITE_TEST(the_page_of_numbers_names_each_once)
+SITE_TEST(metrics__name_each_family_once)
 {
     struct strbuf out;
     strbuf_init(&out);

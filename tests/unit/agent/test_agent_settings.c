@@ -44,7 +44,7 @@ static void refused(char *const *argv, char *const *envp, const char *words)
         fail_msg("\"%s\" does not say \"%s\"", err.text, words);
 }
 
-TEST(flags_win_over_variables_and_these_over_defaults)
+TEST(settings__order_flags_variables_defaults)
 {
     char *env[] = {text("HOME=/"), text("MILLIGPU_NODE_NODE=of-env"),
                    text("MILLIGPU_NODE_QUIET_S=5"), NULL};
@@ -60,7 +60,7 @@ TEST(flags_win_over_variables_and_these_over_defaults)
     assert_int_equal(action, AGENT_RUN);
 }
 
-TEST(anything_wrong_is_named)
+TEST(settings__name_each_error)
 {
     char *none[] = {NULL};
     char *const wrong[][5] = {
@@ -96,7 +96,7 @@ TEST(anything_wrong_is_named)
     refused(argv, far, "MILLIGPU_NODE_SERVICE_HOST is no setting");
 }
 
-TEST(a_former_flag_is_accepted_and_noted)
+TEST(settings__accept_a_former_flag)
 {
     char *none[] = {NULL};
     char *now[] = {text("x"), text("--node=n"), text("--clear-fault"), text("GPU-a"), NULL};
@@ -114,7 +114,7 @@ TEST(a_former_flag_is_accepted_and_noted)
     assert_string_equal(settings_renamed(set)->flag, "--clear-fault");
 }
 
-TEST(help_needs_no_settings_and_names_all)
+TEST(help__needs_no_settings_and_names_all)
 {
     char *none[] = {NULL};
     char *argv[] = {text("x"), text("--help"), NULL};
@@ -149,7 +149,7 @@ static void write_file(const char *bytes)
     assert_int_equal(fclose(out), 0);
 }
 
-TEST(a_file_is_read_below_variables_and_flags)
+TEST(settings_file__is_below_variables_and_flags)
 {
     char *env[] = {text("MILLIGPU_NODE_QUIET_S=5"), text("MILLIGPU_NODE_METER_S=6"), NULL};
     char *argv[] = {text("milligpu-node"), text("--config"),       file,
@@ -184,7 +184,7 @@ TEST(a_file_is_read_below_variables_and_flags)
     assert_string_equal(of_agent()->node, "of-file");
 }
 
-TEST(a_wrong_file_is_named_with_line_and_setting)
+TEST(settings_file__names_line_and_setting_of_an_error)
 {
     static const struct {
         const char *text;
@@ -218,7 +218,7 @@ TEST(a_wrong_file_is_named_with_line_and_setting)
     refused(missing, none, "/nowhere/node.yaml: No such file or directory");
 }
 
-TEST(a_rule_between_settings_names_the_flag)
+TEST(settings__name_the_flag_of_a_rule_between_settings)
 {
     char *none[] = {NULL};
     char *relative[] = {text("x"), text("--node=n"), text("--mps-dir=run"), NULL};
@@ -231,7 +231,7 @@ TEST(a_rule_between_settings_names_the_flag)
     refused(argv, env, "--node: \"A\" is no name of a Node");
 }
 
-TEST(what_the_agent_has_no_room_for_is_refused)
+TEST(settings__refuse_what_exceeds_a_limit)
 {
     char *none[] = {NULL};
     char path[sizeof "--nri-socket=" + 108] = "--nri-socket=";
@@ -247,7 +247,7 @@ TEST(what_the_agent_has_no_room_for_is_refused)
     refused(five, none, "--cdi-dirs: more than 4 folders");
 }
 
-TEST(an_action_may_have_an_argument)
+TEST(settings__take_the_argument_of_an_action)
 {
     char *none[] = {NULL};
     char *given[] = {text("x"),     text("--node=n"),    text("--forgive"),
@@ -267,7 +267,7 @@ TEST(an_action_may_have_an_argument)
 }
 
 /* Of no version is said what is true of another: only some of them drop the GPUs of plugins. */
-TEST(a_runtime_that_is_too_old_is_refused)
+TEST(runtime_check__refuses_old_runtimes)
 {
     static const struct {
         const char *name;
@@ -318,12 +318,12 @@ static void reference(struct strbuf *out)
     metric_rows(out, M_GPU_MEMORY_TOTAL, node_metrics.end);
 }
 
-TEST(the_reference_is_what_the_tables_say)
+TEST(node_reference__is_generated_from_the_tables)
 {
     document_equals("docs/NODE_REFERENCE.md", reference);
 }
 
-TEST(the_manual_is_what_the_table_says)
+TEST(node_manual__is_generated_from_the_table)
 {
     document_equals("docs/man/milligpu-node.8", agent_settings_man);
 }

@@ -56,7 +56,7 @@ static int tear_down(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
 
-FIXTURE_TEST(at_first_neither_the_runtime_nor_the_node_is_known)
+FIXTURE_TEST(readiness__needs_runtime_and_node_at_first)
 {
     assert_string_equal(
         looks(), "the container runtime does not ask this agent about each container: see its log\n"
@@ -68,7 +68,7 @@ FIXTURE_TEST(at_first_neither_the_runtime_nor_the_node_is_known)
 }
 
 /* Each of them alone, by its sentence and by its gauge. */
-FIXTURE_TEST(one_condition_that_does_not_hold_is_enough)
+FIXTURE_TEST(readiness__fails_for_each_condition_alone)
 {
     static const enum ready_condition condition[] = {READY_RUNTIME, READY_TABLE,   READY_VALIDATOR,
                                                      READY_NODE,    READY_MACHINE, READY_STAYS};
@@ -89,7 +89,7 @@ FIXTURE_TEST(one_condition_that_does_not_hold_is_enough)
     }
 }
 
-FIXTURE_TEST(the_driver_has_to_answer)
+FIXTURE_TEST(readiness__needs_a_driver_that_answers)
 {
     char folder[64];
     folder_make(folder, sizeof folder);
@@ -127,7 +127,7 @@ FIXTURE_TEST(the_driver_has_to_answer)
     folder_remove(folder);
 }
 
-FIXTURE_TEST(the_validator_is_as_the_setting_wants_it)
+FIXTURE_TEST(readiness_validator__follows_the_setting)
 {
     static const struct {
         enum validator_rule rule;

@@ -221,7 +221,7 @@ static void somebody_changes(struct site *site, const char *annotations)
     strbuf_done(&body);
 }
 
-SITE_TEST(annotations_that_vanish_or_change_come_back)
+SITE_TEST(reporter__restores_changed_annotations)
 {
     begins(site, 10);
     await_node(site, HAS);
@@ -244,7 +244,7 @@ SITE_TEST(annotations_that_vanish_or_change_come_back)
 }
 
 /* A driver that is away says nothing of GPUs, and what the Node shows of them stays. */
-SITE_TEST(what_the_agent_did_not_write_may_be_anything)
+SITE_TEST(reporter__leaves_unknown_inventory_alone)
 {
     site->knows = false;
     begins(site, 10);
@@ -255,7 +255,7 @@ SITE_TEST(what_the_agent_did_not_write_may_be_anything)
     assert_true(node_shows(site, "[1]"));
 }
 
-SITE_TEST(between_two_looks_nothing_is_sent)
+SITE_TEST(reporter__sends_nothing_between_two_looks)
 {
     const struct timespec wait = {1, 200000000}; /* a turn of the reporter, and more */
     begins(site, 3600000);
@@ -271,7 +271,7 @@ SITE_TEST(between_two_looks_nothing_is_sent)
 }
 
 /* Something that takes away at once what is written must not be fought without a pause. */
-SITE_TEST(a_node_that_never_shows_it_is_written_to_ever_more_rarely)
+SITE_TEST(reporter__backs_off_when_the_node_never_shows_its_patch)
 {
     const int64_t before = metric_value(COUNT_UNPATCHED);
     const int64_t patched = metric_value(COUNT_PATCHED);
@@ -348,7 +348,7 @@ static void begins_in_pod(struct site *site, int64_t look_every_ms)
 }
 
 /* The first patch cannot have the Node's uid, and the next one follows at once. */
-SITE_TEST(the_second_patch_says_which_pod_wrote_it_onto_which_node)
+SITE_TEST(reporter__names_pod_and_node_in_the_second_patch)
 {
     begins_in_pod(site, 3600000);
     assert_int_equal(count(site, &site->writes), 2);
@@ -359,7 +359,7 @@ SITE_TEST(the_second_patch_says_which_pod_wrote_it_onto_which_node)
     assert_string_equal(site->node_boot, "boot-id");
 }
 
-SITE_TEST(a_node_that_was_made_again_is_named_anew)
+SITE_TEST(reporter__names_a_recreated_node_anew)
 {
     begins_in_pod(site, 10);
     load_node(site, "node-2");
@@ -372,7 +372,7 @@ SITE_TEST(a_node_that_was_made_again_is_named_anew)
 }
 
 /* Neither a pod without a boot id, nor an agent outside of a pod says half of it. */
-SITE_TEST(without_a_pod_or_a_boot_nothing_is_said_of_the_pod)
+SITE_TEST(reporter__omits_the_pod_without_pod_or_boot)
 {
     load_node(site, "node-1");
     site->boot = "boot-id";
@@ -386,7 +386,7 @@ SITE_TEST(without_a_pod_or_a_boot_nothing_is_said_of_the_pod)
     assert_int_equal(count(site, &site->writes), 2);
 }
 
-SITE_TEST(a_pod_that_does_not_know_its_boot_is_never_reported)
+SITE_TEST(reporter__stays_unreported_without_a_boot_id)
 {
     load_node(site, "node-1");
     site->pod = "pod-uid";
@@ -398,7 +398,7 @@ SITE_TEST(a_pod_that_does_not_know_its_boot_is_never_reported)
 }
 
 /* An API server that is away takes nothing back. */
-SITE_TEST(what_was_reported_stays_so)
+SITE_TEST(reporter__stays_reported_while_the_server_is_away)
 {
     begins(site, 10);
     await_reported(site);
@@ -409,7 +409,7 @@ SITE_TEST(what_was_reported_stays_so)
     assert_true(was_reported(site));
 }
 
-SITE_TEST(the_node_says_that_the_driver_is_let_go_of)
+SITE_TEST(reporter__shows_that_the_driver_is_released)
 {
     begins_in_pod(site, 3600000);
     locked(site);
@@ -426,7 +426,7 @@ SITE_TEST(the_node_says_that_the_driver_is_let_go_of)
 }
 
 /* An hour is the time between two looks; while the label says that an upgrade goes on, 5 s. */
-SITE_TEST(the_label_of_an_upgrade_is_told_and_looked_at_soon)
+SITE_TEST(reporter__looks_soon_during_a_driver_upgrade)
 {
     struct strbuf out;
     strbuf_init(&out);

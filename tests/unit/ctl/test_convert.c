@@ -75,7 +75,7 @@ static void hears(const char *expected)
 #define LIMITS(amounts) "  - {name: c, resources: {limits: {" amounts "}}}\n"
 #define POD(amounts)    POD_OF("{name: p}", LIMITS(amounts))
 
-FIXTURE_TEST(an_amount_of_hami_is_the_larger_of_memory_and_cores)
+FIXTURE_TEST(hami__takes_the_larger_of_memory_and_cores)
 {
     static const struct {
         const char *hami;
@@ -112,7 +112,7 @@ FIXTURE_TEST(an_amount_of_hami_is_the_larger_of_memory_and_cores)
     hears("without an amount of memory HAMi gives the whole memory of the GPU: 1000");
 }
 
-FIXTURE_TEST(shares_of_several_gpus_are_counted_by_an_annotation)
+FIXTURE_TEST(hami__counts_several_gpus_by_an_annotation)
 {
     becomes("kind: Pod\n"
             "metadata:\n"
@@ -142,7 +142,7 @@ FIXTURE_TEST(shares_of_several_gpus_are_counted_by_an_annotation)
             "        nvidia.com/vgpu: 500\n");
 }
 
-FIXTURE_TEST(whole_gpus_are_hami_s_only_where_its_words_are)
+FIXTURE_TEST(hami__converts_whole_gpus_only_beside_its_resources)
 {
     static const char whole[] = POD("nvidia.com/gpu: 1");
 
@@ -166,7 +166,7 @@ FIXTURE_TEST(whole_gpus_are_hami_s_only_where_its_words_are)
             POD_OF("{annotations: {a.b/c: d}}", LIMITS("nvidia.com/vgpu: 1000")));
 }
 
-FIXTURE_TEST(an_amount_of_aliyun_is_memory_of_all_gpus)
+FIXTURE_TEST(aliyun__takes_memory_of_all_gpus)
 {
     becomes(POD("aliyun.com/gpu-mem: 10"), POD("nvidia.com/vgpu: 250"));
     becomes(POD("aliyun.com/gpu-mem: 10, aliyun.com/gpu-core.percentage: 30"),
@@ -184,7 +184,7 @@ FIXTURE_TEST(an_amount_of_aliyun_is_memory_of_all_gpus)
     becomes(POD("aliyun.com/gpu-mem: 10240"), POD("example.com/share: 250"));
 }
 
-FIXTURE_TEST(a_container_that_cannot_be_converted_stays)
+FIXTURE_TEST(convert__keeps_a_container_that_cannot_be_converted)
 {
     static const struct {
         const char *text;
@@ -245,7 +245,7 @@ FIXTURE_TEST(a_container_that_cannot_be_converted_stays)
 
 /* --- annotations --- */
 
-FIXTURE_TEST(annotations_of_hami_become_those_of_milligpu)
+FIXTURE_TEST(hami__converts_annotations)
 {
     static const struct {
         const char *types;
@@ -288,7 +288,7 @@ FIXTURE_TEST(annotations_of_hami_become_those_of_milligpu)
 }
 
 /* What a pod demanded and cannot demand here stays and is said; the rest is converted. */
-FIXTURE_TEST(what_has_no_counterpart_is_said)
+FIXTURE_TEST(convert__reports_what_has_no_counterpart)
 {
     static const struct {
         const char *text;
@@ -325,7 +325,7 @@ FIXTURE_TEST(what_has_no_counterpart_is_said)
     becomes(node, node); /* reported, not requested */
 }
 
-FIXTURE_TEST(a_fraction_of_kai_becomes_the_limit_of_a_container)
+FIXTURE_TEST(kai__turns_a_fraction_into_a_container_limit)
 {
     static const char after[] = POD_OF(
         "{name: p}", "  - {name: a}\n  - {name: b, resources: {limits: {nvidia.com/vgpu: 334}}}\n");
@@ -371,7 +371,7 @@ FIXTURE_TEST(a_fraction_of_kai_becomes_the_limit_of_a_container)
     becomes(kai, kai);
 }
 
-FIXTURE_TEST(a_fraction_that_cannot_be_converted_stays)
+FIXTURE_TEST(kai__keeps_a_fraction_that_cannot_be_converted)
 {
     static const struct {
         const char *annotations;
@@ -410,7 +410,7 @@ FIXTURE_TEST(a_fraction_that_cannot_be_converted_stays)
 
 /* --- documents --- */
 
-FIXTURE_TEST(every_pod_template_is_found)
+FIXTURE_TEST(convert__finds_every_pod_template)
 {
     static const char *const paths[] = {
         "spec: {template: {spec: {%s}}}",                           /* a Deployment */
@@ -439,7 +439,7 @@ FIXTURE_TEST(every_pod_template_is_found)
 #define BAD_ONES                                                                                   \
     "---\nkind: {{ x }}\n---\nkind: [\n--- # last\n" POD("aliyun.com/gpu-mem: 50") "---\n%s\n---\n"
 
-FIXTURE_TEST(one_bad_document_does_not_stop_the_others)
+FIXTURE_TEST(convert__continues_after_a_bad_document)
 {
     assert_int_equal(convert("# head\n---\n" POD("aliyun.com/gpu-mem: 10")
                                  BAD_ONES POD("aliyun.com/gpu-mem: 20")),
@@ -452,7 +452,7 @@ FIXTURE_TEST(one_bad_document_does_not_stop_the_others)
 }
 
 /* A directive stands before its document, and "..." ends one. */
-FIXTURE_TEST(pieces_of_a_stream_stay_together)
+FIXTURE_TEST(convert__keeps_a_stream_together)
 {
     becomes("%YAML 1.1\n# c\n---\n" POD("aliyun.com/gpu-mem: 10") "...\n---\na: 1\n...\n# c\n",
             "%YAML 1.1\n# c\n---\n" POD("nvidia.com/vgpu: 250") "...\n---\na: 1\n...\n# c\n");
@@ -462,7 +462,7 @@ FIXTURE_TEST(pieces_of_a_stream_stay_together)
     becomes("---x: 1\n---y: 2\n", "---x: 1\n---y: 2\n");
 }
 
-FIXTURE_TEST(items_of_a_list_are_objects)
+FIXTURE_TEST(convert__takes_items_of_a_list)
 {
     assert_int_equal(convert("kind: List\nitems:\n- kind: Pod\n  metadata: {name: good}\n  spec:\n"
                              "    containers:\n    - resources:\n        limits:\n"
@@ -479,7 +479,7 @@ FIXTURE_TEST(items_of_a_list_are_objects)
     hears("f: document 1 (line 10), Pod bad: not converted: spec.containers[0]");
 }
 
-FIXTURE_TEST(json_stays_json)
+FIXTURE_TEST(convert__keeps_json)
 {
     static const char other[] = "{\"kind\":\"Pod\",  \"spec\": {}}\n";
 
@@ -496,7 +496,7 @@ FIXTURE_TEST(json_stays_json)
 }
 
 /* Where the text cannot be changed in place, the document is written anew, and that is said. */
-FIXTURE_TEST(a_document_that_is_written_anew_is_said)
+FIXTURE_TEST(convert__reports_a_rewritten_document)
 {
     becomes("---\nkind: Pod # c\nspec:\n  containers:\n  - resources:\n      limits: !!map\n"
             "        aliyun.com/gpu-mem: 10\n---\na: 1 # stays\n",
@@ -507,7 +507,7 @@ FIXTURE_TEST(a_document_that_is_written_anew_is_said)
     hears("f: line 1: written anew: comments and layout of this document are lost");
 }
 
-FIXTURE_TEST(messages_are_bounded_and_can_be_shown)
+FIXTURE_TEST(convert__bounds_and_escapes_messages)
 {
     CLEANUP(strbuf_done) struct strbuf text;
     uint32_t lines = 0;
@@ -526,7 +526,7 @@ FIXTURE_TEST(messages_are_bounded_and_can_be_shown)
 }
 
 /* Aliases could describe more than there is memory for. */
-FIXTURE_TEST(aliases_and_depth_are_refused)
+FIXTURE_TEST(convert__refuses_aliases_and_depth)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
@@ -542,7 +542,7 @@ FIXTURE_TEST(aliases_and_depth_are_refused)
 
 /* --- the command --- */
 
-FIXTURE_TEST(wrong_options_are_refused)
+FIXTURE_TEST(convert__refuses_wrong_options)
 {
     static const char *const words[] = {
         "convert --gpu-memory 0 x",        "convert --gpu-memory 40Gi x",

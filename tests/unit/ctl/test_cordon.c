@@ -56,7 +56,7 @@ static void finds_none(const char *name, const char *says)
     assert_string_equal(err.text, says);
 }
 
-FIXTURE_TEST(a_gpu_is_named_by_id_index_or_the_beginning_of_its_id)
+FIXTURE_TEST(gpu_choice__takes_id_index_or_prefix)
 {
     finds("0", "GPU-aaaa1111");
     finds("00", "GPU-aaaa1111");
@@ -68,7 +68,7 @@ FIXTURE_TEST(a_gpu_is_named_by_id_index_or_the_beginning_of_its_id)
     finds("7", "77");
 }
 
-FIXTURE_TEST(what_names_no_gpu_or_several_is_told_which_there_are)
+FIXTURE_TEST(gpu_choice__lists_the_gpus_when_ambiguous)
 {
     static const char all[] = "0 (GPU-aaaa1111), 1 (GPU-aaaa2222), 2 (GPU-bbbb), 1 (GPU-old, "
                               "absent), 7 (77)";
@@ -98,7 +98,7 @@ FIXTURE_TEST(what_names_no_gpu_or_several_is_told_which_there_are)
     assert_string_equal(err.text, "node n2 has no GPU 0: it has none");
 }
 
-FIXTURE_TEST(an_error_names_no_more_gpus_than_fit_into_it)
+FIXTURE_TEST(gpu_choice__bounds_the_list_of_an_error)
 {
     char json[8192] = "{\"name\":\"n1\",\"gpus\":[";
     struct err err;
@@ -114,7 +114,7 @@ FIXTURE_TEST(an_error_names_no_more_gpus_than_fit_into_it)
     assert_null(strstr(err.text, "GPU-8"));
 }
 
-FIXTURE_TEST(names_of_nodes_are_names_of_kubernetes)
+FIXTURE_TEST(node_name__follows_kubernetes)
 {
     char longest[NAME_BYTES_MAX + 2];
 
@@ -159,7 +159,7 @@ static void becomes(const char *have, bool lift, const char *words, const char *
     strbuf_done(&out);
 }
 
-FIXTURE_TEST(a_cordon_adds_to_what_is_cordoned)
+FIXTURE_TEST(cordon__adds_to_the_annotation)
 {
     becomes("", false, "", "all");
     becomes("GPU-bbbb", false, "", "all");
@@ -173,7 +173,7 @@ FIXTURE_TEST(a_cordon_adds_to_what_is_cordoned)
     becomes("GPU-bbbb, all", false, "0", NULL);
 }
 
-FIXTURE_TEST(an_uncordon_leaves_the_others_cordoned)
+FIXTURE_TEST(uncordon__keeps_other_cordons)
 {
     becomes("all", true, "", "");
     becomes("GPU-bbbb,GPU-away", true, "", "");
@@ -188,7 +188,7 @@ FIXTURE_TEST(an_uncordon_leaves_the_others_cordoned)
     becomes("all", true, "0 GPU-aaaa2222 2 GPU-old 77", "");
 }
 
-FIXTURE_TEST(an_annotation_that_is_no_list_is_not_written_over)
+FIXTURE_TEST(cordon__keeps_an_annotation_that_is_not_a_list)
 {
     static const char *const odd[] = {"GPU-a b", "GPU-a,\x1b[2J", "\xc3\xa4", "a\nb"};
     const struct document *gpu = NULL;
@@ -208,7 +208,7 @@ FIXTURE_TEST(an_annotation_that_is_no_list_is_not_written_over)
     }
 }
 
-FIXTURE_TEST(a_line_for_a_shell_says_the_same_words)
+FIXTURE_TEST(shell_line__quotes_the_same_words)
 {
     struct kubectl kubectl = {0};
     struct strbuf line;

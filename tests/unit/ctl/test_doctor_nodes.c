@@ -99,7 +99,7 @@ static void finds(const struct document *nodes, const struct document *pods, con
     "\"milligpu.io/agent\":\"{" SAYS_POD "\\\"version\\\":\\\"0.1.0\\\",\\\"validator\\\":" value  \
     "}\""
 
-FIXTURE_TEST(what_is_missing_is_named_in_the_order_of_installing)
+FIXTURE_TEST(doctor__names_missing_parts_in_installation_order)
 {
     const struct document *none = answer(&shown, "{\"items\":[]}");
     const struct document *ready = pod("n1", "True");
@@ -171,7 +171,7 @@ static void finds_claim(const char *annotation, const char *pods, const char *st
     finds(node("containerd://2.3.7", annotations, ""), answer(&shown, items), status, words);
 }
 
-FIXTURE_TEST(what_an_agent_says_is_compared_with_its_pod_and_its_node)
+FIXTURE_TEST(doctor__compares_an_agent_with_its_pod_and_node)
 {
     const char *good = CLAIMS("p1", "u", "b1");
 
@@ -253,7 +253,7 @@ static const struct {
                        "driver's library"},
 };
 
-FIXTURE_TEST(each_word_about_an_agent_is_told_with_what_to_do)
+FIXTURE_TEST(doctor__has_a_remedy_for_each_agent_state)
 {
     for (int i = 0; i < VOUCHES; i++) {
         char items[1024];
@@ -267,7 +267,7 @@ FIXTURE_TEST(each_word_about_an_agent_is_told_with_what_to_do)
     }
 }
 
-FIXTURE_TEST(every_word_about_limits_that_needs_a_hand_is_told)
+FIXTURE_TEST(doctor__reports_limit_states_that_need_a_remedy)
 {
     static const char *const word[] = {"differs", "unread", "failed"};
     static const char *const words[] = {"names the container", "cannot be read back: run kubectl",
@@ -281,7 +281,7 @@ FIXTURE_TEST(every_word_about_limits_that_needs_a_hand_is_told)
     }
 }
 
-FIXTURE_TEST(nodes_without_gpus_are_left_out)
+FIXTURE_TEST(doctor__leaves_out_nodes_without_gpus)
 {
     const struct document *none = answer(&shown, "{\"items\":[]}");
     const struct document *plain =

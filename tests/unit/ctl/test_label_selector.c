@@ -33,7 +33,7 @@ static bool chooses(const char *selector, const char *labels)
     return label_selector_holds(rules, have);
 }
 
-TEST(a_selector_chooses_as_kubectl_does)
+TEST(label_selector__chooses_like_kubectl)
 {
     static const char labels[] = "{\"zone\":\"a\",\"rank\":\"7\",\"old\":\"\",\"x.io/gpu\":\"T4\"}";
     static const struct {
@@ -82,7 +82,7 @@ TEST(a_selector_chooses_as_kubectl_does)
     assert_false(chooses("zone", NULL));
 }
 
-TEST(what_is_no_selector_is_quoted)
+TEST(label_selector__quotes_an_invalid_selector)
 {
     static const struct {
         const char *selector;

@@ -30,7 +30,7 @@ static int parse(const char *words, struct err *err)
     return status;
 }
 
-TEST(options_stand_anywhere)
+TEST(options__stand_anywhere)
 {
     static const char *const forms[] = {
         "-n research allocations --node n1",    "allocations -n research --node=n1",
@@ -48,7 +48,7 @@ TEST(options_stand_anywhere)
     }
 }
 
-TEST(an_option_of_two_commands_is_that_of_the_command_before_it)
+TEST(options__belong_to_the_command_before_them)
 {
     shown_begin(&shown, "doctor --nodes");
     assert_non_null(shown.ctl.options.given[OPTION_node_checks]);
@@ -71,7 +71,7 @@ TEST(an_option_of_two_commands_is_that_of_the_command_before_it)
     shown_free(&shown);
 }
 
-TEST(words_after_two_dashes_are_arguments)
+TEST(options__end_after_two_dashes)
 {
     shown_begin(&shown, "play - -- -n --x");
     assert_int_equal(shown.ctl.options.arguments, 3);
@@ -82,7 +82,7 @@ TEST(words_after_two_dashes_are_arguments)
     shown_free(&shown);
 }
 
-TEST(what_is_wrong_is_said_with_what_would_be_right)
+TEST(options__report_an_error_with_a_correction)
 {
     static const struct {
         const char *words;
@@ -118,7 +118,7 @@ TEST(what_is_wrong_is_said_with_what_would_be_right)
     }
 }
 
-TEST(usage_errors_have_status_two)
+TEST(usage_error__has_status_two)
 {
     static const char *const wrong[] = {
         "",
@@ -149,7 +149,7 @@ TEST(usage_errors_have_status_two)
     }
 }
 
-TEST(nobody_there_is_one_sentence_and_status_one)
+TEST(client__reports_an_absent_server_in_one_sentence)
 {
     /* Port 1 of loopback: nothing of ours listens there. */
     assert_int_equal(run_program(&shown, "nodes --server 127.0.0.1:1"), CTL_NO);
@@ -163,7 +163,7 @@ TEST(nobody_there_is_one_sentence_and_status_one)
     shown_free(&shown);
 }
 
-TEST(a_port_file_that_is_none_is_named)
+TEST(port_file__is_named_when_invalid)
 {
     assert_int_equal(run_program(&shown, "nodes --port-file /nonexistent/ports"), CTL_NO);
     assert_non_null(strstr(shown.err, "/nonexistent/ports"));
@@ -173,7 +173,7 @@ TEST(a_port_file_that_is_none_is_named)
     shown_free(&shown);
 }
 
-TEST(help_and_version_need_no_server)
+TEST(help__needs_no_server)
 {
     static const char *const commands[] = {
         "top",     "nodes",       "node",        "allocations",  "pod",
@@ -198,7 +198,7 @@ TEST(help_and_version_need_no_server)
     }
 }
 
-TEST(help_fits_eighty_columns)
+TEST(help__fits_eighty_columns)
 {
     assert_int_equal(run_program(&shown, "help play"), CTL_FINE);
     for (const char *at = shown.out; *at != '\0';) {
@@ -211,7 +211,7 @@ TEST(help_fits_eighty_columns)
 }
 
 /* The words of --kind, for completion, and the help are those of the daemon. */
-TEST(the_kinds_of_drift_are_words_of_their_option)
+TEST(drift_kinds__are_words_of_their_option)
 {
     CLEANUP(strbuf_done) struct strbuf words;
     CLEANUP(strbuf_done) struct strbuf help;
@@ -261,7 +261,7 @@ static void write_markdown(struct strbuf *out)
 }
 
 /* An option stands once: in a table at the top, or with its only command. */
-TEST(each_option_stands_once_in_the_documents)
+TEST(documents__have_each_option_once)
 {
     CLEANUP(strbuf_done) struct strbuf page;
     CLEANUP(strbuf_done) struct strbuf manual;
@@ -280,7 +280,7 @@ TEST(each_option_stands_once_in_the_documents)
     assert_int_equal(count_of(manual.data, "\\-\\-sort\\-by \\fICOLUMN"), 1);
 }
 
-TEST(the_documents_equal_their_tables)
+TEST(documents__equal_their_tables)
 {
     document_equals("docs/CLI.md", write_markdown);
     document_equals("docs/man/milligpuctl.1", options_man);

@@ -28,7 +28,7 @@ static int check(const char *content, const char *options)
 
 #define HEAD "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: spread\n"
 
-TEST(an_error_is_one_sentence_with_its_place)
+TEST(policies__report_an_error_with_its_place)
 {
     assert_int_equal(check(HEAD "rules: [{min: 0}]\n", ""), CTL_NO);
     assert_string_equal(shown.out, "");
@@ -37,7 +37,7 @@ TEST(an_error_is_one_sentence_with_its_place)
     shown_free(&shown);
 }
 
-TEST(a_warning_does_not_change_the_status)
+TEST(policies__keep_the_status_after_a_warning)
 {
     assert_int_equal(check(HEAD "rules: [{min: 5}, {min: 6}]\n", "-o json"), CTL_FINE);
     assert_non_null(strstr(shown.err, ":4:19: rules[1]: never applies: "));
@@ -46,7 +46,7 @@ TEST(a_warning_does_not_change_the_status)
     shown_free(&shown);
 }
 
-TEST(windows_are_shown_as_of_the_time_that_is_meant)
+TEST(policies__show_windows_at_the_given_time)
 {
     static const char document[] = HEAD "rules: [{when: 'Mon 08:00-20:00', whole: true}]\n";
     assert_int_equal(check(document, "--at 2026-01-05T08:00:00Z"), CTL_FINE);
@@ -60,7 +60,7 @@ TEST(windows_are_shown_as_of_the_time_that_is_meant)
     shown_free(&shown);
 }
 
-TEST(each_ready_policy_is_described)
+TEST(policies__describe_each_ready_policy)
 {
     struct policy_ready ready;
     char words[64];

@@ -58,7 +58,7 @@ static int end(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
 
-FIXTURE_TEST(name_comes_first_and_age_last)
+FIXTURE_TEST(table__has_name_first_and_age_last)
 {
     struct screen screen = {.headers = true};
     struct err err;
@@ -69,7 +69,7 @@ FIXTURE_TEST(name_comes_first_and_age_last)
                                       "gamma  1000    -\n");
 }
 
-FIXTURE_TEST(wide_shows_more_columns_and_headers_can_be_left_out)
+FIXTURE_TEST(table__has_wide_columns_and_optional_headers)
 {
     struct screen screen = {.wide = true};
     struct err err;
@@ -79,7 +79,7 @@ FIXTURE_TEST(wide_shows_more_columns_and_headers_can_be_left_out)
                                       "gamma  1000  u3     -\n");
 }
 
-FIXTURE_TEST(rows_are_sorted_by_any_column_and_stay_in_order_when_equal)
+FIXTURE_TEST(table__sorts_by_any_column_and_is_stable)
 {
     static const struct {
         const char *by;
@@ -101,7 +101,7 @@ FIXTURE_TEST(rows_are_sorted_by_any_column_and_stay_in_order_when_equal)
     }
 }
 
-FIXTURE_TEST(sorting_by_what_is_no_column_names_those_there_are)
+FIXTURE_TEST(table__names_the_columns_for_an_unknown_one)
 {
     struct screen screen = {.sort_by = "COLOUR"};
     struct err err;
@@ -111,7 +111,7 @@ FIXTURE_TEST(sorting_by_what_is_no_column_names_those_there_are)
     assert_string_equal(printed.data, "");
 }
 
-FIXTURE_TEST(control_characters_reach_no_terminal)
+FIXTURE_TEST(table__escapes_control_characters)
 {
     CLEANUP(table_done) struct table table;
     static const struct table_column one[] = {{"NAME", 0}};
@@ -174,7 +174,7 @@ static void assert_lines(const char *want)
     assert_int_equal(rest.len, 0);
 }
 
-FIXTURE_TEST(long_texts_are_broken_between_words_and_never_into_narrow_columns)
+FIXTURE_TEST(table__wraps_long_texts_between_words)
 {
     draw_wrapped(80, true);
     assert_lines("NODES  WHY NOT                     NOW                                  AGE\n"
@@ -195,7 +195,7 @@ FIXTURE_TEST(long_texts_are_broken_between_words_and_never_into_narrow_columns)
         strstr(printed.data, "milli free  largest free piece 0 milli, 0 milli free on"));
 }
 
-FIXTURE_TEST(a_word_longer_than_its_column_is_broken_all_the_same)
+FIXTURE_TEST(table__breaks_a_word_longer_than_its_column)
 {
     static const struct table_column of[] = {{"WHAT", COLUMN_WRAP}};
     struct screen screen = {.terminal = true, .width = 30};
@@ -277,7 +277,7 @@ static void draw_fleet(const struct screen *how, const struct fleet_row *row, si
     free(text);
 }
 
-FIXTURE_TEST(a_terminal_shows_what_there_is_to_see)
+FIXTURE_TEST(terminal_table__shows_informative_columns)
 {
     const struct screen screen = {.headers = true, .terminal = true, .width = 80};
 
@@ -290,7 +290,7 @@ FIXTURE_TEST(a_terminal_shows_what_there_is_to_see)
 }
 
 /* One value is enough; 0 is one where COLUMN_ZERO is not said. */
-FIXTURE_TEST(a_column_with_one_value_stays)
+FIXTURE_TEST(terminal_table__keeps_a_column_with_one_value)
 {
     const struct screen screen = {.headers = true, .terminal = true, .width = 99};
     struct fleet_row row[] = {two_nodes[0], two_nodes[1]};
@@ -303,7 +303,7 @@ FIXTURE_TEST(a_column_with_one_value_stays)
     assert_non_null(strstr(printed.data, "  7         -     2"));
 }
 
-FIXTURE_TEST(scripts_and_wide_tables_have_every_column_and_letter)
+FIXTURE_TEST(wide_table__has_every_column_and_letter)
 {
     const struct screen ways[] = {{.headers = true, .width = 20},
                                   {.headers = true, .terminal = true, .wide = true, .width = 20}};
@@ -321,7 +321,7 @@ FIXTURE_TEST(scripts_and_wide_tables_have_every_column_and_letter)
 }
 
 /* First the vendor, then spare columns by rank, then the middle of names. */
-FIXTURE_TEST(a_narrow_terminal_loses_what_is_needed_least_first)
+FIXTURE_TEST(narrow_table__drops_the_least_needed_columns)
 {
     struct screen screen = {.headers = true, .terminal = true, .width = 59};
 
@@ -346,7 +346,7 @@ FIXTURE_TEST(a_narrow_terminal_loses_what_is_needed_least_first)
     assert_non_null(strstr(printed.data, "gpu-~001  GPU-11111111   100\n"));
 }
 
-FIXTURE_TEST(two_ids_with_one_beginning_are_not_shortened)
+FIXTURE_TEST(terminal_table__keeps_ids_distinct)
 {
     const struct screen screen = {.headers = true, .terminal = true, .width = 200};
     struct fleet_row row[] = {two_nodes[0], two_nodes[1], two_nodes[0]};
@@ -365,7 +365,7 @@ FIXTURE_TEST(two_ids_with_one_beginning_are_not_shortened)
     assert_non_null(strstr(printed.data, "GPU-11111111  "));
 }
 
-FIXTURE_TEST(a_column_that_is_sorted_by_stays)
+FIXTURE_TEST(terminal_table__keeps_the_sorted_column)
 {
     const struct screen screen = {
         .headers = true, .terminal = true, .width = 50, .sort_by = "-model"};
@@ -375,7 +375,7 @@ FIXTURE_TEST(a_column_that_is_sorted_by_stays)
     assert_non_null(strstr(printed.data, "PODS: no room for it in 50 columns"));
 }
 
-FIXTURE_TEST(a_reason_of_many_rows_is_one_note)
+FIXTURE_TEST(terminal_table__merges_a_repeated_reason_into_a_note)
 {
     const struct screen screen = {.headers = true, .terminal = true, .width = 60};
     struct fleet_row row[] = {two_nodes[0], two_nodes[0], two_nodes[0], two_nodes[0], two_nodes[1]};
@@ -393,7 +393,7 @@ FIXTURE_TEST(a_reason_of_many_rows_is_one_note)
     assert_non_null(strstr(printed.data, "\na, b, c and 1 more: labels say MIG\n"));
 }
 
-FIXTURE_TEST(a_picture_has_no_more_lines_than_it_may)
+FIXTURE_TEST(watch_table__fits_the_rows_of_the_terminal)
 {
     const struct screen screen = {.headers = true, .terminal = true, .width = 80};
     struct fleet_row row[20];
@@ -421,7 +421,7 @@ FIXTURE_TEST(a_picture_has_no_more_lines_than_it_may)
     drawn = (struct table_run){0};
 }
 
-FIXTURE_TEST(sentences_are_broken_on_a_terminal_only)
+FIXTURE_TEST(sentence__wraps_only_on_a_terminal)
 {
     struct screen screen = {.terminal = true, .width = 40};
     CLEANUP(strbuf_done) struct strbuf out;
@@ -435,7 +435,7 @@ FIXTURE_TEST(sentences_are_broken_on_a_terminal_only)
     assert_string_equal(out.data, "one two three four five six seven eight nine\n");
 }
 
-FIXTURE_TEST(ages_are_written_as_kubectl_writes_them)
+FIXTURE_TEST(age__is_written_like_kubectl)
 {
     static const struct {
         int64_t s;
@@ -462,7 +462,7 @@ static void assert_bar(int64_t used, int64_t reserved, int64_t total, const char
     assert_string_equal(bar.data, want);
 }
 
-FIXTURE_TEST(bars_never_hide_what_is_used)
+FIXTURE_TEST(bar__never_hides_used_amounts)
 {
     assert_bar(0, 0, 1000, "..........");
     assert_bar(1, 0, 1000, "#.........");

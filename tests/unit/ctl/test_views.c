@@ -133,8 +133,7 @@ static void begin_command(struct text words, bool on_terminal)
     text_clip(words, line, sizeof line);
     if (table.commands++ > 0)
         shown_free(&shown);
-    table.status =
-        show_in(on_terminal ? 80 : 0, line, view_of(words), table.json[0].data);
+    table.status = show_in(on_terminal ? 80 : 0, line, view_of(words), table.json[0].data);
     table.second = ARRAY_LEN(table.json);
 }
 
@@ -207,7 +206,7 @@ static int show_top_alone(struct ctl *ctl, const struct document *nodes_answer)
     return show_top(ctl, nodes_answer, NULL);
 }
 
-FIXTURE_TEST(top_colours_only_where_that_is_allowed)
+FIXTURE_TEST(top__has_colours_only_where_allowed)
 {
     static const char one_gpu[] =
         "{\"items\":[{\"name\":\"n1\",\"state\":\"ok\",\"gpus\":[{\"id\":\"GPU-1\",\"milli\":1000,"
@@ -246,7 +245,7 @@ static const char *many_nodes(struct strbuf *out, uint32_t count)
     return out->data;
 }
 
-FIXTURE_TEST(a_terminal_gets_a_line_for_each_node_of_many_gpus)
+FIXTURE_TEST(top__has_a_line_for_each_node_with_many_gpus)
 {
     CLEANUP(strbuf_done) struct strbuf eight;
     CLEANUP(strbuf_done) struct strbuf nine;
@@ -283,7 +282,7 @@ FIXTURE_TEST(a_terminal_gets_a_line_for_each_node_of_many_gpus)
 }
 
 /* 24 lines: what needs a look comes first, and the rest is counted. */
-FIXTURE_TEST(a_picture_of_watch_ends_before_the_terminal_does)
+FIXTURE_TEST(top__fits_the_rows_of_a_watched_terminal)
 {
     CLEANUP(strbuf_done) struct strbuf many;
 
@@ -310,7 +309,7 @@ FIXTURE_TEST(a_picture_of_watch_ends_before_the_terminal_does)
 }
 
 /* Such text comes from annotations that tenants write and models that nodes show. */
-FIXTURE_TEST(text_of_others_does_not_steer_the_terminal)
+FIXTURE_TEST(views__escape_foreign_text)
 {
 #define ODD "\\u001b]0;x\\u0007\\u202e\\u009b2J"
     static const char node[] = "{\"name\":\"n" ODD "\",\"model\":\"" ODD "\",\"stateText\":\"" ODD
@@ -360,7 +359,7 @@ FIXTURE_TEST(text_of_others_does_not_steer_the_terminal)
 #undef ODD
 }
 
-FIXTURE_TEST(answers_of_another_shape_are_shown_without_harm)
+FIXTURE_TEST(views__survive_answers_of_another_shape)
 {
     static const char *const odd[] = {
         "{}",
@@ -404,7 +403,7 @@ FIXTURE_TEST(answers_of_another_shape_are_shown_without_harm)
     shown_end(&shown);
 }
 
-FIXTURE_TEST(moments_are_absolute_or_so_long_ago)
+FIXTURE_TEST(moment__is_absolute_or_an_age)
 {
     static const struct {
         const char *given;

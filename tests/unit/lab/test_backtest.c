@@ -227,7 +227,7 @@ static void expect_refused(struct journal *journal, int wanted, const char *file
 
 /* --- the tests --- */
 
-JOURNAL_TEST(a_pod_waits_under_one_policy_and_not_under_another)
+JOURNAL_TEST(backtest__waits_under_one_policy_only)
 {
     small_pods_lie_apart(journal);
     journal_close(journal);
@@ -257,7 +257,7 @@ static const char table_expected[] =
     "  and rules of a policy document about nodes match none\n"
     "- pods that never got a place, or that nobody created because there was none\n";
 
-JOURNAL_TEST(the_table_compares_with_what_was_recorded)
+JOURNAL_TEST(backtest__compares_with_the_record)
 {
     small_pods_lie_apart(journal);
     journal_close(journal);
@@ -270,7 +270,7 @@ JOURNAL_TEST(the_table_compares_with_what_was_recorded)
 }
 
 /* milligpud notes its policy before it knows any node. */
-JOURNAL_TEST(the_past_begins_with_the_cluster)
+JOURNAL_TEST(backtest__begins_with_the_cluster)
 {
     tell(journal, -60, (struct command){.kind = COMMAND_POLICY});
     small_pods_lie_apart(journal);
@@ -282,7 +282,7 @@ JOURNAL_TEST(the_past_begins_with_the_cluster)
     shown_free(&journal->shown);
 }
 
-JOURNAL_TEST(what_stands_at_the_beginning_stays_where_it_was)
+JOURNAL_TEST(backtest__keeps_pods_of_the_beginning_in_place)
 {
     small_pods_lie_apart(journal);
     journal_close(journal);
@@ -297,7 +297,7 @@ JOURNAL_TEST(what_stands_at_the_beginning_stays_where_it_was)
                 "not played again: 2 pods that stand there at the beginning,");
 }
 
-JOURNAL_TEST(who_gets_a_place_behind_the_end_was_waiting)
+JOURNAL_TEST(backtest__counts_a_place_after_the_end_as_waiting)
 {
     small_pods_lie_apart(journal);
     journal_close(journal);
@@ -312,7 +312,7 @@ JOURNAL_TEST(who_gets_a_place_behind_the_end_was_waiting)
     expect_said(journal, "--policy binpack --to 2026-01-01T00:19:00Z", ": 2 pods arrive\n");
 }
 
-JOURNAL_TEST(an_end_behind_the_end_of_the_time_counts_for_a_pod_that_is_placed_earlier)
+JOURNAL_TEST(backtest__counts_an_end_after_the_period)
 {
     small_pods_lie_apart(journal);
     journal_close(journal);
@@ -320,7 +320,7 @@ JOURNAL_TEST(an_end_behind_the_end_of_the_time_counts_for_a_pod_that_is_placed_e
     expect_said(journal, "--policy binpack --to 2026-01-01T01:30:00Z", "   56.50   80.00\n");
 }
 
-JOURNAL_TEST(waiting_pods_are_tried_in_the_order_of_arrival_and_pass_each_other)
+JOURNAL_TEST(backtest__tries_waiting_pods_in_order_of_arrival)
 {
     node_shows(journal, 0, "n1", one, 1);
     binds(journal, 1, "long", "n1", "700", 1);
@@ -340,7 +340,7 @@ JOURNAL_TEST(waiting_pods_are_tried_in_the_order_of_arrival_and_pass_each_other)
                  "team/late,2026-01-01T00:03:00.000Z,5280000,5220000\n");
 }
 
-JOURNAL_TEST(nodes_come_change_and_go_as_they_did)
+JOURNAL_TEST(backtest__follows_nodes_that_come_change_and_go)
 {
     node_shows(journal, 0, "n1", one, 1);
     node_shows(journal, 0, "n2", cordoned, 1);
@@ -362,7 +362,7 @@ JOURNAL_TEST(nodes_come_change_and_go_as_they_did)
     expect_said(journal, "--policy rollout", "GPU hours\n");
 }
 
-JOURNAL_TEST(a_pod_on_a_node_that_goes_away_under_it_is_counted)
+JOURNAL_TEST(backtest__counts_pods_of_vanished_nodes)
 {
     node_shows(journal, 0, "n1", one, 1);
     node_shows(journal, 0, "n2", another, 1);
@@ -373,7 +373,7 @@ JOURNAL_TEST(a_pod_on_a_node_that_goes_away_under_it_is_counted)
     expect_said(journal, "--policy binpack", "1 on nodes that went away\n");
 }
 
-JOURNAL_TEST(what_others_bound_stays_where_they_bound_it)
+JOURNAL_TEST(backtest__keeps_foreign_pods_in_place)
 {
     struct pod *pod = core_pod(&journal->core, "foreign", "n1");
 
@@ -396,7 +396,7 @@ JOURNAL_TEST(what_others_bound_stays_where_they_bound_it)
     expect_said(journal, "--policy binpack", "beginning, 1 bound by others\n");
 }
 
-JOURNAL_TEST(a_binding_that_failed_is_no_pod_and_a_second_one_has_waited)
+JOURNAL_TEST(backtest__skips_failed_binds)
 {
     node_shows(journal, 0, "n1", one, 1);
     reserves(journal, 1, "never", "n1", "300", 1);
@@ -412,7 +412,7 @@ JOURNAL_TEST(a_binding_that_failed_is_no_pod_and_a_second_one_has_waited)
     expect_said(journal, "--policy spread", "0 bound by others, 1 that never ran\n");
 }
 
-JOURNAL_TEST(without_the_time_of_creation_a_pod_arrives_when_it_gets_its_place)
+JOURNAL_TEST(backtest__arrives_at_the_bind_without_a_creation_time)
 {
     node_shows(journal, 0, "n1", one, 1);
     binds(journal, 5, "old", "n1", "300", -1);
@@ -423,7 +423,7 @@ JOURNAL_TEST(without_the_time_of_creation_a_pod_arrives_when_it_gets_its_place)
                 "- when 2 pods end that still ran: here, to the end\n");
 }
 
-JOURNAL_TEST(models_and_memory_are_asked_for_again)
+JOURNAL_TEST(backtest__asks_for_models_and_memory_again)
 {
     struct inventory *other = core_inventory(&journal->core, "n2", "n2", another, 1);
     static const char *model[] = {"H100"};
@@ -447,7 +447,7 @@ JOURNAL_TEST(models_and_memory_are_asked_for_again)
     expect_written(journal, "--policy binpack --placements", "team/picky,n2,0\n");
 }
 
-JOURNAL_TEST(a_clock_that_was_set_back_does_not_turn_the_past_around)
+JOURNAL_TEST(backtest__orders_times_after_the_clock_was_set_back)
 {
     node_shows(journal, 100, "n1", one, 1);
     binds(journal, 101, "first", "n1", "1000", 101);
@@ -467,7 +467,7 @@ JOURNAL_TEST(a_clock_that_was_set_back_does_not_turn_the_past_around)
                 "- the true time: its clock was set back by 100m, and times before are");
 }
 
-JOURNAL_TEST(what_is_folded_away_stands_at_the_beginning)
+JOURNAL_TEST(backtest__begins_with_what_was_folded_away)
 {
     const int64_t day_ms = INT64_C(24) * 60 * minute_ms;
     struct err err;
@@ -497,7 +497,7 @@ static char *output_of(struct journal *journal, const char *file, const char *wo
     return out;
 }
 
-JOURNAL_TEST(the_same_file_gives_the_same_bytes)
+JOURNAL_TEST(backtest__is_deterministic)
 {
     static const char *const words[] = {"", "-o json", "-o yaml", "-o wide --learn --seed 7"};
 
@@ -509,7 +509,7 @@ JOURNAL_TEST(the_same_file_gives_the_same_bytes)
     expect_said(journal, "--learn", "; fgd and rollout know what has arrived so far\n");
 }
 
-JOURNAL_TEST(a_ledger_in_use_and_a_backup_of_it_are_read_and_left_alone)
+JOURNAL_TEST(backtest__reads_a_ledger_in_use_and_a_backup)
 {
     struct err err;
 
@@ -522,7 +522,7 @@ JOURNAL_TEST(a_ledger_in_use_and_a_backup_of_it_are_read_and_left_alone)
     node_shows(journal, 200, "n3", NULL, 0);
 }
 
-JOURNAL_TEST(ledgers_of_released_versions_are_read)
+JOURNAL_TEST(backtest__reads_ledgers_of_released_versions)
 {
     static const char *const names[] = {"1.db", "1-killed.db", "2.db", "2-killed.db"};
     const char *source = getenv("MILLIGPU_SOURCE_DIR");
@@ -534,7 +534,7 @@ JOURNAL_TEST(ledgers_of_released_versions_are_read)
     }
 }
 
-JOURNAL_TEST(every_number_of_the_table_is_in_the_document)
+JOURNAL_TEST(backtest__has_every_number_in_the_document)
 {
     struct document *document;
     struct err err;
@@ -556,7 +556,7 @@ JOURNAL_TEST(every_number_of_the_table_is_in_the_document)
     assert_string_equal(document_str(document_get(document, "pods")->first, "pod"), "team/whole");
 }
 
-JOURNAL_TEST(what_cannot_be_played_again_is_refused_with_a_sentence)
+JOURNAL_TEST(backtest__refuses_an_impossible_period_or_option)
 {
     static const struct {
         const char *words;
@@ -594,7 +594,7 @@ JOURNAL_TEST(what_cannot_be_played_again_is_refused_with_a_sentence)
     shown_free(&journal->shown);
 }
 
-JOURNAL_TEST(a_file_that_is_no_ledger_is_refused)
+JOURNAL_TEST(backtest__refuses_a_file_that_is_not_a_ledger)
 {
     expect_refused(journal, CTL_NO, "/nonexistent", "", "/nonexistent: No such file");
     expect_refused(journal, CTL_NO, journal->folder, "", "a folder; the ledger is a file in one");
@@ -617,7 +617,7 @@ static void spoil(struct journal *journal, const char *sql)
 }
 
 /* Entry 3 reserves for the first pod, entry 1 tells of its node. */
-JOURNAL_TEST(what_no_daemon_writes_is_refused_with_the_number_of_its_entry)
+JOURNAL_TEST(backtest__names_the_entry_that_no_daemon_writes)
 {
     static const struct {
         const char *set;

@@ -69,7 +69,7 @@ static void expect_end(struct reader *reader)
     csv_close(&reader->csv);
 }
 
-TEST(columns_are_found_by_name_in_any_order)
+TEST(csv__finds_columns_by_name)
 {
     struct reader reader;
     struct err err;
@@ -83,7 +83,7 @@ TEST(columns_are_found_by_name_in_any_order)
     expect_end(&reader);
 }
 
-TEST(a_mark_and_both_line_ends_and_empty_lines_at_the_end_are_skipped)
+TEST(csv__skips_byte_order_mark_line_ends_and_last_empty_lines)
 {
     struct reader reader;
     struct err err;
@@ -98,7 +98,7 @@ TEST(a_mark_and_both_line_ends_and_empty_lines_at_the_end_are_skipped)
     expect_end(&reader);
 }
 
-TEST(a_quoted_field_may_contain_commas_quotes_and_lines)
+TEST(csv__reads_commas_quotes_and_lines_in_quotes)
 {
     struct reader reader;
     struct err err;
@@ -114,7 +114,7 @@ TEST(a_quoted_field_may_contain_commas_quotes_and_lines)
     expect_end(&reader);
 }
 
-TEST(what_is_wrong_is_said_with_its_place)
+TEST(csv__reports_the_place_of_an_error)
 {
     static const struct {
         struct text text;
@@ -153,7 +153,7 @@ TEST(what_is_wrong_is_said_with_its_place)
     }
 }
 
-TEST(sizes_are_bounded)
+TEST(csv__bounds_sizes)
 {
     char *text = xmalloc(2 * CSV_FIELD_BYTES_MAX);
     struct reader reader;
@@ -172,7 +172,7 @@ TEST(sizes_are_bounded)
     xfree(text);
 }
 
-TEST(a_number_is_whole_and_in_its_range)
+TEST(csv_number__is_whole_and_in_range)
 {
     static const struct csv_range range = {"count", 1, 4000000000};
     static const struct {
@@ -212,7 +212,7 @@ static uint32_t csv_random(uint32_t *state, uint32_t below)
 }
 
 /* Whatever the bytes are: every field lies in the file, and every record has all its fields. */
-TEST(random_bytes_are_read_or_refused)
+TEST(csv__reads_or_refuses_random_bytes)
 {
     static const char letters[] = "ab,,\"\"\r\n\n1\0";
     uint32_t random = 7;
@@ -246,7 +246,7 @@ TEST(random_bytes_are_read_or_refused)
     assert_true(refused > 100);
 }
 
-TEST(a_file_that_cannot_be_read_is_named)
+TEST(csv__names_a_file_that_cannot_be_read)
 {
     struct csv csv;
     struct err err;

@@ -52,7 +52,7 @@ static int end(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
 
-FIXTURE_TEST(counts_are_found_above_a_template)
+FIXTURE_TEST(guess__multiplies_counts_above_a_template)
 {
     static const struct {
         const char *spec;
@@ -89,7 +89,7 @@ FIXTURE_TEST(counts_are_found_above_a_template)
             fail_msg("%s: %s", each[i].spec, parts_of(each[i].spec));
 }
 
-FIXTURE_TEST(what_looks_like_a_pod_is_found)
+FIXTURE_TEST(guess__finds_parts_that_look_like_pods)
 {
     static const struct {
         const char *spec;

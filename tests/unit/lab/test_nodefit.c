@@ -204,7 +204,7 @@ static void sentence(struct table *table, char *line)
     }
 }
 
-TEST(every_sentence_about_nodes_holds)
+TEST(nodefit__agrees_with_its_table)
 {
     struct table table = {.nodes = 0};
     char line[LINE_BYTES];

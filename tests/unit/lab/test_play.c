@@ -70,7 +70,7 @@ static int end(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
 
-FIXTURE_TEST(pods_come_from_documents_lists_and_json)
+FIXTURE_TEST(manifest__reads_documents_lists_and_json)
 {
     static const char *const same[] = {
         "kind: Pod\nmetadata: {name: a, namespace: x}\nspec: {}\n---\n"
@@ -93,7 +93,7 @@ FIXTURE_TEST(pods_come_from_documents_lists_and_json)
     }
 }
 
-FIXTURE_TEST(other_kinds_are_named_and_left_out)
+FIXTURE_TEST(manifest__skips_and_names_other_kinds)
 {
     struct document *pods;
     assert_int_equal(
@@ -107,7 +107,7 @@ FIXTURE_TEST(other_kinds_are_named_and_left_out)
 }
 
 /* Without somebody who hears of it, the first of them ends the reading. */
-FIXTURE_TEST(wrong_objects_are_left_out_if_somebody_hears_of_it)
+FIXTURE_TEST(manifest__skips_wrong_objects_with_a_reporter)
 {
     static const char text[] = "kind: DaemonSet\nmetadata: {name: each}\n---\n[]\n---\n{}\n---\n"
                                "kind: List\nitems: 7\n---\n"
@@ -125,7 +125,7 @@ FIXTURE_TEST(wrong_objects_are_left_out_if_somebody_hears_of_it)
     assert_int_equal(read_pods(text, &pods), -1);
 }
 
-FIXTURE_TEST(what_another_object_makes_is_played_once)
+FIXTURE_TEST(manifest__plays_owned_objects_once)
 {
     static const char dump[] =
         "kind: List\nitems:\n"
@@ -147,7 +147,7 @@ FIXTURE_TEST(what_another_object_makes_is_played_once)
     assert_string_equal(document_str(pods->first, "metadata.name"), "alone");
 }
 
-FIXTURE_TEST(too_many_pods_are_refused_before_they_are_made)
+FIXTURE_TEST(manifest__refuses_too_many_pods)
 {
     static const char deployment[] =
         "{kind: Deployment, metadata: {name: %s}, spec: {replicas: %s, "
@@ -164,7 +164,7 @@ FIXTURE_TEST(too_many_pods_are_refused_before_they_are_made)
                         "too many: play makes at most 100000");
 }
 
-FIXTURE_TEST(broken_manifests_are_named_with_the_reason)
+FIXTURE_TEST(manifest__names_the_fault_of_broken_text)
 {
     static const struct {
         const char *text;
@@ -189,7 +189,7 @@ FIXTURE_TEST(broken_manifests_are_named_with_the_reason)
     }
 }
 
-FIXTURE_TEST(the_scheduler_writes_capitalised_bodies)
+FIXTURE_TEST(play_args__have_capitalised_members)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     const struct document *pod =
@@ -205,7 +205,7 @@ FIXTURE_TEST(the_scheduler_writes_capitalised_bodies)
                                   "\"Node\":\"n1\"}");
 }
 
-FIXTURE_TEST(the_best_score_wins_and_the_first_among_equals)
+FIXTURE_TEST(play_best__takes_the_first_of_the_best_scores)
 {
     const struct document *names = json("[\"a\",\"b\",\"c\"]");
     assert_string_equal(
@@ -240,7 +240,7 @@ static char *counted(const char *names, const char *filter, const char *view)
     return arena_copy(&arena, (struct text){out.data, out.len});
 }
 
-FIXTURE_TEST(an_entry_for_each_node_is_counted)
+FIXTURE_TEST(reasons__count_an_entry_for_each_node)
 {
     assert_string_equal(
         counted("[\"n1\",\"n2\",\"n3\"]",
@@ -253,7 +253,7 @@ FIXTURE_TEST(an_entry_for_each_node_is_counted)
                         "1 node: no reason was given; 1 node(s) were unschedulable");
 }
 
-FIXTURE_TEST(an_entry_that_speaks_for_many_nodes_is_counted_by_the_view)
+FIXTURE_TEST(reasons__count_a_shared_entry_by_the_view)
 {
     static const char many[] = "[\"n1\",\"n2\",\"n3\",\"n4\"]";
     static const char two[] = "{\"FailedAndUnresolvableNodes\":{"
@@ -282,7 +282,7 @@ FIXTURE_TEST(an_entry_that_speaks_for_many_nodes_is_counted_by_the_view)
                         "1 node(s) were unschedulable");
 }
 
-FIXTURE_TEST(nodes_are_judged_with_the_pods_that_run_there)
+FIXTURE_TEST(play_nodes__count_running_pods)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     struct node_reasons reasons = {.arena = &arena};
@@ -335,7 +335,7 @@ FIXTURE_TEST(nodes_are_judged_with_the_pods_that_run_there)
     play_nodes_done(&nodes);
 }
 
-FIXTURE_TEST(only_pods_that_name_the_resource_are_asked_about)
+FIXTURE_TEST(play_asks__needs_the_resource_in_the_pod)
 {
     static const struct {
         const char *pod;
@@ -356,7 +356,7 @@ FIXTURE_TEST(only_pods_that_name_the_resource_are_asked_about)
         assert_int_equal(play_asks(json(cases[i].pod), "nvidia.com/vgpu"), cases[i].asks);
 }
 
-FIXTURE_TEST(queries_and_segments_are_escaped)
+FIXTURE_TEST(url__escapes_queries_and_segments)
 {
     CLEANUP(strbuf_done) struct strbuf path;
     strbuf_init(&path);
@@ -368,7 +368,7 @@ FIXTURE_TEST(queries_and_segments_are_escaped)
     assert_string_equal(path.data, "/x/a%2Fb%20c%3F%C3%A4~-._?k=1%2B2%263&l=");
 }
 
-FIXTURE_TEST(problems_become_one_sentence)
+FIXTURE_TEST(client_problem__is_one_sentence)
 {
     assert_int_equal(
         client_problem(404, TEXT("{\"title\":\"not found\",\"detail\":\"no pod x\"}"), &err),
@@ -382,7 +382,7 @@ FIXTURE_TEST(problems_become_one_sentence)
     assert_int_equal(client_problem(409, TEXT("[]"), &err), -ERR_CONFLICT);
 }
 
-FIXTURE_TEST(the_port_is_found_in_what_kubectl_says)
+FIXTURE_TEST(forward__finds_the_port_in_kubectl_output)
 {
     char address[32];
     assert_true(

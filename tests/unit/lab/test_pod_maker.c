@@ -69,7 +69,7 @@ static int end(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
 
-FIXTURE_TEST(a_deployment_makes_pods_of_a_replica_set)
+FIXTURE_TEST(deployment__makes_pods_of_a_replica_set)
 {
     static const char text[] =
         "{kind: Deployment, apiVersion: apps/v1, metadata: {name: web, "
@@ -105,7 +105,7 @@ FIXTURE_TEST(a_deployment_makes_pods_of_a_replica_set)
     assert_string_not_equal(other.hash, workload.hash);
 }
 
-FIXTURE_TEST(pods_of_one_template_share_nothing)
+FIXTURE_TEST(pod_maker__shares_nothing_between_pods)
 {
     const struct pod_maker workload =
         good("{kind: StatefulSet, metadata: {name: db}, spec: {replicas: 2, " TEMPLATE "}}");
@@ -118,7 +118,7 @@ FIXTURE_TEST(pods_of_one_template_share_nothing)
     assert_null(document_get(workload.spec, "hostname"));
 }
 
-FIXTURE_TEST(a_stateful_set_counts_from_its_start_and_in_order)
+FIXTURE_TEST(stateful_set__counts_from_its_start_in_order)
 {
     struct pod_maker set =
         good("{kind: StatefulSet, metadata: {name: db}, spec: {replicas: 3, ordinals: {start: 5}, "
@@ -145,7 +145,7 @@ FIXTURE_TEST(a_stateful_set_counts_from_its_start_and_in_order)
     assert_true(set.has_claims);
 }
 
-FIXTURE_TEST(replica_sets_and_controllers_number_their_pods)
+FIXTURE_TEST(replica_set__numbers_its_pods)
 {
     static const struct {
         const char *text;
@@ -171,7 +171,7 @@ FIXTURE_TEST(replica_sets_and_controllers_number_their_pods)
     }
 }
 
-FIXTURE_TEST(a_job_starts_its_first_pods)
+FIXTURE_TEST(job__starts_its_first_pods)
 {
     static const struct {
         const char *spec;
@@ -203,7 +203,7 @@ FIXTURE_TEST(a_job_starts_its_first_pods)
     }
 }
 
-FIXTURE_TEST(an_indexed_job_names_the_index)
+FIXTURE_TEST(indexed_job__names_the_index)
 {
     const struct pod_maker job = good("{kind: Job, metadata: {name: train}, spec: {parallelism: 2, "
                                       "completions: 2, completionMode: Indexed, " TEMPLATE "}}");
@@ -217,7 +217,7 @@ FIXTURE_TEST(an_indexed_job_names_the_index)
     assert_string_equal(entry(pod, "metadata.annotations", "milligpu.io/gpu-model"), "L4");
 }
 
-FIXTURE_TEST(a_cron_job_makes_one_job)
+FIXTURE_TEST(cron_job__makes_one_job)
 {
     struct pod_maker cron =
         good("{kind: CronJob, apiVersion: batch/v1, metadata: {name: night}, spec: {schedule: "
@@ -238,7 +238,7 @@ FIXTURE_TEST(a_cron_job_makes_one_job)
     assert_int_equal(cron.pods, 0);
 }
 
-FIXTURE_TEST(a_pod_stands_for_itself)
+FIXTURE_TEST(pod__stands_for_itself)
 {
     struct pod_maker pod =
         good("{kind: Pod, metadata: {name: one, labels: {a: b}, ownerReferences: ["
@@ -255,7 +255,7 @@ FIXTURE_TEST(a_pod_stands_for_itself)
     assert_string_equal(name_of(&pod, 0), "one-7");
 }
 
-FIXTURE_TEST(names_are_never_longer_than_a_label)
+FIXTURE_TEST(pod_name__fits_a_label)
 {
     char name[254];
     (void)memset(name, 'a', sizeof name - 1);
@@ -274,7 +274,7 @@ FIXTURE_TEST(names_are_never_longer_than_a_label)
     assert_non_null(strstr(last, "a-99999-0"));
 }
 
-FIXTURE_TEST(kinds_of_other_groups_are_not_ours)
+FIXTURE_TEST(workload_kind__is_known_by_kind_and_group)
 {
     static const struct {
         const char *kind;
@@ -303,7 +303,7 @@ FIXTURE_TEST(kinds_of_other_groups_are_not_ours)
             fail_msg("%s %s", each[i].kind, each[i].version);
 }
 
-FIXTURE_TEST(a_daemon_sets_pod_is_for_its_node)
+FIXTURE_TEST(daemon_set__makes_a_pod_for_each_node)
 {
     static const char *const nodes[] = {"n1", "n2"};
     struct pod_maker maker;
@@ -336,7 +336,7 @@ FIXTURE_TEST(a_daemon_sets_pod_is_for_its_node)
     assert_int_equal(document_get(maker.spec, "tolerations")->count, 1);
 }
 
-FIXTURE_TEST(wrong_fields_are_named)
+FIXTURE_TEST(pod_maker__names_wrong_fields)
 {
     static const struct {
         const char *text;
@@ -404,7 +404,7 @@ FIXTURE_TEST(wrong_fields_are_named)
     }
 }
 
-FIXTURE_TEST(only_rules_that_a_pod_uses_are_named)
+FIXTURE_TEST(unconsidered__names_rules_that_a_pod_uses)
 {
     static const struct {
         const char *spec;

@@ -70,7 +70,7 @@ static void expect_written(const char *option, const char *policy, const char *n
     xfree(written);
 }
 
-TEST(binpack_takes_the_tightest_gpu_and_spread_the_emptiest)
+TEST(policy__binpack_takes_the_tightest_gpu_and_spread_the_emptiest)
 {
     static const char nodes[] = NODE_HEAD "a,8000,1000,2,T4\n"
                                           "b,8000,1000,2,T4\n";
@@ -86,7 +86,7 @@ TEST(binpack_takes_the_tightest_gpu_and_spread_the_emptiest)
     expect_written("--placements", "spread", nodes, pods, spread);
 }
 
-TEST(cpu_memory_and_models_decide_where_a_pod_fits)
+TEST(fit__depends_on_cpu_memory_and_model)
 {
     static const char nodes[] = NODE_HEAD "a,2000,1000,1,T4\n"
                                           "b,9000,100,1,NVIDIA A100\n"
@@ -105,7 +105,7 @@ TEST(cpu_memory_and_models_decide_where_a_pod_fits)
                    "either,,\n");
 }
 
-TEST(a_pod_without_gpus_takes_only_cpu_and_memory)
+TEST(fit__of_a_pod_without_gpus_needs_cpu_and_memory)
 {
     static const char nodes[] = NODE_HEAD "plain,1000,10,0,\n"
                                           "gpus,2000,100,1,T4\n";
@@ -120,7 +120,7 @@ TEST(a_pod_without_gpus_takes_only_cpu_and_memory)
                        "large,gpus,\nsmall,plain,\nnone,,\ngpu,gpus,0\nlate,,\n");
 }
 
-TEST(several_gpus_may_each_be_shared)
+TEST(fit__shares_each_of_several_gpus)
 {
     static const char nodes[] = NODE_HEAD "a,9000,1000,3,T4\n";
     static const char pods[] = POD_HEAD "p,0,0,2,500,\n"
@@ -131,7 +131,7 @@ TEST(several_gpus_may_each_be_shared)
 }
 
 /* 1,000 milli of capacity: one milli is 0.1 %; the second and the third arrival round to 2 %. */
-TEST(the_curve_has_the_mean_of_the_arrivals_of_each_percent)
+TEST(curve__has_the_mean_of_each_percent)
 {
     static const char nodes[] = NODE_HEAD "a,5,5,1,T4\n";
     static const char pods[] = POD_HEAD "p,1,0,1,10,\n"
@@ -149,7 +149,7 @@ TEST(the_curve_has_the_mean_of_the_arrivals_of_each_percent)
                    "spread,100,2.4000\n");
 }
 
-TEST(the_report_counts_what_was_refused)
+TEST(report__counts_refusals)
 {
     char words[512];
     static const char *const says[] = {
@@ -187,7 +187,7 @@ TEST(the_report_counts_what_was_refused)
 }
 
 /* 400 and 1000 are free at the end on a, 300 and 1000 on b, nothing on c. */
-TEST(what_no_pod_of_the_arrivals_can_use_is_stranded)
+TEST(stranded__is_unusable_by_any_arriving_pod)
 {
     char words[512];
 
@@ -227,7 +227,7 @@ static char *churned(const char *more)
     return text;
 }
 
-TEST(with_churn_pods_end_so_that_the_next_ones_fit)
+TEST(churn__ends_pods_so_that_others_fit)
 {
     write_file(nodes_file, NODE_HEAD "a,100,100,2,T4\n");
     write_file(pods_file, POD_HEAD "p,50,50,1,700,\nq,50,50,1,600,\n");
@@ -245,7 +245,7 @@ TEST(with_churn_pods_end_so_that_the_next_ones_fit)
     xfree(other);
 }
 
-TEST(churn_counts_a_cap_that_nothing_reaches_as_refusals)
+TEST(churn__counts_an_unreachable_cap_as_refusals)
 {
     write_file(nodes_file, NODE_HEAD "a,100,100,2,T4\n");
     write_file(pods_file, POD_HEAD "p,100,100,1,500,\n");
@@ -268,7 +268,7 @@ static const char cluster_text[] =
     "  containers:\n"
     "  - {name: c, resources: {limits: {nvidia.com/vgpu: 300, cpu: 1500m, memory: 1Gi}}}\n";
 
-TEST(a_cluster_begins_with_what_its_pods_hold)
+TEST(cluster__begins_with_what_its_pods_hold)
 {
     struct world world;
     struct err err;
@@ -297,7 +297,7 @@ TEST(a_cluster_begins_with_what_its_pods_hold)
 }
 
 /* The same cluster without the pod. */
-TEST(a_cluster_is_filled_as_the_same_nodes_are)
+TEST(cluster__is_filled_like_the_same_nodes)
 {
     static const char pods[] = POD_HEAD "p,1000,512,1,700,\nq,1000,512,1,300,\nr,2000,1024,1,1,\n";
     char words[512];
@@ -335,7 +335,7 @@ TEST(a_cluster_is_filled_as_the_same_nodes_are)
     "      containers:\n"                                                                          \
     "      - {name: c, resources: {limits: {nvidia.com/vgpu: " milli ", memory: 1500Ki}}}\n"
 
-TEST(a_manifest_is_one_round_and_what_is_alike_one_class)
+TEST(manifest__is_one_round_with_equal_pods_in_one_class)
 {
     struct world world;
     struct err err;
@@ -362,7 +362,7 @@ TEST(a_manifest_is_one_round_and_what_is_alike_one_class)
 }
 
 /* Of many pods, fewer rounds than usual, so that nobody waits for hours. */
-TEST(the_rounds_of_a_large_manifest_are_bounded)
+TEST(manifest__bounds_the_rounds_of_many_pods)
 {
     struct world world;
     struct err err;
@@ -378,7 +378,7 @@ TEST(the_rounds_of_a_large_manifest_are_bounded)
     world_done(&world);
 }
 
-TEST(a_percentage_is_rounded_and_never_overflows)
+TEST(percent__is_rounded_and_never_overflows)
 {
     static const struct {
         uint64_t part;
@@ -404,7 +404,7 @@ TEST(a_percentage_is_rounded_and_never_overflows)
     }
 }
 
-TEST(the_last_thousand_decisions_have_a_mean_of_their_own)
+TEST(last_mean__covers_the_last_thousand_decisions)
 {
     struct simulate_result result = {.latency =
                                          xcalloc(SIMULATE_LATENCIES, sizeof *result.latency)};
@@ -422,7 +422,7 @@ TEST(the_last_thousand_decisions_have_a_mean_of_their_own)
     xfree(result.latency);
 }
 
-TEST(the_slowest_decision_in_a_hundred_is_known_to_a_sixteenth)
+TEST(p99__is_known_to_a_sixteenth)
 {
     struct simulate_result result = {.latency =
                                          xcalloc(SIMULATE_LATENCIES, sizeof *result.latency)};
@@ -439,7 +439,7 @@ TEST(the_slowest_decision_in_a_hundred_is_known_to_a_sixteenth)
 }
 
 /* A shape that comes twice, and 600 that come once. */
-TEST(a_workload_of_too_many_shapes_keeps_the_commonest)
+TEST(workload__keeps_the_most_common_shapes)
 {
     FILE *out = fopen(pods_file, "we");
     struct world world;
@@ -467,7 +467,7 @@ TEST(a_workload_of_too_many_shapes_keeps_the_commonest)
     world_done(&world);
 }
 
-TEST(counts_of_a_workload_are_scaled_down_to_what_it_takes)
+TEST(workload__scales_counts_to_its_limit)
 {
     struct world_shape shape[2] = {
         {.want = {.container = "main", .parts = 1, .milli = 500}, .count = 3000000},

@@ -16,7 +16,7 @@ static int read_all(struct mux *mux, struct text bytes, struct strbuf *out, stru
     return got;
 }
 
-TEST(frames_are_cut_out_of_the_stream)
+TEST(mux__cuts_frames_out_of_the_stream)
 {
     static const char stream[] = "\0\0\0\1\0\0\0\3abc"
                                  "\0\0\0\2\0\0\0\1x"
@@ -29,7 +29,7 @@ TEST(frames_are_cut_out_of_the_stream)
     assert_string_equal(out.data, "1:abc 2:x 4294967295:yz ");
 }
 
-TEST(a_frame_may_be_cut_anywhere)
+TEST(mux__reads_a_frame_cut_anywhere)
 {
     static const char stream[] = "\0\0\0\1\0\0\0\3abc\0\0\0\2\0\0\0\1x";
     struct err err;
@@ -50,7 +50,7 @@ TEST(a_frame_may_be_cut_anywhere)
     }
 }
 
-TEST(empty_frames_say_nothing)
+TEST(mux__skips_empty_frames)
 {
     static const char stream[] = "\0\0\0\1\0\0\0\0"
                                  "\0\0\0\1\0\0\0\0"
@@ -64,7 +64,7 @@ TEST(empty_frames_say_nothing)
     assert_string_equal(out.data, "1:a ");
 }
 
-TEST(a_frame_holds_at_most_one_whole_message)
+TEST(mux__takes_at_most_one_message_in_a_frame)
 {
     struct mux mux = {0};
     struct err err;
@@ -78,7 +78,7 @@ TEST(a_frame_holds_at_most_one_whole_message)
     assert_int_equal(read_all(&mux, TEXT("HTTP/1.1 400 Bad Request"), &out, &err), -ERR_INVALID);
 }
 
-TEST(a_message_is_sent_in_frames_of_4096_bytes)
+TEST(mux__sends_frames_of_4096_bytes)
 {
     static const struct {
         size_t bytes;

@@ -373,7 +373,7 @@ static int tear_down(void **state)
 
 /* --- tests --- */
 
-AGENT_TEST(the_first_frame_registers_the_plugin)
+AGENT_TEST(register__is_the_first_frame)
 {
     static const char frame[] = "\0\0\0\2\0\0\0\x48"
                                 "\0\0\0\x3e\0\0\0\1\1\0"
@@ -397,7 +397,7 @@ AGENT_TEST(the_first_frame_registers_the_plugin)
     assert_int_equal(nri_output(agent->session).len, 0);
 }
 
-AGENT_TEST(a_refused_plugin_learns_why)
+AGENT_TEST(register__reports_a_refusal)
 {
     struct err err;
     runtime_put_welcome(&agent->bytes, 2, "invalid plugin \x1b[1m index");
@@ -411,7 +411,7 @@ AGENT_TEST(a_refused_plugin_learns_why)
     expect_reported(agent, "");
 }
 
-AGENT_TEST(a_broken_answer_to_the_registration_ends_the_session)
+AGENT_TEST(register__ends_the_session_after_a_broken_answer)
 {
     struct err err;
     runtime_put_message(&agent->bytes, 2, (uint32_t[]){1, 2, 0}, TEXT("\x0a\xff"), 4096);
@@ -420,7 +420,7 @@ AGENT_TEST(a_broken_answer_to_the_registration_ends_the_session)
                         "the answer to RegisterPlugin: Response: this is no such message");
 }
 
-AGENT_TEST(only_the_first_answer_to_the_registration_counts)
+AGENT_TEST(register__counts_only_the_first_answer)
 {
     runtime_put_message(&agent->bytes, 2, (uint32_t[]){3, 2, 0}, TEXT("\x0a\xff"), 4096);
     runtime_put_message(&agent->bytes, 2, (uint32_t[]){1, 1, 0}, TEXT("\x0a\xff"), 4096);
@@ -429,7 +429,7 @@ AGENT_TEST(only_the_first_answer_to_the_registration_counts)
     feed_ok(agent);
 }
 
-SESSION_TEST(the_handler_chooses_the_events)
+SESSION_TEST(configure__lets_the_handler_choose_events)
 {
     put_configure(agent);
     assert_true(call(agent, "Configure"));
@@ -441,7 +441,7 @@ SESSION_TEST(the_handler_chooses_the_events)
     expect_reported(agent, "configure containerd v2.3.7 nri=v0.12.0\nconfigure   nri=\n");
 }
 
-AGENT_TEST(a_runtime_that_is_too_old_is_told)
+AGENT_TEST(configure__refuses_an_old_runtime)
 {
     nri_sent(agent->session, nri_output(agent->session).len);
     agent->refusal = "containerd 1.7.28 has no CDI";
@@ -451,7 +451,7 @@ AGENT_TEST(a_runtime_that_is_too_old_is_told)
     expect_reported(agent, "");
 }
 
-AGENT_TEST(the_node_is_told_in_two_pieces)
+AGENT_TEST(synchronize__takes_a_list_in_two_pieces)
 {
     nri_sent(agent->session, nri_output(agent->session).len);
     assert_true(call(agent, "Configure"));
@@ -476,7 +476,7 @@ AGENT_TEST(the_node_is_told_in_two_pieces)
                " rule=allow::-1:-1:rwm\n");
 }
 
-AGENT_TEST(nothing_is_asked_before_the_node_is_known)
+AGENT_TEST(session__refuses_calls_before_synchronize)
 {
     static const char *const method[] = {"CreateContainer", "StartContainer", "StopContainer",
                                          "RemoveContainer", "ValidateContainerAdjustment"};
@@ -488,7 +488,7 @@ AGENT_TEST(nothing_is_asked_before_the_node_is_known)
     expect_reported(agent, "");
 }
 
-SESSION_TEST(an_adjustment_reaches_the_runtime)
+SESSION_TEST(create__sends_the_adjustment)
 {
     struct nri_pair env[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")}};
     struct text cdi[] = {TEXT("nvidia.com/gpu=GPU-0"), TEXT("nvidia.com/gpu=GPU-1")};
@@ -513,13 +513,13 @@ SESSION_TEST(an_adjustment_reaches_the_runtime)
     assert_true(pb_find(seen, 4, 1, &value) && text_is(value.text, "rw"));
 }
 
-SESSION_TEST(a_container_that_needs_nothing_is_left_alone)
+SESSION_TEST(create__sends_an_empty_answer_without_adjustment)
 {
     assert_true(call_container(agent, "CreateContainer"));
     assert_int_equal(agent->answer.data.len, 0);
 }
 
-SESSION_TEST(a_long_answer_comes_in_short_frames)
+SESSION_TEST(answer__comes_in_short_frames)
 {
     static char value[6000];
     memset(value, 'x', sizeof value);
@@ -532,7 +532,7 @@ SESSION_TEST(a_long_answer_comes_in_short_frames)
     assert_memory_equal(got.at, value, sizeof value);
 }
 
-SESSION_TEST(an_answer_that_no_message_can_carry_refuses)
+SESSION_TEST(answer__is_refused_when_too_large)
 {
     static char value[NRI_MESSAGE_MAX];
     struct nri_pair env[] = {{TEXT("LONG"), {value, sizeof value}}};
@@ -541,7 +541,7 @@ SESSION_TEST(an_answer_that_no_message_can_carry_refuses)
     call_fails(agent, "CreateContainer", 8, "the answer is too large: 4194325 bytes");
 }
 
-SESSION_TEST(a_refusal_is_the_answer_to_the_call)
+SESSION_TEST(create__answers_with_the_refusal)
 {
     agent->refusal = "milligpu: no GPU was given to \xff";
     put_container_call(agent);
@@ -557,7 +557,7 @@ SESSION_TEST(a_refusal_is_the_answer_to_the_call)
     assert_true(call_container(agent, "CreateContainer"));
 }
 
-SESSION_TEST(old_and_new_runtimes_tell_the_same)
+SESSION_TEST(state_change__reports_like_the_newer_calls)
 {
     static const struct {
         const char *method;
@@ -581,7 +581,7 @@ SESSION_TEST(old_and_new_runtimes_tell_the_same)
     expect_reported(agent, "");
 }
 
-SESSION_TEST(the_end_of_a_pod_is_told_by_old_and_new_runtimes)
+SESSION_TEST(pod_stopped__is_reported_by_old_and_new_runtimes)
 {
     runtime_put_pod(&agent->payload, 1, "sandbox-1", "gpu0");
     assert_true(call(agent, "StopPodSandbox"));
@@ -597,7 +597,7 @@ SESSION_TEST(the_end_of_a_pod_is_told_by_old_and_new_runtimes)
     expect_reported(agent, "");
 }
 
-SESSION_TEST(a_call_without_its_container_is_refused)
+SESSION_TEST(call__is_refused_without_its_container)
 {
     runtime_put_pod(&agent->payload, 1, "sandbox-1", "gpu0");
     call_fails(agent, "CreateContainer", 3, "the call names no container");
@@ -659,7 +659,7 @@ static void put_adjustment(struct agent *agent)
     pb_message(&agent->payload, 3, &adjust);
 }
 
-SESSION_TEST(what_all_plugins_want_can_be_rejected)
+SESSION_TEST(validate__can_reject_the_adjustments_of_all_plugins)
 {
     static const char report[] = "validate" REPORT_OF "  env NVIDIA_VISIBLE_DEVICES=all\n"
                                  "  env -HOME=\n"
@@ -694,7 +694,7 @@ static void put_plugins(struct agent *agent, const char *const *name, size_t cou
     }
 }
 
-SESSION_TEST(the_plugins_that_were_asked_show_the_validator_of_the_runtime)
+SESSION_TEST(validate__shows_the_validator_of_the_runtime)
 {
     static const char *const name[] = {"milligpu", "default-validators", "default-validator"};
     static const char *const report[] = {"", "  validator off\n", "  validator off\n",
@@ -709,7 +709,7 @@ SESSION_TEST(the_plugins_that_were_asked_show_the_validator_of_the_runtime)
     }
 }
 
-SESSION_TEST(unknown_calls_are_answered)
+SESSION_TEST(call__answers_unknown_methods)
 {
     call_fails(agent, "RunPodSandbox", 12,
                "no such method: /nri.pkg.api.v1alpha1.Plugin/RunPodSandbox");
@@ -735,7 +735,7 @@ SESSION_TEST(unknown_calls_are_answered)
     assert_int_equal(agent->answer.data.len, 0);
 }
 
-SESSION_TEST(rubbish_is_answered_and_ends_nothing)
+SESSION_TEST(call__answers_invalid_requests)
 {
     runtime_put_message(&agent->bytes, 1, (uint32_t[]){agent->stream, 1, 0}, TEXT("\x0a\xff\xff"),
                         4096);
@@ -755,7 +755,7 @@ SESSION_TEST(rubbish_is_answered_and_ends_nothing)
     connect(agent);
 }
 
-SESSION_TEST(a_stream_is_used_once)
+SESSION_TEST(stream__is_used_once)
 {
     /* with 1 and 3 */
     agent->stream = 3;
@@ -766,7 +766,7 @@ SESSION_TEST(a_stream_is_used_once)
     assert_true(call(agent, "Shutdown"));
 }
 
-SESSION_TEST(what_is_not_for_us_is_skipped)
+SESSION_TEST(session__skips_other_connections_and_types)
 {
     for (uint32_t connection = 0; connection < 5; connection++)
         if (connection != 1)
@@ -780,7 +780,7 @@ SESSION_TEST(what_is_not_for_us_is_skipped)
     assert_true(call(agent, "Shutdown"));
 }
 
-SESSION_TEST(a_message_that_is_too_long_ends_the_session)
+SESSION_TEST(session__ends_after_a_too_long_message)
 {
     struct err err;
     strbuf_add(&agent->bytes, "\0\0\0\1\0\0\0\x0a\0\x40\0\1\0\0\0\x0b\1\0", 18);
@@ -801,7 +801,7 @@ static void put_empty(struct strbuf *out, unsigned field, int count)
 enum { ARGS = 7, ENV = 8, MANY = 1800000, FIT = 1000000 };
 
 /* The attack: a pod of 666 bytes that asks for nothing, with an image whose Cmd is long. */
-SESSION_TEST(fields_that_are_not_read_cost_nothing)
+SESSION_TEST(decoder__skips_unread_fields_without_cost)
 {
     pb_str(&agent->part, 1, "long");
     pb_str(&agent->part, 2, "sandbox-1");
@@ -821,7 +821,7 @@ SESSION_TEST(fields_that_are_not_read_cost_nothing)
     expect_reported(agent, "create" REPORT_OF);
 }
 
-SESSION_TEST(a_member_that_is_too_long_spares_the_others)
+SESSION_TEST(decoder__keeps_neighbours_of_a_too_long_member)
 {
     static const char *const id[] = {"before", "long", "after"};
     for (size_t i = 0; i < ARRAY_LEN(id); i++) {
@@ -846,7 +846,7 @@ SESSION_TEST(a_member_that_is_too_long_spares_the_others)
 }
 
 /* As many variables as the kernel could start a program with are read. */
-AGENT_TEST(a_long_member_that_fits_is_whole)
+AGENT_TEST(decoder__reads_a_long_member_that_fits)
 {
     agent->counts_only = true;
     connect(agent);
@@ -874,7 +874,7 @@ AGENT_TEST(a_long_member_that_fits_is_whole)
     }
 }
 
-TEST(a_broken_member_spares_the_others)
+TEST(decoder__keeps_neighbours_of_a_broken_member)
 {
     static const char *const rubbish[] = {
         "\x0a\4long\xff", "\x0a\4long\x5a\x7f", "\x0a\4long\x20", "\x0a\4long\xa3\x06",
@@ -917,7 +917,7 @@ TEST(a_broken_member_spares_the_others)
 }
 
 /* Then the end of a member and the begin of the next are unknown. */
-TEST(a_list_that_is_none_is_refused)
+TEST(synchronize__refuses_a_broken_list)
 {
     for (unsigned field = 1; field <= 3; field++) {
         CLEANUP(agent_done) struct agent agent;
@@ -935,7 +935,7 @@ TEST(a_list_that_is_none_is_refused)
 }
 
 /* Which of two would count? */
-SESSION_TEST(a_message_that_is_there_twice_is_broken)
+SESSION_TEST(decoder__refuses_a_repeated_message)
 {
     for (unsigned field = 1; field <= 3; field++) {
         put_container_call(agent);
@@ -961,7 +961,7 @@ SESSION_TEST(a_message_that_is_there_twice_is_broken)
                            " container =/ state=0 pid=0 cgroup= broken\n");
 }
 
-SESSION_TEST(an_adjustment_that_is_too_long_is_refused)
+SESSION_TEST(validate__refuses_a_too_long_adjustment)
 {
     put_container_call(agent);
     put_empty(&agent->part, 3, 300000); /* mounts */
@@ -976,7 +976,7 @@ SESSION_TEST(an_adjustment_that_is_too_long_is_refused)
 }
 
 /* Each element arrives once and in order, and only the last call ends the list. */
-SESSION_TEST(a_long_list_is_told_in_pieces)
+SESSION_TEST(synchronize__passes_a_long_list_in_pieces)
 {
     CLEANUP(strbuf_done) struct strbuf ids;
     char id[16];
@@ -1001,7 +1001,7 @@ SESSION_TEST(a_long_list_is_told_in_pieces)
 }
 
 /* 4 MiB is what a runtime puts into one call. */
-SESSION_TEST(a_full_node_fits)
+SESSION_TEST(synchronize__takes_a_full_node)
 {
     while (agent->payload.len < NRI_MESSAGE_MAX - 4096) {
         runtime_put_pod(&agent->payload, 1, "s", "");
@@ -1010,7 +1010,7 @@ SESSION_TEST(a_full_node_fits)
     assert_true(call(agent, "Synchronize"));
 }
 
-SESSION_TEST(a_runtime_that_does_not_read_is_left)
+SESSION_TEST(session__ends_when_the_runtime_does_not_read)
 {
     struct err err;
     static char value[NRI_MESSAGE_MAX / 2];
@@ -1028,7 +1028,7 @@ SESSION_TEST(a_runtime_that_does_not_read_is_left)
     assert_string_equal(err.text, "the runtime calls, but does not read the answers");
 }
 
-SESSION_TEST(texts_keep_their_length)
+SESSION_TEST(decoder__keeps_the_length_of_texts)
 {
     struct nri_pair annotation[] = {{TEXT("key\0more"), TEXT("a")},
                                     {TEXT("key"), TEXT("first")},
@@ -1052,7 +1052,7 @@ SESSION_TEST(texts_keep_their_length)
     expect_reported(agent, "start pod =//[\xff] container c1\n");
 }
 
-AGENT_TEST(a_handler_that_is_absent_agrees)
+AGENT_TEST(session__accepts_without_handlers)
 {
     static const char *const method[] = {"Configure",
                                          "Synchronize",
@@ -1075,7 +1075,7 @@ AGENT_TEST(a_handler_that_is_absent_agrees)
     }
 }
 
-SESSION_TEST(an_unknown_state_is_unknown)
+SESSION_TEST(decoder__maps_an_unknown_state)
 {
     CLEANUP(strbuf_done) struct strbuf root;
     strbuf_init(&root);
@@ -1127,7 +1127,7 @@ static void play(struct text session, size_t first, size_t step, struct strbuf *
     strbuf_text(out, nri_output(agent.session));
 }
 
-AGENT_TEST(a_session_may_be_cut_anywhere)
+AGENT_TEST(session__may_be_cut_anywhere)
 {
     CLEANUP(strbuf_done) struct strbuf session;
     CLEANUP(strbuf_done) struct strbuf whole;
@@ -1148,7 +1148,7 @@ AGENT_TEST(a_session_may_be_cut_anywhere)
     }
 }
 
-TEST(a_message_may_come_in_frames_of_any_length)
+TEST(session__takes_frames_of_any_length)
 {
     for (size_t frame = 1; frame < 64; frame++) {
         CLEANUP(agent_done) struct agent agent;

@@ -27,7 +27,7 @@ static void expect_two(struct ttrpc *ttrpc, struct text part[], size_t parts)
     assert_int_equal(seen, 2);
 }
 
-TEST(a_message_may_be_cut_anywhere)
+TEST(ttrpc__reads_a_message_cut_anywhere)
 {
     const size_t bytes = sizeof two_messages - 1;
     for (size_t cut = 0; cut <= bytes; cut++) {
@@ -38,7 +38,7 @@ TEST(a_message_may_be_cut_anywhere)
     }
 }
 
-TEST(a_message_comes_one_byte_at_a_time)
+TEST(ttrpc__reads_single_bytes)
 {
     struct text part[sizeof two_messages - 1];
     for (size_t i = 0; i < ARRAY_LEN(part); i++)
@@ -48,7 +48,7 @@ TEST(a_message_comes_one_byte_at_a_time)
     expect_two(&ttrpc, part, ARRAY_LEN(part));
 }
 
-TEST(what_was_written_is_read_again)
+TEST(ttrpc__reads_what_it_wrote)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     strbuf_init(&out);
@@ -58,7 +58,7 @@ TEST(what_was_written_is_read_again)
     assert_memory_equal(out.data, two_messages, out.len);
 }
 
-TEST(a_message_of_4_mib_is_the_longest)
+TEST(ttrpc__takes_messages_up_to_4_mib)
 {
     struct ttrpc_message message;
     struct err err;
@@ -75,7 +75,7 @@ TEST(a_message_of_4_mib_is_the_longest)
     assert_string_equal(err.text, "a message of 4194305 bytes; 4194304 are allowed");
 }
 
-TEST(the_memory_of_a_long_message_is_given_back)
+TEST(ttrpc__frees_the_memory_of_a_long_message)
 {
     static char data[1 << 20];
     struct ttrpc_message message;

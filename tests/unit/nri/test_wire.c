@@ -29,7 +29,7 @@ static const char *read_all(struct strbuf *out, struct text message)
     return out->data;
 }
 
-TEST(fields_come_one_after_another)
+TEST(wire__reads_fields_in_order)
 {
     static const struct {
         struct text message;
@@ -49,7 +49,7 @@ TEST(fields_come_one_after_another)
         assert_string_equal(read_all(&out, row[i].message), row[i].read);
 }
 
-TEST(what_is_no_field_is_broken)
+TEST(wire__refuses_broken_fields)
 {
     static const struct text broken[] = {
         TEXT("\x08"),                                           /* no value */
@@ -77,7 +77,7 @@ TEST(what_is_no_field_is_broken)
     }
 }
 
-TEST(a_value_has_the_type_that_is_read)
+TEST(wire__checks_the_type_of_a_value)
 {
     const struct wire_field number = {.number = 1, .type = WIRE_NUMBER, .value = 7};
     const struct wire_field text = {.number = 1, .type = WIRE_TEXT, .text = TEXT("abc")};

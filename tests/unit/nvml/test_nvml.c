@@ -82,7 +82,7 @@ static void await_health(const char *uuid, enum gpu_health health)
     await(has_health);
 }
 
-WATCH_TEST(says_what_the_driver_says)
+WATCH_TEST(reading__has_what_the_driver_says)
 {
     watch_until(
         "driver 615.10\n"
@@ -135,7 +135,7 @@ WATCH_TEST(says_what_the_driver_says)
 }
 
 /* As driver 580 does: a client is in both lists, and the time is that of the server. */
-WATCH_TEST(a_client_of_mps_without_a_sample_is_not_idle)
+WATCH_TEST(reading__has_no_idle_mps_client_without_a_sample)
 {
     watch_until(TWO "process GPU-a 100 500\nprocess GPU-a 200 66 sm=99\nprocess GPU-a 300 5\n"
                     "process GPU-a 100 500 mps\n"
@@ -186,7 +186,7 @@ static void uses(const char *percents, int busy, const char *expected)
 }
 
 /* As on one H200 with driver 580, where two busy ones had 71 and 37, or 99 and 89. */
-WATCH_TEST(processes_together_use_what_their_gpu_was_used)
+WATCH_TEST(utilization__is_scaled_to_that_of_the_gpu)
 {
     uses("sm=71,sm=37", 100, "~657,~342");
     uses("sm=99,sm=89", 91, "~479,~430");
@@ -208,7 +208,7 @@ static int64_t year_1970(void *ctx)
 }
 
 /* The driver dates its samples by it: none would be newer than the newest for all that time. */
-WATCH_TEST(a_wall_clock_that_went_back_hides_no_use_of_a_gpu)
+WATCH_TEST(utilization__survives_a_wall_clock_that_steps_back)
 {
     struct nvml_settings settings;
     nvml_defaults(&settings);
@@ -223,13 +223,13 @@ WATCH_TEST(a_wall_clock_that_went_back_hides_no_use_of_a_gpu)
 }
 
 /* 1 percent in two of many samples is less than one milli. */
-WATCH_TEST(a_gpu_that_was_hardly_used_was_used_nonetheless)
+WATCH_TEST(utilization__is_at_least_one_milli_when_used)
 {
     watch_until("gpu GPU-a NVIDIA_H100 81559 busy=1 rests=30\nprocess GPU-a 1 5 sm=40\n", is_third);
     assert_int_equal(reading->process[0].sm_milli, 1);
 }
 
-WATCH_TEST(a_client_that_is_listed_twice_is_summed_once)
+WATCH_TEST(utilization__sums_a_client_in_both_lists_once)
 {
     watch_until("gpu GPU-a NVIDIA_H100 81559 busy=80\nprocess GPU-a 1 5 sm=60\n"
                 "process GPU-a 2 5 sm=40\nprocess GPU-a 1 5 mps\n",
@@ -245,7 +245,7 @@ static bool b_is_first(const struct gpu_reading *next)
            strcmp(gpu_of(next, "GPU-a")->model, "NVIDIA B200") == 0;
 }
 
-WATCH_TEST(knows_a_gpu_by_its_uuid_when_indexes_move)
+WATCH_TEST(reading__knows_a_gpu_by_its_uuid)
 {
     watch_until(TWO, is_ready);
     say_until("gpu GPU-b NVIDIA_H100 81559 numa=1\ngpu GPU-a NVIDIA_B200 81559 numa=0\n",
@@ -255,7 +255,7 @@ WATCH_TEST(knows_a_gpu_by_its_uuid_when_indexes_move)
     assert_int_equal(reading->gpu[0].health, GPU_HEALTHY);
 }
 
-WATCH_TEST(a_critical_xid_makes_sick_and_one_of_an_application_does_not)
+WATCH_TEST(xid__marks_a_gpu_failed_only_if_critical)
 {
     assert_false(nvml_xid_is_critical(13) || nvml_xid_is_critical(31) || nvml_xid_is_critical(43));
     assert_false(nvml_xid_is_critical(45) || nvml_xid_is_critical(68));
@@ -277,7 +277,7 @@ WATCH_TEST(a_critical_xid_makes_sick_and_one_of_an_application_does_not)
     await_health("GPU-a", GPU_HEALTHY);
 }
 
-WATCH_TEST(an_event_of_a_gpu_without_a_name_counts_for_all)
+WATCH_TEST(xid__counts_for_all_gpus_without_a_name)
 {
     watch_until(TWO, is_ready);
     fake_say(TWO "event 1 none 8 79\n");
@@ -285,7 +285,7 @@ WATCH_TEST(an_event_of_a_gpu_without_a_name_counts_for_all)
     await_health("GPU-b", GPU_XID);
 }
 
-WATCH_TEST(memory_errors_make_sick_until_it_was_quiet)
+WATCH_TEST(ecc__marks_a_gpu_failed_until_quiet)
 {
     fake_say("gpu GPU-a NVIDIA_H100 81559 ecc=1\n");
     nvml = watch_by("libnvidia-ml.so.1", 20000, 400);
@@ -306,7 +306,7 @@ static bool all_are_healthy(const struct gpu_reading *next)
     return is_ready(next);
 }
 
-WATCH_TEST(a_lost_gpu_stays_as_last_seen)
+WATCH_TEST(lost_gpu__stays_as_last_seen)
 {
     static const char *const ends[] = {
         "gpu GPU-a NVIDIA_H100 81559\ngpu GPU-b NVIDIA_H100 81559 fail=15\n",
@@ -332,7 +332,7 @@ static bool is_silent(const struct gpu_reading *next)
     return next->status == NVML_SILENT;
 }
 
-WATCH_TEST(a_driver_that_hangs_makes_all_unknown_until_it_answers)
+WATCH_TEST(silent_driver__makes_all_gpus_unknown)
 {
     watch_slow(500);
     say_until(TWO "hang DeviceGetUUID 60000\n", is_silent);
@@ -355,7 +355,7 @@ static void limit_ends(const struct nvml_limit *limit, int64_t wait_ms, int rc,
     assert_int_equal(end, expected);
 }
 
-WATCH_TEST(a_driver_that_hangs_does_not_keep_us)
+WATCH_TEST(silent_driver__delays_no_caller)
 {
     watch_slow(500);
     say_until(TWO "hang any 120000\n", is_silent);
@@ -380,7 +380,7 @@ static bool has_no_driver(const struct gpu_reading *next)
     return next->status == NVML_NO_DRIVER;
 }
 
-WATCH_TEST(a_driver_may_come_and_go)
+WATCH_TEST(driver__may_come_and_go)
 {
     watch_until("init 9\n", has_no_driver);
     assert_int_equal(reading->gpus, 0);
@@ -399,7 +399,7 @@ WATCH_TEST(a_driver_may_come_and_go)
     assert_non_null(strstr(reading->problem, "the NVIDIA driver's library cannot be loaded"));
 }
 
-WATCH_TEST(an_old_driver_tells_less)
+WATCH_TEST(old_driver__reports_less)
 {
     fake_say("gpu GPU-a NVIDIA_P4 7680 used=100 link=GPU-a\n");
     nvml = watch_by("libnvidia-ml-old.so.1", 20000, 1000);
@@ -415,7 +415,7 @@ WATCH_TEST(an_old_driver_tells_less)
     assert_non_null(strstr(err.text, "has no memory limits"));
 }
 
-WATCH_TEST(limits_memory_where_the_driver_can)
+WATCH_TEST(memory_limit__is_set_by_uuid_and_cgroup)
 {
     char name[128];
     char *text;
@@ -436,7 +436,7 @@ WATCH_TEST(limits_memory_where_the_driver_can)
 }
 
 /* Each way in which a limit does not hold is told apart, and ends with the driver's change. */
-WATCH_TEST(a_limit_is_read_back_and_says_why_it_does_not_hold)
+WATCH_TEST(memory_limit__is_read_back_and_reports_its_failure)
 {
     static const struct {
         const char *says;
@@ -466,7 +466,7 @@ WATCH_TEST(a_limit_is_read_back_and_says_why_it_does_not_hold)
     }
 }
 
-WATCH_TEST(what_cannot_be_right_is_left_out)
+WATCH_TEST(reading__leaves_out_invalid_values)
 {
     struct strbuf lines;
     strbuf_init(&lines);
@@ -495,7 +495,7 @@ static bool has_new(const struct gpu_reading *next)
     return gpu_of(next, "GPU-new") != NULL;
 }
 
-WATCH_TEST(a_new_gpu_takes_the_place_of_a_lost_one_only)
+WATCH_TEST(reading__replaces_only_a_lost_gpu)
 {
     struct strbuf lines;
     strbuf_init(&lines);
@@ -516,7 +516,7 @@ WATCH_TEST(a_new_gpu_takes_the_place_of_a_lost_one_only)
     strbuf_done(&lines);
 }
 
-WATCH_TEST(of_two_sicknesses_the_worse_stays)
+WATCH_TEST(health__keeps_the_worse_of_two_faults)
 {
     struct nvml_record record = {.presence = PRESENT};
     const struct abi_event xid = {.type = ABI_EVENT_XID, .data = 94};
@@ -582,7 +582,7 @@ static bool is_released(const struct gpu_reading *next)
 }
 
 /* Shown as last read; and after it was taken again, the driver is the one that is there then. */
-WATCH_TEST(a_driver_that_is_let_go_of_can_be_replaced)
+WATCH_TEST(release__lets_the_driver_be_replaced)
 {
     const struct nvml_limit limit = {.uuid = "GPU-a", .cgroup = "/x", .hard_bytes = 1};
     fake_say("driver 570.1\n" TWO "event 1 GPU-b 8 79\nprocess GPU-a 4711 1000\n");
@@ -617,7 +617,7 @@ WATCH_TEST(a_driver_that_is_let_go_of_can_be_replaced)
     assert_false(holds_driver());
 }
 
-WATCH_TEST(a_driver_that_hangs_is_let_go_of_when_it_answers)
+WATCH_TEST(release__waits_for_a_hanging_driver)
 {
     watch_slow(90);
     say_until(TWO "hang any 600000\n", is_silent);

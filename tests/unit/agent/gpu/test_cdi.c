@@ -109,7 +109,7 @@ static uint32_t skipped(struct fixture *fixture, const char *why_has)
     return count;
 }
 
-FIXTURE_TEST(the_best_kind_that_names_all_is_taken)
+FIXTURE_TEST(cdi__takes_the_best_kind_that_names_all_gpus)
 {
     finds(fixture, "GPU-a", "GPU-b", "none");
     put_spec(fixture->run, "own.json", "milligpu.io/gpu", "GPU-a GPU-b");
@@ -129,7 +129,7 @@ FIXTURE_TEST(the_best_kind_that_names_all_is_taken)
     finds(fixture, "GPU", "GPU-", "none"); /* whole names only */
 }
 
-FIXTURE_TEST(gpus_that_some_kind_names_are_counted)
+FIXTURE_TEST(cdi__counts_the_gpus_that_a_kind_names)
 {
     names(fixture, 3, 0, CDI_KINDS);
     put_spec(fixture->run, "own.json", "milligpu.io/gpu", "GPU-a");
@@ -142,7 +142,7 @@ FIXTURE_TEST(gpus_that_some_kind_names_are_counted)
     names(fixture, 0, 0, CDI_KINDS);
 }
 
-FIXTURE_TEST(two_files_of_one_folder_clash_and_folders_override)
+FIXTURE_TEST(cdi__conflicts_within_a_folder_and_overrides_between_folders)
 {
     struct err err;
     enum cdi_kind kind;
@@ -160,7 +160,7 @@ FIXTURE_TEST(two_files_of_one_folder_clash_and_folders_override)
     finds(fixture, "GPU-a", "GPU-a", PLUGIN);
 }
 
-FIXTURE_TEST(yaml_is_read_as_nvidia_ctk_writes_it)
+FIXTURE_TEST(cdi__reads_yaml_of_nvidia_ctk)
 {
     static const char text[] = "---\ncdiVersion: 0.5.0\ncontainerEdits:\n  env:\n"
                                "  - NVIDIA_VISIBLE_DEVICES=void\ndevices:\n- containerEdits:\n"
@@ -173,7 +173,7 @@ FIXTURE_TEST(yaml_is_read_as_nvidia_ctk_writes_it)
     finds(fixture, "GPU-a", "GPU-a", NVIDIA);
 }
 
-FIXTURE_TEST(what_breaks_a_rule_is_skipped_and_said)
+FIXTURE_TEST(cdi__skips_and_reports_invalid_specifications)
 {
     static const char *const bad[] = {
         "{",
@@ -202,7 +202,7 @@ FIXTURE_TEST(what_breaks_a_rule_is_skipped_and_said)
     finds(fixture, "GPU-a", "GPU-b", NVIDIA);
 }
 
-FIXTURE_TEST(sizes_and_counts_are_bounded)
+FIXTURE_TEST(cdi__bounds_sizes_and_counts)
 {
     char name[300];
     (void)mkdir(fixture->run, 0755);
@@ -224,7 +224,7 @@ FIXTURE_TEST(sizes_and_counts_are_bounded)
     assert_int_equal(skipped(fixture, "CDI_FILES_MAX"), 3);
 }
 
-FIXTURE_TEST(a_file_that_did_not_change_is_not_read_again)
+FIXTURE_TEST(cdi__reads_an_unchanged_file_once)
 {
     char path[256];
     struct stat before;
@@ -298,7 +298,7 @@ static const char expected_own[] =
                                                                                  "libcuda.so.615.10") "," MOUNT(LIB
                                                                                                                 "libnvidia-ml.so.1") "]}}\n";
 
-FIXTURE_TEST(our_own_specification_is_for_what_nobody_names)
+FIXTURE_TEST(own_cdi__covers_the_gpus_that_no_specification_names)
 {
     static const struct cdi_gpu gpu[] = {{"GPU-a", 3}, {"GPU-b", 0}, {"GPU-c", 7}, {"GPU-d", -1}};
     const struct cdi_own own = {
@@ -359,7 +359,7 @@ static const char *mounted_from(struct fixture *fixture)
 }
 
 /* As on a machine whose driver is in /usr/local/nvidia, with links to some of it in /usr/lib. */
-FIXTURE_TEST(the_folder_with_the_drivers_files_goes_before_one_with_links)
+FIXTURE_TEST(own_cdi__prefers_the_folder_with_the_driver_files_to_links)
 {
     make_host(fixture);
     assert_string_equal(mounted_from(fixture), "/usr/lib/x86_64-linux-gnu");
@@ -377,7 +377,7 @@ FIXTURE_TEST(the_folder_with_the_drivers_files_goes_before_one_with_links)
     assert_string_equal(mounted_from(fixture), "/usr/local/nvidia/lib64");
 }
 
-FIXTURE_TEST(where_nothing_can_be_written_it_is_said)
+FIXTURE_TEST(own_cdi__reports_a_folder_that_cannot_be_written)
 {
     static const struct cdi_gpu gpu[] = {{"GPU-a", 0}};
     char folder[128];

@@ -68,7 +68,7 @@ static void turns(bool is_free, enum release_cause cause)
     assert_int_equal(driver_release_turn(release, is_free), cause);
 }
 
-FIXTURE_TEST(the_label_releases_from_the_pods_deletion_to_the_restart_of_the_driver)
+FIXTURE_TEST(driver_label__releases_from_pod_deletion_to_driver_restart)
 {
     static const struct {
         const char *word;
@@ -101,7 +101,7 @@ FIXTURE_TEST(the_label_releases_from_the_pods_deletion_to_the_restart_of_the_dri
     assert_true(driver_upgrade_goes_on(TEXT("reboot-required")));
 }
 
-FIXTURE_TEST(what_is_asked_for_wins_over_the_label)
+FIXTURE_TEST(driver_release__prefers_a_request_to_the_label)
 {
     turns(false, RELEASE_NOT);
     label("drain-required");
@@ -118,7 +118,7 @@ FIXTURE_TEST(what_is_asked_for_wins_over_the_label)
 }
 
 /* It is written down once nothing has the driver open, and until it is taken again. */
-FIXTURE_TEST(whoever_waits_sees_when_it_is_let_go_of)
+FIXTURE_TEST(driver_release__marks_the_driver_released_until_it_is_taken)
 {
     turns(true, RELEASE_NOT);
     assert_false(is_there("released"));
@@ -134,7 +134,7 @@ FIXTURE_TEST(whoever_waits_sees_when_it_is_let_go_of)
     assert_false(is_there("released"));
 }
 
-FIXTURE_TEST(an_agent_that_starts_meanwhile_takes_nothing_before_it_knows_the_label)
+FIXTURE_TEST(driver_release__survives_a_restart_of_the_agent)
 {
     label("pod-restart-required");
     (void)driver_release_turn(release, true);
@@ -155,7 +155,7 @@ FIXTURE_TEST(an_agent_that_starts_meanwhile_takes_nothing_before_it_knows_the_la
     turns(true, RELEASE_NOT);
 }
 
-FIXTURE_TEST(nobody_who_lets_go_is_an_error)
+FIXTURE_TEST(driver_release__times_out_without_an_agent)
 {
     struct err err;
     char words[200];
@@ -180,7 +180,7 @@ FIXTURE_TEST(nobody_who_lets_go_is_an_error)
 }
 
 /* A full disk is no reason to keep the driver, nor to say that it was let go of. */
-FIXTURE_TEST(what_cannot_be_written_down_is_tried_again)
+FIXTURE_TEST(driver_release__retries_a_mark_that_cannot_be_written)
 {
     char path[128];
     (void)snprintf(path, sizeof path, "%s/driver", folder);
@@ -194,7 +194,7 @@ FIXTURE_TEST(what_cannot_be_written_down_is_tried_again)
     assert_true(is_there("released"));
 }
 
-FIXTURE_TEST(each_cause_has_its_word_and_its_sentence)
+FIXTURE_TEST(driver_release__has_a_word_and_a_sentence_for_each_cause)
 {
     assert_null(release_cause_word(RELEASE_NOT));
     assert_null(release_cause_sentence(RELEASE_NOT));

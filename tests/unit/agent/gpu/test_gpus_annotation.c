@@ -70,7 +70,7 @@ static void write_and_read(void)
     assert_string_equal(inventory.problem_text, "");
 }
 
-FIXTURE_TEST(the_daemon_reads_what_we_write)
+FIXTURE_TEST(gpus_annotation__is_read_by_the_daemon)
 {
     add("GPU-b", 1)->peers = 1 << 1 | 1 << 2;
     add("GPU-a", 0)->numa = 1;
@@ -113,7 +113,7 @@ FIXTURE_TEST(the_daemon_reads_what_we_write)
     assert_string_equal(again.data, text.data);
 }
 
-FIXTURE_TEST(who_holds_a_gpu_whole_is_said_of_that_gpu)
+FIXTURE_TEST(gpus_annotation__names_the_holder_of_a_whole_gpu)
 {
     add("GPU-b", 1);
     add("GPU-a", 0);
@@ -128,7 +128,7 @@ FIXTURE_TEST(who_holds_a_gpu_whole_is_said_of_that_gpu)
 }
 
 /* The reason of a sick GPU is its own, whoever holds it. */
-FIXTURE_TEST(a_gpu_that_nobody_can_have_is_closed_with_its_reason)
+FIXTURE_TEST(gpus_annotation__closes_an_uninjectable_gpu_with_its_reason)
 {
     add("GPU-a", 0);
     add("GPU-b", 1)->health = GPU_LOST;
@@ -145,7 +145,7 @@ FIXTURE_TEST(a_gpu_that_nobody_can_have_is_closed_with_its_reason)
     assert_null(inventory.gpu[2].held);
 }
 
-FIXTURE_TEST(a_lost_gpu_gives_its_index_away)
+FIXTURE_TEST(gpus_annotation__gives_the_index_of_a_lost_gpu_to_another)
 {
     add("GPU-lost", 0)->health = GPU_LOST;
     add("GPU-x", 0)->peers = 1 << 0;
@@ -157,7 +157,7 @@ FIXTURE_TEST(a_lost_gpu_gives_its_index_away)
     assert_string_equal(inventory.gpu[2].health, "lost");
 }
 
-FIXTURE_TEST(every_health_is_a_word_that_the_daemon_knows)
+FIXTURE_TEST(gpus_annotation__uses_the_health_words_of_the_daemon)
 {
     for (enum gpu_health health = GPU_HEALTHY; health <= GPU_UNKNOWN; health++) {
         int known = 0;
@@ -172,7 +172,7 @@ FIXTURE_TEST(every_health_is_a_word_that_the_daemon_knows)
     }
 }
 
-FIXTURE_TEST(a_reading_that_says_nothing_is_not_written)
+FIXTURE_TEST(gpus_annotation__is_not_written_before_a_reading)
 {
     assert_true(gpus_annotation_write(&reading, held, why, &text)); /* a driver without GPUs */
     assert_string_equal(text.data, "[]");
@@ -186,7 +186,7 @@ FIXTURE_TEST(a_reading_that_says_nothing_is_not_written)
     assert_true(gpus_annotation_write(&reading, held, why, &text));
 }
 
-FIXTURE_TEST(as_many_gpus_as_a_node_may_have)
+FIXTURE_TEST(gpus_annotation__holds_the_most_gpus_of_a_node)
 {
     char uuid[NVML_TEXT_MAX];
     char by[HOLD_BYTES_MAX + 1] = "pod:";

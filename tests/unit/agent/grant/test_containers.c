@@ -54,7 +54,7 @@ static enum containers_added add(struct site *site, const char *id, const char *
     return containers_add(site->containers, &pod, &container, grant, &right);
 }
 
-SITE_TEST(a_share_is_known_by_what_was_granted)
+SITE_TEST(containers__record_what_was_granted)
 {
     const struct pod_share a = {.gpu = "GPU-a", .milli = 300, .mib = 4915};
     const struct pod_share b = {.gpu = "GPU-b", .milli = 1000};
@@ -117,7 +117,7 @@ static void assert_had(struct site *site, const char *expected)
     assert_string_equal(had, expected);
 }
 
-SITE_TEST(what_a_pod_had_is_what_ran_of_it_at_one_time)
+SITE_TEST(pod_peak__is_the_sum_of_containers_that_ran_together)
 {
     struct containers *containers = site->containers;
 
@@ -143,7 +143,7 @@ SITE_TEST(what_a_pod_had_is_what_ran_of_it_at_one_time)
     assert_had(site, "<-1=700 3=600 -4=0 5=100 6=0");
 }
 
-SITE_TEST(what_a_pod_had_is_not_less_when_one_starts_again)
+SITE_TEST(pod_peak__never_falls_when_a_container_restarts)
 {
     struct containers *containers = site->containers;
 
@@ -162,7 +162,7 @@ SITE_TEST(what_a_pod_had_is_not_less_when_one_starts_again)
     assert_had(site, "1=700 -2=700 4=0 5=0");
 }
 
-SITE_TEST(a_list_says_what_pods_have_now)
+SITE_TEST(pod_peak__is_taken_from_a_list_of_running_containers)
 {
     containers_begin(site->containers);
     shares(site, "x", "1", "side", NRI_RUNNING);
@@ -204,7 +204,7 @@ static const char *by_variable(struct site *site, const char *first, const char 
     return held(site, &(struct nri_container){.id = TEXT("x"), .env = env, .envs = 3});
 }
 
-SITE_TEST(a_variable_names_gpus_or_says_nothing)
+SITE_TEST(containers__read_the_gpus_of_the_variable)
 {
     static const char *const nothing[] = {"all", "void", "none", "", "GPU-\\..,1000,-1,0x1, ,GPU"};
     char env[200];
@@ -239,7 +239,7 @@ static const char *by_kubelet(struct site *site, const char *first, const char *
                                               .devices = ARRAY_LEN(node)});
 }
 
-SITE_TEST(what_kubelet_asked_for_wins)
+SITE_TEST(containers__prefer_kubelet_devices_to_the_variable)
 {
     assert_string_equal(by_kubelet(site, "nvidia.com/gpu=GPU-a", "nvidia.com/gpu=1"),
                         "kubelet GPU-a,1");
@@ -266,7 +266,7 @@ static const char *by_node(struct site *site, const char *path, const char *type
     return held(site, &(struct nri_container){.id = TEXT("x"), .device = &node, .devices = 1});
 }
 
-SITE_TEST(a_node_of_any_path_is_a_gpu_by_its_numbers)
+SITE_TEST(containers__know_a_gpu_by_its_device_numbers)
 {
     assert_string_equal(by_node(site, "/dev/x1", "c", 195, 1), "kubelet /dev/nvidia1");
     assert_string_equal(by_node(site, "/dev/nvidia7", "c", 195, 1), "kubelet /dev/nvidia1");
@@ -279,7 +279,7 @@ SITE_TEST(a_node_of_any_path_is_a_gpu_by_its_numbers)
     assert_string_equal(by_node(site, "/dev/x1", "c", 196, 1), "");
 }
 
-SITE_TEST(what_kubelet_gives_beside_a_share_is_kept_apart)
+SITE_TEST(containers__keep_kubelet_devices_beside_a_share)
 {
     const struct pod_share a = {.gpu = "GPU-a", .milli = 300, .mib = 4915};
     const struct pod_share *share[] = {&a};
@@ -315,7 +315,7 @@ SITE_TEST(what_kubelet_gives_beside_a_share_is_kept_apart)
 }
 
 /* They have the nodes of all GPUs, and would close each node on which they run. */
-SITE_TEST(who_looks_after_all_gpus_holds_none)
+SITE_TEST(containers__skip_managers_of_all_gpus)
 {
     static const struct nri_device_rule all[] = {
         {true, TEXT(""), NRI_ANY_NUMBER, NRI_ANY_NUMBER, TEXT("rwm")},
@@ -348,7 +348,7 @@ SITE_TEST(who_looks_after_all_gpus_holds_none)
     assert_string_equal(held_by(site, &operators, &container), "kubelet /dev/nvidia1");
 }
 
-SITE_TEST(half_a_list_is_not_shown)
+SITE_TEST(containers__show_a_list_when_it_is_complete)
 {
     (void)add(site, "old", "a", &foreign);
     const uint64_t before = look(site)->number;
@@ -365,7 +365,7 @@ SITE_TEST(half_a_list_is_not_shown)
     assert_true(site->copy.number != before);
 }
 
-SITE_TEST(a_lost_connection_leaves_what_was_seen)
+SITE_TEST(containers__keep_the_last_list_after_a_lost_connection)
 {
     (void)add(site, "one", "a", &foreign);
     containers_begin(site->containers);
@@ -381,7 +381,7 @@ SITE_TEST(a_lost_connection_leaves_what_was_seen)
     assert_int_equal(site->copy.count, 0);
 }
 
-SITE_TEST(a_container_that_is_tried_again_is_one)
+SITE_TEST(containers__replace_an_earlier_attempt)
 {
     (void)add(site, "first", "a", &foreign);
     (void)add(site, "second", "a", &foreign);
@@ -428,7 +428,7 @@ static const int most[] = {[RIGHT_SHARE] = NODE_SHARES_MAX,
                            [RIGHT_VARIABLE] = NODE_VARIABLES_MAX};
 
 /* Anybody may make containers with a variable. */
-SITE_TEST(each_right_has_rows_of_its_own)
+SITE_TEST(containers__have_separate_rows_for_each_right)
 {
     for (int right = CONTAINER_RIGHTS - 1; right >= 0; right--) {
         for (int i = 0; i < most[right]; i++)
@@ -446,7 +446,7 @@ SITE_TEST(each_right_has_rows_of_its_own)
     assert_int_equal(add_of(site, RIGHT_VARIABLE, -2), CONTAINERS_FULL);
 }
 
-SITE_TEST(those_that_run_and_have_no_row_are_counted)
+SITE_TEST(containers__count_running_ones_without_a_row)
 {
     containers_begin(site->containers);
     for (int right = 0; right < CONTAINER_RIGHTS; right++)
@@ -463,7 +463,7 @@ SITE_TEST(those_that_run_and_have_no_row_are_counted)
 }
 
 /* It would be compared with both sides. */
-SITE_TEST(one_with_a_share_and_a_whole_gpu_counts_for_both)
+SITE_TEST(containers__count_a_share_with_a_whole_gpu_for_both_rights)
 {
     const struct pod_share share = {.gpu = "GPU-a", .milli = 1};
     const struct pod_share *shares[] = {&share};
@@ -501,7 +501,7 @@ static void *copy_often(void *user)
     return NULL;
 }
 
-SITE_TEST(other_threads_copy_while_it_changes)
+SITE_TEST(containers__copy_while_another_thread_changes_them)
 {
     pthread_t thread;
     char id[32];

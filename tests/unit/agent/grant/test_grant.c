@@ -149,7 +149,7 @@ static void refused(struct world *world, const char *container, const char *word
     assert_says(world->grant.why.text, words);
 }
 
-FIXTURE_TEST(a_container_gets_exactly_its_shares)
+FIXTURE_TEST(grant__gives_a_container_exactly_its_shares)
 {
     bound_with(world, TWO);
     assert_int_equal(judged(world, "main"), GRANT_GPUS);
@@ -160,7 +160,7 @@ FIXTURE_TEST(a_container_gets_exactly_its_shares)
     assert_string_equal(world->grant.share[0]->gpu, "GPU-b");
 }
 
-FIXTURE_TEST(a_container_without_a_share_gets_nothing)
+FIXTURE_TEST(grant__gives_a_container_without_share_nothing)
 {
     bound_with(world, TWO);
     assert_int_equal(judged(world, "proxy"), GRANT_NOTHING);
@@ -168,20 +168,20 @@ FIXTURE_TEST(a_container_without_a_share_gets_nothing)
     assert_int_equal(judged(world, ""), GRANT_NOTHING);
 }
 
-FIXTURE_TEST(other_pods_are_foreign)
+FIXTURE_TEST(grant__leaves_other_pods_foreign)
 {
     carries(world, "team", "blue");
     carries(world, "required-plugins.noderesource.dev/pod", "[\"other\"]");
     assert_int_equal(judged(world, "main"), GRANT_FOREIGN);
 }
 
-FIXTURE_TEST(a_pod_that_is_marked_and_has_no_allocation_is_refused)
+FIXTURE_TEST(grant__refuses_a_marked_pod_without_allocation)
 {
     carries(world, "required-plugins.noderesource.dev/container.main", "[\"milligpu\"]");
     refused(world, "main", "milligpu.io/allocation is missing, since milligpud did not bind");
 }
 
-FIXTURE_TEST(an_unsigned_allocation_is_refused)
+FIXTURE_TEST(grant__refuses_an_unsigned_allocation)
 {
     carries(world, ANNOTATION_ALLOCATION, TWO);
     refused(world, "main", "not signed by milligpud");
@@ -190,7 +190,7 @@ FIXTURE_TEST(an_unsigned_allocation_is_refused)
     refused(world, "main", "is no signature");
 }
 
-FIXTURE_TEST(a_key_that_is_not_known_yet_is_waited_for)
+FIXTURE_TEST(grant__retries_with_an_unknown_key)
 {
     bound_with(world, TWO);
     world->key_known = false;
@@ -199,7 +199,7 @@ FIXTURE_TEST(a_key_that_is_not_known_yet_is_waited_for)
     assert_int_equal(judged(world, "main"), GRANT_GPUS);
 }
 
-FIXTURE_TEST(a_signature_for_another_pod_node_or_allocation_is_refused)
+FIXTURE_TEST(grant__refuses_the_signature_of_other_facts)
 {
     static const struct {
         const char *uid;
@@ -215,14 +215,14 @@ FIXTURE_TEST(a_signature_for_another_pod_node_or_allocation_is_refused)
     }
 }
 
-FIXTURE_TEST(the_first_allocation_of_a_uid_is_the_only_one)
+FIXTURE_TEST(grant__allows_one_allocation_for_a_uid)
 {
     world->recorded = TWO;
     bound_with(world, BOTH); /* even signed */
     refused(world, "main", "was changed");
 }
 
-FIXTURE_TEST(a_recorded_pod_needs_no_signature)
+FIXTURE_TEST(grant__needs_no_signature_for_a_recorded_pod)
 {
     world->recorded = TWO;
     refused(world, "main", "is gone"); /* it cannot hide its allocation */
@@ -231,21 +231,21 @@ FIXTURE_TEST(a_recorded_pod_needs_no_signature)
     assert_int_equal(world->grant.proof, PROOF_RECORD);
 }
 
-FIXTURE_TEST(a_uid_that_is_no_file_name_is_refused)
+FIXTURE_TEST(grant__refuses_a_uid_that_is_not_a_file_name)
 {
     world->pod.uid = TEXT("../../etc");
     carries(world, ANNOTATION_ALLOCATION, TWO);
     refused(world, "main", "uid");
 }
 
-FIXTURE_TEST(what_is_no_allocation_is_refused_though_signed)
+FIXTURE_TEST(grant__refuses_a_signed_invalid_allocation)
 {
     bound_with(world, "{\"v\":1,\"containers\":{}}");
     refused(world, "main", "milligpu.io/allocation");
 }
 
 /* Whatever proves the allocation: anything else could be the name of another device. */
-FIXTURE_TEST(only_the_uuid_of_a_gpu_is_a_device)
+FIXTURE_TEST(grant__accepts_only_gpu_uuids_as_devices)
 {
     static const char names[] = "all 0 n1/gpu-0 gpu-a GPU- GPU-a=b GPU-a/b MIG-GPU-a GPU-a:0 "
                                 "xGPU-a nvidia.com/gpu=all GPU-a.GPU-b";
@@ -295,7 +295,7 @@ static const char *env_of(const struct nri_adjustment *adjustment, const char *n
     return NULL;
 }
 
-FIXTURE_TEST(gpus_are_injected_by_uuid)
+FIXTURE_TEST(adjust__injects_gpus_by_uuid)
 {
     bound_with(world, BOTH);
     const struct nri_adjustment out = adjusted(world, "main", &plain, NULL);
@@ -306,7 +306,7 @@ FIXTURE_TEST(gpus_are_injected_by_uuid)
     assert_string_equal(env_of(&out, "NVIDIA_VISIBLE_DEVICES"), "void");
 }
 
-FIXTURE_TEST(limits_that_the_pod_wrote_are_set_to_what_was_granted)
+FIXTURE_TEST(adjust__overwrites_limits_that_the_pod_wrote)
 {
     const struct text env[] = {TEXT("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100"),
                                TEXT("CUDA_MPS_PIPE_DIRECTORY=/elsewhere"),
@@ -323,7 +323,7 @@ FIXTURE_TEST(limits_that_the_pod_wrote_are_set_to_what_was_granted)
     assert_null(env_of(&out, "HOME"));
 }
 
-FIXTURE_TEST(without_a_share_only_the_variable_is_void)
+FIXTURE_TEST(adjust__voids_the_variable_without_a_share)
 {
     bound_with(world, TWO);
     const struct nri_adjustment out = adjusted(world, "proxy", &plain, NULL);
@@ -332,21 +332,21 @@ FIXTURE_TEST(without_a_share_only_the_variable_is_void)
     assert_int_equal(out.cdi_devices, 0);
 }
 
-FIXTURE_TEST(other_pods_are_not_changed)
+FIXTURE_TEST(adjust__leaves_other_pods_unchanged)
 {
     struct nri_adjustment out;
     out = adjusted(world, "main", &plain, NULL);
     assert_int_equal(out.envs + out.cdi_devices + out.mounts + out.devices, 0);
 }
 
-FIXTURE_TEST(gpus_that_no_specification_names_are_refused)
+FIXTURE_TEST(adjust__refuses_gpus_without_a_specification)
 {
     bound_with(world, TWO);
     world->kind = NULL;
     (void)adjusted(world, "main", &plain, "no CDI specification names GPU-a");
 }
 
-FIXTURE_TEST(only_a_gpu_that_nvml_has_shown_is_injected)
+FIXTURE_TEST(adjust__injects_only_gpus_that_nvml_has_shown)
 {
     struct nri_adjustment out;
     bound_with(world, BOTH);
@@ -375,7 +375,7 @@ FIXTURE_TEST(only_a_gpu_that_nvml_has_shown_is_injected)
 
 static const struct nri_container of_a_user = {.name = TEXT("main"), .has_user = true, .user = 7};
 
-FIXTURE_TEST(a_client_of_mps_gets_its_limits_and_mounts)
+FIXTURE_TEST(mps__gives_a_client_its_limits_and_mounts)
 {
     static const struct {
         const char *annotation;
@@ -410,7 +410,7 @@ FIXTURE_TEST(a_client_of_mps_gets_its_limits_and_mounts)
     }
 }
 
-FIXTURE_TEST(without_mps_there_is_nothing_of_it)
+FIXTURE_TEST(mps__leaves_no_trace_when_off)
 {
     struct nri_adjustment out;
 
@@ -428,7 +428,7 @@ FIXTURE_TEST(without_mps_there_is_nothing_of_it)
     assert_int_equal(judged(world, "proxy"), GRANT_NOTHING);
 }
 
-FIXTURE_TEST(a_client_that_runs_shows_it)
+FIXTURE_TEST(mps__recognizes_a_running_client)
 {
     static const struct {
         struct text env[3];
@@ -464,7 +464,7 @@ static void adjust_refuses(struct world *world, const struct nri_container *cont
     assert_int_equal(world->grant.mps, GRANT_MPS_NONE);
 }
 
-FIXTURE_TEST(who_could_be_no_client_of_mps_is_refused)
+FIXTURE_TEST(mps__refuses_containers_that_cannot_be_clients)
 {
     bound_with(world, ONE(300, 4915));
     world->mps = -1;
@@ -533,7 +533,7 @@ static void validates(struct world *world, const struct nri_container *container
     assert_outcome(grant_validate(&world->rules, &world->grant, container, all, &err), &err, words);
 }
 
-FIXTURE_TEST(a_client_of_mps_never_runs_beside_it)
+FIXTURE_TEST(validate__refuses_a_client_without_its_mps)
 {
     static const char without[] = "would run without the MPS of its GPUs (one is GPU-a)";
     struct nri_adjustment all;
@@ -562,7 +562,7 @@ FIXTURE_TEST(a_client_of_mps_never_runs_beside_it)
     validates(world, &of_a_user, &all, without);
 }
 
-FIXTURE_TEST(other_pods_get_no_gpu_of_another_plugin_unless_the_rules_allow_it)
+FIXTURE_TEST(validate__keeps_gpus_from_other_pods_unless_allowed)
 {
     judges_all(world, "main", "nvidia.com/gpu=all", NULL, "nvidia.com/gpu=all");
     judges_all(world, "main", "management.nvidia.com/gpu=all", NULL, NULL);
@@ -571,7 +571,7 @@ FIXTURE_TEST(other_pods_get_no_gpu_of_another_plugin_unless_the_rules_allow_it)
     judges_all(world, "main", "nvidia.com/gpu=all", NULL, NULL);
 }
 
-FIXTURE_TEST(a_device_node_of_a_gpu_is_a_gpu)
+FIXTURE_TEST(validate__counts_a_gpu_device_node_as_a_gpu)
 {
     struct nri_device node = {TEXT("/dev/nvidia3"), TEXT("c"), 195, 3};
     struct text granted = TEXT("nvidia.com/gpu=GPU-a");
@@ -641,7 +641,7 @@ static void adds_rule(struct world *world, const char *type, int64_t major, int6
          words);
 }
 
-FIXTURE_TEST(a_gpu_is_known_by_its_numbers_wherever_its_node_lies)
+FIXTURE_TEST(validate__knows_a_gpu_by_its_device_numbers)
 {
     bound_with(world, TWO);
     (void)judged(world, "main");
@@ -669,7 +669,7 @@ FIXTURE_TEST(a_gpu_is_known_by_its_numbers_wherever_its_node_lies)
 }
 
 /* With it, a container makes the node itself. */
-FIXTURE_TEST(the_right_to_open_a_gpu_is_a_gpu)
+FIXTURE_TEST(validate__counts_a_device_rule_as_a_gpu)
 {
     bound_with(world, TWO);
     (void)judged(world, "main");
@@ -685,7 +685,7 @@ FIXTURE_TEST(the_right_to_open_a_gpu_is_a_gpu)
     adds(world, NULL, &(struct nri_device_rule){false, TEXT("c"), 195, 1, TEXT("rwm")}, NULL);
 }
 
-FIXTURE_TEST(no_other_plugin_takes_the_variable_away)
+FIXTURE_TEST(validate__keeps_the_variable)
 {
     struct text granted = TEXT("nvidia.com/gpu=GPU-a");
     struct nri_pair pair[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")},
@@ -703,13 +703,13 @@ FIXTURE_TEST(no_other_plugin_takes_the_variable_away)
     validates(world, &plain, &all, "NVIDIA_VISIBLE_DEVICES");
 }
 
-FIXTURE_TEST(a_refused_pod_is_not_valid)
+FIXTURE_TEST(validate__refuses_a_refused_pod)
 {
     carries(world, ANNOTATION_ALLOCATION, TWO);
     judges_all(world, "main", "nvidia.com/gpu=GPU-a", NULL, "not signed");
 }
 
-FIXTURE_TEST(a_container_that_passed_shows_it)
+FIXTURE_TEST(grant__recognizes_an_adjusted_container)
 {
     const struct text env[] = {TEXT("A=b"), TEXT("NVIDIA_VISIBLE_DEVICES=void")};
     const struct nri_container passed = {.envs = 2, .env = env};

@@ -87,7 +87,7 @@ static int found(const char *name)
     return gpu != NULL ? (int)(gpu - reading.gpu) : -1;
 }
 
-FIXTURE_TEST(a_gpu_is_known_by_uuid_index_and_device_node)
+FIXTURE_TEST(device_gpu__finds_by_uuid_index_and_device_node)
 {
     static const struct {
         const char *name;
@@ -119,7 +119,7 @@ FIXTURE_TEST(a_gpu_is_known_by_uuid_index_and_device_node)
     assert_int_equal(found("/dev/nvidia2"), -1);
 }
 
-FIXTURE_TEST(what_kubelet_gave_comes_before_a_variable_and_that_before_a_process)
+FIXTURE_TEST(holders__order_kubelet_before_variable_before_process)
 {
     assert_held("-,-,-", NULL);
     assert_held("-,process,-", "GPU-b");
@@ -131,7 +131,7 @@ FIXTURE_TEST(what_kubelet_gave_comes_before_a_variable_and_that_before_a_process
     assert_held("-,pod:uid-k,env:uid-v", "GPU-gone");
 }
 
-FIXTURE_TEST(shares_of_ours_hold_no_gpu_whole)
+FIXTURE_TEST(holders__leave_out_shares)
 {
     add("a", RIGHT_SHARE, "GPU-a", "GPU-b");
     assert_held("-,-,-", NULL);
@@ -150,7 +150,7 @@ static void assert_refused(const char *id, const char *text)
     assert_non_null(strstr(err.text, text));
 }
 
-FIXTURE_TEST(a_share_of_what_another_has_whole_is_refused)
+FIXTURE_TEST(holders__refuse_a_share_of_a_gpu_that_is_held_whole)
 {
     add("a", RIGHT_SHARE, "GPU-c", "GPU-b");
     add("k", RIGHT_KUBELET, "0", NULL);
@@ -161,7 +161,7 @@ FIXTURE_TEST(a_share_of_what_another_has_whole_is_refused)
     assert_refused("a-0", "its GPU GPU-b was given whole to pod default/l: delete the pod");
 }
 
-FIXTURE_TEST(a_whole_gpu_with_shares_is_refused)
+FIXTURE_TEST(holders__refuse_a_whole_gpu_that_has_shares)
 {
     add("a", RIGHT_SHARE, "GPU-b", NULL);
     add("k", RIGHT_KUBELET, "0", "1");
@@ -178,7 +178,7 @@ FIXTURE_TEST(a_whole_gpu_with_shares_is_refused)
     assert_refused("v-1", "it would have GPU GPU-b whole");
 }
 
-FIXTURE_TEST(what_cannot_be_compared_is_refused)
+FIXTURE_TEST(holders__refuse_what_cannot_be_compared)
 {
     add("a", RIGHT_SHARE, "GPU-b", NULL);
     add("k", RIGHT_KUBELET, "GPU-a", NULL);
@@ -209,7 +209,7 @@ FIXTURE_TEST(what_cannot_be_compared_is_refused)
 }
 
 /* By a device plugin of another resource, or another name: GPU-b, and the node of its own share. */
-FIXTURE_TEST(what_kubelet_gives_beside_a_share_is_whole)
+FIXTURE_TEST(holders__count_kubelet_devices_beside_a_share_as_whole)
 {
     static const struct container_gpu given[] = {{.name = "/dev/nvidia2"},
                                                  {.name = "/dev/nvidia1"}};
@@ -232,7 +232,7 @@ FIXTURE_TEST(what_kubelet_gives_beside_a_share_is_whole)
     assert_held("pod:uid-k,pod:uid-a,-", NULL);
 }
 
-FIXTURE_TEST(containers_of_one_pod_and_pods_without_shares_are_left_alone)
+FIXTURE_TEST(holders__ignore_containers_of_one_pod_and_pods_without_shares)
 {
     add("a", RIGHT_SHARE, "GPU-b", NULL);
     add("a", RIGHT_KUBELET, "GPU-b", NULL); /* both resources in one pod */

@@ -62,7 +62,7 @@ static void refused(const char *id, const char *words)
     assert_says(err.text, words);
 }
 
-FIXTURE_TEST(a_successor_waits_for_the_pod_that_still_runs)
+FIXTURE_TEST(overlap__delays_a_successor_until_the_old_pod_ends)
 {
     struct container_facts *old = add("1", "old", "main", 600, 600);
     (void)is_new(add("2", "new", "main", 400, 0));
@@ -76,7 +76,7 @@ FIXTURE_TEST(a_successor_waits_for_the_pod_that_still_runs)
     allowed("nobody");
 }
 
-FIXTURE_TEST(one_that_is_about_to_start_counts)
+FIXTURE_TEST(overlap__counts_a_container_that_is_about_to_start)
 {
     (void)is_new(add("1", "first", "main", 600, 0));
     (void)is_new(add("2", "second", "main", 600, 0));
@@ -84,7 +84,7 @@ FIXTURE_TEST(one_that_is_about_to_start_counts)
     refused("1", "shop/second (600)");
 }
 
-FIXTURE_TEST(each_pod_counts_once_with_all_that_it_had_while_it_lived)
+FIXTURE_TEST(overlap__counts_each_pod_once_with_its_peak)
 {
     (void)add("1", "old", "sidecar", 100, 700);
     has_ended(add("2", "old", "main", 600, 700)); /* between two lives */
@@ -98,7 +98,7 @@ FIXTURE_TEST(each_pod_counts_once_with_all_that_it_had_while_it_lived)
 }
 
 /* Nor because of others that came earlier, or later. */
-FIXTURE_TEST(a_restart_is_not_refused_while_its_pod_lives)
+FIXTURE_TEST(overlap__allows_a_restart_while_the_pod_lives)
 {
     (void)add("1", "web", "sidecar", 100, 400);
     (void)add("2", "other", "main", 900, 900);
@@ -111,7 +111,7 @@ FIXTURE_TEST(a_restart_is_not_refused_while_its_pod_lives)
     refused("3", "no 300 milli free");
 }
 
-FIXTURE_TEST(a_container_does_not_collide_with_itself)
+FIXTURE_TEST(overlap__ignores_the_container_itself)
 {
     struct container_facts *before = add("1", "web", "main", 600, 600); /* not seen to end yet */
     (void)is_new(add("2", "web", "main", 600, 0));
@@ -123,7 +123,7 @@ FIXTURE_TEST(a_container_does_not_collide_with_itself)
     refused("4", "shop/web (600), shop/other (400)");
 }
 
-FIXTURE_TEST(the_second_container_of_a_pod_waits_as_the_first_would)
+FIXTURE_TEST(overlap__delays_the_second_container_like_the_first)
 {
     (void)add("1", "old", "main", 600, 600);
     (void)add("2", "new", "a", 300, 300);
@@ -134,7 +134,7 @@ FIXTURE_TEST(the_second_container_of_a_pod_waits_as_the_first_would)
 }
 
 /* What others have of a GPU whole is compared elsewhere. */
-FIXTURE_TEST(only_shares_of_the_same_gpu_count)
+FIXTURE_TEST(overlap__compares_shares_of_the_same_gpu)
 {
     struct container_facts *other = add("1", "other", "main", 900, 900);
     (void)is_new(add("2", "new", "main", 900, 0));
@@ -157,14 +157,14 @@ FIXTURE_TEST(only_shares_of_the_same_gpu_count)
 }
 
 /* Whatever it has by itself is the ledger's business. */
-FIXTURE_TEST(a_pod_alone_is_not_refused)
+FIXTURE_TEST(overlap__allows_a_pod_alone)
 {
     (void)is_new(add("1", "a", "x", 600, 0));
     (void)is_new(add("2", "a", "y", 600, 0));
     allowed("2");
 }
 
-FIXTURE_TEST(nobody_new_starts_beside_shares_that_are_not_known)
+FIXTURE_TEST(overlap__refuses_beside_unknown_shares)
 {
     struct err err;
     copy.left_out[RIGHT_KUBELET] = copy.left_out[RIGHT_VARIABLE] = 1;
@@ -177,7 +177,7 @@ FIXTURE_TEST(nobody_new_starts_beside_shares_that_are_not_known)
     allowed("1");
 }
 
-FIXTURE_TEST(of_many_pods_three_are_named)
+FIXTURE_TEST(overlap__names_at_most_three_pods)
 {
     static const char *const pod[] = {"a", "b", "c", "d", "e"};
     for (size_t i = 0; i < 3; i++)

@@ -73,7 +73,7 @@ static bool has_file(const struct place *place, const char *name)
     return lstat(path, &is) == 0;
 }
 
-PLACE_TEST(a_record_outlives_the_agent)
+PLACE_TEST(pod_records__outlive_the_agent)
 {
     holds(place, "uid-1", NULL);
     pod_records_add(place->records, TEXT("uid-1"), TEXT("{\"v\":1}\n\nmore"));
@@ -85,7 +85,7 @@ PLACE_TEST(a_record_outlives_the_agent)
     assert_int_equal(pod_records_count(place->records), 2);
 }
 
-PLACE_TEST(only_the_first_complete_look_is_new)
+PLACE_TEST(pod_records__are_new_until_the_first_complete_list)
 {
     struct err err;
     assert_true(pod_records_are_new(place->records));
@@ -97,7 +97,7 @@ PLACE_TEST(only_the_first_complete_look_is_new)
     assert_false(pod_records_are_new(place->records));
 }
 
-PLACE_TEST(torn_and_strange_files_are_dropped)
+PLACE_TEST(pod_records__drop_torn_and_unknown_files)
 {
     static const char *const torn[] = {"",
                                        "milligpu-node 2 5",
@@ -124,7 +124,7 @@ PLACE_TEST(torn_and_strange_files_are_dropped)
     }
 }
 
-PLACE_TEST(records_of_an_agent_that_took_unsigned_pods_are_dropped)
+PLACE_TEST(pod_records__drop_those_of_an_unsigned_version)
 {
     write_file(place, "uid-old", "milligpu-node 1 7 2\n{}");
     write_file(place, "uid-torn", "milligpu-node 1 7 3\n{}");
@@ -139,7 +139,7 @@ PLACE_TEST(records_of_an_agent_that_took_unsigned_pods_are_dropped)
     holds(place, "uid-old", "{\"v\":1}");
 }
 
-PLACE_TEST(a_record_that_cannot_be_read_is_not_taken_for_a_damaged_one)
+PLACE_TEST(pod_records__keep_a_file_that_fails_to_read)
 {
     char path[128];
     char aside[128];
@@ -159,7 +159,7 @@ PLACE_TEST(a_record_that_cannot_be_read_is_not_taken_for_a_damaged_one)
     holds(place, "uid-good", "{}");
 }
 
-PLACE_TEST(the_oldest_pod_that_does_not_run_gives_way)
+PLACE_TEST(pod_records__evict_the_oldest_pod_that_does_not_run)
 {
     char uid[32];
 
@@ -181,7 +181,7 @@ PLACE_TEST(the_oldest_pod_that_does_not_run_gives_way)
     holds(place, "fresh", "{}");
 }
 
-PLACE_TEST(pods_that_run_are_never_forgotten)
+PLACE_TEST(pod_records__never_evict_a_running_pod)
 {
     char uid[32];
 
@@ -193,7 +193,7 @@ PLACE_TEST(pods_that_run_are_never_forgotten)
     holds(place, "uid-0", "{}");
 }
 
-PLACE_TEST(what_cannot_be_written_is_kept_and_tried_again)
+PLACE_TEST(pod_records__keep_and_retry_a_failed_write)
 {
     char path[160];
     struct err err;
@@ -211,7 +211,7 @@ PLACE_TEST(what_cannot_be_written_is_kept_and_tried_again)
     holds(place, "uid-1", "{}");
 }
 
-PLACE_TEST(a_folder_that_cannot_be_made_is_an_error_that_names_it)
+PLACE_TEST(pod_records__name_a_folder_that_cannot_be_made)
 {
     struct pod_records *records = NULL;
     struct err err;
@@ -220,7 +220,7 @@ PLACE_TEST(a_folder_that_cannot_be_made_is_an_error_that_names_it)
     assert_null(records);
 }
 
-PLACE_TEST(a_uid_is_letters_digits_and_dashes)
+PLACE_TEST(pod_records__take_uids_of_letters_digits_and_dashes)
 {
     char longest[130];
     memset(longest, 'a', sizeof longest);

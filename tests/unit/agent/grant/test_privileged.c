@@ -66,7 +66,7 @@ static uint32_t seen(struct nri_device_rule first, struct nri_device_rule second
     return seen_of(&(struct nri_container){.rules = 3, .rule = rule});
 }
 
-FIXTURE_TEST(a_privileged_container_sees_all_but_its_own)
+FIXTURE_TEST(privileged__sees_all_gpus_but_its_own)
 {
     assert_int_equal(seen(all, all), 3);
     has_share_of("GPU-b");
@@ -80,7 +80,7 @@ FIXTURE_TEST(a_privileged_container_sees_all_but_its_own)
     assert_int_equal(seen(all, all), NONE);
 }
 
-FIXTURE_TEST(the_last_rule_that_fits_a_gpu_decides)
+FIXTURE_TEST(privileged__follows_the_last_matching_rule)
 {
     static const struct {
         bool allow;
@@ -113,7 +113,7 @@ FIXTURE_TEST(the_last_rule_that_fits_a_gpu_decides)
     }
 }
 
-FIXTURE_TEST(where_nothing_was_read_its_nodes_are_counted)
+FIXTURE_TEST(privileged__counts_device_nodes_without_a_reading)
 {
     const struct nri_device node[] = {{TEXT("/dev/nvidia0"), TEXT("c"), 195, 0},
                                       {TEXT("/dev/nvidia1"), TEXT("c"), 195, 1},
@@ -145,7 +145,7 @@ static void says(uint32_t gpus, const char *words)
     assert_says(err.text, words);
 }
 
-FIXTURE_TEST(the_sentence_names_the_field_and_what_to_do)
+FIXTURE_TEST(privileged__names_the_field_and_the_remedy)
 {
     says(7, "it is privileged (securityContext.privileged: true), so it can open 7 GPUs that it "
             "was not granted: remove that field (in kubectl debug, take another profile than "

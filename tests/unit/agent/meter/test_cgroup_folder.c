@@ -5,7 +5,7 @@
 #include "agent/meter/cgroup_folder.h"
 #include "support/test.h"
 
-TEST(a_cgroup_is_found_by_either_form_of_its_path)
+TEST(cgroup_folder__reads_both_forms_of_a_path)
 {
     static const struct {
         const char *path;

@@ -96,7 +96,7 @@ static void is_empty(const char *folder)
     (void)closedir(open);
 }
 
-SITE_TEST(each_way_in_which_it_does_not_work_has_a_word)
+SITE_TEST(limit_probe__has_a_word_for_each_failure)
 {
     static const struct {
         const char *lines;
@@ -121,7 +121,7 @@ SITE_TEST(each_way_in_which_it_does_not_work_has_a_word)
     assert_int_equal(access(path, F_OK), -1); /* nothing is left reserved in the cgroups above */
 }
 
-SITE_TEST(the_scratch_lies_beside_the_agents_own_cgroup_or_in_the_folder)
+SITE_TEST(limit_probe__makes_its_scratch_beside_the_agent_or_in_the_folder)
 {
     char beside[128];
     make_folder(site, "cgroups/kubepods");
@@ -154,7 +154,7 @@ SITE_TEST(the_scratch_lies_beside_the_agents_own_cgroup_or_in_the_folder)
     is_empty(site->cgroups);
 }
 
-SITE_TEST(without_a_scratch_it_is_untried_until_a_container_shows_it)
+SITE_TEST(limit_probe__is_untried_without_a_scratch)
 {
     site->probe.cgroup_dir = "/nowhere";
     assert_int_equal(looks(site, GPUS), LIMITS_UNTRIED);
@@ -168,7 +168,7 @@ SITE_TEST(without_a_scratch_it_is_untried_until_a_container_shows_it)
     assert_int_equal(limit_probe_state(&site->probe), LIMITS_OK);
 }
 
-SITE_TEST(it_is_tried_once_where_it_works_and_again_after_the_driver_came_back)
+SITE_TEST(limit_probe__runs_again_after_the_driver_came_back)
 {
     bool reloaded = false;
     assert_int_equal(looks(site, GPUS "limits real\n"), LIMITS_OK);
@@ -191,7 +191,7 @@ SITE_TEST(it_is_tried_once_where_it_works_and_again_after_the_driver_came_back)
     assert_int_equal(limit_probe_state(&site->probe), LIMITS_REFUSED);
 }
 
-SITE_TEST(what_failed_is_not_tried_again_at_once)
+SITE_TEST(limit_probe__delays_the_next_try_after_a_failure)
 {
     assert_int_equal(looks(site, GPUS "limits refused\n"), LIMITS_REFUSED);
     driver_says(site->dir, GPUS "limits real\n");
@@ -202,7 +202,7 @@ SITE_TEST(what_failed_is_not_tried_again_at_once)
     assert_int_equal(limit_probe_state(&site->probe), LIMITS_OK);
 }
 
-SITE_TEST(nothing_is_tried_where_nothing_can_be)
+SITE_TEST(limit_probe__skips_machines_where_nothing_can_be_tried)
 {
     limit_probe_look(&site->probe);
     assert_int_equal(limit_probe_state(&site->probe), LIMITS_UNKNOWN);
@@ -226,7 +226,7 @@ static void tries(struct site *site, const char *cgroup, int rc, enum nvml_limit
     assert_says(err.text, words);
 }
 
-SITE_TEST(a_cgroup_without_its_files_is_told_from_one_that_fails)
+SITE_TEST(limit_probe__distinguishes_a_missing_controller)
 {
     static const char *const files[] = {"cgroups/dmem.max", "cgroups/misc.max"};
     char path[128];

@@ -76,7 +76,7 @@ static void refused(struct site *site, const char *words)
     assert_says(site->err.text, "operator");
 }
 
-SITE_TEST(each_gpu_is_limited_to_its_share)
+SITE_TEST(memory_limit__is_the_share_of_each_gpu)
 {
     driver(site, GPUS, NVML_READY);
     assert_int_equal(starts(site, LIMIT_OFF), LIMIT_NONE);
@@ -92,7 +92,7 @@ SITE_TEST(each_gpu_is_limited_to_its_share)
     assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_NONE);
 }
 
-SITE_TEST(a_limit_that_fails_is_told_and_required_ones_refuse)
+SITE_TEST(memory_limit__refuses_only_where_required)
 {
     driver(site, GPUS "limits no\n", NVML_READY);
     fails(site, "DeviceSetMemoryLimits_v1");
@@ -103,7 +103,7 @@ SITE_TEST(a_limit_that_fails_is_told_and_required_ones_refuse)
 }
 
 /* As with the kernel's dmem: a promise to a container stays in the cgroups above when it ends. */
-SITE_TEST(containers_that_have_ended_leave_nothing_reserved)
+SITE_TEST(memory_limit__leaves_nothing_reserved_by_ended_containers)
 {
     char path[64];
     char id[32];
@@ -117,7 +117,7 @@ SITE_TEST(containers_that_have_ended_leave_nothing_reserved)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-SITE_TEST(a_limit_that_is_not_read_back_as_it_was_set_has_failed)
+SITE_TEST(memory_limit__fails_when_read_back_differently)
 {
     driver(site, GPUS "limits differ\n", NVML_READY);
     fails(site, "is 1048576 bytes after it was set to 2097152");
@@ -127,7 +127,7 @@ SITE_TEST(a_limit_that_is_not_read_back_as_it_was_set_has_failed)
     refused(site, "DeviceGetMemoryLimits_v1");
 }
 
-SITE_TEST(why_it_fails_is_told_to_the_operator_and_to_the_node)
+SITE_TEST(memory_limit__reports_the_reason_to_operator_and_node)
 {
     struct limit_probe probe = {.cgroup_dir = "/c"};
     site->limit.probe = &probe;
@@ -142,7 +142,7 @@ SITE_TEST(why_it_fails_is_told_to_the_operator_and_to_the_node)
     assert_int_equal(limit_probe_state(&probe), LIMITS_OK);
 }
 
-SITE_TEST(without_a_driver_that_answers_only_required_ones_wait)
+SITE_TEST(memory_limit__waits_for_the_driver_only_where_required)
 {
     assert_int_equal(starts(site, LIMIT_AUTO), LIMIT_NONE);
     refused(site, "no NVML");
@@ -151,7 +151,7 @@ SITE_TEST(without_a_driver_that_answers_only_required_ones_wait)
     refused(site, "not loaded");
 }
 
-SITE_TEST(one_that_hangs_is_waited_for_in_bounds)
+SITE_TEST(memory_limit__waits_a_bounded_time_for_a_hanging_driver)
 {
     driver(site, GPUS, NVML_READY);
     driver_says(site->dir, GPUS "hang DeviceSetMemoryLimits_v1 120000\n");

@@ -29,7 +29,7 @@ static const struct container_facts two[] = {
 static const struct containers_copy both = {
     .is_complete = true, .number = 1, .count = 2, .container = two};
 
-TEST(a_process_belongs_to_the_container_of_its_cgroup)
+TEST(proc_owner__is_the_container_of_the_cgroup)
 {
     static const struct {
         const char *cgroup;
@@ -57,7 +57,7 @@ TEST(a_process_belongs_to_the_container_of_its_cgroup)
 
 #define STAT_TAIL " -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
 
-TEST(the_parent_and_the_begin_of_a_process_are_read)
+TEST(proc_stat__reads_parent_and_start_time)
 {
     static const char *const bad[] = {"",
                                       "7",
@@ -168,7 +168,7 @@ static const struct meter_gpu *gpu_after(struct world *world, int64_t ms)
     return &read_after(world, ms)->row[0].cell[0].gpu;
 }
 
-WORLD_TEST(use_is_the_sum_of_its_processes)
+WORLD_TEST(use__is_the_sum_of_the_processes)
 {
     runs(world, 0, 0, 300);
     runs(world, 0, 0, 400);
@@ -200,7 +200,7 @@ static void scaled(struct world *world, bool first, bool second)
 }
 
 /* One process of several is enough. */
-WORLD_TEST(use_is_scaled_while_that_of_one_of_its_processes_is)
+WORLD_TEST(use__is_scaled_while_that_of_a_process_is)
 {
     static const struct {
         bool is_scaled[2];
@@ -226,7 +226,7 @@ WORLD_TEST(use_is_scaled_while_that_of_one_of_its_processes_is)
     }
 }
 
-WORLD_TEST(what_is_not_known_is_not_scaled)
+WORLD_TEST(scaled__is_false_for_unknown_use)
 {
     runs(world, 0, 0, 300);
     runs(world, 0, 0, 400);
@@ -244,7 +244,7 @@ WORLD_TEST(what_is_not_known_is_not_scaled)
     assert_false(gpu_after(world, 1)->is_scaled);
 }
 
-WORLD_TEST(a_gpu_with_several_names_is_measured_once)
+WORLD_TEST(use__counts_a_gpu_with_several_names_once)
 {
     static const struct container_gpu name[] = {
         {.name = "GPU-b"}, {.name = "/dev/nvidia1"}, {.name = "/dev/nvidia0"}, {.name = "0"}};
@@ -259,7 +259,7 @@ WORLD_TEST(a_gpu_with_several_names_is_measured_once)
     assert_string_equal(row->cell[1].gpu.uuid, "GPU-a");
 }
 
-WORLD_TEST(what_is_not_known_is_not_zero)
+WORLD_TEST(use__is_unknown_rather_than_zero)
 {
     runs(world, 0, 0, 300);
     runs(world, 0, 0, 0);
@@ -281,7 +281,7 @@ WORLD_TEST(what_is_not_known_is_not_zero)
     assert_false(gpu_after(world, 1)->is_known);
 }
 
-WORLD_TEST(processes_that_end_after_a_reading_are_not_taken_for_hidden_ones)
+WORLD_TEST(metering__survives_processes_that_end_after_a_reading)
 {
     runs(world, 0, 0, 300);
     assert_true(read_after(world, 1)->is_metering);
@@ -299,7 +299,7 @@ WORLD_TEST(processes_that_end_after_a_reading_are_not_taken_for_hidden_ones)
     assert_false(read_after(world, 1)->is_metering);
 }
 
-WORLD_TEST(a_client_of_mps_that_is_listed_twice_counts_once)
+WORLD_TEST(use__counts_a_client_in_both_lists_once)
 {
     runs(world, 0, 0, 300);
     runs(world, 0, 0, 300);
@@ -313,7 +313,7 @@ static bool is_due(struct world *world, int64_t ms)
     return read_after(world, ms)->row[0].cell[0].is_due;
 }
 
-WORLD_TEST(over_in_every_reading_of_the_grace_is_due)
+WORLD_TEST(over__is_due_after_the_whole_grace)
 {
     runs(world, 0, 0, 1001);
     const struct meter_cell *a = &read_after(world, 10000)->row[0].cell[0];
@@ -335,7 +335,7 @@ WORLD_TEST(over_in_every_reading_of_the_grace_is_due)
     assert_int_equal(world->table[world->at].row[0].container.over, OVER_NOT);
 }
 
-WORLD_TEST(a_reading_that_does_not_tell_ends_the_grace)
+WORLD_TEST(over__restarts_the_grace_after_an_incomplete_reading)
 {
     runs(world, 0, 0, 5000);
     runs(world, 1, 1, 5000); /* has no share, so it is not over it */
@@ -358,7 +358,7 @@ static bool is_outside(struct world *world, int64_t ms)
     return table->strays > 0 && meter_stray_counts(&table->stray[0]);
 }
 
-WORLD_TEST(a_process_of_no_container_counts_after_ten_seconds)
+WORLD_TEST(stray__counts_after_ten_seconds)
 {
     struct containers_copy part = both;
     runs(world, 1, OWNER_NONE, 10);
@@ -627,7 +627,7 @@ static bool is_blind(const struct meter_copy *copy)
     return !copy->is_metering && copy->count == 1 && !copy->container[0].gpu[0].is_known;
 }
 
-MACHINE_TEST(one_that_is_over_is_killed_and_nobody_else)
+MACHINE_TEST(meter__kills_only_the_container_over_its_share)
 {
     driver_says(machine->dir, GPU "process GPU-a 200 500\nprocess GPU-a 400 9000\n");
     meter(machine, METER_KILL);
@@ -660,20 +660,20 @@ static void clients_are_killed(struct machine *machine)
     unlocked(machine);
 }
 
-MACHINE_OF_A_CLIENT_TEST(the_work_of_a_client_is_ended_before_it_is_killed)
+MACHINE_OF_A_CLIENT_TEST(meter__ends_the_work_of_a_client_before_the_kill)
 {
     const int64_t before = metric_value(COUNT_MPS_CLIENT_ENDED);
     clients_are_killed(machine);
     assert_true(metric_value(COUNT_MPS_CLIENT_ENDED) >= before + 2);
 }
 
-MACHINE_OF_A_CLIENT_TEST(a_client_that_exits_when_its_work_is_ended_counts_as_killed)
+MACHINE_OF_A_CLIENT_TEST(meter__counts_a_client_that_exits_as_killed)
 {
     machine->may_not = machine->exits = true;
     clients_are_killed(machine);
 }
 
-MACHINE_OF_A_CLIENT_TEST(a_client_that_goes_on_after_its_work_was_ended_does_not)
+MACHINE_OF_A_CLIENT_TEST(meter__does_not_count_a_client_that_goes_on)
 {
     machine->may_not = true;
     driver_says(machine->dir, GPU "process GPU-a 200 5000 mps\n");
@@ -688,7 +688,7 @@ MACHINE_OF_A_CLIENT_TEST(a_client_that_goes_on_after_its_work_was_ended_does_not
     await(machine, is_seen_over);
 }
 
-MACHINE_OF_A_CLIENT_TEST(a_client_whose_work_cannot_be_ended_is_killed_all_the_same)
+MACHINE_OF_A_CLIENT_TEST(meter__kills_a_client_whose_work_cannot_be_ended)
 {
     const int64_t ended = metric_value(COUNT_MPS_CLIENT_ENDED);
     const int64_t before = metric_value(COUNT_MPS_CLIENT_UNENDED);
@@ -699,7 +699,7 @@ MACHINE_OF_A_CLIENT_TEST(a_client_whose_work_cannot_be_ended_is_killed_all_the_s
 }
 
 /* Each reading reads whose processes they are: what is ended again without, is ended by one. */
-MACHINE_OF_A_CLIENT_TEST(a_client_that_is_listed_twice_is_ended_once)
+MACHINE_OF_A_CLIENT_TEST(meter__ends_a_client_in_both_lists_once)
 {
     driver_says(machine->dir, GPU "process GPU-a 200 5000\nprocess GPU-a 200 5000 mps\n");
     meter(machine, METER_KILL);
@@ -710,7 +710,7 @@ MACHINE_OF_A_CLIENT_TEST(a_client_that_is_listed_twice_is_ended_once)
     unlocked(machine);
 }
 
-MACHINE_TEST(a_pid_that_is_another_process_by_now_is_not_killed)
+MACHINE_TEST(meter__spares_a_reused_pid)
 {
     machine->moved = true;
     driver_says(machine->dir, GPU "process GPU-a 200 5000\n");
@@ -730,7 +730,7 @@ static bool is_stray(const struct machine *machine, uint32_t pid, const struct m
     return proc_owner_outside(&machine->io, pid, daemon, daemon != NULL ? 1 : 0) == OWNER_NONE;
 }
 
-MACHINE_TEST(mps_is_known_by_its_daemon_and_not_by_a_name)
+MACHINE_TEST(proc_owner__knows_mps_by_its_daemon)
 {
     struct mps_process daemon = {300, 5};
     assert_false(is_stray(machine, 300, &daemon));
@@ -748,7 +748,7 @@ MACHINE_TEST(mps_is_known_by_its_daemon_and_not_by_a_name)
     assert_true(is_stray(machine, 301, &daemon));
 }
 
-MACHINE_TEST(by_default_it_is_told_and_lives)
+MACHINE_TEST(meter__reports_and_spares_by_default)
 {
     driver_says(machine->dir, GPU "process GPU-a 200 5000\n");
     meter(machine, METER_EVENT);
@@ -756,7 +756,7 @@ MACHINE_TEST(by_default_it_is_told_and_lives)
     assert_int_equal(machine->opens, 0);
 }
 
-MACHINE_TEST(without_the_hosts_processes_nothing_is_claimed)
+MACHINE_TEST(meter__claims_nothing_without_host_processes)
 {
     struct arena arena;
     const char *const *uuid;

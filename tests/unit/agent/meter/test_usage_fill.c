@@ -62,7 +62,7 @@ static void has(const struct meter_copy *from, int64_t milli, int64_t mib, int64
     assert_int_equal(found->peak_mib, peak_mib);
 }
 
-FIXTURE_TEST(averages_are_of_the_time_in_which_something_was_known)
+FIXTURE_TEST(usage_fill__averages_over_the_known_time)
 {
     was = (struct meter_gpu){.uuid = "GPU-a",
                              .milli_ms = 1000,
@@ -88,7 +88,7 @@ FIXTURE_TEST(averages_are_of_the_time_in_which_something_was_known)
 }
 
 /* One sample of many is enough: the average has it in it. */
-FIXTURE_TEST(an_average_is_scaled_if_one_of_its_samples_was)
+FIXTURE_TEST(usage_fill__marks_an_average_with_a_scaled_sample)
 {
     was = (struct meter_gpu){.uuid = "GPU-a", .milli_known_ms = 10, .scaled_ms = 3};
     struct meter_gpu *gpu = add("c1", "u1", "main");
@@ -105,7 +105,7 @@ FIXTURE_TEST(an_average_is_scaled_if_one_of_its_samples_was)
 }
 
 /* As for a container that the runtime left out of a list of what runs, and then told of again. */
-FIXTURE_TEST(of_sums_that_began_anew_nothing_is_known)
+FIXTURE_TEST(usage_fill__is_unknown_after_sums_restart)
 {
     was = (struct meter_gpu){.uuid = "GPU-a",
                              .milli_ms = 9000,
@@ -125,7 +125,7 @@ FIXTURE_TEST(of_sums_that_began_anew_nothing_is_known)
     }
 }
 
-FIXTURE_TEST(what_is_not_known_is_left_out_and_never_0)
+FIXTURE_TEST(usage_fill__leaves_out_unknown_values)
 {
     struct meter_gpu *gpu = add("c1", "u1", "main");
     has(&nothing, USAGE_UNKNOWN, USAGE_UNKNOWN, USAGE_UNKNOWN);
@@ -138,7 +138,7 @@ FIXTURE_TEST(what_is_not_known_is_left_out_and_never_0)
     has(&nothing, GPU_MILLI, INT32_MAX, INT32_MAX);
 }
 
-FIXTURE_TEST(containers_are_sorted_into_their_pods)
+FIXTURE_TEST(usage_fill__sorts_containers_into_pods)
 {
     add("c1", "u1", "main");
     add("c2", "u2", "main");
@@ -160,7 +160,7 @@ FIXTURE_TEST(containers_are_sorted_into_their_pods)
     assert_int_equal(report.pod[0].container[1].over, USAGE_OVER_NOT);
 }
 
-FIXTURE_TEST(of_two_lives_of_a_container_the_later_counts)
+FIXTURE_TEST(usage_fill__takes_the_later_life_of_a_container)
 {
     add("c1", "u1", "main")->peak_mib = 900;
     struct meter_gpu *second = add("c2", "u1", "main");
@@ -169,7 +169,7 @@ FIXTURE_TEST(of_two_lives_of_a_container_the_later_counts)
     assert_int_equal(only(&nothing)->peak_mib, 100);
 }
 
-FIXTURE_TEST(the_report_of_a_node_without_a_meter_is_none)
+FIXTURE_TEST(usage_fill__reports_nothing_without_a_meter)
 {
     struct usage_fill *fill = usage_fill_new(NULL, 1000);
     assert_false(usage_fill_report(fill, &report, &arena));

@@ -52,7 +52,7 @@ static void lives_again(void)
     shown[0].over = OVER_NOT;
 }
 
-FIXTURE_TEST(a_kill_is_told_in_the_next_life_until_it_is_taken)
+FIXTURE_TEST(usage_kills__are_repeated_until_taken)
 {
     assert_int_equal(told(USAGE_OVER_KILLED), USAGE_OVER_KILLED);
     assert_int_equal(gpu.peak_mib, 7); /* of the life that was killed */
@@ -68,7 +68,7 @@ FIXTURE_TEST(a_kill_is_told_in_the_next_life_until_it_is_taken)
     assert_int_equal(kills.count, 0);
 }
 
-FIXTURE_TEST(a_kill_that_the_meter_still_shows_is_no_news_again)
+FIXTURE_TEST(usage_kills__are_no_news_while_still_shown)
 {
     (void)told(USAGE_OVER_KILLED);
     usage_kills_taken(&kills);
@@ -80,7 +80,7 @@ FIXTURE_TEST(a_kill_that_the_meter_still_shows_is_no_news_again)
     assert_int_equal(kills.count, 1);
 }
 
-FIXTURE_TEST(only_that_container_of_that_pod_is_told_of)
+FIXTURE_TEST(usage_kills__belong_to_one_container_of_one_pod)
 {
     shown[0].name = "side";
     assert_int_equal(told(USAGE_OVER_NOT), USAGE_OVER_NOT);
@@ -90,7 +90,7 @@ FIXTURE_TEST(only_that_container_of_that_pod_is_told_of)
     assert_int_equal(kills.count, 2);
 }
 
-FIXTURE_TEST(what_is_not_milligpuds_business_is_not_kept)
+FIXTURE_TEST(usage_kills__leave_out_unreportable_ones)
 {
     copy.can_report = false;
     (void)told(USAGE_OVER_NOT);
@@ -100,7 +100,7 @@ FIXTURE_TEST(what_is_not_milligpuds_business_is_not_kept)
     assert_int_equal(kills.count, 0);
 }
 
-FIXTURE_TEST(there_is_room_for_so_many)
+FIXTURE_TEST(usage_kills__are_bounded)
 {
     char id[USAGE_KILLS_MAX + 1][16];
 

@@ -158,7 +158,7 @@ static void await(struct site *site, unsigned calls)
     assert_true(atomic_load(&site->calls) >= calls);
 }
 
-SITE_TEST(reports_follow_each_other)
+SITE_TEST(usage_sender__numbers_reports_in_order)
 {
     static const int fine[SCRIPT_MAX] = {204, 204, 204, 204, 204, 204, 204, 204};
 
@@ -170,7 +170,7 @@ SITE_TEST(reports_follow_each_other)
     assert_true(site->number[0] > UINT64_C(1700000000000)); /* the wall clock's */
 }
 
-SITE_TEST(news_does_not_wait)
+SITE_TEST(usage_sender__sends_news_at_once)
 {
     static const int fine[SCRIPT_MAX] = {204, 204, 204, 204, 204, 204, 204, 204};
 
@@ -182,7 +182,7 @@ SITE_TEST(news_does_not_wait)
     assert_true(site->good[1]);
 }
 
-SITE_TEST(what_is_not_taken_is_sent_again)
+SITE_TEST(usage_sender__repeats_a_report_that_was_not_taken)
 {
     static const int script[SCRIPT_MAX] = {503, 409, 204, 204, 204, 204, 204, 204};
 
@@ -196,7 +196,7 @@ SITE_TEST(what_is_not_taken_is_sent_again)
     assert_true(site->good[2]);
 }
 
-TEST(an_address_is_checked)
+TEST(usage_sender__checks_its_address)
 {
     static const char *const bad[] = {"", "milligpu:8914", "ftp://x", "https://a b", "http://x?y"};
     struct kube_config *config = NULL;

@@ -12,7 +12,7 @@
 #include "support/test.h"
 #include "unit/agent/support.h"
 
-TEST(pids_are_read_and_other_lines_are_left_out)
+TEST(mps_pids__skip_other_lines)
 {
     uint32_t pid[MPS_SERVERS_MAX];
     assert_int_equal(mps_pids_read(TEXT(""), pid), 0);
@@ -83,7 +83,7 @@ static int tear_down(void **state)
 
 #define SITE_TEST(name) TEST_WITH(name, struct site *site, set_up, tear_down)
 
-SITE_TEST(the_server_of_a_client_is_found_and_told)
+SITE_TEST(mps_client__is_terminated_through_its_server)
 {
     answers(site, "case $asked in\n"
                   "get_server_list) echo 10; echo 11;;\n"
@@ -101,7 +101,7 @@ SITE_TEST(the_server_of_a_client_is_found_and_told)
     was_asked(site, "get_server_list\nget_client_list 10\nget_client_list 11\n");
 }
 
-SITE_TEST(an_answer_that_fails_is_a_failure_at_each_of_the_questions)
+SITE_TEST(mps_client__fails_when_any_answer_fails)
 {
     static const char *const refuses[] = {"get_server_list", "get_client_list", "terminate_client"};
     char lines[256];
@@ -119,7 +119,7 @@ SITE_TEST(an_answer_that_fails_is_a_failure_at_each_of_the_questions)
                      -ERR_UNAVAILABLE);
 }
 
-SITE_TEST(one_that_does_not_answer_is_given_up)
+SITE_TEST(mps_client__times_out)
 {
     answers(site, "case $asked in\n"
                   "get_server_list) echo 10;;\n"

@@ -31,7 +31,7 @@ static void judged(const char *id, const char *words)
         fail_msg("%s: \"%s\"", id, err.text);
 }
 
-TEST(one_user_has_a_gpu_and_its_pod_is_named)
+TEST(mps_users__allow_one_user_for_a_gpu)
 {
     copy.count = 0;
     add("first", "web", &a, 1000, true);
@@ -44,7 +44,7 @@ TEST(one_user_has_a_gpu_and_its_pod_is_named)
     judged("nobody", NULL);
 }
 
-TEST(other_gpus_and_containers_without_mps_do_not_count)
+TEST(mps_users__ignore_other_gpus_and_containers_without_mps)
 {
     copy.count = 0;
     add("old", "from-before", &a, 0, false);
