@@ -11,20 +11,39 @@
 #include "support/document.h"
 #include "support/metric_rows.h"
 #include "support/test.h"
+#include "unit/agent/support.h"
 
 static char file[] = "/tmp/milligpu-node-settings-XXXXXX";
 static struct settings_set *set;
 static enum agent_action action;
 static struct err err;
 
-static int load(char *const *argv, char *const *envp)
+/* The words of a text that are separated by blanks, and NULL; FILE is the settings file. */
+static char **split(const char *words, char *bytes, size_t size, char **word)
 {
+    size_t count = 0;
+    assert_true(snprintf(bytes, size, "%s", words) < (int)size);
+    for (char *at = strtok(bytes, " "); at != NULL; at = strtok(NULL, " "))
+        word[count++] = strcmp(at, "FILE") == 0 ? file : at;
+    word[count] = NULL;
+    return word;
+}
+
+/* Runs `milligpu-node words` with these variables. */
+static int load(const char *words, const char *variables)
+{
+    static char bytes[2][512];
+    static char *word[2][16];
+    char line[512];
     int argc = 0;
+    (void)snprintf(line, sizeof line, "milligpu-node %s", words);
+    char **argv = split(line, bytes[0], sizeof bytes[0], word[0]);
     while (argv[argc] != NULL)
         argc++;
     settings_free(set);
     set = NULL;
-    return agent_settings_load(argc, argv, envp, &set, &action, &err);
+    return agent_settings_load(argc, argv, split(variables, bytes[1], sizeof bytes[1], word[1]),
+                               &set, &action, &err);
 }
 
 static const struct agent_settings *of_agent(void)
@@ -32,25 +51,17 @@ static const struct agent_settings *of_agent(void)
     return settings_values(set);
 }
 
-static char *text(const char *literal)
+static void refused(const char *words, const char *variables, const char *says)
 {
-    return (char *)(uintptr_t)literal; /* argv is not const, and nobody writes to it */
-}
-
-static void refused(char *const *argv, char *const *envp, const char *words)
-{
-    assert_true(load(argv, envp) < 0);
-    if (strstr(err.text, words) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+    assert_true(load(words, variables) < 0);
+    assert_says(err.text, says);
 }
 
 TEST(settings__order_flags_variables_defaults)
 {
-    char *env[] = {text("HOME=/"), text("MILLIGPU_NODE_NODE=of-env"),
-                   text("MILLIGPU_NODE_QUIET_S=5"), NULL};
-    char *argv[] = {text("milligpu-node"), text("--node"), text("of-flag"),
-                    text("--nri-socket=/x=y"), NULL};
-    assert_int_equal(load(argv, env), 0);
+    assert_int_equal(load("--node of-flag --nri-socket=/x=y",
+                          "HOME=/ MILLIGPU_NODE_NODE=of-env MILLIGPU_NODE_QUIET_S=5"),
+                     0);
     const struct agent_settings *got = of_agent();
     assert_string_equal(got->node, "of-flag");
     assert_string_equal(got->nri_socket, "/x=y");
@@ -62,51 +73,33 @@ TEST(settings__order_flags_variables_defaults)
 
 TEST(settings__name_each_error)
 {
-    char *none[] = {NULL};
-    char *const wrong[][5] = {
-        {text("x"), NULL},
-        {text("x"), text("--node=n"), text("--nodes=1"), NULL},
-        {text("x"), text("--node"), NULL},
-        {text("x"), text("stray"), NULL},
-        {text("x"), text("--node=n"), text("--quiet-s=0"), NULL},
-        {text("x"), text("--node=n"), text("--quiet-s=1x"), NULL},
-        {text("x"), text("--node=n"), text("--foreign-gpus=maybe"), NULL},
-        {text("x"), text("--node=n"), text("--state-dir="), NULL},
-        {text("x"), text("--node_=n"), NULL},
-        {text("x"), text("--node=a/../b"), NULL},
+    static const char *const wrong[][2] = {
+        {"", "--node is not set"},
+        {"--node=n --nodes=1", "--nodes is no flag"},
+        {"--node", "--node needs a value"},
+        {"stray", "stray is no flag"},
+        {"--node=n --quiet-s=0", "--quiet-s: \"0\" is no number from 1 to 604800"},
+        {"--node=n --quiet-s=1x", "\"1x\" is no number"},
+        {"--node=n --foreign-gpus=maybe", "\"maybe\" is none of: refuse allow"},
+        {"--node=n --state-dir=", "--state-dir is not set"},
+        {"--node_=n", "--node_ is no flag"},
+        {"--node=a/../b", "\"a/../b\" is no name of a Node"},
     };
-    static const char *const words[] = {"--node is not set",
-                                        "--nodes is no flag",
-                                        "--node needs a value",
-                                        "stray is no flag",
-                                        "--quiet-s: \"0\" is no number from 1 to 604800",
-                                        "\"1x\" is no number",
-                                        "\"maybe\" is none of: refuse allow",
-                                        "--state-dir is not set",
-                                        "--node_ is no flag",
-                                        "\"a/../b\" is no name of a Node"};
-    for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        refused(wrong[i], none, words[i]);
-    char *argv[] = {text("x"), text("--node=n"), NULL};
-    char *unknown[] = {text("MILLIGPU_NODE_NODES=1"), NULL};
-    char *small[] = {text("MILLIGPU_NODE_quiet_s=1"), NULL};
-    refused(argv, unknown, "MILLIGPU_NODE_NODES is no setting");
-    refused(argv, small, "MILLIGPU_NODE_quiet_s is no setting");
-    char *far[] = {text("MILLIGPU_NODE_SERVICE_HOST=10.0.0.1"), NULL};
-    refused(argv, far, "MILLIGPU_NODE_SERVICE_HOST is no setting");
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        refused(wrong[i][0], "", wrong[i][1]);
+    refused("--node=n", "MILLIGPU_NODE_NODES=1", "MILLIGPU_NODE_NODES is no setting");
+    refused("--node=n", "MILLIGPU_NODE_quiet_s=1", "MILLIGPU_NODE_quiet_s is no setting");
+    refused("--node=n", "MILLIGPU_NODE_SERVICE_HOST=10.0.0.1",
+            "MILLIGPU_NODE_SERVICE_HOST is no setting");
 }
 
 TEST(settings__accept_a_former_flag)
 {
-    char *none[] = {NULL};
-    char *now[] = {text("x"), text("--node=n"), text("--clear-fault"), text("GPU-a"), NULL};
-    char *before[] = {text("x"), text("--node=n"), text("--forgive"), text("GPU-b"), NULL};
-
-    assert_int_equal(load(now, none), 0);
+    assert_int_equal(load("--node=n --clear-fault GPU-a", ""), 0);
     assert_int_equal(action, AGENT_CLEAR_FAULT);
     assert_string_equal(of_agent()->gpu, "GPU-a");
     assert_null(settings_renamed(set));
-    assert_int_equal(load(before, none), 0);
+    assert_int_equal(load("--node=n --forgive GPU-b", ""), 0);
     assert_int_equal(action, AGENT_CLEAR_FAULT);
     assert_string_equal(of_agent()->gpu, "GPU-b");
     assert_non_null(settings_renamed(set));
@@ -116,11 +109,9 @@ TEST(settings__accept_a_former_flag)
 
 TEST(help__needs_no_settings_and_names_all)
 {
-    char *none[] = {NULL};
-    char *argv[] = {text("x"), text("--help"), NULL};
     struct strbuf out;
 
-    assert_int_equal(load(argv, none), 0);
+    assert_int_equal(load("--help", ""), 0);
     assert_int_equal(action, AGENT_HELP);
     strbuf_init(&out);
     agent_settings_help(&out);
@@ -133,8 +124,7 @@ TEST(help__needs_no_settings_and_names_all)
     assert_non_null(strstr(out.data, "--clear-fault GPU"));
     assert_null(strstr(out.data, "--forgive"));
     strbuf_reset(&out);
-    char *print[] = {text("x"), text("--print-config"), NULL};
-    assert_int_equal(load(print, none), 0);
+    assert_int_equal(load("--print-config", ""), 0);
     settings_print(&out, set);
     assert_non_null(strstr(out.data, "quiet_s: 600\n"));
     assert_non_null(strstr(out.data, "nri_socket: \"/var/run/nri/nri.sock\"\n"));
@@ -143,26 +133,19 @@ TEST(help__needs_no_settings_and_names_all)
 
 static void write_file(const char *bytes)
 {
-    FILE *out = fopen(file, "we");
-    assert_non_null(out);
-    assert_true(fputs(bytes, out) >= 0);
-    assert_int_equal(fclose(out), 0);
+    file_put("/tmp", file + strlen("/tmp/"), bytes);
 }
 
 TEST(settings_file__is_below_variables_and_flags)
 {
-    char *env[] = {text("MILLIGPU_NODE_QUIET_S=5"), text("MILLIGPU_NODE_METER_S=6"), NULL};
-    char *argv[] = {text("milligpu-node"), text("--config"),       file,
-                    text("--meter-s=7"),   text("--check-config"), NULL};
-    char *print[] = {text("milligpu-node"), text("--config"), file, text("--print-config"), NULL};
     char variable[100];
-    char *named[] = {variable, NULL};
-    char *check[] = {text("milligpu-node"), text("--check-config"), NULL};
     CLEANUP(strbuf_done) struct strbuf out;
 
     write_file("# of this node\nnode: of-file\ninventory_s: 4\nquiet_s: 4\nmeter_s: 4\nmps: off\n"
                "nvml: \"\"\n");
-    assert_int_equal(load(argv, env), 0);
+    assert_int_equal(load("--config FILE --meter-s=7 --check-config",
+                          "MILLIGPU_NODE_QUIET_S=5 MILLIGPU_NODE_METER_S=6"),
+                     0);
     const struct agent_settings *got = of_agent();
     assert_int_equal(action, AGENT_CHECK);
     assert_string_equal(got->node, "of-file");
@@ -171,7 +154,8 @@ TEST(settings_file__is_below_variables_and_flags)
     assert_int_equal(got->inventory_s, 4);
     assert_int_equal(got->quiet_s, 5);
     assert_int_equal(got->meter_s, 7);
-    assert_int_equal(load(print, env), 0);
+    assert_int_equal(
+        load("--config FILE --print-config", "MILLIGPU_NODE_QUIET_S=5 MILLIGPU_NODE_METER_S=6"), 0);
     strbuf_init(&out);
     settings_print(&out, set);
     assert_non_null(strstr(out.data, "\nquiet_s: 5 # MILLIGPU_NODE_QUIET_S\n"));
@@ -179,7 +163,7 @@ TEST(settings_file__is_below_variables_and_flags)
     assert_int_equal(strncmp(out.data, "node: ", 6), 0); /* not config */
     write_file(out.data);
     (void)snprintf(variable, sizeof variable, "MILLIGPU_NODE_CONFIG=%s", file);
-    assert_int_equal(load(check, named), 0);
+    assert_int_equal(load("--check-config", variable), 0);
     assert_int_equal(of_agent()->quiet_s, 5);
     assert_string_equal(of_agent()->node, "of-file");
 }
@@ -205,64 +189,45 @@ TEST(settings_file__names_line_and_setting_of_an_error)
         {"node: n\nmps: on\nnvml: \"\"\n", ":2: mps: needs NVML, which tells"},
         {"node: \"\"\n", "--node is not set"},
     };
-    char *none[] = {NULL};
-    char *argv[] = {text("x"), text("--config"), file, NULL};
-    char *missing[] = {text("x"), text("--config=/nowhere/node.yaml"), NULL};
 
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         write_file(wrong[i].text);
-        refused(argv, none, wrong[i].says);
+        refused("--config FILE", "", wrong[i].says);
         if (wrong[i].says[0] == ':')
             assert_ptr_equal(strstr(err.text, file), err.text);
     }
-    refused(missing, none, "/nowhere/node.yaml: No such file or directory");
+    refused("--config=/nowhere/node.yaml", "", "/nowhere/node.yaml: No such file or directory");
 }
 
 TEST(settings__name_the_flag_of_a_rule_between_settings)
 {
-    char *none[] = {NULL};
-    char *relative[] = {text("x"), text("--node=n"), text("--mps-dir=run"), NULL};
-    char *without[] = {text("x"), text("--node=n"), text("--mps=on"), text("--nvml="), NULL};
-    char *env[] = {text("MILLIGPU_NODE_NODE=A"), NULL};
-    char *argv[] = {text("x"), NULL};
-
-    refused(relative, none, "--mps-dir: \"run\" does not begin with /");
-    refused(without, none, "--mps: needs NVML, which tells the GPUs of the node");
-    refused(argv, env, "--node: \"A\" is no name of a Node");
+    refused("--node=n --mps-dir=run", "", "--mps-dir: \"run\" does not begin with /");
+    refused("--node=n --mps=on --nvml=", "", "--mps: needs NVML, which tells the GPUs of the node");
+    refused("", "MILLIGPU_NODE_NODE=A", "--node: \"A\" is no name of a Node");
 }
 
 TEST(settings__refuse_what_exceeds_a_limit)
 {
-    char *none[] = {NULL};
-    char path[sizeof "--nri-socket=" + 108] = "--nri-socket=";
-    char *socket[] = {text("x"), text("--node=n"), path, NULL};
-    char *four[] = {text("x"), text("--node=n"), text("--cdi-dirs=/a,/b,/c,/d"), NULL};
-    char *five[] = {text("x"), text("--node=n"), text("--cdi-dirs=/a,/b,/c,/d,"), NULL};
+    char socket[sizeof "--node=n --nri-socket=" + 108] = "--node=n --nri-socket=";
 
-    memset(path + strlen(path), 'x', 107);
-    assert_int_equal(load(socket, none), 0);
-    path[strlen(path)] = 'x';
-    refused(socket, none, "--nri-socket: a socket's path has at most 107 bytes");
-    assert_int_equal(load(four, none), 0);
-    refused(five, none, "--cdi-dirs: more than 4 folders");
+    memset(socket + strlen(socket), 'x', 107);
+    assert_int_equal(load(socket, ""), 0);
+    socket[strlen(socket)] = 'x';
+    refused(socket, "", "--nri-socket: a socket's path has at most 107 bytes");
+    assert_int_equal(load("--node=n --cdi-dirs=/a,/b,/c,/d", ""), 0);
+    refused("--node=n --cdi-dirs=/a,/b,/c,/d,", "", "--cdi-dirs: more than 4 folders");
 }
 
 TEST(settings__take_the_argument_of_an_action)
 {
-    char *none[] = {NULL};
-    char *given[] = {text("x"),     text("--node=n"),    text("--forgive"),
-                     text("GPU-1"), text("--quiet-s=3"), NULL};
-    char *missing[] = {text("x"), text("--node=n"), text("--forgive"), NULL};
-    char *help[] = {text("x"), text("--help"), text("--forgive"), text("GPU-1"), NULL};
-
-    assert_int_equal(load(given, none), 0);
+    assert_int_equal(load("--node=n --forgive GPU-1 --quiet-s=3", ""), 0);
     assert_int_equal(action, AGENT_CLEAR_FAULT);
     assert_string_equal(of_agent()->gpu, "GPU-1");
     assert_int_equal(of_agent()->quiet_s, 3);
-    assert_int_equal(load(missing, none), 0);
+    assert_int_equal(load("--node=n --forgive", ""), 0);
     assert_int_equal(action, AGENT_CLEAR_FAULT);
     assert_string_equal(of_agent()->gpu, "");
-    assert_int_equal(load(help, none), 0);
+    assert_int_equal(load("--help --forgive GPU-1", ""), 0);
     assert_int_equal(action, AGENT_HELP);
 }
 

@@ -173,6 +173,20 @@ static void begins(struct site *site, int64_t look_every_ms)
     reporter_agent(site->reporter, "containerd v2.3.7", true, NRI_VALIDATOR_ON);
 }
 
+static void set_flag(struct site *site, bool *flag, bool value)
+{
+    locked(site);
+    *flag = value;
+    unlocked(site);
+}
+
+static void set_leaving(struct site *site, const char *word)
+{
+    locked(site);
+    site->leaving = word;
+    unlocked(site);
+}
+
 static uint32_t count(struct site *site, const uint32_t *what)
 {
     locked(site);
@@ -264,9 +278,7 @@ SITE_TEST(reporter__sends_nothing_between_two_looks)
     assert_int_equal(count(site, &site->writes), 1);
     assert_int_equal(count(site, &site->looks), 0);
     assert_true(node_shows(site, "GPU-a"));
-    locked(site);
-    site->knows = false; /* what changes is written, look or not */
-    unlocked(site);
+    set_flag(site, &site->knows, false); /* what changes is written, look or not */
     await_count(site, &site->writes, 2);
 }
 
@@ -289,9 +301,7 @@ SITE_TEST(reporter__backs_off_when_the_node_never_shows_its_patch)
     assert_int_equal(count(site, &site->looks), 0);
     assert_true(metric_value(COUNT_UNPATCHED) >= before + 1);
     assert_int_equal(metric_value(COUNT_PATCHED), patched);
-    locked(site);
-    site->deaf = false;
-    unlocked(site);
+    set_flag(site, &site->deaf, false);
     await_node(site, HAS);
     await_count(site, &site->looks, 1); /* and then it is looked at again */
     assert_int_equal(metric_value(COUNT_PATCHED), patched + 1);
@@ -402,9 +412,7 @@ SITE_TEST(reporter__stays_reported_while_the_server_is_away)
 {
     begins(site, 10);
     await_reported(site);
-    locked(site);
-    site->deaf = true;
-    unlocked(site);
+    set_flag(site, &site->deaf, true);
     await_count(site, &site->seen, count(site, &site->seen) + 2);
     assert_true(was_reported(site));
 }
@@ -412,13 +420,9 @@ SITE_TEST(reporter__stays_reported_while_the_server_is_away)
 SITE_TEST(reporter__shows_that_the_driver_is_released)
 {
     begins_in_pod(site, 3600000);
-    locked(site);
-    site->leaving = "driver-upgrade";
-    unlocked(site);
+    set_leaving(site, "driver-upgrade");
     await_node(site, "\\\"leaving\\\":\\\"driver-upgrade\\\",\\\"pod\\\":{");
-    locked(site);
-    site->leaving = NULL;
-    unlocked(site);
+    set_leaving(site, NULL);
     await_count(site, &site->writes, 4);
     await_node(site, HAS);
     for (int64_t until_ms = 0; node_shows(site, "leaving");)

@@ -10,16 +10,34 @@ static struct strbuf printed;
 static const struct table_column columns[] = {
     {"NAME", 0}, {"FREE", COLUMN_RIGHT}, {"UID", COLUMN_WIDE}, {"AGE", COLUMN_RIGHT}};
 
+static char *stream_text;
+static size_t stream_bytes;
+
+static void begin_table(struct table *table, struct screen *screen, const struct table_column *of,
+                        size_t n_columns)
+{
+    screen->out = open_memstream(&stream_text, &stream_bytes);
+    screen->now_ms = 1767323045000; /* 2026-01-02T03:04:05Z */
+    assert_non_null(screen->out);
+    table_init(table, screen, &arena, of, n_columns);
+}
+
+/* Prints the table into printed. */
+static int end_table(struct table *table, struct screen *screen, struct err *err)
+{
+    const int status = table_print(table, err);
+    assert_int_equal(fclose(screen->out), 0);
+    strbuf_reset(&printed);
+    strbuf_str(&printed, stream_text);
+    free(stream_text);
+    return status;
+}
+
 static int print(struct screen *screen, struct err *err)
 {
     CLEANUP(table_done) struct table table;
-    char *text = NULL;
-    size_t bytes = 0;
 
-    screen->out = open_memstream(&text, &bytes);
-    screen->now_ms = 1767323045000; /* 2026-01-02T03:04:05Z */
-    assert_non_null(screen->out);
-    table_init(&table, screen, &arena, columns, ARRAY_LEN(columns));
+    begin_table(&table, screen, columns, ARRAY_LEN(columns));
     table_text(&table, "beta");
     table_number(&table, 1000);
     table_text(&table, "u1");
@@ -32,12 +50,7 @@ static int print(struct screen *screen, struct err *err)
     table_number(&table, 1000);
     table_text(&table, "u3");
     table_age(&table, "");
-    const int status = table_print(&table, err);
-    assert_int_equal(fclose(screen->out), 0);
-    strbuf_reset(&printed);
-    strbuf_str(&printed, text);
-    free(text);
-    return status;
+    return end_table(&table, screen, err);
 }
 
 static int begin(void **state)
@@ -58,25 +71,34 @@ static int end(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
 
+static void prints(struct screen *screen, const char *expected)
+{
+    struct err err;
+    assert_int_equal(print(screen, &err), 0);
+    assert_string_equal(printed.data, expected);
+}
+
+static void has(const char *text)
+{
+    if (strstr(printed.data, text) == NULL)
+        fail_msg("no \"%s\" in\n%s", text, printed.data);
+}
+
 FIXTURE_TEST(table__has_name_first_and_age_last)
 {
     struct screen screen = {.headers = true};
-    struct err err;
-    assert_int_equal(print(&screen, &err), 0);
-    assert_string_equal(printed.data, "NAME   FREE  AGE\n"
-                                      "beta   1000  65s\n"
-                                      "alpha    90  24h\n"
-                                      "gamma  1000    -\n");
+    prints(&screen, "NAME   FREE  AGE\n"
+                    "beta   1000  65s\n"
+                    "alpha    90  24h\n"
+                    "gamma  1000    -\n");
 }
 
 FIXTURE_TEST(table__has_wide_columns_and_optional_headers)
 {
     struct screen screen = {.wide = true};
-    struct err err;
-    assert_int_equal(print(&screen, &err), 0);
-    assert_string_equal(printed.data, "beta   1000  u1   65s\n"
-                                      "alpha    90  -    24h\n"
-                                      "gamma  1000  u3     -\n");
+    prints(&screen, "beta   1000  u1   65s\n"
+                    "alpha    90  -    24h\n"
+                    "gamma  1000  u3     -\n");
 }
 
 FIXTURE_TEST(table__sorts_by_any_column_and_is_stable)
@@ -116,16 +138,11 @@ FIXTURE_TEST(table__escapes_control_characters)
     CLEANUP(table_done) struct table table;
     static const struct table_column one[] = {{"NAME", 0}};
     struct screen screen = {.headers = false};
-    char *text = NULL;
-    size_t bytes = 0;
     struct err err;
-    screen.out = open_memstream(&text, &bytes);
-    table_init(&table, &screen, &arena, one, 1);
+    begin_table(&table, &screen, one, 1);
     table_text(&table, "a\033[31mb");
-    assert_int_equal(table_print(&table, &err), 0);
-    assert_int_equal(fclose(screen.out), 0);
-    assert_null(strchr(text, '\033'));
-    free(text);
+    assert_int_equal(end_table(&table, &screen, &err), 0);
+    assert_null(strchr(printed.data, '\033'));
 }
 
 static void draw_wrapped(size_t width, bool terminal)
@@ -134,13 +151,9 @@ static void draw_wrapped(size_t width, bool terminal)
         {"NODES", COLUMN_RIGHT}, {"WHY NOT", COLUMN_WRAP}, {"NOW", COLUMN_WRAP}, {"AGE", 0}};
     struct screen screen = {.headers = true, .terminal = terminal, .width = width};
     CLEANUP(table_done) struct table table;
-    char *text = NULL;
-    size_t bytes = 0;
     struct err err;
 
-    screen.out = open_memstream(&text, &bytes);
-    assert_non_null(screen.out);
-    table_init(&table, &screen, &arena, of, ARRAY_LEN(of));
+    begin_table(&table, &screen, of, ARRAY_LEN(of));
     table_number(&table, 12);
     table_text(&table, "no GPU with 300 milli free");
     table_text(&table, "largest free piece 0 milli, 0 milli free on 0 of 12 GPUs");
@@ -149,11 +162,7 @@ static void draw_wrapped(size_t width, bool terminal)
     table_text(&table, "no GPUs");
     table_text(&table, "");
     table_text(&table, "7s");
-    assert_int_equal(table_print(&table, &err), 0);
-    assert_int_equal(fclose(screen.out), 0);
-    strbuf_reset(&printed);
-    strbuf_str(&printed, text);
-    free(text);
+    assert_int_equal(end_table(&table, &screen, &err), 0);
 }
 
 /* Trailing spaces do not matter to a reader. */
@@ -188,11 +197,9 @@ FIXTURE_TEST(table__wraps_long_texts_between_words)
                  "                              of 12 GPUs\n"
                  "    1  no GPUs                -                         7s\n");
     draw_wrapped(300, true);
-    assert_non_null(
-        strstr(printed.data, "milli free  largest free piece 0 milli, 0 milli free on 0 of"));
+    has("milli free  largest free piece 0 milli, 0 milli free on 0 of");
     draw_wrapped(20, false);
-    assert_non_null(
-        strstr(printed.data, "milli free  largest free piece 0 milli, 0 milli free on"));
+    has("milli free  largest free piece 0 milli, 0 milli free on");
 }
 
 FIXTURE_TEST(table__breaks_a_word_longer_than_its_column)
@@ -200,19 +207,11 @@ FIXTURE_TEST(table__breaks_a_word_longer_than_its_column)
     static const struct table_column of[] = {{"WHAT", COLUMN_WRAP}};
     struct screen screen = {.terminal = true, .width = 30};
     CLEANUP(table_done) struct table table;
-    char *text = NULL;
-    size_t bytes = 0;
     struct err err;
 
-    screen.out = open_memstream(&text, &bytes);
-    assert_non_null(screen.out);
-    table_init(&table, &screen, &arena, of, ARRAY_LEN(of));
+    begin_table(&table, &screen, of, ARRAY_LEN(of));
     table_text(&table, "see GPU-0123456789-0123456789-0123456789 there");
-    assert_int_equal(table_print(&table, &err), 0);
-    assert_int_equal(fclose(screen.out), 0);
-    strbuf_reset(&printed);
-    strbuf_str(&printed, text);
-    free(text);
+    assert_int_equal(end_table(&table, &screen, &err), 0);
     assert_lines("see\nGPU-0123456789-0123456789-01\n23456789 there\n");
 }
 
@@ -250,13 +249,9 @@ static void draw_fleet(const struct screen *how, const struct fleet_row *row, si
 {
     CLEANUP(table_done) struct table table;
     struct screen screen = *how;
-    char *text = NULL;
-    size_t bytes = 0;
     struct err err;
 
-    screen.out = open_memstream(&text, &bytes);
-    assert_non_null(screen.out);
-    table_init(&table, &screen, &arena, fleet, ARRAY_LEN(fleet));
+    begin_table(&table, &screen, fleet, ARRAY_LEN(fleet));
     table.lines_max = drawn.lines_max;
     table.rows_only = drawn.rows_only;
     for (size_t i = 0; i < rows; i++) {
@@ -269,12 +264,8 @@ static void draw_fleet(const struct screen *how, const struct fleet_row *row, si
         table_number(&table, 2);
         table_text(&table, row[i].reason);
     }
-    assert_int_equal(table_print(&table, &err), 0);
+    assert_int_equal(end_table(&table, &screen, &err), 0);
     drawn.left_out = table.left_out;
-    assert_int_equal(fclose(screen.out), 0);
-    strbuf_reset(&printed);
-    strbuf_str(&printed, text);
-    free(text);
 }
 
 FIXTURE_TEST(terminal_table__shows_informative_columns)
@@ -298,9 +289,9 @@ FIXTURE_TEST(terminal_table__keeps_a_column_with_one_value)
     row[1].reserved = 7;
     row[0].measured = "0";
     draw_fleet(&screen, row, 2);
-    assert_non_null(strstr(printed.data, "RESERVED  MEASURED"));
-    assert_non_null(strstr(printed.data, "  0         0     2"));
-    assert_non_null(strstr(printed.data, "  7         -     2"));
+    has("RESERVED  MEASURED");
+    has("  0         0     2");
+    has("  7         -     2");
 }
 
 FIXTURE_TEST(wide_table__has_every_column_and_letter)
@@ -326,7 +317,7 @@ FIXTURE_TEST(narrow_table__drops_the_least_needed_columns)
     struct screen screen = {.headers = true, .terminal = true, .width = 59};
 
     draw_fleet(&screen, two_nodes, 2); /* one less than is needed */
-    assert_non_null(strstr(printed.data, "GPU-11111111  A100       100     2"));
+    has("GPU-11111111  A100       100     2");
     screen.width = 56;
     draw_fleet(&screen, two_nodes, 2); /* one less than is needed with short models */
     assert_lines("NODE                   ID            USED  PODS\n"
@@ -338,12 +329,12 @@ FIXTURE_TEST(narrow_table__drops_the_least_needed_columns)
                  "gpu-node-aaaaaaaa-002: XID 79\n");
     screen.width = 38;
     draw_fleet(&screen, two_nodes, 2);
-    assert_non_null(strstr(printed.data, "NODE                ID            USED\n"));
-    assert_non_null(strstr(printed.data, "gpu-node-~aaaa-001  GPU-11111111   100\n"));
-    assert_non_null(strstr(printed.data, "\ngpu-node-aaaaaaaa-002: XID 79\n"));
+    has("NODE                ID            USED\n");
+    has("gpu-node-~aaaa-001  GPU-11111111   100\n");
+    has("\ngpu-node-aaaaaaaa-002: XID 79\n");
     screen.width = 28; /* the last that can be done: the name has 8 columns */
     draw_fleet(&screen, two_nodes, 2);
-    assert_non_null(strstr(printed.data, "gpu-~001  GPU-11111111   100\n"));
+    has("gpu-~001  GPU-11111111   100\n");
 }
 
 FIXTURE_TEST(terminal_table__keeps_ids_distinct)
@@ -352,17 +343,17 @@ FIXTURE_TEST(terminal_table__keeps_ids_distinct)
     struct fleet_row row[] = {two_nodes[0], two_nodes[1], two_nodes[0]};
 
     draw_fleet(&screen, row, 3); /* one id twice */
-    assert_non_null(strstr(printed.data, "GPU-11111111  "));
+    has("GPU-11111111  ");
     row[1].id = "GPU-11111111-2222-3333-4444-555555555556";
     draw_fleet(&screen, row, 3);
-    assert_non_null(strstr(printed.data, "GPU-11111111-2222-3333-4444-555555555556  "));
+    has("GPU-11111111-2222-3333-4444-555555555556  ");
     row[1].id = "GPU-1111111g-2222-3333-4444-555555555555"; /* no UUID */
     draw_fleet(&screen, row, 3);
-    assert_non_null(strstr(printed.data, row[1].id));
+    has(row[1].id);
     row[1].id = "n/gpu-0";
     draw_fleet(&screen, row, 3);
-    assert_non_null(strstr(printed.data, "n/gpu-0 "));
-    assert_non_null(strstr(printed.data, "GPU-11111111  "));
+    has("n/gpu-0 ");
+    has("GPU-11111111  ");
 }
 
 FIXTURE_TEST(terminal_table__keeps_the_sorted_column)
@@ -371,8 +362,8 @@ FIXTURE_TEST(terminal_table__keeps_the_sorted_column)
         .headers = true, .terminal = true, .width = 50, .sort_by = "-model"};
 
     draw_fleet(&screen, two_nodes, 2);
-    assert_non_null(strstr(printed.data, "Tesla-T4"));
-    assert_non_null(strstr(printed.data, "PODS: no room for it in 50 columns"));
+    has("Tesla-T4");
+    has("PODS: no room for it in 50 columns");
 }
 
 FIXTURE_TEST(terminal_table__merges_a_repeated_reason_into_a_note)
@@ -386,11 +377,10 @@ FIXTURE_TEST(terminal_table__merges_a_repeated_reason_into_a_note)
         row[i].reason = i < 3 ? "labels say MIG" : "";
     }
     draw_fleet(&screen, row, 5);
-    assert_non_null(
-        strstr(printed.data, "\na, b, c: labels say MIG\ngpu-node-aaaaaaaa-002: XID 79\n"));
+    has("\na, b, c: labels say MIG\ngpu-node-aaaaaaaa-002: XID 79\n");
     row[3].reason = "labels say MIG";
     draw_fleet(&screen, row, 5);
-    assert_non_null(strstr(printed.data, "\na, b, c and 1 more: labels say MIG\n"));
+    has("\na, b, c and 1 more: labels say MIG\n");
 }
 
 FIXTURE_TEST(watch_table__fits_the_rows_of_the_terminal)
