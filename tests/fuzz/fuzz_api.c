@@ -34,8 +34,7 @@ static void serve(struct fuzz_app *fuzz, struct http_call *call)
 static void go_on(struct fuzz_app *fuzz, const struct http_call *first, const char *token)
 {
     struct http_call call;
-    CLEANUP(strbuf_done) struct strbuf query;
-    strbuf_init(&query);
+    SCOPED_STRBUF(query);
     strbuf_printf(&query, "%s&continue=", first->query);
     for (; *token != '\0'; token++)
         strbuf_printf(&query, "%%%02X", (unsigned)(unsigned char)*token);
@@ -65,9 +64,8 @@ static void check_json(struct fuzz_app *fuzz, const struct http_call *call)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct pieces pieces = pieces_of(data, size);
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct http_call call;
-    arena_init(&arena);
     struct text line = pieces_until(&pieces, '\n');
     const struct text type = pieces_until(&pieces, '\n');
     struct text method = TEXT("");
@@ -96,6 +94,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     http_call_done(&call);
-    arena_done(&arena);
     return 0;
 }

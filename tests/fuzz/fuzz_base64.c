@@ -40,9 +40,8 @@ static bool second_decode(const char *text, struct strbuf *out)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     CLEANUP(xfreep) char *text = xcalloc(size + 1, 1);
-    CLEANUP(strbuf_done) struct strbuf second;
+    SCOPED_STRBUF(second);
     size_t len = 0;
-    strbuf_init(&second);
     if (size > 0)
         memcpy(text, data, size);
     CLEANUP(xfreep) char *bytes = base64_decode(text, &len);

@@ -51,10 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct text bytes = {(const char *)data, size};
     const size_t before = heap_bytes();
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct cdi_spec spec;
     struct err err;
-    arena_init(&arena);
     if (cdi_spec_read(bytes, "f.json", &arena, &spec, &err) == 0) {
         heap_is_bounded(before, size);
         check(&spec);
@@ -63,6 +62,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         must(strncmp(err.text, "f.json", strlen("f.json")) == 0);
     }
-    arena_done(&arena);
     return 0;
 }

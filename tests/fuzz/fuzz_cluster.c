@@ -46,13 +46,11 @@ static int see(void *user, struct text bytes, struct err *err)
 static void read_list(struct fake_apiserver *fake, const char *path, struct strbuf *out)
 {
     struct list_page page;
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct err err;
-    arena_init(&arena);
     must(ask(fake, path, out) == 200);
     must(list_decode((struct text){out->data, out->len}, &arena, &arena, see, &page, &err) == 0);
     must(page.resource_version[0] != '\0');
-    arena_done(&arena);
 }
 
 static void drop_version(json_t *list)
@@ -70,8 +68,7 @@ static void read_again(struct fake_apiserver *fake, const char *path, struct str
     struct fake_apiserver *copy = make();
     struct fake_apiserver_counts counts;
     struct err err;
-    CLEANUP(strbuf_done) struct strbuf again;
-    strbuf_init(&again);
+    SCOPED_STRBUF(again);
     read_list(fake, path, out);
     must(fake_apiserver_load_text(copy, "again", (struct text){out->data, out->len}, &err) == 0);
     fake_apiserver_counts(copy, &counts);
@@ -90,11 +87,10 @@ static void read_again(struct fake_apiserver *fake, const char *path, struct str
 
 static void use(struct fake_apiserver *fake)
 {
-    CLEANUP(strbuf_done) struct strbuf out;
+    SCOPED_STRBUF(out);
     const struct text wake_object =
         TEXT("{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":\"1\"}}}");
 
-    strbuf_init(&out);
     read_again(fake, "/api/v1/pods", &out);
     read_again(fake, "/api/v1/nodes", &out);
     must(ask(fake, "/api/v1/nodes?watch=1", &out) == 200);

@@ -38,11 +38,9 @@ static uint32_t convert(uint8_t rules, struct text bytes, struct strbuf *out)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    CLEANUP(strbuf_done) struct strbuf once;
-    CLEANUP(strbuf_done) struct strbuf twice;
+    SCOPED_STRBUF(once);
+    SCOPED_STRBUF(twice);
     const size_t before = heap_bytes();
-    strbuf_init(&once);
-    strbuf_init(&twice);
     if (size == 0 || size > CONVERT_BYTES_MAX / 4)
         return 0;
     const struct text bytes = {(const char *)data + 1, size - 1};

@@ -23,10 +23,8 @@ static struct document *read_json(struct text bytes, struct arena *arena)
 
 static void write_and_read(const struct document *document, struct arena *arena)
 {
-    CLEANUP(strbuf_done) struct strbuf once;
-    CLEANUP(strbuf_done) struct strbuf twice;
-    strbuf_init(&once);
-    strbuf_init(&twice);
+    SCOPED_STRBUF(once);
+    SCOPED_STRBUF(twice);
     document_write(&once, document);
     const struct document *again = read_json((struct text){once.data, once.len}, arena);
     must(again != NULL && document_equal(document, again) && document_equal(again, document));
@@ -41,10 +39,9 @@ static void write_and_read(const struct document *document, struct arena *arena)
 
 static void write_and_read_yaml(const struct document *document, struct arena *arena)
 {
-    CLEANUP(strbuf_done) struct strbuf text;
+    SCOPED_STRBUF(text);
     struct document *documents = NULL;
     struct err err;
-    strbuf_init(&text);
     document_write_yaml(&text, document);
     const int rc = document_parse_yaml((struct text){text.data, text.len}, arena, &documents, &err);
     if (rc == -ERR_TOO_LARGE) /* in YAML a scalar counts as a level */
@@ -91,8 +88,7 @@ static void patch(struct text bytes, struct text patch_bytes, struct arena *aren
     const struct document *change = read_json(patch_bytes, arena);
     const struct second before = second_read(bytes);
     const struct second with = second_read(patch_bytes);
-    CLEANUP(strbuf_done) struct strbuf out;
-    strbuf_init(&out);
+    SCOPED_STRBUF(out);
     if (target != NULL && change != NULL && target->kind == DOCUMENT_OBJECT &&
         change->kind == DOCUMENT_OBJECT) {
         document_merge(arena, target, change);
@@ -115,8 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct pieces pieces = pieces_of(data, size);
     const struct text bytes = pieces_until(&pieces, '\0');
     const size_t before = heap_bytes();
-    struct arena arena;
-    arena_init(&arena);
+    SCOPED_ARENA(arena);
     const struct document *document = read_json(bytes, &arena);
     heap_is_bounded(before, size);
     if (document != NULL) {
@@ -125,6 +120,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     read_as_yaml(bytes, document, &arena);
     patch(bytes, pieces_rest(&pieces), &arena);
-    arena_done(&arena);
     return 0;
 }

@@ -151,15 +151,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct text body = {size > 0 ? (const char *)data : "", size};
     const struct second second = second_read(body);
     const size_t before = heap_bytes();
-    struct arena arena;
-    CLEANUP(strbuf_done) struct strbuf out;
-    arena_init(&arena);
-    strbuf_init(&out);
+    SCOPED_ARENA(arena);
+    SCOPED_STRBUF(out);
     read_args(body, second.value, &arena, &out);
     read_preempt(body, second.value, &arena, &out);
     read_bind(body, second.value, &arena);
     heap_is_bounded(before, size);
     json_decref(second.value);
-    arena_done(&arena);
     return 0;
 }

@@ -159,12 +159,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct text bytes = {size > 0 ? (const char *)data : "", size};
     const size_t before = heap_bytes();
-    struct arena arena;
-    CLEANUP(strbuf_done) struct strbuf once;
-    CLEANUP(strbuf_done) struct strbuf twice;
-    arena_init(&arena);
-    strbuf_init(&once);
-    strbuf_init(&twice);
+    SCOPED_ARENA(arena);
+    SCOPED_STRBUF(once);
+    SCOPED_STRBUF(twice);
     const enum err_code verdict = skips(bytes, &arena);
     if (copy_all(bytes, &arena, &once) == 0) {
         const struct text written = {once.data, once.len};
@@ -174,6 +171,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     heap_is_bounded(before, size);
     compare(bytes, verdict, &arena);
-    arena_done(&arena);
     return 0;
 }

@@ -56,11 +56,9 @@ static void read_as_json(struct text text, const struct kube_config *config)
 {
     struct kube_config *again = NULL;
     struct document *documents = NULL;
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct err err;
-    CLEANUP(strbuf_done) struct strbuf json;
-    arena_init(&arena);
-    strbuf_init(&json);
+    SCOPED_STRBUF(json);
     must(document_parse_yaml(text, &arena, &documents, &err) == 0 && documents->count == 1);
     document_write(&json, documents->first);
     const struct text written = {json.data, json.len};
@@ -72,7 +70,6 @@ static void read_as_json(struct text text, const struct kube_config *config)
         same_config(config, again);
     }
     kube_config_free(again);
-    arena_done(&arena);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -66,11 +66,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct text bytes = {size > 0 ? (const char *)data : "", size};
     const size_t before = heap_bytes();
     struct second second = second_read(bytes);
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct seen seen = {.arena = &arena, .items = second_field(second.value, "items")};
     struct list_page page;
     struct err err;
-    arena_init(&arena);
     const int result = list_decode(bytes, &arena, &seen, see, &page, &err);
     heap_is_bounded(before, size);
     must(seen.bytes <= size);
@@ -82,6 +81,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     check_meta(bytes, second.value, &arena);
     json_decref(second.value);
-    arena_done(&arena);
     return 0;
 }

@@ -143,10 +143,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct text bytes = {size > 0 ? (const char *)data : "", size};
     const size_t before = heap_bytes();
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct node_facts node;
     struct err err;
-    arena_init(&arena);
     const int result = node_decode(bytes, &rules, &arena, &node, &err);
     heap_is_bounded(before, size);
     if (result == 0) {
@@ -168,6 +167,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         must(strncmp(err.text, "Node", strlen("Node")) == 0);
     }
-    arena_done(&arena);
     return 0;
 }

@@ -60,8 +60,7 @@ static void write_and_read(const struct pod *pod, struct arena *arena)
         .name = names_intern(names, TEXT("n")), .uid = empty, .problem_text = empty};
     struct share *share = arena_array(arena, pod->shares, sizeof *share);
     struct pod again = {.annotation = NOTE_NONE};
-    CLEANUP(strbuf_done) struct strbuf out;
-    strbuf_init(&out);
+    SCOPED_STRBUF(out);
     for (uint32_t i = 0; i < pod->shares; i++)
         share[i] = (struct share){.container = pod->share[i].container,
                                   .order = order_of(pod, i),
@@ -137,10 +136,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct text note = {size > 0 ? (const char *)data : "", size};
     const size_t before = heap_bytes();
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct pod pod = {.annotation = NOTE_NONE};
     struct node_facts node = {.name = "n"};
-    arena_init(&arena);
     annotation_decode(note, &arena, &pod);
     gpus_decode(note, &arena, &node);
     heap_is_bounded(before, size);
@@ -150,6 +148,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         write_and_read(&pod, &arena);
         same_as_second(&pod, note);
     }
-    arena_done(&arena);
     return 0;
 }

@@ -285,12 +285,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint8_t how = pieces_byte(&pieces);
     const uint8_t cut[2] = {pieces_byte(&pieces), pieces_byte(&pieces)};
     const uint8_t whole[2] = {0, 0};
-    CLEANUP(strbuf_done) struct strbuf bytes;
+    SCOPED_STRBUF(bytes);
     struct side at_once;
     struct side in_pieces;
     uint32_t calls = 0;
 
-    strbuf_init(&bytes);
     side_init(&at_once, how & ABSENT);
     side_init(&in_pieces, how & ABSENT);
     if (how & CONNECTED) {

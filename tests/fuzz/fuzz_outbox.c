@@ -70,13 +70,11 @@ static void deliver(struct script *script, struct kube_answer answer, enum kube_
 
 static bool is_ours(struct text body)
 {
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct pod pod;
     struct err err;
-    arena_init(&arena);
     const bool ours = pod_decode(body, &wire, &arena, &pod, &err) == 0 &&
                       strcmp(pod.uid, "u1") == 0 && strcmp(pod.node, "n1") == 0;
-    arena_done(&arena);
     return ours;
 }
 

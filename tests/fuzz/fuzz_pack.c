@@ -45,14 +45,11 @@ static bool read_all(struct text bytes, struct strbuf *out, struct packer *packe
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    CLEANUP(strbuf_done) struct strbuf first;
-    CLEANUP(strbuf_done) struct strbuf second;
-    CLEANUP(strbuf_done) struct strbuf bytes;
+    SCOPED_STRBUF(first);
+    SCOPED_STRBUF(second);
+    SCOPED_STRBUF(bytes);
     struct packer packer;
 
-    strbuf_init(&first);
-    strbuf_init(&second);
-    strbuf_init(&bytes);
     packer_init(&packer);
     const struct text input = {size > 0 ? (const char *)data : "", size};
     if (read_all(input, &first, &packer) && packer.facts.rows > 0) {

@@ -86,13 +86,11 @@ static void tell(const struct pod *pod)
 /* A kept pod does not need the bytes that it was read from. */
 static void keep(const struct pod *pod)
 {
-    struct arena arena;
-    arena_init(&arena);
+    SCOPED_ARENA(arena);
     const struct pod *kept = pod_keep(pod, &arena);
     must(strcmp(kept->uid, pod->uid) == 0 && strcmp(kept->name, pod->name) == 0);
     must(kept->containers == pod->containers && kept->shares == pod->shares);
     must(kept->cpu_milli == pod->cpu_milli && kept->annotation == pod->annotation);
-    arena_done(&arena);
 }
 
 /* The quantity at a key of a ResourceList, rounded up; *out_given as our reader sets it. */
@@ -256,10 +254,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct text bytes = {size > 0 ? (const char *)data : "", size};
     const size_t before = heap_bytes();
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct pod pod;
     struct err err;
-    arena_init(&arena);
     const int result = pod_decode(bytes, &rules, &arena, &pod, &err);
     heap_is_bounded(before, size);
     if (result == 0) {
@@ -281,6 +278,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         must(strncmp(err.text, "Pod", strlen("Pod")) == 0);
     }
-    arena_done(&arena);
     return 0;
 }

@@ -101,10 +101,9 @@ static void book_is_sound(const struct rulebook *book)
 static int read_policy(struct text bytes, struct rulebook **out, struct err *err)
 {
     static const struct policy_edges edges = {.load_zone = load_zone};
-    CLEANUP(strbuf_done) struct strbuf warnings;
+    SCOPED_STRBUF(warnings);
     struct text line;
 
-    strbuf_init(&warnings);
     *out = NULL;
     const int rc = policy_document_read(bytes, "x", &edges, out, &warnings, err);
     must((rc == 0) == (*out != NULL));
@@ -133,14 +132,12 @@ static bool say_the_same(const struct rulebook *a, const struct rulebook *b)
 /* As YAML and as JSON. */
 static void json_says_the_same(struct text bytes, int rc, const struct rulebook *book)
 {
-    CLEANUP(strbuf_done) struct strbuf json;
-    CLEANUP(arena_done) struct arena arena;
+    SCOPED_STRBUF(json);
+    SCOPED_ARENA(arena);
     struct rulebook *second;
     struct document *documents;
     struct err err;
 
-    strbuf_init(&json);
-    arena_init(&arena);
     if (document_parse_file(bytes, "x", &arena, &documents, &err) < 0 || documents->count != 1 ||
         documents->first->kind != DOCUMENT_OBJECT)
         return;

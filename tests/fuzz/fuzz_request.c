@@ -105,8 +105,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct pod pod = {.uid = "u", .namespace = "ns", .name = "p", .node = "", .ours = false};
     struct request request = {.wants = 0};
     struct refusal refusal = {.why = REASON_NONE};
-    struct arena arena;
-    arena_init(&arena);
+    SCOPED_ARENA(arena);
     pod.count = given(&arena, pieces_until(&pieces, '\n'));
     const struct text model = pieces_until(&pieces, '\n');
     pod.model = given(&arena, model);
@@ -130,6 +129,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(refusal.why != REASON_NONE && refusal.text[0] != '\0');
     if (verdict == REQUEST_OK && request.models > 0)
         (void)request_takes_model(&request, memory);
-    arena_done(&arena);
     return 0;
 }

@@ -181,10 +181,8 @@ static void play(struct rows *rows)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct rows rows = {.ledger = ledger_new(), .pieces = pieces_of(data, size)};
-    CLEANUP(strbuf_done) struct strbuf before;
-    CLEANUP(strbuf_done) struct strbuf after;
-    strbuf_init(&before);
-    strbuf_init(&after);
+    SCOPED_STRBUF(before);
+    SCOPED_STRBUF(after);
     uint8_t letter = next(&rows);
     /* Nodes first, then the allocations on them, then commands. */
     for (int i = 0; i < ROWS_MAX && letter == 'n'; i++, letter = next(&rows))

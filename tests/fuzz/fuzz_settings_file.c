@@ -36,9 +36,8 @@ static void same_values(const struct settings_set *a, const struct settings_set 
 static void print_and_read(const struct settings_set *set)
 {
     struct settings_set *again = settings_defaults(&milligpud_settings);
-    CLEANUP(strbuf_done) struct strbuf out;
+    SCOPED_STRBUF(out);
     struct err err;
-    strbuf_init(&out);
     settings_print(&out, set);
     must(settings_read_file(again, put(out.data, out.len), &err) == 0);
     same_values(set, again);

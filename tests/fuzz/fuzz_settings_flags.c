@@ -70,9 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct line line = {.argc = 0};
     struct settings_set *set = NULL;
     enum settings_action action;
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct err err;
-    arena_init(&arena);
     line_read(&line, &arena, pieces_of(data, size));
     const size_t before = heap_bytes();
     if (settings_load(line.argc, line.argv, line.envp, &set, &action, &err) == 0) {
@@ -85,6 +84,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(set == NULL && err.text[0] != '\0');
     }
     settings_free(set);
-    arena_done(&arena);
     return 0;
 }

@@ -37,9 +37,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct text bytes = {size > 0 ? (const char *)data : "", size};
     const struct second second = second_read(bytes);
     const size_t before = heap_bytes();
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct status status;
-    arena_init(&arena);
     status_decode(bytes, &arena, &status);
     heap_is_bounded(before, size);
     must(status.code >= 0 && status.code <= 999 && strlen(status.message) <= size);
@@ -60,6 +59,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     read_as_review(bytes, &arena, &second);
     json_decref(second.value);
-    arena_done(&arena);
     return 0;
 }

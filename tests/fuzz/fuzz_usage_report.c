@@ -33,14 +33,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const size_t before = heap_bytes();
     struct usage_report report;
-    struct strbuf first;
-    struct strbuf second;
-    struct arena arena;
+    SCOPED_STRBUF(first);
+    SCOPED_STRBUF(second);
+    SCOPED_ARENA(arena);
     struct err err;
 
-    strbuf_init(&first);
-    strbuf_init(&second);
-    arena_init(&arena);
     const int rc =
         usage_report_decode((struct text){(const char *)data, size}, &arena, &report, &err);
     heap_is_bounded(before, size);
@@ -53,8 +50,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         usage_report_encode(&second, &report);
         must(first.len == second.len && memcmp(first.data, second.data, first.len) == 0);
     }
-    arena_done(&arena);
-    strbuf_done(&first);
-    strbuf_done(&second);
     return 0;
 }

@@ -20,23 +20,20 @@ static void same_event(const struct watch_event *event, json_t *root)
 static void same_error(const struct watch_event *event)
 {
     struct status status;
-    struct arena arena;
-    arena_init(&arena);
+    SCOPED_ARENA(arena);
     status_decode(event->object, &arena, &status);
     must(status.code == event->status.code);
     must(strcmp(status.reason, event->status.reason) == 0);
     must(status.retry_after_s == event->status.retry_after_s);
-    arena_done(&arena);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct text bytes = {size > 0 ? (const char *)data : "", size};
     const size_t before = heap_bytes();
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct watch_event event;
     struct err err;
-    arena_init(&arena);
     const int result = watch_decode(bytes, &arena, &event, &err);
     heap_is_bounded(before, size);
     if (result == 0) {
@@ -53,6 +50,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         must(strncmp(err.text, "event", strlen("event")) == 0);
     }
-    arena_done(&arena);
     return 0;
 }

@@ -72,8 +72,7 @@ static void check_filter(const struct extender_args *args, json_t *answer)
 static bool with_nodes(struct fuzz_app *fuzz, const struct extender_args *args, struct text pod,
                        struct strbuf *out)
 {
-    CLEANUP(strbuf_done) struct strbuf node;
-    strbuf_init(&node);
+    SCOPED_STRBUF(node);
     strbuf_printf(out, "{\"Pod\":%.*s,\"Nodes\":{\"items\":[", TEXT_ARG(pod));
     for (uint32_t i = 0; i < args->names; i++) {
         char path[64];
@@ -110,8 +109,7 @@ static void same_answer(struct fuzz_app *fuzz, const struct http_call *first,
                         const struct extender_args *args, struct arena *arena)
 {
     struct http_call call;
-    CLEANUP(strbuf_done) struct strbuf body;
-    strbuf_init(&body);
+    SCOPED_STRBUF(body);
     if (args->full_nodes || !with_nodes(fuzz, args, raw_pod(first->body, arena), &body))
         return;
     http_call_init(&call, first->path);
@@ -144,12 +142,11 @@ static void check_scores(const struct extender_args *args, json_t *answer)
 static void check_args(struct fuzz_app *fuzz, struct http_call *call, bool scoring)
 {
     struct extender_args args;
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct err err;
     if (echoes_what_nobody_judges(call))
         return;
     json_t *answer = answer_of(call);
-    arena_init(&arena);
     const bool good =
         extender_args_decode(call->body, &fuzz->app.rules.wire_rules, &arena, &args, &err) == 0;
     must(good == (call->status == 200 &&
@@ -161,25 +158,22 @@ static void check_args(struct fuzz_app *fuzz, struct http_call *call, bool scori
     if (good)
         same_answer(fuzz, call, &args, &arena);
     json_decref(answer);
-    arena_done(&arena);
 }
 
 /* A pod reported as bound is bound there, and the ledger agrees. */
 static void check_bind(struct fuzz_app *fuzz, struct http_call *call)
 {
     struct extender_bind bind;
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct err err;
     json_t *answer = answer_of(call);
     json_t *error = json_object_get(answer, "Error");
     must(call->status == 200 && json_is_string(error));
-    arena_init(&arena);
     if (extender_bind_decode(call->body, &arena, &bind, &err) != 0) {
         must(strcmp(json_string_value(error), err.text) == 0);
     } else {
         if (json_string_length(error) == 0) {
-            CLEANUP(strbuf_done) struct strbuf out;
-            strbuf_init(&out);
+            SCOPED_STRBUF(out);
             const char *path =
                 arena_printf(&arena, "/api/v1/namespaces/%s/pods/%s", bind.namespace, bind.pod);
             must(fake_apiserver_request(fuzz->app.fake, "GET", path, TEXT(""), &out) == 200);
@@ -191,7 +185,6 @@ static void check_bind(struct fuzz_app *fuzz, struct http_call *call)
         fuzz_app_close(fuzz);
     }
     json_decref(answer);
-    arena_done(&arena);
 }
 
 static void check_preempt(struct http_call *call)

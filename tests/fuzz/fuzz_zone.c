@@ -98,17 +98,15 @@ static bool read_window(struct text text, struct window *out)
 {
     struct window again;
     struct err err;
-    struct strbuf canonical;
+    SCOPED_STRBUF(canonical);
     if (window_parse(text, out, &err) < 0) {
         must(err.code == ERR_INVALID);
         return false;
     }
-    strbuf_init(&canonical);
     window_format(out, &canonical);
     must(window_parse((struct text){canonical.data, canonical.len}, &again, &err) == 0);
     must(again.days == out->days && again.from_min == out->from_min);
     must(again.minutes == out->minutes && strcmp(again.zone, out->zone) == 0);
-    strbuf_done(&canonical);
     return true;
 }
 
@@ -116,16 +114,14 @@ static void try_rule(const struct window *window, struct text rule)
 {
     static const int32_t offset_s[] = {0};
     char footer[256];
-    struct strbuf bytes;
+    SCOPED_STRBUF(bytes);
     if (rule.len >= sizeof footer || memchr(rule.at, '\0', rule.len) != NULL)
         return;
     memcpy(footer, rule.at, rule.len);
     footer[rule.len] = '\0';
     const struct tzif file = {.version = '3', .types = 1, .offset_s = offset_s, .footer = footer};
-    strbuf_init(&bytes);
     tzif_write(&file, &bytes);
     try_zone(read_zone(window->zone, (struct text){bytes.data, bytes.len}), window);
-    strbuf_done(&bytes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

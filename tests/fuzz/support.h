@@ -11,6 +11,8 @@
 
 #include "milligpu/base/text.h"
 
+#include "support/scoped.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* An input, cut up as the fuzzer chooses. */

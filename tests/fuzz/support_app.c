@@ -19,6 +19,8 @@
 #include "support/valid.h"
 #include "support_pool.h"
 
+static struct err err; /* of the latest call */
+
 /* --- the cluster --- */
 
 static const char cluster[] =
@@ -89,7 +91,6 @@ static void fill(struct fuzz_app *fuzz)
     char *argv[] = {(char[]){"milligpud"}, (char[]){"--standalone=c"},
                     (char[]){"--policy=binpack"}};
     char *envp[] = {NULL};
-    struct err err;
     must(settings_load(3, argv, envp, &fuzz->set, &action, &err) == 0);
     atomic_store(&app->set, fuzz->set);
 }
@@ -97,7 +98,6 @@ static void fill(struct fuzz_app *fuzz)
 static void open_store(struct app *app)
 {
     const struct store_rules rules = {.path = ":memory:"};
-    struct err err;
     must(store_open(&rules, &app->store, &err) == 0);
     must(store_set_cluster(app->store, "cluster", &err) == 0);
 }
@@ -112,7 +112,6 @@ static struct fuzz_app *fuzz_app_new(void)
 {
     struct fuzz_app *fuzz = xcalloc(1, sizeof *fuzz);
     struct app *app = &fuzz->app;
-    struct err err;
 
     log_set(LOG_ERROR, false);
     fuzz->now_ms = 1000000;
@@ -190,7 +189,6 @@ static void fuzz_app_assert_valid(struct fuzz_app *fuzz)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fuzz->app.view);
     const struct node *node;
-    struct err err;
 
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         node_assert_valid(node);

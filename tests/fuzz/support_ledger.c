@@ -15,6 +15,8 @@
 #include "support/valid.h"
 #include "support_pool.h"
 
+static struct err err; /* of the latest call */
+
 static char folder[64];
 
 static void at_exit(void)
@@ -74,7 +76,6 @@ struct maker {
 static void command(struct maker *maker, struct command command)
 {
     struct change change;
-    struct err err;
     command.at_ms = maker->at_ms += 1000;
     must(ledger_decide(maker->ledger, &command, &change) == VERDICT_OK);
     must(maker->ops.begin(maker->ops.ctx, &err) == 0);
@@ -138,7 +139,6 @@ static void learn(struct maker *maker)
     static const char *model[] = {"A100*", "\"H100\""};
     struct want want = {.container = "c", .parts = 1, .milli = 300};
     struct tally *tally = tally_new();
-    struct err err;
 
     for (uint32_t i = 0; i <= ARRAY_LEN(model); i++) {
         const struct request request = {.wants = 1, .want = &want, .models = i, .model = model};
@@ -160,7 +160,6 @@ static void remember(struct maker *maker)
     const struct pod pod = {.uid = "agent", .node = "n2", .is_agent = true, .is_ready = true};
     struct agents *agents = agents_new(&agents_rules);
     size_t count = 0;
-    struct err err;
 
     must(agents_see_node(agents, &names));
     must(!agents_see_node(agents, &vouched) && !agents_see_pod(agents, &pod));
@@ -183,7 +182,6 @@ static void make(void)
     struct store *store = NULL;
     struct maker maker = {.ledger = ledger_new(), .at_ms = 1700000000000};
     const struct store_rules rules = {.path = ledger_path()};
-    struct err err;
     (void)unlink(rules.path);
     must(store_open(&rules, &store, &err) == 0);
     must(store_set_cluster(store, "cluster", &err) == 0);
@@ -245,7 +243,6 @@ static bool write_to(struct store *store, struct ledger *ledger)
     const struct command one = {.kind = COMMAND_CLOCK, .at_ms = 1, .clock_from_ms = 2};
     struct store_ops ops;
     struct change change;
-    struct err err;
 
     store_ops(store, &ops);
     must(ledger_decide(ledger, &one, &change) == VERDICT_OK);
@@ -269,7 +266,7 @@ static void restore_learned(struct store *store, bool writes)
     struct tally *again = NULL;
     struct store_ops ops;
     int64_t until_ms = 0;
-    struct err err = {0};
+    err = (struct err){0};
 
     const int failed = store_learned(store, &tally, &until_ms, &err);
     must(failed == 0 || (tally == NULL && strstr(err.text, "l.db: ") != NULL));
@@ -297,7 +294,7 @@ static void restore_agents(struct store *store, bool writes)
     struct agents *again = agents_new(&agents_rules);
     struct store_ops ops;
     size_t count = 0;
-    struct err err = {0};
+    err = (struct err){0};
 
     const int failed = store_agents(store, agents, &err);
     must(failed == 0 || (agents_seen(agents) && strstr(err.text, "l.db: ") != NULL));
@@ -315,7 +312,6 @@ static void restore_agents(struct store *store, bool writes)
 
 static bool is_sound(struct store *store)
 {
-    struct err err;
     return store_verify(store, &err) == 0;
 }
 
@@ -332,7 +328,7 @@ static struct store *open_and_load(struct ledger *ledger, struct strbuf *out)
 {
     const struct store_rules rules = {.path = ledger_path(), .retention_days = 1};
     struct store *store = NULL;
-    struct err err = {0};
+    err = (struct err){0};
     if (store_open(&rules, &store, &err) < 0) {
         must(strstr(err.text, "l.db") != NULL && store == NULL);
         return NULL;
@@ -354,12 +350,9 @@ void ledger_use(bool thorough)
     const struct store_history_query query = {.limit = 1000};
     struct ledger *ledger = ledger_new();
     struct ledger *again = ledger_new();
-    CLEANUP(strbuf_done) struct strbuf before;
-    CLEANUP(strbuf_done) struct strbuf after;
+    SCOPED_STRBUF(before);
+    SCOPED_STRBUF(after);
     size_t bytes = 0;
-    struct err err;
-    strbuf_init(&before);
-    strbuf_init(&after);
     struct store *store = open_and_load(ledger, &before);
     if (store != NULL && thorough) {
         bool sound = is_sound(store);

@@ -13,6 +13,8 @@
 #include "support/core_fixture.h"
 #include "support/store_checks.h"
 
+static struct err err; /* of the latest call */
+
 static void PRINTF_LIKE(2, 3) broken(struct check_found *found, const char *fmt, ...)
 {
     va_list args;
@@ -45,7 +47,6 @@ static void look_at_learned(struct store *store, struct check_found *found)
 {
     struct tally *tally = NULL;
     int64_t nth = 0;
-    struct err err;
 
     if (store_learned(store, &tally, &nth, &err) < 0)
         broken(found, "learned: %s", err.text);
@@ -68,7 +69,6 @@ static void look_at_measured(struct store *store, struct check_found *found)
 {
     int64_t sum = 0;
     int64_t reported = 0;
-    struct err err;
 
     if (db_number(store->db, "SELECT coalesce(sum(milli_s), 0) FROM measured", &sum, &err) < 0 ||
         db_number(store->db, "SELECT coalesce(max(until_ms), 0) FROM reported", &reported, &err) <
@@ -93,7 +93,6 @@ static void look_at_remembered(struct store *store, struct check_found *found)
     int64_t first = 0;
     int64_t last = 0;
     int64_t reported = 0;
-    struct err err;
 
     if (db_number(store->db, "SELECT coalesce(min(CAST(uid AS INTEGER)), 0) FROM agent", &first,
                   &err) < 0 ||
@@ -115,7 +114,6 @@ static void look_at_remembered(struct store *store, struct check_found *found)
 
 static void look(const struct trace *trace, struct store *store, struct check_found *found)
 {
-    struct err err;
     char cluster[64];
     struct ledger *ledger = ledger_new();
 
@@ -154,7 +152,6 @@ static struct store *open_it(const struct store_schema *schema, const char *path
 {
     const struct store_rules rules = {.path = path, .user = found, .notice = take_notice};
     struct store *store = NULL;
-    struct err err;
 
     if (store_open_as(&rules, schema, &store, &err) < 0)
         broken(found, "open: %s", err.text);
@@ -179,7 +176,6 @@ static void go_on(struct store **store, const struct store_schema *schema, const
         .kind = COMMAND_CLOCK, .at_ms = INT64_C(1) << 40, .clock_from_ms = INT64_C(1) << 41};
     struct store_ops ops;
     struct change change;
-    struct err err;
 
     const enum verdict verdict = ledger_decide(ledger, &command, &change);
     must(verdict == VERDICT_OK);
@@ -205,7 +201,6 @@ void check_ledger(const struct disk_image *image, const struct trace_event *at,
 {
     const struct trace *trace = image->trace;
     const struct store_schema *schema = at->migrates ? trace_next_schema() : &store_schema;
-    struct err err;
 
     *out = (struct check_found){.broken = false};
     disk_clear();
@@ -226,7 +221,6 @@ void check_ledger(const struct disk_image *image, const struct trace_event *at,
 void check_copy(const struct disk_image *image, const char *name, struct check_found *out)
 {
     const struct trace *trace = image->trace;
-    struct err err;
 
     *out = (struct check_found){.broken = false};
     disk_clear();

@@ -27,6 +27,8 @@
 
 #include "milligpu/base/alloc.h"
 
+#include "support/scoped.h"
+
 struct options {
     const char *cluster;
     const char *name;
@@ -56,12 +58,11 @@ static void end(int number)
 
 static char *read_file(const char *folder, const char *name)
 {
-    struct strbuf path;
+    SCOPED_STRBUF(path);
     struct strbuf text;
     char bytes[4096];
     size_t got;
 
-    strbuf_init(&path);
     strbuf_init(&text);
     strbuf_printf(&path, "%s%s%s", folder, folder[0] != '\0' ? "/" : "", name);
     FILE *file = fopen(path.data, "re");
@@ -69,7 +70,6 @@ static char *read_file(const char *folder, const char *name)
     while ((got = fread(bytes, 1, sizeof bytes, file)) > 0)
         strbuf_add(&text, bytes, got);
     must(fclose(file) == 0);
-    strbuf_done(&path);
     return strbuf_steal(&text);
 }
 
@@ -84,15 +84,13 @@ static void begin(struct server *server)
 
 static void write_port(const struct server *server, const char *path)
 {
-    struct strbuf new;
+    SCOPED_STRBUF(new);
 
-    strbuf_init(&new);
     strbuf_printf(&new, "%s.new", path);
     FILE *file = fopen(new.data, "we");
     must(file != NULL);
     must(fprintf(file, "%s\n", fake_api_url(server->api)) > 0);
     must(fclose(file) == 0 && rename(new.data, path) == 0);
-    strbuf_done(&new);
 }
 
 static bool take_option(struct options *options, const char *flag, const char *value)
@@ -165,14 +163,12 @@ static json_t *request(struct server *server, const json_t *command)
 {
     const json_t *body = json_object_get(command, "body");
     char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
-    struct strbuf out;
+    SCOPED_STRBUF(out);
 
-    strbuf_init(&out);
     const int status =
         fake_apiserver_request(server->fake, word(command, "method"), word(command, "path"),
                                text != NULL ? text_of(text) : TEXT(""), &out);
     json_t *answer = json_pack("{s:i,s:s}", "status", status, "body", out.data);
-    strbuf_done(&out);
     free(text);
     return answer;
 }

@@ -16,6 +16,8 @@
 #include "support/core_fixture.h"
 #include "support/ledger_text.h"
 
+static struct err err; /* of the latest call */
+
 static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
 static const int64_t first_ms = INT64_C(1793491200000); /* 2026-11-01 */
 
@@ -35,7 +37,6 @@ static void fail(const char *what)
 static void make(struct maker *maker, struct command command)
 {
     struct core_fixture *core = &maker->core;
-    struct err err;
 
     command.at_ms = core->now_ms += 1500;
     if (core_do(core, &command) != VERDICT_OK)
@@ -55,51 +56,40 @@ static void node(struct maker *maker, const char *name, const char *uid, const s
                                  .inventory = core_inventory(&maker->core, name, uid, gpu, gpus)});
 }
 
-static void reserve(struct maker *maker, const char *uid, const char *on, const char *words)
+/* Version 2: a Binding names the version of the pod that was evaluated; 0: not known. */
+static void reserve_in(struct maker *maker, const char *uid, const char *on, const char *words,
+                       uint64_t version)
 {
-    const struct command command = {
-        .kind = COMMAND_RESERVE,
-        .uid = uid,
-        .namespace = "team-a",
-        .name = arena_printf(&maker->core.arena, "pod-%s", uid),
-        .node = on,
-        .request = core_request(&maker->core, words),
-    };
-    make(maker, command);
-}
-
-/* Version 2: a Binding names the version of the pod that was evaluated. */
-static void reserve_in(struct maker *maker, const char *uid, const char *words, uint64_t version)
-{
-    const struct command command = {
-        .kind = COMMAND_RESERVE,
-        .uid = uid,
-        .namespace = "team-a",
-        .name = arena_printf(&maker->core.arena, "pod-%s", uid),
-        .node = "honest",
-        .request = core_request(&maker->core, words),
-        .version = version,
-    };
-    make(maker, command);
+    make(maker, (struct command){.kind = COMMAND_RESERVE,
+                                 .uid = uid,
+                                 .namespace = "team-a",
+                                 .name = arena_printf(&maker->core.arena, "pod-%s", uid),
+                                 .node = on,
+                                 .request = core_request(&maker->core, words),
+                                 .version = version});
 }
 
 static void observe(struct maker *maker, const struct pod *pod, const char *words)
 {
-    const struct command command = {
-        .kind = COMMAND_ADOPT,
-        .uid = pod->uid,
-        .namespace = pod->namespace,
-        .name = pod->name,
-        .node = pod->node,
-        .pod = pod,
-        .request = words != NULL ? core_request(&maker->core, words) : NULL,
-    };
-    make(maker, command);
+    struct request *request = words != NULL ? core_request(&maker->core, words) : NULL;
+    make(maker, (struct command){.kind = COMMAND_ADOPT,
+                                 .uid = pod->uid,
+                                 .namespace = pod->namespace,
+                                 .name = pod->name,
+                                 .node = pod->node,
+                                 .pod = pod,
+                                 .request = request});
 }
 
 static void step(struct maker *maker, enum command_kind kind, const char *uid)
 {
     make(maker, (struct command){.kind = kind, .uid = uid, .why = "ended"});
+}
+
+static void bind_pod(struct maker *maker, const char *uid, const char *on, const char *words)
+{
+    reserve_in(maker, uid, on, words, 0);
+    step(maker, COMMAND_CONFIRM, uid);
 }
 
 static const struct core_gpu two[] = {{.id = "GPU-aaaaaaaa-0001", .index = 0, .mib = 81920},
@@ -126,18 +116,13 @@ static void make_past(struct maker *maker)
     node(maker, "honest", "uid-honest", two, 2);
     node(maker, "counted", "uid-counted", counted, 2);
     node(maker, "copier", "uid-copier", copied, 2);
-    reserve(maker, "early", "honest", "400");
-    step(maker, COMMAND_CONFIRM, "early");
-    reserve(maker, "long", "honest", "i700+s100+400+300x2");
-    step(maker, COMMAND_CONFIRM, "long");
-    reserve(maker, "by-index", "counted", "500");
-    step(maker, COMMAND_CONFIRM, "by-index");
+    bind_pod(maker, "early", "honest", "400");
+    bind_pod(maker, "long", "honest", "i700+s100+400+300x2");
+    bind_pod(maker, "by-index", "counted", "500");
     step(maker, COMMAND_RELEASE, "early");
     node(maker, "shrinking", "uid-shrinking", shrinking, 2);
-    reserve(maker, "on-both", "shrinking", "600x2");
-    step(maker, COMMAND_CONFIRM, "on-both");
-    reserve(maker, "later", "copier", "500");
-    step(maker, COMMAND_CONFIRM, "later");
+    bind_pod(maker, "on-both", "shrinking", "600x2");
+    bind_pod(maker, "later", "copier", "500");
 }
 
 static void observe_all(struct maker *maker)
@@ -189,10 +174,8 @@ static void make_pack(struct maker *maker)
     struct store *store = maker->store;
     const int64_t piece = store->limits.piece;
     int rows = 0;
-    struct err err;
 
-    reserve(maker, "packed", "shrinking", "i300+100+s50");
-    step(maker, COMMAND_CONFIRM, "packed");
+    bind_pod(maker, "packed", "shrinking", "i300+100+s50");
     step(maker, COMMAND_RELEASE, "packed");
     store->limits.piece = 1; /* else so little history is not packed */
     if (db_run(store->stmt[ST_BEGIN], &err) < 0 || packs_add(store, &rows, &err) < 0 ||
@@ -214,22 +197,19 @@ static void make_present(struct maker *maker)
     step(maker, COMMAND_RELEASE, "later");
     make_claim(maker);
     make_linked(maker);
-    reserve_in(maker, "on-its-way", "100", 4711);
+    reserve_in(maker, "on-its-way", "honest", "100", 4711);
     make(maker, (struct command){.kind = COMMAND_VERSION,
                                  .uid = "on-its-way",
                                  .request = core_request(&maker->core, "100"),
                                  .version = 4712});
-    reserve_in(maker, "in-doubt", "50", INT64_MAX);
+    reserve_in(maker, "in-doubt", "honest", "50", INT64_MAX);
     step(maker, COMMAND_DOUBT, "in-doubt");
-    reserve(maker, "ending", "copier", "300");
-    step(maker, COMMAND_CONFIRM, "ending");
+    bind_pod(maker, "ending", "copier", "300");
     make(maker, (struct command){
                     .kind = COMMAND_TERMINATING, .uid = "ending", .terminating_ms = first_ms});
     make(maker, (struct command){.kind = COMMAND_NOTE, .uid = "long", .differs = true});
-    reserve(maker, "orphan", "copier", "200");
-    step(maker, COMMAND_CONFIRM, "orphan");
+    bind_pod(maker, "orphan", "copier", "200");
     /* Only what follows is in the log that the kill leaves. */
-    struct err err;
     if (db_exec(maker->store->db, "PRAGMA wal_checkpoint(TRUNCATE)", &err) < 0)
         fail(err.text);
     make(maker, (struct command){.kind = COMMAND_NODE_GONE, .node = "copier"});
@@ -245,7 +225,6 @@ static void learn(struct maker *maker)
     static const char *const words[] = {"300", "600x2", "i700+s100+400+300x2", "4000"};
     static const char *model[] = {"A100-SXM4-80GB", "H100*"};
     struct tally *tally = tally_new();
-    struct err err;
 
     for (uint32_t i = 0; i < 40; i++) {
         struct request *request = core_request(&maker->core, words[i % 4]);
@@ -277,7 +256,6 @@ static void measure(struct maker *maker)
                                     .since_ms = maker->core.now_ms - day_ms};
     const struct store_chunk chunk = {
         .row = &hour, .rows = 1, .n_idle = 1, .idle = &idle, .reported_ms = maker->core.now_ms};
-    struct err err;
 
     if (maker->ops.measure(maker->ops.ctx, &chunk, &err) < 0)
         fail(err.text);
@@ -299,7 +277,6 @@ static void keep_policy(struct maker *maker)
     const struct store_policy policy = {.name = "/etc/milligpu/policy.yaml",
                                         .document = TEXT("policy: binpack\n"),
                                         .read_ms = maker->core.now_ms};
-    struct err err;
 
     if (maker->ops.keep_policy(maker->ops.ctx, &policy, &err) < 0)
         fail(err.text);
@@ -308,7 +285,6 @@ static void keep_policy(struct maker *maker)
 static void copy_killed(const char *path)
 {
     static const char *const suffix[] = {"", "-wal"};
-    struct err err;
 
     for (size_t i = 0; i < ARRAY_LEN(suffix); i++) {
         char from[512], to[512];
@@ -323,7 +299,6 @@ static void copy_killed(const char *path)
 int main(int argc, char **argv)
 {
     struct maker maker = {0};
-    struct err err;
 
     if (argc != 2) {
         (void)fprintf(stderr, "make_released: see the head of its source\n");

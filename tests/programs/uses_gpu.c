@@ -43,44 +43,36 @@ static const char ptx[] = ".version 6.3\n"
 
 typedef unsigned long long address;
 
-static int (*cuInit)(unsigned);
-static int (*cuDeviceGetCount)(int *);
-static int (*cuDeviceGet)(int *, int);
-static int (*cuDeviceGetName)(char *, int, int);
-static int (*cuDeviceGetUuid)(unsigned char *, int);
-static int (*cuDeviceGetAttribute)(int *, int, int);
-static int (*cuCtxCreate)(void **, unsigned, int);
-static int (*cuMemGetInfo)(size_t *, size_t *);
-static int (*cuMemAlloc)(address *, size_t);
-static int (*cuMemsetD32)(address, unsigned, size_t);
-static int (*cuMemcpyDtoH)(void *, address, size_t);
-static int (*cuModuleLoadData)(void **, const void *);
-static int (*cuModuleGetFunction)(void **, void *, const char *);
-static int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                             unsigned, void *, void **, void **);
-static int (*cuCtxSynchronize)(void);
-static int (*cuGetErrorName)(int, const char **);
+/* The driver's functions: our name, the name of the version in the library, parameters. */
+#define FUNCTIONS(X)                                                                               \
+    X(cuInit, "cuInit", unsigned)                                                                  \
+    X(cuDeviceGetCount, "cuDeviceGetCount", int *)                                                 \
+    X(cuDeviceGet, "cuDeviceGet", int *, int)                                                      \
+    X(cuDeviceGetName, "cuDeviceGetName", char *, int, int)                                        \
+    X(cuDeviceGetUuid, "cuDeviceGetUuid_v2", unsigned char *, int)                                 \
+    X(cuDeviceGetAttribute, "cuDeviceGetAttribute", int *, int, int)                               \
+    X(cuCtxCreate, "cuCtxCreate_v2", void **, unsigned, int)                                       \
+    X(cuMemGetInfo, "cuMemGetInfo_v2", size_t *, size_t *)                                         \
+    X(cuMemAlloc, "cuMemAlloc_v2", address *, size_t)                                              \
+    X(cuMemsetD32, "cuMemsetD32_v2", address, unsigned, size_t)                                    \
+    X(cuMemcpyDtoH, "cuMemcpyDtoH_v2", void *, address, size_t)                                    \
+    X(cuModuleLoadData, "cuModuleLoadData", void **, const void *)                                 \
+    X(cuModuleGetFunction, "cuModuleGetFunction", void **, void *, const char *)                   \
+    X(cuLaunchKernel, "cuLaunchKernel", void *, unsigned, unsigned, unsigned, unsigned, unsigned,  \
+      unsigned, unsigned, void *, void **, void **)                                                \
+    X(cuCtxSynchronize, "cuCtxSynchronize", void)                                                  \
+    X(cuGetErrorName, "cuGetErrorName", int, const char **)
+
+#define DECLARE(function, name, ...) static int (*function)(__VA_ARGS__);
+FUNCTIONS(DECLARE)
 
 static const struct {
     const char *name;
     void *function;
 } functions[] = {
-    {"cuInit", &cuInit},
-    {"cuDeviceGetCount", &cuDeviceGetCount},
-    {"cuDeviceGet", &cuDeviceGet},
-    {"cuDeviceGetName", &cuDeviceGetName},
-    {"cuDeviceGetUuid_v2", &cuDeviceGetUuid},
-    {"cuDeviceGetAttribute", &cuDeviceGetAttribute},
-    {"cuCtxCreate_v2", &cuCtxCreate},
-    {"cuMemGetInfo_v2", &cuMemGetInfo},
-    {"cuMemAlloc_v2", &cuMemAlloc},
-    {"cuMemsetD32_v2", &cuMemsetD32},
-    {"cuMemcpyDtoH_v2", &cuMemcpyDtoH},
-    {"cuModuleLoadData", &cuModuleLoadData},
-    {"cuModuleGetFunction", &cuModuleGetFunction},
-    {"cuLaunchKernel", &cuLaunchKernel},
-    {"cuCtxSynchronize", &cuCtxSynchronize},
-    {"cuGetErrorName", &cuGetErrorName},
+#define LIST(function, name, ...) {name, &function},
+    FUNCTIONS(LIST)
+#undef LIST
 };
 
 static time_t now(void)

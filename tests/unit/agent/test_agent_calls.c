@@ -11,6 +11,7 @@
 
 #include "agent/agent_calls.h"
 #include "support/patience.h"
+#include "support/scoped.h"
 #include "support/test.h"
 #include "unit/agent/support.h"
 
@@ -925,13 +926,11 @@ SITE_TEST(configure__asks_for_what_the_runtime_supports)
 
 SITE_TEST(metrics__name_each_family_once)
 {
-    struct strbuf out;
-    strbuf_init(&out);
+    SCOPED_STRBUF(out);
     metric_expose(&out, node_metrics, METRIC_PLAIN);
     const char *first = strstr(out.data, "# TYPE milligpu_node_containers_total counter\n");
     assert_non_null(first);
     assert_null(strstr(first + 1, "# TYPE milligpu_node_containers_total"));
     assert_non_null(strstr(out.data, "\nmilligpu_node_containers_total{outcome=\"refused\"} "));
     assert_non_null(strstr(out.data, "\nmilligpu_node_connected 0\n"));
-    strbuf_done(&out);
 }

@@ -10,6 +10,7 @@
 #include "support/agent_settings_document.h"
 #include "support/document.h"
 #include "support/metric_rows.h"
+#include "support/scoped.h"
 #include "support/test.h"
 #include "unit/agent/support.h"
 
@@ -109,11 +110,10 @@ TEST(settings__accept_a_former_flag)
 
 TEST(help__needs_no_settings_and_names_all)
 {
-    struct strbuf out;
+    SCOPED_STRBUF(out);
 
     assert_int_equal(load("--help", ""), 0);
     assert_int_equal(action, AGENT_HELP);
-    strbuf_init(&out);
     agent_settings_help(&out);
     assert_non_null(strstr(out.data, "--nri-socket TEXT"));
     assert_non_null(strstr(out.data, "--uninstall"));
@@ -128,7 +128,6 @@ TEST(help__needs_no_settings_and_names_all)
     settings_print(&out, set);
     assert_non_null(strstr(out.data, "quiet_s: 600\n"));
     assert_non_null(strstr(out.data, "nri_socket: \"/var/run/nri/nri.sock\"\n"));
-    strbuf_done(&out);
 }
 
 static void write_file(const char *bytes)
@@ -139,7 +138,7 @@ static void write_file(const char *bytes)
 TEST(settings_file__is_below_variables_and_flags)
 {
     char variable[100];
-    CLEANUP(strbuf_done) struct strbuf out;
+    SCOPED_STRBUF(out);
 
     write_file("# of this node\nnode: of-file\ninventory_s: 4\nquiet_s: 4\nmeter_s: 4\nmps: off\n"
                "nvml: \"\"\n");
@@ -156,7 +155,6 @@ TEST(settings_file__is_below_variables_and_flags)
     assert_int_equal(got->meter_s, 7);
     assert_int_equal(
         load("--config FILE --print-config", "MILLIGPU_NODE_QUIET_S=5 MILLIGPU_NODE_METER_S=6"), 0);
-    strbuf_init(&out);
     settings_print(&out, set);
     assert_non_null(strstr(out.data, "\nquiet_s: 5 # MILLIGPU_NODE_QUIET_S\n"));
     assert_non_null(strstr(out.data, "\ninventory_s: 4 # /tmp/milligpu-node-settings-"));
@@ -293,17 +291,15 @@ TEST(node_manual__is_generated_from_the_table)
     document_equals("docs/man/milligpu-node.8", agent_settings_man);
 }
 
-static int make_file(void **state)
+static int make_file(void **state __attribute__((unused)))
 {
-    (void)state;
     const int fd = mkstemp(file);
     must(fd >= 0);
     return close(fd);
 }
 
-static int drop_file(void **state)
+static int drop_file(void **state __attribute__((unused)))
 {
-    (void)state;
     settings_free(set);
     return unlink(file);
 }

@@ -8,6 +8,7 @@
 #include "agent/readiness.h"
 #include "support.h"
 #include "support/patience.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 static struct readiness *readiness;
@@ -16,13 +17,11 @@ static struct readiness *readiness;
 static const char *looks(void)
 {
     static char said[4096];
-    struct strbuf out;
+    SCOPED_STRBUF(out);
 
-    strbuf_init(&out);
     const bool ready = readiness_look(readiness, &out);
     (void)snprintf(said, sizeof said, "%s", out.data);
     assert_int_equal(ready, said[0] == '\0');
-    strbuf_done(&out);
     return said;
 }
 
@@ -38,17 +37,15 @@ static void awaits_ready(void)
         assert_true(patience_left(&until_ms));
 }
 
-static int set_up(void **state)
+static int set_up(void **state __attribute__((unused)))
 {
-    (void)state;
     log_set(LOG_ERROR, false);
     readiness = readiness_new(NULL);
     return 0;
 }
 
-static int tear_down(void **state)
+static int tear_down(void **state __attribute__((unused)))
 {
-    (void)state;
     readiness_free(readiness);
     readiness_free(NULL);
     return 0;

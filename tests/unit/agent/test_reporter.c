@@ -10,6 +10,7 @@
 
 #include "agent/reporter.h"
 #include "support/patience.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 #define NODE "/api/v1/nodes/n1"
@@ -197,11 +198,9 @@ static uint32_t count(struct site *site, const uint32_t *what)
 
 static bool node_shows(struct site *site, const char *words)
 {
-    struct strbuf node;
-    strbuf_init(&node);
+    SCOPED_STRBUF(node);
     assert_int_equal(fake_apiserver_request(site->fake, "GET", NODE, TEXT(""), &node), 200);
     const bool shows = strstr(node.data, words) != NULL;
-    strbuf_done(&node);
     return shows;
 }
 
@@ -223,16 +222,12 @@ static void await_count(struct site *site, const uint32_t *what, uint32_t least)
 
 static void somebody_changes(struct site *site, const char *annotations)
 {
-    struct strbuf out;
-    struct strbuf body;
-    strbuf_init(&out);
-    strbuf_init(&body);
+    SCOPED_STRBUF(out);
+    SCOPED_STRBUF(body);
     strbuf_printf(&body, "{\"metadata\":{\"annotations\":{%s}}}", annotations);
     assert_int_equal(
         fake_apiserver_request(site->fake, "PATCH", NODE, (struct text){body.data, body.len}, &out),
         200);
-    strbuf_done(&out);
-    strbuf_done(&body);
 }
 
 SITE_TEST(reporter__restores_changed_annotations)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ctl/convert/convert.h"
+#include "support/scoped.h"
 #include "support/shown.h"
 #include "support/test.h"
 
@@ -27,9 +28,8 @@ static uint32_t convert(const char *text)
     return conversion.unconverted;
 }
 
-static int begin(void **state)
+static int begin(void **state __attribute__((unused)))
 {
-    (void)state;
     rules =
         (struct convert_rules){.resource = "nvidia.com/vgpu", .gpu_mib = 40960, .aliyun_mib = 1024};
     strbuf_init(&out);
@@ -37,9 +37,8 @@ static int begin(void **state)
     return 0;
 }
 
-static int end(void **state)
+static int end(void **state __attribute__((unused)))
 {
-    (void)state;
     strbuf_done(&out);
     strbuf_done(&said);
     return 0;
@@ -50,9 +49,8 @@ static int end(void **state)
 /* Also converts the result again, which changes nothing. */
 static void becomes(const char *text, const char *expected)
 {
-    CLEANUP(strbuf_done) struct strbuf once;
+    SCOPED_STRBUF(once);
 
-    strbuf_init(&once);
     const uint32_t unconverted = convert(text);
     if (unconverted != 0)
         fail_msg("%s\n%s", text, said.data);
@@ -511,10 +509,9 @@ FIXTURE_TEST(convert__reports_a_rewritten_document)
 
 FIXTURE_TEST(convert__bounds_and_escapes_messages)
 {
-    CLEANUP(strbuf_done) struct strbuf text;
+    SCOPED_STRBUF(text);
     uint32_t lines = 0;
 
-    strbuf_init(&text);
     strbuf_str(&text, "kind: \"P\\e[31m\"\nmetadata: {name: \"a\\nb\"}\nspec:\n  containers:\n");
     for (int i = 0; i < 20000; i++)
         strbuf_str(&text, LIMITS("nvidia.com/gpumem: x"));
@@ -530,10 +527,9 @@ FIXTURE_TEST(convert__bounds_and_escapes_messages)
 /* Aliases could describe more than there is memory for. */
 FIXTURE_TEST(convert__refuses_aliases_and_depth)
 {
-    CLEANUP(strbuf_done) struct strbuf text;
+    SCOPED_STRBUF(text);
 
     stays("a: &a [1, 1]\nb: &b [*a, *a]\nc: [*b, *b]\n", "aliases are not read");
-    strbuf_init(&text);
     for (int i = 0; i < 100000; i++)
         strbuf_char(&text, '[');
     stays(text.data, "nested deeper than 96");

@@ -7,8 +7,11 @@
 #include "ctl/commands/cordon.h"
 #include "ctl/commands/gpu_name.h"
 #include "ctl/kubectl.h"
+#include "support/scoped.h"
 #include "support/shown.h"
 #include "support/test.h"
+
+static struct err err; /* of the latest call */
 
 static struct shown shown;
 
@@ -20,16 +23,14 @@ static const char node_json[] = "{\"name\":\"n1\",\"gpus\":[" GPU(0, "GPU-aaaa11
     "ok") "," GPU(2, "GPU-bbbb", "unhealthy") "," GPU(1, "GPU-old", "absent") "," GPU(7, "77",
                                                                                       "ok") "]}";
 
-static int set_up(void **state)
+static int set_up(void **state __attribute__((unused)))
 {
-    (void)state;
     shown_begin(&shown, "nodes");
     return 0;
 }
 
-static int tear_down(void **state)
+static int tear_down(void **state __attribute__((unused)))
 {
-    (void)state;
     shown_end(&shown);
     shown_free(&shown);
     return 0;
@@ -40,7 +41,6 @@ static int tear_down(void **state)
 static void finds(const char *name, const char *id)
 {
     const struct document *gpu = NULL;
-    struct err err;
 
     if (gpu_name_find(answer(&shown, node_json), name, &gpu, &err) < 0)
         fail_msg("%s: %s", name, err.text);
@@ -50,7 +50,6 @@ static void finds(const char *name, const char *id)
 static void finds_none(const char *name, const char *says)
 {
     const struct document *gpu;
-    struct err err;
 
     assert_true(gpu_name_find(answer(&shown, node_json), name, &gpu, &err) < 0);
     assert_string_equal(err.text, says);
@@ -75,7 +74,6 @@ FIXTURE_TEST(gpu_choice__lists_the_gpus_when_ambiguous)
     char text[256];
     static const char *const none[] = {"3",          "GPU-x", "GPU-aab",  "-1",
                                        "4294967296", "0x0",   "GPU-bbbbb"};
-    struct err err;
     const struct document *gpu;
 
     for (size_t i = 0; i < ARRAY_LEN(none); i++) {
@@ -101,7 +99,6 @@ FIXTURE_TEST(gpu_choice__lists_the_gpus_when_ambiguous)
 FIXTURE_TEST(gpu_choice__bounds_the_list_of_an_error)
 {
     char json[8192] = "{\"name\":\"n1\",\"gpus\":[";
-    struct err err;
     const struct document *gpu;
 
     for (int i = 0; i < 64; i++)
@@ -141,22 +138,19 @@ static void becomes(const char *have, bool lift, const char *words, const char *
     struct cordon_change change = {.node = node, .gpu = gpu, .lift = lift};
     struct text rest = text_of(words);
     struct text word;
-    struct strbuf out;
-    struct err err;
+    SCOPED_STRBUF(out);
     bool same;
 
     while (rest.len > 0 && text_cut(&rest, ' ', &word)) {
         const char *name = arena_copy(&shown.ctl.kept, word);
         assert_int_equal(gpu_name_find(node, name, &gpu[change.gpus++], &err), 0);
     }
-    strbuf_init(&out);
     assert_int_equal(cordon_merge(&change, have, &out, &same, &err), 0);
     if (value == NULL)
         assert_true(same);
     else
         assert_string_equal(out.data, value);
     assert_int_equal(same, value == NULL);
-    strbuf_done(&out);
 }
 
 FIXTURE_TEST(cordon__adds_to_the_annotation)
@@ -192,7 +186,6 @@ FIXTURE_TEST(cordon__keeps_an_annotation_that_is_not_a_list)
 {
     static const char *const odd[] = {"GPU-a b", "GPU-a,\x1b[2J", "\xc3\xa4", "a\nb"};
     const struct document *gpu = NULL;
-    struct err err;
 
     for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
         struct document *node = answer(&shown, node_json);
@@ -211,7 +204,7 @@ FIXTURE_TEST(cordon__keeps_an_annotation_that_is_not_a_list)
 FIXTURE_TEST(shell_line__quotes_the_same_words)
 {
     struct kubectl kubectl = {0};
-    struct strbuf line;
+    SCOPED_STRBUF(line);
 
     kubectl_add(&kubectl, "kubectl");
     kubectl_add(&kubectl, "milligpu.io/cordon=GPU-1,n1/gpu-0");
@@ -219,9 +212,7 @@ FIXTURE_TEST(shell_line__quotes_the_same_words)
     kubectl_add(&kubectl, "it's");
     kubectl_add(&kubectl, "$(ls)");
     kubectl_add(&kubectl, "");
-    strbuf_init(&line);
     kubectl_line(&line, &kubectl);
     assert_string_equal(line.data, "kubectl milligpu.io/cordon=GPU-1,n1/gpu-0 'a b' 'it'\\''s' "
                                    "'$(ls)' ''");
-    strbuf_done(&line);
 }

@@ -23,16 +23,14 @@
 
 static struct shown shown;
 
-static int set_up(void **state)
+static int set_up(void **state __attribute__((unused)))
 {
-    (void)state;
     shown_begin(&shown, "doctor");
     return 0;
 }
 
-static int tear_down(void **state)
+static int tear_down(void **state __attribute__((unused)))
 {
-    (void)state;
     shown_end(&shown);
     shown_free(&shown);
     return 0;

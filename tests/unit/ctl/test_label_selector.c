@@ -6,16 +6,14 @@
 
 static struct arena arena;
 
-static int set_up(void **state)
+static int set_up(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_init(&arena);
     return 0;
 }
 
-static int tear_down(void **state)
+static int tear_down(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_done(&arena);
     return 0;
 }

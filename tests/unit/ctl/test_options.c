@@ -7,6 +7,7 @@
 
 #include "bin/command_table.h"
 #include "support/document.h"
+#include "support/scoped.h"
 #include "support/shown.h"
 #include "support/test.h"
 #include "support_document.h"
@@ -213,12 +214,10 @@ TEST(help__fits_eighty_columns)
 /* The words of --kind, for completion, and the help are those of the daemon. */
 TEST(drift_kinds__are_words_of_their_option)
 {
-    CLEANUP(strbuf_done) struct strbuf words;
-    CLEANUP(strbuf_done) struct strbuf help;
+    SCOPED_STRBUF(words);
+    SCOPED_STRBUF(help);
     const struct option *option = option_info(OPTION_kind);
 
-    strbuf_init(&words);
-    strbuf_init(&help);
     for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++) {
         strbuf_printf(&words, "%s%s", kind > 0 ? " " : "", drift_kind_name(kind));
         strbuf_printf(&help, "%s%s", kind > 0 ? ", " : "", drift_kind_name(kind));
@@ -263,11 +262,9 @@ static void write_markdown(struct strbuf *out)
 /* An option stands once: in a table at the top, or with its only command. */
 TEST(documents__have_each_option_once)
 {
-    CLEANUP(strbuf_done) struct strbuf page;
-    CLEANUP(strbuf_done) struct strbuf manual;
+    SCOPED_STRBUF(page);
+    SCOPED_STRBUF(manual);
 
-    strbuf_init(&page);
-    strbuf_init(&manual);
     write_markdown(&page);
     options_man(&manual);
     for (size_t id = 0; id < OPTIONS; id++) {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ctl/table.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 static struct arena arena;
@@ -53,17 +54,15 @@ static int print(struct screen *screen, struct err *err)
     return end_table(&table, screen, err);
 }
 
-static int begin(void **state)
+static int begin(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_init(&arena);
     strbuf_init(&printed);
     return 0;
 }
 
-static int end(void **state)
+static int end(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_done(&arena);
     strbuf_done(&printed);
     return 0;
@@ -414,9 +413,8 @@ FIXTURE_TEST(watch_table__fits_the_rows_of_the_terminal)
 FIXTURE_TEST(sentence__wraps_only_on_a_terminal)
 {
     struct screen screen = {.terminal = true, .width = 40};
-    CLEANUP(strbuf_done) struct strbuf out;
+    SCOPED_STRBUF(out);
 
-    strbuf_init(&out);
     text_fill_into(&out, &screen, "one two three four five six seven eight nine", 4, 2);
     assert_string_equal(out.data, "one two three four five six seven\n  eight nine\n");
     strbuf_reset(&out);
@@ -445,9 +443,8 @@ FIXTURE_TEST(age__is_written_like_kubectl)
 
 static void assert_bar(int64_t used, int64_t reserved, int64_t total, const char *want)
 {
-    CLEANUP(strbuf_done) struct strbuf bar;
+    SCOPED_STRBUF(bar);
     const struct screen screen = {0};
-    strbuf_init(&bar);
     bar_format(&bar, &screen, 10, used, reserved, total);
     assert_string_equal(bar.data, want);
 }

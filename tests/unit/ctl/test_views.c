@@ -6,6 +6,7 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/file.h"
 
+#include "support/scoped.h"
 #include "support/shown.h"
 #include "support/test.h"
 
@@ -29,9 +30,8 @@ static int show(const char *words, view_show *view, const char *json)
     return show_in(0, words, view, json);
 }
 
-static int forget(void **state)
+static int forget(void **state __attribute__((unused)))
 {
-    (void)state;
     shown_free(&shown);
     return 0;
 }
@@ -247,11 +247,9 @@ static const char *many_nodes(struct strbuf *out, uint32_t count)
 
 FIXTURE_TEST(top__has_a_line_for_each_node_with_many_gpus)
 {
-    CLEANUP(strbuf_done) struct strbuf eight;
-    CLEANUP(strbuf_done) struct strbuf nine;
+    SCOPED_STRBUF(eight);
+    SCOPED_STRBUF(nine);
 
-    strbuf_init(&eight);
-    strbuf_init(&nine);
     (void)many_nodes(&eight, 8); /* 64 GPUs */
     (void)many_nodes(&nine, 9);
     assert_int_equal(show_in(80, "top", show_top_alone, eight.data), CTL_FINE);
@@ -284,9 +282,8 @@ FIXTURE_TEST(top__has_a_line_for_each_node_with_many_gpus)
 /* 24 lines: what needs a look comes first, and the rest is counted. */
 FIXTURE_TEST(top__fits_the_rows_of_a_watched_terminal)
 {
-    CLEANUP(strbuf_done) struct strbuf many;
+    SCOPED_STRBUF(many);
 
-    strbuf_init(&many);
     (void)many_nodes(&many, 20);
     shown_begin(&shown, "top --watch");
     shown.ctl.screen.terminal = true;

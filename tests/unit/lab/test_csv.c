@@ -11,16 +11,14 @@
 
 static char file[] = "/tmp/milligpu-csv-XXXXXX";
 
-static int set_up(void **state)
+static int set_up(void **state __attribute__((unused)))
 {
-    (void)state;
     const int fd = mkstemp(file);
     return fd < 0 ? -1 : close(fd);
 }
 
-static int tear_down(void **state)
+static int tear_down(void **state __attribute__((unused)))
 {
-    (void)state;
     return unlink(file);
 }
 

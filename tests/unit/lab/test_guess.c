@@ -34,17 +34,15 @@ static const char *parts_of(const char *spec)
 
 #define GPU "{containers: [{name: c, resources: {limits: {a.b/gpu: 1}}}]}"
 
-static int begin(void **state)
+static int begin(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_init(&arena);
     strbuf_init(&found);
     return 0;
 }
 
-static int end(void **state)
+static int end(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_done(&arena);
     strbuf_done(&found);
     return 0;

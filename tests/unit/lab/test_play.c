@@ -6,6 +6,7 @@
 #include "lab/cluster/manifest.h"
 #include "lab/play/play.h"
 #include "lab/play/play_nodes.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 static struct arena arena;
@@ -50,18 +51,16 @@ static int read_pods(const char *text, struct document **out)
     return 0;
 }
 
-static int begin(void **state)
+static int begin(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_init(&arena);
     strbuf_init(&left_out);
     strbuf_init(&heard);
     return 0;
 }
 
-static int end(void **state)
+static int end(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_done(&arena);
     strbuf_done(&left_out);
     strbuf_done(&heard);
@@ -191,10 +190,9 @@ FIXTURE_TEST(manifest__names_the_fault_of_broken_text)
 
 FIXTURE_TEST(play_args__have_capitalised_members)
 {
-    CLEANUP(strbuf_done) struct strbuf out;
+    SCOPED_STRBUF(out);
     const struct document *pod =
         json("{\"metadata\":{\"name\":\"a\\\"b\",\"namespace\":\"x\",\"uid\":\"u\"},\"spec\":{}}");
-    strbuf_init(&out);
     play_args(&out, pod, json("[\"n1\",\"n2\"]"));
     assert_string_equal(out.data,
                         "{\"Pod\":{\"metadata\":{\"name\":\"a\\\"b\",\"namespace\":\"x\",\"uid\":"
@@ -227,10 +225,9 @@ FIXTURE_TEST(play_best__takes_the_first_of_the_best_scores)
 static char *counted(const char *names, const char *filter, const char *view)
 {
     struct node_reasons reasons = {.arena = &arena};
-    CLEANUP(strbuf_done) struct strbuf out;
+    SCOPED_STRBUF(out);
     uint32_t sum = 0;
 
-    strbuf_init(&out);
     reasons_add(&reasons, "node(s) were unschedulable", true, 1);
     reasons_take(&reasons, json(names), json(filter), view != NULL ? json(view) : NULL);
     reasons_write(&reasons, &out);
@@ -284,11 +281,10 @@ FIXTURE_TEST(reasons__count_a_shared_entry_by_the_view)
 
 FIXTURE_TEST(play_nodes__count_running_pods)
 {
-    CLEANUP(strbuf_done) struct strbuf out;
+    SCOPED_STRBUF(out);
     struct node_reasons reasons = {.arena = &arena};
     struct play_nodes nodes;
     struct fit_pod pod;
-    strbuf_init(&out);
     play_nodes_init(&nodes, &arena);
     for (int i = 0; i < 3; i++)
         assert_int_equal(
@@ -358,8 +354,7 @@ FIXTURE_TEST(play_asks__needs_the_resource_in_the_pod)
 
 FIXTURE_TEST(url__escapes_queries_and_segments)
 {
-    CLEANUP(strbuf_done) struct strbuf path;
-    strbuf_init(&path);
+    SCOPED_STRBUF(path);
     strbuf_str(&path, "/x/");
     url_escape(&path, "a/b c?\xc3\xa4~-._");
     url_query(&path, "k", "1+2&3");

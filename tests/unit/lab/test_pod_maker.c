@@ -53,16 +53,14 @@ static const char *entry(const struct document *pod, const char *map, const char
     "template: {metadata: {labels: {app: web}, annotations: {milligpu.io/gpu-model: L4}, name: "   \
     "ignored}, spec: {containers: [{name: c}]}}"
 
-static int begin(void **state)
+static int begin(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_init(&arena);
     return 0;
 }
 
-static int end(void **state)
+static int end(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_done(&arena);
     return 0;
 }

@@ -9,9 +9,12 @@
 #include "milligpu/run/file.h"
 
 #include "lab/simulate/simulate.h"
+#include "support/scoped.h"
 #include "support/shown.h"
 #include "support/test.h"
 #include "support/valid.h"
+
+static struct err err; /* of the latest call */
 
 #define NODE_HEAD "sn,cpu_milli,memory_mib,gpu,model\n"
 #define POD_HEAD  "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
@@ -22,9 +25,8 @@ static char pods_file[64];
 static char out_file[64];
 static struct shown shown;
 
-static int set_up(void **state)
+static int set_up(void **state __attribute__((unused)))
 {
-    (void)state;
     if (mkdtemp(folder) == NULL)
         return -1;
     (void)snprintf(nodes_file, sizeof nodes_file, "%s/n", folder);
@@ -33,9 +35,8 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
+static int tear_down(void **state __attribute__((unused)))
 {
-    (void)state;
     (void)unlink(nodes_file);
     (void)unlink(pods_file);
     (void)unlink(out_file);
@@ -48,7 +49,6 @@ static char *written_by(const char *option, const char *policy, const char *node
     char words[512];
     char *bytes;
     size_t count;
-    struct err err;
 
     write_file(nodes_file, nodes);
     write_file(pods_file, pods);
@@ -271,8 +271,7 @@ static const char cluster_text[] =
 TEST(cluster__begins_with_what_its_pods_hold)
 {
     struct world world;
-    struct err err;
-    struct arena arena;
+    SCOPED_ARENA(arena);
 
     write_file(nodes_file, cluster_text);
     world_init(&world);
@@ -285,14 +284,12 @@ TEST(cluster__begins_with_what_its_pods_hold)
     assert_int_equal(world.node[0].host.memory_mib, 1024);
 
     struct ledger *ledger = ledger_new();
-    arena_init(&arena);
     assert_int_equal(simulate_fill(ledger, &world, &arena), 300);
     ledger_assert_valid(ledger);
     const struct node *node = ledger_node(ledger, TEXT("a"));
     assert_int_equal(node->host.cpu_milli, 2500);
     assert_int_equal(simulate_node_idle(node), 1700);
     ledger_free(ledger);
-    arena_done(&arena);
     world_done(&world);
 }
 
@@ -303,7 +300,6 @@ TEST(cluster__is_filled_like_the_same_nodes)
     char words[512];
     char *bytes;
     size_t count;
-    struct err err;
 
     char *expected = written_by("--placements", "binpack", NODE_HEAD "a,4000,2048,2,T4\n", pods);
     char *text = xstrdup(cluster_text);
@@ -338,7 +334,6 @@ TEST(cluster__is_filled_like_the_same_nodes)
 TEST(manifest__is_one_round_with_equal_pods_in_one_class)
 {
     struct world world;
-    struct err err;
     uint32_t dropped;
 
     write_file(pods_file, WEB("web", "2", "300") "---\n" WEB("api", "3", "500") "---\n" WEB(
@@ -365,7 +360,6 @@ TEST(manifest__is_one_round_with_equal_pods_in_one_class)
 TEST(manifest__bounds_the_rounds_of_many_pods)
 {
     struct world world;
-    struct err err;
 
     write_file(pods_file, WEB("web", "100000", "300"));
     world_init(&world);
@@ -443,7 +437,6 @@ TEST(workload__keeps_the_most_common_shapes)
 {
     FILE *out = fopen(pods_file, "we");
     struct world world;
-    struct err err;
     uint32_t dropped;
 
     assert_non_null(out);

@@ -4,6 +4,7 @@
 #include "milligpu/nri/nri.h"
 
 #include "nri/mux.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 /* "1:abc " for each piece. */
@@ -23,8 +24,7 @@ TEST(mux__cuts_frames_out_of_the_stream)
                                  "\xff\xff\xff\xff\0\0\0\2yz";
     struct mux mux = {0};
     struct err err;
-    CLEANUP(strbuf_done) struct strbuf out;
-    strbuf_init(&out);
+    SCOPED_STRBUF(out);
     assert_int_equal(read_all(&mux, TEXT(stream), &out, &err), 0);
     assert_string_equal(out.data, "1:abc 2:x 4294967295:yz ");
 }
@@ -58,8 +58,7 @@ TEST(mux__skips_empty_frames)
                                  "\0\0\0\2\0\0\0\0";
     struct mux mux = {0};
     struct err err;
-    CLEANUP(strbuf_done) struct strbuf out;
-    strbuf_init(&out);
+    SCOPED_STRBUF(out);
     assert_int_equal(read_all(&mux, TEXT(stream), &out, &err), 0);
     assert_string_equal(out.data, "1:a ");
 }
@@ -68,8 +67,7 @@ TEST(mux__takes_at_most_one_message_in_a_frame)
 {
     struct mux mux = {0};
     struct err err;
-    CLEANUP(strbuf_done) struct strbuf out;
-    strbuf_init(&out);
+    SCOPED_STRBUF(out);
     assert_int_equal(read_all(&mux, TEXT("\0\0\0\1\0\x40\0\x0a"), &out, &err), 0);
     mux = (struct mux){0};
     assert_int_equal(read_all(&mux, TEXT("\0\0\0\1\0\x40\0\x0b"), &out, &err), -ERR_INVALID);
@@ -86,8 +84,7 @@ TEST(mux__sends_frames_of_4096_bytes)
     } message[] = {{1, 1}, {4095, 1}, {4096, 1}, {4097, 2}, {8192, 2}, {8193, 3}};
     static char content[8193];
     for (size_t i = 0; i < ARRAY_LEN(message); i++) {
-        CLEANUP(strbuf_done) struct strbuf out;
-        strbuf_init(&out);
+        SCOPED_STRBUF(out);
         mux_put(&out, MUX_PLUGIN, (struct text){content, message[i].bytes});
         assert_int_equal(out.len, message[i].bytes + message[i].frames * MUX_HEAD);
         size_t at = 0;

@@ -5,6 +5,7 @@
 #include "milligpu/nri/nri.h"
 
 #include "support/fake_runtime.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 /* --- an agent that writes down how it is called --- */
@@ -585,8 +586,7 @@ SESSION_TEST(pod_stopped__is_reported_by_old_and_new_runtimes)
 {
     runtime_put_pod(&agent->payload, 1, "sandbox-1", "gpu0");
     assert_true(call(agent, "StopPodSandbox"));
-    CLEANUP(strbuf_done) struct strbuf once;
-    strbuf_init(&once);
+    SCOPED_STRBUF(once);
     strbuf_add(&once, agent->is_reported.data, agent->is_reported.len);
     assert_non_null(strstr(once.data, "pod stopped pod sandbox-1="));
     strbuf_reset(&agent->is_reported);
@@ -611,10 +611,8 @@ SESSION_TEST(call__is_refused_without_its_container)
 
 static void put_rule(struct strbuf *resources, uint64_t allow, uint64_t major, uint64_t minor)
 {
-    CLEANUP(strbuf_done) struct strbuf rule;
-    CLEANUP(strbuf_done) struct strbuf number;
-    strbuf_init(&rule);
-    strbuf_init(&number);
+    SCOPED_STRBUF(rule);
+    SCOPED_STRBUF(number);
     pb_number(&rule, 1, allow);
     pb_str(&rule, 2, "c");
     pb_number(&number, 1, major);
@@ -626,8 +624,7 @@ static void put_rule(struct strbuf *resources, uint64_t allow, uint64_t major, u
 
 static void put_rules(struct strbuf *adjustment)
 {
-    CLEANUP(strbuf_done) struct strbuf resources;
-    strbuf_init(&resources);
+    SCOPED_STRBUF(resources);
     put_rule(&resources, 2, 195, 2);
     put_rule(&resources, 0, 0, (uint64_t)-2);
     pb_message(adjustment, 2, &resources);
@@ -635,8 +632,7 @@ static void put_rules(struct strbuf *adjustment)
 
 static void put_adjustment(struct agent *agent)
 {
-    CLEANUP(strbuf_done) struct strbuf adjust;
-    strbuf_init(&adjust);
+    SCOPED_STRBUF(adjust);
     pb_pair(&adjust, 2, TEXT("note"), TEXT("of another plugin"));
     pb_pair(&adjust, 4, TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("all"));
     pb_pair(&adjust, 4, TEXT("-HOME"), TEXT(""));
@@ -647,8 +643,7 @@ static void put_adjustment(struct agent *agent)
     pb_str(&agent->part, 3, "/host/dev");
     pb_str(&agent->part, 4, "rw");
     pb_message(&adjust, 3, &agent->part);
-    CLEANUP(strbuf_done) struct strbuf device;
-    strbuf_init(&device);
+    SCOPED_STRBUF(device);
     pb_str(&device, 1, "/dev/x");
     pb_str(&device, 2, "c");
     pb_number(&device, 3, 195);
@@ -830,8 +825,7 @@ SESSION_TEST(decoder__keeps_neighbours_of_a_too_long_member)
         pb_message(&agent->payload, 1, &agent->part);
     }
     for (size_t i = 0; i < ARRAY_LEN(id); i++) {
-        CLEANUP(strbuf_done) struct strbuf device;
-        strbuf_init(&device);
+        SCOPED_STRBUF(device);
         pb_str(&agent->part, 1, id[i]);
         put_empty(&agent->part, ENV, i == 1 ? FIT + 100000 : 1);
         pb_str(&device, 1, "cdi");
@@ -856,10 +850,8 @@ AGENT_TEST(decoder__reads_a_long_member_that_fits)
     assert_true(call(agent, "Synchronize"));
     expect_reported(agent, "synchronize 0 pods, container c1 has 1000000\nsynchronize 0 pods\n");
     /* All lists of one container have one limit, devices and rules before variables. */
-    CLEANUP(strbuf_done) struct strbuf host;
-    CLEANUP(strbuf_done) struct strbuf resources;
-    strbuf_init(&host);
-    strbuf_init(&resources);
+    SCOPED_STRBUF(host);
+    SCOPED_STRBUF(resources);
     for (int i = 0; i < 2; i++) {
         put_empty(i == 0 ? &host : &resources, i == 0 ? 2 : 7, FIT / 4);
         if (i == 1)
@@ -978,9 +970,8 @@ SESSION_TEST(validate__refuses_a_too_long_adjustment)
 /* Each element arrives once and in order, and only the last call ends the list. */
 SESSION_TEST(synchronize__passes_a_long_list_in_pieces)
 {
-    CLEANUP(strbuf_done) struct strbuf ids;
+    SCOPED_STRBUF(ids);
     char id[16];
-    strbuf_init(&ids);
     for (unsigned field = 1; field <= 2; field++)
         for (int i = 0; i < 300; i++) {
             (void)snprintf(id, sizeof id, "%c%d", field == 1 ? 'p' : 'c', i);
@@ -1077,8 +1068,7 @@ AGENT_TEST(session__accepts_without_handlers)
 
 SESSION_TEST(decoder__maps_an_unknown_state)
 {
-    CLEANUP(strbuf_done) struct strbuf root;
-    strbuf_init(&root);
+    SCOPED_STRBUF(root);
     for (uint64_t i = 0; i < 3; i++) {
         pb_number(&agent->part, 4, i == 0 ? 4 : i == 1 ? 5 : UINT64_MAX);
         if (i == 2)
@@ -1129,12 +1119,9 @@ static void play(struct text session, size_t first, size_t step, struct strbuf *
 
 AGENT_TEST(session__may_be_cut_anywhere)
 {
-    CLEANUP(strbuf_done) struct strbuf session;
-    CLEANUP(strbuf_done) struct strbuf whole;
-    CLEANUP(strbuf_done) struct strbuf pieces;
-    strbuf_init(&session);
-    strbuf_init(&whole);
-    strbuf_init(&pieces);
+    SCOPED_STRBUF(session);
+    SCOPED_STRBUF(whole);
+    SCOPED_STRBUF(pieces);
     put_session(agent, &session);
     play(text_in(&session), session.len, 1, &whole);
     assert_non_null(strstr(whole.data, "removed"));
@@ -1152,8 +1139,7 @@ TEST(session__takes_frames_of_any_length)
 {
     for (size_t frame = 1; frame < 64; frame++) {
         CLEANUP(agent_done) struct agent agent;
-        CLEANUP(strbuf_done) struct strbuf request;
-        strbuf_init(&request);
+        SCOPED_STRBUF(request);
         agent_init(&agent);
         connect(&agent);
         put_container_call(&agent);

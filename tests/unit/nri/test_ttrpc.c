@@ -4,6 +4,7 @@
 #include "milligpu/nri/nri.h"
 
 #include "nri/ttrpc.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 static const char two_messages[] = "\0\0\0\3\0\0\0\1\1\0abc"
@@ -50,8 +51,7 @@ TEST(ttrpc__reads_single_bytes)
 
 TEST(ttrpc__reads_what_it_wrote)
 {
-    CLEANUP(strbuf_done) struct strbuf out;
-    strbuf_init(&out);
+    SCOPED_STRBUF(out);
     ttrpc_put(&out, &(struct ttrpc_message){1, TTRPC_REQUEST, 0, TEXT("abc")});
     ttrpc_put(&out, &(struct ttrpc_message){3, TTRPC_RESPONSE, 7, TEXT("")});
     assert_int_equal(out.len, sizeof two_messages - 1);
@@ -81,9 +81,8 @@ TEST(ttrpc__frees_the_memory_of_a_long_message)
     struct ttrpc_message message;
     struct err err;
     CLEANUP(ttrpc_done) struct ttrpc ttrpc;
-    CLEANUP(strbuf_done) struct strbuf bytes;
+    SCOPED_STRBUF(bytes);
     ttrpc_init(&ttrpc);
-    strbuf_init(&bytes);
     ttrpc_put(&bytes, &(struct ttrpc_message){1, TTRPC_REQUEST, 0, {data, sizeof data}});
     struct text rest = {bytes.data, bytes.len};
     assert_int_equal(ttrpc_next(&ttrpc, &rest, &message, &err), 1);

@@ -6,6 +6,7 @@
 #include "milligpu/base/strbuf.h"
 
 #include "nri/wire.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 /* "1:5 2:abc " for each field, and "broken" where it is none. */
@@ -43,8 +44,7 @@ TEST(wire__reads_fields_in_order)
         {TEXT("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\1"), "1:18446744073709551615 "},
         {TEXT("\x08\x85\x80\0"), "1:5 "}, /* longer than it must be */
     };
-    CLEANUP(strbuf_done) struct strbuf out;
-    strbuf_init(&out);
+    SCOPED_STRBUF(out);
     for (size_t i = 0; i < ARRAY_LEN(row); i++)
         assert_string_equal(read_all(&out, row[i].message), row[i].read);
 }
@@ -65,12 +65,10 @@ TEST(wire__refuses_broken_fields)
         TEXT("\x0f\1"),
         TEXT("\x88\x80\x80\x80\x10\1"), /* a number over 32 bits */
     };
-    CLEANUP(strbuf_done) struct strbuf out;
-    strbuf_init(&out);
+    SCOPED_STRBUF(out);
     for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
-        CLEANUP(strbuf_done) struct strbuf behind;
+        SCOPED_STRBUF(behind);
         assert_string_equal(read_all(&out, broken[i]), "broken");
-        strbuf_init(&behind);
         strbuf_str(&behind, "\x1a\1x");
         strbuf_text(&behind, broken[i]);
         assert_string_equal(read_all(&out, (struct text){behind.data, behind.len}), "3:x broken");

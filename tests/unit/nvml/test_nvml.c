@@ -11,6 +11,7 @@
 #include "nvml/nvml_health.h"
 #include "support.h"
 #include "support/patience.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 #define TWO "gpu GPU-a NVIDIA_H100 81559 numa=0\ngpu GPU-b NVIDIA_H100 81559 numa=1\n"
@@ -25,9 +26,8 @@ static void stop(void)
     nvml = NULL;
 }
 
-static int tear_down(void **state)
+static int tear_down(void **state __attribute__((unused)))
 {
-    (void)state;
     stop();
     gpu_reading_unref(reading);
     reading = NULL;
@@ -497,8 +497,7 @@ static bool has_new(const struct gpu_reading *next)
 
 WATCH_TEST(reading__replaces_only_a_lost_gpu)
 {
-    struct strbuf lines;
-    strbuf_init(&lines);
+    SCOPED_STRBUF(lines);
     for (int i = 0; i < GPUS_PER_NODE_MAX; i++)
         strbuf_printf(&lines, "gpu GPU-%d X 100 link=GPU-%d\n", i, i ^ 1);
     watch_until(lines.data, is_ready);
@@ -513,7 +512,6 @@ WATCH_TEST(reading__replaces_only_a_lost_gpu)
     assert_null(gpu_of(reading, "GPU-5"));
     assert_non_null(gpu_of(reading, "GPU-4"));
     assert_int_equal(gpu_of(reading, "GPU-4")->peers & 1 << 5, 0);
-    strbuf_done(&lines);
 }
 
 WATCH_TEST(health__keeps_the_worse_of_two_faults)
@@ -628,16 +626,14 @@ WATCH_TEST(release__waits_for_a_hanging_driver)
     assert_false(holds_driver());
 }
 
-static int group_set_up(void **state)
+static int group_set_up(void **state __attribute__((unused)))
 {
-    (void)state;
     fake_start();
     return 0;
 }
 
-static int group_tear_down(void **state)
+static int group_tear_down(void **state __attribute__((unused)))
 {
-    (void)state;
     fake_stop();
     return 0;
 }

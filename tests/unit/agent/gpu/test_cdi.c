@@ -11,8 +11,11 @@
 #include "milligpu/run/file.h"
 
 #include "agent/gpu/cdi.h"
+#include "support/scoped.h"
 #include "support/test.h"
 #include "unit/agent/support.h"
+
+static struct err err; /* of the latest call */
 
 #define NVIDIA "nvidia.com/gpu"
 #define PLUGIN "k8s.device-plugin.nvidia.com/gpu"
@@ -69,17 +72,15 @@ static void take(const char *folder, const char *name)
 /* names: separated by blanks. */
 static void put_spec(const char *folder, const char *name, const char *kind, const char *names)
 {
-    struct strbuf text;
+    SCOPED_STRBUF(text);
     struct text rest = text_of(names);
     struct text one;
-    strbuf_init(&text);
     strbuf_printf(&text, "{\"cdiVersion\":\"0.5.0\",\"kind\":\"%s\",\"devices\":[", kind);
     for (const char *separator = ""; text_cut(&rest, ' ', &one); separator = ",")
         strbuf_printf(&text, "%s{\"name\":\"%.*s\",\"containerEdits\":{\"env\":[\"A=b\"]}}",
                       separator, TEXT_ARG(one));
     strbuf_str(&text, "]}");
     put(folder, name, text.data);
-    strbuf_done(&text);
 }
 
 /* The kind that names both GPUs, or "none". */
@@ -87,7 +88,6 @@ static void finds(struct fixture *fixture, const char *a, const char *b, const c
 {
     const char *const uuid[] = {a, b};
     enum cdi_kind kind;
-    struct err err;
     const int rc = cdi_find(fixture->cdi, uuid, 2, &kind, &err);
     assert_string_equal(rc == 0 ? cdi_kind_name(kind) : "none", expected);
 }
@@ -144,7 +144,6 @@ FIXTURE_TEST(cdi__counts_the_gpus_that_a_kind_names)
 
 FIXTURE_TEST(cdi__conflicts_within_a_folder_and_overrides_between_folders)
 {
-    struct err err;
     enum cdi_kind kind;
     const char *const uuid[] = {"GPU-a"};
     put_spec(fixture->etc, "a.json", NVIDIA, "GPU-a GPU-b");
@@ -278,7 +277,6 @@ static void make_host(struct fixture *fixture)
 static void writes_own(struct fixture *fixture, const struct cdi_own *own, uint32_t expected)
 {
     uint32_t count;
-    struct err err;
     assert_int_equal(cdi_write_own(fixture->cdi, own, &count, &err), 0);
     assert_int_equal(count, expected);
 }
@@ -384,7 +382,6 @@ FIXTURE_TEST(own_cdi__reports_a_folder_that_cannot_be_written)
     (void)snprintf(folder, sizeof folder, "%s/dev/nvidia0/cdi", fixture->root);
     const struct cdi_own own = {.folder = folder, .root = fixture->root, .gpus = 1, .gpu = gpu};
     uint32_t count;
-    struct err err;
     make_host(fixture);
     assert_int_equal(cdi_write_own(fixture->cdi, &own, &count, &err), -ERR_IO);
     assert_non_null(strstr(err.text, folder));

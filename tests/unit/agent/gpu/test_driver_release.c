@@ -13,18 +13,16 @@
 static char folder[64];
 static struct driver_release *release;
 
-static int set_up(void **state)
+static int set_up(void **state __attribute__((unused)))
 {
-    (void)state;
     log_set(LOG_ERROR, false);
     folder_make(folder, sizeof folder);
     release = driver_release_new(folder);
     return 0;
 }
 
-static int tear_down(void **state)
+static int tear_down(void **state __attribute__((unused)))
 {
-    (void)state;
     driver_release_free(release);
     folder_remove(folder);
     return 0;

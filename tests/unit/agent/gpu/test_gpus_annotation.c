@@ -6,6 +6,7 @@
 #include "milligpu/wire/kube/wire_kube.h"
 
 #include "agent/gpu/gpus_annotation.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
@@ -28,9 +29,8 @@ static struct strbuf text; /* the annotation */
 static struct arena arena;
 static struct inventory inventory; /* read back from it */
 
-static int begin(void **state)
+static int begin(void **state __attribute__((unused)))
 {
-    (void)state;
     reading = (struct gpu_reading){.status = NVML_READY};
     memset(held, 0, sizeof held);
     memset(why, 0, sizeof why);
@@ -39,9 +39,8 @@ static int begin(void **state)
     return 0;
 }
 
-static int end(void **state)
+static int end(void **state __attribute__((unused)))
 {
-    (void)state;
     strbuf_done(&text);
     arena_done(&arena);
     return 0;
@@ -54,10 +53,9 @@ static void write_and_read(void)
 {
     static const struct inventory_rules inventory_rules = {.advertise = false};
     struct node_facts *facts = arena_alloc(&arena, sizeof *facts);
-    CLEANUP(strbuf_done) struct strbuf node;
+    SCOPED_STRBUF(node);
     struct err err;
     assert_true(gpus_annotation_write(&reading, held, why, &text));
-    strbuf_init(&node);
     strbuf_str(&node, "{\"metadata\":{\"name\":\"n\",\"uid\":\"u\",\"annotations\":{"
                       "\"milligpu.io/gpus\":");
     strbuf_json(&node, (struct text){text.data, text.len});
@@ -103,8 +101,7 @@ FIXTURE_TEST(gpus_annotation__is_read_by_the_daemon)
     assert_int_equal(inventory.gpu[0].peers, 1 << 1);
     assert_int_equal(inventory.gpu[1].peers, 1 << 0 | 1 << 2);
     /* What changes all the time is not in it. */
-    CLEANUP(strbuf_done) struct strbuf again;
-    strbuf_init(&again);
+    SCOPED_STRBUF(again);
     reading.gpu[0].temperature_c = 90;
     reading.gpu[0].mib_used = 80000;
     reading.number++;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agent/grant/containers.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 struct site {
@@ -488,16 +489,14 @@ SITE_TEST(containers__count_a_share_with_a_whole_gpu_for_both_rights)
 /* For the thread sanitizer, and for what a half copy would look like. */
 static void *copy_often(void *user)
 {
-    struct arena arena;
+    SCOPED_ARENA(arena);
     struct containers_copy copy;
-    arena_init(&arena);
     for (int i = 0; i < 2000; i++) {
         arena_reset(&arena);
         containers_copy(user, &arena, &copy);
         for (uint32_t j = 0; j < copy.count; j++)
             must(strncmp(copy.container[j].id, "id-", 3) == 0);
     }
-    arena_done(&arena);
     return NULL;
 }
 

@@ -14,9 +14,8 @@ static struct container_facts container[8];
 static struct container_gpu gpus[8][4];
 static struct containers_copy copy;
 
-static int begin(void **state)
+static int begin(void **state __attribute__((unused)))
 {
-    (void)state;
     reading = (struct gpu_reading){.status = NVML_READY, .gpus = 3};
     for (uint32_t i = 0; i < 3; i++) {
         struct gpu_state *gpu = &reading.gpu[i];
@@ -29,9 +28,8 @@ static int begin(void **state)
     return 0;
 }
 
-static int end(void **state)
+static int end(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_done(&arena);
     return 0;
 }

@@ -11,9 +11,8 @@ static struct container_facts container[8];
 static struct container_gpu gpus[8][2];
 static struct containers_copy copy;
 
-static int begin(void **state)
+static int begin(void **state __attribute__((unused)))
 {
-    (void)state;
     copy = (struct containers_copy){.container = container};
     return 0;
 }

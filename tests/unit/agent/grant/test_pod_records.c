@@ -12,6 +12,8 @@
 #include "support/test.h"
 #include "unit/agent/support.h"
 
+static struct err err; /* of the latest call */
+
 struct place {
     char home[32];
     char dir[64];
@@ -20,7 +22,6 @@ struct place {
 
 static void opened(struct place *place)
 {
-    struct err err;
     pod_records_close(place->records);
     place->records = NULL;
     if (pod_records_open(place->dir, &place->records, &err) < 0)
@@ -87,7 +88,6 @@ PLACE_TEST(pod_records__outlive_the_agent)
 
 PLACE_TEST(pod_records__are_new_until_the_first_complete_list)
 {
-    struct err err;
     assert_true(pod_records_are_new(place->records));
     opened(place); /* it ended before it had seen everything */
     assert_true(pod_records_are_new(place->records));
@@ -196,7 +196,6 @@ PLACE_TEST(pod_records__never_evict_a_running_pod)
 PLACE_TEST(pod_records__keep_and_retry_a_failed_write)
 {
     char path[160];
-    struct err err;
 
     (void)snprintf(path, sizeof path, "%s/pods/.new", place->dir);
     assert_int_equal(mkdir(path, 0700), 0); /* no file can be made under this name */
@@ -214,7 +213,6 @@ PLACE_TEST(pod_records__keep_and_retry_a_failed_write)
 PLACE_TEST(pod_records__name_a_folder_that_cannot_be_made)
 {
     struct pod_records *records = NULL;
-    struct err err;
     assert_true(pod_records_open("/proc/nowhere", &records, &err) < 0);
     assert_non_null(strstr(err.text, "/proc/nowhere"));
     assert_null(records);

@@ -17,9 +17,8 @@ static struct arena arena;
 static const struct nri_device_rule nothing = {false, TEXT(""), ANY, ANY, TEXT("rwm")};
 static const struct nri_device_rule all = {true, TEXT(""), ANY, ANY, TEXT("rwm")};
 
-static int begin(void **state)
+static int begin(void **state __attribute__((unused)))
 {
-    (void)state;
     reading = (struct gpu_reading){.status = NVML_READY, .gpus = 3};
     for (uint32_t i = 0; i < 3; i++) {
         struct gpu_state *gpu = &reading.gpu[i];
@@ -31,9 +30,8 @@ static int begin(void **state)
     return 0;
 }
 
-static int end(void **state)
+static int end(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_done(&arena);
     return 0;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agent/meter/cgroup_folder.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 TEST(cgroup_folder__reads_both_forms_of_a_path)
@@ -37,9 +38,8 @@ TEST(cgroup_folder__reads_both_forms_of_a_path)
         {".slice:x:0123", NULL},
         {"a.scope:x:0123", NULL},
     };
-    struct strbuf out;
+    SCOPED_STRBUF(out);
     struct err err;
-    strbuf_init(&out);
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         strbuf_reset(&out);
         const int rc = cgroup_folder("/c", text_of(row[i].path), &out, &err);
@@ -48,5 +48,4 @@ TEST(cgroup_folder__reads_both_forms_of_a_path)
             fail_msg("%s: %s", row[i].path, out.data);
     }
     assert_true(cgroup_folder("/c", (struct text){"/a\0b", 4}, &out, &err) < 0);
-    strbuf_done(&out);
 }

@@ -16,9 +16,8 @@ static const struct meter_copy then = {.count = 1, .container = &before};
 static const struct meter_copy nothing = {.count = 0};
 static struct usage_report report;
 
-static int begin(void **state)
+static int begin(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_init(&arena);
     memset(gpus, 0, sizeof gpus);
     memset(containers, 0, sizeof containers);
@@ -27,9 +26,8 @@ static int begin(void **state)
     return 0;
 }
 
-static int end(void **state)
+static int end(void **state __attribute__((unused)))
 {
-    (void)state;
     arena_done(&arena);
     return 0;
 }

@@ -14,9 +14,8 @@ static struct usage_container container;
 static struct usage_pod pod;
 static struct usage_report report;
 
-static int begin(void **state)
+static int begin(void **state __attribute__((unused)))
 {
-    (void)state;
     memset(&kills, 0, sizeof kills);
     copy = (struct meter_copy){.can_report = true, .count = 1, .container = shown};
     shown[0] =
@@ -26,9 +25,8 @@ static int begin(void **state)
     return 0;
 }
 
-static int end(void **state)
+static int end(void **state __attribute__((unused)))
 {
-    (void)state;
     usage_kills_done(&kills);
     return 0;
 }

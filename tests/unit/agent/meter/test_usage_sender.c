@@ -10,6 +10,7 @@
 
 #include "agent/meter/usage_sender.h"
 #include "support/patience.h"
+#include "support/scoped.h"
 #include "support/test.h"
 #include "unit/agent/support.h"
 
@@ -39,10 +40,9 @@ static void answer(void *user, struct http_call *call)
     const unsigned at = atomic_load(&site->calls);
     struct usage_report report;
     struct arena arena;
-    struct strbuf body;
+    SCOPED_STRBUF(body);
 
     arena_init(&arena);
-    strbuf_init(&body);
     if (at < SCRIPT_MAX && usage_report_decode(http_body(call), &arena, &report, &site->err) == 0) {
         const struct signed_facts facts = {
             .node = report.node, .bytes = http_body(call), .kind = SIGNED_USAGE};
@@ -56,7 +56,6 @@ static void answer(void *user, struct http_call *call)
     arena_done(&arena);
     atomic_fetch_add(&site->calls, 1);
     http_answer(call, status, status == 204 ? NULL : "text/plain", &body);
-    strbuf_done(&body);
 }
 
 static bool takes_body(void *user, const char *method, const char *path)
