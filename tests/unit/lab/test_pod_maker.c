@@ -49,6 +49,25 @@ static const char *entry(const struct document *pod, const char *map, const char
     return value != NULL ? value->text.at : "none";
 }
 
+/* Members of a document, "path = value" each, separated by semicolons; value "-": absent. */
+static void has(const struct document *document, const char *members)
+{
+    struct text rest = text_of(members);
+    struct text member;
+    while (text_cut(&rest, ';', &member)) {
+        char *path = arena_copy(&arena, member);
+        char *value = strstr(path, " = ");
+        *value = '\0';
+        const struct document *at = document_at(document, path);
+        assert_string_equal(at != NULL ? document_shown(document, path) : "-", value + 3);
+    }
+}
+
+static const struct document *owner_of(const struct document *pod)
+{
+    return document_at(pod, "metadata.ownerReferences")->first;
+}
+
 #define TEMPLATE                                                                                   \
     "template: {metadata: {labels: {app: web}, annotations: {milligpu.io/gpu-model: L4}, name: "   \
     "ignored}, spec: {containers: [{name: c}]}}"
@@ -74,30 +93,27 @@ FIXTURE_TEST(deployment__makes_pods_of_a_replica_set)
         "namespace: shop, labels: {not: copied}}, spec: {replicas: 3, " TEMPLATE "}}";
     struct pod_maker workload = good(text);
     const struct document *pod = pod_maker_pod(&arena, &workload, 2);
-    const struct document *owner = document_at(pod, "metadata.ownerReferences")->first;
+    const struct document *owner = owner_of(pod);
     assert_int_equal(workload.pods, 3);
     assert_false(workload.ordered);
-    assert_string_equal(document_str(pod, "metadata.name"),
-                        arena_printf(&arena, "web-%s-2", workload.hash));
-    assert_string_equal(document_str(pod, "metadata.generateName"),
-                        arena_printf(&arena, "web-%s-", workload.hash));
-    assert_string_equal(document_str(pod, "metadata.namespace"), "shop");
+    has(pod, arena_printf(&arena,
+                          "metadata.name = web-%s-2;metadata.generateName = web-%s-;"
+                          "metadata.namespace = shop",
+                          workload.hash, workload.hash));
     assert_string_equal(entry(pod, "metadata.labels", "app"), "web");
     assert_string_equal(entry(pod, "metadata.labels", "not"), "none");
     assert_string_equal(entry(pod, "metadata.labels", "pod-template-hash"), workload.hash);
     assert_string_equal(entry(pod, "metadata.annotations", "milligpu.io/gpu-model"), "L4");
-    assert_string_equal(document_str(owner, "kind"), "ReplicaSet");
-    assert_string_equal(document_str(owner, "apiVersion"), "apps/v1");
-    assert_string_equal(document_str(owner, "name"), arena_printf(&arena, "web-%s", workload.hash));
+    has(owner, arena_printf(&arena, "kind = ReplicaSet;apiVersion = apps/v1;name = web-%s",
+                            workload.hash));
     assert_int_equal(strlen(document_str(owner, "uid")), 36);
     assert_true(document_true(owner, "controller"));
     assert_string_equal(document_str(document_at(pod, "spec.containers")->first, "name"), "c");
     /* The same again, and another template has another hash. */
     const struct pod_maker again = good(text);
     assert_string_equal(again.hash, workload.hash);
-    const struct pod_maker other =
-        good("{kind: Deployment, metadata: {name: web}, spec: {template: {spec: {containers: [{"
-             "name: d}]}}}}");
+    const struct pod_maker other = good("{kind: Deployment, metadata: {name: web}, "
+                                        "spec: {template: {spec: {containers: [{name: d}]}}}}");
     assert_int_equal(other.pods, 1);
     assert_string_equal(other.namespace, "home");
     assert_string_not_equal(other.hash, workload.hash);
@@ -110,9 +126,8 @@ FIXTURE_TEST(pod_maker__shares_nothing_between_pods)
     struct document *first = pod_maker_pod(&arena, &workload, 0);
     const struct document *second = pod_maker_pod(&arena, &workload, 1);
     document_set_str(&arena, document_object(&arena, first, "spec"), "nodeName", "n1");
-    assert_null(document_at(second, "spec.nodeName"));
-    assert_string_equal(document_str(first, "spec.hostname"), "db-0");
-    assert_string_equal(document_str(second, "spec.hostname"), "db-1");
+    has(first, "spec.hostname = db-0");
+    has(second, "spec.hostname = db-1;spec.nodeName = -");
     assert_null(document_get(workload.spec, "hostname"));
 }
 
@@ -129,8 +144,7 @@ FIXTURE_TEST(stateful_set__counts_from_its_start_in_order)
     assert_string_equal(entry(pod, "metadata.labels", "statefulset.kubernetes.io/pod-name"),
                         "db-6");
     assert_string_equal(entry(pod, "metadata.labels", "apps.kubernetes.io/pod-index"), "6");
-    assert_string_equal(document_str(document_at(pod, "metadata.ownerReferences")->first, "kind"),
-                        "StatefulSet");
+    has(owner_of(pod), "kind = StatefulSet");
     set = good(
         "{kind: StatefulSet, metadata: {name: db}, spec: {podManagementPolicy: Parallel, " TEMPLATE
         "}}");
@@ -145,27 +159,20 @@ FIXTURE_TEST(stateful_set__counts_from_its_start_in_order)
 
 FIXTURE_TEST(replica_set__numbers_its_pods)
 {
-    static const struct {
-        const char *text;
-        const char *kind;
-        const char *version;
-    } each[] = {
-        {"{kind: ReplicaSet, apiVersion: apps/v1, metadata: {name: web}, "
-         "spec: {replicas: 2, " TEMPLATE "}}",
-         "ReplicaSet", "apps/v1"},
-        {"{kind: ReplicationController, apiVersion: v1, metadata: {name: web}, "
-         "spec: {replicas: 2, " TEMPLATE "}}",
-         "ReplicationController", "v1"},
-    };
+    static const char *const each[][2] = {{"ReplicaSet", "apps/v1"},
+                                          {"ReplicationController", "v1"}};
     for (size_t i = 0; i < ARRAY_LEN(each); i++) {
-        const struct pod_maker set = good(each[i].text);
-        const struct document *owner =
-            document_at(pod_maker_pod(&arena, &set, 0), "metadata.ownerReferences")->first;
+        const char *kind =
+            arena_printf(&arena, "kind = %s;apiVersion = %s", each[i][0], each[i][1]);
+        const struct pod_maker set =
+            good(arena_printf(&arena,
+                              "{kind: %s, apiVersion: %s, metadata: {name: web}, "
+                              "spec: {replicas: 2, " TEMPLATE "}}",
+                              each[i][0], each[i][1]));
         assert_int_equal(set.pods, 2);
         assert_string_equal(name_of(&set, 0), "web-0");
         assert_string_equal(name_of(&set, 1), "web-1");
-        assert_string_equal(document_str(owner, "kind"), each[i].kind);
-        assert_string_equal(document_str(owner, "apiVersion"), each[i].version);
+        has(owner_of(pod_maker_pod(&arena, &set, 0)), kind);
     }
 }
 
@@ -206,8 +213,7 @@ FIXTURE_TEST(indexed_job__names_the_index)
     const struct pod_maker job = good("{kind: Job, metadata: {name: train}, spec: {parallelism: 2, "
                                       "completions: 2, completionMode: Indexed, " TEMPLATE "}}");
     const struct document *pod = pod_maker_pod(&arena, &job, 1);
-    assert_string_equal(document_str(pod, "metadata.name"), "train-1-0");
-    assert_string_equal(document_str(pod, "spec.hostname"), "train-1");
+    has(pod, "metadata.name = train-1-0;spec.hostname = train-1");
     assert_string_equal(entry(pod, "metadata.labels", "batch.kubernetes.io/job-completion-index"),
                         "1");
     assert_string_equal(
@@ -222,11 +228,7 @@ FIXTURE_TEST(cron_job__makes_one_job)
              "\"0 3 * * *\", jobTemplate: {spec: {parallelism: 2, " TEMPLATE "}}}}");
     assert_int_equal(cron.pods, 2);
     assert_string_equal(name_of(&cron, 1), "night-1-1");
-    assert_string_equal(
-        document_str(
-            document_at(pod_maker_pod(&arena, &cron, 0), "metadata.ownerReferences")->first,
-            "kind"),
-        "Job");
+    has(owner_of(pod_maker_pod(&arena, &cron, 0)), "kind = Job");
     assert_non_null(strstr(cron.note, "one Job"));
     cron = good("{kind: CronJob, metadata: {name: night}, "
                 "spec: {suspend: true, jobTemplate: {spec: {" TEMPLATE "}}}}");
@@ -334,25 +336,25 @@ FIXTURE_TEST(daemon_set__makes_a_pod_for_each_node)
     assert_int_equal(document_get(maker.spec, "tolerations")->count, 1);
 }
 
+/* An object with this spec beside the template; and one with this metadata. */
+#define SPEC(kind, spec) "{kind: " kind ", metadata: {name: w}, spec: {" spec ", " TEMPLATE "}}"
+#define META(kind, meta) "{kind: " kind ", metadata: " meta ", spec: {" TEMPLATE "}}"
+
 FIXTURE_TEST(pod_maker__names_wrong_fields)
 {
     static const struct {
         const char *text;
         const char *says;
     } bad[] = {
-        {"{kind: Deployment, metadata: {name: w}, spec: {replicas: \"3\", " TEMPLATE "}}",
+        {SPEC("Deployment", "replicas: \"3\""),
          "spec.replicas: expected an integer, found a string; write it without quotes"},
-        {"{kind: Deployment, metadata: {name: w}, spec: {replicas: -1, " TEMPLATE "}}",
+        {SPEC("Deployment", "replicas: -1"),
          "spec.replicas: -1 must be greater than or equal to 0"},
-        {"{kind: Deployment, metadata: {name: w}, spec: {replicas: 1.5, " TEMPLATE "}}",
-         "spec.replicas: expected an integer, found 1.5"},
-        {"{kind: Deployment, metadata: {name: w}, spec: {replicas: 99999999999999999999, " TEMPLATE
-         "}}",
+        {SPEC("Deployment", "replicas: 1.5"), "spec.replicas: expected an integer, found 1.5"},
+        {SPEC("Deployment", "replicas: 99999999999999999999"),
          "spec.replicas: 99999999999999999999 is beyond 2147483647"},
-        {"{kind: Deployment, metadata: {name: w}, spec: {replicas: 100001, " TEMPLATE "}}",
-         "spec.replicas: 100001 pods are too many"},
-        {"{kind: Deployment, metadata: {name: w}, spec: {replicas: [2], " TEMPLATE "}}",
-         "spec.replicas: expected an integer, found an array"},
+        {SPEC("Deployment", "replicas: 100001"), "spec.replicas: 100001 pods are too many"},
+        {SPEC("Deployment", "replicas: [2]"), "spec.replicas: expected an integer, found an array"},
         {"{kind: Deployment, metadata: {name: w}}", "spec.template: a pod template is required"},
         {"{kind: Deployment, metadata: {name: w}, spec: {template: x}}",
          "spec.template: expected an object, found a string"},
@@ -363,28 +365,19 @@ FIXTURE_TEST(pod_maker__names_wrong_fields)
         {"{kind: Deployment, metadata: {name: w}, spec: {template: {metadata: {labels: {a: 1}}, "
          "spec: {}}}}",
          "spec.template.metadata.labels[\"a\"]: expected a string, found a number; put it in"},
-        {"{kind: Deployment, metadata: {}, spec: {" TEMPLATE "}}",
-         "metadata.name: a name is required"},
-        {"{kind: Deployment, metadata: {name: Web}, spec: {" TEMPLATE "}}",
-         "metadata.name: expected lower case"},
-        {"{kind: Deployment, metadata: {name: w, namespace: a/b}, spec: {" TEMPLATE "}}",
+        {META("Deployment", "{}"), "metadata.name: a name is required"},
+        {META("Deployment", "{name: Web}"), "metadata.name: expected lower case"},
+        {META("Deployment", "{name: w, namespace: a/b}"),
          "metadata.namespace: expected lower case"},
-        {"{kind: StatefulSet, metadata: {name: w}, spec: {podManagementPolicy: parallel, " TEMPLATE
-         "}}",
+        {SPEC("StatefulSet", "podManagementPolicy: parallel"),
          "spec.podManagementPolicy: \"parallel\" is not one of OrderedReady and Parallel"},
-        {"{kind: StatefulSet, metadata: {name: w}, spec: {ordinals: {start: -3}, " TEMPLATE "}}",
-         "spec.ordinals.start: -3 must be"},
-        {"{kind: Job, metadata: {name: w}, spec: {parallelism: x, " TEMPLATE "}}",
-         "spec.parallelism: expected an integer"},
-        {"{kind: Job, metadata: {name: w}, spec: {completions: true, " TEMPLATE "}}",
-         "spec.completions: expected an integer"},
-        {"{kind: Job, metadata: {name: w}, spec: {completionMode: Indexed, " TEMPLATE "}}",
-         "spec.completions: a number is required"},
-        {"{kind: Job, metadata: {name: w}, spec: {completionMode: indexed, " TEMPLATE "}}",
-         "spec.completionMode: \"indexed\" is not one of"},
-        {"{kind: Job, metadata: {name: w}, spec: {suspend: \"x\", " TEMPLATE "}}",
-         "spec.suspend: expected true or false, found a string"},
-        {"{kind: CronJob, metadata: {name: w}, spec: {" TEMPLATE "}}",
+        {SPEC("StatefulSet", "ordinals: {start: -3}"), "spec.ordinals.start: -3 must be"},
+        {SPEC("Job", "parallelism: x"), "spec.parallelism: expected an integer"},
+        {SPEC("Job", "completions: true"), "spec.completions: expected an integer"},
+        {SPEC("Job", "completionMode: Indexed"), "spec.completions: a number is required"},
+        {SPEC("Job", "completionMode: indexed"), "spec.completionMode: \"indexed\" is not one of"},
+        {SPEC("Job", "suspend: \"x\""), "spec.suspend: expected true or false, found a string"},
+        {META("CronJob", "{name: w}"),
          "spec.jobTemplate.spec.template: a pod template is required"},
         {"{kind: CronJob, metadata: {name: w}, "
          "spec: {jobTemplate: {spec: {parallelism: z, " TEMPLATE "}}}}",
