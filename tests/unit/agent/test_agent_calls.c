@@ -121,6 +121,13 @@ static bool creates(struct site *site, const struct nri_pod *pod,
     return site->runtime.create(&site->calls, pod, container, &site->out, &site->err) == 0;
 }
 
+static void refuses(struct site *site, const struct nri_pod *pod,
+                    const struct nri_container *container, const char *words)
+{
+    assert_false(creates(site, pod, container));
+    assert_says(site->err.text, words);
+}
+
 static bool starts_container(struct site *site, const struct nri_container *container)
 {
     return site->runtime.start(&site->calls, &site->pod, container, &site->err) == 0;
@@ -138,6 +145,12 @@ static void lists(struct site *site, const struct nri_pod *pod, const struct nri
                   uint32_t containers, bool more)
 {
     site->runtime.synchronize(&site->calls, pod, pod != NULL, list, containers, more);
+}
+
+static void stops(struct site *site, const char *id)
+{
+    const struct nri_container one = {.id = text_of(id)};
+    site->runtime.stopped(&site->calls, &site->pod, &one);
 }
 
 static void pod_ends(struct site *site, const char *id)
@@ -163,8 +176,7 @@ static bool created(struct site *site)
 
 static void refused(struct site *site, const char *words)
 {
-    assert_false(created(site));
-    assert_says(site->err.text, words);
+    refuses(site, &site->pod, &(struct nri_container)MAIN("", NRI_CREATED), words);
 }
 
 static void key_is_lost(struct site *site)
@@ -199,21 +211,6 @@ static void signed_pod(struct site *site, const char *annotation)
 {
     node_runs(site, 0);
     pod_signed(site, annotation);
-}
-
-SITE_TEST(create__gives_a_signed_pod_its_gpu)
-{
-    signed_pod(site, ON("GPU-b"));
-    assert_true(created(site));
-    assert_int_equal(site->out.cdi_devices, 1);
-    assert_true(text_is(site->out.cdi_device[0], "nvidia.com/gpu=GPU-b"));
-}
-
-SITE_TEST(create__refuses_a_gpu_without_specification)
-{
-    signed_pod(site, ON("GPU-c"));
-    refused(site, "milligpu: ");
-    refused(site, "GPU-c");
 }
 
 /* The attack: the annotation was written before the first agent of the node came. */
@@ -311,6 +308,7 @@ SITE_TEST(create__refuses_a_changed_allocation_for_ever)
 {
     signed_pod(site, ON("GPU-a"));
     assert_true(created(site));
+    assert_true(text_is(site->out.cdi_device[0], "nvidia.com/gpu=GPU-a"));
     pod_signed(site, ON("GPU-b")); /* even signed */
     refused(site, "was changed");
     ends(site);
@@ -367,7 +365,6 @@ SITE_TEST(table__follows_the_life_of_a_container)
     const struct nri_container one = MAIN("one", NRI_CREATED);
     const struct nri_container two = MAIN("two", NRI_CREATED);
     struct nri_adjustment all = {0};
-    const struct nri_handlers *runtime = &site->runtime;
     assert_false(table_of(site).is_complete);
     node_runs(site, 0);
     assert_true(table_of(site).is_complete);
@@ -380,14 +377,14 @@ SITE_TEST(table__follows_the_life_of_a_container)
     assert_int_equal(table_of(site).container[0].gpu[0].mib, 4915);
     assert_true(starts_container(site, &one));
     assert_true(table_of(site).container[0].is_running);
-    runtime->stopped(&site->calls, &site->pod, &one);
+    stops(site, "one");
     assert_false(table_of(site).container[0].is_running);
     assert_true(creates(site, &site->pod, &two));
     table_is(site, "two share GPU-a"); /* its second life */
     assert_false(validates(site, &two, &all, NRI_VALIDATOR_UNKNOWN));
     assert_int_equal(table_of(site).count, 0);
     assert_true(creates(site, &site->pod, &one));
-    runtime->stopped(&site->calls, &site->pod, &one);
+    stops(site, "one");
     pod_ends(site, "another");
     pod_ends(site, "");
     assert_int_equal(table_of(site).count, 1);
@@ -478,16 +475,14 @@ SITE_TEST(create__refuses_the_second_owner_of_a_gpu)
     struct nri_container whole = MAIN_OF("w", "elsewhere", .cdi_device = device, .cdi_devices = 1);
     signed_pod(site, ON("GPU-a"));
     assert_true(creates(site, &site->pod, &share));
-    assert_false(creates(site, &foreign, &whole));
-    assert_says(site->err.text, "milligpu: it would have GPU GPU-a whole");
+    refuses(site, &foreign, &whole, "milligpu: it would have GPU GPU-a whole");
     assert_int_equal(table_of(site).count, 1);
     whole.cdi_device = &device[1];
     assert_true(creates(site, &foreign, &whole));
     pod_ends(site, "sandbox");
     whole.cdi_device = device;
     assert_true(creates(site, &foreign, &whole));
-    assert_false(creates(site, &site->pod, &share));
-    assert_says(site->err.text, "its GPU GPU-a was given whole to pod ns/old");
+    refuses(site, &site->pod, &share, "its GPU GPU-a was given whole to pod ns/old");
     site->calls.mixed_gpus = true;
     assert_true(creates(site, &site->pod, &share));
 }
@@ -518,12 +513,6 @@ static bool begins(struct site *site, const char *id, const char *name)
     return creates(site, &site->pod, &one) && starts_container(site, &one);
 }
 
-static void stops(struct site *site, const char *id)
-{
-    const struct nri_container one = {.id = text_of(id)};
-    site->runtime.stopped(&site->calls, &site->pod, &one);
-}
-
 /* milligpud has freed the share of the first, which was deleted by force. */
 SITE_TEST(create__delays_a_successor_until_the_old_pod_ends)
 {
@@ -548,30 +537,6 @@ SITE_TEST(create__delays_a_successor_until_the_old_pod_ends)
     pod_is(site, "old", AMOUNT(600));
     assert_false(begins(site, "6", "main")); /* and not the other way round */
     assert_int_equal(metric_value(COUNT_OVERLAPS), overlaps + 3);
-}
-
-SITE_TEST(pod_stopped__ends_the_containers_of_the_pod)
-{
-    node_runs(site, 0);
-    pod_is(site, "old", AMOUNT(600));
-    assert_true(begins(site, "1", "main"));
-    pod_is(site, "new", AMOUNT(500));
-    assert_false(begins(site, "2", "main"));
-    pod_ends(site, "old");
-    assert_true(begins(site, "2", "main"));
-}
-
-SITE_TEST(create__restarts_containers_of_a_live_pod)
-{
-    node_runs(site, 0);
-    pod_is(site, "old", AMOUNT(600));
-    assert_true(begins(site, "1", "main"));
-    assert_true(begins(site, "2", "side"));
-    stops(site, "1");
-    pod_is(site, "new", AMOUNT(300));
-    assert_true(begins(site, "3", "main"));
-    pod_is(site, "old", AMOUNT(600));
-    assert_true(begins(site, "4", "main"));
 }
 
 /* In the list of what runs, a pod has what its containers have together. */
@@ -792,8 +757,7 @@ SITE_TEST(create__compares_renamed_gpus_with_shares)
     pod_signed(site, ON("GPU-a"));
     one.devices = 1;
     one.device = &node;
-    assert_false(creates(site, &site->pod, &one));
-    assert_says(site->err.text, "it would have GPU /dev/nvidia1 whole");
+    refuses(site, &site->pod, &one, "it would have GPU /dev/nvidia1 whole");
     one.devices = 0;
     assert_true(creates(site, &site->pod, &one));
     nvml_close(site->calls.nvml);

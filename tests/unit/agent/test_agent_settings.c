@@ -100,9 +100,15 @@ TEST(settings__accept_a_former_flag)
     assert_int_equal(action, AGENT_CLEAR_FAULT);
     assert_string_equal(of_agent()->gpu, "GPU-a");
     assert_null(settings_renamed(set));
-    assert_int_equal(load("--node=n --forgive GPU-b", ""), 0);
+    assert_int_equal(load("--node=n --clear-fault", ""), 0); /* without its argument */
+    assert_int_equal(action, AGENT_CLEAR_FAULT);
+    assert_string_equal(of_agent()->gpu, "");
+    assert_int_equal(load("--help --clear-fault GPU-1", ""), 0);
+    assert_int_equal(action, AGENT_HELP);
+    assert_int_equal(load("--node=n --forgive GPU-b --quiet-s=3", ""), 0);
     assert_int_equal(action, AGENT_CLEAR_FAULT);
     assert_string_equal(of_agent()->gpu, "GPU-b");
+    assert_int_equal(of_agent()->quiet_s, 3);
     assert_non_null(settings_renamed(set));
     assert_string_equal(settings_renamed(set)->former, "--forgive");
     assert_string_equal(settings_renamed(set)->flag, "--clear-fault");
@@ -214,19 +220,6 @@ TEST(settings__refuse_what_exceeds_a_limit)
     refused(socket, "", "--nri-socket: a socket's path has at most 107 bytes");
     assert_int_equal(load("--node=n --cdi-dirs=/a,/b,/c,/d", ""), 0);
     refused("--node=n --cdi-dirs=/a,/b,/c,/d,", "", "--cdi-dirs: more than 4 folders");
-}
-
-TEST(settings__take_the_argument_of_an_action)
-{
-    assert_int_equal(load("--node=n --forgive GPU-1 --quiet-s=3", ""), 0);
-    assert_int_equal(action, AGENT_CLEAR_FAULT);
-    assert_string_equal(of_agent()->gpu, "GPU-1");
-    assert_int_equal(of_agent()->quiet_s, 3);
-    assert_int_equal(load("--node=n --forgive", ""), 0);
-    assert_int_equal(action, AGENT_CLEAR_FAULT);
-    assert_string_equal(of_agent()->gpu, "");
-    assert_int_equal(load("--help --forgive GPU-1", ""), 0);
-    assert_int_equal(action, AGENT_HELP);
 }
 
 /* Of no version is said what is true of another: only some of them drop the GPUs of plugins. */

@@ -514,12 +514,6 @@ SESSION_TEST(create__sends_the_adjustment)
     assert_true(pb_find(seen, 4, 1, &value) && text_is(value.text, "rw"));
 }
 
-SESSION_TEST(create__sends_an_empty_answer_without_adjustment)
-{
-    assert_true(call_container(agent, "CreateContainer"));
-    assert_int_equal(agent->answer.data.len, 0);
-}
-
 SESSION_TEST(answer__comes_in_short_frames)
 {
     static char value[6000];
@@ -1079,60 +1073,6 @@ SESSION_TEST(decoder__maps_an_unknown_state)
     expect_reported(agent,
                     "synchronize container =/ state=4 pid=0 cgroup= container =/ state=0 pid=0"
                     " cgroup= container =/ state=0 pid=0 cgroup= user=0\n");
-}
-
-/* --- a whole session in any pieces --- */
-
-static void put_session(struct agent *agent, struct strbuf *out)
-{
-    static const char *const method[] = {
-        "Configure",      "Synchronize",   "CreateContainer", "ValidateContainerAdjustment",
-        "StartContainer", "RunPodSandbox", "StopContainer",   "RemoveContainer"};
-    runtime_put_welcome(out, 0, "");
-    for (uint32_t i = 0; i < ARRAY_LEN(method); i++) {
-        if (i == 0)
-            put_configure(agent);
-        else
-            put_container_call(agent);
-        if (i == 3)
-            put_adjustment(agent);
-        runtime_put_call(out, 2 * i + 1, method[i], text_in(&agent->payload));
-        strbuf_reset(&agent->payload);
-    }
-}
-
-/* The calls of handlers and the output, for a session that arrives in first bytes, then step by step. */
-static void play(struct text session, size_t first, size_t step, struct strbuf *out)
-{
-    struct nri_pair env[] = {{TEXT("A"), TEXT("2")}};
-    CLEANUP(agent_done) struct agent agent;
-    agent_init(&agent);
-    agent.adjust = (struct nri_adjustment){.envs = 1, .env = env};
-    for (size_t at = 0, bytes = first; at < session.len; at += bytes, bytes = step) {
-        bytes = bytes < session.len - at ? bytes : session.len - at;
-        strbuf_add(&agent.bytes, session.at + at, bytes);
-        feed_ok(&agent);
-    }
-    strbuf_text(out, text_in(&agent.is_reported));
-    strbuf_text(out, nri_output(agent.session));
-}
-
-AGENT_TEST(session__may_be_cut_anywhere)
-{
-    SCOPED_STRBUF(session);
-    SCOPED_STRBUF(whole);
-    SCOPED_STRBUF(pieces);
-    put_session(agent, &session);
-    play(text_in(&session), session.len, 1, &whole);
-    assert_non_null(strstr(whole.data, "removed"));
-    for (size_t cut = 1; cut <= session.len; cut++) {
-        strbuf_reset(&pieces);
-        /* The last one: byte by byte. */
-        play(text_in(&session), cut < session.len ? cut : 1, cut < session.len ? session.len : 1,
-             &pieces);
-        assert_int_equal(pieces.len, whole.len);
-        assert_memory_equal(pieces.data, whole.data, whole.len);
-    }
 }
 
 TEST(session__takes_frames_of_any_length)

@@ -17,6 +17,10 @@ static const struct nri_pod pod = {
     .uid = TEXT("uid"), .name = TEXT("web"), .namespace = TEXT("shop")};
 static const struct grant foreign = {.verdict = GRANT_FOREIGN};
 
+static const struct pod_share share_a = {.gpu = "GPU-a", .milli = 300, .mib = 4915};
+static const struct pod_share *only_a[] = {&share_a};
+static const struct grant granted_a = {.verdict = GRANT_GPUS, .shares = 1, .share = only_a};
+
 static int set_up(void **state)
 {
     struct site *site = test_calloc(1, sizeof *site);
@@ -55,20 +59,25 @@ static enum containers_added add(struct site *site, const char *id, const char *
     return containers_add(site->containers, &pod, &container, grant, &right);
 }
 
+static void adds(struct site *site, const struct nri_container *container,
+                 const struct grant *grant, enum container_right expected,
+                 enum containers_added outcome)
+{
+    enum container_right right = CONTAINER_RIGHTS;
+    assert_int_equal(containers_add(site->containers, &pod, container, grant, &right), outcome);
+    assert_int_equal(right, expected);
+}
+
 SITE_TEST(containers__record_what_was_granted)
 {
-    const struct pod_share a = {.gpu = "GPU-a", .milli = 300, .mib = 4915};
     const struct pod_share b = {.gpu = "GPU-b", .milli = 1000};
-    const struct pod_share *share[] = {&a, &b};
+    const struct pod_share *share[] = {&share_a, &b};
     const struct grant grant = {.verdict = GRANT_GPUS, .shares = 2, .share = share};
     const struct nri_container container = {.id = TEXT("0123"),
                                             .name = TEXT("main"),
                                             .state = NRI_RUNNING,
                                             .cgroups_path = TEXT("/kubepods/pod1/0123")};
-    enum container_right right = RIGHT_VARIABLE;
-    assert_int_equal(containers_add(site->containers, &pod, &container, &grant, &right),
-                     CONTAINERS_KEPT);
-    assert_int_equal(right, RIGHT_SHARE);
+    adds(site, &container, &grant, RIGHT_SHARE, CONTAINERS_KEPT);
     const struct containers_copy *copy = look(site);
     assert_int_equal(copy->count, 1);
     const struct container_facts *facts = &copy->container[0];
@@ -199,10 +208,12 @@ static const char *held(struct site *site, const struct nri_container *container
     return held_by(site, &pod, container);
 }
 
-static const char *by_variable(struct site *site, const char *first, const char *last)
+static void by_variable(struct site *site, const char *first, const char *last,
+                        const char *expected)
 {
     const struct text env[] = {text_of(first), TEXT("PATH=/"), text_of(last)};
-    return held(site, &(struct nri_container){.id = TEXT("x"), .env = env, .envs = 3});
+    assert_string_equal(held(site, &(struct nri_container){.id = TEXT("x"), .env = env, .envs = 3}),
+                        expected);
 }
 
 SITE_TEST(containers__read_the_gpus_of_the_variable)
@@ -211,18 +222,17 @@ SITE_TEST(containers__read_the_gpus_of_the_variable)
     char env[200];
     for (size_t i = 0; i < ARRAY_LEN(nothing); i++) {
         (void)snprintf(env, sizeof env, "NVIDIA_VISIBLE_DEVICES=%s", nothing[i]);
-        assert_string_equal(by_variable(site, "A=1", env), "");
+        by_variable(site, "A=1", env, "");
     }
-    assert_string_equal(by_variable(site, "A=1", "NVIDIA_VISIBLE_DEVICES=GPU-a, 1,GPU-a,MIG-b"),
-                        "variable GPU-a,1,MIG-b");
-    assert_string_equal(
-        by_variable(site, "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=GPU-a"),
-        "variable GPU-a");
-    assert_string_equal(
-        by_variable(site, "NVIDIA_VISIBLE_DEVICES=GPU-a", "NVIDIA_VISIBLE_DEVICES=void"), "");
+    by_variable(site, "A=1", "NVIDIA_VISIBLE_DEVICES=GPU-a, 1,GPU-a,MIG-b",
+                "variable GPU-a,1,MIG-b");
+    by_variable(site, "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=GPU-a",
+                "variable GPU-a");
+    by_variable(site, "NVIDIA_VISIBLE_DEVICES=GPU-a", "NVIDIA_VISIBLE_DEVICES=void", "");
 }
 
-static const char *by_kubelet(struct site *site, const char *first, const char *second)
+static void by_kubelet(struct site *site, const char *first, const char *second,
+                       const char *expected)
 {
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=5")};
     const struct text cdi[] = {text_of(first), text_of(second)};
@@ -231,69 +241,62 @@ static const char *by_kubelet(struct site *site, const char *first, const char *
                                       {TEXT("/dev/nvidia"), TEXT("c"), 1, 3},
                                       {TEXT("/dev/nvidia-uvm"), TEXT("c"), 509, 0},
                                       {TEXT("/dev/nvidia12"), TEXT("c"), 1, 3}};
-    return held(site, &(struct nri_container){.id = TEXT("x"),
-                                              .env = env,
-                                              .envs = 1,
-                                              .cdi_device = cdi,
-                                              .cdi_devices = 2,
-                                              .device = node,
-                                              .devices = ARRAY_LEN(node)});
+    assert_string_equal(held(site, &(struct nri_container){.id = TEXT("x"),
+                                                           .env = env,
+                                                           .envs = 1,
+                                                           .cdi_device = cdi,
+                                                           .cdi_devices = 2,
+                                                           .device = node,
+                                                           .devices = ARRAY_LEN(node)}),
+                        expected);
 }
 
 SITE_TEST(containers__prefer_kubelet_devices_to_the_variable)
 {
-    assert_string_equal(by_kubelet(site, "nvidia.com/gpu=GPU-a", "nvidia.com/gpu=1"),
-                        "kubelet GPU-a,1");
-    assert_string_equal(by_kubelet(site, "k8s.device-plugin.nvidia.com/gpu=GPU-b", "x"),
-                        "kubelet GPU-b,/dev/nvidia3,/dev/nvidia12");
-    assert_string_equal(by_kubelet(site, "k8s.gpu.nvidia.com/claim=0123-gpu", ""),
-                        "kubelet /dev/nvidia3,/dev/nvidia12");
-    assert_string_equal(by_kubelet(site, "nvidia.com/gpu=all", ""),
-                        "kubelet /dev/nvidia3,/dev/nvidia12");
+    by_kubelet(site, "nvidia.com/gpu=GPU-a", "nvidia.com/gpu=1", "kubelet GPU-a,1");
+    by_kubelet(site, "k8s.device-plugin.nvidia.com/gpu=GPU-b", "x",
+               "kubelet GPU-b,/dev/nvidia3,/dev/nvidia12");
+    by_kubelet(site, "k8s.gpu.nvidia.com/claim=0123-gpu", "", "kubelet /dev/nvidia3,/dev/nvidia12");
+    by_kubelet(site, "nvidia.com/gpu=all", "", "kubelet /dev/nvidia3,/dev/nvidia12");
     /* More than the names say: a device of another vendor is a GPU under another name. */
-    assert_string_equal(by_kubelet(site, "nvidia.com/gpu=GPU-a", "vendor.com/nic=0"),
-                        "kubelet GPU-a,/dev/nvidia3,/dev/nvidia12");
-    assert_string_equal(by_kubelet(site, "vendor.com/nic=0", "gpu"),
-                        "kubelet /dev/nvidia3,/dev/nvidia12");
+    by_kubelet(site, "nvidia.com/gpu=GPU-a", "vendor.com/nic=0",
+               "kubelet GPU-a,/dev/nvidia3,/dev/nvidia12");
+    by_kubelet(site, "vendor.com/nic=0", "gpu", "kubelet /dev/nvidia3,/dev/nvidia12");
     /* Of nobody's. */
-    assert_string_equal(by_kubelet(site, "management.nvidia.com/gpu=all", ""), "variable 5");
+    by_kubelet(site, "management.nvidia.com/gpu=all", "", "variable 5");
 }
 
 /* Only the node of one GPU, by its numbers, is in the container. */
-static const char *by_node(struct site *site, const char *path, const char *type, int64_t major,
-                           int64_t minor)
+static void by_node(struct site *site, const char *path, const char *type, int64_t major,
+                    int64_t minor, const char *expected)
 {
     const struct nri_device node = {text_of(path), text_of(type), major, minor};
-    return held(site, &(struct nri_container){.id = TEXT("x"), .device = &node, .devices = 1});
+    assert_string_equal(
+        held(site, &(struct nri_container){.id = TEXT("x"), .device = &node, .devices = 1}),
+        expected);
 }
 
 SITE_TEST(containers__know_a_gpu_by_its_device_numbers)
 {
-    assert_string_equal(by_node(site, "/dev/x1", "c", 195, 1), "kubelet /dev/nvidia1");
-    assert_string_equal(by_node(site, "/dev/nvidia7", "c", 195, 1), "kubelet /dev/nvidia1");
-    assert_string_equal(by_node(site, "/dev/x1", "u", 195, 0), "kubelet /dev/nvidia0");
-    assert_string_equal(by_node(site, "/dev/x1", "c", 195, 253), "kubelet /dev/nvidia253");
-    assert_string_equal(by_node(site, "/dev/x1", "c", 195, 254), "");
-    assert_string_equal(by_node(site, "/dev/x1", "c", 195, 255), "");
-    assert_string_equal(by_node(site, "/dev/x1", "c", 195, -1), "");
-    assert_string_equal(by_node(site, "/dev/x1", "b", 195, 1), "");
-    assert_string_equal(by_node(site, "/dev/x1", "c", 196, 1), "");
+    by_node(site, "/dev/x1", "c", 195, 1, "kubelet /dev/nvidia1");
+    by_node(site, "/dev/nvidia7", "c", 195, 1, "kubelet /dev/nvidia1");
+    by_node(site, "/dev/x1", "u", 195, 0, "kubelet /dev/nvidia0");
+    by_node(site, "/dev/x1", "c", 195, 253, "kubelet /dev/nvidia253");
+    by_node(site, "/dev/x1", "c", 195, 254, "");
+    by_node(site, "/dev/x1", "c", 195, 255, "");
+    by_node(site, "/dev/x1", "c", 195, -1, "");
+    by_node(site, "/dev/x1", "b", 195, 1, "");
+    by_node(site, "/dev/x1", "c", 196, 1, "");
 }
 
 SITE_TEST(containers__keep_kubelet_devices_beside_a_share)
 {
-    const struct pod_share a = {.gpu = "GPU-a", .milli = 300, .mib = 4915};
-    const struct pod_share *share[] = {&a};
-    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = share};
     const struct text named = TEXT("nvidia.com/gpu=GPU-b");
     const struct nri_device node[] = {{TEXT("/dev/x1"), TEXT("c"), 195, 1},
                                       {TEXT("/dev/x2"), TEXT("c"), 195, 2}};
     struct nri_container container = {
         .id = TEXT("x"), .cdi_device = &named, .cdi_devices = 1, .device = node, .devices = 2};
-    enum container_right right = RIGHT_VARIABLE;
-    assert_int_equal(containers_add(site->containers, &pod, &container, &grant, &right),
-                     CONTAINERS_KEPT);
-    assert_int_equal(right, RIGHT_SHARE);
+    adds(site, &container, &granted_a, RIGHT_SHARE, CONTAINERS_KEPT);
     const struct container_facts *facts = &look(site)->container[0];
     assert_int_equal(facts->right, RIGHT_SHARE);
     assert_int_equal(facts->gpus, 1);
@@ -302,9 +305,7 @@ SITE_TEST(containers__keep_kubelet_devices_beside_a_share)
     assert_int_equal(facts->n_whole, 3);
     assert_string_equal(facts->whole[0].name, "GPU-b");
     assert_string_equal(facts->whole[2].name, "/dev/nvidia2");
-    assert_int_equal(containers_add(site->containers, &pod, &container, &foreign, &right),
-                     CONTAINERS_KEPT);
-    assert_int_equal(right, RIGHT_KUBELET);
+    adds(site, &container, &foreign, RIGHT_KUBELET, CONTAINERS_KEPT);
     facts = &look(site)->container[0];
     assert_int_equal(facts->right, RIGHT_KUBELET);
     assert_int_equal(facts->gpus, 3);
@@ -313,6 +314,12 @@ SITE_TEST(containers__keep_kubelet_devices_beside_a_share)
     (void)add(site, "x", "main", &foreign); /* by a variable */
     assert_int_equal(look(site)->container[0].gpus, 1);
     assert_int_equal(site->copy.container[0].n_whole, 0);
+}
+
+static void is_held(struct site *site, const struct nri_pod *owner,
+                    const struct nri_container *container, const char *expected)
+{
+    assert_string_equal(held_by(site, owner, container), expected);
 }
 
 /* They have the nodes of all GPUs, and would close each node on which they run. */
@@ -333,20 +340,20 @@ SITE_TEST(containers__skip_managers_of_all_gpus)
         .id = TEXT("x"), .device = &node, .devices = 1, .rules = 1, .cdi_device = &named};
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         container.rule = &all[i];
-        assert_string_equal(held(site, &container), i < 2 ? "" : "kubelet /dev/nvidia1");
+        is_held(site, &pod, &container, i < 2 ? "" : "kubelet /dev/nvidia1");
     }
     container.rule = all;
     container.cdi_devices = 1; /* it asked for them, too */
-    assert_string_equal(held(site, &container), "kubelet /dev/nvidia1");
+    is_held(site, &pod, &container, "kubelet /dev/nvidia1");
     container.cdi_devices = 0;
     container.rules = 0;
     operators.annotation = &note;
     operators.annotations = 1;
-    assert_string_equal(held_by(site, &operators, &container), "");
+    is_held(site, &operators, &container, "");
     note.value = TEXT("nvidia.com/gpu=all");
-    assert_string_equal(held_by(site, &operators, &container), "kubelet /dev/nvidia1");
+    is_held(site, &operators, &container, "kubelet /dev/nvidia1");
     note = (struct nri_pair){TEXT("note"), TEXT("management.nvidia.com/gpu=all")};
-    assert_string_equal(held_by(site, &operators, &container), "kubelet /dev/nvidia1");
+    is_held(site, &operators, &container, "kubelet /dev/nvidia1");
 }
 
 SITE_TEST(containers__show_a_list_when_it_is_complete)
@@ -403,9 +410,6 @@ SITE_TEST(containers__replace_an_earlier_attempt)
 /* One with a share of GPU-a, with what kubelet asked for, or with a variable. */
 static enum containers_added add_of(struct site *site, enum container_right right, int number)
 {
-    static const struct pod_share share = {.gpu = "GPU-a", .milli = 1};
-    const struct pod_share *shares[] = {&share};
-    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = shares};
     const struct text device[] = {TEXT("nvidia.com/gpu=0")};
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=0")};
     enum container_right found = CONTAINER_RIGHTS;
@@ -419,7 +423,7 @@ static enum containers_added add_of(struct site *site, enum container_right righ
                                             .cdi_device = device,
                                             .cdi_devices = right == RIGHT_KUBELET};
     const enum containers_added added = containers_add(
-        site->containers, &pod, &container, right == RIGHT_SHARE ? &grant : &foreign, &found);
+        site->containers, &pod, &container, right == RIGHT_SHARE ? &granted_a : &foreign, &found);
     assert_int_equal(found, right);
     return added;
 }
@@ -466,20 +470,14 @@ SITE_TEST(containers__count_running_ones_without_a_row)
 /* It would be compared with both sides. */
 SITE_TEST(containers__count_a_share_with_a_whole_gpu_for_both_rights)
 {
-    const struct pod_share share = {.gpu = "GPU-a", .milli = 1};
-    const struct pod_share *shares[] = {&share};
-    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = shares};
     const struct text device[] = {TEXT("nvidia.com/gpu=1")};
     const struct nri_container container = {
         .id = TEXT("x"), .name = TEXT("x"), .cdi_device = device, .cdi_devices = 1};
-    enum container_right right = RIGHT_VARIABLE;
 
     containers_begin(site->containers);
     for (int i = 0; i < NODE_SHARES_MAX; i++)
         (void)add_of(site, RIGHT_SHARE, i);
-    assert_int_equal(containers_add(site->containers, &pod, &container, &grant, &right),
-                     CONTAINERS_FULL);
-    assert_int_equal(right, RIGHT_SHARE);
+    adds(site, &container, &granted_a, RIGHT_SHARE, CONTAINERS_FULL);
     containers_complete(site->containers);
     assert_int_equal(look(site)->left_out[RIGHT_SHARE], 1);
     assert_int_equal(site->copy.left_out[RIGHT_KUBELET], 1);

@@ -143,10 +143,50 @@ static enum grant_verdict judged(struct world *world, const char *container)
     return world->grant.verdict;
 }
 
+static const struct nri_container plain = {.name = TEXT("main")};
+
+/* What the named container of the pod gets; words as for assert_outcome(). */
+static struct nri_adjustment adjusted(struct world *world, const char *name,
+                                      const struct nri_container *container, const char *words)
+{
+    struct nri_adjustment out;
+    struct err err = {0};
+    (void)judged(world, name);
+    assert_outcome(grant_adjust(&world->rules, &world->grant, container, &world->arena, &out, &err),
+                   &err, words);
+    return out;
+}
+
+static const char *env_of(const struct nri_adjustment *adjustment, const char *name)
+{
+    for (uint32_t i = 0; i < adjustment->envs; i++)
+        if (text_is(adjustment->env[i].key, name))
+            return adjustment->env[i].value.at;
+    return NULL;
+}
+
 static void refused(struct world *world, const char *container, const char *words)
 {
     assert_int_equal(judged(world, container), GRANT_REFUSED);
     assert_says(world->grant.why.text, words);
+}
+
+static void judges_all(struct world *world, const char *container, const char *devices,
+                       const char *asked, const char *words)
+{
+    struct text list[8];
+    struct text wanted[1] = {text_of(asked)};
+    struct nri_pair none[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")}};
+    struct nri_adjustment all = {.cdi_device = list, .env = none, .envs = 1};
+    const struct nri_container is = {.cdi_devices = asked != NULL ? 1 : 0, .cdi_device = wanted};
+    struct text rest = text_of(devices);
+    struct text device;
+    struct err err = {0};
+
+    while (text_cut(&rest, ' ', &device))
+        list[all.cdi_devices++] = device;
+    (void)judged(world, container);
+    assert_outcome(grant_validate(&world->rules, &world->grant, &is, &all, &err), &err, words);
 }
 
 FIXTURE_TEST(grant__gives_a_container_exactly_its_shares)
@@ -172,7 +212,9 @@ FIXTURE_TEST(grant__leaves_other_pods_foreign)
 {
     carries(world, "team", "blue");
     carries(world, "required-plugins.noderesource.dev/pod", "[\"other\"]");
-    assert_int_equal(judged(world, "main"), GRANT_FOREIGN);
+    const struct nri_adjustment out = adjusted(world, "main", &plain, NULL);
+    assert_int_equal(world->grant.verdict, GRANT_FOREIGN);
+    assert_int_equal(out.envs + out.cdi_devices + out.mounts + out.devices, 0);
 }
 
 FIXTURE_TEST(grant__refuses_a_marked_pod_without_allocation)
@@ -186,6 +228,7 @@ FIXTURE_TEST(grant__refuses_an_unsigned_allocation)
     carries(world, ANNOTATION_ALLOCATION, TWO);
     refused(world, "main", "not signed by milligpud");
     refused(world, "proxy", "not signed by milligpud");
+    judges_all(world, "main", "nvidia.com/gpu=GPU-a", NULL, "not signed");
     carries(world, ANNOTATION_SIGNATURE, "v1:abc");
     refused(world, "main", "is no signature");
 }
@@ -271,29 +314,7 @@ FIXTURE_TEST(grant__accepts_only_gpu_uuids_as_devices)
     }
 }
 
-/* --- what is changed --- */
-
-static const struct nri_container plain = {.name = TEXT("main")};
-
-/* What the named container of the pod gets; words as for assert_outcome(). */
-static struct nri_adjustment adjusted(struct world *world, const char *name,
-                                      const struct nri_container *container, const char *words)
-{
-    struct nri_adjustment out;
-    struct err err = {0};
-    (void)judged(world, name);
-    assert_outcome(grant_adjust(&world->rules, &world->grant, container, &world->arena, &out, &err),
-                   &err, words);
-    return out;
-}
-
-static const char *env_of(const struct nri_adjustment *adjustment, const char *name)
-{
-    for (uint32_t i = 0; i < adjustment->envs; i++)
-        if (text_is(adjustment->env[i].key, name))
-            return adjustment->env[i].value.at;
-    return NULL;
-}
+/* --- adjustments --- */
 
 FIXTURE_TEST(adjust__injects_gpus_by_uuid)
 {
@@ -330,13 +351,6 @@ FIXTURE_TEST(adjust__voids_the_variable_without_a_share)
     assert_int_equal(world->grant.verdict, GRANT_NOTHING);
     assert_int_equal(out.envs, 1);
     assert_int_equal(out.cdi_devices, 0);
-}
-
-FIXTURE_TEST(adjust__leaves_other_pods_unchanged)
-{
-    struct nri_adjustment out;
-    out = adjusted(world, "main", &plain, NULL);
-    assert_int_equal(out.envs + out.cdi_devices + out.mounts + out.devices, 0);
 }
 
 FIXTURE_TEST(adjust__refuses_gpus_without_a_specification)
@@ -479,24 +493,6 @@ FIXTURE_TEST(mps__refuses_containers_that_cannot_be_clients)
 }
 
 /* --- what all plugins made of it --- */
-
-static void judges_all(struct world *world, const char *container, const char *devices,
-                       const char *asked, const char *words)
-{
-    struct text list[8];
-    struct text wanted[1] = {text_of(asked)};
-    struct nri_pair none[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")}};
-    struct nri_adjustment all = {.cdi_device = list, .env = none, .envs = 1};
-    const struct nri_container is = {.cdi_devices = asked != NULL ? 1 : 0, .cdi_device = wanted};
-    struct text rest = text_of(devices);
-    struct text device;
-    struct err err = {0};
-
-    while (text_cut(&rest, ' ', &device))
-        list[all.cdi_devices++] = device;
-    (void)judged(world, container);
-    assert_outcome(grant_validate(&world->rules, &world->grant, &is, &all, &err), &err, words);
-}
 
 FIXTURE_TEST(validate__allows_the_granted_gpus_and_no_others)
 {
@@ -701,12 +697,6 @@ FIXTURE_TEST(validate__keeps_the_variable)
     validates(world, &plain, &all, "NVIDIA_VISIBLE_DEVICES");
     all.envs = 0;
     validates(world, &plain, &all, "NVIDIA_VISIBLE_DEVICES");
-}
-
-FIXTURE_TEST(validate__refuses_a_refused_pod)
-{
-    carries(world, ANNOTATION_ALLOCATION, TWO);
-    judges_all(world, "main", "nvidia.com/gpu=GPU-a", NULL, "not signed");
 }
 
 FIXTURE_TEST(grant__recognizes_an_adjusted_container)
