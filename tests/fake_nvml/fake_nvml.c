@@ -12,20 +12,20 @@
  *                                   waiting for a real driver costs nothing
  *     gpu UUID MODEL MIB [NAME=VALUE]...
  *         in the order of the index; '_' in MODEL is a blank. used=MIB numa=N minor=N bus=ID mig=1
- *         fail=CODE (the answer of every function; 15 lost, 16 reset required) temperature=N power=MW
+ *         fail=CODE (of every function; 15 lost, 16 reset required) temperature=N power=MW
  *         clocks=N ecc=N (not corrected; without it there is no ECC) link=UUID or link=switch, each
  *         once per link; busy=PERCENT (utilization; not reported without it) rests=N (so many
  *         samples of that are 0, besides); full=1 (texts fill the buffer and are not terminated)
  *     process UUID PID MIB [mps] [sm=PERCENT]
  *                                   MIB -1: not known; without sm it has no sample of utilization
- *     event SERIAL UUID TYPE DATA   delivered once to each event set that registered; serials rise. UUID
+ *     event SERIAL UUID TYPE DATA   delivered once to each event set; serials rise. UUID
  *                                   "none": a GPU that has no name
  *     limits no                     nvmlDeviceSetMemoryLimits_v1 returns 13
  *     limits refused                it returns 4: the process has not the rights
  *     limits real                   it returns 17 for a cgroup that is no folder
  *     limits bare                   it returns 6: the cgroup has no controller
  *     limits broken                 it returns 17
- *     limits differ                 nvmlDeviceGetMemoryLimits_v1 reports half of the limit that was set
+ *     limits differ                 nvmlDeviceGetMemoryLimits_v1 reports half of the limit
  *     limits unread                 it returns 999
  *
  * From nvmlInit_v2 to nvmlShutdown the file stays open, as the driver's devices do.
@@ -370,7 +370,7 @@ static nvmlDevice_t device_named(const char *uuid)
     return &devices[device_count++];
 }
 
-/* 0, or what every call for this GPU returns. */
+/* 0, or the result of every call for this GPU. */
 static int reach(nvmlDevice_t device, const struct gpu **out)
 {
     if (!initialized)
@@ -471,7 +471,7 @@ static unsigned long long wall_us(void)
     return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
 }
 
-/* Of a GPU and a cgroup, also of one that was removed. */
+/* For a GPU and a cgroup, which may have been removed. */
 static struct limit {
     char uuid[128], cgroup[512];
     unsigned long long soft, hard;
@@ -687,8 +687,12 @@ FUNCTION(DeviceGetProcessUtilization, nvmlDevice_t device,
  * The driver's buffer of samples: one that is a minute old, and two of now. Those that are not
  * newer than since come as nonsense.
  */
-FUNCTION(DeviceGetSamples, nvmlDevice_t device, int type, unsigned long long since, int *valueType,
-         unsigned int *count, nvmlSample_t *samples)
+__attribute__((visibility("default"))) int nvmlDeviceGetSamples(nvmlDevice_t device, int type,
+                                                                unsigned long long since,
+                                                                int *valueType, unsigned int *count,
+                                                                nvmlSample_t *samples);
+int nvmlDeviceGetSamples(nvmlDevice_t device, int type, unsigned long long since, int *valueType,
+                         unsigned int *count, nvmlSample_t *samples)
 {
     const struct gpu *gpu;
     const int code = enter_gpu("DeviceGetSamples", device, &gpu);

@@ -31,7 +31,7 @@ static bool has_name(const struct cdi_spec *spec, const char *name)
     return false;
 }
 
-/* Only what both took: our reader of files also takes YAML that begins like JSON. */
+/* Only texts that both accept: our reader of files also takes YAML that begins like JSON. */
 static void compare(const struct cdi_spec *spec, struct text bytes)
 {
     struct second second = second_read(bytes);

@@ -7,33 +7,33 @@
 #include "ctl/convert/convert.h"
 #include "support.h"
 
-struct hearing {
+struct messages {
     uint32_t lines;
 };
 
-static void hear(void *user, const char *line)
+static void count_line(void *user, const char *line)
 {
-    struct hearing *hearing = user;
+    struct messages *messages = user;
     for (const char *at = line; *at != '\0'; at++)
         must((unsigned char)*at >= ' ');
     must(strncmp(line, "f: ", 3) == 0);
-    hearing->lines++;
+    messages->lines++;
 }
 
 static uint32_t convert(uint8_t rules, struct text bytes, struct strbuf *out)
 {
-    struct hearing hearing = {0};
+    struct messages messages = {0};
     struct conversion conversion = {
         .rules = {.resource = "nvidia.com/vgpu",
                   .gpu_mib = (rules & 4) != 0 ? 0 : 40960,
                   .aliyun_mib = (rules & 8) != 0 ? 1 : 1024,
                   .from = (enum convert_peer)(rules & 3)},
-        .user = &hearing,
-        .say = hear,
+        .user = &messages,
+        .say = count_line,
     };
     convert_text(&conversion, bytes, "f", out);
-    must(conversion.unconverted <= hearing.lines);
-    return hearing.lines;
+    must(conversion.unconverted <= messages.lines);
+    return messages.lines;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -49,7 +49,7 @@ static void write_and_read_yaml(const struct document *document, struct arena *a
     must(rc == 0 && documents->count == 1 && document_equal(document, documents->first));
 }
 
-/* JSON is nearly YAML: what both readers accept, they read alike. */
+/* JSON is nearly YAML: both readers agree on texts that both accept. */
 static void read_as_yaml(struct text bytes, const struct document *json, struct arena *arena)
 {
     struct document *documents = NULL;

@@ -22,7 +22,7 @@ static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
                                         .whole_resource = "nvidia.com/gpu"};
 static const struct request_rules judge = {"nvidia.com/vgpu", 1, 1};
 
-/* What a pod asks for, as the API server writes it; milli is the most that it can cost the node. */
+/* The request of a pod, as the API server writes it; milli: the most that it costs the node. */
 static const struct asked {
     const char *const amount[2];
     uint32_t asking;
@@ -221,7 +221,7 @@ static uint32_t too_much(const struct node *node)
     return milli;
 }
 
-/* What the node offers plus what its pods ask for is at most what it has, excess on a GPU aside. */
+/* Offer and requests of the pods are at most the node's capacity, excess on a GPU aside. */
 static void all_is_counted(struct cluster *cluster)
 {
     const struct node *node = ledger_node(cluster->core.ledger, TEXT("n1"));

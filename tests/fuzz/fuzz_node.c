@@ -53,7 +53,7 @@ static void same_text(const char *ours, json_t *map, const char *key)
     must(ours == NULL || json_is_number(theirs) || second_says(theirs, ours));
 }
 
-/* What is read even if the rest is unreadable. */
+/* Members that are read even if the rest is unreadable. */
 static void same_identity(const struct node_facts *node, json_t *root)
 {
     must(second_says(second_at(root, "metadata.name"), node->name));
@@ -80,7 +80,7 @@ static void same_facts(const struct node_facts *node, json_t *root)
          json_is_string(json_object_get(notes, "milligpu.io/gpus")));
 }
 
-/* Bounded, and of an agent only; what cannot be read leaves nothing of it. */
+/* Bounded, and only for an agent; an unreadable claim is empty. */
 static void check_claim(const struct node_facts *node)
 {
     const struct agent_claim *claim = &node->claim;

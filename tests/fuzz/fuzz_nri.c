@@ -1,6 +1,6 @@
 /*
  * A plugin's session survives any runtime: the runtime can receive what it sends, which is the same
- * however the bytes were cut. Handlers are called in their order, with texts that are whole.
+ * however the bytes are cut. Handlers are called in their order, with whole texts.
  *
  * Input: a byte that chooses how, two for the sizes of the pieces, and then bytes as they come from
  * the socket, or (bit 0) calls in good frames: a byte for the method, two for the length of its
@@ -18,8 +18,8 @@ enum { CALLS = 1, CONNECTED = 2, ABSENT = 4 };
 struct side {
     struct nri_session *session;
     struct strbuf said;
-    uint32_t told; /* a hash of what handlers were told */
-    bool lists;    /* in a list of what runs */
+    uint32_t reported; /* hash of the handlers' arguments */
+    bool lists;        /* in a list of running pods and containers */
     bool configured;
     bool synchronized;
 };
@@ -28,7 +28,7 @@ struct side {
 static void see(struct side *side, struct text text)
 {
     must(text.at != NULL && text.len <= NRI_MESSAGE_MAX);
-    side->told = side->told * 31 + text_hash(text);
+    side->reported = side->reported * 31 + text_hash(text);
 }
 
 /* Only a member of a list may be broken. */
@@ -96,7 +96,7 @@ static void see_call(struct side *side, const struct nri_pod *pod,
     see_container(side, container);
 }
 
-/* Every other container is refused, with a text that contains what came. */
+/* Every other container is refused, with a text that contains its id. */
 static int answer(const struct nri_container *container, struct err *err)
 {
     if (container->id.len % 2 == 0)
@@ -198,7 +198,7 @@ static void side_init(struct side *side, bool absent)
     const struct nri_handlers all = {side,  configure, synchronize, create,  start,
                                      ended, ended,     pod_ended,   validate};
     const struct nri_handlers none = {.user = side};
-    *side = (struct side){.told = 0};
+    *side = (struct side){.reported = 0};
     strbuf_init(&side->said);
     side->session = nri_session_new(absent ? &none : &all);
 }
@@ -307,7 +307,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(feed(&in_pieces, stream, cut) == code);
     must(stream.len == 0 || text_eq((struct text){at_once.said.data, at_once.said.len},
                                     (struct text){in_pieces.said.data, in_pieces.said.len}));
-    must(at_once.told == in_pieces.told);
+    must(at_once.reported == in_pieces.reported);
     must(nri_is_synchronized(at_once.session) == nri_is_synchronized(in_pieces.session));
     const uint32_t messages = check((struct text){at_once.said.data, at_once.said.len});
     must(!(how & CALLS) || (code == ERR_NONE && messages == calls + 1));

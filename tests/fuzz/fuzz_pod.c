@@ -204,7 +204,7 @@ static void same_text(const char *ours, json_t *theirs)
     must(ours == NULL || second_says(theirs, ours));
 }
 
-/* What is read even if the rest is unreadable. */
+/* Members that are read even if the rest is unreadable. */
 static void same_identity(const struct pod *pod, json_t *root)
 {
     must(second_says(second_at(root, "metadata.name"), pod->name));

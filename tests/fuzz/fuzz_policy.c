@@ -24,7 +24,7 @@ static int load_zone(const char *name, struct zone **out, struct err *err)
     return 0;
 }
 
-/* "x:3:5: ...": what stands before the text leads into the document. */
+/* "x:3:5: ...": the prefix of the text is a place in the document. */
 static void begins_with_its_place(const char *text, struct text bytes)
 {
     char *end;

@@ -43,7 +43,7 @@ static uint32_t milli_of(uint8_t byte)
     return byte == 0 ? GPU_MILLI : byte * 4U;
 }
 
-/* What the store's SQL already refuses: one name for two GPUs, a present GPU on a lost node. */
+/* The store's SQL refuses it: one name for two GPUs, a present GPU on a lost node. */
 static bool is_known_fault(const struct node_build *build)
 {
     for (uint32_t i = 0; i < build->gpus; i++) {

@@ -19,8 +19,8 @@ enum { ANSWERS_MAX = 12, STEP_MS = 700 };
 
 struct side {
     struct reflector *reflector;
-    struct strbuf told; /* what the sink was told, and what was asked */
-    uint64_t id;        /* request in flight; 0: none */
+    struct strbuf calls; /* calls of the sink and requests, in order */
+    uint64_t id;         /* request in flight; 0: none */
     bool listing;
     uint32_t listed;
     int64_t now_ms;
@@ -32,13 +32,13 @@ static void list_begin(void *user)
     must(!side->listing);
     side->listing = true;
     side->listed++;
-    strbuf_str(&side->told, "begin\n");
+    strbuf_str(&side->calls, "begin\n");
 }
 
 static void add(struct side *side, const char *word, struct text object)
 {
     must(object.len > 0 && object.len <= EVENT_BYTES_MAX);
-    strbuf_printf(&side->told, "%s %.*s\n", word, TEXT_ARG(object));
+    strbuf_printf(&side->calls, "%s %.*s\n", word, TEXT_ARG(object));
 }
 
 static int listed(void *user, struct text object, struct err *err)
@@ -55,7 +55,7 @@ static void list_end(void *user, const char *resource_version)
     struct side *side = user;
     must(side->listing);
     side->listing = false;
-    strbuf_printf(&side->told, "end of %s\n", resource_version);
+    strbuf_printf(&side->calls, "end of %s\n", resource_version);
 }
 
 static void list_failed(void *user)
@@ -63,7 +63,7 @@ static void list_failed(void *user)
     struct side *side = user;
     must(side->listing);
     side->listing = false;
-    strbuf_str(&side->told, "failed\n");
+    strbuf_str(&side->calls, "failed\n");
 }
 
 /* Changes come only after a complete list, never within one. */
@@ -89,7 +89,7 @@ static void trouble(void *user, const struct err *err)
 {
     struct side *side = user;
     must(err->text[0] != '\0');
-    strbuf_printf(&side->told, "trouble %s\n", err->text);
+    strbuf_printf(&side->calls, "trouble %s\n", err->text);
 }
 
 static int start(void *ctx, const struct kube_request *request, struct err *err)
@@ -97,7 +97,7 @@ static int start(void *ctx, const struct kube_request *request, struct err *err)
     struct side *side = ctx;
     must(err != NULL && side->id == 0);
     side->id = request->id;
-    strbuf_printf(&side->told, "%s %s\n", request->method, request->path);
+    strbuf_printf(&side->calls, "%s %s\n", request->method, request->path);
     return 0;
 }
 
@@ -106,7 +106,7 @@ static void cancel(void *ctx, uint64_t id)
     struct side *side = ctx;
     must(side->id == id);
     side->id = 0;
-    strbuf_str(&side->told, "cancel\n");
+    strbuf_str(&side->calls, "cancel\n");
 }
 
 static void side_init(struct side *side)
@@ -122,7 +122,7 @@ static void side_init(struct side *side)
     const struct reflector_sink sink = {side,        list_begin, listed,  list_end,
                                         list_failed, changed,    deleted, trouble};
     *side = (struct side){.now_ms = 1000};
-    strbuf_init(&side->told);
+    strbuf_init(&side->calls);
     side->reflector = reflector_new(&rules, &ops, &sink);
 }
 
@@ -171,7 +171,7 @@ static void play(struct side *side, struct pieces input, const uint8_t cut[2])
     }
     reflector_stats(side->reflector, &stats);
     must(!stats.synced || stats.lists > 0);
-    strbuf_printf(&side->told, "%llu lists, %llu events, %llu failures\n",
+    strbuf_printf(&side->calls, "%llu lists, %llu events, %llu failures\n",
                   (unsigned long long)stats.lists, (unsigned long long)stats.events,
                   (unsigned long long)stats.failures);
     reflector_free(side->reflector);
@@ -189,10 +189,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     side_init(&cut_up);
     play(&at_once, input, whole);
     play(&cut_up, input, cut);
-    must(at_once.told.len == cut_up.told.len &&
-         memcmp(at_once.told.data, cut_up.told.data, cut_up.told.len) == 0);
+    must(at_once.calls.len == cut_up.calls.len &&
+         memcmp(at_once.calls.data, cut_up.calls.data, cut_up.calls.len) == 0);
     heap_is_bounded(before, size);
-    strbuf_done(&at_once.told);
-    strbuf_done(&cut_up.told);
+    strbuf_done(&at_once.calls);
+    strbuf_done(&cut_up.calls);
     return 0;
 }

@@ -209,20 +209,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct pieces pieces = pieces_of(data, size);
     struct fuzz_app *fuzz = fuzz_app_take();
-    const uint8_t door = pieces_byte(&pieces);
-    const char *path = door == 'f'   ? "/scheduler/filter"
-                       : door == 'p' ? "/scheduler/prioritize"
-                       : door == 'b' ? "/scheduler/bind"
-                                     : "/scheduler/preempt";
+    const uint8_t webhook = pieces_byte(&pieces);
+    const char *path = webhook == 'f'   ? "/scheduler/filter"
+                       : webhook == 'p' ? "/scheduler/prioritize"
+                       : webhook == 'b' ? "/scheduler/bind"
+                                        : "/scheduler/preempt";
     struct http_call call;
     http_call_init(&call, path);
     call.body = pieces_rest(&pieces);
     fuzz_app_forget(fuzz);
     ask(fuzz, &call);
-    if (door == 'b')
+    if (webhook == 'b')
         check_bind(fuzz, &call);
-    else if (door == 'f' || door == 'p')
-        check_args(fuzz, &call, door == 'p');
+    else if (webhook == 'f' || webhook == 'p')
+        check_args(fuzz, &call, webhook == 'p');
     else
         check_preempt(&call);
     http_call_done(&call);

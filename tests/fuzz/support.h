@@ -1,5 +1,5 @@
 /*
- * support - what fuzz targets share: pieces of an input, bounded memory, a second reader.
+ * support - shared by fuzz targets: pieces of an input, bounded memory, a second reader.
  *
  * The second reader is jansson. Where it and ours are known to differ, second_read() says that it
  * cannot judge; every other disagreement is a finding.

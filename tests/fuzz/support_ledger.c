@@ -150,7 +150,7 @@ static void learn(struct maker *maker)
 
 static const struct agents_rules agents_rules = {.key = {"", 0}, .value = {"", 0}};
 
-/* One agent that named GPUs, and one whose pod vouched. */
+/* An agent that named GPUs, and an agent whose pod vouched. */
 static void remember(struct maker *maker)
 {
     const struct node_facts names = {
@@ -211,7 +211,7 @@ struct text ledger_template(void)
     return (struct text){bytes, size};
 }
 
-/* --- what any ledger must pass --- */
+/* --- checks of any ledger --- */
 
 static void take(void *user, const struct history_row *row)
 {

@@ -64,15 +64,16 @@ static void look_at_learned(struct store *store, struct check_found *found)
     tally_free(tally);
 }
 
-/* It was stored after what was learned, each time one more, and with the time of its reports. */
+#define REPORTED "SELECT coalesce(max(until_ms), 0) FROM reported"
+
+/* Stored after the learned workload, one more each time, with the time of its reports. */
 static void look_at_measured(struct store *store, struct check_found *found)
 {
     int64_t sum = 0;
     int64_t reported = 0;
 
     if (db_number(store->db, "SELECT coalesce(sum(milli_s), 0) FROM measured", &sum, &err) < 0 ||
-        db_number(store->db, "SELECT coalesce(max(until_ms), 0) FROM reported", &reported, &err) <
-            0)
+        db_number(store->db, REPORTED, &reported, &err) < 0)
         broken(found, "measured: %s", err.text);
     else if (sum != reported)
         broken(found, "half of what was measured is there: %lld, until %lld", (long long)sum,
@@ -98,8 +99,7 @@ static void look_at_remembered(struct store *store, struct check_found *found)
                   &err) < 0 ||
         db_number(store->db, "SELECT coalesce(max(CAST(uid AS INTEGER)), 0) FROM agent", &last,
                   &err) < 0 ||
-        db_number(store->db, "SELECT coalesce(max(until_ms), 0) FROM reported", &reported, &err) <
-            0 ||
+        db_number(store->db, REPORTED, &reported, &err) < 0 ||
         store_agents(store, agents, &err) < 0)
         broken(found, "remembered: %s", err.text);
     else if (first != last || agents_count(agents) != (last > 0 ? 2 : 0) ||
@@ -137,7 +137,7 @@ static void look(const struct trace *trace, struct store *store, struct check_fo
     ledger_free(ledger);
 }
 
-/* A migration copies the old ledger first: remove what that leaves in the real folder. */
+/* A migration copies the old ledger first: remove the copy from the real folder. */
 static void take_notice(void *user, const char *text)
 {
     static const char words[] = "a copy of before is ";
@@ -158,13 +158,24 @@ static struct store *open_it(const struct store_schema *schema, const char *path
     return store;
 }
 
-static void put(const struct disk_image *image, const char *path, const char *suffix)
+/* The disk has the ledger and its logs as the image has them, and nothing else. */
+static void put(const struct disk_image *image, const char *path)
 {
-    char name[128];
-    (void)snprintf(name, sizeof name, "%s%s", path, suffix);
-    const struct disk_image_file *file = disk_image_find(image, name);
-    if (file != NULL)
-        disk_put(name, (struct text){file->now, file->now_len});
+    static const char *const suffix[] = {"", "-wal", "-journal"};
+    disk_clear();
+    for (size_t i = 0; i < ARRAY_LEN(suffix); i++) {
+        char name[128];
+        (void)snprintf(name, sizeof name, "%s%s", path, suffix[i]);
+        const struct disk_image_file *file = disk_image_find(image, name);
+        if (file != NULL)
+            disk_put(name, (struct text){file->now, file->now_len});
+    }
+}
+
+static void verify(struct store *store, const char *when, struct check_found *found)
+{
+    if (store_verify(store, &err) < 0)
+        broken(found, "verification%s: %s", when, err.text);
 }
 
 /* Work goes on: after a commit and an orderly close, the ledger is complete. */
@@ -192,8 +203,7 @@ static void go_on(struct store **store, const struct store_schema *schema, const
         return;
     if ((*store)->seq != seq + 1)
         broken(found, "one more batch is lost after an orderly end");
-    if (store_verify(*store, &err) < 0)
-        broken(found, "verification after one more batch: %s", err.text);
+    verify(*store, " after one more batch", found);
 }
 
 void check_ledger(const struct disk_image *image, const struct trace_event *at,
@@ -203,15 +213,12 @@ void check_ledger(const struct disk_image *image, const struct trace_event *at,
     const struct store_schema *schema = at->migrates ? trace_next_schema() : &store_schema;
 
     *out = (struct check_found){.broken = false};
-    disk_clear();
-    put(image, trace->path, "");
-    put(image, trace->path, "-wal");
-    put(image, trace->path, "-journal");
+    put(image, trace->path);
     struct store *store = open_it(schema, trace->path, out);
     if (store != NULL)
         look(trace, store, out);
-    if (store != NULL && depth >= CHECK_AUDIT && store_verify(store, &err) < 0)
-        broken(out, "verification: %s", err.text);
+    if (store != NULL && depth >= CHECK_AUDIT)
+        verify(store, "", out);
     if (store != NULL && depth == CHECK_GOES_ON && !out->broken)
         go_on(&store, schema, trace->path, out);
     disk_cut(); /* an orderly close is not under test here, and takes longer */
@@ -220,18 +227,13 @@ void check_ledger(const struct disk_image *image, const struct trace_event *at,
 
 void check_copy(const struct disk_image *image, const char *name, struct check_found *out)
 {
-    const struct trace *trace = image->trace;
-
     *out = (struct check_found){.broken = false};
-    disk_clear();
-    put(image, name, "");
-    put(image, name, "-wal");
-    put(image, name, "-journal");
+    put(image, name);
     struct store *store = open_it(trace_next_schema(), name, out);
-    if (store != NULL)
-        look(trace, store, out);
-    if (store != NULL && store_verify(store, &err) < 0)
-        broken(out, "verification: %s", err.text);
+    if (store != NULL) {
+        look(image->trace, store, out);
+        verify(store, "", out);
+    }
     disk_cut();
     store_close(store);
 }

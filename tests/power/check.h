@@ -8,7 +8,7 @@
 
 enum { CHECK_TEXT_BYTES = 512 };
 
-/* What was found in the ledger. */
+/* The content of the ledger. */
 struct check_found {
     bool broken;      /* it did not open, or is not a state of the load; text says why */
     uint32_t learned; /* which workload; 0: none */

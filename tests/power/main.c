@@ -87,7 +87,7 @@ static void violate(struct power *power, const char *what)
     (void)printf("\n");
 }
 
-/* found: the state, what was learned, and a bit that is set if the cluster identity is there. */
+/* found: the state, the learned workload, and a bit for the cluster identity. */
 enum { CLAIMED = 1 << 30, LEARNED_SHIFT = 15, STATES_MAX = 1 << LEARNED_SHIFT };
 
 static void check(struct power *power, uint32_t found)
@@ -407,14 +407,14 @@ static bool take_options(int count, char **words, struct options *out)
         {"open-one-in", required_argument, NULL, 'o'},
         {NULL, 0, NULL, 0},
     };
-    bool told = false;
+    bool has_mode = false;
     int option;
 
     while ((option = getopt_long(count, words, "", known, NULL)) != -1) {
         uint64_t value = 0;
         if (option == '?' || (optarg != NULL && !number(optarg, &value)))
             return false;
-        told |= strchr("xspb", option) != NULL;
+        has_mode |= strchr("xspb", option) != NULL;
         if (option == 's')
             out->sample = value;
         else if (option == 'p')
@@ -436,7 +436,7 @@ static bool take_options(int count, char **words, struct options *out)
     }
     if (out->bites && out->sample == 0)
         out->sample = 500;
-    return told && optind == count && out->one_in > 0 && out->load.commits > 0 &&
+    return has_mode && optind == count && out->one_in > 0 && out->load.commits > 0 &&
            out->load.commits < STATES_MAX - 1;
 }
 
@@ -465,7 +465,7 @@ int main(int count, char **words)
                               .to = UINT64_MAX};
     const int64_t started_ns = clock_ns();
 
-    /* Line-buffered, so that a run that is stopped half-way still shows what it found. */
+    /* Line-buffered, so that an interrupted run still shows its violations. */
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     if (!take_options(count, words, &options)) {
         help();

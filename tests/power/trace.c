@@ -174,7 +174,7 @@ static void reserve(struct load *load, const char *uid, const char *node)
     (void)core_do(core, &command);
 }
 
-/* In its later version the pod asks for what it asked before, which is one of these. */
+/* The later version of the pod has the same request, which is one of these. */
 static void judge_again(struct load *load, const char *uid)
 {
     struct core_fixture *core = &load->core;
@@ -312,7 +312,7 @@ static void measure(struct load *load)
         fail(&err);
 }
 
-/* Two nodes in one transaction, each with the number of what was learned as uid. */
+/* Two nodes in one transaction, each with the count of learned workloads as uid. */
 static void remember(struct load *load)
 {
     static const struct agents_rules rules = {.key = {"", 0}, .value = {"", 0}};

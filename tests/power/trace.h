@@ -30,7 +30,7 @@ struct trace_event {
     /* The last commit acknowledged before this operation, and the last that may be on the disk. */
     uint32_t acknowledged;
     uint32_t begun;
-    /* The same for what was learned: 1 and up, or 0. */
+    /* The same for the learned workload: 1 and up, or 0. */
     uint32_t learned;
     uint32_t learning;
     uint32_t copies; /* backups acknowledged so far */
@@ -66,7 +66,7 @@ struct trace {
 struct trace_rules {
     uint64_t seed;
     uint32_t commits;
-    bool unsynced; /* PRAGMA synchronous=OFF: the check must find what this loses */
+    bool unsynced; /* PRAGMA synchronous=OFF: the check must find the loss */
 };
 
 void trace_record(struct trace *trace, const struct trace_rules *rules);

@@ -110,7 +110,7 @@ static const struct core_gpu sick[] = {
     {.id = "GPU-eeeeeeee-0001", .index = 0, .mib = 16384, .sick = true},
     {.id = "GPU-eeeeeeee-0002", .index = 1, .mib = 16384, .cordoned = true}};
 
-/* What retention will fold into the baseline; "early" is history that it will drop. */
+/* History that retention will fold into the baseline; it will drop "early". */
 static void make_past(struct maker *maker)
 {
     node(maker, "honest", "uid-honest", two, 2);
@@ -140,14 +140,14 @@ static void observe_all(struct maker *maker)
     observe(maker, core_pod(core, "unplaced", "unknown-node"), "600");
 }
 
-/* What version 2 added: UUIDs that a Node showed first and does not show now. */
+/* Version 2: UUIDs that a Node showed first and does not show now. */
 static void make_claim(struct maker *maker)
 {
     node(maker, "claimer", "uid-claimer", claimed, 2);
     node(maker, "claimer", "uid-claimer", claimed, 1);
 }
 
-/* What version 4 added: GPUs that NVLink joins, and a share that was raised. */
+/* Version 4: GPUs that NVLink joins, and a share that was raised. */
 static void make_linked(struct maker *maker)
 {
     struct request *request = core_request(&maker->core, "250");
@@ -168,7 +168,7 @@ static void make_linked(struct maker *maker)
                                  .request = request});
 }
 
-/* What version 7 added: history in a pack, here of one allocation. */
+/* Version 7: history in a pack, here of one allocation. */
 static void make_pack(struct maker *maker)
 {
     struct store *store = maker->store;
@@ -209,7 +209,7 @@ static void make_present(struct maker *maker)
                     .kind = COMMAND_TERMINATING, .uid = "ending", .terminating_ms = first_ms});
     make(maker, (struct command){.kind = COMMAND_NOTE, .uid = "long", .differs = true});
     bind_pod(maker, "orphan", "copier", "200");
-    /* Only what follows is in the log that the kill leaves. */
+    /* The log that the kill leaves begins here. */
     if (db_exec(maker->store->db, "PRAGMA wal_checkpoint(TRUNCATE)", &err) < 0)
         fail(err.text);
     make(maker, (struct command){.kind = COMMAND_NODE_GONE, .node = "copier"});
@@ -219,7 +219,7 @@ static void make_present(struct maker *maker)
     rulebook_unref(book);
 }
 
-/* What version 3 added: classes with and without models, in the order in which they came. */
+/* Version 3: classes with and without models, in the order of arrival. */
 static void learn(struct maker *maker)
 {
     static const char *const words[] = {"300", "600x2", "i700+s100+400+300x2", "4000"};
@@ -271,7 +271,7 @@ static void measure(struct maker *maker)
                                  .peak_mib = 1200});
 }
 
-/* What version 6 added: the policy document that decides. */
+/* Version 6: the policy document that decides. */
 static void keep_policy(struct maker *maker)
 {
     const struct store_policy policy = {.name = "/etc/milligpu/policy.yaml",

@@ -1,5 +1,5 @@
 /*
- * uses_gpu MIB SECONDS [works | escapes | faults] - what a container does with its GPU, if any.
+ * uses_gpu MIB SECONDS [works | escapes | faults] - a container that uses its GPU, if any.
  *
  * Prints what it finds, one fact a line (gpus=1), takes so much memory of the first GPU, and stays
  * so long: idle, or works, or faults. One that works says each second how many rounds it has
@@ -198,7 +198,7 @@ static bool use(size_t mib, long seconds, const char *how)
     return work(function, memory, seconds);
 }
 
-/* Says what it finds, and uses it. False: it has no GPU, or something failed. */
+/* Describes the GPU and uses it. False: no GPU, or a failure. */
 static bool run(size_t mib, long seconds, const char *how)
 {
     void *context = NULL;

@@ -108,6 +108,21 @@ int run_program(struct shown *shown, const char *words)
     return status;
 }
 
+static void assert_part(const char *words, const char *found, const char *part)
+{
+    if (part == NULL ? found[0] != '\0' : strstr(found, part) == NULL)
+        fail_msg("%s: no \"%s\" in: %s", words, part != NULL ? part : "", found);
+}
+
+void program_says(const char *words, int status, const char *out, const char *err)
+{
+    struct shown shown;
+    assert_int_equal(run_program(&shown, words), status);
+    assert_part(words, shown.out, out);
+    assert_part(words, shown.err, err);
+    shown_free(&shown);
+}
+
 void write_file(const char *file, const char *text)
 {
     FILE *out = fopen(file, "we");

@@ -28,6 +28,8 @@ struct document *answer(struct shown *shown, const char *json);
 
 /* Runs the whole program and returns its exit status; its output is in out and err. */
 int run_program(struct shown *shown, const char *words);
+/* Runs it too, and compares: parts of the outputs, NULL: that output is empty. */
+void program_says(const char *words, int status, const char *out, const char *err);
 
 void write_file(const char *file, const char *text);
 

@@ -1,21 +1,11 @@
-/* support - folders that a test makes for itself, and a driver. */
+/* support - comparisons of texts, and a driver. */
 #ifndef MILLIGPU_TESTS_AGENT_SUPPORT_H
 #define MILLIGPU_TESTS_AGENT_SUPPORT_H
-
-#include <stddef.h>
 
 #include "milligpu/base/err.h"
 #include "milligpu/nvml/nvml.h"
 
-/* A new folder in /tmp; bytes: at least 32. */
-void folder_make(char *out, size_t bytes);
-/* With all that is in it. */
-void folder_remove(const char *folder);
-
-/* Writes a file of the folder. */
-void file_put(const char *folder, const char *name, const char *text);
-/* The content of a file of the folder, to be freed; "" if it is absent. */
-char *file_text(const char *folder, const char *name);
+#include "support/folder.h"
 
 /* Fails unless text contains words. */
 void assert_says(const char *text, const char *words);

@@ -1,4 +1,4 @@
-/* agent_calls - a node's life as the runtime tells it: the first look, new pods, restarts. */
+/* agent_calls - the calls of a container runtime: the first list, new pods, restarts. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -140,7 +140,7 @@ static bool validates(struct site *site, const struct nri_container *container,
                                   &site->err) == 0;
 }
 
-/* A list of what runs on the node: one piece, the last one unless more. */
+/* A list of the node's containers: one piece, the last one unless more. */
 static void lists(struct site *site, const struct nri_pod *pod, const struct nri_container *list,
                   uint32_t containers, bool more)
 {
@@ -270,7 +270,7 @@ SITE_TEST(synchronize__keeps_a_signed_pod)
     assert_int_equal(site->out.cdi_devices, 1);
 }
 
-/* It keeps what others gave it, and is no share of ours: nothing is metered or killed by it. */
+/* It keeps its foreign GPUs, and is no share of ours: it is not metered or killed. */
 SITE_TEST(synchronize__leaves_an_unsigned_running_pod_alone)
 {
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=GPU-b")};
@@ -293,11 +293,11 @@ SITE_TEST(create__gives_only_gpus_that_nvml_has_shown)
         assert_true(patience_left(&until_ms));
     }
     driver_says(site->dir, "driver 570.1\n");
-    assert_true(created(site)); /* one that is lost stays known */
+    assert_true(created(site)); /* a lost GPU stays known */
     site->pod.uid = TEXT("another");
     pod_signed(site, ON("GPU-a"));
     refused(site, "GPU GPU-a is not known to NVIDIA's driver on node n1");
-    /* What runs has its share, whatever the driver says now. */
+    /* A running container has its share, whatever the driver says now. */
     const struct nri_container runs = MAIN("one", NRI_RUNNING);
     lists(site, &site->pod, &runs, 1, false);
     table_is(site, "one share GPU-a");
@@ -450,7 +450,7 @@ SITE_TEST(synchronize__skips_unreadable_containers_and_pods)
     assert_int_equal(table_of(site).count, 0);
 }
 
-/* Nobody proved it, and a node may have many such pods. */
+/* It is not proven, and a node may have many such pods. */
 SITE_TEST(synchronize__drops_long_foreign_annotations)
 {
     static const char manages[] = "management.nvidia.com/gpu=all,";
@@ -492,7 +492,7 @@ SITE_TEST(create__refuses_the_second_owner_of_a_gpu)
     ",\"mib\":9}],"                                                                                \
     "\"side\":[{\"gpu\":\"GPU-a\",\"index\":0,\"milli\":100,\"mib\":9}]}}"
 
-/* From now on the runtime speaks of this pod, whose containers have shares of GPU-a. */
+/* Later calls are about this pod, whose containers have shares of GPU-a. */
 static void pod_is(struct site *site, const char *name, const char *annotation)
 {
     site->pod.id = site->pod.uid = site->pod.name = text_of(name);
@@ -539,7 +539,7 @@ SITE_TEST(create__delays_a_successor_until_the_old_pod_ends)
     assert_int_equal(metric_value(COUNT_OVERLAPS), overlaps + 3);
 }
 
-/* In the list of what runs, a pod has what its containers have together. */
+/* In a list, a pod has the sum of its running containers. */
 SITE_TEST(synchronize__counts_what_runs_when_the_agent_starts)
 {
     pod_is(site, "old", AMOUNT(600));
@@ -577,7 +577,7 @@ static bool privileged_created(struct site *site, const char *name)
     return creates(site, &site->pod, &container);
 }
 
-/* An ephemeral container is one that the allocation does not name. */
+/* The allocation does not name ephemeral containers. */
 SITE_TEST(privileged__is_counted_or_refused_in_a_pod_with_shares)
 {
     const int64_t warned = metric_value(COUNT_PRIVILEGED_WARNED);
@@ -713,7 +713,7 @@ SITE_TEST(release__starts_no_share_while_the_driver_is_released)
     driver_release_free(release);
 }
 
-/* For /readyz: what other rights are left out of the table is none of its business. */
+/* For /readyz: only shares that are left out of the table count. */
 SITE_TEST(left_out__counts_only_shares_for_readiness)
 {
     static char id[NODE_SHARES_MAX + 2][16];
@@ -804,7 +804,7 @@ SITE_TEST(validate__judges_the_adjustments_of_all_plugins)
     assert_int_equal(site->calls.validator, NRI_VALIDATOR_OFF);
     assert_int_equal(metric_value(COUNT_VALIDATOR_ON), 0);
     assert_int_equal(metric_value(COUNT_VALIDATOR_OFF), 1);
-    /* A runtime that restarts may have been told otherwise. */
+    /* A restarted runtime may have another configuration. */
     const struct nri_runtime runtime = {.name = TEXT("containerd"), .version = TEXT("v2.3.7")};
     uint32_t events = NRI_EVENTS;
     assert_int_equal(site->runtime.configure(&site->calls, &runtime, &events, &site->err), 0);

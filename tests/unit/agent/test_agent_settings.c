@@ -222,7 +222,7 @@ TEST(settings__refuse_what_exceeds_a_limit)
     refused("--node=n --cdi-dirs=/a,/b,/c,/d,", "", "--cdi-dirs: more than 4 folders");
 }
 
-/* Of no version is said what is true of another: only some of them drop the GPUs of plugins. */
+/* Versions differ: only some of them drop the GPUs of plugins. */
 TEST(runtime_check__refuses_old_runtimes)
 {
     static const struct {

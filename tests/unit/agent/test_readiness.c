@@ -1,4 +1,4 @@
-/* readiness - when the GPUs of a node may be handed out, and what is said while they may not. */
+/* readiness - conditions for handing out the GPUs of a node, and their sentences. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 static struct readiness *readiness;
 
-/* Ready, or what is said. */
+/* "" if ready, else the reasons. */
 static const char *looks(void)
 {
     static char said[4096];

@@ -23,15 +23,15 @@ struct site {
     struct kube_ops ops; /* the reporter's */
     struct reporter *reporter;
     pthread_mutex_t lock; /* guards the following */
-    bool knows;           /* the driver tells of GPUs */
-    bool deaf; /* the answers show nothing of what was written, whatever the server has */
+    bool knows;           /* the driver reports GPUs */
+    bool deaf;            /* the answers never show a written annotation, whatever the server has */
     uint32_t looks;
     uint32_t writes;
     uint64_t id;          /* of a request that is answered with less than the server has */
     const char *pod;      /* the agent's; NULL: it has none */
     const char *boot;     /* of its machine */
     char bodies[8][4096]; /* the first writes, in their order */
-    uint32_t seen;        /* answers that the agent was told of */
+    uint32_t seen;        /* calls of see() */
     char node_boot[64];   /* of the last one */
     char upgrade[64];
     const char *leaving;
@@ -252,7 +252,7 @@ SITE_TEST(reporter__restores_changed_annotations)
     assert_true(node_shows(site, "\"other\":\"2\""));
 }
 
-/* A driver that is away says nothing of GPUs, and what the Node shows of them stays. */
+/* Without a driver there is no inventory, and that of the Node stays. */
 SITE_TEST(reporter__leaves_unknown_inventory_alone)
 {
     site->knows = false;
@@ -273,11 +273,11 @@ SITE_TEST(reporter__sends_nothing_between_two_looks)
     assert_int_equal(count(site, &site->writes), 1);
     assert_int_equal(count(site, &site->looks), 0);
     assert_true(node_shows(site, "GPU-a"));
-    set_flag(site, &site->knows, false); /* what changes is written, look or not */
+    set_flag(site, &site->knows, false); /* a change is written, look or not */
     await_count(site, &site->writes, 2);
 }
 
-/* Something that takes away at once what is written must not be fought without a pause. */
+/* A controller that removes each patch at once must not be fought without a pause. */
 SITE_TEST(reporter__backs_off_when_the_node_never_shows_its_patch)
 {
     const int64_t before = metric_value(COUNT_UNPATCHED);

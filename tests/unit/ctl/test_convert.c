@@ -7,23 +7,23 @@
 #include "support/test.h"
 
 static struct strbuf out;
-static struct strbuf said;
+static struct strbuf messages;
 static struct convert_rules rules;
 
-static void hear(void *user, const char *line)
+static void take_message(void *user, const char *line)
 {
     (void)user;
-    strbuf_str(&said, line);
-    strbuf_char(&said, '\n');
+    strbuf_str(&messages, line);
+    strbuf_char(&messages, '\n');
 }
 
 /* Returns how many objects were not converted. */
 static uint32_t convert(const char *text)
 {
-    struct conversion conversion = {.rules = rules, .say = hear};
+    struct conversion conversion = {.rules = rules, .say = take_message};
 
     strbuf_reset(&out);
-    strbuf_reset(&said);
+    strbuf_reset(&messages);
     convert_text(&conversion, text_of(text), "f", &out);
     return conversion.unconverted;
 }
@@ -33,14 +33,14 @@ static int begin(void **state __attribute__((unused)))
     rules =
         (struct convert_rules){.resource = "nvidia.com/vgpu", .gpu_mib = 40960, .aliyun_mib = 1024};
     strbuf_init(&out);
-    strbuf_init(&said);
+    strbuf_init(&messages);
     return 0;
 }
 
 static int end(void **state __attribute__((unused)))
 {
     strbuf_done(&out);
-    strbuf_done(&said);
+    strbuf_done(&messages);
     return 0;
 }
 
@@ -53,7 +53,7 @@ static void becomes(const char *text, const char *expected)
 
     const uint32_t unconverted = convert(text);
     if (unconverted != 0)
-        fail_msg("%s\n%s", text, said.data);
+        fail_msg("%s\n%s", text, messages.data);
     assert_string_equal(out.data, expected);
     strbuf_text(&once, (struct text){out.data, out.len});
     assert_int_equal(convert(once.data), 0);
@@ -65,10 +65,10 @@ static void stays_as_it_is(const char *text)
     becomes(text, text);
 }
 
-static void hears(const char *expected)
+static void reports(const char *expected)
 {
-    if (strstr(said.data, expected) == NULL)
-        fail_msg("\"%s\" is not in:\n%s", expected, said.data);
+    if (strstr(messages.data, expected) == NULL)
+        fail_msg("\"%s\" is not in:\n%s", expected, messages.data);
 }
 
 /* One object is not converted, and its text stays, for this reason. */
@@ -77,7 +77,7 @@ static void stays(const char *text, const char *why)
     if (convert(text) != 1)
         fail_msg("converted: %s", out.data);
     assert_string_equal(out.data, text);
-    hears(why);
+    reports(why);
 }
 
 /* --- containers --- */
@@ -121,7 +121,7 @@ FIXTURE_TEST(hami__takes_the_larger_of_memory_and_cores)
         becomes(text, expected);
     }
     assert_int_equal(convert(POD("nvidia.com/gpu: 1, nvidia.com/gpucores: 30")), 0);
-    hears("without an amount of memory HAMi gives the whole memory of the GPU: 1000");
+    reports("without an amount of memory HAMi gives the whole memory of the GPU: 1000");
 }
 
 FIXTURE_TEST(hami__counts_several_gpus_by_an_annotation)
@@ -164,7 +164,7 @@ FIXTURE_TEST(hami__converts_whole_gpus_only_beside_its_resources)
     rules.from = PEER_HAMI;
     becomes(whole, POD("nvidia.com/vgpu: 1000"));
     rules.from = PEER_ANY;
-    /* of another container, of an init container, of the pod */
+    /* in another container, an init container, the pod */
     becomes(POD_OF("{}", LIMITS("nvidia.com/gpu: 1") LIMITS("nvidia.com/gpucores: 10")),
             POD_OF("{}", LIMITS("nvidia.com/vgpu: 1000") LIMITS("nvidia.com/vgpu: 1000")));
     becomes(POD("nvidia.com/gpu: 2") "  initContainers: [{resources: {limits: "
@@ -242,8 +242,8 @@ FIXTURE_TEST(convert__keeps_a_container_that_cannot_be_converted)
 
     for (size_t i = 0; i < ARRAY_LEN(samples); i++) {
         stays(samples[i].text, samples[i].why);
-        hears("f: document 1 (line 1), ");
-        hears(": not converted: ");
+        reports("f: document 1 (line 1), ");
+        reports(": not converted: ");
     }
     rules.gpu_mib = 0;
     stays(POD("aliyun.com/gpu-mem: 1"),
@@ -294,7 +294,7 @@ FIXTURE_TEST(hami__converts_annotations)
           "not converted: metadata.annotations[\"nvidia.com/use-gputype\"]: it is not a list");
 }
 
-/* What a pod demanded and cannot demand here stays and is said; the rest is converted. */
+/* A demand without counterpart stays and is reported; the rest is converted. */
 FIXTURE_TEST(convert__reports_what_has_no_counterpart)
 {
     static const struct {
@@ -326,7 +326,7 @@ FIXTURE_TEST(convert__reports_what_has_no_counterpart)
     for (size_t i = 0; i < ARRAY_LEN(samples); i++) {
         assert_int_equal(convert(samples[i].text), 1);
         assert_string_equal(out.data, samples[i].expected);
-        hears(samples[i].why);
+        reports(samples[i].why);
     }
     static const char node[] = "kind: Node\nstatus: {allocatable: {aliyun.com/gpu-mem: 40}}\n";
     stays_as_it_is(node); /* reported, not requested */
@@ -361,7 +361,7 @@ FIXTURE_TEST(kai__turns_a_fraction_into_a_container_limit)
             "      resources:\n"
             "        limits:\n"
             "          nvidia.com/vgpu: 500\n");
-    hears("metadata.labels[\"kai.scheduler/queue\"]: stays, and nobody reads it");
+    reports("metadata.labels[\"kai.scheduler/queue\"]: stays, and nobody reads it");
     becomes(POD_OF("{name: p, annotations: {gpu-fraction: '0.3333', "
                    "gpu-fraction-container-name: b}}",
                    "  - {name: a}\n  - {name: b}\n"),
@@ -448,9 +448,9 @@ FIXTURE_TEST(convert__continues_after_a_bad_document)
                      4);
     assert_string_equal(out.data, "# head\n---\n" POD("nvidia.com/vgpu: 250")
                                       BAD_ONES POD("nvidia.com/vgpu: 500"));
-    hears("f: document 2 (line 8): not converted: counted from there, line 2: ");
-    hears("f: document 3 (line 10): not converted: ");
-    hears("f: document 4 (line 13), Pod p: not converted: ");
+    reports("f: document 2 (line 8): not converted: counted from there, line 2: ");
+    reports("f: document 3 (line 10): not converted: ");
+    reports("f: document 4 (line 13), Pod p: not converted: ");
 }
 
 /* A directive stands before its document, and "..." ends one. */
@@ -478,7 +478,7 @@ FIXTURE_TEST(convert__takes_items_of_a_list)
                         "          nvidia.com/vgpu: 250\n"
                         "- kind: Pod\n  metadata: {name: bad}\n  spec:\n    containers:\n"
                         "    - resources: {limits: {aliyun.com/gpu-mem: x}}\n- 1\n");
-    hears("f: document 1 (line 10), Pod bad: not converted: spec.containers[0]");
+    reports("f: document 1 (line 10), Pod bad: not converted: spec.containers[0]");
 }
 
 FIXTURE_TEST(convert__keeps_json)
@@ -495,7 +495,7 @@ FIXTURE_TEST(convert__keeps_json)
     stays("{\"kind\": [}", "not converted: document.kind");
 }
 
-/* Where the text cannot be changed in place, the document is written anew, and that is said. */
+/* Where the text cannot be changed in place, the document is rewritten, and a message says so. */
 FIXTURE_TEST(convert__reports_a_rewritten_document)
 {
     becomes("---\nkind: Pod # c\nspec:\n  containers:\n  - resources:\n      limits: !!map\n"
@@ -504,7 +504,7 @@ FIXTURE_TEST(convert__reports_a_rewritten_document)
             "        nvidia.com/vgpu: 250\n---\na: 1 # stays\n");
     convert("kind: Pod # c\nspec: {containers: [{resources: {limits: !!map "
             "{aliyun.com/gpu-mem: 10}}}]}\n");
-    hears("f: line 1: written anew: comments and layout of this document are lost");
+    reports("f: line 1: written anew: comments and layout of this document are lost");
 }
 
 FIXTURE_TEST(convert__bounds_and_escapes_messages)
@@ -517,11 +517,11 @@ FIXTURE_TEST(convert__bounds_and_escapes_messages)
         strbuf_str(&text, LIMITS("nvidia.com/gpumem: x"));
     assert_int_equal(convert(text.data), 1);
     assert_string_equal(out.data, text.data);
-    for (size_t i = 0; i < said.len; i++)
-        lines += said.data[i] == '\n';
+    for (size_t i = 0; i < messages.len; i++)
+        lines += messages.data[i] == '\n';
     assert_int_equal(lines, CONVERT_LINES_MAX + 1);
-    hears("not converted: 19980 more like these");
-    assert_null(strchr(said.data, '\033'));
+    reports("not converted: 19980 more like these");
+    assert_null(strchr(messages.data, '\033'));
 }
 
 /* Aliases could describe more than there is memory for. */
@@ -546,14 +546,8 @@ FIXTURE_TEST(convert__refuses_wrong_options)
         "convert --aliyun-unit KiB x",     "convert --resource vgpu x"};
 
     for (size_t i = 0; i < ARRAY_LEN(words); i++) {
-        struct shown shown;
-        assert_int_equal(run_program(&shown, words[i]), CTL_USAGE);
-        assert_int_equal(shown.out_bytes, 0);
-        assert_true(shown.err_bytes > 0);
-        shown_free(&shown);
+        program_says(words[i], CTL_USAGE, NULL, "milligpuctl: ");
     }
-    struct shown shown;
-    assert_int_equal(run_program(&shown, "convert no/such/file"), CTL_NO);
-    assert_string_equal(shown.err, "milligpuctl: no/such/file: No such file or directory\n");
-    shown_free(&shown);
+    program_says("convert no/such/file", CTL_NO, NULL,
+                 "milligpuctl: no/such/file: No such file or directory\n");
 }

@@ -1,4 +1,4 @@
-/* Which GPU is meant, what becomes of the annotation, and the line that says so to a shell. */
+/* cordon - the choice of a GPU, the new annotation, and its line for a shell. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* doctor --nodes - what is missing on each node, in the order in which one would install it. */
+/* doctor --nodes - parts that a node lacks, in the order of installation. */
 #include <stdio.h>
 #include <string.h>
 
@@ -97,55 +97,59 @@ static void finds(const struct document *nodes, const struct document *pods, con
     "\"milligpu.io/agent\":\"{" SAYS_POD "\\\"version\\\":\\\"0.1.0\\\",\\\"validator\\\":" value  \
     "}\""
 
+static void finds_on(const char *runtime, const char *annotations, const struct document *pods,
+                     const char *status, const char *words)
+{
+    finds(node(runtime, annotations, ""), pods, status, words);
+}
+
+#define NEW   "containerd://2.3.7"
+#define WHOLE AGENT "," GPUS
+
 FIXTURE_TEST(doctor__names_missing_parts_in_installation_order)
 {
     const struct document *none = answer(&shown, "{\"items\":[]}");
     const struct document *ready = pod("n1", "True");
 
-    finds(node("cri-o://1.34", "", ""), none, "failed", "no agent");
-    finds(node("cri-o://1.34", AGENT, ""), ready, "failed", "no GPU with a UUID");
-    finds(node("cri-o://1.34", AGENT "," GPUS, ""), ready, "warning", "containerd only");
-    finds(node("", AGENT "," GPUS, ""), ready, "warning", "not known");
-    finds(node("containerd://2.1.6", "", ""), none, "failed", "no agent");
-    finds(node("containerd://1.6.36", "", ""), none, "failed", "1.6.36 is too old for the agent");
-    finds(node("containerd://1.7.29", "", ""), none, "failed", "needs 2.1: update containerd to");
-    finds(node("containerd://1.7.30", AGENT "," GPUS, ""), ready, "failed", "1.7.30 is too old");
-    finds(node("containerd://2.0.5", "", ""), ready, "failed", "set agent_nodes to a label");
-    finds(node("containerd://2.1.6", AGENT "," GPUS, ""), ready, "warning", "while it is away");
-    finds(node("containerd://2.3.7", "", ""), none, "failed", "install the component node");
-    finds(node("containerd://2.3.7", "", ""), pod("n2", "True"), "failed", "no agent");
-    finds(node("containerd://2.3.7", AGENT, ""), none, "failed", "its agent is gone");
-    finds(node("containerd://2.3.7", AGENT, ""), pod("n1", "False"), "failed", "not Ready");
-    finds(node("containerd://2.3.7", "", ""), ready, "failed", "cannot write to the Node");
-    finds(node("containerd://2.3.7", AGENT, ""), ready, "failed", "no GPU with a UUID");
-    finds(node("containerd://2.3.7", AGENT "," BAD, ""), ready, "failed", "uuid");
-    finds(node("containerd://2.3.7", AGENT "," GPUS, "\"nvidia.com/gpu\":\"4\""), ready, "warning",
+    finds_on("cri-o://1.34", "", none, "failed", "no agent");
+    finds_on("cri-o://1.34", AGENT, ready, "failed", "no GPU with a UUID");
+    finds_on("cri-o://1.34", WHOLE, ready, "warning", "containerd only");
+    finds_on("", WHOLE, ready, "warning", "not known");
+    finds_on("containerd://2.1.6", "", none, "failed", "no agent");
+    finds_on("containerd://1.6.36", "", none, "failed", "1.6.36 is too old for the agent");
+    finds_on("containerd://1.7.29", "", none, "failed", "needs 2.1: update containerd to");
+    finds_on("containerd://1.7.30", WHOLE, ready, "failed", "1.7.30 is too old");
+    finds_on("containerd://2.0.5", "", ready, "failed", "set agent_nodes to a label");
+    finds_on("containerd://2.1.6", WHOLE, ready, "warning", "while it is away");
+    finds_on(NEW, "", none, "failed", "install the component node");
+    finds_on(NEW, "", pod("n2", "True"), "failed", "no agent");
+    finds_on(NEW, AGENT, none, "failed", "its agent is gone");
+    finds_on(NEW, AGENT, pod("n1", "False"), "failed", "not Ready");
+    finds_on(NEW, "", ready, "failed", "cannot write to the Node");
+    finds_on(NEW, AGENT, ready, "failed", "no GPU with a UUID");
+    finds_on(NEW, AGENT "," BAD, ready, "failed", "uuid");
+    finds(node(NEW, AGENT "," GPUS, "\"nvidia.com/gpu\":\"4\""), ready, "warning",
           "whole GPUs here, too: 4");
-    finds(node("containerd://2.3.7", AGENT "," GPUS, "\"nvidia.com/gpu\":\"0\""), ready, "ok",
+    finds(node(NEW, AGENT "," GPUS, "\"nvidia.com/gpu\":\"0\""), ready, "ok",
           "containerd://2.3.7, agent 0.1.0");
-    finds(
-        node("containerd://2.3.7", "\"milligpu.io/agent\":\"{" SAYS_POD "\\\"v\\\":1}\"," GPUS, ""),
-        ready, "ok", "agent of an unknown version");
-    finds(node("containerd://2.3.7", "\"milligpu.io/agent\":\"true\"," GPUS, ""), ready, "warning",
-          "does not say which pod it is: update the DaemonSet");
-    finds(node("containerd://2.3.7", CDI("\\\"gpus\\\":8,\\\"named\\\":0") "," GPUS, ""), ready,
-          "failed",
-          "no CDI specification names 8 of 8 GPUs: no share of them starts: run nvidia-ctk");
-    finds(node("containerd://2.3.7",
+    finds_on(NEW, "\"milligpu.io/agent\":\"{" SAYS_POD "\\\"v\\\":1}\"," GPUS, ready, "ok",
+             "agent of an unknown version");
+    finds_on(NEW, "\"milligpu.io/agent\":\"true\"," GPUS, ready, "warning",
+             "does not say which pod it is: update the DaemonSet");
+    finds_on(NEW, CDI("\\\"gpus\\\":8,\\\"named\\\":0") "," GPUS, ready, "failed",
+             "no CDI specification names 8 of 8 GPUs: no share of them starts: run nvidia-ctk");
+    finds(node(NEW,
                CDI("\\\"gpus\\\":8,\\\"named\\\":8,\\\"kind\\\":\\\"nvidia.com/gpu\\\"") "," GPUS,
                ""),
           ready, "ok", "agent 0.1.0, driver 570.1, CDI nvidia.com/gpu, validator not known");
-    finds(node("containerd://2.3.7", MPS(1) "," GPUS, ""), ready, "failed",
-          "MPS is up on 1 of 2 GPUs");
-    finds(node("containerd://2.3.7", MPS(2) "," GPUS, ""), ready, "ok", "MPS on 2 GPUs");
-    finds(node("containerd://3.0.0", AGENT "," GPUS, ""), ready, "ok", "containerd://3.0.0");
-    finds(node("containerd://2.3.7", AGENT "," GPUS, ""), ready, "ok",
-          "validator not known until a container is made");
-    finds(node("containerd://2.3.7", VALIDATOR("true") "," GPUS, ""), ready, "ok",
-          "agent 0.1.0, validator on");
-    finds(node("containerd://2.3.7", VALIDATOR("false") "," GPUS, ""), ready, "warning",
-          "validator is off: while the agent is away, containers of pods with a share are made "
-          "without it: copy manifests/node/milligpu-nri.toml");
+    finds_on(NEW, MPS(1) "," GPUS, ready, "failed", "MPS is up on 1 of 2 GPUs");
+    finds_on(NEW, MPS(2) "," GPUS, ready, "ok", "MPS on 2 GPUs");
+    finds_on("containerd://3.0.0", WHOLE, ready, "ok", "containerd://3.0.0");
+    finds_on(NEW, WHOLE, ready, "ok", "validator not known until a container is made");
+    finds_on(NEW, VALIDATOR("true") "," GPUS, ready, "ok", "agent 0.1.0, validator on");
+    finds_on(NEW, VALIDATOR("false") "," GPUS, ready, "warning",
+             "validator is off: while the agent is away, containers of pods with a share are made "
+             "without it: copy manifests/node/milligpu-nri.toml");
 }
 
 #define SAYS(members)                                                                              \

@@ -46,18 +46,23 @@ TEST(policies__keep_the_status_after_a_warning)
     shown_free(&shown);
 }
 
+static void shows(const char *content, const char *options, int status, const char *out,
+                  const char *err)
+{
+    assert_int_equal(check(content, options), status);
+    assert_non_null(strstr(shown.out, out));
+    assert_non_null(strstr(shown.err, err));
+    shown_free(&shown);
+}
+
 TEST(policies__show_windows_at_the_given_time)
 {
     static const char document[] = HEAD "rules: [{when: 'Mon 08:00-20:00', whole: true}]\n";
-    assert_int_equal(check(document, "--at 2026-01-05T08:00:00Z"), CTL_FINE);
-    assert_non_null(strstr(shown.out, "Mon 08:00-20:00 UTC  until 2026-01-05T20:00:00.000Z  "));
-    shown_free(&shown);
-    assert_int_equal(check(document, "--at 2026-01-05T20:00:00Z"), CTL_FINE);
-    assert_non_null(strstr(shown.out, "Mon 08:00-20:00 UTC  from 2026-01-12T08:00:00.000Z  "));
-    shown_free(&shown);
-    assert_int_equal(check(document, "--at yesterday"), CTL_USAGE);
-    assert_non_null(strstr(shown.err, "--at is yesterday: "));
-    shown_free(&shown);
+    shows(document, "--at 2026-01-05T08:00:00Z", CTL_FINE,
+          "Mon 08:00-20:00 UTC  until 2026-01-05T20:00:00.000Z  ", "");
+    shows(document, "--at 2026-01-05T20:00:00Z", CTL_FINE,
+          "Mon 08:00-20:00 UTC  from 2026-01-12T08:00:00.000Z  ", "");
+    shows(document, "--at yesterday", CTL_USAGE, "", "--at is yesterday: ");
 }
 
 TEST(policies__describe_each_ready_policy)
@@ -66,14 +71,9 @@ TEST(policies__describe_each_ready_policy)
     char words[64];
     for (size_t i = 0; policy_ready(i, &ready); i++) {
         (void)snprintf(words, sizeof words, "check-policy %s", ready.name);
-        assert_int_equal(run_program(&shown, words), CTL_FINE);
-        assert_string_equal(shown.err, "");
-        assert_non_null(strstr(shown.out, ready.name));
-        assert_non_null(strstr(shown.out, "Prices:       known: "));
-        shown_free(&shown);
+        program_says(words, CTL_FINE, ready.name, NULL);
+        program_says(words, CTL_FINE, "Prices:       known: ", NULL);
         (void)snprintf(words, sizeof words, "check-policy %s -o name", ready.name);
-        assert_int_equal(run_program(&shown, words), CTL_FINE);
-        assert_non_null(strstr(shown.out, "policy/"));
-        shown_free(&shown);
+        program_says(words, CTL_FINE, "policy/", NULL);
     }
 }

@@ -38,12 +38,12 @@ static int forget(void **state __attribute__((unused)))
 
 #define FIXTURE_TEST(name) TEST_WITH(name, void *state, NULL, forget)
 
-/* --- views.txt, whose language is described at its top --- */
+/* --- views.txt; its top describes the language --- */
 
 struct view_table {
     struct strbuf json[2]; /* the answers; the second one may be empty */
     struct strbuf expected;
-    char expects; /* what expected is: '|' the whole output, '=' whole lines of it, 0 nothing */
+    char expects; /* kind of expected: '|' the whole output, '=' whole lines of it, 0 nothing */
     bool of_err;
     size_t second; /* the answer that is being read */
     int status;
@@ -279,7 +279,7 @@ FIXTURE_TEST(top__has_a_line_for_each_node_with_many_gpus)
         strstr(shown.out, "NODE  GPUS  MODEL      TOTAL  USED  RESERVED  MEASURED  FREE"));
 }
 
-/* 24 lines: what needs a look comes first, and the rest is counted. */
+/* 24 lines: nodes that need a look come first, and the rest is counted. */
 FIXTURE_TEST(top__fits_the_rows_of_a_watched_terminal)
 {
     SCOPED_STRBUF(many);

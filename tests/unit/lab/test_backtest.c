@@ -8,20 +8,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/run/file.h"
 #include "milligpu/store/store.h"
 
 #include "lab/backtest/backtest.h"
 #include "support/core_fixture.h"
+#include "support/folder.h"
 #include "support/shown.h"
 #include "support/store_checks.h"
 
-/* 2026-01-01T00:00:00Z; the program says what time it is (support.h), and here it is earlier. */
+/* 2026-01-01T00:00:00Z, earlier than the program's time (shown.h) */
 static const int64_t first_ms = 1767225600000;
 static const int64_t minute_ms = 60000;
 
@@ -59,9 +58,8 @@ static int set_up(void **state)
 {
     static struct journal journal;
 
-    journal = (struct journal){.folder = "/tmp/milligpu-backtest-XXXXXX"};
-    if (mkdtemp(journal.folder) == NULL)
-        return -1;
+    journal = (struct journal){.store = NULL};
+    folder_make(journal.folder, sizeof journal.folder);
     (void)snprintf(journal.ledger, sizeof journal.ledger, "%s/ledger.db", journal.folder);
     (void)snprintf(journal.csv, sizeof journal.csv, "%s/csv", journal.folder);
     (void)snprintf(journal.other, sizeof journal.other, "%s/other", journal.folder);
@@ -80,25 +78,17 @@ static void journal_close(struct journal *journal)
 static int tear_down(void **state)
 {
     struct journal *journal = *state;
-    char beside[128];
-
     journal_close(journal);
     core_done(&journal->core);
-    (void)snprintf(beside, sizeof beside, "%s.lock", journal->ledger);
-    (void)unlink(beside);
-    (void)snprintf(beside, sizeof beside, "%s.id", journal->ledger);
-    (void)unlink(beside);
-    (void)unlink(journal->ledger);
-    (void)unlink(journal->csv);
-    (void)unlink(journal->other);
-    return rmdir(journal->folder);
+    folder_remove(journal->folder);
+    return 0;
 }
 
 #define JOURNAL_TEST(name) TEST_WITH(name, struct journal *journal, set_up, tear_down)
 
-/* --- what happens --- */
+/* --- events --- */
 
-static void tell(struct journal *journal, int64_t minutes, struct command command)
+static void records(struct journal *journal, int64_t minutes, struct command command)
 {
     struct change change;
     struct err err;
@@ -116,30 +106,30 @@ static void tell(struct journal *journal, int64_t minutes, struct command comman
 static void node_shows(struct journal *journal, int64_t minutes, const char *node,
                        const struct core_gpu *gpu, uint32_t gpus)
 {
-    tell(journal, minutes,
-         (struct command){.kind = COMMAND_NODE,
-                          .inventory = core_inventory(&journal->core, node, node, gpu, gpus)});
+    records(journal, minutes,
+            (struct command){.kind = COMMAND_NODE,
+                             .inventory = core_inventory(&journal->core, node, node, gpu, gpus)});
 }
 
 /* words are those of core_request(); created: minutes, or -1 if nothing says when. */
 static void reserves(struct journal *journal, int64_t minutes, const char *pod, const char *node,
                      const char *words, int64_t created)
 {
-    tell(journal, minutes,
-         (struct command){.kind = COMMAND_RESERVE,
-                          .uid = pod,
-                          .namespace = "team",
-                          .name = pod,
-                          .node = node,
-                          .request = core_request(&journal->core, words),
-                          .created_ms = created >= 0 ? first_ms + created * minute_ms : 0});
+    records(journal, minutes,
+            (struct command){.kind = COMMAND_RESERVE,
+                             .uid = pod,
+                             .namespace = "team",
+                             .name = pod,
+                             .node = node,
+                             .request = core_request(&journal->core, words),
+                             .created_ms = created >= 0 ? first_ms + created * minute_ms : 0});
 }
 
 static void steps(struct journal *journal, int64_t minutes, enum command_kind kind, const char *pod)
 {
-    tell(journal, minutes,
-         (struct command){
-             .kind = kind, .uid = pod, .namespace = "team", .name = pod, .why = "test"});
+    records(journal, minutes,
+            (struct command){
+                .kind = kind, .uid = pod, .namespace = "team", .name = pod, .why = "test"});
 }
 
 static void binds(struct journal *journal, int64_t minutes, const char *pod, const char *node,
@@ -170,7 +160,7 @@ static void small_pods_lie_apart(struct journal *journal)
     ends(journal, 120, "whole");
 }
 
-/* --- what is made of it --- */
+/* --- the back-test --- */
 
 static int run_on(struct journal *journal, const char *file, const char *words)
 {
@@ -185,17 +175,13 @@ static int run_on(struct journal *journal, const char *file, const char *words)
 static void expect_written(struct journal *journal, const char *words, const char *expected)
 {
     char all[256];
-    char *bytes;
-    size_t count;
-    struct err err;
 
     (void)snprintf(all, sizeof all, "%s %s", words, journal->csv);
     const int status = run_on(journal, journal->ledger, all);
     if (status != CTL_FINE)
         fail_msg("%d: %s", status, journal->shown.err);
     shown_free(&journal->shown);
-    if (file_read(journal->csv, 1 << 20, &bytes, &count, &err) < 0)
-        fail_with(&err);
+    char *bytes = file_text(journal->folder, "csv");
     assert_string_equal(bytes, expected);
     xfree(bytes);
 }
@@ -272,7 +258,7 @@ JOURNAL_TEST(backtest__compares_with_the_record)
 /* milligpud notes its policy before it knows any node. */
 JOURNAL_TEST(backtest__begins_with_the_cluster)
 {
-    tell(journal, -60, (struct command){.kind = COMMAND_POLICY});
+    records(journal, -60, (struct command){.kind = COMMAND_POLICY});
     small_pods_lie_apart(journal);
     journal_close(journal);
     assert_int_equal(
@@ -308,7 +294,7 @@ JOURNAL_TEST(backtest__counts_a_place_after_the_end_as_waiting)
                  "team/whole,2026-01-01T00:20:00.000Z,,0,\n");
     expect_said(journal, "--policy binpack,spread --to 2026-01-01T00:50:00Z",
                 "binpack   1 wait less (1 not at all), 0 wait longer;");
-    /* And before it came, nobody knows of it. */
+    /* Before its arrival the pod does not count. */
     expect_said(journal, "--policy binpack --to 2026-01-01T00:19:00Z", ": 2 pods arrive\n");
 }
 
@@ -348,7 +334,7 @@ JOURNAL_TEST(backtest__follows_nodes_that_come_change_and_go)
     node_shows(journal, 10, "n2", another, 1); /* the cordon is lifted */
     binds(journal, 11, "second", "n2", "1000", 2);
     ends(journal, 20, "second");
-    tell(journal, 20, (struct command){.kind = COMMAND_NODE_GONE, .node = "n2"});
+    records(journal, 20, (struct command){.kind = COMMAND_NODE_GONE, .node = "n2"});
     ends(journal, 30, "first");
     binds(journal, 31, "third", "n1", "1000", 21);
     ends(journal, 40, "third");
@@ -367,7 +353,7 @@ JOURNAL_TEST(backtest__counts_pods_of_vanished_nodes)
     node_shows(journal, 0, "n1", one, 1);
     node_shows(journal, 0, "n2", another, 1);
     binds(journal, 1, "first", "n2", "500", 1); /* binpack takes n1 */
-    tell(journal, 40, (struct command){.kind = COMMAND_NODE_GONE, .node = "n1"});
+    records(journal, 40, (struct command){.kind = COMMAND_NODE_GONE, .node = "n1"});
     ends(journal, 50, "first");
     journal_close(journal);
     expect_said(journal, "--policy binpack", "1 on nodes that went away\n");
@@ -380,14 +366,14 @@ JOURNAL_TEST(backtest__keeps_foreign_pods_in_place)
     node_shows(journal, 0, "n1", one, 1);
     node_shows(journal, 0, "n2", another, 1);
     core_note(&journal->core, pod, "c0 GPU-a 600 0 0");
-    tell(journal, 1,
-         (struct command){.kind = COMMAND_ADOPT,
-                          .uid = "foreign",
-                          .namespace = "team",
-                          .name = "foreign",
-                          .node = "n1",
-                          .pod = pod,
-                          .request = core_request(&journal->core, "600")});
+    records(journal, 1,
+            (struct command){.kind = COMMAND_ADOPT,
+                             .uid = "foreign",
+                             .namespace = "team",
+                             .name = "foreign",
+                             .node = "n1",
+                             .pod = pod,
+                             .request = core_request(&journal->core, "600")});
     binds(journal, 2, "mine", "n2", "300", 2);
     ends(journal, 3, "foreign");
     ends(journal, 9, "mine");
@@ -431,17 +417,17 @@ JOURNAL_TEST(backtest__asks_for_models_and_memory_again)
 
     node_shows(journal, 0, "n1", one, 1);
     other->gpu[0].model = "NVIDIA H100";
-    tell(journal, 0, (struct command){.kind = COMMAND_NODE, .inventory = other});
+    records(journal, 0, (struct command){.kind = COMMAND_NODE, .inventory = other});
     request->models = 1;
     request->model = model;
-    tell(journal, 1,
-         (struct command){.kind = COMMAND_RESERVE,
-                          .uid = "picky",
-                          .namespace = "team",
-                          .name = "picky",
-                          .node = "n2",
-                          .request = request,
-                          .created_ms = first_ms});
+    records(journal, 1,
+            (struct command){.kind = COMMAND_RESERVE,
+                             .uid = "picky",
+                             .namespace = "team",
+                             .name = "picky",
+                             .node = "n2",
+                             .request = request,
+                             .created_ms = first_ms});
     steps(journal, 1, COMMAND_CONFIRM, "picky");
     journal_close(journal);
     expect_written(journal, "--policy binpack --placements", "team/picky,n2,0\n");
@@ -452,8 +438,8 @@ JOURNAL_TEST(backtest__orders_times_after_the_clock_was_set_back)
     node_shows(journal, 100, "n1", one, 1);
     binds(journal, 101, "first", "n1", "1000", 101);
     /* At minute 110 of the wrong clock it is minute 10. */
-    tell(journal, 10,
-         (struct command){.kind = COMMAND_CLOCK, .clock_from_ms = first_ms + 110 * minute_ms});
+    records(journal, 10,
+            (struct command){.kind = COMMAND_CLOCK, .clock_from_ms = first_ms + 110 * minute_ms});
     ends(journal, 20, "first");
     binds(journal, 20, "second", "n1", "1000", 5);
     ends(journal, 30, "second");
@@ -604,7 +590,7 @@ JOURNAL_TEST(backtest__refuses_a_file_that_is_not_a_ledger)
     expect_refused(journal, CTL_NO, journal->ledger, "", "its journal is empty");
 }
 
-/* Past the store, and past what it forbids. */
+/* Past the store and its triggers. */
 static void spoil(struct journal *journal, const char *sql)
 {
     sqlite3 *db = NULL;
@@ -616,7 +602,7 @@ static void spoil(struct journal *journal, const char *sql)
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
-/* Entry 3 reserves for the first pod, entry 1 tells of its node. */
+/* Entry 3 reserves for the first pod, entry 1 shows its node. */
 JOURNAL_TEST(backtest__names_the_entry_that_no_daemon_writes)
 {
     static const struct {

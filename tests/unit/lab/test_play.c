@@ -11,7 +11,7 @@
 
 static struct arena arena;
 static struct strbuf left_out;
-static struct strbuf heard;
+static struct strbuf wrong_objects;
 static struct err err;
 
 static struct document *json(const char *text)
@@ -29,10 +29,10 @@ static void note(void *user, const char *kind, const char *name, const char *why
     strbuf_printf(&left_out, "%s %s;", kind, name);
 }
 
-static void hear(void *user, const char *text)
+static void note_wrong(void *user, const char *text)
 {
     (void)user;
-    strbuf_printf(&heard, "%s;", text);
+    strbuf_printf(&wrong_objects, "%s;", text);
 }
 
 /* All pods that the text stands for. */
@@ -55,7 +55,7 @@ static int begin(void **state __attribute__((unused)))
 {
     arena_init(&arena);
     strbuf_init(&left_out);
-    strbuf_init(&heard);
+    strbuf_init(&wrong_objects);
     return 0;
 }
 
@@ -63,7 +63,7 @@ static int end(void **state __attribute__((unused)))
 {
     arena_done(&arena);
     strbuf_done(&left_out);
-    strbuf_done(&heard);
+    strbuf_done(&wrong_objects);
     return 0;
 }
 
@@ -105,16 +105,17 @@ FIXTURE_TEST(manifest__skips_and_names_other_kinds)
     assert_string_equal(left_out.data, "Service web;Node n1;StatefulSet theirs;");
 }
 
-/* Without somebody who hears of it, the first of them ends the reading. */
+/* Without a reporter, the first of them ends the reading. */
 FIXTURE_TEST(manifest__skips_wrong_objects_with_a_reporter)
 {
     static const char text[] = "kind: DaemonSet\nmetadata: {name: each}\n---\n[]\n---\n{}\n---\n"
                                "kind: List\nitems: 7\n---\n"
                                "kind: Pod\nmetadata: {name: a}\nspec: {}\n";
-    struct manifest manifest = {.arena = &arena, .namespace = "home", .skip = note, .wrong = hear};
+    struct manifest manifest = {
+        .arena = &arena, .namespace = "home", .skip = note, .wrong = note_wrong};
     struct document *pods;
     assert_int_equal(manifest_parse(&manifest, text_of(text), "pods.yaml", &err), 0);
-    assert_string_equal(heard.data,
+    assert_string_equal(wrong_objects.data,
                         "pods.yaml: DaemonSet each: spec.template: a pod template is required;"
                         "pods.yaml: a Pod must be an object;"
                         "pods.yaml: an object has no kind: it is Pod or List;"
@@ -263,7 +264,7 @@ FIXTURE_TEST(reasons__count_a_shared_entry_by_the_view)
     assert_false(reasons_are_counted(json(many), json(two)));
     assert_string_equal(counted(many, two, view),
                         "3 nodes: full; 1 node: no GPU; 1 node(s) were unschedulable");
-    /* One text is true of all nodes, whatever a view says: nobody has to ask for it. */
+    /* One text is true of all nodes, so no view is needed. */
     assert_true(reasons_are_counted(
         json(many), json("{\"FailedNodes\":{\"n1\":\"full (one entry for all such nodes)\"}}")));
     assert_true(reasons_are_counted(json("[\"n1\",\"n2\"]"),

@@ -2,13 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/ledger/ledger.h"
-#include "milligpu/run/file.h"
 
 #include "lab/simulate/simulate.h"
+#include "support/folder.h"
 #include "support/scoped.h"
 #include "support/shown.h"
 #include "support/test.h"
@@ -19,7 +18,7 @@ static struct err err; /* of the latest call */
 #define NODE_HEAD "sn,cpu_milli,memory_mib,gpu,model\n"
 #define POD_HEAD  "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
 
-static char folder[] = "/tmp/milligpu-simulate-XXXXXX";
+static char folder[32];
 static char nodes_file[64];
 static char pods_file[64];
 static char out_file[64];
@@ -28,8 +27,7 @@ static struct world world;
 
 static int set_up(void **state __attribute__((unused)))
 {
-    if (mkdtemp(folder) == NULL)
-        return -1;
+    folder_make(folder, sizeof folder);
     (void)snprintf(nodes_file, sizeof nodes_file, "%s/n", folder);
     (void)snprintf(pods_file, sizeof pods_file, "%s/a", folder);
     (void)snprintf(out_file, sizeof out_file, "%s/out", folder);
@@ -38,18 +36,14 @@ static int set_up(void **state __attribute__((unused)))
 
 static int tear_down(void **state __attribute__((unused)))
 {
-    (void)unlink(nodes_file);
-    (void)unlink(pods_file);
-    (void)unlink(out_file);
-    return rmdir(folder);
+    folder_remove(folder);
+    return 0;
 }
 
-/* What one run writes to the file of this option. */
+/* The bytes that one run writes to the file of this option. */
 static char *written_by(const char *option, const char *policy, const char *nodes, const char *pods)
 {
     char words[512];
-    char *bytes;
-    size_t count;
 
     write_file(nodes_file, nodes);
     write_file(pods_file, pods);
@@ -58,9 +52,8 @@ static char *written_by(const char *option, const char *policy, const char *node
     const int status = run_program(&shown, words);
     if (status != CTL_FINE)
         fail_msg("%d: %s", status, shown.err);
-    assert_int_equal(file_read(out_file, 1 << 20, &bytes, &count, &err), 0);
     shown_free(&shown);
-    return bytes;
+    return file_text(folder, "out");
 }
 
 static void expect_written(const char *option, const char *policy, const char *nodes,
@@ -196,7 +189,7 @@ TEST(stranded__is_unusable_by_any_arriving_pod)
             "\"idlePercent\": 54.0000;\"strandedPercent\": 8.0000");
 }
 
-/* What a run with --churn says of one policy, without the times. */
+/* The report of a run with --churn about one policy, without the times. */
 static char *churned(const char *more)
 {
     char words[512];
@@ -285,8 +278,6 @@ TEST(cluster__is_filled_like_the_same_nodes)
 {
     static const char pods[] = POD_HEAD "p,1000,512,1,700,\nq,1000,512,1,300,\nr,2000,1024,1,1,\n";
     char words[512];
-    char *bytes;
-    size_t count;
 
     char *expected = written_by("--placements", "binpack", NODE_HEAD "a,4000,2048,2,T4\n", pods);
     char *text = xstrdup(cluster_text);
@@ -296,7 +287,7 @@ TEST(cluster__is_filled_like_the_same_nodes)
                    "simulate --cluster %s --arrivals %s --policy binpack --placements %s",
                    nodes_file, pods_file, out_file);
     assert_int_equal(run_program(&shown, words), CTL_FINE);
-    assert_int_equal(file_read(out_file, 1 << 20, &bytes, &count, &err), 0);
+    char *bytes = file_text(folder, "out");
     assert_string_equal(bytes, expected);
     assert_string_equal(bytes, "p,a,0\nq,a,0\nr,a,1\n");
     shown_free(&shown);
@@ -342,7 +333,7 @@ TEST(manifest__is_one_round_with_equal_pods_in_one_class)
     world_done(&world);
 }
 
-/* Of many pods, fewer rounds than usual, so that nobody waits for hours. */
+/* Many pods have fewer rounds than usual, else a run takes hours. */
 TEST(manifest__bounds_the_rounds_of_many_pods)
 {
     write_file(pods_file, WEB("web", "100000", "300"));

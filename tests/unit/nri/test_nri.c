@@ -985,7 +985,7 @@ SESSION_TEST(synchronize__passes_a_long_list_in_pieces)
     assert_int_equal(agent->ends, 1);
 }
 
-/* 4 MiB is what a runtime puts into one call. */
+/* A runtime puts up to 4 MiB into one call. */
 SESSION_TEST(synchronize__takes_a_full_node)
 {
     while (agent->payload.len < NRI_MESSAGE_MAX - 4096) {

@@ -66,7 +66,7 @@ TEST(ttrpc__takes_messages_up_to_4_mib)
     ttrpc_init(&ttrpc);
     struct text head = TEXT("\0\x40\0\0\0\0\0\1\1\0");
     assert_int_equal(ttrpc_next(&ttrpc, &head, &message, &err), 0);
-    /* What is only announced takes no memory. */
+    /* Announced bytes take no memory before they arrive. */
     assert_true(ttrpc.buf.capacity < 4096);
     ttrpc_done(&ttrpc);
     ttrpc_init(&ttrpc);

@@ -61,7 +61,7 @@ TEST(wire__refuses_broken_fields)
         TEXT("\x15xyz"),
         TEXT("\0\1"),     /* field 0 */
         TEXT("\x0b\x0c"), /* a group */
-        TEXT("\x0e\1"),   /* types that nobody has */
+        TEXT("\x0e\1"),   /* unknown types */
         TEXT("\x0f\1"),
         TEXT("\x88\x80\x80\x80\x10\1"), /* a number over 32 bits */
     };

@@ -10,28 +10,22 @@
 
 #include <cmocka.h>
 
+#include "support/folder.h"
 #include "support/patience.h"
 
-static char folder[] = "/tmp/milligpu-nvml-XXXXXX";
+static char folder[32];
 static char file[64];
 
 void fake_start(void)
 {
-    assert_non_null(mkdtemp(folder));
+    folder_make(folder, sizeof folder);
     (void)snprintf(file, sizeof file, "%s/world", folder);
     assert_int_equal(setenv("FAKE_NVML", file, 1), 0);
 }
 
 void fake_stop(void)
 {
-    static const char *const written[] = {"limits", "reserved"};
-    char name[80];
-    for (size_t i = 0; i < ARRAY_LEN(written); i++) {
-        (void)snprintf(name, sizeof name, "%s.%s", file, written[i]);
-        (void)unlink(name);
-    }
-    (void)unlink(file);
-    (void)rmdir(folder);
+    folder_remove(folder);
 }
 
 const char *fake_file(void)
@@ -41,17 +35,10 @@ const char *fake_file(void)
 
 void fake_say(const char *lines)
 {
-    char next[80];
-    if (lines == NULL) {
+    if (lines == NULL)
         assert_int_equal(unlink(file), 0);
-        return;
-    }
-    (void)snprintf(next, sizeof next, "%s.next", file);
-    FILE *out = fopen(next, "we");
-    assert_non_null(out);
-    assert_true(fputs(lines, out) >= 0);
-    assert_int_equal(fclose(out), 0);
-    assert_int_equal(rename(next, file), 0);
+    else
+        file_put(folder, "world", lines);
 }
 
 /* Beside the test itself. */

@@ -9,7 +9,7 @@
 /* Sets FAKE_NVML to a file in a folder of this process; before the first thread. */
 void fake_start(void);
 void fake_stop(void);
-/* What the driver says from now on. NULL: there is none. */
+/* Replaces the driver's lines. NULL: there is no driver. */
 void fake_say(const char *lines);
 const char *fake_file(void);
 /* Whole path of a variant: "libnvidia-ml.so.1". */

@@ -113,7 +113,7 @@ WATCH_TEST(reading__has_what_the_driver_says)
     assert_int_equal(a->power_mw, 350000);
     assert_int_equal(a->clock_reasons, 4);
     assert_int_equal(a->ecc_uncorrected, 2);
-    assert_int_equal(a->health, GPU_HEALTHY); /* what the counter was before says nothing */
+    assert_int_equal(a->health, GPU_HEALTHY); /* the first value of the counter is no fault */
     assert_int_equal(a->processes, 2);
     assert_int_equal(reading->process[a->process].pid, 4711);
     assert_int_equal(reading->process[a->process].mib, 1000);
@@ -161,7 +161,7 @@ static bool is_third(const struct gpu_reading *next)
 
 /*
  * PIDs from 1 on have these, separated by commas: "990,890", "~" before what was scaled. The GPU's
- * own use: -1 is not told.
+ * own use: -1: not reported.
  */
 static void uses(const char *percents, int busy, const char *expected)
 {
@@ -193,7 +193,7 @@ WATCH_TEST(utilization__is_scaled_to_that_of_the_gpu)
     uses("sm=99,sm=89", -1, "~526,~473"); /* a GPU is used at most all the time */
     uses("sm=99,sm=89", 101, "~526,~473");
     uses("sm=99,sm=89", 0, "~526,~473"); /* which cannot be */
-    uses("sm=30,sm=20", 60, "300,200");  /* nobody waited */
+    uses("sm=30,sm=20", 60, "300,200");  /* no process waited */
     uses("sm=30,sm=20", 50, "300,200");
     uses("sm=40", 30, "~300");
     uses("sm=80,,sm=0,sm=80", 80, "~400,0,0,~400"); /* 0 is not a part of anything */
@@ -368,7 +368,7 @@ WATCH_TEST(silent_driver__delays_no_caller)
     limit_ends(&limit, 50, -ERR_BUSY, NVML_LIMIT_FAILED);
     stop();
     assert_true(clock_ns() - start < PATIENCE_S * INT64_C(1000000000));
-    assert_string_equal(reading->gpu[0].uuid, "GPU-a"); /* what was taken stays */
+    assert_string_equal(reading->gpu[0].uuid, "GPU-a"); /* a reading that was taken stays */
     /* The thread that was left behind wakes up and cleans up, here before the sanitizers look. */
     fake_say(TWO);
     const struct timespec wait = {0, 300000000};
@@ -435,7 +435,7 @@ WATCH_TEST(memory_limit__is_set_by_uuid_and_cgroup)
     xfree(text);
 }
 
-/* Each way in which a limit does not hold is told apart, and ends with the driver's change. */
+/* Each failure of a limit has its own end, and lasts until the driver changes. */
 WATCH_TEST(memory_limit__is_read_back_and_reports_its_failure)
 {
     static const struct {
@@ -579,7 +579,7 @@ static bool is_released(const struct gpu_reading *next)
     return next->status == NVML_RELEASED;
 }
 
-/* Shown as last read; and after it was taken again, the driver is the one that is there then. */
+/* The last reading is shown; afterwards, the driver that is present then. */
 WATCH_TEST(release__lets_the_driver_be_replaced)
 {
     const struct nvml_limit limit = {.uuid = "GPU-a", .cgroup = "/x", .hard_bytes = 1};
@@ -599,7 +599,7 @@ WATCH_TEST(release__lets_the_driver_be_replaced)
     assert_int_equal(reading->gpu[1].health, GPU_XID);
     limit_ends(&limit, 20000, -ERR_UNAVAILABLE, NVML_LIMIT_FAILED);
     assert_string_equal(err.text, "milligpu-node has let go of it");
-    /* It stays so, and what it says does not grow old. */
+    /* It stays so, and its readings do not grow old. */
     released_at = reading->number;
     await(is_later);
     assert_false(holds_driver());

@@ -248,9 +248,10 @@ static void make_folder(const struct fixture *fixture, const char *name)
     assert_int_equal(mkdir(path, 0755), 0);
 }
 
+#define LIB "usr/lib/x86_64-linux-gnu/"
+
 static void make_host(struct fixture *fixture)
 {
-#define LIB "usr/lib/x86_64-linux-gnu/"
     static const char *const paths[] = {"dev/",
                                         "dev/nvidia0",
                                         "dev/nvidia3",
@@ -281,23 +282,29 @@ static void writes_own(struct fixture *fixture, const struct cdi_own *own, uint3
     assert_int_equal(count, expected);
 }
 
-#define NODE(name) "{\"path\":\"/dev/" name "\",\"hostPath\":\"/dev/" name "\"}"
-#define MOUNT(path)                                                                                \
-    "{\"hostPath\":\"/" path "\",\"containerPath\":\"/" path                                       \
-    "\",\"options\":[\"ro\",\"nosuid\",\"nodev\",\"bind\"]}"
-
-static const char expected_own[] =
-    "{\"cdiVersion\":\"0.5.0\",\"kind\":\"milligpu.io/gpu\",\"devices\":["
-    "{\"name\":\"GPU-a\",\"containerEdits\":{\"deviceNodes\":[" NODE(
-        "nvidia3") "]}}],"
-                   "\"containerEdits\":{\"env\":[\"NVIDIA_VISIBLE_DEVICES=void\"],\"deviceNodes\":[" NODE("nvidiactl") "," NODE("nvidia-uvm") "],\"mounts\":[" MOUNT(
-                       "usr/bin/nvidia-smi") "," MOUNT(LIB
-                                                       "libcuda.so.1") "," MOUNT(LIB
-                                                                                 "libcuda.so.615.10") "," MOUNT(LIB
-                                                                                                                "libnvidia-ml.so.1") "]}}\n";
+/* Our specification for GPU-a on /dev/nvidia3, with the files of make_host(). */
+static void put_expected(struct strbuf *out)
+{
+    static const char *const mounts[] = {"usr/bin/nvidia-smi", LIB "libcuda.so.1",
+                                         LIB "libcuda.so.615.10", LIB "libnvidia-ml.so.1"};
+    strbuf_str(out,
+               "{\"cdiVersion\":\"0.5.0\",\"kind\":\"milligpu.io/gpu\",\"devices\":["
+               "{\"name\":\"GPU-a\",\"containerEdits\":{\"deviceNodes\":["
+               "{\"path\":\"/dev/nvidia3\",\"hostPath\":\"/dev/nvidia3\"}]}}],"
+               "\"containerEdits\":{\"env\":[\"NVIDIA_VISIBLE_DEVICES=void\"],\"deviceNodes\":["
+               "{\"path\":\"/dev/nvidiactl\",\"hostPath\":\"/dev/nvidiactl\"},"
+               "{\"path\":\"/dev/nvidia-uvm\",\"hostPath\":\"/dev/nvidia-uvm\"}],\"mounts\":[");
+    for (size_t i = 0; i < ARRAY_LEN(mounts); i++)
+        strbuf_printf(out,
+                      "%s{\"hostPath\":\"/%s\",\"containerPath\":\"/%s\","
+                      "\"options\":[\"ro\",\"nosuid\",\"nodev\",\"bind\"]}",
+                      i > 0 ? "," : "", mounts[i], mounts[i]);
+    strbuf_str(out, "]}}\n");
+}
 
 FIXTURE_TEST(own_cdi__covers_the_gpus_that_no_specification_names)
 {
+    SCOPED_STRBUF(expected);
     static const struct cdi_gpu gpu[] = {{"GPU-a", 3}, {"GPU-b", 0}, {"GPU-c", 7}, {"GPU-d", -1}};
     const struct cdi_own own = {
         .folder = fixture->run, .root = fixture->root, .gpus = 4, .gpu = gpu};
@@ -308,7 +315,8 @@ FIXTURE_TEST(own_cdi__covers_the_gpus_that_no_specification_names)
     put_spec(fixture->etc, "nvidia.json", NVIDIA, "GPU-b");
     writes_own(fixture, &own, 1);
     char *text = file_text(fixture->run, "milligpu.json");
-    assert_string_equal(text, expected_own);
+    put_expected(&expected);
+    assert_string_equal(text, expected.data);
     xfree(text);
     finds(fixture, "GPU-a", "GPU-a", "milligpu.io/gpu");
     finds(fixture, "GPU-b", "GPU-b", NVIDIA);
@@ -318,7 +326,7 @@ FIXTURE_TEST(own_cdi__covers_the_gpus_that_no_specification_names)
     writes_own(fixture, &own, 1);
     assert_int_equal(stat(path, &second), 0);
     assert_int_equal(first.st_ino, second.st_ino);
-    /* Somebody names all of them: ours goes. */
+    /* Other specifications name all of them: ours is removed. */
     put_spec(fixture->etc, "nvidia.json", NVIDIA, "GPU-a GPU-b GPU-c");
     writes_own(fixture, &own, 0);
     assert_int_equal(access(path, F_OK), -1);

@@ -1,4 +1,4 @@
-/* driver_release - who says that the driver is let go of, and what outlives the agent. */
+/* driver_release - causes of a release of the driver, and the state that outlives the agent. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -144,7 +144,7 @@ FIXTURE_TEST(driver_release__survives_a_restart_of_the_agent)
     assert_false(is_there("released"));
     starts_again();
     assert_int_equal(driver_release_cause(release), RELEASE_NOT);
-    /* What it was told, it was told by somebody who takes it back. */
+    /* A request lasts until it is withdrawn. */
     asked(true);
     (void)driver_release_turn(release, true);
     starts_again();
@@ -162,7 +162,7 @@ FIXTURE_TEST(driver_release__times_out_without_an_agent)
                    folder);
     assert_non_null(strstr(err.text, words));
     assert_false(is_there("asked")); /* withdrawn: no agent lets go of it later, unasked */
-    assert_int_equal(driver_release_ask(folder, false, 60, &err), 0); /* nobody has */
+    assert_int_equal(driver_release_ask(folder, false, 60, &err), 0); /* no agent has released it */
     label("drain-required");
     (void)driver_release_turn(release, true);
     assert_int_equal(driver_release_ask(folder, true, 60, &err), 0);

@@ -1,4 +1,4 @@
-/* What gpus_annotation.c writes is what the daemon reads. */
+/* gpus_annotation - the annotation that the agent writes and the daemon reads. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -100,7 +100,7 @@ FIXTURE_TEST(gpus_annotation__is_read_by_the_daemon)
     assert_true(inventory.gpu[1].healthy);
     assert_int_equal(inventory.gpu[0].peers, 1 << 1);
     assert_int_equal(inventory.gpu[1].peers, 1 << 0 | 1 << 2);
-    /* What changes all the time is not in it. */
+    /* Values that change all the time are not in it. */
     SCOPED_STRBUF(again);
     reading.gpu[0].temperature_c = 90;
     reading.gpu[0].mib_used = 80000;
@@ -124,7 +124,7 @@ FIXTURE_TEST(gpus_annotation__names_the_holder_of_a_whole_gpu)
     assert_string_equal(inventory.gpu[2].held, "process");
 }
 
-/* The reason of a sick GPU is its own, whoever holds it. */
+/* The reason of a failed GPU is its own, independent of its holder. */
 FIXTURE_TEST(gpus_annotation__closes_an_uninjectable_gpu_with_its_reason)
 {
     add("GPU-a", 0);

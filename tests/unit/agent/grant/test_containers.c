@@ -1,4 +1,4 @@
-/* containers - which containers of a node hold which GPUs, and since when that is believed. */
+/* containers - the table of a node's containers and their GPUs. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -112,7 +112,7 @@ static void shares(struct site *site, const char *uid, const char *id, const cha
                      CONTAINERS_KEPT);
 }
 
-/* "id=100 id=700": what the pod of each had; "-" before an ended one, "<" with a successor. */
+/* "id=100 id=700": the peak of the pod of each; "-": has ended, "<": has a successor. */
 static void assert_had(struct site *site, const char *expected)
 {
     const struct containers_copy *copy = look(site);
@@ -149,7 +149,7 @@ SITE_TEST(pod_peak__is_the_sum_of_containers_that_ran_together)
     containers_started(containers, TEXT("5"));
     assert_had(site, "<-1=700 -2=700 3=600 -4=0 5=100");
     shares(site, "x", "6", "main",
-           NRI_RUNNING); /* one that is made does not run, whatever it says */
+           NRI_RUNNING); /* a created container does not run, whatever its state says */
     assert_had(site, "<-1=700 3=600 -4=0 5=100 6=0");
 }
 
@@ -183,7 +183,7 @@ SITE_TEST(pod_peak__is_taken_from_a_list_of_running_containers)
     assert_had(site, "1=700 2=600 3=700 4=0");
 }
 
-/* What others gave a container, in a line: "right name,name"; "" if it holds no GPU. */
+/* The GPUs of a foreign container, in a line: "right name,name"; "" if it holds none. */
 static const char *held_by(struct site *site, const struct nri_pod *owner,
                            const struct nri_container *container)
 {
@@ -262,7 +262,7 @@ SITE_TEST(containers__prefer_kubelet_devices_to_the_variable)
     by_kubelet(site, "nvidia.com/gpu=GPU-a", "vendor.com/nic=0",
                "kubelet GPU-a,/dev/nvidia3,/dev/nvidia12");
     by_kubelet(site, "vendor.com/nic=0", "gpu", "kubelet /dev/nvidia3,/dev/nvidia12");
-    /* Of nobody's. */
+    /* A device that no kind of ours has. */
     by_kubelet(site, "management.nvidia.com/gpu=all", "", "variable 5");
 }
 
@@ -407,7 +407,7 @@ SITE_TEST(containers__replace_an_earlier_attempt)
     assert_string_equal(site->copy.container[0].id, "third");
 }
 
-/* One with a share of GPU-a, with what kubelet asked for, or with a variable. */
+/* A container with a share of GPU-a, with a device of kubelet, or with a variable. */
 static enum containers_added add_of(struct site *site, enum container_right right, int number)
 {
     const struct text device[] = {TEXT("nvidia.com/gpu=0")};
@@ -484,7 +484,7 @@ SITE_TEST(containers__count_a_share_with_a_whole_gpu_for_both_rights)
     assert_int_equal(site->copy.left_out[RIGHT_VARIABLE], 0);
 }
 
-/* For the thread sanitizer, and for what a half copy would look like. */
+/* For the thread sanitizer; a torn copy would have other ids. */
 static void *copy_often(void *user)
 {
     SCOPED_ARENA(arena);

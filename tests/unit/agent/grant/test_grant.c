@@ -1,4 +1,4 @@
-/* grant - which GPUs a container gets, and what its owner reads if it gets none. */
+/* grant - the GPUs of a container, and the reason that its owner reads if it gets none. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ struct world {
     const char *recorded; /* for any uid; NULL: none */
     const char *kind;
     const char *unknown; /* the GPU that NVML has not shown; NULL: it has shown all */
-    int mps;             /* what the rules answer for any GPU */
+    int mps;             /* the answer of the rules for any GPU */
     struct nri_pair pair[PAIRS_MAX];
     struct nri_pod pod;
     char signature[SIGNATURE_TEXT_BYTES];
@@ -145,7 +145,7 @@ static enum grant_verdict judged(struct world *world, const char *container)
 
 static const struct nri_container plain = {.name = TEXT("main")};
 
-/* What the named container of the pod gets; words as for assert_outcome(). */
+/* The adjustment of the named container; words as for assert_outcome(). */
 static struct nri_adjustment adjusted(struct world *world, const char *name,
                                       const struct nri_container *container, const char *words)
 {
@@ -287,7 +287,7 @@ FIXTURE_TEST(grant__refuses_a_signed_invalid_allocation)
     refused(world, "main", "milligpu.io/allocation");
 }
 
-/* Whatever proves the allocation: anything else could be the name of another device. */
+/* Also with a proof: any other name could be that of another device. */
 FIXTURE_TEST(grant__accepts_only_gpu_uuids_as_devices)
 {
     static const char names[] = "all 0 n1/gpu-0 gpu-a GPU- GPU-a=b GPU-a/b MIG-GPU-a GPU-a:0 "
@@ -464,7 +464,7 @@ FIXTURE_TEST(mps__recognizes_a_running_client)
         bound_with(world, ONE(300, 4915));
         (void)judged(world, "main");
         assert_int_equal(grant_is_client(&world->grant, &runs), seen[i].is);
-        world->grant.mps = GRANT_MPS_NONE; /* what was decided is stronger */
+        world->grant.mps = GRANT_MPS_NONE; /* the decision is stronger */
         assert_false(grant_is_client(&world->grant, &runs));
         (void)judged(world, "proxy");
         assert_false(grant_is_client(&world->grant, &runs));
@@ -492,7 +492,7 @@ FIXTURE_TEST(mps__refuses_containers_that_cannot_be_clients)
     adjust_refuses(world, &of_a_user, "shares of 2 GPUs"); /* which no daemon could change */
 }
 
-/* --- what all plugins made of it --- */
+/* --- adjustments of all plugins --- */
 
 FIXTURE_TEST(validate__allows_the_granted_gpus_and_no_others)
 {

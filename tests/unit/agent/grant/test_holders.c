@@ -63,7 +63,7 @@ static void gets_whole(const struct container_gpu *whole, uint32_t wholes)
     container[copy.count - 1].n_whole = wholes;
 }
 
-/* "word,-,-": who holds GPU-a, GPU-b and GPU-c. */
+/* "word,-,-": the holders of GPU-a, GPU-b and GPU-c. */
 static void assert_held(const char *expected, const char *outside)
 {
     struct holders holders;
@@ -171,7 +171,7 @@ FIXTURE_TEST(holders__refuse_a_whole_gpu_that_has_shares)
     copy.count = 1;
     add("v", RIGHT_VARIABLE, "GPU-b", NULL);
     assert_allowed("a-0");
-    /* Without a driver UUIDs still tell. */
+    /* Without a driver, UUIDs are compared. */
     reading.gpus = 0;
     assert_refused("v-1", "it would have GPU GPU-b whole");
 }

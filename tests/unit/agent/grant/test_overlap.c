@@ -1,4 +1,4 @@
-/* overlap - pods that would have more of a GPU together than it has. */
+/* overlap - pods whose shares of a GPU exceed it together. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -132,7 +132,7 @@ FIXTURE_TEST(overlap__delays_the_second_container_like_the_first)
     allowed("3");
 }
 
-/* What others have of a GPU whole is compared elsewhere. */
+/* Whole GPUs are compared elsewhere (holders). */
 FIXTURE_TEST(overlap__compares_shares_of_the_same_gpu)
 {
     struct container_facts *other = add("1", "other", "main", 900, 900);

@@ -1,4 +1,4 @@
-/* privileged - which GPUs a container can open by its device rules, beyond what it was granted. */
+/* privileged - GPUs that a container can open by its device rules beyond its grant. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

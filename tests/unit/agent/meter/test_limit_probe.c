@@ -1,4 +1,4 @@
-/* limit_probe - what a scratch cgroup and containers show of the driver's limits. */
+/* limit_probe - the state of the driver's memory limits, from a scratch cgroup and containers. */
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
@@ -180,7 +180,7 @@ SITE_TEST(limit_probe__runs_again_after_the_driver_came_back)
     for (int64_t until_ms = 0; !reloaded && patience_left(&until_ms);) {
         const struct gpu_reading *reading = nvml_latest(site->probe.nvml);
         if (reading->status == NVML_NO_DRIVER) {
-            limit_probe_look(&site->probe); /* nobody to ask */
+            limit_probe_look(&site->probe); /* no driver to ask */
             assert_int_equal(limit_probe_state(&site->probe), LIMITS_OK);
             driver_says(site->dir, GPUS "limits refused\n");
         }

@@ -1,4 +1,4 @@
-/* meter - whose processes they are, what they use, and who is told of or killed for too much. */
+/* meter - owners of processes, their use of GPUs, and reports or kills above a share. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #define ID_A "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define ID_B "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
 
-/* --- whose processes --- */
+/* --- owners of processes --- */
 
 static const struct container_gpu gpu_a = {.name = "GPU-a", .milli = 300, .mib = 1000};
 static const struct container_gpu by_index = {.name = "1"};
@@ -40,7 +40,7 @@ TEST(proc_owner__is_the_container_of_the_cgroup)
         {"0::/../../kubepods-pod1.slice/crio-" ID_B ".scope/init.scope\n", 1},
         {"12:cpu,cpuacct:/kubepods/pod1/" ID_A "\n1:name=systemd:/kubepods/pod1/" ID_A "\n", 0},
         {"2:pids:/kubepods/pod1/" ID_A "\n1:cpu:/\n", 0},
-        /* Cgroups that a container makes below its own do not hide whose it is. */
+        /* Cgroups that a container makes below its own do not hide the owner. */
         {"0::/kubepods/pod1/" ID_A "/" ID_B "\n", 0},
         {"2:pids:/kubepods/pod1/" ID_A "\n1:cpu:/kubepods/pod1/" ID_B "\n", OWNER_DISPUTED},
         {"0::/user.slice/session-1.scope\n", OWNER_NONE},
@@ -80,7 +80,7 @@ TEST(proc_stat__reads_parent_and_start_time)
             fail_msg("%s", bad[i]);
 }
 
-/* --- what they use --- */
+/* --- use of GPUs --- */
 
 struct world {
     struct gpu_reading reading;
@@ -366,7 +366,7 @@ WORLD_TEST(stray__counts_after_ten_seconds)
     assert_false(is_outside(world, 5000));
     assert_true(is_outside(world, 5000));
     assert_string_equal(world->table[world->at].stray[0].uuid, "GPU-b");
-    part.is_complete = false; /* nobody saw it end */
+    part.is_complete = false; /* its end was not seen */
     world->facts.containers = &part;
     assert_true(is_outside(world, 5000));
     nothing_runs(world);
@@ -393,7 +393,7 @@ WORLD_TEST(stray__counts_after_ten_seconds)
         assert_false(is_outside(world, 10000) || is_outside(world, 10000));
     }
     memset(part.left_out, 0, sizeof part.left_out);
-    part.left_out[RIGHT_VARIABLE] = 1; /* nobody gave it the GPU */
+    part.left_out[RIGHT_VARIABLE] = 1; /* the GPU was not given to it */
     assert_false(is_outside(world, 10000));
     assert_true(is_outside(world, 10000));
 }
@@ -416,7 +416,7 @@ struct machine {
     uint32_t opened, opens, killed[8], kills;
     uint32_t closed;   /* the last one; 0: something was read since */
     bool opened_again; /* the last one, and nothing was read since */
-    int ends;          /* what end_client() says */
+    int ends;          /* result of end_client() */
     bool exits;        /* a client whose work is ended is gone before it is killed */
     uint32_t ended[8], all_ended;
 };
@@ -501,7 +501,7 @@ static int machine_end(void *user, const char *gpu, uint32_t pid, int64_t wait_m
         return 0;
     const struct timespec slow = {0, ENDS_SLOWLY_MS * 1000000};
     (void)nanosleep(&slow, NULL);
-    /* The second client has what the first one has left. */
+    /* The second client has the rest of the first one's time. */
     assert_true(pid == 200 || wait_ms <= METER_END_MS - ENDS_SLOWLY_MS);
     return err_set(err, ERR_TIMEOUT, "it does not answer");
 }
@@ -698,7 +698,7 @@ MACHINE_OF_A_CLIENT_TEST(meter__kills_a_client_whose_work_cannot_be_ended)
     assert_int_equal(metric_value(COUNT_MPS_CLIENT_ENDED), ended);
 }
 
-/* Each reading reads whose processes they are: what is ended again without, is ended by one. */
+/* Each reading reads the owners: a kill without one in between is of the same reading. */
 MACHINE_OF_A_CLIENT_TEST(meter__ends_a_client_in_both_lists_once)
 {
     driver_says(machine->dir, GPU "process GPU-a 200 5000\nprocess GPU-a 200 5000 mps\n");

@@ -1,4 +1,4 @@
-/* What was measured becomes a report: averages of a window, over the time in which it was known. */
+/* usage_fill - averages of a window over the known time. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,7 +78,7 @@ FIXTURE_TEST(usage_fill__averages_over_the_known_time)
     assert_int_equal(found->milli, 250);
     assert_int_equal(found->mib, 100);
     assert_int_equal(found->peak_mib, 700);
-    /* One that was not there has the average of its life. */
+    /* A container that was absent has the average of its life. */
     before.id = "another";
     found = only(&then);
     assert_int_equal(found->milli, 2000 / 14);
@@ -102,7 +102,7 @@ FIXTURE_TEST(usage_fill__marks_an_average_with_a_scaled_sample)
     assert_false(only(&nothing)->is_scaled);
 }
 
-/* As for a container that the runtime left out of a list of what runs, and then told of again. */
+/* As for a container that was missing in one list of the runtime. */
 FIXTURE_TEST(usage_fill__is_unknown_after_sums_restart)
 {
     was = (struct meter_gpu){.uuid = "GPU-a",

@@ -1,4 +1,4 @@
-/* A container that was killed is told of until milligpud has taken it, and once. */
+/* A kill is reported until milligpud has taken the report, and once. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,8 +33,8 @@ static int end(void **state __attribute__((unused)))
 
 #define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
 
-/* What a report says of the container, whose life now is as over says. */
-static enum usage_over told(enum usage_over over)
+/* The kill that a report has, if the present life of the container is over this way. */
+static enum usage_over reported(enum usage_over over)
 {
     gpu = (struct usage_gpu){.peak_mib = 7};
     container =
@@ -52,28 +52,28 @@ static void lives_again(void)
 
 FIXTURE_TEST(usage_kills__are_repeated_until_taken)
 {
-    assert_int_equal(told(USAGE_OVER_KILLED), USAGE_OVER_KILLED);
+    assert_int_equal(reported(USAGE_OVER_KILLED), USAGE_OVER_KILLED);
     assert_int_equal(gpu.peak_mib, 7); /* of the life that was killed */
     assert_true(usage_kills_are_news(&kills));
     lives_again();
-    assert_int_equal(told(USAGE_OVER_NOT), USAGE_OVER_KILLED);
+    assert_int_equal(reported(USAGE_OVER_NOT), USAGE_OVER_KILLED);
     assert_int_equal(gpu.peak_mib, USAGE_UNKNOWN);
-    assert_int_equal(told(USAGE_OVER_SEEN), USAGE_OVER_KILLED);
+    assert_int_equal(reported(USAGE_OVER_SEEN), USAGE_OVER_KILLED);
     usage_kills_taken(&kills);
     assert_false(usage_kills_are_news(&kills));
-    assert_int_equal(told(USAGE_OVER_SEEN), USAGE_OVER_SEEN);
+    assert_int_equal(reported(USAGE_OVER_SEEN), USAGE_OVER_SEEN);
     assert_int_equal(gpu.peak_mib, 7);
     assert_int_equal(kills.count, 0);
 }
 
 FIXTURE_TEST(usage_kills__are_no_news_while_still_shown)
 {
-    (void)told(USAGE_OVER_KILLED);
+    (void)reported(USAGE_OVER_KILLED);
     usage_kills_taken(&kills);
-    (void)told(USAGE_OVER_KILLED);
+    (void)reported(USAGE_OVER_KILLED);
     assert_false(usage_kills_are_news(&kills));
     shown[0].id = "second"; /* killed as well */
-    (void)told(USAGE_OVER_KILLED);
+    (void)reported(USAGE_OVER_KILLED);
     assert_true(usage_kills_are_news(&kills));
     assert_int_equal(kills.count, 1);
 }
@@ -81,20 +81,20 @@ FIXTURE_TEST(usage_kills__are_no_news_while_still_shown)
 FIXTURE_TEST(usage_kills__belong_to_one_container_of_one_pod)
 {
     shown[0].name = "side";
-    assert_int_equal(told(USAGE_OVER_NOT), USAGE_OVER_NOT);
+    assert_int_equal(reported(USAGE_OVER_NOT), USAGE_OVER_NOT);
     shown[0] =
         (struct meter_container){.id = "other", .uid = "u2", .name = "main", .over = OVER_KILLED};
-    assert_int_equal(told(USAGE_OVER_NOT), USAGE_OVER_NOT);
+    assert_int_equal(reported(USAGE_OVER_NOT), USAGE_OVER_NOT);
     assert_int_equal(kills.count, 2);
 }
 
 FIXTURE_TEST(usage_kills__leave_out_unreportable_ones)
 {
     copy.can_report = false;
-    (void)told(USAGE_OVER_NOT);
+    (void)reported(USAGE_OVER_NOT);
     copy.can_report = true;
     shown[0].over = OVER_SEEN;
-    (void)told(USAGE_OVER_NOT);
+    (void)reported(USAGE_OVER_NOT);
     assert_int_equal(kills.count, 0);
 }
 
@@ -108,10 +108,10 @@ FIXTURE_TEST(usage_kills__are_bounded)
         shown[i] =
             (struct meter_container){.id = id[i], .uid = "u1", .name = "main", .over = OVER_KILLED};
     }
-    (void)told(USAGE_OVER_KILLED);
+    (void)reported(USAGE_OVER_KILLED);
     assert_int_equal(kills.count, USAGE_KILLS_MAX);
     usage_kills_taken(&kills);
     copy.count = 0;
-    (void)told(USAGE_OVER_NOT);
+    (void)reported(USAGE_OVER_NOT);
     assert_int_equal(kills.count, 0);
 }

@@ -26,7 +26,7 @@ struct site {
     struct usage_sender *sender;
     int status[SCRIPT_MAX];
     atomic_uint calls; /* that were answered */
-    atomic_uint news;  /* that nobody asked for yet */
+    atomic_uint news;  /* that the sender has not asked for yet */
     atomic_uint taken;
     uint64_t number[SCRIPT_MAX];
     bool good[SCRIPT_MAX];
@@ -184,7 +184,8 @@ SITE_TEST(usage_sender__repeats_a_report_that_was_not_taken)
     start(site, 50, 503, 409);
     await(site, 4);
     assert_int_equal(site->number[1], site->number[0] + 1);
-    assert_int_equal(site->number[2], site->number[1] + 1 + 86400000); /* above what was taken */
+    assert_int_equal(site->number[2],
+                     site->number[1] + 1 + 86400000); /* above the number that was taken */
     assert_int_equal(site->number[3], site->number[2] + 1);
     const unsigned took = atomic_load(&site->taken); /* before it counts the calls */
     assert_in_range(took, 1, atomic_load(&site->calls) - 2);

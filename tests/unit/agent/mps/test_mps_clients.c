@@ -1,4 +1,4 @@
-/* mps_clients - which server of a daemon has a client, and the end of its work in bounded time. */
+/* mps_clients - finds the server of a client and ends its work in bounded time. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,7 +38,7 @@ struct site {
     struct err err;
 };
 
-/* The control program: it writes down what it is asked, and answers by these lines of a shell. */
+/* The control program: it logs each question, and answers by these lines of a shell. */
 static void answers(struct site *site, const char *lines)
 {
     FILE *out = fopen(site->program, "we");

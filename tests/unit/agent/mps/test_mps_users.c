@@ -1,4 +1,4 @@
-/* mps_users - who may be a client of a GPU's MPS beside whom. */
+/* mps_users - one user at a time is a client of a GPU's MPS. */
 #include <stdint.h>
 #include <string.h>
 
