@@ -55,15 +55,18 @@
     __attribute__((visibility("default"))) int nvml##name(__VA_ARGS__);                            \
     int nvml##name(__VA_ARGS__)
 
-/* The body of a function that gives one value of a GPU. */
-#define GIVE(name, out, value)                                                                     \
+/* The body of a function that gives one value of a GPU; else_code if that does not have it. */
+#define GIVE_IF(name, has, else_code, out, value)                                                  \
     {                                                                                              \
         const struct gpu *gpu;                                                                     \
-        const int code = enter_gpu(name, device, &gpu);                                            \
+        int code = enter_gpu(name, device, &gpu);                                                  \
+        if (code == 0 && !(has))                                                                   \
+            code = else_code;                                                                      \
         if (code == 0)                                                                             \
             *(out) = (value);                                                                      \
         return leave(code);                                                                        \
     }
+#define GIVE(name, out, value) GIVE_IF(name, true, 0, out, value)
 
 enum { GPUS = 128, PROCESSES = 2048, EVENTS = 256, LINKS = 18, HANGS = 8, LIMITS = 512 };
 
@@ -541,13 +544,7 @@ FUNCTION(DeviceGetPciInfo_v3, nvmlDevice_t device, nvmlPciInfo_t *pci)
 }
 
 FUNCTION(DeviceGetMigMode, nvmlDevice_t device, unsigned int *now, unsigned int *pending)
-{
-    const struct gpu *gpu;
-    const int code = enter_gpu("DeviceGetMigMode", device, &gpu);
-    if (code == 0)
-        *now = *pending = (unsigned)gpu->mig;
-    return leave(code);
-}
+GIVE_IF("DeviceGetMigMode", true, 0, now, *pending = (unsigned)gpu->mig)
 
 FUNCTION(DeviceGetNvLinkState, nvmlDevice_t device, unsigned int link, int *active)
 {
@@ -562,14 +559,8 @@ FUNCTION(DeviceGetNvLinkState, nvmlDevice_t device, unsigned int link, int *acti
 }
 
 FUNCTION(DeviceGetNvLinkRemoteDeviceType, nvmlDevice_t device, unsigned int link, int *type)
-{
-    const struct gpu *gpu;
-    const int code = enter_gpu("DeviceGetNvLinkRemoteDeviceType", device, &gpu);
-    if (code != 0 || link >= gpu->links)
-        return leave(code != 0 ? code : 2);
-    *type = strcmp(gpu->link[link], "switch") == 0 ? 2 : 0;
-    return leave(0);
-}
+GIVE_IF("DeviceGetNvLinkRemoteDeviceType", link < gpu->links, 2, type,
+        strcmp(gpu->link[link], "switch") == 0 ? 2 : 0)
 
 FUNCTION(DeviceGetNvLinkRemotePciInfo_v2, nvmlDevice_t device, unsigned int link,
          nvmlPciInfo_t *pci)
@@ -589,25 +580,10 @@ FUNCTION(DeviceGetNvLinkRemotePciInfo_v2, nvmlDevice_t device, unsigned int link
 }
 
 FUNCTION(DeviceGetTemperature, nvmlDevice_t device, int sensor, unsigned int *temperature)
-{
-    const struct gpu *gpu;
-    enter("DeviceGetTemperature");
-    const int code = sensor != 0 ? 2 : reach(device, &gpu);
-    if (code == 0)
-        *temperature = (unsigned)gpu->temperature;
-    return leave(code);
-}
+GIVE_IF("DeviceGetTemperature", sensor == 0, 2, temperature, (unsigned)gpu->temperature)
 
 FUNCTION(DeviceGetPowerUsage, nvmlDevice_t device, unsigned int *power)
-{
-    const struct gpu *gpu;
-    int code = enter_gpu("DeviceGetPowerUsage", device, &gpu);
-    if (code == 0 && gpu->power == 0)
-        code = 3;
-    if (code == 0)
-        *power = (unsigned)gpu->power;
-    return leave(code);
-}
+GIVE_IF("DeviceGetPowerUsage", gpu->power != 0, 3, power, (unsigned)gpu->power)
 
 FUNCTION(DeviceGetCurrentClocksEventReasons, nvmlDevice_t device, unsigned long long *reasons)
 GIVE("DeviceGetCurrentClocksEventReasons", reasons, (unsigned long long)gpu->clocks)

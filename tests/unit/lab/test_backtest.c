@@ -17,6 +17,7 @@
 #include "lab/backtest/backtest.h"
 #include "support/core_fixture.h"
 #include "support/folder.h"
+#include "support/scoped.h"
 #include "support/shown.h"
 #include "support/store_checks.h"
 
@@ -160,6 +161,12 @@ static void small_pods_lie_apart(struct journal *journal)
     ends(journal, 120, "whole");
 }
 
+static void record_small_pods(struct journal *journal)
+{
+    small_pods_lie_apart(journal);
+    journal_close(journal);
+}
+
 /* --- the back-test --- */
 
 static int run_on(struct journal *journal, const char *file, const char *words)
@@ -186,9 +193,21 @@ static void expect_written(struct journal *journal, const char *words, const cha
     xfree(bytes);
 }
 
-static void expect_lines(struct journal *journal, const char *words, const char *expected)
+/* The lines of the CSV file after its header, which has a column for each policy. */
+static void expect_waits(struct journal *journal, const char *policies, const char *options,
+                         const char *expected)
 {
-    expect_written(journal, arena_printf(&journal->core.arena, "%s --csv", words), expected);
+    SCOPED_STRBUF(lines);
+    struct text rest = text_of(policies);
+    struct text policy;
+
+    strbuf_str(&lines, "pod,arrived,recorded_wait_ms");
+    while (text_cut(&rest, ',', &policy))
+        strbuf_printf(&lines, ",%.*s_wait_ms", TEXT_ARG(policy));
+    strbuf_printf(&lines, "\n%s", expected);
+    expect_written(journal,
+                   arena_printf(&journal->core.arena, "--policy %s%s --csv", policies, options),
+                   lines.data);
 }
 
 static void expect_said(struct journal *journal, const char *words, const char *said)
@@ -215,10 +234,8 @@ static void expect_refused(struct journal *journal, int wanted, const char *file
 
 JOURNAL_TEST(backtest__waits_under_one_policy_only)
 {
-    small_pods_lie_apart(journal);
-    journal_close(journal);
-    expect_lines(journal, "--policy binpack,spread",
-                 "pod,arrived,recorded_wait_ms,binpack_wait_ms,spread_wait_ms\n"
+    record_small_pods(journal);
+    expect_waits(journal, "binpack,spread", "",
                  "team/first,2026-01-01T00:01:00.000Z,0,0,0\n"
                  "team/second,2026-01-01T00:10:00.000Z,0,0,0\n"
                  "team/whole,2026-01-01T00:20:00.000Z,2400000,0,2400000\n");
@@ -245,8 +262,7 @@ static const char table_expected[] =
 
 JOURNAL_TEST(backtest__compares_with_the_record)
 {
-    small_pods_lie_apart(journal);
-    journal_close(journal);
+    record_small_pods(journal);
     assert_int_equal(
         run_on(journal, journal->ledger, "--policy binpack,spread --to 2026-01-01T01:10:00Z"),
         CTL_FINE);
@@ -259,8 +275,7 @@ JOURNAL_TEST(backtest__compares_with_the_record)
 JOURNAL_TEST(backtest__begins_with_the_cluster)
 {
     records(journal, -60, (struct command){.kind = COMMAND_POLICY});
-    small_pods_lie_apart(journal);
-    journal_close(journal);
+    record_small_pods(journal);
     assert_int_equal(
         run_on(journal, journal->ledger, "--policy binpack,spread --to 2026-01-01T01:10:00Z"),
         CTL_FINE);
@@ -270,14 +285,11 @@ JOURNAL_TEST(backtest__begins_with_the_cluster)
 
 JOURNAL_TEST(backtest__keeps_pods_of_the_beginning_in_place)
 {
-    small_pods_lie_apart(journal);
-    journal_close(journal);
-    expect_lines(journal, "--policy binpack --from 2026-01-01T00:15:00Z",
-                 "pod,arrived,recorded_wait_ms,binpack_wait_ms\n"
+    record_small_pods(journal);
+    expect_waits(journal, "binpack", " --from 2026-01-01T00:15:00Z",
                  "team/whole,2026-01-01T00:20:00.000Z,2400000,2400000\n");
     /* It was created before, and waits already. */
-    expect_lines(journal, "--policy binpack --from 2026-01-01T00:30:00Z",
-                 "pod,arrived,recorded_wait_ms,binpack_wait_ms\n"
+    expect_waits(journal, "binpack", " --from 2026-01-01T00:30:00Z",
                  "team/whole,2026-01-01T00:30:00.000Z,1800000,1800000\n");
     expect_said(journal, "--from 2026-01-01T00:15:00Z --policy fgd",
                 "not played again: 2 pods that stand there at the beginning,");
@@ -285,10 +297,8 @@ JOURNAL_TEST(backtest__keeps_pods_of_the_beginning_in_place)
 
 JOURNAL_TEST(backtest__counts_a_place_after_the_end_as_waiting)
 {
-    small_pods_lie_apart(journal);
-    journal_close(journal);
-    expect_lines(journal, "--policy binpack,spread --to 2026-01-01T00:50:00Z",
-                 "pod,arrived,recorded_wait_ms,binpack_wait_ms,spread_wait_ms\n"
+    record_small_pods(journal);
+    expect_waits(journal, "binpack,spread", " --to 2026-01-01T00:50:00Z",
                  "team/first,2026-01-01T00:01:00.000Z,0,0,0\n"
                  "team/second,2026-01-01T00:10:00.000Z,0,0,0\n"
                  "team/whole,2026-01-01T00:20:00.000Z,,0,\n");
@@ -300,8 +310,7 @@ JOURNAL_TEST(backtest__counts_a_place_after_the_end_as_waiting)
 
 JOURNAL_TEST(backtest__counts_an_end_after_the_period)
 {
-    small_pods_lie_apart(journal);
-    journal_close(journal);
+    record_small_pods(journal);
     /* It ran from minute 60 to 120. Placed at 20, it ends at 80, and the mean falls again. */
     expect_said(journal, "--policy binpack --to 2026-01-01T01:30:00Z", "   56.50   80.00\n");
 }
@@ -318,8 +327,7 @@ JOURNAL_TEST(backtest__tries_waiting_pods_in_order_of_arrival)
     binds(journal, 91, "late", "n1", "800", 3);
     ends(journal, 99, "late");
     journal_close(journal);
-    expect_lines(journal, "--policy binpack",
-                 "pod,arrived,recorded_wait_ms,binpack_wait_ms\n"
+    expect_waits(journal, "binpack", "",
                  "team/long,2026-01-01T00:01:00.000Z,0,0\n"
                  "team/small,2026-01-01T00:04:00.000Z,120000,0\n"
                  "team/large,2026-01-01T00:02:00.000Z,3480000,3480000\n"
@@ -339,8 +347,7 @@ JOURNAL_TEST(backtest__follows_nodes_that_come_change_and_go)
     binds(journal, 31, "third", "n1", "1000", 21);
     ends(journal, 40, "third");
     journal_close(journal);
-    expect_lines(journal, "--policy rollout",
-                 "pod,arrived,recorded_wait_ms,rollout_wait_ms\n"
+    expect_waits(journal, "rollout", "",
                  "team/first,2026-01-01T00:01:00.000Z,0,0\n"
                  "team/second,2026-01-01T00:02:00.000Z,540000,480000\n"
                  "team/third,2026-01-01T00:21:00.000Z,600000,540000\n");
@@ -392,9 +399,7 @@ JOURNAL_TEST(backtest__skips_failed_binds)
     binds(journal, 7, "again", "n1", "300", -1);
     ends(journal, 9, "again");
     journal_close(journal);
-    expect_lines(journal, "--policy spread",
-                 "pod,arrived,recorded_wait_ms,spread_wait_ms\n"
-                 "team/again,2026-01-01T00:03:00.000Z,240000,0\n");
+    expect_waits(journal, "spread", "", "team/again,2026-01-01T00:03:00.000Z,240000,0\n");
     expect_said(journal, "--policy spread", "0 bound by others, 1 that never ran\n");
 }
 
@@ -444,8 +449,7 @@ JOURNAL_TEST(backtest__orders_times_after_the_clock_was_set_back)
     binds(journal, 20, "second", "n1", "1000", 5);
     ends(journal, 30, "second");
     journal_close(journal);
-    expect_lines(journal, "--policy binpack",
-                 "pod,arrived,recorded_wait_ms,binpack_wait_ms\n"
+    expect_waits(journal, "binpack", "",
                  "team/first,2026-01-01T00:01:00.000Z,0,0\n"
                  "team/second,2026-01-01T00:05:00.000Z,900000,900000\n");
     expect_said(journal, "", "from 2026-01-01T00:00:00Z to 2026-01-01T00:30:00Z (30m): 2 pods");
@@ -465,9 +469,7 @@ JOURNAL_TEST(backtest__begins_with_what_was_folded_away)
     binds(journal, 3000, "new", "n1", "400", 3000);
     ends(journal, 3001, "old");
     journal_close(journal);
-    expect_lines(journal, "--policy binpack",
-                 "pod,arrived,recorded_wait_ms,binpack_wait_ms\n"
-                 "team/new,2026-01-03T02:00:00.000Z,0,0\n");
+    expect_waits(journal, "binpack", "", "team/new,2026-01-03T02:00:00.000Z,0,0\n");
     expect_refused(journal, CTL_NO, journal->ledger, "--from 2026-01-01T00:00:00Z",
                    "ledger.db begins at 2026-01-03T02:00:00.000Z; what was before is folded away");
 }
@@ -487,8 +489,7 @@ JOURNAL_TEST(backtest__is_deterministic)
 {
     static const char *const words[] = {"", "-o json", "-o yaml", "-o wide --learn --seed 7"};
 
-    small_pods_lie_apart(journal);
-    journal_close(journal);
+    record_small_pods(journal);
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
         assert_string_equal(output_of(journal, journal->ledger, words[i]),
                             output_of(journal, journal->ledger, words[i]));
@@ -525,8 +526,7 @@ JOURNAL_TEST(backtest__has_every_number_in_the_document)
     struct document *document;
     struct err err;
 
-    small_pods_lie_apart(journal);
-    journal_close(journal);
+    record_small_pods(journal);
     const char *json = output_of(journal, journal->ledger, "--policy binpack -o json");
     if (document_parse_json(text_of(json), "output", &journal->core.arena, &document, &err) < 0)
         fail_with(&err);
@@ -567,8 +567,7 @@ JOURNAL_TEST(backtest__refuses_an_impossible_period_or_option)
         {"--placements p", CTL_USAGE, "--placements wants one --policy"},
     };
 
-    small_pods_lie_apart(journal);
-    journal_close(journal);
+    record_small_pods(journal);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         expect_refused(journal, bad[i].status, journal->ledger, bad[i].words, bad[i].said);
     expect_refused(journal, CTL_NO, journal->ledger,
@@ -628,8 +627,7 @@ JOURNAL_TEST(backtest__names_the_entry_that_no_daemon_writes)
     };
     char sql[256];
 
-    small_pods_lie_apart(journal);
-    journal_close(journal);
+    record_small_pods(journal);
     spoil(journal, "CREATE TABLE kept AS SELECT * FROM journal");
     for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
         (void)snprintf(sql, sizeof sql, "UPDATE journal SET %s", spoilt[i].set);
