@@ -411,19 +411,17 @@ FIXTURE_TEST(moment__is_absolute_or_an_age)
         {"4m", "2026-01-02T03:00:05.000Z"},
         {"3h", "2026-01-02T00:04:05.000Z"},
         {"1d", "2026-01-01T03:04:05.000Z"},
-        {"", ""},
-        {"1", ""},
-        {"1w", ""},
-        {"-1d", ""},
-        {"1dd", ""},
-        {"12345678901d", ""},
-        {"yesterday", ""},
-        {"2026-13-01T00:00:00Z", ""},
     };
+    static const char *const invalid[] = {
+        "", "1", "1w", "-1d", "1dd", "12345678901d", "yesterday", "2026-13-01T00:00:00Z"};
     char out[AGE_BYTES + 32];
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         at_format(cases[i].given, NOW_MS, out);
         assert_string_equal(out, cases[i].want);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(invalid); i++) {
+        at_format(invalid[i], NOW_MS, out);
+        assert_string_equal(out, "");
     }
     shown_begin(&shown, "top");
     shown_end(&shown);

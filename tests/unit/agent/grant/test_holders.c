@@ -87,27 +87,24 @@ static int found(const char *name)
 
 FIXTURE_TEST(device_gpu__finds_by_uuid_index_and_device_node)
 {
-    static const struct {
-        const char *name;
-        int gpu;
-    } row[] = {{"GPU-a", 0},
-               {"GPU-c", 2},
-               {"0", 0},
-               {"2", 2},
-               {"/dev/nvidia0", 2},
-               {"/dev/nvidia2", 0},
-               {"", -1},
-               {"3", -1},
-               {"GPU-", -1},
-               {"GPU-ab", -1},
-               {"/dev/nvidia", -1},
-               {"/dev/nvidia3", -1},
-               {"-1", -1},
-               {"/dev/nvidiactl", -1},
-               {"4294967296", -1},
-               {"18446744073709551616", -1}};
-    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
-        assert_int_equal(found(row[i].name), row[i].gpu);
+    static const char *const names[3][3] = {{"GPU-a", "0", "/dev/nvidia2"},
+                                            {"GPU-b", "1", "/dev/nvidia1"},
+                                            {"GPU-c", "2", "/dev/nvidia0"}};
+    static const char *const unknown[] = {"",
+                                          "3",
+                                          "GPU-",
+                                          "GPU-ab",
+                                          "/dev/nvidia",
+                                          "/dev/nvidia3",
+                                          "-1",
+                                          "/dev/nvidiactl",
+                                          "4294967296",
+                                          "18446744073709551616"};
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(found(names[i][k]), i);
+    for (size_t i = 0; i < ARRAY_LEN(unknown); i++)
+        assert_int_equal(found(unknown[i]), -1);
     /* An index, or a device node, is that of a GPU that is there. */
     reading.gpu[0].health = GPU_LOST;
     reading.gpu[1].index = 0;
