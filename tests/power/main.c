@@ -394,50 +394,41 @@ static bool number(const char *text, uint64_t *out)
 /* False: show the help and do nothing. */
 static bool take_options(int count, char **words, struct options *out)
 {
+    enum { EXHAUSTIVE = 1, SAMPLE, POINT, BITES, COMMITS, LOAD, FROM, TO, SEED, ONE_IN };
     static const struct option known[] = {
-        {"exhaustive", no_argument, NULL, 'x'},
-        {"sample", required_argument, NULL, 's'},
-        {"point", required_argument, NULL, 'p'},
-        {"bites", no_argument, NULL, 'b'},
-        {"commits", required_argument, NULL, 'c'},
-        {"load", required_argument, NULL, 'l'},
-        {"from", required_argument, NULL, 'f'},
-        {"to", required_argument, NULL, 't'},
-        {"seed", required_argument, NULL, 'r'},
-        {"open-one-in", required_argument, NULL, 'o'},
+        {"exhaustive", no_argument, NULL, EXHAUSTIVE},
+        {"sample", required_argument, NULL, SAMPLE},
+        {"point", required_argument, NULL, POINT},
+        {"bites", no_argument, NULL, BITES},
+        {"commits", required_argument, NULL, COMMITS},
+        {"load", required_argument, NULL, LOAD},
+        {"from", required_argument, NULL, FROM},
+        {"to", required_argument, NULL, TO},
+        {"seed", required_argument, NULL, SEED},
+        {"open-one-in", required_argument, NULL, ONE_IN},
         {NULL, 0, NULL, 0},
     };
+    uint64_t point = UINT64_MAX;
+    uint64_t commits = out->load.commits;
+    uint64_t *const value[] = {
+        [SAMPLE] = &out->sample, [POINT] = &point, [COMMITS] = &commits, [LOAD] = &out->load.seed,
+        [FROM] = &out->from,     [TO] = &out->to,  [SEED] = &out->seed,  [ONE_IN] = &out->one_in};
     bool has_mode = false;
     int option;
 
     while ((option = getopt_long(count, words, "", known, NULL)) != -1) {
-        uint64_t value = 0;
-        if (option == '?' || (optarg != NULL && !number(optarg, &value)))
+        if (option == '?' || (optarg != NULL && !number(optarg, value[option])))
             return false;
-        has_mode |= strchr("xspb", option) != NULL;
-        if (option == 's')
-            out->sample = value;
-        else if (option == 'p')
-            out->point = (int64_t)value;
-        else if (option == 'b')
+        has_mode |= option <= BITES;
+        if (option == BITES)
             out->bites = out->load.unsynced = true;
-        else if (option == 'c')
-            out->load.commits = (uint32_t)value;
-        else if (option == 'l')
-            out->load.seed = value;
-        else if (option == 'f')
-            out->from = value;
-        else if (option == 't')
-            out->to = value;
-        else if (option == 'r')
-            out->seed = value;
-        else if (option == 'o')
-            out->one_in = value;
     }
+    out->point = (int64_t)point;
+    out->load.commits = (uint32_t)commits;
     if (out->bites && out->sample == 0)
         out->sample = 500;
-    return has_mode && optind == count && out->one_in > 0 && out->load.commits > 0 &&
-           out->load.commits < STATES_MAX - 1;
+    return has_mode && optind == count && out->one_in > 0 && commits > 0 &&
+           commits < STATES_MAX - 1;
 }
 
 static void print_counters(const struct power *power, int64_t started_ns)

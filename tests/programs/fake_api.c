@@ -221,7 +221,7 @@ static json_t *obey(struct server *server, json_t *command)
     return obey_running(server, what, command);
 }
 
-static void serve_door(struct server *server)
+static void serve_stdin(struct server *server)
 {
     char *line = NULL;
     size_t capacity = 0;
@@ -271,7 +271,7 @@ int main(int argc, char **argv)
     begin(&server);
     if (options.port_file != NULL)
         write_port(&server, options.port_file);
-    serve_door(&server);
+    serve_stdin(&server);
     fake_api_free(server.api);
     fake_apiserver_free(server.fake);
     json_decref(server.kept);
