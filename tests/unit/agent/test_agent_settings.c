@@ -24,8 +24,14 @@ static char **split(const char *words, char *bytes, size_t size, char **word)
 {
     size_t count = 0;
     assert_true(snprintf(bytes, size, "%s", words) < (int)size);
-    for (char *at = strtok(bytes, " "); at != NULL; at = strtok(NULL, " "))
-        word[count++] = strcmp(at, "FILE") == 0 ? file : at;
+    for (char *at = bytes; *at != '\0'; count++) {
+        word[count] = at;
+        at += strcspn(at, " ");
+        if (*at == ' ')
+            *at++ = '\0';
+        if (strcmp(word[count], "FILE") == 0)
+            word[count] = file;
+    }
     word[count] = NULL;
     return word;
 }
