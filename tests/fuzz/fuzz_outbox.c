@@ -21,7 +21,7 @@ enum { STEPS_MAX = 24, DEADLINE_MS = 4000 };
 
 struct script {
     struct outbox *outbox;
-    uint64_t id; /* request in flight; 0: none */
+    uint64_t id; /* of the open request; 0: none */
     bool binding;
     bool success; /* a Binding was answered with 201 */
     bool carried; /* a GET showed our Binding */

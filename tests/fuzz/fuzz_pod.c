@@ -55,7 +55,7 @@ static void advise(const struct pod *pod)
 }
 
 /* Texts for people are clipped, and have nothing that a terminal interprets. */
-static void tell_one(const char *text, size_t most)
+static void check_text(const char *text, size_t most)
 {
     if (text == NULL)
         return;
@@ -64,19 +64,19 @@ static void tell_one(const char *text, size_t most)
         must((unsigned char)*at >= ' ' && *at != 0x7F);
 }
 
-static void tell(const struct pod *pod)
+static void check_texts(const struct pod *pod)
 {
     const struct pod_scheduling *is = &pod->scheduling;
     const struct condition condition = condition_read(is->reason, is->message, rules.resource);
 
-    tell_one(is->scheduler, SCHEDULER_NAME_MAX);
-    tell_one(is->gates, GATES_TEXT_MAX);
-    tell_one(is->reason, CONDITION_REASON_MAX);
-    tell_one(is->message, CONDITION_TEXT_MAX);
-    tell_one(pod->owner.kind, OWNER_TEXT_MAX);
-    tell_one(pod->owner.name, OWNER_TEXT_MAX);
-    tell_one(pod->owner.uid, OWNER_TEXT_MAX);
-    tell_one(pod->owner.revision, OWNER_TEXT_MAX);
+    check_text(is->scheduler, SCHEDULER_NAME_MAX);
+    check_text(is->gates, GATES_TEXT_MAX);
+    check_text(is->reason, CONDITION_REASON_MAX);
+    check_text(is->message, CONDITION_TEXT_MAX);
+    check_text(pod->owner.kind, OWNER_TEXT_MAX);
+    check_text(pod->owner.name, OWNER_TEXT_MAX);
+    check_text(pod->owner.uid, OWNER_TEXT_MAX);
+    check_text(pod->owner.revision, OWNER_TEXT_MAX);
     must((pod->owner.kind == NULL) == (pod->owner.name == NULL));
     must((is->reason == NULL) == (condition.kind == CONDITION_NONE));
     must(is->since_ms >= 0);
@@ -262,7 +262,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (result == 0) {
         check(&pod, &arena);
         advise(&pod);
-        tell(&pod);
+        check_texts(&pod);
         keep(&pod);
         const struct second second = second_read(bytes);
         must(!second.refused);

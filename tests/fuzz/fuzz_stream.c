@@ -1,6 +1,6 @@
 /*
- * An answer of the API server means the same in whatever pieces it arrives: the reflector tells its
- * sink the same things, and asks the same next, as when each answer arrives whole.
+ * An answer of the API server means the same in whatever pieces it arrives: the reflector calls its
+ * sink the same way, and sends the same requests, as when each answer arrives whole.
  *
  * Input: answers. Each begins with a byte for the status and one for how it ends, and goes on up to
  * a NUL; the first two bytes of the input choose the sizes of the pieces.
@@ -20,7 +20,7 @@ enum { ANSWERS_MAX = 12, STEP_MS = 700 };
 struct side {
     struct reflector *reflector;
     struct strbuf calls; /* calls of the sink and requests, in order */
-    uint64_t id;         /* request in flight; 0: none */
+    uint64_t id;         /* of the open request; 0: none */
     bool listing;
     uint32_t listed;
     int64_t now_ms;

@@ -2,9 +2,8 @@
  * trace - a load on the real store, and every operation that it made on the disk.
  *
  * The load does all that can happen to a ledger: it is made, claimed, written in batches of one to
- * a dozen commands, told what was learned of the workload and is remembered of agents,
- * checkpointed, folded, read meanwhile, copied, closed, opened and migrated. The same seed records
- * the same operations.
+ * a dozen commands, given the learned workload and the remembered agents, checkpointed, folded,
+ * read meanwhile, copied, closed, opened and migrated. The same seed records the same operations.
  */
 #ifndef MILLIGPU_TESTS_POWER_TRACE_H
 #define MILLIGPU_TESTS_POWER_TRACE_H

@@ -1,5 +1,5 @@
 /*
- * Back-tests of ledgers that the real store wrote: each test tells a story with times of its own,
+ * Back-tests of ledgers that the real store wrote: each test records events at its own times,
  * closes the ledger, and has the whole program play it again.
  */
 #include "support/test.h"
@@ -149,7 +149,7 @@ static void ends(struct journal *journal, int64_t minutes, const char *pod)
  * Two small pods lie on a GPU each, so that the whole pod, which comes 20 minutes later, waits for
  * the end of one of them: 40 minutes.
  */
-static void small_pods_lie_apart(struct journal *journal)
+static void bind_small_pods(struct journal *journal)
 {
     node_shows(journal, 0, "n1", one, 1);
     node_shows(journal, 0, "n2", another, 1);
@@ -163,7 +163,7 @@ static void small_pods_lie_apart(struct journal *journal)
 
 static void record_small_pods(struct journal *journal)
 {
-    small_pods_lie_apart(journal);
+    bind_small_pods(journal);
     journal_close(journal);
 }
 
@@ -500,7 +500,7 @@ JOURNAL_TEST(backtest__reads_a_ledger_in_use_and_a_backup)
 {
     struct err err;
 
-    small_pods_lie_apart(journal);
+    bind_small_pods(journal);
     const char *in_use = output_of(journal, journal->ledger, "--no-headers");
     if (store_backup(journal->store, journal->other, &err) < 0)
         fail_with(&err);

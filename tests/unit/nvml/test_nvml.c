@@ -148,7 +148,7 @@ WATCH_TEST(reading__has_no_idle_mps_client_without_a_sample)
     assert_int_equal(on_a[1].sm_milli, 990);
     assert_int_equal(on_a[2].sm_milli, 0); /* no client, and nothing used */
     assert_int_equal(on_a[3].sm_milli, -1);
-    assert_int_equal(on_b[0].sm_milli, 400); /* where it is told, it counts */
+    assert_int_equal(on_b[0].sm_milli, 400); /* a reported sample counts */
     assert_int_equal(on_b[1].sm_milli, 0);   /* a client on another GPU */
     assert_int_equal(on_b[2].sm_milli, 400);
 }
